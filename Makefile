@@ -1,0 +1,40 @@
+# The first command ever typed in a fresh clone may be any of these: each makes .venv by itself.
+.PHONY: venv demo test lint bench clean
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.dropsim-stamp
+
+# One thread is as fast as two for one person, and spinning threads on busy cores are far slower.
+export OMP_NUM_THREADS ?= 1
+export OMP_WAIT_POLICY ?= PASSIVE
+# Without this pyright asks the network for its newest version on every run.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+venv: $(STAMP)
+
+$(STAMP): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("dropsim needs Python 3.11 or newer: run make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: venv
+	$(BIN)/dropsim demo --out out
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+test: lint
+	$(BIN)/pytest
+
+bench: venv
+	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+
+clean:
+	rm -rf .venv out build .pytest_cache .ruff_cache src/dropsim.egg-info
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

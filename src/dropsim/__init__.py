@@ -1,0 +1,1 @@
+"""Gives any autoregressive human motion model a body that obeys physics."""

@@ -1,0 +1,53 @@
+"""Turn one motion file into another."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+MAX_FPS = 1000.0
+"""A slip of the finger beyond it would fill the memory [Hz]."""
+
+
+@dataclass(frozen=True)
+class Convert:
+    """Convert a motion between BVH and AMASS npz, by the files' endings, onto our 22 joints."""
+
+    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
+    """Motion to read, .bvh or .npz."""
+    output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
+    """File to write, .bvh or .npz; made whole or not at all."""
+    fps: float | None = None
+    """Frames per second to resample to; the input's own unless given."""
+    up: Literal["x", "y", "z"] | None = None
+    """Which axis of the input BVH points up; found from the motion unless given."""
+    unit: float | None = None
+    """Metres per unit of the input BVH; unless given, the person is scaled to our leg length."""
+    map: Path | None = None
+    """TOML file that maps the input BVH's joints to ours; found from their names unless given."""
+    out_up: Literal["y", "z"] | None = None
+    """Which axis of the output BVH points up; y unless given."""
+    out_unit: float | None = None
+    """Metres per unit of the output BVH; 1 unless given, as Blender's importer assumes."""
+
+    def run(self) -> None:
+        """Read, resample, write."""
+        from dropsim.data.motions import motion_ending, read_motion, write_motion
+        from dropsim.data.retarget import read_rig_map
+        from dropsim.skeleton import Skeleton
+
+        # Before a long file is read.
+        motion_ending(self.output)
+        if self.output.exists() and self.output.samefile(self.input):
+            raise ValueError(f"{self.output}: is the input itself: write to another file")
+        if self.output.is_dir():
+            raise ValueError(f"{self.output}: is a folder: give the name of a file")
+        if self.fps is not None and not 0 < self.fps <= MAX_FPS:
+            raise ValueError(f"cannot resample to {self.fps:g} frames per second: give a positive number up to {MAX_FPS:g}")
+        rig_map = None if self.map is None else read_rig_map(self.map)
+        motion = read_motion(self.input, Skeleton.adult(), up=self.up, unit=self.unit, rig_map=rig_map)
+        if self.fps is not None:
+            motion = motion.resampled(self.fps)
+        write_motion(motion, self.output, up=self.out_up, unit=self.out_unit)
+        print(f"wrote {self.output}: {len(motion)} frames at {motion.fps:g} frames per second, {motion.duration:.2f} s")

@@ -1,0 +1,59 @@
+"""`dropsim train prior|pose`: our own weights from a data set."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train the motion prior or the pose model on a data set that `dropsim data build` made."""
+
+    model: tyro.conf.Positional[Literal["prior", "pose"]]
+    data: Path
+    """Folder of the data set."""
+    out: Path
+    """Folder for the weights, the log and the checkpoint."""
+    minutes: float = 60.0
+    """Time to spend."""
+    steps: int = 0
+    """Exact number of steps, for a run that its seed reproduces; 0 takes what fits into the minutes."""
+    resume: bool = False
+    """Go on from the checkpoint in the output folder."""
+    threads: int = 1
+    seed: int = 0
+
+    def run(self) -> None:
+        """Train, printing a line now and then."""
+        import torch
+
+        torch.set_num_threads(self.threads)
+        if self.minutes <= 0 or self.threads < 1:
+            raise ValueError("minutes and threads must be positive")
+        if self.model == "prior":
+            from dropsim.training.loop import train_prior
+            from dropsim.training.prior import PriorOptions
+
+            path = train_prior(
+                self.data,
+                self.out,
+                minutes=self.minutes,
+                resume=self.resume,
+                options=PriorOptions(seed=self.seed),
+                steps=self.steps,
+                watch=_print_progress,
+            )
+        else:
+            raise ValueError("pose")
+        print(f"wrote {path}")
+
+
+def _print_progress(progress: object) -> None:
+    from dropsim.training.loop import Progress
+
+    assert isinstance(progress, Progress)
+    parts = " ".join(f"{k} {v:.3g}" for k, v in (progress.parts | progress.quality).items())
+    left = progress.seconds_left
+    print(f"step {progress.step}/{progress.total}, {left // 3600:.0f}:{left % 3600 // 60:02.0f} h left: {parts}", flush=True)

@@ -1,0 +1,21 @@
+"""Writing files so that a reader never sees half of one."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary sibling of path that takes its place on success and is removed on error.
+
+    The sibling keeps the extension, because many writers choose the format by it. The parent folder is made when it is missing.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A folder of its own: no name clash between processes, and the writer creates the file itself, with the usual permissions.
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-") as folder:
+        temporary = Path(folder) / path.name
+        yield temporary
+        os.replace(temporary, path)

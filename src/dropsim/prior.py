@@ -1,0 +1,105 @@
+"""The contract of a motion prior: an autoregressive model that proposes K candidates of the next frame."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from dropsim.skeleton import Skeleton
+
+
+class Streams:
+    """One stream of random numbers per character, so that a batch draws what its members would draw alone."""
+
+    def __init__(self, seeds: Sequence[int] | int) -> None:
+        """Start a stream per seed; a single number starts one character without a batch dimension."""
+        self.batch = () if isinstance(seeds, int) else (len(seeds),)
+        self.generators = [torch.Generator().manual_seed(seed) for seed in ([seeds] if isinstance(seeds, int) else seeds)]
+
+    def normal(self, *shape: int) -> Float[Tensor, "..."]:
+        """Draw standard normal numbers of the given shape for every character."""
+        draws = torch.stack([torch.randn(shape, generator=g) for g in self.generators])
+        return draws.reshape(*self.batch, *shape)
+
+    def uniform(self, *shape: int) -> Float[Tensor, "..."]:
+        """Draw numbers between 0 and 1 of the given shape for every character."""
+        draws = torch.stack([torch.rand(shape, generator=g) for g in self.generators])
+        return draws.reshape(*self.batch, *shape)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A character at one frame: what the simulator advances and what the prior sees."""
+
+    x: Float[Tensor, "*b 22 3"]
+    """World joints [m]."""
+    v: Float[Tensor, "*b 22 3"]
+    """Joint velocities of the last step, (x_t - x_{t-1}) / h [m/s]."""
+    q: Float[Tensor, "*b 22 3 3"]
+    """Local rotations."""
+    memory: Float[Tensor, "*b m"]
+    """What the prior remembers of its own, e.g. its predicted velocities."""
+
+    def __getitem__(self, index: int | slice | Tensor) -> "State":
+        """Pick characters out of a batch."""
+        return State(self.x[index], self.v[index], self.q[index], self.memory[index])
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """K proposals of the next frame; the first is the prior's mode."""
+
+    x: Float[Tensor, "*b k 22 3"]
+    """World joints [m]."""
+    q: Float[Tensor, "*b k 22 3 3"]
+    """Local rotations."""
+    memory: Float[Tensor, "*b k m"]
+
+    def nearest(self, x: Float[Tensor, "*b 22 3"]) -> Int[Tensor, "*b"]:
+        """Return the index of the candidate nearest to x in joint space."""
+        return (self.x - x.unsqueeze(-3)).square().sum((-1, -2)).argmin(dim=-1)
+
+    def pick(self, index: Int[Tensor, "*b"]) -> "Candidate":
+        """Return one candidate per character."""
+
+        def at(values: Tensor) -> Tensor:
+            trailing = values.ndim - index.ndim - 1
+            where = index.reshape(*index.shape, 1, *([1] * trailing)).expand(*index.shape, 1, *values.shape[index.ndim + 1 :])
+            return values.gather(index.ndim, where).squeeze(index.ndim)
+
+        return Candidate(at(self.x), at(self.q), at(self.memory))
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One chosen proposal per character."""
+
+    x: Float[Tensor, "*b 22 3"]
+    q: Float[Tensor, "*b 22 3 3"]
+    memory: Float[Tensor, "*b m"]
+
+
+class Prior(ABC):
+    """An autoregressive motion model."""
+
+    name: str
+    """For reports."""
+    fps: float
+    """Rate at which it was made [Hz]."""
+    skeleton: Skeleton
+    """Body that its joints belong to."""
+
+    @abstractmethod
+    def sample(self, state: State, num_samples: int, rng: Streams) -> Candidates:
+        """Propose num_samples next frames, the first being the mode."""
+
+    def commit(self, chosen: Candidate, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
+        """Take back the solved frame and return the memory for the next query; by default the chosen candidate's own.
+
+        The paper keeps the prior's predicted velocities: overwriting them with solved ones destabilises it.
+        """
+        del x, q
+        return chosen.memory

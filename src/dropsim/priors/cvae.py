@@ -1,0 +1,259 @@
+"""A conditional VAE over transitions in HuMoR's form: state in the heading frame, a learned Gaussian over the latent, deltas out."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from dropsim.motion import Motion
+from dropsim.prior import Candidates, Prior, State, Streams
+from dropsim.rotations import exp, heading, log_small
+from dropsim.skeleton import NUM_JOINTS, Skeleton
+from dropsim.weights import load_weights, read_weights, write_weights
+
+NUM_BODY = NUM_JOINTS - 1
+STATE_SIZE = 339
+"""trans 3, trans_vel 3, root_orient 9, root_orient_vel 3, pose_body 189, joints 66, joints_vel 66."""
+POSE_VELOCITY_SIZE = 3 * NUM_BODY
+NUM_CONTACTS = 9
+VELOCITY_SIZE = 3 + 3 + 3 * NUM_JOINTS
+"""HuMoR's memory: trans_vel, root_orient_vel, joints_vel."""
+
+
+@dataclass(frozen=True)
+class CVAEShape:
+    """Sizes and variants of a conditional VAE; the defaults are HuMoR's."""
+
+    latent: int = 48
+    decoder: tuple[int, ...] = (1024, 1024, 512)
+    """Hidden widths."""
+    prior: tuple[int, ...] = (1024, 1024, 1024, 1024)
+    """Hidden widths."""
+    groups: int = 16
+    """Of every group normalisation."""
+    kinematic: bool = False
+    """Ours: joints come from the rotations by forward kinematics and velocities from differences, so that neither can drift apart.
+    The state then also holds the body's angular velocities, and the network's deltas are added to those of constant velocity."""
+
+    @property
+    def state_size(self) -> int:
+        """Width of the network's input."""
+        return STATE_SIZE + (POSE_VELOCITY_SIZE if self.kinematic else 0)
+
+    @property
+    def output_size(self) -> int:
+        """Width of the decoder's output: deltas and contact logits."""
+        deltas = 3 + 3 + POSE_VELOCITY_SIZE
+        return deltas + NUM_CONTACTS + (0 if self.kinematic else 3 + 3 + 2 * 3 * NUM_JOINTS)
+
+    @property
+    def memory_size(self) -> int:
+        """Width of the velocities that the prior keeps between frames."""
+        return VELOCITY_SIZE + (POSE_VELOCITY_SIZE if self.kinematic else 0)
+
+
+class MLP(nn.Module):
+    """Linear, GroupNorm, ReLU blocks and a plain linear end; a second input may be concatenated before every linear layer."""
+
+    def __init__(self, size_in: int, hidden: tuple[int, ...], size_out: int, *, groups: int, skip: int = 0) -> None:
+        """Build the layers; `skip` is the width of the input that every layer sees."""
+        super().__init__()
+        widths = (size_in, *hidden)
+        self.linears = nn.ModuleList(nn.Linear(a + skip, b) for a, b in zip(widths, (*hidden, size_out), strict=True))
+        self.norms = nn.ModuleList(nn.GroupNorm(groups, b) for b in hidden)
+
+    def forward(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b o"]:
+        """Run the blocks."""
+        for linear, norm in zip(self.linears[:-1], self.norms, strict=True):
+            x = torch.relu(norm(linear(x)))
+        return self.linears[-1](x)
+
+    def forward_shared(self, x: Float[Tensor, "b i"], skip: Float[Tensor, "b k s"]) -> Float[Tensor, "b k o"]:
+        """Run K values of the skipped input against one x each, computing the part of the first layer that sees x once."""
+        b, k, s = skip.shape
+        flat = skip.reshape(b * k, s)
+        first = self.linears[0]
+        assert isinstance(first, nn.Linear)
+        size_in = x.shape[-1]
+        shared = nn.functional.linear(x, first.weight[:, :size_in], first.bias)
+        hidden = nn.functional.linear(flat, first.weight[:, size_in:]).reshape(b, k, -1) + shared.unsqueeze(1)
+        h = torch.relu(self.norms[0](hidden.reshape(b * k, -1)))
+        for linear, norm in zip(self.linears[1:-1], list(self.norms)[1:], strict=True):
+            h = torch.relu(norm(linear(torch.cat((h, flat), dim=-1))))
+        return self.linears[-1](torch.cat((h, flat), dim=-1)).reshape(b, k, -1)
+
+
+class CVAENetwork(nn.Module):
+    """The conditional prior and the decoder, with the normalisation of what they see and say."""
+
+    state_mean: Tensor
+    state_scale: Tensor
+    output_scale: Tensor
+
+    def __init__(self, shape: CVAEShape) -> None:
+        """Build with random weights and no normalisation."""
+        super().__init__()
+        self.shape = shape
+        self.prior = MLP(shape.state_size, shape.prior, 2 * shape.latent, groups=shape.groups)
+        self.decoder = MLP(shape.state_size, shape.decoder, shape.output_size, groups=shape.groups, skip=shape.latent)
+        self.register_buffer("state_mean", torch.zeros(shape.state_size))
+        self.register_buffer("state_scale", torch.ones(shape.state_size))
+        self.register_buffer("output_scale", torch.ones(shape.output_size))
+
+    def normalized(self, state: Float[Tensor, "b s"]) -> Float[Tensor, "b s"]:
+        """Bring a state to zero mean and unit variance."""
+        return (state - self.state_mean) / self.state_scale
+
+    def latent(self, seen: Float[Tensor, "b s"]) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
+        """Return mean and log-variance of the conditional prior for a normalised state."""
+        mean, log_variance = self.prior(seen).chunk(2, dim=-1)
+        return mean, log_variance
+
+    def decode(self, seen: Float[Tensor, "b s"], z: Float[Tensor, "b k z"]) -> Float[Tensor, "b k o"]:
+        """Return deltas and contact logits for K latents of each normalised state."""
+        return self.decoder.forward_shared(seen, z) * self.output_scale
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """A frame in the heading frame of some root: the body faces +y, its trans stands above the origin."""
+
+    root: Float[Tensor, "*b 3"]
+    """Pelvis [m]."""
+    q: Float[Tensor, "*b 22 3 3"]
+    joints: Float[Tensor, "*b 22 3"]
+    velocity: Float[Tensor, "*b m"]
+    """The prior's memory, turned into this frame: trans_vel, root_orient_vel, joints_vel, and for our variant pose_vel."""
+
+
+def turn_memory(memory: Float[Tensor, "*b m"], R: Float[Tensor, "*b 3 3"]) -> Float[Tensor, "*b m"]:
+    """Turn the velocities in a memory by R; the body's own angular velocities are in their parents' frames and stay."""
+    vectors = memory[..., :VELOCITY_SIZE].unflatten(-1, (-1, 3))
+    turned = (vectors @ R.transpose(-1, -2)).flatten(-2)
+    return torch.cat((turned, memory[..., VELOCITY_SIZE:]), dim=-1)
+
+
+def state_vector(frame: Local, pelvis_offset: Float[Tensor, "3"]) -> Float[Tensor, "*b s"]:
+    """Lay a local frame out as HuMoR does; for our variant the body's angular velocities follow.
+
+    trans is not the pelvis but the pelvis less a constant offset of the body shape (SMPL's J0).
+    """
+    v = frame.velocity
+    return torch.cat(
+        (
+            frame.root - pelvis_offset, v[..., :3], frame.q[..., 0, :, :].flatten(-2), v[..., 3:6], frame.q[..., 1:, :, :].flatten(-3),
+            frame.joints.flatten(-2), v[..., 6:],
+        ),
+        dim=-1,
+    )  # fmt: skip
+
+
+def difference_memory(
+    root: Float[Tensor, "*#b 3"], q: Float[Tensor, "*#b 22 3 3"], joints: Float[Tensor, "*#b 22 3"], next_frame: Local, fps: float
+) -> Float[Tensor, "*b m"]:
+    """Return the memory of our variant: velocities from one frame to the next, by differences."""
+    turns = log_small(next_frame.q @ q.transpose(-1, -2)) * fps
+    trans_velocity, joint_velocity = (next_frame.root - root) * fps, (next_frame.joints - joints) * fps
+    return torch.cat((trans_velocity, turns[..., 0, :], joint_velocity.flatten(-2), turns[..., 1:, :].flatten(-2)), dim=-1)
+
+
+def compose_kinematic(frame: Local, output: Float[Tensor, "*b o"], skeleton: Skeleton, fps: float) -> Local:
+    """Apply the network's deltas on top of constant velocity; joints follow by kinematics, velocities by differences."""
+    h = 1.0 / fps
+    v = frame.velocity
+    root = frame.root + h * v[..., :3] + output[..., :3]
+    pose_velocity = v[..., VELOCITY_SIZE:]
+    turns = torch.cat((h * v[..., 3:6] + output[..., 3:6], h * pose_velocity + output[..., 6 : 6 + POSE_VELOCITY_SIZE]), dim=-1)
+    turns = turns.unflatten(-1, (NUM_JOINTS, 3))
+    q = exp(turns) @ frame.q
+    joints = skeleton.forward(q, root)
+    angular = turns * fps
+    memory = torch.cat(
+        ((root - frame.root) * fps, angular[..., 0, :], ((joints - frame.joints) * fps).flatten(-2), angular[..., 1:, :].flatten(-2)), dim=-1
+    )
+    return Local(root, q, joints, memory)
+
+
+def compose_regressed(frame: Local, output: Float[Tensor, "*b o"]) -> Local:
+    """Apply HuMoR's deltas: everything is added, rotations are R_next = exp(delta) R."""
+    v = frame.velocity
+    root = frame.root + output[..., :3]
+    turns = torch.cat((output[..., 6:9], output[..., 12:75]), dim=-1).unflatten(-1, (NUM_JOINTS, 3))
+    q = exp(turns) @ frame.q
+    joints = frame.joints + output[..., 75:141].unflatten(-1, (NUM_JOINTS, 3))
+    memory = v + torch.cat((output[..., 3:6], output[..., 9:12], output[..., 141:207]), dim=-1)
+    return Local(root, q, joints, memory)
+
+
+class CVAEPrior(Prior):
+    """A trained conditional VAE as a motion prior: our weights, or HuMoR's."""
+
+    def __init__(self, network: CVAENetwork, skeleton: Skeleton, *, fps: float = 30.0, name: str = "cvae") -> None:
+        """Wrap a network; it is put into evaluation mode and its weights are frozen."""
+        self.network = network.eval().requires_grad_(False)
+        self.skeleton, self.fps, self.name = skeleton, fps, name
+        self._skeleton32 = skeleton.to(torch.float32)
+
+    @classmethod
+    def load(cls, path: Path) -> "CVAEPrior":
+        """Read weights that `save` wrote."""
+        tensors, metadata = read_weights(path, "cvae")
+        shape = CVAEShape(**{k: tuple(v) if isinstance(v, list) else v for k, v in metadata["shape"].items()})
+        network = CVAENetwork(shape)
+        load_weights(network, tensors, path)
+        return cls(network, Skeleton.adult(height=metadata["height"]), fps=metadata["fps"], name=path.stem)
+
+    def save(self, path: Path) -> None:
+        """Write the weights as safetensors, with what is needed to build the network again."""
+        height = round(float(self.skeleton.lengths[4]) / (0.530 - 0.285), 6)
+        write_weights(path, "cvae", self.network.state_dict(), {"shape": asdict(self.network.shape), "fps": self.fps, "height": height})
+
+    def _to_local(self, state: State) -> tuple[Local, Float[Tensor, "*b 3 3"], Float[Tensor, "*b 3"]]:
+        """Return the state in its heading frame, the turn that led there and the pelvis' place on the ground."""
+        H = heading(state.q[..., 0, :, :])
+        origin = state.x[..., 0, :] * torch.tensor([1.0, 1.0, 0.0]).to(state.x)
+        offset = self.skeleton.rest[0].to(state.x) * torch.tensor([1.0, 1.0, 0.0]).to(state.x)
+        joints = (state.x - origin.unsqueeze(-2)) @ H.transpose(-1, -2) + offset
+        q = torch.cat((H.unsqueeze(-3) @ state.q[..., :1, :, :], state.q[..., 1:, :, :]), dim=-3)
+        local = Local(joints[..., 0, :], q, joints, turn_memory(state.memory, H))
+        single = Local(*(t.to(torch.float32) for t in (local.root, local.q, local.joints, local.velocity)))
+        return single, H, origin - (H.transpose(-1, -2) @ offset.unsqueeze(-1)).squeeze(-1)
+
+    def sample(self, state: State, num_samples: int, rng: Streams) -> Candidates:
+        """Propose num_samples next frames, the first being the prior's mode."""
+        if num_samples < 1:
+            raise ValueError(f"the prior cannot give {num_samples} samples: ask for at least 1")
+        noise = rng.normal(num_samples - 1, self.network.shape.latent)
+        return self.decode(state, nn.functional.pad(noise, (0, 0, 1, 0)))
+
+    def decode(self, state: State, noise: Float[Tensor, "*b k z"]) -> Candidates:
+        """Propose the next frames that standard normal noise in the latent stands for."""
+        local, H, origin = self._to_local(state)
+        batch, k = noise.shape[:-2], noise.shape[-2]
+        seen = self.network.normalized(state_vector(local, self._skeleton32.rest[0]).reshape(-1, self.network.shape.state_size))
+        mean, log_variance = self.network.latent(seen)
+        z = mean.unsqueeze(1) + (0.5 * log_variance).exp().unsqueeze(1) * noise.reshape(-1, k, noise.shape[-1])
+        output = self.network.decode(seen, z).reshape(*batch, k, -1)
+        now = Local(local.root.unsqueeze(-2), local.q.unsqueeze(-4), local.joints.unsqueeze(-3), local.velocity.unsqueeze(-2))
+        if self.network.shape.kinematic:
+            then = compose_kinematic(now, output, self._skeleton32, self.fps)
+        else:
+            then = compose_regressed(now, output)
+        back = H.transpose(-1, -2).unsqueeze(-3)
+        joints = then.joints.to(state.x) @ back.transpose(-1, -2) + origin[..., None, None, :]
+        q = then.q.to(state.x)
+        q = torch.cat((back.unsqueeze(-3) @ q[..., :1, :, :], q[..., 1:, :, :]), dim=-3)
+        return Candidates(joints, q, turn_memory(then.velocity.to(state.x), back))
+
+    def start_from(self, motion: Motion, frame: int) -> State:
+        """Return the state of a recorded or generated motion at a frame, with velocities by differences from the frame before."""
+        if motion.fps != self.fps:
+            motion = motion.resampled(self.fps)
+        if not 1 <= frame < len(motion):
+            raise ValueError(f"cannot start at frame {frame}: give one from 1 to {len(motion) - 1}, so that there is a frame before it")
+        before, now = (Local(motion.root[..., i, :], motion.q[..., i, :, :, :], motion.joints[..., i, :, :], motion.root[..., i, :0]) for i in (frame - 1, frame))
+        memory = difference_memory(before.root, before.q, before.joints, now, self.fps)
+        v = (now.joints - before.joints) * self.fps
+        return State(now.joints, v, now.q, memory[..., : self.network.shape.memory_size])

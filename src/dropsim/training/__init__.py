@@ -1,0 +1,1 @@
+"""Training of the priors that ship: on recordings, on a CPU."""

@@ -1,0 +1,157 @@
+"""The training run: a budget in minutes or steps, a log, checkpoints that can be resumed, and the best weights kept by roll-out quality."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dropsim import metrics
+from dropsim.data.clips import Clip, load
+from dropsim.files import atomic_path
+from dropsim.motion import Motion
+from dropsim.prior import State, Streams
+from dropsim.priors.cvae import CVAENetwork, CVAEPrior, Local
+from dropsim.priors.rollout import roll_out
+from dropsim.skeleton import Skeleton
+from dropsim.training.frames import Frames
+from dropsim.training.prior import Particles, PriorOptions, PriorTrainer
+
+LOG_EVERY = 200
+"""[steps]"""
+SAVE_EVERY = 1000
+"""[steps]"""
+QUALITY_PEOPLE = 96
+QUALITY_SECONDS = 6.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands, for the one who watches."""
+
+    step: int
+    total: int
+    seconds_left: float
+    parts: dict[str, float]
+    quality: dict[str, float]
+
+
+def held_out_starts(clips: list[tuple[Clip, Motion]], prior: CVAEPrior, count: int, seed: int) -> State:
+    """Return start states spread over clips and categories, the same for the same seed."""
+    rng = torch.Generator().manual_seed(seed)
+    by_category: dict[str, list[Motion]] = {}
+    for clip, motion in clips:
+        by_category.setdefault(clip.category, []).append(motion)
+    names = sorted(by_category)
+    states = []
+    for i in range(count):
+        group = by_category[names[i % len(names)]]
+        motion = group[int(torch.randint(len(group), (), generator=rng))]
+        states.append(prior.start_from(motion, int(torch.randint(1, len(motion), (), generator=rng))))
+    return State(*(torch.stack([getattr(s, f) for s in states]) for f in ("x", "v", "q", "memory")))
+
+
+def rollout_quality(prior: CVAEPrior, starts: State) -> dict[str, float]:
+    """Measure sampled roll-outs: the share that stays human and upright, foot skate, and one number to choose weights by."""
+    motion = roll_out(prior, starts, round(QUALITY_SECONDS * prior.fps), Streams(list(range(len(starts.x)))))
+    human = float(metrics.human(motion).double().mean())
+    skate = float(metrics.foot_skate(motion).nan_to_num(nan=10.0).median())
+    upright = float(metrics.upright(motion)[..., -1].double().mean())
+    speed = float(metrics.root_speed(motion).nan_to_num(nan=0.0).mean())
+    return {"human": human, "upright": upright, "skate": skate, "speed": speed, "score": human - skate}
+
+
+def _save(trainer: PriorTrainer, out: Path, best: float) -> None:
+    """Write everything that a resumed run needs."""
+    p = trainer.particles
+    state = {
+        "network": trainer.network.state_dict(), "average": trainer.average.state_dict(), "optimizer": trainer.optimizer.state_dict(),
+        "particles": {"at": p.at, "mirrored": p.mirrored, "age": p.age, **{k: getattr(p.state, k) for k in ("root", "q", "joints", "velocity")}},
+        "log_beta": trainer.log_beta, "step": trainer.step_count, "total": trainer.total_steps, "rng": trainer.rng.get_state(),
+        "options": asdict(trainer.options), "best": best,
+    }  # fmt: skip
+    with atomic_path(out / "checkpoint.pt") as temporary:
+        torch.save(state, temporary)
+
+
+def _resume(frames: Frames, path: Path) -> tuple[PriorTrainer, float]:
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True)
+        trainer = PriorTrainer(frames, PriorOptions(**state["options"]), state["total"])
+        trainer.network.load_state_dict(state["network"])
+        trainer.average.load_state_dict(state["average"])
+        trainer.optimizer.load_state_dict(state["optimizer"])
+    except (OSError, KeyError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{path} cannot be resumed ({str(error).splitlines()[0]}): start anew in another folder") from None
+    p = dict(state["particles"])
+    local = Local(**{k: p.pop(k) for k in ("root", "q", "joints", "velocity")})
+    trainer.particles = Particles(**p, state=local)
+    trainer.log_beta, trainer.step_count = state["log_beta"], state["step"]
+    trainer.rng.set_state(state["rng"])
+    return trainer, state["best"]
+
+
+def train_prior(
+    data: Path, out: Path, *, minutes: float, resume: bool, options: PriorOptions, steps: int = 0, watch: Callable[[Progress], None] | None = None
+) -> Path:
+    """Train until the budget is spent and return the path of the best weights.
+
+    The schedule is laid out in steps. `steps` fixes their number, which makes a run reproducible by its seed; otherwise it is
+    estimated from the minutes and the speed of the first steps.
+    """
+    began = time.monotonic()
+    frames = Frames.of(load(data, held_out=False))
+    held_out = load(data, held_out=True)
+    out.mkdir(parents=True, exist_ok=True)
+    best = -1e9
+    if resume and (out / "checkpoint.pt").exists():
+        trainer, best = _resume(frames, out / "checkpoint.pt")
+    else:
+        trainer = PriorTrainer(frames, options, steps or 10**6)
+        if not steps:
+            trainer.total_steps = _steps_for(trainer, minutes)
+    skeleton = Skeleton.adult()
+    starts = held_out_starts(held_out, _as_prior(trainer.average, skeleton), QUALITY_PEOPLE, seed=1)
+    first, clock, sums, quality = trainer.step_count, time.monotonic(), dict[str, float](), dict[str, float]()
+    with (out / "log.jsonl").open("a", encoding="utf-8") as log:
+        while trainer.step_count < trainer.total_steps and time.monotonic() - began < 60 * minutes:
+            for name, value in trainer.step().items():
+                sums[name] = sums.get(name, 0.0) + value / LOG_EVERY
+            if trainer.step_count % SAVE_EVERY == 0 or trainer.step_count == trainer.total_steps:
+                prior = _as_prior(trainer.average, skeleton)
+                quality = rollout_quality(prior, starts)
+                prior.save(out / "last.safetensors")
+                if quality["score"] > best:
+                    best = quality["score"]
+                    prior.save(out / "prior.safetensors")
+                _save(trainer, out, best)
+            if trainer.step_count % LOG_EVERY == 0:
+                left = (time.monotonic() - clock) / (trainer.step_count - first) * (trainer.total_steps - trainer.step_count)
+                log.write(json.dumps({"step": trainer.step_count, **{k: round(v, 4) for k, v in (sums | quality).items()}}) + "\n")
+                log.flush()
+                if watch:
+                    watch(Progress(trainer.step_count, trainer.total_steps, left, dict(sums), quality))
+                sums = {}
+    _save(trainer, out, best)
+    if best == -1e9:
+        _as_prior(trainer.average, skeleton).save(out / "prior.safetensors")
+    return out / "prior.safetensors"
+
+
+def _steps_for(trainer: PriorTrainer, minutes: float) -> int:
+    """Estimate how many steps fit into the minutes, from the speed of a few that count."""
+    trial = 40
+    began = time.monotonic()
+    for _ in range(trial):
+        trainer.step()
+    return max(trial, round(60 * minutes * 0.97 / ((time.monotonic() - began) / trial)))
+
+
+def _as_prior(network: CVAENetwork, skeleton: Skeleton) -> CVAEPrior:
+    """Return a prior on a copy of the weights, so that training goes on undisturbed."""
+    copy = CVAENetwork(network.shape)
+    copy.load_state_dict(network.state_dict())
+    return CVAEPrior(copy, skeleton)

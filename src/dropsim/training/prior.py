@@ -1,0 +1,301 @@
+"""Training of the conditional VAE: particles that roll through the recordings, pushed off them and taught to come back.
+
+Every optimisation step advances a batch of particles by one frame. A particle starts on a recorded frame, displaced more often than not,
+and goes on from its own prediction; its target is the recording, approached like a critically damped spring from where the particle
+is, so that the model learns smooth returns from states that no recording has. Gradients are cut between frames, as in HuMoR.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from dropsim.data.contacts import CONTACT_JOINTS
+from dropsim.priors.cvae import MLP, NUM_CONTACTS, VELOCITY_SIZE, CVAENetwork, CVAEShape, Local, compose_kinematic, state_vector, turn_memory
+from dropsim.rotations import exp, heading, log_small
+from dropsim.skeleton import NUM_JOINTS, Skeleton
+from dropsim.training.frames import Frames, Transition, transition
+
+
+@dataclass(frozen=True)
+class PriorOptions:
+    """How the prior is trained."""
+
+    latent: int = 32
+    width: int = 512
+    batch: int = 512
+    learning_rate: float = 1e-3
+    """At the start; it falls to a hundredth along a cosine."""
+    target_kl: float = 7.0
+    """[nats a frame]: a controller on the weight of the divergence holds it there."""
+    return_half_life: float = 0.22
+    """Of a displacement from the recording [s]."""
+    max_age: int = 45
+    """Frames that a particle rolls on from its own predictions, at the end of the ramp."""
+    ramp: float = 0.35
+    """Share of the training over which the roll-outs grow to max_age."""
+    displaced: float = 0.6
+    """Share of the particles that start off the recording."""
+    shoved: float = 0.01
+    """Chance per frame that a rolling particle is displaced again."""
+    sampled: float = 0.3
+    """Share of the particles that go on from a sample of the conditional prior instead of the posterior."""
+    ema: float = 0.999
+    seed: int = 0
+    fps: float = 30.0
+
+
+class TrainingNetwork(nn.Module):
+    """The network that ships and the encoder that only training needs."""
+
+    def __init__(self, shape: CVAEShape, width: int) -> None:
+        """Build with random weights; the decoder starts at constant velocity."""
+        super().__init__()
+        self.cvae = CVAENetwork(shape)
+        target = 3 + 3 * NUM_JOINTS + 3 * NUM_JOINTS + NUM_CONTACTS
+        self.encoder = MLP(shape.state_size + target, (width, width), 2 * shape.latent, groups=shape.groups)
+        for last in (self.cvae.decoder.linears[-1], self.cvae.prior.linears[-1], self.encoder.linears[-1]):
+            assert isinstance(last, nn.Linear)
+            nn.init.normal_(last.weight, std=0.01)
+            nn.init.zeros_(last.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Particles:
+    """Where each member of the batch is: its place in the recordings and its own state."""
+
+    at: Int[Tensor, "b"]
+    mirrored: Bool[Tensor, "b"]
+    age: Int[Tensor, "b"]
+    state: Local
+    """In the heading frame of its own root."""
+
+
+def _where(mask: Bool[Tensor, "b"], a: Local, b: Local) -> Local:
+    def pick(x: Tensor, y: Tensor) -> Tensor:
+        return torch.where(mask.reshape(-1, *([1] * (x.ndim - 1))), x, y)
+
+    return Local(pick(a.root, b.root), pick(a.q, b.q), pick(a.joints, b.joints), pick(a.velocity, b.velocity))
+
+
+def recentred(frame: Local, skeleton: Skeleton) -> Local:
+    """Express a frame in the heading frame of its own root."""
+    H = heading(frame.q[..., 0, :, :])
+    flat = torch.tensor([1.0, 1.0, 0.0])
+    origin, place = frame.root * flat, skeleton.rest[0] * flat
+    q = torch.cat((H.unsqueeze(-3) @ frame.q[..., :1, :, :], frame.q[..., 1:, :, :]), dim=-3)
+    joints = (frame.joints - origin.unsqueeze(-2)) @ H.transpose(-1, -2) + place
+    return Local(joints[..., 0, :], q, joints, turn_memory(frame.velocity, H))
+
+
+def displaced(frame: Local, skeleton: Skeleton, rng: torch.Generator) -> Local:
+    """Push a frame off the recording: bent joints, a tilted and shifted root, and a shove in the velocities."""
+    b = len(frame.root)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(b, *shape, generator=rng)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(b, *shape, generator=rng)
+
+    size = uniform(1, 1) ** 2  # mostly small, now and then large
+    bend = normal(NUM_JOINTS, 3) * (uniform(NUM_JOINTS, 1) < 0.4) * (0.01 + 0.25 * size)
+    bend[:, 0] = normal(3) * 0.2 * size[:, 0] * torch.tensor([1.0, 1.0, 0.3])
+    q = exp(bend) @ frame.q
+    root = frame.root + normal(3) * torch.tensor([0.0, 0.0, 0.04]) * size[:, 0]
+    joints = skeleton.forward(q, root)
+    sunk = (-(joints[..., 2] - skeleton.radii).amin(-1)).clamp(min=0) * (uniform() < 0.8)
+    lift = torch.stack((torch.zeros_like(sunk), torch.zeros_like(sunk), sunk), dim=-1)
+    shove = normal(3) * torch.tensor([0.6, 0.6, 0.2]) * uniform(1) ** 2
+    spin = normal(NUM_JOINTS, 3) * 1.0 * uniform(1, 1) ** 3
+    jolt = normal(NUM_JOINTS, 3) * 0.3 * uniform(1, 1) ** 3
+    noise = torch.cat((shove, spin[:, 0], (jolt + shove[:, None]).flatten(1), spin[:, 1:].flatten(1)), dim=-1)
+    return recentred(Local(root + lift, q, joints + lift[:, None], frame.velocity + noise * (uniform(1) < 0.6)), skeleton)
+
+
+def returning_target(recorded: Transition, state: Local, skeleton: Skeleton, options: PriorOptions) -> Local:
+    """Return the next recorded frame, moved by what a critically damped spring leaves of the particle's offset after one frame.
+
+    Where the recording stands on a foot, places are compared at that foot, so that the way back never asks a standing foot to slide.
+    """
+    h = 1.0 / options.fps
+    stiffness = 2 * math.log(2) / options.return_half_life
+    decay = math.exp(-stiffness * h)
+
+    def spring(offset: Tensor, velocity: Tensor) -> Tensor:
+        return decay * (offset + (velocity + stiffness * offset) * h)
+
+    now, then = recorded.now, recorded.then
+    weight = recorded.standing[:, [5, 6]].float() + 0.5 * recorded.standing[:, [3, 4]].float()
+    feet = [CONTACT_JOINTS[i] for i in (5, 6)]
+    gap = (state.joints[:, feet] - now.joints[:, feet])[..., :2]
+    shift = (weight.unsqueeze(-1) * gap).sum(1) / weight.sum(1, keepdim=True).clamp(min=1e-6)
+    shift = nn.functional.pad(shift, (0, 1))
+    root_offset = state.root - now.root - shift
+    root_velocity = state.velocity[:, :3] - now.velocity[:, :3]
+    turn = log_small(state.q @ now.q.transpose(-1, -2))
+    spin = torch.cat((state.velocity[:, 3:6], state.velocity[:, VELOCITY_SIZE:]), -1) - torch.cat((now.velocity[:, 3:6], now.velocity[:, VELOCITY_SIZE:]), -1)
+    q = exp(spring(turn, spin.unflatten(-1, (NUM_JOINTS, 3)))) @ then.q
+    root = then.root + shift + spring(root_offset, root_velocity)
+    return Local(root, q, skeleton.forward(q, root), then.velocity)
+
+
+def _posterior_input(state: Local, target: Local, touching: Bool[Tensor, "b 9"]) -> Float[Tensor, "b e"]:
+    """Lay the change from the state to the target out for the encoder, scaled to order one."""
+    turn = log_small(target.q @ state.q.transpose(-1, -2))
+    return torch.cat(
+        (20 * (target.root - state.root), 10 * turn.flatten(1), 20 * (target.joints - state.joints).flatten(1), touching.float()), dim=-1
+    )
+
+
+def _kl(mean: Tensor, log_variance: Tensor, mean_to: Tensor, log_variance_to: Tensor) -> Tensor:
+    """Divergence of one diagonal Gaussian from another [nats], summed over the latent."""
+    ratio = (log_variance - log_variance_to).exp() + (mean - mean_to).square() * (-log_variance_to).exp()
+    return 0.5 * (ratio - 1 - log_variance + log_variance_to).sum(-1)
+
+
+ROBUST = 30.0
+"""Where a part of the loss turns from square to root [cm^2]."""
+_FOOT_CONTACTS = (3, 4, 5, 6)
+_FOOT_JOINTS = tuple(CONTACT_JOINTS[i] for i in _FOOT_CONTACTS)
+
+
+def _losses(state: Local, predicted: Local, logits: Tensor, target: Local, recorded: Transition, skeleton: Skeleton) -> dict[str, Tensor]:
+    """Return the parts of the reconstruction loss, each a mean over the batch; lengths are in centimetres so that they are of order one."""
+
+    def robust(loss: Tensor) -> Tensor:
+        # Grows like a root beyond a few centimetres, so that lost particles do not drown the others.
+        return (2 * ROBUST * ((1 + loss / ROBUST).sqrt() - 1)).mean()
+
+    miss = (100 * (predicted.joints - target.joints)).square().sum(-1)
+    turn_miss = (predicted.q - target.q).square().sum((-1, -2))
+    feet = list(_FOOT_JOINTS)
+    standing = recorded.standing[:, list(_FOOT_CONTACTS)].float()
+    foot_miss = (miss[:, feet] * standing).sum(-1)
+    # A foot that stands in the recording and hardly moves there should not move at all here.
+    still = standing * ((recorded.then.joints - recorded.now.joints)[:, feet].norm(dim=-1) < 0.007).float()
+    slide = ((100 * (predicted.joints - state.joints)[:, feet, :2]).square().sum(-1) * still).sum(-1)
+    sunk = (100 * (skeleton.radii - predicted.joints[..., 2] - 0.01)).clamp(min=0)
+    already = (100 * (skeleton.radii - target.joints[..., 2] - 0.01)).clamp(min=0)
+    return {
+        "joints": robust(miss.sum(-1)),
+        "rotations": robust(300 * turn_miss.sum(-1)),
+        "feet": robust(2.0 * foot_miss),
+        "slide": robust(0.7 * slide),
+        "sunk": robust((sunk - already).clamp(min=0).square().sum(-1)),
+        "contact": nn.functional.binary_cross_entropy_with_logits(logits, recorded.touching.float()),
+    }
+
+
+class PriorTrainer:
+    """Everything that changes during training, in one place that can be saved and resumed."""
+
+    def __init__(self, frames: Frames, options: PriorOptions, total_steps: int) -> None:
+        """Start from random weights."""
+        torch.manual_seed(options.seed)
+        shape = CVAEShape(
+            latent=options.latent, decoder=(options.width,) * 3, prior=(options.width,) * 2, kinematic=True
+        )
+        self.frames, self.options, self.total_steps, self.step_count = frames, options, total_steps, 0
+        self.rng = torch.Generator().manual_seed(options.seed)
+        self.network = TrainingNetwork(shape, options.width)
+        self._normalise()
+        self.average = CVAENetwork(shape)
+        self.average.load_state_dict(self.network.cvae.state_dict())
+        self.optimizer = torch.optim.AdamW(self.network.parameters(), lr=options.learning_rate, weight_decay=1e-4, fused=True)
+        self.log_beta = math.log(0.3)
+        fresh = self._fresh(options.batch)
+        # Ages are spread from the start, so that particles do not all end together.
+        self.particles = replace(fresh, age=torch.randint(0, options.max_age, (options.batch,), generator=self.rng))
+
+    def _normalise(self) -> None:
+        """Measure mean and scale of the state and of the deltas from recorded transitions."""
+        at = self.frames.draw(20000, self.rng)
+        recorded = transition(self.frames, at, torch.zeros(len(at), dtype=torch.bool), self.options.fps)
+        vectors = state_vector(recorded.now, self.frames.skeleton.rest[0])
+        cvae, h = self.network.cvae, 1.0 / self.options.fps
+        cvae.state_mean.copy_(vectors.mean(0))
+        # Constant entries (the body's own place) get a scale of one, near-constant ones are not blown up.
+        cvae.state_scale.copy_(vectors.std(0).clamp(min=0.02))
+        now, then = recorded.now.velocity, recorded.then.velocity
+        change = h * torch.cat(((then - now)[:, :6], (then - now)[:, VELOCITY_SIZE:]), dim=-1)
+        scale = torch.cat((change.std(0), torch.ones(NUM_CONTACTS)))
+        cvae.output_scale.copy_(scale.clamp(min=1e-4))
+
+    def _fresh(self, count: int) -> Particles:
+        at = self.frames.draw(count, self.rng)
+        mirrored = torch.rand(count, generator=self.rng) < 0.5
+        state = transition(self.frames, at, mirrored, self.options.fps).now
+        moved = torch.rand(count, generator=self.rng) < self.options.displaced
+        return Particles(at, mirrored, torch.zeros_like(at), _where(moved, displaced(state, self.frames.skeleton, self.rng), state))
+
+    def _max_age(self) -> int:
+        progress = self.step_count / max(1, self.options.ramp * self.total_steps)
+        return max(1, round(self.options.max_age * min(1.0, progress)))
+
+    def _learning_rate(self) -> float:
+        progress = min(1.0, self.step_count / self.total_steps)
+        warm = min(1.0, (self.step_count + 1) / 500)
+        return self.options.learning_rate * warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * progress)))
+
+    def step(self) -> dict[str, float]:
+        """Advance every particle by one frame and the weights by one step; return the parts of the loss."""
+        options, skeleton, cvae = self.options, self.frames.skeleton, self.network.cvae
+        state = self.particles.state
+        recorded = transition(self.frames, self.particles.at, self.particles.mirrored, options.fps)
+        target = returning_target(recorded, state, skeleton, options)
+        seen = cvae.normalized(state_vector(state, skeleton.rest[0]))
+        mean, log_variance = self.network.encoder(torch.cat((seen, _posterior_input(state, target, recorded.touching)), -1)).chunk(2, -1)
+        prior_mean, prior_log_variance = cvae.latent(seen)
+        log_variance, prior_log_variance = log_variance.clamp(-8, 4), prior_log_variance.clamp(-8, 4)
+        noise = torch.randn(mean.shape, generator=self.rng)
+        output = cvae.decode(seen, (mean + (0.5 * log_variance).exp() * noise).unsqueeze(1)).squeeze(1)
+        predicted = compose_kinematic(state, output, skeleton, options.fps)
+        parts = _losses(state, predicted, output[:, -NUM_CONTACTS:], target, recorded, skeleton)
+        kl = _kl(mean, log_variance, prior_mean, prior_log_variance).mean()
+        loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._learning_rate()
+        self.optimizer.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.network.parameters(), 20.0)
+        if not norm.isfinite():
+            raise ValueError(f"training diverged at step {self.step_count}: start again with a smaller learning rate")
+        self.optimizer.step()
+        self.log_beta = min(max(self.log_beta + 0.01 * (float(kl.detach()) / options.target_kl - 1), -9.0), 4.0)
+        with torch.no_grad():
+            keep = min(options.ema, (1 + self.step_count) / (10 + self.step_count))
+            for old, new in zip(self.average.parameters(), cvae.parameters(), strict=True):
+                old.lerp_(new, 1 - keep)
+            self._advance(seen, prior_mean, prior_log_variance, predicted, recorded)
+        self.step_count += 1
+        error = (predicted.joints - target.joints).detach().norm(dim=-1).mean() * 1000
+        return {**{k: float(v.detach()) for k, v in parts.items()}, "kl": float(kl.detach()), "loss": float(loss.detach()), "error_mm": float(error)}
+
+    def _advance(self, seen: Tensor, prior_mean: Tensor, prior_log_variance: Tensor, predicted: Local, recorded: Transition) -> None:
+        """Move the particles on to their own prediction, or to a sample of the prior, and start spent ones anew."""
+        options, skeleton, old = self.options, self.frames.skeleton, self.particles
+        count = len(old.at)
+        sampled = torch.rand(count, generator=self.rng) < options.sampled
+        noise = torch.randn(prior_mean.shape, generator=self.rng)
+        z = prior_mean + (0.5 * prior_log_variance).exp() * noise
+        output = self.network.cvae.decode(seen, z.unsqueeze(1)).squeeze(1)
+        state = recentred(_where(sampled, compose_kinematic(old.state, output, skeleton, options.fps), predicted), skeleton)
+        state = Local(*(t.detach() for t in (state.root, state.q, state.joints, state.velocity)))
+        shoved = torch.rand(count, generator=self.rng) < options.shoved
+        if shoved.any():
+            state = _where(shoved, displaced(state, skeleton, self.rng), state)
+        at, age = old.at + 1, old.age + 1
+        gap = (state.joints - recorded.then.joints).norm(dim=-1).mean(-1)
+        spent = (age >= self._max_age()) | (at >= self.frames.last[at]) | (gap > 0.5)
+        moved = replace(old, at=at, age=age, state=state)
+        if not spent.any():
+            self.particles = moved
+            return
+        index = spent.nonzero().squeeze(-1)
+        fresh = self._fresh(len(index))
+        merge = {name: getattr(moved, name).index_copy(0, index, getattr(fresh, name)) for name in ("at", "mirrored", "age")}
+        parts = {name: getattr(state, name).index_copy(0, index, getattr(fresh.state, name)) for name in ("root", "q", "joints", "velocity")}
+        self.particles = Particles(**merge, state=Local(**parts))

@@ -1,0 +1,115 @@
+"""The command's manners: one line and exit code 2 on an error, no traceback, quick help."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import dropsim.cli
+from dropsim.cli import main
+from dropsim.cli.demo import Demo
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Raise what the test asks for."""
+
+    def run(self) -> None:
+        raise self.error
+
+    error = ValueError("the clip has\nno frames: record some")
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Put a command that raises in the table, next to a real one."""
+
+    def register(error: BaseException) -> None:
+        monkeypatch.setattr(Failing, "error", error)
+        monkeypatch.setattr(dropsim.cli, "COMMANDS", {"fail": Failing, "demo": Demo})
+
+    return register
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("the clip has\n  no frames: record some"), "dropsim: the clip has no frames: record some\n"),
+        (FileNotFoundError(2, "No such file or directory", "walk.bvh"), "dropsim: walk.bvh: No such file or directory\n"),
+        (OSError("disk on fire"), "dropsim: disk on fire\n"),
+        (ValueError(), "dropsim: ValueError\n"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_2(failing, capsys, error, line):
+    failing(error)
+    assert main(["fail"]) == 2
+    output = capsys.readouterr()
+    assert output.err == line
+    assert output.out == ""
+
+
+def test_debug_shows_the_traceback(failing, monkeypatch):
+    failing(ValueError("deep inside"))
+    monkeypatch.setenv("DROPSIM_DEBUG", "1")
+    with pytest.raises(ValueError, match="deep inside"):
+        main(["fail"])
+
+
+def test_a_bug_is_not_dressed_up_as_the_users_mistake(failing):
+    failing(KeyError("q"))
+    with pytest.raises(KeyError):
+        main(["fail"])
+
+
+def test_ctrl_c_is_quiet(failing, capsys):
+    failing(KeyboardInterrupt())
+    assert main(["fail"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("args", [["no-such-command"], [], ["demo", "--seconds", "many"]])
+def test_a_usage_error_exits_with_2(capsys, args):
+    with pytest.raises(SystemExit) as exit_:
+        main(args)
+    assert exit_.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_demo_refuses_an_empty_clip(capsys, tmp_path):
+    assert main(["demo", "--out", str(tmp_path), "--seconds", "-1"]) == 2
+    assert capsys.readouterr().err.startswith("dropsim: cannot make a clip of -1.0 s")
+
+
+def test_demo_writes_what_it_says(capsys, tmp_path):
+    assert main(["demo", "--out", str(tmp_path / "new")]) == 0
+    (written,) = (tmp_path / "new").iterdir()
+    assert f"wrote {written}" in capsys.readouterr().out
+    assert written.read_bytes().startswith(b"\x89PNG")
+
+
+def test_demo_into_a_file_is_an_error(capsys, tmp_path):
+    (tmp_path / "taken").write_text("a file, not a folder")
+    assert main(["demo", "--out", str(tmp_path / "taken")]) == 2
+    assert capsys.readouterr().err == f"dropsim: {tmp_path / 'taken'}: File exists\n"
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_info_tells_versions_and_threads_from_the_environment(threads):
+    # In a process of its own, because threads are settled when torch is imported; unset would mean one.
+    environment = {"OMP_NUM_THREADS": threads} if threads != "1" else {}
+    command = [str(Path(sys.executable).with_name("dropsim")), "info"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert result.stderr == ""
+    facts = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
+    assert facts["dropsim"] == "0.1.0"
+    assert "torch" in facts["packages"]
+    assert facts["threads"].startswith(f"{threads} of ")
+
+
+def test_help_does_not_wait_for_torch():
+    # Heavy imports belong in run(): parsing alone loads neither torch nor the drawing libraries.
+    code = "import sys, dropsim.cli; sys.exit(str({'torch', 'PIL', 'moderngl', 'av'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stderr.strip() == "set()"

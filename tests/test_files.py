@@ -1,0 +1,41 @@
+"""Laws of atomic writing: all or nothing, and no litter."""
+
+import pytest
+
+from dropsim.files import atomic_path
+
+
+def test_success_puts_the_file_in_place(tmp_path):
+    # The folder is made, the extension is kept for writers that look at it, and nothing else is left behind.
+    path = tmp_path / "new" / "clip.npz"
+    with atomic_path(path) as temporary:
+        assert temporary.suffix == ".npz"
+        temporary.write_text("whole")
+        assert not path.exists()
+    assert path.read_text() == "whole"
+    assert [p.name for p in path.parent.iterdir()] == ["clip.npz"]
+
+
+def test_an_error_leaves_the_old_file(tmp_path):
+    path = tmp_path / "clip.npz"
+    path.write_text("old")
+
+    def write_half() -> None:
+        with atomic_path(path) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError("the power went out")
+
+    with pytest.raises(RuntimeError, match="power"):
+        write_half()
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["clip.npz"]
+
+
+def test_two_writers_do_not_share_a_temporary(tmp_path):
+    path = tmp_path / "clip.npz"
+    with atomic_path(path) as first, atomic_path(path) as second:
+        assert first != second
+        first.write_text("first")
+        second.write_text("second")
+    # The outer one finishes last.
+    assert path.read_text() == "first"

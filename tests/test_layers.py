@@ -1,0 +1,104 @@
+"""The layering of docs/architecture.md: an import points only downward, and heavy libraries load when they are used."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "dropsim"
+
+# Top first. Modules on one line may import each other; a new module is added here or the test below fails.
+LAYERS = """
+    cli
+    viewer render export synthesis evaluation training
+    scenarios
+    scene
+    simulator
+    priors
+    planner
+    prior
+    energies
+    energy projective wrench
+    data synthetic metrics
+    motion
+    skeleton rotations
+    smpl_file
+    files npz weights
+"""
+RANK = {name: rank for rank, line in enumerate(reversed(LAYERS.split("\n"))) for name in line.split()}
+CORE_TOP = RANK["simulator"]
+CORE_LIBRARIES = {"torch", "numpy", "scipy", "roma", "jaxtyping", "safetensors"}
+HEAVY_LIBRARIES = {"av", "gymnasium", "matplotlib", "moderngl", "pyarrow", "pygltflib", "ray", "viser"}
+
+FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]
+EVERY_FILE = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Dotted names that a piece of code imports; `from a import b` gives a.b, since b may be a module."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute here, so that their layer can be read off"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def at_module_import(tree: ast.Module) -> set[str]:
+    """Libraries that are loaded with the module: not those inside functions, nor those for the type checker only."""
+    names = set()
+    pending: list[ast.stmt] = list(tree.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= imported(node)
+        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            pending += node.orelse
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            pending += [child for child in ast.walk(node) if isinstance(child, ast.Import | ast.ImportFrom)]
+    return {name.partition(".")[0] for name in names}
+
+
+@EVERY_FILE
+def test_every_module_has_a_layer(path):
+    assert layer_of(path) in RANK, f"give {layer_of(path)} a place in LAYERS and in docs/architecture.md"
+
+
+@EVERY_FILE
+def test_imports_point_downward(path):
+    own = layer_of(path)
+    for name in imported(ast.parse(path.read_text())):
+        package, _, rest = name.partition(".")
+        other = rest.partition(".")[0]
+        if package == "dropsim" and other in RANK:
+            assert RANK[other] <= RANK[own], f"{own} imports {other}, which stands above it"
+
+
+@EVERY_FILE
+def test_the_core_needs_only_its_own_libraries(path):
+    if RANK[layer_of(path)] > CORE_TOP:
+        pytest.skip("above the core")
+    others = at_module_import(ast.parse(path.read_text())) - set(sys.stdlib_module_names) - {"dropsim"}
+    assert others <= CORE_LIBRARIES
+
+
+@EVERY_FILE
+def test_heavy_libraries_load_when_used(path):
+    assert not at_module_import(ast.parse(path.read_text())) & HEAVY_LIBRARIES
+
+
+def test_the_reader_of_imports_sees_what_it_should():
+    # The two functions above carry the laws, so they are held to a case with every kind of import in it.
+    tree = ast.parse(
+        "import torch.nn\nfrom dropsim import motion\nif TYPE_CHECKING:\n    import ray\n"
+        "try:\n    import av\nexcept ImportError:\n    pass\ndef f():\n    import viser\n"
+    )
+    assert imported(tree) == {"torch.nn", "dropsim.motion", "ray", "av", "viser"}
+    assert at_module_import(tree) == {"torch", "dropsim", "av"}
