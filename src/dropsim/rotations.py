@@ -8,6 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 
+NEARLY_OPPOSED = -0.5
+"""Cosine below which the least rotation between two directions is found the careful way."""
+
+
 def normalize(v: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 3"]:
     """Unit vectors; the zero vector stays zero."""
     return v / v.norm(dim=-1, keepdim=True).clamp_min(1e-12)
@@ -23,10 +27,25 @@ def perpendicular(a: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 3"]:
 def swing(a: Float[Tensor, "*#b 3"], b: Float[Tensor, "*#b 3"]) -> Float[Tensor, "*b 3 3"]:
     """Return the least rotation that takes the direction of a to the direction of b.
 
+    With unit vectors and u = a + b: R = I - u u^T / (1 + a.b) + 2 b a^T.
+    """
+    a, b = torch.broadcast_tensors(normalize(a), normalize(b))
+    if not b.any(dim=-1).all():  # a collapsed bone has no direction: it stays as it is
+        b = torch.where(b.any(dim=-1, keepdim=True), b, a)
+    cosine = (a * b).sum(-1)[..., None, None]
+    u = a + b
+    scaled = u.unsqueeze(-1) / (1 + cosine).clamp_min(1e-12)
+    R = torch.eye(3, dtype=a.dtype, device=a.device) - scaled * u.unsqueeze(-2) + (2 * b).unsqueeze(-1) * a.unsqueeze(-2)
+    opposed = cosine < NEARLY_OPPOSED
+    return torch.where(opposed, _swing_of_opposed(a, b), R) if opposed.any() else R
+
+
+def _swing_of_opposed(a: Float[Tensor, "*b 3"], b: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 3 3"]:
+    """Do swing's work for unit vectors that are nearly antiparallel, where its short form loses precision.
+
     It is the half turn about a followed by the half turn about the bisector m of a and b:
     R = (2 m m^T - I)(2 a a^T - I). Where b = -a, any m perpendicular to a serves.
     """
-    a, b = torch.broadcast_tensors(normalize(a), normalize(b))
     bisector = a + b
     antiparallel = bisector.norm(dim=-1, keepdim=True) < 8 * torch.finfo(a.dtype).eps
     m = torch.where(antiparallel, perpendicular(a), normalize(bisector))
@@ -64,7 +83,7 @@ def heading(rotation: Float[Tensor, "*b 3 3"]) -> Float[Tensor, "*b 3 3"]:
 
 
 def exp(rotvec: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 3 3"]:
-    """Rodrigues' formula, R = I + a [w] + b [w]^2 with a = sin t / t and b = (1 - cos t) / t^2; a third of the cost of going by quaternions."""
+    """Rodrigues' formula, R = I + a [w] + b [w]^2 with a = sin t / t and b = (1 - cos t) / t^2: cheaper than by quaternions."""
     square = rotvec.square().sum(-1, keepdim=True)
     angle = square.clamp_min(1e-24).sqrt()
     a = torch.sinc(angle / torch.pi)

@@ -1,10 +1,9 @@
 """The body: SMPL's first 22 joints, its proportions and masses, forward and swing-twist inverse kinematics."""
 
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
-import roma
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -36,9 +35,13 @@ def _depth(joint: int) -> int:
 LEVELS = tuple(tuple(j for j in range(NUM_JOINTS) if _depth(j) == d) for d in range(1 + max(map(_depth, range(NUM_JOINTS)))))
 """Joints by distance from the root, so that kinematics runs over nine levels instead of 22 joints."""
 
+_CHEST = JOINTS.index("spine3")
 _LEVEL_ORDER = tuple(j for level in LEVELS for j in level)
-_FROM_LEVEL_ORDER = tuple(_LEVEL_ORDER.index(j) for j in range(NUM_JOINTS))
-_PARENT_IN_PREVIOUS_LEVEL = tuple(tuple(LEVELS[d - 1].index(PARENTS[j]) for j in LEVELS[d]) if d else () for d in range(len(LEVELS)))
+_FROM_LEVEL_ORDER = torch.tensor([_LEVEL_ORDER.index(j) for j in range(NUM_JOINTS)])
+_CHAIN = tuple(
+    (torch.tensor([above.index(PARENTS[j]) for j in level]), torch.tensor(level)) for above, level in itertools.pairwise(LEVELS)
+)
+"""For every level below the root: the places of the parents in the level above, and the joints."""
 
 
 def joint_index(name: str) -> int:
@@ -169,7 +172,7 @@ class Skeleton:
     def global_rotations(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
         """Chain local rotations from the root outwards."""
         levels = [q[..., :1, :, :]]
-        for parents, joints in zip(_PARENT_IN_PREVIOUS_LEVEL[1:], LEVELS[1:], strict=True):
+        for parents, joints in _CHAIN:
             levels.append(levels[-1][..., parents, :, :] @ q[..., joints, :, :])
         return torch.cat(levels, dim=-3)[..., _FROM_LEVEL_ORDER, :, :]
 
@@ -178,7 +181,7 @@ class Skeleton:
         R_world = self.global_rotations(q)
         bones = (R_world[..., _PARENT_OR_ROOT, :, :] @ self.offsets.to(q).unsqueeze(-1)).squeeze(-1)
         levels = [root.unsqueeze(-2)]
-        for parents, joints in zip(_PARENT_IN_PREVIOUS_LEVEL[1:], LEVELS[1:], strict=True):
+        for parents, joints in _CHAIN:
             levels.append(levels[-1][..., parents, :] + bones[..., joints, :])
         return torch.cat(levels, dim=-2)[..., _FROM_LEVEL_ORDER, :]
 
@@ -189,31 +192,22 @@ class Skeleton:
         children (pelvis, spine3) take the least-squares rotation over them. Lengths are ignored, so stretched bones do no harm.
         """
         offsets = self.offsets.to(joints)
-        bones = joints - joints[..., _PARENT_OR_ROOT, :]
-        twists = twist_about(twist_from[..., _SINGLE_PARENTS, :, :], offsets[_SINGLE_CHILDREN, :])
-        world: dict[int, Tensor] = {}
-        local: dict[int, Tensor] = {}
-        for level in LEVELS:
-            single = [j for j in level if len(CHILDREN[j]) == 1]
-            for j in level:
-                if len(CHILDREN[j]) == 1:
-                    continue
-                R_parent = world[PARENTS[j]] if j else None
-                if not CHILDREN[j]:
-                    local[j] = twist_from[..., j, :, :]
-                    continue
-                children = list(CHILDREN[j])
-                world[j] = _least_squares_rotation(offsets[children], bones[..., children, :])
-                local[j] = world[j] if R_parent is None else R_parent.transpose(-1, -2) @ world[j]
-            if single:
-                children = [CHILDREN[j][0] for j in single]
-                R_parents = torch.stack([world[PARENTS[j]] for j in single], dim=-3)
-                bone = (R_parents.transpose(-1, -2) @ bones[..., children, :].unsqueeze(-1)).squeeze(-1)
-                q = swing(offsets[children], bone) @ twists[..., [_SINGLE_PARENTS.index(j) for j in single], :, :]
-                R_world = R_parents @ q
-                for i, j in enumerate(single):
-                    local[j], world[j] = q[..., i, :, :], R_world[..., i, :, :]
-        return torch.stack([local[j] for j in range(NUM_JOINTS)], dim=-3)
+        bones = (joints - joints[..., _PARENT_OR_ROOT, :]).unsqueeze(-1)
+        twists = twist_about(twist_from[..., _SINGLES, :, :], offsets[_SINGLE_CHILDREN])
+        blocks = _least_squares_rotation(offsets[_BLOCK_CHILDREN], bones[..., _BLOCK_CHILDREN, :, 0])
+        world = blocks[..., :1, :, :]
+        parts = [world]
+        for level in _IK_LEVELS:
+            R_parents = world[..., level.parents, :, :]
+            R_back = R_parents.transpose(-1, -2)
+            directions = (R_back[..., level.single_places, :, :] @ bones[..., level.children, :, :]).squeeze(-1)
+            q = swing(offsets[level.children], directions) @ twists[..., level.twists, :, :]
+            if level.has_chest:
+                q = torch.cat((q, R_back[..., -1:, :, :] @ blocks[..., 1:, :, :]), dim=-3)
+            world = R_parents @ q
+            parts.append(q)
+        parts.append(twist_from[..., _LEAVES, :, :])
+        return torch.cat(parts, dim=-3)[..., _FROM_IK_ORDER, :, :]
 
     def bone_error(self, joints: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b"]:
         """Largest relative error of a bone's length."""
@@ -227,12 +221,54 @@ class Skeleton:
         return (masses.unsqueeze(-1) * joints).sum(-2) / masses.sum()
 
 
-_PARENT_OR_ROOT = tuple(max(p, 0) for p in PARENTS)
-_SINGLE_PARENTS = tuple(j for j in range(NUM_JOINTS) if len(CHILDREN[j]) == 1)
-_SINGLE_CHILDREN = tuple(CHILDREN[j][0] for j in _SINGLE_PARENTS)
+_PARENT_OR_ROOT = torch.tensor([max(p, 0) for p in PARENTS])
+_BLOCK_CHILDREN = torch.tensor((CHILDREN[0], CHILDREN[_CHEST]))
+"""The joints that hang on the pelvis and on the chest: three each."""
+_LEAVES = torch.tensor(LEAVES)
 
 
-def _least_squares_rotation(rest: Float[Tensor, "c 3"], posed: Float[Tensor, "*b c 3"]) -> Float[Tensor, "*b 3 3"]:
-    """Return the rotation R that minimises sum |R rest - posed|^2 (Kabsch)."""
-    # A tuple only when singular values are asked for.
-    return cast(Tensor, roma.special_procrustes(posed.transpose(-1, -2) @ rest))
+@dataclass(frozen=True, eq=False)
+class _InverseLevel:
+    """Joints that inverse kinematics solves together: those with one child at one depth, and the chest last where it is among them."""
+
+    parents: Tensor
+    """Place of each joint's parent among the joints of the level above."""
+    single_places: Tensor
+    """Places in this level of the joints with one child."""
+    children: Tensor
+    """The one child of each of those."""
+    twists: Tensor
+    """Place of each of those among all joints with one child."""
+    has_chest: bool
+
+
+def _inverse_levels() -> tuple[tuple[int, ...], tuple[_InverseLevel, ...], tuple[int, ...]]:
+    """Return the joints with one child, the levels, and the order in which they are solved."""
+    inner = [[j for j in level if CHILDREN[j]] for level in LEVELS]
+    ordered = [sorted(level, key=lambda j: len(CHILDREN[j])) for level in inner if level]
+    singles = tuple(j for level in ordered[1:] for j in level if len(CHILDREN[j]) == 1)
+    levels = []
+    for above, level in itertools.pairwise(ordered):
+        single = [j for j in level if len(CHILDREN[j]) == 1]
+        levels.append(
+            _InverseLevel(
+                torch.tensor([above.index(PARENTS[j]) for j in level]), torch.tensor([level.index(j) for j in single]),
+                torch.tensor([CHILDREN[j][0] for j in single]), torch.tensor([singles.index(j) for j in single]), _CHEST in level,
+            )
+        )  # fmt: skip
+    order = [j for level in ordered for j in level] + list(LEAVES)
+    return singles, tuple(levels), tuple(order.index(j) for j in range(NUM_JOINTS))
+
+
+_single_joints, _IK_LEVELS, _ik_order = _inverse_levels()
+_SINGLES, _FROM_IK_ORDER = torch.tensor(_single_joints), torch.tensor(_ik_order)
+_SINGLE_CHILDREN = torch.tensor([CHILDREN[j][0] for j in _single_joints])
+
+
+def _least_squares_rotation(rest: Float[Tensor, "j c 3"], posed: Float[Tensor, "*b j c 3"]) -> Float[Tensor, "*b j 3 3"]:
+    """Return the rotations R that minimise sum |R rest - posed|^2 (Kabsch)."""
+    U, _, Vh = torch.linalg.svd(posed.transpose(-1, -2) @ rest)
+    handed = torch.linalg.det(U @ Vh)
+    flip = torch.ones_like(U[..., 0])
+    flip[..., 2] = handed.sign()
+    return (U * flip.unsqueeze(-2)) @ Vh

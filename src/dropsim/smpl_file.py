@@ -158,7 +158,8 @@ class _Machine:
         target = self.stack[-1]
         if isinstance(target, _Made):
             # An OrderedDict's items, or a class's with items of its own.
-            target = target.state = target.state if isinstance(target.state, dict) else {}
+            target.state = target.state or {}
+            target = target.state
         keys, values = items[::2], items[1::2]
         if not isinstance(target, dict) or len(keys) != len(values) or not all(isinstance(key, str | int | bytes) for key in keys):
             raise ValueError("not a dictionary")

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import tyro
 
+from dropsim.cli.convert import Convert
 from dropsim.cli.data import Data
 from dropsim.cli.demo import Demo
 from dropsim.cli.info import Info
@@ -25,6 +26,7 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, type[Command]] = {
+    "convert": Convert,
     "data": Data,
     "demo": Demo,
     "info": Info,

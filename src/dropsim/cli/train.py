@@ -1,6 +1,7 @@
 """`dropsim train prior|pose`: our own weights from a data set."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -29,24 +30,19 @@ class Train:
         """Train, printing a line now and then."""
         import torch
 
+        if self.minutes <= 0 or self.threads < 1 or self.steps < 0:
+            raise ValueError("minutes and threads must be positive, steps not negative")
         torch.set_num_threads(self.threads)
-        if self.minutes <= 0 or self.threads < 1:
-            raise ValueError("minutes and threads must be positive")
         if self.model == "prior":
             from dropsim.training.loop import train_prior
             from dropsim.training.prior import PriorOptions
 
-            path = train_prior(
-                self.data,
-                self.out,
-                minutes=self.minutes,
-                resume=self.resume,
-                options=PriorOptions(seed=self.seed),
-                steps=self.steps,
-                watch=_print_progress,
-            )
+            train = partial(train_prior, options=PriorOptions(seed=self.seed))
         else:
-            raise ValueError("pose")
+            from dropsim.training.pose import PoseOptions, train_pose
+
+            train = partial(train_pose, options=PoseOptions(seed=self.seed))
+        path = train(self.data, self.out, minutes=self.minutes, resume=self.resume, steps=self.steps, watch=_print_progress)
         print(f"wrote {path}")
 
 

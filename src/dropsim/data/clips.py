@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dropsim.data import cmu
 from dropsim.data.amass import read_amass, write_amass
-from dropsim.data.contacts import label_contacts, on_floor, sphere_heights
+from dropsim.data.contacts import label_contacts, on_floor, sphere_heights, with_toes_up
 from dropsim.data.motions import read_motion
 from dropsim.files import atomic_path
 from dropsim.motion import Motion
@@ -113,7 +113,7 @@ def _build_one(source: Path, target: Path, held_out: frozenset[str]) -> Clip:
     if fault:
         return clip
     motion = read_motion(source, Skeleton.adult()).resampled(FPS)
-    motion = on_floor(motion)
+    motion = with_toes_up(on_floor(motion))
     if fault := fault_of(motion):
         return replace(clip, frames=len(motion), left_out=fault)
     write_amass(replace(motion, contacts=label_contacts(motion)), target)

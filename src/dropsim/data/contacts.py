@@ -19,8 +19,8 @@ CONTACT_GAP = 0.03
 """A joint that touches has its sphere within this of the floor [m]."""
 STATIC_SPEED = 0.15
 """A foot slower than this is taken to stand [m/s]."""
-CLUSTER = 0.02
-"""Standing heights within this of each other belong to one level [m]."""
+RAISED = 0.08
+"""A still foot that is higher than this above the lowest ones is in the air [m]."""
 
 
 def sphere_heights(motion: Motion) -> Float[Tensor, "*b t 22"]:
@@ -29,21 +29,28 @@ def sphere_heights(motion: Motion) -> Float[Tensor, "*b t 22"]:
 
 
 def floor_height(motion: Motion) -> float:
-    """Return the height on which the feet stand: the lowest level that holds at least half as many standing frames as the fullest one [m]."""
+    """Return the height on which the feet stand: the median of the lower standing toe, leaving out feet that rest high in the air [m]."""
     heights = sphere_heights(motion)
-    standing = heights[:, FEET][motion.velocity()[:, FEET].norm(dim=-1) < STATIC_SPEED].sort().values
+    standing = torch.where(motion.velocity()[:, FEET].norm(dim=-1) < STATIC_SPEED, heights[:, FEET], torch.inf).amin(dim=-1)
+    standing = standing[standing.isfinite()]
     if len(standing) < 5:  # nobody stands still: the floor is what the lowest sphere comes down to
         return float(heights.amin(dim=-1).quantile(0.05))
-    counts = torch.searchsorted(standing, standing + CLUSTER) - torch.arange(len(standing))
-    low = standing[int((counts >= 0.5 * counts.max()).nonzero()[0])]
-    level = standing[(standing >= low) & (standing <= low + CLUSTER)]
-    return float(level.median())
+    return float(standing[standing < standing.quantile(0.1) + RAISED].median())
 
 
 def on_floor(motion: Motion) -> Motion:
     """Move a motion vertically so that its feet stand on z = 0."""
     drop = torch.tensor([0.0, 0.0, floor_height(motion)]).to(motion.root)
     return replace(motion, root=motion.root - drop, joints=motion.joints - drop)
+
+
+def with_toes_up(motion: Motion) -> Motion:
+    """Bend the ankles so that no toe is below the floor: where a foot pushes off, a marker-based skeleton's toe dips by a centimetre or two."""
+    joints = motion.joints.clone()
+    radius = motion.skeleton.radii.to(joints)[list(FEET)]
+    joints[..., FEET, 2] = torch.maximum(joints[..., FEET, 2], radius)
+    q = motion.skeleton.inverse(joints, twist_from=motion.q)
+    return replace(motion, q=q, joints=motion.skeleton.forward(q, motion.root))
 
 
 def label_contacts(motion: Motion) -> Bool[Tensor, "*b t 22"]:

@@ -1,7 +1,8 @@
 """A conditional VAE over transitions in HuMoR's form: state in the heading frame, a learned Gaussian over the latent, deltas out."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -36,6 +37,8 @@ class CVAEShape:
     kinematic: bool = False
     """Ours: joints come from the rotations by forward kinematics and velocities from differences, so that neither can drift apart.
     The state then also holds the body's angular velocities, and the network's deltas are added to those of constant velocity."""
+    joints_from_kinematics: bool = False
+    """HuMoR's Qual variant: joints by forward kinematics of the predicted rotations instead of the predicted joints."""
 
     @property
     def state_size(self) -> int:
@@ -50,7 +53,12 @@ class CVAEShape:
 
     @property
     def memory_size(self) -> int:
-        """Width of the velocities that the prior keeps between frames."""
+        """Width of what the prior keeps between frames: velocities, and HuMoR's drift of trans from the pelvis."""
+        return self.velocity_size + (0 if self.kinematic else 3)
+
+    @property
+    def velocity_size(self) -> int:
+        """Width of the velocities in the memory."""
         return VELOCITY_SIZE + (POSE_VELOCITY_SIZE if self.kinematic else 0)
 
 
@@ -121,14 +129,14 @@ class Local:
     """A frame in the heading frame of some root: the body faces +y, its trans stands above the origin."""
 
     root: Float[Tensor, "*b 3"]
-    """Pelvis [m]."""
+    """Pelvis [m]; for HuMoR trans plus the pelvis' constant offset, which drifts away from the predicted joints."""
     q: Float[Tensor, "*b 22 3 3"]
     joints: Float[Tensor, "*b 22 3"]
     velocity: Float[Tensor, "*b m"]
-    """The prior's memory, turned into this frame: trans_vel, root_orient_vel, joints_vel, and for our variant pose_vel."""
+    """The velocities of the prior's memory in this frame: trans_vel, root_orient_vel, joints_vel, and for our variant pose_vel."""
 
 
-def turn_memory(memory: Float[Tensor, "*b m"], R: Float[Tensor, "*b 3 3"]) -> Float[Tensor, "*b m"]:
+def turn_memory(memory: Float[Tensor, "*b m"], R: Float[Tensor, "*#b 3 3"]) -> Float[Tensor, "*b m"]:
     """Turn the velocities in a memory by R; the body's own angular velocities are in their parents' frames and stay."""
     vectors = memory[..., :VELOCITY_SIZE].unflatten(-1, (-1, 3))
     turned = (vectors @ R.transpose(-1, -2)).flatten(-2)
@@ -200,10 +208,17 @@ class CVAEPrior(Prior):
     def load(cls, path: Path) -> "CVAEPrior":
         """Read weights that `save` wrote."""
         tensors, metadata = read_weights(path, "cvae")
-        shape = CVAEShape(**{k: tuple(v) if isinstance(v, list) else v for k, v in metadata["shape"].items()})
-        network = CVAENetwork(shape)
+        sizes: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in metadata["shape"].items()}
+        network = CVAENetwork(CVAEShape(**sizes))
         load_weights(network, tensors, path)
         return cls(network, Skeleton.adult(height=metadata["height"]), fps=metadata["fps"], name=path.stem)
+
+    @classmethod
+    def from_humor(cls, path: Path, skeleton: Skeleton, *, joints_from_kinematics: bool = False) -> "CVAEPrior":
+        """Read HuMoR's public checkpoint for a body of the user's own."""
+        from dropsim.priors.humor import humor_prior
+
+        return humor_prior(path, skeleton, joints_from_kinematics=joints_from_kinematics)
 
     def save(self, path: Path) -> None:
         """Write the weights as safetensors, with what is needed to build the network again."""
@@ -212,12 +227,15 @@ class CVAEPrior(Prior):
 
     def _to_local(self, state: State) -> tuple[Local, Float[Tensor, "*b 3 3"], Float[Tensor, "*b 3"]]:
         """Return the state in its heading frame, the turn that led there and the pelvis' place on the ground."""
-        H = heading(state.q[..., 0, :, :])
-        origin = state.x[..., 0, :] * torch.tensor([1.0, 1.0, 0.0]).to(state.x)
-        offset = self.skeleton.rest[0].to(state.x) * torch.tensor([1.0, 1.0, 0.0]).to(state.x)
-        joints = (state.x - origin.unsqueeze(-2)) @ H.transpose(-1, -2) + offset
+        H, size = heading(state.q[..., 0, :, :]), self.network.shape.velocity_size
+        root = state.x[..., 0, :]
+        if not self.network.shape.kinematic:
+            root = root + state.memory[..., size:]
+        flat = torch.tensor([1.0, 1.0, 0.0]).to(state.x)
+        origin, offset = root * flat, self.skeleton.rest[0].to(state.x) * flat
+        joints, root = ((p - origin.unsqueeze(-2)) @ H.transpose(-1, -2) + offset for p in (state.x, root.unsqueeze(-2)))
         q = torch.cat((H.unsqueeze(-3) @ state.q[..., :1, :, :], state.q[..., 1:, :, :]), dim=-3)
-        local = Local(joints[..., 0, :], q, joints, turn_memory(state.memory, H))
+        local = Local(root.squeeze(-2), q, joints, turn_memory(state.memory[..., :size], H))
         single = Local(*(t.to(torch.float32) for t in (local.root, local.q, local.joints, local.velocity)))
         return single, H, origin - (H.transpose(-1, -2) @ offset.unsqueeze(-1)).squeeze(-1)
 
@@ -241,11 +259,17 @@ class CVAEPrior(Prior):
             then = compose_kinematic(now, output, self._skeleton32, self.fps)
         else:
             then = compose_regressed(now, output)
+            if self.network.shape.joints_from_kinematics:
+                then = replace(then, joints=self._skeleton32.forward(then.q, then.root))
         back = H.transpose(-1, -2).unsqueeze(-3)
         joints = then.joints.to(state.x) @ back.transpose(-1, -2) + origin[..., None, None, :]
         q = then.q.to(state.x)
         q = torch.cat((back.unsqueeze(-3) @ q[..., :1, :, :], q[..., 1:, :, :]), dim=-3)
-        return Candidates(joints, q, turn_memory(then.velocity.to(state.x), back))
+        memory = turn_memory(then.velocity.to(state.x), back)
+        if not self.network.shape.kinematic:
+            drift = (then.root - then.joints[..., 0, :]).to(state.x).unsqueeze(-2)
+            memory = torch.cat((memory, (drift @ back.transpose(-1, -2)).squeeze(-2)), dim=-1)
+        return Candidates(joints, q, memory)
 
     def start_from(self, motion: Motion, frame: int) -> State:
         """Return the state of a recorded or generated motion at a frame, with velocities by differences from the frame before."""
@@ -256,4 +280,6 @@ class CVAEPrior(Prior):
         before, now = (Local(motion.root[..., i, :], motion.q[..., i, :, :, :], motion.joints[..., i, :, :], motion.root[..., i, :0]) for i in (frame - 1, frame))
         memory = difference_memory(before.root, before.q, before.joints, now, self.fps)
         v = (now.joints - before.joints) * self.fps
-        return State(now.joints, v, now.q, memory[..., : self.network.shape.memory_size])
+        shape = self.network.shape
+        memory = nn.functional.pad(memory[..., : shape.velocity_size], (0, shape.memory_size - shape.velocity_size))
+        return State(now.joints, v, now.q, memory)

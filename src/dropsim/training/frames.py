@@ -10,11 +10,12 @@ from torch import Tensor
 from dropsim.data.clips import Clip
 from dropsim.data.contacts import CONTACT_JOINTS
 from dropsim.motion import Motion
-from dropsim.priors.cvae import Local, difference_memory
+from dropsim.priors.cvae import Local, difference_memory, turn_memory
 from dropsim.rotations import heading
-from dropsim.skeleton import MIRROR, Skeleton
+from dropsim.skeleton import MIRROR, NUM_JOINTS, Skeleton
 
-MIRROR_CONTACTS = tuple(CONTACT_JOINTS.index(MIRROR[j]) for j in CONTACT_JOINTS)
+_MIRROR = torch.tensor(MIRROR)
+_MIRROR_CONTACTS = torch.tensor([CONTACT_JOINTS.index(MIRROR[j]) for j in CONTACT_JOINTS])
 BALANCE = 0.5
 """Categories are drawn in proportion to their minutes to this power: 1 is as recorded, 0 all alike."""
 
@@ -27,6 +28,9 @@ class Frames:
     """In single precision."""
     root: Float[Tensor, "n 3"]
     q: Float[Tensor, "n 22 3 3"]
+    joints: Float[Tensor, "n 22 3"]
+    velocity: Float[Tensor, "n m"]
+    """Memory of our variant at each frame, in the world: differences from the frame before."""
     contacts: Bool[Tensor, "n 9"]
     last: Int[Tensor, "n"]
     """Index of the last frame of the clip that a frame belongs to."""
@@ -34,6 +38,7 @@ class Frames:
     """Frames that have one before and at least one after them."""
     edges: Float[Tensor, "s"]
     """Cumulated probability of the starts."""
+    fps: float
 
     @classmethod
     def of(cls, clips: Sequence[tuple[Clip, Motion]]) -> "Frames":
@@ -53,10 +58,13 @@ class Frames:
             skeleton=clips[0][1].skeleton.to(torch.float32),
             root=torch.cat([m.root.float() for _, m in clips]),
             q=torch.cat([m.q.float() for _, m in clips]),
+            joints=torch.cat([m.joints.float() for _, m in clips]),
+            velocity=torch.cat([_velocity(m) for _, m in clips]),
             contacts=torch.cat([m.contacts[:, list(CONTACT_JOINTS)] for _, m in clips if m.contacts is not None]),
             last=torch.cat(last),
             starts=torch.cat(starts),
             edges=weight.cumsum(0) / weight.sum(),
+            fps=clips[0][1].fps,
         )
         if not (frames.root.isfinite().all() and frames.q.isfinite().all()):
             raise ValueError("the data holds NaN or infinite values: build it again with `dropsim data build`")
@@ -71,6 +79,15 @@ class Frames:
         return self.starts[at]
 
 
+def _velocity(motion: Motion) -> Float[Tensor, "t m"]:
+    """Return every frame's memory; the first repeats the second."""
+    before, now = (
+        Local(motion.root[a:b], motion.q[a:b], motion.joints[a:b], motion.root[a:b, :0]) for a, b in ((0, len(motion) - 1), (1, len(motion)))
+    )
+    memory = difference_memory(before.root, before.q, before.joints, now, motion.fps).float()
+    return torch.cat((memory[:1], memory))
+
+
 @dataclass(frozen=True, eq=False)
 class Transition:
     """A recorded frame and the next one, both in the heading frame of the first."""
@@ -83,24 +100,32 @@ class Transition:
     """Contacts of both frames."""
 
 
-def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"], fps: float) -> Transition:
-    """Gather frames at - 1, at and at + 1 and express them in the heading frame of the middle one."""
-    window = torch.stack((at - 1, at, at + 1), dim=1)
-    root, q, contacts = frames.root[window], frames.q[window], frames.contacts[window]
+def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]) -> Transition:
+    """Gather frames at and at + 1, mirrored where told, in the heading frame of the first."""
+    window = torch.stack((at, at + 1), dim=1)
+    root, q, joints, velocity = frames.root[window], frames.q[window], frames.joints[window], frames.velocity[window]
+    contacts = frames.contacts[window]
     flip = torch.tensor([-1.0, 1.0, 1.0])
-    root = torch.where(mirrored[:, None, None], root * flip, root)
-    q = torch.where(mirrored[:, None, None, None, None], (flip[:, None] * q * flip)[:, :, list(MIRROR)], q)
-    contacts = torch.where(mirrored[:, None, None], contacts[:, :, list(MIRROR_CONTACTS)], contacts)
-    H = heading(q[:, 1, 0])
-    place = frames.skeleton.rest[0] * torch.tensor([1.0, 1.0, 0.0])
-    origin = root[:, 1] * torch.tensor([1.0, 1.0, 0.0])
-    root = (root - origin[:, None]) @ H.transpose(-1, -2) + place
-    q = torch.cat((H[:, None, None] @ q[:, :, :1], q[:, :, 1:]), dim=2)
-    joints = frames.skeleton.forward(q, root)
-    empty = root.new_zeros(len(at), 0)
-    now, then = (Local(root[:, i], q[:, i], joints[:, i], empty) for i in (1, 2))
-    velocity = difference_memory(root[:, 0], q[:, 0], joints[:, 0], now, fps)
-    velocity_then = difference_memory(now.root, now.q, now.joints, then, fps)
-    return Transition(
-        Local(now.root, now.q, now.joints, velocity), Local(then.root, then.q, then.joints, velocity_then), contacts[:, 2], contacts[:, 1] & contacts[:, 2]
-    )
+    side = mirrored[:, None, None]
+    root = torch.where(side, root * flip, root)
+    q = torch.where(side[..., None, None], (flip[:, None] * q * flip)[:, :, _MIRROR], q)
+    joints = torch.where(side[..., None], (joints * flip)[:, :, _MIRROR], joints)
+    velocity = torch.where(side, _mirrored_velocity(velocity), velocity)
+    contacts = torch.where(side, contacts[:, :, _MIRROR_CONTACTS], contacts)
+    H = heading(q[:, 0, 0]).unsqueeze(1)
+    flat = torch.tensor([1.0, 1.0, 0.0])
+    place, origin = frames.skeleton.rest[0] * flat, (root[:, :1] * flat).unsqueeze(-2)
+    joints = (joints - origin) @ H.transpose(-1, -2) + place
+    q = torch.cat((H.unsqueeze(2) @ q[:, :, :1], q[:, :, 1:]), dim=2)
+    velocity = turn_memory(velocity, H)
+    now, then = (Local(joints[:, i, 0], q[:, i], joints[:, i], velocity[:, i]) for i in (0, 1))
+    return Transition(now, then, contacts[:, 1], contacts[:, 0] & contacts[:, 1])
+
+
+def _mirrored_velocity(velocity: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
+    """Reflect a memory in x = 0: velocities flip their x, angular velocities their y and z."""
+    vectors = velocity.unflatten(-1, (-1, 3))
+    linear, angular = torch.tensor([-1.0, 1.0, 1.0]), torch.tensor([1.0, -1.0, -1.0])
+    joints = (vectors[..., 2 : 2 + NUM_JOINTS, :] * linear)[..., _MIRROR, :]
+    turns = (vectors[..., 2 + NUM_JOINTS :, :] * angular)[..., _MIRROR[1:] - 1, :]
+    return torch.cat((vectors[..., :1, :] * linear, vectors[..., 1:2, :] * angular, joints, turns), dim=-2).flatten(-2)

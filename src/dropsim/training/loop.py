@@ -1,11 +1,13 @@
 """The training run: a budget in minutes or steps, a log, checkpoints that can be resumed, and the best weights kept by roll-out quality."""
 
 import json
+import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -37,6 +39,59 @@ class Progress:
     seconds_left: float
     parts: dict[str, float]
     quality: dict[str, float]
+
+
+@runtime_checkable
+class Trainer(Protocol):
+    """What a run needs of a model in training."""
+
+    step_count: int
+    total_steps: int
+
+    def step(self) -> dict[str, float]:
+        """Take one step and return the parts of the loss."""
+        ...
+
+
+def steps_for(trainer: Trainer, minutes: float) -> int:
+    """Estimate how many steps fit into the minutes, from the speed of a few that count."""
+    trial = 40
+    began = time.monotonic()
+    for _ in range(trial):
+        trainer.step()
+    return max(trial, round(60 * minutes * 0.97 / ((time.monotonic() - began) / trial)))
+
+
+@contextmanager
+def resuming(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with a checkpoint into a sentence."""
+    try:
+        yield
+    except (OSError, KeyError, TypeError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"{path} cannot be resumed ({reason}): start anew in another folder") from None
+
+
+def run(
+    trainer: Trainer, out: Path, *, deadline: float, checkpoint: Callable[[], dict[str, float]], watch: Callable[[Progress], None] | None
+) -> None:
+    """Take steps until all are done or time.monotonic() is past the deadline; log, watch and call checkpoint on the way and at the end."""
+    first, clock, sums, quality, saved = trainer.step_count, time.monotonic(), dict[str, float](), dict[str, float](), -1
+    with (out / "log.jsonl").open("a", encoding="utf-8") as log:
+        while trainer.step_count < trainer.total_steps and time.monotonic() < deadline:
+            for name, value in trainer.step().items():
+                sums[name] = sums.get(name, 0.0) + value / LOG_EVERY
+            if trainer.step_count % SAVE_EVERY == 0 or trainer.step_count == trainer.total_steps:
+                quality, saved = checkpoint(), trainer.step_count
+            if trainer.step_count % LOG_EVERY == 0:
+                left = (time.monotonic() - clock) / (trainer.step_count - first) * (trainer.total_steps - trainer.step_count)
+                log.write(json.dumps({"step": trainer.step_count, **{k: round(v, 4) for k, v in (sums | quality).items()}}) + "\n")
+                log.flush()
+                if watch:
+                    watch(Progress(trainer.step_count, trainer.total_steps, left, dict(sums), quality))
+                sums = {}
+    if saved != trainer.step_count:
+        checkpoint()
 
 
 def held_out_starts(clips: list[tuple[Clip, Motion]], prior: CVAEPrior, count: int, seed: int) -> State:
@@ -78,20 +133,18 @@ def _save(trainer: PriorTrainer, out: Path, best: float) -> None:
 
 
 def _resume(frames: Frames, path: Path) -> tuple[PriorTrainer, float]:
-    try:
+    with resuming(path):
         state: dict[str, Any] = torch.load(path, weights_only=True)
         trainer = PriorTrainer(frames, PriorOptions(**state["options"]), state["total"])
         trainer.network.load_state_dict(state["network"])
         trainer.average.load_state_dict(state["average"])
         trainer.optimizer.load_state_dict(state["optimizer"])
-    except (OSError, KeyError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{path} cannot be resumed ({str(error).splitlines()[0]}): start anew in another folder") from None
-    p = dict(state["particles"])
-    local = Local(**{k: p.pop(k) for k in ("root", "q", "joints", "velocity")})
-    trainer.particles = Particles(**p, state=local)
-    trainer.log_beta, trainer.step_count = state["log_beta"], state["step"]
-    trainer.rng.set_state(state["rng"])
-    return trainer, state["best"]
+        p = dict(state["particles"])
+        local = Local(**{k: p.pop(k) for k in ("root", "q", "joints", "velocity")})
+        trainer.particles = Particles(**p, state=local)
+        trainer.log_beta, trainer.step_count = state["log_beta"], state["step"]
+        trainer.rng.set_state(state["rng"])
+        return trainer, state["best"]
 
 
 def train_prior(
@@ -102,7 +155,7 @@ def train_prior(
     The schedule is laid out in steps. `steps` fixes their number, which makes a run reproducible by its seed; otherwise it is
     estimated from the minutes and the speed of the first steps.
     """
-    began = time.monotonic()
+    deadline = time.monotonic() + 60 * minutes
     frames = Frames.of(load(data, held_out=False))
     held_out = load(data, held_out=True)
     out.mkdir(parents=True, exist_ok=True)
@@ -112,42 +165,23 @@ def train_prior(
     else:
         trainer = PriorTrainer(frames, options, steps or 10**6)
         if not steps:
-            trainer.total_steps = _steps_for(trainer, minutes)
+            trainer.total_steps = steps_for(trainer, minutes)
     skeleton = Skeleton.adult()
     starts = held_out_starts(held_out, _as_prior(trainer.average, skeleton), QUALITY_PEOPLE, seed=1)
-    first, clock, sums, quality = trainer.step_count, time.monotonic(), dict[str, float](), dict[str, float]()
-    with (out / "log.jsonl").open("a", encoding="utf-8") as log:
-        while trainer.step_count < trainer.total_steps and time.monotonic() - began < 60 * minutes:
-            for name, value in trainer.step().items():
-                sums[name] = sums.get(name, 0.0) + value / LOG_EVERY
-            if trainer.step_count % SAVE_EVERY == 0 or trainer.step_count == trainer.total_steps:
-                prior = _as_prior(trainer.average, skeleton)
-                quality = rollout_quality(prior, starts)
-                prior.save(out / "last.safetensors")
-                if quality["score"] > best:
-                    best = quality["score"]
-                    prior.save(out / "prior.safetensors")
-                _save(trainer, out, best)
-            if trainer.step_count % LOG_EVERY == 0:
-                left = (time.monotonic() - clock) / (trainer.step_count - first) * (trainer.total_steps - trainer.step_count)
-                log.write(json.dumps({"step": trainer.step_count, **{k: round(v, 4) for k, v in (sums | quality).items()}}) + "\n")
-                log.flush()
-                if watch:
-                    watch(Progress(trainer.step_count, trainer.total_steps, left, dict(sums), quality))
-                sums = {}
-    _save(trainer, out, best)
-    if best == -1e9:
-        _as_prior(trainer.average, skeleton).save(out / "prior.safetensors")
+
+    def checkpoint() -> dict[str, float]:
+        nonlocal best
+        prior = _as_prior(trainer.average, skeleton)
+        quality = rollout_quality(prior, starts)
+        prior.save(out / "last.safetensors")
+        if quality["score"] > best:
+            best = quality["score"]
+            prior.save(out / "prior.safetensors")
+        _save(trainer, out, best)
+        return quality
+
+    run(trainer, out, deadline=deadline, checkpoint=checkpoint, watch=watch)
     return out / "prior.safetensors"
-
-
-def _steps_for(trainer: PriorTrainer, minutes: float) -> int:
-    """Estimate how many steps fit into the minutes, from the speed of a few that count."""
-    trial = 40
-    began = time.monotonic()
-    for _ in range(trial):
-        trainer.step()
-    return max(trial, round(60 * minutes * 0.97 / ((time.monotonic() - began) / trial)))
 
 
 def _as_prior(network: CVAENetwork, skeleton: Skeleton) -> CVAEPrior:

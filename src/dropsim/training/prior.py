@@ -34,7 +34,7 @@ class PriorOptions:
     """Of a displacement from the recording [s]."""
     max_age: int = 45
     """Frames that a particle rolls on from its own predictions, at the end of the ramp."""
-    ramp: float = 0.35
+    ramp: float = 0.25
     """Share of the training over which the roll-outs grow to max_age."""
     displaced: float = 0.6
     """Share of the particles that start off the recording."""
@@ -44,7 +44,6 @@ class PriorOptions:
     """Share of the particles that go on from a sample of the conditional prior instead of the posterior."""
     ema: float = 0.999
     seed: int = 0
-    fps: float = 30.0
 
 
 class TrainingNetwork(nn.Module):
@@ -78,6 +77,19 @@ def _where(mask: Bool[Tensor, "b"], a: Local, b: Local) -> Local:
         return torch.where(mask.reshape(-1, *([1] * (x.ndim - 1))), x, y)
 
     return Local(pick(a.root, b.root), pick(a.q, b.q), pick(a.joints, b.joints), pick(a.velocity, b.velocity))
+
+
+_LOCAL = ("root", "q", "joints", "velocity")
+
+
+def _put(frame: Local, index: Int[Tensor, "i"], part: Local) -> Local:
+    """Replace some members of a batch."""
+    return Local(*(getattr(frame, name).index_copy(0, index, getattr(part, name)) for name in _LOCAL))
+
+
+def _pick(frame: Local, index: Int[Tensor, "i"]) -> Local:
+    """Take some members of a batch."""
+    return Local(*(getattr(frame, name)[index] for name in _LOCAL))
 
 
 def recentred(frame: Local, skeleton: Skeleton) -> Local:
@@ -115,13 +127,13 @@ def displaced(frame: Local, skeleton: Skeleton, rng: torch.Generator) -> Local:
     return recentred(Local(root + lift, q, joints + lift[:, None], frame.velocity + noise * (uniform(1) < 0.6)), skeleton)
 
 
-def returning_target(recorded: Transition, state: Local, skeleton: Skeleton, options: PriorOptions) -> Local:
+def returning_target(recorded: Transition, state: Local, skeleton: Skeleton, *, half_life: float, fps: float) -> Local:
     """Return the next recorded frame, moved by what a critically damped spring leaves of the particle's offset after one frame.
 
     Where the recording stands on a foot, places are compared at that foot, so that the way back never asks a standing foot to slide.
     """
-    h = 1.0 / options.fps
-    stiffness = 2 * math.log(2) / options.return_half_life
+    h = 1.0 / fps
+    stiffness = 2 * math.log(2) / half_life
     decay = math.exp(-stiffness * h)
 
     def spring(offset: Tensor, velocity: Tensor) -> Tensor:
@@ -158,33 +170,39 @@ def _kl(mean: Tensor, log_variance: Tensor, mean_to: Tensor, log_variance_to: Te
 
 ROBUST = 30.0
 """Where a part of the loss turns from square to root [cm^2]."""
+STILL = 0.007
+"""A standing foot that moves less than this between two recorded frames should not move at all [m]."""
 _FOOT_CONTACTS = (3, 4, 5, 6)
 _FOOT_JOINTS = tuple(CONTACT_JOINTS[i] for i in _FOOT_CONTACTS)
 
 
+def _robust(loss: Tensor) -> Tensor:
+    """Average over the batch, growing like a root beyond a few centimetres, so that lost particles do not drown the others."""
+    return (2 * ROBUST * ((1 + loss / ROBUST).sqrt() - 1)).mean()
+
+
+def _slide(state: Local, predicted: Local, recorded: Transition, index: Int[Tensor, "i"]) -> Float[Tensor, "i"]:
+    """Horizontal steps of feet that stand in the recording and hardly move there [cm^2, summed over the feet]."""
+    feet = list(_FOOT_JOINTS)
+    moved = (recorded.then.joints - recorded.now.joints)[index][:, feet].norm(dim=-1)
+    still = recorded.standing[index][:, list(_FOOT_CONTACTS)] & (moved < STILL)
+    step = 100 * (predicted.joints[:, feet, :2] - state.joints[index][:, feet, :2])
+    return 2.0 * (step.square().sum(-1) * still).sum(-1)
+
+
 def _losses(state: Local, predicted: Local, logits: Tensor, target: Local, recorded: Transition, skeleton: Skeleton) -> dict[str, Tensor]:
     """Return the parts of the reconstruction loss, each a mean over the batch; lengths are in centimetres so that they are of order one."""
-
-    def robust(loss: Tensor) -> Tensor:
-        # Grows like a root beyond a few centimetres, so that lost particles do not drown the others.
-        return (2 * ROBUST * ((1 + loss / ROBUST).sqrt() - 1)).mean()
-
     miss = (100 * (predicted.joints - target.joints)).square().sum(-1)
     turn_miss = (predicted.q - target.q).square().sum((-1, -2))
-    feet = list(_FOOT_JOINTS)
-    standing = recorded.standing[:, list(_FOOT_CONTACTS)].float()
-    foot_miss = (miss[:, feet] * standing).sum(-1)
-    # A foot that stands in the recording and hardly moves there should not move at all here.
-    still = standing * ((recorded.then.joints - recorded.now.joints)[:, feet].norm(dim=-1) < 0.007).float()
-    slide = ((100 * (predicted.joints - state.joints)[:, feet, :2]).square().sum(-1) * still).sum(-1)
+    foot_miss = (miss[:, list(_FOOT_JOINTS)] * recorded.standing[:, list(_FOOT_CONTACTS)]).sum(-1)
     sunk = (100 * (skeleton.radii - predicted.joints[..., 2] - 0.01)).clamp(min=0)
     already = (100 * (skeleton.radii - target.joints[..., 2] - 0.01)).clamp(min=0)
     return {
-        "joints": robust(miss.sum(-1)),
-        "rotations": robust(300 * turn_miss.sum(-1)),
-        "feet": robust(2.0 * foot_miss),
-        "slide": robust(0.7 * slide),
-        "sunk": robust((sunk - already).clamp(min=0).square().sum(-1)),
+        "joints": _robust(miss.sum(-1)),
+        "rotations": _robust(300 * turn_miss.sum(-1)),
+        "feet": _robust(3.0 * foot_miss),
+        "slide": _robust(_slide(state, predicted, recorded, torch.arange(len(miss)))),
+        "sunk": _robust((sunk - already).clamp(min=0).square().sum(-1)),
         "contact": nn.functional.binary_cross_entropy_with_logits(logits, recorded.touching.float()),
     }
 
@@ -213,9 +231,9 @@ class PriorTrainer:
     def _normalise(self) -> None:
         """Measure mean and scale of the state and of the deltas from recorded transitions."""
         at = self.frames.draw(20000, self.rng)
-        recorded = transition(self.frames, at, torch.zeros(len(at), dtype=torch.bool), self.options.fps)
+        recorded = transition(self.frames, at, torch.zeros(len(at), dtype=torch.bool))
         vectors = state_vector(recorded.now, self.frames.skeleton.rest[0])
-        cvae, h = self.network.cvae, 1.0 / self.options.fps
+        cvae, h = self.network.cvae, 1.0 / self.frames.fps
         cvae.state_mean.copy_(vectors.mean(0))
         # Constant entries (the body's own place) get a scale of one, near-constant ones are not blown up.
         cvae.state_scale.copy_(vectors.std(0).clamp(min=0.02))
@@ -227,7 +245,7 @@ class PriorTrainer:
     def _fresh(self, count: int) -> Particles:
         at = self.frames.draw(count, self.rng)
         mirrored = torch.rand(count, generator=self.rng) < 0.5
-        state = transition(self.frames, at, mirrored, self.options.fps).now
+        state = transition(self.frames, at, mirrored).now
         moved = torch.rand(count, generator=self.rng) < self.options.displaced
         return Particles(at, mirrored, torch.zeros_like(at), _where(moved, displaced(state, self.frames.skeleton, self.rng), state))
 
@@ -244,16 +262,19 @@ class PriorTrainer:
         """Advance every particle by one frame and the weights by one step; return the parts of the loss."""
         options, skeleton, cvae = self.options, self.frames.skeleton, self.network.cvae
         state = self.particles.state
-        recorded = transition(self.frames, self.particles.at, self.particles.mirrored, options.fps)
-        target = returning_target(recorded, state, skeleton, options)
+        recorded = transition(self.frames, self.particles.at, self.particles.mirrored)
+        target = returning_target(recorded, state, skeleton, half_life=options.return_half_life, fps=self.frames.fps)
         seen = cvae.normalized(state_vector(state, skeleton.rest[0]))
         mean, log_variance = self.network.encoder(torch.cat((seen, _posterior_input(state, target, recorded.touching)), -1)).chunk(2, -1)
         prior_mean, prior_log_variance = cvae.latent(seen)
         log_variance, prior_log_variance = log_variance.clamp(-8, 4), prior_log_variance.clamp(-8, 4)
         noise = torch.randn(mean.shape, generator=self.rng)
         output = cvae.decode(seen, (mean + (0.5 * log_variance).exp() * noise).unsqueeze(1)).squeeze(1)
-        predicted = compose_kinematic(state, output, skeleton, options.fps)
+        predicted = compose_kinematic(state, output, skeleton, self.frames.fps)
         parts = _losses(state, predicted, output[:, -NUM_CONTACTS:], target, recorded, skeleton)
+        free = (torch.rand(len(mean), generator=self.rng) < options.sampled).nonzero().squeeze(-1)
+        sampled = self._sampled(free, seen, prior_mean, prior_log_variance)
+        parts["free slide"] = len(free) / len(mean) * _robust(_slide(state, sampled, recorded, free))
         kl = _kl(mean, log_variance, prior_mean, prior_log_variance).mean()
         loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
         for group in self.optimizer.param_groups:
@@ -269,21 +290,22 @@ class PriorTrainer:
             keep = min(options.ema, (1 + self.step_count) / (10 + self.step_count))
             for old, new in zip(self.average.parameters(), cvae.parameters(), strict=True):
                 old.lerp_(new, 1 - keep)
-            self._advance(seen, prior_mean, prior_log_variance, predicted, recorded)
+            self._advance(predicted, free, sampled, recorded)
         self.step_count += 1
         error = (predicted.joints - target.joints).detach().norm(dim=-1).mean() * 1000
         return {**{k: float(v.detach()) for k, v in parts.items()}, "kl": float(kl.detach()), "loss": float(loss.detach()), "error_mm": float(error)}
 
-    def _advance(self, seen: Tensor, prior_mean: Tensor, prior_log_variance: Tensor, predicted: Local, recorded: Transition) -> None:
+    def _sampled(self, index: Int[Tensor, "i"], seen: Tensor, prior_mean: Tensor, prior_log_variance: Tensor) -> Local:
+        """Return where some particles go when the conditional prior is sampled, as at run time."""
+        z = prior_mean[index] + (0.5 * prior_log_variance[index]).exp() * torch.randn(len(index), self.options.latent, generator=self.rng)
+        output = self.network.cvae.decode(seen[index], z.unsqueeze(1)).squeeze(1)
+        return compose_kinematic(_pick(self.particles.state, index), output, self.frames.skeleton, self.frames.fps)
+
+    def _advance(self, predicted: Local, free: Int[Tensor, "i"], sampled: Local, recorded: Transition) -> None:
         """Move the particles on to their own prediction, or to a sample of the prior, and start spent ones anew."""
         options, skeleton, old = self.options, self.frames.skeleton, self.particles
         count = len(old.at)
-        sampled = torch.rand(count, generator=self.rng) < options.sampled
-        noise = torch.randn(prior_mean.shape, generator=self.rng)
-        z = prior_mean + (0.5 * prior_log_variance).exp() * noise
-        output = self.network.cvae.decode(seen, z.unsqueeze(1)).squeeze(1)
-        state = recentred(_where(sampled, compose_kinematic(old.state, output, skeleton, options.fps), predicted), skeleton)
-        state = Local(*(t.detach() for t in (state.root, state.q, state.joints, state.velocity)))
+        state = recentred(_put(predicted, free, sampled), skeleton)
         shoved = torch.rand(count, generator=self.rng) < options.shoved
         if shoved.any():
             state = _where(shoved, displaced(state, skeleton, self.rng), state)
@@ -297,5 +319,4 @@ class PriorTrainer:
         index = spent.nonzero().squeeze(-1)
         fresh = self._fresh(len(index))
         merge = {name: getattr(moved, name).index_copy(0, index, getattr(fresh, name)) for name in ("at", "mirrored", "age")}
-        parts = {name: getattr(state, name).index_copy(0, index, getattr(fresh.state, name)) for name in ("root", "q", "joints", "velocity")}
-        self.particles = Particles(**merge, state=Local(**parts))
+        self.particles = Particles(**merge, state=_put(state, index, fresh.state))

@@ -1,0 +1,119 @@
+"""Colliders: what a joint's sphere can touch, as signed distances."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """The nearest surface as seen from some points."""
+
+    distance: Float[Tensor, "*b n"]
+    """From the point to the surface, negative inside [m]."""
+    normal: Float[Tensor, "*b n 3"]
+    """Out of the collider, of unit length."""
+    velocity: Float[Tensor, "*b n 3"]
+    """Of the surface at its nearest point [m/s]."""
+
+
+class Collider(ABC):
+    """A solid that gives way to nobody, at one moment in time."""
+
+    @abstractmethod
+    def surface(self, points: Float[Tensor, "*b n 3"]) -> Surface:
+        """Return the signed distance, normal and velocity of the surface at given points."""
+
+
+def _like(value: Tensor, points: Tensor) -> Tensor:
+    return value.to(points)
+
+
+@dataclass(frozen=True, eq=False)
+class Plane(Collider):
+    """A half-space: the ground, level or tilted, still or moving."""
+
+    normal: Float[Tensor, "*b 3"]
+    """Unit vector out of the ground."""
+    offset: Float[Tensor, "*b"]
+    """Height of the plane along its normal [m]."""
+    angular_velocity: Float[Tensor, "*b 3"]
+    """Of a plane that tilts about `pivot` [rad/s]."""
+    velocity: Float[Tensor, "*b 3"]
+    """Of the pivot [m/s]."""
+    pivot: Float[Tensor, "*b 3"]
+
+    @classmethod
+    def ground(cls) -> "Plane":
+        """Return the level floor z = 0."""
+        up, zero = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+        return cls(up, torch.zeros((), dtype=torch.float64), zero, zero, zero)
+
+    def surface(self, points: Float[Tensor, "*b n 3"]) -> Surface:
+        """Measure along the normal."""
+        normal, offset = _like(self.normal, points).unsqueeze(-2), _like(self.offset, points).unsqueeze(-1)
+        distance = (points * normal).sum(-1) - offset
+        arm = points - _like(self.pivot, points).unsqueeze(-2)
+        spin = torch.linalg.cross(_like(self.angular_velocity, points).unsqueeze(-2).expand_as(arm), arm)
+        return Surface(distance, normal.expand_as(points), spin + _like(self.velocity, points).unsqueeze(-2))
+
+
+@dataclass(frozen=True, eq=False)
+class Spheres(Collider):
+    """Some balls, obstacles, or other people's joints."""
+
+    centres: Float[Tensor, "*b s 3"]
+    radii: Float[Tensor, "s"]
+    velocities: Float[Tensor, "*b s 3"]
+
+    def surface(self, points: Float[Tensor, "*b n 3"]) -> Surface:
+        """Measure to the nearest of the spheres."""
+        centres, velocities = _like(self.centres, points), _like(self.velocities, points)
+        apart = points.unsqueeze(-2) - centres.unsqueeze(-3)
+        length = apart.norm(dim=-1)
+        distance, nearest = (length - _like(self.radii, points)).min(dim=-1)
+        where = nearest[..., None, None].expand(*nearest.shape, 1, 3)
+        # From the very centre, out is up.
+        up = torch.tensor([0.0, 0.0, 1.0]).to(points)
+        outward = torch.where(length.unsqueeze(-1) > 1e-9, apart / length.clamp_min(1e-9).unsqueeze(-1), up)
+        normal = outward.gather(-2, where).squeeze(-2)
+        velocity = velocities.unsqueeze(-3).expand_as(apart).gather(-2, where).squeeze(-2)
+        return Surface(distance, normal, velocity)
+
+
+def nearest_surface(colliders: Sequence[Collider], points: Float[Tensor, "*b n 3"]) -> Surface:
+    """Return the nearest of all surfaces for each point; without colliders it is infinitely far away."""
+    if len(colliders) == 1:
+        return colliders[0].surface(points)
+    far = torch.full(points.shape[:-1], torch.inf, dtype=points.dtype)
+    best = Surface(far, torch.zeros_like(points), torch.zeros_like(points))
+    for collider in colliders:
+        other = collider.surface(points)
+        nearer = other.distance < best.distance
+        best = Surface(
+            torch.where(nearer, other.distance, best.distance),
+            torch.where(nearer.unsqueeze(-1), other.normal, best.normal),
+            torch.where(nearer.unsqueeze(-1), other.velocity, best.velocity),
+        )
+    return best
+
+
+def push_out(
+    x: Float[Tensor, "*b n 3"], x_before: Float[Tensor, "*b n 3"], radii: Float[Tensor, "n"], colliders: Sequence[Collider], *, friction: float, h: float
+) -> tuple[Float[Tensor, "*b n 3"], Bool[Tensor, "*b n"]]:
+    """Move spheres that are inside something out to its surface, with Coulomb friction on the way; also return which they were.
+
+    The way out stands for the normal impulse: a step along the surface is undone up to friction times that way (Mueller et al. 2007).
+    """
+    surface = nearest_surface(colliders, x)
+    depth = (radii.to(x) - surface.distance).clamp(min=0)
+    x = x + depth.unsqueeze(-1) * surface.normal
+    slip = x - x_before - h * surface.velocity
+    slip = slip - (slip * surface.normal).sum(-1, keepdim=True) * surface.normal
+    length = slip.norm(dim=-1)
+    undone = torch.minimum(length, friction * depth) / length.clamp_min(1e-12)
+    return x - undone.unsqueeze(-1) * slip, depth > 0

@@ -1,0 +1,76 @@
+"""Energies that edit a motion: a velocity to follow, a joint held in place, a joint stiffened."""
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from dropsim.energy import Energy, Frame, Target
+from dropsim.skeleton import NUM_JOINTS, Skeleton, joint_index
+
+
+@dataclass(frozen=True, eq=False)
+class CentreOfMassVelocity(Energy):
+    """E_com: the centre of mass moves at a target velocity, horizontally; the vertical is left alone."""
+
+    velocity: Float[Tensor, "*b 2"]
+    """Horizontal target [m/s]."""
+    weight: float = 1.0
+    name: str = field(default="com_velocity", init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[Tensor, "m 22"]:
+        """Return one row, the shares of the particles in the body's mass, scaled so that the weight acts on the body as a whole."""
+        masses = skeleton.masses
+        return NUM_JOINTS**0.5 * (masses / masses.sum()).unsqueeze(0)
+
+    def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
+        """Put the centre of mass where the target velocity takes it."""
+        centre = frame.skeleton.centre_of_mass
+        horizontal = centre(frame.x)[..., :2] + frame.h * self.velocity.to(x)
+        goal = torch.cat((horizontal, centre(x)[..., 2:]), dim=-1)
+        return Target(NUM_JOINTS**0.5 * goal.unsqueeze(-2))
+
+
+@dataclass(frozen=True, eq=False)
+class Pin(Energy):
+    """A joint held at a point."""
+
+    joint: str
+    target: Float[Tensor, "*b 3"]
+    """World [m]."""
+    weight: float = 100.0
+    name: str = field(default="pin", init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[Tensor, "m 22"]:
+        """Select the joint."""
+        row = torch.zeros(1, NUM_JOINTS, dtype=skeleton.rest.dtype)
+        row[0, joint_index(self.joint)] = 1.0
+        return row
+
+    def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
+        """Return the target."""
+        return Target(self.target.to(x).unsqueeze(-2).expand(*x.shape[:-2], 1, 3))
+
+
+@dataclass(frozen=True, eq=False)
+class Spring(Energy):
+    """Two joints kept at a distance: a stiff knee is a spring from hip to ankle at the length of the straight leg."""
+
+    joint_a: str
+    joint_b: str
+    length: float
+    """[m]"""
+    weight: float = 30.0
+    name: str = field(default="spring", init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[Tensor, "m 22"]:
+        """One end less the other."""
+        row = torch.zeros(1, NUM_JOINTS, dtype=skeleton.rest.dtype)
+        row[0, joint_index(self.joint_a)], row[0, joint_index(self.joint_b)] = 1.0, -1.0
+        return row
+
+    def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
+        """Scale the vector between the joints to the length."""
+        rod = x[..., joint_index(self.joint_a), :] - x[..., joint_index(self.joint_b), :]
+        return Target((rod * (self.length / rod.norm(dim=-1, keepdim=True).clamp_min(1e-9))).unsqueeze(-2))

@@ -1,0 +1,207 @@
+"""Algorithm 1 of the paper: one frame, and a loop of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from dropsim.collider import Collider, Plane, nearest_surface, push_out
+from dropsim.energies.kinematic import Kinematic
+from dropsim.energies.physical import Contact, RangeOfMotion, Rigidity
+from dropsim.energy import Energy, Frame
+from dropsim.motion import Motion
+from dropsim.prior import Prior, State, Streams
+from dropsim.projective import System, inertial_target, restore_lengths, rigid_acceleration
+from dropsim.rotations import exp, log_small
+from dropsim.skeleton import LEAVES
+from dropsim.wrench import Contacts, WrenchOptions, root_wrench, soft_correction, wrench_problem
+
+
+@dataclass(frozen=True, eq=False)
+class External:
+    """What the world does to a character during one frame."""
+
+    forces: Float[Tensor, "*b 22 3"] | None = None
+    """On the joints [N]."""
+    colliders: Sequence[Collider] = (Plane.ground(),)
+    """As they will be at the frame's end."""
+    energies: Sequence[Energy] = ()
+    """Wishes of the scene, beside the simulator's own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What happened during one frame."""
+
+    energies: Mapping[str, Float[Tensor, "*b"]]
+    """Value of each energy at the solution, by name [m^2]."""
+    chosen: Int[Tensor, "*b"]
+    """Index of the prior's candidate that was nearest at the end."""
+    contacts: Bool[Tensor, "*b 22"]
+    contact_forces: Float[Tensor, "*b 22 3"]
+    """Fitted to the motion, not simulated [N]."""
+    external_forces: Float[Tensor, "*b 22 3"]
+    """[N]"""
+    root_wrench: Float[Tensor, "*b 2"]
+    """Change of momentum that contact does not explain, before and after the correction [body weights]."""
+    bone_error: Float[Tensor, "*b"]
+    """Largest relative error of a bone's length."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulator:
+    """A body for a motion prior: projective dynamics in which the prior is one energy. Each part can be replaced, or switched off by None."""
+
+    prior: Prior
+    rigidity: Rigidity = field(default_factory=Rigidity)
+    contact: Contact | None = field(default_factory=Contact)
+    range_of_motion: RangeOfMotion | None = None
+    kinematic: Kinematic | None = field(default_factory=Kinematic)
+    energies: Sequence[Energy] = ()
+    """A user's own, beside these."""
+    wrench: WrenchOptions = field(default_factory=WrenchOptions)
+    correct: bool = True
+    """Whether the root wrench is softly corrected."""
+    react: bool = True
+    """Whether the ground's reaction enters the momentum target (docs/architecture.md); the paper's literal form is without."""
+    num_samples: int = 64
+    """K: candidates of the prior, its mode among them."""
+    wish_mode: bool = False
+    """Whether the iterations start at the prior's mode, as in the paper, and not at a sample. With our prior the mode soon stands still."""
+    num_iterations: int = 3
+    """Local and global steps a frame."""
+    contact_margin: float = 0.02
+    """Gap up to which a sphere can bear a contact force [m]."""
+    friction: float = 0.8
+    """Between a joint's sphere and what it touches, as the body is pushed out of it."""
+    leaf_damping: float = 0.03
+    """Share by which the rotations of head, hands and toes, which joints do not tell, go back to rest each frame."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if self.num_samples < 1 or self.num_iterations < 1:
+            raise ValueError(f"num_samples and num_iterations must be at least 1, not {self.num_samples} and {self.num_iterations}")
+
+    def step(self, state: State, external: External, rng: Streams) -> tuple[State, Report]:
+        """Advance one frame."""
+        skeleton, h = self.prior.skeleton, 1.0 / self.prior.fps
+        forces = torch.zeros_like(state.x) if external.forces is None else external.forces
+        candidates = self.prior.sample(state, self.num_samples, rng)
+        if not candidates.x.isfinite().all():
+            raise ValueError("the prior diverged: its candidates are not finite")
+        # The wish: a sample of the prior, or its mode where the paper is followed to the letter or there is no other.
+        wish = 0 if self.wish_mode or candidates.x.shape[-3] == 1 else 1
+        wished, masses = candidates.x[..., wish, :, :], skeleton.masses.to(state.x)
+        problem = wrench_problem(state.x, state.v, self._touching(state.x, external), masses=masses, h=h, options=self.wrench)
+        y = inertial_target(state.x, state.v, forces, masses, h)
+        if self.react:
+            # The reaction that the prior counts on; what the world adds, the person has not met yet.
+            y = y + h * h * rigid_acceleration(root_wrench(problem, wished).explained, problem.r, masses)
+        frame = Frame(skeleton, h, state.x, y, candidates.q[..., wish, :, :, :], candidates.x, external.colliders)
+
+        energies = self._energies(external)
+        system = System(energies, skeleton)
+        x = wished if self.kinematic else y
+        for _ in range(self.num_iterations):
+            targets = [energy.project(x, frame) for energy in energies]  # local
+            x = system.solve(targets, y)  # global
+
+        before = root_wrench(problem, x, forces=forces)
+        if self.correct:
+            x = soft_correction(problem, x, before)
+        x, contacts = self._settled(x, frame)
+        after = root_wrench(problem, x, forces=forces)
+
+        chosen = candidates.nearest(x)
+        kin = candidates.pick(chosen)
+        q = self._damped(skeleton.inverse(x, twist_from=kin.q))
+        values = {energy.name: energy.value(x, frame) for energy in energies}
+        values["momentum"] = 0.5 * (system.mass.unsqueeze(-1) * (x - y).square()).sum((-1, -2))
+        values["kinematic_mode"] = 0.5 * (self.kinematic.weight if self.kinematic else 0.0) * (x - candidates.x[..., 0, :, :]).square().sum((-1, -2))
+        wrenches = torch.stack((before.sizes.norm(dim=-1), after.sizes.norm(dim=-1)), dim=-1)
+        report = Report(values, chosen, contacts, after.forces, forces, wrenches, skeleton.bone_error(x))
+        return State(x, (x - state.x) / h, q, self.prior.commit(kin, x, q)), report
+
+    def _touching(self, x: Float[Tensor, "*b 22 3"], external: External) -> Contacts:
+        """Return the spheres that touch something, or nearly."""
+        surface = nearest_surface(external.colliders, x)
+        radii = self.prior.skeleton.radii
+        return Contacts.of_spheres(x, radii, surface.distance - radii.to(x) < self.contact_margin, surface.normal)
+
+    def _energies(self, external: External) -> list[Energy]:
+        """Return every energy that is switched on."""
+        own = (self.rigidity, self.contact, self.range_of_motion, self.kinematic)
+        return [*(e for e in own if e is not None), *self.energies, *external.energies]
+
+    def _settled(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> tuple[Float[Tensor, "*b 22 3"], Bool[Tensor, "*b 22"]]:
+        """Make the solution whole: nobody inside anything, every bone at its length; joints in contact hardly give."""
+        mobility = (frame.skeleton.masses.mean() / frame.skeleton.masses).to(x).expand(x.shape[:-1])
+        contacts = torch.zeros(x.shape[:-1], dtype=torch.bool)
+        if self.contact is None:
+            return restore_lengths(x, frame.skeleton, mobility), contacts
+        for _ in range(2):
+            x, touching = push_out(x, frame.x, frame.skeleton.radii, frame.colliders, friction=self.friction, h=frame.h)
+            contacts = contacts | touching
+            x = restore_lengths(x, frame.skeleton, torch.where(contacts, CONTACT_MOBILITY * mobility, mobility))
+        return x, contacts
+
+    def _damped(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
+        """Turn the leaves a little toward rest."""
+        leaves = exp((1 - self.leaf_damping) * log_small(q[..., LEAVES, :, :]))
+        return q.index_copy(q.ndim - 3, torch.tensor(LEAVES), leaves)
+
+
+CONTACT_MOBILITY = 0.05
+"""How much a joint in contact gives when bones are brought back to length, beside a free one."""
+
+
+class Diverged(ValueError):
+    """A simulation that could not go on; it keeps the frames up to there."""
+
+    def __init__(self, message: str, motion: Motion | None) -> None:
+        """Keep the motion so far."""
+        super().__init__(message)
+        self.motion = motion
+
+
+def simulate(
+    simulator: Simulator, start: State, num_frames: int, rng: Streams, *,
+    world: Callable[[int, State], External] | None = None, watch: Callable[[int, int], None] | None = None,
+) -> Motion:  # fmt: skip
+    """Return num_frames frames from a start, the start being the first; `world` tells what happens between frame i and the next."""
+    if num_frames < 1:
+        raise ValueError(f"cannot simulate {num_frames} frames: ask for at least 1")
+    states, reports = [start], list[Report]()
+    for i in range(num_frames - 1):
+        external = world(i, states[-1]) if world else External()
+        if external.forces is not None and not external.forces.isfinite().all():
+            raise Diverged(f"frame {i + 1}: an external force is not finite", _motion(simulator, states, reports))
+        try:
+            state, report = simulator.step(states[-1], external, rng)
+        except ValueError as error:
+            raise Diverged(f"frame {i + 1}: {error}", _motion(simulator, states, reports)) from error
+        states.append(state)
+        reports.append(report)
+        if watch:
+            watch(i + 1, num_frames - 1)
+    return _motion(simulator, states, reports)
+
+
+def _motion(simulator: Simulator, states: Sequence[State], reports: Sequence[Report]) -> Motion:
+    """Lay states and reports out in time; the first frame, which nothing led to, repeats what the second reports."""
+    joints = torch.stack([s.x for s in states], dim=-3)
+    motion = Motion(simulator.prior.skeleton, simulator.prior.fps, joints[..., 0, :], torch.stack([s.q for s in states], dim=-4), joints)
+    if not reports:
+        return motion
+    reports = [reports[0], *reports]
+    return replace(
+        motion,
+        contacts=torch.stack([r.contacts for r in reports], dim=-2),
+        contact_forces=torch.stack([r.contact_forces for r in reports], dim=-3),
+        external_forces=torch.stack([r.external_forces for r in reports], dim=-3),
+        root_wrench=torch.stack([r.root_wrench for r in reports], dim=-2),
+        energies={k: torch.stack([r.energies[k] for r in reports], dim=-1) for k in reports[0].energies if all(k in r.energies for r in reports)},
+        name=simulator.prior.name,
+    )
