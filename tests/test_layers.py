@@ -19,7 +19,7 @@ LAYERS = """
     planner
     prior
     energies
-    energy projective wrench
+    energy projective wrench collider nnls pose_prior
     data synthetic metrics
     motion
     skeleton rotations

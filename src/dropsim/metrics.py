@@ -66,6 +66,15 @@ def root_speed(motion: Motion) -> Float[Tensor, "*b t"]:
     return (place[..., span:, :] - place[..., :-span, :]).norm(dim=-1) * motion.fps / span
 
 
+def turn_rate(motion: Motion) -> Float[Tensor, "*b t"]:
+    """Rate at which the pelvis' heading turns, counterclockwise, over half a second [rad/s]; shorter motions use what they have."""
+    span = min(len(motion) - 1, round(motion.fps / 2))
+    left = motion.q[..., 0, :2, 0]
+    before, after = left[..., :-span, :], left[..., span:, :]
+    sine = before[..., 0] * after[..., 1] - before[..., 1] * after[..., 0]
+    return torch.atan2(sine, (before * after).sum(-1)) * motion.fps / span
+
+
 def upright(motion: Motion) -> Bool[Tensor, "*b t"]:
     """Head and pelvis above 0.75 of their standing height."""
     return _raised(motion, 0.75).all(-1)

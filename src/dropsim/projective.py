@@ -8,16 +8,13 @@ from torch import Tensor
 
 from dropsim.energy import Energy, Target
 from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
-
-GRAVITY = (0.0, 0.0, -9.81)
-"""[m/s^2]"""
-
+from dropsim.wrench import GRAVITY
 
 def inertial_target(
     x: Float[Tensor, "*b 22 3"], v: Float[Tensor, "*b 22 3"], forces: Float[Tensor, "*b 22 3"], masses: Float[Tensor, "22"], h: float
 ) -> Float[Tensor, "*b 22 3"]:
     """Return y = x + h v + h^2 (M^-1 f + g): where the particles go if nothing holds them."""
-    return x + h * v + h * h * (forces / masses.unsqueeze(-1) + torch.tensor(GRAVITY).to(x))
+    return x + h * v + h * h * (forces / masses.unsqueeze(-1) + torch.tensor((0.0, 0.0, -GRAVITY), dtype=x.dtype, device=x.device))
 
 
 def rigid_acceleration(
@@ -68,7 +65,7 @@ def restore_lengths(
     Bones pull their two ends along themselves, in proportion to the ends' mobilities (inverse masses): with the true ones, linear and
     angular momentum stay what they were. Newton's method on the 21 lengths; twice is enough for the errors of one step.
     """
-    incidence = _incidence().to(x)
+    incidence = _INCIDENCE.to(x)
     lengths = skeleton.lengths[1:].to(x)
     coupling = (incidence * mobility.unsqueeze(-2)) @ incidence.T
     for _ in range(iterations):
@@ -81,9 +78,7 @@ def restore_lengths(
     return x
 
 
-def _incidence() -> Float[Tensor, "21 22"]:
-    """Rows that take a bone's vector, child less parent, out of the joints."""
-    rows = torch.zeros(NUM_JOINTS - 1, NUM_JOINTS)
-    for child in range(1, NUM_JOINTS):
-        rows[child - 1, child], rows[child - 1, PARENTS[child]] = 1.0, -1.0
-    return rows
+_INCIDENCE = torch.zeros(NUM_JOINTS - 1, NUM_JOINTS, dtype=torch.float64)
+"""Rows that take a bone's vector, child less parent, out of the joints."""
+for _child in range(1, NUM_JOINTS):
+    _INCIDENCE[_child - 1, _child], _INCIDENCE[_child - 1, PARENTS[_child]] = 1.0, -1.0

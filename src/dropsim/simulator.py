@@ -1,5 +1,6 @@
 """Algorithm 1 of the paper: one frame, and a loop of them."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -101,11 +102,10 @@ class Simulator:
             y = y + h * h * rigid_acceleration(root_wrench(problem, wished).explained, problem.r, masses)
         frame = Frame(skeleton, h, state.x, y, candidates.q[..., wish, :, :, :], candidates.x, external.colliders)
 
-        energies = self._energies(external)
-        system = System(energies, skeleton)
+        system = System((*self._own, *external.energies), skeleton) if external.energies else self._system
         x = wished if self.kinematic else y
         for _ in range(self.num_iterations):
-            targets = [energy.project(x, frame) for energy in energies]  # local
+            targets = [energy.project(x, frame) for energy in system.energies]  # local
             x = system.solve(targets, y)  # global
 
         before = root_wrench(problem, x, forces=forces)
@@ -117,7 +117,7 @@ class Simulator:
         chosen = candidates.nearest(x)
         kin = candidates.pick(chosen)
         q = self._damped(skeleton.inverse(x, twist_from=kin.q))
-        values = {energy.name: energy.value(x, frame) for energy in energies}
+        values = {energy.name: energy.value(x, frame) for energy in system.energies}
         values["momentum"] = 0.5 * (system.mass.unsqueeze(-1) * (x - y).square()).sum((-1, -2))
         values["kinematic_mode"] = 0.5 * (self.kinematic.weight if self.kinematic else 0.0) * (x - candidates.x[..., 0, :, :]).square().sum((-1, -2))
         wrenches = torch.stack((before.sizes.norm(dim=-1), after.sizes.norm(dim=-1)), dim=-1)
@@ -130,10 +130,16 @@ class Simulator:
         radii = self.prior.skeleton.radii
         return Contacts.of_spheres(x, radii, surface.distance - radii.to(x) < self.contact_margin, surface.normal)
 
-    def _energies(self, external: External) -> list[Energy]:
-        """Return every energy that is switched on."""
-        own = (self.rigidity, self.contact, self.range_of_motion, self.kinematic)
-        return [*(e for e in own if e is not None), *self.energies, *external.energies]
+    @property
+    def _own(self) -> list[Energy]:
+        """Every energy that is switched on, but for the scene's."""
+        paper = (self.rigidity, self.contact, self.range_of_motion, self.kinematic)
+        return [*(e for e in paper if e is not None), *self.energies]
+
+    @functools.cached_property
+    def _system(self) -> System:
+        """The global step without the scene's energies, laid out once."""
+        return System(self._own, self.prior.skeleton)
 
     def _settled(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> tuple[Float[Tensor, "*b 22 3"], Bool[Tensor, "*b 22"]]:
         """Make the solution whole: nobody inside anything, every bone at its length; joints in contact hardly give."""

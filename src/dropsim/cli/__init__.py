@@ -14,7 +14,9 @@ import tyro
 from dropsim.cli.convert import Convert
 from dropsim.cli.data import Data
 from dropsim.cli.demo import Demo
+from dropsim.cli.evaluate import Evaluate
 from dropsim.cli.info import Info
+from dropsim.cli.run import Run
 from dropsim.cli.train import Train
 
 
@@ -29,7 +31,9 @@ COMMANDS: dict[str, type[Command]] = {
     "convert": Convert,
     "data": Data,
     "demo": Demo,
+    "evaluate": Evaluate,
     "info": Info,
+    "run": Run,
     "train": Train,
 }
 """Every command by the name that is typed."""

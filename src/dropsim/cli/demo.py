@@ -6,21 +6,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Demo:
-    """Make a short clip of a person stepping in place, by formula, and draw it as a strip of pictures."""
+    """Push a walking person with the shipped prior, and write the motion, a report and a strip of pictures."""
 
     out: Path = Path("out")
     """Folder to write to; made when it is missing."""
-    seconds: float = 1.1
-    """Length of the clip [s]; the default is about one full cycle of both feet."""
+    seed: int = 0
 
     def run(self) -> None:
-        """Write the strip and say what it shows."""
-        from dropsim.render import contact_sheet
-        from dropsim.synthetic import stepping_clip
+        """Run the push scene with its defaults."""
+        from dropsim.cli.run import Run
 
-        motion = stepping_clip(self.seconds)
-        path = self.out / "stepping.png"
-        self.out.mkdir(parents=True, exist_ok=True)
-        contact_sheet([motion], path, labels=[motion.name])
-        print(f"wrote {path}: {len(motion)} frames of a person stepping in place at {motion.fps:g} frames per second")
-        print("The motion is made by formula; there is no physics and no learned model in it yet.")
+        Run(scene="push", seed=self.seed, out=self.out).run()

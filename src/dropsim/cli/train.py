@@ -1,4 +1,4 @@
-"""`dropsim train prior|pose`: our own weights from a data set."""
+"""`dropsim train prior|pose|starts`: our own weights, and start states, from a data set."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -10,9 +10,9 @@ import tyro
 
 @dataclass(frozen=True)
 class Train:
-    """Train the motion prior or the pose model on a data set that `dropsim data build` made."""
+    """Train the motion prior or the pose model on a data set that `dropsim data build` made, or let the prior make its start states."""
 
-    model: tyro.conf.Positional[Literal["prior", "pose"]]
+    model: tyro.conf.Positional[Literal["prior", "pose", "starts"]]
     data: Path
     """Folder of the data set."""
     out: Path
@@ -21,10 +21,14 @@ class Train:
     """Time to spend."""
     steps: int = 0
     """Exact number of steps, for a run that its seed reproduces; 0 takes what fits into the minutes."""
+    init: Path | None = None
+    """Checkpoint of another run to start from; of the prior only."""
     resume: bool = False
     """Go on from the checkpoint in the output folder."""
     threads: int = 1
     seed: int = 0
+    weights: Path | None = None
+    """Prior that makes the start states; the one of the package unless given."""
 
     def run(self) -> None:
         """Train, printing a line now and then."""
@@ -33,16 +37,35 @@ class Train:
         if self.minutes <= 0 or self.threads < 1 or self.steps < 0:
             raise ValueError("minutes and threads must be positive, steps not negative")
         torch.set_num_threads(self.threads)
+        if self.model == "starts":
+            self._make_starts()
+            return
         if self.model == "prior":
             from dropsim.training.loop import train_prior
             from dropsim.training.prior import PriorOptions
 
-            train = partial(train_prior, options=PriorOptions(seed=self.seed))
+            train = partial(train_prior, options=PriorOptions(seed=self.seed), init=self.init)
         else:
             from dropsim.training.pose import PoseOptions, train_pose
 
             train = partial(train_pose, options=PoseOptions(seed=self.seed))
         path = train(self.data, self.out, minutes=self.minutes, resume=self.resume, steps=self.steps, watch=_print_progress)
+        print(f"wrote {path}")
+
+    def _make_starts(self) -> None:
+        """Let the prior make its start states, and say how many of each there are."""
+        from dropsim.cli.progress import bar
+        from dropsim.data.clips import load
+        from dropsim.priors.cvae import CVAEPrior
+        from dropsim.training.starts import FITS, StartOptions, make_starts
+
+        prior = CVAEPrior.shipped() if self.weights is None else CVAEPrior.load(self.weights)
+        with bar("categories") as advance:
+            bank = make_starts(prior, load(self.data), StartOptions(seed=self.seed), advance)
+        path = self.out / "starts.safetensors"
+        bank.save(path)
+        for name in FITS:
+            print(f"{name}: {bank.count(name)} states" if name in bank.categories else f"{name}: none, the prior gave no state that fits")
         print(f"wrote {path}")
 
 

@@ -62,7 +62,8 @@ class Contact(Energy):
         carried = frame.x + frame.h * surface.velocity
         # The tangent plane at x stands for the surface: exact for planes, and for balls at the step of one frame.
         height = ((carried - x) * surface.normal).sum(-1) + gap
-        return Target(carried - height.unsqueeze(-1) * surface.normal, gap < 0)
+        touching = gap < 0
+        return Target(torch.where(touching.unsqueeze(-1), carried - height.unsqueeze(-1) * surface.normal, x), touching)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,7 @@
 """A conditional VAE over transitions in HuMoR's form: state in the heading frame, a learned Gaussian over the latent, deltas out."""
 
+import importlib.resources
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from torch import Tensor, nn
 
 from dropsim.motion import Motion
 from dropsim.prior import Candidates, Prior, State, Streams
+from dropsim.priors.starts import StartBank
 from dropsim.rotations import exp, heading, log_small
 from dropsim.skeleton import NUM_JOINTS, Skeleton
 from dropsim.weights import load_weights, read_weights, write_weights
@@ -205,6 +208,14 @@ class CVAEPrior(Prior):
         self._skeleton32 = skeleton.to(torch.float32)
 
     @classmethod
+    def shipped(cls) -> "CVAEPrior":
+        """Return the model that comes with the package."""
+        with importlib.resources.as_file(importlib.resources.files("dropsim") / "assets" / "prior.safetensors") as path:
+            if not path.exists():
+                raise ValueError("this package holds no weights of the motion prior: train them with `dropsim train prior`")
+            return cls.load(path)
+
+    @classmethod
     def load(cls, path: Path) -> "CVAEPrior":
         """Read weights that `save` wrote."""
         tensors, metadata = read_weights(path, "cvae")
@@ -270,6 +281,13 @@ class CVAEPrior(Prior):
             drift = (then.root - then.joints[..., 0, :]).to(state.x).unsqueeze(-2)
             memory = torch.cat((memory, (drift @ back.transpose(-1, -2)).squeeze(-2)), dim=-1)
         return Candidates(joints, q, memory)
+
+    def start(self, category: str, *, seed: Sequence[int] | int = 0) -> State:
+        """Return a state of the shipped bank to go on from, e.g. "walk", above the origin and facing +y; seeds give a batch."""
+        state = StartBank.shipped().draw(category, seed)
+        if state.memory.shape[-1] != self.network.shape.memory_size:
+            raise ValueError(f"the shipped start states belong to the shipped prior, not to {self.name}: use start_from with a motion")
+        return state
 
     def start_from(self, motion: Motion, frame: int) -> State:
         """Return the state of a recorded or generated motion at a frame, with velocities by differences from the frame before."""

@@ -12,15 +12,15 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from dropsim import metrics
-from dropsim.data.clips import Clip, load
+from dropsim.data.clips import load
 from dropsim.files import atomic_path
-from dropsim.motion import Motion
 from dropsim.prior import State, Streams
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, Local
 from dropsim.priors.rollout import roll_out
 from dropsim.skeleton import Skeleton
 from dropsim.training.frames import Frames
 from dropsim.training.prior import Particles, PriorOptions, PriorTrainer
+from dropsim.training.starts import held_out_starts
 
 LOG_EVERY = 200
 """[steps]"""
@@ -94,21 +94,6 @@ def run(
         checkpoint()
 
 
-def held_out_starts(clips: list[tuple[Clip, Motion]], prior: CVAEPrior, count: int, seed: int) -> State:
-    """Return start states spread over clips and categories, the same for the same seed."""
-    rng = torch.Generator().manual_seed(seed)
-    by_category: dict[str, list[Motion]] = {}
-    for clip, motion in clips:
-        by_category.setdefault(clip.category, []).append(motion)
-    names = sorted(by_category)
-    states = []
-    for i in range(count):
-        group = by_category[names[i % len(names)]]
-        motion = group[int(torch.randint(len(group), (), generator=rng))]
-        states.append(prior.start_from(motion, int(torch.randint(1, len(motion), (), generator=rng))))
-    return State(*(torch.stack([getattr(s, f) for s in states]) for f in ("x", "v", "q", "memory")))
-
-
 def rollout_quality(prior: CVAEPrior, starts: State) -> dict[str, float]:
     """Measure sampled roll-outs: the share that stays human and upright, foot skate, and one number to choose weights by."""
     motion = roll_out(prior, starts, round(QUALITY_SECONDS * prior.fps), Streams(list(range(len(starts.x)))))
@@ -148,9 +133,10 @@ def _resume(frames: Frames, path: Path) -> tuple[PriorTrainer, float]:
 
 
 def train_prior(
-    data: Path, out: Path, *, minutes: float, resume: bool, options: PriorOptions, steps: int = 0, watch: Callable[[Progress], None] | None = None
-) -> Path:
-    """Train until the budget is spent and return the path of the best weights.
+    data: Path, out: Path, *, minutes: float, resume: bool, options: PriorOptions, steps: int = 0,
+    init: Path | None = None, watch: Callable[[Progress], None] | None = None,
+) -> Path:  # fmt: skip
+    """Train until the budget is spent and return the path of the best weights; `init` is another run's checkpoint to start from.
 
     The schedule is laid out in steps. `steps` fixes their number, which makes a run reproducible by its seed; otherwise it is
     estimated from the minutes and the speed of the first steps.
@@ -164,6 +150,9 @@ def train_prior(
         trainer, best = _resume(frames, out / "checkpoint.pt")
     else:
         trainer = PriorTrainer(frames, options, steps or 10**6)
+        if init:
+            with resuming(init):
+                trainer.start_from(torch.load(init, weights_only=True)["network"])
         if not steps:
             trainer.total_steps = steps_for(trainer, minutes)
     skeleton = Skeleton.adult()

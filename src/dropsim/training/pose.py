@@ -1,8 +1,9 @@
-"""Training of the pose model: a VAE whose code is short for natural poses and long for unnatural ones.
+"""Training of the pose model: an auto-encoder whose codes are short for natural poses and long for unnatural ones.
 
-Every step sees recorded poses, slightly shaken, and the same poses with a few joints turned out of the range that the recordings have.
-Recorded poses are rebuilt from short codes. Disturbed poses get codes beyond the limit, and what their codes say when scaled back is the
-same pose with each joint taken back to the nearest recorded rotation: the range of motion as a projection.
+Every step sees recorded poses, slightly shaken, and others with a few joints turned out of the range that the recordings have. Recorded
+poses are rebuilt from the directions of their codes, with a little noise, in place of a VAE's divergence. Disturbed poses get codes beyond
+the limit whose directions stand for the same pose with each joint taken back to the nearest recorded rotation: the range of motion as a
+projection. A plain VAE, with one vector for both, had to choose between rebuilding poses and telling them apart.
 """
 
 import math
@@ -157,7 +158,7 @@ class JointRange:
             all_of_it = poses[:, joint].flatten(1)
             candidates = all_of_it[chosen]
             supported = torch.cat([((part @ all_of_it.T > near).float() @ member > 0).sum(-1) >= needed for part in candidates.split(512)])
-            spread, gap = _farthest_points(candidates[supported], options.representatives)
+            spread, gap = _farthest_points(candidates[supported] if supported.any() else candidates, options.representatives)
             rotations.append(spread.unflatten(-1, (3, 3)))
             cover.append(gap)
         return cls(torch.stack(rotations), torch.stack(cover))

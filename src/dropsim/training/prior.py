@@ -1,11 +1,11 @@
 """Training of the conditional VAE: particles that roll through the recordings, pushed off them and taught to come back.
 
 Every optimisation step advances a batch of particles by one frame. A particle starts on a recorded frame, displaced more often than not,
-and goes on from its own prediction; its target is the recording, approached like a critically damped spring from where the particle
-is, so that the model learns smooth returns from states that no recording has. Gradients are cut between frames, as in HuMoR.
+and goes on from its own prediction; its target is the recording, approached with a half-life from where the particle is, so that the model learns smooth returns from states that no recording has. Gradients are cut between frames, as in HuMoR.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,22 +25,22 @@ class PriorOptions:
 
     latent: int = 32
     width: int = 512
-    batch: int = 512
+    batch: int = 256
     learning_rate: float = 1e-3
     """At the start; it falls to a hundredth along a cosine."""
-    target_kl: float = 7.0
+    target_kl: float = 6.0
     """[nats a frame]: a controller on the weight of the divergence holds it there."""
-    return_half_life: float = 0.22
+    return_half_life: float = 0.2
     """Of a displacement from the recording [s]."""
     max_age: int = 45
     """Frames that a particle rolls on from its own predictions, at the end of the ramp."""
-    ramp: float = 0.25
+    ramp: float = 0.2
     """Share of the training over which the roll-outs grow to max_age."""
-    displaced: float = 0.6
+    displaced: float = 0.4
     """Share of the particles that start off the recording."""
     shoved: float = 0.01
     """Chance per frame that a rolling particle is displaced again."""
-    sampled: float = 0.3
+    sampled: float = 0.5
     """Share of the particles that go on from a sample of the conditional prior instead of the posterior."""
     ema: float = 0.999
     seed: int = 0
@@ -128,16 +128,16 @@ def displaced(frame: Local, skeleton: Skeleton, rng: torch.Generator) -> Local:
 
 
 def returning_target(recorded: Transition, state: Local, skeleton: Skeleton, *, half_life: float, fps: float) -> Local:
-    """Return the next recorded frame, moved by what a critically damped spring leaves of the particle's offset after one frame.
+    """Return the next recorded frame, moved by what is left after one frame of the particle's offset from the present one.
 
-    Where the recording stands on a foot, places are compared at that foot, so that the way back never asks a standing foot to slide.
+    Offsets fade with a half-life; of a difference in velocity a part lasts, so that a shove is not undone in a single frame. Where the
+    recording stands on a foot, places are compared at that foot, so that the way back never asks a standing foot to slide.
     """
     h = 1.0 / fps
-    stiffness = 2 * math.log(2) / half_life
-    decay = math.exp(-stiffness * h)
+    fade = 2 ** (-h / half_life)
 
-    def spring(offset: Tensor, velocity: Tensor) -> Tensor:
-        return decay * (offset + (velocity + stiffness * offset) * h)
+    def left(offset: Tensor, velocity: Tensor) -> Tensor:
+        return fade * offset + LASTING * h * velocity
 
     now, then = recorded.now, recorded.then
     weight = recorded.standing[:, [5, 6]].float() + 0.5 * recorded.standing[:, [3, 4]].float()
@@ -149,8 +149,8 @@ def returning_target(recorded: Transition, state: Local, skeleton: Skeleton, *, 
     root_velocity = state.velocity[:, :3] - now.velocity[:, :3]
     turn = log_small(state.q @ now.q.transpose(-1, -2))
     spin = torch.cat((state.velocity[:, 3:6], state.velocity[:, VELOCITY_SIZE:]), -1) - torch.cat((now.velocity[:, 3:6], now.velocity[:, VELOCITY_SIZE:]), -1)
-    q = exp(spring(turn, spin.unflatten(-1, (NUM_JOINTS, 3)))) @ then.q
-    root = then.root + shift + spring(root_offset, root_velocity)
+    q = exp(left(turn, spin.unflatten(-1, (NUM_JOINTS, 3)))) @ then.q
+    root = then.root + shift + left(root_offset, root_velocity)
     return Local(root, q, skeleton.forward(q, root), then.velocity)
 
 
@@ -168,10 +168,12 @@ def _kl(mean: Tensor, log_variance: Tensor, mean_to: Tensor, log_variance_to: Te
     return 0.5 * (ratio - 1 - log_variance + log_variance_to).sum(-1)
 
 
+LASTING = 0.3
+"""Part of a difference in velocity from the recording that is still there after a frame."""
 ROBUST = 30.0
 """Where a part of the loss turns from square to root [cm^2]."""
-STILL = 0.007
-"""A standing foot that moves less than this between two recorded frames should not move at all [m]."""
+STILL = 0.009
+"""A standing foot whose target is nearer than this should not move at all [m]."""
 _FOOT_CONTACTS = (3, 4, 5, 6)
 _FOOT_JOINTS = tuple(CONTACT_JOINTS[i] for i in _FOOT_CONTACTS)
 
@@ -181,12 +183,11 @@ def _robust(loss: Tensor) -> Tensor:
     return (2 * ROBUST * ((1 + loss / ROBUST).sqrt() - 1)).mean()
 
 
-def _slide(state: Local, predicted: Local, recorded: Transition, index: Int[Tensor, "i"]) -> Float[Tensor, "i"]:
-    """Horizontal steps of feet that stand in the recording and hardly move there [cm^2, summed over the feet]."""
+def _slide(state: Local, predicted: Local, target: Local, standing: Bool[Tensor, "i 9"]) -> Float[Tensor, "i"]:
+    """Horizontal steps of feet that stand in the recording and whose target hardly moves [cm^2, summed over the feet]."""
     feet = list(_FOOT_JOINTS)
-    moved = (recorded.then.joints - recorded.now.joints)[index][:, feet].norm(dim=-1)
-    still = recorded.standing[index][:, list(_FOOT_CONTACTS)] & (moved < STILL)
-    step = 100 * (predicted.joints[:, feet, :2] - state.joints[index][:, feet, :2])
+    still = standing[:, list(_FOOT_CONTACTS)] & ((target.joints - state.joints)[:, feet].norm(dim=-1) < STILL)
+    step = 100 * (predicted.joints - state.joints)[:, feet, :2]
     return 2.0 * (step.square().sum(-1) * still).sum(-1)
 
 
@@ -201,7 +202,7 @@ def _losses(state: Local, predicted: Local, logits: Tensor, target: Local, recor
         "joints": _robust(miss.sum(-1)),
         "rotations": _robust(300 * turn_miss.sum(-1)),
         "feet": _robust(3.0 * foot_miss),
-        "slide": _robust(_slide(state, predicted, recorded, torch.arange(len(miss)))),
+        "slide": _robust(_slide(state, predicted, target, recorded.standing)),
         "sunk": _robust((sunk - already).clamp(min=0).square().sum(-1)),
         "contact": nn.functional.binary_cross_entropy_with_logits(logits, recorded.touching.float()),
     }
@@ -227,6 +228,11 @@ class PriorTrainer:
         fresh = self._fresh(options.batch)
         # Ages are spread from the start, so that particles do not all end together.
         self.particles = replace(fresh, age=torch.randint(0, options.max_age, (options.batch,), generator=self.rng))
+
+    def start_from(self, weights: Mapping[str, Tensor]) -> None:
+        """Take over the weights of another run, but not its schedule."""
+        self.network.load_state_dict(weights)
+        self.average.load_state_dict(self.network.cvae.state_dict())
 
     def _normalise(self) -> None:
         """Measure mean and scale of the state and of the deltas from recorded transitions."""
@@ -274,7 +280,7 @@ class PriorTrainer:
         parts = _losses(state, predicted, output[:, -NUM_CONTACTS:], target, recorded, skeleton)
         free = (torch.rand(len(mean), generator=self.rng) < options.sampled).nonzero().squeeze(-1)
         sampled = self._sampled(free, seen, prior_mean, prior_log_variance)
-        parts["free slide"] = len(free) / len(mean) * _robust(_slide(state, sampled, recorded, free))
+        parts["free slide"] = len(free) / len(mean) * _robust(_slide(_pick(state, free), sampled, _pick(target, free), recorded.standing[free]))
         kl = _kl(mean, log_variance, prior_mean, prior_log_variance).mean()
         loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
         for group in self.optimizer.param_groups:
