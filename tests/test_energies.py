@@ -124,7 +124,9 @@ def test_invariant_to_moving_and_turning_the_world(name, poses):
     moved_q[:, 0] = exp(torch.tensor([0.0, 0.0, 0.7], dtype=torch.float64)) @ q[:, 0]
     moved = frame_of(turned(x_t, 0.7, shift), moved_q, turned(manifold, 0.7, shift))
     tolerance = 1e-6 if name == "range_of_motion" else 1e-12
-    torch.testing.assert_close(energy.value(x, frame_of(x_t, q, manifold)), energy.value(turned(x, 0.7, shift), moved), rtol=1e-6, atol=tolerance)
+    torch.testing.assert_close(
+        energy.value(x, frame_of(x_t, q, manifold)), energy.value(turned(x, 0.7, shift), moved), rtol=1e-6, atol=tolerance
+    )
 
 
 def test_rigidity_is_zero_exactly_on_rest_lengths(poses):
@@ -171,10 +173,18 @@ def test_contact_projection_is_idempotent_on_a_tilted_plane(poses):
 def test_contact_is_carried_by_a_moving_surface(poses):
     _, x_t, q, manifold = poses
     ground = Plane.ground()
-    moving = Plane(ground.normal, torch.tensor(0.2, dtype=torch.float64), ground.pivot, torch.tensor([0.6, 0.0, 0.0], dtype=torch.float64), ground.pivot)
+    moving = Plane(
+        ground.normal,
+        torch.tensor(0.2, dtype=torch.float64),
+        ground.pivot,
+        torch.tensor([0.6, 0.0, 0.0], dtype=torch.float64),
+        ground.pivot,
+    )
     target = Contact().project(x_t, frame_of(x_t, q, manifold, (moving,)))
     assert target.active.any()
-    torch.testing.assert_close((target.p - x_t)[target.active][:, 0], torch.full((int(target.active.sum()),), 0.6 * H, dtype=torch.float64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        (target.p - x_t)[target.active][:, 0], torch.full((int(target.active.sum()),), 0.6 * H, dtype=torch.float64), rtol=0, atol=1e-12
+    )
 
 
 def test_range_of_motion_is_zero_inside_and_does_not_move_the_body(poses):

@@ -12,7 +12,7 @@ from dropsim.priors.clip import ClipPrior
 from dropsim.priors.passive import PassivePrior
 from dropsim.projective import restore_lengths
 from dropsim.rotations import exp
-from dropsim.simulator import Diverged, External, Simulator, simulate
+from dropsim.simulator import DivergedError, External, Simulator, simulate
 from dropsim.skeleton import Skeleton
 from dropsim.synthetic import stepping_clip
 
@@ -190,7 +190,7 @@ class Broken(Prior):
 
 def test_a_diverging_prior_is_named_with_its_frame_and_the_motion_so_far_is_kept():
     inner = ClipPrior(stepping_clip(1.0))
-    with pytest.raises(Diverged, match="frame 4: the prior diverged") as caught:
+    with pytest.raises(DivergedError, match="frame 4: the prior diverged") as caught:
         simulate(Simulator(Broken(inner)), inner.start(), 20, Streams(0))
     assert len(caught.value.motion) == 4
 
@@ -198,7 +198,7 @@ def test_a_diverging_prior_is_named_with_its_frame_and_the_motion_so_far_is_kept
 def test_a_force_that_is_not_finite_is_refused():
     inner = ClipPrior(stepping_clip(1.0))
     bad = torch.full((22, 3), torch.nan, dtype=torch.float64)
-    with pytest.raises(Diverged, match="frame 1: an external force is not finite"):
+    with pytest.raises(DivergedError, match="frame 1: an external force is not finite"):
         simulate(Simulator(inner), inner.start(), 20, Streams(0), world=lambda i, s: External(forces=bad))
 
 

@@ -103,7 +103,13 @@ def nearest_surface(colliders: Sequence[Collider], points: Float[Tensor, "*b n 3
 
 
 def push_out(
-    x: Float[Tensor, "*b n 3"], x_before: Float[Tensor, "*b n 3"], radii: Float[Tensor, "n"], colliders: Sequence[Collider], *, friction: float, h: float
+    x: Float[Tensor, "*b n 3"],
+    x_before: Float[Tensor, "*b n 3"],
+    radii: Float[Tensor, "n"],
+    colliders: Sequence[Collider],
+    *,
+    friction: float,
+    h: float,
 ) -> tuple[Float[Tensor, "*b n 3"], Bool[Tensor, "*b n"]]:
     """Move spheres that are inside something out to its surface, with Coulomb friction on the way; also return which they were.
 

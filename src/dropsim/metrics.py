@@ -101,7 +101,8 @@ def human(motion: Motion) -> Bool[Tensor, "*b"]:
     lowest = _heights(motion).amin(-1)
     fast = joints.diff(dim=-3).norm(dim=-1).amax((-1, -2)) * motion.fps > HUMAN_SPEED
     tall = (height < 1.6).all(-1) & (lowest > -HUMAN_SINK).all(-1)
-    # A second off the floor is no jump.
+    # A second off the floor is no jump; a motion that is shorter can only jump.
     span = round(motion.fps)
-    hovering = torch.nn.functional.avg_pool1d((lowest > 0.08).float().reshape(-1, 1, len(motion)), span, 1).amax((-1, -2)) > 0.99
+    off = torch.nn.functional.pad((lowest > 0.08).float().reshape(-1, 1, len(motion)), (0, max(0, span - len(motion))))
+    hovering = torch.nn.functional.avg_pool1d(off, span, 1).amax((-1, -2)) > 0.99
     return finite & tall & ~fast & ~hovering.reshape(finite.shape) & (bone_error_percent(motion) < 2.0)

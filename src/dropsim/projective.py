@@ -10,6 +10,7 @@ from dropsim.energy import Energy, Target
 from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.wrench import GRAVITY
 
+
 def inertial_target(
     x: Float[Tensor, "*b 22 3"], v: Float[Tensor, "*b 22 3"], forces: Float[Tensor, "*b 22 3"], masses: Float[Tensor, "22"], h: float
 ) -> Float[Tensor, "*b 22 3"]:

@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-
 NEARLY_OPPOSED = -0.5
 """Cosine below which the least rotation between two directions is found the careful way."""
 

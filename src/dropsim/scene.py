@@ -59,16 +59,18 @@ class Push:
             raise ValueError(f"a push needs a force of 0 N or more, not {newtons:g}: turn the direction instead of the sign")
         try:
             degrees = DIRECTIONS[direction] if direction in DIRECTIONS else float(direction)
+            if not math.isfinite(degrees):
+                raise ValueError
         except ValueError:
             raise ValueError(f"there is no direction {direction!r}: use {', '.join(DIRECTIONS)} or degrees from the front") from None
         angle = math.radians(degrees + 90.0)
         return cls(part, (newtons * math.cos(angle), newtons * math.sin(angle), 0.0), start, duration)
 
-    def forces_at(self, time: float) -> Float[Tensor, "22 3"]:
-        """Return the force on every joint during the frame that begins at a time [N]."""
+    def forces_at(self, frame: int, fps: float) -> Float[Tensor, "22 3"]:
+        """Return the force on every joint during a frame [N]. It acts for its duration in whole frames, one at the least, from its start's frame on."""
         forces = torch.zeros(NUM_JOINTS, 3, dtype=torch.float64)
-        # A hair of slack, so that a start on a frame is that frame whatever the rounding.
-        if self.start - 1e-9 <= time < self.start + self.duration - 1e-9:
+        # Counted in frames, so that its momentum does not depend on how the start falls between them.
+        if 0 <= frame - round(self.start * fps) < max(1, round(self.duration * fps)):
             joints = joints_of(self.part)
             forces[list(joints)] = torch.tensor(self.force, dtype=torch.float64) / len(joints)
         return forces
@@ -91,7 +93,7 @@ class Scene:
         """Return what acts on the person between a frame and the next."""
         total = torch.zeros(NUM_JOINTS, 3, dtype=torch.float64)
         for push in self.pushes:
-            total = total + push.forces_at(frame / self.fps)
+            total = total + push.forces_at(frame, self.fps)
         return External(forces=total.expand(state.x.shape).clone(), colliders=self.colliders)
 
     @property

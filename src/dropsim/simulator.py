@@ -53,7 +53,7 @@ class Report:
 
 @dataclass(frozen=True, eq=False)
 class Simulator:
-    """A body for a motion prior: projective dynamics in which the prior is one energy. Each part can be replaced, or switched off by None."""
+    """A body for a motion prior: projective dynamics in which the prior is one energy. Parts can be replaced, or switched off by None."""
 
     prior: Prior
     rigidity: Rigidity = field(default_factory=Rigidity)
@@ -119,7 +119,9 @@ class Simulator:
         q = self._damped(skeleton.inverse(x, twist_from=kin.q))
         values = {energy.name: energy.value(x, frame) for energy in system.energies}
         values["momentum"] = 0.5 * (system.mass.unsqueeze(-1) * (x - y).square()).sum((-1, -2))
-        values["kinematic_mode"] = 0.5 * (self.kinematic.weight if self.kinematic else 0.0) * (x - candidates.x[..., 0, :, :]).square().sum((-1, -2))
+        values["kinematic_mode"] = (
+            0.5 * (self.kinematic.weight if self.kinematic else 0.0) * (x - candidates.x[..., 0, :, :]).square().sum((-1, -2))
+        )
         wrenches = torch.stack((before.sizes.norm(dim=-1), after.sizes.norm(dim=-1)), dim=-1)
         report = Report(values, chosen, contacts, after.forces, forces, wrenches, skeleton.bone_error(x))
         return State(x, (x - state.x) / h, q, self.prior.commit(kin, x, q)), report
@@ -163,7 +165,7 @@ CONTACT_MOBILITY = 0.05
 """How much a joint in contact gives when bones are brought back to length, beside a free one."""
 
 
-class Diverged(ValueError):
+class DivergedError(ValueError):
     """A simulation that could not go on; it keeps the frames up to there."""
 
     def __init__(self, message: str, motion: Motion | None) -> None:
@@ -183,11 +185,11 @@ def simulate(
     for i in range(num_frames - 1):
         external = world(i, states[-1]) if world else External()
         if external.forces is not None and not external.forces.isfinite().all():
-            raise Diverged(f"frame {i + 1}: an external force is not finite", _motion(simulator, states, reports))
+            raise DivergedError(f"frame {i + 1}: an external force is not finite", _motion(simulator, states, reports))
         try:
             state, report = simulator.step(states[-1], external, rng)
         except ValueError as error:
-            raise Diverged(f"frame {i + 1}: {error}", _motion(simulator, states, reports)) from error
+            raise DivergedError(f"frame {i + 1}: {error}", _motion(simulator, states, reports)) from error
         states.append(state)
         reports.append(report)
         if watch:
@@ -208,6 +210,8 @@ def _motion(simulator: Simulator, states: Sequence[State], reports: Sequence[Rep
         contact_forces=torch.stack([r.contact_forces for r in reports], dim=-3),
         external_forces=torch.stack([r.external_forces for r in reports], dim=-3),
         root_wrench=torch.stack([r.root_wrench for r in reports], dim=-2),
-        energies={k: torch.stack([r.energies[k] for r in reports], dim=-1) for k in reports[0].energies if all(k in r.energies for r in reports)},
+        energies={
+            k: torch.stack([r.energies[k] for r in reports], dim=-1) for k in reports[0].energies if all(k in r.energies for r in reports)
+        },
         name=simulator.prior.name,
     )

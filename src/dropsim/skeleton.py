@@ -38,9 +38,7 @@ LEVELS = tuple(tuple(j for j in range(NUM_JOINTS) if _depth(j) == d) for d in ra
 _CHEST = JOINTS.index("spine3")
 _LEVEL_ORDER = tuple(j for level in LEVELS for j in level)
 _FROM_LEVEL_ORDER = torch.tensor([_LEVEL_ORDER.index(j) for j in range(NUM_JOINTS)])
-_CHAIN = tuple(
-    (torch.tensor([above.index(PARENTS[j]) for j in level]), torch.tensor(level)) for above, level in itertools.pairwise(LEVELS)
-)
+_CHAIN = tuple((torch.tensor([above.index(PARENTS[j]) for j in level]), torch.tensor(level)) for above, level in itertools.pairwise(LEVELS))
 """For every level below the root: the places of the parents in the level above, and the joints."""
 
 

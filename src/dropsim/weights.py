@@ -20,6 +20,7 @@ def write_weights(path: Path, kind: str, tensors: Mapping[str, Tensor], metadata
     plain = {k: v.contiguous() for k, v in tensors.items()}
     with atomic_path(path) as temporary:
         safetensors.torch.save_file(plain, temporary, metadata={"dropsim": json.dumps({"kind": kind, **metadata}, sort_keys=True)})
+        temporary.chmod(0o644)  # safetensors makes its files readable for their owner alone
 
 
 def read_weights(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -48,7 +48,7 @@ class Evaluate:
         prior = CVAEPrior.shipped() if self.weights is None else CVAEPrior.load(self.weights)
         clips = load(self.data, held_out=True if self.people == "held-out" else None)
         with bar("prior") as advance:
-            report = evaluate_prior(prior, clips, options, advance, pose=_pose_prior())
+            report = evaluate_prior(prior, clips, options, advance, pose=shipped_pose_prior())
         print(table(report))
         if self.json:
             with atomic_path(self.json) as temporary:
@@ -64,7 +64,7 @@ class Evaluate:
                 print(f"wrote {path}")
 
 
-def _pose_prior() -> "PosePrior | None":
+def shipped_pose_prior() -> "PosePrior | None":
     """Return the pose model of the package, where it has one."""
     from dropsim.pose_prior import PosePrior
 

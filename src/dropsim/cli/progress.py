@@ -11,6 +11,16 @@ def bar(what: str) -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn(f"[bold]{what}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    progress = Progress(*columns, console=Console(stderr=True))
+    task = progress.add_task(what, total=None)
+
+    def advance(done: int, total: int) -> None:
+        # Nothing is shown before there is something to count, so that an error stays one line.
+        progress.start()
+        progress.update(task, completed=done, total=total)
+
+    try:
+        yield advance
+    finally:
+        if progress.live.is_started:
+            progress.stop()

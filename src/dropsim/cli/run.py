@@ -53,7 +53,7 @@ class Run:
         from dropsim.priors.cvae import CVAEPrior
         from dropsim.render import contact_sheet
         from dropsim.scene import Push, Scene
-        from dropsim.simulator import Diverged, Simulator, simulate
+        from dropsim.simulator import DivergedError, Simulator, simulate
 
         if not (math.isfinite(self.seconds) and 0 < self.seconds <= 3600):
             raise ValueError(f"seconds must be between 0 and 3600, not {self.seconds:g}")
@@ -62,11 +62,13 @@ class Run:
         simulator = Simulator(prior, range_of_motion=RangeOfMotion(PosePrior.shipped()), num_samples=self.samples)
         scene = Scene(pushes=(push,), fps=prior.fps)
         frames = round(self.seconds * prior.fps)
-        failure: Diverged | None = None
+        failure: DivergedError | None = None
         with bar("frames") as advance:
             try:
-                motion = simulate(simulator, prior.start(self.start, seed=self.seed), frames, Streams(self.seed), world=scene, watch=advance)
-            except Diverged as error:
+                motion = simulate(
+                    simulator, prior.start(self.start, seed=self.seed), frames, Streams(self.seed), world=scene, watch=advance
+                )
+            except DivergedError as error:
                 if error.motion is None:
                     raise
                 failure, motion = error, error.motion
@@ -78,7 +80,12 @@ class Run:
             temporary.write_text(text, encoding="utf-8")
         written = [f"{self.scene}.npz", f"{self.scene}.bvh", f"{self.scene}.md"]
         if self.picture:
-            contact_sheet([motion], self.out / f"{self.scene}.png", frames=10, labels=[f"{self.start}, {self.newtons:g} N {self.direction} on the {self.part}"])
+            contact_sheet(
+                [motion],
+                self.out / f"{self.scene}.png",
+                frames=10,
+                labels=[f"{self.start}, {self.newtons:g} N {self.direction} on the {self.part}"],
+            )
             written.append(f"{self.scene}.png")
         print(text)
         print(f"wrote {', '.join(written)} to {self.out}")

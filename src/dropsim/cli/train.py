@@ -54,6 +54,7 @@ class Train:
 
     def _make_starts(self) -> None:
         """Let the prior make its start states, and say how many of each there are."""
+        from dropsim.cli.evaluate import shipped_pose_prior
         from dropsim.cli.progress import bar
         from dropsim.data.clips import load
         from dropsim.priors.cvae import CVAEPrior
@@ -61,7 +62,7 @@ class Train:
 
         prior = CVAEPrior.shipped() if self.weights is None else CVAEPrior.load(self.weights)
         with bar("categories") as advance:
-            bank = make_starts(prior, load(self.data), StartOptions(seed=self.seed), advance)
+            bank = make_starts(prior, load(self.data), StartOptions(seed=self.seed), advance, pose=shipped_pose_prior())
         path = self.out / "starts.safetensors"
         bank.save(path)
         for name in FITS:

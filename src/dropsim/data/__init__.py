@@ -1,0 +1,1 @@
+"""Recordings in and out: files, retargeting, contact labels and the data set."""

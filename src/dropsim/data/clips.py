@@ -14,10 +14,10 @@ from torch import Tensor
 from dropsim.data import cmu
 from dropsim.data.amass import read_amass, write_amass
 from dropsim.data.contacts import label_contacts, on_floor, sphere_heights, with_toes_up
-from dropsim.data.motions import read_motion
+from dropsim.data.motions import ENDINGS, read_motion
 from dropsim.files import atomic_path
 from dropsim.motion import Motion
-from dropsim.skeleton import NUM_JOINTS, Skeleton
+from dropsim.skeleton import Skeleton
 
 FPS = 30.0
 """Rate of the training data [Hz]."""
@@ -31,19 +31,28 @@ SINK_HEIGHT = 0.12
 MAX_SINK_SECONDS = 0.3
 
 CATEGORIES: tuple[tuple[str, str], ...] = (
-    ("get up", r"get(ting)? up|lay|lie|lying|crawl|roll|fall|floor|slip|summersult|somersault"),
-    ("run", r"run|jog|sprint"),
-    ("jump", r"jump|hop|leap|skip|flip|cartwheel|acrobat|handstand|kickflip"),
-    ("dance", r"danc|salsa|arabesque|jete|charleston|lindy|ballet|pirouette|breakdance|spin"),
+    ("get up", r"get(ting)? up|\blay|\blie|\blying|crawl|(?<!st)roll|(?<!foot)fall|floor|slip|summersult|somersault"),
+    ("run", r"(?<!d)run|jog|sprint"),
+    ("jump", r"jump|(?<!c)(?<!s)hop|leap|skip|flip|cartwheel|acrobat|handstand|kickflip"),
+    ("dance", r"(?<!avoi)danc|salsa|arabesque|jete|charleston|lindy|ballet|pirouette|breakdance|spin"),
     ("turn", r"turn|pivot|degree|\b(90|180|270|360)\b|veer|circle|figure ?8|zig ?zag|whirl"),
-    ("crouch", r"duck|crouch|sneak|creep|bend|squat|pick|lift|limbo|bow|curtsey|scoop"),
-    ("sport", r"basketball|soccer|golf|baseball|football|frisbee|box(ing)?\b|punch|kick|block|throw|catch|dribble|sword|martial|guri|geri|uke|stroke"),
+    ("crouch", r"duck|crouch|sneak|creep|bend|squat|pick|lift|limbo|\bbow|curtsey|scoop"),
+    (
+        "sport",
+        r"basketball|soccer|golf|baseball|football|frisbee|box(ing)?\b|punch|kick|block|throw|catch|dribble|sword|martial",
+    ),
     ("walk", r"walk|march|step|stride|stroll|wander|navigate|carry|suitcase|defensive|follow path"),
-    ("stand", r"stand|wait|talk|story|wave|gesture|signal|direct|phone|static|pose|stretch|drink|wash|teapot|motorcycle|range ?of ?motion|conversation"),
+    (
+        "stand",
+        r"stand|wait|talk|story|wave|gesture|signal|direct|phone|static|pose|stretch|drink|wash|teapot|range ?of ?motion|conversation",
+    ),
 )
 """Motion categories and the words of a description that tell them, the first match counting."""
 
-UNSEEN_SUPPORT = re.compile(r"\b(sits?|sitting|seat|stool|chair|motor ?cycle|swim\w*|climb\w*|ladder|stairs?|steps? up|ledge|playground|ropes?|beam|skateboard|vacation)\b")
+UNSEEN_SUPPORT = re.compile(
+    r"\b(sits?|sitting|seat|stool|chair|motor ?cycle|swim\w*|climb\w*|ladder|stairs?|steps? up|ledge|playground|ropes?|beam|skateboard"
+    r"|vacation)\b"
+)
 """Words of a description that tell of a support that the recording does not show."""
 
 
@@ -123,7 +132,7 @@ def _build_one(source: Path, target: Path, held_out: frozenset[str]) -> Clip:
 def _try_build_one(source: Path, target: Path, held_out: frozenset[str]) -> Clip:
     try:
         return _build_one(source, target, held_out)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         return Clip(source.stem, source.stem.partition("_")[0], "other", 0, False, f"unreadable: {error}")
 
 
@@ -131,20 +140,23 @@ def build(
     source: Path, out: Path, *, held_out: Iterable[str] = (), workers: int = 2, progress: Callable[[int, int], None] | None = None
 ) -> tuple[Clip, ...]:
     """Turn a folder of BVH or AMASS files into a data set; clips that are there already are not made again."""
-    files = sorted(p for p in source.rglob("*") if p.suffix in (".bvh", ".npz"))
+    made = out.resolve()
+    files = sorted(p for p in source.rglob("*") if p.suffix.lower() in ENDINGS and made not in p.resolve().parents)
     if not files:
         raise ValueError(f"{source} holds no .bvh or .npz files")
     if clashes := [name for name, count in Counter(f.stem for f in files).items() if count > 1]:
         raise ValueError(f"{source} holds two files named {clashes[0]}: give each clip a name of its own")
     (out / "clips").mkdir(parents=True, exist_ok=True)
-    index = out / "index.json"
     people = frozenset(held_out)
     # A clip is done once: the journal is appended to as clips come in, and says so after a kill.
     journal = out / "journal.jsonl"
     done = {c.name: replace(c, held_out=c.person in people) for c in _read_journal(journal)}
-    todo = [f for f in files if f.stem not in done]
+    targets = {f: out / "clips" / f"{f.stem}.npz" for f in files}
+    todo = [f for f in files if f.stem not in done or not (done[f.stem].left_out or targets[f].exists())]
     with journal.open("a", encoding="utf-8") as log, ProcessPoolExecutor(max(1, workers)) as pool:
-        jobs = [pool.submit(_try_build_one, f, out / "clips" / f"{f.stem}.npz", people) for f in todo]
+        jobs = [pool.submit(_try_build_one, f, targets[f], people) for f in todo]
+        if jobs and journal.stat().st_size:
+            log.write("\n")  # a killed run may have left half a line
         for count, job in enumerate(as_completed(jobs), start=1):
             clip = job.result()
             done[clip.name] = clip
@@ -153,11 +165,16 @@ def build(
             if progress:
                 progress(count, len(todo))
     clips = tuple(done[f.stem] for f in files)
-    with atomic_path(index) as temporary:
-        temporary.write_text(json.dumps([asdict(c) for c in clips], indent=0) + "\n", encoding="utf-8")
-    with atomic_path(out / "report.md") as temporary:
-        temporary.write_text(report(clips), encoding="utf-8")
+    _write_changed(out / "index.json", json.dumps([asdict(c) for c in clips], indent=0) + "\n")
+    _write_changed(out / "report.md", report(clips))
     return clips
+
+
+def _write_changed(path: Path, text: str) -> None:
+    """Write a file, unless it says so already."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        with atomic_path(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
 
 def _read_journal(path: Path) -> list[Clip]:
@@ -180,7 +197,8 @@ def report(clips: Iterable[Clip]) -> str:
     held = sorted({c.person for c in kept if c.held_out})
     lines = [
         "# Data set", "",
-        f"{len(kept)} clips, {frames / FPS / 3600:.2f} h at {FPS:g} Hz, {len({c.person for c in kept})} people; {len(clips) - len(kept)} clips left out.",
+        f"{len(kept)} clips, {frames / FPS / 3600:.2f} h at {FPS:g} Hz, {len({c.person for c in kept})} people; "
+        f"{len(clips) - len(kept)} clips left out.",
         f"Held out: {', '.join(held) if held else 'nobody'} ({sum(c.frames for c in kept if c.held_out) / FPS / 60:.1f} min).", "",
         "| category | clips | minutes |", "|---|---|---|",
     ]  # fmt: skip
@@ -199,9 +217,14 @@ def load(folder: Path, *, held_out: bool | None = None) -> list[tuple[Clip, Moti
     index = folder / "index.json"
     if not index.exists():
         raise ValueError(f"{folder} is not a data set (it has no index.json): make one with `dropsim data build SRC {folder}`")
-    clips = [Clip(**row) for row in json.loads(index.read_text(encoding="utf-8"))]
+    try:
+        clips = [Clip(**row) for row in json.loads(index.read_text(encoding="utf-8"))]
+    except (ValueError, TypeError):
+        raise ValueError(f"{index} is damaged: delete it and run `dropsim data build SRC {folder}` again") from None
     chosen = [c for c in clips if not c.left_out and (held_out is None or c.held_out == held_out)]
     if not chosen:
-        raise ValueError(f"{folder} holds no clips{'' if held_out is None else ' of held-out people' if held_out else ' of training people'}")
+        raise ValueError(
+            f"{folder} holds no clips{'' if held_out is None else ' of held-out people' if held_out else ' of training people'}"
+        )
     skeleton = Skeleton.adult()
     return [(c, read_amass(folder / "clips" / f"{c.name}.npz", skeleton)) for c in chosen]

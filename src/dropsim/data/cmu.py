@@ -59,18 +59,25 @@ def repair(take: Take) -> Take:
     return _true_rate(_without_t_pose(_with_lost_bones(take)))
 
 
+_LOST = {
+    "Neck": "Spine1", "LeftShoulder": "Spine1", "RightShoulder": "Spine1", "LeftFingerBase": "LeftHand", "RightFingerBase": "RightHand",
+}  # fmt: skip
+"""The joints whose bone was lost, and the bone that its length is known from."""
+
+
 def _with_lost_bones(take: Take) -> Take:
-    names = take.rig.names
-    spine, hands = names.index("Spine1"), {side: names.index(f"{side}Hand") for side in ("Left", "Right")}
-    lost = {name: torch.tensor([0.0, 1.003 * float(take.rig.offsets[spine].norm()), 0.0]) for name in ("Neck", "LeftShoulder", "RightShoulder")}
-    lost |= {f"{side}FingerBase": 0.5 * take.rig.offsets[hand] for side, hand in hands.items()}
+    # As rigs are matched: without namespace and case.
+    index = {name.rpartition(":")[2].lower(): j for j, name in reversed(list(enumerate(take.rig.names)))}
     offsets, translations = take.rig.offsets.clone(), take.translations.clone()
-    for name, offset in lost.items():
-        j = names.index(name)
-        if not offsets[j].any():  # a file that somebody has repaired already stays as it is
-            offsets[j] = offset.to(offsets)
-            translations[:, j] = offsets[j]
-    return replace(take, rig=Rig(names, take.rig.parents, offsets), translations=translations)
+    for name, before in _LOST.items():
+        j, known = index.get(name.lower()), index.get(before.lower())
+        # A file that somebody has repaired already stays as it is.
+        if j is None or known is None or offsets[j].any():
+            continue
+        bone = offsets[known]
+        offsets[j] = 0.5 * bone if before.endswith("Hand") else bone.new_tensor((0.0, 1.003 * float(bone.norm()), 0.0))
+        translations[:, j] = offsets[j]
+    return replace(take, rig=Rig(take.rig.names, take.rig.parents, offsets), translations=translations)
 
 
 def _without_t_pose(take: Take) -> Take:

@@ -12,6 +12,7 @@ from dropsim.skeleton import NUM_JOINTS, joint_index
 CONTACT_JOINTS = (0, 4, 5, 7, 8, 10, 11, 20, 21)
 """HuMoR's nine: hips, knees, ankles, toes, hands."""
 FEET = (joint_index("left_foot"), joint_index("right_foot"))
+ANKLES = (joint_index("left_ankle"), joint_index("right_ankle"))
 
 CONTACT_SPEED = 0.6
 """A joint that touches moves slower than this [m/s] (HuMoR's threshold)."""
@@ -40,15 +41,20 @@ def floor_height(motion: Motion) -> float:
 
 def on_floor(motion: Motion) -> Motion:
     """Move a motion vertically so that its feet stand on z = 0."""
-    drop = torch.tensor([0.0, 0.0, floor_height(motion)]).to(motion.root)
+    drop = torch.tensor([0.0, 0.0, floor_height(motion)], dtype=torch.float64).to(motion.root)
     return replace(motion, root=motion.root - drop, joints=motion.joints - drop)
 
 
 def with_toes_up(motion: Motion) -> Motion:
-    """Bend the ankles so that no toe is below the floor: where a foot pushes off, a marker-based skeleton's toe dips by a centimetre or two."""
+    """Bend the ankles so that no toe is below the floor: when a foot pushes off, a marker-based skeleton's toe dips by some centimetres."""
     joints = motion.joints.clone()
-    radius = motion.skeleton.radii.to(joints)[list(FEET)]
-    joints[..., FEET, 2] = torch.maximum(joints[..., FEET, 2], radius)
+    radius, length = (v.to(joints)[list(FEET)] for v in (motion.skeleton.radii, motion.skeleton.lengths))
+    ankle, toe = joints[..., ANKLES, :], joints[..., FEET, :]
+    # The foot keeps its length and its heading: what it loses in drop it gains in reach.
+    drop = torch.minimum((ankle[..., 2] - radius).abs(), length) * (ankle[..., 2] - radius).sign()
+    reach = (length.square() - drop.square()).sqrt().unsqueeze(-1) * torch.nn.functional.normalize((toe - ankle)[..., :2], dim=-1)
+    raised = ankle + torch.cat((reach, -drop.unsqueeze(-1)), dim=-1)
+    joints[..., FEET, :] = torch.where((toe[..., 2] < radius).unsqueeze(-1), raised, toe)
     q = motion.skeleton.inverse(joints, twist_from=motion.q)
     return replace(motion, q=q, joints=motion.skeleton.forward(q, motion.root))
 

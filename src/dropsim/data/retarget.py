@@ -1,13 +1,14 @@
 """Retargeting: a source rig's motion onto our skeleton, by global orientations with rest-pose alignment."""
 
 import functools
+import math
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import roma
 import torch
@@ -66,7 +67,7 @@ def read_rig_map(path: Path) -> RigMap:
     """Read a user's own map from a TOML file."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not a TOML file: {error}") from None
     return _parse_rig_map(str(path), table)
 
@@ -82,14 +83,19 @@ def known_rig_maps() -> tuple[RigMap, ...]:
 def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
     if unknown := sorted(set(table) - {"joints", "rotations", "repair"}):
         raise ValueError(f"{name}: unknown key {unknown[0]!r}: a map has the tables joints and rotations")
-    joints, rotations = table.get("joints", {}), table.get("rotations", {})
+    joints, rotations, repair = table.get("joints", {}), table.get("rotations", {}), table.get("repair", "")
+    for key, value in (("joints", joints), ("rotations", rotations)):
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{name}: {key} should be a table of our joints and the file's names for them")
+    if repair not in ("", "cmu"):
+        raise ValueError(f"{name}: there is no repair {repair!r}: only 'cmu' is known")
     for joint in (*joints, *rotations):
         if joint not in JOINTS:
             raise ValueError(f"{name}: there is no joint {joint!r}: use {', '.join(JOINTS)}")
     if missing := [j for j in JOINTS if j not in joints and j not in OPTIONAL]:
         raise ValueError(f"{name}: the map says nothing of {', '.join(missing)}")
     return RigMap(
-        name, {j: _parse_source(name, j, v) for j, v in joints.items()}, {j: _names(name, j, v) for j, v in rotations.items()}, table.get("repair", "")
+        name, {j: _parse_source(name, j, v) for j, v in joints.items()}, {j: _names(name, j, v) for j, v in rotations.items()}, repair
     )
 
 
@@ -97,7 +103,14 @@ def _parse_source(name: str, joint: str, value: object) -> Source:
     if not isinstance(value, Mapping):
         return Source(_names(name, joint, value))
     between, share = value.get("between"), value.get("share")
-    if set(value) != {"between", "share"} or not isinstance(share, int | float) or not isinstance(between, list) or len(between) != 2:
+    if (
+        set(value) != {"between", "share"}
+        or not isinstance(share, int | float)
+        or isinstance(share, bool)
+        or not math.isfinite(share)
+        or not isinstance(between, list)
+        or len(between) != 2
+    ):
         raise ValueError(f"{name}: {joint} should be a name, a list of names, or {{ between = [A, B], share = 0.5 }}")
     return Source(_names(name, joint, between), float(share))
 
@@ -129,6 +142,8 @@ class _Match:
             if len(found) == 2:
                 self.positions.append((found[0], found[1], source.share or 0.0))
                 self.drivers.append(find(rig_map.rotations[joint]) if joint in rig_map.rotations else found[0])
+                if self.drivers[-1] is None and joint not in OPTIONAL:
+                    self.missing.append(f"the rotation of {joint} ({' or '.join(rig_map.rotations[joint])})")
             else:
                 self.positions.append(None)
                 self.drivers.append(None)
@@ -151,10 +166,12 @@ def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
     matches = [_Match(rig, m) for m in ((rig_map,) if rig_map else known_rig_maps())]
     best = min(matches, key=lambda m: (len(m.missing), m.positions.count(None)))
     if best.missing:
-        known = "the map" if rig_map else f"none of the known rigs ({', '.join(m.rig_map.name for m in matches)})"
+        known = ", ".join(m.rig_map.name for m in matches)
+        fits = f"none of the known rigs ({known}) fits this hierarchy; nearest is {best.rig_map.name}"
         raise ValueError(
-            f"{known} fits this hierarchy; nearest is {best.rig_map.name}, without a match for {', '.join(best.missing)}. "
-            f"The file has {', '.join(rig.names[:40])}. Write a map (docs/conventions.md) and pass it with --map"
+            f"{f'the map {best.rig_map.name} does not fit this hierarchy' if rig_map else fits}, without a match for "
+            f"{', '.join(best.missing)}. The file has {', '.join(rig.names[:40])}. "
+            f"{'Change the map' if rig_map else 'Write a map (docs/conventions.md) and pass it with --map'}"
         )
     return best
 
@@ -170,7 +187,8 @@ def _reference_rotations(skeleton: Skeleton, points: Float[Tensor, "22 3"]) -> t
         if not known[j] or not children:
             world.append(R_parent)
         elif len(children) > 1 or j == 0:
-            world.append(roma.special_procrustes((points[children] - points[j]).T @ skeleton.offsets[children]))
+            block = roma.special_procrustes((points[children] - points[j]).T @ skeleton.offsets[children])
+            world.append(cast(Tensor, block))
         else:
             rest, posed = R_parent @ skeleton.offsets[children[0]], points[children[0]] - points[j]
             turn = swing(rest, posed)
@@ -179,9 +197,7 @@ def _reference_rotations(skeleton: Skeleton, points: Float[Tensor, "22 3"]) -> t
     return torch.stack(world), largest
 
 
-def retarget(
-    take: Take, skeleton: Skeleton, *, rig_map: RigMap | None = None, up: str | None = None, unit: float | None = None
-) -> Motion:
+def retarget(take: Take, skeleton: Skeleton, *, rig_map: RigMap | None = None, up: str | None = None, unit: float | None = None) -> Motion:
     """Return a take's motion on our skeleton.
 
     Each joint's global orientation follows its source joint, R_ours(t) = R_source(t) C, with C constant and such that bones point alike

@@ -10,8 +10,8 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 def table(report: PriorReport) -> str:
     """Return the main numbers in Markdown, roll-outs beside the recordings that they start in."""
-    numbers, step, made, own, back = report.numbers(), report.one_step, report.generated, report.recorded, report.come_back
-    options = report.options
+    numbers, step, made, own, options = report.numbers(), report.one_step, report.generated, report.recorded, report.options
+    back, back_own = report.come_back.returns, report.come_back.own_returns
     rows = [
         ("one-step joint error of the mode [mm]", f"{step.mode_mm:.2f}", f"{step.coasting_mm:.2f} (constant velocity)"),
         (f"one-step joint error, best of {options.num_samples} [mm]", f"{step.best_mm:.2f}", ""),
@@ -32,15 +32,15 @@ def table(report: PriorReport) -> str:
         ("running, above 2.2 m/s", f"{made.running:.1%}", f"{own.running:.1%}"),
         ("turning, above 1 rad/s", f"{made.turning:.1%}", f"{own.turning:.1%}"),
         ("change of pelvis height, first to last second [m]", f"{made.height_drift:+.3f}", f"{own.height_drift:+.3f}"),
-        ("Frechet distance of 1 s windows", _number(report.frechet), f"{_number(report.frechet_floor)} (halves without a common clip)"),
+        ("Frechet distance of 1 s windows", _number(report.frechet), f"{_number(report.frechet_floor)} (their even and odd seconds)"),
         (f"diversity of {options.diversity_seconds:g} s from one start (APD) [m]", f"{report.diversity_m:.3f}", ""),
-        ("back within 2 s after a shove", f"{back.returns.back_share:.1%}", f"{back.returns.calm_share:.1%} (the same test without a shove)"),
-        ("put out of the distribution at all", f"{back.returns.left_share:.1%}", ""),
-        ("median time to be back [s]", _number(back.returns.median_seconds), ""),
-        ("back, by the limit of each category", f"{back.own_returns.back_share:.1%}", f"{back.own_returns.calm_share:.1%} (without a shove)"),
-        ("put out at all, by that limit", f"{back.own_returns.left_share:.1%}", ""),
-        ("median time to be back, by that limit [s]", _number(back.own_returns.median_seconds), ""),
-        ("human after a shove", f"{back.human_share:.1%}", ""),
+        ("back within 2 s after a shove", f"{back.back_share:.1%}", f"{back.calm_share:.1%} (without a shove)"),
+        ("put out of the distribution at all", f"{back.left_share:.1%}", ""),
+        ("median time to be back [s]", _number(back.median_seconds), ""),
+        ("back, by the limit of each category", f"{back_own.back_share:.1%}", f"{back_own.calm_share:.1%} (without a shove)"),
+        ("put out at all, by that limit", f"{back_own.left_share:.1%}", ""),
+        ("median time to be back, by that limit [s]", _number(back_own.median_seconds), ""),
+        ("human after a shove", f"{report.come_back.human_share:.1%}", ""),
     ]
     head = ["| measure | prior | recordings, or what to compare with |", "|---|---|---|"]
     return "\n".join([*head, *(f"| {name} | {value} | {floor} |" for name, value, floor in rows)])

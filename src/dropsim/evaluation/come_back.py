@@ -49,10 +49,10 @@ def displaced(state: State, skeleton: Skeleton, rng: Streams) -> State:
     bones = (state.q[..., joints, :, :] @ skeleton.offsets.to(state.q)[list(_BENDS.values())].unsqueeze(-1)).squeeze(-1)
     # About axes across the bone: a twist along it would move nothing.
     axes = torch.linalg.cross(rng.normal(len(joints), 3).to(state.q), normalize(bones)) * chosen.unsqueeze(-1)
-    reach = (REACH[0] + (REACH[1] - REACH[0]) * rng.uniform()).to(state.x)
-    q, x = _bent(state, skeleton, joints, axes, reach)
-    angle, size = 2 * torch.pi * rng.uniform(), SHOVE[0] + (SHOVE[1] - SHOVE[0]) * rng.uniform()
-    shove = (size.unsqueeze(-1) * torch.stack((angle.cos(), angle.sin(), torch.zeros_like(angle)), dim=-1)).to(state.x)
+    far, fast, where = rng.uniform(3).to(state.x).unbind(-1)
+    q, x = _bent(state, skeleton, joints, axes, REACH[0] + (REACH[1] - REACH[0]) * far)
+    speed, angle = SHOVE[0] + (SHOVE[1] - SHOVE[0]) * fast, 2 * torch.pi * where
+    shove = speed.unsqueeze(-1) * torch.stack((angle.cos(), angle.sin(), torch.zeros_like(angle)), dim=-1)
     # The memory opens with the velocities of the root, its turning, and the joints.
     on_joints = shove.unsqueeze(-2).expand(*shove.shape[:-1], NUM_JOINTS, 3)
     push = torch.cat((shove, torch.zeros_like(shove), on_joints.flatten(-2)), dim=-1)
@@ -129,8 +129,8 @@ class Returns:
         """Judge curves with and without a shove by a limit for each."""
         times, calm_times = (return_times(curves, limits, fps) for curves in (shoved, calm))
         left = (shoved[:, :SMOOTH] > limits.unsqueeze(-1)).any(-1)
-        shares = [float(flags.double().mean()) for flags in (times.isfinite(), left, calm_times.isfinite())]
-        return cls(*shares, float(times.median()))
+        back, out, calm_back = (float(flags.double().mean()) for flags in (times.isfinite(), left, calm_times.isfinite()))
+        return cls(back, out, calm_back, float(times.median()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,9 +152,9 @@ class ComeBack:
 
 
 def come_back(
-    prior: Prior, starts: State, categories: Sequence[str], *, num_samples: int, seed: int, chunk: int = 64, tick: Callable[[], None] = lambda: None
+    prior: Prior, starts: State, categories: Sequence[str], *, num_samples: int, seed: int, chunk: int, tick: Callable[[], None]
 ) -> ComeBack:
-    """Roll out from starts as they are and from displaced ones, with the same random numbers."""
+    """Roll out from starts as they are and from displaced ones, with the same random numbers; tick twice for each chunk of characters."""
     num_frames = round((WITHIN + STAY) * prior.fps) + SMOOTH
     calm, shoved, human = [], [], []
     for first, last in pairwise([*range(0, len(starts.x), chunk), len(starts.x)]):

@@ -1,5 +1,6 @@
 """Pictures of an evaluation; matplotlib is loaded when the first is drawn."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def _draw_come_back(report: PriorReport, path: Path) -> None:
         axes.fill_between(time.numpy(), low, high, color=line.get_color(), alpha=0.2)
     axes.axhline(back.limit, color="black", linewidth=0.8, linestyle="--", label="95th percentile, not shoved")
     axes.axvline(WITHIN, color="grey", linewidth=0.8)
-    axes.set(xlabel="time [s]", ylabel="one-step energy [m²]", yscale="log", title=f"{back.returns.back_share:.0%} are back within {WITHIN:g} s")
+    axes.set(xlabel="time [s]", ylabel="one-step energy [m²]", yscale="log")
+    axes.set(title=f"{back.returns.back_share:.0%} are back within {WITHIN:g} s")
     axes.legend()
     _save(figure, path)
 
@@ -78,14 +80,21 @@ def ugliness(report: PriorReport) -> torch.Tensor:
     return score.nan_to_num(nan=torch.inf)
 
 
+def _turn(turns: Counter[str], name: str) -> int:
+    """Count how often a name came before, and that it comes again."""
+    turns[name] += 1
+    return turns[name]
+
+
 def _draw_sheet(report: PriorReport, path: Path) -> None:
-    """The ugliest roll-outs that can be drawn, then others spread over the set."""
+    """The ugliest roll-outs that can be drawn, then others spread over the categories."""
     score = ugliness(report)
     order = [i for i in score.argsort(descending=True).tolist() if report.rollouts.joints[i].abs().amax() < 1e4]
-    worst, rest = order[:SHEET_WORST], sorted(order[SHEET_WORST:])
-    count = min(len(rest), SHEET_ROWS - len(worst))
-    spread = [rest[round(i * (len(rest) - 1) / max(1, count - 1))] for i in range(count)]
-    chosen = [*worst, *spread]
+    worst = order[:SHEET_WORST]
+    # One from each category before a second from any.
+    turns = Counter[str]()
+    rest = sorted(((_turn(turns, report.categories[i]), i) for i in sorted(order[SHEET_WORST:])), key=lambda pair: pair[0])
+    chosen = [*worst, *(i for _, i in rest[: SHEET_ROWS - len(worst)])]
     labels = []
     for i in chosen:
         one = person(report.rollouts, i)

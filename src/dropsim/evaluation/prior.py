@@ -12,7 +12,7 @@ from torch import Tensor
 from dropsim import metrics
 from dropsim.data.clips import Clip
 from dropsim.evaluation.come_back import ComeBack, come_back
-from dropsim.evaluation.windows import all_features, frechet, pairwise_distance
+from dropsim.evaluation.windows import all_features, alternate_features, frechet, pairwise_distance
 from dropsim.motion import Motion
 from dropsim.pose_prior import PosePrior
 from dropsim.prior import State, Streams
@@ -151,7 +151,7 @@ class PriorReport:
     frechet: float
     """Between windows of a second of the roll-outs and of the recordings."""
     frechet_floor: float
-    """The same between two halves of the recordings that have no clip in common; not a number where there is too little."""
+    """The same between every other second of the recordings and the seconds after those; not a number where there is too little."""
     diversity_m: float
     """Mean pairwise distance of roll-outs from the same start (APD) [m]."""
     come_back: ComeBack
@@ -163,15 +163,14 @@ class PriorReport:
     @property
     def skate_ratio(self) -> float:
         """Median foot skate of the roll-outs over that of the recordings."""
-        return self.generated.skate / self.recorded.skate if self.recorded.skate > 0 else float("nan")
+        return _ratio(self.generated.skate, self.recorded.skate)
 
     def numbers(self) -> dict[str, Any]:
         """Return what was measured as plain values for JSON: the main ones by name, then the roll-outs beside the recordings."""
         step, back = self.one_step, self.come_back
-        ratio = 1 / step.coasting_mm if step.coasting_mm > 0 else float("nan")
         main = {
-            "one_step_ratio_mode": ratio * step.mode_mm,
-            "one_step_ratio_best": ratio * step.best_mm,
+            "one_step_ratio_mode": _ratio(step.mode_mm, step.coasting_mm),
+            "one_step_ratio_best": _ratio(step.best_mm, step.coasting_mm),
             "human_share": self.generated.human_share,
             "human_in_range_share": self.generated.human_in_range_share,
             "skate_ratio": self.skate_ratio,
@@ -189,6 +188,10 @@ class PriorReport:
         return _plain({**main, **nested, **about})
 
 
+def _ratio(value: float, to: float) -> float:
+    return value / to if to > 0 else float("nan")
+
+
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
     """Replace what JSON has no number for by null."""
     if isinstance(value, dict):
@@ -204,7 +207,9 @@ def evaluate_prior(
     clips = [(clip, motion.resampled(prior.fps)) for clip, motion in clips if len(motion) > 4]
     if not clips:
         raise ValueError("there is no recording to measure the prior on: each is shorter than five frames")
-    tick = _Ticker(_chunks(options.one_step_frames) + 4 * _chunks(options.rollouts), progress).tick
+    num_frames = min(options.one_step_frames, sum(len(motion) - 2 for _, motion in clips))
+    num_diverse = options.diversity_samples * max(1, options.rollouts // options.diversity_samples)
+    tick = _Ticker(_chunks(num_frames) + 3 * _chunks(options.rollouts) + _chunks(num_diverse), progress).tick
     one_step = _one_step(prior, [motion for _, motion in clips], options, tick)
 
     places = draw_frames(clips, options.rollouts, options.seed)
@@ -217,7 +222,6 @@ def evaluate_prior(
         raise ValueError(f"every roll-out of {prior.name} diverged: these weights cannot be measured")
     motions = [person(rollouts, i) for i in finite.nonzero().squeeze(-1).tolist()]
     categories = tuple(clips[i][0].category for i, _ in places)
-    halves = [[m for m, (i, _) in zip(recordings, places, strict=True) if _half(clips, i) == half] for half in (0, 1)]
     return PriorReport(
         prior=prior.name,
         people=tuple(sorted({clip.person for clip, _ in clips})),
@@ -227,7 +231,7 @@ def evaluate_prior(
         generated=_with_lost(Quality.of(motions, pose), float(finite.double().mean())),
         recorded=Quality.of(recordings, pose),
         frechet=frechet(all_features(motions), all_features(recordings)),
-        frechet_floor=frechet(*(all_features(half) for half in halves)) if all(halves) else float("nan"),
+        frechet_floor=frechet(*alternate_features(recordings)),
         diversity_m=_diversity(prior, starts, options, tick),
         come_back=come_back(prior, starts, categories, num_samples=options.num_samples, seed=options.seed, chunk=CHUNK, tick=tick),
         rollouts=rollouts,
@@ -251,7 +255,7 @@ class _Ticker:
         """Count one more."""
         self.done += 1
         if self.progress:
-            self.progress(min(self.done, self.total), self.total)
+            self.progress(self.done, self.total)
 
 
 def _chunks(count: int) -> int:
@@ -290,11 +294,6 @@ def _around(motion: Motion, frame: int, length: int) -> Motion:
     """Return the recording from a frame on, or from earlier where it would end too soon, at most length frames."""
     start = max(0, min(frame, len(motion) - length))
     return motion.slice(start, start + length)
-
-
-def _half(clips: Sequence[tuple[Clip, Motion]], index: int) -> int:
-    """Deal the clips of each category out to two halves in turn."""
-    return sum(clip.category == clips[index][0].category for clip, _ in clips[:index]) % 2
 
 
 def _with_lost(quality: Quality, finite: float) -> Quality:

@@ -61,3 +61,9 @@ def pairwise_distance(joints: Float[Tensor, "k t 22 3"]) -> float:
 def all_features(motions: Sequence[Motion]) -> Float[Tensor, "n f"]:
     """Return the features of every window of some motions; those that are too short add none."""
     return torch.cat([window_features(m).reshape(-1, NUM_FEATURES) for m in motions])
+
+
+def alternate_features(motions: Sequence[Motion]) -> tuple[Float[Tensor, "n f"], Float[Tensor, "n f"]]:
+    """Return the features of every other window, and of the windows after those."""
+    parts = [window_features(m) for m in motions]
+    return torch.cat([p[: len(p) // 2 * 2 : 2] for p in parts]), torch.cat([p[1 : len(p) // 2 * 2 : 2] for p in parts])

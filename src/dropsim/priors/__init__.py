@@ -1,0 +1,1 @@
+"""Motion priors: learned, recorded, and none."""

@@ -1,5 +1,6 @@
 """A conditional VAE over transitions in HuMoR's form: state in the heading frame, a learned Gaussian over the latent, deltas out."""
 
+import functools
 import importlib.resources
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dropsim.motion import Motion
@@ -102,6 +103,12 @@ class CVAENetwork(nn.Module):
     state_mean: Tensor
     state_scale: Tensor
     output_scale: Tensor
+    carry: Tensor
+    """Ours: the share of each velocity (trans, root, body) that lasts to the next frame."""
+    free: Tensor
+    """Ours: 1 where a joint turns about an axis, 0 where the recordings hold it."""
+    held: Tensor
+    """Ours: the rotation about those axes, and 0 about the others [rad]."""
 
     def __init__(self, shape: CVAEShape) -> None:
         """Build with random weights and no normalisation."""
@@ -112,6 +119,15 @@ class CVAENetwork(nn.Module):
         self.register_buffer("state_mean", torch.zeros(shape.state_size))
         self.register_buffer("state_scale", torch.ones(shape.state_size))
         self.register_buffer("output_scale", torch.ones(shape.output_size))
+        if shape.kinematic:
+            self.register_buffer("carry", torch.ones(6 + POSE_VELOCITY_SIZE))
+            self.register_buffer("free", torch.ones(NUM_JOINTS, 3))
+            self.register_buffer("held", torch.zeros(NUM_JOINTS, 3))
+
+    @functools.cached_property
+    def hinges(self) -> Int[Tensor, "i"]:
+        """Ours: the joints that do not turn about every axis."""
+        return (self.free < 1).any(dim=-1).nonzero().squeeze(-1)
 
     def normalized(self, state: Float[Tensor, "b s"]) -> Float[Tensor, "b s"]:
         """Bring a state to zero mean and unit variance."""
@@ -170,19 +186,24 @@ def difference_memory(
     return torch.cat((trans_velocity, turns[..., 0, :], joint_velocity.flatten(-2), turns[..., 1:, :].flatten(-2)), dim=-1)
 
 
-def compose_kinematic(frame: Local, output: Float[Tensor, "*b o"], skeleton: Skeleton, fps: float) -> Local:
-    """Apply the network's deltas on top of constant velocity; joints follow by kinematics, velocities by differences."""
+def compose_kinematic(frame: Local, output: Float[Tensor, "*b o"], network: CVAENetwork, skeleton: Skeleton, fps: float) -> Local:
+    """Apply the network's deltas on top of what the velocities carry on; joints follow by kinematics, velocities by differences.
+
+    Rotations about axes that the recorded joints do not have, such as a knee's own axis, are put back to where the recordings hold them.
+    """
     h = 1.0 / fps
-    v = frame.velocity
-    root = frame.root + h * v[..., :3] + output[..., :3]
-    pose_velocity = v[..., VELOCITY_SIZE:]
-    turns = torch.cat((h * v[..., 3:6] + output[..., 3:6], h * pose_velocity + output[..., 6 : 6 + POSE_VELOCITY_SIZE]), dim=-1)
-    turns = turns.unflatten(-1, (NUM_JOINTS, 3))
+    velocity = torch.cat((frame.velocity[..., :6], frame.velocity[..., VELOCITY_SIZE:]), dim=-1)
+    step = h * network.carry * velocity + output[..., : velocity.shape[-1]]
+    root = frame.root + step[..., :3]
+    turns = step[..., 3:].unflatten(-1, (NUM_JOINTS, 3))
     q = exp(turns) @ frame.q
+    hinges = network.hinges
+    held = exp(network.free[hinges] * log_small(q[..., hinges, :, :]) + network.held[hinges])
+    q = q.index_copy(q.ndim - 3, hinges, held)
     joints = skeleton.forward(q, root)
-    angular = turns * fps
+    angular = turns * network.free * fps
     memory = torch.cat(
-        ((root - frame.root) * fps, angular[..., 0, :], ((joints - frame.joints) * fps).flatten(-2), angular[..., 1:, :].flatten(-2)), dim=-1
+        (step[..., :3] * fps, angular[..., 0, :], ((joints - frame.joints) * fps).flatten(-2), angular[..., 1:, :].flatten(-2)), dim=-1
     )
     return Local(root, q, joints, memory)
 
@@ -201,10 +222,12 @@ def compose_regressed(frame: Local, output: Float[Tensor, "*b o"]) -> Local:
 class CVAEPrior(Prior):
     """A trained conditional VAE as a motion prior: our weights, or HuMoR's."""
 
-    def __init__(self, network: CVAENetwork, skeleton: Skeleton, *, fps: float = 30.0, name: str = "cvae") -> None:
-        """Wrap a network; it is put into evaluation mode and its weights are frozen."""
+    def __init__(
+        self, network: CVAENetwork, skeleton: Skeleton, *, fps: float = 30.0, name: str = "cvae", temperature: float = 1.0
+    ) -> None:
+        """Wrap a network; it is put into evaluation mode and its weights are frozen. The temperature scales the samples' spread."""
         self.network = network.eval().requires_grad_(False)
-        self.skeleton, self.fps, self.name = skeleton, fps, name
+        self.skeleton, self.fps, self.name, self.temperature = skeleton, fps, name, temperature
         self._skeleton32 = skeleton.to(torch.float32)
 
     @classmethod
@@ -222,7 +245,8 @@ class CVAEPrior(Prior):
         sizes: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in metadata["shape"].items()}
         network = CVAENetwork(CVAEShape(**sizes))
         load_weights(network, tensors, path)
-        return cls(network, Skeleton.adult(height=metadata["height"]), fps=metadata["fps"], name=path.stem)
+        body, temperature = Skeleton.adult(height=metadata["height"]), metadata.get("temperature", 1.0)
+        return cls(network, body, fps=metadata["fps"], name=path.stem, temperature=temperature)
 
     @classmethod
     def from_humor(cls, path: Path, skeleton: Skeleton, *, joints_from_kinematics: bool = False) -> "CVAEPrior":
@@ -234,7 +258,8 @@ class CVAEPrior(Prior):
     def save(self, path: Path) -> None:
         """Write the weights as safetensors, with what is needed to build the network again."""
         height = round(float(self.skeleton.lengths[4]) / (0.530 - 0.285), 6)
-        write_weights(path, "cvae", self.network.state_dict(), {"shape": asdict(self.network.shape), "fps": self.fps, "height": height})
+        metadata = {"shape": asdict(self.network.shape), "fps": self.fps, "height": height, "temperature": self.temperature}
+        write_weights(path, "cvae", self.network.state_dict(), metadata)
 
     def _to_local(self, state: State) -> tuple[Local, Float[Tensor, "*b 3 3"], Float[Tensor, "*b 3"]]:
         """Return the state in its heading frame, the turn that led there and the pelvis' place on the ground."""
@@ -254,7 +279,7 @@ class CVAEPrior(Prior):
         """Propose num_samples next frames, the first being the prior's mode."""
         if num_samples < 1:
             raise ValueError(f"the prior cannot give {num_samples} samples: ask for at least 1")
-        noise = rng.normal(num_samples - 1, self.network.shape.latent)
+        noise = self.temperature * rng.normal(num_samples - 1, self.network.shape.latent)
         return self.decode(state, nn.functional.pad(noise, (0, 0, 1, 0)))
 
     def decode(self, state: State, noise: Float[Tensor, "*b k z"]) -> Candidates:
@@ -267,7 +292,7 @@ class CVAEPrior(Prior):
         output = self.network.decode(seen, z).reshape(*batch, k, -1)
         now = Local(local.root.unsqueeze(-2), local.q.unsqueeze(-4), local.joints.unsqueeze(-3), local.velocity.unsqueeze(-2))
         if self.network.shape.kinematic:
-            then = compose_kinematic(now, output, self._skeleton32, self.fps)
+            then = compose_kinematic(now, output, self.network, self._skeleton32, self.fps)
         else:
             then = compose_regressed(now, output)
             if self.network.shape.joints_from_kinematics:
@@ -295,7 +320,10 @@ class CVAEPrior(Prior):
             motion = motion.resampled(self.fps)
         if not 1 <= frame < len(motion):
             raise ValueError(f"cannot start at frame {frame}: give one from 1 to {len(motion) - 1}, so that there is a frame before it")
-        before, now = (Local(motion.root[..., i, :], motion.q[..., i, :, :, :], motion.joints[..., i, :, :], motion.root[..., i, :0]) for i in (frame - 1, frame))
+        before, now = (
+            Local(motion.root[..., i, :], motion.q[..., i, :, :, :], motion.joints[..., i, :, :], motion.root[..., i, :0])
+            for i in (frame - 1, frame)
+        )
         memory = difference_memory(before.root, before.q, before.joints, now, self.fps)
         v = (now.joints - before.joints) * self.fps
         shape = self.network.shape

@@ -36,7 +36,8 @@ class StartBank:
         """Read a bank that `save` wrote."""
         tensors, metadata = read_weights(path, "starts")
         try:
-            return cls({name: _unpacked(*(tensors[f"{name}.{part}"].double() for part in ("x", "q", "memory"))) for name in metadata["categories"]})
+            parts = {name: [tensors[f"{name}.{part}"].double() for part in ("x", "q", "memory")] for name in metadata["categories"]}
+            return cls({name: _unpacked(*values) for name, values in parts.items()})
         except (KeyError, TypeError, RuntimeError, ValueError):
             raise ValueError(f"{path} is damaged: make the start states again with `dropsim train starts`") from None
 

@@ -43,6 +43,8 @@ class Frames:
     @classmethod
     def of(cls, clips: Sequence[tuple[Clip, Motion]]) -> "Frames":
         """Lay clips out, balanced by category."""
+        if any(m.contacts is None for _, m in clips):
+            raise ValueError("some clips have no contact labels: build the data set with `dropsim data build`")
         lengths = torch.tensor([len(m) for _, m in clips])
         ends = lengths.cumsum(0)
         category = [c.category for c, _ in clips]
@@ -66,10 +68,8 @@ class Frames:
             edges=weight.cumsum(0) / weight.sum(),
             fps=clips[0][1].fps,
         )
-        if not (frames.root.isfinite().all() and frames.q.isfinite().all()):
+        if not all(values.isfinite().all() for values in (frames.root, frames.q, frames.joints)):
             raise ValueError("the data holds NaN or infinite values: build it again with `dropsim data build`")
-        if len(frames.contacts) != len(frames.root):
-            raise ValueError("some clips have no contact labels: build the data set with `dropsim data build`")
         return frames
 
     def draw(self, count: int, rng: torch.Generator) -> Int[Tensor, "count"]:
@@ -82,7 +82,8 @@ class Frames:
 def _velocity(motion: Motion) -> Float[Tensor, "t m"]:
     """Return every frame's memory; the first repeats the second."""
     before, now = (
-        Local(motion.root[a:b], motion.q[a:b], motion.joints[a:b], motion.root[a:b, :0]) for a, b in ((0, len(motion) - 1), (1, len(motion)))
+        Local(motion.root[a:b], motion.q[a:b], motion.joints[a:b], motion.root[a:b, :0])
+        for a, b in ((0, len(motion) - 1), (1, len(motion)))
     )
     memory = difference_memory(before.root, before.q, before.joints, now, motion.fps).float()
     return torch.cat((memory[:1], memory))

@@ -5,7 +5,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -67,7 +67,7 @@ def resuming(path: Path) -> Iterator[None]:
     """Turn what goes wrong with a checkpoint into a sentence."""
     try:
         yield
-    except (OSError, KeyError, TypeError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"{path} cannot be resumed ({reason}): start anew in another folder") from None
 
@@ -104,12 +104,15 @@ def rollout_quality(prior: CVAEPrior, starts: State) -> dict[str, float]:
     return {"human": human, "upright": upright, "skate": skate, "speed": speed, "score": human - skate}
 
 
+_LOCAL = ("root", "q", "joints", "velocity")
+
+
 def _save(trainer: PriorTrainer, out: Path, best: float) -> None:
     """Write everything that a resumed run needs."""
     p = trainer.particles
     state = {
         "network": trainer.network.state_dict(), "average": trainer.average.state_dict(), "optimizer": trainer.optimizer.state_dict(),
-        "particles": {"at": p.at, "mirrored": p.mirrored, "age": p.age, **{k: getattr(p.state, k) for k in ("root", "q", "joints", "velocity")}},
+        "particles": {"at": p.at, "mirrored": p.mirrored, "age": p.age, **{k: getattr(p.state, k) for k in _LOCAL}},
         "log_beta": trainer.log_beta, "step": trainer.step_count, "total": trainer.total_steps, "rng": trainer.rng.get_state(),
         "options": asdict(trainer.options), "best": best,
     }  # fmt: skip
@@ -125,7 +128,7 @@ def _resume(frames: Frames, path: Path) -> tuple[PriorTrainer, float]:
         trainer.average.load_state_dict(state["average"])
         trainer.optimizer.load_state_dict(state["optimizer"])
         p = dict(state["particles"])
-        local = Local(**{k: p.pop(k) for k in ("root", "q", "joints", "velocity")})
+        local = Local(**{k: p.pop(k) for k in _LOCAL})
         trainer.particles = Particles(**p, state=local)
         trainer.log_beta, trainer.step_count = state["log_beta"], state["step"]
         trainer.rng.set_state(state["rng"])
@@ -149,7 +152,8 @@ def train_prior(
     if resume and (out / "checkpoint.pt").exists():
         trainer, best = _resume(frames, out / "checkpoint.pt")
     else:
-        trainer = PriorTrainer(frames, options, steps or 10**6)
+        # A network that knows how to move can roll far from the start.
+        trainer = PriorTrainer(frames, replace(options, ramp=0.05) if init else options, steps or 10**6)
         if init:
             with resuming(init):
                 trainer.start_from(torch.load(init, weights_only=True)["network"])

@@ -23,7 +23,7 @@ from dropsim.files import atomic_path
 from dropsim.motion import Motion
 from dropsim.pose_prior import NUM_BODY, PoseNetwork, PosePrior, PoseShape, columns_to_rotations, flatten_pose
 from dropsim.rotations import exp, swing
-from dropsim.skeleton import JOINTS, MIRROR, NUM_JOINTS, Skeleton, joint_index
+from dropsim.skeleton import CHILDREN, JOINTS, MIRROR, NUM_JOINTS, Skeleton, joint_index
 from dropsim.training.frames import BALANCE
 from dropsim.training.loop import Progress, resuming, run, steps_for
 
@@ -63,10 +63,13 @@ class PoseOptions:
     """Weight of keeping recorded poses in range."""
     shake: float = 3.0
     """Noise on the recorded poses [degrees]; as much off a recording is still natural."""
+    slack: float = 0.015
+    """How far off its place a joint may be and the pose still be natural [m]: on short bones, more than the noise and the tolerance in
+    degrees, because the simulator solves for joints and has its rotations from them."""
     natural_norm: float = 5.2
     """Norm of the code that recorded poses stay below."""
     tolerance: float = 10.0
-    """How far out of the recorded range a joint may be before the pose has to be beyond the limit [degrees]."""
+    """How far out of the recorded range a joint may be, beside the slack, before the pose has to be beyond the limit [degrees]."""
     representatives: int = 1024
     """Rotations that stand for the range of a joint."""
     support: int = 3
@@ -96,10 +99,16 @@ def random_rotations(shape: Sequence[int], rng: torch.Generator) -> Float[Tensor
     return roma.unitquat_to_rotmat(nn.functional.normalize(quaternion, dim=-1))
 
 
-def shaken(q: Float[Tensor, "b 22 3 3"], degrees: float, rng: torch.Generator) -> Float[Tensor, "b 22 3 3"]:
-    """Turn every body joint a little; some poses more than others."""
-    turns = math.radians(degrees) * torch.randn(len(q), NUM_BODY, 3, generator=rng) * torch.rand(len(q), 1, 1, generator=rng)
+def shaken(q: Float[Tensor, "b 22 3 3"], angles: Float[Tensor, "21"], rng: torch.Generator) -> Float[Tensor, "b 22 3 3"]:
+    """Turn every body joint by about its angle [rad] or less; some poses more than others."""
+    turns = angles[:, None] * torch.randn(len(q), NUM_BODY, 3, generator=rng) * torch.rand(len(q), 1, 1, generator=rng)
     return torch.cat((q[:, :1], q[:, 1:] @ exp(turns)), 1)
+
+
+def slack_angles(skeleton: Skeleton, slack: float) -> Float[Tensor, "21"]:
+    """Return how far each body joint turns when the joint after it is off by a distance [m]; nothing where none comes after it."""
+    after = [[float(skeleton.lengths[child]) for child in CHILDREN[joint]] for joint in range(1, NUM_JOINTS)]
+    return torch.tensor([math.atan(slack / min(lengths)) if lengths else 0.0 for lengths in after])
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +152,8 @@ class JointRange:
     rotations: Float[Tensor, "21 r 3 3"]
     cover: Float[Tensor, "21"]
     """How far apart they are [rad]: anything in range is within this of one of them."""
+    tolerance: Float[Tensor, "21"]
+    """How far out of it a joint may be before the pose is unnatural [rad]."""
 
     @classmethod
     def of(cls, recorded: Poses, options: PoseOptions, rng: torch.Generator) -> "JointRange":
@@ -161,7 +172,8 @@ class JointRange:
             spread, gap = _farthest_points(candidates[supported] if supported.any() else candidates, options.representatives)
             rotations.append(spread.unflatten(-1, (3, 3)))
             cover.append(gap)
-        return cls(torch.stack(rotations), torch.stack(cover))
+        tolerance = math.radians(options.tolerance) + slack_angles(recorded.skeleton, options.slack)
+        return cls(torch.stack(rotations), torch.stack(cover), tolerance)
 
     def nearest(
         self, rotations: Float[Tensor, "b k 3 3"], joints: Int[Tensor, "k"]
@@ -189,9 +201,9 @@ class Disturbed:
 
     q: Float[Tensor, "b 22 3 3"]
     target: Float[Tensor, "b 22 3 3"]
-    """The same poses with each joint moved back to the nearest recorded rotation of it."""
-    excess: Float[Tensor, "b"]
-    """How far the worst joint is out of its recorded range [rad]."""
+    """The same poses with each joint moved back to the nearest recorded rotation of it, to half of the tolerance."""
+    beyond: Float[Tensor, "b"]
+    """How far the worst joint is out of its recorded range and the tolerance [rad]; negative where all are within them."""
 
 
 def disturbed(q: Float[Tensor, "b 22 3 3"], within: JointRange, rng: torch.Generator) -> Disturbed:
@@ -211,9 +223,9 @@ def disturbed(q: Float[Tensor, "b 22 3 3"], within: JointRange, rng: torch.Gener
     angle = math.pi * torch.rand(b, some, 1, generator=rng) ** 1.5
     away = start @ exp(axis * angle)
     gap, nearest = within.nearest(away, joints)
-    excess = (gap - within.cover[joints]).clamp(min=0)
+    excess, tolerance = gap - within.cover[joints], within.tolerance[joints]
     back = roma.rotmat_to_rotvec(away.transpose(-1, -2) @ nearest)
-    snapped = away @ exp(back * (excess / gap.clamp(min=1e-6)).unsqueeze(-1))
+    snapped = away @ exp(back * ((excess - tolerance / 2).clamp(min=0) / gap.clamp(min=1e-6)).unsqueeze(-1))
     mask = turned[..., None, None]
     moved, target = q.clone(), q.clone()
     moved[:, 1 + joints] = torch.where(mask, away, body)
@@ -221,7 +233,8 @@ def disturbed(q: Float[Tensor, "b 22 3 3"], within: JointRange, rng: torch.Gener
     wild = torch.rand(b, generator=rng) < 0.05
     moved[:, 1:] = torch.where(wild[:, None, None, None], random_rotations((b, NUM_BODY), rng), moved[:, 1:])
     target = torch.where(wild[:, None, None, None], q, target)
-    return Disturbed(moved, target, torch.where(wild, math.pi / 2, (excess * turned).amax(-1)))
+    beyond = torch.where(turned, excess - tolerance, -math.pi).amax(-1)
+    return Disturbed(moved, target, torch.where(wild, math.pi / 2, beyond))
 
 
 class PoseTrainer:
@@ -233,6 +246,7 @@ class PoseTrainer:
         self.rng = torch.Generator().manual_seed(options.seed)
         self.poses, self.options, self.total_steps, self.step_count = poses, options, total_steps, 0
         self.range = JointRange.of(poses, options, self.rng)
+        self.shake = math.radians(options.shake) + slack_angles(poses.skeleton, options.slack)
         width = (options.width,) * 2
         self.network = PoseNetwork(PoseShape(width, width, (options.radius_width,) * 2))
         self._normalise()
@@ -264,15 +278,15 @@ class PoseTrainer:
         """Take one step on recorded and disturbed poses; return the parts of the loss."""
         options, half = self.options, self.options.batch
         # Shaken poses are rebuilt as they are: new people differ from those recorded in small ways that are theirs.
-        natural, other = shaken(self.poses.draw(2 * half, self.rng), options.shake, self.rng).split(half)
+        natural, other = shaken(self.poses.draw(2 * half, self.rng), self.shake, self.rng).split(half)
         wrong = disturbed(other, self.range, self.rng)
         q, target = torch.cat((natural, wrong.q)), torch.cat((natural, wrong.target))
         z = self.network.encode(flatten_pose(q, self.network.shape))
         norm = z.norm(dim=-1)
         blur = options.blur * torch.randn(z.shape, generator=self.rng) / math.sqrt(z.shape[-1])
         loss, error = self._rebuilding(nn.functional.normalize(z, dim=-1) + blur, target)
-        beyond = (wrong.excess - math.radians(options.tolerance)) / (math.pi / 4)
-        needed = torch.where(beyond > 0, LIMIT + 0.5 + 2.5 * beyond.clamp(max=1), 0.0)
+        unnatural = wrong.beyond > 0
+        needed = torch.where(unnatural, LIMIT + 0.5 + 2.5 * (wrong.beyond / (math.pi / 4)).clamp(max=1), 0.0)
         parts = {
             "rebuilt": loss[:half].mean(),
             "returned": 0.3 * loss[half:].mean(),
@@ -281,7 +295,7 @@ class PoseTrainer:
         }
         self._descend(torch.stack(list(parts.values())).sum())
         self.step_count += 1
-        missed = (norm[half:] < LIMIT)[beyond > 0].float().mean()
+        missed = (norm[half:] < LIMIT)[unnatural].float().mean()
         return {k: float(v.detach()) for k, v in parts.items()} | {
             "error_mm": float(error[:half].mean()), "returned_mm": float(error[half:].mean()),
             "missed": float(missed), "refused": float((norm[:half] > LIMIT).float().mean()),

@@ -1,7 +1,8 @@
 """Training of the conditional VAE: particles that roll through the recordings, pushed off them and taught to come back.
 
-Every optimisation step advances a batch of particles by one frame. A particle starts on a recorded frame, displaced more often than not,
-and goes on from its own prediction; its target is the recording, approached with a half-life from where the particle is, so that the model learns smooth returns from states that no recording has. Gradients are cut between frames, as in HuMoR.
+Every optimisation step advances a batch of particles by one frame. A particle starts on a recorded frame, often displaced, and goes on
+from its own prediction; its target is the recording, approached with a half-life from where the particle is, so that the model learns
+smooth returns from states that no recording has. Gradients are cut between frames, as in HuMoR.
 """
 
 import math
@@ -13,7 +14,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from dropsim.data.contacts import CONTACT_JOINTS
-from dropsim.priors.cvae import MLP, NUM_CONTACTS, VELOCITY_SIZE, CVAENetwork, CVAEShape, Local, compose_kinematic, state_vector, turn_memory
+from dropsim.priors.cvae import (
+    MLP,
+    NUM_CONTACTS,
+    VELOCITY_SIZE,
+    CVAENetwork,
+    CVAEShape,
+    Local,
+    compose_kinematic,
+    state_vector,
+    turn_memory,
+)
 from dropsim.rotations import exp, heading, log_small
 from dropsim.skeleton import NUM_JOINTS, Skeleton
 from dropsim.training.frames import Frames, Transition, transition
@@ -26,21 +37,21 @@ class PriorOptions:
     latent: int = 32
     width: int = 512
     batch: int = 256
-    learning_rate: float = 1e-3
+    learning_rate: float = 8e-4
     """At the start; it falls to a hundredth along a cosine."""
     target_kl: float = 6.0
     """[nats a frame]: a controller on the weight of the divergence holds it there."""
     return_half_life: float = 0.2
     """Of a displacement from the recording [s]."""
-    max_age: int = 45
+    max_age: int = 30
     """Frames that a particle rolls on from its own predictions, at the end of the ramp."""
     ramp: float = 0.2
     """Share of the training over which the roll-outs grow to max_age."""
-    displaced: float = 0.4
+    displaced: float = 0.35
     """Share of the particles that start off the recording."""
     shoved: float = 0.01
     """Chance per frame that a rolling particle is displaced again."""
-    sampled: float = 0.5
+    sampled: float = 0.25
     """Share of the particles that go on from a sample of the conditional prior instead of the posterior."""
     ema: float = 0.999
     seed: int = 0
@@ -102,8 +113,11 @@ def recentred(frame: Local, skeleton: Skeleton) -> Local:
     return Local(joints[..., 0, :], q, joints, turn_memory(frame.velocity, H))
 
 
-def displaced(frame: Local, skeleton: Skeleton, rng: torch.Generator) -> Local:
-    """Push a frame off the recording: bent joints, a tilted and shifted root, and a shove in the velocities."""
+def displaced(frame: Local, skeleton: Skeleton, freedom: Float[Tensor, "22 3"], rng: torch.Generator) -> Local:
+    """Push a frame off the recording: bent joints, a tilted and shifted root, and a shove in the velocities.
+
+    `freedom` tells how much each joint's rotation about each axis takes part: a knee is hardly ever twisted.
+    """
     b = len(frame.root)
 
     def normal(*shape: int) -> Tensor:
@@ -113,7 +127,7 @@ def displaced(frame: Local, skeleton: Skeleton, rng: torch.Generator) -> Local:
         return torch.rand(b, *shape, generator=rng)
 
     size = uniform(1, 1) ** 2  # mostly small, now and then large
-    bend = normal(NUM_JOINTS, 3) * (uniform(NUM_JOINTS, 1) < 0.4) * (0.01 + 0.25 * size)
+    bend = normal(NUM_JOINTS, 3) * (uniform(NUM_JOINTS, 1) < 0.4) * (0.01 + 0.25 * size) * freedom
     bend[:, 0] = normal(3) * 0.2 * size[:, 0] * torch.tensor([1.0, 1.0, 0.3])
     q = exp(bend) @ frame.q
     root = frame.root + normal(3) * torch.tensor([0.0, 0.0, 0.04]) * size[:, 0]
@@ -121,7 +135,7 @@ def displaced(frame: Local, skeleton: Skeleton, rng: torch.Generator) -> Local:
     sunk = (-(joints[..., 2] - skeleton.radii).amin(-1)).clamp(min=0) * (uniform() < 0.8)
     lift = torch.stack((torch.zeros_like(sunk), torch.zeros_like(sunk), sunk), dim=-1)
     shove = normal(3) * torch.tensor([0.6, 0.6, 0.2]) * uniform(1) ** 2
-    spin = normal(NUM_JOINTS, 3) * 1.0 * uniform(1, 1) ** 3
+    spin = normal(NUM_JOINTS, 3) * freedom * uniform(1, 1) ** 3
     jolt = normal(NUM_JOINTS, 3) * 0.3 * uniform(1, 1) ** 3
     noise = torch.cat((shove, spin[:, 0], (jolt + shove[:, None]).flatten(1), spin[:, 1:].flatten(1)), dim=-1)
     return recentred(Local(root + lift, q, joints + lift[:, None], frame.velocity + noise * (uniform(1) < 0.6)), skeleton)
@@ -148,7 +162,9 @@ def returning_target(recorded: Transition, state: Local, skeleton: Skeleton, *, 
     root_offset = state.root - now.root - shift
     root_velocity = state.velocity[:, :3] - now.velocity[:, :3]
     turn = log_small(state.q @ now.q.transpose(-1, -2))
-    spin = torch.cat((state.velocity[:, 3:6], state.velocity[:, VELOCITY_SIZE:]), -1) - torch.cat((now.velocity[:, 3:6], now.velocity[:, VELOCITY_SIZE:]), -1)
+    spin = torch.cat((state.velocity[:, 3:6], state.velocity[:, VELOCITY_SIZE:]), -1) - torch.cat(
+        (now.velocity[:, 3:6], now.velocity[:, VELOCITY_SIZE:]), -1
+    )
     q = exp(left(turn, spin.unflatten(-1, (NUM_JOINTS, 3)))) @ then.q
     root = then.root + shift + left(root_offset, root_velocity)
     return Local(root, q, skeleton.forward(q, root), then.velocity)
@@ -168,6 +184,8 @@ def _kl(mean: Tensor, log_variance: Tensor, mean_to: Tensor, log_variance_to: Te
     return 0.5 * (ratio - 1 - log_variance + log_variance_to).sum(-1)
 
 
+HELD = 0.025
+"""A joint whose rotation about an axis spreads less than this in the recordings does not turn about it [rad]."""
 LASTING = 0.3
 """Part of a difference in velocity from the recording that is still there after a frame."""
 ROBUST = 30.0
@@ -214,9 +232,7 @@ class PriorTrainer:
     def __init__(self, frames: Frames, options: PriorOptions, total_steps: int) -> None:
         """Start from random weights."""
         torch.manual_seed(options.seed)
-        shape = CVAEShape(
-            latent=options.latent, decoder=(options.width,) * 3, prior=(options.width,) * 2, kinematic=True
-        )
+        shape = CVAEShape(latent=options.latent, decoder=(options.width,) * 3, prior=(options.width,) * 2, kinematic=True)
         self.frames, self.options, self.total_steps, self.step_count = frames, options, total_steps, 0
         self.rng = torch.Generator().manual_seed(options.seed)
         self.network = TrainingNetwork(shape, options.width)
@@ -230,8 +246,16 @@ class PriorTrainer:
         self.particles = replace(fresh, age=torch.randint(0, options.max_age, (options.batch,), generator=self.rng))
 
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
-        """Take over the weights of another run, but not its schedule."""
-        self.network.load_state_dict(weights)
+        """Take over the weights of another run, but neither its schedule nor what it measured of the recordings."""
+        cvae = self.network.cvae
+        scale, last = cvae.output_scale.clone(), cvae.decoder.linears[-1]
+        assert isinstance(last, nn.Linear)
+        own = {name: value for name, value in self.network.state_dict().items() if name.split(".")[-1] in ("carry", "free", "held")}
+        self.network.load_state_dict({**weights, **own})
+        with torch.no_grad():
+            last.weight.mul_((cvae.output_scale / scale).unsqueeze(-1))
+            last.bias.mul_(cvae.output_scale / scale)
+            cvae.output_scale.copy_(scale)
         self.average.load_state_dict(self.network.cvae.state_dict())
 
     def _normalise(self) -> None:
@@ -246,14 +270,23 @@ class PriorTrainer:
         now, then = recorded.now.velocity, recorded.then.velocity
         change = h * torch.cat(((then - now)[:, :6], (then - now)[:, VELOCITY_SIZE:]), dim=-1)
         scale = torch.cat((change.std(0), torch.ones(NUM_CONTACTS)))
-        cvae.output_scale.copy_(scale.clamp(min=1e-4))
+        cvae.output_scale.copy_(scale.clamp(min=0.003))
+        before, after = (torch.cat((v[:, :6], v[:, VELOCITY_SIZE:]), dim=-1) for v in (now, then))
+        cvae.carry.copy_(((before * after).mean(0) / before.square().mean(0).clamp(min=1e-6)).clamp(0, 1))
+        turn = log_small(recorded.now.q)
+        spread = turn.std(0)
+        cvae.free.copy_((spread > HELD) | (torch.arange(NUM_JOINTS) == 0).unsqueeze(-1))
+        cvae.held.copy_(torch.where(cvae.free > 0, 0.0, turn.mean(0)))
+        self.freedom = (spread / 0.2).clamp(0.1, 1.0) * cvae.free
 
     def _fresh(self, count: int) -> Particles:
         at = self.frames.draw(count, self.rng)
         mirrored = torch.rand(count, generator=self.rng) < 0.5
         state = transition(self.frames, at, mirrored).now
         moved = torch.rand(count, generator=self.rng) < self.options.displaced
-        return Particles(at, mirrored, torch.zeros_like(at), _where(moved, displaced(state, self.frames.skeleton, self.rng), state))
+        return Particles(
+            at, mirrored, torch.zeros_like(at), _where(moved, displaced(state, self.frames.skeleton, self.freedom, self.rng), state)
+        )
 
     def _max_age(self) -> int:
         progress = self.step_count / max(1, self.options.ramp * self.total_steps)
@@ -276,11 +309,13 @@ class PriorTrainer:
         log_variance, prior_log_variance = log_variance.clamp(-8, 4), prior_log_variance.clamp(-8, 4)
         noise = torch.randn(mean.shape, generator=self.rng)
         output = cvae.decode(seen, (mean + (0.5 * log_variance).exp() * noise).unsqueeze(1)).squeeze(1)
-        predicted = compose_kinematic(state, output, skeleton, self.frames.fps)
+        predicted = compose_kinematic(state, output, cvae, skeleton, self.frames.fps)
         parts = _losses(state, predicted, output[:, -NUM_CONTACTS:], target, recorded, skeleton)
         free = (torch.rand(len(mean), generator=self.rng) < options.sampled).nonzero().squeeze(-1)
         sampled = self._sampled(free, seen, prior_mean, prior_log_variance)
-        parts["free slide"] = len(free) / len(mean) * _robust(_slide(_pick(state, free), sampled, _pick(target, free), recorded.standing[free]))
+        parts["free slide"] = (
+            len(free) / len(mean) * _robust(_slide(_pick(state, free), sampled, _pick(target, free), recorded.standing[free]))
+        )
         kl = _kl(mean, log_variance, prior_mean, prior_log_variance).mean()
         loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
         for group in self.optimizer.param_groups:
@@ -299,13 +334,18 @@ class PriorTrainer:
             self._advance(predicted, free, sampled, recorded)
         self.step_count += 1
         error = (predicted.joints - target.joints).detach().norm(dim=-1).mean() * 1000
-        return {**{k: float(v.detach()) for k, v in parts.items()}, "kl": float(kl.detach()), "loss": float(loss.detach()), "error_mm": float(error)}
+        return {
+            **{k: float(v.detach()) for k, v in parts.items()},
+            "kl": float(kl.detach()),
+            "loss": float(loss.detach()),
+            "error_mm": float(error),
+        }
 
     def _sampled(self, index: Int[Tensor, "i"], seen: Tensor, prior_mean: Tensor, prior_log_variance: Tensor) -> Local:
         """Return where some particles go when the conditional prior is sampled, as at run time."""
         z = prior_mean[index] + (0.5 * prior_log_variance[index]).exp() * torch.randn(len(index), self.options.latent, generator=self.rng)
         output = self.network.cvae.decode(seen[index], z.unsqueeze(1)).squeeze(1)
-        return compose_kinematic(_pick(self.particles.state, index), output, self.frames.skeleton, self.frames.fps)
+        return compose_kinematic(_pick(self.particles.state, index), output, self.network.cvae, self.frames.skeleton, self.frames.fps)
 
     def _advance(self, predicted: Local, free: Int[Tensor, "i"], sampled: Local, recorded: Transition) -> None:
         """Move the particles on to their own prediction, or to a sample of the prior, and start spent ones anew."""
@@ -314,7 +354,7 @@ class PriorTrainer:
         state = recentred(_put(predicted, free, sampled), skeleton)
         shoved = torch.rand(count, generator=self.rng) < options.shoved
         if shoved.any():
-            state = _where(shoved, displaced(state, skeleton, self.rng), state)
+            state = _where(shoved, displaced(state, skeleton, self.freedom, self.rng), state)
         at, age = old.at + 1, old.age + 1
         gap = (state.joints - recorded.then.joints).norm(dim=-1).mean(-1)
         spent = (age >= self._max_age()) | (at >= self.frames.last[at]) | (gap > 0.5)

@@ -10,6 +10,7 @@ from torch import Tensor
 from dropsim import metrics
 from dropsim.data.clips import Clip
 from dropsim.motion import Motion
+from dropsim.pose_prior import PosePrior
 from dropsim.prior import State, Streams
 from dropsim.priors.cvae import CVAEPrior, turn_memory
 from dropsim.priors.rollout import roll_out
@@ -69,6 +70,8 @@ class _Recent:
 
     speed: Float[Tensor, "b t"]
     """Horizontal, of the pelvis [m/s]."""
+    speed_now: Float[Tensor, "b t"]
+    """The same over the last fifth of the second [m/s]."""
     turn: Float[Tensor, "b t"]
     """Mean rate of the heading [rad/s]."""
     stir: Float[Tensor, "b t"]
@@ -91,22 +94,26 @@ class _Recent:
             means = torch.nn.functional.avg_pool1d(values.float().unsqueeze(1), span, 1).squeeze(1)
             return torch.nn.functional.pad(means, (len(motion) - means.shape[-1], 0), mode="replicate")
 
-        moved = motion.root[:, span:, :2] - motion.root[:, :-span, :2]
-        speed = torch.nn.functional.pad(moved.norm(dim=-1) * motion.fps / span, (span, 0), mode="replicate")
+        def speed(frames: int) -> Tensor:
+            moved = motion.root[:, frames:, :2] - motion.root[:, :-frames, :2]
+            return torch.nn.functional.pad(moved.norm(dim=-1) * motion.fps / frames, (frames, 0), mode="replicate")
+
         lowest = (motion.joints[..., 2] - motion.skeleton.radii.to(motion.joints)).amin(-1)
         flight = torch.nn.functional.pad(lowest.unfold(-1, span, 1).amax(-1), (span - 1, 0), mode="replicate")
         stir = torch.nn.functional.pad(motion.joints.diff(dim=-3).norm(dim=-1).mean(-1) * motion.fps, (1, 0), mode="replicate")
         upright = metrics.upright(motion)
         later = upright.flip(-1).cummax(-1).values.flip(-1)
         pelvis = motion.root[..., 2] / motion.skeleton.standing_height
-        return cls(speed, last_second(metrics.turn_rate(motion)), last_second(stir), flight, pelvis, upright, later)
+        return cls(
+            speed(span), speed(max(1, span // 5)), last_second(metrics.turn_rate(motion)), last_second(stir), flight, pelvis, upright, later
+        )
 
 
 Fit = Callable[[_Recent], Bool[Tensor, "b t"]]
 FITS: dict[str, Fit] = {
-    "stand": lambda r: r.upright & (r.speed < 0.15) & (r.stir < 0.3),
-    "walk": lambda r: r.upright & (r.speed > 0.6) & (r.speed < 2.0) & (r.turn.abs() < 0.6),
-    "run": lambda r: r.upright & (r.speed > 2.2),
+    "stand": lambda r: r.upright & (r.speed < 0.15) & (r.speed_now < 0.15) & (r.stir < 0.3),
+    "walk": lambda r: r.upright & (r.speed > 0.6) & (r.speed_now > 0.6) & (r.speed < 2.0) & (r.turn.abs() < 0.6),
+    "run": lambda r: r.upright & (r.speed > 2.2) & (r.speed_now > 2.2),
     "jump": lambda r: (r.pelvis > 0.75) & (r.flight > 0.06) & (r.speed < 2.2),
     "turn": lambda r: r.upright & (r.turn.abs() > 0.8) & (r.speed < 2.0),
     "crouch": lambda r: (r.pelvis < 0.8) & (r.pelvis > 0.4) & (r.speed < 1.0),
@@ -117,10 +124,14 @@ FITS: dict[str, Fit] = {
 """Categories of the bank, and what the second before a state must have been like to deserve the name."""
 
 
-def make_starts(prior: CVAEPrior, clips: Clips, options: StartOptions, progress: Callable[[int, int], None] | None = None) -> StartBank:
+def make_starts(
+    prior: CVAEPrior, clips: Clips, options: StartOptions, progress: Callable[[int, int], None] | None = None, *,
+    pose: PosePrior | None = None,
+) -> StartBank:  # fmt: skip
     """Roll the model out from recordings of each category and keep states, seconds later, that are human and fit the category's name.
 
-    No state is a copy of a recorded frame. A category in which the model gives no such state is left out.
+    No state is a copy of a recorded frame. Where a pose model is given, poses out of its range are not kept. A category in which
+    the model gives no state to keep is left out.
     """
     if not prior.network.shape.kinematic:
         raise ValueError("start states are made by our own kind of prior: train one with `dropsim train prior`")
@@ -134,7 +145,7 @@ def make_starts(prior: CVAEPrior, clips: Clips, options: StartOptions, progress:
             chosen = [frames[i] for i in torch.randint(len(frames), (options.batch,), generator=rng).tolist()]
             starts = stacked([prior.start_from(motion, frame) for motion, frame in chosen])
             rolled = roll_out(prior, starts, round(END * prior.fps), Streams([seed + i for i in range(options.batch)]))
-            found += _fitting_states(prior, rolled, fits)
+            found += _fitting_states(prior, rolled, fits, pose)
             if len(found) >= options.count:
                 break
         if found:
@@ -157,16 +168,21 @@ def _recorded_frames(motions: Sequence[Motion], fits: Fit) -> list[tuple[Motion,
     return frames
 
 
-def _fitting_states(prior: CVAEPrior, rolled: Motion, fits: Fit) -> list[State]:
-    """Return at most one state of each roll-out: the latest that fits, of those that stay human for another second."""
+def _fitting_states(prior: CVAEPrior, rolled: Motion, fits: Fit, pose: PosePrior | None) -> list[State]:
+    """Return at most one state of each roll-out that stays human for another second: the middle one of those that fit.
+
+    The last one would be where the roll-out ceases to fit.
+    """
     second = round(rolled.fps)
     sunk = (rolled.skeleton.radii.to(rolled.joints) - rolled.joints[..., 2]).amax(-1)
     good = fits(_Recent.of(rolled)) & (sunk < SINK)
+    if pose is not None:
+        good &= pose.norm(rolled.q) <= pose.limit
     good[:, : round(EARLIEST * rolled.fps)] = False
     good[:, round(LATEST * rolled.fps) + 1 :] = False
     states = []
     for i in good.any(-1).nonzero().squeeze(-1).tolist():
-        frame = int(good[i].nonzero().max())
+        frame = int(good[i].nonzero().median())
         one = _one(rolled, i)
         sinks = float(metrics.penetration_mm(one.slice(frame - second, frame + 1))) > 1000 * SINK
         if not sinks and metrics.human(one.slice(0, frame + second)):
