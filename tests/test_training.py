@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dropsim.cli import main
 from dropsim.data.amass import write_amass
-from dropsim.data.clips import Clip, build
+from dropsim.data.clips import Clip, build, load
 from dropsim.data.contacts import CONTACT_JOINTS, label_contacts
 from dropsim.motion import Motion
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAEPrior, Local
@@ -260,24 +260,27 @@ def test_standing_feet_are_not_asked_to_slide_when_the_person_stands_elsewhere()
     torch.testing.assert_close(target.root - pair.then.root, (FADE * aside).expand(len(EVERY), 3), rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize(("side", "hip", "knee"), [(0, 1, 4), (1, 2, 5)])
-def test_a_standing_foot_is_not_asked_to_slide_when_the_root_is_off_it(side: int, hip: int, knee: int):
-    # The root 9 cm off to the side of where it was above the standing foot, by a turn of the leg at the hip: the way back moves the root,
-    # and the foot only to second order in the angle (0.1 rad: 0.8 m x 0.1^2 x FADE (1 - FADE) / 2 = 0.4 mm, and as much from the knee's
-    # height). Fading all offsets alike instead would ask for (1 - FADE) 9 cm = 1 cm a frame.
-    pair = transition(FRAMES, EVERY, PLAIN)
+@pytest.mark.parametrize(("side", "hip"), [(0, 1), (1, 2)])
+def test_a_standing_foot_is_not_asked_to_slide_when_the_root_is_off_it(side: int, hip: int):
+    # The root 9 cm off to the side of where it was above the standing foot, by a turn of the leg at the hip of a = 0.11 rad. The way back
+    # moves the root; the foot only to second order, 0.9 m a^2 FADE (1 - FADE) / 2 = 0.5 mm, and by a times what the leg moves in a frame
+    # (pelvis at 0.23 m/s): 0.8 mm. Fading all offsets alike instead would ask for (1 - FADE) 9 cm = 1 cm.
+    steps = stepping_clip(2.0)
+    frames = Frames.of([clip_of(replace(steps, contacts=label_contacts(steps)))])
+    at = frames.starts[(frames.contacts[frames.starts] & frames.contacts[frames.starts + 1])[:, 5 + side]]
+    pair = transition(frames, at, torch.zeros(len(at), dtype=torch.bool))
     standing = torch.zeros_like(pair.standing)
-    standing[:, 5 + side] = True
+    standing[:, 5 + side] = True  # only this foot: on two it is the mean of them that stays
     pair = replace(pair, standing=standing)
     state = bent(pair.now, hip, torch.tensor([0.0, 0.0, 0.11]))
     toe = TOES[side]
     off = (state.joints - pair.now.joints)[:, toe, :2].norm(dim=-1)
-    assert off.min() > 0.06
+    assert off.min() > 0.08
     target = target_of(pair, state)
     asked = (target.joints - state.joints)[:, toe, :2] - (pair.then.joints - pair.now.joints)[:, toe, :2]
-    assert asked.norm(dim=-1).max() < 0.002
+    assert asked.norm(dim=-1).max() < 0.0015
     came_back = (target.root - pair.then.root)[:, :2].norm(dim=-1)
-    torch.testing.assert_close(came_back, (1 - FADE) * off, rtol=0, atol=0.002)
+    torch.testing.assert_close(came_back, (1 - FADE) * off, rtol=0, atol=1e-5)
 
 
 # --- states that no recording has
@@ -341,18 +344,16 @@ def weights(trainer: PriorTrainer) -> dict[str, Tensor]:
 
 
 def test_the_loss_falls():
-    options = replace(TINY, batch=64, displaced=0.0, shoved=0.0, learning_rate=0.1)
-
     def losses(rate: float) -> list[float]:
         # So long a schedule that roll-outs stay one frame long, and the task the same.
-        trainer = PriorTrainer(FRAMES, replace(options, learning_rate=rate), 10**6)
-        return [trainer.step()["loss"] for _ in range(40)]
+        trainer = PriorTrainer(FRAMES, replace(TINY, batch=64, displaced=0.0, shoved=0.0, learning_rate=rate), 10**6)
+        return [trainer.step()["loss"] for _ in range(30)]
 
-    falls = losses(0.1)
+    falls = losses(0.2)
     assert sum(falls[-10:]) < 0.9 * sum(falls[:10])
     # Without learning it does not: what fell is no accident of the draws.
     stays = losses(1e-9)
-    assert sum(stays[-10:]) > 0.95 * sum(stays[:10])
+    assert sum(stays[-10:]) > 0.97 * sum(stays[:10])
 
 
 def test_the_same_seed_gives_the_same_weights():
@@ -380,6 +381,14 @@ def test_the_average_trails_the_weights():
         share = ((mean - old) * (new - old)).sum() / (new - old).square().sum()
         assert 0 < float(share) < 1
         torch.testing.assert_close(mean, old + share * (new - old), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_nobody_or_everybody_goes_on_from_a_sample(share: float):
+    trainer = PriorTrainer(FRAMES, replace(TINY, sampled=share), 20)
+    for _ in range(2):
+        assert math.isfinite(trainer.step()["loss"])
+    assert all(v.isfinite().all() for v in weights(trainer).values())
 
 
 def test_particles_roll_on_and_start_anew():
@@ -415,7 +424,7 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch):
 
 
 def run(data: Path, out: Path, *, resume: bool = False, watch: Callable[[Progress], None] | None = None, init: Path | None = None) -> Path:
-    return train_prior(data, out, minutes=5, resume=resume, options=TINY, steps=10, watch=watch, init=init)
+    return train_prior(data, out, minutes=5.0, resume=resume, options=TINY, steps=10, watch=watch, init=init)
 
 
 class KilledError(Exception):
@@ -466,20 +475,27 @@ def test_a_run_may_start_from_anothers_weights(data: Path, tmp_path: Path):
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A good checkpoint of a tiny trainer."""
     folder = tmp_path_factory.mktemp("checkpoint")
-    loop._save(PriorTrainer(FRAMES, TINY, 10), folder, 0.0)
+    loop._save(PriorTrainer(Frames.of(load(data, held_out=False)), TINY, 1), folder, 0.0)
     return (folder / "checkpoint.pt").read_bytes()
 
 
 def refused(data: Path, out: Path) -> str:
     """The sentence with which a run refuses to go on."""
-    with pytest.raises(ValueError, match=r"checkpoint\.pt cannot be resumed") as error:
+    with pytest.raises(ValueError, match=r"checkpoint\.pt (cannot be resumed|is not a PyTorch checkpoint)") as error:
         run(data, out, resume=True)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
     return str(error.value)
+
+
+def test_an_undamaged_checkpoint_is_resumed(data: Path, tmp_path: Path, checkpoint: bytes):
+    # What the tests below spoil is good.
+    (tmp_path / "checkpoint.pt").write_bytes(checkpoint)
+    run(data, tmp_path, resume=True)
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 1
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 0.5, -10])
@@ -518,6 +534,8 @@ def changed(state: dict, **parts: object) -> dict:
         pytest.param(lambda s: changed(s, network={}), id="no weights"),
         pytest.param(lambda s: changed(s, particles={"at": torch.zeros(2)}), id="no particles"),
         pytest.param(lambda s: changed(s, optimizer=[]), id="no optimizer"),
+        pytest.param(lambda s: changed(s, particles={**s["particles"], "at": s["particles"]["at"] + 1000}), id="longer recordings"),
+        pytest.param(lambda s: changed(s, particles={**s["particles"], "at": 0 * s["particles"]["at"] + 44}), id="other recordings"),
     ],
 )
 def test_a_checkpoint_of_something_else_is_a_sentence(data: Path, tmp_path: Path, checkpoint: bytes, change: Callable[[dict], object]):
@@ -540,7 +558,7 @@ class _Malice:
 def test_a_checkpoint_that_wants_to_run_code_is_not_let(data: Path, tmp_path: Path, how: str):
     trap = tmp_path / "trap"
     torch.save({"network": _Malice(trap), "options": {}}, tmp_path / "checkpoint.pt")
-    with pytest.raises(ValueError, match=r"checkpoint\.pt cannot be resumed") as error:
+    with pytest.raises(ValueError, match=r"checkpoint\.pt was not loaded: it asks for posix\.mkdir, which could run code") as error:
         if how == "resume":
             run(data, tmp_path, resume=True)
         else:
@@ -560,7 +578,7 @@ def test_the_command_says_what_is_wrong_in_one_line(data: Path, tmp_path: Path, 
         ["train", "prior", "--data", str(data), "--out", str(tmp_path / "out"), "--init", str(tmp_path / "nowhere.pt")],
         ["train", "prior", "--data", str(data), "--out", str(tmp_path / "out"), "--minutes", "0"],
     ]
-    words = ("is not a data set", "cannot be resumed", "nowhere.pt", "must be positive")
+    words = ("is not a data set", "is not a PyTorch checkpoint", "nowhere.pt", "must be positive")
     for command, word in zip(commands, words, strict=True):
         assert main(command) == 2
         line = capsys.readouterr().err

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ def read_checkpoint(path: Path) -> Any:  # noqa: ANN401 - whatever the file hold
     if not path.is_file():
         raise ValueError(f"{path} is not there: give the checkpoint file")
     try:
-        with torch.serialization.safe_globals([_stand_in(name) for name in _IGNORED]):
+        # torch warns of pickles that it would not have written; the errors below say all.
+        with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals([_stand_in(name) for name in _IGNORED]):
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         named = re.search(r"(?:GLOBAL|class|global) ([\w.]+\.\w+)", str(error))

@@ -90,11 +90,11 @@ class MLP(nn.Module):
         assert isinstance(first, nn.Linear)
         size_in = x.shape[-1]
         shared = nn.functional.linear(x, first.weight[:, :size_in], first.bias)
-        hidden = nn.functional.linear(flat, first.weight[:, size_in:]).reshape(b, k, -1) + shared.unsqueeze(1)
-        h = torch.relu(self.norms[0](hidden.reshape(b * k, -1)))
+        hidden = nn.functional.linear(flat, first.weight[:, size_in:]).unflatten(0, (b, k)) + shared.unsqueeze(1)
+        h = torch.relu(self.norms[0](hidden.flatten(0, 1)))
         for linear, norm in zip(self.linears[1:-1], list(self.norms)[1:], strict=True):
             h = torch.relu(norm(linear(torch.cat((h, flat), dim=-1))))
-        return self.linears[-1](torch.cat((h, flat), dim=-1)).reshape(b, k, -1)
+        return self.linears[-1](torch.cat((h, flat), dim=-1)).unflatten(0, (b, k))
 
 
 class CVAENetwork(nn.Module):

@@ -21,6 +21,7 @@ from dropsim.skeleton import Skeleton
 from dropsim.training.frames import Frames
 from dropsim.training.prior import Particles, PriorOptions, PriorTrainer
 from dropsim.training.starts import held_out_starts
+from dropsim.weights import read_checkpoint
 
 LOG_EVERY = 200
 """[steps]"""
@@ -121,8 +122,8 @@ def _save(trainer: PriorTrainer, out: Path, best: float) -> None:
 
 
 def _resume(frames: Frames, path: Path) -> tuple[PriorTrainer, float]:
+    state: Any = read_checkpoint(path)
     with resuming(path):
-        state: dict[str, Any] = torch.load(path, weights_only=True)
         trainer = PriorTrainer(frames, PriorOptions(**state["options"]), state["total"])
         trainer.network.load_state_dict(state["network"])
         trainer.average.load_state_dict(state["average"])
@@ -130,6 +131,8 @@ def _resume(frames: Frames, path: Path) -> tuple[PriorTrainer, float]:
         p = dict(state["particles"])
         local = Local(**{k: p.pop(k) for k in _LOCAL})
         trainer.particles = Particles(**p, state=local)
+        if (trainer.particles.at >= frames.last[trainer.particles.at]).any():
+            raise ValueError("it belongs to other data")
         trainer.log_beta, trainer.step_count = state["log_beta"], state["step"]
         trainer.rng.set_state(state["rng"])
         return trainer, state["best"]
@@ -155,8 +158,9 @@ def train_prior(
         # A network that knows how to move can roll far from the start.
         trainer = PriorTrainer(frames, replace(options, ramp=0.05) if init else options, steps or 10**6)
         if init:
+            state: Any = read_checkpoint(init)
             with resuming(init):
-                trainer.start_from(torch.load(init, weights_only=True)["network"])
+                trainer.start_from(state["network"])
         if not steps:
             trainer.total_steps = steps_for(trainer, minutes)
     skeleton = Skeleton.adult()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import roma
 import torch
@@ -67,7 +67,9 @@ class PoseOptions:
     """How far off its place a joint may be and the pose still be natural [m]: on short bones, more than the noise and the tolerance in
     degrees, because the simulator solves for joints and has its rotations from them."""
     natural_norm: float = 5.2
-    """Norm of the code that recorded poses stay below."""
+    """Norm of the code that recorded poses are kept below in training."""
+    in_range: float = 0.999
+    """Share of the recorded poses that the limit is set for afterwards."""
     tolerance: float = 10.0
     """How far out of the recorded range a joint may be, beside the slack, before the pose has to be beyond the limit [degrees]."""
     representatives: int = 1024
@@ -301,6 +303,17 @@ class PoseTrainer:
             "missed": float(missed), "refused": float((norm[:half] > LIMIT).float().mean()),
         }  # fmt: skip
 
+    def prior(self) -> PosePrior:
+        """Return a prior on a copy of the average weights, its norms shifted so that the wanted share of the recorded poses is in range."""
+        network = PoseNetwork(self.average.shape)
+        network.load_state_dict(self.average.state_dict())
+        prior = PosePrior(network)
+        recorded = prior.norm(self.poses.draw(20000, torch.Generator().manual_seed(self.options.seed)))
+        assert network.radius is not None
+        # At the limit, softplus is linear to 0.3 %.
+        cast(nn.Linear, network.radius[-1]).bias.data -= torch.quantile(recorded, self.options.in_range) - LIMIT
+        return prior
+
     def _descend(self, loss: Tensor) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = self._learning_rate()
@@ -363,7 +376,7 @@ def pose_quality(prior: PosePrior, q: Float[Tensor, "n 22 3 3"], wrong: dict[str
     rebuilt = torch.cat((q[:, :1], prior.decode(prior.encode(q))), 1)
     error = float((skeleton.forward(rebuilt, origin) - skeleton.forward(q, origin)).norm(dim=-1).mean() * 1000)
     found = sum(outside) / len(outside)
-    return {"in_range": inside, "caught": found, "rebuilt_mm": error, "score": found - 10 * max(0.0, 0.995 - inside) - error / 100}
+    return {"in_range": inside, "caught": found, "rebuilt_mm": error, "score": found - 10 * max(0.0, 0.99 - inside) - error / 100}
 
 
 def _save(trainer: PoseTrainer, out: Path, best: float) -> None:
@@ -387,13 +400,6 @@ def _resume(poses: Poses, path: Path) -> tuple[PoseTrainer, float]:
         trainer.step_count = state["step"]
         trainer.rng.set_state(state["rng"])
         return trainer, state["best"]
-
-
-def _as_prior(network: PoseNetwork) -> PosePrior:
-    """Return a prior on a copy of the weights, so that training goes on undisturbed."""
-    copy = PoseNetwork(network.shape)
-    copy.load_state_dict(network.state_dict())
-    return PosePrior(copy)
 
 
 def train_pose(
@@ -426,7 +432,7 @@ def train_pose(
 
     def checkpoint() -> dict[str, float]:
         nonlocal best
-        prior = _as_prior(trainer.average)
+        prior = trainer.prior()
         quality = pose_quality(prior, seen, wrong, poses.skeleton)
         if quality["score"] > best:
             best = quality["score"]

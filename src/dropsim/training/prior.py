@@ -184,7 +184,7 @@ def _kl(mean: Tensor, log_variance: Tensor, mean_to: Tensor, log_variance_to: Te
     return 0.5 * (ratio - 1 - log_variance + log_variance_to).sum(-1)
 
 
-HELD = 0.025
+HELD = 0.012
 """A joint whose rotation about an axis spreads less than this in the recordings does not turn about it [rad]."""
 LASTING = 0.3
 """Part of a difference in velocity from the recording that is still there after a frame."""
@@ -198,7 +198,7 @@ _FOOT_JOINTS = tuple(CONTACT_JOINTS[i] for i in _FOOT_CONTACTS)
 
 def _robust(loss: Tensor) -> Tensor:
     """Average over the batch, growing like a root beyond a few centimetres, so that lost particles do not drown the others."""
-    return (2 * ROBUST * ((1 + loss / ROBUST).sqrt() - 1)).mean()
+    return (2 * ROBUST * ((1 + loss / ROBUST).sqrt() - 1)).sum() / max(1, len(loss))  # zero, not NaN, of an empty batch
 
 
 def _slide(state: Local, predicted: Local, target: Local, standing: Bool[Tensor, "i 9"]) -> Float[Tensor, "i"]:
