@@ -5,6 +5,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dropsim.cli
@@ -69,7 +70,7 @@ def test_ctrl_c_is_quiet(failing, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("args", [["no-such-command"], [], ["demo", "--seconds", "many"]])
+@pytest.mark.parametrize("args", [["no-such-command"], [], ["run", "push", "--seconds", "many"]])
 def test_a_usage_error_exits_with_2(capsys, args):
     with pytest.raises(SystemExit) as exit_:
         main(args)
@@ -77,16 +78,50 @@ def test_a_usage_error_exits_with_2(capsys, args):
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_demo_refuses_an_empty_clip(capsys, tmp_path):
-    assert main(["demo", "--out", str(tmp_path), "--seconds", "-1"]) == 2
-    assert capsys.readouterr().err.startswith("dropsim: cannot make a clip of -1.0 s")
-
-
 def test_demo_writes_what_it_says(capsys, tmp_path):
     assert main(["demo", "--out", str(tmp_path / "new")]) == 0
-    (written,) = (tmp_path / "new").iterdir()
-    assert f"wrote {written}" in capsys.readouterr().out
-    assert written.read_bytes().startswith(b"\x89PNG")
+    written = sorted(path.name for path in (tmp_path / "new").iterdir())
+    assert written == ["push.bvh", "push.md", "push.npz", "push.png"]
+    said = capsys.readouterr().out
+    assert all(name in said for name in written)
+    with np.load(tmp_path / "new" / "push.npz", allow_pickle=False) as archive:
+        frames = len(archive["poses"])
+        shapes = {
+            "trans": (3,),
+            "joints": (22, 3),
+            "contacts": (22,),
+            "contact_forces": (22, 3),
+            "external_forces": (22, 3),
+            "root_wrench": (2,),
+        }
+        assert {name: archive[name].shape for name in shapes} == {name: (frames, *shape) for name, shape in shapes.items()}
+        assert {"energy_kinematic", "energy_contact", "energy_rigidity", "energy_range_of_motion", "energy_momentum"} <= set(archive)
+        assert int(archive["seed"]) == 0
+        # 250 N for half a second from 2 s on, at 30 Hz: 15 frames.
+        pushed = np.abs(archive["external_forces"]).sum((1, 2)) > 0
+        assert pushed.sum() == 15
+        assert np.argmax(pushed) == 61
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["--newtons", "nan"], "a push needs a force of 0 N or more"),
+        (["--newtons", "-5"], "turn the direction instead of the sign"),
+        (["--part", "tail"], "there is no joint 'tail'"),
+        (["--direction", "up"], "there is no direction 'up'"),
+        (["--samples", "0"], "must be at least 1"),
+        (["--seconds", "nan"], "seconds must be between"),
+        (["--start", "swim"], "swim"),
+        (["--duration", "0"], "a push starts at 0 s or later"),
+    ],
+)
+def test_run_refuses_what_cannot_be_in_one_line(capsys, tmp_path, args, sentence):
+    assert main(["run", "push", "--out", str(tmp_path / "new"), *args]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not list((tmp_path / "new").glob("*"))
 
 
 def test_demo_into_a_file_is_an_error(capsys, tmp_path):

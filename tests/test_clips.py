@@ -126,9 +126,7 @@ def test_flights_do_not_add_up():
 
 
 def known_clip(wanted: Callable[[cmu.ClipInfo], bool], *, flat: bool = True) -> str:
-    return next(
-        name for name, info in cmu.clip_table().items() if wanted(info) and (cmu.subject(name) not in cmu.NOT_FLAT) == flat and "\t" not in name
-    )
+    return next(name for name, info in cmu.clip_table().items() if wanted(info) and (cmu.subject(name) not in cmu.NOT_FLAT) == flat)
 
 
 GLITCH = known_clip(lambda info: info.glitch)
@@ -184,7 +182,12 @@ def test_build_keeps_what_is_good_and_says_why_the_rest_is_not(source: Path, tmp
     assert reasons[DUPLICATE] == f"duplicate of {cmu.clip_table()[DUPLICATE].duplicate_of}"
     assert reasons[PLAYGROUND].startswith("not flat: this person's")
     assert reasons[CHAIR] == "not flat: leans or sits on something unseen"
-    for name, words in {"cat_empty": "empty or cut off", "cat_text": "not an npz", "cat_alien": "left_knee", "cat_pickle": "pickled"}.items():
+    for name, words in {
+        "cat_empty": "empty or cut off",
+        "cat_text": "not an npz",
+        "cat_alien": "left_knee",
+        "cat_pickle": "pickled",
+    }.items():
         assert reasons[name].startswith("unreadable: ")
         assert words in reasons[name]
         assert "\n" not in reasons[name]
@@ -244,7 +247,7 @@ def test_only_what_is_new_is_built(source: Path, tmp_path: Path):
     assert {c.person for c, _ in load(out, held_out=True)} == {"ann"}
 
 
-@pytest.mark.parametrize("cut", [1, 30, 5])
+@pytest.mark.parametrize("cut", [1, 30])
 def test_a_killed_run_goes_on_where_it_was(source: Path, tmp_path: Path, cut: int):
     out, calls = tmp_path / "out", list[tuple[int, int]]()
     whole = build(source, out, workers=1)
@@ -257,7 +260,9 @@ def test_a_killed_run_goes_on_where_it_was(source: Path, tmp_path: Path, cut: in
     before = snapshot(out / "clips")
     assert build(source, out, workers=1, progress=counting(calls)) == whole
     assert calls == [(1, 1)]
-    assert {k: v for k, v in snapshot(out / "clips").items() if k != f"{last}.npz"} == {k: v for k, v in before.items() if k != f"{last}.npz"}
+    assert {k: v for k, v in snapshot(out / "clips").items() if k != f"{last}.npz"} == {
+        k: v for k, v in before.items() if k != f"{last}.npz"
+    }
     # What the second run wrote behind the half line counts.
     assert build(source, out, workers=1, progress=counting(calls)) == whole
     assert calls == [(1, 1)]
@@ -328,7 +333,7 @@ def test_load_takes_sides(source: Path, tmp_path: Path):
 
 
 def test_what_load_refuses(source: Path, tmp_path: Path):
-    with pytest.raises(ValueError, match="is not a data set .*`dropsim data build SRC"):
+    with pytest.raises(ValueError, match=r"is not a data set .*`dropsim data build SRC"):
         load(tmp_path)
     build(source, tmp_path / "out", workers=1)
     with pytest.raises(ValueError, match="holds no clips of held-out people"):

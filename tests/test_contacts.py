@@ -8,7 +8,17 @@ import roma
 import torch
 from torch import Tensor
 
-from dropsim.data.contacts import ANKLES, CONTACT_GAP, CONTACT_JOINTS, FEET, floor_height, label_contacts, on_floor, sphere_heights, with_toes_up
+from dropsim.data.contacts import (
+    ANKLES,
+    CONTACT_GAP,
+    CONTACT_JOINTS,
+    FEET,
+    floor_height,
+    label_contacts,
+    on_floor,
+    sphere_heights,
+    with_toes_up,
+)
 from dropsim.motion import Motion
 from dropsim.skeleton import NUM_JOINTS, Skeleton
 from dropsim.synthetic import CADENCE, LIFT, stepping_clip
@@ -116,8 +126,8 @@ def test_contacts_of_steps_alternate():
     contacts = label_contacts(CLIP)
     beat = (2 * math.pi * CADENCE * torch.arange(len(CLIP)).double() / CLIP.fps).sin()
     left, right = contacts[:, FEET[0]], contacts[:, FEET[1]]
-    # A foot is LIFT * beat^2 above its place at its half of the beat; its toe hangs down by at most a third of that. So beyond the beat where
-    # the ankle is at twice the gap it is in the air, while the other one has not moved.
+    # A foot is LIFT * beat^2 above its place at its half of the beat; its toe hangs down by at most a third of that. So beyond the beat
+    # where the ankle is at twice the gap it is in the air, while the other one has not moved.
     high = math.sqrt(2 * CONTACT_GAP / LIFT)
     assert right[beat > 0].all()
     assert left[beat < 0].all()

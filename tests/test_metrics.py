@@ -42,7 +42,14 @@ def close(value: Tensor, expected: float, *, tolerance: float = 1e-9) -> None:
 
 
 def test_a_still_person_on_the_floor_has_no_fault():
-    for metric in (metrics.penetration_mm, metrics.float_mm, metrics.skate_mm, metrics.foot_skate, metrics.jerk, metrics.bone_error_percent):
+    for metric in (
+        metrics.penetration_mm,
+        metrics.float_mm,
+        metrics.skate_mm,
+        metrics.foot_skate,
+        metrics.jerk,
+        metrics.bone_error_percent,
+    ):
         close(metric(STILL), 0.0, tolerance=1e-8)
 
 

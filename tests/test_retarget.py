@@ -174,7 +174,6 @@ def along_x() -> Tensor:
     """LAFAN1's zero pose, which no body can take: every bone points along +x, and the hips' left is +z."""
     hips = torch.tensor([[0.0, 1, 0], [0, 0, 1], [1, 0, 0]]).double()  # up to +x, front to +y, left to +z
     zero = hips.expand(NUM_JOINTS, 3, 3).clone()
-    x = torch.tensor([1.0, 0, 0]).double()
     for j in range(1, NUM_JOINTS):
         children = [c for c in range(NUM_JOINTS) if PARENTS[c] == j]
         if len(children) == 1:
@@ -183,7 +182,14 @@ def along_x() -> Tensor:
 
 
 def bvh_text(
-    nodes: Sequence[Node], *, zero: Tensor, up: str = "y", unit: float = 1.0, order: str = "ZYX", stretch: bool = False, motion: Motion = CLIP
+    nodes: Sequence[Node],
+    *,
+    zero: Tensor,
+    up: str = "y",
+    unit: float = 1.0,
+    order: str = "ZYX",
+    stretch: bool = False,
+    motion: Motion = CLIP,
 ) -> str:
     """Write a motion on a rig. Global rotations are R(t) Z^T, so that all of them are I where our joints have the zero pose Z."""
     index = {node.name: k for k, node in enumerate(nodes)}
@@ -194,7 +200,7 @@ def bvh_text(
     for node in nodes:
         above = nodes[index[node.parent]] if node.parent else None
         offset = torch.zeros(3).double() if above is None else zero[above.turns] @ (node.at - above.at)
-        # Other proportions: both sides alike, every bone longer or shorter.
+        # Other proportions: every bone longer or shorter, each in its own way.
         offsets.append(offset * (rng.uniform(0.7, 1.3) if stretch else 1.0) / unit)
     root = (W @ motion.root.unsqueeze(-1)).squeeze(-1) / unit
     carrier = 1 if nodes[0].name == "joint_Root" else 0
@@ -314,8 +320,8 @@ def test_zero_poses_axes_units_and_channel_orders(tmp_path: Path, rig: str, zero
 
 
 def test_a_zero_pose_that_no_body_can_take_does_not_twist_the_limbs(tmp_path: Path):
-    # From LAFAN1's zero pose the least swing of a leg is a half turn about any axis: the thigh could come out twisted by as much. A frame of
-    # the motion, where all swings are small, leaves twists of the order of those swings.
+    # From LAFAN1's zero pose the least swing of a leg is a half turn about any axis: the thigh could come out twisted by as much. A frame
+    # of the motion, where all swings are small, leaves twists of the order of those swings.
     motion = retarget(read_text(tmp_path, bvh_text(rig_of(LAFAN1), zero=along_x())), SKELETON)
     turned = roma.rotmat_to_rotvec(motion.q.transpose(-1, -2) @ CLIP.q).norm(dim=-1).amax(0)
     limbs = [j for j, name in enumerate(JOINTS) if name.rpartition("_")[2] in ("hip", "knee", "ankle", "shoulder", "elbow")]
@@ -529,7 +535,9 @@ def test_cmu_lost_bones_are_restored():
     at = {name: k for k, name in enumerate(take.rig.names)}
     # formats.md: Neck and both Shoulders (0, 1.003 |Spine1|, 0), FingerBase half the Hand; everything else as it was.
     expected = take.rig.offsets.clone()
-    expected[[at["Neck"], at["LeftShoulder"], at["RightShoulder"]]] = torch.tensor([0.0, 1.003, 0.0]).double() * take.rig.offsets[at["Spine1"]].norm()
+    expected[[at["Neck"], at["LeftShoulder"], at["RightShoulder"]]] = (
+        torch.tensor([0.0, 1.003, 0.0]).double() * take.rig.offsets[at["Spine1"]].norm()
+    )
     for side in ("Left", "Right"):
         expected[at[f"{side}FingerBase"]] = 0.5 * take.rig.offsets[at[f"{side}Hand"]]
     torch.testing.assert_close(mended.rig.offsets, expected, rtol=0, atol=1e-6)

@@ -108,7 +108,7 @@ def test_a_start_between_frames_is_the_nearest_frame():
 
 @pytest.mark.parametrize("direction", ["up", "", "lef", "nan", "inf", "-inf", "90deg"])
 def test_unknown_directions(direction: str):
-    with pytest.raises(ValueError, match="there is no direction .*: use front, left, back, right or degrees") as error:
+    with pytest.raises(ValueError, match=r"there is no direction .*: use front, left, back, right or degrees") as error:
         Push.toward(direction, 100.0)
     assert "\n" not in str(error.value)
     assert set(DIRECTIONS) == {"front", "left", "back", "right"}

@@ -87,9 +87,12 @@ def test_a_force_for_a_time_changes_the_momentum_by_their_product(unit_masses):
 
 
 def test_a_resting_ragdoll_stays_at_rest():
-    # On its back, supported at every heavy joint, nothing has anywhere to go once the body has settled.
+    # On its back, supported at every heavy joint, nothing has anywhere to go once the body has settled. The neck alone is a straight
+    # linkage between two supported ends, which goes down ever more slowly: 2 mm in a second, after 4 s.
     motion = simulate(ragdoll(), lying(), 151, Streams(0))
-    assert (motion.joints[-1] - motion.joints[120]).norm(dim=-1).max() < 1e-3
+    moved = (motion.joints[-1] - motion.joints[120]).norm(dim=-1)
+    assert moved[12] < 2e-3
+    assert torch.cat((moved[:12], moved[13:])).max() < 5e-4
     assert (motion.joints[..., 2] - motion.skeleton.radii).min() > -0.005
 
 

@@ -102,6 +102,12 @@ def nearest_surface(colliders: Sequence[Collider], points: Float[Tensor, "*b n 3
     return best
 
 
+GRIP_GAP = 0.003
+"""A sphere this near to a surface rests on it [m]."""
+GRIP_DEPTH = 9.81 / 30**2
+"""How far a resting sphere would sink in a frame of 1/30 s if the ground did not bear it [m]."""
+
+
 def push_out(
     x: Float[Tensor, "*b n 3"],
     x_before: Float[Tensor, "*b n 3"],
@@ -113,13 +119,16 @@ def push_out(
 ) -> tuple[Float[Tensor, "*b n 3"], Bool[Tensor, "*b n"]]:
     """Move spheres that are inside something out to its surface, with Coulomb friction on the way; also return which they were.
 
-    The way out stands for the normal impulse: a step along the surface is undone up to friction times that way (Mueller et al. 2007).
+    The way out stands for the normal impulse: a step along the surface is undone up to friction times that way (Mueller et al. 2007). A
+    sphere that rests on the surface has the impulse that bears its weight besides.
     """
     surface = nearest_surface(colliders, x)
-    depth = (radii.to(x) - surface.distance).clamp(min=0)
+    gap = surface.distance - radii.to(x)
+    depth = (-gap).clamp(min=0)
     x = x + depth.unsqueeze(-1) * surface.normal
     slip = x - x_before - h * surface.velocity
     slip = slip - (slip * surface.normal).sum(-1, keepdim=True) * surface.normal
     length = slip.norm(dim=-1)
-    undone = torch.minimum(length, friction * depth) / length.clamp_min(1e-12)
-    return x - undone.unsqueeze(-1) * slip, depth > 0
+    impulse = depth + GRIP_DEPTH * (gap < GRIP_GAP)
+    undone = torch.minimum(length, friction * impulse) / length.clamp_min(1e-12)
+    return x - undone.unsqueeze(-1) * slip, gap < 0

@@ -67,7 +67,7 @@ class Push:
         return cls(part, (newtons * math.cos(angle), newtons * math.sin(angle), 0.0), start, duration)
 
     def forces_at(self, frame: int, fps: float) -> Float[Tensor, "22 3"]:
-        """Return the force on every joint during a frame [N]. It acts for its duration in whole frames, one at the least, from its start's frame on."""
+        """Return the force on every joint during a frame [N]: from the frame nearest to its start, for its duration in whole frames."""
         forces = torch.zeros(NUM_JOINTS, 3, dtype=torch.float64)
         # Counted in frames, so that its momentum does not depend on how the start falls between them.
         if 0 <= frame - round(self.start * fps) < max(1, round(self.duration * fps)):

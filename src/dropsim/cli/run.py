@@ -61,13 +61,12 @@ class Run:
         prior = CVAEPrior.shipped()
         simulator = Simulator(prior, range_of_motion=RangeOfMotion(PosePrior.shipped()), num_samples=self.samples)
         scene = Scene(pushes=(push,), fps=prior.fps)
-        frames = round(self.seconds * prior.fps)
+        frames, first = round(self.seconds * prior.fps), prior.start(self.start, seed=self.seed)
+        self.out.mkdir(parents=True, exist_ok=True)
         failure: DivergedError | None = None
         with bar("frames") as advance:
             try:
-                motion = simulate(
-                    simulator, prior.start(self.start, seed=self.seed), frames, Streams(self.seed), world=scene, watch=advance
-                )
+                motion = simulate(simulator, first, frames, Streams(self.seed), world=scene, watch=advance)
             except DivergedError as error:
                 if error.motion is None:
                     raise

@@ -57,6 +57,10 @@ class PriorOptions:
     seed: int = 0
 
 
+NUM_MEASURED = 20_000
+"""Recorded transitions that means and scales are measured from."""
+
+
 class TrainingNetwork(nn.Module):
     """The network that ships and the encoder that only training needs."""
 
@@ -260,7 +264,7 @@ class PriorTrainer:
 
     def _normalise(self) -> None:
         """Measure mean and scale of the state and of the deltas from recorded transitions."""
-        at = self.frames.draw(20000, self.rng)
+        at = self.frames.draw(NUM_MEASURED, self.rng)
         recorded = transition(self.frames, at, torch.zeros(len(at), dtype=torch.bool))
         vectors = state_vector(recorded.now, self.frames.skeleton.rest[0])
         cvae, h = self.network.cvae, 1.0 / self.frames.fps
