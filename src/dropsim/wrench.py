@@ -32,7 +32,7 @@ class WrenchOptions:
     ridge: float = 1e-6
     """Spreads the load over the contacts: of all the forces that fit alike the smallest are taken, and the fit changes by less than 1e-10.
     At zero it falls on some of the contacts, in a quarter of the time for eight of them; the root wrench and its reaction are the same."""
-    weight: float = 2.0
+    weight: float = 1.0
     """Strength of the correction, w_p: it removes w_p / (1 + w_p) of an unexplained force, and less of an unexplained moment."""
     threshold: float = 0.25
     """Root wrenches up to this size are left alone [body weights]."""

@@ -82,7 +82,7 @@ class Run:
             contact_sheet(
                 [motion],
                 self.out / f"{self.scene}.png",
-                frames=10,
+                frames=12,
                 labels=[f"{self.start}, {self.newtons:g} N {self.direction} on the {self.part}"],
             )
             written.append(f"{self.scene}.png")
