@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from dropsim.wrench import GRAVITY
+
 
 @dataclass(frozen=True, eq=False)
 class Surface:
@@ -104,8 +106,6 @@ def nearest_surface(colliders: Sequence[Collider], points: Float[Tensor, "*b n 3
 
 GRIP_GAP = 0.003
 """A sphere this near to a surface rests on it [m]."""
-GRIP_DEPTH = 9.81 / 30**2
-"""How far a resting sphere would sink in a frame of 1/30 s if the ground did not bear it [m]."""
 
 
 def push_out(
@@ -129,6 +129,7 @@ def push_out(
     slip = x - x_before - h * surface.velocity
     slip = slip - (slip * surface.normal).sum(-1, keepdim=True) * surface.normal
     length = slip.norm(dim=-1)
-    impulse = depth + GRIP_DEPTH * (gap < GRIP_GAP)
+    # What a resting sphere would sink within the step if the ground did not bear it.
+    impulse = depth + GRAVITY * h * h * (gap < GRIP_GAP)
     undone = torch.minimum(length, friction * impulse) / length.clamp_min(1e-12)
     return x - undone.unsqueeze(-1) * slip, gap < 0

@@ -19,7 +19,7 @@ from dropsim.priors.cvae import CVAENetwork, CVAEPrior, Local
 from dropsim.priors.rollout import roll_out
 from dropsim.skeleton import Skeleton
 from dropsim.training.frames import Frames
-from dropsim.training.prior import Particles, PriorOptions, PriorTrainer
+from dropsim.training.prior import LOCAL_FIELDS, Particles, PriorOptions, PriorTrainer
 from dropsim.training.starts import held_out_starts
 from dropsim.weights import read_checkpoint
 
@@ -105,15 +105,12 @@ def rollout_quality(prior: CVAEPrior, starts: State) -> dict[str, float]:
     return {"human": human, "upright": upright, "skate": skate, "speed": speed, "score": human - skate}
 
 
-_LOCAL = ("root", "q", "joints", "velocity")
-
-
 def _save(trainer: PriorTrainer, out: Path, best: float) -> None:
     """Write everything that a resumed run needs."""
     p = trainer.particles
     state = {
         "network": trainer.network.state_dict(), "average": trainer.average.state_dict(), "optimizer": trainer.optimizer.state_dict(),
-        "particles": {"at": p.at, "mirrored": p.mirrored, "age": p.age, **{k: getattr(p.state, k) for k in _LOCAL}},
+        "particles": {"at": p.at, "mirrored": p.mirrored, "age": p.age, **{k: getattr(p.state, k) for k in LOCAL_FIELDS}},
         "log_beta": trainer.log_beta, "step": trainer.step_count, "total": trainer.total_steps, "rng": trainer.rng.get_state(),
         "options": asdict(trainer.options), "best": best,
     }  # fmt: skip
@@ -129,7 +126,7 @@ def _resume(frames: Frames, path: Path) -> tuple[PriorTrainer, float]:
         trainer.average.load_state_dict(state["average"])
         trainer.optimizer.load_state_dict(state["optimizer"])
         p = dict(state["particles"])
-        local = Local(**{k: p.pop(k) for k in _LOCAL})
+        local = Local(**{k: p.pop(k) for k in LOCAL_FIELDS})
         trainer.particles = Particles(**p, state=local)
         if (trainer.particles.at >= frames.last[trainer.particles.at]).any():
             raise ValueError("it belongs to other data")

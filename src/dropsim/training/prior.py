@@ -94,17 +94,17 @@ def _where(mask: Bool[Tensor, "b"], a: Local, b: Local) -> Local:
     return Local(pick(a.root, b.root), pick(a.q, b.q), pick(a.joints, b.joints), pick(a.velocity, b.velocity))
 
 
-_LOCAL = ("root", "q", "joints", "velocity")
+LOCAL_FIELDS = ("root", "q", "joints", "velocity")
 
 
 def _put(frame: Local, index: Int[Tensor, "i"], part: Local) -> Local:
     """Replace some members of a batch."""
-    return Local(*(getattr(frame, name).index_copy(0, index, getattr(part, name)) for name in _LOCAL))
+    return Local(*(getattr(frame, name).index_copy(0, index, getattr(part, name)) for name in LOCAL_FIELDS))
 
 
 def _pick(frame: Local, index: Int[Tensor, "i"]) -> Local:
     """Take some members of a batch."""
-    return Local(*(getattr(frame, name)[index] for name in _LOCAL))
+    return Local(*(getattr(frame, name)[index] for name in LOCAL_FIELDS))
 
 
 def recentred(frame: Local, skeleton: Skeleton) -> Local:
