@@ -1,6 +1,8 @@
 """`dropsim convert`: by the endings, whole or not at all, and bad input is one line and exit code 2."""
 
+import csv
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,8 @@ import torch
 from dropsim.cli import main
 from dropsim.data.amass import write_amass
 from dropsim.data.bvh import read_bvh, write_bvh
-from dropsim.data.motions import read_motion, write_motion
+from dropsim.data.motions import read_motion
+from dropsim.motion import Event
 from dropsim.skeleton import Skeleton
 from dropsim.synthetic import stepping_clip
 
@@ -102,12 +105,14 @@ def test_an_unknown_hierarchy_is_told_so(tmp_path: Path, clip_bvh: Path, capsys:
 
 
 def test_endings(tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[str]):
-    assert "ends in .bvh (BVH) or .npz (AMASS), not in '.fbx'" in refused(capsys, clip_bvh, tmp_path / "out.fbx")
-    assert "not in ''" in refused(capsys, clip_bvh, tmp_path / "out")
+    line = refused(capsys, clip_bvh, tmp_path / "out.fbx")
+    assert "ends in '.fbx': use one of .bvh (BVH), .npz (AMASS), .glb" in line
+    assert "ends in ''" in refused(capsys, clip_bvh, tmp_path / "out")
     (tmp_path / "clip.c3d").write_bytes(b"\x02P")
-    assert "not in '.c3d'" in refused(capsys, tmp_path / "clip.c3d", tmp_path / "out.bvh")
-    with pytest.raises(ValueError, match="ends in"):
-        write_motion(CLIP, tmp_path / "out.txt")
+    assert "ends in .bvh (BVH) or .npz (AMASS), not in '.c3d'" in refused(capsys, tmp_path / "clip.c3d", tmp_path / "out.bvh")
+    (tmp_path / "clip.glb").write_bytes(b"glTF")
+    # Written but not read.
+    assert "not in '.glb'" in refused(capsys, tmp_path / "clip.glb", tmp_path / "out.bvh")
 
 
 def test_the_input_is_never_overwritten(tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[str]):
@@ -148,6 +153,33 @@ def test_options_out_of_range(
 ):
     assert message in refused(capsys, clip_bvh, tmp_path / "out.npz", *options)
     assert not (tmp_path / "out.npz").exists()
+
+
+def test_what_a_simulation_recorded_survives(tmp_path: Path):
+    forces = torch.zeros(15, 22, 3, dtype=torch.float64)
+    forces[3:6, 9, 0] = 250.0
+    rich = replace(CLIP, external_forces=forces, energies={"contact": torch.arange(15.0)}, events=(Event("push", 0.1, 0.1),))
+    write_amass(rich, tmp_path / "rich.npz", seed=2**53 + 1)
+    assert convert(tmp_path / "rich.npz", tmp_path / "out.csv") == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["spine3 external force x [N]"]) for row in rows] == forces[:, 9, 0].tolist()
+    assert [float(row["energy contact [m^2]"]) for row in rows] == list(range(15))
+    assert [row["event push [0 or 1]"] for row in rows] == ["1" if 3 <= frame < 6 else "0" for frame in range(15)]
+    assert {row["seed"] for row in rows} == {str(2**53 + 1)}
+    assert convert(tmp_path / "rich.npz", tmp_path / "again.npz") == 0
+    with np.load(tmp_path / "again.npz") as arrays:
+        assert arrays["seed"] == 2**53 + 1
+
+
+def test_a_seed_of_another_kind_is_left_out(tmp_path: Path):
+    np.savez(tmp_path / "other.npz", seed=np.array(["a", "b"]), **VALID)  # pyright: ignore[reportArgumentType]
+    assert convert(tmp_path / "other.npz", tmp_path / "out.csv") == 0
+    assert "seed" not in (tmp_path / "out.csv").read_text()
+
+
+def test_options_that_only_a_bvh_file_has(tmp_path: Path, clip_npz: Path, capsys: pytest.CaptureFixture[str]):
+    assert "leave out up and unit" in refused(capsys, clip_npz, tmp_path / "out.csv", "--out-up", "y", "--out-unit", 1)
 
 
 def test_options_that_an_amass_file_has_no_use_for(tmp_path: Path, clip_npz: Path, capsys: pytest.CaptureFixture[str]):

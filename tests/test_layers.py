@@ -20,7 +20,7 @@ LAYERS = """
     prior
     energies
     energy projective wrench collider nnls pose_prior
-    data synthetic metrics
+    data synthetic metrics body
     motion
     skeleton rotations
     smpl_file
@@ -29,7 +29,7 @@ LAYERS = """
 RANK = {name: rank for rank, line in enumerate(reversed(LAYERS.split("\n"))) for name in line.split()}
 CORE_TOP = RANK["simulator"]
 CORE_LIBRARIES = {"torch", "numpy", "scipy", "roma", "jaxtyping", "safetensors"}
-HEAVY_LIBRARIES = {"av", "gymnasium", "matplotlib", "moderngl", "pyarrow", "pygltflib", "ray", "viser"}
+HEAVY_LIBRARIES = {"av", "gymnasium", "matplotlib", "moderngl", "pxr", "pyarrow", "pygltflib", "ray", "viser"}
 
 FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]
 EVERY_FILE = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))

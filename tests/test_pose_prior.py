@@ -11,11 +11,12 @@ import torch
 from dropsim.cli import main
 from dropsim.data.amass import write_amass
 from dropsim.data.clips import build
+from dropsim.data.defects import intact
 from dropsim.pose_prior import PoseNetwork, PosePrior, PoseShape
 from dropsim.skeleton import JOINTS, Skeleton, joint_index
 from dropsim.synthetic import stepping_clip
 from dropsim.training import loop
-from dropsim.training.pose import PoseOptions, Poses, PoseTrainer, disturbed, impossible, intact, train_pose
+from dropsim.training.pose import PoseOptions, Poses, PoseTrainer, disturbed, impossible, train_pose
 from dropsim.weights import write_weights
 
 CLIP = stepping_clip(4.0)

@@ -132,12 +132,10 @@ def test_a_mirrored_transition_is_the_transition_of_the_mirrored_motion():
 def test_categories_are_drawn_by_the_power_law(rng: torch.Generator):
     clips = [clip_of(MOTION.slice(0, 80), "walk", f"a_{i}") for i in range(9)] + [clip_of(MOTION.slice(0, 80), "jump", "a_9")]
     frames = Frames.of([*clips, clip_of(MOTION.slice(0, 20), "run", "a_10")])
-    # Minutes to the power of one half: 9 clips of walking weigh 3 times one of jumping, and that twice a quarter of it; of every clip
-    # the first and the last frame are no starts.
-    assert BALANCE == 0.5
+    # A category weighs as its minutes to the power of BALANCE, spread over its frames; of every clip the first and the last are no starts.
     minutes = {"walk": 720, "jump": 80, "run": 20}
     starts = {"walk": 9 * 78, "jump": 78, "run": 18}
-    shares = {name: starts[name] / math.sqrt(minutes[name]) for name in minutes}
+    shares = {name: starts[name] * minutes[name] ** (BALANCE - 1) for name in minutes}
     count = 40_000
     at = frames.draw(count, rng)
     groups = {"walk": at < 720, "jump": (at >= 720) & (at < 800), "run": at >= 800}
@@ -145,7 +143,7 @@ def test_categories_are_drawn_by_the_power_law(rng: torch.Generator):
         p = shares[name] / sum(shares.values())
         # Four standard deviations of a binomial share.
         assert abs(float(group.double().mean()) - p) < 4 * math.sqrt(p * (1 - p) / count), name
-    # Within a category all starts are alike: over its 702 starts walking has 38 draws each, the least and the most within 6 deviations.
+    # Within a category all starts are alike: over walking's 702 starts the least and the most draws are within 6 deviations.
     each = torch.bincount(at[groups["walk"]], minlength=720)[frames.starts[:702]].double()
     assert (each - each.mean()).abs().max() < 6 * each.mean().sqrt()
     assert torch.isin(at, frames.starts).all()

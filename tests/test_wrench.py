@@ -56,8 +56,12 @@ def on_floor(x, mask):
     return Contacts.of_spheres(x, SKELETON.radii, mask.expand(x.shape[:-1]), UP.expand_as(x))
 
 
+PLAIN = {"length": 1.0, "weight": 1.0, "cap": 0.02, "largest_load": 1e6, "largest_bearing": 1e6}
+"""Moments weigh as at one metre, and contacts bear what they are asked to."""
+
+
 def problem_at(x, v, mask, **options):
-    return wrench_problem(x, v, on_floor(x, mask), masses=SKELETON.masses, h=H, options=WrenchOptions(**options))
+    return wrench_problem(x, v, on_floor(x, mask), masses=SKELETON.masses, h=H, options=WrenchOptions(**{**PLAIN, **options}))
 
 
 def noise(rng, *shape, scale=1.0):
@@ -185,7 +189,12 @@ def test_friction_bounds_a_standing_start(friction):
     points = centre + torch.stack((angles.cos(), angles.sin(), level[:, 0]), -1)
     contacts = Contacts(touching(0, 1, 2, 3), points, UP.expand(NUM_JOINTS, 3))
     problem = wrench_problem(
-        x, torch.zeros_like(x), contacts, masses=SKELETON.masses, h=H, options=WrenchOptions(friction=friction, length=1e3)
+        x,
+        torch.zeros_like(x),
+        contacts,
+        masses=SKELETON.masses,
+        h=H,
+        options=WrenchOptions(**{**PLAIN, "friction": friction, "length": 1e3}),
     )
     possible = x + 0.99 * friction * GRAVITY * H * H * torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
     assert root_wrench(problem, possible).residual.norm() < FIT
@@ -290,7 +299,7 @@ def test_with_equal_masses_it_is_the_papers():
     rng, masses = torch.Generator().manual_seed(3), SKELETON.with_unit_masses().masses
     x_t = standing()
     x = x_t + noise(rng, NUM_JOINTS, 3, scale=0.01)
-    options = WrenchOptions(weight=2.0, threshold=0.0, cap=math.inf)
+    options = WrenchOptions(**{**PLAIN, "weight": 2.0, "threshold": 0.0, "cap": math.inf})
     problem = wrench_problem(x_t, torch.zeros_like(x), on_floor(x_t, touching(*FEET)), masses=masses, h=H, options=options)
     wrench = root_wrench(problem, x)
     w = NUM_JOINTS * (GRAVITY * H * H) ** 2 * 2.0 / WEIGHT**2
@@ -303,7 +312,7 @@ def test_with_equal_masses_it_is_the_papers():
 def test_the_weight_is_the_share_that_goes(weight):
     # Of a force through the centre of mass w_p / (1 + w_p) goes: hovering, the body drops by that share of g h^2, as one piece.
     x = standing()
-    problem = problem_at(x, torch.zeros_like(x), touching(), weight=weight, threshold=0.0, cap=math.inf)
+    problem = problem_at(x, torch.zeros_like(x), touching(), airborne_weight=weight, threshold=0.0, cap=math.inf)
     moved = soft_correction(problem, x, root_wrench(problem, x))
     torch.testing.assert_close(moved - x, (weight / (1 + weight) * H * H * G).expand_as(x), rtol=0, atol=1e-12)
     assert float(root_wrench(problem, moved).sizes[0]) == pytest.approx(1 / (1 + weight), abs=NEWTON / WEIGHT)
@@ -347,6 +356,36 @@ def test_small_wrenches_are_left_alone_and_large_ones_capped(steps):
     uncapped = replace(problem, options=replace(problem.options, cap=math.inf))
     free = (soft_correction(uncapped, x, wrench) - x).norm(dim=-1).amax(dim=-1)
     torch.testing.assert_close(moved, free.clamp(max=cap), rtol=1e-9, atol=1e-15)
+
+
+def test_what_the_prior_wishes_is_tolerated_until_the_body_is_pushed(steps):
+    # A body that does as its prior wishes is left alone up to the tolerance; a push of that size uses it up, and in flight there is none.
+    x_t, v_t, x = steps
+    problem = problem_at(x_t, v_t, touching(*FEET), threshold=0.0, tolerance=0.3)
+    wrench = root_wrench(problem, x)
+    small = wrench.residual.norm(dim=-1) / WEIGHT <= 0.3
+    assert 0 < small.sum() < len(x)
+    moved = (soft_correction(problem, x, wrench, wished=wrench) - x).norm(dim=-1).amax(dim=-1)
+    assert moved[small].max() < 1e-12
+    assert (moved[~small] > 0).all()
+    push = torch.zeros_like(x)
+    push[:, 9, 0] = 0.3 * WEIGHT
+    plain = soft_correction(problem, x, wrench)
+    torch.testing.assert_close(soft_correction(problem, x, wrench, wished=wrench, forces=push), plain, rtol=0, atol=1e-12)
+    flying = problem_at(x_t, v_t, touching(), threshold=0.0, tolerance=0.3)
+    wrench = root_wrench(flying, x)
+    torch.testing.assert_close(soft_correction(flying, x, wrench, wished=wrench), soft_correction(flying, x, wrench), rtol=0, atol=1e-12)
+
+
+def test_contacts_bear_no_more_than_they_can():
+    # A body that is to rise with 9 g asks its contacts for ten body weights: feet give the largest load, hands and hips the bearing.
+    x = standing()
+    up = x - 9 * H * H * G
+    for joints, most in ((FEET, 4.0), ((20, 21), 1.0)):
+        problem = problem_at(x, torch.zeros_like(x), touching(*joints), largest_load=4.0, largest_bearing=1.0, length=1e3)
+        wrench = root_wrench(problem, up)
+        assert float(wrench.reaction[2]) == pytest.approx(most * WEIGHT, rel=1e-6)
+        torch.testing.assert_close(wrench.forces.sum(0), wrench.reaction, rtol=0, atol=1e-9 * WEIGHT)
 
 
 def test_no_weight_no_correction(steps):
@@ -451,7 +490,7 @@ def test_a_recording_uses_central_differences_and_repeats_its_ends(rng):
     motion = replace(stepping_clip(0.5), external_forces=noise(rng, 15, NUM_JOINTS, 3, scale=30.0))
     assert motion.external_forces is not None
     mask = motion.joints[..., 2] - SKELETON.radii < 0.03
-    sizes = root_wrench_of_motion(motion, mask)
+    sizes = root_wrench_of_motion(motion, mask, options=WrenchOptions(**PLAIN))
     assert sizes.shape == (len(motion), 2)
     assert torch.equal(sizes[0], sizes[1])
     assert torch.equal(sizes[-1], sizes[-2])

@@ -73,8 +73,8 @@ class Simulator:
     """Whether the iterations start at the prior's mode, as in the paper, and not at a sample. With our prior the mode soon stands still."""
     num_iterations: int = 3
     """Local and global steps a frame."""
-    contact_margin: float = 0.02
-    """Gap up to which a sphere can bear a contact force [m]."""
+    contact_margin: float = 0.05
+    """Gap up to which a sphere can bear a contact force [m]; the recorded feet that the prior learnt from are about as far off the floor."""
     friction: float = 0.8
     """Between a joint's sphere and what it touches, as the body is pushed out of it."""
     leaf_damping: float = 0.03
@@ -97,9 +97,10 @@ class Simulator:
         wished, masses = candidates.x[..., wish, :, :], skeleton.masses.to(state.x)
         problem = wrench_problem(state.x, state.v, self._touching(state.x, external), masses=masses, h=h, options=self.wrench)
         y = inertial_target(state.x, state.v, forces, masses, h)
+        planned = root_wrench(problem, wished)
         if self.react:
             # The reaction that the prior counts on; what the world adds, the person has not met yet.
-            y = y + h * h * rigid_acceleration(root_wrench(problem, wished).explained, problem.r, masses)
+            y = y + h * h * rigid_acceleration(planned.explained, problem.r, masses)
         frame = Frame(skeleton, h, state.x, y, candidates.q[..., wish, :, :, :], candidates.x, external.colliders)
 
         system = System((*self._own, *external.energies), skeleton) if external.energies else self._system
@@ -110,7 +111,7 @@ class Simulator:
 
         before = root_wrench(problem, x, forces=forces)
         if self.correct:
-            x = soft_correction(problem, x, before)
+            x = soft_correction(problem, x, before, wished=planned, forces=forces)
         x, contacts = self._settled(x, frame)
         after = root_wrench(problem, x, forces=forces)
 
@@ -149,7 +150,7 @@ class Simulator:
         contacts = torch.zeros(x.shape[:-1], dtype=torch.bool)
         if self.contact is None:
             return restore_lengths(x, frame.skeleton, mobility), contacts
-        for _ in range(2):
+        for _ in range(NUM_SETTLE):
             x, touching = push_out(x, frame.x, frame.skeleton.radii, frame.colliders, friction=self.friction, h=frame.h)
             contacts = contacts | touching
             x = restore_lengths(x, frame.skeleton, torch.where(contacts, CONTACT_MOBILITY * mobility, mobility))
@@ -161,6 +162,8 @@ class Simulator:
         return q.index_copy(q.ndim - 3, torch.tensor(LEAVES), leaves)
 
 
+NUM_SETTLE = 4
+"""Rounds of pushing out and restoring lengths: a neck between a head and shoulders that lie on the floor takes several."""
 CONTACT_MOBILITY = 0.05
 """How much a joint in contact gives when bones are brought back to length, beside a free one."""
 

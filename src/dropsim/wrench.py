@@ -13,7 +13,7 @@ from torch import Tensor
 from dropsim.motion import Motion
 from dropsim.nnls import nnls
 from dropsim.rotations import normalize, perpendicular
-from dropsim.skeleton import CHILDREN, NUM_JOINTS, PARENTS, Skeleton
+from dropsim.skeleton import CHILDREN, NUM_JOINTS, PARENTS, Skeleton, joint_index
 
 GRAVITY = 9.81
 """Downward, along -z [m/s^2]."""
@@ -27,27 +27,36 @@ class WrenchOptions:
     """Largest tangential force over the normal one, mu; a rubber sole on a floor."""
     num_edges: int = 4
     """Edges of the pyramid inscribed in the friction cone."""
-    length: float = 1.0
-    """Arm at which a moment weighs as much as a force, in the fit and in the size of a wrench [m]."""
+    length: float = 0.4
+    """Arm at which a moment weighs as much as a force, in the fit and in the correction [m]: about the radius of gyration of a body."""
     ridge: float = 1e-6
     """Spreads the load over the contacts: of all the forces that fit alike the smallest are taken, and the fit changes by less than 1e-10.
     At zero it falls on some of the contacts, in a quarter of the time for eight of them; the root wrench and its reaction are the same."""
-    weight: float = 1.0
+    weight: float = 10.0
     """Strength of the correction, w_p: it removes w_p / (1 + w_p) of an unexplained force, and less of an unexplained moment."""
-    threshold: float = 0.25
-    """Root wrenches up to this size are left alone [body weights]."""
-    cap: float = 0.02
+    threshold: float = 0.05
+    """Root wrenches beyond the tolerated one up to this size are left alone [body weights]."""
+    cap: float = 0.1
     """Farthest that the correction moves any joint [m]."""
+    airborne_weight: float = 10.0
+    """Strength of the correction where nothing is touched: in flight only gravity changes the momentum, whatever the prior wishes."""
+    tolerance: float = 0.4
+    """Largest root wrench of the prior's own wish that is let pass [body weights]; recorded motion has as much."""
+    largest_load: float = 4.0
+    """Most that ankles and toes together bear along their normals [body weights]; people land from jumps with about as much."""
+    largest_bearing: float = 1.0
+    """Most that all the other joints bear together [body weights]: hands, hips and backs carry a body, but do not throw it into the air."""
 
     def __post_init__(self) -> None:
         if not (self.friction > 0 and self.length > 0):
             raise ValueError(f"friction and length have to be above zero, and are {self.friction} and {self.length}")
         if self.num_edges < 3:
             raise ValueError(f"a friction pyramid needs at least 3 edges, and was given {self.num_edges}")
-        if not min(self.ridge, self.weight, self.threshold, self.cap) >= 0:
-            raise ValueError(
-                f"ridge, weight, threshold and cap cannot be negative: {self.ridge}, {self.weight}, {self.threshold}, {self.cap}"
-            )
+        strengths = (self.ridge, self.weight, self.threshold, self.cap, self.airborne_weight, self.tolerance)
+        if not min(strengths) >= 0:
+            raise ValueError(f"ridge, weights, threshold and caps cannot be negative: {', '.join(map(str, strengths))}")
+        if not min(self.largest_load, self.largest_bearing) > 0:
+            raise ValueError(f"loads have to be above zero, and are {self.largest_load} and {self.largest_bearing}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +201,7 @@ def contact_fit(problem: WrenchProblem, b: Float[Tensor, "*b 6"]) -> RootWrench:
         rows = _row_scale(problem, b)
         active = problem.touching.repeat_interleave(num_edges, dim=-1)
         c = nnls(rows.unsqueeze(-1) * problem.F, rows * b, active, ridge=problem.options.ridge).unflatten(-1, (NUM_JOINTS, num_edges))
+        c = c * _bearable(problem, c).unsqueeze(-1)
     else:
         c = b.new_zeros(*b.shape[:-1], NUM_JOINTS, num_edges)
     forces = (c.unsqueeze(-1) * problem.edges).sum(-2)
@@ -207,31 +217,48 @@ def root_wrench(problem: WrenchProblem, x: Float[Tensor, "*b 22 3"], *, forces: 
     return contact_fit(problem, _demand(problem, x, forces))
 
 
-def soft_correction(problem: WrenchProblem, x_pd: Float[Tensor, "*b 22 3"], wrench: RootWrench) -> Float[Tensor, "*b 22 3"]:
+def soft_correction(
+    problem: WrenchProblem,
+    x_pd: Float[Tensor, "*b 22 3"],
+    wrench: RootWrench,
+    *,
+    wished: RootWrench | None = None,
+    forces: Float[Tensor, "*b 22 3"] | None = None,
+) -> Float[Tensor, "*b 22 3"]:
     """Return x_pd moved so that contact explains more of its change of momentum, where it explains too little.
 
-    With e the root wrench of x_pd in body weights, u = g h^2 the way that one body weight moves a body within a step, and c held fixed:
+    With e the root wrench of x_pd in body weights less what is tolerated, u = g h^2 the way that one body weight moves a body within a
+    step, and c held fixed:
 
         minimise  sum_j (m_j / M) |dx_j / u|^2 + w_p |eps|^2   subject to   e + B dx = eps,
         dx = -D^-1 B^T (B D^-1 B^T + I / w_p)^-1 e,            D = diag(m_j / M) / u^2.
 
     The paper has M = I, and with equal masses this is its problem. With others, weighing the displacements by the masses makes dx a rigid
     motion, so that no bone is stretched. Then B D^-1 B^T is the identity for forces, and the inertia over M length^2 for moments.
+
+    Tolerated is the root wrench that the prior's own wish has, up to the options' tolerance: recorded motion has one too, and a body that
+    is not allowed it stumbles over the noise of its own prior. In flight nothing is tolerated, and a push uses the tolerance up: what the
+    prior wishes against it is no noise.
     """
     options, shares = problem.options, problem.masses / problem.masses.sum()
     scale = _row_scale(problem, wrench.residual) / problem.body_weight
     e = scale * wrench.residual
-    corrected = e.norm(dim=-1) > options.threshold
-    if not corrected.any():
-        return x_pd
+    grounded = problem.touching.any(-1)
+    if wished is not None:
+        allowed = scale * wished.residual
+        pushed = 0.0 if forces is None else forces.norm(dim=-1).sum(-1) / problem.body_weight
+        most = torch.where(grounded, (options.tolerance - pushed), 0.0).clamp(min=0).to(e)
+        e = e - (most / torch.maximum(most, allowed.norm(dim=-1)).clamp(min=1e-30)).unsqueeze(-1) * allowed
     u = GRAVITY * problem.h**2
     B = u * scale.unsqueeze(-1) * problem.B
     B_weighed = B / shares.repeat_interleave(3)
     eye = torch.eye(6, dtype=B.dtype, device=B.device)
-    multipliers = torch.linalg.solve(options.weight * B_weighed @ B.transpose(-1, -2) + eye, options.weight * e)
+    weight = torch.where(grounded, options.weight, options.airborne_weight).to(e).unsqueeze(-1)
+    multipliers = torch.linalg.solve(weight.unsqueeze(-1) * B_weighed @ B.transpose(-1, -2) + eye, weight * e)
     dx = -u * (B_weighed.transpose(-1, -2) @ multipliers.unsqueeze(-1)).reshape(x_pd.shape)
     farthest = dx.norm(dim=-1).amax(dim=-1)
-    size = torch.where(corrected, (options.cap / farthest.clamp_min(1e-30)).clamp(max=1.0), 0.0)
+    size = (options.cap / farthest.clamp_min(1e-30)).clamp(max=1.0)
+    size = torch.where(e.norm(dim=-1) > options.threshold, size, 0.0)
     return x_pd + size[..., None, None] * dx
 
 
@@ -277,6 +304,20 @@ def root_wrench_of_motion(
         b[..., 3:] += cylinder_angular_rate(*triples, skeleton, h)
     sizes = contact_fit(problem, b).sizes
     return torch.cat((sizes[..., :1, :], sizes, sizes[..., -1:, :]), dim=-2)
+
+
+def _bearable(problem: WrenchProblem, c: Float[Tensor, "*b 22 e"]) -> Float[Tensor, "*b 22"]:
+    """Return the share of its fitted force that each contact can bear."""
+    load = c.sum(-1) / problem.options.friction  # every edge has the same part 1 / mu along its normal
+    share = torch.ones_like(load)
+    for joints, most in ((_FEET, problem.options.largest_load), (_OTHERS, problem.options.largest_bearing)):
+        limit = most * problem.body_weight
+        share[..., joints] = limit / load[..., joints].sum(-1, keepdim=True).clamp(min=limit)
+    return share
+
+
+_FEET = [joint_index(f"{side}_{name}") for side in ("left", "right") for name in ("ankle", "foot")]
+_OTHERS = [joint for joint in range(NUM_JOINTS) if joint not in _FEET]
 
 
 def _arms(x: Float[Tensor, "*b 22 3"], masses: Float[Tensor, "22"]) -> Float[Tensor, "*b 22 3"]:

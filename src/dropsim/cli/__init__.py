@@ -16,6 +16,7 @@ from dropsim.cli.data import Data
 from dropsim.cli.demo import Demo
 from dropsim.cli.evaluate import Evaluate
 from dropsim.cli.info import Info
+from dropsim.cli.render import Render
 from dropsim.cli.run import Run
 from dropsim.cli.train import Train
 
@@ -33,6 +34,7 @@ COMMANDS: dict[str, type[Command]] = {
     "demo": Demo,
     "evaluate": Evaluate,
     "info": Info,
+    "render": Render,
     "run": Run,
     "train": Train,
 }

@@ -12,12 +12,16 @@ MAX_FPS = 1000.0
 
 @dataclass(frozen=True)
 class Convert:
-    """Convert a motion between BVH and AMASS npz, by the files' endings, onto our 22 joints."""
+    """Convert a motion from BVH or AMASS npz, onto our 22 joints, to what another program reads, by the files' endings.
+
+    .bvh and .npz lead back here; .glb is for Blender, Unity and Unreal, .usd, .usda and .usdc for USD tools, .csv for spreadsheets, .html
+    plays in any browser. docs/exporting.md has their axes, units and common mistakes.
+    """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
     """Motion to read, .bvh or .npz."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
-    """File to write, .bvh or .npz; made whole or not at all."""
+    """File to write, .bvh, .npz, .glb, .csv, .html, .usd, .usda or .usdc; made whole or not at all."""
     fps: float | None = None
     """Frames per second to resample to; the input's own unless given."""
     up: Literal["x", "y", "z"] | None = None
@@ -33,12 +37,13 @@ class Convert:
 
     def run(self) -> None:
         """Read, resample, write."""
-        from dropsim.data.motions import motion_ending, read_motion, write_motion
+        from dropsim.data.motions import read_motion
         from dropsim.data.retarget import read_rig_map
+        from dropsim.export import export_ending, write
         from dropsim.skeleton import Skeleton
 
         # Before a long file is read.
-        motion_ending(self.output)
+        export_ending(self.output)
         if self.output.exists() and self.output.samefile(self.input):
             raise ValueError(f"{self.output}: is the input itself: write to another file")
         if self.output.is_dir():
@@ -49,5 +54,16 @@ class Convert:
         motion = read_motion(self.input, Skeleton.adult(), up=self.up, unit=self.unit, rig_map=rig_map)
         if self.fps is not None:
             motion = motion.resampled(self.fps)
-        write_motion(motion, self.output, up=self.out_up, unit=self.out_unit)
+        write(motion, self.output, seed=_seed(self.input), up=self.out_up, unit=self.out_unit)
         print(f"wrote {self.output}: {len(motion)} frames at {motion.fps:g} frames per second, {motion.duration:.2f} s")
+
+
+def _seed(path: Path) -> int | None:
+    """Return the seed that a simulation left in its npz file."""
+    from dropsim.npz import read_npz
+
+    if path.suffix.lower() != ".npz":
+        return None
+    seed = read_npz(path, lambda name: name == "seed").get("seed")
+    # Other people's files may hold something else by that name.
+    return int(seed) if seed is not None and seed.ndim == 0 and seed.dtype.kind == "i" else None

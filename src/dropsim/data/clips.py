@@ -14,6 +14,7 @@ from torch import Tensor
 from dropsim.data import cmu
 from dropsim.data.amass import read_amass, write_amass
 from dropsim.data.contacts import label_contacts, on_floor, sphere_heights, with_toes_up
+from dropsim.data.defects import intact
 from dropsim.data.motions import ENDINGS, read_motion
 from dropsim.files import atomic_path
 from dropsim.motion import Motion
@@ -29,6 +30,8 @@ MAX_FLOAT_SECONDS = 0.9
 FLOAT_HEIGHT = 0.10
 SINK_HEIGHT = 0.12
 MAX_SINK_SECONDS = 0.3
+MAX_BROKEN = 0.1
+"""Share of the frames whose pose may be a defect of the recording."""
 
 CATEGORIES: tuple[tuple[str, str], ...] = (
     ("get up", r"get(ting)? up|\blay|\blie|\blying|crawl|(?<!st)roll|(?<!foot)fall|floor|slip|summersult|somersault"),
@@ -88,6 +91,8 @@ def fault_of(motion: Motion) -> str:
         return f"shorter than {MIN_SECONDS:g} s"
     if float((motion.joints.diff(dim=0)).norm(dim=-1).max()) > MAX_STEP:
         return "glitch: a joint jumps"
+    if float(intact(motion.q).double().mean()) < 1 - MAX_BROKEN:
+        return "broken: joints turned further than any body's"
     lowest = sphere_heights(motion).amin(dim=-1)
     if _longest_run(lowest > FLOAT_HEIGHT) > MAX_FLOAT_SECONDS * motion.fps:
         return "not flat: stands on something"

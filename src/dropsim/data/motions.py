@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from dropsim.data.amass import read_amass, write_amass
-from dropsim.data.bvh import read_bvh, write_bvh
+from dropsim.data.amass import read_amass
+from dropsim.data.bvh import read_bvh
 from dropsim.data.retarget import RigMap, retarget
 from dropsim.motion import Motion
 from dropsim.skeleton import Skeleton
 
 ENDINGS = {".bvh": "BVH", ".npz": "AMASS"}
-"""The formats that are read and written, by the file's ending."""
+"""The formats that are read, by the file's ending."""
 
 
 def motion_ending(path: Path) -> str:
@@ -33,15 +33,6 @@ def read_motion(
         return retarget(take, skeleton, rig_map=rig_map, up=up, unit=unit)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-
-
-def write_motion(motion: Motion, path: Path, *, up: str | None = None, unit: float | None = None) -> None:
-    """Write a motion; `up` and `unit` [m] are a BVH file's, y up and metres unless said."""
-    if motion_ending(path) == ".npz":
-        _refuse_bvh_options(path, up=up, unit=unit)
-        write_amass(motion, path)
-    else:
-        write_bvh(motion, path, up="y" if up is None else up, unit=1.0 if unit is None else unit)
 
 
 def _refuse_bvh_options(path: Path, **options: object) -> None:

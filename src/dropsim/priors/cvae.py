@@ -225,7 +225,7 @@ class CVAEPrior(Prior):
     def __init__(
         self, network: CVAENetwork, skeleton: Skeleton, *, fps: float = 30.0, name: str = "cvae", temperature: float = 1.0
     ) -> None:
-        """Wrap a network; it is put into evaluation mode and its weights are frozen. The temperature scales the samples' spread."""
+        """Wrap a network; it is put into evaluation mode and its weights are frozen. The first sample has this temperature."""
         self.network = network.eval().requires_grad_(False)
         self.skeleton, self.fps, self.name, self.temperature = skeleton, fps, name, temperature
         self._skeleton32 = skeleton.to(torch.float32)
@@ -279,7 +279,9 @@ class CVAEPrior(Prior):
         """Propose num_samples next frames, the first being the prior's mode."""
         if num_samples < 1:
             raise ValueError(f"the prior cannot give {num_samples} samples: ask for at least 1")
-        noise = self.temperature * rng.normal(num_samples - 1, self.network.shape.latent)
+        # The first sample is as calm as a motion should be; the others reach further, for a body that was pushed to find one near.
+        spread = torch.linspace(self.temperature, max(1.0, self.temperature), num_samples - 1)
+        noise = spread.unsqueeze(-1) * rng.normal(num_samples - 1, self.network.shape.latent)
         return self.decode(state, nn.functional.pad(noise, (0, 0, 1, 0)))
 
     def decode(self, state: State, noise: Float[Tensor, "*b k z"]) -> Candidates:

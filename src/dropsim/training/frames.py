@@ -16,7 +16,7 @@ from dropsim.skeleton import MIRROR, NUM_JOINTS, Skeleton
 
 _MIRROR = torch.tensor(MIRROR)
 _MIRROR_CONTACTS = torch.tensor([CONTACT_JOINTS.index(MIRROR[j]) for j in CONTACT_JOINTS])
-BALANCE = 0.5
+BALANCE = 0.35
 """Categories are drawn in proportion to their minutes to this power: 1 is as recorded, 0 all alike."""
 
 

@@ -161,11 +161,12 @@ def train_prior(
         if not steps:
             trainer.total_steps = steps_for(trainer, minutes)
     skeleton = Skeleton.adult()
-    starts = held_out_starts(held_out, _as_prior(trainer.average, skeleton), QUALITY_PEOPLE, seed=1)
+    temperature = trainer.options.temperature
+    starts = held_out_starts(held_out, _as_prior(trainer.average, skeleton, temperature), QUALITY_PEOPLE, seed=1)
 
     def checkpoint() -> dict[str, float]:
         nonlocal best
-        prior = _as_prior(trainer.average, skeleton)
+        prior = _as_prior(trainer.average, skeleton, temperature)
         quality = rollout_quality(prior, starts)
         prior.save(out / "last.safetensors")
         if quality["score"] > best:
@@ -178,8 +179,8 @@ def train_prior(
     return out / "prior.safetensors"
 
 
-def _as_prior(network: CVAENetwork, skeleton: Skeleton) -> CVAEPrior:
+def _as_prior(network: CVAENetwork, skeleton: Skeleton, temperature: float) -> CVAEPrior:
     """Return a prior on a copy of the weights, so that training goes on undisturbed."""
     copy = CVAENetwork(network.shape)
     copy.load_state_dict(network.state_dict())
-    return CVAEPrior(copy, skeleton)
+    return CVAEPrior(copy, skeleton, temperature=temperature)

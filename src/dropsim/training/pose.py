@@ -15,27 +15,21 @@ from typing import Any, cast
 
 import roma
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dropsim.data.clips import Clip, load
+from dropsim.data.defects import intact
 from dropsim.files import atomic_path
 from dropsim.motion import Motion
 from dropsim.pose_prior import NUM_BODY, PoseNetwork, PosePrior, PoseShape, columns_to_rotations, flatten_pose
 from dropsim.rotations import exp, swing
-from dropsim.skeleton import CHILDREN, JOINTS, MIRROR, NUM_JOINTS, Skeleton, joint_index
+from dropsim.skeleton import CHILDREN, MIRROR, NUM_JOINTS, Skeleton, joint_index
 from dropsim.training.frames import BALANCE
 from dropsim.training.loop import Progress, resuming, run, steps_for
 
 LIMIT = PosePrior.limit
 
-LARGEST_ANGLE = {
-    "hip": 150, "knee": 165, "ankle": 110, "foot": 90, "spine1": 110, "spine2": 60, "spine3": 60, "neck": 105, "head": 90, "collar": 60,
-    "shoulder": 160, "elbow": 160, "wrist": 135,
-}  # fmt: skip
-"""From the rest pose [degrees]; recorded joints beyond it are defects (a foot that flips by half a turn between two frames), not poses."""
-LARGEST_KNEE_BACK = 15.0
-"""A recorded knee bent further to the front is a defect [degrees]."""
 ELBOW_AXIS = torch.tensor([0.0, -0.88, 0.48]) / math.hypot(0.88, 0.48)
 """About which the left elbow bends in our recordings."""
 QUALITY_POSES = 4096
@@ -78,15 +72,6 @@ class PoseOptions:
     """People who have a rotation, before it counts as in range."""
     ema: float = 0.999
     seed: int = 0
-
-
-def intact(q: Float[Tensor, "*b 22 3 3"]) -> Bool[Tensor, "*b"]:
-    """Tell recorded poses from defects of the recording."""
-    largest = torch.tensor([180.0] + [LARGEST_ANGLE[name.partition("_")[2] or name] for name in JOINTS[1:]]).to(q)
-    cosine = (q.diagonal(dim1=-2, dim2=-1).sum(-1) - 1) / 2
-    knees = q[..., [joint_index("left_knee"), joint_index("right_knee")], :, :]
-    bend = (knees[..., 2, 1] - knees[..., 1, 2]) / 2
-    return (cosine >= largest.deg2rad().cos() - 1e-6).all(-1) & (bend > -math.sin(math.radians(LARGEST_KNEE_BACK))).all(-1)
 
 
 def mirrored(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:

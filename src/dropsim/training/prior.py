@@ -51,6 +51,10 @@ class PriorOptions:
     """Share of the particles that start off the recording."""
     shoved: float = 0.01
     """Chance per frame that a rolling particle is displaced again."""
+    clean: float = 0.3
+    """Share of the batch that starts anew on a recorded frame, undisplaced, at every step."""
+    temperature: float = 0.7
+    """Spread of a sample at run time, stored with the weights: at 1 roll-outs jitter and skate more than recordings."""
     sampled: float = 0.25
     """Share of the particles that go on from a sample of the conditional prior instead of the posterior."""
     ema: float = 0.999
@@ -192,7 +196,7 @@ HELD = 0.012
 """A joint whose rotation about an axis spreads less than this in the recordings does not turn about it [rad]."""
 LASTING = 0.3
 """Part of a difference in velocity from the recording that is still there after a frame."""
-ROBUST = 30.0
+ROBUST = 2.0
 """Where a part of the loss turns from square to root [cm^2]."""
 STILL = 0.009
 """A standing foot whose target is nearer than this should not move at all [m]."""
@@ -245,7 +249,7 @@ class PriorTrainer:
         self.average.load_state_dict(self.network.cvae.state_dict())
         self.optimizer = torch.optim.AdamW(self.network.parameters(), lr=options.learning_rate, weight_decay=1e-4, fused=True)
         self.log_beta = math.log(0.3)
-        fresh = self._fresh(options.batch)
+        fresh = self._fresh(torch.arange(options.batch))
         # Ages are spread from the start, so that particles do not all end together.
         self.particles = replace(fresh, age=torch.randint(0, options.max_age, (options.batch,), generator=self.rng))
 
@@ -283,11 +287,16 @@ class PriorTrainer:
         cvae.held.copy_(torch.where(cvae.free > 0, 0.0, turn.mean(0)))
         self.freedom = (spread / 0.2).clamp(0.1, 1.0) * cvae.free
 
-    def _fresh(self, count: int) -> Particles:
+    def _is_clean(self, slots: Int[Tensor, "i"]) -> Bool[Tensor, "i"]:
+        return slots < round(self.options.clean * self.options.batch)
+
+    def _fresh(self, slots: Int[Tensor, "i"]) -> Particles:
+        """Start particles anew in some places of the batch."""
+        count = len(slots)
         at = self.frames.draw(count, self.rng)
         mirrored = torch.rand(count, generator=self.rng) < 0.5
         state = transition(self.frames, at, mirrored).now
-        moved = torch.rand(count, generator=self.rng) < self.options.displaced
+        moved = (torch.rand(count, generator=self.rng) < self.options.displaced) & ~self._is_clean(slots)
         return Particles(
             at, mirrored, torch.zeros_like(at), _where(moved, displaced(state, self.frames.skeleton, self.freedom, self.rng), state)
         )
@@ -361,12 +370,12 @@ class PriorTrainer:
             state = _where(shoved, displaced(state, skeleton, self.freedom, self.rng), state)
         at, age = old.at + 1, old.age + 1
         gap = (state.joints - recorded.then.joints).norm(dim=-1).mean(-1)
-        spent = (age >= self._max_age()) | (at >= self.frames.last[at]) | (gap > 0.5)
+        spent = (age >= self._max_age()) | (at >= self.frames.last[at]) | (gap > 0.5) | self._is_clean(torch.arange(count))
         moved = replace(old, at=at, age=age, state=state)
         if not spent.any():
             self.particles = moved
             return
         index = spent.nonzero().squeeze(-1)
-        fresh = self._fresh(len(index))
+        fresh = self._fresh(index)
         merge = {name: getattr(moved, name).index_copy(0, index, getattr(fresh, name)) for name in ("at", "mirrored", "age")}
         self.particles = Particles(**merge, state=_put(state, index, fresh.state))

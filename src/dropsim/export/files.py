@@ -1,0 +1,52 @@
+"""Motions written by the file's ending."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dropsim.body import Body
+from dropsim.data.amass import write_amass
+from dropsim.data.bvh import write_bvh
+from dropsim.export.csv import write_csv
+from dropsim.export.glb import write_glb
+from dropsim.export.html import write_html
+from dropsim.export.people import single
+from dropsim.export.usd import write_usd
+from dropsim.motion import Motion
+
+ENDINGS = {
+    ".bvh": "BVH", ".npz": "AMASS", ".glb": "glTF", ".csv": "a table", ".html": "a page that plays it", ".usd": "USD",
+    ".usda": "USD as text", ".usdc": "USD in binary",
+}  # fmt: skip
+"""The formats that are written, by the file's ending."""
+
+
+def export_ending(path: Path) -> str:
+    """Return a file's ending in lower case, or raise with those that can be written."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        known = ", ".join(f"{known} ({name})" for known, name in ENDINGS.items())
+        raise ValueError(f"{path}: cannot write a motion to a file that ends in {ending!r}: use one of {known}")
+    return ending
+
+
+def write(
+    motions: Motion | Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None, up: str | None = None,
+    unit: float | None = None,
+) -> None:  # fmt: skip
+    """Write a motion, or several people at one rate into a GLB, HTML or USD file; whole or not at all.
+
+    The body is the shipped one unless given, fitted to each person's bones. `seed` records what a simulation started from. `up` and
+    `unit` [m] are a BVH file's, y up and metres unless said; the other formats' are fixed.
+    """
+    ending = export_ending(path)
+    if ending == ".bvh":
+        write_bvh(single(motions, path), path, up="y" if up is None else up, unit=1.0 if unit is None else unit)
+        return
+    if given := [name for name, value in (("up", up), ("unit", unit)) if value is not None]:
+        raise ValueError(f"{path}: only a BVH file's axes and unit can be chosen: leave out {' and '.join(given)}")
+    if ending == ".npz":
+        write_amass(single(motions, path), path, seed=seed)
+    elif ending == ".csv":
+        write_csv(single(motions, path), path, seed=seed)
+    else:
+        {".glb": write_glb, ".html": write_html}.get(ending, write_usd)(motions, path, body=body, seed=seed)

@@ -1,0 +1,111 @@
+"""HTML: one page that plays the motion in any browser, without a server and without the internet."""
+
+import contextlib
+import html
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from dropsim.body import Body
+from dropsim.export.people import COLORS, Rig, array, checked, names, quaternions_xyzw
+from dropsim.files import atomic_path
+from dropsim.motion import Motion
+from dropsim.skeleton import NUM_JOINTS
+
+if TYPE_CHECKING:
+    import viser
+
+_POLICY = "default-src 'unsafe-inline' 'unsafe-eval' data: blob:"
+"""What the page may load: what is in it, and nothing else."""
+
+
+def write_html(motions: Motion | Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None) -> None:
+    """Write people as a page that plays them in a loop at their rate, through viser's recorder; joints are where the motion has them.
+
+    The page forbids itself every request to the outside.
+    """
+    people = checked(motions, path)
+    rigs = [Rig.of(motion, body) for motion in people]
+    with _server() as server:
+        page = _record(server, people, rigs)
+    title = people[0].name or "dropsim"
+    if seed is not None:
+        title += f", seed {seed}"
+    page = page.replace("<title>Viser</title>", f"<title>{html.escape(title)}</title>", 1)
+    page = page.replace("<head>", f'<head>\n    <meta http-equiv="Content-Security-Policy" content="{_POLICY}" />', 1)
+    with atomic_path(path) as temporary:
+        temporary.write_text(page, encoding="utf-8", newline="\n")
+
+
+@contextlib.contextmanager
+def _server() -> Iterator["viser.ViserServer"]:
+    """Run viser's server, which is the only maker of scenes, on a free port of this machine and without a word."""
+    try:
+        import viser
+    except ImportError as error:
+        raise ValueError("writing HTML needs viser: run `pip install dropsim[export]`") from error
+    # It greets and says goodbye on standard output.
+    with contextlib.redirect_stdout(io.StringIO()):
+        server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)
+    try:
+        yield server
+    finally:
+        with contextlib.redirect_stdout(io.StringIO()):
+            server.stop()
+
+
+def _record(server: "viser.ViserServer", people: Sequence[Motion], rigs: Sequence[Rig]) -> str:
+    """Set the scene, play every frame into the recorder, and return the page."""
+    _set_scene(server, people)
+    meshes = [
+        server.scene.add_mesh_skinned(
+            f"/{name}", rig.vertices, rig.faces, bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (NUM_JOINTS, 1)), bone_positions=rig.bind,
+            skin_weights=_dense(rig), color=COLORS[number % len(COLORS)],
+        )
+        for number, (name, rig) in enumerate(zip(names(people), rigs, strict=True))
+    ]  # fmt: skip
+    poses = [
+        (quaternions_xyzw(motion.skeleton.global_rotations(motion.q))[..., [3, 0, 1, 2]].round(6), array(motion.joints).round(5))
+        for motion in people
+    ]
+    recorder = server.get_scene_serializer()
+    frames = max(map(len, people))
+    for frame in range(frames):
+        for mesh, (wxyz, position) in zip(meshes, poses, strict=True):
+            if frame < len(position):
+                for j, bone in enumerate(mesh.bones):
+                    bone.wxyz, bone.position = wxyz[frame, j], position[frame, j]
+        # A page of one frame stands still.
+        if frames > 1:
+            recorder.insert_sleep(1 / people[0].fps)
+    return recorder.as_html()
+
+
+def _dense(rig: Rig) -> np.ndarray:
+    """Return the weights of all joints for each vertex, of which viser picks the four largest itself."""
+    dense = np.zeros((len(rig.vertices), NUM_JOINTS), dtype=np.float32)
+    np.add.at(dense, (np.arange(len(dense))[:, None], rig.joints), rig.weights)
+    return dense
+
+
+def _set_scene(server: "viser.ViserServer", people: Sequence[Motion]) -> None:
+    """Lay the floor and put the camera where it sees the whole path, in front of the first person's left."""
+    paths = array(torch.cat([motion.root[:, :2] for motion in people]))
+    low, high = paths.min(0), paths.max(0)
+    middle, reach = (low + high) / 2, float(np.linalg.norm(high - low))
+    side = float(np.ceil(reach + 8))
+    server.scene.add_grid(
+        "/floor", side, side, position=(*middle.round(), 0.0), section_color=(200, 200, 200), plane_color=(245, 245, 245),
+        plane_opacity=1.0, shadow_opacity=0.3,
+    )  # fmt: skip
+    right = array(-people[0].q[0, 0, :2, 0])
+    facing = np.arctan2(right[1], right[0]) + np.pi / 2 + np.radians(55)
+    distance = 3.2 + 0.6 * reach
+    camera = server.initial_camera
+    camera.fov = np.radians(45)
+    camera.look_at = (*middle, 0.9)
+    camera.position = (*(middle + distance * np.array((np.cos(facing), np.sin(facing)))), 0.9 + 0.3 * distance)

@@ -1,0 +1,212 @@
+"""What there is to see: people, a ghost, spheres and the ground, over time; and how it shall look."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from dropsim.collider import Plane
+from dropsim.motion import Motion
+from dropsim.render.camera import Camera, plane_basis
+
+Color = tuple[float, float, float]
+"""Red, green and blue in [0, 1]."""
+
+RED, BLUE = (0.90, 0.08, 0.12), (0.15, 0.25, 0.95)
+
+MIN_SIDE, MAX_PIXELS = 16, 3840 * 2160
+"""Of a picture [pixels]."""
+MAX_FPS = 240.0
+"""Of a video [Hz]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sphere:
+    """A ball or an obstacle on a path; where the path is not finite, it is not there."""
+
+    path: Float[Tensor, "t 3"]
+    """Centre at each frame [m]."""
+    radius: float
+    """[m]"""
+    color: Color = (0.82, 0.22, 0.20)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One world with everybody and everything in it, at one rate."""
+
+    people: Sequence[Motion]
+    """In one world; who ends first stands still. Each gets a colour of its own."""
+    ghost: Motion | None = None
+    """A translucent person, e.g. the first one as it would have gone on without a push."""
+    spheres: Sequence[Sphere] = ()
+    """Balls and obstacles."""
+    ground: Plane = field(default_factory=Plane.ground)
+    """A plane, or with a leading dimension one for each frame; its squares are glued to its pivot."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn."""
+        if not self.people:
+            raise ValueError("a picture needs at least one motion")
+        everyone = (*self.people, *([] if self.ghost is None else [self.ghost]))
+        for motion in everyone:
+            _check(motion)
+        if len(rates := {motion.fps for motion in everyone}) > 1:
+            raise ValueError(f"motions at {sorted(rates)} frames per second do not fit together: resample them to one rate first")
+        for sphere in self.spheres:
+            if len(sphere.path) != len(self):
+                raise ValueError(f"a sphere's path needs a centre for each of the motion's {len(self)} frames, got {len(sphere.path)}")
+            if not (math.isfinite(sphere.radius) and sphere.radius > 0):
+                raise ValueError(f"a sphere needs a positive radius, not {sphere.radius:g}")
+        if self.ground.normal.ndim > 2 or (self.ground.normal.ndim == 2 and len(self.ground.normal) != len(self)):
+            raise ValueError(f"the ground needs one plane, or one for each of the motion's {len(self)} frames")
+
+        if not (
+            self.ground.normal.isfinite().all() and self.ground.offset.isfinite().all() and (self.ground.normal.norm(dim=-1) > 0).all()
+        ):
+            raise ValueError("the ground needs a finite offset and a normal that points somewhere")
+
+    def __len__(self) -> int:
+        """Count the frames, up to the end of who moves longest."""
+        return max(len(motion) for motion in self.people)
+
+    @property
+    def fps(self) -> float:
+        """Frames per second [Hz]."""
+        return self.people[0].fps
+
+    def plane(self, index: int) -> "Floor":
+        """Return the ground at a frame."""
+        normal, offset, pivot = (
+            (v[index] if v.ndim > dims else v).detach().cpu().double().numpy()
+            for v, dims in ((self.ground.normal, 1), (self.ground.offset, 0), (self.ground.pivot, 1))
+        )
+        return Floor(normal / np.linalg.norm(normal), float(offset), pivot)
+
+    def resampled(self, fps: float) -> "Stage":
+        """Return it at another rate."""
+        if fps == self.fps:
+            return self
+        at = (torch.arange(int((len(self) - 1) / self.fps * fps + 1e-6) + 1, dtype=torch.float64) * (self.fps / fps)).clamp(
+            max=len(self) - 1
+        )
+        low = at.long()
+        high, share = (low + 1).clamp(max=len(self) - 1), at - low
+
+        def blend(path: Tensor, dims: int) -> Tensor:
+            if path.ndim == dims:
+                return path
+            return torch.lerp(path[low], path[high], share.to(path).reshape(-1, *([1] * dims)))
+
+        ground = self.ground
+        return replace(
+            self,
+            people=tuple(motion.resampled(fps) for motion in self.people),
+            ghost=None if self.ghost is None else self.ghost.resampled(fps),
+            spheres=tuple(replace(sphere, path=blend(sphere.path, 1)) for sphere in self.spheres),
+            ground=replace(
+                ground,
+                normal=torch.nn.functional.normalize(blend(ground.normal, 1), dim=-1),
+                offset=blend(ground.offset, 0),
+                angular_velocity=blend(ground.angular_velocity, 1),
+                velocity=blend(ground.velocity, 1),
+                pivot=blend(ground.pivot, 1),
+            ),
+        )
+
+
+def as_stage(shown: Stage | Motion) -> Stage:
+    """Put a motion alone on a level floor."""
+    return shown if isinstance(shown, Stage) else Stage((shown,))
+
+
+def _check(motion: Motion) -> None:
+    if motion.root.ndim != 2:
+        raise ValueError(f"can draw one person at a time, got a motion with batch shape {tuple(motion.root.shape[:-2])}: pick one first")
+    finite = torch.isfinite(motion.joints).flatten(1).all(1) & torch.isfinite(motion.q).flatten(1).all(1)
+    if not finite.all():
+        frame = int((~finite).int().argmax())
+        raise ValueError(f"cannot draw a motion whose joints are not finite from frame {frame} on: cut it there first")
+
+
+@dataclass(frozen=True, eq=False)
+class Floor:
+    """The ground at one moment: the points p with normal . p = offset."""
+
+    normal: Float[np.ndarray, "3"]
+    offset: float
+    pivot: Float[np.ndarray, "3"]
+
+    def frame(self) -> tuple[Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]]:
+        """Return A and b such that A p + b is where p is along its squares and how high above it, level or tilted."""
+        axes = plane_basis(self.normal)
+        return axes, np.array((*(self.pivot - axes @ self.pivot)[:2], -self.offset))
+
+    def height(self, x: float, y: float) -> float:
+        """Return its z at a place [m]; a wall counts as level."""
+        up = float(self.normal[2])
+        return (self.offset - float(self.normal[0]) * x - float(self.normal[1]) * y) / up if up > 0.2 else self.offset
+
+
+@dataclass(frozen=True)
+class Style:
+    """How it looks."""
+
+    size: tuple[int, int] = (640, 480)
+    """Width and height [pixels]; of one cell in a contact sheet."""
+    body: Literal["skin", "capsules"] = "skin"
+    """A skinned body, or capsules: teal on the left, orange on the right. The ray-caster knows capsules only."""
+    forces: bool = True
+    """Draw contact forces as blue arrows and external forces as red ones, a metre for 1000 N."""
+    caption: str = ""
+    """A line of text at the top."""
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that are slips of the finger."""
+        width, height = self.size
+        if min(width, height) < MIN_SIDE or width * height > MAX_PIXELS:
+            raise ValueError(
+                f"cannot draw a picture of {width} x {height}: give a width and height from {MIN_SIDE} pixels, up to 3840 x 2160 in all"
+            )
+
+
+def facing(motion: Motion) -> float:
+    """Return where the person faces in the first frame, counterclockwise from +x [degrees]."""
+    right_x, right_y = (-motion.q[0, 0, :2, 0]).tolist()
+    return math.degrees(math.atan2(right_y, right_x)) + 90
+
+
+def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: float = 0.25) -> list[Camera]:
+    """Return a camera for each frame that keeps its angle and tracks the people over the ground, smoothed over +- half_life [s].
+
+    The default camera stands in front of the first person's left, as they face in the first frame. It stands further back where people
+    are apart, up to four metres from their middle.
+    """
+    stage = as_stage(shown)
+    camera = camera or Camera(azimuth=facing(stage.people[0]) + 55)
+    height = 0.92 * max(motion.skeleton.standing_height for motion in stage.people)
+    paths = np.stack([_places(motion, len(stage)) for motion in stage.people])
+    middle = (paths.min(0) + paths.max(0)) / 2
+    others = paths if stage.ghost is None else np.concatenate((paths, _places(stage.ghost, len(stage))[None]))
+    spread = np.linalg.norm(others - middle, axis=-1).max(0).clip(max=4.0)
+    ground = [stage.plane(i).height(*middle[i].tolist()) for i in range(len(stage))]
+    track = _smoothed(np.column_stack((middle, ground, spread)), half_life * stage.fps)
+    # Twice the spread keeps who stands aside within the picture's width.
+    return [replace(camera, target=(x, y, z + height), distance=camera.distance + 2.0 * apart) for x, y, z, apart in track.tolist()]
+
+
+def _places(motion: Motion, frames: int) -> Float[np.ndarray, "t 2"]:
+    path = motion.root[:, :2].detach().cpu().double().numpy()
+    return np.concatenate((path, np.repeat(path[-1:], frames, axis=0)))[:frames]
+
+
+def _smoothed(path: Float[np.ndarray, "t n"], half_life: float) -> Float[np.ndarray, "t n"]:
+    reach = max(1, round(2 * half_life))
+    weights = np.exp2(-np.square(np.arange(-reach, reach + 1) / half_life))
+    padded = np.pad(path, ((reach, reach), (0, 0)), mode="edge")
+    return np.stack([np.convolve(column, weights / weights.sum(), mode="valid") for column in padded.T], axis=1)
