@@ -106,14 +106,21 @@ def test_demo_writes_what_it_says(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (["--newtons", "nan"], "a push needs a force of 0 N or more"),
+        (["--newtons", "nan"], "--newtons: push newtons is a finite number"),
         (["--newtons", "-5"], "turn the direction instead of the sign"),
         (["--part", "tail"], "there is no joint 'tail'"),
         (["--direction", "up"], "there is no direction 'up'"),
         (["--samples", "0"], "must be at least 1"),
-        (["--seconds", "nan"], "seconds must be between"),
+        (["--seconds", "nan"], "seconds is a finite number"),
+        (["--seconds", "4000"], "seconds must be between"),
         (["--start", "swim"], "swim"),
         (["--duration", "0"], "a push starts at 0 s or later"),
+        (["--seed", "-1"], "a seed is a whole number from 0"),
+        (["--set", "push.froce=3"], "--set push.froce: push has no field 'froce': did you mean 'force'?"),
+        (["--set", "push.start"], "write a path, = and a value"),
+        (["--set", "clip=walk.fbx"], "walk.fbx: a motion file ends in .bvh"),
+        (["--set", "person.1.position=[0, 0.1]"], "people 0 and 1 start inside each other"),
+        (["--save", "scene.json"], "a scene file ends in .toml"),
     ],
 )
 def test_run_refuses_what_cannot_be_in_one_line(capsys, tmp_path, args, sentence):
@@ -122,6 +129,63 @@ def test_run_refuses_what_cannot_be_in_one_line(capsys, tmp_path, args, sentence
     assert sentence in error
     assert error.count("\n") == 1
     assert not list((tmp_path / "new").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("scene", "sentence"),
+    [("psuh", "there is no scenario 'psuh': did you mean push?"), ("missing.toml", "missing.toml: No such file or directory")],
+)
+def test_run_refuses_scenes_that_are_not_there(capsys, tmp_path, scene, sentence):
+    assert main(["run", scene, "--out", str(tmp_path / "new")]) == 2
+    assert capsys.readouterr().err == f"dropsim: {sentence}\n"
+    assert not (tmp_path / "new").exists()
+
+
+def test_run_writes_everybody_of_a_scene(capsys, tmp_path):
+    options = ["--seconds", "0.1", "--samples", "2", "--seed", "5", "--set", "planner.num_rollouts=2"]
+    assert main(["run", "two-people", "--out", str(tmp_path), *options]) == 0
+    people = [f"two-people_{i}.{ending}" for i in (0, 1) for ending in ("bvh", "npz")]
+    written = sorted([*people, "two-people.md", "two-people.png"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == written
+    said = capsys.readouterr().out
+    assert all(name in said for name in written)
+    report = (tmp_path / "two-people.md").read_text()
+    assert "Person 0 did not fall" in report
+    assert "Person 1 did not fall" in report
+    with np.load(tmp_path / "two-people_1.npz", allow_pickle=False) as archive:
+        assert archive["poses"].shape == (3, 156)
+        assert int(archive["seed"]) == 5
+
+
+def test_a_saved_scene_runs_as_the_scenario_does(capsys, tmp_path):
+    few = ["--samples", "2", "--seconds", "0.2", "--set", "push.start=0.1", "--no-picture"]
+    file = tmp_path / "mine.toml"
+    assert main(["run", "push", *few, "--save", str(file)]) == 0
+    assert list(tmp_path.iterdir()) == [file]
+    assert main(["run", "push", *few, "--out", str(tmp_path / "a")]) == 0
+    assert main(["run", str(file), "--no-picture", "--out", str(tmp_path / "b")]) == 0
+    capsys.readouterr()
+    with np.load(tmp_path / "a" / "push.npz") as one, np.load(tmp_path / "b" / "push.npz") as other:
+        assert set(one) == set(other)
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_what_diverges_is_kept_up_to_there(capsys, tmp_path):
+    options = ["--newtons", "1e200", "--at", "0.1", "--seconds", "0.5", "--samples", "2", "--no-picture"]
+    assert main(["run", "push", "--out", str(tmp_path), *options]) == 2
+    error = capsys.readouterr().err
+    # The push leads from frame 3 to frame 4, so frames 0 to 3 are there; which part of the step gives up first does not matter.
+    assert "dropsim: frame 4: " in error
+    assert error.endswith(f"; the frames up to there are in {tmp_path}\n")
+    with np.load(tmp_path / "push.npz", allow_pickle=False) as archive:
+        assert len(archive["poses"]) == 4
+
+
+def test_scenarios_are_listed_with_a_sentence_each(capsys):
+    assert main(["scenarios"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("push-small ") and line.endswith(".") for line in lines)
+    assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
 
 
 def test_demo_into_a_file_is_an_error(capsys, tmp_path):

@@ -12,8 +12,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "dropsim"
 LAYERS = """
     cli
     viewer render export synthesis evaluation training
-    scenarios
-    scene
+    scenarios cleaning
+    scene scene_file
     simulator
     priors
     planner
@@ -22,13 +22,13 @@ LAYERS = """
     energy projective wrench collider nnls pose_prior
     data synthetic metrics body
     motion
-    skeleton rotations
+    skeleton rotations kernels
     smpl_file
     files npz weights
 """
 RANK = {name: rank for rank, line in enumerate(reversed(LAYERS.split("\n"))) for name in line.split()}
 CORE_TOP = RANK["simulator"]
-CORE_LIBRARIES = {"torch", "numpy", "scipy", "roma", "jaxtyping", "safetensors"}
+CORE_LIBRARIES = {"torch", "numpy", "numba", "scipy", "roma", "jaxtyping", "safetensors"}
 HEAVY_LIBRARIES = {"av", "gymnasium", "matplotlib", "moderngl", "pxr", "pyarrow", "pygltflib", "ray", "viser"}
 
 FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]

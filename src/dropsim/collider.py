@@ -1,13 +1,16 @@
 """Colliders: what a joint's sphere can touch, as signed distances."""
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from dropsim import kernels
 from dropsim.wrench import GRAVITY
 
 
@@ -55,6 +58,12 @@ class Plane(Collider):
         up, zero = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
         return cls(up, torch.zeros((), dtype=torch.float64), zero, zero, zero)
 
+    def map(self, vectors: Callable[[Tensor], Tensor], scalars: Callable[[Tensor], Tensor]) -> "Plane":
+        """Change the batch dimensions of every part."""
+        return Plane(
+            vectors(self.normal), scalars(self.offset), vectors(self.angular_velocity), vectors(self.velocity), vectors(self.pivot)
+        )
+
     def surface(self, points: Float[Tensor, "*b n 3"]) -> Surface:
         """Measure along the normal."""
         normal, offset = _like(self.normal, points).unsqueeze(-2), _like(self.offset, points).unsqueeze(-1)
@@ -89,9 +98,17 @@ class Spheres(Collider):
 
 def nearest_surface(colliders: Sequence[Collider], points: Float[Tensor, "*b n 3"]) -> Surface:
     """Return the nearest of all surfaces for each point; without colliders it is infinitely far away."""
+    if (laid_out := served(colliders, points)) is not None:
+        from dropsim.kernels.contact import surfaces
+
+        found = Surface(*(torch.empty(shape, dtype=torch.float64) for shape in (points.shape[:-1], points.shape, points.shape)))
+        num = points.shape[-2]
+        out = (kernels.array(found.distance, num), kernels.array(found.normal, num, 3), kernels.array(found.velocity, num, 3))
+        surfaces(kernels.array(points, num, 3), *laid_out, *out)
+        return found
     if len(colliders) == 1:
         return colliders[0].surface(points)
-    far = torch.full(points.shape[:-1], torch.inf, dtype=points.dtype)
+    far = torch.full_like(points[..., 0], torch.inf)
     best = Surface(far, torch.zeros_like(points), torch.zeros_like(points))
     for collider in colliders:
         other = collider.surface(points)
@@ -102,6 +119,41 @@ def nearest_surface(colliders: Sequence[Collider], points: Float[Tensor, "*b n 3
             torch.where(nearer.unsqueeze(-1), other.velocity, best.velocity),
         )
     return best
+
+
+@functools.lru_cache(maxsize=8)
+def solids(colliders: tuple[Collider, ...], batch: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Lay planes and balls out as the kernels take them, one row for everybody where they are alike; None if there are others."""
+    if not all(type(collider) in (Plane, Spheres) for collider in colliders):
+        return None
+    planes = [
+        torch.cat(_level(*_rows(p.normal, p.offset.unsqueeze(-1), p.angular_velocity, p.velocity, p.pivot)), dim=-1).unsqueeze(-2)
+        for p in colliders
+        if isinstance(p, Plane)
+    ]
+    balls = [torch.cat(_level(*_rows(s.centres, s.radii.unsqueeze(-1), s.velocities)), dim=-1) for s in colliders if isinstance(s, Spheres)]
+    found = []
+    for rows, size in ((planes, 13), (balls, 7)):
+        if any(r.ndim > 2 for r in rows):
+            rows = [r.expand(*batch, *r.shape[-2:]) for r in rows]
+        every = torch.cat(rows, dim=-2) if rows else torch.empty(0, size, dtype=torch.float64)
+        found.append(kernels.array(every, every.shape[-2], size) if every.numel() else np.empty((1, 0, size)))
+    return found[0], found[1]
+
+
+def _rows(*parts: Tensor) -> list[Tensor]:
+    return [part.double() for part in parts]
+
+
+def _level(*parts: Tensor) -> list[Tensor]:
+    """Give all parts the same leading dimensions."""
+    shape = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
+    return [part.expand(*shape, part.shape[-1]) for part in parts]
+
+
+def served(colliders: Sequence[Collider], *tensors: Tensor) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the colliders as kernels take them, or None where those do not serve; the first tensor is of joints."""
+    return solids(tuple(colliders), tuple(tensors[0].shape[:-2])) if kernels.serve(*tensors) else None
 
 
 GRIP_GAP = 0.003
@@ -122,6 +174,14 @@ def push_out(
     The way out stands for the normal impulse: a step along the surface is undone up to friction times that way (Mueller et al. 2007). A
     sphere that rests on the surface has the impulse that bears its weight besides.
     """
+    if (laid_out := served(colliders, x, x_before)) is not None:
+        from dropsim.kernels.contact import push_out
+
+        out, touching = x.clone(memory_format=torch.contiguous_format), torch.zeros(x.shape[:-1], dtype=torch.bool)
+        rows = (x.shape[-2], 3)
+        places = (kernels.array(out, *rows), kernels.array(x_before.expand_as(x), *rows), kernels.constant(radii.double()))
+        push_out(*places, *laid_out, friction, h, GRAVITY * h * h, GRIP_GAP, kernels.array(touching, rows[0]))
+        return out, touching
     surface = nearest_surface(colliders, x)
     gap = surface.distance - radii.to(x)
     depth = (-gap).clamp(min=0)

@@ -4,7 +4,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from dropsim.data.contacts import sphere_heights
 from dropsim.motion import Motion
+from dropsim.skeleton import Skeleton
 
 FEET = (7, 8, 10, 11)
 TOES = (10, 11)
@@ -16,23 +18,19 @@ HUMAN_SPEED = 12.0
 """Fastest that any joint of a human roll-out may move [m/s]."""
 
 
-def _heights(motion: Motion) -> Float[Tensor, "*b t 22"]:
-    return motion.joints[..., 2] - motion.skeleton.radii.to(motion.joints)
-
-
 def penetration_mm(motion: Motion) -> Float[Tensor, "*b"]:
     """Mean depth of the lowest joint sphere below the floor beyond 5 mm (PhysDiff)."""
-    return 1000 * (-(_heights(motion).amin(-1) + TOLERANCE)).clamp(min=0).mean(-1)
+    return 1000 * (-(sphere_heights(motion).amin(-1) + TOLERANCE)).clamp(min=0).mean(-1)
 
 
 def float_mm(motion: Motion) -> Float[Tensor, "*b"]:
     """Mean height of the lowest joint sphere above the floor beyond 5 mm (PhysDiff)."""
-    return 1000 * (_heights(motion).amin(-1) - TOLERANCE).clamp(min=0).mean(-1)
+    return 1000 * (sphere_heights(motion).amin(-1) - TOLERANCE).clamp(min=0).mean(-1)
 
 
 def skate_mm(motion: Motion) -> Float[Tensor, "*b"]:
     """Mean horizontal step of the lowest joint while it stays within 5 mm of the floor (PhysDiff)."""
-    heights = _heights(motion)
+    heights = sphere_heights(motion)
     lowest = heights.argmin(-1)[..., :-1, None]
     touching = heights.gather(-1, heights.argmin(-1, keepdim=True)).squeeze(-1)[..., :-1].abs() < TOLERANCE
     touching &= heights[..., 1:, :].gather(-1, lowest).squeeze(-1).abs() < TOLERANCE
@@ -42,7 +40,7 @@ def skate_mm(motion: Motion) -> Float[Tensor, "*b"]:
 
 def foot_skate(motion: Motion) -> Float[Tensor, "*b"]:
     """Mean horizontal speed of the toes, weighted by 2 - 2^(h / 3 cm) of their height above the floor [m/s] (DART)."""
-    heights = _heights(motion)[..., list(TOES)]
+    heights = sphere_heights(motion)[..., list(TOES)]
     height = torch.maximum(heights[..., 1:, :], heights[..., :-1, :])
     weight = 2 - 2 ** (height / 0.03).clamp(0, 1)
     speed = motion.joints[..., list(TOES), :2].diff(dim=-3).norm(dim=-1) * motion.fps
@@ -82,15 +80,23 @@ def upright(motion: Motion) -> Bool[Tensor, "*b t"]:
 
 def fallen(motion: Motion) -> Bool[Tensor, "*b t"]:
     """Pelvis or head below 0.45 of its standing height."""
-    return ~_raised(motion, 0.45).all(-1)
+    return lying(motion.joints, motion.skeleton)
+
+
+def lying(joints: Float[Tensor, "*b 22 3"], skeleton: Skeleton) -> Bool[Tensor, "*b"]:
+    """Pelvis or head below 0.45 of its standing height above z = 0."""
+    return ~_above(joints, skeleton, 0.45).all(-1)
 
 
 def _raised(motion: Motion, share: float) -> Bool[Tensor, "*b t 2"]:
+    return _above(motion.joints, motion.skeleton, share)
+
+
+def _above(joints: Float[Tensor, "*b 22 3"], skeleton: Skeleton, share: float) -> Bool[Tensor, "*b 2"]:
     """Whether the pelvis and the head are above a share of their height in the rest pose."""
-    skeleton = motion.skeleton
     sole = (skeleton.rest[:, 1] - skeleton.radii).min()
-    standing = (skeleton.rest[[0, 15], 1] - sole).to(motion.joints)
-    return motion.joints[..., [0, 15], 2] > share * standing
+    standing = (skeleton.rest[[0, 15], 1] - sole).to(joints)
+    return joints[..., [0, 15], 2] > share * standing
 
 
 def human(motion: Motion) -> Bool[Tensor, "*b"]:
@@ -98,7 +104,7 @@ def human(motion: Motion) -> Bool[Tensor, "*b"]:
     joints = motion.joints
     finite = joints.isfinite().all(-1).all(-1).all(-1)
     height = joints[..., 0, 2]
-    lowest = _heights(motion).amin(-1)
+    lowest = sphere_heights(motion).amin(-1)
     fast = joints.diff(dim=-3).norm(dim=-1).amax((-1, -2)) * motion.fps > HUMAN_SPEED
     tall = (height < 1.6).all(-1) & (lowest > -HUMAN_SINK).all(-1)
     # A second off the floor is no jump; a motion that is shorter can only jump.
@@ -106,3 +112,10 @@ def human(motion: Motion) -> Bool[Tensor, "*b"]:
     off = torch.nn.functional.pad((lowest > 0.08).float().reshape(-1, 1, len(motion)), (0, max(0, span - len(motion))))
     hovering = torch.nn.functional.avg_pool1d(off, span, 1).amax((-1, -2)) > 0.99
     return finite & tall & ~fast & ~hovering.reshape(finite.shape) & (bone_error_percent(motion) < 2.0)
+
+
+def pelvis_spin(motion: Motion) -> Float[Tensor, "*b t"]:
+    """Angular speed of the pelvis from each frame to the next, one value less than there are frames [rad/s]."""
+    turn = motion.q[..., 1:, 0, :, :] @ motion.q[..., :-1, 0, :, :].transpose(-1, -2)
+    cosine = (turn.diagonal(dim1=-2, dim2=-1).sum(-1) - 1) / 2
+    return cosine.clamp(-1, 1).arccos() * motion.fps

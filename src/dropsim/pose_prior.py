@@ -69,17 +69,23 @@ class PoseNetwork(nn.Module):
         self.register_buffer("input_scale", torch.ones(shape.input_size))
 
     def _run(self, layers: nn.ModuleList, x: Float[Tensor, "*b i"]) -> Float[Tensor, "*b o"]:
-        for layer in layers[:-1]:
+        *before, last = layers
+        for layer in before:
             x = nn.functional.leaky_relu(layer(x), self.shape.slope)
-        return layers[-1](x)
+        return last(x)
 
     def encode(self, seen: Float[Tensor, "*b i"]) -> Float[Tensor, "*b z"]:
         """Return the mean of the code for a flattened pose."""
-        seen = (seen - self.input_mean) / self.input_scale
-        code = self._run(self.encoder, seen)
+        normal = (seen - self.input_mean) / self.input_scale
+        code = self._run(self.encoder, normal)
+        return code if self.radius is None else nn.functional.normalize(code, dim=-1) * self.norm(seen).unsqueeze(-1)
+
+    def norm(self, seen: Float[Tensor, "*b i"]) -> Float[Tensor, "*b"]:
+        """Return the norm of that mean; ours has a part for it."""
         if self.radius is None:
-            return code
-        return nn.functional.normalize(code, dim=-1) * nn.functional.softplus(self._run(self.radius, seen))
+            return self.encode(seen).norm(dim=-1)
+        normal = (seen - self.input_mean) / self.input_scale
+        return nn.functional.softplus(self._run(self.radius, normal)).squeeze(-1)
 
     def decode(self, z: Float[Tensor, "*b z"]) -> Float[Tensor, "*b c"]:
         """Return two columns for each body joint, not yet orthonormal."""
@@ -160,20 +166,19 @@ class PosePrior:
 
     def norm(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b"]:
         """Return how far out a pose is; above the limit it is out of range."""
-        return self.encode(q).norm(dim=-1)
+        return self.network.norm(flatten_pose(q, self.network.shape).float()).to(q.dtype)
 
     def project(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
         """Return the poses, those out of range replaced by what their codes say when scaled back to the limit.
 
         The root's orientation and poses within the range come back as they are.
         """
-        z = self.encode(q)
-        norm = z.norm(dim=-1)
+        norm = self.norm(q)
         outside = norm > self.limit
         if not outside.any():
             return q
         body = q[..., 1:, :, :].clone()
-        body[outside] = self.decode(z[outside] * (self.limit / norm[outside]).unsqueeze(-1))
+        body[outside] = self.decode(self.encode(q[outside]) * (self.limit / norm[outside]).unsqueeze(-1))
         return torch.cat((q[..., :1, :, :], body), dim=-3)
 
 

@@ -1,7 +1,7 @@
 """The contract of a motion prior: an autoregressive model that proposes K candidates of the next frame."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,16 +18,36 @@ class Streams:
         """Start a stream per seed; a single number starts one character without a batch dimension."""
         self.batch = () if isinstance(seeds, int) else (len(seeds),)
         self.generators = [torch.Generator().manual_seed(seed) for seed in ([seeds] if isinstance(seeds, int) else seeds)]
+        self._copies: tuple[int, ...] = ()
 
     def normal(self, *shape: int) -> Float[Tensor, "..."]:
         """Draw standard normal numbers of the given shape for every character."""
-        draws = torch.stack([torch.randn(shape, generator=g) for g in self.generators])
-        return draws.reshape(*self.batch, *shape)
+        return self._draw(torch.randn, shape)
 
     def uniform(self, *shape: int) -> Float[Tensor, "..."]:
         """Draw numbers between 0 and 1 of the given shape for every character."""
-        draws = torch.stack([torch.rand(shape, generator=g) for g in self.generators])
-        return draws.reshape(*self.batch, *shape)
+        return self._draw(torch.rand, shape)
+
+    def _draw(self, draw: Callable[..., Tensor], shape: tuple[int, ...]) -> Tensor:
+        draws = torch.stack([draw((*self._copies, *shape), generator=g) for g in self.generators])
+        return draws.reshape(*self.batch, *self._copies, *shape)
+
+    def unflatten(self, *batch: int) -> "Streams":
+        """Return the same streams for a batch of another shape."""
+        return self._with(self.generators, batch, self._copies)
+
+    def pick(self, index: Sequence[int]) -> "Streams":
+        """Return the streams of some characters, counted through all batch dimensions."""
+        return self._with([self.generators[i] for i in index], (len(index),), self._copies)
+
+    def copies(self, count: int) -> "Streams":
+        """Return streams for a batch in which every character is there count times, along a last batch dimension."""
+        return self._with(self.generators, self.batch, (*self._copies, count))
+
+    def _with(self, generators: Sequence[torch.Generator], batch: tuple[int, ...], copies: tuple[int, ...]) -> "Streams":
+        other = Streams([])
+        other.generators, other.batch, other._copies = list(generators), batch, copies
+        return other
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +65,16 @@ class State:
 
     def __getitem__(self, index: int | slice | Tensor) -> "State":
         """Pick characters out of a batch."""
-        return State(self.x[index], self.v[index], self.q[index], self.memory[index])
+        return self.map(lambda values: values[index])
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "State":
+        """Apply a change of the batch dimensions to every part."""
+        return State(change(self.x), change(self.v), change(self.q), change(self.memory))
+
+    def flat(self) -> "State":
+        """Return all characters along one batch dimension."""
+        dims = self.x.ndim - 2
+        return self.map(lambda values: values.reshape(-1, *values.shape[dims:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +124,12 @@ class Prior(ABC):
     @abstractmethod
     def sample(self, state: State, num_samples: int, rng: Streams) -> Candidates:
         """Propose num_samples next frames, the first being the mode."""
+
+    def explore(self, state: State, rng: Streams) -> "Candidate":
+        """Propose one next frame for somebody who looks ahead: rather bold than likely."""
+        candidates = self.sample(state, 2, rng)
+        last = torch.full(state.x.shape[:-2], candidates.x.shape[-3] - 1, dtype=torch.long)
+        return candidates.pick(last)
 
     def commit(self, chosen: Candidate, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
         """Take back the solved frame and return the memory for the next query; by default the chosen candidate's own.

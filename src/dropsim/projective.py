@@ -1,12 +1,15 @@
 """Projective dynamics: the inertial target and the global solve."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from dropsim.energy import Energy, Target
+from dropsim import kernels
+from dropsim.collider import GRIP_GAP, Collider, push_out, served
+from dropsim.energy import Energy, Frame, Target
 from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.wrench import GRAVITY
 
@@ -22,6 +25,13 @@ def rigid_acceleration(
     wrench: Float[Tensor, "*b 6"], arms: Float[Tensor, "*b 22 3"], masses: Float[Tensor, "22"]
 ) -> Float[Tensor, "*b 22 3"]:
     """Return the accelerations that a force and a moment about the centre of mass give the particles if the body moves as one [m/s^2]."""
+    if kernels.serve(wrench, arms, masses):
+        from dropsim.kernels import linear
+
+        out = torch.empty(arms.shape, dtype=torch.float64)
+        rows = (NUM_JOINTS, 3)
+        linear.rigid_acceleration(kernels.array(wrench, 6), kernels.array(arms, *rows), kernels.constant(masses), kernels.array(out, *rows))
+        return out
     force, moment = wrench[..., :3], wrench[..., 3:]
     squared = arms.square().sum(-1)[..., None, None] * torch.eye(3).to(arms)
     inertia = (masses[:, None, None] * (squared - arms.unsqueeze(-1) * arms.unsqueeze(-2))).sum(-3)
@@ -42,9 +52,12 @@ class System:
         self.mass = skeleton.masses / skeleton.masses.mean()
         self.matrices = [energy.matrix(skeleton).to(torch.float64) for energy in self.energies]
         self.grams = [energy.weight * A.T @ A for energy, A in zip(self.energies, self.matrices, strict=True)]
+        self._constants: dict[tuple[bool, ...], np.ndarray] = {}
 
     def solve(self, targets: Sequence[Target], y: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b 22 3"]:
         """Return the minimiser for given projections."""
+        if kernels.serve(y, *(target.p for target in targets)):
+            return self._solve_compiled(targets, y)
         left = torch.diag(self.mass)
         right = self.mass.unsqueeze(-1) * y
         for energy, A, gram, target in zip(self.energies, self.matrices, self.grams, targets, strict=True):
@@ -57,6 +70,32 @@ class System:
                 right = right + rows.transpose(-1, -2) @ target.p
         return torch.linalg.solve(left, right)
 
+    def _solve_compiled(self, targets: Sequence[Target], y: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b 22 3"]:
+        from dropsim.kernels.linear import add_energy, solve
+
+        # For x - y, which is small: so far from the origin nothing is rounded away.
+        at = kernels.array(y, NUM_JOINTS, 3)
+        right = np.zeros(at.shape)
+        left = np.empty((len(right), NUM_JOINTS, NUM_JOINTS))
+        left[:] = self._constant(tuple(target.active is None for target in targets))
+        for energy, A, gram, target in zip(self.energies, self.matrices, self.grams, targets, strict=True):
+            num = len(A)
+            p, active = kernels.array(target.p.expand(*y.shape[:-2], num, 3), num, 3), kernels.mask(target.active, *y.shape[:-2], num)
+            add_energy(left, right, at, A.numpy(), gram.numpy(), energy.weight, p, active)
+        solve(left, right)
+        return torch.from_numpy(at + right).reshape(y.shape)
+
+    def _constant(self, always: tuple[bool, ...]) -> np.ndarray:
+        """Return masses and those energies of which all rows always apply, added up once."""
+        if always not in self._constants:
+            grams = [gram for gram, yes in zip(self.grams, always, strict=True) if yes]
+            self._constants[always] = torch.stack((torch.diag(self.mass), *grams)).sum(0).numpy()
+        return self._constants[always]
+
+    def values(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Mapping[str, Float[Tensor, "*b"]]:
+        """Return what each energy is at x, by name [m^2]."""
+        return {e.name: e.value_of(x, e.project(x, frame), A) for e, A in zip(self.energies, self.matrices, strict=True)}
+
 
 def restore_lengths(
     x: Float[Tensor, "*b 22 3"], skeleton: Skeleton, mobility: Float[Tensor, "*b 22"], *, iterations: int = 2
@@ -66,6 +105,8 @@ def restore_lengths(
     Bones pull their two ends along themselves, in proportion to the ends' mobilities (inverse masses): with the true ones, linear and
     angular momentum stay what they were. Newton's method on the 21 lengths; twice is enough for the errors of one step.
     """
+    if kernels.serve(x, mobility):
+        return _restore_lengths_compiled(x, skeleton, mobility, iterations)
     incidence = _INCIDENCE.to(x)
     lengths = skeleton.lengths[1:].to(x)
     coupling = (incidence * mobility.unsqueeze(-2)) @ incidence.T
@@ -77,6 +118,45 @@ def restore_lengths(
         tension = torch.linalg.solve(system, length - lengths)
         x = x - mobility.unsqueeze(-1) * (incidence.T @ (tension.unsqueeze(-1) * direction))
     return x
+
+
+def settle(
+    x: Float[Tensor, "*b 22 3"], x_before: Float[Tensor, "*b 22 3"], skeleton: Skeleton, colliders: Sequence[Collider], *,
+    friction: float, h: float, contact_mobility: float, rounds: int,
+) -> tuple[Float[Tensor, "*b 22 3"], Bool[Tensor, "*b 22"]]:  # fmt: skip
+    """Push everybody out of what they are inside of and restore their bones' lengths, in turns; also return which joints touched.
+
+    Joints in contact give less than their inverse masses say, by a factor.
+    """
+    mobility = (skeleton.masses.mean() / skeleton.masses).to(x)
+    contacts = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)
+    if (laid_out := served(colliders, x, x_before)) is not None:
+        from dropsim.kernels import linear
+
+        out, rows = torch.empty(x.shape, dtype=torch.float64), (NUM_JOINTS, 3)
+        radii, lengths = kernels.constant(skeleton.radii.double()), kernels.constant(skeleton.lengths.double())
+        linear.settle(
+            kernels.array(x, *rows), kernels.array(x_before.expand_as(x), *rows), radii, *laid_out, friction, h, GRAVITY * h * h, GRIP_GAP,
+            lengths, kernels.constant(mobility), contact_mobility, rounds, kernels.array(out, *rows), kernels.array(contacts, NUM_JOINTS),
+        )  # fmt: skip
+        return out, contacts
+    for _ in range(rounds):
+        x, touching = push_out(x, x_before, skeleton.radii, colliders, friction=friction, h=h)
+        contacts = contacts | touching
+        x = restore_lengths(x, skeleton, torch.where(contacts, contact_mobility * mobility, mobility))
+    return x, contacts
+
+
+def _restore_lengths_compiled(
+    x: Float[Tensor, "*b 22 3"], skeleton: Skeleton, mobility: Float[Tensor, "*b 22"], iterations: int
+) -> Float[Tensor, "*b 22 3"]:
+    from dropsim.kernels.linear import restore_lengths
+
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    give = kernels.array(mobility.expand(x.shape[:-1]), NUM_JOINTS)
+    rows = (NUM_JOINTS, 3)
+    restore_lengths(kernels.array(x, *rows), kernels.constant(skeleton.lengths.double()), give, iterations, kernels.array(out, *rows))
+    return out
 
 
 _INCIDENCE = torch.zeros(NUM_JOINTS - 1, NUM_JOINTS, dtype=torch.float64)

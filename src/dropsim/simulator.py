@@ -4,17 +4,19 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from dropsim.collider import Collider, Plane, nearest_surface, push_out
-from dropsim.energies.kinematic import Kinematic
+from dropsim import kernels
+from dropsim.collider import Collider, Plane, nearest_surface
+from dropsim.energies.kinematic import Kinematic, nearest_candidate
 from dropsim.energies.physical import Contact, RangeOfMotion, Rigidity
 from dropsim.energy import Energy, Frame
 from dropsim.motion import Motion
-from dropsim.prior import Prior, State, Streams
-from dropsim.projective import System, inertial_target, restore_lengths, rigid_acceleration
+from dropsim.prior import Candidates, Prior, State, Streams
+from dropsim.projective import System, inertial_target, rigid_acceleration, settle
 from dropsim.rotations import exp, log_small
 from dropsim.skeleton import LEAVES
 from dropsim.wrench import Contacts, WrenchOptions, root_wrench, soft_correction, wrench_problem
@@ -30,6 +32,12 @@ class External:
     """As they will be at the frame's end."""
     energies: Sequence[Energy] = ()
     """Wishes of the scene, beside the simulator's own."""
+    floor: Float[Tensor, "*b"] | None = None
+    """Height of the ground under each person, which the prior takes for zero [m]."""
+    plan: Candidates | None = None
+    """One frame for each person to wish for, in place of a sample of the prior."""
+    planned: Bool[Tensor, "*b"] | None = None
+    """Who has such a plan; everybody where there is nothing to say."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +82,7 @@ class Simulator:
     num_iterations: int = 3
     """Local and global steps a frame."""
     contact_margin: float = 0.05
-    """Gap up to which a sphere can bear a contact force [m]; the recorded feet that the prior learnt from are about as far off the floor."""
+    """Gap up to which a sphere can bear a contact force [m]; recorded feet, which the prior learnt from, are about as far off the floor."""
     friction: float = 0.8
     """Between a joint's sphere and what it touches, as the body is pushed out of it."""
     leaf_damping: float = 0.03
@@ -89,10 +97,10 @@ class Simulator:
         """Advance one frame."""
         skeleton, h = self.prior.skeleton, 1.0 / self.prior.fps
         forces = torch.zeros_like(state.x) if external.forces is None else external.forces
-        candidates = self.prior.sample(state, self.num_samples, rng)
-        if not candidates.x.isfinite().all():
+        candidates = _with_plan(prior_sample(self.prior, state, self.num_samples, rng, external.floor), external)
+        if not candidates.x.sum().isfinite():
             raise ValueError("the prior diverged: its candidates are not finite")
-        # The wish: a sample of the prior, or its mode where the paper is followed to the letter or there is no other.
+        # The wish: a plan or a sample of the prior, or its mode where the paper is followed to the letter or there is no other.
         wish = 0 if self.wish_mode or candidates.x.shape[-3] == 1 else 1
         wished, masses = candidates.x[..., wish, :, :], skeleton.masses.to(state.x)
         problem = wrench_problem(state.x, state.v, self._touching(state.x, external), masses=masses, h=h, options=self.wrench)
@@ -115,15 +123,15 @@ class Simulator:
         x, contacts = self._settled(x, frame)
         after = root_wrench(problem, x, forces=forces)
 
-        chosen = candidates.nearest(x)
+        chosen = nearest_candidate(candidates.x, x)
         kin = candidates.pick(chosen)
         q = self._damped(skeleton.inverse(x, twist_from=kin.q))
-        values = {energy.name: energy.value(x, frame) for energy in system.energies}
-        values["momentum"] = 0.5 * (system.mass.unsqueeze(-1) * (x - y).square()).sum((-1, -2))
+        values = dict(system.values(x, frame))
+        values["momentum"] = 0.5 * ((x - y).square().sum(-1) @ system.mass)
         values["kinematic_mode"] = (
             0.5 * (self.kinematic.weight if self.kinematic else 0.0) * (x - candidates.x[..., 0, :, :]).square().sum((-1, -2))
         )
-        wrenches = torch.stack((before.sizes.norm(dim=-1), after.sizes.norm(dim=-1)), dim=-1)
+        wrenches = torch.stack((before.residual, after.residual), dim=-2).norm(dim=-1) / problem.body_weight
         report = Report(values, chosen, contacts, after.forces, forces, wrenches, skeleton.bone_error(x))
         return State(x, (x - state.x) / h, q, self.prior.commit(kin, x, q)), report
 
@@ -146,26 +154,51 @@ class Simulator:
 
     def _settled(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> tuple[Float[Tensor, "*b 22 3"], Bool[Tensor, "*b 22"]]:
         """Make the solution whole: nobody inside anything, every bone at its length; joints in contact hardly give."""
-        mobility = (frame.skeleton.masses.mean() / frame.skeleton.masses).to(x).expand(x.shape[:-1])
-        contacts = torch.zeros(x.shape[:-1], dtype=torch.bool)
-        if self.contact is None:
-            return restore_lengths(x, frame.skeleton, mobility), contacts
-        for _ in range(NUM_SETTLE):
-            x, touching = push_out(x, frame.x, frame.skeleton.radii, frame.colliders, friction=self.friction, h=frame.h)
-            contacts = contacts | touching
-            x = restore_lengths(x, frame.skeleton, torch.where(contacts, CONTACT_MOBILITY * mobility, mobility))
-        return x, contacts
+        colliders, rounds = (frame.colliders, NUM_SETTLE) if self.contact else ((), 1)
+        options = {"friction": self.friction, "h": frame.h, "contact_mobility": CONTACT_MOBILITY, "rounds": rounds}
+        return settle(x, frame.x, frame.skeleton, colliders, **options)
 
     def _damped(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
         """Turn the leaves a little toward rest."""
+        if kernels.serve(q):
+            from dropsim.kernels.kinematics import damp
+
+            damp(kernels.array(q, *q.shape[-3:]), _LEAVES, 1 - self.leaf_damping)
+            return q
         leaves = exp((1 - self.leaf_damping) * log_small(q[..., LEAVES, :, :]))
-        return q.index_copy(q.ndim - 3, torch.tensor(LEAVES), leaves)
+        return q.index_copy(q.ndim - 3, torch.tensor(LEAVES, device=q.device), leaves)
 
 
+_LEAVES = np.array(LEAVES)
 NUM_SETTLE = 4
 """Rounds of pushing out and restoring lengths: a neck between a head and shoulders that lie on the floor takes several."""
 CONTACT_MOBILITY = 0.05
 """How much a joint in contact gives when bones are brought back to length, beside a free one."""
+
+
+def prior_sample(prior: Prior, state: State, num_samples: int, rng: Streams, floor: Float[Tensor, "*b"] | None) -> Candidates:
+    """Ask the prior for candidates as if the ground under each person were at height zero."""
+    if floor is None:
+        return prior.sample(state, num_samples, rng)
+    lift = torch.nn.functional.pad(floor.unsqueeze(-1), (2, 0)).unsqueeze(-2)
+    candidates = prior.sample(replace(state, x=state.x - lift), num_samples, rng)
+    return replace(candidates, x=candidates.x + lift.unsqueeze(-3))
+
+
+def _with_plan(candidates: Candidates, external: External) -> Candidates:
+    """Put the planned frames in the place of the first sample."""
+    plan = external.plan
+    if plan is None or candidates.x.shape[-3] == 1:
+        return candidates
+
+    def put(own: Tensor, new: Tensor, trailing: int) -> Tensor:
+        k = own.ndim - trailing - 1
+        first = own.narrow(k, 1, 1)
+        if external.planned is not None:
+            new = torch.where(external.planned.reshape(*external.planned.shape, *([1] * (trailing + 1))), new, first)
+        return torch.cat((own.narrow(k, 0, 1), new.to(own), own.narrow(k, 2, own.shape[k] - 2)), dim=k)
+
+    return Candidates(put(candidates.x, plan.x, 2), put(candidates.q, plan.q, 3), put(candidates.memory, plan.memory, 1))
 
 
 class DivergedError(ValueError):
@@ -188,33 +221,36 @@ def simulate(
     for i in range(num_frames - 1):
         external = world(i, states[-1]) if world else External()
         if external.forces is not None and not external.forces.isfinite().all():
-            raise DivergedError(f"frame {i + 1}: an external force is not finite", _motion(simulator, states, reports))
+            raise DivergedError(f"frame {i + 1}: an external force is not finite", laid_out(simulator, states, reports))
         try:
             state, report = simulator.step(states[-1], external, rng)
         except ValueError as error:
-            raise DivergedError(f"frame {i + 1}: {error}", _motion(simulator, states, reports)) from error
+            raise DivergedError(f"frame {i + 1}: {error}", laid_out(simulator, states, reports)) from error
         states.append(state)
         reports.append(report)
         if watch:
             watch(i + 1, num_frames - 1)
-    return _motion(simulator, states, reports)
+    return laid_out(simulator, states, reports)
 
 
-def _motion(simulator: Simulator, states: Sequence[State], reports: Sequence[Report]) -> Motion:
+def laid_out(simulator: Simulator, states: Sequence[State], reports: Sequence[Report]) -> Motion:
     """Lay states and reports out in time; the first frame, which nothing led to, repeats what the second reports."""
     joints = torch.stack([s.x for s in states], dim=-3)
     motion = Motion(simulator.prior.skeleton, simulator.prior.fps, joints[..., 0, :], torch.stack([s.q for s in states], dim=-4), joints)
     if not reports:
         return motion
     reports = [reports[0], *reports]
+    zero = torch.zeros_like(reports[0].root_wrench[..., 0])
     return replace(
         motion,
         contacts=torch.stack([r.contacts for r in reports], dim=-2),
         contact_forces=torch.stack([r.contact_forces for r in reports], dim=-3),
         external_forces=torch.stack([r.external_forces for r in reports], dim=-3),
         root_wrench=torch.stack([r.root_wrench for r in reports], dim=-2),
+        # What acts only now and then, such as a pin, is zero in the other frames.
         energies={
-            k: torch.stack([r.energies[k] for r in reports], dim=-1) for k in reports[0].energies if all(k in r.energies for r in reports)
+            k: torch.stack([r.energies.get(k, zero) for r in reports], dim=-1)
+            for k in dict.fromkeys(k for r in reports for k in r.energies)
         },
         name=simulator.prior.name,
     )

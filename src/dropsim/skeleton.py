@@ -1,13 +1,16 @@
 """The body: SMPL's first 22 joints, its proportions and masses, forward and swing-twist inverse kinematics."""
 
+import functools
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from dropsim import kernels
 from dropsim.rotations import swing, twist_about
 from dropsim.smpl_file import read_rest_joints
 
@@ -176,6 +179,8 @@ class Skeleton:
 
     def forward(self, q: Float[Tensor, "*b 22 3 3"], root: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 22 3"]:
         """Return world joints [m] from local rotations (the root's is its world orientation) and the pelvis position [m]."""
+        if kernels.serve(q, root):
+            return self._forward_compiled(q, root)
         R_world = self.global_rotations(q)
         bones = (R_world[..., _PARENT_OR_ROOT, :, :] @ self.offsets.to(q).unsqueeze(-1)).squeeze(-1)
         levels = [root.unsqueeze(-2)]
@@ -189,6 +194,8 @@ class Skeleton:
         Swings come from the bone directions, twists and leaf rotations from another pose's local rotations; the joints with several
         children (pelvis, spine3) take the least-squares rotation over them. Lengths are ignored, so stretched bones do no harm.
         """
+        if kernels.serve(joints, twist_from):
+            return self._inverse_compiled(joints, twist_from)
         offsets = self.offsets.to(joints)
         bones = (joints - joints[..., _PARENT_OR_ROOT, :]).unsqueeze(-1)
         twists = twist_about(twist_from[..., _SINGLES, :, :], offsets[_SINGLE_CHILDREN])
@@ -207,8 +214,36 @@ class Skeleton:
         parts.append(twist_from[..., _LEAVES, :, :])
         return torch.cat(parts, dim=-3)[..., _FROM_IK_ORDER, :, :]
 
+    def _forward_compiled(self, q: Float[Tensor, "*b 22 3 3"], root: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 22 3"]:
+        from dropsim.kernels.kinematics import forward
+
+        joints = torch.empty(*q.shape[:-3], NUM_JOINTS, 3, dtype=torch.float64)
+        rows = (NUM_JOINTS, 3, 3)
+        forward(
+            kernels.array(q, *rows), kernels.array(root.expand(*q.shape[:-3], 3), 3), self._offsets64, kernels.array(joints, *rows[:-1])
+        )
+        return joints
+
+    def _inverse_compiled(self, joints: Float[Tensor, "*b 22 3"], twist_from: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
+        from dropsim.kernels.kinematics import inverse
+
+        q, rows = torch.empty(*joints.shape, 3, dtype=torch.float64), (NUM_JOINTS, 3, 3)
+        twists = kernels.array(twist_from.expand_as(q), *rows)
+        inverse(kernels.array(joints, *rows[:-1]), twists, self._offsets64, kernels.array(q, *rows))
+        return q
+
+    @functools.cached_property
+    def _offsets64(self) -> np.ndarray:
+        return kernels.constant(self.offsets.double())
+
     def bone_error(self, joints: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b"]:
         """Largest relative error of a bone's length."""
+        if kernels.serve(joints):
+            from dropsim.kernels import linear
+
+            out = torch.empty(joints.shape[:-2], dtype=torch.float64)
+            linear.bone_error(kernels.array(joints, NUM_JOINTS, 3), kernels.constant(self.lengths.double()), kernels.array(out))
+            return out
         lengths = (joints - joints[..., _PARENT_OR_ROOT, :]).norm(dim=-1)
         target = self.lengths.to(joints)
         return ((lengths - target).abs()[..., 1:] / target[1:]).amax(dim=-1)

@@ -3,15 +3,18 @@
 After DROP (Jiang et al. 2023), section 6, and ManipNet (Zhang et al. 2021). Symbols are those of docs/notation.md.
 """
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from dropsim import kernels
 from dropsim.motion import Motion
-from dropsim.nnls import nnls
+from dropsim.nnls import checked, nnls
 from dropsim.rotations import normalize, perpendicular
 from dropsim.skeleton import CHILDREN, NUM_JOINTS, PARENTS, Skeleton, joint_index
 
@@ -103,7 +106,7 @@ class WrenchProblem:
     """[s]"""
     options: WrenchOptions
 
-    @property
+    @functools.cached_property
     def body_weight(self) -> float:
         """[N]."""
         return GRAVITY * float(self.masses.sum())
@@ -184,6 +187,8 @@ def wrench_problem(
     """Lay out the root wrench of the step that starts at x_t with velocity v_t, in double precision."""
     options = options or WrenchOptions()
     x_t, v_t, masses = x_t.double(), v_t.double(), masses.double()
+    if kernels.serve(x_t, v_t, masses, contacts.points, contacts.normals):
+        return _wrench_problem_compiled(x_t, v_t, contacts, masses, h, options)
     B, a = momentum_map(x_t, v_t, masses, h)
     r = _arms(x_t, masses)
     edges = contact_basis(contacts.normals.double(), options.friction, options.num_edges)
@@ -194,8 +199,31 @@ def wrench_problem(
     return WrenchProblem(B, a, r, edges, F, contacts.touching, masses, h, options)
 
 
+def _wrench_problem_compiled(
+    x_t: Float[Tensor, "*b 22 3"],
+    v_t: Float[Tensor, "*b 22 3"],
+    contacts: Contacts,
+    masses: Float[Tensor, "22"],
+    h: float,
+    options: WrenchOptions,
+) -> WrenchProblem:
+    from dropsim.kernels import wrench
+
+    shape, rows, e = x_t.shape, (NUM_JOINTS, 3), options.num_edges
+    places = (kernels.array(part.expand(shape), *rows) for part in (contacts.points, contacts.normals))
+    start = (kernels.array(x_t, *rows), kernels.array(v_t.expand(shape), *rows), kernels.constant(masses), *places)
+    sizes = ((6, 3 * NUM_JOINTS), (6,), rows, (NUM_JOINTS, e, 3), (6, e * NUM_JOINTS))
+    parts = [torch.empty(*shape[:-2], *size, dtype=torch.float64) for size in sizes]
+    out = (kernels.array(part, *size) for part, size in zip(parts, sizes, strict=True))
+    wrench.problem(*start, options.friction, h, GRAVITY, *out)
+    B, a, r, edges, F = parts
+    return WrenchProblem(B, a, r, edges, F, contacts.touching, masses, h, options)
+
+
 def contact_fit(problem: WrenchProblem, b: Float[Tensor, "*b 6"]) -> RootWrench:
     """Return the contact forces that come nearest to giving a rate of momentum b: min |F c - b|^2, c >= 0, moments at the options' arm."""
+    if problem.a.shape == b.shape and kernels.serve(problem.F, b):
+        return _contact_fit_compiled(problem, b)
     num_edges = problem.edges.shape[-2]
     if problem.touching.any():
         rows = _row_scale(problem, b)
@@ -207,6 +235,21 @@ def contact_fit(problem: WrenchProblem, b: Float[Tensor, "*b 6"]) -> RootWrench:
     forces = (c.unsqueeze(-1) * problem.edges).sum(-2)
     explained = (problem.F @ c.flatten(-2).unsqueeze(-1)).squeeze(-1)
     return RootWrench(b - explained, explained, c, forces, problem.body_weight)
+
+
+def _contact_fit_compiled(problem: WrenchProblem, b: Float[Tensor, "*b 6"]) -> RootWrench:
+    from dropsim.kernels import wrench
+
+    options, batch, e = problem.options, b.shape[:-1], problem.edges.shape[-2]
+    parts = [torch.empty(*batch, *size, dtype=torch.float64) for size in ((NUM_JOINTS, e), (NUM_JOINTS, 3), (6,), (6,))]
+    c, forces, explained, residual = parts
+    scale = np.array([1.0] * 3 + [1 / options.length] * 3)
+    limits = problem.body_weight * np.array([options.largest_load, options.largest_bearing])
+    fit = (kernels.array(problem.F, 6, NUM_JOINTS * e), kernels.array(problem.edges, NUM_JOINTS, e, 3))
+    out = (kernels.array(c, NUM_JOINTS * e), kernels.array(forces, NUM_JOINTS, 3), kernels.array(explained, 6), kernels.array(residual, 6))
+    touching = kernels.array(problem.touching.expand(*batch, NUM_JOINTS), NUM_JOINTS)
+    checked(wrench.contact_fit(*fit, touching, kernels.array(b, 6), scale, options.ridge, options.friction, _BEARING, limits, *out))
+    return RootWrench(residual, explained, c, forces, problem.body_weight)
 
 
 def root_wrench(problem: WrenchProblem, x: Float[Tensor, "*b 22 3"], *, forces: Float[Tensor, "*b 22 3"] | None = None) -> RootWrench:
@@ -318,6 +361,8 @@ def _bearable(problem: WrenchProblem, c: Float[Tensor, "*b 22 e"]) -> Float[Tens
 
 _FEET = [joint_index(f"{side}_{name}") for side in ("left", "right") for name in ("ankle", "foot")]
 _OTHERS = [joint for joint in range(NUM_JOINTS) if joint not in _FEET]
+_BEARING = np.array([int(joint in _OTHERS) for joint in range(NUM_JOINTS)])
+_NO_FORCES = np.empty((0, NUM_JOINTS, 3))
 
 
 def _arms(x: Float[Tensor, "*b 22 3"], masses: Float[Tensor, "22"]) -> Float[Tensor, "*b 22 3"]:
@@ -327,11 +372,23 @@ def _arms(x: Float[Tensor, "*b 22 3"], masses: Float[Tensor, "22"]) -> Float[Ten
 
 def _demand(problem: WrenchProblem, x: Float[Tensor, "*b 22 3"], forces: Float[Tensor, "*b 22 3"] | None) -> Float[Tensor, "*b 6"]:
     """Return b = B x - a, less external forces: what the contacts have to bring about [N, N m]."""
+    if problem.a.shape[:-1] == x.shape[:-2] and kernels.serve(problem.B, x, *([] if forces is None else [forces])):
+        return _demand_compiled(problem, x, forces)
     b = (problem.B @ x.double().flatten(-2).unsqueeze(-1)).squeeze(-1) - problem.a
     if forces is None:
         return b
     forces = forces.double()
     return b - torch.cat((forces.sum(-2), torch.linalg.cross(problem.r, forces).sum(-2)), dim=-1)
+
+
+def _demand_compiled(problem: WrenchProblem, x: Float[Tensor, "*b 22 3"], forces: Float[Tensor, "*b 22 3"] | None) -> Float[Tensor, "*b 6"]:
+    from dropsim.kernels import wrench
+
+    b, rows = torch.empty(*x.shape[:-2], 6, dtype=torch.float64), (NUM_JOINTS, 3)
+    start = (kernels.array(problem.B, 6, 3 * NUM_JOINTS), kernels.array(problem.a, 6), kernels.array(problem.r, *rows))
+    pushes = _NO_FORCES if forces is None else kernels.array(forces.expand(x.shape), *rows)
+    wrench.demand(*start, kernels.array(x, *rows), pushes, kernels.array(b, 6))
+    return b
 
 
 def _row_scale(problem: WrenchProblem, like: Tensor) -> Float[Tensor, "6"]:

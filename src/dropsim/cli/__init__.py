@@ -11,14 +11,19 @@ from typing import Protocol
 
 import tyro
 
+from dropsim.cli.bench import Bench
+from dropsim.cli.clean import Clean
 from dropsim.cli.convert import Convert
 from dropsim.cli.data import Data
 from dropsim.cli.demo import Demo
 from dropsim.cli.evaluate import Evaluate
 from dropsim.cli.info import Info
+from dropsim.cli.perturb import Perturb
 from dropsim.cli.render import Render
 from dropsim.cli.run import Run
+from dropsim.cli.scenarios import Scenarios
 from dropsim.cli.train import Train
+from dropsim.cli.view import View
 
 
 class Command(Protocol):
@@ -29,14 +34,19 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, type[Command]] = {
+    "bench": Bench,
+    "clean": Clean,
     "convert": Convert,
     "data": Data,
     "demo": Demo,
     "evaluate": Evaluate,
     "info": Info,
+    "perturb": Perturb,
     "render": Render,
     "run": Run,
+    "scenarios": Scenarios,
     "train": Train,
+    "view": View,
 }
 """Every command by the name that is typed."""
 

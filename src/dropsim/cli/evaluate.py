@@ -1,4 +1,4 @@
-"""`dropsim evaluate prior`: numbers, tables and figures on people that a model never saw."""
+"""`dropsim evaluate`: numbers, tables and figures that judge a prior, and people who are pushed."""
 
 import json
 import sys
@@ -10,15 +10,20 @@ import tyro
 
 if TYPE_CHECKING:
     from dropsim.pose_prior import PosePrior
+    from dropsim.priors.cvae import CVAEPrior
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure the motion prior on a data set that `dropsim data build` made."""
+    """Measure the motion prior on a data set that `dropsim data build` made, or people who are pushed.
 
-    what: tyro.conf.Positional[Literal["prior"]]
-    data: Path
-    """Folder of the data set."""
+    Examples: dropsim evaluate prior --data DATA --json quality.json; dropsim evaluate push --seeds 8 --out push
+    """
+
+    what: tyro.conf.Positional[Literal["prior", "push"]]
+    """prior: roll-outs beside recordings; push: recovery and falls by force and direction."""
+    data: Path | None = None
+    """Folder of the data set; for the prior."""
     people: Literal["held-out", "all"] = "held-out"
     """Whose recordings: those kept out of training, or everybody's."""
     weights: Path | None = None
@@ -26,34 +31,68 @@ class Evaluate:
     json: Path | None = None
     """File for the numbers."""
     out: Path | None = None
-    """Folder for the figures; none are drawn unless given."""
+    """Folder for figures and tables; none are written unless given."""
     card: Path | None = None
-    """Model card whose table of measured quality is to be rewritten."""
+    """Model card whose table of measured quality is to be rewritten; for the prior."""
     rollouts: int = 256
-    """Sampled roll-outs."""
+    """Sampled roll-outs; for the prior."""
     seconds: float = 10.0
-    """Length of a roll-out [s]."""
+    """Length of a roll-out [s]; for the prior."""
+    seeds: int = 8
+    """People of each start, force and direction; for pushes."""
+    newtons: tuple[float, ...] = (100.0, 200.0, 300.0, 450.0, 700.0)
+    """Forces [N]; for pushes."""
+    part: str = "torso"
+    """Where people are pushed: pelvis, torso, hand, foot, or a joint's name."""
+    samples: int = 64
+    """K, candidates of the prior a frame; for pushes."""
     seed: int = 0
 
     def run(self) -> None:
         """Measure, print the table and write what was asked for."""
+        from dropsim.priors.cvae import CVAEPrior
+
+        prior = CVAEPrior.shipped() if self.weights is None else CVAEPrior.load(self.weights)
+        if self.what == "push":
+            self._push(prior)
+        else:
+            self._prior(prior)
+
+    def _push(self, prior: "CVAEPrior") -> None:
+        from dataclasses import asdict
+
+        from dropsim.cli.progress import bar
+        from dropsim.energies.physical import RangeOfMotion
+        from dropsim.evaluation.push import PushProtocol, evaluate_push, table
+        from dropsim.pose_prior import PosePrior
+        from dropsim.simulator import Simulator
+
+        protocol = PushProtocol(newtons=self.newtons, part=self.part, seeds=self.seeds, seed=self.seed)
+        simulator = Simulator(prior, range_of_motion=RangeOfMotion(PosePrior.shipped()), num_samples=self.samples)
+        with bar("pushes") as advance:
+            cells = evaluate_push(simulator, protocol, advance)
+        print(table(cells))
+        if self.json:
+            self._write(self.json, json.dumps([asdict(cell) for cell in cells], indent=2) + "\n")
+        if self.out:
+            self.out.mkdir(parents=True, exist_ok=True)
+            self._write(self.out / "push.md", table(cells))
+
+    def _prior(self, prior: "CVAEPrior") -> None:
         from dropsim.cli.progress import bar
         from dropsim.data.clips import load
         from dropsim.evaluation.card import fill_card, table
         from dropsim.evaluation.prior import PriorEvaluation, evaluate_prior
-        from dropsim.files import atomic_path
-        from dropsim.priors.cvae import CVAEPrior
 
+        if self.data is None:
+            raise ValueError("evaluate prior needs recordings: give a folder made by `dropsim data build` with --data")
         options = PriorEvaluation(rollouts=self.rollouts, seconds=self.seconds, seed=self.seed)
-        prior = CVAEPrior.shipped() if self.weights is None else CVAEPrior.load(self.weights)
         clips = load(self.data, held_out=True if self.people == "held-out" else None)
         with bar("prior") as advance:
             report = evaluate_prior(prior, clips, options, advance, pose=shipped_pose_prior())
         print(table(report))
         if self.json:
-            with atomic_path(self.json) as temporary:
-                temporary.write_text(json.dumps(report.numbers(), indent=2) + "\n", encoding="utf-8")
-            print(f"wrote {self.json}")
+            self._write(self.json, json.dumps(report.numbers(), indent=2) + "\n")
         if self.card:
             fill_card(self.card, report)
             print(f"wrote {self.card}")
@@ -62,6 +101,13 @@ class Evaluate:
 
             for path in draw_report(report, self.out):
                 print(f"wrote {path}")
+
+    def _write(self, path: Path, text: str) -> None:
+        from dropsim.files import atomic_path
+
+        with atomic_path(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        print(f"wrote {path}")
 
 
 def shipped_pose_prior() -> "PosePrior | None":

@@ -1,38 +1,63 @@
-"""`dropsim run`: a person in a scene, simulated and written to files."""
+"""`dropsim run`: people in a scene, simulated and written to files."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+if TYPE_CHECKING:
+    from dropsim.collider import Plane
+    from dropsim.motion import Motion
+    from dropsim.render import Stage
+    from dropsim.scene import Take
+    from dropsim.scene_file import Setup
+
+SHORT = {
+    "start": "person.start",
+    "part": "push.part",
+    "newtons": "push.newtons",
+    "direction": "push.direction",
+    "at": "push.start",
+    "duration": "push.duration",
+    "samples": "simulator.num_samples",
+    "seconds": "seconds",
+    "seed": "seed",
+}
+"""Options that stand for a field of the scene."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Simulate a scene and write its motion (npz, bvh) and a report.
+    """Simulate a scene and write its motions (npz, bvh), a report (md) and a strip of pictures (png).
 
     Example: dropsim run push --start walk --part torso --newtons 250 --direction left --out out
     """
 
-    scene: tyro.conf.Positional[Literal["push"]]
-    """Which scene: push is a person who is pushed once."""
-    start: str = "walk"
-    """What the person is doing, a category of the bank of starts."""
-    part: str = "torso"
-    """Where the push acts: pelvis, torso, hand, foot, or a joint's name."""
-    newtons: float = 250.0
-    """How strong the push is [N]."""
-    direction: str = "left"
-    """Where the push drives the person: front, back, left, right, or degrees counterclockwise from the front."""
-    at: float = 2.0
-    """When the push begins [s]."""
-    duration: float = 0.5
-    """How long the push lasts [s]."""
-    seconds: float = 6.0
+    scene: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME|FILE.toml")]
+    """A ready scenario, which `dropsim scenarios` lists, or a scene file."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="PATH=VALUE")] = ()
+    """Change any field of the scene, e.g. --set push.0.part=hand, or push.part for all pushes. May be repeated."""
+    save: Path | None = None
+    """Write the scene to this .toml file, to be edited, instead of simulating it."""
+    start: str | None = None
+    """What everybody is doing, a category of the bank of starts; the scene's own unless given, as for all that follow."""
+    part: str | None = None
+    """Where pushes act: pelvis, torso, hand, foot, or a joint's name."""
+    newtons: float | None = None
+    """How strong pushes are [N]."""
+    direction: str | None = None
+    """Where pushes drive the person: front, back, left, right, or degrees counterclockwise from the front."""
+    at: float | None = None
+    """When pushes begin [s]."""
+    duration: float | None = None
+    """How long pushes last [s]."""
+    seconds: float | None = None
     """How long to simulate [s]."""
-    samples: int = 64
+    samples: int | None = None
     """K, candidates of the prior a frame."""
-    seed: int = 0
+    seed: int | None = None
     out: Path = Path("out")
     """Folder to write to."""
     picture: bool = True
@@ -40,77 +65,130 @@ class Run:
 
     def run(self) -> None:
         """Simulate, write, and say what was written."""
-        import math
-        from dataclasses import replace
+        setup = self._setup()
+        if self.save is not None:
+            from dropsim.scene_file import write_scene
 
+            write_scene(setup, self.save)
+            print(f"wrote {self.save}: run it with `dropsim run {self.save}`")
+            return
         from dropsim.cli.progress import bar
-        from dropsim.data.amass import write_amass
-        from dropsim.data.bvh import write_bvh
-        from dropsim.energies.physical import RangeOfMotion
-        from dropsim.files import atomic_path
-        from dropsim.pose_prior import PosePrior
-        from dropsim.prior import Streams
-        from dropsim.priors.cvae import CVAEPrior
-        from dropsim.render import contact_sheet
-        from dropsim.scene import Push, Scene
-        from dropsim.simulator import DivergedError, Simulator, simulate
+        from dropsim.scene import WorldDivergedError, run
 
-        if not (math.isfinite(self.seconds) and 0 < self.seconds <= 3600):
-            raise ValueError(f"seconds must be between 0 and 3600, not {self.seconds:g}")
-        push = Push.toward(self.direction, self.newtons, part=self.part, start=self.at, duration=self.duration)
-        prior = CVAEPrior.shipped()
-        simulator = Simulator(prior, range_of_motion=RangeOfMotion(PosePrior.shipped()), num_samples=self.samples)
-        scene = Scene(pushes=(push,), fps=prior.fps)
-        frames, first = round(self.seconds * prior.fps), prior.start(self.start, seed=self.seed)
+        world = setup.world()
+        start = world.start(setup.seed)
         self.out.mkdir(parents=True, exist_ok=True)
-        failure: DivergedError | None = None
+        failure: WorldDivergedError | None = None
         with bar("frames") as advance:
             try:
-                motion = simulate(simulator, first, frames, Streams(self.seed), world=scene, watch=advance)
-            except DivergedError as error:
-                if error.motion is None:
-                    raise
-                failure, motion = error, error.motion
-        motion = replace(motion, events=scene.events, name=self.scene)
-        write_amass(motion, self.out / f"{self.scene}.npz", seed=self.seed)
-        write_bvh(motion, self.out / f"{self.scene}.bvh")
-        text = report_of(motion, push.start + push.duration)
-        with atomic_path(self.out / f"{self.scene}.md") as temporary:
-            temporary.write_text(text, encoding="utf-8")
-        written = [f"{self.scene}.npz", f"{self.scene}.bvh", f"{self.scene}.md"]
-        if self.picture:
-            contact_sheet(
-                [motion],
-                self.out / f"{self.scene}.png",
-                frames=12,
-                labels=[f"{self.start}, {self.newtons:g} N {self.direction} on the {self.part}"],
-            )
-            written.append(f"{self.scene}.png")
+                take = run(world, setup.num_frames(world.fps), setup.seed, start=start, watch=advance)
+            except WorldDivergedError as error:
+                failure, take = error, error.take
+        text, written = write_take(setup, take, self.out, picture=self.picture)
         print(text)
         print(f"wrote {', '.join(written)} to {self.out}")
         if failure is not None:
             raise ValueError(f"{failure}; the frames up to there are in {self.out}")
 
+    def _setup(self) -> "Setup":
+        """Read or look up the scene, and change what the options say."""
+        from dropsim.scenarios import scenario
+        from dropsim.scene_file import changed, read_scene
 
-def report_of(motion: object, push_end: float) -> str:
-    """Say in a few lines what happened to the person."""
+        setup = read_scene(Path(self.scene)) if self.scene.lower().endswith(".toml") else scenario(self.scene)
+        options = {path: (f"--{name}", str(value)) for name, path in SHORT.items() if (value := getattr(self, name)) is not None}
+        for one in self.set:
+            path, equals, value = one.partition("=")
+            if not equals:
+                raise ValueError(f"--set {one}: write a path, = and a value, such as --set push.part=hand")
+            options[path.strip()] = (f"--set {path.strip()}", value.strip())
+        return changed(setup, [(path, value) for path, (_, value) in options.items()], said=lambda path: f"{options[path][0]}: ")
+
+
+def write_take(setup: "Setup", take: "Take", out: Path, *, picture: bool) -> tuple[str, list[str]]:
+    """Write everybody's motion, the report and the pictures; return the report and the names of the files."""
+    from dataclasses import replace
+
+    from dropsim.data.amass import write_amass
+    from dropsim.data.bvh import write_bvh
+    from dropsim.files import atomic_path
+    from dropsim.render import contact_sheet
+
+    written = list[str]()
+    for i, motion in enumerate(take.motions):
+        stem = setup.name if len(take.motions) == 1 else f"{setup.name}_{i}"
+        motion = replace(motion, name=stem)
+        write_amass(motion, out / f"{stem}.npz", seed=setup.seed)
+        write_bvh(motion, out / f"{stem}.bvh")
+        written += [f"{stem}.npz", f"{stem}.bvh"]
+    text = report_of(setup.name, setup.description, take)
+    with atomic_path(out / f"{setup.name}.md") as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    written.append(f"{setup.name}.md")
+    if picture:
+        contact_sheet([stage_of(setup, take)], out / f"{setup.name}.png", frames=12, labels=[setup.description or setup.name])
+        written.append(f"{setup.name}.png")
+    return text, written
+
+
+def stage_of(setup: "Setup", take: "Take") -> "Stage":
+    """Put everybody, the balls and obstacles, the points that joints are drawn to and the ground on a stage."""
+    import torch
+
+    from dropsim.render import Sphere, Stage
+    from dropsim.scene import Drag
+    from dropsim.skeleton import joint_index
+
+    spheres = [Sphere(balls.centres, float(balls.radii[0])) for balls in take.balls]
+    first = take.motions[0]
+    for drag in setup.scene.elements:
+        if isinstance(drag, Drag):
+            joints = take.motions[drag.person].joints[:, joint_index(drag.joint)]
+            begin = round(drag.path[0][0] * first.fps)
+            origin = joints[min(begin, len(joints) - 1)] if drag.relative else torch.zeros_like(joints[0])
+            path = torch.stack([origin + drag.target(i / first.fps) for i in range(len(joints))])
+            path[:begin] = torch.nan
+            spheres.append(Sphere(path, 0.06))
+    return Stage(take.motions, spheres=spheres, ground=take.ground)
+
+
+def report_of(name: str, description: str, take: "Take") -> str:
+    """Say in a few lines what happened to everybody, measured against the ground as it was."""
+    first = take.motions[0]
+    lines = [f"# {name}", "", *([description, ""] if description else []), f"{len(first)} frames at {first.fps:g} Hz.", ""]
+    for i, motion in enumerate(take.motions):
+        lines += _about(motion, take.ground, "The person" if len(take.motions) == 1 else f"Person {i}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _about(motion: "Motion", ground: "Plane", who: str) -> Sequence[str]:
     from dropsim import metrics
-    from dropsim.motion import Motion
 
-    assert isinstance(motion, Motion)
-    assert motion.root_wrench is not None
-    after = min(round(push_end * motion.fps), len(motion) - 1)
-    fell = bool(metrics.fallen(motion)[after:].any())
-    end = "upright" if bool(metrics.upright(motion)[-1]) else "not upright"
-    wrench = motion.root_wrench.mean(0)
+    seen = _above(motion, ground)
+    events = [f"{event.start:g} s {event.name}" for event in motion.events]
+    fell, end = bool(metrics.fallen(seen).any()), bool(metrics.upright(seen)[-1])
     lines = [
-        f"# {motion.name}", "",
-        f"{len(motion)} frames at {motion.fps:g} Hz. The person {'fell' if fell else 'did not fall'} and is {end} at the end.", "",
+        f"{who} {'fell' if fell else 'did not fall'} and is {'upright' if end else 'not upright'} at the end.", "",
         "| measure | value |", "|---|---|",
-        f"| foot skate [m/s] | {float(metrics.foot_skate(motion)):.3f} |",
-        f"| penetration [mm] | {float(metrics.penetration_mm(motion)):.2f} |",
+        f"| foot skate [m/s] | {float(metrics.foot_skate(seen)):.3f} |",
+        f"| penetration [mm] | {float(metrics.penetration_mm(seen)):.2f} |",
         f"| largest bone error [%] | {float(metrics.bone_error_percent(motion)):.4f} |",
-        f"| root wrench before, after correction [body weights] | {float(wrench[0]):.3f}, {float(wrench[1]):.3f} |",
     ]  # fmt: skip
+    if motion.root_wrench is not None:
+        before, after = motion.root_wrench.mean(0).tolist()
+        lines.append(f"| root wrench before, after correction [body weights] | {before:.3f}, {after:.3f} |")
+    if motion.external_forces is not None:
+        lines.append(f"| largest external force [N] | {float(motion.external_forces.sum(1).norm(dim=-1).max()):.0f} |")
     lines += [f"| energy {name}, mean [m^2] | {float(values.mean()):.3g} |" for name, values in sorted(motion.energies.items())]
-    return "\n".join(lines) + "\n"
+    if events and who in ("The person", "Person 0"):
+        lines += ["", f"What happened: {', '.join(events)}."]
+    return [*lines, ""]
+
+
+def _above(motion: "Motion", ground: "Plane") -> "Motion":
+    """Return the motion with heights above the ground, which may tilt."""
+    from dataclasses import replace
+
+    joints = motion.joints.clone()
+    joints[..., 2] = (motion.joints * ground.normal.unsqueeze(-2)).sum(-1) - ground.offset.unsqueeze(-1)
+    return replace(motion, joints=joints, root=joints[:, 0])

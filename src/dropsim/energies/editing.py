@@ -74,3 +74,27 @@ class Spring(Energy):
         """Scale the vector between the joints to the length."""
         rod = x[..., joint_index(self.joint_a), :] - x[..., joint_index(self.joint_b), :]
         return Target((rod * (self.length / rod.norm(dim=-1, keepdim=True).clamp_min(1e-9))).unsqueeze(-2))
+
+
+@dataclass(frozen=True, eq=False)
+class Straight(Energy):
+    """A joint on the line between two others, at its place in the straight limb: a knee between hip and ankle."""
+
+    joint_a: str
+    middle: str
+    joint_b: str
+    weight: float = 30.0
+    name: str = field(default="straight", init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[Tensor, "m 22"]:
+        """The joint less its place between the others, in proportion to the two bones."""
+        a, m, b = (joint_index(name) for name in (self.joint_a, self.middle, self.joint_b))
+        near, far = ((skeleton.rest[m] - skeleton.rest[end]).norm() for end in (a, b))
+        row = torch.zeros(1, NUM_JOINTS, dtype=skeleton.rest.dtype)
+        row[0, m], row[0, a], row[0, b] = 1.0, -far / (near + far), -near / (near + far)
+        return row
+
+    def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
+        """Wish for no distance."""
+        del frame
+        return Target(x.new_zeros(*x.shape[:-2], 1, 3))

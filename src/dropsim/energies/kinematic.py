@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from dropsim import kernels
 from dropsim.energy import Energy, Frame, Target
 from dropsim.skeleton import NUM_JOINTS, Skeleton
 
@@ -23,5 +24,17 @@ class Kinematic(Energy):
 
     def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
         """Search the candidates."""
-        nearest = (frame.manifold - x.unsqueeze(-3)).square().sum((-1, -2)).argmin(-1)
+        nearest = nearest_candidate(frame.manifold, x)
         return Target(frame.manifold.take_along_dim(nearest[..., None, None, None], dim=-3).squeeze(-3))
+
+
+def nearest_candidate(candidates: Float[Tensor, "*b k 22 3"], x: Float[Tensor, "*b 22 3"]) -> Int[Tensor, "*b"]:
+    """Return the index of the candidate nearest to x in joint space, the first of equals."""
+    if not kernels.serve(candidates, x):
+        return (candidates - x.unsqueeze(-3)).square().sum((-1, -2)).argmin(-1)
+    from dropsim.kernels.network import nearest
+
+    index, k = torch.empty(x.shape[:-2], dtype=torch.long), candidates.shape[-3]
+    rows = (NUM_JOINTS, 3)
+    nearest(kernels.array(candidates.expand(*x.shape[:-2], k, *rows), k, *rows), kernels.array(x, *rows), kernels.array(index))
+    return index

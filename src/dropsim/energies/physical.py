@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dropsim.collider import nearest_surface
+from dropsim import kernels
+from dropsim.collider import nearest_surface, served
 from dropsim.energy import Energy, Frame, Target
 from dropsim.pose_prior import PosePrior
 from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
@@ -14,6 +16,7 @@ from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
 BRACES = ((1, 2), (1, 3), (2, 3), (12, 13), (12, 14), (13, 14))
 """Pairs that hold the children of the pelvis and of the chest in shape, so that these two are blocks and not loose hubs."""
 _RODS = tuple((c, PARENTS[c]) for c in range(1, NUM_JOINTS)) + BRACES
+_RODS_ENDS = np.array(_RODS)
 _RODS_A = torch.zeros(len(_RODS), NUM_JOINTS, dtype=torch.float64)
 for _row, (_a, _b) in enumerate(_RODS):
     _RODS_A[_row, _a], _RODS_A[_row, _b] = 1.0, -1.0
@@ -35,10 +38,20 @@ class Rigidity(Energy):
 
     def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
         """Scale each rod to its rest length."""
+        if kernels.serve(x):
+            return Target(self._rods_compiled(x, frame.skeleton))
         incidence = _RODS_A.to(x)
         rods = incidence @ x
         lengths = (incidence @ frame.skeleton.rest.to(x)).norm(dim=-1, keepdim=True)
         return Target(self.stiffness**0.5 * rods * (lengths / rods.norm(dim=-1, keepdim=True).clamp_min(1e-9)))
+
+    def _rods_compiled(self, x: Float[Tensor, "*b 22 3"], skeleton: Skeleton) -> Float[Tensor, "*b 27 3"]:
+        from dropsim.kernels.contact import scaled_rods
+
+        p = torch.empty(*x.shape[:-2], len(_RODS), 3, dtype=torch.float64)
+        rest = kernels.constant(skeleton.rest.to(x))
+        scaled_rods(kernels.array(x, NUM_JOINTS, 3), _RODS_ENDS, rest, self.stiffness**0.5, kernels.array(p, len(_RODS), 3))
+        return p
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +70,14 @@ class Contact(Energy):
 
     def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
         """Stick tangentially, touch normally."""
+        if (laid_out := served(frame.colliders, x, frame.x)) is not None:
+            from dropsim.kernels.contact import contact_target
+
+            p, touching = torch.empty(x.shape, dtype=torch.float64), torch.empty(x.shape[:-1], dtype=torch.bool)
+            rows = (NUM_JOINTS, 3)
+            places = (kernels.array(x, *rows), kernels.array(frame.x.expand_as(x), *rows), kernels.constant(frame.skeleton.radii.double()))
+            contact_target(*places, *laid_out, frame.h, kernels.array(p, *rows), kernels.array(touching, NUM_JOINTS))
+            return Target(p, touching)
         surface = nearest_surface(frame.colliders, x)
         gap = surface.distance - frame.skeleton.radii.to(x)
         carried = frame.x + frame.h * surface.velocity
@@ -86,5 +107,8 @@ class RangeOfMotion(Energy):
         skeleton = frame.skeleton
         q = skeleton.inverse(x, frame.twist)
         out = self.pose.norm(q) > self.pose.limit
-        posed = skeleton.forward(self.pose.project(q), x[..., 0, :]) if out.any() else x
-        return Target(posed - posed.mean(dim=-2, keepdim=True), out.unsqueeze(-1).expand(x.shape[:-1]))
+        active = out.unsqueeze(-1).expand(x.shape[:-1])
+        if not out.any():
+            return Target(x, active)
+        posed = skeleton.forward(self.pose.project(q), x[..., 0, :])
+        return Target(posed - posed.mean(dim=-2, keepdim=True), active)

@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from dropsim import kernels
 from dropsim.motion import Motion
-from dropsim.prior import Candidates, Prior, State, Streams
+from dropsim.prior import Candidate, Candidates, Prior, State, Streams
 from dropsim.priors.starts import StartBank
 from dropsim.rotations import exp, heading, log_small
 from dropsim.skeleton import NUM_JOINTS, Skeleton
@@ -66,6 +68,11 @@ class CVAEShape:
         return VELOCITY_SIZE + (POSE_VELOCITY_SIZE if self.kinematic else 0)
 
 
+CACHED_ROWS = 512
+"""Rows that go through the decoder together; what one layer says of them takes a megabyte."""
+_NOTHING = np.empty((0, 0), dtype=np.float32)
+
+
 class MLP(nn.Module):
     """Linear, GroupNorm, ReLU blocks and a plain linear end; a second input may be concatenated before every linear layer."""
 
@@ -78,6 +85,10 @@ class MLP(nn.Module):
 
     def forward(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b o"]:
         """Run the blocks."""
+        first = self.linears[0]
+        assert isinstance(first, nn.Linear)
+        if kernels.serve(x, first.weight, dtype=torch.float32):
+            return self._run_compiled(first(x), x[:, :0], None)
         for linear, norm in zip(self.linears[:-1], self.norms, strict=True):
             x = torch.relu(norm(linear(x)))
         return self.linears[-1](x)
@@ -89,12 +100,41 @@ class MLP(nn.Module):
         first = self.linears[0]
         assert isinstance(first, nn.Linear)
         size_in = x.shape[-1]
+        if kernels.serve(x, skip, first.weight, dtype=torch.float32):
+            return self._forward_shared_compiled(x, skip)
         shared = nn.functional.linear(x, first.weight[:, :size_in], first.bias)
         hidden = nn.functional.linear(flat, first.weight[:, size_in:]).unflatten(0, (b, k)) + shared.unsqueeze(1)
         h = torch.relu(self.norms[0](hidden.flatten(0, 1)))
         for linear, norm in zip(self.linears[1:-1], list(self.norms)[1:], strict=True):
             h = torch.relu(norm(linear(torch.cat((h, flat), dim=-1))))
         return self.linears[-1](torch.cat((h, flat), dim=-1)).unflatten(0, (b, k))
+
+    def _forward_shared_compiled(self, x: Float[Tensor, "b i"], skip: Float[Tensor, "b k s"]) -> Float[Tensor, "b k o"]:
+        """Do the same for some people at a time, so that what lies between two layers stays in the cache."""
+        first, k = self.linears[0], skip.shape[1]
+        assert isinstance(first, nn.Linear)
+        seen, skipped = first.weight.split((x.shape[-1], skip.shape[-1]), dim=-1)
+        parts = []
+        for people, codes in zip(x.split(max(1, CACHED_ROWS // k)), skip.split(max(1, CACHED_ROWS // k)), strict=True):
+            flat, shared = codes.flatten(0, 1), nn.functional.linear(people, seen, first.bias)
+            parts.append(self._run_compiled(nn.functional.linear(flat, skipped), flat, shared))
+        return (parts[0] if len(parts) == 1 else torch.cat(parts)).unflatten(0, (len(x), k))
+
+    def _run_compiled(
+        self, hidden: Float[Tensor, "r h"], skip: Float[Tensor, "r s"], shared: Float[Tensor, "p h"] | None
+    ) -> Float[Tensor, "r o"]:
+        """Run all that comes after the first linear layer."""
+        from dropsim.kernels.network import norm_relu
+
+        skipped, base = kernels.constant(skip), _NOTHING if shared is None else kernels.constant(shared)
+        for norm, linear in zip(self.norms, list(self.linears)[1:], strict=True):
+            assert isinstance(norm, nn.GroupNorm)
+            assert isinstance(linear, nn.Linear)
+            h = torch.empty(hidden.shape[0], hidden.shape[1] + skip.shape[1])
+            gain, shift = kernels.constant(norm.weight), kernels.constant(norm.bias)
+            norm_relu(kernels.constant(hidden), base, gain, shift, norm.num_groups, norm.eps, skipped, h.numpy())
+            hidden, base = nn.functional.linear(h, linear.weight, linear.bias), _NOTHING
+        return hidden
 
 
 class CVAENetwork(nn.Module):
@@ -219,6 +259,19 @@ def compose_regressed(frame: Local, output: Float[Tensor, "*b o"]) -> Local:
     return Local(root, q, joints, memory)
 
 
+@dataclass(frozen=True, eq=False)
+class _Constants:
+    """What the kernels take from the network and the skeleton, in double precision."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+    carry: np.ndarray
+    free: np.ndarray
+    held: np.ndarray
+    offsets: np.ndarray
+    rest_root: np.ndarray
+
+
 class CVAEPrior(Prior):
     """A trained conditional VAE as a motion prior: our weights, or HuMoR's."""
 
@@ -284,8 +337,15 @@ class CVAEPrior(Prior):
         noise = spread.unsqueeze(-1) * rng.normal(num_samples - 1, self.network.shape.latent)
         return self.decode(state, nn.functional.pad(noise, (0, 0, 1, 0)))
 
+    def explore(self, state: State, rng: Streams) -> Candidate:
+        """Propose one next frame for somebody who looks ahead, with the full spread of the model."""
+        candidates = self.decode(state, rng.normal(1, self.network.shape.latent))
+        return Candidate(candidates.x.squeeze(-3), candidates.q.squeeze(-4), candidates.memory.squeeze(-2))
+
     def decode(self, state: State, noise: Float[Tensor, "*b k z"]) -> Candidates:
         """Propose the next frames that standard normal noise in the latent stands for."""
+        if self.network.shape.kinematic and kernels.serve(state.x, state.q, state.memory):
+            return self._decode_compiled(state, noise)
         local, H, origin = self._to_local(state)
         batch, k = noise.shape[:-2], noise.shape[-2]
         seen = self.network.normalized(state_vector(local, self._skeleton32.rest[0]).reshape(-1, self.network.shape.state_size))
@@ -308,6 +368,29 @@ class CVAEPrior(Prior):
             drift = (then.root - then.joints[..., 0, :]).to(state.x).unsqueeze(-2)
             memory = torch.cat((memory, (drift @ back.transpose(-1, -2)).squeeze(-2)), dim=-1)
         return Candidates(joints, q, memory)
+
+    def _decode_compiled(self, state: State, noise: Float[Tensor, "*b k z"]) -> Candidates:
+        from dropsim.kernels.network import compose, local_state
+
+        batch, k, size = noise.shape[:-2], noise.shape[-2], self.network.shape.memory_size
+        body = (NUM_JOINTS, 3)
+        now = (kernels.array(state.x, *body), kernels.array(state.q, *body, 3), kernels.array(state.memory, size))
+        people, constants = len(now[0]), self._constants
+        H, seen = np.empty((people, 3, 3)), torch.empty(people, self.network.shape.state_size)
+        local_state(*now, constants.rest_root, constants.mean, constants.scale, H, seen.numpy())
+        mean, log_variance = self.network.latent(seen)
+        z = torch.addcmul(mean.unsqueeze(1), (0.5 * log_variance).exp_().unsqueeze(1), noise.reshape(people, k, -1))
+        output = kernels.array(self.network.decode(seen, z), k, self.network.shape.output_size)
+        found = Candidates(*(torch.empty(*batch, k, *rows, dtype=torch.float64) for rows in (body, (*body, 3), (size,))))
+        then = (kernels.array(found.x, k, *body), kernels.array(found.q, k, *body, 3), kernels.array(found.memory, k, size))
+        compose(*now, H, output, constants.carry, constants.free, constants.held, constants.offsets, self.fps, *then)
+        return found
+
+    @functools.cached_property
+    def _constants(self) -> "_Constants":
+        network, skeleton = self.network, self.skeleton
+        parts = (network.state_mean, network.state_scale, network.carry, network.free, network.held, skeleton.offsets, skeleton.rest[0])
+        return _Constants(*(kernels.constant(part.double()) for part in parts))
 
     def start(self, category: str, *, seed: Sequence[int] | int = 0) -> State:
         """Return a state of the shipped bank to go on from, e.g. "walk", above the origin and facing +y; seeds give a batch."""

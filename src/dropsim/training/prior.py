@@ -53,7 +53,7 @@ class PriorOptions:
     """Chance per frame that a rolling particle is displaced again."""
     clean: float = 0.3
     """Share of the batch that starts anew on a recorded frame, undisplaced, at every step."""
-    temperature: float = 0.7
+    temperature: float = 0.8
     """Spread of a sample at run time, stored with the weights: at 1 roll-outs jitter and skate more than recordings."""
     sampled: float = 0.25
     """Share of the particles that go on from a sample of the conditional prior instead of the posterior."""

@@ -1,0 +1,108 @@
+"""Late frames of the browser app over a minute, with the plots on and nobody watching, and what a frame costs of one core.
+
+On a machine that does other things too, the last column says what would be late if it did not.
+"""
+
+import argparse
+import gc
+import math
+import os
+import statistics
+import time
+
+import torch
+
+from dropsim.viewer.app import Browser
+from dropsim.viewer.loop import AHEAD, Commands, Loop, Status
+from dropsim.viewer.session import Session, Walk, live_simulator
+
+
+def made(people: int, *, ghost: bool, led: bool) -> Session:
+    """Return a session at its start."""
+    session = Session(live_simulator())
+    session.begin(people=people)
+    session.show_ghost(ghost)
+    if led:
+        session.lead(Walk(1.2))
+    return session
+
+
+def by_the_clock(session: Session, seconds: float) -> tuple[int, int]:
+    """Run for a while, and return how many frames there were and how many were late."""
+    commands = Commands()
+    browser = Browser(session, commands, port=0)
+    loop = Loop(session, browser, commands)
+    loop.start()
+    try:
+        # The first frames load and fill what they need.
+        while loop.status.frames < 60:
+            loop.wait(0.1)
+        before = loop.status
+        loop.wait(seconds)
+        after = loop.status
+    finally:
+        loop.stop()
+        browser.close()
+    return after.frames - before.frames, after.late - before.late
+
+
+def costs(session: Session, frames: int) -> list[float]:
+    """Return the time that each frame takes of one core, to simulate and to show, with all threads of the process [s]."""
+    browser = Browser(session, Commands(), port=0)
+    found = []
+    # As the loop does.
+    gc.collect()
+    gc.freeze()
+    for _ in range(frames):
+        began = time.process_time()
+        browser.show(session.tick(), Status())
+        found.append(time.process_time() - began)
+    gc.unfreeze()
+    browser.close()
+    return found[30:]
+
+
+def late_on_a_free_core(cost: list[float], fps: float) -> int:
+    """Count the strokes of the clock without a frame if nothing else ran: a frame begins when the last is done and there is room."""
+    done, late, shown = 0.0, 0, list[int]()
+    for k, one in enumerate(cost):
+        # There is room once the frame AHEAD of this one has been shown.
+        room = shown[k - AHEAD] / fps if k >= AHEAD else 0.0
+        done = max(done, room) + one
+        stroke = max(math.ceil(done * fps), shown[-1] + 1 if shown else 0)
+        late += stroke - shown[-1] - 1 if shown else 0
+        shown.append(stroke)
+    return late
+
+
+def row(seconds: float, people: int, *, ghost: bool = False, led: bool = False) -> str:
+    """Return a row of the table."""
+    frames, late = by_the_clock(made(people, ghost=ghost, led=led), seconds)
+    session = made(people, ghost=ghost, led=led)
+    cost = costs(session, round(seconds * session.fps))
+    free = late_on_a_free_core(cost, session.fps)
+    what = f"{people}{', ghost' if ghost else ''}{', led' if led else ''}"
+    median, slow = statistics.median(cost), sorted(cost)[round(0.99 * (len(cost) - 1))]
+    return (
+        f"| {what} | {frames} | {100 * late / max(1, frames):.2f} | {1000 * median:.1f} | {1000 * slow:.1f} | "
+        f"{100 * free / max(1, len(cost)):.2f} |"
+    )
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each row")
+    parser.add_argument("--core", type=int, help="pin the process to this core")
+    arguments = parser.parse_args()
+    if arguments.core is not None:
+        os.sched_setaffinity(0, {arguments.core})
+    torch.set_num_threads(1)
+    print("| people | frames | late [%] | CPU a frame, median [ms] | of the slowest 1 % [ms] | late on a free core [%] |")
+    print("|---|---|---|---|---|---|")
+    for people, ghost, led in ((1, False, False), (1, True, False), (1, False, True), (3, False, False)):
+        print(row(arguments.seconds, people, ghost=ghost, led=led), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""`dropsim view`: the simulation in the browser."""
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import tyro
+
+if TYPE_CHECKING:
+    from dropsim.viewer.session import Session
+
+
+@dataclass(frozen=True)
+class View:
+    """Show a person in the browser whom you can push with the mouse, throw balls at and trip.
+
+    Example: dropsim view --start walk, and then open http://127.0.0.1:8080
+    """
+
+    scene: tyro.conf.Positional[str | None] = None
+    """A ready scenario's name or a scene file (.toml); somebody alone unless given."""
+    port: int = 8080
+    """Where the page is; 0 for any that is free."""
+    host: str = "127.0.0.1"
+    """Who can reach it: this machine only, or 0.0.0.0 for everybody on the network."""
+    seed: int | None = None
+    """Of everything random; as the scene has it, or 0, unless given."""
+    people: int | None = None
+    """How many people; as the scene has it, or one, unless given."""
+    start: str | None = None
+    """What they are doing at first, a category of the bank of starts; as the scene has it, or walk, unless given."""
+    samples: int | None = None
+    """K, candidates of the prior a frame; as the scene has it unless given."""
+    seconds: float | None = None
+    """How long to serve [s]; until Ctrl-C unless given."""
+
+    def run(self) -> None:
+        """Serve until Ctrl-C."""
+        import torch
+
+        from dropsim.viewer.app import Browser
+        from dropsim.viewer.loop import Commands, Loop
+
+        # The page must answer while a frame is computed, and more threads gain nothing for one person.
+        torch.set_num_threads(1)
+        session = self._session()
+        # The first frame loads much: before somebody looks.
+        session.tick()
+        session.restart()
+        commands = Commands()
+        browser = Browser(session, commands, host=self.host, port=self.port)
+        loop = Loop(session, browser, commands)
+        try:
+            if self.host not in ("127.0.0.1", "localhost", "::1"):
+                who = f"anybody who can reach {self.host} port {browser.port} can watch and steer this"
+                print(f"dropsim: WARNING: {who}: there is no password", file=sys.stderr)
+            print(f"open http://{'localhost' if self.host == '0.0.0.0' else self.host}:{browser.port} (Ctrl-C ends it)", flush=True)
+            loop.start()
+            loop.wait(self.seconds)
+        finally:
+            loop.stop()
+            browser.close()
+        status = loop.status
+        print(f"{status.frames} frames, {status.late} late")
+
+    def _session(self) -> "Session":
+        """Build the world, and let it stand at its start."""
+        from dataclasses import replace
+        from pathlib import Path
+
+        from dropsim.scenarios import scenario
+        from dropsim.scene_file import Setup, read_scene
+        from dropsim.viewer.session import Session
+
+        setup = Setup()
+        if self.scene is not None:
+            setup = read_scene(Path(self.scene)) if self.scene.endswith(".toml") else scenario(self.scene)
+        if self.samples is not None:
+            setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
+        world = setup.world()
+        session = Session(world.simulator, world.scene, setup.seed if self.seed is None else self.seed)
+        if self.people is not None or self.start is not None:
+            session.begin(people=self.people, start=self.start)
+        return session

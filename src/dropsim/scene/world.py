@@ -1,0 +1,427 @@
+"""A world of people, ground and things, and its run through time."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from dropsim import metrics
+from dropsim.collider import Collider, Plane, Spheres
+from dropsim.motion import Event, Motion
+from dropsim.planner import Planner
+from dropsim.prior import Candidates, State, Streams
+from dropsim.priors.clip import ClipPrior
+from dropsim.priors.cvae import CVAEPrior, turn_memory
+from dropsim.rotations import exp
+from dropsim.scene.element import Balls, Element, Goal, Influence, Moment
+from dropsim.scene.things import Ground, height_of
+from dropsim.simulator import DivergedError, External, Report, Simulator, laid_out
+from dropsim.skeleton import NUM_JOINTS
+
+PLANS_NEAREST = 4
+"""People near enough to be touched: more than these never fit around one."""
+FARTHEST = 1e4
+"""Who is farther than this from the middle of the world has diverged [m]."""
+NEAR = 2.5
+"""Hips farther apart than this cannot touch within a frame [m]."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """Where somebody starts, and doing what."""
+
+    start: str = "walk"
+    """A category of the bank of starts."""
+    position: tuple[float, float] = (0.0, 0.0)
+    """[m]"""
+    facing: float = 0.0
+    """Counterclockwise from +y, seen from above [degrees]."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if not all(map(math.isfinite, (*self.position, self.facing))):
+            raise ValueError("a person needs finite numbers for its position and facing")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Who and what is in a world, and what happens."""
+
+    people: tuple[Person, ...] = (Person(),)
+    elements: tuple[Element[Any], ...] = ()
+    ground: Ground = field(default_factory=Ground)
+    get_up: bool = True
+    """Whether people who lie on the ground look ahead for a way to get up."""
+    planner: Planner = field(default_factory=Planner)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if not self.people:
+            raise ValueError("a scene needs at least one person")
+        for element in self.elements:
+            for person in element.people():
+                if not 0 <= person < len(self.people):
+                    name = type(element).__name__.lower()
+                    raise ValueError(f"{name} is for person {person}, and the scene has people 0 to {len(self.people) - 1}")
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """All that happens, for exports."""
+        return tuple(event for element in self.elements for event in element.events)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Frames that people have decided on."""
+
+    frames: Candidates
+    """Along the candidates' dimension."""
+    people: Bool[Tensor, "*w p"]
+    """Who has a plan."""
+    since: int
+    """Frame at which it was made."""
+
+
+@dataclass(frozen=True, eq=False)
+class WorldState:
+    """A world at one frame."""
+
+    frame: int
+    people: State
+    """x has the shape *w p 22 3."""
+    memories: tuple[object, ...]
+    """Of the elements."""
+    pivot: Float[Tensor, "*w 3"] | None = None
+    """Of a ground that has begun to tilt [m]."""
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A scene and the simulator that moves its people. Worlds with leading dimensions `*w` run side by side, each with its own people."""
+
+    scene: Scene
+    simulator: Simulator
+
+    @property
+    def fps(self) -> float:
+        """[Hz]."""
+        return self.simulator.prior.fps
+
+    def start(self, seeds: Sequence[int] | int) -> WorldState:
+        """Put everybody at their places: one world, or one for each seed."""
+        prior, people = self.simulator.prior, self.scene.people
+        if isinstance(prior, ClipPrior):
+            if len(people) > 1:
+                raise ValueError("a scene that follows a recording has one person")
+            one = prior.start()
+            count = () if isinstance(seeds, int) else (len(seeds),)
+            state = one.map(lambda values: values.expand(*count, 1, *values.shape).clone())
+        else:
+            if not isinstance(prior, CVAEPrior):
+                raise ValueError(f"the bank of starts belongs to the shipped prior, not to {prior.name}: use World.start_from with a state")
+            parts = [_placed(prior.start(p.start, seed=_seeds_of(seeds, i)), p) for i, p in enumerate(people)]
+            dim = 0 if isinstance(seeds, int) else 1
+            state = State(*(torch.stack([getattr(s, name) for s in parts], dim=dim) for name in ("x", "v", "q", "memory")))
+        return self.start_from(state)
+
+    def start_from(self, people: State) -> WorldState:
+        """Start with given states of everybody, *w p."""
+        if people.x.shape[-3] != len(self.scene.people):
+            raise ValueError(f"the scene has {len(self.scene.people)} people, and {people.x.shape[-3]} states were given")
+        _refuse_overlap(people, self.simulator)
+        moment = Moment(0, self.fps, people, self.simulator.prior.skeleton, self.scene.ground.plane(0.0, 1 / self.fps, _origin(people)))
+        return WorldState(0, people, tuple(element.begin(moment) for element in self.scene.elements))
+
+    def streams(self, seeds: Sequence[int] | int) -> Streams:
+        """Return the random numbers of everybody."""
+        count = len(self.scene.people)
+        if isinstance(seeds, int):
+            return Streams([_person_seed(seeds, i) for i in range(count)])
+        return Streams([_person_seed(s, i) for s in seeds for i in range(count)]).unflatten(len(seeds), count)
+
+    def ground(self, now: WorldState, time: float) -> Plane:
+        """Return the ground at a time."""
+        pivot = _origin(now.people) if now.pivot is None else now.pivot
+        return self.scene.ground.plane(time, 1 / self.fps, pivot)
+
+    def step(self, now: WorldState, rng: Streams, *, also: Sequence[Influence] = ()) -> tuple[WorldState, Report]:
+        """Advance everybody and everything by a frame; `also` is what somebody outside does, such as a viewer's mouse."""
+        now = self._with_pivot(now)
+        ground = self.ground(now, (now.frame + 1) / self.fps)
+        moment = Moment(now.frame, self.fps, now.people, self.simulator.prior.skeleton, ground, self.balls(now))
+        acted = [element.act(memory, moment) for element, memory in zip(self.scene.elements, now.memories, strict=True)]
+        influences = [*(influence for _, influence in acted), *also]
+        forces = sum((i.forces for i in influences if i.forces is not None), start=moment.no_forces())
+        plan = self._planned(now, [g for i in influences for g in i.goals], ground, rng)
+        external = External(
+            forces=forces,
+            colliders=(_per_person(ground), *(c for i in influences for c in i.colliders), *self._others(now.people)),
+            energies=[e for i in influences for e in i.energies],
+            floor=height_of(ground, now.people.x[..., 0, :2]) if self.scene.ground.tilts else None,
+            plan=None if plan is None else _frame_of(plan, now.frame),
+            planned=None if plan is None else plan.people,
+        )
+        people, report = self.simulator.step(now.people, external, rng)
+        return WorldState(now.frame + 1, people, tuple(memory for memory, _ in acted), now.pivot, plan), report
+
+    def balls(self, now: WorldState) -> list[Balls]:
+        """Return all spheres in the world."""
+        shown = (element.balls(memory) for element, memory in zip(self.scene.elements, now.memories, strict=True))
+        return [balls for balls in shown if balls is not None]
+
+    def _with_pivot(self, now: WorldState) -> WorldState:
+        """Settle what the ground tilts about, when it begins to."""
+        ground = self.scene.ground
+        if now.pivot is not None or now.frame < ground.start * self.fps - 1:
+            return now
+        here = _origin(now.people)
+        if ground.pivot is not None:
+            here = torch.tensor((*ground.pivot, 0.0), dtype=torch.float64).expand_as(here)
+        return replace(now, pivot=here)
+
+    def _others(self, people: State) -> tuple[Collider, ...]:
+        """Return everybody's neighbours as colliders, where they will be at the frame's end."""
+        count = people.x.shape[-3]
+        if count < 2:
+            return ()
+        roots = people.x[..., 0, :]
+        apart = (roots.unsqueeze(-2) - roots.unsqueeze(-3)).norm(dim=-1) + 1e6 * torch.eye(count, dtype=roots.dtype)
+        if float(apart.min()) > NEAR:
+            return ()
+        num = min(count - 1, PLANS_NEAREST)
+        nearest = apart.topk(num, largest=False).indices  # *w p num
+        coming = people.x + people.v / self.fps
+        batch = nearest.shape[:-2]
+
+        def gathered(values: Float[Tensor, "*w p 22 3"]) -> Float[Tensor, "*w p s 3"]:
+            index = nearest.reshape(*batch, count * num, 1, 1).expand(*batch, count * num, NUM_JOINTS, 3)
+            return values.gather(-3, index).reshape(*batch, count, num * NUM_JOINTS, 3)
+
+        return (Spheres(gathered(coming), self.simulator.prior.skeleton.radii.repeat(num), gathered(people.v)),)
+
+    def _planned(self, now: WorldState, goals: Sequence[Goal], ground: Plane, rng: Streams) -> Plan | None:
+        """Look ahead anew every few frames, for those who have a goal."""
+        planner, batch = self.scene.planner, now.people.x.shape[:-2]
+        if now.frame % planner.every:
+            return now.plan
+        rising = self._get_up_goals(now, ground)
+        # Who lies gets up before anything else.
+        goals = [*(replace(g, people=g.people & ~r.people) for r in rising for g in goals), *rising] if rising else goals
+        wanted = torch.zeros(batch, dtype=torch.bool)
+        for goal in goals:
+            wanted |= goal.people
+        if not wanted.any():
+            return None
+        index = wanted.reshape(-1).nonzero().squeeze(-1)
+        prior, flat = self.simulator.prior, now.people.flat()[index]
+        floor = height_of(ground, now.people.x[..., 0, :2]).reshape(-1)[index]
+        lift = torch.nn.functional.pad(floor.unsqueeze(-1), (2, 0)).unsqueeze(-2)
+
+        def cost(joints: Tensor, people: Tensor) -> Tensor:
+            total = torch.zeros(joints.shape[:2], dtype=joints.dtype)
+            for goal in goals:
+                mine = goal.people.reshape(-1)[people].unsqueeze(-1)
+                total = total + torch.where(mine, goal.cost(joints, people), 0.0)
+            return total
+
+        found = planner.plan(prior, replace(flat, x=flat.x - lift), cost, index, rng.pick(index.tolist()))
+        found = replace(found, x=found.x + lift.unsqueeze(-3))
+
+        def spread(values: Tensor) -> Tensor:
+            whole = values.new_zeros(wanted.numel(), *values.shape[1:])
+            whole[index] = values
+            return whole.reshape(*batch, *values.shape[1:])
+
+        return Plan(Candidates(spread(found.x), spread(found.q), spread(found.memory)), wanted, now.frame)
+
+    def _get_up_goals(self, now: WorldState, ground: Plane) -> list[Goal]:
+        """Return the wish of those who lie to be higher."""
+        if not self.scene.get_up or isinstance(self.simulator.prior, ClipPrior):
+            return []
+        floor = height_of(ground, now.people.x[..., 0, :2])
+        low = metrics.lying(
+            now.people.x - torch.nn.functional.pad(floor.unsqueeze(-1), (2, 0)).unsqueeze(-2), self.simulator.prior.skeleton
+        )
+        return [Goal(low, _height_cost)] if low.any() else []
+
+
+def _height_cost(joints: Tensor, people: Tensor) -> Tensor:
+    """Like a roll-out in which hips and head come up, and that does not rush."""
+    del people
+    rise = joints[:, :, -1, [0, 15], 2].sum(-1)
+    speed = joints.diff(dim=2).square().sum(-1).mean((-1, -2)) * 900
+    return 0.05 * speed - rise
+
+
+def _frame_of(plan: Plan, frame: int) -> Candidates:
+    """Return the planned frame that follows a frame."""
+    at = frame - plan.since
+    f = plan.frames
+    return Candidates(f.x[..., at : at + 1, :, :], f.q[..., at : at + 1, :, :, :], f.memory[..., at : at + 1, :])
+
+
+def _per_person(plane: Plane) -> Plane:
+    """Give a plane of each world a dimension for its people."""
+    return plane if plane.normal.ndim == 1 else plane.map(lambda v: v.unsqueeze(-2), lambda s: s.unsqueeze(-1))
+
+
+def _origin(people: State) -> Float[Tensor, "*w 3"]:
+    """Return the place on the level floor under the first person."""
+    return people.x[..., 0, 0, :] * torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)
+
+
+def _person_seed(seed: int, person: int) -> int:
+    """Give everybody in a world other random numbers; the first has the world's own."""
+    return seed + 1_000_003 * person
+
+
+def _seeds_of(seeds: Sequence[int] | int, person: int) -> list[int] | int:
+    return _person_seed(seeds, person) if isinstance(seeds, int) else [_person_seed(s, person) for s in seeds]
+
+
+def _placed(state: State, person: Person) -> State:
+    """Turn and move a state of the bank to where a person starts."""
+    angle = torch.tensor([0.0, 0.0, math.radians(person.facing)], dtype=torch.float64)
+    R = exp(angle)
+    shift = torch.tensor((*person.position, 0.0), dtype=torch.float64)
+    q = torch.cat((R @ state.q[..., :1, :, :], state.q[..., 1:, :, :]), dim=-3)
+    return State(state.x @ R.T + shift, state.v @ R.T, q, turn_memory(state.memory, R))
+
+
+def _refuse_overlap(people: State, simulator: Simulator) -> None:
+    """Refuse two people in one place."""
+    x, radii = people.x, simulator.prior.skeleton.radii
+    count = x.shape[-3]
+    for i in range(count):
+        for j in range(i + 1, count):
+            near = (x[..., i, 0, :] - x[..., j, 0, :]).norm(dim=-1).min() < NEAR
+            if not near:
+                continue
+            gap = torch.cdist(x[..., i, :, :], x[..., j, :, :]) - radii.unsqueeze(-1) - radii
+            if float(gap.min()) < -0.03:
+                raise ValueError(f"people {i} and {j} start inside each other by {-float(gap.min()):.2f} m: move one of them away")
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """A sphere at every frame."""
+
+    centres: Float[Tensor, "*w t 3"]
+    """[m]; not a number before it is there."""
+    velocities: Float[Tensor, "*w t 3"]
+    """[m/s]"""
+    radii: Float[Tensor, "1"]
+    """[m]"""
+    flying: bool = True
+    """Whether it is thrown, and not an obstacle."""
+
+
+@dataclass(frozen=True, eq=False)
+class Take:
+    """What was seen of a world: its people's motions, and what else there was to see."""
+
+    motions: tuple[Motion, ...]
+    """One for each person; several worlds are batch dimensions of each."""
+    balls: tuple[Track, ...]
+    """Every sphere at every frame."""
+    ground: Plane
+    """At every frame, along a dimension before the vector's."""
+
+
+class WorldDivergedError(DivergedError):
+    """A world that could not go on; it keeps what was seen up to there."""
+
+    def __init__(self, message: str, take: Take) -> None:
+        """Keep everybody, and the first person's motion as a simulation of one person would."""
+        super().__init__(message, take.motions[0])
+        self.take = take
+
+
+def run(
+    world: World, num_frames: int, seeds: Sequence[int] | int, *, start: WorldState | None = None,
+    watch: Callable[[int, int], None] | None = None,
+) -> Take:  # fmt: skip
+    """Run a world for num_frames frames, its start being the first."""
+    if num_frames < 1:
+        raise ValueError(f"cannot run {num_frames} frames: ask for at least 1")
+    now = start or world.start(seeds)
+    rng, states, reports = world.streams(seeds), [now], list[Report]()
+    for i in range(num_frames - 1):
+        try:
+            now, report = _stepped(world, now, rng)
+        except ValueError as error:
+            raise WorldDivergedError(f"frame {i + 1}: {error}", _seen(world, states, reports)) from error
+        states.append(now)
+        reports.append(report)
+        if watch:
+            watch(i + 1, num_frames - 1)
+    return _seen(world, states, reports)
+
+
+def _stepped(world: World, now: WorldState, rng: Streams) -> tuple[WorldState, Report]:
+    try:
+        now, report = world.step(now, rng)
+    except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage]
+        raise ValueError("what happens is so violent that the equations of motion have no solution") from None
+    if not (now.people.x.abs() < FARTHEST).all():
+        raise ValueError("somebody was thrown out of the world")
+    return now, report
+
+
+def _seen(world: World, states: Sequence[WorldState], reports: Sequence[Report]) -> Take:
+    return Take(_people(world, states, reports), _spheres(world, states), _grounds(world, states))
+
+
+def _people(world: World, states: Sequence[WorldState], reports: Sequence[Report]) -> tuple[Motion, ...]:
+    whole = laid_out(world.simulator, [s.people for s in states], reports)
+    motions = []
+    for i in range(len(world.scene.people)):
+        picked = _person_of(whole, i)
+        motions.append(replace(picked, events=world.scene.events))
+    return tuple(motions)
+
+
+def _person_of(motion: Motion, person: int) -> Motion:
+    """Take one person out of worlds *w p t."""
+    dim = motion.root.ndim - 3
+
+    def pick(values: Tensor | None) -> Tensor | None:
+        return None if values is None else values.select(dim, person)
+
+    return replace(
+        motion, root=motion.root.select(dim, person), q=motion.q.select(dim, person), joints=motion.joints.select(dim, person),
+        contacts=pick(motion.contacts), contact_forces=pick(motion.contact_forces), external_forces=pick(motion.external_forces),
+        root_wrench=pick(motion.root_wrench), energies={k: v.select(dim, person) for k, v in motion.energies.items()},
+    )  # fmt: skip
+
+
+def _spheres(world: World, states: Sequence[WorldState]) -> tuple[Track, ...]:
+    """Lay every sphere out in time."""
+    batch = states[0].people.x.shape[:-3]
+    shown = []
+    for i, element in enumerate(world.scene.elements):
+        frames = [element.balls(state.memories[i]) for state in states]
+        known = next((f for f in frames if f is not None), None)
+        if known is None:
+            continue
+        for k in range(len(known.radii)):
+            missing = torch.full((*batch, 3), torch.nan, dtype=torch.float64)
+            centres, velocities = (
+                torch.stack([missing if f is None else getattr(f, name)[..., k, :].expand(*batch, 3) for f in frames], dim=-2)
+                for name in ("centres", "velocities")
+            )
+            shown.append(Track(centres, velocities, known.radii[k : k + 1], known.flying))
+    return tuple(shown)
+
+
+def _grounds(world: World, states: Sequence[WorldState]) -> Plane:
+    planes = [world.ground(state, state.frame / world.fps) for state in states]
+    normal, angular, velocity, pivot = (
+        torch.stack([getattr(p, name) for p in planes], dim=-2) for name in ("normal", "angular_velocity", "velocity", "pivot")
+    )
+    return Plane(normal, torch.stack([p.offset for p in planes], dim=-1), angular, velocity, pivot)
