@@ -38,6 +38,8 @@ class External:
     """One frame for each person to wish for, in place of a sample of the prior."""
     planned: Bool[Tensor, "*b"] | None = None
     """Who has such a plan; everybody where there is nothing to say."""
+    held: Bool[Tensor, "*b"] | None = None
+    """Who is held by something whose force is not known: their change of momentum cannot be judged, and is not corrected."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +108,7 @@ class Simulator:
         problem = wrench_problem(state.x, state.v, self._touching(state.x, external), masses=masses, h=h, options=self.wrench)
         y = inertial_target(state.x, state.v, forces, masses, h)
         planned = root_wrench(problem, wished)
-        if self.react:
+        if self.react and self.kinematic is not None:
             # The reaction that the prior counts on; what the world adds, the person has not met yet.
             y = y + h * h * rigid_acceleration(planned.explained, problem.r, masses)
         frame = Frame(skeleton, h, state.x, y, candidates.q[..., wish, :, :, :], candidates.x, external.colliders)
@@ -119,7 +121,8 @@ class Simulator:
 
         before = root_wrench(problem, x, forces=forces)
         if self.correct:
-            x = soft_correction(problem, x, before, wished=planned, forces=forces)
+            corrected = soft_correction(problem, x, before, wished=planned, forces=forces)
+            x = corrected if external.held is None else torch.where(external.held[..., None, None], x, corrected)
         x, contacts = self._settled(x, frame)
         after = root_wrench(problem, x, forces=forces)
 

@@ -179,7 +179,8 @@ class Pin(Element[Tensor]):
             here = moment.people.x[..., self.person, joint_index(self.joint), :]
             memory = here.clone() if self.target is None else torch.tensor(self.target).to(here).expand_as(here)
         energy = PinEnergy(self.joint, memory.unsqueeze(-2).expand(*moment.people.x.shape[:-2], 3), weight=self.weight)
-        return memory, Influence(energies=(For(energy, moment.only(self.person)),))
+        people = moment.only(self.person)
+        return memory, Influence(energies=(For(energy, people),), held=people)
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -106,6 +106,8 @@ class Influence:
     energies: Sequence[Energy] = ()
     colliders: Sequence[Collider] = ()
     goals: Sequence[Goal] = ()
+    held: Bool[Tensor, "*w p"] | None = None
+    """Who is held with a force that nobody knows."""
 
 
 Memory = TypeVar("Memory")

@@ -360,7 +360,8 @@ class Trip(Element[Caught]):
         touching = ((away * flat).norm(dim=-1) < reach) & (x[..., 2] < 0.35) & (speed > 0.2) & memory.since.isinf()
         memory = replace(
             memory,
-            heel=torch.where(touching.unsqueeze(-1), x, memory.heel),
+            # It comes to rest about half a frame later.
+            heel=torch.where(touching.unsqueeze(-1), x + 0.5 * moment.h * v, memory.heel),
             since=torch.where(touching, float(moment.frame), memory.since),
         )
         held = self._held(memory, moment.frame, moment.fps)
@@ -369,7 +370,7 @@ class Trip(Element[Caught]):
         people = moment.only(self.person)
         people[..., self.person] = held
         target = memory.heel.unsqueeze(-2).expand(*moment.people.x.shape[:-2], 3)
-        return memory, Influence(energies=(For(PinEnergy(self.joint, target, weight=1000.0), people),))
+        return memory, Influence(energies=(For(PinEnergy(self.joint, target, weight=1e5), people),), held=people)
 
     def _held(self, memory: Caught, frame: int, fps: float) -> Bool[Tensor, "*w"]:
         return (frame >= memory.since) & (frame < memory.since + round(self.hold * fps))

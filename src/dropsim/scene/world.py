@@ -165,6 +165,7 @@ class World:
             floor=height_of(ground, now.people.x[..., 0, :2]) if self.scene.ground.tilts else None,
             plan=None if plan is None else _frame_of(plan, now.frame),
             planned=None if plan is None else plan.people,
+            held=torch.stack(held).any(0) if (held := [i.held for i in influences if i.held is not None]) else None,
         )
         people, report = self.simulator.step(now.people, external, rng)
         return WorldState(now.frame + 1, people, tuple(memory for memory, _ in acted), now.pivot, plan), report
