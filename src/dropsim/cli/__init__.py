@@ -11,7 +11,6 @@ from typing import Protocol
 
 import tyro
 
-from dropsim.cli.bench import Bench
 from dropsim.cli.clean import Clean
 from dropsim.cli.convert import Convert
 from dropsim.cli.data import Data
@@ -34,7 +33,6 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, type[Command]] = {
-    "bench": Bench,
     "clean": Clean,
     "convert": Convert,
     "data": Data,
