@@ -14,6 +14,7 @@ LAYERS = """
     viewer render export synthesis evaluation training
     scenarios cleaning
     scene scene_file
+    getting_up
     simulator
     priors
     planner

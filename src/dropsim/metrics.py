@@ -85,14 +85,14 @@ def fallen(motion: Motion) -> Bool[Tensor, "*b t"]:
 
 def lying(joints: Float[Tensor, "*b 22 3"], skeleton: Skeleton) -> Bool[Tensor, "*b"]:
     """Pelvis or head below 0.45 of its standing height above z = 0."""
-    return ~_above(joints, skeleton, 0.45).all(-1)
+    return ~above(joints, skeleton, 0.45).all(-1)
 
 
 def _raised(motion: Motion, share: float) -> Bool[Tensor, "*b t 2"]:
-    return _above(motion.joints, motion.skeleton, share)
+    return above(motion.joints, motion.skeleton, share)
 
 
-def _above(joints: Float[Tensor, "*b 22 3"], skeleton: Skeleton, share: float) -> Bool[Tensor, "*b 2"]:
+def above(joints: Float[Tensor, "*b 22 3"], skeleton: Skeleton, share: float) -> Bool[Tensor, "*b 2"]:
     """Whether the pelvis and the head are above a share of their height in the rest pose."""
     sole = (skeleton.rest[:, 1] - skeleton.radii).min()
     standing = (skeleton.rest[[0, 15], 1] - sole).to(joints)

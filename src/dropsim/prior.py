@@ -138,3 +138,8 @@ class Prior(ABC):
         """
         del x, q
         return chosen.memory
+
+    def recall(self, before: State, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
+        """Return the memory of somebody who went on from a state to a frame that the prior did not propose; by default the state's own."""
+        del x, q
+        return before.memory

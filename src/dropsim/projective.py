@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from dropsim import kernels
-from dropsim.collider import GRIP_GAP, Collider, push_out, served
+from dropsim.collider import GRIP_GAP, Collider, nearest_surface, push_out, served
 from dropsim.energy import Energy, Frame, Target
 from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.wrench import GRAVITY
@@ -120,15 +120,21 @@ def restore_lengths(
     return x
 
 
+DEEP = 0.005
+"""How far inside something somebody may be left by the usual rounds [m]."""
+MOST_ROUNDS = 8
+"""Times as many rounds as usual for who is deeper: a neck between a head and shoulders that lie on the floor."""
+
+
 def settle(
     x: Float[Tensor, "*b 22 3"], x_before: Float[Tensor, "*b 22 3"], skeleton: Skeleton, colliders: Sequence[Collider], *,
     friction: float, h: float, contact_mobility: float, rounds: int,
 ) -> tuple[Float[Tensor, "*b 22 3"], Bool[Tensor, "*b 22"]]:  # fmt: skip
     """Push everybody out of what they are inside of and restore their bones' lengths, in turns; also return which joints touched.
 
-    Joints in contact give less than their inverse masses say, by a factor.
+    Joints in contact give less than their inverse masses say, by a factor. Who is still deep inside something after these rounds has more.
     """
-    mobility = (skeleton.masses.mean() / skeleton.masses).to(x)
+    mobility, most = (skeleton.masses.mean() / skeleton.masses).to(x), rounds if not colliders else MOST_ROUNDS * rounds
     contacts = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)
     if (laid_out := served(colliders, x, x_before)) is not None:
         from dropsim.kernels import linear
@@ -137,13 +143,20 @@ def settle(
         radii, lengths = kernels.constant(skeleton.radii.double()), kernels.constant(skeleton.lengths.double())
         linear.settle(
             kernels.array(x, *rows), kernels.array(x_before.expand_as(x), *rows), radii, *laid_out, friction, h, GRAVITY * h * h, GRIP_GAP,
-            lengths, kernels.constant(mobility), contact_mobility, rounds, kernels.array(out, *rows), kernels.array(contacts, NUM_JOINTS),
+            lengths, kernels.constant(mobility), contact_mobility, rounds, most, DEEP, kernels.array(out, *rows),
+            kernels.array(contacts, NUM_JOINTS),
         )  # fmt: skip
         return out, contacts
-    for _ in range(rounds):
-        x, touching = push_out(x, x_before, skeleton.radii, colliders, friction=friction, h=h)
-        contacts = contacts | touching
-        x = restore_lengths(x, skeleton, torch.where(contacts, contact_mobility * mobility, mobility))
+    active = torch.ones(x.shape[:-2], dtype=torch.bool, device=x.device)
+    for done in range(most):
+        if done >= rounds:
+            active = active & ((skeleton.radii.to(x) - nearest_surface(colliders, x).distance).amax(-1) >= DEEP)
+            if not active.any():
+                break
+        pushed, touching = push_out(x, x_before, skeleton.radii, colliders, friction=friction, h=h)
+        contacts = contacts | (touching & active.unsqueeze(-1))
+        pushed = restore_lengths(pushed, skeleton, torch.where(contacts, contact_mobility * mobility, mobility))
+        x = torch.where(active[..., None, None], pushed, x)
     return x, contacts
 
 

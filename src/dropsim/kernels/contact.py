@@ -92,6 +92,15 @@ def push_out_one(
 
 
 @kernel
+def deepest(x: Array, radii: Array, planes: Array, balls: Array) -> float:
+    """Return how far the deepest sphere of one person is inside something; negative where none is."""
+    found = -math.inf
+    for j in range(len(x)):
+        found = max(found, radii[j] - _nearest(x[j, 0], x[j, 1], x[j, 2], planes, balls)[0])
+    return found
+
+
+@kernel
 def push_out(
     x: Array, before: Array, radii: Array, planes: Array, balls: Array, friction: float, h: float, bearing: float, grip_gap: float,
     touching: Array,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dropsim.kernels.contact import push_out_one
+from dropsim.kernels.contact import deepest, push_out_one
 from dropsim.kernels.jit import kernel
 from dropsim.skeleton import CHILDREN, NUM_JOINTS, PARENTS
 
@@ -284,7 +284,7 @@ def restore_lengths(x: Array, lengths: Array, mobility: Array, iterations: int, 
 @kernel
 def settle(
     x: Array, before: Array, radii: Array, planes: Array, balls: Array, friction: float, h: float, bearing: float, grip_gap: float,
-    lengths: Array, mobility: Array, contact_mobility: float, rounds: int, out: Array, touching: Array,
+    lengths: Array, mobility: Array, contact_mobility: float, rounds: int, most_rounds: int, deep: float, out: Array, touching: Array,
 ) -> None:  # fmt: skip
     """Do what projective.settle does."""
     direction, S, tension = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS)
@@ -293,7 +293,9 @@ def settle(
         k, m = (i if len(planes) > 1 else 0), (i if len(balls) > 1 else 0)
         out[i] = x[i]
         touching[i] = False
-        for _ in range(rounds):
+        for done in range(most_rounds):
+            if done >= rounds and deepest(out[i], radii, planes[k], balls[m]) < deep:
+                break
             push_out_one(out[i], before[i], radii, planes[k], balls[m], friction, h, bearing, grip_gap, touching[i])
             for j in range(NUM_JOINTS):
                 give[j] = mobility[j] * (contact_mobility if touching[i, j] else 1.0)

@@ -405,12 +405,12 @@ class CVAEPrior(Prior):
             motion = motion.resampled(self.fps)
         if not 1 <= frame < len(motion):
             raise ValueError(f"cannot start at frame {frame}: give one from 1 to {len(motion) - 1}, so that there is a frame before it")
-        before, now = (
-            Local(motion.root[..., i, :], motion.q[..., i, :, :, :], motion.joints[..., i, :, :], motion.root[..., i, :0])
-            for i in (frame - 1, frame)
-        )
-        memory = difference_memory(before.root, before.q, before.joints, now, self.fps)
-        v = (now.joints - before.joints) * self.fps
-        shape = self.network.shape
-        memory = nn.functional.pad(memory[..., : shape.velocity_size], (0, shape.memory_size - shape.velocity_size))
-        return State(now.joints, v, now.q, memory)
+        (x0, q0), (x, q) = ((motion.joints[..., i, :, :], motion.q[..., i, :, :, :]) for i in (frame - 1, frame))
+        before = State(x0, torch.zeros_like(x0), q0, x0[..., 0, :0])
+        return State(x, (x - x0) * self.fps, q, self.recall(before, x, q))
+
+    def recall(self, before: State, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
+        """Return velocities by differences from a state."""
+        now, shape = Local(x[..., 0, :], q, x, x[..., 0, :0]), self.network.shape
+        memory = difference_memory(before.x[..., 0, :], before.q, before.x, now, self.fps)
+        return nn.functional.pad(memory[..., : shape.velocity_size], (0, shape.memory_size - shape.velocity_size))

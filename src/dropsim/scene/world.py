@@ -1,5 +1,6 @@
 """A world of people, ground and things, and its run through time."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from dropsim import metrics
 from dropsim.collider import Collider, Plane, Spheres
+from dropsim.getting_up import Fallen, next_wish
 from dropsim.motion import Event, Motion
 from dropsim.planner import Planner
 from dropsim.prior import Candidates, State, Streams
@@ -28,6 +29,9 @@ FARTHEST = 1e4
 """Who is farther than this from the middle of the world has diverged [m]."""
 NEAR = 2.5
 """Hips farther apart than this cannot touch within a frame [m]."""
+
+STANDING_SEED = 1
+"""Of the start that people who get up end in."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Scene:
     elements: tuple[Element[Any], ...] = ()
     ground: Ground = field(default_factory=Ground)
     get_up: bool = True
-    """Whether people who lie on the ground look ahead for a way to get up."""
+    """Whether people who have fallen come to rest and get up; without, the prior goes on with them as it can."""
     planner: Planner = field(default_factory=Planner)
 
     def __post_init__(self) -> None:
@@ -98,6 +102,8 @@ class WorldState:
     pivot: Float[Tensor, "*w 3"] | None = None
     """Of a ground that has begun to tilt [m]."""
     plan: Plan | None = None
+    fallen: Fallen | None = None
+    """Who lies or gets up, where people do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,18 +163,20 @@ class World:
         acted = [element.act(memory, moment) for element, memory in zip(self.scene.elements, now.memories, strict=True)]
         influences = [*(influence for _, influence in acted), *also]
         forces = sum((i.forces for i in influences if i.forces is not None), start=moment.no_forces())
+        fallen, rising = self._rising(now, ground)
         plan = self._planned(now, [g for i in influences for g in i.goals], ground, rng)
+        wish, wishing = _merged(plan, now.frame, rising, fallen)
         external = External(
             forces=forces,
             colliders=(_per_person(ground), *(c for i in influences for c in i.colliders), *self._others(now.people)),
             energies=[e for i in influences for e in i.energies],
             floor=height_of(ground, now.people.x[..., 0, :2]) if self.scene.ground.tilts else None,
-            plan=None if plan is None else _frame_of(plan, now.frame),
-            planned=None if plan is None else plan.people,
+            plan=wish,
+            planned=wishing,
             held=torch.stack(held).any(0) if (held := [i.held for i in influences if i.held is not None]) else None,
         )
         people, report = self.simulator.step(now.people, external, rng)
-        return WorldState(now.frame + 1, people, tuple(memory for memory, _ in acted), now.pivot, plan), report
+        return WorldState(now.frame + 1, people, tuple(memory for memory, _ in acted), now.pivot, plan, fallen), report
 
     def balls(self, now: WorldState) -> list[Balls]:
         """Return all spheres in the world."""
@@ -210,9 +218,6 @@ class World:
         planner, batch = self.scene.planner, now.people.x.shape[:-2]
         if now.frame % planner.every:
             return now.plan
-        rising = self._get_up_goals(now, ground)
-        # Who lies gets up before anything else.
-        goals = [*(replace(g, people=g.people & ~r.people) for r in rising for g in goals), *rising] if rising else goals
         wanted = torch.zeros(batch, dtype=torch.bool)
         for goal in goals:
             wanted |= goal.people
@@ -240,23 +245,40 @@ class World:
 
         return Plan(Candidates(spread(found.x), spread(found.q), spread(found.memory)), wanted, now.frame)
 
-    def _get_up_goals(self, now: WorldState, ground: Plane) -> list[Goal]:
-        """Return the wish of those who lie to be higher."""
-        if not self.scene.get_up or isinstance(self.simulator.prior, ClipPrior):
-            return []
+    @functools.cached_property
+    def _standing(self) -> Float[Tensor, "22 3 3"] | None:
+        """How somebody stands who has got up: as somebody of the bank of starts, where there is one."""
+        prior = self.simulator.prior
+        try:
+            return prior.start("stand", seed=STANDING_SEED).q if isinstance(prior, CVAEPrior) else None
+        except ValueError:  # the bank belongs to the shipped prior
+            return None
+
+    def _rising(self, now: WorldState, ground: Plane) -> tuple[Fallen | None, Candidates | None]:
+        """Return who lies or gets up, and how."""
+        prior = self.simulator.prior
+        if not self.scene.get_up or isinstance(prior, ClipPrior):
+            return None, None
         floor = height_of(ground, now.people.x[..., 0, :2])
-        low = metrics.lying(
-            now.people.x - torch.nn.functional.pad(floor.unsqueeze(-1), (2, 0)).unsqueeze(-2), self.simulator.prior.skeleton
-        )
-        return [Goal(low, _height_cost)] if low.any() else []
+        return next_wish(now.fallen or Fallen.nobody(now.people), now.people, floor, prior, self._standing)
 
 
-def _height_cost(joints: Tensor, people: Tensor) -> Tensor:
-    """Like a roll-out in which hips and head come up, and that does not rush."""
-    del people
-    rise = joints[:, :, -1, [0, 15], 2].sum(-1)
-    speed = joints.diff(dim=2).square().sum(-1).mean((-1, -2)) * 900
-    return 0.05 * speed - rise
+def _merged(
+    plan: Plan | None, frame: int, rising: Candidates | None, fallen: Fallen | None
+) -> tuple[Candidates | None, Bool[Tensor, "*w p"] | None]:
+    """Return what people wish for in place of a sample of the prior, and who does: who lies gets up before anything else."""
+    planned = None if plan is None else _frame_of(plan, frame)
+    if rising is None or fallen is None:
+        return planned, None if plan is None else plan.people
+    if planned is None or plan is None:
+        return rising, fallen.limp_or_rising
+    who = fallen.limp_or_rising
+
+    def chosen(own: Tensor, other: Tensor) -> Tensor:
+        return torch.where(who.reshape(*who.shape, *([1] * (own.ndim - who.ndim))), own, other)
+
+    both = Candidates(chosen(rising.x, planned.x), chosen(rising.q, planned.q), chosen(rising.memory, planned.memory))
+    return both, who | plan.people
 
 
 def _frame_of(plan: Plan, frame: int) -> Candidates:
