@@ -14,7 +14,7 @@ LAYERS = """
     viewer render export synthesis evaluation training
     scenarios cleaning
     scene scene_file
-    getting_up
+    following getting_up
     simulator
     priors
     planner

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from dropsim import metrics
-from dropsim.cleaning import Planted, checked, clean, clip_simulator, free_simulator, perturb, quality_of, table_of
+from dropsim.cleaning import checked, clean, perturb, quality_of, table_of
 from dropsim.cli import COMMANDS, main
 from dropsim.data.amass import read_amass, write_amass
 from dropsim.data.bvh import write_bvh
 from dropsim.energy import Frame
+from dropsim.following import Planted, clip_simulator, free_simulator
 from dropsim.motion import Motion
 from dropsim.prior import Streams
 from dropsim.priors.clip import ClipPrior

@@ -1,83 +1,26 @@
 """Recordings with a body: followed closely to clean them, or until something happens and the learned prior takes over."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from dropsim import metrics
 from dropsim.data.contacts import CONTACT_GAP, floor_height, label_contacts, on_floor, sphere_heights
-from dropsim.energies.kinematic import Kinematic
-from dropsim.energies.physical import RangeOfMotion
-from dropsim.energy import Energy, Frame, Target
+from dropsim.following import clip_simulator
 from dropsim.motion import Motion
-from dropsim.pose_prior import PosePrior
 from dropsim.prior import State, Streams
 from dropsim.priors.clip import ClipPrior
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.scene import Scene, World, WorldState
 from dropsim.simulator import DivergedError, Report, Simulator, laid_out, simulate
-from dropsim.skeleton import NUM_JOINTS, Skeleton
-from dropsim.wrench import WrenchOptions, root_wrench_of_motion
+from dropsim.wrench import root_wrench_of_motion
 
 FEW_FRAMES = 4
 """Jerk takes as many."""
 FARTHEST_FLOOR = 0.01
 """A recording whose floor is farther from z = 0 than this is put onto it [m]."""
 Watch = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, eq=False)
-class Planted(Energy):
-    """Feet on the floor stand still until the recording has gone on by some slack, and then follow it at that distance.
-
-    The slack fades as the recorded foot leaves the floor, so that nothing jumps.
-    """
-
-    weight: float = 100.0
-    slack: float = 0.02
-    """On the floor [m]."""
-    gap: float = CONTACT_GAP
-    """Height at which nothing of it is left [m]."""
-    name: str = field(default="planted", init=False)
-
-    def matrix(self, skeleton: Skeleton) -> Float[Tensor, "m 22"]:
-        """Select ankles and toes."""
-        return torch.eye(NUM_JOINTS, dtype=skeleton.rest.dtype)[list(metrics.FEET)]
-
-    def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
-        """Stay in place, or within the slack of the recording, at the recording's height."""
-        radii = frame.skeleton.radii.to(x)[list(metrics.FEET)]
-        here, wished = (joints[..., list(metrics.FEET), :] for joints in (frame.x, frame.manifold[..., 0, :, :]))
-        slack = self.slack * (1 - (wished[..., 2] - radii) / self.gap).clamp(0, 1)
-        back = (here - wished)[..., :2]
-        held = back * (slack / torch.maximum(slack, back.norm(dim=-1)).clamp_min(1e-12)).unsqueeze(-1)
-        height = torch.maximum(wished[..., 2], radii)
-        return Target(torch.cat((wished[..., :2] + held, height.unsqueeze(-1)), dim=-1), slack > 0)
-
-
-def clip_simulator(prior: ClipPrior) -> Simulator:
-    """Return the simulator that follows a recording within 3 cm and takes from it what no body does.
-
-    Beside the defaults, which give way to a push, the recording pulls four times as strongly, its feet stand, and the root wrench is
-    corrected gently but down to nothing: a strong correction carries a recorded flight, whose noise is many times gravity, far away.
-    """
-    return Simulator(
-        prior, range_of_motion=RangeOfMotion(PosePrior.shipped()), kinematic=Kinematic(weight=12.0), energies=(Planted(),),
-        wrench=WrenchOptions(weight=0.7, airborne_weight=0.3, tolerance=0.0, threshold=0.0),
-        num_samples=1, num_iterations=6, leaf_damping=0.0,
-    )  # fmt: skip
-
-
-def free_simulator(prior: CVAEPrior, *, num_samples: int = 64) -> Simulator:
-    """Return the simulator that goes on from a recording: the paper's form, which wishes for the prior's mode.
-
-    A sample of the prior keeps throwing a body about that comes out of a flight: after pushed somersaults people spent 22 of 72 frames
-    off the floor with samples and 2 with the mode, and stayed human in 18 and in all of 24 runs. A pushed walk hardly differs.
-    """
-    return Simulator(prior, range_of_motion=RangeOfMotion(PosePrior.shipped()), num_samples=num_samples, wish_mode=True)
 
 
 def checked(motion: Motion) -> Motion:
@@ -116,17 +59,14 @@ def perturb(
     last = round(handover * prior.fps)
     if not 1 <= last < len(motion):
         raise ValueError(f"the recording is {motion.duration:.2f} s long: the learned prior cannot take over at {handover:g} s")
-    follower = ClipPrior(motion)
-    worlds = World(scene, clip_simulator(follower)), World(scene, free)
-    now = replace(worlds[0].start_from(_before_first(follower).map(lambda values: values.unsqueeze(0))), frame=-1)
-    rng, states, reports = worlds[1].streams(seed), list[WorldState](), list[Report]()
+    follower = ClipPrior(motion, then=prior, handover=last)
+    world = World(scene, replace(free, prior=follower), opening=clip_simulator(follower))
+    now = replace(world.start_from(_before_first(follower).map(lambda values: values.unsqueeze(0))), frame=-1)
+    rng, states, reports = world.streams(seed), list[WorldState](), list[Report]()
     num_frames = max(1, round(seconds * prior.fps))
     for i in range(num_frames):
-        if now.frame == last:
-            memory = prior.start_from(motion, last).memory.unsqueeze(0)
-            now = replace(now, people=replace(now.people, memory=memory))
         try:
-            now, report = worlds[now.frame >= last].step(now, rng)
+            now, report = world.step(now, rng)
         except ValueError as error:
             raise DivergedError(f"frame {i}: {error}", _laid_out(free, states, reports, scene) if states else None) from error
         states.append(now)

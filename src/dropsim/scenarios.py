@@ -97,7 +97,7 @@ def _ring(count: int, radius: float) -> tuple[Person, ...]:
 
 def _others() -> list[Setup]:
     tilts = ((1.5, 0.0, 0.0), (2.5, 20.0, 0.0), (3.5, 20.0, 0.0), (4.5, 0.0, 0.0))
-    pushed = Push.toward("left", 250.0, start=1.6, duration=0.3)
+    pushed = Push.toward("left", 250.0, start=1.5, duration=0.3)
     return [
         Setup(
             name="trip", description="A running person's heel is caught by an obstacle for a second.",

@@ -56,11 +56,12 @@ class Perturb:
         import math
         from dataclasses import replace
 
-        from dropsim.cleaning import checked, free_simulator, perturb
+        from dropsim.cleaning import checked, perturb
         from dropsim.cli.clean import refuse_unwritable
         from dropsim.cli.progress import bar
         from dropsim.data.motions import read_motion
         from dropsim.data.retarget import read_rig_map
+        from dropsim.following import free_simulator
         from dropsim.priors.cvae import CVAEPrior
         from dropsim.scene import Push, Scene
         from dropsim.simulator import DivergedError

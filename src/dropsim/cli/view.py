@@ -78,7 +78,7 @@ class View:
         if self.samples is not None:
             setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
         world = setup.world()
-        session = Session(world.simulator, world.scene, setup.seed if self.seed is None else self.seed)
+        session = Session(world.simulator, world.scene, setup.seed if self.seed is None else self.seed, opening=world.opening)
         if self.people is not None or self.start is not None:
             session.begin(people=self.people, start=self.start)
         return session

@@ -69,3 +69,10 @@ class ClipPrior(Prior):
             return chosen.memory
         inner = self.then.commit(Candidate(chosen.x, chosen.q, chosen.memory[..., 1:]), x, q)
         return torch.cat((chosen.memory[..., :1], inner), dim=-1)
+
+    def recall(self, before: State, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
+        """Keep the frame count, and let the other prior remember its own part."""
+        if self.then is None:
+            return before.memory
+        inner = self.then.recall(State(before.x, before.v, before.q, before.memory[..., 1:]), x, q)
+        return torch.cat((before.memory[..., :1], inner), dim=-1)

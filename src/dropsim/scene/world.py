@@ -112,6 +112,16 @@ class World:
 
     scene: Scene
     simulator: Simulator
+    opening: Simulator | None = None
+    """Moves the people of a scene that follows a recording, up to the frame at which the recording hands over."""
+
+    def _simulator_at(self, frame: int) -> Simulator:
+        return self.opening if self.opening and self._follows(frame) else self.simulator
+
+    def _follows(self, frame: int) -> bool:
+        """Whether people follow a recording at a frame."""
+        prior = self.simulator.prior
+        return isinstance(prior, ClipPrior) and (prior.then is None or frame < prior.handover)
 
     @property
     def fps(self) -> float:
@@ -175,7 +185,7 @@ class World:
             planned=wishing,
             held=torch.stack(held).any(0) if (held := [i.held for i in influences if i.held is not None]) else None,
         )
-        people, report = self.simulator.step(now.people, external, rng)
+        people, report = self._simulator_at(now.frame).step(now.people, external, rng)
         return WorldState(now.frame + 1, people, tuple(memory for memory, _ in acted), now.pivot, plan, fallen), report
 
     def balls(self, now: WorldState) -> list[Balls]:
@@ -218,6 +228,8 @@ class World:
         planner, batch = self.scene.planner, now.people.x.shape[:-2]
         if now.frame % planner.every:
             return now.plan
+        if self._follows(now.frame):
+            return None
         wanted = torch.zeros(batch, dtype=torch.bool)
         for goal in goals:
             wanted |= goal.people
@@ -249,6 +261,7 @@ class World:
     def _standing(self) -> Float[Tensor, "22 3 3"] | None:
         """How somebody stands who has got up: as somebody of the bank of starts, where there is one."""
         prior = self.simulator.prior
+        prior = prior.then if isinstance(prior, ClipPrior) else prior
         try:
             return prior.start("stand", seed=STANDING_SEED).q if isinstance(prior, CVAEPrior) else None
         except ValueError:  # the bank belongs to the shipped prior
@@ -257,7 +270,7 @@ class World:
     def _rising(self, now: WorldState, ground: Plane) -> tuple[Fallen | None, Candidates | None]:
         """Return who lies or gets up, and how."""
         prior = self.simulator.prior
-        if not self.scene.get_up or isinstance(prior, ClipPrior):
+        if not self.scene.get_up or self._follows(now.frame):
             return None, None
         floor = height_of(ground, now.people.x[..., 0, :2])
         return next_wish(now.fallen or Fallen.nobody(now.people), now.people, floor, prior, self._standing)

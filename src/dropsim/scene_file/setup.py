@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from dropsim.data.motions import read_motion
 from dropsim.energies.kinematic import Kinematic
 from dropsim.energies.physical import Contact, RangeOfMotion
+from dropsim.following import clip_simulator
 from dropsim.motion import Motion
 from dropsim.pose_prior import PosePrior
 from dropsim.priors.clip import ClipPrior
@@ -115,7 +116,8 @@ class Setup:
             return World(self.scene, self.simulator.simulator(prior))
         handover = None if self.handover is None else round(self.handover * prior.fps)
         follower = ClipPrior(self._recording(prior), then=prior, handover=handover)
-        return World(self.scene, self.simulator.simulator(follower))
+        free = replace(self.simulator.simulator(follower), wish_mode=True)  # as following.free_simulator, which says why
+        return World(self.scene, free, opening=clip_simulator(follower))
 
     def _recording(self, prior: CVAEPrior) -> Motion:
         assert self.clip is not None

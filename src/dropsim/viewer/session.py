@@ -169,6 +169,8 @@ class Session:
     seed: int = 0
     seconds: float = 30.0
     """How much is kept [s]."""
+    opening: Simulator | None = None
+    """Follows a recording, where the scene begins with one."""
 
     switches: Switches = field(default_factory=Switches, init=False)
     walk: Walk | None = field(default=None, init=False)
@@ -502,7 +504,7 @@ class Session:
         if self.ghost and ground.tilts and not isinstance(ground, LiveGround):
             ground = LiveGround(ground.tilts, ground.pivot)
         elements = tuple(laid(item.element) for item in self._items)
-        return World(replace(self.scene, elements=elements, ground=ground, planner=LIVE_PLANNER), self._on)
+        return World(replace(self.scene, elements=elements, ground=ground, planner=LIVE_PLANNER), self._on, self.opening)
 
     def _rebuild(self) -> None:
         """Make the world anew around the same people: what stays keeps its memory, and what is new begins."""
