@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dropsim.collider import Plane, Spheres
+from dropsim.collider import Plane
 from dropsim.energy import Frame
 from dropsim.motion import Event
 from dropsim.planner import Planner
@@ -44,8 +44,8 @@ from dropsim.scene import (
 )  # fmt: skip
 from dropsim.scene.acts import VelocityCost
 from dropsim.scene.element import joints_of
+from dropsim.scene.meeting import NEAREST, neighbours
 from dropsim.scene.things import height_of
-from dropsim.scene.world import PLANS_NEAREST
 from dropsim.simulator import Simulator
 from dropsim.skeleton import JOINTS, NUM_JOINTS, Skeleton, joint_index
 from dropsim.synthetic import stepping_clip
@@ -682,23 +682,15 @@ def test_two_people_in_one_place_are_refused():
 
 
 def test_a_crowds_neighbours_are_the_nearest():
-    # Against brute force: everybody's colliders are the spheres of the few whose hips are nearest, where they will be.
+    # Against brute force.
     generator = torch.Generator().manual_seed(2)
     places = [(1.3 * (i % 5) + 0.3 * float(torch.rand((), generator=generator)), 1.3 * (i // 5)) for i in range(15)]
     people = standing(*places)
-    people = replace(people, v=torch.randn(people.x.shape, generator=generator).double())
-    world = World(Scene((Person(),) * 15), STILL)
-    (spheres,) = world._others(people)
-    assert isinstance(spheres, Spheres)
-    assert spheres.centres.shape == (15, PLANS_NEAREST * NUM_JOINTS, 3)
+    near = neighbours(people.x)
+    assert near is not None
     for i in range(15):
         distances = {j: float((people.x[i, 0] - people.x[j, 0]).norm()) for j in range(15) if j != i}
-        nearest = sorted(distances, key=lambda j: distances[j])[:PLANS_NEAREST]
-        expected = torch.cat([people.x[j] + H * people.v[j] for j in nearest])
-        torch.testing.assert_close(spheres.centres[i], expected, rtol=0, atol=1e-12)
-        torch.testing.assert_close(spheres.velocities[i], torch.cat([people.v[j] for j in nearest]), rtol=0, atol=1e-12)
-    # Nobody near, nothing to look at.
-    assert World(Scene((Person(),) * 2), STILL)._others(standing((0.0, 0.0), (9.0, 0.0))) == ()
+        assert near[i].tolist() == sorted(distances, key=lambda j: distances[j])[:NEAREST]
 
 
 # --- wishes

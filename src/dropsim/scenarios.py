@@ -52,8 +52,8 @@ def _projectiles() -> list[Setup]:
 
 
 def _two() -> list[Setup]:
-    slow = Scene((Person(), Person(position=(0.3, 3.0), facing=180.0)), (_ahead(0.8, until=2.5), _ahead(0.8, person=1, until=2.5)))
-    people = (Person("run"), Person("run", position=(0.15, 3.5), facing=180.0))
+    slow = Scene((Person(), Person(position=(0.15, 3.0), facing=180.0)), (_ahead(0.8, until=2.5), _ahead(0.8, person=1, until=2.5)))
+    people = (Person("run"), Person("run", position=(0.05, 3.5), facing=180.0))
     fast = Scene(people, (_ahead(2.5, until=1.5), _ahead(2.5, person=1, until=1.5)))
     return [
         Setup(name="two-people", description="Two people walk slowly into each other.", scene=slow),

@@ -365,12 +365,14 @@ class Trip(Element[Caught]):
             since=torch.where(touching, float(moment.frame), memory.since),
         )
         held = self._held(memory, moment.frame, moment.fps)
+        balls = self.balls(memory)
+        solid = () if balls is None or memory.obstacle.isnan().all() else (_solid(balls, moment),)
         if not held.any():
-            return memory, Influence()
+            return memory, Influence(colliders=solid)
         people = moment.only(self.person)
         people[..., self.person] = held
         target = memory.heel.unsqueeze(-2).expand(*moment.people.x.shape[:-2], 3)
-        return memory, Influence(energies=(For(PinEnergy(self.joint, target, weight=1e5), people),), held=people)
+        return memory, Influence(energies=(For(PinEnergy(self.joint, target, weight=1e5), people),), colliders=solid, held=people)
 
     def _held(self, memory: Caught, frame: int, fps: float) -> Bool[Tensor, "*w"]:
         return (frame >= memory.since) & (frame < memory.since + round(self.hold * fps))

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from dropsim.collider import Collider, Plane, Spheres
+from dropsim.collider import Plane
 from dropsim.getting_up import Fallen, next_wish
 from dropsim.motion import Event, Motion
 from dropsim.planner import Planner
@@ -19,17 +19,12 @@ from dropsim.priors.clip import ClipPrior
 from dropsim.priors.cvae import CVAEPrior, turn_memory
 from dropsim.rotations import exp
 from dropsim.scene.element import Balls, Element, Goal, Influence, Moment
+from dropsim.scene.meeting import NEAR, moved_apart, neighbours
 from dropsim.scene.things import Ground, height_of
 from dropsim.simulator import DivergedError, External, Report, Simulator, laid_out
-from dropsim.skeleton import NUM_JOINTS
 
-PLANS_NEAREST = 4
-"""People near enough to be touched: more than these never fit around one."""
 FARTHEST = 1e4
 """Who is farther than this from the middle of the world has diverged [m]."""
-NEAR = 2.5
-"""Hips farther apart than this cannot touch within a frame [m]."""
-
 STANDING_SEED = 1
 """Of the start that people who get up end in."""
 
@@ -178,7 +173,7 @@ class World:
         wish, wishing = _merged(plan, now.frame, rising, fallen)
         external = External(
             forces=forces,
-            colliders=(_per_person(ground), *(c for i in influences for c in i.colliders), *self._others(now.people)),
+            colliders=(_per_person(ground), *(c for i in influences for c in i.colliders)),
             energies=[e for i in influences for e in i.energies],
             floor=height_of(ground, now.people.x[..., 0, :2]) if self.scene.ground.tilts else None,
             plan=wish,
@@ -186,6 +181,7 @@ class World:
             held=torch.stack(held).any(0) if (held := [i.held for i in influences if i.held is not None]) else None,
         )
         people, report = self._simulator_at(now.frame).step(now.people, external, rng)
+        people, report = self._apart(now, people, report, ground)
         return WorldState(now.frame + 1, people, tuple(memory for memory, _ in acted), now.pivot, plan, fallen), report
 
     def balls(self, now: WorldState) -> list[Balls]:
@@ -203,25 +199,18 @@ class World:
             here = torch.tensor((*ground.pivot, 0.0), dtype=torch.float64).expand_as(here)
         return replace(now, pivot=here)
 
-    def _others(self, people: State) -> tuple[Collider, ...]:
-        """Return everybody's neighbours as colliders, where they will be at the frame's end."""
-        count = people.x.shape[-3]
-        if count < 2:
-            return ()
-        roots = people.x[..., 0, :]
-        apart = (roots.unsqueeze(-2) - roots.unsqueeze(-3)).norm(dim=-1) + 1e6 * torch.eye(count, dtype=roots.dtype)
-        if float(apart.min()) > NEAR:
-            return ()
-        num = min(count - 1, PLANS_NEAREST)
-        nearest = apart.topk(num, largest=False).indices  # *w p num
-        coming = people.x + people.v / self.fps
-        batch = nearest.shape[:-2]
-
-        def gathered(values: Float[Tensor, "*w p 22 3"]) -> Float[Tensor, "*w p s 3"]:
-            index = nearest.reshape(*batch, count * num, 1, 1).expand(*batch, count * num, NUM_JOINTS, 3)
-            return values.gather(-3, index).reshape(*batch, count, num * NUM_JOINTS, 3)
-
-        return (Spheres(gathered(coming), self.simulator.prior.skeleton.radii.repeat(num), gathered(people.v)),)
+    def _apart(self, now: WorldState, people: State, report: Report, ground: Plane) -> tuple[State, Report]:
+        """Move people out of each other."""
+        near = neighbours(people.x)
+        if near is None:
+            return people, report
+        simulator, h = self.simulator, 1 / self.fps
+        skeleton = simulator.prior.skeleton
+        x, forces = moved_apart(people.x, now.people.x, near, skeleton, _per_person(ground), friction=simulator.friction, h=h)
+        if x is people.x:
+            return people, report
+        moved = replace(people, x=x, v=(x - now.people.x) * self.fps, q=skeleton.inverse(x, twist_from=people.q))
+        return moved, replace(report, external_forces=report.external_forces + forces)
 
     def _planned(self, now: WorldState, goals: Sequence[Goal], ground: Plane, rng: Streams) -> Plan | None:
         """Look ahead anew every few frames, for those who have a goal."""
