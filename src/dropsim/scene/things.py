@@ -365,8 +365,7 @@ class Trip(Element[Caught]):
             since=torch.where(touching, float(moment.frame), memory.since),
         )
         held = self._held(memory, moment.frame, moment.fps)
-        balls = self.balls(memory)
-        solid = () if balls is None or memory.obstacle.isnan().all() else (_solid(balls, moment),)
+        solid = (_solid(self._balls(memory), moment),)
         if not held.any():
             return memory, Influence(colliders=solid)
         people = moment.only(self.person)
@@ -379,8 +378,10 @@ class Trip(Element[Caught]):
 
     def balls(self, memory: Caught | None) -> Balls | None:
         """Show the obstacle."""
-        if memory is None:
-            return None
+        return None if memory is None else self._balls(memory)
+
+    def _balls(self, memory: Caught) -> Balls:
+        """Return the obstacle, far away where it is not put down yet."""
         centre = memory.obstacle.nan_to_num(nan=-100.0).unsqueeze(-2)
         return Balls(centre, torch.zeros_like(centre), torch.tensor([self.radius], dtype=torch.float64), flying=False)
 
