@@ -181,11 +181,15 @@ def facing(motion: Motion) -> float:
     return math.degrees(math.atan2(right_y, right_x)) + 90
 
 
+ARMS = 0.5
+"""From the hips to the farthest part of somebody who walks [m]."""
+
+
 def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: float = 0.25) -> list[Camera]:
     """Return a camera for each frame that keeps its angle and tracks the people over the ground, smoothed over +- half_life [s].
 
     The default camera stands in front of the first person's left, as they face in the first frame. It stands further back where people
-    are apart, up to four metres from their middle.
+    are apart, up to six metres from their middle.
     """
     stage = as_stage(shown)
     camera = camera or Camera(azimuth=facing(stage.people[0]) + 55)
@@ -193,11 +197,15 @@ def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: fl
     paths = np.stack([_places(motion, len(stage)) for motion in stage.people])
     middle = (paths.min(0) + paths.max(0)) / 2
     others = paths if stage.ghost is None else np.concatenate((paths, _places(stage.ghost, len(stage))[None]))
-    spread = np.linalg.norm(others - middle, axis=-1).max(0).clip(max=4.0)
+    spread = np.linalg.norm(others - middle, axis=-1).max(0).clip(max=6.0)
     ground = [stage.plane(i).height(*middle[i].tolist()) for i in range(len(stage))]
     track = _smoothed(np.column_stack((middle, ground, spread)), half_life * stage.fps)
-    # Twice the spread keeps who stands aside within the picture's width.
-    return [replace(camera, target=(x, y, z + height), distance=camera.distance + 2.0 * apart) for x, y, z, apart in track.tolist()]
+    slope = math.tan(math.radians(camera.field_of_view / 2))
+    # Who stands aside is within the picture's width, with the arms.
+    return [
+        replace(camera, target=(x, y, z + height), distance=max(camera.distance, (apart + ARMS) / slope))
+        for x, y, z, apart in track.tolist()
+    ]
 
 
 def _places(motion: Motion, frames: int) -> Float[np.ndarray, "t 2"]:
