@@ -25,7 +25,7 @@ LAYERS = """
     motion
     skeleton rotations kernels
     smpl_file
-    files npz weights
+    files npz weights threads
 """
 RANK = {name: rank for rank, line in enumerate(reversed(LAYERS.split("\n"))) for name in line.split()}
 CORE_TOP = RANK["simulator"]

@@ -190,6 +190,6 @@ def push_out(
     slip = slip - (slip * surface.normal).sum(-1, keepdim=True) * surface.normal
     length = slip.norm(dim=-1)
     # What a resting sphere would sink within the step if the ground did not bear it.
-    impulse = depth + GRAVITY * h * h * (gap < GRIP_GAP)
+    impulse = depth + GRAVITY * h * h * (gap < GRIP_GAP).to(x)
     undone = torch.minimum(length, friction * impulse) / length.clamp_min(1e-12)
     return x - undone.unsqueeze(-1) * slip, gap < 0

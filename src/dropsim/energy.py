@@ -4,11 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from dropsim import kernels
 from dropsim.collider import Collider
 from dropsim.skeleton import Skeleton
 
@@ -66,13 +64,6 @@ class Energy(ABC):
 
     def value_of(self, x: Float[Tensor, "*b 22 3"], target: Target, A: Float[Tensor, "m 22"]) -> Float[Tensor, "*b"]:
         """Return the value for a projection and a matrix that are there already [m^2]."""
-        if kernels.serve(x, target.p, A):
-            from dropsim.kernels.linear import energy_value
-
-            out, num = torch.empty(x.shape[:-2], dtype=torch.float64), len(A)
-            wish, active = kernels.array(target.p.expand(*x.shape[:-2], num, 3), num, 3), kernels.mask(target.active, *x.shape[:-2], num)
-            energy_value(kernels.array(x, *x.shape[-2:]), kernels.constant(A), wish, active, self.weight, kernels.array(out))
-            return out
         if target.active is None:
             return 0.5 * self.weight * (A.to(x) @ x - target.p).square().sum((-1, -2))
         return 0.5 * self.weight * ((A.to(x) @ x - target.p).square().sum(-1) * target.active).sum(-1)

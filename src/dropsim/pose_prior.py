@@ -1,5 +1,6 @@
 """A pose VAE as a range of motion: the norm of a pose's code tells how natural it is, and a code that is too long is scaled back."""
 
+import functools
 import importlib.resources
 import itertools
 import math
@@ -13,12 +14,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from dropsim import kernels
 from dropsim.skeleton import NUM_JOINTS
+from dropsim.threads import calm
 from dropsim.weights import load_weights, read_checkpoint, read_weights, require_tensors, write_weights
 
 NUM_BODY = NUM_JOINTS - 1
 NUM_COLUMNS = 6 * NUM_BODY
 """Two columns of every body joint's rotation."""
+
+
+_Affine = tuple[Tensor, Tensor]
+"""Weight and bias of a linear layer."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,17 @@ def flatten_pose(q: Float[Tensor, "*b 22 3 3"], shape: PoseShape) -> Float[Tenso
     return body[..., :2].flatten(-3)
 
 
+def _columns(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b c"]:
+    """Do flatten_pose's work for columns, in single precision."""
+    if not kernels.serve(q):
+        return q[..., 1:, :, :2].flatten(-3).float()
+    from dropsim.kernels.kinematics import columns
+
+    seen = torch.empty(*q.shape[:-3], NUM_COLUMNS)
+    columns(kernels.array(q, NUM_JOINTS, 3, 3), kernels.array(seen, NUM_COLUMNS))
+    return seen
+
+
 @dataclass(frozen=True, eq=False)
 class PosePrior:
     """The range of motion as DROP has it: a pose is natural while its code's norm is below a limit."""
@@ -129,6 +147,7 @@ class PosePrior:
             return cls.load(path)
 
     @classmethod
+    @calm
     def load(cls, path: Path) -> "PosePrior":
         """Read weights that `save` wrote."""
         tensors, metadata = read_weights(path, "pose")
@@ -166,7 +185,22 @@ class PosePrior:
 
     def norm(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b"]:
         """Return how far out a pose is; above the limit it is out of range."""
-        return self.network.norm(flatten_pose(q, self.network.shape).float()).to(q.dtype)
+        if not self._radius:
+            return self.network.norm(flatten_pose(q, self.network.shape).float()).to(q.dtype)
+        seen = _columns(q)
+        *before, last = self._radius
+        for weight, bias in before:
+            seen = nn.functional.leaky_relu_(nn.functional.linear(seen, weight, bias), self.network.shape.slope)
+        return nn.functional.softplus(nn.functional.linear(seen, *last)).squeeze(-1).to(q.dtype)
+
+    @functools.cached_property
+    def _radius(self) -> list[_Affine]:
+        """The layers that give the code's norm, with the normalisation of the input in the first; none where the code itself does."""
+        if self.network.radius is None:
+            return []
+        (weight, bias), *others = [(layer.weight, layer.bias) for layer in self.network.radius if isinstance(layer, nn.Linear)]
+        scaled = weight.double() / self.network.input_scale
+        return [(scaled.float(), (bias - scaled @ self.network.input_mean.double()).float()), *others]
 
     def project(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
         """Return the poses, those out of range replaced by what their codes say when scaled back to the limit.
@@ -185,8 +219,6 @@ class PosePrior:
 VPOSER_WIDTH, VPOSER_LATENT = 512, 32
 _NORM_EPSILON = 1e-5
 """PyTorch's default for batch normalisation, which both versions use."""
-_Affine = tuple[Tensor, Tensor]
-"""Weight and bias of a linear layer."""
 
 
 def _vposer_checkpoint(path: Path) -> Path:

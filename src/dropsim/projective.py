@@ -1,5 +1,8 @@
 """Projective dynamics: the inertial target and the global solve."""
 
+import functools
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -52,7 +55,7 @@ class System:
         self.mass = skeleton.masses / skeleton.masses.mean()
         self.matrices = [energy.matrix(skeleton).to(torch.float64) for energy in self.energies]
         self.grams = [energy.weight * A.T @ A for energy, A in zip(self.energies, self.matrices, strict=True)]
-        self._constants: dict[tuple[bool, ...], np.ndarray] = {}
+        self._constants: dict[tuple[bool, ...], tuple[np.ndarray, np.ndarray]] = {}
 
     def solve(self, targets: Sequence[Target], y: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b 22 3"]:
         """Return the minimiser for given projections."""
@@ -71,30 +74,61 @@ class System:
         return torch.linalg.solve(left, right)
 
     def _solve_compiled(self, targets: Sequence[Target], y: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b 22 3"]:
-        from dropsim.kernels.linear import add_energy, solve
+        from dropsim.kernels.linear import global_step
 
-        # For x - y, which is small: so far from the origin nothing is rounded away.
-        at = kernels.array(y, NUM_JOINTS, 3)
-        right = np.zeros(at.shape)
-        left = np.empty((len(right), NUM_JOINTS, NUM_JOINTS))
-        left[:] = self._constant(tuple(target.active is None for target in targets))
-        for energy, A, gram, target in zip(self.energies, self.matrices, self.grams, targets, strict=True):
-            num = len(A)
-            p, active = kernels.array(target.p.expand(*y.shape[:-2], num, 3), num, 3), kernels.mask(target.active, *y.shape[:-2], num)
-            add_energy(left, right, at, A.numpy(), gram.numpy(), energy.weight, p, active)
-        solve(left, right)
-        return torch.from_numpy(at + right).reshape(y.shape)
+        rows, (A, weights, _) = (NUM_JOINTS, 3), self._rows
+        x, (p, active), always = (
+            torch.empty(y.shape, dtype=torch.float64),
+            self._stacked(targets, y),
+            tuple(t.active is None for t in targets),
+        )
+        constant, yes = self._constant(always)
+        global_step(kernels.array(y, *rows), constant, A, weights, yes, p, active, kernels.array(x, *rows))
+        return x
 
-    def _constant(self, always: tuple[bool, ...]) -> np.ndarray:
-        """Return masses and those energies of which all rows always apply, added up once."""
+    def _stacked(self, targets: Sequence[Target], x: Float[Tensor, "*b 22 3"]) -> tuple[np.ndarray, np.ndarray]:
+        """Put the targets of all energies one below the other, and whether they apply."""
+        batch, num_rows = x.shape[:-2], len(self._rows[0])
+        p = np.empty((math.prod(batch), num_rows, 3))
+        active = np.ones(p.shape[:-1], dtype=np.bool_)
+        for target, place in zip(targets, self._rows[2], strict=True):
+            num = place.stop - place.start
+            p[:, place] = kernels.array(target.p.expand(*batch, num, 3), num, 3)
+            if target.active is not None:
+                active[:, place] = kernels.array(target.active.expand(*batch, num), num)
+        return p, active
+
+    @functools.cached_property
+    def _rows(self) -> tuple[np.ndarray, np.ndarray, list[slice]]:
+        """All matrices one below the other, their rows' weights, and where each energy's rows are."""
+        ends = list(itertools.accumulate((len(A) for A in self.matrices), initial=0))
+        weights = np.concatenate([np.full(len(A), float(e.weight)) for e, A in zip(self.energies, self.matrices, strict=True)])
+        return torch.cat(self.matrices).numpy(), weights, [slice(a, b) for a, b in itertools.pairwise(ends)]
+
+    def _constant(self, always: tuple[bool, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Return masses and those energies of which all rows always apply, added up once; and which rows those are."""
         if always not in self._constants:
             grams = [gram for gram, yes in zip(self.grams, always, strict=True) if yes]
-            self._constants[always] = torch.stack((torch.diag(self.mass), *grams)).sum(0).numpy()
+            yes = np.repeat(always, [len(A) for A in self.matrices])
+            self._constants[always] = torch.stack((torch.diag(self.mass), *grams)).sum(0).numpy(), yes
         return self._constants[always]
 
     def values(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Mapping[str, Float[Tensor, "*b"]]:
         """Return what each energy is at x, by name [m^2]."""
-        return {e.name: e.value_of(x, e.project(x, frame), A) for e, A in zip(self.energies, self.matrices, strict=True)}
+        targets = [energy.project(x, frame) for energy in self.energies]
+        if kernels.serve(x, *(target.p for target in targets)):
+            return self._values_compiled(targets, x)
+        return {e.name: e.value_of(x, target, A) for e, target, A in zip(self.energies, targets, self.matrices, strict=True)}
+
+    def _values_compiled(self, targets: Sequence[Target], x: Float[Tensor, "*b 22 3"]) -> Mapping[str, Float[Tensor, "*b"]]:
+        from dropsim.kernels.linear import row_values
+
+        A, weights, places = self._rows
+        p, active = self._stacked(targets, x)
+        values = np.empty(active.shape)
+        row_values(kernels.array(x, NUM_JOINTS, 3), A, weights, p, active, values)
+        sums = [torch.from_numpy(values[:, place].sum(-1)).reshape(x.shape[:-2]) for place in places]
+        return {energy.name: value for energy, value in zip(self.energies, sums, strict=True)}
 
 
 def restore_lengths(
@@ -139,13 +173,11 @@ def settle(
     if (laid_out := served(colliders, x, x_before)) is not None:
         from dropsim.kernels import linear
 
-        out, rows = torch.empty(x.shape, dtype=torch.float64), (NUM_JOINTS, 3)
-        radii, lengths = kernels.constant(skeleton.radii.double()), kernels.constant(skeleton.lengths.double())
-        linear.settle(
-            kernels.array(x, *rows), kernels.array(x_before.expand_as(x), *rows), radii, *laid_out, friction, h, GRAVITY * h * h, GRIP_GAP,
-            lengths, kernels.constant(mobility), contact_mobility, rounds, most, DEEP, kernels.array(out, *rows),
-            kernels.array(contacts, NUM_JOINTS),
-        )  # fmt: skip
+        out, rows, body = torch.empty(x.shape, dtype=torch.float64), (NUM_JOINTS, 3), skeleton.arrays
+        places = (kernels.array(x, *rows), kernels.array(x_before.expand_as(x), *rows), body.radii)
+        bones = (body.lengths, body.masses.mean() / body.masses, contact_mobility, rounds, most, DEEP)
+        touched = (kernels.array(out, *rows), kernels.array(contacts, NUM_JOINTS))
+        linear.settle(*places, *laid_out, friction, h, GRAVITY * h * h, GRIP_GAP, *bones, *touched)
         return out, contacts
     active = torch.ones(x.shape[:-2], dtype=torch.bool, device=x.device)
     for done in range(most):
@@ -168,7 +200,7 @@ def _restore_lengths_compiled(
     out = torch.empty_like(x, memory_format=torch.contiguous_format)
     give = kernels.array(mobility.expand(x.shape[:-1]), NUM_JOINTS)
     rows = (NUM_JOINTS, 3)
-    restore_lengths(kernels.array(x, *rows), kernels.constant(skeleton.lengths.double()), give, iterations, kernels.array(out, *rows))
+    restore_lengths(kernels.array(x, *rows), skeleton.arrays.lengths, give, iterations, kernels.array(out, *rows))
     return out
 
 

@@ -19,6 +19,7 @@ from dropsim.prior import Candidates, Prior, State, Streams
 from dropsim.projective import System, inertial_target, rigid_acceleration, settle
 from dropsim.rotations import exp, log_small
 from dropsim.skeleton import LEAVES
+from dropsim.threads import calm
 from dropsim.wrench import Contacts, WrenchOptions, root_wrench, soft_correction, wrench_problem
 
 
@@ -95,6 +96,7 @@ class Simulator:
         if self.num_samples < 1 or self.num_iterations < 1:
             raise ValueError(f"num_samples and num_iterations must be at least 1, not {self.num_samples} and {self.num_iterations}")
 
+    @calm
     def step(self, state: State, external: External, rng: Streams) -> tuple[State, Report]:
         """Advance one frame."""
         skeleton, h = self.prior.skeleton, 1.0 / self.prior.fps
@@ -126,7 +128,7 @@ class Simulator:
         x, contacts = self._settled(x, frame)
         after = root_wrench(problem, x, forces=forces)
 
-        chosen = nearest_candidate(candidates.x, x)
+        chosen, _ = nearest_candidate(candidates.x, x)
         kin = candidates.pick(chosen)
         q = self._damped(skeleton.inverse(x, twist_from=kin.q))
         values = dict(system.values(x, frame))

@@ -112,6 +112,17 @@ _RADII = {
 
 
 @dataclass(frozen=True, eq=False)
+class SkeletonArrays:
+    """A skeleton's numbers in double precision."""
+
+    rest: np.ndarray
+    offsets: np.ndarray
+    lengths: np.ndarray
+    masses: np.ndarray
+    radii: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Skeleton:
     """A person's bones in the rest pose, with masses and collision spheres at the joints."""
 
@@ -220,7 +231,7 @@ class Skeleton:
         joints = torch.empty(*q.shape[:-3], NUM_JOINTS, 3, dtype=torch.float64)
         rows = (NUM_JOINTS, 3, 3)
         forward(
-            kernels.array(q, *rows), kernels.array(root.expand(*q.shape[:-3], 3), 3), self._offsets64, kernels.array(joints, *rows[:-1])
+            kernels.array(q, *rows), kernels.array(root.expand(*q.shape[:-3], 3), 3), self.arrays.offsets, kernels.array(joints, *rows[:-1])
         )
         return joints
 
@@ -229,12 +240,14 @@ class Skeleton:
 
         q, rows = torch.empty(*joints.shape, 3, dtype=torch.float64), (NUM_JOINTS, 3, 3)
         twists = kernels.array(twist_from.expand_as(q), *rows)
-        inverse(kernels.array(joints, *rows[:-1]), twists, self._offsets64, kernels.array(q, *rows))
+        inverse(kernels.array(joints, *rows[:-1]), twists, self.arrays.offsets, kernels.array(q, *rows))
         return q
 
     @functools.cached_property
-    def _offsets64(self) -> np.ndarray:
-        return kernels.constant(self.offsets.double())
+    def arrays(self) -> "SkeletonArrays":
+        """The body as the kernels take it."""
+        parts = (self.rest, self.offsets, self.lengths, self.masses, self.radii)
+        return SkeletonArrays(*(kernels.constant(part.double()) for part in parts))
 
     def bone_error(self, joints: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b"]:
         """Largest relative error of a bone's length."""
@@ -242,7 +255,7 @@ class Skeleton:
             from dropsim.kernels import linear
 
             out = torch.empty(joints.shape[:-2], dtype=torch.float64)
-            linear.bone_error(kernels.array(joints, NUM_JOINTS, 3), kernels.constant(self.lengths.double()), kernels.array(out))
+            linear.bone_error(kernels.array(joints, NUM_JOINTS, 3), self.arrays.lengths, kernels.array(out))
             return out
         lengths = (joints - joints[..., _PARENT_OR_ROOT, :]).norm(dim=-1)
         target = self.lengths.to(joints)

@@ -107,6 +107,11 @@ class WrenchProblem:
     options: WrenchOptions
 
     @functools.cached_property
+    def row_scale(self) -> np.ndarray:
+        """What brings moments to forces at the options' arm."""
+        return np.array([1.0] * 3 + [1 / self.options.length] * 3)
+
+    @functools.cached_property
     def body_weight(self) -> float:
         """[N]."""
         return GRAVITY * float(self.masses.sum())
@@ -243,12 +248,13 @@ def _contact_fit_compiled(problem: WrenchProblem, b: Float[Tensor, "*b 6"]) -> R
     options, batch, e = problem.options, b.shape[:-1], problem.edges.shape[-2]
     parts = [torch.empty(*batch, *size, dtype=torch.float64) for size in ((NUM_JOINTS, e), (NUM_JOINTS, 3), (6,), (6,))]
     c, forces, explained, residual = parts
-    scale = np.array([1.0] * 3 + [1 / options.length] * 3)
     limits = problem.body_weight * np.array([options.largest_load, options.largest_bearing])
     fit = (kernels.array(problem.F, 6, NUM_JOINTS * e), kernels.array(problem.edges, NUM_JOINTS, e, 3))
     out = (kernels.array(c, NUM_JOINTS * e), kernels.array(forces, NUM_JOINTS, 3), kernels.array(explained, 6), kernels.array(residual, 6))
     touching = kernels.array(problem.touching.expand(*batch, NUM_JOINTS), NUM_JOINTS)
-    checked(wrench.contact_fit(*fit, touching, kernels.array(b, 6), scale, options.ridge, options.friction, _BEARING, limits, *out))
+    checked(
+        wrench.contact_fit(*fit, touching, kernels.array(b, 6), problem.row_scale, options.ridge, options.friction, _BEARING, limits, *out)
+    )
     return RootWrench(residual, explained, c, forces, problem.body_weight)
 
 
@@ -283,6 +289,8 @@ def soft_correction(
     is not allowed it stumbles over the noise of its own prior. In flight nothing is tolerated, and a push uses the tolerance up: what the
     prior wishes against it is no noise.
     """
+    if wrench.residual.shape[:-1] == x_pd.shape[:-2] and kernels.serve(x_pd, problem.B, *([] if forces is None else [forces])):
+        return _soft_correction_compiled(problem, x_pd, wrench, wished, forces)
     options, shares = problem.options, problem.masses / problem.masses.sum()
     scale = _row_scale(problem, wrench.residual) / problem.body_weight
     e = scale * wrench.residual
@@ -303,6 +311,23 @@ def soft_correction(
     size = (options.cap / farthest.clamp_min(1e-30)).clamp(max=1.0)
     size = torch.where(e.norm(dim=-1) > options.threshold, size, 0.0)
     return x_pd + size[..., None, None] * dx
+
+
+def _soft_correction_compiled(
+    problem: WrenchProblem, x_pd: Float[Tensor, "*b 22 3"], wrench: RootWrench, wished: RootWrench | None,
+    forces: Float[Tensor, "*b 22 3"] | None,
+) -> Float[Tensor, "*b 22 3"]:  # fmt: skip
+    from dropsim.kernels import wrench as compiled
+
+    o, rows, out = problem.options, (NUM_JOINTS, 3), torch.empty(x_pd.shape, dtype=torch.float64)
+    start = (kernels.array(problem.B, 6, 3 * NUM_JOINTS), kernels.array(problem.touching, NUM_JOINTS), kernels.constant(problem.masses))
+    wish = _NO_WRENCH if wished is None else kernels.array(wished.residual, 6)
+    pushes = _NO_FORCES if forces is None else kernels.array(forces.expand(x_pd.shape), *rows)
+    sizes = (problem.row_scale, problem.body_weight, GRAVITY * problem.h**2, o.tolerance, o.weight, o.airborne_weight, o.threshold, o.cap)
+    compiled.soft_correction(
+        *start, kernels.array(wrench.residual, 6), wish, pushes, *sizes, kernels.array(x_pd, *rows), kernels.array(out, *rows)
+    )
+    return out
 
 
 def cylinder_angular_rate(
@@ -362,6 +387,7 @@ def _bearable(problem: WrenchProblem, c: Float[Tensor, "*b 22 e"]) -> Float[Tens
 _FEET = [joint_index(f"{side}_{name}") for side in ("left", "right") for name in ("ankle", "foot")]
 _OTHERS = [joint for joint in range(NUM_JOINTS) if joint not in _FEET]
 _BEARING = np.array([int(joint in _OTHERS) for joint in range(NUM_JOINTS)])
+_NO_WRENCH = np.empty((0, 6))
 _NO_FORCES = np.empty((0, NUM_JOINTS, 3))
 
 
@@ -393,7 +419,7 @@ def _demand_compiled(problem: WrenchProblem, x: Float[Tensor, "*b 22 3"], forces
 
 def _row_scale(problem: WrenchProblem, like: Tensor) -> Float[Tensor, "6"]:
     """Bring moments to forces at the options' arm."""
-    return torch.tensor([1.0] * 3 + [1 / problem.options.length] * 3).to(like)
+    return torch.from_numpy(problem.row_scale).to(like)
 
 
 def _turning(directions: Float[Tensor, "*n 3"], *, dim: int, h: float) -> Float[Tensor, "*m 3"]:

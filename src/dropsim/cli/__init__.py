@@ -54,9 +54,8 @@ EXIT_INTERRUPTED = 130
 
 def main(args: Sequence[str] | None = None) -> int:
     """Parse the arguments, run the command and return the exit code."""
-    # One thread is as fast as two for one person, and two spinning ones on busy cores are far slower; the user's own settings win.
+    # One thread is as fast as two for one person; what a step runs on, dropsim.threads decides. The user's own setting wins elsewhere.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         tyro.extras.subcommand_cli_from_dict(COMMANDS, prog="dropsim", args=args).run()
     except KeyboardInterrupt:

@@ -24,17 +24,20 @@ class Kinematic(Energy):
 
     def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
         """Search the candidates."""
-        nearest = nearest_candidate(frame.manifold, x)
-        return Target(frame.manifold.take_along_dim(nearest[..., None, None, None], dim=-3).squeeze(-3))
+        return Target(nearest_candidate(frame.manifold, x)[1])
 
 
-def nearest_candidate(candidates: Float[Tensor, "*b k 22 3"], x: Float[Tensor, "*b 22 3"]) -> Int[Tensor, "*b"]:
-    """Return the index of the candidate nearest to x in joint space, the first of equals."""
+def nearest_candidate(
+    candidates: Float[Tensor, "*b k 22 3"], x: Float[Tensor, "*b 22 3"]
+) -> tuple[Int[Tensor, "*b"], Float[Tensor, "*b 22 3"]]:
+    """Return the index of the candidate nearest to x in joint space, the first of equals, and that candidate."""
     if not kernels.serve(candidates, x):
-        return (candidates - x.unsqueeze(-3)).square().sum((-1, -2)).argmin(-1)
+        index = (candidates - x.unsqueeze(-3)).square().sum((-1, -2)).argmin(-1)
+        return index, candidates.take_along_dim(index[..., None, None, None], dim=-3).squeeze(-3)
     from dropsim.kernels.network import nearest
 
-    index, k = torch.empty(x.shape[:-2], dtype=torch.long), candidates.shape[-3]
-    rows = (NUM_JOINTS, 3)
-    nearest(kernels.array(candidates.expand(*x.shape[:-2], k, *rows), k, *rows), kernels.array(x, *rows), kernels.array(index))
-    return index
+    index, found = torch.empty(x.shape[:-2], dtype=torch.long), torch.empty(x.shape, dtype=torch.float64)
+    k, rows = candidates.shape[-3], (NUM_JOINTS, 3)
+    every = kernels.array(candidates.expand(*x.shape[:-2], k, *rows), k, *rows)
+    nearest(every, kernels.array(x, *rows), kernels.array(index), kernels.array(found, *rows))
+    return index, found

@@ -49,8 +49,7 @@ class Rigidity(Energy):
         from dropsim.kernels.contact import scaled_rods
 
         p = torch.empty(*x.shape[:-2], len(_RODS), 3, dtype=torch.float64)
-        rest = kernels.constant(skeleton.rest.to(x))
-        scaled_rods(kernels.array(x, NUM_JOINTS, 3), _RODS_ENDS, rest, self.stiffness**0.5, kernels.array(p, len(_RODS), 3))
+        scaled_rods(kernels.array(x, NUM_JOINTS, 3), _RODS_ENDS, skeleton.arrays.rest, self.stiffness**0.5, kernels.array(p, len(_RODS), 3))
         return p
 
 
@@ -75,7 +74,7 @@ class Contact(Energy):
 
             p, touching = torch.empty(x.shape, dtype=torch.float64), torch.empty(x.shape[:-1], dtype=torch.bool)
             rows = (NUM_JOINTS, 3)
-            places = (kernels.array(x, *rows), kernels.array(frame.x.expand_as(x), *rows), kernels.constant(frame.skeleton.radii.double()))
+            places = (kernels.array(x, *rows), kernels.array(frame.x.expand_as(x), *rows), frame.skeleton.arrays.radii)
             contact_target(*places, *laid_out, frame.h, kernels.array(p, *rows), kernels.array(touching, NUM_JOINTS))
             return Target(p, touching)
         surface = nearest_surface(frame.colliders, x)

@@ -7,12 +7,12 @@ DROPSIM_KERNELS is 0. Both give the same numbers to rounding; tests/test_kernels
 import functools
 import importlib.util
 import os
+import sys
+from collections import deque
 
 import numpy as np
 import torch
 from torch import Tensor
-
-_NO_MASK = np.empty((0, 0), dtype=np.bool_)
 
 
 @functools.cache
@@ -41,6 +41,25 @@ def constant(tensor: Tensor) -> np.ndarray:
     return tensor.detach().contiguous().numpy()
 
 
-def mask(active: Tensor | None, *shape: int) -> np.ndarray:
-    """Return a mask of a given shape with one batch dimension, or an empty one that stands for none."""
-    return _NO_MASK if active is None else array(active.expand(*shape), shape[-1])
+class Buffers:
+    """Large arrays that are used again once nobody else holds them: memory fresh from the system takes longer to map than to fill."""
+
+    def __init__(self) -> None:
+        self._arrays: deque[np.ndarray] = deque(maxlen=_NUM_BUFFERS)
+
+    def __reduce__(self) -> tuple[type["Buffers"], tuple[()]]:
+        return Buffers, ()
+
+    def take(self, *shape: int) -> Tensor:
+        """Return a tensor of double precision with any content."""
+        for index in range(len(self._arrays)):
+            # Two references: the queue's and that of the call itself. A tensor, and every view of it, holds another.
+            if self._arrays[index].shape == shape and sys.getrefcount(self._arrays[index]) <= _FREE:
+                return torch.from_numpy(self._arrays[index])
+        self._arrays.append(np.empty(shape))
+        return torch.from_numpy(self._arrays[-1])
+
+
+_NUM_BUFFERS = 6
+"""Two times what a step takes."""
+_FREE = 2

@@ -268,6 +268,17 @@ def log_small(R: Array) -> tuple[float, float, float]:
 
 
 @kernel
+def columns(q: Array, out: Array) -> None:
+    """Write the first two columns of every joint's rotation but the root's, in single precision."""
+    for i in range(len(q)):
+        at = 0
+        for j in range(1, NUM_JOINTS):
+            for r in range(3):
+                out[i, at], out[i, at + 1] = q[i, j, r, 0], q[i, j, r, 1]
+                at += 2
+
+
+@kernel
 def damp(q: Array, joints: Array, share: float) -> None:
     """Turn some joints of each pose toward rest, in place: exp(share log q)."""
     for i in range(len(q)):

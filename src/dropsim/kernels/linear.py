@@ -210,66 +210,65 @@ def _drop(A: Array, B: Array, n: int, order: Array, passive: int, leaving: int, 
 
 
 @kernel
-def add_energy(left: Array, right: Array, y: Array, A: Array, gram: Array, weight: float, p: Array, active: Array) -> None:
-    """Add an energy's active rows to the systems for x - y, and its wish to their right-hand sides; no active: all, and left has them."""
-    num_rows = len(A)
-    for i in range(len(right)):
-        some, every = False, True
-        for r in range(num_rows):
-            applies = active.shape[0] == 0 or active[i, r]
-            some, every = some or applies, every and applies
-        if not some:
-            continue
-        if every and active.shape[0] > 0:
-            left[i] += gram
-        for r in range(num_rows):
-            if not every and not active[i, r]:
+def global_step(y: Array, constant: Array, A: Array, weights: Array, always: Array, p: Array, active: Array, x: Array) -> None:
+    """Do what System.solve does, for x - y, which is small: so far from the origin nothing is rounded away.
+
+    The rows of all energies stand one below the other; those that always apply are in the constant matrix already.
+    """
+    left = np.empty((NUM_JOINTS, NUM_JOINTS))
+    for i in range(len(y)):
+        left[:] = constant
+        x[i] = 0.0
+        for r in range(len(A)):
+            if not always[r] and not active[i, r]:
                 continue
             px, py, pz = p[i, r, 0], p[i, r, 1], p[i, r, 2]
             for j in range(NUM_JOINTS):
                 px, py, pz = px - A[r, j] * y[i, j, 0], py - A[r, j] * y[i, j, 1], pz - A[r, j] * y[i, j, 2]
             for j in range(NUM_JOINTS):
                 if A[r, j] != 0.0:
-                    value = weight * A[r, j]
-                    right[i, j, 0] += value * px
-                    right[i, j, 1] += value * py
-                    right[i, j, 2] += value * pz
-                    if not every:
+                    value = weights[r] * A[r, j]
+                    x[i, j, 0] += value * px
+                    x[i, j, 1] += value * py
+                    x[i, j, 2] += value * pz
+                    if not always[r]:
                         for k in range(NUM_JOINTS):
-                            left[i, j, k] += value * A[r, k]
+                            left[j, k] += value * A[r, k]
+        _solve_one(left, x[i])
+        for j in range(NUM_JOINTS):
+            for c in range(3):
+                x[i, j, c] += y[i, j, c]
 
 
 @kernel
-def solve(left: Array, right: Array) -> None:
-    """Solve symmetric positive definite systems with three right-hand sides in place, by Cholesky's factors."""
-    n = left.shape[1]
-    for i in range(len(left)):
-        L, x = left[i], right[i]
-        for k in range(n):
-            L[k, k] = math.sqrt(L[k, k])
-            inverse = 1.0 / L[k, k]
-            # The upper triangle, by rows: the factor is its transpose.
-            for c in range(k + 1, n):
-                L[k, c] *= inverse
-            for r in range(k + 1, n):
-                factor = L[k, r]
-                if factor != 0.0:
-                    for c in range(r, n):
-                        L[r, c] -= factor * L[k, c]
-        for k in range(n):
-            inverse = 1.0 / L[k, k]
+def _solve_one(L: Array, x: Array) -> None:
+    """Solve a symmetric positive definite system with three right-hand sides in place, by Cholesky's factors."""
+    n = len(L)
+    for k in range(n):
+        L[k, k] = math.sqrt(L[k, k])
+        inverse = 1.0 / L[k, k]
+        # The upper triangle, by rows: the factor is its transpose.
+        for c in range(k + 1, n):
+            L[k, c] *= inverse
+        for r in range(k + 1, n):
+            factor = L[k, r]
+            if factor != 0.0:
+                for c in range(r, n):
+                    L[r, c] -= factor * L[k, c]
+    for k in range(n):
+        inverse = 1.0 / L[k, k]
+        for c in range(3):
+            x[k, c] *= inverse
+        for r in range(k + 1, n):
             for c in range(3):
-                x[k, c] *= inverse
-            for r in range(k + 1, n):
-                for c in range(3):
-                    x[r, c] -= L[k, r] * x[k, c]
-        for k in range(n - 1, -1, -1):
-            for r in range(k + 1, n):
-                for c in range(3):
-                    x[k, c] -= L[k, r] * x[r, c]
-            inverse = 1.0 / L[k, k]
+                x[r, c] -= L[k, r] * x[k, c]
+    for k in range(n - 1, -1, -1):
+        for r in range(k + 1, n):
             for c in range(3):
-                x[k, c] *= inverse
+                x[k, c] -= L[k, r] * x[r, c]
+        inverse = 1.0 / L[k, k]
+        for c in range(3):
+            x[k, c] *= inverse
 
 
 @kernel
@@ -367,18 +366,16 @@ def rigid_acceleration(wrench: Array, arms: Array, masses: Array, out: Array) ->
 
 
 @kernel
-def energy_value(x: Array, A: Array, p: Array, active: Array, weight: float, out: Array) -> None:
-    """Do what Energy.value_of does."""
+def row_values(x: Array, A: Array, weights: Array, p: Array, active: Array, out: Array) -> None:
+    """Write what each row of each energy adds to its value."""
     for i in range(len(x)):
-        total = 0.0
         for r in range(len(A)):
-            if len(active) > 0 and not active[i, r]:
-                continue
-            px, py, pz = -p[i, r, 0], -p[i, r, 1], -p[i, r, 2]
-            for j in range(NUM_JOINTS):
-                px, py, pz = px + A[r, j] * x[i, j, 0], py + A[r, j] * x[i, j, 1], pz + A[r, j] * x[i, j, 2]
-            total += px * px + py * py + pz * pz
-        out[i] = 0.5 * weight * total
+            out[i, r] = 0.0
+            if active[i, r]:
+                px, py, pz = -p[i, r, 0], -p[i, r, 1], -p[i, r, 2]
+                for j in range(NUM_JOINTS):
+                    px, py, pz = px + A[r, j] * x[i, j, 0], py + A[r, j] * x[i, j, 1], pz + A[r, j] * x[i, j, 2]
+                out[i, r] = 0.5 * weights[r] * (px * px + py * py + pz * pz)
 
 
 @kernel

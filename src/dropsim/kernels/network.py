@@ -99,8 +99,8 @@ def _turn(R: Array, vectors: Array, start: int, num: int, out: Array, to: int) -
 
 @kernel
 def compose(
-    x: Array, q: Array, memory: Array, H: Array, output: Array, carry: Array, free: Array, held: Array, offsets: Array, fps: float,
-    next_x: Array, next_q: Array, next_memory: Array,
+    x: Array, q: Array, memory: Array, H: Array, output: Array, output_scale: Array, carry: Array, free: Array, held: Array,
+    offsets: Array, fps: float, next_x: Array, next_q: Array, next_memory: Array,
 ) -> None:  # fmt: skip
     """Do what compose_kinematic does, from the world to the world: K next frames of each person, some samples side by side."""
     h, num_step, num_samples = 1.0 / fps, 3 + 3 * NUM_JOINTS, output.shape[1]
@@ -123,7 +123,7 @@ def compose(
                 # Lanes without a sample repeat the last one.
                 row = output[i, start + min(lane, num - 1)]
                 for k in range(num_step):
-                    step[k, lane] = carried[k] + row[k]
+                    step[k, lane] = carried[k] + output_scale[k] * row[k]
             for j in range(NUM_JOINTS):
                 _exp_lanes(step[3 + 3 * j], step[4 + 3 * j], step[5 + 3 * j], turn, one)
                 _times_one(turn, local_root if j == 0 else q[i, j], then[j])
@@ -251,8 +251,8 @@ def _write_person(
 
 
 @kernel
-def nearest(candidates: Array, x: Array, index: Array) -> None:
-    """Write the index of the candidate nearest to x, the first of equals."""
+def nearest(candidates: Array, x: Array, index: Array, found: Array) -> None:
+    """Write the index of the candidate nearest to x, the first of equals, and that candidate."""
     for i in range(len(x)):
         best = np.inf
         index[i] = 0
@@ -266,3 +266,4 @@ def nearest(candidates: Array, x: Array, index: Array) -> None:
                     break
             if total < best:
                 best, index[i] = total, k
+        found[i] = candidates[i, index[i]]

@@ -141,3 +141,79 @@ def contact_fit(
                 for e in range(num_edges):
                     forces[i, j, k] += c[i, j * num_edges + e] * edges[i, j, e, k]
     return status
+
+
+@kernel
+def soft_correction(
+    B: Array, touching: Array, masses: Array, residual: Array, wished: Array, forces: Array, scale: Array, body_weight: float, u: float,
+    tolerance: float, weight: float, airborne_weight: float, threshold: float, cap: float, x: Array, out: Array,
+) -> None:  # fmt: skip
+    """Do what wrench.soft_correction does; there may be no wish, and no forces."""
+    num, total = x.shape[1], 0.0
+    for j in range(num):
+        total += masses[j]
+    e, K, dx = np.empty(6), np.empty((6, 6)), np.empty((num, 3))
+    for i in range(len(x)):
+        grounded = False
+        for j in range(num):
+            grounded = grounded or touching[i, j]
+        for r in range(6):
+            e[r] = scale[r] / body_weight * residual[i, r]
+        if len(wished) > 0:
+            allowed, pushed = 0.0, 0.0
+            for r in range(6):
+                allowed += (scale[r] / body_weight * wished[i, r]) ** 2
+            if len(forces) > 0:
+                for j in range(num):
+                    pushed += math.sqrt(forces[i, j, 0] ** 2 + forces[i, j, 1] ** 2 + forces[i, j, 2] ** 2) / body_weight
+            most = max(tolerance - pushed, 0.0) if grounded else 0.0
+            share = most / max(most, math.sqrt(allowed), 1e-30)
+            for r in range(6):
+                e[r] -= share * (scale[r] / body_weight * wished[i, r])
+        size = 0.0
+        for r in range(6):
+            size += e[r] * e[r]
+        if not math.sqrt(size) > threshold:
+            out[i] = x[i]
+            continue
+        strength = weight if grounded else airborne_weight
+        for r in range(6):
+            for c in range(6):
+                value = 0.0
+                for j in range(num):
+                    for k in range(3 * j, 3 * j + 3):
+                        value += B[i, r, k] * B[i, c, k] * (total / masses[j])
+                scaled = (u * scale[r] / body_weight) * (u * scale[c] / body_weight)
+                K[r, c] = strength * scaled * value + (1.0 if r == c else 0.0)
+            e[r] *= strength
+        _solve_six(K, e)
+        farthest = 0.0
+        for j in range(num):
+            square = 0.0
+            for c in range(3):
+                value = 0.0
+                for r in range(6):
+                    value += (u * scale[r] / body_weight) * B[i, r, 3 * j + c] * e[r]
+                dx[j, c] = -u * value * (total / masses[j])
+                square += dx[j, c] * dx[j, c]
+            farthest = max(farthest, math.sqrt(square))
+        size = min(cap / max(farthest, 1e-30), 1.0)
+        for j in range(num):
+            for c in range(3):
+                out[i, j, c] = x[i, j, c] + size * dx[j, c]
+
+
+@kernel
+def _solve_six(K: Array, b: Array) -> None:
+    """Solve a symmetric positive definite system in place."""
+    n = len(b)
+    for k in range(n):
+        for r in range(k + 1, n):
+            factor = K[r, k] / K[k, k]
+            for c in range(k + 1, n):
+                K[r, c] -= factor * K[k, c]
+            b[r] -= factor * b[k]
+    for k in range(n - 1, -1, -1):
+        for c in range(k + 1, n):
+            b[k] -= K[k, c] * b[c]
+        b[k] /= K[k, k]

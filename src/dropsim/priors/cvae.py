@@ -18,6 +18,7 @@ from dropsim.prior import Candidate, Candidates, Prior, State, Streams
 from dropsim.priors.starts import StartBank
 from dropsim.rotations import exp, heading, log_small
 from dropsim.skeleton import NUM_JOINTS, Skeleton
+from dropsim.threads import calm
 from dropsim.weights import load_weights, read_weights, write_weights
 
 NUM_BODY = NUM_JOINTS - 1
@@ -265,6 +266,7 @@ class _Constants:
 
     mean: np.ndarray
     scale: np.ndarray
+    output_scale: np.ndarray
     carry: np.ndarray
     free: np.ndarray
     held: np.ndarray
@@ -282,6 +284,7 @@ class CVAEPrior(Prior):
         self.network = network.eval().requires_grad_(False)
         self.skeleton, self.fps, self.name, self.temperature = skeleton, fps, name, temperature
         self._skeleton32 = skeleton.to(torch.float32)
+        self._buffers = kernels.Buffers()
 
     @classmethod
     def shipped(cls) -> "CVAEPrior":
@@ -292,6 +295,7 @@ class CVAEPrior(Prior):
             return cls.load(path)
 
     @classmethod
+    @calm
     def load(cls, path: Path) -> "CVAEPrior":
         """Read weights that `save` wrote."""
         tensors, metadata = read_weights(path, "cvae")
@@ -328,6 +332,7 @@ class CVAEPrior(Prior):
         single = Local(*(t.to(torch.float32) for t in (local.root, local.q, local.joints, local.velocity)))
         return single, H, origin - (H.transpose(-1, -2) @ offset.unsqueeze(-1)).squeeze(-1)
 
+    @calm
     def sample(self, state: State, num_samples: int, rng: Streams) -> Candidates:
         """Propose num_samples next frames, the first being the prior's mode."""
         if num_samples < 1:
@@ -337,11 +342,13 @@ class CVAEPrior(Prior):
         noise = spread.unsqueeze(-1) * rng.normal(num_samples - 1, self.network.shape.latent)
         return self.decode(state, nn.functional.pad(noise, (0, 0, 1, 0)))
 
+    @calm
     def explore(self, state: State, rng: Streams) -> Candidate:
         """Propose one next frame for somebody who looks ahead, with the full spread of the model."""
         candidates = self.decode(state, rng.normal(1, self.network.shape.latent))
         return Candidate(candidates.x.squeeze(-3), candidates.q.squeeze(-4), candidates.memory.squeeze(-2))
 
+    @calm
     def decode(self, state: State, noise: Float[Tensor, "*b k z"]) -> Candidates:
         """Propose the next frames that standard normal noise in the latent stands for."""
         if self.network.shape.kinematic and kernels.serve(state.x, state.q, state.memory):
@@ -380,16 +387,27 @@ class CVAEPrior(Prior):
         local_state(*now, constants.rest_root, constants.mean, constants.scale, H, seen.numpy())
         mean, log_variance = self.network.latent(seen)
         z = torch.addcmul(mean.unsqueeze(1), (0.5 * log_variance).exp_().unsqueeze(1), noise.reshape(people, k, -1))
-        output = kernels.array(self.network.decode(seen, z), k, self.network.shape.output_size)
-        found = Candidates(*(torch.empty(*batch, k, *rows, dtype=torch.float64) for rows in (body, (*body, 3), (size,))))
+        output = kernels.constant(self.network.decoder.forward_shared(seen, z))
+        found = Candidates(*(self._buffers.take(*batch, k, *rows) for rows in (body, (*body, 3), (size,))))
         then = (kernels.array(found.x, k, *body), kernels.array(found.q, k, *body, 3), kernels.array(found.memory, k, size))
-        compose(*now, H, output, constants.carry, constants.free, constants.held, constants.offsets, self.fps, *then)
+        compose(
+            *now, H, output, constants.output_scale, constants.carry, constants.free, constants.held, constants.offsets, self.fps, *then
+        )
         return found
 
     @functools.cached_property
     def _constants(self) -> "_Constants":
         network, skeleton = self.network, self.skeleton
-        parts = (network.state_mean, network.state_scale, network.carry, network.free, network.held, skeleton.offsets, skeleton.rest[0])
+        parts = (
+            network.state_mean,
+            network.state_scale,
+            network.output_scale,
+            network.carry,
+            network.free,
+            network.held,
+            skeleton.offsets,
+            skeleton.rest[0],
+        )
         return _Constants(*(kernels.constant(part.double()) for part in parts))
 
     def start(self, category: str, *, seed: Sequence[int] | int = 0) -> State:

@@ -10,6 +10,7 @@ import torch
 
 from dropsim.prior import State
 from dropsim.skeleton import NUM_JOINTS
+from dropsim.threads import calm
 from dropsim.weights import read_weights, write_weights
 
 _JOINT_VELOCITY = slice(6, 6 + 3 * NUM_JOINTS)
@@ -32,6 +33,7 @@ class StartBank:
             return cls.load(path)
 
     @classmethod
+    @calm
     def load(cls, path: Path) -> "StartBank":
         """Read a bank that `save` wrote."""
         tensors, metadata = read_weights(path, "starts")
@@ -65,6 +67,7 @@ class StartBank:
             raise ValueError(f"there are {len(batch.x)} states to {category} from: give an index from 0 to {len(batch.x) - 1}, not {index}")
         return batch[index]
 
+    @calm
     def draw(self, category: str, seed: Sequence[int] | int) -> State:
         """Return a random state of a category, or a batch with one state for each seed."""
         batch = self._batch(category)
