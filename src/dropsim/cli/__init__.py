@@ -11,6 +11,7 @@ from typing import Protocol
 
 import tyro
 
+from dropsim.cli.bench import Bench
 from dropsim.cli.clean import Clean
 from dropsim.cli.convert import Convert
 from dropsim.cli.data import Data
@@ -33,6 +34,7 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, type[Command]] = {
+    "bench": Bench,
     "clean": Clean,
     "convert": Convert,
     "data": Data,
