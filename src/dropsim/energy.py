@@ -1,14 +1,40 @@
 """The contract of a projective energy, E(x) = w/2 min_p |A x - p|^2, and the frame that energies see."""
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from dropsim.collider import Collider
-from dropsim.skeleton import Skeleton
+from dropsim import kernels
+from dropsim.collider import Collider, served
+from dropsim.skeleton import NUM_JOINTS, Skeleton
+
+
+@dataclass(frozen=True, eq=False)
+class FrameArrays:
+    """A frame as the kernels take it."""
+
+    x: np.ndarray
+    y: np.ndarray
+    twist: np.ndarray
+    manifold: np.ndarray
+    planes: np.ndarray
+    balls: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What the compiled solver works on: where the joints are, and one row below the other what all energies wish for."""
+
+    x: Float[Tensor, "*b 22 3"]
+    joints: np.ndarray
+    """The same numbers, in the same memory."""
+    p: np.ndarray
+    active: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +54,18 @@ class Frame:
     """The prior's candidates for the joints [m]."""
     colliders: Sequence[Collider]
     """As they will be at the step's end."""
+
+    @functools.cached_property
+    def arrays(self) -> FrameArrays | None:
+        """What the kernels see, or None where they do not serve."""
+        laid_out = served(self.colliders, self.x, self.y, self.twist, self.manifold)
+        if laid_out is None:
+            return None
+        batch, k, rows = self.x.shape[:-2], self.manifold.shape[-3], (NUM_JOINTS, 3)
+        y, twist = kernels.array(self.y.expand_as(self.x), *rows), kernels.array(self.twist.expand(*batch, *rows, 3), *rows, 3)
+        return FrameArrays(
+            kernels.array(self.x, *rows), y, twist, kernels.array(self.manifold.expand(*batch, k, *rows), k, *rows), *laid_out
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +95,18 @@ class Energy(ABC):
     @abstractmethod
     def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
         """Return the point of the energy's manifold that is nearest to A x."""
+
+    def write(self, work: Work, frame: Frame, arrays: FrameArrays, at: int) -> bool:
+        """Write the projection into the compiled solver's rows from `at` on, and return whether all of them always apply.
+
+        By default what `project` says; an energy that has a kernel calls that.
+        """
+        del arrays
+        batch, target = work.x.shape[:-2], self.project(work.x, frame)
+        num = target.p.shape[-2]
+        work.p[:, at : at + num] = kernels.array(target.p.expand(*batch, num, 3), num, 3)
+        work.active[:, at : at + num] = True if target.active is None else kernels.array(target.active.expand(*batch, num), num)
+        return target.active is None
 
     def value(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Float[Tensor, "*b"]:
         """Return w/2 |A x - p|^2 with p projected from x, over the active rows [m^2]."""

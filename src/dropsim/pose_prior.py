@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import roma
 import torch
 from jaxtyping import Float
@@ -22,6 +23,8 @@ from dropsim.weights import load_weights, read_checkpoint, read_weights, require
 NUM_BODY = NUM_JOINTS - 1
 NUM_COLUMNS = 6 * NUM_BODY
 """Two columns of every body joint's rotation."""
+NUM_COMPILED = 3
+"""Layers that the compiled norm has."""
 
 
 _Affine = tuple[Tensor, Tensor]
@@ -118,17 +121,6 @@ def flatten_pose(q: Float[Tensor, "*b 22 3 3"], shape: PoseShape) -> Float[Tenso
     return body[..., :2].flatten(-3)
 
 
-def _columns(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b c"]:
-    """Do flatten_pose's work for columns, in single precision."""
-    if not kernels.serve(q):
-        return q[..., 1:, :, :2].flatten(-3).float()
-    from dropsim.kernels.kinematics import columns
-
-    seen = torch.empty(*q.shape[:-3], NUM_COLUMNS)
-    columns(kernels.array(q, NUM_JOINTS, 3, 3), kernels.array(seen, NUM_COLUMNS))
-    return seen
-
-
 @dataclass(frozen=True, eq=False)
 class PosePrior:
     """The range of motion as DROP has it: a pose is natural while its code's norm is below a limit."""
@@ -185,22 +177,26 @@ class PosePrior:
 
     def norm(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b"]:
         """Return how far out a pose is; above the limit it is out of range."""
-        if not self._radius:
-            return self.network.norm(flatten_pose(q, self.network.shape).float()).to(q.dtype)
-        seen = _columns(q)
-        *before, last = self._radius
-        for weight, bias in before:
-            seen = nn.functional.leaky_relu_(nn.functional.linear(seen, weight, bias), self.network.shape.slope)
-        return nn.functional.softplus(nn.functional.linear(seen, *last)).squeeze(-1).to(q.dtype)
+        if len(self._radius) == NUM_COMPILED and kernels.serve(q) and q.shape[:-3].numel() <= kernels.FEW:
+            return self._norm_compiled(q)
+        return self.network.norm(flatten_pose(q, self.network.shape).float()).to(q.dtype)
+
+    def _norm_compiled(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b"]:
+        from dropsim.kernels.network import code_norm
+
+        out = torch.empty(q.shape[:-3], dtype=torch.float64)
+        code_norm(kernels.array(q, NUM_JOINTS, 3, 3), *itertools.chain(*self._radius), self.network.shape.slope, kernels.array(out))
+        return out
 
     @functools.cached_property
-    def _radius(self) -> list[_Affine]:
+    def _radius(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """The layers that give the code's norm, with the normalisation of the input in the first; none where the code itself does."""
         if self.network.radius is None:
             return []
         (weight, bias), *others = [(layer.weight, layer.bias) for layer in self.network.radius if isinstance(layer, nn.Linear)]
         scaled = weight.double() / self.network.input_scale
-        return [(scaled.float(), (bias - scaled @ self.network.input_mean.double()).float()), *others]
+        first = (scaled.float(), (bias - scaled @ self.network.input_mean.double()).float())
+        return [(kernels.constant(weight), kernels.constant(bias)) for weight, bias in (first, *others)]
 
     def project(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
         """Return the poses, those out of range replaced by what their codes say when scaled back to the limit.

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from dropsim import kernels
 from dropsim.collider import GRIP_GAP, Collider, nearest_surface, push_out, served
-from dropsim.energy import Energy, Frame, Target
+from dropsim.energy import Energy, Frame, FrameArrays, Target, Work
 from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.wrench import GRAVITY
 
@@ -57,10 +56,17 @@ class System:
         self.grams = [energy.weight * A.T @ A for energy, A in zip(self.energies, self.matrices, strict=True)]
         self._constants: dict[tuple[bool, ...], tuple[np.ndarray, np.ndarray]] = {}
 
+    def iterate(self, x: Float[Tensor, "*b 22 3"], frame: Frame, num: int) -> Float[Tensor, "*b 22 3"]:
+        """Take some local and global steps from x."""
+        if frame.arrays is not None and kernels.serve(x):
+            return self._iterate_compiled(x, frame, frame.arrays, num)
+        for _ in range(num):
+            targets = [energy.project(x, frame) for energy in self.energies]  # local
+            x = self.solve(targets, frame.y)  # global
+        return x
+
     def solve(self, targets: Sequence[Target], y: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b 22 3"]:
         """Return the minimiser for given projections."""
-        if kernels.serve(y, *(target.p for target in targets)):
-            return self._solve_compiled(targets, y)
         left = torch.diag(self.mass)
         right = self.mass.unsqueeze(-1) * y
         for energy, A, gram, target in zip(self.energies, self.matrices, self.grams, targets, strict=True):
@@ -73,37 +79,36 @@ class System:
                 right = right + rows.transpose(-1, -2) @ target.p
         return torch.linalg.solve(left, right)
 
-    def _solve_compiled(self, targets: Sequence[Target], y: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b 22 3"]:
+    def _iterate_compiled(self, x: Float[Tensor, "*b 22 3"], frame: Frame, arrays: FrameArrays, num: int) -> Float[Tensor, "*b 22 3"]:
+        work = self.work(x.expand_as(frame.x).clone(memory_format=torch.contiguous_format))
+        for _ in range(num):
+            always = self.write(work, frame, arrays)  # local
+            self.solve_rows(work, arrays, always)  # global
+        return work.x
+
+    def solve_rows(self, work: Work, arrays: FrameArrays, always: tuple[bool, ...]) -> None:
+        """Put the joints where the rows wish them to be; for some energies all rows always apply."""
         from dropsim.kernels.linear import global_step
 
-        rows, (A, weights, _) = (NUM_JOINTS, 3), self._rows
-        x, (p, active), always = (
-            torch.empty(y.shape, dtype=torch.float64),
-            self._stacked(targets, y),
-            tuple(t.active is None for t in targets),
-        )
-        constant, yes = self._constant(always)
-        global_step(kernels.array(y, *rows), constant, A, weights, yes, p, active, kernels.array(x, *rows))
-        return x
+        (A, weights, _), (constant, yes) = self._rows, self._constant(always)
+        global_step(arrays.y, constant, A, weights, yes, work.p, work.active, work.joints)
 
-    def _stacked(self, targets: Sequence[Target], x: Float[Tensor, "*b 22 3"]) -> tuple[np.ndarray, np.ndarray]:
-        """Put the targets of all energies one below the other, and whether they apply."""
-        batch, num_rows = x.shape[:-2], len(self._rows[0])
-        p = np.empty((math.prod(batch), num_rows, 3))
-        active = np.ones(p.shape[:-1], dtype=np.bool_)
-        for target, place in zip(targets, self._rows[2], strict=True):
-            num = place.stop - place.start
-            p[:, place] = kernels.array(target.p.expand(*batch, num, 3), num, 3)
-            if target.active is not None:
-                active[:, place] = kernels.array(target.active.expand(*batch, num), num)
-        return p, active
+    def work(self, x: Float[Tensor, "*b 22 3"]) -> Work:
+        """Lay out the rows of all energies, one below the other; x has to be contiguous."""
+        joints = kernels.array(x, NUM_JOINTS, 3)
+        p = np.empty((len(joints), len(self._rows[0]), 3))
+        return Work(x, joints, p, np.ones(p.shape[:-1], dtype=np.bool_))
+
+    def write(self, work: Work, frame: Frame, arrays: FrameArrays) -> tuple[bool, ...]:
+        """Let every energy write its rows; return for each whether all of them always apply."""
+        return tuple([energy.write(work, frame, arrays, at) for energy, at in zip(self.energies, self._rows[2], strict=True)])
 
     @functools.cached_property
-    def _rows(self) -> tuple[np.ndarray, np.ndarray, list[slice]]:
-        """All matrices one below the other, their rows' weights, and where each energy's rows are."""
-        ends = list(itertools.accumulate((len(A) for A in self.matrices), initial=0))
+    def _rows(self) -> tuple[np.ndarray, np.ndarray, list[int]]:
+        """All matrices one below the other, their rows' weights, and where each energy's rows start."""
+        starts = list(itertools.accumulate((len(A) for A in self.matrices[:-1]), initial=0))
         weights = np.concatenate([np.full(len(A), float(e.weight)) for e, A in zip(self.energies, self.matrices, strict=True)])
-        return torch.cat(self.matrices).numpy(), weights, [slice(a, b) for a, b in itertools.pairwise(ends)]
+        return torch.cat(self.matrices).numpy(), weights, starts
 
     def _constant(self, always: tuple[bool, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Return masses and those energies of which all rows always apply, added up once; and which rows those are."""
@@ -115,20 +120,21 @@ class System:
 
     def values(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Mapping[str, Float[Tensor, "*b"]]:
         """Return what each energy is at x, by name [m^2]."""
+        if frame.arrays is not None and kernels.serve(x):
+            return self._values_compiled(x, frame, frame.arrays)
         targets = [energy.project(x, frame) for energy in self.energies]
-        if kernels.serve(x, *(target.p for target in targets)):
-            return self._values_compiled(targets, x)
         return {e.name: e.value_of(x, target, A) for e, target, A in zip(self.energies, targets, self.matrices, strict=True)}
 
-    def _values_compiled(self, targets: Sequence[Target], x: Float[Tensor, "*b 22 3"]) -> Mapping[str, Float[Tensor, "*b"]]:
+    def _values_compiled(self, x: Float[Tensor, "*b 22 3"], frame: Frame, arrays: FrameArrays) -> Mapping[str, Float[Tensor, "*b"]]:
         from dropsim.kernels.linear import row_values
 
-        A, weights, places = self._rows
-        p, active = self._stacked(targets, x)
-        values = np.empty(active.shape)
-        row_values(kernels.array(x, NUM_JOINTS, 3), A, weights, p, active, values)
-        sums = [torch.from_numpy(values[:, place].sum(-1)).reshape(x.shape[:-2]) for place in places]
-        return {energy.name: value for energy, value in zip(self.energies, sums, strict=True)}
+        A, weights, starts = self._rows
+        work = self.work(x.contiguous())
+        self.write(work, frame, arrays)
+        values = np.empty(work.active.shape)
+        row_values(work.joints, A, weights, work.p, work.active, values)
+        sums = torch.from_numpy(np.add.reduceat(values, starts, axis=-1)).reshape(*x.shape[:-2], len(starts))
+        return {energy.name: value for energy, value in zip(self.energies, sums.unbind(-1), strict=True)}
 
 
 def restore_lengths(

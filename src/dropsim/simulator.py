@@ -116,10 +116,7 @@ class Simulator:
         frame = Frame(skeleton, h, state.x, y, candidates.q[..., wish, :, :, :], candidates.x, external.colliders)
 
         system = System((*self._own, *external.energies), skeleton) if external.energies else self._system
-        x = wished if self.kinematic else y
-        for _ in range(self.num_iterations):
-            targets = [energy.project(x, frame) for energy in system.energies]  # local
-            x = system.solve(targets, y)  # global
+        x = system.iterate(wished if self.kinematic else y, frame, self.num_iterations)
 
         before = root_wrench(problem, x, forces=forces)
         if self.correct:
@@ -128,7 +125,7 @@ class Simulator:
         x, contacts = self._settled(x, frame)
         after = root_wrench(problem, x, forces=forces)
 
-        chosen, _ = nearest_candidate(candidates.x, x)
+        chosen = nearest_candidate(candidates.x, x)
         kin = candidates.pick(chosen)
         q = self._damped(skeleton.inverse(x, twist_from=kin.q))
         values = dict(system.values(x, frame))

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from dropsim import kernels
-from dropsim.energy import Energy, Frame, Target
+from dropsim.energy import Energy, Frame, FrameArrays, Target, Work
 from dropsim.skeleton import NUM_JOINTS, Skeleton
 
 
@@ -24,20 +25,26 @@ class Kinematic(Energy):
 
     def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
         """Search the candidates."""
-        return Target(nearest_candidate(frame.manifold, x)[1])
+        nearest = nearest_candidate(frame.manifold, x)
+        return Target(frame.manifold.take_along_dim(nearest[..., None, None, None], dim=-3).squeeze(-3))
+
+    def write(self, work: Work, frame: Frame, arrays: FrameArrays, at: int) -> bool:
+        """Do the same, compiled."""
+        del frame
+        from dropsim.kernels.network import nearest
+
+        nearest(arrays.manifold, work.joints, np.empty(len(work.joints), dtype=np.int64), work.p, at)
+        return True
 
 
-def nearest_candidate(
-    candidates: Float[Tensor, "*b k 22 3"], x: Float[Tensor, "*b 22 3"]
-) -> tuple[Int[Tensor, "*b"], Float[Tensor, "*b 22 3"]]:
-    """Return the index of the candidate nearest to x in joint space, the first of equals, and that candidate."""
+def nearest_candidate(candidates: Float[Tensor, "*b k 22 3"], x: Float[Tensor, "*b 22 3"]) -> Int[Tensor, "*b"]:
+    """Return the index of the candidate nearest to x in joint space, the first of equals."""
     if not kernels.serve(candidates, x):
-        index = (candidates - x.unsqueeze(-3)).square().sum((-1, -2)).argmin(-1)
-        return index, candidates.take_along_dim(index[..., None, None, None], dim=-3).squeeze(-3)
+        return (candidates - x.unsqueeze(-3)).square().sum((-1, -2)).argmin(-1)
     from dropsim.kernels.network import nearest
 
-    index, found = torch.empty(x.shape[:-2], dtype=torch.long), torch.empty(x.shape, dtype=torch.float64)
-    k, rows = candidates.shape[-3], (NUM_JOINTS, 3)
+    index, k, rows = torch.empty(x.shape[:-2], dtype=torch.long), candidates.shape[-3], (NUM_JOINTS, 3)
+    joints = kernels.array(x, *rows)
     every = kernels.array(candidates.expand(*x.shape[:-2], k, *rows), k, *rows)
-    nearest(every, kernels.array(x, *rows), kernels.array(index), kernels.array(found, *rows))
-    return index, found
+    nearest(every, joints, kernels.array(index), np.empty(joints.shape), 0)
+    return index

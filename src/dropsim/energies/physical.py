@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from dropsim import kernels
-from dropsim.collider import nearest_surface, served
-from dropsim.energy import Energy, Frame, Target
+from dropsim.collider import nearest_surface
+from dropsim.energy import Energy, Frame, FrameArrays, Target, Work
 from dropsim.pose_prior import PosePrior
 from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
 
@@ -38,19 +38,18 @@ class Rigidity(Energy):
 
     def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
         """Scale each rod to its rest length."""
-        if kernels.serve(x):
-            return Target(self._rods_compiled(x, frame.skeleton))
         incidence = _RODS_A.to(x)
         rods = incidence @ x
         lengths = (incidence @ frame.skeleton.rest.to(x)).norm(dim=-1, keepdim=True)
         return Target(self.stiffness**0.5 * rods * (lengths / rods.norm(dim=-1, keepdim=True).clamp_min(1e-9)))
 
-    def _rods_compiled(self, x: Float[Tensor, "*b 22 3"], skeleton: Skeleton) -> Float[Tensor, "*b 27 3"]:
+    def write(self, work: Work, frame: Frame, arrays: FrameArrays, at: int) -> bool:
+        """Do the same, compiled."""
+        del arrays
         from dropsim.kernels.contact import scaled_rods
 
-        p = torch.empty(*x.shape[:-2], len(_RODS), 3, dtype=torch.float64)
-        scaled_rods(kernels.array(x, NUM_JOINTS, 3), _RODS_ENDS, skeleton.arrays.rest, self.stiffness**0.5, kernels.array(p, len(_RODS), 3))
-        return p
+        scaled_rods(work.joints, _RODS_ENDS, frame.skeleton.arrays.rest, self.stiffness**0.5, work.p, at)
+        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +68,6 @@ class Contact(Energy):
 
     def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
         """Stick tangentially, touch normally."""
-        if (laid_out := served(frame.colliders, x, frame.x)) is not None:
-            from dropsim.kernels.contact import contact_target
-
-            p, touching = torch.empty(x.shape, dtype=torch.float64), torch.empty(x.shape[:-1], dtype=torch.bool)
-            rows = (NUM_JOINTS, 3)
-            places = (kernels.array(x, *rows), kernels.array(frame.x.expand_as(x), *rows), frame.skeleton.arrays.radii)
-            contact_target(*places, *laid_out, frame.h, kernels.array(p, *rows), kernels.array(touching, NUM_JOINTS))
-            return Target(p, touching)
         surface = nearest_surface(frame.colliders, x)
         gap = surface.distance - frame.skeleton.radii.to(x)
         carried = frame.x + frame.h * surface.velocity
@@ -84,6 +75,14 @@ class Contact(Energy):
         height = ((carried - x) * surface.normal).sum(-1) + gap
         touching = gap < 0
         return Target(torch.where(touching.unsqueeze(-1), carried - height.unsqueeze(-1) * surface.normal, x), touching)
+
+    def write(self, work: Work, frame: Frame, arrays: FrameArrays, at: int) -> bool:
+        """Do the same, compiled."""
+        from dropsim.kernels.contact import contact_target
+
+        radii = frame.skeleton.arrays.radii
+        contact_target(work.joints, arrays.x, radii, arrays.planes, arrays.balls, frame.h, work.p, work.active, at)
+        return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,5 +108,20 @@ class RangeOfMotion(Energy):
         active = out.unsqueeze(-1).expand(x.shape[:-1])
         if not out.any():
             return Target(x, active)
+        return Target(self._posed(q, x, skeleton), active)
+
+    def _posed(self, q: Float[Tensor, "*b 22 3 3"], x: Float[Tensor, "*b 22 3"], skeleton: Skeleton) -> Float[Tensor, "*b 22 3"]:
         posed = skeleton.forward(self.pose.project(q), x[..., 0, :])
-        return Target(posed - posed.mean(dim=-2, keepdim=True), active)
+        return posed - posed.mean(dim=-2, keepdim=True)
+
+    def write(self, work: Work, frame: Frame, arrays: FrameArrays, at: int) -> bool:
+        """Do the same, compiled."""
+        from dropsim.kernels.kinematics import inverse
+
+        q, skeleton, rows = torch.empty(*work.x.shape, 3, dtype=torch.float64), frame.skeleton, (NUM_JOINTS, 3)
+        inverse(work.joints, arrays.twist, skeleton.arrays.offsets, kernels.array(q, *rows, 3))
+        out = kernels.array(self.pose.norm(q)) > self.pose.limit
+        work.active[:, at : at + NUM_JOINTS] = out[:, None]
+        if out.any():
+            work.p[:, at : at + NUM_JOINTS] = kernels.array(self._posed(q, work.x, skeleton), *rows)
+        return False

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dropsim.energies.kinematic import nearest_candidate
 from dropsim.energies.physical import RangeOfMotion
-from dropsim.energy import Frame
+from dropsim.energy import Energy, Frame
 from dropsim.pose_prior import PosePrior
 from dropsim.prior import Candidates, State, Streams
 from dropsim.priors.cvae import MLP, CVAEPrior
@@ -223,14 +223,14 @@ def _stages(
     simulator: Simulator, prior: CVAEPrior, state: State, candidates: Candidates, rng: Streams, world: External
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     """Give the parts of a step with as many calls of each as a step has."""
-    skeleton, h, rounds = prior.skeleton, 1 / prior.fps, range(simulator.num_iterations)
+    skeleton, h = prior.skeleton, 1 / prior.fps
     wished, source = candidates.x[..., -1, :, :], candidates.q[..., -1, :, :, :]
     forces = torch.zeros_like(state.x)
     y = inertial_target(state.x, state.v, forces, skeleton.masses, h)
     frame = Frame(skeleton, h, state.x, y, source, candidates.x, world.colliders)
     system, rom = simulator._system, simulator.range_of_motion
     others = [energy for energy in system.energies if energy is not rom]
-    targets = [energy.project(wished, frame) for energy in system.energies]
+    arrays, work, targets = frame.arrays, system.work(wished.clone()), [energy.project(wished, frame) for energy in system.energies]
     contacts = simulator._touching(state.x, world)
     options = {"friction": simulator.friction, "h": h, "contact_mobility": CONTACT_MOBILITY, "rounds": NUM_SETTLE}
 
@@ -240,10 +240,15 @@ def _stages(
         x = soft_correction(problem, wished, before, wished=planned, forces=forces)
         root_wrench(problem, x, forces=forces)
 
-    def project() -> None:
-        for _ in range(simulator.num_iterations + 1):
-            for energy in others:
+    def local(energies: Sequence[Energy]) -> None:
+        for energy in (simulator.num_iterations + 1) * [*energies]:
+            if arrays is None:
                 energy.project(wished, frame)
+            else:
+                energy.write(work, frame, arrays, 0)
+
+    def project() -> None:
+        local(others)
         nearest_candidate(candidates.x, wished)
         settle(wished, state.x, skeleton, world.colliders, **options)
 
@@ -251,8 +256,16 @@ def _stages(
     yield "projection", project
     yield "inverse kinematics", lambda: skeleton.inverse(wished, source)
     if rom is not None:
-        yield "range of motion", lambda: [rom.project(wished, frame) for _ in range(simulator.num_iterations + 1)]
-    yield "solve", lambda: [system.solve(targets, y) for _ in rounds]
+        yield "range of motion", lambda: local([rom])
+    # Its own rows, because the ones above write over each other's.
+    rows = system.work(wished.clone())
+    always = () if arrays is None else system.write(rows, frame, arrays)
+    yield (
+        "solve",
+        lambda: [
+            system.solve(targets, y) if arrays is None else system.solve_rows(rows, arrays, always) for _ in range(simulator.num_iterations)
+        ],
+    )
     yield "wrench", wrench
 
 

@@ -41,6 +41,10 @@ def constant(tensor: Tensor) -> np.ndarray:
     return tensor.detach().contiguous().numpy()
 
 
+FEW = 4
+"""Rows up to which a linear layer is faster compiled here than as torch's matrix multiplication: it only streams the weights."""
+
+
 class Buffers:
     """Large arrays that are used again once nobody else holds them: memory fresh from the system takes longer to map than to fill."""
 

@@ -50,20 +50,20 @@ def surfaces(points: Array, planes: Array, balls: Array, distance: Array, normal
 
 
 @kernel
-def contact_target(x: Array, before: Array, radii: Array, planes: Array, balls: Array, h: float, p: Array, touching: Array) -> None:
-    """Do what Contact.project does."""
+def contact_target(x: Array, before: Array, radii: Array, planes: Array, balls: Array, h: float, p: Array, active: Array, at: int) -> None:
+    """Do what Contact.project does; into rows from `at` on."""
     for i in range(len(x)):
         k, m = (i if len(planes) > 1 else 0), (i if len(balls) > 1 else 0)
         for j in range(x.shape[1]):
             px, py, pz = x[i, j, 0], x[i, j, 1], x[i, j, 2]
             distance, nx, ny, nz, vx, vy, vz = _nearest(px, py, pz, planes[k], balls[m])
             gap = distance - radii[j]
-            touching[i, j] = gap < 0
+            active[i, at + j] = gap < 0
             if gap < 0:
                 cx, cy, cz = before[i, j, 0] + h * vx, before[i, j, 1] + h * vy, before[i, j, 2] + h * vz
                 height = (cx - px) * nx + (cy - py) * ny + (cz - pz) * nz + gap
                 px, py, pz = cx - height * nx, cy - height * ny, cz - height * nz
-            p[i, j, 0], p[i, j, 1], p[i, j, 2] = px, py, pz
+            p[i, at + j, 0], p[i, at + j, 1], p[i, at + j, 2] = px, py, pz
 
 
 @kernel
@@ -112,8 +112,8 @@ def push_out(
 
 
 @kernel
-def scaled_rods(x: Array, ends: Array, rest: Array, scale: float, out: Array) -> None:
-    """Do what Rigidity.project does."""
+def scaled_rods(x: Array, ends: Array, rest: Array, scale: float, p: Array, at: int) -> None:
+    """Do what Rigidity.project does; into rows from `at` on."""
     for r in range(len(ends)):
         a, b = ends[r, 0], ends[r, 1]
         dx, dy, dz = rest[a, 0] - rest[b, 0], rest[a, 1] - rest[b, 1], rest[a, 2] - rest[b, 2]
@@ -121,4 +121,4 @@ def scaled_rods(x: Array, ends: Array, rest: Array, scale: float, out: Array) ->
         for i in range(len(x)):
             dx, dy, dz = x[i, a, 0] - x[i, b, 0], x[i, a, 1] - x[i, b, 1], x[i, a, 2] - x[i, b, 2]
             share = length / max(math.sqrt(dx * dx + dy * dy + dz * dz), 1e-9)
-            out[i, r, 0], out[i, r, 1], out[i, r, 2] = share * dx, share * dy, share * dz
+            p[i, at + r, 0], p[i, at + r, 1], p[i, at + r, 2] = share * dx, share * dy, share * dz

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dropsim.kernels.jit import kernel, summing_kernel
-from dropsim.kernels.kinematics import exp, log_small, product
+from dropsim.kernels.kinematics import columns, exp, log_small, product
 from dropsim.skeleton import NUM_JOINTS, PARENTS
 
 Array = Any
@@ -14,6 +14,8 @@ Array = Any
 LANES = 32
 """Samples that are worked on side by side."""
 PARENT = np.array(PARENTS)
+SOFTPLUS_END = 20.0
+"""Where torch takes log(1 + exp(x)) for x."""
 
 
 @summing_kernel
@@ -251,8 +253,8 @@ def _write_person(
 
 
 @kernel
-def nearest(candidates: Array, x: Array, index: Array, found: Array) -> None:
-    """Write the index of the candidate nearest to x, the first of equals, and that candidate."""
+def nearest(candidates: Array, x: Array, index: Array, p: Array, at: int) -> None:
+    """Write the index of the candidate nearest to x, the first of equals, and that candidate into rows from `at` on."""
     for i in range(len(x)):
         best = np.inf
         index[i] = 0
@@ -266,4 +268,48 @@ def nearest(candidates: Array, x: Array, index: Array, found: Array) -> None:
                     break
             if total < best:
                 best, index[i] = total, k
-        found[i] = candidates[i, index[i]]
+        p[i, at : at + x.shape[1]] = candidates[i, index[i]]
+
+
+@summing_kernel
+def dense(x: Array, weight: Array, bias: Array, slope: float, out: Array) -> None:
+    """Write a linear layer for few rows, what is below zero times a slope; weights beyond the width of x are not looked at."""
+    width = x.shape[1]
+    for i in range(len(x)):
+        row = x[i]
+        for k in range(len(weight)):
+            values = weight[k]
+            total = np.float32(0.0)
+            for c in range(width):
+                total += values[c] * row[c]
+            total += bias[k]
+            out[i, k] = total if total > 0 else np.float32(slope) * total
+
+
+@kernel
+def code_norm(
+    q: Array, weight_1: Array, bias_1: Array, weight_2: Array, bias_2: Array, weight_3: Array, bias_3: Array, slope: float, out: Array
+) -> None:
+    """Do what PosePrior.norm does for few poses: two hidden layers and a softplus."""
+    seen, first = np.empty((1, weight_1.shape[1]), dtype=np.float32), np.empty((1, len(weight_1)), dtype=np.float32)
+    second, third = np.empty((1, len(weight_2)), dtype=np.float32), np.empty((1, len(weight_3)), dtype=np.float32)
+    for i in range(len(q)):
+        columns(q[i : i + 1], seen)
+        dense(seen, weight_1, bias_1, slope, first)
+        dense(first, weight_2, bias_2, slope, second)
+        dense(second, weight_3, bias_3, 1.0, third)
+        value = third[0, 0]
+        out[i] = value if value > SOFTPLUS_END else np.float32(math.log1p(math.exp(value)))
+
+
+@kernel
+def codes(latent: Array, noise: Array, z: Array) -> None:
+    """Write K codes of each person from mean and log-variance, side by side, and standard normal noise."""
+    size = z.shape[2]
+    scale = np.empty(size, dtype=np.float32)
+    for i in range(len(z)):
+        for c in range(size):
+            scale[c] = math.exp(np.float32(0.5) * latent[i, size + c])
+        for k in range(z.shape[1]):
+            for c in range(size):
+                z[i, k, c] = latent[i, c] + scale[c] * noise[i, k, c]

@@ -86,10 +86,6 @@ class MLP(nn.Module):
 
     def forward(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b o"]:
         """Run the blocks."""
-        first = self.linears[0]
-        assert isinstance(first, nn.Linear)
-        if kernels.serve(x, first.weight, dtype=torch.float32):
-            return self._run_compiled(first(x), x[:, :0], None)
         for linear, norm in zip(self.linears[:-1], self.norms, strict=True):
             x = torch.relu(norm(linear(x)))
         return self.linears[-1](x)
@@ -101,8 +97,6 @@ class MLP(nn.Module):
         first = self.linears[0]
         assert isinstance(first, nn.Linear)
         size_in = x.shape[-1]
-        if kernels.serve(x, skip, first.weight, dtype=torch.float32):
-            return self._forward_shared_compiled(x, skip)
         shared = nn.functional.linear(x, first.weight[:, :size_in], first.bias)
         hidden = nn.functional.linear(flat, first.weight[:, size_in:]).unflatten(0, (b, k)) + shared.unsqueeze(1)
         h = torch.relu(self.norms[0](hidden.flatten(0, 1)))
@@ -110,32 +104,55 @@ class MLP(nn.Module):
             h = torch.relu(norm(linear(torch.cat((h, flat), dim=-1))))
         return self.linears[-1](torch.cat((h, flat), dim=-1)).unflatten(0, (b, k))
 
-    def _forward_shared_compiled(self, x: Float[Tensor, "b i"], skip: Float[Tensor, "b k s"]) -> Float[Tensor, "b k o"]:
-        """Do the same for some people at a time, so that what lies between two layers stays in the cache."""
-        first, k = self.linears[0], skip.shape[1]
-        assert isinstance(first, nn.Linear)
-        seen, skipped = first.weight.split((x.shape[-1], skip.shape[-1]), dim=-1)
-        parts = []
-        for people, codes in zip(x.split(max(1, CACHED_ROWS // k)), skip.split(max(1, CACHED_ROWS // k)), strict=True):
-            flat, shared = codes.flatten(0, 1), nn.functional.linear(people, seen, first.bias)
-            parts.append(self._run_compiled(nn.functional.linear(flat, skipped), flat, shared))
-        return (parts[0] if len(parts) == 1 else torch.cat(parts)).unflatten(0, (len(x), k))
 
-    def _run_compiled(
-        self, hidden: Float[Tensor, "r h"], skip: Float[Tensor, "r s"], shared: Float[Tensor, "p h"] | None
-    ) -> Float[Tensor, "r o"]:
+class CompiledMLP:
+    """The same, with kernels around the multiplications; made once, of weights that do not change any more."""
+
+    def __init__(self, mlp: MLP, size_in: int) -> None:
+        """Take the weights; beyond `size_in` the first layer's belong to the second input."""
+        linears = [linear for linear in mlp.linears if isinstance(linear, nn.Linear)]
+        norms = [norm for norm in mlp.norms if isinstance(norm, nn.GroupNorm)]
+        self._weights = [(linear.weight.detach(), linear.bias.detach()) for linear in linears]
+        self._arrays = [(kernels.constant(weight), kernels.constant(bias)) for weight, bias in self._weights]
+        self._norms = [(kernels.constant(n.weight), kernels.constant(n.bias), n.num_groups, n.eps) for n in norms]
+        self._skipped = self._weights[0][0][:, size_in:].T.contiguous()
+
+    def forward(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b o"]:
+        """Do what MLP.forward does."""
+        return self._run(self._layer(0, x), x[:, :0], _NOTHING)
+
+    def forward_shared(self, x: Float[Tensor, "b i"], skip: Float[Tensor, "b k s"]) -> Float[Tensor, "b k o"]:
+        """Do what MLP.forward_shared does, for some people at a time, so that what lies between two layers stays in the cache."""
+        (b, k, _), shared, flat = skip.shape, kernels.constant(self._layer(0, x)), skip.flatten(0, 1)
+        people = max(1, CACHED_ROWS // k)
+        if b <= people:
+            return self._run(flat @ self._skipped, flat, shared).unflatten(0, (b, k))
+        out = torch.empty(b, k, len(self._weights[-1][1]))
+        for start in range(0, b, people):
+            codes = skip[start : start + people].flatten(0, 1)
+            out[start : start + people] = self._run(codes @ self._skipped, codes, shared[start : start + people]).unflatten(0, (-1, k))
+        return out
+
+    def _run(self, hidden: Float[Tensor, "r h"], skip: Float[Tensor, "r s"], shared: np.ndarray) -> Float[Tensor, "r o"]:
         """Run all that comes after the first linear layer."""
         from dropsim.kernels.network import norm_relu
 
-        skipped, base = kernels.constant(skip), _NOTHING if shared is None else kernels.constant(shared)
-        for norm, linear in zip(self.norms, list(self.linears)[1:], strict=True):
-            assert isinstance(norm, nn.GroupNorm)
-            assert isinstance(linear, nn.Linear)
+        skipped = kernels.constant(skip)
+        for i, norm in enumerate(self._norms):
             h = torch.empty(hidden.shape[0], hidden.shape[1] + skip.shape[1])
-            gain, shift = kernels.constant(norm.weight), kernels.constant(norm.bias)
-            norm_relu(kernels.constant(hidden), base, gain, shift, norm.num_groups, norm.eps, skipped, h.numpy())
-            hidden, base = nn.functional.linear(h, linear.weight, linear.bias), _NOTHING
+            norm_relu(hidden.numpy(), shared, *norm, skipped, h.numpy())
+            hidden, shared = self._layer(i + 1, h), _NOTHING
         return hidden
+
+    def _layer(self, index: int, x: Float[Tensor, "r i"]) -> Float[Tensor, "r o"]:
+        weight, bias = self._weights[index]
+        if len(x) > kernels.FEW:
+            return nn.functional.linear(x, weight[:, : x.shape[1]], bias)
+        from dropsim.kernels.network import dense
+
+        out = torch.empty(len(x), len(bias))
+        dense(kernels.constant(x), *self._arrays[index], 1.0, out.numpy())
+        return out
 
 
 class CVAENetwork(nn.Module):
@@ -274,6 +291,11 @@ class _Constants:
     rest_root: np.ndarray
 
 
+@functools.cache
+def _spread(temperature: float, num: int) -> Float[Tensor, "k 1"]:
+    return torch.linspace(temperature, max(1.0, temperature), num).unsqueeze(-1)
+
+
 class CVAEPrior(Prior):
     """A trained conditional VAE as a motion prior: our weights, or HuMoR's."""
 
@@ -338,9 +360,10 @@ class CVAEPrior(Prior):
         if num_samples < 1:
             raise ValueError(f"the prior cannot give {num_samples} samples: ask for at least 1")
         # The first sample is as calm as a motion should be; the others reach further, for a body that was pushed to find one near.
-        spread = torch.linspace(self.temperature, max(1.0, self.temperature), num_samples - 1)
-        noise = spread.unsqueeze(-1) * rng.normal(num_samples - 1, self.network.shape.latent)
-        return self.decode(state, nn.functional.pad(noise, (0, 0, 1, 0)))
+        draws = rng.normal(num_samples - 1, self.network.shape.latent)
+        noise = draws.new_zeros(*draws.shape[:-2], num_samples, draws.shape[-1])
+        torch.mul(draws, _spread(self.temperature, num_samples - 1), out=noise[..., 1:, :])
+        return self.decode(state, noise)
 
     @calm
     def explore(self, state: State, rng: Streams) -> Candidate:
@@ -351,7 +374,7 @@ class CVAEPrior(Prior):
     @calm
     def decode(self, state: State, noise: Float[Tensor, "*b k z"]) -> Candidates:
         """Propose the next frames that standard normal noise in the latent stands for."""
-        if self.network.shape.kinematic and kernels.serve(state.x, state.q, state.memory):
+        if self.network.shape.kinematic and self.network.state_mean.is_cpu and kernels.serve(state.x, state.q, state.memory):
             return self._decode_compiled(state, noise)
         local, H, origin = self._to_local(state)
         batch, k = noise.shape[:-2], noise.shape[-2]
@@ -377,7 +400,7 @@ class CVAEPrior(Prior):
         return Candidates(joints, q, memory)
 
     def _decode_compiled(self, state: State, noise: Float[Tensor, "*b k z"]) -> Candidates:
-        from dropsim.kernels.network import compose, local_state
+        from dropsim.kernels.network import codes, compose, local_state
 
         batch, k, size = noise.shape[:-2], noise.shape[-2], self.network.shape.memory_size
         body = (NUM_JOINTS, 3)
@@ -385,15 +408,21 @@ class CVAEPrior(Prior):
         people, constants = len(now[0]), self._constants
         H, seen = np.empty((people, 3, 3)), torch.empty(people, self.network.shape.state_size)
         local_state(*now, constants.rest_root, constants.mean, constants.scale, H, seen.numpy())
-        mean, log_variance = self.network.latent(seen)
-        z = torch.addcmul(mean.unsqueeze(1), (0.5 * log_variance).exp_().unsqueeze(1), noise.reshape(people, k, -1))
-        output = kernels.constant(self.network.decoder.forward_shared(seen, z))
+        z = torch.empty(people, k, self.network.shape.latent)
+        latent, decoder = self._compiled
+        codes(kernels.constant(latent.forward(seen)), kernels.array(noise, k, z.shape[-1]), z.numpy())
+        output = kernels.constant(decoder.forward_shared(seen, z))
         found = Candidates(*(self._buffers.take(*batch, k, *rows) for rows in (body, (*body, 3), (size,))))
         then = (kernels.array(found.x, k, *body), kernels.array(found.q, k, *body, 3), kernels.array(found.memory, k, size))
         compose(
             *now, H, output, constants.output_scale, constants.carry, constants.free, constants.held, constants.offsets, self.fps, *then
         )
         return found
+
+    @functools.cached_property
+    def _compiled(self) -> tuple[CompiledMLP, CompiledMLP]:
+        size = self.network.shape.state_size
+        return CompiledMLP(self.network.prior, size), CompiledMLP(self.network.decoder, size)
 
     @functools.cached_property
     def _constants(self) -> "_Constants":
