@@ -16,13 +16,13 @@ from dropsim.energies.physical import Contact, RangeOfMotion, Rigidity
 from dropsim.energy import Frame
 from dropsim.nnls import nnls
 from dropsim.pose_prior import PosePrior
-from dropsim.prior import Streams
+from dropsim.prior import State, Streams
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
-from dropsim.projective import System, restore_lengths, rigid_acceleration, settle
+from dropsim.projective import System, inertial_target, restore_lengths, rigid_acceleration, settle, squared_distance
 from dropsim.rotations import exp
 from dropsim.simulator import External, Simulator, simulate
 from dropsim.skeleton import NUM_JOINTS, Skeleton
-from dropsim.wrench import Contacts, root_wrench, soft_correction, wrench_problem
+from dropsim.wrench import Contacts, RootWrench, root_wrench, soft_correction, wrench_problem
 
 SKELETON = Skeleton.adult()
 H = 1 / 30
@@ -125,6 +125,32 @@ def test_a_collider_of_the_users_own_is_asked_itself(people):
     assert torch.equal(nearest_surface((Ceiling(),), x).distance, 2 - x[..., 2])
 
 
+def test_contacts_of_the_step(twins, people, rng):
+    x, _ = people
+    simulator = Simulator(CVAEPrior.shipped(), contact_margin=0.3)
+    for colliders in worlds(rng):
+        external = External(colliders=colliders)
+
+        def work(external=external):
+            found = simulator._touching(x, external)
+            return found.touching, found.points, found.normals
+
+        agree(*twins(work))
+
+
+def test_distances(twins, people, rng):
+    x, _ = people
+    y = x + torch.randn(x.shape, generator=rng, dtype=torch.float64)
+    agree(*twins(lambda: (squared_distance(x, y), squared_distance(x, y, SKELETON.masses))))
+
+
+@pytest.mark.parametrize("num", [1, 4, 5])
+def test_the_norm_of_a_pose(twins, people, random_rotations, num):
+    pose, wild = PosePrior.shipped(), random_rotations(num, NUM_JOINTS)
+    # Sums of some hundred products in single precision, of norms of up to a hundred.
+    agree(*twins(lambda: (pose.norm(people[1][:num]), pose.norm(wild) / 10)), tolerance=2e-5)
+
+
 def test_lengths_and_rigid_acceleration(twins, people, rng):
     x, _ = people
     mobility = 0.1 + torch.rand(5, NUM_JOINTS, generator=rng, dtype=torch.float64)
@@ -191,11 +217,11 @@ def test_least_squares_that_are_not_finite_are_refused_alike(twins):
         twins(work)
 
 
-@pytest.mark.parametrize("batch", [(), (3,), (2, 2)], ids=str)
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
 @pytest.mark.parametrize("samples", [1, 33, 64])
 def test_the_prior(twins, batch, samples):
     prior = CVAEPrior.shipped()
-    seeds = list(range(4))[: max(1, torch.Size(batch).numel())]
+    seeds = list(range(6))[: max(1, torch.Size(batch).numel())]
     state = prior.start("walk", seed=seeds).map(lambda part: part.reshape(*batch, *part.shape[1:]))
     streams = [Streams(seeds).unflatten(*batch) for _ in range(2)]
     compiled, twin = twins(lambda: prior.sample(state, samples, streams.pop()))
@@ -290,8 +316,9 @@ def test_the_switch_turns_kernels_off():
 
 
 def test_the_torch_path_makes_no_tensors_of_its_own_on_the_cpu():
-    # On the meta device only shapes are computed, and a tensor of another device beside them is an error.
-    on_meta = SKELETON.to("meta")
+    # On the meta device only shapes are computed, and a tensor of another device beside them is an error. What looks at numbers cannot be
+    # run there: inverse kinematics, the fit of contact forces and the range of motion, which ask whether any joint needs their rare case.
+    on_meta, wrench = SKELETON.to("meta"), torch.empty(2, 6, device="meta", dtype=torch.float64)
     x, q = torch.empty(2, NUM_JOINTS, 3, device="meta", dtype=torch.float64), torch.empty(2, NUM_JOINTS, 3, 3, device="meta").double()
     assert on_meta.forward(q, x[:, 0]).is_meta
     assert on_meta.bone_error(x).shape == (2,)
@@ -299,5 +326,27 @@ def test_the_torch_path_makes_no_tensors_of_its_own_on_the_cpu():
     assert nearest_surface((ground,), x).normal.is_meta
     assert nearest_surface((ground, ground), x).distance.is_meta
     assert push_out(x, x, on_meta.radii, (ground,), friction=0.8, h=H)[0].is_meta
+    assert restore_lengths(x, on_meta, x[..., 0]).is_meta
+    y = inertial_target(x, x, x, on_meta.masses, H) + rigid_acceleration(wrench, x, on_meta.masses)
+    frame = Frame(on_meta, H, x, y, q, torch.empty(2, 5, NUM_JOINTS, 3, device="meta").double(), (ground,))
+    system = System([Rigidity(), Contact(), Kinematic()], on_meta)
+    assert system.iterate(x, frame, 2).is_meta
+    assert all(value.shape == (2,) for value in system.values(x, frame).values())
     contacts = Contacts.of_spheres(x, on_meta.radii, torch.empty(2, NUM_JOINTS, device="meta", dtype=torch.bool), x)
-    assert wrench_problem(x, x, contacts, masses=on_meta.masses, h=H).F.shape == (2, 6, 88)
+    problem = wrench_problem(x, x, contacts, masses=on_meta.masses, h=H)
+    assert problem.F.shape == (2, 6, 88)
+    vars(problem)["body_weight"] = 700.0
+    found = RootWrench(wrench, wrench, problem.edges[..., 0], x, 700.0)
+    assert soft_correction(problem, x, found, wished=found, forces=x).is_meta
+
+
+def test_the_prior_makes_no_tensors_of_its_own_on_the_cpu():
+    network = CVAEPrior.shipped().network
+    hinges = network.hinges.to("meta")
+    network = network.to("meta")
+    network.hinges = hinges
+    prior = CVAEPrior(network, SKELETON.to("meta"))
+    x, q = torch.empty(2, NUM_JOINTS, 3, device="meta", dtype=torch.float64), torch.empty(2, NUM_JOINTS, 3, 3, device="meta").double()
+    found = prior.decode(State(x, x, q, torch.empty(2, 135, device="meta").double()), torch.empty(2, 4, 32, device="meta"))
+    assert found.x.is_meta
+    assert found.x.shape == (2, 4, NUM_JOINTS, 3)

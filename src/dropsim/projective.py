@@ -23,6 +23,24 @@ def inertial_target(
     return x + h * v + h * h * (forces / masses.unsqueeze(-1) + torch.tensor((0.0, 0.0, -GRAVITY), dtype=x.dtype, device=x.device))
 
 
+def squared_distance(
+    x: Float[Tensor, "*b 22 3"], y: Float[Tensor, "*b 22 3"], weights: Float[Tensor, "22"] | None = None
+) -> Float[Tensor, "*b"]:
+    """Return the sum over the joints of their squared distances [m^2], weighed or not."""
+    if not kernels.serve(x, y):
+        squares = (x - y).square().sum(-1)
+        return squares.sum(-1) if weights is None else squares @ weights
+    from dropsim.kernels import linear
+
+    out, rows = torch.empty(x.shape[:-2], dtype=torch.float64), (NUM_JOINTS, 3)
+    shares = _ONES if weights is None else kernels.constant(weights)
+    linear.squared_distance(kernels.array(x, *rows), kernels.array(y.expand_as(x), *rows), shares, kernels.array(out))
+    return out
+
+
+_ONES = np.ones(NUM_JOINTS)
+
+
 def rigid_acceleration(
     wrench: Float[Tensor, "*b 6"], arms: Float[Tensor, "*b 22 3"], masses: Float[Tensor, "22"]
 ) -> Float[Tensor, "*b 22 3"]:
@@ -52,7 +70,7 @@ class System:
         """Lay out the constant part of the system."""
         self.energies = tuple(energies)
         self.mass = skeleton.masses / skeleton.masses.mean()
-        self.matrices = [energy.matrix(skeleton).to(torch.float64) for energy in self.energies]
+        self.matrices = [energy.matrix(skeleton).to(skeleton.masses.device, torch.float64) for energy in self.energies]
         self.grams = [energy.weight * A.T @ A for energy, A in zip(self.energies, self.matrices, strict=True)]
         self._constants: dict[tuple[bool, ...], tuple[np.ndarray, np.ndarray]] = {}
 

@@ -1,6 +1,7 @@
 """Algorithm 1 of the paper: one frame, and a loop of them."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,15 +11,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from dropsim import kernels
-from dropsim.collider import Collider, Plane, nearest_surface
+from dropsim.collider import Collider, Plane, nearest_surface, served
 from dropsim.energies.kinematic import Kinematic, nearest_candidate
 from dropsim.energies.physical import Contact, RangeOfMotion, Rigidity
 from dropsim.energy import Energy, Frame
 from dropsim.motion import Motion
 from dropsim.prior import Candidates, Prior, State, Streams
-from dropsim.projective import System, inertial_target, rigid_acceleration, settle
+from dropsim.projective import System, inertial_target, rigid_acceleration, settle, squared_distance
 from dropsim.rotations import exp, log_small
-from dropsim.skeleton import LEAVES
+from dropsim.skeleton import LEAVES, NUM_JOINTS
 from dropsim.threads import calm
 from dropsim.wrench import Contacts, WrenchOptions, root_wrench, soft_correction, wrench_problem
 
@@ -102,7 +103,7 @@ class Simulator:
         skeleton, h = self.prior.skeleton, 1.0 / self.prior.fps
         forces = torch.zeros_like(state.x) if external.forces is None else external.forces
         candidates = _with_plan(prior_sample(self.prior, state, self.num_samples, rng, external.floor), external)
-        if not candidates.x.sum().isfinite():
+        if not math.isfinite(candidates.x.sum()):
             raise ValueError("the prior diverged: its candidates are not finite")
         # The wish: a plan or a sample of the prior, or its mode where the paper is followed to the letter or there is no other.
         wish = 0 if self.wish_mode or candidates.x.shape[-3] == 1 else 1
@@ -129,16 +130,24 @@ class Simulator:
         kin = candidates.pick(chosen)
         q = self._damped(skeleton.inverse(x, twist_from=kin.q))
         values = dict(system.values(x, frame))
-        values["momentum"] = 0.5 * ((x - y).square().sum(-1) @ system.mass)
+        values["momentum"] = 0.5 * squared_distance(x, y, system.mass)
         values["kinematic_mode"] = (
-            0.5 * (self.kinematic.weight if self.kinematic else 0.0) * (x - candidates.x[..., 0, :, :]).square().sum((-1, -2))
+            0.5 * (self.kinematic.weight if self.kinematic else 0.0) * squared_distance(x, candidates.x[..., 0, :, :])
         )
-        wrenches = torch.stack((before.residual, after.residual), dim=-2).norm(dim=-1) / problem.body_weight
+        wrenches = torch.linalg.vector_norm(torch.stack((before.residual, after.residual), dim=-2), dim=-1) / problem.body_weight
         report = Report(values, chosen, contacts, after.forces, forces, wrenches, skeleton.bone_error(x))
         return State(x, (x - state.x) / h, q, self.prior.commit(kin, x, q)), report
 
     def _touching(self, x: Float[Tensor, "*b 22 3"], external: External) -> Contacts:
         """Return the spheres that touch something, or nearly."""
+        if (laid_out := served(external.colliders, x)) is not None:
+            from dropsim.kernels.contact import near_spheres
+
+            found = Contacts(torch.empty(x.shape[:-1], dtype=torch.bool), *(torch.empty(x.shape, dtype=torch.float64) for _ in range(2)))
+            rows, radii = (NUM_JOINTS, 3), self.prior.skeleton.arrays.radii
+            out = (kernels.array(found.touching, NUM_JOINTS), kernels.array(found.points, *rows), kernels.array(found.normals, *rows))
+            near_spheres(kernels.array(x, *rows), radii, *laid_out, self.contact_margin, *out)
+            return found
         surface = nearest_surface(external.colliders, x)
         radii = self.prior.skeleton.radii
         return Contacts.of_spheres(x, radii, surface.distance - radii.to(x) < self.contact_margin, surface.normal)

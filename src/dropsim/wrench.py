@@ -86,6 +86,19 @@ class Contacts:
 
 
 @dataclass(frozen=True, eq=False)
+class _ProblemArrays:
+    B: np.ndarray
+    a: np.ndarray
+    r: np.ndarray
+    edges: np.ndarray
+    F: np.ndarray
+    touching: np.ndarray
+    masses: np.ndarray
+    limits: np.ndarray
+    """What feet and other joints bear together [N]."""
+
+
+@dataclass(frozen=True, eq=False)
 class WrenchProblem:
     """All that the root wrench of a step takes from the step's start: b = B x - a and F, at x_t."""
 
@@ -105,6 +118,16 @@ class WrenchProblem:
     h: float
     """[s]"""
     options: WrenchOptions
+
+    @functools.cached_property
+    def arrays(self) -> "_ProblemArrays":
+        """The problem as the kernels take it."""
+        e, o = self.edges.shape[-2], self.options
+        touching = kernels.array(self.touching.expand(self.r.shape[:-1]), NUM_JOINTS)
+        B, a, r = kernels.array(self.B, 6, 3 * NUM_JOINTS), kernels.array(self.a, 6), kernels.array(self.r, NUM_JOINTS, 3)
+        edges, F = kernels.array(self.edges, NUM_JOINTS, e, 3), kernels.array(self.F, 6, NUM_JOINTS * e)
+        limits = self.body_weight * np.array([o.largest_load, o.largest_bearing])
+        return _ProblemArrays(B, a, r, edges, F, touching, kernels.constant(self.masses), limits)
 
     @functools.cached_property
     def row_scale(self) -> np.ndarray:
@@ -245,16 +268,13 @@ def contact_fit(problem: WrenchProblem, b: Float[Tensor, "*b 6"]) -> RootWrench:
 def _contact_fit_compiled(problem: WrenchProblem, b: Float[Tensor, "*b 6"]) -> RootWrench:
     from dropsim.kernels import wrench
 
-    options, batch, e = problem.options, b.shape[:-1], problem.edges.shape[-2]
-    parts = [torch.empty(*batch, *size, dtype=torch.float64) for size in ((NUM_JOINTS, e), (NUM_JOINTS, 3), (6,), (6,))]
-    c, forces, explained, residual = parts
-    limits = problem.body_weight * np.array([options.largest_load, options.largest_bearing])
-    fit = (kernels.array(problem.F, 6, NUM_JOINTS * e), kernels.array(problem.edges, NUM_JOINTS, e, 3))
-    out = (kernels.array(c, NUM_JOINTS * e), kernels.array(forces, NUM_JOINTS, 3), kernels.array(explained, 6), kernels.array(residual, 6))
-    touching = kernels.array(problem.touching.expand(*batch, NUM_JOINTS), NUM_JOINTS)
-    checked(
-        wrench.contact_fit(*fit, touching, kernels.array(b, 6), problem.row_scale, options.ridge, options.friction, _BEARING, limits, *out)
+    options, at, batch, e = problem.options, problem.arrays, b.shape[:-1], problem.edges.shape[-2]
+    c, forces, explained, residual = (
+        torch.empty(*batch, *size, dtype=torch.float64) for size in ((NUM_JOINTS, e), (NUM_JOINTS, 3), (6,), (6,))
     )
+    out = (kernels.array(c, NUM_JOINTS * e), kernels.array(forces, NUM_JOINTS, 3), kernels.array(explained, 6), kernels.array(residual, 6))
+    fit = (at.F, at.edges, at.touching, kernels.array(b, 6), problem.row_scale)
+    checked(wrench.contact_fit(*fit, options.ridge, options.friction, _BEARING, at.limits, *out))
     return RootWrench(residual, explained, c, forces, problem.body_weight)
 
 
@@ -320,7 +340,7 @@ def _soft_correction_compiled(
     from dropsim.kernels import wrench as compiled
 
     o, rows, out = problem.options, (NUM_JOINTS, 3), torch.empty(x_pd.shape, dtype=torch.float64)
-    start = (kernels.array(problem.B, 6, 3 * NUM_JOINTS), kernels.array(problem.touching, NUM_JOINTS), kernels.constant(problem.masses))
+    start = (problem.arrays.B, problem.arrays.touching, problem.arrays.masses)
     wish = _NO_WRENCH if wished is None else kernels.array(wished.residual, 6)
     pushes = _NO_FORCES if forces is None else kernels.array(forces.expand(x_pd.shape), *rows)
     sizes = (problem.row_scale, problem.body_weight, GRAVITY * problem.h**2, o.tolerance, o.weight, o.airborne_weight, o.threshold, o.cap)
@@ -411,7 +431,7 @@ def _demand_compiled(problem: WrenchProblem, x: Float[Tensor, "*b 22 3"], forces
     from dropsim.kernels import wrench
 
     b, rows = torch.empty(*x.shape[:-2], 6, dtype=torch.float64), (NUM_JOINTS, 3)
-    start = (kernels.array(problem.B, 6, 3 * NUM_JOINTS), kernels.array(problem.a, 6), kernels.array(problem.r, *rows))
+    start = (problem.arrays.B, problem.arrays.a, problem.arrays.r)
     pushes = _NO_FORCES if forces is None else kernels.array(forces.expand(x.shape), *rows)
     wrench.demand(*start, kernels.array(x, *rows), pushes, kernels.array(b, 6))
     return b

@@ -50,6 +50,21 @@ def surfaces(points: Array, planes: Array, balls: Array, distance: Array, normal
 
 
 @kernel
+def near_spheres(
+    x: Array, radii: Array, planes: Array, balls: Array, margin: float, touching: Array, points: Array, normals: Array
+) -> None:
+    """Write which spheres are nearer than a margin to something, where, and its normals there."""
+    for i in range(len(x)):
+        k, m = (i if len(planes) > 1 else 0), (i if len(balls) > 1 else 0)
+        for j in range(x.shape[1]):
+            found = _nearest(x[i, j, 0], x[i, j, 1], x[i, j, 2], planes[k], balls[m])
+            touching[i, j] = found[0] - radii[j] < margin
+            for c in range(3):
+                normals[i, j, c] = found[c + 1]
+                points[i, j, c] = x[i, j, c] - radii[j] * found[c + 1]
+
+
+@kernel
 def contact_target(x: Array, before: Array, radii: Array, planes: Array, balls: Array, h: float, p: Array, active: Array, at: int) -> None:
     """Do what Contact.project does; into rows from `at` on."""
     for i in range(len(x)):

@@ -390,3 +390,14 @@ def bone_error(x: Array, lengths: Array, out: Array) -> None:
             if not error <= worst:
                 worst = error
         out[i] = worst
+
+
+@kernel
+def squared_distance(x: Array, y: Array, weights: Array, out: Array) -> None:
+    """Do what projective.squared_distance does."""
+    for i in range(len(x)):
+        total = 0.0
+        for j in range(NUM_JOINTS):
+            dx, dy, dz = x[i, j, 0] - y[i, j, 0], x[i, j, 1] - y[i, j, 1], x[i, j, 2] - y[i, j, 2]
+            total += weights[j] * (dx * dx + dy * dy + dz * dz)
+        out[i] = total
