@@ -20,7 +20,12 @@ def inertial_target(
     x: Float[Tensor, "*b 22 3"], v: Float[Tensor, "*b 22 3"], forces: Float[Tensor, "*b 22 3"], masses: Float[Tensor, "22"], h: float
 ) -> Float[Tensor, "*b 22 3"]:
     """Return y = x + h v + h^2 (M^-1 f + g): where the particles go if nothing holds them."""
-    return x + h * v + h * h * (forces / masses.unsqueeze(-1) + torch.tensor((0.0, 0.0, -GRAVITY), dtype=x.dtype, device=x.device))
+    return x + h * v + h * h * (forces / masses.unsqueeze(-1) + _gravity(x.dtype, x.device))
+
+
+@functools.cache
+def _gravity(dtype: torch.dtype, device: torch.device) -> Float[Tensor, "3"]:
+    return torch.tensor((0.0, 0.0, -GRAVITY), dtype=dtype, device=device)
 
 
 def squared_distance(
@@ -192,17 +197,19 @@ def settle(
 
     Joints in contact give less than their inverse masses say, by a factor. Who is still deep inside something after these rounds has more.
     """
-    mobility, most = (skeleton.masses.mean() / skeleton.masses).to(x), rounds if not colliders else MOST_ROUNDS * rounds
-    contacts = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)
+    most = rounds if not colliders else MOST_ROUNDS * rounds
     if (laid_out := served(colliders, x, x_before)) is not None:
         from dropsim.kernels import linear
 
-        out, rows, body = torch.empty(x.shape, dtype=torch.float64), (NUM_JOINTS, 3), skeleton.arrays
+        out, contacts = torch.empty(x.shape, dtype=torch.float64), torch.empty(x.shape[:-1], dtype=torch.bool)
+        rows, body = (NUM_JOINTS, 3), skeleton.arrays
         places = (kernels.array(x, *rows), kernels.array(x_before.expand_as(x), *rows), body.radii)
-        bones = (body.lengths, body.masses.mean() / body.masses, contact_mobility, rounds, most, DEEP)
+        bones = (body.lengths, body.mobility, contact_mobility, rounds, most, DEEP)
         touched = (kernels.array(out, *rows), kernels.array(contacts, NUM_JOINTS))
         linear.settle(*places, *laid_out, friction, h, GRAVITY * h * h, GRIP_GAP, *bones, *touched)
         return out, contacts
+    mobility = (skeleton.masses.mean() / skeleton.masses).to(x)
+    contacts = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)
     active = torch.ones(x.shape[:-2], dtype=torch.bool, device=x.device)
     for done in range(most):
         if done >= rounds:

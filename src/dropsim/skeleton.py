@@ -120,6 +120,8 @@ class SkeletonArrays:
     lengths: np.ndarray
     masses: np.ndarray
     radii: np.ndarray
+    mobility: np.ndarray
+    """Inverse masses, beside that of the mean."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +248,7 @@ class Skeleton:
     @functools.cached_property
     def arrays(self) -> "SkeletonArrays":
         """The body as the kernels take it."""
-        parts = (self.rest, self.offsets, self.lengths, self.masses, self.radii)
+        parts = (self.rest, self.offsets, self.lengths, self.masses, self.radii, self.masses.mean() / self.masses)
         return SkeletonArrays(*(kernels.constant(part.double()) for part in parts))
 
     def bone_error(self, joints: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b"]:
