@@ -163,8 +163,9 @@ def report_of(name: str, description: str, take: "Take") -> str:
 
 def _about(motion: "Motion", ground: "Plane", who: str) -> Sequence[str]:
     from dropsim import metrics
+    from dropsim.scene import above_ground
 
-    seen = _above(motion, ground)
+    seen = above_ground(motion, ground)
     events = [f"{event.start:g} s {event.name}" for event in motion.events]
     fell, end = bool(metrics.fallen(seen).any()), bool(metrics.upright(seen)[-1])
     lines = [
@@ -183,12 +184,3 @@ def _about(motion: "Motion", ground: "Plane", who: str) -> Sequence[str]:
     if events and who in ("The person", "Person 0"):
         lines += ["", f"What happened: {', '.join(events)}."]
     return [*lines, ""]
-
-
-def _above(motion: "Motion", ground: "Plane") -> "Motion":
-    """Return the motion with heights above the ground, which may tilt."""
-    from dataclasses import replace
-
-    joints = motion.joints.clone()
-    joints[..., 2] = (motion.joints * ground.normal.unsqueeze(-2)).sum(-1) - ground.offset.unsqueeze(-1)
-    return replace(motion, joints=joints, root=joints[:, 0])

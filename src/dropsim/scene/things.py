@@ -51,6 +51,19 @@ class Ground:
         normal = now.expand_as(pivot)
         return Plane(normal, (normal * pivot).sum(-1), spin.expand_as(pivot), torch.zeros_like(pivot), pivot)
 
+    def settled(
+        self, pivot: Float[Tensor, "*w 3"] | None, here: Float[Tensor, "*w 3"], frame: int, fps: float
+    ) -> Float[Tensor, "*w 3"] | None:
+        """Return what it tilts about, from when it begins to; `here` is the place under the first person [m]."""
+        if pivot is not None or frame < self.start * fps - 1:
+            return pivot
+        return here if self.pivot is None else torch.tensor((*self.pivot, 0.0), dtype=torch.float64).expand_as(here)
+
+    @property
+    def level(self) -> bool:
+        """Whether it is level at all times."""
+        return not self.tilts
+
     @property
     def start(self) -> float:
         """When it begins to tilt [s]; at once where it is not level before the first row either."""

@@ -175,7 +175,7 @@ class World:
             forces=forces,
             colliders=(_per_person(ground), *(c for i in influences for c in i.colliders)),
             energies=[e for i in influences for e in i.energies],
-            floor=height_of(ground, now.people.x[..., 0, :2]) if self.scene.ground.tilts else None,
+            floor=None if self.scene.ground.level else height_of(ground, now.people.x[..., 0, :2]),
             plan=wish,
             planned=wishing,
             held=torch.stack(held).any(0) if (held := [i.held for i in influences if i.held is not None]) else None,
@@ -191,13 +191,7 @@ class World:
 
     def _with_pivot(self, now: WorldState) -> WorldState:
         """Settle what the ground tilts about, when it begins to."""
-        ground = self.scene.ground
-        if now.pivot is not None or now.frame < ground.start * self.fps - 1:
-            return now
-        here = _origin(now.people)
-        if ground.pivot is not None:
-            here = torch.tensor((*ground.pivot, 0.0), dtype=torch.float64).expand_as(here)
-        return replace(now, pivot=here)
+        return replace(now, pivot=self.scene.ground.settled(now.pivot, _origin(now.people), now.frame, self.fps))
 
     def _apart(self, now: WorldState, people: State, report: Report, ground: Plane) -> tuple[State, Report]:
         """Move people out of each other."""
@@ -356,6 +350,13 @@ class Take:
     """Every sphere at every frame."""
     ground: Plane
     """At every frame, along a dimension before the vector's."""
+
+
+def above_ground(motion: Motion, ground: Plane) -> Motion:
+    """Return a motion with heights above the ground at every frame, which may tilt, in place of heights in the world."""
+    joints = motion.joints.clone()
+    joints[..., 2] = (motion.joints * ground.normal.unsqueeze(-2)).sum(-1) - ground.offset.unsqueeze(-1)
+    return replace(motion, joints=joints, root=joints[..., 0, :])
 
 
 class WorldDivergedError(DivergedError):

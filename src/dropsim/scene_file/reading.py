@@ -40,6 +40,13 @@ class Document:
 
 def read_scene(path: Path) -> Setup:
     """Read a scene file; what it does not say has the dataclasses' defaults."""
+    tables, lines = read_toml(path)
+    where, order = places_in(path, lines)
+    return setup_of(Document(tables, where, order, path.parent, path.stem))
+
+
+def read_toml(path: Path) -> tuple[dict[str, Any], Mapping[Place, int]]:
+    """Read the tables of a TOML file, and the lines on which they and their keys stand."""
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise ValueError(f"{path}: has {size / 1e6:.1f} MB, and a scene file has at most {MAX_BYTES / 1e6:g}")
@@ -52,7 +59,11 @@ def read_scene(path: Path) -> Setup:
         what, _, at = str(error).partition(" (at ")
         line = re.match(r"line \d+", at)
         raise ValueError(f"{path}{f' {line[0]}' if line else ''}: is not TOML: {what or 'too deep'}") from None
-    lines = _lines_of(text)
+    return tables, _lines_of(text)
+
+
+def places_in(path: Path | str, lines: Mapping[Place, int]) -> tuple[Callable[[Place], str], Callable[[Place], int]]:
+    """Return the functions that name a place of a file in a sentence, and that tell its line."""
 
     def line_of(place: Place) -> int:
         return next((lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in lines), 0)
@@ -60,7 +71,7 @@ def read_scene(path: Path) -> Setup:
     def where(place: Place) -> str:
         return f"{path} line {line}: " if (line := line_of(place)) else f"{path}: "
 
-    return setup_of(Document(tables, where, line_of, path.parent, path.stem))
+    return where, line_of
 
 
 _MASKED = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL)
@@ -104,11 +115,11 @@ def setup_of(document: Document) -> Setup:
     tables, single, top = document.tables, single_tables(), top_keys()
     for name in tables:
         if name not in top and name not in single and name not in MANY:
-            raise ValueError(f"{document.where((name,))}a scene has no {name!r}{_suggestion(name, (*top, *single, *MANY))}")
+            raise ValueError(f"{document.where((name,))}a scene has no {name!r}{suggestion(name, (*top, *single, *MANY))}")
     plain = {name: top[name].read(raw, f"{document.where((name,))}{name}") for name, raw in tables.items() if name in top}
     if (clip := plain.get("clip")) not in (None, SOMERSAULT):
         plain["clip"] = os.path.normpath(document.folder / clip)
-    parts = {name: _object(cls, tables[name], (name,), document) for name, cls in single.items() if name in tables}
+    parts = {name: object_of(cls, tables[name], (name,), document) for name, cls in single.items() if name in tables}
     many = {name: _objects(name, tables[name], document) for name in MANY if name in tables}
     elements = sorted((pair for name in ELEMENTS for pair in many.get(name, ())), key=lambda pair: document.order(pair[0]))
     if "person" in many:
@@ -117,13 +128,13 @@ def setup_of(document: Document) -> Setup:
     inside = {name: value for name, value in {**plain, **parts}.items() if name in of_scene}
     outside = {name: value for name, value in {"name": document.name, **plain, **parts}.items() if name not in of_scene}
     names = [f"the {place[0]} in {_of_line(document, place)}" for place, _ in elements]
-    with _told(document.where(())):
+    with told(document.where(())):
         refuse_contradictions([element for _, element in elements], names)
     for place, element in elements:
-        with _told(document.where(place)):
+        with told(document.where(place)):
             Scene(**{**inside, "elements": (element,)})
     scene = Scene(**{**inside, "elements": tuple(element for _, element in elements)})
-    with _told(document.where(())):
+    with told(document.where(())):
         return Setup(scene=scene, **outside)
 
 
@@ -133,7 +144,7 @@ def _of_line(document: Document, place: Place) -> str:
 
 
 @contextmanager
-def _told(where: str) -> Iterator[None]:
+def told(where: str) -> Iterator[None]:
     """Put where it stands before the sentence of an error."""
     try:
         yield
@@ -144,10 +155,10 @@ def _told(where: str) -> Iterator[None]:
 def _objects(name: str, raw: object, document: Document) -> list[tuple[Place, Any]]:
     if not isinstance(raw, list):
         raise ValueError(f"{document.where((name,))}write [[{name}]] in two brackets, since there may be several")
-    return [((name, i), _object(MANY[name], table, (name, i), document)) for i, table in enumerate(raw)]
+    return [((name, i), object_of(MANY[name], table, (name, i), document)) for i, table in enumerate(raw)]
 
 
-def _object(cls: type, raw: object, place: Place, document: Document) -> Value:
+def object_of(cls: type, raw: object, place: Place, document: Document) -> Value:
     """Make one object of a table."""
     name, where = place[0], document.where(place)
     if not isinstance(raw, Mapping):
@@ -158,9 +169,9 @@ def _object(cls: type, raw: object, place: Place, document: Document) -> Value:
     for key, value in raw.items():
         at = document.where((*place, key))
         if key not in known:
-            raise ValueError(f"{at}{name} has no field {key!r}{_suggestion(key, known)}")
+            raise ValueError(f"{at}{name} has no field {key!r}{suggestion(key, known)}")
         values[key] = known[key].read(value, f"{at}{name} {key}")
-    with _told(where):
+    with told(where):
         if short is None or not (easier := {key: values.pop(key) for key in short.keys if key in values}):
             return cls(**values)
         if short.replaces in values:
@@ -172,6 +183,7 @@ def _object(cls: type, raw: object, place: Place, document: Document) -> Value:
         return replace(short.make(**easier, **shared), **values)
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """End a sentence about an unknown name with the nearest one, or with all there are."""
     near = difflib.get_close_matches(name, known, 1)
     return f": did you mean {near[0]!r}?" if near else f": there is {', '.join(known)}"
