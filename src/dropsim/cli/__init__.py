@@ -22,6 +22,7 @@ from dropsim.cli.perturb import Perturb
 from dropsim.cli.render import Render
 from dropsim.cli.run import Run
 from dropsim.cli.scenarios import Scenarios
+from dropsim.cli.synthesize import Synthesize
 from dropsim.cli.train import Train
 from dropsim.cli.view import View
 
@@ -45,6 +46,7 @@ COMMANDS: dict[str, type[Command]] = {
     "render": Render,
     "run": Run,
     "scenarios": Scenarios,
+    "synthesize": Synthesize,
     "train": Train,
     "view": View,
 }

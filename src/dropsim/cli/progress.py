@@ -5,12 +5,18 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on stderr and yield the function that moves it: advance(done, total)."""
+def bar(what: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on stderr, with how many a minute where that is asked for, and yield the function that moves it: advance(done, total)."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.text import Text
 
-    columns = (TextColumn(f"[bold]{what}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text(f"{60 * speed:.0f}/min" if speed else "-/min")
+
+    columns = (TextColumn(f"[bold]{what}"), BarColumn(), MofNCompleteColumn(), *([Rate()] if rate else []), TimeRemainingColumn())
     progress = Progress(*columns, console=Console(stderr=True))
     task = progress.add_task(what, total=None)
 

@@ -51,15 +51,18 @@ def read_toml(path: Path) -> tuple[dict[str, Any], Mapping[Place, int]]:
     if size > MAX_BYTES:
         raise ValueError(f"{path}: has {size / 1e6:.1f} MB, and a scene file has at most {MAX_BYTES / 1e6:g}")
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        tables = tomllib.loads(text)
+        return parse_toml(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:
         raise ValueError(f"{path}: is no text in UTF-8, as TOML has to be") from None
     except (RecursionError, ValueError) as error:
         what, _, at = str(error).partition(" (at ")
         line = re.match(r"line \d+", at)
         raise ValueError(f"{path}{f' {line[0]}' if line else ''}: is not TOML: {what or 'too deep'}") from None
-    return tables, _lines_of(text)
+
+
+def parse_toml(text: str) -> tuple[dict[str, Any], Mapping[Place, int]]:
+    """Return the tables of a text in TOML, and the lines on which they and their keys stand."""
+    return tomllib.loads(text), _lines_of(text)
 
 
 def places_in(path: Path | str, lines: Mapping[Place, int]) -> tuple[Callable[[Place], str], Callable[[Place], int]]:

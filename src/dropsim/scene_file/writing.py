@@ -60,12 +60,13 @@ def write_scene(setup: Setup, path: Path) -> None:
         raise ValueError(f"{path}: is a folder: give the name of a file")
     if own := [type(element).__name__ for element in setup.scene.elements if type(element) not in ELEMENTS.values()]:
         raise ValueError(f"a scene file knows no {own[0]}: it holds {', '.join(ELEMENTS)}")
-    text = _text_of(setup, path.parent)
+    text = scene_text(setup, path.parent)
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _text_of(setup: Setup, folder: Path) -> str:
+def scene_text(setup: Setup, folder: Path) -> str:
+    """Return what a scene file says; recordings are relative to the folder."""
     top = {**_table_of(setup), **_table_of(setup.scene)}
     if setup.clip not in (None, SOMERSAULT):
         top["clip"] = os.path.relpath(setup.clip, folder)

@@ -1,0 +1,126 @@
+"""Clips: simulated in groups, and judged."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dropsim import metrics
+from dropsim.collider import Plane
+from dropsim.data.contacts import sphere_heights
+from dropsim.motion import Motion
+from dropsim.priors.cvae import CVAEPrior
+from dropsim.scene import WorldDivergedError, above_ground, run, side_by_side
+from dropsim.simulator import Simulator
+from dropsim.synthesis.distribution import Drawn, Gates
+from dropsim.synthesis.recipe import GROUP, Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """What became of the people of one scene."""
+
+    drawn: Drawn
+    motions: tuple[Motion, ...]
+    """Of each person."""
+    ground: Plane
+    """At every frame."""
+
+    @functools.cached_property
+    def above(self) -> tuple[Motion, ...]:
+        """The motions with heights above the ground as it was."""
+        return tuple(above_ground(motion, self.ground) for motion in self.motions)
+
+    @property
+    def bone_error(self) -> float:
+        """Largest error of a bone's length [%]."""
+        return max(float(metrics.bone_error_percent(motion)) for motion in self.motions)
+
+    @property
+    def penetration(self) -> float:
+        """Deepest that a joint's sphere is in the ground after the first frame [mm]."""
+        return max(1000 * max(0.0, -float(sphere_heights(motion)[1:].min())) if len(motion) > 1 else 0.0 for motion in self.above)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A clip that is left out, and why."""
+
+    index: int
+    category: str
+    reason: str
+    """refused (the scene cannot be), diverged, bone error, or penetration."""
+    detail: str
+
+
+def clips_of_group(recipe: Recipe, group: int) -> list[Clip | Rejected]:
+    """Return the clips of a group in the order of their indices; all are simulated even where the data set ends within the group."""
+    drawn, outcomes = list[Drawn](), dict[int, Clip | Rejected]()
+    for index in range(group * GROUP, (group + 1) * GROUP):
+        try:
+            drawn.append(recipe.drawn(index))
+        except ValueError as error:
+            outcomes[index] = Rejected(index, "", "refused", str(error))
+    for count in sorted({len(d.setup.scene.people) for d in drawn}):
+        alike = [d for d in drawn if len(d.setup.scene.people) == count]
+        for one, outcome in zip(alike, _simulated(alike), strict=True):
+            outcomes[one.index] = outcome if isinstance(outcome, Rejected) else judged(outcome, recipe.distribution.gates)
+    return [outcomes[index] for index in sorted(outcomes) if index < recipe.count]
+
+
+def judged(clip: Clip, gates: Gates) -> Clip | Rejected:
+    """Return the clip where it passes the gates."""
+    for reason, value, limit, unit in (
+        ("bone error", clip.bone_error, gates.bone_error, "%"), ("penetration", clip.penetration, gates.penetration, "mm"),
+    ):  # fmt: skip
+        if not value <= limit:
+            return Rejected(clip.drawn.index, clip.drawn.category, reason, f"{value:.3g} {unit}")
+    return clip
+
+
+def _simulated(drawn: Sequence[Drawn]) -> list[Clip | Rejected]:
+    """Simulate scenes side by side; where one cannot go on, each alone, so that it takes nobody with it."""
+    first, simulator = drawn[0].setup, simulator_of(drawn[0])
+    seeds = [d.seed for d in drawn]
+    try:
+        world, start = side_by_side([d.setup.scene for d in drawn], simulator, seeds)
+        take = run(world, first.num_frames(world.fps), seeds, start=start)
+    except ValueError as error:
+        if len(drawn) > 1:
+            return [outcome for one in drawn for outcome in _simulated([one])]
+        reason = "diverged" if isinstance(error, WorldDivergedError) else "refused"
+        return [Rejected(drawn[0].index, drawn[0].category, reason, str(error))]
+    return [
+        Clip(one, tuple(_motion_of(motion, i, one) for motion in take.motions), _ground_of(take.ground, i, len(take.motions[0])))
+        for i, one in enumerate(drawn)
+    ]
+
+
+@functools.cache
+def _prior() -> CVAEPrior:
+    return CVAEPrior.shipped()
+
+
+def simulator_of(drawn: Drawn) -> Simulator:
+    """Return the simulator that all clips of a distribution share."""
+    return drawn.setup.world(_prior()).simulator
+
+
+SCENE_ENERGIES = ("pin", "com_velocity", "spring", "straight")
+"""Energies that a scene may add; those of a neighbour in the group are no clip's own."""
+
+
+def _motion_of(motion: Motion, i: int, drawn: Drawn) -> Motion:
+    """Take one clip's motion out of a group."""
+    extras = {name: getattr(motion, name) for name in ("contacts", "contact_forces", "external_forces", "root_wrench")}
+    energies = {name: values[i] for name, values in motion.energies.items() if name not in SCENE_ENERGIES or values[i].any()}
+    return replace(
+        motion, root=motion.root[i], q=motion.q[i], joints=motion.joints[i], energies=energies, events=drawn.setup.scene.events,
+        **{name: None if values is None else values[i] for name, values in extras.items()},
+    )  # fmt: skip
+
+
+def _ground_of(ground: Plane, i: int, num_frames: int) -> Plane:
+    """Take one clip's ground out of a group, whose grounds are alike where they are all level."""
+    if ground.normal.ndim > 2:
+        return ground.map(lambda vectors: vectors[i], lambda scalars: scalars[i])
+    return ground.map(lambda vectors: vectors.expand(num_frames, 3), lambda scalars: scalars.expand(num_frames))
