@@ -439,9 +439,13 @@ class CVAEPrior(Prior):
         )
         return _Constants(*(kernels.constant(part.double()) for part in parts))
 
+    @functools.cached_property
+    def _bank(self) -> StartBank:
+        return StartBank.shipped()
+
     def start(self, category: str, *, seed: Sequence[int] | int = 0) -> State:
         """Return a state of the shipped bank to go on from, e.g. "walk", above the origin and facing +y; seeds give a batch."""
-        state = StartBank.shipped().draw(category, seed)
+        state = self._bank.draw(category, seed)
         if state.memory.shape[-1] != self.network.shape.memory_size:
             raise ValueError(f"the shipped start states belong to the shipped prior, not to {self.name}: use start_from with a motion")
         return state

@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,9 @@ class Document:
 
 def read_scene(path: Path) -> Setup:
     """Read a scene file; what it does not say has the dataclasses' defaults."""
-    tables, lines = read_toml(path)
-    where, order = places_in(path, lines)
-    return setup_of(Document(tables, where, order, path.parent, path.stem))
+    tables, numbers = read_toml(path)
+    lines = Lines(str(path), numbers)
+    return setup_of(Document(tables, lines.where, lines.of, path.parent, path.stem))
 
 
 def read_toml(path: Path) -> tuple[dict[str, Any], Mapping[Place, int]]:
@@ -65,16 +65,25 @@ def parse_toml(text: str) -> tuple[dict[str, Any], Mapping[Place, int]]:
     return tomllib.loads(text), _lines_of(text)
 
 
-def places_in(path: Path | str, lines: Mapping[Place, int]) -> tuple[Callable[[Place], str], Callable[[Place], int]]:
-    """Return the functions that name a place of a file in a sentence, and that tell its line."""
+@dataclass(frozen=True)
+class Lines:
+    """Where things stand in a file."""
 
-    def line_of(place: Place) -> int:
-        return next((lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in lines), 0)
+    source: str
+    """The file, for messages."""
+    numbers: Mapping[Place, int]
+    """Lines of the tables and keys."""
+    origin: Mapping[Place, Place] = field(default_factory=dict)
+    """For tables that were made of the file's: those that they were made of."""
 
-    def where(place: Place) -> str:
-        return f"{path} line {line}: " if (line := line_of(place)) else f"{path}: "
+    def of(self, place: Place) -> int:
+        """Return the line of a place, or of what is nearest around it; 0 where there is none."""
+        place = (*self.origin.get(place[:2], place[:2]), *place[2:])
+        return next((self.numbers[place[:n]] for n in range(len(place), 0, -1) if place[:n] in self.numbers), 0)
 
-    return where, line_of
+    def where(self, place: Place) -> str:
+        """Return the beginning of a sentence about a place."""
+        return f"{self.source} line {line}: " if (line := self.of(place)) else f"{self.source}: "
 
 
 _MASKED = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL)

@@ -1,7 +1,7 @@
 """Clips: simulated in groups, and judged."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dropsim import metrics
@@ -10,6 +10,7 @@ from dropsim.data.contacts import sphere_heights
 from dropsim.motion import Motion
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.scene import WorldDivergedError, above_ground, run, side_by_side
+from dropsim.scene_file import Setup, SimulatorOptions
 from dropsim.simulator import Simulator
 from dropsim.synthesis.distribution import Drawn, Gates
 from dropsim.synthesis.recipe import GROUP, Recipe
@@ -24,6 +25,11 @@ class Clip:
     """Of each person."""
     ground: Plane
     """At every frame."""
+
+    @property
+    def index(self) -> int:
+        """Of the clip in the data set."""
+        return self.drawn.index
 
     @functools.cached_property
     def above(self) -> tuple[Motion, ...]:
@@ -62,8 +68,9 @@ def clips_of_group(recipe: Recipe, group: int) -> list[Clip | Rejected]:
             outcomes[index] = Rejected(index, "", "refused", str(error))
     for count in sorted({len(d.setup.scene.people) for d in drawn}):
         alike = [d for d in drawn if len(d.setup.scene.people) == count]
-        for one, outcome in zip(alike, _simulated(alike), strict=True):
-            outcomes[one.index] = outcome if isinstance(outcome, Rejected) else judged(outcome, recipe.distribution.gates)
+        for found in _simulated(alike):
+            outcome = found if isinstance(found, Rejected) else judged(found, recipe.distribution.gates)
+            outcomes[outcome.index] = outcome
     return [outcomes[index] for index in sorted(outcomes) if index < recipe.count]
 
 
@@ -77,22 +84,36 @@ def judged(clip: Clip, gates: Gates) -> Clip | Rejected:
     return clip
 
 
-def _simulated(drawn: Sequence[Drawn]) -> list[Clip | Rejected]:
-    """Simulate scenes side by side; where one cannot go on, each alone, so that it takes nobody with it."""
-    first, simulator = drawn[0].setup, simulator_of(drawn[0])
+def _simulated(drawn: Sequence[Drawn]) -> Iterator[Clip | Rejected]:
+    """Simulate scenes side by side, without those whose start cannot be."""
+    begun, refused = list[Drawn](), list[Rejected]()
+    for one in drawn:
+        try:
+            side_by_side([one.setup.scene], simulator_of(one.setup), [one.seed])
+            begun.append(one)
+        except ValueError as error:
+            refused.append(Rejected(one.index, one.category, "refused", str(error)))
+    yield from refused
+    if begun:
+        yield from _run(begun)
+
+
+def _run(drawn: Sequence[Drawn]) -> Iterator[Clip | Rejected]:
+    """Run scenes side by side; where one of them cannot go on, each alone, so that it takes nobody with it."""
     seeds = [d.seed for d in drawn]
+    world, start = side_by_side([d.setup.scene for d in drawn], simulator_of(drawn[0].setup), seeds)
     try:
-        world, start = side_by_side([d.setup.scene for d in drawn], simulator, seeds)
-        take = run(world, first.num_frames(world.fps), seeds, start=start)
-    except ValueError as error:
-        if len(drawn) > 1:
-            return [outcome for one in drawn for outcome in _simulated([one])]
-        reason = "diverged" if isinstance(error, WorldDivergedError) else "refused"
-        return [Rejected(drawn[0].index, drawn[0].category, reason, str(error))]
-    return [
-        Clip(one, tuple(_motion_of(motion, i, one) for motion in take.motions), _ground_of(take.ground, i, len(take.motions[0])))
-        for i, one in enumerate(drawn)
-    ]
+        take = run(world, drawn[0].setup.num_frames(world.fps), seeds, start=start)
+    except WorldDivergedError as error:
+        if len(drawn) == 1:
+            yield Rejected(drawn[0].index, drawn[0].category, "diverged", str(error))
+        else:
+            for one in drawn:
+                yield from _run([one])
+        return
+    for i, one in enumerate(drawn):
+        motions = tuple(_motion_of(motion, i, one) for motion in take.motions)
+        yield Clip(one, motions, _ground_of(take.ground, i, len(motions[0])))
 
 
 @functools.cache
@@ -100,9 +121,14 @@ def _prior() -> CVAEPrior:
     return CVAEPrior.shipped()
 
 
-def simulator_of(drawn: Drawn) -> Simulator:
+def simulator_of(setup: Setup) -> Simulator:
     """Return the simulator that all clips of a distribution share."""
-    return drawn.setup.world(_prior()).simulator
+    return _simulator(setup.simulator, setup.clip, setup.handover)
+
+
+@functools.lru_cache(maxsize=4)
+def _simulator(options: SimulatorOptions, clip: str | None, handover: float | None) -> Simulator:
+    return Setup(clip=clip, handover=handover, simulator=options).world(_prior()).simulator
 
 
 SCENE_ENERGIES = ("pin", "com_velocity", "spring", "straight")

@@ -12,7 +12,7 @@ from dropsim.priors.starts import StartBank
 from dropsim.scenarios import SCENARIOS, scenario
 from dropsim.scene import Ground
 from dropsim.scene_file import Setup
-from dropsim.scene_file.reading import Document, Place, object_of, parse_toml, places_in, read_toml, setup_of, suggestion
+from dropsim.scene_file.reading import Document, Lines, Place, object_of, parse_toml, read_toml, setup_of, suggestion
 from dropsim.scene_file.schema import MANY, SHORTS, keys_of, single_tables, top_keys
 from dropsim.scene_file.values import Key
 from dropsim.scene_file.writing import scene_text
@@ -98,10 +98,8 @@ class Distribution:
     name: str
     tables: Mapping[str, Any]
     """As in the file."""
-    lines: Mapping[Place, int]
-    """Of the tables and keys in the file."""
-    source: str
-    """The file, for messages."""
+    lines: Lines
+    """Where they stand."""
     folder: str
     """To which recordings are relative."""
 
@@ -160,16 +158,12 @@ class Distribution:
                         raise ValueError(f"{at}[categories] has no {category!r}{suggestion(category, self.weights)}")
 
     def _where(self, place: Place) -> str:
-        return places_in(self.source, self.lines)[0](place)
+        return self.lines.where(place)
 
     def _document(self, tables: Mapping[str, Any], origin: Mapping[Place, Place]) -> Document:
         """Return tables that were made of the file's, each with the place that it has there."""
-        where, order = places_in(self.source, self.lines)
-
-        def back(place: Place) -> Place:
-            return (*origin.get(place[:2], place[:2]), *place[2:])
-
-        return Document(tables, lambda place: where(back(place)), lambda place: order(back(place)), Path(self.folder), self.name)
+        lines = replace(self.lines, origin=origin)
+        return Document(tables, lines.where, lines.of, Path(self.folder), self.name)
 
     def _made(self, category: str, chooser: Chooser) -> "_Made":
         """Decide everything for one clip."""
@@ -254,15 +248,20 @@ def distribution(source: str) -> Distribution:
     """Return the distribution of a file, or a ready one or a scenario by its name."""
     if source.lower().endswith(".toml"):
         path = Path(source)
-        tables, lines = read_toml(path)
-        found = Distribution(path.stem, tables, lines, source, str(path.parent.absolute()))
+        tables, numbers = read_toml(path)
+        found = Distribution(path.stem, tables, Lines(source, numbers), str(path.parent.absolute()))
     elif source in READY:
         text = (importlib.resources.files("dropsim") / "assets" / "synthesis" / f"{source}.toml").read_text(encoding="utf-8")
-        found = Distribution(source, *parse_toml(text), source, "")
+        found = _of_text(source, text)
     elif source in SCENARIOS:
-        found = Distribution(source, *parse_toml(scene_text(scenario(source), Path())), source, "")
+        found = _of_text(source, scene_text(scenario(source), Path()))
     else:
         hint = suggestion(source, (*READY, *SCENARIOS))
         raise ValueError(f"there is no distribution or scenario {source!r}{hint}; a file ends in .toml")
     found.check()
     return found
+
+
+def _of_text(name: str, text: str) -> Distribution:
+    tables, numbers = parse_toml(text)
+    return Distribution(name, tables, Lines(name, numbers), "")

@@ -8,7 +8,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def make_shard(recipe: Recipe, out: Path, shard: int) -> None:
     import pyarrow.parquet as pq
 
     indices = recipe.clips_of(shard)
-    prior = simulator_of(recipe.drawn(indices[0])).prior
+    prior = simulator_of(recipe.drawn(indices[0]).setup).prior
     schema = schema_of(prior.skeleton, prior.fps, recipe.identity())
     rejected, kept = list[Rejected](), 0
     path = clips_path(out, shard)
@@ -132,9 +132,3 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         raise ValueError(f"{path}: is damaged: remove it, and the shard is made again" if path.name != MANIFEST else f"{path}: is damaged")
     return found
-
-
-def left_out(out: Path, shards: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-    """Yield what the manifests say of the clips that were left out."""
-    for shard in shards:
-        yield from (_read_json(manifest_path(out, shard)) or {}).get("rejected", [])

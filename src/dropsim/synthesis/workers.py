@@ -2,13 +2,15 @@
 
 import multiprocessing
 import os
+import signal
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from dropsim.synthesis.recipe import Recipe
@@ -44,7 +46,9 @@ class Processes(Workers):
         """Keep every process busy with a shard."""
         waiting = iter(shards)
         # Spawned, since a fork would inherit torch's threads in whatever state they are.
-        pool = ProcessPoolExecutor(self.num, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker)
+        context = multiprocessing.get_context("spawn")
+        stop = context.Event()
+        pool = ProcessPoolExecutor(self.num, mp_context=context, initializer=_begin_worker, initargs=(stop,))
         try:
             running = {pool.submit(make_shard, recipe, out, shard): shard for shard in islice(waiting, 2 * self.num)}
             while running:
@@ -55,21 +59,29 @@ class Processes(Workers):
                     running |= {pool.submit(make_shard, recipe, out, other): other for other in islice(waiting, 1)}
                     yield shard
         except BrokenProcessPool:
-            raise ValueError(
-                "a worker was ended from outside, perhaps for want of memory: start again to go on, with fewer workers"
-            ) from None
+            why = "a worker was ended from outside, perhaps for want of memory"
+            raise ValueError(f"{why}: start again to go on, with fewer workers") from None
         finally:
+            # On an error or Ctrl-C nobody waits for shards that are half made.
+            stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin_worker() -> None:
-    """Use one thread, and end with the process that started this one, even when it is killed."""
+def _begin_worker(stop: Event) -> None:
+    """Use one thread, and end when told to or with the process that started this one, even where that is killed."""
     import torch
 
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides
     parent = multiprocessing.parent_process()
     assert parent is not None
-    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    for end in (parent.join, stop.wait):
+        threading.Thread(target=_exit_after, args=(end,), daemon=True).start()
+
+
+def _exit_after(end: Callable[[], object]) -> None:
+    end()
+    os._exit(1)
 
 
 RETRIES = 5
