@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "dropsim"
 # Top first. Modules on one line may import each other; a new module is added here or the test below fails.
 LAYERS = """
     cli
+    gym_env
     viewer render export synthesis evaluation training
     scenarios cleaning
     scene scene_file
@@ -31,6 +32,8 @@ RANK = {name: rank for rank, line in enumerate(reversed(LAYERS.split("\n"))) for
 CORE_TOP = RANK["simulator"]
 CORE_LIBRARIES = {"torch", "numpy", "numba", "scipy", "roma", "jaxtyping", "safetensors"}
 HEAVY_LIBRARIES = {"av", "gymnasium", "matplotlib", "moderngl", "pxr", "pyarrow", "pygltflib", "ray", "viser"}
+ADAPTERS = {"gym_env": {"gymnasium"}}
+"""Modules that are nothing without their library, and that nobody else imports."""
 
 FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]
 EVERY_FILE = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -92,7 +95,14 @@ def test_the_core_needs_only_its_own_libraries(path):
 
 @EVERY_FILE
 def test_heavy_libraries_load_when_used(path):
-    assert not at_module_import(ast.parse(path.read_text())) & HEAVY_LIBRARIES
+    loaded = at_module_import(ast.parse(path.read_text())) & HEAVY_LIBRARIES
+    assert loaded <= ADAPTERS.get(layer_of(path), set())
+
+
+def test_nobody_imports_an_adapter():
+    for path in FILES:
+        modules = {name.split(".")[1] for name in imported(ast.parse(path.read_text())) if name.startswith("dropsim.")}
+        assert not modules & ADAPTERS.keys(), path
 
 
 def test_the_reader_of_imports_sees_what_it_should():

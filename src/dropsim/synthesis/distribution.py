@@ -18,7 +18,7 @@ from dropsim.scene_file.values import Key
 from dropsim.scene_file.writing import scene_text
 from dropsim.synthesis.drawing import Chance, Chooser, Corner, Draw, checked_weights, most_options
 
-READY = ("mixed",)
+READY = ("mixed", "pushes", "calm")
 """Distributions that come with the package."""
 ANY = "any"
 """Category of the clips of a file that has no categories."""
