@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -334,6 +335,7 @@ def test_two_workers_make_the_same_files_as_one(undisturbed: Path, tmp_path: Pat
     result = subprocess.run([*COMMAND, *OPTIONS, "--out", str(tmp_path / "two"), "--workers", "2"], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "56 clips in" in result.stdout
+    assert re.search(r"56 of 56 clips, \d+ a minute, 0 min left", result.stderr)
     assert contents(tmp_path / "two") == contents(undisturbed)
 
 
@@ -360,13 +362,16 @@ def test_a_data_set_that_is_complete_is_left_as_it_is(undisturbed: Path, capsys)
     assert contents(undisturbed) == before
 
 
-def test_a_shard_that_is_cut_off_is_made_again(undisturbed: Path, tmp_path: Path):
+def test_a_shard_that_is_cut_off_is_made_again(tmp_path: Path):
     out = tmp_path / "data"
-    made = recipe(count=GROUP)
+    made = recipe(count=GROUP, seconds=0.2)
     synthesize(made, out, Here())
     before = contents(out)
     with clips_path(out, 0).open("r+b") as file:
         file.truncate(100)
+    synthesize(made, out, Here())
+    assert contents(out) == before
+    manifest_path(out, 0).write_text("{")
     synthesize(made, out, Here())
     assert contents(out) == before
 

@@ -1,6 +1,10 @@
 """`dropsim synthesize`: data sets of people to whom things happen."""
 
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +12,9 @@ import tyro
 
 if TYPE_CHECKING:
     from dropsim.synthesis.workers import Workers
+
+TELL_PERIOD = 30.0
+"""How often a line is written where there is no terminal to draw a bar on [s]."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +46,7 @@ class Synthesize:
     def run(self) -> None:
         """Simulate, write, and say what there is."""
         import importlib.util
-        import time
 
-        from dropsim.cli.progress import bar
         from dropsim.synthesis.distribution import distribution
         from dropsim.synthesis.recipe import Recipe
         from dropsim.synthesis.run import synthesize
@@ -52,20 +57,10 @@ class Synthesize:
             distribution(self.scene), self.count, seed=self.seed, seconds=self.seconds, samples=self.samples, shard_size=self.shard_size
         )
         workers = self._workers(recipe.num_shards)
-        begun, first = time.monotonic(), list[int]()
-        with bar("clips", rate=True) as advance:
-
-            def watch(done: int, total: int) -> None:
-                first.append(done)
-                advance(done, total)
-
-            found = synthesize(recipe, self.out, workers, watch)
-        minutes = (time.monotonic() - begun) / 60
-        made = found.clips - first[0]
-        print(
-            f"{found.kept} clips in {self.out / 'clips'}"
-            + (f", {made / minutes:.0f} clips simulated a minute" if made else ", all there before")
-        )
+        with _progress() as progress:
+            found = synthesize(recipe, self.out, workers, progress.watch)
+        rate = f"{progress.per_minute:.0f} clips simulated a minute" if progress.made else "all there before"
+        print(f"{found.kept} clips in {self.out / 'clips'}, {rate}")
         for reason, number in found.rejected.items():
             print(f"{number} left out: {reason}")
 
@@ -78,8 +73,44 @@ class Synthesize:
 
         if self.workers is not None and not 1 <= self.workers <= 1024:
             raise ValueError(f"--workers {self.workers}: give from 1 to 1024 processes")
-        num = min(self.workers or len(os.sched_getaffinity(0)), num_shards)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        num = min(self.workers or cores, num_shards)
         if self.ray is not None:
             return OnRay(self.ray, num)
         torch.set_num_threads(1)
         return Here() if num == 1 else Processes(num)
+
+
+@dataclass
+class _Progress:
+    """How far it is: a bar on a terminal, and now and then a line in a log."""
+
+    advance: Callable[[int, int], None]
+    begun: float = field(default_factory=time.monotonic)
+    told: float = field(default_factory=time.monotonic)
+    first: int | None = None
+    """Clips that were there already."""
+    made: int = 0
+
+    def watch(self, done: int, total: int) -> None:
+        """Show the clips that are done, how many a minute, and how long it will take."""
+        self.first = done if self.first is None else self.first
+        self.made, now = done - self.first, time.monotonic()
+        if sys.stderr.isatty():
+            self.advance(done, total)
+        elif self.made and (now - self.told > TELL_PERIOD or done == total):
+            self.told, left = now, (total - done) / self.per_minute
+            print(f"{done} of {total} clips, {self.per_minute:.0f} a minute, {left:.0f} min left", file=sys.stderr, flush=True)
+
+    @property
+    def per_minute(self) -> float:
+        """Clips of this run a minute."""
+        return 60 * self.made / (time.monotonic() - self.begun)
+
+
+@contextmanager
+def _progress() -> Iterator[_Progress]:
+    from dropsim.cli.progress import bar
+
+    with bar("clips", rate=True) as advance:
+        yield _Progress(advance)

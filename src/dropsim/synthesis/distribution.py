@@ -129,8 +129,8 @@ class Distribution:
     def check(self) -> None:
         """Try both ends of every range and every option once, so that what is wrong is said before anything is simulated."""
         self._check_names()
-        bank, gates = StartBank.shipped(), self.gates
-        assert gates is not None
+        _ = self.gates  # which refuses what cannot be
+        bank = StartBank.shipped()
         for category in self.weights:
             for number in range(max(2, most_options(list(self.tables.values())))):
                 made = self._made(category, Corner(number))

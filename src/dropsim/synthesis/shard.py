@@ -57,7 +57,11 @@ def make_shard(recipe: Recipe, out: Path, shard: int) -> None:
 
 def is_done(out: Path, shard: int) -> bool:
     """Tell whether a shard is there and whole."""
-    found, path = _read_json(manifest_path(out, shard)), clips_path(out, shard)
+    path = clips_path(out, shard)
+    try:
+        found = _read_json(manifest_path(out, shard))
+    except ValueError:  # damaged: the shard is made again
+        return False
     return found is not None and path.is_file() and path.stat().st_size == found.get("bytes")
 
 
@@ -130,5 +134,5 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ValueError(f"{path}: is damaged: remove it, and the shard is made again" if path.name != MANIFEST else f"{path}: is damaged")
+        raise ValueError(f"{path}: is damaged: give another folder, or remove this one")
     return found
