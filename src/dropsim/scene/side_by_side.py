@@ -22,8 +22,10 @@ NOWHERE = (0.0, 0.0, -1e3)
 """Where a thing is in the worlds that do not have it [m]."""
 
 
-def side_by_side(scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[int]) -> tuple[World, WorldState]:
-    """Return a world for each scene and seed, along one leading dimension, and its start.
+def side_by_side(
+    scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[int], *, opening: Simulator | None = None
+) -> tuple[World, WorldState]:
+    """Return a world for each scene and seed, along one leading dimension, and its start; `opening` as World has it.
 
     The scenes have as many people and look ahead alike; people, things, ground and what happens are each scene's own. Of a run, spheres and
     events are not kept: they are the scenes'.
@@ -32,7 +34,7 @@ def side_by_side(scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[
     if any((len(s.people), s.planner, s.get_up) != (len(first.people), first.planner, first.get_up) for s in scenes):
         raise ValueError("scenes side by side need as many people, one planner and one get_up: run them in groups that do")
     ground = Ground() if all(s.ground.level for s in scenes) else Grounds(each=tuple(s.ground for s in scenes))
-    world = World(replace(first, elements=(SideBySide(tuple(s.elements for s in scenes)),), ground=ground), simulator)
+    world = World(replace(first, elements=(SideBySide(tuple(s.elements for s in scenes)),), ground=ground), simulator, opening)
     starts = [World(replace(s, elements=()), simulator).start(seed).people for s, seed in zip(scenes, seeds, strict=True)]
     return world, world.start_from(State(*(torch.stack([getattr(s, name) for s in starts]) for name in ("x", "v", "q", "memory"))))
 

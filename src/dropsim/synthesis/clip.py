@@ -9,9 +9,8 @@ from dropsim.collider import Plane
 from dropsim.data.contacts import sphere_heights
 from dropsim.motion import Motion
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.scene import WorldDivergedError, above_ground, run, side_by_side
+from dropsim.scene import World, WorldDivergedError, WorldState, above_ground, run, side_by_side
 from dropsim.scene_file import Setup, SimulatorOptions
-from dropsim.simulator import Simulator
 from dropsim.synthesis.distribution import Drawn, Gates
 from dropsim.synthesis.recipe import GROUP, Recipe
 
@@ -89,7 +88,7 @@ def _simulated(drawn: Sequence[Drawn]) -> Iterator[Clip | Rejected]:
     begun, refused = list[Drawn](), list[Rejected]()
     for one in drawn:
         try:
-            side_by_side([one.setup.scene], simulator_of(one.setup), [one.seed])
+            _begun([one])
             begun.append(one)
         except ValueError as error:
             refused.append(Rejected(one.index, one.category, "refused", str(error)))
@@ -100,10 +99,9 @@ def _simulated(drawn: Sequence[Drawn]) -> Iterator[Clip | Rejected]:
 
 def _run(drawn: Sequence[Drawn]) -> Iterator[Clip | Rejected]:
     """Run scenes side by side; where one of them cannot go on, each alone, so that it takes nobody with it."""
-    seeds = [d.seed for d in drawn]
-    world, start = side_by_side([d.setup.scene for d in drawn], simulator_of(drawn[0].setup), seeds)
+    world, start = _begun(drawn)
     try:
-        take = run(world, drawn[0].setup.num_frames(world.fps), seeds, start=start)
+        take = run(world, drawn[0].setup.num_frames(world.fps), [d.seed for d in drawn], start=start)
     except WorldDivergedError as error:
         if len(drawn) == 1:
             yield Rejected(drawn[0].index, drawn[0].category, "diverged", str(error))
@@ -121,14 +119,20 @@ def _prior() -> CVAEPrior:
     return CVAEPrior.shipped()
 
 
-def simulator_of(setup: Setup) -> Simulator:
-    """Return the simulator that all clips of a distribution share."""
-    return _simulator(setup.simulator, setup.clip, setup.handover)
+def template_of(setup: Setup) -> World:
+    """Return a world with the simulators that all clips of a distribution share."""
+    return _template(setup.simulator, setup.clip, setup.handover)
 
 
 @functools.lru_cache(maxsize=4)
-def _simulator(options: SimulatorOptions, clip: str | None, handover: float | None) -> Simulator:
-    return Setup(clip=clip, handover=handover, simulator=options).world(_prior()).simulator
+def _template(options: SimulatorOptions, clip: str | None, handover: float | None) -> World:
+    return Setup(clip=clip, handover=handover, simulator=options).world(_prior())
+
+
+def _begun(drawn: Sequence[Drawn]) -> tuple[World, WorldState]:
+    """Put scenes side by side."""
+    world = template_of(drawn[0].setup)
+    return side_by_side([d.setup.scene for d in drawn], world.simulator, [d.seed for d in drawn], opening=world.opening)
 
 
 SCENE_ENERGIES = ("pin", "com_velocity", "spring", "straight")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dropsim.files import atomic_path
-from dropsim.synthesis.clip import Clip, Rejected, clips_of_group, simulator_of
+from dropsim.synthesis.clip import Clip, Rejected, clips_of_group, template_of
 from dropsim.synthesis.recipe import GROUP, Recipe, difference
 from dropsim.synthesis.schema import rows_of, schema_of
 
@@ -36,7 +36,7 @@ def make_shard(recipe: Recipe, out: Path, shard: int) -> None:
     import pyarrow.parquet as pq
 
     indices = recipe.clips_of(shard)
-    prior = simulator_of(recipe.drawn(indices[0]).setup).prior
+    prior = template_of(recipe.drawn(indices[0]).setup).simulator.prior
     schema = schema_of(prior.skeleton, prior.fps, recipe.identity())
     rejected, kept = list[Rejected](), 0
     path = clips_path(out, shard)
