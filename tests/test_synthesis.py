@@ -394,6 +394,17 @@ def test_two_runs_do_not_write_to_one_folder(tmp_path: Path):
     synthesize(recipe(count=1), tmp_path / "out", Again())
 
 
+def test_what_ctrl_c_leaves_half_written_is_swept_away(tmp_path: Path):
+    class Interrupted(Here):
+        def make(self, made, out, shards):
+            (out / "clips" / ".clips-0000000-half").mkdir()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        synthesize(recipe(count=1), tmp_path / "out", Interrupted())
+    assert not list((tmp_path / "out" / "clips").iterdir())
+
+
 def test_a_distribution_goes_to_other_processes_as_it_is():
     import pickle
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dropsim.synthesis.recipe import Recipe
-from dropsim.synthesis.shard import LOCK, Totals, close_folder, is_done, open_folder
+from dropsim.synthesis.shard import LOCK, Totals, close_folder, is_done, open_folder, sweep
 from dropsim.synthesis.workers import Workers
 
 
@@ -19,10 +19,13 @@ def synthesize(recipe: Recipe, out: Path, workers: Workers, watch: Callable[[int
             watch(finished, recipe.count)
         there = set(done)
         missing = [shard for shard in range(recipe.num_shards) if shard not in there]
-        for shard in workers.make(recipe, out, missing) if missing else ():
-            finished += len(recipe.clips_of(shard))
-            if watch:
-                watch(finished, recipe.count)
+        try:
+            for shard in workers.make(recipe, out, missing) if missing else ():
+                finished += len(recipe.clips_of(shard))
+                if watch:
+                    watch(finished, recipe.count)
+        finally:
+            sweep(out)
         return close_folder(recipe, out)
 
 

@@ -115,7 +115,6 @@ def sweep(out: Path) -> None:
 
 def close_folder(recipe: Recipe, out: Path) -> Totals:
     """Write the totals of a data set that is complete."""
-    sweep(out)
     found = totals(out, range(recipe.num_shards))
     _write_json(out / MANIFEST, {"recipe": recipe.identity(), "complete": True, **asdict(found)})
     return found
