@@ -15,7 +15,7 @@ from dropsim.data.contacts import label_contacts
 from dropsim.evaluation.card import BEGIN, END, fill_card, table
 from dropsim.evaluation.come_back import REACH, SHOVE, Returns, displaced, energy_curves, return_times, smoothed
 from dropsim.evaluation.prior import PriorEvaluation, Quality, evaluate_prior
-from dropsim.evaluation.windows import alternate_features, frechet, pairwise_distance, window_features
+from dropsim.evaluation.windows import alternate_features, frechet, window_features
 from dropsim.motion import Motion
 from dropsim.pose_prior import PoseNetwork, PosePrior, PoseShape
 from dropsim.prior import Candidates, State, Streams
@@ -165,12 +165,6 @@ def test_windows_are_dealt_out_in_turn():
     first, second = alternate_features([CLIP, CLIP.slice(0, 50)])  # three windows, and one: a pair and nothing
     assert torch.equal(first, window_features(CLIP)[:1])
     assert torch.equal(second, window_features(CLIP)[1:2])
-
-
-def test_pairwise_distance_is_the_mean_over_pairs():
-    joints = torch.zeros(3, 4, 22, 3)
-    joints[1, ..., 0], joints[2, ..., 0] = 1.0, 3.0
-    assert pairwise_distance(joints) == pytest.approx((1 + 3 + 2) / 3)
 
 
 def test_curves_are_smoothed_over_five_frames():

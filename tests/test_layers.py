@@ -21,8 +21,9 @@ LAYERS = """
     planner
     prior
     energies
+    metrics
     energy projective wrench collider nnls pose_prior
-    data synthetic metrics body
+    data synthetic body
     motion
     skeleton rotations kernels
     smpl_file

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dropsim import metrics
 from dropsim.motion import Motion
+from dropsim.pose_prior import PosePrior
 from dropsim.skeleton import NUM_JOINTS, Skeleton
 from dropsim.synthetic import FACING_Y, stepping_clip
 
@@ -253,11 +254,159 @@ def test_motions_of_less_than_a_second(count: int):
     assert bool(metrics.human(bad("hovering").slice(20, 20 + count))) == (count < FPS)
 
 
+# --- pushes
+
+
+def heights(*shares: float, fps: float = 1.0) -> Motion:
+    """A person whose pelvis and head are at these shares of their height, a frame each."""
+    joints = STILL.joints[: len(shares)].clone()
+    joints[:, [0, 15], 2] *= torch.tensor(shares, dtype=torch.float64).unsqueeze(-1)
+    return replace(STILL.slice(0, len(shares)), joints=joints, fps=fps)
+
+
+UP, BENT, DOWN = 1.0, 0.6, 0.3
+
+
+@pytest.mark.parametrize(
+    ("shares", "recovered", "fell", "got_up", "seconds"),
+    [
+        # At 1 Hz, pushed until frame 1: judged at frame 4.
+        ((UP, UP, UP, UP, UP, UP), True, False, False, 0.0),
+        ((UP, BENT, BENT, UP, UP, BENT), True, False, False, 2.0),
+        ((UP, DOWN, UP, BENT, UP, UP), True, True, True, 3.0),
+        ((UP, UP, DOWN, BENT, BENT, UP), False, True, True, math.inf),
+        ((UP, UP, DOWN, DOWN, DOWN, DOWN), False, True, False, math.inf),
+        # Who lay before the push and not after it did not fall.
+        ((DOWN, UP, UP, UP, UP, UP), True, False, False, 0.0),
+        # Upright until the frame it is judged at, whatever comes after.
+        ((UP, UP, UP, UP, UP, DOWN), True, True, False, 0.0),
+    ],
+)
+def test_recovery_falls_and_getting_up(shares, recovered: bool, fell: bool, got_up: bool, seconds: float):
+    motion = heights(*shares)
+    assert bool(metrics.recovered(motion, 1)) == recovered
+    assert bool(metrics.fell(motion, 1)) == fell
+    assert bool(metrics.got_up(motion, 1)) == got_up
+    assert float(metrics.seconds_to_recover(motion, 1)) == seconds
+
+
+def test_getting_up_has_eight_seconds():
+    assert metrics.got_up(heights(DOWN, *[DOWN] * 7, UP, UP), 0)
+    assert not metrics.got_up(heights(DOWN, *[DOWN] * 8, UP), 0)
+    # Bent is not up.
+    assert not metrics.got_up(heights(DOWN, BENT, BENT), 0)
+
+
+def test_low_energy_is_recovery_too():
+    bent = replace(heights(UP, UP, BENT, BENT, BENT), energies={"kinematic": torch.tensor([9.0, 9.0, 9.0, 9.0, 2.0], dtype=torch.float64)})
+    assert not metrics.recovered(bent, 1)
+    assert metrics.recovered(bent, 1, energy_limit=2.0)
+    assert not metrics.recovered(bent, 1, energy_limit=1.9)
+
+
+def test_everybody_may_have_a_push_of_their_own():
+    motion = heights(DOWN, UP, DOWN, UP, UP, UP, BENT)
+    both = replace(motion, **{k: torch.stack([getattr(motion, k)] * 2) for k in ("root", "q", "joints")})
+    ends = torch.tensor([0, 3])
+    for metric in (
+        metrics.recovered,
+        metrics.fell,
+        metrics.got_up,
+        metrics.seconds_to_recover,
+        metrics.footfalls,
+        metrics.spin_while_lying,
+    ):
+        one_by_one = torch.stack([metric(motion, int(end)) for end in ends])
+        torch.testing.assert_close(metric(both, ends), one_by_one, equal_nan=True)
+    assert metrics.fell(both, ends).tolist() == [True, False]
+
+
+def stepping(times: int, fps: float = FPS) -> Motion:
+    """A person who lifts the left foot by 10 cm again and again, half a second each, and stands on the right one."""
+    time = torch.arange(round(times * fps) + 1).double() / fps
+    motion = standing(path(time=time), fps=fps)
+    joints = motion.joints.clone()
+    joints[:, [7, 10], 2] += (0.1 * torch.sin(2 * math.pi * time)).clamp(min=0).unsqueeze(-1)
+    return replace(motion, joints=joints)
+
+
+@pytest.mark.parametrize("fps", [20.0, 30.0, 120.0])
+def test_every_foot_that_comes_down_is_a_step(fps: float):
+    assert int(metrics.footfalls(stepping(4, fps))) == 4
+    # The first comes down at 0.47 s: from 0.6 s on there are three.
+    assert int(metrics.footfalls(stepping(4, fps), round(0.6 * fps))) == 3
+
+
+def test_trembling_and_hovering_are_no_steps():
+    assert int(metrics.footfalls(STILL)) == 0
+    assert int(metrics.footfalls(standing(path(z=0.03 * (torch.arange(T) % 2))))) == 0
+    assert int(metrics.footfalls(standing(path(z=0.5)))) == 0
+
+
+def test_spin_counts_only_while_lying():
+    # 3 rad/s about the vertical; lying from the second half on, and there at 6 rad/s.
+    angle = torch.cat((3 * TIME[:30], 3 * TIME[30] + 6 * (TIME[30:] - TIME[30])))
+    turning = standing(path(), turn=angle)
+    assert metrics.spin_while_lying(turning).isnan()
+    joints = turning.joints.clone()
+    joints[31:, :, 2] *= 0.3
+    close(metrics.spin_while_lying(replace(turning, joints=joints)), 6.0, tolerance=1e-6)
+    assert metrics.spin_while_lying(replace(turning, joints=joints), T).isnan()
+
+
+def test_diversity_is_the_mean_over_pairs():
+    joints = torch.zeros(3, 4, 22, 3).double()
+    joints[1, ..., 0], joints[2, ..., 0] = 1.0, 3.0
+    close(metrics.diversity_m(joints), (1 + 3 + 2) / 3)
+    # The same motion twice has none, and a batch of groups is its members.
+    groups = torch.stack((joints, torch.zeros_like(joints)))
+    torch.testing.assert_close(metrics.diversity_m(groups), torch.tensor([2.0, 0.0]).double())
+
+
+# --- sliding feet, poses and the root wrench
+
+
+@pytest.mark.parametrize(("speed", "height", "ratio"), [(0.6, 0.0, 1.0), (0.4, 0.0, 0.0), (0.6, 0.06, 0.0), (0.6, 0.04, 1.0)])
+def test_skating_ratio(speed: float, height: float, ratio: float):
+    motion = standing(path(speed * TIME, z=height))
+    close(metrics.skating_ratio(motion), ratio)
+    close(metrics.skating_ratio(motion.resampled(60.0)), ratio)
+
+
+def test_skating_ratio_counts_any_foot_once():
+    # Slides for the first half of the time: 29 of 59 steps.
+    x = torch.cat((TIME[:30], TIME[29].expand(30)))
+    close(metrics.skating_ratio(standing(path(x))), 29 / 59)
+    joints = standing(path(x)).joints.clone()
+    joints[:, 10, 2] += 1.0
+    close(metrics.skating_ratio(replace(STILL, joints=joints)), 29 / 59)
+
+
+def test_standing_needs_no_help_and_hovering_a_body_weight():
+    close(metrics.root_wrench(STILL).max(), 0.0, tolerance=1e-6)
+    hovering = metrics.root_wrench(standing(path(z=0.2)))
+    torch.testing.assert_close(hovering[..., 0], torch.ones(T).double(), rtol=0, atol=1e-6)
+    # Upward at 2 g while nothing is touched: three body weights, gravity's and the acceleration's two.
+    rising = standing(path(z=0.2 + 9.81 * TIME**2))
+    torch.testing.assert_close(metrics.root_wrench(rising)[..., 0], torch.full((T,), 3.0).double(), rtol=0, atol=1e-6)
+
+
+def test_out_of_range_counts_frames():
+    pose = PosePrior.shipped()
+    broken = STILL.q.clone()
+    broken[:15, 4] = roma.rotvec_to_rotmat(torch.tensor([-2.5, 0.0, 0.0]).double())  # a knee bent forward by far
+    close(metrics.out_of_range_percent(STILL, pose), 0.0)
+    close(metrics.out_of_range_percent(replace(STILL, q=broken), pose), 25.0)
+
+
 # --- batches
 
 MEASURES = (
     metrics.penetration_mm, metrics.float_mm, metrics.skate_mm, metrics.foot_skate, metrics.jerk, metrics.bone_error_percent,
     metrics.root_speed, metrics.turn_rate, metrics.upright, metrics.fallen, metrics.human,
+    metrics.skating_ratio, metrics.footfalls, metrics.spin_while_lying,
+    lambda m: metrics.fell(m, 20), lambda m: metrics.got_up(m, 20), lambda m: metrics.recovered(m, 20),
+    lambda m: metrics.seconds_to_recover(m, 20),
 )  # fmt: skip
 
 

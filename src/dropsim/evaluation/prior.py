@@ -12,7 +12,7 @@ from torch import Tensor
 from dropsim import metrics
 from dropsim.data.clips import Clip
 from dropsim.evaluation.come_back import ComeBack, come_back
-from dropsim.evaluation.windows import all_features, alternate_features, frechet, pairwise_distance
+from dropsim.evaluation.windows import all_features, alternate_features, frechet
 from dropsim.motion import Motion
 from dropsim.pose_prior import PosePrior
 from dropsim.prior import State, Streams
@@ -309,4 +309,4 @@ def _diversity(prior: CVAEPrior, starts: State, options: PriorEvaluation, tick: 
     repeated = starts[torch.arange(count).repeat_interleave(k)]
     length = round(options.diversity_seconds * prior.fps) + 1
     joints = _roll_out(prior, repeated, length, options.seed + 10**6, tick).joints.unflatten(0, (count, k))
-    return float(torch.tensor([pairwise_distance(group) for group in joints], dtype=torch.float64).nanmean())
+    return float(metrics.diversity_m(joints).double().nanmean())

@@ -51,13 +51,6 @@ def frechet(a: Float[Tensor, "n f"], b: Float[Tensor, "m f"]) -> float:
     return float((a.mean(0) - b.mean(0)).square().sum() + cov_a.trace() + cov_b.trace() - 2 * cross)
 
 
-def pairwise_distance(joints: Float[Tensor, "k t 22 3"]) -> float:
-    """Mean distance between the same joint in two of K motions, over all pairs, frames and joints (APD) [m]."""
-    k = len(joints)
-    pairs = torch.combinations(torch.arange(k))
-    return float((joints[pairs[:, 0]] - joints[pairs[:, 1]]).norm(dim=-1).mean())
-
-
 def all_features(motions: Sequence[Motion]) -> Float[Tensor, "n f"]:
     """Return the features of every window of some motions; those that are too short add none."""
     return torch.cat([window_features(m).reshape(-1, NUM_FEATURES) for m in motions])
