@@ -1,6 +1,7 @@
-"""`dropsim evaluate`: numbers, tables and figures that judge a prior, and people who are pushed."""
+"""`dropsim evaluate`: numbers, tables and figures that judge a prior, the paper's claims, and people who are pushed."""
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure the motion prior on a data set that `dropsim data build` made, or people who are pushed.
+    """Measure the motion prior on a data set that `dropsim data build` made, the paper's claims, or people who are pushed.
 
-    Examples: dropsim evaluate prior --data DATA --json quality.json; dropsim evaluate push --seeds 8 --out push
+    Examples: dropsim evaluate paper --out paper --recordings DATA; dropsim evaluate prior --data DATA --json quality.json
     """
 
-    what: tyro.conf.Positional[Literal["prior", "push"]]
-    """prior: roll-outs beside recordings; push: recovery and falls by force and direction."""
+    what: tyro.conf.Positional[Literal["paper", "prior", "push"]]
+    """paper: its eight results, measured again; prior: roll-outs beside recordings; push: recovery and falls by force and direction."""
     data: Path | None = None
     """Folder of the data set; for the prior."""
     people: Literal["held-out", "all"] = "held-out"
@@ -44,12 +45,22 @@ class Evaluate:
     """Forces [N]; for pushes."""
     part: str = "torso"
     """Where people are pushed: pelvis, torso, hand, foot, or a joint's name."""
-    samples: int = 64
-    """K, candidates of the prior a frame; for pushes."""
+    samples: int | None = None
+    """K, candidates of the prior a frame; 64 unless given, 8 with --quick."""
+    motions: int | None = None
+    """Pushed motions; for the paper, 250 unless given."""
+    recordings: Path | None = None
+    """Folder of recordings, a data set or BVH and AMASS files, that the root wrench is compared with; for the paper."""
+    quick: bool = False
+    """A small version within half a minute; for the paper."""
+    workers: int | None = None
+    """Processes; as many as there are cores unless given. They change no number."""
     seed: int = 0
 
     def run(self) -> None:
         """Measure, print the table and write what was asked for."""
+        if self.what == "paper":
+            return self._paper()
         from dropsim.priors.cvae import CVAEPrior
 
         prior = CVAEPrior.shipped() if self.weights is None else CVAEPrior.load(self.weights)
@@ -57,6 +68,26 @@ class Evaluate:
             self._push(prior)
         else:
             self._prior(prior)
+
+    def _paper(self) -> None:
+        if self.out is None:
+            raise ValueError("evaluate paper writes figures and tables: give a folder with --out")
+        from dropsim.cli.progress import bar
+        from dropsim.evaluation.paper.plan import PaperOptions
+        from dropsim.evaluation.paper.reproduce import reproduce
+
+        given = {"motions": self.motions, "num_samples": self.samples, "recordings": self.recordings, "weights": self.weights}
+        kept = {name: value for name, value in given.items() if value is not None}
+        options = PaperOptions.quick(**kept, seed=self.seed) if self.quick else PaperOptions(**kept, seed=self.seed)
+        with bar("chunks") as advance:
+            claims = reproduce(options, self.out, workers=self._workers, watch=advance)
+        for claim in claims:
+            print(claim.line)
+        print(f"wrote {self.out / 'report.html'}, {self.out / 'claims.json'} and the figures with their data")
+
+    @property
+    def _workers(self) -> int:
+        return (os.cpu_count() or 1) if self.workers is None else self.workers
 
     def _push(self, prior: "CVAEPrior") -> None:
         from dataclasses import asdict
@@ -68,7 +99,7 @@ class Evaluate:
         from dropsim.simulator import Simulator
 
         protocol = PushProtocol(newtons=self.newtons, part=self.part, seeds=self.seeds, seed=self.seed)
-        simulator = Simulator(prior, range_of_motion=RangeOfMotion(PosePrior.shipped()), num_samples=self.samples)
+        simulator = Simulator(prior, range_of_motion=RangeOfMotion(PosePrior.shipped()), num_samples=self.samples or 64)
         with bar("pushes") as advance:
             cells = evaluate_push(simulator, protocol, advance)
         print(table(cells))

@@ -120,14 +120,23 @@ def _described(name: str) -> tuple[str, str, str]:
     return person, description, ""
 
 
+def category_of_name(name: str) -> str:
+    """Return the motion category that a clip's name tells, through CMU's table where it is in there."""
+    return category_of(_described(name)[1])
+
+
+def read_recording(source: Path) -> Motion:
+    """Read a motion file onto our skeleton, at the data set's rate and with its feet on z = 0."""
+    return with_toes_up(on_floor(read_motion(source, Skeleton.adult()).resampled(FPS)))
+
+
 def _build_one(source: Path, target: Path, held_out: frozenset[str]) -> Clip:
     torch.set_num_threads(1)
     person, description, fault = _described(source.stem)
     clip = Clip(source.stem, person, category_of(description), 0, person in held_out, fault)
     if fault:
         return clip
-    motion = read_motion(source, Skeleton.adult()).resampled(FPS)
-    motion = with_toes_up(on_floor(motion))
+    motion = read_recording(source)
     if fault := fault_of(motion):
         return replace(clip, frames=len(motion), left_out=fault)
     write_amass(replace(motion, contacts=label_contacts(motion)), target)
@@ -217,8 +226,8 @@ def report(clips: Iterable[Clip]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def load(folder: Path, *, held_out: bool | None = None) -> list[tuple[Clip, Motion]]:
-    """Return the clips of a data set: all, only those of held-out people, or only the others."""
+def index_of(folder: Path, *, held_out: bool | None = None) -> list[Clip]:
+    """Return the index of a data set: all clips, only those of held-out people, or only the others."""
     index = folder / "index.json"
     if not index.exists():
         raise ValueError(f"{folder} is not a data set (it has no index.json): make one with `dropsim data build SRC {folder}`")
@@ -231,5 +240,14 @@ def load(folder: Path, *, held_out: bool | None = None) -> list[tuple[Clip, Moti
         raise ValueError(
             f"{folder} holds no clips{'' if held_out is None else ' of held-out people' if held_out else ' of training people'}"
         )
-    skeleton = Skeleton.adult()
-    return [(c, read_amass(folder / "clips" / f"{c.name}.npz", skeleton)) for c in chosen]
+    return chosen
+
+
+def read_clip(folder: Path, clip: Clip) -> Motion:
+    """Read one clip of a data set."""
+    return read_amass(folder / "clips" / f"{clip.name}.npz", Skeleton.adult())
+
+
+def load(folder: Path, *, held_out: bool | None = None) -> list[tuple[Clip, Motion]]:
+    """Return the clips of a data set with their motions: all, only those of held-out people, or only the others."""
+    return [(clip, read_clip(folder, clip)) for clip in index_of(folder, held_out=held_out)]

@@ -1,15 +1,14 @@
-"""Pictures of an evaluation; matplotlib is loaded when the first is drawn."""
+"""Pictures of a prior's evaluation."""
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from dropsim import metrics
 from dropsim.evaluation.come_back import WITHIN
+from dropsim.evaluation.plots import new_figure, save_figure
 from dropsim.evaluation.prior import PriorReport, person
-from dropsim.files import atomic_path
 from dropsim.render import contact_sheet
 
 SHEET_ROWS = 10
@@ -26,23 +25,9 @@ def draw_report(report: PriorReport, out: Path) -> list[Path]:
     return paths
 
 
-def _figure(num_axes: int) -> tuple[Any, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError("figures need matplotlib: install it with `pip install dropsim[train]`") from None
-    figure = Figure(figsize=(5.0 * num_axes, 3.6), layout="constrained")
-    return figure, figure.subplots(1, num_axes, squeeze=False)[0]
-
-
-def _save(figure: Any, path: Path) -> None:  # noqa: ANN401 - matplotlib is not loaded here
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=110)
-
-
 def _draw_speeds(report: PriorReport, path: Path) -> None:
     """Histograms of walking speed and turning rate, roll-outs beside recordings."""
-    figure, (left, right) = _figure(2)
+    figure, ((left, right),) = new_figure(1, 2)
     finite = [person(report.rollouts, i) for i in range(len(report.rollouts.root)) if report.rollouts.joints[i].isfinite().all()]
     for motions, label in ((finite, "roll-outs"), (report.recordings, "recordings")):
         speed, turn = (torch.cat([measure(m) for m in motions]).double() for measure in (metrics.root_speed, metrics.turn_rate))
@@ -51,13 +36,13 @@ def _draw_speeds(report: PriorReport, path: Path) -> None:
     left.set(xlabel="speed of the pelvis over half a second [m/s]", ylabel="density", yscale="log")
     right.set(xlabel="turning rate over half a second [rad/s]", yscale="log")
     left.legend()
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw_come_back(report: PriorReport, path: Path) -> None:
     """One-step energy over time with and without a shove: median, and the range of the middle four fifths."""
     back = report.come_back
-    figure, (axes,) = _figure(1)
+    figure, ((axes,),) = new_figure(1, 1)
     time = torch.arange(back.shoved.shape[-1]) / report.rollouts.fps
     for curves, label in ((back.shoved, "shoved at 0 s"), (back.calm, "not shoved")):
         low, middle, high = (curves.double().quantile(q, dim=0).clamp(1e-9, 1e9).numpy() for q in (0.1, 0.5, 0.9))
@@ -68,7 +53,7 @@ def _draw_come_back(report: PriorReport, path: Path) -> None:
     axes.set(xlabel="time [s]", ylabel="one-step energy [m²]", yscale="log")
     axes.set(title=f"{back.returns.back_share:.0%} are back within {WITHIN:g} s")
     axes.legend()
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def ugliness(report: PriorReport) -> torch.Tensor:
