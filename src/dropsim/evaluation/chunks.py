@@ -3,11 +3,11 @@
 import functools
 import hashlib
 import multiprocessing
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -25,17 +25,17 @@ DECISIVE = (
 """Files of the package on which the result of a chunk depends."""
 
 
-class Chunk(Protocol):
+class Chunk(ABC):
     """A piece of work: a frozen dataclass whose fields say all that its result depends on, and that another process can be handed."""
 
     @property
+    @abstractmethod
     def label(self) -> str:
         """Begins the name of its file."""
-        ...
 
+    @abstractmethod
     def run(self) -> Arrays:
         """Do the work."""
-        ...
 
 
 def chunk_path(chunk: Chunk, folder: Path) -> Path:

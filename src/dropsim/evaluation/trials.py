@@ -75,7 +75,7 @@ class Body:
             return cls(options)
         return cls(options, prior=str(weights), prior_digest=hashlib.sha256(weights.read_bytes()).hexdigest())
 
-    def changed(self, **options: float) -> "Body":
+    def changed(self, **options: bool | int | float) -> "Body":
         """Return the same with other options of the simulator."""
         return replace(self, options=replace(self.options, **options))
 

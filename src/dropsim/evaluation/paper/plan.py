@@ -39,6 +39,9 @@ class PaperOptions:
     followers: int = 8
     """People of each scenario that follows a way."""
     follow_seconds: float = 16.0
+    """How long they follow it [s]."""
+    rollouts: int = 64
+    """That they look ahead over."""
     remedies: int = 50
     """Motions on which the forms of the method that might explain a failed claim are tried."""
     speed_frames: int = 150
@@ -62,8 +65,8 @@ class PaperOptions:
     @classmethod
     def quick(cls, **others: object) -> "PaperOptions":
         """Return a small version that shows the direction of the claims within seconds."""
-        small = {"motions": 6, "num_samples": 8, "num_frames": 180, "walks": 3, "runs": 3, "followers": 1, "follow_seconds": 6.0}
-        return cls(**{**small, "remedies": 0, "speed_frames": 30, **others})  # pyright: ignore[reportArgumentType]
+        small = {"motions": 5, "num_samples": 8, "num_frames": 160, "walks": 2, "runs": 2, "followers": 1, "follow_seconds": 4.0}
+        return cls(**{**small, "rollouts": 24, "remedies": 0, "speed_frames": 30, **others})  # pyright: ignore[reportArgumentType]
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Plan:
         parts["run"] = [EnergyChunk("run", body, part, options.num_frames) for part in side_by_side(runners)]
         seeds = tuple(range(options.seed, options.seed + options.followers))
         for name in FOLLOWS:
-            parts[name] = [FollowChunk(name, seeds, options.num_samples, options.follow_seconds)]
+            parts[name] = [FollowChunk(name, seeds, options.num_samples, options.follow_seconds, options.rollouts)]
         return cls(options, parts)
 
     @property

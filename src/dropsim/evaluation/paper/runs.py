@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from dropsim import metrics
-from dropsim.evaluation.chunks import Arrays
+from dropsim.evaluation.chunks import Arrays, Chunk
 from dropsim.evaluation.trials import Body, Trial, all_energies, simulate_trials, survivors
 from dropsim.motion import Motion
 from dropsim.scenarios import scenario
@@ -17,7 +17,7 @@ from dropsim.skeleton import joint_index
 
 
 @dataclass(frozen=True)
-class EnergyChunk:
+class EnergyChunk(Chunk):
     """Pushed people, and their energies and root wrenches in every frame."""
 
     name: str
@@ -56,13 +56,16 @@ def _packed(motion: Motion) -> Arrays:
 
 
 @dataclass(frozen=True)
-class FollowChunk:
+class FollowChunk(Chunk):
     """People who follow a way, by themselves or led by the hand: where they were, and where they should have been."""
 
     scenario: str
     seeds: tuple[int, ...]
     num_samples: int
     seconds: float
+    """How long [s]."""
+    rollouts: int
+    """That the planner looks ahead over."""
 
     @property
     def label(self) -> str:
@@ -72,7 +75,8 @@ class FollowChunk:
     def run(self) -> Arrays:
         """Simulate; rows are the seeds that went through, in order."""
         setup = scenario(self.scenario)
-        setup = replace(setup, seconds=self.seconds, simulator=replace(setup.simulator, num_samples=self.num_samples))
+        scene = replace(setup.scene, planner=replace(setup.scene.planner, num_rollouts=self.rollouts))
+        setup = replace(setup, scene=scene, seconds=self.seconds, simulator=replace(setup.simulator, num_samples=self.num_samples))
         world = setup.world()
         frames = setup.num_frames(world.fps)
         motion, finished = survivors(self.seeds, lambda seeds: run(world, frames, seeds).motions[0])
