@@ -10,7 +10,7 @@ from dropsim.cli import main
 from dropsim.data.amass import write_amass
 from dropsim.evaluation.paper import claims
 from dropsim.evaluation.paper.plan import PaperOptions, Plan, random_trials
-from dropsim.evaluation.paper.recordings import Recorded, measure_recordings, spread
+from dropsim.evaluation.recordings import Recorded, measure_recordings, spread
 from dropsim.evaluation.speed import Speed
 from dropsim.synthetic import stepping_clip
 

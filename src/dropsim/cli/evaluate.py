@@ -1,6 +1,5 @@
 """`dropsim evaluate`: numbers, tables and figures that judge a prior, the paper's claims, and people who are pushed."""
 
-import json
 import os
 import sys
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 if TYPE_CHECKING:
+    from dropsim.evaluation.push import PushProtocol
     from dropsim.pose_prior import PosePrior
-    from dropsim.priors.cvae import CVAEPrior
 
 
 @dataclass(frozen=True)
@@ -39,35 +38,35 @@ class Evaluate:
     """Sampled roll-outs; for the prior."""
     seconds: float = 10.0
     """Length of a roll-out [s]; for the prior."""
-    seeds: int = 8
-    """People of each start, force and direction; for pushes."""
-    newtons: tuple[float, ...] = (100.0, 200.0, 300.0, 450.0, 700.0)
-    """Forces [N]; for pushes."""
-    part: str = "torso"
-    """Where people are pushed: pelvis, torso, hand, foot, or a joint's name."""
+    newtons: tuple[float, ...] | None = None
+    """Forces [N]; for pushes, 100, 200, 300, 450 and 700 unless given."""
+    directions: tuple[str, ...] | None = None
+    """Where they drive people: front, left, back, right, or degrees from the front; for pushes, every 45 degrees unless given."""
+    parts: tuple[str, ...] | None = None
+    """Where people are pushed: pelvis, torso, hand, foot, or a joint's name; the torso unless given."""
+    starts: tuple[str, ...] | None = None
+    """What people do at the start; for pushes, walk, run and stand unless given."""
+    moments: tuple[float, ...] | None = None
+    """When they are pushed, in their stride [s]; 1 and 1.5 unless given."""
+    seeds: int | None = None
+    """States of each start; for pushes, 2 unless given."""
+    responses: int | None = None
+    """Times that each is pushed in the same way; for pushes, 2 unless given."""
     samples: int | None = None
     """K, candidates of the prior a frame; 64 unless given, 8 with --quick."""
     motions: int | None = None
     """Pushed motions; for the paper, 250 unless given."""
     recordings: Path | None = None
-    """Folder of recordings, a data set or BVH and AMASS files, that the root wrench is compared with; for the paper."""
+    """Folder of recordings, a data set or BVH and AMASS files, to compare with; for the paper and for pushes."""
     quick: bool = False
-    """A small version within half a minute; for the paper."""
+    """A small version within about half a minute; for the paper and for pushes."""
     workers: int | None = None
     """Processes; as many as there are cores unless given. They change no number."""
     seed: int = 0
 
     def run(self) -> None:
         """Measure, print the table and write what was asked for."""
-        if self.what == "paper":
-            return self._paper()
-        from dropsim.priors.cvae import CVAEPrior
-
-        prior = CVAEPrior.shipped() if self.weights is None else CVAEPrior.load(self.weights)
-        if self.what == "push":
-            self._push(prior)
-        else:
-            self._prior(prior)
+        {"paper": self._paper, "prior": self._prior, "push": self._push}[self.what]()
 
     def _paper(self) -> None:
         if self.out is None:
@@ -89,41 +88,59 @@ class Evaluate:
     def _workers(self) -> int:
         return (os.cpu_count() or 1) if self.workers is None else self.workers
 
-    def _push(self, prior: "CVAEPrior") -> None:
+    def _push(self) -> None:
+        import tempfile
         from dataclasses import asdict
 
         from dropsim.cli.progress import bar
-        from dropsim.energies.physical import RangeOfMotion
-        from dropsim.evaluation.push import PushProtocol, evaluate_push, table
-        from dropsim.pose_prior import PosePrior
-        from dropsim.simulator import Simulator
+        from dropsim.evaluation.push import evaluate_push, table
+        from dropsim.evaluation.push_report import write_push_report
+        from dropsim.evaluation.recordings import recorded_windows
+        from dropsim.evaluation.report import write_json
+        from dropsim.evaluation.trials import Body
 
-        protocol = PushProtocol(newtons=self.newtons, part=self.part, seeds=self.seeds, seed=self.seed)
-        simulator = Simulator(prior, range_of_motion=RangeOfMotion(PosePrior.shipped()), num_samples=self.samples or 64)
-        with bar("pushes") as advance:
-            cells = evaluate_push(simulator, protocol, advance)
-        print(table(cells))
+        protocol, body = self._protocol(), Body.of(self.samples or (8 if self.quick else 64), self.weights)
+        recorded = None if self.recordings is None else recorded_windows(self.recordings, protocol.starts)
+        with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
+            folder = Path(scratch) if self.out is None else self.out / "chunks"
+            report = evaluate_push(body, protocol, folder, workers=self._workers, watch=advance, recorded=recorded)
+        print(table([*report.grouped("newtons", method=None), *report.grouped("newtons", "direction")]))
         if self.json:
-            self._write(self.json, json.dumps([asdict(cell) for cell in cells], indent=2) + "\n")
+            write_json(self.json, [asdict(cell) for cell in report.cells])
+            print(f"wrote {self.json}")
         if self.out:
-            self.out.mkdir(parents=True, exist_ok=True)
-            self._write(self.out / "push.md", table(cells))
+            write_json(self.out / "push.json", {"cells": [asdict(cell) for cell in report.cells], "protocol": asdict(protocol)})
+            for path in (self.out / "push.json", *write_push_report(report, self.out)):
+                print(f"wrote {path}")
 
-    def _prior(self, prior: "CVAEPrior") -> None:
+    def _protocol(self) -> "PushProtocol":
+        from dropsim.evaluation.push import PushProtocol
+
+        names = ("newtons", "directions", "parts", "starts", "moments", "seeds", "responses")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        small = {"newtons": (150.0, 450.0), "directions": ("front", "left", "back", "right"), "starts": ("walk", "stand"),
+                 "moments": (1.0,), "seeds": 1, "get_up_seconds": 3.0}  # fmt: skip
+        return PushProtocol(**{**(small if self.quick else {}), **given}, seed=self.seed)
+
+    def _prior(self) -> None:
         from dropsim.cli.progress import bar
         from dropsim.data.clips import load
         from dropsim.evaluation.card import fill_card, table
         from dropsim.evaluation.prior import PriorEvaluation, evaluate_prior
+        from dropsim.evaluation.report import write_json
+        from dropsim.priors.cvae import CVAEPrior
 
         if self.data is None:
             raise ValueError("evaluate prior needs recordings: give a folder made by `dropsim data build` with --data")
+        prior = CVAEPrior.shipped() if self.weights is None else CVAEPrior.load(self.weights)
         options = PriorEvaluation(rollouts=self.rollouts, seconds=self.seconds, seed=self.seed)
         clips = load(self.data, held_out=True if self.people == "held-out" else None)
         with bar("prior") as advance:
             report = evaluate_prior(prior, clips, options, advance, pose=shipped_pose_prior())
         print(table(report))
         if self.json:
-            self._write(self.json, json.dumps(report.numbers(), indent=2) + "\n")
+            write_json(self.json, report.numbers())
+            print(f"wrote {self.json}")
         if self.card:
             fill_card(self.card, report)
             print(f"wrote {self.card}")
@@ -132,13 +149,6 @@ class Evaluate:
 
             for path in draw_report(report, self.out):
                 print(f"wrote {path}")
-
-    def _write(self, path: Path, text: str) -> None:
-        from dropsim.files import atomic_path
-
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-        print(f"wrote {path}")
 
 
 def shipped_pose_prior() -> "PosePrior | None":

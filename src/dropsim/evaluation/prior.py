@@ -12,6 +12,7 @@ from torch import Tensor
 from dropsim import metrics
 from dropsim.data.clips import Clip
 from dropsim.evaluation.come_back import ComeBack, come_back
+from dropsim.evaluation.report import plain
 from dropsim.evaluation.windows import all_features, alternate_features, frechet
 from dropsim.motion import Motion
 from dropsim.pose_prior import PosePrior
@@ -185,18 +186,11 @@ class PriorReport:
         shove |= {"one_limit": asdict(back.returns), "limit_by_category": asdict(back.own_returns)}
         nested = {"one_step": asdict(step), "rollouts": asdict(self.generated), "recordings": asdict(self.recorded), "come_back": shove}
         about = {"prior": self.prior, "people": list(self.people), "minutes": self.minutes, "options": asdict(self.options)}
-        return _plain({**main, **nested, **about})
+        return {name: plain(value) for name, value in {**main, **nested, **about}.items()}
 
 
 def _ratio(value: float, to: float) -> float:
     return value / to if to > 0 else float("nan")
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Replace what JSON has no number for by null."""
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    return None if isinstance(value, float) and not torch.tensor(value).isfinite() else value
 
 
 def evaluate_prior(

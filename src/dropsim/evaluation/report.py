@@ -3,6 +3,8 @@
 import base64
 import datetime
 import html
+import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -63,6 +65,21 @@ def write_page(path: Path, title: str, facts: Mapping[str, object], sections: Se
     )
     with atomic_path(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write JSON, with null for what is not a finite number."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(plain(value), indent=2) + "\n", encoding="utf-8")
+
+
+def plain(value: object) -> object:
+    """Replace what JSON has no number for by null."""
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _text(value: object) -> str:

@@ -42,6 +42,8 @@ class Trial:
     """Frame from which on it acts."""
     frames: int = 15
     """How many frames it lasts; the paper's."""
+    start_seed: int | None = None
+    """Draws the state to start in; the seed does, unless given, and else only what comes after."""
 
     @property
     def end(self) -> int:
@@ -128,7 +130,7 @@ def toward(degrees: float, newtons: float) -> tuple[float, float, float]:
 
 def starts_of(prior: CVAEPrior, trials: Sequence[Trial]) -> State:
     """Return the state that each trial starts in."""
-    states = [prior.start(trial.start, seed=trial.seed) for trial in trials]
+    states = [prior.start(trial.start, seed=trial.seed if trial.start_seed is None else trial.start_seed) for trial in trials]
     return State(*(torch.stack([getattr(s, name) for s in states]) for name in ("x", "v", "q", "memory")))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from dropsim.evaluation.chunks import Arrays
 from dropsim.evaluation.paper.plan import FOLLOWS, PUSHED
-from dropsim.evaluation.paper.recordings import KINDS, Recorded
+from dropsim.evaluation.recordings import KINDS, Recorded
 from dropsim.evaluation.speed import Speed
 
 BEFORE = slice(10, PUSHED[0])

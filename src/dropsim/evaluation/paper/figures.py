@@ -11,8 +11,8 @@ import torch
 from dropsim.evaluation.chunks import Arrays
 from dropsim.evaluation.paper.claims import PAPER_FPS, RECOVERY, shown_walk
 from dropsim.evaluation.paper.plan import FOLLOWS, PUSHED
-from dropsim.evaluation.paper.recordings import KINDS, Recorded
 from dropsim.evaluation.plots import FLOOR, new_figure, save_figure, write_csv
+from dropsim.evaluation.recordings import KINDS, Recorded
 from dropsim.evaluation.speed import Speed
 from dropsim.motion import Motion
 from dropsim.render import Camera, draw_frame, follow

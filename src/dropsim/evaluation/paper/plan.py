@@ -66,7 +66,7 @@ class PaperOptions:
     def quick(cls, **others: object) -> "PaperOptions":
         """Return a small version that shows the direction of the claims within seconds."""
         small = {"motions": 5, "num_samples": 8, "num_frames": 160, "walks": 2, "runs": 2, "followers": 1, "follow_seconds": 4.0}
-        return cls(**{**small, "rollouts": 24, "remedies": 0, "speed_frames": 30, **others})  # pyright: ignore[reportArgumentType]
+        return cls(**{**small, "rollouts": 16, "remedies": 0, "speed_frames": 30, **others})  # pyright: ignore[reportArgumentType]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """The paper's results in one go: simulate, judge, draw, report."""
 
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,11 +10,10 @@ from dropsim.evaluation.chunks import Arrays, make_writable, run_chunks
 from dropsim.evaluation.paper.claims import END, Claim, judge, median
 from dropsim.evaluation.paper.figures import draw_all
 from dropsim.evaluation.paper.plan import PaperOptions, Plan
-from dropsim.evaluation.paper.recordings import measure_recordings
-from dropsim.evaluation.report import Section, machine, write_page
+from dropsim.evaluation.recordings import measure_recordings
+from dropsim.evaluation.report import Section, machine, write_json, write_page
 from dropsim.evaluation.speed import measure_speed
 from dropsim.evaluation.trials import Body
-from dropsim.files import atomic_path
 
 TITLE = "DROP's results, measured again"
 
@@ -55,17 +52,3 @@ def variant_rows(found: Mapping[str, Arrays]) -> Sequence[Sequence[str]]:
             counts = (len(arrays["finished"]), int(np.sum(~arrays["finished"])))
             rows.append((name, *map(str, counts), *(f"{n:.2e}" for n in numbers), *(f"{share:.0%}" for share in shares)))
     return rows
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write JSON, with null for what is not a finite number."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(_plain(value), indent=2) + "\n", encoding="utf-8")
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Recorded running and jumping, and the root wrench that even they have."""
+"""Recordings to compare with: their motions by kind, and the root wrench that even they have."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import torch
 
 from dropsim import metrics
 from dropsim.data.clips import category_of_name, index_of, read_clip, read_recording
 from dropsim.data.motions import ENDINGS
+from dropsim.evaluation.windows import all_features
 from dropsim.motion import Motion
 
 KINDS = ("run", "jump")
@@ -49,15 +51,24 @@ class Recorded:
 
 def measure_recordings(folder: Path) -> list[Recorded]:
     """Measure runs and jumps of a data set that `dropsim data build` made, or of a folder of BVH or AMASS files named by what they show."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: there is no such folder of recordings")
-    found = [Recorded.of(name, kind, motion) for kind in KINDS for name, motion in _motions(folder, kind)]
+    found = [Recorded.of(name, kind, motion) for kind in KINDS for name, motion in recorded_motions(folder, kind)]
     if not found:
         raise ValueError(f"{folder}: holds no running or jumping, by the index of the data set or by the names of its files")
     return found
 
 
-def _motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
+def recorded_windows(folder: Path, kinds: Sequence[str]) -> torch.Tensor:
+    """Return the features of the seconds of recordings of some kinds."""
+    motions = [motion for kind in kinds for _, motion in recorded_motions(folder, kind)]
+    if not motions:
+        raise ValueError(f"{folder}: holds no recordings of {', '.join(kinds)}, by the index of the data set or by the names of its files")
+    return all_features(motions).double()
+
+
+def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
+    """Yield a few recordings of a kind with their names."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: there is no such folder of recordings")
     if (folder / "index.json").exists():
         for clip in spread([clip for clip in index_of(folder) if clip.category == kind]):
             yield clip.name, _middle(read_clip(folder, clip))
