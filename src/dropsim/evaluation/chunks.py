@@ -20,7 +20,7 @@ Arrays = dict[str, np.ndarray]
 PACKAGE = Path(__file__).parents[1]
 DECISIVE = (
     "*.py", "assets/*", "energies/*.py", "kernels/*.py", "priors/*.py", "scene/*.py", "scene_file/setup.py", "data/contacts.py",
-    "evaluation/trials.py", "evaluation/paper/runs.py", "evaluation/push_runs.py",
+    "evaluation/trials.py", "evaluation/windows.py", "evaluation/paper/runs.py", "evaluation/push_runs.py", "evaluation/ablation.py",
 )  # fmt: skip
 """Files of the package on which the result of a chunk depends."""
 

@@ -25,6 +25,8 @@ from dropsim.wrench import GRAVITY
 YIELD_FRAMES = 2
 """Frames within which a pushed body gives way."""
 FULL, RAGDOLL, CALM = "full", "ragdoll", "unpushed"
+NO_PRIOR = {"kinematic": False, "range_of_motion": False, "correct": False, "num_samples": 1}
+"""Momentum, bones and contact only. The range of motion is left out because it keeps a body without a prior thrashing about."""
 FPS = 30.0
 
 
@@ -185,7 +187,7 @@ def evaluate_push(
     """Run the protocol, in chunks that are kept in a folder; realism is against recorded windows where these are given."""
     bodies = {FULL: body}
     if protocol.baselines:
-        bodies |= {ALONE: body.changed(num_samples=2), RAGDOLL: body.changed(kinematic=False, num_samples=1)}
+        bodies |= {ALONE: body.changed(num_samples=2), RAGDOLL: body.changed(**NO_PRIOR)}
     cases = protocol.trials()
     calm = [PushChunk(CALM, body, part, protocol.num_frames) for part in side_by_side(protocol.people())]
     pushed = [PushChunk(m, b, part, protocol.num_frames) for m, b in bodies.items() for part in side_by_side([t for _, t in cases])]

@@ -138,7 +138,8 @@ def simulate_trials(simulator: Simulator, trials: Sequence[Trial], num_frames: i
     """Return the motions of the trials that went through to the end, along a batch dimension, and which these are."""
 
     def together(some: Sequence[Trial]) -> Motion:
-        world = World(Scene((Person(),), (Pushes(tuple(some)),)), simulator)
+        # Who has no prior has no wish to get up either.
+        world = World(Scene((Person(),), (Pushes(tuple(some)),), get_up=simulator.kinematic is not None), simulator)
         state = starts_of(_cvae(simulator), some).map(lambda values: values.unsqueeze(1))
         return run(world, num_frames, [trial.seed for trial in some], start=world.start_from(state)).motions[0]
 

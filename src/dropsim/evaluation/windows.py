@@ -48,7 +48,8 @@ def frechet(a: Float[Tensor, "n f"], b: Float[Tensor, "m f"]) -> float:
     root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
     # C_a C_b has the eigenvalues of the symmetric C_a^(1/2) C_b C_a^(1/2).
     cross = torch.linalg.eigvalsh(root @ cov_b @ root).clamp(min=0).sqrt().sum()
-    return float((a.mean(0) - b.mean(0)).square().sum() + cov_a.trace() + cov_b.trace() - 2 * cross)
+    # Of a set and itself it is nothing but rounding, which may be below zero.
+    return max(0.0, float((a.mean(0) - b.mean(0)).square().sum() + cov_a.trace() + cov_b.trace() - 2 * cross))
 
 
 def all_features(motions: Sequence[Motion]) -> Float[Tensor, "n f"]:
