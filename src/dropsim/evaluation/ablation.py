@@ -47,6 +47,8 @@ class AblationOptions:
     """Strengths of the soft correction."""
     weights: tuple[float, ...] = (1.0, 3.0, 9.0)
     """Of the prior's, the contacts' and the poses' energies in turn."""
+    switches: tuple[str, ...] = ("unit masses", "start at the mode", "no ground reaction", "no contact", "no range of motion")
+    """What is on or off."""
     prior: Path | None = None
     """Weights of the prior; those of the package unless given."""
 
@@ -65,17 +67,18 @@ class AblationOptions:
         whole = Body.of(Body().options.num_samples, self.prior)
         default = whole.options
         plain = {"kinematic": "prior", "contact": "contact", "range_of_motion": "pose"}
+        switched = {
+            "unit masses": replace(whole, unit_masses=True), "start at the mode": replace(whole, wish_mode=True),
+            "no ground reaction": whole.changed(react=False), "no contact": whole.changed(contact=False),
+            "no range of motion": whole.changed(range_of_motion=False),
+        }  # fmt: skip
         values = [
             *(("K", k, whole.changed(num_samples=k), k == default.num_samples) for k in self.samples),
             *(("iterations", n, whole.changed(num_iterations=n), n == default.num_iterations) for n in self.iterations),
             *(("correction", w, replace(whole, correction=w), w == WrenchOptions().weight) for w in self.corrections),
             *((f"weight of the {label}", w, replace(whole, weights=((name, w),)), w == _weight(whole, name))
               for name, label in plain.items() for w in self.weights),
-            ("unit masses", 1.0, replace(whole, unit_masses=True), False),
-            ("start at the mode", 1.0, replace(whole, wish_mode=True), False),
-            ("no ground reaction", 1.0, whole.changed(react=False), False),
-            ("no contact", 1.0, whole.changed(contact=False), False),
-            ("no range of motion", 1.0, whole.changed(range_of_motion=False), False),
+            *((name, 1.0, switched[name], False) for name in self.switches),
         ]  # fmt: skip
         others = [Setting(name, float(value), body) for name, value, body, usual in values if not usual]
         return [Setting("default", 0.0, whole, default=True), *others]

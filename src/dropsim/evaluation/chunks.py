@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import multiprocessing
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -102,7 +103,7 @@ def _one_by_one(todo: Sequence[tuple[Chunk, Path]]) -> Iterator[None]:
 
 def _side_by_side(todo: Sequence[tuple[Chunk, Path]], workers: int) -> Iterator[None]:
     # Spawned and not forked: torch's threads do not live through a fork.
-    pool = ProcessPoolExecutor(min(workers, len(todo)), mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(min(workers, len(todo)), mp_context=multiprocessing.get_context("spawn"), initializer=_end_at_once)
     try:
         futures: list[Future[None]] = [pool.submit(_run, chunk, path) for chunk, path in todo]
         for future in as_completed(futures):
@@ -111,6 +112,11 @@ def _side_by_side(todo: Sequence[tuple[Chunk, Path]], workers: int) -> Iterator[
         raise ValueError("a worker process ended before its time, perhaps for want of memory: go on with fewer --workers") from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_at_once() -> None:
+    """Let Ctrl-C end a worker without a word: the process that started it says what there is to say."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _read(path: Path) -> Arrays:

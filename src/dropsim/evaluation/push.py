@@ -205,7 +205,9 @@ def _rows(chunks: Sequence[PushChunk], results: Sequence[Arrays]) -> list[Mappin
     rows = []
     for chunk, arrays in zip(chunks, results, strict=True):
         named = {name: values for name, values in arrays.items() if name != "finished"}
-        rows += [None if row is None else {name: values[row] for name, values in named.items()} for _, row in rows_of(chunk, arrays)]
+        rows += [
+            None if row is None else {name: np.asarray(values[row]) for name, values in named.items()} for _, row in rows_of(chunk, arrays)
+        ]
     return rows
 
 
