@@ -10,6 +10,7 @@ from dropsim.cli import main
 from dropsim.data.amass import write_amass
 from dropsim.evaluation.paper import claims
 from dropsim.evaluation.paper.plan import PaperOptions, Plan, random_trials
+from dropsim.evaluation.paper.runs import stacked
 from dropsim.evaluation.recordings import Recorded, measure_recordings, spread
 from dropsim.evaluation.speed import Speed
 from dropsim.synthetic import stepping_clip
@@ -171,6 +172,17 @@ def test_the_plan_has_every_motion_in_every_form():
 def test_a_plan_that_cannot_be_is_refused(bad):
     with pytest.raises(ValueError, match=r"at least|whole number|from 1"):
         replace(PaperOptions(), **bad)
+
+
+def test_chunks_are_put_under_each_other_and_the_lost_leave_a_gap():
+    one = {"finished": np.array([True, False]), "upright": np.ones((1, 4), bool), "wished": np.ones((4, 2))}
+    lost = {"finished": np.array([False]), "wished": np.ones((4, 2))}
+    both = stacked([one, lost, one])
+    assert both["upright"].shape == (2, 4)
+    assert both["wished"].shape == (4, 2)
+    assert both["finished"].tolist() == [True, False, False, True, False]
+    with pytest.raises(ValueError, match="every simulated person diverged"):
+        stacked([lost])
 
 
 def test_a_few_are_spread_over_many():

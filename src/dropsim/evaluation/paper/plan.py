@@ -18,6 +18,8 @@ WALK_NEWTONS = 250.0
 """Of the push on the pelvis of the one walk [N]."""
 PUSHED = (63, 78)
 """Frames of the push: the paper's."""
+FOLLOWERS = 4
+"""Of them simulated side by side."""
 FOLLOWS = {"follow": 1.2, "follow-run": 2.5, "lead-by-hand": 1.2, "lead-by-hand-run": 2.5}
 """Scenarios and the speeds that are wished for [m/s]."""
 
@@ -103,9 +105,10 @@ class Plan:
         parts["walk"] = [EnergyChunk("walk", body, walks, options.num_frames, keep_motion=True)]
         runners = [replace(trial, start="run") for trial in random_trials(options.runs, options.seed + 1)]
         parts["run"] = [EnergyChunk("run", body, part, options.num_frames) for part in side_by_side(runners)]
-        seeds = tuple(range(options.seed, options.seed + options.followers))
+        seeds = range(options.seed, options.seed + options.followers)
+        how = (options.num_samples, options.follow_seconds, options.rollouts)
         for name in FOLLOWS:
-            parts[name] = [FollowChunk(name, seeds, options.num_samples, options.follow_seconds, options.rollouts)]
+            parts[name] = [FollowChunk(name, tuple(seeds[i : i + FOLLOWERS]), *how) for i in range(0, len(seeds), FOLLOWERS)]
         return cls(options, parts)
 
     @property

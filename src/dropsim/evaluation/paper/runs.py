@@ -70,7 +70,7 @@ class FollowChunk(Chunk):
     @property
     def label(self) -> str:
         """Begins the name of its file."""
-        return self.scenario
+        return f"{self.scenario}-{self.seeds[0]:06d}"
 
     def run(self) -> Arrays:
         """Simulate; rows are the seeds that went through, in order."""
@@ -104,8 +104,10 @@ def _gap(motion: Motion, drag: Drag) -> np.ndarray:
 
 def stacked(chunks: Sequence[Arrays]) -> Arrays:
     """Put the rows of several chunks under each other; one in which nobody got through adds none."""
-    whole = [chunk for chunk in chunks if len(chunk) > 1]
+    whole = [chunk for chunk in chunks if "upright" in chunk]
     if not whole:
         raise ValueError("every simulated person diverged: nothing can be measured with these weights")
-    arrays = {name: np.concatenate([chunk[name] for chunk in whole]) for name in whole[0] if name != "finished"}
+    arrays = {name: np.concatenate([chunk[name] for chunk in whole]) for name in whole[0] if name not in ("finished", "wished")}
+    # What is wished for is the same for everybody.
+    arrays |= {name: whole[0][name] for name in ("wished",) if name in whole[0]}
     return arrays | {"finished": np.concatenate([chunk["finished"] for chunk in chunks])}
