@@ -12,7 +12,8 @@ from dropsim.evaluation.paper import claims
 from dropsim.evaluation.paper.plan import PaperOptions, Plan, random_trials
 from dropsim.evaluation.paper.runs import stacked
 from dropsim.evaluation.recordings import Recorded, measure_recordings, spread
-from dropsim.evaluation.speed import Speed
+from dropsim.evaluation.speed import Speed, measure_speed
+from dropsim.evaluation.trials import Body
 from dropsim.synthetic import stepping_clip
 
 T = 240
@@ -149,6 +150,14 @@ def test_followers_have_to_keep_up_and_stay_up():
 def test_speed():
     assert claims.real_time(Speed(11.0, 100.0, 25, 90.0, (0.1,))).reproduced
     assert claims.real_time(Speed(9.0, 100.0, 25, 90.0, (0.1,))).reproduced is False
+
+
+def test_speed_is_measured_frame_by_frame():
+    found = measure_speed(Body.of(2).simulator(), frames=4, batch=2)
+    assert len(found.frame_seconds) == 4
+    # All of one person's time is in its frames.
+    assert found.frames_per_second == pytest.approx(4 / sum(found.frame_seconds))
+    assert min(found.batch_frames_per_second, found.gflops) > 0
 
 
 # --- plan and recordings
