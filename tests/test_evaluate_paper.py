@@ -166,7 +166,8 @@ def test_speed_is_measured_frame_by_frame():
 def test_fewer_motions_are_the_first_of_more():
     assert random_trials(3, 5) == random_trials(9, 5)[:3]
     assert random_trials(3, 5) != random_trials(3, 6)
-    assert all(150 <= np.hypot(*trial.force[:2]) <= 350 and trial.end == 78 for trial in random_trials(50, 0))
+    assert all(300 <= np.hypot(*trial.force[:2]) <= 700 and trial.end == 78 for trial in random_trials(50, 0))
+    assert all(10 <= np.hypot(*trial.force[:2]) <= 20 for trial in random_trials(50, 0, (10.0, 20.0)))
 
 
 def test_the_plan_has_every_motion_in_every_form():

@@ -17,6 +17,8 @@ from dropsim.motion import Motion
 from dropsim.pose_prior import PosePrior
 from dropsim.wrench import WrenchOptions
 
+NEWTONS = (150.0, 450.0)
+"""Range of the pushes [N], from what nearly all bear to what fells most: where settings differ."""
 BEFORE = slice(10, 63)
 """Frames without a push."""
 RECOVERY = slice(100, 150)
@@ -176,7 +178,7 @@ def evaluate_ablation(
     options: AblationOptions, folder: Path, *, workers: int = 1, watch: Callable[[int, int], None] | None = None
 ) -> tuple[AblationRow, ...]:  # fmt: skip
     """Run every setting, in chunks that are kept in a folder; the first row is the default."""
-    groups = side_by_side(random_trials(options.motions, options.seed))
+    groups = side_by_side(random_trials(options.motions, options.seed, NEWTONS))
     settings = options.settings()
     chunks = [AblationChunk(setting.body, group, options.num_frames) for setting in settings for group in groups]
     results = run_chunks(chunks, folder, workers=workers, watch=watch)

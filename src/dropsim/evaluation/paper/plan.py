@@ -12,8 +12,11 @@ from dropsim.evaluation.trials import Body, Trial, side_by_side, toward
 
 CATEGORIES = ("walk", "run", "turn", "stand", "jump", "crouch", "dance", "sport")
 """Starts of the random motions, all that begin on their feet."""
-NEWTONS = (150.0, 350.0)
-"""Range of the random pushes on the torso [N]; the paper gives no number, and these are from what most bear to what fells half."""
+HARD = (300.0, 700.0)
+"""Range of the pushes on the torso of the random motions [N]. The paper gives no number, but says that people get up and resume walking:
+so these fell most."""
+MILD = (150.0, 350.0)
+"""Range of the pushes of runs whose root wrench is looked at [N], which most bear on their feet."""
 WALK_NEWTONS = 250.0
 """Of the push on the pelvis of the one walk [N]."""
 PUSHED = (63, 78)
@@ -103,7 +106,7 @@ class Plan:
         force, (first, end) = toward(90.0, WALK_NEWTONS), PUSHED
         walks = tuple(Trial("walk", options.seed + i, force, "pelvis", first, end - first) for i in range(options.walks))
         parts["walk"] = [EnergyChunk("walk", body, walks, options.num_frames, keep_motion=True)]
-        runners = [replace(trial, start="run") for trial in random_trials(options.runs, options.seed + 1)]
+        runners = [replace(trial, start="run") for trial in random_trials(options.runs, options.seed + 1, MILD)]
         parts["run"] = [EnergyChunk("run", body, part, options.num_frames) for part in side_by_side(runners)]
         seeds = range(options.seed, options.seed + options.followers)
         how = (options.num_samples, options.follow_seconds, options.rollouts)
@@ -122,13 +125,13 @@ class Plan:
         return {name: stacked([found[id(chunk)] for chunk in part]) for name, part in self.parts.items() if part}
 
 
-def random_trials(count: int, seed: int) -> list[Trial]:
+def random_trials(count: int, seed: int, newtons: tuple[float, float] = HARD) -> list[Trial]:
     """Draw motions, and for each a push on the torso in any horizontal direction; the first of more are those of fewer."""
     rng = torch.Generator().manual_seed(seed)
     first, end = PUSHED
     trials = []
     for i in range(count):
         kind, angle, size = torch.rand(3, generator=rng, dtype=torch.float64).tolist()
-        force = toward(360 * angle, NEWTONS[0] + (NEWTONS[1] - NEWTONS[0]) * size)
+        force = toward(360 * angle, newtons[0] + (newtons[1] - newtons[0]) * size)
         trials.append(Trial(CATEGORIES[int(kind * len(CATEGORIES))], seed * 1000 + i, force, "torso", first, end - first))
     return trials
