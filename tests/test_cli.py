@@ -1,5 +1,8 @@
 """The command's manners: one line and exit code 2 on an error, no traceback, quick help."""
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -9,7 +12,7 @@ import numpy as np
 import pytest
 
 import dropsim.cli
-from dropsim.cli import main
+from dropsim.cli import COMMANDS, main
 from dropsim.cli.demo import Demo
 
 
@@ -70,12 +73,104 @@ def test_ctrl_c_is_quiet(failing, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("args", [["no-such-command"], [], ["run", "push", "--seconds", "many"]])
-def test_a_usage_error_exits_with_2(capsys, args):
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["run", "push", "--seconds", "many"], "many"),
+        (["run", "push", "--newtns", "3"], "--newtons"),
+        (["run"], "NAME|FILE.toml"),
+        (["evaluate", "pusj"], "push"),
+    ],
+)
+def test_a_usage_error_exits_with_2_and_says_what_there_is(capsys, args, hint):
     with pytest.raises(SystemExit) as exit_:
         main(args)
     assert exit_.value.code == 2
-    assert "Traceback" not in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert hint in said
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["rnu", "push"], "there is no command 'rnu': did you mean 'run'?"),
+        (["xyzzy"], "there is no command 'xyzzy': use one of clean, convert,"),
+        (["--tyro-print-completion"], "--tyro-print-completion: name a shell, bash, zsh, tcsh, fish"),
+        (["--tyro-write-completion", "ksh", "file"], "name a shell"),
+        (["run", "push", "--part", "LeftAnkel"], "--part: there is no joint 'LeftAnkel': did you mean 'left_ankle'?"),
+        (["run", "push", "--part", "Torso"], "did you mean 'torso'?"),
+        (["run", "push", "--start", "wakl"], "did you mean 'walk'?"),
+        (["run", "Two People"], "did you mean two-people?"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_nearest(capsys, args, sentence):
+    assert main(args) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", [[], ["--help"], ["-h"]])
+def test_the_list_of_commands_has_a_sentence_for_each(capsys, args):
+    with pytest.raises(SystemExit) as exit_:
+        main(args)
+    assert exit_.value.code == 0
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for name, command in COMMANDS.items():
+        summary = command.__doc__.partition("\n")[0]
+        assert f"• {name} {summary}" in said
+        assert summary.endswith(".")
+        assert len(summary) <= 120
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_explains_every_option_with_an_example_and_its_default(capsys, name):
+    command = COMMANDS[name]
+    assert re.search(rf"Examples?: dropsim {name}\b", command.__doc__), "show how the command is called"
+    with pytest.raises(SystemExit) as exit_:
+        main([name, "--help"])
+    assert exit_.value.code == 0
+    said = capsys.readouterr().out
+    # An option whose box has a default and no sentence before it: the option, its value, and at once the default.
+    assert not re.search(r"^│ --[\w-]+(?: [^ ]+)? +\(default", said, re.MULTILINE), "every option needs a docstring"
+
+
+def test_version_is_one_line(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == "dropsim 0.1.0\n"
+
+
+def test_bash_completes_commands_and_options(capsys, tmp_path):
+    if shutil.which("bash") is None:
+        pytest.skip("no bash here")
+    with pytest.raises(SystemExit) as exit_:
+        main(["--tyro-write-completion", "bash", str(tmp_path / "dropsim")])
+    assert exit_.value.code in (0, None)
+    # What bash does when Tab is pressed after these words.
+    script = r"""source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); complete=$(complete -p dropsim)
+    [[ $complete =~ -F\ ([^ ]+) ]]; ${BASH_REMATCH[1]}; echo "${COMPREPLY[@]}" """
+
+    def completed(*words: str) -> list[str]:
+        command = ["bash", "-c", script, "bash", str(tmp_path / "dropsim"), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    assert completed("dropsim", "sc") == ["scenarios"]
+    assert completed("dropsim", "run", "push", "--new") == ["--newtons"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    # Many lines into a pipe that is closed at once.
+    command = f"{sys.executable} -c 'import sys; from dropsim.cli import main; sys.exit(main())' scenarios | true; echo ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+    assert result.stdout in ("0\n", "141\n")
+
+
+def test_too_little_memory_is_one_line(failing, capsys):
+    failing(MemoryError())
+    assert main(["fail"]) == 2
+    assert "not enough memory" in capsys.readouterr().err
 
 
 def test_demo_writes_what_it_says(capsys, tmp_path):
@@ -197,13 +292,17 @@ def test_demo_into_a_file_is_an_error(capsys, tmp_path):
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_info_tells_versions_and_threads_from_the_environment(threads):
     # In a process of its own, because threads are settled when torch is imported; unset would mean one.
-    environment = {"OMP_NUM_THREADS": threads} if threads != "1" else {}
+    environment = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    if threads != "1":
+        environment["OMP_NUM_THREADS"] = threads
     command = [str(Path(sys.executable).with_name("dropsim")), "info"]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert result.stderr == ""
     facts = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
     assert facts["dropsim"] == "0.1.0"
     assert "torch" in facts["packages"]
+    assert "prior.safetensors" in facts["weights"]
+    assert {"from", "python", "extras", "kernels", "drawing", "platform", "settings"} <= set(facts)
     assert facts["threads"].startswith(f"{threads} of ")
 
 

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "dropsim"
 
 # Top first. Modules on one line may import each other; a new module is added here or the test below fails.
 LAYERS = """
-    cli
+    __main__ cli
     gym_env
     viewer render export synthesis evaluation training
     scenarios cleaning
@@ -27,7 +27,7 @@ LAYERS = """
     motion
     skeleton rotations kernels
     smpl_file
-    files npz weights threads
+    files names npz weights threads
 """
 RANK = {name: rank for rank, line in enumerate(reversed(LAYERS.split("\n"))) for name in line.split()}
 CORE_TOP = RANK["simulator"]

@@ -146,7 +146,7 @@ def test_units_are_converted_exactly(tmp_path: Path, text: str, expected: object
     ("text", "line", "sentence"),
     [
         ("\n[[push]]\npart = 'hand'\nfroce = [1, 0, 0]", 4, "push has no field 'froce': did you mean 'force'?"),
-        ("[[push]]\nxyzzy = 1", 2, "push has no field 'xyzzy': there is part, force,"),
+        ("[[push]]\nxyzzy = 1", 2, "push has no field 'xyzzy': use one of part, force,"),
         ("secnods = 3", 1, "a scene has no 'secnods': did you mean 'seconds'?"),
         ("[[psuh]]\nstart = 1", 1, "a scene has no 'psuh': did you mean 'push'?"),
         ("[simulator]\nfriciton = 1", 2, "simulator has no field 'friciton': did you mean 'friction'?"),

@@ -1,10 +1,10 @@
 """The paper's demonstrations, ready made: each a setup whose defaults show its effect, to be run, changed or written to a file."""
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dropsim.names import nearest_name
 from dropsim.scene import Dodge, Drag, Follow, Ground, Person, Push, Scene, StiffJoint, Throw, Trip
 from dropsim.scene_file import SOMERSAULT, Setup
 
@@ -12,8 +12,8 @@ from dropsim.scene_file import SOMERSAULT, Setup
 def scenario(name: str) -> Setup:
     """Return a ready scenario by its name."""
     if name not in SCENARIOS:
-        near = difflib.get_close_matches(name, SCENARIOS, 1)
-        hint = f"did you mean {near[0]}?" if near else "`dropsim scenarios` lists them, and a scene file ends in .toml"
+        near = nearest_name(name, SCENARIOS)
+        hint = f"did you mean {near}?" if near else "`dropsim scenarios` lists them, and a scene file ends in .toml"
         raise ValueError(f"there is no scenario {name!r}: {hint}")
     return SCENARIOS[name]
 

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from dropsim import kernels
+from dropsim.names import suggestion
 from dropsim.rotations import swing, twist_about
 from dropsim.smpl_file import read_rest_joints
 
@@ -48,7 +49,7 @@ _CHAIN = tuple((torch.tensor([above.index(PARENTS[j]) for j in level]), torch.te
 def joint_index(name: str) -> int:
     """Return the index of a joint, or raise with the names that exist."""
     if name not in JOINTS:
-        raise ValueError(f"there is no joint {name!r}: use one of {', '.join(JOINTS)}")
+        raise ValueError(f"there is no joint {name!r}: {suggestion(name, JOINTS)}")
     return JOINTS.index(name)
 
 

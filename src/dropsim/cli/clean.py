@@ -6,26 +6,29 @@ from typing import Annotated, Literal
 
 import tyro
 
+from dropsim.cli.arguments import optional
+
 
 @dataclass(frozen=True)
 class Clean:
-    """Clean a recording with physics: its feet on the floor and not through it, less skating, less of what no contact force explains.
+    """Clean a recording with physics: feet on the floor and not through it, less skating.
 
-    The recording is the motion prior. Prints measures before and after. Example: dropsim clean walk.bvh clean.bvh
+    Example: dropsim clean walk.bvh clean.bvh. The recording is the motion prior, and what no contact force explains becomes less. Prints
+    measures before and after.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP")]
     """Motion to read, .bvh or .npz."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
     """File to write, by its ending: .npz, .bvh, .glb, .csv, .html, .usd, .usda or .usdc; made whole or not at all."""
-    fps: float | None = None
-    """Frames per second to resample to; the input's own unless given."""
-    up: Literal["x", "y", "z"] | None = None
-    """Which axis of the input BVH points up; found from the motion unless given."""
-    unit: float | None = None
-    """Metres per unit of the input BVH; unless given, the person is scaled to our leg length."""
-    map: Path | None = None
-    """TOML file that maps the input BVH's joints to ours; found from their names unless given."""
+    fps: Annotated[float | None, optional("HZ", "the input's own")] = None
+    """Frames per second to resample to."""
+    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "found from the motion")] = None
+    """Which axis of the input BVH points up."""
+    unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
+    """Metres per unit of the input BVH."""
+    map: Annotated[Path | None, optional("FILE.toml", "found from their names")] = None
+    """File that maps the input BVH's joints to ours (docs/conventions.md)."""
 
     def run(self) -> None:
         """Read, clean, write, and say what changed."""

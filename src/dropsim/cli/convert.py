@@ -6,34 +6,37 @@ from typing import Annotated, Literal
 
 import tyro
 
+from dropsim.cli.arguments import optional
+
 MAX_FPS = 1000.0
 """A slip of the finger beyond it would fill the memory [Hz]."""
 
 
 @dataclass(frozen=True)
 class Convert:
-    """Convert a motion from BVH or AMASS npz, onto our 22 joints, to what another program reads, by the files' endings.
+    """Convert a motion from BVH or AMASS npz to what another program reads, by the file's ending.
 
-    .bvh and .npz lead back here; .glb is for Blender, Unity and Unreal, .usd, .usda and .usdc for USD tools, .csv for spreadsheets, .html
-    plays in any browser. docs/exporting.md has their axes, units and common mistakes.
+    Examples: dropsim convert out/push.npz push.glb; dropsim convert walk.bvh walk.npz --fps 30. The motion goes onto our 22
+    joints. .bvh and .npz lead back here; .glb is for Blender, Unity and Unreal, .usd, .usda and .usdc for USD tools, .csv for
+    spreadsheets, .html plays in any browser. docs/exporting.md has their axes, units and common mistakes.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
     """Motion to read, .bvh or .npz."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
     """File to write, .bvh, .npz, .glb, .csv, .html, .usd, .usda or .usdc; made whole or not at all."""
-    fps: float | None = None
-    """Frames per second to resample to; the input's own unless given."""
-    up: Literal["x", "y", "z"] | None = None
-    """Which axis of the input BVH points up; found from the motion unless given."""
-    unit: float | None = None
-    """Metres per unit of the input BVH; unless given, the person is scaled to our leg length."""
-    map: Path | None = None
-    """TOML file that maps the input BVH's joints to ours; found from their names unless given."""
-    out_up: Literal["y", "z"] | None = None
-    """Which axis of the output BVH points up; y unless given."""
-    out_unit: float | None = None
-    """Metres per unit of the output BVH; 1 unless given, as Blender's importer assumes."""
+    fps: Annotated[float | None, optional("HZ", "the input's own")] = None
+    """Frames per second to resample to."""
+    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "found from the motion")] = None
+    """Which axis of the input BVH points up."""
+    unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
+    """Metres per unit of the input BVH."""
+    map: Annotated[Path | None, optional("FILE.toml", "found from their names")] = None
+    """File that maps the input BVH's joints to ours (docs/conventions.md)."""
+    out_up: Annotated[Literal["y", "z"] | None, optional("y|z", "y")] = None
+    """Which axis of the output BVH points up."""
+    out_unit: Annotated[float | None, optional("M", "1, as Blender assumes")] = None
+    """Metres per unit of the output BVH."""
 
     def run(self) -> None:
         """Read, resample, write."""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from dropsim.cli.arguments import optional
+
 if TYPE_CHECKING:
     from dropsim.motion import Motion
     from dropsim.scene import Push
@@ -18,9 +20,9 @@ AFTERWARD = 4.0
 
 @dataclass(frozen=True)
 class Perturb:
-    """Follow a recording and push its person; from the push on the learned prior decides how it goes on.
+    """Push the person of a recording; from then on the learned prior decides how it goes on.
 
-    Writes CLIP_pushed as npz, bvh, md and png into a folder. Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5
+    Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5. Writes CLIP_pushed as npz, bvh, md and png into a folder.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP")]
@@ -35,21 +37,22 @@ class Perturb:
     """When the push begins, inside the recording [s]."""
     duration: float = 0.5
     """How long the push lasts [s]."""
-    seconds: float | None = None
-    """How long to simulate in all [s]; until 4 s after the push begins unless given."""
+    seconds: Annotated[float | None, optional("S", "until 4 s after the push begins")] = None
+    """How long to simulate in all [s]."""
     samples: int = 64
-    """K, candidates of the learned prior a frame."""
+    """Candidates of the learned prior a frame."""
     seed: int = 0
+    """Of everything random: the same seed gives the same motion."""
     out: Path = Path("out")
     """Folder to write to."""
     picture: bool = True
     """Also draw a strip of pictures."""
-    up: Literal["x", "y", "z"] | None = None
-    """Which axis of the input BVH points up; found from the motion unless given."""
-    unit: float | None = None
-    """Metres per unit of the input BVH; unless given, the person is scaled to our leg length."""
-    map: Path | None = None
-    """TOML file that maps the input BVH's joints to ours; found from their names unless given."""
+    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "found from the motion")] = None
+    """Which axis of the input BVH points up."""
+    unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
+    """Metres per unit of the input BVH."""
+    map: Annotated[Path | None, optional("FILE.toml", "found from their names")] = None
+    """File that maps the input BVH's joints to ours (docs/conventions.md)."""
 
     def run(self) -> None:
         """Read, simulate, write, and say what happened."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from dropsim.cli.arguments import optional
+
 if TYPE_CHECKING:
     from dropsim.motion import Motion
     from dropsim.render import Stage, Style
@@ -16,18 +18,19 @@ SHEET_COLUMNS = 6
 
 @dataclass(frozen=True)
 class Render:
-    """Draw motions into a video (mp4, gif) or a picture (png); several motions are several people in one world.
+    """Draw motions into a video (mp4, gif) or a picture (png).
 
-    Example: dropsim render out/push.npz push.mp4 --caption "250 N to the left"
+    Examples: dropsim render out/push.npz push.mp4 --caption "250 N to the left"; dropsim render out/two-people_0.npz out/two-people_1.npz
+    both.gif, for several people in one world; dropsim render out/push.npz sheet.png --contact-sheet
     """
 
     files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MOTION... OUT")]
     """Motions to read, .npz or .bvh, and last the file to write: .mp4, .gif or .png; made whole or not at all."""
-    size: str | None = None
-    """Width x height [pixels], e.g. 1280x720; 640x480 unless given, and 218x260 for each frame of a contact sheet."""
-    fps: float | None = None
-    """Frames per second of a video; the first motion's own unless given."""
-    ghost: Path | None = None
+    size: Annotated[str | None, optional("WxH", "640x480, and 218x260 for each frame of a contact sheet")] = None
+    """Width x height [pixels], e.g. 1280x720."""
+    fps: Annotated[float | None, optional("HZ", "the first motion's own")] = None
+    """Frames per second of a video."""
+    ghost: Annotated[Path | None, optional("MOTION", "nobody")] = None
     """A motion to show as a translucent person, e.g. the same one without the push."""
     body: Literal["skin", "capsules"] = "skin"
     """A skinned body, or capsules that are teal on the left and orange on the right."""
@@ -39,8 +42,8 @@ class Render:
     """Write a PNG with a grid of frames instead."""
     frames: int = 12
     """How many frames a contact sheet shows."""
-    at: float | None = None
-    """The moment that a single picture (png) shows [s]; the middle unless given."""
+    at: Annotated[float | None, optional("S", "the middle")] = None
+    """The moment that a single picture (png) shows [s]."""
 
     def run(self) -> None:
         """Read, draw, write."""

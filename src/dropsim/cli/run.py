@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from dropsim.cli.arguments import optional
+
 if TYPE_CHECKING:
     from dropsim.collider import Plane
     from dropsim.motion import Motion
@@ -26,38 +28,40 @@ SHORT = {
     "seed": "seed",
 }
 """Options that stand for a field of the scene."""
+THE_SCENES = "the scene's own"
 
 
 @dataclass(frozen=True)
 class Run:
     """Simulate a scene and write its motions (npz, bvh), a report (md) and a strip of pictures (png).
 
-    Example: dropsim run push --start walk --part torso --newtons 250 --direction left --out out
+    Examples: dropsim run trip --seed 3; dropsim run push --part torso --newtons 250 --direction left; dropsim run my-scene.toml --out out
     """
 
     scene: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME|FILE.toml")]
     """A ready scenario, which `dropsim scenarios` lists, or a scene file."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="PATH=VALUE")] = ()
     """Change any field of the scene, e.g. --set push.0.part=hand, or push.part for all pushes. May be repeated."""
-    save: Path | None = None
+    save: Annotated[Path | None, optional("FILE.toml", "simulate")] = None
     """Write the scene to this .toml file, to be edited, instead of simulating it."""
-    start: str | None = None
-    """What everybody is doing, a category of the bank of starts; the scene's own unless given, as for all that follow."""
-    part: str | None = None
+    start: Annotated[str | None, optional("NAME", THE_SCENES)] = None
+    """What everybody is doing: stand, walk, run, jump, turn, crouch, get up, dance or sport."""
+    part: Annotated[str | None, optional("NAME", THE_SCENES)] = None
     """Where pushes act: pelvis, torso, hand, foot, or a joint's name."""
-    newtons: float | None = None
+    newtons: Annotated[float | None, optional("N", THE_SCENES)] = None
     """How strong pushes are [N]."""
-    direction: str | None = None
+    direction: Annotated[str | None, optional("NAME|DEGREES", THE_SCENES)] = None
     """Where pushes drive the person: front, back, left, right, or degrees counterclockwise from the front."""
-    at: float | None = None
+    at: Annotated[float | None, optional("S", THE_SCENES)] = None
     """When pushes begin [s]."""
-    duration: float | None = None
+    duration: Annotated[float | None, optional("S", THE_SCENES)] = None
     """How long pushes last [s]."""
-    seconds: float | None = None
+    seconds: Annotated[float | None, optional("S", THE_SCENES)] = None
     """How long to simulate [s]."""
-    samples: int | None = None
-    """K, candidates of the prior a frame."""
-    seed: int | None = None
+    samples: Annotated[int | None, optional("K", THE_SCENES)] = None
+    """Candidates of the prior a frame."""
+    seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
+    """Of everything random: the same seed gives the same motion."""
     out: Path = Path("out")
     """Folder to write to."""
     picture: bool = True

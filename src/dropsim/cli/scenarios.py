@@ -5,7 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scenarios:
-    """List the ready scenarios, for `dropsim run NAME`, with a sentence each."""
+    """List the ready scenarios, with a sentence each.
+
+    Example: dropsim scenarios; then: dropsim run trip, or dropsim view trip
+    """
 
     def run(self) -> None:
         """Print a line for each."""

@@ -3,32 +3,40 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
+
+from dropsim.cli.arguments import optional
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train the motion prior or the pose model on a data set that `dropsim data build` made, or let the prior make its start states."""
+    """Train the motion prior or the pose model, or let the prior make its start states.
+
+    Example: dropsim train prior --data DATA --out RUN --minutes 120, with data that `dropsim data build` made.
+    """
 
     model: tyro.conf.Positional[Literal["prior", "pose", "starts"]]
+    """The motion prior, the model of natural poses, or the bank of start states."""
     data: Path
     """Folder of the data set."""
     out: Path
     """Folder for the weights, the log and the checkpoint."""
     minutes: float = 60.0
-    """Time to spend."""
+    """Time to spend [min]."""
     steps: int = 0
     """Exact number of steps, for a run that its seed reproduces; 0 takes what fits into the minutes."""
-    init: Path | None = None
+    init: Annotated[Path | None, optional("FILE", "random weights")] = None
     """Checkpoint of another run to start from; of the prior only."""
     resume: bool = False
     """Go on from the checkpoint in the output folder."""
     threads: int = 1
+    """Of torch."""
     seed: int = 0
-    weights: Path | None = None
-    """Prior that makes the start states; the one of the package unless given."""
+    """Of everything random."""
+    weights: Annotated[Path | None, optional("FILE", "the package's")] = None
+    """Prior that makes the start states."""
 
     def run(self) -> None:
         """Train, printing a line now and then."""

@@ -2,9 +2,11 @@
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+from dropsim.cli.arguments import optional
 
 if TYPE_CHECKING:
     from dropsim.viewer.session import Session
@@ -14,25 +16,25 @@ if TYPE_CHECKING:
 class View:
     """Show a person in the browser whom you can push with the mouse, throw balls at and trip.
 
-    Example: dropsim view --start walk, and then open http://127.0.0.1:8080
+    Examples: dropsim view, and then open http://127.0.0.1:8080; dropsim view two-people --port 9000
     """
 
-    scene: tyro.conf.Positional[str | None] = None
-    """A ready scenario's name or a scene file (.toml); somebody alone unless given."""
+    scene: Annotated[tyro.conf.Positional[str | None], optional("NAME|FILE.toml", "somebody alone")] = None
+    """A ready scenario, which `dropsim scenarios` lists, or a scene file."""
     port: int = 8080
     """Where the page is; 0 for any that is free."""
     host: str = "127.0.0.1"
     """Who can reach it: this machine only, or 0.0.0.0 for everybody on the network."""
-    seed: int | None = None
-    """Of everything random; as the scene has it, or 0, unless given."""
-    people: int | None = None
-    """How many people; as the scene has it, or one, unless given."""
-    start: str | None = None
-    """What they are doing at first, a category of the bank of starts; as the scene has it, or walk, unless given."""
-    samples: int | None = None
-    """K, candidates of the prior a frame; as the scene has it unless given."""
-    seconds: float | None = None
-    """How long to serve [s]; until Ctrl-C unless given."""
+    seed: Annotated[int | None, optional("INT", "the scene's own")] = None
+    """Of everything random."""
+    people: Annotated[int | None, optional("INT", "the scene's own")] = None
+    """How many people."""
+    start: Annotated[str | None, optional("NAME", "the scene's own")] = None
+    """What they are doing at first: stand, walk, run, jump, turn, crouch, get up, dance or sport."""
+    samples: Annotated[int | None, optional("K", "the scene's own")] = None
+    """Candidates of the prior a frame."""
+    seconds: Annotated[float | None, optional("S", "until Ctrl-C")] = None
+    """How long to serve [s]."""
 
     def run(self) -> None:
         """Serve until Ctrl-C."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from dropsim.data import cmu
 from dropsim.data.bvh import Rig, Take
 from dropsim.motion import Motion
+from dropsim.names import suggestion
 from dropsim.rotations import swing
 from dropsim.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, Skeleton
 
@@ -91,7 +92,7 @@ def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
         raise ValueError(f"{name}: there is no repair {repair!r}: only 'cmu' is known")
     for joint in (*joints, *rotations):
         if joint not in JOINTS:
-            raise ValueError(f"{name}: there is no joint {joint!r}: use {', '.join(JOINTS)}")
+            raise ValueError(f"{name}: there is no joint {joint!r}: {suggestion(joint, JOINTS)}")
     if missing := [j for j in JOINTS if j not in joints and j not in OPTIONAL]:
         raise ValueError(f"{name}: the map says nothing of {', '.join(missing)}")
     return RigMap(

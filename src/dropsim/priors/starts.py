@@ -8,6 +8,7 @@ from pathlib import Path
 import roma
 import torch
 
+from dropsim.names import suggestion
 from dropsim.prior import State
 from dropsim.skeleton import NUM_JOINTS
 from dropsim.threads import calm
@@ -79,7 +80,7 @@ class StartBank:
 
     def _batch(self, category: str) -> State:
         if category not in self.states:
-            raise ValueError(f"there is no start {category!r}: use one of {', '.join(self.states)}")
+            raise ValueError(f"there is no start {category!r}: {suggestion(category, self.states)}")
         return self.states[category]
 
 

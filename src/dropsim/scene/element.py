@@ -14,9 +14,10 @@ from torch import Tensor
 from dropsim.collider import Collider, Plane
 from dropsim.energy import Energy, Frame, Target
 from dropsim.motion import Event
+from dropsim.names import suggestion
 from dropsim.planner import Cost
 from dropsim.prior import State
-from dropsim.skeleton import Skeleton, joint_index
+from dropsim.skeleton import JOINTS, Skeleton, joint_index
 
 BODY_PARTS: dict[str, tuple[str, ...]] = {
     "pelvis": ("pelvis",),
@@ -29,6 +30,8 @@ BODY_PARTS: dict[str, tuple[str, ...]] = {
 
 def joints_of(part: str) -> tuple[int, ...]:
     """Return the joints of a body part or the joint of that name."""
+    if part not in BODY_PARTS and part not in JOINTS:
+        raise ValueError(f"there is no joint {part!r}: {suggestion(part, (*BODY_PARTS, *JOINTS))}")
     return tuple(joint_index(name) for name in BODY_PARTS.get(part, (part,)))
 
 

@@ -1,17 +1,17 @@
 """Reading a scene file, with the line of whatever is wrong."""
 
 import dataclasses
-import difflib
 import inspect
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dropsim.names import suggestion
 from dropsim.scene import Scene
 from dropsim.scene_file.schema import ELEMENTS, MANY, SHORTS, keys_of, single_tables, top_keys
 from dropsim.scene_file.setup import SOMERSAULT, Setup, refuse_contradictions
@@ -127,7 +127,7 @@ def setup_of(document: Document) -> Setup:
     tables, single, top = document.tables, single_tables(), top_keys()
     for name in tables:
         if name not in top and name not in single and name not in MANY:
-            raise ValueError(f"{document.where((name,))}a scene has no {name!r}{suggestion(name, (*top, *single, *MANY))}")
+            raise ValueError(f"{document.where((name,))}a scene has no {name!r}: {suggestion(name, (*top, *single, *MANY))}")
     plain = {name: top[name].read(raw, f"{document.where((name,))}{name}") for name, raw in tables.items() if name in top}
     if (clip := plain.get("clip")) not in (None, SOMERSAULT):
         plain["clip"] = os.path.normpath(document.folder / clip)
@@ -181,7 +181,7 @@ def object_of(cls: type, raw: object, place: Place, document: Document) -> Value
     for key, value in raw.items():
         at = document.where((*place, key))
         if key not in known:
-            raise ValueError(f"{at}{name} has no field {key!r}{suggestion(key, known)}")
+            raise ValueError(f"{at}{name} has no field {key!r}: {suggestion(key, known)}")
         values[key] = known[key].read(value, f"{at}{name} {key}")
     with told(where):
         if short is None or not (easier := {key: values.pop(key) for key in short.keys if key in values}):
@@ -193,9 +193,3 @@ def object_of(cls: type, raw: object, place: Place, document: Document) -> Value
         # Together, since a check may be of both.
         shared = {key: value for key, value in values.items() if key in inspect.signature(short.make).parameters}
         return replace(short.make(**easier, **shared), **values)
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """End a sentence about an unknown name with the nearest one, or with all there are."""
-    near = difflib.get_close_matches(name, known, 1)
-    return f": did you mean {near[0]!r}?" if near else f": there is {', '.join(known)}"

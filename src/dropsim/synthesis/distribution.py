@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dropsim.names import suggestion
 from dropsim.priors.starts import StartBank
 from dropsim.scenarios import SCENARIOS, scenario
 from dropsim.scene import Ground
 from dropsim.scene_file import Setup
-from dropsim.scene_file.reading import Document, Lines, Place, object_of, parse_toml, read_toml, setup_of, suggestion
+from dropsim.scene_file.reading import Document, Lines, Place, object_of, parse_toml, read_toml, setup_of
 from dropsim.scene_file.schema import MANY, SHORTS, keys_of, single_tables, top_keys
 from dropsim.scene_file.values import Key
 from dropsim.scene_file.writing import scene_text
@@ -137,14 +138,14 @@ class Distribution:
                 for i, person in enumerate(made.setup.scene.people):
                     if made.setup.clip is None and person.start not in bank.categories:
                         at = self._where((*made.origin.get(("person", i), ("person",)), "start"))
-                        raise ValueError(f"{at}there is no start {person.start!r}{suggestion(person.start, bank.categories)}")
+                        raise ValueError(f"{at}there is no start {person.start!r}: {suggestion(person.start, bank.categories)}")
 
     def _check_names(self) -> None:
         """Refuse tables and categories that there are not."""
         known = (*top_keys(), *single_tables(), *TABLES, *OWN)
         for name in self.tables:
             if name not in known:
-                raise ValueError(f"{self._where((name,))}a distribution of scenes has no {name!r}{suggestion(name, known)}")
+                raise ValueError(f"{self._where((name,))}a distribution of scenes has no {name!r}: {suggestion(name, known)}")
         for name in TABLES:
             raw = self.tables.get(name, [])
             if not isinstance(raw, list):
@@ -155,7 +156,7 @@ class Distribution:
                 for category in _categories_of(table, self._where((name, i, "category"))):
                     if category not in self.weights:
                         at = self._where((name, i, "category"))
-                        raise ValueError(f"{at}[categories] has no {category!r}{suggestion(category, self.weights)}")
+                        raise ValueError(f"{at}[categories] has no {category!r}: {suggestion(category, self.weights)}")
 
     def _where(self, place: Place) -> str:
         return self.lines.where(place)
@@ -204,7 +205,7 @@ class Distribution:
             if key in EXTRA and cls is not Ground:
                 continue
             if key not in known:
-                raise ValueError(f"{at} has no field {key!r}{suggestion(key, (*known, *EXTRA))}")
+                raise ValueError(f"{at} has no field {key!r}: {suggestion(key, (*known, *EXTRA))}")
             values[key] = draw.value(value, known[key], f"{at} {key}", f"{path}.{key}")
         return values
 

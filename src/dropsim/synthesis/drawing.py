@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from dropsim.scene_file.reading import suggestion
+from dropsim.names import suggestion
 from dropsim.scene_file.values import Key
 
 
@@ -120,7 +120,7 @@ def most_options(raw: object) -> int:
 def _only(raw: Mapping[str, Any], known: Sequence[str], what: str) -> None:
     for name in raw:
         if name not in known:
-            raise ValueError(f"{what} is drawn by between, or by one_of with weights, not by {name!r}{suggestion(name, known)}")
+            raise ValueError(f"{what} is drawn by between, or by one_of with weights, not by {name!r}: {suggestion(name, known)}")
 
 
 def _plain_type(wanted: Any) -> Any:  # noqa: ANN401 - a type or a form of one

@@ -15,6 +15,7 @@ from dropsim.collider import Plane
 from dropsim.energies.kinematic import Kinematic
 from dropsim.energies.physical import Contact, RangeOfMotion
 from dropsim.motion import Event, Motion
+from dropsim.names import suggestion
 from dropsim.planner import Planner
 from dropsim.prior import State, Streams
 from dropsim.priors.clip import ClipPrior
@@ -412,7 +413,7 @@ class Session:
             doing = scene.people[0].start if start is None else start
             known = StartBank.shipped().categories
             if doing not in known:
-                raise ValueError(f"there is no start {doing!r}: use one of {', '.join(known)}")
+                raise ValueError(f"there is no start {doing!r}: {suggestion(doing, known)}")
             if wished != len(scene.people) or doing != scene.people[0].start:
                 elements = tuple(e for e in scene.elements if all(person < wished for person in e.people()))
                 scene = replace(scene, people=side_by_side(wished, doing), elements=elements)
