@@ -16,7 +16,9 @@ from dropsim.energies.kinematic import Kinematic, nearest_candidate
 from dropsim.energies.physical import Contact, RangeOfMotion, Rigidity
 from dropsim.energy import Energy, Frame
 from dropsim.motion import Motion
+from dropsim.pose_prior import PosePrior
 from dropsim.prior import Candidates, Prior, State, Streams
+from dropsim.priors.cvae import CVAEPrior
 from dropsim.projective import System, inertial_target, rigid_acceleration, settle, squared_distance
 from dropsim.rotations import exp, log_small
 from dropsim.skeleton import LEAVES, NUM_JOINTS
@@ -96,6 +98,11 @@ class Simulator:
         """Refuse what cannot work."""
         if self.num_samples < 1 or self.num_iterations < 1:
             raise ValueError(f"num_samples and num_iterations must be at least 1, not {self.num_samples} and {self.num_iterations}")
+
+    @classmethod
+    def shipped(cls, *, num_samples: int = 64) -> "Simulator":
+        """Return the simulator with the motion prior and the pose model that come with the package."""
+        return cls(CVAEPrior.shipped(), range_of_motion=RangeOfMotion(PosePrior.shipped()), num_samples=num_samples)
 
     @calm
     def step(self, state: State, external: External, rng: Streams) -> tuple[State, Report]:

@@ -258,7 +258,7 @@ def distribution(source: str) -> Distribution:
         found = _of_text(source, scene_text(scenario(source), Path()))
     else:
         hint = suggestion(source, (*READY, *SCENARIOS))
-        raise ValueError(f"there is no distribution or scenario {source!r}{hint}; a file ends in .toml")
+        raise ValueError(f"there is no distribution or scenario {source!r}: {hint} A file ends in .toml")
     found.check()
     return found
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dropsim.collider import Plane
 from dropsim.energies.kinematic import Kinematic
-from dropsim.energies.physical import Contact, RangeOfMotion
+from dropsim.energies.physical import Contact
 from dropsim.motion import Event, Motion
 from dropsim.names import suggestion
 from dropsim.planner import Planner
@@ -546,10 +546,7 @@ def side_by_side(people: int, start: str) -> tuple[Person, ...]:
 
 def live_simulator(samples: int = 64) -> Simulator:
     """Return the simulator with the shipped prior and pose model."""
-    from dropsim.pose_prior import PosePrior
-    from dropsim.priors.cvae import CVAEPrior
-
-    return Simulator(CVAEPrior.shipped(), range_of_motion=RangeOfMotion(PosePrior.shipped()), num_samples=samples)
+    return Simulator.shipped(num_samples=samples)
 
 
 def _angles(ground: Ground, time: float) -> tuple[float, float]:
