@@ -1,5 +1,5 @@
 # The first command ever typed in a fresh clone may be any of these: each makes .venv by itself.
-.PHONY: venv demo test lint bench clean
+.PHONY: venv demo test lint docs bench clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
@@ -24,10 +24,14 @@ $(STAMP): requirements.txt pyproject.toml
 demo: venv
 	$(BIN)/dropsim demo --out out
 
-lint: venv
+lint: docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+# Into build/docs; a broken link is an error (but not with --quiet, which hides warnings from --strict too).
+docs: venv
+	$(BIN)/mkdocs build --strict
 
 test: lint
 	$(BIN)/pytest

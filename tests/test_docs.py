@@ -1,0 +1,86 @@
+"""The documentation builds with no broken link, needs nothing from the internet, and names what there is."""
+
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dropsim.cli import COMMANDS
+from dropsim.scenarios import SCENARIOS
+
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+
+
+def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config), "--site-dir", str(site)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_site_builds_and_loads_nothing_from_the_internet(tmp_path):
+    result = build(ROOT / "mkdocs.yml", tmp_path)
+    assert result.returncode == 0, result.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > 10
+    for page in pages:
+        text = page.read_text()
+        assert not re.search(r"<(?:script|img|iframe)[^>]+src=\"(?:https?:)?//", text), page
+        assert not re.search(
+            r"<link[^>]+rel=\"stylesheet\"[^>]+href=\"(?:https?:)?//|<link[^>]+href=\"(?:https?:)?//[^>]+stylesheet", text
+        ), page
+    for sheet in tmp_path.rglob("*.css"):
+        assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", sheet.read_text()), sheet
+
+
+@pytest.mark.parametrize("link", ["[gone](nowhere.md)", "[gone](scenes.md#nowhere)", "![gone](images/nowhere.webp)"])
+def test_a_broken_link_is_an_error(tmp_path, link):
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    page = tmp_path / "docs" / "scenes.md"
+    page.write_text(page.read_text() + f"\n{link}\n")
+    result = build(tmp_path / "mkdocs.yml", tmp_path / "site")
+    assert result.returncode != 0
+    assert "nowhere" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_links_to_files_lead_somewhere(name):
+    text = (ROOT / name).read_text()
+    links = re.findall(r"(?:\]\(|src=\")([^)\"#\s]+)", text)
+    local = [link for link in links if not link.startswith(("http:", "https:", "mailto:"))]
+    assert local
+    assert [link for link in local if not (ROOT / link).exists()] == []
+
+
+def test_the_equations_name_functions_that_are_there():
+    names = set(re.findall(r"`(dropsim\.[\w.]+)`", (ROOT / "docs" / "algorithm.md").read_text()))
+    assert len(names) > 30
+    for name in names:
+        pkgutil.resolve_name(name)
+
+
+def test_every_equation_of_the_paper_is_named_once_and_in_full():
+    text = (ROOT / "docs" / "algorithm.md").read_text()
+    assert sorted(map(int, re.findall(r"^    \((\d+)\)", text, re.MULTILINE))) == list(range(1, 17))
+
+
+def test_every_scenario_is_shown_in_the_readme():
+    text = (ROOT / "README.md").read_text()
+    for name in SCENARIOS:
+        assert f"docs/images/{name}.webp" in text
+        assert f"`{name}`" in text
+
+
+def test_pictures_are_small():
+    sizes = {path.name: path.stat().st_size for path in IMAGES.iterdir()}
+    assert sizes.pop("stumble.webp") < 3_000_000
+    assert sum(sizes.values()) < 2_000_000
+
+
+def test_every_command_is_in_the_documentation():
+    text = (ROOT / "docs" / "command-line.md").read_text()
+    assert [name for name in COMMANDS if f"`{name}`" not in text] == []

@@ -1,0 +1,91 @@
+"""Make the pictures of the README and the documentation: one that moves, and one for each scenario.
+
+Run: python tools/make_pictures.py [hero | NAME ...]
+
+Without a name, all of them, in about five minutes on one core. To be run again when the weights or the simulator change.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+from dropsim import Motion, Simulator, World, metrics, run, scenario
+from dropsim.cli.run import stage_of
+from dropsim.files import atomic_path
+from dropsim.render import Camera, Stage, Style, draw_frame, follow
+from dropsim.render.stage import facing
+from dropsim.scenarios import SCENARIOS
+from dropsim.scene_file import changed
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+MOMENTS = {
+    "push": 2.45, "push-small": 2.4, "push-large": 3.0, "projectiles": 1.6, "projectiles-dodge": 1.7, "two-people": 2.4, "two-runners": 1.0,
+    "follow": 4.5, "follow-run": 4.4, "lead-by-hand": 3.0, "lead-by-hand-run": 2.0, "trip": 1.6, "tilt": 3.2, "stiff-knee": 2.2,
+    "backflip-push": 2.0, "stand-still": 1.0, "crowd": 1.5,
+}  # fmt: skip
+"""When there is most to see [s]."""
+THUMBNAIL = Style(size=(320, 240))
+HERO = Style(size=(600, 450))
+HERO_FPS = 15.0
+HERO_FROM, HERO_SECONDS = 1.0, 8.0
+"""Where the picture that moves begins, and where it ends [s]."""
+NUM_SEEDS = 16
+"""People among whom it looks for one that stumbles and walks on."""
+
+
+def stumbler() -> Motion:
+    """Return the one of many pushed people who comes nearest to falling, does not, and walks at the end."""
+    setup = changed(scenario("push"), [("seconds", f"{HERO_SECONDS}")])
+    world = World(setup.scene, Simulator.shipped())
+    motions = run(world, setup.num_frames(world.fps), range(NUM_SEEDS)).motions[0]
+    walks = (metrics.root_speed(motions)[:, -30:].mean(-1) > 0.4) & metrics.upright(motions)[:, -30:].all(-1)
+    good = walks & ~metrics.fallen(motions).any(-1)
+    if not good.any():
+        raise ValueError(f"none of {NUM_SEEDS} people stumbles and walks on: try another push")
+    seed = int(torch.where(good, motions.joints[..., 0, 2].amin(-1), torch.inf).argmin())
+    print(f"seed {seed}: the pelvis comes down to {float(motions.joints[seed, :, 0, 2].min()):.2f} m")
+    return run(world, setup.num_frames(world.fps), seed).motions[0]
+
+
+def make_hero() -> None:
+    """Write the picture that moves."""
+    stage = Stage((stumbler(),)).resampled(HERO_FPS)
+    cameras = follow(stage, camera=Camera(azimuth=facing(stage.people[0]) + 55, distance=4.2))
+    frames = range(round(HERO_FROM * HERO_FPS), len(stage))
+    pictures = [draw_frame(stage, i, camera=cameras[i], style=HERO) for i in frames]
+    options = {"save_all": True, "append_images": pictures[1:], "duration": round(1000 / HERO_FPS), "loop": 0}
+    with atomic_path(IMAGES / "stumble.webp") as temporary:
+        pictures[0].save(temporary, format="WEBP", quality=70, method=4, **options)
+    _say(IMAGES / "stumble.webp")
+
+
+def make_thumbnail(name: str) -> None:
+    """Write the picture of a scenario."""
+    moment = MOMENTS[name]
+    setup = changed(SCENARIOS[name], [("seconds", str(moment + 0.1))])
+    world = setup.world()
+    take = run(world, setup.num_frames(world.fps), setup.seed)
+    stage = stage_of(setup, take)
+    picture = draw_frame(stage, min(round(moment * world.fps), len(stage) - 1), style=replace(THUMBNAIL, forces=True))
+    save_picture(picture, IMAGES / f"{name}.webp")
+
+
+def save_picture(picture: Image.Image, path: Path) -> None:
+    """Write a still picture."""
+    with atomic_path(path) as temporary:
+        picture.save(temporary, format="WEBP", quality=80, method=6)
+    _say(path)
+
+
+def _say(path: Path) -> None:
+    print(f"wrote {path}: {path.stat().st_size / 1000:.0f} kB", flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    for one in sys.argv[1:] or ["hero", *SCENARIOS]:
+        make_hero() if one == "hero" else make_thumbnail(one)
