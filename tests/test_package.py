@@ -1,0 +1,83 @@
+"""What is built for others: the wheel and the source archive hold all that they need, and are small."""
+
+import email
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MAX_BYTES = 30_000_000
+BUILD = "import setuptools.build_meta as backend; backend.build_wheel('dist'); backend.build_sdist('dist')"
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory):
+    """Both archives, built in a copy of the tree: setuptools leaves its own files where it builds."""
+    tree = tmp_path_factory.mktemp("tree")
+    ignored = shutil.ignore_patterns(".git", ".venv", "out", "build", "runs", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, tree, ignore=ignored, dirs_exist_ok=True)
+    (tree / "dist").mkdir()
+    subprocess.run([sys.executable, "-W", "ignore", "-c", BUILD], cwd=tree, check=True, capture_output=True)
+    return tree / "dist"
+
+
+def package_files(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in (root / "dropsim").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_is_small(dist):
+    (wheel,) = dist.glob("*.whl")
+    assert wheel.stat().st_size < MAX_BYTES
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        assert package_files(ROOT / "src") <= names
+        about = next(name for name in names if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_string(archive.read(about).decode())
+        scripts = archive.read(about.replace("METADATA", "entry_points.txt")).decode()
+    assert {f"dropsim/assets/{name}.safetensors" for name in ("prior", "pose", "starts", "body")} <= names
+    assert "dropsim/assets/rigs/cmu.toml" in names
+    assert {"LICENSE", "NOTICE"} <= {Path(name).name for name in names}
+    assert metadata["License-Expression"] == "MIT"
+    assert {"view", "video", "export", "dev"} <= set(metadata.get_all("Provides-Extra"))
+    assert "dropsim = dropsim.cli:main" in scripts
+    # Nothing of the tests, and no stray files beside the package.
+    assert {name.partition("/")[0] for name in names} == {"dropsim", about.partition("/")[0]}
+
+
+def test_the_source_archive_can_be_tested(dist):
+    (sdist,) = dist.glob("*.tar.gz")
+    assert sdist.stat().st_size < MAX_BYTES
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {f"src/{name}" for name in package_files(ROOT / "src")} <= names
+    for needed in (
+        "Makefile",
+        "requirements.txt",
+        "mkdocs.yml",
+        "docs/index.md",
+        "tests/conftest.py",
+        "examples/01_push_someone.py",
+        "NOTICE",
+    ):
+        assert needed in names
+
+
+def test_the_wheel_works_where_no_repository_is_near(dist, tmp_path):
+    # Unpacked, which is all that installing does to files, and run from an empty folder with nothing else of ours on the path.
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); from dropsim.cli import main; print(main.__code__.co_filename); sys.exit(main())"
+    )
+    options = ["run", "push", "--seconds", "0.2", "--samples", "2", "--set", "push.start=0.1", "--out", "made"]
+    command = [sys.executable, "-I", "-c", code, str(tmp_path / "site"), *options]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env={"DROPSIM_KERNELS": "0"})
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(str(tmp_path / "site"))
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["push.bvh", "push.md", "push.npz", "push.png"]
