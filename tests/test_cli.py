@@ -311,3 +311,22 @@ def test_help_does_not_wait_for_torch():
     code = "import sys, dropsim.cli; sys.exit(str({'torch', 'PIL', 'moderngl', 'av'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.stderr.strip() == "set()"
+
+
+def test_the_first_run_says_that_it_compiles(monkeypatch, capsys, tmp_path):
+    from dropsim.cli import progress
+
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.delenv("DROPSIM_KERNELS", raising=False)
+    monkeypatch.setattr(progress, "KERNELS", tmp_path)
+    progress.tell_of_compiling()
+    assert "once" in capsys.readouterr().err
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "linear.solve.nbi").touch()
+    progress.tell_of_compiling()
+    assert capsys.readouterr().err == ""
+
+
+def test_the_browser_app_refuses_more_people_than_it_shows(capsys):
+    assert main(["view", "--people", "99"]) == 2
+    assert capsys.readouterr().err == "dropsim: --people: the browser app shows 1 to 6 people, not 99\n"

@@ -1,7 +1,20 @@
-"""Progress bars, for every command alike."""
+"""Progress bars, for every command alike, and a word to those who would wait without one."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+KERNELS = Path(__file__).parents[1] / "kernels"
+
+
+def tell_of_compiling() -> None:
+    """Say that the first run takes longer, where numba will keep what it compiles beside the package and nothing is there yet."""
+    if os.environ.get("DROPSIM_KERNELS", "1") == "0" or "NUMBA_CACHE_DIR" in os.environ or not os.access(KERNELS, os.W_OK):
+        return
+    if not any((KERNELS / "__pycache__").glob("*.nbi")):
+        print("dropsim: the inner loops are compiled now, once, which takes about a minute", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -76,13 +76,14 @@ class Run:
             write_scene(setup, self.save)
             print(f"wrote {self.save}: run it with `dropsim run {self.save}`")
             return
-        from dropsim.cli.progress import bar
+        from dropsim.cli.progress import bar, tell_of_compiling
         from dropsim.scene import WorldDivergedError, run
 
         world = setup.world()
         start = world.start(setup.seed)
         self.out.mkdir(parents=True, exist_ok=True)
         failure: WorldDivergedError | None = None
+        tell_of_compiling()
         with bar("frames") as advance:
             try:
                 take = run(world, setup.num_frames(world.fps), setup.seed, start=start, watch=advance)

@@ -40,13 +40,18 @@ class View:
         """Serve until Ctrl-C."""
         import torch
 
+        from dropsim.cli.progress import tell_of_compiling
         from dropsim.viewer.app import Browser
         from dropsim.viewer.loop import Commands, Loop
+        from dropsim.viewer.session import MAX_PEOPLE
 
         # The page must answer while a frame is computed, and more threads gain nothing for one person.
         torch.set_num_threads(1)
+        if self.people is not None and not 1 <= self.people <= MAX_PEOPLE:
+            raise ValueError(f"--people: the browser app shows 1 to {MAX_PEOPLE} people, not {self.people}")
         session = self._session()
         # The first frame loads much: before somebody looks.
+        tell_of_compiling()
         session.tick()
         session.restart()
         commands = Commands()
