@@ -330,3 +330,15 @@ def test_the_first_run_says_that_it_compiles(monkeypatch, capsys, tmp_path):
 def test_the_browser_app_refuses_more_people_than_it_shows(capsys):
     assert main(["view", "--people", "99"]) == 2
     assert capsys.readouterr().err == "dropsim: --people: the browser app shows 1 to 6 people, not 99\n"
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_quiet(monkeypatch, capsys):
+    from dropsim.__main__ import main as first
+
+    def interrupted(name, *_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.__import__", interrupted)
+    assert first() == 130
+    monkeypatch.undo()
+    assert capsys.readouterr() == ("", "")

@@ -39,3 +39,14 @@ def test_two_writers_do_not_share_a_temporary(tmp_path):
         second.write_text("second")
     # The outer one finishes last.
     assert path.read_text() == "first"
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_not_the_temporary(tmp_path, monkeypatch):
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied", str(tmp_path / ".clip-x7"))
+
+    monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
+    with pytest.raises(PermissionError) as error, atomic_path(tmp_path / "clip.npz"):
+        pass
+    assert error.value.filename == str(tmp_path / "clip.npz")
+    assert error.value.strerror == "cannot be written: Permission denied"

@@ -44,7 +44,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_is_small(dist):
     assert {"LICENSE", "NOTICE"} <= {Path(name).name for name in names}
     assert metadata["License-Expression"] == "MIT"
     assert {"view", "video", "export", "dev"} <= set(metadata.get_all("Provides-Extra"))
-    assert "dropsim = dropsim.cli:main" in scripts
+    assert "dropsim = dropsim.__main__:main" in scripts
     # Nothing of the tests, and no stray files beside the package.
     assert {name.partition("/")[0] for name in names} == {"dropsim", about.partition("/")[0]}
 

@@ -1,8 +1,17 @@
-"""`python -m dropsim`: the command, where its script is not on the path."""
+"""The command's first lines: `dropsim`, and `python -m dropsim` where the script is not on the path."""
 
 import sys
 
-from dropsim.cli import main
+
+def main() -> int:
+    """Run the command; whoever presses Ctrl-C while it is still being loaded sees no traceback either."""
+    try:
+        from dropsim.cli import main as command
+
+        return command()
+    except KeyboardInterrupt:
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,7 +15,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     # A folder of its own: no name clash between processes, and the writer creates the file itself, with the usual permissions.
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-") as folder:
+    try:
+        made = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-")
+    except OSError as error:
+        # The user has never heard of the temporary name.
+        raise type(error)(error.errno, f"cannot be written: {error.strerror}", str(path)) from None
+    with made as folder:
         temporary = Path(folder) / path.name
         yield temporary
         os.replace(temporary, path)

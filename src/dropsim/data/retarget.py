@@ -169,9 +169,10 @@ def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
     if best.missing:
         known = ", ".join(m.rig_map.name for m in matches)
         fits = f"none of the known rigs ({known}) fits this hierarchy; nearest is {best.rig_map.name}"
+        few = ", ".join(best.missing[:4]) + (f" and {len(best.missing) - 4} others" if len(best.missing) > 4 else "")
         raise ValueError(
             f"{f'the map {best.rig_map.name} does not fit this hierarchy' if rig_map else fits}, without a match for "
-            f"{', '.join(best.missing)}. The file has {', '.join(rig.names[:40])}. "
+            f"{few}. The file has {', '.join(rig.names[:40])}. "
             f"{'Change the map' if rig_map else 'Write a map (docs/conventions.md) and pass it with --map'}"
         )
     return best
