@@ -212,7 +212,7 @@ def test_a_missing_package_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
         return real_import(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ValueError, match=r"run `pip install dropsim\["):
+    with pytest.raises(ValueError, match=r"run `pip install 'dropsim\["):
         write(CLIP, tmp_path / f"out{ending}", body=BODY)
     assert list(tmp_path.iterdir()) == []
 

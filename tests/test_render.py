@@ -410,7 +410,7 @@ def test_another_suffix_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_without_pyav_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(ValueError, match=r"pip install dropsim\[video\]"):
+    with pytest.raises(ValueError, match=r"pip install 'dropsim\[video\]'"):
         video(walk(), tmp_path / "walk.mp4")
     assert list(tmp_path.iterdir()) == []
 
@@ -514,7 +514,7 @@ def test_without_moderngl_the_reason_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "moderngl", None)
     painters._gl.cache_clear()
     try:
-        assert "pip install dropsim[video]" in str(missing_gl())
+        assert "pip install 'dropsim[video]'" in str(missing_gl())
     finally:
         painters._gl.cache_clear()
 

@@ -33,7 +33,7 @@ def write_glb(motions: Motion | Sequence[Motion], path: Path, *, body: Body | No
     try:
         import pygltflib
     except ImportError as error:
-        raise ValueError("writing GLB needs pygltflib: run `pip install dropsim[export]`") from error
+        raise ValueError("writing GLB needs pygltflib: run `pip install 'dropsim[export]'`") from error
     file = _File(pygltflib.GLTF2(asset=pygltflib.Asset(version="2.0", generator=f"dropsim {version('dropsim')}"), scene=0))
     file.gltf.animations = [pygltflib.Animation(name="motion")]
     for number, (name, motion) in enumerate(zip(names(people), people, strict=True)):

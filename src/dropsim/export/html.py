@@ -47,7 +47,7 @@ def _server() -> Iterator["viser.ViserServer"]:
     try:
         import viser
     except ImportError as error:
-        raise ValueError("writing HTML needs viser: run `pip install dropsim[export]`") from error
+        raise ValueError("writing HTML needs viser: run `pip install 'dropsim[export]'`") from error
     # It greets and says goodbye on standard output.
     with contextlib.redirect_stdout(io.StringIO()):
         server = viser.ViserServer(host="127.0.0.1", port=0, verbose=False)

@@ -39,7 +39,7 @@ def write_usd(motions: Motion | Sequence[Motion], path: Path, *, body: Body | No
     try:
         from pxr import Tf, Usd, UsdGeom
     except ImportError as error:
-        raise ValueError("writing USD needs usd-core: run `pip install dropsim[usd]`") from error
+        raise ValueError("writing USD needs usd-core: run `pip install 'dropsim[usd]'`") from error
     # In memory, so that no registry of open files knows the temporary name.
     stage = Usd.Stage.CreateInMemory()
     UsdGeom.SetStageUpAxis(stage, UsdGeom.Tokens.z)

@@ -38,7 +38,7 @@ def _open_context() -> "moderngl.Context":
     try:
         import moderngl
     except ImportError:
-        raise NoGLError("drawing bodies needs moderngl: run `pip install dropsim[video]`") from None
+        raise NoGLError("drawing bodies needs moderngl: run `pip install 'dropsim[video]'`") from None
     settings: dict[str, Any] = {"backend": "egl"}
     try:
         return moderngl.create_context(standalone=True, require=330, **settings)

@@ -23,7 +23,7 @@ def writer_for(path: Path, size: tuple[int, int]) -> Writer:
     try:
         import av  # noqa: F401
     except ImportError as error:
-        raise ValueError("writing mp4 needs PyAV: run `pip install dropsim[video]`, or write a .gif") from error
+        raise ValueError("writing mp4 needs PyAV: run `pip install 'dropsim[video]'`, or write a .gif") from error
     if size[0] % 2 or size[1] % 2:
         raise ValueError(f"an mp4 needs an even width and height, got {size[0]} x {size[1]}")
     return _write_mp4

@@ -215,7 +215,7 @@ def _server(host: str, port: int) -> "viser.ViserServer":
     try:
         import viser
     except ImportError as error:
-        raise ValueError("the browser app needs viser: run `pip install dropsim[view]`") from error
+        raise ValueError("the browser app needs viser: run `pip install 'dropsim[view]'`") from error
     _refuse_busy(host, port)
     with contextlib.redirect_stdout(io.StringIO()):
         server = viser.ViserServer(host=host, port=port, label="dropsim", verbose=False)
