@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from dropsim import CVAEPrior, Push, Scene, read_motion, write
-from dropsim.cleaning import checked, clean, free_simulator, perturb, quality_of, table_of
+from dropsim.cleaning import checked, clean, perturb, quality_of, table_of
+from dropsim.following import free_simulator
 from dropsim.render import contact_sheet
 from dropsim.synthetic import stepping_clip
 

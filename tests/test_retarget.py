@@ -471,6 +471,7 @@ def test_an_orientation_from_a_joint_that_is_not_there(tmp_path: Path, joint: st
         pytest.param(b"\xff\xfe\x00", "not a TOML file", id="bytes"),
         pytest.param("a = " + 100_000 * "[", "not a TOML file", id="endless nesting"),
         pytest.param("", "says nothing of pelvis, left_hip", id="empty"),
+        pytest.param("# " + 1_000_000 * "x", "has more than 1 MB", id="endless"),
         pytest.param(toml(ODD) + 'tail = "Tail"\n', "there is no joint 'tail': use one of pelvis", id="unknown joint"),
         pytest.param(toml(ODD) + '[rotations]\ntail = "Tail"\n', "there is no joint 'tail'", id="unknown rotation"),
         pytest.param(toml({k: v for k, v in ODD.items() if k != "left_knee"}), "says nothing of left_knee$", id="missing joint"),

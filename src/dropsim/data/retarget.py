@@ -25,6 +25,8 @@ from dropsim.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, Skeleton
 OPTIONAL = frozenset(("spine1", "spine2", "spine3", "left_foot", "right_foot", "neck", "left_collar", "right_collar", "head"))
 """Joints that a rig may lack; they then move with their parent."""
 
+MAX_MAP_BYTES = 1_000_000
+"""Of a file that maps joints."""
 MAX_REST_SWING = 2.1
 """A zero pose whose bones are bent further than this from ours [rad] is no rest pose; a frame of the motion serves instead."""
 
@@ -66,6 +68,8 @@ def plain(name: str) -> str:
 
 def read_rig_map(path: Path) -> RigMap:
     """Read a user's own map from a TOML file."""
+    if path.stat().st_size > MAX_MAP_BYTES:
+        raise ValueError(f"{path}: has more than {MAX_MAP_BYTES / 1e6:g} MB, and a map of joints needs less: this is another file")
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
