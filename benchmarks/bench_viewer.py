@@ -12,14 +12,15 @@ import time
 
 import torch
 
+from dropsim.simulator import Simulator
 from dropsim.viewer.app import Browser
 from dropsim.viewer.loop import AHEAD, Commands, Loop, Status
-from dropsim.viewer.session import Session, Walk, live_simulator
+from dropsim.viewer.session import Session, Walk
 
 
 def made(people: int, *, ghost: bool, led: bool) -> Session:
     """Return a session at its start."""
-    session = Session(live_simulator())
+    session = Session(Simulator.shipped())
     session.begin(people=people)
     session.show_ghost(ghost)
     if led:

@@ -27,14 +27,14 @@ from dropsim.viewer.downloads import files_of
 from dropsim.viewer.live import Grab
 from dropsim.viewer.loop import MAX_COMMANDS, Commands, Loop
 from dropsim.viewer.null import NullViewer
-from dropsim.viewer.session import MAX_BALLS, MAX_TILT, Session, Shot, Switches, Walk, live_simulator, side_by_side
+from dropsim.viewer.session import MAX_BALLS, MAX_TILT, Session, Shot, Switches, Walk, side_by_side
 
 WRIST = joint_index("right_wrist")
 
 
 @pytest.fixture(scope="module")
 def simulator() -> Simulator:
-    return live_simulator(8)
+    return Simulator.shipped(num_samples=8)
 
 
 @pytest.fixture

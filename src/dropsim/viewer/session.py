@@ -544,11 +544,6 @@ def side_by_side(people: int, start: str) -> tuple[Person, ...]:
     return tuple(Person(start, (place, 0.0)) for place in places)
 
 
-def live_simulator(samples: int = 64) -> Simulator:
-    """Return the simulator with the shipped prior and pose model."""
-    return Simulator.shipped(num_samples=samples)
-
-
 def _angles(ground: Ground, time: float) -> tuple[float, float]:
     """Return roll and pitch at a time [degrees]."""
     if not ground.tilts:
