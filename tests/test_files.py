@@ -2,7 +2,7 @@
 
 import pytest
 
-from dropsim.files import atomic_path
+from dropsim.files import atomic_path, refuse_read_only
 
 
 def test_success_puts_the_file_in_place(tmp_path):
@@ -50,3 +50,11 @@ def test_a_folder_that_cannot_be_written_is_named_and_not_the_temporary(tmp_path
         pass
     assert error.value.filename == str(tmp_path / "clip.npz")
     assert error.value.strerror == "cannot be written: Permission denied"
+
+
+def test_a_read_only_folder_is_refused_before_the_work(tmp_path, monkeypatch):
+    refuse_read_only(tmp_path / "new" / "clip.npz")
+    monkeypatch.setattr("os.access", lambda folder, _: folder != tmp_path)
+    for path in (tmp_path, tmp_path / "clip.npz", tmp_path / "new" / "clip.npz"):
+        with pytest.raises(ValueError, match=rf"{path}: cannot be written, because the folder {tmp_path} is read-only"):
+            refuse_read_only(path)

@@ -7,6 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def refuse_read_only(path: Path) -> None:
+    """Raise where a file of this name, or files in this folder, cannot be written: better before long work than after it."""
+    folder = next(place for place in (path.absolute(), *path.absolute().parents) if place.is_dir())
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"{path}: cannot be written, because the folder {folder} is read-only")
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary sibling of path that takes its place on success and is removed on error.

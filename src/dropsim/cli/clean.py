@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from dropsim.cli.arguments import optional
+from dropsim.files import refuse_read_only
 
 
 @dataclass(frozen=True)
@@ -63,3 +64,4 @@ def refuse_unwritable(output: Path, source: Path) -> None:
         raise ValueError(f"{output}: is a folder: give the name of a file")
     if not output.parent.is_dir():
         raise ValueError(f"{output.parent}: there is no such folder: make it first")
+    refuse_read_only(output)

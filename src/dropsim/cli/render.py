@@ -1,6 +1,5 @@
 """`dropsim render`: motions drawn into a video, a picture or a sheet of pictures."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from dropsim.cli.arguments import optional
+from dropsim.files import refuse_read_only
 
 if TYPE_CHECKING:
     from dropsim.motion import Motion
@@ -90,9 +90,7 @@ class Render:
             raise ValueError(f"{output}: a contact sheet is a picture: use a name that ends in .png")
         if output.is_dir():
             raise ValueError(f"{output}: is a folder: give the name of a file")
-        folder = next(parent for parent in output.absolute().parents if parent.exists())
-        if not os.access(folder, os.W_OK):
-            raise ValueError(f"{output}: cannot be written, because the folder {folder} is read-only")
+        refuse_read_only(output)
         if self.at is not None and (ending != ".png" or self.contact_sheet):
             raise ValueError("--at is for a single picture: write to a .png, without --contact-sheet")
         return output

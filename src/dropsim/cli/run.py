@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from dropsim.cli.arguments import optional
+from dropsim.files import refuse_read_only
 
 if TYPE_CHECKING:
     from dropsim.collider import Plane
@@ -82,6 +83,7 @@ class Run:
         world = setup.world()
         start = world.start(setup.seed)
         self.out.mkdir(parents=True, exist_ok=True)
+        refuse_read_only(self.out)
         failure: WorldDivergedError | None = None
         tell_of_compiling()
         with bar("frames") as advance:
