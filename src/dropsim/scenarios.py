@@ -36,7 +36,7 @@ def _ahead(speed: float, *, person: int = 0, until: float | None = None) -> Foll
 
 
 def _throw(start: float, angle: float, joint: str) -> Throw:
-    return Throw(joint, angle, speed=7.0, mass=8.0, start=start)
+    return Throw(joint, angle, distance=6.0, speed=6.0, mass=8.0, start=start)
 
 
 def _projectiles() -> list[Setup]:
@@ -96,7 +96,7 @@ def _ring(count: int, radius: float) -> tuple[Person, ...]:
 
 
 def _others() -> list[Setup]:
-    tilts = ((1.5, 0.0, 0.0), (2.5, 20.0, 0.0), (3.5, 20.0, 0.0), (4.5, 0.0, 0.0))
+    tilts = ((1.5, 0.0, 0.0), (2.0, 25.0, 0.0), (3.5, 25.0, 0.0), (4.0, 0.0, 0.0))
     pushed = Push.toward("left", 250.0, start=1.5, duration=0.3)
     return [
         Setup(
