@@ -103,3 +103,14 @@ def log_small(rotation: Float[Tensor, "*b 3 3"]) -> Float[Tensor, "*b 3"]:
     sine = axis.square().sum(-1, keepdim=True).clamp_min(1e-24).sqrt()
     cosine = 0.5 * (R.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True) - 1)
     return axis * (torch.atan2(sine, cosine) / sine)
+
+
+def best_turn(
+    points: Float[Tensor, "*#b n 3"], onto: Float[Tensor, "*#b n 3"], weights: Float[Tensor, "n"] | None = None
+) -> Float[Tensor, "*b 3 3"]:
+    """Return the rotation about the origin that brings points nearest to others, in weighted least squares (Kabsch)."""
+    weighted = onto if weights is None else onto * weights.unsqueeze(-1)
+    U, _, Vh = torch.linalg.svd(weighted.transpose(-1, -2) @ points)
+    flip = torch.ones_like(U[..., 0])
+    flip[..., 2] = torch.linalg.det(U @ Vh).sign()
+    return (U * flip.unsqueeze(-2)) @ Vh

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dropsim import kernels
 from dropsim.names import suggestion
-from dropsim.rotations import swing, twist_about
+from dropsim.rotations import best_turn, swing, twist_about
 from dropsim.smpl_file import read_rest_joints
 
 JOINTS = (
@@ -213,7 +213,7 @@ class Skeleton:
         offsets = self.offsets.to(joints)
         bones = (joints - joints[..., _PARENT_OR_ROOT, :]).unsqueeze(-1)
         twists = twist_about(twist_from[..., _SINGLES, :, :], offsets[_SINGLE_CHILDREN])
-        blocks = _least_squares_rotation(offsets[_BLOCK_CHILDREN], bones[..., _BLOCK_CHILDREN, :, 0])
+        blocks = best_turn(offsets[_BLOCK_CHILDREN], bones[..., _BLOCK_CHILDREN, :, 0])
         world = blocks[..., :1, :, :]
         parts = [world]
         for level in _IK_LEVELS:
@@ -312,12 +312,3 @@ def _inverse_levels() -> tuple[tuple[int, ...], tuple[_InverseLevel, ...], tuple
 _single_joints, _IK_LEVELS, _ik_order = _inverse_levels()
 _SINGLES, _FROM_IK_ORDER = torch.tensor(_single_joints), torch.tensor(_ik_order)
 _SINGLE_CHILDREN = torch.tensor([CHILDREN[j][0] for j in _single_joints])
-
-
-def _least_squares_rotation(rest: Float[Tensor, "j c 3"], posed: Float[Tensor, "*b j c 3"]) -> Float[Tensor, "*b j 3 3"]:
-    """Return the rotations R that minimise sum |R rest - posed|^2 (Kabsch)."""
-    U, _, Vh = torch.linalg.svd(posed.transpose(-1, -2) @ rest)
-    handed = torch.linalg.det(U @ Vh)
-    flip = torch.ones_like(U[..., 0])
-    flip[..., 2] = handed.sign()
-    return (U * flip.unsqueeze(-2)) @ Vh

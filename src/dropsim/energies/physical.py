@@ -11,6 +11,7 @@ from dropsim import kernels
 from dropsim.collider import nearest_surface
 from dropsim.energy import Energy, Frame, FrameArrays, Target, Work
 from dropsim.pose_prior import PosePrior
+from dropsim.rotations import best_turn
 from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
 
 BRACES = ((1, 2), (1, 3), (2, 3), (12, 13), (12, 14), (13, 14))
@@ -94,6 +95,8 @@ class RangeOfMotion(Energy):
 
     pose: PosePrior
     weight: float = 3.0
+    longest_pull: float = 0.03
+    """Farthest that one frame draws a joint [m]: a limp body far out of the range is drawn back and not thrown."""
     name: str = field(default="range_of_motion", init=False)
 
     def matrix(self, skeleton: Skeleton) -> Float[Tensor, "m 22"]:
@@ -112,7 +115,11 @@ class RangeOfMotion(Energy):
 
     def _posed(self, q: Float[Tensor, "*b 22 3 3"], x: Float[Tensor, "*b 22 3"], skeleton: Skeleton) -> Float[Tensor, "*b 22 3"]:
         posed = skeleton.forward(self.pose.project(q), x[..., 0, :])
-        return posed - posed.mean(dim=-2, keepdim=True)
+        here, posed = (p - p.mean(dim=-2, keepdim=True) for p in (x, posed))
+        # Turned to lie on the body as well as it can: a pose has no orientation either, and limbs that give way must not spin the trunk.
+        pull = posed @ best_turn(posed, here, skeleton.masses.to(x)).transpose(-1, -2) - here
+        length = pull.norm(dim=-1, keepdim=True)
+        return here + pull * (self.longest_pull / length.clamp(min=self.longest_pull))
 
     def write(self, work: Work, frame: Frame, arrays: FrameArrays, at: int) -> bool:
         """Do the same, compiled."""
