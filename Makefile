@@ -1,5 +1,5 @@
 # The first command ever typed in a fresh clone may be any of these: each makes .venv by itself.
-.PHONY: venv demo test lint docs bench clean
+.PHONY: venv system demo test lint docs bench clean
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
@@ -33,8 +33,19 @@ lint: docs
 docs: venv
 	$(BIN)/mkdocs build --strict
 
-test: lint
+test: lint system
 	$(BIN)/pytest
+
+# What pip cannot install and some tests want: a browser, and OpenGL without a screen. Where they cannot be had, those tests are skipped.
+system:
+	@missing=$$(for package in $$(cat apt-packages.txt); do \
+		dpkg-query --show --showformat='$${Status}' $$package 2>/dev/null | grep -q ' installed$$' || echo $$package; done | xargs); \
+	note="note: Debian's $$missing are not installed here: tests that need them and do not find them are skipped"; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then echo "$$note"; exit 0; fi; \
+	echo "installing $$missing"; \
+	apt-get update -qq >/dev/null 2>&1; \
+	DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing >/dev/null 2>&1 || echo "$$note"
 
 bench: venv
 	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
