@@ -535,6 +535,15 @@ def test_the_command_says_on_stderr_that_it_draws_simple_figures(files: Path, ca
     assert "libegl1" in output.err
     assert output.err.count("\n") == 1
     assert "wrote" in output.out
+    assert main(["run", "stand-still", "--seconds", "0.1", "--samples", "2", "--out", str(files / "out")]) == 0
+    assert "drew simple figures instead" in capsys.readouterr().err
+    assert main(["run", "stand-still", "--seconds", "0.1", "--samples", "2", "--out", str(files / "out"), "--no-picture"]) == 0
+    assert "simple figures" not in capsys.readouterr().err
+
+
+def test_the_packages_that_the_reason_names_are_those_that_make_test_installs() -> None:
+    packages = (Path(__file__).parents[1] / "apt-packages.txt").read_text().split()
+    assert {"libegl1", "libgl1-mesa-dri"} <= set(packages)
 
 
 @pytest.mark.parametrize(

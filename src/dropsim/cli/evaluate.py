@@ -72,7 +72,7 @@ class Evaluate:
     def _paper(self) -> None:
         if self.out is None:
             raise ValueError("evaluate paper writes figures and tables: give a folder with --out")
-        from dropsim.cli.progress import bar
+        from dropsim.cli.progress import bar, tell_of_simple_figures
         from dropsim.evaluation.paper.plan import PaperOptions
         from dropsim.evaluation.paper.reproduce import reproduce
 
@@ -83,6 +83,7 @@ class Evaluate:
             claims = reproduce(options, self.out, workers=self._workers, watch=advance)
         for claim in claims:
             print(claim.line)
+        tell_of_simple_figures()
         print(f"wrote {self.out / 'report.html'}, {self.out / 'claims.json'} and the figures with their data")
 
     def _ablation(self) -> None:
@@ -163,10 +164,12 @@ class Evaluate:
             fill_card(self.card, report)
             print(f"wrote {self.card}")
         if self.out:
+            from dropsim.cli.progress import tell_of_simple_figures
             from dropsim.evaluation.figures import draw_report
 
             for path in draw_report(report, self.out):
                 print(f"wrote {path}")
+            tell_of_simple_figures()
 
 
 def shipped_pose_prior() -> "PosePrior | None":

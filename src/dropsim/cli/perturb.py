@@ -120,6 +120,7 @@ class Perturb:
     def _write(self, motion: "Motion", recording: "Motion") -> None:
         """Write the motion, the report and the pictures."""
         from dropsim.cleaning import FEW_FRAMES, quality_of, table_of
+        from dropsim.cli.progress import tell_of_simple_figures
         from dropsim.cli.run import report_of
         from dropsim.collider import Plane
         from dropsim.data.amass import write_amass
@@ -143,5 +144,6 @@ class Perturb:
             temporary.write_text(text, encoding="utf-8")
         if self.picture:
             contact_sheet([motion], files["png"], frames=24, labels=[label])
+            tell_of_simple_figures()
         print(text)
         print(f"wrote {', '.join(path.name for path in files.values())} to {self.out}")

@@ -17,6 +17,14 @@ def tell_of_compiling() -> None:
         print("dropsim: the inner loops are compiled now, once, which takes about a minute", file=sys.stderr, flush=True)
 
 
+def tell_of_simple_figures() -> None:
+    """Say that pictures were drawn without OpenGL, and why: after the work, so that an error stays one line."""
+    from dropsim.render import missing_gl
+
+    if (why := missing_gl()) is not None:
+        print(f"dropsim: {why}; drew simple figures instead", file=sys.stderr)
+
+
 @contextmanager
 def bar(what: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on stderr, with how many a minute where that is asked for, and yield the function that moves it: advance(done, total)."""

@@ -49,11 +49,10 @@ class Render:
         """Read, draw, write."""
         output = self._output()
         size = None if self.size is None else _size(self.size)
-        import sys
         from dataclasses import replace
 
-        from dropsim.cli.progress import bar
-        from dropsim.render import Stage, Style, contact_sheet, missing_gl, video
+        from dropsim.cli.progress import bar, tell_of_simple_figures
+        from dropsim.render import Stage, Style, contact_sheet, video
         from dropsim.render.film import CELL
         from dropsim.render.writers import writer_for
 
@@ -73,9 +72,7 @@ class Render:
             else:
                 video(stage, output, fps=self.fps, style=style, progress=advance)
                 drawn = f"{len(stage) / stage.fps:.2f} s of"
-        # After the work, so that an error stays one line.
-        if (why := missing_gl()) is not None:
-            print(f"dropsim: {why}; drew simple figures instead", file=sys.stderr)
+        tell_of_simple_figures()
         print(f"wrote {output}: {drawn} {', '.join(motion.name for motion in people)}, {style.size[0]} x {style.size[1]}")
 
     def _output(self) -> Path:

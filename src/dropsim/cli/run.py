@@ -116,6 +116,7 @@ def write_take(setup: "Setup", take: "Take", out: Path, *, picture: bool) -> tup
     """Write everybody's motion, the report and the pictures; return the report and the names of the files."""
     from dataclasses import replace
 
+    from dropsim.cli.progress import tell_of_simple_figures
     from dropsim.data.amass import write_amass
     from dropsim.data.bvh import write_bvh
     from dropsim.files import atomic_path
@@ -135,6 +136,7 @@ def write_take(setup: "Setup", take: "Take", out: Path, *, picture: bool) -> tup
     if picture:
         contact_sheet([stage_of(setup, take)], out / f"{setup.name}.png", frames=12, labels=[setup.description or setup.name])
         written.append(f"{setup.name}.png")
+        tell_of_simple_figures()
     return text, written
 
 
