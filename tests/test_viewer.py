@@ -18,8 +18,10 @@ import pytest
 import torch
 
 from dropsim.cli import EXIT_ERROR, main
+from dropsim.cli.view import View
 from dropsim.data.amass import read_amass
 from dropsim.data.motions import read_motion
+from dropsim.priors.cvae import CVAEPrior
 from dropsim.scene import Follow, Ground, Person, Push, Scene, Throw
 from dropsim.simulator import Simulator
 from dropsim.skeleton import joint_index
@@ -303,6 +305,42 @@ def test_too_much_is_cut_to_what_is_allowed(session: Session):
     assert session.pace > 0
 
 
+@pytest.fixture
+def other_prior(simulator: Simulator, tmp_path: Path) -> Path:
+    """A prior of the user's own: the shipped one, which drifts to the side."""
+    prior = CVAEPrior.shipped()
+    prior.network.decoder.linears[-1].bias[0] += 0.5
+    prior.save(tmp_path / "mine.safetensors")
+    return tmp_path / "mine.safetensors"
+
+
+def test_another_prior_begins_again_and_keeps_the_settings(other_prior: Path):
+    session = View(prior=(other_prior,), samples=8, start="stand")._session()
+    assert list(session.priors) == ["mine.safetensors", "shipped"]
+    session.switch(Switches(contact=False))
+    mine = run(session, 10)
+    session.use("shipped")
+    assert session.time == 0.0
+    shipped = run(session, 10)
+    assert "contact" not in shipped.values
+    assert apart(mine, shipped) > 0.001
+    session.use("mine.safetensors")
+    assert torch.equal(run(session, 10).people.x, mine.people.x)
+    with pytest.raises(ValueError, match=r"there is no prior 'yours'"):
+        session.use("yours")
+    assert session.shown.frame == 10
+
+
+def test_a_prior_for_another_body_is_refused(other_prior: Path, capsys: pytest.CaptureFixture[str]):
+    prior = CVAEPrior.load(other_prior)
+    prior.fps = 20.0
+    prior.save(other_prior)
+    assert main(["view", "--prior", str(other_prior)]) == EXIT_ERROR
+    assert "another body, rate" in capsys.readouterr().err
+    assert main(["view", "--prior", str(other_prior.with_name("none.safetensors"))]) == EXIT_ERROR
+    assert "none.safetensors is not there" in capsys.readouterr().err
+
+
 # --- files
 
 
@@ -554,7 +592,7 @@ def page(simulator: Simulator) -> Iterator[Page]:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium")
     if chromium is None:
-        pytest.skip("there is no chromium on this machine")
+        pytest.skip("there is no chromium on this machine: `make system` installs it as root on Debian")
     session = Session(simulator, Scene((Person("stand"),)))
     with served(session) as (loop, viewer), playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
@@ -653,12 +691,13 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
 # --- hostile clients
 
 
-def _raw_client(port: int, subprotocol: str | None) -> socket.socket:
+def _raw_client(port: int, subprotocol: str | None, *, host: str = "127.0.0.1", origin: str | None = None) -> socket.socket:
     """Open a websocket by hand, so that nothing stands in the way of nonsense."""
     client = socket.create_connection(("127.0.0.1", port), timeout=20)
     wanted = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
+    wanted += f"Origin: {origin}\r\n" if origin else ""
     client.sendall(
-        f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"GET / HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{wanted}\r\n".encode()
     )
     return client
@@ -727,6 +766,36 @@ def test_hostile_clients_do_not_stop_it(session: Session, caplog: pytest.LogCapt
         assert viewer._server.request_share_url() is None
         assert not any(handle._impl.removed for handle in viewer._server.gui._gui_input_handle_from_uuid.values())
     assert "a frame failed" not in caplog.text
+
+
+def test_pages_of_others_are_refused(session: Session):
+    viser = pytest.importorskip("viser")
+    with served(session) as (_, viewer):
+        port = viewer.port
+
+        def answer(host: str, origin: str | None) -> bytes:
+            with _raw_client(port, f"viser-v{viser.__version__}", host=host, origin=origin) as client:
+                return client.recv(12)
+
+        for host, origin in (
+            ("127.0.0.1", None), ("127.0.0.1", f"http://127.0.0.1:{port}"), ("localhost", f"http://localhost:{port}"),
+        ):  # fmt: skip
+            assert answer(host, origin) == b"HTTP/1.1 101"
+        # Another site, another local server, a page in a sandbox or a file, and a name of somebody else's that leads here.
+        for host, origin in (
+            ("127.0.0.1", "https://evil.example"), ("127.0.0.1", "http://127.0.0.1:1"), ("127.0.0.1", "null"),
+            ("evil.example", f"http://evil.example:{port}"), ("127.0.0.1", "http://["),
+        ):  # fmt: skip
+            assert answer(host, origin) == b"HTTP/1.1 403"
+
+
+def test_on_a_network_a_page_is_known_by_the_name_that_it_was_asked_for():
+    pytest.importorskip("viser")
+    from dropsim.viewer.app import is_own_page
+
+    assert is_own_page({"Host": "lab:8080", "Origin": "http://lab:8080"}, local=False)
+    assert not is_own_page({"Host": "lab:8080", "Origin": "http://evil.example"}, local=False)
+    assert not is_own_page({"Host": "lab:8080", "Origin": "http://lab:8080"}, local=True)
 
 
 def _flood(client: socket.socket) -> None:

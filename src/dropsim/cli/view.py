@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
@@ -9,6 +10,7 @@ import tyro
 from dropsim.cli.arguments import optional
 
 if TYPE_CHECKING:
+    from dropsim.priors.cvae import CVAEPrior
     from dropsim.viewer.session import Session
 
 
@@ -31,6 +33,8 @@ class View:
     """How many people."""
     start: Annotated[str | None, optional("NAME", "the scene's own")] = None
     """What they are doing at first: stand, walk, run, jump, turn, crouch, get up, dance or sport."""
+    prior: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE [FILE ...]", help_behavior_hint="(default: the shipped one)")] = ()
+    """Motion priors to choose from beside the shipped one, .safetensors of `dropsim train prior`; it begins with the first."""
     samples: Annotated[int | None, optional("K", "the scene's own")] = None
     """Candidates of the prior a frame."""
     seconds: Annotated[float | None, optional("S", "until Ctrl-C")] = None
@@ -41,7 +45,7 @@ class View:
         import torch
 
         from dropsim.cli.progress import tell_of_compiling
-        from dropsim.viewer.app import Browser
+        from dropsim.viewer.app import LOCAL_HOSTS, Browser
         from dropsim.viewer.loop import Commands, Loop
         from dropsim.viewer.session import MAX_PEOPLE
 
@@ -58,7 +62,7 @@ class View:
         browser = Browser(session, commands, host=self.host, port=self.port)
         loop = Loop(session, browser, commands)
         try:
-            if self.host not in ("127.0.0.1", "localhost", "::1"):
+            if self.host not in LOCAL_HOSTS:
                 who = f"anybody who can reach {self.host} port {browser.port} can watch and steer this"
                 print(f"dropsim: WARNING: {who}: there is no password", file=sys.stderr)
             print(f"open http://{'localhost' if self.host == '0.0.0.0' else self.host}:{browser.port} (Ctrl-C ends it)", flush=True)
@@ -73,7 +77,6 @@ class View:
     def _session(self) -> "Session":
         """Build the world, and let it stand at its start."""
         from dataclasses import replace
-        from pathlib import Path
 
         from dropsim.scenarios import scenario
         from dropsim.scene_file import Setup, read_scene
@@ -84,8 +87,35 @@ class View:
             setup = read_scene(Path(self.scene)) if self.scene.endswith(".toml") else scenario(self.scene)
         if self.samples is not None:
             setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
-        world = setup.world()
-        session = Session(world.simulator, world.scene, setup.seed if self.seed is None else self.seed, opening=world.opening)
+        worlds = {name: setup.world(prior) for name, prior in self._priors().items()}
+        world, seed = next(iter(worlds.values())), setup.seed if self.seed is None else self.seed
+        session = Session(world.simulator, world.scene, seed, opening=world.opening, priors=worlds)
         if self.people is not None or self.start is not None:
             session.begin(people=self.people, start=self.start)
         return session
+
+    def _priors(self) -> "dict[str, CVAEPrior]":
+        """Read the priors to choose from: the given files in their order, and then the shipped one."""
+        from dropsim.priors.cvae import CVAEPrior
+
+        shipped = CVAEPrior.shipped()
+        found: dict[str, CVAEPrior] = {}
+        for path in self.prior:
+            # Files of two training runs often have one name.
+            name = path.name if path.name not in found else str(path)
+            found[name] = _read_prior(path, shipped)
+        return found | {"shipped": shipped}
+
+
+def _read_prior(path: Path, shipped: "CVAEPrior") -> "CVAEPrior":
+    """Read a prior for the body, the rate and the states of the shipped one, whose start states the app uses."""
+    from dropsim.priors.cvae import CVAEPrior
+
+    prior = CVAEPrior.load(path)
+    same_body = prior.skeleton.rest.allclose(shipped.skeleton.rest, atol=1e-4)
+    if not same_body or prior.fps != shipped.fps or prior.network.shape.memory_size != shipped.network.shape.memory_size:
+        raise ValueError(
+            f"{path}: this prior has another body, rate or kind of state than the shipped one, whose start states the app uses: train it "
+            "with `dropsim train prior` as it is"
+        )
+    return prior

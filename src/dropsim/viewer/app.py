@@ -7,9 +7,10 @@ import math
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ CLIENTS_AT_FULL_RATE = 4
 """Every one costs time in each frame; with more, the picture comes less often, and the simulation keeps its pace."""
 CAMERA_DISTANCE = 3.6
 """[m]"""
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+"""Names of this machine that nobody else can reach."""
 
 
 class Browser(Viewer):
@@ -117,7 +120,7 @@ class Browser(Viewer):
             try:
                 for name, content in files_of(recording, kind):
                     client.send_file_download(name, content, save_immediately=True)
-                note.body = "Saved."
+                note.body = _saved(kind)
             except (ValueError, OSError) as error:
                 note.body = str(error)
             except Exception:
@@ -202,6 +205,15 @@ def _holding(who: object, person: int, bone: int, held: tuple[float, ...], point
     return hold
 
 
+def _saved(kind: str) -> str:
+    """Say that a file is there, and that a film shows simple figures where it does."""
+    if kind != "mp4":
+        return "Saved."
+    from dropsim.render import missing_gl
+
+    return "Saved." if (why := missing_gl()) is None else f"Saved, with simple figures: {why}."
+
+
 def _guarded(work: Callable[[], None]) -> None:
     """Drop what a browser sends that makes no sense."""
     try:
@@ -217,7 +229,7 @@ def _server(host: str, port: int) -> "viser.ViserServer":
     except ImportError as error:
         raise ValueError("the browser app needs viser: run `pip install 'dropsim[view]'`") from error
     _refuse_busy(host, port)
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), _own_pages_only(host in LOCAL_HOSTS):
         server = viser.ViserServer(host=host, port=port, label="dropsim", verbose=False)
     if port not in (0, server.get_port()):
         with contextlib.redirect_stdout(io.StringIO()):
@@ -229,6 +241,42 @@ def _server(host: str, port: int) -> "viser.ViserServer":
     # A hostile client makes them talk without end.
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
     return server
+
+
+@contextlib.contextmanager
+def _own_pages_only(local: bool) -> Iterator[None]:
+    """Let a server that is started meanwhile refuse what other web pages ask of it; viser has no setting for it."""
+    import websockets.asyncio.server as websockets_server
+
+    serve = websockets_server.serve
+
+    def guarded(*args: Any, process_request: Callable[..., Any], **options: Any) -> Any:  # noqa: ANN401, as websockets has it
+        def answer(connection: Any, request: Any) -> Any:  # noqa: ANN401
+            if is_own_page(request.headers, local=local):
+                return process_request(connection, request)
+            return connection.respond(403, "dropsim: only its own page may use this server\n")
+
+        return serve(*args, process_request=answer, **options)
+
+    websockets_server.serve = guarded
+    try:
+        yield
+    finally:
+        websockets_server.serve = serve
+
+
+def is_own_page(headers: Mapping[str, str], *, local: bool) -> bool:
+    """Tell whether a request comes from a page of this server, or from no page at all: browsers always say which page opens a websocket.
+
+    On this machine only its own names count, so that a page cannot call the server by a name of its own that leads here.
+    """
+    host, origin = headers.get("Host", ""), headers.get("Origin")
+    try:
+        named = urlsplit(f"//{host}").hostname
+        page = host if origin is None else urlsplit(origin).netloc
+    except ValueError:
+        return False
+    return page.lower() == host.lower() and (not local or named in LOCAL_HOSTS)
 
 
 def _accept_values_only(server: "viser.ViserServer") -> None:

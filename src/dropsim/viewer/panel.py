@@ -145,6 +145,10 @@ class Panel:
         gui = self._gui
         starts, doing = StartBank.shipped().categories, session.scene.people[0].start
         with gui.add_folder("Start"):
+            if len(session.priors) > 1:
+                # The first is the one that it begins with.
+                prior = gui.add_dropdown("Prior", tuple(session.priors), hint="The motion model; to change it begins again.")
+                self._ask(prior, lambda e: lambda s, value=e.target.value: s.use(value))
             start = gui.add_dropdown("Motion", starts, initial_value=doing if doing in starts else starts[0])
             self._ask(start, lambda e: lambda s, value=e.target.value: s.begin(start=value))
             people = gui.add_slider(

@@ -172,6 +172,8 @@ class Session:
     """How much is kept [s]."""
     opening: Simulator | None = None
     """Follows a recording, where the scene begins with one."""
+    priors: Mapping[str, World] = field(default_factory=dict)
+    """The same scene with each motion prior that one can change to, by the priors' names; all for one body and rate."""
 
     switches: Switches = field(default_factory=Switches, init=False)
     walk: Walk | None = field(default=None, init=False)
@@ -398,6 +400,13 @@ class Session:
             react=whole.react and switches.kinematic,
         )
         self._rebuild()
+
+    def use(self, prior: str) -> None:
+        """Begin again with another motion prior; what is switched off stays off."""
+        if prior not in self.priors:
+            raise ValueError(f"there is no prior {prior!r}: {suggestion(str(prior), self.priors)}")
+        world = self.priors[prior]
+        self._change(simulator=world.simulator, opening=world.opening, _on=replace(self._on, prior=world.simulator.prior))
 
     def show_ghost(self, ghost: bool) -> None:
         """Begin again with, or without, the same people to whom nothing is done."""
