@@ -48,7 +48,7 @@ class Render:
     def run(self) -> None:
         """Read, draw, write."""
         output = self._output()
-        size = None if self.size is None else _size(self.size)
+        size = None if self.size is None else size_of(self.size)
         from dataclasses import replace
 
         from dropsim.cli.progress import bar, tell_of_simple_figures
@@ -120,7 +120,7 @@ def _write_picture(stage: "Stage", at: float | None, style: "Style", output: Pat
     return f"{index / stage.fps:.2f} s into"
 
 
-def _size(text: str) -> tuple[int, int]:
+def size_of(text: str) -> tuple[int, int]:
     """Read a width and a height."""
     width, cross, height = text.lower().partition("x")
     if not (cross and width.isdecimal() and height.isdecimal() and len(text) < 20):
