@@ -688,6 +688,20 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     assert page.requests
 
 
+def test_a_push_on_several_joints_is_one_arrow_outside_the_body(session: Session):
+    pytest.importorskip("viser")
+    from dropsim.viewer.figures import _pushes
+
+    session.push("left", 300.0)
+    report, x = session.tick().report, session.shown.people.x
+    skeleton = session.simulator.prior.skeleton
+    [[start, tip]] = _pushes(x, report.external_forces[0], skeleton)
+    # A metre for 1000 N, and no joint's sphere holds the point of it.
+    assert float(np.linalg.norm(tip - start)) == pytest.approx(0.3, abs=1e-4)
+    assert bool(((x[0] - torch.tensor(tip)).norm(dim=-1) > skeleton.radii).all())
+    assert not _pushes(x, torch.zeros_like(x), skeleton).any()
+
+
 # --- hostile clients
 
 

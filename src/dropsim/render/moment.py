@@ -224,11 +224,11 @@ def _force_arrows(motion: Motion, index: int) -> Parts:
     if motion.contact_forces is not None:
         groups.append(_arrows(joints, _array(motion.contact_forces[index]), BLUE))
     if motion.external_forces is not None:
-        groups.append(_arrows(*_resultants(joints, _array(motion.external_forces[index])), RED))
+        groups.append(_arrows(*resultants(joints, _array(motion.external_forces[index])), RED))
     return Parts.join(groups)
 
 
-def _resultants(joints: Float[np.ndarray, "22 3"], forces: Float[np.ndarray, "22 3"]) -> tuple[np.ndarray, np.ndarray]:
+def resultants(joints: Float[np.ndarray, "22 3"], forces: Float[np.ndarray, "22 3"]) -> tuple[np.ndarray, np.ndarray]:
     """Draw together what is one push on several neighbouring joints: a sum for each run of bones with like forces, at its middle."""
     group = list(range(len(joints)))
     for child, parent in enumerate(PARENTS):

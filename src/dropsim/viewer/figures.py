@@ -14,6 +14,7 @@ from dropsim.body import Body
 from dropsim.collider import Plane
 from dropsim.export.people import COLORS
 from dropsim.prior import State
+from dropsim.render.moment import resultants
 from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.viewer.session import Shot, Sphere
 
@@ -29,6 +30,8 @@ MIN_FORCE = 15.0
 """Smaller forces are not drawn [N]."""
 GRAB_MARGIN = 1.25
 """How much thicker than the body the limbs are that one takes hold of."""
+GHOST_APART = 0.02
+"""A ghost shows once a joint of it is this far from the person's [m]."""
 FOLLOW_HALF_LIFE = 0.3
 """Of the way that the view lags behind [s]."""
 
@@ -140,6 +143,10 @@ class Figures:
         self._pose(self._people, shot.people, look)
         if shot.ghosts is not None:
             self._pose(self._ghosts, shot.ghosts, look)
+            apart = (shot.ghosts.x - shot.people.x).norm(dim=-1).amax(-1)
+            for figure, far in zip(self._ghosts, apart.tolist(), strict=True):
+                # One with its person it only flickers.
+                figure.skin.visible = look.skin and far > GHOST_APART
         self._lay_ground(shot.ground)
         self._place(shot.spheres)
         self._draw_forces(shot, look)
@@ -230,7 +237,7 @@ class Figures:
         if shot.report is not None and look.external_forces:
             hands = [np.stack((at.numpy(), (at + METRES_PER_NEWTON * force).numpy())) for at, force in shot.pulls]
             # What hands do is drawn where they hold, and not again at the ends of the bone.
-            external = np.stack(hands) if hands else _arrows(shot.people.x, shot.report.external_forces[0])
+            external = np.stack(hands) if hands else _pushes(shot.people.x, shot.report.external_forces[0], self._skeleton)
         about = shot.people.x[0, 0].numpy()
         for name, points in (("contact", contact), ("external", external)):
             self._arrows[name].visible = bool(points.any())
@@ -254,6 +261,21 @@ def _height(plane: Plane, place: Float[np.ndarray, "2"]) -> float:
     """Return the height of the ground at a place [m]."""
     normal = plane.normal.numpy()
     return float((float(plane.offset) - normal[:2] @ place) / normal[2])
+
+
+def _pushes(x: Float[Tensor, "p 22 3"], forces: Float[Tensor, "p 22 3"], skeleton: Skeleton) -> Float[np.ndarray, "n 2 3"]:
+    """Draw external forces from the skin on, where the body does not hide them, and one push on several joints as one arrow."""
+    arrows = []
+    for joints, force in zip(x.numpy(), forces.numpy(), strict=True):
+        at, total = resultants(joints, force)
+        newtons = np.linalg.norm(total, axis=-1, keepdims=True)
+        drawn = newtons[:, 0] > MIN_FORCE
+        at, total, newtons = at[drawn], total[drawn], newtons[drawn]
+        nearest = np.linalg.norm(at[:, None] - joints, axis=-1).argmin(-1)
+        start = at + skeleton.radii.numpy()[nearest, None] * total / newtons
+        arrows.append(np.stack((start, start + METRES_PER_NEWTON * total), axis=-2))
+    drawn_arrows = np.concatenate(arrows)
+    return drawn_arrows.astype(np.float32) if len(drawn_arrows) else _nowhere()
 
 
 def _arrows(x: Float[Tensor, "p 22 3"], forces: Float[Tensor, "p 22 3"]) -> Float[np.ndarray, "n 2 3"]:
