@@ -200,6 +200,18 @@ def test_soles_stand_where_the_spheres_of_the_feet_do(skeleton):
         assert float(mine[:, 1].min() - ground) > -0.015
 
 
+@pytest.mark.parametrize("degrees", [5, 20, 45])
+def test_a_heel_that_is_set_down_first_is_hardly_below_its_sphere(degrees):
+    # The sole is 1.1 cm below the ankle's sphere, because both are level with the ball's; a heel rounded about the ankle adds little.
+    skeleton = BODY.skeleton
+    q = IDENTITY.clone()
+    q[joint_index("left_ankle")] = roma.rotvec_to_rotmat(torch.tensor([-math.radians(degrees), 0.0, 0.0], dtype=torch.float64))
+    joints = skeleton.forward(q, skeleton.rest[0])
+    spheres = (joints[:, 1] - skeleton.radii)[[joint_index("left_ankle"), joint_index("left_foot")]].min()
+    foot = BODY.skinned(q, joints)[BODY.vertices[:, 0] > 0, 1]
+    assert 0.0 < float(spheres - foot.min()) < 0.0135
+
+
 @SKELETONS
 def test_limbs_are_within_reach_of_their_joints(skeleton):
     # A hand is 0.108 and a foot 0.152 of the body's height (Drillis & Contini); a head reaches 0.13 above the joint at its base. Shares

