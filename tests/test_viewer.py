@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from dropsim.cli.view import View
 from dropsim.data.amass import read_amass
 from dropsim.data.motions import read_motion
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.scene import Follow, Ground, Person, Push, Scene, Throw
+from dropsim.scene import Follow, Ground, Person, Push, Scene, Throw, World
 from dropsim.simulator import Simulator
 from dropsim.skeleton import joint_index
 from dropsim.viewer.downloads import files_of
@@ -593,7 +593,9 @@ def page(simulator: Simulator) -> Iterator[Page]:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("there is no chromium on this machine: `make system` installs it as root on Debian")
-    session = Session(simulator, Scene((Person("stand"),)))
+    scene = Scene((Person("stand"),))
+    worlds = {"shipped": World(scene, simulator), "other": World(scene, replace(simulator, prior=CVAEPrior.shipped()))}
+    session = Session(simulator, scene, priors=worlds)
     with served(session) as (loop, viewer), playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
         try:
@@ -673,6 +675,14 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     for _ in range(26):
         loop.ask(lambda s: s.step())
     assert math.degrees(math.acos(loop.ask(lambda s: float(s.shown.ground.normal[2])))) == pytest.approx(12.0, abs=1e-6)
+
+    # Another prior can be chosen, and it begins again with it.
+    ui.get_by_role("tab", name="World").click()
+    ui.get_by_text("Prior", exact=True).locator("xpath=../../..").locator("input").first.click()
+    ui.get_by_role("option", name="other").click()
+    wait_until(lambda: loop.ask(lambda s: s.simulator is s.priors["other"].simulator and s.shown.frame == 0))
+    for _ in range(5):
+        loop.ask(lambda s: s.step())
 
     # A file that is saved reads back.
     ui.get_by_role("tab", name="Save").click()
