@@ -75,7 +75,7 @@ class Plane(Collider):
 
 @dataclass(frozen=True, eq=False)
 class Spheres(Collider):
-    """Some balls, obstacles, or other people's joints."""
+    """Some balls or obstacles; people who meet are no colliders (scene/meeting.py)."""
 
     centres: Float[Tensor, "*b s 3"]
     radii: Float[Tensor, "s"]

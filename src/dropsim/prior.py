@@ -87,10 +87,6 @@ class Candidates:
     """Local rotations."""
     memory: Float[Tensor, "*b k m"]
 
-    def nearest(self, x: Float[Tensor, "*b 22 3"]) -> Int[Tensor, "*b"]:
-        """Return the index of the candidate nearest to x in joint space."""
-        return (self.x - x.unsqueeze(-3)).square().sum((-1, -2)).argmin(dim=-1)
-
     def pick(self, index: Int[Tensor, "*b"]) -> "Candidate":
         """Return one candidate per character."""
 

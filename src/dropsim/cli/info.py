@@ -9,7 +9,7 @@ from pathlib import Path
 LIBRARIES = ("torch", "numpy", "numba", "scipy", "roma", "safetensors", "jaxtyping", "tyro", "pillow")
 EXTRAS = ("av", "moderngl", "viser", "pygltflib", "usd-core", "matplotlib", "pyarrow", "gymnasium", "ray")
 """Libraries that come with one extra or another, and may be missing."""
-SETTINGS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "NUMBA_CACHE_DIR", "DROPSIM_KERNELS", "DROPSIM_DEBUG")
+SETTINGS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "NUMBA_CACHE_DIR", "DROPSIM_KERNELS", "DROPSIM_THREADS", "DROPSIM_DEBUG")
 
 
 @dataclass(frozen=True)

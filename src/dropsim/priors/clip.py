@@ -25,7 +25,6 @@ class ClipPrior(Prior):
             raise ValueError(f"cannot hand over at frame {handover}: the recording has frames 1 to {len(motion) - 1} to choose from")
         self.motion, self.then, self.handover = motion, then, len(motion) - 1 if handover is None else handover
         self.skeleton, self.fps, self.name = motion.skeleton, motion.fps, f"clip {motion.name}".strip()
-        self._memory = then.network.shape.memory_size if then else 0
 
     def start(self) -> State:
         """Return the recording's first frame."""

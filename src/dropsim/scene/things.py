@@ -1,6 +1,7 @@
 """What there is in a world besides people: ground, balls, obstacles."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 
 import torch
@@ -94,7 +95,40 @@ BOUNCE = 0.7
 """Share of its speed that a ball keeps when it bounces off the floor."""
 
 
-def _fly(ball: "Ball | Throw", flight: Flight, moment: Moment) -> tuple[Flight, Float[Tensor, "*w p 22 3"]]:
+class Flying(Element[Flight]):
+    """A ball that flies from a time on; it pushes people and is pushed by them, falls and bounces."""
+
+    radius: float
+    mass: float
+    stiffness: float
+    start: float
+
+    @abstractmethod
+    def _thrown(self, moment: Moment) -> Flight:
+        """Return where it begins, and how fast."""
+
+    def act(self, memory: Flight | None, moment: Moment) -> tuple[Flight | None, Influence]:
+        """Fly, from its start on."""
+        if memory is None and moment.frame >= round(self.start * moment.fps):
+            memory = self._thrown(moment)
+        if memory is None:
+            return None, Influence()
+        memory, forces = _fly(self, memory, moment)
+        return memory, Influence(forces=forces)
+
+    def balls(self, memory: Flight | None) -> Balls | None:
+        """Show it once it flies."""
+        if memory is None:
+            return None
+        return Balls(memory.centre.unsqueeze(-2), memory.velocity.unsqueeze(-2), torch.tensor([self.radius], dtype=torch.float64))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Name it for exports."""
+        return (Event("ball", self.start),)
+
+
+def _fly(ball: Flying, flight: Flight, moment: Moment) -> tuple[Flight, Float[Tensor, "*w p 22 3"]]:
     """Advance a ball by a frame and return the mean forces on the people: f = k d along the line of centres, and the opposite on it."""
     h, mass = moment.h / NUM_SUBSTEPS, ball.mass
     x, v = moment.people.x, moment.people.v
@@ -127,7 +161,7 @@ def _refuse_inside(what: str, centre: Float[Tensor, "*w 3"], radius: float, mome
         raise ValueError(f"{what} is inside a person: move it away by {-float(gap.min()):.2f} m")
 
 
-def _check_ball(ball: "Ball | Throw") -> None:
+def _check_ball(ball: Flying) -> None:
     check_finite("a ball", ball.radius, ball.mass, ball.stiffness, ball.start)
     check_time("a ball", ball.start)
     if not (0 < ball.radius <= 2 and 0 < ball.mass <= 1000 and ball.stiffness > 0):
@@ -139,7 +173,7 @@ def _check_ball(ball: "Ball | Throw") -> None:
 
 
 @dataclass(frozen=True)
-class Ball(Element[Flight]):
+class Ball(Flying):
     """A ball that is thrown at a time; it pushes people and is pushed by them, falls and bounces."""
 
     position: tuple[float, float, float] = (0.0, 4.0, 1.2)
@@ -172,33 +206,9 @@ class Ball(Element[Flight]):
         _refuse_inside(f"the ball that starts at {self.position}", centre, self.radius, moment)
         return Flight(centre, velocity, torch.zeros_like(centre))
 
-    def act(self, memory: Flight | None, moment: Moment) -> tuple[Flight | None, Influence]:
-        """Fly, from its start on."""
-        if memory is None and moment.frame >= round(self.start * moment.fps):
-            memory = self._thrown(moment)
-        if memory is None:
-            return None, Influence()
-        memory, forces = _fly(self, memory, moment)
-        return memory, Influence(forces=forces)
-
-    def balls(self, memory: Flight | None) -> Balls | None:
-        """Show it once it flies."""
-        return _shown(memory, self.radius)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Name it for exports."""
-        return (Event("ball", self.start),)
-
-
-def _shown(flight: Flight | None, radius: float) -> Balls | None:
-    if flight is None:
-        return None
-    return Balls(flight.centre.unsqueeze(-2), flight.velocity.unsqueeze(-2), torch.tensor([radius], dtype=torch.float64))
-
 
 @dataclass(frozen=True)
-class Throw(Element[Flight]):
+class Throw(Flying):
     """A ball thrown at a person from some distance, so that it would hit a joint if the person went on as it does."""
 
     joint: str = "spine3"
@@ -246,24 +256,6 @@ class Throw(Element[Flight]):
         velocity = (goal - centre) / last + torch.tensor([0.0, 0.0, 0.5 * GRAVITY * last], dtype=torch.float64)
         _refuse_inside(f"the ball thrown from {self.distance:g} m", centre, self.radius, moment)
         return Flight(centre, velocity, torch.zeros_like(centre))
-
-    def act(self, memory: Flight | None, moment: Moment) -> tuple[Flight | None, Influence]:
-        """Throw it at its time, and let it fly."""
-        if memory is None and moment.frame >= round(self.start * moment.fps):
-            memory = self._thrown(moment)
-        if memory is None:
-            return None, Influence()
-        memory, forces = _fly(self, memory, moment)
-        return memory, Influence(forces=forces)
-
-    def balls(self, memory: Flight | None) -> Balls | None:
-        """Show it once it flies."""
-        return _shown(memory, self.radius)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """Name it for exports."""
-        return (Event("ball", self.start),)
 
 
 @dataclass(frozen=True)
