@@ -96,6 +96,19 @@ def test_concatenate_refuses_two_rates(motion):
         Motion.concatenate([motion, motion.resampled(30.0)])
 
 
+def test_map_changes_every_part(motion):
+    # One person and the other, put together again, are both of them, to the bit; what nobody recorded stays away.
+    one, other = (motion.map(lambda values, i=i: values[i : i + 1]) for i in (0, 1))
+    for name in PER_FRAME:
+        torch.testing.assert_close(torch.cat((getattr(one, name), getattr(other, name))), getattr(motion, name), rtol=0, atol=0)
+    assert {name: torch.cat((one.energies[name], other.energies[name])).equal(values) for name, values in motion.energies.items()} == {
+        "rigidity": True,
+        "contact": True,
+    }
+    assert (one.fps, one.events, one.name) == (motion.fps, motion.events, motion.name)
+    assert replace(motion, contacts=None).map(lambda values: values[0]).contacts is None
+
+
 def test_mirror_is_an_involution(motion):
     # Signs and places change, never a value: twice is the same to the bit.
     assert_same(motion.mirrored().mirrored(), motion)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from dropsim.skeleton import MIRROR, Skeleton
+from dropsim.skeleton import MIRROR, Skeleton, mirrored_rotations
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,10 @@ class Event:
     """Seconds from the motion's first frame [s]."""
     duration: float = 0.0
     """[s]"""
+
+
+_TIME_OF_EXTRAS = {"contacts": -2, "contact_forces": -3, "external_forces": -3, "root_wrench": -2}
+"""The time axis of what is recorded along with a motion."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +74,15 @@ class Motion:
         return (len(self) - 1) / self.fps
 
     def _map_extras(self, change: Callable[[Tensor, int], Tensor]) -> dict[str, object]:
-        """Apply a change of the time axis to every per-frame extra. The axis is -2 for (t, n), -3 for (t, 22, 3), -1 for (t)."""
-        extras = {"contacts": -2, "contact_forces": -3, "external_forces": -3, "root_wrench": -2}
-        mapped: dict[str, object] = {k: None if (v := getattr(self, k)) is None else change(v, dim) for k, dim in extras.items()}
+        """Apply a change to every per-frame extra, which is told where its time axis is."""
+        mapped: dict[str, object] = {k: None if (v := getattr(self, k)) is None else change(v, dim) for k, dim in _TIME_OF_EXTRAS.items()}
         mapped["energies"] = {k: change(v, -1) for k, v in self.energies.items()}
         return mapped
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Motion":
+        """Apply a change of the leading dimensions to every part, e.g. `motion.map(lambda values: values[0])` for one person of a batch."""
+        extras = self._map_extras(lambda values, _: change(values))
+        return replace(self, root=change(self.root), q=change(self.q), joints=change(self.joints), **extras)
 
     def slice(self, start: int, stop: int) -> "Motion":
         """Return frames start to stop, as Python slices count them; events move along."""
@@ -107,7 +115,7 @@ class Motion:
             parts = [getattr(m, name) for m in motions]
             return None if any(p is None for p in parts) else torch.cat(parts, dim)
 
-        extras = {k: join(k, dim) for k, dim in {"contacts": -2, "contact_forces": -3, "external_forces": -3, "root_wrench": -2}.items()}
+        extras = {k: join(k, dim) for k, dim in _TIME_OF_EXTRAS.items()}
         names = set.intersection(*(set(m.energies) for m in motions))
         return replace(
             first,
@@ -123,16 +131,13 @@ class Motion:
         """Swap left and right by reflection in the plane x = 0."""
         flip = torch.tensor([-1.0, 1.0, 1.0]).to(self.root)
 
-        def turn(q: Tensor) -> Tensor:
-            return (flip[:, None] * q * flip)[..., MIRROR, :, :]
-
         def swap(v: Tensor | None) -> Tensor | None:
             return None if v is None else (v * flip)[..., MIRROR, :]
 
         return replace(
             self,
             root=self.root * flip,
-            q=turn(self.q),
+            q=mirrored_rotations(self.q),
             joints=(self.joints * flip)[..., MIRROR, :],
             contacts=None if self.contacts is None else self.contacts[..., MIRROR],
             contact_forces=swap(self.contact_forces),

@@ -46,6 +46,12 @@ _CHAIN = tuple((torch.tensor([above.index(PARENTS[j]) for j in level]), torch.te
 """For every level below the root: the places of the parents in the level above, and the joints."""
 
 
+def mirrored_rotations(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
+    """Swap left and right of local rotations, by reflection in the plane x = 0."""
+    flip = torch.tensor([-1.0, 1.0, 1.0]).to(q)
+    return (flip[:, None] * q * flip)[..., MIRROR, :, :]
+
+
 def joint_index(name: str) -> int:
     """Return the index of a joint, or raise with the names that exist."""
     if name not in JOINTS:

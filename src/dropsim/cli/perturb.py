@@ -103,9 +103,8 @@ class Perturb:
         """Return the push, in the direction that the person of the recording faces when it begins."""
         import math
 
-        from dropsim.rotations import heading
         from dropsim.scene import Push
-        from dropsim.scene.acts import degrees_of
+        from dropsim.scene.acts import ahead_of, degrees_of
 
         frame = round(self.at * recording.fps)
         if not 1 <= frame < len(recording):
@@ -113,7 +112,7 @@ class Perturb:
                 f"{self.input}: the push begins at {self.at:g} s, and the recording goes on from 0 to {recording.duration:.2f} s: choose a "
                 "time inside it"
             )
-        x, y = heading(recording.q[frame, 0])[1, :2].tolist()
+        x, y = ahead_of(recording.q[frame]).tolist()
         turned = math.degrees(math.atan2(y, x)) - 90.0
         return Push.toward(str(degrees_of(self.direction) + turned), self.newtons, part=self.part, start=self.at, duration=self.duration)
 

@@ -141,12 +141,9 @@ SCENE_ENERGIES = ("pin", "com_velocity", "spring", "straight")
 
 def _motion_of(motion: Motion, i: int, drawn: Drawn) -> Motion:
     """Take one clip's motion out of a group."""
-    extras = {name: getattr(motion, name) for name in ("contacts", "contact_forces", "external_forces", "root_wrench")}
-    energies = {name: values[i] for name, values in motion.energies.items() if name not in SCENE_ENERGIES or values[i].any()}
-    return replace(
-        motion, root=motion.root[i], q=motion.q[i], joints=motion.joints[i], energies=energies, events=drawn.setup.scene.events,
-        **{name: None if values is None else values[i] for name, values in extras.items()},
-    )  # fmt: skip
+    own = motion.map(lambda values: values[i])
+    energies = {name: values for name, values in own.energies.items() if name not in SCENE_ENERGIES or values.any()}
+    return replace(own, energies=energies, events=drawn.setup.scene.events)
 
 
 def _ground_of(ground: Plane, i: int, num_frames: int) -> Plane:

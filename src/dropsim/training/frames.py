@@ -12,7 +12,7 @@ from dropsim.data.contacts import CONTACT_JOINTS
 from dropsim.motion import Motion
 from dropsim.priors.cvae import Local, difference_memory, turn_memory
 from dropsim.rotations import heading
-from dropsim.skeleton import MIRROR, NUM_JOINTS, Skeleton
+from dropsim.skeleton import MIRROR, NUM_JOINTS, Skeleton, mirrored_rotations
 
 _MIRROR = torch.tensor(MIRROR)
 _MIRROR_CONTACTS = torch.tensor([CONTACT_JOINTS.index(MIRROR[j]) for j in CONTACT_JOINTS])
@@ -109,7 +109,7 @@ def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]
     flip = torch.tensor([-1.0, 1.0, 1.0])
     side = mirrored[:, None, None]
     root = torch.where(side, root * flip, root)
-    q = torch.where(side[..., None, None], (flip[:, None] * q * flip)[:, :, _MIRROR], q)
+    q = torch.where(side[..., None, None], mirrored_rotations(q), q)
     joints = torch.where(side[..., None], (joints * flip)[:, :, _MIRROR], joints)
     velocity = torch.where(side, _mirrored_velocity(velocity), velocity)
     contacts = torch.where(side, contacts[:, :, _MIRROR_CONTACTS], contacts)

@@ -24,7 +24,7 @@ from dropsim.files import atomic_path
 from dropsim.motion import Motion
 from dropsim.pose_prior import NUM_BODY, PoseNetwork, PosePrior, PoseShape, columns_to_rotations, flatten_pose
 from dropsim.rotations import exp, swing
-from dropsim.skeleton import CHILDREN, MIRROR, NUM_JOINTS, Skeleton, joint_index
+from dropsim.skeleton import CHILDREN, NUM_JOINTS, Skeleton, joint_index, mirrored_rotations
 from dropsim.training.frames import BALANCE
 from dropsim.training.loop import Progress, resuming, run, steps_for
 
@@ -72,12 +72,6 @@ class PoseOptions:
     """People who have a rotation, before it counts as in range."""
     ema: float = 0.999
     seed: int = 0
-
-
-def mirrored(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
-    """Swap left and right."""
-    flip = torch.tensor([-1.0, 1.0, 1.0]).to(q)
-    return (flip[:, None] * q * flip)[..., MIRROR, :, :]
 
 
 def random_rotations(shape: Sequence[int], rng: torch.Generator) -> Float[Tensor, "*s 3 3"]:
@@ -129,7 +123,7 @@ class Poses:
         """Draw poses, half of them mirrored."""
         at = torch.searchsorted(self.edges, torch.rand(count, generator=rng, dtype=torch.float64)).clamp(max=len(self.edges) - 1)
         q = self.q[at]
-        return torch.where(torch.rand(count, 1, 1, 1, generator=rng) < 0.5, mirrored(q), q)
+        return torch.where(torch.rand(count, 1, 1, 1, generator=rng) < 0.5, mirrored_rotations(q), q)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +140,7 @@ class JointRange:
     def of(cls, recorded: Poses, options: PoseOptions, rng: torch.Generator) -> "JointRange":
         """Measure the range of recorded poses and their mirror images, leaving out what too few people do."""
         at = torch.randint(len(recorded.q), (8000,), generator=rng)
-        poses, people = torch.cat((recorded.q[at], mirrored(recorded.q[at]))), recorded.person[at].repeat(2)
+        poses, people = torch.cat((recorded.q[at], mirrored_rotations(recorded.q[at]))), recorded.person[at].repeat(2)
         member = nn.functional.one_hot(people).float()
         needed = min(options.support, int((member.sum(0) > 0).sum()))
         chosen = torch.randperm(len(poses), generator=rng)[: 4 * options.representatives]

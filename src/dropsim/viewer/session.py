@@ -456,19 +456,10 @@ class Session:
     def _motion(self, shots: Sequence[Shot], world: int, person: int) -> Motion:
         reports = [shot.report for shot in shots[1:] if shot.report is not None]
         whole = laid_out(self._on, [shot.state.people for shot in shots], reports)
-
-        def pick(values: Tensor | None) -> Tensor | None:
-            return None if values is None else values[world, person]
-
-        first = shots[0].time
-        events = [*self.scene.events, *self._events]
-        return replace(
-            whole, root=whole.root[world, person], q=whole.q[world, person], joints=whole.joints[world, person],
-            contacts=pick(whole.contacts), contact_forces=pick(whole.contact_forces), external_forces=pick(whole.external_forces),
-            root_wrench=pick(whole.root_wrench), energies={k: v[world, person] for k, v in whole.energies.items()},
-            events=tuple(replace(e, start=e.start - first) for e in events if first <= e.start <= shots[-1].time) if world == 0 else (),
-            name="dropsim view",
-        )  # fmt: skip
+        first, last = shots[0].time, shots[-1].time
+        noted = [*self.scene.events, *self._events] if world == 0 else []
+        events = tuple(replace(event, start=event.start - first) for event in noted if first <= event.start <= last)
+        return replace(whole.map(lambda values: values[world, person]), events=events, name="dropsim view")
 
     # --- the world anew
 
