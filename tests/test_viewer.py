@@ -22,7 +22,8 @@ from dropsim.cli.view import View
 from dropsim.data.amass import read_amass
 from dropsim.data.motions import read_motion
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.scene import Follow, Ground, Person, Push, Scene, Throw, World
+from dropsim.scene import Follow, Ground, Person, Pin, Push, Scene, Throw, World
+from dropsim.scene import run as run_world
 from dropsim.simulator import Simulator
 from dropsim.skeleton import joint_index
 from dropsim.viewer.downloads import files_of
@@ -188,6 +189,20 @@ def test_trip_lays_an_obstacle_and_a_stiff_knee_stays_straight(simulator: Simula
     session.trip("right")
     shot = run(session, 40)
     assert [sphere.flying for sphere in shot.spheres] == [False]
+
+
+@pytest.mark.parametrize("ghost", [False, True])
+def test_whoever_is_held_is_held_as_in_a_scene(simulator: Simulator, ghost: bool):
+    # The change of momentum of who is held is not corrected, in the browser as elsewhere: the same frames, but for the rounding of batches.
+    scene = Scene((Person("stand"),), (Pin("right_wrist", start=0.0, target=(-0.4, 0.5, 1.3)),))
+    session = Session(simulator, scene)
+    session.show_ghost(ghost)
+    shown = run(session, 12)
+    expected = run_world(World(scene, simulator), 13, [0]).motions[0].joints[0, -1]
+    torch.testing.assert_close(shown.people.x[0], expected, rtol=0, atol=1e-6)
+    assert float((shown.people.x[0, WRIST] - torch.tensor([-0.4, 0.5, 1.3])).norm()) < 0.2
+    if shown.ghosts is not None:
+        assert float((shown.ghosts.x[0, WRIST] - torch.tensor([-0.4, 0.5, 1.3])).norm()) > 0.3
 
 
 def test_people_are_led(simulator: Simulator):

@@ -30,12 +30,12 @@ class Body:
     """The joints that move each vertex."""
     weights: Float[Tensor, "v 4"]
     """Each one's share; they sum to 1."""
-    _blend: Float[Tensor, "v 22"] = field(init=False, repr=False)
+    blend: Float[Tensor, "v 22"] = field(init=False, repr=False)
     """The shares of all joints: with it, skinning is one matrix product."""
 
     def __post_init__(self) -> None:
         blend = self.weights.new_zeros(len(self.weights), NUM_JOINTS).scatter_add(1, self.joints.long(), self.weights)
-        object.__setattr__(self, "_blend", blend)
+        object.__setattr__(self, "blend", blend)
 
     @classmethod
     def shipped(cls) -> "Body":
@@ -53,14 +53,14 @@ class Body:
         """
         old, new = self.skeleton.rest.double(), skeleton.rest.double()
         stretch = torch.stack([_stretch(j, self.skeleton, skeleton) for j in range(NUM_JOINTS)])
-        moved = _apply(self._blend.double(), stretch, new - (stretch @ old.unsqueeze(-1)).squeeze(-1), self.vertices.double())
+        moved = _apply(self.blend.double(), stretch, new - (stretch @ old.unsqueeze(-1)).squeeze(-1), self.vertices.double())
         return replace(self, skeleton=skeleton, vertices=moved.to(self.vertices))
 
     def skinned(self, q: Float[Tensor, "*b 22 3 3"], joints: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b v 3"]:
         """Return world vertices [m] from local rotations and world joints [m], by linear blend skinning."""
         R_world = self.skeleton.global_rotations(q)
         shift = joints - (R_world @ self.skeleton.rest.to(q).unsqueeze(-1)).squeeze(-1)
-        return _apply(self._blend.to(q), R_world, shift, self.vertices.to(q))
+        return _apply(self.blend.to(q), R_world, shift, self.vertices.to(q))
 
     def normals(self, vertices: Float[Tensor, "*b v 3"]) -> Float[Tensor, "*b v 3"]:
         """Return outward unit normals at posed vertices: the mean of the faces' around them, by area."""

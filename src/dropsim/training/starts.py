@@ -163,7 +163,7 @@ def _recorded_frames(motions: Sequence[Motion], fits: Fit) -> list[tuple[Motion,
     for motion in motions:
         step = round(motion.fps / 2)
         if len(motion) > 4 * step:
-            good = fits(_Recent.of(_one(motion, None)))[0]
+            good = fits(_Recent.of(motion.map(lambda values: values.unsqueeze(0))))[0]
             frames += [(motion, frame) for frame in range(2 * step, len(motion), step) if good[frame]]
     return frames
 
@@ -183,16 +183,11 @@ def _fitting_states(prior: CVAEPrior, rolled: Motion, fits: Fit, pose: PosePrior
     states = []
     for i in good.any(-1).nonzero().squeeze(-1).tolist():
         frame = int(good[i].nonzero().median())
-        one = _one(rolled, i)
+        one = rolled.map(lambda values, i=i: values[i])
         sinks = float(metrics.penetration_mm(one.slice(frame - second, frame + 1))) > 1000 * SINK
         if not sinks and metrics.human(one.slice(0, frame + second)):
             states.append(placed(prior.start_from(one, frame), rolled.skeleton.radii))
     return states
-
-
-def _one(motion: Motion, index: int | None) -> Motion:
-    """Pick one person out of a batch, or make a batch of one."""
-    return Motion(motion.skeleton, motion.fps, motion.root[index], motion.q[index], motion.joints[index])
 
 
 def placed(state: State, radii: Float[Tensor, "22"]) -> State:

@@ -105,8 +105,6 @@ class Figures:
     def __init__(self, server: "viser.ViserServer", skeleton: Skeleton, grabbed: "Grabbed") -> None:
         self._server, self._skeleton, self._grabbed = server, skeleton, grabbed
         self._body = Body.shipped().fitted(skeleton)
-        blend = self._body.weights.new_zeros(len(self._body.weights), NUM_JOINTS)
-        self._blend = blend.scatter_add(1, self._body.joints.long(), self._body.weights).numpy()
         scene = server.scene
         scene.world_axes.visible = False
         scene.configure_environment_map(None)
@@ -179,7 +177,7 @@ class Figures:
         color = COLORS[number % len(COLORS)]
         skin = scene.add_mesh_skinned(
             f"/world/{'ghost' if ghost else 'person'}_{number}", self._body.vertices.numpy(), self._body.faces.numpy(),
-            bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (NUM_JOINTS, 1)), bone_positions=rest, skin_weights=self._blend,
+            bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (NUM_JOINTS, 1)), bone_positions=rest, skin_weights=self._body.blend.numpy(),
             color=(150, 155, 165) if ghost else color, opacity=0.35 if ghost else None, cast_shadow=not ghost,
         )  # fmt: skip
         if ghost:

@@ -100,6 +100,7 @@ def _only_first(influence: Influence, worlds: int) -> Influence:
             Spheres(among(c.centres, FAR), c.radii, among(c.velocities, 0.0)) if isinstance(c, Spheres) else c for c in influence.colliders
         ],
         goals=[Goal(among(goal.people, 0.0), goal.cost) for goal in influence.goals],
+        held=None if influence.held is None else among(influence.held, 0.0),
     )
 
 
