@@ -5,15 +5,17 @@ import math
 import pytest
 import torch
 
-from dropsim.collider import Plane, Spheres
-from dropsim.energies.editing import CentreOfMassVelocity, Pin, Spring
+from dropsim.collider import GRIP_GAP, Plane, Spheres, push_out
+from dropsim.energies.editing import CentreOfMassVelocity, Pin, Spring, Straight
 from dropsim.energies.kinematic import Kinematic
 from dropsim.energies.physical import Contact, RangeOfMotion, Rigidity
 from dropsim.energy import Energy, Frame, Target
+from dropsim.following import Planted
 from dropsim.pose_prior import PosePrior
 from dropsim.rotations import exp
 from dropsim.skeleton import Skeleton
 from dropsim.synthetic import stepping_clip
+from dropsim.wrench import GRAVITY
 
 SKELETON = Skeleton.adult()
 H = 1 / 30
@@ -70,6 +72,8 @@ ENERGIES = {
     "com_velocity": lambda: CentreOfMassVelocity(torch.tensor([1.2, 0.3], dtype=torch.float64)),
     "pin": lambda: Pin("left_ankle", torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)),
     "spring": lambda: Spring("left_hip", "left_ankle", 0.8),
+    "straight": lambda: Straight("left_hip", "left_knee", "left_ankle"),
+    "planted": lambda: Planted(),
     "user": lambda: Held(),
 }
 EVERY = pytest.mark.parametrize("name", ENERGIES)
@@ -116,7 +120,7 @@ def test_gradient_of_the_quadratic(name, poses):
 
 
 # Moving and turning the world about z changes no value; contact, pin and com_velocity speak of places and directions in the world.
-@pytest.mark.parametrize("name", ["rigidity", "range_of_motion", "kinematic", "spring", "contact"])
+@pytest.mark.parametrize("name", ["rigidity", "range_of_motion", "kinematic", "spring", "straight", "planted", "contact"])
 def test_invariant_to_moving_and_turning_the_world(name, poses):
     x, x_t, q, manifold = poses
     energy, shift = ENERGIES[name](), torch.tensor([3.0, -2.0, 0.0], dtype=torch.float64)
@@ -127,6 +131,56 @@ def test_invariant_to_moving_and_turning_the_world(name, poses):
     torch.testing.assert_close(
         energy.value(x, frame_of(x_t, q, manifold)), energy.value(turned(x, 0.7, shift), moved), rtol=1e-6, atol=tolerance
     )
+
+
+def test_the_weights_are_the_papers():
+    # As its section on details has them: 1 for rigidity, 3 for contact, range of motion and the prior; relative to M / h^2 here.
+    assert [ENERGIES[name]().weight for name in ("rigidity", "contact", "range_of_motion", "kinematic")] == [1.0, 3.0, 3.0, 3.0]
+
+
+def test_a_straight_limb_has_its_middle_where_its_bones_meet(poses):
+    # Along the line from hip to ankle, after the thigh's share of the leg; off it by d, the value is w/2 d^2.
+    _, x_t, q, manifold = poses
+    x, (thigh, shank) = x_t.clone(), SKELETON.lengths[[4, 7]]
+    x[:, 4] = torch.lerp(x[:, 1], x[:, 7], float(thigh / (thigh + shank)))
+    energy, frame = ENERGIES["straight"](), frame_of(x_t, q, manifold)
+    assert energy.value(x, frame).max() < 1e-20
+    x[:, 4, 0] += 0.1
+    torch.testing.assert_close(energy.value(x, frame), torch.full((8,), 0.5 * energy.weight * 0.01, dtype=torch.float64))
+
+
+def test_planted_feet_stay_within_the_slack_of_the_recording(poses):
+    # A recorded foot on the floor may be a slack away from where it stands; one that is as high as the gap is followed as it is.
+    _, x_t, q, manifold = poses
+    feet, energy = [7, 8, 10, 11], Planted(slack=0.02, gap=0.03)
+    wished = manifold.clone()
+    wished[:, 0, feet, 2] = SKELETON.radii[feet]
+    wished[:, 0, feet, :2] = x_t[:, feet, :2] + torch.tensor([0.05, 0.0], dtype=torch.float64)
+    target = energy.project(x_t, frame_of(x_t, q, wished))
+    assert target.active is not None
+    assert target.active.all()
+    expected = x_t[:, feet, :2] + torch.tensor([0.03, 0.0], dtype=torch.float64)
+    torch.testing.assert_close(target.p[..., :2], expected, rtol=0, atol=1e-12)
+    wished[:, 0, feet, 2] += 0.015
+    half = energy.project(x_t, frame_of(x_t, q, wished))
+    torch.testing.assert_close(half.p[..., 0], x_t[:, feet, 0] + 0.04, rtol=0, atol=1e-12)
+    wished[:, 0, feet, 2] += 0.015 + 1e-9
+    high = energy.project(x_t, frame_of(x_t, q, wished))
+    assert high.active is not None
+    assert not high.active.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_friction_undoes_a_slide_by_its_share_of_the_way_out(dtype):
+    # Coulomb: the normal impulse is the way out d, and what a resting sphere weighs, g h^2; a slide of s is shortened by mu (d + g h^2).
+    radii, before = torch.full((4,), 0.1, dtype=dtype), torch.tensor([[0.0, 0.0, 0.1]], dtype=dtype).expand(4, 3)
+    x = torch.tensor([[0.05, 0.0, 0.08], [0.0, 0.003, 0.08], [0.05, 0.0, 0.1 + GRIP_GAP / 2], [0.05, 0.0, 0.2]], dtype=dtype)
+    out, touching = push_out(x, before, radii, (Plane.ground(),), friction=0.5, h=H)
+    weight = GRAVITY * H * H
+    slides = [0.05 - 0.5 * (0.02 + weight), 0.0, 0.05 - 0.5 * weight, 0.05]
+    expected = torch.tensor([[slides[0], 0, 0.1], [0, 0, 0.1], [slides[2], 0, 0.1 + GRIP_GAP / 2], [slides[3], 0, 0.2]], dtype=dtype)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-12 if dtype == torch.float64 else 1e-7)
+    assert touching.tolist() == [True, True, False, False]
 
 
 def test_rigidity_is_zero_exactly_on_rest_lengths(poses):

@@ -63,7 +63,8 @@ def test_people_far_apart_are_no_neighbours():
 
 def test_only_mutual_neighbours_push_in_a_crowd():
     start = CVAEPrior.shipped().start("stand", seed=0)
-    places = torch.tensor([[0.25 * i, 0.02 * i, 2.0] for i in range(9)], dtype=torch.float64)
+    # So close that the first, whose nearest are the next four, overlaps the fifth, whose nearest are two on either side.
+    places = torch.tensor([[0.1 * i, 0.02 * i, 2.0] for i in range(9)], dtype=torch.float64)
     x = (start.x - start.x[:1]).unsqueeze(0) + places.unsqueeze(1)
     near = neighbours(x)
     assert near is not None
