@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import torch
 
 from dropsim import metrics
 from dropsim.cli import main
+from dropsim.cli.evaluate import OWN, SHARED, Evaluate
 from dropsim.evaluation import push
 from dropsim.evaluation.push import FULL, RAGDOLL, Outcome, PushProtocol, evaluate_push, table
 from dropsim.evaluation.push_report import write_push_report
@@ -237,3 +238,16 @@ def test_bad_input_is_a_sentence(capsys):
     assert main(["evaluate", "push", "--parts", "tail"]) == 2
     assert main(["evaluate", "prior"]) == 2
     assert "--data" in capsys.readouterr().err
+
+
+def test_an_option_that_would_do_nothing_is_refused(capsys):
+    # Silently dropped, it would look as if it had been measured.
+    assert main(["evaluate", "push", "--rollouts", "8"]) == 2
+    assert capsys.readouterr().err == "dropsim: evaluate push does nothing with --rollouts, which is for `evaluate prior`: leave it out\n"
+    assert main(["evaluate", "ablation", "--out", "nowhere", "--samples", "16"]) == 2
+    assert "`evaluate paper` or `evaluate push`" in capsys.readouterr().err
+
+
+def test_every_option_belongs_to_somebody():
+    named = {"what", *SHARED, *(name for names in OWN.values() for name in names)}
+    assert named == {f.name for f in fields(Evaluate)}

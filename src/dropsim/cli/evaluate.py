@@ -2,7 +2,7 @@
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +11,19 @@ import tyro
 if TYPE_CHECKING:
     from dropsim.evaluation.push import PushProtocol
     from dropsim.pose_prior import PosePrior
+
+
+SHARED = ("weights", "out", "seed")
+"""Options of all that can be evaluated."""
+OWN = {
+    "ablation": ("motions", "quick", "workers"),
+    "paper": ("motions", "samples", "recordings", "quick", "workers"),
+    "prior": ("data", "people", "json", "card", "rollouts", "seconds"),
+    "push": (
+        "newtons", "directions", "parts", "starts", "moments", "seeds", "responses", "samples", "recordings", "json", "quick", "workers",
+    ),
+}  # fmt: skip
+"""Options of each."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ class Evaluate:
     responses: int | None = None
     """Times that each is pushed in the same way; for pushes, 2 unless given."""
     samples: int | None = None
-    """K, candidates of the prior a frame; 64 unless given, 8 with --quick."""
+    """K, candidates of the prior a frame, for the paper and for pushes; 64 unless given, 8 with --quick."""
     motions: int | None = None
     """Pushed motions; 250 unless given for the paper, and 50 for the ablation."""
     recordings: Path | None = None
@@ -67,7 +80,15 @@ class Evaluate:
 
     def run(self) -> None:
         """Measure, print the table and write what was asked for."""
+        self._refuse_strangers()
         {"ablation": self._ablation, "paper": self._paper, "prior": self._prior, "push": self._push}[self.what]()
+
+    def _refuse_strangers(self) -> None:
+        """Refuse options that would change nothing here."""
+        given = [f.name for f in fields(self) if f.name not in (*SHARED, *OWN[self.what], "what") and getattr(self, f.name) != f.default]
+        if given:
+            places = " or ".join(f"`evaluate {what}`" for what, names in OWN.items() if given[0] in names)
+            raise ValueError(f"evaluate {self.what} does nothing with --{given[0]}, which is for {places}: leave it out")
 
     def _paper(self) -> None:
         if self.out is None:
