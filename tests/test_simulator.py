@@ -11,7 +11,7 @@ from dropsim.energy import Frame
 from dropsim.prior import Candidates, Prior, State, Streams
 from dropsim.priors.clip import ClipPrior
 from dropsim.priors.passive import PassivePrior
-from dropsim.projective import System, restore_lengths
+from dropsim.projective import System, restore_lengths, rigid_acceleration
 from dropsim.rotations import exp
 from dropsim.simulator import DivergedError, External, Simulator, simulate
 from dropsim.skeleton import Skeleton
@@ -124,6 +124,22 @@ def test_restoring_lengths_keeps_both_momenta():
     assert dx.sum(0).norm() < 1e-12
     assert torch.linalg.cross(x, dx).sum(0).norm() < 1e-12
     assert skeleton.bone_error(restore_lengths(x, skeleton, skeleton.masses.mean() / skeleton.masses, iterations=4)) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_body_that_moves_as_one_gains_the_momenta_of_its_wrench(dtype):
+    # Newton and Euler: sum m a is the force, sum r x m a the moment about the centre of mass, and no two joints come nearer.
+    skeleton = Skeleton.adult().to(dtype)
+    arms = standing().x.to(dtype)
+    arms = arms - skeleton.centre_of_mass(arms)
+    wrench = torch.tensor([120.0, -40.0, 700.0, 30.0, -55.0, 20.0], dtype=dtype)
+    acceleration = rigid_acceleration(wrench, arms, skeleton.masses)
+    gained = skeleton.masses.unsqueeze(-1) * acceleration
+    tolerance = 1e-9 if dtype == torch.float64 else 1e-3
+    torch.testing.assert_close(gained.sum(0), wrench[:3], rtol=0, atol=tolerance)
+    torch.testing.assert_close(torch.linalg.cross(arms, gained).sum(0), wrench[3:], rtol=0, atol=tolerance)
+    stretching = ((acceleration[:, None] - acceleration) * (arms[:, None] - arms)).sum(-1)
+    assert stretching.abs().max() < tolerance
 
 
 def test_following_a_recording_undisturbed_stays_close_to_it():
