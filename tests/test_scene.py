@@ -14,7 +14,7 @@ from dropsim.collider import Plane
 from dropsim.energy import Frame
 from dropsim.motion import Event
 from dropsim.planner import Planner
-from dropsim.prior import State
+from dropsim.prior import Candidates, State, Streams
 from dropsim.priors.clip import ClipPrior
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.passive import PassivePrior
@@ -46,7 +46,7 @@ from dropsim.scene.acts import VelocityCost
 from dropsim.scene.element import joints_of
 from dropsim.scene.meeting import NEAREST, neighbours
 from dropsim.scene.things import height_of
-from dropsim.simulator import Simulator
+from dropsim.simulator import External, Report, Simulator
 from dropsim.skeleton import JOINTS, NUM_JOINTS, Skeleton, joint_index
 from dropsim.synthetic import stepping_clip
 from dropsim.wrench import GRAVITY
@@ -294,6 +294,33 @@ def test_worlds_run_side_by_side_as_alone():
     for i, seed in enumerate((3, 5)):
         alone = run(world, 8, seed).motions[0]
         torch.testing.assert_close(both.joints[i], alone.joints, rtol=0, atol=1e-5)  # the prior runs in single precision
+
+
+class Counting(PassivePrior):
+    """Remembers how many frames it has proposed."""
+
+    def sample(self, state: State, num_samples: int, rng: Streams) -> Candidates:
+        candidates = super().sample(state, num_samples, rng)
+        return replace(candidates, memory=candidates.memory + 1)
+
+
+def test_a_plan_is_wished_for_frame_by_frame_and_made_anew_in_time(monkeypatch: pytest.MonkeyPatch):
+    # The memory of a planned frame says which frame of the whole run it is: between one plan and the next none is left out or repeated.
+    wished, step = list[float](), Simulator.step
+
+    def watched(self: Simulator, state: State, external: External, rng: Streams) -> tuple[State, Report]:
+        assert external.plan is not None
+        assert external.planned is not None
+        assert external.planned.tolist() == [True]
+        wished.append(float(external.plan.memory))
+        return step(self, state, external, rng)
+
+    monkeypatch.setattr(Simulator, "step", watched)
+    scene = Scene(elements=(Follow(((0.0, 0.0, 1.0),)),), planner=Planner(num_rollouts=2, horizon=4, every=3))
+    world = World(scene, Simulator(Counting(SKELETON), num_samples=1))
+    people = replace(standing((0.0, 0.0)), memory=torch.zeros(1, 1).double())
+    run(world, 9, 0, start=world.start_from(people))
+    assert wished == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_people_are_put_where_the_scene_says():
