@@ -309,6 +309,19 @@ def test_a_buffer_is_used_again_only_when_nobody_holds_it():
     assert pickle.loads(pickle.dumps(buffers)).take(1).shape == (1,)
 
 
+@pytest.mark.parametrize("packable", [True, False])
+def test_a_packed_linear_layer_is_the_plain_one_and_survives_pickling(rng, monkeypatch, packable):
+    if not packable:
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    weight, bias = torch.randn(7, 12, generator=rng), torch.randn(7, generator=rng)
+    layer = kernels.PackedLinear(weight[:, :9], bias)
+    for rows in (1, 5, 600):
+        x = torch.randn(rows, 9, generator=rng)
+        plain = torch.nn.functional.linear(x, weight[:, :9], bias)
+        # Sums of nine products of a few units, rounded to 6e-8.
+        agree((layer(x), pickle.loads(pickle.dumps(layer))(x)), (plain, plain), tolerance=1e-5)
+
+
 def test_the_switch_turns_kernels_off():
     code = "from dropsim import kernels; import sys; sys.exit(int(kernels.installed()))"
     assert subprocess.run([sys.executable, "-c", code], env={**os.environ, "DROPSIM_KERNELS": "0"}, check=False).returncode == 0

@@ -45,6 +45,39 @@ FEW = 4
 """Rows up to which a linear layer is faster compiled here than as torch's matrix multiplication: it only streams the weights."""
 
 
+class PackedLinear:
+    """A linear layer for many rows whose weights oneDNN has laid out once: a fifth faster than laying them out at every call.
+
+    Where this build of torch cannot do that, a plain linear layer.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self._weight, self._bias = weight.contiguous(), bias
+        self._packed = _packed(self._weight)
+
+    def __reduce__(self) -> tuple[type["PackedLinear"], tuple[Tensor, Tensor]]:
+        return PackedLinear, (self._weight, self._bias)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return x weight^T + bias."""
+        if self._packed is None:
+            return torch.nn.functional.linear(x, self._weight, self._bias)
+        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
+
+
+_ROWS = 512
+"""A guess of how many rows there will be, which oneDNN lays weights out for; others are right too."""
+
+
+def _packed(weight: Tensor) -> Tensor | None:
+    if not (weight.is_cpu and torch.backends.mkldnn.is_available()):
+        return None
+    try:
+        return torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)
+    except (AttributeError, RuntimeError):  # torch makes no promise to keep this operation
+        return None
+
+
 class Buffers:
     """Large arrays that are used again once nobody else holds them: memory fresh from the system takes longer to map than to fill."""
 

@@ -112,10 +112,13 @@ class CompiledMLP:
         """Take the weights; beyond `size_in` the first layer's belong to the second input."""
         linears = [linear for linear in mlp.linears if isinstance(linear, nn.Linear)]
         norms = [norm for norm in mlp.norms if isinstance(norm, nn.GroupNorm)]
-        self._weights = [(linear.weight.detach(), linear.bias.detach()) for linear in linears]
-        self._arrays = [(kernels.constant(weight), kernels.constant(bias)) for weight, bias in self._weights]
+        self._arrays = [(kernels.constant(linear.weight), kernels.constant(linear.bias)) for linear in linears]
+        widths = [size_in, *(linear.in_features for linear in linears[1:])]
+        self._packed = [
+            kernels.PackedLinear(n.weight.detach()[:, :width], n.bias.detach()) for n, width in zip(linears, widths, strict=True)
+        ]
         self._norms = [(kernels.constant(n.weight), kernels.constant(n.bias), n.num_groups, n.eps) for n in norms]
-        self._skipped = self._weights[0][0][:, size_in:].T.contiguous()
+        self._skipped = linears[0].weight.detach()[:, size_in:].T.contiguous()
 
     def forward(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b o"]:
         """Do what MLP.forward does."""
@@ -127,7 +130,7 @@ class CompiledMLP:
         people = max(1, CACHED_ROWS // k)
         if b <= people:
             return self._run(flat @ self._skipped, flat, shared).unflatten(0, (b, k))
-        out = torch.empty(b, k, len(self._weights[-1][1]))
+        out = torch.empty(b, k, len(self._arrays[-1][1]))
         for start in range(0, b, people):
             codes = skip[start : start + people].flatten(0, 1)
             out[start : start + people] = self._run(codes @ self._skipped, codes, shared[start : start + people]).unflatten(0, (-1, k))
@@ -145,12 +148,11 @@ class CompiledMLP:
         return hidden
 
     def _layer(self, index: int, x: Float[Tensor, "r i"]) -> Float[Tensor, "r o"]:
-        weight, bias = self._weights[index]
         if len(x) > kernels.FEW:
-            return nn.functional.linear(x, weight[:, : x.shape[1]], bias)
+            return self._packed[index](x)
         from dropsim.kernels.network import dense
 
-        out = torch.empty(len(x), len(bias))
+        out = torch.empty(len(x), len(self._arrays[index][1]))
         dense(kernels.constant(x), *self._arrays[index], 1.0, out.numpy())
         return out
 
