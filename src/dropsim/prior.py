@@ -91,6 +91,8 @@ class Candidates:
         """Return one candidate per character."""
 
         def at(values: Tensor) -> Tensor:
+            if index.ndim == 0:  # a copy, so that who keeps it does not keep all the others
+                return values[int(index)].clone()
             trailing = values.ndim - index.ndim - 1
             where = index.reshape(*index.shape, 1, *([1] * trailing)).expand(*index.shape, 1, *values.shape[index.ndim + 1 :])
             return values.gather(index.ndim, where).squeeze(index.ndim)

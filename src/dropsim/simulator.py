@@ -2,6 +2,7 @@
 
 import functools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,19 +12,20 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from dropsim import kernels
-from dropsim.collider import Collider, Plane, nearest_surface, served
+from dropsim.collider import GRIP_GAP, Collider, Plane, nearest_surface, served
 from dropsim.energies.kinematic import Kinematic, nearest_candidate
 from dropsim.energies.physical import Contact, RangeOfMotion, Rigidity
 from dropsim.energy import Energy, Frame
 from dropsim.motion import Motion
+from dropsim.nnls import checked
 from dropsim.pose_prior import PosePrior
 from dropsim.prior import Candidates, Prior, State, Streams
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.projective import System, inertial_target, rigid_acceleration, settle, squared_distance
+from dropsim.projective import DEEP, MOST_ROUNDS, System, inertial_target, rigid_acceleration, settle, squared_distance
 from dropsim.rotations import exp, log_small
 from dropsim.skeleton import LEAVES, NUM_JOINTS
 from dropsim.threads import calm
-from dropsim.wrench import Contacts, WrenchOptions, root_wrench, soft_correction, wrench_problem
+from dropsim.wrench import GRAVITY, Contacts, WrenchOptions, fit_constants, root_wrench, soft_correction, wrench_problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,35 +116,24 @@ class Simulator:
             raise ValueError("the prior diverged: its candidates are not finite")
         # The wish: a plan or a sample of the prior, or its mode where the paper is followed to the letter or there is no other.
         wish = 0 if self.wish_mode or candidates.x.shape[-3] == 1 else 1
-        wished, masses = candidates.x[..., wish, :, :], skeleton.masses.to(state.x)
-        problem = wrench_problem(state.x, state.v, self._touching(state.x, external), masses=masses, h=h, options=self.wrench)
-        y = inertial_target(state.x, state.v, forces, masses, h)
-        planned = root_wrench(problem, wished)
-        if self.react and self.kinematic is not None:
-            # The reaction that the prior counts on; what the world adds, the person has not met yet.
-            y = y + h * h * rigid_acceleration(planned.explained, problem.r, masses)
-        frame = Frame(skeleton, h, state.x, y, candidates.q[..., wish, :, :, :], candidates.x, external.colliders)
+        wished = candidates.x[..., wish, :, :]
+        balance = self._balance(state, wished, forces, external)
+        frame = Frame(skeleton, h, state.x, balance.y, candidates.q[..., wish, :, :, :], candidates.x, external.colliders)
 
         system = System((*self._own, *external.energies), skeleton) if external.energies else self._system
-        x = system.iterate(wished if self.kinematic else y, frame, self.num_iterations)
+        x = system.iterate(wished if self.kinematic else balance.y, frame, self.num_iterations)
 
-        before = root_wrench(problem, x, forces=forces)
-        if self.correct:
-            corrected = soft_correction(problem, x, before, wished=planned, forces=forces)
-            x = corrected if external.held is None else torch.where(external.held[..., None, None], x, corrected)
-        x, contacts = self._settled(x, frame)
-        after = root_wrench(problem, x, forces=forces)
-
+        landing = balance.land(x)
+        x = landing.x
         chosen = nearest_candidate(candidates.x, x)
         kin = candidates.pick(chosen)
         q = self._damped(skeleton.inverse(x, twist_from=kin.q))
         values = dict(system.values(x, frame))
-        values["momentum"] = 0.5 * squared_distance(x, y, system.mass)
+        values["momentum"] = 0.5 * squared_distance(x, balance.y, system.mass)
         values["kinematic_mode"] = (
             0.5 * (self.kinematic.weight if self.kinematic else 0.0) * squared_distance(x, candidates.x[..., 0, :, :])
         )
-        wrenches = torch.linalg.vector_norm(torch.stack((before.residual, after.residual), dim=-2), dim=-1) / problem.body_weight
-        report = Report(values, chosen, contacts, after.forces, forces, wrenches, skeleton.bone_error(x))
+        report = Report(values, chosen, landing.contacts, landing.forces, forces, landing.root_wrench, skeleton.bone_error(x))
         return State(x, (x - state.x) / h, q, self.prior.commit(kin, x, q)), report
 
     def _touching(self, x: Float[Tensor, "*b 22 3"], external: External) -> Contacts:
@@ -170,11 +161,14 @@ class Simulator:
         """The global step without the scene's energies, laid out once."""
         return System(self._own, self.prior.skeleton)
 
-    def _settled(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> tuple[Float[Tensor, "*b 22 3"], Bool[Tensor, "*b 22"]]:
-        """Make the solution whole: nobody inside anything, every bone at its length; joints in contact hardly give."""
-        colliders, rounds = (frame.colliders, NUM_SETTLE) if self.contact else ((), 1)
-        options = {"friction": self.friction, "h": frame.h, "contact_mobility": CONTACT_MOBILITY, "rounds": rounds}
-        return settle(x, frame.x, frame.skeleton, colliders, **options)
+    def _balance(self, state: State, wished: Float[Tensor, "*b 22 3"], forces: Float[Tensor, "*b 22 3"], external: External) -> "_Balance":
+        """Lay out the step's momentum; in a few compiled calls where the simulator is as usual."""
+        usual = self.correct and self.react and self.contact is not None and self.kinematic is not None and external.held is None
+        alike = state.x.shape == state.v.shape == wished.shape == forces.shape
+        solids = served(external.colliders, state.x, state.v, wished, forces, self.prior.skeleton.masses) if usual and alike else None
+        if solids is None:
+            return _TorchBalance(self, state, wished, forces, external)
+        return _CompiledBalance(self, state, wished, forces, solids)
 
     def _damped(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
         """Turn the leaves a little toward rest."""
@@ -192,6 +186,103 @@ NUM_SETTLE = 4
 """Rounds of pushing out and restoring lengths: a neck between a head and shoulders that lie on the floor takes several."""
 CONTACT_MOBILITY = 0.05
 """How much a joint in contact gives when bones are brought back to length, beside a free one."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Landing:
+    """Where a solution came to be, and what that says of its momentum."""
+
+    x: Float[Tensor, "*b 22 3"]
+    contacts: Bool[Tensor, "*b 22"]
+    forces: Float[Tensor, "*b 22 3"]
+    """Of the contacts [N]."""
+    root_wrench: Float[Tensor, "*b 2"]
+    """Before and after the correction [body weights]."""
+
+
+class _Balance(ABC):
+    """The momentum of one step: what it aims at, and what becomes of the solution."""
+
+    y: Float[Tensor, "*b 22 3"]
+    """The inertial target, with the reaction of the ground that the prior counts on; what the world adds, the person has not met yet."""
+
+    @abstractmethod
+    def land(self, x: Float[Tensor, "*b 22 3"]) -> _Landing:
+        """Correct a solution softly and make it whole: nobody inside anything, every bone at its length; joints in contact hardly give."""
+
+
+class _TorchBalance(_Balance):
+    """Step by step, for every simulator."""
+
+    def __init__(
+        self, simulator: Simulator, state: State, wished: Float[Tensor, "*b 22 3"], forces: Float[Tensor, "*b 22 3"], external: External
+    ) -> None:
+        masses, self._h = simulator.prior.skeleton.masses.to(state.x), 1.0 / simulator.prior.fps
+        self._simulator, self._before, self._forces, self._external = simulator, state.x, forces, external
+        touching = simulator._touching(state.x, external)
+        self._problem = wrench_problem(state.x, state.v, touching, masses=masses, h=self._h, options=simulator.wrench)
+        self._planned = root_wrench(self._problem, wished)
+        self.y = inertial_target(state.x, state.v, forces, masses, self._h)
+        if simulator.react and simulator.kinematic is not None:
+            self.y = self.y + self._h * self._h * rigid_acceleration(self._planned.explained, self._problem.r, masses)
+
+    def land(self, x: Float[Tensor, "*b 22 3"]) -> _Landing:
+        """Correct, settle and look again."""
+        simulator, problem, held = self._simulator, self._problem, self._external.held
+        before = root_wrench(problem, x, forces=self._forces)
+        if simulator.correct:
+            corrected = soft_correction(problem, x, before, wished=self._planned, forces=self._forces)
+            x = corrected if held is None else torch.where(held[..., None, None], x, corrected)
+        colliders, rounds = (self._external.colliders, NUM_SETTLE) if simulator.contact else ((), 1)
+        options = {"friction": simulator.friction, "h": self._h, "contact_mobility": CONTACT_MOBILITY, "rounds": rounds}
+        x, contacts = settle(x, self._before, simulator.prior.skeleton, colliders, **options)
+        after = root_wrench(problem, x, forces=self._forces)
+        sizes = torch.linalg.vector_norm(torch.stack((before.residual, after.residual), dim=-2), dim=-1) / problem.body_weight
+        return _Landing(x, contacts, after.forces, sizes)
+
+
+class _CompiledBalance(_Balance):
+    """The same in two calls, for the usual simulator."""
+
+    def __init__(
+        self, simulator: Simulator, state: State, wished: Float[Tensor, "*b 22 3"], forces: Float[Tensor, "*b 22 3"],
+        solids: tuple[np.ndarray, np.ndarray],
+    ) -> None:  # fmt: skip
+        from dropsim.kernels.step import begin
+
+        rows, skeleton, o = (NUM_JOINTS, 3), simulator.prior.skeleton, simulator.wrench
+        self._simulator, self._solids, self._h = simulator, solids, 1.0 / simulator.prior.fps
+        self._x, self._forces = kernels.array(state.x, *rows), kernels.array(forces, *rows)
+        self._fit = fit_constants(skeleton, o)
+        num, e = len(self._x), o.num_edges
+        sizes = ((6, 3 * NUM_JOINTS), (6,), rows, (*rows[:1], e, 3), (6, e * NUM_JOINTS), (6,))
+        self._laid_out = (np.empty((num, NUM_JOINTS), dtype=np.bool_), *(np.empty((num, *size)) for size in sizes))
+        self.y = torch.empty(state.x.shape, dtype=torch.float64)
+        now = (self._x, kernels.array(state.v, *rows), kernels.array(wished, *rows), self._forces)
+        world = (skeleton.arrays.radii, *solids, simulator.contact_margin, o.friction, self._h, GRAVITY)
+        checked(begin(*now, self._fit.masses, *world, *self._fit.options, *self._laid_out, kernels.array(self.y, *rows)))
+
+    def land(self, x: Float[Tensor, "*b 22 3"]) -> _Landing:
+        """Correct, settle and look again."""
+        from dropsim.kernels.step import end
+
+        rows, body, h, o = (NUM_JOINTS, 3), self._simulator.prior.skeleton.arrays, self._h, self._simulator.wrench
+        found = _Landing(
+            torch.empty(x.shape, dtype=torch.float64),
+            torch.empty(x.shape[:-1], dtype=torch.bool),
+            torch.empty(x.shape, dtype=torch.float64),
+            torch.empty(*x.shape[:-2], 2, dtype=torch.float64),
+        )
+        correction = (self._fit.body_weight, GRAVITY * h * h, o.tolerance, o.weight, o.airborne_weight, o.threshold, o.cap)
+        contact = (body.radii, *self._solids, self._simulator.friction, h, GRAVITY * h * h, GRIP_GAP)
+        bones = (body.lengths, body.mobility, CONTACT_MOBILITY, NUM_SETTLE, MOST_ROUNDS * NUM_SETTLE, DEEP)
+        out = (
+            kernels.array(found.x, *rows), kernels.array(found.contacts, NUM_JOINTS), kernels.array(found.forces, *rows),
+            kernels.array(found.root_wrench, 2),
+        )  # fmt: skip
+        problem = (kernels.array(x, *rows), self._x, self._forces, *self._laid_out, self._fit.masses, o.friction)
+        checked(end(*problem, *self._fit.options, *correction, *contact, *bones, *out))
+        return found
 
 
 def prior_sample(prior: Prior, state: State, num_samples: int, rng: Streams, floor: Float[Tensor, "*b"] | None) -> Candidates:

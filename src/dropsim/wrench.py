@@ -132,12 +132,37 @@ class WrenchProblem:
     @functools.cached_property
     def row_scale(self) -> np.ndarray:
         """What brings moments to forces at the options' arm."""
-        return np.array([1.0] * 3 + [1 / self.options.length] * 3)
+        return row_scale(self.options)
 
     @functools.cached_property
     def body_weight(self) -> float:
         """[N]."""
         return GRAVITY * float(self.masses.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class FitConstants:
+    """What every fit of a body's contact forces takes, laid out once."""
+
+    masses: np.ndarray
+    """[kg]"""
+    body_weight: float
+    """[N]"""
+    options: tuple[np.ndarray, float, np.ndarray, np.ndarray]
+    """Scale of the rows, ridge, groups of joints, and what these bear together [N]."""
+
+
+@functools.lru_cache(maxsize=8)
+def fit_constants(skeleton: Skeleton, options: WrenchOptions) -> FitConstants:
+    """Lay out the constants of a body."""
+    weight = GRAVITY * float(skeleton.masses.sum())
+    limits = weight * np.array([options.largest_load, options.largest_bearing])
+    return FitConstants(kernels.constant(skeleton.masses), weight, (row_scale(options), options.ridge, _BEARING, limits))
+
+
+def row_scale(options: WrenchOptions) -> np.ndarray:
+    """Return what brings moments to forces at the options' arm."""
+    return np.array([1.0] * 3 + [1 / options.length] * 3)
 
 
 @dataclass(frozen=True, eq=False)
