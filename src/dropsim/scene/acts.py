@@ -222,10 +222,14 @@ class Follow(Element[None]):
     """Rows of time [s] and horizontal velocity [m/s], each held until the next."""
     weight: float = 0.1
     """Of E_com beside the look-ahead."""
+    acceleration: float = 4.0
+    """How fast one row's velocity passes into the next [m/s^2]: who runs and turns at once falls."""
     person: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
+        if not self.acceleration > 0:
+            raise ValueError(f"to follow takes an acceleration above 0 m/s^2, not {self.acceleration:g}")
         if not self.velocities or any(len(row) != 3 for row in self.velocities):
             raise ValueError("to follow takes rows of 3 numbers: time [s], velocity along x and y [m/s]")
         check_finite("to follow", self.weight, *(value for row in self.velocities for value in row))
@@ -248,8 +252,12 @@ class Follow(Element[None]):
     def velocity_at(self, time: float) -> tuple[float, float]:
         """Return the velocity to go at [m/s]."""
         past = [row for row in self.velocities if row[0] <= time + 1e-9]
-        _, x, y = past[-1] if past else (0.0, 0.0, 0.0)
-        return x, y
+        if not past:
+            return 0.0, 0.0
+        since, x, y = past[-1]
+        _, x0, y0 = past[-2] if len(past) > 1 else past[-1]
+        share = min(1.0, self.acceleration * (time - since) / max(math.hypot(x - x0, y - y0), 1e-9))
+        return x0 + share * (x - x0), y0 + share * (y - y0)
 
     def act(self, memory: None, moment: Moment) -> tuple[None, Influence]:
         """Look ahead for the velocity, and draw gently."""
