@@ -8,6 +8,7 @@ import torch
 from dropsim.planner import Planner
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.scene import Follow, Ground, Obstacle, Person, Pin, Push, Scene, Throw, Trip, World, run, side_by_side
+from dropsim.scene.side_by_side import _cost_in
 from dropsim.scene_file import SimulatorOptions
 from dropsim.simulator import Simulator
 
@@ -73,3 +74,10 @@ def test_a_seed_decides_whatever_the_neighbours(simulator: Simulator):
         world, start = side_by_side(scenes, simulator, [5, 6])
         runs.append(run(world, 12, [5, 6], start=start).motions[0].joints[0])
     torch.testing.assert_close(runs[0], runs[1], rtol=0, atol=1e-5)
+
+
+def test_a_cost_is_asked_of_its_own_worlds_people_by_their_numbers_there():
+    # Of worlds of two people each, the second holds those who are 2 and 3 in all: 0 and 1 to it.
+    inside = _cost_in(1, 2, lambda joints, people: (10.0 + people.double()).unsqueeze(-1).expand(joints.shape[:2]))
+    costs = inside(torch.zeros(3, 4, 5, 22, 3).double(), torch.tensor([1, 2, 3]))
+    assert costs.tolist() == [[0.0] * 4, [10.0] * 4, [11.0] * 4]
