@@ -46,7 +46,7 @@ FEW = 4
 
 
 class PackedLinear:
-    """A linear layer for many rows whose weights oneDNN has laid out once: a fifth faster than laying them out at every call.
+    """A linear layer for many rows whose weights oneDNN has laid out once: at 64 to 512 rows a tenth or more faster.
 
     Where this build of torch cannot do that, a plain linear layer.
     """
