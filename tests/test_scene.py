@@ -745,7 +745,10 @@ def test_following_prefers_the_right_roll_out():
 
 def test_velocities_are_held_until_the_next():
     follow = Follow(((0.5, 0.0, 1.2), (2.0, 1.0, 0.0)))
-    assert [follow.velocity_at(t) for t in (0.0, 0.5, 1.9, 2.0, 9.0)] == [(0.0, 0.0), (0.0, 1.2), (0.0, 1.2), (1.0, 0.0), (1.0, 0.0)]
+    assert [follow.velocity_at(t) for t in (0.0, 0.5, 1.9, 9.0)] == [(0.0, 0.0), (0.0, 1.2), (0.0, 1.2), (1.0, 0.0)]
+    # They pass into each other at the acceleration: here half way.
+    half = 2.0 + 0.5 * math.hypot(1.0, 1.2) / follow.acceleration
+    assert follow.velocity_at(half) == pytest.approx((0.5, 0.6))
 
 
 def test_a_square_turns_left():

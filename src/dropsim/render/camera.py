@@ -54,6 +54,11 @@ class View:
         centre = (self.centre[0] - columns.start, self.centre[1] - rows.start)
         return replace(self, centre=centre, width=columns.stop - columns.start, height=rows.stop - rows.start)
 
+    def pixels(self, points: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, "n 2"]:
+        """Return the column and row of points in front of the camera."""
+        seen = (points - self.eye) @ self.axes.T
+        return self.centre + self.focal * seen[:, :2] * (1, -1) / seen[:, 2:]
+
 
 def plane_basis(normal: Float[np.ndarray, "3"]) -> Float[np.ndarray, "3 3"]:
     """Return two tangents and the unit normal itself as rows (Duff et al. 2017); they are x, y, z for z."""
