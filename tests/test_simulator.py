@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dropsim.collider import Plane
+from dropsim.energies.editing import Pin
 from dropsim.energies.physical import Rigidity
 from dropsim.energy import Frame
 from dropsim.prior import Candidates, Prior, State, Streams
@@ -237,3 +238,12 @@ def test_stiffer_bones_leave_less_to_restore():
         energy = Rigidity(stiffness=stiffness)
         left.append(skeleton.bone_error(System([energy], skeleton).solve([energy.project(y, frame)], y)))
     assert left[0] > left[1] > left[2]
+
+
+def test_energies_of_one_name_are_reported_as_their_sum():
+    state, skeleton = standing(), Skeleton.adult()
+    pins = [Pin(joint, state.x[0] + 0.1 * i) for i, joint in ((1, "left_wrist"), (2, "right_wrist"))]
+    frame = Frame(skeleton, H, state.x, state.x, state.q, state.x.unsqueeze(0), ())
+    alone = [float(System([pin], skeleton).values(state.x, frame)["pin"]) for pin in pins]
+    assert min(alone) > 0
+    assert float(System(pins, skeleton).values(state.x, frame)["pin"]) == pytest.approx(sum(alone))

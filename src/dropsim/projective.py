@@ -146,7 +146,14 @@ class System:
         if frame.arrays is not None and kernels.serve(x):
             return self._values_compiled(x, frame, frame.arrays)
         targets = [energy.project(x, frame) for energy in self.energies]
-        return {e.name: e.value_of(x, target, A) for e, target, A in zip(self.energies, targets, self.matrices, strict=True)}
+        return self._by_name([e.value_of(x, target, A) for e, target, A in zip(self.energies, targets, self.matrices, strict=True)])
+
+    def _by_name(self, values: Sequence[Float[Tensor, "*b"]]) -> dict[str, Float[Tensor, "*b"]]:
+        """Add up energies of one name, such as two pins."""
+        found = dict[str, Tensor]()
+        for energy, value in zip(self.energies, values, strict=True):
+            found[energy.name] = found[energy.name] + value if energy.name in found else value
+        return found
 
     def _values_compiled(self, x: Float[Tensor, "*b 22 3"], frame: Frame, arrays: FrameArrays) -> Mapping[str, Float[Tensor, "*b"]]:
         from dropsim.kernels.linear import row_values
@@ -157,7 +164,7 @@ class System:
         values = np.empty(work.active.shape)
         row_values(work.joints, A, weights, work.p, work.active, values)
         sums = torch.from_numpy(np.add.reduceat(values, starts, axis=-1)).reshape(*x.shape[:-2], len(starts))
-        return {energy.name: value for energy, value in zip(self.energies, sums.unbind(-1), strict=True)}
+        return self._by_name(sums.unbind(-1))
 
 
 def restore_lengths(

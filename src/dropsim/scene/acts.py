@@ -30,8 +30,8 @@ from dropsim.skeleton import JOINTS, PARENTS, joint_index
 
 DIRECTIONS = {"front": 0.0, "left": 90.0, "back": 180.0, "right": 270.0}
 """Degrees from the direction that the person faces at the start, counterclockwise seen from above: where the push drives it."""
-FOREVER = 1e6
-"""[s]"""
+WALKING_HEIGHT = 0.87
+"""Of the pelvis, as a share of its height in the rest pose, below which somebody who walks sinks."""
 
 
 @dataclass(frozen=True)
@@ -197,21 +197,30 @@ class VelocityCost:
     facing: float = 0.5
     """Weight of the angle between the way that the hips face and the way to go."""
     upright: float = 4.0
-    """Weight of sinking below standing height."""
+    """Weight of sinking below walking height."""
+    fps: float = 30.0
+    """[Hz]"""
+    height: float = 0.85
+    """Least of the pelvis of somebody who walks [m]."""
+
+    @classmethod
+    def of(cls, velocity: Float[Tensor, "*w p 2"], moment: Moment, *, facing: float = 0.5) -> "VelocityCost":
+        """Return the cost for the people of a moment."""
+        return cls(velocity.reshape(-1, 2), facing, fps=moment.fps, height=WALKING_HEIGHT * moment.skeleton.standing_height)
 
     def __call__(self, joints: Float[Tensor, "n r t 22 3"], people: Int[Tensor, "n"]) -> Float[Tensor, "n r"]:
         """Compare the mean velocity, the facing at the end and the height of the pelvis."""
         wished = self.velocity[people].to(joints).unsqueeze(1)
         root = joints[..., 0, :2]
         steps = joints.shape[2] - 1
-        mean = (root[:, :, -1] - root[:, :, 0]) * 30.0 / max(1, steps)
+        mean = (root[:, :, -1] - root[:, :, 0]) * self.fps / max(1, steps)
         cost = (mean - wished).square().sum(-1)
         across = (joints[:, :, -1, 1] - joints[:, :, -1, 2])[..., :2]  # from the right hip to the left
         ahead = torch.stack((across[..., 1], -across[..., 0]), dim=-1)
         speed = wished.norm(dim=-1)
         aligned = (torch.nn.functional.normalize(ahead, dim=-1) * wished).sum(-1) / speed.clamp(min=1e-6)
         cost = cost + self.facing * (1 - aligned) * (speed > 0.2)
-        return cost + self.upright * (0.85 - joints[..., 0, 2]).clamp(min=0).amax(-1)
+        return cost + self.upright * (self.height - joints[..., 0, 2]).clamp(min=0).amax(-1)
 
 
 @dataclass(frozen=True)
@@ -272,7 +281,7 @@ class Follow(Element[None]):
 
 def led_by(velocity: Float[Tensor, "*w p 2"], weight: float, moment: Moment, people: Tensor) -> Influence:
     """Return the goal and the gentle energy of going at a velocity."""
-    goal = Goal(people, VelocityCost(velocity.reshape(-1, 2)))
+    goal = Goal(people, VelocityCost.of(velocity, moment))
     energies = (For(CentreOfMassVelocity(velocity, weight=weight), people),) if weight > 0 else ()
     return Influence(energies=energies, goals=(goal,))
 
@@ -325,7 +334,7 @@ class Dodge(Element[None]):
         people[..., self.person] = (strength > 0).squeeze(-1)
         if not people.any():
             return memory, Influence()
-        goal = Goal(people, VelocityCost(velocity.reshape(-1, 2), facing=0.0))
+        goal = Goal(people, VelocityCost.of(velocity, moment, facing=0.0))
         return memory, Influence(energies=(For(CentreOfMassVelocity(velocity, weight=0.2), people),), goals=(goal,))
 
 
