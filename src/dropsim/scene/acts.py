@@ -231,7 +231,7 @@ class Follow(Element[None]):
     """Rows of time [s] and horizontal velocity [m/s], each held until the next."""
     weight: float = 0.1
     """Of E_com beside the look-ahead."""
-    acceleration: float = 4.0
+    acceleration: float = 3.0
     """How fast one row's velocity passes into the next [m/s^2]: who runs and turns at once falls."""
     person: int = 0
 
