@@ -22,7 +22,7 @@ from dropsim.scene_file import changed
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 MOMENTS = {
-    "push": 2.45, "push-small": 2.4, "push-large": 3.0, "projectiles": 1.6, "projectiles-dodge": 1.7, "two-people": 2.4, "two-runners": 1.0,
+    "push": 2.45, "push-small": 2.4, "push-large": 3.0, "projectiles": 2.0, "projectiles-dodge": 2.1, "two-people": 1.8, "two-runners": 0.8,
     "follow": 4.5, "follow-run": 4.4, "lead-by-hand": 3.0, "lead-by-hand-run": 2.0, "trip": 1.6, "tilt": 3.2, "stiff-knee": 2.2,
     "backflip-push": 2.0, "stand-still": 1.0, "crowd": 1.5,
 }  # fmt: skip
