@@ -25,7 +25,7 @@ def _pushes() -> list[Setup]:
     return [
         push("push", "A walking person is pushed once, to the left.", 250.0),
         push("push-small", "A small push on the torso, which a step makes up for.", 150.0),
-        push("push-large", "A push on the torso that fells about half of the people.", 300.0),
+        push("push-large", "A push on the torso that fells two people in three.", 300.0),
     ]
 
 
