@@ -123,7 +123,6 @@ FROM_BACK = (
 WAYS = (FROM_BELLY, FROM_BACK)
 NUM_STAGES = len(FROM_BELLY)
 _LIMP = -1
-_FEET = (7, 8, 10, 11)
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +242,7 @@ def _gaps(x: Float[Tensor, "*b 22 3"], skeleton: Skeleton) -> Float[Tensor, "*b 
     return x[..., 2] - skeleton.radii.to(x)
 
 
-_NOT_FEET = [j for j in range(NUM_JOINTS) if j not in _FEET]
+_NOT_FEET = [j for j in range(NUM_JOINTS) if j not in metrics.FEET]
 
 
 @functools.lru_cache(maxsize=8)

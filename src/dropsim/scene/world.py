@@ -404,26 +404,10 @@ def _seen(world: World, states: Sequence[WorldState], reports: Sequence[Report])
 
 
 def _people(world: World, states: Sequence[WorldState], reports: Sequence[Report]) -> tuple[Motion, ...]:
-    whole = laid_out(world.simulator, [s.people for s in states], reports)
-    motions = []
-    for i in range(len(world.scene.people)):
-        picked = _person_of(whole, i)
-        motions.append(replace(picked, events=world.scene.events))
-    return tuple(motions)
-
-
-def _person_of(motion: Motion, person: int) -> Motion:
-    """Take one person out of worlds *w p t."""
-    dim = motion.root.ndim - 3
-
-    def pick(values: Tensor | None) -> Tensor | None:
-        return None if values is None else values.select(dim, person)
-
-    return replace(
-        motion, root=motion.root.select(dim, person), q=motion.q.select(dim, person), joints=motion.joints.select(dim, person),
-        contacts=pick(motion.contacts), contact_forces=pick(motion.contact_forces), external_forces=pick(motion.external_forces),
-        root_wrench=pick(motion.root_wrench), energies={k: v.select(dim, person) for k, v in motion.energies.items()},
-    )  # fmt: skip
+    """Return the motion of each person of worlds *w p t."""
+    whole = replace(laid_out(world.simulator, [s.people for s in states], reports), events=world.scene.events)
+    dim = whole.root.ndim - 3
+    return tuple(whole.map(lambda values, i=i: values.select(dim, i)) for i in range(len(world.scene.people)))
 
 
 def _spheres(world: World, states: Sequence[WorldState]) -> tuple[Track, ...]:
