@@ -8,9 +8,8 @@ Without a file, a clip that our own code makes stands for it.
 import sys
 from pathlib import Path
 
-from dropsim import CVAEPrior, Push, Scene, read_motion, write
+from dropsim import Push, Scene, Simulator, read_motion, write
 from dropsim.cleaning import checked, clean, perturb, quality_of, table_of
-from dropsim.following import free_simulator
 from dropsim.render import contact_sheet
 from dropsim.synthetic import stepping_clip
 
@@ -22,7 +21,8 @@ else:
     file = out / "05_recording.bvh"
     write(stepping_clip(seconds=2.0), file)
 
-prior = CVAEPrior.shipped()
+simulator = Simulator.shipped()
+prior = simulator.prior
 # Joint names of known rigs are found by themselves; for others pass rig_map=read_rig_map(FILE.toml) of dropsim.data.retarget.
 recording = checked(read_motion(file, prior.skeleton)).resampled(prior.fps)
 
@@ -31,7 +31,7 @@ print(table_of({"before": quality_of(recording, recording), "after": quality_of(
 write(cleaned, out / "05_cleaned.bvh")
 
 push = Push.toward("right", newtons=250.0, start=1.0, duration=0.4)
-pushed = perturb(recording, Scene(elements=(push,)), free_simulator(prior), handover=push.start, seconds=2.5)
+pushed = perturb(recording, Scene(elements=(push,)), simulator, handover=push.start, seconds=2.5)
 write(pushed, out / "05_pushed.bvh")
 contact_sheet([recording, pushed], out / "05_pushed.png", frames=8, labels=["recorded", "pushed to the right with 250 N"])
 print(f"wrote {out / '05_cleaned.bvh'}, {out / '05_pushed.bvh'} and {out / '05_pushed.png'}")

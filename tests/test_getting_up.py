@@ -10,6 +10,7 @@ from dropsim.getting_up import LIMP_AFTER, NUM_STAGES, WAYS, Fallen, _rotations,
 from dropsim.motion import Motion
 from dropsim.prior import Candidates, State
 from dropsim.priors.cvae import CVAEPrior
+from dropsim.scenarios import scenario
 from dropsim.scene import Person, Push, Scene, World, run
 from dropsim.simulator import Simulator
 from dropsim.skeleton import joint_index
@@ -128,3 +129,21 @@ def test_a_raised_floor_changes_nothing_but_the_height(prior):
 def test_every_stage_has_its_time_and_both_ways_are_as_long():
     assert {len(way) for way in WAYS} == {NUM_STAGES}
     assert all(pose.seconds > 0.3 for way in WAYS for pose in way)
+
+
+@pytest.mark.parametrize("options", [{"wish_mode": True, "num_samples": 8}, {"num_samples": 1}], ids=["the mode", "no samples"])
+def test_who_wishes_for_the_mode_gets_up_too(options, prior):
+    push = Push.toward("back", 700.0, start=0.2)
+    motion = run(World(Scene((Person("stand"),), (push,)), Simulator(prior, **options)), 260, [3, 4]).motions[0]
+    assert metrics.lying(motion.joints, prior.skeleton).any(-1).all()
+    assert metrics.upright(motion)[:, -1].all()
+
+
+def test_who_is_pushed_out_of_a_somersault_gets_up():
+    setup = scenario("backflip-push")
+    world = replace(setup, simulator=replace(setup.simulator, num_samples=8)).world()
+    motion = run(world, setup.num_frames(world.fps), [0, 1, 2]).motions[0]
+    assert metrics.lying(motion.joints, motion.skeleton).any(-1).all()
+    assert metrics.upright(motion)[:, -1].all()
+    # Nobody flies off after the landing.
+    assert (motion.joints[..., 2] - motion.skeleton.radii).amin(-1)[:, 75:].max() < 0.2

@@ -13,11 +13,10 @@ from dropsim.cli import COMMANDS, main
 from dropsim.data.amass import read_amass, write_amass
 from dropsim.data.bvh import write_bvh
 from dropsim.energy import Frame
-from dropsim.following import Planted, clip_simulator, free_simulator
+from dropsim.following import Planted, clip_simulator
 from dropsim.motion import Motion
 from dropsim.prior import Streams
 from dropsim.priors.clip import ClipPrior
-from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.passive import PassivePrior
 from dropsim.scene import Push, Scene
 from dropsim.simulator import Simulator, simulate
@@ -120,7 +119,7 @@ def test_the_simulator_is_one_that_anybody_can_use():
 
 def pushed(newtons: float, *, seed: int = 0, seconds: float = 1.0) -> Motion:
     scene = Scene(elements=(Push.toward("left", newtons, start=0.5, duration=0.3),))
-    return perturb(STEPS, scene, free_simulator(CVAEPrior.shipped(), num_samples=4), handover=0.5, seconds=seconds, seed=seed)
+    return perturb(STEPS, scene, Simulator.shipped(num_samples=4), handover=0.5, seconds=seconds, seed=seed)
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +151,7 @@ def test_the_same_seed_gives_the_same_motion(shoved: Motion):
 
 def test_only_inside_the_recording():
     with pytest.raises(ValueError, match=r"1\.17 s long: the learned prior cannot take over at 9 s"):
-        perturb(STEPS, Scene(), free_simulator(CVAEPrior.shipped()), handover=9.0, seconds=1.0)
+        perturb(STEPS, Scene(), Simulator.shipped(), handover=9.0, seconds=1.0)
     with pytest.raises(ValueError, match="only a learned prior"):
         perturb(STEPS, Scene(), Simulator(PassivePrior(Skeleton.adult())), handover=0.5, seconds=1.0)
 

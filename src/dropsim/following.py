@@ -1,4 +1,4 @@
-"""Simulators that follow a recording closely, and that go on from one."""
+"""The simulator that follows a recording closely."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,6 @@ from dropsim.energies.physical import RangeOfMotion
 from dropsim.energy import Energy, Frame, Target
 from dropsim.pose_prior import PosePrior
 from dropsim.priors.clip import ClipPrior
-from dropsim.priors.cvae import CVAEPrior
 from dropsim.simulator import Simulator
 from dropsim.skeleton import NUM_JOINTS, Skeleton
 from dropsim.wrench import WrenchOptions
@@ -59,12 +58,3 @@ def clip_simulator(prior: ClipPrior) -> Simulator:
         wrench=WrenchOptions(weight=0.7, airborne_weight=0.3, tolerance=0.0, threshold=0.0),
         num_samples=1, num_iterations=6, leaf_damping=0.0,
     )  # fmt: skip
-
-
-def free_simulator(prior: CVAEPrior, *, num_samples: int = 64) -> Simulator:
-    """Return the simulator that goes on from a recording: the paper's form, which wishes for the prior's mode.
-
-    A sample of the prior keeps throwing a body about that comes out of a flight: after pushed somersaults people spent 22 of 72 frames
-    off the floor with samples and 2 with the mode, and stayed human in 18 and in all of 24 runs. A pushed walk hardly differs.
-    """
-    return Simulator(prior, range_of_motion=RangeOfMotion(PosePrior.shipped()), num_samples=num_samples, wish_mode=True)

@@ -113,7 +113,7 @@ def _others() -> list[Setup]:
         ),
         Setup(
             name="backflip-push", description="A back somersault is pushed in the air; --set clip=FILE takes a recording instead.",
-            seconds=5.0, clip=SOMERSAULT, handover=pushed.start, scene=Scene(elements=(pushed,)),
+            seconds=8.0, clip=SOMERSAULT, handover=pushed.start, scene=Scene(elements=(pushed,)),
         ),
         Setup(name="stand-still", description="A person stands, and nothing happens.", scene=Scene((Person("stand"),))),
         Setup(name="crowd", description="Nine people set out from a ring, one behind the other.", scene=Scene(_ring(9, 2.2))),

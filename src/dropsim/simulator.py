@@ -111,11 +111,12 @@ class Simulator:
         """Advance one frame."""
         skeleton, h = self.prior.skeleton, 1.0 / self.prior.fps
         forces = torch.zeros_like(state.x) if external.forces is None else external.forces
-        candidates = _with_plan(prior_sample(self.prior, state, self.num_samples, rng, external.floor), external)
-        if not math.isfinite(candidates.x.sum()):
-            raise ValueError("the prior diverged: its candidates are not finite")
+        candidates = prior_sample(self.prior, state, self.num_samples, rng, external.floor)
         # The wish: a plan or a sample of the prior, or its mode where the paper is followed to the letter or there is no other.
         wish = 0 if self.wish_mode or candidates.x.shape[-3] == 1 else 1
+        candidates = _with_plan(candidates, wish, external)
+        if not math.isfinite(candidates.x.sum()):
+            raise ValueError("the prior diverged: its candidates are not finite")
         wished = candidates.x[..., wish, :, :]
         balance = self._balance(state, wished, forces, external)
         frame = Frame(skeleton, h, state.x, balance.y, candidates.q[..., wish, :, :, :], candidates.x, external.colliders)
@@ -294,18 +295,17 @@ def prior_sample(prior: Prior, state: State, num_samples: int, rng: Streams, flo
     return replace(candidates, x=candidates.x + lift.unsqueeze(-3))
 
 
-def _with_plan(candidates: Candidates, external: External) -> Candidates:
-    """Put the planned frames in the place of the first sample."""
+def _with_plan(candidates: Candidates, wish: int, external: External) -> Candidates:
+    """Put the planned frames in the place of the candidate that is wished for."""
     plan = external.plan
-    if plan is None or candidates.x.shape[-3] == 1:
+    if plan is None:
         return candidates
 
     def put(own: Tensor, new: Tensor, trailing: int) -> Tensor:
         k = own.ndim - trailing - 1
-        first = own.narrow(k, 1, 1)
         if external.planned is not None:
-            new = torch.where(external.planned.reshape(*external.planned.shape, *([1] * (trailing + 1))), new, first)
-        return torch.cat((own.narrow(k, 0, 1), new.to(own), own.narrow(k, 2, own.shape[k] - 2)), dim=k)
+            new = torch.where(external.planned.reshape(*external.planned.shape, *([1] * (trailing + 1))), new, own.narrow(k, wish, 1))
+        return torch.cat((own.narrow(k, 0, wish), new.to(own), own.narrow(k, wish + 1, own.shape[k] - wish - 1)), dim=k)
 
     return Candidates(put(candidates.x, plan.x, 2), put(candidates.q, plan.q, 3), put(candidates.memory, plan.memory, 1))
 

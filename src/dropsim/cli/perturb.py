@@ -64,22 +64,20 @@ class Perturb:
         from dropsim.cli.progress import bar
         from dropsim.data.motions import read_motion
         from dropsim.data.retarget import read_rig_map
-        from dropsim.following import free_simulator
-        from dropsim.priors.cvae import CVAEPrior
         from dropsim.scene import Push, Scene
-        from dropsim.simulator import DivergedError
+        from dropsim.simulator import DivergedError, Simulator
 
         seconds = self.at + AFTERWARD if self.seconds is None else self.seconds
         if not (math.isfinite(seconds) and 0 < seconds <= LONGEST):
             raise ValueError(f"seconds must be between 0 and {LONGEST:g}, not {seconds:g}")
         # What is wrong with the push, before a long file is read.
         Push.toward(self.direction, self.newtons, part=self.part, start=self.at, duration=self.duration)
-        prior = CVAEPrior.shipped()
+        free = Simulator.shipped(num_samples=self.samples)
+        prior = free.prior
         rig_map = None if self.map is None else read_rig_map(self.map)
         recording = read_motion(self.input, prior.skeleton, up=self.up, unit=self.unit, rig_map=rig_map)
         recording = checked(recording).resampled(prior.fps)
         push = self._push(recording)
-        free = free_simulator(prior, num_samples=self.samples)
         self.out.mkdir(parents=True, exist_ok=True)
         for path in self._files().values():
             refuse_unwritable(path, self.input)

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -116,8 +116,7 @@ class Setup:
             return World(self.scene, self.simulator.simulator(prior))
         handover = None if self.handover is None else round(self.handover * prior.fps)
         follower = ClipPrior(self._recording(prior), then=prior, handover=handover)
-        free = replace(self.simulator.simulator(follower), wish_mode=True)  # as following.free_simulator, which says why
-        return World(self.scene, free, opening=clip_simulator(follower))
+        return World(self.scene, self.simulator.simulator(follower), opening=clip_simulator(follower))
 
     def _recording(self, prior: CVAEPrior) -> Motion:
         assert self.clip is not None
