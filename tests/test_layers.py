@@ -18,7 +18,7 @@ LAYERS = """
     following getting_up
     simulator
     priors
-    planner
+    planner stiffness
     prior
     energies
     metrics

@@ -24,6 +24,7 @@ from dropsim.priors.cvae import CVAEPrior
 from dropsim.projective import DEEP, MOST_ROUNDS, System, inertial_target, rigid_acceleration, settle, squared_distance
 from dropsim.rotations import exp, log_small
 from dropsim.skeleton import LEAVES, NUM_JOINTS
+from dropsim.stiffness import straightened
 from dropsim.threads import calm
 from dropsim.wrench import GRAVITY, Contacts, WrenchOptions, fit_constants, root_wrench, soft_correction, wrench_problem
 
@@ -46,6 +47,8 @@ class External:
     """Who has such a plan; everybody where there is nothing to say."""
     held: Bool[Tensor, "*b"] | None = None
     """Who is held by something whose force is not known: their change of momentum cannot be judged, and is not corrected."""
+    stiff: Bool[Tensor, "*b 22"] | None = None
+    """Joints that do not bend."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +118,8 @@ class Simulator:
         # The wish: a plan or a sample of the prior, or its mode where the paper is followed to the letter or there is no other.
         wish = 0 if self.wish_mode or candidates.x.shape[-3] == 1 else 1
         candidates = _with_plan(candidates, wish, external)
+        if external.stiff is not None:
+            candidates = straightened(candidates, external.stiff, skeleton, external.floor)
         if not math.isfinite(candidates.x.sum()):
             raise ValueError("the prior diverged: its candidates are not finite")
         wished = candidates.x[..., wish, :, :]

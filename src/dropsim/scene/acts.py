@@ -371,7 +371,9 @@ class StiffJoint(Element[None]):
         spring = Spring(self.joint_a, self.joint_b, 0.998 * float(bones), weight=self.weight)
         straight = Straight(self.joint_a, JOINTS[PARENTS[b]], self.joint_b, weight=self.weight)
         people = moment.only(self.person)
-        return memory, Influence(energies=(For(spring, people), For(straight, people)))
+        stiff = torch.zeros(moment.people.x.shape[:-1], dtype=torch.bool)
+        stiff[..., self.person, PARENTS[b]] = True
+        return memory, Influence(energies=(For(spring, people), For(straight, people)), stiff=stiff)
 
 
 def ahead_of(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 2"]:

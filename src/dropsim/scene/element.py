@@ -111,6 +111,8 @@ class Influence:
     goals: Sequence[Goal] = ()
     held: Bool[Tensor, "*w p"] | None = None
     """Who is held with a force that nobody knows."""
+    stiff: Bool[Tensor, "*w p 22"] | None = None
+    """Joints that do not bend."""
 
 
 Memory = TypeVar("Memory")

@@ -178,7 +178,8 @@ class World:
             floor=None if self.scene.ground.level else height_of(ground, now.people.x[..., 0, :2]),
             plan=wish,
             planned=wishing,
-            held=torch.stack(held).any(0) if (held := [i.held for i in influences if i.held is not None]) else None,
+            held=_any_of([i.held for i in influences]),
+            stiff=_any_of([i.stiff for i in influences]),
         )
         people, report = self._simulator_at(now.frame).step(now.people, external, rng)
         people, report = self._apart(now, people, report, ground)
@@ -275,6 +276,12 @@ def _merged(
 
     both = Candidates(chosen(rising.x, planned.x), chosen(rising.q, planned.q), chosen(rising.memory, planned.memory))
     return both, who | plan.people
+
+
+def _any_of(masks: Sequence[Bool[Tensor, "..."] | None]) -> Bool[Tensor, "..."] | None:
+    """Mark what any mask marks; nothing where there is none."""
+    given = [mask for mask in masks if mask is not None]
+    return torch.stack(given).any(0) if given else None
 
 
 def _frame_of(plan: Plan, frame: int) -> Candidates:

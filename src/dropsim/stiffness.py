@@ -1,0 +1,55 @@
+"""What people with stiff joints wish for: the prior's candidates with the bends taken out.
+
+A leg that cannot bend would go through the floor as it swings. As people do who walk on a stiff knee, it is carried round, outward.
+"""
+
+import math
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from dropsim.prior import Candidates
+from dropsim.rotations import exp, heading
+from dropsim.skeleton import Skeleton, joint_index
+
+FARTHEST_OUT = math.radians(25.0)
+"""Largest angle by which a stiff leg is carried outward."""
+STANDING = 0.03
+"""Height of the lower of ankle and toes of a foot that stands [m]."""
+_LEGS = tuple(
+    (side, *(joint_index(f"{name}_{part}") for part in ("hip", "knee", "ankle", "foot"))) for name, side in (("left", -1.0), ("right", 1.0))
+)
+
+
+def straightened(candidates: Candidates, stiff: Bool[Tensor, "*b 22"], skeleton: Skeleton, floor: Float[Tensor, "*b"] | None) -> Candidates:
+    """Straighten the stiff joints of every candidate; the floor is at height zero unless given [m]."""
+    root = candidates.x[..., 0, :]
+    q = torch.where(stiff[..., None, :, None, None], torch.eye(3, dtype=candidates.q.dtype), candidates.q)
+    x = skeleton.forward(q, root)
+    height = torch.zeros_like(x[..., 0, 0]) if floor is None else floor.unsqueeze(-1).expand(x.shape[:-2])
+    for side, hip, knee, ankle, foot in _LEGS:
+        if stiff[..., knee].any():
+            turn = _carried_out(x, q, side, (hip, ankle, foot), height)
+            turn = torch.where(stiff[..., knee, None, None, None], turn, torch.eye(3, dtype=q.dtype))
+            q = q.index_copy(q.ndim - 3, torch.tensor([hip]), (turn @ q[..., hip, :, :]).unsqueeze(-3))
+            x = skeleton.forward(q, root)
+    return replace(candidates, x=torch.where(stiff.any(-1)[..., None, None, None], x, candidates.x), q=q)
+
+
+def _carried_out(
+    x: Float[Tensor, "*c 22 3"], q: Float[Tensor, "*c 22 3 3"], side: float, leg: tuple[int, int, int], floor: Float[Tensor, "*c"]
+) -> Float[Tensor, "*c 3 3"]:
+    """Return the turn of a hip, in the pelvis' frame, that lifts a straight leg out of the floor."""
+    hip, ankle, foot = leg
+    lift = (floor + STANDING - x[..., [ankle, foot], 2].amin(-1)).clamp(min=0)
+    facing = heading(q[..., 0, :, :])
+    across, ahead = side * facing[..., 0, :], facing[..., 1, :]
+    down = x[..., ankle, :] - x[..., hip, :]
+    out, drop = (down * across).sum(-1), -down[..., 2]
+    reach = torch.hypot(out, drop)
+    angle = torch.where(lift > 0, torch.acos(((drop - lift) / reach).clamp(-1, 1)) - torch.atan2(out, drop), 0.0)
+    turn = exp(-side * angle.clamp(0, FARTHEST_OUT).unsqueeze(-1) * ahead)
+    pelvis = q[..., 0, :, :]
+    return pelvis.transpose(-1, -2) @ turn @ pelvis
