@@ -743,6 +743,16 @@ def test_following_prefers_the_right_roll_out():
     assert float(cost(roll_outs([(0.0, 1.2)], drop=0.3), first)) > float(cost(roll_outs([(0.0, 1.2)]), first)) + 0.5
 
 
+def test_following_prefers_an_upright_carriage():
+    cost, first = VelocityCost(torch.tensor([[0.0, 1.2]]).double()), torch.tensor([0])
+    usual = roll_outs([(0.0, 1.2)])
+    leaning, waving = usual.clone(), usual.clone()
+    leaning[..., joint_index("neck"), 1] += 0.3
+    waving[..., joint_index("left_wrist"), 2] = usual[..., joint_index("head"), 2]
+    for other in (leaning, waving):
+        assert float(cost(other, first)) > float(cost(usual, first)) + 0.05
+
+
 def test_velocities_are_held_until_the_next():
     follow = Follow(((0.5, 0.0, 1.2), (2.0, 1.0, 0.0)))
     assert [follow.velocity_at(t) for t in (0.0, 0.5, 1.9, 9.0)] == [(0.0, 0.0), (0.0, 1.2), (0.0, 1.2), (1.0, 0.0)]

@@ -137,6 +137,11 @@ class Prior(ABC):
         del x, q
         return chosen.memory
 
+    def jolted(self, memory: Float[Tensor, "*b m"], change: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b m"]:
+        """Return a memory after the world has changed the velocity of the whole body [m/s]; by default the prior does not notice."""
+        del change
+        return memory
+
     def recall(self, before: State, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
         """Return the memory of somebody who went on from a state to a frame that the prior did not propose; by default the state's own."""
         del x, q

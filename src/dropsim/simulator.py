@@ -140,7 +140,7 @@ class Simulator:
             0.5 * (self.kinematic.weight if self.kinematic else 0.0) * squared_distance(x, candidates.x[..., 0, :, :])
         )
         report = Report(values, chosen, landing.contacts, landing.forces, forces, landing.root_wrench, skeleton.bone_error(x))
-        return State(x, (x - state.x) / h, q, self.prior.commit(kin, x, q)), report
+        return State(x, (x - state.x) / h, q, jolted(self.prior, self.prior.commit(kin, x, q), external.forces)), report
 
     def _touching(self, x: Float[Tensor, "*b 22 3"], external: External) -> Contacts:
         """Return the spheres that touch something, or nearly."""
@@ -298,6 +298,17 @@ def prior_sample(prior: Prior, state: State, num_samples: int, rng: Streams, flo
     lift = torch.nn.functional.pad(floor.unsqueeze(-1), (2, 0)).unsqueeze(-2)
     candidates = prior.sample(replace(state, x=state.x - lift), num_samples, rng)
     return replace(candidates, x=candidates.x + lift.unsqueeze(-3))
+
+
+def jolted(prior: Prior, memory: Float[Tensor, "*b m"], forces: Float[Tensor, "*b 22 3"] | None) -> Float[Tensor, "*b m"]:
+    """Let the prior know how forces of the world changed the body's velocity over the ground, which it would brake at once otherwise.
+
+    Its own velocities stay what it predicted: replaced by solved ones, they destabilise it, as the paper found.
+    """
+    if forces is None or not forces.any():
+        return memory
+    across = torch.tensor([1.0, 1.0, 0.0], dtype=forces.dtype, device=forces.device)
+    return prior.jolted(memory, forces.sum(-2) * across / (prior.skeleton.masses.sum() * prior.fps))
 
 
 def _with_plan(candidates: Candidates, wish: int, external: External) -> Candidates:

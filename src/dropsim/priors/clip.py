@@ -69,6 +69,10 @@ class ClipPrior(Prior):
         inner = self.then.commit(Candidate(chosen.x, chosen.q, chosen.memory[..., 1:]), x, q)
         return torch.cat((chosen.memory[..., :1], inner), dim=-1)
 
+    def jolted(self, memory: Float[Tensor, "*b m"], change: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b m"]:
+        """Let the other prior notice."""
+        return memory if self.then is None else torch.cat((memory[..., :1], self.then.jolted(memory[..., 1:], change)), dim=-1)
+
     def recall(self, before: State, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
         """Keep the frame count, and let the other prior remember its own part."""
         if self.then is None:

@@ -28,6 +28,8 @@ POSE_VELOCITY_SIZE = 3 * NUM_BODY
 NUM_CONTACTS = 9
 VELOCITY_SIZE = 3 + 3 + 3 * NUM_JOINTS
 """HuMoR's memory: trans_vel, root_orient_vel, joints_vel."""
+_LINEAR = torch.ones(VELOCITY_SIZE // 3, 1, dtype=torch.float64).index_fill(0, torch.tensor(1), 0.0)
+"""Which of its vectors are velocities of points."""
 
 
 @dataclass(frozen=True)
@@ -461,6 +463,11 @@ class CVAEPrior(Prior):
         (x0, q0), (x, q) = ((motion.joints[..., i, :, :], motion.q[..., i, :, :, :]) for i in (frame - 1, frame))
         before = State(x0, torch.zeros_like(x0), q0, x0[..., 0, :0])
         return State(x, (x - x0) * self.fps, q, self.recall(before, x, q))
+
+    def jolted(self, memory: Float[Tensor, "*b m"], change: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b m"]:
+        """Add the change to the velocities of the root and of all joints."""
+        moved = memory[..., :VELOCITY_SIZE].unflatten(-1, (-1, 3)) + change.unsqueeze(-2) * _LINEAR
+        return torch.cat((moved.flatten(-2), memory[..., VELOCITY_SIZE:]), dim=-1)
 
     def recall(self, before: State, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
         """Return velocities by differences from a state."""

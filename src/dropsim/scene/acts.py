@@ -188,9 +188,12 @@ class Pin(Element[Tensor]):
         return (Event(f"pin {self.joint}", self.start, self.duration),)
 
 
+_WRISTS, _SHOULDERS = ([joint_index(f"{side}_{part}") for side in ("left", "right")] for part in ("wrist", "shoulder"))
+
+
 @dataclass(frozen=True, eq=False)
 class VelocityCost:
-    """How far a roll-out is from a wished velocity, and how far it looks elsewhere than it goes."""
+    """How far a roll-out is from a wished velocity and an upright carriage, and how far it looks elsewhere than it goes."""
 
     velocity: Float[Tensor, "n 2"]
     """Of every person, counted through all worlds [m/s]."""
@@ -198,6 +201,10 @@ class VelocityCost:
     """Weight of the angle between the way that the hips face and the way to go."""
     upright: float = 4.0
     """Weight of sinking below walking height."""
+    lean: float = 2.0
+    """Weight of one less the cosine of the trunk's angle with the vertical."""
+    arms: float = 1.0
+    """Weight of wrists above shoulders: people who stand in the recordings wave about [1/m]."""
     fps: float = 30.0
     """[Hz]"""
     height: float = 0.85
@@ -209,17 +216,21 @@ class VelocityCost:
         return cls(velocity.reshape(-1, 2), facing, fps=moment.fps, height=WALKING_HEIGHT * moment.skeleton.standing_height)
 
     def __call__(self, joints: Float[Tensor, "n r t 22 3"], people: Int[Tensor, "n"]) -> Float[Tensor, "n r"]:
-        """Compare the mean velocity, the facing at the end and the height of the pelvis."""
+        """Compare the mean velocity, the facing and the carriage at the end, and the height of the pelvis."""
         wished = self.velocity[people].to(joints).unsqueeze(1)
         root = joints[..., 0, :2]
         steps = joints.shape[2] - 1
         mean = (root[:, :, -1] - root[:, :, 0]) * self.fps / max(1, steps)
         cost = (mean - wished).square().sum(-1)
-        across = (joints[:, :, -1, 1] - joints[:, :, -1, 2])[..., :2]  # from the right hip to the left
+        last = joints[:, :, -1]
+        across = (last[..., 1, :] - last[..., 2, :])[..., :2]  # from the right hip to the left
         ahead = torch.stack((across[..., 1], -across[..., 0]), dim=-1)
         speed = wished.norm(dim=-1)
         aligned = (torch.nn.functional.normalize(ahead, dim=-1) * wished).sum(-1) / speed.clamp(min=1e-6)
         cost = cost + self.facing * (1 - aligned) * (speed > 0.2)
+        trunk = torch.nn.functional.normalize(last[..., joint_index("neck"), :] - last[..., 0, :], dim=-1)
+        raised = (last[..., _WRISTS, 2] - last[..., _SHOULDERS, 2]).clamp(min=0).mean(-1)
+        cost = cost + self.lean * (1 - trunk[..., 2]) + self.arms * raised
         return cost + self.upright * (self.height - joints[..., 0, 2]).clamp(min=0).amax(-1)
 
 

@@ -21,7 +21,7 @@ from dropsim.rotations import exp
 from dropsim.scene.element import Balls, Element, Goal, Influence, Moment
 from dropsim.scene.meeting import NEAR, moved_apart, neighbours
 from dropsim.scene.things import Ground, height_of
-from dropsim.simulator import DivergedError, External, Report, Simulator, laid_out
+from dropsim.simulator import DivergedError, External, Report, Simulator, jolted, laid_out
 
 FARTHEST = 1e4
 """Who is farther than this from the middle of the world has diverged [m]."""
@@ -204,7 +204,8 @@ class World:
         x, forces = moved_apart(people.x, now.people.x, near, skeleton, _per_person(ground), friction=simulator.friction, h=h)
         if x is people.x:
             return people, report
-        moved = replace(people, x=x, v=(x - now.people.x) * self.fps, q=skeleton.inverse(x, twist_from=people.q))
+        memory = jolted(simulator.prior, people.memory, forces)
+        moved = State(x, (x - now.people.x) * self.fps, skeleton.inverse(x, twist_from=people.q), memory)
         return moved, replace(report, external_forces=report.external_forces + forces)
 
     def _planned(self, now: WorldState, goals: Sequence[Goal], ground: Plane, rng: Streams) -> Plan | None:
