@@ -192,8 +192,10 @@ def restore_lengths(
 
 DEEP = 0.005
 """How far inside something somebody may be left by the usual rounds [m]."""
+STRETCHED = 0.002
+"""Relative error of a bone's length that may be left by them."""
 MOST_ROUNDS = 8
-"""Times as many rounds as usual for who is deeper: a neck between a head and shoulders that lie on the floor."""
+"""Times as many rounds as usual for who has more than that left: a neck between a head and shoulders that lie on the floor."""
 
 
 def settle(
@@ -202,7 +204,8 @@ def settle(
 ) -> tuple[Float[Tensor, "*b 22 3"], Bool[Tensor, "*b 22"]]:  # fmt: skip
     """Push everybody out of what they are inside of and restore their bones' lengths, in turns; also return which joints touched.
 
-    Joints in contact give less than their inverse masses say, by a factor. Who is still deep inside something after these rounds has more.
+    Joints in contact give less than their inverse masses say, by a factor. Who is still deep inside something after these rounds, or has a
+    stretched bone, has more.
     """
     most = rounds if not colliders else MOST_ROUNDS * rounds
     if (laid_out := served(colliders, x, x_before)) is not None:
@@ -211,7 +214,7 @@ def settle(
         out, contacts = torch.empty(x.shape, dtype=torch.float64), torch.empty(x.shape[:-1], dtype=torch.bool)
         rows, body = (NUM_JOINTS, 3), skeleton.arrays
         places = (kernels.array(x, *rows), kernels.array(x_before.expand_as(x), *rows), body.radii)
-        bones = (body.lengths, body.mobility, contact_mobility, rounds, most, DEEP)
+        bones = (body.lengths, body.mobility, contact_mobility, rounds, most, DEEP, STRETCHED)
         touched = (kernels.array(out, *rows), kernels.array(contacts, NUM_JOINTS))
         linear.settle(*places, *laid_out, friction, h, GRAVITY * h * h, GRIP_GAP, *bones, *touched)
         return out, contacts
@@ -220,7 +223,8 @@ def settle(
     active = torch.ones(x.shape[:-2], dtype=torch.bool, device=x.device)
     for done in range(most):
         if done >= rounds:
-            active = active & ((skeleton.radii.to(x) - nearest_surface(colliders, x).distance).amax(-1) >= DEEP)
+            deep = (skeleton.radii.to(x) - nearest_surface(colliders, x).distance).amax(-1) >= DEEP
+            active = active & (deep | (skeleton.bone_error(x) >= STRETCHED))
             if not active.any():
                 break
         pushed, touching = push_out(x, x_before, skeleton.radii, colliders, friction=friction, h=h)

@@ -21,7 +21,7 @@ from dropsim.nnls import checked
 from dropsim.pose_prior import PosePrior
 from dropsim.prior import Candidates, Prior, State, Streams
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.projective import DEEP, MOST_ROUNDS, System, inertial_target, rigid_acceleration, settle, squared_distance
+from dropsim.projective import DEEP, MOST_ROUNDS, STRETCHED, System, inertial_target, rigid_acceleration, settle, squared_distance
 from dropsim.rotations import exp, log_small
 from dropsim.skeleton import LEAVES, NUM_JOINTS
 from dropsim.stiffness import straightened
@@ -281,7 +281,7 @@ class _CompiledBalance(_Balance):
         )
         correction = (self._fit.body_weight, GRAVITY * h * h, o.tolerance, o.weight, o.airborne_weight, o.threshold, o.cap)
         contact = (body.radii, *self._solids, self._simulator.friction, h, GRAVITY * h * h, GRIP_GAP)
-        bones = (body.lengths, body.mobility, CONTACT_MOBILITY, NUM_SETTLE, MOST_ROUNDS * NUM_SETTLE, DEEP)
+        bones = (body.lengths, body.mobility, CONTACT_MOBILITY, NUM_SETTLE, MOST_ROUNDS * NUM_SETTLE, DEEP, STRETCHED)
         out = (
             kernels.array(found.x, *rows), kernels.array(found.contacts, NUM_JOINTS), kernels.array(found.forces, *rows),
             kernels.array(found.root_wrench, 2),

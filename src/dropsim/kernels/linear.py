@@ -281,9 +281,23 @@ def restore_lengths(x: Array, lengths: Array, mobility: Array, iterations: int, 
 
 
 @kernel
+def _stretch(x: Array, lengths: Array) -> float:
+    """Return the largest relative error of one person's bones."""
+    worst = 0.0
+    for c in range(1, NUM_JOINTS):
+        parent = _PARENTS[c]
+        dx, dy, dz = x[c, 0] - x[parent, 0], x[c, 1] - x[parent, 1], x[c, 2] - x[parent, 2]
+        error = abs(math.sqrt(dx * dx + dy * dy + dz * dz) - lengths[c]) / lengths[c]
+        if not error <= worst:
+            worst = error
+    return worst
+
+
+@kernel
 def settle(
     x: Array, before: Array, radii: Array, planes: Array, balls: Array, friction: float, h: float, bearing: float, grip_gap: float,
-    lengths: Array, mobility: Array, contact_mobility: float, rounds: int, most_rounds: int, deep: float, out: Array, touching: Array,
+    lengths: Array, mobility: Array, contact_mobility: float, rounds: int, most_rounds: int, deep: float, stretched: float,
+    out: Array, touching: Array,
 ) -> None:  # fmt: skip
     """Do what projective.settle does."""
     direction, S, tension = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS)
@@ -293,7 +307,8 @@ def settle(
         out[i] = x[i]
         touching[i] = False
         for done in range(most_rounds):
-            if done >= rounds and deepest(out[i], radii, planes[k], balls[m]) < deep:
+            whole = done >= rounds and _stretch(out[i], lengths) < stretched
+            if whole and deepest(out[i], radii, planes[k], balls[m]) < deep:
                 break
             push_out_one(out[i], before[i], radii, planes[k], balls[m], friction, h, bearing, grip_gap, touching[i])
             for j in range(NUM_JOINTS):
@@ -382,14 +397,7 @@ def row_values(x: Array, A: Array, weights: Array, p: Array, active: Array, out:
 def bone_error(x: Array, lengths: Array, out: Array) -> None:
     """Do what Skeleton.bone_error does."""
     for i in range(len(x)):
-        worst = 0.0
-        for c in range(1, NUM_JOINTS):
-            parent = _PARENTS[c]
-            dx, dy, dz = x[i, c, 0] - x[i, parent, 0], x[i, c, 1] - x[i, parent, 1], x[i, c, 2] - x[i, parent, 2]
-            error = abs(math.sqrt(dx * dx + dy * dy + dz * dz) - lengths[c]) / lengths[c]
-            if not error <= worst:
-                worst = error
-        out[i] = worst
+        out[i] = _stretch(x[i], lengths)
 
 
 @kernel

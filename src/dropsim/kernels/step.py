@@ -43,7 +43,7 @@ def end(
     masses: Array, friction: float, scale: Array, ridge: float, group: Array, limits: Array,
     body_weight: float, u: float, tolerance: float, weight: float, airborne_weight: float, threshold: float, cap: float,
     radii: Array, planes: Array, balls: Array, rubbing: float, h: float, bearing: float, grip_gap: float,
-    lengths: Array, mobility: Array, contact_mobility: float, rounds: int, most_rounds: int, deep: float,
+    lengths: Array, mobility: Array, contact_mobility: float, rounds: int, most_rounds: int, deep: float, stretched: float,
     out: Array, contacts: Array, fitted: Array, wrenches: Array,
 ) -> int:  # fmt: skip
     """Do what the simulator does with a solution: root wrench, soft correction, settling, and the root wrench that is left."""
@@ -61,7 +61,7 @@ def end(
     )  # fmt: skip
     settle(
         corrected, before, radii, planes, balls, rubbing, h, bearing, grip_gap, lengths, mobility, contact_mobility, rounds, most_rounds,
-        deep, out, contacts,
+        deep, stretched, out, contacts,
     )  # fmt: skip
     demand(B, a, r, out, forces, b)
     status = contact_fit(F, edges, touching, b, scale, ridge, friction, group, limits, c, fitted, explained, residual)
