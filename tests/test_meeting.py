@@ -81,3 +81,13 @@ def test_worlds_side_by_side_are_what_each_is_alone():
     together, _ = moved_apart(x, x, near, BODY, FLOOR, friction=0.8, h=1 / 30)
     assert torch.allclose(together[0], apart(close)[0], atol=1e-12)
     assert torch.allclose(together[1], apart(far)[0], atol=1e-12)
+
+
+def test_bodies_are_moved_as_a_whole():
+    # Joint by joint, a few light limbs would take most of it.
+    state = two(0.2)
+    x, _ = apart(state)
+    moved = (x - state.x)[..., 0]
+    assert (moved[0] < 0).all()
+    assert (moved[1] > 0).all()
+    assert moved.abs().amax() < 4 * moved.abs().median()

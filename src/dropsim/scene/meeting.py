@@ -12,8 +12,10 @@ NEAR = 2.5
 """Hips farther apart than this cannot touch within a frame [m]."""
 NEAREST = 4
 """People near enough to be touched: more than these never fit around one."""
-ROUNDS = 6
-"""Of moving apart and restoring lengths."""
+WHOLE_ROUNDS = 2
+"""Of moving whole bodies apart: moved joint by joint alone, people who meet lift each other's legs and arms and wrestle."""
+ROUNDS = 4
+"""Of moving joints apart and restoring lengths."""
 SHARE = 0.7
 """Of an overlap that one round takes away: spheres overlap several others at once."""
 
@@ -36,19 +38,19 @@ def moved_apart(
 ) -> tuple[Float[Tensor, "*w p 22 3"], Float[Tensor, "*w p 22 3"]]:  # fmt: skip
     """Return everybody apart, and the forces that this takes [N].
 
-    Each pair of spheres is moved by its masses, so that what one gains in momentum the other loses; lengths are restored without changing
-    any. Last, nobody is left in the ground.
+    First whole bodies are moved, along the ground, by their deepest overlap; then each pair of spheres by its masses. So what one gains in
+    momentum the other loses; lengths are restored without changing any. Last, nobody is left in the ground.
     """
     masses, start = skeleton.masses.to(x), x
     met = torch.zeros(x.shape[:-2], dtype=torch.bool)
     forces, give = torch.zeros_like(x), (masses.mean() / masses).expand(x.shape[:-1])
-    for _ in range(ROUNDS):
-        step = _steps_apart(x, near, skeleton)
-        moving = (step != 0).any(-1).any(-1)
+    for done in range(WHOLE_ROUNDS + ROUNDS):
+        step, acting = _whole_steps(x, near, skeleton) if done < WHOLE_ROUNDS else _joint_steps(x, near, skeleton)
+        moving = (acting != 0).any(-1).any(-1)
         if not moving.any():
             break
         met |= moving
-        forces = forces + step * (masses / (h * h)).unsqueeze(-1)
+        forces = forces + acting / (h * h)
         x = torch.where(moving[..., None, None], restore_lengths(x + step, skeleton, give), x)
     if not met.any():
         return start, forces
@@ -56,19 +58,42 @@ def moved_apart(
     return torch.where(met[..., None, None], settled, start), forces
 
 
-def _steps_apart(x: Float[Tensor, "*w p 22 3"], near: Int[Tensor, "*w p n"], skeleton: Skeleton) -> Float[Tensor, "*w p 22 3"]:
-    """Return how far every joint moves out of the spheres of others."""
+def _whole_steps(
+    x: Float[Tensor, "*w p 22 3"], near: Int[Tensor, "*w p n"], skeleton: Skeleton
+) -> tuple[Float[Tensor, "*w p 1 3"], Float[Tensor, "*w p 22 3"]]:
+    """Return how far everybody moves along the ground out of their deepest overlaps, and mass times that, at the joints that touch."""
+    away, depth = _overlaps(x, near, skeleton)
+    along = away * torch.tensor([1.0, 1.0, 0.0], dtype=x.dtype)
+    deepest, pair = depth.transpose(-3, -2).flatten(-2).max(-1)
+    chosen = along.transpose(-4, -3).flatten(-3, -2).gather(-2, pair[..., None, None].expand(*pair.shape, 1, 3)).squeeze(-2)
+    steps = 0.5 * SHARE * deepest.unsqueeze(-1) * chosen
+    touching = torch.nn.functional.one_hot(pair // NUM_JOINTS, NUM_JOINTS).to(x)
+    return steps.sum(-2, keepdim=True), skeleton.masses.sum().to(x) * touching.transpose(-1, -2) @ steps
+
+
+def _joint_steps(
+    x: Float[Tensor, "*w p 22 3"], near: Int[Tensor, "*w p n"], skeleton: Skeleton
+) -> tuple[Float[Tensor, "*w p 22 3"], Float[Tensor, "*w p 22 3"]]:
+    """Return how far every joint moves out of the spheres of others, and mass times that."""
+    away, depth = _overlaps(x, near, skeleton)
+    masses = skeleton.masses.to(x)
+    # The lighter of two joints moves farther.
+    share = masses / (masses.unsqueeze(-1) + masses)
+    steps = SHARE * ((depth * share.unsqueeze(-2)).unsqueeze(-1) * away).sum((-2, -3))
+    return steps, masses.unsqueeze(-1) * steps
+
+
+def _overlaps(
+    x: Float[Tensor, "*w p 22 3"], near: Int[Tensor, "*w p n"], skeleton: Skeleton
+) -> tuple[Float[Tensor, "*w p 22 n 22 3"], Float[Tensor, "*w p 22 n 22"]]:
+    """Return the direction from every joint of others to every own, and how deep their spheres overlap [m]."""
     batch, num = near.shape[:-1], near.shape[-1]
     index = near.reshape(*batch[:-1], -1, 1, 1).expand(*batch[:-1], -1, NUM_JOINTS, 3)
-    others = x.gather(-3, index).reshape(*batch, 1, num * NUM_JOINTS, 3)
-    mutual = _mutual(near).repeat_interleave(NUM_JOINTS, dim=-1).unsqueeze(-2)
-    radii, masses = skeleton.radii.to(x), skeleton.masses.to(x)
-    away = x.unsqueeze(-2) - others
-    length = away.norm(dim=-1)
-    depth = (radii.unsqueeze(-1) + radii.repeat(num) - length).clamp(min=0) * mutual
-    # The lighter of two joints moves farther.
-    share = masses.repeat(num) / (masses.unsqueeze(-1) + masses.repeat(num))
-    return SHARE * ((depth * share / length.clamp(min=1e-9)).unsqueeze(-1) * away).sum(-2)
+    others = x.gather(-3, index).reshape(*batch, 1, num, NUM_JOINTS, 3)
+    away = x[..., None, None, :] - others
+    length, radii = away.norm(dim=-1), skeleton.radii.to(x)
+    depth = (radii[:, None, None] + radii - length).clamp(min=0) * _mutual(near)[..., None, :, None]
+    return away / length.clamp(min=1e-9).unsqueeze(-1), depth
 
 
 def _mutual(near: Int[Tensor, "*w p n"]) -> Bool[Tensor, "*w p n"]:
