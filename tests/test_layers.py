@@ -22,7 +22,7 @@ LAYERS = """
     prior
     energies
     metrics
-    energy projective wrench collider nnls pose_prior
+    energy projective wrench hands collider nnls pose_prior
     data synthetic body
     motion
     skeleton rotations kernels

@@ -58,6 +58,14 @@ class Plane(Collider):
         up, zero = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
         return cls(up, torch.zeros((), dtype=torch.float64), zero, zero, zero)
 
+    @classmethod
+    def stacked(cls, planes: Sequence["Plane"]) -> "Plane":
+        """Lay several planes out along a new last batch dimension, such as time."""
+        normal, angular, velocity, pivot = (
+            torch.stack([getattr(plane, name) for plane in planes], dim=-2) for name in ("normal", "angular_velocity", "velocity", "pivot")
+        )
+        return cls(normal, torch.stack([plane.offset for plane in planes], dim=-1), angular, velocity, pivot)
+
     def map(self, vectors: Callable[[Tensor], Tensor], scalars: Callable[[Tensor], Tensor]) -> "Plane":
         """Change the batch dimensions of every part."""
         return Plane(

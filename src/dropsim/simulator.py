@@ -16,6 +16,7 @@ from dropsim.collider import GRIP_GAP, Collider, Plane, nearest_surface, served
 from dropsim.energies.kinematic import Kinematic, nearest_candidate
 from dropsim.energies.physical import Contact, RangeOfMotion, Rigidity
 from dropsim.energy import Energy, Frame
+from dropsim.hands import lifted_hands
 from dropsim.motion import Motion
 from dropsim.nnls import checked
 from dropsim.pose_prior import PosePrior
@@ -358,10 +359,14 @@ def simulate(
     return laid_out(simulator, states, reports)
 
 
-def laid_out(simulator: Simulator, states: Sequence[State], reports: Sequence[Report]) -> Motion:
-    """Lay states and reports out in time; the first frame, which nothing led to, repeats what the second reports."""
-    joints = torch.stack([s.x for s in states], dim=-3)
-    motion = Motion(simulator.prior.skeleton, simulator.prior.fps, joints[..., 0, :], torch.stack([s.q for s in states], dim=-4), joints)
+def laid_out(simulator: Simulator, states: Sequence[State], reports: Sequence[Report], ground: Plane | None = None) -> Motion:
+    """Lay states and reports out in time; the first frame, which nothing led to, repeats what the second reports.
+
+    Hands are bent out of the ground, the level floor unless given for every frame.
+    """
+    skeleton, joints = simulator.prior.skeleton, torch.stack([s.x for s in states], dim=-3)
+    q = lifted_hands(torch.stack([s.q for s in states], dim=-4), joints, skeleton, ground or Plane.ground())
+    motion = Motion(skeleton, simulator.prior.fps, joints[..., 0, :], q, joints)
     if not reports:
         return motion
     reports = [reports[0], *reports]

@@ -52,9 +52,7 @@ class Grounds(Ground):
 
     def plane(self, time: float, h: float, pivot: Float[Tensor, "w 3"]) -> Plane:
         """Return all of them at a time."""
-        planes = [ground.plane(time, h, here) for ground, here in zip(self.each, pivot, strict=True)]
-        vectors = {name: torch.stack([getattr(p, name) for p in planes]) for name in ("normal", "angular_velocity", "velocity", "pivot")}
-        return Plane(offset=torch.stack([p.offset for p in planes]), **vectors)
+        return Plane.stacked([ground.plane(time, h, here) for ground, here in zip(self.each, pivot, strict=True)])
 
     def settled(self, pivot: Float[Tensor, "w 3"] | None, here: Float[Tensor, "w 3"], frame: int, fps: float) -> Float[Tensor, "w 3"]:
         """Let each pivot stay from when its ground begins to tilt; until then the place under the person serves."""

@@ -408,12 +408,14 @@ def _stepped(world: World, now: WorldState, rng: Streams) -> tuple[WorldState, R
 
 
 def _seen(world: World, states: Sequence[WorldState], reports: Sequence[Report]) -> Take:
-    return Take(_people(world, states, reports), _spheres(world, states), _grounds(world, states))
+    ground = Plane.stacked([world.ground(state, state.frame / world.fps) for state in states])
+    return Take(_people(world, states, reports, ground), _spheres(world, states), ground)
 
 
-def _people(world: World, states: Sequence[WorldState], reports: Sequence[Report]) -> tuple[Motion, ...]:
+def _people(world: World, states: Sequence[WorldState], reports: Sequence[Report], ground: Plane) -> tuple[Motion, ...]:
     """Return the motion of each person of worlds *w p t."""
-    whole = replace(laid_out(world.simulator, [s.people for s in states], reports), events=world.scene.events)
+    below = ground.map(lambda vectors: vectors.unsqueeze(-3), lambda scalars: scalars.unsqueeze(-2))
+    whole = replace(laid_out(world.simulator, [s.people for s in states], reports, below), events=world.scene.events)
     dim = whole.root.ndim - 3
     return tuple(whole.map(lambda values, i=i: values.select(dim, i)) for i in range(len(world.scene.people)))
 
@@ -435,11 +437,3 @@ def _spheres(world: World, states: Sequence[WorldState]) -> tuple[Track, ...]:
             )
             shown.append(Track(centres, velocities, known.radii[k : k + 1], known.flying))
     return tuple(shown)
-
-
-def _grounds(world: World, states: Sequence[WorldState]) -> Plane:
-    planes = [world.ground(state, state.frame / world.fps) for state in states]
-    normal, angular, velocity, pivot = (
-        torch.stack([getattr(p, name) for p in planes], dim=-2) for name in ("normal", "angular_velocity", "velocity", "pivot")
-    )
-    return Plane(normal, torch.stack([p.offset for p in planes], dim=-1), angular, velocity, pivot)

@@ -41,11 +41,7 @@ def _write_film(recording: Recording, path: Path) -> None:
     from dropsim.render import Sphere, Stage, Style, video
 
     shots = recording.shots
-    planes = [shot.ground for shot in shots]
-    normal, angular, velocity, pivot = (
-        torch.stack([getattr(plane, name) for plane in planes]) for name in ("normal", "angular_velocity", "velocity", "pivot")
-    )
-    ground = Plane(normal, torch.stack([plane.offset for plane in planes]), angular, velocity, pivot)
+    ground = Plane.stacked([shot.ground for shot in shots])
     paths: dict[int, torch.Tensor] = {}
     radii: dict[int, float] = {}
     for i, shot in enumerate(shots):

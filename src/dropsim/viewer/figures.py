@@ -13,6 +13,7 @@ from torch import Tensor
 from dropsim.body import Body
 from dropsim.collider import Plane
 from dropsim.export.people import COLORS
+from dropsim.hands import lifted_hands
 from dropsim.prior import State
 from dropsim.render.moment import resultants
 from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
@@ -138,9 +139,9 @@ class Figures:
         """Show a frame, some time after the last one [s]."""
         self._follow(shot, look, seconds)
         self._set_count(len(shot.people.x), 0 if shot.ghosts is None else len(shot.ghosts.x))
-        self._pose(self._people, shot.people, look)
+        self._pose(self._people, shot.people, look, shot.ground)
         if shot.ghosts is not None:
-            self._pose(self._ghosts, shot.ghosts, look)
+            self._pose(self._ghosts, shot.ghosts, look, shot.ground)
             apart = (shot.ghosts.x - shot.people.x).norm(dim=-1).amax(-1)
             for figure, far in zip(self._ghosts, apart.tolist(), strict=True):
                 # One with its person it only flickers.
@@ -191,8 +192,9 @@ class Figures:
         self._grabbed.listen(limbs, number)
         return _Figure(skin, limbs)
 
-    def _pose(self, figures: Sequence[_Figure], people: State, look: Look) -> None:
-        turns, x = wxyz_of(self._skeleton.global_rotations(people.q)).round(5), people.x.numpy()
+    def _pose(self, figures: Sequence[_Figure], people: State, look: Look, ground: Plane) -> None:
+        q = lifted_hands(people.q, people.x, self._skeleton, ground)
+        turns, x = wxyz_of(self._skeleton.global_rotations(q)).round(5), people.x.numpy()
         near = x[:, [PARENTS[bone] for bone in BONES]]
         ways = x[:, list(BONES)] - near
         lengths, upright = np.linalg.norm(ways, axis=-1), upright_to(ways)
