@@ -30,7 +30,8 @@ from dropsim.viewer.downloads import files_of
 from dropsim.viewer.live import Grab
 from dropsim.viewer.loop import MAX_COMMANDS, Commands, Loop
 from dropsim.viewer.null import NullViewer
-from dropsim.viewer.session import MAX_BALLS, MAX_TILT, Session, Shot, Switches, Walk, side_by_side
+from dropsim.viewer.session import MAX_BALLS, MAX_TILT, Session, Switches, Walk, side_by_side
+from dropsim.viewer.shot import Shot
 
 WRIST = joint_index("right_wrist")
 

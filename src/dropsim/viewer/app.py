@@ -21,7 +21,8 @@ from dropsim.viewer.figures import BONES, Figures, Grabbed
 from dropsim.viewer.live import Grab
 from dropsim.viewer.loop import Command, Commands, Status, Viewer
 from dropsim.viewer.panel import Panel
-from dropsim.viewer.session import MAX_GRABS, Recording, Session, Shot
+from dropsim.viewer.session import MAX_GRABS, Session
+from dropsim.viewer.shot import Recording, Shot
 
 if TYPE_CHECKING:
     import viser

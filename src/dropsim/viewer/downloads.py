@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from dropsim.collider import Plane
-from dropsim.viewer.session import Recording
+from dropsim.viewer.shot import Recording
 
 KINDS = ("bvh", "glb", "npz", "mp4")
 """Endings of the files that can be had."""

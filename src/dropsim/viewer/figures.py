@@ -17,7 +17,7 @@ from dropsim.hands import lifted_hands
 from dropsim.prior import State
 from dropsim.render.moment import resultants
 from dropsim.skeleton import NUM_JOINTS, PARENTS, Skeleton
-from dropsim.viewer.session import Shot, Sphere
+from dropsim.viewer.shot import Shot, Sphere
 
 if TYPE_CHECKING:
     import viser

@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dropsim.viewer.session import Session, Shot
+from dropsim.viewer.session import Session
+from dropsim.viewer.shot import Shot
 
 log = logging.getLogger(__name__)
 

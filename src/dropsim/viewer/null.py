@@ -3,7 +3,7 @@
 from collections import deque
 
 from dropsim.viewer.loop import Status, Viewer
-from dropsim.viewer.session import Shot
+from dropsim.viewer.shot import Shot
 
 KEEP = 10_000
 """Frames and messages that are remembered."""

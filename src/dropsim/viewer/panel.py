@@ -10,7 +10,8 @@ from dropsim.scene import DIRECTIONS
 from dropsim.viewer.downloads import KINDS
 from dropsim.viewer.figures import Look
 from dropsim.viewer.loop import Command, Commands, Status
-from dropsim.viewer.session import MAX_PEOPLE, MAX_SPEED, MAX_TILT, Session, Shot, Switches, Walk
+from dropsim.viewer.session import MAX_PEOPLE, MAX_SPEED, MAX_TILT, Session, Switches, Walk
+from dropsim.viewer.shot import Shot
 
 if TYPE_CHECKING:
     import viser

@@ -17,7 +17,7 @@ from dropsim.energies.physical import Contact
 from dropsim.motion import Event, Motion
 from dropsim.names import suggestion
 from dropsim.planner import Planner
-from dropsim.prior import State, Streams
+from dropsim.prior import Streams
 from dropsim.priors.clip import ClipPrior
 from dropsim.priors.starts import StartBank
 from dropsim.scene import (
@@ -42,6 +42,7 @@ from dropsim.scene.things import height_of
 from dropsim.simulator import Report, Simulator, laid_out
 from dropsim.skeleton import joint_index
 from dropsim.viewer.live import Grab, Here, LiveGround, first_plane
+from dropsim.viewer.shot import Recording, Shot, Sphere
 from dropsim.wrench import GRAVITY
 
 MAX_PEOPLE = 6
@@ -92,60 +93,6 @@ class Walk:
         """World [m/s]."""
         angle = math.radians(self.direction + 90.0)
         return self.speed * math.cos(angle), self.speed * math.sin(angle)
-
-
-@dataclass(frozen=True, eq=False)
-class Sphere:
-    """A ball or an obstacle at one frame."""
-
-    key: int
-    """The same for the same thing in every frame."""
-    centre: tuple[float, float, float]
-    """[m]"""
-    radius: float
-    """[m]"""
-    flying: bool
-
-
-@dataclass(frozen=True, eq=False)
-class Shot:
-    """Everything there is to see at one frame."""
-
-    frame: int
-    time: float
-    """Since the start [s]."""
-    state: WorldState
-    """Of the world, and of the ghost's world where there is one."""
-    report: Report | None
-    """Of the step that led here; the start has none."""
-    ground: Plane
-    """Of the first world."""
-    spheres: tuple[Sphere, ...]
-    pulls: tuple[tuple[Float[Tensor, "3"], Float[Tensor, "3"]], ...]
-    """Where hands hold a limb [m], and their forces [N]."""
-    values: Mapping[str, float]
-    """The first person's energies [m^2], and root wrench before and after correction [body weights]."""
-
-    @property
-    def people(self) -> State:
-        """Everybody in the first world."""
-        return self.state.people[0]
-
-    @property
-    def ghosts(self) -> State | None:
-        """Everybody in the ghost's world."""
-        return self.state.people[1] if len(self.state.people.x) > 1 else None
-
-
-@dataclass(frozen=True, eq=False)
-class Recording:
-    """The last half minute, to be written to files."""
-
-    motions: tuple[Motion, ...]
-    ghost: Motion | None
-    """Of the first person."""
-    shots: tuple[Shot, ...]
-    seed: int
 
 
 @dataclass(frozen=True, eq=False)
