@@ -365,6 +365,7 @@ def test_the_prior_makes_no_tensors_of_its_own_on_the_cpu():
     found = prior.decode(State(x, x, q, torch.empty(2, 135, device="meta").double()), torch.empty(2, 4, 32, device="meta"))
     assert found.x.is_meta
     assert found.x.shape == (2, 4, NUM_JOINTS, 3)
+    assert prior.jolted(found.memory[:, 0], x[:, 0]).is_meta
 
 
 def test_settling_goes_on_until_the_bones_are_whole():

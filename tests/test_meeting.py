@@ -5,7 +5,9 @@ import torch
 from dropsim.collider import Plane
 from dropsim.prior import State
 from dropsim.priors.cvae import CVAEPrior
+from dropsim.scene import Person, Scene, World, WorldState
 from dropsim.scene.meeting import moved_apart, neighbours
+from dropsim.simulator import Report, Simulator
 from dropsim.skeleton import Skeleton
 
 BODY = Skeleton.adult()
@@ -91,3 +93,27 @@ def test_bodies_are_moved_as_a_whole():
     assert (moved[0] < 0).all()
     assert (moved[1] > 0).all()
     assert moved.abs().amax() < 4 * moved.abs().median()
+
+
+def test_equally_deep_overlaps_push_both_alike():
+    # Mirror images of each other, so that left and right touch alike.
+    rest = BODY.forward(torch.eye(3, dtype=torch.float64).expand(22, 3, 3), torch.tensor([0.0, 0.0, 3.0], dtype=torch.float64))
+    back = rest * torch.tensor([1.0, 1.0, -1.0]) + torch.tensor([0.0, 0.0, 6.0])
+    x = torch.stack((rest[:, [0, 2, 1]], back[:, [0, 2, 1]] + torch.tensor([0.03, 0.15, 0.0], dtype=torch.float64)))
+    near = neighbours(x)
+    assert near is not None
+    _, forces = moved_apart(x, x, near, BODY, FLOOR, friction=0.8, h=1 / 30)
+    assert forces.abs().max() > 100
+    assert torch.allclose(forces.sum((0, 1)), torch.zeros(3, dtype=torch.float64), atol=1e-6)
+
+
+def test_the_prior_hears_of_the_meeting():
+    state = two(0.2)
+    world = World(Scene((Person(), Person(position=(5.0, 0.0)))), Simulator.shipped(num_samples=2))
+    none, zero = torch.zeros(2, 22, 3, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    report = Report({}, zero.long(), none[..., 0] > 0, none, none, none[:, 0, :2], zero)
+    moved, after = world._apart(WorldState(0, state, ()), state, report, FLOOR)
+    change = moved.memory[:, :2] - state.memory[:, :2]
+    assert change[0, 0] < -0.1
+    torch.testing.assert_close(change, after.external_forces.sum(-2)[:, :2] / (float(BODY.masses.sum()) * world.fps))
+    torch.testing.assert_close(change[0], -change[1])

@@ -7,7 +7,7 @@ import torch
 
 from dropsim.planner import Planner
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.scene import Follow, Ground, Obstacle, Person, Pin, Push, Scene, Throw, Trip, World, run, side_by_side
+from dropsim.scene import Follow, Ground, Obstacle, Person, Pin, Push, Scene, StiffJoint, Throw, Trip, World, run, side_by_side
 from dropsim.scene.side_by_side import _cost_in
 from dropsim.scene_file import SimulatorOptions
 from dropsim.simulator import Simulator
@@ -22,6 +22,7 @@ SCENES = (
     Scene(elements=(Pin(start=0.1), Pin("head", start=0.2, weight=30.0)), planner=SMALL),
     Scene(ground=Ground(((0.0, 10.0, 0.0), (1.0, 0.0, 0.0)), (0.5, 0.5)), planner=SMALL),
     Scene(planner=SMALL),
+    Scene(elements=(StiffJoint(),), planner=SMALL),
 )
 
 

@@ -6,6 +6,7 @@ import torch
 from dropsim import metrics
 from dropsim.prior import Candidates, Streams
 from dropsim.priors.cvae import CVAEPrior
+from dropsim.rotations import exp
 from dropsim.scenarios import scenario
 from dropsim.scene import run
 from dropsim.skeleton import NUM_JOINTS, joint_index
@@ -77,6 +78,21 @@ def test_a_stiff_elbow_is_straight(prior):
     found = straightened(prior.sample(state, 4, Streams(0)), only(elbow), prior.skeleton, None)
     upper, fore = found.x[..., elbow, :] - found.x[..., 16, :], found.x[..., 20, :] - found.x[..., elbow, :]
     assert torch.nn.functional.cosine_similarity(upper, fore, dim=-1).min() > 1 - 1e-9
+
+
+def test_a_stiff_ankle_is_straight_though_it_is_bent_at_rest(prior, steps):
+    found = straightened(steps, only(ANKLE), prior.skeleton, None)
+    shank, sole = found.x[..., ANKLE, :] - found.x[..., KNEE, :], found.x[..., FOOT, :] - found.x[..., ANKLE, :]
+    assert torch.nn.functional.cosine_similarity(shank, sole, dim=-1).min() > 1 - 1e-9
+
+
+def test_a_stiff_leg_of_somebody_who_lies_is_not_carried_out(prior, steps):
+    q = steps.q[:1].clone()
+    q[:, 0] = exp(torch.tensor([torch.pi / 2, 0.0, 0.0], dtype=torch.float64)) @ q[:, 0]
+    root = torch.tensor([[0.0, 0.0, 0.02]], dtype=torch.float64)
+    lying = Candidates(prior.skeleton.forward(q, root), q, steps.memory[:1])
+    found = straightened(lying, only(KNEE), prior.skeleton, None)
+    torch.testing.assert_close(found.q[:, HIP], q[:, HIP])
 
 
 def test_people_walk_on_a_stiff_knee():

@@ -22,7 +22,7 @@ from dropsim.cli.view import View
 from dropsim.data.amass import read_amass
 from dropsim.data.motions import read_motion
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.scene import Follow, Ground, Person, Pin, Push, Scene, Throw, World
+from dropsim.scene import Follow, Ground, Person, Pin, Push, Scene, StiffJoint, Throw, World
 from dropsim.scene import run as run_world
 from dropsim.simulator import Simulator
 from dropsim.skeleton import joint_index
@@ -204,6 +204,15 @@ def test_whoever_is_held_is_held_as_in_a_scene(simulator: Simulator, ghost: bool
     assert float((shown.people.x[0, WRIST] - torch.tensor([-0.4, 0.5, 1.3])).norm()) < 0.2
     if shown.ghosts is not None:
         assert float((shown.ghosts.x[0, WRIST] - torch.tensor([-0.4, 0.5, 1.3])).norm()) > 0.3
+
+
+@pytest.mark.parametrize("ghost", [False, True])
+def test_a_stiff_knee_is_stiff_as_in_a_scene(simulator: Simulator, ghost: bool):
+    scene = Scene((Person("walk"),), (StiffJoint(),))
+    session = Session(simulator, scene)
+    session.show_ghost(ghost)
+    expected = run_world(World(scene, simulator), 13, [0]).motions[0].joints[0, -1]
+    torch.testing.assert_close(run(session, 12).people.x[0], expected, rtol=0, atol=1e-6)
 
 
 def test_people_are_led(simulator: Simulator):

@@ -68,23 +68,23 @@ def perturb(
         try:
             now, report = world.step(now, rng)
         except ValueError as error:
-            raise DivergedError(f"frame {i}: {error}", _laid_out(free, states, reports, scene) if states else None) from error
+            raise DivergedError(f"frame {i}: {error}", _laid_out(world, states, reports) if states else None) from error
         states.append(now)
         reports.append(report)
         if watch:
             watch(i + 1, num_frames)
-    return _laid_out(free, states, reports, scene)
+    return _laid_out(world, states, reports)
 
 
-def _laid_out(simulator: Simulator, states: list[WorldState], reports: list[Report], scene: Scene) -> Motion:
+def _laid_out(world: World, states: list[WorldState], reports: list[Report]) -> Motion:
     """Lay the one person's frames out in time."""
 
     def alone(report: Report) -> Report:
         parts = {name: getattr(report, name)[0] for name in ("chosen", "contacts", "contact_forces", "external_forces", "root_wrench")}
         return Report(energies={k: v[0] for k, v in report.energies.items()}, bone_error=report.bone_error[0], **parts)
 
-    motion = laid_out(simulator, [s.people[0] for s in states], [alone(report) for report in reports[1:]])
-    return replace(motion, events=scene.events)
+    people, reports = [s.people[0] for s in states], [alone(report) for report in reports[1:]]
+    return replace(laid_out(world.simulator, people, reports, world.grounds(states)), events=world.scene.events)
 
 
 def quality_of(motion: Motion, recording: Motion) -> dict[str, float]:

@@ -118,8 +118,9 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def motion(self) -> Motion:
         """Return the episode so far, to be rendered or exported."""
-        self._running()
-        return laid_out(self._simulator, [state.people[0] for state in self._states], [_of_first(report) for report in self._reports])
+        world, _ = self._running()
+        people, reports = [state.people[0] for state in self._states], [_of_first(report) for report in self._reports]
+        return laid_out(self._simulator, people, reports, world.grounds(self._states))
 
     def _running(self) -> tuple[World, WorldState]:
         if self._world is None:

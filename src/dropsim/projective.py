@@ -204,8 +204,8 @@ def settle(
 ) -> tuple[Float[Tensor, "*b 22 3"], Bool[Tensor, "*b 22"]]:  # fmt: skip
     """Push everybody out of what they are inside of and restore their bones' lengths, in turns; also return which joints touched.
 
-    Joints in contact give less than their inverse masses say, by a factor. Who is still deep inside something after these rounds, or has a
-    stretched bone, has more.
+    Joints in contact give less than their inverse masses say, by a factor. Where there are colliders, who is
+    still deep inside one after these rounds, or has a stretched bone, has more.
     """
     most = rounds if not colliders else MOST_ROUNDS * rounds
     if (laid_out := served(colliders, x, x_before)) is not None:

@@ -43,7 +43,7 @@ class External:
     floor: Float[Tensor, "*b"] | None = None
     """Height of the ground under each person, which the prior takes for zero [m]."""
     plan: Candidates | None = None
-    """One frame for each person to wish for, in place of a sample of the prior."""
+    """One frame for each person to wish for, in place of what the prior proposes."""
     planned: Bool[Tensor, "*b"] | None = None
     """Who has such a plan; everybody where there is nothing to say."""
     held: Bool[Tensor, "*b"] | None = None
@@ -118,6 +118,7 @@ class Simulator:
         candidates = prior_sample(self.prior, state, self.num_samples, rng, external.floor)
         # The wish: a plan or a sample of the prior, or its mode where the paper is followed to the letter or there is no other.
         wish = 0 if self.wish_mode or candidates.x.shape[-3] == 1 else 1
+        mode = candidates.x[..., 0, :, :]
         candidates = _with_plan(candidates, wish, external)
         if external.stiff is not None:
             candidates = straightened(candidates, external.stiff, skeleton, external.floor)
@@ -137,9 +138,7 @@ class Simulator:
         q = self._damped(skeleton.inverse(x, twist_from=kin.q))
         values = dict(system.values(x, frame))
         values["momentum"] = 0.5 * squared_distance(x, balance.y, system.mass)
-        values["kinematic_mode"] = (
-            0.5 * (self.kinematic.weight if self.kinematic else 0.0) * squared_distance(x, candidates.x[..., 0, :, :])
-        )
+        values["kinematic_mode"] = 0.5 * (self.kinematic.weight if self.kinematic else 0.0) * squared_distance(x, mode)
         report = Report(values, chosen, landing.contacts, landing.forces, forces, landing.root_wrench, skeleton.bone_error(x))
         return State(x, (x - state.x) / h, q, jolted(self.prior, self.prior.commit(kin, x, q), external.forces)), report
 
@@ -362,10 +361,11 @@ def simulate(
 def laid_out(simulator: Simulator, states: Sequence[State], reports: Sequence[Report], ground: Plane | None = None) -> Motion:
     """Lay states and reports out in time; the first frame, which nothing led to, repeats what the second reports.
 
-    Hands are bent out of the ground, the level floor unless given for every frame.
+    Where the ground of every frame is given, hands are bent out of it.
     """
     skeleton, joints = simulator.prior.skeleton, torch.stack([s.x for s in states], dim=-3)
-    q = lifted_hands(torch.stack([s.q for s in states], dim=-4), joints, skeleton, ground or Plane.ground())
+    q = torch.stack([s.q for s in states], dim=-4)
+    q = q if ground is None else lifted_hands(q, joints, skeleton, ground)
     motion = Motion(skeleton, simulator.prior.fps, joints[..., 0, :], q, joints)
     if not reports:
         return motion

@@ -11,13 +11,18 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from dropsim.prior import Candidates
-from dropsim.rotations import exp, heading
-from dropsim.skeleton import Skeleton, joint_index
+from dropsim.rotations import exp, heading, swing
+from dropsim.skeleton import CHILDREN, Skeleton, joint_index
 
+UPRIGHT = 0.5
+"""Share of its length that a straight leg reaches down at least where it is carried out: nobody who lies does that."""
 FARTHEST_OUT = math.radians(25.0)
 """Largest angle by which a stiff leg is carried outward."""
 STANDING = 0.03
 """Height of the lower of ankle and toes of a foot that stands [m]."""
+_CHILD = [children[0] if children else joint for joint, children in enumerate(CHILDREN)]
+_SINGLE = torch.tensor([len(children) == 1 for children in CHILDREN])
+"""Joints that one bone hangs on; of the others the energies alone have to take the bend out."""
 _LEGS = tuple(
     (side, *(joint_index(f"{name}_{part}") for part in ("hip", "knee", "ankle", "foot"))) for name, side in (("left", -1.0), ("right", 1.0))
 )
@@ -26,16 +31,22 @@ _LEGS = tuple(
 def straightened(candidates: Candidates, stiff: Bool[Tensor, "*b 22"], skeleton: Skeleton, floor: Float[Tensor, "*b"] | None) -> Candidates:
     """Straighten the stiff joints of every candidate; the floor is at height zero unless given [m]."""
     root = candidates.x[..., 0, :]
-    q = torch.where(stiff[..., None, :, None, None], torch.eye(3, dtype=candidates.q.dtype), candidates.q)
+    q = torch.where((stiff & _SINGLE.to(stiff.device))[..., None, :, None, None], _straight(skeleton).to(candidates.q), candidates.q)
     x = skeleton.forward(q, root)
     height = torch.zeros_like(x[..., 0, 0]) if floor is None else floor.unsqueeze(-1).expand(x.shape[:-2])
     for side, hip, knee, ankle, foot in _LEGS:
         if stiff[..., knee].any():
-            turn = _carried_out(x, q, side, (hip, ankle, foot), height)
-            turn = torch.where(stiff[..., knee, None, None, None], turn, torch.eye(3, dtype=q.dtype))
-            q = q.index_copy(q.ndim - 3, torch.tensor([hip]), (turn @ q[..., hip, :, :]).unsqueeze(-3))
+            turned = _carried_out(x, q, side, (hip, ankle, foot), height) @ q[..., hip, :, :]
+            turned = torch.where(stiff[..., knee, None, None, None], turned, q[..., hip, :, :])
+            q = q.index_copy(q.ndim - 3, torch.tensor([hip], device=q.device), turned.unsqueeze(-3))
             x = skeleton.forward(q, root)
     return replace(candidates, x=torch.where(stiff.any(-1)[..., None, None, None], x, candidates.x), q=q)
+
+
+def _straight(skeleton: Skeleton) -> Float[Tensor, "22 3 3"]:
+    """Return local rotations that make every joint's bone go on as its parent's; identity in the rest pose for knees and elbows."""
+    offsets = skeleton.offsets
+    return swing(offsets[_CHILD], offsets)
 
 
 def _carried_out(
@@ -49,7 +60,8 @@ def _carried_out(
     down = x[..., ankle, :] - x[..., hip, :]
     out, drop = (down * across).sum(-1), -down[..., 2]
     reach = torch.hypot(out, drop)
-    angle = torch.where(lift > 0, torch.acos(((drop - lift) / reach).clamp(-1, 1)) - torch.atan2(out, drop), 0.0)
+    angle = torch.acos(((drop - lift) / reach).clamp(-1, 1)) - torch.atan2(out, drop)
+    angle = torch.where((lift > 0) & (drop > UPRIGHT * down.norm(dim=-1)), angle, 0.0)
     turn = exp(-side * angle.clamp(0, FARTHEST_OUT).unsqueeze(-1) * ahead)
     pelvis = q[..., 0, :, :]
     return pelvis.transpose(-1, -2) @ turn @ pelvis

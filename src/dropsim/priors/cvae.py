@@ -466,7 +466,7 @@ class CVAEPrior(Prior):
 
     def jolted(self, memory: Float[Tensor, "*b m"], change: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b m"]:
         """Add the change to the velocities of the root and of all joints."""
-        moved = memory[..., :VELOCITY_SIZE].unflatten(-1, (-1, 3)) + change.unsqueeze(-2) * _LINEAR
+        moved = memory[..., :VELOCITY_SIZE].unflatten(-1, (-1, 3)) + change.unsqueeze(-2) * _LINEAR.to(memory)
         return torch.cat((moved.flatten(-2), memory[..., VELOCITY_SIZE:]), dim=-1)
 
     def recall(self, before: State, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:

@@ -45,10 +45,11 @@ def moved_apart(
     met = torch.zeros(x.shape[:-2], dtype=torch.bool)
     forces, give = torch.zeros_like(x), (masses.mean() / masses).expand(x.shape[:-1])
     for done in range(WHOLE_ROUNDS + ROUNDS):
-        step, acting = _whole_steps(x, near, skeleton) if done < WHOLE_ROUNDS else _joint_steps(x, near, skeleton)
-        moving = (acting != 0).any(-1).any(-1)
-        if not moving.any():
+        away, depth = _overlaps(x, near, skeleton)
+        if not depth.any():
             break
+        step, acting = (_whole_steps if done < WHOLE_ROUNDS else _joint_steps)(away, depth, skeleton)
+        moving = (acting != 0).any(-1).any(-1)
         met |= moving
         forces = forces + acting / (h * h)
         x = torch.where(moving[..., None, None], restore_lengths(x + step, skeleton, give), x)
@@ -59,24 +60,23 @@ def moved_apart(
 
 
 def _whole_steps(
-    x: Float[Tensor, "*w p 22 3"], near: Int[Tensor, "*w p n"], skeleton: Skeleton
+    away: Float[Tensor, "*w p 22 n 22 3"], depth: Float[Tensor, "*w p 22 n 22"], skeleton: Skeleton
 ) -> tuple[Float[Tensor, "*w p 1 3"], Float[Tensor, "*w p 22 3"]]:
     """Return how far everybody moves along the ground out of their deepest overlaps, and mass times that, at the joints that touch."""
-    away, depth = _overlaps(x, near, skeleton)
-    along = away * torch.tensor([1.0, 1.0, 0.0], dtype=x.dtype)
-    deepest, pair = depth.transpose(-3, -2).flatten(-2).max(-1)
-    chosen = along.transpose(-4, -3).flatten(-3, -2).gather(-2, pair[..., None, None].expand(*pair.shape, 1, 3)).squeeze(-2)
-    steps = 0.5 * SHARE * deepest.unsqueeze(-1) * chosen
-    touching = torch.nn.functional.one_hot(pair // NUM_JOINTS, NUM_JOINTS).to(x)
-    return steps.sum(-2, keepdim=True), skeleton.masses.sum().to(x) * touching.transpose(-1, -2) @ steps
+    deepest = depth.amax((-3, -1), keepdim=True)
+    # Equally deep ones count alike, so that both of a pair see the same.
+    chosen = ((depth == deepest) & (deepest > 0)).to(depth)
+    chosen = chosen / chosen.sum((-3, -1), keepdim=True).clamp(min=1)
+    along = away * torch.tensor([1.0, 1.0, 0.0], dtype=away.dtype, device=away.device)
+    steps = 0.5 * SHARE * ((chosen * deepest).unsqueeze(-1) * along).sum((-3, -2))
+    return steps.sum(-2, keepdim=True), skeleton.masses.sum().to(steps) * steps
 
 
 def _joint_steps(
-    x: Float[Tensor, "*w p 22 3"], near: Int[Tensor, "*w p n"], skeleton: Skeleton
+    away: Float[Tensor, "*w p 22 n 22 3"], depth: Float[Tensor, "*w p 22 n 22"], skeleton: Skeleton
 ) -> tuple[Float[Tensor, "*w p 22 3"], Float[Tensor, "*w p 22 3"]]:
     """Return how far every joint moves out of the spheres of others, and mass times that."""
-    away, depth = _overlaps(x, near, skeleton)
-    masses = skeleton.masses.to(x)
+    masses = skeleton.masses.to(depth)
     # The lighter of two joints moves farther.
     share = masses / (masses.unsqueeze(-1) + masses)
     steps = SHARE * ((depth * share.unsqueeze(-2)).unsqueeze(-1) * away).sum((-2, -3))

@@ -103,7 +103,7 @@ def _moment_of(moment: Moment, world: int) -> Moment:
 
 
 def _laid_out(influences: Sequence[tuple[int, Influence]], moment: Moment) -> Influence:
-    forces, held = moment.no_forces(), torch.zeros(moment.people.x.shape[:-2], dtype=torch.bool)
+    forces, held, stiff = moment.no_forces(), *(torch.zeros(moment.people.x.shape[:end], dtype=torch.bool) for end in (-2, -1))
     energies = dict[str, list[tuple[int, Energy]]]()
     colliders, goals = list[Collider](), list[Goal]()
     count = moment.people.x.shape[-3]
@@ -112,6 +112,8 @@ def _laid_out(influences: Sequence[tuple[int, Influence]], moment: Moment) -> In
             forces[world] += influence.forces
         if influence.held is not None:
             held[world] |= influence.held
+        if influence.stiff is not None:
+            stiff[world] |= influence.stiff
         for energy in influence.energies:
             energies.setdefault(energy.name, []).append((world, energy))
         colliders += [_in_one_world(collider, world, moment) for collider in influence.colliders]
@@ -120,7 +122,7 @@ def _laid_out(influences: Sequence[tuple[int, Influence]], moment: Moment) -> In
             people[world] = goal.people
             goals.append(Goal(people, _cost_in(world, count, goal.cost)))
     together = [Together(name, tuple(parts), moment.skeleton) for name, parts in energies.items()]
-    return Influence(forces, together, colliders, goals, held if held.any() else None)
+    return Influence(forces, together, colliders, goals, *(mask if mask.any() else None for mask in (held, stiff)))
 
 
 def _in_one_world(collider: Collider, world: int, moment: Moment) -> Spheres:

@@ -160,6 +160,10 @@ class World:
         pivot = _origin(now.people) if now.pivot is None else now.pivot
         return self.scene.ground.plane(time, 1 / self.fps, pivot)
 
+    def grounds(self, states: Sequence[WorldState]) -> Plane:
+        """Return the ground at every frame, along a dimension before the vector's."""
+        return Plane.stacked([self.ground(state, state.frame / self.fps) for state in states])
+
     def step(self, now: WorldState, rng: Streams, *, also: Sequence[Influence] = ()) -> tuple[WorldState, Report]:
         """Advance everybody and everything by a frame; `also` is what somebody outside does, such as a viewer's mouse."""
         now = self._with_pivot(now)
@@ -264,7 +268,7 @@ class World:
 def _merged(
     plan: Plan | None, frame: int, rising: Candidates | None, fallen: Fallen | None
 ) -> tuple[Candidates | None, Bool[Tensor, "*w p"] | None]:
-    """Return what people wish for in place of a sample of the prior, and who does: who lies gets up before anything else."""
+    """Return what people wish for in place of what the prior proposes, and who does: who lies gets up before anything else."""
     planned = None if plan is None else _frame_of(plan, frame)
     if rising is None or fallen is None:
         return planned, None if plan is None else plan.people
@@ -408,7 +412,7 @@ def _stepped(world: World, now: WorldState, rng: Streams) -> tuple[WorldState, R
 
 
 def _seen(world: World, states: Sequence[WorldState], reports: Sequence[Report]) -> Take:
-    ground = Plane.stacked([world.ground(state, state.frame / world.fps) for state in states])
+    ground = world.grounds(states)
     return Take(_people(world, states, reports, ground), _spheres(world, states), ground)
 
 

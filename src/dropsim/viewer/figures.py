@@ -141,7 +141,7 @@ class Figures:
         self._set_count(len(shot.people.x), 0 if shot.ghosts is None else len(shot.ghosts.x))
         self._pose(self._people, shot.people, look, shot.ground)
         if shot.ghosts is not None:
-            self._pose(self._ghosts, shot.ghosts, look, shot.ground)
+            self._pose(self._ghosts, shot.ghosts, look, None)
             apart = (shot.ghosts.x - shot.people.x).norm(dim=-1).amax(-1)
             for figure, far in zip(self._ghosts, apart.tolist(), strict=True):
                 # One with its person it only flickers.
@@ -192,8 +192,8 @@ class Figures:
         self._grabbed.listen(limbs, number)
         return _Figure(skin, limbs)
 
-    def _pose(self, figures: Sequence[_Figure], people: State, look: Look, ground: Plane) -> None:
-        q = lifted_hands(people.q, people.x, self._skeleton, ground)
+    def _pose(self, figures: Sequence[_Figure], people: State, look: Look, ground: Plane | None) -> None:
+        q = people.q if ground is None else lifted_hands(people.q, people.x, self._skeleton, ground)
         turns, x = wxyz_of(self._skeleton.global_rotations(q)).round(5), people.x.numpy()
         near = x[:, [PARENTS[bone] for bone in BONES]]
         ways = x[:, list(BONES)] - near

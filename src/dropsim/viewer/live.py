@@ -101,6 +101,7 @@ def _only_first(influence: Influence, worlds: int) -> Influence:
         ],
         goals=[Goal(among(goal.people, 0.0), goal.cost) for goal in influence.goals],
         held=None if influence.held is None else among(influence.held, 0.0),
+        stiff=None if influence.stiff is None else among(influence.stiff, 0.0),
     )
 
 

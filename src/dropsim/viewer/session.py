@@ -402,7 +402,8 @@ class Session:
 
     def _motion(self, shots: Sequence[Shot], world: int, person: int) -> Motion:
         reports = [shot.report for shot in shots[1:] if shot.report is not None]
-        whole = laid_out(self._on, [shot.state.people for shot in shots], reports, Plane.stacked([shot.ground for shot in shots]))
+        ground = Plane.stacked([shot.ground for shot in shots]) if world == 0 else None
+        whole = laid_out(self._on, [shot.state.people for shot in shots], reports, ground)
         first, last = shots[0].time, shots[-1].time
         noted = [*self.scene.events, *self._events] if world == 0 else []
         events = tuple(replace(event, start=event.start - first) for event in noted if first <= event.start <= last)
