@@ -15,7 +15,7 @@ THICKNESS = 0.03
 FARTHEST_BACK = 2.0
 """Largest angle by which a hand bends back, of which 0.4 make the relaxed fingers flat [rad]."""
 PALM_UP = (-0.8, -0.5)
-"""Upward part of the direction out of the back of a hand that is left alone, since it would have to bend forward, and where that sets in."""
+"""Upward part of the direction out of the back of a hand that is left alone, for it would have to bend forward; and where that begins."""
 _WRISTS = [joint_index("left_wrist"), joint_index("right_wrist")]
 _FOREARMS = [PARENTS[wrist] for wrist in _WRISTS]
 _FINGERS = torch.nn.functional.normalize(torch.tensor([[1.0, -0.42, 0.08], [-1.0, -0.42, 0.08]], dtype=torch.float64), dim=-1)
