@@ -201,9 +201,9 @@ class VelocityCost:
     """Weight of the angle between the way that the hips face and the way to go."""
     upright: float = 4.0
     """Weight of sinking below walking height."""
-    lean: float = 2.0
+    lean: float = 4.0
     """Weight of one less the cosine of the trunk's angle with the vertical."""
-    arms: float = 1.0
+    arms: float = 2.0
     """Weight of wrists above shoulders: people who stand in the recordings wave about [1/m]."""
     fps: float = 30.0
     """[Hz]"""
