@@ -78,12 +78,7 @@ def perturb(
 
 def _laid_out(world: World, states: list[WorldState], reports: list[Report]) -> Motion:
     """Lay the one person's frames out in time."""
-
-    def alone(report: Report) -> Report:
-        parts = {name: getattr(report, name)[0] for name in ("chosen", "contacts", "contact_forces", "external_forces", "root_wrench")}
-        return Report(energies={k: v[0] for k, v in report.energies.items()}, bone_error=report.bone_error[0], **parts)
-
-    people, reports = [s.people[0] for s in states], [alone(report) for report in reports[1:]]
+    people, reports = [s.people[0] for s in states], [report.map(lambda values: values[0]) for report in reports[1:]]
     return replace(laid_out(world.simulator, people, reports, world.grounds(states)), events=world.scene.events)
 
 

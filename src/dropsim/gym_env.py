@@ -119,7 +119,7 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def motion(self) -> Motion:
         """Return the episode so far, to be rendered or exported."""
         world, _ = self._running()
-        people, reports = [state.people[0] for state in self._states], [_of_first(report) for report in self._reports]
+        people, reports = [state.people[0] for state in self._states], [report.map(lambda values: values[0]) for report in self._reports]
         return laid_out(self._simulator, people, reports, world.grounds(self._states))
 
     def _running(self) -> tuple[World, WorldState]:
@@ -153,12 +153,6 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def _info(self) -> dict[str, Any]:
         return {"fallen": self._fallen(), "impulse": self._impulse, "seconds": len(self._reports) / self._simulator.prior.fps}
-
-
-def _of_first(report: Report) -> Report:
-    """Take the first person's part of a report."""
-    plain = {name: getattr(report, name)[0] for name in vars(report) if name != "energies"}
-    return Report(energies={name: values[0] for name, values in report.energies.items()}, **plain)
 
 
 gymnasium.register("dropsim/KnockOver-v0", "dropsim.gym_env:PushEnv", kwargs={"scene": "calm", "reward": KNOCK_OVER})

@@ -70,6 +70,11 @@ class Report:
     bone_error: Float[Tensor, "*b"]
     """Largest relative error of a bone's length."""
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Report":
+        """Apply a change of the batch dimensions to every part."""
+        plain = {name: change(values) for name, values in vars(self).items() if name != "energies"}
+        return Report(energies={name: change(values) for name, values in self.energies.items()}, **plain)
+
 
 @dataclass(frozen=True, eq=False)
 class Simulator:
