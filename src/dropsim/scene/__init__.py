@@ -3,8 +3,9 @@
 from dropsim.scene.acts import DIRECTIONS, Dodge, Drag, Follow, Pin, Push, StiffJoint
 from dropsim.scene.element import BODY_PARTS, Balls, Element, For, Goal, Influence, Moment
 from dropsim.scene.side_by_side import side_by_side
+from dropsim.scene.take import Take, WorldDivergedError, above_ground, run
 from dropsim.scene.things import Ball, Ground, Obstacle, Throw, Trip
-from dropsim.scene.world import Person, Scene, Take, World, WorldDivergedError, WorldState, above_ground, run
+from dropsim.scene.world import Person, Scene, World, WorldState
 
 __all__ = [
     "BODY_PARTS",
