@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import torch
 
-from dropsim.skeleton import Skeleton
-from dropsim.synthetic import stepping_clip
+from dropsim.body.skeleton import Skeleton
+from dropsim.motion.synthetic import stepping_clip
 
 BATCHES = (1, 100, 10_000)
 

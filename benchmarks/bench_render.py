@@ -12,9 +12,9 @@ from typing import Literal
 
 import torch
 
-from dropsim.motion import Motion
+from dropsim.motion.motion import Motion
 from dropsim.render import Painter, RayCaster, Style, best_painter, missing_gl, video
-from dropsim.synthetic import stepping_clip
+from dropsim.motion.synthetic import stepping_clip
 
 SIZES = ((640, 480), (1280, 720))
 FRAMES = 30

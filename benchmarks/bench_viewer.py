@@ -12,10 +12,10 @@ import time
 
 import torch
 
-from dropsim.simulator import Simulator
-from dropsim.viewer.app import Browser
-from dropsim.viewer.loop import AHEAD, Commands, Loop, Status
-from dropsim.viewer.session import Session, Walk
+from dropsim.physics.step import Simulator
+from dropsim.apps.viewer.app import Browser
+from dropsim.apps.viewer.loop import AHEAD, Commands, Loop, Status
+from dropsim.apps.viewer.session import Session, Walk
 
 
 def made(people: int, *, ghost: bool, led: bool) -> Session:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import scipy.optimize
 import torch
 
-from dropsim.nnls import nnls
-from dropsim.skeleton import NUM_JOINTS, Skeleton
-from dropsim.synthetic import stepping_clip
-from dropsim.wrench import Contacts, WrenchOptions, root_wrench, soft_correction, wrench_problem
+from dropsim.physics.nnls import nnls
+from dropsim.body.skeleton import NUM_JOINTS, Skeleton
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.physics.wrench import Contacts, WrenchOptions, root_wrench, soft_correction, wrench_problem
 
 CONTACTS = {4: (7, 8, 10, 11), 8: (4, 5, 7, 8, 10, 11, 20, 21)}
 H = 1 / 30

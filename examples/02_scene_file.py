@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dropsim import read_scene, run, scenario, write_scene
 from dropsim.render import Sphere, Stage, contact_sheet
-from dropsim.scene_file import changed
+from dropsim.scene.files import changed
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 out.mkdir(parents=True, exist_ok=True)

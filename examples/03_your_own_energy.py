@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dropsim import Energy, Frame, Person, Scene, Simulator, Skeleton, Target, World, run
 from dropsim.render import contact_sheet
-from dropsim.skeleton import NUM_JOINTS, joint_index
+from dropsim.body.skeleton import NUM_JOINTS, joint_index
 
 HAND, SHOULDER = joint_index("right_wrist"), joint_index("right_shoulder")
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from dropsim import Candidates, Motion, Person, Prior, Push, Scene, Simulator, State, Streams, World, run
 from dropsim.render import contact_sheet
-from dropsim.rotations import exp, heading, log_small
-from dropsim.synthetic import CADENCE, stepping_clip
+from dropsim.body.rotations import exp, heading, log_small
+from dropsim.motion.synthetic import CADENCE, stepping_clip
 
 PERIOD = 1 / CADENCE
 """Of two steps [s]."""

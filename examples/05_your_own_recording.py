@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from dropsim import Push, Scene, Simulator, read_motion, write
-from dropsim.cleaning import checked, clean, perturb, quality_of, table_of
+from dropsim.scene.cleaning import checked, clean, perturb, quality_of, table_of
 from dropsim.render import contact_sheet
-from dropsim.synthetic import stepping_clip
+from dropsim.motion.synthetic import stepping_clip
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 out.mkdir(parents=True, exist_ok=True)
@@ -23,7 +23,7 @@ else:
 
 simulator = Simulator.shipped()
 prior = simulator.prior
-# Joint names of known rigs are found by themselves; for others pass rig_map=read_rig_map(FILE.toml) of dropsim.data.retarget.
+# Joint names of known rigs are found by themselves; for others pass rig_map=read_rig_map(FILE.toml) of dropsim.motion.retarget.
 recording = checked(read_motion(file, prior.skeleton)).resampled(prior.fps)
 
 cleaned = clean(recording)

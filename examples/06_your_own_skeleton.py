@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from dropsim import CVAEPrior, Person, Push, Scene, Simulator, Skeleton, World, run
-from dropsim.energies.physical import RangeOfMotion
-from dropsim.pose_prior import PosePrior
+from dropsim.physics.energies.physical import RangeOfMotion
+from dropsim.priors.pose import PosePrior
 from dropsim.render import contact_sheet
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")

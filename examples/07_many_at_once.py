@@ -6,7 +6,8 @@ Run: python examples/07_many_at_once.py [FOLDER]
 import sys
 from pathlib import Path
 
-from dropsim import Person, Push, Scene, Simulator, World, metrics, run
+from dropsim import Person, Push, Scene, Simulator, World, run
+from dropsim.physics import metrics
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 out.mkdir(parents=True, exist_ok=True)

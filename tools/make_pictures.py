@@ -12,13 +12,14 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from dropsim import Motion, Simulator, World, metrics, run, scenario
-from dropsim.cli.run import stage_of
-from dropsim.files import atomic_path
+from dropsim import Motion, Simulator, World, run, scenario
+from dropsim.physics import metrics
+from dropsim.apps.cli.run import stage_of
+from dropsim.files.atomic import atomic_path
 from dropsim.render import Camera, Stage, Style, draw_frame, follow
 from dropsim.render.stage import facing
-from dropsim.scenarios import SCENARIOS
-from dropsim.scene_file import changed
+from dropsim.scene.scenarios import SCENARIOS
+from dropsim.scene.files import changed
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 MOMENTS = {

@@ -15,10 +15,10 @@ import torch
 import tyro
 
 from dropsim import run
-from dropsim.cli.render import size_of
-from dropsim.cli.run import stage_of
+from dropsim.apps.cli.render import size_of
+from dropsim.apps.cli.run import stage_of
 from dropsim.render import Style, contact_sheet, missing_gl, video
-from dropsim.scenarios import SCENARIOS, scenario
+from dropsim.scene.scenarios import SCENARIOS, scenario
 
 SHEET_FRAMES = 12
 

@@ -9,7 +9,7 @@ imported from its module and may move. Names load their modules when they are fi
     read_motion, write                        motions from BVH and AMASS npz, and to BVH, npz, GLB, USD, CSV and HTML
     Prior, State, Candidates, Streams         for a motion model of your own; CVAEPrior and ClipPrior are two
     Energy, Frame, Target                     for an energy of your own
-    Element, Moment, Influence                for something of your own in a scene
+    Element, SceneContext, StepInputs                for something of your own in a scene
     Skeleton, Motion                          a body, and frames over time
 """
 
@@ -18,14 +18,15 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dropsim.data.motions import read_motion
-    from dropsim.energy import Energy, Frame, Target
+    from dropsim.body.skeleton import Skeleton
     from dropsim.export import write
-    from dropsim.motion import Motion
-    from dropsim.prior import Candidates, Prior, State, Streams
-    from dropsim.priors.clip import ClipPrior
+    from dropsim.motion.motion import Motion
+    from dropsim.motion.reading import read_motion
+    from dropsim.physics.energy import Energy, Frame, Target
+    from dropsim.physics.step import Simulator
     from dropsim.priors.cvae import CVAEPrior
-    from dropsim.scenarios import scenario
+    from dropsim.priors.prior import Candidates, Prior, State, Streams
+    from dropsim.priors.recording import ClipPrior
     from dropsim.scene import (
         Ball,
         Dodge,
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
         Element,
         Follow,
         Ground,
-        Influence,
-        Moment,
+        StepInputs,
+        SceneContext,
         Obstacle,
         Person,
         Pin,
@@ -47,11 +48,10 @@ if TYPE_CHECKING:
         World,
         run,
     )
-    from dropsim.scene_file import read_scene, write_scene
-    from dropsim.simulator import Simulator
-    from dropsim.skeleton import Skeleton
+    from dropsim.scene.files import read_scene, write_scene
+    from dropsim.scene.scenarios import scenario
 
-# Read by OpenMP when torch is loaded; why, says dropsim.threads.
+# Read by OpenMP when torch is loaded; why, says dropsim.compute.threads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __all__ = [
@@ -66,8 +66,8 @@ __all__ = [
     "Follow",
     "Frame",
     "Ground",
-    "Influence",
-    "Moment",
+    "StepInputs",
+    "SceneContext",
     "Motion",
     "Obstacle",
     "Person",
@@ -94,8 +94,8 @@ __all__ = [
 ]
 
 _MODULES = (
-    "scene", "simulator", "motion", "skeleton", "prior", "priors.cvae", "priors.clip", "energy", "scenarios", "scene_file", "export",
-    "data.motions",
+    "scene", "physics.step", "motion.motion", "body.skeleton", "priors.prior", "priors.cvae", "priors.recording", "physics.energy", "scene.scenarios", "scene.files", "export",
+    "motion.reading",
 )  # fmt: skip
 """Where the public names are, the most used first."""
 

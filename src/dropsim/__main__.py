@@ -6,7 +6,7 @@ import sys
 def main() -> int:
     """Run the command; whoever presses Ctrl-C while it is still being loaded sees no traceback either."""
     try:
-        from dropsim.cli import main as command
+        from dropsim.apps.cli import main as command
 
         return command()
     except KeyboardInterrupt:

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from dropsim.body.skeleton import JOINTS
 from dropsim.export.people import array, single
-from dropsim.files import atomic_path
-from dropsim.motion import Event, Motion
-from dropsim.skeleton import JOINTS
+from dropsim.files.atomic import atomic_path
+from dropsim.motion.motion import Event, Motion
 
 Column = tuple[str, str, np.ndarray]
 """Header with the unit, format and a value for each frame."""

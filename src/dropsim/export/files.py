@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dropsim.body import Body
-from dropsim.data.amass import write_amass
-from dropsim.data.bvh import write_bvh
+from dropsim.body.mesh import Body
 from dropsim.export.csv import write_csv
 from dropsim.export.glb import write_glb
 from dropsim.export.html import write_html
 from dropsim.export.people import single
 from dropsim.export.usd import write_usd
-from dropsim.motion import Motion
+from dropsim.motion.amass import write_amass
+from dropsim.motion.bvh import write_bvh
+from dropsim.motion.motion import Motion
 
 ENDINGS = {
     ".bvh": "BVH", ".npz": "AMASS", ".glb": "glTF", ".csv": "a table", ".html": "a page that plays it", ".usd": "USD",

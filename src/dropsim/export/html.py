@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from dropsim.body import Body
+from dropsim.body.mesh import Body
+from dropsim.body.skeleton import NUM_JOINTS
 from dropsim.export.people import COLORS, Rig, array, checked, names, quaternions_xyzw
-from dropsim.files import atomic_path
-from dropsim.motion import Motion
-from dropsim.skeleton import NUM_JOINTS
+from dropsim.files.atomic import atomic_path
+from dropsim.motion.motion import Motion
 
 if TYPE_CHECKING:
     import viser

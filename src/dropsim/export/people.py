@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float, UInt8, UInt32
 from torch import Tensor
 
-from dropsim.body import Body
-from dropsim.motion import Motion
+from dropsim.body.mesh import Body
+from dropsim.motion.motion import Motion
 
 COLORS = ((90, 160, 190), (226, 132, 62), (120, 170, 90), (190, 110, 170), (215, 185, 80), (120, 125, 200))
 """One for each person in a file, as sRGB in [0, 255]; after the last they begin again."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.body import Body
+from dropsim.body.mesh import Body
+from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS
 from dropsim.export.people import COLORS, R_ZUP_YUP, Rig, array, checked, facts, linear_color, names, quaternions_xyzw
-from dropsim.files import atomic_path
-from dropsim.motion import Motion
-from dropsim.skeleton import JOINTS, NUM_JOINTS, PARENTS
+from dropsim.files.atomic import atomic_path
+from dropsim.motion.motion import Motion
 
 if TYPE_CHECKING:
     import pxr.Usd

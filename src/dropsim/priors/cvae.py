@@ -12,14 +12,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from dropsim import kernels
-from dropsim.motion import Motion
-from dropsim.prior import Candidate, Candidates, Prior, State, Streams
+from dropsim.body.rotations import exp, heading, log_small
+from dropsim.body.skeleton import NUM_JOINTS, Skeleton
+from dropsim.compute import arrays as kernels
+from dropsim.compute.threads import single_threaded
+from dropsim.files.weights import load_weights, read_weights, write_weights
+from dropsim.motion.motion import Motion
+from dropsim.priors.prior import Candidate, Candidates, Prior, State, Streams
 from dropsim.priors.starts import StartBank
-from dropsim.rotations import exp, heading, log_small
-from dropsim.skeleton import NUM_JOINTS, Skeleton
-from dropsim.threads import calm
-from dropsim.weights import load_weights, read_weights, write_weights
 
 NUM_BODY = NUM_JOINTS - 1
 STATE_SIZE = 339
@@ -140,7 +140,7 @@ class CompiledMLP:
 
     def _run(self, hidden: Float[Tensor, "r h"], skip: Float[Tensor, "r s"], shared: np.ndarray) -> Float[Tensor, "r o"]:
         """Run all that comes after the first linear layer."""
-        from dropsim.kernels.network import norm_relu
+        from dropsim.priors.network import norm_relu
 
         skipped = kernels.constant(skip)
         for i, norm in enumerate(self._norms):
@@ -152,7 +152,7 @@ class CompiledMLP:
     def _layer(self, index: int, x: Float[Tensor, "r i"]) -> Float[Tensor, "r o"]:
         if len(x) > kernels.FEW:
             return self._packed[index](x)
-        from dropsim.kernels.network import dense
+        from dropsim.priors.network import dense
 
         out = torch.empty(len(x), len(self._arrays[index][1]))
         dense(kernels.constant(x), *self._arrays[index], 1.0, out.numpy())
@@ -321,7 +321,7 @@ class CVAEPrior(Prior):
             return cls.load(path)
 
     @classmethod
-    @calm
+    @single_threaded
     def load(cls, path: Path) -> "CVAEPrior":
         """Read weights that `save` wrote."""
         tensors, metadata = read_weights(path, "cvae")
@@ -358,7 +358,7 @@ class CVAEPrior(Prior):
         single = Local(*(t.to(torch.float32) for t in (local.root, local.q, local.joints, local.velocity)))
         return single, H, origin - (H.transpose(-1, -2) @ offset.unsqueeze(-1)).squeeze(-1)
 
-    @calm
+    @single_threaded
     def sample(self, state: State, num_samples: int, rng: Streams) -> Candidates:
         """Propose num_samples next frames, the first being the prior's mode."""
         if num_samples < 1:
@@ -369,13 +369,13 @@ class CVAEPrior(Prior):
         torch.mul(draws, _spread(self.temperature, num_samples - 1), out=noise[..., 1:, :])
         return self.decode(state, noise)
 
-    @calm
+    @single_threaded
     def explore(self, state: State, rng: Streams) -> Candidate:
         """Propose one next frame for somebody who looks ahead, with the full spread of the model."""
         candidates = self.decode(state, rng.normal(1, self.network.shape.latent))
         return Candidate(candidates.x.squeeze(-3), candidates.q.squeeze(-4), candidates.memory.squeeze(-2))
 
-    @calm
+    @single_threaded
     def decode(self, state: State, noise: Float[Tensor, "*b k z"]) -> Candidates:
         """Propose the next frames that standard normal noise in the latent stands for."""
         if self.network.shape.kinematic and self.network.state_mean.is_cpu and kernels.serve(state.x, state.q, state.memory):
@@ -404,7 +404,7 @@ class CVAEPrior(Prior):
         return Candidates(joints, q, memory)
 
     def _decode_compiled(self, state: State, noise: Float[Tensor, "*b k z"]) -> Candidates:
-        from dropsim.kernels.network import codes, compose, local_state
+        from dropsim.priors.network import codes, compose, local_state
 
         batch, k, size = noise.shape[:-2], noise.shape[-2], self.network.shape.memory_size
         body = (NUM_JOINTS, 3)
@@ -464,7 +464,7 @@ class CVAEPrior(Prior):
         before = State(x0, torch.zeros_like(x0), q0, x0[..., 0, :0])
         return State(x, (x - x0) * self.fps, q, self.recall(before, x, q))
 
-    def jolted(self, memory: Float[Tensor, "*b m"], change: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b m"]:
+    def apply_impulse(self, memory: Float[Tensor, "*b m"], change: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b m"]:
         """Add the change to the velocities of the root and of all joints."""
         moved = memory[..., :VELOCITY_SIZE].unflatten(-1, (-1, 3)) + change.unsqueeze(-2) * _LINEAR.to(memory)
         return torch.cat((moved.flatten(-2), memory[..., VELOCITY_SIZE:]), dim=-1)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from dropsim.body.skeleton import Skeleton
+from dropsim.files.weights import read_checkpoint, require_tensors
 from dropsim.priors.cvae import STATE_SIZE, CVAENetwork, CVAEPrior, CVAEShape
-from dropsim.skeleton import Skeleton
-from dropsim.weights import read_checkpoint, require_tensors
 
 _NETWORKS = {"encoder": "", "prior_net": "prior", "decoder": "decoder"}
 """HuMoR's names and ours; the encoder serves training only."""

@@ -2,8 +2,8 @@
 
 import torch
 
-from dropsim.prior import Candidates, Prior, State, Streams
-from dropsim.skeleton import Skeleton
+from dropsim.body.skeleton import Skeleton
+from dropsim.priors.prior import Candidates, Prior, State, Streams
 
 
 class PassivePrior(Prior):

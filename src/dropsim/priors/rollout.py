@@ -2,8 +2,8 @@
 
 import torch
 
-from dropsim.motion import Motion
-from dropsim.prior import Prior, State, Streams
+from dropsim.motion.motion import Motion
+from dropsim.priors.prior import Prior, State, Streams
 
 
 def roll_out(prior: Prior, start: State, num_frames: int, rng: Streams, *, mode: bool = False) -> Motion:

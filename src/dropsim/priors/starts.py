@@ -8,11 +8,11 @@ from pathlib import Path
 import roma
 import torch
 
-from dropsim.names import suggestion
-from dropsim.prior import State
-from dropsim.skeleton import NUM_JOINTS
-from dropsim.threads import calm
-from dropsim.weights import read_weights, write_weights
+from dropsim.body.skeleton import NUM_JOINTS
+from dropsim.compute.threads import single_threaded
+from dropsim.files.names import suggestion
+from dropsim.files.weights import read_weights, write_weights
+from dropsim.priors.prior import State
 
 _JOINT_VELOCITY = slice(6, 6 + 3 * NUM_JOINTS)
 """Where the joints' velocities stand in a memory."""
@@ -34,7 +34,7 @@ class StartBank:
             return cls.load(path)
 
     @classmethod
-    @calm
+    @single_threaded
     def load(cls, path: Path) -> "StartBank":
         """Read a bank that `save` wrote."""
         tensors, metadata = read_weights(path, "starts")
@@ -68,7 +68,7 @@ class StartBank:
             raise ValueError(f"there are {len(batch.x)} states to {category} from: give an index from 0 to {len(batch.x) - 1}, not {index}")
         return batch[index]
 
-    @calm
+    @single_threaded
     def draw(self, category: str, seed: Sequence[int] | int) -> State:
         """Return a random state of a category, or a batch with one state for each seed."""
         batch = self._batch(category)

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from dropsim.files import atomic_path
-from dropsim.motion import Motion
+from dropsim.files.atomic import atomic_path
+from dropsim.motion.motion import Motion
 from dropsim.render.camera import Camera
-from dropsim.render.moment import Moment
+from dropsim.render.snapshot import Snapshot
 from dropsim.render.painter import Painter, best_painter
 from dropsim.render.stage import MAX_FPS, Stage, Style, as_stage, facing, follow
 from dropsim.render.writers import FASTEST_GIF, writer_for
@@ -32,7 +32,7 @@ def draw_frame(
     if not 0 <= index < len(stage):
         raise ValueError(f"there is no frame {index}: the motion has {len(stage)}")
     camera = camera or follow(stage)[index]
-    picture = (painter or best_painter()).paint(Moment.of(stage, index, forces=style.forces), camera, style)
+    picture = (painter or best_painter()).paint(Snapshot.of(stage, index, forces=style.forces), camera, style)
     return _captioned(picture, style.caption) if style.caption else picture
 
 

@@ -9,15 +9,15 @@ from jaxtyping import Float
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 
+from dropsim.body.skeleton import joint_index
 from dropsim.render import shaders
 from dropsim.render.camera import Camera, View
 from dropsim.render.gl_mesh import ConeMesh, Programs, SkinnedMesh
 from dropsim.render.light import FLOOR_TEXELS, SUN_TEXELS, Light, clip_matrix
-from dropsim.render.moment import HAIR, NOTHING, SHORTS, SKIN, Figure, Moment, Parts
+from dropsim.render.snapshot import HAIR, NOTHING, SHORTS, SKIN, Figure, Snapshot, Parts
 from dropsim.render.painter import NoGLError, Painter
 from dropsim.render.shadow import sky_shadow
 from dropsim.render.stage import Floor, Style
-from dropsim.skeleton import joint_index
 
 if TYPE_CHECKING:
     import moderngl
@@ -95,7 +95,7 @@ class GLPainter(Painter):
                 program[name] = value
         return program
 
-    def paint(self, moment: Moment, camera: Camera, style: Style) -> Image.Image:
+    def paint(self, moment: Snapshot, camera: Camera, style: Style) -> Image.Image:
         """Cast the shadows, then draw everything, the ghost last."""
         with self._context as context:
             # Even skinning needs a complete target: without a screen there is none to begin with.
@@ -143,7 +143,7 @@ class GLPainter(Painter):
         self._scene.write(np.concatenate((clip.T.ravel(), light.sun_map.T.ravel(), vectors, square)).astype("f4").tobytes())
         self._sky_program["unclip"] = tuple(np.linalg.inv(clip).T.ravel().tolist())
 
-    def _cast_shadows(self, moment: Moment, light: Light, bodies: Sequence[SkinnedMesh], limbs: Parts) -> None:
+    def _cast_shadows(self, moment: Snapshot, light: Light, bodies: Sequence[SkinnedMesh], limbs: Parts) -> None:
         """Draw the sun's depth map, which people read, and the map of shadows on the floor."""
         for target, onto in ((self._sun_target, light.sun_map), (self._floor_target, light.floor_map)):
             target.use()

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from dropsim.body import Body
+from dropsim.body.mesh import Body
+from dropsim.body.skeleton import Skeleton
 from dropsim.render.camera import plane_basis
-from dropsim.render.moment import Figure, Parts
-from dropsim.skeleton import Skeleton
+from dropsim.render.snapshot import Figure, Parts
 
 if TYPE_CHECKING:
     import moderngl

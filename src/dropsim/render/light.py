@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.render.camera import Camera, View, plane_basis
-from dropsim.render.moment import Moment
+from dropsim.render.snapshot import Snapshot
 from dropsim.render.shadow import Square
 
 SUN_TEXELS, FLOOR_TEXELS = 768, 256
@@ -38,7 +38,7 @@ class Light:
     square: Square
 
     @classmethod
-    def of(cls, moment: Moment, camera: Camera) -> "Light":
+    def of(cls, moment: Snapshot, camera: Camera) -> "Light":
         """Let the sun shine over the camera's shoulder."""
         points, radii = moment.balls()
         near = np.linalg.norm(points - camera.target, axis=1) < SHADOW_REACH

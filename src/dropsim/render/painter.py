@@ -6,7 +6,7 @@ from functools import cache
 from PIL import Image
 
 from dropsim.render.camera import Camera
-from dropsim.render.moment import Moment
+from dropsim.render.snapshot import Snapshot
 from dropsim.render.stage import Style
 
 
@@ -14,7 +14,7 @@ class Painter(ABC):
     """Paints a moment; how, is its own business."""
 
     @abstractmethod
-    def paint(self, moment: Moment, camera: Camera, style: Style) -> Image.Image:
+    def paint(self, moment: Snapshot, camera: Camera, style: Style) -> Image.Image:
         """Return a picture of the style's size, without its caption."""
 
 

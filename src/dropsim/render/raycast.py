@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from PIL import Image
 
 from dropsim.render.camera import Camera, View, plane_basis
-from dropsim.render.moment import Moment, Part, Parts
+from dropsim.render.snapshot import Snapshot, Part, Parts
 from dropsim.render.painter import Painter
 from dropsim.render.shadow import Square, sky_shadow
 from dropsim.render.stage import Floor, Style
@@ -25,7 +25,7 @@ SIGHT = 3.2
 class RayCaster(Painter):
     """Casts a ray through every pixel, in one depth buffer."""
 
-    def paint(self, moment: Moment, camera: Camera, style: Style) -> Image.Image:
+    def paint(self, moment: Snapshot, camera: Camera, style: Style) -> Image.Image:
         """Paint the floor, the ghost over it, and everybody else over that."""
         width, height = style.size
         picture = _draw_floor(View.of(camera, width, height), moment, sight=SIGHT * camera.distance)
@@ -145,7 +145,7 @@ def _draw_parts(view: View, parts: Parts, floor: Floor, *, line: int) -> Float[n
     )
 
 
-def _draw_floor(view: View, moment: Moment, *, sight: float) -> Float[np.ndarray, "h w 3"]:
+def _draw_floor(view: View, moment: Snapshot, *, sight: float) -> Float[np.ndarray, "h w 3"]:
     """Draw squares of half a metre that fade where sight ends [m], with soft shadows on them."""
     points, radii = moment.balls()
     axes, shift = moment.floor.frame()

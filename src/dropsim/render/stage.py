@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from dropsim.collider import Plane
-from dropsim.motion import Motion
+from dropsim.motion.motion import Motion
+from dropsim.physics.collider import Plane
 from dropsim.render.camera import Camera, plane_basis
 
 Color = tuple[float, float, float]

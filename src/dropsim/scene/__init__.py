@@ -1,10 +1,10 @@
 """Scenes: people, ground, balls and obstacles, and what happens to them in time."""
 
-from dropsim.scene.acts import DIRECTIONS, Dodge, Drag, Follow, Pin, Push, StiffJoint
-from dropsim.scene.element import BODY_PARTS, Balls, Element, For, Goal, Influence, Moment
-from dropsim.scene.side_by_side import side_by_side
-from dropsim.scene.take import Take, WorldDivergedError, above_ground, run
-from dropsim.scene.things import Ball, Ground, Obstacle, Throw, Trip
+from dropsim.scene.batches import batch_scenes
+from dropsim.scene.element import BODY_PARTS, Balls, Element, MaskedEnergy, Goal, StepInputs, SceneContext
+from dropsim.scene.objects import Ball, Ground, Obstacle, Throw, Trip
+from dropsim.scene.perturbations import DIRECTIONS, Dodge, Drag, Follow, Pin, Push, StiffJoint
+from dropsim.scene.rollout import Take, WorldDivergedError, above_ground, run
 from dropsim.scene.world import Person, Scene, World, WorldState
 
 __all__ = [
@@ -19,8 +19,8 @@ __all__ = [
     "For",
     "Goal",
     "Ground",
-    "Influence",
-    "Moment",
+    "StepInputs",
+    "SceneContext",
     "Obstacle",
     "Person",
     "Pin",
@@ -35,5 +35,5 @@ __all__ = [
     "WorldState",
     "above_ground",
     "run",
-    "side_by_side",
+    "batch_scenes",
 ]

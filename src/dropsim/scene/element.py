@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from dropsim.collider import Collider, Plane
-from dropsim.energy import Energy, Frame, Target
-from dropsim.motion import Event
-from dropsim.names import suggestion
-from dropsim.planner import Cost
-from dropsim.prior import State
-from dropsim.skeleton import JOINTS, Skeleton, joint_index
+from dropsim.body.skeleton import JOINTS, Skeleton, joint_index
+from dropsim.control.planner import Cost
+from dropsim.files.names import suggestion
+from dropsim.motion.motion import Event
+from dropsim.physics.collider import Collider, Plane
+from dropsim.physics.energy import Energy, Frame, Target
+from dropsim.priors.prior import State
 
 BODY_PARTS: dict[str, tuple[str, ...]] = {
     "pelvis": ("pelvis",),
@@ -50,7 +50,7 @@ class Balls:
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
+class SceneContext:
     """What an element of a scene sees: the world between a frame and the next."""
 
     frame: int
@@ -101,7 +101,7 @@ class Goal:
 
 
 @dataclass(frozen=True, eq=False)
-class Influence:
+class StepInputs:
     """What an element does during one frame."""
 
     forces: Float[Tensor, "*w p 22 3"] | None = None
@@ -125,12 +125,12 @@ class Element(ABC, Generic[Memory]):
         """Return the people that it concerns, so that a scene can refuse those that it does not have."""
         return ()
 
-    def begin(self, moment: Moment) -> Memory | None:
+    def begin(self, moment: SceneContext) -> Memory | None:
         """Return its memory at the start, refusing a start that cannot be."""
         del moment
 
     @abstractmethod
-    def act(self, memory: Memory | None, moment: Moment) -> tuple[Memory | None, Influence]:
+    def act(self, memory: Memory | None, moment: SceneContext) -> tuple[Memory | None, StepInputs]:
         """Return its memory after the frame, and what it does during it."""
 
     def balls(self, memory: Memory | None) -> Balls | None:
@@ -144,7 +144,7 @@ class Element(ABC, Generic[Memory]):
 
 
 @dataclass(frozen=True, eq=False)
-class For(Energy):
+class MaskedEnergy(Energy):
     """An energy for some of the people only."""
 
     energy: Energy
@@ -205,7 +205,7 @@ def interpolated(rows: Sequence[Sequence[float]], time: float) -> Float[Tensor, 
     return torch.lerp(table[i - 1, 1:], table[i, 1:], share)
 
 
-def force_on(moment: Moment, person: int, joints: Sequence[int], force: Float[Tensor, "*#w 3"]) -> Float[Tensor, "*w p 22 3"]:
+def force_on(moment: SceneContext, person: int, joints: Sequence[int], force: Float[Tensor, "*#w 3"]) -> Float[Tensor, "*w p 22 3"]:
     """Share a force evenly among some joints of a person."""
     forces = moment.no_forces()
     forces[..., person, list(joints), :] = (force / len(joints)).unsqueeze(-2).to(forces)

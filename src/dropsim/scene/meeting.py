@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from dropsim.collider import Collider
-from dropsim.projective import restore_lengths, settle
-from dropsim.skeleton import NUM_JOINTS, Skeleton
+from dropsim.body.skeleton import NUM_JOINTS, Skeleton
+from dropsim.physics.collider import Collider
+from dropsim.physics.solver import restore_lengths, settle
 
 NEAR = 2.5
 """Hips farther apart than this cannot touch within a frame [m]."""

@@ -10,18 +10,18 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from dropsim.collider import Plane
-from dropsim.getting_up import Fallen, next_wish
-from dropsim.motion import Event
-from dropsim.planner import Planner
-from dropsim.prior import Candidates, State, Streams
-from dropsim.priors.clip import ClipPrior
+from dropsim.body.rotations import exp
+from dropsim.control.getting_up import Fallen, next_wish
+from dropsim.control.planner import Planner
+from dropsim.motion.motion import Event
+from dropsim.physics.collider import Plane
+from dropsim.physics.step import External, Report, Simulator, apply_impulse
 from dropsim.priors.cvae import CVAEPrior, turn_memory
-from dropsim.rotations import exp
-from dropsim.scene.element import Balls, Element, Goal, Influence, Moment
+from dropsim.priors.prior import Candidates, State, Streams
+from dropsim.priors.recording import ClipPrior
+from dropsim.scene.element import Balls, Element, Goal, StepInputs, SceneContext
 from dropsim.scene.meeting import NEAR, moved_apart, neighbours
-from dropsim.scene.things import Ground, height_of
-from dropsim.simulator import External, Report, Simulator, jolted
+from dropsim.scene.objects import Ground, height_of
 
 STANDING_SEED = 1
 """Of the start that people who get up end in."""
@@ -143,7 +143,7 @@ class World:
         if people.x.shape[-3] != len(self.scene.people):
             raise ValueError(f"the scene has {len(self.scene.people)} people, and {people.x.shape[-3]} states were given")
         _refuse_overlap(people, self.simulator)
-        moment = Moment(0, self.fps, people, self.simulator.prior.skeleton, self.scene.ground.plane(0.0, 1 / self.fps, _origin(people)))
+        moment = SceneContext(0, self.fps, people, self.simulator.prior.skeleton, self.scene.ground.plane(0.0, 1 / self.fps, _origin(people)))
         return WorldState(0, people, tuple(element.begin(moment) for element in self.scene.elements))
 
     def streams(self, seeds: Sequence[int] | int) -> Streams:
@@ -162,11 +162,11 @@ class World:
         """Return the ground at every frame, along a dimension before the vector's."""
         return Plane.stacked([self.ground(state, state.frame / self.fps) for state in states])
 
-    def step(self, now: WorldState, rng: Streams, *, also: Sequence[Influence] = ()) -> tuple[WorldState, Report]:
+    def step(self, now: WorldState, rng: Streams, *, also: Sequence[StepInputs] = ()) -> tuple[WorldState, Report]:
         """Advance everybody and everything by a frame; `also` is what somebody outside does, such as a viewer's mouse."""
         now = self._with_pivot(now)
         ground = self.ground(now, (now.frame + 1) / self.fps)
-        moment = Moment(now.frame, self.fps, now.people, self.simulator.prior.skeleton, ground, self.balls(now))
+        moment = SceneContext(now.frame, self.fps, now.people, self.simulator.prior.skeleton, ground, self.balls(now))
         acted = [element.act(memory, moment) for element, memory in zip(self.scene.elements, now.memories, strict=True)]
         influences = [*(influence for _, influence in acted), *also]
         forces = sum((i.forces for i in influences if i.forces is not None), start=moment.no_forces())
@@ -206,7 +206,7 @@ class World:
         x, forces = moved_apart(people.x, now.people.x, near, skeleton, _per_person(ground), friction=simulator.friction, h=h)
         if x is people.x:
             return people, report
-        memory = jolted(simulator.prior, people.memory, forces)
+        memory = apply_impulse(simulator.prior, people.memory, forces)
         moved = State(x, (x - now.people.x) * self.fps, skeleton.inverse(x, twist_from=people.q), memory)
         return moved, replace(report, external_forces=report.external_forces + forces)
 

@@ -1,0 +1,1 @@
+"""What people start: the command, the browser app, a gymnasium environment."""

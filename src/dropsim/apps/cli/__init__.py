@@ -1,0 +1,115 @@
+"""The command line: only this package prints, parses arguments and picks threads.
+
+A command is a frozen dataclass whose fields are its arguments and whose `run()` does the work, in a module of its own. It imports
+the heavy libraries inside `run()`, so that `--help` is quick and the thread settings below come before torch.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Protocol, Union, runtime_checkable
+
+import tyro
+
+from dropsim.apps.cli.bench import Bench
+from dropsim.apps.cli.clean import Clean
+from dropsim.apps.cli.convert import Convert
+from dropsim.apps.cli.data import Data
+from dropsim.apps.cli.demo import Demo
+from dropsim.apps.cli.evaluate import Evaluate
+from dropsim.apps.cli.info import Info, Version
+from dropsim.apps.cli.perturb import Perturb
+from dropsim.apps.cli.render import Render
+from dropsim.apps.cli.run import Run
+from dropsim.apps.cli.scenarios import Scenarios
+from dropsim.apps.cli.synthesize import Synthesize
+from dropsim.apps.cli.train import Train
+from dropsim.apps.cli.view import View
+from dropsim.files.names import suggestion
+
+
+@runtime_checkable
+class Command(Protocol):
+    """What every command has."""
+
+    def run(self) -> None:
+        """Do the work; a ValueError or OSError raised here becomes one line for the user."""
+
+
+COMMANDS: dict[str, type[Command]] = {
+    "bench": Bench,
+    "clean": Clean,
+    "convert": Convert,
+    "data": Data,
+    "demo": Demo,
+    "evaluate": Evaluate,
+    "info": Info,
+    "perturb": Perturb,
+    "render": Render,
+    "run": Run,
+    "scenarios": Scenarios,
+    "synthesize": Synthesize,
+    "train": Train,
+    "view": View,
+}
+"""Every command by the name that is typed."""
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+EXIT_PIPE = 141
+SHELLS = ("bash", "zsh", "tcsh", "fish")
+"""Those that tyro writes completions for."""
+DESCRIPTION = "Gives any autoregressive human motion model a body that obeys physics. `dropsim COMMAND --help` explains a command."
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Parse the arguments, run the command and return the exit code."""
+    # One thread is as fast as two for one person; what a step runs on, dropsim.compute.threads decides. The user's own setting wins elsewhere.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        _parsed(sys.argv[1:] if args is None else args).run()
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output, such as `head`, has seen enough; Python's own flush at the end must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
+    except (ValueError, OSError, MemoryError) as error:
+        if os.environ.get("DROPSIM_DEBUG") == "1":
+            raise
+        print(f"dropsim: {_sentence(error)}", file=sys.stderr)
+        return EXIT_ERROR
+    return 0
+
+
+def _parsed(args: Sequence[str]) -> Command:
+    """Return the command that the arguments ask for; help and wrong options end the program here."""
+    first = args[0] if args else "--help"
+    if first in COMMANDS:
+        # Alone, so that a mistyped option is not explained by those of other commands.
+        return tyro.cli(COMMANDS[first], prog=f"dropsim {first}", args=args[1:])
+    if first == "--version":
+        return Version()
+    if first.startswith("--tyro-") and (len(args) < 2 or args[1] not in SHELLS):
+        raise ValueError(f"{first}: name a shell, {', '.join(SHELLS)}")
+    if not first.startswith("-"):
+        raise ValueError(f"there is no command {first!r}: {suggestion(first, COMMANDS)}")
+    return tyro.cli(_every_command(), prog="dropsim", description=DESCRIPTION, args=args or [first])  # pyright: ignore[reportReturnType]
+
+
+def _every_command() -> Any:  # noqa: ANN401 - a union that is made at run time
+    """Return the union of all commands, each with the first line of its docstring as its description."""
+    each = [
+        Annotated[cls, tyro.conf.subcommand(name, description=(cls.__doc__ or "").partition("\n")[0], prefix_name=False)]
+        for name, cls in COMMANDS.items()
+    ]
+    return Union[tuple(each)]  # noqa: UP007 - of as many as there are
+
+
+def _sentence(error: Exception) -> str:
+    """Say on one line what went wrong."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this: ask for fewer people, samples or seconds"
+    return " ".join(str(error).split()) or type(error).__name__

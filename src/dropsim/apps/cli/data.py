@@ -1,0 +1,41 @@
+"""`dropsim data build`: recordings to training data."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Data:
+    """Turn a folder of BVH or AMASS files into training data at 30 Hz.
+
+    Example: dropsim data build CMU_BVH DATA --held-out 02,08. Floors are aligned, contacts labelled, and the data split by person.
+    """
+
+    action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="build")]]
+    """What to do; `build` is all there is."""
+    source: tyro.conf.Positional[Path]
+    """Folder of .bvh or .npz files."""
+    out: tyro.conf.Positional[Path]
+    """Folder of the data set."""
+    held_out: str = ""
+    """People kept out of training, by the part of the file name before the first underscore, separated by commas."""
+    workers: int = os.cpu_count() or 1
+    """Processes."""
+
+    def run(self) -> None:
+        """Build, and print the report's first part."""
+        from dropsim.apps.cli.progress import bar
+        from dropsim.motion.clips import build, report
+
+        if self.action != "build":
+            raise ValueError(f"there is no `dropsim data {self.action}`: use `dropsim data build SRC OUT`")
+        if not self.source.is_dir():
+            raise ValueError(f"{self.source} is not a folder")
+        with bar("clips") as advance:
+            clips = build(self.source, self.out, held_out=filter(None, self.held_out.split(",")), workers=self.workers, progress=advance)
+        print(report(clips).partition("\n- ")[0])
+        print(f"wrote {self.out / 'report.md'}")

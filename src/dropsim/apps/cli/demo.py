@@ -1,0 +1,23 @@
+"""The first thing to try after installing."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Push a walking person, and write the motion, a report and a strip of pictures.
+
+    Example: dropsim demo --seed 2
+    """
+
+    out: Path = Path("out")
+    """Folder to write to; made when it is missing."""
+    seed: int = 0
+    """Of everything random: another seed is another person."""
+
+    def run(self) -> None:
+        """Run the push scene with its defaults."""
+        from dropsim.apps.cli.run import Run
+
+        Run(scene="push", seed=self.seed, out=self.out).run()

@@ -1,0 +1,146 @@
+"""`dropsim perturb`: a recording whose person is pushed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from dropsim.apps.cli.arguments import optional
+
+if TYPE_CHECKING:
+    from dropsim.motion.motion import Motion
+    from dropsim.scene import Push
+
+LONGEST = 3600.0
+"""[s]"""
+AFTERWARD = 4.0
+"""How long to simulate after the push begins, unless told [s]."""
+
+
+@dataclass(frozen=True)
+class Perturb:
+    """Push the person of a recording; from then on the learned prior decides how it goes on.
+
+    Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5. Writes CLIP_pushed as npz, bvh, md and png into a folder.
+    """
+
+    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP")]
+    """Motion to read, .bvh or .npz."""
+    part: str = "torso"
+    """Where the push acts: pelvis, torso, hand, foot, or a joint's name."""
+    newtons: float = 250.0
+    """How strong the push is [N]."""
+    direction: str = "left"
+    """Where the push drives the person, as it faces then: front, back, left, right, or degrees counterclockwise from the front."""
+    at: float = 2.0
+    """When the push begins, inside the recording [s]."""
+    duration: float = 0.5
+    """How long the push lasts [s]."""
+    seconds: Annotated[float | None, optional("S", "until 4 s after the push begins")] = None
+    """How long to simulate in all [s]."""
+    samples: int = 64
+    """Candidates of the learned prior a frame."""
+    seed: int = 0
+    """Of everything random: the same seed gives the same motion."""
+    out: Path = Path("out")
+    """Folder to write to."""
+    picture: bool = True
+    """Also draw a strip of pictures."""
+    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "found from the motion")] = None
+    """Which axis of the input BVH points up."""
+    unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
+    """Metres per unit of the input BVH."""
+    map: Annotated[Path | None, optional("FILE.toml", "found from their names")] = None
+    """File that maps the input BVH's joints to ours (docs/conventions.md)."""
+
+    def run(self) -> None:
+        """Read, simulate, write, and say what happened."""
+        import math
+        from dataclasses import replace
+
+        from dropsim.apps.cli.clean import refuse_unwritable
+        from dropsim.apps.cli.progress import bar
+        from dropsim.motion.reading import read_motion
+        from dropsim.motion.retarget import read_rig_map
+        from dropsim.physics.step import DivergedError, Simulator
+        from dropsim.scene import Push, Scene
+        from dropsim.scene.cleaning import checked, perturb
+
+        seconds = self.at + AFTERWARD if self.seconds is None else self.seconds
+        if not (math.isfinite(seconds) and 0 < seconds <= LONGEST):
+            raise ValueError(f"seconds must be between 0 and {LONGEST:g}, not {seconds:g}")
+        # What is wrong with the push, before a long file is read.
+        Push.toward(self.direction, self.newtons, part=self.part, start=self.at, duration=self.duration)
+        free = Simulator.shipped(num_samples=self.samples)
+        prior = free.prior
+        rig_map = None if self.map is None else read_rig_map(self.map)
+        recording = read_motion(self.input, prior.skeleton, up=self.up, unit=self.unit, rig_map=rig_map)
+        recording = checked(recording).resampled(prior.fps)
+        push = self._push(recording)
+        self.out.mkdir(parents=True, exist_ok=True)
+        for path in self._files().values():
+            refuse_unwritable(path, self.input)
+        failure: DivergedError | None = None
+        with bar("frames") as advance:
+            try:
+                motion = perturb(recording, Scene(elements=(push,)), free, handover=self.at, seconds=seconds, seed=self.seed, watch=advance)
+            except DivergedError as error:
+                if error.motion is None:
+                    raise
+                failure, motion = error, error.motion
+        self._write(replace(motion, name=f"{self.input.stem}_pushed"), recording)
+        if failure is not None:
+            raise ValueError(f"{failure}; the frames up to there are in {self.out}")
+
+    def _files(self) -> dict[str, Path]:
+        endings = ("npz", "bvh", "md", "png") if self.picture else ("npz", "bvh", "md")
+        return {ending: self.out / f"{self.input.stem}_pushed.{ending}" for ending in endings}
+
+    def _push(self, recording: "Motion") -> "Push":
+        """Return the push, in the direction that the person of the recording faces when it begins."""
+        import math
+
+        from dropsim.scene import Push
+        from dropsim.scene.perturbations import ahead_of, degrees_of
+
+        frame = round(self.at * recording.fps)
+        if not 1 <= frame < len(recording):
+            raise ValueError(
+                f"{self.input}: the push begins at {self.at:g} s, and the recording goes on from 0 to {recording.duration:.2f} s: choose a "
+                "time inside it"
+            )
+        x, y = ahead_of(recording.q[frame]).tolist()
+        turned = math.degrees(math.atan2(y, x)) - 90.0
+        return Push.toward(str(degrees_of(self.direction) + turned), self.newtons, part=self.part, start=self.at, duration=self.duration)
+
+    def _write(self, motion: "Motion", recording: "Motion") -> None:
+        """Write the motion, the report and the pictures."""
+        from dropsim.apps.cli.progress import tell_of_simple_figures
+        from dropsim.apps.cli.run import report_of
+        from dropsim.files.atomic import atomic_path
+        from dropsim.motion.amass import write_amass
+        from dropsim.motion.bvh import write_bvh
+        from dropsim.physics.collider import Plane
+        from dropsim.render import contact_sheet
+        from dropsim.scene import Rollout
+        from dropsim.scene.cleaning import FEW_FRAMES, quality_of, table_of
+
+        files = self._files()
+        write_amass(motion, files["npz"], seed=self.seed)
+        write_bvh(motion, files["bvh"])
+        label = f"{self.input.name}, {self.newtons:g} N {self.direction} on the {self.part} at {self.at:g} s."
+        text = report_of(motion.name, label, Take((motion,), (), Plane.ground()))
+        until = min(len(motion), round(self.at * motion.fps) + 1)
+        if until >= FEW_FRAMES:
+            followed, shown = motion.slice(0, until), recording.slice(0, until)
+            text += (
+                "\nUntil the push:\n\n" + table_of({"recording": quality_of(shown, shown), "followed": quality_of(followed, shown)}) + "\n"
+            )
+        with atomic_path(files["md"]) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        if self.picture:
+            contact_sheet([motion], files["png"], frames=24, labels=[label])
+            tell_of_simple_figures()
+        print(text)
+        print(f"wrote {', '.join(path.name for path in files.values())} to {self.out}")

@@ -1,0 +1,116 @@
+"""`dropsim synthesize`: data sets of people to whom things happen."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+if TYPE_CHECKING:
+    from dropsim.research.synthesis.workers import Workers
+
+TELL_PERIOD = 30.0
+"""How often a line is written where there is no terminal to draw a bar on [s]."""
+
+
+@dataclass(frozen=True)
+class Synthesize:
+    """Make a data set of perturbed motion as sharded Parquet; the same command again goes on where a run was ended.
+
+    Example: dropsim synthesize --count 1000 --scene mixed --out data
+    """
+
+    count: int
+    """Clips to simulate; those that fail the quality gates are left out and counted."""
+    out: Path
+    """Folder of the data set."""
+    scene: Annotated[str, tyro.conf.arg(metavar="NAME|FILE.toml")] = "mixed"
+    """What happens: the ready distribution, a file (docs/synthesis.md), or a scenario or scene file as it is."""
+    seed: int = 0
+    """Of everything random; a clip depends on it and on its own index alone."""
+    workers: int | None = None
+    """Processes; as many as there are cores unless given."""
+    seconds: float | None = None
+    """Length of a clip [s]; the distribution's own unless given."""
+    samples: int | None = None
+    """K, candidates of the prior a frame; the distribution's own unless given."""
+    shard_size: int = 64
+    """Clips a file."""
+    ray: Annotated[str | None, tyro.conf.arg(metavar="local|auto|ADDRESS")] = None
+    """Use Ray: local starts it here, auto finds the cluster of this machine, else a cluster's address."""
+
+    def run(self) -> None:
+        """Simulate, write, and say what there is."""
+        import importlib.util
+
+        from dropsim.research.synthesis.distribution import distribution
+        from dropsim.research.synthesis.recipe import Recipe
+        from dropsim.research.synthesis.run import synthesize
+
+        if importlib.util.find_spec("pyarrow") is None:
+            raise ValueError('Parquet needs pyarrow: pip install "dropsim[scale]"')
+        recipe = Recipe(
+            distribution(self.scene), self.count, seed=self.seed, seconds=self.seconds, samples=self.samples, shard_size=self.shard_size
+        )
+        workers = self._workers(recipe.num_shards)
+        with _progress() as progress:
+            found = synthesize(recipe, self.out, workers, progress.watch)
+        rate = f"{progress.per_minute:.0f} clips simulated a minute" if progress.made else "all there before"
+        print(f"{found.kept} clips in {self.out / 'clips'}, {rate}")
+        for reason, number in found.rejected.items():
+            print(f"{number} left out: {reason}")
+
+    def _workers(self, num_shards: int) -> "Workers":
+        import os
+
+        import torch
+
+        from dropsim.research.synthesis.workers import Here, OnRay, Processes
+
+        if self.workers is not None and not 1 <= self.workers <= 1024:
+            raise ValueError(f"--workers {self.workers}: give from 1 to 1024 processes")
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        num = min(self.workers or cores, num_shards)
+        if self.ray is not None:
+            return OnRay(self.ray, num)
+        torch.set_num_threads(1)
+        return Here() if num == 1 else Processes(num)
+
+
+@dataclass
+class _Progress:
+    """How far it is: a bar on a terminal, and now and then a line in a log."""
+
+    advance: Callable[[int, int], None]
+    begun: float = field(default_factory=time.monotonic)
+    told: float = field(default_factory=time.monotonic)
+    first: int | None = None
+    """Clips that were there already."""
+    made: int = 0
+
+    def watch(self, done: int, total: int) -> None:
+        """Show the clips that are done, how many a minute, and how long it will take."""
+        self.first = done if self.first is None else self.first
+        self.made, now = done - self.first, time.monotonic()
+        if sys.stderr.isatty():
+            self.advance(done, total)
+        elif self.made and (now - self.told > TELL_PERIOD or done == total):
+            self.told, left = now, (total - done) / self.per_minute
+            print(f"{done} of {total} clips, {self.per_minute:.0f} a minute, {left:.0f} min left", file=sys.stderr, flush=True)
+
+    @property
+    def per_minute(self) -> float:
+        """Clips of this run a minute."""
+        return 60 * self.made / (time.monotonic() - self.begun)
+
+
+@contextmanager
+def _progress() -> Iterator[_Progress]:
+    from dropsim.apps.cli.progress import bar
+
+    with bar("clips", rate=True) as advance:
+        yield _Progress(advance)

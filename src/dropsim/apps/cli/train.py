@@ -1,0 +1,87 @@
+"""`dropsim train prior|pose|starts`: our own weights, and start states, from a data set."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from dropsim.apps.cli.arguments import optional
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train the motion prior or the pose model, or let the prior make its start states.
+
+    Example: dropsim train prior --data DATA --out RUN --minutes 120, with data that `dropsim data build` made.
+    """
+
+    model: tyro.conf.Positional[Literal["prior", "pose", "starts"]]
+    """The motion prior, the model of natural poses, or the bank of start states."""
+    data: Path
+    """Folder of the data set."""
+    out: Path
+    """Folder for the weights, the log and the checkpoint."""
+    minutes: float = 60.0
+    """Time to spend [min]."""
+    steps: int = 0
+    """Exact number of steps, for a run that its seed reproduces; 0 takes what fits into the minutes."""
+    init: Annotated[Path | None, optional("FILE", "random weights")] = None
+    """Checkpoint of another run to start from; of the prior only."""
+    resume: bool = False
+    """Go on from the checkpoint in the output folder."""
+    threads: int = 1
+    """Of torch."""
+    seed: int = 0
+    """Of everything random."""
+    weights: Annotated[Path | None, optional("FILE", "the package's")] = None
+    """Prior that makes the start states."""
+
+    def run(self) -> None:
+        """Train, printing a line now and then."""
+        import torch
+
+        if self.minutes <= 0 or self.threads < 1 or self.steps < 0:
+            raise ValueError("minutes and threads must be positive, steps not negative")
+        torch.set_num_threads(self.threads)
+        if self.model == "starts":
+            self._make_starts()
+            return
+        if self.model == "prior":
+            from dropsim.research.training.loop import train_prior
+            from dropsim.research.training.prior import PriorOptions
+
+            train = partial(train_prior, options=PriorOptions(seed=self.seed), init=self.init)
+        else:
+            from dropsim.research.training.pose import PoseOptions, train_pose
+
+            train = partial(train_pose, options=PoseOptions(seed=self.seed))
+        path = train(self.data, self.out, minutes=self.minutes, resume=self.resume, steps=self.steps, watch=_print_progress)
+        print(f"wrote {path}")
+
+    def _make_starts(self) -> None:
+        """Let the prior make its start states, and say how many of each there are."""
+        from dropsim.apps.cli.evaluate import shipped_pose_prior
+        from dropsim.apps.cli.progress import bar
+        from dropsim.motion.clips import load
+        from dropsim.priors.cvae import CVAEPrior
+        from dropsim.research.training.starts import FITS, StartOptions, make_starts
+
+        prior = CVAEPrior.shipped() if self.weights is None else CVAEPrior.load(self.weights)
+        with bar("categories") as advance:
+            bank = make_starts(prior, load(self.data), StartOptions(seed=self.seed), advance, pose=shipped_pose_prior())
+        path = self.out / "starts.safetensors"
+        bank.save(path)
+        for name in FITS:
+            print(f"{name}: {bank.count(name)} states" if name in bank.categories else f"{name}: none, the prior gave no state that fits")
+        print(f"wrote {path}")
+
+
+def _print_progress(progress: object) -> None:
+    from dropsim.research.training.loop import Progress
+
+    assert isinstance(progress, Progress)
+    parts = " ".join(f"{k} {v:.3g}" for k, v in (progress.parts | progress.quality).items())
+    left = progress.seconds_left
+    print(f"step {progress.step}/{progress.total}, {left // 3600:.0f}:{left % 3600 // 60:02.0f} h left: {parts}", flush=True)

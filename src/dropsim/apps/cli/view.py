@@ -1,0 +1,121 @@
+"""`dropsim view`: the simulation in the browser."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from dropsim.apps.cli.arguments import optional
+
+if TYPE_CHECKING:
+    from dropsim.apps.viewer.session import Session
+    from dropsim.priors.cvae import CVAEPrior
+
+
+@dataclass(frozen=True)
+class View:
+    """Show a person in the browser whom you can push with the mouse, throw balls at and trip.
+
+    Examples: dropsim view, and then open http://127.0.0.1:8080; dropsim view two-people --port 9000
+    """
+
+    scene: Annotated[tyro.conf.Positional[str | None], optional("NAME|FILE.toml", "somebody alone")] = None
+    """A ready scenario, which `dropsim scenarios` lists, or a scene file."""
+    port: int = 8080
+    """Where the page is; 0 for any that is free."""
+    host: str = "127.0.0.1"
+    """Who can reach it: this machine only, or 0.0.0.0 for everybody on the network."""
+    seed: Annotated[int | None, optional("INT", "the scene's own")] = None
+    """Of everything random."""
+    people: Annotated[int | None, optional("INT", "the scene's own")] = None
+    """How many people."""
+    start: Annotated[str | None, optional("NAME", "the scene's own")] = None
+    """What they are doing at first: stand, walk, run, jump, turn, crouch, get up, dance or sport."""
+    prior: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE [FILE ...]", help_behavior_hint="(default: the shipped one)")] = ()
+    """Motion priors to choose from beside the shipped one, .safetensors of `dropsim train prior`; it begins with the first."""
+    samples: Annotated[int | None, optional("K", "the scene's own")] = None
+    """Candidates of the prior a frame."""
+    seconds: Annotated[float | None, optional("S", "until Ctrl-C")] = None
+    """How long to serve [s]."""
+
+    def run(self) -> None:
+        """Serve until Ctrl-C."""
+        import torch
+
+        from dropsim.apps.cli.progress import tell_of_compiling
+        from dropsim.apps.viewer.app import LOCAL_HOSTS, Browser
+        from dropsim.apps.viewer.loop import Commands, Loop
+        from dropsim.apps.viewer.session import MAX_PEOPLE
+
+        # The page must answer while a frame is computed, and more threads gain nothing for one person.
+        torch.set_num_threads(1)
+        if self.people is not None and not 1 <= self.people <= MAX_PEOPLE:
+            raise ValueError(f"--people: the browser app shows 1 to {MAX_PEOPLE} people, not {self.people}")
+        session = self._session()
+        # The first frame loads much: before somebody looks.
+        tell_of_compiling()
+        session.tick()
+        session.restart()
+        commands = Commands()
+        browser = Browser(session, commands, host=self.host, port=self.port)
+        loop = Loop(session, browser, commands)
+        try:
+            if self.host not in LOCAL_HOSTS:
+                who = f"anybody who can reach {self.host} port {browser.port} can watch and steer this"
+                print(f"dropsim: WARNING: {who}: there is no password", file=sys.stderr)
+            print(f"open http://{'localhost' if self.host == '0.0.0.0' else self.host}:{browser.port} (Ctrl-C ends it)", flush=True)
+            loop.start()
+            loop.wait(self.seconds)
+        finally:
+            loop.stop()
+            browser.close()
+        status = loop.status
+        print(f"{status.frames} frames, {status.late} late")
+
+    def _session(self) -> "Session":
+        """Build the world, and let it stand at its start."""
+        from dataclasses import replace
+
+        from dropsim.apps.viewer.session import Session
+        from dropsim.scene.files import Setup, read_scene
+        from dropsim.scene.scenarios import scenario
+
+        setup = Setup()
+        if self.scene is not None:
+            setup = read_scene(Path(self.scene)) if self.scene.endswith(".toml") else scenario(self.scene)
+        if self.samples is not None:
+            setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
+        worlds = {name: setup.world(prior) for name, prior in self._priors().items()}
+        world, seed = next(iter(worlds.values())), setup.seed if self.seed is None else self.seed
+        session = Session(world.simulator, world.scene, seed, opening=world.opening, priors=worlds)
+        if self.people is not None or self.start is not None:
+            session.begin(people=self.people, start=self.start)
+        return session
+
+    def _priors(self) -> "dict[str, CVAEPrior]":
+        """Read the priors to choose from: the given files in their order, and then the shipped one."""
+        from dropsim.priors.cvae import CVAEPrior
+
+        shipped = CVAEPrior.shipped()
+        found: dict[str, CVAEPrior] = {}
+        for path in self.prior:
+            # Files of two training runs often have one name.
+            name = path.name if path.name not in found else str(path)
+            found[name] = _read_prior(path, shipped)
+        return found | {"shipped": shipped}
+
+
+def _read_prior(path: Path, shipped: "CVAEPrior") -> "CVAEPrior":
+    """Read a prior for the body, the rate and the states of the shipped one, whose start states the app uses."""
+    from dropsim.priors.cvae import CVAEPrior
+
+    prior = CVAEPrior.load(path)
+    same_body = prior.skeleton.rest.allclose(shipped.skeleton.rest, atol=1e-4)
+    if not same_body or prior.fps != shipped.fps or prior.network.shape.memory_size != shipped.network.shape.memory_size:
+        raise ValueError(
+            f"{path}: this prior has another body, rate or kind of state than the shipped one, whose start states the app uses: train it "
+            "with `dropsim train prior` as it is"
+        )
+    return prior

@@ -1,0 +1,53 @@
+"""The last half minute as files, in memory."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from dropsim.apps.viewer.shot import Recording
+from dropsim.physics.collider import Plane
+
+KINDS = ("bvh", "glb", "npz", "mp4")
+"""Endings of the files that can be had."""
+
+
+def files_of(recording: Recording, kind: str) -> list[tuple[str, bytes]]:
+    """Return names and contents: one file for everybody, or one for each person where the format holds one."""
+    if kind not in KINDS:
+        raise ValueError(f"there are no {kind!r} files to save: use one of {', '.join(KINDS)}")
+    if len(recording.shots) < 2:
+        raise ValueError("there is nothing to save yet: let it run for a moment")
+    with tempfile.TemporaryDirectory(prefix="dropsim-") as folder:
+        path = Path(folder) / f"dropsim.{kind}"
+        if kind == "mp4":
+            _write_film(recording, path)
+            return [(path.name, path.read_bytes())]
+        from dropsim.export import write
+
+        if kind == "glb":
+            write(recording.motions, path, seed=recording.seed)
+            return [(path.name, path.read_bytes())]
+        found = []
+        for number, motion in enumerate(recording.motions, start=1):
+            one = path if len(recording.motions) == 1 else path.with_stem(f"dropsim_person_{number}")
+            write(motion, one, seed=None if kind == "bvh" else recording.seed)
+            found.append((one.name, one.read_bytes()))
+        return found
+
+
+def _write_film(recording: Recording, path: Path) -> None:
+    from dropsim.render import Sphere, Stage, Style, video
+
+    shots = recording.shots
+    ground = Plane.stacked([shot.ground for shot in shots])
+    paths: dict[int, torch.Tensor] = {}
+    radii: dict[int, float] = {}
+    for i, shot in enumerate(shots):
+        for sphere in shot.spheres:
+            where = paths.setdefault(sphere.key, torch.full((len(shots), 3), torch.nan, dtype=torch.float64))
+            where[i], radii[sphere.key] = torch.tensor(sphere.centre, dtype=torch.float64), sphere.radius
+    spheres = [Sphere(where, radii[key]) for key, where in paths.items()]
+    people = [replace(motion, name=f"person {i}") for i, motion in enumerate(recording.motions, start=1)]
+    video(Stage(people, recording.ghost, spheres, ground), path, style=Style(size=(848, 480)))

@@ -1,0 +1,286 @@
+"""What the browser draws: bodies, limbs to take hold of, ground, spheres and arrows, in a world that moves so that people stay in view."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import roma
+from jaxtyping import Float
+from torch import Tensor
+
+from dropsim.apps.viewer.shot import Shot, Sphere
+from dropsim.body.mesh import Body
+from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
+from dropsim.export.people import COLORS
+from dropsim.physics.collider import Plane
+from dropsim.priors.prior import State
+from dropsim.render.snapshot import resultants
+from dropsim.scene.hands import lifted_hands
+
+if TYPE_CHECKING:
+    import viser
+
+BONES = tuple(range(1, NUM_JOINTS))
+"""Each named by the joint at its far end."""
+CONTACT_COLOR, EXTERNAL_COLOR = (38, 64, 242), (230, 20, 31)
+BALL_COLOR, OBSTACLE_COLOR = (209, 56, 51), (90, 90, 96)
+METRES_PER_NEWTON = 1 / 1000
+MIN_FORCE = 15.0
+"""Smaller forces are not drawn [N]."""
+GRAB_MARGIN = 1.25
+"""How much thicker than the body the limbs are that one takes hold of."""
+GHOST_APART = 0.02
+"""A ghost shows once a joint of it is this far from the person's [m]."""
+FOLLOW_HALF_LIFE = 0.3
+"""Of the way that the view lags behind [s]."""
+
+
+def wxyz_of(R: Float[Tensor, "*b 3 3"]) -> Float[np.ndarray, "*b 4"]:
+    """Return unit quaternions, the real part first."""
+    return roma.rotmat_to_unitquat(R).roll(1, -1).numpy()
+
+
+def upright_to(ways: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 4"]:
+    """Return the shortest turns from +z to some directions, as quaternions."""
+    x, y, z = np.moveaxis(ways / np.maximum(np.linalg.norm(ways, axis=-1, keepdims=True), 1e-9), -1, 0)
+    # q = (1 + z . w, z x w), and half a turn about x where that is nothing.
+    q = np.stack((1 + z, -y, x, np.zeros_like(z)), axis=-1)
+    length = np.linalg.norm(q, axis=-1, keepdims=True)
+    return np.where(length < 1e-6, (0.0, 1.0, 0.0, 0.0), q / np.maximum(length, 1e-6))
+
+
+def set_bones(skin: "viser.MeshSkinnedHandle", wxyz: Float[np.ndarray, "22 4"], position: Float[np.ndarray, "22 3"]) -> None:
+    """Pose a body: what assigning each bone's pose does, without comparing it with the last one, which takes thrice as long."""
+    from viser._messages import SetBoneOrientationMessage, SetBonePositionMessage
+
+    name, queue = skin.name, skin._impl.api._queue_scene_message
+    for bone, (w, x) in enumerate(zip(wxyz.tolist(), position.tolist(), strict=True)):
+        queue(SetBoneOrientationMessage(name, bone, tuple(w)))
+        queue(SetBonePositionMessage(name, bone, tuple(x)))
+
+
+def capsule(sides: int = 10, rings: int = 3) -> tuple[Float[np.ndarray, "v 3"], np.ndarray]:
+    """Return a capsule of length and radius 1 along +z, whose ends bulge by a tenth, as vertices and faces."""
+    heights, radii = [], []
+    for k in range(rings + 1):
+        angle = np.pi / 2 * k / rings
+        heights.append(-0.1 * np.cos(angle))
+        radii.append(np.sin(angle))
+    profile = [*zip(heights, radii, strict=True), *((1 - h, r) for h, r in zip(heights[::-1], radii[::-1], strict=True))]
+    turn = np.arange(sides) * 2 * np.pi / sides
+    rows = np.stack([np.stack((r * np.cos(turn), r * np.sin(turn), np.full(sides, h)), axis=-1) for h, r in profile])
+    faces = []
+    for i in range(len(profile) - 1):
+        for j in range(sides):
+            a, b, c, d = i * sides + j, i * sides + (j + 1) % sides, (i + 1) * sides + j, (i + 1) * sides + (j + 1) % sides
+            faces += [(a, b, d), (a, d, c)]
+    return rows.reshape(-1, 3).astype(np.float32), np.array(faces, dtype=np.uint32)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is shown."""
+
+    skin: bool = True
+    """Skinned bodies, or capsules."""
+    contact_forces: bool = True
+    external_forces: bool = True
+    follow: bool = True
+    """Whether the view goes along with the first person."""
+
+
+@dataclass(eq=False)
+class _Figure:
+    """One person in the browser's scene."""
+
+    skin: "viser.MeshSkinnedHandle"
+    limbs: "viser.BatchedMeshHandle | None"
+    """None for a ghost, which nobody can hold."""
+
+
+class Figures:
+    """Everything that is drawn; the clock's thread owns it."""
+
+    def __init__(self, server: "viser.ViserServer", skeleton: Skeleton, grabbed: "Grabbed") -> None:
+        self._server, self._skeleton, self._grabbed = server, skeleton, grabbed
+        self._body = Body.shipped().fitted(skeleton)
+        scene = server.scene
+        scene.world_axes.visible = False
+        scene.configure_environment_map(None)
+        self._world = scene.add_frame("/world", show_axes=False)
+        self._ground = scene.add_grid(
+            "/world/ground", 60, 60, cell_size=0.5, section_size=1.0, cell_color=(214, 219, 224), section_color=(184, 191, 199),
+            plane_color=(247, 248, 250), plane_opacity=1.0, shadow_opacity=0.35, fade_distance=40, fade_strength=1.5,
+        )  # fmt: skip
+        self._arrows = {
+            "contact": scene.add_arrows(
+                "/world/contact", _nowhere(), CONTACT_COLOR, shaft_radius=0.014, head_radius=0.035, head_length=0.08
+            ),
+            "external": scene.add_arrows(
+                "/world/external", _nowhere(), EXTERNAL_COLOR, shaft_radius=0.018, head_radius=0.045, head_length=0.1
+            ),
+        }
+        self._people, self._ghosts = list[_Figure](), list[_Figure]()
+        self._spheres: dict[int, viser.IcosphereHandle] = {}
+        radii = skeleton.radii.numpy()
+        self._thick = 0.5 * (radii[[PARENTS[bone] for bone in BONES]] + radii[list(BONES)])
+        self._light()
+        self.origin = (0.0, 0.0, 0.0)
+        """Point of the simulated world that is at the middle of the browser's [m]."""
+
+    def _light(self) -> None:
+        scene = self._server.scene
+        scene.configure_default_lights(enabled=True, cast_shadow=True)
+        scene.add_light_hemisphere("/light/sky", sky_color=(255, 255, 255), ground_color=(225, 225, 225), intensity=2.2)
+
+    def draw(self, shot: Shot, look: Look, seconds: float) -> None:
+        """Show a frame, some time after the last one [s]."""
+        self._follow(shot, look, seconds)
+        self._set_count(len(shot.people.x), 0 if shot.ghosts is None else len(shot.ghosts.x))
+        self._pose(self._people, shot.people, look, shot.ground)
+        if shot.ghosts is not None:
+            self._pose(self._ghosts, shot.ghosts, look, None)
+            apart = (shot.ghosts.x - shot.people.x).norm(dim=-1).amax(-1)
+            for figure, far in zip(self._ghosts, apart.tolist(), strict=True):
+                # One with its person it only flickers.
+                figure.skin.visible = look.skin and far > GHOST_APART
+        self._lay_ground(shot.ground)
+        self._place(shot.spheres)
+        self._draw_forces(shot, look)
+
+    def _follow(self, shot: Shot, look: Look, seconds: float) -> None:
+        if not look.follow:
+            return
+        x = shot.people.x.numpy()
+        here = x[:, 0, :2].mean(0) if len(x) < 3 else x[0, 0, :2]
+        height = _height(shot.ground, here)
+        goal, old = np.array((*here.tolist(), height)), np.array(self.origin)
+        share = 1.0 if np.linalg.norm(goal - old) > 5 else 1 - 0.5 ** (seconds / FOLLOW_HALF_LIFE)
+        x, y, z = (old + share * (goal - old)).tolist()
+        self.origin = (x, y, z)
+        self._world.position = (-x, -y, -z)
+
+    def _set_count(self, people: int, ghosts: int) -> None:
+        """Make or remove figures until there are as many as people."""
+        for figures, wished, ghost in ((self._people, people, False), (self._ghosts, ghosts, True)):
+            while len(figures) > wished:
+                gone = figures.pop()
+                gone.skin.remove()
+                if gone.limbs is not None:
+                    gone.limbs.remove()
+            while len(figures) < wished:
+                figures.append(self._made(len(figures), ghost))
+
+    def _made(self, number: int, ghost: bool) -> _Figure:
+        scene, rest = self._server.scene, self._skeleton.rest.numpy()
+        color = COLORS[number % len(COLORS)]
+        skin = scene.add_mesh_skinned(
+            f"/world/{'ghost' if ghost else 'person'}_{number}", self._body.vertices.numpy(), self._body.faces.numpy(),
+            bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (NUM_JOINTS, 1)), bone_positions=rest, skin_weights=self._body.blend.numpy(),
+            color=(150, 155, 165) if ghost else color, opacity=0.35 if ghost else None, cast_shadow=not ghost,
+        )  # fmt: skip
+        if ghost:
+            return _Figure(skin, None)
+        vertices, faces = capsule()
+        count = len(BONES)
+        limbs = scene.add_batched_meshes_simple(
+            f"/world/limbs_{number}", vertices, faces, np.tile((1.0, 0.0, 0.0, 0.0), (count, 1)), np.zeros((count, 3)),
+            batched_scales=np.ones((count, 3)), batched_colors=color, opacity=0.0, cast_shadow=False, receive_shadow=False, lod="off",
+        )  # fmt: skip
+        self._grabbed.listen(limbs, number)
+        return _Figure(skin, limbs)
+
+    def _pose(self, figures: Sequence[_Figure], people: State, look: Look, ground: Plane | None) -> None:
+        q = people.q if ground is None else lifted_hands(people.q, people.x, self._skeleton, ground)
+        turns, x = wxyz_of(self._skeleton.global_rotations(q)).round(5), people.x.numpy()
+        near = x[:, [PARENTS[bone] for bone in BONES]]
+        ways = x[:, list(BONES)] - near
+        lengths, upright = np.linalg.norm(ways, axis=-1), upright_to(ways)
+        wide = self._thick * (GRAB_MARGIN if look.skin else 0.9)
+        for i, figure in enumerate(figures):
+            figure.skin.visible = look.skin
+            if look.skin:
+                set_bones(figure.skin, turns[i], x[i].round(5))
+            if figure.limbs is not None:
+                figure.limbs.opacity = 0.0 if look.skin else 1.0
+                figure.limbs.cast_shadow = not look.skin
+                # About the pelvis: a node's place comes at once, and what is in it when a slow browser gets round to it.
+                figure.limbs.position = x[i, 0]
+                figure.limbs.batched_positions = near[i] - x[i, 0]
+                figure.limbs.batched_wxyzs = upright[i]
+                figure.limbs.batched_scales = np.stack((wide, wide, lengths[i] + 0.5 * wide), axis=-1).astype(np.float32)
+
+    def _lay_ground(self, plane: Plane) -> None:
+        normal, pivot = plane.normal.numpy(), plane.pivot.numpy()
+        self._ground.wxyz = upright_to(normal)
+        # The squares stay where they are: the sheet moves along by whole metres.
+        here = pivot[:2] + np.round(np.array(self.origin[:2]) - pivot[:2])
+        self._ground.position = (float(here[0]), float(here[1]), _height(plane, here) - 0.002)
+
+    def _place(self, spheres: Sequence[Sphere]) -> None:
+        for key in set(self._spheres) - {sphere.key for sphere in spheres}:
+            self._spheres.pop(key).remove()
+        for sphere in spheres:
+            if sphere.key not in self._spheres:
+                self._spheres[sphere.key] = self._server.scene.add_icosphere(
+                    f"/world/sphere_{sphere.key}", sphere.radius, color=BALL_COLOR if sphere.flying else OBSTACLE_COLOR, subdivisions=3
+                )
+            self._spheres[sphere.key].position = sphere.centre
+
+    def _draw_forces(self, shot: Shot, look: Look) -> None:
+        contact = external = _nowhere()
+        if shot.report is not None and look.contact_forces:
+            # Up from the sole: what the ground does to the person.
+            contact = _arrows(shot.people.x, shot.report.contact_forces[0])
+        if shot.report is not None and look.external_forces:
+            hands = [np.stack((at.numpy(), (at + METRES_PER_NEWTON * force).numpy())) for at, force in shot.pulls]
+            # What hands do is drawn where they hold, and not again at the ends of the bone.
+            external = np.stack(hands) if hands else _pushes(shot.people.x, shot.report.external_forces[0], self._skeleton)
+        about = shot.people.x[0, 0].numpy()
+        for name, points in (("contact", contact), ("external", external)):
+            self._arrows[name].visible = bool(points.any())
+            self._arrows[name].position = about
+            self._arrows[name].points = points - about
+
+
+class Grabbed(ABC):
+    """Who takes hold of a limb or clicks on it; the app says what happens then."""
+
+    @abstractmethod
+    def listen(self, limbs: "viser.BatchedMeshHandle", person: int) -> None:
+        """Watch the limbs of a person."""
+
+
+def _nowhere() -> Float[np.ndarray, "1 2 3"]:
+    return np.zeros((1, 2, 3), dtype=np.float32)
+
+
+def _height(plane: Plane, place: Float[np.ndarray, "2"]) -> float:
+    """Return the height of the ground at a place [m]."""
+    normal = plane.normal.numpy()
+    return float((float(plane.offset) - normal[:2] @ place) / normal[2])
+
+
+def _pushes(x: Float[Tensor, "p 22 3"], forces: Float[Tensor, "p 22 3"], skeleton: Skeleton) -> Float[np.ndarray, "n 2 3"]:
+    """Draw external forces from the skin on, where the body does not hide them, and one push on several joints as one arrow."""
+    arrows = []
+    for joints, force in zip(x.numpy(), forces.numpy(), strict=True):
+        at, total = resultants(joints, force)
+        newtons = np.linalg.norm(total, axis=-1, keepdims=True)
+        drawn = newtons[:, 0] > MIN_FORCE
+        at, total, newtons = at[drawn], total[drawn], newtons[drawn]
+        nearest = np.linalg.norm(at[:, None] - joints, axis=-1).argmin(-1)
+        start = at + skeleton.radii.numpy()[nearest, None] * total / newtons
+        arrows.append(np.stack((start, start + METRES_PER_NEWTON * total), axis=-2))
+    drawn_arrows = np.concatenate(arrows)
+    return drawn_arrows.astype(np.float32) if len(drawn_arrows) else _nowhere()
+
+
+def _arrows(x: Float[Tensor, "p 22 3"], forces: Float[Tensor, "p 22 3"]) -> Float[np.ndarray, "n 2 3"]:
+    at, force = x.numpy(), forces.numpy()
+    drawn = np.linalg.norm(force, axis=-1) > MIN_FORCE
+    if not drawn.any():
+        return _nowhere()
+    return np.stack((at[drawn], at[drawn] + METRES_PER_NEWTON * force[drawn]), axis=-2).astype(np.float32)

@@ -1,0 +1,238 @@
+"""The steady clock: one thread simulates, a few frames ahead, and one shows a frame each thirtieth of a second."""
+
+import gc
+import logging
+import queue
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dropsim.apps.viewer.session import Session
+from dropsim.apps.viewer.shot import Shot
+
+log = logging.getLogger(__name__)
+
+Command = Callable[[Session], object]
+"""Something to do to the session; it runs in the simulation's thread, between two frames."""
+
+AHEAD = 2
+"""Frames that are simulated before they are shown, so that a frame in which people look ahead does not stop the picture."""
+MAX_COMMANDS = 1000
+"""That wait; more are dropped."""
+MAX_BEHIND = 5
+"""Frames after which the clock gives up catching up."""
+MAX_BREAKS = 3
+"""Broken runs in a row after which it stops trying."""
+
+
+class Commands:
+    """What browsers ask for, from any thread, in order."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.Queue[Command] = queue.Queue(MAX_COMMANDS)
+
+    def put(self, command: Command) -> bool:
+        """Ask for something; False where too much waits already."""
+        try:
+            self._waiting.put_nowait(command)
+        except queue.Full:
+            return False
+        return True
+
+    def take(self, timeout: float = 0.0) -> Command | None:
+        """Return the next, or None when there is none within a time [s]."""
+        try:
+            return self._waiting.get(timeout=timeout) if timeout > 0 else self._waiting.get_nowait()
+        except queue.Empty:
+            return None
+
+
+@dataclass(frozen=True)
+class Status:
+    """How the simulation gets on."""
+
+    paused: bool = False
+    frames: int = 0
+    """Shown while it ran."""
+    late: int = 0
+    """Times that the clock struck and there was no new frame, or that it struck a frame too late."""
+    clients: int = 0
+
+
+class Viewer(ABC):
+    """Something that shows what happens. `show` is called by the clock's thread, `say` by any."""
+
+    @abstractmethod
+    def show(self, shot: Shot, status: Status) -> None:
+        """Show a frame."""
+
+    @abstractmethod
+    def say(self, message: str) -> None:
+        """Tell the people who watch."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Show nothing any more."""
+
+
+@dataclass(eq=False)
+class Loop:
+    """A session that runs by itself; whatever goes wrong in it, it goes on."""
+
+    session: Session
+    viewer: Viewer
+    commands: Commands = field(default_factory=Commands)
+
+    def __post_init__(self) -> None:
+        self._ready = deque[Shot]()
+        self._room, self._stop = threading.Condition(), threading.Event()
+        self._frames = self._late = self._breaks = self._unseen = 0
+        self._threads = [threading.Thread(target=work, name=work.__name__, daemon=True) for work in (self._simulate, self._show)]
+
+    def start(self) -> None:
+        """Run, until stopped."""
+        # Python's collector looks through all that the libraries hold now and then, which takes as long as ten frames: not while it runs.
+        gc.collect()
+        gc.freeze()
+        for thread in self._threads:
+            thread.start()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until it is stopped, or for a time [s]."""
+        self._stop.wait(seconds)
+
+    def stop(self) -> None:
+        """Stop, and wait for what is under way."""
+        self._stop.set()
+        with self._room:
+            self._room.notify_all()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=10.0)
+        gc.unfreeze()
+
+    @property
+    def status(self) -> Status:
+        """Return how it gets on."""
+        return Status(self.session.paused, self._frames, self._late)
+
+    def ask(self, command: Command, timeout: float = 30.0) -> object:
+        """Do something in the simulation's thread, and return what comes of it."""
+        answer: queue.Queue[object] = queue.Queue()
+
+        def answered(session: Session) -> None:
+            try:
+                answer.put(command(session))
+            except Exception as error:  # to be raised where it was asked
+                answer.put(error)
+
+        if not self.commands.put(answered):
+            raise ValueError("the simulation is too busy: try again")
+        try:
+            got = answer.get(timeout=timeout)
+        except queue.Empty:
+            raise ValueError(f"the simulation did not answer within {timeout:g} s") from None
+        if isinstance(got, Exception):
+            raise got
+        return got
+
+    # --- the simulation's thread
+
+    def _simulate(self) -> None:
+        while not self._stop.is_set():
+            if self.session.paused:
+                command = self.commands.take(0.05)
+                if command is not None:
+                    self._obey(command)
+                    self._offer(self.session.shown)
+                continue
+            while (command := self.commands.take()) is not None:
+                self._obey(command)
+            with self._room:
+                if len(self._ready) >= AHEAD:
+                    self._room.wait(0.1)
+                    continue
+            if not self.session.paused and (shot := self._tick()) is not None:
+                self._offer(shot)
+
+    def _offer(self, shot: Shot) -> None:
+        with self._room:
+            if self.session.paused:
+                # Who looks at something wants to see it, and not what was to be shown before it.
+                self._ready.clear()
+            self._ready.append(shot)
+
+    def _obey(self, command: Command) -> None:
+        try:
+            command(self.session)
+        except ValueError as error:
+            self.viewer.say(_sentence(error))
+        except Exception:
+            log.exception("a command failed")
+            self.viewer.say("That did not work: see the terminal for the reason.")
+
+    def _tick(self) -> Shot | None:
+        try:
+            shot = self.session.tick()
+        except Exception as error:
+            if not isinstance(error, ValueError):
+                log.exception("a frame failed")
+            self._begin_again(error)
+            return None
+        self._breaks = 0
+        return shot
+
+    def _begin_again(self, error: Exception) -> None:
+        self._breaks += 1
+        try:
+            self.session.restart()
+            self.viewer.say(f"The simulation could not go on ({_sentence(error)}), so it began again.")
+        except Exception:
+            log.exception("the restart failed")
+            self._breaks = MAX_BREAKS
+        if self._breaks >= MAX_BREAKS:
+            self._breaks = 0
+            self.session.pause(True)
+            self.viewer.say("The simulation breaks again and again, so it is paused: choose another start or switch the energies on.")
+
+    # --- the clock's thread
+
+    def _show(self) -> None:
+        due = time.perf_counter()
+        was_paused = True
+        while not self._stop.is_set():
+            period = 1.0 / (self.session.fps * self.session.pace)
+            due += period
+            self._stop.wait(max(0.0, due - time.perf_counter()))
+            behind = time.perf_counter() - due
+            # Strokes that it gives up are late frames too: a picture that stands still must not count as one.
+            missed = int(behind / period) if behind > MAX_BEHIND * period else 0
+            due += missed * period
+            with self._room:
+                shot = self._ready.popleft() if self._ready else None
+                self._room.notify_all()
+            paused = self.session.paused
+            # After a pause there is nothing ready yet.
+            if not paused and not was_paused:
+                self._frames += 1 + missed
+                self._late += missed + (shot is None or behind > period)
+            was_paused = paused or (was_paused and shot is None)
+            if shot is not None:
+                self._show_one(shot)
+
+    def _show_one(self, shot: Shot) -> None:
+        try:
+            self.viewer.show(shot, self.status)
+            self._unseen = 0
+        except Exception:
+            # Once, and not thirty times a second.
+            if self._unseen == 0:
+                log.exception("a frame could not be shown")
+            self._unseen += 1
+
+
+def _sentence(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

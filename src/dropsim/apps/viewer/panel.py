@@ -1,0 +1,274 @@
+"""The controls beside the picture: every one of them only asks the simulation for something."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dropsim.apps.viewer.downloads import KINDS
+from dropsim.apps.viewer.figures import Look
+from dropsim.apps.viewer.loop import Command, Commands, Status
+from dropsim.apps.viewer.session import MAX_PEOPLE, MAX_SPEED, MAX_TILT, Session, Switches, Walk
+from dropsim.apps.viewer.shot import Shot
+from dropsim.priors.starts import StartBank
+from dropsim.scene import DIRECTIONS
+
+if TYPE_CHECKING:
+    import viser
+
+PLOT_SECONDS = 10.0
+PLOT_POINTS = 150
+ENERGIES = {"kinematic": "#2a7fb8", "momentum": "#e2843e", "contact": "#3a9d5d", "range_of_motion": "#b0539e", "rigidity": "#8a8f98"}
+"""Plotted, with their colours."""
+WRENCH = {"root wrench": "#c8373a", "root wrench left": "#2a7fb8"}
+PACES = {"1": 1.0, "1/2": 0.5, "1/4": 0.25, "1/10": 0.1}
+SQUARE_CENTIMETRES = 1e4
+"""In a square metre: the axis has no room for small numbers."""
+TINY = 0.01
+"""Below this an energy is drawn as this [cm^2]: zero has no logarithm."""
+
+Save = Callable[[Any, str], None]
+"""Takes the client and the kind of file."""
+
+
+class Panel:
+    """The controls, tidied into tabs."""
+
+    def __init__(self, server: "viser.ViserServer", commands: Commands, session: Session, camera: Callable[[Any], Any], save: Save) -> None:
+        self._gui, self._commands, self._camera, self._save = server.gui, commands, camera, save
+        self.look = Look()
+        self._paused = False
+        self._plotted: list[tuple[float, dict[str, float]]] = []
+        self._icon = _icons()
+        gui = server.gui
+        gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(42, 127, 184), control_width="medium")
+        gui.set_panel_label("dropsim")
+        self._status = gui.add_markdown("Starting.")
+        self._add_time(session)
+        tabs = gui.add_tab_group()
+        with tabs.add_tab("Disturb"):
+            self._add_push()
+            self._add_ball()
+            self._add_ground()
+            self._add_stumble()
+        with tabs.add_tab("World"):
+            self._add_people(session)
+            self._add_walk()
+            self._add_energies()
+            self._add_look()
+        with tabs.add_tab("Plots"):
+            self._add_plots()
+        with tabs.add_tab("Save"):
+            self._add_save(session)
+
+    # --- how a control asks
+
+    def _ask(self, handle: Any, command: Callable[[Any], Command]) -> None:  # noqa: ANN401, viser's handles share no type
+        """Ask the simulation for something when somebody uses a control; `command` is made from the event."""
+
+        async def asked(event: Any) -> None:  # noqa: ANN401
+            # Values that the server sets itself come without a client.
+            if event.client is not None:
+                self._commands.put(command(event))
+
+        _register(handle, asked)
+
+    def _add_time(self, session: Session) -> None:
+        gui = self._gui
+        with gui.add_folder("Time"):
+            self._pause = gui.add_button("Pause", icon=self._icon.PLAYER_PAUSE, hint="Stop, or go on from the newest frame.")
+            self._ask(self._pause, lambda _: lambda s: s.pause(not s.paused))
+            row = gui.add_button_group("Once", ("Step", "Restart"), hint="One frame; or again with the same random numbers.")
+            self._ask(row, lambda e: (lambda s: s.step()) if e.target.value == "Step" else _restarted)
+            pace = gui.add_dropdown("Speed", tuple(PACES), initial_value="1", hint="Slow motion.")
+            self._ask(pace, lambda e: lambda s, value=e.target.value: s.slow(PACES.get(value, 1.0)))
+            self._timeline = gui.add_slider(
+                "Look back [s]", min=-session.seconds, max=0.0, step=0.1, initial_value=0.0, hint="Stops, and shows what was."
+            )
+            self._ask(self._timeline, lambda e: lambda s, value=e.target.value: s.scrub(value))
+
+    def _add_push(self) -> None:
+        gui = self._gui
+        with gui.add_folder("Push"):
+            gui.add_markdown("Drag a limb with the mouse, or push the chest for 0.3 s.")
+            self._drag = gui.add_slider("Drag [N]", min=50, max=1000, step=10, initial_value=400, hint="The most that the mouse draws.")
+            force = gui.add_slider("Force [N]", min=50, max=800, step=10, initial_value=250)
+            ways = gui.add_button_group("Toward", tuple(way.capitalize() for way in DIRECTIONS))
+
+            def pushed(event: Any) -> Command:  # noqa: ANN401
+                way, newtons = str(event.target.value).lower(), float(force.value)
+                return lambda s: s.push(way, newtons)
+
+            self._ask(ways, pushed)
+
+    @property
+    def largest_drag(self) -> float:
+        """The most that a mouse draws [N]."""
+        return min(max(float(self._drag.value), 0.0), 1000.0)
+
+    def _add_ball(self) -> None:
+        gui = self._gui
+        with gui.add_folder("Ball"):
+            self.ball_speed = gui.add_slider("Speed [m/s]", min=3, max=15, step=0.5, initial_value=8)
+            self.ball_mass = gui.add_slider("Mass [kg]", min=0.5, max=15, step=0.5, initial_value=3)
+            throw = gui.add_button(
+                "Throw", icon=self._icon.BALL_VOLLEYBALL, hint="From where you look, at the chest. Or click on the body to aim."
+            )
+            self._ask(throw, lambda e: self.throwing(self._camera(e.client)))
+
+    def throwing(self, origin: Any, joint: str = "spine3", person: int = 0) -> Command:  # noqa: ANN401
+        """Return the command that throws a ball as the sliders say."""
+        speed, mass = float(self.ball_speed.value), float(self.ball_mass.value)
+        return lambda s: s.throw(origin, joint=joint, person=person, speed=speed, mass=mass)
+
+    def _add_ground(self) -> None:
+        gui = self._gui
+        with gui.add_folder("Ground"):
+            roll = gui.add_slider("Roll [deg]", min=-MAX_TILT, max=MAX_TILT, step=1, initial_value=0, hint="Positive: down to +x.")
+            pitch = gui.add_slider("Pitch [deg]", min=-MAX_TILT, max=MAX_TILT, step=1, initial_value=0, hint="Positive: up along +y.")
+
+            def tilted(_: object) -> Command:
+                wish = float(roll.value), float(pitch.value)
+                return lambda s: s.tilt_to(*wish)
+
+            for handle in (roll, pitch):
+                self._ask(handle, tilted)
+
+    def _add_stumble(self) -> None:
+        gui = self._gui
+        with gui.add_folder("Stumble"):
+            trip = gui.add_button_group("Trip", ("Left foot", "Right foot"))
+            self._ask(trip, lambda e: lambda s, foot=e.target.value: s.trip(str(foot).removesuffix(" foot").lower()))
+            stiff = gui.add_checkbox("Stiff right knee", initial_value=False)
+            self._ask(stiff, lambda e: lambda s, value=e.target.value: s.stiffen(value))
+
+    def _add_people(self, session: Session) -> None:
+        gui = self._gui
+        starts, doing = StartBank.shipped().categories, session.scene.people[0].start
+        with gui.add_folder("Start"):
+            if len(session.priors) > 1:
+                # The first is the one that it begins with.
+                prior = gui.add_dropdown("Prior", tuple(session.priors), hint="The motion model; to change it begins again.")
+                self._ask(prior, lambda e: lambda s, value=e.target.value: s.use(value))
+            start = gui.add_dropdown("Motion", starts, initial_value=doing if doing in starts else starts[0])
+            self._ask(start, lambda e: lambda s, value=e.target.value: s.begin(start=value))
+            people = gui.add_slider(
+                "People", min=1, max=max(MAX_PEOPLE, len(session.scene.people)), step=1, initial_value=len(session.scene.people)
+            )
+            self._ask(people, lambda e: lambda s, value=e.target.value: s.begin(people=int(value)))
+            seed = gui.add_number("Seed", initial_value=session.seed, min=0, max=2**31, step=1, hint="Other random numbers.")
+            self._ask(seed, lambda e: lambda s, value=e.target.value: s.begin(seed=int(value)))
+            ghost = gui.add_checkbox("Ghost", initial_value=session.ghost, hint="The same start and seed with nothing done to it.")
+            self._ask(ghost, lambda e: lambda s, value=e.target.value: s.show_ghost(value))
+
+    def _add_walk(self) -> None:
+        gui = self._gui
+        with gui.add_folder("Walk"):
+            led = gui.add_checkbox("Lead them", initial_value=False, hint="They look ahead for a way to go at this velocity.")
+            speed = gui.add_slider("Speed [m/s]", min=0.0, max=MAX_SPEED, step=0.1, initial_value=1.2)
+            way = gui.add_slider("Way [deg]", min=-180, max=180, step=5, initial_value=0, hint="Left is positive; 0 is ahead at the start.")
+
+            def walk(_: object) -> Command:
+                wish = Walk(float(speed.value), float(way.value)) if led.value else None
+                return lambda s: s.lead(wish)
+
+            for handle in (led, speed, way):
+                self._ask(handle, walk)
+
+    def _add_energies(self) -> None:
+        gui = self._gui
+        with gui.add_folder("Energies"):
+            names = {"contact": "Contact", "range_of_motion": "Range of motion", "kinematic": "Motion prior", "correction": "Correction"}
+            boxes = {name: gui.add_checkbox(label, initial_value=True) for name, label in names.items()}
+
+            def switched(_: object) -> Command:
+                wish = Switches(**{name: bool(box.value) for name, box in boxes.items()})
+                return lambda s: s.switch(wish)
+
+            for box in boxes.values():
+                self._ask(box, switched)
+
+    def _add_look(self) -> None:
+        gui = self._gui
+        with gui.add_folder("Look", expand_by_default=False):
+            names = {"skin": "Skin", "contact_forces": "Contact forces", "external_forces": "External forces", "follow": "Follow"}
+            boxes = {name: gui.add_checkbox(label, initial_value=True) for name, label in names.items()}
+
+            async def changed(event: Any) -> None:  # noqa: ANN401
+                del event
+                self.look = Look(**{name: bool(box.value) for name, box in boxes.items()})
+
+            for box in boxes.values():
+                _register(box, changed)
+
+    def _add_plots(self) -> None:
+        self._energies = self._plot("Energies, first person [cm²]", ENERGIES, log=True)
+        self._wrench = self._plot("Root wrench before and after correction [body weights]", WRENCH, log=False)
+
+    def _plot(self, title: str, lines: dict[str, str], *, log: bool) -> Any:  # noqa: ANN401
+        empty = tuple(np.zeros(2) for _ in range(1 + len(lines)))
+        series: Any = ({"label": "s"}, *({"label": name, "stroke": color, "width": 1.5} for name, color in lines.items()))
+        scales: Any = {"x": {"time": False}, "y": {"distr": 3, "log": 10} if log else {"auto": True}}
+        self._gui.add_markdown(f"**{title}**")
+        return self._gui.add_uplot(empty, series, scales=scales, height=240)
+
+    def _add_save(self, session: Session) -> None:
+        gui = self._gui
+        gui.add_markdown(f"The last {session.seconds:g} s at most, as")
+        for kind in KINDS:
+            button = gui.add_button(kind.upper() if kind != "npz" else "npz (AMASS)", icon=self._icon.DOWNLOAD)
+
+            async def saved(event: Any, kind: str = kind) -> None:  # noqa: ANN401
+                if event.client is not None:
+                    self._save(event.client, kind)
+
+            _register(button, saved)
+
+    # --- what it shows
+
+    def remember(self, shot: Shot) -> None:
+        """Keep a frame's values for the plots."""
+        if self._plotted and shot.time < self._plotted[-1][0]:
+            self._plotted = [row for row in self._plotted if row[0] < shot.time] if shot.frame > 1 else []
+        if shot.values and (not self._plotted or shot.time > self._plotted[-1][0]):
+            self._plotted.append((shot.time, dict(shot.values)))
+            if self._plotted[0][0] < shot.time - 1.5 * PLOT_SECONDS:
+                self._plotted = [row for row in self._plotted if row[0] >= shot.time - PLOT_SECONDS]
+
+    def plot(self) -> None:
+        """Bring the plots up to date."""
+        rows = self._plotted[:: max(1, len(self._plotted) // PLOT_POINTS)]
+        if len(rows) < 2:
+            return
+        times = np.array([time for time, _ in rows])
+        for handle, lines, unit, least in (
+            (self._energies, ENERGIES, SQUARE_CENTIMETRES, TINY), (self._wrench, WRENCH, 1.0, 0.0),
+        ):  # fmt: skip
+            handle.data = (times, *(np.array([max(unit * values.get(name, 0.0), least) for _, values in rows]) for name in lines))
+
+    def tell(self, shot: Shot, status: Status) -> None:
+        """Bring the line at the top up to date."""
+        share = 100 * status.late / max(1, status.frames)
+        self._status.content = f"**{shot.time:.1f} s** · late frames {share:.1f} % · watching {status.clients}"
+        if status.paused != self._paused:
+            self._paused = status.paused
+            self._pause.label = "Play" if status.paused else "Pause"
+            self._pause.icon = self._icon.PLAYER_PLAY if status.paused else self._icon.PLAYER_PAUSE
+        if not status.paused and self._timeline.value != 0.0:
+            self._timeline.value = 0.0
+
+
+def _icons() -> "type[viser.Icon]":
+    """Return viser's icons, which load with it."""
+    from viser import Icon
+
+    return Icon
+
+
+def _restarted(session: Session) -> None:
+    session.restart()
+
+
+def _register(handle: Any, callback: Callable[[Any], Awaitable[None]]) -> None:  # noqa: ANN401
+    """Listen to a control, whichever kind it is."""
+    (handle.on_click if hasattr(handle, "on_click") else handle.on_update)(callback)

@@ -1,0 +1,512 @@
+"""The live simulation without any browser: a world, what is done to it, and the last half minute of it."""
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from dropsim.apps.viewer.live import Grab, Here, LiveGround, first_plane
+from dropsim.apps.viewer.shot import Recording, Shot, Sphere
+from dropsim.body.skeleton import joint_index
+from dropsim.control.planner import Planner
+from dropsim.files.names import suggestion
+from dropsim.motion.motion import Event, Motion
+from dropsim.physics.collider import Plane
+from dropsim.physics.energies.kinematic import Kinematic
+from dropsim.physics.energies.physical import Contact
+from dropsim.physics.step import Report, Simulator, laid_out
+from dropsim.physics.wrench import GRAVITY
+from dropsim.priors.prior import Streams
+from dropsim.priors.recording import ClipPrior
+from dropsim.priors.starts import StartBank
+from dropsim.scene import (
+    DIRECTIONS,
+    Ball,
+    Element,
+    Follow,
+    Ground,
+    StepInputs,
+    SceneContext,
+    Person,
+    Push,
+    Scene,
+    StiffJoint,
+    Trip,
+    World,
+    WorldState,
+)
+from dropsim.scene.element import interpolated
+from dropsim.scene.objects import height_of
+from dropsim.scene.perturbations import ahead_of
+
+MAX_PEOPLE = 6
+MAX_BALLS = 6
+"""In the air at once; the oldest goes when one more is thrown."""
+BALL_LIFE = 12.0
+"""[s]"""
+TRIP_LIFE = 8.0
+"""How long an obstacle waits for a foot [s]."""
+MAX_GRABS = 8
+MAX_TILT = 30.0
+"""[degrees]"""
+TILT_RATE = 15.0
+"""[degrees/s]"""
+MAX_SPEED = 4.0
+"""Of walking and running [m/s]."""
+SPACING = 1.3
+"""Between people who start side by side [m]."""
+LOST = 30.0
+"""A person this far below or above the ground is gone [m]."""
+LIVE_PLANNER = Planner(num_rollouts=16, horizon=10, every=5)
+"""A smaller look-ahead than a scene's own: the whole one takes the time of several frames."""
+
+
+@dataclass(frozen=True)
+class Switches:
+    """Which parts of the simulator are on: the paper's ablations."""
+
+    contact: bool = True
+    range_of_motion: bool = True
+    kinematic: bool = True
+    """The motion prior; without it a ragdoll is left."""
+    correction: bool = True
+    """The soft correction of the root wrench."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A velocity to go at."""
+
+    speed: float = 1.2
+    """[m/s]"""
+    direction: float = 0.0
+    """Counterclockwise from +y, where people face at the start [degrees]."""
+
+    @property
+    def velocity(self) -> tuple[float, float]:
+        """World [m/s]."""
+        angle = math.radians(self.direction + 90.0)
+        return self.speed * math.cos(angle), self.speed * math.sin(angle)
+
+
+@dataclass(frozen=True, eq=False)
+class _Item:
+    """An element in the world, and when it goes again."""
+
+    element: Element[Any]
+    until: int | None = None
+    """Frame; None for ever."""
+    setting: bool = False
+    """Whether it is there because of a setting."""
+    key: int = field(default_factory=itertools.count().__next__)
+
+
+@dataclass(eq=False)
+class Session:
+    """A world that runs frame by frame while people do things to it. It belongs to one thread."""
+
+    simulator: Simulator
+    scene: Scene = field(default_factory=Scene)
+    """What it starts from; its elements act at their times, in every run."""
+    seed: int = 0
+    seconds: float = 30.0
+    """How much is kept [s]."""
+    opening: Simulator | None = None
+    """Follows a recording, where the scene begins with one."""
+    priors: Mapping[str, World] = field(default_factory=dict)
+    """The same scene with each motion prior that one can change to, by the priors' names; all for one body and rate."""
+
+    switches: Switches = field(default_factory=Switches, init=False)
+    walk: Walk | None = field(default=None, init=False)
+    stiff: bool = field(default=False, init=False)
+    """Whether the right knee is stiff."""
+    tilt: tuple[float, float] = field(default=(0.0, 0.0), init=False)
+    """Roll about +y and pitch about +x that are wished for [degrees]."""
+    ghost: bool = field(default=False, init=False)
+    paused: bool = field(default=False, init=False)
+    pace: float = field(default=1.0, init=False)
+    """Share of real time at which it runs."""
+    grabs: dict[object, Grab] = field(default_factory=dict, init=False)
+    """Hands on limbs, by who holds."""
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        self._on = self.simulator
+        self.restart()
+
+    # --- time
+
+    def restart(self) -> None:
+        """Begin again from the same start with the same random numbers; settings stay, and what was thrown or pushed goes."""
+        self._items, self._events = [_Item(element) for element in self.scene.elements], list[Event]()
+        self._ground: Ground = self.scene.ground
+        self.grabs.clear()
+        self._world, self._laid = self._built(), tuple(self._items)
+        seeds = [self.seed] * (2 if self.ghost else 1)
+        self._rng: Streams = self._world.streams(seeds)
+        self._now = self._world.start(seeds)
+        self._shots = deque[Shot]((self._shot(None, ()),), maxlen=max(2, round(self.seconds * self.fps)))
+        self._looking: int | None = None
+        self._lay_settings()
+        if self.tilt != (0.0, 0.0):
+            self.tilt_to(*self.tilt)
+
+    def tick(self) -> Shot:
+        """Advance by a frame, and return what there is to see; a ValueError tells that the simulation broke."""
+        self._drop_expired()
+        state, hands = self._now.people, [grab for grab in self.grabs.values() if grab.person < len(self.scene.people)]
+        also = [StepInputs(forces=grab.forces(state.x, state.v)) for grab in hands]
+        pulls = tuple((grab.held(state.x[0]), grab.force(state.x[0], state.v[0])) for grab in hands)
+        now, report = self._world.step(self._now, self._rng, also=also)
+        floor = height_of(self._world.ground(now, now.frame / self.fps), now.people.x[..., 0, :2])
+        if not now.people.x.isfinite().all() or ((now.people.x[..., 0, 2] - floor).abs() > LOST).any():
+            raise ValueError("a person left the world")
+        if self.ghost and not self._disturbed:
+            # Rounding differs from row to row of a batch, and would drive the two apart in time.
+            now = replace(now, people=now.people.map(lambda values: values[:1].expand_as(values).clone()))
+        self._now, self._looking = now, None
+        shot = self._shot(report, pulls)
+        self._shots.append(shot)
+        return shot
+
+    @property
+    def _disturbed(self) -> bool:
+        """Whether anything has been done to anybody since the start, or may be."""
+        return bool(self._events or self._ground.tilts or any(not isinstance(item.element, Follow) for item in self._items))
+
+    def pause(self, paused: bool) -> None:
+        """Stop or go on; to go on is to go back to the newest frame."""
+        self.paused = bool(paused)
+        if not self.paused:
+            self._looking = None
+
+    def step(self) -> Shot:
+        """Stop, and advance by one frame."""
+        self.paused = True
+        return self.tick()
+
+    def slow(self, pace: float) -> None:
+        """Run at a share of real time."""
+        self.pace = _within("the pace", pace, 0.05, 1.0)
+
+    def scrub(self, seconds_ago: float) -> Shot:
+        """Stop, and look at what was some time ago."""
+        ago = _within("the time to look back", abs(seconds_ago), 0.0, self.seconds)
+        self.paused = True
+        self._looking = max(0, len(self._shots) - 1 - round(ago * self.fps))
+        return self.shown
+
+    @property
+    def shown(self) -> Shot:
+        """The frame to look at: the newest, or one that was looked up."""
+        return self._shots[-1 if self._looking is None else min(self._looking, len(self._shots) - 1)]
+
+    @property
+    def shots(self) -> tuple[Shot, ...]:
+        """All that is kept, oldest first."""
+        return tuple(self._shots)
+
+    @property
+    def fps(self) -> float:
+        """[Hz]."""
+        return self.simulator.prior.fps
+
+    @property
+    def time(self) -> float:
+        """Since the start [s]."""
+        return self._now.frame / self.fps
+
+    # --- what is done to people
+
+    def grab(self, who: object, grab: Grab) -> None:
+        """Hold a limb, or move the hand that holds it; each holder has one hand."""
+        numbers = (*grab.pointer, grab.share, grab.stiffness, grab.damping, grab.largest)
+        if not all(map(math.isfinite, numbers)) or not (0 <= grab.share <= 1 and 1 <= grab.bone < 22):
+            raise ValueError("a hand needs a bone, a share of it from 0 to 1 and finite numbers")
+        if not 0 <= grab.person < len(self.scene.people):
+            raise ValueError(f"there is no person {grab.person} to hold")
+        if who not in self.grabs:
+            if len(self.grabs) >= MAX_GRABS:
+                raise ValueError(f"{MAX_GRABS} hands are on people already")
+            self._note("drag")
+        self.grabs[who] = grab
+
+    def let_go(self, who: object) -> None:
+        """Take a hand away."""
+        self.grabs.pop(who, None)
+
+    def push(self, direction: str, newtons: float = 200.0, *, part: str = "torso", duration: float = 0.3, person: int = 0) -> None:
+        """Push somebody toward their own front, back, left or right."""
+        if direction not in DIRECTIONS:
+            raise ValueError(f"there is no direction {direction!r}: use {', '.join(DIRECTIONS)}")
+        newtons = _within("the force", newtons, 0.0, 2000.0)
+        duration = _within("the duration", duration, 1 / self.fps, 2.0)
+        ahead = ahead_of(self._now.people.q[0, self._person(person)])
+        turn = math.radians(DIRECTIONS[direction])
+        c, s = math.cos(turn) * newtons, math.sin(turn) * newtons
+        x, y = ahead.tolist()
+        force = (c * x - s * y, s * x + c * y, 0.0)
+        element = Push(part, force, start=self.time, duration=duration, person=person)
+        self._put(element, duration)
+        self._note(f"push {part}", duration)
+
+    def throw(
+        self, origin: Sequence[float] | None = None, *, joint: str = "spine3", person: int = 0, speed: float = 8.0, mass: float = 3.0,
+        radius: float = 0.15,
+    ) -> None:  # fmt: skip
+        """Throw a ball at a joint, so that it hits if the person goes on as it does; from its front where no place is given."""
+        speed, mass = _within("the speed", speed, 2.0, 20.0), _within("the mass", mass, 0.2, 30.0)
+        x, v = self._now.people.x[0, self._person(person)], self._now.people.v[0, person]
+        aim, pace = x[joint_index(joint)], v[0] * torch.tensor([1.0, 1.0, 0.0], dtype=v.dtype)
+        if origin is None:
+            ahead = torch.nn.functional.pad(ahead_of(self._now.people.q[0, person]), (0, 1))
+            place = aim + 4.0 * ahead + torch.tensor([0.0, 0.0, 0.3], dtype=x.dtype)
+        else:
+            if len(origin) != 3 or not all(map(math.isfinite, origin)):
+                raise ValueError("a ball needs a place of three finite numbers")
+            place = torch.tensor([float(value) for value in origin], dtype=x.dtype)
+        place = self._clear_of_people(aim, place, radius)
+        last = float((place - aim).norm()) / speed
+        velocity = (aim + last * pace - place) / last + torch.tensor([0.0, 0.0, 0.5 * GRAVITY * last], dtype=x.dtype)
+        ball = Ball(_triple(place), _triple(velocity), radius, mass, start=self.time)
+        balls = [item for item in self._items if isinstance(item.element, Ball) and item.until is not None]
+        for oldest in balls[: max(0, len(balls) + 1 - MAX_BALLS)]:
+            self._items.remove(oldest)
+        self._put(ball, BALL_LIFE)
+        self._note("ball")
+
+    def _clear_of_people(self, aim: Float[Tensor, "3"], place: Float[Tensor, "3"], radius: float) -> Float[Tensor, "3"]:
+        """Move a ball's place along its line until it is 1.5 to 6 m away and inside nobody, and above the floor."""
+        way = place - aim
+        far = float(way.norm())
+        way = way / far if far > 1e-6 else torch.tensor([0.0, 1.0, 0.0], dtype=way.dtype)
+        everybody, radii = self._now.people.x, self.simulator.prior.skeleton.radii
+        far = min(max(far, 1.5), 6.0)
+        for _ in range(20):
+            place = aim + far * way
+            # A ball knows the level floor only: from below it comes out of it.
+            place = torch.cat((place[:2], place[2:].clamp(min=radius)))
+            if float(((everybody - place).norm(dim=-1) - radii).min()) > radius + 0.05:
+                return place
+            far += 0.5
+        raise ValueError("there is no free place to throw a ball from: look from elsewhere")
+
+    def trip(self, foot: str = "right", *, person: int = 0) -> None:
+        """Lay something in the way of a foot at its next swing."""
+        if foot not in ("left", "right"):
+            raise ValueError(f"people have a left and a right foot, not {foot!r}")
+        self._items = [item for item in self._items if not (isinstance(item.element, Trip) and item.until is not None)]
+        self._put(Trip(f"{foot}_ankle", start=self.time, person=self._person(person)), TRIP_LIFE)
+        self._note(f"trip {foot}")
+
+    def tilt_to(self, roll: float, pitch: float) -> None:
+        """Tilt the ground smoothly about the place where the first person is."""
+        self.tilt = _within("the roll", roll, -MAX_TILT, MAX_TILT), _within("the pitch", pitch, -MAX_TILT, MAX_TILT)
+        plane = self._world.ground(self._now, self.time)
+        here = self._now.people.x[..., 0, :2]
+        pivot = torch.cat((here[..., 0, :], height_of(plane, here)[..., :1]), dim=-1)
+        start = _angles(self._ground, self.time)
+        change = max(abs(a - b) for a, b in zip(start, self.tilt, strict=True))
+        lasts = max(change / TILT_RATE, 1 / self.fps)
+        self._ground = LiveGround(((self.time, *start), (self.time + lasts, *self.tilt)))
+        self._now = replace(self._now, pivot=pivot)
+        self._rebuild()
+        self._note("tilt", lasts)
+
+    # --- settings
+
+    def lead(self, walk: Walk | None) -> None:
+        """Lead everybody at a velocity, or let them go where they like."""
+        if walk is not None:
+            walk = Walk(_within("the speed", walk.speed, 0.0, MAX_SPEED), _within("the direction", walk.direction, -360.0, 360.0))
+        self.walk = walk
+        self._lay_settings()
+
+    def stiffen(self, stiff: bool) -> None:
+        """Make everybody's right knee stiff, or not."""
+        self.stiff = bool(stiff)
+        self._lay_settings()
+
+    def switch(self, switches: Switches) -> None:
+        """Switch parts of the simulator on and off."""
+        whole = self.simulator
+        self.switches = switches
+        self._on = replace(
+            whole,
+            contact=(whole.contact or Contact()) if switches.contact else None,
+            range_of_motion=whole.range_of_motion if switches.range_of_motion else None,
+            kinematic=(whole.kinematic or Kinematic()) if switches.kinematic else None,
+            correct=switches.correction,
+            # The reaction is fitted to what the prior wishes: with it, a body without the prior would be held up all the same.
+            react=whole.react and switches.kinematic,
+        )
+        self._rebuild()
+
+    def use(self, prior: str) -> None:
+        """Begin again with another motion prior; what is switched off stays off."""
+        if prior not in self.priors:
+            raise ValueError(f"there is no prior {prior!r}: {suggestion(str(prior), self.priors)}")
+        world = self.priors[prior]
+        self._change(simulator=world.simulator, opening=world.opening, _on=replace(self._on, prior=world.simulator.prior))
+
+    def show_ghost(self, ghost: bool) -> None:
+        """Begin again with, or without, the same people to whom nothing is done."""
+        self._change(ghost=bool(ghost))
+
+    def begin(self, *, start: str | None = None, people: int | None = None, seed: int | None = None) -> None:
+        """Begin again with other people, another start motion or other random numbers."""
+        scene = self.scene
+        if start is not None or people is not None:
+            if isinstance(self.simulator.prior, ClipPrior):
+                raise ValueError("this scene follows a recording: it has one person and one start")
+            wished = len(scene.people) if people is None else int(_within("the number of people", people, 1, MAX_PEOPLE))
+            doing = scene.people[0].start if start is None else start
+            known = StartBank.shipped().categories
+            if doing not in known:
+                raise ValueError(f"there is no start {doing!r}: {suggestion(doing, known)}")
+            if wished != len(scene.people) or doing != scene.people[0].start:
+                elements = tuple(e for e in scene.elements if all(person < wished for person in e.people()))
+                scene = replace(scene, people=batch_scenes(wished, doing), elements=elements)
+        wished_seed = self.seed if seed is None else int(_within("the seed", seed, 0, 2**31))
+        self._change(scene=scene, seed=wished_seed)
+
+    def _change(self, **wished: Any) -> None:  # noqa: ANN401, fields of its own
+        """Set some fields and begin again; where that cannot be, all stays as it is."""
+        before = {name: getattr(self, name) for name in wished}
+        kept = {name: value for name, value in vars(self).items() if name not in wished}
+        kept["grabs"] = dict(self.grabs)
+        for name, value in wished.items():
+            setattr(self, name, value)
+        try:
+            self.restart()
+        except ValueError:
+            for name, value in {**kept, **before}.items():
+                setattr(self, name, value)
+            raise
+
+    # --- files
+
+    def recording(self) -> Recording:
+        """Return what is kept, as motions from zero on."""
+        shots = self.shots
+        return Recording(
+            tuple(self._motion(shots, 0, i) for i in range(len(self.scene.people))), self._motion(shots, 1, 0) if self.ghost else None,
+            shots, self.seed,
+        )  # fmt: skip
+
+    def _motion(self, shots: Sequence[Shot], world: int, person: int) -> Motion:
+        reports = [shot.report for shot in shots[1:] if shot.report is not None]
+        ground = Plane.stacked([shot.ground for shot in shots]) if world == 0 else None
+        whole = laid_out(self._on, [shot.state.people for shot in shots], reports, ground)
+        first, last = shots[0].time, shots[-1].time
+        noted = [*self.scene.events, *self._events] if world == 0 else []
+        events = tuple(replace(event, start=event.start - first) for event in noted if first <= event.start <= last)
+        return replace(whole.map(lambda values: values[world, person]), events=events, name="dropsim view")
+
+    # --- the world anew
+
+    def _person(self, person: int) -> int:
+        if not 0 <= person < len(self.scene.people):
+            raise ValueError(f"there is no person {person}: there are people 0 to {len(self.scene.people) - 1}")
+        return person
+
+    def _note(self, name: str, duration: float = 0.0) -> None:
+        """Remember for exports what was done."""
+        self._events = [*self._events[-999:], Event(name, self.time, duration)]
+
+    def _put(self, element: Element[Any], seconds: float) -> None:
+        """Put an element in for a while."""
+        self._items.append(_Item(element, self._now.frame + math.ceil(seconds * self.fps) + 1))
+        self._rebuild()
+
+    def _drop_expired(self) -> None:
+        staying = [item for item in self._items if item.until is None or item.until > self._now.frame]
+        if len(staying) < len(self._items):
+            self._items = staying
+            self._rebuild()
+
+    def _lay_settings(self) -> None:
+        """Put in the elements that the settings ask for, in place of those before."""
+        mine = [item for item in self._items if not item.setting]
+        people = range(len(self.scene.people))
+        if self.walk is not None:
+            mine += [_Item(Follow(((0.0, *self.walk.velocity),), person=i), setting=True) for i in people]
+        if self.stiff:
+            mine += [_Item(StiffJoint(person=i), setting=True) for i in people]
+        self._items = mine
+        self._rebuild()
+
+    def _built(self) -> World:
+        """Return the world as the elements, the ground and the switches have it."""
+
+        def laid(element: Element[Any]) -> Element[Any]:
+            # To be led is no disturbance: the ghost is led too.
+            return element if isinstance(element, Follow) else Here(element)
+
+        ground = self._ground
+        if self.ghost and ground.tilts and not isinstance(ground, LiveGround):
+            ground = LiveGround(ground.tilts, ground.pivot)
+        elements = tuple(laid(item.element) for item in self._items)
+        return World(replace(self.scene, elements=elements, ground=ground, planner=LIVE_PLANNER), self._on, self.opening)
+
+    def _rebuild(self) -> None:
+        """Make the world anew around the same people: what stays keeps its memory, and what is new begins."""
+        memories = {item.key: memory for item, memory in zip(self._laid, self._now.memories, strict=True)}
+        self._world, self._laid, now = self._built(), tuple(self._items), self._now
+        moment = SceneContext(now.frame, self.fps, now.people, self.simulator.prior.skeleton, self._world.ground(now, self.time))
+        laid = zip(self._laid, self._world.scene.elements, strict=True)
+        kept = [memories[item.key] if item.key in memories else element.begin(moment) for item, element in laid]
+        self._now = replace(now, memories=tuple(kept))
+
+    def _shot(self, report: Report | None, pulls: tuple[tuple[Tensor, Tensor], ...]) -> Shot:
+        now, time = self._now, self._now.frame / self.fps
+        plane = first_plane(self._world.ground(now, time))
+        values: dict[str, float] = {}
+        if report is not None:
+            values = {name: float(value[0, 0]) for name, value in report.energies.items()}
+            values["root wrench"], values["root wrench left"] = report.root_wrench[0, 0].tolist()
+        return Shot(now.frame, time, now, report, plane, tuple(self._spheres(now)), pulls, values)
+
+    def _spheres(self, now: WorldState) -> list[Sphere]:
+        spheres = []
+        for item, memory in zip(self._laid, now.memories, strict=True):
+            balls = item.element.balls(memory)
+            if balls is None:
+                continue
+            for k, (centre, radius) in enumerate(zip(balls.centres, balls.radii, strict=True)):
+                # What waits for its place lies far below.
+                if float(centre[2]) > -50:
+                    spheres.append(Sphere(100 * item.key + k, _triple(centre), float(radius), balls.flying))
+        return spheres
+
+
+def batch_scenes(people: int, start: str) -> tuple[Person, ...]:
+    """Stand some people in a row, the first in the middle."""
+    places = [SPACING * ((i + 1) // 2) * (1 if i % 2 else -1) for i in range(people)]
+    return tuple(Person(start, (place, 0.0)) for place in places)
+
+
+def _angles(ground: Ground, time: float) -> tuple[float, float]:
+    """Return roll and pitch at a time [degrees]."""
+    if not ground.tilts:
+        return 0.0, 0.0
+    roll, pitch = interpolated(ground.tilts, time).tolist()
+    return roll, pitch
+
+
+def _triple(values: Float[Tensor, "3"]) -> tuple[float, float, float]:
+    x, y, z = values.tolist()
+    return x, y, z
+
+
+def _within(what: str, value: float | int, low: float | int, high: float | int) -> float:
+    """Return a number cut to its range; refuse what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{what} needs a finite number")
+    return float(min(max(value, low), high))

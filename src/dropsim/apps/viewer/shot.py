@@ -1,0 +1,67 @@
+"""What the browser app shows: frames of a session, and what of them is kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from dropsim.motion.motion import Motion
+from dropsim.physics.collider import Plane
+from dropsim.physics.step import Report
+from dropsim.priors.prior import State
+from dropsim.scene import WorldState
+
+
+@dataclass(frozen=True, eq=False)
+class Sphere:
+    """A ball or an obstacle at one frame."""
+
+    key: int
+    """The same for the same thing in every frame."""
+    centre: tuple[float, float, float]
+    """[m]"""
+    radius: float
+    """[m]"""
+    flying: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Shot:
+    """Everything there is to see at one frame."""
+
+    frame: int
+    time: float
+    """Since the start [s]."""
+    state: WorldState
+    """Of the world, and of the ghost's world where there is one."""
+    report: Report | None
+    """Of the step that led here; the start has none."""
+    ground: Plane
+    """Of the first world."""
+    spheres: tuple[Sphere, ...]
+    pulls: tuple[tuple[Float[Tensor, "3"], Float[Tensor, "3"]], ...]
+    """Where hands hold a limb [m], and their forces [N]."""
+    values: Mapping[str, float]
+    """The first person's energies [m^2], and root wrench before and after correction [body weights]."""
+
+    @property
+    def people(self) -> State:
+        """Everybody in the first world."""
+        return self.state.people[0]
+
+    @property
+    def ghosts(self) -> State | None:
+        """Everybody in the ghost's world."""
+        return self.state.people[1] if len(self.state.people.x) > 1 else None
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """The last half minute, to be written to files."""
+
+    motions: tuple[Motion, ...]
+    ghost: Motion | None
+    """Of the first person."""
+    shots: tuple[Shot, ...]
+    seed: int

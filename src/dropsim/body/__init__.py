@@ -1,0 +1,1 @@
+"""The body: joints, rotations, kinematics, mesh."""

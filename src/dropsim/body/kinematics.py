@@ -1,0 +1,287 @@
+"""Rotations and the body's chain, one person after the other; the twins of dropsim.body.rotations and dropsim.body.skeleton."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dropsim.body.skeleton import CHILDREN, NUM_JOINTS, PARENTS
+from dropsim.compute.jit import kernel
+
+Array = Any
+"""numba knows the types."""
+_PARENTS = np.array(PARENTS)
+_NUM_CHILDREN = np.array([len(c) for c in CHILDREN])
+_CHILDREN = np.array([(*c, *([-1] * (3 - len(c)))) for c in CHILDREN])
+_NEARLY_OPPOSED = -0.5
+_EPS = float(np.finfo(np.float64).eps)
+_MAX_SWEEPS = 30
+
+
+@kernel
+def product(A: Array, B: Array, out: Array) -> None:
+    """Out = A B; out is neither of them."""
+    for r in range(3):
+        for c in range(3):
+            out[r, c] = A[r, 0] * B[0, c] + A[r, 1] * B[1, c] + A[r, 2] * B[2, c]
+
+
+@kernel
+def product_transposed(A: Array, B: Array, out: Array) -> None:
+    """Out = A^T B; out is neither of them."""
+    for r in range(3):
+        for c in range(3):
+            out[r, c] = A[0, r] * B[0, c] + A[1, r] * B[1, c] + A[2, r] * B[2, c]
+
+
+@kernel
+def swing(ax: float, ay: float, az: float, bx: float, by: float, bz: float, out: Array) -> None:
+    """Do what rotations.swing does."""
+    size = max(math.sqrt(ax * ax + ay * ay + az * az), 1e-12)
+    ax, ay, az = ax / size, ay / size, az / size
+    size = max(math.sqrt(bx * bx + by * by + bz * bz), 1e-12)
+    bx, by, bz = bx / size, by / size, bz / size
+    if bx == 0.0 and by == 0.0 and bz == 0.0:
+        bx, by, bz = ax, ay, az
+    cosine = ax * bx + ay * by + az * bz
+    if cosine < _NEARLY_OPPOSED:
+        _swing_of_opposed(ax, ay, az, bx, by, bz, out)
+        return
+    ux, uy, uz = ax + bx, ay + by, az + bz
+    scale = 1.0 / (1.0 + cosine)
+    sx, sy, sz = ux * scale, uy * scale, uz * scale
+    out[0, 0] = 1.0 - sx * ux + 2.0 * bx * ax
+    out[0, 1] = -sx * uy + 2.0 * bx * ay
+    out[0, 2] = -sx * uz + 2.0 * bx * az
+    out[1, 0] = -sy * ux + 2.0 * by * ax
+    out[1, 1] = 1.0 - sy * uy + 2.0 * by * ay
+    out[1, 2] = -sy * uz + 2.0 * by * az
+    out[2, 0] = -sz * ux + 2.0 * bz * ax
+    out[2, 1] = -sz * uy + 2.0 * bz * ay
+    out[2, 2] = 1.0 - sz * uz + 2.0 * bz * az
+
+
+@kernel
+def _swing_of_opposed(ax: float, ay: float, az: float, bx: float, by: float, bz: float, out: Array) -> None:
+    mx, my, mz = ax + bx, ay + by, az + bz
+    size = math.sqrt(mx * mx + my * my + mz * mz)
+    if size < 8 * _EPS:
+        # Crossing with the axis in which a is smallest is never degenerate.
+        if abs(ax) <= abs(ay) and abs(ax) <= abs(az):
+            mx, my, mz = 0.0, az, -ay
+        elif abs(ay) <= abs(az):
+            mx, my, mz = -az, 0.0, ax
+        else:
+            mx, my, mz = ay, -ax, 0.0
+        size = math.sqrt(mx * mx + my * my + mz * mz)
+    mx, my, mz = mx / size, my / size, mz / size
+    hx, hy, hz = 0.5 * (ax - bx), 0.5 * (ay - by), 0.5 * (az - bz)
+    along = mx * hx + my * hy + mz * hz
+    mx, my, mz = mx - along * hx, my - along * hy, mz - along * hz
+    size = max(math.sqrt(mx * mx + my * my + mz * mz), 1e-12)
+    mx, my, mz = mx / size, my / size, mz / size
+    four = 4.0 * (mx * ax + my * ay + mz * az)
+    m, a = (mx, my, mz), (ax, ay, az)
+    for r in range(3):
+        for c in range(3):
+            out[r, c] = four * m[r] * a[c] - 2.0 * m[r] * m[c] - 2.0 * a[r] * a[c]
+        out[r, r] += 1.0
+
+
+@kernel
+def _largest_eigenvector(S: Array, V: Array) -> int:
+    """Turn a symmetric 4 x 4 matrix to its axes, V (Jacobi), and return the column of the largest."""
+    for r in range(4):
+        for c in range(4):
+            V[r, c] = 1.0 if r == c else 0.0
+    for _ in range(_MAX_SWEEPS):
+        off, size = 0.0, 0.0
+        for r in range(4):
+            size += S[r, r] * S[r, r]
+            for c in range(r):
+                off += S[r, c] * S[r, c]
+        if off <= 1e-32 * size or off == 0.0:
+            break
+        for p in range(3):
+            for q in range(p + 1, 4):
+                if S[p, q] == 0.0:
+                    continue
+                theta = (S[q, q] - S[p, p]) / (2.0 * S[p, q])
+                t = math.copysign(1.0, theta) / (abs(theta) + math.sqrt(theta * theta + 1.0))
+                c = 1.0 / math.sqrt(t * t + 1.0)
+                s = t * c
+                for k in range(4):
+                    skp, skq = S[k, p], S[k, q]
+                    S[k, p], S[k, q] = c * skp - s * skq, s * skp + c * skq
+                for k in range(4):
+                    spk, sqk = S[p, k], S[q, k]
+                    S[p, k], S[q, k] = c * spk - s * sqk, s * spk + c * sqk
+                    vkp, vkq = V[k, p], V[k, q]
+                    V[k, p], V[k, q] = c * vkp - s * vkq, s * vkp + c * vkq
+    best = 0
+    for k in range(1, 4):
+        if S[k, k] > S[best, best]:
+            best = k
+    return best
+
+
+@kernel
+def _least_squares_rotation(joints: Array, joint: int, offsets: Array, S: Array, V: Array, out: Array) -> None:
+    """Write the rotation R that minimises sum |R rest - posed|^2 over a joint's children (Horn 1987): exact also for coplanar bones."""
+    xx = xy = xz = yx = yy = yz = zx = zy = zz = 0.0
+    for k in range(_NUM_CHILDREN[joint]):
+        child = _CHILDREN[joint, k]
+        ax, ay, az = offsets[child, 0], offsets[child, 1], offsets[child, 2]
+        bx, by, bz = joints[child, 0] - joints[joint, 0], joints[child, 1] - joints[joint, 1], joints[child, 2] - joints[joint, 2]
+        xx += ax * bx
+        xy += ax * by
+        xz += ax * bz
+        yx += ay * bx
+        yy += ay * by
+        yz += ay * bz
+        zx += az * bx
+        zy += az * by
+        zz += az * bz
+    S[0, 0], S[1, 1], S[2, 2], S[3, 3] = xx + yy + zz, xx - yy - zz, yy - xx - zz, zz - xx - yy
+    S[0, 1] = S[1, 0] = yz - zy
+    S[0, 2] = S[2, 0] = zx - xz
+    S[0, 3] = S[3, 0] = xy - yx
+    S[1, 2] = S[2, 1] = xy + yx
+    S[1, 3] = S[3, 1] = zx + xz
+    S[2, 3] = S[3, 2] = yz + zy
+    best = _largest_eigenvector(S, V)
+    w, x, y, z = V[0, best], V[1, best], V[2, best], V[3, best]
+    scale = 2.0 / (w * w + x * x + y * y + z * z)
+    out[0, 0] = 1.0 - scale * (y * y + z * z)
+    out[0, 1] = scale * (x * y - w * z)
+    out[0, 2] = scale * (x * z + w * y)
+    out[1, 0] = scale * (x * y + w * z)
+    out[1, 1] = 1.0 - scale * (x * x + z * z)
+    out[1, 2] = scale * (y * z - w * x)
+    out[2, 0] = scale * (x * z - w * y)
+    out[2, 1] = scale * (y * z + w * x)
+    out[2, 2] = 1.0 - scale * (x * x + y * y)
+
+
+@kernel
+def inverse(joints: Array, twist_from: Array, offsets: Array, out: Array) -> None:
+    """Do what Skeleton.inverse does."""
+    world = np.empty((NUM_JOINTS, 3, 3))
+    S, V, swung, moved, twist = np.empty((4, 4)), np.empty((4, 4)), np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
+    for i in range(len(joints)):
+        x = joints[i]
+        for j in range(NUM_JOINTS):
+            q, source = out[i, j], twist_from[i, j]
+            parent = _PARENTS[j]
+            if _NUM_CHILDREN[j] == 0:
+                q[:] = source
+            elif _NUM_CHILDREN[j] > 1:
+                _least_squares_rotation(x, j, offsets, S, V, world[j])
+                if parent < 0:
+                    q[:] = world[j]
+                else:
+                    product_transposed(world[parent], world[j], q)
+            else:
+                child = _CHILDREN[j, 0]
+                ax, ay, az = offsets[child, 0], offsets[child, 1], offsets[child, 2]
+                swing(
+                    ax, ay, az,
+                    source[0, 0] * ax + source[0, 1] * ay + source[0, 2] * az,
+                    source[1, 0] * ax + source[1, 1] * ay + source[1, 2] * az,
+                    source[2, 0] * ax + source[2, 1] * ay + source[2, 2] * az,
+                    moved,
+                )  # fmt: skip
+                product_transposed(moved, source, twist)
+                R = world[parent]
+                bx, by, bz = x[child, 0] - x[j, 0], x[child, 1] - x[j, 1], x[child, 2] - x[j, 2]
+                swing(
+                    ax, ay, az,
+                    R[0, 0] * bx + R[1, 0] * by + R[2, 0] * bz,
+                    R[0, 1] * bx + R[1, 1] * by + R[2, 1] * bz,
+                    R[0, 2] * bx + R[1, 2] * by + R[2, 2] * bz,
+                    swung,
+                )  # fmt: skip
+                product(swung, twist, q)
+                product(R, q, world[j])
+
+
+@kernel
+def chain(q: Array, offsets: Array, world: Array, joints: Array) -> None:
+    """Do what Skeleton.forward does, for one person whose pelvis is at joints[0]; world is left with the global rotations."""
+    world[0] = q[0]
+    for j in range(1, NUM_JOINTS):
+        R = world[_PARENTS[j]]
+        product(R, q[j], world[j])
+        ax, ay, az = offsets[j, 0], offsets[j, 1], offsets[j, 2]
+        for c in range(3):
+            joints[j, c] = joints[_PARENTS[j], c] + (R[c, 0] * ax + R[c, 1] * ay + R[c, 2] * az)
+
+
+@kernel
+def forward(q: Array, root: Array, offsets: Array, joints: Array) -> None:
+    """Do what Skeleton.forward does."""
+    world = np.empty((NUM_JOINTS, 3, 3))
+    for i in range(len(q)):
+        joints[i, 0] = root[i]
+        chain(q[i], offsets, world, joints[i])
+
+
+@kernel
+def exp(x: float, y: float, z: float, out: Array) -> None:
+    """Do what rotations.exp does; for the turns of one frame, its series to the last digit."""
+    square = x * x + y * y + z * z
+    if square < 0.01:
+        s = square
+        a = 1 - s * (1 / 6) * (1 - s * (1 / 20) * (1 - s * (1 / 42) * (1 - s * (1 / 72) * (1 - s * (1 / 110)))))
+        b = 0.5 - s * (1 / 24) * (1 - s * (1 / 30) * (1 - s * (1 / 56) * (1 - s * (1 / 90) * (1 - s * (1 / 132)))))
+    elif square < 1.0:
+        s = square
+        high = 1 - s * (1 / 110) * (1 - s * (1 / 156) * (1 - s * (1 / 210) * (1 - s * (1 / 272))))
+        a = 1 - s * (1 / 6) * (1 - s * (1 / 20) * (1 - s * (1 / 42) * (1 - s * (1 / 72) * high)))
+        high = 1 - s * (1 / 132) * (1 - s * (1 / 182) * (1 - s * (1 / 240) * (1 - s * (1 / 306))))
+        b = 0.5 - s * (1 / 24) * (1 - s * (1 / 30) * (1 - s * (1 / 56) * (1 - s * (1 / 90) * high)))
+    else:
+        angle = math.sqrt(square)
+        a, b = math.sin(angle) / angle, 2.0 * math.sin(0.5 * angle) ** 2 / square
+    sx, sy, sz = a * x, a * y, a * z
+    bx, by, bz = b * x, b * y, b * z
+    xx, yy, zz = bx * x, by * y, bz * z
+    xy, yz, zx = bx * y, by * z, bz * x
+    out[0, 0] = 1.0 - yy - zz
+    out[0, 1] = xy - sz
+    out[0, 2] = zx + sy
+    out[1, 0] = xy + sz
+    out[1, 1] = 1.0 - xx - zz
+    out[1, 2] = yz - sx
+    out[2, 0] = zx - sy
+    out[2, 1] = yz + sx
+    out[2, 2] = 1.0 - xx - yy
+
+
+@kernel
+def log_small(R: Array) -> tuple[float, float, float]:
+    """Do what rotations.log_small does."""
+    x, y, z = 0.5 * (R[2, 1] - R[1, 2]), 0.5 * (R[0, 2] - R[2, 0]), 0.5 * (R[1, 0] - R[0, 1])
+    sine = math.sqrt(max(x * x + y * y + z * z, 1e-24))
+    scale = math.atan2(sine, 0.5 * (R[0, 0] + R[1, 1] + R[2, 2] - 1.0)) / sine
+    return x * scale, y * scale, z * scale
+
+
+@kernel
+def columns(q: Array, out: Array) -> None:
+    """Write the first two columns of every joint's rotation but the root's, in single precision."""
+    for i in range(len(q)):
+        at = 0
+        for j in range(1, NUM_JOINTS):
+            for r in range(3):
+                out[i, at], out[i, at + 1] = q[i, j, r, 0], q[i, j, r, 1]
+                at += 2
+
+
+@kernel
+def damp(q: Array, joints: Array, share: float) -> None:
+    """Turn some joints of each pose toward rest, in place: exp(share log q)."""
+    for i in range(len(q)):
+        for j in joints:
+            x, y, z = log_small(q[i, j])
+            exp(share * x, share * y, share * z, q[i, j])

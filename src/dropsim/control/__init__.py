@@ -1,0 +1,1 @@
+"""What changes a prior's proposals."""

@@ -1,1 +1,0 @@
-"""Recordings in and out: files, retargeting, contact labels and the data set."""

@@ -1,0 +1,1 @@
+"""Motions over time, and the files that they come from."""

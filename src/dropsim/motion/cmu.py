@@ -1,0 +1,95 @@
+"""CMU mocap in the cgspeed BVH conversion: its lost bones, false frame rates and duplicates.
+
+The data used in this project was obtained from mocap.cs.cmu.edu. The database was created with funding from NSF EIA-0196217.
+"""
+
+import csv
+import functools
+from dataclasses import dataclass, replace
+from importlib import resources
+
+import torch
+
+from dropsim.motion.bvh import Rig, Take
+
+HEADER_FPS = 120.0
+"""What every original file's header says, true or not [Hz]."""
+
+NOT_FLAT = frozenset((1, 3, 36, 39, 40, 41, 43, 74, 81, 83, 84, 122, 125, 126, 134))
+"""Subjects on playgrounds, steps, uneven ground, in the water or on skateboards."""
+
+
+@dataclass(frozen=True)
+class ClipInfo:
+    """What is known of a clip beyond its file."""
+
+    description: str
+    frames: int
+    """In the original file, without its artificial first frame."""
+    fps: float
+    """The true rate of the original file [Hz]."""
+    duplicate_of: str
+    """Another clip that holds the same motion, or nothing."""
+    glitch: bool
+    """Whether the recording jumps."""
+
+    @property
+    def is_duplicate(self) -> bool:
+        """Whether another clip of the database holds the same motion."""
+        return bool(self.duplicate_of)
+
+
+@functools.cache
+def clip_table() -> dict[str, ClipInfo]:
+    """Return what is known of each clip, by name such as 02_01."""
+    text = resources.files("dropsim").joinpath("assets/cmu_clips.csv").read_text(encoding="utf-8")
+    return {
+        row["clip"]: ClipInfo(row["description"], int(row["frames"]), float(row["fps"]), row["duplicate_of"], row["glitch"] != "0")
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def subject(clip: str) -> int:
+    """Return the person's number in a clip's name."""
+    return int(clip.partition("_")[0])
+
+
+def repair(take: Take) -> Take:
+    """Restore the bones that the conversion lost, drop its artificial first frame, and correct the rate where the header is false."""
+    return _true_rate(_without_t_pose(_with_lost_bones(take)))
+
+
+_LOST = {
+    "Neck": "Spine1", "LeftShoulder": "Spine1", "RightShoulder": "Spine1", "LeftFingerBase": "LeftHand", "RightFingerBase": "RightHand",
+}  # fmt: skip
+"""The joints whose bone was lost, and the bone that its length is known from."""
+
+
+def _with_lost_bones(take: Take) -> Take:
+    # As rigs are matched: without namespace and case.
+    index = {name.rpartition(":")[2].lower(): j for j, name in reversed(list(enumerate(take.rig.names)))}
+    offsets, translations = take.rig.offsets.clone(), take.translations.clone()
+    for name, before in _LOST.items():
+        j, known = index.get(name.lower()), index.get(before.lower())
+        # A file that somebody has repaired already stays as it is.
+        if j is None or known is None or offsets[j].any():
+            continue
+        bone = offsets[known]
+        offsets[j] = 0.5 * bone if before.endswith("Hand") else bone.new_tensor((0.0, 1.003 * float(bone.norm()), 0.0))
+        translations[:, j] = offsets[j]
+    return replace(take, rig=Rig(take.rig.names, take.rig.parents, offsets), translations=translations)
+
+
+def _without_t_pose(take: Take) -> Take:
+    """Drop frame 0 where it is the artificial T-pose: a hip turned by exactly nothing, which no recording holds."""
+    identity = torch.eye(3, dtype=take.rotations.dtype)
+    if len(take) < 2 or not torch.equal(take.rotations[0, 0], identity) or torch.equal(take.rotations[1, 0], identity):
+        return take
+    return replace(take, translations=take.translations[1:], rotations=take.rotations[1:])
+
+
+def _true_rate(take: Take) -> Take:
+    info = clip_table().get(take.name)
+    if info is None or take.fps != HEADER_FPS or len(take) != info.frames:
+        return take
+    return replace(take, fps=info.fps)

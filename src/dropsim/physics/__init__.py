@@ -1,0 +1,1 @@
+"""Algorithm 1: energies, solver, contact, root wrench."""

@@ -1,0 +1,254 @@
+"""One moment of a stage in numbers that every painter can draw: round cones, people and the floor."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from dropsim.body.skeleton import PARENTS, Skeleton, joint_index
+from dropsim.motion.motion import Motion
+from dropsim.render.camera import Point
+from dropsim.render.stage import BLUE, RED, Color, Floor, Stage
+
+TEAL, ORANGE = (0.11, 0.62, 0.60), (0.96, 0.55, 0.16)
+SHORTS, SKIN, HAIR = (0.33, 0.35, 0.42), (0.92, 0.72, 0.59), (0.27, 0.19, 0.15)
+SHIRTS: tuple[Color, ...] = (
+    (0.66, 0.74, 0.82), (0.78, 0.40, 0.34), (0.50, 0.68, 0.52), (0.62, 0.52, 0.78), (0.86, 0.74, 0.38), (0.36, 0.42, 0.58),
+)  # fmt: skip
+"""One for each person, from the first again after the last."""
+GHOST = (0.48, 0.58, 0.84)
+GHOST_OPACITY, GHOST_APART = 0.45, 0.25
+"""How much is seen of a ghost whose joints are this far or further from everybody's on average [m]; nearer by, less."""
+
+METRES_PER_NEWTON, LONGEST_ARROW = 1e-3, 1.5
+SHAFT, BARB = 0.012, 0.035
+"""Radii of an arrow [m]."""
+ARROW_LIFT = 1.0
+"""How much nearer than it is an arrow counts where things hide each other, so that the body does not hide it [m]."""
+
+
+class Part(NamedTuple):
+    """A round cone in the world: a sphere at either end and the cone tangent to both [m]."""
+
+    near: Float[np.ndarray, "3"]
+    far: Float[np.ndarray, "3"]
+    radii: Float[np.ndarray, "2"]
+    color: Float[np.ndarray, "3"]
+    squash: Float[np.ndarray, "3 3"]
+    lift: float
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Some round cones in the world, one a row."""
+
+    near: Float[np.ndarray, "n 3"]
+    far: Float[np.ndarray, "n 3"]
+    radii: Float[np.ndarray, "n 2"]
+    """At either end [m]."""
+    color: Float[np.ndarray, "n 3"]
+    squash: Float[np.ndarray, "n 3 3"]
+    """The symmetric linear map that makes a flattened part round."""
+    lift: Float[np.ndarray, "n"]
+    """How much nearer than it is a part counts in the depth buffer [m]."""
+
+    @classmethod
+    def round(cls, near: np.ndarray, far: np.ndarray, radii: np.ndarray, color: np.ndarray, *, lift: float = 0.0) -> "Parts":
+        """Return parts that are not flattened."""
+        n = len(near)
+        arrays = (np.asarray(v, dtype=float).reshape(n, width) for v, width in ((near, 3), (far, 3), (radii, 2), (color, 3)))
+        return cls(*arrays, squash=np.tile(np.eye(3), (n, 1, 1)), lift=np.full(n, lift))
+
+    @classmethod
+    def join(cls, groups: Sequence["Parts"]) -> "Parts":
+        """Return all parts of some groups."""
+        names = ("near", "far", "radii", "color", "squash", "lift")
+        return cls(*(np.concatenate([getattr(group, name) for group in groups]) for name in names))
+
+    def __len__(self) -> int:
+        return len(self.near)
+
+    def __iter__(self) -> Iterator[Part]:
+        return map(Part._make, zip(self.near, self.far, self.radii, self.color, self.squash, self.lift.tolist(), strict=True))
+
+
+NOTHING = Parts.round(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 2)), np.zeros((0, 3)))
+
+
+class _Segment(NamedTuple):
+    """How a part hangs on the skeleton: radii in collision radii of its joints, offsets in metres of an adult in its joints' own axes."""
+
+    near: str
+    far: str
+    near_radius: float
+    far_radius: float
+    color: Color | None
+    """None is the person's shirt."""
+    near_offset: Point = (0.0, 0.0, 0.0)
+    """In the rest pose the axes are x left, y up, z forward."""
+    far_offset: Point = (0.0, 0.0, 0.0)
+    flat: int = 0
+    """The axis of the far joint along which it is flattened."""
+    thickness: float = 1.0
+    """How thick it is along that axis, as a share of its width."""
+
+
+def _side(side: str, color: Color) -> tuple[_Segment, ...]:
+    """Return the limbs of one side."""
+    hip, knee, ankle, foot, collar, shoulder, elbow, wrist = (
+        f"{side}_{joint}" for joint in ("hip", "knee", "ankle", "foot", "collar", "shoulder", "elbow", "wrist")
+    )
+    zero, calf, heel, toes = (0.0, 0.0, 0.0), (0.0, -0.13, -0.018), (0.0, -0.033, -0.040), (0.0, -0.004, 0.060)
+    x = 1.0 if side == "left" else -1.0
+    palm, fingers, thumb = (0.065 * x, 0.0, 0.0), (0.13 * x, 0.0, 0.005), (0.07 * x, -0.01, 0.05)
+    shoe = (0.5 * color[0], 0.5 * color[1], 0.5 * color[2])
+    return (
+        _Segment(hip, hip, 1.10, 1.08, SHORTS, (0.0, -0.02, 0.0), (0.0, -0.13, 0.0)),
+        _Segment(hip, knee, 1.04, 1.00, color, (0.0, -0.04, 0.0)),
+        _Segment(knee, knee, 1.00, 1.02, color, zero, calf),
+        _Segment(knee, ankle, 1.02, 0.62, color, calf),
+        _Segment(ankle, ankle, 0.64, 0.60, shoe, zero, heel),
+        _Segment(ankle, foot, 0.62, 1.60, shoe, (0.0, -0.01, 0.012), zero, 1, 0.68),
+        _Segment(foot, foot, 1.60, 1.30, shoe, zero, toes, 1, 0.62),
+        _Segment(collar, shoulder, 0.90, 0.88, None, (0.0, -0.01, 0.0)),
+        _Segment("neck", shoulder, 0.75, 0.70, None, (0.0, -0.005, -0.005)),
+        _Segment(shoulder, elbow, 0.96, 0.90, color),
+        _Segment(elbow, wrist, 0.92, 0.62, color),
+        _Segment(wrist, wrist, 0.62, 0.85, SKIN, zero, palm, 1, 0.6),
+        _Segment(wrist, wrist, 0.85, 0.50, SKIN, palm, fingers, 1, 0.5),
+        _Segment(wrist, wrist, 0.35, 0.28, SKIN, (0.02 * x, 0.0, 0.02), thumb),
+    )
+
+
+_BODY = (
+    _Segment("left_hip", "right_hip", 1.06, 1.06, SHORTS),
+    _Segment("pelvis", "spine1", 1.16, 1.05, SHORTS, (0.0, -0.02, 0.0), (0.0, 0.0, 0.0), 2, 0.82),
+    _Segment("spine1", "spine3", 1.06, 1.38, None, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 2, 0.74),
+    _Segment("neck", "head", 0.90, 0.50, SKIN, (0.0, -0.02, -0.01)),
+    _Segment("head", "head", 0.68, 0.90, SKIN, (0.0, 0.012, 0.028), (0.0, 0.072, 0.005), 0, 0.84),
+    _Segment("head", "head", 0.80, 0.91, HAIR, (0.0, 0.045, -0.028), (0.0, 0.086, -0.014), 0, 0.88),
+    _Segment("head", "head", 0.14, 0.17, SKIN, (0.0, 0.065, 0.092), (0.0, 0.036, 0.103)),
+    *_side("left", TEAL),
+    *_side("right", ORANGE),
+)
+_NEAR, _FAR = (np.array([joint_index(name) for name in names]) for names in zip(*((s.near, s.far) for s in _BODY), strict=True))
+_OFFSETS = np.array([(s.near_offset, s.far_offset) for s in _BODY])
+_RADII = np.array([(s.near_radius, s.far_radius) for s in _BODY])
+_FLAT = np.array([s.flat for s in _BODY])
+_STRETCH = np.array([1 / s.thickness - 1 for s in _BODY])
+_IS_SHIRT = np.array([s.color is None for s in _BODY])
+_COLORS = np.array([s.color or SHIRTS[0] for s in _BODY])
+
+
+def _array(values: Tensor) -> np.ndarray:
+    return values.detach().cpu().double().numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A person at one moment."""
+
+    skeleton: Skeleton
+    joints: Float[np.ndarray, "22 3"]
+    R_world: Float[np.ndarray, "22 3 3"]
+    shirt: Color
+
+    @classmethod
+    def of(cls, motion: Motion, index: int, shirt: Color) -> "Figure":
+        """Take a frame of a motion, or the last one after its end."""
+        index = min(index, len(motion) - 1)
+        R_world = motion.skeleton.global_rotations(motion.q[index])
+        return cls(motion.skeleton, _array(motion.joints[index]), _array(R_world), shirt)
+
+    def capsules(self) -> Parts:
+        """Hang round cones on the joints."""
+        size, radii = self.skeleton.leg_length / (0.491 * 1.70), _array(self.skeleton.radii)
+        near, far = (
+            self.joints[at] + size * np.einsum("nij,nj->ni", self.R_world[at], _OFFSETS[:, end]) for end, at in ((0, _NEAR), (1, _FAR))
+        )
+        axis = self.R_world[_FAR, :, _FLAT]
+        squash = np.eye(3) + _STRETCH[:, None, None] * axis[:, :, None] * axis[:, None, :]
+        color = np.where(_IS_SHIRT[:, None], np.array(self.shirt), _COLORS)
+        return Parts(near, far, _RADII * np.stack((radii[_NEAR], radii[_FAR]), axis=1), color, squash, np.zeros(len(near)))
+
+    def balls(self) -> tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n"]]:
+        """Return balls that stand for the body in its soft shadow: at the joints and halfway along the bones."""
+        radii, parents = _array(self.skeleton.radii), np.array(PARENTS[1:])
+        middles, middle_radii = (self.joints[1:] + self.joints[parents]) / 2, (radii[1:] + radii[parents]) / 2
+        return np.concatenate((self.joints, middles)), np.concatenate((radii, middle_radii))
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """What a painter paints."""
+
+    people: tuple[Figure, ...]
+    ghost: Figure | None
+    ghost_opacity: float
+    spheres: Parts
+    arrows: Parts
+    floor: Floor
+
+    @classmethod
+    def of(cls, stage: Stage, index: int, *, forces: bool) -> "Snapshot":
+        """Take a frame of a stage."""
+        people = tuple(Figure.of(motion, index, SHIRTS[i % len(SHIRTS)]) for i, motion in enumerate(stage.people))
+        ghost = None if stage.ghost is None else Figure.of(stage.ghost, index, GHOST)
+        arrows = [_force_arrows(motion, index) for motion in stage.people if forces and index < len(motion)]
+        here = [(_array(sphere.path[index]), sphere) for sphere in stage.spheres]
+        there = [(centre, sphere) for centre, sphere in here if np.isfinite(centre).all()]
+        centres = np.array([centre for centre, _ in there]).reshape(-1, 3)
+        radii, colors = np.array([[s.radius] * 2 for _, s in there]).reshape(-1, 2), np.array([s.color for _, s in there]).reshape(-1, 3)
+        spheres = Parts.round(centres, centres, radii, colors)
+        return cls(people, ghost, _ghost_opacity(people, ghost), spheres, Parts.join([NOTHING, *arrows]), stage.plane(index))
+
+    def balls(self) -> tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n"]]:
+        """Return balls that stand for everything that has a shadow."""
+        points, radii = zip(*(figure.balls() for figure in self.people), strict=True)
+        return np.concatenate((*points, self.spheres.near)), np.concatenate((*radii, self.spheres.radii[:, 0]))
+
+
+def _ghost_opacity(people: Sequence[Figure], ghost: Figure | None) -> float:
+    """Let a ghost appear as it parts from the person that it is one with."""
+    if ghost is None:
+        return 0.0
+    apart = min(float(np.linalg.norm(figure.joints - ghost.joints, axis=1).mean()) for figure in people)
+    return GHOST_OPACITY * min(apart / GHOST_APART, 1.0)
+
+
+def _force_arrows(motion: Motion, index: int) -> Parts:
+    joints, groups = _array(motion.joints[index]), [NOTHING]
+    if motion.contact_forces is not None:
+        groups.append(_arrows(joints, _array(motion.contact_forces[index]), BLUE))
+    if motion.external_forces is not None:
+        groups.append(_arrows(*resultants(joints, _array(motion.external_forces[index])), RED))
+    return Parts.join(groups)
+
+
+def resultants(joints: Float[np.ndarray, "22 3"], forces: Float[np.ndarray, "22 3"]) -> tuple[np.ndarray, np.ndarray]:
+    """Draw together what is one push on several neighbouring joints: a sum for each run of bones with like forces, at its middle."""
+    group = list(range(len(joints)))
+    for child, parent in enumerate(PARENTS):
+        if parent >= 0 and np.any(forces[child]) and np.allclose(forces[child], forces[parent], rtol=0.05):
+            group[child] = group[parent]
+    members = [np.flatnonzero(np.array(group) == g) for g in sorted(set(group))]
+    return np.stack([joints[m].mean(0) for m in members]), np.stack([forces[m].sum(0) for m in members])
+
+
+def _arrows(starts: Float[np.ndarray, "n 3"], forces: Float[np.ndarray, "n 3"], color: Color) -> Parts:
+    """Draw forces [N] from where they act on."""
+    newtons = np.linalg.norm(forces, axis=1, keepdims=True)
+    drawn = (newtons[:, 0] > 1) & np.isfinite(newtons[:, 0])
+    if not drawn.any():
+        return NOTHING
+    starts, forces, newtons = starts[drawn], forces[drawn], newtons[drawn]
+    length = np.minimum(newtons * METRES_PER_NEWTON, LONGEST_ARROW)
+    direction = forces / newtons
+    tips = starts + length * direction
+    necks = tips - np.minimum(0.09, 0.7 * length) * direction
+    n = len(starts)
+    pieces = ((starts, necks, (SHAFT, SHAFT)), (necks, tips, (BARB, 0.002)))
+    return Parts.join([Parts.round(a, b, np.tile(radii, (n, 1)), np.tile(color, (n, 1)), lift=ARROW_LIFT) for a, b, radii in pieces])

@@ -1,0 +1,1 @@
+"""Training, evaluation, synthesis of data sets."""

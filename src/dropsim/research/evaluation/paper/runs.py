@@ -1,0 +1,113 @@
+"""What is simulated for the paper's claims, chunk by chunk."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from dropsim.body.skeleton import joint_index
+from dropsim.motion.motion import Motion
+from dropsim.physics import metrics
+from dropsim.research.evaluation.chunks import Arrays, Chunk
+from dropsim.research.evaluation.trials import Body, Trial, all_energies, simulate_trials, survivors
+from dropsim.scene import Drag, Follow, run
+from dropsim.scene.files import Setup
+from dropsim.scene.scenarios import scenario
+
+
+@dataclass(frozen=True)
+class EnergyChunk(Chunk):
+    """Pushed people, and their energies and root wrenches in every frame."""
+
+    name: str
+    body: Body
+    trials: tuple[Trial, ...]
+    num_frames: int
+    keep_motion: bool = False
+    """Whether the motions themselves are kept too."""
+
+    @property
+    def label(self) -> str:
+        """Begins the name of its file."""
+        return f"{self.name}-{self.trials[0].seed:06d}"
+
+    def run(self) -> Arrays:
+        """Simulate; rows are the trials that went through, in order."""
+        motion, finished = simulate_trials(self.body.simulator(), self.trials, self.num_frames)
+        arrays: Arrays = {"finished": finished.numpy()}
+        if motion is None:
+            return arrays
+        arrays |= {f"energy_{name}": values.numpy() for name, values in all_energies(motion).items()}
+        assert motion.root_wrench is not None
+        arrays |= {
+            "root_wrench": motion.root_wrench.numpy(),
+            "upright": metrics.upright(motion).numpy(),
+            "fallen": metrics.fallen(motion).numpy(),
+        }
+        return arrays | (_packed(motion) if self.keep_motion else {})
+
+
+def _packed(motion: Motion) -> Arrays:
+    assert motion.external_forces is not None
+    assert motion.contact_forces is not None
+    names = ("root", "q", "joints", "external_forces", "contact_forces")
+    return {f"motion_{name}": getattr(motion, name).float().numpy() for name in names}
+
+
+@dataclass(frozen=True)
+class FollowChunk(Chunk):
+    """People who follow a way, by themselves or led by the hand: where they were, and where they should have been."""
+
+    scenario: str
+    seeds: tuple[int, ...]
+    num_samples: int
+    seconds: float
+    """How long [s]."""
+    rollouts: int
+    """That the planner looks ahead over."""
+
+    @property
+    def label(self) -> str:
+        """Begins the name of its file."""
+        return f"{self.scenario}-{self.seeds[0]:06d}"
+
+    def run(self) -> Arrays:
+        """Simulate; rows are the seeds that went through, in order."""
+        setup = scenario(self.scenario)
+        scene = replace(setup.scene, planner=replace(setup.scene.planner, num_rollouts=self.rollouts))
+        setup = replace(setup, scene=scene, seconds=self.seconds, simulator=replace(setup.simulator, num_samples=self.num_samples))
+        world = setup.world()
+        frames = setup.num_frames(world.fps)
+        motion, finished = survivors(self.seeds, lambda seeds: run(world, frames, seeds).motions[0])
+        arrays: Arrays = {"finished": finished.numpy(), "wished": _wished(setup, frames, world.fps)}
+        if motion is None:
+            return arrays
+        found = {"root": motion.root[..., :2].numpy(), "upright": metrics.upright(motion).numpy()}
+        drags = [element for element in setup.scene.elements if isinstance(element, Drag)]
+        return arrays | found | ({"hand_gap": _gap(motion, drags[0])} if drags else {})
+
+
+def _wished(setup: Setup, frames: int, fps: float) -> np.ndarray:
+    """Return the velocity to go at in every frame [m/s]."""
+    (follow,) = (element for element in setup.scene.elements if isinstance(element, Follow))
+    return np.array([follow.velocity_at(i / fps) for i in range(frames)])
+
+
+def _gap(motion: Motion, drag: Drag) -> np.ndarray:
+    """Return how far the led joint is from where it is drawn to in every frame [m]."""
+    joint = motion.joints[..., joint_index(drag.joint), :]
+    origin = joint[..., :1, :] if drag.relative else torch.zeros_like(joint[..., :1, :])
+    targets = torch.stack([drag.target(i / motion.fps) for i in range(len(motion))])
+    return (joint - origin - targets).norm(dim=-1).numpy()
+
+
+def stacked(chunks: Sequence[Arrays]) -> Arrays:
+    """Put the rows of several chunks under each other; one in which nobody got through adds none."""
+    whole = [chunk for chunk in chunks if "upright" in chunk]
+    if not whole:
+        raise ValueError("every simulated person diverged: nothing can be measured with these weights")
+    arrays = {name: np.concatenate([chunk[name] for chunk in whole]) for name in whole[0] if name not in ("finished", "wished")}
+    # What is wished for is the same for everybody.
+    arrays |= {name: whole[0][name] for name in ("wished",) if name in whole[0]}
+    return arrays | {"finished": np.concatenate([chunk["finished"] for chunk in chunks])}

@@ -1,0 +1,90 @@
+"""Recordings to compare with: their motions by kind, and the root wrench that even they have."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from dropsim.motion.clips import category_of_name, index_of, read_clip, read_recording
+from dropsim.motion.motion import Motion
+from dropsim.motion.reading import ENDINGS
+from dropsim.physics import metrics
+from dropsim.research.evaluation.windows import all_features
+
+KINDS = ("run", "jump")
+CLIPS = 12
+"""Recordings of each kind that are looked at, spread over all that there are."""
+Item = TypeVar("Item")
+FRAMES = 300
+"""Of each recording at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """The root wrench of one recording in every frame but the first and the last, force and moment as one size [body weights]."""
+
+    name: str
+    kind: str
+    points: np.ndarray
+    """With masses at the joints."""
+    cylinders: np.ndarray
+    """With solid bones."""
+
+    @classmethod
+    def of(cls, name: str, kind: str, motion: Motion) -> "Recorded":
+        """Measure a recording."""
+        points, cylinders = (
+            metrics.root_wrench(motion, cylinders=choice).norm(dim=-1)[1:-1].numpy() for choice in (False, True)
+        )  # fmt: skip
+        return cls(name, kind, points, cylinders)
+
+    @property
+    def likeness(self) -> float:
+        """Correlation of the two curves; not a number where one does not change."""
+        if min(self.points.std(), self.cylinders.std()) == 0:
+            return float("nan")
+        return float(np.corrcoef(self.points, self.cylinders)[0, 1])
+
+
+def measure_recordings(folder: Path) -> list[Recorded]:
+    """Measure runs and jumps of a data set that `dropsim data build` made, or of a folder of BVH or AMASS files named by what they show."""
+    found = [Recorded.of(name, kind, motion) for kind in KINDS for name, motion in recorded_motions(folder, kind)]
+    if not found:
+        raise ValueError(f"{folder}: holds no running or jumping, by the index of the data set or by the names of its files")
+    return found
+
+
+def recorded_windows(folder: Path, kinds: Sequence[str]) -> torch.Tensor:
+    """Return the features of the seconds of recordings of some kinds."""
+    motions = [motion for kind in kinds for _, motion in recorded_motions(folder, kind)]
+    if not motions:
+        raise ValueError(f"{folder}: holds no recordings of {', '.join(kinds)}, by the index of the data set or by the names of its files")
+    return all_features(motions).double()
+
+
+def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
+    """Yield a few recordings of a kind with their names."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: there is no such folder of recordings")
+    if (folder / "index.json").exists():
+        for clip in spread([clip for clip in index_of(folder) if clip.category == kind]):
+            yield clip.name, _middle(read_clip(folder, clip))
+        return
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and category_of_name(path.stem) == kind)
+    for path in spread(files):
+        yield path.stem, _middle(read_recording(path))
+
+
+def spread(items: Sequence[Item]) -> list[Item]:
+    """Take a few evenly out of many."""
+    count = min(CLIPS, len(items))
+    return [items[i * len(items) // count] for i in range(count)]
+
+
+def _middle(motion: Motion) -> Motion:
+    """Cut the middle out of a long recording: its ends may show somebody who waits."""
+    start = max(0, (len(motion) - FRAMES) // 2)
+    return motion.slice(start, start + FRAMES)

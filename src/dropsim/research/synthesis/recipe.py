@@ -1,0 +1,97 @@
+"""What a data set is made by: everything that its content depends on, and nothing else."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+from dropsim.research.synthesis.distribution import Distribution, Drawn
+from dropsim.scene.files.setup import MAX_SECONDS, Setup
+
+GROUP = 16
+"""Clips that are simulated side by side. Who is with whom is a matter of the index, so that a clip's rounding is too."""
+MAX_COUNT = 10**10
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A distribution, a seed, and how many clips of what length."""
+
+    distribution: Distribution
+    count: int
+    """Clips to simulate; those that do not pass the gates are left out of the shards."""
+    seed: int = 0
+    seconds: float | None = None
+    """Length of a clip [s]; the distribution's own unless given."""
+    samples: int | None = None
+    """Candidates of the prior a frame; the distribution's own unless given."""
+    shard_size: int = 64
+    """Clips of a shard."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        if not 1 <= self.count <= MAX_COUNT:
+            raise ValueError(f"a data set has from 1 to {MAX_COUNT} clips, not {self.count}")
+        if not 0 <= self.seed < 2**62:
+            raise ValueError(f"a seed is a whole number from 0 to 2^62, not {self.seed}")
+        if self.shard_size < GROUP or self.shard_size % GROUP:
+            raise ValueError(
+                f"{GROUP} clips are simulated side by side: give a shard size that is a multiple of {GROUP}, not {self.shard_size}"
+            )
+        if self.seconds is not None and not 0 < self.seconds <= MAX_SECONDS:
+            raise ValueError(f"seconds must be between 0 and {MAX_SECONDS:g}, not {self.seconds:g}")
+        self.drawn(0)  # refuses a number of samples that cannot be
+
+    @property
+    def num_shards(self) -> int:
+        """Shards of the whole data set."""
+        return math.ceil(self.count / self.shard_size)
+
+    def clips_of(self, shard: int) -> range:
+        """Return the indices of a shard's clips."""
+        return range(shard * self.shard_size, min(self.count, (shard + 1) * self.shard_size))
+
+    def drawn(self, index: int) -> Drawn:
+        """Return a clip's scene, of the length and with the samples that were asked for."""
+        drawn = self.distribution.draw(self.seed, index)
+        return replace(drawn, setup=self._changed(drawn.setup))
+
+    def _changed(self, setup: Setup) -> Setup:
+        if self.seconds is not None:
+            setup = replace(setup, seconds=self.seconds)
+        if self.samples is not None:
+            setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
+        return setup
+
+    def identity(self) -> dict[str, Any]:
+        """Return all that the content depends on, as plain data by the names of the options."""
+        return {
+            "dropsim": version("dropsim"),
+            "scene": json.loads(json.dumps(self.distribution.tables)),
+            "count": self.count,
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "samples": self.samples,
+            "shard_size": self.shard_size,
+        }
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
+    """Say in what two recipes differ, as the end of a sentence; nothing where they do not."""
+    for name in dict.fromkeys((*old, *new)):
+        before, now = old.get(name), new.get(name)
+        if before == now:
+            continue
+        if name == "scene":
+            return "with another distribution of scenes (--scene)"
+        if name == "dropsim":
+            return f"by dropsim {before}, and this is {now}"
+        option = f"--{name.replace('_', '-')}"
+        return f"{_said(option, before)}, and not {_said(option, now)}"
+    return None
+
+
+def _said(option: str, value: object) -> str:
+    return f"without {option}" if value is None else f"with {option} {value}"

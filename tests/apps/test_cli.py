@@ -1,0 +1,346 @@
+"""The command's manners: one line and exit code 2 on an error, no traceback, quick help."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dropsim.apps.cli
+from dropsim.apps.cli import COMMANDS, main
+from dropsim.apps.cli.demo import Demo
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Raise what the test asks for."""
+
+    def run(self) -> None:
+        raise self.error
+
+    error = ValueError("the clip has\nno frames: record some")
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Put a command that raises in the table, next to a real one."""
+
+    def register(error: BaseException) -> None:
+        monkeypatch.setattr(Failing, "error", error)
+        monkeypatch.setattr(dropsim.apps.cli, "COMMANDS", {"fail": Failing, "demo": Demo})
+
+    return register
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("the clip has\n  no frames: record some"), "dropsim: the clip has no frames: record some\n"),
+        (FileNotFoundError(2, "No such file or directory", "walk.bvh"), "dropsim: walk.bvh: No such file or directory\n"),
+        (OSError("disk on fire"), "dropsim: disk on fire\n"),
+        (ValueError(), "dropsim: ValueError\n"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_2(failing, capsys, error, line):
+    failing(error)
+    assert main(["fail"]) == 2
+    output = capsys.readouterr()
+    assert output.err == line
+    assert output.out == ""
+
+
+def test_debug_shows_the_traceback(failing, monkeypatch):
+    failing(ValueError("deep inside"))
+    monkeypatch.setenv("DROPSIM_DEBUG", "1")
+    with pytest.raises(ValueError, match="deep inside"):
+        main(["fail"])
+
+
+def test_a_bug_is_not_dressed_up_as_the_users_mistake(failing):
+    failing(KeyError("q"))
+    with pytest.raises(KeyError):
+        main(["fail"])
+
+
+def test_ctrl_c_is_quiet(failing, capsys):
+    failing(KeyboardInterrupt())
+    assert main(["fail"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["run", "push", "--seconds", "many"], "many"),
+        (["run", "push", "--newtns", "3"], "--newtons"),
+        (["run"], "NAME|FILE.toml"),
+        (["evaluate", "pusj"], "push"),
+    ],
+)
+def test_a_usage_error_exits_with_2_and_says_what_there_is(capsys, args, hint):
+    with pytest.raises(SystemExit) as exit_:
+        main(args)
+    assert exit_.value.code == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert hint in said
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["rnu", "push"], "there is no command 'rnu': did you mean 'run'?"),
+        (["xyzzy"], "there is no command 'xyzzy': use one of bench, clean, convert,"),
+        (["--tyro-print-completion"], "--tyro-print-completion: name a shell, bash, zsh, tcsh, fish"),
+        (["--tyro-write-completion", "ksh", "file"], "name a shell"),
+        (["run", "push", "--part", "LeftAnkel"], "--part: there is no joint 'LeftAnkel': did you mean 'left_ankle'?"),
+        (["run", "push", "--part", "Torso"], "did you mean 'torso'?"),
+        (["run", "push", "--start", "wakl"], "did you mean 'walk'?"),
+        (["run", "Two People"], "did you mean two-people?"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_nearest(capsys, args, sentence):
+    assert main(args) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", [[], ["--help"], ["-h"]])
+def test_the_list_of_commands_has_a_sentence_for_each(capsys, args):
+    with pytest.raises(SystemExit) as exit_:
+        main(args)
+    assert exit_.value.code == 0
+    said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for name, command in COMMANDS.items():
+        summary = command.__doc__.partition("\n")[0]
+        assert f"• {name} {summary}" in said
+        assert summary.endswith(".")
+        assert len(summary) <= 140
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_explains_every_option_with_an_example_and_its_default(capsys, name):
+    command = COMMANDS[name]
+    assert re.search(rf"Examples?: dropsim {name}\b", command.__doc__), "show how the command is called"
+    with pytest.raises(SystemExit) as exit_:
+        main([name, "--help"])
+    assert exit_.value.code == 0
+    said = capsys.readouterr().out
+    # An option whose box has a default and no sentence before it: the option, its value, and at once the default.
+    assert not re.search(r"^│ --[\w-]+(?: [^ ]+)? +\(default", said, re.MULTILINE), "every option needs a docstring"
+
+
+def test_version_is_one_line(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == "dropsim 0.1.0\n"
+
+
+def test_bash_completes_commands_and_options(capsys, tmp_path):
+    if shutil.which("bash") is None:
+        pytest.skip("no bash here")
+    with pytest.raises(SystemExit) as exit_:
+        main(["--tyro-write-completion", "bash", str(tmp_path / "dropsim")])
+    assert exit_.value.code in (0, None)
+    # What bash does when Tab is pressed after these words.
+    script = r"""source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); complete=$(complete -p dropsim)
+    [[ $complete =~ -F\ ([^ ]+) ]]; ${BASH_REMATCH[1]}; echo "${COMPREPLY[@]}" """
+
+    def completed(*words: str) -> list[str]:
+        command = ["bash", "-c", script, "bash", str(tmp_path / "dropsim"), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    assert completed("dropsim", "sc") == ["scenarios"]
+    assert completed("dropsim", "run", "push", "--new") == ["--newtons"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    # Many lines into a pipe that is closed at once.
+    command = (
+        f"{sys.executable} -c 'import sys; from dropsim.apps.cli import main; sys.exit(main())' scenarios | true; echo ${{PIPESTATUS[0]}}"
+    )
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+    assert result.stdout in ("0\n", "141\n")
+
+
+def test_too_little_memory_is_one_line(failing, capsys):
+    failing(MemoryError())
+    assert main(["fail"]) == 2
+    assert "not enough memory" in capsys.readouterr().err
+
+
+def test_demo_writes_what_it_says(capsys, tmp_path):
+    assert main(["demo", "--out", str(tmp_path / "new")]) == 0
+    written = sorted(path.name for path in (tmp_path / "new").iterdir())
+    assert written == ["push.bvh", "push.md", "push.npz", "push.png"]
+    said = capsys.readouterr().out
+    assert all(name in said for name in written)
+    with np.load(tmp_path / "new" / "push.npz", allow_pickle=False) as archive:
+        frames = len(archive["poses"])
+        shapes = {
+            "trans": (3,),
+            "joints": (22, 3),
+            "contacts": (22,),
+            "contact_forces": (22, 3),
+            "external_forces": (22, 3),
+            "root_wrench": (2,),
+        }
+        assert {name: archive[name].shape for name in shapes} == {name: (frames, *shape) for name, shape in shapes.items()}
+        assert {"energy_kinematic", "energy_contact", "energy_rigidity", "energy_range_of_motion", "energy_momentum"} <= set(archive)
+        assert int(archive["seed"]) == 0
+        # 250 N for half a second from 2 s on, at 30 Hz: 15 frames.
+        pushed = np.abs(archive["external_forces"]).sum((1, 2)) > 0
+        assert pushed.sum() == 15
+        assert np.argmax(pushed) == 61
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["--newtons", "nan"], "--newtons: push newtons is a finite number"),
+        (["--newtons", "-5"], "turn the direction instead of the sign"),
+        (["--part", "tail"], "there is no joint 'tail'"),
+        (["--direction", "up"], "there is no direction 'up'"),
+        (["--samples", "0"], "must be at least 1"),
+        (["--seconds", "nan"], "seconds is a finite number"),
+        (["--seconds", "4000"], "seconds must be between"),
+        (["--start", "swim"], "swim"),
+        (["--duration", "0"], "a push starts at 0 s or later"),
+        (["--seed", "-1"], "a seed is a whole number from 0"),
+        (["--set", "push.froce=3"], "--set push.froce: push has no field 'froce': did you mean 'force'?"),
+        (["--set", "push.start"], "write a path, = and a value"),
+        (["--set", "clip=walk.fbx"], "walk.fbx: a motion file ends in .bvh"),
+        (["--set", "person.1.position=[0, 0.1]"], "people 0 and 1 start inside each other"),
+        (["--save", "scene.json"], "a scene file ends in .toml"),
+    ],
+)
+def test_run_refuses_what_cannot_be_in_one_line(capsys, tmp_path, args, sentence):
+    assert main(["run", "push", "--out", str(tmp_path / "new"), *args]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not list((tmp_path / "new").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("scene", "sentence"),
+    [("psuh", "there is no scenario 'psuh': did you mean push?"), ("missing.toml", "missing.toml: No such file or directory")],
+)
+def test_run_refuses_scenes_that_are_not_there(capsys, tmp_path, scene, sentence):
+    assert main(["run", scene, "--out", str(tmp_path / "new")]) == 2
+    assert capsys.readouterr().err == f"dropsim: {sentence}\n"
+    assert not (tmp_path / "new").exists()
+
+
+def test_run_writes_everybody_of_a_scene(capsys, tmp_path):
+    options = ["--seconds", "0.1", "--samples", "2", "--seed", "5", "--set", "planner.num_rollouts=2"]
+    assert main(["run", "two-people", "--out", str(tmp_path), *options]) == 0
+    people = [f"two-people_{i}.{ending}" for i in (0, 1) for ending in ("bvh", "npz")]
+    written = sorted([*people, "two-people.md", "two-people.png"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == written
+    said = capsys.readouterr().out
+    assert all(name in said for name in written)
+    report = (tmp_path / "two-people.md").read_text()
+    assert "Person 0 did not fall" in report
+    assert "Person 1 did not fall" in report
+    with np.load(tmp_path / "two-people_1.npz", allow_pickle=False) as archive:
+        assert archive["poses"].shape == (3, 156)
+        assert int(archive["seed"]) == 5
+
+
+def test_a_saved_scene_runs_as_the_scenario_does(capsys, tmp_path):
+    few = ["--samples", "2", "--seconds", "0.2", "--set", "push.start=0.1", "--no-picture"]
+    file = tmp_path / "mine.toml"
+    assert main(["run", "push", *few, "--save", str(file)]) == 0
+    assert list(tmp_path.iterdir()) == [file]
+    assert main(["run", "push", *few, "--out", str(tmp_path / "a")]) == 0
+    assert main(["run", str(file), "--no-picture", "--out", str(tmp_path / "b")]) == 0
+    capsys.readouterr()
+    with np.load(tmp_path / "a" / "push.npz") as one, np.load(tmp_path / "b" / "push.npz") as other:
+        assert set(one) == set(other)
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_what_diverges_is_kept_up_to_there(capsys, tmp_path):
+    options = ["--newtons", "1e200", "--at", "0.1", "--seconds", "0.5", "--samples", "2", "--no-picture"]
+    assert main(["run", "push", "--out", str(tmp_path), *options]) == 2
+    error = capsys.readouterr().err
+    # The push leads from frame 3 to frame 4, so frames 0 to 3 are there; which part of the step gives up first does not matter.
+    assert "dropsim: frame 4: " in error
+    assert error.endswith(f"; the frames up to there are in {tmp_path}\n")
+    with np.load(tmp_path / "push.npz", allow_pickle=False) as archive:
+        assert len(archive["poses"]) == 4
+
+
+def test_scenarios_are_listed_with_a_sentence_each(capsys):
+    assert main(["scenarios"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("push-small ") and line.endswith(".") for line in lines)
+    assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
+
+
+def test_demo_into_a_file_is_an_error(capsys, tmp_path):
+    (tmp_path / "taken").write_text("a file, not a folder")
+    assert main(["demo", "--out", str(tmp_path / "taken")]) == 2
+    assert capsys.readouterr().err == f"dropsim: {tmp_path / 'taken'}: File exists\n"
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_info_tells_versions_and_threads_from_the_environment(threads):
+    # In a process of its own, because threads are settled when torch is imported; unset would mean one.
+    environment = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    if threads != "1":
+        environment["OMP_NUM_THREADS"] = threads
+    command = [str(Path(sys.executable).with_name("dropsim")), "info"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert result.stderr == ""
+    facts = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
+    assert facts["dropsim"] == "0.1.0"
+    assert "torch" in facts["packages"]
+    assert "prior.safetensors" in facts["weights"]
+    assert {"from", "python", "extras", "kernels", "drawing", "platform", "settings"} <= set(facts)
+    assert facts["threads"].startswith(f"{threads} of ")
+
+
+def test_help_does_not_wait_for_torch():
+    # Heavy imports belong in run(): parsing alone loads neither torch nor the drawing libraries.
+    code = "import sys, dropsim.apps.cli; sys.exit(str({'torch', 'PIL', 'moderngl', 'av'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stderr.strip() == "set()"
+
+
+def test_the_first_run_says_that_it_compiles(monkeypatch, capsys, tmp_path):
+    from dropsim.apps.cli import progress
+
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.delenv("DROPSIM_KERNELS", raising=False)
+    monkeypatch.setattr(progress, "KERNELS", tmp_path)
+    progress.tell_of_compiling()
+    assert "once" in capsys.readouterr().err
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "linear.solve.nbi").touch()
+    progress.tell_of_compiling()
+    assert capsys.readouterr().err == ""
+
+
+def test_the_browser_app_refuses_more_people_than_it_shows(capsys):
+    assert main(["view", "--people", "99"]) == 2
+    assert capsys.readouterr().err == "dropsim: --people: the browser app shows 1 to 6 people, not 99\n"
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_quiet(monkeypatch, capsys):
+    from dropsim.__main__ import main as first
+
+    def interrupted(name, *_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.__import__", interrupted)
+    assert first() == 130
+    monkeypatch.undo()
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,262 @@
+"""Recordings with a body: cleaned, or followed until a push; and the two commands that do it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dropsim.apps.cli import COMMANDS, main
+from dropsim.body.skeleton import Skeleton
+from dropsim.control.following import Planted, clip_simulator
+from dropsim.motion.amass import read_amass, write_amass
+from dropsim.motion.bvh import write_bvh
+from dropsim.motion.motion import Motion
+from dropsim.motion.synthetic import somersault_clip, stepping_clip
+from dropsim.physics import metrics
+from dropsim.physics.energy import Frame
+from dropsim.physics.step import Simulator, simulate
+from dropsim.priors.passive import PassivePrior
+from dropsim.priors.prior import Streams
+from dropsim.priors.recording import ClipPrior
+from dropsim.scene import Push, Scene
+from dropsim.scene.cleaning import checked, clean, perturb, quality_of, table_of
+
+STEPS = stepping_clip(1.2)
+WORST, SPEED = "distance from the recording, mean of the worst frame [cm]", "speed of the feet that the recording has on the floor [m/s]"
+
+
+def spoilt(motion: Motion) -> Motion:
+    """A recording that skates to the side at 0.1 m/s and has one foot 2 cm in the floor."""
+    shift = torch.zeros(len(motion), 3).double()
+    shift[:, 0] = 0.1 * torch.arange(len(motion)) / motion.fps
+    shift[:, 2] = -0.02
+    return replace(motion, root=motion.root + shift, joints=motion.joints + shift[:, None])
+
+
+# --- cleaning
+
+
+def test_a_good_recording_is_followed_closely():
+    cleaned = clean(STEPS)
+    assert len(cleaned) == len(STEPS)
+    assert quality_of(cleaned, STEPS)[WORST] < 3.0
+    assert float(metrics.bone_error_percent(cleaned)) < 0.01
+    assert float(metrics.penetration_mm(cleaned)) < 0.1
+
+
+def test_a_spoilt_recording_gets_better():
+    bad = spoilt(STEPS)
+    before, after = quality_of(bad, bad), quality_of(clean(bad), bad)
+    assert before["penetration [mm]"] == pytest.approx(15.0)  # 20 mm less the 5 mm that are let pass
+    assert after["penetration [mm]"] < 0.5
+    assert before[SPEED] == pytest.approx(0.1, abs=0.02)
+    assert after[SPEED] < 0.6 * before[SPEED]
+    assert after["root wrench, median [body weights]"] < before["root wrench, median [body weights]"] + 0.02
+    assert after[WORST] < 3.0
+
+
+def test_a_somersault_is_followed_through_the_air():
+    flip = somersault_clip(2.4).slice(30, 72)
+    assert quality_of(clean(flip), flip)[WORST] < 3.0
+
+
+def test_other_rates_keep_theirs():
+    fast = stepping_clip(0.5, 60.0)
+    cleaned = clean(fast)
+    assert (cleaned.fps, len(cleaned)) == (60.0, len(fast))
+    assert quality_of(cleaned, fast)[WORST] < 3.0
+
+
+def test_the_floor_is_found():
+    # A recording that stands 0.3 m too high is put onto z = 0; one that already stands there is left as it is, to the bit.
+    up = torch.tensor([0.0, 0.0, 0.3]).double()
+    high = replace(STEPS, root=STEPS.root + up, joints=STEPS.joints + up)
+    torch.testing.assert_close(checked(high).joints, STEPS.joints, rtol=0, atol=1e-9)
+    assert checked(STEPS) is STEPS
+
+
+@pytest.mark.parametrize(
+    ("motion", "message"),
+    [
+        (STEPS.slice(0, 3), "has 3 frames: give one with at least 4"),
+        (replace(STEPS, joints=STEPS.joints.index_fill(0, torch.tensor([5]), torch.nan)), "not finite"),
+    ],
+)
+def test_recordings_that_cannot_be_followed(motion: Motion, message: str):
+    with pytest.raises(ValueError, match=message):
+        checked(motion)
+
+
+def test_planted_feet_stay_within_their_slack():
+    # On the floor the target is where the foot is up to the slack, and beyond it the recording less the slack; in the air it is idle.
+    skeleton, energy = Skeleton.adult(), Planted(slack=0.02)
+    x = STEPS.joints[0]
+    for off, expected in ((0.01, 0.0), (0.05, 0.03)):
+        wished = x + torch.tensor([off, 0.0, 0.0], dtype=torch.float64)
+        frame = Frame(skeleton, 1 / 30, x, x, STEPS.q[0], wished.unsqueeze(0), ())
+        target = energy.project(x, frame)
+        low = (x[list(metrics.FEET), 2] - skeleton.radii[list(metrics.FEET)]).clamp(min=0)
+        slack = 0.02 * (1 - low / energy.gap)
+        moved = (target.p - x[list(metrics.FEET)])[:, 0]
+        torch.testing.assert_close(moved, (off - slack).clamp(min=0), rtol=0, atol=1e-12)
+        assert moved.max() < expected + 0.02
+    wished = x + torch.tensor([0.0, 0.0, 0.2]).double()
+    idle = energy.project(x, Frame(skeleton, 1 / 30, x, x, STEPS.q[0], wished.unsqueeze(0), ())).active
+    assert idle is not None
+    assert not idle.any()
+
+
+def test_the_simulator_is_one_that_anybody_can_use():
+    prior = ClipPrior(STEPS)
+    motion = simulate(clip_simulator(prior), prior.start(), 5, Streams(0))
+    assert (motion.joints - STEPS.joints[:5]).norm(dim=-1).max() < 0.03
+
+
+# --- perturbing
+
+
+def pushed(newtons: float, *, seed: int = 0, seconds: float = 1.0) -> Motion:
+    scene = Scene(elements=(Push.toward("left", newtons, start=0.5, duration=0.3),))
+    return perturb(STEPS, scene, Simulator.shipped(num_samples=4), handover=0.5, seconds=seconds, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def shoved() -> Motion:
+    return pushed(300.0)
+
+
+def test_the_recording_is_followed_until_the_push(shoved: Motion):
+    assert len(shoved) == 30
+    assert quality_of(shoved.slice(0, 16), STEPS.slice(0, 16))[WORST] < 3.0
+    # 300 N for 0.3 s on 70 kg: without ground 0.5 s later it would be 0.5 m to the left (-x); legs resist.
+    assert shoved.joints[-1, 9, 0] < STEPS.joints[29, 9, 0] - 0.05
+    assert shoved.joints.isfinite().all()
+    assert [event.name for event in shoved.events] == ["push torso"]
+
+
+def test_the_push_is_in_the_forces(shoved: Motion):
+    # Forces of frame i are those that led to it: from frame 16 on, for nine frames, 300 N each.
+    assert shoved.external_forces is not None
+    total = shoved.external_forces.sum(1)[:, 0]
+    torch.testing.assert_close(total[16:25], torch.full((9,), -300.0).double())
+    assert not total[:16].any()
+    assert not total[25:].any()
+
+
+def test_the_same_seed_gives_the_same_motion(shoved: Motion):
+    assert torch.equal(pushed(300.0).joints, shoved.joints)
+
+
+def test_only_inside_the_recording():
+    with pytest.raises(ValueError, match=r"1\.17 s long: the learned prior cannot take over at 9 s"):
+        perturb(STEPS, Scene(), Simulator.shipped(), handover=9.0, seconds=1.0)
+    with pytest.raises(ValueError, match="only a learned prior"):
+        perturb(STEPS, Scene(), Simulator(PassivePrior(Skeleton.adult())), handover=0.5, seconds=1.0)
+
+
+# --- the commands
+
+
+@pytest.fixture
+def clip(tmp_path: Path) -> Path:
+    path = tmp_path / "steps.npz"
+    write_amass(STEPS.slice(0, 24), path)
+    return path
+
+
+def test_both_commands_are_there():
+    assert {"clean", "perturb"} <= set(COMMANDS)
+    assert list(COMMANDS) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("ending", ["npz", "bvh", "csv"])
+def test_clean_writes_what_is_asked_for(clip: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture):
+    out = tmp_path / f"clean.{ending}"
+    assert main(["clean", str(clip), str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert out.exists()
+    for line in ("| measure | before | after |", "| foot skate", "| penetration", "| float", "| jerk", "| root wrench, median"):
+        assert line in shown
+    if ending == "npz":
+        assert len(read_amass(out, Skeleton.adult())) == 24
+
+
+def test_clean_reads_bvh(tmp_path: Path):
+    write_bvh(STEPS.slice(0, 12), tmp_path / "steps.bvh")
+    assert main(["clean", str(tmp_path / "steps.bvh"), str(tmp_path / "out.npz")]) == 0
+
+
+def test_perturb_writes_four_files(clip: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    out = tmp_path / "out"
+    options = ["--at", "0.4", "--duration", "0.2", "--newtons", "200", "--seconds", "0.8", "--samples", "4", "--out", str(out)]
+    assert main(["perturb", str(clip), *options]) == 0
+    assert sorted(path.name for path in out.iterdir()) == [f"steps_pushed.{ending}" for ending in ("bvh", "md", "npz", "png")]
+    text = (out / "steps_pushed.md").read_text()
+    assert text.strip() in capsys.readouterr().out
+    assert "| measure | recording | followed |" in text
+    assert len(read_amass(out / "steps_pushed.npz", Skeleton.adult())) == 24
+
+
+@pytest.mark.parametrize("turn", [0.0, 2.0])
+def test_left_is_the_persons_own(tmp_path: Path, turn: float):
+    # A recording turned about z is pushed along with it: the force has the same direction beside the hips.
+    c, s = np.cos(turn), np.sin(turn)
+    R = torch.tensor([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]]).double()
+    q = torch.cat((R @ STEPS.q[:, :1], STEPS.q[:, 1:]), dim=1)
+    turned = Motion.from_rotations(STEPS.skeleton, STEPS.fps, STEPS.root @ R.T, q)
+    write_amass(turned.slice(0, 20), tmp_path / "turned.npz")
+    options = ["--at", "0.3", "--seconds", "0.5", "--samples", "2", "--no-picture", "--out", str(tmp_path)]
+    assert main(["perturb", str(tmp_path / "turned.npz"), *options]) == 0
+    with np.load(tmp_path / "turned_pushed.npz") as file:
+        force = torch.from_numpy(file["external_forces"][12]).double().sum(0)
+    left = turned.joints[9, 1] - turned.joints[9, 2]
+    assert float(force @ left) > 0.99 * float(force.norm() * left.norm())
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["clean", "missing.npz", "out.npz"], "missing.npz"),
+        (["clean", "steps.npz", "steps.npz"], "is the input itself"),
+        (["clean", "steps.npz", "out.xyz"], "cannot write a motion"),
+        (["clean", "steps.npz", "nowhere/out.npz"], "no such folder"),
+        (["clean", "steps.npz", "."], "cannot write a motion"),
+        (["clean", "rig.bvh", "out.npz"], "rig.bvh"),
+        (["clean", "short.npz", "out.npz"], "at least 4"),
+        (["clean", "nan.npz", "out.npz"], "nan.npz"),
+        (["perturb", "missing.npz"], "missing.npz"),
+        (["perturb", "steps.npz", "--at", "5"], "choose a time inside it"),
+        (["perturb", "steps.npz", "--at", "0.4", "--direction", "up"], "no direction"),
+        (["perturb", "steps.npz", "--at", "0.4", "--newtons", "nan"], "force of 0 N or more"),
+        (["perturb", "steps.npz", "--at", "nan"], "between 0 and 3600"),
+        (["perturb", "steps.npz", "--at", "0.4", "--part", "tail"], "no joint"),
+        (["perturb", "steps.npz", "--at", "0.4", "--seconds", "-1"], "between 0 and 3600"),
+        (["perturb", "steps.npz", "--at", "0.4", "--out", "steps.npz"], "steps.npz"),
+        (["perturb", "rig.bvh", "--at", "0.4"], "rig.bvh"),
+    ],
+)
+def test_mistakes_get_one_sentence(
+    clip: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, args: list[str], message: str
+):
+    monkeypatch.chdir(clip.parent)
+    monkeypatch.delenv("DROPSIM_DEBUG", raising=False)
+    write_amass(STEPS.slice(0, 2), Path("short.npz"))
+    with np.load(clip) as file:
+        content = dict(file)
+    content["trans"][3] = np.nan
+    np.savez("nan.npz", **content)
+    lines = ["HIERARCHY", "ROOT thing", "{", "OFFSET 0 0 0", "CHANNELS 3 Zrotation Xrotation Yrotation", "End Site", "{", "OFFSET 0 1 0"]
+    Path("rig.bvh").write_text("\n".join([*lines, "}", "}", "MOTION", "Frames: 2", "Frame Time: 0.033", "0 0 0", "0 0 0"]) + "\n")
+    assert main(args) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.err.startswith("dropsim: ")
+    assert shown.err.count("\n") == 1
+    assert not Path("out.npz").exists()
+
+
+def test_tables_line_up():
+    text = table_of({"a": {"x": 1.0, "y": 2.0}, "b": {"x": 3.0}})
+    assert text.split("\n") == ["| measure | a | b |", "|---|---|---|", "| x | 1.000 | 3.000 |", "| y | 2.000 |  |"]

@@ -1,0 +1,862 @@
+"""The live simulation: what is done to it, its clock, and the browser app in a real browser."""
+
+import contextlib
+import math
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dropsim.apps.cli import EXIT_ERROR, main
+from dropsim.apps.cli.view import View
+from dropsim.apps.viewer.downloads import files_of
+from dropsim.apps.viewer.live import Grab
+from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop
+from dropsim.apps.viewer.null import NullViewer
+from dropsim.apps.viewer.session import MAX_BALLS, MAX_TILT, Session, Switches, Walk, batch_scenes
+from dropsim.apps.viewer.shot import Shot
+from dropsim.body.skeleton import joint_index
+from dropsim.motion.amass import read_amass
+from dropsim.motion.reading import read_motion
+from dropsim.physics.step import Simulator
+from dropsim.priors.cvae import CVAEPrior
+from dropsim.scene import Follow, Ground, Person, Pin, Push, Scene, StiffJoint, Throw, World
+from dropsim.scene import run as run_world
+
+WRIST = joint_index("right_wrist")
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Simulator:
+    return Simulator.shipped(num_samples=8)
+
+
+@pytest.fixture
+def session(simulator: Simulator) -> Session:
+    return Session(simulator, Scene((Person("stand"),)))
+
+
+def run(session: Session, frames: int) -> Shot:
+    for _ in range(frames):
+        session.tick()
+    return session.shown
+
+
+def apart(one: Shot, other: Shot) -> float:
+    """Largest distance between the same joints of two frames [m]."""
+    return float((one.people.x - other.people.x).norm(dim=-1).max())
+
+
+# --- time
+
+
+def test_restart_reproduces_exactly(session: Session):
+    first = run(session, 20)
+    session.push("left", 300.0)
+    run(session, 5)
+    session.restart()
+    assert session.time == 0.0
+    assert torch.equal(run(session, 20).people.x, first.people.x)
+    session.begin(seed=1)
+    assert apart(run(session, 20), first) > 0.001
+
+
+def test_step_scrub_and_go_on(session: Session):
+    run(session, 10)
+    assert session.step().frame == 11
+    assert session.paused
+    assert session.scrub(-0.2).frame == 5
+    assert session.scrub(1000.0).frame == 0
+    assert session.shown.frame == 0
+    session.pause(False)
+    assert session.shown.frame == 11
+    session.slow(0.25)
+    assert session.pace == 0.25
+
+
+def test_only_the_last_seconds_are_kept(simulator: Simulator):
+    session = Session(simulator, seconds=0.5)
+    run(session, 20)
+    assert [shot.frame for shot in session.shots] == list(range(6, 21))
+
+
+# --- what is done to people
+
+
+def test_a_hand_draws_the_limb_toward_the_pointer(session: Session):
+    still = run(session, 15)
+    session.restart()
+    wrist = session.shown.people.x[0, WRIST]
+    x, y, z = (wrist + torch.tensor([0.6, 0.0, 0.2])).tolist()
+    session.grab("mouse", Grab(WRIST, 1.0, (x, y, z), largest=150.0))
+    drawn = run(session, 15)
+    assert (drawn.people.x - still.people.x)[0, WRIST, 0] > 0.02
+    # 1500 N/m over 0.6 m is more than 150 N: the first force is the largest allowed.
+    assert float(session.shots[1].pulls[0][1].norm()) == pytest.approx(150.0)
+    torch.testing.assert_close(session.shots[1].report.external_forces[0, 0].sum(0), session.shots[1].pulls[0][1])
+    session.let_go("mouse")
+    session.let_go("mouse")
+    assert not session.tick().pulls
+
+
+def test_a_hand_on_the_middle_of_a_bone_draws_both_ends(session: Session):
+    forces = Grab(WRIST, 0.25, (0.0, 5.0, 1.0)).forces(session.shown.state.people.x, session.shown.state.people.v)
+    assert float(forces[0, 0, WRIST].norm() / forces[0, 0, joint_index("right_elbow")].norm()) == pytest.approx(0.25 / 0.75)
+    assert float(forces.sum((0, 1, 2)).norm()) == pytest.approx(400.0)
+
+
+@pytest.mark.parametrize(("direction", "axis", "sign"), [("left", 0, -1), ("right", 0, 1), ("front", 1, 1), ("back", 1, -1)])
+def test_pushes_go_where_they_say(session: Session, direction: str, axis: int, sign: int):
+    # Somebody of the bank faces +y, give or take, so that left is -x.
+    still = run(session, 12)
+    session.restart()
+    session.push(direction, 300.0)
+    pushed = run(session, 12)
+    assert sign * float((pushed.people.x - still.people.x)[0, 0, axis]) > 0.02
+    report = session.shots[2].report
+    assert report is not None
+    assert float(report.external_forces.sum((0, 1, 2)).norm()) == pytest.approx(300.0)
+
+
+def test_a_push_ends(session: Session):
+    session.push("left", 100.0, duration=0.1)
+    run(session, 8)
+    pushed = [bool(shot.report.external_forces.any()) for shot in session.shots[1:]]
+    assert pushed == [True] * 3 + [False] * 5
+    assert not session._items
+
+
+def test_a_ball_hits_what_it_is_aimed_at(session: Session):
+    session.throw(speed=10.0)
+    assert len(session.tick().spheres) == 1
+    forces = [run(session, 1).report.external_forces[0, 0] for _ in range(20)]
+    hit = torch.stack(forces).norm(dim=-1).amax(0)
+    assert float(hit.max()) > 100.0
+    assert int(hit.argmax()) in [joint_index(name) for name in ("spine2", "spine3", "neck", "left_collar", "right_collar")]
+
+
+def test_balls_come_from_where_one_looks(session: Session):
+    session.throw((4.0, 0.0, 1.5), joint="head")
+    x, y, z = session.tick().spheres[0].centre
+    assert x > 3
+    assert abs(y) < 1
+    assert z > 1
+    # From inside the person and from below the floor they start beside and above.
+    session.throw(tuple(session.shown.people.x[0, 9].tolist()))
+    session.throw((0.0, 3.0, -50.0))
+    run(session, 2)
+    for _ in range(10):
+        session.throw()
+        session.tick()
+    assert len(session.tick().spheres) == MAX_BALLS
+
+
+def test_the_ground_tilts_smoothly_under_the_person_and_back(session: Session):
+    session.tilt_to(10.0, 0.0)
+    # 10 degrees at 15 degrees a second.
+    assert math.degrees(math.acos(run(session, 10).ground.normal[2])) == pytest.approx(5.0, abs=0.3)
+    tilted = run(session, 15)
+    assert math.degrees(math.acos(tilted.ground.normal[2])) == pytest.approx(10.0, abs=1e-6)
+    assert tilted.ground.normal[0] > 0
+    normals = torch.stack([shot.ground.normal for shot in session.shots])
+    assert float(normals.diff(dim=0).norm(dim=-1).max()) < math.radians(15.0 / 30) * 1.01
+    session.tilt_to(0.0, 0.0)
+    level = run(session, 25)
+    assert level.ground.normal.tolist() == [0.0, 0.0, 1.0]
+    # It turned about where the person was, so the floor is about where it was.
+    assert abs(float(level.ground.offset)) < 0.2
+
+
+def test_trip_lays_an_obstacle_and_a_stiff_knee_stays_straight(simulator: Simulator):
+    session = Session(simulator)
+    session.stiffen(True)
+    shot = run(session, 30)
+    hip, ankle = (shot.people.x[0, joint_index(name)] for name in ("right_hip", "right_ankle"))
+    rest = simulator.prior.skeleton.rest
+    straight = float((rest[joint_index("right_hip")] - rest[joint_index("right_ankle")]).norm())
+    assert float((hip - ankle).norm()) > 0.95 * straight
+    session.restart()
+    session.stiffen(False)
+    session.trip("right")
+    shot = run(session, 40)
+    assert [sphere.flying for sphere in shot.spheres] == [False]
+
+
+@pytest.mark.parametrize("ghost", [False, True])
+def test_whoever_is_held_is_held_as_in_a_scene(simulator: Simulator, ghost: bool):
+    # The change of momentum of who is held is not corrected, in the browser as elsewhere: the same frames, but for the rounding of batches.
+    scene = Scene((Person("stand"),), (Pin("right_wrist", start=0.0, target=(-0.4, 0.5, 1.3)),))
+    session = Session(simulator, scene)
+    session.show_ghost(ghost)
+    shown = run(session, 12)
+    expected = run_world(World(scene, simulator), 13, [0]).motions[0].joints[0, -1]
+    torch.testing.assert_close(shown.people.x[0], expected, rtol=0, atol=1e-6)
+    assert float((shown.people.x[0, WRIST] - torch.tensor([-0.4, 0.5, 1.3])).norm()) < 0.2
+    if shown.ghosts is not None:
+        assert float((shown.ghosts.x[0, WRIST] - torch.tensor([-0.4, 0.5, 1.3])).norm()) > 0.3
+
+
+@pytest.mark.parametrize("ghost", [False, True])
+def test_a_stiff_knee_is_stiff_as_in_a_scene(simulator: Simulator, ghost: bool):
+    scene = Scene((Person("walk"),), (StiffJoint(),))
+    session = Session(simulator, scene)
+    session.show_ghost(ghost)
+    expected = run_world(World(scene, simulator), 13, [0]).motions[0].joints[0, -1]
+    torch.testing.assert_close(run(session, 12).people.x[0], expected, rtol=0, atol=1e-6)
+
+
+def test_people_are_led(simulator: Simulator):
+    session = Session(simulator)
+    session.lead(Walk(1.2, 90.0))
+    assert session.walk is not None
+    assert session.walk.velocity == pytest.approx((-1.2, 0.0))
+    run(session, 6)
+    assert "com_velocity" in session.shown.values
+    session.lead(None)
+    assert "com_velocity" not in session.tick().values
+
+
+def test_energies_can_be_switched_off(session: Session):
+    session.switch(Switches(kinematic=False, contact=False, range_of_motion=False, correction=False))
+    assert {"kinematic", "contact", "range_of_motion"}.isdisjoint(session.tick().values)
+    session.switch(Switches())
+    assert {"kinematic", "contact", "range_of_motion"} <= set(session.tick().values)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_without_the_prior_nothing_holds_the_body_up(session: Session, seed: int):
+    # The reaction of the ground is fitted to what the prior wishes, so it goes with the prior: with it, seed 1 stands for seconds.
+    session.begin(seed=seed)
+    session.switch(Switches(kinematic=False))
+    assert float(run(session, 30).people.x[0, 15, 2]) < 1.2
+    session.switch(Switches())
+    session.restart()
+    assert float(run(session, 30).people.x[0, 15, 2]) > 1.4
+
+
+# --- who is there
+
+
+def test_number_of_people_and_their_start(session: Session):
+    session.begin(people=3, start="walk")
+    assert session.tick().people.x.shape == (3, 22, 3)
+    assert [person.position[0] for person in batch_scenes(3, "walk")] == pytest.approx([0.0, 1.3, -1.3])
+    with pytest.raises(ValueError, match="there is no start 'fly'"):
+        session.begin(start="fly", people=1)
+    # What could not be leaves everything as it was.
+    assert session.tick().people.x.shape == (3, 22, 3)
+    assert session.shown.frame == 2
+
+
+def test_the_ghost_goes_with_the_person_until_something_is_done(simulator: Simulator):
+    session = Session(simulator)
+    alone = run(session, 10)
+    session.show_ghost(True)
+    shot = run(session, 10)
+    assert shot.ghosts is not None
+    assert torch.equal(shot.people.x, shot.ghosts.x)
+    assert apart(shot, alone) < 1e-3
+    session.push("left", 400.0)
+    session.throw()
+    session.stiffen(True)
+    session.tilt_to(8.0, 0.0)
+    x, y, z = shot.people.x[0, WRIST].tolist()
+    session.grab("mouse", Grab(WRIST, 1.0, (x + 1, y, z)))
+    shot = run(session, 15)
+    assert shot.ghosts is not None
+    assert float((shot.people.x - shot.ghosts.x).norm(dim=-1).max()) > 0.05
+    # The ghost is where the person would be.
+    assert float((run(Session(simulator), 25).people.x - shot.ghosts.x).norm(dim=-1).max()) < 0.01
+
+
+def test_scripted_scenes_play_in_every_run(simulator: Simulator):
+    scene = Scene(elements=(Push.toward("left", 200.0, start=0.1, duration=0.1), Throw(start=0.2), Follow()))
+    session = Session(simulator, Scene(scene.people, scene.elements, Ground(((0.1, 0.0, 0.0), (0.5, 5.0, 0.0)))))
+    for ghost in (False, True):
+        session.show_ghost(ghost)
+        shot = run(session, 15)
+        assert shot.spheres
+        assert float(shot.ground.normal[2]) < 1
+        assert {"push torso", "ball"} <= {event.name for event in session.recording().motions[0].events}
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda s: s.grab("m", Grab(WRIST, 0.5, (math.nan, 0.0, 0.0))),
+        lambda s: s.grab("m", Grab(0, 0.5, (0.0, 0.0, 0.0))),
+        lambda s: s.grab("m", Grab(WRIST, 2.0, (0.0, 0.0, 0.0))),
+        lambda s: s.grab("m", Grab(WRIST, 0.5, (0.0, 0.0, 0.0), person=4)),
+        lambda s: s.push("up"),
+        lambda s: s.push("left", math.inf),
+        lambda s: s.push("left", person=1),
+        lambda s: s.throw((0.0, math.nan, 1.0)),
+        lambda s: s.throw(joint="tail"),
+        lambda s: s.throw(speed=math.nan),
+        lambda s: s.trip("third"),
+        lambda s: s.tilt_to(math.nan, 0.0),
+        lambda s: s.lead(Walk(math.inf, 0.0)),
+        lambda s: s.slow(math.nan),
+        lambda s: s.scrub(math.nan),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_changes_nothing(session: Session, command: Callable[[Session], None]):
+    still = run(session, 3)
+    session.restart()
+    with pytest.raises(ValueError, match=r"\w"):
+        command(session)
+    assert torch.equal(run(session, 3).people.x, still.people.x)
+
+
+def test_too_much_is_cut_to_what_is_allowed(session: Session):
+    session.tilt_to(500.0, -500.0)
+    assert session.tilt == (MAX_TILT, -MAX_TILT)
+    session.begin(people=1000)
+    assert len(session.scene.people) == 6
+    session.slow(0.0)
+    assert session.pace > 0
+
+
+@pytest.fixture
+def other_prior(simulator: Simulator, tmp_path: Path) -> Path:
+    """A prior of the user's own: the shipped one, which drifts to the side."""
+    prior = CVAEPrior.shipped()
+    prior.network.decoder.linears[-1].bias[0] += 0.5
+    prior.save(tmp_path / "mine.safetensors")
+    return tmp_path / "mine.safetensors"
+
+
+def test_another_prior_begins_again_and_keeps_the_settings(other_prior: Path):
+    session = View(prior=(other_prior,), samples=8, start="stand")._session()
+    assert list(session.priors) == ["mine.safetensors", "shipped"]
+    session.switch(Switches(contact=False))
+    mine = run(session, 10)
+    session.use("shipped")
+    assert session.time == 0.0
+    shipped = run(session, 10)
+    assert "contact" not in shipped.values
+    assert apart(mine, shipped) > 0.001
+    session.use("mine.safetensors")
+    assert torch.equal(run(session, 10).people.x, mine.people.x)
+    with pytest.raises(ValueError, match=r"there is no prior 'yours'"):
+        session.use("yours")
+    assert session.shown.frame == 10
+
+
+def test_a_prior_for_another_body_is_refused(other_prior: Path, capsys: pytest.CaptureFixture[str]):
+    prior = CVAEPrior.load(other_prior)
+    prior.fps = 20.0
+    prior.save(other_prior)
+    assert main(["view", "--prior", str(other_prior)]) == EXIT_ERROR
+    assert "another body, rate" in capsys.readouterr().err
+    assert main(["view", "--prior", str(other_prior.with_name("none.safetensors"))]) == EXIT_ERROR
+    assert "none.safetensors is not there" in capsys.readouterr().err
+
+
+# --- files
+
+
+def test_the_buffer_goes_out_as_motions(simulator: Simulator):
+    session = Session(simulator, seconds=1.0)
+    run(session, 20)
+    session.push("left", 100.0, duration=0.2)
+    run(session, 25)
+    motion = session.recording().motions[0]
+    assert len(motion) == 30
+    assert torch.equal(motion.joints[-1], session.shown.people.x[0])
+    # The buffer begins at frame 16, and the push came after frame 20.
+    assert [(event.name, event.start) for event in motion.events] == [("push torso", pytest.approx(4 / 30))]
+    assert motion.root_wrench is not None
+    assert "kinematic" in motion.energies
+
+
+def test_files_read_back(session: Session, tmp_path: Path):
+    with pytest.raises(ValueError, match="nothing to save yet"):
+        files_of(session.recording(), "bvh")
+    session.begin(people=2)
+    session.throw()
+    run(session, 5)
+    recording = session.recording()
+    names = []
+    for kind in ("bvh", "npz", "glb"):
+        for name, content in files_of(recording, kind):
+            (tmp_path / name).write_bytes(content)
+            names.append(name)
+    assert names == [f"dropsim_person_{i}.{kind}" for kind in ("bvh", "npz") for i in (1, 2)] + ["dropsim.glb"]
+    skeleton = session.simulator.prior.skeleton
+    torch.testing.assert_close(read_amass(tmp_path / names[2], skeleton).joints, recording.motions[0].joints, rtol=0, atol=1e-3)
+    assert len(read_motion(tmp_path / names[1], skeleton)) == 6
+    with pytest.raises(ValueError, match="there are no 'exe' files"):
+        files_of(recording, "exe")
+
+
+def test_a_film_of_it(session: Session):
+    session.throw()
+    session.tilt_to(5.0, 0.0)
+    run(session, 2)
+    [(name, content)] = files_of(session.recording(), "mp4")
+    assert name == "dropsim.mp4"
+    assert content[4:8] == b"ftyp"
+
+
+# --- the clock
+
+
+@contextlib.contextmanager
+def running(session: Session) -> Iterator[tuple[Loop, NullViewer]]:
+    viewer = NullViewer()
+    loop = Loop(session, viewer)
+    loop.start()
+    try:
+        yield loop, viewer
+    finally:
+        loop.stop()
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_it_runs_pauses_and_goes_on(session: Session):
+    with running(session) as (loop, viewer):
+        wait_until(lambda: len(viewer.shots) > 5)
+        loop.ask(lambda s: s.pause(True))
+        wait_until(lambda: viewer.status.paused)
+        time.sleep(0.2)
+        frames = [shot.frame for shot in viewer.shots]
+        assert frames[-1] == loop.ask(lambda s: s.shown.frame)
+        time.sleep(0.3)
+        assert [shot.frame for shot in viewer.shots][-1] == frames[-1]
+        loop.ask(lambda s: s.scrub(0.1))
+        wait_until(lambda: viewer.shots[-1].frame == frames[-1] - 3)
+        loop.ask(lambda s: s.step())
+        wait_until(lambda: viewer.shots[-1].frame == frames[-1] + 1)
+        loop.ask(lambda s: s.pause(False))
+        wait_until(lambda: viewer.shots[-1].frame > frames[-1] + 5)
+        late = loop.status.late
+        assert 0 <= late <= loop.status.frames
+
+
+def test_what_goes_wrong_does_not_stop_it(session: Session, caplog: pytest.LogCaptureFixture):
+    def broken(session: Session) -> None:
+        raise RuntimeError("not so")
+
+    with running(session) as (loop, viewer):
+        loop.commands.put(broken)
+        loop.commands.put(lambda s: s.push("up"))
+        wait_until(lambda: len(viewer.said) >= 2)
+        assert "did not work" in viewer.said[0]
+        assert "there is no direction 'up'" in viewer.said[1]
+        with pytest.raises(RuntimeError, match="not so"):
+            loop.ask(broken)
+        wait_until(lambda: len(viewer.shots) > 3)
+
+        # A state that is no number breaks the simulation: it begins again.
+        def poison(session: Session) -> None:
+            session._now.people.x[:] = torch.nan
+
+        loop.ask(poison)
+        wait_until(lambda: any("began again" in said for said in viewer.said))
+        count = len(viewer.shots)
+        wait_until(lambda: len(viewer.shots) > count + 3)
+        assert bool(viewer.shots[-1].people.x.isfinite().all())
+    assert "a command failed" in caplog.text
+
+
+def test_it_gives_up_when_it_breaks_again_and_again(session: Session, monkeypatch: pytest.MonkeyPatch):
+    def broken() -> Shot:
+        raise ValueError("it broke")
+
+    monkeypatch.setattr(session, "tick", broken)
+    with running(session) as (_, viewer):
+        wait_until(lambda: session.paused)
+        assert "again and again" in viewer.said[-1]
+
+
+def test_a_viewer_that_fails_does_not_stop_it(session: Session, caplog: pytest.LogCaptureFixture):
+    class Broken(NullViewer):
+        def show(self, shot: Shot, status: object) -> None:
+            raise RuntimeError("no screen")
+
+    loop = Loop(session, Broken())
+    loop.start()
+    wait_until(lambda: loop.ask(lambda s: s.shown.frame) > 5)
+    loop.stop()
+    assert "could not be shown" in caplog.text
+
+
+def test_a_picture_that_stands_still_counts_every_stroke(session: Session):
+    class Slow(NullViewer):
+        def show(self, shot: Shot, status: object) -> None:
+            time.sleep(1.0 if len(self.shots) == 5 else 0.0)
+            self.shots.append(shot)
+
+    viewer = Slow()
+    loop = Loop(session, viewer)
+    began = time.perf_counter()
+    loop.start()
+    wait_until(lambda: len(viewer.shots) > 10)
+    lasted, status = time.perf_counter() - began, loop.status
+    loop.stop()
+    # A second is 30 strokes, of which one showed its frame; the clock has never struck more often than it should.
+    assert status.late >= 28
+    assert status.frames <= 30 * lasted + 1
+
+
+def test_too_many_commands_are_dropped():
+    commands = Commands()
+    assert all(commands.put(lambda s: None) for _ in range(MAX_COMMANDS))
+    assert not commands.put(lambda s: None)
+    assert commands.take() is not None
+    assert commands.put(lambda s: None)
+
+
+# --- the command
+
+
+def test_refusals_are_one_sentence(capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("viser")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for arguments, says in (
+            (["--port", str(port)], f"port {port} is in use"),
+            (["--port", "70000"], "0 to 65535"),
+            (["--host", "no.such.host.invalid"], "there is no host"),
+            (["--start", "fly"], "there is no start 'fly'"),
+            (["no-such-scene"], "there is no scenario"),
+            (["missing.toml"], "missing.toml"),
+        ):
+            assert main(["view", *arguments]) == EXIT_ERROR
+            error = capsys.readouterr().err
+            assert says in error
+            assert error.startswith("dropsim: ")
+            assert error.count("\n") == 1
+
+
+def test_it_serves_for_a_while_and_warns(capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("viser")
+    assert main(["view", "push", "--host", "0.0.0.0", "--port", "0", "--seconds", "0.5", "--samples", "8", "--people", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert "open http://localhost:" in out
+    assert "late" in out
+    assert "WARNING: anybody who can reach" in err
+
+
+def test_ctrl_c_ends_it():
+    pytest.importorskip("viser")
+    import signal
+
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from dropsim.apps.cli import main; sys.exit(main())",
+        "view",
+        "--port",
+        "0",
+        "--samples",
+        "8",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("open http://127.0.0.1:")
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode in (0, 130)
+    assert "Traceback" not in err
+
+
+# --- a real browser
+
+
+@dataclass
+class Page:
+    """A page in a headless browser that shows a live simulation."""
+
+    page: object
+    loop: Loop
+    viewer: object
+    requests: list[str]
+
+
+FLAGS = [
+    "--headless", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-background-networking",
+    "--no-first-run",
+]  # fmt: skip
+
+
+@contextlib.contextmanager
+def served(session: Session) -> Iterator[tuple[Loop, object]]:
+    from dropsim.apps.viewer.app import Browser
+
+    commands = Commands()
+    viewer = Browser(session, commands, port=0)
+    loop = Loop(session, viewer, commands)
+    loop.start()
+    try:
+        yield loop, viewer
+    finally:
+        loop.stop()
+        viewer.close()
+
+
+@pytest.fixture
+def page(simulator: Simulator) -> Iterator[Page]:
+    pytest.importorskip("viser")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no chromium on this machine: `make system` installs it as root on Debian")
+    scene = Scene((Person("stand"),))
+    worlds = {"shipped": World(scene, simulator), "other": World(scene, replace(simulator, prior=CVAEPrior.shipped()))}
+    session = Session(simulator, scene, priors=worlds)
+    with served(session) as (loop, viewer), playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
+        try:
+            opened = browser.new_page(viewport={"width": 1000, "height": 800}, accept_downloads=True)
+            opened.set_default_timeout(60_000)
+            requests: list[str] = []
+            opened.on("request", lambda request: requests.append(request.url))
+            opened.goto(f"http://127.0.0.1:{viewer.port}/")
+            opened.get_by_role("button", name="Pause").wait_for()
+            wait_until(lambda: viewer._server.get_clients(), 60)
+            yield Page(opened, loop, viewer, requests)
+        finally:
+            browser.close()
+
+
+def on_screen(page: Page, point: torch.Tensor) -> tuple[float, float]:
+    """Project a point of the world onto the page [pixels]."""
+    from viser.transforms import SO3
+
+    [client] = page.viewer._server.get_clients().values()
+    camera = client.camera
+    R = SO3(np.asarray(camera.wxyz)).as_matrix()
+    x, y, z = R.T @ (point.numpy() - np.array(page.viewer.origin) - np.asarray(camera.position))
+    size = page.page.viewport_size
+    focal = size["height"] / 2 / math.tan(camera.fov / 2)
+    return size["width"] / 2 + focal * x / z, size["height"] / 2 + focal * y / z
+
+
+def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
+    ui, loop = page.page, page.loop
+
+    # Pause pauses: the button turns into Play, and frames stop.
+    ui.get_by_role("button", name="Pause").click()
+    ui.get_by_role("button", name="Play").wait_for()
+    frame = loop.ask(lambda s: s.shown.frame)
+    time.sleep(0.3)
+    assert loop.ask(lambda s: s.shown.frame) == frame
+
+    # A drag on the right arm: seen from the right, no other limb is before it.
+    loop.ask(lambda s: s.restart())
+    [client] = page.viewer._server.get_clients().values()
+    client.camera.position, client.camera.look_at = (3.5, 0.5, 1.2), (0.0, 0.0, 1.0)
+    time.sleep(2.0)
+    arm = loop.ask(lambda s: s.shown.people.x[0, [joint_index("right_elbow"), WRIST]].mean(0))
+    u, v = on_screen(page, arm)
+    ui.mouse.move(u, v)
+    time.sleep(0.5)
+    ui.mouse.down()
+    for far in (10, 30, 60, 120):
+        ui.mouse.move(u + far, v - far / 2)
+        time.sleep(0.1)
+    wait_until(lambda: loop.ask(lambda s: s.grabs))
+    [grab] = loop.ask(lambda s: list(s.grabs.values()))
+    assert grab.bone in (WRIST, joint_index("right_elbow"))
+    for _ in range(15):
+        loop.ask(lambda s: s.step())
+    dragged = loop.ask(lambda s: s.shown)
+    assert dragged.frame == 15
+    assert dragged.pulls
+    ui.mouse.up()
+    wait_until(lambda: not loop.ask(lambda s: s.grabs))
+    still = run(Session(simulator, Scene((Person("stand"),))), 15)
+    assert float((dragged.people.x - still.people.x)[0, WRIST].norm()) > 0.05
+
+    # The throw button makes a ball, and so does a click on the body.
+    ui.get_by_role("button", name="Throw").click()
+    wait_until(lambda: len(loop.ask(lambda s: s.step().spheres)) == 1)
+    time.sleep(1.0)
+    ui.mouse.click(*on_screen(page, loop.ask(lambda s: s.shown.people.x[0, joint_index("spine2")])))
+    wait_until(lambda: len(loop.ask(lambda s: s.step().spheres)) == 2)
+
+    # The tilt slider tilts.
+    roll = ui.get_by_text("Roll [deg]").locator("xpath=../../..").locator("input").last
+    roll.fill("12")
+    roll.press("Enter")
+    wait_until(lambda: loop.ask(lambda s: s.tilt) == (12.0, 0.0))
+    for _ in range(26):
+        loop.ask(lambda s: s.step())
+    assert math.degrees(math.acos(loop.ask(lambda s: float(s.shown.ground.normal[2])))) == pytest.approx(12.0, abs=1e-6)
+
+    # Another prior can be chosen, and it begins again with it.
+    ui.get_by_role("tab", name="World").click()
+    ui.get_by_text("Prior", exact=True).locator("xpath=../../..").locator("input").first.click()
+    ui.get_by_role("option", name="other").click()
+    wait_until(lambda: loop.ask(lambda s: s.simulator is s.priors["other"].simulator and s.shown.frame == 0))
+    for _ in range(5):
+        loop.ask(lambda s: s.step())
+
+    # A file that is saved reads back.
+    ui.get_by_role("tab", name="Save").click()
+    with ui.expect_download() as waiting:
+        ui.get_by_role("button", name="BVH").click()
+    waiting.value.save_as(tmp_path / "saved.bvh")
+    motion = read_motion(tmp_path / "saved.bvh", simulator.prior.skeleton)
+    assert len(motion) == len(loop.ask(lambda s: s.shots))
+
+    # Nothing was asked of anybody else.
+    own = f"http://127.0.0.1:{page.viewer.port}/"
+    assert [url for url in page.requests if not url.startswith((own, f"blob:{own}", "data:"))] == []
+    assert page.requests
+
+
+def test_a_push_on_several_joints_is_one_arrow_outside_the_body(session: Session):
+    pytest.importorskip("viser")
+    from dropsim.apps.viewer.figures import _pushes
+
+    session.push("left", 300.0)
+    report, x = session.tick().report, session.shown.people.x
+    skeleton = session.simulator.prior.skeleton
+    [[start, tip]] = _pushes(x, report.external_forces[0], skeleton)
+    # A metre for 1000 N, and no joint's sphere holds the point of it.
+    assert float(np.linalg.norm(tip - start)) == pytest.approx(0.3, abs=1e-4)
+    assert bool(((x[0] - torch.tensor(tip)).norm(dim=-1) > skeleton.radii).all())
+    assert not _pushes(x, torch.zeros_like(x), skeleton).any()
+
+
+# --- hostile clients
+
+
+def _raw_client(port: int, subprotocol: str | None, *, host: str = "127.0.0.1", origin: str | None = None) -> socket.socket:
+    """Open a websocket by hand, so that nothing stands in the way of nonsense."""
+    client = socket.create_connection(("127.0.0.1", port), timeout=20)
+    wanted = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
+    wanted += f"Origin: {origin}\r\n" if origin else ""
+    client.sendall(
+        f"GET / HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n{wanted}\r\n".encode()
+    )
+    return client
+
+
+def _frame(content: bytes, opcode: int = 2) -> bytes:
+    """A masked websocket frame, with a mask of zeros."""
+    size = struct.pack("!B", 0x80 | len(content)) if len(content) < 126 else struct.pack("!BH", 0x80 | 126, len(content))
+    return struct.pack("!B", 0x80 | opcode) + size + bytes(4) + content
+
+
+def _nonsense(uuids: list[str]) -> list[bytes]:
+    import msgspec
+
+    def packed(**message: object) -> bytes:
+        return _frame(msgspec.msgpack.encode(message))
+
+    limb = {"button": "left", "modifier": None, "start_screen_pos": (0, 0), "end_screen_pos": (0, 0)}
+    camera = {"wxyz": (1, 0, 0, 0), "position": (1e300, float("nan"), 0), "fov": 1.0, "look_at": (0, 0, 0), "up_direction": (0, 0, 1)}
+    values = (float("nan"), "x", None, -1)
+    return [
+        _frame(b"\xff\x00nonsense"), _frame(b"text", 1), _frame(b""), b"\x00\x01\x02", b"\xff" * 40,
+        packed(type="NoSuchMessage"), packed(type="GuiUpdateMessage"), packed(type=7), _frame(b"\x93\x01\x02\x03"),
+        packed(type="ViewerCameraMessage", **camera, image_height=1, image_width=1, near=0.1, far=10.0),
+        packed(type="ShareUrlRequest"),
+        *(packed(type="GuiUpdateMessage", uuid=uuid, updates={"value": value}) for uuid in uuids for value in values),
+        *(packed(type="GuiUpdateMessage", uuid=uuid, updates={"removed": True, "update_cb": 3}) for uuid in uuids),
+        packed(
+            type="SceneNodeDragMessage", name="/world/limbs_0", owner="", phase="start", instance_index=99, **limb,
+            start_position=(float("nan"), 0, 0), end_position=(0, float("inf"), 0),
+        ),
+    ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_hostile_clients_do_not_stop_it(session: Session, caplog: pytest.LogCaptureFixture):
+    viser = pytest.importorskip("viser")
+    with served(session) as (loop, viewer):
+        wait_until(lambda: loop.ask(lambda s: s.shown.frame) > 3)
+        uuids = list(viewer._server.gui._gui_input_handle_from_uuid)
+        clients = []
+        for i in range(50):
+            client = _raw_client(viewer.port, f"viser-v{viser.__version__}" if i % 5 else None)
+            clients.append(client)
+        time.sleep(0.5)
+        # Each client is dropped at its first nonsense, so everybody says all of it from where the last one stopped.
+        everything = _nonsense(uuids)
+        for i, client in enumerate(clients):
+            with contextlib.suppress(OSError):
+                for nonsense in everything[i * len(everything) // 50 :][:10]:
+                    client.sendall(nonsense)
+        # And a flood from threads, while nobody reads what is sent to them.
+        floods = [threading.Thread(target=_flood, args=(client,)) for client in clients[:4]]
+        for flood in floods:
+            flood.start()
+        before = loop.ask(lambda s: s.shown.frame)
+        wait_until(lambda: loop.ask(lambda s: s.paused or s.shown.frame > before + 15), 60)
+        for flood in floods:
+            flood.join()
+        for client in clients:
+            client.close()
+        # Whatever they did to the controls, it goes on.
+        loop.ask(lambda s: (s.pause(False), s.slow(1.0), s.restart()))
+        wait_until(lambda: loop.ask(lambda s: s.shown.frame) > 5, 60)
+        assert bool(loop.ask(lambda s: s.shown.people.x.isfinite().all()))
+        assert viewer._server.request_share_url() is None
+        assert not any(handle._impl.removed for handle in viewer._server.gui._gui_input_handle_from_uuid.values())
+    assert "a frame failed" not in caplog.text
+
+
+def test_pages_of_others_are_refused(session: Session):
+    viser = pytest.importorskip("viser")
+    with served(session) as (_, viewer):
+        port = viewer.port
+
+        def answer(host: str, origin: str | None) -> bytes:
+            with _raw_client(port, f"viser-v{viser.__version__}", host=host, origin=origin) as client:
+                return client.recv(12)
+
+        for host, origin in (
+            ("127.0.0.1", None), ("127.0.0.1", f"http://127.0.0.1:{port}"), ("localhost", f"http://localhost:{port}"),
+        ):  # fmt: skip
+            assert answer(host, origin) == b"HTTP/1.1 101"
+        # Another site, another local server, a page in a sandbox or a file, and a name of somebody else's that leads here.
+        for host, origin in (
+            ("127.0.0.1", "https://evil.example"), ("127.0.0.1", "http://127.0.0.1:1"), ("127.0.0.1", "null"),
+            ("evil.example", f"http://evil.example:{port}"), ("127.0.0.1", "http://["),
+        ):  # fmt: skip
+            assert answer(host, origin) == b"HTTP/1.1 403"
+
+
+def test_on_a_network_a_page_is_known_by_the_name_that_it_was_asked_for():
+    pytest.importorskip("viser")
+    from dropsim.apps.viewer.app import is_own_page
+
+    assert is_own_page({"Host": "lab:8080", "Origin": "http://lab:8080"}, local=False)
+    assert not is_own_page({"Host": "lab:8080", "Origin": "http://evil.example"}, local=False)
+    assert not is_own_page({"Host": "lab:8080", "Origin": "http://lab:8080"}, local=True)
+
+
+def _flood(client: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        for _ in range(200):
+            client.sendall(_frame(b"\xc1" * 100))

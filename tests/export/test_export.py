@@ -1,0 +1,498 @@
+"""Exporters: one contract for all of them, and each read back by its own library."""
+
+import base64
+import builtins
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dropsim.body.mesh import Body
+from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS, Skeleton
+from dropsim.export import ENDINGS, write
+from dropsim.files.atomic import atomic as files
+from dropsim.motion.motion import Event, Motion
+from dropsim.motion.synthetic import stepping_clip
+
+LIBRARIES = {".glb": "pygltflib", ".html": "viser", ".usd": "pxr", ".usda": "pxr", ".usdc": "pxr"}
+EVERY_ENDING = pytest.mark.parametrize("ending", list(ENDINGS))
+SKINNED = pytest.mark.parametrize("ending", list(LIBRARIES))
+
+Y_FROM_Z = np.array(((1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, -1.0, 0.0)))
+"""Our world to glTF's: up is y."""
+
+
+def recorded(seconds: float = 0.5) -> Motion:
+    """A stepping person who turns upside down, with everything that a simulator records."""
+    clip = stepping_clip(seconds)
+    turn = torch.linspace(0.0, 4.0, len(clip), dtype=torch.float64)
+    c, s, one, zero = turn.cos(), turn.sin(), torch.ones_like(turn), torch.zeros_like(turn)
+    about_x = torch.stack((one, zero, zero, zero, c, -s, zero, s, c), -1).unflatten(-1, (3, 3))
+    q = clip.q.clone()
+    q[:, 0] = about_x @ q[:, 0]
+    rng = torch.Generator().manual_seed(0)
+    forces = torch.randn(2, len(clip), NUM_JOINTS, 3, generator=rng, dtype=torch.float64) * 100
+    motion = Motion.from_rotations(clip.skeleton, clip.fps, clip.root, q, name="clip")
+    return replace(
+        motion, contacts=forces[0, ..., 2] > 0, contact_forces=forces[0], external_forces=forces[1], root_wrench=forces[0, :, 0, :2].abs(),
+        energies={"contact": turn, "rigidity": turn * 1e-7}, events=(Event("push torso", 0.1, 0.1), Event("ball, hit", 0.3)),
+    )  # fmt: skip
+
+
+CLIP = recorded()
+
+
+def boxes() -> Body:
+    """A body of one box a bone, shared by the bone's two joints."""
+    skeleton = Skeleton.adult().to(torch.float32)
+    corners = torch.tensor([(x, y, z) for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
+    sides = torch.tensor(((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)))
+    box = torch.cat((sides[:, [0, 1, 2]], sides[:, [0, 2, 3]]))
+    near, far = skeleton.rest[list(PARENTS[1:])], skeleton.rest[1:]
+    size = (far - near).abs() / 2 + 0.6 * skeleton.radii[1:, None]
+    vertices = ((near + far) / 2)[:, None] + corners * size[:, None]
+    faces = box + 8 * torch.arange(NUM_JOINTS - 1)[:, None, None]
+    # A joint without weight, which glTF wants to be 0.
+    joints = torch.tensor([(parent, j, 7, 0) for j, parent in enumerate(PARENTS) if j]).repeat_interleave(8, 0)
+    weights = torch.tensor((0.7, 0.3, 0.0, 0.0)).expand(len(joints), 4)
+    # And a vertex in no face, which has no normal.
+    vertices, joints, weights = (torch.cat((rows, rows[:1])) for rows in (vertices.flatten(0, 1), joints, weights))
+    return Body(skeleton, vertices, faces.flatten(0, 1), joints, weights)
+
+
+BODY = boxes()
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Callable[..., Path]:
+    def run(motions: Any, ending: str, name: str = "out", **options: Any) -> Path:
+        if ending in LIBRARIES:
+            pytest.importorskip(LIBRARIES[ending])
+        path = tmp_path / f"{name}{ending}"
+        write(motions, path, body=BODY, **options)
+        return path
+
+    return run
+
+
+# --- the contract
+
+
+@EVERY_ENDING
+def test_writes_one_file_and_says_nothing(export: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str], ending: str):
+    path = export(CLIP, ending, seed=3)
+    assert path.stat().st_size > 1000
+    assert list(tmp_path.iterdir()) == [path]
+    assert capfd.readouterr() == ("", "")
+
+
+@EVERY_ENDING
+def test_the_same_motion_gives_the_same_bytes(export: Callable[..., Path], ending: str):
+    assert export(CLIP, ending, "a", seed=3).read_bytes() == export(CLIP, ending, "b", seed=3).read_bytes()
+
+
+@EVERY_ENDING
+def test_endings_in_capitals_and_missing_folders(export: Callable[..., Path], ending: str):
+    lower = export(CLIP, ending)
+    write(CLIP, lower.parent / "new" / "deep" / f"OUT{ending.upper()}", body=BODY)
+    assert (lower.parent / "new" / "deep" / f"OUT{ending.upper()}").read_bytes() == lower.read_bytes()
+
+
+@EVERY_ENDING
+def test_one_frame_and_single_precision(export: Callable[..., Path], ending: str):
+    still = CLIP.slice(4, 5)
+    single = replace(
+        still, skeleton=still.skeleton.to(torch.float32), root=still.root.float(), q=still.q.float(), joints=still.joints.float()
+    )
+    assert export(single, ending).exists()
+
+
+@EVERY_ENDING
+def test_the_motion_is_not_changed(export: Callable[..., Path], ending: str):
+    root, q, joints = CLIP.root.clone(), CLIP.q.clone(), CLIP.joints.clone()
+    export(CLIP, ending)
+    assert torch.equal(CLIP.root, root)
+    assert torch.equal(CLIP.q, q)
+    assert torch.equal(CLIP.joints, joints)
+
+
+def refused(export: Callable[..., Path], tmp_path: Path, motions: Any, ending: str, **options: Any) -> str:
+    """Return the sentence that refuses a motion, with not even a folder left behind."""
+    with pytest.raises(ValueError, match="out") as error:
+        export(motions, ending, "new/out", **options)
+    assert list(tmp_path.iterdir()) == []
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@EVERY_ENDING
+@pytest.mark.parametrize("field", ["root", "q", "joints"])
+def test_values_that_are_not_finite_are_refused(export: Callable[..., Path], tmp_path: Path, ending: str, field: str):
+    broken = getattr(CLIP, field).clone()
+    broken[7] = torch.nan
+    assert "not finite" in refused(export, tmp_path, replace(CLIP, **{field: broken}), ending)
+
+
+@EVERY_ENDING
+def test_batches_empty_lists_and_empty_motions_are_refused(export: Callable[..., Path], tmp_path: Path, ending: str):
+    two = Motion.from_rotations(CLIP.skeleton, 30.0, CLIP.root.expand(2, -1, -1), CLIP.q.expand(2, -1, -1, -1, -1))
+    assert "(2,)" in refused(export, tmp_path, two, ending)
+    assert "no motion" in refused(export, tmp_path, [], ending)
+    assert "no frames" in refused(export, tmp_path, Motion.from_rotations(CLIP.skeleton, 30.0, CLIP.root[:0], CLIP.q[:0]), ending)
+    assert "frames per second" in refused(export, tmp_path, replace(CLIP, fps=0.0), ending)
+
+
+@EVERY_ENDING
+def test_a_failed_write_leaves_what_was_there(export: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str):
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / f"out{ending}").write_bytes(b"kept")
+    monkeypatch.setattr(files.os, "replace", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        export(CLIP, ending)
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(f"out{ending}", b"kept")]
+
+
+@EVERY_ENDING
+def test_a_folder_that_cannot_be_made(export: Callable[..., Path], tmp_path: Path, ending: str):
+    (tmp_path / "file").write_bytes(b"kept")
+    with pytest.raises(OSError, match="file"):
+        export(CLIP, ending, "file/out")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("ending", [".fbx", "", ".gltf"])
+def test_unknown_endings_are_told_the_known_ones(tmp_path: Path, ending: str):
+    with pytest.raises(ValueError, match="use one of") as error:
+        write(CLIP, tmp_path / f"out{ending}", body=BODY)
+    assert all(known in str(error.value) for known in ENDINGS)
+    assert list(tmp_path.iterdir()) == []
+
+
+@EVERY_ENDING
+def test_axes_and_units_are_a_bvh_files_own(export: Callable[..., Path], tmp_path: Path, ending: str):
+    if ending == ".bvh":
+        assert export(CLIP, ending, up="z", unit=0.01).exists()
+    else:
+        assert "leave out up and unit" in refused(export, tmp_path, CLIP, ending, up="z", unit=0.01)
+
+
+@EVERY_ENDING
+def test_several_people(export: Callable[..., Path], tmp_path: Path, ending: str):
+    people = [CLIP, CLIP.slice(0, 5)]
+    if ending in LIBRARIES:
+        assert export(people, ending).exists()
+    else:
+        assert "holds one person, and here are 2" in refused(export, tmp_path, people, ending)
+
+
+@SKINNED
+def test_several_rates_are_refused(export: Callable[..., Path], tmp_path: Path, ending: str):
+    assert "30 and 60 frames per second" in refused(export, tmp_path, [CLIP.resampled(60.0), CLIP], ending)
+
+
+@SKINNED
+def test_a_missing_package_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str):
+    real_import = builtins.__import__
+
+    def without(name: str, *arguments: Any, **options: Any) -> Any:
+        if name.partition(".")[0] == LIBRARIES[ending]:
+            raise ImportError(name)
+        return real_import(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ValueError, match=r"run `pip install 'dropsim\["):
+        write(CLIP, tmp_path / f"out{ending}", body=BODY)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_shipped_body_is_the_default(tmp_path: Path):
+    pytest.importorskip("pygltflib")
+    write(CLIP, tmp_path / "out.glb")
+    glb = Glb(tmp_path / "out.glb")
+    assert len(glb.attribute("POSITION")) == len(Body.shipped().vertices)
+
+
+# --- GLB
+
+
+class Glb:
+    """A GLB file evaluated as a viewer does: nodes, channels and skin, nothing of ours."""
+
+    def __init__(self, path: Path) -> None:
+        import pygltflib
+
+        gltf = pygltflib.GLTF2.load_binary(str(path))
+        assert gltf is not None
+        self.gltf = gltf
+        self.blob: bytes = gltf.binary_blob()  # pyright: ignore[reportAttributeAccessIssue]
+
+    def array(self, index: int) -> np.ndarray:
+        accessor = self.gltf.accessors[index]
+        dtype = {5121: np.uint8, 5125: np.uint32, 5126: np.float32}[accessor.componentType]
+        width = {"SCALAR": 1, "VEC3": 3, "VEC4": 4, "MAT4": 16}[accessor.type]
+        start = self.gltf.bufferViews[accessor.bufferView].byteOffset or 0
+        return np.frombuffer(self.blob, dtype, accessor.count * width, start).reshape(accessor.count, width)
+
+    def attribute(self, name: str, mesh: int = 0) -> np.ndarray:
+        return self.array(getattr(self.gltf.meshes[mesh].primitives[0].attributes, name))
+
+    def globals(self, frame: int | None) -> np.ndarray:
+        """4 x 4 matrices of all nodes at a frame, or in their own pose."""
+        local = {i: {"translation": node.translation, "rotation": node.rotation} for i, node in enumerate(self.gltf.nodes)}
+        if frame is not None:
+            animation = self.gltf.animations[0]
+            for channel in animation.channels:
+                values = self.array(animation.samplers[channel.sampler].output)
+                local[channel.target.node][channel.target.path] = values[min(frame, len(values) - 1)].tolist()
+        world = np.tile(np.eye(4), (len(self.gltf.nodes), 1, 1))
+
+        def visit(node: int, above: np.ndarray) -> None:
+            x, y, z, w = local[node]["rotation"] or (0.0, 0.0, 0.0, 1.0)
+            matrix = np.eye(4)
+            matrix[:3, :3] = (
+                (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
+                (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
+                (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
+            )
+            matrix[:3, 3] = local[node]["translation"] or (0.0, 0.0, 0.0)
+            world[node] = above @ matrix
+            for child in self.gltf.nodes[node].children or []:
+                visit(child, world[node])
+
+        for node in self.gltf.scenes[0].nodes:
+            visit(node, np.eye(4))
+        return world
+
+    def joints(self, frame: int | None, person: int = 0) -> np.ndarray:
+        nodes = self.gltf.skins[person].joints
+        assert [self.gltf.nodes[node].name for node in nodes] == list(JOINTS)
+        return self.globals(frame)[nodes, :3, 3]
+
+    def skinned(self, frame: int | None, person: int = 0) -> np.ndarray:
+        skin = self.gltf.skins[person]
+        inverse_bind = self.array(skin.inverseBindMatrices).reshape(-1, 4, 4).transpose(0, 2, 1)
+        maps = self.globals(frame)[skin.joints] @ inverse_bind
+        points = np.pad(self.attribute("POSITION", person), ((0, 0), (0, 1)), constant_values=1.0)
+        blended = np.einsum("vk,vkij->vij", self.attribute("WEIGHTS_0", person), maps[self.attribute("JOINTS_0", person)])
+        return np.einsum("vij,vj->vi", blended, points)[:, :3]
+
+
+@pytest.fixture
+def glb(export: Callable[..., Path]) -> Glb:
+    return Glb(export(CLIP, ".glb", seed=3))
+
+
+# Quaternions in single precision are good to 1e-7 rad, over nine bones of less than 0.5 m: far below 1e-4 m.
+def test_glb_joints_are_ours_with_y_up(glb: Glb):
+    for frame in range(len(CLIP)):
+        np.testing.assert_allclose(glb.joints(frame), CLIP.joints[frame].numpy() @ Y_FROM_Z.T, rtol=0, atol=1e-4)
+
+
+def test_glb_skin_follows_linear_blend_skinning(glb: Glb):
+    body = BODY.fitted(CLIP.skeleton)
+    for frame in (0, 9):
+        ours = body.skinned(CLIP.q[frame], CLIP.joints[frame]).numpy()
+        np.testing.assert_allclose(glb.skinned(frame), ours @ Y_FROM_Z.T, rtol=0, atol=1e-4)
+    weights, joints = glb.attribute("WEIGHTS_0"), glb.attribute("JOINTS_0")
+    np.testing.assert_allclose(weights.sum(1), 1, atol=1e-6)
+    assert (joints[weights == 0] == 0).all()
+    np.testing.assert_allclose(np.linalg.norm(glb.attribute("NORMAL"), axis=1), 1, atol=1e-5)
+
+
+def test_glb_stands_in_a_t_pose_without_its_animation(glb: Glb):
+    # The pose of the bind matrices, so that the skin is where its vertices are; soles on the floor, facing +z with the left at +x.
+    points = glb.skinned(None)
+    np.testing.assert_allclose(points, glb.attribute("POSITION"), atol=1e-6)
+    assert abs(points[:, 1].min()) < 1e-6
+    joints = dict(zip(JOINTS, glb.joints(None), strict=True))
+    np.testing.assert_allclose(joints["pelvis"][[0, 2]], 0, atol=1e-6)
+    assert joints["left_foot"][2] > joints["left_ankle"][2] + 0.05
+    assert joints["left_wrist"][0] > 0.5 > -0.5 > joints["right_wrist"][0]
+    assert joints["head"][1] > 1.4
+
+
+def test_glb_keys_and_extras(glb: Glb):
+    animation = glb.gltf.animations[0]
+    np.testing.assert_allclose(glb.array(animation.samplers[0].input)[:, 0], np.arange(len(CLIP)) / CLIP.fps, atol=1e-6)
+    assert sorted({channel.target.path or "" for channel in animation.channels}) == ["rotation", "translation"]
+    for sampler in animation.samplers[1:]:
+        turns = glb.array(sampler.output)
+        # Neighbours are on the same side, or readers that blend numbers would swing the long way round.
+        assert ((turns[1:] * turns[:-1]).sum(1) > 0).all()
+    extras = glb.gltf.nodes[0].extras
+    assert (extras["fps"], extras["seed"]) == (30.0, 3)
+    assert [event["name"] for event in extras["events"]] == ["push torso", "ball, hit"]
+
+
+def test_glb_of_several_people_on_their_own_bones(export: Callable[..., Path]):
+    tall = Skeleton.adult(height=1.9)
+    other = Motion.from_rotations(tall, CLIP.fps, CLIP.root[:5] + 1, CLIP.q[:5])
+    glb = Glb(export([CLIP, other], ".glb"))
+    assert [node.name for node in glb.gltf.nodes if node.mesh is not None] == ["person_1_body", "person_2_body"]
+    for frame in range(5):
+        np.testing.assert_allclose(glb.joints(frame, 0), CLIP.joints[frame].numpy() @ Y_FROM_Z.T, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(glb.joints(frame, 1), other.joints[frame].numpy() @ Y_FROM_Z.T, rtol=0, atol=1e-4)
+
+
+def validator_folder() -> Path | None:
+    """The npm package gltf-validator: where DROPSIM_GLTF_VALIDATOR says, or in a node_modules folder above this file."""
+    given = os.environ.get("DROPSIM_GLTF_VALIDATOR")
+    places = [Path(given)] if given else [folder / "node_modules" / "gltf-validator" for folder in Path(__file__).resolve().parents]
+    return next((place for place in places if (place / "package.json").exists()), None)
+
+
+@pytest.mark.parametrize("case", ["one", "several", "a single frame", "the shipped body"])
+def test_khronos_validator_finds_nothing(export: Callable[..., Path], tmp_path: Path, case: str):
+    folder, node = validator_folder(), shutil.which("node")
+    if folder is None or node is None:
+        pytest.skip("needs node and `npm install gltf-validator`, or its folder in DROPSIM_GLTF_VALIDATOR")
+    if case == "the shipped body":
+        path = tmp_path / "out.glb"
+        write(CLIP, path, seed=3)
+    else:
+        motions = {"one": CLIP, "several": [CLIP, CLIP.slice(0, 5)], "a single frame": CLIP.slice(0, 1)}[case]
+        path = export(motions, ".glb", seed=3)
+    script = (
+        "const [folder, file] = process.argv.slice(-2);"
+        "require(folder).validateBytes(new Uint8Array(require('fs').readFileSync(file)))"
+        ".then(report => console.log(JSON.stringify(report.issues)));"
+    )
+    output = subprocess.run([node, "-e", script, "--", str(folder.resolve()), str(path)], capture_output=True, text=True, check=True).stdout
+    assert json.loads(output)["messages"] == []
+
+
+# --- CSV
+
+
+def test_csv_has_every_quantity_with_its_unit(export: Callable[..., Path]):
+    path = export(CLIP, ".csv", seed=3)
+    with path.open(newline="") as file:
+        header = next(csv.reader(file))
+    assert header[:5] == ["time [s]", "frame", "pelvis x [m]", "pelvis y [m]", "pelvis z [m]"]
+    assert len(header) == len(set(header))
+    table = dict(zip(header, np.loadtxt(path, delimiter=",", skiprows=1).T, strict=True))
+    np.testing.assert_allclose(table["time [s]"], np.arange(len(CLIP)) / 30, atol=1e-6)
+    assert CLIP.contacts is not None
+    assert CLIP.contact_forces is not None
+    assert CLIP.external_forces is not None
+    assert CLIP.root_wrench is not None
+    for j, joint in enumerate(JOINTS):
+        np.testing.assert_array_equal(table[f"{joint} contact [0 or 1]"], CLIP.contacts[:, j].numpy())
+        for i, axis in enumerate("xyz"):
+            # Written to a micrometre and to a tenth of a millinewton.
+            np.testing.assert_allclose(table[f"{joint} {axis} [m]"], CLIP.joints[:, j, i], rtol=0, atol=6e-7)
+            np.testing.assert_allclose(table[f"{joint} contact force {axis} [N]"], CLIP.contact_forces[:, j, i], rtol=0, atol=6e-5)
+            np.testing.assert_allclose(table[f"{joint} external force {axis} [N]"], CLIP.external_forces[:, j, i], rtol=0, atol=6e-5)
+    for name, values in CLIP.energies.items():
+        np.testing.assert_allclose(table[f"energy {name} [m^2]"], values, rtol=1e-8, atol=0)
+    for i, when in enumerate(("before", "after")):
+        np.testing.assert_allclose(table[f"root wrench {when} correction [body weights]"], CLIP.root_wrench[:, i], rtol=0, atol=1e-6)
+    # Frames 3, 4 and 5 begin in [0.1, 0.2) s; an event without duration has the frame it begins in.
+    assert table["event push torso [0 or 1]"].nonzero()[0].tolist() == [3, 4, 5]
+    assert table["event ball, hit [0 or 1]"].nonzero()[0].tolist() == [9]
+    assert set(table["seed"]) == {3}
+
+
+def test_csv_leaves_out_what_was_not_recorded(export: Callable[..., Path]):
+    bare = Motion.from_rotations(CLIP.skeleton, CLIP.fps, CLIP.root, CLIP.q)
+    header = export(bare, ".csv").read_text().splitlines()[0]
+    assert header.count(",") == 1 + 3 * NUM_JOINTS
+
+
+def test_csv_events_outside_the_motion(export: Callable[..., Path]):
+    motion = replace(CLIP, events=(Event("early", -1.0, 0.5), Event("late", 9.0), Event("long", -1.0, 99.0)))
+    path = export(motion, ".csv")
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    totals = {name: sum(int(row[f"event {name} [0 or 1]"]) for row in rows) for name in ("early", "late", "long")}
+    assert totals == {"early": 0, "late": 0, "long": len(CLIP)}
+
+
+def test_csv_refuses_forces_that_are_not_finite(export: Callable[..., Path], tmp_path: Path):
+    assert CLIP.contact_forces is not None
+    forces = CLIP.contact_forces.clone()
+    forces[2, 3, 1] = torch.inf
+    assert "spine1 contact force y [N]" in refused(export, tmp_path, replace(CLIP, contact_forces=forces), ".csv")
+
+
+# --- HTML
+
+
+def test_html_fetches_nothing(export: Callable[..., Path]):
+    page = export(replace(CLIP, name="<b>"), ".html").read_text(encoding="utf-8")
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    # Nothing but what is in the page: a policy that names no host, above the first script.
+    assert policy[1].startswith("default-src ")
+    assert set(policy[1].split()[1:]) == {"'unsafe-inline'", "'unsafe-eval'", "data:", "blob:"}
+    assert policy.start() < page.index("<script")
+    assert not re.findall(r"""(?:src|href|action)\s*=\s*["']?\s*(?:https?:)?//|url\(\s*["']?(?:https?:)?//|@import""", page)
+    assert "<title>&lt;b&gt;</title>" in page
+    assert len(page) < 20e6
+
+
+def test_html_plays_every_frame_at_the_motions_rate(export: Callable[..., Path]):
+    pytest.importorskip("viser")
+    import msgspec
+    import zstandard
+
+    page = export(CLIP, ".html").read_text(encoding="utf-8")
+    embedded = re.search(r'__VISER_EMBED_DATA__="([^"]*)"', page)
+    assert embedded is not None
+    payload = zstandard.ZstdDecompressor().decompressobj().decompress(base64.b64decode(embedded[1])[8:])
+    recording = msgspec.msgpack.decode(payload[8 : 8 + int.from_bytes(payload[:8], "little")])
+    assert recording["durationSeconds"] == pytest.approx(len(CLIP) / CLIP.fps)
+    places = np.full((len(CLIP), NUM_JOINTS, 3), np.nan)
+    for time, message in recording["messages"]:
+        if message["type"] == "SetBonePositionMessage":
+            places[round(time * CLIP.fps) :, message["bone_index"]] = message["position"]
+    # Written to a hundredth of a millimetre.
+    np.testing.assert_allclose(places, CLIP.joints, rtol=0, atol=2e-5)
+
+
+# --- USD
+
+
+@pytest.mark.parametrize("ending", [".usda", ".usdc", ".usd"])
+def test_usd_skin_and_joints_are_ours(export: Callable[..., Path], ending: str):
+    pytest.importorskip("pxr")
+    from pxr import Gf, Usd, UsdGeom, UsdSkel
+
+    path = export(CLIP, ending, seed=2**53 + 1)
+    assert path.read_bytes().startswith(b"#usda" if ending == ".usda" else b"PXR-USDC")
+    stage = Usd.Stage.Open(str(path))
+    assert UsdGeom.GetStageUpAxis(stage) == "Z"
+    assert UsdGeom.GetStageMetersPerUnit(stage) == 1.0
+    assert (stage.GetTimeCodesPerSecond(), stage.GetStartTimeCode(), stage.GetEndTimeCode()) == (30.0, 0.0, len(CLIP) - 1.0)
+    person = stage.GetPrimAtPath("/World/person")
+    assert person.GetCustomDataByKey("dropsim:seed") == 2**53 + 1
+    assert person.GetCustomDataByKey("dropsim:events")["0"]["name"] == "push torso"
+    cache = UsdSkel.Cache()
+    cache.Populate(UsdSkel.Root(person), Usd.PrimDefaultPredicate)
+    skeleton = cache.GetSkelQuery(UsdSkel.Skeleton(stage.GetPrimAtPath("/World/person/skeleton")))
+    skin = cache.GetSkinningQuery(stage.GetPrimAtPath("/World/person/body"))
+    assert [str(token).rpartition("/")[2] for token in skeleton.GetJointOrder()] == list(JOINTS)
+    mesh = UsdGeom.Mesh(stage.GetPrimAtPath("/World/person/body"))
+    body = BODY.fitted(CLIP.skeleton)
+    for frame in range(0, len(CLIP), 4):
+        # Quaternions and points are in single precision there.
+        places = [matrix.ExtractTranslation() for matrix in skeleton.ComputeJointSkelTransforms(frame)]
+        np.testing.assert_allclose(np.array(places), CLIP.joints[frame], rtol=0, atol=1e-4)
+        points = mesh.GetPointsAttr().Get()
+        skin.ComputeSkinnedPoints(skeleton.ComputeSkinningTransforms(frame), points, frame)
+        np.testing.assert_allclose(np.array(points), body.skinned(CLIP.q[frame], CLIP.joints[frame]), rtol=0, atol=1e-4)
+    box = UsdGeom.BBoxCache(0, ["default"]).ComputeWorldBound(person).ComputeAlignedRange()
+    assert all(box.Contains(Gf.Vec3d(*joint)) for joint in CLIP.joints.flatten(0, 1).tolist())
+    # The mesh alone, without the skeleton, stands on the floor in the T-pose.
+    assert abs(np.array(mesh.GetPointsAttr().Get())[:, 2].min()) < 1e-6

@@ -1,0 +1,352 @@
+"""AMASS npz in and out: every layout, round trips with the extras, and every bad file a sentence."""
+
+import io
+import math
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import roma
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from dropsim.body.skeleton import Skeleton
+from dropsim.files.atomic import npz
+from dropsim.motion.amass import read_amass, write_amass
+from dropsim.motion.motion import Event, Motion
+from dropsim.motion.synthetic import stepping_clip
+
+SKELETON = Skeleton.adult()
+NUM_FRAMES = 4
+
+
+def amass(width: int = 156, **changes: Any) -> dict[str, Any]:
+    """What a small AMASS file holds; a change to None takes a key away."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "poses": rng.normal(size=(NUM_FRAMES, width)),
+        "trans": rng.normal(size=(NUM_FRAMES, 3)),
+        "betas": np.zeros(16),
+        "gender": np.array("female"),
+        "mocap_framerate": np.array(120.0),
+    }
+    return {name: value for name, value in (arrays | changes).items() if value is not None}
+
+
+def saved(folder: Path, arrays: dict[str, Any]) -> Path:
+    path = folder / "clip.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+# --- what a good file means
+
+
+@pytest.mark.parametrize("width", [66, 72, 156, 165])
+def test_every_layout_begins_with_the_body(tmp_path: Path, width: int):
+    arrays = amass(width)
+    motion = read_amass(saved(tmp_path, arrays), SKELETON)
+    expected = roma.rotvec_to_rotmat(torch.from_numpy(arrays["poses"][:, :66]).reshape(NUM_FRAMES, 22, 3))
+    assert (motion.fps, motion.name, len(motion)) == (120.0, "clip", NUM_FRAMES)
+    torch.testing.assert_close(motion.q, expected, rtol=0, atol=1e-12)
+    # SMPL's model origin is not its pelvis: J0 of the skeleton is between them.
+    torch.testing.assert_close(motion.root, torch.from_numpy(arrays["trans"]) + SKELETON.rest[0], rtol=0, atol=1e-12)
+    torch.testing.assert_close(motion.joints, SKELETON.forward(expected, motion.root), rtol=0, atol=1e-12)
+
+
+def test_separate_arrays_of_newer_files(tmp_path: Path):
+    whole = amass(165)
+    parts = amass(poses=None, root_orient=whole["poses"][:, :3], pose_body=whole["poses"][:, 3:66], pose_hand=np.zeros((NUM_FRAMES, 90)))
+    parts["trans"] = whole["trans"]
+    joints = read_amass(saved(tmp_path, whole), SKELETON).joints
+    assert torch.equal(read_amass(saved(tmp_path, parts), SKELETON).joints, joints)
+
+
+@pytest.mark.parametrize("rate", [np.array(60), np.array([60.0]), np.array(60.0, dtype=np.float32)])
+def test_both_spellings_of_the_rate(tmp_path: Path, rate: np.ndarray):
+    assert read_amass(saved(tmp_path, amass(mocap_framerate=rate)), SKELETON).fps == 60.0
+    assert read_amass(saved(tmp_path, amass(mocap_framerate=None, mocap_frame_rate=rate)), SKELETON).fps == 60.0
+
+
+def test_single_precision_and_objects_elsewhere(tmp_path: Path):
+    arrays = amass(poses=np.zeros((2, 156), dtype=np.float32), trans=np.ones((2, 3), dtype=np.float32))
+    # What is not needed is not looked at.
+    arrays["labels"] = np.array([{"a": 1}], dtype=object)
+    motion = read_amass(saved(tmp_path, arrays), SKELETON)
+    assert motion.q.dtype == torch.float64
+    assert torch.equal(motion.q, torch.eye(3).double().expand(2, 22, 3, 3))
+
+
+def test_other_tools_joints_and_contacts_are_left_alone(tmp_path: Path):
+    # Keys of these names exist in the field with other shapes and meanings; only our own files' are restored.
+    motion = read_amass(saved(tmp_path, amass(joints=np.zeros((NUM_FRAMES, 24, 3)), contacts=np.zeros((NUM_FRAMES, 9)))), SKELETON)
+    assert motion.contacts is None
+    assert float(SKELETON.bone_error(motion.joints).max()) < 1e-9
+
+
+# --- round trips
+
+
+def recorded(rotations: Tensor, rng: torch.Generator) -> Motion:
+    """A motion with everything that can be recorded along."""
+
+    def noise(*shape: int) -> Tensor:
+        return torch.randn(len(rotations), *shape, generator=rng, dtype=torch.float64)
+
+    motion = Motion.from_rotations(SKELETON, 29.97, 100 * noise(3), rotations)
+    return replace(
+        motion,
+        joints=motion.joints + 0.01 * noise(22, 3),
+        contacts=noise(22) > 0,
+        contact_forces=100 * noise(22, 3),
+        external_forces=noise(22, 3),
+        root_wrench=noise(2),
+        energies={"contact": noise(), "range of motion": noise()},
+        events=(Event("push", 0.1, 0.5), Event("Stoß", 0.2)),
+    )
+
+
+# Everything is float64 in the file; the way over rotation vectors costs a few roundings.
+def test_a_motion_with_extras_round_trips(tmp_path: Path, random_rotations: Callable[..., Tensor], rng: torch.Generator):
+    motion = recorded(random_rotations(20, 22), rng)
+    write_amass(motion, tmp_path / "out.npz", seed=7)
+    back = read_amass(tmp_path / "out.npz", SKELETON)
+    assert (back.fps, back.events, back.name) == (motion.fps, motion.events, "out")
+    for name in ("root", "q", "joints", "contact_forces", "external_forces", "root_wrench"):
+        torch.testing.assert_close(getattr(back, name), getattr(motion, name), rtol=0, atol=1e-9, msg=name)
+    assert back.contacts is not None
+    assert motion.contacts is not None
+    assert torch.equal(back.contacts, motion.contacts)
+    assert set(back.energies) == set(motion.energies)
+    for name, energy in motion.energies.items():
+        assert torch.equal(back.energies[name], energy)
+
+
+# Half turns are where rotation vectors jump.
+@pytest.mark.parametrize("angle", [0.0, 1e-12, 1e-8, math.pi - 1e-9, math.pi])
+def test_small_and_half_turns_round_trip(tmp_path: Path, angle: float):
+    axes = torch.nn.functional.normalize(torch.randn(22, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64), dim=-1)
+    motion = Motion.from_rotations(SKELETON, 30.0, torch.zeros(1, 3).double(), roma.rotvec_to_rotmat(angle * axes)[None])
+    write_amass(motion, tmp_path / "out.npz")
+    torch.testing.assert_close(read_amass(tmp_path / "out.npz", SKELETON).q, motion.q, rtol=0, atol=1e-9)
+
+
+def test_on_other_bones_the_joints_follow_the_rotations(tmp_path: Path, random_rotations: Callable[..., Tensor], rng: torch.Generator):
+    write_amass(recorded(random_rotations(5, 22), rng), tmp_path / "out.npz")
+    tall = Skeleton.adult(height=1.9)
+    motion = read_amass(tmp_path / "out.npz", tall)
+    assert motion.contact_forces is not None
+    assert float(tall.bone_error(motion.joints).max()) < 1e-9
+
+
+def test_what_the_fields_tools_look_for(tmp_path: Path):
+    motion = stepping_clip()
+    write_amass(motion, tmp_path / "out.npz", seed=3)
+    with np.load(tmp_path / "out.npz", allow_pickle=False) as file:
+        assert file["poses"].shape == (len(motion), 156)
+        assert not file["poses"][:, 66:].any()
+        assert file["trans"].shape == (len(motion), 3)
+        assert file["betas"].shape == (16,)
+        assert str(file["gender"]) == "neutral"
+        assert float(file["mocap_framerate"]) == 30.0
+        assert file["joints"].shape == (len(motion), 22, 3)
+        assert int(file["seed"]) == 3
+
+
+def test_single_precision_motion_is_written(tmp_path: Path):
+    motion = stepping_clip(0.2)
+    single = Motion.from_rotations(motion.skeleton.to(torch.float32), 30.0, motion.root.float(), motion.q.float())
+    write_amass(single, tmp_path / "out.npz")
+    # Float32 near one: 1e-7, over a chain of eight bones.
+    torch.testing.assert_close(read_amass(tmp_path / "out.npz", SKELETON).joints, motion.joints, rtol=0, atol=1e-5)
+
+
+def test_writer_refuses_what_is_not_one_finite_person(tmp_path: Path):
+    motion = stepping_clip(0.1)
+    with pytest.raises(ValueError, match="one person"):
+        write_amass(
+            Motion.from_rotations(SKELETON, 30.0, motion.root.expand(4, -1, -1), motion.q.expand(4, -1, -1, -1, -1)), tmp_path / "out.npz"
+        )
+    with pytest.raises(ValueError, match="64 bits"):
+        write_amass(motion, tmp_path / "out.npz", seed=2**70)
+    with pytest.raises(ValueError, match="not finite"):
+        write_amass(replace(motion, energies={"contact": torch.full((len(motion),), math.nan)}), tmp_path / "out.npz")
+    assert not list(tmp_path.iterdir())
+
+
+# --- bad files
+
+NAN = np.zeros((NUM_FRAMES, 156))
+NAN[2, 5] = np.nan
+OURS = {"rest_joints": SKELETON.rest.numpy()}
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no poses": (amass(poses=None), "has no 'poses' (nor 'root_orient' and 'pose_body'); it holds trans, betas, gender, mocap_framerate"),
+    "half of the separate arrays": (amass(poses=None, root_orient=np.zeros((4, 3))), "has no 'poses'"),
+    "no trans": (amass(trans=None), "has no 'trans'"),
+    "no rate": (amass(mocap_framerate=None), "add an array 'mocap_framerate'"),
+    "an empty archive": ({}, "has no frame rate"),
+    "rate zero": (amass(mocap_framerate=np.array(0.0)), "positive"),
+    "rate negative": (amass(mocap_framerate=np.array(-30.0)), "positive"),
+    "rate NaN": (amass(mocap_framerate=np.array(np.nan)), "'mocap_framerate' holds nan"),
+    "rate huge": (amass(mocap_framerate=np.array(1e9)), "'mocap_framerate' holds"),
+    "two rates": (amass(mocap_framerate=np.array([30.0, 60.0])), "one positive number"),
+    "rate is text": (amass(mocap_framerate=np.array("30")), "should hold numbers"),
+    "odd width": (amass(100), "'poses' has shape (4, 100): expected frames of 66 (body only), 72 (SMPL), 156 (SMPL+H), 165 (SMPL-X)"),
+    "joints by themselves": (amass(poses=np.zeros((4, 22, 3))), "'poses' has shape (4, 22, 3)"),
+    "no dimensions": (amass(poses=np.array(1.0)), "'poses' has shape ()"),
+    "zero frames": (amass(poses=np.zeros((0, 156)), trans=np.zeros((0, 3))), "'poses' has zero frames"),
+    "lengths differ": (amass(trans=np.zeros((3, 3))), "'trans' has shape (3, 3): expected (4, 3)"),
+    "trans is flat": (amass(trans=np.zeros(12)), "'trans' has shape (12,)"),
+    "body too narrow": (amass(poses=None, root_orient=np.zeros((4, 3)), pose_body=np.zeros((4, 69))), "'pose_body' has shape (4, 69)"),
+    "NaN": (amass(poses=NAN), "'poses' holds nan at [2, 5]"),
+    "infinity": (amass(trans=np.full((4, 3), np.inf)), "'trans' holds inf at [0, 0]"),
+    "implausible": (amass(trans=np.full((4, 3), 1e30)), "'trans' holds 1e+30"),
+    "complex": (amass(trans=np.zeros((4, 3), dtype=complex)), "should hold numbers"),
+    "text": (amass(poses=np.full((4, 156), "a")), "should hold numbers"),
+    "structured": (amass(trans=np.zeros((4, 3), dtype=[("x", "f8")])), "should hold numbers"),
+    "dates": (amass(trans=np.zeros((4, 3), dtype="M8[s]")), "should hold numbers"),
+    "pickled poses": (amass(poses=np.zeros((4, 156), dtype=object)), "'poses' holds pickled objects"),
+    "pickled rate": (amass(mocap_framerate=np.array({"fps": 30}, dtype=object)), "save it again with numpy.savez"),
+    "our contacts, wrong shape": (amass(**OURS, contacts=np.zeros((4, 9))), "'contacts' has shape (4, 9): expected (4, 22)"),
+    "our energy, wrong length": (amass(**OURS, energy_contact=np.zeros(3)), "'energy_contact' has shape (3,)"),
+    "our rest joints, wrong shape": (amass(rest_joints=np.zeros((24, 3))), "'rest_joints' has shape (24, 3)"),
+    "events without times": (amass(**OURS, event_names=np.array(["push"])), "has no 'event_times'"),
+    "events of numbers": (amass(**OURS, event_names=np.zeros(1), event_times=np.zeros((1, 2))), "should be text"),
+}  # fmt: skip
+
+
+def sentence_of(path: Path) -> str:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the callers check the text
+        read_amass(path, SKELETON)
+    sentence = str(caught.value)
+    assert sentence.startswith(f"{path}: ")
+    assert "\n" not in sentence
+    assert len(sentence) < 600 + len(str(path))
+    return sentence
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arrays_are_one_sentence(tmp_path: Path, case: str):
+    arrays, message = BAD[case]
+    assert message in sentence_of(saved(tmp_path, arrays))
+
+
+class _Marker:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_in_an_npz_is_not_run(tmp_path: Path):
+    arrays = amass(trans=np.array(_Marker(tmp_path / "ran"), dtype=object))
+    assert "could run code" in sentence_of(saved(tmp_path, arrays))
+    assert not (tmp_path / "ran").exists()
+
+
+def npy(header: str, body: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    text = header.encode() + b"\n"
+    return b"\x93NUMPY" + version + len(text).to_bytes(2 if version == b"\x01\x00" else 4, "little") + text + body
+
+
+def header(shape: str, descr: str = "'<f8'") -> str:
+    return f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}"
+
+
+MEMBERS: dict[str, tuple[bytes, str]] = {
+    "no header": (b"", "damaged"),
+    "another file": (b"hello", "damaged"),
+    "claims more than it holds": (npy(header("(1000, 156)"), bytes(80)), "cut off"),
+    "claims terabytes": (npy(header("(1000000000000, 156)"), bytes(80)), "take over 2 GB"),
+    "negative shape": (npy(header("(-1, 156)"), bytes(80)), "damaged"),
+    "shape is text": (npy(header("'a'"), bytes(80)), "damaged"),
+    "header is code": (npy("__import__('os').system('true')"), "damaged"),
+    "header of brackets": (npy("(" * 5000), "damaged"),
+    "object type in a structure": (npy(header("(4,)", "[('a', '|O')]"), bytes(80)), "pickled objects"),
+    "unknown type": (npy(header("(4,)", "'<q9'"), bytes(80)), "damaged"),
+    "a gigantic item": (npy(header("(2,)", "'|V2147483647'"), bytes(80)), "take over 2 GB"),
+    "long headers' version": (npy(header("(4, 156)"), bytes(4992), b"\x02\x00"), "damaged"),
+    "unknown version": (npy(header("(4, 156)"), bytes(4992), b"\x09\x00"), "damaged"),
+}
+
+
+@pytest.mark.parametrize("case", MEMBERS)
+def test_bad_members_are_one_sentence(tmp_path: Path, case: str):
+    member, message = MEMBERS[case]
+    path = saved(tmp_path, amass(poses=None))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("poses.npy", member)
+    assert message in sentence_of(path)
+
+
+def test_a_small_file_that_unpacks_to_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # 8 MB stand for 2 GB here.
+    monkeypatch.setattr(npz, "MAX_BYTES", 1 << 20)
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, **amass(poses=np.zeros((6600, 156))))
+    assert path.stat().st_size < 50_000
+    assert "cut the recording into pieces" in sentence_of(path)
+
+
+def test_not_an_archive(tmp_path: Path):
+    path = tmp_path / "clip.npz"
+    for content in (b"", b"HIERARCHY\n", bytes(10_000), b"PK\x05\x06", b"PK\x03\x04" + bytes(500)):
+        path.write_bytes(content)
+        assert "not an npz archive, or cut off" in sentence_of(path)
+    assert sentence_of(tmp_path).endswith("not a file")
+    with pytest.raises(FileNotFoundError):
+        read_amass(tmp_path / "missing.npz", SKELETON)
+
+
+def test_two_arrays_of_one_name(tmp_path: Path):
+    path = saved(tmp_path, amass())
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("poses.npy", b"")
+    assert "two arrays 'poses'" in sentence_of(path)
+
+
+# --- fuzzing
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("amass")
+
+
+def bytes_of(*, compressed: bool) -> bytes:
+    buffer = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(buffer, **amass(66))
+    return buffer.getvalue()
+
+
+ARCHIVES = (bytes_of(compressed=False), bytes_of(compressed=True))
+
+
+@given(
+    st.sampled_from(ARCHIVES), st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), min_size=1, max_size=5), st.integers(0, 5000)
+)
+@settings(max_examples=200)
+def test_damaged_archives(folder: Path, data: bytes, flips: list[tuple[int, int]], cut: int):
+    damaged = bytearray(data)
+    for at, value in flips:
+        damaged[at % len(data)] = value
+    path = folder / "clip.npz"
+    for content in (damaged, damaged[: cut % len(data)], damaged[cut % len(data) :]):
+        path.write_bytes(content)
+        motion, sentence = None, f"{path}: "
+        try:
+            motion = read_amass(path, SKELETON)
+        except ValueError as error:
+            sentence = str(error)
+        assert sentence.startswith(f"{path}: ")
+        assert motion is None or bool(motion.joints.isfinite().all())

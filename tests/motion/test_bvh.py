@@ -1,0 +1,469 @@
+"""BVH in and out: what a good file means, round trips, and every bad file a sentence that names the line."""
+
+import math
+import os
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import roma
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from dropsim.body.skeleton import JOINTS, PARENTS, Skeleton
+from dropsim.motion.bvh import Take, read_bvh, write_bvh
+from dropsim.motion.motion import Motion, bvh
+from dropsim.motion.reading import read_motion
+from dropsim.motion.synthetic import stepping_clip
+
+VALID = """\
+HIERARCHY
+ROOT Hips
+{
+  OFFSET 1 2 3
+  CHANNELS 6 Xposition Yposition Zposition Zrotation Xrotation Yrotation
+  JOINT Leg
+  {
+    OFFSET 0 -1 0
+    CHANNELS 3 Zrotation Yrotation Xrotation
+    End Site
+    {
+      OFFSET 0 -1 0
+    }
+  }
+}
+MOTION
+Frames: 2
+Frame Time: 0.0333333
+10 20 30 0 0 0 0 0 90
+10 20 31 90 0 0 0 0 0
+"""
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that hypothesis' examples may share."""
+    return tmp_path_factory.mktemp("bvh")
+
+
+def read_text(folder: Path, text: str | bytes) -> Take:
+    path = folder / "take.bvh"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_bvh(path)
+
+
+def positions(take: Take) -> Tensor:
+    return take.positions(take.global_rotations())
+
+
+def changed(old: str, new: str) -> str:
+    assert VALID.count(old) >= 1
+    return VALID.replace(old, new, 1)
+
+
+# --- what a good file means
+
+
+def test_hierarchy_channels_and_rate(tmp_path: Path):
+    take = read_text(tmp_path, VALID)
+    assert (take.rig.names, take.rig.parents, take.fps, take.name, len(take)) == (("Hips", "Leg", "Leg_end"), (-1, 0, 1), 30.0, "take", 2)
+    # Positions replace the root's offset. A quarter turn of the leg about x takes -y to -z; one of the hips about z takes -y to +x.
+    expected = [[[10, 20, 30], [10, 19, 30], [10, 19, 29]], [[10, 20, 31], [11, 20, 31], [12, 20, 31]]]
+    torch.testing.assert_close(positions(take), torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", ["XYZ", "XZY", "YXZ", "YZX", "ZXY", "ZYX"])
+def test_channels_in_any_order(tmp_path: Path, order: str):
+    names = " ".join(f"{axis}rotation" for axis in order)
+    text = changed("Zrotation Yrotation Xrotation", names).replace("0 0 90", "10 20 30")
+    # The first channel is the outermost turn: R = R_1 R_2 R_3.
+    expected = torch.eye(3, dtype=torch.float64)
+    for axis, angle in zip(order, (10.0, 20.0, 30.0), strict=True):
+        vector = torch.zeros(3, dtype=torch.float64)
+        vector["XYZ".index(axis)] = math.radians(angle)
+        expected = expected @ roma.rotvec_to_rotmat(vector)
+    torch.testing.assert_close(read_text(tmp_path, text).rotations[0, 1], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("HIERARCHY", "\ufeffHIERARCHY", id="byte order mark"),
+        pytest.param("HIERARCHY", "\n\n hierarchy", id="lower case"),
+        pytest.param("MOTION", "motion", id="lower case motion"),
+        pytest.param("ROOT Hips\n{", "Root Hips {", id="brace on the joint's line"),
+        pytest.param("    }\n  }\n}", "}}}".replace("}", "} "), id="closing braces together"),
+        pytest.param("End Site", "END SITE", id="END SITE"),
+        pytest.param("End Site", "EndSite", id="EndSite"),
+        pytest.param("End Site", "End", id="End"),
+        pytest.param("End Site", "End Site toes", id="named End Site"),
+        pytest.param("  OFFSET 1 2 3", "\toffset\t1\t2.0\t+3e0\t", id="tabs and number spellings"),
+        pytest.param("Zrotation Yrotation Xrotation", "ZROTATION yrotation XRotation", id="channels' case"),
+        pytest.param("Frames: 2", "Frames:2", id="no space"),
+        pytest.param("Frames: 2", "FRAMES :\t2", id="space before the colon"),
+        pytest.param("Frame Time: 0.0333333", "frame time:0.033333", id="frame time"),
+        pytest.param("90\n10", "90\n\n  \n10", id="blank lines between frames"),
+        pytest.param("0 0 0\n", "0 0 0\n\n\n \t\n", id="blank lines at the end"),
+        pytest.param("\n", "\r\n", id="first line CRLF"),
+    ],
+)
+def test_spellings_that_mean_the_same(tmp_path: Path, old: str, new: str):
+    expected, take = read_text(tmp_path, VALID), read_text(tmp_path, changed(old, new))
+    assert (take.rig.names, take.fps) == (expected.rig.names, expected.fps)
+    assert torch.equal(positions(take), positions(expected))
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\r"])
+@pytest.mark.parametrize("last", ["", "\n"])
+def test_line_endings(tmp_path: Path, ending: str, last: str):
+    text = (VALID.rstrip("\n") + last).replace("\n", ending)
+    assert torch.equal(positions(read_text(tmp_path, text.encode())), positions(read_text(tmp_path, VALID)))
+
+
+def test_joints_with_positions_and_with_few_rotations(tmp_path: Path):
+    text = changed("CHANNELS 3 Zrotation Yrotation Xrotation", "CHANNELS 3 Yposition Xrotation Xposition").replace("0 0 90", "-3 90 4")
+    take = read_text(tmp_path, text)
+    # The leg lies at (4, -3, 0) from the hips, z from its offset, and its end a quarter turn about x further.
+    torch.testing.assert_close(positions(take)[0, 1:], torch.tensor([[14.0, 17.0, 30.0], [14.0, 17.0, 29.0]]).double(), rtol=0, atol=1e-12)
+    still = changed("CHANNELS 3 Zrotation Yrotation Xrotation", "CHANNELS 0").replace(" 0 0 90", "").replace("90 0 0 0 0 0", "90 0 0")
+    assert torch.equal(read_text(tmp_path, still).rotations[:, 1], torch.eye(3).double().expand(2, 3, 3))
+
+
+def test_repeated_names_are_told_apart(tmp_path: Path):
+    end = "    End Site\n    {\n      OFFSET 0 -1 0\n    }\n"
+    assert read_text(tmp_path, changed(end, 3 * end)).rig.names[2:] == ("Leg_end", "Leg_end_duplicate2", "Leg_end_duplicate3")
+    assert read_text(tmp_path, changed("JOINT Leg", "JOINT Hips")).rig.names == ("Hips", "Hips_duplicate2", "Hips_duplicate2_end")
+
+
+def test_names_with_spaces_and_in_other_encodings(tmp_path: Path):
+    assert read_text(tmp_path, changed("JOINT Leg", "JOINT Left Leg")).rig.names[1] == "Left_Leg"
+    assert read_text(tmp_path, changed("JOINT Leg", "JOINT Hüfte").encode("latin-1")).rig.names[1] == "H\\xfcfte"
+
+
+# The rate is the roundest one that the digits of the frame time allow; NTSC's is no whole number and stays.
+@pytest.mark.parametrize(
+    ("frame_time", "fps"),
+    [("0.0333333", 30), ("0.033333", 30), ("0.0333", 30), (".00833333", 120), ("0.0083333", 120), ("0.0166666", 60), ("0.016683", 59.94),
+     ("0.0333667", 29.97), ("0.04", 25), ("0.0416667", 24), ("1", 1), ("2", 0.5), ("3.3333333e-2", 30)],
+)  # fmt: skip
+def test_frame_rates(tmp_path: Path, frame_time: str, fps: float):
+    assert read_text(tmp_path, changed("0.0333333", frame_time)).fps == fps
+
+
+# --- round trips
+
+
+def through_file(motion: Motion, path: Path, **options: object) -> Motion:
+    write_bvh(motion, path, **options)  # pyright: ignore[reportArgumentType]
+    # What a reader without our maps sees: rotations as they are, the world turned back to z up, metres.
+    take, unit = read_bvh(path), float(options.get("unit", 1.0))  # pyright: ignore[reportArgumentType]
+    order = [take.rig.names.index(name) for name in JOINTS]
+    world = torch.eye(3).double() if options.get("up") == "z" else torch.tensor([[1.0, 0, 0], [0, 0, -1], [0, 1, 0]]).double()
+    q = take.rotations[:, order]
+    return Motion.from_rotations(
+        motion.skeleton, take.fps, take.translations[:, order[0]] @ world.T * unit, torch.cat((world @ q[:, :1], q[:, 1:]), 1)
+    )
+
+
+# A tenth of a micrometre for positions, 1e-6 degrees over at most eight joints of a metre for angles: far below 1e-5 m.
+@pytest.mark.parametrize(("up", "unit"), [("y", 1.0), ("z", 1.0), ("y", 0.01), ("y", 0.0254), ("z", 1000.0)])
+def test_random_poses_round_trip(tmp_path: Path, random_rotations: Callable[..., Tensor], rng: torch.Generator, up: str, unit: float):
+    root = 100 * torch.randn(50, 3, generator=rng, dtype=torch.float64)
+    motion = Motion.from_rotations(Skeleton.adult(), 30.0, root, random_rotations(50, 22))
+    back = through_file(motion, tmp_path / "out.bvh", up=up, unit=unit)
+    torch.testing.assert_close(back.joints, motion.joints, rtol=0, atol=1e-6)
+    torch.testing.assert_close(back.q, motion.q, rtol=0, atol=1e-7)
+
+
+# Where the middle angle is a quarter turn, only the sum of the other two is determined; the product must be exact all the same.
+@pytest.mark.parametrize("tilt", [0.0, 1e-9, 1e-7, 1e-5, -1e-8])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_gimbal_lock_round_trips(tmp_path: Path, random_rotations: Callable[..., Tensor], tilt: float, sign: float):
+    def turn(*vector: float) -> Tensor:
+        return roma.rotvec_to_rotmat(torch.tensor(vector, dtype=torch.float64))
+
+    q = random_rotations(1, 22)
+    q[0, 1:] = turn(0, 0, 0.7) @ turn(sign * (math.pi / 2 + tilt), 0, 0) @ turn(0, 0.4, 0)
+    motion = Motion.from_rotations(Skeleton.adult(), 30.0, torch.zeros(1, 3).double(), q)
+    torch.testing.assert_close(through_file(motion, tmp_path / "out.bvh").q, q, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("up", ["y", "z"])
+@pytest.mark.parametrize("unit", [1.0, 0.01])
+def test_our_own_file_returns_onto_our_skeleton(tmp_path: Path, up: str, unit: float):
+    motion = stepping_clip()
+    write_bvh(motion, tmp_path / "out.bvh", up=up, unit=unit)
+    back = read_motion(tmp_path / "out.bvh", motion.skeleton, up=up, unit=unit)
+    assert back.fps == motion.fps
+    torch.testing.assert_close(back.joints, motion.joints, rtol=0, atol=1e-6)
+    torch.testing.assert_close(back.q, motion.q, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("fps", [1.0, 24.0, 29.97, 30.0, 49.0, 59.94, 60000 / 1001, 120.0, 240.0, 12.5])
+def test_rates_round_trip(tmp_path: Path, fps: float):
+    assert math.isclose(through_file(stepping_clip(0.1, fps), tmp_path / "out.bvh").fps, fps, rel_tol=4e-16)
+
+
+def test_file_stands_upright_with_our_bones(tmp_path: Path):
+    motion = stepping_clip()
+    write_bvh(motion, tmp_path / "out.bvh")
+    take = read_bvh(tmp_path / "out.bvh")
+    order = [take.rig.names.index(name) for name in JOINTS]
+    torch.testing.assert_close(take.rig.offsets[order], motion.skeleton.offsets, rtol=0, atol=1e-7)
+    assert [take.rig.names[take.rig.parents[j]] for j in order[1:]] == [JOINTS[p] for p in PARENTS[1:]]
+    # y is up in the file: (x, y, z) -> (x, z, -y).
+    x, y, z = motion.joints.unbind(-1)
+    torch.testing.assert_close(positions(take)[:, order], torch.stack((x, z, -y), -1), rtol=0, atol=1e-6)
+
+
+def test_angles_do_not_jump(tmp_path: Path):
+    # Two full turns about the vertical in 60 frames: 12 degrees a frame.
+    spin = roma.rotvec_to_rotmat(torch.linspace(0, 4 * math.pi, 61)[:, None].double() * torch.tensor([0.0, 0.0, 1.0]).double())
+    still = stepping_clip(0.01)
+    q = still.q[:1].expand(61, -1, -1, -1).clone()
+    q[:, 0] = spin @ q[:, 0]
+    path = tmp_path / "out.bvh"
+    write_bvh(Motion.from_rotations(still.skeleton, 30.0, torch.zeros(61, 3).double(), q), path)
+    frames = torch.tensor([[float(word) for word in line.split()] for line in path.read_text().splitlines()[-61:]])
+    assert float(frames.diff(dim=0).abs().max()) < 12.1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"up": "x"}, "y or z up"), ({"unit": 0.0}, "positive"), ({"unit": math.nan}, "positive"), ({"unit": math.inf}, "positive")],
+)
+def test_writer_refuses_options(tmp_path: Path, options: dict[str, object], message: str):
+    with pytest.raises(ValueError, match=message):
+        through_file(stepping_clip(0.1), tmp_path / "out.bvh", **options)
+
+
+def test_writer_refuses_what_is_not_one_finite_person(tmp_path: Path):
+    motion = stepping_clip(0.1)
+    crowd = Motion.from_rotations(motion.skeleton, 30.0, motion.root.expand(4, -1, -1), motion.q.expand(4, -1, -1, -1, -1))
+    with pytest.raises(ValueError, match="one person"):
+        write_bvh(crowd, tmp_path / "out.bvh")
+    motion.root[1, 1] = math.nan
+    with pytest.raises(ValueError, match="not finite"):
+        write_bvh(motion, tmp_path / "out.bvh")
+    assert not list(tmp_path.iterdir())
+
+
+# --- bad files
+
+
+BAD: dict[str, tuple[str | bytes, int, str]] = {
+    "empty": ("", 1, "the file ends where HIERARCHY should come"),
+    "only blank lines": ("\n\n\n", 3, "the file ends where HIERARCHY should come"),
+    "binary": (bytes(range(256)) * 50, 1, "not a BVH file"),
+    "zip": (b"PK\x03\x04" + bytes(2000), 1, "not a BVH file"),
+    "UTF-16": (VALID.encode("utf-16"), 1, "not saved as plain text"),
+    "another format": ('{"hierarchy": []}', 1, "not a BVH file"),
+    "no MOTION": (VALID[: VALID.index("MOTION")], 15, "the file ends where a joint or MOTION should come"),
+    "unclosed brace": (changed("  }\n}\nMOTION", "  }\nMOTION"), 15, "inside 'Hips' but found 'MOTION'"),
+    "one brace too many": (changed("}\nMOTION", "}\n}\nMOTION"), 16, "found '}'"),
+    "two roots": (changed("MOTION", "ROOT Other\n{\nMOTION"), 16, "one ROOT"),
+    "joint before the root": (changed("ROOT", "JOINT"), 2, "one ROOT"),
+    "root inside": (changed("JOINT", "ROOT"), 6, "one ROOT"),
+    "no name": (changed("JOINT Leg", "JOINT"), 6, "found 'JOINT'"),
+    "joint in an end site": (changed("      OFFSET 0 -1 0", "OFFSET 0 -1 0\nJOINT Foot"), 13, "inside an End Site"),
+    "no hierarchy": ("HIERARCHY\nMOTION\nFrames: 1\n", 2, "nothing that moves"),
+    "no channels": ("HIERARCHY\nROOT a\n{\nOFFSET 0 0 0\nCHANNELS 0\n}\nMOTION\n", 7, "nothing that moves"),
+    "no brace": (changed("ROOT Hips\n{\n", "ROOT Hips\n"), 3, "expected an opening brace, found 'OFFSET 1 2 3'"),
+    "no OFFSET": (changed("  OFFSET 1 2 3\n", ""), 4, "expected OFFSET"),
+    "short OFFSET": (changed("OFFSET 1 2 3", "OFFSET 1 2"), 4, "OFFSET should be 3 plain numbers, found '1 2'"),
+    "word in OFFSET": (changed("OFFSET 1 2 3", "OFFSET 1 two 3"), 4, "found '1 two 3'"),
+    "NaN in OFFSET": (changed("OFFSET 1 2 3", "OFFSET 1 nan 3"), 4, "found '1 nan 3'"),
+    "no CHANNELS": (changed("    CHANNELS 3 Zrotation Yrotation Xrotation\n", ""), 9, "expected CHANNELS"),
+    "no channel count": (changed("CHANNELS 3", "CHANNELS"), 9, "should be a whole number, found 'Zrotation'"),
+    "wrong channel count": (changed("CHANNELS 3", "CHANNELS 4"), 9, "CHANNELS says 4 but names 3"),
+    "huge channel count": (changed("CHANNELS 3", f"CHANNELS {'9' * 5000}"), 9, "should be a whole number"),
+    "unknown channel": (changed("Yrotation Xrotation\n    End", "Yrotation Wrotation\n    End"), 9, "unknown channel 'wrotation'"),
+    "channel twice": (changed("Yrotation Xrotation\n    End", "Yrotation Yrotation\n    End"), 9, "twice"),
+    "long name": (changed("JOINT Leg", f"JOINT {'x' * 2000}"), 6, "name of over"),
+    "no Frames": (changed("Frames: 2\n", ""), 17, "expected 'Frames:'"),
+    "Frames is a word": (changed("Frames: 2", "Frames: two"), 17, "should be a whole number, found 'two'"),
+    "Frames is negative": (changed("Frames: 2", "Frames: -2"), 17, "should be a whole number"),
+    "Frames in other digits": (changed("Frames: 2", "Frames: ٢"), 17, "should be a whole number"),
+    "Frames has 5000 digits": (changed("Frames: 2", f"Frames: {'9' * 5000}"), 17, "should be a whole number"),
+    "zero frames": (changed("Frames: 2", "Frames: 0"), 17, "zero frames"),
+    "far too many frames": (changed("Frames: 2", "Frames: 9999999999"), 17, "too many to hold"),
+    "ends before Frames": (VALID[: VALID.index("Frames:")], 16, "the file ends where 'Frames:' should come"),
+    "ends before the frames": (VALID[: VALID.index("10 20 30")], 18, "ends after 0 of its 2 frames: it is cut off, or line 17"),
+    "many frames claimed": (changed("Frames: 2", "Frames: 6000000"), 20, "ends after 2 of its 6000000 frames"),
+    "cut in a frame": (VALID[:-8], 20, "5 values in this frame, but the hierarchy has 9 channels"),
+    "a value too many": (VALID[:-1] + " 0\n", 20, "10 values in this frame"),
+    "no Frame Time": (changed("Frame Time: 0.0333333\n", ""), 18, "expected 'Frame Time:'"),
+    "frame time zero": (changed("0.0333333", "0"), 18, "a frame time of 0 s"),
+    "frame time negative": (changed("0.0333333", "-0.03"), 18, "a frame time of -0.03 s"),
+    "frame time tiny": (changed("0.0333333", "1e-320"), 18, "such as 0.0333333 for 30 Hz"),
+    "frame time NaN": (changed("0.0333333", "nan"), 18, "should be 1 plain number, found 'nan'"),
+    "NaN in a frame": (changed("20 31", "NaN 31"), 20, "value 2 of this frame should be a plain number, found 'NaN'"),
+    "infinity in a frame": (changed("20 31", "20 -inf"), 20, "value 3 of this frame should be a plain number, found '-inf'"),
+    "overflow in a frame": (changed("20 31", "20 1e999"), 20, "found '1e999'"),
+    "implausible value": (changed("20 31", "20 1e30"), 20, "found '1e30'"),
+    "Windows' NaN": (changed("20 31", "20 -1.#IND"), 20, "found '-1.#IND'"),
+    "word in a frame": (changed("20 31", "20 x"), 20, "value 3 of this frame should be a plain number, found 'x'"),
+    "underscore": (changed("20 31", "2_0 31"), 20, "found '2_0'"),
+    "decimal comma": (changed("20 31", "20,5 31"), 20, "found '20,5', which needs a decimal point"),
+    "error after blank lines": (changed("10 20 31", "\n\n10 20 x"), 22, "value 3"),
+    "frames left over": (VALID + "1 2 3 4 5 6 7 8 9\n", 21, "goes on after its 2 frames with '1 2 3 4 5 6 7 8 9': line 17 counts wrong"),
+    "garbage at the end": (VALID + "\n\nthe end\n", 23, "goes on after its 2 frames with 'the end'"),
+    "NUL": (changed("20 31", "20\0 31"), 20, r"found '20\x00'"),
+    "many blank lines": (VALID[: VALID.index("10 20 30")] + 20000 * "\n", 10019, "blank lines in a row"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_file_is_one_sentence_with_the_line(tmp_path: Path, case: str):
+    text, line, message = BAD[case]
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is checked below
+        read_text(tmp_path, text)
+    sentence = str(caught.value)
+    assert sentence.startswith(f"{tmp_path / 'take.bvh'}:{line}: ")
+    assert message in sentence
+    assert "\n" not in sentence
+    assert len(sentence) < 400 + len(str(tmp_path))
+
+
+def test_the_line_is_exact_far_into_the_motion(tmp_path: Path):
+    # Beyond several chunks of the fast path.
+    frames = ["1 2 3 4 5 6 7 8 9"] * 5000
+    frames[3456] = "1 2 3 4 5 six 7 8 9"
+    text = changed("Frames: 2", "Frames: 5000").partition("10 20 30")[0] + "\n".join(frames)
+    with pytest.raises(ValueError, match=r"take.bvh:3475: value 6 .* 'six'"):
+        read_text(tmp_path, text)
+
+
+def test_folder_pipe_and_missing_file(tmp_path: Path):
+    with pytest.raises(ValueError, match="not a file"):
+        read_bvh(tmp_path)
+    os.mkfifo(tmp_path / "pipe.bvh")
+    with pytest.raises(ValueError, match="not a file"):
+        read_bvh(tmp_path / "pipe.bvh")
+    with pytest.raises(FileNotFoundError):
+        read_bvh(tmp_path / "missing.bvh")
+
+
+@pytest.mark.parametrize("start", ["", VALID[: VALID.index("10 20 30")], VALID])
+def test_two_gigabytes_in_one_line(tmp_path: Path, start: str):
+    path = tmp_path / "huge.bvh"
+    path.write_text(start)
+    os.truncate(path, 2 << 30)
+    tracemalloc.start()
+    begin = time.perf_counter()
+    with pytest.raises(ValueError, match="not a BVH file"):
+        read_bvh(path)
+    # Only MAX_LINE characters of it are read: a megabyte, of four bytes each at most, and copies.
+    assert tracemalloc.get_traced_memory()[1] < 20 * bvh.MAX_LINE
+    tracemalloc.stop()
+    assert time.perf_counter() - begin < 5
+
+
+# Each of these lines is just short enough to be looked at; quadratic time over a megabyte would be hours.
+@pytest.mark.parametrize(
+    "line",
+    ["Frames" + " " * 1_000_000 + "a b", "Frames:" + "1" * 1_000_000, "Frames: " + "a " * 500_000, "1_" * 500_000, ": " * 500_000, "}" * 9],
+)
+def test_long_lines_take_no_quadratic_time(tmp_path: Path, line: str):
+    begin = time.perf_counter()
+    for old in ("Frames: 2", "Frame Time: 0.0333333", "10 20 30 0 0 0 0 0 90", "  OFFSET 1 2 3", "MOTION"):
+        with pytest.raises(ValueError, match=r"take\.bvh:\d+: "):
+            read_text(tmp_path, changed(old, line))
+    assert time.perf_counter() - begin < 10
+
+
+def test_deep_nesting_and_many_joints(tmp_path: Path):
+    def nested(depth: int) -> str:
+        joints = "".join(f"JOINT j{i}\n{{\nOFFSET 0 1 0\nCHANNELS 0\n" for i in range(depth))
+        braces = "}\n" * (depth + 1)
+        return f"HIERARCHY\nROOT r\n{{\nOFFSET 0 0 0\nCHANNELS 1 Xrotation\n{joints}{braces}MOTION\nFrames: 1\nFrame Time: 1\n90\n"
+
+    take = read_text(tmp_path, nested(bvh.MAX_JOINTS - 1))
+    # A quarter turn of the root takes the whole chain from y to z.
+    torch.testing.assert_close(positions(take)[0, -1], torch.tensor([0.0, 0.0, bvh.MAX_JOINTS - 1]).double(), rtol=0, atol=1e-9)
+    with pytest.raises(ValueError, match="more than"):
+        read_text(tmp_path, nested(bvh.MAX_JOINTS))
+    with pytest.raises(ValueError, match="more than"):
+        read_text(tmp_path, nested(100_000))
+
+
+# --- fuzzing: a ValueError that names the file, or a take of finite numbers; nothing else, and soon
+
+
+def survives(folder: Path, data: bytes) -> None:
+    begin = time.perf_counter()
+    take, sentence = None, ""
+    try:
+        take = read_text(folder, data)
+    except ValueError as error:
+        sentence = str(error)
+    if take is None:
+        assert sentence.startswith(f"{folder / 'take.bvh'}:")
+        assert "\n" not in sentence
+    else:
+        assert len(take) > 0
+        assert take.fps > 0
+        assert len(set(take.rig.names)) == len(take.rig.names)
+        assert all(parent < j for j, parent in enumerate(take.rig.parents))
+        assert bool(positions(take).isfinite().all())
+    assert time.perf_counter() - begin < 5
+
+
+@given(data=st.binary(max_size=2000))
+@example(b"HIERARCHY")
+@example(b"\xef\xbb\xbf")
+@example(b"HIERARCHY\r\rROOT \x85\n{")
+@example(b"HIERARCHY\nROOT a{\n")
+@example(b"HIERARCHY {")
+@example(b"HIERARCHY\n}\n")
+def test_random_bytes(folder: Path, data: bytes):
+    survives(folder, data)
+
+
+WORDS = [
+    b"HIERARCHY", b"ROOT", b"JOINT x", b"End Site", b"{", b"}", b"OFFSET", b"0 0 0", b"CHANNELS 0", b"CHANNELS 1 Xrotation", b"MOTION",
+    b"Frames: 1", b"Frame Time: 1", b"\n", b" ", b"1e400", b"nan", b"-0", b"1e-400", b"9" * 400, b"_", b"\0", b"\xff", b"\r", b"\x85",
+    b"\x1c", b"#", b'"', b"1e9", b"-1e9", b"0x1p3", b"1d0", b",",
+]  # fmt: skip
+EDIT = st.tuples(
+    st.sampled_from(["delete", "insert", "swap", "cut", "repeat"]), st.integers(0, 600), st.integers(0, 60), st.sampled_from(WORDS)
+)
+
+
+def edited(data: bytes, edits: list[tuple[str, int, int, bytes]]) -> bytes:
+    for kind, start, length, word in edits:
+        at, size = start % (len(data) + 1), length + 1
+        match kind:
+            case "delete":
+                data = data[:at] + data[at + size :]
+            case "insert":
+                data = data[:at] + word + data[at:]
+            case "swap":
+                data = data[:at] + data[at + size : at + 2 * size] + data[at : at + size] + data[at + 2 * size :]
+            case "cut":
+                data = data[:at]
+            case _:
+                data = data[: at + size] + data[at:]
+    return data
+
+
+@given(edits=st.lists(EDIT, min_size=1, max_size=6))
+@settings(max_examples=200)
+def test_edited_files(folder: Path, edits: list[tuple[str, int, int, bytes]]):
+    survives(folder, edited(VALID.encode(), edits))
+
+
+def lines_of(text: str) -> list[str]:
+    return text.splitlines(keepends=True)
+
+
+@given(
+    order=st.lists(st.integers(0, len(lines_of(VALID)) - 1), min_size=1, max_size=30), words=st.lists(st.sampled_from(WORDS), max_size=3)
+)
+def test_shuffled_lines(folder: Path, order: list[int], words: list[bytes]):
+    survives(folder, "".join(lines_of(VALID)[i] for i in order).encode() + b" ".join(words))
+    survives(folder, VALID.encode() + b" ".join(words))

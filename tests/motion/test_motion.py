@@ -1,0 +1,185 @@
+"""Laws of Motion: slicing, joining, mirroring, resampling and velocity."""
+
+from dataclasses import replace
+
+import pytest
+import roma
+import torch
+
+from dropsim.body.skeleton import MIRROR, NUM_JOINTS, Skeleton
+from dropsim.motion.motion import Event, Motion
+from dropsim.motion.synthetic import stepping_clip
+
+SKELETON = Skeleton.adult()
+PER_FRAME = ("root", "q", "joints", "contacts", "contact_forces", "external_forces", "root_wrench")
+
+
+def assert_same(a, b, *, atol=0.0):
+    assert a.fps == b.fps
+    for name in PER_FRAME:
+        torch.testing.assert_close(getattr(a, name), getattr(b, name), rtol=0, atol=atol)
+    assert a.energies.keys() == b.energies.keys()
+    for name in a.energies:
+        torch.testing.assert_close(a.energies[name], b.energies[name], rtol=0, atol=atol)
+
+
+@pytest.fixture
+def motion(random_rotations, rng):
+    """Two people for 24 frames, every joint turning steadily, with every extra filled in."""
+    b, t = 2, 24
+
+    def draw(*shape):
+        return torch.randn(b, t, *shape, generator=rng, dtype=torch.float64)
+
+    start, axis = random_rotations(b, 1, NUM_JOINTS), torch.randn(b, 1, NUM_JOINTS, 3, generator=rng, dtype=torch.float64)
+    time = torch.arange(t, dtype=torch.float64) / 24
+    q = start @ roma.rotvec_to_rotmat(axis * time[:, None, None])
+    return replace(
+        Motion.from_rotations(SKELETON, 24.0, draw(3).cumsum(1) / 24, q, name="spin"),
+        contacts=draw(NUM_JOINTS) > 0,
+        contact_forces=draw(NUM_JOINTS, 3),
+        external_forces=draw(NUM_JOINTS, 3),
+        root_wrench=draw(2),
+        energies={"rigidity": draw(), "contact": draw()},
+        events=(Event("push", 0.25, 0.5), Event("ball", 0.75)),
+    )
+
+
+def test_length_and_duration(motion):
+    # 24 frames at 24 Hz span 23 intervals.
+    assert len(motion) == 24
+    assert motion.duration == pytest.approx(23 / 24)
+
+
+def test_concatenate_undoes_slice(motion):
+    # Cutting moves data without changing it: to the bit. Events keep their place in the joined motion.
+    joined = Motion.concatenate([motion.slice(0, 5), motion.slice(5, 17), motion.slice(17, 24)])
+    assert_same(joined, motion)
+    assert [e.name for e in joined.events] == ["push", "ball"]
+    assert [e.start for e in joined.events] == pytest.approx([0.25, 0.75])
+
+
+def test_slice_counts_as_python_does(motion):
+    assert_same(motion.slice(-4, 1000), motion.slice(20, 24))
+    with pytest.raises(ValueError, match="24 frames"):
+        motion.slice(24, 30)
+
+
+def test_events_move_along_with_a_slice(motion):
+    # The push starts at frame 6, the ball at frame 18: cut from frame 6, they come 6/24 s sooner; cut to frame 18, the ball is gone.
+    assert [(e.name, pytest.approx(e.start)) for e in motion.slice(6, 24).events] == [("push", 0.0), ("ball", 0.5)]
+    assert [e.name for e in motion.slice(0, 18).events] == ["push"]
+    assert motion.slice(0, 18).events[0].duration == 0.5
+
+
+def test_an_event_on_a_frame_belongs_to_that_frame():
+    # 123 / 30 * 30 is a hair below 123 in floating point; the event still starts in frame 123, however often the motion was cut.
+    q = torch.eye(3, dtype=torch.float64).expand(300, NUM_JOINTS, 3, 3)
+    motion = Motion.from_rotations(SKELETON, 30.0, torch.zeros(300, 3, dtype=torch.float64), q)
+    for frame in (1, 2, 31, 32, 123, 245, 246, 247):
+        marked = replace(motion, events=(Event("push", frame / 30),)).slice(1, 300)
+        assert marked.slice(frame - 1, 299).events[0].start == pytest.approx(0, abs=1e-9)
+        assert marked.slice(0, frame).events[0].start == pytest.approx((frame - 1) / 30)
+        assert frame == 1 or not marked.slice(0, frame - 1).events
+
+
+def test_concatenate_keeps_only_shared_extras(motion):
+    bare = replace(motion, contacts=None, energies={"contact": motion.energies["contact"]})
+    joined = Motion.concatenate([motion, bare])
+    assert joined.contacts is None
+    assert set(joined.energies) == {"contact"}
+    assert joined.contact_forces is not None
+
+
+def test_concatenate_refuses_two_rates(motion):
+    with pytest.raises(ValueError, match="resample them to one rate"):
+        Motion.concatenate([motion, motion.resampled(30.0)])
+
+
+def test_map_changes_every_part(motion):
+    # One person and the other, put together again, are both of them, to the bit; what nobody recorded stays away.
+    one, other = (motion.map(lambda values, i=i: values[i : i + 1]) for i in (0, 1))
+    for name in PER_FRAME:
+        torch.testing.assert_close(torch.cat((getattr(one, name), getattr(other, name))), getattr(motion, name), rtol=0, atol=0)
+    assert {name: torch.cat((one.energies[name], other.energies[name])).equal(values) for name, values in motion.energies.items()} == {
+        "rigidity": True,
+        "contact": True,
+    }
+    assert (one.fps, one.events, one.name) == (motion.fps, motion.events, motion.name)
+    assert replace(motion, contacts=None).map(lambda values: values[0]).contacts is None
+
+
+def test_mirror_is_an_involution(motion):
+    # Signs and places change, never a value: twice is the same to the bit.
+    assert_same(motion.mirrored().mirrored(), motion)
+
+
+def test_mirrored_rotations_give_the_mirrored_joints(motion):
+    mirrored = motion.mirrored()
+    assert torch.equal(mirrored.joints[..., 0], -motion.joints[..., MIRROR, 0])
+    # Kinematics commutes with the reflection, to rounding of a chain of 9 joints.
+    torch.testing.assert_close(SKELETON.forward(mirrored.q, mirrored.root), mirrored.joints, rtol=0, atol=1e-13)
+    assert (torch.linalg.det(mirrored.q) > 0).all()
+
+
+@pytest.mark.parametrize("fps", [48.0, 120.0])
+def test_resampling_up_and_down_returns_the_frames(motion, fps):
+    # Every old frame is a frame of a rate that is a multiple, so going there and back samples them again. Slerp rounds.
+    there = motion.resampled(fps)
+    assert len(there) == 23 * fps / 24 + 1
+    assert there.duration == pytest.approx(motion.duration)
+    assert_same(there.resampled(24.0), motion, atol=1e-9)
+    assert there.events == motion.events
+
+
+def test_resampling_a_steady_turn_is_exact(motion):
+    # Slerp of a constant angular velocity is that same turn at any time, so two ways to the same frames agree.
+    coarse = motion.slice(0, 23).resampled(12.0)
+    again = coarse.resampled(24.0)
+    torch.testing.assert_close(again.q, motion.q[:, :23], rtol=0, atol=1e-9)
+    # Bones keep their length between frames, as interpolated positions would not.
+    assert SKELETON.bone_error(motion.resampled(50.0).joints).max() < 1e-9
+
+
+def test_resampling_interpolates_a_solvers_residual(motion):
+    # Joints off the bones by a constant stay off by that constant.
+    off = replace(motion, joints=motion.joints + 0.01)
+    torch.testing.assert_close(off.resampled(60.0).joints, motion.resampled(60.0).joints + 0.01, rtol=0, atol=1e-12)
+
+
+def test_resampling_one_frame(motion):
+    still = motion.slice(3, 4).resampled(60.0)
+    assert len(still) == 1
+    torch.testing.assert_close(still.joints, motion.joints[:, 3:4], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("fps", [0.0, -30.0, float("nan"), float("inf")])
+def test_resampling_refuses_a_rate_that_is_none(motion, fps):
+    with pytest.raises(ValueError, match="positive number"):
+        motion.resampled(fps)
+
+
+def test_velocity_of_steady_motion_is_exact():
+    # x(t) = x0 + v t: differences of any kind give v; float64 positions of up to 3 m over 2/30 s round to 1e-14 m/s times a few.
+    v = torch.tensor([1.2, -0.4, 0.1], dtype=torch.float64)
+    time = torch.arange(10, dtype=torch.float64) / 30
+    q = torch.eye(3, dtype=torch.float64).expand(10, NUM_JOINTS, 3, 3)
+    motion = Motion.from_rotations(SKELETON, 30.0, time[:, None] * v, q)
+    torch.testing.assert_close(motion.velocity(), v.expand(10, NUM_JOINTS, 3), rtol=0, atol=1e-13)
+    assert motion.slice(0, 1).velocity().abs().max() == 0
+
+
+def test_velocity_of_free_fall_is_exact_inside():
+    # Central differences are exact for quadratics: z = -g t^2 / 2 falls at -g t.
+    time = torch.arange(10, dtype=torch.float64) / 30
+    root = torch.stack((0 * time, 0 * time, -9.81 * time**2 / 2), dim=-1)
+    motion = Motion.from_rotations(SKELETON, 30.0, root, torch.eye(3, dtype=torch.float64).expand(10, NUM_JOINTS, 3, 3))
+    expected = (-9.81 * time[1:-1, None]).expand(8, NUM_JOINTS)
+    torch.testing.assert_close(motion.velocity()[1:-1, :, 2], expected, rtol=0, atol=1e-12)
+
+
+def test_shapes_are_checked():
+    # The tests run with jaxtyping on: a root with as many frames too few is refused, not broadcast.
+    clip = stepping_clip(0.5)
+    with pytest.raises(Exception, match="root"):
+        replace(clip, root=clip.root[:-1])

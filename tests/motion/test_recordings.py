@@ -1,0 +1,116 @@
+"""Real recordings on our skeleton: the first clips of the CMU archive, where it lies beside the repository."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
+from dropsim.motion.bvh import read_bvh
+from dropsim.motion.contacts import on_floor, with_toes_up
+from dropsim.motion.motion import Motion, cmu
+from dropsim.motion.reading import read_motion
+
+ARCHIVE = Path(__file__).parents[3] / "shared" / "data" / "cmu-bvh-30hz.tar.xz"
+COUNT = 40
+SKELETON = Skeleton.adult()
+BONES = list(range(1, NUM_JOINTS))
+ABOVE = [PARENTS[j] for j in BONES]
+TOES = [10, 11]
+
+pytestmark = pytest.mark.skipif(not ARCHIVE.exists(), reason=f"the recordings are not there: {ARCHIVE}")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The first training clips, in the archive's order, unpacked; the rest of the archive is not touched."""
+    folder, paths = tmp_path_factory.mktemp("recordings"), list[Path]()
+    with tarfile.open(ARCHIVE, "r|xz") as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isfile() and "/train/" in member.name else None
+            if content is not None:
+                paths.append(folder / Path(member.name).name)
+                paths[-1].write_bytes(content.read())
+            if len(paths) == COUNT:
+                break
+    return paths
+
+
+@pytest.fixture(scope="module")
+def motions(files: list[Path]) -> dict[str, Motion]:
+    """Every clip read and retargeted; one that does not read fails here, by its name."""
+    return {path.stem: read_motion(path, SKELETON) for path in files}
+
+
+def is_flat(name: str) -> bool:
+    return cmu.subject(name) not in cmu.NOT_FLAT
+
+
+def directions(joints: Tensor) -> Tensor:
+    bones = joints[..., BONES, :] - joints[..., ABOVE, :]
+    return bones / bones.norm(dim=-1, keepdim=True)
+
+
+def test_every_clip_reads_as_a_person(files: list[Path], motions: dict[str, Motion]):
+    assert len(motions) == COUNT
+    for path in files[::8]:
+        take = read_bvh(path)
+        motion = motions[path.stem]
+        # 30 Hz as the header says, and without the artificial first frame.
+        assert (motion.fps, len(motion)) == (30.0, len(take) - 1)
+    flat = [motion for name, motion in motions.items() if is_flat(name)]
+    assert len(flat) >= COUNT // 3
+    toes_in_front = []
+    for motion in flat:
+        assert motion.joints.isfinite().all()
+        # No mirror image: rotations are proper ones.
+        torch.testing.assert_close(torch.linalg.det(motion.q[:, 0]), torch.ones(len(motion)).double())
+        x = motion.joints
+        # People on flat ground mostly stand: head above pelvis above knees, in the median frame of every clip.
+        assert (x[:, 15, 2] - x[:, 0, 2]).median() > 0.35, motion.name
+        assert (x[:, 0, 2] - x[:, [4, 5], 2].mean(-1)).median() > 0.2, motion.name
+        # And their knees are in front of the line from hip to ankle, their left on their left, their toes in front (but dancers).
+        front, left = motion.q[:, 0, :, 2], motion.q[:, 0, :, 0]
+        for hip, knee, ankle, toe in ((1, 4, 7, 10), (2, 5, 8, 11)):
+            assert ((x[:, knee] - (x[:, hip] + x[:, ankle]) / 2) * front).sum(-1).mean() > 0, motion.name
+            toes_in_front.append(float(((x[:, toe] - x[:, ankle]) * front).sum(-1).median()) > 0.03)
+        assert ((x[:, 16] - x[:, 17]) * left).sum(-1).median() > 0.2, motion.name
+    assert sum(toes_in_front) >= 0.9 * len(toes_in_front)
+
+
+def test_bones_keep_their_length(motions: dict[str, Motion]):
+    # Joints come from rotations by forward kinematics, so all that is left is rounding; the bar is 0.1 mm.
+    for name, motion in motions.items():
+        error = ((motion.joints[:, BONES] - motion.joints[:, ABOVE]).norm(dim=-1) - SKELETON.lengths[BONES]).abs().max()
+        assert error < 1e-4, name
+
+
+def standing_height(motion: Motion) -> float | None:
+    """Median height of the lower standing toe's sphere [m]; a toe stands where it moves slower than 0.15 m/s."""
+    toes = motion.joints[:, TOES]
+    slow = (toes[2:] - toes[:-2]).norm(dim=-1) * motion.fps / 2 < 0.15
+    heights = torch.where(slow, toes[1:-1, :, 2] - SKELETON.radii[TOES], torch.inf).amin(-1)
+    return float(heights[heights.isfinite()].median()) if heights.isfinite().sum() >= 5 else None
+
+
+def test_static_toes_are_on_the_floor(motions: dict[str, Motion]):
+    heights = [standing_height(with_toes_up(on_floor(m))) for name, m in motions.items() if is_flat(name)]
+    known = [h for h in heights if h is not None]
+    assert len(known) > 0.8 * len(heights)
+    assert sum(abs(h) < 0.01 for h in known) >= 0.9 * len(known)
+    # As recorded they are anywhere between: otherwise nothing was aligned.
+    raw = [standing_height(m) for name, m in motions.items() if is_flat(name)]
+    assert sum(h is not None and abs(h) < 0.01 for h in raw) < 0.5 * len(raw)
+
+
+def test_inverse_kinematics_of_real_frames_with_others_twists(motions: dict[str, Motion], rng: torch.Generator):
+    q, root, joints = (torch.cat([getattr(m, name) for m in motions.values()]) for name in ("q", "root", "joints"))
+    frames, others = torch.randint(len(q), (2, 1000), generator=rng)
+    solved = SKELETON.inverse(joints[frames], twist_from=q[others])
+    again = SKELETON.forward(solved, root[frames])
+    assert (directions(again) - directions(joints[frames])).norm(dim=-1).max() < 1e-5
+    # The twists are the others': solved rotations differ from the recorded ones, though the joints do not.
+    assert (solved - q[frames]).abs().amax((-1, -2, -3)).median() > 0.1
+    torch.testing.assert_close(again, joints[frames], rtol=0, atol=1e-6)

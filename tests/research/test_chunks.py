@@ -1,0 +1,173 @@
+"""Chunks of work: kept, gone on with, and the same on any number of processes."""
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from dropsim.motion.motion import Motion
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.physics.step import DivergedError
+from dropsim.priors.cvae import CVAEPrior
+from dropsim.research.evaluation import chunks
+from dropsim.research.evaluation.chunks import Chunk, chunk_path, run_chunks
+from dropsim.research.evaluation.trials import Body, Trial, forces_on_joints, joined, prior_alone, simulate_trials, survivors, toward
+
+
+@dataclass(frozen=True)
+class Draw(Chunk):
+    """Some random numbers, and how often they were drawn in this process."""
+
+    seed: int
+    fails: bool = False
+
+    @property
+    def label(self):
+        return "draw"
+
+    def run(self):
+        if self.fails:
+            raise ValueError("this chunk cannot be run")
+        CALLS.append(self.seed)
+        numbers = torch.randn(64, 64, generator=torch.Generator().manual_seed(self.seed))
+        return {"product": (numbers @ numbers).numpy(), "threads": np.array(torch.get_num_threads())}
+
+
+CALLS: list[int] = []
+
+
+def test_results_come_in_order_and_are_not_made_twice(tmp_path):
+    CALLS.clear()
+    heard = []
+    first = run_chunks([Draw(3), Draw(1)], tmp_path, watch=lambda done, total: heard.append((done, total)))
+    assert CALLS == [3, 1]
+    assert heard == [(1, 2), (2, 2)]
+    # A third one is added: only it has to be run.
+    again = run_chunks([Draw(1), Draw(3), Draw(5)], tmp_path)
+    assert CALLS == [3, 1, 5]
+    np.testing.assert_array_equal(again[1]["product"], first[0]["product"])
+
+
+def test_what_was_finished_before_a_failure_is_kept(tmp_path):
+    CALLS.clear()
+    with pytest.raises(ValueError, match="cannot be run"):
+        run_chunks([Draw(1), Draw(2, fails=True), Draw(3)], tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    run_chunks([Draw(1), Draw(3)], tmp_path)
+    assert CALLS == [1, 3]
+
+
+def test_the_number_of_workers_changes_no_number(tmp_path):
+    work = [Draw(i) for i in range(4)]
+    alone, together = (run_chunks(work, tmp_path / str(workers), workers=workers) for workers in (1, 2))
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one["product"], other["product"])
+        assert one["threads"] == other["threads"] == 1
+
+
+def test_other_code_or_other_work_is_another_result(tmp_path, monkeypatch):
+    before = chunk_path(Draw(1), tmp_path)
+    assert chunk_path(Draw(2), tmp_path) != before
+    assert chunk_path(Draw(1), tmp_path) == before
+    monkeypatch.setattr(chunks, "fingerprint", lambda: "another version")
+    assert chunk_path(Draw(1), tmp_path) != before
+
+
+def test_the_files_that_decide_are_there():
+    # A pattern that matches nothing would let old results pass for new ones.
+    assert [pattern for pattern in chunks.DECISIVE if not list(chunks.PACKAGE.glob(pattern))] == []
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ValueError, match="give another folder"):
+            run_chunks([], folder)
+    if os.geteuid():  # root may write anywhere
+        (tmp_path / "closed").mkdir(mode=0o500)
+        with pytest.raises(ValueError, match="cannot be written"):
+            run_chunks([], tmp_path / "closed" / "out")
+    with pytest.raises(ValueError, match="at least 1"):
+        run_chunks([], tmp_path, workers=0)
+
+
+# --- trials
+
+
+def people(seeds):
+    clip = stepping_clip(0.5)
+    x = torch.tensor(seeds, dtype=torch.float64)[:, None, None] * torch.ones(len(clip), 3, dtype=torch.float64)
+    batch = [values.expand(len(seeds), *values.shape) for values in (clip.q, clip.joints)]
+    return Motion(clip.skeleton, clip.fps, x, *batch)
+
+
+def test_who_diverges_is_left_out_and_nobody_else():
+    calls = []
+
+    def simulate(seeds):
+        calls.append(list(seeds))
+        if 13 in seeds:
+            raise DivergedError("frame 1: somebody was thrown out of the world", None)
+        return people(list(seeds))
+
+    motion, finished = survivors([1, 2, 13, 4, 5], simulate)
+    assert finished.tolist() == [True, True, False, True, True]
+    assert motion is not None
+    assert motion.root[:, 0, 0].tolist() == [1.0, 2.0, 4.0, 5.0]
+    assert calls[0] == [1, 2, 13, 4, 5]
+    nobody, finished = survivors([13], simulate)
+    assert nobody is None
+    assert finished.tolist() == [False]
+
+
+def test_joining_keeps_everybody():
+    assert joined([people([1, 2]), people([3])]).root[:, 0, 0].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_forces_act_for_their_frames_and_are_shared():
+    trials = [Trial("walk", 0, (100.0, 0.0, 0.0), "torso", 3, 2), Trial("walk", 0, (0.0, 50.0, 0.0), "pelvis", 4, 1)]
+    total = torch.stack([forces_on_joints(trials, frame).sum(-2) for frame in range(6)])
+    assert total[:, 0, 0].tolist() == [0, 0, 0, 100, 100, 0]
+    assert total[:, 1, 1].tolist() == [0, 0, 0, 0, 50, 0]
+    # Five joints of the torso have a fifth each.
+    assert forces_on_joints(trials, 3)[0].norm(dim=-1).unique().tolist() == pytest.approx([0, 20])
+
+
+@pytest.mark.parametrize(("degrees", "way"), [(0.0, (0, 1)), (90.0, (-1, 0)), (180.0, (0, -1)), (270.0, (1, 0))])
+def test_directions_are_counted_from_the_front(degrees, way):
+    assert toward(degrees, 10.0) == pytest.approx((10 * way[0], 10 * way[1], 0))
+
+
+def test_every_trial_has_its_own_push():
+    # Two people of one start and seed, pushed apart, are mirror images of nothing but go opposite ways.
+    trials = [Trial("stand", 1, toward(degrees, 300.0), "torso", 1, 6) for degrees in (90.0, 270.0)]
+    motion, finished = simulate_trials(Body.of(2).simulator(), trials, 12)
+    assert finished.all()
+    assert motion is not None
+    moved = motion.root[:, -1, 0] - motion.root[:, 0, 0]
+    assert moved[0] < -0.02
+    assert moved[1] > 0.02
+
+
+def test_the_prior_alone_is_moved_as_a_free_body():
+    prior = CVAEPrior.shipped()
+    trials = [Trial("stand", 1, force, "torso", 0, 1) for force in ((0.0, 0.0, 0.0), (210.0, 0.0, 0.0))]
+    alone = prior_alone(prior, trials, 2)
+    # 210 N on 70 kg for 1/30 s is 0.1 m/s, and 1/300 m within the frame; random numbers are those of the seed.
+    torch.testing.assert_close(alone.root[1, 1] - alone.root[0, 1], torch.tensor([1 / 300, 0.0, 0.0]).double(), rtol=0, atol=1e-9)
+
+
+def test_a_body_says_what_it_changes():
+    body = Body.of(4)
+    plain = body.simulator()
+    assert plain.num_samples == 4
+    assert body.changed(contact=False).simulator().contact is None
+    other = Body(body.options, wish_mode=True, weights=(("kinematic", 1.5),), correction=0.0, unit_masses=True).simulator()
+    assert other.wish_mode
+    assert other.kinematic is not None
+    assert other.kinematic.weight == 1.5
+    assert other.wrench.weight == 0.0
+    assert other.prior.skeleton.masses.unique().numel() == 1
+    assert plain.prior.skeleton.masses.unique().numel() > 1

@@ -1,0 +1,360 @@
+"""Evaluation of a prior, on cases whose numbers are known by hand, and the command."""
+
+import json
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dropsim.apps.cli import main
+from dropsim.body.rotations import exp
+from dropsim.body.skeleton import Skeleton
+from dropsim.motion.amass import write_amass
+from dropsim.motion.clips import Clip
+from dropsim.motion.contacts import label_contacts
+from dropsim.motion.motion import Motion
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
+from dropsim.priors.pose import PoseNetwork, PosePrior, PoseShape
+from dropsim.priors.prior import Candidates, State, Streams
+from dropsim.research.evaluation.card import BEGIN, END, fill_card, table
+from dropsim.research.evaluation.recovery import REACH, SHOVE, Returns, displaced, energy_curves, return_times, smoothed
+from dropsim.research.evaluation.prior import PriorEvaluation, Quality, evaluate_prior
+from dropsim.research.evaluation.windows import alternate_features, frechet, window_features
+
+SHAPE = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True)
+CLIP = stepping_clip(4.0)
+SMALL = PriorEvaluation(rollouts=4, seconds=2.0, num_samples=4, one_step_frames=24, diversity_samples=2)
+KEYS = {"one_step_ratio_mode", "one_step_ratio_best", "human_share", "skate_ratio", "penetration_mm", "back_share", "frechet"}
+
+
+def tiny() -> CVAEPrior:
+    torch.manual_seed(0)
+    network = CVAENetwork(SHAPE)
+    network.output_scale.fill_(0.003)
+    return CVAEPrior(network, Skeleton.adult(), name="tiny")
+
+
+class Coasting(CVAEPrior):
+    """Proposes constant velocity, K times; the k-th is lifted by k times a step."""
+
+    step = 0.0
+
+    def sample(self, state, num_samples, rng):
+        lift = self.step * torch.arange(num_samples, dtype=torch.float64)[:, None, None] * torch.tensor([0.0, 0.0, 1.0])
+        x = (state.x + state.v / self.fps).unsqueeze(-3) + lift
+        q, memory = (t.unsqueeze(-n).repeat_interleave(num_samples, -n) for t, n in ((state.q, 4), (state.memory, 2)))
+        return Candidates(x, q, memory)
+
+
+class Staying(Coasting):
+    """Proposes the present frame."""
+
+    def sample(self, state, num_samples, rng):
+        return super().sample(replace(state, v=torch.zeros_like(state.v)), num_samples, rng)
+
+
+def made(kind: type[CVAEPrior]) -> CVAEPrior:
+    return kind(CVAENetwork(SHAPE), Skeleton.adult(), name=kind.__name__)
+
+
+def moving(velocity: tuple[float, float, float], seconds: float = 3.0, spin: float = 0.0) -> Motion:
+    """A person in a fixed pose on the floor, moved and turned about the pelvis at a constant rate."""
+    time = torch.arange(round(30 * seconds), dtype=torch.float64) / 30
+    q = CLIP.q[:1].repeat(len(time), 1, 1, 1)
+    q[:, 0] = exp(time[:, None] * spin * torch.tensor([0.0, 0.0, 1.0])) @ q[:, 0]
+    lowest = (CLIP.joints[0, :, 2] - CLIP.skeleton.radii).min()
+    root = CLIP.root[0] - lowest * torch.tensor([0.0, 0.0, 1.0]) + time[:, None] * torch.tensor(velocity, dtype=torch.float64)
+    return Motion.from_rotations(CLIP.skeleton, 30.0, root, q)
+
+
+def clips() -> list[tuple[Clip, Motion]]:
+    motions = [("walk", CLIP), ("stand", CLIP.mirrored()), ("walk", stepping_clip(3.0).mirrored()), ("stand", moving((0.0, 0.0, 0.0)))]
+    return [(Clip(f"0{i}_01", f"0{i}", name, len(m), held_out=True), m) for i, (name, m) in enumerate(motions)]
+
+
+def test_constant_velocity_is_as_good_as_constant_velocity():
+    numbers = evaluate_prior(made(Coasting), clips(), SMALL).numbers()
+    assert numbers["one_step_ratio_mode"] == 1.0
+    assert numbers["one_step_ratio_best"] == 1.0
+    # It coasts, so the nearest candidate is where it would coast, shoved or not: no energy, and never out.
+    assert numbers["back_share"] == 1.0
+    assert numbers["come_back"]["energy_limit_m2"] < 1e-20
+    assert numbers["diversity_m"] == 0.0
+
+
+def test_the_best_of_several_is_nearest_and_the_mode_first():
+    # A person who rises by 3 mm a frame, and candidates 0, 2 and 4 mm above where they stay: errors 3, 1 and 1 mm.
+    prior = made(Staying)
+    prior.step = 0.002
+    data = [(clips()[0][0], moving((0.0, 0.0, 0.09)))]
+    step = evaluate_prior(prior, data, replace(SMALL, num_samples=3)).one_step
+    assert step.mode_mm == pytest.approx(3.0, abs=1e-9)
+    assert step.best_mm == pytest.approx(1.0, abs=1e-9)
+    assert step.coasting_mm == pytest.approx(0.0, abs=1e-9)
+
+
+def test_what_cannot_be_measured_is_null_in_json():
+    # Nobody moves: constant velocity is perfect and no ratio to it exists, nor to a skate of nothing.
+    data = [(clips()[3][0], moving((0.0, 0.0, 0.0)))]
+    numbers = evaluate_prior(made(Staying), data, SMALL).numbers()
+    assert numbers["one_step_ratio_mode"] is None
+    assert numbers["skate_ratio"] is None
+    assert numbers["out_of_range_percent"] is None
+    json.dumps(numbers, allow_nan=False)
+
+
+@pytest.mark.parametrize(("speed", "name"), [(0.1, "standing"), (1.0, "walking"), (3.0, "running")])
+def test_speeds_have_their_names(speed, name):
+    quality = asdict(Quality.of([moving((0.0, speed, 0.0))], None))
+    assert {k: quality[k] for k in ("standing", "walking", "running")} == {k: float(k == name) for k in ("standing", "walking", "running")}
+    assert quality["turning"] == 0.0
+    # A gliding foot on the floor skates at the speed of the glide.
+    assert quality["skate"] == pytest.approx(speed, rel=0.2)
+
+
+@pytest.mark.parametrize(("spin", "turning"), [(0.8, 0.0), (-1.5, 1.0)])
+def test_turning_is_told_by_the_rate_of_the_heading(spin, turning):
+    assert Quality.of([moving((0.0, 0.0, 0.0), spin=spin)], None).turning == turning
+
+
+def test_height_drift_is_last_second_less_first():
+    # Rising at 0.05 m/s for 3 s: the middles of the first and the last second are 2 s apart.
+    assert Quality.of([moving((0.0, 0.0, 0.05))], None).height_drift == pytest.approx(0.1, abs=1e-9)
+
+
+def test_quality_weighs_every_motion_alike():
+    quality = Quality.of([moving((0.0, 0.0, 0.0), 2.0), moving((0.0, 1.0, 0.0), 6.0)], None)
+    assert quality.standing == quality.walking == 0.5
+
+
+def test_poses_out_of_range_are_counted():
+    network = PoseNetwork(PoseShape(radius=()))
+    torch.nn.init.zeros_(network.encoder[-1].weight)
+    torch.nn.init.constant_(network.encoder[-1].bias, 10.0)
+    quality = Quality.of([moving((0.0, 0.0, 0.0))], PosePrior(network))
+    assert (quality.human_share, quality.human_in_range_share, quality.out_of_range_percent) == (1.0, 0.0, 100.0)
+    torch.nn.init.zeros_(network.encoder[-1].bias)
+    quality = Quality.of([moving((0.0, 0.0, 0.0))], PosePrior(network))
+    assert (quality.human_share, quality.human_in_range_share, quality.out_of_range_percent) == (1.0, 1.0, 0.0)
+
+
+def test_frechet_of_gaussians_is_known(rng):
+    a = torch.randn(200, 5, generator=rng, dtype=torch.float64)
+    assert frechet(a, a) == pytest.approx(0.0, abs=1e-9)
+    # A shift adds its square; doubling about the mean leaves tr(C + 4 C - 2 * 2 C) = tr C.
+    shift = torch.tensor([1.0, -2.0, 0.0, 0.5, 0.0], dtype=torch.float64)
+    assert frechet(a, a + shift) == pytest.approx(5.25, abs=1e-9)
+    assert frechet(a, a.mean(0) + 2 * (a - a.mean(0))) == pytest.approx(float(a.T.cov().trace()), rel=1e-9)
+    assert math.isnan(frechet(a[:1], a))
+
+
+def test_windows_do_not_know_where_they_are():
+    R, shift = exp(torch.tensor([0.0, 0.0, 1.3], dtype=torch.float64)), torch.tensor([4.0, -1.0, 0.0], dtype=torch.float64)
+    q = torch.cat((R @ CLIP.q[:, :1], CLIP.q[:, 1:]), dim=1)
+    elsewhere = Motion.from_rotations(CLIP.skeleton, CLIP.fps, CLIP.root @ R.T + shift, q)
+    here = window_features(CLIP)
+    assert here.shape == (3, 32)  # 120 frames, and a velocity takes two
+    torch.testing.assert_close(window_features(elsewhere), here)
+    assert (window_features(CLIP.mirrored()) - here).abs().amax() > 1e-3
+
+
+def test_windows_are_dealt_out_in_turn():
+    first, second = alternate_features([CLIP, CLIP.slice(0, 50)])  # three windows, and one: a pair and nothing
+    assert torch.equal(first, window_features(CLIP)[:1])
+    assert torch.equal(second, window_features(CLIP)[1:2])
+
+
+def test_curves_are_smoothed_over_five_frames():
+    curve = torch.tensor([[10.0, 0.0, 0.0, 0.0, 5.0, 0.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(smoothed(curve), torch.tensor([[10 / 3, 2.5, 3.0, 1.0, 1.0, 1.25, 5 / 3]], dtype=torch.float64))
+
+
+def test_return_is_when_a_curve_stays_within_the_limit():
+    curves = torch.zeros(5, 80, dtype=torch.float64)
+    curves[1, :30] = 2.0  # back after a second
+    curves[2, :20], curves[2, 30] = 2.0, 2.0  # dips in for 10 frames only, and is back after 31
+    curves[3] = 2.0  # never
+    curves[4, :61] = 2.0  # a frame too late
+    times = return_times(curves, torch.ones(5, dtype=torch.float64), 30.0)
+    assert times.tolist() == pytest.approx([0.0, 1.0, 31 / 30, math.inf, math.inf])
+    returns = Returns.of(curves, torch.zeros_like(curves), torch.ones(5, dtype=torch.float64), 30.0)
+    assert asdict(returns) == pytest.approx({"back_share": 0.6, "left_share": 0.8, "calm_share": 1.0, "median_seconds": 31 / 30})
+
+
+def test_energy_is_the_distance_of_coasting_from_the_nearest_candidate():
+    # Who stays where they are, though moving at 0.9 m/s, is 3 cm off in 22 joints at the first frame, and still from then on.
+    prior = made(Staying)
+    start = prior.start_from(moving((0.0, 0.9, 0.0)), 10)
+    energies, motion = energy_curves(prior, start, 5, 3, Streams(0))
+    torch.testing.assert_close(energies, torch.tensor([22 * 0.03**2, 0, 0, 0, 0], dtype=torch.float64))
+    assert torch.equal(motion.joints, start.x.expand(6, -1, -1))
+
+
+def starts(count: int) -> State:
+    prior = tiny()
+    states = [prior.start_from(CLIP, 2 + i % 110) for i in range(count)]
+    return State(*(torch.stack([getattr(s, f) for s in states]) for f in ("x", "v", "q", "memory")))
+
+
+def test_a_shove_is_as_large_as_it_says():
+    before = starts(200)
+    after = displaced(before, CLIP.skeleton, Streams(list(range(200))))
+    moved = (after.x - before.x).norm(dim=-1).amax(-1)
+    assert moved.min() > REACH[0] - 1e-3
+    assert moved.max() < REACH[1] + 1e-3
+    assert moved.max() - moved.min() > 0.08
+    shove = (after.v - before.v)[:, 0]
+    assert (after.v - before.v - shove[:, None]).abs().amax() < 1e-12
+    assert not shove[:, 2].any()
+    assert shove.norm(dim=-1).min() >= SHOVE[0]
+    assert shove.norm(dim=-1).max() <= SHOVE[1]
+    # The memory feels the same shove: the root and all joints, and no turning.
+    change = (after.memory - before.memory).unflatten(-1, (-1, 3))
+    torch.testing.assert_close(change[:, 0], shove)
+    torch.testing.assert_close(change[:, 2:24], shove[:, None].expand(-1, 22, -1))
+    assert not change[:, [1, *range(24, 45)]].any()
+
+
+def test_a_shove_breaks_no_bones_and_goes_through_no_floor():
+    before = starts(100)
+    after = displaced(before, CLIP.skeleton, Streams(list(range(100))))
+    assert CLIP.skeleton.bone_error(after.x).amax() < 1e-9
+    lowest = [(s.x[..., 2] - CLIP.skeleton.radii).amin(-1) for s in (before, after)]
+    assert (lowest[1] - lowest[0].clamp(max=0)).min() > -1e-9
+    torch.testing.assert_close(CLIP.skeleton.forward(after.q, after.x[:, 0]), after.x)
+
+
+def test_a_shove_depends_on_the_character_alone():
+    before = starts(3)
+    together = displaced(before, CLIP.skeleton, Streams([4, 5, 6]))
+    alone = displaced(before[1], CLIP.skeleton, Streams(5))
+    torch.testing.assert_close(together.x[1], alone.x)
+    torch.testing.assert_close(together.memory[1], alone.memory)
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    first, again, other = (evaluate_prior(tiny(), clips(), replace(SMALL, seed=s)).numbers() for s in (3, 3, 4))
+    assert first == again
+    assert first["frechet"] != other["frechet"]
+
+
+def test_progress_ends_where_it_says():
+    seen = []
+    options = replace(SMALL, rollouts=3, diversity_samples=5, one_step_frames=10**6)
+    evaluate_prior(tiny(), clips(), options, lambda done, total: seen.append((done, total)))
+    assert seen == [(i + 1, len(seen)) for i in range(len(seen))]
+
+
+def test_the_recordings_are_as_human_as_can_be():
+    report = evaluate_prior(tiny(), clips(), SMALL)
+    assert report.recorded.human_share == 1.0
+    assert len(report.recordings) == SMALL.rollouts
+    assert all(len(m) <= 61 for m in report.recordings)
+    assert report.categories == ("stand", "walk", "stand", "walk")
+    assert report.people == ("00", "01", "02", "03")
+
+
+def test_weights_that_diverge_are_a_sentence():
+    prior = tiny()
+    prior.network.output_scale.fill_(math.inf)
+    with pytest.raises(ValueError, match="diverged"):
+        evaluate_prior(prior, clips(), SMALL)
+
+
+@pytest.mark.parametrize("change", [{"rollouts": 1}, {"seconds": 1.0}, {"num_samples": 0}, {"diversity_samples": 1}])
+def test_options_that_measure_nothing_are_refused(change):
+    with pytest.raises(ValueError, match="at least"):
+        replace(SMALL, **change)
+
+
+def test_the_card_is_rewritten_in_its_block_only(tmp_path):
+    report = evaluate_prior(tiny(), clips(), SMALL)
+    card = tmp_path / "card.md"
+    card.write_text(f"# Card\n\n{BEGIN}\nnot measured yet\n{END}\n\nthe rest\n")
+    for _ in range(2):
+        fill_card(card, report)
+        text = card.read_text()
+        assert text.startswith(f"# Card\n\n{BEGIN}\n")
+        assert text.endswith(f"{END}\n\nthe rest\n")
+        assert table(report) in text
+        assert "not measured yet" not in text
+    card.write_text("# Card without a block\n")
+    with pytest.raises(ValueError, match="no block"):
+        fill_card(card, report)
+
+
+def test_the_shipped_card_has_the_block():
+    text = (Path(__file__).parents[2] / "docs" / "model-card.md").read_text()
+    assert text.count(BEGIN) == text.count(END) == 1
+
+
+# --- The command. ---
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "clips").mkdir()
+    for clip, motion in clips():
+        write_amass(replace(motion, contacts=label_contacts(motion)), folder / "clips" / f"{clip.name}.npz")
+    rows = [asdict(replace(clip, held_out=i < 3)) for i, (clip, _) in enumerate(clips())]
+    (folder / "index.json").write_text(json.dumps(rows))
+    tiny().save(folder / "prior.safetensors")
+    return folder
+
+
+def command(data: Path, *more: str) -> list[str]:
+    weights = str(data / "prior.safetensors")
+    return ["evaluate", "prior", "--data", str(data), "--weights", weights, "--rollouts", "3", "--seconds", "2", *more]
+
+
+def test_the_command_prints_and_writes(data, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    out, numbers = tmp_path / "figures", tmp_path / "quality.json"
+    assert main(command(data, "--json", str(numbers), "--out", str(out))) == 0
+    printed = capsys.readouterr().out
+    assert "| foot skate, median [m/s] |" in printed
+    written = json.loads(numbers.read_text())
+    assert written.keys() >= KEYS
+    assert written["people"] == ["00", "01", "02"]
+    assert sorted(p.name for p in out.iterdir()) == ["come_back.png", "rollouts.png", "speeds.png"]
+    assert all(f"wrote {p}" in printed for p in out.iterdir())
+
+
+def test_everybody_can_be_asked_for(data, tmp_path):
+    numbers = tmp_path / "quality.json"
+    assert main(command(data, "--json", str(numbers), "--people", "all")) == 0
+    assert json.loads(numbers.read_text())["people"] == ["00", "01", "02", "03"]
+
+
+def empty(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "index.json").write_text("[]")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("break_it", "sentence"),
+    [
+        (lambda data, tmp: ["--data", str(tmp / "none")], "is not a data set"),
+        (lambda data, tmp: ["--data", str(empty(tmp / "empty"))], "holds no clips"),
+        (lambda data, tmp: ["--weights", str(data / "none.safetensors")], "is not there"),
+        (lambda data, tmp: ["--weights", str(data / "index.json")], "is not a safetensors file"),
+        (lambda data, tmp: ["--rollouts", "0"], "take at least 2"),
+        (lambda data, tmp: ["--seconds", "nan"], "take at least 2"),
+    ],
+)
+def test_a_mistake_is_one_sentence(data, tmp_path, capsys, break_it, sentence):
+    assert main([*command(data), *break_it(data, tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert "Traceback" not in error
+
+
+def test_weights_of_another_kind_are_named(data, tmp_path, capsys):
+    PosePrior(PoseNetwork(PoseShape())).save(tmp_path / "pose.safetensors")
+    assert main([*command(data), "--weights", str(tmp_path / "pose.safetensors")]) == 2
+    assert "holds pose, not cvae" in capsys.readouterr().err

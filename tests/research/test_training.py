@@ -1,0 +1,586 @@
+"""Training of the prior: frames laid out and drawn, displaced states and their way back, and runs that resume to the bit."""
+
+import math
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import roma
+import torch
+from torch import Tensor
+
+from dropsim.apps.cli import main
+from dropsim.body.rotations import exp, heading
+from dropsim.body.skeleton import NUM_JOINTS, joint_index
+from dropsim.motion.amass import write_amass
+from dropsim.motion.clips import Clip, build, load
+from dropsim.motion.contacts import CONTACT_JOINTS, label_contacts
+from dropsim.motion.motion import Motion
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.priors.cvae import VELOCITY_SIZE, CVAEPrior, Local
+from dropsim.research.training import loop, prior
+from dropsim.research.training.frames import BALANCE, Frames, Transition, transition
+from dropsim.research.training.loop import Progress, train_prior
+from dropsim.research.training.prior import LASTING, PriorOptions, PriorTrainer, displaced, recentred, returning_target
+
+FPS = 30.0
+H = 1 / FPS
+LOCAL = ("root", "q", "joints", "velocity")
+
+
+def lively(seconds: float, seed: int) -> Motion:
+    """A person who steps, goes somewhere, turns, and moves every joint but the feet's in its own way; lopsided, so that mirroring shows."""
+    clip, rng = stepping_clip(seconds), torch.Generator().manual_seed(seed)
+    time = torch.arange(len(clip)).double() * H
+    axes = torch.randn(NUM_JOINTS, 3, generator=rng, dtype=torch.float64)
+    phase = 6 * torch.rand(NUM_JOINTS, generator=rng, dtype=torch.float64)
+    bend = 0.15 * axes * (3 * time.unsqueeze(-1) + phase).sin().unsqueeze(-1)
+    bend[:, [7, 8, 10, 11]] = 0
+    q = roma.rotvec_to_rotmat(bend) @ clip.q
+    q[:, 0] = roma.rotvec_to_rotmat(torch.nn.functional.pad(0.8 * time.unsqueeze(-1), (2, 0))) @ q[:, 0]
+    path = torch.stack((0.5 * time, -0.2 * time, 0 * time), dim=-1)
+    motion = Motion.from_rotations(clip.skeleton, FPS, clip.root + path, q)
+    return replace(motion, contacts=label_contacts(motion))
+
+
+def clip_of(motion: Motion, category: str = "walk", name: str = "ann_1") -> tuple[Clip, Motion]:
+    return Clip(name, name.partition("_")[0], category, len(motion), False), motion
+
+
+MOTION = lively(3.0, 0)
+FRAMES = Frames.of([clip_of(MOTION), clip_of(lively(2.0, 1), name="ann_2")])
+SKELETON = FRAMES.skeleton
+EVERY = FRAMES.starts
+PLAIN = torch.zeros(len(EVERY), dtype=torch.bool)
+
+
+def assert_same(a: Transition, b: Transition, *, tolerance: float) -> None:
+    for frame in ("now", "then"):
+        for name in LOCAL:
+            x, y = (getattr(getattr(t, frame), name) for t in (a, b))
+            # Velocities are differences over 1/30 s: thirty times the rounding of places.
+            torch.testing.assert_close(x, y, rtol=0, atol=tolerance * (30 if name == "velocity" else 1))
+    assert torch.equal(a.touching, b.touching)
+    assert torch.equal(a.standing, b.standing)
+
+
+# --- frames
+
+
+def test_frames_are_the_clips_end_to_end():
+    second = lively(2.0, 1)
+    assert len(FRAMES.root) == len(MOTION) + len(second) == 150
+    torch.testing.assert_close(FRAMES.joints[90:], second.joints.float())
+    assert FRAMES.last.tolist() == [89] * 90 + [149] * 60
+    # A start has a frame before it and one after it in its own clip.
+    assert FRAMES.starts.tolist() == [*range(1, 89), *range(91, 149)]
+    # Velocities are differences from the frame before, and none crosses the seam.
+    torch.testing.assert_close(FRAMES.velocity[1:90, :3] * H, MOTION.root.diff(dim=0).float(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        FRAMES.velocity[91:, 6:VELOCITY_SIZE].unflatten(-1, (22, 3)) * H, second.joints.diff(dim=0).float(), rtol=0, atol=1e-6
+    )
+    assert FRAMES.velocity[[0, 90]].abs().max() < 20
+
+
+def test_a_transition_is_a_frame_and_the_next_in_the_heading_of_the_first():
+    pair = transition(FRAMES, EVERY, PLAIN)
+    # The root stands above its place in the rest pose and faces +y; heights stay.
+    place = SKELETON.rest[0, :2].expand(len(EVERY), 2)
+    torch.testing.assert_close(pair.now.root[:, :2], place, rtol=0, atol=1e-5)
+    torch.testing.assert_close(heading(pair.now.q[:, 0]), torch.eye(3).expand(len(EVERY), 3, 3), rtol=0, atol=1e-5)
+    torch.testing.assert_close(pair.now.root[:, 2], FRAMES.root[EVERY, 2])
+    # One step of a moving frame: places differ by the velocity of the next frame times 1/30 s, and joints follow from the rotations.
+    torch.testing.assert_close(pair.then.root - pair.now.root, pair.then.velocity[:, :3] * H, rtol=0, atol=1e-5)
+    step = pair.then.velocity[:, 6:VELOCITY_SIZE].unflatten(-1, (NUM_JOINTS, 3)) * H
+    torch.testing.assert_close(pair.then.joints - pair.now.joints, step, rtol=0, atol=1e-5)
+    torch.testing.assert_close(exp(pair.then.velocity[:, 3:6] * H) @ pair.now.q[:, 0], pair.then.q[:, 0], rtol=0, atol=1e-5)
+    turns = pair.then.velocity[:, VELOCITY_SIZE:].unflatten(-1, (NUM_JOINTS - 1, 3)) * H
+    torch.testing.assert_close(exp(turns) @ pair.now.q[:, 1:], pair.then.q[:, 1:], rtol=0, atol=1e-5)
+    for frame in (pair.now, pair.then):
+        torch.testing.assert_close(SKELETON.forward(frame.q, frame.root), frame.joints, rtol=0, atol=1e-5)
+    contacts = FRAMES.contacts
+    assert torch.equal(pair.touching, contacts[EVERY + 1])
+    assert torch.equal(pair.standing, contacts[EVERY] & contacts[EVERY + 1])
+
+
+def test_a_transition_knows_neither_place_nor_heading():
+    turn = roma.rotvec_to_rotmat(torch.tensor([0.0, 0.0, 2.0]).double())
+    q = torch.cat((turn @ MOTION.q[:, :1], MOTION.q[:, 1:]), dim=1)
+    moved = Motion.from_rotations(MOTION.skeleton, FPS, MOTION.root @ turn.T + torch.tensor([3.0, -2.0, 0.0]).double(), q)
+    here, there = Frames.of([clip_of(MOTION)]), Frames.of([clip_of(replace(moved, contacts=MOTION.contacts))])
+    none = torch.zeros(len(here.starts), dtype=torch.bool)
+    # Single precision some metres away from the origin.
+    assert_same(transition(here, here.starts, none), transition(there, there.starts, none), tolerance=5e-6)
+
+
+def test_a_mirrored_transition_is_the_transition_of_the_mirrored_motion():
+    left, right = Frames.of([clip_of(MOTION)]), Frames.of([clip_of(MOTION.mirrored())])
+    at = left.starts
+    flags = torch.arange(len(at)) % 2 == 0
+    mirrored, plain = transition(left, at, flags), transition(right, at, ~flags)
+    assert_same(mirrored, plain, tolerance=2e-6)
+    # And it is another one than the plain transition.
+    assert (transition(left, at, ~flags).now.joints - mirrored.now.joints).abs().max() > 0.05
+
+
+# --- drawing
+
+
+def test_categories_are_drawn_by_the_power_law(rng: torch.Generator):
+    clips = [clip_of(MOTION.slice(0, 80), "walk", f"a_{i}") for i in range(9)] + [clip_of(MOTION.slice(0, 80), "jump", "a_9")]
+    frames = Frames.of([*clips, clip_of(MOTION.slice(0, 20), "run", "a_10")])
+    # A category weighs as its minutes to the power of BALANCE, spread over its frames; of every clip the first and the last are no starts.
+    minutes = {"walk": 720, "jump": 80, "run": 20}
+    starts = {"walk": 9 * 78, "jump": 78, "run": 18}
+    shares = {name: starts[name] * minutes[name] ** (BALANCE - 1) for name in minutes}
+    count = 40_000
+    at = frames.draw(count, rng)
+    groups = {"walk": at < 720, "jump": (at >= 720) & (at < 800), "run": at >= 800}
+    for name, group in groups.items():
+        p = shares[name] / sum(shares.values())
+        # Four standard deviations of a binomial share.
+        assert abs(float(group.double().mean()) - p) < 4 * math.sqrt(p * (1 - p) / count), name
+    # Within a category all starts are alike: over walking's 702 starts the least and the most draws are within 6 deviations.
+    each = torch.bincount(at[groups["walk"]], minlength=720)[frames.starts[:702]].double()
+    assert (each - each.mean()).abs().max() < 6 * each.mean().sqrt()
+    assert torch.isin(at, frames.starts).all()
+
+
+def test_drawing_is_by_the_generator():
+    draws = [FRAMES.draw(50, torch.Generator().manual_seed(seed)).tolist() for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize("name", ["root", "q", "joints"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_data_that_is_not_finite_is_refused(name: str, value: float):
+    spoilt = getattr(MOTION, name).clone()
+    spoilt[7, 0] = value
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        Frames.of([clip_of(MOTION), clip_of(replace(MOTION, **{name: spoilt}))])
+
+
+def test_data_without_contacts_is_refused():
+    bare = replace(MOTION, contacts=None)
+    for clips in ([clip_of(bare)], [clip_of(MOTION), clip_of(bare)]):
+        with pytest.raises(ValueError, match="no contact labels"):
+            Frames.of(clips)
+
+
+# --- the way back
+
+HALF_LIFE = 0.2
+FADE = 2 ** (-H / HALF_LIFE)
+"""What is left of an offset after a frame: 0.89, and a half after six."""
+
+
+def target_of(pair: Transition, state: Local) -> Local:
+    return returning_target(pair, state, SKELETON, half_life=HALF_LIFE, fps=FPS)
+
+
+def bent(frame: Local, joint: int, rotvec: Tensor) -> Local:
+    """Turn a joint, in its parent's frame, with the root where it is."""
+    q = frame.q.clone()
+    q[:, joint] = exp(rotvec.expand(len(q), 3)) @ q[:, joint]
+    return replace(frame, q=q, joints=SKELETON.forward(q, frame.root))
+
+
+def test_on_the_recording_the_target_is_the_recording():
+    pair = transition(FRAMES, EVERY, EVERY % 2 == 0)
+    target = target_of(pair, pair.now)
+    # The logarithm of R R^T in single precision is 1e-7 instead of 0; nine joints in a chain.
+    for name in LOCAL:
+        torch.testing.assert_close(getattr(target, name), getattr(pair.then, name), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("joint", [0, 4, 12, 18])
+def test_a_bent_joint_comes_back_by_its_half_life(joint: int):
+    pair = transition(FRAMES, EVERY, PLAIN)
+    rotvec = torch.tensor([0.1, -0.2, 0.15])
+    target = target_of(pair, bent(pair.now, joint, rotvec))
+    expected = exp((FADE * rotvec).expand(len(EVERY), 3)) @ pair.then.q[:, joint]
+    torch.testing.assert_close(target.q[:, joint], expected, rtol=0, atol=5e-6)
+    others = [j for j in range(NUM_JOINTS) if j != joint]
+    torch.testing.assert_close(target.q[:, others], pair.then.q[:, others], rtol=0, atol=5e-6)
+    torch.testing.assert_close(target.joints, SKELETON.forward(target.q, target.root), rtol=0, atol=1e-6)
+
+
+def test_a_lifted_root_comes_back_by_its_half_life():
+    pair = transition(FRAMES, EVERY, PLAIN)
+    up = torch.tensor([0.0, 0.0, 0.08])
+    target = target_of(pair, replace(pair.now, root=pair.now.root + up, joints=pair.now.joints + up))
+    torch.testing.assert_close(target.root - pair.then.root, (FADE * up).expand(len(EVERY), 3), rtol=0, atol=2e-6)
+
+
+def test_six_frames_are_a_half_life():
+    # Followed exactly, frame after frame, an offset is halved in 0.2 s.
+    offset = torch.tensor([0.0, 0.0, 0.08])
+    for i in range(6):
+        pair = transition(FRAMES, EVERY[10 + i : 11 + i], PLAIN[:1])
+        target = target_of(pair, replace(pair.now, root=pair.now.root + offset, joints=pair.now.joints + offset))
+        offset = (target.root - pair.then.root)[0]
+    assert float(offset[2]) == pytest.approx(0.04, abs=1e-5)
+
+
+def test_a_part_of_a_shove_lasts():
+    pair = transition(FRAMES, EVERY, PLAIN)
+    velocity = pair.now.velocity.clone()
+    shove, spin = torch.tensor([0.5, -0.3, 0.2]), torch.tensor([0.4, 0.0, -0.6])
+    velocity[:, :3] += shove
+    velocity[:, 3:6] += spin
+    elbow = VELOCITY_SIZE + 3 * (joint_index("left_elbow") - 1)
+    velocity[:, elbow : elbow + 3] += spin
+    target = target_of(pair, replace(pair.now, velocity=velocity))
+    torch.testing.assert_close(target.root - pair.then.root, (LASTING * H * shove).expand(len(EVERY), 3), rtol=0, atol=2e-6)
+    for joint in (0, joint_index("left_elbow")):
+        expected = exp((LASTING * H * spin).expand(len(EVERY), 3)) @ pair.then.q[:, joint]
+        torch.testing.assert_close(target.q[:, joint], expected, rtol=0, atol=5e-6)
+
+
+TOES = [CONTACT_JOINTS[5], CONTACT_JOINTS[6]]
+
+
+def test_standing_feet_are_not_asked_to_slide_when_the_person_stands_elsewhere():
+    # 10 cm aside of the recording as a whole: nothing tells it apart from a person who was recorded there, so it goes on from there.
+    pair = transition(FRAMES, EVERY, PLAIN)
+    aside = torch.tensor([0.08, -0.06, 0.0])
+    target = target_of(pair, replace(pair.now, root=pair.now.root + aside, joints=pair.now.joints + aside))
+    stands = pair.standing[:, [3, 4, 5, 6]].any(-1)
+    assert float(stands.double().mean()) > 0.3
+    torch.testing.assert_close(target.root[stands], (pair.then.root + aside)[stands], rtol=0, atol=2e-6)
+    # In the air there is nothing to hold on to: the offset fades.
+    air = replace(pair, standing=torch.zeros_like(pair.standing))
+    target = target_of(air, replace(pair.now, root=pair.now.root + aside, joints=pair.now.joints + aside))
+    torch.testing.assert_close(target.root - pair.then.root, (FADE * aside).expand(len(EVERY), 3), rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize(("side", "hip"), [(0, 1), (1, 2)])
+def test_a_standing_foot_is_not_asked_to_slide_when_the_root_is_off_it(side: int, hip: int):
+    # The root 9 cm off to the side of where it was above the standing foot, by a turn of the leg at the hip of a = 0.11 rad. The way back
+    # moves the root; the foot only to second order, 0.9 m a^2 FADE (1 - FADE) / 2 = 0.5 mm, and by a times what the leg moves in a frame
+    # (pelvis at 0.23 m/s): 0.8 mm. Fading all offsets alike instead would ask for (1 - FADE) 9 cm = 1 cm.
+    steps = stepping_clip(2.0)
+    frames = Frames.of([clip_of(replace(steps, contacts=label_contacts(steps)))])
+    at = frames.starts[(frames.contacts[frames.starts] & frames.contacts[frames.starts + 1])[:, 5 + side]]
+    pair = transition(frames, at, torch.zeros(len(at), dtype=torch.bool))
+    standing = torch.zeros_like(pair.standing)
+    standing[:, 5 + side] = True  # only this foot: on two it is the mean of them that stays
+    pair = replace(pair, standing=standing)
+    state = bent(pair.now, hip, torch.tensor([0.0, 0.0, 0.11]))
+    toe = TOES[side]
+    off = (state.joints - pair.now.joints)[:, toe, :2].norm(dim=-1)
+    assert off.min() > 0.08
+    target = target_of(pair, state)
+    asked = (target.joints - state.joints)[:, toe, :2] - (pair.then.joints - pair.now.joints)[:, toe, :2]
+    assert asked.norm(dim=-1).max() < 0.0015
+    came_back = (target.root - pair.then.root)[:, :2].norm(dim=-1)
+    torch.testing.assert_close(came_back, (1 - FADE) * off, rtol=0, atol=1e-5)
+
+
+# --- states that no recording has
+
+
+def test_displaced_states_are_bodies_above_the_floor(rng: torch.Generator):
+    at = FRAMES.draw(4000, rng)
+    frame = transition(FRAMES, at, torch.zeros(len(at), dtype=torch.bool)).now
+    moved = displaced(frame, SKELETON, torch.ones(NUM_JOINTS, 3), rng)
+    # Joints come from rotations, so bones are whole to single precision at 1 m from the origin over bones of 5 cm.
+    assert SKELETON.bone_error(moved.joints).max() < 2e-5
+    torch.testing.assert_close(SKELETON.forward(moved.q, moved.root), moved.joints, rtol=0, atol=5e-6)
+    eye = moved.q.transpose(-1, -2) @ moved.q
+    torch.testing.assert_close(eye, torch.eye(3).expand_as(eye), rtol=0, atol=1e-5)
+    # Four of five that would be in the floor are lifted out of it, and those that are not are there by centimetres.
+    lowest = (moved.joints[..., 2] - SKELETON.radii).amin(-1)
+    assert float((lowest > -1e-5).double().mean()) > 0.8 - 3 * math.sqrt(0.8 * 0.2 / len(at))
+    assert lowest.min() < -0.02
+    # In the heading frame of their own root again.
+    torch.testing.assert_close(moved.root[:, :2], SKELETON.rest[0, :2].expand(len(at), 2), rtol=0, atol=1e-5)
+    torch.testing.assert_close(heading(moved.q[:, 0]), torch.eye(3).expand(len(at), 3, 3), rtol=0, atol=1e-5)
+
+
+def test_displacements_are_mostly_small_and_now_and_then_large(rng: torch.Generator):
+    at = FRAMES.draw(4000, rng)
+    frame = transition(FRAMES, at, torch.zeros(len(at), dtype=torch.bool)).now
+    moved = displaced(frame, SKELETON, torch.ones(NUM_JOINTS, 3), rng)
+    gap = (moved.joints - frame.joints).norm(dim=-1).mean(-1)
+    assert 0.01 < float(gap.median()) < 0.1
+    assert 0.1 < float(gap.quantile(0.99)) < 1.0
+    # Six in ten get a shove as well; the others' speed is as it was, turned into the new heading.
+    same = (moved.velocity[:, :3].norm(dim=-1) - frame.velocity[:, :3].norm(dim=-1)).abs() < 1e-4
+    assert float(same.double().mean()) == pytest.approx(0.4, abs=4 * math.sqrt(0.4 * 0.6 / len(at)))
+    # A joint without freedom is not bent.
+    freedom = torch.ones(NUM_JOINTS, 3)
+    freedom[joint_index("left_knee")] = 0.0
+    held = displaced(frame, SKELETON, freedom, rng)
+    torch.testing.assert_close(held.q[:, 4], frame.q[:, 4], rtol=0, atol=1e-6)
+    assert (held.q[:, 5] - frame.q[:, 5]).abs().max() > 0.1
+
+
+def test_recentring_is_a_turn_and_a_shift():
+    pair = transition(FRAMES, EVERY, PLAIN)
+    again = recentred(pair.then, SKELETON)
+    torch.testing.assert_close(again.root[:, :2], SKELETON.rest[0, :2].expand(len(EVERY), 2), rtol=0, atol=1e-5)
+    # The next frame, recentred, is what the next transition starts with.
+    inside = FRAMES.last[EVERY] > EVERY + 1
+    following = transition(FRAMES, EVERY[inside] + 1, PLAIN[inside]).now
+    for name in LOCAL:
+        tolerance = 3e-4 if name == "velocity" else 1e-5
+        torch.testing.assert_close(getattr(again, name)[inside], getattr(following, name), rtol=0, atol=tolerance)
+
+
+# --- the trainer
+
+TINY = PriorOptions(width=32, latent=4, batch=16)
+
+
+def weights(trainer: PriorTrainer) -> dict[str, Tensor]:
+    return {
+        k: v.clone() for k, v in (trainer.network.state_dict() | {f"ema.{k}": v for k, v in trainer.average.state_dict().items()}).items()
+    }
+
+
+def test_the_loss_falls():
+    def losses(rate: float) -> list[float]:
+        # So long a schedule that roll-outs stay one frame long, and the task the same.
+        trainer = PriorTrainer(FRAMES, replace(TINY, batch=64, displaced=0.0, shoved=0.0, learning_rate=rate), 10**6)
+        return [trainer.step()["loss"] for _ in range(40)]
+
+    # Both see the same frames and the same noise, one learning and one not: over three seeds the last ten steps differ by 14 to 17 %.
+    learning, idle = losses(0.2), losses(1e-9)
+    assert learning[0] == pytest.approx(idle[0])
+    assert sum(learning[-10:]) < 0.93 * sum(idle[-10:])
+
+
+def test_the_same_seed_gives_the_same_weights():
+    def trained(seed: int) -> dict[str, Tensor]:
+        trainer = PriorTrainer(FRAMES, replace(TINY, seed=seed), 20)
+        for _ in range(5):
+            torch.rand(3)  # what others draw from torch's own generator does not matter
+            trainer.step()
+        return weights(trainer)
+
+    first, second, other = trained(0), trained(0), trained(1)
+    assert all(torch.equal(first[k], second[k]) for k in first)
+    assert not all(torch.equal(first[k], other[k]) for k in first)
+
+
+def test_the_average_trails_the_weights():
+    trainer = PriorTrainer(FRAMES, TINY, 20)
+    for _ in range(3):
+        before = weights(trainer)
+        trainer.step()
+        current = weights(trainer)
+        # The average is a mix of what it was and of the new weights, with a share that no weight exceeds.
+        name = "decoder.linears.0.weight"
+        old, mean, new = before[f"ema.{name}"], current[f"ema.{name}"], current[f"cvae.{name}"]
+        share = ((mean - old) * (new - old)).sum() / (new - old).square().sum()
+        assert 0 < float(share) < 1
+        torch.testing.assert_close(mean, old + share * (new - old), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_nobody_or_everybody_goes_on_from_a_sample(share: float):
+    trainer = PriorTrainer(FRAMES, replace(TINY, sampled=share), 20)
+    for _ in range(2):
+        assert math.isfinite(trainer.step()["loss"])
+    assert all(v.isfinite().all() for v in weights(trainer).values())
+
+
+def test_particles_roll_on_and_start_anew():
+    trainer = PriorTrainer(FRAMES, replace(TINY, ramp=1e-9, max_age=4), 100)
+    ages = set()
+    for _ in range(12):
+        trainer.step()
+        particles = trainer.particles
+        ages |= set(particles.age.tolist())
+        # A particle always has a recorded frame after its own, and its state is a body.
+        assert (particles.at < FRAMES.last[particles.at]).all()
+        assert SKELETON.bone_error(particles.state.joints).max() < 2e-5
+    assert ages == {0, 1, 2, 3}
+
+
+# --- whole runs
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("training")
+    for name, seed in (("ann_walk", 0), ("ann_run", 1), ("bob_walk", 2)):
+        write_amass(lively(1.5, seed), folder / "source" / f"{name}.npz")
+    clips = build(folder / "source", folder / "data", held_out=["bob"], workers=1)
+    assert [c.left_out for c in clips] == ["", "", ""]
+    return folder / "data"
+
+
+@pytest.fixture(autouse=True)
+def _small_steps(monkeypatch: pytest.MonkeyPatch):
+    for name, value in {"LOG_EVERY": 2, "SAVE_EVERY": 4, "QUALITY_PEOPLE": 2, "QUALITY_SECONDS": 0.3}.items():
+        monkeypatch.setattr(loop, name, value)
+    monkeypatch.setattr(prior, "NUM_MEASURED", 500)
+
+
+def run(data: Path, out: Path, *, resume: bool = False, watch: Callable[[Progress], None] | None = None, init: Path | None = None) -> Path:
+    return train_prior(data, out, minutes=5.0, resume=resume, options=TINY, steps=10, watch=watch, init=init)
+
+
+class KilledError(Exception):
+    """Stands for a power cut."""
+
+
+def test_a_resumed_run_ends_with_the_same_bits(data: Path, tmp_path: Path):
+    seen: list[Progress] = []
+    best = run(data, tmp_path / "whole", watch=seen.append)
+    assert [p.step for p in seen] == [2, 4, 6, 8, 10]
+    assert all(p.total == 10 and p.seconds_left >= 0 and "loss" in p.parts for p in seen)
+    assert {"human", "skate", "score"} <= set(seen[-1].quality)
+
+    def kill(progress: Progress) -> None:
+        if progress.step == 6:  # two steps after the last checkpoint, which are lost
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        run(data, tmp_path / "killed", watch=kill)
+    assert run(data, tmp_path / "killed", resume=True) == tmp_path / "killed" / "prior.safetensors"
+    for name in ("last.safetensors", "prior.safetensors"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    states = [torch.load(tmp_path / run / "checkpoint.pt", weights_only=True) for run in ("whole", "killed")]
+    for part in ("network", "average"):
+        assert all(torch.equal(states[0][part][k], states[1][part][k]) for k in states[0][part])
+    assert (states[0]["step"], states[0]["log_beta"], states[0]["best"]) == (10, states[1]["log_beta"], states[1]["best"])
+    assert torch.equal(states[0]["rng"], states[1]["rng"])
+    assert CVAEPrior.load(best).network.shape.latent == TINY.latent
+
+
+def test_a_finished_run_is_not_gone_on_with(data: Path, tmp_path: Path):
+    run(data, tmp_path)
+    before = (tmp_path / "last.safetensors").read_bytes()
+    run(data, tmp_path, resume=True)
+    assert (tmp_path / "last.safetensors").read_bytes() == before
+
+
+def test_a_run_may_start_from_anothers_weights(data: Path, tmp_path: Path):
+    run(data, tmp_path / "first")
+    run(data, tmp_path / "second", init=tmp_path / "first" / "checkpoint.pt")
+    first, second = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("first", "second"))
+    assert second["step"] == 10
+    # Ten small steps away from them, not from random weights.
+    name = "cvae.prior.linears.0.weight"
+    torch.manual_seed(TINY.seed)
+    random = PriorTrainer(FRAMES, TINY, 10).network.state_dict()[name]
+    assert (second["network"][name] - first["network"][name]).norm() < 2 * (first["network"][name] - random).norm()
+
+
+@pytest.fixture(scope="module")
+def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A good checkpoint of a tiny trainer."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    loop._save(PriorTrainer(Frames.of(load(data, held_out=False)), TINY, 1), folder, 0.0)
+    return (folder / "checkpoint.pt").read_bytes()
+
+
+def refused(data: Path, out: Path) -> str:
+    """The sentence with which a run refuses to go on."""
+    with pytest.raises(ValueError, match=r"checkpoint\.pt (cannot be resumed|is not a PyTorch checkpoint)") as error:
+        run(data, out, resume=True)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+    return str(error.value)
+
+
+def test_an_undamaged_checkpoint_is_resumed(data: Path, tmp_path: Path, checkpoint: bytes):
+    # What the tests below spoil is good.
+    (tmp_path / "checkpoint.pt").write_bytes(checkpoint)
+    run(data, tmp_path, resume=True)
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 1
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100, 0.5, -10])
+def test_a_damaged_checkpoint_is_a_sentence(data: Path, tmp_path: Path, checkpoint: bytes, keep: float):
+    (tmp_path / "checkpoint.pt").write_bytes(checkpoint[: int(keep * len(checkpoint)) if 0 < keep < 1 else int(keep)])
+    refused(data, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"this is no checkpoint\n" * 50, id="text"),
+        pytest.param(os.urandom(1000), id="noise"),
+        pytest.param(pickle.dumps({"network": 1}), id="a pickle"),
+    ],
+)
+def test_a_file_that_is_no_checkpoint_is_a_sentence(data: Path, tmp_path: Path, content: bytes):
+    (tmp_path / "checkpoint.pt").write_bytes(content)
+    refused(data, tmp_path)
+
+
+def changed(state: dict, **parts: object) -> dict:
+    return {**state, **parts}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda s: [1, 2], id="a list"),
+        pytest.param(lambda s: torch.zeros(3), id="a tensor"),
+        pytest.param(lambda s: {}, id="nothing in it"),
+        pytest.param(lambda s: {k: v for k, v in s.items() if k != "rng"}, id="no generator"),
+        pytest.param(lambda s: changed(s, rng=torch.zeros(3)), id="another generator"),
+        pytest.param(lambda s: changed(s, options={**s["options"], "colour": 1}), id="an unknown option"),
+        pytest.param(lambda s: changed(s, options={**s["options"], "width": 48}), id="other widths"),
+        pytest.param(lambda s: changed(s, network={}), id="no weights"),
+        pytest.param(lambda s: changed(s, particles={"at": torch.zeros(2)}), id="no particles"),
+        pytest.param(lambda s: changed(s, optimizer=[]), id="no optimizer"),
+        pytest.param(lambda s: changed(s, particles={**s["particles"], "at": s["particles"]["at"] + 1000}), id="longer recordings"),
+        pytest.param(lambda s: changed(s, particles={**s["particles"], "at": 0 * s["particles"]["at"] + 44}), id="other recordings"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_a_sentence(data: Path, tmp_path: Path, checkpoint: bytes, change: Callable[[dict], object]):
+    (tmp_path / "good.pt").write_bytes(checkpoint)
+    torch.save(change(torch.load(tmp_path / "good.pt", weights_only=True)), tmp_path / "checkpoint.pt")
+    refused(data, tmp_path)
+
+
+class _Malice:
+    """A pickle that makes a file when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("how", ["resume", "init"])
+def test_a_checkpoint_that_wants_to_run_code_is_not_let(data: Path, tmp_path: Path, how: str):
+    trap = tmp_path / "trap"
+    torch.save({"network": _Malice(trap), "options": {}}, tmp_path / "checkpoint.pt")
+    options = {"out": tmp_path, "resume": True} if how == "resume" else {"out": tmp_path / "out", "init": tmp_path / "checkpoint.pt"}
+    with pytest.raises(ValueError, match=r"checkpoint\.pt was not loaded: it asks for posix\.mkdir, which could run code") as error:
+        run(data, **options)
+    assert "\n" not in str(error.value)
+    assert not trap.exists()
+    # The trap works where code is let run.
+    torch.load(tmp_path / "checkpoint.pt", weights_only=False)
+    assert trap.exists()
+
+
+def test_the_command_says_what_is_wrong_in_one_line(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "checkpoint.pt").write_bytes(b"nothing")
+    commands = [
+        ["train", "prior", "--data", str(tmp_path), "--out", str(tmp_path / "out")],
+        ["train", "prior", "--data", str(data), "--out", str(tmp_path), "--resume"],
+        ["train", "prior", "--data", str(data), "--out", str(tmp_path / "out"), "--init", str(tmp_path / "nowhere.pt")],
+        ["train", "prior", "--data", str(data), "--out", str(tmp_path / "out"), "--minutes", "0"],
+    ]
+    words = ("is not a data set", "is not a PyTorch checkpoint", "nowhere.pt", "must be positive")
+    for command, word in zip(commands, words, strict=True):
+        assert main(command) == 2
+        line = capsys.readouterr().err
+        assert line.count("\n") == 1
+        assert word in line

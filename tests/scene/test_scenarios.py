@@ -1,0 +1,83 @@
+"""The ready scenarios: each runs, and is what it says."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from dropsim.scene import Ball, Drag, Follow, Pin, Scene, Throw, run
+from dropsim.scene.files import Setup, SimulatorOptions, changed, read_scene
+from dropsim.scene.scenarios import SCENARIOS, scenario
+
+FEW = [("simulator.num_samples", "4"), ("planner.num_rollouts", "2"), ("planner.horizon", "4")]
+NAMES = """push push-small push-large projectiles projectiles-dodge two-people two-runners follow follow-run lead-by-hand lead-by-hand-run
+trip tilt stiff-knee backflip-push stand-still crowd"""
+
+
+def test_all_of_the_papers_are_there():
+    assert set(SCENARIOS) == set(NAMES.split())
+    for setup in SCENARIOS.values():
+        assert setup.description.endswith(".")
+        assert len(setup.description) < 100
+        # What is to be seen happens while it lasts.
+        assert all(event.start < setup.seconds or event.name.startswith("go at") for event in setup.scene.events)
+
+
+def test_the_documentation_is_of_these(tmp_path: Path):
+    text = (Path(__file__).parents[2] / "docs" / "scenes.md").read_text(encoding="utf-8")
+    assert all(f"| {name} | {setup.description} |" in text for name, setup in SCENARIOS.items())
+    (tmp_path / "example.toml").write_text(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0])
+    assert len(read_scene(tmp_path / "example.toml").scene.elements) == 2
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_it_runs(name: str):
+    setup = changed(scenario(name), FEW)
+    take = run(setup.world(), 4, setup.seed)
+    assert len(take.motions) == len(setup.scene.people)
+    for motion in take.motions:
+        assert len(motion) == 4
+        assert motion.joints.isfinite().all()
+        assert {"kinematic", "contact", "rigidity", "range_of_motion", "momentum"} <= set(motion.energies)
+
+
+@pytest.mark.parametrize("name", ["two-people", "two-runners", "crowd"])
+def test_nobody_starts_inside_another(name: str):
+    # A world refuses to start so.
+    world = scenario(name).world()
+    assert world.start(list(range(20))).people.x.isfinite().all()
+
+
+def test_three_balls_are_in_the_air_at_once():
+    for name in ("projectiles", "projectiles-dodge"):
+        throws = [e for e in scenario(name).scene.elements if isinstance(e, Throw | Ball)]
+        flights = [(t.start, t.start + t.distance / t.speed) for t in throws if isinstance(t, Throw)]
+        assert max(sum(a <= time < b for a, b in flights) for time, _ in flights) == 3
+
+
+def test_the_hand_is_led_along_the_way_that_is_followed():
+    follow, drag = scenario("lead-by-hand").scene.elements
+    assert isinstance(follow, Follow)
+    assert isinstance(drag, Drag)
+    for time in (1.0, 5.0, 9.0, 13.0):
+        velocity = drag.target(time + 0.5) - drag.target(time - 0.5)
+        assert velocity.tolist() == pytest.approx([*follow.velocity_at(time), 0.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("psuh", "did you mean push?"), ("two_people", "did you mean two-people?"), ("xyzzy", "`dropsim scenarios` lists them")],
+)
+def test_a_misspelt_name_gets_a_suggestion(name: str, hint: str):
+    with pytest.raises(ValueError, match="there is no scenario") as error:
+        scenario(name)
+    assert hint in str(error.value)
+
+
+def test_energies_of_a_while_are_zero_at_other_times():
+    # A pin from frame 2 on for a frame: the energy is reported with the frame that it leads to.
+    pin = Pin(target=(0.0, 0.0, 2.0), start=2 / 30, duration=1 / 30)
+    setup = Setup(scene=Scene(elements=(pin,)), simulator=SimulatorOptions(num_samples=2))
+    values = run(setup.world(), 6, 0).motions[0].energies["pin"]
+    assert torch.nonzero(values).squeeze(-1).tolist() == [3]

@@ -1,0 +1,801 @@
+"""Scenes: every element keeps one contract, and each does what its name says."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dropsim.body.rotations import heading
+from dropsim.body.skeleton import JOINTS, NUM_JOINTS, Skeleton, joint_index
+from dropsim.control.planner import Planner
+from dropsim.motion.motion import Event
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.physics.collider import Plane
+from dropsim.physics.energy import Frame
+from dropsim.physics.step import External, Report, Simulator
+from dropsim.physics.wrench import GRAVITY
+from dropsim.priors.cvae import CVAEPrior
+from dropsim.priors.passive import PassivePrior
+from dropsim.priors.prior import Candidates, State, Streams
+from dropsim.priors.recording import ClipPrior
+from dropsim.scene import (
+    BODY_PARTS,
+    DIRECTIONS,
+    Ball,
+    Balls,
+    Dodge,
+    Drag,
+    Element,
+    Follow,
+    Ground,
+    StepInputs,
+    SceneContext,
+    Obstacle,
+    Person,
+    Pin,
+    Push,
+    Scene,
+    StiffJoint,
+    Throw,
+    Trip,
+    World,
+    run,
+)  # fmt: skip
+from dropsim.scene.element import joints_of
+from dropsim.scene.meeting import NEAREST, neighbours
+from dropsim.scene.objects import height_of
+from dropsim.scene.perturbations import VelocityCost
+
+SKELETON = Skeleton.adult()
+CLIP = stepping_clip(2.0)
+H = 1 / 30
+STILL = Simulator(PassivePrior(SKELETON), num_samples=1)
+"""People who wish to stay as they are: the cheapest prior."""
+
+
+def standing(*places: tuple[float, float], frame: int = 0, velocity: tuple[float, float] = (0.0, 0.0)) -> State:
+    """People who stand at some places and face +y."""
+    x = torch.stack([CLIP.joints[frame] + torch.tensor((*place, 0.0)).double() for place in places])
+    v = torch.tensor((*velocity, 0.0)).double().expand_as(x).clone()
+    return State(x, v, CLIP.q[frame].expand(len(places), NUM_JOINTS, 3, 3).clone(), torch.zeros(len(places), 0).double())
+
+
+def together(*worlds: State) -> State:
+    return State(*(torch.stack([getattr(w, name) for w in worlds]) for name in ("x", "v", "q", "memory")))
+
+
+def moment_of(people: State, frame: int = 0, *, balls: Sequence[Balls] = (), ground: Plane | None = None) -> SceneContext:
+    return SceneContext(frame, 30.0, people, SKELETON, ground or Plane.ground(), balls)
+
+
+def still_run(elements: Sequence[Element[Any]], num_frames: int, people: State | None = None, **options: Any):
+    people = standing((0.0, 0.0)) if people is None else people
+    scene = Scene((Person(),) * people.x.shape[-3], tuple(elements), **options)
+    world = World(scene, STILL)
+    return run(world, num_frames, 0, start=world.start_from(people))
+
+
+# --- the contract
+
+ELEMENTS: tuple[Element[Any], ...] = (
+    Push.toward("left", 100.0, start=0.1, duration=0.2),
+    Drag(path=((0.1, 0.3, 0.2, 1.0), (0.3, 0.5, 0.2, 1.2))),
+    Drag("left_wrist", path=((0.1, 0.0, 0.0, 0.0), (0.3, 0.2, 0.0, 0.2)), relative=True),
+    Pin("right_wrist", start=0.1, duration=0.2),
+    Pin("left_wrist", (0.4, 0.2, 1.0), start=0.1, duration=0.2),
+    Follow(((0.1, 0.0, 1.2), (0.3, 1.0, 0.0))),
+    Dodge(),
+    StiffJoint(start=0.1),
+    Ball((0.0, 1.0, 1.2), (0.0, -8.0, 1.0), start=0.1),
+    Throw(distance=1.5, start=0.1),
+    Obstacle((0.0, 0.5, 0.0)),
+    Trip(start=0.1),
+    Trip(obstacle=(0.09, 0.3), start=0.1),
+)
+EVERY = pytest.mark.parametrize("element", ELEMENTS, ids=lambda e: type(e).__name__)
+
+
+def concerning(element: Any, person: int) -> Element[Any]:
+    """The same for somebody else."""
+    return replace(element, person=person)
+
+
+def tensors(value: object) -> list[Tensor]:
+    """Every tensor in a memory."""
+    if isinstance(value, Tensor):
+        return [value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [t for f in fields(value) for t in tensors(getattr(value, f.name))]
+    return []
+
+
+def effects(influence: StepInputs, people: State) -> list[Tensor]:
+    """All that an influence comes to, as numbers."""
+    x = people.x
+    frame = Frame(SKELETON, H, x, x, people.q, x.unsqueeze(-3), ())
+    found = [] if influence.forces is None else [influence.forces]
+    for collider in influence.colliders:
+        surface = collider.surface(x)
+        found += [surface.distance, surface.normal, surface.velocity]
+    for energy in influence.energies:
+        target = energy.project(x, frame)
+        assert target.active is not None  # an element's energies are for somebody
+        found += [target.active.double(), torch.where(target.active.unsqueeze(-1), target.p, 0.0)]
+    for goal in influence.goals:
+        count = x[..., 0, 0].numel()
+        flat = x.reshape(-1, 1, 1, NUM_JOINTS, 3)
+        lead = torch.linspace(0, 0.3, 12).double().reshape(2, 6, 1, 1) * torch.tensor([0.3, 1.0, 0.0]).double()
+        costs = goal.cost((flat + lead).expand(count, 2, 6, NUM_JOINTS, 3), torch.arange(count))
+        found += [goal.people.double(), costs.reshape(*goal.people.shape, 2) * goal.people.unsqueeze(-1)]
+    return found
+
+
+def played(element: Element[Any], people: State, frames: int = 12) -> list[list[Tensor]]:
+    """What an element does to people who move on steadily, frame by frame, and what it remembers."""
+    ball = Balls(torch.tensor([[0.1, 3.0, 1.2]]).double(), torch.tensor([[0.0, -6.0, 1.0]]).double(), torch.tensor([0.15]).double())
+    memory = element.begin(moment_of(people))
+    seen = []
+    for frame in range(frames):
+        here = people.x + frame * H * people.v
+        now = moment_of(replace(people, x=here), frame, balls=(ball,))
+        memory, influence = element.act(memory, now)
+        seen.append([*tensors(memory), *effects(influence, now.people)])
+    return seen
+
+
+@EVERY
+def test_an_element_changes_nothing_but_its_memory(element: Element[Any]):
+    people = standing((0.0, 0.0), velocity=(0.0, 1.5))
+    x, v, q = people.x.clone(), people.v.clone(), people.q.clone()
+    first, again = played(element, people), played(element, people)
+    assert torch.equal(people.x, x)
+    assert torch.equal(people.v, v)
+    assert torch.equal(people.q, q)
+    for a, b in zip(first, again, strict=True):
+        assert len(a) == len(b)
+        assert all(torch.equal(s.nan_to_num(nan=7.0), t.nan_to_num(nan=7.0)) for s, t in zip(a, b, strict=True))
+
+
+@EVERY
+def test_acting_leaves_the_memory_that_it_was_given_alone(element: Element[Any]):
+    people = standing((0.0, 0.0), velocity=(0.0, 1.5))
+    memory = element.begin(moment_of(people))
+    for frame in range(8):
+        kept = [t.clone() for t in tensors(memory)]
+        after, _ = element.act(memory, moment_of(people, frame))
+        assert all(torch.equal(a.nan_to_num(nan=7.0), b.nan_to_num(nan=7.0)) for a, b in zip(kept, tensors(memory), strict=True))
+        memory = after
+
+
+@EVERY
+def test_worlds_side_by_side_are_worlds_alone(element: Element[Any]):
+    # Each world has its own people; a batch may add up in another order, hence not to the bit.
+    worlds = [standing((0.0, 0.0), velocity=(0.0, 1.5)), standing((0.05, -0.1), frame=20, velocity=(0.2, 1.2))]
+    batch = played(element, together(*worlds))
+    for i, alone in enumerate(played(element, world) for world in worlds):
+        for many, one in zip(batch, alone, strict=True):
+            assert len(many) >= len(one)
+            for a, b in zip(many, one, strict=False):
+                row = a[i] if a.shape[:1] == (2,) else a
+                torch.testing.assert_close(row, b, rtol=0, atol=1e-9, equal_nan=True)
+
+
+@EVERY
+def test_nothing_acts_outside_its_time(element: Element[Any]):
+    if isinstance(element, Dodge | Obstacle):
+        pytest.skip("has no time of its own")
+    people = standing((0.0, 0.0), velocity=(0.0, 1.5))
+    _, influence = element.act(element.begin(moment_of(people)), moment_of(people, 0))
+    assert influence.forces is None or not influence.forces.any()
+    if not isinstance(element, Follow):
+        assert not influence.energies
+
+
+@EVERY
+def test_only_people_that_there_are(element: Element[Any]):
+    if not hasattr(element, "person"):
+        assert element.people() == ()
+        return
+    assert element.people() == (0,)
+    stranger = concerning(element, 2)
+    with pytest.raises(ValueError, match=r"is for person 2, and the scene has people 0 to 1$"):
+        Scene((Person(), Person(position=(3.0, 0.0))), (stranger,))
+    with pytest.raises(ValueError, match="is for person -1"):
+        Scene(elements=(concerning(element, -1),))
+
+
+@pytest.mark.parametrize("second", [False, True])
+@EVERY
+def test_somebody_else_is_left_alone(element: Element[Any], second: bool):
+    # What is for one person has no row, force or goal for another; balls and obstacles are there for all.
+    if not hasattr(element, "person"):
+        pytest.skip("is there for everybody")
+    element = concerning(element, int(second))
+    people = standing((0.0, 0.0), (3.0, 0.0), velocity=(0.0, 1.5))
+    memory = element.begin(moment_of(people))
+    for frame in range(6):
+        memory, influence = element.act(memory, moment_of(people, frame))
+        for rows in effects(replace(influence, colliders=()), people):
+            assert not rows[int(not second)].any()
+
+
+BAD = (math.nan, math.inf, -math.inf)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        *((Push, {"force": (bad, 0.0, 0.0)}, "finite") for bad in BAD),
+        *((Push, {"start": bad}, "finite") for bad in BAD),
+        (Push, {"start": -0.1}, "starts at 0 s or later"),
+        (Push, {"duration": 0.0}, "lasts longer than 0 s"),
+        (Push, {"duration": math.inf}, "finite"),
+        (Push, {"part": "tail"}, "there is no joint 'tail'"),
+        (Drag, {}, "at least two rows"),
+        (Drag, {"path": ((0.0, 0.0, 0.0, 1.0),)}, "at least two rows .*, not 1"),
+        (Drag, {"path": ((1.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 1.0))}, "times that grow"),
+        *((Drag, {"path": ((0.0, 0.0, 0.0, bad), (1.0, 0.0, 0.0, 1.0))}, "finite") for bad in BAD),
+        *((Drag, {"path": ((0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 1.0)), "stiffness": bad}, "stiffness|finite") for bad in BAD),
+        *((Drag, {"path": ((0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 1.0)), "damping": bad}, "damping|finite") for bad in BAD),
+        *((Drag, {"path": ((0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 1.0)), "largest": bad}, "largest|finite") for bad in (math.nan, 0.0)),
+        *((Pin, {"target": (0.0, bad, 0.0)}, "finite") for bad in BAD),
+        *((Pin, {"weight": bad}, "finite|weight") for bad in (*BAD, -1.0)),
+        (Pin, {"start": -1.0}, "0 s or later"),
+        (Pin, {"duration": math.nan}, "longer than 0 s"),
+        (Pin, {"joint": "tail"}, "there is no joint"),
+        (Follow, {"velocities": ()}, "rows of 3 numbers"),
+        *((Follow, {"velocities": ((0.0, bad, 0.0),)}, "finite") for bad in BAD),
+        (Follow, {"velocities": ((1.0, 1.0, 0.0), (1.0, 0.0, 1.0))}, "times that grow"),
+        *((Dodge, {"speed": bad}, "positive|finite") for bad in (*BAD, 0.0)),
+        *((Dodge, {"reach": bad}, "positive|finite") for bad in (*BAD, 0.0)),
+        (StiffJoint, {"joint_b": "right_hip"}, "two different neighbours"),
+        *((StiffJoint, {"weight": bad}, "finite|weight") for bad in (*BAD, -1.0)),
+        *((StiffJoint, {"start": bad}, "0 s or later") for bad in (math.nan, -1.0)),
+        *((kind, {"radius": bad}, "radius|finite") for kind in (Ball, Throw, Obstacle, Trip) for bad in (*BAD, 0.0, 11.0)),
+        *((kind, {"mass": bad}, "mass|finite") for kind in (Ball, Throw) for bad in (*BAD, 0.0)),
+        (Ball, {"position": (0.0, 0.0, 0.1)}, "in the floor"),
+        (Ball, {"mass": 0.01}, "it would bounce ever faster"),
+        *((Ball, {"velocity": (bad, 0.0, 0.0)}, "finite") for bad in BAD),
+        *((Throw, {"speed": bad}, "finite|0.5 m/s") for bad in (*BAD, 0.1)),
+        *((Throw, {"distance": bad}, "finite|0.5 m") for bad in (*BAD, 0.1)),
+        *((Obstacle, {"position": (bad, 0.0, 0.0)}, "finite") for bad in BAD),
+        (Trip, {"joint": "left_wrist"}, "an ankle or a foot"),
+        (Trip, {"joint": "middle_foot"}, "there is no joint"),
+        *((Trip, {"hold": bad}, "finite|longer than 0 s") for bad in (*BAD, 0.0)),
+        *((Trip, {"obstacle": (bad, 0.0)}, "finite") for bad in BAD),
+        (Ground, {"tilts": ((0.0, 0.0, 0.0),)}, "at least two rows"),
+        (Ground, {"tilts": ((0.0, 0.0, 0.0), (1.0, 50.0, 0.0))}, "at most 45 degrees"),
+        *((Ground, {"tilts": ((0.0, 0.0, 0.0), (1.0, bad, 0.0))}, "finite") for bad in BAD),
+        *((Ground, {"tilts": ((0.0, 0.0, 0.0), (1.0, 5.0, 0.0)), "pivot": (bad, 0.0)}, "finite") for bad in BAD),
+        *((Person, {"position": (bad, 0.0)}, "finite") for bad in BAD),
+        *((Person, {"facing": bad}, "finite") for bad in BAD),
+        (Scene, {"people": ()}, "at least one person"),
+        (Planner, {"every": 0}, "at least one roll-out"),
+        (Planner, {"every": 5, "horizon": 4}, "as long as it keeps to a plan"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(kind: type, fields: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message) as error:
+        kind(**fields)
+    assert "\n" not in str(error.value)
+
+
+def test_worlds_run_side_by_side_as_alone():
+    # With the shipped prior, a plan and a push: two seeds at once are the two seeds one after the other.
+    follow, push = Follow(((0.0, 1.0, 0.0),)), Push.toward("left", 200.0, start=0.1, duration=0.2)
+    scene = Scene(elements=(follow, push), planner=Planner(num_rollouts=4, horizon=4, every=2))
+    world = World(scene, Simulator(CVAEPrior.shipped(), num_samples=4))
+    both = run(world, 8, [3, 5]).motions[0]
+    for i, seed in enumerate((3, 5)):
+        alone = run(world, 8, seed).motions[0]
+        torch.testing.assert_close(both.joints[i], alone.joints, rtol=0, atol=1e-5)  # the prior runs in single precision
+
+
+class Counting(PassivePrior):
+    """Remembers how many frames it has proposed."""
+
+    def sample(self, state: State, num_samples: int, rng: Streams) -> Candidates:
+        candidates = super().sample(state, num_samples, rng)
+        return replace(candidates, memory=candidates.memory + 1)
+
+
+def test_a_plan_is_wished_for_frame_by_frame_and_made_anew_in_time(monkeypatch: pytest.MonkeyPatch):
+    # The memory of a planned frame says which frame of the whole run it is: between one plan and the next none is left out or repeated.
+    wished, step = list[float](), Simulator.step
+
+    def watched(self: Simulator, state: State, external: External, rng: Streams) -> tuple[State, Report]:
+        assert external.plan is not None
+        assert external.planned is not None
+        assert external.planned.tolist() == [True]
+        wished.append(float(external.plan.memory))
+        return step(self, state, external, rng)
+
+    monkeypatch.setattr(Simulator, "step", watched)
+    scene = Scene(elements=(Follow(((0.0, 0.0, 1.0),)),), planner=Planner(num_rollouts=2, horizon=4, every=3))
+    world = World(scene, Simulator(Counting(SKELETON), num_samples=1))
+    people = replace(standing((0.0, 0.0)), memory=torch.zeros(1, 1).double())
+    run(world, 9, 0, start=world.start_from(people))
+    assert wished == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_people_are_put_where_the_scene_says():
+    world = World(Scene((Person("walk"), Person("walk", (2.0, 1.0), 90.0))), Simulator(CVAEPrior.shipped()))
+    people = world.start(0).people
+    torch.testing.assert_close(people.x[1, 0, :2], torch.tensor([2.0, 1.0]).double(), rtol=0, atol=0.2)
+    # Facing 90 degrees to the left of +y is -x.
+    ahead = heading(people.q[1, 0])[1, :2]
+    assert float(ahead[0]) < -0.95
+
+
+def test_what_a_scene_shows_to_others():
+    scene = Scene(elements=(Push.toward("left", 100.0, part="hand", start=1.0, duration=0.25), Ball(start=2.0)))
+    assert scene.events == (Event("push hand", 1.0, 0.25), Event("ball", 2.0))
+    take = still_run([Ball((0.0, 3.0, 1.0), (0.0, 0.0, 0.0), start=0.1)], 6)
+    (ball,) = take.balls
+    assert ball.centres.shape == (6, 3)
+    assert ball.centres[:3].isnan().all()
+    assert ball.centres[4:].isfinite().all()
+    assert take.ground.normal.shape == (6, 3)
+    with pytest.raises(ValueError, match="at least 1"):
+        still_run([], 0)
+    with pytest.raises(ValueError, match="2 people, and 1 states"):
+        World(Scene((Person(), Person())), STILL).start_from(standing((0.0, 0.0)))
+    with pytest.raises(ValueError, match=r"use World\.start_from"):
+        World(Scene(), STILL).start(0)
+    with pytest.raises(ValueError, match="has one person"):
+        World(Scene((Person(), Person())), Simulator(ClipPrior(CLIP))).start(0)
+
+
+# --- pushes
+
+
+def forces_of(push: Push, frame: int = 0, people: State | None = None) -> Tensor | None:
+    return push.act(None, moment_of(standing((0.0, 0.0)) if people is None else people, frame))[1].forces
+
+
+@pytest.mark.parametrize(("direction", "joint", "other"), [("left", "left_hip", "right_hip"), ("front", "left_foot", "left_ankle")])
+def test_directions_are_those_of_the_person(direction: str, joint: str, other: str):
+    torch.testing.assert_close(heading(CLIP.q[0, 0]), torch.eye(3).double(), rtol=0, atol=1e-12)
+    way = (CLIP.joints[0, joint_index(joint)] - CLIP.joints[0, joint_index(other)])[:2]
+    force = torch.tensor(Push.toward(direction, 100.0).force).double()[:2]
+    assert float(force @ way) > 0.9 * 100 * float(way.norm())
+
+
+@pytest.mark.parametrize(
+    ("direction", "x", "y"),
+    [("front", 0, 1), ("left", -1, 0), ("back", 0, -1), ("right", 1, 0), ("0", 0, 1), ("90", -1, 0), ("-90", 1, 0), ("450", -1, 0)],
+)
+def test_directions_in_the_world(direction: str, x: float, y: float):
+    # Facing +y, left is -x; degrees run counterclockwise seen from above. A force of 250 N is rounded at 1e-14 of it.
+    assert Push.toward(direction, 250.0).force == pytest.approx((250.0 * x, 250.0 * y, 0.0), abs=1e-9)
+
+
+@pytest.mark.parametrize("direction", ["up", "", "lef", "nan", "inf", "-inf", "90deg"])
+def test_unknown_directions(direction: str):
+    with pytest.raises(ValueError, match=r"there is no direction .*: use front, left, back, right or degrees"):
+        Push.toward(direction, 100.0)
+    assert set(DIRECTIONS) == {"front", "left", "back", "right"}
+
+
+@pytest.mark.parametrize("newtons", [-1.0, math.nan, math.inf])
+def test_forces_that_are_none(newtons: float):
+    with pytest.raises(ValueError, match="a push needs a force of 0 N or more"):
+        Push.toward("left", newtons)
+
+
+@pytest.mark.parametrize("part", [*BODY_PARTS, *JOINTS])
+def test_the_parts_of_a_body_share_the_force(part: str):
+    forces = forces_of(Push.toward("60", 300.0, part=part, start=0.0))
+    assert forces is not None
+    assert float(forces[0].sum(0).norm()) == pytest.approx(300.0)
+    touched = forces[0].any(-1).nonzero().squeeze(-1).tolist()
+    assert touched == sorted(joints_of(part))
+    torch.testing.assert_close(forces[0, touched], forces[0, touched][:1].expand(len(touched), 3), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("duration", [0.5, 0.1, 1 / 30, 0.05, 0.001])
+def test_a_push_gives_the_same_momentum_wherever_it_starts(duration: float):
+    # The sum of F h over its frames is F t, t in whole frames and at least one, on frames, between them and a rounding error beside them.
+    starts = [(k + shift) * H for k in (0, 7, 63) for shift in (0.0, 0.3, 0.7, 1e-12)] + [63 * H - 1e-12, 0.1 + 0.2, 2.1]
+    for start in starts:
+        push = Push("pelvis", (100.0, 0.0, 0.0), start, duration)
+        given = sum(float(f.sum() * H) for frame in range(90) if (f := forces_of(push, frame)) is not None)
+        assert given == pytest.approx(100.0 * max(1, round(duration * 30)) * H)
+
+
+def test_the_papers_push():
+    # 15 frames at 30 Hz from frame 63 on.
+    push = Push.toward("left", 100.0, start=2.1, duration=0.5)
+    assert [frame for frame in range(120) if forces_of(push, frame) is not None] == list(range(63, 78))
+
+
+def test_a_push_moves_a_body_in_free_fall_by_its_momentum():
+    # Nothing to touch: F t / m is what the centre of mass gains, exactly, since the internal energies cancel and no correction is needed.
+    free = Simulator(PassivePrior(SKELETON), kinematic=None, contact=None, correct=False, num_samples=1)
+    world = World(Scene(elements=(Push("torso", (70.0, 0.0, 0.0), 0.0, 0.2),), get_up=False), free)
+    high = standing((0.0, 0.0))
+    motion = run(world, 9, 0, start=world.start_from(replace(high, x=high.x + 5.0))).motions[0]
+    speed = SKELETON.centre_of_mass(motion.joints).diff(dim=0)[-1] * 30
+    assert float(speed[0]) == pytest.approx(70.0 * 0.2 / float(SKELETON.masses.sum()), rel=1e-6)
+
+
+def test_what_happens_at_once_adds_up():
+    first, second = Push.toward("left", 100.0, start=0.0, duration=1.0), Push("spine3", (0.0, 0.0, 50.0), 0.1, 1.0)
+    motion = still_run([first, second], 6).motions[0]
+    assert motion.external_forces is not None
+    total = motion.external_forces.sum(1)
+    assert total[2].tolist() == pytest.approx([-100.0, 0.0, 0.0], abs=1e-9)
+    assert total[5].tolist() == pytest.approx([-100.0, 0.0, 50.0], abs=1e-9)
+
+
+# --- balls
+
+
+def flown(ball: Ball | Throw, people: State, frames: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Centre and velocity of a ball, and the force on people who stay, after each frame."""
+    memory, seen = ball.begin(moment_of(people)), []
+    for frame in range(frames):
+        memory, influence = ball.act(memory, moment_of(people, frame))
+        if memory is not None:
+            assert influence.forces is not None
+            seen.append((memory.centre, memory.velocity, influence.forces))
+    return seen
+
+
+@pytest.mark.parametrize(
+    "ball", [Ball((0.1, 1.5, 1.3), (0.0, -8.0, 1.0)), Ball((1.0, 0.1, 1.0), (-6.0, 0.0, 2.0), mass=1.0), Throw(start=0.0)]
+)
+def test_a_ball_gives_what_it_loses(ball: Ball | Throw):
+    # Newton's third law: in every frame m dv = -F h + m g h, F the mean force on the people; away from the floor nothing else acts.
+    seen = flown(ball, standing((0.0, 0.0)), 22)
+    hits = 0
+    for (_, before, _), (centre, after, forces) in pairwise(seen):
+        if float(centre[2]) < ball.radius + 0.3:
+            break  # it may bounce
+        gained = ball.mass * (after - before) + torch.tensor([0.0, 0.0, ball.mass * GRAVITY * H], dtype=torch.float64)
+        torch.testing.assert_close(gained, -forces.sum((-3, -2)) * H, rtol=0, atol=1e-9)
+        hits += int(forces.any())
+    assert hits > 0
+
+
+def test_a_ball_is_in_the_forces_of_the_run():
+    # The same law in a whole world, whose people give way.
+    ball = Ball((0.0, 1.0, 1.25), (0.0, -8.0, 0.5))
+    take = still_run([ball], 8)
+    forces = take.motions[0].external_forces
+    assert forces is not None
+    v = take.balls[0].velocities
+    given = -ball.mass * (v[1:] - v[:-1]) - torch.tensor([0.0, 0.0, ball.mass * GRAVITY * H], dtype=torch.float64)
+    torch.testing.assert_close(forces[1:].sum(1) * H, given, rtol=0, atol=1e-9)
+    assert forces.sum(1)[:, 1].min() < -100  # pushed back
+    assert take.motions[0].joints[-1, 9, 1] < take.motions[0].joints[0, 9, 1]
+
+
+def test_a_bounce_does_not_add_energy():
+    # Dropped from 2 m, far from anybody: E = m g z + m v^2 / 2 falls with each bounce. A substep of semi-implicit Euler is wrong by
+    # m g h |v| / 2, h = 1/480 s and |v| < 6.3 m/s, which makes 0.07 J per kg.
+    ball = Ball((5.0, 5.0, 2.0), (1.0, 0.0, 0.0), mass=2.0)
+    seen = flown(ball, standing((0.0, 0.0)), 150)
+    energy = torch.stack([ball.mass * (GRAVITY * c[2] + v.square().sum() / 2) for c, v, _ in seen])
+    assert (energy.diff() < 2 * 0.07).all()
+    assert energy[-1] < 0.5 * energy[0]
+    assert min(float(c[2]) for c, _, _ in seen) >= ball.radius - 1e-9
+    assert not any(f.any() for _, _, f in seen)
+
+
+def test_a_ball_bounces_off_a_tilted_floor():
+    ground = Ground(((0.0, 0.0, 20.0), (1.0, 0.0, 20.0)))
+    plane = ground.plane(0.5, H, torch.zeros(3).double())
+    ball, people = Ball((5.0, 0.0, 1.5), (0.0, 0.0, 0.0)), standing((0.0, 0.0))
+    memory = ball.begin(moment_of(people))
+    for frame in range(30):
+        memory, _ = ball.act(memory, moment_of(people, frame, ground=plane))
+        assert memory is not None
+        assert float(memory.centre @ plane.normal - plane.offset) >= ball.radius - 1e-9
+    assert memory is not None
+    # A floor that rises toward +y throws it back to -y.
+    assert float(plane.normal[1]) < 0
+    assert float(memory.velocity[1]) < -1
+
+
+def test_a_ball_inside_somebody_is_refused():
+    with pytest.raises(ValueError, match=r"the ball that starts at .* is inside a person: move it away by 0\.\d\d m"):
+        still_run([Ball((0.0, 0.0, 1.2))], 2)
+    with pytest.raises(ValueError, match="inside a person"):
+        still_run([Throw(start=0.0, distance=0.6, radius=0.8)], 2)
+    with pytest.raises(ValueError, match=r"the obstacle at .* is inside a person"):
+        still_run([Obstacle((0.0, 0.0, 1.0))], 2)
+
+
+@pytest.mark.parametrize("angle", [0.0, 90.0, 200.0])
+@pytest.mark.parametrize("velocity", [(0.0, 0.0), (0.3, 1.4)])
+def test_a_throw_hits(angle: float, velocity: tuple[float, float]):
+    # At a person who stands, or goes on as it does: the joint is reached after distance / speed.
+    throw = Throw(angle=angle, start=0.0, speed=8.0, distance=4.0)
+    people = standing((1.0, -2.0), velocity=velocity)
+    memory, struck = throw.begin(moment_of(people)), []
+    for frame in range(20):
+        now = moment_of(replace(people, x=people.x + frame * H * people.v), frame)
+        memory, influence = throw.act(memory, now)
+        assert influence.forces is not None
+        struck.append(influence.forces[0])
+    first = next(i for i, forces in enumerate(struck) if forces.any())
+    assert first <= 16
+    trunk = [
+        joint_index(name) for name in ("spine1", "spine2", "spine3", "neck", "left_collar", "right_collar", "left_shoulder", "left_elbow")
+    ]
+    arms = [j for j, name in enumerate(JOINTS) if "elbow" in name or "wrist" in name or "shoulder" in name]
+    assert struck[first][[*trunk, *arms]].any()
+
+
+# --- drag, pin, trip, stiff joints
+
+
+def test_a_drag_pulls_no_harder_than_it_may():
+    for far in (0.1, 1.0, 100.0):
+        drag = Drag(path=((0.0, far, 0.0, 1.0), (1.0, far, 0.0, 1.0)), largest=120.0)
+        _, influence = drag.act(None, moment_of(standing((0.0, 0.0), velocity=(3.0, 0.0))))
+        assert influence.forces is not None
+        assert float(influence.forces.norm(dim=-1).max()) <= 120.0 + 1e-9
+        assert influence.forces[0].any(-1).nonzero().flatten().tolist() == [joint_index("right_wrist")]
+
+
+def test_a_drag_is_a_spring_and_a_damper():
+    # F = k (p - x) + c (dp/dt - v), with the point where it will be at the frame's end.
+    people = standing((0.0, 0.0), velocity=(0.1, 0.0))
+    x = people.x[0, joint_index("right_wrist")]
+    path = tuple((t, *(x + offset).tolist()) for t, offset in ((0.0, torch.zeros(3)), (1.0, torch.tensor([0.0, 0.3, 0.0]))))
+    _, influence = Drag(path=path, stiffness=50.0, damping=7.0).act(None, moment_of(people, 6))
+    expected = 50.0 * torch.tensor([0.0, 0.3 * 7 * H, 0.0]) + 7.0 * (torch.tensor([0.0, 0.3, 0.0]) - torch.tensor([0.1, 0.0, 0.0]))
+    assert influence.forces is not None
+    torch.testing.assert_close(influence.forces[0, joint_index("right_wrist")], expected.double(), rtol=0, atol=1e-6)
+
+
+def test_a_relative_drag_starts_from_where_the_joint_is():
+    people = standing((0.0, 0.0))
+    drag = Drag(path=((0.1, 0.0, 0.0, 0.0), (1.1, 0.0, 0.0, 0.0)), relative=True, damping=0.0)
+    memory, influence = drag.act(None, moment_of(people, 3))
+    assert influence.forces is not None
+    assert float(influence.forces.norm()) < 1e-9
+    moved = replace(people, x=people.x + torch.tensor([0.1, 0.0, 0.0]).double())
+    _, influence = drag.act(memory, moment_of(moved, 4))
+    assert influence.forces is not None
+    assert float(influence.forces.sum((0, 1))[0]) == pytest.approx(-0.1 * drag.stiffness, rel=1e-6)
+
+
+@pytest.mark.parametrize("target", [None, (0.35, 0.2, 1.0)])
+def test_a_pin_holds(target: tuple[float, float, float] | None):
+    push = Push.toward("back", 80.0, start=0.2, duration=0.3)
+    motion = still_run([Pin("right_wrist", target, start=0.1, duration=0.8), push], 26).motions[0]
+    wrist = motion.joints[:, joint_index("right_wrist")]
+    goal = wrist[3] if target is None else torch.tensor(target).double()
+    # A given point is reached within a few frames of the pin's start.
+    assert (wrist[8:] - goal).norm(dim=-1).max() < 0.02
+    assert motion.energies["pin"].shape == (26,)
+
+
+def test_a_stiff_knee_stays_straight():
+    people = standing((0.0, 0.0), frame=25)
+    # These people wish to stay bent, so that it takes a second.
+    motion = still_run([StiffJoint("right_hip", "right_ankle")], 36, people).motions[0]
+    hip, knee, ankle = (motion.joints[:, joint_index(f"right_{part}")] for part in ("hip", "knee", "ankle"))
+    bend = torch.rad2deg(math.pi - torch.acos(torch.cosine_similarity(hip - knee, ankle - knee, dim=-1).clamp(-1, 1)))
+    assert bend[-1] < 15.0
+    left = (motion.joints[:, 1] - motion.joints[:, 7]).norm(dim=-1)
+    assert left[-1] < (hip - ankle).norm(dim=-1)[-1]
+
+
+def test_a_trip_holds_the_heel():
+    # Walking people are caught at a full swing after the start, and the heel is then held for its time within 2 cm.
+    trip = Trip(start=0.1, hold=0.4)
+    world = World(Scene(elements=(trip,)), Simulator(CVAEPrior.shipped(), num_samples=8))
+    now, rng = world.start(1), world.streams(1)
+    caught = []
+    for _ in range(45):
+        now, _ = world.step(now, rng)
+        memory = now.memories[0]
+        if memory.since.isfinite() and now.frame <= float(memory.since) + 12:  # pyright: ignore[reportAttributeAccessIssue]
+            caught.append(float((now.people.x[0, joint_index(trip.joint)] - memory.heel).norm()))  # pyright: ignore[reportAttributeAccessIssue]
+    assert len(caught) == 12
+    assert max(caught) < 0.02
+
+
+def test_a_trip_lays_the_obstacle_in_front_of_the_foot():
+    people = standing((0.0, 0.0), velocity=(0.0, 1.5))
+    trip = Trip(start=0.1)
+    memory = trip.begin(moment_of(people))
+    assert memory.obstacle.isnan().all()
+    memory, _ = trip.act(memory, moment_of(people, 3))
+    heel = people.x[0, joint_index("right_ankle")]
+    ahead = memory.obstacle - heel
+    assert float(memory.obstacle[2]) == 0.0
+    assert float(ahead[1]) == pytest.approx(trip.radius + float(SKELETON.radii[8]) + 1.5 * H)
+    assert abs(float(ahead[0])) < 1e-9
+
+
+# --- ground
+
+
+def test_the_grounds_normal_and_velocity_are_those_of_its_path():
+    # Surface velocity along the normal at a point r: -r . dn/dt, by central differences of n; sin(a)/a of a step of 1 degree is 5e-5.
+    ground, pivot = Ground(((0.0, 0.0, 0.0), (1.0, 12.0, -8.0), (2.0, 0.0, 0.0))), torch.tensor([0.4, -0.3, 0.0]).double()
+    points = torch.tensor([[1.0, 0.0, 0.0], [0.0, 2.0, 0.1], [0.4, -0.3, 0.0]]).double()
+    for time in (0.3, 0.9, 1.4):
+        plane = ground.plane(time, H, pivot)
+        rate = (ground.normal_at(time) - ground.normal_at(time - H)) / H
+        surface = plane.surface(points)
+        along = (surface.velocity * plane.normal).sum(-1)
+        torch.testing.assert_close(along, -((points - pivot) * rate).sum(-1), rtol=0, atol=0.01 * float(rate.norm()) * 2)
+        assert float(plane.normal.norm()) == pytest.approx(1.0)
+        torch.testing.assert_close(surface.distance, (points - pivot) @ plane.normal, rtol=0, atol=1e-12)
+
+
+def test_roll_and_pitch_tilt_as_they_say():
+    # Roll turns about +y: the ground falls toward +x. Pitch turns about +x: it rises toward +y.
+    roll = Ground(((0.0, 10.0, 0.0), (1.0, 10.0, 0.0))).normal_at(0.5)
+    pitch = Ground(((0.0, 0.0, 10.0), (1.0, 0.0, 10.0))).normal_at(0.5)
+    s, c = math.sin(math.radians(10)), math.cos(math.radians(10))
+    assert roll.tolist() == pytest.approx([s, 0.0, c])
+    assert pitch.tolist() == pytest.approx([0.0, -s, c])
+    assert Ground().normal_at(3.0).tolist() == [0.0, 0.0, 1.0]
+
+
+def test_heights_are_on_the_plane():
+    pivots = torch.tensor([[0.0, 0.0, 0.0], [1.0, 2.0, 0.0]]).double()
+    plane = Ground(((0.0, 5.0, 7.0), (1.0, 5.0, 7.0))).plane(0.5, H, pivots)
+    place = torch.tensor([[[0.3, 0.4], [1.0, 2.0]], [[-1.0, 0.5], [1.0, 2.0]]]).double()
+    height = height_of(plane, place)
+    on_it = torch.cat((place, height.unsqueeze(-1)), dim=-1)
+    for i in range(2):
+        for j in range(2):
+            assert abs(float(on_it[i, j] @ plane.normal[i] - plane.offset[i])) < 1e-12
+    assert float(height[1, 1]) == pytest.approx(0.0, abs=1e-12)
+    assert not height_of(Plane.ground(), place[0]).any()
+
+
+def test_people_stay_on_a_ground_that_tilts():
+    tilt = Ground(((0.1, 0.0, 0.0), (0.6, 0.0, 8.0), (1.1, 0.0, 8.0)))
+    take = still_run([], 24, ground=tilt)
+    joints, ground = take.motions[0].joints, take.ground
+    gap = (joints * ground.normal[:, None]).sum(-1) - ground.offset[:, None] - SKELETON.radii
+    assert gap.amin(-1)[3:].min() > -0.005
+    assert gap.amin(-1)[3:].max() < 0.03
+    # It tilts about where the person stood when it began.
+    torch.testing.assert_close(ground.pivot[-1, :2], joints[2, 0, :2], rtol=0, atol=0.02)
+    assert float(ground.normal[-1, 1]) == pytest.approx(-math.sin(math.radians(8.0)), abs=0.02)
+
+
+def test_a_ground_that_starts_tilted_does_not_go_along_with_the_person():
+    # Not level before its first row either: its pivot is settled at once.
+    tilt = Ground(((2.0, 0.0, 5.0), (3.0, 0.0, 5.0)))
+    push = Push.toward("front", 200.0, start=0.0, duration=0.5)
+    take = still_run([push], 10, ground=tilt)
+    assert (take.ground.offset[1:] - take.ground.offset[1]).abs().max() < 1e-12
+
+
+def test_a_ground_of_ones_own_pivot():
+    take = still_run([], 4, ground=Ground(((0.0, 0.0, 0.0), (1.0, 5.0, 0.0)), pivot=(0.5, 0.7)))
+    assert take.ground.pivot[-1].tolist() == pytest.approx([0.5, 0.7, 0.0])
+
+
+# --- several people
+
+
+def test_two_people_do_not_go_through_each_other():
+    # Pushed at each other from 0.9 m: their spheres come to touch, and hardly deeper.
+    people = standing((0.0, 0.0), (0.9, 0.0))
+    pushes = [Push("torso", (250.0, 0.0, 0.0), 0.0, 0.5, person=0), Push("torso", (-250.0, 0.0, 0.0), 0.0, 0.5, person=1)]
+    take = still_run(pushes, 26, people, get_up=False)
+    a, b = (motion.joints for motion in take.motions)
+    gap = (a.unsqueeze(-2) - b.unsqueeze(-3)).norm(dim=-1) - SKELETON.radii.unsqueeze(-1) - SKELETON.radii
+    assert gap.amin() < 0.02  # they met
+    assert gap.amin() > -0.03
+    # And were held up by it: alone, the first goes farther.
+    alone = still_run([pushes[0]], 26, standing((0.0, 0.0)), get_up=False).motions[0]
+    assert a[-1, 9, 0] < alone.joints[-1, 9, 0] - 0.02
+
+
+def test_two_people_in_one_place_are_refused():
+    with pytest.raises(ValueError, match=r"people 0 and 1 start inside each other by 0\.\d\d m: move one of them away"):
+        still_run([], 2, standing((0.0, 0.0), (0.1, 0.0)))
+    with pytest.raises(ValueError, match="people 1 and 2 start inside each other"):
+        still_run([], 2, standing((0.0, 0.0), (5.0, 0.0), (5.0, 0.1)))
+    still_run([], 2, standing((0.0, 0.0), (1.2, 0.0)))
+
+
+def test_a_crowds_neighbours_are_the_nearest():
+    # Against brute force.
+    generator = torch.Generator().manual_seed(2)
+    places = [(1.3 * (i % 5) + 0.3 * float(torch.rand((), generator=generator)), 1.3 * (i // 5)) for i in range(15)]
+    people = standing(*places)
+    near = neighbours(people.x)
+    assert near is not None
+    for i in range(15):
+        distances = {j: float((people.x[i, 0] - people.x[j, 0]).norm()) for j in range(15) if j != i}
+        assert near[i].tolist() == sorted(distances, key=lambda j: distances[j])[:NEAREST]
+
+
+# --- wishes
+
+
+def roll_outs(velocities: Sequence[tuple[float, float]], *, drop: float = 0.0) -> Tensor:
+    """Bodies that face +y and glide at some velocities for half a second."""
+    time = torch.arange(16).double().reshape(1, -1, 1, 1) * H
+    way = torch.tensor([(*v, 0.0) for v in velocities]).double().reshape(-1, 1, 1, 3)
+    joints = CLIP.joints[0] + time * way
+    joints[..., 2] -= drop
+    return joints.unsqueeze(0)
+
+
+def test_following_prefers_the_right_roll_out():
+    cost = VelocityCost(torch.tensor([[0.0, 1.2]]).double())
+    first = torch.tensor([0])
+    joints = roll_outs([(0.0, 0.0), (0.0, 1.2), (1.2, 0.0), (0.0, 2.4), (0.0, -1.2)])
+    assert int(cost(joints, first).argmin()) == 1
+    # Facing away from where it goes costs more, and so does sinking.
+    sideways = VelocityCost(torch.tensor([[1.2, 0.0]]).double())
+    assert float(sideways(roll_outs([(1.2, 0.0)]), first)) > float(cost(roll_outs([(0.0, 1.2)]), first)) + 0.1
+    assert float(cost(roll_outs([(0.0, 1.2)], drop=0.3), first)) > float(cost(roll_outs([(0.0, 1.2)]), first)) + 0.5
+
+
+def test_following_prefers_an_upright_carriage():
+    cost, first = VelocityCost(torch.tensor([[0.0, 1.2]]).double()), torch.tensor([0])
+    usual = roll_outs([(0.0, 1.2)])
+    leaning, waving = usual.clone(), usual.clone()
+    leaning[..., joint_index("neck"), 1] += 0.3
+    waving[..., joint_index("left_wrist"), 2] = usual[..., joint_index("head"), 2]
+    for other in (leaning, waving):
+        assert float(cost(other, first)) > float(cost(usual, first)) + 0.05
+
+
+def test_velocities_are_held_until_the_next():
+    follow = Follow(((0.5, 0.0, 1.2), (2.0, 1.0, 0.0)))
+    assert [follow.velocity_at(t) for t in (0.0, 0.5, 1.9, 9.0)] == [(0.0, 0.0), (0.0, 1.2), (0.0, 1.2), (1.0, 0.0)]
+    # They pass into each other at the acceleration: here half way.
+    half = 2.0 + 0.5 * math.hypot(1.0, 1.2) / follow.acceleration
+    assert follow.velocity_at(half) == pytest.approx((0.5, 0.6))
+
+
+def test_a_square_turns_left():
+    rows = Follow.square(1.5, every=2.0, seconds=8.0).velocities
+    assert [row[0] for row in rows] == [0.0, 2.0, 4.0, 6.0]
+    for (_, ax, ay), (_, bx, by) in pairwise(rows):
+        assert math.hypot(bx, by) == pytest.approx(1.5)
+        assert ax * by - ay * bx == pytest.approx(1.5**2)
+    with pytest.raises(ValueError, match="positive speed"):
+        Follow.square(0.0)
+
+
+@pytest.mark.parametrize(("offset", "sign"), [(0.1, -1.0), (-0.1, 1.0)])
+def test_one_dodges_away_from_where_the_ball_will_pass(offset: float, sign: float):
+    # A ball that comes along -y and passes on one side: the wished velocity is to the other, across its way.
+    people = standing((0.0, 0.0))
+    ball = Balls(torch.tensor([[offset, 3.0, 1.2]]).double(), torch.tensor([[0.0, -6.0, 0.0]]).double(), torch.tensor([0.15]).double())
+    _, influence = Dodge(speed=2.0).act(None, moment_of(people, balls=(ball,)))
+    (goal,) = influence.goals
+    assert goal.people.tolist() == [True]
+    assert isinstance(goal.cost, VelocityCost)
+    assert goal.cost.velocity[0].tolist() == pytest.approx([2.0 * sign, 0.0], abs=1e-9)
+    away = int(goal.cost(roll_outs([(0.0, 0.0), (1.5 * sign, 0.0), (-1.5 * sign, 0.0)]), torch.tensor([0])).argmin())
+    assert away == 1
+
+
+@pytest.mark.parametrize(
+    ("position", "velocity", "flying"),
+    [
+        ((3.0, 3.0, 1.2), (0.0, -6.0, 0.0), True),  # passes far away
+        ((0.0, 3.0, 1.2), (0.0, 6.0, 0.0), True),  # flies off
+        ((0.0, 9.0, 1.2), (0.0, -4.0, 0.0), True),  # comes too late to be seen
+        ((0.0, 3.0, 1.2), (0.0, -6.0, 0.0), False),  # an obstacle
+    ],
+)
+def test_nobody_dodges_what_does_not_come(position: tuple, velocity: tuple, flying: bool):
+    ball = Balls(torch.tensor([position]).double(), torch.tensor([velocity]).double(), torch.tensor([0.15]).double(), flying)
+    _, influence = Dodge().act(None, moment_of(standing((0.0, 0.0)), balls=(ball,)))
+    assert not influence.goals
+    assert not influence.energies

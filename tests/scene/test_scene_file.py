@@ -1,0 +1,339 @@
+"""Scene files: every scene comes back from its file, and whatever is wrong is named with its line."""
+
+import dataclasses
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dropsim.motion.amass import write_amass
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.physics.step import Simulator
+from dropsim.priors.recording import ClipPrior
+from dropsim.scene import Ball, Dodge, Drag, Follow, Ground, Obstacle, Person, Pin, Push, Scene, StiffJoint, Throw, Trip
+from dropsim.scene.files import Setup, SimulatorOptions, changed, read_scene, write_scene
+from dropsim.scene.files.reading import _lines_of
+from dropsim.scene.files.schema import ELEMENTS, MANY, SHORTS, keys_of, single_tables, top_keys
+from dropsim.scene.scenarios import SCENARIOS, scenario
+
+EVERYTHING = Setup(
+    name="every thing",
+    description='Quotes ", backslashes \\, a # and a tab\t, and\nüñï.',
+    seconds=1 / 3,
+    seed=7,
+    scene=Scene(
+        (Person("run", (0.1, -2.0), 1e-7), Person("stand", (3.0, 0.0))),
+        (
+            Obstacle((0.0, 9.0, 0.0), 0.2),
+            Push("left_foot", (1.0, 2.0, 3.0), 0.5, 0.1, 1),
+            Drag(path=((0.0, 0.0, 0.0, 1.0), (1.0, 0.1, 0.2, 0.3)), relative=True),
+            Push.toward("30", 120.5, part="hand"),
+            Pin("left_wrist", (0.1, 0.2, 0.3)),
+            Pin("left_wrist", start=5.0),
+            Ball(),
+            Throw(person=1),
+            Trip(obstacle=(1.0, 2.0)),
+            Follow.square(1.2),
+            Dodge(person=1),
+            StiffJoint(),
+        ),
+        Ground(((0.5, 0.0, 0.0), (1.0, 10.0, -5.0)), (0.5, 0.25)),
+        get_up=False,
+    ),
+    simulator=SimulatorOptions(num_samples=3, correct=False, friction=0.3),
+)
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "scene.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# --- there and back
+
+
+@pytest.mark.parametrize("setup", [*SCENARIOS.values(), EVERYTHING, Setup()], ids=lambda setup: setup.name)
+def test_a_written_scene_reads_back_equal(setup: Setup, tmp_path: Path):
+    write_scene(setup, tmp_path / "new" / "scene.toml")
+    assert read_scene(tmp_path / "new" / "scene.toml") == setup
+
+
+def test_a_written_scene_explains_itself(tmp_path: Path):
+    write_scene(scenario("push"), tmp_path / "push.toml")
+    text = (tmp_path / "push.toml").read_text(encoding="utf-8")
+    assert "start = 2.0  # [s]" in text
+    assert 'direction = "left"' in text
+    assert "force" not in text
+    assert "num_samples = 64  # Candidates of the prior a frame." in text
+
+
+def test_what_a_file_leaves_out_has_its_default(tmp_path: Path):
+    assert read_scene(written(tmp_path, "")) == Setup(name="scene")
+    push = read_scene(written(tmp_path, "\ufeff[[push]]\r\nforce = [1, 2, 3]\r\n")).scene.elements
+    assert push == (Push(force=(1.0, 2.0, 3.0)),)
+
+
+def test_the_order_of_elements_is_that_of_the_file(tmp_path: Path):
+    kinds = [type(e) for e in read_scene(written(tmp_path, "[[ball]]\n[[obstacle]]\n[[ball]]\nmass = 2\n")).scene.elements]
+    assert kinds == [Ball, Obstacle, Ball]
+
+
+def test_a_clip_is_relative_to_its_scene_file(tmp_path: Path):
+    write_amass(stepping_clip(0.5), tmp_path / "clips" / "step.npz")
+    (tmp_path / "scenes").mkdir()
+    path = written(tmp_path / "scenes", 'clip = "../clips/step.npz"\nhandover = "200 ms"\n')
+    setup = read_scene(path)
+    assert setup.clip == str(tmp_path / "clips" / "step.npz")
+    prior = setup.world().simulator.prior
+    assert isinstance(prior, ClipPrior)
+    assert prior.handover == 6  # 0.2 s at 30 Hz
+    write_scene(setup, tmp_path / "other.toml")
+    assert f'clip = "{os.path.join("clips", "step.npz")}"' in (tmp_path / "other.toml").read_text()
+    assert read_scene(tmp_path / "other.toml") == setup
+
+
+def test_the_schema_is_the_dataclasses():
+    assert all(set(keys_of(cls)) == {f.name for f in dataclasses.fields(cls)} for cls in (*MANY.values(), *single_tables().values()))
+    assert set(top_keys()) == {"name", "description", "seconds", "seed", "clip", "handover", "get_up"}
+    assert set(single_tables()) == {"ground", "planner", "simulator"}
+    # What the simulator has by that name, with the same default.
+    plain = {f.name: f.default for f in dataclasses.fields(Simulator)}
+    assert all(plain[f.name] in (f.default, dataclasses.MISSING, None) for f in dataclasses.fields(SimulatorOptions))
+    assert keys_of(Drag)["path"].units == ("s", "m")
+    assert keys_of(Push)["force"].units == ("N",)
+    assert {short.replaces for short in SHORTS.values()} == {"force", "velocities"}
+    assert len(ELEMENTS) == 10
+
+
+# --- units
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "value"),
+    [
+        ('duration = "300 ms"', "duration", 0.3),
+        ('duration = "0.5 s"', "duration", 0.5),
+        ('duration = "0.5"', "duration", 0.5),
+        ('force = ["0.25 kN", 0, "-1e1 N"]', "force", (250.0, 0.0, -10.0)),
+        ('newtons = "250N"\ndirection = "front"', "force", pytest.approx((0.0, 250.0, 0.0), abs=1e-9)),
+    ],
+)
+def test_numbers_may_have_units(tmp_path: Path, line: str, field: str, value: object):
+    (push,) = read_scene(written(tmp_path, f"[[push]]\n{line}\n")).scene.elements
+    assert getattr(push, field) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[[obstacle]]\nradius = "7 cm"', Obstacle(radius=0.07)),
+        ('[[throw]]\nangle = "30 deg"\nspeed = "36 km/h"\nmass = "4500 g"', Throw(angle=30.0, speed=10.0, mass=4.5)),
+        ('[[follow]]\nspeed = "1.2 m/s"\nseconds = 8\nweight = 0.5', replace(Follow.square(1.2, seconds=8.0), weight=0.5)),
+        ('[[follow]]\nvelocities = [[0, 0, "1.2 m/s"], ["500 ms", 1, 0]]', Follow(((0.0, 0.0, 1.2), (0.5, 1.0, 0.0)))),
+    ],
+)  # fmt: skip
+def test_units_are_converted_exactly(tmp_path: Path, text: str, expected: object):
+    assert read_scene(written(tmp_path, text)).scene.elements == (expected,)
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "sentence"),
+    [
+        ("\n[[push]]\npart = 'hand'\nfroce = [1, 0, 0]", 4, "push has no field 'froce': did you mean 'force'?"),
+        ("[[push]]\nxyzzy = 1", 2, "push has no field 'xyzzy': use one of part, force,"),
+        ("secnods = 3", 1, "a scene has no 'secnods': did you mean 'seconds'?"),
+        ("[[psuh]]\nstart = 1", 1, "a scene has no 'psuh': did you mean 'push'?"),
+        ("[simulator]\nfriciton = 1", 2, "simulator has no field 'friciton': did you mean 'friction'?"),
+        ("\n[push]\nstart = 1", 2, "write [[push]] in two brackets"),
+        ("[[ground]]", 1, "ground is a table: write [ground]"),
+        ("ground = 3", 1, "ground is a table"),
+        ("push = [1]", 1, "push is a table"),
+        ("seconds = 'many'", 1, "seconds is a number [s], not 'many'"),
+        ("seconds = true", 1, "seconds is a number [s], not True"),
+        ("seconds = 1979-05-27", 1, "seconds is a number [s], not datetime"),
+        ("seed = 1.5", 1, "seed is a whole number, not 1.5"),
+        ("[[person]]\nstart = 3", 2, "person start is text in quotes, not 3"),
+        ("[simulator]\nreact = 0", 2, "simulator react is true or false, not 0"),
+        ("[[push]]\nforce = [1, 2]", 2, "push force is a list of 3 numbers in brackets, not [1, 2]"),
+        ("[[push]]\nforce = [1, 2, nan]", 2, "push force is a finite number, not nan"),
+        ("[[push]]\nforce = [1, 2, 1e999]", 2, "push force is a finite number, not inf"),
+        ("[[push]]\nstart = 1" + "0" * 400, 2, "push start is a finite number"),
+        ("[[drag]]\n\n# a path\npath = [\n  [0, 0, 0, 0],\n  [1, 0, 0],\n]", 4, "drag path row 1 is a list of 4 numbers"),
+        ("[[push]]\nduration = '3 N'", 2, "push duration is a number [s], such as 3 s, and 'N' is no unit of it"),
+        ("[[pin]]\nweight = '3 kg'", 2, "pin weight is a plain number, and 'kg' is no unit of it"),
+        ("[[push]]\nduration = 0", 1, "a push starts at 0 s or later"),
+        ("[[push]]\npart = 'tail'", 1, "there is no joint 'tail'"),
+        ("\n[[push]]\nperson = 2", 2, "push is for person 2, and the scene has people 0 to 0"),
+        ("[[push]]\nforce = [0, 0, 0]\nnewtons = 3", 1, "push has both 'force' and 'newtons': leave one out"),
+        ("[[push]]\nnewtons = 3", 1, "push has 'newtons' and needs 'direction' too"),
+        ("[[push]]\nnewtons = -3\ndirection = 'left'", 1, "turn the direction instead of the sign"),
+        ("[[drag]]\npath = [[0, 0, 0, 0]]", 1, "a drag needs a path of at least two rows"),
+        ("a = 1\nb = [", 2, "is not TOML"),
+        ("[[push]]\nstart 3", 2, "is not TOML"),
+    ],
+)
+def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, line: int, sentence: str):
+    path = written(tmp_path, text)
+    with pytest.raises(ValueError, match=re.escape(sentence)) as error:
+        read_scene(path)
+    assert str(error.value).startswith(f"{path} line {line}: ") or text.startswith("a = 1")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("seconds = 0", "seconds must be between 0 and 3600"),
+        ("seconds = 1e9", "seconds must be between 0 and 3600"),
+        ("seed = -1", "a seed is a whole number from 0"),
+        ("name = '../up'", "cannot be a file's"),
+        ("name = ''", "cannot be a file's"),
+        ("handover = 1", "give a clip"),
+        ("clip = 'a.bvh'\n[[person]]\n[[person]]\nposition = [2, 0]", "has one person, not 2"),
+        ("[planner]\nnum_rollouts = 1000000", "more than 100000 frames"),
+        ("[simulator]\nnum_samples = 1000000", "at most 4096"),
+        ("[[pin]]\n[[pin]]\nstart = 1.5", "the pin in line 1 and the pin in line 2 both hold the right_wrist of person 0"),
+        ("[[follow]]\n\n[[follow]]", "the follow in line 1 and the follow in line 3 both lead person 0"),
+        ("[[trip]]\n[[pin]]\njoint = 'right_ankle'", "the trip in line 1 and the pin in line 2 both hold the right_ankle"),
+        ("[[drag]]\npath = [[0, 0, 0, 0], [9, 0, 0, 0]]\n[[pin]]", "the drag in line 1 and the pin in line 3"),
+    ],
+)
+def test_scenes_that_cannot_be(tmp_path: Path, text: str, sentence: str):
+    with pytest.raises(ValueError, match=re.escape(sentence)) as error:
+        read_scene(written(tmp_path, text))
+    assert str(error.value).startswith(str(tmp_path / "scene.toml"))
+
+
+def test_what_only_looks_contradictory(tmp_path: Path):
+    # One after the other, of different people, of different joints; two obstacles on one way.
+    pins = "[[pin]]\n[[pin]]\nstart = 2\n[[pin]]\nperson = 1\n[[pin]]\njoint = 'head'\n"
+    text = f"[[person]]\n[[person]]\nposition = [2, 0]\n{pins}[[trip]]\n[[trip]]\n"
+    assert len(read_scene(written(tmp_path, text)).scene.elements) == 6
+
+
+def test_contradictions_are_refused_from_python_too():
+    with pytest.raises(ValueError, match="pin 0 and pin 1 both hold"):
+        Setup(scene=Scene(elements=(Pin(), Ball(), Pin(start=1.2))))
+
+
+def test_files_that_are_none(tmp_path: Path):
+    (tmp_path / "large.toml").write_bytes(b"#" * 1_000_001)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 50_000)
+    for name, sentence in (("large", "at most 1"), ("binary", "UTF-8"), ("deep", "is not TOML")):
+        with pytest.raises(ValueError, match=sentence):
+            read_scene(tmp_path / f"{name}.toml")
+    with pytest.raises(OSError, match="No such file"):
+        read_scene(tmp_path / "missing.toml")
+
+
+def test_an_element_of_ones_own_has_no_table(tmp_path: Path):
+    class Wind(Dodge):
+        """Something else."""
+
+    with pytest.raises(ValueError, match="a scene file knows no Wind"):
+        write_scene(Setup(scene=Scene(elements=(Wind(),))), tmp_path / "scene.toml")
+    with pytest.raises(ValueError, match=r"ends in \.toml"):
+        write_scene(Setup(), tmp_path / "scene.json")
+
+
+def test_lines_are_found_among_strings_arrays_and_comments():
+    text = '''# seconds = 1
+description = """
+[[push]]
+seconds = 5
+"""
+seconds = 3
+[[drag]]  # [[pin]]
+path = [ # start = 1
+  [0, 0],
+]
+joint = "a # b"
+["ground"]
+pivot = [1, 2]
+[[drag]]
+joint = 'x = ['
+planner.every = 3
+'''
+    lines = _lines_of(text)
+    assert lines["seconds",] == 6
+    assert lines["drag", 0] == 7
+    assert lines["drag", 0, "path"] == 8
+    assert lines["drag", 0, "joint"] == 11
+    assert lines["ground", "pivot"] == 13
+    assert lines["drag", 1, "joint"] == 15
+    assert lines["drag", 1, "planner", "every"] == 16
+    assert not {("push", 0), ("pin", 0)} & set(lines)
+
+
+# --- changing
+
+
+def test_changes_by_dotted_paths():
+    setup = changed(
+        scenario("push"),
+        [("push.newtons", "300"), ("push.0.part", "hand"), ("person.start", "run"), ("seconds", "8 s"), ("simulator.react", "false")],
+    )
+    expected = Scene((Person("run"),), (Push.toward("left", 300.0, part="hand"),))
+    assert setup == replace(scenario("push"), scene=expected, seconds=8.0, simulator=SimulatorOptions(react=False))
+
+
+def test_a_change_without_a_number_is_for_all():
+    speeds = {e.speed for e in changed(scenario("projectiles"), [("throw.speed", "9")]).scene.elements if isinstance(e, Throw)}
+    assert speeds == {9.0}
+
+
+def test_a_change_can_add_and_replace():
+    setup = changed(scenario("push"), [("pin.0.joint", "head"), ("push.0.force", "[1, 2, 3]"), ("ground.pivot", "[0, 1]")])
+    assert setup.scene.elements == (Push(force=(1.0, 2.0, 3.0)), Pin("head"))
+    assert setup.scene.ground == Ground(pivot=(0.0, 1.0))
+    assert changed(scenario("follow"), [("follow.speed", "2")]).scene.elements == (Follow.square(2.0),)
+
+
+def test_no_change_changes_nothing():
+    assert all(changed(setup, []) == setup for setup in (*SCENARIOS.values(), EVERYTHING))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        ("push.froce", "1", "push.froce: push has no field 'froce': did you mean 'force'?"),
+        ("psuh.force", "1", "a scene has no 'psuh': did you mean 'push'?"),
+        ("ball.mass", "1", "the scene has no ball: write ball.0.mass to add one"),
+        ("push.2.start", "1", "the scene has 1 of push: the next is push.1"),
+        ("push", "1", "write push.0.KEY for one push"),
+        ("push.0", "1", "write push.0.KEY for one push"),
+        ("push.x.start", "1", "write push.0.KEY for one push"),
+        ("push.0.force.1", "1", "write push.0.KEY for one push"),
+        ("planner", "1", "write planner.KEY, and no more"),
+        ("seconds.x", "1", "write seconds, and no more"),
+        ("seconds", "many", "seconds is a number [s], not 'many'"),
+        ("seconds", "1\nseed = 3", "seconds is a number [s]"),
+        ("push.person", "1", "push.person: push is for person 1"),
+        ("", "1", "a scene has no ''"),
+    ],
+)
+def test_changes_that_cannot_be(path: str, value: str, sentence: str):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        changed(scenario("push"), [(path, value)])
+
+
+# --- what it builds
+
+
+def test_switches_reach_the_simulator():
+    options = SimulatorOptions(4, 2, contact=False, range_of_motion=False, kinematic=False, correct=False, react=False, friction=0.5)
+    simulator = Setup(simulator=options).world().simulator
+    assert (simulator.contact, simulator.range_of_motion, simulator.kinematic) == (None, None, None)
+    assert (simulator.num_samples, simulator.num_iterations, simulator.correct, simulator.react) == (4, 2, False, False)
+    assert simulator.friction == simulator.wrench.friction == 0.5
+    whole = Setup().world().simulator
+    assert None not in (whole.contact, whole.range_of_motion, whole.kinematic)
+    assert whole.friction == Simulator(whole.prior).friction
+    assert whole.wrench == Simulator(whole.prior).wrench
