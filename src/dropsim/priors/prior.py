@@ -4,145 +4,132 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from dropsim.body.skeleton import Skeleton
-
-
-class Streams:
-    """One stream of random numbers per character, so that a batch draws what its members would draw alone."""
-
-    def __init__(self, seeds: Sequence[int] | int) -> None:
-        """Start a stream per seed; a single number starts one character without a batch dimension."""
-        self.batch = () if isinstance(seeds, int) else (len(seeds),)
-        self.generators = [torch.Generator().manual_seed(seed) for seed in ([seeds] if isinstance(seeds, int) else seeds)]
-        self._copies: tuple[int, ...] = ()
-
-    def normal(self, *shape: int) -> Float[Tensor, "..."]:
-        """Draw standard normal numbers of the given shape for every character."""
-        return self._draw(torch.randn, shape)
-
-    def uniform(self, *shape: int) -> Float[Tensor, "..."]:
-        """Draw numbers between 0 and 1 of the given shape for every character."""
-        return self._draw(torch.rand, shape)
-
-    def _draw(self, draw: Callable[..., Tensor], shape: tuple[int, ...]) -> Tensor:
-        draws = torch.stack([draw((*self._copies, *shape), generator=g) for g in self.generators])
-        return draws.reshape(*self.batch, *self._copies, *shape)
-
-    def unflatten(self, *batch: int) -> "Streams":
-        """Return the same streams for a batch of another shape."""
-        return self._with(self.generators, batch, self._copies)
-
-    def pick(self, index: Sequence[int]) -> "Streams":
-        """Return the streams of some characters, counted through all batch dimensions."""
-        return self._with([self.generators[i] for i in index], (len(index),), self._copies)
-
-    def copies(self, count: int) -> "Streams":
-        """Return streams for a batch in which every character is there count times, along a last batch dimension."""
-        return self._with(self.generators, self.batch, (*self._copies, count))
-
-    def _with(self, generators: Sequence[torch.Generator], batch: tuple[int, ...], copies: tuple[int, ...]) -> "Streams":
-        other = Streams([])
-        other.generators, other.batch, other._copies = list(generators), batch, copies
-        return other
+from dropsim.compute.random import Streams
+from dropsim.motion.motion import Motion
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A character at one frame: what the simulator advances and what the prior sees."""
+    """A person at one frame: what the simulator advances and what the prior sees."""
 
-    x: Float[Tensor, "*b 22 3"]
+    x: Float[np.ndarray, "*b 22 3"]
     """World joints [m]."""
-    v: Float[Tensor, "*b 22 3"]
+    v: Float[np.ndarray, "*b 22 3"]
     """Joint velocities of the last step, (x_t - x_{t-1}) / h [m/s]."""
-    q: Float[Tensor, "*b 22 3 3"]
+    q: Float[np.ndarray, "*b 22 3 3"]
     """Local rotations."""
-    memory: Float[Tensor, "*b m"]
+    memory: Float[np.ndarray, "*b m"]
     """What the prior remembers of its own, e.g. its predicted velocities."""
 
-    def __getitem__(self, index: int | slice | Tensor) -> "State":
-        """Pick characters out of a batch."""
+    def __getitem__(self, index: int | slice | Sequence[int] | np.ndarray) -> "State":
+        """Pick people out of a batch."""
         return self.map(lambda values: values[index])
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> "State":
-        """Apply a change of the batch dimensions to every part."""
+    def map(self, change: Callable[[np.ndarray], np.ndarray]) -> "State":
+        """Apply a change of the batch dimensions to every field."""
         return State(change(self.x), change(self.v), change(self.q), change(self.memory))
 
     def flat(self) -> "State":
-        """Return all characters along one batch dimension."""
+        """Return all people along one batch dimension."""
         dims = self.x.ndim - 2
-        return self.map(lambda values: values.reshape(-1, *values.shape[dims:]))
-
-
-@dataclass(frozen=True, eq=False)
-class Candidates:
-    """K proposals of the next frame; the first is the prior's mode."""
-
-    x: Float[Tensor, "*b k 22 3"]
-    """World joints [m]."""
-    q: Float[Tensor, "*b k 22 3 3"]
-    """Local rotations."""
-    memory: Float[Tensor, "*b k m"]
-
-    def pick(self, index: Int[Tensor, "*b"]) -> "Candidate":
-        """Return one candidate per character."""
-
-        def at(values: Tensor) -> Tensor:
-            if index.ndim == 0:  # a copy, so that who keeps it does not keep all the others
-                return values[int(index)].clone()
-            trailing = values.ndim - index.ndim - 1
-            where = index.reshape(*index.shape, 1, *([1] * trailing)).expand(*index.shape, 1, *values.shape[index.ndim + 1 :])
-            return values.gather(index.ndim, where).squeeze(index.ndim)
-
-        return Candidate(at(self.x), at(self.q), at(self.memory))
+        people = int(np.prod(self.x.shape[:dims]))
+        return self.map(lambda values: values.reshape(people, *values.shape[dims:]))
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One chosen proposal per character."""
+    """One candidate per person."""
 
-    x: Float[Tensor, "*b 22 3"]
-    q: Float[Tensor, "*b 22 3 3"]
-    memory: Float[Tensor, "*b m"]
+    x: Float[np.ndarray, "*b 22 3"]
+    """World joints [m]."""
+    q: Float[np.ndarray, "*b 22 3 3"]
+    """Local rotations."""
+    memory: Float[np.ndarray, "*b m"]
+    """What the prior will remember if this candidate is taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """K candidates of the next frame per person; the first is the prior's mode."""
+
+    x: Float[np.ndarray, "*b k 22 3"]
+    """World joints [m]."""
+    q: Float[np.ndarray, "*b k 22 3 3"]
+    """Local rotations."""
+    memory: Float[np.ndarray, "*b k m"]
+    """What the prior will remember if a candidate is taken."""
+
+    def pick(self, index: int | Int[np.ndarray, "*b"]) -> Candidate:
+        """Return a copy of one candidate per person; a single number picks the same one for everybody."""
+        batch = self.x.shape[:-3]
+        where = np.broadcast_to(np.asarray(index), batch)
+        at = (*np.indices(batch, sparse=True), where)
+        return Candidate(np.array(self.x[at]), np.array(self.q[at]), np.array(self.memory[at]))
 
 
 class Prior(ABC):
-    """An autoregressive motion model."""
+    """An autoregressive motion model: a class with one method, `propose`; the others have defaults.
+
+    A prior sees the world only through the state. It must not depend on where a person stands or looks, and somebody in a batch must
+    get the candidates that they would get alone. Random numbers come from `rng` and nowhere else. What it has to remember between
+    frames it keeps in `memory`, a row of numbers per person, and nowhere else: rollouts are stopped, copied and batched.
+    """
 
     name: str
     """For reports."""
     fps: float
-    """Rate at which it was made [Hz]."""
+    """Frame rate of its motion [Hz]."""
     skeleton: Skeleton
-    """Body that its joints belong to."""
+    """Body whose joints it proposes."""
 
     @abstractmethod
-    def sample(self, state: State, num_samples: int, rng: Streams) -> Candidates:
-        """Propose num_samples next frames, the first being the mode."""
+    def propose(self, state: State, num: int, rng: Streams, intent: object | None = None) -> Candidates:
+        """Propose `num` next frames, the mode first; a prior with fewer to offer may return fewer.
 
-    def explore(self, state: State, rng: Streams) -> "Candidate":
-        """Propose one next frame for somebody who looks ahead: rather bold than likely."""
-        candidates = self.sample(state, 2, rng)
-        last = torch.full(state.x.shape[:-2], candidates.x.shape[-3] - 1, dtype=torch.long)
-        return candidates.pick(last)
+        `intent` says where the person wants to go. A prior that takes none ignores it.
+        """
 
-    def commit(self, chosen: Candidate, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
-        """Take back the solved frame and return the memory for the next query; by default the chosen candidate's own.
+    def explore(self, state: State, rng: Streams) -> Candidate:
+        """Propose one next frame for a planner that looks ahead: a bold candidate rather than the likeliest; by default the last of two."""
+        candidates = self.propose(state, 2, rng)
+        return candidates.pick(candidates.x.shape[-3] - 1)
 
-        The paper keeps the prior's predicted velocities: overwriting them with solved ones destabilises it.
+    def commit(self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
+        """Return the memory for the next query after a frame was solved; by default the chosen candidate's own.
+
+        The paper keeps the prior's predicted velocities: overwriting them with solved ones makes it unstable.
         """
         del x, q
         return chosen.memory
 
-    def apply_impulse(self, memory: Float[Tensor, "*b m"], change: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b m"]:
-        """Return a memory after the world has changed the velocity of the whole body [m/s]; by default the prior does not notice."""
+    def apply_impulse(self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b m"]:
+        """Return the memory after the world changed the velocity of the whole body by `change` [m/s]; by default it stays as it is."""
         del change
         return memory
 
-    def recall(self, before: State, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
-        """Return the memory of somebody who went on from a state to a frame that the prior did not propose; by default the state's own."""
+    def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
+        """Return the memory of somebody who went from a state to a frame that the prior did not propose; by default the state's own."""
         del x, q
         return before.memory
+
+    def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
+        """Return a state to start from, e.g. "walk", above the origin and facing +y; a sequence of seeds gives a batch."""
+        del category, seed
+        raise ValueError(f"the prior {self.name} has no start states of its own: start from a motion with start_from")
+
+    def start_from(self, motion: Motion, frame: int) -> State:
+        """Return the state of a motion at a frame; velocities are differences from the frame before.
+
+        The memory is what `recall` makes of a state that has none yet.
+        """
+        if motion.fps != self.fps:
+            motion = motion.resampled(self.fps)
+        if not 1 <= frame < len(motion):
+            raise ValueError(f"cannot start at frame {frame}: give one from 1 to {len(motion) - 1}, so that there is a frame before it")
+        (x0, q0), (x, q) = ((motion.joints[..., i, :, :], motion.q[..., i, :, :, :]) for i in (frame - 1, frame))
+        before = State(x0, np.zeros_like(x0), q0, x0[..., 0, :0])
+        return State(x, (x - x0) * self.fps, q, self.recall(before, x, q))
