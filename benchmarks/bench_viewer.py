@@ -10,12 +10,10 @@ import os
 import statistics
 import time
 
-import torch
-
-from dropsim.physics.step import Simulator
 from dropsim.apps.viewer.app import Browser
 from dropsim.apps.viewer.loop import AHEAD, Commands, Loop, Status
 from dropsim.apps.viewer.session import Session, Walk
+from dropsim.physics.step import Simulator
 
 
 def made(people: int, *, ghost: bool, led: bool) -> Session:
@@ -98,7 +96,6 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.core is not None:
         os.sched_setaffinity(0, {arguments.core})
-    torch.set_num_threads(1)
     print("| people | frames | late [%] | CPU a frame, median [ms] | of the slowest 1 % [ms] | late on a free core [%] |")
     print("|---|---|---|---|---|---|")
     for people, ghost, led in ((1, False, False), (1, True, False), (1, False, True), (3, False, False)):

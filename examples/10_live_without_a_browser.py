@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from dropsim import Simulator, write
-from dropsim.render import contact_sheet
 from dropsim.apps.viewer.session import Session
+from dropsim.render import contact_sheet
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 out.mkdir(parents=True, exist_ok=True)

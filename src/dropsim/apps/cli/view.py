@@ -42,19 +42,15 @@ class View:
 
     def run(self) -> None:
         """Serve until Ctrl-C."""
-        import torch
-
         from dropsim.apps.cli.progress import tell_of_compiling
         from dropsim.apps.viewer.app import LOCAL_HOSTS, Browser
         from dropsim.apps.viewer.loop import Commands, Loop
         from dropsim.apps.viewer.session import MAX_PEOPLE
 
-        # The page must answer while a frame is computed, and more threads gain nothing for one person.
-        torch.set_num_threads(1)
         if self.people is not None and not 1 <= self.people <= MAX_PEOPLE:
             raise ValueError(f"--people: the browser app shows 1 to {MAX_PEOPLE} people, not {self.people}")
         session = self._session()
-        # The first frame loads much: before somebody looks.
+        # Compile and load everything before anybody watches.
         tell_of_compiling()
         session.tick()
         session.restart()
@@ -75,7 +71,7 @@ class View:
         print(f"{status.frames} frames, {status.late} late")
 
     def _session(self) -> "Session":
-        """Build the world, and let it stand at its start."""
+        """Session at the start of the chosen scene."""
         from dataclasses import replace
 
         from dropsim.apps.viewer.session import Session
@@ -95,24 +91,26 @@ class View:
         return session
 
     def _priors(self) -> "dict[str, CVAEPrior]":
-        """Read the priors to choose from: the given files in their order, and then the shipped one."""
+        """Priors to choose from: the given files in order, then the shipped one."""
         from dropsim.priors.cvae import CVAEPrior
 
         shipped = CVAEPrior.shipped()
         found: dict[str, CVAEPrior] = {}
         for path in self.prior:
-            # Files of two training runs often have one name.
+            # Files of two training runs often share a name.
             name = path.name if path.name not in found else str(path)
             found[name] = _read_prior(path, shipped)
         return found | {"shipped": shipped}
 
 
 def _read_prior(path: Path, shipped: "CVAEPrior") -> "CVAEPrior":
-    """Read a prior for the body, the rate and the states of the shipped one, whose start states the app uses."""
+    """Read a prior that fits the shipped start states: same body, rate and memory."""
+    import numpy as np
+
     from dropsim.priors.cvae import CVAEPrior
 
     prior = CVAEPrior.load(path)
-    same_body = prior.skeleton.rest.allclose(shipped.skeleton.rest, atol=1e-4)
+    same_body = np.allclose(prior.skeleton.rest, shipped.skeleton.rest, atol=1e-4)
     if not same_body or prior.fps != shipped.fps or prior.network.shape.memory_size != shipped.network.shape.memory_size:
         raise ValueError(
             f"{path}: this prior has another body, rate or kind of state than the shipped one, whose start states the app uses: train it "

@@ -1,4 +1,4 @@
-"""The browser app: viser's server, what it draws, and what comes back from the people who watch."""
+"""The browser app: viser's server, what it draws, and what viewers do with mouse and controls."""
 
 import contextlib
 import io
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
-import torch
 
 from dropsim.apps.viewer.downloads import files_of
 from dropsim.apps.viewer.figures import BONES, Figures, Grabbed
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PLOT_PERIOD = 0.2
-"""Between two pictures of the plots [s]."""
+"""Between two updates of the plots [s]."""
 TELL_PERIOD = 0.5
-"""Between two lines of status [s]."""
+"""Between two updates of the status line [s]."""
 CLIENTS_AT_FULL_RATE = 4
-"""Every one costs time in each frame; with more, the picture comes less often, and the simulation keeps its pace."""
+"""Each client costs time in every frame. With more clients the picture updates less often; the simulation keeps its pace."""
 CAMERA_DISTANCE = 3.6
 """[m]"""
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -42,7 +41,7 @@ LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 class Browser(Viewer):
-    """Everybody who watches in a browser."""
+    """Shows the simulation to every connected browser."""
 
     def __init__(self, session: Session, commands: Commands, *, host: str = "127.0.0.1", port: int = 8080) -> None:
         self._commands = commands
@@ -57,16 +56,14 @@ class Browser(Viewer):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         return self._server.get_port()
 
     @property
     def origin(self) -> tuple[float, float, float]:
-        """Point of the simulated world that is at the middle of the browser's [m]."""
+        """Point of the simulated world that is drawn at the browser's origin [m]."""
         return self._figures.origin
 
     def show(self, shot: Shot, status: Status) -> None:
-        """Draw a frame, and now and then the plots."""
         now = time.perf_counter()
         self.panel.remember(shot)
         clients = self._num_clients()
@@ -85,24 +82,22 @@ class Browser(Viewer):
         self._shown = now
 
     def say(self, message: str) -> None:
-        """Show a note in every browser."""
         for client in self._server.get_clients().values():
             with contextlib.suppress(Exception):
                 client.add_notification("dropsim", message, auto_close_seconds=8.0)
 
     def close(self) -> None:
-        """Stop the server."""
         self._saver.shutdown(wait=False, cancel_futures=True)
-        # It says goodbye on standard output.
+        # viser prints to standard output here.
         with contextlib.redirect_stdout(io.StringIO()):
             self._server.stop()
 
     def _num_clients(self) -> int:
-        """Count the connections, those that have not said a word yet among them."""
+        """Count the connections, including those that have not sent anything yet."""
         return len(self._server._websock_server._client_state_from_id)
 
     def _eye(self, client: "viser.ClientHandle") -> tuple[float, float, float] | None:
-        """Return where somebody looks from, in the simulated world [m]."""
+        """Position of a client's camera in the simulated world [m]."""
         try:
             x, y, z = (np.asarray(client.camera.position) + np.array(self.origin)).tolist()
         except (AssertionError, ValueError):
@@ -110,7 +105,7 @@ class Browser(Viewer):
         return x, y, z
 
     def _save(self, client: "viser.ClientHandle", kind: str) -> None:
-        """Write a file beside the simulation, and send it."""
+        """Write a file while the simulation goes on, and send it to the client."""
         if not self._saving.acquire(blocking=False):
             client.add_notification("dropsim", "A file is being written already: wait for it.", auto_close_seconds=5.0)
             return
@@ -143,19 +138,19 @@ class Browser(Viewer):
 
 
 class _Hands(Grabbed):
-    """The mice on the limbs."""
+    """Mouse drags and clicks on limbs."""
 
     def __init__(self, commands: Commands, browser: Browser) -> None:
         self._commands, self._browser = commands, browser
         self._holds: dict[object, Command] = {}
 
     def go_along(self) -> None:
-        """Move the hands along with the view: a mouse that rests stays where it is on the screen."""
+        """Keep a resting mouse at its place on the screen while the view moves."""
         for hold in list(self._holds.values()):
             self._commands.put(hold)
 
     def listen(self, limbs: "viser.BatchedMeshHandle", person: int) -> None:
-        """Hold a limb while it is dragged, and throw a ball where it is clicked."""
+        """Drag a limb to pull it; click it to throw a ball at it."""
 
         async def dragged(event: Any) -> None:  # noqa: ANN401, viser's event is generic in its handle
             _guarded(lambda: self._drag(event, person))
@@ -188,7 +183,7 @@ class _Hands(Grabbed):
 
 
 def _holding(who: object, person: int, bone: int, held: tuple[float, ...], pointer: tuple[float, ...], browser: Browser) -> Command:
-    """Return the command that moves a hand; where on the bone it holds is settled when it takes hold."""
+    """Return the command that moves a hand; the point it holds on the bone is fixed when the drag starts."""
 
     def hold(session: Session) -> None:
         x, y, z = (a + b for a, b in zip(pointer, browser.origin, strict=True))
@@ -198,16 +193,15 @@ def _holding(who: object, person: int, bone: int, held: tuple[float, ...], point
             return
         joints = session.shown.people.x[person]
         near, far = joints[PARENTS[bone]], joints[bone]
-        point = torch.tensor(held, dtype=near.dtype) + torch.tensor(browser.origin, dtype=near.dtype)
-        way = far - near
-        share = float(((point - near) @ way / way.square().sum().clamp(min=1e-9)).clamp(0, 1))
+        point, way = np.add(held, browser.origin), far - near
+        share = float(np.clip((point - near) @ way / max(way @ way, 1e-9), 0.0, 1.0))
         session.grab(who, Grab(bone, share, (x, y, z), person, largest=browser.panel.largest_drag))
 
     return hold
 
 
 def _saved(kind: str) -> str:
-    """Say that a file is there, and that a film shows simple figures where it does."""
+    """Message after saving; says so if the film had to use simple figures."""
     if kind != "mp4":
         return "Saved."
     from dropsim.render import missing_gl
@@ -216,15 +210,15 @@ def _saved(kind: str) -> str:
 
 
 def _guarded(work: Callable[[], None]) -> None:
-    """Drop what a browser sends that makes no sense."""
+    """Ignore malformed messages from a browser."""
     try:
         work()
     except (TypeError, ValueError, IndexError, OverflowError):
-        log.debug("a message made no sense", exc_info=True)
+        log.debug("ignored a malformed message", exc_info=True)
 
 
 def _server(host: str, port: int) -> "viser.ViserServer":
-    """Start viser where it was asked for and nowhere else, without a word, and with no way to the outside."""
+    """Start viser at exactly this host and port, silently, and without public share links."""
     try:
         import viser
     except ImportError as error:
@@ -239,14 +233,14 @@ def _server(host: str, port: int) -> "viser.ViserServer":
     # A client may ask for a public tunnel to this server: never.
     server.request_share_url = lambda verbose=True: None
     _accept_values_only(server)
-    # A hostile client makes them talk without end.
+    # A hostile client could fill the log.
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
     return server
 
 
 @contextlib.contextmanager
 def _own_pages_only(local: bool) -> Iterator[None]:
-    """Let a server that is started meanwhile refuse what other web pages ask of it; viser has no setting for it."""
+    """Make a server that starts inside this block refuse requests from other web pages; viser has no setting for it."""
     import websockets.asyncio.server as websockets_server
 
     serve = websockets_server.serve
@@ -267,9 +261,9 @@ def _own_pages_only(local: bool) -> Iterator[None]:
 
 
 def is_own_page(headers: Mapping[str, str], *, local: bool) -> bool:
-    """Tell whether a request comes from a page of this server, or from no page at all: browsers always say which page opens a websocket.
+    """Tell whether a request comes from a page of this server, or from no page at all: browsers always name that page.
 
-    On this machine only its own names count, so that a page cannot call the server by a name of its own that leads here.
+    A local server only accepts this machine's own names, so that a foreign domain that resolves to it (DNS rebinding) is refused.
     """
     host, origin = headers.get("Host", ""), headers.get("Origin")
     try:
@@ -281,7 +275,7 @@ def is_own_page(headers: Mapping[str, str], *, local: bool) -> bool:
 
 
 def _accept_values_only(server: "viser.ViserServer") -> None:
-    """Let browsers set what a control holds, and nothing else of it: viser would let them."""
+    """Let browsers set a control's value and no other property; viser itself would allow any."""
     from viser._messages import GuiUpdateMessage
 
     handlers = server._websock_server._incoming_handlers[GuiUpdateMessage]
@@ -301,7 +295,7 @@ def _busy(port: int) -> str:
 
 
 def _refuse_busy(host: str, port: int) -> None:
-    """Try the port: viser itself would go on to the next one, or wait forever for a host that is not there."""
+    """Try the port first: viser itself would silently take the next one, or wait forever for an unknown host."""
     if not 0 <= port <= 65535:
         raise ValueError(f"a port is a number from 0 to 65535, not {port}")
     try:

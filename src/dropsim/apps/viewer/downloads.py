@@ -4,17 +4,17 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from dropsim.apps.viewer.shot import Recording
 from dropsim.physics.collider import Plane
 
 KINDS = ("bvh", "glb", "npz", "mp4")
-"""Endings of the files that can be had."""
+"""File formats that can be saved."""
 
 
 def files_of(recording: Recording, kind: str) -> list[tuple[str, bytes]]:
-    """Return names and contents: one file for everybody, or one for each person where the format holds one."""
+    """Return names and contents: one file for everybody, or one per person if the format holds only one."""
     if kind not in KINDS:
         raise ValueError(f"there are no {kind!r} files to save: use one of {', '.join(KINDS)}")
     if len(recording.shots) < 2:
@@ -42,12 +42,12 @@ def _write_film(recording: Recording, path: Path) -> None:
 
     shots = recording.shots
     ground = Plane.stacked([shot.ground for shot in shots])
-    paths: dict[int, torch.Tensor] = {}
+    paths: dict[int, np.ndarray] = {}
     radii: dict[int, float] = {}
     for i, shot in enumerate(shots):
         for sphere in shot.spheres:
-            where = paths.setdefault(sphere.key, torch.full((len(shots), 3), torch.nan, dtype=torch.float64))
-            where[i], radii[sphere.key] = torch.tensor(sphere.centre, dtype=torch.float64), sphere.radius
+            where = paths.setdefault(sphere.key, np.full((len(shots), 3), np.nan))
+            where[i], radii[sphere.key] = sphere.centre, sphere.radius
     spheres = [Sphere(where, radii[key]) for key, where in paths.items()]
     people = [replace(motion, name=f"person {i}") for i, motion in enumerate(recording.motions, start=1)]
     video(Stage(people, recording.ghost, spheres, ground), path, style=Style(size=(848, 480)))

@@ -1,4 +1,4 @@
-"""What the browser draws: bodies, limbs to take hold of, ground, spheres and arrows, in a world that moves so that people stay in view."""
+"""What the browser draws: bodies, limbs to grab, ground, spheres and arrows; the world moves so that people stay in view."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import roma
 from jaxtyping import Float
-from torch import Tensor
 
 from dropsim.apps.viewer.shot import Shot, Sphere
 from dropsim.body.mesh import Body
+from dropsim.body.rotations import rotmat_to_unitquat
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.export.people import COLORS
 from dropsim.physics.collider import Plane
@@ -23,36 +22,36 @@ if TYPE_CHECKING:
     import viser
 
 BONES = tuple(range(1, NUM_JOINTS))
-"""Each named by the joint at its far end."""
+"""Named by the joint at the far end."""
 CONTACT_COLOR, EXTERNAL_COLOR = (38, 64, 242), (230, 20, 31)
 BALL_COLOR, OBSTACLE_COLOR = (209, 56, 51), (90, 90, 96)
 METRES_PER_NEWTON = 1 / 1000
 MIN_FORCE = 15.0
 """Smaller forces are not drawn [N]."""
 GRAB_MARGIN = 1.25
-"""How much thicker than the body the limbs are that one takes hold of."""
+"""Thickness of the invisible limbs that can be grabbed, relative to the body."""
 GHOST_APART = 0.02
-"""A ghost shows once a joint of it is this far from the person's [m]."""
+"""A ghost is shown once one of its joints is this far from the person's [m]."""
 FOLLOW_HALF_LIFE = 0.3
-"""Of the way that the view lags behind [s]."""
+"""Of the view's lag behind the people [s]."""
 
 
-def wxyz_of(R: Float[Tensor, "*b 3 3"]) -> Float[np.ndarray, "*b 4"]:
-    """Return unit quaternions, the real part first."""
-    return roma.rotmat_to_unitquat(R).roll(1, -1).numpy()
+def wxyz_of(R: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 4"]:
+    """Unit quaternions, real part first."""
+    return np.roll(rotmat_to_unitquat(R), 1, axis=-1)
 
 
 def upright_to(ways: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 4"]:
-    """Return the shortest turns from +z to some directions, as quaternions."""
+    """Shortest rotations from +z to the given directions, as quaternions (wxyz)."""
     x, y, z = np.moveaxis(ways / np.maximum(np.linalg.norm(ways, axis=-1, keepdims=True), 1e-9), -1, 0)
-    # q = (1 + z . w, z x w), and half a turn about x where that is nothing.
+    # q = (1 + z . w, z x w), or half a turn about x if that vanishes.
     q = np.stack((1 + z, -y, x, np.zeros_like(z)), axis=-1)
     length = np.linalg.norm(q, axis=-1, keepdims=True)
     return np.where(length < 1e-6, (0.0, 1.0, 0.0, 0.0), q / np.maximum(length, 1e-6))
 
 
 def set_bones(skin: "viser.MeshSkinnedHandle", wxyz: Float[np.ndarray, "22 4"], position: Float[np.ndarray, "22 3"]) -> None:
-    """Pose a body: what assigning each bone's pose does, without comparing it with the last one, which takes thrice as long."""
+    """Pose a body. Same as assigning each bone's pose, without viser's comparison with the last one, which takes three times as long."""
     from viser._messages import SetBoneOrientationMessage, SetBonePositionMessage
 
     name, queue = skin.name, skin._impl.api._queue_scene_message
@@ -97,11 +96,11 @@ class _Figure:
 
     skin: "viser.MeshSkinnedHandle"
     limbs: "viser.BatchedMeshHandle | None"
-    """None for a ghost, which nobody can hold."""
+    """None for a ghost: it cannot be grabbed."""
 
 
 class Figures:
-    """Everything that is drawn; the clock's thread owns it."""
+    """Everything in the browser's scene. Owned by the clock's thread."""
 
     def __init__(self, server: "viser.ViserServer", skeleton: Skeleton, grabbed: "Grabbed") -> None:
         self._server, self._skeleton, self._grabbed = server, skeleton, grabbed
@@ -124,11 +123,11 @@ class Figures:
         }
         self._people, self._ghosts = list[_Figure](), list[_Figure]()
         self._spheres: dict[int, viser.IcosphereHandle] = {}
-        radii = skeleton.radii.numpy()
+        radii = skeleton.radii
         self._thick = 0.5 * (radii[[PARENTS[bone] for bone in BONES]] + radii[list(BONES)])
         self._light()
         self.origin = (0.0, 0.0, 0.0)
-        """Point of the simulated world that is at the middle of the browser's [m]."""
+        """Point of the simulated world that is drawn at the browser's origin [m]."""
 
     def _light(self) -> None:
         scene = self._server.scene
@@ -136,15 +135,15 @@ class Figures:
         scene.add_light_hemisphere("/light/sky", sky_color=(255, 255, 255), ground_color=(225, 225, 225), intensity=2.2)
 
     def draw(self, shot: Shot, look: Look, seconds: float) -> None:
-        """Show a frame, some time after the last one [s]."""
+        """Show a frame, `seconds` after the last one."""
         self._follow(shot, look, seconds)
         self._set_count(len(shot.people.x), 0 if shot.ghosts is None else len(shot.ghosts.x))
         self._pose(self._people, shot.people, look, shot.ground)
         if shot.ghosts is not None:
             self._pose(self._ghosts, shot.ghosts, look, None)
-            apart = (shot.ghosts.x - shot.people.x).norm(dim=-1).amax(-1)
+            apart = np.linalg.norm(shot.ghosts.x - shot.people.x, axis=-1).max(-1)
             for figure, far in zip(self._ghosts, apart.tolist(), strict=True):
-                # One with its person it only flickers.
+                # At the same place as its person it would only flicker.
                 figure.skin.visible = look.skin and far > GHOST_APART
         self._lay_ground(shot.ground)
         self._place(shot.spheres)
@@ -153,7 +152,7 @@ class Figures:
     def _follow(self, shot: Shot, look: Look, seconds: float) -> None:
         if not look.follow:
             return
-        x = shot.people.x.numpy()
+        x = shot.people.x
         here = x[:, 0, :2].mean(0) if len(x) < 3 else x[0, 0, :2]
         height = _height(shot.ground, here)
         goal, old = np.array((*here.tolist(), height)), np.array(self.origin)
@@ -163,22 +162,22 @@ class Figures:
         self._world.position = (-x, -y, -z)
 
     def _set_count(self, people: int, ghosts: int) -> None:
-        """Make or remove figures until there are as many as people."""
-        for figures, wished, ghost in ((self._people, people, False), (self._ghosts, ghosts, True)):
-            while len(figures) > wished:
+        """Add or remove figures to match the number of people."""
+        for figures, count, ghost in ((self._people, people, False), (self._ghosts, ghosts, True)):
+            while len(figures) > count:
                 gone = figures.pop()
                 gone.skin.remove()
                 if gone.limbs is not None:
                     gone.limbs.remove()
-            while len(figures) < wished:
+            while len(figures) < count:
                 figures.append(self._made(len(figures), ghost))
 
     def _made(self, number: int, ghost: bool) -> _Figure:
-        scene, rest = self._server.scene, self._skeleton.rest.numpy()
+        scene, rest = self._server.scene, self._skeleton.rest
         color = COLORS[number % len(COLORS)]
         skin = scene.add_mesh_skinned(
-            f"/world/{'ghost' if ghost else 'person'}_{number}", self._body.vertices.numpy(), self._body.faces.numpy(),
-            bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (NUM_JOINTS, 1)), bone_positions=rest, skin_weights=self._body.blend.numpy(),
+            f"/world/{'ghost' if ghost else 'person'}_{number}", self._body.vertices, self._body.faces,
+            bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (NUM_JOINTS, 1)), bone_positions=rest, skin_weights=self._body.blend,
             color=(150, 155, 165) if ghost else color, opacity=0.35 if ghost else None, cast_shadow=not ghost,
         )  # fmt: skip
         if ghost:
@@ -194,7 +193,7 @@ class Figures:
 
     def _pose(self, figures: Sequence[_Figure], people: State, look: Look, ground: Plane | None) -> None:
         q = people.q if ground is None else lifted_hands(people.q, people.x, self._skeleton, ground)
-        turns, x = wxyz_of(self._skeleton.global_rotations(q)).round(5), people.x.numpy()
+        turns, x = wxyz_of(self._skeleton.global_rotations(q)).round(5), people.x
         near = x[:, [PARENTS[bone] for bone in BONES]]
         ways = x[:, list(BONES)] - near
         lengths, upright = np.linalg.norm(ways, axis=-1), upright_to(ways)
@@ -206,16 +205,16 @@ class Figures:
             if figure.limbs is not None:
                 figure.limbs.opacity = 0.0 if look.skin else 1.0
                 figure.limbs.cast_shadow = not look.skin
-                # About the pelvis: a node's place comes at once, and what is in it when a slow browser gets round to it.
+                # Relative to the pelvis: a slow browser updates a node's position at once but its contents later.
                 figure.limbs.position = x[i, 0]
                 figure.limbs.batched_positions = near[i] - x[i, 0]
                 figure.limbs.batched_wxyzs = upright[i]
                 figure.limbs.batched_scales = np.stack((wide, wide, lengths[i] + 0.5 * wide), axis=-1).astype(np.float32)
 
     def _lay_ground(self, plane: Plane) -> None:
-        normal, pivot = plane.normal.numpy(), plane.pivot.numpy()
+        normal, pivot = plane.normal, plane.pivot
         self._ground.wxyz = upright_to(normal)
-        # The squares stay where they are: the sheet moves along by whole metres.
+        # The sheet moves by whole metres, so that its squares appear fixed.
         here = pivot[:2] + np.round(np.array(self.origin[:2]) - pivot[:2])
         self._ground.position = (float(here[0]), float(here[1]), _height(plane, here) - 0.002)
 
@@ -232,13 +231,13 @@ class Figures:
     def _draw_forces(self, shot: Shot, look: Look) -> None:
         contact = external = _nowhere()
         if shot.report is not None and look.contact_forces:
-            # Up from the sole: what the ground does to the person.
+            # The ground's force on the person.
             contact = _arrows(shot.people.x, shot.report.contact_forces[0])
         if shot.report is not None and look.external_forces:
-            hands = [np.stack((at.numpy(), (at + METRES_PER_NEWTON * force).numpy())) for at, force in shot.pulls]
-            # What hands do is drawn where they hold, and not again at the ends of the bone.
+            hands = [np.stack((at, (at + METRES_PER_NEWTON * force))) for at, force in shot.pulls]
+            # Draw a hand's force where it holds, and not again at the ends of the bone.
             external = np.stack(hands) if hands else _pushes(shot.people.x, shot.report.external_forces[0], self._skeleton)
-        about = shot.people.x[0, 0].numpy()
+        about = shot.people.x[0, 0]
         for name, points in (("contact", contact), ("external", external)):
             self._arrows[name].visible = bool(points.any())
             self._arrows[name].position = about
@@ -246,11 +245,11 @@ class Figures:
 
 
 class Grabbed(ABC):
-    """Who takes hold of a limb or clicks on it; the app says what happens then."""
+    """Listens to drags and clicks on limbs."""
 
     @abstractmethod
     def listen(self, limbs: "viser.BatchedMeshHandle", person: int) -> None:
-        """Watch the limbs of a person."""
+        """Listen to the limbs of a person."""
 
 
 def _nowhere() -> Float[np.ndarray, "1 2 3"]:
@@ -258,28 +257,28 @@ def _nowhere() -> Float[np.ndarray, "1 2 3"]:
 
 
 def _height(plane: Plane, place: Float[np.ndarray, "2"]) -> float:
-    """Return the height of the ground at a place [m]."""
-    normal = plane.normal.numpy()
+    """Height of the ground at a place [m]."""
+    normal = plane.normal
     return float((float(plane.offset) - normal[:2] @ place) / normal[2])
 
 
-def _pushes(x: Float[Tensor, "p 22 3"], forces: Float[Tensor, "p 22 3"], skeleton: Skeleton) -> Float[np.ndarray, "n 2 3"]:
-    """Draw external forces from the skin on, where the body does not hide them, and one push on several joints as one arrow."""
+def _pushes(x: Float[np.ndarray, "p 22 3"], forces: Float[np.ndarray, "p 22 3"], skeleton: Skeleton) -> Float[np.ndarray, "n 2 3"]:
+    """Arrows of external forces, starting at the skin; a push spread over several joints is one arrow."""
     arrows = []
-    for joints, force in zip(x.numpy(), forces.numpy(), strict=True):
+    for joints, force in zip(x, forces, strict=True):
         at, total = resultants(joints, force)
         newtons = np.linalg.norm(total, axis=-1, keepdims=True)
         drawn = newtons[:, 0] > MIN_FORCE
         at, total, newtons = at[drawn], total[drawn], newtons[drawn]
         nearest = np.linalg.norm(at[:, None] - joints, axis=-1).argmin(-1)
-        start = at + skeleton.radii.numpy()[nearest, None] * total / newtons
+        start = at + skeleton.radii[nearest, None] * total / newtons
         arrows.append(np.stack((start, start + METRES_PER_NEWTON * total), axis=-2))
     drawn_arrows = np.concatenate(arrows)
     return drawn_arrows.astype(np.float32) if len(drawn_arrows) else _nowhere()
 
 
-def _arrows(x: Float[Tensor, "p 22 3"], forces: Float[Tensor, "p 22 3"]) -> Float[np.ndarray, "n 2 3"]:
-    at, force = x.numpy(), forces.numpy()
+def _arrows(x: Float[np.ndarray, "p 22 3"], forces: Float[np.ndarray, "p 22 3"]) -> Float[np.ndarray, "n 2 3"]:
+    at, force = x, forces
     drawn = np.linalg.norm(force, axis=-1) > MIN_FORCE
     if not drawn.any():
         return _nowhere()

@@ -1,4 +1,4 @@
-"""The steady clock: one thread simulates, a few frames ahead, and one shows a frame each thirtieth of a second."""
+"""The clock of the live app: one thread simulates a few frames ahead, another shows a frame every 1/30 s."""
 
 import gc
 import logging
@@ -16,26 +16,26 @@ from dropsim.apps.viewer.shot import Shot
 log = logging.getLogger(__name__)
 
 Command = Callable[[Session], object]
-"""Something to do to the session; it runs in the simulation's thread, between two frames."""
+"""Changes the session; runs in the simulation's thread, between two frames."""
 
 AHEAD = 2
-"""Frames that are simulated before they are shown, so that a frame in which people look ahead does not stop the picture."""
+"""Frames simulated before they are shown, so that one slow frame (planning) does not stop the picture."""
 MAX_COMMANDS = 1000
-"""That wait; more are dropped."""
+"""Length of the queue; further commands are dropped."""
 MAX_BEHIND = 5
-"""Frames after which the clock gives up catching up."""
+"""If the clock is more frames behind than this, it skips them."""
 MAX_BREAKS = 3
-"""Broken runs in a row after which it stops trying."""
+"""Failures in a row after which the loop pauses."""
 
 
 class Commands:
-    """What browsers ask for, from any thread, in order."""
+    """Queue of commands, filled from any thread."""
 
     def __init__(self) -> None:
         self._waiting: queue.Queue[Command] = queue.Queue(MAX_COMMANDS)
 
     def put(self, command: Command) -> bool:
-        """Ask for something; False where too much waits already."""
+        """Queue a command; False if the queue is full."""
         try:
             self._waiting.put_nowait(command)
         except queue.Full:
@@ -43,7 +43,7 @@ class Commands:
         return True
 
     def take(self, timeout: float = 0.0) -> Command | None:
-        """Return the next, or None when there is none within a time [s]."""
+        """Return the next command, or None if none arrives within `timeout` [s]."""
         try:
             return self._waiting.get(timeout=timeout) if timeout > 0 else self._waiting.get_nowait()
         except queue.Empty:
@@ -52,35 +52,35 @@ class Commands:
 
 @dataclass(frozen=True)
 class Status:
-    """How the simulation gets on."""
+    """State of the loop."""
 
     paused: bool = False
     frames: int = 0
-    """Shown while it ran."""
+    """Shown so far, pauses excluded."""
     late: int = 0
-    """Times that the clock struck and there was no new frame, or that it struck a frame too late."""
+    """Frames that were not ready in time or shown more than a frame late."""
     clients: int = 0
 
 
 class Viewer(ABC):
-    """Something that shows what happens. `show` is called by the clock's thread, `say` by any."""
+    """Shows a live session. `show` is called by the clock's thread, `say` by any thread."""
 
     @abstractmethod
     def show(self, shot: Shot, status: Status) -> None:
-        """Show a frame."""
+        """Show a frame; called at the frame rate."""
 
     @abstractmethod
     def say(self, message: str) -> None:
-        """Tell the people who watch."""
+        """Show a message to the viewers."""
 
     @abstractmethod
     def close(self) -> None:
-        """Show nothing any more."""
+        """Release everything; nothing is shown afterwards."""
 
 
 @dataclass(eq=False)
 class Loop:
-    """A session that runs by itself; whatever goes wrong in it, it goes on."""
+    """Runs a session in real time. Errors are reported to the viewer; the loop goes on."""
 
     session: Session
     viewer: Viewer
@@ -93,19 +93,18 @@ class Loop:
         self._threads = [threading.Thread(target=work, name=work.__name__, daemon=True) for work in (self._simulate, self._show)]
 
     def start(self) -> None:
-        """Run, until stopped."""
-        # Python's collector looks through all that the libraries hold now and then, which takes as long as ten frames: not while it runs.
+        # A full garbage collection takes as long as ten frames: exclude everything that is loaded by now.
         gc.collect()
         gc.freeze()
         for thread in self._threads:
             thread.start()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until it is stopped, or for a time [s]."""
+        """Wait until the loop stops, or for `seconds`."""
         self._stop.wait(seconds)
 
     def stop(self) -> None:
-        """Stop, and wait for what is under way."""
+        """Stop, and wait for the threads to finish."""
         self._stop.set()
         with self._room:
             self._room.notify_all()
@@ -116,17 +115,16 @@ class Loop:
 
     @property
     def status(self) -> Status:
-        """Return how it gets on."""
         return Status(self.session.paused, self._frames, self._late)
 
     def ask(self, command: Command, timeout: float = 30.0) -> object:
-        """Do something in the simulation's thread, and return what comes of it."""
+        """Run a command in the simulation's thread and return its result."""
         answer: queue.Queue[object] = queue.Queue()
 
         def answered(session: Session) -> None:
             try:
                 answer.put(command(session))
-            except Exception as error:  # to be raised where it was asked
+            except Exception as error:  # raised again in the caller's thread
                 answer.put(error)
 
         if not self.commands.put(answered):
@@ -161,7 +159,7 @@ class Loop:
     def _offer(self, shot: Shot) -> None:
         with self._room:
             if self.session.paused:
-                # Who looks at something wants to see it, and not what was to be shown before it.
+                # While paused only the requested frame counts.
                 self._ready.clear()
             self._ready.append(shot)
 
@@ -208,14 +206,14 @@ class Loop:
             due += period
             self._stop.wait(max(0.0, due - time.perf_counter()))
             behind = time.perf_counter() - due
-            # Strokes that it gives up are late frames too: a picture that stands still must not count as one.
+            # Skipped frames count as late, every one of them.
             missed = int(behind / period) if behind > MAX_BEHIND * period else 0
             due += missed * period
             with self._room:
                 shot = self._ready.popleft() if self._ready else None
                 self._room.notify_all()
             paused = self.session.paused
-            # After a pause there is nothing ready yet.
+            # Right after a pause nothing is ready yet: not late.
             if not paused and not was_paused:
                 self._frames += 1 + missed
                 self._late += missed + (shot is None or behind > period)
@@ -228,7 +226,7 @@ class Loop:
             self.viewer.show(shot, self.status)
             self._unseen = 0
         except Exception:
-            # Once, and not thirty times a second.
+            # Log once, not thirty times a second.
             if self._unseen == 0:
                 log.exception("a frame could not be shown")
             self._unseen += 1

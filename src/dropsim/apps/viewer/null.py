@@ -1,4 +1,4 @@
-"""A viewer that shows nothing and remembers everything, for tests and for runs without a screen."""
+"""A viewer without a screen that records what it is shown, for tests and headless runs."""
 
 from collections import deque
 
@@ -10,7 +10,7 @@ KEEP = 10_000
 
 
 class NullViewer(Viewer):
-    """The browser's interface without a browser."""
+    """Keeps the shown frames and messages."""
 
     def __init__(self) -> None:
         self.shots: deque[Shot] = deque(maxlen=KEEP)
@@ -19,14 +19,11 @@ class NullViewer(Viewer):
         self.closed = False
 
     def show(self, shot: Shot, status: Status) -> None:
-        """Remember the frame."""
         self.shots.append(shot)
         self.status = status
 
     def say(self, message: str) -> None:
-        """Remember the message."""
         self.said.append(message)
 
     def close(self) -> None:
-        """Remember that it is over."""
         self.closed = True

@@ -1,4 +1,4 @@
-"""The controls beside the picture: every one of them only asks the simulation for something."""
+"""The control panel; each control sends a command to the simulation."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -23,16 +23,16 @@ ENERGIES = {"kinematic": "#2a7fb8", "momentum": "#e2843e", "contact": "#3a9d5d",
 WRENCH = {"root wrench": "#c8373a", "root wrench left": "#2a7fb8"}
 PACES = {"1": 1.0, "1/2": 0.5, "1/4": 0.25, "1/10": 0.1}
 SQUARE_CENTIMETRES = 1e4
-"""In a square metre: the axis has no room for small numbers."""
+"""In a square metre. The plots use cm^2: the axis has no room for small numbers."""
 TINY = 0.01
-"""Below this an energy is drawn as this [cm^2]: zero has no logarithm."""
+"""Smallest energy drawn [cm^2]: zero has no logarithm."""
 
 Save = Callable[[Any, str], None]
 """Takes the client and the kind of file."""
 
 
 class Panel:
-    """The controls, tidied into tabs."""
+    """All controls, in tabs."""
 
     def __init__(self, server: "viser.ViserServer", commands: Commands, session: Session, camera: Callable[[Any], Any], save: Save) -> None:
         self._gui, self._commands, self._camera, self._save = server.gui, commands, camera, save
@@ -61,13 +61,11 @@ class Panel:
         with tabs.add_tab("Save"):
             self._add_save(session)
 
-    # --- how a control asks
-
     def _ask(self, handle: Any, command: Callable[[Any], Command]) -> None:  # noqa: ANN401, viser's handles share no type
-        """Ask the simulation for something when somebody uses a control; `command` is made from the event."""
+        """Send the command that `command` makes of the event whenever a client uses the control."""
 
         async def asked(event: Any) -> None:  # noqa: ANN401
-            # Values that the server sets itself come without a client.
+            # Events without a client come from values that the server set.
             if event.client is not None:
                 self._commands.put(command(event))
 
@@ -91,7 +89,7 @@ class Panel:
         gui = self._gui
         with gui.add_folder("Push"):
             gui.add_markdown("Drag a limb with the mouse, or push the chest for 0.3 s.")
-            self._drag = gui.add_slider("Drag [N]", min=50, max=1000, step=10, initial_value=400, hint="The most that the mouse draws.")
+            self._drag = gui.add_slider("Drag [N]", min=50, max=1000, step=10, initial_value=400, hint="Largest force of the mouse.")
             force = gui.add_slider("Force [N]", min=50, max=800, step=10, initial_value=250)
             ways = gui.add_button_group("Toward", tuple(way.capitalize() for way in DIRECTIONS))
 
@@ -103,7 +101,7 @@ class Panel:
 
     @property
     def largest_drag(self) -> float:
-        """The most that a mouse draws [N]."""
+        """Largest force of a mouse drag [N]."""
         return min(max(float(self._drag.value), 0.0), 1000.0)
 
     def _add_ball(self) -> None:
@@ -117,7 +115,7 @@ class Panel:
             self._ask(throw, lambda e: self.throwing(self._camera(e.client)))
 
     def throwing(self, origin: Any, joint: str = "spine3", person: int = 0) -> Command:  # noqa: ANN401
-        """Return the command that throws a ball as the sliders say."""
+        """Command that throws a ball with the sliders' speed and mass."""
         speed, mass = float(self.ball_speed.value), float(self.ball_mass.value)
         return lambda s: s.throw(origin, joint=joint, person=person, speed=speed, mass=mass)
 
@@ -128,8 +126,8 @@ class Panel:
             pitch = gui.add_slider("Pitch [deg]", min=-MAX_TILT, max=MAX_TILT, step=1, initial_value=0, hint="Positive: up along +y.")
 
             def tilted(_: object) -> Command:
-                wish = float(roll.value), float(pitch.value)
-                return lambda s: s.tilt_to(*wish)
+                angles = float(roll.value), float(pitch.value)
+                return lambda s: s.tilt_to(*angles)
 
             for handle in (roll, pitch):
                 self._ask(handle, tilted)
@@ -147,8 +145,8 @@ class Panel:
         starts, doing = StartBank.shipped().categories, session.scene.people[0].start
         with gui.add_folder("Start"):
             if len(session.priors) > 1:
-                # The first is the one that it begins with.
-                prior = gui.add_dropdown("Prior", tuple(session.priors), hint="The motion model; to change it begins again.")
+                # The first is the current one.
+                prior = gui.add_dropdown("Prior", tuple(session.priors), hint="The motion model. Changing it restarts.")
                 self._ask(prior, lambda e: lambda s, value=e.target.value: s.use(value))
             start = gui.add_dropdown("Motion", starts, initial_value=doing if doing in starts else starts[0])
             self._ask(start, lambda e: lambda s, value=e.target.value: s.begin(start=value))
@@ -158,19 +156,19 @@ class Panel:
             self._ask(people, lambda e: lambda s, value=e.target.value: s.begin(people=int(value)))
             seed = gui.add_number("Seed", initial_value=session.seed, min=0, max=2**31, step=1, hint="Other random numbers.")
             self._ask(seed, lambda e: lambda s, value=e.target.value: s.begin(seed=int(value)))
-            ghost = gui.add_checkbox("Ghost", initial_value=session.ghost, hint="The same start and seed with nothing done to it.")
+            ghost = gui.add_checkbox("Ghost", initial_value=session.ghost, hint="The same person, undisturbed.")
             self._ask(ghost, lambda e: lambda s, value=e.target.value: s.show_ghost(value))
 
     def _add_walk(self) -> None:
         gui = self._gui
         with gui.add_folder("Walk"):
-            led = gui.add_checkbox("Lead them", initial_value=False, hint="They look ahead for a way to go at this velocity.")
+            led = gui.add_checkbox("Lead them", initial_value=False, hint="People plan ahead to move at this velocity.")
             speed = gui.add_slider("Speed [m/s]", min=0.0, max=MAX_SPEED, step=0.1, initial_value=1.2)
             way = gui.add_slider("Way [deg]", min=-180, max=180, step=5, initial_value=0, hint="Left is positive; 0 is ahead at the start.")
 
             def walk(_: object) -> Command:
-                wish = Walk(float(speed.value), float(way.value)) if led.value else None
-                return lambda s: s.lead(wish)
+                goal = Walk(float(speed.value), float(way.value)) if led.value else None
+                return lambda s: s.lead(goal)
 
             for handle in (led, speed, way):
                 self._ask(handle, walk)
@@ -182,8 +180,8 @@ class Panel:
             boxes = {name: gui.add_checkbox(label, initial_value=True) for name, label in names.items()}
 
             def switched(_: object) -> Command:
-                wish = Switches(**{name: bool(box.value) for name, box in boxes.items()})
-                return lambda s: s.switch(wish)
+                switches = Switches(**{name: bool(box.value) for name, box in boxes.items()})
+                return lambda s: s.switch(switches)
 
             for box in boxes.values():
                 self._ask(box, switched)
@@ -224,10 +222,8 @@ class Panel:
 
             _register(button, saved)
 
-    # --- what it shows
-
     def remember(self, shot: Shot) -> None:
-        """Keep a frame's values for the plots."""
+        """Keep a frame's values for the plots; going back in time drops later ones."""
         if self._plotted and shot.time < self._plotted[-1][0]:
             self._plotted = [row for row in self._plotted if row[0] < shot.time] if shot.frame > 1 else []
         if shot.values and (not self._plotted or shot.time > self._plotted[-1][0]):
@@ -236,7 +232,6 @@ class Panel:
                 self._plotted = [row for row in self._plotted if row[0] >= shot.time - PLOT_SECONDS]
 
     def plot(self) -> None:
-        """Bring the plots up to date."""
         rows = self._plotted[:: max(1, len(self._plotted) // PLOT_POINTS)]
         if len(rows) < 2:
             return
@@ -247,7 +242,7 @@ class Panel:
             handle.data = (times, *(np.array([max(unit * values.get(name, 0.0), least) for _, values in rows]) for name in lines))
 
     def tell(self, shot: Shot, status: Status) -> None:
-        """Bring the line at the top up to date."""
+        """Update the status line."""
         share = 100 * status.late / max(1, status.frames)
         self._status.content = f"**{shot.time:.1f} s** · late frames {share:.1f} % · watching {status.clients}"
         if status.paused != self._paused:
@@ -259,7 +254,7 @@ class Panel:
 
 
 def _icons() -> "type[viser.Icon]":
-    """Return viser's icons, which load with it."""
+    """Icons of viser, imported late."""
     from viser import Icon
 
     return Icon
@@ -270,5 +265,5 @@ def _restarted(session: Session) -> None:
 
 
 def _register(handle: Any, callback: Callable[[Any], Awaitable[None]]) -> None:  # noqa: ANN401
-    """Listen to a control, whichever kind it is."""
+    """Listen to a button's clicks or another control's updates."""
     (handle.on_click if hasattr(handle, "on_click") else handle.on_update)(callback)

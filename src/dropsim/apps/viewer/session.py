@@ -1,4 +1,4 @@
-"""The live simulation without any browser: a world, what is done to it, and the last half minute of it."""
+"""A live simulation without a browser: a world, commands that change it, and its last half minute."""
 
 import itertools
 import math
@@ -7,22 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from dropsim.apps.viewer.live import Grab, Here, LiveGround, first_plane
 from dropsim.apps.viewer.shot import Recording, Shot, Sphere
 from dropsim.body.skeleton import joint_index
+from dropsim.compute.random import Streams
 from dropsim.control.planner import Planner
 from dropsim.files.names import suggestion
 from dropsim.motion.motion import Event, Motion
 from dropsim.physics.collider import Plane
 from dropsim.physics.energies.kinematic import Kinematic
 from dropsim.physics.energies.physical import Contact
-from dropsim.physics.step import Report, Simulator, laid_out
+from dropsim.physics.step import Report, Simulator, stack_frames
 from dropsim.physics.wrench import GRAVITY
-from dropsim.priors.prior import Streams
 from dropsim.priors.recording import ClipPrior
 from dropsim.priors.starts import StartBank
 from dropsim.scene import (
@@ -31,11 +30,11 @@ from dropsim.scene import (
     Element,
     Follow,
     Ground,
-    StepInputs,
-    SceneContext,
     Person,
     Push,
     Scene,
+    SceneContext,
+    StepInputs,
     StiffJoint,
     Trip,
     World,
@@ -47,11 +46,11 @@ from dropsim.scene.perturbations import ahead_of
 
 MAX_PEOPLE = 6
 MAX_BALLS = 6
-"""In the air at once; the oldest goes when one more is thrown."""
+"""At once; throwing one more removes the oldest."""
 BALL_LIFE = 12.0
 """[s]"""
 TRIP_LIFE = 8.0
-"""How long an obstacle waits for a foot [s]."""
+"""How long an obstacle waits for the foot [s]."""
 MAX_GRABS = 8
 MAX_TILT = 30.0
 """[degrees]"""
@@ -60,11 +59,11 @@ TILT_RATE = 15.0
 MAX_SPEED = 4.0
 """Of walking and running [m/s]."""
 SPACING = 1.3
-"""Between people who start side by side [m]."""
+"""Between neighbours at the start [m]."""
 LOST = 30.0
-"""A person this far below or above the ground is gone [m]."""
+"""A person this far from the ground has left the world [m]."""
 LIVE_PLANNER = Planner(num_rollouts=16, horizon=10, every=5)
-"""A smaller look-ahead than a scene's own: the whole one takes the time of several frames."""
+"""Smaller than a scene's own planner, which takes the time of several frames."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +73,14 @@ class Switches:
     contact: bool = True
     range_of_motion: bool = True
     kinematic: bool = True
-    """The motion prior; without it a ragdoll is left."""
+    """The motion prior; without it people are ragdolls."""
     correction: bool = True
     """The soft correction of the root wrench."""
 
 
 @dataclass(frozen=True)
 class Walk:
-    """A velocity to go at."""
+    """A velocity that people are led at."""
 
     speed: float = 1.2
     """[m/s]"""
@@ -97,53 +96,52 @@ class Walk:
 
 @dataclass(frozen=True, eq=False)
 class _Item:
-    """An element in the world, and when it goes again."""
+    """An element of the world and its expiry."""
 
     element: Element[Any]
     until: int | None = None
-    """Frame; None for ever."""
+    """Frame; None: never."""
     setting: bool = False
-    """Whether it is there because of a setting."""
+    """Whether it comes from a setting (walk, stiff) and not from a command."""
     key: int = field(default_factory=itertools.count().__next__)
 
 
 @dataclass(eq=False)
 class Session:
-    """A world that runs frame by frame while people do things to it. It belongs to one thread."""
+    """A world that runs frame by frame and takes commands in between. Not thread-safe: use it from one thread."""
 
     simulator: Simulator
     scene: Scene = field(default_factory=Scene)
-    """What it starts from; its elements act at their times, in every run."""
+    """Start of every run; its elements act at their times."""
     seed: int = 0
     seconds: float = 30.0
-    """How much is kept [s]."""
+    """Length of the buffer [s]."""
     opening: Simulator | None = None
-    """Follows a recording, where the scene begins with one."""
+    """Simulator that follows a recording, if the scene starts with one."""
     priors: Mapping[str, World] = field(default_factory=dict)
-    """The same scene with each motion prior that one can change to, by the priors' names; all for one body and rate."""
+    """The same scene with each available prior, by name; all for one body and rate."""
 
     switches: Switches = field(default_factory=Switches, init=False)
     walk: Walk | None = field(default=None, init=False)
     stiff: bool = field(default=False, init=False)
     """Whether the right knee is stiff."""
     tilt: tuple[float, float] = field(default=(0.0, 0.0), init=False)
-    """Roll about +y and pitch about +x that are wished for [degrees]."""
+    """Target roll about +y and pitch about +x [degrees]."""
     ghost: bool = field(default=False, init=False)
     paused: bool = field(default=False, init=False)
     pace: float = field(default=1.0, init=False)
-    """Share of real time at which it runs."""
+    """Speed relative to real time."""
     grabs: dict[object, Grab] = field(default_factory=dict, init=False)
-    """Hands on limbs, by who holds."""
+    """Hands on limbs, by holder."""
 
     def __post_init__(self) -> None:
-        """Begin."""
         self._on = self.simulator
         self.restart()
 
     # --- time
 
     def restart(self) -> None:
-        """Begin again from the same start with the same random numbers; settings stay, and what was thrown or pushed goes."""
+        """Start again with the same random numbers. Settings stay; pushes, balls and obstacles go."""
         self._items, self._events = [_Item(element) for element in self.scene.elements], list[Event]()
         self._ground: Ground = self.scene.ground
         self.grabs.clear()
@@ -158,18 +156,18 @@ class Session:
             self.tilt_to(*self.tilt)
 
     def tick(self) -> Shot:
-        """Advance by a frame, and return what there is to see; a ValueError tells that the simulation broke."""
+        """Advance by a frame and return it; raises ValueError if the simulation breaks."""
         self._drop_expired()
         state, hands = self._now.people, [grab for grab in self.grabs.values() if grab.person < len(self.scene.people)]
         also = [StepInputs(forces=grab.forces(state.x, state.v)) for grab in hands]
         pulls = tuple((grab.held(state.x[0]), grab.force(state.x[0], state.v[0])) for grab in hands)
         now, report = self._world.step(self._now, self._rng, also=also)
         floor = height_of(self._world.ground(now, now.frame / self.fps), now.people.x[..., 0, :2])
-        if not now.people.x.isfinite().all() or ((now.people.x[..., 0, 2] - floor).abs() > LOST).any():
+        if not np.isfinite(now.people.x).all() or (np.abs(now.people.x[..., 0, 2] - floor) > LOST).any():
             raise ValueError("a person left the world")
         if self.ghost and not self._disturbed:
-            # Rounding differs from row to row of a batch, and would drive the two apart in time.
-            now = replace(now, people=now.people.map(lambda values: values[:1].expand_as(values).clone()))
+            # Rounding differs between rows of a batch and would slowly drive the two worlds apart.
+            now = replace(now, people=now.people.map(lambda values: np.repeat(values[:1], len(values), axis=0)))
         self._now, self._looking = now, None
         shot = self._shot(report, pulls)
         self._shots.append(shot)
@@ -177,26 +175,26 @@ class Session:
 
     @property
     def _disturbed(self) -> bool:
-        """Whether anything has been done to anybody since the start, or may be."""
+        """Whether anything has disturbed people since the start, or may."""
         return bool(self._events or self._ground.tilts or any(not isinstance(item.element, Follow) for item in self._items))
 
     def pause(self, paused: bool) -> None:
-        """Stop or go on; to go on is to go back to the newest frame."""
+        """Pause or resume; resuming goes back to the newest frame."""
         self.paused = bool(paused)
         if not self.paused:
             self._looking = None
 
     def step(self) -> Shot:
-        """Stop, and advance by one frame."""
+        """Pause and advance by one frame."""
         self.paused = True
         return self.tick()
 
     def slow(self, pace: float) -> None:
-        """Run at a share of real time."""
+        """Set the speed relative to real time."""
         self.pace = _within("the pace", pace, 0.05, 1.0)
 
     def scrub(self, seconds_ago: float) -> Shot:
-        """Stop, and look at what was some time ago."""
+        """Pause and show an earlier frame of the buffer."""
         ago = _within("the time to look back", abs(seconds_ago), 0.0, self.seconds)
         self.paused = True
         self._looking = max(0, len(self._shots) - 1 - round(ago * self.fps))
@@ -204,12 +202,12 @@ class Session:
 
     @property
     def shown(self) -> Shot:
-        """The frame to look at: the newest, or one that was looked up."""
+        """The frame to show: the newest, or the one that `scrub` chose."""
         return self._shots[-1 if self._looking is None else min(self._looking, len(self._shots) - 1)]
 
     @property
     def shots(self) -> tuple[Shot, ...]:
-        """All that is kept, oldest first."""
+        """The buffer, oldest first."""
         return tuple(self._shots)
 
     @property
@@ -222,10 +220,10 @@ class Session:
         """Since the start [s]."""
         return self._now.frame / self.fps
 
-    # --- what is done to people
+    # --- perturbations
 
     def grab(self, who: object, grab: Grab) -> None:
-        """Hold a limb, or move the hand that holds it; each holder has one hand."""
+        """Grab a limb, or move the hand that holds it; each holder has one hand."""
         numbers = (*grab.pointer, grab.share, grab.stiffness, grab.damping, grab.largest)
         if not all(map(math.isfinite, numbers)) or not (0 <= grab.share <= 1 and 1 <= grab.bone < 22):
             raise ValueError("a hand needs a bone, a share of it from 0 to 1 and finite numbers")
@@ -238,11 +236,11 @@ class Session:
         self.grabs[who] = grab
 
     def let_go(self, who: object) -> None:
-        """Take a hand away."""
+        """Release the limb that this holder has grabbed."""
         self.grabs.pop(who, None)
 
     def push(self, direction: str, newtons: float = 200.0, *, part: str = "torso", duration: float = 0.3, person: int = 0) -> None:
-        """Push somebody toward their own front, back, left or right."""
+        """Push a person toward their own front, back, left or right."""
         if direction not in DIRECTIONS:
             raise ValueError(f"there is no direction {direction!r}: use {', '.join(DIRECTIONS)}")
         newtons = _within("the force", newtons, 0.0, 2000.0)
@@ -260,20 +258,20 @@ class Session:
         self, origin: Sequence[float] | None = None, *, joint: str = "spine3", person: int = 0, speed: float = 8.0, mass: float = 3.0,
         radius: float = 0.15,
     ) -> None:  # fmt: skip
-        """Throw a ball at a joint, so that it hits if the person goes on as it does; from its front where no place is given."""
+        """Throw a ball that will hit a joint if the person keeps their velocity; by default from the front."""
         speed, mass = _within("the speed", speed, 2.0, 20.0), _within("the mass", mass, 0.2, 30.0)
         x, v = self._now.people.x[0, self._person(person)], self._now.people.v[0, person]
-        aim, pace = x[joint_index(joint)], v[0] * torch.tensor([1.0, 1.0, 0.0], dtype=v.dtype)
+        aim, pace = x[joint_index(joint)], v[0] * [1.0, 1.0, 0.0]
         if origin is None:
-            ahead = torch.nn.functional.pad(ahead_of(self._now.people.q[0, person]), (0, 1))
-            place = aim + 4.0 * ahead + torch.tensor([0.0, 0.0, 0.3], dtype=x.dtype)
+            ahead = ahead_of(self._now.people.q[0, person])
+            place = aim + np.array([*(4.0 * ahead), 0.3])
         else:
             if len(origin) != 3 or not all(map(math.isfinite, origin)):
                 raise ValueError("a ball needs a place of three finite numbers")
-            place = torch.tensor([float(value) for value in origin], dtype=x.dtype)
+            place = np.array([float(value) for value in origin])
         place = self._clear_of_people(aim, place, radius)
-        last = float((place - aim).norm()) / speed
-        velocity = (aim + last * pace - place) / last + torch.tensor([0.0, 0.0, 0.5 * GRAVITY * last], dtype=x.dtype)
+        last = float(np.linalg.norm(place - aim)) / speed
+        velocity = (aim + last * pace - place) / last + np.array([0.0, 0.0, 0.5 * GRAVITY * last])
         ball = Ball(_triple(place), _triple(velocity), radius, mass, start=self.time)
         balls = [item for item in self._items if isinstance(item.element, Ball) and item.until is not None]
         for oldest in balls[: max(0, len(balls) + 1 - MAX_BALLS)]:
@@ -281,24 +279,24 @@ class Session:
         self._put(ball, BALL_LIFE)
         self._note("ball")
 
-    def _clear_of_people(self, aim: Float[Tensor, "3"], place: Float[Tensor, "3"], radius: float) -> Float[Tensor, "3"]:
-        """Move a ball's place along its line until it is 1.5 to 6 m away and inside nobody, and above the floor."""
+    def _clear_of_people(self, aim: Float[np.ndarray, "3"], place: Float[np.ndarray, "3"], radius: float) -> Float[np.ndarray, "3"]:
+        """Move a ball's start along its line until it is at least 1.5 m away, above the floor and clear of people."""
         way = place - aim
-        far = float(way.norm())
-        way = way / far if far > 1e-6 else torch.tensor([0.0, 1.0, 0.0], dtype=way.dtype)
+        far = float(np.linalg.norm(way))
+        way = way / far if far > 1e-6 else np.array([0.0, 1.0, 0.0])
         everybody, radii = self._now.people.x, self.simulator.prior.skeleton.radii
         far = min(max(far, 1.5), 6.0)
         for _ in range(20):
             place = aim + far * way
-            # A ball knows the level floor only: from below it comes out of it.
-            place = torch.cat((place[:2], place[2:].clamp(min=radius)))
-            if float(((everybody - place).norm(dim=-1) - radii).min()) > radius + 0.05:
+            # Balls only know the level floor: one from below it starts on it.
+            place[2] = max(place[2], radius)
+            if (np.linalg.norm(everybody - place, axis=-1) - radii).min() > radius + 0.05:
                 return place
             far += 0.5
         raise ValueError("there is no free place to throw a ball from: look from elsewhere")
 
     def trip(self, foot: str = "right", *, person: int = 0) -> None:
-        """Lay something in the way of a foot at its next swing."""
+        """Put an obstacle in the way of a foot's next swing."""
         if foot not in ("left", "right"):
             raise ValueError(f"people have a left and a right foot, not {foot!r}")
         self._items = [item for item in self._items if not (isinstance(item.element, Trip) and item.until is not None)]
@@ -306,11 +304,11 @@ class Session:
         self._note(f"trip {foot}")
 
     def tilt_to(self, roll: float, pitch: float) -> None:
-        """Tilt the ground smoothly about the place where the first person is."""
+        """Tilt the ground smoothly about the first person's place."""
         self.tilt = _within("the roll", roll, -MAX_TILT, MAX_TILT), _within("the pitch", pitch, -MAX_TILT, MAX_TILT)
         plane = self._world.ground(self._now, self.time)
         here = self._now.people.x[..., 0, :2]
-        pivot = torch.cat((here[..., 0, :], height_of(plane, here)[..., :1]), dim=-1)
+        pivot = np.concatenate((here[..., 0, :], height_of(plane, here)[..., :1]), axis=-1)
         start = _angles(self._ground, self.time)
         change = max(abs(a - b) for a, b in zip(start, self.tilt, strict=True))
         lasts = max(change / TILT_RATE, 1 / self.fps)
@@ -322,19 +320,18 @@ class Session:
     # --- settings
 
     def lead(self, walk: Walk | None) -> None:
-        """Lead everybody at a velocity, or let them go where they like."""
+        """Lead everybody at a velocity; None lets them go freely."""
         if walk is not None:
             walk = Walk(_within("the speed", walk.speed, 0.0, MAX_SPEED), _within("the direction", walk.direction, -360.0, 360.0))
         self.walk = walk
         self._lay_settings()
 
     def stiffen(self, stiff: bool) -> None:
-        """Make everybody's right knee stiff, or not."""
+        """Make everybody's right knee stiff or free."""
         self.stiff = bool(stiff)
         self._lay_settings()
 
     def switch(self, switches: Switches) -> None:
-        """Switch parts of the simulator on and off."""
         whole = self.simulator
         self.switches = switches
         self._on = replace(
@@ -343,45 +340,45 @@ class Session:
             range_of_motion=whole.range_of_motion if switches.range_of_motion else None,
             kinematic=(whole.kinematic or Kinematic()) if switches.kinematic else None,
             correct=switches.correction,
-            # The reaction is fitted to what the prior wishes: with it, a body without the prior would be held up all the same.
+            # The ground's reaction is fitted to the prior's candidates: it would hold a body up even without the prior.
             react=whole.react and switches.kinematic,
         )
         self._rebuild()
 
     def use(self, prior: str) -> None:
-        """Begin again with another motion prior; what is switched off stays off."""
+        """Restart with another prior; switches stay as they are."""
         if prior not in self.priors:
             raise ValueError(f"there is no prior {prior!r}: {suggestion(str(prior), self.priors)}")
         world = self.priors[prior]
         self._change(simulator=world.simulator, opening=world.opening, _on=replace(self._on, prior=world.simulator.prior))
 
     def show_ghost(self, ghost: bool) -> None:
-        """Begin again with, or without, the same people to whom nothing is done."""
+        """Restart with or without a ghost: the same people, undisturbed."""
         self._change(ghost=bool(ghost))
 
     def begin(self, *, start: str | None = None, people: int | None = None, seed: int | None = None) -> None:
-        """Begin again with other people, another start motion or other random numbers."""
+        """Restart with another number of people, start motion or seed."""
         scene = self.scene
         if start is not None or people is not None:
             if isinstance(self.simulator.prior, ClipPrior):
                 raise ValueError("this scene follows a recording: it has one person and one start")
-            wished = len(scene.people) if people is None else int(_within("the number of people", people, 1, MAX_PEOPLE))
+            count = len(scene.people) if people is None else int(_within("the number of people", people, 1, MAX_PEOPLE))
             doing = scene.people[0].start if start is None else start
             known = StartBank.shipped().categories
             if doing not in known:
                 raise ValueError(f"there is no start {doing!r}: {suggestion(doing, known)}")
-            if wished != len(scene.people) or doing != scene.people[0].start:
-                elements = tuple(e for e in scene.elements if all(person < wished for person in e.people()))
-                scene = replace(scene, people=batch_scenes(wished, doing), elements=elements)
-        wished_seed = self.seed if seed is None else int(_within("the seed", seed, 0, 2**31))
-        self._change(scene=scene, seed=wished_seed)
+            if count != len(scene.people) or doing != scene.people[0].start:
+                elements = tuple(e for e in scene.elements if all(person < count for person in e.people()))
+                scene = replace(scene, people=people_in_a_row(count, doing), elements=elements)
+        new_seed = self.seed if seed is None else int(_within("the seed", seed, 0, 2**31))
+        self._change(scene=scene, seed=new_seed)
 
-    def _change(self, **wished: Any) -> None:  # noqa: ANN401, fields of its own
-        """Set some fields and begin again; where that cannot be, all stays as it is."""
-        before = {name: getattr(self, name) for name in wished}
-        kept = {name: value for name, value in vars(self).items() if name not in wished}
+    def _change(self, **changes: Any) -> None:  # noqa: ANN401, fields of its own
+        """Set fields and restart; if that fails, undo everything."""
+        before = {name: getattr(self, name) for name in changes}
+        kept = {name: value for name, value in vars(self).items() if name not in changes}
         kept["grabs"] = dict(self.grabs)
-        for name, value in wished.items():
+        for name, value in changes.items():
             setattr(self, name, value)
         try:
             self.restart()
@@ -390,10 +387,10 @@ class Session:
                 setattr(self, name, value)
             raise
 
-    # --- files
+    # --- recording
 
     def recording(self) -> Recording:
-        """Return what is kept, as motions from zero on."""
+        """The buffer as motions whose time starts at zero."""
         shots = self.shots
         return Recording(
             tuple(self._motion(shots, 0, i) for i in range(len(self.scene.people))), self._motion(shots, 1, 0) if self.ghost else None,
@@ -403,13 +400,13 @@ class Session:
     def _motion(self, shots: Sequence[Shot], world: int, person: int) -> Motion:
         reports = [shot.report for shot in shots[1:] if shot.report is not None]
         ground = Plane.stacked([shot.ground for shot in shots]) if world == 0 else None
-        whole = laid_out(self._on, [shot.state.people for shot in shots], reports, ground)
+        whole = stack_frames(self._on, [shot.state.people for shot in shots], reports, ground)
         first, last = shots[0].time, shots[-1].time
         noted = [*self.scene.events, *self._events] if world == 0 else []
         events = tuple(replace(event, start=event.start - first) for event in noted if first <= event.start <= last)
         return replace(whole.map(lambda values: values[world, person]), events=events, name="dropsim view")
 
-    # --- the world anew
+    # --- rebuilding the world
 
     def _person(self, person: int) -> int:
         if not 0 <= person < len(self.scene.people):
@@ -417,11 +414,11 @@ class Session:
         return person
 
     def _note(self, name: str, duration: float = 0.0) -> None:
-        """Remember for exports what was done."""
+        """Add an event to the recording."""
         self._events = [*self._events[-999:], Event(name, self.time, duration)]
 
     def _put(self, element: Element[Any], seconds: float) -> None:
-        """Put an element in for a while."""
+        """Add an element for some seconds."""
         self._items.append(_Item(element, self._now.frame + math.ceil(seconds * self.fps) + 1))
         self._rebuild()
 
@@ -432,7 +429,7 @@ class Session:
             self._rebuild()
 
     def _lay_settings(self) -> None:
-        """Put in the elements that the settings ask for, in place of those before."""
+        """Replace the elements that come from settings."""
         mine = [item for item in self._items if not item.setting]
         people = range(len(self.scene.people))
         if self.walk is not None:
@@ -443,28 +440,28 @@ class Session:
         self._rebuild()
 
     def _built(self) -> World:
-        """Return the world as the elements, the ground and the switches have it."""
+        """World of the current elements, ground and switches."""
 
-        def laid(element: Element[Any]) -> Element[Any]:
-            # To be led is no disturbance: the ghost is led too.
+        def placed(element: Element[Any]) -> Element[Any]:
+            # Being led is not a disturbance: the ghost is led too.
             return element if isinstance(element, Follow) else Here(element)
 
         ground = self._ground
         if self.ghost and ground.tilts and not isinstance(ground, LiveGround):
             ground = LiveGround(ground.tilts, ground.pivot)
-        elements = tuple(laid(item.element) for item in self._items)
+        elements = tuple(placed(item.element) for item in self._items)
         return World(replace(self.scene, elements=elements, ground=ground, planner=LIVE_PLANNER), self._on, self.opening)
 
     def _rebuild(self) -> None:
-        """Make the world anew around the same people: what stays keeps its memory, and what is new begins."""
+        """Rebuild the world around the same people; elements that stay keep their memory, new ones begin."""
         memories = {item.key: memory for item, memory in zip(self._laid, self._now.memories, strict=True)}
         self._world, self._laid, now = self._built(), tuple(self._items), self._now
-        moment = SceneContext(now.frame, self.fps, now.people, self.simulator.prior.skeleton, self._world.ground(now, self.time))
+        context = SceneContext(now.frame, self.fps, now.people, self.simulator.prior.skeleton, self._world.ground(now, self.time))
         laid = zip(self._laid, self._world.scene.elements, strict=True)
-        kept = [memories[item.key] if item.key in memories else element.begin(moment) for item, element in laid]
+        kept = [memories[item.key] if item.key in memories else element.begin(context) for item, element in laid]
         self._now = replace(now, memories=tuple(kept))
 
-    def _shot(self, report: Report | None, pulls: tuple[tuple[Tensor, Tensor], ...]) -> Shot:
+    def _shot(self, report: Report | None, pulls: tuple[tuple[np.ndarray, np.ndarray], ...]) -> Shot:
         now, time = self._now, self._now.frame / self.fps
         plane = first_plane(self._world.ground(now, time))
         values: dict[str, float] = {}
@@ -480,33 +477,33 @@ class Session:
             if balls is None:
                 continue
             for k, (centre, radius) in enumerate(zip(balls.centres, balls.radii, strict=True)):
-                # What waits for its place lies far below.
+                # Objects that wait for their turn are far below.
                 if float(centre[2]) > -50:
                     spheres.append(Sphere(100 * item.key + k, _triple(centre), float(radius), balls.flying))
         return spheres
 
 
-def batch_scenes(people: int, start: str) -> tuple[Person, ...]:
-    """Stand some people in a row, the first in the middle."""
+def people_in_a_row(people: int, start: str) -> tuple[Person, ...]:
+    """People in a row, the first in the middle."""
     places = [SPACING * ((i + 1) // 2) * (1 if i % 2 else -1) for i in range(people)]
     return tuple(Person(start, (place, 0.0)) for place in places)
 
 
 def _angles(ground: Ground, time: float) -> tuple[float, float]:
-    """Return roll and pitch at a time [degrees]."""
+    """Roll and pitch at a time [degrees]."""
     if not ground.tilts:
         return 0.0, 0.0
     roll, pitch = interpolated(ground.tilts, time).tolist()
     return roll, pitch
 
 
-def _triple(values: Float[Tensor, "3"]) -> tuple[float, float, float]:
+def _triple(values: Float[np.ndarray, "3"]) -> tuple[float, float, float]:
     x, y, z = values.tolist()
     return x, y, z
 
 
 def _within(what: str, value: float | int, low: float | int, high: float | int) -> float:
-    """Return a number cut to its range; refuse what is none."""
+    """Clip a number to its range; refuse anything that is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{what} needs a finite number")
     return float(min(max(value, low), high))

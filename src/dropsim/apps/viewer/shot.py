@@ -1,10 +1,10 @@
-"""What the browser app shows: frames of a session, and what of them is kept."""
+"""Frames of a live session, and the recording that is made of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from dropsim.motion.motion import Motion
 from dropsim.physics.collider import Plane
@@ -18,7 +18,7 @@ class Sphere:
     """A ball or an obstacle at one frame."""
 
     key: int
-    """The same for the same thing in every frame."""
+    """Identifies the object across frames."""
     centre: tuple[float, float, float]
     """[m]"""
     radius: float
@@ -28,20 +28,20 @@ class Sphere:
 
 @dataclass(frozen=True, eq=False)
 class Shot:
-    """Everything there is to see at one frame."""
+    """Everything that is shown of one frame."""
 
     frame: int
     time: float
     """Since the start [s]."""
     state: WorldState
-    """Of the world, and of the ghost's world where there is one."""
+    """Of the world, and of the ghost's world if there is one."""
     report: Report | None
     """Of the step that led here; the start has none."""
     ground: Plane
     """Of the first world."""
     spheres: tuple[Sphere, ...]
-    pulls: tuple[tuple[Float[Tensor, "3"], Float[Tensor, "3"]], ...]
-    """Where hands hold a limb [m], and their forces [N]."""
+    pulls: tuple[tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]], ...]
+    """Points where hands hold a limb [m], and their forces [N]."""
     values: Mapping[str, float]
     """The first person's energies [m^2], and root wrench before and after correction [body weights]."""
 
