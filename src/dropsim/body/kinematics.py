@@ -1,11 +1,11 @@
-"""Rotations and the body's chain, one person after the other; the twins of dropsim.body.rotations and dropsim.body.skeleton."""
+"""Kernels of rotations and of the body's chain, one person after the other."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from dropsim.body.skeleton import CHILDREN, NUM_JOINTS, PARENTS
+from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS
 from dropsim.compute.jit import kernel
 
 Array = Any
@@ -36,7 +36,7 @@ def product_transposed(A: Array, B: Array, out: Array) -> None:
 
 @kernel
 def swing(ax: float, ay: float, az: float, bx: float, by: float, bz: float, out: Array) -> None:
-    """Do what rotations.swing does."""
+    """Write the least rotation that takes the direction of a to that of b (rotations.swing)."""
     size = max(math.sqrt(ax * ax + ay * ay + az * az), 1e-12)
     ax, ay, az = ax / size, ay / size, az / size
     size = max(math.sqrt(bx * bx + by * by + bz * bz), 1e-12)
@@ -165,7 +165,7 @@ def _least_squares_rotation(joints: Array, joint: int, offsets: Array, S: Array,
 
 @kernel
 def inverse(joints: Array, twist_from: Array, offsets: Array, out: Array) -> None:
-    """Do what Skeleton.inverse does."""
+    """Swing-twist inverse kinematics (Skeleton.inverse)."""
     world = np.empty((NUM_JOINTS, 3, 3))
     S, V, swung, moved, twist = np.empty((4, 4)), np.empty((4, 4)), np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
     for i in range(len(joints)):
@@ -207,7 +207,7 @@ def inverse(joints: Array, twist_from: Array, offsets: Array, out: Array) -> Non
 
 @kernel
 def chain(q: Array, offsets: Array, world: Array, joints: Array) -> None:
-    """Do what Skeleton.forward does, for one person whose pelvis is at joints[0]; world is left with the global rotations."""
+    """Pose one person whose pelvis is at joints[0]: write the global rotations and the joints."""
     world[0] = q[0]
     for j in range(1, NUM_JOINTS):
         R = world[_PARENTS[j]]
@@ -217,18 +217,23 @@ def chain(q: Array, offsets: Array, world: Array, joints: Array) -> None:
             joints[j, c] = joints[_PARENTS[j], c] + (R[c, 0] * ax + R[c, 1] * ay + R[c, 2] * az)
 
 
+NO_ROTATIONS = np.empty((0, NUM_JOINTS, 3, 3))
+
+
 @kernel
-def forward(q: Array, root: Array, offsets: Array, joints: Array) -> None:
-    """Do what Skeleton.forward does."""
+def forward(q: Array, root: Array, offsets: Array, joints: Array, rotations: Array) -> None:
+    """Forward kinematics; global rotations are written too unless `rotations` is empty."""
     world = np.empty((NUM_JOINTS, 3, 3))
     for i in range(len(q)):
         joints[i, 0] = root[i]
         chain(q[i], offsets, world, joints[i])
+        if len(rotations) > 0:
+            rotations[i] = world
 
 
 @kernel
 def exp(x: float, y: float, z: float, out: Array) -> None:
-    """Do what rotations.exp does; for the turns of one frame, its series to the last digit."""
+    """Write Rodrigues' formula; small angles by series to the last digit."""
     square = x * x + y * y + z * z
     if square < 0.01:
         s = square
@@ -260,7 +265,7 @@ def exp(x: float, y: float, z: float, out: Array) -> None:
 
 @kernel
 def log_small(R: Array) -> tuple[float, float, float]:
-    """Do what rotations.log_small does."""
+    """Return the rotation vector of a turn well below half a circle."""
     x, y, z = 0.5 * (R[2, 1] - R[1, 2]), 0.5 * (R[0, 2] - R[2, 0]), 0.5 * (R[1, 0] - R[0, 1])
     sine = math.sqrt(max(x * x + y * y + z * z, 1e-24))
     scale = math.atan2(sine, 0.5 * (R[0, 0] + R[1, 1] + R[2, 2] - 1.0)) / sine

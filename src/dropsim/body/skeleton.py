@@ -1,65 +1,38 @@
-"""The body: SMPL's first 22 joints, its proportions and masses, forward and swing-twist inverse kinematics."""
+"""The body: its proportions and masses, forward and swing-twist inverse kinematics."""
 
-import functools
-import itertools
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
-from dropsim.body.rotations import best_turn, swing, twist_about
+from dropsim.body import kinematics
+from dropsim.body.joints import CHILDREN, JOINTS, LEAVES, MIRROR, NUM_JOINTS, PARENTS, joint_index
 from dropsim.body.smpl import read_rest_joints
-from dropsim.compute import arrays as kernels
-from dropsim.files.names import suggestion
 
-JOINTS = (
-    "pelvis", "left_hip", "right_hip", "spine1", "left_knee", "right_knee", "spine2", "left_ankle", "right_ankle", "spine3",
-    "left_foot", "right_foot", "neck", "left_collar", "right_collar", "head", "left_shoulder", "right_shoulder",
-    "left_elbow", "right_elbow", "left_wrist", "right_wrist",
-)  # fmt: skip
-"""Joint names in SMPL's order."""
-
-PARENTS = (-1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 12, 13, 14, 16, 17, 18, 19)
-"""Index of each joint's parent; -1 for the root."""
-
-NUM_JOINTS = len(JOINTS)
-CHILDREN = tuple(tuple(c for c in range(NUM_JOINTS) if PARENTS[c] == j) for j in range(NUM_JOINTS))
-LEAVES = tuple(j for j in range(NUM_JOINTS) if not CHILDREN[j])
-MIRROR = tuple(JOINTS.index(name.replace("left", "right") if name.startswith("left") else name.replace("right", "left")) for name in JOINTS)
-"""Index of each joint's counterpart on the other side."""
+__all__ = [
+    "CHILDREN",
+    "JOINTS",
+    "LEAVES",
+    "MIRROR",
+    "NUM_JOINTS",
+    "PARENTS",
+    "BodyArrays",
+    "Skeleton",
+    "flat",
+    "joint_index",
+    "mirrored_rotations",
+]
 
 
-def _depth(joint: int) -> int:
-    return 0 if PARENTS[joint] < 0 else 1 + _depth(PARENTS[joint])
-
-
-LEVELS = tuple(tuple(j for j in range(NUM_JOINTS) if _depth(j) == d) for d in range(1 + max(map(_depth, range(NUM_JOINTS)))))
-"""Joints by distance from the root, so that kinematics runs over nine levels instead of 22 joints."""
-
-_CHEST = JOINTS.index("spine3")
-_LEVEL_ORDER = tuple(j for level in LEVELS for j in level)
-_FROM_LEVEL_ORDER = torch.tensor([_LEVEL_ORDER.index(j) for j in range(NUM_JOINTS)])
-_CHAIN = tuple((torch.tensor([above.index(PARENTS[j]) for j in level]), torch.tensor(level)) for above, level in itertools.pairwise(LEVELS))
-"""For every level below the root: the places of the parents in the level above, and the joints."""
-
-
-def mirrored_rotations(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
+def mirrored_rotations(q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b 22 3 3"]:
     """Swap left and right of local rotations, by reflection in the plane x = 0."""
-    flip = torch.tensor([-1.0, 1.0, 1.0]).to(q)
-    return (flip[:, None] * q * flip)[..., MIRROR, :, :]
+    return (_FLIP[:, None] * q * _FLIP)[..., MIRROR, :, :]
 
 
-def joint_index(name: str) -> int:
-    """Return the index of a joint, or raise with the names that exist."""
-    if name not in JOINTS:
-        raise ValueError(f"there is no joint {name!r}: {suggestion(name, JOINTS)}")
-    return JOINTS.index(name)
-
-
-def _adult_joints(height: float) -> Float[Tensor, "22 3"]:
+def _adult_joints(height: float) -> Float[np.ndarray, "22 3"]:
     """Rest joints of an adult of a given height [m]; y up from the sole, facing +z, left = +x.
 
     Heights of hip, knee, ankle and shoulder and the lengths of arm and forearm are the fractions of body height of Drillis & Contini
@@ -80,10 +53,10 @@ def _adult_joints(height: float) -> Float[Tensor, "22 3"]:
             rows.append((x if side == "left" else -x, y, z))
         else:
             rows.append((0.0, middle[name], 0.0))
-    return height * torch.tensor(rows, dtype=torch.float64)
+    return height * np.array(rows)
 
 
-def _segment_masses(body_mass: float) -> Float[Tensor, "22"]:
+def _segment_masses(body_mass: float) -> Float[np.ndarray, "22"]:
     """Split the body's mass [kg] over the joints so that each segment keeps its mass and its centre along the bone.
 
     Mass fractions and centres of mass (share of the way from the proximal joint) are Dempster's, as tabulated by Winter (table 4.1).
@@ -100,7 +73,7 @@ def _segment_masses(body_mass: float) -> Float[Tensor, "22"]:
             (f"{side}_ankle", f"{side}_foot", 0.0145, 0.5), (f"{side}_shoulder", f"{side}_elbow", 0.028, 0.436),
             (f"{side}_elbow", f"{side}_wrist", 0.016, 0.430), (f"{side}_wrist", f"{side}_wrist", 0.006, 0.0),
         ]  # fmt: skip
-    masses = torch.zeros(NUM_JOINTS, dtype=torch.float64)
+    masses = np.zeros(NUM_JOINTS)
     for near, far, mass, along in segments:
         masses[joint_index(near)] += mass * (1 - along)
         masses[joint_index(far)] += mass * along
@@ -118,55 +91,68 @@ _RADII = {
 """Collision spheres at the joints [m], sized to a clothed adult's limbs."""
 
 
-@dataclass(frozen=True, eq=False)
-class SkeletonArrays:
-    """A skeleton's numbers in double precision."""
+class BodyArrays(NamedTuple):
+    """A body as kernels take it."""
 
-    rest: np.ndarray
     offsets: np.ndarray
     lengths: np.ndarray
     masses: np.ndarray
     radii: np.ndarray
     mobility: np.ndarray
-    """Inverse masses, beside that of the mean."""
+    """Inverse masses, relative to the mean mass."""
 
 
 @dataclass(frozen=True, eq=False)
 class Skeleton:
     """A person's bones in the rest pose, with masses and collision spheres at the joints."""
 
-    rest: Float[Tensor, "22 3"]
+    rest: Float[np.ndarray, "22 3"]
     """Rest joints [m]; SMPL's T-pose frame: y up, facing +z, left = +x. The first row is SMPL's J0: pelvis = trans + rest[0]."""
-    masses: Float[Tensor, "22"]
+    masses: Float[np.ndarray, "22"]
     """Particle masses [kg]."""
-    radii: Float[Tensor, "22"]
+    radii: Float[np.ndarray, "22"]
     """Collision spheres [m]."""
-    offsets: Float[Tensor, "22 3"] = field(init=False, repr=False)
+    offsets: Float[np.ndarray, "22 3"] = field(init=False, repr=False)
     """Rest vector from the parent [m]; zero for the root."""
-    lengths: Float[Tensor, "22"] = field(init=False, repr=False)
+    lengths: Float[np.ndarray, "22"] = field(init=False, repr=False)
     """Bone length from the parent [m]; zero for the root."""
+    arrays: BodyArrays = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        offsets = self.rest - self.rest[[max(p, 0) for p in PARENTS]]
+        for name in ("rest", "masses", "radii"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
+        if not (np.isfinite(self.rest).all() and np.isfinite(self.masses).all() and np.isfinite(self.radii).all()):
+            raise ValueError("a skeleton needs finite joints, masses and radii")
+        if not (self.masses.min() > 0 and self.radii.min() > 0):
+            raise ValueError("a skeleton needs masses and radii above zero")
+        offsets = self.rest - self.rest[np.maximum(PARENTS, 0)]
+        lengths = np.linalg.norm(offsets, axis=-1)
+        if not lengths[1:].min() > 0:
+            raise ValueError(
+                f"the bone to {JOINTS[1 + int(lengths[1:].argmin())]} has no length: two joints of the skeleton are at one place"
+            )
         object.__setattr__(self, "offsets", offsets)
-        object.__setattr__(self, "lengths", offsets.norm(dim=-1))
+        object.__setattr__(self, "lengths", lengths)
+        object.__setattr__(self, "arrays", BodyArrays(offsets, lengths, self.masses, self.radii, self.masses.mean() / self.masses))
 
     @classmethod
     def adult(cls, *, height: float = 1.70, body_mass: float = 70.0) -> "Skeleton":
         """Return an adult of average proportions, with anthropometric masses that sum to body_mass [kg]."""
+        if not (0.3 <= height <= 3.0 and 1.0 <= body_mass <= 1000.0):
+            raise ValueError(f"an adult of {height:g} m and {body_mass:g} kg: give 0.3 to 3 m and 1 to 1000 kg")
         joints = _adult_joints(height)
         # SMPL's model origin lies 0.22 m above its pelvis; keeping that makes `trans` mean what AMASS's readers expect.
-        rest = joints - joints[0] + torch.tensor([0.0, -0.22, 0.03], dtype=torch.float64)
-        radii = torch.tensor([_RADII[name.partition("_")[2] or name] for name in JOINTS], dtype=torch.float64)
+        rest = joints - joints[0] + np.array([0.0, -0.22, 0.03])
+        radii = np.array([_RADII[name.partition("_")[2] or name] for name in JOINTS])
         return cls(rest, _segment_masses(body_mass), radii * height / 1.70)
 
     @classmethod
-    def from_smpl(cls, path: Path, *, body_mass: float = 70.0) -> "Skeleton":
+    def from_smpl(cls, path: str | Path, *, body_mass: float = 70.0) -> "Skeleton":
         """Return the bones of a user's own SMPL, SMPL+H or SMPL-X file (npz or pkl), with an adult's masses and spheres in proportion.
 
         A pickle is read without running what it asks for.
         """
-        rest = torch.from_numpy(read_rest_joints(path))
+        rest = read_rest_joints(Path(path))
         adult = cls.adult(body_mass=body_mass)
         # From the balls of the feet to the head, both in the T-pose.
         span, adult_span = (float(r[15, 1] - r[[10, 11], 1].mean()) for r in (rest, adult.rest))
@@ -174,11 +160,7 @@ class Skeleton:
 
     def with_unit_masses(self) -> "Skeleton":
         """Return the same body with its mass spread evenly over the particles: the paper's M = I, in kilograms."""
-        return type(self)(self.rest, torch.full_like(self.masses, float(self.masses.sum()) / NUM_JOINTS), self.radii)
-
-    def to(self, target: torch.dtype | torch.device | str) -> "Skeleton":
-        """Return the skeleton in another dtype or on another device."""
-        return type(self)(self.rest.to(target), self.masses.to(target), self.radii.to(target))
+        return type(self)(self.rest, np.full(NUM_JOINTS, self.masses.sum() / NUM_JOINTS), self.radii)
 
     @property
     def leg_length(self) -> float:
@@ -190,131 +172,45 @@ class Skeleton:
         """Height of the pelvis above the sole in the rest pose [m]."""
         return float(self.rest[0, 1] - (self.rest[:, 1] - self.radii).min())
 
-    def global_rotations(self, q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
+    def global_rotations(self, q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b 22 3 3"]:
         """Chain local rotations from the root outwards."""
-        levels = [q[..., :1, :, :]]
-        for parents, joints in _CHAIN:
-            levels.append(levels[-1][..., parents, :, :] @ q[..., joints, :, :])
-        return torch.cat(levels, dim=-3)[..., _FROM_LEVEL_ORDER, :, :]
+        world = np.empty(q.shape)
+        joints = np.zeros(q.shape[:-1])
+        kinematics.forward(flat(q, 3), np.zeros((max(1, math.prod(q.shape[:-3])), 3)), self.offsets, flat(joints, 2), flat(world, 3))
+        return world
 
-    def forward(self, q: Float[Tensor, "*b 22 3 3"], root: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 22 3"]:
+    def forward(self, q: Float[np.ndarray, "*b 22 3 3"], root: Float[np.ndarray, "*#b 3"]) -> Float[np.ndarray, "*b 22 3"]:
         """Return world joints [m] from local rotations (the root's is its world orientation) and the pelvis position [m]."""
-        if kernels.serve(q, root):
-            return self._forward_compiled(q, root)
-        R_world = self.global_rotations(q)
-        bones = (R_world[..., _PARENT_OR_ROOT, :, :] @ self.offsets.to(q).unsqueeze(-1)).squeeze(-1)
-        levels = [root.unsqueeze(-2)]
-        for parents, joints in _CHAIN:
-            levels.append(levels[-1][..., parents, :] + bones[..., joints, :])
-        return torch.cat(levels, dim=-2)[..., _FROM_LEVEL_ORDER, :]
+        q = np.broadcast_to(q, (*np.broadcast_shapes(q.shape[:-3], root.shape[:-1]), NUM_JOINTS, 3, 3))
+        joints = np.empty(q.shape[:-1])
+        kinematics.forward(
+            flat(q, 3), flat(np.broadcast_to(root, (*q.shape[:-3], 3)), 1), self.offsets, flat(joints, 2), kinematics.NO_ROTATIONS
+        )
+        return joints
 
-    def inverse(self, joints: Float[Tensor, "*b 22 3"], twist_from: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
+    def inverse(self, joints: Float[np.ndarray, "*b 22 3"], twist_from: Float[np.ndarray, "*#b 22 3 3"]) -> Float[np.ndarray, "*b 22 3 3"]:
         """Return local rotations whose bones point along the given joints (HybrIK's swing-twist inverse kinematics).
 
         Swings come from the bone directions, twists and leaf rotations from another pose's local rotations; the joints with several
         children (pelvis, spine3) take the least-squares rotation over them. Lengths are ignored, so stretched bones do no harm.
         """
-        if kernels.serve(joints, twist_from):
-            return self._inverse_compiled(joints, twist_from)
-        offsets = self.offsets.to(joints)
-        bones = (joints - joints[..., _PARENT_OR_ROOT, :]).unsqueeze(-1)
-        twists = twist_about(twist_from[..., _SINGLES, :, :], offsets[_SINGLE_CHILDREN])
-        blocks = best_turn(offsets[_BLOCK_CHILDREN], bones[..., _BLOCK_CHILDREN, :, 0])
-        world = blocks[..., :1, :, :]
-        parts = [world]
-        for level in _IK_LEVELS:
-            R_parents = world[..., level.parents, :, :]
-            R_back = R_parents.transpose(-1, -2)
-            directions = (R_back[..., level.single_places, :, :] @ bones[..., level.children, :, :]).squeeze(-1)
-            q = swing(offsets[level.children], directions) @ twists[..., level.twists, :, :]
-            if level.has_chest:
-                q = torch.cat((q, R_back[..., -1:, :, :] @ blocks[..., 1:, :, :]), dim=-3)
-            world = R_parents @ q
-            parts.append(q)
-        parts.append(twist_from[..., _LEAVES, :, :])
-        return torch.cat(parts, dim=-3)[..., _FROM_IK_ORDER, :, :]
-
-    def _forward_compiled(self, q: Float[Tensor, "*b 22 3 3"], root: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 22 3"]:
-        from dropsim.body.kinematics import forward
-
-        joints = torch.empty(*q.shape[:-3], NUM_JOINTS, 3, dtype=torch.float64)
-        rows = (NUM_JOINTS, 3, 3)
-        forward(
-            kernels.array(q, *rows), kernels.array(root.expand(*q.shape[:-3], 3), 3), self.arrays.offsets, kernels.array(joints, *rows[:-1])
-        )
-        return joints
-
-    def _inverse_compiled(self, joints: Float[Tensor, "*b 22 3"], twist_from: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
-        from dropsim.body.kinematics import inverse
-
-        q, rows = torch.empty(*joints.shape, 3, dtype=torch.float64), (NUM_JOINTS, 3, 3)
-        twists = kernels.array(twist_from.expand_as(q), *rows)
-        inverse(kernels.array(joints, *rows[:-1]), twists, self.arrays.offsets, kernels.array(q, *rows))
+        q = np.empty((*joints.shape, 3))
+        kinematics.inverse(flat(joints, 2), flat(np.broadcast_to(twist_from, q.shape), 3), self.offsets, flat(q, 3))
         return q
 
-    @functools.cached_property
-    def arrays(self) -> "SkeletonArrays":
-        """The body as the kernels take it."""
-        parts = (self.rest, self.offsets, self.lengths, self.masses, self.radii, self.masses.mean() / self.masses)
-        return SkeletonArrays(*(kernels.constant(part.double()) for part in parts))
-
-    def bone_error(self, joints: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b"]:
+    def bone_error(self, joints: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b"]:
         """Largest relative error of a bone's length."""
-        if kernels.serve(joints):
-            from dropsim.physics import linear
+        lengths = np.linalg.norm(joints - joints[..., np.maximum(PARENTS, 0), :], axis=-1)
+        return (np.abs(lengths - self.lengths)[..., 1:] / self.lengths[1:]).max(-1)
 
-            out = torch.empty(joints.shape[:-2], dtype=torch.float64)
-            linear.bone_error(kernels.array(joints, NUM_JOINTS, 3), self.arrays.lengths, kernels.array(out))
-            return out
-        lengths = (joints - joints[..., _PARENT_OR_ROOT, :]).norm(dim=-1)
-        target = self.lengths.to(joints)
-        return ((lengths - target).abs()[..., 1:] / target[1:]).amax(dim=-1)
-
-    def centre_of_mass(self, joints: Float[Tensor, "*b 22 3"]) -> Float[Tensor, "*b 3"]:
+    def centre_of_mass(self, joints: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b 3"]:
         """Mass-weighted mean of the joints [m]."""
-        masses = self.masses.to(joints)
-        return (masses.unsqueeze(-1) * joints).sum(-2) / masses.sum()
+        return (self.masses[:, None] * joints).sum(-2) / self.masses.sum()
 
 
-_PARENT_OR_ROOT = torch.tensor([max(p, 0) for p in PARENTS])
-_BLOCK_CHILDREN = torch.tensor((CHILDREN[0], CHILDREN[_CHEST]))
-"""The joints that hang on the pelvis and on the chest: three each."""
-_LEAVES = torch.tensor(LEAVES)
+_FLIP = np.array([-1.0, 1.0, 1.0])
 
 
-@dataclass(frozen=True, eq=False)
-class _InverseLevel:
-    """Joints that inverse kinematics solves together: those with one child at one depth, and the chest last where it is among them."""
-
-    parents: Tensor
-    """Place of each joint's parent among the joints of the level above."""
-    single_places: Tensor
-    """Places in this level of the joints with one child."""
-    children: Tensor
-    """The one child of each of those."""
-    twists: Tensor
-    """Place of each of those among all joints with one child."""
-    has_chest: bool
-
-
-def _inverse_levels() -> tuple[tuple[int, ...], tuple[_InverseLevel, ...], tuple[int, ...]]:
-    """Return the joints with one child, the levels, and the order in which they are solved."""
-    inner = [[j for j in level if CHILDREN[j]] for level in LEVELS]
-    ordered = [sorted(level, key=lambda j: len(CHILDREN[j])) for level in inner if level]
-    singles = tuple(j for level in ordered[1:] for j in level if len(CHILDREN[j]) == 1)
-    levels = []
-    for above, level in itertools.pairwise(ordered):
-        single = [j for j in level if len(CHILDREN[j]) == 1]
-        levels.append(
-            _InverseLevel(
-                torch.tensor([above.index(PARENTS[j]) for j in level]), torch.tensor([level.index(j) for j in single]),
-                torch.tensor([CHILDREN[j][0] for j in single]), torch.tensor([singles.index(j) for j in single]), _CHEST in level,
-            )
-        )  # fmt: skip
-    order = [j for level in ordered for j in level] + list(LEAVES)
-    return singles, tuple(levels), tuple(order.index(j) for j in range(NUM_JOINTS))
-
-
-_single_joints, _IK_LEVELS, _ik_order = _inverse_levels()
-_SINGLES, _FROM_IK_ORDER = torch.tensor(_single_joints), torch.tensor(_ik_order)
-_SINGLE_CHILDREN = torch.tensor([CHILDREN[j][0] for j in _single_joints])
+def flat(values: np.ndarray, trailing: int) -> np.ndarray:
+    """Return an array with all dimensions but the trailing ones as one, contiguous, as kernels take it: a view where that can be."""
+    return np.ascontiguousarray(values).reshape(-1, *values.shape[values.ndim - trailing :])

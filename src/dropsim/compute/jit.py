@@ -1,26 +1,117 @@
-"""How the kernels are compiled."""
+"""How kernels are compiled, and where the machine code is kept.
 
+numba's own cache notices a change in a kernel's file, but not in the files of the kernels that it calls. So the machine code lives in a
+folder named after a hash of all kernel sources and of numba's version: another hash is another folder.
+"""
+
+import functools
+import hashlib
 import inspect
-from collections.abc import Callable
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
+
+VARIABLE = "DROPSIM_CACHE"
+"""Environment variable: folder for machine code and search indices, instead of the user's cache folder."""
+KEPT = 3
+"""Folders of machine code that are kept, the last used ones: of this version, and of others in other environments."""
+_PACKAGE = Path(__file__).parents[1]
+
+
+@functools.cache
+def kernel_hash() -> str:
+    """Return a hash of all that decides what the kernels compute: their sources, numba, numpy and Python."""
+    found = hashlib.sha256(f"{numba.__version__} {np.__version__} {sys.version}".encode())
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        source = path.read_bytes()
+        if b"compute.jit import" in source or path == Path(__file__):
+            found.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + source + b"\0")
+    return found.hexdigest()[:16]
+
+
+def cache_folder() -> Path:
+    """Return the folder for what dropsim makes once and reads again later; it need not exist."""
+    if given := os.environ.get(VARIABLE):
+        return Path(given)
+    base = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    return Path(base or Path.home() / ".cache") / "dropsim"
+
+
+@functools.cache
+def kernel_folder() -> Path | None:
+    """Return the folder of this version's machine code, or None if nothing can be kept; older folders are deleted."""
+    for base in (cache_folder() / "kernels", Path(tempfile.gettempdir()) / f"dropsim-kernels-{os.environ.get('USER', 'user')}"):
+        folder = base / kernel_hash()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            os.utime(folder)
+            if not os.access(folder, os.W_OK):
+                continue
+            for old in sorted(base.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+                shutil.rmtree(old, ignore_errors=True)
+        except OSError:
+            continue
+        return folder
+    return None
 
 
 def kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
-    """Compile a function for one core, and keep the machine code beside the source where that can be written."""
+    """Compile a function for one core, with every operation in the order written."""
     return _compiled(function, fastmath=False)
 
 
-def summing_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
-    """Compile a function whose sums may be taken in any order, as those of a matrix multiplication are."""
+def fast_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
+    """Compile a function whose sums may be reordered, as in a matrix product; the order does not depend on the batch."""
     return _compiled(function, fastmath={"reassoc", "contract"})
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:  # noqa: ANN401
-    # The tests check the types of every function by wrapping it, and numba needs what is inside.
+    # The tests check types by wrapping every function; numba needs the function inside.
     function = inspect.unwrap(function)
+    folder = kernel_folder()
+    if folder is None:
+        return numba.njit(error_model="numpy", **options)(function)
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
     try:
         return numba.njit(cache=True, error_model="numpy", **options)(function)
-    except RuntimeError:  # no folder to keep it in
-        return numba.njit(error_model="numpy", **options)(function)
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def compiled() -> bool:
+    """Whether the kernels of a step have been compiled before, by this or another process."""
+    folder = kernel_folder()
+    return folder is not None and (folder / "compiled").exists()
+
+
+@contextmanager
+def compile_once() -> Iterator[None]:
+    """Let one process compile while the others that start at the same time wait for its machine code.
+
+    Wrap the first step of a process in this; later steps need nothing.
+    """
+    folder = kernel_folder()
+    if folder is None or compiled():
+        yield
+        return
+    with (folder / "lock").open("w") as lock:
+        _lock(lock.fileno())  # released when the file is closed, also when the process is killed
+        yield
+    (folder / "compiled").touch()
+
+
+def _lock(file: int) -> None:
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except (ImportError, OSError):  # Windows, and file systems without locks: everybody compiles
+        pass

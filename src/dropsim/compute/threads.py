@@ -1,9 +1,7 @@
-"""How many threads torch may use while people are simulated.
+"""How many threads a step may use.
 
-One is as fast as two for one person. And OpenMP's threads spin while they wait for each other: when the cores are busy with something else,
-a step on two of them can take a thousand times as long. So whatever OMP_NUM_THREADS says, a step runs on one thread, or on as many as
-DROPSIM_THREADS says; what torch was set to before holds again afterwards. And threads that there are, such as those of a training, wait
-asleep: `import dropsim` asks for that where torch is not loaded yet and the user has not said otherwise.
+One is as fast as two for one person, and threads that wait for each other on busy cores can be a thousand times slower. So whatever
+OMP_NUM_THREADS says, the matrix products of a step run on one thread, or on as many as DROPSIM_THREADS says.
 """
 
 import functools
@@ -11,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-import torch
+from threadpoolctl import ThreadpoolController
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,18 +25,34 @@ def limit() -> int:
     return int(value)
 
 
+@functools.cache
+def _controller() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401 - brings a BLAS of its own, which has to be loaded to be limited
+
+    return ThreadpoolController()
+
+
+def limit_threads() -> None:
+    """Limit numpy's and scipy's BLAS for the rest of this process, as in a worker."""
+    _controller().limit(limits=limit())
+
+
 def single_threaded(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function run on a step's number of threads."""
+    """Run a function with a step's number of BLAS threads; what was set before holds again afterwards."""
 
     @functools.wraps(function)
-    def kept(*args: P.args, **kwargs: P.kwargs) -> R:
-        before, most = torch.get_num_threads(), limit()
-        if before == most:
+    def limited(*args: P.args, **kwargs: P.kwargs) -> R:
+        if _inside:
             return function(*args, **kwargs)
-        torch.set_num_threads(most)
+        _inside.append(True)
         try:
-            return function(*args, **kwargs)
+            with _controller().limit(limits=limit()):
+                return function(*args, **kwargs)
         finally:
-            torch.set_num_threads(before)
+            _inside.pop()
 
-    return kept
+    return limited
+
+
+_inside: list[bool] = []
+"""Whether a limited function runs: limits need not be set twice."""

@@ -1,13 +1,13 @@
 """Motion: frames over time, the one currency between the parts."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import roma
-import torch
+import numpy as np
 from jaxtyping import Bool, Float
-from torch import Tensor
 
+from dropsim.body.rotations import slerp_rotmat
 from dropsim.body.skeleton import MIRROR, Skeleton, mirrored_rotations
 
 
@@ -23,7 +23,9 @@ class Event:
     """[s]"""
 
 
-_TIME_OF_EXTRAS = {"contacts": -2, "contact_forces": -3, "external_forces": -3, "root_wrench": -2}
+_TIME_OF_EXTRAS = {
+    "touching": -2, "contact_forces": -3, "external_forces": -3, "wrench_before": -1, "wrench_after": -1,
+}  # fmt: skip
 """The time axis of what is recorded along with a motion."""
 
 
@@ -37,21 +39,23 @@ class Motion:
     skeleton: Skeleton
     fps: float
     """Frames per second [Hz]."""
-    root: Float[Tensor, "*b t 3"]
+    root: Float[np.ndarray, "*b t 3"]
     """Pelvis position [m]."""
-    q: Float[Tensor, "*b t 22 3 3"]
+    q: Float[np.ndarray, "*b t 22 3 3"]
     """Local rotations; the first is the pelvis' world orientation."""
-    joints: Float[Tensor, "*b t 22 3"]
+    joints: Float[np.ndarray, "*b t 22 3"]
     """World joints [m]. Where a simulator solved them they may be off the bones by its stated bone error."""
-    contacts: Bool[Tensor, "*b t 22"] | None = None
-    """Which joints touch something."""
-    contact_forces: Float[Tensor, "*b t 22 3"] | None = None
-    """[N], on the person."""
-    external_forces: Float[Tensor, "*b t 22 3"] | None = None
-    """[N], on the person."""
-    root_wrench: Float[Tensor, "*b t 2"] | None = None
-    """Momentum change that contact does not explain, before and after correction [body weights]."""
-    energies: Mapping[str, Float[Tensor, "*b t"]] = field(default_factory=dict)
+    touching: Bool[np.ndarray, "*b t 22"] | None = None
+    """Joints whose spheres touch something."""
+    contact_forces: Float[np.ndarray, "*b t 22 3"] | None = None
+    """On the person between the frame before and this one [N]; fitted to the motion, up to the simulator's contact margin away."""
+    external_forces: Float[np.ndarray, "*b t 22 3"] | None = None
+    """On the person between the frame before and this one [N]."""
+    wrench_before: Float[np.ndarray, "*b t"] | None = None
+    """Root wrench before the soft correction: change of momentum that contact does not explain [body weights]."""
+    wrench_after: Float[np.ndarray, "*b t"] | None = None
+    """The same after the correction [body weights]."""
+    energies: Mapping[str, Float[np.ndarray, "*b t"]] = field(default_factory=dict)
     """Value of each energy by name."""
     events: tuple[Event, ...] = ()
     name: str = ""
@@ -59,7 +63,7 @@ class Motion:
 
     @classmethod
     def from_rotations(
-        cls, skeleton: Skeleton, fps: float, root: Float[Tensor, "*b t 3"], q: Float[Tensor, "*b t 22 3 3"], *, name: str = ""
+        cls, skeleton: Skeleton, fps: float, root: Float[np.ndarray, "*b t 3"], q: Float[np.ndarray, "*b t 22 3 3"], *, name: str = ""
     ) -> "Motion":
         """Build a motion whose joints follow from the rotations by forward kinematics."""
         return cls(skeleton, fps, root, q, skeleton.forward(q, root), name=name)
@@ -73,13 +77,13 @@ class Motion:
         """Time from the first frame to the last [s]."""
         return (len(self) - 1) / self.fps
 
-    def _map_extras(self, change: Callable[[Tensor, int], Tensor]) -> dict[str, object]:
-        """Apply a change to every per-frame extra, which is told where its time axis is."""
+    def _map_extras(self, change: Callable[[np.ndarray, int], np.ndarray]) -> dict[str, object]:
+        """Apply a change to every per-frame extra; the change is told the time axis."""
         mapped: dict[str, object] = {k: None if (v := getattr(self, k)) is None else change(v, dim) for k, dim in _TIME_OF_EXTRAS.items()}
         mapped["energies"] = {k: change(v, -1) for k, v in self.energies.items()}
         return mapped
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> "Motion":
+    def map(self, change: Callable[[np.ndarray], np.ndarray]) -> "Motion":
         """Apply a change of the leading dimensions to every part, e.g. `motion.map(lambda values: values[0])` for one person of a batch."""
         extras = self._map_extras(lambda values, _: change(values))
         return replace(self, root=change(self.root), q=change(self.q), joints=change(self.joints), **extras)
@@ -90,8 +94,8 @@ class Motion:
         if stop <= start:
             raise ValueError(f"frames {start} to {stop} hold nothing: the motion has {len(self)} frames")
 
-        def cut(v: Tensor, dim: int) -> Tensor:
-            return v.narrow(dim, start, stop - start)
+        def cut(v: np.ndarray, dim: int) -> np.ndarray:
+            return v[(..., slice(start, stop), *[slice(None)] * (-dim - 1))]
 
         shift = start / self.fps
         # Rounded, because 123 / 30 * 30 < 123 in floating point.
@@ -111,27 +115,27 @@ class Motion:
         starts = [sum(len(m) for m in motions[:i]) / first.fps for i in range(len(motions))]
         events = tuple(replace(e, start=e.start + t) for m, t in zip(motions, starts, strict=True) for e in m.events)
 
-        def join(name: str, dim: int) -> Tensor | None:
+        def join(name: str, dim: int) -> np.ndarray | None:
             parts = [getattr(m, name) for m in motions]
-            return None if any(p is None for p in parts) else torch.cat(parts, dim)
+            return None if any(p is None for p in parts) else np.concatenate(parts, dim)
 
         extras = {k: join(k, dim) for k, dim in _TIME_OF_EXTRAS.items()}
         names = set.intersection(*(set(m.energies) for m in motions))
         return replace(
             first,
-            root=torch.cat([m.root for m in motions], -2),
-            q=torch.cat([m.q for m in motions], -4),
-            joints=torch.cat([m.joints for m in motions], -3),
-            energies={k: torch.cat([m.energies[k] for m in motions], -1) for k in sorted(names)},
+            root=join("root", -2),
+            q=join("q", -4),
+            joints=join("joints", -3),
+            energies={k: np.concatenate([m.energies[k] for m in motions], -1) for k in sorted(names)},
             events=events,
             **extras,
         )
 
     def mirrored(self) -> "Motion":
         """Swap left and right by reflection in the plane x = 0."""
-        flip = torch.tensor([-1.0, 1.0, 1.0]).to(self.root)
+        flip = np.array([-1.0, 1.0, 1.0])
 
-        def swap(v: Tensor | None) -> Tensor | None:
+        def swap(v: np.ndarray | None) -> np.ndarray | None:
             return None if v is None else (v * flip)[..., MIRROR, :]
 
         return replace(
@@ -139,41 +143,39 @@ class Motion:
             root=self.root * flip,
             q=mirrored_rotations(self.q),
             joints=(self.joints * flip)[..., MIRROR, :],
-            contacts=None if self.contacts is None else self.contacts[..., MIRROR],
+            touching=None if self.touching is None else self.touching[..., MIRROR],
             contact_forces=swap(self.contact_forces),
             external_forces=swap(self.external_forces),
         )
 
     def resampled(self, fps: float) -> "Motion":
         """Return it at another rate: positions and forces by linear interpolation, rotations by slerp, contacts by nearest frame."""
-        if not (fps > 0 and torch.isfinite(torch.tensor(fps))):
+        if not (fps > 0 and math.isfinite(fps)):
             raise ValueError(f"cannot resample to {fps} frames per second: give a positive number")
         if fps == self.fps:
             return self
         # A hair of slack keeps the last frame when the duration is a whole number of the new frames.
         count = int(self.duration * fps + 1e-6) + 1
-        at = (torch.arange(count, dtype=torch.float64) * (self.fps / fps)).clamp(max=len(self) - 1)
-        low = at.long().clamp(max=max(len(self) - 2, 0))
-        high = (low + 1).clamp(max=len(self) - 1)
-        share = (at - low).to(self.root)
+        at = np.minimum(np.arange(count) * (self.fps / fps), len(self) - 1)
+        low = np.minimum(at.astype(np.int64), max(len(self) - 2, 0))
+        high = np.minimum(low + 1, len(self) - 1)
+        share = at - low
 
-        def blend(v: Tensor, dim: int) -> Tensor:
-            if v.dtype == torch.bool:
-                return v.index_select(dim, at.round().long())
+        def blend(v: np.ndarray, dim: int) -> np.ndarray:
+            if v.dtype == np.bool_:
+                return v.take(np.rint(at).astype(np.int64), dim)
             weight = share.reshape(-1, *([1] * (-dim - 1)))
-            return torch.lerp(v.index_select(dim, low), v.index_select(dim, high), weight.to(v))
+            return (1 - weight) * v.take(low, dim) + weight * v.take(high, dim)
 
-        before, after = self.q.index_select(-4, low), self.q.index_select(-4, high)
-        step = roma.rotmat_to_rotvec(before.transpose(-1, -2) @ after)
-        q = before @ roma.rotvec_to_rotmat(step * share[:, None, None])
+        q = slerp_rotmat(self.q.take(low, -4), self.q.take(high, -4), share[:, None])
         root = blend(self.root, -2)
         # Bones keep their length: kinematic joints come from the rotations, and only a simulator's residual is interpolated.
         residual = blend(self.joints - self.skeleton.forward(self.q, self.root), -3)
         joints = self.skeleton.forward(q, root) + residual
         return replace(self, fps=fps, root=root, q=q, joints=joints, **self._map_extras(blend))
 
-    def velocity(self) -> Float[Tensor, "*b t 22 3"]:
+    def velocity(self) -> Float[np.ndarray, "*b t 22 3"]:
         """Return joint velocities [m/s] by central differences, one-sided at the ends."""
         if len(self) < 2:
-            return torch.zeros_like(self.joints)
-        return torch.gradient(self.joints, spacing=1 / self.fps, dim=-3)[0]
+            return np.zeros_like(self.joints)
+        return np.gradient(self.joints, 1 / self.fps, axis=-3)

@@ -1,0 +1,26 @@
+"""SMPL's first 22 joints: their names and how they hang together."""
+
+from dropsim.files.names import suggestion
+
+JOINTS = (
+    "pelvis", "left_hip", "right_hip", "spine1", "left_knee", "right_knee", "spine2", "left_ankle", "right_ankle", "spine3",
+    "left_foot", "right_foot", "neck", "left_collar", "right_collar", "head", "left_shoulder", "right_shoulder",
+    "left_elbow", "right_elbow", "left_wrist", "right_wrist",
+)  # fmt: skip
+"""Joint names in SMPL's order."""
+
+PARENTS = (-1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 12, 13, 14, 16, 17, 18, 19)
+"""Index of each joint's parent; -1 for the root."""
+
+NUM_JOINTS = len(JOINTS)
+CHILDREN = tuple(tuple(c for c in range(NUM_JOINTS) if PARENTS[c] == j) for j in range(NUM_JOINTS))
+LEAVES = tuple(j for j in range(NUM_JOINTS) if not CHILDREN[j])
+MIRROR = tuple(JOINTS.index(name.replace("left", "right") if name.startswith("left") else name.replace("right", "left")) for name in JOINTS)
+"""Index of each joint's counterpart on the other side."""
+
+
+def joint_index(name: str) -> int:
+    """Return the index of a joint, or raise with the names that exist."""
+    if name not in JOINTS:
+        raise ValueError(f"there is no joint {name!r}: {suggestion(name, JOINTS)}")
+    return JOINTS.index(name)
