@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.body.smpl import read_rest_joints
 
-REST = Skeleton.adult(height=1.6).rest.numpy()
+REST = Skeleton.adult(height=1.6).rest
 
 
 def model(num_joints: int = 24) -> dict[str, Any]:
@@ -129,9 +128,9 @@ def test_python_2_with_scipy_and_chumpy(tmp_path: Path, chumpy: Callable[..., An
 def test_skeleton_of_an_smpl_file(tmp_path: Path):
     np.savez(tmp_path / "model.npz", **model())
     skeleton, like = Skeleton.from_smpl(tmp_path / "model.npz", body_mass=60.0), Skeleton.adult(height=1.6, body_mass=60.0)
-    torch.testing.assert_close(skeleton.rest, like.rest, rtol=0, atol=1e-12)
-    torch.testing.assert_close(skeleton.radii, like.radii, rtol=0, atol=1e-12)
-    torch.testing.assert_close(skeleton.masses, like.masses, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(skeleton.rest, like.rest, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(skeleton.radii, like.radii, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(skeleton.masses, like.masses, rtol=0, atol=1e-12)
 
 
 # --- malicious pickles
@@ -229,6 +228,8 @@ RAW: dict[str, tuple[bytes, str]] = {
     "a number of 5000 digits": (b"I" + b"9" * 5000 + b"\n.", "not a pickle, or cut off"),
     "a memory index that would fill the memory": (b"\x80\x02Nr\xff\xff\xff\x7f.", "holds no dictionary"),
     "bytes that are not there": (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "not a pickle, or cut off"),
+    "a byte array that is not there": (b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".", "not a pickle, or cut off"),
+    "a set": (b"\x80\x04\x8f(K\x01\x90.", "EMPTY_SET"),
     "no dictionary": (b"K\x01.", "holds no dictionary"),
     "other keys": (pickle.dumps({"weights": 1, 5: 2}), "has no 'J_regressor'; it holds weights"),
     "no template": (pickle.dumps({"J_regressor": np.eye(22)}), "has no 'v_template'"),
@@ -272,6 +273,8 @@ def sparse_with(**changes: Any) -> bytes:
         {"indptr": np.full(49, 1 << 30, dtype=np.int32)},
         {"indptr": np.array([0, 48], dtype=np.int32)},
         {"indptr": np.array([0, 2**40] + [0] * 46 + [48])},
+        # The differences of these wrap around to counts that are not negative.
+        {"indptr": np.array([0, 2**31 - 1, -(2**31)] + [-(2**31) + 1] * 45 + [48], dtype=np.int32)},
         {"data": np.zeros(3)},
         {"_shape": (24, 10**9)},
         {"_shape": (-1, -1)},
@@ -306,7 +309,16 @@ def test_bodies_that_are_none(tmp_path: Path, changes: dict[str, Any], message: 
     assert any(part in sentence for part in message.split("|"))
 
 
+def test_numbers_of_a_pickle_that_are_not_finite(tmp_path: Path):
+    for name in ("v_template", "J_regressor"):
+        content = model()
+        content[name][3, 1] = np.nan
+        assert f"{name!r} holds nan at [3, 1]" in refusal(saved(tmp_path, pickle.dumps(content)))
+
+
 def test_paths(tmp_path: Path):
+    np.savez(tmp_path / "model.npz", **model())
+    np.testing.assert_allclose(read_rest_joints(str(tmp_path / "model.npz")), REST, rtol=0, atol=1e-12)
     assert "ends in .npz or .pkl" in refusal(tmp_path / "model.txt")
     (tmp_path / "folder.pkl").mkdir()
     assert "not a file" in refusal(tmp_path / "folder.pkl")
