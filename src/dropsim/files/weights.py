@@ -1,106 +1,117 @@
-"""Trained weights: ours as safetensors (tensors and a little JSON, never code), other people's as checkpoints that run nothing."""
+"""Our own weights as safetensors: arrays and a little JSON, never code. Whatever the file claims is checked before it is used."""
 
 import json
-import pickle
-import re
-import warnings
+import math
 from collections.abc import Mapping
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import safetensors
-import safetensors.torch
-import torch
-from torch import Tensor, nn
+import safetensors.numpy
 
 from dropsim.files.atomic import atomic_path
 
+MAX_METADATA = 100_000
+"""Longest metadata that is parsed [characters]."""
+MAX_LAYERS = 64
+"""Most hidden layers that a network may have."""
+MAX_SIZE = 1 << 20
+"""Largest size of a layer or a code."""
+Record = TypeVar("Record")
 
-def write_weights(path: Path, kind: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
-    """Write tensors with the metadata that tells how to build their network."""
-    plain = {k: v.contiguous() for k, v in tensors.items()}
-    with atomic_path(path) as temporary:
-        safetensors.torch.save_file(plain, temporary, metadata={"dropsim": json.dumps({"kind": kind, **metadata}, sort_keys=True)})
+
+def write_weights(path: str | Path, kind: str, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
+    """Write arrays with the metadata that describes the network they belong to."""
+    plain = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+    with atomic_path(Path(path)) as temporary:
+        safetensors.numpy.save_file(plain, temporary, metadata={"dropsim": json.dumps({"kind": kind, **metadata}, sort_keys=True)})
         temporary.chmod(0o644)  # safetensors makes its files readable for their owner alone
 
 
-def read_weights(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read tensors and metadata, or raise with what the file is instead."""
+def read_weights(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read arrays and metadata, or raise with what the file is instead. All numbers are finite."""
+    path = Path(path)
     if not path.is_file():
-        raise ValueError(f"{path} is not there: give a .safetensors file of our own kind")
+        raise ValueError(f"{path} is not there: give a .safetensors file that dropsim wrote")
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            metadata = json.loads((file.metadata() or {}).get("dropsim", "{}"))
+        with safetensors.safe_open(path, framework="np") as file:
+            metadata = _parsed((file.metadata() or {}).get("dropsim", "{}"))
+            if metadata.get("kind") != kind:
+                raise ValueError(f"it holds {str(metadata.get('kind') or 'weights of unknown origin')[:60]}, not {kind}")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (safetensors.SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not a safetensors file of ours: {error}") from None
-    if metadata.get("kind") != kind:
-        raise ValueError(f"{path} holds {metadata.get('kind') or 'weights of unknown origin'}, not {kind}")
+    except (safetensors.SafetensorError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be used as {kind}: {_first_line(error)}") from None
+    for name, value in tensors.items():
+        if not np.isfinite(value).all():
+            raise ValueError(f"{path}: {name} holds values that are not finite")
     return tensors, metadata
 
 
-def load_weights(network: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Fill a network, or raise with the first key or shape that does not fit."""
-    expected = network.state_dict()
-    for name in sorted(expected.keys() | tensors.keys()):
+def _parsed(text: str) -> dict[str, Any]:
+    if len(text) > MAX_METADATA:
+        raise ValueError("its metadata is too long")
+    try:
+        metadata = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError("its metadata is damaged") from None
+    if not isinstance(metadata, dict):
+        raise ValueError("its metadata is damaged")
+    return metadata
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def read_record(path: Path, metadata: Mapping[str, Any], name: str, record: type[Record]) -> Record:
+    """Build a dataclass of sizes, switches and factors from metadata; each value must have the type of the field's default."""
+    values = metadata.get(name)
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{path} does not say the {name} of its network: train it again")
+    known = {field.name: field.default for field in fields(record)}  # pyright: ignore[reportArgumentType]
+    if strange := sorted(str(key) for key in values if key not in known):
+        raise ValueError(f"{path}: its {name} has an entry {strange[0][:60]!r}, which this version does not know")
+    if lacking := [key for key, default in known.items() if default is MISSING and key not in values]:
+        raise ValueError(f"{path}: its {name} lacks {lacking[0]!r}")
+    return record(**{key: _checked(path, f"{name}.{key}", value, known[key]) for key, value in values.items()})
+
+
+def _checked(path: Path, name: str, value: object, default: object) -> Any:  # noqa: ANN401 - the type of the default
+    if isinstance(default, bool):
+        good = isinstance(value, bool)
+    elif isinstance(default, int):
+        good = _is_size(value)
+    elif isinstance(default, tuple):
+        good = isinstance(value, list) and len(value) <= MAX_LAYERS and all(_is_size(v) for v in value)
+    else:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not good:
+        raise ValueError(f"{path}: its {name} is {str(value)[:60]}, which cannot be")
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SIZE
+
+
+def read_number(path: Path, metadata: Mapping[str, Any], name: str, default: float | None = None, *, low: float, high: float) -> float:
+    """Return a number of the metadata that has to be between two bounds."""
+    value = metadata.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise ValueError(f"{path}: its {name} is {str(value)[:60]}: expected a number from {low:g} to {high:g}")
+    return float(value)
+
+
+def require_shapes(path: Path, tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise with the first array that is missing, has the wrong shape or does not belong there."""
+    for name in sorted(shapes.keys() | tensors.keys()):
         if name not in tensors:
             raise ValueError(f"{path}: the weights lack {name}")
-        if name not in expected:
-            raise ValueError(f"{path}: the weights hold {name}, which this network has not")
-        if tensors[name].shape != expected[name].shape:
-            raise ValueError(f"{path}: {name} has shape {tuple(tensors[name].shape)}, the network needs {tuple(expected[name].shape)}")
-        if not tensors[name].isfinite().all():
-            raise ValueError(f"{path}: {name} holds values that are not finite")
-    network.load_state_dict(dict(tensors))
-
-
-_IGNORED = (
-    "numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
-    "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint", "pytorch_lightning.callbacks.early_stopping.EarlyStopping",
-    "pytorch_lightning.callbacks.lr_logger.LearningRateLogger", "pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",
-)  # fmt: skip
-"""Names that training tools leave in a checkpoint beside the weights (a best loss, a callback's state): nothing here needs them."""
-
-
-def _stand_in(dotted: str) -> type:
-    """Return an empty class under another's name, which takes whatever a checkpoint says and does nothing."""
-    module, _, name = dotted.rpartition(".")
-
-    def ignore(self: object, *_: object) -> None:
-        del self
-
-    return type(name, (), {"__module__": module, "__init__": ignore, "__setstate__": ignore})
-
-
-def read_checkpoint(path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
-    """Read a PyTorch checkpoint without running anything that it asks for, or raise with what is wrong with it."""
-    if not path.is_file():
-        raise ValueError(f"{path} is not there: give the checkpoint file")
-    try:
-        # torch warns of pickles that it would not have written; the errors below say all.
-        with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals([_stand_in(name) for name in _IGNORED]):
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        named = re.search(r"(?:GLOBAL|class|global) ([\w.]+\.\w+)", str(error))
-        if named is None:
-            raise ValueError(f"{path} is not a PyTorch checkpoint, or a damaged one") from None
-        raise ValueError(f"{path} was not loaded: it asks for {named[1]}, which could run code, and a file of weights need not") from None
-    except OSError:
-        raise
-    except Exception:  # a damaged file fails in many ways
-        raise ValueError(f"{path} is not a PyTorch checkpoint, or a damaged one") from None
-
-
-def require_tensors(path: Path, state: object, shapes: Mapping[str, tuple[int, ...]], kind: str) -> dict[str, Tensor]:
-    """Return the named tensors of a checkpoint in single precision, or raise with the first that is missing or does not fit."""
-    if not isinstance(state, Mapping):
-        raise ValueError(f"{path} holds no weights by name, so it is no checkpoint of {kind}")
-    for name, shape in shapes.items():
-        value = state.get(name)
-        if not isinstance(value, Tensor):
-            raise ValueError(f"{path} has no tensor {name}, so it is no checkpoint of {kind}")
-        if value.shape != shape:
-            raise ValueError(f"{path}: {name} has shape {tuple(value.shape)}, {kind} needs {shape}")
-        if not (value.is_floating_point() and value.isfinite().all()):
-            raise ValueError(f"{path}: {name} holds values that are not finite numbers")
-    return {name: state[name].float() for name in shapes}
+        if name not in shapes:
+            raise ValueError(f"{path}: the weights hold {name[:60]}, which this network does not have")
+        if tensors[name].shape != shapes[name]:
+            raise ValueError(f"{path}: {name} has shape {tensors[name].shape}, the network needs {shapes[name]}")
+        if tensors[name].dtype.kind != "f":
+            raise ValueError(f"{path}: {name} holds {tensors[name].dtype} numbers, the network needs floating point")

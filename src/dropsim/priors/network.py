@@ -1,37 +1,125 @@
-"""What stands around the prior's matrix multiplications; the twins of functions in dropsim.priors.cvae."""
+"""Small networks on arrays of single precision. Whoever else is in a batch, a row's numbers are the same to the last bit."""
 
+import functools
+import itertools
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float32
 
-from dropsim.body.kinematics import columns, exp, log_small, product
-from dropsim.body.skeleton import NUM_JOINTS, PARENTS
-from dropsim.compute.jit import kernel, summing_kernel
+from dropsim.compute.jit import fast_kernel
+from dropsim.compute.products import Linear
 
 Array = Any
 """numba knows the types."""
-LANES = 32
-"""Samples that are worked on side by side."""
-PARENT = np.array(PARENTS)
-SOFTPLUS_END = 20.0
-"""Where torch takes log(1 + exp(x)) for x."""
+CACHED_ROWS = 256
+"""Rows that go through the layers together, so that what lies between two layers stays in the processor's cache."""
+EPSILON = 1e-5
+"""Added to variances: PyTorch's default."""
+Affine = tuple[np.ndarray, np.ndarray]
+"""Weight and bias of a linear layer."""
 
 
-@summing_kernel
-def norm_relu(
-    x: Array, shared: Array, gain: Array, shift: Array, num_groups: int, epsilon: float, skip: Array, out: Array
-) -> None:  # fmt: skip
-    """Write the group normalisation of x, cut at zero, and the skipped input behind it; rows of x share those of `shared`, if any."""
-    num_rows, width = x.shape
+def random_affines(widths: Sequence[int], skip: int, rng: np.random.Generator) -> tuple[Affine, ...]:
+    """Draw linear layers between the given widths as PyTorch does: uniform within 1 / sqrt(width of the input)."""
+    layers = []
+    for a, b in itertools.pairwise(widths):
+        bound = 1 / math.sqrt(a + skip)
+        layers.append(tuple(rng.uniform(-bound, bound, size=size).astype(np.float32) for size in ((b, a + skip), (b,))))
+    return tuple(layers)
+
+
+@dataclass(frozen=True, eq=False)
+class MLP:
+    """Linear, GroupNorm, ReLU blocks and a plain linear end; a second input may be concatenated before every linear layer."""
+
+    linears: tuple[Affine, ...]
+    norms: tuple[Affine, ...]
+    """Gain and shift of each normalisation."""
+    groups: int
+    """Of every normalisation."""
+    skip: int = 0
+    """Width of the second input, which follows the first."""
+
+    @staticmethod
+    def tensor_shapes(name: str, widths: Sequence[int], skip: int = 0) -> dict[str, tuple[int, ...]]:
+        """Return the names and shapes of the tensors in a file."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for i, (a, b) in enumerate(itertools.pairwise(widths)):
+            shapes |= {f"{name}.linears.{i}.weight": (b, a + skip), f"{name}.linears.{i}.bias": (b,)}
+        for i, b in enumerate(widths[1:-1]):
+            shapes |= {f"{name}.norms.{i}.weight": (b,), f"{name}.norms.{i}.bias": (b,)}
+        return shapes
+
+    @classmethod
+    def from_tensors(cls, name: str, tensors: Mapping[str, np.ndarray], num_hidden: int, *, groups: int, skip: int = 0) -> "MLP":
+        """Take the layers out of named tensors that were checked before."""
+
+        def parts(kind: str, count: int) -> tuple[Affine, ...]:
+            names = (f"{name}.{kind}.{i}" for i in range(count))
+            return tuple((tensors[f"{n}.weight"].astype(np.float32), tensors[f"{n}.bias"].astype(np.float32)) for n in names)
+
+        return cls(parts("linears", num_hidden + 1), parts("norms", num_hidden), groups, skip)
+
+    @classmethod
+    def random(cls, widths: Sequence[int], rng: np.random.Generator, *, groups: int, skip: int = 0) -> "MLP":
+        """Return layers that have not learnt anything yet."""
+        norms = tuple((np.ones(b, dtype=np.float32), np.zeros(b, dtype=np.float32)) for b in widths[1:-1])
+        return cls(random_affines(widths, skip, rng), norms, groups, skip)
+
+    def tensors(self, name: str) -> dict[str, np.ndarray]:
+        """Return the tensors by their names in a file."""
+        named: dict[str, np.ndarray] = {}
+        for kind, layers in (("linears", self.linears), ("norms", self.norms)):
+            for i, (weight, bias) in enumerate(layers):
+                named |= {f"{name}.{kind}.{i}.weight": weight, f"{name}.{kind}.{i}.bias": bias}
+        return named
+
+    @functools.cached_property
+    def _layers(self) -> list[Linear]:
+        (weight, bias), *others = self.linears
+        return [Linear(weight[:, : weight.shape[1] - self.skip], bias), *(Linear(*layer) for layer in others)]
+
+    @functools.cached_property
+    def _skipped(self) -> Linear:
+        """The part of the first layer that sees the second input."""
+        weight, bias = self.linears[0]
+        return Linear(weight[:, weight.shape[1] - self.skip :], np.zeros_like(bias))
+
+    def forward(self, x: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b o"]:
+        """Run a network that has no second input."""
+        return self._run(self._layers[0](x), x[:, :0])
+
+    def forward_shared(self, x: Float32[np.ndarray, "b i"], skip: Float32[np.ndarray, "b k s"]) -> Float32[np.ndarray, "b k o"]:
+        """Run K second inputs of each x; the part of the first layer that sees x is computed once."""
+        b, k, _ = skip.shape
+        shared, people = self._layers[0](x), max(1, CACHED_ROWS // k)
+        out = np.empty((b, k, self._layers[-1].size_out), dtype=np.float32)
+        for start in range(0, b, people):
+            part = slice(start, start + people)
+            codes = skip[part].reshape(-1, self.skip)
+            out[part] = self._run(self._skipped(codes, plus=shared[part]), codes).reshape(-1, *out.shape[1:])
+        return out
+
+    def _run(self, hidden: Float32[np.ndarray, "r w"], skip: Float32[np.ndarray, "r s"]) -> Float32[np.ndarray, "r o"]:
+        """Run all that comes after the first linear layer."""
+        for layer, (gain, shift) in zip(self._layers[1:], self.norms, strict=True):
+            seen = np.empty((len(hidden), layer.size_in), dtype=np.float32)
+            norm_relu(hidden, gain, shift, self.groups, EPSILON, skip, seen)
+            hidden = layer(seen)
+        return hidden[:, : self._layers[-1].size_out]
+
+
+@fast_kernel
+def norm_relu(x: Array, gain: Array, shift: Array, num_groups: int, epsilon: float, skip: Array, out: Array) -> None:
+    """Write the group normalisation of the first columns of x, cut off at zero, and behind it the second input."""
+    width = len(gain)
     size = width // num_groups
-    every = num_rows // max(len(shared), 1)
-    for r in range(num_rows):
+    for r in range(len(x)):
         row, target = x[r], out[r]
-        if len(shared) > 0:
-            base = shared[r // every]
-            for c in range(width):
-                row[c] += base[c]
         for g in range(num_groups):
             values, to = row[g * size : (g + 1) * size], target[g * size : (g + 1) * size]
             gains, shifts = gain[g * size : (g + 1) * size], shift[g * size : (g + 1) * size]
@@ -49,267 +137,22 @@ def norm_relu(
             target[width + c] = skip[r, c]
 
 
-@kernel
-def local_state(x: Array, q: Array, memory: Array, rest_root: Array, mean: Array, scale: Array, H: Array, seen: Array) -> None:
-    """Write each person's heading H, and its state in the heading frame as our network sees it."""
-    turned = np.empty((3, 3))
-    for i in range(len(x)):
-        right_x, right_y = -q[i, 0, 0, 0], -q[i, 0, 1, 0]
-        size = math.sqrt(right_x * right_x + right_y * right_y)
-        cosine, sine = (right_x / size, right_y / size) if size > 1e-8 else (1.0, 0.0)
-        R = H[i]
-        R[:] = 0.0
-        R[0, 0], R[0, 1], R[1, 0], R[1, 1], R[2, 2] = cosine, sine, -sine, cosine, 1.0
-        row = seen[i]
-        row[0], row[1], row[2] = 0.0, 0.0, x[i, 0, 2] - rest_root[2]
-        _turn(R, memory[i], 0, 1, row, 3)
-        product(R, q[i, 0], turned)
-        at = 6
-        for r in range(3):
-            for c in range(3):
-                row[at] = turned[r, c]
-                at += 1
-        _turn(R, memory[i], 3, 1, row, at)
-        at += 3
-        for j in range(1, NUM_JOINTS):
-            for r in range(3):
-                for c in range(3):
-                    row[at] = q[i, j, r, c]
-                    at += 1
-        for j in range(NUM_JOINTS):
-            dx, dy = x[i, j, 0] - x[i, 0, 0], x[i, j, 1] - x[i, 0, 1]
-            row[at] = cosine * dx + sine * dy + rest_root[0]
-            row[at + 1] = cosine * dy - sine * dx + rest_root[1]
-            row[at + 2] = x[i, j, 2]
-            at += 3
-        _turn(R, memory[i], 6, NUM_JOINTS, row, at)
-        at += 3 * NUM_JOINTS
-        for k in range(6 + 3 * NUM_JOINTS, memory.shape[1]):
-            row[at] = memory[i, k]
-            at += 1
-        for k in range(at):
-            row[k] = (row[k] - mean[k]) / scale[k]
+@dataclass(frozen=True, eq=False)
+class LeakyMLP:
+    """Linear layers with leaky ReLUs between them."""
 
+    linears: tuple[Affine, ...]
+    slope: float
+    """Of the leaky ReLU below zero."""
 
-@kernel
-def _turn(R: Array, vectors: Array, start: int, num: int, out: Array, to: int) -> None:
-    for k in range(num):
-        a, b, c = vectors[start + 3 * k], vectors[start + 3 * k + 1], vectors[start + 3 * k + 2]
-        for r in range(3):
-            out[to + 3 * k + r] = R[r, 0] * a + R[r, 1] * b + R[r, 2] * c
+    @functools.cached_property
+    def _layers(self) -> list[Linear]:
+        return [Linear(*layer) for layer in self.linears]
 
-
-@kernel
-def compose(
-    x: Array, q: Array, memory: Array, H: Array, output: Array, output_scale: Array, carry: Array, free: Array, held: Array,
-    offsets: Array, fps: float, next_x: Array, next_q: Array, next_memory: Array,
-) -> None:  # fmt: skip
-    """Do what compose_kinematic does, from the world to the world: K next frames of each person, some samples side by side."""
-    h, num_step, num_samples = 1.0 / fps, 3 + 3 * NUM_JOINTS, output.shape[1]
-    carried, step = np.empty(num_step), np.empty((num_step, LANES))
-    turn, then = np.empty((9, LANES)), np.empty((NUM_JOINTS, 9, LANES))
-    world, place = np.empty((NUM_JOINTS, 9, LANES)), np.empty((NUM_JOINTS, 3, LANES))
-    local_root, one = np.empty((3, 3)), np.empty((3, 3))
-    first_joint = 6 + 3 * NUM_JOINTS
-    for i in range(len(x)):
-        R = H[i]
-        product(R, q[i, 0], local_root)
-        _turn(R, memory[i], 0, 2, carried, 0)
-        for k in range(6, num_step):
-            carried[k] = memory[i, first_joint + k - 6]
-        for k in range(num_step):
-            carried[k] *= h * carry[k]
-        for start in range(0, num_samples, LANES):
-            num = min(LANES, num_samples - start)
-            for lane in range(LANES):
-                # Lanes without a sample repeat the last one.
-                row = output[i, start + min(lane, num - 1)]
-                for k in range(num_step):
-                    step[k, lane] = carried[k] + output_scale[k] * row[k]
-            for j in range(NUM_JOINTS):
-                _exp_lanes(step[3 + 3 * j], step[4 + 3 * j], step[5 + 3 * j], turn, one)
-                _times_one(turn, local_root if j == 0 else q[i, j], then[j])
-                if free[j, 0] < 1 or free[j, 1] < 1 or free[j, 2] < 1:
-                    _hold(then[j], free[j], held[j], one)
-            _from_heading(R, then[0], turn)
-            for c in range(3):
-                for lane in range(LANES):
-                    place[0, c, lane] = x[i, 0, c] + (R[0, c] * step[0, lane] + R[1, c] * step[1, lane] + R[2, c] * step[2, lane])
-            world[0] = then[0]
-            for j in range(1, NUM_JOINTS):
-                _link(world[PARENT[j]], then[j], offsets[j], place[PARENT[j]], world[j], place[j])
-            for lane in range(num):
-                _write_person(
-                    x[i],
-                    R,
-                    step,
-                    free,
-                    fps,
-                    then,
-                    place,
-                    lane,
-                    next_x[i, start + lane],
-                    next_q[i, start + lane],
-                    next_memory[i, start + lane],
-                )
-
-
-@kernel
-def _exp_lanes(x: Array, y: Array, z: Array, out: Array, one: Array) -> None:
-    """Do what rotations.exp does, for samples side by side; the series is good to the last digit below a radian."""
-    largest = 0.0
-    for lane in range(LANES):
-        largest = max(largest, x[lane] * x[lane] + y[lane] * y[lane] + z[lane] * z[lane])
-    if not largest < 1.0:
-        for lane in range(LANES):
-            exp(x[lane], y[lane], z[lane], one)
-            for r in range(3):
-                for c in range(3):
-                    out[3 * r + c, lane] = one[r, c]
-        return
-    for lane in range(LANES):
-        vx, vy, vz = x[lane], y[lane], z[lane]
-        s = vx * vx + vy * vy + vz * vz
-        high = 1 - s * (1 / 110) * (1 - s * (1 / 156) * (1 - s * (1 / 210) * (1 - s * (1 / 272))))
-        a = 1 - s * (1 / 6) * (1 - s * (1 / 20) * (1 - s * (1 / 42) * (1 - s * (1 / 72) * high)))
-        high = 1 - s * (1 / 132) * (1 - s * (1 / 182) * (1 - s * (1 / 240) * (1 - s * (1 / 306))))
-        b = 0.5 - s * (1 / 24) * (1 - s * (1 / 30) * (1 - s * (1 / 56) * (1 - s * (1 / 90) * high)))
-        sx, sy, sz = a * vx, a * vy, a * vz
-        bx, by, bz = b * vx, b * vy, b * vz
-        xx, yy, zz = bx * vx, by * vy, bz * vz
-        xy, yz, zx = bx * vy, by * vz, bz * vx
-        out[0, lane], out[1, lane], out[2, lane] = 1.0 - yy - zz, xy - sz, zx + sy
-        out[3, lane], out[4, lane], out[5, lane] = xy + sz, 1.0 - xx - zz, yz - sx
-        out[6, lane], out[7, lane], out[8, lane] = zx - sy, yz + sx, 1.0 - xx - yy
-
-
-@kernel
-def _times_one(A: Array, B: Array, out: Array) -> None:
-    """Out = A B, with the same B for all samples."""
-    for r in range(3):
-        for c in range(3):
-            b0, b1, b2 = B[0, c], B[1, c], B[2, c]
-            for lane in range(LANES):
-                out[3 * r + c, lane] = A[3 * r, lane] * b0 + A[3 * r + 1, lane] * b1 + A[3 * r + 2, lane] * b2
-
-
-@kernel
-def _hold(q: Array, free: Array, held: Array, one: Array) -> None:
-    """Put turns about axes that a joint does not have back to where they are held."""
-    for lane in range(LANES):
-        for r in range(3):
-            for c in range(3):
-                one[r, c] = q[3 * r + c, lane]
-        x, y, z = log_small(one)
-        exp(free[0] * x + held[0], free[1] * y + held[1], free[2] * z + held[2], one)
-        for r in range(3):
-            for c in range(3):
-                q[3 * r + c, lane] = one[r, c]
-
-
-@kernel
-def _from_heading(R: Array, q: Array, spare: Array) -> None:
-    """Q = R^T q."""
-    spare[:] = q
-    for r in range(3):
-        for c in range(3):
-            for lane in range(LANES):
-                q[3 * r + c, lane] = R[0, r] * spare[c, lane] + R[1, r] * spare[3 + c, lane] + R[2, r] * spare[6 + c, lane]
-
-
-@kernel
-def _link(above: Array, q: Array, offset: Array, start: Array, world: Array, place: Array) -> None:
-    """Go one joint down the chain."""
-    ax, ay, az = offset[0], offset[1], offset[2]
-    for r in range(3):
-        for lane in range(LANES):
-            place[r, lane] = start[r, lane] + (above[3 * r, lane] * ax + above[3 * r + 1, lane] * ay + above[3 * r + 2, lane] * az)
-        for c in range(3):
-            for lane in range(LANES):
-                world[3 * r + c, lane] = (
-                    above[3 * r, lane] * q[c, lane] + above[3 * r + 1, lane] * q[3 + c, lane] + above[3 * r + 2, lane] * q[6 + c, lane]
-                )
-
-
-@kernel
-def _write_person(
-    x: Array, R: Array, step: Array, free: Array, fps: float, q: Array, place: Array, lane: int,
-    next_x: Array, next_q: Array, next_memory: Array,
-) -> None:  # fmt: skip
-    """Write one sample: joints, rotations and velocities; the root's are in the world, a joint's angular one in its parent's frame."""
-    ax, ay, az = fps * free[0, 0] * step[3, lane], fps * free[0, 1] * step[4, lane], fps * free[0, 2] * step[5, lane]
-    for c in range(3):
-        next_memory[c] = fps * (R[0, c] * step[0, lane] + R[1, c] * step[1, lane] + R[2, c] * step[2, lane])
-        next_memory[3 + c] = R[0, c] * ax + R[1, c] * ay + R[2, c] * az
-    for j in range(NUM_JOINTS):
-        for c in range(3):
-            next_x[j, c] = place[j, c, lane]
-            next_memory[6 + 3 * j + c] = (place[j, c, lane] - x[j, c]) * fps
-            for k in range(3):
-                next_q[j, c, k] = q[j, 3 * c + k, lane]
-    for j in range(1, NUM_JOINTS):
-        for c in range(3):
-            next_memory[3 + 3 * NUM_JOINTS + 3 * j + c] = fps * free[j, c] * step[3 + 3 * j + c, lane]
-
-
-@kernel
-def nearest(candidates: Array, x: Array, index: Array, p: Array, at: int) -> None:
-    """Write the index of the candidate nearest to x, the first of equals, and that candidate into rows from `at` on."""
-    for i in range(len(x)):
-        best = np.inf
-        index[i] = 0
-        for k in range(candidates.shape[1]):
-            total = 0.0
-            for j in range(x.shape[1]):
-                for c in range(3):
-                    apart = candidates[i, k, j, c] - x[i, j, c]
-                    total += apart * apart
-                if total >= best:
-                    break
-            if total < best:
-                best, index[i] = total, k
-        p[i, at : at + x.shape[1]] = candidates[i, index[i]]
-
-
-@summing_kernel
-def dense(x: Array, weight: Array, bias: Array, slope: float, out: Array) -> None:
-    """Write a linear layer for few rows, what is below zero times a slope; weights beyond the width of x are not looked at."""
-    width = x.shape[1]
-    for i in range(len(x)):
-        row = x[i]
-        for k in range(len(weight)):
-            values = weight[k]
-            total = np.float32(0.0)
-            for c in range(width):
-                total += values[c] * row[c]
-            total += bias[k]
-            out[i, k] = total if total > 0 else np.float32(slope) * total
-
-
-@kernel
-def code_norm(
-    q: Array, weight_1: Array, bias_1: Array, weight_2: Array, bias_2: Array, weight_3: Array, bias_3: Array, slope: float, out: Array
-) -> None:
-    """Do what PosePrior.norm does for few poses: two hidden layers and a softplus."""
-    seen, first = np.empty((1, weight_1.shape[1]), dtype=np.float32), np.empty((1, len(weight_1)), dtype=np.float32)
-    second, third = np.empty((1, len(weight_2)), dtype=np.float32), np.empty((1, len(weight_3)), dtype=np.float32)
-    for i in range(len(q)):
-        columns(q[i : i + 1], seen)
-        dense(seen, weight_1, bias_1, slope, first)
-        dense(first, weight_2, bias_2, slope, second)
-        dense(second, weight_3, bias_3, 1.0, third)
-        value = third[0, 0]
-        out[i] = value if value > SOFTPLUS_END else np.float32(math.log1p(math.exp(value)))
-
-
-@kernel
-def codes(latent: Array, noise: Array, z: Array) -> None:
-    """Write K codes of each person from mean and log-variance, side by side, and standard normal noise."""
-    size = z.shape[2]
-    scale = np.empty(size, dtype=np.float32)
-    for i in range(len(z)):
-        for c in range(size):
-            scale[c] = math.exp(np.float32(0.5) * latent[i, size + c])
-        for k in range(z.shape[1]):
-            for c in range(size):
-                z[i, k, c] = latent[i, c] + scale[c] * noise[i, k, c]
+    def forward(self, x: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b o"]:
+        """Run the layers."""
+        *before, last = self._layers
+        for layer in before:
+            x = layer(x)[:, : layer.size_out]
+            x = np.maximum(x, np.float32(self.slope) * x)
+        return last(x)[:, : last.size_out]

@@ -1,9 +1,11 @@
-"""No prior: the body has no wishes of its own."""
+"""The prior of a body that wants nothing."""
 
-import torch
+import numpy as np
+from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton
-from dropsim.priors.prior import Candidates, Prior, State, Streams
+from dropsim.compute.random import Streams
+from dropsim.priors.prior import Candidates, Prior, State
 
 
 class PassivePrior(Prior):
@@ -13,11 +15,11 @@ class PassivePrior(Prior):
         """Remember the body and the rate."""
         self.skeleton, self.fps, self.name = skeleton, fps, "passive"
 
-    def sample(self, state: State, num_samples: int, rng: Streams) -> Candidates:
+    def propose(self, state: State, num: int, rng: Streams, intent: object | None = None) -> Candidates:
         """Return the present frame, once."""
-        del num_samples, rng
-        return Candidates(state.x.unsqueeze(-3), state.q.unsqueeze(-4), state.memory.unsqueeze(-2))
+        del num, rng, intent
+        return Candidates(state.x[..., None, :, :], state.q[..., None, :, :, :], state.memory[..., None, :])
 
-    def start_at_rest(self, x: torch.Tensor, q: torch.Tensor) -> State:
+    def start_at_rest(self, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> State:
         """Return a state at rest."""
-        return State(x, torch.zeros_like(x), q, x.new_zeros(*x.shape[:-2], 0))
+        return State(x, np.zeros_like(x), q, np.zeros((*x.shape[:-2], 0)))

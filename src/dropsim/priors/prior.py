@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from dropsim.body.skeleton import Skeleton
 from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
+from dropsim.priors.intent import Intent
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +86,13 @@ class Prior(ABC):
     """Frame rate of its motion [Hz]."""
     skeleton: Skeleton
     """Body whose joints it proposes."""
+    starts_at_mode: bool = False
+    """Whether the solver's iterations start at its mode, as in the paper, or at a sample: the mode of some priors soon stands still."""
+    takes_intent: bool = False
+    """Whether it goes where an intent says; other priors are steered by a planner that looks ahead over their samples."""
 
     @abstractmethod
-    def propose(self, state: State, num: int, rng: Streams, intent: object | None = None) -> Candidates:
+    def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
         """Propose `num` next frames, the mode first; a prior with fewer to offer may return fewer.
 
         `intent` says where the person wants to go. A prior that takes none ignores it.

@@ -1,12 +1,13 @@
 """The prior that follows a recording: the paper's mock prior for the back flip."""
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from collections.abc import Sequence
 
+import numpy as np
+from jaxtyping import Float, Int
+
+from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
-from dropsim.priors.cvae import CVAEPrior
-from dropsim.priors.prior import Candidate, Candidates, Prior, State, Streams
+from dropsim.priors.prior import Candidate, Candidates, Prior, State
 
 
 class ClipPrior(Prior):
@@ -15,7 +16,7 @@ class ClipPrior(Prior):
     Its memory is the number of the present frame, and then whatever the other prior remembers.
     """
 
-    def __init__(self, motion: Motion, *, then: CVAEPrior | None = None, handover: int | None = None) -> None:
+    def __init__(self, motion: Motion, *, then: Prior | None = None, handover: int | None = None) -> None:
         """Follow motion; at frame `handover`, or at its end, `then` takes over, and without it the last frame stays."""
         if motion.root.ndim != 2:
             raise ValueError("a clip prior follows one recording: pick one person out of the batch first")
@@ -25,57 +26,74 @@ class ClipPrior(Prior):
             raise ValueError(f"cannot hand over at frame {handover}: the recording has frames 1 to {len(motion) - 1} to choose from")
         self.motion, self.then, self.handover = motion, then, len(motion) - 1 if handover is None else handover
         self.skeleton, self.fps, self.name = motion.skeleton, motion.fps, f"clip {motion.name}".strip()
+        count = np.arange(len(motion), dtype=np.float64)[:, None]
+        self._memories = count if then is None else np.concatenate((count, self._memories_of(then)), axis=-1)
 
-    def start(self) -> State:
-        """Return the recording's first frame."""
-        first = self.motion
-        v = (first.joints[1] - first.joints[0]) * self.fps if len(first) > 1 else torch.zeros_like(first.joints[0])
-        return State(first.joints[0], v, first.q[0], self._remember(torch.tensor(0)))
+    def _memories_of(self, then: Prior) -> Float[np.ndarray, "t m"]:
+        """Return the memory with which the other prior would go on from each frame; the first frame has the second one's."""
+        x, q = self.motion.joints, self.motion.q
+        if len(x) < 2:
+            raise ValueError("a recording of one frame has no velocity to hand over with: give at least two frames")
+        inner = then.recall(State(x[:-1], np.zeros_like(x[:-1]), q[:-1], np.zeros((len(x) - 1, 0))), x[1:], q[1:])
+        return np.concatenate((inner[:1], inner))
 
-    def _remember(self, frame: Tensor) -> Float[Tensor, "*b m"]:
-        """Return the memory of a frame: its number, and the velocities with which the other prior would go on from it."""
-        count = frame.to(torch.float64).unsqueeze(-1)
-        if self.then is None:
-            return count
-        at = frame.clamp(min=1)
-        parts = [self.then.start_from(self.motion, int(i)).memory for i in at.reshape(-1)]
-        return torch.cat((count, torch.stack(parts).reshape(*frame.shape, -1)), dim=-1)
+    def start(self, category: str = "", seed: Sequence[int] | int = 0) -> State:
+        """Return the recording's first frame; a recording has no categories."""
+        del category
+        joints, frame = self.motion.joints, np.zeros(() if isinstance(seed, int) else len(seed), dtype=np.int64)
+        v = (joints[min(1, len(joints) - 1)] - joints[0]) * self.fps
+        return State(joints[frame], np.broadcast_to(v, (*frame.shape, *v.shape)).copy(), self.motion.q[frame], self._memories[frame])
 
-    def sample(self, state: State, num_samples: int, rng: Streams) -> Candidates:
+    def start_from(self, motion: Motion, frame: int) -> State:
+        """Return the state of the recording itself at a frame; from another motion it cannot go on."""
+        if motion is not self.motion:
+            raise ValueError("a clip prior goes on from its own recording only: make a ClipPrior of the motion to start from")
+        state = super().start_from(motion, frame)
+        return State(state.x, state.v, state.q, self._memories[frame])
+
+    def propose(self, state: State, num: int, rng: Streams, intent: object | None = None) -> Candidates:
         """Propose the recording's next frame, or what the other prior proposes where it has taken over."""
-        frame = state.memory[..., 0].round().long()
-        coming = (frame + 1).clamp(max=len(self.motion) - 1)
-        following = Candidates(
-            self.motion.joints[coming].unsqueeze(-3), self.motion.q[coming].unsqueeze(-4), self._remember(coming).unsqueeze(-2)
-        )
-        if self.then is None:
-            return following
+        frame = np.rint(state.memory[..., 0]).astype(np.int64)
+        coming = np.minimum(frame + 1, len(self.motion) - 1)
+        one = self._at(coming)
+        following = Candidates(one.x[..., None, :, :], one.q[..., None, :, :, :], one.memory[..., None, :])
         free = frame >= self.handover
-        if not free.any():
+        if self.then is None or not free.any():
             return following
-        inner = State(state.x, state.v, state.q, state.memory[..., 1:])
-        other = self.then.sample(inner, num_samples, rng)
-        counted = torch.cat((state.memory[..., None, :1].expand(*other.memory.shape[:-1], 1), other.memory), dim=-1)
+        # Only people who were handed over draw random numbers: the others must not notice who else is in the batch.
+        everyone, who = state.flat(), np.flatnonzero(free)
+        inner = State(everyone.x[who], everyone.v[who], everyone.q[who], everyone.memory[who, 1:])
+        other = self.then.propose(inner, num, rng.pick(who.tolist()), intent)
+        count = np.broadcast_to(everyone.memory[who, None, :1], (*other.memory.shape[:-1], 1))
 
-        def choose(a: Tensor, b: Tensor) -> Tensor:
-            return torch.where(free.reshape(*free.shape, *([1] * (a.ndim - free.ndim))), a, b.expand_as(a))
+        def merge(recorded: np.ndarray, proposed: np.ndarray, trailing: int) -> np.ndarray:
+            shape = (*frame.shape, proposed.shape[1], *proposed.shape[2:])
+            merged = np.array(np.broadcast_to(recorded, shape)).reshape(-1, *proposed.shape[1:])
+            merged[who] = proposed
+            return merged.reshape(shape)
 
-        return Candidates(choose(other.x, following.x), choose(other.q, following.q), choose(counted, following.memory))
+        memory = np.concatenate((count, other.memory), axis=-1)
+        return Candidates(merge(following.x, other.x, 2), merge(following.q, other.q, 3), merge(following.memory, memory, 1))
 
-    def commit(self, chosen: Candidate, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
+    def _at(self, frame: Int[np.ndarray, "*b"]) -> Candidate:
+        return Candidate(self.motion.joints[frame], self.motion.q[frame], self._memories[frame])
+
+    def commit(self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
         """Keep the frame count, and let the other prior take back its own part."""
         if self.then is None:
             return chosen.memory
         inner = self.then.commit(Candidate(chosen.x, chosen.q, chosen.memory[..., 1:]), x, q)
-        return torch.cat((chosen.memory[..., :1], inner), dim=-1)
+        return np.concatenate((chosen.memory[..., :1], inner), axis=-1)
 
-    def apply_impulse(self, memory: Float[Tensor, "*b m"], change: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b m"]:
+    def apply_impulse(self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b m"]:
         """Let the other prior notice."""
-        return memory if self.then is None else torch.cat((memory[..., :1], self.then.apply_impulse(memory[..., 1:], change)), dim=-1)
+        if self.then is None:
+            return memory
+        return np.concatenate((memory[..., :1], self.then.apply_impulse(memory[..., 1:], change)), axis=-1)
 
-    def recall(self, before: State, x: Float[Tensor, "*b 22 3"], q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b m"]:
+    def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
         """Keep the frame count, and let the other prior remember its own part."""
         if self.then is None:
             return before.memory
         inner = self.then.recall(State(before.x, before.v, before.q, before.memory[..., 1:]), x, q)
-        return torch.cat((before.memory[..., :1], inner), dim=-1)
+        return np.concatenate((before.memory[..., :1], inner), axis=-1)

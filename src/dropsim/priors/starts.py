@@ -1,21 +1,26 @@
-"""Start states that need no recording: a small bank per motion category, which our own model has made."""
+"""Start states that need no recording: a small bank per motion category, which our own model made."""
 
 import importlib.resources
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import roma
-import torch
+import numpy as np
 
-from dropsim.body.skeleton import NUM_JOINTS
-from dropsim.compute.threads import single_threaded
+from dropsim.body.rotations import exp, rotmat_to_rotvec, rotvec_to_rotmat
+from dropsim.body.skeleton import NUM_JOINTS, Skeleton
+from dropsim.compute.random import Streams
 from dropsim.files.names import suggestion
 from dropsim.files.weights import read_weights, write_weights
 from dropsim.priors.prior import State
 
+MEMORY_SIZE = 6 + 3 * NUM_JOINTS + 3 * (NUM_JOINTS - 1)
+"""The memory of our own kind of prior: velocity and angular velocity of the root, velocities of the joints, angular ones of the body."""
 _JOINT_VELOCITY = slice(6, 6 + 3 * NUM_JOINTS)
-"""Where the joints' velocities stand in a memory."""
+_BODY_TURNS = slice(6 + 3 * NUM_JOINTS, MEMORY_SIZE)
+_RATE = 30.0
+"""Over whose frames the velocities are differences [Hz]."""
+_SKELETON = ("rest", "masses", "radii")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +29,8 @@ class StartBank:
 
     states: Mapping[str, State]
     """One batch of states for each category."""
+    skeleton: Skeleton = field(default_factory=Skeleton.adult)
+    """Body of the states."""
 
     @classmethod
     def shipped(cls) -> "StartBank":
@@ -34,22 +41,22 @@ class StartBank:
             return cls.load(path)
 
     @classmethod
-    @single_threaded
-    def load(cls, path: Path) -> "StartBank":
+    def load(cls, path: str | Path) -> "StartBank":
         """Read a bank that `save` wrote."""
+        path = Path(path)
         tensors, metadata = read_weights(path, "starts")
-        try:
-            parts = {name: [tensors[f"{name}.{part}"].double() for part in ("x", "q", "memory")] for name in metadata["categories"]}
-            return cls({name: _unpacked(*values) for name, values in parts.items()})
-        except (KeyError, TypeError, RuntimeError, ValueError):
-            raise ValueError(f"{path} is damaged: make the start states again with `dropsim train starts`") from None
+        skeleton = pop_skeleton(path, tensors) or Skeleton.adult()
+        names = metadata.get("categories")
+        if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+            raise ValueError(f"{path} does not say which categories it holds: make the start states again with `dropsim train starts`")
+        return cls({name: _unpacked(path, name, tensors) for name in names}, skeleton)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the bank in single precision, rotations as rotation vectors; velocities follow from the memory."""
-        tensors = {}
+        tensors = skeleton_tensors(self.skeleton)
         for name, state in self.states.items():
-            parts = {"x": state.x, "q": roma.rotmat_to_rotvec(state.q), "memory": state.memory}
-            tensors |= {f"{name}.{part}": value.float() for part, value in parts.items()}
+            parts = {"x": state.x, "q": rotmat_to_rotvec(state.q), "memory": state.memory}
+            tensors |= {f"{name}.{part}": value.astype(np.float32) for part, value in parts.items()}
         write_weights(path, "starts", tensors, {"categories": list(self.states)})
 
     @property
@@ -66,17 +73,14 @@ class StartBank:
         batch = self._batch(category)
         if not 0 <= index < len(batch.x):
             raise ValueError(f"there are {len(batch.x)} states to {category} from: give an index from 0 to {len(batch.x) - 1}, not {index}")
-        return batch[index]
+        return batch[index].map(np.copy)
 
-    @single_threaded
-    def draw(self, category: str, seed: Sequence[int] | int) -> State:
-        """Return a random state of a category, or a batch with one state for each seed."""
+    def draw(self, category: str, seed: Sequence[int] | int, skeleton: Skeleton | None = None) -> State:
+        """Return a random state of a category, or a batch with one state for each seed; for another body, its own bones in that pose."""
         batch = self._batch(category)
-
-        def index(one: int) -> int:
-            return int(torch.randint(len(batch.x), (), generator=torch.Generator().manual_seed(one)))
-
-        return batch[index(seed)] if isinstance(seed, int) else batch[torch.tensor([index(s) for s in seed], dtype=torch.long)]
+        index = np.asarray(Streams(seed).uniform() * len(batch.x)).astype(np.int64)
+        state = batch[index].map(np.copy)
+        return state if skeleton is None else fitted(state, self.skeleton, skeleton)
 
     def _batch(self, category: str) -> State:
         if category not in self.states:
@@ -84,8 +88,49 @@ class StartBank:
         return self.states[category]
 
 
-def _unpacked(x: torch.Tensor, rotvec: torch.Tensor, memory: torch.Tensor) -> State:
-    v = memory[:, _JOINT_VELOCITY].unflatten(-1, (NUM_JOINTS, 3))
-    if not len(x) == len(rotvec) == len(memory) > 0:
-        raise ValueError("the parts of the bank differ in length")
-    return State(x.reshape(-1, NUM_JOINTS, 3), v, roma.rotvec_to_rotmat(rotvec.reshape(-1, NUM_JOINTS, 3)), memory)
+def fitted(state: State, old: Skeleton, new: Skeleton) -> State:
+    """Give another body the rotations of a state with a memory of our own kind.
+
+    The root's velocity grows with the legs, joints and their velocities follow by kinematics, and the lowest sphere is as far above the
+    floor, in proportion.
+    """
+    if np.array_equal(old.rest, new.rest) and np.array_equal(old.radii, new.radii):
+        return state
+    scale = new.leg_length / old.leg_length
+    root, memory = state.x[..., 0, :].copy(), state.memory.copy()
+    gap, low = ((x[..., 2] - body.radii).min(-1) for x, body in ((state.x, old), (new.forward(state.q, root), new)))
+    root[..., 2] += scale * gap - low
+    x = new.forward(state.q, root)
+    turns = np.concatenate((memory[..., 3:6], memory[..., _BODY_TURNS]), axis=-1).reshape(*memory.shape[:-1], NUM_JOINTS, 3)
+    memory[..., :3] *= scale
+    v = (x - new.forward(exp(-turns / _RATE) @ state.q, root - memory[..., :3] / _RATE)) * _RATE
+    memory[..., _JOINT_VELOCITY] = v.reshape(*v.shape[:-2], -1)
+    return State(x, v, state.q, memory)
+
+
+def skeleton_tensors(skeleton: Skeleton) -> dict[str, np.ndarray]:
+    """Return a body by names for a file."""
+    return {f"skeleton.{name}": getattr(skeleton, name) for name in _SKELETON}
+
+
+def pop_skeleton(path: Path, tensors: dict[str, np.ndarray]) -> Skeleton | None:
+    """Take the body out of a file's tensors; files of the first edition have none."""
+    parts = [tensors.pop(f"skeleton.{name}", None) for name in _SKELETON]
+    if all(part is None for part in parts):
+        return None
+    rest, masses, radii = (np.zeros(0) if part is None else part.astype(np.float64) for part in parts)
+    if not (rest.shape == (NUM_JOINTS, 3) and masses.shape == radii.shape == (NUM_JOINTS,)):
+        raise ValueError(f"{path}: its skeleton is damaged: expected {NUM_JOINTS} joints, masses and radii")
+    try:
+        return Skeleton(rest, masses, radii)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _unpacked(path: Path, name: str, tensors: Mapping[str, np.ndarray]) -> State:
+    x, rotvec, memory = (tensors.get(f"{name}.{part}", np.zeros(0)).astype(np.float64) for part in ("x", "q", "memory"))
+    count = len(x)
+    if not (count > 0 and x.shape == rotvec.shape == (count, NUM_JOINTS, 3) and memory.shape == (count, MEMORY_SIZE)):
+        raise ValueError(f"{path} is damaged: make the start states again with `dropsim train starts`")
+    v = memory[:, _JOINT_VELOCITY].reshape(count, NUM_JOINTS, 3)
+    return State(x, v, rotvec_to_rotmat(rotvec), memory)

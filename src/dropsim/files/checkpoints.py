@@ -1,0 +1,108 @@
+"""Other people's PyTorch checkpoints, read without running anything that they ask for. The only part of the run time that imports torch."""
+
+import pickle
+import re
+import warnings
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_IGNORED = (
+    "numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
+    "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint", "pytorch_lightning.callbacks.early_stopping.EarlyStopping",
+    "pytorch_lightning.callbacks.lr_logger.LearningRateLogger", "pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",
+    "pytorch_lightning.utilities.parsing.AttributeDict", "lightning_fabric.utilities.data.AttributeDict",
+)  # fmt: skip
+"""Names that training tools leave in a checkpoint next to the weights (a best loss, options, a callback's state); not needed here."""
+
+
+def _stand_in(dotted: str) -> type:
+    """Return an empty dict class under another's name, which takes whatever a checkpoint says and does nothing."""
+    module, _, name = dotted.rpartition(".")
+
+    def ignore(self: object, *_: object) -> None:
+        del self
+
+    return type(name, (dict,), {"__module__": module, "__init__": ignore, "__setstate__": ignore})
+
+
+def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
+    """Return what a PyTorch checkpoint holds, tensors as torch's, or raise with what is wrong with it."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path} is not there: give the checkpoint file")
+    try:
+        import torch
+    except ImportError:
+        raise ValueError(f"reading {path} needs PyTorch: run `pip install 'dropsim[train]'`") from None
+    _check_archive(path)
+    try:
+        # torch warns of pickles that it would not have written; the errors below say all.
+        with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals([_stand_in(name) for name in _IGNORED]):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        named = re.search(r"(?:GLOBAL|class|global|function) ([\w.]+\.\w+|eval|getattr)", str(error))
+        if named is None:
+            raise ValueError(f"{path} is not a PyTorch checkpoint, or it is damaged") from None
+        raise ValueError(f"{path} was not loaded: it asks for {named[1]}, which could run code; weights do not need that") from None
+    except OSError:
+        raise
+    except Exception:  # a damaged file fails in many ways
+        raise ValueError(f"{path} is not a PyTorch checkpoint, or it is damaged") from None
+
+
+def _check_archive(path: Path) -> None:
+    """Compare the check sums of a zip archive, which torch does not; older checkpoints are no archives and have none."""
+    if not zipfile.is_zipfile(path):
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError):
+        damaged = "its table of contents"
+    if damaged is not None:
+        raise ValueError(f"{path} is damaged: {damaged} does not match its check sum; copy or download the file again")
+
+
+def read_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
+    """Return what a PyTorch checkpoint holds, with numpy arrays in place of tensors; floating-point ones in single precision."""
+    try:
+        return _as_arrays(Path(path), load_checkpoint(path), "the checkpoint")
+    except RecursionError:
+        raise ValueError(f"{path} is not a checkpoint of a network: its contents are nested too deeply") from None
+
+
+def _as_arrays(path: Path, value: Any, name: str) -> Any:  # noqa: ANN401 - whatever the file holds
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided or value.is_meta or value.is_quantized:
+            raise ValueError(f"{path}: {name} is a sparse, quantized or meta tensor; only plain tensors can be read")
+        plain = value.detach()
+        return (plain.float() if plain.is_floating_point() else plain).resolve_conj().numpy()
+    if isinstance(value, Mapping):
+        return {key: _as_arrays(path, part, str(key)[:100]) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_arrays(path, part, name) for part in value]
+    return value
+
+
+def require_tensors(path: Path, state: object, shapes: Mapping[str, tuple[int, ...]], kind: str) -> dict[str, np.ndarray]:
+    """Return the named arrays of a checkpoint, or raise with the first that is missing or does not fit."""
+    if not isinstance(state, Mapping):
+        raise ValueError(f"{path} holds no weights by name, so it is not a checkpoint of {kind}")
+    for name, shape in shapes.items():
+        value = state.get(name)
+        if not isinstance(value, np.ndarray):
+            raise ValueError(f"{path} has no tensor {name}, so it is not a checkpoint of {kind}")
+        if value.shape != shape:
+            raise ValueError(f"{path}: {name} has shape {value.shape}, {kind} needs {shape}")
+        if value.dtype.kind != "f" or not np.isfinite(value).all():
+            raise ValueError(f"{path}: {name} holds values that are not finite numbers")
+        if name.endswith("running_var") and (value < 0).any():
+            raise ValueError(f"{path}: {name} holds a negative variance")
+    return {name: state[name] for name in shapes}
