@@ -1,20 +1,24 @@
-"""`dropsim train prior|pose|starts`: our own weights, and start states, from a data set."""
+"""`dropsim train prior|pose|starts`: weights and start states of your own, from a data set."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from dropsim.apps.cli.arguments import optional
+
+if TYPE_CHECKING:
+    from dropsim.research.training.loop import Progress
 
 
 @dataclass(frozen=True)
 class Train:
     """Train the motion prior or the pose model, or let the prior make its start states.
 
-    Example: dropsim train prior --data DATA --out RUN --minutes 120, with data that `dropsim data build` made.
+    Example: dropsim train prior --data DATA --out RUN --minutes 120, with data from `dropsim data build`. Needs the extra `train`.
     """
 
     model: tyro.conf.Positional[Literal["prior", "pose", "starts"]]
@@ -28,40 +32,42 @@ class Train:
     steps: int = 0
     """Exact number of steps, for a run that its seed reproduces; 0 takes what fits into the minutes."""
     init: Annotated[Path | None, optional("FILE", "random weights")] = None
-    """Checkpoint of another run to start from; of the prior only."""
+    """Checkpoint of another run of the same model to start from."""
     resume: bool = False
     """Go on from the checkpoint in the output folder."""
     threads: int = 1
-    """Of torch."""
+    """Threads that torch may use."""
     seed: int = 0
     """Of everything random."""
     weights: Annotated[Path | None, optional("FILE", "the package's")] = None
     """Prior that makes the start states."""
 
     def run(self) -> None:
-        """Train, printing a line now and then."""
-        import torch
-
+        """Train, and print a line of progress now and then."""
         if self.minutes <= 0 or self.threads < 1 or self.steps < 0:
             raise ValueError("minutes and threads must be positive, steps not negative")
-        torch.set_num_threads(self.threads)
         if self.model == "starts":
             self._make_starts()
-            return
-        if self.model == "prior":
-            from dropsim.research.training.loop import train_prior
-            from dropsim.research.training.prior import PriorOptions
-
-            train = partial(train_prior, options=PriorOptions(seed=self.seed), init=self.init)
         else:
-            from dropsim.research.training.pose import PoseOptions, train_pose
+            print(f"wrote {self._train()}")
 
-            train = partial(train_pose, options=PoseOptions(seed=self.seed))
-        path = train(self.data, self.out, minutes=self.minutes, resume=self.resume, steps=self.steps, watch=_print_progress)
-        print(f"wrote {path}")
+    def _train(self) -> Path:
+        try:
+            import torch
+        except ImportError:
+            raise ValueError("training needs PyTorch: run `pip install 'dropsim[train]'`") from None
+        from dropsim.research.training.loop import Budget
+        from dropsim.research.training.pose import PoseOptions, train_pose
+        from dropsim.research.training.prior import PriorOptions, train_prior
+
+        torch.set_num_threads(self.threads)
+        budget = Budget(self.minutes, self.steps, self.resume, self.init)
+        if self.model == "prior":
+            return train_prior(self.data, self.out, PriorOptions(seed=self.seed), budget, _print_progress)
+        return train_pose(self.data, self.out, PoseOptions(seed=self.seed), budget, _print_progress)
 
     def _make_starts(self) -> None:
-        """Let the prior make its start states, and say how many of each there are."""
+        """Let the prior make its start states, and print how many of each there are."""
         from dropsim.apps.cli.evaluate import shipped_pose_prior
         from dropsim.apps.cli.progress import bar
         from dropsim.motion.clips import load
@@ -78,10 +84,7 @@ class Train:
         print(f"wrote {path}")
 
 
-def _print_progress(progress: object) -> None:
-    from dropsim.research.training.loop import Progress
-
-    assert isinstance(progress, Progress)
+def _print_progress(progress: Progress) -> None:
     parts = " ".join(f"{k} {v:.3g}" for k, v in (progress.parts | progress.quality).items())
     left = progress.seconds_left
     print(f"step {progress.step}/{progress.total}, {left // 3600:.0f}:{left % 3600 // 60:02.0f} h left: {parts}", flush=True)

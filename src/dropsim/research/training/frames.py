@@ -1,92 +1,107 @@
-"""Recorded frames laid out for training: one long tensor, balanced sampling over motion categories, mirroring."""
+"""Recorded frames as tensors: all clips end to end, drawn with balanced categories, mirrored half of the time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from dropsim.body.rotations import heading
-from dropsim.body.skeleton import MIRROR, NUM_JOINTS, Skeleton, mirrored_rotations
+from dropsim.body.skeleton import MIRROR, NUM_JOINTS, Skeleton
 from dropsim.motion.clips import Clip
 from dropsim.motion.contacts import CONTACT_JOINTS
 from dropsim.motion.motion import Motion
-from dropsim.priors.cvae import Local, difference_memory, turn_memory
+from dropsim.priors.cvae import difference_memory
+from dropsim.research.training.network import Body, Local, heading, mirrored_rotations, turn_memory
 
 _MIRROR = torch.tensor(MIRROR)
 _MIRROR_CONTACTS = torch.tensor([CONTACT_JOINTS.index(MIRROR[j]) for j in CONTACT_JOINTS])
 BALANCE = 0.35
-"""Categories are drawn in proportion to their minutes to this power: 1 is as recorded, 0 all alike."""
+"""A category is drawn in proportion to its minutes to this power: 1 is as recorded, 0 all alike."""
+
+
+def category_weights(clips: Sequence[tuple[Clip, Motion]]) -> list[float]:
+    """Return the weight of each clip's frames when categories are balanced."""
+    frames: dict[str, int] = {}
+    for clip, motion in clips:
+        frames[clip.category] = frames.get(clip.category, 0) + len(motion)
+    return [frames[clip.category] ** (BALANCE - 1) for clip, _ in clips]
+
+
+def draw_by(edges: Float[Tensor, "n"], count: int, rng: torch.Generator) -> Int[Tensor, "count"]:
+    """Draw indices by their cumulated probability; torch's multinomial is limited to 2^24 categories and slow on half a million."""
+    return torch.searchsorted(edges, torch.rand(count, generator=rng, dtype=torch.float64)).clamp(max=len(edges) - 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """All frames of some clips, end to end."""
+    """All frames of some clips, end to end, in single precision."""
 
     skeleton: Skeleton
-    """In single precision."""
+    body: Body
+    """The same as tensors."""
     root: Float[Tensor, "n 3"]
     q: Float[Tensor, "n 22 3 3"]
     joints: Float[Tensor, "n 22 3"]
     velocity: Float[Tensor, "n m"]
-    """Memory of our variant at each frame, in the world: differences from the frame before."""
+    """The prior's memory at each frame, in the world: differences from the frame before."""
     contacts: Bool[Tensor, "n 9"]
     last: Int[Tensor, "n"]
     """Index of the last frame of the clip that a frame belongs to."""
     starts: Int[Tensor, "s"]
-    """Frames that have one before and at least one after them."""
+    """Frames with one before them and enough after them in their clip."""
     edges: Float[Tensor, "s"]
     """Cumulated probability of the starts."""
     fps: float
 
     @classmethod
-    def of(cls, clips: Sequence[tuple[Clip, Motion]]) -> "Frames":
-        """Lay clips out, balanced by category."""
-        if any(m.contacts is None for _, m in clips):
+    def of(cls, clips: Sequence[tuple[Clip, Motion]], ahead: int = 1) -> "Frames":
+        """Lay out clips; a start has `ahead` frames after it."""
+        if any(m.touching is None for _, m in clips):
             raise ValueError("some clips have no contact labels: build the data set with `dropsim data build`")
-        lengths = torch.tensor([len(m) for _, m in clips])
-        ends = lengths.cumsum(0)
-        category = [c.category for c, _ in clips]
-        minutes = {name: float(sum(int(n) for n, c in zip(lengths, category, strict=True) if c == name)) for name in sorted(set(category))}
-        starts, weights, last = [], [], []
-        for end, length, name in zip(ends.tolist(), lengths.tolist(), category, strict=True):
-            begin = end - length
-            last.append(torch.full((length,), end - 1))
-            starts.append(torch.arange(begin + 1, end - 1))
-            weights.append(torch.full((length - 2,), minutes[name] ** (BALANCE - 1)))
-        weight = torch.cat(weights).double()
-        frames = cls(
-            skeleton=clips[0][1].skeleton.to(torch.float32),
-            root=torch.cat([m.root.float() for _, m in clips]),
-            q=torch.cat([m.q.float() for _, m in clips]),
-            joints=torch.cat([m.joints.float() for _, m in clips]),
-            velocity=torch.cat([_velocity(m) for _, m in clips]),
-            contacts=torch.cat([m.contacts[:, list(CONTACT_JOINTS)] for _, m in clips if m.contacts is not None]),
+        motions = [motion for _, motion in clips]
+        if not all(np.isfinite(values).all() for m in motions for values in (m.root, m.q, m.joints)):
+            raise ValueError("the data holds NaN or infinite values: build it again with `dropsim data build`")
+        starts, weights, last, end = [], [], [], 0
+        for motion, weight in zip(motions, category_weights(clips), strict=True):
+            begin, end = end, end + len(motion)
+            last.append(torch.full((len(motion),), end - 1))
+            starts.append(torch.arange(begin + 1, max(begin + 1, end - ahead)))
+            weights.append(torch.full((len(starts[-1]),), weight, dtype=torch.float64))
+        weight = torch.cat(weights)
+        if len(weight) == 0:
+            raise ValueError(f"no clip has {ahead + 2} frames: build a data set of longer recordings")
+        skeleton = motions[0].skeleton
+        return cls(
+            skeleton=skeleton,
+            body=Body.of(skeleton),
+            root=_joined([m.root for m in motions]),
+            q=_joined([m.q for m in motions]),
+            joints=_joined([m.joints for m in motions]),
+            velocity=_joined([_velocity(m) for m in motions]),
+            contacts=_joined([m.touching[:, CONTACT_JOINTS] for m in motions if m.touching is not None]),
             last=torch.cat(last),
             starts=torch.cat(starts),
             edges=weight.cumsum(0) / weight.sum(),
-            fps=clips[0][1].fps,
+            fps=motions[0].fps,
         )
-        if not all(values.isfinite().all() for values in (frames.root, frames.q, frames.joints)):
-            raise ValueError("the data holds NaN or infinite values: build it again with `dropsim data build`")
-        return frames
 
     def draw(self, count: int, rng: torch.Generator) -> Int[Tensor, "count"]:
         """Draw start frames."""
-        # Inverse transform: multinomial is limited to 2^24 categories and slow on half a million.
-        at = torch.searchsorted(self.edges, torch.rand(count, generator=rng, dtype=torch.float64)).clamp(max=len(self.edges) - 1)
-        return self.starts[at]
+        return self.starts[draw_by(self.edges, count, rng)]
 
 
-def _velocity(motion: Motion) -> Float[Tensor, "t m"]:
-    """Return every frame's memory; the first repeats the second."""
-    before, now = (
-        Local(motion.root[a:b], motion.q[a:b], motion.joints[a:b], motion.root[a:b, :0])
-        for a, b in ((0, len(motion) - 1), (1, len(motion)))
-    )
-    memory = difference_memory(before.root, before.q, before.joints, now, motion.fps).float()
-    return torch.cat((memory[:1], memory))
+def _joined(parts: Sequence[np.ndarray]) -> Tensor:
+    """Join arrays end to end; floating numbers in single precision."""
+    kind = np.bool_ if parts[0].dtype == np.bool_ else np.float32
+    return torch.from_numpy(np.concatenate([part.astype(kind) for part in parts]))
+
+
+def _velocity(motion: Motion) -> Float[np.ndarray, "t m"]:
+    """Return the prior's memory at every frame; the first repeats the second."""
+    memory = difference_memory(motion.joints[:-1], motion.q[:-1], motion.joints[1:], motion.q[1:], motion.fps)
+    return np.concatenate((memory[:1], memory))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +117,7 @@ class Transition:
 
 
 def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]) -> Transition:
-    """Gather frames at and at + 1, mirrored where told, in the heading frame of the first."""
+    """Gather frames at and at + 1, some of them mirrored, in the heading frame of the first."""
     window = torch.stack((at, at + 1), dim=1)
     root, q, joints, velocity = frames.root[window], frames.q[window], frames.joints[window], frames.velocity[window]
     contacts = frames.contacts[window]
@@ -115,8 +130,7 @@ def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]
     contacts = torch.where(side, contacts[:, :, _MIRROR_CONTACTS], contacts)
     H = heading(q[:, 0, 0]).unsqueeze(1)
     flat = torch.tensor([1.0, 1.0, 0.0])
-    place, origin = frames.skeleton.rest[0] * flat, (root[:, :1] * flat).unsqueeze(-2)
-    joints = (joints - origin) @ H.transpose(-1, -2) + place
+    joints = (joints - (root[:, :1] * flat).unsqueeze(-2)) @ H.transpose(-1, -2) + frames.body.rest[0] * flat
     q = torch.cat((H.unsqueeze(2) @ q[:, :, :1], q[:, :, 1:]), dim=2)
     velocity = turn_memory(velocity, H)
     now, then = (Local(joints[:, i, 0], q[:, i], joints[:, i], velocity[:, i]) for i in (0, 1))

@@ -1,0 +1,332 @@
+"""The networks in torch, and one torch copy of the functions that training differentiates.
+
+The simulator runs the same networks in numpy (`dropsim.priors`). Tests compare every function here with its numpy counterpart to 1e-6.
+Weights have the same names on both sides.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from dropsim.body.skeleton import MIRROR, NUM_JOINTS, PARENTS, Skeleton
+from dropsim.priors import cvae, pose
+from dropsim.priors.cvae import POSE_VELOCITY_SIZE, VELOCITY_SIZE, CVAEShape
+from dropsim.priors.pose import NUM_BODY, NUM_COLUMNS, PoseShape
+
+# --- Rotations and the body ---
+
+
+def exp(rotvec: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 3 3"]:
+    """Rodrigues' formula, R = I + a [w] + b [w]^2 with a = sin t / t and b = (1 - cos t) / t^2."""
+    angle = rotvec.square().sum(-1, keepdim=True).clamp_min(1e-24).sqrt()
+    a = torch.sinc(angle / torch.pi)
+    b = 0.5 * torch.sinc(angle / (2 * torch.pi)).square()
+    x, y, z = rotvec.unbind(-1)
+    sx, sy, sz = (a * rotvec).unbind(-1)
+    bx, by, bz = (b * rotvec).unbind(-1)
+    xx, yy, zz = bx * x, by * y, bz * z
+    xy, yz, zx = bx * y, by * z, bz * x
+    rows = (1 - yy - zz, xy - sz, zx + sy, xy + sz, 1 - xx - zz, yz - sx, zx - sy, yz + sx, 1 - xx - yy)
+    return torch.stack(rows, dim=-1).unflatten(-1, (3, 3))
+
+
+def log_small(R: Float[Tensor, "*b 3 3"]) -> Float[Tensor, "*b 3"]:
+    """Return the rotation vector of a turn well below half a circle: the inverse of exp there."""
+    axis = 0.5 * torch.stack((R[..., 2, 1] - R[..., 1, 2], R[..., 0, 2] - R[..., 2, 0], R[..., 1, 0] - R[..., 0, 1]), dim=-1)
+    sine = axis.square().sum(-1, keepdim=True).clamp_min(1e-24).sqrt()
+    cosine = 0.5 * (R.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True) - 1)
+    return axis * (torch.atan2(sine, cosine) / sine)
+
+
+def heading(rotation: Float[Tensor, "*b 3 3"]) -> Float[Tensor, "*b 3 3"]:
+    """Return the turn about world z that makes a body with this root orientation face +y."""
+    right = -rotation[..., :2, 0]
+    norm = right.norm(dim=-1, keepdim=True)
+    right = torch.where(norm > 1e-8, right / norm.clamp_min(1e-8), torch.tensor([1.0, 0.0]).to(right))
+    cosine, sine = right.unbind(-1)
+    zero, one = torch.zeros_like(cosine), torch.ones_like(cosine)
+    return torch.stack((cosine, sine, zero, -sine, cosine, zero, zero, zero, one), dim=-1).unflatten(-1, (3, 3))
+
+
+def mirrored_rotations(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 3"]:
+    """Swap left and right of local rotations, by reflection in the plane x = 0."""
+    flip = torch.tensor([-1.0, 1.0, 1.0]).to(q)
+    return (flip[:, None] * q * flip)[..., MIRROR, :, :]
+
+
+def _levels() -> list[list[int]]:
+    """Group the joints by their distance from the root."""
+    levels = [[0]]
+    while below := [j for j in range(1, NUM_JOINTS) if PARENTS[j] in levels[-1]]:
+        levels.append(below)
+    return levels
+
+
+_LEVELS = _levels()
+_LEVEL_ORDER = list(itertools.chain(*_LEVELS))
+_FROM_LEVEL_ORDER = torch.tensor([_LEVEL_ORDER.index(j) for j in range(NUM_JOINTS)])
+_CHAIN = [(torch.tensor([above.index(PARENTS[j]) for j in level]), torch.tensor(level)) for above, level in itertools.pairwise(_LEVELS)]
+"""For every level below the root: the places of the parents in the level above, and the joints."""
+
+
+@dataclass(frozen=True, eq=False)
+class Body:
+    """The numbers of a skeleton as tensors."""
+
+    rest: Float[Tensor, "22 3"]
+    """Rest joints [m]."""
+    offsets: Float[Tensor, "22 3"]
+    """Rest vector from the parent [m]."""
+    radii: Float[Tensor, "22"]
+    """Collision spheres [m]."""
+
+    @classmethod
+    def of(cls, skeleton: Skeleton, dtype: torch.dtype = torch.float32) -> "Body":
+        return cls(*(torch.tensor(values, dtype=dtype) for values in (skeleton.rest, skeleton.offsets, skeleton.radii)))
+
+    def forward(self, q: Float[Tensor, "*b 22 3 3"], root: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 22 3"]:
+        """Return world joints [m] from local rotations and the pelvis position [m]; one level of the skeleton at a time."""
+        turns, places = [q[..., :1, :, :]], [root.unsqueeze(-2)]
+        for parents, joints in _CHAIN:
+            R_parents = turns[-1][..., parents, :, :]
+            turns.append(R_parents @ q[..., joints, :, :])
+            places.append(places[-1][..., parents, :] + (R_parents @ self.offsets[joints].unsqueeze(-1)).squeeze(-1))
+        return torch.cat(places, dim=-2)[..., _FROM_LEVEL_ORDER, :]
+
+
+# --- The state that the motion prior sees, and the frame that it makes ---
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """A batch of frames, each in the heading frame of some root: the body faces +y and its trans is above the origin."""
+
+    root: Float[Tensor, "*b 3"]
+    """Pelvis [m]."""
+    q: Float[Tensor, "*b 22 3 3"]
+    joints: Float[Tensor, "*b 22 3"]
+    velocity: Float[Tensor, "*b m"]
+    """The prior's memory in this frame: velocities of root, root orientation and joints, angular velocities of the body's joints."""
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Local":
+        return Local(change(self.root), change(self.q), change(self.joints), change(self.velocity))
+
+    def __getitem__(self, index: Int[Tensor, "i"] | slice) -> "Local":
+        """Pick members of the batch."""
+        return self.map(lambda values: values[index])
+
+    def put(self, index: Int[Tensor, "i"], part: "Local") -> "Local":
+        """Return a copy with some members replaced."""
+        pairs = ((self.root, part.root), (self.q, part.q), (self.joints, part.joints), (self.velocity, part.velocity))
+        return Local(*(whole.index_copy(0, index, new) for whole, new in pairs))
+
+
+def turn_memory(memory: Float[Tensor, "*b m"], R: Float[Tensor, "*#b 3 3"]) -> Float[Tensor, "*b m"]:
+    """Turn the velocities in a memory by R; angular velocities of the body's joints are in their parents' frames and stay."""
+    vectors = memory[..., :VELOCITY_SIZE].unflatten(-1, (-1, 3))
+    return torch.cat(((vectors @ R.transpose(-1, -2)).flatten(-2), memory[..., VELOCITY_SIZE:]), dim=-1)
+
+
+def recentred(frame: Local, body: Body) -> Local:
+    """Express a frame in the heading frame of its own root."""
+    H, flat = heading(frame.q[..., 0, :, :]), torch.tensor([1.0, 1.0, 0.0]).to(frame.root)
+    q = torch.cat((H.unsqueeze(-3) @ frame.q[..., :1, :, :], frame.q[..., 1:, :, :]), dim=-3)
+    joints = (frame.joints - (frame.root * flat).unsqueeze(-2)) @ H.transpose(-1, -2) + body.rest[0] * flat
+    return Local(joints[..., 0, :], q, joints, turn_memory(frame.velocity, H))
+
+
+def state_vector(frame: Local, pelvis_offset: Float[Tensor, "3"]) -> Float[Tensor, "*b s"]:
+    """Lay a local frame out in HuMoR's order, followed by the angular velocities of the body's joints."""
+    v, q = frame.velocity, frame.q
+    parts = (frame.root - pelvis_offset, v[..., :3], q[..., 0, :, :].flatten(-2), v[..., 3:6], q[..., 1:, :, :].flatten(-3))
+    return torch.cat((*parts, frame.joints.flatten(-2), v[..., 6:]), dim=-1)
+
+
+def root_and_body_velocity(memory: Float[Tensor, "*b m"]) -> Float[Tensor, "*b d"]:
+    """Return the velocities that the network's deltas change: of the root, of its orientation, and angular ones of the body's joints."""
+    return torch.cat((memory[..., :6], memory[..., VELOCITY_SIZE:]), dim=-1)
+
+
+def compose_kinematic(frame: Local, output: Float[Tensor, "*b o"], network: "CVAENetwork", body: Body, fps: float) -> Local:
+    """Add the network's deltas to what the velocities carry on; joints follow by kinematics, velocities by differences.
+
+    Turns about axes that the recorded joints do not have, such as a knee's own axis, are put back to where the recordings hold them.
+    """
+    carried = root_and_body_velocity(frame.velocity)
+    step = network.carry * carried / fps + output[..., : carried.shape[-1]]
+    root = frame.root + step[..., :3]
+    turns = step[..., 3:].unflatten(-1, (NUM_JOINTS, 3))
+    q = exp(turns) @ frame.q
+    hinges = network.hinges
+    held = exp(network.free[hinges] * log_small(q[..., hinges, :, :]) + network.held[hinges])
+    q = q.index_copy(q.ndim - 3, hinges, held)
+    joints = body.forward(q, root)
+    angular, linear = turns * network.free * fps, (joints - frame.joints) * fps
+    memory = torch.cat((step[..., :3] * fps, angular[..., 0, :], linear.flatten(-2), angular[..., 1:, :].flatten(-2)), dim=-1)
+    return Local(root, q, joints, memory)
+
+
+# --- Networks ---
+
+
+class MLP(nn.Module):
+    """Blocks of Linear, GroupNorm and ReLU with a linear layer at the end; a second input may be appended before every linear layer."""
+
+    def __init__(self, size_in: int, hidden: Sequence[int], size_out: int, *, groups: int, skip: int = 0) -> None:
+        """Build the layers; `skip` is the width of the second input."""
+        super().__init__()
+        self.linears = nn.ModuleList(nn.Linear(a + skip, b) for a, b in zip((size_in, *hidden), (*hidden, size_out), strict=True))
+        self.norms = nn.ModuleList(nn.GroupNorm(groups, b) for b in hidden)
+
+    @property
+    def last(self) -> nn.Linear:
+        layer = self.linears[-1]
+        assert isinstance(layer, nn.Linear)
+        return layer
+
+    def forward(self, x: Float[Tensor, "b i"], skip: Float[Tensor, "b s"] | None = None) -> Float[Tensor, "b o"]:
+        for linear, norm in zip(self.linears[:-1], self.norms, strict=True):
+            x = torch.relu(norm(linear(x if skip is None else torch.cat((x, skip), dim=-1))))
+        return self.last(x if skip is None else torch.cat((x, skip), dim=-1))
+
+
+class CVAENetwork(nn.Module):
+    """The conditional prior and the decoder of our motion prior, with the normalisation of their inputs and outputs."""
+
+    state_mean: Tensor
+    state_scale: Tensor
+    output_scale: Tensor
+    carry: Tensor
+    """Share of each velocity (root, root orientation, body joints) that lasts to the next frame."""
+    free: Tensor
+    """1 where a joint turns about an axis, 0 where the recordings hold it."""
+    held: Tensor
+    """Rotation about the axes that are held, 0 about the others [rad]."""
+
+    def __init__(self, shape: CVAEShape) -> None:
+        """Build with random weights and no normalisation."""
+        super().__init__()
+        self.shape = shape
+        self.prior = MLP(shape.state_size, shape.prior, 2 * shape.latent, groups=shape.groups)
+        self.decoder = MLP(shape.state_size, shape.decoder, shape.output_size, groups=shape.groups, skip=shape.latent)
+        self.register_buffer("state_mean", torch.zeros(shape.state_size))
+        self.register_buffer("state_scale", torch.ones(shape.state_size))
+        self.register_buffer("output_scale", torch.ones(shape.output_size))
+        if shape.kinematic:
+            self.register_buffer("carry", torch.ones(6 + POSE_VELOCITY_SIZE))
+            self.register_buffer("free", torch.ones(NUM_JOINTS, 3))
+            self.register_buffer("held", torch.zeros(NUM_JOINTS, 3))
+
+    @property
+    def hinges(self) -> Int[Tensor, "i"]:
+        """Joints that do not turn about every axis."""
+        return (self.free < 1).any(dim=-1).nonzero().squeeze(-1)
+
+    def normalized(self, state: Float[Tensor, "b s"]) -> Float[Tensor, "b s"]:
+        """Bring a state to zero mean and unit variance."""
+        return (state - self.state_mean) / self.state_scale
+
+    def latent(self, seen: Float[Tensor, "b s"]) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
+        """Return mean and log-variance of the latent for a normalised state."""
+        mean, log_variance = self.prior(seen).chunk(2, dim=-1)
+        return mean, log_variance
+
+    def decode(self, seen: Float[Tensor, "b s"], z: Float[Tensor, "b z"]) -> Float[Tensor, "b o"]:
+        """Return deltas and contact logits for a latent of each normalised state."""
+        return self.decoder(seen, z) * self.output_scale
+
+
+def _linears(widths: Sequence[int]) -> nn.ModuleList:
+    return nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
+
+
+class PoseNetwork(nn.Module):
+    """The pose model: an encoder whose code has its direction and its norm from two parts, and a decoder that sees the direction.
+
+    An unnatural pose can then share its direction with the natural pose next to it, and scaling its code back gives that pose.
+    """
+
+    input_mean: Tensor
+    input_scale: Tensor
+
+    def __init__(self, shape: PoseShape) -> None:
+        """Build with random weights and no normalisation."""
+        super().__init__()
+        self.shape = shape
+        self.encoder = _linears((shape.input_size, *shape.encoder, shape.latent))
+        self.decoder = _linears((shape.latent, *shape.decoder, NUM_COLUMNS))
+        self.radius = _linears((shape.input_size, *shape.radius, 1))
+        self.register_buffer("input_mean", torch.zeros(shape.input_size))
+        self.register_buffer("input_scale", torch.ones(shape.input_size))
+
+    def _run(self, layers: nn.ModuleList, x: Float[Tensor, "*b i"]) -> Float[Tensor, "*b o"]:
+        *before, last = layers
+        for layer in before:
+            x = nn.functional.leaky_relu(layer(x), self.shape.slope)
+        return last(x)
+
+    def encode(self, seen: Float[Tensor, "*b i"]) -> Float[Tensor, "*b z"]:
+        """Return the code of a flattened pose."""
+        code = self._run(self.encoder, (seen - self.input_mean) / self.input_scale)
+        return nn.functional.normalize(code, dim=-1) * self.norm(seen).unsqueeze(-1)
+
+    def norm(self, seen: Float[Tensor, "*b i"]) -> Float[Tensor, "*b"]:
+        """Return the norm of that code."""
+        return nn.functional.softplus(self._run(self.radius, (seen - self.input_mean) / self.input_scale)).squeeze(-1)
+
+    def decode(self, z: Float[Tensor, "*b z"]) -> Float[Tensor, "*b 21 3 3"]:
+        """Return the rotations of the body's joints for a code of any norm."""
+        columns = self._run(self.decoder, nn.functional.normalize(z, dim=-1) * math.sqrt(self.shape.latent))
+        # Gram-Schmidt; the third column is the cross product of the first two.
+        pair = columns.unflatten(-1, (NUM_BODY, 3, 2))
+        first = nn.functional.normalize(pair[..., 0], dim=-1)
+        second = nn.functional.normalize(pair[..., 1] - (first * pair[..., 1]).sum(-1, keepdim=True) * first, dim=-1)
+        return torch.stack((first, second, torch.linalg.cross(first, second)), dim=-1)
+
+
+def flatten_pose(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b i"]:
+    """Lay out two columns of every body joint's rotation; the root's is left out."""
+    return q[..., 1:, :, :2].flatten(-3)
+
+
+# --- To numpy and back ---
+
+
+def arrays_of(network: nn.Module) -> dict[str, np.ndarray]:
+    """Return copies of a network's weights by name."""
+    return {name: value.detach().numpy().copy() for name, value in network.state_dict().items()}
+
+
+def fill(network: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+    """Set a network's weights by name."""
+    network.load_state_dict({name: torch.tensor(values) for name, values in arrays.items()})
+
+
+def exported_cvae(network: CVAENetwork) -> cvae.CVAENetwork:
+    """Return the network that the simulator runs."""
+    return cvae.CVAENetwork.from_tensors(network.shape, arrays_of(network))
+
+
+def imported_cvae(network: cvae.CVAENetwork) -> CVAENetwork:
+    """Return the network that training can go on with."""
+    module = CVAENetwork(network.shape)
+    fill(module, network.tensors())
+    return module
+
+
+def exported_pose(network: PoseNetwork) -> pose.PoseNetwork:
+    """Return the pose network that the simulator runs."""
+    return pose.PoseNetwork.from_tensors(network.shape, arrays_of(network))
+
+
+def imported_pose(network: pose.PoseNetwork) -> PoseNetwork:
+    """Return the pose network that training can go on with."""
+    module = PoseNetwork(network.shape)
+    fill(module, network.tensors())
+    return module
