@@ -13,11 +13,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import numba
-import numpy as np
 
 VARIABLE = "DROPSIM_CACHE"
 """Environment variable: folder for machine code and search indices, instead of the user's cache folder."""
@@ -29,7 +27,7 @@ _PACKAGE = Path(__file__).parents[1]
 @functools.cache
 def kernel_hash() -> str:
     """Return a hash of all that decides what the kernels compute: their sources, numba, numpy and Python."""
-    found = hashlib.sha256(f"{numba.__version__} {np.__version__} {sys.version}".encode())
+    found = hashlib.sha256(f"{version('numba')} {version('numpy')} {sys.version}".encode())
     for path in sorted(_PACKAGE.rglob("*.py")):
         source = path.read_bytes()
         if b"compute.jit import" in source or path == Path(__file__):
@@ -74,6 +72,8 @@ def fast_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:  # noqa: ANN401
+    import numba  # not above: `compiled()` answers before numba, which takes half a second, is loaded
+
     # The tests check types by wrapping every function; numba needs the function inside.
     function = inspect.unwrap(function)
     folder = kernel_folder()
