@@ -2,20 +2,18 @@
 
 from dataclasses import dataclass, field
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.motion.contacts import CONTACT_GAP
-from dropsim.physics import metrics
-from dropsim.physics.energies.kinematic import Kinematic
-from dropsim.physics.energies.physical import RangeOfMotion
 from dropsim.physics.energy import Energy, Frame, Target
+from dropsim.physics.metrics import FEET
+from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import Simulator
-from dropsim.physics.wrench import WrenchOptions
-from dropsim.priors.pose import PosePrior
 from dropsim.priors.recording import ClipPrior
+
+_FEET = list(FEET)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,32 +27,31 @@ class Planted(Energy):
     slack: float = 0.02
     """On the floor [m]."""
     gap: float = CONTACT_GAP
-    """Height at which nothing of it is left [m]."""
+    """Height at which no slack is left [m]."""
     name: str = field(default="planted", init=False)
 
-    def matrix(self, skeleton: Skeleton) -> Float[Tensor, "m 22"]:
-        """Select ankles and toes."""
-        return torch.eye(NUM_JOINTS, dtype=skeleton.rest.dtype)[list(metrics.FEET)]
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
+        return np.eye(NUM_JOINTS)[_FEET]
 
-    def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
         """Stay in place, or within the slack of the recording, at the recording's height."""
-        radii = frame.skeleton.radii.to(x)[list(metrics.FEET)]
-        here, wished = (joints[..., list(metrics.FEET), :] for joints in (frame.x, frame.manifold[..., 0, :, :]))
-        slack = self.slack * (1 - (wished[..., 2] - radii) / self.gap).clamp(0, 1)
-        back = (here - wished)[..., :2]
-        held = back * (slack / torch.maximum(slack, back.norm(dim=-1)).clamp_min(1e-12)).unsqueeze(-1)
-        height = torch.maximum(wished[..., 2], radii)
-        return Target(torch.cat((wished[..., :2] + held, height.unsqueeze(-1)), dim=-1), slack > 0)
+        radii = frame.skeleton.radii[_FEET]
+        here, recorded = frame.x[:, _FEET], frame.candidates[:, 0, _FEET]
+        slack = self.slack * np.clip(1 - (recorded[..., 2] - radii) / self.gap, 0, 1)
+        back = (here - recorded)[..., :2]
+        held = back * (slack / np.maximum(np.maximum(slack, np.linalg.norm(back, axis=-1)), 1e-12))[..., None]
+        height = np.maximum(recorded[..., 2], radii)
+        return Target(np.concatenate((recorded[..., :2] + held, height[..., None]), -1), slack > 0)
 
 
 def clip_simulator(prior: ClipPrior) -> Simulator:
     """Return the simulator that follows a recording within 3 cm and takes from it what no body does.
 
-    Beside the defaults, which give way to a push, the recording pulls four times as strongly, its feet stand, and the root wrench is
-    corrected gently but down to nothing: a strong correction carries a recorded flight, whose noise is many times gravity, far away.
+    Compared with the defaults, which give way to a push, the recording pulls four times as strongly, its feet stand, and the root wrench
+    is corrected gently but down to nothing: a strong correction carries a recorded flight, whose noise is many times gravity, far away.
     """
-    return Simulator(
-        prior, range_of_motion=RangeOfMotion(PosePrior.shipped()), kinematic=Kinematic(weight=12.0), energies=(Planted(),),
-        wrench=WrenchOptions(weight=0.7, airborne_weight=0.3, tolerance=0.0, threshold=0.0),
+    options = SimulatorOptions(
+        kinematic_weight=12.0, correction_weight=0.7, airborne_weight=0.3, tolerance=0.0, threshold=0.0,
         num_samples=1, num_iterations=6, leaf_damping=0.0,
     )  # fmt: skip
+    return Simulator(prior, options=options, energies=(Planted(),))

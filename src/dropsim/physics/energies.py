@@ -1,0 +1,259 @@
+"""The energies: the ragdoll's own (rigid bones, contact, range of motion), the prior's, and those that edit a motion."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from dropsim.body.joints import NUM_JOINTS, PARENTS, joint_index
+from dropsim.body.kinematics import inverse
+from dropsim.body.rotations import best_turn, transpose
+from dropsim.body.skeleton import Skeleton, flat
+from dropsim.compute.jit import kernel
+from dropsim.physics.contact import contact_targets
+from dropsim.physics.energy import Energy, Frame, KernelEnergy, Target
+from dropsim.priors.pose import PosePrior
+
+Array = Any
+"""numba knows the types."""
+BRACES = ((1, 2), (1, 3), (2, 3), (12, 13), (12, 14), (13, 14))
+"""Pairs that hold the children of the pelvis and of the chest in shape, so that these two are blocks and not loose hubs."""
+_RODS = np.array((*((c, PARENTS[c]) for c in range(1, NUM_JOINTS)), *BRACES))
+
+
+def _differences(pairs: Int[np.ndarray, "m 2"]) -> Float[np.ndarray, "m 22"]:
+    eye = np.eye(NUM_JOINTS)
+    return eye[pairs[:, 0]] - eye[pairs[:, 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Rigidity(KernelEnergy):
+    """E_1: bones as strong springs (Liu et al. 2013); p is each rod's direction at its rest length."""
+
+    weight: float = 60.0
+    name: str = field(default="rigidity", init=False)
+    always: bool = field(default=True, init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
+        return _differences(_RODS)
+
+    def write(
+        self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
+    ) -> None:
+        _scaled_rods(x, _RODS, frame.skeleton.rest, p, at)
+
+
+@kernel
+def _scaled_rods(x: Array, ends: Array, rest: Array, p: Array, at: int) -> None:
+    for r in range(len(ends)):
+        a, b = ends[r, 0], ends[r, 1]
+        dx, dy, dz = rest[a, 0] - rest[b, 0], rest[a, 1] - rest[b, 1], rest[a, 2] - rest[b, 2]
+        length = math.sqrt(dx * dx + dy * dy + dz * dz)
+        for i in range(len(x)):
+            dx, dy, dz = x[i, a, 0] - x[i, b, 0], x[i, a, 1] - x[i, b, 1], x[i, a, 2] - x[i, b, 2]
+            share = length / max(math.sqrt(dx * dx + dy * dy + dz * dz), 1e-9)
+            p[i, at + r, 0], p[i, at + r, 1], p[i, at + r, 2] = share * dx, share * dy, share * dz
+
+
+@dataclass(frozen=True, eq=False)
+class Contact(KernelEnergy):
+    """E_2: particles that would be inside something stay where they were along it and come out to its surface.
+
+    Static friction, as in the paper: the target is x_t carried along by the surface, moved along the normal until it touches.
+    """
+
+    weight: float = 3.0
+    name: str = field(default="contact", init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
+        return np.eye(NUM_JOINTS)
+
+    def write(
+        self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
+    ) -> None:
+        contact_targets(x, frame.x, frame.skeleton.radii, frame.solids, frame.h, p, active, at)
+
+
+@dataclass(frozen=True, eq=False)
+class RangeOfMotion(KernelEnergy):
+    """E_3: poses that no person can take are drawn back to the nearest one that people can, eq. (15): codes are scaled to the limit.
+
+    Inside the range the projection is x itself, so the rows do not apply there.
+    """
+
+    pose: PosePrior
+    weight: float = 3.0
+    longest_pull: float = 0.03
+    """Farthest that one frame draws a joint [m]: a limp body far out of the range is drawn back and not thrown."""
+    name: str = field(default="range_of_motion", init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
+        """Take all particles about their middle: a pose has no place, so this energy moves nobody as a whole."""
+        return np.eye(NUM_JOINTS) - 1.0 / NUM_JOINTS
+
+    def write(
+        self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
+    ) -> None:
+        q = np.empty((*x.shape, 3))
+        inverse(x, frame.twist, frame.skeleton.offsets, q)
+        out = self.pose.norm(q) > self.pose.limit
+        active[:, at : at + NUM_JOINTS] = out[:, None]
+        for i in np.flatnonzero(out):  # one after the other, so that nobody's numbers depend on the batch
+            p[i, at : at + NUM_JOINTS] = self._drawn_back(q[i], x[i], frame.skeleton)
+
+    def _drawn_back(self, q: Float[np.ndarray, "22 3 3"], x: Float[np.ndarray, "22 3"], skeleton: Skeleton) -> Float[np.ndarray, "22 3"]:
+        posed = skeleton.forward(self.pose.project(q), x[0])
+        here, posed = x - x.mean(0), posed - posed.mean(0)
+        # Turned to lie on the body as well as it can: a pose has no orientation either, and limbs that give way must not spin the trunk.
+        pull = posed @ transpose(best_turn(posed, here, skeleton.masses)) - here
+        length = np.linalg.norm(pull, axis=-1, keepdims=True)
+        return here + pull * (self.longest_pull / np.maximum(length, self.longest_pull))
+
+
+@dataclass(frozen=True, eq=False)
+class Kinematic(KernelEnergy):
+    """E_kin, eq. (10): p is the prior's candidate nearest to x."""
+
+    weight: float = 3.0
+    name: str = field(default="kinematic", init=False)
+    always: bool = field(default=True, init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
+        return np.eye(NUM_JOINTS)
+
+    def write(
+        self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
+    ) -> None:
+        _nearest(frame.candidates, x, np.empty(len(x), dtype=np.int64), p, at)
+
+
+def nearest_candidate(candidates: Float[np.ndarray, "*b k 22 3"], x: Float[np.ndarray, "*b 22 3"]) -> Int[np.ndarray, "*b"]:
+    """Return the index of the candidate nearest to x in joint space, the first of equals."""
+    index = np.empty(x.shape[:-2], dtype=np.int64)
+    _nearest(flat(candidates, 3), flat(x, 2), index.reshape(-1), np.empty((index.size, NUM_JOINTS, 3)), 0)
+    return index
+
+
+@kernel
+def _nearest(candidates: Array, x: Array, index: Array, p: Array, at: int) -> None:
+    for i in range(len(x)):
+        best = np.inf
+        index[i] = 0
+        for k in range(candidates.shape[1]):
+            total = 0.0
+            for j in range(NUM_JOINTS):
+                for c in range(3):
+                    apart = candidates[i, k, j, c] - x[i, j, c]
+                    total += apart * apart
+                if total >= best:
+                    break
+            if total < best:
+                best, index[i] = total, k
+        p[i, at : at + NUM_JOINTS] = candidates[i, index[i]]
+
+
+def _per_person(values: Float[np.ndarray, "*b c"]) -> Float[np.ndarray, "n c"]:
+    """Return values as n or 1 rows."""
+    return values.reshape(-1, values.shape[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class CentreOfMassVelocity(Energy):
+    """E_com, eq. (16): the centre of mass moves at a target velocity, horizontally; the vertical is left alone."""
+
+    velocity: Float[np.ndarray, "*b 2"]
+    """Horizontal target [m/s]."""
+    weight: float = 1.0
+    name: str = field(default="com_velocity", init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
+        """Return one row, the shares of the particles in the body's mass, scaled so that the weight acts on the body as a whole."""
+        return NUM_JOINTS**0.5 * (skeleton.masses / skeleton.masses.sum())[None]
+
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
+        goal = frame.skeleton.centre_of_mass(x)
+        goal[:, :2] = frame.skeleton.centre_of_mass(frame.x)[:, :2] + frame.h * _per_person(self.velocity)
+        return Target(NUM_JOINTS**0.5 * goal[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class Pin(Energy):
+    """A joint held at a point."""
+
+    joint: str
+    target: Float[np.ndarray, "*b 3"]
+    """World [m]."""
+    weight: float = 100.0
+    name: str = field(default="pin", init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
+        return np.eye(NUM_JOINTS)[[joint_index(self.joint)]]
+
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
+        return Target(np.broadcast_to(_per_person(self.target)[:, None], (len(x), 1, 3)))
+
+
+@dataclass(frozen=True, eq=False)
+class Spring(Energy):
+    """Two joints kept at a distance: a stiff knee is a spring from hip to ankle at the length of the straight leg."""
+
+    joint_a: str
+    joint_b: str
+    length: float
+    """[m]"""
+    weight: float = 30.0
+    name: str = field(default="spring", init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
+        return _differences(np.array([[joint_index(self.joint_a), joint_index(self.joint_b)]]))
+
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
+        rod = x[:, joint_index(self.joint_a)] - x[:, joint_index(self.joint_b)]
+        return Target((rod * (self.length / np.maximum(np.linalg.norm(rod, axis=-1, keepdims=True), 1e-9)))[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class CollinearEnergy(Energy):
+    """A joint on the line between two others, at its place in the straight limb: a knee between hip and ankle."""
+
+    joint_a: str
+    middle: str
+    joint_b: str
+    weight: float = 30.0
+    name: str = field(default="collinear", init=False)
+
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
+        a, m, b = (joint_index(name) for name in (self.joint_a, self.middle, self.joint_b))
+        near, far = (np.linalg.norm(skeleton.rest[m] - skeleton.rest[end]) for end in (a, b))
+        row = np.zeros((1, NUM_JOINTS))
+        row[0, m], row[0, a], row[0, b] = 1.0, -far / (near + far), -near / (near + far)
+        return row
+
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
+        return Target(np.zeros((len(x), 1, 3)))
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedEnergy(Energy):
+    """An energy for some of the people only."""
+
+    energy: Energy
+    people: Bool[np.ndarray, "*b"]
+
+    @property
+    def name(self) -> str:
+        return self.energy.name
+
+    @property
+    def weight(self) -> float:
+        return self.energy.weight
+
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
+        return self.energy.matrix(skeleton)
+
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
+        target = self.energy.project(x, frame)
+        rows = np.broadcast_to(self.people.reshape(-1, 1), (len(x), target.p.shape[-2]))
+        return Target(target.p, rows if target.active is None else rows & target.active)

@@ -1,0 +1,83 @@
+"""The simulator's options, in one place for Python, scene files, evaluation and the app."""
+
+import math
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class SimulatorOptions:
+    """How people are simulated; the switches are for seeing what a part is good for."""
+
+    num_samples: int = 64
+    """K: candidates of the prior a frame, its mode among them."""
+    num_iterations: int = 3
+    """Local and global steps a frame."""
+    start_at_mode: bool | None = None
+    """Whether the iterations start at the prior's mode, as in the paper, or at a sample; by default what suits the prior."""
+    contact: bool = True
+    """Whether people touch the ground, objects and each other."""
+    range_of_motion: bool = True
+    """Whether poses that no person can take are drawn back."""
+    kinematic: bool = True
+    """Whether the motion prior has a say."""
+    correct: bool = True
+    """Whether motion that contact does not explain is softly corrected."""
+    react: bool = True
+    """Whether the ground's reaction enters the momentum; the paper's literal form is without."""
+    rigidity_weight: float = 60.0
+    """Of the bones as springs, relative to M / h^2 as all weights are."""
+    contact_weight: float = 3.0
+    range_of_motion_weight: float = 3.0
+    kinematic_weight: float = 3.0
+    friction: float = 0.8
+    """Largest tangential force over the normal one between people and what they touch; a rubber sole on a floor."""
+    contact_margin: float = 0.05
+    """Gap up to which a sphere can bear a contact force [m]; recorded feet, which priors learn from, are about as far off the floor."""
+    leaf_damping: float = 0.03
+    """Share by which the rotations of head, hands and toes, which no joint tells, go back to rest each frame."""
+    tolerance: float = 0.4
+    """Largest root wrench of the reference candidate that is let pass [body weights]; recorded motion has as much."""
+    threshold: float = 0.05
+    """Root wrenches beyond the tolerated one up to this size are left alone [body weights]."""
+    correction_weight: float = 10.0
+    """Strength of the correction, w_p: it removes w_p / (1 + w_p) of an unexplained force, and less of an unexplained moment."""
+    airborne_weight: float = 10.0
+    """Strength of the correction if nothing is touched: in flight only gravity changes the momentum."""
+    correction_cap: float = 0.1
+    """Farthest that the correction moves any joint [m]."""
+    moment_arm: float = 0.4
+    """Arm at which a moment weighs as much as a force, in the fit and in the correction [m]: about a body's radius of gyration."""
+    largest_load: float = 4.0
+    """Most that ankles and toes together bear along their normals [body weights]; people land from jumps with about as much."""
+    largest_bearing: float = 1.0
+    """Most that all other joints bear together [body weights]: hands, hips and backs carry a body but do not throw it into the air."""
+    friction_edges: int = 4
+    """Edges of the pyramid inscribed in the friction cone."""
+    ridge: float = 1e-6
+    """Spreads the load over the contacts: of all forces that fit equally well the smallest are taken; the fit changes by less than 1e-10."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{field.name} has to be a finite number, not {value}")
+        if not (1 <= self.num_samples <= 4096 and 1 <= self.num_iterations <= 100):
+            raise ValueError(
+                "num_samples has to be between 1 and 4096, and num_iterations between 1 and 100, "
+                f"not {self.num_samples} and {self.num_iterations}"
+            )
+        if not 0 < self.friction <= 10:
+            raise ValueError(f"friction has to be above 0 and at most 10, not {self.friction:g}")
+        if not 3 <= self.friction_edges <= 32:
+            raise ValueError(f"friction_edges has to be between 3 and 32, not {self.friction_edges}")
+        if not 0 <= self.leaf_damping <= 1:
+            raise ValueError(f"leaf_damping has to be between 0 and 1, not {self.leaf_damping:g}")
+        for name in ("moment_arm", "largest_load", "largest_bearing"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} has to be above 0, not {getattr(self, name):g}")
+        for name in (
+            "rigidity_weight", "contact_weight", "range_of_motion_weight", "kinematic_weight", "contact_margin", "tolerance", "threshold",
+            "correction_weight", "airborne_weight", "correction_cap", "ridge",
+        ):  # fmt: skip
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} cannot be negative, and is {getattr(self, name):g}")

@@ -1,0 +1,253 @@
+"""Settling: out of what people are inside of, bones at their lengths, and people who meet moved out of each other."""
+
+import math
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS
+from dropsim.body.skeleton import BodyArrays, Skeleton, flat
+from dropsim.compute.jit import kernel
+from dropsim.physics.contact import Solids, deepest, of_person, push_out
+
+Array = Any
+"""numba knows the types."""
+ROUNDS = 4
+"""Rounds of pushing out and restoring lengths: a neck between a head and shoulders that lie on the floor takes several."""
+MOST_ROUNDS = 32
+"""Rounds for people who are still too deep or stretched after the usual ones."""
+DEEP = 0.005
+"""Depth that the usual rounds may leave [m]."""
+STRETCHED = 0.002
+"""Relative error of a bone's length that the usual rounds may leave."""
+CONTACT_MOBILITY = 0.05
+"""How much a joint in contact gives when bones are brought back to length, relative to a free one."""
+_PARENTS = np.array(PARENTS)
+_siblings = [[s for s in CHILDREN[PARENTS[c]] if 0 < s < c] if c else [] for c in range(NUM_JOINTS)]
+_meeting = [([PARENTS[c]] if PARENTS[c] > 0 else []) + _siblings[c] for c in range(NUM_JOINTS)]
+_NUM_MEETING = np.array([len(m) for m in _meeting])
+_MEETING = np.array([(*m, *([0] * (3 - len(m)))) for m in _meeting])
+"""For each bone, by its far joint: the bones nearer to the root that it shares a joint with."""
+
+
+@kernel
+def settle(
+    x: Array, before: Array, body: BodyArrays, solids: Solids, friction: float, h: float, rounds: int, most_rounds: int,
+    contact_mobility: float, out: Array, touching: Array,
+) -> None:  # fmt: skip
+    """Push everyone out of what they are inside of and restore their bones' lengths, in turns; also write which joints touched.
+
+    Joints in contact give less than their inverse masses say, by a factor.
+    """
+    give, work = np.empty(NUM_JOINTS), (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
+    for i in range(len(x)):
+        planes, spheres = of_person(solids.planes, i), of_person(solids.spheres, i)
+        out[i] = x[i]
+        touching[i] = False
+        for done in range(most_rounds):
+            whole = done >= rounds and _stretch(out[i], body.lengths) < STRETCHED
+            if whole and deepest(out[i], body.radii, planes, spheres) < DEEP:
+                break
+            push_out(out[i], before[i], body.radii, planes, spheres, friction, h, touching[i])
+            for j in range(NUM_JOINTS):
+                give[j] = body.mobility[j] * (contact_mobility if touching[i, j] else 1.0)
+            restore_person(out[i], body.lengths, give, 2, work[0], work[1], work[2])
+
+
+@kernel
+def _stretch(x: Array, lengths: Array) -> float:
+    """Return the largest relative error of a person's bones; NaN counts as large."""
+    worst = 0.0
+    for c in range(1, NUM_JOINTS):
+        parent = _PARENTS[c]
+        dx, dy, dz = x[c, 0] - x[parent, 0], x[c, 1] - x[parent, 1], x[c, 2] - x[parent, 2]
+        error = abs(math.sqrt(dx * dx + dy * dy + dz * dz) - lengths[c]) / lengths[c]
+        if not error <= worst:
+            worst = error
+    return worst
+
+
+def restore_lengths(
+    x: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton, mobility: Float[np.ndarray, "*#b 22"] | None = None, *, iterations: int = 2
+) -> Float[np.ndarray, "*b 22 3"]:
+    """Bring every bone back to its length by the least mass-weighted displacement (fast projection, Goldenthal et al. 2007).
+
+    Bones pull their two ends along themselves, in proportion to the ends' mobilities (inverse masses unless given): with the true ones,
+    linear and angular momentum stay what they were. Newton's method on the 21 lengths; twice is enough for the errors of one step.
+    """
+    out = np.array(x, order="C")
+    give = np.broadcast_to(skeleton.arrays.mobility if mobility is None else mobility, x.shape[:-1])
+    _restore_everyone(flat(out, 2), skeleton.lengths, flat(give, 1), iterations)
+    return out
+
+
+@kernel
+def _restore_everyone(x: Array, lengths: Array, mobility: Array, iterations: int) -> None:
+    direction, S, tension = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS)
+    for i in range(len(x)):
+        restore_person(x[i], lengths, mobility[i], iterations, direction, S, tension)
+
+
+@kernel
+def restore_person(p: Array, lengths: Array, give: Array, iterations: int, direction: Array, S: Array, tension: Array) -> None:
+    """Restore a person's bone lengths in place; bones taken from the ends of the limbs inward fill in nothing."""
+    for _ in range(iterations):
+        for c in range(1, NUM_JOINTS):
+            parent = _PARENTS[c]
+            dx, dy, dz = p[c, 0] - p[parent, 0], p[c, 1] - p[parent, 1], p[c, 2] - p[parent, 2]
+            length = math.sqrt(dx * dx + dy * dy + dz * dz)
+            direction[c, 0], direction[c, 1], direction[c, 2] = dx / length, dy / length, dz / length
+            tension[c] = length - lengths[c]
+            S[c, c] = give[c] + give[parent]
+        for c in range(1, NUM_JOINTS):
+            for k in range(_NUM_MEETING[c]):
+                o = _MEETING[c, k]
+                along = direction[c, 0] * direction[o, 0] + direction[c, 1] * direction[o, 1] + direction[c, 2] * direction[o, 2]
+                # A child hangs on the far end of its parent bone, siblings on the same near end.
+                S[c, o] = S[o, c] = along * (-give[o] if o == _PARENTS[c] else give[_PARENTS[c]])
+        for c in range(NUM_JOINTS - 1, 0, -1):
+            for k in range(_NUM_MEETING[c]):
+                o = _MEETING[c, k]
+                factor = S[c, o] / S[c, c]
+                tension[o] -= factor * tension[c]
+                for k2 in range(_NUM_MEETING[c]):
+                    S[o, _MEETING[c, k2]] -= factor * S[c, _MEETING[c, k2]]
+        for c in range(1, NUM_JOINTS):
+            for k in range(_NUM_MEETING[c]):
+                tension[c] -= S[c, _MEETING[c, k]] * tension[_MEETING[c, k]]
+            tension[c] /= S[c, c]
+        for c in range(1, NUM_JOINTS):
+            parent = _PARENTS[c]
+            for k in range(3):
+                pull = tension[c] * direction[c, k]
+                p[c, k] -= give[c] * pull
+                p[parent, k] += give[parent] * pull
+
+
+WHOLE_ROUNDS = 2
+"""Rounds of moving whole bodies apart: moved joint by joint alone, people who meet lift each other's limbs and wrestle."""
+JOINT_ROUNDS = 4
+"""Rounds of moving joints apart and restoring lengths."""
+SHARE = 0.7
+"""Of an overlap that one round takes away: spheres overlap several others at once."""
+NEAR = 2.5
+"""Hips farther apart than this cannot touch within a frame [m]."""
+
+
+def separate(
+    x: Float[np.ndarray, "*w p 22 3"],
+    before: Float[np.ndarray, "*w p 22 3"],
+    skeleton: Skeleton,
+    solids: Solids,
+    *,
+    friction: float,
+    h: float,
+) -> tuple[Float[np.ndarray, "*w p 22 3"], Float[np.ndarray, "*w p 22 3"], Bool[np.ndarray, "*w p"]]:
+    """Move people of one world out of each other by equal and opposite impulses; return joints, forces [N] and who met somebody.
+
+    First whole bodies are moved, along the ground, by their deepest overlap; then each pair of spheres by its masses. So one gains the
+    momentum that the other loses; lengths are restored without changing any. Last, nobody is left in the ground.
+    """
+    out, forces, met = np.array(x, order="C"), np.zeros(x.shape), np.zeros(x.shape[:-2], dtype=np.bool_)
+    if x.shape[-3] < 2 or not _separate(flat(out, 3), skeleton.arrays, h, flat(forces, 3), flat(met, 1)):
+        return x, forces, met
+    settled, touching = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_)
+    settle(
+        flat(out, 2), flat(before, 2), skeleton.arrays, solids, friction, h, 2, 2 * MOST_ROUNDS // ROUNDS, 1.0, flat(settled, 2), flat(touching, 1),
+    )  # fmt: skip
+    return np.where(met[..., None, None], settled, x), forces, met
+
+
+@kernel
+def _separate(x: Array, body: BodyArrays, h: float, forces: Array, met: Array) -> bool:
+    """Move everyone apart in place, world by world; write the forces and who met somebody, and return whether anybody did."""
+    num, count = len(x), x.shape[1]
+    step, push, total = np.empty((count, NUM_JOINTS, 3)), np.empty((count, NUM_JOINTS, 3)), 0.0
+    direction, S, tension = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS)
+    anybody = False
+    for j in range(NUM_JOINTS):
+        total += body.masses[j]
+    for w in range(num):
+        for done in range(WHOLE_ROUNDS + JOINT_ROUNDS):
+            step[:], push[:], overlap = 0.0, 0.0, False
+            for a in range(count):
+                for b in range(a + 1, count):
+                    if _hips_apart(x[w, a], x[w, b]) > NEAR:
+                        continue
+                    if done < WHOLE_ROUNDS:
+                        overlap |= _move_whole(x[w, a], x[w, b], body.radii, total, step[a], step[b], push[a], push[b])
+                    else:
+                        overlap |= _move_joints(x[w, a], x[w, b], body.radii, body.masses, step[a], step[b], push[a], push[b])
+            if not overlap:
+                break
+            anybody = True
+            for a in range(count):
+                if not push[a].any():
+                    continue
+                met[w, a] = True
+                x[w, a] += step[a]
+                forces[w, a] += push[a] / (h * h)
+                restore_person(x[w, a], body.lengths, body.mobility, 2, direction, S, tension)
+    return anybody
+
+
+@kernel
+def _hips_apart(a: Array, b: Array) -> float:
+    return math.sqrt((a[0, 0] - b[0, 0]) ** 2 + (a[0, 1] - b[0, 1]) ** 2 + (a[0, 2] - b[0, 2]) ** 2)
+
+
+@kernel
+def _overlap(a: Array, b: Array, i: int, j: int, radii: Array) -> tuple[float, float, float, float]:
+    """Return how deep two spheres overlap, and the unit vector from the second to the first."""
+    dx, dy, dz = a[i, 0] - b[j, 0], a[i, 1] - b[j, 1], a[i, 2] - b[j, 2]
+    reach = radii[i] + radii[j]
+    square = dx * dx + dy * dy + dz * dz
+    if square >= reach * reach:
+        return 0.0, 0.0, 0.0, 0.0
+    length = max(math.sqrt(square), 1e-9)
+    return reach - length, dx / length, dy / length, dz / length
+
+
+@kernel
+def _move_whole(a: Array, b: Array, radii: Array, mass: float, step_a: Array, step_b: Array, push_a: Array, push_b: Array) -> bool:
+    """Move two people apart along the ground by their deepest overlap; the momentum goes to the joints that touch."""
+    deepest, at, to, nx, ny = 0.0, 0, 0, 0.0, 0.0
+    for i in range(NUM_JOINTS):
+        for j in range(NUM_JOINTS):
+            depth, ux, uy, _ = _overlap(a, b, i, j, radii)
+            if depth > deepest:
+                deepest, at, to, nx, ny = depth, i, j, ux, uy
+    if deepest == 0.0:
+        return False
+    wx, wy = 0.5 * SHARE * deepest * nx, 0.5 * SHARE * deepest * ny
+    for k in range(NUM_JOINTS):
+        step_a[k, 0] += wx
+        step_a[k, 1] += wy
+        step_b[k, 0] -= wx
+        step_b[k, 1] -= wy
+    push_a[at, 0] += mass * wx
+    push_a[at, 1] += mass * wy
+    push_b[to, 0] -= mass * wx
+    push_b[to, 1] -= mass * wy
+    return True
+
+
+@kernel
+def _move_joints(a: Array, b: Array, radii: Array, masses: Array, step_a: Array, step_b: Array, push_a: Array, push_b: Array) -> bool:
+    """Move every two overlapping spheres apart, the lighter one farther."""
+    found = False
+    for i in range(NUM_JOINTS):
+        for j in range(NUM_JOINTS):
+            depth, ux, uy, uz = _overlap(a, b, i, j, radii)
+            if depth == 0.0:
+                continue
+            found = True
+            reduced = SHARE * depth * masses[i] * masses[j] / (masses[i] + masses[j])
+            for k in range(3):
+                along = reduced * (ux if k == 0 else uy if k == 1 else uz)
+                step_a[i, k] += along / masses[i]
+                step_b[j, k] -= along / masses[j]
+                push_a[i, k] += along
+                push_b[j, k] -= along
+    return found
