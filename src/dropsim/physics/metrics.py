@@ -1,12 +1,13 @@
 """Measures of motion quality: pure functions of a Motion, batched over its leading dimensions, in the unit that the name says.
 
-Moments are counted in frames: `since` and `end` are one number for everybody, or one for each. The Frechet distance, which compares sets
-of motions, is in `evaluation.windows`, and speed, which depends on the machine, in `evaluation.speed`.
+`since` and `end` are frames: one number for everybody, or one per person. The Frechet distance, which compares sets of motions, is in
+`research.evaluation.windows`, and speed, which depends on the machine, in `research.evaluation.bench`.
 """
 
-import torch
+import warnings
+
+import numpy as np
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from dropsim.body.skeleton import Skeleton
 from dropsim.motion.contacts import sphere_heights
@@ -21,224 +22,230 @@ TOLERANCE = 0.005
 LOW = 0.05
 """A foot whose sphere is lower than this should not slide [m] (GMD); up to here a sphere can bear a contact force too."""
 SLIDING = 0.5
-"""Faster than this it does [m/s] (GMD)."""
+"""A low foot that is faster than this slides [m/s] (GMD)."""
 RECOVERY = 3.0
 """Time after a push's end at which people have recovered or not [s] (after PDP)."""
 GET_UP = 8.0
-"""Time within which the fallen may get up [s]."""
+"""Time within which people who fell may get up [s]."""
 LIFTED, LANDED = 0.04, 0.02
 """A foot is lifted when ankle and toes are higher than the first above where they stand, and has landed below the second [m]."""
 HUMAN_SINK = 0.10
-"""Deepest that any joint sphere of a human roll-out may go below the floor [m]."""
+"""Deepest that any joint sphere of a human motion may go below the floor [m]."""
 HUMAN_SPEED = 12.0
-"""Fastest that any joint of a human roll-out may move [m/s]."""
+"""Fastest that any joint of a human motion may move [m/s]."""
+
+FrameIndex = int | Int[np.ndarray, "*b"]
+"""A frame, the same for everybody or one per person."""
+Numbers = Float[np.ndarray, "*b"] | np.floating
+"""A number per person; a scalar for a motion without leading dimensions."""
+Flags = Bool[np.ndarray, "*b"] | np.bool_
+Counts = Int[np.ndarray, "*b"] | np.integer
 
 
-def penetration_mm(motion: Motion) -> Float[Tensor, "*b"]:
+def penetration_mm(motion: Motion) -> Numbers:
     """Mean depth of the lowest joint sphere below the floor beyond 5 mm (PhysDiff)."""
-    return 1000 * (-(sphere_heights(motion).amin(-1) + TOLERANCE)).clamp(min=0).mean(-1)
+    return 1000 * np.maximum(-(sphere_heights(motion).min(-1) + TOLERANCE), 0).mean(-1)
 
 
-def float_mm(motion: Motion) -> Float[Tensor, "*b"]:
+def float_mm(motion: Motion) -> Numbers:
     """Mean height of the lowest joint sphere above the floor beyond 5 mm (PhysDiff)."""
-    return 1000 * (sphere_heights(motion).amin(-1) - TOLERANCE).clamp(min=0).mean(-1)
+    return 1000 * np.maximum(sphere_heights(motion).min(-1) - TOLERANCE, 0).mean(-1)
 
 
-def skate_mm(motion: Motion) -> Float[Tensor, "*b"]:
+def skate_mm(motion: Motion) -> Numbers:
     """Mean horizontal step of the lowest joint while it stays within 5 mm of the floor (PhysDiff)."""
     heights = sphere_heights(motion)
     lowest = heights.argmin(-1)[..., :-1, None]
-    touching = heights.gather(-1, heights.argmin(-1, keepdim=True)).squeeze(-1)[..., :-1].abs() < TOLERANCE
-    touching &= heights[..., 1:, :].gather(-1, lowest).squeeze(-1).abs() < TOLERANCE
-    step = motion.joints.diff(dim=-3)[..., :2].norm(dim=-1).gather(-1, lowest).squeeze(-1)
-    return 1000 * (step * touching).sum(-1) / len(motion)
+    near = np.abs(heights) < TOLERANCE
+    steps = _norm(np.diff(motion.joints[..., :2], axis=-3)) * (near[..., :-1, :] & near[..., 1:, :])
+    return 1000 * np.take_along_axis(steps, lowest, -1)[..., 0].sum(-1) / len(motion)
 
 
-def foot_skate(motion: Motion) -> Float[Tensor, "*b"]:
+def foot_skate(motion: Motion) -> Numbers:
     """Mean horizontal speed of the toes, weighted by 2 - 2^(h / 3 cm) of their height above the floor [m/s] (DART)."""
-    heights = sphere_heights(motion)[..., list(TOES)]
-    height = torch.maximum(heights[..., 1:, :], heights[..., :-1, :])
-    weight = 2 - 2 ** (height / 0.03).clamp(0, 1)
-    speed = motion.joints[..., list(TOES), :2].diff(dim=-3).norm(dim=-1) * motion.fps
-    return (speed * weight).mean((-1, -2))
+    heights = sphere_heights(motion)[..., TOES]
+    height = np.maximum(heights[..., 1:, :], heights[..., :-1, :])
+    return (_toe_speeds(motion) * (2 - 2 ** np.clip(height / 0.03, 0, 1))).mean((-1, -2))
 
 
-def skating_ratio(motion: Motion) -> Float[Tensor, "*b"]:
+def skating_ratio(motion: Motion) -> Numbers:
     """Share of the steps from frame to frame in which a toe stays below 5 cm and moves faster than 0.5 m/s (GMD)."""
-    low = sphere_heights(motion)[..., list(TOES)] < LOW
-    speed = motion.joints[..., list(TOES), :2].diff(dim=-3).norm(dim=-1) * motion.fps
-    return (low[..., 1:, :] & low[..., :-1, :] & (speed > SLIDING)).any(-1).double().mean(-1)
+    low = sphere_heights(motion)[..., TOES] < LOW
+    return (low[..., 1:, :] & low[..., :-1, :] & (_toe_speeds(motion) > SLIDING)).any(-1).mean(-1)
 
 
-def jerk(motion: Motion) -> Float[Tensor, "*b"]:
+def _toe_speeds(motion: Motion) -> Float[np.ndarray, "*b t 2"]:
+    return _norm(np.diff(motion.joints[..., TOES, :2], axis=-3)) * motion.fps
+
+
+@np.errstate(invalid="ignore")
+def jerk(motion: Motion) -> Numbers:
     """Mean norm of the third difference of the joints [m/s^3] (DART)."""
-    return motion.joints.diff(n=3, dim=-3).norm(dim=-1).mean((-1, -2)) * motion.fps**3
+    return _norm(np.diff(motion.joints, n=3, axis=-3)).mean((-1, -2)) * motion.fps**3
 
 
-def bone_error_percent(motion: Motion) -> Float[Tensor, "*b"]:
+def bone_error_percent(motion: Motion) -> Numbers:
     """Largest relative error of a bone's length over the motion."""
-    return 100 * motion.skeleton.bone_error(motion.joints).amax(-1)
+    return 100 * motion.skeleton.bone_error(motion.joints).max(-1)
 
 
-def root_wrench(motion: Motion, *, cylinders: bool = False) -> Float[Tensor, "*b t 2"]:
+def root_wrench(motion: Motion, *, cylinders: bool = False) -> Float[np.ndarray, "*b t 2"]:
     """Force and moment that no contact explains, in body weights and body weights at 1 m (DROP, ManipNet).
 
-    Whatever is within 5 cm of level ground may bear a force, as in the simulator, so that recordings and simulations compare. Masses are
-    points at the joints, or bones solid cylinders.
+    Whatever is within 5 cm of level ground may bear a force, as in the simulator, so that recordings and simulations compare. The external
+    forces that the motion holds are accounted for. Masses are points at the joints, or bones are solid cylinders.
     """
     return root_wrench_of_motion(motion, sphere_heights(motion) < LOW, cylinders=cylinders)
 
 
-def out_of_range_percent(motion: Motion, pose: PosePrior) -> Float[Tensor, "*b"]:
+def out_of_range_percent(motion: Motion, pose: PosePrior) -> Numbers:
     """Share of the frames whose pose code is longer than the pose model's limit, 6 (DROP)."""
-    return 100 * (pose.norm(motion.q) > pose.limit).double().mean(-1)
+    return 100 * (pose.norm(motion.q) > pose.limit).mean(-1)
 
 
-def root_speed(motion: Motion) -> Float[Tensor, "*b t"]:
+def root_speed(motion: Motion) -> Float[np.ndarray, "*b t"]:
     """Horizontal speed of the pelvis over half a second [m/s]; shorter motions use what they have."""
     span = min(len(motion) - 1, round(motion.fps / 2))
     place = motion.root[..., :2]
-    return (place[..., span:, :] - place[..., :-span, :]).norm(dim=-1) * motion.fps / span
+    return _norm(place[..., span:, :] - place[..., :-span, :]) * motion.fps / span
 
 
-def turn_rate(motion: Motion) -> Float[Tensor, "*b t"]:
+def turn_rate(motion: Motion) -> Float[np.ndarray, "*b t"]:
     """Rate at which the pelvis' heading turns, counterclockwise, over half a second [rad/s]; shorter motions use what they have."""
     span = min(len(motion) - 1, round(motion.fps / 2))
     left = motion.q[..., 0, :2, 0]
     before, after = left[..., :-span, :], left[..., span:, :]
     sine = before[..., 0] * after[..., 1] - before[..., 1] * after[..., 0]
-    return torch.atan2(sine, (before * after).sum(-1)) * motion.fps / span
+    return np.arctan2(sine, (before * after).sum(-1)) * motion.fps / span
 
 
-def upright(motion: Motion) -> Bool[Tensor, "*b t"]:
+def upright(motion: Motion) -> Bool[np.ndarray, "*b t"]:
     """Head and pelvis above 0.75 of their standing height."""
-    return _raised(motion, 0.75).all(-1)
+    return above(motion.joints, motion.skeleton, 0.75).all(-1)
 
 
-def fallen(motion: Motion) -> Bool[Tensor, "*b t"]:
+def fallen(motion: Motion) -> Bool[np.ndarray, "*b t"]:
     """Pelvis or head below 0.45 of its standing height."""
     return lying(motion.joints, motion.skeleton)
 
 
-def lying(joints: Float[Tensor, "*b 22 3"], skeleton: Skeleton) -> Bool[Tensor, "*b"]:
+def lying(joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton) -> Flags:
     """Pelvis or head below 0.45 of its standing height above z = 0."""
     return ~above(joints, skeleton, 0.45).all(-1)
 
 
-def _raised(motion: Motion, share: float) -> Bool[Tensor, "*b t 2"]:
-    return above(motion.joints, motion.skeleton, share)
-
-
-def above(joints: Float[Tensor, "*b 22 3"], skeleton: Skeleton, share: float) -> Bool[Tensor, "*b 2"]:
+def above(joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton, share: float) -> Bool[np.ndarray, "*b 2"]:
     """Whether the pelvis and the head are above a share of their height in the rest pose."""
-    sole = (skeleton.rest[:, 1] - skeleton.radii).min()
-    standing = (skeleton.rest[[0, 15], 1] - sole).to(joints)
-    return joints[..., [0, 15], 2] > share * standing
+    return joints[..., (0, 15), 2] > share * _standing(skeleton, (0, 15))
 
 
-def human(motion: Motion) -> Bool[Tensor, "*b"]:
+@np.errstate(invalid="ignore")
+def human(motion: Motion) -> Flags:
     """Whether a motion stays human to its end: finite, bones whole, on the floor and not through it, at human speeds."""
-    joints = motion.joints
-    finite = joints.isfinite().all(-1).all(-1).all(-1)
-    height = joints[..., 0, 2]
-    lowest = sphere_heights(motion).amin(-1)
-    fast = joints.diff(dim=-3).norm(dim=-1).amax((-1, -2)) * motion.fps > HUMAN_SPEED
-    tall = (height < 1.6).all(-1) & (lowest > -HUMAN_SINK).all(-1)
+    joints, lowest = motion.joints, sphere_heights(motion).min(-1)
+    finite = np.isfinite(joints).all((-1, -2, -3))
+    fast = _norm(np.diff(joints, axis=-3)).max((-1, -2)) * motion.fps > HUMAN_SPEED
+    in_bounds = ((joints[..., 0, 2] < 1.6) & (lowest > -HUMAN_SINK)).all(-1)
     # A second off the floor is no jump; a motion that is shorter can only jump.
-    span = round(motion.fps)
-    off = torch.nn.functional.pad((lowest > 0.08).float().reshape(-1, 1, len(motion)), (0, max(0, span - len(motion))))
-    hovering = torch.nn.functional.avg_pool1d(off, span, 1).amax((-1, -2)) > 0.99
-    return finite & tall & ~fast & ~hovering.reshape(finite.shape) & (bone_error_percent(motion) < 2.0)
+    hovering = sustained(lowest > 0.08, round(motion.fps)).any(-1)
+    return finite & in_bounds & ~fast & ~hovering & (bone_error_percent(motion) < 2.0)
 
 
-def pelvis_spin(motion: Motion) -> Float[Tensor, "*b t"]:
+def sustained(flags: Bool[np.ndarray, "*b t"], num: int) -> Bool[np.ndarray, "*b w"]:
+    """Whether flags hold for `num` frames in a row, for each frame from which there are as many."""
+    if flags.shape[-1] < num:
+        return flags[..., :0]
+    return np.lib.stride_tricks.sliding_window_view(flags, num, axis=-1).all(-1)
+
+
+def pelvis_spin(motion: Motion) -> Float[np.ndarray, "*b t"]:
     """Angular speed of the pelvis from each frame to the next, one value less than there are frames [rad/s]."""
-    turn = motion.q[..., 1:, 0, :, :] @ motion.q[..., :-1, 0, :, :].transpose(-1, -2)
-    cosine = (turn.diagonal(dim1=-2, dim2=-1).sum(-1) - 1) / 2
-    return cosine.clamp(-1, 1).arccos() * motion.fps
+    before, after = motion.q[..., :-1, 0, :, :], motion.q[..., 1:, 0, :, :]
+    # The trace of after before^T is the sum of the products of their entries.
+    cosine = ((after * before).sum((-1, -2)) - 1) / 2
+    return np.arccos(np.clip(cosine, -1, 1)) * motion.fps
 
 
 # --- pushes
 
 
-Moment = int | Int[Tensor, "*b"]
-"""A frame, for everybody or for each."""
-
-
-def recovered(motion: Motion, end: Moment, *, energy_limit: float | None = None) -> Bool[Tensor, "*b"]:
+def recovered(motion: Motion, end: FrameIndex, *, energy_limit: float | None = None) -> Flags:
     """Whether somebody is upright three seconds after a push's end, or E_kin is within a limit [m^2] (after PDP, DROP).
 
     The limit is the 95th percentile of E_kin without a push. A motion that ends sooner is judged at its end.
     """
-    at = _within(motion, end, RECOVERY)
-    up = upright(motion).gather(-1, at).squeeze(-1)
-    if energy_limit is None:
-        return up
-    return up | (motion.energies["kinematic"].gather(-1, at).squeeze(-1) <= energy_limit)
+    at = _judged_at(motion, end)
+    up = _at(upright(motion), at)
+    return up if energy_limit is None else up | (_at(motion.energies["kinematic"], at) <= energy_limit)
 
 
-def fell(motion: Motion, since: Moment) -> Bool[Tensor, "*b"]:
+def fell(motion: Motion, since: FrameIndex) -> Flags:
     """Whether somebody lay at any time from a frame on."""
     return (fallen(motion) & _from(motion, since)).any(-1)
 
 
-def got_up(motion: Motion, since: Moment) -> Bool[Tensor, "*b"]:
-    """Whether somebody who lay, from a frame on, was upright within the eight seconds after it first did."""
+def got_up(motion: Motion, since: FrameIndex) -> Flags:
+    """Whether somebody who lay, from a frame on, was upright within eight seconds after they first did."""
     down = fallen(motion) & _from(motion, since)
-    time = torch.arange(len(motion), device=down.device)
-    first = down.double().argmax(-1, keepdim=True)
+    time, first = np.arange(len(motion)), down.argmax(-1)[..., None]
     return down.any(-1) & (upright(motion) & (time > first) & (time <= first + round(GET_UP * motion.fps))).any(-1)
 
 
-def seconds_to_recover(motion: Motion, end: Moment) -> Float[Tensor, "*b"]:
-    """Time from a push's end until somebody stays upright, as seen three seconds after it [s]; infinite for those not upright then."""
-    last = _within(motion, end, RECOVERY)
-    time = torch.arange(len(motion), device=last.device)
-    down = ~upright(motion) & _from(motion, end) & (time <= last)
-    first = last - torch.as_tensor(end, device=last.device).expand(last.shape[:-1]).unsqueeze(-1)
-    settled = (down * (time + 1 - (last - first))).amax(-1).double() / motion.fps
-    return torch.where(upright(motion).gather(-1, last).squeeze(-1), settled, torch.inf)
+def seconds_to_recover(motion: Motion, end: FrameIndex) -> Numbers:
+    """Time from a push's end until somebody stays upright, as seen three seconds after it [s]; infinite for people not upright then."""
+    last, first, time = _judged_at(motion, end), _per_person(motion, end), np.arange(len(motion))
+    down = ~upright(motion) & (time >= first) & (time <= last)
+    settled = (down * (time + 1 - first)).max(-1) / motion.fps
+    return np.where(_at(upright(motion), last), settled, np.inf)
 
 
-def footfalls(motion: Motion, since: Moment = 0) -> Int[Tensor, "*b"]:
+def footfalls(motion: Motion, since: FrameIndex = 0) -> Counts:
     """Count the steps from a frame on: a foot that was lifted by 4 cm comes within 2 cm of where feet stand."""
-    heights = motion.joints[..., FEET, 2] - _standing_feet(motion.skeleton).to(motion.joints)
+    heights = motion.joints[..., FEET, 2] - _standing(motion.skeleton, FEET)
     # A foot is as low as the lower of its ankle and toes, and between the two heights it is what it was last.
-    foot = torch.minimum(heights[..., :2], heights[..., 2:])
-    up, down = foot > LIFTED, foot < LANDED
-    time = torch.arange(1, len(motion) + 1, device=foot.device).unsqueeze(-1)
-    lifted, landed = ((flags * time).cummax(-2).values for flags in (up, down))
+    foot = np.minimum(heights[..., :2], heights[..., 2:])
+    time = np.arange(1, len(motion) + 1)[:, None]
+    lifted, landed = (np.maximum.accumulate(flags * time, axis=-2) for flags in (foot > LIFTED, foot < LANDED))
     aloft = lifted > landed
-    touch = aloft[..., :-1, :] & ~aloft[..., 1:, :] & _from(motion, since)[..., 1:].unsqueeze(-1)
-    return touch.sum((-1, -2))
+    return (aloft[..., :-1, :] & ~aloft[..., 1:, :] & _from(motion, since)[..., 1:, None]).sum((-1, -2))
 
 
-def spin_while_lying(motion: Motion, since: Moment = 0) -> Float[Tensor, "*b"]:
-    """95th percentile of the pelvis' angular speed while lying, from a frame on [rad/s]; not a number for who never lies (DROP 8.6)."""
+def spin_while_lying(motion: Motion, since: FrameIndex = 0) -> Numbers:
+    """95th percentile of the pelvis' angular speed while lying, from a frame on [rad/s]; NaN for people who never lie (DROP 8.6)."""
     lies = (fallen(motion) & _from(motion, since))[..., 1:]
-    return torch.where(lies, pelvis_spin(motion), torch.nan).nanquantile(0.95, dim=-1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
+        return np.nanquantile(np.where(lies, pelvis_spin(motion), np.nan), 0.95, axis=-1)
 
 
-def diversity_m(joints: Float[Tensor, "*b k t 22 3"]) -> Float[Tensor, "*b"]:
+def diversity_m(joints: Float[np.ndarray, "*b k t 22 3"]) -> Numbers:
     """Mean distance between the same joint in two of K motions, over all pairs, frames and joints (APD) [m]."""
-    pairs = torch.combinations(torch.arange(joints.shape[-4], device=joints.device))
-    one, other = (joints.index_select(-4, pairs[:, i]) for i in (0, 1))
-    return (one - other).norm(dim=-1).mean((-1, -2, -3))
+    one, other = np.triu_indices(joints.shape[-4], 1)
+    return _norm(joints[..., one, :, :, :] - joints[..., other, :, :, :]).mean((-1, -2, -3))
 
 
-def _from(motion: Motion, since: Moment) -> Bool[Tensor, "*#b t"]:
+def _norm(vectors: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
+    return np.linalg.norm(vectors, axis=-1)
+
+
+def _per_person(motion: Motion, frame: FrameIndex) -> Int[np.ndarray, "*b 1"]:
+    return np.broadcast_to(np.asarray(frame), motion.root.shape[:-2])[..., None]
+
+
+def _from(motion: Motion, since: FrameIndex) -> Bool[np.ndarray, "*b t"]:
     """Mark the frames from one on."""
-    since = torch.as_tensor(since, device=motion.root.device)
-    return torch.arange(len(motion), device=since.device) >= since.unsqueeze(-1)
+    return np.arange(len(motion)) >= _per_person(motion, since)
 
 
-def _within(motion: Motion, end: Moment, seconds: float) -> Int[Tensor, "*b 1"]:
-    """Return the frame that is some time after one, or the last."""
-    end = torch.as_tensor(end, device=motion.root.device).expand(motion.root.shape[:-2]).unsqueeze(-1)
-    return (end + round(seconds * motion.fps)).clamp(max=len(motion) - 1)
+def _judged_at(motion: Motion, end: FrameIndex) -> Int[np.ndarray, "*b 1"]:
+    """Return the frame three seconds after one, or the last."""
+    return np.minimum(_per_person(motion, end) + round(RECOVERY * motion.fps), len(motion) - 1)
 
 
-def _standing_feet(skeleton: Skeleton) -> Float[Tensor, "4"]:
-    """Return the heights of ankles and toes above the sole in the rest pose [m]."""
-    sole = (skeleton.rest[:, 1] - skeleton.radii).min()
-    return skeleton.rest[list(FEET), 1] - sole
+def _at(values: np.ndarray, frame: Int[np.ndarray, "*b 1"]) -> np.ndarray:
+    return np.take_along_axis(values, frame, -1)[..., 0]
+
+
+def _standing(skeleton: Skeleton, joints: tuple[int, ...]) -> Float[np.ndarray, "n"]:
+    """Return the heights of joints above the sole in the rest pose [m]."""
+    return skeleton.rest[joints, 1] - (skeleton.rest[:, 1] - skeleton.radii).min()
