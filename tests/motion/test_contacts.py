@@ -3,11 +3,10 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
-import roma
-import torch
-from torch import Tensor
 
+from dropsim.body.rotations import rotvec_to_rotmat
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.motion.contacts import (
     ANKLES,
@@ -26,13 +25,13 @@ from dropsim.motion.synthetic import CADENCE, LIFT, stepping_clip
 CLIP = stepping_clip(4.0)
 
 
-def moved(motion: Motion, by: Tensor) -> Motion:
+def moved(motion: Motion, by: np.ndarray) -> Motion:
     """Shift a motion, by one vector or by one a frame."""
     return replace(motion, root=motion.root + by, joints=motion.joints + by.reshape(-1, 1, 3))
 
 
-def lifted(motion: Motion, height: float | Tensor) -> Motion:
-    by = torch.zeros(len(motion), 3).double()
+def lifted(motion: Motion, height: float | np.ndarray) -> Motion:
+    by = np.zeros((len(motion), 3))
     by[:, 2] = height
     return moved(motion, by)
 
@@ -46,45 +45,45 @@ def test_the_floor_is_found_wherever_the_clip_is(height: float):
     clip = lifted(CLIP, height)
     assert floor_height(clip) == pytest.approx(height, abs=1e-9)
     back = on_floor(clip)
-    torch.testing.assert_close(back.joints, CLIP.joints, rtol=0, atol=1e-9)
-    torch.testing.assert_close(back.root, CLIP.root, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(back.joints, CLIP.joints, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(back.root, CLIP.root, rtol=0, atol=1e-9)
     assert back.q is clip.q
 
 
 def test_a_table_is_not_the_floor():
     # Two thirds of the time up on something of 40 cm: the floor is where the person stood before, though the median foot is not there.
-    on_table = torch.full((len(CLIP),), 0.4)
+    on_table = np.full((len(CLIP),), 0.4)
     on_table[: len(CLIP) // 3] = 0.0
     assert floor_height(lifted(CLIP, on_table)) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_mat_for_a_while_does_not_lift_the_floor():
     # A third of the time 5 cm up, which is not high enough to be left out: the median does not care.
-    on_mat = torch.zeros(len(CLIP))
+    on_mat = np.zeros(len(CLIP))
     on_mat[: len(CLIP) // 3] = 0.05
     assert floor_height(lifted(CLIP, on_mat)) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_floor_of_one_who_never_stands_still():
     # At 2 m/s no foot is slower than 0.15 m/s: the floor is what the lowest sphere comes down to, which is 0.1 in every frame.
-    time = torch.arange(len(CLIP)).double() / CLIP.fps
-    gliding = moved(CLIP, torch.stack((2 * time, 0 * time, torch.full_like(time, 0.1)), dim=-1))
+    time = np.arange(len(CLIP)) / CLIP.fps
+    gliding = moved(CLIP, np.stack((2 * time, 0 * time, np.full_like(time, 0.1)), axis=-1))
     assert floor_height(gliding) == pytest.approx(0.1, abs=1e-9)
     # A flight in between does not lift it: 5 % of the frames on the floor are enough to see it.
-    assert floor_height(lifted(gliding, (6 * time).sin().clamp(min=0))) == pytest.approx(0.1, abs=0.005)
+    assert floor_height(lifted(gliding, np.maximum(np.sin(6 * time), 0))) == pytest.approx(0.1, abs=0.005)
 
 
 # --- toes
 
 
-def dipping() -> tuple[Motion, Tensor]:
+def dipping() -> tuple[Motion, np.ndarray]:
     """The stepping clip with its feet pitched to and fro by up to 0.6 rad, and where a toe is in the floor by more than rounding."""
-    time = torch.arange(len(CLIP)).double() / CLIP.fps
-    q = CLIP.q.clone()
+    time = np.arange(len(CLIP)) / CLIP.fps
+    q = CLIP.q.copy()
     for joint, phase in zip(ANKLES, (0.0, 1.0), strict=True):
-        pitch = torch.zeros(len(CLIP), 3).double()
-        pitch[:, 0] = 0.6 * (2 * math.pi * 0.7 * time + phase).sin()
-        q[:, joint] = q[:, joint] @ roma.rotvec_to_rotmat(pitch)
+        pitch = np.zeros((len(CLIP), 3))
+        pitch[:, 0] = 0.6 * np.sin(2 * math.pi * 0.7 * time + phase)
+        q[:, joint] = q[:, joint] @ rotvec_to_rotmat(pitch)
     motion = Motion.from_rotations(CLIP.skeleton, CLIP.fps, CLIP.root, q)
     return motion, sphere_heights(motion)[:, FEET] < 0
 
@@ -93,28 +92,28 @@ def test_toes_come_out_of_the_floor_and_nothing_else_moves():
     motion, sunk = dipping()
     deepest = float(sphere_heights(motion)[:, FEET].min())
     assert -0.10 < deepest < -0.02, "the clip is no test otherwise"
-    assert 0.2 < float(sunk.double().mean()) < 0.8
+    assert 0.2 < float(sunk.mean()) < 0.8
     up = with_toes_up(motion)
     # The foot turns about its ankle by the law of cosines' own triangle, so a toe that was below ends exactly on the floor.
     heights = sphere_heights(up)[:, FEET]
     assert heights.min() > -1e-9
-    torch.testing.assert_close(heights[sunk], torch.zeros(int(sunk.sum())).double(), rtol=0, atol=1e-9)
-    torch.testing.assert_close(up.joints[:, FEET][~sunk], motion.joints[:, FEET][~sunk], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(heights[sunk], np.zeros(int(sunk.sum())), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(up.joints[:, FEET][~sunk], motion.joints[:, FEET][~sunk], rtol=0, atol=1e-9)
     others = [j for j in range(NUM_JOINTS) if j not in FEET]
-    torch.testing.assert_close(up.joints[:, others], motion.joints[:, others], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(up.joints[:, others], motion.joints[:, others], rtol=0, atol=1e-9)
     turned = [j for j in range(NUM_JOINTS) if j not in ANKLES]
-    torch.testing.assert_close(up.q[:, turned], motion.q[:, turned], rtol=0, atol=1e-7)
+    np.testing.assert_allclose(up.q[:, turned], motion.q[:, turned], rtol=0, atol=1e-7)
     assert CLIP.skeleton.bone_error(up.joints).max() < 1e-9
     # It points where it pointed, seen from above.
     before, after = (m.joints[:, FEET, :2] - m.joints[:, ANKLES, :2] for m in (motion, up))
-    cosine = (before * after).sum(-1) / (before.norm(dim=-1) * after.norm(dim=-1))
+    cosine = (before * after).sum(-1) / (np.linalg.norm(before, axis=-1) * np.linalg.norm(after, axis=-1))
     assert cosine.min() > 1 - 1e-9
 
 
 def test_a_foot_that_cannot_come_out_points_up():
     # A person in the floor up to the knees: no turn of the ankle brings the toe out, but it points up as far as it goes.
     up = with_toes_up(lifted(CLIP, -0.6))
-    assert up.joints.isfinite().all()
+    assert np.isfinite(up.joints).all()
     rise = (up.joints[:, FEET, 2] - up.joints[:, ANKLES, 2]) / CLIP.skeleton.lengths[list(FEET)]
     assert rise.min() > 1 - 1e-6
 
@@ -124,7 +123,7 @@ def test_a_foot_that_cannot_come_out_points_up():
 
 def test_contacts_of_steps_alternate():
     contacts = label_contacts(CLIP)
-    beat = (2 * math.pi * CADENCE * torch.arange(len(CLIP)).double() / CLIP.fps).sin()
+    beat = np.sin(2 * math.pi * CADENCE * np.arange(len(CLIP)) / CLIP.fps)
     left, right = contacts[:, FEET[0]], contacts[:, FEET[1]]
     # A foot is LIFT * beat^2 above its place at its half of the beat; its toe hangs down by at most a third of that. So beyond the beat
     # where the ankle is at twice the gap it is in the air, while the other one has not moved.
@@ -141,8 +140,8 @@ def test_contacts_of_steps_alternate():
 
 
 def test_a_joint_that_slides_or_hangs_does_not_touch():
-    time = torch.arange(len(CLIP)).double() / CLIP.fps
-    along = torch.stack((time, 0 * time, 0 * time), dim=-1)
+    time = np.arange(len(CLIP)) / CLIP.fps
+    along = np.stack((time, 0 * time, 0 * time), axis=-1)
     # HuMoR's threshold is 0.6 m/s; the feet of a person pulled along at 1 m/s never stand.
     assert not label_contacts(moved(CLIP, along)).any()
     assert label_contacts(moved(CLIP, 0.3 * along))[:, FEET].any()
@@ -152,6 +151,6 @@ def test_a_joint_that_slides_or_hangs_does_not_touch():
 def test_only_the_nine_joints_are_labelled():
     # Flat on the floor, all spheres in it and at rest.
     skeleton = Skeleton.adult()
-    joints = torch.zeros(10, NUM_JOINTS, 3).double()
-    flat = Motion(skeleton, 30.0, joints[:, 0], torch.eye(3).double().expand(10, NUM_JOINTS, 3, 3), joints)
-    assert label_contacts(flat).all(0).nonzero().squeeze(-1).tolist() == sorted(CONTACT_JOINTS)
+    joints = np.zeros((10, NUM_JOINTS, 3))
+    flat = Motion(skeleton, 30.0, joints[:, 0], np.tile(np.eye(3), (10, NUM_JOINTS, 1, 1)), joints)
+    assert np.flatnonzero(label_contacts(flat).all(0)).tolist() == sorted(CONTACT_JOINTS)

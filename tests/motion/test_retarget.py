@@ -5,17 +5,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import roma
-import torch
-from torch import Tensor
+from scipy.spatial.transform import Rotation
 
-from dropsim.body.rotations import swing
+from dropsim.body.rotations import rotmat_to_rotvec, rotvec_to_rotmat, swing
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS, Skeleton, joint_index
-from dropsim.motion.bvh import Rig, Take, read_bvh, write_bvh
-from dropsim.motion.motion import Motion, cmu
+from dropsim.motion import cmu
+from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion, read_bvh, write_bvh
+from dropsim.motion.motion import Motion
 from dropsim.motion.reading import read_motion
 from dropsim.motion.retarget import known_rig_maps, match_rig, plain, read_rig_map, retarget
 from dropsim.motion.synthetic import stepping_clip
@@ -26,16 +26,16 @@ BONES = list(range(1, NUM_JOINTS))
 
 def _lively(clip: Motion) -> Motion:
     """The stepping clip going somewhere, turning on the way, with a spine that bends at every joint and a head that looks about."""
-    time = torch.arange(len(clip)).double() / clip.fps
-    axes = torch.randn(NUM_JOINTS, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    bend = torch.zeros(len(clip), NUM_JOINTS, 3).double()
+    time = np.arange(len(clip)) / clip.fps
+    axes = np.random.default_rng(1).standard_normal((NUM_JOINTS, 3))
+    bend = np.zeros((len(clip), NUM_JOINTS, 3))
     moving = [joint_index(name) for name in ("spine1", "spine2", "spine3", "neck", "left_collar", "right_collar")]
-    bend[:, moving] = 0.25 * axes[moving] / axes[moving].norm(dim=-1, keepdim=True) * (3 * time).cos()[:, None, None]
-    turn = torch.zeros(len(clip), 3).double()
+    bend[:, moving] = 0.25 * axes[moving] / np.linalg.norm(axes[moving], axis=-1, keepdims=True) * np.cos(3 * time)[:, None, None]
+    turn = np.zeros((len(clip), 3))
     turn[:, 2] = 0.8 * time - 0.3
-    q = roma.rotvec_to_rotmat(bend) @ clip.q
-    q[:, 0] = roma.rotvec_to_rotmat(turn) @ q[:, 0]
-    path = torch.stack((1.3 * time, -0.4 * time, torch.zeros_like(time)), dim=-1)
+    q = rotvec_to_rotmat(bend) @ clip.q
+    q[:, 0] = rotvec_to_rotmat(turn) @ q[:, 0]
+    path = np.stack((1.3 * time, -0.4 * time, np.zeros_like(time)), axis=-1)
     return Motion.from_rotations(SKELETON, clip.fps, clip.root + path, q)
 
 
@@ -43,15 +43,15 @@ CLIP = _lively(stepping_clip(1.2))
 
 # Our z-up world in a file's axes: rows of the rotation that a writer of such files applies.
 TO_FILE = {
-    "x": torch.tensor([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]).double(),
-    "y": torch.tensor([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]]).double(),
-    "z": torch.eye(3).double(),
+    "x": np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]),
+    "y": np.array([[1.0, 0, 0], [0, 0, 1], [0, -1, 0]]),
+    "z": np.eye(3),
 }
 
 
-def directions(joints: Tensor) -> Tensor:
+def directions(joints: np.ndarray) -> np.ndarray:
     bones = joints[:, BONES] - joints[:, [PARENTS[j] for j in BONES]]
-    return bones / bones.norm(dim=-1, keepdim=True)
+    return bones / np.linalg.norm(bones, axis=-1, keepdims=True)
 
 
 # --- a small writer of other people's files
@@ -64,7 +64,7 @@ class Node:
     name: str
     parent: str
     turns: int
-    at: Tensor
+    at: np.ndarray
     lost: bool = False
     """Whether the file leaves its offset out, as CMU's conversion does."""
     is_end: bool = False
@@ -112,6 +112,13 @@ UNITY = sided(
         "collar": "{S}Shoulder", "shoulder": "{S}UpperArm", "elbow": "{S}LowerArm", "wrist": "{S}Hand",
     },
 )  # fmt: skip
+STYLE = sided(
+    {"pelvis": "Hips", "spine1": "Chest", "spine2": "Chest3", "spine3": "Chest4", "neck": "Neck", "head": "Head"},
+    {
+        "hip": "{S}Hip", "knee": "{S}Knee", "ankle": "{S}Ankle", "foot": "{S}Toe",
+        "collar": "{S}Collar", "shoulder": "{S}Shoulder", "elbow": "{S}Elbow", "wrist": "{S}Wrist",
+    },
+)  # fmt: skip
 RIGIFY = sided(
     {"pelvis": "spine", "spine1": "spine.001", "spine2": "spine.002", "spine3": "spine.003", "neck": "spine.004", "head": "spine.006"},
     {
@@ -124,7 +131,7 @@ RIGIFY = sided(
 def bandai() -> list[Node]:
     """Bandai-Namco's files have a root on the floor, and the hips below it carry the path."""
     hips, *others = rig_of(BANDAI)
-    return [Node("joint_Root", "", 0, torch.zeros(3).double()), replace(hips, parent="joint_Root"), *others]
+    return [Node("joint_Root", "", 0, np.zeros(3)), replace(hips, parent="joint_Root"), *others]
 
 
 def cmu_rig() -> list[Node]:
@@ -139,7 +146,7 @@ def cmu_rig() -> list[Node]:
     for side in ("Left", "Right"):
         point = {part: at[f"{side.lower()}_{part}"] for part in ("hip", "knee", "ankle", "foot", "shoulder", "elbow", "wrist")}
         turns = {part: joint_index(f"{side.lower()}_{part}") for part in (*point, "collar")}
-        hand = torch.lerp(point["elbow"], point["wrist"], 2 / 3)
+        hand = point["elbow"] / 3 + point["wrist"] * 2 / 3
         nodes += [
             Node(f"{side[0]}HipJoint", "Hips", 0, rest[0]),
             Node(f"{side}UpLeg", f"{side[0]}HipJoint", turns["hip"], point["hip"]),
@@ -155,35 +162,61 @@ def cmu_rig() -> list[Node]:
     return nodes
 
 
-def t_pose() -> Tensor:
+def t_pose() -> np.ndarray:
     """Global rotations of our joints in a rig's zero pose."""
-    return torch.eye(3).double().expand(NUM_JOINTS, 3, 3).clone()
+    return np.tile(np.eye(3), (NUM_JOINTS, 1, 1))
 
 
-def arms_down() -> Tensor:
+def arms_down() -> np.ndarray:
     """Blender's and Mixamo's A-pose and further: arms hang by 80 degrees."""
     zero = t_pose()
     for side, sign in (("left", -1.0), ("right", 1.0)):
-        down = roma.rotvec_to_rotmat(torch.tensor([0.0, 0.0, sign * math.radians(80)]).double())
+        down = rotvec_to_rotmat(np.array([0.0, 0.0, sign * math.radians(80)]))
         zero[[joint_index(f"{side}_{part}") for part in ("shoulder", "elbow", "wrist")]] = down
     return zero
 
 
-def along_x() -> Tensor:
+def accad_rig() -> list[Node]:
+    """ACCAD's: one joint in place of two in the lower spine, another one that is known by its name, shoulders anywhere."""
+    nodes = {JOINTS[node.turns]: node for node in rig_of({k: v for k, v in MIXAMO.items() if k != "spine2"})}
+    nodes["spine3"] = replace(nodes["spine3"], name="Spine1")
+    nodes |= {k: replace(n, parent="Spine1") for k, n in nodes.items() if n.parent == "Spine2"}
+    for side, sign in (("left", 1.0), ("right", -1.0)):
+        nodes[f"{side}_collar"] = replace(nodes[f"{side}_collar"], at=nodes["neck"].at + np.array([sign * 0.02, 0.01, 0.03]))
+    to_spine = Node("ToSpine", "Hips", 0, SKELETON.rest[0] + np.array([0.0, 0.0, -0.08]))
+    return [nodes.pop("pelvis"), to_spine, *nodes.values()]
+
+
+def accad_zero() -> np.ndarray:
+    """ACCAD's zero pose Z = S^T P: where our joints have the pose P with hanging arms, its joints have the orientations S of its map."""
+    (rig_map,) = (m for m in known_rig_maps() if m.name == "accad")
+    zero = arms_down()
+    for node in accad_rig():
+        if node.name != "ToSpine":
+            zero[node.turns] = rotvec_to_rotmat(np.deg2rad(rig_map.standing[node.name])).T @ zero[node.turns]
+    return zero
+
+
+def standing(zero: np.ndarray, up: str) -> np.ndarray:
+    """A zero pose turned so that it stands in a file with this axis up."""
+    return TO_FILE[up] @ Y_TO_Z_UP @ zero
+
+
+def along_x() -> np.ndarray:
     """LAFAN1's zero pose, which no body can take: every bone points along +x, and the hips' left is +z."""
-    hips = torch.tensor([[0.0, 1, 0], [0, 0, 1], [1, 0, 0]]).double()  # up to +x, front to +y, left to +z
-    zero = hips.expand(NUM_JOINTS, 3, 3).clone()
+    hips = np.array([[0.0, 1, 0], [0, 0, 1], [1, 0, 0]])  # up to +x, front to +y, left to +z
+    zero = np.tile(hips, (NUM_JOINTS, 1, 1))
     for j in range(1, NUM_JOINTS):
         children = [c for c in range(NUM_JOINTS) if PARENTS[c] == j]
         if len(children) == 1:
-            zero[j] = swing(SKELETON.offsets[children[0]], torch.tensor([1.0, 0, 0]).double())
+            zero[j] = swing(SKELETON.offsets[children[0]], np.array([1.0, 0, 0]))
     return zero
 
 
 def bvh_text(
     nodes: Sequence[Node],
     *,
-    zero: Tensor,
+    zero: np.ndarray,
     up: str = "y",
     unit: float = 1.0,
     order: str = "ZYX",
@@ -198,30 +231,30 @@ def bvh_text(
     offsets = []
     for node in nodes:
         above = nodes[index[node.parent]] if node.parent else None
-        offset = torch.zeros(3).double() if above is None else zero[above.turns] @ (node.at - above.at)
+        offset = np.zeros(3) if above is None else zero[above.turns] @ (node.at - above.at)
         # Other proportions: every bone longer or shorter, each in its own way.
         offsets.append(offset * (rng.uniform(0.7, 1.3) if stretch else 1.0) / unit)
-    root = (W @ motion.root.unsqueeze(-1)).squeeze(-1) / unit
+    root = motion.root @ W.T / unit
     carrier = 1 if nodes[0].name == "joint_Root" else 0
     lines, columns = ["HIERARCHY"], []
 
     def add(k: int, indent: str) -> None:
         node, children = nodes[k], [c for c, other in enumerate(nodes) if other.parent == nodes[k].name]
-        offset = torch.zeros(3) if node.lost else offsets[k]
+        offset = np.zeros(3) if node.lost else offsets[k]
         lines.append(f"{indent}{'End Site' if node.is_end else f'JOINT {node.name}' if k else f'ROOT {node.name}'}")
         lines.extend((f"{indent}{{", f"{indent} OFFSET " + " ".join(f"{v:.12g}" for v in offset.tolist())))
         if not node.is_end:
             has_path = k == carrier
             position = "Xposition Yposition Zposition " if has_path else ""
             lines.append(f"{indent} CHANNELS {6 if has_path else 3} {position}" + " ".join(f"{axis}rotation" for axis in order))
-            local = G[k] if not node.parent else G[index[node.parent]].transpose(-1, -2) @ G[k]
+            local = G[k] if not node.parent else G[index[node.parent]].swapaxes(-1, -2) @ G[k]
             if carrier and k == 0:
-                local = torch.eye(3).double().expand_as(G[0])
+                local = np.broadcast_to(np.eye(3), G[0].shape)
             elif carrier and k == carrier:
                 local = G[k]
             if has_path:
                 columns.append(root)
-            columns.append(roma.rotmat_to_euler(order, local, degrees=True))
+            columns.append(Rotation.from_matrix(local).as_euler(order, degrees=True))
             for child in children:
                 add(child, indent + " ")
             if not children:
@@ -230,14 +263,18 @@ def bvh_text(
 
     add(0, "")
     lines += ["MOTION", f"Frames: {len(motion)}", f"Frame Time: {1 / motion.fps:.7f}"]
-    values = torch.cat(columns, dim=-1)
+    values = np.concatenate(columns, axis=-1)
     lines += [" ".join(f"{v:.12g}" for v in row) for row in values.tolist()]
     return "\n".join(lines) + "\n"
 
 
-def read_text(folder: Path, text: str, name: str = "take") -> Take:
+def read_text(folder: Path, text: str, name: str = "take") -> RigMotion:
     (folder / f"{name}.bvh").write_text(text)
     return read_bvh(folder / f"{name}.bvh")
+
+
+def on_ours(source: RigMotion, **options: Any) -> Motion:
+    return retarget(source, SKELETON, **options).motion
 
 
 # --- one walk on many rigs
@@ -252,9 +289,13 @@ RIGS = {
     "unity": (rig_of(UNITY), "humanoid"),
     "rigify": (rig_of(RIGIFY), "humanoid"),
     "rigify's deform bones": (rig_of(RIGIFY, "DEF-"), "humanoid"),
+    "accad": (accad_rig(), "accad"),
+    "100style": (rig_of(STYLE), "100style"),
 }
-NOT_CARRIED = {"cmu": {"neck", "left_collar", "right_collar", "left_shoulder", "right_shoulder"}, "bandai": {"spine3"}}
-"""Bones whose direction a rig does not have: CMU's lost ones, and Bandai's spine, which has one joint less."""
+NOT_CARRIED = {
+    "cmu": {"neck", "left_collar", "right_collar", "left_shoulder", "right_shoulder"}, "bandai": {"spine3"}, "accad": {"spine3"},
+}  # fmt: skip
+"""Bones whose direction a rig does not have: CMU's lost ones, and the spines of Bandai and ACCAD, which have one joint less."""
 EVERY_RIG = pytest.mark.parametrize("rig", RIGS)
 
 
@@ -262,13 +303,13 @@ def assert_same_person(motion: Motion, *, but: set[str] = frozenset()) -> None:
     """Bones point alike; and, whatever the numbers say, the person stands, has its left on its left and bends its knees to the front."""
     checked = [i for i, j in enumerate(BONES) if JOINTS[j] not in but]
     # Files have twelve digits: 1e-12 of a bone's length, 1e-10 degrees along nine joints. Four orders of slack.
-    torch.testing.assert_close(directions(motion.joints)[:, checked], directions(CLIP.joints)[:, checked], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(directions(motion.joints)[:, checked], directions(CLIP.joints)[:, checked], rtol=0, atol=1e-6)
     x = {name: motion.joints[:, j] for j, name in enumerate(JOINTS)}
     assert (x["head"][:, 2] > x["spine1"][:, 2] + 0.3).all()
     assert (x["spine1"][:, 2] > x["left_ankle"][:, 2] + 0.5).all()
-    up = torch.tensor([0.0, 0, 1]).double()
+    up = np.array([0.0, 0, 1])
     front = motion.q[:, 0] @ up  # rest front is z
-    left = torch.linalg.cross(up.expand_as(front), front)
+    left = np.cross(up, front)
     for part in ("hip", "shoulder", "elbow", "wrist"):
         assert (((x[f"left_{part}"] - x[f"right_{part}"]) * left).sum(-1) > 0.1).all(), part
     for side in ("left", "right"):
@@ -281,16 +322,17 @@ def assert_same_person(motion: Motion, *, but: set[str] = frozenset()) -> None:
 @pytest.mark.parametrize("stretch", [False, True])
 def test_every_known_rig_by_its_names(tmp_path: Path, rig: str, stretch: bool):
     nodes, expected = RIGS[rig]
-    take = read_text(tmp_path, bvh_text(nodes, zero=t_pose(), unit=0.01, stretch=stretch))
-    assert match_rig(take.rig).rig_map.name == expected
-    motion = retarget(take, SKELETON)
+    zero = accad_zero() if rig == "accad" else t_pose()
+    source = read_text(tmp_path, bvh_text(nodes, zero=zero, unit=0.01, stretch=stretch))
+    assert match_rig(source.rig).rig_map.name == expected
+    motion = on_ours(source)
     assert (motion.fps, len(motion), motion.name) == (30.0, len(CLIP), "take")
     assert_same_person(motion, but=NOT_CARRIED.get(rig, set()))
 
 
 def test_bones_that_cmu_lost_point_within_their_known_error(tmp_path: Path):
-    motion = retarget(read_text(tmp_path, bvh_text(cmu_rig(), zero=t_pose(), unit=0.056444)), SKELETON)
-    angle = torch.linalg.vecdot(directions(motion.joints), directions(CLIP.joints)).clamp(-1, 1).acos().amax(0)
+    motion = on_ours(read_text(tmp_path, bvh_text(cmu_rig(), zero=t_pose(), unit=0.056444)))
+    angle = np.arccos(np.clip((directions(motion.joints) * directions(CLIP.joints)).sum(-1), -1, 1)).max(0)
     # The collar bone has its joint 37 % of the way along a straight line, ours has a kink of 0.3 rad there; the neck turns with the thorax,
     # and this clip bends it by 0.25 rad.
     assert angle.max() < 0.3 + 0.25
@@ -311,18 +353,19 @@ def test_bones_that_cmu_lost_point_within_their_known_error(tmp_path: Path):
 )
 def test_zero_poses_axes_units_and_channel_orders(tmp_path: Path, rig: str, zero: str, up: str, unit: float, order: str):
     poses = {"t_pose": t_pose(), "arms_down": arms_down(), "along_x": along_x()}
-    text = bvh_text(RIGS[rig][0], zero=poses[zero], up=up, unit=unit, order=order)
-    motion = retarget(read_text(tmp_path, text), SKELETON)
+    text = bvh_text(RIGS[rig][0], zero=standing(poses[zero], up), up=up, unit=unit, order=order)
+    # Nothing tells which way is up where the zero pose does not stand: it is y, as in most files, or it is given.
+    motion = on_ours(read_text(tmp_path, text), up=up if zero == "along_x" else None)
     assert_same_person(motion, but=NOT_CARRIED.get(rig, set()))
     # The legs are as long as ours, so the scale is the unit and the hips are where they were.
-    torch.testing.assert_close(motion.root, CLIP.root, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(motion.root, CLIP.root, rtol=0, atol=1e-6)
 
 
 def test_a_zero_pose_that_no_body_can_take_does_not_twist_the_limbs(tmp_path: Path):
     # From LAFAN1's zero pose the least swing of a leg is a half turn about any axis: the thigh could come out twisted by as much. A frame
     # of the motion, where all swings are small, leaves twists of the order of those swings.
-    motion = retarget(read_text(tmp_path, bvh_text(rig_of(LAFAN1), zero=along_x())), SKELETON)
-    turned = roma.rotmat_to_rotvec(motion.q.transpose(-1, -2) @ CLIP.q).norm(dim=-1).amax(0)
+    motion = on_ours(read_text(tmp_path, bvh_text(rig_of(LAFAN1), zero=along_x())))
+    turned = np.linalg.norm(rotmat_to_rotvec(motion.q.swapaxes(-1, -2) @ CLIP.q), axis=-1).max(0)
     limbs = [j for j, name in enumerate(JOINTS) if name.rpartition("_")[2] in ("hip", "knee", "ankle", "shoulder", "elbow")]
     assert turned[limbs].max() < 0.9
 
@@ -331,9 +374,9 @@ def test_our_own_file_comes_back_the_same(tmp_path: Path):
     # 1e-6 degrees on each of nine joints of a chain at most 2 m long: 3e-7 m; lengths have seven decimals.
     for up, unit in (("y", 1.0), ("z", 1.0), ("y", 0.01)):
         write_bvh(CLIP, tmp_path / "own.bvh", up=up, unit=unit)
-        back = retarget(read_bvh(tmp_path / "own.bvh"), SKELETON)
-        torch.testing.assert_close(back.joints, CLIP.joints, rtol=0, atol=1e-6)
-        torch.testing.assert_close(back.q, CLIP.q, rtol=0, atol=1e-6)
+        back = on_ours(read_bvh(tmp_path / "own.bvh"))
+        np.testing.assert_allclose(back.joints, CLIP.joints, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(back.q, CLIP.q, rtol=0, atol=1e-6)
 
 
 def test_prefixes_case_and_punctuation_do_not_matter():
@@ -349,23 +392,64 @@ def test_the_path_is_scaled_by_the_legs(tmp_path: Path):
     # A child of half our size in the file's metres: its steps become ours, twice as long.
     small = replace(CLIP, root=0.5 * CLIP.root)
     nodes = [replace(node, at=0.5 * node.at) for node in rig_of(MIXAMO)]
-    take = read_text(tmp_path, bvh_text(nodes, zero=t_pose(), motion=small))
-    scaled, true = retarget(take, SKELETON), retarget(take, SKELETON, unit=1.0)
-    torch.testing.assert_close(scaled.joints, CLIP.joints, rtol=0, atol=1e-6)
+    source = read_text(tmp_path, bvh_text(nodes, zero=t_pose(), motion=small))
+    scaled, true = on_ours(source), on_ours(source, unit=1.0)
+    np.testing.assert_allclose(scaled.joints, CLIP.joints, rtol=0, atol=1e-6)
     # With the unit given the hips stay where the file has them, on our bones all the same.
     middle = true.joints[:, 1:3].mean(1)
-    torch.testing.assert_close(middle, 0.5 * CLIP.joints[:, 1:3].mean(1), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(middle, 0.5 * CLIP.joints[:, 1:3].mean(1), rtol=0, atol=1e-6)
     assert true.skeleton.bone_error(true.joints).max() < 1e-9
 
 
-def test_the_up_axis_of_a_person_who_lies_must_be_told(tmp_path: Path):
-    lie = roma.rotvec_to_rotmat(torch.tensor([math.pi / 2, 0, 0]).double())
-    lying = Motion.from_rotations(SKELETON, 30.0, CLIP.root @ lie.T, torch.cat((lie @ CLIP.q[:, :1], CLIP.q[:, 1:]), dim=1))
-    take = read_text(tmp_path, bvh_text(rig_of(UNITY), zero=t_pose(), up="z", motion=lying))
-    told = retarget(take, SKELETON, up="z")
-    torch.testing.assert_close(told.joints, lying.joints, rtol=0, atol=1e-6)
-    # Without it, whatever the body is stretched along counts as up: here -y, and no axis comes near.
-    assert (retarget(take, SKELETON).joints - lying.joints).norm(dim=-1).max() > 0.5
+def lying() -> Motion:
+    """The clip on its back, head along +y: what stood along z lies nearly along y."""
+    lie = rotvec_to_rotmat(np.array([-1.5, 0, 0]))
+    return Motion.from_rotations(SKELETON, 30.0, CLIP.root @ lie.T, np.concatenate((lie @ CLIP.q[:, :1], CLIP.q[:, 1:]), axis=1))
+
+
+@pytest.mark.parametrize("rig", ["dropsim", "cmu", "mixamo", "bandai", "unity", "accad", "100style"])
+def test_people_who_lie_are_not_stood_up(tmp_path: Path, rig: str):
+    # A body stretched along a horizontal axis for the whole clip: only the rig can tell which way is up.
+    zero = accad_zero() if rig == "accad" else t_pose()
+    recording = retarget(read_text(tmp_path, bvh_text(RIGS[rig][0], zero=zero, unit=0.01, motion=lying())), SKELETON)
+    checked = [i for i, j in enumerate(BONES) if JOINTS[j] not in NOT_CARRIED.get(rig, ())]
+    np.testing.assert_allclose(directions(recording.motion.joints)[:, checked], directions(lying().joints)[:, checked], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(recording.motion.root, lying().root, rtol=0, atol=1e-6)
+    assert recording.up == "y"
+    assert recording.up_from == ("known layout" if rig in ("cmu", "accad", "100style") else "rest pose")
+
+
+@pytest.mark.parametrize("up", ["x", "y", "z"])
+def test_the_rest_pose_tells_which_way_is_up(tmp_path: Path, up: str):
+    zero = standing(arms_down(), up)
+    recording = retarget(read_text(tmp_path, bvh_text(rig_of(UNITY), zero=zero, up=up, motion=lying())), SKELETON)
+    assert (recording.up, recording.up_from) == (up, "rest pose")
+    np.testing.assert_allclose(recording.motion.joints, lying().joints, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("up", ["y", "z"])
+def test_our_own_file_of_a_person_who_lies(tmp_path: Path, up: str):
+    write_bvh(lying(), tmp_path / "own.bvh", up=up)
+    np.testing.assert_allclose(read_motion(tmp_path / "own.bvh", SKELETON).joints, lying().joints, rtol=0, atol=1e-6)
+
+
+def test_the_up_axis_that_is_given_counts(tmp_path: Path):
+    # SMPL's own habit: the rest pose is y up, the world z up. Nothing in the file says so.
+    source = read_text(tmp_path, bvh_text(rig_of(UNITY), zero=t_pose(), up="z"))
+    given = retarget(source, SKELETON, up="z")
+    assert (given.up, given.up_from) == ("z", "as given")
+    assert_same_person(given.motion)
+    assumed = retarget(source, SKELETON)
+    assert (assumed.up, assumed.up_from) == ("y", "rest pose")
+    # Most of this clip now lies, and the line that commands print says so.
+    assert "give --up z" in assumed.summary
+    assert "--up" not in given.summary
+
+
+def test_a_zero_pose_that_does_not_stand_tells_nothing(tmp_path: Path):
+    recording = retarget(read_text(tmp_path, bvh_text(rig_of(LAFAN1), zero=along_x(), motion=lying())), SKELETON)
+    assert (recording.up, recording.up_from) == ("y", "custom, as the zero pose does not stand")
+    np.testing.assert_allclose(directions(recording.motion.joints), directions(lying().joints), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -380,9 +464,9 @@ def test_the_up_axis_of_a_person_who_lies_must_be_told(tmp_path: Path):
     ],
 )
 def test_options_that_cannot_work(tmp_path: Path, options: dict, message: str):
-    take = read_text(tmp_path, bvh_text(rig_of(UNITY), zero=t_pose()))
+    source = read_text(tmp_path, bvh_text(rig_of(UNITY), zero=t_pose()))
     with pytest.raises(ValueError, match=message):
-        retarget(take, SKELETON, **options)
+        on_ours(source, **options)
 
 
 # --- hierarchies that nobody knows
@@ -405,9 +489,9 @@ def test_an_unknown_hierarchy_lists_what_could_not_be_matched(tmp_path: Path):
 
 def test_legs_without_length(tmp_path: Path):
     nodes = [replace(n, at=SKELETON.rest[0]) if "leg" in n.name.lower() or "foot" in n.name.lower() else n for n in rig_of(MIXAMO)]
-    take = read_text(tmp_path, bvh_text(nodes, zero=t_pose()))
+    source = read_text(tmp_path, bvh_text(nodes, zero=t_pose()))
     with pytest.raises(ValueError, match="legs have no length"):
-        retarget(take, SKELETON)
+        on_ours(source)
 
 
 OPTIONAL_PARTS = ("spine1", "spine2", "spine3", "neck", "head", "left_collar", "right_collar", "left_foot", "right_foot")
@@ -415,12 +499,12 @@ OPTIONAL_PARTS = ("spine1", "spine2", "spine3", "neck", "head", "left_collar", "
 
 def test_a_rig_may_lack_what_is_optional(tmp_path: Path):
     names = {joint: name for joint, name in UNITY.items() if joint not in OPTIONAL_PARTS}
-    motion = retarget(read_text(tmp_path, bvh_text(rig_of(names), zero=t_pose())), SKELETON)
+    motion = on_ours(read_text(tmp_path, bvh_text(rig_of(names), zero=t_pose())))
     limbs = [i for i, j in enumerate(BONES) if JOINTS[j].rpartition("_")[2] in ("knee", "ankle", "elbow", "wrist")]
-    torch.testing.assert_close(directions(motion.joints)[:, limbs], directions(CLIP.joints)[:, limbs], rtol=0, atol=1e-6)
-    eye = torch.eye(3).double().expand(len(CLIP), 3, 3)
+    np.testing.assert_allclose(directions(motion.joints)[:, limbs], directions(CLIP.joints)[:, limbs], rtol=0, atol=1e-6)
+    eye = np.tile(np.eye(3), (len(CLIP), 1, 1))
     for joint in OPTIONAL_PARTS:  # they move with their parents
-        torch.testing.assert_close(motion.q[:, joint_index(joint)], eye, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(motion.q[:, joint_index(joint)], eye, rtol=0, atol=1e-12)
 
 
 # --- a user's own map
@@ -434,22 +518,22 @@ ODD = {joint: f"bone{i}" for i, joint in enumerate(JOINTS)}
 
 
 def test_a_users_own_map(tmp_path: Path):
-    take = read_text(tmp_path, bvh_text(rig_of(ODD), zero=arms_down(), unit=0.01))
+    source = read_text(tmp_path, bvh_text(rig_of(ODD), zero=arms_down(), unit=0.01))
     names = {joint: name for joint, name in ODD.items() if joint not in ("head", "neck")}
     # A list takes the first that the rig has; a point between two joints is as good as a joint; an orientation may come from elsewhere.
     extra = 'neck = ["nothing", "BONE12"]\nhead = { between = ["bone12", "bone15"], share = 1 }\n[rotations]\nhead = "bone15"\n'
     (tmp_path / "odd.toml").write_text(toml(names) + extra)
     rig_map = read_rig_map(tmp_path / "odd.toml")
-    assert_same_person(retarget(take, SKELETON, rig_map=rig_map))
+    assert_same_person(on_ours(source, rig_map=rig_map))
     with pytest.raises(ValueError, match="known rigs"):
-        retarget(take, SKELETON)
+        on_ours(source)
 
 
 def test_a_map_that_does_not_fit_says_so(tmp_path: Path):
-    take = read_text(tmp_path, bvh_text(rig_of(MIXAMO), zero=t_pose()))
+    source = read_text(tmp_path, bvh_text(rig_of(MIXAMO), zero=t_pose()))
     (tmp_path / "odd.toml").write_text(toml(ODD | {"pelvis": "Hips"}))
     with pytest.raises(ValueError, match="does not fit") as error:
-        retarget(take, SKELETON, rig_map=read_rig_map(tmp_path / "odd.toml"))
+        on_ours(source, rig_map=read_rig_map(tmp_path / "odd.toml"))
     assert "left_knee (bone4)" in str(error.value)
     assert "pelvis (" not in str(error.value)
     assert "LeftUpLeg" in str(error.value)
@@ -457,10 +541,10 @@ def test_a_map_that_does_not_fit_says_so(tmp_path: Path):
 
 @pytest.mark.parametrize("joint", ["pelvis", "left_elbow"])
 def test_an_orientation_from_a_joint_that_is_not_there(tmp_path: Path, joint: str):
-    take = read_text(tmp_path, bvh_text(rig_of(MIXAMO), zero=t_pose()))
+    source = read_text(tmp_path, bvh_text(rig_of(MIXAMO), zero=t_pose()))
     (tmp_path / "odd.toml").write_text(toml(MIXAMO) + f'[rotations]\n{joint} = "gizmo"\n')
     with pytest.raises(ValueError, match=rf"{joint} \(gizmo\)"):
-        retarget(take, SKELETON, rig_map=read_rig_map(tmp_path / "odd.toml"))
+        on_ours(source, rig_map=read_rig_map(tmp_path / "odd.toml"))
 
 
 @pytest.mark.parametrize(
@@ -489,6 +573,10 @@ def test_an_orientation_from_a_joint_that_is_not_there(tmp_path: Path, joint: st
         pytest.param(toml(ODD).replace('"bone4"', '{ between = ["a", "b"], share = true }'), "left_knee should be", id="share a flag"),
         pytest.param(toml(ODD).replace('"bone4"', '{ between = ["a", "b"], share = nan }'), "left_knee should be", id="share NaN"),
         pytest.param(toml(ODD).replace('"bone4"', '{ between = ["a", 1], share = 0.5 }'), "left_knee should be", id="between numbers"),
+        pytest.param('up = "w"\n' + toml(ODD), "up is x, y or z, not 'w'", id="unknown axis"),
+        pytest.param("only_with = 3\n" + toml(ODD), "only_with should be", id="marks a number"),
+        pytest.param(toml(ODD) + "[standing]\nHips = [1, 2]\n", "Hips should be three angles", id="two angles"),
+        pytest.param(toml(ODD) + "[standing]\nHips = [1, 2, inf]\n", "Hips should be three angles", id="endless angle"),
         pytest.param(toml(ODD) + "[rotations]\nhead = 3\n", "head should be a joint's name", id="rotation a number"),
     ],
 )
@@ -515,66 +603,66 @@ def test_every_map_of_the_package_names_both_sides_alike():
 # --- CMU's conversion
 
 
-def cmu_take(frames: int, *, name: str = "take", fps: float = 120.0, t_pose_first: bool = True) -> Take:
+def cmu_source(frames: int, *, name: str = "take", fps: float = 120.0, t_pose_first: bool = True) -> RigMotion:
     """A made-up take on CMU's hierarchy whose bones have uneven lengths, its lost bones left out."""
     nodes = cmu_rig()
     index = {node.name: k for k, node in enumerate(nodes)}
-    rng = torch.Generator().manual_seed(2)
-    offsets = torch.randn(len(nodes), 3, generator=rng, dtype=torch.float64)
+    rng = np.random.default_rng(2)
+    offsets = rng.standard_normal((len(nodes), 3))
     offsets[[k for k, node in enumerate(nodes) if node.lost]] = 0.0
     rig = Rig(tuple(index), tuple(index.get(node.parent, -1) for node in nodes), offsets)
-    rotations = roma.random_rotmat((frames, len(nodes))).double() if frames else torch.empty(0, len(nodes), 3, 3).double()
+    rotations = Rotation.random(frames * len(nodes), rng=rng).as_matrix().reshape(frames, len(nodes), 3, 3)
     if t_pose_first:
-        rotations[0] = torch.eye(3)
-    return Take(rig, fps, offsets.expand(frames, -1, 3).clone(), rotations, name)
+        rotations[0] = np.eye(3)
+    return RigMotion(rig, fps, np.tile(offsets, (frames, 1, 1)), rotations, name)
 
 
 def test_cmu_lost_bones_are_restored():
-    take = cmu_take(3)
-    mended = cmu.repair(take)
-    at = {name: k for k, name in enumerate(take.rig.names)}
+    source = cmu_source(3)
+    mended = cmu.repair(source)
+    at = {name: k for k, name in enumerate(source.rig.names)}
     # formats.md: Neck and both Shoulders (0, 1.003 |Spine1|, 0), FingerBase half the Hand; everything else as it was.
-    expected = take.rig.offsets.clone()
-    expected[[at["Neck"], at["LeftShoulder"], at["RightShoulder"]]] = (
-        torch.tensor([0.0, 1.003, 0.0]).double() * take.rig.offsets[at["Spine1"]].norm()
+    expected = source.rig.offsets.copy()
+    expected[[at["Neck"], at["LeftShoulder"], at["RightShoulder"]]] = np.array([0.0, 1.003, 0.0]) * np.linalg.norm(
+        source.rig.offsets[at["Spine1"]]
     )
     for side in ("Left", "Right"):
-        expected[at[f"{side}FingerBase"]] = 0.5 * take.rig.offsets[at[f"{side}Hand"]]
-    torch.testing.assert_close(mended.rig.offsets, expected, rtol=0, atol=1e-6)
-    torch.testing.assert_close(mended.translations, expected.expand(2, -1, 3), rtol=0, atol=1e-6)
-    assert (mended.rig.names, mended.rig.parents) == (take.rig.names, take.rig.parents)
+        expected[at[f"{side}FingerBase"]] = 0.5 * source.rig.offsets[at[f"{side}Hand"]]
+    np.testing.assert_allclose(mended.rig.offsets, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(mended.translations, np.tile(expected, (2, 1, 1)), rtol=0, atol=1e-6)
+    assert (mended.rig.names, mended.rig.parents) == (source.rig.names, source.rig.parents)
     # A file that somebody has repaired with numbers of their own keeps those.
-    own = replace(take, rig=Rig(take.rig.names, take.rig.parents, expected + 0.5), translations=(expected + 0.5).expand(3, -1, 3))
-    assert torch.equal(cmu.repair(own).rig.offsets, expected + 0.5)
+    own = replace(source, rig=Rig(source.rig.names, source.rig.parents, expected + 0.5), translations=np.tile(expected + 0.5, (3, 1, 1)))
+    assert np.array_equal(cmu.repair(own).rig.offsets, expected + 0.5)
 
 
 def test_cmu_bones_are_restored_under_other_spellings(tmp_path: Path):
     # Names are matched without namespace and case, so the repair must find them too.
     text = bvh_text(cmu_rig(), zero=t_pose(), unit=0.056444)
-    expected = retarget(read_text(tmp_path, text), SKELETON)
+    expected = on_ours(read_text(tmp_path, text))
     changed = re.sub(r"(ROOT|JOINT) (\S+)", lambda m: f"{m[1]} cmu:{m[2].upper()}", text)
-    torch.testing.assert_close(retarget(read_text(tmp_path, changed), SKELETON).joints, expected.joints, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(on_ours(read_text(tmp_path, changed)).joints, expected.joints, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("missing", ["Spine1", "LeftHand"])
 def test_cmu_repair_of_a_rig_that_lacks_a_bone(missing: str):
-    take = cmu_take(3)
-    names = tuple("Gizmo" if name == missing else name for name in take.rig.names)
-    mended = cmu.repair(replace(take, rig=replace(take.rig, names=names)))
-    restored = {name for name, old, new in zip(names, take.rig.offsets, mended.rig.offsets, strict=True) if not torch.equal(old, new)}
+    source = cmu_source(3)
+    names = tuple("Gizmo" if name == missing else name for name in source.rig.names)
+    mended = cmu.repair(replace(source, rig=replace(source.rig, names=names)))
+    restored = {name for name, old, new in zip(names, source.rig.offsets, mended.rig.offsets, strict=True) if not np.array_equal(old, new)}
     left = {"Spine1": {"LeftFingerBase", "RightFingerBase"}, "LeftHand": {"Neck", "LeftShoulder", "RightShoulder", "RightFingerBase"}}
     assert restored == left[missing]
 
 
 def test_cmu_first_frame_is_dropped_only_where_it_is_artificial():
-    artificial = cmu_take(4)
-    assert torch.equal(cmu.repair(artificial).rotations, artificial.rotations[1:])
-    recorded = cmu_take(4, t_pose_first=False)
-    assert torch.equal(cmu.repair(recorded).rotations, recorded.rotations)
+    artificial = cmu_source(4)
+    assert np.array_equal(cmu.repair(artificial).rotations, artificial.rotations[1:])
+    recorded = cmu_source(4, t_pose_first=False)
+    assert np.array_equal(cmu.repair(recorded).rotations, recorded.rotations)
     # A take that stays in the T-pose, or has no other frame, is all that there is.
-    still = replace(artificial, rotations=artificial.rotations[:1].expand(4, -1, 3, 3))
+    still = replace(artificial, rotations=np.tile(artificial.rotations[:1], (4, 1, 1, 1)))
     assert len(cmu.repair(still)) == 4
-    assert len(cmu.repair(cmu_take(1))) == 1
+    assert len(cmu.repair(cmu_source(1))) == 1
 
 
 SLOW = min((info.frames, name) for name, info in cmu.clip_table().items() if info.fps == 60)
@@ -595,9 +683,9 @@ FAST = min((info.frames, name) for name, info in cmu.clip_table().items() if inf
 def test_cmu_true_rate(clip: tuple[int, str], extra: int, header: float, expected: float):
     frames, name = clip
     # The table counts frames without the artificial first one.
-    mended = cmu.repair(cmu_take(frames + extra + 1, name=name, fps=header))
+    mended = cmu.repair(cmu_source(frames + extra + 1, name=name, fps=header))
     assert (mended.fps, len(mended)) == (expected, frames + extra)
-    assert cmu.repair(cmu_take(frames + extra, name=name, fps=header, t_pose_first=False)).fps == expected
+    assert cmu.repair(cmu_source(frames + extra, name=name, fps=header, t_pose_first=False)).fps == expected
 
 
 def test_cmu_table_is_the_one_that_formats_tell_of():

@@ -13,8 +13,9 @@ MAX_BYTES = 2 << 30
 """Largest sum of the arrays that are loaded from one archive [bytes]."""
 
 
-def read_npz(path: Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
+def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
     """Load the arrays whose names are wanted; what each would take in memory is known from its header before anything is unpacked."""
+    path = Path(path)
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: not a file")
     arrays: dict[str, np.ndarray] = {}

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import roma
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
+from dropsim.body.rotations import rotmat_to_rotvec, rotvec_to_rotmat
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.files.atomic import atomic_path
 from dropsim.files.npz import read_npz, real_numbers, require
@@ -45,20 +43,19 @@ _REST = "rest_joints"
 _NEEDED = {"poses", "root_orient", "pose_body", "trans", *RATES, *_EXTRAS, _REST, "event_names", "event_times"}
 
 
-def read_amass(path: Path, skeleton: Skeleton) -> Motion:
+def read_amass(path: str | Path, skeleton: Skeleton) -> Motion:
     """Read an AMASS file of the SMPL, SMPL+H or SMPL-X layout onto a skeleton; hands, face and body shape are left out.
 
     The pelvis is trans + skeleton.rest[0]. From our own files, contacts, forces, energies and events come back too, and the joints that
     a simulator solved where the skeleton is the one that was written.
     """
+    path = Path(path)
     arrays = read_npz(path, lambda name: name in _NEEDED or name.startswith(_ENERGY))
     fps = _frame_rate(path, arrays)
     rotvecs = _body_pose(path, arrays)
     trans = _frames(path, "trans", require(path, arrays, "trans"), (len(rotvecs), 3), MAX_VALUE)
-    rest = skeleton.rest.to("cpu", torch.float64)
-    root = torch.from_numpy(trans) + rest[0]
-    q = roma.rotvec_to_rotmat(torch.from_numpy(rotvecs).unflatten(-1, (NUM_JOINTS, 3)))
-    motion = Motion.from_rotations(skeleton, fps, root, q, name=path.stem)
+    q = rotvec_to_rotmat(rotvecs.reshape(-1, NUM_JOINTS, 3))
+    motion = Motion.from_rotations(skeleton, fps, trans + skeleton.rest[0], q, name=path.stem)
     return _with_extras(path, arrays, motion) if _REST in arrays else motion
 
 
@@ -98,16 +95,18 @@ def _frames(path: Path, name: str, array: np.ndarray, shape: tuple[int | None, .
 def _with_extras(path: Path, arrays: Arrays, motion: Motion) -> Motion:
     """Return the motion with what our own writer added."""
 
-    def extra(name: str, frame: tuple[int, ...]) -> Tensor:
-        return torch.from_numpy(_frames(path, name, arrays[name], (len(motion), *frame), MAX_EXTRA))
+    def extra(name: str, frame: tuple[int, ...]) -> np.ndarray:
+        return _frames(path, name, arrays[name], (len(motion), *frame), MAX_EXTRA)
 
     extras: dict[str, Any] = {name: extra(name, frame) for name, frame in _EXTRAS.items() if name in arrays}
     if "contacts" in extras:
-        extras["contacts"] = extras["contacts"] != 0
+        extras["touching"] = extras.pop("contacts") != 0
+    if "root_wrench" in extras:
+        extras["wrench_before"], extras["wrench_after"] = np.moveaxis(extras.pop("root_wrench"), -1, 0)
     rest = real_numbers(path, _REST, arrays[_REST], limit=MAX_VALUE)
     if rest.shape != (NUM_JOINTS, 3):
         raise ValueError(f"{path}: {_REST!r} has shape {rest.shape}: expected ({NUM_JOINTS}, 3)")
-    if not np.allclose(rest, motion.skeleton.rest.to("cpu", torch.float64).numpy(), rtol=0, atol=1e-5):
+    if not np.allclose(rest, motion.skeleton.rest, rtol=0, atol=1e-5):
         # On other bones the joints are those of the rotations.
         extras.pop("joints", None)
     extras["energies"] = {name.removeprefix(_ENERGY): extra(name, ()) for name in arrays if name.startswith(_ENERGY)}
@@ -124,34 +123,35 @@ def _events(path: Path, arrays: Arrays) -> tuple[Event, ...]:
     return tuple(Event(str(name), float(start), float(duration)) for name, (start, duration) in zip(names, times, strict=True))
 
 
-def write_amass(motion: Motion, path: Path, *, seed: int | None = None) -> None:
+def write_amass(motion: Motion, path: str | Path, *, seed: int | None = None) -> None:
     """Write one person as AMASS npz in the SMPL+H layout, hands flat and betas zero, with the motion's extras under keys of their own.
 
     Read back onto the same skeleton, a motion returns to 1e-9 m and rad. `seed` records what a simulation started from.
     """
+    path = Path(path)
     if motion.root.ndim != 2:
-        raise ValueError(f"an AMASS file holds one person, and this motion has {tuple(motion.root.shape[:-2])}: write them one by one")
+        raise ValueError(f"an AMASS file holds one person, and this motion has {motion.root.shape[:-2]}: write them one by one")
     if seed is not None and not -(2**63) <= seed < 2**63:
         raise ValueError(f"the seed {seed} does not fit into 64 bits")
 
-    def array(tensor: Tensor) -> np.ndarray:
-        values = tensor.detach().cpu()
-        if not values.isfinite().all():
-            raise ValueError(f"{path}: the motion holds values that are not finite, so it was not written")
-        return values.numpy() if values.dtype == torch.bool else values.to(torch.float64).numpy()
-
+    frames = {"joints": motion.joints, "contacts": motion.touching, "contact_forces": motion.contact_forces}
+    frames |= {"external_forces": motion.external_forces} | {f"{_ENERGY}{name}": value for name, value in motion.energies.items()}
+    if motion.wrench_before is not None and motion.wrench_after is not None:
+        frames["root_wrench"] = np.stack((motion.wrench_before, motion.wrench_after), axis=-1)
+    frames = {name: values for name, values in frames.items() if values is not None}
+    if not all(np.isfinite(values).all() for values in (motion.root, motion.q, *frames.values())):
+        raise ValueError(f"{path}: the motion holds values that are not finite, so it was not written")
     poses = np.zeros((len(motion), _SMPLH_WIDTH))
-    poses[:, :66] = array(roma.rotmat_to_rotvec(motion.q.detach().to("cpu", torch.float64))).reshape(len(motion), 66)
+    poses[:, :66] = rotmat_to_rotvec(motion.q).reshape(len(motion), 66)
     arrays = {
         "poses": poses,
-        "trans": array(motion.root) - array(motion.skeleton.rest[0]),
+        "trans": motion.root - motion.skeleton.rest[0],
         "betas": np.zeros(_NUM_BETAS),
         "gender": np.array("neutral"),
         "mocap_framerate": np.array(float(motion.fps)),
-        _REST: array(motion.skeleton.rest),
+        _REST: motion.skeleton.rest,
+        **frames,
     }
-    arrays |= {name: array(value) for name in _EXTRAS if (value := getattr(motion, name)) is not None}
-    arrays |= {f"{_ENERGY}{name}": array(value) for name, value in motion.energies.items()}
     if motion.events:
         arrays["event_names"] = np.array([event.name for event in motion.events])
         arrays["event_times"] = np.array([(event.start, event.duration) for event in motion.events])

@@ -10,10 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-import roma
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, Skeleton
 from dropsim.files.atomic import atomic_path
@@ -39,42 +36,40 @@ class Rig:
     """All different: the second joint of one name has `_duplicate2` added."""
     parents: tuple[int, ...]
     """-1 for the root; a parent comes before its children."""
-    offsets: Float[Tensor, "n 3"]
+    offsets: Float[np.ndarray, "n 3"]
     """From the parent, in the zero pose."""
 
 
 @dataclass(frozen=True, eq=False)
-class Take:
-    """An animated rig as a file holds it."""
+class RigMotion:
+    """Frames on a file's own rig."""
 
     rig: Rig
     fps: float
     """[Hz]"""
-    translations: Float[Tensor, "t n 3"]
+    translations: Float[np.ndarray, "t n 3"]
     """From the parent, in the parent's frame, in the file's unit."""
-    rotations: Float[Tensor, "t n 3 3"]
+    rotations: Float[np.ndarray, "t n 3 3"]
     """Local."""
     name: str
     """The file's name without its ending."""
 
     def __len__(self) -> int:
-        """Count the frames."""
         return len(self.translations)
 
-    def global_rotations(self) -> Float[Tensor, "t n 3 3"]:
-        """Chain the local rotations."""
-        world: list[Tensor] = []
+    def global_rotations(self) -> Float[np.ndarray, "t n 3 3"]:
+        R_world = np.empty_like(self.rotations)
         for j, parent in enumerate(self.rig.parents):
-            world.append(self.rotations[:, j] if parent < 0 else world[parent] @ self.rotations[:, j])
-        return torch.stack(world, dim=1)
+            R_world[:, j] = self.rotations[:, j] if parent < 0 else R_world[:, parent] @ self.rotations[:, j]
+        return R_world
 
-    def positions(self, rotations: Float[Tensor, "t n 3 3"]) -> Float[Tensor, "t n 3"]:
+    def positions(self, R_world: Float[np.ndarray, "t n 3 3"]) -> Float[np.ndarray, "t n 3"]:
         """Return global joint positions, in the file's unit and axes, from the global rotations."""
-        world: list[Tensor] = []
+        points = np.empty_like(self.translations)
         for j, parent in enumerate(self.rig.parents):
             step = self.translations[:, j]
-            world.append(step if parent < 0 else world[parent] + (rotations[:, parent] @ step.unsqueeze(-1)).squeeze(-1))
-        return torch.stack(world, dim=1)
+            points[:, j] = step if parent < 0 else points[:, parent] + (R_world[:, parent] @ step[..., None])[..., 0]
+        return points
 
 
 class _Lines:
@@ -319,11 +314,26 @@ def _roundest_rate(frame_time: str) -> float:
     return 1 / seconds
 
 
-def _posed(header: _Header, values: Float[np.ndarray, "t c"]) -> tuple[Float[Tensor, "t n 3"], Float[Tensor, "t n 3 3"]]:
+def _euler_rotations(order: str, degrees: Float[np.ndarray, "*b k"]) -> Float[np.ndarray, "*b 3 3"]:
+    """Return R = R_1 R_2 ..., each about the axis that `order` names: the first channel is the outermost turn."""
+    cosines, sines = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
+    total = None
+    for k, name in enumerate(order):
+        axis = "XYZ".index(name)
+        after, last = (axis + 1) % 3, (axis + 2) % 3
+        turn = np.zeros((*degrees.shape[:-1], 3, 3))
+        turn[..., axis, axis] = 1.0
+        turn[..., after, after] = turn[..., last, last] = cosines[..., k]
+        turn[..., last, after], turn[..., after, last] = sines[..., k], -sines[..., k]
+        total = turn if total is None else total @ turn
+    assert total is not None
+    return total
+
+
+def _posed(header: _Header, values: Float[np.ndarray, "t c"]) -> tuple[Float[np.ndarray, "t n 3"], Float[np.ndarray, "t n 3 3"]]:
     """Return local translations and rotations. Position channels stand in place of the offset, as importers agree."""
-    columns = torch.from_numpy(values)
-    translations = torch.tensor(header.offsets, dtype=torch.float64).expand(len(values), -1, 3).clone()
-    rotations = torch.eye(3, dtype=torch.float64).expand(len(values), len(header.names), 3, 3).clone()
+    translations = np.tile(np.array(header.offsets), (len(values), 1, 1))
+    rotations = np.tile(np.eye(3), (len(values), len(header.names), 1, 1))
     starts = itertools.accumulate(map(len, header.channels), initial=0)
     by_order: dict[str, list[tuple[int, list[int]]]] = {}
     for j, (start, channels) in enumerate(zip(starts, header.channels, strict=False)):
@@ -331,20 +341,20 @@ def _posed(header: _Header, values: Float[np.ndarray, "t c"]) -> tuple[Float[Ten
         for k, channel in enumerate(channels, start):
             kind, axis = _CHANNELS[channel]
             if kind == "position":
-                translations[:, j, axis] = columns[:, k]
+                translations[:, j, axis] = values[:, k]
             else:
                 order += "XYZ"[axis]
                 where.append(k)
         if order:
             by_order.setdefault(order, []).append((j, where))
     for order, group in by_order.items():
-        angles = columns[:, [k for _, where in group for k in where]].unflatten(-1, (len(group), len(order)))
-        rotations[:, [j for j, _ in group]] = roma.euler_to_rotmat(order, angles, degrees=True)
+        rotations[:, [j for j, _ in group]] = _euler_rotations(order, values[:, [where for _, where in group]])
     return translations, rotations
 
 
-def read_bvh(path: Path) -> Take:
+def read_bvh(path: str | Path) -> RigMotion:
     """Read a BVH file of any hierarchy, channel order and rate; errors are ValueErrors that name the file and the line."""
+    path = Path(path)
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: not a file")
     # Names in an unknown encoding become escapes instead of an error; -sig drops the byte order mark of Windows editors.
@@ -353,29 +363,28 @@ def read_bvh(path: Path) -> Take:
         header = _read_hierarchy(lines)
         fps, values = _read_frames(lines, header)
     translations, rotations = _posed(header, values)
-    rig = Rig(tuple(header.names), tuple(header.parents), torch.tensor(header.offsets, dtype=torch.float64))
-    return Take(rig, fps, translations, rotations, path.stem)
+    return RigMotion(Rig(tuple(header.names), tuple(header.parents), np.array(header.offsets)), fps, translations, rotations, path.stem)
 
 
-def _end_offset(skeleton: Skeleton, joint: int) -> Float[Tensor, "3"]:
+def _end_offset(skeleton: Skeleton, joint: int) -> Float[np.ndarray, "3"]:
     """Return the tip of a leaf, for looks: the toes forward, the hand and the head along their bone, about as long as an adult's."""
-    length = float(skeleton.lengths[joint])
+    length = skeleton.lengths[joint]
     match JOINTS[joint].rpartition("_")[2]:
         case "foot":
-            return torch.tensor([0.0, 0.0, 0.5 * length], dtype=torch.float64)
+            return np.array([0.0, 0.0, 0.5 * length])
         case "head":
-            return torch.tensor([0.0, 1.4 * length, 0.0], dtype=torch.float64)
+            return np.array([0.0, 1.4 * length, 0.0])
         case _:
             return 0.74 * skeleton.offsets[joint]
 
 
-def _hierarchy_lines(skeleton: Skeleton, unit: float, decimals: int) -> tuple[list[str], list[int]]:
-    """Return the HIERARCHY part, and the joints in its (depth-first) order."""
+def _hierarchy_lines(skeleton: Skeleton, R_file: Float[np.ndarray, "3 3"], unit: float, decimals: int) -> tuple[list[str], list[int]]:
+    """Return the HIERARCHY part with the T-pose turned by R_file, and the joints in its (depth-first) order."""
     lines: list[str] = ["HIERARCHY"]
     order: list[int] = []
 
-    def offset(vector: Tensor) -> str:
-        return "OFFSET " + " ".join(f"{value / unit:.{decimals}f}" for value in vector.tolist())
+    def offset(vector: Float[np.ndarray, "3"]) -> str:
+        return "OFFSET " + " ".join(f"{value / unit:.{decimals}f}" for value in R_file @ vector)
 
     def add(joint: int, indent: str) -> None:
         inner = indent + "\t"
@@ -393,43 +402,47 @@ def _hierarchy_lines(skeleton: Skeleton, unit: float, decimals: int) -> tuple[li
     return lines, order
 
 
-def _zxy_degrees(rotations: Float[Tensor, "*b 3 3"]) -> Float[Tensor, "*b 3"]:
+def _zxy_degrees(R: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 3"]:
     """Return the angles of R = Rz(a) Rx(b) Ry(c); where b is a quarter turn, a = 0, and the product is exact all the same."""
-    R = rotations
-    a = torch.atan2(-R[..., 0, 1], R[..., 1, 1])
-    b = torch.atan2(R[..., 2, 1], torch.hypot(R[..., 0, 1], R[..., 1, 1]))
+    a = np.arctan2(-R[..., 0, 1], R[..., 1, 1])
+    b = np.arctan2(R[..., 2, 1], np.hypot(R[..., 0, 1], R[..., 1, 1]))
     # The first row of Rz(a)^T R = Rx(b) Ry(c) is (cos c, 0, sin c): no division by cos b.
-    cos_a, sin_a = a.cos(), a.sin()
-    c = torch.atan2(cos_a * R[..., 0, 2] + sin_a * R[..., 1, 2], cos_a * R[..., 0, 0] + sin_a * R[..., 1, 0])
-    return torch.stack((a, b, c), dim=-1).rad2deg()
+    cos_a, sin_a = np.cos(a), np.sin(a)
+    c = np.arctan2(cos_a * R[..., 0, 2] + sin_a * R[..., 1, 2], cos_a * R[..., 0, 0] + sin_a * R[..., 1, 0])
+    return np.rad2deg(np.stack((a, b, c), axis=-1))
 
 
-def write_bvh(motion: Motion, path: Path, *, up: str = "y", unit: float = 1.0) -> None:
-    """Write one person as BVH: our joint names, offsets of the T-pose (y up, facing +z), rotations as Z, X, Y, the root with six channels.
+Y_TO_Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
+"""Takes a world with y up into one with z up: (x, y, z) -> (x, -z, y)."""
 
-    The world becomes y up by (x, y, z) -> (x, z, -y), or stays z up. `unit` is metres per file unit; Blender takes a unit for a metre.
-    Read back, joints agree to 1e-5 m. Joints that a simulator solved off the bones are written as their rotations have them.
+
+def write_bvh(motion: Motion, path: str | Path, *, up: str = "y", unit: float = 1.0) -> None:
+    """Write one person as BVH: our joint names, rotations as Z, X, Y, the root with six channels.
+
+    With y up the world becomes (x, y, z) -> (x, z, -y), the T-pose faces +z, and joints turn as ours do. With z up the world is ours and
+    the T-pose faces -y. Either way the zero pose stands upright in the file. `unit` is metres per file unit; Blender takes a unit for a
+    metre. Read back, joints agree to 1e-5 m. Joints that a simulator solved off the bones are written as their rotations have them.
     """
+    path = Path(path)
     if up not in ("y", "z"):
         raise ValueError(f"a BVH file is written with y or z up, not {up!r}")
     if not 0 < unit < math.inf:
         raise ValueError(f"the unit is a positive number of metres, not {unit}")
     if motion.root.ndim != 2:
-        raise ValueError(f"a BVH file holds one person, and this motion has {tuple(motion.root.shape[:-2])}: write them one by one")
-    skeleton = motion.skeleton.to(torch.float64).to("cpu")
-    root, q = (tensor.detach().to("cpu", torch.float64, copy=True) for tensor in (motion.root, motion.q))
-    if not (root.isfinite().all() and q.isfinite().all()):
+        raise ValueError(f"a BVH file holds one person, and this motion has {motion.root.shape[:-2]}: write them one by one")
+    if not (np.isfinite(motion.root).all() and np.isfinite(motion.q).all()):
         raise ValueError(f"{path}: the motion holds values that are not finite, so it was not written")
-    if up == "y":
-        world = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]], dtype=torch.float64)
-        root, q[:, 0] = root @ world.T, world @ q[:, 0]
+    # R_file turns our rest frame (y up) into the file's, R_world our world (z up).
+    R_file, R_world = (np.eye(3), Y_TO_Z_UP.T) if up == "y" else (Y_TO_Z_UP, np.eye(3))
+    q = R_file @ motion.q @ R_file.T
+    q[:, 0] = R_world @ motion.q[:, 0] @ R_file.T
     # A tenth of a micrometre.
     decimals = max(0, 7 + math.ceil(math.log10(unit)))
-    lines, order = _hierarchy_lines(skeleton, unit, decimals)
+    lines, order = _hierarchy_lines(motion.skeleton, R_file, unit, decimals)
     # Angles go on past a half turn, so that an editor's curves have no jumps.
-    angles = np.unwrap(_zxy_degrees(q[:, order]).flatten(1).numpy(), period=360.0, axis=0)
+    angles = np.unwrap(_zxy_degrees(q[:, order]).reshape(len(motion), -1), period=360.0, axis=0)
     lines += ["MOTION", f"Frames: {len(motion)}", f"Frame Time: {np.format_float_positional(1 / motion.fps)}"]
     row = " ".join([f"%.{decimals}f"] * 3 + ["%.6f"] * (3 * NUM_JOINTS))
-    lines += [row % tuple(values) for values in np.concatenate(((root / unit).numpy(), angles), axis=1).tolist()]
+    lines += [row % tuple(values) for values in np.concatenate((motion.root @ R_world.T / unit, angles), axis=1).tolist()]
     with atomic_path(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")

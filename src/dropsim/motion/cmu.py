@@ -8,9 +8,9 @@ import functools
 from dataclasses import dataclass, replace
 from importlib import resources
 
-import torch
+import numpy as np
 
-from dropsim.motion.bvh import Rig, Take
+from dropsim.motion.bvh import Rig, RigMotion
 
 HEADER_FPS = 120.0
 """What every original file's header says, true or not [Hz]."""
@@ -54,9 +54,9 @@ def subject(clip: str) -> int:
     return int(clip.partition("_")[0])
 
 
-def repair(take: Take) -> Take:
+def repair(source: RigMotion) -> RigMotion:
     """Restore the bones that the conversion lost, drop its artificial first frame, and correct the rate where the header is false."""
-    return _true_rate(_without_t_pose(_with_lost_bones(take)))
+    return _true_rate(_without_t_pose(_with_lost_bones(source)))
 
 
 _LOST = {
@@ -65,31 +65,30 @@ _LOST = {
 """The joints whose bone was lost, and the bone that its length is known from."""
 
 
-def _with_lost_bones(take: Take) -> Take:
+def _with_lost_bones(source: RigMotion) -> RigMotion:
     # As rigs are matched: without namespace and case.
-    index = {name.rpartition(":")[2].lower(): j for j, name in reversed(list(enumerate(take.rig.names)))}
-    offsets, translations = take.rig.offsets.clone(), take.translations.clone()
+    index = {name.rpartition(":")[2].lower(): j for j, name in reversed(list(enumerate(source.rig.names)))}
+    offsets, translations = source.rig.offsets.copy(), source.translations.copy()
     for name, before in _LOST.items():
         j, known = index.get(name.lower()), index.get(before.lower())
         # A file that somebody has repaired already stays as it is.
         if j is None or known is None or offsets[j].any():
             continue
         bone = offsets[known]
-        offsets[j] = 0.5 * bone if before.endswith("Hand") else bone.new_tensor((0.0, 1.003 * float(bone.norm()), 0.0))
+        offsets[j] = 0.5 * bone if before.endswith("Hand") else np.array([0.0, 1.003 * np.linalg.norm(bone), 0.0])
         translations[:, j] = offsets[j]
-    return replace(take, rig=Rig(take.rig.names, take.rig.parents, offsets), translations=translations)
+    return replace(source, rig=Rig(source.rig.names, source.rig.parents, offsets), translations=translations)
 
 
-def _without_t_pose(take: Take) -> Take:
+def _without_t_pose(source: RigMotion) -> RigMotion:
     """Drop frame 0 where it is the artificial T-pose: a hip turned by exactly nothing, which no recording holds."""
-    identity = torch.eye(3, dtype=take.rotations.dtype)
-    if len(take) < 2 or not torch.equal(take.rotations[0, 0], identity) or torch.equal(take.rotations[1, 0], identity):
-        return take
-    return replace(take, translations=take.translations[1:], rotations=take.rotations[1:])
+    if len(source) < 2 or not (source.rotations[0, 0] == np.eye(3)).all() or (source.rotations[1, 0] == np.eye(3)).all():
+        return source
+    return replace(source, translations=source.translations[1:], rotations=source.rotations[1:])
 
 
-def _true_rate(take: Take) -> Take:
-    info = clip_table().get(take.name)
-    if info is None or take.fps != HEADER_FPS or len(take) != info.frames:
-        return take
-    return replace(take, fps=info.fps)
+def _true_rate(source: RigMotion) -> RigMotion:
+    info = clip_table().get(source.name)
+    if info is None or source.fps != HEADER_FPS or len(source) != info.frames:
+        return source
+    return replace(source, fps=info.fps)

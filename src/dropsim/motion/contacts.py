@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-import torch
+import numpy as np
 from jaxtyping import Bool, Float
-from torch import Tensor
 
 from dropsim.body.skeleton import NUM_JOINTS, joint_index
 from dropsim.motion.motion import Motion
@@ -22,46 +21,55 @@ STATIC_SPEED = 0.15
 """A foot slower than this is taken to stand [m/s]."""
 RAISED = 0.08
 """A still foot that is higher than this above the lowest ones is in the air [m]."""
+UPRIGHT = 0.6
+"""A person whose pelvis is higher than this above the floor is on their feet [m]."""
+LOW_QUANTILE = 0.05
+"""Where nobody stands, this share of the frames has its lowest sphere below the floor."""
 
 
-def sphere_heights(motion: Motion) -> Float[Tensor, "*b t 22"]:
+def sphere_heights(motion: Motion) -> Float[np.ndarray, "*b t 22"]:
     """Height of each joint's sphere above z = 0 [m]."""
-    return motion.joints[..., 2] - motion.skeleton.radii.to(motion.joints)
+    return motion.joints[..., 2] - motion.skeleton.radii
 
 
 def floor_height(motion: Motion) -> float:
-    """Return the height on which the feet stand: the median of the lower standing toe, leaving out feet that rest high in the air [m]."""
+    """Return the height of the floor that a recorded person moves on [m].
+
+    Where the person is upright, that is the median of the lower standing toe, without feet that rest high in the air. Someone who never
+    stands (lies, crawls, runs through) has the floor under a low quantile of the lowest sphere of the whole body.
+    """
     heights = sphere_heights(motion)
-    standing = torch.where(motion.velocity()[:, FEET].norm(dim=-1) < STATIC_SPEED, heights[:, FEET], torch.inf).amin(dim=-1)
-    standing = standing[standing.isfinite()]
-    if len(standing) < 5:  # nobody stands still: the floor is what the lowest sphere comes down to
-        return float(heights.amin(dim=-1).quantile(0.05))
-    return float(standing[standing < standing.quantile(0.1) + RAISED].median())
+    ground = float(np.quantile(heights.min(-1), LOW_QUANTILE))
+    slow = np.linalg.norm(motion.velocity()[:, FEET], axis=-1) < STATIC_SPEED
+    standing = np.where(slow, heights[:, FEET], np.inf).min(-1)
+    standing = standing[np.isfinite(standing) & (motion.root[:, 2] > ground + UPRIGHT)]
+    if len(standing) < 5:
+        return ground
+    return float(np.median(standing[standing < np.quantile(standing, 0.1) + RAISED]))
 
 
 def on_floor(motion: Motion) -> Motion:
-    """Move a motion vertically so that its feet stand on z = 0."""
-    drop = torch.tensor([0.0, 0.0, floor_height(motion)], dtype=torch.float64).to(motion.root)
+    """Move a motion vertically so that its floor is z = 0."""
+    drop = np.array([0.0, 0.0, floor_height(motion)])
     return replace(motion, root=motion.root - drop, joints=motion.joints - drop)
 
 
 def with_toes_up(motion: Motion) -> Motion:
     """Bend the ankles so that no toe is below the floor: when a foot pushes off, a marker-based skeleton's toe dips by some centimetres."""
-    joints = motion.joints.clone()
-    radius, length = (v.to(joints)[list(FEET)] for v in (motion.skeleton.radii, motion.skeleton.lengths))
+    joints = motion.joints.copy()
+    radius, length = motion.skeleton.radii[list(FEET)], motion.skeleton.lengths[list(FEET)]
     ankle, toe = joints[..., ANKLES, :], joints[..., FEET, :]
     # The foot keeps its length and its heading: what it loses in drop it gains in reach.
-    drop = torch.minimum((ankle[..., 2] - radius).abs(), length) * (ankle[..., 2] - radius).sign()
-    reach = (length.square() - drop.square()).sqrt().unsqueeze(-1) * torch.nn.functional.normalize((toe - ankle)[..., :2], dim=-1)
-    raised = ankle + torch.cat((reach, -drop.unsqueeze(-1)), dim=-1)
-    joints[..., FEET, :] = torch.where((toe[..., 2] < radius).unsqueeze(-1), raised, toe)
+    drop = np.clip(ankle[..., 2] - radius, -length, length)
+    ahead = (toe - ankle)[..., :2]
+    ahead = ahead / np.maximum(np.linalg.norm(ahead, axis=-1, keepdims=True), 1e-12)
+    raised = ankle + np.concatenate((np.sqrt(length**2 - drop**2)[..., None] * ahead, -drop[..., None]), axis=-1)
+    joints[..., FEET, :] = np.where((toe[..., 2] < radius)[..., None], raised, toe)
     q = motion.skeleton.inverse(joints, twist_from=motion.q)
     return replace(motion, q=q, joints=motion.skeleton.forward(q, motion.root))
 
 
-def label_contacts(motion: Motion) -> Bool[Tensor, "*b t 22"]:
+def label_contacts(motion: Motion) -> Bool[np.ndarray, "*b t 22"]:
     """Mark the joints that touch the floor: slow, and their sphere near it."""
-    touching = (motion.velocity().norm(dim=-1) < CONTACT_SPEED) & (sphere_heights(motion) < CONTACT_GAP)
-    labelled = torch.zeros(NUM_JOINTS, dtype=torch.bool)
-    labelled[list(CONTACT_JOINTS)] = True
-    return touching & labelled
+    touching = (np.linalg.norm(motion.velocity(), axis=-1) < CONTACT_SPEED) & (sphere_heights(motion) < CONTACT_GAP)
+    return touching & np.isin(np.arange(NUM_JOINTS), CONTACT_JOINTS)

@@ -2,9 +2,8 @@
 
 import math
 
-import torch
+import numpy as np
 from jaxtyping import Bool, Float
-from torch import Tensor
 
 from dropsim.body.skeleton import JOINTS, joint_index
 
@@ -17,10 +16,12 @@ LARGEST_KNEE_BACK = 15.0
 """A recorded knee bent further to the front is a defect [degrees]."""
 
 
-def intact(q: Float[Tensor, "*b 22 3 3"]) -> Bool[Tensor, "*b"]:
+_SMALLEST_COSINE = np.cos(np.deg2rad([180.0] + [LARGEST_ANGLE[name.partition("_")[2] or name] for name in JOINTS[1:]]))
+
+
+def intact(q: Float[np.ndarray, "*b 22 3 3"]) -> Bool[np.ndarray, "*b"]:
     """Tell recorded poses from defects of the recording."""
-    largest = torch.tensor([180.0] + [LARGEST_ANGLE[name.partition("_")[2] or name] for name in JOINTS[1:]]).to(q)
-    cosine = (q.diagonal(dim1=-2, dim2=-1).sum(-1) - 1) / 2
+    cosine = (np.trace(q, axis1=-2, axis2=-1) - 1) / 2
     knees = q[..., [joint_index("left_knee"), joint_index("right_knee")], :, :]
     bend = (knees[..., 2, 1] - knees[..., 1, 2]) / 2
-    return (cosine >= largest.deg2rad().cos() - 1e-6).all(-1) & (bend > -math.sin(math.radians(LARGEST_KNEE_BACK))).all(-1)
+    return (cosine >= _SMALLEST_COSINE - 1e-6).all(-1) & (bend > -math.sin(math.radians(LARGEST_KNEE_BACK))).all(-1)

@@ -8,18 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import roma
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
-from dropsim.body.rotations import swing
+from dropsim.body.rotations import apply, best_turn, rotmat_to_rotvec, rotvec_to_rotmat, swing, transpose
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, Skeleton
 from dropsim.files.names import suggestion
-from dropsim.motion.bvh import Rig, Take
-from dropsim.motion.motion import Motion, cmu
+from dropsim.motion import cmu
+from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion
+from dropsim.motion.motion import Motion
 
 OPTIONAL = frozenset(("spine1", "spine2", "spine3", "left_foot", "right_foot", "neck", "left_collar", "right_collar", "head"))
 """Joints that a rig may lack; they then move with their parent."""
@@ -29,12 +28,10 @@ MAX_MAP_BYTES = 1_000_000
 MAX_REST_SWING = 2.1
 """A zero pose whose bones are bent further than this from ours [rad] is no rest pose; a frame of the motion serves instead."""
 
-AXES = {
-    "y": ((1.0, 0.0, 0.0), (0.0, 0.0, -1.0), (0.0, 1.0, 0.0)),
-    "z": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
-    "x": ((0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1.0, 0.0, 0.0)),
-}
-"""Rows of the rotation that takes a world with this axis up into ours (z up)."""
+AXES = {"x": np.roll(np.eye(3), 1, axis=1), "y": Y_TO_Z_UP, "z": np.eye(3)}
+"""The rotation that takes a world with this axis up into ours (z up)."""
+BVH_UP = "y"
+"""What most BVH files have up; taken where neither the rig nor its zero pose tells."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,12 @@ class RigMap:
     """Orientation, where it does not come from the joint of the position."""
     repair: str = ""
     """A known conversion's faults to mend first; only `cmu` is known."""
+    up: str | None = None
+    """The vertical axis of all files on this rig; None where they differ."""
+    only_with: tuple[str, ...] = ()
+    """Joints that tell this rig from others of similar names; without them the map is not tried."""
+    standing: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    """Global orientations of the file's joints in a standing pose, as rotation vectors [degrees], where the zero pose is none."""
 
 
 def plain(name: str) -> str:
@@ -80,41 +83,57 @@ def read_rig_map(path: Path) -> RigMap:
 def known_rig_maps() -> tuple[RigMap, ...]:
     """Return the maps that the package brings, the most particular first."""
     folder = resources.files("dropsim").joinpath("assets/rigs")
-    order = ("dropsim", "cmu", "mixamo", "lafan1", "bandai", "humanoid")
+    order = ("dropsim", "cmu", "accad", "100style", "mixamo", "lafan1", "bandai", "humanoid")
     return tuple(_parse_rig_map(name, tomllib.loads(folder.joinpath(f"{name}.toml").read_text(encoding="utf-8"))) for name in order)
 
 
+_KEYS = ("joints", "rotations", "repair", "up", "only_with", "standing")
+
+
 def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
-    if unknown := sorted(set(table) - {"joints", "rotations", "repair"}):
-        raise ValueError(f"{name}: unknown key {unknown[0]!r}: a map has the tables joints and rotations")
-    joints, rotations, repair = table.get("joints", {}), table.get("rotations", {}), table.get("repair", "")
-    for key, value in (("joints", joints), ("rotations", rotations)):
+    if unknown := sorted(set(table) - set(_KEYS)):
+        raise ValueError(f"{name}: unknown key {unknown[0]!r}: a map has {', '.join(_KEYS)}")
+    joints, rotations, standing = (table.get(key, {}) for key in ("joints", "rotations", "standing"))
+    for key, value in (("joints", joints), ("rotations", rotations), ("standing", standing)):
         if not isinstance(value, Mapping):
-            raise ValueError(f"{name}: {key} should be a table of our joints and the file's names for them")
+            raise ValueError(f"{name}: {key} should be a table")
+    repair, up = table.get("repair", ""), table.get("up")
     if repair not in ("", "cmu"):
         raise ValueError(f"{name}: there is no repair {repair!r}: only 'cmu' is known")
+    if up is not None and up not in AXES:
+        raise ValueError(f"{name}: up is x, y or z, not {up!r}")
     for joint in (*joints, *rotations):
         if joint not in JOINTS:
             raise ValueError(f"{name}: there is no joint {joint!r}: {suggestion(joint, JOINTS)}")
     if missing := [j for j in JOINTS if j not in joints and j not in OPTIONAL]:
         raise ValueError(f"{name}: the map says nothing of {', '.join(missing)}")
     return RigMap(
-        name, {j: _parse_source(name, j, v) for j, v in joints.items()}, {j: _names(name, j, v) for j, v in rotations.items()}, repair
+        name,
+        {j: _parse_source(name, j, v) for j, v in joints.items()},
+        {j: _names(name, j, v) for j, v in rotations.items()},
+        repair,
+        up,
+        _names(name, "only_with", table["only_with"]) if "only_with" in table else (),
+        {j: _vector(name, j, v) for j, v in standing.items()},
     )
+
+
+def _vector(name: str, joint: str, value: object) -> tuple[float, float, float]:
+    if not isinstance(value, list) or len(value) != 3 or not all(_is_number(v) for v in value):
+        raise ValueError(f"{name}: {joint} should be three angles, a rotation vector in degrees")
+    x, y, z = map(float, value)
+    return x, y, z
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _parse_source(name: str, joint: str, value: object) -> Source:
     if not isinstance(value, Mapping):
         return Source(_names(name, joint, value))
     between, share = value.get("between"), value.get("share")
-    if (
-        set(value) != {"between", "share"}
-        or not isinstance(share, int | float)
-        or isinstance(share, bool)
-        or not math.isfinite(share)
-        or not isinstance(between, list)
-        or len(between) != 2
-    ):
+    if set(value) != {"between", "share"} or not _is_number(share) or not isinstance(between, list) or len(between) != 2:
         raise ValueError(f"{name}: {joint} should be a name, a list of names, or {{ between = [A, B], share = 0.5 }}")
     return Source(_names(name, joint, between), float(share))
 
@@ -136,6 +155,7 @@ class _Match:
         def find(names: tuple[str, ...]) -> int | None:
             return next((index[plain(n)] for n in names if plain(n) in index), None)
 
+        self.has_marks = all(find((n,)) is not None for n in rig_map.only_with)
         self.positions: list[tuple[int, int, float] | None] = []
         self.drivers: list[int | None] = []
         self.missing: list[str] = []
@@ -143,32 +163,29 @@ class _Match:
             source = rig_map.joints.get(joint, Source(()))
             ends = [find((n,)) for n in source.names] if source.share is not None else [find(source.names)] * 2
             found = [e for e in ends if e is not None]
-            if len(found) == 2:
-                self.positions.append((found[0], found[1], source.share or 0.0))
-                self.drivers.append(find(rig_map.rotations[joint]) if joint in rig_map.rotations else found[0])
-                if self.drivers[-1] is None and joint not in OPTIONAL:
-                    self.missing.append(f"the rotation of {joint} ({' or '.join(rig_map.rotations[joint])})")
-            else:
-                self.positions.append(None)
-                self.drivers.append(None)
-                if joint not in OPTIONAL:
-                    self.missing.append(f"{joint} ({' or '.join(source.names)})")
+            self.positions.append((found[0], found[1], source.share or 0.0) if len(found) == 2 else None)
+            turned = rig_map.rotations.get(joint)
+            # A joint that has an orientation but no place of its own stays at rest in the reference pose.
+            self.drivers.append(find(turned) if turned and (found or not source.names) else found[0] if len(found) == 2 else None)
+            if joint not in OPTIONAL and self.positions[-1] is None:
+                self.missing.append(f"{joint} ({' or '.join(source.names)})")
+            elif joint not in OPTIONAL and self.drivers[-1] is None:
+                self.missing.append(f"the rotation of {joint} ({' or '.join(turned or ())})")
 
-    def points(self, positions: Float[Tensor, "t n 3"]) -> Float[Tensor, "t 22 3"]:
+    def points(self, positions: Float[np.ndarray, "t n 3"]) -> Float[np.ndarray, "t 22 3"]:
         """Pick our joints out of the rig's; those that it lacks are NaN."""
-        columns = []
-        for where in self.positions:
-            if where is None:
-                columns.append(torch.full_like(positions[:, 0], torch.nan))
-            else:
-                columns.append(torch.lerp(positions[:, where[0]], positions[:, where[1]], where[2]))
-        return torch.stack(columns, dim=1)
+        points = np.full((len(positions), NUM_JOINTS, 3), np.nan)
+        for j, where in enumerate(self.positions):
+            if where is not None:
+                a, b, share = where
+                points[:, j] = (1 - share) * positions[:, a] + share * positions[:, b]
+        return points
 
 
 def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
     """Find the map that fits a rig, or raise with the joints that could not be matched."""
-    matches = [_Match(rig, m) for m in ((rig_map,) if rig_map else known_rig_maps())]
-    best = min(matches, key=lambda m: (len(m.missing), m.positions.count(None)))
+    matches = [_Match(rig, rig_map)] if rig_map else [m for m in (_Match(rig, known) for known in known_rig_maps()) if m.has_marks]
+    best = min(matches, key=lambda m: (len(m.missing), not m.rig_map.only_with, m.positions.count(None)))
     if best.missing:
         known = ", ".join(m.rig_map.name for m in matches)
         fits = f"none of the known rigs ({known}) fits this hierarchy; nearest is {best.rig_map.name}"
@@ -181,77 +198,130 @@ def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
     return best
 
 
-def _reference_rotations(skeleton: Skeleton, points: Float[Tensor, "22 3"]) -> tuple[Float[Tensor, "22 3 3"], float]:
+def _reference_rotations(skeleton: Skeleton, points: Float[np.ndarray, "22 3"]) -> tuple[Float[np.ndarray, "22 3 3"], float]:
     """Pose our skeleton like given points, each bone swung the least from its parent: global rotations, and the largest swing [rad]."""
-    world: list[Tensor] = []
+    R_world = np.empty((NUM_JOINTS, 3, 3))
     largest = 0.0
-    known = ~points.isnan().any(-1)
+    known = ~np.isnan(points).any(-1)
     for j in range(NUM_JOINTS):
-        R_parent = world[PARENTS[j]] if j else torch.eye(3, dtype=torch.float64)
+        R_parent = R_world[PARENTS[j]] if j else np.eye(3)
         children = [c for c in CHILDREN[j] if known[c]]
         if not known[j] or not children:
-            world.append(R_parent)
+            R_world[j] = R_parent
         elif len(children) > 1 or j == 0:
-            block = roma.special_procrustes((points[children] - points[j]).T @ skeleton.offsets[children])
-            world.append(cast(Tensor, block))
+            R_world[j] = best_turn(skeleton.offsets[children], points[children] - points[j])
         else:
-            rest, posed = R_parent @ skeleton.offsets[children[0]], points[children[0]] - points[j]
-            turn = swing(rest, posed)
-            largest = max(largest, float(roma.rotmat_to_rotvec(turn).norm()))
-            world.append(turn @ R_parent)
-    return torch.stack(world), largest
+            turn = swing(R_parent @ skeleton.offsets[children[0]], points[children[0]] - points[j])
+            largest = max(largest, float(np.linalg.norm(rotmat_to_rotvec(turn))))
+            R_world[j] = turn @ R_parent
+    return R_world, largest
 
 
-def retarget(take: Take, skeleton: Skeleton, *, rig_map: RigMap | None = None, up: str | None = None, unit: float | None = None) -> Motion:
-    """Return a take's motion on our skeleton.
+@dataclass(frozen=True, eq=False)
+class _Reference:
+    """A pose of the source rig, and our skeleton in the same pose."""
+
+    R_source: Float[np.ndarray, "n 3 3"]
+    R_ours: Float[np.ndarray, "22 3 3"]
+    up: str | None
+    """The axis along which the pose stands; None where it does not."""
+
+
+def _rest_pose(rig: Rig, match: _Match, skeleton: Skeleton) -> _Reference | None:
+    """Return the pose that the map names or the rig's zero pose, or None where no body can take it."""
+    R_source = np.tile(np.eye(3), (len(rig.names), 1, 1))
+    standing = {plain(name): rotvec_to_rotmat(np.deg2rad(angles)) for name, angles in match.rig_map.standing.items()}
+    for j, name in enumerate(rig.names):
+        R_source[j] = standing.get(plain(name), R_source[max(rig.parents[j], 0)])
+    pose = RigMotion(rig, 1.0, rig.offsets[None], R_source[None], "")
+    points = match.points(pose.positions(R_source[None]))[0]
+    R_ours, bend = _reference_rotations(skeleton, points)
+    if bend > MAX_REST_SWING:
+        return None
+    rise = _rise(points)
+    return _Reference(R_source, R_ours, "xyz"[int(rise.argmax())] if rise.max() > 0.8 * np.linalg.norm(rise) else None)
+
+
+def _rise(points: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b 3"]:
+    """From the ankles to the shoulders."""
+    return points[..., 16:18, :].mean(-2) - points[..., 7:9, :].mean(-2)
+
+
+def _least_bent_pose(points: Float[np.ndarray, "t 22 3"], R_source: Float[np.ndarray, "t n 3 3"], skeleton: Skeleton) -> _Reference:
+    """Return the frame of a motion that is nearest to our rest pose."""
+    poses = [(i, *_reference_rotations(skeleton, points[i])) for i in range(0, len(points), max(1, len(points) // 50))]
+    frame, R_ours, _ = min(poses, key=lambda pose: pose[2])
+    return _Reference(R_source[frame], R_ours, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A file's motion on our skeleton, and how the file was understood."""
+
+    motion: Motion
+    rig: str
+    """The map that fitted the file's joints."""
+    up: str
+    """The file's vertical axis: x, y or z."""
+    up_from: str
+    """What told the vertical axis."""
+    stretched: str | None = None
+    """The file's axis along which the person is stretched in most frames, where that is another one."""
+
+    @property
+    def summary(self) -> str:
+        """One line for the commands."""
+        hint = f"; the person lies along {self.stretched}: give --up {self.stretched} if that is wrong" if self.stretched else ""
+        return f"{self.motion.name}: rig {self.rig}, {self.up} up ({self.up_from}){hint}"
+
+
+def retarget(
+    source: RigMotion, skeleton: Skeleton, *, rig_map: RigMap | None = None, up: str | None = None, unit: float | None = None
+) -> Recording:
+    """Return a rig's motion on our skeleton.
 
     Each joint's global orientation follows its source joint, R_ours(t) = R_source(t) C, with C constant and such that bones point alike
     in a reference pose. The hips' path is scaled by the ratio of leg lengths, or by `unit` [m per file unit] where given. `up` names the
-    file's vertical axis; without it, the axis along which the person mostly stands.
+    file's vertical axis; without it, the rig's known layout or its rest pose tells. The motion does not: people may lie.
     """
     if up is not None and up not in AXES:
         raise ValueError(f"the up axis is x, y or z, not {up!r}")
-    if unit is not None and not 0 < unit < float("inf"):
+    if unit is not None and not 0 < unit < math.inf:
         raise ValueError(f"the unit is a positive number of metres, not {unit}")
-    match = match_rig(take.rig, rig_map)
+    match = match_rig(source.rig, rig_map)
     if match.rig_map.repair == "cmu":
-        take = cmu.repair(take)
-    R_source = take.global_rotations()
-    points = match.points(take.positions(R_source))
-    rest = Take(take.rig, 1.0, take.rig.offsets[None], torch.eye(3, dtype=torch.float64).expand(1, len(take.rig.names), 3, 3), take.name)
-    rest_rotations = rest.global_rotations()
-    R_reference, bend = _reference_rotations(skeleton, match.points(rest.positions(rest_rotations))[0])
-    at_reference = rest_rotations[0]
-    if bend > MAX_REST_SWING:
-        stride = max(1, len(take) // 50)
-        poses = [(i, *_reference_rotations(skeleton, points[i])) for i in range(0, len(take), stride)]
-        frame, R_reference, _ = min(poses, key=lambda pose: pose[2])
-        at_reference = R_source[frame]
-    world = torch.tensor(AXES[up or _standing_axis(points)], dtype=torch.float64)
-    R_ours: list[Tensor] = []
+        source = cmu.repair(source)
+    R_source = source.global_rotations()
+    points = match.points(source.positions(R_source))
+    scale = unit or skeleton.leg_length / _leg_length(points)
+    rest = _rest_pose(source.rig, match, skeleton)
+    known, rest_up = match.rig_map.up, rest.up if rest else None
+    told = ((up, "as given"), (known, "known layout"), (rest_up, "rest pose"), (BVH_UP, "custom, as the zero pose does not stand"))
+    axis, up_from = next((axis, how) for axis, how in told if axis)
+    pose = rest or _least_bent_pose(points, R_source, skeleton)
+    R_ours = np.empty((len(source), NUM_JOINTS, 3, 3))
     for j, driver in enumerate(match.drivers):
         if driver is None:
-            R_ours.append(R_ours[PARENTS[j]])
+            R_ours[:, j] = R_ours[:, PARENTS[j]]
         else:
-            R_ours.append(world @ R_source[:, driver] @ (at_reference[driver].T @ R_reference[j]))
-    R_world = torch.stack(R_ours, dim=1)
-    q = torch.cat((R_world[:, :1], R_world[:, list(PARENTS[1:])].transpose(-1, -2) @ R_world[:, 1:]), dim=1)
-    scale = unit or skeleton.leg_length / _leg_length(points)
-    middle_of_hips = scale * points[:, 1:3].mean(dim=1) @ world.T
-    root = middle_of_hips - (R_world[:, 0] @ skeleton.offsets[1:3].mean(dim=0))
-    return Motion.from_rotations(skeleton, take.fps, root, q, name=take.name)
+            R_ours[:, j] = AXES[axis] @ R_source[:, driver] @ (pose.R_source[driver].T @ pose.R_ours[j])
+    q = np.concatenate((R_ours[:, :1], transpose(R_ours[:, PARENTS[1:]]) @ R_ours[:, 1:]), axis=1)
+    middle_of_hips = scale * points[:, 1:3].mean(1) @ AXES[axis].T
+    root = middle_of_hips - apply(R_ours[:, 0], skeleton.offsets[1:3].mean(0))
+    stretched = "xyz"[int(np.abs(_rise(points).mean(0)).argmax())]
+    return Recording(
+        Motion.from_rotations(skeleton, source.fps, root, q, name=source.name),
+        match.rig_map.name,
+        axis,
+        up_from,
+        stretched if up is None and stretched != axis else None,
+    )
 
 
-def _leg_length(points: Float[Tensor, "t 22 3"]) -> float:
+def _leg_length(points: Float[np.ndarray, "t 22 3"]) -> float:
     """Hip to ankle along the bones, in the file's unit, as the first frame has it."""
     first = points[0]
-    length = sum(float((first[a] - first[b]).norm()) for a, b in ((1, 4), (4, 7), (2, 5), (5, 8))) / 2
+    length = sum(float(np.linalg.norm(first[a] - first[b])) for a, b in ((1, 4), (4, 7), (2, 5), (5, 8))) / 2
     if not length > 0:
         raise ValueError("the legs have no length: this hierarchy cannot be retargeted")
     return length
-
-
-def _standing_axis(points: Float[Tensor, "t 22 3"]) -> str:
-    """Return the axis along which shoulders are above ankles, over the whole take."""
-    rise = (points[:, 16:18].mean(1) - points[:, 7:9].mean(1)).mean(0)
-    return "xyz"[int(rise.argmax())]

@@ -2,16 +2,14 @@
 
 import math
 
-import roma
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
-from dropsim.body.rotations import swing
+from dropsim.body.rotations import apply, rotvec_to_rotmat, swing, transpose
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, joint_index
 from dropsim.motion.motion import Motion
 
-FACING_Y = ((-1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.0, 1.0, 0.0))
+FACING_Y = np.array([[-1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
 """Root orientation of a person who stands upright and faces world +y: rest left to -x, rest up to z, rest front to +y."""
 
 CADENCE = 0.9
@@ -35,30 +33,34 @@ ELBOW_BEND = 0.5
 CHEST_TURN = 0.12
 """Turn of the shoulders with the arms [rad]."""
 
-_X, _Y, _Z = torch.eye(3, dtype=torch.float64)
+_X, _Y, _Z = np.eye(3)
 
 
-def _turn(axis: Tensor, angle: Float[Tensor, "t"]) -> Float[Tensor, "t 3 3"]:
-    return roma.rotvec_to_rotmat(angle.unsqueeze(-1) * axis)
+def _turn(axis: Float[np.ndarray, "3"], angle: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t 3 3"]:
+    return rotvec_to_rotmat(angle[..., None] * axis)
 
 
 def _leg(
-    thigh: float, shank: float, hip_to_ankle: Float[Tensor, "t 3"], foot: Float[Tensor, "t 3 3"]
-) -> tuple[Float[Tensor, "t 3 3"], Float[Tensor, "t 3 3"], Float[Tensor, "t 3 3"]]:
+    thigh: float, shank: float, hip_to_ankle: Float[np.ndarray, "t 3"], foot: Float[np.ndarray, "t 3 3"]
+) -> tuple[Float[np.ndarray, "t 3 3"], Float[np.ndarray, "t 3 3"], Float[np.ndarray, "t 3 3"]]:
     """Return the hip, knee and ankle rotations that put the ankle there with the knee to the front (law of cosines)."""
-    reach = hip_to_ankle.norm(dim=-1)
-    at_hip = ((thigh**2 + reach**2 - shank**2) / (2 * thigh * reach)).clamp(-1, 1).acos()
-    at_knee = ((thigh**2 + shank**2 - reach**2) / (2 * thigh * shank)).clamp(-1, 1).acos()
+    at_hip, at_knee = _triangle(thigh, shank, np.linalg.norm(hip_to_ankle, axis=-1))
     # About rest x, a negative turn brings the thigh to the front and a positive one the shank to the back.
     hip = swing(-_Y, hip_to_ankle) @ _turn(_X, -at_hip)
     knee = _turn(_X, math.pi - at_knee)
-    return hip, knee, (hip @ knee).transpose(-1, -2) @ foot
+    return hip, knee, transpose(hip @ knee) @ foot
 
 
-def _frame_times(seconds: float, fps: float) -> Float[Tensor, "t"]:
+def _triangle(thigh: float, shank: float, reach: Float[np.ndarray, "t"]) -> tuple[Float[np.ndarray, "t"], Float[np.ndarray, "t"]]:
+    """Return the angles at the hip and at the knee of a leg whose ankle is `reach` from the hip."""
+    at_hip = np.arccos(np.clip((thigh**2 + reach**2 - shank**2) / (2 * thigh * reach), -1, 1))
+    return at_hip, np.arccos(np.clip((thigh**2 + shank**2 - reach**2) / (2 * thigh * shank), -1, 1))
+
+
+def _frame_times(seconds: float, fps: float) -> Float[np.ndarray, "t"]:
     if not (seconds > 0 and fps > 0 and math.isfinite(seconds * fps)):
         raise ValueError(f"cannot make a clip of {seconds} s at {fps} frames per second: give two positive numbers")
-    return torch.arange(max(1, round(seconds * fps)), dtype=torch.float64) / fps
+    return np.arange(max(1, round(seconds * fps))) / fps
 
 
 def stepping_clip(seconds: float = 4.0, fps: float = 30.0) -> Motion:
@@ -66,29 +68,28 @@ def stepping_clip(seconds: float = 4.0, fps: float = 30.0) -> Motion:
     time = _frame_times(seconds, fps)
     skeleton = Skeleton.adult()
     # The left foot is up in the first half of the cycle, the right foot in the second.
-    beat = (2 * math.pi * CADENCE * time).sin()
-    pelvis = torch.zeros(len(time), 3, dtype=torch.float64)
+    beat = np.sin(2 * math.pi * CADENCE * time)
+    pelvis = np.zeros((len(time), 3))
     pelvis[:, 0] = -SWAY * beat
-    pelvis[:, 1] = skeleton.standing_height - CROUCH + RISE * beat.square()
+    pelvis[:, 1] = skeleton.standing_height - CROUCH + RISE * beat**2
 
-    q = torch.eye(3, dtype=torch.float64).expand(len(time), NUM_JOINTS, 3, 3).clone()
+    q = np.tile(np.eye(3), (len(time), NUM_JOINTS, 1, 1))
     for side, sign in (("left", 1.0), ("right", -1.0)):
         joints = [joint_index(f"{side}_{part}") for part in ("hip", "knee", "ankle")]
         hip, knee, ankle = joints
         # Squared, so that the foot leaves the ground and lands without a jump in speed.
-        lifted = (sign * beat).clamp_min(0).square()
+        lifted = np.maximum(sign * beat, 0) ** 2
         place = skeleton.rest[ankle] - skeleton.rest[0] + skeleton.standing_height * _Y
-        target = place + LIFT * lifted.unsqueeze(-1) * _Y
+        target = place + LIFT * lifted[:, None] * _Y
         hip_to_ankle = target - pelvis - skeleton.offsets[hip]
         legs = _leg(float(skeleton.lengths[knee]), float(skeleton.lengths[ankle]), hip_to_ankle, _turn(_X, TOE_DROP * lifted))
-        q[:, joints] = torch.stack(legs, dim=1)
-        q[:, joint_index(f"{side}_shoulder")] = _turn(_X, sign * ARM_SWING * beat) @ _turn(_Z, torch.full_like(beat, -sign * ARM_DOWN))
-        q[:, joint_index(f"{side}_elbow")] = _turn(_Y, torch.full_like(beat, -sign * ELBOW_BEND))
+        q[:, joints] = np.stack(legs, axis=1)
+        q[:, joint_index(f"{side}_shoulder")] = _turn(_X, sign * ARM_SWING * beat) @ _turn(_Z, np.full_like(beat, -sign * ARM_DOWN))
+        q[:, joint_index(f"{side}_elbow")] = _turn(_Y, np.full_like(beat, -sign * ELBOW_BEND))
     q[:, joint_index("spine3")] = _turn(_Y, CHEST_TURN * beat)
 
-    facing = torch.tensor(FACING_Y, dtype=torch.float64)
-    q[:, 0] = facing
-    return Motion.from_rotations(skeleton, fps, pelvis @ facing.T, q, name="stepping in place")
+    q[:, 0] = FACING_Y
+    return Motion.from_rotations(skeleton, fps, pelvis @ FACING_Y.T, q, name="stepping in place")
 
 
 GRAVITY = 9.81
@@ -144,98 +145,93 @@ _FASTEST = 6.0
 """How fast the joints of a leg bend as it leaves the ground and as it comes to it, at most [rad/s]."""
 
 
-def _curve(time: Float[Tensor, "t"], knots: Knots) -> Float[Tensor, "t"]:
+def _curve(time: Float[np.ndarray, "t"], knots: Knots) -> Float[np.ndarray, "t"]:
     """Join knots by polynomials of fifth degree that keep their rates and accelerations; still before the first and after the last."""
-    table = torch.tensor([(*row, 0.0, 0.0)[:4] for row in knots], dtype=torch.float64)
-    at = torch.searchsorted(table[:, 0].contiguous(), time).clamp(1, len(knots) - 1)
-    (t0, x0, v0, a0), (t1, x1, v1, a1) = table[at - 1].unbind(-1), table[at].unbind(-1)
+    table = np.array([(*row, 0.0, 0.0)[:4] for row in knots])
+    at = np.clip(np.searchsorted(table[:, 0], time), 1, len(knots) - 1)
+    (t0, x0, v0, a0), (t1, x1, v1, a1) = table[at - 1].T, table[at].T
     span = t1 - t0
-    s = ((time - t0) / span).clamp(0, 1)
+    s = np.clip((time - t0) / span, 0, 1)
     # Powers from the third up make good what the parabola from the first knot misses at the second.
     miss, miss_v, miss_a = x1 - x0 - v0 * span - a0 * span**2 / 2, (v1 - v0 - a0 * span) * span, (a1 - a0) * span**2
     third, fourth, fifth = 10 * miss - 4 * miss_v + miss_a / 2, -15 * miss + 7 * miss_v - miss_a, 6 * miss - 3 * miss_v + miss_a / 2
     return x0 + v0 * span * s + a0 * (span * s) ** 2 / 2 + s**3 * (third + s * (fourth + s * fifth))
 
 
-def _posed(pitch: Float[Tensor, "t"], legs: Float[Tensor, "t 3"], bends: dict[str, Float[Tensor, "t"]]) -> Float[Tensor, "t 22 3 3"]:
+def _posed(
+    pitch: Float[np.ndarray, "t"], legs: Float[np.ndarray, "t 3"], bends: dict[str, Float[np.ndarray, "t"]]
+) -> Float[np.ndarray, "t 22 3 3"]:
     """Return local rotations in the rest frame of a body that bends to the front and back only."""
-    q = torch.eye(3, dtype=torch.float64).expand(len(pitch), NUM_JOINTS, 3, 3).clone()
+    q = np.tile(np.eye(3), (len(pitch), NUM_JOINTS, 1, 1))
     q[:, 0] = _turn(_X, -pitch)
     for name in ("spine1", "spine2", "spine3"):
         q[:, joint_index(name)] = _turn(_X, bends["spine"] / 3)
     for name in ("neck", "head"):
         q[:, joint_index(name)] = _turn(_X, bends["neck"] / 2)
     for side, sign in (("left", 1.0), ("right", -1.0)):
-        for angle, part in zip(legs.unbind(-1), ("hip", "knee", "ankle"), strict=True):
+        for angle, part in zip(legs.T, ("hip", "knee", "ankle"), strict=True):
             q[:, joint_index(f"{side}_{part}")] = _turn(_X, angle)
-        hanging = torch.full_like(pitch, -sign * ARM_DOWN)
+        hanging = np.full_like(pitch, -sign * ARM_DOWN)
         q[:, joint_index(f"{side}_shoulder")] = _turn(_X, -bends["shoulder"]) @ _turn(_Z, hanging)
         q[:, joint_index(f"{side}_elbow")] = _turn(_Y, -sign * bends["elbow"])
     return q
 
 
 def _planted_legs(
-    skeleton: Skeleton, time: Float[Tensor, "t"], pitch: Float[Tensor, "t"], bends: dict[str, Float[Tensor, "t"]]
-) -> Float[Tensor, "t 3"]:
+    skeleton: Skeleton, time: Float[np.ndarray, "t"], pitch: Float[np.ndarray, "t"], bends: dict[str, Float[np.ndarray, "t"]]
+) -> Float[np.ndarray, "t 3"]:
     """Return the angles of hip, knee and ankle that keep the toes on the ground with the centre of mass on its path."""
     hip, knee, ankle, toe = (joint_index(f"left_{part}") for part in ("hip", "knee", "ankle", "foot"))
     thigh, shank = float(skeleton.lengths[knee]), float(skeleton.lengths[ankle])
     down = bends["toes down"]
-    toes = torch.stack(
-        (torch.full_like(time, float(skeleton.radii[toe])), skeleton.offsets[toe, 2] - _BACKWARD * (time > TAKE_OFF)), dim=-1
-    )
-    place = toes - (_turn(_X, down) @ skeleton.offsets[toe])[:, 1:]
-    centre = torch.stack((_curve(time, _UP), _curve(time, _AHEAD)), dim=-1)
-    legs, pelvis = time.new_zeros(len(time), 3), centre
+    toes = np.stack((np.full_like(time, skeleton.radii[toe]), skeleton.offsets[toe, 2] - _BACKWARD * (time > TAKE_OFF)), axis=-1)
+    place = toes - apply(_turn(_X, down), skeleton.offsets[toe])[:, 1:]
+    centre = np.stack((_curve(time, _UP), _curve(time, _AHEAD)), axis=-1)
+    legs, pelvis = np.zeros((len(time), 3)), centre
     for _ in range(60):  # the pelvis moves the centre of mass nearly as far as itself
-        to_ankle = _turn(_X, pitch)[:, 1:, 1:] @ (place - pelvis).unsqueeze(-1)
-        y, z = (to_ankle.squeeze(-1) - skeleton.offsets[hip, 1:]).unbind(-1)
-        reach = (y.square() + z.square()).sqrt()
-        at_hip = ((thigh**2 + reach**2 - shank**2) / (2 * thigh * reach)).clamp(-1, 1).acos()
-        at_knee = ((thigh**2 + shank**2 - reach**2) / (2 * thigh * shank)).clamp(-1, 1).acos()
-        bent = torch.stack((torch.atan2(-z, -y) - at_hip, math.pi - at_knee), dim=-1)
-        legs = torch.cat((bent, (down + pitch - _TURN * (time > TAKE_OFF) - bent.sum(-1)).unsqueeze(-1)), dim=-1)
-        joints = skeleton.forward(_posed(pitch, legs, bends), torch.nn.functional.pad(pelvis, (1, 0)))
+        to_ankle = _turn(_X, pitch)[:, 1:, 1:] @ (place - pelvis)[..., None]
+        y, z = (to_ankle[..., 0] - skeleton.offsets[hip, 1:]).T
+        at_hip, at_knee = _triangle(thigh, shank, np.hypot(y, z))
+        hips, knees = np.arctan2(-z, -y) - at_hip, math.pi - at_knee
+        legs = np.stack((hips, knees, down + pitch - _TURN * (time > TAKE_OFF) - hips - knees), axis=-1)
+        joints = skeleton.forward(_posed(pitch, legs, bends), np.pad(pelvis, ((0, 0), (1, 0))))
         pelvis = pelvis + centre - skeleton.centre_of_mass(joints)[:, 1:]
     return legs
 
 
-def _flying_legs(skeleton: Skeleton, time: Float[Tensor, "t"]) -> Float[Tensor, "t 3"]:
+def _flying_legs(skeleton: Skeleton, time: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t 3"]:
     """Tuck the legs, from where they leave the ground to where they find it."""
     eps = 1e-4
-    ends = torch.tensor((TAKE_OFF - eps, TAKE_OFF, LANDING, LANDING + eps), dtype=torch.float64)
+    ends = np.array((TAKE_OFF - eps, TAKE_OFF, LANDING, LANDING + eps))
     off, last, first, on = _planted_legs(skeleton, ends, _curve(ends, _PITCH), _bends(ends)).tolist()
     # A leg that leaves the ground nearly straight would snap through: muscles brake it.
     knots = [
         ((TAKE_OFF, b, _braked((b - a) / eps)), (_TUCKED, tucked), (_OPENING, tucked), (LANDING, c, _braked((d - c) / eps)))
         for a, b, c, d, tucked in zip(off, last, first, on, _TUCK, strict=True)
     ]
-    return torch.stack([_curve(time, one) for one in knots], dim=-1)
+    return np.stack([_curve(time, one) for one in knots], axis=-1)
 
 
 def _braked(rate: float) -> float:
     return max(-_FASTEST, min(_FASTEST, rate))
 
 
-def _flying_pitch(skeleton: Skeleton, time: Float[Tensor, "t"]) -> Float[Tensor, "t"]:
+def _flying_pitch(skeleton: Skeleton, time: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"]:
     """Turn the pelvis at (L - L of the bending) / I, as a constant angular momentum L does that brings the whole turn about."""
-    fine = torch.linspace(TAKE_OFF, LANDING, 701, dtype=torch.float64)
-    step, still = float(fine[1] - fine[0]), torch.zeros_like(fine)
-    q = _posed(still, _flying_legs(skeleton, fine), _bends(fine))
-    joints = skeleton.forward(q, torch.zeros(len(fine), 3, dtype=torch.float64))
-    arms = joints - skeleton.centre_of_mass(joints).unsqueeze(-2)
-    speeds = torch.gradient(arms, spacing=step, dim=0)[0]
-    inertia = (skeleton.masses * arms[..., 1:].square().sum(-1)).sum(-1)
-    bending = -(skeleton.masses * torch.linalg.cross(arms, speeds)[..., 0]).sum(-1)  # backward, as the pitch is
-    (start, end) = _curve(fine[[0, -1]], _PITCH).tolist()
-    free, given = (torch.trapezoid(part, dx=step) for part in (1 / inertia, bending / inertia))
-    rate = ((end - start + given) / free - bending) / inertia
-    pitch = start + torch.nn.functional.pad(torch.cumulative_trapezoid(rate, dx=step), (1, 0))
-    at = ((time - TAKE_OFF) / step).clamp(0, len(fine) - 1 - 1e-9)
-    return torch.lerp(pitch[at.long()], pitch[at.long() + 1], at.frac())
+    fine = np.linspace(TAKE_OFF, LANDING, 701)
+    step = fine[1] - fine[0]
+    q = _posed(np.zeros_like(fine), _flying_legs(skeleton, fine), _bends(fine))
+    joints = skeleton.forward(q, np.zeros((len(fine), 3)))
+    arms = joints - skeleton.centre_of_mass(joints)[:, None]
+    inertia = (skeleton.masses * (arms[..., 1:] ** 2).sum(-1)).sum(-1)
+    bending = -(skeleton.masses * np.cross(arms, np.gradient(arms, step, axis=0))[..., 0]).sum(-1)  # backward, as the pitch is
+    start, end = _curve(fine[[0, -1]], _PITCH)
+    rate = ((end - start + np.trapezoid(bending / inertia, dx=step)) / np.trapezoid(1 / inertia, dx=step) - bending) / inertia
+    pitch = start + np.concatenate(([0.0], np.cumsum((rate[1:] + rate[:-1]) / 2 * step)))
+    return np.interp(time, fine, pitch)
 
 
-def _bends(time: Float[Tensor, "t"]) -> dict[str, Float[Tensor, "t"]]:
+def _bends(time: Float[np.ndarray, "t"]) -> dict[str, Float[np.ndarray, "t"]]:
     return {name: _curve(time, knots) for name, knots in _BENDS.items()}
 
 
@@ -248,11 +244,10 @@ def somersault_clip(seconds: float = 4.0, fps: float = 30.0) -> Motion:
     time = _frame_times(seconds, fps)
     skeleton = Skeleton.adult()
     flying = (time > TAKE_OFF) & (time < LANDING)
-    bends, pitch = _bends(time), torch.where(flying, _flying_pitch(skeleton, time), _curve(time, _PITCH))
+    bends, pitch = _bends(time), np.where(flying, _flying_pitch(skeleton, time), _curve(time, _PITCH))
     planted = _planted_legs(skeleton, time, pitch, bends)
-    q = _posed(pitch, torch.where(flying.unsqueeze(-1), _flying_legs(skeleton, time), planted), bends)
-    centre = torch.stack((torch.zeros_like(time), _curve(time, _UP), _curve(time, _AHEAD)), dim=-1)
-    pelvis = centre - skeleton.centre_of_mass(skeleton.forward(q, torch.zeros_like(centre)))
-    facing = torch.tensor(FACING_Y, dtype=torch.float64)
-    q[:, 0] = facing @ q[:, 0]
-    return Motion.from_rotations(skeleton, fps, pelvis @ facing.T, q, name="back somersault")
+    q = _posed(pitch, np.where(flying[:, None], _flying_legs(skeleton, time), planted), bends)
+    centre = np.stack((np.zeros_like(time), _curve(time, _UP), _curve(time, _AHEAD)), axis=-1)
+    pelvis = centre - skeleton.centre_of_mass(skeleton.forward(q, np.zeros_like(centre)))
+    q[:, 0] = FACING_Y @ q[:, 0]
+    return Motion.from_rotations(skeleton, fps, pelvis @ FACING_Y.T, q, name="back somersault")
