@@ -1,24 +1,24 @@
-"""Lying and getting up: what people wish for while they lie, where the prior, which has seen hardly anybody lie, knows nothing.
+"""Lying and getting up, for priors that have never seen people on the ground.
 
-Who has fallen goes limp until the body has come to rest, and then rises through a few poses that we wrote down: from the belly over hands
-and knees and one knee, from the back over sitting and squatting. These are wishes like the prior's samples: contact, bones, range of
-motion and momentum have their say, and somebody who is pushed while rising falls again.
+People who fell go limp until the body comes to rest, and then rise through a few poses that we wrote down: from the belly over hands and
+knees and one knee, from the back over sitting and squatting. These frames take the place of the reference candidate: contact, bones, range
+of motion and momentum act as always, and somebody who is pushed while rising falls again.
 """
 
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import roma
-import torch
+import numpy as np
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
-from dropsim.body.rotations import exp
+from dropsim.body.rotations import exp, rotmat_to_rotvec, slerp_rotmat, transpose
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton, joint_index
+from dropsim.control.floor import lowered, raised
+from dropsim.control.planner import ReplaceStage
 from dropsim.motion.synthetic import FACING_Y
 from dropsim.physics import metrics
-from dropsim.physics.wrench import GRAVITY
+from dropsim.physics.contact import GRAVITY
 from dropsim.priors.prior import Candidates, Prior, State
 
 Direction = tuple[float, float, float]
@@ -27,7 +27,7 @@ Direction = tuple[float, float, float]
 LIMP_AFTER = 3
 """Frames that somebody lies before going limp."""
 KEPT_SPEED = 0.7
-"""Share of their velocity that limp limbs wish to keep from one frame to the next."""
+"""Share of their velocity that limp limbs keep from one frame to the next."""
 REST_SECONDS = 0.6
 """Shortest time to lie [s]."""
 LONGEST_REST = 2.5
@@ -80,7 +80,6 @@ _STANDING = Leg((0.03, 0.05, -1.0), (0.0, -0.05, -1.0), (0.1, 1.0, -0.3))
 
 
 def _both(leg: Leg, arm: Arm) -> tuple[tuple[Leg, Arm], tuple[Leg, Arm]]:
-    """Do the same on both sides."""
     return (leg, arm), (leg, arm)
 
 
@@ -127,134 +126,132 @@ _LIMP = -1
 
 @dataclass(frozen=True, eq=False)
 class Fallen:
-    """How far everybody is with lying and getting up."""
+    """How far everyone is with lying and getting up."""
 
-    frames: Int[Tensor, "*b"]
-    """Since somebody lay; zero for those who stand."""
-    stage: Int[Tensor, "*b"]
+    frames: Int[np.ndarray, "*b"]
+    """Since somebody fell; zero for people on their feet."""
+    stage: Int[np.ndarray, "*b"]
     """Number of the pose that is being reached for; -1 for a limp body."""
-    seconds: Float[Tensor, "*b"]
+    seconds: Float[np.ndarray, "*b"]
     """In this stage [s]."""
-    way: Int[Tensor, "*b"]
+    way: Int[np.ndarray, "*b"]
     """From the belly or from the back."""
-    facing: Float[Tensor, "*b 3 3"]
+    facing: Float[np.ndarray, "*b 3 3"]
     """Turns a pose that faces +y to where somebody will face."""
-    begin: Float[Tensor, "*b 22 3 3"]
+    begin: Float[np.ndarray, "*b 22 3 3"]
     """Local rotations at the stage's beginning."""
-    wished: Float[Tensor, "*b 3 3"]
+    pelvis: Float[np.ndarray, "*b 3 3"]
     """Orientation that the pelvis should have by now."""
 
     @classmethod
     def nobody(cls, state: State) -> "Fallen":
-        """Return everybody on their feet."""
-        none = torch.zeros(state.x.shape[:-2], dtype=torch.long)
-        eye = torch.eye(3, dtype=state.q.dtype).expand(*none.shape, 3, 3)
-        return cls(none, none + _LIMP, none.double(), none, eye, state.q, eye)
+        """Return everyone on their feet."""
+        none = np.zeros(state.x.shape[:-2], dtype=np.int64)
+        eye = np.broadcast_to(np.eye(3), (*none.shape, 3, 3))
+        return cls(none, none + _LIMP, none.astype(np.float64), none, eye, state.q, eye)
 
     @property
-    def limp_or_rising(self) -> Bool[Tensor, "*b"]:
-        """Whose wish is not the prior's."""
+    def limp_or_rising(self) -> Bool[np.ndarray, "*b"]:
+        """People whose reference is not the prior's."""
         return self.frames > LIMP_AFTER
 
 
-def next_wish(
-    fallen: Fallen, state: State, floor: Float[Tensor, "*b"], prior: Prior, standing: Float[Tensor, "22 3 3"] | None = None
-) -> tuple[Fallen, Candidates | None]:
-    """Return how far everybody is one frame on, and what those who lie or rise wish for; nothing where nobody does.
+def get_up(
+    fallen: Fallen, state: State, floor: Float[np.ndarray, "*b"], prior: Prior, standing: Float[np.ndarray, "22 3 3"] | None = None
+) -> tuple[Fallen, ReplaceStage | None]:
+    """Return how far everyone is one frame later, and the change of the proposals for people who lie or rise, if there are any.
 
     `standing` are the local rotations of somebody who stands facing +y, from which the prior goes on well.
     """
-    skeleton, h = prior.skeleton, 1.0 / prior.fps
-    lift = torch.nn.functional.pad(floor.unsqueeze(-1), (2, 0)).unsqueeze(-2)
-    x = state.x - lift
+    skeleton, h, x = prior.skeleton, 1.0 / prior.fps, lowered(state, floor).x
     fallen = _advanced(fallen, x, state, skeleton, h)
     if not fallen.limp_or_rising.any():
         return fallen, None
     q = _rising_pose(fallen, skeleton, standing)
-    limp = x + KEPT_SPEED * h * (state.v + h * torch.tensor([0.0, 0.0, -GRAVITY], dtype=x.dtype))
+    limp = x + KEPT_SPEED * h * (state.v + h * np.array([0.0, 0.0, -GRAVITY]))
     rising = (fallen.stage >= 0)[..., None, None]
-    joints = torch.where(rising, _on_the_ground(skeleton.forward(q, torch.zeros_like(x[..., 0, :])), x, skeleton), limp)
-    q = torch.where(rising.unsqueeze(-1), q, skeleton.inverse(limp, twist_from=state.q))
-    fallen = replace(fallen, wished=q[..., 0, :, :])
-    joints = joints + lift
-    memory = prior.recall(state, joints, q)
-    return fallen, Candidates(joints.unsqueeze(-3), q.unsqueeze(-4), memory.unsqueeze(-2))
+    joints = np.where(rising, _on_the_ground(skeleton.forward(q, np.zeros_like(x[..., 0, :])), x, skeleton), limp)
+    q = np.where(rising[..., None], q, skeleton.inverse(limp, state.q))
+    fallen = replace(fallen, pelvis=q[..., 0, :, :])
+    frame = raised(Candidates(joints[..., None, :, :], q[..., None, :, :, :], np.zeros((*x.shape[:-2], 1, 0))), floor)
+    memory = prior.recall(state, frame.x[..., 0, :, :], q)
+    return fallen, ReplaceStage(replace(frame, memory=memory[..., None, :]), fallen.limp_or_rising)
 
 
-def _advanced(fallen: Fallen, x: Float[Tensor, "*b 22 3"], state: State, skeleton: Skeleton, h: float) -> Fallen:
-    """Count on, and let everybody who is through with something begin the next."""
+def _advanced(fallen: Fallen, x: Float[np.ndarray, "*b 22 3"], state: State, skeleton: Skeleton, h: float) -> Fallen:
+    """Count on, and let everyone who is through with a stage begin the next."""
     low = metrics.lying(x, skeleton) & (_gaps(x, skeleton)[..., _NOT_FEET] < LYING_GAP).any(-1)
     rising = fallen.stage >= 0
-    turned = roma.rotmat_geodesic_distance(state.q[..., 0, :, :], fallen.wished)
+    turned = np.linalg.norm(rotmat_to_rotvec(transpose(state.q[..., 0, :, :]) @ fallen.pelvis), axis=-1)
     knocked = rising & (turned > KNOCKED_OVER) & low
     durations, _ = _ways(skeleton)
     seconds = fallen.seconds + h
-    steady = torch.where(fallen.stage == NUM_STAGES - 1, STEADY_SECONDS, 0.0)
-    reached = rising & (seconds > durations[fallen.way, fallen.stage.clamp(min=0)] + steady)
+    steady = np.where(fallen.stage == NUM_STAGES - 1, STEADY_SECONDS, 0.0)
+    reached = rising & (seconds > durations[fallen.way, np.maximum(fallen.stage, 0)] + steady)
     up = reached & (fallen.stage == NUM_STAGES - 1)
-    frames = torch.where(((rising & ~knocked) | low) & ~up, fallen.frames + 1, 0)
-    frames = torch.where(knocked, 1 + LIMP_AFTER, frames)
-    still = state.v.norm(dim=-1).mean(-1) < AT_REST
+    frames = np.where(((rising & ~knocked) | low) & ~up, fallen.frames + 1, 0)
+    frames = np.where(knocked, 1 + LIMP_AFTER, frames)
+    still = np.linalg.norm(state.v, axis=-1).mean(-1) < AT_REST
     rested = (frames > REST_SECONDS / h) & (still | (frames > LONGEST_REST / h))
     begins = ~rising & rested & (frames > 0)
-    stage = torch.where(begins, 0, torch.where(rising & (frames > 0) & ~knocked, fallen.stage + reached.long(), _LIMP))
-    anew = begins | reached
+    stage = np.where(begins, 0, np.where(rising & (frames > 0) & ~knocked, fallen.stage + reached, _LIMP))
+    again = begins | reached
     front = state.q[..., 0, :, 2]
-    way = torch.where(begins, (front[..., 2] > 0).long(), fallen.way)
-    facing = torch.where(begins[..., None, None], _facing(x, front, way), fallen.facing)
-    begin = torch.where(anew[..., None, None, None], state.q, fallen.begin)
-    return Fallen(frames, stage, torch.where(anew | (stage < 0), 0.0, seconds), way, facing, begin, fallen.wished)
+    way = np.where(begins, (front[..., 2] > 0).astype(np.int64), fallen.way)
+    facing = np.where(begins[..., None, None], _facing(x, front, way), fallen.facing)
+    begin = np.where(again[..., None, None, None], state.q, fallen.begin)
+    return Fallen(frames, stage, np.where(again | (stage < 0), 0.0, seconds), way, facing, begin, fallen.pelvis)
 
 
-def _rising_pose(fallen: Fallen, skeleton: Skeleton, standing: Float[Tensor, "22 3 3"] | None) -> Float[Tensor, "*b 22 3 3"]:
+def _rising_pose(fallen: Fallen, skeleton: Skeleton, standing: Float[np.ndarray, "22 3 3"] | None) -> Float[np.ndarray, "*b 22 3 3"]:
     """Return the local rotations on the way from the stage's beginning to its pose, slow at both ends."""
     durations, poses = _ways(skeleton)
-    stage = fallen.stage.clamp(min=0)
-    share = (fallen.seconds / durations[fallen.way, stage]).clamp(0, 1)
-    share = share * share * (3 - 2 * share)
+    stage = np.maximum(fallen.stage, 0)
+    share = np.clip(fallen.seconds / durations[fallen.way, stage], 0, 1)
     goal = poses[fallen.way, stage]
     if standing is not None:
-        goal = torch.where((stage == NUM_STAGES - 1)[..., None, None, None], standing, goal)
-    goal = torch.cat((fallen.facing.unsqueeze(-3) @ goal[..., :1, :, :], goal[..., 1:, :, :]), dim=-3)
-    turn = roma.rotmat_to_rotvec(fallen.begin.transpose(-1, -2) @ goal)
-    return fallen.begin @ exp(share[..., None, None] * turn)
+        goal = np.where((stage == NUM_STAGES - 1)[..., None, None, None], standing, goal)
+    goal = np.concatenate((fallen.facing[..., None, :, :] @ goal[..., :1, :, :], goal[..., 1:, :, :]), -3)
+    return slerp_rotmat(fallen.begin, goal, (share * share * (3 - 2 * share))[..., None])
 
 
-def _on_the_ground(joints: Float[Tensor, "*b 22 3"], now: Float[Tensor, "*b 22 3"], skeleton: Skeleton) -> Float[Tensor, "*b 22 3"]:
+def _on_the_ground(
+    joints: Float[np.ndarray, "*b 22 3"], now: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton
+) -> Float[np.ndarray, "*b 22 3"]:
     """Move a pose so that what now rests on the ground stays where it is, and the lowest sphere touches it."""
-    rests = (_gaps(now, skeleton) < SUPPORT_GAP).to(now)
-    rests = torch.where(rests.sum(-1, keepdim=True) > 0, rests, torch.ones_like(rests))
-    shift = ((now - joints)[..., :2] * rests.unsqueeze(-1)).sum(-2) / rests.sum(-1, keepdim=True)
-    lowest = _gaps(joints, skeleton).amin(-1, keepdim=True)
-    return joints + torch.cat((shift, -lowest), dim=-1).unsqueeze(-2)
+    rests = (_gaps(now, skeleton) < SUPPORT_GAP).astype(np.float64)
+    rests = np.where(rests.sum(-1, keepdims=True) > 0, rests, 1.0)
+    shift = ((now - joints)[..., :2] * rests[..., None]).sum(-2) / rests.sum(-1, keepdims=True)
+    lowest = _gaps(joints, skeleton).min(-1, keepdims=True)
+    return joints + np.concatenate((shift, -lowest), -1)[..., None, :]
 
 
-def _facing(x: Float[Tensor, "*b 22 3"], front: Float[Tensor, "*b 3"], way: Int[Tensor, "*b"]) -> Float[Tensor, "*b 3 3"]:
+def _facing(x: Float[np.ndarray, "*b 22 3"], front: Float[np.ndarray, "*b 3"], way: Int[np.ndarray, "*b"]) -> Float[np.ndarray, "*b 3 3"]:
     """Return the turn about the vertical to where somebody faces who gets up: past the head from the belly, past the feet from the back."""
     trunk = (x[..., joint_index("neck"), :2] - x[..., 0, :2]) * 3.0
-    to = torch.where(way.unsqueeze(-1) == 0, trunk, -trunk) + front[..., :2]
-    angle = torch.atan2(-to[..., 0], to[..., 1])
-    return exp(torch.nn.functional.pad(angle.unsqueeze(-1), (2, 0)))
+    to = np.where(way[..., None] == 0, trunk, -trunk) + front[..., :2]
+    angle = np.arctan2(-to[..., 0], to[..., 1])
+    return exp(np.stack((0 * angle, 0 * angle, angle), -1))
 
 
-def _gaps(x: Float[Tensor, "*b 22 3"], skeleton: Skeleton) -> Float[Tensor, "*b 22"]:
+def _gaps(x: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton) -> Float[np.ndarray, "*b 22"]:
     """Height of each sphere's lowest point above the ground [m]."""
-    return x[..., 2] - skeleton.radii.to(x)
+    return x[..., 2] - skeleton.radii
 
 
 _NOT_FEET = [j for j in range(NUM_JOINTS) if j not in metrics.FEET]
 
 
 @functools.lru_cache(maxsize=8)
-def _ways(skeleton: Skeleton) -> tuple[Float[Tensor, "2 s"], Float[Tensor, "2 s 22 3 3"]]:
+def _ways(skeleton: Skeleton) -> tuple[Float[np.ndarray, "2 s"], Float[np.ndarray, "2 s 22 3 3"]]:
     """Return the stages' durations [s] and their poses as local rotations of somebody who faces +y."""
-    durations = torch.tensor([[pose.seconds for pose in way] for way in WAYS], dtype=torch.float64)
-    return durations, torch.stack([torch.stack([_rotations(pose, skeleton) for pose in way]) for way in WAYS])
+    durations = np.array([[pose.seconds for pose in way] for way in WAYS])
+    return durations, np.stack([np.stack([_rotations(pose, skeleton) for pose in way]) for way in WAYS])
 
 
-def _rotations(pose: Pose, skeleton: Skeleton) -> Float[Tensor, "22 3 3"]:
+def _rotations(pose: Pose, skeleton: Skeleton) -> Float[np.ndarray, "22 3 3"]:
     """Lay a pose out in joints, bone by bone, and return its local rotations."""
-    facing = torch.tensor(FACING_Y, dtype=torch.float64)
+    facing = np.array(FACING_Y)
     leans = {
         "pelvis": pose.pelvis,
         "spine1": pose.pelvis,
@@ -262,24 +259,24 @@ def _rotations(pose: Pose, skeleton: Skeleton) -> Float[Tensor, "22 3 3"]:
         "spine3": pose.chest,
         "neck": pose.head,
     }
-    turns = {name: facing @ exp(torch.tensor([lean, 0.0, 0.0], dtype=torch.float64)) for name, lean in leans.items()}
+    turns = {name: facing @ exp(np.array([lean, 0.0, 0.0])) for name, lean in leans.items()}
     # A bone is turned with the joint that it hangs on: hips with the pelvis, collars and shoulders with the chest.
     carried = {1: "pelvis", 2: "pelvis", 3: "pelvis", 6: "spine1", 9: "spine2", 12: "spine3", 13: "spine3", 14: "spine3", 15: "neck",
                16: "spine3", 17: "spine3"}  # fmt: skip
     aims = {joint_index(name): aim for name, aim in _limb_directions(pose).items()}
-    joints = torch.zeros(NUM_JOINTS, 3, dtype=torch.float64)
+    joints = np.zeros((NUM_JOINTS, 3))
     for joint in range(1, NUM_JOINTS):
-        offset = skeleton.offsets[joint].double()
-        bone = turns[carried[joint]] @ offset if joint in carried else offset.norm() * aims[joint] / aims[joint].norm()
+        offset = skeleton.offsets[joint]
+        bone = turns[carried[joint]] @ offset if joint in carried else np.linalg.norm(offset) * aims[joint] / np.linalg.norm(aims[joint])
         joints[joint] = joints[PARENTS[joint]] + bone
-    return skeleton.inverse(joints, twist_from=torch.eye(3, dtype=torch.float64).expand(NUM_JOINTS, 3, 3))
+    return skeleton.inverse(joints, np.broadcast_to(np.eye(3), (NUM_JOINTS, 3, 3)))
 
 
-def _limb_directions(pose: Pose) -> Mapping[str, Float[Tensor, "3"]]:
+def _limb_directions(pose: Pose) -> Mapping[str, Float[np.ndarray, "3"]]:
     """Return where each limb's bone points in the world, by the joint at its end."""
     found = {}
     for side, outward, (leg, arm) in (("left", -1.0, pose.left), ("right", 1.0, pose.right)):
         bones = {"knee": leg.thigh, "ankle": leg.shank, "foot": leg.foot, "elbow": arm.upper, "wrist": arm.fore}
         for part, (out, front, up) in bones.items():
-            found[f"{side}_{part}"] = torch.tensor([outward * out, front, up], dtype=torch.float64)
+            found[f"{side}_{part}"] = np.array([outward * out, front, up])
     return found
