@@ -418,6 +418,59 @@ def test_particles_roll_on_and_start_again():
     assert ages == {0, 1, 2, 3}
 
 
+# --- the second recipe
+
+
+def test_an_intent_is_where_the_person_is_later():
+    pair = transition(FRAMES, EVERY, PLAIN)
+    known = FRAMES.last[EVERY] - EVERY >= 20
+    assert torch.equal(known, ~pair.intent.isnan().any(-1))
+    # The person turns by 0.8 rad/s to the left: facing, in the heading frame, is (-sin, cos) of the change of heading in 20 frames.
+    at = EVERY[known]
+    now, later = (heading(FRAMES.q[i, 0]) for i in (at, at + 20))
+    facing = (now @ later.transpose(-1, -2))[:, :2, 1]
+    torch.testing.assert_close(pair.intent[known, 2:4], facing, rtol=0, atol=1e-5)
+    gone = (now @ (FRAMES.root[at + 20] - FRAMES.root[at]).unsqueeze(-1)).squeeze(-1)[:, :2] * 1.5
+    torch.testing.assert_close(pair.intent[known, :2], gone, rtol=0, atol=1e-5)
+    torch.testing.assert_close(pair.intent[known, 4], FRAMES.root[at + 20, 2])
+    right = Frames.of([clip_of(MOTION.mirrored()), clip_of(lively(2.0, 1).mirrored(), name="ann_2")])
+    torch.testing.assert_close(transition(right, EVERY, ~PLAIN).intent, pair.intent, rtol=0, atol=1e-5, equal_nan=True)
+
+
+def test_a_displaced_state_is_matched_with_the_recording_that_fits():
+    everything = transition(FRAMES, EVERY, PLAIN).now
+    pool = Pool(EVERY, PLAIN, features(everything))
+    # Recorded states are found among all of them, whatever frame they were said to be on.
+    at, mirrored = pool.match(everything, FRAMES, EVERY.roll(40), PLAIN)
+    assert torch.equal(at, EVERY)
+    assert not mirrored.any()
+    # A state on its own frame stays there if the pool has nothing nearer.
+    assert torch.equal(Pool(EVERY[:5], PLAIN[:5], features(everything[:5])).match(everything, FRAMES, EVERY, PLAIN)[0], EVERY)
+
+
+@pytest.mark.parametrize("change", [{}, {"rematched": True}, {"intent": True}, {"intent": True, "trunk": (48, 32)}])
+def test_windows_train_and_resume(change: dict):
+    options = replace(TINY, window=4, root=1.0, displacement=0.1, bias=1.0, **change)
+    frames = Frames.of([clip_of(MOTION), clip_of(lively(2.0, 1), name="ann_2")], ahead=4)
+    first = PriorTrainer(frames, options, 20)
+    for _ in range(3):
+        parts = first.step()
+        assert {"root", "displacement", "bias"} <= parts.keys()
+        assert all(math.isfinite(value) for value in parts.values())
+    second = PriorTrainer(frames, options, 20)
+    second.resume(first.state())
+    first.step()
+    second.step()
+    theirs = weights(second)
+    assert all(torch.equal(value, theirs[name]) for name, value in weights(first).items())
+
+
+def test_a_prior_that_the_simulator_cannot_run_is_refused_at_once(tmp_path: Path):
+    for change in ({"intent": True}, {"trunk": (48, 32)}):
+        with pytest.raises(ValueError, match="cannot run a prior with an intent or a trunk yet"):
+            train_prior(tmp_path, tmp_path, replace(TINY, **change), Budget(1.0))
+
+
 # --- whole runs
 
 

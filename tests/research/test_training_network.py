@@ -15,13 +15,13 @@ from dropsim.body import rotations, skeleton
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors import cvae, pose
-from dropsim.priors.cvae import CVAEPrior, CVAEShape, difference_memory
+from dropsim.priors.cvae import CVAEPrior, difference_memory
 from dropsim.priors.prior import State
 from dropsim.research.training import network as twin
 
 BODY = Skeleton.adult(height=1.62)
 TORCH_BODY = twin.Body.of(BODY, torch.float64)
-SHAPE = CVAEShape(latent=6, decoder=(48, 32), prior=(32,), groups=8, kinematic=True)
+SHAPE = twin.TrainingShape(latent=6, decoder=(48, 32), prior=(32,), groups=8, kinematic=True)
 TOLERANCE = 1e-6
 
 
@@ -92,7 +92,8 @@ def test_a_step_in_torch_is_a_step_of_the_exported_prior(rng: np.random.Generato
     expected = prior.decode(state, noise)
     frame = twin.recentred(as_local(state), TORCH_BODY)
     # Networks are of single precision, so that their output differs by its rounding; everything else is not.
-    seen = network.normalized(twin.state_vector(frame, TORCH_BODY.rest[0])).float()
+    nothing = torch.full((len(state.x), 5), torch.nan)
+    seen = network.normalized(twin.state_vector(frame, TORCH_BODY.rest[0]), nothing).float()
     mean, log_variance = network.latent(seen)
     z = mean + (0.5 * log_variance).exp() * torch.from_numpy(noise[:, 0]).float()
     output = network.decode(seen, z).double()

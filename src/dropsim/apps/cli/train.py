@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -39,6 +39,8 @@ class Train:
     """Threads that torch may use."""
     seed: int = 0
     """Of everything random."""
+    recipe: Literal["first", "second"] = "first"
+    """How the motion prior is trained: as the shipped one, or with gradients through 12 frames and losses on the displacement."""
     weights: Annotated[Path | None, optional("FILE", "the package's")] = None
     """Prior that makes the start states."""
 
@@ -58,12 +60,12 @@ class Train:
             raise ValueError("training needs PyTorch: run `pip install 'dropsim[train]'`") from None
         from dropsim.research.training.loop import Budget
         from dropsim.research.training.pose import PoseOptions, train_pose
-        from dropsim.research.training.prior import PriorOptions, train_prior
+        from dropsim.research.training.prior import RECIPES, train_prior
 
         torch.set_num_threads(self.threads)
         budget = Budget(self.minutes, self.steps, self.resume, self.init)
         if self.model == "prior":
-            return train_prior(self.data, self.out, PriorOptions(seed=self.seed), budget, _print_progress)
+            return train_prior(self.data, self.out, replace(RECIPES[self.recipe], seed=self.seed), budget, _print_progress)
         return train_pose(self.data, self.out, PoseOptions(seed=self.seed), budget, _print_progress)
 
     def _make_starts(self) -> None:

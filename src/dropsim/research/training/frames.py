@@ -17,6 +17,8 @@ from dropsim.research.training.network import Body, Local, heading, mirrored_rot
 
 _MIRROR = torch.tensor(MIRROR)
 _MIRROR_CONTACTS = torch.tensor([CONTACT_JOINTS.index(MIRROR[j]) for j in CONTACT_JOINTS])
+INTENT_SECONDS = 2 / 3
+"""A recorded person's intent is where they are this much later [s]."""
 BALANCE = 0.35
 """A category is drawn in proportion to its minutes to this power: 1 is as recorded, 0 all alike."""
 
@@ -114,6 +116,9 @@ class Transition:
     """Contacts of the next frame."""
     standing: Bool[Tensor, "b 9"]
     """Contacts of both frames."""
+    intent: Float[Tensor, "b 5"]
+    """What the person is about to do, as the prior's input: mean velocity [m/s], then facing and height of the pelvis [m] at that time; NaN
+    if the clip ends before."""
 
 
 def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]) -> Transition:
@@ -134,7 +139,21 @@ def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]
     q = torch.cat((H.unsqueeze(2) @ q[:, :, :1], q[:, :, 1:]), dim=2)
     velocity = turn_memory(velocity, H)
     now, then = (Local(joints[:, i, 0], q[:, i], joints[:, i], velocity[:, i]) for i in (0, 1))
-    return Transition(now, then, contacts[:, 1], contacts[:, 0] & contacts[:, 1])
+    return Transition(now, then, contacts[:, 1], contacts[:, 0] & contacts[:, 1], _intent(frames, at, mirrored, H[:, 0]))
+
+
+def _intent(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"], H: Float[Tensor, "b 3 3"]) -> Float[Tensor, "b 5"]:
+    """Look ahead in the recordings; H turns into the heading frame."""
+    count = round(INTENT_SECONDS * frames.fps)
+    later = torch.minimum(at + count, frames.last[at])
+    flip = torch.where(mirrored, -1.0, 1.0).unsqueeze(-1)
+    gone = (frames.root[later] - frames.root[at]) * frames.fps / count
+    # The body faces along the second row of its heading, and its mirror image along the mirrored row.
+    facing = heading(frames.q[later, 0])[:, 1]
+    vectors = torch.stack((gone, facing), dim=1)
+    vectors = torch.cat((flip.unsqueeze(-1) * vectors[..., :1], vectors[..., 1:]), dim=-1) @ H.transpose(-1, -2)
+    intent = torch.cat((vectors[..., :2].flatten(1), frames.root[later, 2:]), dim=-1)
+    return torch.where((later - at == count).unsqueeze(-1), intent, torch.nan)
 
 
 def _mirrored_velocity(velocity: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:

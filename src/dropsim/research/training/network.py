@@ -7,7 +7,7 @@ Weights have the same names on both sides.
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from dropsim.body.skeleton import MIRROR, NUM_JOINTS, PARENTS, Skeleton
 from dropsim.priors import cvae, pose
-from dropsim.priors.cvae import POSE_VELOCITY_SIZE, VELOCITY_SIZE, CVAEShape
+from dropsim.priors.cvae import VELOCITY_SIZE, CVAEShape
 from dropsim.priors.pose import NUM_BODY, NUM_COLUMNS, PoseShape
 
 # --- Rotations and the body ---
@@ -174,6 +174,30 @@ def compose_kinematic(frame: Local, output: Float[Tensor, "*b o"], network: "CVA
 
 # --- Networks ---
 
+INTENT_SIZE = 5 + 3
+"""Velocity 2, facing 2 and height 1 of an intent, and a flag for each of the three."""
+
+
+@dataclass(frozen=True)
+class TrainingShape(CVAEShape):
+    """Sizes of a network in training, with variants that the simulator does not run yet."""
+
+    intent: bool = False
+    """The input ends with an intent."""
+    trunk: tuple[int, ...] = ()
+    """Hidden widths and number of features of a network that is computed once a frame; empty if there is none."""
+
+    @property
+    def state_size(self) -> int:
+        """Width of the network's input."""
+        return super().state_size + (INTENT_SIZE if self.intent else 0)
+
+    def plain(self) -> CVAEShape:
+        """Return the sizes of the network that the simulator runs, or raise if it cannot run this one."""
+        if self.intent or self.trunk:
+            raise ValueError("the simulator cannot run a prior with an intent or a trunk yet: train without them")
+        return CVAEShape(**{field.name: getattr(self, field.name) for field in fields(CVAEShape)})
+
 
 class MLP(nn.Module):
     """Blocks of Linear, GroupNorm and ReLU with a linear layer at the end; a second input may be appended before every linear layer."""
@@ -197,7 +221,7 @@ class MLP(nn.Module):
 
 
 class CVAENetwork(nn.Module):
-    """The conditional prior and the decoder of our motion prior, with the normalisation of their inputs and outputs."""
+    """The conditional prior and the decoder of our motion prior, with the normalisation of their input and output."""
 
     state_mean: Tensor
     state_scale: Tensor
@@ -209,37 +233,42 @@ class CVAENetwork(nn.Module):
     held: Tensor
     """Rotation about the axes that are held, 0 about the others [rad]."""
 
-    def __init__(self, shape: CVAEShape) -> None:
+    def __init__(self, shape: TrainingShape) -> None:
         """Build with random weights and no normalisation."""
         super().__init__()
         self.shape = shape
-        self.prior = MLP(shape.state_size, shape.prior, 2 * shape.latent, groups=shape.groups)
-        self.decoder = MLP(shape.state_size, shape.decoder, shape.output_size, groups=shape.groups, skip=shape.latent)
-        self.register_buffer("state_mean", torch.zeros(shape.state_size))
-        self.register_buffer("state_scale", torch.ones(shape.state_size))
-        self.register_buffer("output_scale", torch.ones(shape.output_size))
-        if shape.kinematic:
-            self.register_buffer("carry", torch.ones(6 + POSE_VELOCITY_SIZE))
-            self.register_buffer("free", torch.ones(NUM_JOINTS, 3))
-            self.register_buffer("held", torch.zeros(NUM_JOINTS, 3))
+        *hidden, size_in = shape.trunk or (shape.state_size,)
+        self.trunk = MLP(shape.state_size, hidden, size_in, groups=shape.groups) if shape.trunk else None
+        self.prior = MLP(size_in, shape.prior, 2 * shape.latent, groups=shape.groups)
+        self.decoder = MLP(size_in, shape.decoder, shape.output_size, groups=shape.groups, skip=shape.latent)
+        for name, values in shape.buffers().items():
+            self.register_buffer(name, torch.tensor(values, dtype=torch.float32))
 
     @property
     def hinges(self) -> Int[Tensor, "i"]:
         """Joints that do not turn about every axis."""
         return (self.free < 1).any(dim=-1).nonzero().squeeze(-1)
 
-    def normalized(self, state: Float[Tensor, "b s"]) -> Float[Tensor, "b s"]:
-        """Bring a state to zero mean and unit variance."""
-        return (state - self.state_mean) / self.state_scale
+    def normalized(self, state: Float[Tensor, "b s"], intent: Float[Tensor, "b 5"]) -> Float[Tensor, "b i"]:
+        """Bring a state to zero mean and unit variance. A network that takes an intent sees it next, NaN as 0, and what of it is known."""
+        if not self.shape.intent:
+            return (state - self.state_mean) / self.state_scale
+        known, size = ~intent.isnan(), state.shape[-1]
+        wanted = torch.where(known, (intent - self.state_mean[size:-3]) / self.state_scale[size:-3], 0.0)
+        return torch.cat(((state - self.state_mean[:size]) / self.state_scale[:size], wanted, known[:, [0, 2, 4]].to(state)), dim=-1)
 
-    def latent(self, seen: Float[Tensor, "b s"]) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
-        """Return mean and log-variance of the latent for a normalised state."""
-        mean, log_variance = self.prior(seen).chunk(2, dim=-1)
+    def features(self, seen: Float[Tensor, "b i"]) -> Float[Tensor, "b f"]:
+        """Return what the conditional prior and the decoder see, computed once a frame: the normalised state, through the trunk if any."""
+        return seen if self.trunk is None else self.trunk(seen)
+
+    def latent(self, features: Float[Tensor, "b f"]) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
+        """Return mean and log-variance of the latent."""
+        mean, log_variance = self.prior(features).chunk(2, dim=-1)
         return mean, log_variance
 
-    def decode(self, seen: Float[Tensor, "b s"], z: Float[Tensor, "b z"]) -> Float[Tensor, "b o"]:
-        """Return deltas and contact logits for a latent of each normalised state."""
-        return self.decoder(seen, z) * self.output_scale
+    def decode(self, features: Float[Tensor, "b f"], z: Float[Tensor, "b z"]) -> Float[Tensor, "b o"]:
+        """Return deltas and contact logits for a latent."""
+        return self.decoder(features, z) * self.output_scale
 
 
 def _linears(widths: Sequence[int]) -> nn.ModuleList:
@@ -310,12 +339,12 @@ def fill(network: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
 
 def exported_cvae(network: CVAENetwork) -> cvae.CVAENetwork:
     """Return the network that the simulator runs."""
-    return cvae.CVAENetwork.from_tensors(network.shape, arrays_of(network))
+    return cvae.CVAENetwork.from_tensors(network.shape.plain(), arrays_of(network))
 
 
 def imported_cvae(network: cvae.CVAENetwork) -> CVAENetwork:
     """Return the network that training can go on with."""
-    module = CVAENetwork(network.shape)
+    module = CVAENetwork(TrainingShape(**asdict(network.shape)))
     fill(module, network.tensors())
     return module
 

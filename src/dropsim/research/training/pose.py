@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -276,7 +277,7 @@ class PoseTrainer(Trainer[PoseNetwork]):
         with torch.no_grad():
             recorded = network.norm(flatten_pose(self.poses.draw(20000, torch.Generator().manual_seed(self.options.seed))))
             # At the limit, softplus is linear to 0.3 %.
-            network.radius[-1].bias -= torch.quantile(recorded, self.options.in_range) - LIMIT
+            cast(nn.Linear, network.radius[-1]).bias.sub_(torch.quantile(recorded, self.options.in_range) - LIMIT)
         return PosePrior(exported_pose(network))
 
 
@@ -341,7 +342,7 @@ def train_pose(
     data: str | Path, out: str | Path, options: PoseOptions, budget: Budget, watch: Callable[[Progress], None] | None = None
 ) -> Path:
     """Train on a data set until the budget is spent, and return the path of the best weights."""
-    poses, held_out = Poses.of(load(data, held_out=False)), Poses.of(load(data, held_out=True))
+    poses, held_out = (Poses.of(load(Path(data), held_out=held_out)) for held_out in (False, True))
     chosen = torch.randperm(len(held_out.q), generator=torch.Generator().manual_seed(1))[:QUALITY_POSES]
     seen = held_out.q[chosen].double().numpy()
     wrong = impossible(seen, poses.skeleton, seed=1)

@@ -17,12 +17,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from dropsim.body.skeleton import NUM_JOINTS, Skeleton
+from dropsim.body.skeleton import NUM_JOINTS
 from dropsim.compute.random import Streams
 from dropsim.motion.clips import load
 from dropsim.motion.contacts import CONTACT_JOINTS
 from dropsim.physics import metrics
-from dropsim.priors.cvae import NUM_CONTACTS, CVAEPrior, CVAEShape
+from dropsim.priors.cvae import NUM_CONTACTS, CVAEPrior
 from dropsim.priors.prior import State
 from dropsim.priors.rollout import roll_out
 from dropsim.research.training.displaced import Pool, displaced, returning_target
@@ -33,6 +33,7 @@ from dropsim.research.training.network import (
     Body,
     CVAENetwork,
     Local,
+    TrainingShape,
     compose_kinematic,
     exported_cvae,
     heading,
@@ -81,6 +82,13 @@ class PriorOptions:
     """Weight of the squared sum of these errors over the window [1/cm^2]: noise cancels in the sum, a bias does not."""
     bias: float = 0.0
     """Weight of the squared mean error of sampled particles along their way, by classes of speed [1/cm^2]."""
+    intent: bool = False
+    """Take an intent as an input: where the person is a moment later."""
+    hidden: float = 0.35
+    """Chance that a particle's intent is hidden, for each of velocity, facing and height."""
+    trunk: tuple[int, ...] = ()
+    """Hidden widths, and the number of features at the end, of a network that is computed once a frame. The conditional prior and the
+    decoder, which is computed for every sample, then see the features alone and can be small. Empty: both see the state."""
     rematched: bool = False
     """Displaced particles follow the recording that is most like their state, instead of coming back to the one they were on: a standing
     person with a sideways velocity should make a side step."""
@@ -90,6 +98,11 @@ class PriorOptions:
     seed: int = 0
 
 
+RECIPES = {
+    "first": PriorOptions(),
+    "second": PriorOptions(batch=128, window=12, root=1.0, displacement=0.1, bias=1.0, lasting=0.8, rematched=True),
+}
+"""Ways to train: that of the shipped weights, and one against the loss of speed, which has not been measured by a long training yet."""
 NUM_MEASURED = 20_000
 """Recorded transitions that means and scales are measured from."""
 HELD = 0.012
@@ -113,7 +126,7 @@ _FOOT_JOINTS = [CONTACT_JOINTS[i] for i in _FOOT_CONTACTS]
 class TrainingNetwork(nn.Module):
     """The network that is exported, and the posterior's encoder, which only training needs."""
 
-    def __init__(self, shape: CVAEShape, width: int) -> None:
+    def __init__(self, shape: TrainingShape, width: int) -> None:
         """Build with random weights; the decoder starts at constant velocity."""
         super().__init__()
         self.cvae = CVAENetwork(shape)
@@ -190,6 +203,9 @@ def _losses(
     }
 
 
+_PLACES = ("at", "mirrored", "age", "hidden")
+
+
 @dataclass(frozen=True, eq=False)
 class Particles:
     """Where each member of the batch is: its place in the recordings and its own state."""
@@ -198,23 +214,25 @@ class Particles:
     mirrored: Bool[Tensor, "b"]
     age: Int[Tensor, "b"]
     """Frames since it started on a recorded one."""
+    hidden: Bool[Tensor, "b 3"]
+    """Whether velocity, facing and height of its intent are hidden."""
     state: Local
     """In the heading frame of its own root."""
 
     def put(self, index: Int[Tensor, "i"], part: "Particles") -> "Particles":
         """Return a copy with some particles replaced."""
-        places = (getattr(self, name).index_copy(0, index, getattr(part, name)) for name in ("at", "mirrored", "age"))
-        return Particles(*places, self.state.put(index, part.state))
+        places = {name: getattr(self, name).index_copy(0, index, getattr(part, name)) for name in _PLACES}
+        return Particles(**places, state=self.state.put(index, part.state))
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything by name, for a checkpoint."""
-        return {"at": self.at, "mirrored": self.mirrored, "age": self.age, **vars(self.state)}
+        return {**{name: getattr(self, name) for name in _PLACES}, **vars(self.state)}
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> "Particles":
         """Build particles from what `tensors` returned."""
         state = Local(*(tensors[name] for name in ("root", "q", "joints", "velocity")))
-        return cls(tensors["at"], tensors["mirrored"], tensors["age"], state)
+        return cls(**{name: tensors[name] for name in _PLACES}, state=state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +254,8 @@ class PriorTrainer(Trainer[CVAENetwork]):
     def __init__(self, frames: Frames, options: PriorOptions, total_steps: int) -> None:
         """Start from random weights."""
         torch.manual_seed(options.seed)
-        shape = CVAEShape(latent=options.latent, decoder=(options.width,) * 3, prior=(options.width,) * 2, kinematic=True)
+        decoder, prior = (options.width,) * (2 if options.trunk else 3), (options.width,) * (1 if options.trunk else 2)
+        shape = TrainingShape(options.latent, decoder, prior, kinematic=True, intent=options.intent, trunk=options.trunk)
         model = TrainingNetwork(shape, options.width)
         self.frames, self.body, self.cvae, self.posterior = frames, frames.body, model.cvae, model.posterior
         self.rng = torch.Generator().manual_seed(options.seed)
@@ -273,11 +292,14 @@ class PriorTrainer(Trainer[CVAENetwork]):
         """Measure mean and scale of the states and of the deltas from recorded transitions."""
         at = self.frames.draw(NUM_MEASURED, self.rng)
         recorded = transition(self.frames, at, torch.zeros(len(at), dtype=torch.bool))
-        vectors = state_vector(recorded.now, self.body.rest[0])
-        cvae = self.cvae
-        cvae.state_mean.copy_(vectors.mean(0))
+        cvae, vectors = self.cvae, state_vector(recorded.now, self.body.rest[0])
+        if cvae.shape.intent:
+            known = ~recorded.intent.isnan().any(-1)
+            vectors = torch.cat((vectors, recorded.intent), dim=-1)[known]
+        size = vectors.shape[-1]
+        cvae.state_mean[:size] = vectors.mean(0)
         # Entries that hardly change, such as the body's own place, are not blown up.
-        cvae.state_scale.copy_(vectors.std(0).clamp(min=0.02))
+        cvae.state_scale[:size] = vectors.std(0).clamp(min=0.02)
         before, after = (root_and_body_velocity(frame.velocity) for frame in (recorded.now, recorded.then))
         scale = torch.cat(((after - before).std(0) / self.frames.fps, torch.ones(NUM_CONTACTS)))
         cvae.output_scale.copy_(scale.clamp(min=0.003))
@@ -299,7 +321,8 @@ class PriorTrainer(Trainer[CVAENetwork]):
         """Start particles for some slots of the batch."""
         at = self.frames.draw(len(slots), self.rng)
         mirrored = torch.rand(len(slots), generator=self.rng) < 0.5
-        fresh = Particles(at, mirrored, torch.zeros_like(at), transition(self.frames, at, mirrored).now)
+        hidden = torch.rand(len(slots), 3, generator=self.rng) < self.options.hidden
+        fresh = Particles(at, mirrored, torch.zeros_like(at), hidden, transition(self.frames, at, mirrored).now)
         return self._displaced(fresh, (torch.rand(len(slots), generator=self.rng) < self.options.displaced) & ~self._clean(slots))
 
     def _displaced(self, particles: Particles, chosen: Bool[Tensor, "b"]) -> Particles:
@@ -309,7 +332,7 @@ class PriorTrainer(Trainer[CVAENetwork]):
         at, mirrored = particles.at[index], particles.mirrored[index]
         if self.options.rematched:
             at, mirrored = self._pool().match(state, self.frames, at, mirrored)
-        return particles.put(index, Particles(at, mirrored, particles.age[index], state))
+        return particles.put(index, Particles(at, mirrored, particles.age[index], particles.hidden[index], state))
 
     def _pool(self) -> Pool:
         """Return the recorded frames to match with: others every POOL_STEPS, drawn by the step's number, so that runs can be resumed."""
@@ -329,9 +352,9 @@ class PriorTrainer(Trainer[CVAENetwork]):
         """Advance every particle by a window of frames and the weights by one step; return the parts of the loss."""
         options, particles, state = self.options, self.particles, self.particles.state
         free = torch.rand(options.batch, generator=self.rng) < options.sampled
+        way = [transition(self.frames, particles.at + offset, particles.mirrored) for offset in range(options.window)]
         parts, drift, R_first = dict[str, Tensor](), torch.zeros(options.batch, 3), torch.eye(3)
-        for offset in range(options.window):
-            recorded = transition(self.frames, particles.at + offset, particles.mirrored)
+        for recorded in way:
             made = self._predict(state, recorded, free.nonzero().squeeze(-1))
             for name, value in made.parts.items():
                 parts[name] = parts.get(name, 0) + value / options.window
@@ -342,14 +365,13 @@ class PriorTrainer(Trainer[CVAENetwork]):
         if options.displacement:
             parts["displacement"] = options.displacement / options.window * _mean(drift[~free].square().sum(-1))
         if options.bias:
-            velocity = transition(self.frames, particles.at, particles.mirrored).now.velocity[:, :2]
-            parts["bias"] = options.bias / options.window * _bias(drift[free, :2], velocity[free])
+            parts["bias"] = options.bias / options.window * _bias(drift[free, :2], way[0].now.velocity[free, :2])
         kl, error = parts.pop("kl"), parts.pop("error_mm")
         loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
         self.descend(loss)
         self.log_beta = min(max(self.log_beta + 0.01 * (float(kl.detach()) / options.target_kl - 1), -9.0), 4.0)
         with torch.no_grad():
-            self._advance(state, recorded.then)
+            self._advance(state, way[-1].then)
         return {name: float(value.detach()) for name, value in {**parts, "kl": kl, "loss": loss, "error_mm": error}.items()}
 
     def _predict(self, state: Local, recorded: Transition, free: Int[Tensor, "i"]) -> Prediction:
@@ -357,17 +379,19 @@ class PriorTrainer(Trainer[CVAENetwork]):
         options, cvae, fps = self.options, self.cvae, self.frames.fps
         with torch.no_grad():
             target = returning_target(recorded, state, self.body, half_life=options.return_half_life, lasting=options.lasting, fps=fps)
-        seen = cvae.normalized(state_vector(state, self.body.rest[0]))
+        hidden = self.particles.hidden[:, [0, 0, 1, 1, 2]]
+        seen = cvae.normalized(state_vector(state, self.body.rest[0]), torch.where(hidden, torch.nan, recorded.intent))
+        features = cvae.features(seen)
         posterior = self.posterior(seen, state, target, recorded.touching)
-        mean, log_variance = cvae.latent(seen)
+        mean, log_variance = cvae.latent(features)
         prior = (mean, log_variance.clamp(-8, 4))
-        output = cvae.decode(seen, _sample(*posterior, self.rng))
+        output = cvae.decode(features, _sample(*posterior, self.rng))
         frame = compose_kinematic(state, output, cvae, self.body, fps)
         parts = _losses(state, frame, output[:, -NUM_CONTACTS:], target, recorded, self.body, options.root)
         parts["kl"] = _kl(*posterior, *prior).mean()
         parts["error_mm"] = (frame.joints - target.joints).detach().norm(dim=-1).mean() * 1000
         z = _sample(prior[0][free], prior[1][free], self.rng)
-        sampled = compose_kinematic(state[free], cvae.decode(seen[free], z), cvae, self.body, fps)
+        sampled = compose_kinematic(state[free], cvae.decode(features[free], z), cvae, self.body, fps)
         slide = _slide(state[free], sampled, target[free], recorded.standing[free])
         parts["free slide"] = len(free) / options.batch * _robust(slide)
         return Prediction(frame.put(free, sampled), target, parts)
@@ -402,12 +426,16 @@ def train_prior(
     data: str | Path, out: str | Path, options: PriorOptions, budget: Budget, watch: Callable[[Progress], None] | None = None
 ) -> Path:
     """Train on a data set until the budget is spent, and return the path of the best weights."""
-    clips, skeleton = load(data, held_out=False), Skeleton.adult()
+    # Before hours are spent on weights that cannot be exported.
+    TrainingShape(intent=options.intent, trunk=options.trunk).plain()
+    data = Path(data)
+    clips = load(data, held_out=False)
     starts: State | None = None
 
     def judge(trainer: PriorTrainer) -> tuple[CVAEPrior, dict[str, float]]:
         nonlocal starts
-        prior = CVAEPrior(exported_cvae(trainer.average), skeleton, fps=trainer.frames.fps, temperature=trainer.options.temperature)
+        frames = trainer.frames
+        prior = CVAEPrior(exported_cvae(trainer.average), frames.skeleton, fps=frames.fps, temperature=trainer.options.temperature)
         if starts is None:
             starts = held_out_starts(load(data, held_out=True), prior, QUALITY_PEOPLE, seed=1)
         return prior, rollout_quality(prior, starts)

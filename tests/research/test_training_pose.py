@@ -1,0 +1,153 @@
+"""Training of the pose model: what it is fed with, runs that can be repeated and resumed, and what the command says."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dropsim.apps.cli import main
+from dropsim.body.skeleton import Skeleton, joint_index
+from dropsim.motion.amass import write_amass
+from dropsim.motion.clips import build, load
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.priors.pose import PosePrior
+from dropsim.research.training import loop
+from dropsim.research.training.loop import Budget, Progress
+from dropsim.research.training.pose import PoseOptions, Poses, PoseTrainer, disturbed, impossible, train_pose
+
+CLIP = stepping_clip(4.0)
+SMALL = PoseOptions(width=32, radius_width=16, batch=32, representatives=32)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two people who step in place, one of them held out."""
+    source, out = (tmp_path_factory.mktemp(name) for name in ("source", "data"))
+    for name, seconds in (("anna_1", 3.0), ("bert_1", 2.0)):
+        write_amass(stepping_clip(seconds), source / f"{name}.npz")
+    build(source, out, held_out=["bert"], workers=1)
+    return out
+
+
+def weights_of(folder: Path) -> bytes:
+    return (folder / "pose.safetensors").read_bytes()
+
+
+def test_training_is_reproducible_by_its_seed(data: Path, tmp_path: Path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        options = PoseOptions(**{**SMALL.__dict__, "seed": seed})
+        path = train_pose(data, tmp_path / name, options, Budget(5.0, steps=6))
+        assert path == tmp_path / name / "pose.safetensors"
+    assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b") != weights_of(tmp_path / "c")
+    assert np.isfinite(PosePrior.load(path).norm(CLIP.q)).all()
+
+
+def test_training_resumes_to_the_same_result(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(loop, "LOG_EVERY", 1)
+    monkeypatch.setattr(loop, "SAVE_EVERY", 3)
+    steps = []
+
+    def pull_the_plug(progress: Progress) -> None:
+        steps.append(progress.step)
+        if len(steps) == 4:
+            raise KeyboardInterrupt
+
+    train_pose(data, tmp_path / "whole", SMALL, Budget(5.0, steps=8))
+    with pytest.raises(KeyboardInterrupt):
+        train_pose(data, tmp_path / "cut", SMALL, Budget(5.0, steps=8), pull_the_plug)
+    train_pose(data, tmp_path / "cut", SMALL, Budget(5.0, resume=True), pull_the_plug)
+    # The checkpoint is from step 3, so step 4 is taken twice.
+    assert steps == [1, 2, 3, 4, 4, 5, 6, 7, 8]
+    whole, cut = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True) for name in ("whole", "cut"))
+    for name, tensor in whole["average"].items():
+        assert torch.equal(tensor, cut["average"][name]), name
+    assert whole["best"] == cut["best"]
+    assert weights_of(tmp_path / "whole") == weights_of(tmp_path / "cut")
+    log = [json.loads(line) for line in (tmp_path / "cut" / "log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in log] == steps
+
+
+def test_training_learns(data: Path):
+    trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL, 200)
+    losses = [trainer.step()["rebuilt"] for _ in range(200)]
+    assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
+
+
+def test_the_exported_model_has_the_wanted_share_in_range(data: Path):
+    trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL, 10)
+    trainer.step()
+    prior = trainer.prior()
+    q = trainer.poses.draw(5000, torch.Generator().manual_seed(3)).double().numpy()
+    # 99.9 % of the poses, within four standard deviations of a binomial share over the 90 frames and their mirror images.
+    assert (prior.norm(q) <= prior.limit).mean() > 0.999 - 4 * (0.001 * 0.999 / 180) ** 0.5
+
+
+def test_a_damaged_checkpoint_is_refused(data: Path, tmp_path: Path):
+    (tmp_path / "checkpoint.pt").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="not a PyTorch checkpoint"):
+        train_pose(data, tmp_path, SMALL, Budget(1.0, resume=True))
+
+
+@pytest.mark.slow
+def test_the_command_trains(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["train", "pose", "--data", str(data), "--out", str(tmp_path), "--steps", "2", "--minutes", "5"]) == 0
+    assert PosePrior.load(tmp_path / "pose.safetensors").limit == 6.0
+    assert "pose.safetensors" in capsys.readouterr().out
+
+
+def one_line_error(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+    assert main(["train", "pose", *map(str, args)]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_an_empty_folder_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert "is not a data set" in one_line_error(capsys, "--data", tmp_path, "--out", tmp_path / "out")
+
+
+def test_data_that_is_not_finite_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    source, out = tmp_path / "source", tmp_path / "data"
+    source.mkdir()
+    for name in ("anna_1", "bert_1"):
+        write_amass(stepping_clip(2.0), source / f"{name}.npz")
+    build(source, out, held_out=["bert"], workers=1)
+    clip = out / "clips" / "anna_1.npz"
+    arrays = dict(np.load(clip))
+    arrays["poses"][5, 10] = np.nan
+    np.savez(clip, **arrays)
+    assert "anna_1" in one_line_error(capsys, "--data", out, "--out", tmp_path / "out")
+
+
+def test_minutes_must_be_positive(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert "positive" in one_line_error(capsys, "--data", data, "--out", tmp_path, "--minutes", "0")
+
+
+def test_disturbed_joints_go_back_into_the_recorded_range(data: Path):
+    poses, generator = Poses.of(load(data, held_out=False)), torch.Generator().manual_seed(0)
+    within = PoseTrainer(poses, SMALL, 1).range
+    wrong = disturbed(poses.draw(64, generator), within, generator)
+    every = torch.arange(21)
+    gap, _ = within.nearest(wrong.target[:, 1:], every)
+    # A joint that was out of range is back to half of the tolerance; the others are recorded, less than three degrees from the sample of
+    # the recordings that the range is made of.
+    assert (gap <= within.cover + torch.clamp(within.tolerance / 2, min=0.05) + 1e-3).all()
+    far, _ = within.nearest(wrong.q[:, 1:], every)
+    beyond = (far - within.cover - within.tolerance).amax(-1)
+    tame = (wrong.beyond > 0) & (wrong.beyond != torch.pi / 2)
+    assert tame.any()
+    torch.testing.assert_close(beyond[tame], wrong.beyond[tame], rtol=0, atol=1e-3)
+
+
+def test_impossible_poses_are_rotations_and_differ():
+    skeleton = Skeleton.adult()
+    poses = impossible(CLIP.q, skeleton, seed=0)
+    for name, wrong in poses.items():
+        # One kind is drawn in single precision.
+        np.testing.assert_allclose(wrong @ wrong.swapaxes(-1, -2), np.broadcast_to(np.eye(3), wrong.shape), rtol=0, atol=1e-5)
+        assert np.linalg.norm(wrong - CLIP.q, axis=(-1, -2)).max(-1).min() > 0.5, name
+    joints = skeleton.forward(poses["wrist in the chest"], CLIP.root)
+    # Within the chest's sphere of 11 cm.
+    assert np.linalg.norm(joints[:, joint_index("left_wrist")] - joints[:, joint_index("spine3")], axis=-1).max() < 0.11
