@@ -1,31 +1,34 @@
 """Gives any autoregressive human motion model a body that obeys physics.
 
-What stands in `__all__` is the public interface: it stays as it is between releases that do not say otherwise. Everything else can be
-imported from its module and may move. Names load their modules when they are first used, so that `import dropsim` takes no time.
+The names in `__all__` are the public interface: they stay as they are between releases that do not say otherwise. Everything else can be
+imported from its module and may move. Names load their modules when they are first used, so `import dropsim` takes no time.
 
     Simulator.shipped()                       the simulator with the prior and the pose model of the package
-    Scene, Person, Push, Throw, ... World     who and what is in a world; `run(world, num_frames, seeds)` gives a `Take` of `Motion`s
+    Scene, Person, Push, Throw, ... World     who and what is in a world; `run(world, num_frames, seeds)` gives a `Rollout` of `Motion`s
     scenario, read_scene, write_scene         the ready scenes, and scenes as files
     read_motion, write                        motions from BVH and AMASS npz, and to BVH, npz, GLB, USD, CSV and HTML
     Prior, State, Candidates, Streams         for a motion model of your own; CVAEPrior and ClipPrior are two
     Energy, Frame, Target                     for an energy of your own
-    Element, SceneContext, StepInputs                for something of your own in a scene
-    Skeleton, Motion                          a body, and frames over time
+    Element, SceneContext, StepInputs         for something of your own in a scene
+    Skeleton, Motion, metrics                 a body, frames over time, and measures of them
 """
 
 import importlib
-import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dropsim.body.skeleton import Skeleton
+    from dropsim.compute.random import Streams
     from dropsim.export import write
     from dropsim.motion.motion import Motion
     from dropsim.motion.reading import read_motion
+    from dropsim.physics import metrics
     from dropsim.physics.energy import Energy, Frame, Target
-    from dropsim.physics.step import Simulator
+    from dropsim.physics.options import SimulatorOptions
+    from dropsim.physics.step import Simulator, StepInputs
     from dropsim.priors.cvae import CVAEPrior
-    from dropsim.priors.prior import Candidates, Prior, State, Streams
+    from dropsim.priors.intent import Intent
+    from dropsim.priors.prior import Candidates, Prior, State
     from dropsim.priors.recording import ClipPrior
     from dropsim.scene import (
         Ball,
@@ -34,15 +37,14 @@ if TYPE_CHECKING:
         Element,
         Follow,
         Ground,
-        StepInputs,
-        SceneContext,
         Obstacle,
         Person,
         Pin,
         Push,
+        Rollout,
         Scene,
+        SceneContext,
         StiffJoint,
-        Take,
         Throw,
         Trip,
         World,
@@ -51,8 +53,29 @@ if TYPE_CHECKING:
     from dropsim.scene.files import read_scene, write_scene
     from dropsim.scene.scenarios import scenario
 
-# Read by OpenMP when torch is loaded; why, says dropsim.compute.threads.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+_WHERE = {
+    "body.skeleton": ["Skeleton"],
+    "compute.random": ["Streams"],
+    "export": ["write"],
+    "motion.motion": ["Motion"],
+    "motion.reading": ["read_motion"],
+    "physics": ["metrics"],
+    "physics.energy": ["Energy", "Frame", "Target"],
+    "physics.options": ["SimulatorOptions"],
+    "physics.step": ["Simulator", "StepInputs"],
+    "priors.cvae": ["CVAEPrior"],
+    "priors.intent": ["Intent"],
+    "priors.prior": ["Candidates", "Prior", "State"],
+    "priors.recording": ["ClipPrior"],
+    "scene": [
+        "Ball", "Dodge", "Drag", "Element", "Follow", "Ground", "Obstacle", "Person", "Pin", "Push", "Rollout", "Scene", "SceneContext",
+        "StiffJoint", "Throw", "Trip", "World", "run",
+    ],
+    "scene.files": ["read_scene", "write_scene"],
+    "scene.scenarios": ["scenario"],
+}  # fmt: skip
+"""The public names by module."""
+_MODULES = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
     "Ball",
@@ -66,25 +89,28 @@ __all__ = [
     "Follow",
     "Frame",
     "Ground",
-    "StepInputs",
-    "SceneContext",
+    "Intent",
     "Motion",
     "Obstacle",
     "Person",
     "Pin",
     "Prior",
     "Push",
+    "Rollout",
     "Scene",
+    "SceneContext",
     "Simulator",
+    "SimulatorOptions",
     "Skeleton",
     "State",
+    "StepInputs",
     "StiffJoint",
     "Streams",
-    "Take",
     "Target",
     "Throw",
     "Trip",
     "World",
+    "metrics",
     "read_motion",
     "read_scene",
     "run",
@@ -93,22 +119,15 @@ __all__ = [
     "write_scene",
 ]
 
-_MODULES = (
-    "scene", "physics.step", "motion.motion", "body.skeleton", "priors.prior", "priors.cvae", "priors.recording", "physics.energy", "scene.scenarios", "scene.files", "export",
-    "motion.reading",
-)  # fmt: skip
-"""Where the public names are, the most used first."""
-
 
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used (PEP 562)."""
-    if name in __all__:
-        for module in _MODULES:
-            found = getattr(importlib.import_module(f"dropsim.{module}"), name, None)
-            if found is not None:
-                globals()[name] = found
-                return found
-    raise AttributeError(f"module 'dropsim' has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module 'dropsim' has no attribute {name!r}")
+    module = f"dropsim.{_MODULES[name]}"
+    found = importlib.import_module(f"{module}.{name}") if name == "metrics" else getattr(importlib.import_module(module), name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

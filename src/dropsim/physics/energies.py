@@ -201,7 +201,7 @@ class Spring(Energy):
 
     joint_a: str
     joint_b: str
-    length: float
+    length: float | Float[np.ndarray, "*b"]
     """[m]"""
     weight: float = 30.0
     name: str = field(default="spring", init=False)
@@ -211,7 +211,8 @@ class Spring(Energy):
 
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
         rod = x[:, joint_index(self.joint_a)] - x[:, joint_index(self.joint_b)]
-        return Target((rod * (self.length / np.maximum(np.linalg.norm(rod, axis=-1, keepdims=True), 1e-9)))[:, None])
+        length = np.asarray(self.length).reshape(-1, 1)
+        return Target((rod * (length / np.maximum(np.linalg.norm(rod, axis=-1, keepdims=True), 1e-9)))[:, None])
 
 
 @dataclass(frozen=True, eq=False)

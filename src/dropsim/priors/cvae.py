@@ -11,10 +11,12 @@ from jaxtyping import Float
 
 from dropsim.body.rotations import log_small, transpose
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, flat
+from dropsim.compute.buffers import Buffers
 from dropsim.compute.random import Streams
 from dropsim.compute.threads import single_threaded
 from dropsim.files.weights import read_number, read_record, read_weights, require_shapes, write_weights
 from dropsim.priors.cvae_kernels import codes, compose_kinematic, compose_regressed, local_state
+from dropsim.priors.intent import Intent
 from dropsim.priors.network import MLP
 from dropsim.priors.prior import Candidate, Candidates, Prior, State
 from dropsim.priors.starts import StartBank, pop_skeleton, skeleton_tensors
@@ -168,6 +170,7 @@ class CVAEPrior(Prior):
     ) -> None:
         """Wrap a network for a body; the spread of the candidates goes from `temperature` for the second one to 1 for the last."""
         self.network, self.skeleton, self.fps, self.name, self.temperature = network, skeleton, fps, name, temperature
+        self._buffers = Buffers()
 
     @classmethod
     def shipped(cls) -> "CVAEPrior":
@@ -206,7 +209,7 @@ class CVAEPrior(Prior):
         metadata = {"shape": asdict(self.network.shape), "fps": self.fps, "temperature": self.temperature}
         write_weights(path, "cvae", self.network.tensors() | skeleton_tensors(self.skeleton), metadata)
 
-    def propose(self, state: State, num: int, rng: Streams, intent: object | None = None) -> Candidates:
+    def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
         """Propose the mode and num - 1 samples; it takes no intent."""
         del intent
         if num < 1:
@@ -234,7 +237,8 @@ class CVAEPrior(Prior):
         z = np.empty((people, k, shape.latent), dtype=np.float32)
         codes(network.prior.forward(seen), flat(noise, 2), z)
         output = network.decoder.forward_shared(seen, z)
-        then = (np.empty((people, k, NUM_JOINTS, 3)), np.empty((people, k, NUM_JOINTS, 3, 3)), np.empty((people, k, shape.memory_size)))
+        rows = ((NUM_JOINTS, 3), (NUM_JOINTS, 3, 3), (shape.memory_size,))
+        then = [self._buffers.take(people, k, *row) for row in rows]
         if shape.kinematic:
             constants = (network.output_scale, network.carry, network.free, network.held, self.skeleton.offsets)
             compose_kinematic(*now, H, output, *constants, self.fps, *then)
@@ -247,6 +251,9 @@ class CVAEPrior(Prior):
         """Return a state of the shipped bank to go on from, e.g. "walk", above the origin and facing +y; seeds give a batch."""
         state = _shipped_bank().draw(category, seed, self.skeleton)
         return State(state.x, state.v, state.q, self._padded(state.memory))
+
+    def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
+        return turn_memory(memory, R)
 
     def apply_impulse(self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b m"]:
         """Add the change to the velocities of the root and of all joints."""

@@ -116,6 +116,11 @@ class Prior(ABC):
         del change
         return memory
 
+    def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
+        """Return the memory of people who were turned about the vertical by R; by default it stays as it is."""
+        del R
+        return memory
+
     def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
         """Return the memory of somebody who went from a state to a frame that the prior did not propose; by default the state's own."""
         del x, q

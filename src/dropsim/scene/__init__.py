@@ -1,10 +1,13 @@
 """Scenes: people, ground, balls and obstacles, and what happens to them in time."""
 
+from dropsim.physics.energies import MaskedEnergy
+from dropsim.physics.step import StepInputs
+from dropsim.priors.intent import Intent
 from dropsim.scene.batches import batch_scenes
-from dropsim.scene.element import BODY_PARTS, Balls, Element, MaskedEnergy, Goal, StepInputs, SceneContext
+from dropsim.scene.element import BODY_PARTS, Balls, Element, SceneContext
 from dropsim.scene.objects import Ball, Ground, Obstacle, Throw, Trip
 from dropsim.scene.perturbations import DIRECTIONS, Dodge, Drag, Follow, Pin, Push, StiffJoint
-from dropsim.scene.rollout import Take, WorldDivergedError, above_ground, run
+from dropsim.scene.rollout import Rollout, WorldDivergedError, above_ground, run
 from dropsim.scene.world import Person, Scene, World, WorldState
 
 __all__ = [
@@ -16,24 +19,24 @@ __all__ = [
     "Drag",
     "Element",
     "Follow",
-    "For",
-    "Goal",
     "Ground",
-    "StepInputs",
-    "SceneContext",
+    "Intent",
+    "MaskedEnergy",
     "Obstacle",
     "Person",
     "Pin",
     "Push",
+    "Rollout",
     "Scene",
+    "SceneContext",
+    "StepInputs",
     "StiffJoint",
-    "Take",
     "Throw",
     "Trip",
     "World",
     "WorldDivergedError",
     "WorldState",
     "above_ground",
-    "run",
     "batch_scenes",
+    "run",
 ]

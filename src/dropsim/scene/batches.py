@@ -1,25 +1,25 @@
-"""Different scenes side by side, as one batch of worlds: a batch is many times faster than its members."""
+"""Different scenes as one batch of worlds: a batch is many times faster than its members."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
+import numpy as np
+from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton
-from dropsim.control.planner import Cost
-from dropsim.physics.collider import Collider, Plane, Spheres
+from dropsim.physics.contact import Collider, Plane, Spheres
 from dropsim.physics.energy import Energy, Frame, Target
-from dropsim.physics.step import Simulator
-from dropsim.priors.prior import State
-from dropsim.scene.element import Element, Goal, StepInputs, SceneContext
+from dropsim.physics.step import Simulator, Stage, StepInputs
+from dropsim.priors.intent import Intent
+from dropsim.priors.prior import Candidates, State
+from dropsim.scene.element import Element, SceneContext
 from dropsim.scene.objects import Ground
 from dropsim.scene.world import Scene, World, WorldState
 
 NOWHERE = (0.0, 0.0, -1e3)
-"""Where a thing is in the worlds that do not have it [m]."""
+"""Where an object is in the worlds that do not have it [m]."""
+Memories = tuple[tuple[object, ...], ...]
 
 
 def batch_scenes(
@@ -27,173 +27,172 @@ def batch_scenes(
 ) -> tuple[World, WorldState]:
     """Return a world for each scene and seed, along one leading dimension, and its start; `opening` as World has it.
 
-    The scenes have as many people and look ahead alike; people, things, ground and what happens are each scene's own. Of a run, spheres and
-    events are not kept: they are the scenes'.
+    The scenes have the same number of people, planner and get_up; people, objects, ground and what happens are each scene's own. Spheres
+    and events of a run are not kept: they are the scenes'.
     """
     first = scenes[0]
     if any((len(s.people), s.planner, s.get_up) != (len(first.people), first.planner, first.get_up) for s in scenes):
-        raise ValueError("scenes side by side need as many people, one planner and one get_up: run them in groups that do")
+        raise ValueError("scenes in a batch need the same number of people, planner and get_up: run them in groups that have")
     ground = Ground() if all(s.ground.level for s in scenes) else Grounds(each=tuple(s.ground for s in scenes))
-    world = World(replace(first, elements=(SideBySide(tuple(s.elements for s in scenes)),), ground=ground), simulator, opening)
+    world = World(replace(first, elements=(EveryWorld(tuple(s.elements for s in scenes)),), ground=ground), simulator, opening)
     starts = [World(replace(s, elements=()), simulator).start(seed).people for s, seed in zip(scenes, seeds, strict=True)]
-    return world, world.start_from(State(*(torch.stack([getattr(s, name) for s in starts]) for name in ("x", "v", "q", "memory"))))
+    return world, world.start_from(State(*(np.stack([getattr(s, name) for s in starts]) for name in ("x", "v", "q", "memory"))))
 
 
 @dataclass(frozen=True)
 class Grounds(Ground):
-    """The grounds of worlds side by side."""
+    """The ground of each world."""
 
     each: tuple[Ground, ...] = ()
 
     @property
     def level(self) -> bool:
-        """Whether all are level."""
         return all(ground.level for ground in self.each)
 
-    def plane(self, time: float, h: float, pivot: Float[Tensor, "w 3"]) -> Plane:
-        """Return all of them at a time."""
-        return Plane.stacked([ground.plane(time, h, here) for ground, here in zip(self.each, pivot, strict=True)])
+    def plane(self, time: float, h: float, pivot: Float[np.ndarray, "w 3"]) -> Plane:
+        planes = [ground.plane(time, h, here) for ground, here in zip(self.each, pivot, strict=True)]
+        vectors = [np.stack([getattr(plane, name) for plane in planes]) for name in ("normal", "angular_velocity", "velocity", "pivot")]
+        return Plane(vectors[0], np.stack([plane.offset for plane in planes]), *vectors[1:])
 
-    def settled(self, pivot: Float[Tensor, "w 3"] | None, here: Float[Tensor, "w 3"], frame: int, fps: float) -> Float[Tensor, "w 3"]:
-        """Let each pivot stay from when its ground begins to tilt; until then the place under the person serves."""
+    def settled(
+        self, pivot: Float[np.ndarray, "w 3"] | None, here: Float[np.ndarray, "w 3"], frame: int, fps: float
+    ) -> Float[np.ndarray, "w 3"]:
+        """Keep each pivot from when its ground begins to tilt; before that the place under the person serves."""
         before = here if pivot is None else pivot
         rows = []
         for i, ground in enumerate(self.each):
             began = pivot is not None and frame - 1 >= ground.start * fps - 1
             now = ground.settled(before[i] if began else None, here[i], frame, fps)
             rows.append(here[i] if now is None else now)
-        return torch.stack(rows)
+        return np.stack(rows)
 
 
 @dataclass(frozen=True)
-class SideBySide(Element[tuple[tuple[object, ...], ...]]):
-    """The elements of every world, each of which sees and touches its own world alone."""
+class EveryWorld(Element[Memories]):
+    """The elements of every world, which see and touch their own world alone."""
 
     worlds: tuple[tuple[Element[Any], ...], ...]
 
-    def begin(self, moment: SceneContext) -> tuple[tuple[object, ...], ...]:
-        """Begin everything in its own world."""
-        return tuple(tuple(e.begin(_moment_of(moment, i)) for e in elements) for i, elements in enumerate(self.worlds))
+    def begin(self, context: SceneContext) -> Memories:
+        return tuple(tuple(e.begin(_context_of(context, i)) for e in elements) for i, elements in enumerate(self.worlds))
 
-    def act(
-        self, memory: tuple[tuple[object, ...], ...] | None, moment: SceneContext
-    ) -> tuple[tuple[tuple[object, ...], ...], StepInputs]:  # fmt: skip
-        """Let everything act in its own world, and lay the influences out for all worlds."""
-        memory = memory or self.begin(moment)
-        acted = [list(_acted(elements, memory[i], _moment_of(moment, i))) for i, elements in enumerate(self.worlds)]
-        influences = [(i, influence) for i, pairs in enumerate(acted) for _, influence in pairs]
-        return tuple(tuple(m for m, _ in pairs) for pairs in acted), _laid_out(influences, moment)
-
-
-def _acted(
-    elements: Sequence[Element[Any]], memories: Sequence[object], moment: SceneContext
-) -> Iterator[tuple[object, StepInputs]]:  # fmt: skip
-    seen = [balls for e, m in zip(elements, memories, strict=True) if (balls := e.balls(m)) is not None]
-    moment = replace(moment, balls=seen)
-    for element, memory in zip(elements, memories, strict=True):
-        yield element.act(memory, moment)
+    def act(self, memory: Memories | None, context: SceneContext) -> tuple[Memories, StepInputs]:
+        memory = memory or self.begin(context)
+        memories, parts = [], []
+        for i, (elements, own) in enumerate(zip(self.worlds, memory, strict=True)):
+            balls = [shown for e, m in zip(elements, own, strict=True) if (shown := e.balls(m)) is not None]
+            acted = [e.act(m, replace(_context_of(context, i), balls=balls)) for e, m in zip(elements, own, strict=True)]
+            memories.append(tuple(m for m, _ in acted))
+            parts += [(i, done) for _, done in acted]
+        return tuple(memories), _stacked(parts, context)
 
 
-def _moment_of(moment: SceneContext, world: int) -> SceneContext:
+def _context_of(context: SceneContext, world: int) -> SceneContext:
     """Return what one world's elements see, without the leading dimension."""
-    ground = moment.ground
+    ground = context.ground
     if ground.normal.ndim > 1:
         ground = ground.map(lambda vectors: vectors[world], lambda scalars: scalars[world])
-    return replace(moment, people=moment.people[world], ground=ground)
+    return replace(context, people=context.people[world], ground=ground)
 
 
-def _laid_out(influences: Sequence[tuple[int, StepInputs]], moment: SceneContext) -> StepInputs:
-    forces, held, stiff = moment.no_forces(), *(torch.zeros(moment.people.x.shape[:end], dtype=torch.bool) for end in (-2, -1))
-    energies = dict[str, list[tuple[int, Energy]]]()
-    colliders, goals = list[Collider](), list[Goal]()
-    count = moment.people.x.shape[-3]
-    for world, influence in influences:
-        if influence.forces is not None:
-            forces[world] += influence.forces
-        if influence.held is not None:
-            held[world] |= influence.held
-        if influence.stiff is not None:
-            stiff[world] |= influence.stiff
-        for energy in influence.energies:
+def _stacked(parts: Sequence[tuple[int, StepInputs]], context: SceneContext) -> StepInputs:
+    """Put what happens in each world together."""
+    forces, held = np.zeros(context.people.x.shape), np.zeros(context.batch, dtype=np.bool_)
+    intent, energies = Intent.unknown(*context.batch), dict[str, list[tuple[int, Energy]]]()
+    colliders, stages = list[Collider](), list[tuple[int, Stage]]()
+    for world, part in parts:
+        if part.forces is not None:
+            forces[world] += part.forces
+        if part.held is not None:
+            held[world] |= part.held
+        if part.intent is not None:
+            for whole, own in zip(vars(intent).values(), vars(part.intent).values(), strict=True):
+                whole[world] = np.where(np.isnan(own), whole[world], own)
+        for energy in part.energies:
             energies.setdefault(energy.name, []).append((world, energy))
-        colliders += [_in_one_world(collider, world, moment) for collider in influence.colliders]
-        for goal in influence.goals:
-            people = torch.zeros_like(held)
-            people[world] = goal.people
-            goals.append(Goal(people, _cost_in(world, count, goal.cost)))
-    together = [Together(name, tuple(parts), moment.skeleton) for name, parts in energies.items()]
-    return StepInputs(forces, together, colliders, goals, *(mask if mask.any() else None for mask in (held, stiff)))
+        colliders += [_in_one_world(collider, world, context) for collider in part.colliders]
+        stages += [(world, stage) for stage in part.stages]
+    count = context.batch[-1]
+    return StepInputs(
+        forces=forces,
+        colliders=colliders,
+        energies=[WorldsEnergy(name, tuple(parts), context.skeleton, count) for name, parts in energies.items()],
+        stages=[WorldsStage(tuple(stages))] if stages else (),
+        intent=intent if intent.known.any() else None,
+        held=held if held.any() else None,
+    )
 
 
-def _in_one_world(collider: Collider, world: int, moment: SceneContext) -> Spheres:
+def _in_one_world(collider: Collider, world: int, context: SceneContext) -> Spheres:
     """Put spheres out of the way of all worlds but their own."""
     if not isinstance(collider, Spheres):
-        raise ValueError(f"{type(collider).__name__} cannot stand in one world only: of colliders, spheres can")
-    shape = (*moment.people.x.shape[:-2], *collider.centres.shape[-2:])
-    centres = torch.tensor(NOWHERE, dtype=collider.centres.dtype).expand(shape).clone()
-    velocities = torch.zeros_like(centres)
+        raise ValueError(f"a {type(collider).__name__.lower()} cannot be in one world of a batch only: spheres can")
+    centres = np.broadcast_to(np.array(NOWHERE), (*context.batch, *collider.centres.shape[-2:])).copy()
+    velocities = np.zeros_like(centres)
     centres[world], velocities[world] = collider.centres, collider.velocities
     return Spheres(centres, collider.radii, velocities)
 
 
-def _cost_in(world: int, count: int, cost: Cost) -> Cost:
-    """Return the cost of a world's own people, for people that are counted through all worlds."""
+@dataclass(frozen=True, eq=False)
+class WorldsStage(Stage):
+    """Stages that each act in one world."""
 
-    def inside(joints: Float[Tensor, "n r t 22 3"], people: Int[Tensor, "n"]) -> Float[Tensor, "n r"]:
-        mine = (people // count == world).nonzero().squeeze(-1)
-        total = torch.zeros(joints.shape[:2], dtype=joints.dtype)
-        if len(mine):
-            total[mine] = cost(joints[mine], people[mine] - world * count)
-        return total
+    parts: tuple[tuple[int, Stage], ...]
 
-    return inside
+    def query(self, state: State) -> State:
+        state = state.map(np.array)
+        for world, stage in self.parts:
+            seen = stage.query(state[world])
+            for name, values in vars(state).items():
+                values[world] = getattr(seen, name)
+        return state
+
+    def change(self, candidates: Candidates, reference: int) -> Candidates:
+        found = Candidates(candidates.x.copy(), candidates.q.copy(), candidates.memory.copy())
+        for world, stage in self.parts:
+            own = stage.change(Candidates(found.x[world], found.q[world], found.memory[world]), reference)
+            found.x[world], found.q[world], found.memory[world] = own.x, own.q, own.memory
+        return found
 
 
 @dataclass(frozen=True, eq=False)
-class Together(Energy):
+class WorldsEnergy(Energy):
     """Energies of one name, each in a world of its own; rows of the matrix carry the roots of their weights."""
 
     name: str
     parts: tuple[tuple[int, Energy], ...]
-    """Worlds, and what is wished for there."""
+    """Worlds, and the energies there."""
     skeleton: Skeleton
+    count: int
+    """People in a world."""
     weight: float = field(default=1.0, init=False)
-    _matrix: Tensor = field(init=False)
+    _matrix: np.ndarray = field(init=False)
     _rows: tuple[slice, ...] = field(init=False)
-    """Of each part; parts whose matrices are equal share them, unless they are of one world."""
+    """Of each part; parts with equal matrices share rows, unless they are in one world."""
 
     def __post_init__(self) -> None:
-        matrices, rows = list[Tensor](), list[slice]()
-        starts = dict[tuple[bytes, int], int]()
-        seen = dict[tuple[bytes, int], int]()
+        matrices, rows = list[np.ndarray](), list[slice]()
+        starts, seen = dict[tuple[bytes, int], int](), dict[tuple[bytes, int], int]()
         for world, energy in self.parts:
-            A = energy.weight**0.5 * energy.matrix(self.skeleton).double()
-            kind = A.numpy().tobytes()
+            A = energy.weight**0.5 * energy.matrix(self.skeleton)
+            kind = A.tobytes()
             nth = seen[kind, world] = seen.get((kind, world), -1) + 1
             if (kind, nth) not in starts:
                 starts[kind, nth] = sum(map(len, matrices))
                 matrices.append(A)
             rows.append(slice(starts[kind, nth], starts[kind, nth] + len(A)))
-        object.__setattr__(self, "_matrix", torch.cat(matrices))
+        object.__setattr__(self, "_matrix", np.concatenate(matrices))
         object.__setattr__(self, "_rows", tuple(rows))
 
-    def matrix(self, skeleton: Skeleton) -> Float[Tensor, "m 22"]:
-        """Return all rows."""
-        del skeleton
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
         return self._matrix
 
-    def project(self, x: Float[Tensor, "w p 22 3"], frame: Frame) -> Target:
-        """Switch every row off but in the worlds that wish for it."""
-        p = x.new_zeros(*x.shape[:-2], len(self._matrix), 3)
-        active: Bool[Tensor, "w p m"] = torch.zeros(p.shape[:-1], dtype=torch.bool)
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
+        p, active = np.zeros((len(x), len(self._matrix), 3)), np.zeros((len(x), len(self._matrix)), dtype=np.bool_)
         for (world, energy), rows in zip(self.parts, self._rows, strict=True):
-            target = energy.project(x[world], _frame_of(frame, world))
-            p[world, :, rows] = energy.weight**0.5 * target.p
-            active[world, :, rows] = True if target.active is None else target.active
+            mine = slice(world * self.count, (world + 1) * self.count)
+            view = replace(frame, x=frame.x[mine], y=frame.y[mine], twist=frame.twist[mine], candidates=frame.candidates[mine])
+            target = energy.project(x[mine], view)
+            p[mine, rows] = energy.weight**0.5 * target.p
+            active[mine, rows] = True if target.active is None else target.active
         return Target(p, active)
-
-
-def _frame_of(frame: Frame, world: int) -> Frame:
-    """Return what one world's energies see; colliders they leave to the simulator's own."""
-    pick: Callable[[Tensor], Tensor] = lambda values: values[world]  # noqa: E731
-    return replace(frame, x=pick(frame.x), y=pick(frame.y), twist=pick(frame.twist), manifold=pick(frame.manifold), colliders=())

@@ -1,20 +1,20 @@
-"""Recordings with a body: followed closely to clean them, or until something happens and the learned prior takes over."""
+"""Recordings with a body: followed closely to clean them, or until something happens and the motion prior takes over."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
+import numpy as np
 
+from dropsim.compute.random import Streams
 from dropsim.control.following import clip_simulator
 from dropsim.motion.contacts import CONTACT_GAP, floor_height, label_contacts, on_floor, sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
-from dropsim.physics.step import DivergedError, Report, Simulator, laid_out, simulate
+from dropsim.physics.step import DivergedError, Simulator, simulate
 from dropsim.physics.wrench import root_wrench_of_motion
-from dropsim.priors.cvae import CVAEPrior
-from dropsim.priors.prior import State, Streams
+from dropsim.priors.prior import State
 from dropsim.priors.recording import ClipPrior
-from dropsim.scene import Scene, World, WorldState
+from dropsim.scene import Scene, World, run
 
 FEW_FRAMES = 4
 """Jerk takes as many."""
@@ -27,7 +27,7 @@ def checked(motion: Motion) -> Motion:
     """Return a recording ready to be followed: finite, long enough, and with its floor at z = 0."""
     if len(motion) < FEW_FRAMES:
         raise ValueError(f"{motion.name or 'the recording'} has {len(motion)} frames: give one with at least {FEW_FRAMES}")
-    if not (motion.joints.isfinite().all() and motion.q.isfinite().all()):
+    if not (np.isfinite(motion.joints).all() and np.isfinite(motion.q).all()):
         raise ValueError(f"{motion.name or 'the recording'} holds numbers that are not finite: repair it first")
     return on_floor(motion) if abs(floor_height(motion)) > FARTHEST_FLOOR else motion
 
@@ -35,7 +35,7 @@ def checked(motion: Motion) -> Motion:
 def _before_first(prior: ClipPrior) -> State:
     """Return the state a frame before the recording, so that its first frame is cleaned too."""
     first = prior.start()
-    return replace(first, x=first.x - first.v / prior.fps, memory=torch.cat((first.memory[:1] - 1, first.memory[1:])))
+    return replace(first, x=first.x - first.v / prior.fps, memory=np.concatenate((first.memory[:1] - 1, first.memory[1:])))
 
 
 def clean(motion: Motion, *, watch: Watch | None = None) -> Motion:
@@ -51,44 +51,25 @@ def clean(motion: Motion, *, watch: Watch | None = None) -> Motion:
 def perturb(
     motion: Motion, scene: Scene, free: Simulator, *, handover: float, seconds: float, seed: int = 0, watch: Watch | None = None
 ) -> Motion:
-    """Follow a recording until a time [s], and from then on let its person go on with the learned prior of another simulator."""
+    """Follow a recording until a time [s], and from then on let its person go on with another simulator's prior."""
     prior = free.prior
-    if not isinstance(prior, CVAEPrior):
-        raise ValueError(f"only a learned prior can go on from a recording, not {prior.name}")
     motion = motion.resampled(prior.fps)
     last = round(handover * prior.fps)
     if not 1 <= last < len(motion):
-        raise ValueError(f"the recording is {motion.duration:.2f} s long: the learned prior cannot take over at {handover:g} s")
+        raise ValueError(f"the recording is {motion.duration:.2f} s long: the motion prior cannot take over at {handover:g} s")
     follower = ClipPrior(motion, then=prior, handover=last)
     world = World(scene, replace(free, prior=follower), opening=clip_simulator(follower))
-    now = replace(world.start_from(_before_first(follower).map(lambda values: values.unsqueeze(0))), frame=-1)
-    rng, states, reports = world.streams(seed), list[WorldState](), list[Report]()
-    num_frames = max(1, round(seconds * prior.fps))
-    for i in range(num_frames):
-        try:
-            now, report = world.step(now, rng)
-        except ValueError as error:
-            raise DivergedError(f"frame {i}: {error}", _laid_out(world, states, reports) if states else None) from error
-        states.append(now)
-        reports.append(report)
-        if watch:
-            watch(i + 1, num_frames)
-    return _laid_out(world, states, reports)
-
-
-def _laid_out(world: World, states: list[WorldState], reports: list[Report]) -> Motion:
-    """Lay the one person's frames out in time."""
-    people, reports = [s.people[0] for s in states], [report.map(lambda values: values[0]) for report in reports[1:]]
-    return replace(laid_out(world.simulator, people, reports, world.grounds(states)), events=world.scene.events)
+    start = replace(world.start_from(_before_first(follower).map(lambda values: values[None])), frame=-1)
+    return run(world, max(1, round(seconds * prior.fps)), seed, start=start, watch=watch).motions[0]
 
 
 def quality_of(motion: Motion, recording: Motion) -> dict[str, float]:
-    """Measure a motion beside the recording that it follows, frame by frame."""
-    touching = sphere_heights(motion) < CONTACT_GAP
-    wrench = root_wrench_of_motion(motion, touching).norm(dim=-1)
-    apart = 100 * (motion.joints - recording.joints).norm(dim=-1)
-    planted = label_contacts(recording)[..., list(metrics.FEET)]
-    speeds = motion.joints[..., list(metrics.FEET), :2].diff(dim=-3).norm(dim=-1) * motion.fps
+    """Measure a motion next to the recording that it follows, frame by frame."""
+    wrench = np.linalg.norm(root_wrench_of_motion(motion, sphere_heights(motion) < CONTACT_GAP), axis=-1)
+    apart = 100 * np.linalg.norm(motion.joints - recording.joints, axis=-1)
+    feet = list(metrics.FEET)
+    planted = label_contacts(recording)[..., feet]
+    speeds = np.linalg.norm(np.diff(motion.joints[..., feet, :2], axis=-3), axis=-1) * motion.fps
     steps = speeds[planted[1:] & planted[:-1]]
     return {
         "foot skate [m/s]": float(metrics.foot_skate(motion)),
@@ -96,8 +77,8 @@ def quality_of(motion: Motion, recording: Motion) -> dict[str, float]:
         "penetration [mm]": float(metrics.penetration_mm(motion)),
         "float [mm]": float(metrics.float_mm(motion)),
         "jerk [m/s^3]": float(metrics.jerk(motion)),
-        "root wrench, median [body weights]": float(wrench.median()),
-        "root wrench, 95th percentile [body weights]": float(wrench.quantile(0.95)),
+        "root wrench, median [body weights]": float(np.median(wrench)),
+        "root wrench, 95th percentile [body weights]": float(np.quantile(wrench, 0.95)),
         "distance from the recording, mean [cm]": float(apart.mean()),
         "distance from the recording, mean of the worst frame [cm]": float(apart.mean(-1).max()),
         "distance from the recording, farthest joint [cm]": float(apart.max()),
@@ -105,7 +86,7 @@ def quality_of(motion: Motion, recording: Motion) -> dict[str, float]:
 
 
 def table_of(columns: dict[str, dict[str, float]]) -> str:
-    """Lay measures out as a table, one column each."""
+    """Return measures as a Markdown table, one column each."""
     names = list(dict.fromkeys(name for column in columns.values() for name in column))
     lines = [f"| measure | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     lines += [

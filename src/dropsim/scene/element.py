@@ -1,22 +1,20 @@
-"""The contract of what is in a scene: it sees a moment, remembers what it has to, and says what it does to the people."""
+"""The contract of what is in a scene: it sees the world between two frames, remembers what it has to, and says what it does to people."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Generic, TypeVar
 
-import torch
+import numpy as np
 from jaxtyping import Bool, Float
-from torch import Tensor
 
 from dropsim.body.skeleton import JOINTS, Skeleton, joint_index
-from dropsim.control.planner import Cost
 from dropsim.files.names import suggestion
 from dropsim.motion.motion import Event
-from dropsim.physics.collider import Collider, Plane
-from dropsim.physics.energy import Energy, Frame, Target
+from dropsim.physics.contact import Plane
+from dropsim.physics.step import StepInputs
 from dropsim.priors.prior import State
 
 BODY_PARTS: dict[str, tuple[str, ...]] = {
@@ -39,14 +37,14 @@ def joints_of(part: str) -> tuple[int, ...]:
 class Balls:
     """Spheres that fly about or lie around."""
 
-    centres: Float[Tensor, "*w n 3"]
+    centres: Float[np.ndarray, "*w n 3"]
     """[m]"""
-    velocities: Float[Tensor, "*w n 3"]
+    velocities: Float[np.ndarray, "*w n 3"]
     """[m/s]"""
-    radii: Float[Tensor, "#n"]
+    radii: Float[np.ndarray, "#n"]
     """[m]"""
     flying: bool = True
-    """Whether they are thrown, and not obstacles."""
+    """Whether they are thrown; obstacles are not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,63 +72,56 @@ class SceneContext:
         """[s]."""
         return 1.0 / self.fps
 
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Dimensions of worlds and people."""
+        return self.people.x.shape[:-2]
+
+    @property
+    def floor(self) -> Float[np.ndarray, "*w p"]:
+        """Height of the ground under each person [m]."""
+        return height_of(self.ground, self.people.x[..., 0, :2])
+
     def during(self, start: float, duration: float) -> bool:
         """Tell whether something that starts at a time and lasts a while acts now, counted in whole frames."""
         # So that the momentum of a push does not depend on how its start falls between frames.
         return 0 <= self.frame - round(start * self.fps) < max(1, round(min(duration, 1e6) * self.fps))
 
-    def only(self, person: int) -> Bool[Tensor, "*w p"]:
+    def only(self, person: int) -> Bool[np.ndarray, "*w p"]:
         """Mark one person of every world."""
-        mask = torch.zeros(self.people.x.shape[:-2], dtype=torch.bool)
+        mask = np.zeros(self.batch, dtype=np.bool_)
         mask[..., person] = True
         return mask
 
-    def no_forces(self) -> Float[Tensor, "*w p 22 3"]:
-        """Return forces of zero on everybody, to be filled in."""
-        return torch.zeros_like(self.people.x)
+    def force_on(self, person: int, joints: Sequence[int], force: Float[np.ndarray, "*#w 3"]) -> Float[np.ndarray, "*w p 22 3"]:
+        """Share a force evenly among some joints of a person."""
+        forces = np.zeros(self.people.x.shape)
+        forces[..., person, list(joints), :] = (force / len(joints))[..., None, :]
+        return forces
 
 
-@dataclass(frozen=True, eq=False)
-class Goal:
-    """Something that people look ahead for."""
-
-    people: Bool[Tensor, "*w p"]
-    """Whose goal it is."""
-    cost: Cost
-    """People are counted through all worlds."""
-
-
-@dataclass(frozen=True, eq=False)
-class StepInputs:
-    """What an element does during one frame."""
-
-    forces: Float[Tensor, "*w p 22 3"] | None = None
-    """On the joints [N]."""
-    energies: Sequence[Energy] = ()
-    colliders: Sequence[Collider] = ()
-    goals: Sequence[Goal] = ()
-    held: Bool[Tensor, "*w p"] | None = None
-    """Who is held with a force that nobody knows."""
-    stiff: Bool[Tensor, "*w p 22"] | None = None
-    """Joints that do not bend."""
+def height_of(plane: Plane, place: Float[np.ndarray, "*w p 2"]) -> Float[np.ndarray, "*w p"]:
+    """Return the height of the ground under some places [m]."""
+    normal = plane.normal[..., None, :]
+    return (plane.offset[..., None] - (normal[..., :2] * place).sum(-1)) / normal[..., 2]
 
 
 Memory = TypeVar("Memory")
 
 
 class Element(ABC, Generic[Memory]):
-    """Something in a scene. Its own fields say what it is; what changes is kept in a memory that the world hands back to it."""
+    """Something in a scene. Its fields say what it is; what changes is kept in a memory that the world hands back to it."""
 
     def people(self) -> tuple[int, ...]:
-        """Return the people that it concerns, so that a scene can refuse those that it does not have."""
+        """Return the people that it concerns; none means everyone."""
         return ()
 
-    def begin(self, moment: SceneContext) -> Memory | None:
-        """Return its memory at the start, refusing a start that cannot be."""
-        del moment
+    def begin(self, context: SceneContext) -> Memory | None:
+        """Return its memory at the start, and refuse a start that cannot be."""
+        del context
 
     @abstractmethod
-    def act(self, memory: Memory | None, moment: SceneContext) -> tuple[Memory | None, StepInputs]:
+    def act(self, memory: Memory | None, context: SceneContext) -> tuple[Memory | None, StepInputs]:
         """Return its memory after the frame, and what it does during it."""
 
     def balls(self, memory: Memory | None) -> Balls | None:
@@ -139,32 +130,8 @@ class Element(ABC, Generic[Memory]):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Name what happens and when, for exports."""
+        """What happens and when, for exports."""
         return ()
-
-
-@dataclass(frozen=True, eq=False)
-class MaskedEnergy(Energy):
-    """An energy for some of the people only."""
-
-    energy: Energy
-    people: Bool[Tensor, "*b"]
-    name: str = field(init=False)
-    weight: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.energy.name)
-        object.__setattr__(self, "weight", self.energy.weight)
-
-    def matrix(self, skeleton: Skeleton) -> Float[Tensor, "m 22"]:
-        """Return the energy's own."""
-        return self.energy.matrix(skeleton)
-
-    def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
-        """Switch the rows off for the others."""
-        target = self.energy.project(x, frame)
-        rows = self.people.unsqueeze(-1).expand(target.p.shape[:-1])
-        return replace(target, active=rows if target.active is None else rows & target.active)
 
 
 def check_finite(what: str, *numbers: float) -> None:
@@ -174,7 +141,7 @@ def check_finite(what: str, *numbers: float) -> None:
 
 
 def check_time(what: str, start: float, duration: float = 1.0) -> None:
-    """Refuse times before the start and durations of nothing."""
+    """Refuse times before the start and empty durations."""
     if not (math.isfinite(start) and start >= 0 and duration > 0):
         raise ValueError(f"{what} starts at 0 s or later and lasts longer than 0 s, not {start:g} s and {duration:g} s")
 
@@ -196,17 +163,9 @@ def check_rows(what: str, rows: Sequence[Sequence[float]], width: int, content: 
         raise ValueError(f"{what} needs times that grow from row to row")
 
 
-def interpolated(rows: Sequence[Sequence[float]], time: float) -> Float[Tensor, "n"]:
+def interpolated(rows: Sequence[Sequence[float]], time: float) -> Float[np.ndarray, "n"]:
     """Return the values of a path (time first) at a time: linear between rows, held before the first and after the last."""
-    table = torch.tensor(rows, dtype=torch.float64)
-    times = table[:, 0].contiguous()
-    i = int(torch.searchsorted(times, torch.tensor(time, dtype=torch.float64)).clamp(1, len(rows) - 1))
-    share = ((time - times[i - 1]) / (times[i] - times[i - 1])).clamp(0, 1)
-    return torch.lerp(table[i - 1, 1:], table[i, 1:], share)
-
-
-def force_on(moment: SceneContext, person: int, joints: Sequence[int], force: Float[Tensor, "*#w 3"]) -> Float[Tensor, "*w p 22 3"]:
-    """Share a force evenly among some joints of a person."""
-    forces = moment.no_forces()
-    forces[..., person, list(joints), :] = (force / len(joints)).unsqueeze(-2).to(forces)
-    return forces
+    i = min(max(sum(row[0] < time for row in rows), 1), len(rows) - 1)
+    (t0, *a), (t1, *b) = rows[i - 1], rows[i]
+    share = min(max((time - t0) / (t1 - t0), 0.0), 1.0)
+    return (1 - share) * np.array(a) + share * np.array(b)

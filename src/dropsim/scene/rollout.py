@@ -3,36 +3,35 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
+from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
-from dropsim.physics.collider import Plane
-from dropsim.physics.step import DivergedError, Report, laid_out
-from dropsim.priors.prior import Streams
+from dropsim.physics.contact import Plane
+from dropsim.physics.step import DivergedError, Report, stack_frames
 from dropsim.scene.world import World, WorldState
 
 FARTHEST = 1e4
-"""Who is farther than this from the middle of the world has diverged [m]."""
+"""People who are farther than this from the middle of the world have diverged [m]."""
 
 
 @dataclass(frozen=True, eq=False)
 class Track:
     """A sphere at every frame."""
 
-    centres: Float[Tensor, "*w t 3"]
-    """[m]; not a number before it is there."""
-    velocities: Float[Tensor, "*w t 3"]
+    centres: Float[np.ndarray, "*w t 3"]
+    """[m]; NaN before it is there."""
+    velocities: Float[np.ndarray, "*w t 3"]
     """[m/s]"""
-    radii: Float[Tensor, "1"]
+    radii: Float[np.ndarray, "1"]
     """[m]"""
     flying: bool = True
-    """Whether it is thrown, and not an obstacle."""
+    """Whether it is thrown; obstacles are not."""
 
 
 @dataclass(frozen=True, eq=False)
-class Take:
+class Rollout:
     """What was seen of a world: its people's motions, and what else there was to see."""
 
     motions: tuple[Motion, ...]
@@ -45,66 +44,63 @@ class Take:
 
 def above_ground(motion: Motion, ground: Plane) -> Motion:
     """Return a motion with heights above the ground at every frame, which may tilt, in place of heights in the world."""
-    joints = motion.joints.clone()
-    joints[..., 2] = (motion.joints * ground.normal.unsqueeze(-2)).sum(-1) - ground.offset.unsqueeze(-1)
+    joints = motion.joints.copy()
+    joints[..., 2] = (motion.joints * ground.normal[..., None, :]).sum(-1) - ground.offset[..., None]
     return replace(motion, joints=joints, root=joints[..., 0, :])
 
 
 class WorldDivergedError(DivergedError):
     """A world that could not go on; it keeps what was seen up to there."""
 
-    def __init__(self, message: str, take: Take) -> None:
-        """Keep everybody, and the first person's motion as a simulation of one person would."""
-        super().__init__(message, take.motions[0])
-        self.take = take
+    def __init__(self, message: str, rollout: Rollout) -> None:
+        super().__init__(message, rollout.motions[0])
+        self.rollout = rollout
 
 
 def run(
     world: World, num_frames: int, seeds: Sequence[int] | int, *, start: WorldState | None = None,
-    watch: Callable[[int, int], None] | None = None,
-) -> Take:  # fmt: skip
-    """Run a world for num_frames frames, its start being the first."""
+    watch: Callable[[int, int], None] | None = None, rng: Streams | None = None,
+) -> Rollout:  # fmt: skip
+    """Run a world for num_frames frames, its start being the first; a start before frame 0 leads in and is not kept.
+
+    Ctrl-C raises KeyboardInterrupt as usual; the frames so far can be kept with `watch` and World.step.
+    """
     if num_frames < 1:
         raise ValueError(f"cannot run {num_frames} frames: ask for at least 1")
     now = start or world.start(seeds)
-    rng, states, reports = world.streams(seeds), [now], list[Report]()
-    for i in range(num_frames - 1):
+    rng, states, reports = rng or world.streams(seeds), [now], list[Report]()
+    lead_in = max(0, -now.frame)
+    for i in range(num_frames - 1 + lead_in):
         try:
             now, report = _stepped(world, now, rng)
         except ValueError as error:
-            raise WorldDivergedError(f"frame {i + 1}: {error}", _seen(world, states, reports)) from error
+            raise WorldDivergedError(f"frame {i + 1 - lead_in}: {error}", seen(world, states, reports)) from error
         states.append(now)
         reports.append(report)
         if watch:
-            watch(i + 1, num_frames - 1)
-    return _seen(world, states, reports)
+            watch(i + 1, num_frames - 1 + lead_in)
+    return seen(world, states[lead_in:], reports[lead_in:])
 
 
 def _stepped(world: World, now: WorldState, rng: Streams) -> tuple[WorldState, Report]:
-    try:
-        now, report = world.step(now, rng)
-    except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage]
-        raise ValueError("what happens is so violent that the equations of motion have no solution") from None
-    if not (now.people.x.abs() < FARTHEST).all():
-        raise ValueError("somebody was thrown out of the world")
+    now, report = world.step(now, rng)
+    if not (np.abs(now.people.x) < FARTHEST).all():
+        raise ValueError("somebody was thrown out of the world: what happens is too violent")
     return now, report
 
 
-def _seen(world: World, states: Sequence[WorldState], reports: Sequence[Report]) -> Take:
-    ground = world.grounds(states)
-    return Take(_people(world, states, reports, ground), _spheres(world, states), ground)
-
-
-def _people(world: World, states: Sequence[WorldState], reports: Sequence[Report], ground: Plane) -> tuple[Motion, ...]:
-    """Return the motion of each person of worlds *w p t."""
-    below = ground.map(lambda vectors: vectors.unsqueeze(-3), lambda scalars: scalars.unsqueeze(-2))
-    whole = replace(laid_out(world.simulator, [s.people for s in states], reports, below), events=world.scene.events)
+def seen(world: World, states: Sequence[WorldState], reports: Sequence[Report]) -> Rollout:
+    """Return what was seen at some frames; there is a report between each and the next."""
+    whole = stack_frames(world.simulator, [s.people for s in states], reports)
     dim = whole.root.ndim - 3
-    return tuple(whole.map(lambda values, i=i: values.select(dim, i)) for i in range(len(world.scene.people)))
+    motions = tuple(
+        replace(whole.map(lambda values, i=i: values.take(i, dim)), events=world.scene.events_of(i)) for i in range(len(world.scene.people))
+    )
+    return Rollout(motions, _spheres(world, states), world.grounds(states))
 
 
 def _spheres(world: World, states: Sequence[WorldState]) -> tuple[Track, ...]:
-    """Lay every sphere out in time."""
+    """Stack every sphere in time."""
     batch = states[0].people.x.shape[:-3]
     shown = []
     for i, element in enumerate(world.scene.elements):
@@ -113,9 +109,9 @@ def _spheres(world: World, states: Sequence[WorldState]) -> tuple[Track, ...]:
         if known is None:
             continue
         for k in range(len(known.radii)):
-            missing = torch.full((*batch, 3), torch.nan, dtype=torch.float64)
+            missing = np.full((*batch, 3), np.nan)
             centres, velocities = (
-                torch.stack([missing if f is None else getattr(f, name)[..., k, :].expand(*batch, 3) for f in frames], dim=-2)
+                np.stack([missing if f is None else np.broadcast_to(getattr(f, name)[..., k, :], (*batch, 3)) for f in frames], -2)
                 for name in ("centres", "velocities")
             )
             shown.append(Track(centres, velocities, known.radii[k : k + 1], known.flying))
