@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,11 @@ import pytest
 
 from dropsim.motion.amass import write_amass
 from dropsim.motion.synthetic import stepping_clip
-from dropsim.physics.step import Simulator
 from dropsim.priors.recording import ClipPrior
 from dropsim.scene import Ball, Dodge, Drag, Follow, Ground, Obstacle, Person, Pin, Push, Scene, StiffJoint, Throw, Trip
 from dropsim.scene.files import Setup, SimulatorOptions, changed, read_scene, write_scene
 from dropsim.scene.files.reading import _lines_of
-from dropsim.scene.files.schema import ELEMENTS, MANY, SHORTS, keys_of, single_tables, top_keys
+from dropsim.scene.files.schema import ELEMENTS, MANY, SINGLE, TOP, keys_of, plain_type, short_keys
 from dropsim.scene.scenarios import SCENARIOS, scenario
 
 EVERYTHING = Setup(
@@ -66,8 +66,10 @@ def test_a_written_scene_explains_itself(tmp_path: Path):
     text = (tmp_path / "push.toml").read_text(encoding="utf-8")
     assert "start = 2.0  # [s]" in text
     assert 'direction = "left"' in text
-    assert "force" not in text
-    assert "num_samples = 64  # Candidates of the prior a frame." in text
+    assert "newtons = 250.0  # [N]" in text
+    assert "seconds = 6.0  # How long to simulate [s]." in text
+    assert "force =" not in text
+    assert "num_samples = 64  # K: candidates of the prior a frame, its mode among them." in text
 
 
 def test_what_a_file_leaves_out_has_its_default(tmp_path: Path):
@@ -96,16 +98,20 @@ def test_a_clip_is_relative_to_its_scene_file(tmp_path: Path):
 
 
 def test_the_schema_is_the_dataclasses():
-    assert all(set(keys_of(cls)) == {f.name for f in dataclasses.fields(cls)} for cls in (*MANY.values(), *single_tables().values()))
-    assert set(top_keys()) == {"name", "description", "seconds", "seed", "clip", "handover", "get_up"}
-    assert set(single_tables()) == {"ground", "planner", "simulator"}
-    # What the simulator has by that name, with the same default.
-    plain = {f.name: f.default for f in dataclasses.fields(Simulator)}
-    assert all(plain[f.name] in (f.default, dataclasses.MISSING, None) for f in dataclasses.fields(SimulatorOptions))
-    assert keys_of(Drag)["path"].units == ("s", "m")
-    assert keys_of(Push)["force"].units == ("N",)
-    assert {short.replaces for short in SHORTS.values()} == {"force", "velocities"}
+    assert all(set(keys_of(cls)) == {f.name for f in dataclasses.fields(cls)} for cls in (*MANY.values(), *SINGLE.values()))
+    assert set(TOP) == {"name", "description", "seconds", "seed", "clip", "handover", "get_up"}
+    assert set(short_keys(Push)) == {"direction", "newtons"}
+    assert set(short_keys(Follow)) == {"speed", "every", "seconds"}
     assert len(ELEMENTS) == 10
+
+
+def test_lengths_times_and_forces_have_units():
+    # Whoever adds a field [m] gives it the type Metres: a file may then say "7 cm".
+    plain = {"weight", "friction", "leaf_damping", "tolerance", "threshold", "ridge", "largest_load", "largest_bearing"}
+    for cls in (*MANY.values(), *SINGLE.values(), Setup):
+        for name, key in keys_of(cls).items():
+            kind, unit = plain_type(key.wanted)
+            assert kind is not float or unit or name in plain or name.endswith("_weight"), f"{cls.__name__}.{name} has no unit"
 
 
 # --- units
@@ -161,9 +167,9 @@ def test_units_are_converted_exactly(tmp_path: Path, text: str, expected: object
         ("[[person]]\nstart = 3", 2, "person start is text in quotes, not 3"),
         ("[simulator]\nreact = 0", 2, "simulator react is true or false, not 0"),
         ("[[push]]\nforce = [1, 2]", 2, "push force is a list of 3 numbers in brackets, not [1, 2]"),
-        ("[[push]]\nforce = [1, 2, nan]", 2, "push force is a finite number, not nan"),
-        ("[[push]]\nforce = [1, 2, 1e999]", 2, "push force is a finite number, not inf"),
-        ("[[push]]\nstart = 1" + "0" * 400, 2, "push start is a finite number"),
+        ("[[push]]\nforce = [1, 2, nan]", 2, "push force is a number [N] of at most 1e+12, not nan"),
+        ("[[push]]\nforce = [1, 2, 1e999]", 2, "push force is a number [N] of at most 1e+12, not inf"),
+        ("[[push]]\nstart = 1" + "0" * 400, 2, "push start is a number [s] of at most 1e+12"),
         ("[[drag]]\n\n# a path\npath = [\n  [0, 0, 0, 0],\n  [1, 0, 0],\n]", 4, "drag path row 1 is a list of 4 numbers"),
         ("[[push]]\nduration = '3 N'", 2, "push duration is a number [s], such as 3 s, and 'N' is no unit of it"),
         ("[[pin]]\nweight = '3 kg'", 2, "pin weight is a plain number, and 'kg' is no unit of it"),
@@ -197,7 +203,7 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, line: int
         ("handover = 1", "give a clip"),
         ("clip = 'a.bvh'\n[[person]]\n[[person]]\nposition = [2, 0]", "has one person, not 2"),
         ("[planner]\nnum_rollouts = 1000000", "more than 100000 frames"),
-        ("[simulator]\nnum_samples = 1000000", "at most 4096"),
+        ("[simulator]\nnum_samples = 1000000", "between 1 and 4096"),
         ("[[pin]]\n[[pin]]\nstart = 1.5", "the pin in line 1 and the pin in line 2 both hold the right_wrist of person 0"),
         ("[[follow]]\n\n[[follow]]", "the follow in line 1 and the follow in line 3 both lead person 0"),
         ("[[trip]]\n[[pin]]\njoint = 'right_ankle'", "the trip in line 1 and the pin in line 2 both hold the right_ankle"),
@@ -228,9 +234,45 @@ def test_files_that_are_none(tmp_path: Path):
     (tmp_path / "deep.toml").write_text("a = " + "[" * 50_000)
     for name, sentence in (("large", "at most 1"), ("binary", "UTF-8"), ("deep", "is not TOML")):
         with pytest.raises(ValueError, match=sentence):
-            read_scene(tmp_path / f"{name}.toml")
+            read_scene(str(tmp_path / f"{name}.toml"))
     with pytest.raises(OSError, match="No such file"):
         read_scene(tmp_path / "missing.toml")
+
+
+BROKEN = {
+    "rows of a square": ("[[follow]]\nspeed = 1\nevery = 1e-9\nseconds = 3600", "has too many turns"),
+    "rows of nothing": ("[[follow]]\nspeed = 1\nevery = 1e-300\nseconds = 1e300", "at most 1e+12"),
+    "rows of a path": (f"[[drag]]\npath = [{'[0, 0, 0, 0], ' * 10_001}]", "drag path has 10001 rows: give at most 10000"),
+    "tables": ("[[push]]\n" * 100_000, "there are 100000 tables [[push]]: write at most 1000"),
+    "a huge number": (f"seed = 0x{'f' * 1900}", "seed is a whole number below 2^63, not 6729"),
+    "a huge time": (f"seconds = 0x{'f' * 1900}", "seconds is a number [s] of at most 1e+12"),
+    "a long header": (f"[{'a' * 800_000}]", "line 1: a name or a line of text has more than 2000 characters"),
+    "a wide header": (f'["a{" " * 800_000}b"]', "line 1: a name or a line of text has more than 2000 characters"),
+    "a dotted header": (f"[{'a.' * 400_000}a]", "line 1: a name or a line of text has more than 2000 characters"),
+    "a long key": (f"\n[[push]]\n{'a' * 100_000} = 1", "line 3: a name or a line of text has more than 2000 characters"),
+    "a long text": (f"[[push]]\npart = '{'a' * 100_000}'", "line 2: a name or a line of text has more than 2000 characters"),
+    "many lines": ("name = '''" + "aaaa\n" * 20_000 + "'''", "cannot be a file's"),
+    "an open string": ('name = "' + '\\"' * 400_000, "is not TOML"),
+    "deep lists": (f"seconds = {'[' * 400}{']' * 400}", "seconds is a number [s]"),
+    "deep tables": (f"[push.{'a.' * 900}a]", "write [[push]] in two brackets"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files_are_refused_at_once_and_briefly(tmp_path: Path, name: str):
+    text, sentence = BROKEN[name]
+    path = written(tmp_path, text)
+    begun = time.monotonic()
+    with pytest.raises(ValueError, match=re.escape(sentence)) as error:
+        read_scene(path)
+    assert time.monotonic() - begun < 3
+    assert len(str(error.value)) < len(str(path)) + 700
+
+
+def test_a_file_without_an_end_is_refused():
+    if Path("/dev/zero").exists():
+        with pytest.raises(ValueError, match="at most 1 MB"):
+            read_scene("/dev/zero")
 
 
 def test_an_element_of_ones_own_has_no_table(tmp_path: Path):
@@ -261,7 +303,7 @@ pivot = [1, 2]
 joint = 'x = ['
 planner.every = 3
 '''
-    lines = _lines_of(text)
+    lines = _lines_of(text, "")
     assert lines["seconds",] == 6
     assert lines["drag", 0] == 7
     assert lines["drag", 0, "path"] == 8
@@ -327,13 +369,6 @@ def test_changes_that_cannot_be(path: str, value: str, sentence: str):
 # --- what it builds
 
 
-def test_switches_reach_the_simulator():
-    options = SimulatorOptions(4, 2, contact=False, range_of_motion=False, kinematic=False, correct=False, react=False, friction=0.5)
-    simulator = Setup(simulator=options).world().simulator
-    assert (simulator.contact, simulator.range_of_motion, simulator.kinematic) == (None, None, None)
-    assert (simulator.num_samples, simulator.num_iterations, simulator.correct, simulator.react) == (4, 2, False, False)
-    assert simulator.friction == simulator.wrench.friction == 0.5
-    whole = Setup().world().simulator
-    assert None not in (whole.contact, whole.range_of_motion, whole.kinematic)
-    assert whole.friction == Simulator(whole.prior).friction
-    assert whole.wrench == Simulator(whole.prior).wrench
+def test_the_options_reach_the_simulator():
+    options = SimulatorOptions(num_samples=4, contact=False, correct=False, friction=0.5)
+    assert Setup(simulator=options).world().simulator.options == options

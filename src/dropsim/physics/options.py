@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass, fields
 
+from dropsim.files.units import Metres
+
 
 @dataclass(frozen=True)
 class SimulatorOptions:
@@ -31,7 +33,7 @@ class SimulatorOptions:
     kinematic_weight: float = 3.0
     friction: float = 0.8
     """Largest tangential force over the normal one between people and what they touch; a rubber sole on a floor."""
-    contact_margin: float = 0.05
+    contact_margin: Metres = 0.05
     """Gap up to which a sphere can bear a contact force [m]; recorded feet, which priors learn from, are about as far off the floor."""
     leaf_damping: float = 0.03
     """Share by which the rotations of head, hands and toes, which no joint tells, go back to rest each frame."""
@@ -43,9 +45,9 @@ class SimulatorOptions:
     """Strength of the correction, w_p: it removes w_p / (1 + w_p) of an unexplained force, and less of an unexplained moment."""
     airborne_weight: float = 10.0
     """Strength of the correction if nothing is touched: in flight only gravity changes the momentum."""
-    correction_cap: float = 0.1
+    correction_cap: Metres = 0.1
     """Farthest that the correction moves any joint [m]."""
-    moment_arm: float = 0.4
+    moment_arm: Metres = 0.4
     """Arm at which a moment weighs as much as a force, in the fit and in the correction [m]: about a body's radius of gyration."""
     largest_load: float = 4.0
     """Most that ankles and toes together bear along their normals [body weights]; people land from jumps with about as much."""

@@ -61,7 +61,7 @@ class Push(Element[None]):
 
     @classmethod
     def toward(
-        cls, direction: str, newtons: float, *, part: str = "torso", start: float = 2.0, duration: float = 0.5, person: int = 0
+        cls, direction: str, newtons: Newtons, *, part: str = "torso", start: Seconds = 2.0, duration: Seconds = 0.5, person: int = 0
     ) -> "Push":
         """Push horizontally toward front, back, left, right, or an angle in degrees counterclockwise from the front."""
         if not math.isfinite(newtons) or newtons < 0:
@@ -207,7 +207,7 @@ class Follow(Element[None]):
             raise ValueError("to follow takes times that grow from row to row")
 
     @classmethod
-    def square(cls, speed: float, *, every: float = 4.0, seconds: float = 20.0, person: int = 0) -> "Follow":
+    def square(cls, speed: MetresPerSecond, *, every: Seconds = 4.0, seconds: Seconds = 20.0, person: int = 0) -> "Follow":
         """Go round a square, turning left after every so many seconds."""
         if not (speed > 0 and every > 0 and seconds > 0):
             raise ValueError("a square needs a positive speed, time and duration")

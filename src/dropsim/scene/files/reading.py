@@ -1,195 +1,182 @@
-"""Reading a scene file, with the line of whatever is wrong."""
+"""Reading a scene file; mistakes are named with their line."""
 
-import dataclasses
 import inspect
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from dropsim.files.names import suggestion
 from dropsim.scene import Scene
-from dropsim.scene.files.schema import ELEMENTS, MANY, SHORTS, keys_of, single_tables, top_keys
+from dropsim.scene.files.schema import ELEMENTS, MANY, SHORTS, SINGLE, TOP, Key, Value, all_keys, located, read_value, short_keys, shown
 from dropsim.scene.files.setup import SOMERSAULT, Setup, refuse_contradictions
-from dropsim.scene.files.values import Value
 
 MAX_BYTES = 1_000_000
-"""A scene file that is larger is something else."""
-
+MAX_TEXT = 2000
+"""Characters of a name, a key or a line of text."""
+MAX_TABLES = 1000
+"""Tables of one name."""
 Place = tuple[str | int, ...]
-"""Where something stands in a document, e.g. ("push", 0, "force")."""
+"""Where something is in a file, such as ("push", 0, "force")."""
 
 
 @dataclass(frozen=True)
-class Document:
-    """A scene's tables, where they come from and in which order."""
+class Table:
+    """One table of a scene, and where it is written."""
 
-    tables: Mapping[str, Any]
-    where: Callable[[Place], str]
-    """Returns the beginning of a sentence about a place."""
-    order: Callable[[Place], int]
-    folder: Path
-    """To which clips are relative."""
     name: str
-    """Where the document gives none."""
+    """Empty for the keys above all tables."""
+    values: Any
+    places: dict[str, str] = field(default_factory=dict)
+    """Beginnings of sentences about its keys; the empty key stands for the table itself."""
+
+    def where(self, key: str = "") -> str:
+        """Return the beginning of a sentence about a key or about the table."""
+        return self.places.get(key) or self.places.get("", "")
 
 
-def read_scene(path: Path) -> Setup:
-    """Read a scene file; what it does not say has the dataclasses' defaults."""
-    tables, numbers = read_toml(path)
-    lines = Lines(str(path), numbers)
-    return setup_of(Document(tables, lines.where, lines.of, path.parent, path.stem))
+def read_scene(path: Path | str) -> Setup:
+    """Read a scene file; fields that it leaves out have the dataclasses' defaults."""
+    path = Path(path)
+    with located(""):
+        return setup_of(parse_tables(read_text(path), str(path)), path.parent, path.stem)
 
 
-def read_toml(path: Path) -> tuple[dict[str, Any], Mapping[Place, int]]:
-    """Read the tables of a TOML file, and the lines on which they and their keys stand."""
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise ValueError(f"{path}: has {size / 1e6:.1f} MB, and a scene file has at most {MAX_BYTES / 1e6:g}")
+def read_text(path: Path) -> str:
+    """Read a text file of bounded size."""
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"{path}: is too large: a scene file has at most {MAX_BYTES / 1e6:g} MB")
     try:
-        return parse_toml(path.read_text(encoding="utf-8-sig"))
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
-        raise ValueError(f"{path}: is no text in UTF-8, as TOML has to be") from None
+        raise ValueError(f"{path}: is not text in UTF-8, as TOML has to be") from None
+
+
+def parse_tables(
+    text: str, source: str, *, single: Mapping[str, type] = SINGLE, many: Mapping[str, type] = MANY, what: str = "a scene"
+) -> list[Table]:
+    """Return the tables of a TOML text in its order, first the keys above all tables; `source` and `what` are for messages."""
+    lines, raw, known = _lines_of(text, source), _parsed(text, source), (*TOP, *single, *many)
+
+    def line(*at: str | int) -> int:
+        return next((lines[at[:n]] for n in range(len(at), 0, -1) if at[:n] in lines), 0)
+
+    def where(*at: str | int) -> str:
+        return f"{source} line {number}: " if (number := line(*at)) else f"{source}: "
+
+    found = dict[Place, Any]()
+    for name, values in raw.items():
+        if name not in known:
+            raise ValueError(f"{where(name)}{what} has no {shown(name)}: {suggestion(name, known)}")
+        if name in many and not isinstance(values, list):
+            raise ValueError(f"{where(name)}write [[{name}]] in two brackets, since there may be several")
+        if name in many and len(values) > MAX_TABLES:
+            raise ValueError(f"{where(name)}there are {len(values)} tables [[{name}]]: write at most {MAX_TABLES}")
+        found |= {(name, i): one for i, one in enumerate(values)} if name in many else {(name,): values} if name in single else {}
+    top = {name: values for name, values in raw.items() if name in TOP}
+    tables = [Table("", top, {"": f"{source}: ", **{name: where(name) for name in top}})]
+    for at in sorted(found, key=lambda at: line(*at)):
+        keys = found[at] if isinstance(found[at], Mapping) else ()
+        tables.append(Table(str(at[0]), found[at], {"": where(*at), **{key: where(*at, key) for key in keys}}))
+    return tables
+
+
+def _parsed(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
     except (RecursionError, ValueError) as error:
         what, _, at = str(error).partition(" (at ")
         line = re.match(r"line \d+", at)
-        raise ValueError(f"{path}{f' {line[0]}' if line else ''}: is not TOML: {what or 'too deep'}") from None
+        raise ValueError(f"{source}{f' {line[0]}' if line else ''}: is not TOML: {what}") from None
 
 
-def parse_toml(text: str) -> tuple[dict[str, Any], Mapping[Place, int]]:
-    """Return the tables of a text in TOML, and the lines on which they and their keys stand."""
-    return tomllib.loads(text), _lines_of(text)
+_STRING = re.compile(r'"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\.|[^"\\\n])*"?|\'[^\'\n]*\'?|#[^\n]*', re.DOTALL)
+_TOKEN = re.compile(r"\n|^[ \t]*(\[\[?)([^\[\]\n]*)\]\]?|^([^=\[\]{}\n]*)=|[\[\]{}]", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Lines:
-    """Where things stand in a file."""
-
-    source: str
-    """The file, for messages."""
-    numbers: Mapping[Place, int]
-    """Lines of the tables and keys."""
-    origin: Mapping[Place, Place] = field(default_factory=dict)
-    """For tables that were made of the file's: those that they were made of."""
-
-    def of(self, place: Place) -> int:
-        """Return the line of a place, or of what is nearest around it; 0 where there is none."""
-        place = (*self.origin.get(place[:2], place[:2]), *place[2:])
-        return next((self.numbers[place[:n]] for n in range(len(place), 0, -1) if place[:n] in self.numbers), 0)
-
-    def where(self, place: Place) -> str:
-        """Return the beginning of a sentence about a place."""
-        return f"{self.source} line {line}: " if (line := self.of(place)) else f"{self.source}: "
-
-
-_MASKED = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL)
-_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]*?)\s*\]")
-
-
-def _lines_of(text: str) -> Mapping[Place, int]:
+def _lines_of(text: str, source: str) -> Mapping[Place, int]:
     """Return the lines of all tables and keys of a TOML text, which its parser does not tell."""
-
-    def mask(match: re.Match[str]) -> str:
-        return "" if match[0].startswith("#") else re.sub(r"[^\w\s-]", "", match[0])
-
-    lines: dict[Place, int] = {}
+    # Of strings only words and line breaks stay, of comments nothing.
+    text = _STRING.sub(lambda match: "" if match[0][0] == "#" else re.sub(r"[^\w\s-]", "", match[0]), text)
+    for word in re.finditer(r"[^,=\[\]{}\n]+", text):
+        if len(word[0]) > MAX_TEXT:
+            line = text.count("\n", 0, word.start()) + 1
+            raise ValueError(f"{source} line {line}: a name or a line of text has more than {MAX_TEXT} characters")
+    lines, counts = dict[Place, int](), dict[str, int]()
     table: Place = ()
-    counts: dict[str, int] = {}
-    depth = 0
-    for number, line in enumerate(_MASKED.sub(mask, text).split("\n"), start=1):
-        header = _HEADER.match(line) if depth == 0 else None
-        if header:
-            name = header[2]
-            if header[1] == "[[":
-                counts[name] = counts.get(name, -1) + 1
-            table = (*_parts(name), counts[name]) if header[1] == "[[" else _parts(name)
-            lines.setdefault(table, number)
+    depth, number = 0, 1
+    for token in _TOKEN.finditer(text):
+        bracket, header, key = token.groups()
+        if token[0] == "\n":
+            number += 1
+        elif depth or (bracket is None and key is None):
+            depth += sum(map(token[0].count, "[{")) - sum(map(token[0].count, "]}"))
+        elif bracket:
+            table = tuple(part.strip() for part in header.split("."))
+            if bracket == "[[":
+                counts[header] = counts.get(header, -1) + 1
+                table = (*table, counts[header])
             lines.setdefault(table[:1], number)
-            continue
-        key, equals, _ = line.partition("=")
-        if depth == 0 and equals:
-            lines.setdefault((*table, *_parts(key)), number)
-            lines.setdefault((*table, *_parts(key)[:1]), number)
-        depth += sum(map(line.count, "[{")) - sum(map(line.count, "]}"))
+            lines.setdefault(table, number)
+        else:
+            at = (*table, *(part.strip() for part in key.split(".")))
+            lines.setdefault(at[: len(table) + 1], number)
+            lines.setdefault(at, number)
     return lines
 
 
-def _parts(key: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in key.split("."))
+def setup_of(tables: Sequence[Table], folder: Path, name: str) -> Setup:
+    """Build a setup; clips are relative to the folder, and the name serves if the tables give none."""
+    values = {"name": name, **values_of(tables[0], TOP)}
+    if (clip := values.get("clip")) not in (None, SOMERSAULT):
+        values["clip"] = os.path.normpath(folder / clip)
+    made = [(table, object_of({**SINGLE, **MANY}[table.name], table)) for table in tables[1:]]
+    values |= {table.name: one for table, one in made if table.name in SINGLE}
+    if people := tuple(one for table, one in made if table.name == "person"):
+        values["people"] = people
+    inside = {f.name: values.pop(f.name) for f in fields(Scene) if f.name in values}
+    elements = [(table, one) for table, one in made if table.name in ELEMENTS]
+    names = list[str]()
+    for table, element in elements:
+        line = re.search(r"line \d+", table.where())
+        names.append(f"the {table.name}{f' in {line[0]}' if line else ''}")
+        with located(table.where()):  # alone first, so that a mistake gets its line
+            Scene(**inside, elements=(element,))
+    with located(tables[0].where()):
+        scene = Scene(**inside, elements=tuple(element for _, element in elements))
+        refuse_contradictions(scene.elements, names)
+        return Setup(scene=scene, **values)
 
 
-def setup_of(document: Document) -> Setup:
-    """Make the objects, refusing what they do not have."""
-    tables, single, top = document.tables, single_tables(), top_keys()
-    for name in tables:
-        if name not in top and name not in single and name not in MANY:
-            raise ValueError(f"{document.where((name,))}a scene has no {name!r}: {suggestion(name, (*top, *single, *MANY))}")
-    plain = {name: top[name].read(raw, f"{document.where((name,))}{name}") for name, raw in tables.items() if name in top}
-    if (clip := plain.get("clip")) not in (None, SOMERSAULT):
-        plain["clip"] = os.path.normpath(document.folder / clip)
-    parts = {name: object_of(cls, tables[name], (name,), document) for name, cls in single.items() if name in tables}
-    many = {name: _objects(name, tables[name], document) for name in MANY if name in tables}
-    elements = sorted((pair for name in ELEMENTS for pair in many.get(name, ())), key=lambda pair: document.order(pair[0]))
-    if "person" in many:
-        parts["people"] = tuple(person for _, person in many["person"])
-    of_scene = {f.name for f in dataclasses.fields(Scene)}
-    inside = {name: value for name, value in {**plain, **parts}.items() if name in of_scene}
-    outside = {name: value for name, value in {"name": document.name, **plain, **parts}.items() if name not in of_scene}
-    names = [f"the {place[0]} in {_of_line(document, place)}" for place, _ in elements]
-    with told(document.where(())):
-        refuse_contradictions([element for _, element in elements], names)
-    for place, element in elements:
-        with told(document.where(place)):
-            Scene(**{**inside, "elements": (element,)})
-    scene = Scene(**{**inside, "elements": tuple(element for _, element in elements)})
-    with told(document.where(())):
-        return Setup(scene=scene, **outside)
-
-
-def _of_line(document: Document, place: Place) -> str:
-    line = re.search(r"line \d+", document.where(place))
-    return line[0] if line else f"place {place[1]}"
-
-
-@contextmanager
-def told(where: str) -> Iterator[None]:
-    """Put where it stands before the sentence of an error."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{where}{error}") from None
-
-
-def _objects(name: str, raw: object, document: Document) -> list[tuple[Place, Any]]:
-    if not isinstance(raw, list):
-        raise ValueError(f"{document.where((name,))}write [[{name}]] in two brackets, since there may be several")
-    return [((name, i), object_of(MANY[name], table, (name, i), document)) for i, table in enumerate(raw)]
-
-
-def object_of(cls: type, raw: object, place: Place, document: Document) -> Value:
-    """Make one object of a table."""
-    name, where = place[0], document.where(place)
-    if not isinstance(raw, Mapping):
-        raise ValueError(f"{where}{name} is a table: write [{name}] and its keys below it, each in a line")
-    keys, short = keys_of(cls), SHORTS.get(cls)
-    known = {**keys, **(short.keys if short else {})}
-    values = {}
-    for key, value in raw.items():
-        at = document.where((*place, key))
+def values_of(table: Table, known: Mapping[str, Key]) -> dict[str, Value]:
+    """Read the values of a table."""
+    for key in table.values:
         if key not in known:
-            raise ValueError(f"{at}{name} has no field {key!r}: {suggestion(key, known)}")
-        values[key] = known[key].read(value, f"{at}{name} {key}")
-    with told(where):
-        if short is None or not (easier := {key: values.pop(key) for key in short.keys if key in values}):
+            raise ValueError(f"{table.where(key)}{table.name} has no field {shown(key)}: {suggestion(key, known)}")
+    return {
+        key: read_value(known[key].wanted, raw, f"{table.where(key)}{f'{table.name} {key}'.strip()}") for key, raw in table.values.items()
+    }
+
+
+def object_of(cls: type, table: Table) -> Value:
+    """Build one object from a table."""
+    name = table.name
+    if not isinstance(table.values, Mapping):
+        raise ValueError(f"{table.where()}{name} is a table: write [{name}] and its keys below it, each on a line")
+    values = values_of(table, all_keys(cls))
+    easier = {key: values.pop(key) for key in short_keys(cls) if key in values}
+    with located(table.where()):
+        if not easier:
             return cls(**values)
-        if short.replaces in values:
-            raise ValueError(f"{name} has both {short.replaces!r} and {next(iter(easier))!r}: leave one out")
-        if missing := [key for key in short.needed if key not in easier]:
-            raise ValueError(f"{name} has {next(iter(easier))!r} and needs {missing[0]!r} too")
-        # Together, since a check may be of both.
-        shared = {key: value for key, value in values.items() if key in inspect.signature(short.make).parameters}
-        return replace(short.make(**easier, **shared), **values)
+        make, replaced = SHORTS[cls]
+        if replaced in values:
+            raise ValueError(f"{name} has both {replaced!r} and {next(iter(easier))!r}: leave one out")
+        for key, parameter in inspect.signature(make).parameters.items():
+            if parameter.default is parameter.empty and key not in easier:
+                raise ValueError(f"{name} has {next(iter(easier))!r} and needs {key!r} too")
+        return replace(make(**easier), **values)

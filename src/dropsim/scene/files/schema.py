@@ -1,101 +1,182 @@
-"""The tables of a scene file and their keys, read off the dataclasses."""
+"""What a scene file may hold: tables, keys and values, read off the dataclasses."""
 
 import ast
-import dataclasses
 import functools
 import inspect
+import re
 import textwrap
-import types
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
 from itertools import pairwise
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, Union
 
-from dropsim.scene import Ball, Dodge, Drag, Element, Follow, Obstacle, Person, Pin, Push, Scene, StiffJoint, Throw, Trip
-from dropsim.scene.files.setup import Setup, name_of
-from dropsim.scene.files.values import Key
-from dropsim.scene.perturbations import DIRECTIONS
+from dropsim.control.planner import Planner
+from dropsim.files.units import Unit
+from dropsim.physics.options import SimulatorOptions
+from dropsim.scene import Ball, Dodge, Drag, Element, Follow, Ground, Obstacle, Person, Pin, Push, Scene, StiffJoint, Throw, Trip
+from dropsim.scene.files.setup import Setup, table_name
+
+Value = Any
+"""A number, a text, true or false, or a list of those; or the type of one."""
+MAX_NUMBER = 1e12
+"""Products of a few numbers stay finite."""
+MAX_ROWS = 10_000
+MAX_MESSAGE = 600
+"""Characters of an error message, not counting where the mistake is."""
+
+
+class Key(NamedTuple):
+    """A key of a table."""
+
+    wanted: Value
+    """Its type; units are annotations of it."""
+    doc: str = ""
+
+    @property
+    def comment(self) -> str:
+        """What it means, with its unit."""
+        kind, unit = plain_type(self.wanted)
+        while typing.get_origin(kind) is tuple:
+            kind, unit = plain_type(typing.get_args(kind)[0])
+        if unit is None or "[" in self.doc:
+            return self.doc
+        return f"{self.doc.rstrip('.')} [{unit.name}]." if self.doc else f"[{unit.name}]"
+
+
+def plain_type(wanted: Value) -> tuple[Value, Unit | None]:
+    """Return the first type of a union without annotations, and its unit."""
+    if typing.get_origin(wanted) is Annotated:
+        return wanted.__origin__, next((unit for unit in wanted.__metadata__ if isinstance(unit, Unit)), None)
+    if typing.get_origin(wanted) in (Union, UnionType):
+        return plain_type(next(option for option in typing.get_args(wanted) if option is not NoneType))
+    return wanted, None
+
+
+_KINDS = {bool: "true or false", int: "a whole number", str: "text in quotes"}
+
+
+def read_value(wanted: Value, raw: object, what: str) -> Value:
+    """Return a value of a type, or say what it should be; `what` begins that sentence."""
+    kind, unit = plain_type(wanted)
+    if kind is float:
+        return _number(raw, unit, what)
+    if typing.get_origin(kind) is tuple:
+        return _row(typing.get_args(kind), raw, what)
+    if type(raw) is not kind:
+        raise ValueError(f"{what} is {_KINDS[kind]}, not {shown(raw)}")
+    if isinstance(raw, int) and abs(raw) >= 2**63:
+        raise ValueError(f"{what} is a whole number below 2^63, not {shown(raw)}")
+    return raw
+
+
+def _row(options: Sequence[Value], raw: object, what: str) -> tuple[Value, ...]:
+    """Read a list: of any number of rows, or of one number per column."""
+    rows = options[-1] is ...
+    if not isinstance(raw, list | tuple) or not (rows or len(raw) == len(options)):
+        raise ValueError(f"{what} is a list of {'rows' if rows else f'{len(options)} numbers'} in brackets, not {shown(raw)}")
+    if len(raw) > MAX_ROWS:
+        raise ValueError(f"{what} has {len(raw)} rows: give at most {MAX_ROWS}")
+    if rows:
+        return tuple(read_value(options[0], row, f"{what} row {i}") for i, row in enumerate(raw))
+    return tuple(read_value(option, value, what) for option, value in zip(options, raw, strict=True))
+
+
+_QUANTITY = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(.*)", re.IGNORECASE)
+
+
+def _number(raw: object, unit: Unit | None, what: str) -> float:
+    """Read a number, or a text of a number and a unit."""
+    right = f"a number [{unit.name}]" if unit else "a plain number"
+    if isinstance(raw, str) and (match := _QUANTITY.fullmatch(" ".join(raw.split()))):
+        factors = {"": 1.0, **({unit.name: 1.0, **unit.others} if unit else {})}
+        if (given := match[2].strip()) not in factors:
+            example = f", such as {match[1]} {unit.name}" if unit else ""
+            raise ValueError(f"{what} is {right}{example}, and {shown(given)} is no unit of it")
+        raw = float(match[1]) / factors[given]
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        raise ValueError(f"{what} is {right}, not {shown(raw)}")
+    if not abs(raw) <= MAX_NUMBER:
+        raise ValueError(f"{what} is {right} of at most {MAX_NUMBER:g}, not {shown(raw)}")
+    return float(raw)
+
+
+def shown(raw: object) -> str:
+    """Return a value for a message, cut short."""
+    try:
+        text = repr(raw)
+    except (ValueError, RecursionError):  # Python does not write numbers of thousands of digits
+        return "something huge"
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Begin error messages with the place of the mistake, and keep them short."""
+    try:
+        yield
+    except RecursionError:
+        raise ValueError(f"{where}is nested too deeply") from None
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(where + (text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 3]}...")) from None
 
 
 @functools.cache
 def keys_of(cls: type) -> Mapping[str, Key]:
-    """Return the keys of a dataclass' table: its fields, but for those that are tables of their own."""
-    hints, docs = typing.get_type_hints(cls), _docs_of(cls)
-    plain = [f.name for f in dataclasses.fields(cls) if f.init and _is_plain(hints[f.name])]
-    return {name: Key(hints[name], docs.get(name, "")) for name in plain}
+    """Return the keys of a dataclass' table: its fields, except those that are tables of their own."""
+    hints, docs = typing.get_type_hints(cls, include_extras=True), _docs_of(cls)
+    return {f.name: Key(hints[f.name], docs.get(f.name, "")) for f in fields(cls) if f.init and _is_plain(hints[f.name])}
 
 
-def _is_plain(wanted: object) -> bool:
-    """Tell whether a type is of numbers, text and rows of them."""
-    if wanted in (bool, int, float, str, type(None), ...):
-        return True
-    return typing.get_origin(wanted) in (tuple, types.UnionType, typing.Union) and all(map(_is_plain, typing.get_args(wanted)))
+def _is_plain(wanted: Value) -> bool:
+    """Tell whether a type is made of numbers, text and rows of them."""
+    kind, _ = plain_type(wanted)
+    return all(map(_is_plain, typing.get_args(kind))) if typing.get_origin(kind) is tuple else kind in (bool, int, float, str, ...)
 
 
 def _docs_of(cls: type) -> Mapping[str, str]:
-    """Return the line that stands under each field in the source; nothing where there is no source."""
+    """Return the line under each field in the source; nothing if there is no source."""
     try:
         node = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     except OSError:
         return {}
     assert isinstance(node, ast.ClassDef)
-    found: dict[str, str] = {}
-    for line, below in pairwise(node.body):
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(below, ast.Expr):
-            found[line.target.id] = " ".join(str(ast.literal_eval(below.value)).split())
-    return found
+    return {
+        line.target.id: " ".join(str(ast.literal_eval(below.value)).split())
+        for line, below in pairwise(node.body)
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(below, ast.Expr)
+    }
 
 
-@dataclass(frozen=True)
-class Short:
-    """Keys that say what a field is in an easier way."""
-
-    make: Callable[..., Any]
-    """The dataclass' own method for it."""
-    replaces: str
-    """The field that they make."""
-    docs: Mapping[str, str]
-    """The keys, with units."""
-
-    @functools.cached_property
-    def keys(self) -> Mapping[str, Key]:
-        """The keys with the types of the method's arguments."""
-        hints = typing.get_type_hints(self.make)
-        return {name: Key(hints[name], doc) for name, doc in self.docs.items()}
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """The keys that have no default."""
-        given = inspect.signature(self.make).parameters
-        return tuple(name for name in self.docs if given[name].default is inspect.Parameter.empty)
+SHORTS: Mapping[type, tuple[Callable[..., Any], str]] = {Push: (Push.toward, "force"), Follow: (Follow.square, "velocities")}
+"""Class methods whose arguments a table may have instead of a field."""
 
 
-SHORTS: Mapping[type, Short] = {
-    Push: Short(
-        Push.toward,
-        "force",
-        {"direction": f"{', '.join(DIRECTIONS)}, or degrees counterclockwise from the front of who faces +y", "newtons": "[N]"},
-    ),
-    Follow: Short(Follow.square, "velocities", {"speed": "Round a square [m/s].", "every": "Between turns [s].", "seconds": "In all [s]."}),
-}
+@functools.cache
+def short_keys(cls: type) -> Mapping[str, Key]:
+    """Return the keys that replace a field: arguments of the class method that are no fields themselves."""
+    if cls not in SHORTS:
+        return {}
+    make, own = SHORTS[cls][0], keys_of(cls)
+    hints = typing.get_type_hints(make, include_extras=True)
+    names = [name for name in inspect.signature(make).parameters if name not in own]
+    return {name: Key(hints[name], inspect.getdoc(make) or "" if name == names[0] else "") for name in names}
+
+
+def all_keys(cls: type) -> Mapping[str, Key]:
+    """Return the keys of a dataclass' table, and those that replace one of them."""
+    return {**keys_of(cls), **short_keys(cls)}
+
 
 ELEMENTS: Mapping[str, type[Element[Any]]] = {
-    name_of(cls): cls for cls in (Push, Drag, Pin, Ball, Throw, Obstacle, Trip, Follow, Dodge, StiffJoint)
+    table_name(cls): cls for cls in (Push, Drag, Pin, Ball, Throw, Obstacle, Trip, Follow, Dodge, StiffJoint)
 }
-"""The elements of a scene by the names of their tables, each of which may be there many times."""
 MANY: Mapping[str, type] = {"person": Person, **ELEMENTS}
-"""Tables in two brackets."""
-
-
-@functools.cache
-def single_tables() -> Mapping[str, type]:
-    """Return the tables in one bracket: the parts of a scene and a setup that are dataclasses."""
-    hints: dict[str, Any] = {name: hint for cls in (Scene, Setup) for name, hint in typing.get_type_hints(cls).items()}
-    return {name: hint for name, hint in hints.items() if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint is not Scene}
-
-
-@functools.cache
-def top_keys() -> Mapping[str, Key]:
-    """Return the keys outside of all tables."""
-    return {**keys_of(Setup), **keys_of(Scene)}
+"""Tables in two brackets, of which there may be several."""
+SINGLE: Mapping[str, type] = {"ground": Ground, "planner": Planner, "simulator": SimulatorOptions}
+"""Tables in one bracket."""
+TOP: Mapping[str, Key] = {**keys_of(Setup), **keys_of(Scene)}
+"""Keys above all tables."""

@@ -1,48 +1,87 @@
-"""Writing a scene file, with comments."""
+"""Writing a scene file with comments, and changing fields of a setup by dotted paths."""
 
 import json
 import math
 import os
-from collections.abc import Mapping
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dropsim.files.atomic import atomic_path
-from dropsim.scene import Push
-from dropsim.scene.files.schema import ELEMENTS, SHORTS, keys_of, single_tables, top_keys
-from dropsim.scene.files.setup import SOMERSAULT, Setup, name_of
-from dropsim.scene.files.values import Key, Value
-from dropsim.scene.perturbations import DIRECTIONS
+from dropsim.files.names import suggestion
+from dropsim.scene import DIRECTIONS, Push
+from dropsim.scene.files.reading import Table, setup_of
+from dropsim.scene.files.schema import (
+    ELEMENTS,
+    MANY,
+    SHORTS,
+    SINGLE,
+    TOP,
+    Key,
+    Value,
+    all_keys,
+    keys_of,
+    located,
+    plain_type,
+    short_keys,
+    shown,
+)  # fmt: skip
+from dropsim.scene.files.setup import SOMERSAULT, Setup, table_name
 
 
-def document_of(setup: Setup) -> dict[str, Any]:
+def write_scene(setup: Setup, path: Path | str) -> None:
+    """Write a scene file with comments that reads back as the same setup."""
+    path = Path(path)
+    if path.suffix.lower() != ".toml":
+        raise ValueError(f"{path}: a scene file ends in .toml")
+    if path.is_dir():
+        raise ValueError(f"{path}: is a folder: give the name of a file")
+    text = scene_text(setup, path.parent)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def scene_text(setup: Setup, folder: Path) -> str:
+    """Return the content of a scene file; recordings are relative to the folder."""
+    top, *tables = _tables_of(setup)
+    if setup.clip not in (None, SOMERSAULT):
+        top.values["clip"] = os.path.relpath(setup.clip, folder)
+    parts = ["# A scene of dropsim: run it with `dropsim run`. Keys that are left out have their defaults.", *_written(top, TOP)]
+    seen = set[str]()
+    for table in tables:
+        header = f"[[{table.name}]]" if table.name in MANY else f"[{table.name}]"
+        parts += ["", header, *_written(table, {} if table.name in seen else _keys_of(table))]
+        seen.add(table.name)
+    return "\n".join(parts) + "\n"
+
+
+def _tables_of(setup: Setup) -> list[Table]:
     """Return a setup's tables; fields that are None are left out."""
-    tables: dict[str, Any] = {**_table_of(setup), **_table_of(setup.scene)}
-    tables |= {name: _table_of(_part_of(setup, name)) for name in single_tables()}
-    for name, item in (*(("person", p) for p in setup.scene.people), *((name_of(type(e)), e) for e in setup.scene.elements)):
-        tables.setdefault(name, []).append(_table_of(item))
-    return tables
+    scene = setup.scene
+    if own := [type(element).__name__ for element in scene.elements if type(element) not in ELEMENTS.values()]:
+        raise ValueError(f"a scene file knows no {own[0]}: it holds {', '.join(ELEMENTS)}")
+    many = (*(("person", person) for person in scene.people), *((table_name(type(e)), e) for e in scene.elements))
+    single = ((name, getattr(setup if hasattr(setup, name) else scene, name)) for name in SINGLE)
+    return [Table("", {**_values_of(setup), **_values_of(scene)}), *(Table(name, _values_of(item)) for name, item in (*many, *single))]
 
 
-def _part_of(setup: Setup, name: str) -> Value:
-    return getattr(setup, name) if hasattr(setup, name) else getattr(setup.scene, name)
+def _keys_of(table: Table) -> Mapping[str, Key]:
+    return all_keys({**SINGLE, **MANY}[table.name]) if table.name else TOP
 
 
-def _table_of(item: object) -> dict[str, Any]:
-    """Return the keys of an object, in the easier form where that says exactly the same."""
-    table = {name: _listed(value) for name in keys_of(type(item)) if (value := getattr(item, name)) is not None}
+def _values_of(item: object) -> dict[str, Any]:
+    """Return the values of an object; a push in the easier form if that says exactly the same."""
+    table = {name: value for name in keys_of(type(item)) if (value := getattr(item, name)) is not None}
     if isinstance(item, Push) and (easier := _toward(item)) is not None:
         del table["force"]
-        table = {**easier, **table}
+        return {**easier, **table}
     return table
 
 
-def _listed(value: Value) -> Value:
-    return [_listed(one) for one in value] if isinstance(value, tuple) else value
-
-
 def _toward(push: Push) -> dict[str, Any] | None:
-    """Return direction and newtons of a horizontal push, where they make the same force to the last digit."""
+    """Return direction and newtons of a horizontal push, if they give the same force to the last digit."""
     x, y, z = push.force
     newtons = math.hypot(x, y)
     for direction in (*DIRECTIONS, f"{(math.degrees(math.atan2(y, x)) - 90) % 360:g}"):
@@ -52,50 +91,15 @@ def _toward(push: Push) -> dict[str, Any] | None:
     return None
 
 
-def write_scene(setup: Setup, path: Path) -> None:
-    """Write a scene file with comments that reads back as the same setup."""
-    if path.suffix.lower() != ".toml":
-        raise ValueError(f"{path}: a scene file ends in .toml")
-    if path.is_dir():
-        raise ValueError(f"{path}: is a folder: give the name of a file")
-    if own := [type(element).__name__ for element in setup.scene.elements if type(element) not in ELEMENTS.values()]:
-        raise ValueError(f"a scene file knows no {own[0]}: it holds {', '.join(ELEMENTS)}")
-    text = scene_text(setup, path.parent)
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def scene_text(setup: Setup, folder: Path) -> str:
-    """Return what a scene file says; recordings are relative to the folder."""
-    top = {**_table_of(setup), **_table_of(setup.scene)}
-    if setup.clip not in (None, SOMERSAULT):
-        top["clip"] = os.path.relpath(setup.clip, folder)
-    parts = [
-        "# A scene of dropsim: run it with `dropsim run`. What is left out has its default.",
-        *_written(top, top_keys(), comments=True),
-    ]
-    seen = set[str]()
-    people = [("person", person) for person in setup.scene.people]
-    for name, item in (*people, *((name_of(type(element)), element) for element in setup.scene.elements)):
-        short = SHORTS.get(type(item))
-        keys = {**keys_of(type(item)), **(short.keys if short else {})}
-        parts += ["", f"[[{name}]]", *_written(_table_of(item), keys, comments=name not in seen)]
-        seen.add(name)
-    for name, cls in single_tables().items():
-        parts += ["", f"[{name}]", *_written(_table_of(_part_of(setup, name)), keys_of(cls), comments=True)]
-    return "\n".join(parts) + "\n"
-
-
-def _written(table: Mapping[str, Any], keys: Mapping[str, Key], *, comments: bool) -> list[str]:
-    lines = []
-    for name, value in table.items():
-        doc = keys[name].doc if comments else ""
-        if isinstance(value, list) and value and isinstance(value[0], list):
-            lines += [f"# {doc}"] if doc else []
-            lines += [f"{name} = [", *(f"    {_toml(row)}," for row in value), "]"]
+def _written(table: Table, keys: Mapping[str, Key]) -> Iterator[str]:
+    """Write the lines of a table, with the comments of the given keys."""
+    for name, value in table.values.items():
+        comment = f"# {keys[name].comment}" if name in keys and keys[name].comment else ""
+        if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+            rows = "".join(f"    {_toml(row)},\n" for row in value)
+            yield f"{comment}\n{name} = [\n{rows}]".lstrip()
         else:
-            lines.append(f"{name} = {_toml(value)}{f'  # {doc}' if doc else ''}")
-    return lines
+            yield f"{name} = {_toml(value)}  {comment}".rstrip()
 
 
 def _toml(value: Value) -> str:
@@ -103,6 +107,58 @@ def _toml(value: Value) -> str:
         return str(value).lower()
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    return repr(value)
+    return f"[{', '.join(map(_toml, value))}]" if isinstance(value, tuple) else repr(value)
+
+
+def changed(setup: Setup, changes: Sequence[tuple[str, str]], *, said: Callable[[str], str] = lambda path: f"{path}: ") -> Setup:
+    """Return a setup with some fields changed: ("push.0.part", "hand"), ("person.start", "run") for everybody, ("seconds", "8").
+
+    A table that comes right after the last of its kind is new. `said` names a path in messages.
+    """
+    with located(""):
+        tables = _tables_of(setup)
+        for path, text in changes:
+            for table, key in _targets(tables, path, said(path)):
+                known, (_, replaced) = _keys_of(table), SHORTS.get(MANY.get(table.name, Setup), (None, ""))
+                easier = short_keys(MANY[table.name]) if replaced else {}
+                # Of a field and the keys that replace it, the last one given counts.
+                for other in easier if key == replaced else (replaced,) if key in easier else ():
+                    table.values.pop(other, None)
+                is_text = key in known and plain_type(known[key].wanted)[0] is str
+                table.values[key], table.places[key] = text if is_text else _typed(text), said(path)
+                if table.name:
+                    table.places.setdefault("", said(path))
+        return setup_of(tables, Path(), setup.name)
+
+
+def _typed(text: str) -> object:
+    """Read a number or a list as TOML spells it; anything else is text."""
+    try:
+        found = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return found["value"] if len(found) == 1 else text
+
+
+def _targets(tables: list[Table], path: str, said: str) -> list[tuple[Table, str]]:
+    """Return the tables and the key that a dotted path stands for; without a number, all tables of its kind."""
+    name, *rest = path.split(".")
+    own = [table for table in tables if table.name == name and name]
+    if name not in (*TOP, *SINGLE, *MANY):
+        raise ValueError(f"{said}a scene has no {shown(name)}: {suggestion(name, (*TOP, *SINGLE, *MANY))}")
+    if name not in MANY:
+        if len(rest) != len(own):
+            raise ValueError(f"{said}write {name}{'.KEY' if own else ''}, and no more")
+        return [(own[0], rest[0])] if own else [(tables[0], name)]
+    if len(rest) == 1 and not rest[0].isdecimal():
+        if not own:
+            raise ValueError(f"{said}the scene has no {name}: write {name}.0.{rest[0]} to add one")
+        return [(table, rest[0]) for table in own]
+    if len(rest) != 2 or not re.fullmatch("[0-9]{1,6}", rest[0]):
+        raise ValueError(f"{said}write {name}.0.KEY for one {name}, or {name}.KEY for all of them")
+    if (number := int(rest[0])) > len(own):
+        raise ValueError(f"{said}the scene has {len(own)} of {name}: the next is {name}.{len(own)}")
+    if number == len(own):
+        own.append(Table(name, {}))
+        tables.append(own[-1])
+    return [(own[number], rest[1])]
