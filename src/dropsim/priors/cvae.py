@@ -264,7 +264,7 @@ class CVAEPrior(Prior):
         """Return velocities by differences from a state."""
         return self._padded(difference_memory(before.x, before.q, x, q, self.fps))
 
-    def _padded(self, velocities: Float[np.ndarray, "*b m"]) -> Float[np.ndarray, "*b m"]:
+    def _padded(self, velocities: Float[np.ndarray, "*b v"]) -> Float[np.ndarray, "*b m"]:
         """Return our variant's memory as this network's: HuMoR has no body velocities, and a drift, which starts at zero."""
         shape = self.network.shape
         memory = np.zeros((*velocities.shape[:-1], shape.memory_size))

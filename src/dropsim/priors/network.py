@@ -15,7 +15,7 @@ from dropsim.compute.products import Linear
 
 Array = Any
 """numba knows the types."""
-CACHED_ROWS = 256
+CACHED_ROWS = 128
 """Rows that go through the layers together, so that what lies between two layers stays in the processor's cache."""
 EPSILON = 1e-5
 """Added to variances: PyTorch's default."""
@@ -116,25 +116,32 @@ class MLP:
 @fast_kernel
 def norm_relu(x: Array, gain: Array, shift: Array, num_groups: int, epsilon: float, skip: Array, out: Array) -> None:
     """Write the group normalisation of the first columns of x, cut off at zero, and behind it the second input."""
-    width = len(gain)
+    width, zero = len(gain), np.float32(0.0)
     size = width // num_groups
+    share = np.float32(1.0) / np.float32(size)
+    means, scales = np.empty(num_groups, np.float32), np.empty(num_groups, np.float32)
+    # One thing after the other for all groups: a processor works on several groups at a time then.
     for r in range(len(x)):
-        row, target = x[r], out[r]
         for g in range(num_groups):
-            values, to = row[g * size : (g + 1) * size], target[g * size : (g + 1) * size]
-            gains, shifts = gain[g * size : (g + 1) * size], shift[g * size : (g + 1) * size]
-            total = np.float32(0.0)
-            for c in range(size):
-                total += values[c]
-            mean = total / np.float32(size)
-            total = np.float32(0.0)
-            for c in range(size):
-                total += (values[c] - mean) * (values[c] - mean)
-            scale = np.float32(1.0) / np.float32(math.sqrt(total / np.float32(size) + np.float32(epsilon)))
-            for c in range(size):
-                to[c] = max((values[c] - mean) * (scale * gains[c]) + shifts[c], np.float32(0.0))
+            total = zero
+            for c in range(g * size, (g + 1) * size):
+                total += x[r, np.uint64(c)]
+            means[g] = total * share
+        for g in range(num_groups):
+            total, mean = zero, means[g]
+            for c in range(g * size, (g + 1) * size):
+                total += (x[r, np.uint64(c)] - mean) * (x[r, np.uint64(c)] - mean)
+            scales[g] = total * share + np.float32(epsilon)
+        for g in range(num_groups):
+            scales[g] = np.float32(1.0) / np.sqrt(scales[g])
+        for g in range(num_groups):
+            mean, scale = means[g], scales[g]
+            for c in range(g * size, (g + 1) * size):
+                k = np.uint64(c)
+                value = (x[r, k] - mean) * (scale * gain[k]) + shift[k]
+                out[r, k] = value if value > zero else zero
         for c in range(skip.shape[1]):
-            target[width + c] = skip[r, c]
+            out[r, width + c] = skip[r, c]
 
 
 @dataclass(frozen=True, eq=False)

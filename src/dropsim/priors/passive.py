@@ -5,6 +5,7 @@ from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton
 from dropsim.compute.random import Streams
+from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, Prior, State
 
 
@@ -15,7 +16,7 @@ class PassivePrior(Prior):
         """Remember the body and the rate."""
         self.skeleton, self.fps, self.name = skeleton, fps, "passive"
 
-    def propose(self, state: State, num: int, rng: Streams, intent: object | None = None) -> Candidates:
+    def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
         """Return the present frame, once."""
         del num, rng, intent
         return Candidates(state.x[..., None, :, :], state.q[..., None, :, :, :], state.memory[..., None, :])

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
+from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidate, Candidates, Prior, State
 
 
@@ -51,32 +52,31 @@ class ClipPrior(Prior):
         state = super().start_from(motion, frame)
         return State(state.x, state.v, state.q, self._memories[frame])
 
-    def propose(self, state: State, num: int, rng: Streams, intent: object | None = None) -> Candidates:
+    def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
         """Propose the recording's next frame, or what the other prior proposes where it has taken over."""
         frame = np.rint(state.memory[..., 0]).astype(np.int64)
         coming = np.minimum(frame + 1, len(self.motion) - 1)
-        one = self._at(coming)
-        following = Candidates(one.x[..., None, :, :], one.q[..., None, :, :, :], one.memory[..., None, :])
+        x, q, memory = self.motion.joints[coming], self.motion.q[coming], self._memories[coming]
+        following = Candidates(x[..., None, :, :], q[..., None, :, :, :], memory[..., None, :])
         free = frame >= self.handover
         if self.then is None or not free.any():
             return following
         # Only people who were handed over draw random numbers: the others must not notice who else is in the batch.
         everyone, who = state.flat(), np.flatnonzero(free)
         inner = State(everyone.x[who], everyone.v[who], everyone.q[who], everyone.memory[who, 1:])
+        if intent is not None:
+            intent = Intent(intent.velocity.reshape(-1, 2)[who], intent.facing.reshape(-1, 2)[who], intent.height.reshape(-1)[who])
         other = self.then.propose(inner, num, rng.pick(who.tolist()), intent)
         count = np.broadcast_to(everyone.memory[who, None, :1], (*other.memory.shape[:-1], 1))
 
-        def merge(recorded: np.ndarray, proposed: np.ndarray, trailing: int) -> np.ndarray:
-            shape = (*frame.shape, proposed.shape[1], *proposed.shape[2:])
-            merged = np.array(np.broadcast_to(recorded, shape)).reshape(-1, *proposed.shape[1:])
+        def merge(recorded: np.ndarray, proposed: np.ndarray) -> np.ndarray:
+            shape = (*frame.shape, *proposed.shape[1:])
+            merged = np.broadcast_to(recorded, shape).reshape(-1, *proposed.shape[1:]).copy()
             merged[who] = proposed
             return merged.reshape(shape)
 
         memory = np.concatenate((count, other.memory), axis=-1)
-        return Candidates(merge(following.x, other.x, 2), merge(following.q, other.q, 3), merge(following.memory, memory, 1))
-
-    def _at(self, frame: Int[np.ndarray, "*b"]) -> Candidate:
-        return Candidate(self.motion.joints[frame], self.motion.q[frame], self._memories[frame])
+        return Candidates(merge(following.x, other.x), merge(following.q, other.q), merge(following.memory, memory))
 
     def commit(self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
         """Keep the frame count, and let the other prior take back its own part."""

@@ -78,8 +78,8 @@ class StartBank:
     def draw(self, category: str, seed: Sequence[int] | int, skeleton: Skeleton | None = None) -> State:
         """Return a random state of a category, or a batch with one state for each seed; for another body, its own bones in that pose."""
         batch = self._batch(category)
-        index = np.asarray(Streams(seed).uniform() * len(batch.x)).astype(np.int64)
-        state = batch[index].map(np.copy)
+        index = (Streams(seed).uniform(1) * len(batch.x)).astype(np.int64)[..., 0]
+        state = batch[np.asarray(index)].map(np.copy)
         return state if skeleton is None else fitted(state, self.skeleton, skeleton)
 
     def _batch(self, category: str) -> State:
