@@ -15,7 +15,6 @@ from dropsim.research.evaluation.windows import NUM_FEATURES
 
 def test_one_setting_is_changed_at_a_time():
     first, *others = AblationOptions().settings()
-    assert first.default
     assert first.body == Body()
     # The defaults' own values are not run twice.
     assert all(setting.body != first.body for setting in others)
@@ -55,7 +54,7 @@ def test_a_setting_that_diverges_for_everybody_is_a_row_without_numbers():
 def test_the_figure_shows_the_default_among_the_values():
     options = AblationOptions()
     rows = [_row(setting, [chunk(2, recovered=1.0)], _windows([chunk(2, recovered=1.0)])) for setting in options.settings()]
-    found = dict(panels(rows, options))
+    found = panels(rows)
     assert [value for value, _ in found["K"]] == [1.0, 4.0, 16.0, 64.0, 256.0]
     assert found["K"][3][1] is rows[0]
     assert "unit masses" not in found

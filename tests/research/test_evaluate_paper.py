@@ -11,7 +11,7 @@ from dropsim.motion.amass import write_amass
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.research.evaluation.paper import claims
 from dropsim.research.evaluation.paper.plan import PaperOptions, Plan, random_trials
-from dropsim.research.evaluation.paper.runs import stacked
+from dropsim.research.evaluation.paper.runs import merged
 from dropsim.research.evaluation.recordings import Recorded, measure_recordings, spread
 from dropsim.research.evaluation.speed import Speed, measure_speed
 from dropsim.research.evaluation.trials import Body
@@ -102,8 +102,8 @@ def test_recordings_that_need_no_help_or_differ_do_not_agree_with_the_paper():
 
 
 def test_without_recordings_nothing_is_claimed():
-    wrench = np.ones((4, T, 2))
-    for claim in (claims.recorded_wrench(None), claims.corrected_wrench({"root_wrench": wrench}, None)):
+    wrench = {"wrench_before": np.ones((4, T)), "wrench_after": np.ones((4, T))}
+    for claim in (claims.recorded_wrench(None), claims.corrected_wrench(wrench, None)):
         assert claim.reproduced is None
         assert claim.number is None
         assert claim.verdict == "not run"
@@ -111,27 +111,26 @@ def test_without_recordings_nothing_is_claimed():
 
 
 def test_the_corrected_wrench_is_held_against_recorded_runs():
-    wrench = np.stack((np.full((4, T), 3.0), np.full((4, T), 0.8)), axis=-1)
-    runs = {"root_wrench": wrench}
+    runs = {"wrench_before": np.full((4, T), 3.0), "wrench_after": np.full((4, T), 0.8)}
     assert claims.corrected_wrench(runs, [recorded(size=0.5)]).reproduced  # the wave goes up to 1
     assert claims.corrected_wrench(runs, [recorded(size=0.2), recorded("jump", size=9.0)]).reproduced is False
 
 
-def followers(speed, wished=1.2, upright=1.0):
+def followers(speed, wanted=1.2, upright=1.0):
     frames = 240
-    way = np.tile([0.0, wished], (frames, 1))
-    way[120:] = [-wished, 0.0]
+    way = np.tile([0.0, wanted], (frames, 1))
+    way[120:] = [-wanted, 0.0]
     # Two thirds of a second late in every turn, as people are.
-    late = np.concatenate((np.zeros((20, 2)), way[:-20])) * speed / wished
+    late = np.concatenate((np.zeros((20, 2)), way[:-20])) * speed / wanted
     root = np.tile(np.cumsum(late / 30.0, axis=0), (4, 1, 1))
     up = np.zeros((4, frames), bool)
     up[: round(4 * upright)] = True
-    return {"wished": way, "root": root, "upright": up, "finished": np.ones(4, bool)}
+    return {"wanted": way, "root": root, "upright": up, "finished": np.ones(4, bool)}
 
 
 def test_speed_along_the_way_leaves_turns_out():
-    speed, wished = claims.wished_speed(followers(1.1))
-    assert wished == pytest.approx(1.2)
+    speed, wanted = claims.speed_along(followers(1.1))
+    assert wanted == pytest.approx(1.2)
     assert speed == pytest.approx(1.1)
 
 
@@ -185,14 +184,14 @@ def test_a_plan_that_cannot_be_is_refused(bad):
 
 
 def test_chunks_are_put_under_each_other_and_the_lost_leave_a_gap():
-    one = {"finished": np.array([True, False]), "upright": np.ones((1, 4), bool), "wished": np.ones((4, 2))}
-    lost = {"finished": np.array([False]), "wished": np.ones((4, 2))}
-    both = stacked([one, lost, one])
+    one = {"finished": np.array([True, False]), "upright": np.ones((1, 4), bool), "wanted": np.ones((4, 2))}
+    lost = {"finished": np.array([False]), "wanted": np.ones((4, 2))}
+    both = merged([one, lost, one])
     assert both["upright"].shape == (2, 4)
-    assert both["wished"].shape == (4, 2)
+    assert both["wanted"].shape == (4, 2)
     assert both["finished"].tolist() == [True, False, False, True, False]
     with pytest.raises(ValueError, match="every simulated person diverged"):
-        stacked([lost])
+        merged([lost])
 
 
 def test_a_few_are_spread_over_many():

@@ -5,35 +5,37 @@ import math
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
 
 from dropsim.apps.cli import main
 from dropsim.body.rotations import exp
 from dropsim.body.skeleton import Skeleton
+from dropsim.compute.random import Streams
 from dropsim.motion.amass import write_amass
 from dropsim.motion.clips import Clip
 from dropsim.motion.contacts import label_contacts
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
-from dropsim.priors.pose import PoseNetwork, PosePrior, PoseShape
-from dropsim.priors.prior import Candidates, State, Streams
+from dropsim.priors.pose import PosePrior
+from dropsim.priors.prior import Candidates, State
 from dropsim.research.evaluation.card import BEGIN, END, fill_card, table
-from dropsim.research.evaluation.recovery import REACH, SHOVE, Returns, displaced, energy_curves, return_times, smoothed
 from dropsim.research.evaluation.prior import PriorEvaluation, Quality, evaluate_prior
+from dropsim.research.evaluation.recovery import REACH, SHOVE, Returns, displaced, energy_curves, return_times, smoothed
+from dropsim.research.evaluation.trials import stacked
 from dropsim.research.evaluation.windows import alternate_features, frechet, window_features
 
 SHAPE = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True)
 CLIP = stepping_clip(4.0)
+UP = np.array([0.0, 0.0, 1.0])
 SMALL = PriorEvaluation(rollouts=4, seconds=2.0, num_samples=4, one_step_frames=24, diversity_samples=2)
 KEYS = {"one_step_ratio_mode", "one_step_ratio_best", "human_share", "skate_ratio", "penetration_mm", "back_share", "frechet"}
 
 
 def tiny() -> CVAEPrior:
-    torch.manual_seed(0)
-    network = CVAENetwork(SHAPE)
-    network.output_scale.fill_(0.003)
+    network = CVAENetwork.random(SHAPE)
+    network.output_scale[:] = 0.003
     return CVAEPrior(network, Skeleton.adult(), name="tiny")
 
 
@@ -42,31 +44,30 @@ class Coasting(CVAEPrior):
 
     step = 0.0
 
-    def sample(self, state, num_samples, rng):
-        lift = self.step * torch.arange(num_samples, dtype=torch.float64)[:, None, None] * torch.tensor([0.0, 0.0, 1.0])
-        x = (state.x + state.v / self.fps).unsqueeze(-3) + lift
-        q, memory = (t.unsqueeze(-n).repeat_interleave(num_samples, -n) for t, n in ((state.q, 4), (state.memory, 2)))
-        return Candidates(x, q, memory)
+    def propose(self, state, num, rng, intent=None):
+        lift = self.step * np.arange(num)[:, None, None] * UP
+        x = (state.x + state.v / self.fps)[..., None, :, :] + lift
+        return Candidates(x, np.stack([state.q] * num, axis=-4), np.stack([state.memory] * num, axis=-2))
 
 
 class Staying(Coasting):
     """Proposes the present frame."""
 
-    def sample(self, state, num_samples, rng):
-        return super().sample(replace(state, v=torch.zeros_like(state.v)), num_samples, rng)
+    def propose(self, state, num, rng, intent=None):
+        return super().propose(replace(state, v=np.zeros_like(state.v)), num, rng)
 
 
 def made(kind: type[CVAEPrior]) -> CVAEPrior:
-    return kind(CVAENetwork(SHAPE), Skeleton.adult(), name=kind.__name__)
+    return kind(CVAENetwork.random(SHAPE), Skeleton.adult(), name=kind.__name__)
 
 
 def moving(velocity: tuple[float, float, float], seconds: float = 3.0, spin: float = 0.0) -> Motion:
     """A person in a fixed pose on the floor, moved and turned about the pelvis at a constant rate."""
-    time = torch.arange(round(30 * seconds), dtype=torch.float64) / 30
-    q = CLIP.q[:1].repeat(len(time), 1, 1, 1)
-    q[:, 0] = exp(time[:, None] * spin * torch.tensor([0.0, 0.0, 1.0])) @ q[:, 0]
+    time = np.arange(round(30 * seconds)) / 30
+    q = np.tile(CLIP.q[:1], (len(time), 1, 1, 1))
+    q[:, 0] = exp(time[:, None] * spin * UP) @ q[:, 0]
     lowest = (CLIP.joints[0, :, 2] - CLIP.skeleton.radii).min()
-    root = CLIP.root[0] - lowest * torch.tensor([0.0, 0.0, 1.0]) + time[:, None] * torch.tensor(velocity, dtype=torch.float64)
+    root = CLIP.root[0] - lowest * UP + time[:, None] * np.array(velocity)
     return Motion.from_rotations(CLIP.skeleton, 30.0, root, q)
 
 
@@ -131,56 +132,52 @@ def test_quality_weighs_every_motion_alike():
 
 
 def test_poses_out_of_range_are_counted():
-    network = PoseNetwork(PoseShape(radius=()))
-    torch.nn.init.zeros_(network.encoder[-1].weight)
-    torch.nn.init.constant_(network.encoder[-1].bias, 10.0)
-    quality = Quality.of([moving((0.0, 0.0, 0.0))], PosePrior(network))
-    assert (quality.human_share, quality.human_in_range_share, quality.out_of_range_percent) == (1.0, 0.0, 100.0)
-    torch.nn.init.zeros_(network.encoder[-1].bias)
-    quality = Quality.of([moving((0.0, 0.0, 0.0))], PosePrior(network))
-    assert (quality.human_share, quality.human_in_range_share, quality.out_of_range_percent) == (1.0, 1.0, 0.0)
+    pose = PosePrior.shipped()
+    for limit, in_range in ((0.0, 0.0), (1e9, 1.0)):
+        quality = Quality.of([moving((0.0, 0.0, 0.0))], replace(pose, limit=limit))
+        assert (quality.human_share, quality.human_in_range_share, quality.out_of_range_percent) == (1.0, in_range, 100 * (1 - in_range))
 
 
 def test_frechet_of_gaussians_is_known(rng):
-    a = torch.randn(200, 5, generator=rng, dtype=torch.float64)
+    a = rng.normal(size=(200, 5))
     assert frechet(a, a) == pytest.approx(0.0, abs=1e-9)
     # A shift adds its square; doubling about the mean leaves tr(C + 4 C - 2 * 2 C) = tr C.
-    shift = torch.tensor([1.0, -2.0, 0.0, 0.5, 0.0], dtype=torch.float64)
+    shift = np.array([1.0, -2.0, 0.0, 0.5, 0.0])
     assert frechet(a, a + shift) == pytest.approx(5.25, abs=1e-9)
-    assert frechet(a, a.mean(0) + 2 * (a - a.mean(0))) == pytest.approx(float(a.T.cov().trace()), rel=1e-9)
+    assert frechet(a, a.mean(0) + 2 * (a - a.mean(0))) == pytest.approx(np.cov(a.T).trace(), rel=1e-9)
     assert math.isnan(frechet(a[:1], a))
 
 
 def test_windows_do_not_know_where_they_are():
-    R, shift = exp(torch.tensor([0.0, 0.0, 1.3], dtype=torch.float64)), torch.tensor([4.0, -1.0, 0.0], dtype=torch.float64)
-    q = torch.cat((R @ CLIP.q[:, :1], CLIP.q[:, 1:]), dim=1)
+    R, shift = exp(1.3 * UP), np.array([4.0, -1.0, 0.0])
+    q = np.concatenate((R @ CLIP.q[:, :1], CLIP.q[:, 1:]), axis=1)
     elsewhere = Motion.from_rotations(CLIP.skeleton, CLIP.fps, CLIP.root @ R.T + shift, q)
     here = window_features(CLIP)
     assert here.shape == (3, 32)  # 120 frames, and a velocity takes two
-    torch.testing.assert_close(window_features(elsewhere), here)
-    assert (window_features(CLIP.mirrored()) - here).abs().amax() > 1e-3
+    np.testing.assert_allclose(window_features(elsewhere), here)
+    assert np.abs(window_features(CLIP.mirrored()) - here).max() > 1e-3
 
 
 def test_windows_are_dealt_out_in_turn():
     first, second = alternate_features([CLIP, CLIP.slice(0, 50)])  # three windows, and one: a pair and nothing
-    assert torch.equal(first, window_features(CLIP)[:1])
-    assert torch.equal(second, window_features(CLIP)[1:2])
+    np.testing.assert_array_equal(first, window_features(CLIP)[:1])
+    np.testing.assert_array_equal(second, window_features(CLIP)[1:2])
 
 
 def test_curves_are_smoothed_over_five_frames():
-    curve = torch.tensor([[10.0, 0.0, 0.0, 0.0, 5.0, 0.0, 0.0]], dtype=torch.float64)
-    torch.testing.assert_close(smoothed(curve), torch.tensor([[10 / 3, 2.5, 3.0, 1.0, 1.0, 1.25, 5 / 3]], dtype=torch.float64))
+    curve = np.array([[10.0, 0.0, 0.0, 0.0, 5.0, 0.0, 0.0]])
+    np.testing.assert_allclose(smoothed(curve), [[10 / 3, 2.5, 3.0, 1.0, 1.0, 1.25, 5 / 3]])
 
 
 def test_return_is_when_a_curve_stays_within_the_limit():
-    curves = torch.zeros(5, 80, dtype=torch.float64)
+    curves = np.zeros((5, 80))
     curves[1, :30] = 2.0  # back after a second
     curves[2, :20], curves[2, 30] = 2.0, 2.0  # dips in for 10 frames only, and is back after 31
     curves[3] = 2.0  # never
     curves[4, :61] = 2.0  # a frame too late
-    times = return_times(curves, torch.ones(5, dtype=torch.float64), 30.0)
+    times = return_times(curves, np.ones(5), 30.0)
     assert times.tolist() == pytest.approx([0.0, 1.0, 31 / 30, math.inf, math.inf])
-    returns = Returns.of(curves, torch.zeros_like(curves), torch.ones(5, dtype=torch.float64), 30.0)
+    returns = Returns.of(curves, np.zeros_like(curves), np.ones(5), 30.0)
     assert asdict(returns) == pytest.approx({"back_share": 0.6, "left_share": 0.8, "calm_share": 1.0, "median_seconds": 31 / 30})
 
 
@@ -189,50 +186,51 @@ def test_energy_is_the_distance_of_coasting_from_the_nearest_candidate():
     prior = made(Staying)
     start = prior.start_from(moving((0.0, 0.9, 0.0)), 10)
     energies, motion = energy_curves(prior, start, 5, 3, Streams(0))
-    torch.testing.assert_close(energies, torch.tensor([22 * 0.03**2, 0, 0, 0, 0], dtype=torch.float64))
-    assert torch.equal(motion.joints, start.x.expand(6, -1, -1))
+    np.testing.assert_allclose(energies, [22 * 0.03**2, 0, 0, 0, 0])
+    np.testing.assert_array_equal(motion.joints, np.stack([start.x] * 6))
+
+
+TINY = tiny()
 
 
 def starts(count: int) -> State:
-    prior = tiny()
-    states = [prior.start_from(CLIP, 2 + i % 110) for i in range(count)]
-    return State(*(torch.stack([getattr(s, f) for s in states]) for f in ("x", "v", "q", "memory")))
+    return stacked([TINY.start_from(CLIP, 2 + i % 110) for i in range(count)])
 
 
 def test_a_shove_is_as_large_as_it_says():
     before = starts(200)
-    after = displaced(before, CLIP.skeleton, Streams(list(range(200))))
-    moved = (after.x - before.x).norm(dim=-1).amax(-1)
+    after = displaced(before, TINY, Streams(list(range(200))))
+    moved = np.linalg.norm(after.x - before.x, axis=-1).max(-1)
     assert moved.min() > REACH[0] - 1e-3
     assert moved.max() < REACH[1] + 1e-3
     assert moved.max() - moved.min() > 0.08
     shove = (after.v - before.v)[:, 0]
-    assert (after.v - before.v - shove[:, None]).abs().amax() < 1e-12
+    assert np.abs(after.v - before.v - shove[:, None]).max() < 1e-12
     assert not shove[:, 2].any()
-    assert shove.norm(dim=-1).min() >= SHOVE[0]
-    assert shove.norm(dim=-1).max() <= SHOVE[1]
+    speeds = np.linalg.norm(shove, axis=-1)
+    assert SHOVE[0] <= speeds.min() < speeds.max() <= SHOVE[1]
     # The memory feels the same shove: the root and all joints, and no turning.
-    change = (after.memory - before.memory).unflatten(-1, (-1, 3))
-    torch.testing.assert_close(change[:, 0], shove)
-    torch.testing.assert_close(change[:, 2:24], shove[:, None].expand(-1, 22, -1))
+    change = (after.memory - before.memory).reshape(200, -1, 3)
+    np.testing.assert_allclose(change[:, 0], shove, atol=1e-12)
+    np.testing.assert_allclose(change[:, 2:24], np.stack([shove] * 22, axis=1), atol=1e-12)
     assert not change[:, [1, *range(24, 45)]].any()
 
 
 def test_a_shove_breaks_no_bones_and_goes_through_no_floor():
     before = starts(100)
-    after = displaced(before, CLIP.skeleton, Streams(list(range(100))))
-    assert CLIP.skeleton.bone_error(after.x).amax() < 1e-9
-    lowest = [(s.x[..., 2] - CLIP.skeleton.radii).amin(-1) for s in (before, after)]
-    assert (lowest[1] - lowest[0].clamp(max=0)).min() > -1e-9
-    torch.testing.assert_close(CLIP.skeleton.forward(after.q, after.x[:, 0]), after.x)
+    after = displaced(before, TINY, Streams(list(range(100))))
+    assert CLIP.skeleton.bone_error(after.x).max() < 1e-9
+    lowest = [(s.x[..., 2] - CLIP.skeleton.radii).min(-1) for s in (before, after)]
+    assert (lowest[1] - np.minimum(lowest[0], 0)).min() > -1e-9
+    np.testing.assert_allclose(CLIP.skeleton.forward(after.q, after.x[:, 0]), after.x, atol=1e-12)
 
 
 def test_a_shove_depends_on_the_character_alone():
     before = starts(3)
-    together = displaced(before, CLIP.skeleton, Streams([4, 5, 6]))
-    alone = displaced(before[1], CLIP.skeleton, Streams(5))
-    torch.testing.assert_close(together.x[1], alone.x)
-    torch.testing.assert_close(together.memory[1], alone.memory)
+    together = displaced(before, TINY, Streams([4, 5, 6]))
+    alone = displaced(before[1], TINY, Streams(5))
+    np.testing.assert_array_equal(together.x[1], alone.x)
+    np.testing.assert_array_equal(together.memory[1], alone.memory)
 
 
 def test_the_same_seed_gives_the_same_numbers():
@@ -259,7 +257,7 @@ def test_the_recordings_are_as_human_as_can_be():
 
 def test_weights_that_diverge_are_a_sentence():
     prior = tiny()
-    prior.network.output_scale.fill_(math.inf)
+    prior.network.output_scale[:] = math.inf
     with pytest.raises(ValueError, match="diverged"):
         evaluate_prior(prior, clips(), SMALL)
 
@@ -299,7 +297,7 @@ def data(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     (folder / "clips").mkdir()
     for clip, motion in clips():
-        write_amass(replace(motion, contacts=label_contacts(motion)), folder / "clips" / f"{clip.name}.npz")
+        write_amass(replace(motion, touching=label_contacts(motion)), folder / "clips" / f"{clip.name}.npz")
     rows = [asdict(replace(clip, held_out=i < 3)) for i, (clip, _) in enumerate(clips())]
     (folder / "index.json").write_text(json.dumps(rows))
     tiny().save(folder / "prior.safetensors")
@@ -355,6 +353,6 @@ def test_a_mistake_is_one_sentence(data, tmp_path, capsys, break_it, sentence):
 
 
 def test_weights_of_another_kind_are_named(data, tmp_path, capsys):
-    PosePrior(PoseNetwork(PoseShape())).save(tmp_path / "pose.safetensors")
+    PosePrior.shipped().save(tmp_path / "pose.safetensors")
     assert main([*command(data), "--weights", str(tmp_path / "pose.safetensors")]) == 2
     assert "holds pose, not cvae" in capsys.readouterr().err

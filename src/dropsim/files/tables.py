@@ -22,6 +22,6 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]
         writer.writerows([f"{value:.6g}" if isinstance(value, float) else value for value in row] for row in rows)
 
 
-def shown(value: float | None, form: str = ".3g", *, otherwise: str = "") -> str:
-    """Format a number for a table; what was not measured (None or NaN) is shown as `otherwise`."""
+def shown(value: float | int | None, form: str = ".3g", *, otherwise: str = "") -> str:
+    """Format a number for a table; None and NaN, which were not measured, become `otherwise`."""
     return otherwise if value is None or math.isnan(value) else f"{value:{form}}"

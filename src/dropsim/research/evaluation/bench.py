@@ -1,27 +1,30 @@
-"""How fast the simulator is, beside the floor: the prior's matrix multiplications at the peak that this machine reaches."""
+"""How fast the simulator is: the bare step, a world around it, and the floor, which is the prior's matrix products at this machine's peak."""
 
 import importlib.resources
 import importlib.util
+import itertools
 import math
+import os
 import resource
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
-import torch
-from torch import Tensor, nn
+import numpy as np
 
+from dropsim.compute.jit import VARIABLE as CACHE_VARIABLE
 from dropsim.compute.threads import single_threaded
-from dropsim.physics.energies.kinematic import nearest_candidate
-from dropsim.physics.energies.physical import RangeOfMotion
-from dropsim.physics.energy import Energy, Frame
-from dropsim.physics.solver import inertial_target, settle
-from dropsim.physics.step import CONTACT_MOBILITY, NUM_SETTLE, External, Simulator
-from dropsim.physics.wrench import root_wrench, soft_correction, wrench_problem
-from dropsim.priors.cvae import MLP, CVAEPrior
-from dropsim.priors.pose import PosePrior
-from dropsim.priors.prior import Candidates, State, Streams
+from dropsim.files.tables import markdown, shown
+from dropsim.physics.contact import Plane
+from dropsim.physics.solver import system_of
+from dropsim.physics.step import Simulator, StepInputs
+from dropsim.priors.cvae import CVAEPrior
+from dropsim.priors.prior import Prior
+from dropsim.scene import Person, Scene, World
 
 PEOPLE = (1, 16, 64, 256, 1024)
 SAMPLES = (16, 64, 256)
@@ -32,6 +35,18 @@ GEMM_SIZE = 1024
 MOST_RUNS = 2000
 MUJOCO_STEP = 0.002
 """[s]"""
+STAGES = {"prior": "_propose", "aim": "_aim", "balance": "_balance", "settle": "_settle", "pose": "_pose", "report": "_report"}
+"""Parts of a step and the simulator's methods; "iterate" is the solver's."""
+FIRST_RUN = """
+import time
+began = time.perf_counter()
+from dropsim import Person, Scene, Simulator, World, run
+imported = time.perf_counter()
+world = World(Scene((Person("walk"),)), Simulator.shipped())
+loaded = time.perf_counter()
+run(world, 2, 0)
+print(imported - began, time.perf_counter() - loaded)
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +58,13 @@ class Timing:
     spread: float
     """Between the quartiles, by the clock [s]."""
     processor: float
-    """Median of the processor's time [s]: the same on a quiet machine, and what it would be on one where others wait for the cores too."""
+    """Median of the processor's time [s]; it leaves out the time in which other processes have the core."""
+
+    @classmethod
+    def of(cls, times: Sequence[tuple[float, float]]) -> "Timing":
+        """Sum up runs, each timed by the clock and by the processor."""
+        low, middle, high = statistics.quantiles((clock for clock, _ in times), n=4)
+        return cls(middle, high - low, statistics.median(processor for _, processor in times))
 
 
 @dataclass(frozen=True)
@@ -53,112 +74,144 @@ class Row:
     people: int
     samples: int
     step: Timing
+    """The simulator's step alone."""
+    world: Timing
+    """The same people in a world, each alone in a scene: what a user runs."""
     stages: Mapping[str, Timing]
-    """Parts of the step by name, each measured for itself: all its calls within one step together."""
-    floor: float
-    """The prior's multiplications at the measured peak [s]."""
+    """Parts of the step by name."""
     memory: float
-    """What a step gives back and holds, for each person [bytes]."""
+    """What a step holds and gives back, per person [bytes]."""
+    floor: float | None = None
+    """The prior's matrix products at the measured peak [s]; None for a prior without."""
 
     @property
-    def ratio(self) -> float:
-        """Of the step over the floor, both in processor time."""
-        return self.step.processor / self.floor
+    def ratio(self) -> float | None:
+        """The step over the floor, both in processor time."""
+        return None if self.floor is None else self.step.processor / self.floor
 
     @property
     def fps(self) -> float:
-        """Frames a second, of all the people together."""
+        """Frames a second of all people together, of the bare step."""
         return self.people / self.step.median
+
+    @property
+    def world_fps(self) -> float:
+        """Frames a second of all people together, in a world."""
+        return self.people / self.world.median
 
 
 @dataclass(frozen=True)
 class Bench:
     """A whole run."""
 
+    prior: str
     rows: Sequence[Row]
     sgemm: float
-    """Peak of single-precision matrix multiplication in this run, on one core [GFLOP/s]."""
+    """Peak of single-precision matrix products in this run, on one core [GFLOP/s]."""
     peak_memory: float
     """Most that the process ever held [bytes]."""
-    mujoco: float | None
-    """Simulated seconds per second of MuJoCo's humanoid, physics alone; None where it is not installed."""
+    mujoco: float | None = None
+    """Simulated seconds per second of MuJoCo's humanoid, physics alone; None if it is not installed."""
+    import_seconds: float | None = None
+    """Imports of a new process [s]; None if not measured."""
+    compile_seconds: float | None = None
+    """First step of a new process with an empty kernel cache [s]; None if not measured."""
 
     def row(self, people: int, samples: int) -> Row | None:
         """Return the row of one size, if it was measured."""
         return next((r for r in self.rows if (r.people, r.samples) == (people, samples)), None)
 
     def to_json(self) -> dict[str, object]:
-        """Lay the run out for a file; times in seconds, memory in bytes."""
+        """Return the run as plain values; times in seconds, memory in bytes, rates in frames of people a second."""
         one, many = self.row(1, 64), self.row(256, 64)
         return {
+            "prior": self.prior,
             "fps_one": one and one.fps,
             "fps_one_processor": one and 1 / one.step.processor,
+            "world_fps_one": one and one.world_fps,
+            "world_fps_256": many and many.world_fps,
             "ratio_one": one and one.ratio,
             "ratio_256": many and many.ratio,
+            "import_seconds": self.import_seconds,
+            "compile_seconds": self.compile_seconds,
             "sgemm_gflops": self.sgemm,
             "mujoco_seconds_per_second": self.mujoco,
             "peak_memory": self.peak_memory,
             "rows": [
                 {
-                    "people": r.people, "samples": r.samples, "step": vars(r.step), "floor": r.floor, "ratio": r.ratio, "fps": r.fps,
-                    "memory_per_person": r.memory, "stages": {name: vars(timing) for name, timing in r.stages.items()},
+                    "people": r.people, "samples": r.samples, "step": asdict(r.step), "world": asdict(r.world), "floor": r.floor,
+                    "ratio": r.ratio, "fps": r.fps, "world_fps": r.world_fps, "memory_per_person": r.memory,
+                    "stages": {name: asdict(timing) for name, timing in r.stages.items()},
                 }
                 for r in self.rows
             ],
         }  # fmt: skip
 
     def table(self) -> str:
-        """Write the rows as a table, times in milliseconds, those of the stages of the processor."""
+        """Return the rows as a table, times in milliseconds; those of the stages are the processor's."""
         names = list(self.rows[0].stages)
-        head = ["people", "K", "step", "spread", "processor", "floor", "ratio", "frames/s", *names, "kB a person"]
-        lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+        rows = [["people", "K", "step", "spread", "processor", "floor", "ratio", "frames/s", "World frames/s", *names, "kB a person"]]
         for r in self.rows:
-            times = [f"{1000 * t:.2f}" for t in (r.step.median, r.step.spread, r.step.processor, r.floor)]
-            stages = [f"{1000 * r.stages[name].processor:.2f}" for name in names]
-            cells = [str(r.people), str(r.samples), *times, f"{r.ratio:.2f}", f"{r.fps:.0f}", *stages, f"{r.memory / 1000:.0f}"]
-            lines.append("| " + " | ".join(cells) + " |")
-        return "\n".join(lines)
+            times = [r.step.median, r.step.spread, r.step.processor, r.floor, *(r.stages[name].processor for name in names)]
+            ms = [shown(None if t is None else 1000 * t, ".2f") for t in times]
+            rates = [shown(r.ratio, ".2f"), f"{r.fps:.0f}", f"{r.world_fps:.0f}"]
+            rows.append([str(r.people), str(r.samples), *ms[:4], *rates, *ms[4:], f"{r.memory / 1000:.0f}"])
+        return markdown(rows)
 
 
 @single_threaded
 def bench(
-    *,
-    people: Sequence[int] = PEOPLE,
-    samples: Sequence[int] = SAMPLES,
-    seconds: float = 2.0,
-    watch: Callable[[int, int], None] | None = None,
-) -> Bench:
-    """Measure every size for some seconds on a step's threads, with the shipped prior and range of motion, people walking on a floor."""
+    prior: Prior | None = None, *, people: Sequence[int] = PEOPLE, samples: Sequence[int] = SAMPLES, seconds: float = 2.0,
+    first_run: bool = True, watch: Callable[[int, int], None] | None = None,
+) -> Bench:  # fmt: skip
+    """Measure every size for some seconds, people walking on a floor, by default with the shipped prior."""
     sizes = [(p, k) for p in people for k in samples if p * k <= MOST_CANDIDATES]
-    prior, found = CVAEPrior.shipped(), list[_Measured]()
-    range_of_motion = RangeOfMotion(PosePrior.shipped())
-    # Before and after: where others share the machine, what it can do comes and goes.
-    peak = sgemm_peak(seconds)
+    prior = prior or CVAEPrior.shipped()
+    # The peak before and after: on a shared machine it comes and goes.
+    peak, rows = sgemm_peak(seconds), list[Row]()
     for i, (p, k) in enumerate(sizes):
-        found.append(_measured(Simulator(prior, range_of_motion=range_of_motion, num_samples=k), prior, p, seconds))
+        rows.append(_measured(Simulator(prior).with_options(num_samples=k), p, seconds))
         if watch:
             watch(i + 1, len(sizes))
     peak = max(peak, sgemm_peak(seconds))
-    rows = [Row(m.people, m.samples, m.step, m.stages, prior_flops(prior, m.people, m.samples) / peak, m.memory) for m in found]
-    return Bench(rows, peak / 1e9, 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, mujoco_rate(seconds))
+    if isinstance(prior, CVAEPrior):
+        rows = [replace(row, floor=prior_flops(prior, row.people, row.samples) / peak) for row in rows]
+    memory = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    first = first_run_seconds() if first_run else (None, None)
+    return Bench(prior.name, rows, peak / 1e9, memory, mujoco_rate(seconds), *first)
 
 
+@single_threaded
 def sgemm_peak(seconds: float) -> float:
-    """Return the best rate at which this machine multiplies matrices of single precision on the threads that torch has [FLOP/s]."""
-    a, b = torch.randn(2, GEMM_SIZE, GEMM_SIZE)
-    out = torch.empty_like(a)
-    return 2 * GEMM_SIZE**3 / min(processor for _, processor in _times(lambda: torch.mm(a, b, out=out), seconds))
+    """Return the best rate at which this machine multiplies matrices of single precision on one core [FLOP/s]."""
+    a, b = np.random.default_rng(0).standard_normal((2, GEMM_SIZE, GEMM_SIZE), dtype=np.float32)
+    out = np.empty_like(a)
+    (times,) = _times([lambda: np.matmul(a, b, out=out)], seconds)
+    return 2 * GEMM_SIZE**3 / min(processor for _, processor in times)
 
 
 def prior_flops(prior: CVAEPrior, people: int, samples: int) -> float:
-    """Return what the prior's matrix multiplications take for one step, the first layer's view of the state shared by the samples."""
-    network = prior.network
-    first = 2 * network.shape.state_size * network.shape.decoder[0]
-    return float(people) * (_flops(network.prior) + samples * (_flops(network.decoder) - first) + first)
+    """Return the operations of the prior's matrix products in one step; the samples share the first layer's view of the state."""
+    shape = prior.network.shape
+    weights = {name: math.prod(size) for name, size in shape.tensor_shapes().items() if len(size) == 2 and name.endswith("weight")}
+    encoding, decoding = (sum(2 * size for name, size in weights.items() if name.startswith(part)) for part in ("prior", "decoder"))
+    first = 2 * shape.state_size * shape.decoder[0]
+    return float(people) * (encoding + samples * (decoding - first) + first)
+
+
+def first_run_seconds() -> tuple[float, float]:
+    """Return how long the imports and, with an empty kernel cache, the first step of a new process take [s]."""
+    with tempfile.TemporaryDirectory() as cache:
+        command = [sys.executable, "-c", FIRST_RUN]
+        done = subprocess.run(command, env={**os.environ, CACHE_VARIABLE: cache}, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(f"the first run of a new process failed: {done.stderr.strip().splitlines()[-1]}")
+    imports, compilation = map(float, done.stdout.split())
+    return imports, compilation
 
 
 def mujoco_rate(seconds: float) -> float | None:
-    """Return the simulated seconds per second of MuJoCo's humanoid at 2 ms; None where it or Gymnasium, which has the model, is missing."""
+    """Return the simulated seconds per second of MuJoCo's humanoid at 2 ms; None without it or Gymnasium, which has the model."""
     if importlib.util.find_spec("mujoco") is None or importlib.util.find_spec("gymnasium") is None:
         return None
     import mujoco  # pyright: ignore[reportMissingImports]
@@ -169,110 +222,67 @@ def mujoco_rate(seconds: float) -> float | None:
     model = mujoco.MjModel.from_xml_string(model_file.read_text())
     model.opt.timestep = MUJOCO_STEP
     data = mujoco.MjData(model)
-    return MUJOCO_STEP / _timing(lambda: mujoco.mj_step(model, data), seconds).median
+    return MUJOCO_STEP / Timing.of(_times([lambda: mujoco.mj_step(model, data)], seconds)[0]).median
 
 
-def _flops(mlp: MLP) -> int:
-    return sum(2 * linear.weight.numel() for linear in mlp.linears if isinstance(linear, nn.Linear))
-
-
-def _times(work: Callable[[], object], seconds: float) -> list[tuple[float, float]]:
-    """Run something warm for some seconds, at least five times; return the time of each run by the clock and of the processor."""
-    work()
-    work()
-    times, until = list[tuple[float, float]](), time.perf_counter() + seconds
-    while len(times) < 5 or (time.perf_counter() < until and len(times) < MOST_RUNS):
-        began, processor = time.perf_counter(), time.process_time()
+def _times(works: Sequence[Callable[[], object]], seconds: float) -> list[list[tuple[float, float]]]:
+    """Run each work warm for some seconds, at least five times, in turns; return the times of every run by clock and processor."""
+    for work in (*works, *works):
         work()
+    times, until = [list[tuple[float, float]]() for _ in works], time.perf_counter() + seconds * len(works)
+    for count in itertools.count():
+        if count >= 5 and (time.perf_counter() > until or count >= MOST_RUNS):
+            return times
+        for work, found in zip(works, times, strict=True):
+            _clocked(work, found)()
+    raise AssertionError
+
+
+def _clocked(work: Callable[..., object], times: list[tuple[float, float]]) -> Callable[..., object]:
+    """Return a function that notes how long each of its runs takes."""
+
+    def timed(*args: object) -> object:
+        began, processor = time.perf_counter(), time.process_time()
+        result = work(*args)
         times.append((time.perf_counter() - began, time.process_time() - processor))
-    return times
+        return result
+
+    return timed
 
 
-def _timing(work: Callable[[], object], seconds: float) -> Timing:
-    times = _times(work, seconds)
-    low, middle, high = statistics.quantiles((t for t, _ in times), n=4)
-    return Timing(middle, high - low, statistics.median(t for _, t in times))
+def _measured(simulator: Simulator, people: int, seconds: float) -> Row:
+    """Time the step and the world from the same state, a few frames after the start, in turns."""
+    world = World(Scene((Person("walk"),)), simulator)
+    seeds = 0 if people == 1 else list(range(people))
+    now, rng, inputs = world.start(seeds), world.streams(seeds), StepInputs(colliders=(Plane.ground(),))
+    for _ in range(3):
+        now, report = world.step(now, rng)
+    state = now.people
+    candidates = simulator.prior.propose(state, simulator.options.num_samples, rng)
+    held = sum(array.nbytes for part in (state, candidates, report) for array in _arrays(part))
+    step, whole = _times([lambda: simulator.step(state, inputs, rng), lambda: world.step(now, rng)], seconds)
+    stages = _stages(simulator, lambda: simulator.step(state, inputs, rng), seconds / 2)
+    return Row(people, simulator.options.num_samples, Timing.of(step), Timing.of(whole), stages, held / people)
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """A row before the peak is known; its fields are those of Row."""
-
-    people: int
-    samples: int
-    step: Timing
-    stages: Mapping[str, Timing]
-    memory: float
-
-
-def _measured(simulator: Simulator, prior: CVAEPrior, people: int, seconds: float) -> _Measured:
-    state, rng, world = prior.start("walk", seed=list(range(people))), Streams(list(range(people))), External()
-    if people == 1:
-        state, rng = state[0], Streams(0)
-    for _ in range(2):
-        state, _ = simulator.step(state, world, rng)
-    state, report = simulator.step(state, world, rng)
-    candidates = prior.sample(state, simulator.num_samples, rng)
-    held = [*_tensors(state), *_tensors(candidates), *_tensors(report)]
-    stages = {name: _timing(work, seconds / 8) for name, work in _stages(simulator, prior, state, candidates, rng, world)}
-    step = _timing(lambda: simulator.step(state, world, rng), seconds)
-    return _Measured(people, simulator.num_samples, step, stages, sum(t.nbytes for t in held) / people)
+def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) -> dict[str, Timing]:
+    """Time the parts of a step while it runs."""
+    parts = {name: (simulator, method) for name, method in STAGES.items()}
+    parts["iterate"] = (system_of(simulator._energies, simulator.skeleton), "iterate")
+    times = {name: list[tuple[float, float]]() for name in ("prior", "aim", "iterate", "balance", "settle", "pose", "report")}
+    for name, (owner, method) in parts.items():
+        # A method of the instance hides that of its class.
+        vars(owner)[method] = _clocked(getattr(owner, method), times[name])
+    try:
+        _times([step], seconds)
+    finally:
+        for owner, method in parts.values():
+            del vars(owner)[method]
+    return {name: Timing.of(found[2:]) for name, found in times.items()}
 
 
-def _stages(
-    simulator: Simulator, prior: CVAEPrior, state: State, candidates: Candidates, rng: Streams, world: External
-) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Give the parts of a step with as many calls of each as a step has."""
-    skeleton, h = prior.skeleton, 1 / prior.fps
-    wished, source = candidates.x[..., -1, :, :], candidates.q[..., -1, :, :, :]
-    forces = torch.zeros_like(state.x)
-    y = inertial_target(state.x, state.v, forces, skeleton.masses, h)
-    frame = Frame(skeleton, h, state.x, y, source, candidates.x, world.colliders)
-    system, rom = simulator._system, simulator.range_of_motion
-    others = [energy for energy in system.energies if energy is not rom]
-    arrays, work, targets = frame.arrays, system.work(wished.clone()), [energy.project(wished, frame) for energy in system.energies]
-    contacts = simulator._touching(state.x, world)
-    options = {"friction": simulator.friction, "h": h, "contact_mobility": CONTACT_MOBILITY, "rounds": NUM_SETTLE}
-
-    def wrench() -> None:
-        problem = wrench_problem(state.x, state.v, contacts, masses=skeleton.masses, h=h, options=simulator.wrench)
-        planned, before = root_wrench(problem, wished), root_wrench(problem, wished, forces=forces)
-        x = soft_correction(problem, wished, before, wished=planned, forces=forces)
-        root_wrench(problem, x, forces=forces)
-
-    def local(energies: Sequence[Energy]) -> None:
-        for energy in (simulator.num_iterations + 1) * [*energies]:
-            if arrays is None:
-                energy.project(wished, frame)
-            else:
-                energy.write(work, frame, arrays, 0)
-
-    def project() -> None:
-        local(others)
-        nearest_candidate(candidates.x, wished)
-        settle(wished, state.x, skeleton, world.colliders, **options)
-
-    yield "prior", lambda: prior.sample(state, simulator.num_samples, rng)
-    yield "projection", project
-    yield "inverse kinematics", lambda: skeleton.inverse(wished, source)
-    if rom is not None:
-        yield "range of motion", lambda: local([rom])
-    # Its own rows, because the ones above write over each other's.
-    rows = system.work(wished.clone())
-    always = () if arrays is None else system.write(rows, frame, arrays)
-    yield (
-        "solve",
-        lambda: [
-            system.solve(targets, y) if arrays is None else system.solve_rows(rows, arrays, always) for _ in range(simulator.num_iterations)
-        ],
-    )
-    yield "wrench", wrench
-
-
-def _tensors(holder: object) -> Iterator[Tensor]:
-    """Find the tensors of a dataclass."""
+def _arrays(holder: object) -> Iterator[np.ndarray]:
+    """Find the arrays of a dataclass."""
     for field in fields(holder):  # pyright: ignore[reportArgumentType]
         value = getattr(holder, field.name)
-        for tensor in value.values() if isinstance(value, Mapping) else (value,):
-            if isinstance(tensor, Tensor) and math.prod(tensor.shape) > 0:
-                yield tensor
+        yield from (v for v in (value.values() if isinstance(value, Mapping) else (value,)) if isinstance(v, np.ndarray))

@@ -1,7 +1,5 @@
-"""Pictures and tables as files; matplotlib is loaded when the first figure is drawn."""
+"""Figures as files; matplotlib is loaded when the first one is drawn."""
 
-import csv
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ def new_figure(rows: int, columns: int, *, size: tuple[float, float] | None = No
 
 
 def save_figure(figure: Any, path: Path, *, vector: bool = False) -> None:  # noqa: ANN401 - matplotlib is not loaded here
-    """Write a PNG, and beside it an SVG where wanted; the same figure makes the same files."""
+    """Write a PNG, and an SVG next to it if wanted; the same figure makes the same files."""
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=110)
     if vector:
@@ -30,11 +28,3 @@ def save_figure(figure: Any, path: Path, *, vector: bool = False) -> None:  # no
 
         with mpl.rc_context({"svg.hashsalt": path.stem}), atomic_path(path.with_suffix(".svg")) as temporary:
             figure.savefig(temporary, metadata={"Date": None})
-
-
-def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a table; numbers keep six digits."""
-    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows([f"{value:.6g}" if isinstance(value, float) else value for value in row] for row in rows)

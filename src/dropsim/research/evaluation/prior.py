@@ -1,32 +1,33 @@
-"""How good a motion prior is, on people that it never saw: one step, roll-outs, windows, and the come-back test."""
+"""How good a motion prior is, on people that it never saw: one step, rollouts, windows, and the recovery test."""
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import torch
-from jaxtyping import Bool
-from torch import Tensor
+import numpy as np
 
+from dropsim.compute.random import Streams
 from dropsim.motion.clips import Clip
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
-from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.pose import PosePrior
-from dropsim.priors.prior import State, Streams
+from dropsim.priors.prior import Prior, State
 from dropsim.priors.rollout import roll_out
-from dropsim.research.evaluation.recovery import ComeBack, come_back
+from dropsim.research.evaluation.recordings import draw_frames
+from dropsim.research.evaluation.recovery import Recovery, measure_recovery
 from dropsim.research.evaluation.report import plain
+from dropsim.research.evaluation.trials import joined, stacked
 from dropsim.research.evaluation.windows import all_features, alternate_features, frechet
-from dropsim.research.training.starts import draw_frames, stacked
 
 STANDING, RUNNING = 0.2, 2.2
-"""Slower than the first a person stands, faster than the second it runs, between them it walks [m/s]."""
+"""A person slower than the first stands, one faster than the second runs, between them they walk [m/s]."""
 TURNING = 1.0
 """[rad/s]"""
 CHUNK = 64
-"""Characters at a time: more are no faster, and this keeps the memory small."""
+"""People at a time: more are no faster, and this keeps the memory small."""
 
 
 @dataclass(frozen=True)
@@ -34,22 +35,22 @@ class PriorEvaluation:
     """What is measured, and how much of it."""
 
     rollouts: int = 256
-    """Sampled roll-outs, and as many for the come-back test."""
+    """Sampled rollouts, and as many for the recovery test."""
     seconds: float = 10.0
-    """Length of a roll-out [s]."""
+    """Length of a rollout [s]."""
     seed: int = 0
     num_samples: int = 64
-    """K: candidates of the one-step error and of the come-back test."""
+    """K: candidates of the one-step error and of the recovery test."""
     one_step_frames: int = 4096
-    """Recorded frames whose next one is predicted; all of them where there are fewer."""
+    """Recorded frames whose next one is predicted; all of them if there are fewer."""
     diversity_samples: int = 8
-    """Roll-outs from the same start."""
+    """Rollouts from the same start."""
     diversity_seconds: float = 2.0
     """Length of those [s]."""
 
     def __post_init__(self) -> None:
         if self.rollouts < 2 or not 2 <= self.seconds <= 3600:
-            raise ValueError(f"cannot judge by {self.rollouts} roll-outs of {self.seconds:g} s: take at least 2 of at least 2 s")
+            raise ValueError(f"cannot judge by {self.rollouts} rollouts of {self.seconds:g} s: take at least 2 of at least 2 s")
         if self.num_samples < 1 or self.one_step_frames < 1 or self.diversity_samples < 2:
             raise ValueError("num_samples and one_step_frames must be at least 1, diversity_samples at least 2")
 
@@ -60,7 +61,7 @@ class OneStep:
 
     mode_mm: float
     best_mm: float
-    """Of the candidate that comes nearest."""
+    """Of the nearest candidate."""
     coasting_mm: float
     """Of constant velocity: x_t + (x_t - x_{t-1})."""
 
@@ -72,11 +73,11 @@ class Quality:
     human_share: float
     """Share that stays human to the end (`metrics.human`)."""
     human_in_range_share: float
-    """Share that stays human and whose pose is never out of range for a second on end; not a number where no pose model is at hand."""
+    """Share that stays human and whose pose is never out of range for a second in a row; NaN without a pose model."""
     upright_share: float
     """Share that is upright at the end."""
     out_of_range_percent: float
-    """Share of the frames whose pose code is longer than 6; not a number where no pose model is at hand."""
+    """Share of the frames whose pose code is longer than 6; NaN without a pose model."""
     skate: float
     """Foot skate, median [m/s]."""
     skate_mean: float
@@ -100,39 +101,35 @@ class Quality:
     def of(cls, motions: Sequence[Motion], pose: PosePrior | None) -> "Quality":
         """Measure motions of any length."""
         rows = [_measure(motion, pose) for motion in motions]
-        values = {name: torch.tensor([row[name] for row in rows], dtype=torch.float64) for name in rows[0]}
-        means = {name: float(v.nanmean()) for name, v in values.items()}
-        return cls(**means, skate=float(values["skate_mean"].nanmedian()))
+        columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        known = {name: values[~np.isnan(values)] for name, values in columns.items()}
+        means = {name: float(values.mean()) if len(values) else math.nan for name, values in known.items()}
+        return cls(**means, skate=float(np.median(known["skate_mean"])))
 
 
 def _measure(motion: Motion, pose: PosePrior | None) -> dict[str, float]:
-    """Return the measures of one motion that a Quality averages; not a number where the motion cannot tell."""
+    """Return the measures of one motion that a Quality averages; NaN if the motion cannot tell."""
     second = round(motion.fps)
     speed, height = metrics.root_speed(motion), motion.root[:, 2]
-    # A shorter motion cannot be judged by what may last a second.
-    human = metrics.human(motion) if len(motion) >= second else torch.nan
+    # What may last a second cannot be judged in a shorter motion.
+    human = metrics.human(motion) if len(motion) >= second else math.nan
     outside = None if pose is None else pose.norm(motion.q) > pose.limit
     values = {
         "human_share": human,
-        "human_in_range_share": torch.nan if outside is None or human is torch.nan else human and not _for_long(outside, second),
+        "human_in_range_share": math.nan if outside is None else human * (not metrics.sustained(outside, second).any()),
         "upright_share": metrics.upright(motion)[-1],
-        "out_of_range_percent": torch.nan if outside is None else 100 * outside.double().mean(),
+        "out_of_range_percent": math.nan if outside is None else 100 * outside.mean(),
         "skate_mean": metrics.foot_skate(motion),
         "penetration_mm": metrics.penetration_mm(motion),
         "float_mm": metrics.float_mm(motion),
         "jerk": metrics.jerk(motion),
-        "standing": (speed < STANDING).double().mean(),
-        "walking": ((speed >= STANDING) & (speed <= RUNNING)).double().mean(),
-        "running": (speed > RUNNING).double().mean(),
-        "turning": (metrics.turn_rate(motion).abs() > TURNING).double().mean(),
-        "height_drift": height[-second:].mean() - height[:second].mean() if len(motion) >= 2 * second else torch.nan,
+        "standing": (speed < STANDING).mean(),
+        "walking": ((speed >= STANDING) & (speed <= RUNNING)).mean(),
+        "running": (speed > RUNNING).mean(),
+        "turning": (np.abs(metrics.turn_rate(motion)) > TURNING).mean(),
+        "height_drift": height[-second:].mean() - height[:second].mean() if len(motion) >= 2 * second else math.nan,
     }
     return {name: float(value) for name, value in values.items()}
-
-
-def _for_long(flags: Bool[Tensor, "t"], frames: int) -> bool:
-    """Whether there are that many true values on end."""
-    return bool(flags.unfold(0, frames, 1).all(-1).any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,29 +143,29 @@ class PriorReport:
     options: PriorEvaluation
     one_step: OneStep
     generated: Quality
-    """Of the roll-outs that are finite; the others only count as not human."""
+    """Of the rollouts that are finite; the others only count as not human."""
     recorded: Quality
-    """Of the recordings that the roll-outs start in, as long as those where they last, each as often as it was started in."""
+    """Of the recordings that the rollouts start in, up to the same length, each as often as a rollout starts in it."""
     frechet: float
-    """Between windows of a second of the roll-outs and of the recordings."""
+    """Between windows of a second of the rollouts and of the recordings."""
     frechet_floor: float
-    """The same between every other second of the recordings and the seconds after those; not a number where there is too little."""
+    """The same between every other second of the recordings and the seconds after those; NaN if there are too few."""
     diversity_m: float
-    """Mean pairwise distance of roll-outs from the same start (APD) [m]."""
-    come_back: ComeBack
+    """Mean pairwise distance of rollouts from the same start (APD) [m]."""
+    recovery: Recovery
     rollouts: Motion
     categories: tuple[str, ...]
-    """Of the recordings that the roll-outs start in."""
+    """Of the recordings that the rollouts start in."""
     recordings: tuple[Motion, ...]
 
     @property
     def skate_ratio(self) -> float:
-        """Median foot skate of the roll-outs over that of the recordings."""
+        """Median foot skate of the rollouts over that of the recordings."""
         return _ratio(self.generated.skate, self.recorded.skate)
 
     def numbers(self) -> dict[str, Any]:
-        """Return what was measured as plain values for JSON: the main ones by name, then the roll-outs beside the recordings."""
-        step, back = self.one_step, self.come_back
+        """Return what was measured as plain values for JSON: the main ones by name, then rollouts and recordings."""
+        step, back = self.one_step, self.recovery
         main = {
             "one_step_ratio_mode": _ratio(step.mode_mm, step.coasting_mm),
             "one_step_ratio_best": _ratio(step.best_mm, step.coasting_mm),
@@ -190,11 +187,11 @@ class PriorReport:
 
 
 def _ratio(value: float, to: float) -> float:
-    return value / to if to > 0 else float("nan")
+    return value / to if to > 0 else math.nan
 
 
 def evaluate_prior(
-    prior: CVAEPrior, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation, progress: Callable[[int, int], None] | None = None, *,
+    prior: Prior, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation, progress: Callable[[int, int], None] | None = None, *,
     pose: PosePrior | None = None,
 ) -> PriorReport:  # fmt: skip
     """Measure a prior on recordings of people that it never saw; the same numbers for the same seed."""
@@ -203,18 +200,24 @@ def evaluate_prior(
         raise ValueError("there is no recording to measure the prior on: each is shorter than five frames")
     num_frames = min(options.one_step_frames, sum(len(motion) - 2 for _, motion in clips))
     num_diverse = options.diversity_samples * max(1, options.rollouts // options.diversity_samples)
-    tick = _Ticker(_chunks(num_frames) + 3 * _chunks(options.rollouts) + _chunks(num_diverse), progress).tick
-    one_step = _one_step(prior, [motion for _, motion in clips], options, tick)
+    total = _chunks(num_frames) + 3 * _chunks(options.rollouts) + _chunks(num_diverse)
+    done = itertools.count(1)
 
+    def tick() -> None:
+        if progress:
+            progress(next(done), total)
+
+    one_step = _one_step(prior, [motion for _, motion in clips], options, tick)
     places = draw_frames(clips, options.rollouts, options.seed)
     starts = stacked([prior.start_from(clips[i][1], frame) for i, frame in places])
     length = round(options.seconds * prior.fps) + 1
     recordings = tuple(_around(clips[i][1], frame, length) for i, frame in places)
     rollouts = _roll_out(prior, starts, length, options.seed, tick)
-    finite = rollouts.joints.isfinite().flatten(1).all(-1)
+    finite = np.isfinite(rollouts.joints).all((-1, -2, -3))
     if not finite.any():
-        raise ValueError(f"every roll-out of {prior.name} diverged: these weights cannot be measured")
-    motions = [person(rollouts, i) for i in finite.nonzero().squeeze(-1).tolist()]
+        raise ValueError(f"every rollout of {prior.name} diverged: these weights cannot be measured")
+    motions = [person(rollouts, i) for i in np.flatnonzero(finite)]
+    quality, shares = Quality.of(motions, pose), ("human_share", "human_in_range_share", "upright_share")
     categories = tuple(clips[i][0].category for i, _ in places)
     return PriorReport(
         prior=prior.name,
@@ -222,12 +225,13 @@ def evaluate_prior(
         minutes=sum(len(motion) for _, motion in clips) / prior.fps / 60,
         options=options,
         one_step=one_step,
-        generated=_with_lost(Quality.of(motions, pose), float(finite.double().mean())),
+        # Rollouts that are not finite are neither human nor upright.
+        generated=replace(quality, **{name: float(finite.mean()) * getattr(quality, name) for name in shares}),
         recorded=Quality.of(recordings, pose),
         frechet=frechet(all_features(motions), all_features(recordings)),
         frechet_floor=frechet(*alternate_features(recordings)),
         diversity_m=_diversity(prior, starts, options, tick),
-        come_back=come_back(prior, starts, categories, num_samples=options.num_samples, seed=options.seed, chunk=CHUNK, tick=tick),
+        recovery=measure_recovery(prior, starts, categories, num_samples=options.num_samples, seed=options.seed, chunk=CHUNK, tick=tick),
         rollouts=rollouts,
         categories=categories,
         recordings=recordings,
@@ -235,72 +239,56 @@ def evaluate_prior(
 
 
 def person(motion: Motion, index: int) -> Motion:
-    """Pick one person's frames out of a batch."""
-    return Motion(motion.skeleton, motion.fps, motion.root[index], motion.q[index], motion.joints[index], name=motion.name)
-
-
-class _Ticker:
-    """Counts the chunks of work that are done."""
-
-    def __init__(self, total: int, progress: Callable[[int, int], None] | None) -> None:
-        self.done, self.total, self.progress = 0, total, progress
-
-    def tick(self) -> None:
-        """Count one more."""
-        self.done += 1
-        if self.progress:
-            self.progress(self.done, self.total)
+    """Pick one person out of a batch."""
+    return motion.map(lambda values: values[index])
 
 
 def _chunks(count: int) -> int:
     return -(-count // CHUNK)
 
 
-def _one_step(prior: CVAEPrior, motions: Sequence[Motion], options: PriorEvaluation, tick: Callable[[], None]) -> OneStep:
+@np.errstate(invalid="ignore", over="ignore")
+def _one_step(prior: Prior, motions: Sequence[Motion], options: PriorEvaluation, tick: Callable[[], None]) -> OneStep:
     """Predict the frame after each of some recorded frames, drawn evenly from all of them."""
     frames = [(i, frame) for i, motion in enumerate(motions) for frame in range(1, len(motion) - 1)]
-    order = torch.randperm(len(frames), generator=torch.Generator().manual_seed(options.seed)).tolist()
+    order = np.random.default_rng(options.seed).permutation(len(frames))
     chosen = [frames[i] for i in sorted(order[: options.one_step_frames])]
     errors = []
     for first, last in pairwise([*range(0, len(chosen), CHUNK), len(chosen)]):
         part = chosen[first:last]
         state = stacked([prior.start_from(motions[i], frame) for i, frame in part])
-        target = torch.stack([motions[i].joints[frame + 1] for i, frame in part])
-        candidates = prior.sample(state, options.num_samples, Streams([options.seed + i for i in range(first, last)]))
-        miss = (candidates.x - target.unsqueeze(-3)).norm(dim=-1).mean(-1)
-        coasting = (state.x + state.v / prior.fps - target).norm(dim=-1).mean(-1)
-        errors.append(torch.stack((miss[:, 0], miss.amin(-1), coasting), dim=-1))
+        target = np.stack([motions[i].joints[frame + 1] for i, frame in part])
+        candidates = prior.propose(state, options.num_samples, Streams([options.seed + i for i in range(first, last)]))
+        miss = np.linalg.norm(candidates.x - target[:, None], axis=-1).mean(-1)
+        coasting = np.linalg.norm(state.x + state.v / prior.fps - target, axis=-1).mean(-1)
+        errors.append(np.stack((miss[:, 0], miss.min(-1), coasting), axis=-1))
         tick()
-    return OneStep(*(1000 * torch.cat(errors).double().mean(0)).tolist())
+    return OneStep(*(1000 * np.concatenate(errors).mean(0)).tolist())
 
 
-def _roll_out(prior: CVAEPrior, starts: State, length: int, seed: int, tick: Callable[[], None]) -> Motion:
-    """Roll out a part of the batch at a time; each character has random numbers of its own."""
+@np.errstate(invalid="ignore", over="ignore")
+def _roll_out(prior: Prior, starts: State, length: int, seed: int, tick: Callable[[], None]) -> Motion:
+    """Roll out a part of the batch at a time; each person has random numbers of their own."""
     parts = []
     for first, last in pairwise([*range(0, len(starts.x), CHUNK), len(starts.x)]):
         parts.append(roll_out(prior, starts[first:last], length, Streams([seed + i for i in range(first, last)])))
         tick()
-    root, q, joints = (torch.cat([getattr(part, name) for part in parts]) for name in ("root", "q", "joints"))
-    return Motion(prior.skeleton, prior.fps, root, q, joints, name=prior.name)
+    return joined(parts)
 
 
 def _around(motion: Motion, frame: int, length: int) -> Motion:
-    """Return the recording from a frame on, or from earlier where it would end too soon, at most length frames."""
+    """Return at most `length` frames of a recording from a frame on, or from an earlier one if it would end too soon."""
     start = max(0, min(frame, len(motion) - length))
     return motion.slice(start, start + length)
 
 
-def _with_lost(quality: Quality, finite: float) -> Quality:
-    """Count the roll-outs that are not finite as neither human nor upright."""
-    shares = ("human_share", "human_in_range_share", "upright_share")
-    return replace(quality, **{name: finite * getattr(quality, name) for name in shares})
-
-
-def _diversity(prior: CVAEPrior, starts: State, options: PriorEvaluation, tick: Callable[[], None]) -> float:
-    """Mean pairwise distance of roll-outs from the same start, over a few starts [m]."""
+def _diversity(prior: Prior, starts: State, options: PriorEvaluation, tick: Callable[[], None]) -> float:
+    """Mean pairwise distance of rollouts from the same start, over a few starts [m]."""
     k = options.diversity_samples
     count = max(1, len(starts.x) // k)
-    repeated = starts[torch.arange(count).repeat_interleave(k)]
+    repeated = starts[np.repeat(np.arange(count), k)]
     length = round(options.diversity_seconds * prior.fps) + 1
-    joints = _roll_out(prior, repeated, length, options.seed + 10**6, tick).joints.unflatten(0, (count, k))
-    return float(metrics.diversity_m(joints).double().nanmean())
+    joints = _roll_out(prior, repeated, length, options.seed + 10**6, tick).joints
+    apart = metrics.diversity_m(joints.reshape(count, k, *joints.shape[1:]))
+    known = apart[~np.isnan(apart)]
+    return float(known.mean()) if len(known) else math.nan

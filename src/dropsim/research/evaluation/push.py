@@ -1,30 +1,33 @@
-"""The push protocol: people who walk, run and stand are pushed with many forces from many sides, and what becomes of them is counted.
+"""The push protocol: people who walk, run and stand are pushed with many forces from many sides, and the outcomes are counted.
 
-Beside the whole method stand two baselines under the same pushes: the prior alone, moved as a free body would be, and a ragdoll without a
-prior.
+Two baselines get the same pushes: the prior alone, moved as a free body would be, and a ragdoll without a prior.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
 import numpy as np
-import torch
 
+from dropsim.files.tables import shown
 from dropsim.physics import metrics
 from dropsim.physics.wrench import GRAVITY
 from dropsim.research.evaluation.chunks import Arrays, run_chunks
 from dropsim.research.evaluation.push_runs import ALONE, PushChunk, rows_of
-from dropsim.research.evaluation.trials import Body, Trial, batch_scenes, toward
+from dropsim.research.evaluation.report import counted_table
+from dropsim.research.evaluation.trials import Body, Trial, batched, toward
 from dropsim.research.evaluation.windows import NUM_FEATURES, frechet
 from dropsim.scene.element import joints_of
 from dropsim.scene.perturbations import degrees_of
 
 YIELD_FRAMES = 2
 """Frames within which a pushed body gives way."""
-FULL, RAGDOLL, CALM = "full", "ragdoll", "unpushed"
+FULL, RAGDOLL, UNPUSHED = "full", "ragdoll", "unpushed"
+KEYS = ("newtons", "direction", "part", "start", "moment")
+"""What groups of people may have in common."""
+GROUPS = (("newtons",), *(("newtons", key) for key in KEYS[1:]))
 NO_PRIOR = {"kinematic": False, "range_of_motion": False, "correct": False, "num_samples": 1}
 """Momentum, bones and contact only. The range of motion is left out because it keeps a body without a prior thrashing about."""
 FPS = 30.0
@@ -51,10 +54,9 @@ class PushProtocol:
     """Time after the push's end that is simulated, for the fallen to get up [s]."""
     seed: int = 0
     baselines: bool = True
-    """Whether the prior alone and the ragdoll are pushed too."""
+    """Whether the two baselines are pushed too."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
         lists = (self.newtons, self.directions, self.parts, self.starts, self.moments)
         if not all(lists) or min(self.seeds, self.responses) < 1:
             raise ValueError("a push protocol needs at least one force, direction, part, start, moment, seed and response")
@@ -112,8 +114,8 @@ class Outcome:
     method: str
     case: Case
     trial: Trial
-    numbers: Mapping[str, np.ndarray] | None
-    """As `push_runs.measured`; nothing where the simulation could not go on."""
+    numbers: Arrays | None
+    """As `push_runs.measured`; None if the simulation could not go on."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ class PushCell:
     part: str | None
     start: str | None
     moment: float | None
-    """What all of the group have in common; nothing where they differ."""
+    """What all of the group have in common; None where they differ."""
     people: int
     diverged: int
     """People whose simulation could not go on; they count in nothing else."""
@@ -135,27 +137,27 @@ class PushCell:
     fell: float
     """Share that lay at any time after the push."""
     got_up: float
-    """Share of the fallen that were upright again within eight seconds; not a number where nobody fell."""
+    """Share of those who fell that were upright again within eight seconds; NaN if nobody fell."""
     seconds_to_recover: float
-    """Median time from the push's end until those who recover stay upright [s]; not a number where nobody does."""
+    """Median time from the push's end until those who recover stay upright [s]; NaN if nobody does."""
     steps: float
     """Mean number of footfalls from the push to three seconds after its end."""
     diversity_m: float
-    """Mean pairwise distance of responses to the same push in the same state (APD) [m]; not a number with one response."""
+    """Mean pairwise distance of responses to the same push in the same state (APD) [m]; NaN with one response."""
     spin: float
-    """95th percentile of the pelvis' angular speed while lying, mean of those who lay [rad/s]; not a number where nobody did."""
+    """95th percentile of the pelvis' angular speed while lying, mean of those who lay [rad/s]; NaN if nobody did."""
     frechet: float
     """Frechet distance of the seconds after the push to those of the same people unpushed, or to recordings."""
     gave_way: float
     """Share whose centre of mass had moved in the force's direction within two frames, against the same people unpushed."""
     travel_m: float
-    """Median way of the centre of mass along the force by the push's end, against the same people unpushed [m]."""
+    """Median travel of the centre of mass along the force by the push's end, against the same people unpushed [m]."""
     deepest_mm: float
     bone_error_percent: float
 
     @property
     def body_weights(self) -> float:
-        """Force as a share of an adult's weight; not a number where forces differ."""
+        """Force as a share of an adult's weight; NaN where forces differ."""
         return math.nan if self.newtons is None else self.newtons / (70.0 * GRAVITY)
 
 
@@ -170,166 +172,126 @@ class PushReport:
 
     def grouped(self, *names: str, method: str | None = FULL) -> tuple[PushCell, ...]:
         """Return the cells in which just these fields are settled."""
-        keys = ("newtons", "direction", "part", "start", "moment")
         return tuple(
             cell for cell in self.cells
-            if (method is None or cell.method == method) and all((getattr(cell, key) is not None) == (key in names) for key in keys)
+            if (method is None or cell.method == method) and all((getattr(cell, key) is not None) == (key in names) for key in KEYS)
         )  # fmt: skip
-
-
-GROUPS = (("newtons",), ("newtons", "direction"), ("newtons", "start"), ("newtons", "part"), ("newtons", "moment"))
 
 
 def evaluate_push(
     body: Body, protocol: PushProtocol, folder: Path, *, workers: int = 1, watch: Callable[[int, int], None] | None = None,
-    recorded: torch.Tensor | None = None,
+    recorded: np.ndarray | None = None,
 ) -> PushReport:  # fmt: skip
-    """Run the protocol, in chunks that are kept in a folder; realism is against recorded windows where these are given."""
+    """Run the protocol, in chunks that are kept in a folder; realism is against recorded windows if these are given."""
     bodies = {FULL: body}
     if protocol.baselines:
         bodies |= {ALONE: body.changed(num_samples=2), RAGDOLL: body.changed(**NO_PRIOR)}
-    cases = protocol.trials()
-    calm = [PushChunk(CALM, body, part, protocol.num_frames) for part in batch_scenes(protocol.people())]
-    pushed = [PushChunk(m, b, part, protocol.num_frames) for m, b in bodies.items() for part in batch_scenes([t for _, t in cases])]
-    results = run_chunks([*single_threaded, *pushed], folder, workers=workers, watch=watch)
-    unpushed = _rows(single_threaded, results[: len(single_threaded)])
-    rows = iter(_rows(pushed, results[len(single_threaded) :]))
-    outcomes = [Outcome(method, case, trial, next(rows)) for method in bodies for case, trial in cases]
+    people, cases = protocol.people(), protocol.trials()
+    work = [(UNPUSHED, body, people), *((method, one, [trial for _, trial in cases]) for method, one in bodies.items())]
+    chunks = [PushChunk(method, one, part, protocol.num_frames) for method, one, trials in work for part in batched(trials)]
+    rows = [row for arrays in run_chunks(chunks, folder, workers=workers, watch=watch) for row in rows_of(arrays)]
+    unpushed, pushed = rows[: len(people)], iter(rows[len(people) :])
+    outcomes = [Outcome(method, case, trial, next(pushed)) for method in bodies for case, trial in cases]
     real = _windows(unpushed) if recorded is None else recorded
     cells = [cell for method in bodies for names in GROUPS for cell in _cells(outcomes, method, names, unpushed, real)]
     return PushReport(protocol, tuple(cells), tuple(outcomes))
 
 
-def _rows(chunks: Sequence[PushChunk], results: Sequence[Arrays]) -> list[Mapping[str, np.ndarray] | None]:
-    """Take the chunks' results apart, a row for each trial."""
-    rows = []
-    for chunk, arrays in zip(chunks, results, strict=True):
-        named = {name: values for name, values in arrays.items() if name != "finished"}
-        rows += [
-            None if row is None else {name: np.asarray(values[row]) for name, values in named.items()} for _, row in rows_of(chunk, arrays)
-        ]
-    return rows
+def _windows(rows: Sequence[Arrays | None]) -> np.ndarray:
+    return np.concatenate([np.zeros((0, NUM_FEATURES)), *(row["features"] for row in rows if row is not None)])
 
 
-def _windows(rows: Iterable[Mapping[str, np.ndarray] | None]) -> torch.Tensor:
-    found = [torch.from_numpy(row["features"]).double() for row in rows if row is not None]
-    return torch.cat(found) if found else torch.zeros(0, NUM_FEATURES, dtype=torch.float64)
-
-
-Rows = Sequence[Mapping[str, np.ndarray] | None]
-
-
-def _cells(outcomes: Sequence[Outcome], method: str, names: Sequence[str], unpushed: Rows, real: torch.Tensor) -> list[PushCell]:
+def _cells(
+    outcomes: Sequence[Outcome], method: str, names: Sequence[str], unpushed: Sequence[Arrays | None], real: np.ndarray
+) -> list[PushCell]:
     """Group the outcomes of a method by some fields of their cases, in the order in which they come."""
     groups: dict[tuple[object, ...], list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.method == method:
             groups.setdefault(tuple(getattr(outcome.case, name) for name in names), []).append(outcome)
-    common = dict.fromkeys(("newtons", "direction", "part", "start", "moment"))
+    common = dict.fromkeys(KEYS)
     return [_cell(method, common | dict(zip(names, key, strict=True)), group, unpushed, real) for key, group in groups.items()]
 
 
-def _cell(method: str, common: Mapping[str, object], group: Sequence[Outcome], unpushed: Rows, real: torch.Tensor) -> PushCell:
+def _cell(
+    method: str, common: Mapping[str, object], group: Sequence[Outcome], unpushed: Sequence[Arrays | None], real: np.ndarray
+) -> PushCell:
     whole = [(o, o.numbers) for o in group if o.numbers is not None]
-    column = {name: np.array([numbers[name] for _, numbers in whole]) for name in _COUNTED}
+    column = {name: np.array([numbers[name] for _, numbers in whole]) for name in MEASURES}
     fell, recovered = column["fell"].astype(bool), column["recovered"].astype(bool)
-    ways = [way for o, numbers in whole if (way := _way(o.trial, numbers, unpushed[o.case.person])) is not None]
+    moved = np.array([way for o, numbers in whole if (way := _travel(o.trial, numbers, unpushed[o.case.person]))]).reshape(-1, 2)
     numbers = {
-        "recovered": _mean(recovered),
-        "fell": _mean(fell),
-        "got_up": _mean(column["got_up"][fell]),
-        "seconds_to_recover": _median(column["seconds_to_recover"][recovered]),
-        "steps": _mean(column["steps"]),
+        "recovered": _of(np.mean, recovered),
+        "fell": _of(np.mean, fell),
+        "got_up": _of(np.mean, column["got_up"][fell]),
+        "seconds_to_recover": _of(np.median, column["seconds_to_recover"][recovered]),
+        "steps": _of(np.mean, column["steps"]),
         "diversity_m": _diversity(whole),
-        "spin": _mean(column["spin"][~np.isnan(column["spin"])]),
+        "spin": _of(np.mean, column["spin"][~np.isnan(column["spin"])]),
         "frechet": frechet(_windows([numbers for _, numbers in whole]), real),
-        "gave_way": _mean(np.array([at_once > 0 for at_once, _ in ways])),
-        "travel_m": _median(np.array([by_the_end for _, by_the_end in ways])),
-        "deepest_mm": max(column["deepest_mm"], default=math.nan),
-        "bone_error_percent": max(column["bone_error_percent"], default=math.nan),
+        "gave_way": _of(np.mean, moved[:, 0] > 0),
+        "travel_m": _of(np.median, moved[:, 1]),
+        "deepest_mm": _of(np.max, column["deepest_mm"]),
+        "bone_error_percent": _of(np.max, column["bone_error_percent"]),
     }
-    counted = {"people": len(whole), "diverged": len(group) - len(whole)}
-    return PushCell(method=method, **common, **counted, **{k: float(v) for k, v in numbers.items()})  # pyright: ignore[reportArgumentType]
+    return PushCell(method=method, **common, people=len(whole), diverged=len(group) - len(whole), **numbers)  # pyright: ignore[reportArgumentType]
 
 
-_COUNTED = ("recovered", "fell", "got_up", "seconds_to_recover", "steps", "spin", "deepest_mm", "bone_error_percent")
+MEASURES = ("recovered", "fell", "got_up", "seconds_to_recover", "steps", "spin", "deepest_mm", "bone_error_percent")
 
 
-def _way(trial: Trial, pushed: Mapping[str, np.ndarray], calm: Mapping[str, np.ndarray] | None) -> tuple[float, float] | None:
+def _travel(trial: Trial, pushed: Arrays, unpushed: Arrays | None) -> tuple[float, float] | None:
     """Return how far the centre of mass is along the force, two frames into the push and at its end, from where it would be [m]."""
     size = np.linalg.norm(trial.force)
-    if calm is None or size == 0:
+    if unpushed is None or size == 0:
         return None
-    moved = (pushed["centre"] - calm["centre"]) @ (np.array(trial.force) / size)
+    moved = (pushed["centre"] - unpushed["centre"]) @ (np.array(trial.force) / size)
     return float(moved[trial.first + YIELD_FRAMES]), float(moved[min(trial.end, len(moved) - 1)])
 
 
-def _diversity(whole: Sequence[tuple[Outcome, Mapping[str, np.ndarray]]]) -> float:
+def _diversity(whole: Sequence[tuple[Outcome, Arrays]]) -> float:
     """Return how far responses to the same push in the same state are apart, mean over pushes and states [m]."""
     groups: dict[object, list[np.ndarray]] = {}
     for outcome, numbers in whole:
-        groups.setdefault(replace(outcome.trial, seed=0), []).append(numbers["joints"])
-    apart = [float(metrics.diversity_m(torch.from_numpy(np.stack(group)).double())) for group in groups.values() if len(group) > 1]
-    return _mean(np.array(apart))
+        groups.setdefault(replace(outcome.trial, seed=0), []).append(numbers["joints"].astype(float))
+    return _of(np.mean, [float(metrics.diversity_m(np.stack(group))) for group in groups.values() if len(group) > 1])
 
 
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if len(values) else math.nan
+def _of(measure: Callable[..., object], values: np.ndarray | Sequence[float]) -> float:
+    return float(measure(values)) if len(values) else math.nan  # pyright: ignore[reportArgumentType]
 
 
-def _median(values: np.ndarray) -> float:
-    return float(np.median(values)) if len(values) else math.nan
-
-
-COLUMNS: Mapping[str, tuple[str, Callable[[PushCell], str]]] = {
-    "method": ("method", lambda c: c.method),
-    "newtons": ("force [N]", lambda c: "" if c.newtons is None else f"{c.newtons:g}"),
-    "weights": ("[body weights]", lambda c: _number(c.body_weights, 2)),
-    "direction": ("toward", lambda c: c.direction or ""),
-    "part": ("on the", lambda c: c.part or ""),
-    "start": ("start", lambda c: c.start or ""),
-    "moment": ("at [s]", lambda c: "" if c.moment is None else f"{c.moment:g}"),
-    "people": ("people", lambda c: str(c.people)),
-    "gave_way": ("gave way", lambda c: _percent(c.gave_way)),
-    "travel_m": ("way [m]", lambda c: _number(c.travel_m, 2)),
-    "recovered": ("recovered", lambda c: _percent(c.recovered)),
-    "fell": ("fell", lambda c: _percent(c.fell)),
-    "got_up": ("got up", lambda c: _percent(c.got_up)),
-    "seconds": ("seconds", lambda c: _number(c.seconds_to_recover, 1)),
-    "steps": ("steps", lambda c: _number(c.steps, 1)),
-    "diversity_m": ("diversity [m]", lambda c: _number(c.diversity_m, 2)),
-    "spin": ("spin [rad/s]", lambda c: _number(c.spin, 1)),
-    "frechet": ("Frechet", lambda c: _number(c.frechet, 3)),
-    "deepest_mm": ("deepest [mm]", lambda c: _number(c.deepest_mm, 1)),
-    "bones": ("bones [%]", lambda c: _number(c.bone_error_percent, 3)),
+COLUMNS: Mapping[str, Callable[[PushCell], str]] = {
+    "method": lambda c: c.method,
+    "force [N]": lambda c: shown(c.newtons, "g"),
+    "[body weights]": lambda c: shown(c.body_weights, ".2f"),
+    "toward": lambda c: c.direction or "",
+    "on the": lambda c: c.part or "",
+    "start": lambda c: c.start or "",
+    "at [s]": lambda c: shown(c.moment, "g"),
+    "people": lambda c: str(c.people),
+    "gave way": lambda c: shown(c.gave_way, ".0%"),
+    "way [m]": lambda c: shown(c.travel_m, ".2f"),
+    "recovered": lambda c: shown(c.recovered, ".0%"),
+    "fell": lambda c: shown(c.fell, ".0%"),
+    "got up": lambda c: shown(c.got_up, ".0%"),
+    "seconds": lambda c: shown(c.seconds_to_recover, ".1f"),
+    "steps": lambda c: shown(c.steps, ".1f"),
+    "diversity [m]": lambda c: shown(c.diversity_m, ".2f"),
+    "spin [rad/s]": lambda c: shown(c.spin, ".1f"),
+    "Frechet": lambda c: shown(c.frechet, ".3f"),
+    "deepest [mm]": lambda c: shown(c.deepest_mm, ".1f"),
+    "bones [%]": lambda c: shown(c.bone_error_percent, ".3f"),
 }
-"""Headers of the tables, and what stands under them."""
+"""Columns of the tables by their header."""
 
 
 def table_rows(cells: Sequence[PushCell]) -> list[list[str]]:
-    """Lay cells out under a header; what is the same nothing in all of them is left out."""
-    columns = [(title, [show(cell) for cell in cells]) for title, show in COLUMNS.values()]
-    kept = [(title, values) for title, values in columns if any(values)]
-    return [[title for title, _ in kept], *([values[i] for _, values in kept] for i in range(len(cells)))]
+    """Lay cells out under a header, without columns that are empty in all of them."""
+    columns = [[title, *map(show, cells)] for title, show in COLUMNS.items()]
+    return [list(row) for row in zip(*(column for column in columns if any(column[1:])), strict=True)]
 
 
 def table(cells: Sequence[PushCell]) -> str:
     """Lay the cells out in Markdown."""
-    head, *rows = table_rows(cells)
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
-    if lost := sum(c.diverged for c in cells):
-        lines += ["", f"{lost} people are not counted because their simulation could not go on."]
-    return "\n".join(lines) + "\n"
-
-
-def cell_names() -> list[str]:
-    """Return the names of a cell's fields."""
-    return [field.name for field in fields(PushCell)]
-
-
-def _percent(share: float) -> str:
-    return "" if math.isnan(share) else f"{share:.0%}"
-
-
-def _number(value: float, digits: int) -> str:
-    return "" if math.isnan(value) else f"{value:.{digits}f}"
+    return counted_table(table_rows(cells), sum(cell.diverged for cell in cells))

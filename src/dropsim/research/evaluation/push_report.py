@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dropsim.files.atomic import atomic_path
-from dropsim.research.evaluation.plots import new_figure, save_figure, write_csv
-from dropsim.research.evaluation.push import PushCell, PushReport, cell_names, table, table_rows
-from dropsim.research.evaluation.report import Section, machine, write_page
+from dropsim.files.tables import write_csv
+from dropsim.research.evaluation.plots import new_figure, save_figure
+from dropsim.research.evaluation.push import MEASURES, PushCell, PushReport, table, table_rows
+from dropsim.research.evaluation.report import Section, machine, write_page, write_text
 from dropsim.scene.perturbations import degrees_of
 
 SHOWN = (("recovered", "Recovered"), ("fell", "Fell"))
@@ -17,15 +17,14 @@ SHOWN = (("recovered", "Recovered"), ("fell", "Fell"))
 
 def write_push_report(report: PushReport, folder: Path) -> list[Path]:
     """Write the tables (Markdown, CSV, JSON is the caller's), polar plots, heat maps and a page, and return the files."""
-    methods = _methods(report)
+    methods = list(dict.fromkeys(cell.method for cell in report.cells))
     paths = [folder / name for name in ("push.md", "push.csv", "trials.csv", "directions.png", "heat.png", "push.html")]
     overview = [cell for method in methods for cell in report.grouped("newtons", method=method)]
     parts = {"By method and force": overview} | {
         f"The full method by force and {name}": report.grouped("newtons", name) for name in ("direction", "start", "part", "moment")
     }
-    with atomic_path(paths[0]) as temporary:
-        temporary.write_text("\n".join(f"## {title}\n\n{table(cells)}" for title, cells in parts.items()), encoding="utf-8")
-    write_csv(paths[1], cell_names(), [tuple(asdict(cell).values()) for cell in report.cells])
+    write_text(paths[0], "\n".join(f"## {title}\n\n{table(cells)}" for title, cells in parts.items()))
+    write_csv(paths[1], list(asdict(report.cells[0])), [tuple(asdict(cell).values()) for cell in report.cells])
     write_csv(paths[2], _TRIAL_HEADER, _trial_rows(report))
     _draw_directions(report, methods, paths[3])
     _draw_heat(report, paths[4])
@@ -36,11 +35,7 @@ def write_push_report(report: PushReport, folder: Path) -> list[Path]:
     return paths
 
 
-def _methods(report: PushReport) -> list[str]:
-    return list(dict.fromkeys(cell.method for cell in report.cells))
-
-
-_NUMBERS = ("recovered", "fell", "got_up", "seconds_to_recover", "steps", "spin", "deepest_mm")
+_NUMBERS = MEASURES[:-1]
 _TRIAL_HEADER = ("method", "newtons", "direction", "part", "start", "moment", "person", "seed", "diverged", *_NUMBERS)
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-import torch
 
-from dropsim.motion.clips import category_of_name, index_of, read_clip, read_recording
+from dropsim.motion.clips import Clip, category_of_name, index_of, read_clip, read_recording
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import ENDINGS
 from dropsim.physics import metrics
@@ -17,9 +16,9 @@ from dropsim.research.evaluation.windows import all_features
 KINDS = ("run", "jump")
 CLIPS = 12
 """Recordings of each kind that are looked at, spread over all that there are."""
-Item = TypeVar("Item")
 FRAMES = 300
 """Of each recording at most."""
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +35,11 @@ class Recorded:
     @classmethod
     def of(cls, name: str, kind: str, motion: Motion) -> "Recorded":
         """Measure a recording."""
-        points, cylinders = (
-            metrics.root_wrench(motion, cylinders=choice).norm(dim=-1)[1:-1].numpy() for choice in (False, True)
-        )  # fmt: skip
-        return cls(name, kind, points, cylinders)
+        return cls(name, kind, *(np.linalg.norm(metrics.root_wrench(motion, cylinders=solid)[1:-1], axis=-1) for solid in (False, True)))
 
     @property
     def likeness(self) -> float:
-        """Correlation of the two curves; not a number where one does not change."""
+        """Correlation of the two curves; NaN if one does not change."""
         if min(self.points.std(), self.cylinders.std()) == 0:
             return float("nan")
         return float(np.corrcoef(self.points, self.cylinders)[0, 1])
@@ -57,12 +53,12 @@ def measure_recordings(folder: Path) -> list[Recorded]:
     return found
 
 
-def recorded_windows(folder: Path, kinds: Sequence[str]) -> torch.Tensor:
+def recorded_windows(folder: Path, kinds: Sequence[str]) -> np.ndarray:
     """Return the features of the seconds of recordings of some kinds."""
     motions = [motion for kind in kinds for _, motion in recorded_motions(folder, kind)]
     if not motions:
         raise ValueError(f"{folder}: holds no recordings of {', '.join(kinds)}, by the index of the data set or by the names of its files")
-    return all_features(motions).double()
+    return all_features(motions)
 
 
 def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
@@ -85,6 +81,18 @@ def spread(items: Sequence[Item]) -> list[Item]:
 
 
 def _middle(motion: Motion) -> Motion:
-    """Cut the middle out of a long recording: its ends may show somebody who waits."""
+    """Cut the middle out of a long recording: people may wait at its ends."""
     start = max(0, (len(motion) - FRAMES) // 2)
     return motion.slice(start, start + FRAMES)
+
+
+def draw_frames(clips: Sequence[tuple[Clip, Motion]], count: int, seed: int) -> list[tuple[int, int]]:
+    """Draw places to start at, clip and frame, taking turns over the categories; the same for the same seed."""
+    rng = np.random.default_rng(seed)
+    names = sorted({clip.category for clip, _ in clips})
+    groups = [[i for i, (clip, _) in enumerate(clips) if clip.category == name] for name in names]
+    places = []
+    for i in range(count):
+        clip = int(rng.choice(groups[i % len(names)]))
+        places.append((clip, int(rng.integers(1, len(clips[clip][1])))))
+    return places

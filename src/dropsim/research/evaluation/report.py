@@ -1,4 +1,4 @@
-"""A report as one self-contained page, and the machine that it was made on."""
+"""A report as one self-contained page, its tables, and the machine that it was made on."""
 
 import base64
 import datetime
@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dropsim.files.atomic import atomic_path
+from dropsim.files.tables import markdown
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}
 img{max-width:100%;border:1px solid #ddd}table{border-collapse:collapse;font-size:13px}
@@ -22,18 +23,16 @@ td,th{border:1px solid #ccc;padding:.2rem .5rem;text-align:left}
 
 def machine() -> dict[str, str]:
     """Say on what the numbers were made."""
-    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "scipy"))
     return {
         "dropsim": version("dropsim"),
         "python": platform.python_version(),
-        "packages": packages,
+        "packages": ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "scipy")),
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
 
 
 def _processor() -> str:
-    """Name the processor, where the system tells."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -49,10 +48,22 @@ class Section:
     text: Sequence[str] = ()
     """Paragraphs."""
     mark: str = ""
-    """A word beside the title: reproduced, not reproduced, not run."""
+    """A word next to the title: reproduced, not reproduced, not run."""
     picture: Path | None = None
     table: Sequence[Sequence[str]] = ()
     """Rows, the first being the header."""
+
+
+def counted_table(rows: Sequence[Sequence[str]], diverged: int) -> str:
+    """Lay rows out in Markdown, the first being the header, and say how many people they leave out."""
+    note = f"\n{diverged} people are not counted because their simulation could not go on.\n" if diverged else ""
+    return f"{markdown(rows)}\n{note}"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def write_page(path: Path, title: str, facts: Mapping[str, object], sections: Sequence[Section]) -> None:
@@ -63,14 +74,12 @@ def write_page(path: Path, title: str, facts: Mapping[str, object], sections: Se
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{_text(title)}</title><style>{STYLE}</style></head><body>'
         f"<h1>{_text(title)}</h1>\n{body}\n<h2>How it was made</h2><table>{rows}</table></body></html>\n"
     )
-    with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(path, page)
 
 
 def write_json(path: Path, value: object) -> None:
     """Write JSON, with null for what is not a finite number."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(plain(value), indent=2) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(plain(value), indent=2) + "\n")
 
 
 def plain(value: object) -> object:

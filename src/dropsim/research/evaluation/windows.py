@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from dropsim.body.rotations import heading
+from dropsim.body.skeleton import NUM_JOINTS
 from dropsim.motion.motion import Motion
 
 NUM_FEATURES = 32
@@ -18,7 +18,7 @@ VELOCITY_SCALE = 0.2
 PROJECTION_SEED = 20231
 
 
-def window_features(motion: Motion) -> Float[Tensor, "*b w f"]:
+def window_features(motion: Motion) -> Float[np.ndarray, "*b w f"]:
     """Return the features of the windows of a second, end to end, that a motion holds.
 
     Each frame's joints, and its joints' velocities, are seen from its own root: turned to face +y, the pelvis above the origin. Ten
@@ -26,38 +26,35 @@ def window_features(motion: Motion) -> Float[Tensor, "*b w f"]:
     """
     span = round(SECONDS * motion.fps)
     count = (len(motion) - 1) // span
-    back = heading(motion.q[..., :-1, 0, :, :]).transpose(-1, -2)
-    ground = motion.root * torch.tensor([1.0, 1.0, 0.0]).to(motion.root)
-    joints = (motion.joints - ground.unsqueeze(-2))[..., :-1, :, :] @ back
-    velocity = (motion.joints.diff(dim=-3) * motion.fps) @ back
-    frames = torch.cat((joints.flatten(-2), VELOCITY_SCALE * velocity.flatten(-2)), dim=-1)
-    inside = torch.linspace(0, span - 1, FRAMES).round().long()
-    at = span * torch.arange(count).unsqueeze(-1) + inside
-    windows = frames[..., at, :].flatten(-2).double()
-    rng = torch.Generator().manual_seed(PROJECTION_SEED)
-    size = windows.shape[-1]
-    return windows @ (torch.randn(size, NUM_FEATURES, generator=rng, dtype=torch.float64) / size**0.5)
+    back = heading(motion.q[..., :-1, 0, :, :]).swapaxes(-1, -2)
+    joints = (motion.joints - (motion.root * (1.0, 1.0, 0.0))[..., None, :])[..., :-1, :, :] @ back
+    velocity = (np.diff(motion.joints, axis=-3) * motion.fps) @ back
+    frames = np.concatenate((joints, VELOCITY_SCALE * velocity), axis=-2)
+    at = span * np.arange(count)[:, None] + np.rint(np.linspace(0, span - 1, FRAMES)).astype(int)
+    size = FRAMES * 6 * NUM_JOINTS
+    windows = frames[..., at, :, :].reshape(*frames.shape[:-3], count, size)
+    return windows @ (np.random.default_rng(PROJECTION_SEED).standard_normal((size, NUM_FEATURES)) / size**0.5)
 
 
-def frechet(a: Float[Tensor, "n f"], b: Float[Tensor, "m f"]) -> float:
+def frechet(a: Float[np.ndarray, "n f"], b: Float[np.ndarray, "m f"]) -> float:
     """Distance between Gaussians fitted to two sets: |mean_a - mean_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^(1/2))."""
     if min(len(a), len(b)) < 2:
         return float("nan")
-    cov_a, cov_b = a.T.cov(), b.T.cov()
-    values, vectors = torch.linalg.eigh(cov_a)
-    root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+    cov_a, cov_b = np.cov(a.T), np.cov(b.T)
+    values, vectors = np.linalg.eigh(cov_a)
+    root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
     # C_a C_b has the eigenvalues of the symmetric C_a^(1/2) C_b C_a^(1/2).
-    cross = torch.linalg.eigvalsh(root @ cov_b @ root).clamp(min=0).sqrt().sum()
-    # Of a set and itself it is nothing but rounding, which may be below zero.
-    return max(0.0, float((a.mean(0) - b.mean(0)).square().sum() + cov_a.trace() + cov_b.trace() - 2 * cross))
+    cross = np.sqrt(np.maximum(np.linalg.eigvalsh(root @ cov_b @ root), 0)).sum()
+    # The distance of a set to itself is rounding, which may be below zero.
+    return max(0.0, float(np.square(a.mean(0) - b.mean(0)).sum() + cov_a.trace() + cov_b.trace() - 2 * cross))
 
 
-def all_features(motions: Sequence[Motion]) -> Float[Tensor, "n f"]:
+def all_features(motions: Sequence[Motion]) -> Float[np.ndarray, "n f"]:
     """Return the features of every window of some motions; those that are too short add none."""
-    return torch.cat([window_features(m).reshape(-1, NUM_FEATURES) for m in motions])
+    return np.concatenate([window_features(m).reshape(-1, NUM_FEATURES) for m in motions])
 
 
-def alternate_features(motions: Sequence[Motion]) -> tuple[Float[Tensor, "n f"], Float[Tensor, "n f"]]:
+def alternate_features(motions: Sequence[Motion]) -> tuple[Float[np.ndarray, "n f"], Float[np.ndarray, "n f"]]:
     """Return the features of every other window, and of the windows after those."""
     parts = [window_features(m) for m in motions]
-    return torch.cat([p[: len(p) // 2 * 2 : 2] for p in parts]), torch.cat([p[1 : len(p) // 2 * 2 : 2] for p in parts])
+    return tuple(np.concatenate([p[i : len(p) // 2 * 2 : 2] for p in parts]) for i in (0, 1))  # pyright: ignore[reportReturnType]

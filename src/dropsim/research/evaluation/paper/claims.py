@@ -22,7 +22,7 @@ END = slice(-30, None)
 """The last second."""
 FPS = 30.0
 SETTLE = 1.5
-"""Time after a turn of the way that is left out of the speed [s]."""
+"""Time after a turn of the path that is left out of the speed [s]."""
 
 BACK = 1.25
 """Energies within this ratio of the unperturbed level are back."""
@@ -47,21 +47,19 @@ class Claim:
     claim: str
     """What the paper says."""
     number: float | None
-    """The number that is held against the bound; none where it was not run."""
+    """The number that is compared with the bound; None if it was not run."""
     bound: str
     reproduced: bool | None
-    """Nothing where it was not run."""
+    """None if it was not run."""
     finding: str
     """What was measured, in a sentence."""
 
     @property
     def verdict(self) -> str:
-        """In a word or two."""
         return "not run" if self.reproduced is None else "reproduced" if self.reproduced else "not reproduced"
 
     @property
     def line(self) -> str:
-        """The verdict on one line."""
         number = "" if self.number is None else f" {self.number:.3g} ({self.bound});"
         return f"{self.id}: {self.verdict}:{number} {self.finding}"
 
@@ -72,12 +70,12 @@ def median(arrays: Arrays, name: str, frames: slice) -> float:
 
 
 def ratio(value: float, to: float) -> float:
-    """Return one energy over another; what is nothing beside nothing is one."""
+    """Return one energy over another; 0 over 0 is 1."""
     return 1.0 if value == to == 0 else value / to if to > 0 else float("inf")
 
 
 def shown_walk(walks: Arrays) -> int:
-    """Return the first walk that stays on its feet, or the first where none does."""
+    """Return the first walk that stays on its feet, or the first if none does."""
     stays = ~walks["fallen"].any(axis=1)
     return int(stays.argmax())
 
@@ -109,7 +107,7 @@ def pushed_walk(walks: Arrays) -> Claim:
 def back_to_level(full: Arrays, calm: Arrays) -> Claim:
     """Judge whether the medians over many pushed motions return."""
     end, peak = median(full, "kinematic", END), float(np.median(full["energy_kinematic"], axis=0).max())
-    number = ratio(end, median(single_threaded, "kinematic", END))
+    number = ratio(end, median(calm, "kinematic", END))
     back = float((full["energy_kinematic"][:, END].mean(1) <= np.quantile(calm["energy_kinematic"][:, BEFORE.start :], 0.95)).mean())
     lost = int((~full["finished"]).sum())
     return Claim(
@@ -118,7 +116,7 @@ def back_to_level(full: Arrays, calm: Arrays) -> Claim:
         number,
         f"at most {BACK:g} x the same people unpushed",
         number <= BACK,
-        f"median E_kin {end:.2g} m^2 in the last second after a peak of {peak:.2g}, {median(single_threaded, 'kinematic', END):.2g} unpushed; "
+        f"median E_kin {end:.2g} m^2 in the last second after a peak of {peak:.2g}, {median(calm, 'kinematic', END):.2g} unpushed; "
         f"{back:.0%} within the 95th percentile of the unpushed; {full['upright'][:, -1].mean():.0%} upright; "
         f"{len(full['finished'])} motions, {lost} diverged",
     )
@@ -141,7 +139,7 @@ def manifold(full: Arrays, mean: Arrays) -> Claim:
 
 
 def ablation(full: Arrays, ablated: Arrays, others: Mapping[str, Arrays]) -> Claim:
-    """Judge what happens without contact and range of motion, and look for why where it is not what the paper says."""
+    """Judge what happens without contact and range of motion, also with other parts switched off."""
     kinematic, physics = (ratio(median(ablated, name, END), median(full, name, END)) for name in ("kinematic", "physics"))
     tried = [
         f"{label} x {ratio(median(others[f'{name}-ablated'], 'kinematic', END), median(others[name], 'kinematic', END)):.2g} and "
@@ -155,7 +153,7 @@ def ablation(full: Arrays, ablated: Arrays, others: Mapping[str, Arrays]) -> Cla
         min(kinematic, physics),
         f"at least {WORSE:g} x",
         min(kinematic, physics) >= WORSE,
-        f"E_kin x {kinematic:.2g}, physics x {physics:.2g}, upright at the end {ablated['upright'][:, -1].mean():.0%} beside "
+        f"E_kin x {kinematic:.2g}, physics x {physics:.2g}, upright at the end {ablated['upright'][:, -1].mean():.0%} against "
         f"{full['upright'][:, -1].mean():.0%}" + (f"; {', '.join(tried)}" if tried else ""),
     )
 
@@ -182,7 +180,7 @@ def corrected_wrench(runs: Arrays, recorded: Sequence[Recorded] | None) -> Claim
     text = "Soft correction brings the root wrench of a pushed run into the range of recorded motion."
     bound = "95th percentile after the correction at most 1 x the recorded runs'"
     frames = slice(DURING.start, STEPPING.stop)
-    before, after = (float(np.quantile(runs["root_wrench"][:, frames, i], 0.95)) for i in (0, 1))
+    before, after = (float(np.quantile(runs[name][:, frames], 0.95)) for name in ("wrench_before", "wrench_after"))
     finding = f"95th percentile {before:.2f} before and {after:.2f} body weights after the correction, from the push to a second after it"
     recorded = [r for r in recorded or () if r.kind == "run"] or list(recorded or ())
     if not recorded:
@@ -191,28 +189,28 @@ def corrected_wrench(runs: Arrays, recorded: Sequence[Recorded] | None) -> Claim
     return Claim("corrected-wrench", text, after / high, bound, after <= high, f"{finding}; {high:.2f} recorded")
 
 
-def wished_speed(found: Arrays) -> tuple[float, float]:
-    """Return the mean speed along the wished way, a while after each turn, and the wished one [m/s]."""
-    wished = found["wished"]
-    size = np.linalg.norm(wished, axis=1)
+def speed_along(found: Arrays) -> tuple[float, float]:
+    """Return the mean speed in the direction asked for, a while after each turn, and the speed asked for [m/s]."""
+    wanted = found["wanted"]
+    size = np.linalg.norm(wanted, axis=1)
     velocity = np.gradient(found["root"], 1 / FPS, axis=1)
-    turned = np.concatenate(([True], (np.diff(wished, axis=0) != 0).any(axis=1)))
-    since = np.arange(len(wished)) - np.maximum.accumulate(np.where(turned, np.arange(len(wished)), 0))
+    turned = np.concatenate(([True], (np.diff(wanted, axis=0) != 0).any(axis=1)))
+    since = np.arange(len(wanted)) - np.maximum.accumulate(np.where(turned, np.arange(len(wanted)), 0))
     settled = (since >= SETTLE * FPS) & (size > 0)
-    along = (velocity * (wished / np.maximum(size, 1e-9)[:, None])).sum(-1)
+    along = (velocity * (wanted / np.maximum(size, 1e-9)[:, None])).sum(-1)
     return float(along[:, settled].mean()), float(size[settled].mean())
 
 
 def following(found: Mapping[str, Arrays]) -> Claim:
-    """Judge people who follow a way, by themselves and led by the hand."""
+    """Judge people who follow a path, by themselves and led by the hand."""
     worst, up, parts = 0.0, 1.0, list[str]()
     for name in FOLLOWS:
-        speed, wished = wished_speed(found[name])
+        speed, wanted = speed_along(found[name])
         upright = float(found[name]["upright"][:, -1].mean())
         gap = f", hand {np.median(found[name]['hand_gap']):.2f} m off" if "hand_gap" in found[name] else ""
-        parts.append(f"{name} {speed:.2f} of {wished:g} m/s, {upright:.0%} of {len(found[name]['upright'])} upright{gap}")
+        parts.append(f"{name} {speed:.2f} of {wanted:g} m/s, {upright:.0%} of {len(found[name]['upright'])} upright{gap}")
         if "hand_gap" not in found[name]:
-            worst = max(worst, abs(speed / wished - 1))
+            worst = max(worst, abs(speed / wanted - 1))
         up = min(up, upright)
     return Claim(
         "following",
@@ -233,7 +231,7 @@ def real_time(speed: Speed) -> Claim:
         f"at least {PAPER_FPS:g}",
         speed.frames_per_second >= PAPER_FPS,
         f"{speed.frames_per_second:.0f} frames a second of one person on one thread, {speed.batch_frames_per_second:.0f} in all of "
-        f"{speed.batch} side by side, where sgemm reaches {speed.gflops:.0f} GFLOPS",
+        f"a batch of {speed.batch}, where sgemm reaches {speed.gflops:.0f} GFLOPS",
     )
 
 

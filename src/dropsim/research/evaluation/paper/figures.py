@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from dropsim.body.skeleton import Skeleton
+from dropsim.files.tables import write_csv
 from dropsim.motion.motion import Motion
 from dropsim.render import Camera, draw_frame, follow
 from dropsim.render.film import CELL
@@ -16,7 +16,8 @@ from dropsim.render.stage import as_stage, facing
 from dropsim.research.evaluation.chunks import Arrays
 from dropsim.research.evaluation.paper.claims import PAPER_FPS, RECOVERY, shown_walk
 from dropsim.research.evaluation.paper.plan import FOLLOWS, PUSHED
-from dropsim.research.evaluation.plots import FLOOR, new_figure, save_figure, write_csv
+from dropsim.research.evaluation.paper.runs import KEPT
+from dropsim.research.evaluation.plots import FLOOR, new_figure, save_figure
 from dropsim.research.evaluation.recordings import KINDS, Recorded
 from dropsim.research.evaluation.speed import Speed
 
@@ -54,7 +55,7 @@ class Drawing:
         self.save("pushed-walk", figure, ("frame", *curves), _columns(curves))
 
     def medians(self, name: str, title: str, arrays: Arrays, beside: Mapping[str, Arrays]) -> None:
-        """Draw the medians over many motions, one panel for each way to simulate, on one scale."""
+        """Draw the medians over many motions, one panel for each form of the method, on one scale."""
         panels = {title: arrays, **beside}
         figure, (row,) = new_figure(1, len(panels), sharey=True)
         columns = {}
@@ -83,7 +84,7 @@ class Drawing:
         self.save("manifold", figure, ("frame", *curves), _columns(curves))
 
     def recorded_wrench(self, recorded: Sequence[Recorded]) -> None:
-        """Draw the root wrench of a recording of each kind, points beside cylinders."""
+        """Draw the root wrench of a recording of each kind, with point masses and with cylinders."""
         kinds = [kind for kind in KINDS if any(r.kind == kind for r in recorded)]
         figure, (row,) = new_figure(1, max(1, len(kinds)))
         for axes, kind in zip(row, kinds, strict=False):
@@ -102,30 +103,28 @@ class Drawing:
 
     def corrected_wrench(self, runs: Arrays, recorded: Sequence[Recorded] | None) -> None:
         """Draw the root wrench of one pushed run, and of all, before and after the correction."""
-        wrench = runs["root_wrench"]
         figure, ((left, right),) = new_figure(1, 2, sharey=True)
-        sets = {"one run,": wrench[0], "95th percentile,": np.quantile(wrench, 0.95, axis=0)}
-        curves = {f"{label} {part}": of[:, i] for label, of in sets.items() for i, part in enumerate(("before", "after"))}
+        curves = {f"one run, {part}": runs[f"wrench_{part}"][0] for part in ("before", "after")}
+        curves |= {f"95th percentile, {part}": np.quantile(runs[f"wrench_{part}"], 0.95, axis=0) for part in ("before", "after")}
         for axes, label in ((left, "one run,"), (right, "95th percentile,")):
             for part, color in (("before", "tab:red"), ("after", "tab:blue")):
                 axes.plot(curves[f"{label} {part}"], color=color, label=f"{part} the correction")
             _shade(axes)
             if running := [r.points for r in recorded or () if r.kind == "run"]:
-                axes.axhspan(
-                    0, np.quantile(np.concatenate(running), 0.95), color="gray", alpha=0.2, label="recorded runs, up to the 95th percentile"
-                )
+                high = np.quantile(np.concatenate(running), 0.95)
+                axes.axhspan(0, high, color="gray", alpha=0.2, label="recorded runs, up to the 95th percentile")
             axes.set(title=f"pushed: {label.strip(',')}", xlabel="frame")
         left.set(ylabel="root wrench [body weights]")
         left.legend(fontsize=8)
         self.save("corrected-wrench", figure, ("frame", *curves), _columns(curves))
 
     def following(self, found: Mapping[str, Arrays]) -> None:
-        """Draw the ways of those who follow."""
+        """Draw the paths of people who follow."""
         figure, (row,) = new_figure(1, len(FOLLOWS), size=(14.0, 3.6))
         rows = []
         for axes, (name, speed) in zip(row, FOLLOWS.items(), strict=True):
-            way = np.concatenate((np.zeros((1, 2)), np.cumsum(found[name]["wished"] / 30.0, axis=0)))[: found[name]["root"].shape[1]]
-            axes.plot(*way.T, "--", color="red", label="the dot")
+            path = np.concatenate((np.zeros((1, 2)), np.cumsum(found[name]["wanted"] / 30.0, axis=0)))[: found[name]["root"].shape[1]]
+            axes.plot(*path.T, "--", color="red", label="the dot")
             for person, root in enumerate(found[name]["root"]):
                 axes.plot(*(root - root[0]).T, linewidth=0.8)
                 rows += [(name, person, i, float(x), float(y)) for i, (x, y) in enumerate(root - root[0])]
@@ -162,9 +161,8 @@ def draw_all(found: Mapping[str, Arrays], recorded: Sequence[Recorded] | None, s
 
 def walk_motion(walks: Arrays, index: int) -> Motion:
     """Return one of the walks that were kept."""
-    names = ("root", "q", "joints", "external_forces", "contact_forces")
-    root, q, joints, pushes, reactions = (torch.from_numpy(walks[f"motion_{name}"][index]).double() for name in names)
-    return Motion(Skeleton.adult(), 30.0, root, q, joints, external_forces=pushes, contact_forces=reactions, name="pushed walk")
+    arrays = {name: walks[f"motion_{name}"][index].astype(float) for name in KEPT}
+    return Motion(Skeleton.adult(), 30.0, **arrays, name="pushed walk")
 
 
 def _curves(axes: Any, curves: Mapping[str, np.ndarray]) -> None:  # noqa: ANN401 - matplotlib is not loaded here
@@ -185,7 +183,7 @@ def _columns(curves: Mapping[str, np.ndarray]) -> list[tuple[object, ...]]:
 
 
 def _filmstrip(motion: Motion) -> tuple[np.ndarray, list[int]]:
-    """Draw some frames side by side, and say which."""
+    """Draw some frames next to each other, and return which."""
     stage = as_stage(motion)
     frames = [frame for frame in STRIP if frame < len(motion)]
     cameras = follow(stage, camera=Camera(azimuth=facing(motion) + 55, distance=4.2))

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import torch
+import numpy as np
 
 from dropsim.research.evaluation.chunks import Arrays, Chunk
-from dropsim.research.evaluation.paper.runs import EnergyChunk, FollowChunk, stacked
-from dropsim.research.evaluation.trials import Body, Trial, batch_scenes, toward
+from dropsim.research.evaluation.paper.runs import EnergyChunk, FollowChunk, merged
+from dropsim.research.evaluation.trials import Body, Trial, batched, toward
 
 CATEGORIES = ("walk", "run", "turn", "stand", "jump", "crouch", "dance", "sport")
 """Starts of the random motions, all that begin on their feet."""
@@ -22,9 +22,9 @@ WALK_NEWTONS = 250.0
 PUSHED = (63, 78)
 """Frames of the push: the paper's."""
 FOLLOWERS = 4
-"""Of them simulated side by side."""
+"""People of a batch."""
 FOLLOWS = {"follow": 1.2, "follow-run": 2.5, "lead-by-hand": 1.2, "lead-by-hand-run": 2.5}
-"""Scenarios and the speeds that are wished for [m/s]."""
+"""Scenarios and the speeds that they ask for [m/s]."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class PaperOptions:
     num_frames: int = 240
     """Length of a pushed motion [frames]."""
     walks: int = 8
-    """Of which the first that stays on its feet is drawn."""
+    """Walks, of which the first that stays on its feet is drawn."""
     runs: int = 25
     """Pushed runs whose root wrench is looked at."""
     followers: int = 8
-    """People of each scenario that follows a way."""
+    """People of each scenario that follows a path."""
     follow_seconds: float = 16.0
     """How long they follow it [s]."""
     rollouts: int = 64
-    """That they look ahead over."""
+    """Rollouts that they look ahead over."""
     remedies: int = 50
     """Motions on which the forms of the method that might explain a failed claim are tried."""
     speed_frames: int = 150
@@ -57,7 +57,6 @@ class PaperOptions:
     """Of the prior; those of the package unless given."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
         if min(self.motions, self.walks, self.runs, self.followers) < 1:
             raise ValueError(f"cannot judge by {self.motions} motions: give at least 1")
         if not 1 <= self.num_samples <= 4096:
@@ -93,21 +92,21 @@ class Plan:
             "full": (body, trials),
             "calm": (body, [replace(trial, force=(0.0, 0.0, 0.0)) for trial in trials]),
             "ablated": (bare, trials),
-            "mean": (replace(body.changed(num_samples=1), wish_mode=True), trials),
+            "mean": (body.changed(num_samples=1, start_at_mode=True), trials),
             "literal": (literal, some),
             "literal-ablated": (literal.changed(contact=False, range_of_motion=False), some),
             "uncorrected": (body.changed(correct=False), some),
             "uncorrected-ablated": (bare.changed(correct=False), some),
-            "mode": (replace(body, wish_mode=True), some),
+            "mode": (body.changed(start_at_mode=True), some),
         }
         parts: dict[str, Sequence[Chunk]] = {
-            name: [EnergyChunk(name, one, part, options.num_frames) for part in batch_scenes(of)] for name, (one, of) in bodies.items()
+            name: [EnergyChunk(name, one, part, options.num_frames) for part in batched(of)] for name, (one, of) in bodies.items()
         }
         force, (first, end) = toward(90.0, WALK_NEWTONS), PUSHED
         walks = tuple(Trial("walk", options.seed + i, force, "pelvis", first, end - first) for i in range(options.walks))
         parts["walk"] = [EnergyChunk("walk", body, walks, options.num_frames, keep_motion=True)]
         runners = [replace(trial, start="run") for trial in random_trials(options.runs, options.seed + 1, MILD)]
-        parts["run"] = [EnergyChunk("run", body, part, options.num_frames) for part in batch_scenes(runners)]
+        parts["run"] = [EnergyChunk("run", body, part, options.num_frames) for part in batched(runners)]
         seeds = range(options.seed, options.seed + options.followers)
         how = (options.num_samples, options.follow_seconds, options.rollouts)
         for name in FOLLOWS:
@@ -116,22 +115,22 @@ class Plan:
 
     @property
     def chunks(self) -> list[Chunk]:
-        """All of them, the longest first, so that no worker is left with one at the end."""
+        """All chunks, the longest first, so that no worker is left with one at the end."""
         return sorted((chunk for part in self.parts.values() for chunk in part), key=lambda chunk: isinstance(chunk, EnergyChunk))
 
-    def sorted_out(self, results: Sequence[Arrays]) -> dict[str, Arrays]:
-        """Return what was found, by part; one without any chunk is left out."""
+    def by_part(self, results: Sequence[Arrays]) -> dict[str, Arrays]:
+        """Return what was found, by part; a part without any chunk is left out."""
         found = dict(zip(map(id, self.chunks), results, strict=True))
-        return {name: stacked([found[id(chunk)] for chunk in part]) for name, part in self.parts.items() if part}
+        return {name: merged([found[id(chunk)] for chunk in part]) for name, part in self.parts.items() if part}
 
 
 def random_trials(count: int, seed: int, newtons: tuple[float, float] = HARD) -> list[Trial]:
     """Draw motions, and for each a push on the torso in any horizontal direction; the first of more are those of fewer."""
-    rng = torch.Generator().manual_seed(seed)
+    rng = np.random.default_rng(seed)
     first, end = PUSHED
     trials = []
     for i in range(count):
-        kind, angle, size = torch.rand(3, generator=rng, dtype=torch.float64).tolist()
+        kind, angle, size = rng.random(3).tolist()
         force = toward(360 * angle, newtons[0] + (newtons[1] - newtons[0]) * size)
         trials.append(Trial(CATEGORIES[int(kind * len(CATEGORIES))], seed * 1000 + i, force, "torso", first, end - first))
     return trials

@@ -26,14 +26,14 @@ def reproduce(
     # What can be wrong with the input shows before the long work.
     recorded = None if options.recordings is None else measure_recordings(options.recordings)
     plan = Plan.of(options)
-    found = plan.sorted_out(run_chunks(plan.chunks, out / "chunks", workers=workers, watch=watch))
+    found = plan.by_part(run_chunks(plan.chunks, out / "chunks", workers=workers, watch=watch))
     speed = measure_speed(Body.of(options.num_samples, options.weights).simulator(), frames=options.speed_frames)
     claims = judge(found, recorded, speed)
     pictures = draw_all(found, recorded, speed, out)
     facts = machine() | {name: str(value) for name, value in asdict(options).items() if value is not None}
     variants = variant_rows(found)
     sections = [Section(c.claim, (c.finding + ".", f"Bound: {c.bound}."), c.verdict, pictures.get(c.id)) for c in claims]
-    sections.append(Section("Every way to simulate", ("Medians over people of the mean over the last second.",), table=variants))
+    sections.append(Section("Every form of the method", ("Medians over people of the mean over the last second.",), table=variants))
     write_page(out / "report.html", TITLE, facts, sections)
     lost = {name: int((~arrays["finished"]).sum()) for name, arrays in found.items()}
     write_json(out / "claims.json", {"claims": [asdict(c) for c in claims], "diverged": lost, "made_by": facts})
@@ -41,7 +41,7 @@ def reproduce(
 
 
 def variant_rows(found: Mapping[str, Arrays]) -> Sequence[Sequence[str]]:
-    """Lay out what became of the same pushes under every form of the method."""
+    """Lay out the outcomes of the same pushes under every form of the method."""
     rows: list[tuple[str, ...]] = [
         ("form", "motions", "diverged", "E_kin at the end [m^2]", "physics at the end [m^2]", "fell", "upright at the end")
     ]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from dropsim.body.skeleton import joint_index
 from dropsim.motion.motion import Motion
@@ -29,35 +28,33 @@ class EnergyChunk(Chunk):
 
     @property
     def label(self) -> str:
-        """Begins the name of its file."""
         return f"{self.name}-{self.trials[0].seed:06d}"
 
     def run(self) -> Arrays:
         """Simulate; rows are the trials that went through, in order."""
         motion, finished = simulate_trials(self.body.simulator(), self.trials, self.num_frames)
-        arrays: Arrays = {"finished": finished.numpy()}
         if motion is None:
-            return arrays
-        arrays |= {f"energy_{name}": values.numpy() for name, values in all_energies(motion).items()}
-        assert motion.root_wrench is not None
-        arrays |= {
-            "root_wrench": motion.root_wrench.numpy(),
-            "upright": metrics.upright(motion).numpy(),
-            "fallen": metrics.fallen(motion).numpy(),
+            return {"finished": finished}
+        assert motion.wrench_before is not None
+        assert motion.wrench_after is not None
+        arrays = {f"energy_{name}": values for name, values in all_energies(motion).items()} | {
+            "finished": finished,
+            "wrench_before": motion.wrench_before,
+            "wrench_after": motion.wrench_after,
+            "upright": metrics.upright(motion),
+            "fallen": metrics.fallen(motion),
         }
-        return arrays | (_packed(motion) if self.keep_motion else {})
+        kept = KEPT if self.keep_motion else ()
+        return arrays | {f"motion_{name}": getattr(motion, name).astype(np.float32) for name in kept}
 
 
-def _packed(motion: Motion) -> Arrays:
-    assert motion.external_forces is not None
-    assert motion.contact_forces is not None
-    names = ("root", "q", "joints", "external_forces", "contact_forces")
-    return {f"motion_{name}": getattr(motion, name).float().numpy() for name in names}
+KEPT = ("root", "q", "joints", "external_forces", "contact_forces")
+"""What is kept of a motion."""
 
 
 @dataclass(frozen=True)
 class FollowChunk(Chunk):
-    """People who follow a way, by themselves or led by the hand: where they were, and where they should have been."""
+    """People who follow a path, by themselves or led by the hand: where they were, and where they should have been."""
 
     scenario: str
     seeds: tuple[int, ...]
@@ -69,7 +66,6 @@ class FollowChunk(Chunk):
 
     @property
     def label(self) -> str:
-        """Begins the name of its file."""
         return f"{self.scenario}-{self.seeds[0]:06d}"
 
     def run(self) -> Arrays:
@@ -80,34 +76,33 @@ class FollowChunk(Chunk):
         world = setup.world()
         frames = setup.num_frames(world.fps)
         motion, finished = survivors(self.seeds, lambda seeds: run(world, frames, seeds).motions[0])
-        arrays: Arrays = {"finished": finished.numpy(), "wished": _wished(setup, frames, world.fps)}
+        arrays: Arrays = {"finished": finished, "wanted": _wanted_velocity(setup, frames, world.fps)}
         if motion is None:
             return arrays
-        found = {"root": motion.root[..., :2].numpy(), "upright": metrics.upright(motion).numpy()}
+        found = {"root": motion.root[..., :2], "upright": metrics.upright(motion)}
         drags = [element for element in setup.scene.elements if isinstance(element, Drag)]
         return arrays | found | ({"hand_gap": _gap(motion, drags[0])} if drags else {})
 
 
-def _wished(setup: Setup, frames: int, fps: float) -> np.ndarray:
-    """Return the velocity to go at in every frame [m/s]."""
+def _wanted_velocity(setup: Setup, frames: int, fps: float) -> np.ndarray:
+    """Return the velocity that is asked for in every frame [m/s]."""
     (follow,) = (element for element in setup.scene.elements if isinstance(element, Follow))
     return np.array([follow.velocity_at(i / fps) for i in range(frames)])
 
 
 def _gap(motion: Motion, drag: Drag) -> np.ndarray:
-    """Return how far the led joint is from where it is drawn to in every frame [m]."""
+    """Return how far the led joint is from its target in every frame [m]."""
     joint = motion.joints[..., joint_index(drag.joint), :]
-    origin = joint[..., :1, :] if drag.relative else torch.zeros_like(joint[..., :1, :])
-    targets = torch.stack([drag.target(i / motion.fps) for i in range(len(motion))])
-    return (joint - origin - targets).norm(dim=-1).numpy()
+    origin = joint[..., :1, :] if drag.relative else 0.0
+    targets = np.stack([drag.target(i / motion.fps) for i in range(len(motion))])
+    return np.linalg.norm(joint - origin - targets, axis=-1)
 
 
-def stacked(chunks: Sequence[Arrays]) -> Arrays:
-    """Put the rows of several chunks under each other; one in which nobody got through adds none."""
+def merged(chunks: Sequence[Arrays]) -> Arrays:
+    """Put the rows of several chunks into one; a chunk in which everybody diverged adds none."""
     whole = [chunk for chunk in chunks if "upright" in chunk]
     if not whole:
         raise ValueError("every simulated person diverged: nothing can be measured with these weights")
-    arrays = {name: np.concatenate([chunk[name] for chunk in whole]) for name in whole[0] if name not in ("finished", "wished")}
-    # What is wished for is the same for everybody.
-    arrays |= {name: whole[0][name] for name in ("wished",) if name in whole[0]}
-    return arrays | {"finished": np.concatenate([chunk["finished"] for chunk in chunks])}
+    arrays = {name: np.concatenate([chunk[name] for chunk in (chunks if name == "finished" else whole)]) for name in whole[0]}
+    # What is asked for is the same for everybody.
+    return arrays | {name: whole[0][name] for name in ("wanted",) if name in whole[0]}
