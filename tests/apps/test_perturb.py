@@ -5,20 +5,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from dropsim.apps.cli import COMMANDS, main
 from dropsim.body.skeleton import Skeleton
+from dropsim.compute.random import Streams
 from dropsim.control.following import Planted, clip_simulator
 from dropsim.motion.amass import read_amass, write_amass
 from dropsim.motion.bvh import write_bvh
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import somersault_clip, stepping_clip
 from dropsim.physics import metrics
+from dropsim.physics.contact import Plane, solids
 from dropsim.physics.energy import Frame
 from dropsim.physics.step import Simulator, simulate
 from dropsim.priors.passive import PassivePrior
-from dropsim.priors.prior import Streams
 from dropsim.priors.recording import ClipPrior
 from dropsim.scene import Push, Scene
 from dropsim.scene.cleaning import checked, clean, perturb, quality_of, table_of
@@ -29,8 +29,8 @@ WORST, SPEED = "distance from the recording, mean of the worst frame [cm]", "spe
 
 def spoilt(motion: Motion) -> Motion:
     """A recording that skates to the side at 0.1 m/s and has one foot 2 cm in the floor."""
-    shift = torch.zeros(len(motion), 3).double()
-    shift[:, 0] = 0.1 * torch.arange(len(motion)) / motion.fps
+    shift = np.zeros((len(motion), 3))
+    shift[:, 0] = 0.1 * np.arange(len(motion)) / motion.fps
     shift[:, 2] = -0.02
     return replace(motion, root=motion.root + shift, joints=motion.joints + shift[:, None])
 
@@ -71,9 +71,9 @@ def test_other_rates_keep_theirs():
 
 def test_the_floor_is_found():
     # A recording that stands 0.3 m too high is put onto z = 0; one that already stands there is left as it is, to the bit.
-    up = torch.tensor([0.0, 0.0, 0.3]).double()
+    up = np.array([0.0, 0.0, 0.3])
     high = replace(STEPS, root=STEPS.root + up, joints=STEPS.joints + up)
-    torch.testing.assert_close(checked(high).joints, STEPS.joints, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(checked(high).joints, STEPS.joints, rtol=0, atol=1e-9)
     assert checked(STEPS) is STEPS
 
 
@@ -81,7 +81,7 @@ def test_the_floor_is_found():
     ("motion", "message"),
     [
         (STEPS.slice(0, 3), "has 3 frames: give one with at least 4"),
-        (replace(STEPS, joints=STEPS.joints.index_fill(0, torch.tensor([5]), torch.nan)), "not finite"),
+        (replace(STEPS, joints=np.where(np.arange(len(STEPS))[:, None, None] == 5, np.nan, STEPS.joints)), "not finite"),
     ],
 )
 def test_recordings_that_cannot_be_followed(motion: Motion, message: str):
@@ -91,19 +91,19 @@ def test_recordings_that_cannot_be_followed(motion: Motion, message: str):
 
 def test_planted_feet_stay_within_their_slack():
     # On the floor the target is where the foot is up to the slack, and beyond it the recording less the slack; in the air it is idle.
-    skeleton, energy = Skeleton.adult(), Planted(slack=0.02)
-    x = STEPS.joints[0]
+    skeleton, energy, feet = Skeleton.adult(), Planted(slack=0.02), list(metrics.FEET)
+    x, level = STEPS.joints[:1], solids((Plane.ground(),), (1,))
+
+    def target(shift):
+        return energy.project(x, Frame(skeleton, 1 / 30, x, x, STEPS.q[:1], (x + shift)[:, None], level))
+
     for off, expected in ((0.01, 0.0), (0.05, 0.03)):
-        wished = x + torch.tensor([off, 0.0, 0.0], dtype=torch.float64)
-        frame = Frame(skeleton, 1 / 30, x, x, STEPS.q[0], wished.unsqueeze(0), ())
-        target = energy.project(x, frame)
-        low = (x[list(metrics.FEET), 2] - skeleton.radii[list(metrics.FEET)]).clamp(min=0)
+        low = np.maximum(x[0, feet, 2] - skeleton.radii[feet], 0)
         slack = 0.02 * (1 - low / energy.gap)
-        moved = (target.p - x[list(metrics.FEET)])[:, 0]
-        torch.testing.assert_close(moved, (off - slack).clamp(min=0), rtol=0, atol=1e-12)
+        moved = (target((off, 0.0, 0.0)).p - x[:, feet])[0, :, 0]
+        np.testing.assert_allclose(moved, np.maximum(off - slack, 0), rtol=0, atol=1e-12)
         assert moved.max() < expected + 0.02
-    wished = x + torch.tensor([0.0, 0.0, 0.2]).double()
-    idle = energy.project(x, Frame(skeleton, 1 / 30, x, x, STEPS.q[0], wished.unsqueeze(0), ())).active
+    idle = target((0.0, 0.0, 0.2)).active
     assert idle is not None
     assert not idle.any()
 
@@ -111,7 +111,7 @@ def test_planted_feet_stay_within_their_slack():
 def test_the_simulator_is_one_that_anybody_can_use():
     prior = ClipPrior(STEPS)
     motion = simulate(clip_simulator(prior), prior.start(), 5, Streams(0))
-    assert (motion.joints - STEPS.joints[:5]).norm(dim=-1).max() < 0.03
+    assert np.linalg.norm(motion.joints - STEPS.joints[:5], axis=-1).max() < 0.03
 
 
 # --- perturbing
@@ -132,7 +132,7 @@ def test_the_recording_is_followed_until_the_push(shoved: Motion):
     assert quality_of(shoved.slice(0, 16), STEPS.slice(0, 16))[WORST] < 3.0
     # 300 N for 0.3 s on 70 kg: without ground 0.5 s later it would be 0.5 m to the left (-x); legs resist.
     assert shoved.joints[-1, 9, 0] < STEPS.joints[29, 9, 0] - 0.05
-    assert shoved.joints.isfinite().all()
+    assert np.isfinite(shoved.joints).all()
     assert [event.name for event in shoved.events] == ["push torso"]
 
 
@@ -140,13 +140,13 @@ def test_the_push_is_in_the_forces(shoved: Motion):
     # Forces of frame i are those that led to it: from frame 16 on, for nine frames, 300 N each.
     assert shoved.external_forces is not None
     total = shoved.external_forces.sum(1)[:, 0]
-    torch.testing.assert_close(total[16:25], torch.full((9,), -300.0).double())
+    np.testing.assert_allclose(total[16:25], -300.0)
     assert not total[:16].any()
     assert not total[25:].any()
 
 
 def test_the_same_seed_gives_the_same_motion(shoved: Motion):
-    assert torch.equal(pushed(300.0).joints, shoved.joints)
+    np.testing.assert_array_equal(pushed(300.0).joints, shoved.joints)
 
 
 def test_only_inside_the_recording():
@@ -203,16 +203,16 @@ def test_perturb_writes_four_files(clip: Path, tmp_path: Path, capsys: pytest.Ca
 def test_left_is_the_persons_own(tmp_path: Path, turn: float):
     # A recording turned about z is pushed along with it: the force has the same direction beside the hips.
     c, s = np.cos(turn), np.sin(turn)
-    R = torch.tensor([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]]).double()
-    q = torch.cat((R @ STEPS.q[:, :1], STEPS.q[:, 1:]), dim=1)
+    R = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+    q = np.concatenate((R @ STEPS.q[:, :1], STEPS.q[:, 1:]), axis=1)
     turned = Motion.from_rotations(STEPS.skeleton, STEPS.fps, STEPS.root @ R.T, q)
     write_amass(turned.slice(0, 20), tmp_path / "turned.npz")
     options = ["--at", "0.3", "--seconds", "0.5", "--samples", "2", "--no-picture", "--out", str(tmp_path)]
     assert main(["perturb", str(tmp_path / "turned.npz"), *options]) == 0
     with np.load(tmp_path / "turned_pushed.npz") as file:
-        force = torch.from_numpy(file["external_forces"][12]).double().sum(0)
+        force = file["external_forces"][12].astype(float).sum(0)
     left = turned.joints[9, 1] - turned.joints[9, 2]
-    assert float(force @ left) > 0.99 * float(force.norm() * left.norm())
+    assert force @ left > 0.99 * np.linalg.norm(force) * np.linalg.norm(left)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
-"""The command line: only this package prints, parses arguments and picks threads.
+"""The command line: only this package prints, parses arguments and sets threads.
 
 A command is a frozen dataclass whose fields are its arguments and whose `run()` does the work, in a module of its own. It imports
-the heavy libraries inside `run()`, so that `--help` is quick and the thread settings below come before torch.
+heavy libraries inside `run()`, so that `--help` is quick and the thread settings below come before BLAS is loaded.
 """
 
+import contextlib
+import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Protocol, Union, runtime_checkable
@@ -64,14 +67,14 @@ DESCRIPTION = "Gives any autoregressive human motion model a body that obeys phy
 
 def main(args: Sequence[str] | None = None) -> int:
     """Parse the arguments, run the command and return the exit code."""
-    # One thread is as fast as two for one person; what a step runs on, dropsim.compute.threads decides. The user's own setting wins elsewhere.
+    # Threads of a step are set in dropsim.compute.threads; elsewhere the user's own setting holds.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         _parsed(sys.argv[1:] if args is None else args).run()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output, such as `head`, has seen enough; Python's own flush at the end must not complain either.
+        # The reader of the output, such as `head`, has seen enough; Python's own flush at the end must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
     except (ValueError, OSError, MemoryError) as error:
@@ -83,11 +86,18 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _parsed(args: Sequence[str]) -> Command:
-    """Return the command that the arguments ask for; help and wrong options end the program here."""
+    """Return the command that the arguments ask for; help ends the program here."""
     first = args[0] if args else "--help"
     if first in COMMANDS:
         # Alone, so that a mistyped option is not explained by those of other commands.
-        return tyro.cli(COMMANDS[first], prog=f"dropsim {first}", args=args[1:])
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said):
+                return tyro.cli(COMMANDS[first], prog=f"dropsim {first}", args=args[1:])
+        except SystemExit as end:
+            if end.code != EXIT_ERROR:
+                raise
+            raise ValueError(f"{_usage_error(said.getvalue())} (`dropsim {first} --help` explains the options)") from None
     if first == "--version":
         return Version()
     if first.startswith("--tyro-") and (len(args) < 2 or args[1] not in SHELLS):
@@ -95,6 +105,19 @@ def _parsed(args: Sequence[str]) -> Command:
     if not first.startswith("-"):
         raise ValueError(f"there is no command {first!r}: {suggestion(first, COMMANDS)}")
     return tyro.cli(_every_command(), prog="dropsim", description=DESCRIPTION, args=args or [first])  # pyright: ignore[reportReturnType]
+
+
+def _usage_error(box: str) -> str:
+    """Put what tyro says of wrong options, in a box of several lines, into one sentence."""
+    lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()[1:-1]]
+    rules = [i for i, line in enumerate(lines) if set(line) == {"─"}]
+    said = " ".join(" ".join(lines[: rules[0] if rules else None]).partition("Got errors")[0].split()).rstrip(". ")
+    if value := re.fullmatch(r"Error parsing (\S+): (.*) could be instantiated from \[(.*)\]", said):
+        kinds = {"INT": "a whole number", "FLOAT": "a number"}
+        said = f"{value[1]}: {value[3]} is not {next((words for kind, words in kinds.items() if kind in value[2]), 'possible')}"
+    said = said[:1].lower() + said[1:].replace(" (required)", "")
+    near = [line.split()[0] for line in lines if line.startswith("--")] if any("Perhaps you meant" in line for line in lines) else []
+    return said + (f": did you mean {' or '.join(near[:3])}?" if near else "")
 
 
 def _every_command() -> Any:  # noqa: ANN401 - a union that is made at run time

@@ -2,46 +2,57 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Time the simulator for one person and for batches, beside the prior's matrix multiplications at the machine's measured peak.
+    """Time worlds of one person and of many, the bare step, and the prior's matrix products at the machine's measured peak.
 
     Warm, the median of many steps; times in milliseconds, by the clock and of the processor. The ratio is the step's processor time over
-    the floor, the prior's matrix multiplications alone at the peak. Example: dropsim bench --quick
+    the floor, the prior's matrix products alone at the peak. Example: dropsim bench --quick
     """
 
     json: Path | None = None
     """File to write the numbers to."""
+    prior: Literal["cvae"] = "cvae"
+    """The motion prior: cvae is the shipped network."""
     quick: bool = False
     """Measure one person and 256 with 64 samples, for a moment each."""
     seconds: float = 2.0
     """How long each size is measured [s]."""
+    first_run: bool = True
+    """Also time the imports and the compilation of a first run, in a process with an empty kernel cache."""
 
     def run(self) -> None:
         """Measure, print the table and write the file."""
-        from json import dumps
+        from dropsim.apps.cli.progress import bar, tell_of_compiling
+        from dropsim.files.atomic import refuse_read_only
 
-        from dropsim.apps.cli.progress import bar
-        from dropsim.files.atomic import atomic_path
+        if not 0 < self.seconds <= 3600:
+            raise ValueError(f"--seconds has to be above 0 and at most 3600, and is {self.seconds:g}")
+        if self.json is not None:
+            if not self.json.parent.is_dir():
+                raise ValueError(f"{self.json.parent}: there is no such folder: make it first")
+            refuse_read_only(self.json)
+        tell_of_compiling()
         from dropsim.research.evaluation.bench import MOST_CANDIDATES, PEOPLE, SAMPLES, bench
+        from dropsim.research.evaluation.report import write_json
 
-        if not self.seconds > 0:
-            raise ValueError(f"--seconds has to be above zero, and is {self.seconds}")
-        if self.json is not None and not self.json.parent.is_dir():
-            raise ValueError(f"{self.json.parent}: there is no such folder: make it first")
         people, samples, seconds = ((1, 256), (64,), min(self.seconds, 0.5)) if self.quick else (PEOPLE, SAMPLES, self.seconds)
         with bar("sizes") as advance:
-            found = bench(people=people, samples=samples, seconds=seconds, watch=advance)
+            found = bench(people=people, samples=samples, seconds=seconds, first_run=self.first_run, watch=advance)
         print(found.table())
-        print(f"sgemm peak {found.sgemm:.1f} GFLOP/s; floor = the prior's matrix multiplications at that peak")
+        print(f"sgemm peak {found.sgemm:.1f} GFLOP/s; floor = the prior's matrix products at that peak")
         if not self.quick:
             print(f"left out: more than {MOST_CANDIDATES} candidates in a step (people times K)")
         print(f"peak memory of the process {found.peak_memory / 1e6:.0f} MB")
+        if found.import_seconds is not None:
+            print(
+                f"a new process imports in {found.import_seconds:.1f} s, and its first step ever compiles in {found.compile_seconds:.0f} s"
+            )
         if found.mujoco is not None:
             print(f"MuJoCo's humanoid at 2 ms, physics alone: {found.mujoco:.0f} simulated seconds a second")
         if self.json is not None:
-            with atomic_path(self.json) as path:
-                path.write_text(dumps(found.to_json(), indent=2) + "\n")
+            write_json(self.json, found.to_json())
             print(f"wrote {self.json}")

@@ -14,8 +14,8 @@ from dropsim.files.atomic import refuse_read_only
 class Clean:
     """Clean a recording with physics: feet on the floor and not through it, less skating.
 
-    Example: dropsim clean walk.bvh clean.bvh. The recording is the motion prior, and what no contact force explains becomes less. Prints
-    measures before and after.
+    Example: dropsim clean walk.bvh clean.bvh. The recording is the motion prior, and motion that no contact force explains is reduced.
+    Prints measures before and after.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP")]
@@ -24,7 +24,7 @@ class Clean:
     """File to write, by its ending: .npz, .bvh, .glb, .csv, .html, .usd, .usda or .usdc; made whole or not at all."""
     fps: Annotated[float | None, optional("HZ", "the input's own")] = None
     """Frames per second to resample to."""
-    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "found from the motion")] = None
+    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "by the rig")] = None
     """Which axis of the input BVH points up."""
     unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
     """Metres per unit of the input BVH."""

@@ -1,4 +1,4 @@
-"""`dropsim evaluate`: numbers, tables and figures that judge a prior, the paper's claims, and people who are pushed."""
+"""`dropsim evaluate`: numbers, tables and figures on a prior, the paper's claims, and people who are pushed."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ class Evaluate:
     """
 
     what: tyro.conf.Positional[Literal["ablation", "paper", "prior", "push"]]
-    """paper: its eight results, measured again; prior: roll-outs beside recordings; push: recovery and falls by force and direction;
+    """paper: its eight results, measured again; prior: rollouts next to recordings; push: recovery and falls by force and direction;
     ablation: what each setting does to quality and speed."""
     data: Path | None = None
     """Folder of the data set; for the prior."""
@@ -49,9 +49,9 @@ class Evaluate:
     card: Path | None = None
     """Model card whose table of measured quality is to be rewritten; for the prior."""
     rollouts: int = 256
-    """Sampled roll-outs; for the prior."""
+    """Sampled rollouts; for the prior."""
     seconds: float = 10.0
-    """Length of a roll-out [s]; for the prior."""
+    """Length of a rollout [s]; for the prior."""
     newtons: tuple[float, ...] | None = None
     """Forces [N]; for pushes, 100, 200, 300, 450 and 700 unless given."""
     directions: tuple[str, ...] | None = None
@@ -80,7 +80,14 @@ class Evaluate:
 
     def run(self) -> None:
         """Measure, print the table and write what was asked for."""
+        from dropsim.apps.cli.progress import tell_of_compiling
+
         self._refuse_strangers()
+        if self.out is None and self.what in ("ablation", "paper"):
+            raise ValueError(f"evaluate {self.what} writes figures and tables: give a folder with --out")
+        if self.data is None and self.what == "prior":
+            raise ValueError("evaluate prior needs recordings: give a folder made by `dropsim data build` with --data")
+        tell_of_compiling()
         {"ablation": self._ablation, "paper": self._paper, "prior": self._prior, "push": self._push}[self.what]()
 
     def _refuse_strangers(self) -> None:
@@ -91,8 +98,7 @@ class Evaluate:
             raise ValueError(f"evaluate {self.what} does nothing with --{given[0]}, which is for {places}: leave it out")
 
     def _paper(self) -> None:
-        if self.out is None:
-            raise ValueError("evaluate paper writes figures and tables: give a folder with --out")
+        assert self.out is not None
         from dropsim.apps.cli.progress import bar, tell_of_simple_figures
         from dropsim.research.evaluation.paper.plan import PaperOptions
         from dropsim.research.evaluation.paper.reproduce import reproduce
@@ -108,8 +114,7 @@ class Evaluate:
         print(f"wrote {self.out / 'report.html'}, {self.out / 'claims.json'} and the figures with their data")
 
     def _ablation(self) -> None:
-        if self.out is None:
-            raise ValueError("evaluate ablation writes a table and a figure: give a folder with --out")
+        assert self.out is not None
         from dataclasses import replace
 
         from dropsim.apps.cli.progress import bar
@@ -170,8 +175,7 @@ class Evaluate:
         from dropsim.research.evaluation.prior import PriorEvaluation, evaluate_prior
         from dropsim.research.evaluation.report import write_json
 
-        if self.data is None:
-            raise ValueError("evaluate prior needs recordings: give a folder made by `dropsim data build` with --data")
+        assert self.data is not None
         prior = CVAEPrior.shipped() if self.weights is None else CVAEPrior.load(self.weights)
         options = PriorEvaluation(rollouts=self.rollouts, seconds=self.seconds, seed=self.seed)
         clips = load(self.data, held_out=True if self.people == "held-out" else None)
@@ -194,7 +198,7 @@ class Evaluate:
 
 
 def shipped_pose_prior() -> "PosePrior | None":
-    """Return the pose model of the package, where it has one."""
+    """Return the pose model of the package, if it has one."""
     from dropsim.priors.pose import PosePrior
 
     try:

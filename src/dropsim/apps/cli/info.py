@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-LIBRARIES = ("torch", "numpy", "numba", "scipy", "roma", "safetensors", "jaxtyping", "tyro", "pillow")
-EXTRAS = ("av", "moderngl", "viser", "pygltflib", "usd-core", "matplotlib", "pyarrow", "gymnasium", "ray")
+LIBRARIES = ("numpy", "numba", "scipy", "safetensors", "jaxtyping", "threadpoolctl", "tyro", "pillow")
+EXTRAS = ("av", "moderngl", "viser", "pygltflib", "usd-core", "matplotlib", "pyarrow", "gymnasium", "ray", "torch")
 """Libraries that come with one extra or another, and may be missing."""
-SETTINGS = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "NUMBA_CACHE_DIR", "DROPSIM_KERNELS", "DROPSIM_THREADS", "DROPSIM_DEBUG")
+SETTINGS = ("OMP_NUM_THREADS", "DROPSIM_CACHE", "DROPSIM_THREADS", "DROPSIM_DEBUG")
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,11 @@ class Info:
 
     def run(self) -> None:
         """Print one line per fact."""
-        import torch
-
-        from dropsim.compute import arrays as kernels
+        from dropsim.compute import jit
+        from dropsim.compute.threads import limit
         from dropsim.render import missing_gl
 
-        package = Path(__file__).parents[1]
+        package = Path(__file__).parents[2]
         weights = [f"{path.name} {path.stat().st_size / 1e6:.2f} MB" for path in sorted((package / "assets").rglob("*.safetensors"))]
         settings = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
         facts = {
@@ -35,8 +34,8 @@ class Info:
             "python": f"{platform.python_version()} ({platform.python_implementation()})",
             "packages": _versions(LIBRARIES),
             "extras": _versions(EXTRAS),
-            "threads": f"{torch.get_num_threads()} of {os.cpu_count()} cores",
-            "kernels": "compiled" if kernels.serve(torch.zeros(1, dtype=torch.float64)) else "torch",
+            "threads": f"{limit()} of {os.cpu_count()} cores",
+            "kernels": f"{'compiled' if jit.compiled() else 'not compiled yet'}, in {jit.kernel_folder() or 'memory only'}",
             "drawing": missing_gl() or "OpenGL",
             "platform": platform.platform(),
             "machine": platform.machine(),
@@ -57,7 +56,7 @@ class Version:
 
 
 def _versions(names: tuple[str, ...]) -> str:
-    """Return each library with its version, or with a dash where it is not installed."""
+    """Return each library with its version, or with a dash if it is not installed."""
 
     def one(name: str) -> str:
         try:

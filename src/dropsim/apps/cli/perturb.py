@@ -20,7 +20,7 @@ AFTERWARD = 4.0
 
 @dataclass(frozen=True)
 class Perturb:
-    """Push the person of a recording; from then on the learned prior decides how it goes on.
+    """Push the person of a recording; from then on the learned prior decides what they do.
 
     Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5. Writes CLIP_pushed as npz, bvh, md and png into a folder.
     """
@@ -32,7 +32,7 @@ class Perturb:
     newtons: float = 250.0
     """How strong the push is [N]."""
     direction: str = "left"
-    """Where the push drives the person, as it faces then: front, back, left, right, or degrees counterclockwise from the front."""
+    """Where the push drives the person, as they face then: front, back, left, right, or degrees counterclockwise from the front."""
     at: float = 2.0
     """When the push begins, inside the recording [s]."""
     duration: float = 0.5
@@ -47,7 +47,7 @@ class Perturb:
     """Folder to write to."""
     picture: bool = True
     """Also draw a strip of pictures."""
-    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "found from the motion")] = None
+    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "by the rig")] = None
     """Which axis of the input BVH points up."""
     unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
     """Metres per unit of the input BVH."""
@@ -118,11 +118,11 @@ class Perturb:
         """Write the motion, the report and the pictures."""
         from dropsim.apps.cli.progress import tell_of_simple_figures
         from dropsim.apps.cli.run import report_of
-        from dropsim.files.atomic import atomic_path
         from dropsim.motion.amass import write_amass
         from dropsim.motion.bvh import write_bvh
-        from dropsim.physics.collider import Plane
+        from dropsim.physics.contact import Plane
         from dropsim.render import contact_sheet
+        from dropsim.research.evaluation.report import write_text
         from dropsim.scene import Rollout
         from dropsim.scene.cleaning import FEW_FRAMES, quality_of, table_of
 
@@ -130,15 +130,13 @@ class Perturb:
         write_amass(motion, files["npz"], seed=self.seed)
         write_bvh(motion, files["bvh"])
         label = f"{self.input.name}, {self.newtons:g} N {self.direction} on the {self.part} at {self.at:g} s."
-        text = report_of(motion.name, label, Take((motion,), (), Plane.ground()))
+        text = report_of(motion.name, label, Rollout((motion,), (), Plane.ground()))
         until = min(len(motion), round(self.at * motion.fps) + 1)
         if until >= FEW_FRAMES:
             followed, shown = motion.slice(0, until), recording.slice(0, until)
-            text += (
-                "\nUntil the push:\n\n" + table_of({"recording": quality_of(shown, shown), "followed": quality_of(followed, shown)}) + "\n"
-            )
-        with atomic_path(files["md"]) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+            columns = {"recording": quality_of(shown, shown), "followed": quality_of(followed, shown)}
+            text += f"\nUntil the push:\n\n{table_of(columns)}\n"
+        write_text(files["md"], text)
         if self.picture:
             contact_sheet([motion], files["png"], frames=24, labels=[label])
             tell_of_simple_figures()

@@ -1,20 +1,59 @@
-"""Progress bars, for every command alike, and a word to those who would wait without one."""
+"""Progress for every command alike: bars, and a word to people who would otherwise wait without one."""
 
-import os
+import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-KERNELS = Path(__file__).parents[1] / "kernels"
+COMPILING = "compiling the simulator's kernels, once, about 30 s"
+PERIOD = 10.0
+"""How often a line is written where there is no terminal [s]."""
 
 
 def tell_of_compiling() -> None:
-    """Say that the first run takes longer, where numba will keep what it compiles beside the package and nothing is there yet."""
-    if os.environ.get("DROPSIM_KERNELS", "1") == "0" or "NUMBA_CACHE_DIR" in os.environ or not os.access(KERNELS, os.W_OK):
+    """Say that this run compiles the kernels, unless they have been compiled before; numba need not be loaded for that."""
+    from dropsim.compute.jit import compiled
+
+    if not compiled():
+        print(f"dropsim: {COMPILING}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Show how far the compilation is while a first step is made."""
+    from dropsim.compute.jit import compiled, kernel_folder
+
+    folder = kernel_folder()
+    if folder is None or compiled():
+        yield
         return
-    if not any((KERNELS / "__pycache__").glob("*.nbi")):
-        print("dropsim: the inner loops are compiled now, once, which takes about a minute", file=sys.stderr, flush=True)
+    done, total, terminal = threading.Event(), _num_kernels(), sys.stderr.isatty()
+
+    def show() -> None:
+        began = time.monotonic()
+        while not done.wait(0.5 if terminal else PERIOD):
+            made = sum(1 for _ in folder.rglob("*.nbi"))
+            line = f"dropsim: {min(made, total)} of {total} kernels, {time.monotonic() - began:.0f} s"
+            print(f"\r{line}" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True)
+
+    watcher = threading.Thread(target=show, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+        if terminal:
+            print(file=sys.stderr)
+
+
+def _num_kernels() -> int:
+    """Count the kernels of the package, nearly all of which a step needs."""
+    package = Path(__file__).parents[2]
+    return sum(len(re.findall(rb"^@(?:fast_)?kernel$", path.read_bytes(), re.MULTILINE)) for path in package.rglob("*.py"))
 
 
 def tell_of_simple_figures() -> None:
@@ -27,7 +66,7 @@ def tell_of_simple_figures() -> None:
 
 @contextmanager
 def bar(what: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on stderr, with how many a minute where that is asked for, and yield the function that moves it: advance(done, total)."""
+    """Show a bar on stderr, if asked with the rate per minute, and yield the function that moves it: advance(done, total)."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text

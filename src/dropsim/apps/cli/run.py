@@ -12,7 +12,7 @@ from dropsim.files.atomic import refuse_read_only
 
 if TYPE_CHECKING:
     from dropsim.motion.motion import Motion
-    from dropsim.physics.collider import Plane
+    from dropsim.physics.contact import Plane
     from dropsim.render import Stage
     from dropsim.scene import Rollout
     from dropsim.scene.files import Setup
@@ -70,14 +70,16 @@ class Run:
 
     def run(self) -> None:
         """Simulate, write, and say what was written."""
-        setup = self._setup()
+        from dropsim.apps.cli.progress import bar, compiling, tell_of_compiling
+
         if self.save is not None:
             from dropsim.scene.files import write_scene
 
-            write_scene(setup, self.save)
+            write_scene(self._setup(), self.save)
             print(f"wrote {self.save}: run it with `dropsim run {self.save}`")
             return
-        from dropsim.apps.cli.progress import bar, tell_of_compiling
+        tell_of_compiling()
+        setup = self._setup()
         from dropsim.scene import WorldDivergedError, run
 
         world = setup.world()
@@ -85,13 +87,14 @@ class Run:
         self.out.mkdir(parents=True, exist_ok=True)
         refuse_read_only(self.out)
         failure: WorldDivergedError | None = None
-        tell_of_compiling()
+        with compiling():
+            world.step(start, world.streams(setup.seed))
         with bar("frames") as advance:
             try:
-                take = run(world, setup.num_frames(world.fps), setup.seed, start=start, watch=advance)
+                rollout = run(world, setup.num_frames(world.fps), setup.seed, start=start, watch=advance)
             except WorldDivergedError as error:
-                failure, take = error, error.take
-        text, written = write_take(setup, take, self.out, picture=self.picture)
+                failure, rollout = error, error.rollout
+        text, written = write_rollout(setup, rollout, self.out, picture=self.picture)
         print(text)
         print(f"wrote {', '.join(written)} to {self.out}")
         if failure is not None:
@@ -112,84 +115,84 @@ class Run:
         return changed(setup, [(path, value) for path, (_, value) in options.items()], said=lambda path: f"{options[path][0]}: ")
 
 
-def write_take(setup: "Setup", take: "Take", out: Path, *, picture: bool) -> tuple[str, list[str]]:
+def write_rollout(setup: "Setup", rollout: "Rollout", out: Path, *, picture: bool) -> tuple[str, list[str]]:
     """Write everybody's motion, the report and the pictures; return the report and the names of the files."""
     from dataclasses import replace
 
     from dropsim.apps.cli.progress import tell_of_simple_figures
-    from dropsim.files.atomic import atomic_path
     from dropsim.motion.amass import write_amass
     from dropsim.motion.bvh import write_bvh
     from dropsim.render import contact_sheet
+    from dropsim.research.evaluation.report import write_text
 
     written = list[str]()
-    for i, motion in enumerate(take.motions):
-        stem = setup.name if len(take.motions) == 1 else f"{setup.name}_{i}"
-        motion = replace(motion, name=stem)
-        write_amass(motion, out / f"{stem}.npz", seed=setup.seed)
-        write_bvh(motion, out / f"{stem}.bvh")
+    for i, motion in enumerate(rollout.motions):
+        stem = setup.name if len(rollout.motions) == 1 else f"{setup.name}_{i}"
+        write_amass(replace(motion, name=stem), out / f"{stem}.npz", seed=setup.seed)
+        write_bvh(replace(motion, name=stem), out / f"{stem}.bvh")
         written += [f"{stem}.npz", f"{stem}.bvh"]
-    text = report_of(setup.name, setup.description, take)
-    with atomic_path(out / f"{setup.name}.md") as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    text = report_of(setup.name, setup.description, rollout)
+    write_text(out / f"{setup.name}.md", text)
     written.append(f"{setup.name}.md")
     if picture:
-        contact_sheet([stage_of(setup, take)], out / f"{setup.name}.png", frames=12, labels=[setup.description or setup.name])
+        contact_sheet([stage_of(setup, rollout)], out / f"{setup.name}.png", frames=12, labels=[setup.description or setup.name])
         written.append(f"{setup.name}.png")
         tell_of_simple_figures()
     return text, written
 
 
-def stage_of(setup: "Setup", take: "Take") -> "Stage":
-    """Put everybody, the balls and obstacles, the points that joints are drawn to and the ground on a stage."""
-    import torch
+def stage_of(setup: "Setup", rollout: "Rollout") -> "Stage":
+    """Put people, balls, obstacles, the targets of drags and the ground on a stage."""
+    import numpy as np
 
     from dropsim.body.skeleton import joint_index
     from dropsim.render import Sphere, Stage
     from dropsim.scene import Drag
 
-    spheres = [Sphere(balls.centres, float(balls.radii[0])) for balls in take.balls]
-    first = take.motions[0]
+    spheres = [Sphere(balls.centres, float(balls.radii[0])) for balls in rollout.balls]
+    fps = rollout.motions[0].fps
     for drag in setup.scene.elements:
         if isinstance(drag, Drag):
-            joints = take.motions[drag.person].joints[:, joint_index(drag.joint)]
-            begin = round(drag.path[0][0] * first.fps)
-            origin = joints[min(begin, len(joints) - 1)] if drag.relative else torch.zeros_like(joints[0])
-            path = torch.stack([origin + drag.target(i / first.fps) for i in range(len(joints))])
-            path[:begin] = torch.nan
+            joint = rollout.motions[drag.person].joints[:, joint_index(drag.joint)]
+            begin = round(drag.path[0][0] * fps)
+            origin = joint[min(begin, len(joint) - 1)] if drag.relative else 0.0
+            path = np.array([origin + drag.target(i / fps) for i in range(len(joint))])
+            path[:begin] = np.nan
             spheres.append(Sphere(path, 0.06))
-    return Stage(take.motions, spheres=spheres, ground=take.ground)
+    return Stage(rollout.motions, spheres=spheres, ground=rollout.ground)
 
 
-def report_of(name: str, description: str, take: "Take") -> str:
+def report_of(name: str, description: str, rollout: "Rollout") -> str:
     """Say in a few lines what happened to everybody, measured against the ground as it was."""
-    first = take.motions[0]
+    first = rollout.motions[0]
     lines = [f"# {name}", "", *([description, ""] if description else []), f"{len(first)} frames at {first.fps:g} Hz.", ""]
-    for i, motion in enumerate(take.motions):
-        lines += _about(motion, take.ground, "The person" if len(take.motions) == 1 else f"Person {i}")
+    for i, motion in enumerate(rollout.motions):
+        lines += _about(motion, rollout.ground, "The person" if len(rollout.motions) == 1 else f"Person {i}")
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _about(motion: "Motion", ground: "Plane", who: str) -> Sequence[str]:
+    import numpy as np
+
+    from dropsim.files.tables import markdown
     from dropsim.physics import metrics
     from dropsim.scene import above_ground
 
     seen = above_ground(motion, ground)
-    events = [f"{event.start:g} s {event.name}" for event in motion.events]
-    fell, end = bool(metrics.fallen(seen).any()), bool(metrics.upright(seen)[-1])
-    lines = [
-        f"{who} {'fell' if fell else 'did not fall'} and is {'upright' if end else 'not upright'} at the end.", "",
-        "| measure | value |", "|---|---|",
-        f"| foot skate [m/s] | {float(metrics.foot_skate(seen)):.3f} |",
-        f"| penetration [mm] | {float(metrics.penetration_mm(seen)):.2f} |",
-        f"| largest bone error [%] | {float(metrics.bone_error_percent(motion)):.4f} |",
-    ]  # fmt: skip
-    if motion.root_wrench is not None:
-        before, after = motion.root_wrench.mean(0).tolist()
-        lines.append(f"| root wrench before, after correction [body weights] | {before:.3f}, {after:.3f} |")
+    fell, up = bool(metrics.fallen(seen).any()), bool(metrics.upright(seen)[-1])
+    rows = [
+        ("measure", "value"),
+        ("foot skate [m/s]", f"{metrics.foot_skate(seen):.3f}"),
+        ("penetration [mm]", f"{metrics.penetration_mm(seen):.2f}"),
+        ("largest bone error [%]", f"{metrics.bone_error_percent(motion):.4f}"),
+    ]
+    if motion.wrench_before is not None and motion.wrench_after is not None:
+        means = f"{motion.wrench_before.mean():.3f}, {motion.wrench_after.mean():.3f}"
+        rows.append(("root wrench before, after correction [body weights]", means))
     if motion.external_forces is not None:
-        lines.append(f"| largest external force [N] | {float(motion.external_forces.sum(1).norm(dim=-1).max()):.0f} |")
-    lines += [f"| energy {name}, mean [m^2] | {float(values.mean()):.3g} |" for name, values in sorted(motion.energies.items())]
-    if events and who in ("The person", "Person 0"):
-        lines += ["", f"What happened: {', '.join(events)}."]
-    return [*lines, ""]
+        rows.append(("largest external force [N]", f"{np.linalg.norm(motion.external_forces.sum(1), axis=-1).max():.0f}"))
+    rows += [(f"energy {name}, mean [m^2]", f"{values.mean():.3g}") for name, values in sorted(motion.energies.items())]
+    lines = [f"{who} {'fell' if fell else 'did not fall'} and is {'upright' if up else 'not upright'} at the end.", "", markdown(rows), ""]
+    if motion.events:
+        lines += [f"What happened: {', '.join(f'{event.start:g} s {event.name}' for event in motion.events)}.", ""]
+    return lines
