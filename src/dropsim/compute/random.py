@@ -27,9 +27,9 @@ class Streams:
 
     def _draw(self, draw: Callable[..., np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
         drawn = np.empty((len(self.generators), *self._copies, *shape))
-        for row, generator in zip(drawn, self.generators, strict=True):
-            row[...] = draw(generator, (*self._copies, *shape))
-        return drawn.reshape(*self.batch, *self._copies, *shape)
+        for i, generator in enumerate(self.generators):
+            drawn[i] = draw(generator, (*self._copies, *shape))
+        return drawn.reshape((*self.batch, *self._copies, *shape))
 
     def unflatten(self, *batch: int) -> "Streams":
         """Return the same streams for a batch of another shape."""
