@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import torch
 
 from dropsim.body.skeleton import Skeleton
 from dropsim.motion.synthetic import stepping_clip
+from dropsim.priors.convert import convert_checkpoint
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.humor import humor_prior
 from dropsim.priors.prior import State
 
+torch = pytest.importorskip("torch")
 NUM_FRAMES = 30
 PARENTS = (-1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 12, 13, 14, 16, 17, 18, 19)
 NETWORKS = {
@@ -173,16 +174,15 @@ def start_state(prior):
     clip = stepping_clip(1.0)
     start = prior.start_from(clip, 12)
     # Away from the origin and turned, so that frames that are mixed up show.
-    R = torch.from_numpy(naive_exp(np.array([0.0, 0.0, 2.1])))
-    shift = torch.tensor([3.0, -2.0, 0.0], dtype=torch.float64)
+    R, shift = naive_exp(np.array([0.0, 0.0, 2.1])), np.array([3.0, -2.0, 0.0])
     turned = (start.memory[:72].reshape(24, 3) @ R.T).reshape(-1)
-    q = torch.cat((R @ start.q[:1], start.q[1:]))
-    return State(start.x @ R.T + shift, start.v @ R.T, q, torch.cat((turned, start.memory[72:])))
+    q = np.concatenate((R @ start.q[:1], start.q[1:]))
+    return State(start.x @ R.T + shift, start.v @ R.T, q, np.concatenate((turned, start.memory[72:])))
 
 
 def as_humor(state, skeleton):
-    x, q, memory = state.x.numpy(), state.q.numpy(), state.memory.numpy()
-    return Humor(x[0] - skeleton.rest[0].numpy(), memory[:3], q[0], memory[3:6], q[1:], x.copy(), memory[6:72].reshape(22, 3))
+    x, q, memory = state.x, state.q, state.memory
+    return Humor(x[0] - skeleton.rest[0], memory[:3], q[0], memory[3:6], q[1:], x.copy(), memory[6:72].reshape(22, 3))
 
 
 @pytest.mark.parametrize("kinematics", [False, True], ids=["regressed", "Qual"])
@@ -192,12 +192,11 @@ def test_the_roll_out_is_humors(path, kinematics, sampled):
     prior = CVAEPrior.from_humor(path, skeleton, joints_from_kinematics=kinematics)
     noises = np.random.default_rng(1).normal(size=(NUM_FRAMES, 48)) * sampled
     state = start_state(prior)
-    expected = naive_roll_out(as_humor(state, skeleton), noises, skeleton.rest.numpy() if kinematics else None)
+    expected = naive_roll_out(as_humor(state, skeleton), noises, skeleton.rest if kinematics else None)
     began = state
     for noise, other in zip(noises, expected, strict=True):
         # The mode and a sample side by side, as the simulator asks for them.
-        pair = torch.from_numpy(np.stack((np.zeros(48), noise))).float()
-        chosen = prior.decode(state, pair).pick(torch.tensor(int(sampled)))
+        chosen = prior.decode(state, np.stack((np.zeros(48), noise))).pick(int(sampled))
         state = State(chosen.x, state.v, chosen.q, prior.commit(chosen, chosen.x, chosen.q))
         # Our network runs in single precision: 1e-7 of states of order one, fed back 30 times.
         ours = {"joints": state.x, "root": state.q[0], "body": state.q[1:], "velocities": state.memory[:72].reshape(24, 3)}
@@ -205,12 +204,12 @@ def test_the_roll_out_is_humors(path, kinematics, sampled):
         theirs = {"joints": other.joints, "root": other.root_orient, "body": other.pose_body}
         theirs["velocities"] = np.concatenate(([other.trans_vel, other.root_orient_vel], other.joints_vel))
         for name, value in ours.items():
-            np.testing.assert_allclose(value.numpy(), theirs[name], atol=5e-6, rtol=0, err_msg=name)
-        np.testing.assert_allclose(trans.numpy(), other.trans, atol=5e-6, rtol=0)
+            np.testing.assert_allclose(value, theirs[name], atol=5e-6, rtol=0, err_msg=name)
+        np.testing.assert_allclose(trans, other.trans, atol=5e-6, rtol=0)
     # The comparison is of something: the body has gone and turned far beyond the tolerance, and not to infinity.
-    assert 0.1 < (state.x - began.x).norm(dim=-1).mean() < 50
-    assert (state.q[0] - began.q[0]).norm() > 0.1
-    drift = state.memory[72:].norm()
+    assert 0.1 < np.linalg.norm(state.x - began.x, axis=-1).mean() < 50
+    assert np.linalg.norm(state.q[0] - began.q[0]) > 0.1
+    drift = np.linalg.norm(state.memory[72:])
     assert drift < 1e-6 if kinematics else drift > 1e-3
 
 
@@ -223,32 +222,40 @@ def test_the_shared_first_layer_is_the_plain_concatenation(path):
     prior = humor_prior(path, Skeleton.adult())
     rng = np.random.default_rng(2)
     x, z = rng.normal(size=(2, 339)), rng.normal(size=(2, 5, 48))
-    ours = prior.network.decoder.forward_shared(torch.from_numpy(x).float(), torch.from_numpy(z).float())
+    ours = prior.network.decoder.forward_shared(x.astype(np.float32), z.astype(np.float32))
     plain = [[naive_mlp("decoder", np.concatenate((x[b], z[b, k])), z[b, k]) for k in range(5)] for b in range(2)]
     # Single against double precision over sums of a thousand terms of order one.
-    np.testing.assert_allclose(ours.numpy(), np.array(plain), atol=1e-5, rtol=0)
+    np.testing.assert_allclose(ours, np.array(plain), atol=1e-5, rtol=0)
 
 
 def test_batches_are_loops(path):
     prior = humor_prior(path, Skeleton.adult())
     one = start_state(prior)
-    noise = torch.randn(3, 4, 48, generator=torch.Generator().manual_seed(0))
-    x = torch.stack([one.x + 0.01 * i for i in range(3)])
-    batch = State(x, one.v.expand(3, 22, 3), one.q.expand(3, 22, 3, 3), one.memory.expand(3, -1))
+    noise = np.random.default_rng(0).normal(size=(3, 4, 48))
+    x = np.stack([one.x + 0.01 * i for i in range(3)])
+    batch = State(x, *(np.stack([part] * 3) for part in (one.v, one.q, one.memory)))
     together = prior.decode(batch, noise)
     for i in range(3):
         alone = prior.decode(batch[i], noise[i])
-        # Matrix products of other sizes sum in another order: single precision.
-        torch.testing.assert_close(together.x[i], alone.x, atol=1e-6, rtol=0)
-        torch.testing.assert_close(together.memory[i], alone.memory, atol=1e-6, rtol=0)
+        assert np.array_equal(together.x[i], alone.x)
+        assert np.array_equal(together.memory[i], alone.memory)
 
 
 def test_the_module_prefix_may_be_missing(path, tmp_path):
     plain = tmp_path / "plain.pth"
     torch.save(checkpoint(WEIGHTS, prefix=""), plain)
-    state = humor_prior(plain, Skeleton.adult()).network.state_dict()
-    for name, tensor in humor_prior(path, Skeleton.adult()).network.state_dict().items():
-        assert torch.equal(state[name], tensor)
+    state = humor_prior(plain, Skeleton.adult()).network.tensors()
+    for name, tensor in humor_prior(path, Skeleton.adult()).network.tensors().items():
+        assert np.array_equal(state[name], tensor)
+
+
+def test_a_converted_checkpoint_is_the_same_prior_on_its_body(path, tmp_path):
+    body = Skeleton.adult(height=1.6)
+    assert convert_checkpoint(path, tmp_path / "humor.safetensors", body) == "HuMoR"
+    prior, again = humor_prior(path, body), CVAEPrior.load(tmp_path / "humor.safetensors")
+    state, noise = start_state(prior), np.random.default_rng(0).normal(size=(3, 48))
+    assert np.array_equal(again.decode(state, noise).x, prior.decode(state, noise).x)
+    assert np.array_equal(again.skeleton.rest, body.rest)
 
 
 class Malicious:
@@ -292,5 +299,5 @@ def test_what_is_no_checkpoint_is_refused_in_a_sentence(tmp_path, content):
     file = tmp_path / "other.pth"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(ValueError, match=r"other\.pth is not"):
+    with pytest.raises(ValueError, match=r"other\.pth (is not|is damaged)"):
         humor_prior(file, Skeleton.adult())

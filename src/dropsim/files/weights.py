@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,21 +33,30 @@ def write_weights(path: str | Path, kind: str, tensors: Mapping[str, np.ndarray]
 
 def read_weights(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Read arrays and metadata, or raise with what the file is instead. All numbers are finite."""
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"{path} is not there: give a .safetensors file that dropsim wrote")
+    with errors_of(path):
+        if not Path(path).is_file():
+            raise ValueError("it is not there: give a .safetensors file that dropsim wrote")
+        try:
+            with safetensors.safe_open(path, framework="np") as file:
+                metadata = _parsed((file.metadata() or {}).get("dropsim", "{}"))
+                if metadata.get("kind") != kind:
+                    raise ValueError(f"it holds {str(metadata.get('kind') or 'weights of unknown origin')[:60]}, not {kind}")
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        except (safetensors.SafetensorError, TypeError, AttributeError):  # also numbers that numpy does not have
+            raise ValueError("it is not a safetensors file that dropsim wrote, or it is damaged") from None
+        for name, value in tensors.items():
+            if not np.isfinite(value).all():
+                raise ValueError(f"{name[:60]} holds values that are not finite")
+        return tensors, metadata
+
+
+@contextmanager
+def errors_of(path: str | Path) -> Iterator[None]:
+    """Put the file's name before what is wrong with it."""
     try:
-        with safetensors.safe_open(path, framework="np") as file:
-            metadata = _parsed((file.metadata() or {}).get("dropsim", "{}"))
-            if metadata.get("kind") != kind:
-                raise ValueError(f"it holds {str(metadata.get('kind') or 'weights of unknown origin')[:60]}, not {kind}")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (safetensors.SafetensorError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{path} cannot be used as {kind}: {_first_line(error)}") from None
-    for name, value in tensors.items():
-        if not np.isfinite(value).all():
-            raise ValueError(f"{path}: {name} holds values that are not finite")
-    return tensors, metadata
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -61,24 +71,20 @@ def _parsed(text: str) -> dict[str, Any]:
     return metadata
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
-
-
-def read_record(path: Path, metadata: Mapping[str, Any], name: str, record: type[Record]) -> Record:
+def read_record(metadata: Mapping[str, Any], name: str, record: type[Record]) -> Record:
     """Build a dataclass of sizes, switches and factors from metadata; each value must have the type of the field's default."""
     values = metadata.get(name)
     if not isinstance(values, Mapping):
-        raise ValueError(f"{path} does not say the {name} of its network: train it again")
+        raise ValueError(f"it does not say the {name} of its network: train it again")
     known = {field.name: field.default for field in fields(record)}  # pyright: ignore[reportArgumentType]
     if strange := sorted(str(key) for key in values if key not in known):
-        raise ValueError(f"{path}: its {name} has an entry {strange[0][:60]!r}, which this version does not know")
+        raise ValueError(f"its {name} has an entry {strange[0][:60]!r}, which this version does not know")
     if lacking := [key for key, default in known.items() if default is MISSING and key not in values]:
-        raise ValueError(f"{path}: its {name} lacks {lacking[0]!r}")
-    return record(**{key: _checked(path, f"{name}.{key}", value, known[key]) for key, value in values.items()})
+        raise ValueError(f"its {name} lacks {lacking[0]!r}")
+    return record(**{key: _checked(f"{name}.{key}", value, known[key]) for key, value in values.items()})
 
 
-def _checked(path: Path, name: str, value: object, default: object) -> Any:  # noqa: ANN401 - the type of the default
+def _checked(name: str, value: object, default: object) -> Any:  # noqa: ANN401 - the type of the default
     if isinstance(default, bool):
         good = isinstance(value, bool)
     elif isinstance(default, int):
@@ -88,7 +94,7 @@ def _checked(path: Path, name: str, value: object, default: object) -> Any:  # n
     else:
         good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not good:
-        raise ValueError(f"{path}: its {name} is {str(value)[:60]}, which cannot be")
+        raise ValueError(f"its {name} is {str(value)[:60]}, which cannot be")
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -96,22 +102,22 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SIZE
 
 
-def read_number(path: Path, metadata: Mapping[str, Any], name: str, default: float | None = None, *, low: float, high: float) -> float:
+def read_number(metadata: Mapping[str, Any], name: str, default: float | None = None, *, low: float, high: float) -> float:
     """Return a number of the metadata that has to be between two bounds."""
     value = metadata.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ValueError(f"{path}: its {name} is {str(value)[:60]}: expected a number from {low:g} to {high:g}")
+        raise ValueError(f"its {name} is {str(value)[:60]}: expected a number from {low:g} to {high:g}")
     return float(value)
 
 
-def require_shapes(path: Path, tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
+def require_shapes(tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raise with the first array that is missing, has the wrong shape or does not belong there."""
     for name in sorted(shapes.keys() | tensors.keys()):
         if name not in tensors:
-            raise ValueError(f"{path}: the weights lack {name}")
+            raise ValueError(f"the weights lack {name}")
         if name not in shapes:
-            raise ValueError(f"{path}: the weights hold {name[:60]}, which this network does not have")
+            raise ValueError(f"the weights hold {name[:60]}, which this network does not have")
         if tensors[name].shape != shapes[name]:
-            raise ValueError(f"{path}: {name} has shape {tensors[name].shape}, the network needs {shapes[name]}")
+            raise ValueError(f"{name} has shape {tensors[name].shape}, the network needs {shapes[name]}")
         if tensors[name].dtype.kind != "f":
-            raise ValueError(f"{path}: {name} holds {tensors[name].dtype} numbers, the network needs floating point")
+            raise ValueError(f"{name} holds {tensors[name].dtype} numbers, the network needs floating point")

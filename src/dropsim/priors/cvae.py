@@ -14,7 +14,7 @@ from dropsim.body.skeleton import NUM_JOINTS, Skeleton, flat
 from dropsim.compute.buffers import Buffers
 from dropsim.compute.random import Streams
 from dropsim.compute.threads import single_threaded
-from dropsim.files.weights import read_number, read_record, read_weights, require_shapes, write_weights
+from dropsim.files.weights import errors_of, read_number, read_record, read_weights, require_shapes, write_weights
 from dropsim.priors.cvae_kernels import codes, compose_kinematic, compose_regressed, local_state
 from dropsim.priors.intent import Intent
 from dropsim.priors.network import MLP
@@ -185,17 +185,15 @@ class CVAEPrior(Prior):
         """Read a prior that `save` wrote. Sizes are compared with the tensors in the file before anything is built from them."""
         path = Path(path)
         tensors, metadata = read_weights(path, "cvae")
-        shape = read_record(path, metadata, "shape", CVAEShape)
-        fps = read_number(path, metadata, "fps", low=1.0, high=1000.0)
-        temperature = read_number(path, metadata, "temperature", 1.0, low=0.0, high=10.0)
-        body = pop_skeleton(path, tensors)
-        if body is None:  # the first edition kept a height alone
-            body = Skeleton.adult(height=read_number(path, metadata, "height", low=0.3, high=3.0))
-        require_shapes(path, tensors, shape.tensor_shapes())
-        try:
+        with errors_of(path):
+            shape = read_record(metadata, "shape", CVAEShape)
+            fps = read_number(metadata, "fps", low=1.0, high=1000.0)
+            temperature = read_number(metadata, "temperature", 1.0, low=0.0, high=10.0)
+            body = pop_skeleton(tensors)
+            if body is None:  # the first edition kept a height alone
+                body = Skeleton.adult(height=read_number(metadata, "height", low=0.3, high=3.0))
+            require_shapes(tensors, shape.tensor_shapes())
             return cls(CVAENetwork.from_tensors(shape, tensors), body, fps=fps, name=path.stem, temperature=temperature)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
 
     @classmethod
     def from_humor(cls, path: str | Path, skeleton: Skeleton, *, joints_from_kinematics: bool = False) -> "CVAEPrior":

@@ -12,7 +12,7 @@ from jaxtyping import Float, Float32
 
 from dropsim.body.rotations import rotmat_to_rotvec
 from dropsim.body.skeleton import NUM_JOINTS
-from dropsim.files.weights import read_number, read_record, read_weights, require_shapes, write_weights
+from dropsim.files.weights import errors_of, read_number, read_record, read_weights, require_shapes, write_weights
 from dropsim.priors.network import Affine, LeakyMLP, random_affines
 
 NUM_BODY = NUM_JOINTS - 1
@@ -121,7 +121,8 @@ class PoseNetwork:
         """Return the norm of that mean; ours has a part for it."""
         if not self.radius:
             return np.linalg.norm(self.encode(seen), axis=-1)
-        return np.logaddexp(np.float32(0.0), self._layers["radius"].forward(seen)[:, 0])
+        with np.errstate(invalid="ignore"):  # a pose that is not finite has a norm that is not finite
+            return np.logaddexp(np.float32(0.0), self._layers["radius"].forward(seen)[:, 0])
 
     def decode(self, z: Float32[np.ndarray, "b z"]) -> Float32[np.ndarray, "b c"]:
         """Return two columns for each body joint, not yet orthonormal."""
@@ -174,15 +175,11 @@ class PosePrior:
     @classmethod
     def load(cls, path: str | Path) -> "PosePrior":
         """Read weights that `save` wrote. Sizes are compared with the tensors in the file before anything is built from them."""
-        path = Path(path)
         tensors, metadata = read_weights(path, "pose")
-        limit = read_number(path, metadata, "limit", cls.limit, low=1e-6, high=1e6)
-        try:
-            shape = read_record(path, metadata, "shape", PoseShape)
-            require_shapes(path, tensors, shape.tensor_shapes())
-            return cls(PoseNetwork.from_tensors(shape, tensors), limit)
-        except ValueError as error:
-            raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+        with errors_of(path):
+            shape = read_record(metadata, "shape", PoseShape)
+            require_shapes(tensors, shape.tensor_shapes())
+            return cls(PoseNetwork.from_tensors(shape, tensors), read_number(metadata, "limit", cls.limit, low=1e-6, high=1e6))
 
     def save(self, path: str | Path) -> None:
         """Write the weights as safetensors, with what is needed to build the network again."""

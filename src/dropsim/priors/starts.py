@@ -11,7 +11,7 @@ from dropsim.body.rotations import exp, rotmat_to_rotvec, rotvec_to_rotmat
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.compute.random import Streams
 from dropsim.files.names import suggestion
-from dropsim.files.weights import read_weights, write_weights
+from dropsim.files.weights import errors_of, read_weights, write_weights
 from dropsim.priors.prior import State
 
 MEMORY_SIZE = 6 + 3 * NUM_JOINTS + 3 * (NUM_JOINTS - 1)
@@ -43,13 +43,13 @@ class StartBank:
     @classmethod
     def load(cls, path: str | Path) -> "StartBank":
         """Read a bank that `save` wrote."""
-        path = Path(path)
         tensors, metadata = read_weights(path, "starts")
-        skeleton = pop_skeleton(path, tensors) or Skeleton.adult()
-        names = metadata.get("categories")
-        if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
-            raise ValueError(f"{path} does not say which categories it holds: make the start states again with `dropsim train starts`")
-        return cls({name: _unpacked(path, name, tensors) for name in names}, skeleton)
+        with errors_of(path):
+            skeleton = pop_skeleton(tensors) or Skeleton.adult()
+            names = metadata.get("categories")
+            if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
+                raise ValueError("it does not say which categories it holds: make the start states again with `dropsim train starts`")
+            return cls({name: _unpacked(name, tensors) for name in names}, skeleton)
 
     def save(self, path: str | Path) -> None:
         """Write the bank in single precision, rotations as rotation vectors; velocities follow from the memory."""
@@ -113,24 +113,21 @@ def skeleton_tensors(skeleton: Skeleton) -> dict[str, np.ndarray]:
     return {f"skeleton.{name}": getattr(skeleton, name) for name in _SKELETON}
 
 
-def pop_skeleton(path: Path, tensors: dict[str, np.ndarray]) -> Skeleton | None:
+def pop_skeleton(tensors: dict[str, np.ndarray]) -> Skeleton | None:
     """Take the body out of a file's tensors; files of the first edition have none."""
     parts = [tensors.pop(f"skeleton.{name}", None) for name in _SKELETON]
     if all(part is None for part in parts):
         return None
     rest, masses, radii = (np.zeros(0) if part is None else part.astype(np.float64) for part in parts)
     if not (rest.shape == (NUM_JOINTS, 3) and masses.shape == radii.shape == (NUM_JOINTS,)):
-        raise ValueError(f"{path}: its skeleton is damaged: expected {NUM_JOINTS} joints, masses and radii")
-    try:
-        return Skeleton(rest, masses, radii)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"its skeleton is damaged: expected {NUM_JOINTS} joints, masses and radii")
+    return Skeleton(rest, masses, radii)
 
 
-def _unpacked(path: Path, name: str, tensors: Mapping[str, np.ndarray]) -> State:
+def _unpacked(name: str, tensors: Mapping[str, np.ndarray]) -> State:
     x, rotvec, memory = (tensors.get(f"{name}.{part}", np.zeros(0)).astype(np.float64) for part in ("x", "q", "memory"))
     count = len(x)
     if not (count > 0 and x.shape == rotvec.shape == (count, NUM_JOINTS, 3) and memory.shape == (count, MEMORY_SIZE)):
-        raise ValueError(f"{path} is damaged: make the start states again with `dropsim train starts`")
+        raise ValueError("it is damaged: make the start states again with `dropsim train starts`")
     v = memory[:, _JOINT_VELOCITY].reshape(count, NUM_JOINTS, 3)
     return State(x, v, rotvec_to_rotmat(rotvec), memory)
