@@ -179,7 +179,7 @@ class Skeleton:
         kinematics.forward(flat(q, 3), np.zeros((max(1, math.prod(q.shape[:-3])), 3)), self.offsets, flat(joints, 2), flat(world, 3))
         return world
 
-    def forward(self, q: Float[np.ndarray, "*b 22 3 3"], root: Float[np.ndarray, "*#b 3"]) -> Float[np.ndarray, "*b 22 3"]:
+    def forward(self, q: Float[np.ndarray, "*#b 22 3 3"], root: Float[np.ndarray, "*#b 3"]) -> Float[np.ndarray, "*b 22 3"]:
         """Return world joints [m] from local rotations (the root's is its world orientation) and the pelvis position [m]."""
         q = np.broadcast_to(q, (*np.broadcast_shapes(q.shape[:-3], root.shape[:-1]), NUM_JOINTS, 3, 3))
         joints = np.empty(q.shape[:-1])
@@ -201,7 +201,7 @@ class Skeleton:
     def bone_error(self, joints: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b"]:
         """Largest relative error of a bone's length."""
         lengths = np.linalg.norm(joints - joints[..., np.maximum(PARENTS, 0), :], axis=-1)
-        return (np.abs(lengths - self.lengths)[..., 1:] / self.lengths[1:]).max(-1)
+        return np.asarray((np.abs(lengths - self.lengths)[..., 1:] / self.lengths[1:]).max(-1))
 
     def centre_of_mass(self, joints: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b 3"]:
         """Mass-weighted mean of the joints [m]."""
