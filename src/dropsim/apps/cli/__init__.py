@@ -109,14 +109,17 @@ def _parsed(args: Sequence[str]) -> Command:
 
 def _usage_error(box: str) -> str:
     """Put what tyro says of wrong options, in a box of several lines, into one sentence."""
-    lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()[1:-1]]
-    rules = [i for i, line in enumerate(lines) if set(line) == {"─"}]
-    said = " ".join(" ".join(lines[: rules[0] if rules else None]).partition("Got errors")[0].split()).rstrip(". ")
+    lines = [line.strip("│ ") for line in box.splitlines()[1:]]
+    parts = re.split(r"^[─╰╯-]+$", "\n".join(lines), flags=re.MULTILINE)
+    # The first part says what is wrong; tyro's own list of errors only repeats it.
+    said = " ".join(next((part for part in parts if part.strip()), "the options cannot be read").partition("Got errors")[0].split()).rstrip(
+        ". "
+    )
     if value := re.fullmatch(r"Error parsing (\S+): (.*) could be instantiated from \[(.*)\]", said):
         kinds = {"INT": "a whole number", "FLOAT": "a number"}
         said = f"{value[1]}: {value[3]} is not {next((words for kind, words in kinds.items() if kind in value[2]), 'possible')}"
     said = said[:1].lower() + said[1:].replace(" (required)", "")
-    near = [line.split()[0] for line in lines if line.startswith("--")] if any("Perhaps you meant" in line for line in lines) else []
+    near = re.findall(r"^--\w[\w-]*", "\n".join(lines), re.MULTILINE) if "Perhaps you meant:" in lines else []
     return said + (f": did you mean {' or '.join(near[:3])}?" if near else "")
 
 
