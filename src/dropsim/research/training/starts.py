@@ -154,7 +154,7 @@ def make_starts(
             progress(done + 1, len(FITS))
     if not bank:
         raise ValueError("no rollout of this prior gave a state to start from: train it longer, or give recordings of more categories")
-    return StartBank(bank)
+    return StartBank(bank, prior.skeleton)
 
 
 def _recorded_frames(motions: Sequence[Motion], fits: Fit) -> list[tuple[Motion, int]]:
