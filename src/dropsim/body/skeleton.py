@@ -213,4 +213,6 @@ _FLIP = np.array([-1.0, 1.0, 1.0])
 
 def flat(values: np.ndarray, trailing: int) -> np.ndarray:
     """Return an array with all dimensions but the trailing ones as one, contiguous, as kernels take it: a view where that can be."""
-    return np.ascontiguousarray(values).reshape(-1, *values.shape[values.ndim - trailing :])
+    lead = values.ndim - trailing
+    # Not -1: a trailing dimension may be empty, such as the memory of a prior that has none.
+    return np.ascontiguousarray(values).reshape(math.prod(values.shape[:lead]), *values.shape[lead:])
