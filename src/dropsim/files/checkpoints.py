@@ -5,6 +5,7 @@ import re
 import warnings
 import zipfile
 import zlib
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,21 @@ _IGNORED = (
     "numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
     "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint", "pytorch_lightning.callbacks.early_stopping.EarlyStopping",
     "pytorch_lightning.callbacks.lr_logger.LearningRateLogger", "pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",
-    "pytorch_lightning.utilities.parsing.AttributeDict", "lightning_fabric.utilities.data.AttributeDict",
 )  # fmt: skip
 """Names that training tools leave in a checkpoint next to the weights (a best loss, options, a callback's state); not needed here."""
 
+_DICTS = ("pytorch_lightning.utilities.parsing.AttributeDict", "lightning_fabric.utilities.data.AttributeDict")
+"""Dicts under other names."""
 
-def _stand_in(dotted: str) -> type:
-    """Return an empty dict class under another's name, which takes whatever a checkpoint says and does nothing."""
-    module, _, name = dotted.rpartition(".")
 
-    def ignore(self: object, *_: object) -> None:
-        del self
+class _Ignored:
+    """Takes whatever a checkpoint says and does nothing."""
 
-    return type(name, (dict,), {"__module__": module, "__init__": ignore, "__setstate__": ignore})
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __setstate__(self, _: object) -> None:
+        pass
 
 
 def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
@@ -40,15 +43,18 @@ def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the fil
     except ImportError:
         raise ValueError(f"reading {path} needs PyTorch: run `pip install 'dropsim[train]'`") from None
     _check_archive(path)
+    stand_ins = [(_Ignored, name) for name in _IGNORED] + [(OrderedDict, name) for name in _DICTS]
     try:
         # torch warns of pickles that it would not have written; the errors below say all.
-        with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals([_stand_in(name) for name in _IGNORED]):
+        with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals(stand_ins):
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        named = re.search(r"(?:GLOBAL|class|global|function) ([\w.]+\.\w+|eval|getattr)", str(error))
+        named = re.search(r"GLOBAL ([\w.]+)|(?:class|global|function) ([\w.]+\.\w+)", str(error))
         if named is None:
             raise ValueError(f"{path} is not a PyTorch checkpoint, or it is damaged") from None
-        raise ValueError(f"{path} was not loaded: it asks for {named[1]}, which could run code; weights do not need that") from None
+        raise ValueError(
+            f"{path} was not loaded: it asks for {named[1] or named[2]}, which could run code; weights do not need that"
+        ) from None
     except OSError:
         raise
     except Exception:  # a damaged file fails in many ways

@@ -1,0 +1,99 @@
+"""Other people's checkpoints: nothing in them is run, damage is seen, and every error is one sentence."""
+
+import sys
+import types
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+from dropsim.files.checkpoints import read_checkpoint
+from dropsim.priors.convert import convert_checkpoint
+
+torch = pytest.importorskip("torch")
+
+
+def test_tensors_become_arrays(tmp_path):
+    content = {
+        "weights": OrderedDict(a=torch.arange(6.0).reshape(2, 3), half=torch.ones(2, dtype=torch.bfloat16), count=torch.tensor(7)),
+        "list": [torch.zeros(1, dtype=torch.float64), 3, "text", None],
+        "loss": np.float64(1.5),
+    }
+    torch.save(content, tmp_path / "some.pt")
+    found = read_checkpoint(str(tmp_path / "some.pt"))
+    assert np.array_equal(found["weights"]["a"], np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert found["weights"]["half"].dtype == found["list"][0].dtype == np.float32
+    assert found["weights"]["count"] == 7
+    assert found["list"][1:] == [3, "text", None]
+
+
+def test_without_torch_it_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "some.pt").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ValueError, match=r"pip install 'dropsim\[train\]'"):
+        read_checkpoint(tmp_path / "some.pt")
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_a_flipped_bit_is_damage(tmp_path, share):
+    path = tmp_path / "some.pt"
+    torch.save({"weights": torch.arange(10_000.0)}, path)
+    content = bytearray(path.read_bytes())
+    content[int(share * 40_000) + 1000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"is damaged: .* does not match its check sum"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("what", ["sparse", "meta"])
+def test_tensors_that_hold_no_plain_numbers_are_refused(tmp_path, what):
+    made = {
+        "sparse": lambda: torch.eye(3).to_sparse(),
+        "meta": lambda: torch.zeros(3, device="meta"),
+    }
+    torch.save({"weights": made[what]()}, tmp_path / "some.pt")
+    with pytest.raises(ValueError, match=r"only plain tensors|not a PyTorch checkpoint"):
+        read_checkpoint(tmp_path / "some.pt")
+
+
+class Asks:
+    def __init__(self, function, *args):
+        self.function, self.args = function, args
+
+    def __reduce__(self):
+        return self.function, self.args
+
+
+@pytest.mark.parametrize(("function", "args"), [(eval, ("1 + 1",)), (getattr, ("text", "upper")), (exec, ("pass",))])
+@pytest.mark.parametrize("old", [False, True], ids=["zip", "plain pickle"])
+def test_what_would_run_code_is_refused_by_name(tmp_path, function, args, old):
+    torch.save({"weights": Asks(function, *args)}, tmp_path / "some.pt", _use_new_zipfile_serialization=not old)
+    with pytest.raises(ValueError, match=rf"asks for (builtins\.)?{function.__name__}, which could run code") as error:
+        read_checkpoint(tmp_path / "some.pt")
+    assert "\n" not in str(error.value)
+
+
+def test_extras_of_training_tools_are_read_past(tmp_path):
+    # Lightning keeps options in a dict class of its own; the class need not be installed.
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("pytorch_lightning", "pytorch_lightning.utilities", "pytorch_lightning.utilities.parsing"):
+            patch.setitem(sys.modules, name, types.ModuleType(name))
+        kind = type("AttributeDict", (dict,), {"__module__": name})
+        patch.setattr(sys.modules[name], "AttributeDict", kind, raising=False)
+        torch.save({"weights": torch.ones(2), "hyper_parameters": kind(rate=0.1, name="V02_05")}, tmp_path / "some.ckpt")
+    assert np.array_equal(read_checkpoint(tmp_path / "some.ckpt")["weights"], [1, 1])
+
+
+def test_deep_nesting_is_a_sentence(tmp_path):
+    # A list in a list in a list: Python's own pickler would not write it, but the opcodes are simple.
+    (tmp_path / "some.pt").write_bytes(b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".")
+    with pytest.raises(ValueError, match=r"nested too deeply|not a PyTorch checkpoint"):
+        read_checkpoint(tmp_path / "some.pt")
+
+
+@pytest.mark.parametrize("content", [{"model": {}}, {"weights": torch.ones(2)}, [1]])
+def test_only_known_checkpoints_are_converted(tmp_path, content):
+    torch.save(content, tmp_path / "some.pt")
+    with pytest.raises(ValueError, match="not a checkpoint of"):
+        convert_checkpoint(tmp_path / "some.pt", tmp_path / "out.safetensors")
+    assert not (tmp_path / "out.safetensors").exists()
