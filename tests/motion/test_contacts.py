@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dropsim.body.rotations import rotvec_to_rotmat
-from dropsim.body.skeleton import NUM_JOINTS, Skeleton
+from dropsim.body.skeleton import NUM_JOINTS, Skeleton, joint_index
 from dropsim.motion.contacts import (
     ANKLES,
     CONTACT_GAP,
@@ -16,8 +16,9 @@ from dropsim.motion.contacts import (
     floor_height,
     label_contacts,
     on_floor,
+    out_of_floor,
+    settled,
     sphere_heights,
-    with_toes_up,
 )
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import CADENCE, LIFT, stepping_clip
@@ -93,7 +94,7 @@ def test_toes_come_out_of_the_floor_and_nothing_else_moves():
     deepest = float(sphere_heights(motion)[:, FEET].min())
     assert -0.10 < deepest < -0.02, "the clip is no test otherwise"
     assert 0.2 < float(sunk.mean()) < 0.8
-    up = with_toes_up(motion)
+    up = out_of_floor(motion)
     # The foot turns about its ankle by the law of cosines' own triangle, so a toe that was below ends exactly on the floor.
     heights = sphere_heights(up)[:, FEET]
     assert heights.min() > -1e-9
@@ -112,10 +113,82 @@ def test_toes_come_out_of_the_floor_and_nothing_else_moves():
 
 def test_a_foot_that_cannot_come_out_points_up():
     # A person in the floor up to the knees: no turn of the ankle brings the toe out, but it points up as far as it goes.
-    up = with_toes_up(lifted(CLIP, -0.6))
+    up = out_of_floor(lifted(CLIP, -0.6))
     assert np.isfinite(up.joints).all()
     rise = (up.joints[:, FEET, 2] - up.joints[:, ANKLES, 2]) / CLIP.skeleton.lengths[list(FEET)]
     assert rise.min() > 1 - 1e-6
+
+
+def test_arms_come_out_of_the_floor():
+    # Hanging arms of a person who is in the floor up to the waist: elbows and hands come up to it, shoulders stay.
+    skeleton = CLIP.skeleton
+    sunk = lifted(CLIP, -1.05)
+    up = out_of_floor(sunk)
+    heights = sphere_heights(up)
+    arms = [joint_index(f"{side}_{part}") for side in ("left", "right") for part in ("elbow", "wrist")]
+    assert sphere_heights(sunk)[:, arms].min() < -0.1, "the clip is no test otherwise"
+    assert heights[:, arms].min() > -1e-9
+    assert skeleton.bone_error(up.joints).max() < 1e-9
+    still = [j for j in range(NUM_JOINTS) if j not in (*arms, *FEET)]
+    np.testing.assert_allclose(up.joints[:, still], sunk.joints[:, still], rtol=0, atol=1e-9)
+
+
+# --- people on the ground
+
+
+def lying(height: float | np.ndarray = 0.0) -> Motion:
+    """Four seconds on the back, arms at the sides, the lowest sphere of the trunk at a height above the floor."""
+    q = np.tile(np.eye(3), (120, NUM_JOINTS, 1, 1))
+    q[:, 0] = rotvec_to_rotmat(np.array([0.0, 0.0, math.pi]))
+    for side, sign in (("left", -1.0), ("right", 1.0)):
+        q[:, joint_index(f"{side}_shoulder")] = rotvec_to_rotmat(np.array([0.0, 0.0, sign * 1.4]))
+    flat = Motion.from_rotations(Skeleton.adult(), 30.0, np.zeros((120, 3)), q)
+    return lifted(flat, height - sphere_heights(flat).min())
+
+
+def test_the_floor_of_one_who_never_gets_up():
+    # No feet stand. Breathing moves the lowest sphere by 2 cm; all of it but the lowest twentieth is above the floor.
+    breath = 0.01 * np.sin(np.arange(120) / 5)
+    assert floor_height(lying(0.4 + breath)) == pytest.approx(0.39, abs=0.001)
+
+
+def test_low_feet_in_the_air_are_no_floor():
+    # Someone on the back with still feet 30 cm up: the back is on the floor, not the feet.
+    motion = lying(0.2)
+    q = motion.q.copy()
+    for side in ("left", "right"):
+        q[:, joint_index(f"{side}_hip")] = rotvec_to_rotmat(np.array([-0.9, 0.0, 0.0]))
+    raised = Motion.from_rotations(motion.skeleton, 30.0, motion.root, q)
+    assert sphere_heights(raised)[:, FEET].min() > 0.4
+    assert floor_height(raised) == pytest.approx(0.2, abs=0.01)
+
+
+def test_standing_feet_decide_where_there_are_both():
+    # Two seconds of standing on z = 0, then lying 10 cm deep in it: the floor is under the feet.
+    both = Motion.concatenate([CLIP.slice(0, 60), lying(-0.1)])
+    assert floor_height(both) == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("height", [-0.2, -0.05, 0.0, 0.1])
+def test_low_bodies_settle_on_the_floor(height: float):
+    settled_lying = settled(lying(height))
+    np.testing.assert_allclose(sphere_heights(settled_lying).min(-1), 0.0, atol=1e-9)
+    np.testing.assert_allclose(settled_lying.joints, lying(0.0).joints, atol=1e-9)
+
+
+def test_nobody_settles_into_the_floor():
+    # The mean of minima over windows that contain a frame is at most its own height, so whatever the body does it ends above the floor.
+    rng = np.random.default_rng(0)
+    wild = lying(rng.uniform(-0.2, 0.1, 120))
+    assert sphere_heights(settled(wild)).min() > -1e-9
+    # And smoothly: each of 2 w + 1 = 19 averaged values moves by 0.3 m at most, once in a window.
+    shift = settled(wild).root[:, 2] - wild.root[:, 2]
+    assert np.abs(np.diff(shift)).max() < 0.3 / 19 + 1e-9
+
+
+def test_people_on_their_feet_are_left_alone():
+    high = lifted(CLIP, 0.3)
+    assert settled(high) is high
 
 
 # --- contacts

@@ -9,7 +9,7 @@ import pytest
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.motion import cmu
 from dropsim.motion.bvh import read_bvh
-from dropsim.motion.contacts import on_floor, with_toes_up
+from dropsim.motion.contacts import on_floor, out_of_floor
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import read_motion
 
@@ -20,7 +20,7 @@ BONES = list(range(1, NUM_JOINTS))
 ABOVE = [PARENTS[j] for j in BONES]
 TOES = [10, 11]
 
-pytestmark = pytest.mark.skipif(not ARCHIVE.exists(), reason=f"the recordings are not there: {ARCHIVE}")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not ARCHIVE.exists(), reason=f"the recordings are not there: {ARCHIVE}")]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def standing_height(motion: Motion) -> float | None:
 
 
 def test_static_toes_are_on_the_floor(motions: dict[str, Motion]):
-    heights = [standing_height(with_toes_up(on_floor(m))) for name, m in motions.items() if is_flat(name)]
+    heights = [standing_height(out_of_floor(on_floor(m))) for name, m in motions.items() if is_flat(name)]
     known = [h for h in heights if h is not None]
     assert len(known) > 0.8 * len(heights)
     assert sum(abs(h) < 0.01 for h in known) >= 0.9 * len(known)

@@ -442,8 +442,8 @@ def test_the_up_axis_that_is_given_counts(tmp_path: Path):
     assumed = retarget(source, SKELETON)
     assert (assumed.up, assumed.up_from) == ("y", "rest pose")
     # Most of this clip now lies, and the line that commands print says so.
-    assert "give --up z" in assumed.summary
-    assert "--up" not in given.summary
+    assert "give --up z" in assumed.read_as
+    assert "--up" not in given.read_as
 
 
 def test_a_zero_pose_that_does_not_stand_tells_nothing(tmp_path: Path):

@@ -19,6 +19,16 @@ NOT_FLAT = frozenset((1, 3, 36, 39, 40, 41, 43, 74, 81, 83, 84, 122, 125, 126, 1
 """Subjects on playgrounds, steps, uneven ground, in the water or on skateboards."""
 
 
+EVALUATION_SUBJECTS = frozenset((2, 8, 9, 27, 47, 76, 82, 118, 138))
+"""People whom priors are judged by, so they and whatever duplicates their clips are never in training data or in banks.
+
+They walk, run, jump, turn, march, push and fight, and the first learned prior was trained without them: its numbers stay comparable.
+"""
+
+DEMONSTRATION_SUBJECTS = frozenset((87, 88))
+"""People whose back flips show what a prior does with motions that it does not know; for nothing else."""
+
+
 @dataclass(frozen=True)
 class ClipInfo:
     """What is known of a clip beyond its file."""
@@ -47,6 +57,22 @@ def clip_table() -> dict[str, ClipInfo]:
         row["clip"]: ClipInfo(row["description"], int(row["frames"]), float(row["fps"]), row["duplicate_of"], row["glitch"] != "0")
         for row in csv.DictReader(text.splitlines())
     }
+
+
+@functools.cache
+def _same_motion() -> dict[str, frozenset[str]]:
+    """Return, for each clip that is there more than once, all the names of its motion."""
+    groups: dict[str, set[str]] = {}
+    for name, info in clip_table().items():
+        if info.duplicate_of:
+            groups.setdefault(info.duplicate_of, {info.duplicate_of}).add(name)
+    return {name: frozenset(group) for group in groups.values() for name in group}
+
+
+def is_for_evaluation(clip: str) -> bool:
+    """Tell whether priors are judged by this motion, under this name or under another."""
+    names = _same_motion().get(clip, frozenset((clip,)))
+    return any(name in clip_table() and subject(name) in EVALUATION_SUBJECTS for name in names)
 
 
 def subject(clip: str) -> int:

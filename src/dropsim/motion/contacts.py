@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Bool, Float
+from numpy.lib.stride_tricks import sliding_window_view
 
-from dropsim.body.skeleton import NUM_JOINTS, joint_index
+from dropsim.body.skeleton import CHILDREN, NUM_JOINTS, PARENTS, joint_index
 from dropsim.motion.motion import Motion
 
 CONTACT_JOINTS = (0, 4, 5, 7, 8, 10, 11, 20, 21)
@@ -54,19 +55,63 @@ def on_floor(motion: Motion) -> Motion:
     return replace(motion, root=motion.root - drop, joints=motion.joints - drop)
 
 
-def with_toes_up(motion: Motion) -> Motion:
-    """Bend the ankles so that no toe is below the floor: when a foot pushes off, a marker-based skeleton's toe dips by some centimetres."""
+LOW_BONES = tuple(joint_index(f"{side}_{part}") for part in ("elbow", "wrist", "foot") for side in ("left", "right"))
+"""Far ends of the bones that are turned out of the floor, a parent before its child."""
+
+
+def out_of_floor(motion: Motion) -> Motion:
+    """Turn arms and feet so that no elbow, hand or toe is below the floor.
+
+    When a foot pushes off, a marker-based skeleton's toe dips by some centimetres, and arms that lie on the floor dip where ours are longer
+    or thicker than the person's. A bone keeps its length and its heading: what it loses in drop it gains in reach.
+    """
     joints = motion.joints.copy()
-    radius, length = motion.skeleton.radii[list(FEET)], motion.skeleton.lengths[list(FEET)]
-    ankle, toe = joints[..., ANKLES, :], joints[..., FEET, :]
-    # The foot keeps its length and its heading: what it loses in drop it gains in reach.
-    drop = np.clip(ankle[..., 2] - radius, -length, length)
-    ahead = (toe - ankle)[..., :2]
-    ahead = ahead / np.maximum(np.linalg.norm(ahead, axis=-1, keepdims=True), 1e-12)
-    raised = ankle + np.concatenate((np.sqrt(length**2 - drop**2)[..., None] * ahead, -drop[..., None]), axis=-1)
-    joints[..., FEET, :] = np.where((toe[..., 2] < radius)[..., None], raised, toe)
+    for far in LOW_BONES:
+        near, radius, length = joints[..., PARENTS[far], :], motion.skeleton.radii[far], motion.skeleton.lengths[far]
+        below = joints[..., far, 2] < radius
+        if not below.any():
+            continue
+        drop = np.clip(near[..., 2] - radius, -length, length)
+        ahead = (joints[..., far, :] - near)[..., :2]
+        ahead = ahead / np.maximum(np.linalg.norm(ahead, axis=-1, keepdims=True), 1e-12)
+        raised = near + np.concatenate((np.sqrt(length**2 - drop**2)[..., None] * ahead, -drop[..., None]), axis=-1)
+        shift = np.where(below[..., None], raised - joints[..., far, :], 0.0)
+        moved = [far, *CHILDREN[far]]
+        joints[..., moved, :] += shift[..., None, :]
     q = motion.skeleton.inverse(joints, twist_from=motion.q)
     return replace(motion, q=q, joints=motion.skeleton.forward(q, motion.root))
+
+
+SETTLE_SECONDS = 0.3
+"""Half of the window in which a low body touches the floor [s]."""
+SETTLE_RANGE = (-0.25, 0.12)
+"""How deep in the floor and how high above it a low body may be and still be meant to lie on it [m]."""
+FADE = 0.15
+"""Above UPRIGHT, over this rise of the pelvis [m], feet take over."""
+
+
+def _windows(values: Float[np.ndarray, "t"], half: int) -> Float[np.ndarray, "t w"]:
+    """Return the values around each one, with the first and the last repeated beyond the ends."""
+    return sliding_window_view(np.pad(values, half, mode="edge"), 2 * half + 1)
+
+
+def settled(motion: Motion) -> Motion:
+    """Shift low frames vertically so that bodies that lie, sit, kneel or crawl touch the floor, and are not in it.
+
+    A recorded floor fits the feet; backs, hips and knees are as thick as ours, not as the person's. The shift is the running minimum over
+    0.6 s of the height of the lowest sphere (in the floor: of trunk and legs, as arms can be turned), smoothed over the same window.
+    """
+    heights = sphere_heights(motion)
+    weight = np.clip((UPRIGHT + FADE - motion.root[..., 2]) / FADE, 0, 1)
+    if not weight.any():
+        return motion
+    bendable = np.isin(np.arange(NUM_JOINTS), LOW_BONES)
+    above, inside = np.maximum(heights.min(-1), 0), np.minimum(heights[..., ~bendable].min(-1), 0)
+    half = round(SETTLE_SECONDS * motion.fps)
+    lowest = _windows(np.clip(above + inside, *SETTLE_RANGE), half).min(-1)
+    by = np.zeros_like(motion.root)
+    by[..., 2] = weight * _windows(lowest, half).mean(-1)
+    return replace(motion, root=motion.root - by, joints=motion.joints - by[..., None, :])
 
 
 def label_contacts(motion: Motion) -> Bool[np.ndarray, "*b t 22"]:

@@ -1,14 +1,15 @@
-"""Defects of recordings: poses that no body has."""
+"""Defects of recordings: poses that no body has, and the few of them that can be mended."""
 
 import math
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from dropsim.body.skeleton import JOINTS, joint_index
+from dropsim.body.rotations import rotmat_to_rotvec, rotvec_to_rotmat, transpose
+from dropsim.body.skeleton import CHILDREN, JOINTS, joint_index
 
 LARGEST_ANGLE = {
-    "hip": 150, "knee": 165, "ankle": 110, "foot": 90, "spine1": 110, "spine2": 60, "spine3": 60, "neck": 105, "head": 90, "collar": 60,
+    "hip": 180, "knee": 165, "ankle": 110, "foot": 90, "spine1": 135, "spine2": 60, "spine3": 60, "neck": 105, "head": 90, "collar": 60,
     "shoulder": 160, "elbow": 160, "wrist": 135,
 }  # fmt: skip
 """From the rest pose [degrees]; recorded joints beyond it are defects (a foot that flips by half a turn between two frames), not poses."""
@@ -25,3 +26,25 @@ def intact(q: Float[np.ndarray, "*b 22 3 3"]) -> Bool[np.ndarray, "*b"]:
     knees = q[..., [joint_index("left_knee"), joint_index("right_knee")], :, :]
     bend = (knees[..., 2, 1] - knees[..., 1, 2]) / 2
     return (cosine >= _SMALLEST_COSINE - 1e-6).all(-1) & (bend > -math.sin(math.radians(LARGEST_KNEE_BACK))).all(-1)
+
+
+_MENDABLE = tuple(j for j, name in enumerate(JOINTS) if not CHILDREN[j] or name.endswith("collar"))
+
+
+def mend(q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b 22 3 3"]:
+    """Turn hands, toes, heads and collar bones back to their largest angle.
+
+    A flipped hand moves no joint of ours, and a solver that blames the collar bone for the arm moves the shoulder by a few centimetres.
+    All other orientations stay as they are in the world.
+    """
+    mended = q.copy()
+    for j in _MENDABLE:
+        rotvec = rotmat_to_rotvec(q[..., j, :, :])
+        angle = np.linalg.norm(rotvec, axis=-1, keepdims=True)
+        largest = np.arccos(_SMALLEST_COSINE[j])
+        if (angle <= largest).all():
+            continue
+        mended[..., j, :, :] = rotvec_to_rotmat(rotvec * np.minimum(1, largest / np.maximum(angle, 1e-12)))
+        for child in CHILDREN[j]:
+            mended[..., child, :, :] = transpose(mended[..., j, :, :]) @ q[..., j, :, :] @ q[..., child, :, :]
+    return mended

@@ -269,10 +269,10 @@ class Recording:
     """The file's axis along which the person is stretched in most frames, where that is another one."""
 
     @property
-    def summary(self) -> str:
-        """One line for the commands."""
-        hint = f"; the person lies along {self.stretched}: give --up {self.stretched} if that is wrong" if self.stretched else ""
-        return f"{self.motion.name}: rig {self.rig}, {self.up} up ({self.up_from}){hint}"
+    def read_as(self) -> str:
+        """How the file was understood, in a line."""
+        hint = f"; people lie along {self.stretched}: give --up {self.stretched} if that is wrong" if self.stretched else ""
+        return f"rig {self.rig}, {self.up} up ({self.up_from}){hint}"
 
 
 def retarget(
@@ -308,13 +308,14 @@ def retarget(
     q = np.concatenate((R_ours[:, :1], transpose(R_ours[:, PARENTS[1:]]) @ R_ours[:, 1:]), axis=1)
     middle_of_hips = scale * points[:, 1:3].mean(1) @ AXES[axis].T
     root = middle_of_hips - apply(R_ours[:, 0], skeleton.offsets[1:3].mean(0))
-    stretched = "xyz"[int(np.abs(_rise(points).mean(0)).argmax())]
+    # A known layout leaves no doubt.
+    stretched = "xyz"[int(np.abs(_rise(points).mean(0)).argmax())] if not (up or known) else axis
     return Recording(
         Motion.from_rotations(skeleton, source.fps, root, q, name=source.name),
         match.rig_map.name,
         axis,
         up_from,
-        stretched if up is None and stretched != axis else None,
+        stretched if stretched != axis else None,
     )
 
 

@@ -27,7 +27,7 @@ class Convert:
     """File to write, .bvh, .npz, .glb, .csv, .html, .usd, .usda or .usdc; made whole or not at all."""
     fps: Annotated[float | None, optional("HZ", "the input's own")] = None
     """Frames per second to resample to."""
-    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "found from the motion")] = None
+    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "the rig's, or its rest pose's")] = None
     """Which axis of the input BVH points up."""
     unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
     """Metres per unit of the input BVH."""
@@ -42,7 +42,7 @@ class Convert:
         """Read, resample, write."""
         from dropsim.body.skeleton import Skeleton
         from dropsim.export import export_ending, write
-        from dropsim.motion.reading import read_motion
+        from dropsim.motion.reading import read_recording
         from dropsim.motion.retarget import read_rig_map
 
         # Before a long file is read.
@@ -54,7 +54,9 @@ class Convert:
         if self.fps is not None and not 0 < self.fps <= MAX_FPS:
             raise ValueError(f"cannot resample to {self.fps:g} frames per second: give a positive number up to {MAX_FPS:g}")
         rig_map = None if self.map is None else read_rig_map(self.map)
-        motion = read_motion(self.input, Skeleton.adult(), up=self.up, unit=self.unit, rig_map=rig_map)
+        recording = read_recording(self.input, Skeleton.adult(), up=self.up, unit=self.unit, rig_map=rig_map)
+        print(f"read {self.input}: {recording.read_as}")
+        motion = recording.motion
         if self.fps is not None:
             motion = motion.resampled(self.fps)
         write(motion, self.output, seed=_seed(self.input), up=self.out_up, unit=self.out_unit)

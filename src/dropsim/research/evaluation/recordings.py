@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dropsim.motion.clips import Clip, category_of_name, index_of, read_clip, read_recording
+from dropsim.motion.clips import Clip, category_of_name, index_of, read_clip, read_on_floor
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import ENDINGS
 from dropsim.physics import metrics
@@ -71,7 +71,7 @@ def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
         return
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and category_of_name(path.stem) == kind)
     for path in spread(files):
-        yield path.stem, _middle(read_recording(path))
+        yield path.stem, _middle(read_on_floor(path))
 
 
 def spread(items: Sequence[Item]) -> list[Item]:
