@@ -109,4 +109,8 @@ def check_target(energy: Energy, target: object, num: int, rows: int) -> Target:
     shape = np.shape(target.p)
     if shape[-2:] != (rows, 3) or len(shape) > 3 or (len(shape) == 3 and shape[0] not in (1, num)):
         raise ValueError(f"p of the energy {energy.name!r} has to be {num} x {rows} x 3, as its matrix has {rows} rows, and is {shape}")
+    if target.active is not None and np.shape(target.active) not in ((num, rows), (1, rows), (rows,)):
+        raise ValueError(f"active of the energy {energy.name!r} has to be {num} x {rows}, and is {np.shape(target.active)}")
+    if not np.isfinite(target.p if target.active is None else np.where(target.active[..., None], target.p, 0.0)).all():
+        raise ValueError(f"p of the energy {energy.name!r} holds numbers that are not finite")
     return target
