@@ -7,11 +7,12 @@ from dropsim.body.mesh import Body
 from dropsim.export.csv import write_csv
 from dropsim.export.glb import write_glb
 from dropsim.export.html import write_html
-from dropsim.export.people import single
+from dropsim.export.people import displayed, single
 from dropsim.export.usd import write_usd
 from dropsim.motion.amass import write_amass
 from dropsim.motion.bvh import write_bvh
 from dropsim.motion.motion import Motion
+from dropsim.physics.contact import Plane
 
 ENDINGS = {
     ".bvh": "BVH", ".npz": "AMASS", ".glb": "glTF", ".csv": "a table", ".html": "a page that plays it", ".usd": "USD",
@@ -20,9 +21,9 @@ ENDINGS = {
 """The formats that are written, by the file's ending."""
 
 
-def export_ending(path: Path) -> str:
+def export_ending(path: str | Path) -> str:
     """Return a file's ending in lower case, or raise with those that can be written."""
-    ending = path.suffix.lower()
+    ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         known = ", ".join(f"{known} ({name})" for known, name in ENDINGS.items())
         raise ValueError(f"{path}: cannot write a motion to a file that ends in {ending!r}: use one of {known}")
@@ -30,15 +31,16 @@ def export_ending(path: Path) -> str:
 
 
 def write(
-    motions: Motion | Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None, up: str | None = None,
-    unit: float | None = None,
+    motions: Motion | Sequence[Motion], path: str | Path, *, body: Body | None = None, ground: Plane | None = None, seed: int | None = None,
+    up: str | None = None, unit: float | None = None,
 ) -> None:  # fmt: skip
     """Write a motion, or several people at one rate into a GLB, HTML or USD file; whole or not at all.
 
-    The body is the shipped one unless given, fitted to each person's bones. `seed` records what a simulation started from. `up` and
-    `unit` [m] are a BVH file's, y up and metres unless said; the other formats' are fixed.
+    GLB, HTML and USD carry a skinned body, the shipped one unless given, fitted to each person's bones; its hands are bent out of the
+    ground, a Rollout's or else the level floor. The other formats carry the simulator's own joints and rotations. `seed` records what a
+    simulation started from. `up` and `unit` [m] are a BVH file's, y up and metres by default; the other formats' are fixed.
     """
-    ending = export_ending(path)
+    path, ending = Path(path), export_ending(path)
     if ending == ".bvh":
         write_bvh(single(motions, path), path, up="y" if up is None else up, unit=1.0 if unit is None else unit)
         return
@@ -49,4 +51,4 @@ def write(
     elif ending == ".csv":
         write_csv(single(motions, path), path, seed=seed)
     else:
-        {".glb": write_glb, ".html": write_html}.get(ending, write_usd)(motions, path, body=body, seed=seed)
+        {".glb": write_glb, ".html": write_html}.get(ending, write_usd)(displayed(motions, path, ground), path, body=body, seed=seed)

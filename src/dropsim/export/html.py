@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import NUM_JOINTS
-from dropsim.export.people import COLORS, Rig, array, checked, names, quaternions_xyzw
+from dropsim.export.people import COLORS, Rig, names, quaternions_xyzw
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 
@@ -23,12 +22,11 @@ _POLICY = "default-src 'unsafe-inline' 'unsafe-eval' data: blob:"
 """What the page may load: what is in it, and nothing else."""
 
 
-def write_html(motions: Motion | Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None) -> None:
+def write_html(people: Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None) -> None:
     """Write people as a page that plays them in a loop at their rate, through viser's recorder; joints are where the motion has them.
 
     The page forbids itself every request to the outside.
     """
-    people = checked(motions, path)
     rigs = [Rig.of(motion, body) for motion in people]
     with _server() as server:
         page = _record(server, people, rigs)
@@ -69,7 +67,7 @@ def _record(server: "viser.ViserServer", people: Sequence[Motion], rigs: Sequenc
         for number, (name, rig) in enumerate(zip(names(people), rigs, strict=True))
     ]  # fmt: skip
     poses = [
-        (quaternions_xyzw(motion.skeleton.global_rotations(motion.q))[..., [3, 0, 1, 2]].round(6), array(motion.joints).round(5))
+        (quaternions_xyzw(motion.skeleton.global_rotations(motion.q))[..., [3, 0, 1, 2]].round(6), motion.joints.round(5))
         for motion in people
     ]
     recorder = server.get_scene_serializer()
@@ -94,7 +92,7 @@ def _dense(rig: Rig) -> np.ndarray:
 
 def _set_scene(server: "viser.ViserServer", people: Sequence[Motion]) -> None:
     """Lay the floor and put the camera where it sees the whole path, in front of the first person's left."""
-    paths = array(torch.cat([motion.root[:, :2] for motion in people]))
+    paths = np.concatenate([motion.root[:, :2] for motion in people])
     low, high = paths.min(0), paths.max(0)
     middle, reach = (low + high) / 2, float(np.linalg.norm(high - low))
     side = float(np.ceil(reach + 8))
@@ -102,7 +100,7 @@ def _set_scene(server: "viser.ViserServer", people: Sequence[Motion]) -> None:
         "/floor", side, side, position=(*middle.round(), 0.0), section_color=(200, 200, 200), plane_color=(245, 245, 245),
         plane_opacity=1.0, shadow_opacity=0.3,
     )  # fmt: skip
-    right = array(-people[0].q[0, 0, :2, 0])
+    right = -people[0].q[0, 0, :2, 0]
     facing = np.arctan2(right[1], right[0]) + np.pi / 2 + np.radians(55)
     distance = 3.2 + 0.6 * reach
     camera = server.initial_camera

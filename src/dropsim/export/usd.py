@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS
-from dropsim.export.people import COLORS, R_ZUP_YUP, Rig, array, checked, facts, linear_color, names, quaternions_xyzw
+from dropsim.export.people import COLORS, R_ZUP_YUP, Rig, facts, linear_color, names, quaternions_xyzw
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 
@@ -29,13 +29,12 @@ for _joint, _parent in zip(JOINTS[1:], PARENTS[1:], strict=True):
     _PATHS.append(f"{_PATHS[_parent]}/{_joint}")
 
 
-def write_usd(motions: Motion | Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None) -> None:
+def write_usd(people: Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None) -> None:
     """Write people as skinned meshes, z up and in metres, with a time code for each frame.
 
     A name in .usda makes text, .usdc and .usd make binary. The skin is bound in the T-pose, facing -y. Joints that a simulator solved off
     the bones are written as their rotations have them.
     """
-    people = checked(motions, path)
     try:
         from pxr import Tf, Usd, UsdGeom
     except ImportError as error:
@@ -70,7 +69,7 @@ def _add_person(stage: "pxr.Usd.Stage", motion: Motion, rig: Rig, root: str, col
         # Custom data has no lists of dictionaries.
         plain = {str(number): item for number, item in enumerate(value)} if isinstance(value, list) else value
         person.GetPrim().SetCustomDataByKey(f"dropsim:{key}", plain)
-    joints = array(motion.joints).reshape(-1, 3)
+    joints = motion.joints.reshape(-1, 3)
     person.CreateExtentAttr(Vt.Vec3fArray([Gf.Vec3f(*(joints.min(0) - REACH).tolist()), Gf.Vec3f(*(joints.max(0) + REACH).tolist())]))
     bind = np.tile(np.eye(4), (NUM_JOINTS, 1, 1))
     bind[:, :3, :3], bind[:, :3, 3] = R_ZUP_YUP, rig.bind @ R_ZUP_YUP.T
@@ -101,7 +100,7 @@ def _animation(stage: "pxr.Usd.Stage", motion: Motion, path: str, local: Float[n
     translations, rotations, scales = animation.CreateTranslationsAttr(), animation.CreateRotationsAttr(), animation.CreateScalesAttr()
     ones = Vt.Vec3hArray.FromNumpy(np.ones((NUM_JOINTS, 3), dtype=np.float16))
     places, turns = np.repeat(local[None, :, :3, 3], len(motion), axis=0), quaternions_xyzw(motion.q)
-    places[:, 0] = array(motion.root)
+    places[:, 0] = motion.root
     for frame in range(len(motion)):
         translations.Set(Vt.Vec3fArray.FromNumpy(places[frame].astype(np.float32)), frame)
         # The layout in memory is x y z w.

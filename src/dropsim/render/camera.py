@@ -1,12 +1,14 @@
 """Where the picture is taken from."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 Point = tuple[float, float, float]
+NEAREST = 0.1
+"""What is less deep than this is not drawn [m]."""
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,40 @@ class View:
         axes = np.stack((right, np.cross(right, forward), forward))
         return cls(np.array(camera.target) - camera.distance * forward, axes, focal, (width / 2, height / 2), width, height)
 
-    def cropped(self, rows: slice, columns: slice) -> "View":
-        """Return the view through a window of the picture."""
-        centre = (self.centre[0] - columns.start, self.centre[1] - rows.start)
-        return replace(self, centre=centre, width=columns.stop - columns.start, height=rows.stop - rows.start)
-
     def pixels(self, points: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, "n 2"]:
         """Return the column and row of points in front of the camera."""
+        return self.projected(points, np.zeros(len(points)))[:, :2]
+
+    def projected(self, points: Float[np.ndarray, "n 3"], lift: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 3"]:
+        """Return column, row and nearness, the inverse depth [1/m], of points; not a number where they are at the eye or behind it.
+
+        A lifted point counts as nearer to the eye than it is by `lift` [m].
+        """
         seen = (points - self.eye) @ self.axes.T
-        return self.centre + self.focal * seen[:, :2] * (1, -1) / seen[:, 2:]
+        depth = np.where(seen[:, 2] > NEAREST, seen[:, 2], np.nan)
+        lifted = depth * np.maximum(1 - lift / np.linalg.norm(seen, axis=1), 0.1)
+        column, row = self.centre[0] + self.focal * seen[:, 0] / depth, self.centre[1] - self.focal * seen[:, 1] / depth
+        return np.column_stack((column, row, 1 / lifted))
+
+    def rays(self) -> Float[np.ndarray, "3 3"]:
+        """Return the map from a pixel (column, row, 1) to the direction of its ray, one metre deep."""
+        x, y = self.centre
+        return self.axes.T @ (np.array(((1.0, 0.0, -x), (0.0, -1.0, y), (0.0, 0.0, self.focal))) / self.focal)
+
+    def ground(self, axes: Float[np.ndarray, "3 3"], shift: Float[np.ndarray, "3"]) -> Float[np.ndarray, "3 3"]:
+        """Return the map from a pixel (column, row, 1) to its place on the floor (x, y, 1) over its depth [m].
+
+        `axes` and `shift` take the world to the floor's coordinates: a ray o + depth d meets the floor at depth -o_z / d_z.
+        """
+        rays, (x, y, height) = axes @ self.rays(), axes @ self.eye + shift
+        height = math.copysign(max(abs(height), 1e-6), height)
+        return np.stack((rays[0] - x / height * rays[2], rays[1] - y / height * rays[2], -rays[2] / height))
 
 
-def plane_basis(normal: Float[np.ndarray, "3"]) -> Float[np.ndarray, "3 3"]:
+def plane_basis(normal: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 3 3"]:
     """Return two tangents and the unit normal itself as rows (Duff et al. 2017); they are x, y, z for z."""
-    x, y, z = normal.tolist()
-    sign = math.copysign(1.0, z)
+    x, y, z = np.moveaxis(normal, -1, 0)
+    sign = np.copysign(1.0, z)
     a = -1 / (sign + z)
-    return np.array(((1 + sign * x * x * a, sign * x * y * a, -sign * x), (x * y * a, sign + y * y * a, -y), (x, y, z)))
+    rows = (1 + sign * x * x * a, sign * x * y * a, -sign * x, x * y * a, sign + y * y * a, -y, x, y, z)
+    return np.stack(rows, axis=-1).reshape(*normal.shape, 3)

@@ -11,8 +11,8 @@ from PIL import Image, ImageDraw, ImageFont
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 from dropsim.render.camera import Camera
+from dropsim.render.painter import paint
 from dropsim.render.snapshot import Snapshot
-from dropsim.render.painter import Painter, best_painter
 from dropsim.render.stage import MAX_FPS, Stage, Style, as_stage, facing, follow
 from dropsim.render.writers import FASTEST_GIF, writer_for
 
@@ -24,15 +24,13 @@ HEADER = 22
 """Height of the line above a row of a contact sheet [pixels]."""
 
 
-def draw_frame(
-    shown: Stage | Motion, index: int, *, camera: Camera | None = None, style: Style = PLAIN, painter: Painter | None = None
-) -> Image.Image:
+def draw_frame(shown: Stage | Motion, index: int, *, camera: Camera | None = None, style: Style = PLAIN) -> Image.Image:
     """Draw one frame, from a camera or else as a video's would see it."""
     stage = as_stage(shown)
     if not 0 <= index < len(stage):
         raise ValueError(f"there is no frame {index}: the motion has {len(stage)}")
     camera = camera or follow(stage)[index]
-    picture = (painter or best_painter()).paint(Snapshot.of(stage, index, forces=style.forces), camera, style)
+    picture = paint(Snapshot.of(stage, index, forces=style.forces), camera, style)
     return _captioned(picture, style.caption) if style.caption else picture
 
 
@@ -48,10 +46,11 @@ def _captioned(picture: Image.Image, caption: str) -> Image.Image:
 
 
 def contact_sheet(
-    shown: Sequence[Stage | Motion], path: Path, *, frames: int = 8, columns: int = 12, labels: Sequence[str] = (),
-    style: Style = CELL, painter: Painter | None = None, progress: Progress | None = None,
+    shown: Sequence[Stage | Motion], path: str | Path, *, frames: int = 8, columns: int = 12, labels: Sequence[str] = (),
+    style: Style = CELL, progress: Progress | None = None,
 ) -> None:  # fmt: skip
     """Write a PNG with evenly spaced frames of each stage, from a row of its own on; the style's size is that of one frame."""
+    path = Path(path)
     if not shown:
         raise ValueError("a contact sheet needs at least one motion")
     if labels and len(labels) != len(shown):
@@ -68,14 +67,13 @@ def contact_sheet(
         raise ValueError(f"a contact sheet of {frames} frames of {width} x {height} is too large: ask for fewer or smaller ones")
     sheet = Image.new("RGB", (columns * pitch[0], len(stages) * block), (40, 42, 48))
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=14)
-    painter = painter or best_painter()
     for number, stage in enumerate(stages):
         label = labels[number] if labels else style.caption or stage.people[0].name
         draw.text((6, number * block + 3), label, fill="white", font=font)
         cameras = follow(stage, camera=Camera(azimuth=facing(stage.people[0]) + 55, distance=4.2))
         for i, index in enumerate(np.linspace(0, len(stage) - 1, frames).round().astype(int).tolist()):
             left, top = i % columns * pitch[0], number * block + HEADER + i // columns * pitch[1]
-            picture = draw_frame(stage, index, camera=cameras[index], style=replace(style, caption=""), painter=painter)
+            picture = draw_frame(stage, index, camera=cameras[index], style=replace(style, caption=""))
             sheet.paste(picture, (left, top))
             draw.text((left + 5, top + 3), f"{index / stage.fps:.2f} s", fill=(60, 60, 70), font=font)
             if progress is not None:
@@ -85,10 +83,11 @@ def contact_sheet(
 
 
 def video(
-    shown: Stage | Motion, path: Path, *, fps: float | None = None, camera: Camera | None = None, style: Style = PLAIN,
-    painter: Painter | None = None, progress: Progress | None = None,
+    shown: Stage | Motion, path: str | Path, *, fps: float | None = None, camera: Camera | None = None, style: Style = PLAIN,
+    progress: Progress | None = None,
 ) -> None:  # fmt: skip
     """Write an mp4 or a gif, by the path's suffix, at the motion's own rate unless `fps` is given."""
+    path = Path(path)
     stage = as_stage(shown)
     write = writer_for(path, style.size)
     fps = stage.fps if fps is None else fps
@@ -97,13 +96,13 @@ def video(
     if path.suffix.lower() == ".gif":
         fps = min(fps, FASTEST_GIF)
     stage = stage.resampled(fps)
-    pictures = _pictures(stage, follow(stage, camera=camera), style, painter or best_painter(), progress)
+    pictures = _pictures(stage, follow(stage, camera=camera), style, progress)
     with atomic_path(path) as temporary:
         write(temporary, pictures, style.size, fps)
 
 
-def _pictures(stage: Stage, cameras: Sequence[Camera], style: Style, painter: Painter, progress: Progress | None) -> Iterator[Image.Image]:
+def _pictures(stage: Stage, cameras: Sequence[Camera], style: Style, progress: Progress | None) -> Iterator[Image.Image]:
     for index, camera in enumerate(cameras):
-        yield draw_frame(stage, index, camera=camera, style=style, painter=painter)
+        yield draw_frame(stage, index, camera=camera, style=style)
         if progress is not None:
             progress(index + 1, len(stage))

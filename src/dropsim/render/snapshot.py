@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from dropsim.body.skeleton import PARENTS, Skeleton, joint_index
+from dropsim.export.hands import lifted_hands
 from dropsim.motion.motion import Motion
+from dropsim.physics.contact import Plane
 from dropsim.render.camera import Point
-from dropsim.render.stage import BLUE, RED, Color, Floor, Stage
+from dropsim.render.stage import BLUE, RED, Color, Stage
 
 TEAL, ORANGE = (0.11, 0.62, 0.60), (0.96, 0.55, 0.16)
 SHORTS, SKIN, HAIR = (0.33, 0.35, 0.42), (0.92, 0.72, 0.59), (0.27, 0.19, 0.15)
@@ -143,10 +144,6 @@ _IS_SHIRT = np.array([s.color is None for s in _BODY])
 _COLORS = np.array([s.color or SHIRTS[0] for s in _BODY])
 
 
-def _array(values: Tensor) -> np.ndarray:
-    return values.detach().cpu().double().numpy()
-
-
 @dataclass(frozen=True, eq=False)
 class Figure:
     """A person at one moment."""
@@ -157,15 +154,15 @@ class Figure:
     shirt: Color
 
     @classmethod
-    def of(cls, motion: Motion, index: int, shirt: Color) -> "Figure":
-        """Take a frame of a motion, or the last one after its end."""
+    def of(cls, motion: Motion, index: int, shirt: Color, ground: Plane) -> "Figure":
+        """Take a frame of a motion, or the last one after its end, with hands bent out of the ground."""
         index = min(index, len(motion) - 1)
-        R_world = motion.skeleton.global_rotations(motion.q[index])
-        return cls(motion.skeleton, _array(motion.joints[index]), _array(R_world), shirt)
+        skeleton, joints = motion.skeleton, motion.joints[index]
+        return cls(skeleton, joints, skeleton.global_rotations(lifted_hands(motion.q[index], joints, skeleton, ground)), shirt)
 
     def capsules(self) -> Parts:
         """Hang round cones on the joints."""
-        size, radii = self.skeleton.leg_length / (0.491 * 1.70), _array(self.skeleton.radii)
+        size, radii = self.skeleton.leg_length / (0.491 * 1.70), self.skeleton.radii
         near, far = (
             self.joints[at] + size * np.einsum("nij,nj->ni", self.R_world[at], _OFFSETS[:, end]) for end, at in ((0, _NEAR), (1, _FAR))
         )
@@ -176,7 +173,7 @@ class Figure:
 
     def balls(self) -> tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n"]]:
         """Return balls that stand for the body in its soft shadow: at the joints and halfway along the bones."""
-        radii, parents = _array(self.skeleton.radii), np.array(PARENTS[1:])
+        radii, parents = self.skeleton.radii, np.array(PARENTS[1:])
         middles, middle_radii = (self.joints[1:] + self.joints[parents]) / 2, (radii[1:] + radii[parents]) / 2
         return np.concatenate((self.joints, middles)), np.concatenate((radii, middle_radii))
 
@@ -190,20 +187,21 @@ class Snapshot:
     ghost_opacity: float
     spheres: Parts
     arrows: Parts
-    floor: Floor
+    floor: Plane
 
     @classmethod
     def of(cls, stage: Stage, index: int, *, forces: bool) -> "Snapshot":
         """Take a frame of a stage."""
-        people = tuple(Figure.of(motion, index, SHIRTS[i % len(SHIRTS)]) for i, motion in enumerate(stage.people))
-        ghost = None if stage.ghost is None else Figure.of(stage.ghost, index, GHOST)
+        floor = stage.plane(index)
+        people = tuple(Figure.of(motion, index, SHIRTS[i % len(SHIRTS)], floor) for i, motion in enumerate(stage.people))
+        ghost = None if stage.ghost is None else Figure.of(stage.ghost, index, GHOST, floor)
         arrows = [_force_arrows(motion, index) for motion in stage.people if forces and index < len(motion)]
-        here = [(_array(sphere.path[index]), sphere) for sphere in stage.spheres]
+        here = [(sphere.path[index], sphere) for sphere in stage.spheres]
         there = [(centre, sphere) for centre, sphere in here if np.isfinite(centre).all()]
         centres = np.array([centre for centre, _ in there]).reshape(-1, 3)
         radii, colors = np.array([[s.radius] * 2 for _, s in there]).reshape(-1, 2), np.array([s.color for _, s in there]).reshape(-1, 3)
         spheres = Parts.round(centres, centres, radii, colors)
-        return cls(people, ghost, _ghost_opacity(people, ghost), spheres, Parts.join([NOTHING, *arrows]), stage.plane(index))
+        return cls(people, ghost, _ghost_opacity(people, ghost), spheres, Parts.join([NOTHING, *arrows]), floor)
 
     def balls(self) -> tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n"]]:
         """Return balls that stand for everything that has a shadow."""
@@ -220,11 +218,11 @@ def _ghost_opacity(people: Sequence[Figure], ghost: Figure | None) -> float:
 
 
 def _force_arrows(motion: Motion, index: int) -> Parts:
-    joints, groups = _array(motion.joints[index]), [NOTHING]
+    joints, groups = motion.joints[index], [NOTHING]
     if motion.contact_forces is not None:
-        groups.append(_arrows(joints, _array(motion.contact_forces[index]), BLUE))
+        groups.append(_arrows(joints, motion.contact_forces[index], BLUE))
     if motion.external_forces is not None:
-        groups.append(_arrows(*resultants(joints, _array(motion.external_forces[index])), RED))
+        groups.append(_arrows(*resultants(joints, motion.external_forces[index]), RED))
     return Parts.join(groups)
 
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
+from dropsim.body.rotations import normalize
 from dropsim.motion.motion import Motion
-from dropsim.physics.collider import Plane
+from dropsim.physics.contact import Plane
 from dropsim.render.camera import Camera, plane_basis
 
 Color = tuple[float, float, float]
@@ -29,7 +28,7 @@ MAX_FPS = 240.0
 class Sphere:
     """A ball or an obstacle on a path; where the path is not finite, it is not there."""
 
-    path: Float[Tensor, "t 3"]
+    path: Float[np.ndarray, "t 3"]
     """Centre at each frame [m]."""
     radius: float
     """[m]"""
@@ -65,11 +64,9 @@ class Stage:
                 raise ValueError(f"a sphere needs a positive radius, not {sphere.radius:g}")
         if self.ground.normal.ndim > 2 or (self.ground.normal.ndim == 2 and len(self.ground.normal) != len(self)):
             raise ValueError(f"the ground needs one plane, or one for each of the motion's {len(self)} frames")
-
-        if not (
-            self.ground.normal.isfinite().all() and self.ground.offset.isfinite().all() and (self.ground.normal.norm(dim=-1) > 0).all()
-        ):
-            raise ValueError("the ground needs a finite offset and a normal that points somewhere")
+        length = np.linalg.norm(self.ground.normal, axis=-1)
+        if not (np.isfinite(self.ground.offset).all() and np.allclose(length, 1.0)):
+            raise ValueError("the ground needs a finite offset and a normal of unit length")
 
     def __len__(self) -> int:
         """Count the frames, up to the end of who moves longest."""
@@ -80,43 +77,33 @@ class Stage:
         """Frames per second [Hz]."""
         return self.people[0].fps
 
-    def plane(self, index: int) -> "Floor":
+    def plane(self, index: int) -> Plane:
         """Return the ground at a frame."""
-        normal, offset, pivot = (
-            (v[index] if v.ndim > dims else v).detach().cpu().double().numpy()
-            for v, dims in ((self.ground.normal, 1), (self.ground.offset, 0), (self.ground.pivot, 1))
-        )
-        return Floor(normal / np.linalg.norm(normal), float(offset), pivot)
+        if self.ground.normal.ndim == 1:
+            return self.ground
+        return self.ground.map(lambda vectors: vectors[index], lambda scalars: np.asarray(scalars[index]))
 
     def resampled(self, fps: float) -> "Stage":
         """Return it at another rate."""
         if fps == self.fps:
             return self
-        at = (torch.arange(int((len(self) - 1) / self.fps * fps + 1e-6) + 1, dtype=torch.float64) * (self.fps / fps)).clamp(
-            max=len(self) - 1
-        )
-        low = at.long()
-        high, share = (low + 1).clamp(max=len(self) - 1), at - low
+        last = len(self) - 1
+        at = np.minimum(np.arange(int(last / self.fps * fps + 1e-6) + 1) * (self.fps / fps), last)
+        low = at.astype(int)
+        high, share = np.minimum(low + 1, last), at - low
 
-        def blend(path: Tensor, dims: int) -> Tensor:
+        def blend(path: np.ndarray, dims: int) -> np.ndarray:
             if path.ndim == dims:
                 return path
-            return torch.lerp(path[low], path[high], share.to(path).reshape(-1, *([1] * dims)))
+            return path[low] + (path[high] - path[low]) * share.reshape(-1, *([1] * dims))
 
-        ground = self.ground
+        ground = self.ground.map(lambda vectors: blend(vectors, 1), lambda scalars: blend(scalars, 0))
         return replace(
             self,
             people=tuple(motion.resampled(fps) for motion in self.people),
             ghost=None if self.ghost is None else self.ghost.resampled(fps),
             spheres=tuple(replace(sphere, path=blend(sphere.path, 1)) for sphere in self.spheres),
-            ground=replace(
-                ground,
-                normal=torch.nn.functional.normalize(blend(ground.normal, 1), dim=-1),
-                offset=blend(ground.offset, 0),
-                angular_velocity=blend(ground.angular_velocity, 1),
-                velocity=blend(ground.velocity, 1),
-                pivot=blend(ground.pivot, 1),
-            ),
+            ground=replace(ground, normal=normalize(ground.normal)),
         )
 
 
@@ -128,29 +115,22 @@ def as_stage(shown: Stage | Motion) -> Stage:
 def _check(motion: Motion) -> None:
     if motion.root.ndim != 2:
         raise ValueError(f"can draw one person at a time, got a motion with batch shape {tuple(motion.root.shape[:-2])}: pick one first")
-    finite = torch.isfinite(motion.joints).flatten(1).all(1) & torch.isfinite(motion.q).flatten(1).all(1)
+    finite = np.isfinite(motion.joints).all((1, 2)) & np.isfinite(motion.q).all((1, 2, 3))
     if not finite.all():
-        frame = int((~finite).int().argmax())
+        frame = int(finite.argmin())
         raise ValueError(f"cannot draw a motion whose joints are not finite from frame {frame} on: cut it there first")
 
 
-@dataclass(frozen=True, eq=False)
-class Floor:
-    """The ground at one moment: the points p with normal . p = offset."""
+def floor_axes(floor: Plane) -> tuple[Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]]:
+    """Return A and b such that A p + b is where p is along the floor's squares and how high above it, level or tilted."""
+    axes = plane_basis(floor.normal)
+    return axes, np.array((*(floor.pivot - axes @ floor.pivot)[:2], -float(floor.offset)))
 
-    normal: Float[np.ndarray, "3"]
-    offset: float
-    pivot: Float[np.ndarray, "3"]
 
-    def frame(self) -> tuple[Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]]:
-        """Return A and b such that A p + b is where p is along its squares and how high above it, level or tilted."""
-        axes = plane_basis(self.normal)
-        return axes, np.array((*(self.pivot - axes @ self.pivot)[:2], -self.offset))
-
-    def height(self, x: float, y: float) -> float:
-        """Return its z at a place [m]; a wall counts as level."""
-        up = float(self.normal[2])
-        return (self.offset - float(self.normal[0]) * x - float(self.normal[1]) * y) / up if up > 0.2 else self.offset
+def floor_height(floor: Plane, x: float, y: float) -> float:
+    """Return its z at a place [m]; a wall counts as level."""
+    normal_x, normal_y, up = floor.normal.tolist()
+    return (float(floor.offset) - normal_x * x - normal_y * y) / up if up > 0.2 else float(floor.offset)
 
 
 @dataclass(frozen=True)
@@ -198,7 +178,7 @@ def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: fl
     middle = (paths.min(0) + paths.max(0)) / 2
     others = paths if stage.ghost is None else np.concatenate((paths, _places(stage.ghost, len(stage))[None]))
     spread = np.linalg.norm(others - middle, axis=-1).max(0).clip(max=6.0)
-    ground = [stage.plane(i).height(*middle[i].tolist()) for i in range(len(stage))]
+    ground = [floor_height(stage.plane(i), *middle[i].tolist()) for i in range(len(stage))]
     track = _smoothed(np.column_stack((middle, ground, spread)), half_life * stage.fps)
     slope = math.tan(math.radians(camera.field_of_view / 2))
     # Who stands aside is within the picture's width, with the arms.
@@ -209,7 +189,7 @@ def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: fl
 
 
 def _places(motion: Motion, frames: int) -> Float[np.ndarray, "t 2"]:
-    path = motion.root[:, :2].detach().cpu().double().numpy()
+    path = motion.root[:, :2]
     return np.concatenate((path, np.repeat(path[-1:], frames, axis=0)))[:frames]
 
 

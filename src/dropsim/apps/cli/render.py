@@ -51,7 +51,7 @@ class Render:
         size = None if self.size is None else size_of(self.size)
         from dataclasses import replace
 
-        from dropsim.apps.cli.progress import bar, tell_of_simple_figures
+        from dropsim.apps.cli.progress import bar
         from dropsim.render import Stage, Style, contact_sheet, video
         from dropsim.render.film import CELL
         from dropsim.render.writers import writer_for
@@ -72,7 +72,6 @@ class Render:
             else:
                 video(stage, output, fps=self.fps, style=style, progress=advance)
                 drawn = f"{len(stage) / stage.fps:.2f} s of"
-        tell_of_simple_figures()
         print(f"wrote {output}: {drawn} {', '.join(motion.name for motion in people)}, {style.size[0]} x {style.size[1]}")
 
     def _output(self) -> Path:
