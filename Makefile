@@ -36,7 +36,7 @@ docs: venv
 test: lint system
 	$(BIN)/pytest
 
-# What pip cannot install and some tests want: a browser, and OpenGL without a screen. Where they cannot be had, those tests are skipped.
+# What pip cannot install and some tests want: a browser. Where it cannot be had, those tests are skipped.
 system:
 	@missing=$$(for package in $$(cat apt-packages.txt); do \
 		dpkg-query --show --showformat='$${Status}' $$package 2>/dev/null | grep -q ' installed$$' || echo $$package; done | xargs); \

@@ -311,7 +311,7 @@ def test_info_tells_versions_threads_and_settings(threads, monkeypatch, capsys):
     assert facts["dropsim"] == "0.1.0"
     assert "numba" in facts["packages"]
     assert "prior.safetensors" in facts["weights"]
-    assert {"from", "python", "extras", "kernels", "drawing", "platform", "settings"} <= set(facts)
+    assert {"from", "python", "extras", "kernels", "platform", "settings"} <= set(facts)
     assert facts["threads"].startswith(f"{threads} of ")
     assert f"DROPSIM_THREADS={threads}" in facts["settings"]
 
@@ -321,7 +321,7 @@ def test_parsing_loads_nothing_heavy(args):
     # Heavy imports belong in run(): the first line must not wait for numpy, numba or the drawing libraries.
     code = (
         "import sys\nfrom dropsim.apps.cli import main\ntry:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
-        "sys.exit(str({'numpy', 'numba', 'scipy', 'torch', 'PIL', 'moderngl', 'av'} & set(sys.modules)))"
+        "sys.exit(str({'numpy', 'numba', 'scipy', 'torch', 'PIL', 'av'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=False)
     assert result.stderr.splitlines()[-1] == "set()"

@@ -99,7 +99,7 @@ class Evaluate:
 
     def _paper(self) -> None:
         assert self.out is not None
-        from dropsim.apps.cli.progress import bar, tell_of_simple_figures
+        from dropsim.apps.cli.progress import bar
         from dropsim.research.evaluation.paper.plan import PaperOptions
         from dropsim.research.evaluation.paper.reproduce import reproduce
 
@@ -110,7 +110,6 @@ class Evaluate:
             claims = reproduce(options, self.out, workers=self._workers, watch=advance)
         for claim in claims:
             print(claim.line)
-        tell_of_simple_figures()
         print(f"wrote {self.out / 'report.html'}, {self.out / 'claims.json'} and the figures with their data")
 
     def _ablation(self) -> None:
@@ -189,12 +188,10 @@ class Evaluate:
             fill_card(self.card, report)
             print(f"wrote {self.card}")
         if self.out:
-            from dropsim.apps.cli.progress import tell_of_simple_figures
             from dropsim.research.evaluation.figures import draw_report
 
             for path in draw_report(report, self.out):
                 print(f"wrote {path}")
-            tell_of_simple_figures()
 
 
 def shipped_pose_prior() -> "PosePrior | None":

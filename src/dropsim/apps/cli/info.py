@@ -7,14 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 LIBRARIES = ("numpy", "numba", "scipy", "safetensors", "jaxtyping", "threadpoolctl", "tyro", "pillow")
-EXTRAS = ("av", "moderngl", "viser", "pygltflib", "usd-core", "matplotlib", "pyarrow", "gymnasium", "ray", "torch")
+EXTRAS = ("av", "viser", "usd-core", "matplotlib", "pyarrow", "gymnasium", "ray", "torch")
 """Libraries that come with one extra or another, and may be missing."""
 SETTINGS = ("OMP_NUM_THREADS", "DROPSIM_CACHE", "DROPSIM_THREADS", "DROPSIM_DEBUG")
 
 
 @dataclass(frozen=True)
 class Info:
-    """Print versions, threads, drawing, weights and settings, for bug reports.
+    """Print versions, threads, weights and settings, for bug reports.
 
     Example: dropsim info
     """
@@ -23,7 +23,6 @@ class Info:
         """Print one line per fact."""
         from dropsim.compute import jit
         from dropsim.compute.threads import limit
-        from dropsim.render import missing_gl
 
         package = Path(__file__).parents[2]
         weights = [f"{path.name} {path.stat().st_size / 1e6:.2f} MB" for path in sorted((package / "assets").rglob("*.safetensors"))]
@@ -36,7 +35,6 @@ class Info:
             "extras": _versions(EXTRAS),
             "threads": f"{limit()} of {os.cpu_count()} cores",
             "kernels": f"{'compiled' if jit.compiled() else 'not compiled yet'}, in {jit.kernel_folder() or 'memory only'}",
-            "drawing": missing_gl() or "OpenGL",
             "platform": platform.platform(),
             "machine": platform.machine(),
             "weights": ", ".join(weights) or "none in this package",

@@ -116,7 +116,6 @@ class Perturb:
 
     def _write(self, motion: "Motion", recording: "Motion") -> None:
         """Write the motion, the report and the pictures."""
-        from dropsim.apps.cli.progress import tell_of_simple_figures
         from dropsim.apps.cli.run import report_of
         from dropsim.motion.amass import write_amass
         from dropsim.motion.bvh import write_bvh
@@ -139,6 +138,5 @@ class Perturb:
         write_text(files["md"], text)
         if self.picture:
             contact_sheet([motion], files["png"], frames=24, labels=[label])
-            tell_of_simple_figures()
         print(text)
         print(f"wrote {', '.join(path.name for path in files.values())} to {self.out}")

@@ -56,14 +56,6 @@ def _num_kernels() -> int:
     return sum(len(re.findall(rb"^@(?:fast_)?kernel$", path.read_bytes(), re.MULTILINE)) for path in package.rglob("*.py"))
 
 
-def tell_of_simple_figures() -> None:
-    """Say that pictures were drawn without OpenGL, and why: after the work, so that an error stays one line."""
-    from dropsim.render import missing_gl
-
-    if (why := missing_gl()) is not None:
-        print(f"dropsim: {why}; drew simple figures instead", file=sys.stderr)
-
-
 @contextmanager
 def bar(what: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on stderr, if asked with the rate per minute, and yield the function that moves it: advance(done, total)."""

@@ -119,7 +119,6 @@ def write_rollout(setup: "Setup", rollout: "Rollout", out: Path, *, picture: boo
     """Write everybody's motion, the report and the pictures; return the report and the names of the files."""
     from dataclasses import replace
 
-    from dropsim.apps.cli.progress import tell_of_simple_figures
     from dropsim.motion.amass import write_amass
     from dropsim.motion.bvh import write_bvh
     from dropsim.render import contact_sheet
@@ -137,7 +136,6 @@ def write_rollout(setup: "Setup", rollout: "Rollout", out: Path, *, picture: boo
     if picture:
         contact_sheet([stage_of(setup, rollout)], out / f"{setup.name}.png", frames=12, labels=[setup.description or setup.name])
         written.append(f"{setup.name}.png")
-        tell_of_simple_figures()
     return text, written
 
 

@@ -116,7 +116,7 @@ class Browser(Viewer):
             try:
                 for name, content in files_of(recording, kind):
                     client.send_file_download(name, content, save_immediately=True)
-                note.body = _saved(kind)
+                note.body = "Saved."
             except (ValueError, OSError) as error:
                 note.body = str(error)
             except Exception:
@@ -198,15 +198,6 @@ def _holding(who: object, person: int, bone: int, held: tuple[float, ...], point
         session.grab(who, Grab(bone, share, (x, y, z), person, largest=browser.panel.largest_drag))
 
     return hold
-
-
-def _saved(kind: str) -> str:
-    """Message after saving; says so if the film had to use simple figures."""
-    if kind != "mp4":
-        return "Saved."
-    from dropsim.render import missing_gl
-
-    return "Saved." if (why := missing_gl()) is None else f"Saved, with simple figures: {why}."
 
 
 def _guarded(work: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from dropsim.apps.viewer.shot import Recording
-from dropsim.physics.collider import Plane
+from dropsim.physics.contact import Plane
 
 KINDS = ("bvh", "glb", "npz", "mp4")
 """File formats that can be saved."""
@@ -27,7 +27,7 @@ def files_of(recording: Recording, kind: str) -> list[tuple[str, bytes]]:
         from dropsim.export import write
 
         if kind == "glb":
-            write(recording.motions, path, seed=recording.seed)
+            write(recording.motions, path, ground=_ground(recording), seed=recording.seed)
             return [(path.name, path.read_bytes())]
         found = []
         for number, motion in enumerate(recording.motions, start=1):
@@ -37,11 +37,14 @@ def files_of(recording: Recording, kind: str) -> list[tuple[str, bytes]]:
         return found
 
 
+def _ground(recording: Recording) -> Plane:
+    return Plane.stacked([shot.ground for shot in recording.shots])
+
+
 def _write_film(recording: Recording, path: Path) -> None:
     from dropsim.render import Sphere, Stage, Style, video
 
     shots = recording.shots
-    ground = Plane.stacked([shot.ground for shot in shots])
     paths: dict[int, np.ndarray] = {}
     radii: dict[int, float] = {}
     for i, shot in enumerate(shots):
@@ -50,4 +53,4 @@ def _write_film(recording: Recording, path: Path) -> None:
             where[i], radii[sphere.key] = sphere.centre, sphere.radius
     spheres = [Sphere(where, radii[key]) for key, where in paths.items()]
     people = [replace(motion, name=f"person {i}") for i, motion in enumerate(recording.motions, start=1)]
-    video(Stage(people, recording.ghost, spheres, ground), path, style=Style(size=(848, 480)))
+    video(Stage(people, recording.ghost, spheres, _ground(recording)), path, style=Style(size=(848, 480)))

@@ -12,11 +12,11 @@ from dropsim.apps.viewer.shot import Shot, Sphere
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import rotmat_to_unitquat
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
+from dropsim.export.hands import lifted_hands
 from dropsim.export.people import COLORS
 from dropsim.physics.collider import Plane
 from dropsim.priors.prior import State
 from dropsim.render.snapshot import resultants
-from dropsim.scene.hands import lifted_hands
 
 if TYPE_CHECKING:
     import viser
