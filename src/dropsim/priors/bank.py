@@ -1,0 +1,243 @@
+"""A bank of recordings: the frames that a motion field plays, in one file without code.
+
+The file is a safetensors file of integers: positions in tenths of a millimetre, rotations as rotation vectors in fifths of a
+milliradian, both as differences from frame to frame, which zip and git pack to a third. Mirror images are not stored.
+"""
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int
+
+from dropsim.body.rotations import rotmat_to_rotvec
+from dropsim.body.skeleton import NUM_JOINTS, Skeleton
+from dropsim.files.names import suggestion
+from dropsim.files.weights import errors_of, read_number, read_weights, write_weights
+from dropsim.motion.motion import Motion
+
+TAGS = ("walk", "run", "turn", "stand", "jump", "crouch", "ground", "dance", "sport", "other")
+"""What clips show; a clip can have several."""
+TENTHS = 10_000.0
+"""Units of a position in a metre."""
+FIFTHS = 5_000.0
+"""Units of a rotation vector in a radian: rotations are exact to 0.006 degrees."""
+MAX_CLIPS, MAX_FRAMES, MAX_TABLE = 100_000, 20_000_000, 32_000_000
+"""Largest numbers of clips, frames and characters of the clips' table that a file may have."""
+STILL, SLOW, FAST = 0.12, (0.8, 1.6), 2.2
+"""Speeds of people who stand (at most), walk (between) and run (at least) [m/s]."""
+LOW, CROUCHED, UPRIGHT = 0.45, 0.7, 0.8
+"""Height of the pelvis of people on the ground (below), crouching (below) and upright (above) [m]."""
+STEADY = 30
+"""Frames of its clip that a start has before it ends."""
+
+
+@dataclass(frozen=True)
+class ClipInfo:
+    """One recording of a bank."""
+
+    name: str
+    source: str
+    """Data set, e.g. CMU."""
+    licence: str
+    tags: tuple[str, ...]
+    frames: int
+
+    def __post_init__(self) -> None:
+        for tag in self.tags:
+            if tag not in TAGS:
+                raise ValueError(f"there is no tag {tag!r}: {suggestion(tag, TAGS)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Bank:
+    """Recordings on one body at one rate, on a floor at z = 0."""
+
+    skeleton: Skeleton
+    fps: float
+    """[Hz]"""
+    clips: tuple[ClipInfo, ...]
+    root: Float32[np.ndarray, "n 3"]
+    """Pelvis [m]."""
+    quaternions: Float32[np.ndarray, "n 22 4"]
+    """Local rotations, the first in the world, (x, y, z, w)."""
+    standing: Bool[np.ndarray, "n 2"]
+    """Feet that stand, left and right."""
+
+    def __len__(self) -> int:
+        return len(self.root)
+
+    @functools.cached_property
+    def first(self) -> Int[np.ndarray, "n"]:
+        """First frame of each frame's clip."""
+        lengths = np.array([clip.frames for clip in self.clips])
+        return np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+    @functools.cached_property
+    def last(self) -> Int[np.ndarray, "n"]:
+        """Last frame of each frame's clip."""
+        lengths = np.array([clip.frames for clip in self.clips])
+        return np.repeat(np.cumsum(lengths) - 1, lengths)
+
+    def tagged(self, *tags: str) -> Bool[np.ndarray, "n"]:
+        """Mark the frames of clips that have one of some tags."""
+        has = [any(tag in clip.tags for tag in tags) for clip in self.clips]
+        return np.repeat(has, [clip.frames for clip in self.clips])
+
+    @functools.cached_property
+    def speed(self) -> np.ndarray:
+        """Of each frame's pelvis over the ground, over the second around it [m/s]."""
+        now = np.arange(len(self))
+        before, after = np.maximum(now - 15, self.first), np.minimum(now + 15, self.last)
+        way = np.linalg.norm(self.root[after, :2] - self.root[before, :2], axis=-1)
+        return way / np.maximum(after - before, 1) * self.fps
+
+    def starts(self, category: str) -> Int[np.ndarray, "s"]:
+        """Return frames at which somebody stands, walks, runs, crouches, or is on the ground."""
+        now, speed, height = np.arange(len(self)), self.speed, self.root[:, 2]
+        doing = {
+            "stand": (speed < STILL) & (height > UPRIGHT),
+            "walk": (speed > SLOW[0]) & (speed < SLOW[1]) & (height > UPRIGHT),
+            "run": (speed > FAST) & (height > UPRIGHT),
+            "crouch": (height > LOW) & (height < CROUCHED),
+            "ground": height < LOW,
+        }
+        if category not in doing:
+            raise ValueError(f"there is no start {category!r}: {suggestion(category, tuple(doing))}")
+        plain = ~self.tagged("dance", "sport", "jump") if category in ("stand", "walk", "run") else np.ones(len(self), dtype=np.bool_)
+        long = (now > self.first) & (now + STEADY < self.last)
+        for choice in (doing[category] & plain & long, doing[category] & long):
+            if choice.any():
+                return np.flatnonzero(choice)
+        raise ValueError(f"nobody in this bank does {category!r}: start from another category, or build a bank that has it")
+
+    @classmethod
+    def of(cls, motions: Sequence[tuple[Motion, ClipInfo, Bool[np.ndarray, "t 22"]]]) -> "Bank":
+        """Build a bank of motions with their descriptions and contact labels; all have one body and one rate."""
+        if not motions:
+            raise ValueError("a bank needs at least one recording of at least a second")
+        first = motions[0][0]
+        packed = [_Packed.of(motion.root, motion.q, contacts) for motion, _, contacts in motions]
+        whole = _Packed(*(np.concatenate(parts) for parts in zip(*((p.root, p.rotations, p.standing) for p in packed), strict=True)))
+        return whole.bank(first.skeleton, first.fps, tuple(info for _, info, _ in motions))
+
+    def picked(self, clips: Sequence[int]) -> "Bank":
+        """Return a bank of some of the clips."""
+        ends = np.cumsum([clip.frames for clip in self.clips])
+        rows = np.concatenate([np.arange(ends[i] - self.clips[i].frames, ends[i]) for i in clips])
+        return Bank(
+            self.skeleton, self.fps, tuple(self.clips[i] for i in clips), self.root[rows], self.quaternions[rows], self.standing[rows]
+        )
+
+    def write(self, path: str | Path) -> None:
+        """Write the bank to a file."""
+        packed = _Packed.of_bank(self)
+        table = "\n".join(json.dumps([c.name, c.source, c.licence, c.tags, c.frames]) for c in self.clips)
+        tensors = {
+            "root": np.diff(packed.root, axis=0, prepend=0).astype(np.int32),
+            "rotations": np.diff(packed.rotations, axis=0, prepend=np.int16(0)).astype(np.int16),
+            "standing": packed.standing,
+            "clips": np.frombuffer(table.encode(), dtype=np.uint8),
+            "rest": self.skeleton.rest, "masses": self.skeleton.masses, "radii": self.skeleton.radii,
+        }  # fmt: skip
+        write_weights(path, "bank", tensors, {"fps": self.fps, "version": 1})
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Bank":
+        """Read a bank; what the file says is checked before it is used."""
+        tensors, metadata = read_weights(path, "bank")
+        with errors_of(path):
+            fps = read_number(metadata, "fps", low=1, high=1000)
+            _check_tensors(tensors)
+            clips = _read_table(tensors["clips"].tobytes())
+            if sum(clip.frames for clip in clips) != len(tensors["root"]):
+                raise ValueError("its clips and its frames do not belong together")
+            skeleton = Skeleton(tensors["rest"], tensors["masses"], tensors["radii"])
+            root = np.cumsum(tensors["root"], axis=0, dtype=np.int64)
+            if np.abs(root).max() > 1e4 * TENTHS:
+                raise ValueError("its people are farther than 10 km away")
+            packed = _Packed(root, np.cumsum(tensors["rotations"], axis=0, dtype=np.int16), tensors["standing"])
+            return packed.bank(skeleton, fps, clips)
+
+    def info(self) -> dict[str, Any]:
+        """Return how much of what is in the bank."""
+        minutes = {tag: sum(c.frames for c in self.clips if tag in c.tags) / self.fps / 60 for tag in TAGS}
+        sources = {s: sum(c.frames for c in self.clips if c.source == s) / self.fps / 60 for s in sorted({c.source for c in self.clips})}
+        return {
+            "frames": len(self), "clips": len(self.clips), "minutes": len(self) / self.fps / 60, "fps": self.fps,
+            "minutes by tag": minutes, "minutes by source": sources,
+            "minutes on the ground": float((self.root[:, 2] < LOW).sum() / self.fps / 60),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _Packed:
+    """Frames as a file holds them, before differences are taken."""
+
+    root: np.ndarray
+    rotations: np.ndarray
+    standing: np.ndarray
+
+    @classmethod
+    def of(cls, root: np.ndarray, q: np.ndarray, contacts: np.ndarray) -> "_Packed":
+        feet = np.stack((contacts[:, [7, 10]].any(1), contacts[:, [8, 11]].any(1)), 1)
+        rotations = np.rint(FIFTHS * rotmat_to_rotvec(q)).astype(np.int16)
+        return cls(np.rint(TENTHS * root).astype(np.int64), rotations, feet.astype(np.uint8))
+
+    @classmethod
+    def of_bank(cls, bank: Bank) -> "_Packed":
+        xyz, w = bank.quaternions[..., :3].astype(np.float64), bank.quaternions[..., 3:].astype(np.float64)
+        sine = np.maximum(np.linalg.norm(xyz, axis=-1, keepdims=True), 1e-12)
+        rotvec = xyz * (2 * np.arctan2(sine, w) / sine)
+        return cls(
+            np.rint(TENTHS * bank.root.astype(np.float64)).astype(np.int64),
+            np.rint(FIFTHS * rotvec).astype(np.int16),
+            bank.standing.astype(np.uint8),
+        )
+
+    def bank(self, skeleton: Skeleton, fps: float, clips: tuple[ClipInfo, ...]) -> Bank:
+        rotvec = self.rotations.astype(np.float32) / np.float32(FIFTHS)
+        half = 0.5 * np.linalg.norm(rotvec, axis=-1, keepdims=True)
+        quaternions = np.concatenate((0.5 * np.sinc(half / np.float32(np.pi)) * rotvec, np.cos(half)), -1)
+        root = (self.root / TENTHS).astype(np.float32)
+        return Bank(skeleton, fps, clips, root, quaternions.astype(np.float32), self.standing.astype(np.bool_))
+
+
+_SHAPES = {"root": (None, 3), "rotations": (None, NUM_JOINTS, 3), "standing": (None, 2), "clips": (None,),
+           "rest": (NUM_JOINTS, 3), "masses": (NUM_JOINTS,), "radii": (NUM_JOINTS,)}  # fmt: skip
+_KINDS = {"root": np.int32, "rotations": np.int16, "standing": np.uint8, "clips": np.uint8}
+
+
+def _check_tensors(tensors: Mapping[str, np.ndarray]) -> None:
+    num = len(tensors["root"]) if "root" in tensors and tensors["root"].ndim else 0
+    for name, shape in _SHAPES.items():
+        if name not in tensors:
+            raise ValueError(f"it lacks {name}")
+        found = tensors[name]
+        if found.dtype != _KINDS.get(name, np.float64):
+            raise ValueError(f"its {name} are {found.dtype} numbers")
+        wanted = tuple(num if size is None and name != "clips" else size for size in shape)
+        if name == "clips":
+            wanted = (found.size,)
+        if found.shape != wanted:
+            raise ValueError(f"its {name} have shape {found.shape} and should have {wanted}")
+    if not 0 < num <= MAX_FRAMES or tensors["clips"].size > MAX_TABLE:
+        raise ValueError(f"it has {num} frames: a bank has 1 to {MAX_FRAMES}")
+
+
+def _read_table(text: bytes) -> tuple[ClipInfo, ...]:
+    lines = text.split(b"\n")
+    if len(lines) > MAX_CLIPS:
+        raise ValueError(f"it has more than {MAX_CLIPS} clips")
+    try:
+        rows = [json.loads(line) for line in lines]
+        clips = tuple(ClipInfo(str(n)[:200], str(s)[:200], str(li)[:200], tuple(tags), frames) for n, s, li, tags, frames in rows)
+    except (ValueError, TypeError, RecursionError, UnicodeDecodeError):
+        raise ValueError("its table of clips is damaged") from None
+    if any(type(clip.frames) is not int or clip.frames < 2 for clip in clips):
+        raise ValueError("its table of clips is damaged")
+    return clips

@@ -1,0 +1,321 @@
+"""Kernels of the motion field: features of people, and what the recordings do next applied to a body's own pose."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dropsim.body.joints import MIRROR, NUM_JOINTS, PARENTS
+from dropsim.body.kinematics import product, product_transposed, swing
+from dropsim.compute.jit import kernel
+
+Array = Any
+"""numba knows the types."""
+_PARENTS, _MIRROR = np.array(PARENTS), np.array(MIRROR)
+_LEGS = np.array([(1, 4, 7, 10), (2, 5, 8, 11)])
+"""Hip, knee, ankle and toes, left and right."""
+WEIGHTS = np.ones(NUM_JOINTS)
+WEIGHTS[[0, 7, 8, 10, 11]] = 2.0
+WEIGHTS[[18, 19, 20, 21]] = 0.5
+"""Of the joints in the features: what carries the body counts twice, arms half."""
+LOOK_AHEAD = 0.15
+"""Seconds for which velocities count like displacements in the features [s]."""
+NUM_FEATURES = 6 * NUM_JOINTS + 3
+
+
+class Frames(NamedTuple):
+    """Recorded frames; rows count through the frames, and then through their mirror images."""
+
+    root: np.ndarray
+    """Pelvis, on a floor at z = 0 (n 3) [m]."""
+    quaternions: np.ndarray
+    """Local rotations, the first in the world (n 22 4), (x, y, z, w)."""
+    standing: np.ndarray
+    """Feet that stand, left and right (n 2)."""
+    last: np.ndarray
+    """Last frame of each frame's clip (n)."""
+
+
+class Body(NamedTuple):
+    """The body on which recordings are played."""
+
+    offsets: np.ndarray
+    lengths: np.ndarray
+    radii: np.ndarray
+    scale: float
+    """Size relative to the recordings' body."""
+
+
+@kernel
+def load(frames: Frames, row: int, root: Array, quaternions: Array) -> None:
+    """Write a recorded frame or its mirror image, by reflection in the plane x = 0."""
+    n = len(frames.root)
+    at = row % n
+    if row < n:
+        for c in range(3):
+            root[c] = frames.root[at, c]
+        for j in range(NUM_JOINTS):
+            for c in range(4):
+                quaternions[j, c] = frames.quaternions[at, j, c]
+        return
+    root[0], root[1], root[2] = -frames.root[at, 0], frames.root[at, 1], frames.root[at, 2]
+    for j in range(NUM_JOINTS):
+        m = _MIRROR[j]
+        quaternions[j, 0], quaternions[j, 3] = frames.quaternions[at, m, 0], frames.quaternions[at, m, 3]
+        quaternions[j, 1], quaternions[j, 2] = -frames.quaternions[at, m, 1], -frames.quaternions[at, m, 2]
+
+
+@kernel
+def times(a: Array, b: Array, out: Array) -> None:
+    """Out = a b; out may be one of them."""
+    ax, ay, az, aw, bx, by, bz, bw = a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]
+    out[0] = aw * bx + ax * bw + ay * bz - az * by
+    out[1] = aw * by - ax * bz + ay * bw + az * bx
+    out[2] = aw * bz + ax * by - ay * bx + az * bw
+    out[3] = aw * bw - ax * bx - ay * by - az * bz
+
+
+@kernel
+def to_matrix(a: Array, out: Array) -> None:
+    """Write the rotation matrix of a quaternion of any length."""
+    x, y, z, w = a[0], a[1], a[2], a[3]
+    s = 2.0 / (x * x + y * y + z * z + w * w)
+    out[0, 0], out[0, 1], out[0, 2] = 1.0 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)
+    out[1, 0], out[1, 1], out[1, 2] = s * (x * y + w * z), 1.0 - s * (x * x + z * z), s * (y * z - w * x)
+    out[2, 0], out[2, 1], out[2, 2] = s * (x * z - w * y), s * (y * z + w * x), 1.0 - s * (x * x + y * y)
+
+
+@kernel
+def to_quaternion(R: Array, out: Array) -> None:
+    """Write the unit quaternion of a rotation matrix (Shepperd 1978)."""
+    trace = R[0, 0] + R[1, 1] + R[2, 2]
+    if trace > 0.0:
+        s = 2.0 * math.sqrt(trace + 1.0)
+        out[0], out[1], out[2], out[3] = (R[2, 1] - R[1, 2]) / s, (R[0, 2] - R[2, 0]) / s, (R[1, 0] - R[0, 1]) / s, 0.25 * s
+        return
+    i = 0
+    if R[1, 1] > R[0, 0]:
+        i = 1
+    if R[2, 2] > R[i, i]:
+        i = 2
+    j, k = (i + 1) % 3, (i + 2) % 3
+    s = 2.0 * math.sqrt(max(1.0 + R[i, i] - R[j, j] - R[k, k], 1e-12))
+    out[i], out[j], out[k] = 0.25 * s, (R[j, i] + R[i, j]) / s, (R[k, i] + R[i, k]) / s
+    out[3] = (R[k, j] - R[j, k]) / s
+
+
+@kernel
+def yaw_of(R: Array) -> float:
+    """Return the angle about z of a body's facing, from +y counterclockwise, by where its right side points."""
+    return math.atan2(-R[1, 0], -R[0, 0])
+
+
+@kernel
+def features(x: Array, v: Array, yaw: float, out: Array) -> None:
+    """Write a person's features: joints around the pelvis in the heading frame, velocities as displacements, the root's velocity."""
+    c, s = math.cos(yaw), math.sin(yaw)
+    for j in range(NUM_JOINTS):
+        w = WEIGHTS[j]
+        dx, dy = x[j, 0] - x[0, 0], x[j, 1] - x[0, 1]
+        out[3 * j], out[3 * j + 1], out[3 * j + 2] = w * (c * dx + s * dy), w * (c * dy - s * dx), w * x[j, 2]
+        at, w = 3 * (NUM_JOINTS + j), w * LOOK_AHEAD
+        out[at], out[at + 1], out[at + 2] = w * (c * v[j, 0] + s * v[j, 1]), w * (c * v[j, 1] - s * v[j, 0]), w * v[j, 2]
+    at = 6 * NUM_JOINTS
+    out[at], out[at + 1], out[at + 2] = c * v[0, 0] + s * v[0, 1], c * v[0, 1] - s * v[0, 0], v[0, 2]
+
+
+@kernel
+def features_of_people(x: Array, v: Array, q: Array, out: Array, yaws: Array) -> None:
+    """Write everyone's features and headings."""
+    for i in range(len(x)):
+        yaws[i] = yaw_of(q[i, 0])
+        features(x[i], v[i], yaws[i], out[i])
+
+
+@kernel
+def features_of_frames(frames: Frames, rows: Array, before: Array, offsets: Array, fps: float, out: Array) -> None:
+    """Write the features of recorded frames; velocities are differences from the rows before."""
+    root, quaternions = np.empty(3), np.empty((NUM_JOINTS, 4))
+    q, world = np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3, 3))
+    now, past, v, one = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3)), np.empty(NUM_FEATURES)
+    for i in range(len(rows)):
+        if i > 0 and rows[i - 1] == before[i]:
+            past[:] = now
+        else:
+            load(frames, before[i], root, quaternions)
+            pose(root, quaternions, offsets, 1.0, q, world, past)
+        load(frames, rows[i], root, quaternions)
+        pose(root, quaternions, offsets, 1.0, q, world, now)
+        for j in range(NUM_JOINTS):
+            for c in range(3):
+                v[j, c] = (now[j, c] - past[j, c]) * fps
+        features(now, v, yaw_of(q[0]), one)
+        for k in range(NUM_FEATURES):
+            out[i, k] = one[k]
+
+
+@kernel
+def project(features: Array, mean: Array, basis: Array, out: Array) -> None:
+    """Write principal components, with sums in a fixed order, so that nobody's depend on the batch."""
+    for i in range(len(features)):
+        for k in range(basis.shape[1]):
+            total = 0.0
+            for f in range(len(mean)):
+                total += (features[i, f] - mean[f]) * basis[f, k]
+            out[i, k] = total
+
+
+@kernel
+def headings(frames: Frames, out: Array) -> None:
+    """Write which way recorded people face, about z from +y."""
+    R = np.empty((3, 3))
+    for i in range(len(out)):
+        to_matrix(frames.quaternions[i, 0], R)
+        out[i] = yaw_of(R)
+
+
+@kernel
+def poses(frames: Frames, rows: Array, origins: Array, body: Body, x: Array, q: Array) -> None:
+    """Write recorded frames seen from others: those stand above the origin and face +y."""
+    root, quaternions, place = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3)
+    R, world, turn = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4)
+    for i in range(len(rows)):
+        load(frames, origins[i], place, quaternions)
+        to_matrix(quaternions[0], R)
+        yaw = -yaw_of(R)
+        c, s = math.cos(yaw), math.sin(yaw)
+        turn[0], turn[1], turn[2], turn[3] = 0.0, 0.0, math.sin(0.5 * yaw), math.cos(0.5 * yaw)
+        load(frames, rows[i], root, quaternions)
+        times(turn, quaternions[0], quaternions[0])
+        dx, dy = root[0] - place[0], root[1] - place[1]
+        root[0], root[1] = c * dx - s * dy, s * dx + c * dy
+        pose(root, quaternions, body.offsets, body.scale, q[i], world, x[i])
+
+
+@kernel
+def pose(root: Array, quaternions: Array, offsets: Array, scale: float, q: Array, world: Array, x: Array) -> None:
+    """Write local rotations, global ones and joints of a recorded frame on a body that is `scale` times as large."""
+    for j in range(NUM_JOINTS):
+        to_matrix(quaternions[j], q[j])
+    for c in range(3):
+        x[0, c] = scale * root[c]
+    forward(q, offsets, world, x)
+
+
+@kernel
+def forward(q: Array, offsets: Array, world: Array, x: Array) -> None:
+    """Forward kinematics from the pelvis at x[0]."""
+    world[0] = q[0]
+    for j in range(1, NUM_JOINTS):
+        R = world[_PARENTS[j]]
+        product(R, q[j], world[j])
+        ax, ay, az = offsets[j, 0], offsets[j, 1], offsets[j, 2]
+        for c in range(3):
+            x[j, c] = x[_PARENTS[j], c] + (R[c, 0] * ax + R[c, 1] * ay + R[c, 2] * az)
+
+
+@kernel
+def follow(
+    x: Array, q: Array, yaws: Array, rows: Array, frames: Frames, body: Body, fade: float, lock: float, next_x: Array, next_q: Array
+) -> None:
+    """Write K next frames of everyone: the recorded changes applied to their own pose, with the offset to the recording fading.
+
+    Feet on which the recording stands keep their place: the leg reaches for it.
+    """
+    own, d = np.empty((NUM_JOINTS, 4)), np.empty(4)
+    now_root, now_q, then_root, then_q = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3), np.empty((NUM_JOINTS, 4))
+    R, world, turn = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4)
+    n = len(frames.root)
+    for i in range(len(x)):
+        for j in range(NUM_JOINTS):
+            to_quaternion(q[i, j], own[j])
+        for k in range(rows.shape[1]):
+            row = rows[i, k]
+            load(frames, row, now_root, now_q)
+            load(frames, row + 1, then_root, then_q)
+            to_matrix(now_q[0], R)
+            yaw = yaws[i] - yaw_of(R)
+            turn[0], turn[1], turn[2], turn[3] = 0.0, 0.0, math.sin(0.5 * yaw), math.cos(0.5 * yaw)
+            times(turn, now_q[0], now_q[0])
+            times(turn, then_q[0], then_q[0])
+            for j in range(NUM_JOINTS):
+                # The change from one recorded frame to the next, applied to the body, then some of the way to the recording.
+                d[0], d[1], d[2], d[3] = -now_q[j, 0], -now_q[j, 1], -now_q[j, 2], now_q[j, 3]
+                times(then_q[j], d, d)
+                times(d, own[j], d)
+                along = d[0] * then_q[j, 0] + d[1] * then_q[j, 1] + d[2] * then_q[j, 2] + d[3] * then_q[j, 3]
+                sign = 1.0 if along >= 0.0 else -1.0
+                for c in range(4):
+                    d[c] += fade * (sign * then_q[j, c] - d[c])
+                to_matrix(d, next_q[i, k, j])
+            dx, dy = body.scale * (then_root[0] - now_root[0]), body.scale * (then_root[1] - now_root[1])
+            c, s = math.cos(yaw), math.sin(yaw)
+            p = next_x[i, k]
+            p[0, 0], p[0, 1] = x[i, 0, 0] + c * dx - s * dy, x[i, 0, 1] + s * dx + c * dy
+            height = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2])
+            p[0, 2] = height + fade * (body.scale * then_root[2] - height)
+            forward(next_q[i, k], body.offsets, world, p)
+            at = row % n
+            for side in range(2):
+                recorded = side if row < n else 1 - side
+                if frames.standing[at, recorded] and frames.standing[at + 1, recorded]:
+                    _lock(x[i], next_q[i, k], world, p, _LEGS[side], body, lock)
+            _lift(p, body.radii)
+
+
+@kernel
+def _lock(x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, farthest: float) -> None:
+    """Let a leg reach for the place where its ankle is now, if that is near."""
+    hip, knee, ankle, toe = leg[0], leg[1], leg[2], leg[3]
+    tx, ty, tz = x[ankle, 0] - p[ankle, 0], x[ankle, 1] - p[ankle, 1], 0.0
+    size = math.sqrt(tx * tx + ty * ty)
+    if size < 1e-9 or size > farthest:
+        return
+    near, far = body.lengths[knee], body.lengths[ankle]
+    gx, gy, gz = p[ankle, 0] + tx - p[hip, 0], p[ankle, 1] + ty - p[hip, 1], p[ankle, 2] + tz - p[hip, 2]
+    reach = math.sqrt(gx * gx + gy * gy + gz * gz)
+    longest = 0.9995 * (near + far)
+    length = min(reach, longest)
+    gx, gy, gz = gx / reach, gy / reach, gz / reach
+    # The knee stays on the side on which it is.
+    kx, ky, kz = p[knee, 0] - p[hip, 0], p[knee, 1] - p[hip, 1], p[knee, 2] - p[hip, 2]
+    along = kx * gx + ky * gy + kz * gz
+    sx, sy, sz = kx - along * gx, ky - along * gy, kz - along * gz
+    side = math.sqrt(sx * sx + sy * sy + sz * sz)
+    if side < 1e-6:
+        return
+    forth = (near * near - far * far + length * length) / (2.0 * length)
+    out = math.sqrt(max(near * near - forth * forth, 0.0)) / side
+    old_thigh, old_shank = np.empty(3), np.empty(3)
+    S, turned = np.empty((3, 3)), np.empty((3, 3))
+    for c in range(3):
+        old_thigh[c], old_shank[c] = p[knee, c] - p[hip, c], p[ankle, c] - p[knee, c]
+    fx, fy, fz = p[toe, 0] - p[ankle, 0], p[toe, 1] - p[ankle, 1], p[toe, 2] - p[ankle, 2]
+    p[knee, 0], p[knee, 1], p[knee, 2] = (
+        p[hip, 0] + forth * gx + out * sx,
+        p[hip, 1] + forth * gy + out * sy,
+        p[hip, 2] + forth * gz + out * sz,
+    )
+    p[ankle, 0], p[ankle, 1], p[ankle, 2] = p[hip, 0] + length * gx, p[hip, 1] + length * gy, p[hip, 2] + length * gz
+    p[toe, 0], p[toe, 1], p[toe, 2] = p[ankle, 0] + fx, p[ankle, 1] + fy, p[ankle, 2] + fz
+    # Rotations: thigh and shank swing to their new directions, the foot keeps its own.
+    swing(old_thigh[0], old_thigh[1], old_thigh[2], p[knee, 0] - p[hip, 0], p[knee, 1] - p[hip, 1], p[knee, 2] - p[hip, 2], S)
+    product(S, world[hip], turned)
+    world[hip] = turned
+    product_transposed(world[_PARENTS[hip]], world[hip], q[hip])
+    swing(old_shank[0], old_shank[1], old_shank[2], p[ankle, 0] - p[knee, 0], p[ankle, 1] - p[knee, 1], p[ankle, 2] - p[knee, 2], S)
+    product(S, world[knee], turned)
+    world[knee] = turned
+    product_transposed(world[hip], world[knee], q[knee])
+    product_transposed(world[knee], world[ankle], q[ankle])
+
+
+@kernel
+def _lift(p: Array, radii: Array) -> None:
+    """Lift a candidate whose lowest sphere is below the floor."""
+    lowest = math.inf
+    for j in range(NUM_JOINTS):
+        lowest = min(lowest, p[j, 2] - radii[j])
+    if lowest < 0.0:
+        for j in range(NUM_JOINTS):
+            p[j, 2] -= lowest

@@ -1,0 +1,203 @@
+"""The motion field: a prior out of recordings, with no training (after Lee et al. 2010 and Clavet 2016).
+
+The K recorded frames nearest to the body's own state and to what it wants are found, and the candidates are what those people did
+next. The query is the simulated body, so a push is felt at once.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from dropsim.body.skeleton import NUM_JOINTS, Skeleton, flat
+from dropsim.compute.random import Streams
+from dropsim.priors import field_kernels as kernels
+from dropsim.priors.bank import Bank
+from dropsim.priors.intent import Intent
+from dropsim.priors.prior import Candidates, Prior, State
+from dropsim.priors.search import SearchIndex
+
+AHEAD = 20
+"""Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is then."""
+NUM_COMPONENTS = 24
+"""Principal components of the features that are searched: 97 % of the variance of everyday motion."""
+SPEED_SCALE, HEIGHT_SCALE, STANDING = 1.5, 4.0, 0.85
+"""A difference of 1.5 m/s counts like a metre of the features, one of 25 cm in height too; heights count from 0.85 m."""
+WEIGHTS = np.array([1.5, 1.5, 1.0, 1.0, 0.6])
+"""Of the intent's parts: velocity (two), sine and cosine of the turn, height."""
+LARGEST_TURN = 1.2
+"""Turn within the time ahead that is asked for at most [rad]: recorded people hardly turn faster."""
+UPRIGHT = 0.88
+"""Height of the pelvis of somebody who walks or stands, on the recordings' body [m]."""
+CLIP_END = 12
+"""Frames before a clip's end that are not proposed any more."""
+
+
+@dataclass(frozen=True, eq=False)
+class MotionField(Prior):
+    """Proposes what recorded people in nearly the same state did next."""
+
+    bank: Bank
+    skeleton: Skeleton
+    half_life: float = 0.18
+    """In which the offset between the body and the recording halves [s]."""
+    loyalty: float = 1.15
+    """A followed clip is kept while it matches no worse than this times the eighth best."""
+    least_stay: int = 6
+    """Frames for which a new clip is kept even if a better one comes along."""
+    choice: int = 6
+    """Of so many nearest clips one is drawn when a new one is needed."""
+    lock: float = 0.08
+    """Farthest that a leg reaches for the place of a standing foot [m]."""
+    name: str = "field"
+    starts_at_mode: bool = True
+    takes_intent: bool = True
+
+    @property
+    def fps(self) -> float:
+        return self.bank.fps
+
+    @functools.cached_property
+    def _frames(self) -> kernels.Frames:
+        bank = self.bank
+        return kernels.Frames(bank.root, bank.quaternions, bank.standing, bank.last)
+
+    @functools.cached_property
+    def _body(self) -> kernels.Body:
+        s = self.skeleton
+        return kernels.Body(s.offsets, s.lengths, s.radii, s.leg_length / self.bank.skeleton.leg_length)
+
+    @functools.cached_property
+    def _index(self) -> "FieldIndex":
+        return FieldIndex.of(self._frames, self.bank.skeleton, self.bank.fps)
+
+    def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
+        batch, index = state.x.shape[:-2], self._index
+        x, v, q, memory = flat(state.x, 2), flat(state.v, 2), flat(state.q, 3), flat(state.memory, 1)
+        n = len(x)
+        feats, yaws = np.empty((n, kernels.NUM_FEATURES)), np.empty(n)
+        # The bank's people have their own size: positions and velocities are compared at theirs.
+        scale = 1.0 / self._body.scale
+        kernels.features_of_people(x * scale, v * scale, q, feats, yaws)
+        wanted = index.intent_of(Intent.unknown(*batch) if intent is None else intent, yaws, scale)
+        codes, weights = index.codes(feats, wanted)
+        rows, gaps = index.search.nearest(codes, max(num, 8), weights=weights)
+        followed, keep = self._keep(memory, codes, weights, gaps)
+        draw = rng.uniform().reshape(n)
+        drawn = rows[np.arange(n), (draw * min(self.choice, rows.shape[1])).astype(np.int64)]
+        first = np.where(keep, followed, index.rows[drawn])[:, None]
+        chosen = np.concatenate((first, index.rows[rows[:, : num - 1]]), 1) if num > 1 else first
+        next_x, next_q = np.empty((n, num, NUM_JOINTS, 3)), np.empty((n, num, NUM_JOINTS, 3, 3))
+        fade = 1 - 0.5 ** (1 / (self.half_life * self.fps))
+        kernels.follow(x, q, yaws, chosen, self._frames, self._body, fade, self.lock, next_x, next_q)
+        age = np.zeros((n, num))
+        age[:, 0] = np.where(keep, memory[:, 1] + 1, 0)
+        remembered = np.stack((chosen + 1.0, age), -1)
+        return Candidates(*(values.reshape(*batch, *values.shape[1:]) for values in (next_x, next_q, remembered)))
+
+    def _keep(
+        self, memory: Float[np.ndarray, "n m"], codes: np.ndarray, weights: np.ndarray, gaps: np.ndarray
+    ) -> tuple[Int[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+        """Return the rows of the clips that are being followed, and who keeps to them."""
+        frames, n = self._frames, len(self.bank.root)
+        row = memory[:, 0].astype(np.int64)
+        known = row >= 0
+        row = np.where(known, row, 1)
+        going = known & (row % n < frames.last[row % n] - 1)
+        gap = self._index.distance(row, codes, weights)
+        eighth, best = np.maximum(gaps[:, 7], 0.02), np.maximum(gaps[:, 0], 0.02)
+        young = memory[:, 1] < self.least_stay
+        return row, going & ((gap < self.loyalty * eighth) | (young & (gap < 4 * best)))
+
+    def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
+        del before, q
+        return np.broadcast_to(np.array([-1.0, 0.0]), (*x.shape[:-2], 2))
+
+    def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
+        """Return somebody of the recordings above the origin, facing +y."""
+        seeds = [seed] if isinstance(seed, int) else list(seed)
+        choices = self.bank.starts(category)
+        rows = np.array([choices[int(Streams(s).uniform() * len(choices))] for s in seeds])
+        x, q = (np.empty((2, len(rows), NUM_JOINTS, *rest)) for rest in ((3,), (3, 3)))
+        for past in range(2):
+            kernels.poses(self._frames, rows - past, rows, self._body, x[past], q[past])
+        memory = np.stack((rows + 0.0, np.zeros(len(rows))), -1)
+        state = State(x[0], (x[0] - x[1]) * self.fps, q[0], memory)
+        return state[0] if isinstance(seed, int) else state
+
+
+@dataclass(frozen=True, eq=False)
+class FieldIndex:
+    """The searched frames of a bank: their features as principal components, next to what they are about to do."""
+
+    rows: Int[np.ndarray, "r"]
+    """Frames, and their mirror images counted on."""
+    mean: Float[np.ndarray, "f"]
+    basis: Float[np.ndarray, "f c"]
+    codes_of_frames: np.ndarray
+    """Of every frame and mirror image, in single precision."""
+    search: SearchIndex
+
+    @classmethod
+    def of(cls, frames: kernels.Frames, skeleton: Skeleton, fps: float) -> "FieldIndex":
+        """Build the index of all frames."""
+        n = len(frames.root)
+        every = np.arange(2 * n)
+        first = np.concatenate(([True], frames.last[1:] != frames.last[:-1]))
+        feats = np.empty((2 * n, kernels.NUM_FEATURES), dtype=np.float32)
+        before = np.where(np.concatenate((first, first)), every, every - 1)
+        kernels.features_of_frames(frames, every, before, skeleton.offsets, fps, feats)
+        mean = feats.mean(0, dtype=np.float64)
+        sample = feats[:: max(1, len(feats) // 40_000)] - mean
+        _, vectors = np.linalg.eigh(sample.T @ sample)
+        basis = np.ascontiguousarray(vectors[:, ::-1][:, :NUM_COMPONENTS])
+        codes = np.concatenate(((feats - mean) @ basis, recorded_intents(frames, fps) * WEIGHTS), 1).astype(np.float32)
+        usable = (np.arange(n) < frames.last - CLIP_END) & ~first
+        rows = np.flatnonzero(np.concatenate((usable, usable)))
+        return cls(rows, mean, basis, codes, SearchIndex.build(codes[rows], np.concatenate((frames.last, frames.last + n))[rows]))
+
+    def codes(self, feats: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return queries, and which of their columns count: unknown intents do not."""
+        n = len(feats)
+        codes, weights = np.zeros((n, NUM_COMPONENTS + 5), dtype=np.float32), np.ones((n, NUM_COMPONENTS + 5), dtype=np.float32)
+        kernels.project(feats, self.mean, self.basis, codes)
+        codes[:, NUM_COMPONENTS:] = np.nan_to_num(wanted * WEIGHTS)
+        weights[:, NUM_COMPONENTS:] = ~np.isnan(wanted)
+        return codes, weights
+
+    def intent_of(self, intent: Intent, yaws: Float[np.ndarray, "n"], scale: float) -> Float[np.ndarray, "n 5"]:
+        """Return intents as recorded frames have them, in the heading frame; NaN if unknown."""
+        velocity, facing, height = scale * intent.velocity.reshape(-1, 2), intent.facing.reshape(-1, 2), scale * intent.height.reshape(-1)
+        # People who want to go or stand somewhere do it upright unless told otherwise.
+        height = np.where(np.isnan(height) & ~np.isnan(velocity[:, 0]), UPRIGHT, height)
+        c, s = np.cos(yaws), np.sin(yaws)
+        across, along = c * velocity[:, 0] + s * velocity[:, 1], c * velocity[:, 1] - s * velocity[:, 0]
+        turn = np.arctan2(-(c * facing[:, 0] + s * facing[:, 1]), c * facing[:, 1] - s * facing[:, 0])
+        turn = np.clip(turn, -LARGEST_TURN, LARGEST_TURN)
+        return _intent_columns(across, along, turn, height)
+
+    def distance(self, rows: Int[np.ndarray, "n"], codes: np.ndarray, weights: np.ndarray) -> Float[np.ndarray, "n"]:
+        """Return how far some frames are from queries, squared."""
+        return (weights * (self.codes_of_frames[rows] - codes) ** 2).sum(-1, dtype=np.float64)
+
+
+def _intent_columns(across: np.ndarray, along: np.ndarray, turn: np.ndarray, height: np.ndarray) -> np.ndarray:
+    return np.stack((across / SPEED_SCALE, along / SPEED_SCALE, np.sin(turn), np.cos(turn) - 1, HEIGHT_SCALE * (height - STANDING)), -1)
+
+
+def recorded_intents(frames: kernels.Frames, fps: float) -> Float[np.ndarray, "r 5"]:
+    """Return what each recorded frame, and its mirror image, is about to do within the time ahead."""
+    n = len(frames.root)
+    now = np.arange(n)
+    then = np.minimum(now + AHEAD, frames.last)
+    seconds = np.maximum(then - now, 1) / fps
+    yaw = np.empty(n)
+    kernels.headings(frames, yaw)
+    c, s = np.cos(yaw), np.sin(yaw)
+    way = (frames.root[then, :2] - frames.root[now, :2]).astype(np.float64)
+    across, along = (c * way[:, 0] + s * way[:, 1]) / seconds, (c * way[:, 1] - s * way[:, 0]) / seconds
+    turn = (yaw[then] - yaw + np.pi) % (2 * np.pi) - np.pi
+    height = frames.root[then, 2].astype(np.float64)
+    return np.concatenate((_intent_columns(across, along, turn, height), _intent_columns(-across, along, -turn, height)))
