@@ -5,8 +5,10 @@ next. The query is the simulated body, so a push is felt at once.
 """
 
 import functools
+import importlib.resources
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -59,10 +61,21 @@ class MotionField(Prior):
     def fps(self) -> float:
         return self.bank.fps
 
+    @classmethod
+    def shipped(cls) -> "MotionField":
+        """Return the field of the recordings that come with the package."""
+        with importlib.resources.as_file(importlib.resources.files("dropsim") / "assets" / "recordings.bank") as path:
+            return cls.open(path)
+
+    @classmethod
+    def open(cls, path: str | Path, skeleton: Skeleton | None = None) -> "MotionField":
+        """Return the field of a bank, for a body; the bank's own unless given."""
+        bank = Bank.open(path)
+        return cls(bank, skeleton or bank.skeleton)
+
     @functools.cached_property
     def _frames(self) -> kernels.Frames:
-        bank = self.bank
-        return kernels.Frames(bank.root, bank.quaternions, bank.standing, bank.last)
+        return frames_of(self.bank)
 
     @functools.cached_property
     def _body(self) -> kernels.Body:
@@ -126,6 +139,11 @@ class MotionField(Prior):
         memory = np.stack((rows + 0.0, np.zeros(len(rows))), -1)
         state = State(x[0], (x[0] - x[1]) * self.fps, q[0], memory)
         return state[0] if isinstance(seed, int) else state
+
+
+def frames_of(bank: Bank) -> kernels.Frames:
+    """Return a bank's frames as kernels take them."""
+    return kernels.Frames(bank.root, bank.quaternions, bank.standing, bank.last)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Protocol, Union, runtime_checkable
 
 import tyro
 
+from dropsim.apps.cli.bank import BankCommand
 from dropsim.apps.cli.bench import Bench
 from dropsim.apps.cli.clean import Clean
 from dropsim.apps.cli.convert import Convert
@@ -40,6 +41,7 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, type[Command]] = {
+    "bank": BankCommand,
     "bench": Bench,
     "clean": Clean,
     "convert": Convert,

@@ -1,0 +1,64 @@
+"""`dropsim bank`: recordings to a bank for the motion field."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class BankCommand:
+    """Make a bank of recordings that people move by, or say what is in one.
+
+    Examples: dropsim bank build MY_BVH --out mine.bank, then dropsim run push --prior mine.bank; dropsim bank info mine.bank. Every BVH
+    or AMASS file of a rig that dropsim reads is resampled to 30 Hz, put on our body and on the floor, labelled and tagged; bad frames
+    are left out. An interrupted build goes on where it was.
+    """
+
+    action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="build|info")]]
+    """What to do."""
+    sources: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of .bvh or .npz files; for info, banks."""
+    out: Path = Path("recordings.bank")
+    """File that build writes."""
+    minutes: float | None = None
+    """Choose at most so many minutes, for coverage and against redundancy; all unless given."""
+    workers: int = os.cpu_count() or 1
+    """Processes."""
+
+    def run(self) -> None:
+        """Build a bank, or print what is in some."""
+        if not self.sources:
+            raise ValueError(f"name at least one {'bank' if self.action == 'info' else 'folder of recordings'}")
+        if self.action == "info":
+            self._info()
+        elif self.action == "build":
+            self._build()
+        else:
+            raise ValueError(f"there is no `dropsim bank {self.action}`: use `dropsim bank build FOLDER` or `dropsim bank info FILE`")
+
+    def _info(self) -> None:
+        from dropsim.priors.bank import Bank
+        from dropsim.research.banks import card_of
+
+        for path in self.sources:
+            print(f"{path}: {card_of(Bank.open(path))}")
+
+    def _build(self) -> None:
+        from dropsim.apps.cli.progress import bar
+        from dropsim.motion.clips import report
+        from dropsim.research.banks import build_bank, card_of, choose
+
+        if self.minutes is not None and not 0 < self.minutes <= 1e6:
+            raise ValueError(f"minutes has to be above 0, not {self.minutes:g}")
+        with bar("recordings") as advance:
+            bank, entries = build_bank(self.sources, self.out, workers=self.workers, progress=advance)
+        if self.minutes is not None:
+            bank = choose(bank, minutes=self.minutes)
+            bank.write(self.out)
+        if entries:
+            print(report(entries).partition("\n## Files")[0])
+        print(card_of(bank))
+        print(f"wrote {self.out}: {self.out.stat().st_size / 1e6:.1f} MB, {self.out.stat().st_size / len(bank):.0f} bytes a frame")

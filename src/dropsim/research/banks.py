@@ -1,0 +1,150 @@
+"""Banks out of folders of recordings: read, tagged, and, for the shipped one, chosen for coverage."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from dropsim.body.rotations import heading
+from dropsim.motion.clips import Clip, build, load
+from dropsim.motion.contacts import sphere_heights
+from dropsim.motion.motion import Motion
+from dropsim.priors.bank import FAST, LOW, STILL, TAGS, Bank, ClipInfo
+from dropsim.priors.motion_field import FieldIndex, frames_of
+
+SOURCES = {
+    "cmu": ("CMU", "free for all uses, not to be resold as such"),
+    "accad": ("ACCAD", "CC BY 3.0"),
+    "100style": ("100STYLE", "CC BY 4.0"),
+}
+"""Data sets by the rig that tells them, and their licences."""
+TURNING = 1.0
+"""Speed of the heading of people who turn [rad/s]."""
+SHARE = 0.15
+"""Share of a clip's frames that does something for the clip to have its tag."""
+CROUCHING = 0.72
+"""Height of the pelvis below which somebody crouches [m]."""
+NAMED = {"get up": "ground", "run": "run", "jump": "jump", "dance": "dance", "turn": "turn", "crouch": "crouch", "sport": "sport",
+         "walk": "walk", "stand": "stand", "other": "other"}  # fmt: skip
+"""Tags by the category that a clip's name tells."""
+
+
+def tags_of(motion: Motion, category: str) -> tuple[str, ...]:
+    """Return what a clip shows, by its name and by the motion itself."""
+    root, fps = motion.root, motion.fps
+    speed = np.linalg.norm(np.gradient(_smooth(root[:, :2], 15), 1 / fps, axis=0), axis=-1)
+    ahead = heading(motion.q[:, 0])[:, 1, :2]
+    yaw = np.unwrap(np.arctan2(-ahead[:, 0], ahead[:, 1]))
+    upright = root[:, 2] > CROUCHING
+    doing = {
+        "stand": upright & (speed < 2 * STILL),
+        "walk": upright & (speed > 0.5) & (speed < FAST),
+        "run": upright & (speed > FAST),
+        "turn": upright & (np.abs(np.gradient(_smooth(yaw[:, None], 15)[:, 0], 1 / fps)) > TURNING),
+        "crouch": (root[:, 2] < CROUCHING) & (root[:, 2] > LOW),
+        "ground": root[:, 2] < LOW,
+        "jump": sphere_heights(motion).min(-1) > 0.08,
+    }
+    found = {tag for tag, frames in doing.items() if frames.mean() > (SHARE if tag != "jump" else 0.05)}
+    named = NAMED.get(category, "other")
+    # A name decides what motion cannot tell; what it says of walking and standing the motion tells better.
+    if named in ("dance", "sport", "jump", "ground") or not found:
+        found.add(named)
+    return tuple(tag for tag in TAGS if tag in found)
+
+
+def _smooth(values: Float[np.ndarray, "t c"], width: int) -> Float[np.ndarray, "t c"]:
+    """Return running means over some frames."""
+    width = min(width, len(values))
+    padded = np.pad(values, ((width // 2, width - 1 - width // 2), (0, 0)), mode="edge")
+    sums = np.cumsum(np.concatenate((np.zeros((1, values.shape[1])), padded)), axis=0)
+    return (sums[width:] - sums[:-width]) / width
+
+
+def info_of(clip: Clip, motion: Motion) -> ClipInfo:
+    """Describe a clip of a data set for a bank."""
+    rig = clip.read_as.partition(",")[0].partition(" ")[0].lower()
+    source, licence = SOURCES.get(rig, ("", ""))
+    return ClipInfo(clip.name, source or "own recordings", licence or "the user's own", tags_of(motion, clip.category), len(motion))
+
+
+def build_bank(
+    folders: Sequence[Path], out: Path, *, workers: int = 2, progress: Callable[[int, int], None] | None = None
+) -> tuple[Bank, list[Clip]]:
+    """Turn folders of recordings into a bank; an interrupted run goes on where it was."""
+    work = out.with_name(out.name + ".work")
+    entries, parts = list[Clip](), list[tuple[Motion, ClipInfo, Bool[np.ndarray, "t 22"]]]()
+    for i, folder in enumerate(folders):
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is not a folder of recordings")
+        data = folder
+        if not (folder / "index.json").exists():
+            data = work / f"{i}"
+            entries += build(folder, data, workers=workers, progress=progress)
+        for clip, motion in load(data, held_out=False):
+            assert motion.touching is not None
+            parts.append((motion, info_of(clip, motion), motion.touching))
+    bank = Bank.of(parts)
+    bank.write(out)
+    shutil.rmtree(work, ignore_errors=True)
+    return bank, entries
+
+
+NUM_COVERED = 10
+"""Leading components of the codes that tell poses apart when a bank is chosen."""
+CELL = 0.7
+"""Edge of a cell of the features that one recorded frame covers."""
+ENOUGH = 3
+"""Frames of different clips that a cell takes before it is full."""
+
+
+def choose(bank: Bank, *, minutes: float, always: Sequence[str] = ("ground", "crouch"), never: Sequence[str] = ("dance", "sport")) -> Bank:
+    """Choose clips for coverage and against redundancy: greedily those that fill most empty cells of the feature space per frame.
+
+    Clips with one of the tags `always` come first, those with one of `never` not at all, unless they have one of `always` too.
+    """
+    index = FieldIndex.of(frames_of(bank), bank.skeleton, bank.fps)
+    codes = index.codes_of_frames[: len(bank)]
+    cells = np.floor(np.concatenate((codes[:, :NUM_COVERED], codes[:, -5:]), 1) / CELL).astype(np.int32)
+    _, cells = np.unique(cells, axis=0, return_inverse=True)
+    cells = cells.reshape(-1)
+    ends = np.cumsum([c.frames for c in bank.clips])
+    own = [np.unique(cells[end - clip.frames : end]) for clip, end in zip(bank.clips, ends, strict=True)]
+    filled, budget, chosen = np.zeros(cells.max() + 1, dtype=np.int64), minutes * 60 * bank.fps, list[int]()
+
+    def worth(i: int) -> float:
+        return float((1.0 / (1.0 + filled[own[i]]))[filled[own[i]] < ENOUGH].sum()) / bank.clips[i].frames
+
+    for wave in (always, None):
+        open_clips = [
+            i for i, clip in enumerate(bank.clips)
+            if i not in chosen and (any(t in clip.tags for t in wave) if wave is not None else not any(t in clip.tags for t in never))
+        ]  # fmt: skip
+        # Lazy greedy: what a clip is worth only falls, so the best of the last look is looked at again first.
+        queue = sorted(((worth(i), i) for i in open_clips), reverse=True)
+        share = 0.35 * budget if wave is not None else budget
+        while queue and sum(bank.clips[i].frames for i in chosen) < share:
+            value, best = queue.pop(0)
+            now = worth(best)
+            if queue and now < queue[0][0] and now < 0.95 * value:
+                at = next((k for k, (v, _) in enumerate(queue) if v < now), len(queue))
+                queue.insert(at, (now, best))
+                continue
+            if now <= 0:
+                break
+            chosen.append(best)
+            filled[own[best]] += 1
+    return bank.picked(sorted(chosen))
+
+
+def card_of(bank: Bank) -> str:
+    """Describe a bank in Markdown."""
+    info = bank.info()
+    lines = [f"{info['clips']} clips, {info['minutes']:.1f} minutes at {info['fps']:g} Hz; {info['minutes on the ground']:.1f} minutes with the "
+             f"pelvis below {LOW:g} m.", "", "| tag | minutes |", "|---|---|"]  # fmt: skip
+    lines += [f"| {tag} | {value:.1f} |" for tag, value in info["minutes by tag"].items()]
+    lines += ["", "| source | minutes |", "|---|---|"]
+    lines += [f"| {source} | {value:.1f} |" for source, value in info["minutes by source"].items()]
+    return "\n".join(lines) + "\n"
