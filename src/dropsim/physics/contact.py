@@ -60,7 +60,7 @@ class Plane:
     def map(self, vectors: Callable[[np.ndarray], np.ndarray], scalars: Callable[[np.ndarray], np.ndarray]) -> "Plane":
         """Change the batch dimensions of every part."""
         turning = (vectors(self.angular_velocity), vectors(self.velocity), vectors(self.pivot))
-        return Plane(vectors(self.normal), scalars(self.offset), *turning)
+        return Plane(vectors(self.normal), np.asarray(scalars(self.offset)), *turning)
 
     @property
     def rows(self) -> Float[np.ndarray, "*b 1 13"]:

@@ -48,9 +48,8 @@ class Ground:
             return Plane.ground()
         now, before = self.normal_at(time), self.normal_at(max(0.0, time - h))
         spin = np.cross(before, now) / h  # a small rotation from one normal to the other
-        return Plane(
-            np.broadcast_to(now, pivot.shape), (now * pivot).sum(-1), np.broadcast_to(spin, pivot.shape), np.zeros_like(pivot), pivot
-        )
+        normal, spin = (np.broadcast_to(vector, pivot.shape) for vector in (now, spin))
+        return Plane(normal, np.asarray((now * pivot).sum(-1)), spin, np.zeros_like(pivot), pivot)
 
     def settled(
         self, pivot: Float[np.ndarray, "*w 3"] | None, here: Float[np.ndarray, "*w 3"], frame: int, fps: float
