@@ -55,8 +55,9 @@ def test_a_short_run_has_every_stage_and_leaves_the_threads_alone():
 
 @pytest.mark.slow
 def test_a_first_run_compiles_in_a_cache_of_its_own():
-    imports, compilation = first_run_seconds()
+    imports, compilation, processor = first_run_seconds()
     assert 0 < imports < compilation
+    assert 0 < processor < 1.1 * compilation
 
 
 def test_the_quick_command_writes_its_numbers(tmp_path, capsys):

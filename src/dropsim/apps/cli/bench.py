@@ -41,7 +41,7 @@ class Bench:
 
         people, samples, seconds = ((1, 256), (64,), min(self.seconds, 0.5)) if self.quick else (PEOPLE, SAMPLES, self.seconds)
         with bar("sizes") as advance:
-            found = bench(people=people, samples=samples, seconds=seconds, first_run=self.first_run, watch=advance)
+            found = bench(self.prior, people=people, samples=samples, seconds=seconds, first_run=self.first_run, watch=advance)
         print(found.table())
         print(f"sgemm peak {found.sgemm:.1f} GFLOP/s; floor = the prior's matrix products at that peak")
         if not self.quick:

@@ -1,4 +1,4 @@
-"""How fast the simulator is: the bare step, a world around it, and the floor, which is the prior's matrix products at this machine's peak."""
+"""How fast the simulator is: the bare step, a world around it, and the floor, the prior's matrix products at the machine's peak."""
 
 import importlib.resources
 import importlib.util
@@ -20,6 +20,7 @@ from dropsim.compute.jit import VARIABLE as CACHE_VARIABLE
 from dropsim.compute.threads import single_threaded
 from dropsim.files.tables import markdown, shown
 from dropsim.physics.contact import Plane
+from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.solver import system_of
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.cvae import CVAEPrior
@@ -43,10 +44,12 @@ began = time.perf_counter()
 from dropsim import Person, Scene, Simulator, World, run
 imported = time.perf_counter()
 world = World(Scene((Person("walk"),)), Simulator.shipped())
-loaded = time.perf_counter()
+loaded, processor = time.perf_counter(), time.process_time()
 run(world, 2, 0)
-print(imported - began, time.perf_counter() - loaded)
+print(imported - began, time.perf_counter() - loaded, time.process_time() - processor)
 """
+PRIORS: Mapping[str, Callable[[], Prior]] = {"cvae": CVAEPrior.shipped}
+"""Priors that can be measured, by the name that is typed."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,8 @@ class Bench:
     """Imports of a new process [s]; None if not measured."""
     compile_seconds: float | None = None
     """First step of a new process with an empty kernel cache [s]; None if not measured."""
+    compile_processor_seconds: float | None = None
+    """The same in processor time [s]."""
 
     def row(self, people: int, samples: int) -> Row | None:
         """Return the row of one size, if it was measured."""
@@ -134,6 +139,7 @@ class Bench:
             "ratio_256": many and many.ratio,
             "import_seconds": self.import_seconds,
             "compile_seconds": self.compile_seconds,
+            "compile_processor_seconds": self.compile_processor_seconds,
             "sgemm_gflops": self.sgemm,
             "mujoco_seconds_per_second": self.mujoco,
             "peak_memory": self.peak_memory,
@@ -161,24 +167,23 @@ class Bench:
 
 @single_threaded
 def bench(
-    prior: Prior | None = None, *, people: Sequence[int] = PEOPLE, samples: Sequence[int] = SAMPLES, seconds: float = 2.0,
+    prior: str = "cvae", *, people: Sequence[int] = PEOPLE, samples: Sequence[int] = SAMPLES, seconds: float = 2.0,
     first_run: bool = True, watch: Callable[[int, int], None] | None = None,
 ) -> Bench:  # fmt: skip
-    """Measure every size for some seconds, people walking on a floor, by default with the shipped prior."""
+    """Measure every size for some seconds, with people who walk on a floor by one of the PRIORS."""
     sizes = [(p, k) for p in people for k in samples if p * k <= MOST_CANDIDATES]
-    prior = prior or CVAEPrior.shipped()
+    model = PRIORS[prior]()
     # The peak before and after: on a shared machine it comes and goes.
     peak, rows = sgemm_peak(seconds), list[Row]()
     for i, (p, k) in enumerate(sizes):
-        rows.append(_measured(Simulator(prior).with_options(num_samples=k), p, seconds))
+        rows.append(_measured(Simulator(model, options=SimulatorOptions(num_samples=k)), p, seconds))
         if watch:
             watch(i + 1, len(sizes))
     peak = max(peak, sgemm_peak(seconds))
-    if isinstance(prior, CVAEPrior):
-        rows = [replace(row, floor=prior_flops(prior, row.people, row.samples) / peak) for row in rows]
+    if isinstance(model, CVAEPrior):
+        rows = [replace(row, floor=prior_flops(model, row.people, row.samples) / peak) for row in rows]
     memory = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    first = first_run_seconds() if first_run else (None, None)
-    return Bench(prior.name, rows, peak / 1e9, memory, mujoco_rate(seconds), *first)
+    return Bench(prior, rows, peak / 1e9, memory, mujoco_rate(seconds), *(first_run_seconds() if first_run else ()))
 
 
 @single_threaded
@@ -199,15 +204,15 @@ def prior_flops(prior: CVAEPrior, people: int, samples: int) -> float:
     return float(people) * (encoding + samples * (decoding - first) + first)
 
 
-def first_run_seconds() -> tuple[float, float]:
-    """Return how long the imports and, with an empty kernel cache, the first step of a new process take [s]."""
+def first_run_seconds() -> tuple[float, float, float]:
+    """Return how long the imports and, with an empty kernel cache, the first step of a new process take, also in processor time [s]."""
     with tempfile.TemporaryDirectory() as cache:
         command = [sys.executable, "-c", FIRST_RUN]
         done = subprocess.run(command, env={**os.environ, CACHE_VARIABLE: cache}, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"the first run of a new process failed: {done.stderr.strip().splitlines()[-1]}")
-    imports, compilation = map(float, done.stdout.split())
-    return imports, compilation
+    imports, compilation, processor = map(float, done.stdout.split())
+    return imports, compilation, processor
 
 
 def mujoco_rate(seconds: float) -> float | None:

@@ -93,7 +93,7 @@ def _run(chunk: Chunk, path: Path) -> None:
 
 
 def _in_parallel(todo: Sequence[tuple[Chunk, Path]], workers: int) -> Iterator[None]:
-    # Spawned and not forked: threads of the parent do not survive a fork. Ctrl-C ends a worker silently; the parent says what there is to say.
+    # Spawned, because threads do not survive a fork. Ctrl-C ends a worker silently: the parent says what there is to say.
     context, quiet = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_DFL)
     pool = ProcessPoolExecutor(min(workers, len(todo)), mp_context=context, initializer=signal.signal, initargs=quiet)
     try:
