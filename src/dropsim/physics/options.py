@@ -37,8 +37,8 @@ class SimulatorOptions:
     """Gap up to which a sphere can bear a contact force [m]; recorded feet, which priors learn from, are about as far off the floor."""
     leaf_damping: float = 0.03
     """Share by which the rotations of head, hands and toes, which no joint tells, go back to rest each frame."""
-    tolerance: float = 0.4
-    """Largest root wrench of the reference candidate that is let pass [body weights]; recorded motion has as much."""
+    tolerance: float | None = None
+    """Largest root wrench of the reference candidate that is let pass [body weights]; by default what suits the prior."""
     threshold: float = 0.05
     """Root wrenches beyond the tolerated one up to this size are left alone [body weights]."""
     correction_weight: float = 10.0
@@ -74,11 +74,13 @@ class SimulatorOptions:
             raise ValueError(f"friction_edges has to be between 3 and 32, not {self.friction_edges}")
         if not 0 <= self.leaf_damping <= 1:
             raise ValueError(f"leaf_damping has to be between 0 and 1, not {self.leaf_damping:g}")
+        if self.tolerance is not None and not self.tolerance >= 0:
+            raise ValueError(f"tolerance cannot be negative, and is {self.tolerance:g}")
         for name in ("moment_arm", "largest_load", "largest_bearing"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} has to be above 0, not {getattr(self, name):g}")
         for name in (
-            "rigidity_weight", "contact_weight", "range_of_motion_weight", "kinematic_weight", "contact_margin", "tolerance", "threshold",
+            "rigidity_weight", "contact_weight", "range_of_motion_weight", "kinematic_weight", "contact_margin", "threshold",
             "correction_weight", "airborne_weight", "correction_cap", "ridge",
         ):  # fmt: skip
             if not getattr(self, name) >= 0:

@@ -225,8 +225,9 @@ class Simulator:
         """Correct a solution softly, eq. (14); also return its root wrench before that [body weights]."""
         out, before = np.empty(solved.shape), np.empty(len(solved))
         held = now.held if self.options.correct else np.ones(len(solved), dtype=np.bool_)
-        fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options), self.h, wrench.correction_of(self.options))
-        check(wrench.balance(now.x, now.v, solved, now.forces, *fit, aim.unexplained, held, out, before))
+        fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options), self.h)
+        correction = wrench.correction_of(self.options, self.prior.tolerance)
+        check(wrench.balance(now.x, now.v, solved, now.forces, *fit, correction, aim.unexplained, held, out, before))
         return out, before
 
     def _settle(self, now: "_Now", x: Float[np.ndarray, "n 22 3"], shared: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -61,9 +61,10 @@ def fit_of(skeleton: Skeleton, options: SimulatorOptions) -> Fit:
     return Fit(weight, 1 / options.moment_arm, options.friction, options.friction_edges, options.ridge, limits)
 
 
-def correction_of(options: SimulatorOptions) -> Correction:
-    """Return the constants of the correction."""
-    return Correction(options.tolerance, options.threshold, options.correction_weight, options.airborne_weight, options.correction_cap)
+def correction_of(options: SimulatorOptions, tolerance: float) -> Correction:
+    """Return the constants of the correction, with a prior's own tolerance unless the options give one."""
+    tolerance = tolerance if options.tolerance is None else options.tolerance
+    return Correction(tolerance, options.threshold, options.correction_weight, options.airborne_weight, options.correction_cap)
 
 
 class Support(NamedTuple):

@@ -41,7 +41,7 @@ class BankCommand:
 
     def _info(self) -> None:
         from dropsim.priors.bank import Bank
-        from dropsim.research.banks import card_of
+        from dropsim.priors.recordings import card_of
 
         for path in self.sources:
             print(f"{path}: {card_of(Bank.open(path))}")
@@ -49,7 +49,7 @@ class BankCommand:
     def _build(self) -> None:
         from dropsim.apps.cli.progress import bar
         from dropsim.motion.clips import report
-        from dropsim.research.banks import build_bank, card_of, choose
+        from dropsim.priors.recordings import build_bank, card_of, choose
 
         if self.minutes is not None and not 0 < self.minutes <= 1e6:
             raise ValueError(f"minutes has to be above 0, not {self.minutes:g}")
