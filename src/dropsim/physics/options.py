@@ -56,7 +56,7 @@ class SimulatorOptions:
     friction_edges: int = 4
     """Edges of the pyramid inscribed in the friction cone."""
     ridge: float = 1e-6
-    """Spreads the load over the contacts: of all forces that fit equally well the smallest are taken; the fit changes by less than 1e-10."""
+    """Spreads the load over the contacts: of all forces that fit equally well, the smallest. Changes the fit by less than 1e-10."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

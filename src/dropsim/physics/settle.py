@@ -153,9 +153,9 @@ def separate(
     if x.shape[-3] < 2 or not _separate(flat(out, 3), skeleton.arrays, h, flat(forces, 3), flat(met, 1)):
         return x, forces, met
     settled, touching = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_)
-    settle(
-        flat(out, 2), flat(before, 2), skeleton.arrays, solids, friction, h, 2, 2 * MOST_ROUNDS // ROUNDS, 1.0, flat(settled, 2), flat(touching, 1),
-    )  # fmt: skip
+    most = 2 * MOST_ROUNDS // ROUNDS
+    flattened = (flat(out, 2), flat(before, 2), skeleton.arrays, solids)
+    settle(*flattened, friction, h, 2, most, 1.0, flat(settled, 2), flat(touching, 1))
     return np.where(met[..., None, None], settled, x), forces, met
 
 

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class System:
         self.mass = skeleton.masses / skeleton.masses.mean()
         matrices = [check_energy(energy, skeleton) for energy in self.energies]
         ends = np.cumsum([0, *map(len, matrices)])
-        self.rows = [slice(int(start), int(end)) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+        self.rows = [slice(int(start), int(end)) for start, end in pairwise(ends)]
         self.A = np.concatenate(matrices)
         self.weights = np.concatenate([np.full(len(A), float(e.weight)) for e, A in zip(self.energies, matrices, strict=True)])
         self.always = np.concatenate([np.full(len(A), e.always) for e, A in zip(self.energies, matrices, strict=True)])

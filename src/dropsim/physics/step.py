@@ -1,7 +1,6 @@
 """Algorithm 1 of the paper: one frame, and a loop of them."""
 
 import functools
-from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,7 +30,7 @@ BUILT_IN = ("rigidity", "contact", "range_of_motion", "kinematic", "momentum", "
 _LEAVES = np.array(LEAVES)
 
 
-class Stage(ABC):
+class Stage:
     """Something that changes what the prior is asked or what it proposes: a floor at another height, a plan, a stiff joint."""
 
     def query(self, state: State) -> State:
@@ -137,7 +136,7 @@ class Simulator:
 
     @classmethod
     def shipped(cls, **options: object) -> "Simulator":
-        """Return the simulator with the motion prior and the pose model that come with the package; options as SimulatorOptions has them."""
+        """Return the simulator with the prior and the pose model that come with the package; options as SimulatorOptions has them."""
         from dropsim.priors.cvae import CVAEPrior
 
         return cls(CVAEPrior.shipped(), options=SimulatorOptions(**options))

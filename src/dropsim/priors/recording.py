@@ -27,6 +27,8 @@ class ClipPrior(Prior):
             raise ValueError(f"cannot hand over at frame {handover}: the recording has frames 1 to {len(motion) - 1} to choose from")
         self.motion, self.then, self.handover = motion, then, len(motion) - 1 if handover is None else handover
         self.skeleton, self.fps, self.name = motion.skeleton, motion.fps, f"clip {motion.name}".strip()
+        if then is not None:
+            self.tolerance, self.starts_at_mode, self.takes_intent = then.tolerance, then.starts_at_mode, then.takes_intent
         count = np.arange(len(motion), dtype=np.float64)[:, None]
         self._memories = count if then is None else np.concatenate((count, self._memories_of(then)), axis=-1)
 

@@ -142,8 +142,8 @@ def choose(bank: Bank, *, minutes: float, always: Sequence[str] = ("ground", "cr
 def card_of(bank: Bank) -> str:
     """Describe a bank in Markdown."""
     info = bank.info()
-    lines = [f"{info['clips']} clips, {info['minutes']:.1f} minutes at {info['fps']:g} Hz; {info['minutes on the ground']:.1f} minutes with the "
-             f"pelvis below {LOW:g} m.", "", "| tag | minutes |", "|---|---|"]  # fmt: skip
+    low = f"{info['minutes on the ground']:.1f} minutes with the pelvis below {LOW:g} m"
+    lines = [f"{info['clips']} clips, {info['minutes']:.1f} minutes at {info['fps']:g} Hz; {low}.", "", "| tag | minutes |", "|---|---|"]
     lines += [f"| {tag} | {value:.1f} |" for tag, value in info["minutes by tag"].items()]
     lines += ["", "| source | minutes |", "|---|---|"]
     lines += [f"| {source} | {value:.1f} |" for source, value in info["minutes by source"].items()]
