@@ -1,5 +1,6 @@
 """Training of the motion prior: recorded frames, displaced states and their way back, and runs that resume to the bit."""
 
+import copy
 import math
 import os
 import pickle
@@ -358,6 +359,7 @@ def weights(trainer: PriorTrainer) -> dict[str, Tensor]:
     }
 
 
+@pytest.mark.slow
 def test_the_loss_falls():
     def losses(rate: float) -> list[float]:
         # So long a schedule that roll-outs stay one frame long, and the task the same.
@@ -458,7 +460,7 @@ def test_windows_train_and_resume(change: dict):
         assert {"root", "displacement", "bias"} <= parts.keys()
         assert all(math.isfinite(value) for value in parts.values())
     second = PriorTrainer(frames, options, 20)
-    second.resume(first.state())
+    second.resume(copy.deepcopy(first.state()))  # as through a file: optimizers would share their tensors
     first.step()
     second.step()
     theirs = weights(second)
@@ -488,7 +490,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _small_steps(monkeypatch: pytest.MonkeyPatch):
     for name, value in {"LOG_EVERY": 2, "SAVE_EVERY": 4}.items():
         monkeypatch.setattr(loop, name, value)
-    for name, value in {"QUALITY_PEOPLE": 2, "QUALITY_SECONDS": 0.3, "NUM_MEASURED": 500}.items():
+    for name, value in {"QUALITY_PEOPLE": 2, "QUALITY_SECONDS": 0.3, "NUM_MEASURED": 500, "POOL_SIZE": 500}.items():
         monkeypatch.setattr(prior, name, value)
 
 
@@ -500,6 +502,7 @@ class KilledError(Exception):
     """Stands for a power cut."""
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_with_the_same_bits(data: Path, tmp_path: Path):
     seen: list[Progress] = []
     best = run(data, tmp_path / "whole", watch=seen.append)

@@ -35,6 +35,7 @@ def weights_of(folder: Path) -> bytes:
     return (folder / "pose.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_training_is_reproducible_by_its_seed(data: Path, tmp_path: Path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         options = PoseOptions(**{**SMALL.__dict__, "seed": seed})
@@ -44,6 +45,7 @@ def test_training_is_reproducible_by_its_seed(data: Path, tmp_path: Path):
     assert np.isfinite(PosePrior.load(path).norm(CLIP.q)).all()
 
 
+@pytest.mark.slow
 def test_training_resumes_to_the_same_result(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(loop, "LOG_EVERY", 1)
     monkeypatch.setattr(loop, "SAVE_EVERY", 3)
@@ -69,6 +71,7 @@ def test_training_resumes_to_the_same_result(data: Path, tmp_path: Path, monkeyp
     assert [row["step"] for row in log] == steps
 
 
+@pytest.mark.slow
 def test_training_learns(data: Path):
     trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL, 200)
     losses = [trainer.step()["rebuilt"] for _ in range(200)]
