@@ -33,8 +33,8 @@ def local_state(x: Array, q: Array, memory: Array, rest_root: Array, mean: Array
         size = math.sqrt(right_x * right_x + right_y * right_y)
         cosine, sine = (right_x / size, right_y / size) if size > 1e-8 else (1.0, 0.0)
         R = H[i]
-        R[:] = 0.0
-        R[0, 0], R[0, 1], R[1, 0], R[1, 1], R[2, 2] = cosine, sine, -sine, cosine, 1.0
+        R[0, 0], R[0, 1], R[0, 2], R[1, 0], R[1, 1], R[1, 2] = cosine, sine, 0.0, -sine, cosine, 0.0
+        R[2, 0], R[2, 1], R[2, 2] = 0.0, 0.0, 1.0
         root_x, root_y, root_z = x[i, 0, 0], x[i, 0, 1], x[i, 0, 2]
         if drifts:
             drift = memory[i, NUM_VELOCITIES:]
@@ -132,7 +132,7 @@ def compose_kinematic(
             for c in range(3):
                 for lane in range(LANES):
                     place[0, c, lane] = x[i, 0, c] + (R[0, c] * step[0, lane] + R[1, c] * step[1, lane] + R[2, c] * step[2, lane])
-            world[0] = then[0]
+            _copy(then[0], world[0])
             for j in range(1, NUM_JOINTS):
                 _link(world[PARENT[j]], then[j], offsets[j], place[PARENT[j]], world[j], place[j])
             for lane in range(num):
@@ -205,9 +205,17 @@ def _hold(q: Array, free: Array, held: Array, one: Array) -> None:
 
 
 @kernel
+def _copy(values: Array, out: Array) -> None:
+    """Copy an array by elements; numba takes seconds to compile `out[:] = values`, for the error message of its shapes alone."""
+    for r in range(values.shape[0]):
+        for c in range(values.shape[1]):
+            out[r, c] = values[r, c]
+
+
+@kernel
 def _from_heading(R: Array, q: Array, spare: Array) -> None:
     """Q = R^T q."""
-    spare[:] = q
+    _copy(q, spare)
     for r in range(3):
         for c in range(3):
             for lane in range(LANES):
@@ -287,7 +295,7 @@ def compose_regressed(
                     then_x[j, c] = x[i, j, c] + moved[joints + 3 * j + c]
                     then_memory[6 + 3 * j + c] = memory[i, 6 + 3 * j + c] + moved[joint_velocity + 3 * j + c]
             if by_kinematics:
-                then_x[0] = root
+                then_x[0, 0], then_x[0, 1], then_x[0, 2] = root[0], root[1], root[2]
                 chain(then_q, offsets, world, then_x)
             for c in range(3):
                 then_memory[NUM_VELOCITIES + c] = root[c] - then_x[0, c]
