@@ -190,7 +190,7 @@ class Simulator:
         report = self._report(now, aim, system, frame, x, before, touching, pushes, chosen, proposed)
         kept = proposed_memory(self.prior, candidates, chosen, x, q, pushes + now.forces)
         found = State(x, (x - now.x) / self.h, q, kept)
-        return found.map(lambda v: v.reshape(*batch, *v.shape[1:])), report.map(lambda v: v.reshape(*batch, *v.shape[1:]))
+        return found.map(lambda v: v.reshape((*batch, *v.shape[1:]))), report.map(lambda v: v.reshape((*batch, *v.shape[1:])))
 
     def _propose(self, state: State, inputs: StepInputs, rng: Streams) -> tuple[np.ndarray, Candidates, int]:
         """Let the prior propose, eq. (9), through the stages; return its mode, the candidates, and where the iterations start."""
