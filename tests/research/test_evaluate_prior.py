@@ -133,7 +133,7 @@ def test_quality_weighs_every_motion_alike():
 
 def test_poses_out_of_range_are_counted():
     pose = PosePrior.shipped()
-    for limit, in_range in ((0.0, 0.0), (1e9, 1.0)):
+    for limit, in_range in ((1e-9, 0.0), (1e9, 1.0)):
         quality = Quality.of([moving((0.0, 0.0, 0.0))], replace(pose, limit=limit))
         assert (quality.human_share, quality.human_in_range_share, quality.out_of_range_percent) == (1.0, in_range, 100 * (1 - in_range))
 

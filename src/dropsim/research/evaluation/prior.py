@@ -216,7 +216,7 @@ def evaluate_prior(
     finite = np.isfinite(rollouts.joints).all((-1, -2, -3))
     if not finite.any():
         raise ValueError(f"every rollout of {prior.name} diverged: these weights cannot be measured")
-    motions = [person(rollouts, i) for i in np.flatnonzero(finite)]
+    motions = [person(rollouts, i) for i in np.flatnonzero(finite).tolist()]
     quality, shares = Quality.of(motions, pose), ("human_share", "human_in_range_share", "upright_share")
     categories = tuple(clips[i][0].category for i, _ in places)
     return PriorReport(

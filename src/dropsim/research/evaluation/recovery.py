@@ -57,12 +57,12 @@ def displaced(state: State, prior: Prior, rng: Streams) -> State:
 
 
 def _bent(
-    state: State, skeleton: Skeleton, joints: list[int], axes: Float[np.ndarray, "*b j 3"], reach: np.ndarray
+    state: State, skeleton: Skeleton, joints: list[int], axes: Float[np.ndarray, "*b j 3"], reach: metrics.Numbers
 ) -> tuple[Float[np.ndarray, "*b 22 3 3"], Float[np.ndarray, "*b 22 3"]]:
     """Turn joints about the given axes until the furthest joint has moved by reach [m]."""
     depth = np.minimum((state.x[..., 2] - skeleton.radii).min(-1), 0)
 
-    def at(scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def at(scale: metrics.Numbers) -> tuple[np.ndarray, np.ndarray]:
         turns = np.zeros_like(state.x)
         turns[..., joints, :] = scale[..., None, None] * axes
         q = exp(turns) @ state.q
