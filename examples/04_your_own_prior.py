@@ -1,22 +1,23 @@
 """A motion model of your own in place of the shipped one: a network in PyTorch, of another shape than ours.
 
-Run: python examples/04_your_own_prior.py [FOLDER]
+Needs PyTorch: pip install 'dropsim[train]'. Run: python examples/04_your_own_prior.py [FOLDER]
 
-The network knows one thing, to step in place, and learns it here within a second, so that the example is whole. It sees where in its step
-it is, and not how the person moves, so it is no match for a push; the part to copy is `StepPrior`.
+The network knows one thing, to step in place, and learns it here within a second, so that the example is complete. It sees where in its
+step it is, and not how the person moves, so it is no match for a push; the part to copy is `StepPrior`.
 """
 
 import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dropsim import Candidates, Motion, Person, Prior, Push, Scene, Simulator, State, Streams, World, run
-from dropsim.render import contact_sheet
-from dropsim.body.rotations import exp, heading, log_small
+from dropsim import Candidates, Intent, Motion, Person, Prior, Push, Scene, Simulator, SimulatorOptions, State, Streams, World, run
+from dropsim.body.rotations import exp, heading, log_small, transpose
 from dropsim.motion.synthetic import CADENCE, stepping_clip
+from dropsim.render import contact_sheet
 
 PERIOD = 1 / CADENCE
 """Of two steps [s]."""
@@ -43,28 +44,30 @@ class StepPrior(Prior):
         self.net, self.pose = net.eval().requires_grad_(False), clip.q[0]
         self.skeleton, self.fps, self.name = clip.skeleton, clip.fps, "step"
 
-    def sample(self, state: State, num_samples: int, rng: Streams) -> Candidates:
-        """Propose num_samples next frames, the first without noise."""
-        z = nn.functional.pad(rng.normal(num_samples - 1, 1), (0, 0, 1, 0)).float()
-        phase = state.memory.float().unsqueeze(-2).expand(*z.shape[:-1], 2)
-        height, turns, phase = (v.double() for v in self.net(phase, z))
+    def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
+        """Propose num next frames, the first without noise."""
+        z = np.zeros((*state.x.shape[:-2], num, 1))
+        z[..., 1:, :] = rng.normal(num - 1, 1)
+        phase = np.broadcast_to(state.memory[..., None, :], (*z.shape[:-1], 2))
+        # From numpy to torch and back, in the network's precision.
+        height, turns, phase = (v.double().numpy() for v in self.net(torch.from_numpy(phase.copy()).float(), torch.from_numpy(z).float()))
         q = self.pose @ exp(turns)
         # The network knows a person who faces +y at the origin; this one is somewhere and faces some way.
-        back = heading(state.q[..., 0, :, :]).transpose(-1, -2)[..., None, None, :, :]
-        q = torch.cat((back @ q[..., :1, :, :], q[..., 1:, :, :]), dim=-3)
-        place = state.x[..., None, 0, :2].expand(*z.shape[:-1], 2)
-        return Candidates(self.skeleton.forward(q, torch.cat((place, height), dim=-1)), q, phase)
+        q[..., 0, :, :] = transpose(heading(state.q[..., 0, :, :]))[..., None, :, :] @ q[..., 0, :, :]
+        place = np.broadcast_to(state.x[..., None, 0, :2], (*z.shape[:-1], 2))
+        return Candidates(self.skeleton.forward(q, np.concatenate((place, height), axis=-1)), q, phase)
 
 
 def trained(net: StepNet, clip: Motion, steps: int) -> StepNet:
     """Teach the network the clip; noise stands for a phase that is a little ahead or behind."""
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
-    turns, count = log_small(clip.q[0].transpose(-1, -2) @ clip.q).float(), round(PERIOD * clip.fps)
+    count = round(PERIOD * clip.fps)
+    turns, heights = (torch.from_numpy(v).float() for v in (log_small(transpose(clip.q[0]) @ clip.q), clip.root[:, 2:]))
     for _ in range(steps):
         z, now = torch.randn(256, 1), torch.randint(count, (256,))
         then = (now + 1 + (2 * z[:, 0]).round().long()) % count
         height, turned, phase = net(circle(now / count), z)
-        error = (turned - turns[then]).square().mean() + (height - clip.root[then, 2:].float()).square().mean()
+        error = (turned - turns[then]).square().mean() + (height - heights[then]).square().mean()
         loss = error + 0.1 * (phase - circle(then / count)).square().mean()
         optimizer.zero_grad()
         loss.backward()
@@ -83,8 +86,10 @@ torch.manual_seed(0)
 clip = stepping_clip()
 prior = StepPrior(trained(StepNet(), clip, steps=800), clip)
 
-world = World(Scene((Person(),), (Push.toward("left", newtons=60.0, start=0.7),)), Simulator(prior, num_samples=16))
-begin = State(clip.joints[:1], torch.zeros_like(clip.joints[:1]), clip.q[:1], circle(torch.zeros(1, dtype=torch.float64)))
+world = World(
+    Scene((Person(),), (Push.toward("left", newtons=60.0, start=0.7),)), Simulator(prior, options=SimulatorOptions(num_samples=16))
+)
+begin = State(clip.joints[:1], np.zeros((1, 22, 3)), clip.q[:1], np.array([[1.0, 0.0]]))
 motion = run(world, num_frames=75, seeds=0, start=world.start_from(begin)).motions[0]
 contact_sheet([motion], out / "04_own_prior.png", frames=12, labels=["a network of one's own, pushed with 60 N"])
 print(f"wrote {out / '04_own_prior.png'}")
