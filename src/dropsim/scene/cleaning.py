@@ -7,6 +7,7 @@ import numpy as np
 
 from dropsim.compute.random import Streams
 from dropsim.control.following import clip_simulator
+from dropsim.files.tables import markdown, shown
 from dropsim.motion.contacts import CONTACT_GAP, floor_height, label_contacts, on_floor, sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
@@ -88,8 +89,5 @@ def quality_of(motion: Motion, recording: Motion) -> dict[str, float]:
 def table_of(columns: dict[str, dict[str, float]]) -> str:
     """Return measures as a Markdown table, one column each."""
     names = list(dict.fromkeys(name for column in columns.values() for name in column))
-    lines = [f"| measure | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    lines += [
-        f"| {name} | {' | '.join(f'{column[name]:.3f}' if name in column else '' for column in columns.values())} |" for name in names
-    ]
-    return "\n".join(lines)
+    rows = ((name, *(shown(column.get(name), ".3f") for column in columns.values())) for name in names)
+    return markdown([("measure", *columns), *rows])

@@ -24,7 +24,7 @@ class Clean:
     """File to write, by its ending: .npz, .bvh, .glb, .csv, .html, .usd, .usda or .usdc; made whole or not at all."""
     fps: Annotated[float | None, optional("HZ", "the input's own")] = None
     """Frames per second to resample to."""
-    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "by the rig")] = None
+    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "the rig's, or its rest pose's")] = None
     """Which axis of the input BVH points up."""
     unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
     """Metres per unit of the input BVH."""
@@ -33,10 +33,10 @@ class Clean:
 
     def run(self) -> None:
         """Read, clean, write, and say what changed."""
-        from dropsim.apps.cli.progress import bar
+        from dropsim.apps.cli.progress import bar, tell_of_compiling
         from dropsim.body.skeleton import Skeleton
         from dropsim.export import export_ending, write
-        from dropsim.motion.reading import read_motion
+        from dropsim.motion.reading import read_recording
         from dropsim.motion.retarget import read_rig_map
         from dropsim.scene.cleaning import checked, clean, quality_of, table_of
 
@@ -44,8 +44,11 @@ class Clean:
         export_ending(self.output)
         refuse_unwritable(self.output, self.input)
         rig_map = None if self.map is None else read_rig_map(self.map)
-        motion = read_motion(self.input, Skeleton.adult(), up=self.up, unit=self.unit, rig_map=rig_map)
+        source = read_recording(self.input, Skeleton.adult(), up=self.up, unit=self.unit, rig_map=rig_map)
+        print(f"read {self.input}: {source.read_as}")
+        motion = source.motion
         recording = checked(motion if self.fps is None else motion.resampled(self.fps))
+        tell_of_compiling()
         with bar("frames") as advance:
             cleaned = clean(recording, watch=advance)
         write(cleaned, self.output)

@@ -47,7 +47,7 @@ class Perturb:
     """Folder to write to."""
     picture: bool = True
     """Also draw a strip of pictures."""
-    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "by the rig")] = None
+    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "the rig's, or its rest pose's")] = None
     """Which axis of the input BVH points up."""
     unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
     """Metres per unit of the input BVH."""
@@ -60,8 +60,8 @@ class Perturb:
         from dataclasses import replace
 
         from dropsim.apps.cli.clean import refuse_unwritable
-        from dropsim.apps.cli.progress import bar
-        from dropsim.motion.reading import read_motion
+        from dropsim.apps.cli.progress import bar, tell_of_compiling
+        from dropsim.motion.reading import read_recording
         from dropsim.motion.retarget import read_rig_map
         from dropsim.physics.step import DivergedError, Simulator
         from dropsim.scene import Push, Scene
@@ -75,13 +75,15 @@ class Perturb:
         free = Simulator.shipped(num_samples=self.samples)
         prior = free.prior
         rig_map = None if self.map is None else read_rig_map(self.map)
-        recording = read_motion(self.input, prior.skeleton, up=self.up, unit=self.unit, rig_map=rig_map)
-        recording = checked(recording).resampled(prior.fps)
+        source = read_recording(self.input, prior.skeleton, up=self.up, unit=self.unit, rig_map=rig_map)
+        print(f"read {self.input}: {source.read_as}")
+        recording = checked(source.motion).resampled(prior.fps)
         push = self._push(recording)
         self.out.mkdir(parents=True, exist_ok=True)
         for path in self._files().values():
             refuse_unwritable(path, self.input)
         failure: DivergedError | None = None
+        tell_of_compiling()
         with bar("frames") as advance:
             try:
                 motion = perturb(recording, Scene(elements=(push,)), free, handover=self.at, seconds=seconds, seed=self.seed, watch=advance)
