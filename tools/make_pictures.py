@@ -9,17 +9,17 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import torch
+import numpy as np
 from PIL import Image
 
 from dropsim import Motion, Simulator, World, run, scenario
-from dropsim.physics import metrics
 from dropsim.apps.cli.run import stage_of
 from dropsim.files.atomic import atomic_path
+from dropsim.physics import metrics
 from dropsim.render import Camera, Stage, Style, draw_frame, follow
 from dropsim.render.stage import facing
-from dropsim.scene.scenarios import SCENARIOS
 from dropsim.scene.files import changed
+from dropsim.scene.scenarios import SCENARIOS
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 MOMENTS = {
@@ -46,7 +46,7 @@ def stumbler() -> Motion:
     good = walks & ~metrics.fallen(motions).any(-1)
     if not good.any():
         raise ValueError(f"none of {NUM_SEEDS} people stumbles and walks on: try another push")
-    seed = int(torch.where(good, motions.joints[..., 0, 2].amin(-1), torch.inf).argmin())
+    seed = int(np.where(good, motions.joints[..., 0, 2].min(-1), np.inf).argmin())
     print(f"seed {seed}: the pelvis comes down to {float(motions.joints[seed, :, 0, 2].min()):.2f} m")
     return run(world, setup.num_frames(world.fps), seed).motions[0]
 
@@ -68,8 +68,7 @@ def make_thumbnail(name: str) -> None:
     moment = MOMENTS[name]
     setup = changed(SCENARIOS[name], [("seconds", str(moment + 0.1))])
     world = setup.world()
-    take = run(world, setup.num_frames(world.fps), setup.seed)
-    stage = stage_of(setup, take)
+    stage = stage_of(setup, run(world, setup.num_frames(world.fps), setup.seed))
     picture = draw_frame(stage, min(round(moment * world.fps), len(stage) - 1), style=replace(THUMBNAIL, forces=True))
     save_picture(picture, IMAGES / f"{name}.webp")
 
@@ -86,7 +85,6 @@ def _say(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     IMAGES.mkdir(parents=True, exist_ok=True)
     for one in sys.argv[1:] or ["hero", *SCENARIOS]:
         make_hero() if one == "hero" else make_thumbnail(one)

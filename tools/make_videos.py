@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import tyro
 
 from dropsim import run
 from dropsim.apps.cli.render import size_of
 from dropsim.apps.cli.run import stage_of
-from dropsim.render import Style, contact_sheet, missing_gl, video
+from dropsim.render import Style, contact_sheet, video
 from dropsim.scene.scenarios import SCENARIOS, scenario
 
 SHEET_FRAMES = 12
@@ -39,8 +38,7 @@ def make_video(name: str, folder: Path, style: Style) -> None:
     """Simulate a scenario with its own seed, and write its film and its sheet."""
     setup = scenario(name)
     world = setup.world()
-    take = run(world, setup.num_frames(world.fps), setup.seed)
-    stage = stage_of(setup, take)
+    stage = stage_of(setup, run(world, setup.num_frames(world.fps), setup.seed))
     began = time.perf_counter()
     video(stage, folder / f"{name}.mp4", style=replace(style, caption=setup.description))
     lasted = time.perf_counter() - began
@@ -52,10 +50,7 @@ def make_video(name: str, folder: Path, style: Style) -> None:
 def main() -> None:
     """Make the films that were asked for."""
     options = tyro.cli(Options, description=__doc__)
-    torch.set_num_threads(1)
     options.folder.mkdir(parents=True, exist_ok=True)
-    if (why := missing_gl()) is not None:
-        print(f"{why}; drawing simple figures instead", file=sys.stderr)
     for name in options.names or tuple(SCENARIOS):
         make_video(name, options.folder, Style(size=size_of(options.size)))
 

@@ -73,7 +73,7 @@ class Body:
         a, b, c = (vertices[..., corner, :] for corner in self.faces.T)
         normal, total = np.cross(b - a, c - a), np.zeros(vertices.shape)
         for corner in self.faces.T:
-            np.add.at(total, (..., corner, slice(None)), normal)
+            np.add.at(np.moveaxis(total, -2, 0), corner, np.moveaxis(normal, -2, 0))
         return normalize(total)
 
 

@@ -62,11 +62,12 @@ def displayed(motions: Motion | Sequence[Motion], path: Path, ground: Plane | No
     ground = Plane.ground() if ground is None else ground
     if ground.normal.ndim > 1 and ground.normal.shape[:-1] != (max(map(len, people)),):
         raise ValueError(f"{path}: the ground needs one plane, or one for each of the motion's {max(map(len, people))} frames")
-    return [replace(motion, q=lifted_hands(motion.q, motion.joints, motion.skeleton, _cut(ground, len(motion)))) for motion in people]
-
-
-def _cut(ground: Plane, frames: int) -> Plane:
-    return ground if ground.normal.ndim == 1 else ground.map(lambda vectors: vectors[:frames], lambda scalars: scalars[:frames])
+    bent = []
+    for motion in people:
+        until = slice(len(motion))
+        below = ground.map(lambda v, at=until: v[at] if v.ndim > 1 else v, lambda s, at=until: s[at] if s.ndim else s)
+        bent.append(replace(motion, q=lifted_hands(motion.q, motion.joints, motion.skeleton, below)))
+    return bent
 
 
 def names(people: Sequence[Motion]) -> list[str]:

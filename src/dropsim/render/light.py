@@ -1,4 +1,4 @@
-"""The sun, and the shadows that it and the bright sky cast."""
+"""The sun, and the shadows that sun and sky cast."""
 
 import math
 from typing import NamedTuple

@@ -1,6 +1,6 @@
-"""One moment of a stage in numbers that every painter can draw: round cones, people and the floor."""
+"""One frame of a stage as numbers to draw: people, round cones and the floor."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,32 +19,21 @@ SHORTS, SKIN, HAIR = (0.33, 0.35, 0.42), (0.92, 0.72, 0.59), (0.27, 0.19, 0.15)
 SHIRTS: tuple[Color, ...] = (
     (0.66, 0.74, 0.82), (0.78, 0.40, 0.34), (0.50, 0.68, 0.52), (0.62, 0.52, 0.78), (0.86, 0.74, 0.38), (0.36, 0.42, 0.58),
 )  # fmt: skip
-"""One for each person, from the first again after the last."""
+"""One for each person; after the last they begin again."""
 GHOST = (0.48, 0.58, 0.84)
 GHOST_OPACITY, GHOST_APART = 0.45, 0.25
-"""How much is seen of a ghost whose joints are this far or further from everybody's on average [m]; nearer by, less."""
+"""Opacity of a ghost, and the mean distance of its joints from the nearest person's at which it is reached [m]; nearer, it is less."""
 
 METRES_PER_NEWTON, LONGEST_ARROW = 1e-3, 1.5
 SHAFT, BARB = 0.012, 0.035
 """Radii of an arrow [m]."""
 ARROW_LIFT = 1.0
-"""How much nearer than it is an arrow counts where things hide each other, so that the body does not hide it [m]."""
-
-
-class Part(NamedTuple):
-    """A round cone in the world: a sphere at either end and the cone tangent to both [m]."""
-
-    near: Float[np.ndarray, "3"]
-    far: Float[np.ndarray, "3"]
-    radii: Float[np.ndarray, "2"]
-    color: Float[np.ndarray, "3"]
-    squash: Float[np.ndarray, "3 3"]
-    lift: float
+"""How much nearer to the camera an arrow counts than it is, so that the body does not hide it [m]."""
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Some round cones in the world, one a row."""
+    """Round cones in the world, one a row: a sphere at either end and the cone tangent to both [m]."""
 
     near: Float[np.ndarray, "n 3"]
     far: Float[np.ndarray, "n 3"]
@@ -54,7 +43,7 @@ class Parts:
     squash: Float[np.ndarray, "n 3 3"]
     """The symmetric linear map that makes a flattened part round."""
     lift: Float[np.ndarray, "n"]
-    """How much nearer than it is a part counts in the depth buffer [m]."""
+    """How much nearer to the camera a part counts than it is, so that less hides it [m]."""
 
     @classmethod
     def round(cls, near: np.ndarray, far: np.ndarray, radii: np.ndarray, color: np.ndarray, *, lift: float = 0.0) -> "Parts":
@@ -65,22 +54,18 @@ class Parts:
 
     @classmethod
     def join(cls, groups: Sequence["Parts"]) -> "Parts":
-        """Return all parts of some groups."""
         names = ("near", "far", "radii", "color", "squash", "lift")
         return cls(*(np.concatenate([getattr(group, name) for group in groups]) for name in names))
 
     def __len__(self) -> int:
         return len(self.near)
 
-    def __iter__(self) -> Iterator[Part]:
-        return map(Part._make, zip(self.near, self.far, self.radii, self.color, self.squash, self.lift.tolist(), strict=True))
-
 
 NOTHING = Parts.round(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 2)), np.zeros((0, 3)))
 
 
 class _Segment(NamedTuple):
-    """How a part hangs on the skeleton: radii in collision radii of its joints, offsets in metres of an adult in its joints' own axes."""
+    """A part of a body made of capsules: radii in collision radii of its joints, offsets in metres of an adult in its joints' own axes."""
 
     near: str
     far: str
@@ -146,7 +131,7 @@ _COLORS = np.array([s.color or SHIRTS[0] for s in _BODY])
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A person at one moment."""
+    """A person at one frame."""
 
     skeleton: Skeleton
     joints: Float[np.ndarray, "22 3"]
@@ -161,7 +146,7 @@ class Figure:
         return cls(skeleton, joints, skeleton.global_rotations(lifted_hands(motion.q[index], joints, skeleton, ground)), shirt)
 
     def capsules(self) -> Parts:
-        """Hang round cones on the joints."""
+        """Return the body as round cones."""
         size, radii = self.skeleton.leg_length / (0.491 * 1.70), self.skeleton.radii
         near, far = (
             self.joints[at] + size * np.einsum("nij,nj->ni", self.R_world[at], _OFFSETS[:, end]) for end, at in ((0, _NEAR), (1, _FAR))
@@ -172,7 +157,7 @@ class Figure:
         return Parts(near, far, _RADII * np.stack((radii[_NEAR], radii[_FAR]), axis=1), color, squash, np.zeros(len(near)))
 
     def balls(self) -> tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n"]]:
-        """Return balls that stand for the body in its soft shadow: at the joints and halfway along the bones."""
+        """Return the centres and radii of balls that stand for the body in its soft shadow: at the joints and halfway along the bones."""
         radii, parents = self.skeleton.radii, np.array(PARENTS[1:])
         middles, middle_radii = (self.joints[1:] + self.joints[parents]) / 2, (radii[1:] + radii[parents]) / 2
         return np.concatenate((self.joints, middles)), np.concatenate((radii, middle_radii))
@@ -180,7 +165,7 @@ class Figure:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What a painter paints."""
+    """Everything in one picture."""
 
     people: tuple[Figure, ...]
     ghost: Figure | None
@@ -191,7 +176,6 @@ class Snapshot:
 
     @classmethod
     def of(cls, stage: Stage, index: int, *, forces: bool) -> "Snapshot":
-        """Take a frame of a stage."""
         floor = stage.plane(index)
         people = tuple(Figure.of(motion, index, SHIRTS[i % len(SHIRTS)], floor) for i, motion in enumerate(stage.people))
         ghost = None if stage.ghost is None else Figure.of(stage.ghost, index, GHOST, floor)
@@ -204,13 +188,13 @@ class Snapshot:
         return cls(people, ghost, _ghost_opacity(people, ghost), spheres, Parts.join([NOTHING, *arrows]), floor)
 
     def balls(self) -> tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n"]]:
-        """Return balls that stand for everything that has a shadow."""
+        """Return the centres and radii of balls that stand for everything with a shadow."""
         points, radii = zip(*(figure.balls() for figure in self.people), strict=True)
         return np.concatenate((*points, self.spheres.near)), np.concatenate((*radii, self.spheres.radii[:, 0]))
 
 
 def _ghost_opacity(people: Sequence[Figure], ghost: Figure | None) -> float:
-    """Let a ghost appear as it parts from the person that it is one with."""
+    """Let a ghost appear as it moves away from the person it coincides with."""
     if ghost is None:
         return 0.0
     apart = min(float(np.linalg.norm(figure.joints - ghost.joints, axis=1).mean()) for figure in people)
@@ -227,7 +211,7 @@ def _force_arrows(motion: Motion, index: int) -> Parts:
 
 
 def resultants(joints: Float[np.ndarray, "22 3"], forces: Float[np.ndarray, "22 3"]) -> tuple[np.ndarray, np.ndarray]:
-    """Draw together what is one push on several neighbouring joints: a sum for each run of bones with like forces, at its middle."""
+    """Merge a push on several neighbouring joints: for each run of bones with like forces, return its middle and the sum."""
     group = list(range(len(joints)))
     for child, parent in enumerate(PARENTS):
         if parent >= 0 and np.any(forces[child]) and np.allclose(forces[child], forces[parent], rtol=0.05):
@@ -237,7 +221,7 @@ def resultants(joints: Float[np.ndarray, "22 3"], forces: Float[np.ndarray, "22 
 
 
 def _arrows(starts: Float[np.ndarray, "n 3"], forces: Float[np.ndarray, "n 3"], color: Color) -> Parts:
-    """Draw forces [N] from where they act on."""
+    """Return arrows for forces [N], from the points where they act."""
     newtons = np.linalg.norm(forces, axis=1, keepdims=True)
     drawn = (newtons[:, 0] > 1) & np.isfinite(newtons[:, 0])
     if not drawn.any():

@@ -1,4 +1,4 @@
-"""What there is to see: people, a ghost, spheres and the ground, over time; and how it shall look."""
+"""What to draw: people, a ghost, spheres and the ground over time; and how it looks."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MAX_FPS = 240.0
 
 @dataclass(frozen=True, eq=False)
 class Sphere:
-    """A ball or an obstacle on a path; where the path is not finite, it is not there."""
+    """A ball or an obstacle on a path; it is not drawn at frames where the path is not finite."""
 
     path: Float[np.ndarray, "t 3"]
     """Centre at each frame [m]."""
@@ -37,19 +37,18 @@ class Sphere:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One world with everybody and everything in it, at one rate."""
+    """One world with everyone and everything in it, at one rate."""
 
     people: Sequence[Motion]
-    """In one world; who ends first stands still. Each gets a colour of its own."""
+    """A person whose motion ends early stands still. Each gets a colour of their own."""
     ghost: Motion | None = None
-    """A translucent person, e.g. the first one as it would have gone on without a push."""
+    """A translucent person, e.g. the first one without the push."""
     spheres: Sequence[Sphere] = ()
     """Balls and obstacles."""
     ground: Plane = field(default_factory=Plane.ground)
-    """A plane, or with a leading dimension one for each frame; its squares are glued to its pivot."""
+    """One plane, or with a leading dimension one for each frame, as a Rollout has it. Its squares move with its pivot."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be drawn."""
         if not self.people:
             raise ValueError("a picture needs at least one motion")
         everyone = (*self.people, *([] if self.ghost is None else [self.ghost]))
@@ -69,7 +68,7 @@ class Stage:
             raise ValueError("the ground needs a finite offset and a normal of unit length")
 
     def __len__(self) -> int:
-        """Count the frames, up to the end of who moves longest."""
+        """Count the frames of the longest motion."""
         return max(len(motion) for motion in self.people)
 
     @property
@@ -79,12 +78,10 @@ class Stage:
 
     def plane(self, index: int) -> Plane:
         """Return the ground at a frame."""
-        if self.ground.normal.ndim == 1:
-            return self.ground
-        return self.ground.map(lambda vectors: vectors[index], lambda scalars: np.asarray(scalars[index]))
+        return self.ground.map(lambda v: v[index] if v.ndim > 1 else v, lambda s: np.asarray(s[index]) if s.ndim else s)
 
     def resampled(self, fps: float) -> "Stage":
-        """Return it at another rate."""
+        """Return the stage at another rate."""
         if fps == self.fps:
             return self
         last = len(self) - 1
@@ -108,7 +105,7 @@ class Stage:
 
 
 def as_stage(shown: Stage | Motion) -> Stage:
-    """Put a motion alone on a level floor."""
+    """Return a stage as it is, and a motion alone on a level floor."""
     return shown if isinstance(shown, Stage) else Stage((shown,))
 
 
@@ -140,14 +137,13 @@ class Style:
     size: tuple[int, int] = (640, 480)
     """Width and height [pixels]; of one cell in a contact sheet."""
     body: Literal["skin", "capsules"] = "skin"
-    """A skinned body, or capsules: teal on the left, orange on the right. The ray-caster knows capsules only."""
+    """A skinned body, or capsules: teal on the left, orange on the right."""
     forces: bool = True
     """Draw contact forces as blue arrows and external forces as red ones, a metre for 1000 N."""
     caption: str = ""
     """A line of text at the top."""
 
     def __post_init__(self) -> None:
-        """Refuse sizes that are slips of the finger."""
         width, height = self.size
         if min(width, height) < MIN_SIDE or width * height > MAX_PIXELS:
             raise ValueError(
@@ -162,7 +158,7 @@ def facing(motion: Motion) -> float:
 
 
 ARMS = 0.5
-"""From the hips to the farthest part of somebody who walks [m]."""
+"""From the hips to the farthest part of a walking person [m]."""
 
 
 def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: float = 0.25) -> list[Camera]:
@@ -181,7 +177,7 @@ def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: fl
     ground = [floor_height(stage.plane(i), *middle[i].tolist()) for i in range(len(stage))]
     track = _smoothed(np.column_stack((middle, ground, spread)), half_life * stage.fps)
     slope = math.tan(math.radians(camera.field_of_view / 2))
-    # Who stands aside is within the picture's width, with the arms.
+    # People at the side are within the picture's width, with their arms.
     return [
         replace(camera, target=(x, y, z + height), distance=max(camera.distance, (apart + ARMS) / slope))
         for x, y, z, apart in track.tolist()
