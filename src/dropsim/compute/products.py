@@ -21,9 +21,7 @@ Array = Any
 LANES = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 8
 """Numbers in a vector register."""
 PANEL = 2 * LANES
-"""Columns of the result that are computed together."""
-TILE = 6
-"""Rows of the result that are computed together: 6 x 2 sums, 2 vectors of weights and one of the rows fit in 16 registers."""
+"""Columns of the result that are computed together: with 6 rows, 6 x 2 sums, 2 vectors of weights and one of x fit in 16 registers."""
 
 
 class Linear:
@@ -54,8 +52,8 @@ class Linear:
         return out
 
 
-def _tile(num_rows: int) -> Any:  # noqa: ANN401
-    """Make the inner loop for some rows and one panel: all sums stay in registers, and each runs over the columns of x in order."""
+def _tile(num_rows: int, num_panels: int = 1) -> Any:  # noqa: ANN401
+    """Make the inner loop for some rows and panels: all sums stay in registers, and each runs over the columns of x in order."""
 
     @intrinsic
     def tile(_: Any, x: Any, panels: Any, start: Any, out: Any, row: Any, group: Any, panel: Any) -> Any:  # noqa: ANN401
@@ -77,51 +75,58 @@ def _tile(num_rows: int) -> Any:  # noqa: ANN401
                 base = b.gep(base, [offset])
             return base
 
-        def vectors(base: Any) -> list[Any]:  # noqa: ANN401
-            return [b.bitcast(at(base, integer(LANES * v)), vector.as_pointer()) for v in range(2)]
+        def vectors(base: Any, between_panels: Any) -> list[Any]:  # noqa: ANN401
+            places = [(b.mul(integer(p), between_panels), integer(v)) for p in range(num_panels) for v in (0, LANES)]
+            return [b.bitcast(at(base, *place), vector.as_pointer()) for place in places]
 
         def rows(base: Any, width: Any) -> list[Any]:  # noqa: ANN401
             return [at(base, b.mul(b.add(row, integer(r)), width)) for r in range(num_rows)]
 
-        weights = at(panels.data, b.mul(panel, b.mul(width, integer(PANEL))))
-        begin = [b.load(p, align=4) for p in vectors(at(start.data, b.mul(group, width_out), column))]
+        panel_size, columns = b.mul(width, integer(PANEL)), integer(PANEL)
+        weights = at(panels.data, b.mul(panel, panel_size))
+        begin = [b.load(p, align=4) for p in vectors(at(start.data, b.mul(group, width_out), column), columns)]
         sources, targets = rows(x.data, width), [at(p, column) for p in rows(out.data, width_out)]
         before, loop, after = b.block, b.append_basic_block("sum"), b.append_basic_block("write")
         b.branch(loop)
         b.position_at_end(loop)
         k = b.phi(integer)
-        sums = [[b.phi(vector) for _ in range(2)] for _ in range(num_rows)]
-        factors, ends = [b.load(p, align=4) for p in vectors(at(weights, b.mul(k, integer(PANEL))))], []
-        for source, pair in zip(sources, sums, strict=True):
+        sums = [[b.phi(vector) for _ in begin] for _ in range(num_rows)]
+        factors, ends = [b.load(p, align=4) for p in vectors(at(weights, b.mul(k, columns)), panel_size)], []
+        for source, totals in zip(sources, sums, strict=True):
             value = b.insert_element(nowhere, b.load(at(source, k), align=4), ir.IntType(32)(0))
             value = b.shuffle_vector(value, nowhere, first_lane)
-            ends.append([b.call(multiply_add, [value, factor, total]) for factor, total in zip(factors, pair, strict=True)])
+            ends.append([b.call(multiply_add, [value, factor, total]) for factor, total in zip(factors, totals, strict=True)])
         following = b.add(k, integer(1))
         b.cbranch(b.icmp_signed("<", following, width), loop, after)
         k.add_incoming(integer(0), before)
         k.add_incoming(following, loop)
-        for pair, ended in zip(sums, ends, strict=True):
-            for v in range(2):
-                pair[v].add_incoming(begin[v], before)
-                pair[v].add_incoming(ended[v], loop)
+        for totals, ended in zip(sums, ends, strict=True):
+            for total, first, last in zip(totals, begin, ended, strict=True):
+                total.add_incoming(first, before)
+                total.add_incoming(last, loop)
         b.position_at_end(after)
         for target, ended in zip(targets, ends, strict=True):
-            for pointer, value in zip(vectors(target), ended, strict=True):
+            for pointer, value in zip(vectors(target, columns), ended, strict=True):
                 b.store(value, pointer, align=4)
         return context.get_dummy_value()
 
     return tile
 
 
-_six, _four, _one = _tile(TILE), _tile(4), _tile(1)
+_six, _four, _one, _one_by_four = _tile(6), _tile(4), _tile(1), _tile(1, 4)
 
 
 @kernel
 def multiply(x: Array, panels: Array, start: Array, out: Array) -> None:
     """Write start + x weight^T; the rows of x and out belong to the rows of `start` in groups of equal size. x has at least one column."""
-    num_groups = len(start)
+    num_groups, first = len(start), 0
     size = len(x) // num_groups
-    for panel in range(len(panels)):
+    if len(x) == 1:
+        # One row alone has too few sums to keep the processor busy: several panels at a time.
+        while first + 4 <= len(panels):
+            _one_by_four(x, panels, start, out, 0, 0, first)
+            first += 4
+    for panel in range(first, len(panels)):
         for group in range(num_groups):
             row, end = group * size, (group + 1) * size
             while row + 6 <= end:
