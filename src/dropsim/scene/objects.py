@@ -339,7 +339,7 @@ class Trip(Element[Caught]):
         return memory, StepInputs.merged((solid, held_at(context, self.person, self.joint, memory.heel, 1e5, held)))
 
     def _held(self, memory: Caught, frame: int, fps: float) -> Bool[np.ndarray, "*w"]:
-        return (frame >= memory.since) & (frame < memory.since + round(self.hold * fps))
+        return np.asarray((frame >= memory.since) & (frame < memory.since + round(self.hold * fps)))
 
     def balls(self, memory: Caught | None) -> Balls | None:
         return None if memory is None else self._balls(memory)
