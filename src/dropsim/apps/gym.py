@@ -1,7 +1,7 @@
 """A Gymnasium environment: a person who reacts to the forces of an agent.
 
 Importing this module registers `dropsim/KnockOver-v0` and `dropsim/KeepUpright-v0`; gymnasium.make("dropsim.apps.gym:dropsim/KnockOver-v0")
-does both at once. It needs the extra `gym`; docs/gymnasium.md shows it in use.
+imports it too. It needs the extra `gym`; docs/gymnasium.md shows how to use it.
 """
 
 import math
@@ -11,54 +11,50 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from dropsim.body.rotations import heading
 from dropsim.body.skeleton import NUM_JOINTS
+from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
-from dropsim.physics.step import Report, laid_out
-from dropsim.physics.wrench import GRAVITY
-from dropsim.priors.cvae import CVAEPrior
-from dropsim.priors.prior import Streams
+from dropsim.physics.contact import GRAVITY
+from dropsim.physics.step import Report, Simulator
 from dropsim.research.synthesis.distribution import distribution
 from dropsim.scene import BODY_PARTS, StepInputs, World, WorldState
-from dropsim.scene.element import joints_of
-from dropsim.scene.files import SimulatorOptions
+from dropsim.scene.element import height_of, joints_of
 from dropsim.scene.files.setup import MAX_SECONDS
-from dropsim.scene.objects import height_of
+from dropsim.scene.rollout import seen
 
 FARTHEST = 100.0
-"""Observations are kept within this, in metres and metres a second."""
+"""Observations are cut off at this value [m, m/s]."""
 
 
 @dataclass(frozen=True)
 class Reward:
-    """What the agent is paid for."""
+    """What the agent is rewarded for."""
 
     fallen: float = 0.0
-    """Once, when the person lies."""
+    """Once, when the person has fallen."""
     upright: float = 0.0
-    """For every second in which the person does not lie."""
+    """Per second in which the person has not fallen."""
     effort: float = 0.0
-    """For every body weight with which the agent pushes, for a second."""
+    """Per impulse of the agent's forces [body weights times seconds]."""
 
 
 KNOCK_OVER = Reward(fallen=1.0, effort=-1.0)
-"""Fell the person with the least impulse: an episode is worth one less the impulse in body weights times seconds, or less than nothing."""
+"""Make the person fall with the least impulse: 1 for the fall, minus the impulse in body weights times seconds."""
 KEEP_UPRIGHT = Reward(fallen=-1.0, upright=1 / 6, effort=-0.2)
-"""Hold up a person whom somebody else pushes: six seconds upright are worth one, a fall takes one away."""
+"""Hold up a person who is pushed by others: 1 for six seconds upright, -1 for a fall."""
 
 
 class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """A person in a scene; the agent's action is a force on each of some body parts, a step is a frame of 1/30 s.
 
-    An action has three numbers for each part, from -1 to 1 times the largest force, toward its right, front and up as it faces now.
-    An observation has, in the frame that faces along +y with the pelvis above the origin: the 22 joints [m] (66 numbers), their velocities
-    [m/s] (66), contacts (22), the share of the episode that is over (1), and the action before (3 for each part). An episode ends when the
-    person lies, and is cut off after its seconds.
+    An action has three numbers for each part, from -1 to 1 times the largest force, toward the person's right, front and up. An observation
+    has, in the frame that faces along +y with the pelvis above the origin: the 22 joints [m] (66 numbers), their velocities [m/s] (66),
+    which joints touch something (22), the share of the episode that is over (1), and the last action (3 for each part). An episode ends
+    when the person has fallen, and is cut off after its seconds.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as the base class has it
@@ -70,16 +66,16 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self, *, scene: str = "calm", parts: Sequence[str] = ("torso",), max_force: float = 300.0, seconds: float = 6.0,
         num_samples: int = 16, reward: Reward = KNOCK_OVER,
     ) -> None:  # fmt: skip
-        """Take who is there and what happens besides from a distribution of scenes, by its name or its file, drawn anew at each reset."""
+        """Take the person and the other events from a distribution of scenes (its name or file), drawn again at each reset."""
         if not (0 < seconds <= MAX_SECONDS and 0 < max_force < math.inf):
             raise ValueError(f"an episode has up to {MAX_SECONDS:g} seconds and forces above 0 N, not {seconds:g} and {max_force:g}")
         if not parts:
             raise ValueError(f"an agent needs a body part to push, such as {', '.join(BODY_PARTS)}")
         self._joints = [joints_of(part) for part in parts]
         self._scenes, self._reward, self._max_force = distribution(scene), reward, max_force
-        self._simulator = SimulatorOptions(num_samples=num_samples).simulator(CVAEPrior.shipped())
+        self._simulator = Simulator.shipped(num_samples=num_samples)
         self._num_frames = max(1, round(seconds * self._simulator.prior.fps))
-        self._body_weight = float(self._simulator.prior.skeleton.masses.sum()) * GRAVITY
+        self._body_weight = float(self._simulator.skeleton.masses.sum()) * GRAVITY
         size = 3 * NUM_JOINTS + 3 * NUM_JOINTS + NUM_JOINTS + 1 + 3 * len(parts)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (3 * len(parts),), np.float32)
         self.observation_space = gymnasium.spaces.Box(-FARTHEST, FARTHEST, (size,), np.float32)
@@ -95,7 +91,7 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._states, self._reports = [self._world.start(drawn.seed)], list[Report]()
         self._rng: Streams = self._world.streams(drawn.seed)
         self._action, self._impulse = np.zeros(self.action_space.shape or (), np.float32), 0.0
-        return self._observed(), self._info()
+        return self._observation(), self._info()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Push for a frame."""
@@ -104,52 +100,48 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         forces = self._forces(now)
         try:
             after, report = world.step(now, self._rng, also=[StepInputs(forces=forces)])
-        except ValueError as error:
-            # So violent that there is no next frame: the episode is over where it was.
-            return self._observed(), 0.0, True, False, {**self._info(), "diverged": str(error)}
+        except ValueError as error:  # so violent that there is no next frame
+            return self._observation(), 0.0, True, False, {**self._info(), "diverged": str(error)}
         self._states.append(after)
         self._reports.append(report)
         h = 1 / world.fps
-        effort = float(forces.norm(dim=-1).sum()) * h / self._body_weight
+        effort = float(np.linalg.norm(forces, axis=-1).sum()) * h / self._body_weight
         self._impulse += effort
         fallen = self._fallen()
-        pay = self._reward.effort * effort + (self._reward.fallen if fallen else self._reward.upright * h)
-        return self._observed(), pay, fallen, len(self._reports) >= self._num_frames, self._info()
+        reward = self._reward.effort * effort + (self._reward.fallen if fallen else self._reward.upright * h)
+        return self._observation(), reward, fallen, len(self._reports) >= self._num_frames, self._info()
 
     def motion(self) -> Motion:
         """Return the episode so far, to be rendered or exported."""
         world, _ = self._running()
-        people, reports = [state.people[0] for state in self._states], [report.map(lambda values: values[0]) for report in self._reports]
-        return laid_out(self._simulator, people, reports, world.grounds(self._states))
+        return seen(world, self._states, self._reports).motions[0]
 
     def _running(self) -> tuple[World, WorldState]:
         if self._world is None:
             raise ValueError("the environment has not begun: call reset() first")
         return self._world, self._states[-1]
 
-    def _forces(self, now: WorldState) -> Float[Tensor, "1 22 3"]:
-        """Turn the action into newtons on the joints, in the world."""
-        forces = torch.zeros_like(now.people.x)
-        turn = heading(now.people.q[0, 0])
-        for joints, one in zip(self._joints, torch.from_numpy(self._action).double().reshape(-1, 3), strict=True):
+    def _forces(self, now: WorldState) -> Float[np.ndarray, "1 22 3"]:
+        """Turn the action into forces on the joints, in the world [N]."""
+        forces, turn = np.zeros(now.people.x.shape), heading(now.people.q[0, 0])
+        for joints, one in zip(self._joints, self._action.astype(np.float64).reshape(-1, 3), strict=True):
             forces[0, list(joints)] += self._max_force * (one @ turn) / len(joints)
         return forces
 
-    def _observed(self) -> np.ndarray:
+    def _observation(self) -> np.ndarray:
         """See the person from its own heading."""
         _, now = self._running()
         x, v, turn = now.people.x[0], now.people.v[0], heading(now.people.q[0, 0])
-        under = x[0] * torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)
-        contacts = self._reports[-1].contacts[0] if self._reports else torch.zeros(NUM_JOINTS)
-        over = torch.tensor([len(self._reports) / self._num_frames])
-        parts = ((x - under) @ turn.T, v @ turn.T, contacts, over, torch.from_numpy(self._action))
-        return torch.cat([part.reshape(-1).double() for part in parts]).clamp(-FARTHEST, FARTHEST).float().numpy()
+        touching = self._reports[-1].touching[0] if self._reports else np.zeros(NUM_JOINTS)
+        over = np.array([len(self._reports) / self._num_frames])
+        parts = ((x - x[0] * [1.0, 1.0, 0.0]) @ turn.T, v @ turn.T, touching, over, self._action)
+        return np.concatenate([np.reshape(part, -1) for part in parts]).clip(-FARTHEST, FARTHEST).astype(np.float32)
 
     def _fallen(self) -> bool:
         world, now = self._running()
-        x = now.people.x
-        floor = height_of(world.ground(now, now.frame / world.fps), x[..., 0, :2])
-        return bool(metrics.lying(x - torch.nn.functional.pad(floor.unsqueeze(-1), (2, 0)).unsqueeze(-2), self._simulator.prior.skeleton))
+        x = now.people.x.copy()
+        x[..., 2] -= height_of(world.ground(now, now.frame / world.fps), x[..., 0, :2])[..., None]
+        return bool(metrics.lying(x, self._simulator.skeleton))
 
     def _info(self) -> dict[str, Any]:
         return {"fallen": self._fallen(), "impulse": self._impulse, "seconds": len(self._reports) / self._simulator.prior.fps}

@@ -67,8 +67,6 @@ class Synthesize:
     def _workers(self, num_shards: int) -> "Workers":
         import os
 
-        import torch
-
         from dropsim.research.synthesis.workers import Here, OnRay, Processes
 
         if self.workers is not None and not 1 <= self.workers <= 1024:
@@ -77,7 +75,6 @@ class Synthesize:
         num = min(self.workers or cores, num_shards)
         if self.ray is not None:
             return OnRay(self.ray, num)
-        torch.set_num_threads(1)
         return Here() if num == 1 else Processes(num)
 
 

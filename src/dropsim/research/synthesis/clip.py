@@ -4,32 +4,28 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
-from dropsim.physics.collider import Plane
-from dropsim.priors.cvae import CVAEPrior
+from dropsim.physics.contact import Plane
+from dropsim.physics.step import BUILT_IN
 from dropsim.research.synthesis.distribution import Drawn, Gates
 from dropsim.research.synthesis.recipe import GROUP, Recipe
-from dropsim.scene import World, WorldDivergedError, WorldState, above_ground, run
-from dropsim.scene import batches as batch_scenes
-from dropsim.scene.files import Setup, SimulatorOptions
+from dropsim.scene import World, WorldDivergedError, above_ground, batch_scenes, run
+from dropsim.scene.files import Setup
 
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """What became of the people of one scene."""
+    """What happened to the people of one scene."""
 
     drawn: Drawn
     motions: tuple[Motion, ...]
-    """Of each person."""
+    """One for each person."""
     ground: Plane
     """At every frame."""
-
-    @property
-    def index(self) -> int:
-        """Of the clip in the data set."""
-        return self.drawn.index
 
     @functools.cached_property
     def above(self) -> tuple[Motion, ...]:
@@ -59,23 +55,22 @@ class Rejected:
 
 
 def clips_of_group(recipe: Recipe, group: int) -> list[Clip | Rejected]:
-    """Return the clips of a group in the order of their indices; all are simulated even where the data set ends within the group."""
-    drawn, outcomes = list[Drawn](), dict[int, Clip | Rejected]()
+    """Return the clips of a group in the order of their indices; all are simulated even if the data set ends within the group."""
+    alike, found = dict[int, list[Drawn]](), dict[int, Clip | Rejected]()
     for index in range(group * GROUP, (group + 1) * GROUP):
         try:
-            drawn.append(recipe.drawn(index))
+            drawn = recipe.drawn(index)
+            alike.setdefault(len(drawn.setup.scene.people), []).append(drawn)
         except ValueError as error:
-            outcomes[index] = Rejected(index, "", "refused", str(error))
-    for count in sorted({len(d.setup.scene.people) for d in drawn}):
-        alike = [d for d in drawn if len(d.setup.scene.people) == count]
-        for found in _simulated(alike):
-            outcome = found if isinstance(found, Rejected) else judged(found, recipe.distribution.gates)
-            outcomes[outcome.index] = outcome
-    return [outcomes[index] for index in sorted(outcomes) if index < recipe.count]
+            found[index] = Rejected(index, "", "refused", str(error))
+    for drawn in alike.values():
+        found |= zip((d.index for d in drawn), _simulated(drawn), strict=True)
+    outcomes = (found[index] for index in sorted(found) if index < recipe.count)
+    return [judged(one, recipe.distribution.gates) if isinstance(one, Clip) else one for one in outcomes]
 
 
 def judged(clip: Clip, gates: Gates) -> Clip | Rejected:
-    """Return the clip where it passes the gates."""
+    """Return the clip if it passes the gates."""
     for reason, value, limit, unit in (
         ("bone error", clip.bone_error, gates.bone_error, "%"), ("penetration", clip.penetration, gates.penetration, "mm"),
     ):  # fmt: skip
@@ -85,70 +80,44 @@ def judged(clip: Clip, gates: Gates) -> Clip | Rejected:
 
 
 def _simulated(drawn: Sequence[Drawn]) -> Iterator[Clip | Rejected]:
-    """Simulate scenes side by side, without those whose start cannot be."""
-    begun, refused = list[Drawn](), list[Rejected]()
-    for one in drawn:
-        try:
-            _begun([one])
-            begun.append(one)
-        except ValueError as error:
-            refused.append(Rejected(one.index, one.category, "refused", str(error)))
-    yield from refused
-    if begun:
-        yield from _run(begun)
-
-
-def _run(drawn: Sequence[Drawn]) -> Iterator[Clip | Rejected]:
-    """Run scenes side by side; where one of them cannot go on, each alone, so that it takes nobody with it."""
-    world, start = _begun(drawn)
+    """Simulate scenes as one batch; if one cannot start or go on, the halves apart, until it takes nobody with it."""
+    template = template_of(drawn[0].setup)
+    seeds = [one.seed for one in drawn]
     try:
-        take = run(world, drawn[0].setup.num_frames(world.fps), [d.seed for d in drawn], start=start)
-    except WorldDivergedError as error:
-        if len(drawn) == 1:
-            yield Rejected(drawn[0].index, drawn[0].category, "diverged", str(error))
+        world, start = batch_scenes([one.setup.scene for one in drawn], template.simulator, seeds, opening=template.opening)
+        rollout = run(world, drawn[0].setup.num_frames(world.fps), seeds, start=start)
+    except ValueError as error:
+        if len(drawn) > 1:
+            yield from _simulated(drawn[: len(drawn) // 2])
+            yield from _simulated(drawn[len(drawn) // 2 :])
         else:
-            for one in drawn:
-                yield from _run([one])
+            reason = "diverged" if isinstance(error, WorldDivergedError) else "refused"
+            yield Rejected(drawn[0].index, drawn[0].category, reason, str(error))
         return
     for i, one in enumerate(drawn):
-        motions = tuple(_motion_of(motion, i, one) for motion in take.motions)
-        yield Clip(one, motions, _ground_of(take.ground, i, len(motions[0])))
-
-
-@functools.cache
-def _prior() -> CVAEPrior:
-    return CVAEPrior.shipped()
+        motions = tuple(_motion_of(motion, i, one, person) for person, motion in enumerate(rollout.motions))
+        yield Clip(one, motions, _ground_of(rollout.ground, i, len(motions[0])))
 
 
 def template_of(setup: Setup) -> World:
     """Return a world with the simulators that all clips of a distribution share."""
-    return _template(setup.simulator, setup.clip, setup.handover)
+    return _template(Setup(clip=setup.clip, handover=setup.handover, simulator=setup.simulator))
 
 
 @functools.lru_cache(maxsize=4)
-def _template(options: SimulatorOptions, clip: str | None, handover: float | None) -> World:
-    return Setup(clip=clip, handover=handover, simulator=options).world(_prior())
+def _template(setup: Setup) -> World:
+    return setup.world()
 
 
-def _begun(drawn: Sequence[Drawn]) -> tuple[World, WorldState]:
-    """Put scenes side by side."""
-    world = template_of(drawn[0].setup)
-    return batch_scenes([d.setup.scene for d in drawn], world.simulator, [d.seed for d in drawn], opening=world.opening)
-
-
-SCENE_ENERGIES = ("pin", "com_velocity", "spring", "straight")
-"""Energies that a scene may add; those of a neighbour in the group are no clip's own."""
-
-
-def _motion_of(motion: Motion, i: int, drawn: Drawn) -> Motion:
-    """Take one clip's motion out of a group."""
+def _motion_of(motion: Motion, i: int, drawn: Drawn, person: int) -> Motion:
+    """Take one person of one clip out of a group, without the energies that only scenes of other clips add."""
     own = motion.map(lambda values: values[i])
-    energies = {name: values for name, values in own.energies.items() if name not in SCENE_ENERGIES or values.any()}
-    return replace(own, energies=energies, events=drawn.setup.scene.events)
+    energies = {name: values for name, values in own.energies.items() if name in BUILT_IN or values.any()}
+    return replace(own, energies=energies, events=drawn.setup.scene.events_of(person))
 
 
 def _ground_of(ground: Plane, i: int, num_frames: int) -> Plane:
-    """Take one clip's ground out of a group, whose grounds are alike where they are all level."""
+    """Take one clip's ground out of a group; if all grounds are level, the group has one for all."""
     if ground.normal.ndim > 2:
         return ground.map(lambda vectors: vectors[i], lambda scalars: scalars[i])
-    return ground.map(lambda vectors: vectors.expand(num_frames, 3), lambda scalars: scalars.expand(num_frames))
+    return ground.map(lambda v: np.broadcast_to(v, (num_frames, 3)), lambda s: np.broadcast_to(s, (num_frames,)))

@@ -1,49 +1,48 @@
-"""A distribution of scenes: a scene file in which any value of a person, a thing or an event may be drawn anew for every clip."""
+"""A distribution of scenes: a scene file in which values of people, objects and events may be drawn for every clip."""
 
 import hashlib
 import importlib.resources
 import random
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dropsim.files.names import suggestion
+from dropsim.files.units import Degrees, Millimetres, Percent, Seconds
 from dropsim.priors.starts import StartBank
 from dropsim.research.synthesis.drawing import Chance, Chooser, Corner, Draw, checked_weights, most_options
-from dropsim.scene import Ground
 from dropsim.scene.files import Setup
-from dropsim.scene.files.reading import Document, Lines, Place, object_of, parse_toml, read_toml, setup_of
-from dropsim.scene.files.schema import MANY, SHORTS, keys_of, single_tables, top_keys
-from dropsim.scene.files.values import Key
+from dropsim.scene.files.reading import Table, object_of, parse_tables, read_text, setup_of
+from dropsim.scene.files.schema import MANY, SINGLE, Key, all_keys, located, read_value, shown
 from dropsim.scene.files.writing import scene_text
 from dropsim.scene.scenarios import SCENARIOS, scenario
 
 READY = ("mixed", "pushes", "calm")
 """Distributions that come with the package."""
 ANY = "any"
-"""Category of the clips of a file that has no categories."""
-MOST = 64
+"""Category of the clips of a file without categories."""
+MAX_CATEGORIES = 64
+MAX_COPIES = 64
 """Copies of a table in one clip."""
 
 
 @dataclass(frozen=True)
 class Tilt:
-    """A ground that tilts, stays so for a while and comes back: an easier way to say the rows of [ground] tilts."""
+    """A ground that tilts, stays tilted and comes back: an easier way to write the rows of [ground] tilts."""
 
-    start: float = 1.5
-    """[s]"""
-    rise: float = 1.0
-    """How long it takes to tilt, and to come back [s]."""
-    hold: float = 1.0
-    """How long it stays tilted [s]."""
-    roll: float = 0.0
-    """About +y [degrees]."""
-    pitch: float = 0.0
-    """About +x [degrees]."""
+    start: Seconds = 1.5
+    rise: Seconds = 1.0
+    """How long it takes to tilt, and to come back."""
+    hold: Seconds = 1.0
+    """How long it stays tilted."""
+    roll: Degrees = 0.0
+    """About +y."""
+    pitch: Degrees = 0.0
+    """About +x."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
         if not (self.start >= 0 and self.rise > 0 and self.hold > 0):
             raise ValueError("a tilt starts at 0 s or later, and rises and holds for longer than 0 s")
         if max(abs(self.roll), abs(self.pitch)) > 45:
@@ -51,32 +50,30 @@ class Tilt:
 
     def rows(self) -> list[list[float]]:
         """Return the ground's rows of time, roll and pitch."""
-        times = (self.start, self.start + self.rise, self.start + self.rise + self.hold, self.start + 2 * self.rise + self.hold)
-        angles = ((0.0, 0.0), (self.roll, self.pitch), (self.roll, self.pitch), (0.0, 0.0))
-        return [[time, *pair] for time, pair in zip(times, angles, strict=True)]
+        up, down = self.start + self.rise, self.start + self.rise + self.hold
+        return [[self.start, 0.0, 0.0], [up, self.roll, self.pitch], [down, self.roll, self.pitch], [down + self.rise, 0.0, 0.0]]
 
 
 @dataclass(frozen=True)
 class Gates:
-    """What a clip must not be worse than."""
+    """The worst that a clip may be."""
 
-    bone_error: float = 1.0
-    """Largest error of a bone's length at any frame, as a share of it [%]."""
-    penetration: float = 10.0
-    """Deepest that a joint's sphere is in the ground at any frame but the first, which is the prior's own [mm]."""
+    bone_error: Percent = 1.0
+    """Largest error of a bone's length at any frame, as a share of it."""
+    penetration: Millimetres = 10.0
+    """Deepest that a joint's sphere is in the ground at any frame but the first, which is the prior's own."""
 
     def __post_init__(self) -> None:
-        """Refuse gates that nothing passes."""
         if not (self.bone_error > 0 and self.penetration >= 0):
             raise ValueError("gates need a bone error above 0 % and a penetration of 0 mm or more")
 
 
 TABLES: Mapping[str, type] = {**MANY, "tilt": Tilt}
 """Tables in two brackets."""
+OWN: Mapping[str, type] = {"categories": dict, "gates": Gates}
+"""Tables that a scene does not have."""
 EXTRA: Mapping[str, Key] = {"count": Key(int), "category": Key(str)}
 """Keys that a table in two brackets has besides its own."""
-OWN = ("categories", "gates")
-"""Tables that a scene does not have."""
 
 
 @dataclass(frozen=True)
@@ -94,175 +91,144 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Scenes to draw from. It holds plain data only, so that it goes to other processes and machines as it is."""
+    """Scenes to draw from; plain data, so that it can be sent to other processes and machines."""
 
     name: str
-    tables: Mapping[str, Any]
-    """As in the file."""
-    lines: Lines
-    """Where they stand."""
+    tables: tuple[Table, ...]
     folder: str
-    """To which recordings are relative."""
+    """What recordings are relative to."""
 
     @property
     def gates(self) -> Gates:
         """What clips have to pass."""
-        return object_of(Gates, self.tables.get("gates", {}), ("gates",), self._document({}, {}))
+        return next((object_of(Gates, table) for table in self.tables if table.name == "gates"), Gates())
 
     @property
     def weights(self) -> Mapping[str, float]:
         """How often each category is drawn."""
-        raw = self.tables.get("categories", {ANY: 1})
-        where = self._where(("categories",))
-        if not isinstance(raw, Mapping) or not raw:
-            raise ValueError(f"{where}categories is a table: write [categories] and below it names and weights, such as push = 2")
-        return dict(zip(raw, checked_weights(list(raw.values()), f"{where}categories"), strict=True))
+        table = next((table for table in self.tables if table.name == "categories"), Table("categories", {ANY: 1}))
+        what = f"{table.where()}categories"
+        if not isinstance(table.values, Mapping) or not 0 < len(table.values) <= MAX_CATEGORIES:
+            raise ValueError(
+                f"{what} is a table: write [categories] and below it 1 to {MAX_CATEGORIES} names and weights, such as push = 2"
+            )
+        return dict(zip(table.values, checked_weights(list(table.values.values()), what), strict=True))
 
     def draw(self, seed: int, index: int) -> Drawn:
         """Return the scene of a clip, which depends on the seed and its index alone."""
         own = int.from_bytes(hashlib.sha256(f"{seed} {index}".encode()).digest()[:8]) >> 2
-        chance = Chance(random.Random(own))
-        weights = self.weights
+        chance, weights = Chance(random.Random(own)), self.weights
         category = list(weights)[chance.pick(list(weights.values()))]
-        made = self._made(category, chance)
-        return Drawn(index, own, category, replace(made.setup, seed=own), made.values)
+        tables, values = self._drawn(category, chance)
+        return Drawn(index, own, category, replace(self._setup(tables), seed=own), values)
 
     def check(self) -> None:
-        """Try both ends of every range and every option once, so that what is wrong is said before anything is simulated."""
-        self._check_names()
-        _ = self.gates  # which refuses what cannot be
-        bank = StartBank.shipped()
+        """Try both ends of every range and every option once, so that mistakes are found before anything is simulated."""
+        _ = self.gates
+        for table in self.tables:
+            for category in _categories_of(table):
+                if category not in self.weights:
+                    raise ValueError(f"{table.where('category')}[categories] has no {category!r}: {suggestion(category, self.weights)}")
+        starts = StartBank.shipped().categories
         for category in self.weights:
-            for number in range(max(2, most_options(list(self.tables.values())))):
-                made = self._made(category, Corner(number))
-                for i, person in enumerate(made.setup.scene.people):
-                    if made.setup.clip is None and person.start not in bank.categories:
-                        at = self._where((*made.origin.get(("person", i), ("person",)), "start"))
-                        raise ValueError(f"{at}there is no start {person.start!r}: {suggestion(person.start, bank.categories)}")
+            for number in range(max(2, *(most_options(table.values) for table in self.tables))):
+                tables, _ = self._drawn(category, Corner(number))
+                setup = self._setup(tables)
+                for table, person in zip((t for t in tables if t.name == "person"), setup.scene.people, strict=False):
+                    if setup.clip is None and person.start not in starts:
+                        raise ValueError(f"{table.where('start')}there is no start {person.start!r}: {suggestion(person.start, starts)}")
 
-    def _check_names(self) -> None:
-        """Refuse tables and categories that there are not."""
-        known = (*top_keys(), *single_tables(), *TABLES, *OWN)
-        for name in self.tables:
-            if name not in known:
-                raise ValueError(f"{self._where((name,))}a distribution of scenes has no {name!r}: {suggestion(name, known)}")
-        for name in TABLES:
-            raw = self.tables.get(name, [])
-            if not isinstance(raw, list):
-                raise ValueError(f"{self._where((name,))}write [[{name}]] in two brackets, since there may be several")
-            for i, table in enumerate(raw):
-                if not isinstance(table, Mapping):
-                    raise ValueError(f"{self._where((name, i))}{name} is a table: write [[{name}]] and its keys below it, each in a line")
-                for category in _categories_of(table, self._where((name, i, "category"))):
-                    if category not in self.weights:
-                        at = self._where((name, i, "category"))
-                        raise ValueError(f"{at}[categories] has no {category!r}: {suggestion(category, self.weights)}")
+    def _setup(self, tables: list[Table]) -> Setup:
+        return setup_of(tables, Path(self.folder), self.name)
 
-    def _where(self, place: Place) -> str:
-        return self.lines.where(place)
-
-    def _document(self, tables: Mapping[str, Any], origin: Mapping[Place, Place]) -> Document:
-        """Return tables that were made of the file's, each with the place that it has there."""
-        lines = replace(self.lines, origin=origin)
-        return Document(tables, lines.where, lines.of, Path(self.folder), self.name)
-
-    def _made(self, category: str, chooser: Chooser) -> "_Made":
-        """Decide everything for one clip."""
-        draw, origin = Draw(chooser), dict[Place, Place]()
-        tables: dict[str, Any] = {
-            name: self._fixed(name, raw) for name, raw in self.tables.items() if name not in (*TABLES, *OWN, "ground")
-        }
-        if "ground" in self.tables:
-            tables["ground"] = self._values(draw, Ground, self.tables["ground"], ("ground",), "ground")
-        for name in TABLES:
-            for i, raw in enumerate(self.tables.get(name, [])):
-                if category not in (_categories_of(raw, "") or (category,)):
-                    continue
-                for _ in range(self._count(chooser, raw, (name, i))):
-                    at = (name, len(tables.setdefault(name, [])))
-                    origin[at] = (name, i)
-                    tables[name].append(self._values(draw, TABLES[name], raw, (name, i), f"{name}.{at[1]}"))
-        self._tilt(tables, origin)
-        return _Made(setup_of(self._document(tables, origin)), draw.taken, origin)
-
-    def _fixed(self, name: str, raw: object) -> object:
-        """Refuse to draw what all clips share."""
-        inside = raw.items() if isinstance(raw, Mapping) and name in single_tables() else [("", raw)]
-        for key, value in inside:
-            if isinstance(value, Mapping):
-                raise ValueError(f"{self._where((name, key))}{name} {key}".rstrip() + " is the same for all clips: write one value")
-        return raw
-
-    def _values(self, draw: Draw, cls: type, raw: object, place: Place, path: str) -> object:
-        """Return a table with plain values."""
-        if not isinstance(raw, Mapping):
-            return raw  # which reading refuses
-        short = SHORTS.get(cls)
-        known = {**keys_of(cls), **(short.keys if short else {})}
-        values = {}
-        for key, value in raw.items():
-            at = f"{self._where((*place, key))}{place[0]}"
-            if key in EXTRA and cls is not Ground:
+    def _drawn(self, category: str, chooser: Chooser) -> tuple[list[Table], Mapping[str, Any]]:
+        """Return one clip's tables with plain values, and what was drawn."""
+        draw, counts, tables = Draw(chooser), Counter[str](), list[Table]()
+        for table in self.tables:
+            if table.name in OWN or category not in (_categories_of(table) or (category,)):
                 continue
-            if key not in known:
-                raise ValueError(f"{at} has no field {key!r}: {suggestion(key, (*known, *EXTRA))}")
-            values[key] = draw.value(value, known[key], f"{at} {key}", f"{path}.{key}")
-        return values
-
-    def _count(self, chooser: Chooser, raw: Mapping[str, Any], place: Place) -> int:
-        """Return how many of a table this clip has."""
-        if "count" not in raw:
-            return 1
-        what = f"{self._where((*place, 'count'))}{place[0]} count"
-        count = EXTRA["count"].read(Draw(chooser).value(raw["count"], EXTRA["count"], what, "count"), what)
-        if not 0 <= count <= MOST:
-            raise ValueError(f"{what} is from 0 to {MOST}, not {count}")
-        return count
-
-    def _tilt(self, tables: dict[str, Any], origin: Mapping[Place, Place]) -> None:
-        """Write a tilt as the ground's rows."""
-        tilts = tables.pop("tilt", [])
-        for i, raw in enumerate(tilts):
-            where = self._where(origin["tilt", i])
-            ground = tables.setdefault("ground", {})
-            if "tilts" in ground:
-                raise ValueError(f"{where}the ground tilts once in a clip: leave out the other tilt, or [ground] tilts")
-            ground["tilts"] = object_of(Tilt, raw, ("tilt", i), self._document(tables, origin)).rows()
+            if table.name in TABLES:
+                for _ in range(_count(chooser, table)):
+                    tables.append(_plain(draw, table, f"{table.name}.{counts[table.name]}"))
+                    counts[table.name] += 1
+            elif table.name == "ground":
+                tables.append(_plain(draw, table, "ground"))
+            else:
+                tables.append(_fixed(table))
+        return _with_tilt(tables), draw.taken
 
 
-@dataclass(frozen=True)
-class _Made:
-    setup: Setup
-    values: Mapping[str, Any]
-    origin: Mapping[Place, Place]
-    """Where tables of the clip stand in the file."""
+def _fixed(table: Table) -> Table:
+    """Refuse to draw what all clips share."""
+    for key, value in table.values.items() if isinstance(table.values, Mapping) else ():
+        if isinstance(value, Mapping):
+            raise ValueError(f"{table.where(key)}{f'{table.name} {key}'.strip()} is the same for all clips: write one value")
+    return table
 
 
-def _categories_of(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """Return the categories that a table is for; none stands for all."""
-    raw = table.get("category", [])
+def _plain(draw: Draw, table: Table, path: str) -> Table:
+    """Return a table with plain values."""
+    if not isinstance(table.values, Mapping):
+        return table  # reading refuses it
+    known = all_keys({**SINGLE, **TABLES}[table.name])
+    extra = EXTRA if table.name in TABLES else {}
+    values = {}
+    for key, raw in table.values.items():
+        at = f"{table.where(key)}{table.name}"
+        if key not in (*known, *extra):
+            raise ValueError(f"{at} has no field {shown(key)}: {suggestion(key, (*known, *extra))}")
+        if key in known:
+            values[key] = draw.value(raw, known[key].wanted, f"{at} {key}", f"{path}.{key}")
+    return replace(table, values=values)
+
+
+def _count(chooser: Chooser, table: Table) -> int:
+    """Return how many of a table a clip has."""
+    if not isinstance(table.values, Mapping) or "count" not in table.values:
+        return 1
+    what = f"{table.where('count')}{table.name} count"
+    count = read_value(int, Draw(chooser).value(table.values["count"], int, what, "count"), what)
+    if not 0 <= count <= MAX_COPIES:
+        raise ValueError(f"{what} is from 0 to {MAX_COPIES}, not {count}")
+    return count
+
+
+def _with_tilt(tables: list[Table]) -> list[Table]:
+    """Write a tilt as the ground's rows."""
+    for tilt in [table for table in tables if table.name == "tilt"]:
+        tables.remove(tilt)
+        ground = next((table for table in tables if table.name == "ground"), None)
+        if ground is None:
+            tables.append(ground := Table("ground", {}, tilt.places))
+        if not isinstance(ground.values, dict):
+            continue  # reading refuses it
+        if "tilts" in ground.values:
+            raise ValueError(f"{tilt.where()}the ground tilts once in a clip: leave out the other tilt, or [ground] tilts")
+        ground.values["tilts"] = object_of(Tilt, tilt).rows()
+    return tables
+
+
+def _categories_of(table: Table) -> tuple[str, ...]:
+    """Return the categories that a table is for; none means all of them."""
+    raw = table.values.get("category", []) if table.name in TABLES and isinstance(table.values, Mapping) else []
     names = raw if isinstance(raw, list) else [raw]
-    return tuple(EXTRA["category"].read(name, f"{where}category") for name in names)
+    return tuple(read_value(str, name, f"{table.where('category')}{table.name} category") for name in names)
 
 
-def distribution(source: str) -> Distribution:
+def distribution(source: str | Path) -> Distribution:
     """Return the distribution of a file, or a ready one or a scenario by its name."""
-    if source.lower().endswith(".toml"):
-        path = Path(source)
-        tables, numbers = read_toml(path)
-        found = Distribution(path.stem, tables, Lines(source, numbers), str(path.parent.absolute()))
-    elif source in READY:
-        text = (importlib.resources.files("dropsim") / "assets" / "synthesis" / f"{source}.toml").read_text(encoding="utf-8")
-        found = _of_text(source, text)
-    elif source in SCENARIOS:
-        found = _of_text(source, scene_text(scenario(source), Path()))
-    else:
-        hint = suggestion(source, (*READY, *SCENARIOS))
-        raise ValueError(f"there is no distribution or scenario {source!r}: {hint} A file ends in .toml")
-    found.check()
-    return found
-
-
-def _of_text(name: str, text: str) -> Distribution:
-    tables, numbers = parse_toml(text)
-    return Distribution(name, tables, Lines(name, numbers), "")
+    source, folder = str(source), ""
+    with located(""):
+        if source.lower().endswith(".toml"):
+            text, folder = read_text(Path(source)), str(Path(source).parent.absolute())
+        elif source in READY:
+            text = (importlib.resources.files("dropsim") / "assets" / "synthesis" / f"{source}.toml").read_text(encoding="utf-8")
+        elif source in SCENARIOS:
+            text = scene_text(scenario(source), Path())
+        else:
+            hint = suggestion(source, (*READY, *SCENARIOS))
+            raise ValueError(f"there is no distribution or scenario {source!r}: {hint} A file ends in .toml")
+        tables = parse_tables(text, source, single={**SINGLE, **OWN}, many=TABLES, what="a distribution of scenes")
+        found = Distribution(Path(source).stem if folder else source, tuple(tables), folder)
+        found.check()
+        return found

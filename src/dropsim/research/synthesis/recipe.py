@@ -1,4 +1,4 @@
-"""What a data set is made by: everything that its content depends on, and nothing else."""
+"""A recipe: everything that the content of a data set depends on, and nothing else."""
 
 import json
 import math
@@ -8,10 +8,10 @@ from importlib.metadata import version
 from typing import Any
 
 from dropsim.research.synthesis.distribution import Distribution, Drawn
-from dropsim.scene.files.setup import MAX_SECONDS, Setup
+from dropsim.scene.files import Setup
 
 GROUP = 16
-"""Clips that are simulated side by side. Who is with whom is a matter of the index, so that a clip's rounding is too."""
+"""Clips that are simulated in one batch. Which clips are together follows from their indices alone."""
 MAX_COUNT = 10**10
 
 
@@ -31,18 +31,15 @@ class Recipe:
     """Clips of a shard."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
         if not 1 <= self.count <= MAX_COUNT:
             raise ValueError(f"a data set has from 1 to {MAX_COUNT} clips, not {self.count}")
         if not 0 <= self.seed < 2**62:
             raise ValueError(f"a seed is a whole number from 0 to 2^62, not {self.seed}")
         if self.shard_size < GROUP or self.shard_size % GROUP:
             raise ValueError(
-                f"{GROUP} clips are simulated side by side: give a shard size that is a multiple of {GROUP}, not {self.shard_size}"
+                f"{GROUP} clips are simulated in one batch: give a shard size that is a multiple of {GROUP}, not {self.shard_size}"
             )
-        if self.seconds is not None and not 0 < self.seconds <= MAX_SECONDS:
-            raise ValueError(f"seconds must be between 0 and {MAX_SECONDS:g}, not {self.seconds:g}")
-        self.drawn(0)  # refuses a number of samples that cannot be
+        self.drawn(0)  # refuses seconds and samples that cannot be
 
     @property
     def num_shards(self) -> int:
@@ -54,7 +51,7 @@ class Recipe:
         return range(shard * self.shard_size, min(self.count, (shard + 1) * self.shard_size))
 
     def drawn(self, index: int) -> Drawn:
-        """Return a clip's scene, of the length and with the samples that were asked for."""
+        """Return a clip's scene with the length and the samples that were asked for."""
         drawn = self.distribution.draw(self.seed, index)
         return replace(drawn, setup=self._changed(drawn.setup))
 
@@ -66,10 +63,10 @@ class Recipe:
         return setup
 
     def identity(self) -> dict[str, Any]:
-        """Return all that the content depends on, as plain data by the names of the options."""
+        """Return what the content depends on, as plain data by the names of the options."""
         return {
             "dropsim": version("dropsim"),
-            "scene": json.loads(json.dumps(self.distribution.tables)),
+            "scene": json.loads(json.dumps([[table.name, table.values] for table in self.distribution.tables])),
             "count": self.count,
             "seed": self.seed,
             "seconds": self.seconds,
@@ -79,7 +76,7 @@ class Recipe:
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
-    """Say in what two recipes differ, as the end of a sentence; nothing where they do not."""
+    """Say how two recipes differ, as the end of a sentence; None if they do not."""
     for name in dict.fromkeys((*old, *new)):
         before, now = old.get(name), new.get(name)
         if before == now:

@@ -1,4 +1,4 @@
-"""Making a data set, or going on with one."""
+"""Making a data set, or going on with one that was interrupted."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,16 +9,15 @@ from dropsim.research.synthesis.shard import LOCK, Totals, close_folder, is_done
 from dropsim.research.synthesis.workers import Workers
 
 
-def synthesize(recipe: Recipe, out: Path, workers: Workers, watch: Callable[[int, int], None] | None = None) -> Totals:
-    """Make all shards that are not there yet; `watch` is told how many clips are done, and how many there will be."""
+def synthesize(recipe: Recipe, out: Path | str, workers: Workers, watch: Callable[[int, int], None] | None = None) -> Totals:
+    """Make all shards that are missing; `watch` is told how many clips are done, and how many there will be."""
+    out = Path(out)
     with _alone(out):
         open_folder(recipe, out)
-        done = [shard for shard in range(recipe.num_shards) if is_done(out, shard)]
-        finished = sum(len(recipe.clips_of(shard)) for shard in done)
+        missing = [shard for shard in range(recipe.num_shards) if not is_done(out, shard)]
+        finished = recipe.count - sum(len(recipe.clips_of(shard)) for shard in missing)
         if watch:
             watch(finished, recipe.count)
-        there = set(done)
-        missing = [shard for shard in range(recipe.num_shards) if shard not in there]
         try:
             for shard in workers.make(recipe, out, missing) if missing else ():
                 finished += len(recipe.clips_of(shard))
@@ -31,7 +30,7 @@ def synthesize(recipe: Recipe, out: Path, workers: Workers, watch: Callable[[int
 
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Refuse a folder that another run is writing to; the system lets go of the lock however that run ends."""
+    """Refuse a folder that another run is writing to; the system releases the lock however that run ends."""
     try:
         import fcntl
     except ImportError:  # not on Windows

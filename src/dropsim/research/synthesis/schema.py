@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import roma
-import torch
-from torch import Tensor
 
+from dropsim.body.rotations import rotmat_to_rotvec
 from dropsim.body.skeleton import JOINTS, PARENTS, Skeleton
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
@@ -32,7 +30,7 @@ ROWS: Mapping[str, tuple[str, str]] = {
     "root_wrench": ("t 2", "body weights"),
     "ground": ("t 4", "1 1 1 m"),
 }
-"""Columns of numbers over time, laid out flat: their shapes and units."""
+"""Columns of numbers over time, as flat lists: their shapes and units."""
 
 
 def schema_of(skeleton: Skeleton, fps: float, identity: Mapping[str, Any]) -> "pa.Schema":
@@ -64,7 +62,7 @@ def _skeleton(skeleton: Skeleton) -> dict[str, Any]:
 
 
 def rows_of(clips: Sequence[Clip], schema: "pa.Schema") -> "pa.Table":
-    """Lay clips out as rows."""
+    """Return a row for each person of each clip."""
     import pyarrow as pa
 
     rows = [row for clip in clips for row in _rows(clip)]
@@ -74,7 +72,7 @@ def rows_of(clips: Sequence[Clip], schema: "pa.Schema") -> "pa.Table":
 def _rows(clip: Clip) -> Iterator[dict[str, Any]]:
     drawn, scene = clip.drawn, clip.drawn.setup.scene
     text = scene_text(drawn.setup, Path())
-    ground = torch.cat((clip.ground.normal, clip.ground.offset.unsqueeze(-1)), dim=-1)
+    ground = np.concatenate((clip.ground.normal, clip.ground.offset[:, None]), -1)
     for i, (motion, above) in enumerate(zip(clip.motions, clip.above, strict=True)):
         yield {
             "clip": drawn.index, "person": i, "num_people": len(clip.motions), "category": drawn.category, "seed": drawn.seed,
@@ -89,15 +87,14 @@ def _rows(clip: Clip) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _over_time(motion: Motion, ground: Tensor) -> dict[str, Tensor | None]:
+def _over_time(motion: Motion, ground: np.ndarray) -> dict[str, np.ndarray | None]:
+    wrench = None if motion.wrench_before is None or motion.wrench_after is None else (motion.wrench_before, motion.wrench_after)
     return {
-        "root": motion.root, "joints": motion.joints, "rotations": roma.rotmat_to_rotvec(motion.q), "contacts": motion.contacts,
-        "contact_forces": motion.contact_forces, "external_forces": motion.external_forces, "root_wrench": motion.root_wrench,
-        "ground": ground,
+        "root": motion.root, "joints": motion.joints, "rotations": rotmat_to_rotvec(motion.q), "contacts": motion.touching,
+        "contact_forces": motion.contact_forces, "external_forces": motion.external_forces,
+        "root_wrench": None if wrench is None else np.stack(wrench, -1), "ground": ground,
     }  # fmt: skip
 
 
-def _flat(values: Tensor | None) -> np.ndarray | None:
-    if values is None:
-        return None
-    return values.reshape(-1).numpy().astype(np.bool_ if values.dtype == torch.bool else np.float32)
+def _flat(values: np.ndarray | None) -> np.ndarray | None:
+    return None if values is None else values.reshape(-1).astype(np.bool_ if values.dtype == np.bool_ else np.float32)

@@ -1,7 +1,7 @@
-"""Shards: some clips as one Parquet file, and beside it a small manifest that says that the file is whole, and what was left out.
+"""Shards: some clips as one Parquet file, with a small manifest that says that the file is whole and what was left out.
 
-A data set's folder holds `manifest.json` with the recipe, `clips/` with the Parquet files and nothing else, so that any reader takes the
-folder as it is, and `shards/` with a manifest for each. A shard counts as done when its manifest is there, which is written last.
+A data set's folder holds `manifest.json` with the recipe, `clips/` with the Parquet files and nothing else, so that any reader can take
+the folder as it is, and `shards/` with a manifest for each. The manifest of a shard is written last: a shard that has one is done.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dropsim.compute.threads import single_threaded
 from dropsim.files.atomic import atomic_path
 from dropsim.research.synthesis.clip import Clip, Rejected, clips_of_group, template_of
 from dropsim.research.synthesis.recipe import GROUP, Recipe, difference
@@ -31,6 +32,7 @@ def manifest_path(out: Path, shard: int) -> Path:
     return out / "shards" / f"clips-{shard:07d}.json"
 
 
+@single_threaded
 def make_shard(recipe: Recipe, out: Path, shard: int) -> None:
     """Simulate a shard and write it; it appears whole or not at all."""
     import pyarrow.parquet as pq

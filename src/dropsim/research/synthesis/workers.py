@@ -1,20 +1,25 @@
-"""Who makes the shards: this process, several, or a Ray cluster. What is made does not depend on it."""
+"""Who makes the shards: this process, several, or a Ray cluster. The result does not depend on it."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from multiprocessing.synchronize import Event
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from dropsim.research.synthesis.recipe import Recipe
 from dropsim.research.synthesis.shard import is_done, make_shard
+
+RETRIES = 5
+"""How often a shard is made again if its worker or machine went away."""
 
 
 class Workers(ABC):
@@ -22,7 +27,7 @@ class Workers(ABC):
 
     @abstractmethod
     def make(self, recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:
-        """Yield the number of every shard as it is done."""
+        """Yield the number of every shard when it is done."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,6 @@ class Here(Workers):
     """This process, one shard after the other."""
 
     def make(self, recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:
-        """Make them in order."""
         for shard in shards:
             make_shard(recipe, out, shard)
             yield shard
@@ -38,59 +42,97 @@ class Here(Workers):
 
 @dataclass(frozen=True)
 class Processes(Workers):
-    """Several processes of this machine, each on one thread."""
+    """Several processes of this machine. If one is killed, a new one makes its shard again."""
 
     num: int
 
     def make(self, recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:
-        """Keep every process busy with a shard."""
-        waiting = iter(shards)
-        # Spawned, since a fork would inherit torch's threads in whatever state they are.
-        context = multiprocessing.get_context("spawn")
-        stop = context.Event()
-        pool = ProcessPoolExecutor(self.num, mp_context=context, initializer=_begin_worker, initargs=(stop,))
+        waiting, lost = deque(shards), Counter[int]()
+        started, busy = list[BaseProcess](), dict[Connection, int]()
         try:
-            running = {pool.submit(make_shard, recipe, out, shard): shard for shard in islice(waiting, 2 * self.num)}
-            while running:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    shard = running.pop(future)
-                    future.result()
-                    running |= {pool.submit(make_shard, recipe, out, other): other for other in islice(waiting, 1)}
+            while waiting or busy:
+                while waiting and len(busy) < self.num:
+                    process, line = _start_worker(recipe, out)
+                    started.append(process)
+                    _hand_out(line, waiting, busy)
+                ready = wait(list(busy))
+                for line in [line for line in busy if line in ready]:
+                    shard = busy.pop(line)
+                    if not _answered(line):
+                        lost[shard] += 1
+                        if lost[shard] > RETRIES:
+                            why = f"shard {shard}: its worker was killed {lost[shard]} times, perhaps because memory ran out"
+                            raise ValueError(f"{why}: run the same command again with fewer --workers to go on")
+                        waiting.appendleft(shard)
+                        continue
+                    if waiting:
+                        _hand_out(line, waiting, busy)
+                    else:
+                        line.close()
                     yield shard
-        except BrokenProcessPool:
-            why = "a worker was ended from outside, perhaps for want of memory"
-            raise ValueError(f"{why}: start again to go on, with fewer workers") from None
         finally:
-            # On an error or Ctrl-C nobody waits for shards that are half made.
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+            # After an error or Ctrl-C nobody waits for shards that are half made.
+            for process in started:
+                process.terminate()
+                process.join()
 
 
-def _begin_worker(stop: Event) -> None:
-    """Use one thread, and end when told to or with the process that started this one, even where that is killed."""
-    import torch
+def _start_worker(recipe: Recipe, out: Path) -> tuple[BaseProcess, Connection]:
+    # Spawned, because a fork would inherit threads in whatever state they are in.
+    context = multiprocessing.get_context("spawn")
+    line, other = context.Pipe()
+    process = context.Process(target=_work, args=(other, recipe, out), daemon=True)
+    process.start()
+    other.close()
+    return process, line
 
-    torch.set_num_threads(1)
+
+def _hand_out(line: Connection, waiting: deque[int], busy: dict[Connection, int]) -> None:
+    busy[line] = waiting.popleft()
+    with contextlib.suppress(OSError):  # a worker that is gone is noticed when it should answer
+        line.send(busy[line])
+
+
+def _answered(line: Connection) -> bool:
+    """Wait for a worker's answer, and raise its error; False means that the worker is gone."""
+    try:
+        error = line.recv()
+    except (EOFError, OSError):
+        return False
+    if error is not None:
+        raise error
+    return True
+
+
+def _work(line: Connection, recipe: Recipe, out: Path) -> None:
+    """Make the shards that are asked for, until there are no more or the first process is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process decides
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    while True:
+        try:
+            shard = line.recv()
+        except EOFError:
+            return
+        try:
+            make_shard(recipe, out, shard)
+        except (OSError, ValueError) as error:
+            line.send(ValueError(f"shard {shard}: {error}"))
+        except Exception:
+            line.send(RuntimeError(f"shard {shard}: {traceback.format_exc()}"))
+        else:
+            line.send(None)
+
+
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
-    for end in (parent.join, stop.wait):
-        threading.Thread(target=_exit_after, args=(end,), daemon=True).start()
-
-
-def _exit_after(end: Callable[[], object]) -> None:
-    end()
+    parent.join()
     os._exit(1)
-
-
-RETRIES = 5
-"""How often Ray makes a shard anew whose worker or machine went away."""
 
 
 @dataclass(frozen=True)
 class OnRay(Workers):
-    """A Ray cluster: a task for each shard. The folder has to be one that all machines see."""
+    """A Ray cluster, with a task for each shard. All machines have to see the folder."""
 
     address: str
     """local starts Ray on this machine; auto finds the cluster that it belongs to; else the cluster's address."""
@@ -98,7 +140,6 @@ class OnRay(Workers):
     """Processes of a local Ray."""
 
     def make(self, recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:
-        """Keep the whole cluster busy."""
         ray = _imported_ray()
         _connect(ray, self.address, self.num)
         try:
@@ -118,9 +159,6 @@ class OnRay(Workers):
 
 
 def _make_on_ray(recipe: Recipe, out: str, shard: int) -> None:
-    import torch
-
-    torch.set_num_threads(1)
     make_shard(recipe, Path(out), shard)
 
 
@@ -145,13 +183,13 @@ def _connect(ray, address: str, num: int) -> None:  # noqa: ANN001 - a module
 
 
 def _finished(ray, task: object, out: Path, shard: int) -> int:  # noqa: ANN001 - a module
-    """Return the shard's number, having seen that it is there."""
+    """Return the shard's number once it is in the folder."""
     try:
         ray.get(task)
     except ray.exceptions.RayTaskError as error:
         raise ValueError(f"shard {shard}: {error.cause}") from None
     except ray.exceptions.RayError as error:
-        raise ValueError(f"shard {shard} failed {RETRIES + 1} times on Ray, at last with: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"shard {shard} failed {RETRIES + 1} times on Ray, the last time with: {str(error).splitlines()[0]}") from None
     if not is_done(out, shard):
         raise ValueError(f"shard {shard} was made on another machine and is not in {out} here: give a folder that all machines share")
     return shard
