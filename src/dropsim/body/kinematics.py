@@ -19,6 +19,14 @@ _MAX_SWEEPS = 30
 
 
 @kernel
+def copy(A: Array, out: Array) -> None:
+    """Copy a matrix element by element: numba takes seconds to compile `out[:] = A`, for the error message of its shapes alone."""
+    for r in range(A.shape[0]):
+        for c in range(A.shape[1]):
+            out[r, c] = A[r, c]
+
+
+@kernel
 def product(A: Array, B: Array, out: Array) -> None:
     """Out = A B; out is neither of them."""
     for r in range(3):
@@ -174,11 +182,11 @@ def inverse(joints: Array, twist_from: Array, offsets: Array, out: Array) -> Non
             q, source = out[i, j], twist_from[i, j]
             parent = _PARENTS[j]
             if _NUM_CHILDREN[j] == 0:
-                q[:] = source
+                copy(source, q)
             elif _NUM_CHILDREN[j] > 1:
                 _least_squares_rotation(x, j, offsets, S, V, world[j])
                 if parent < 0:
-                    q[:] = world[j]
+                    copy(world[j], q)
                 else:
                     product_transposed(world[parent], world[j], q)
             else:
@@ -208,7 +216,7 @@ def inverse(joints: Array, twist_from: Array, offsets: Array, out: Array) -> Non
 @kernel
 def chain(q: Array, offsets: Array, world: Array, joints: Array) -> None:
     """Pose one person whose pelvis is at joints[0]: write the global rotations and the joints."""
-    world[0] = q[0]
+    copy(q[0], world[0])
     for j in range(1, NUM_JOINTS):
         R = world[_PARENTS[j]]
         product(R, q[j], world[j])
@@ -225,10 +233,11 @@ def forward(q: Array, root: Array, offsets: Array, joints: Array, rotations: Arr
     """Forward kinematics; global rotations are written too unless `rotations` is empty."""
     world = np.empty((NUM_JOINTS, 3, 3))
     for i in range(len(q)):
-        joints[i, 0] = root[i]
+        joints[i, 0, 0], joints[i, 0, 1], joints[i, 0, 2] = root[i, 0], root[i, 1], root[i, 2]
         chain(q[i], offsets, world, joints[i])
         if len(rotations) > 0:
-            rotations[i] = world
+            for j in range(NUM_JOINTS):
+                copy(world[j], rotations[i, j])
 
 
 @kernel

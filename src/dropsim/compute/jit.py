@@ -10,7 +10,6 @@ import inspect
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -45,20 +44,17 @@ def cache_folder() -> Path:
 
 @functools.cache
 def kernel_folder() -> Path | None:
-    """Return the folder of this version's machine code, or None if nothing can be kept; older folders are deleted."""
-    for base in (cache_folder() / "kernels", Path(tempfile.gettempdir()) / f"dropsim-kernels-{os.environ.get('USER', 'user')}"):
-        folder = base / kernel_hash()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            os.utime(folder)
-            if not os.access(folder, os.W_OK):
-                continue
-            for old in sorted(base.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
-                shutil.rmtree(old, ignore_errors=True)
-        except OSError:
-            continue
-        return folder
-    return None
+    """Return the folder of this version's machine code, or None if nothing can be kept there; older folders are deleted."""
+    base = cache_folder() / "kernels"
+    folder = base / kernel_hash()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+        for old in sorted(base.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+            shutil.rmtree(old, ignore_errors=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
 
 
 def kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
@@ -72,18 +68,19 @@ def fast_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
 
 
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:  # noqa: ANN401
-    import numba  # not above: `compiled()` answers before numba, which takes half a second, is loaded
+    import numba.core.config  # not above: `compiled()` answers before numba, which takes half a second, is loaded
 
     # The tests check types by wrapping every function; numba needs the function inside.
     function = inspect.unwrap(function)
     folder = kernel_folder()
     if folder is None:
         return numba.njit(error_model="numpy", **options)(function)
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
+    settings: Any = numba.core.config
+    before, settings.CACHE_DIR = settings.CACHE_DIR, str(folder)
     try:
         return numba.njit(cache=True, error_model="numpy", **options)(function)
     finally:
-        numba.config.CACHE_DIR = before
+        settings.CACHE_DIR = before
 
 
 def compiled() -> bool:

@@ -51,7 +51,7 @@ class StiffStage(Stage):
                 turned = _swung_out(x, q, side, (hip, ankle, foot), height, self.share) @ q[..., hip, :, :]
                 q[..., hip, :, :] = np.where(stiff[..., knee, None, None, None], turned, q[..., hip, :, :])
                 x = skeleton.forward(q, root)
-        return replace(candidates, x=np.where(stiff.any(-1)[..., None, None, None], x, candidates.x), q=q)
+        return replace(candidates, x=np.where(np.any(stiff, -1, keepdims=True)[..., None, None], x, candidates.x), q=q)
 
 
 def _straight(skeleton: Skeleton) -> Float[np.ndarray, "22 3 3"]:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from dropsim.body.joints import NUM_JOINTS, PARENTS, joint_index
-from dropsim.body.kinematics import inverse
+from dropsim.body.kinematics import copy, inverse
 from dropsim.body.rotations import best_turn, transpose
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import kernel
@@ -151,7 +151,7 @@ def _nearest(candidates: Array, x: Array, index: Array, p: Array, at: int) -> No
                     break
             if total < best:
                 best, index[i] = total, k
-        p[i, at : at + NUM_JOINTS] = candidates[i, index[i]]
+        copy(candidates[i, index[i]], p[i, at : at + NUM_JOINTS])
 
 
 def _per_person(values: Float[np.ndarray, "*b c"]) -> Float[np.ndarray, "n c"]:
@@ -242,14 +242,12 @@ class MaskedEnergy(Energy):
 
     energy: Energy
     people: Bool[np.ndarray, "*b"]
+    name: str = field(init=False)
+    weight: float = field(init=False)
 
-    @property
-    def name(self) -> str:
-        return self.energy.name
-
-    @property
-    def weight(self) -> float:
-        return self.energy.weight
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.energy.name)
+        object.__setattr__(self, "weight", self.energy.weight)
 
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
         return self.energy.matrix(skeleton)

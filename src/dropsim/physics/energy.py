@@ -51,6 +51,8 @@ class Energy(ABC):
 
     name: str
     weight: float
+    always: bool = False
+    """Whether all rows always apply, so that A^T A can be added up once."""
 
     @abstractmethod
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
@@ -59,11 +61,6 @@ class Energy(ABC):
     @abstractmethod
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
         """Return the point of the energy's manifold that is nearest to A x."""
-
-    @property
-    def always(self) -> bool:
-        """Whether all rows always apply, so that A^T A can be added up once."""
-        return False
 
     def value(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Float[np.ndarray, "n"]:
         """Return w/2 |A x - p|^2 over the rows that apply [m^2]."""

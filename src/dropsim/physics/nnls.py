@@ -48,7 +48,8 @@ def _solve_all(F: Array, b: Array, active: Array, ridge: float, c: Array) -> int
         n = 0
         for j in range(num_columns):
             if active[i, j]:
-                A[n, :num_rows] = F[i, :, j]
+                for r in range(num_rows):
+                    A[n, r] = F[i, r, j]
                 columns[n] = j
                 n += 1
         status = max(status, solve(A, b[i], n, ridge, found))
@@ -75,7 +76,8 @@ def solve(A: Array, b: Array, n: int, ridge: float, x: Array) -> int:
         return FINE
     m = num_rows + (n if ridge > 0 else 0)
     B = np.zeros(m)
-    B[:num_rows] = b
+    for r in range(num_rows):
+        B[r] = b[r]
     for j in range(n):
         for r in range(num_rows, m):
             A[j, r] = 0.0

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS
+from dropsim.body.kinematics import copy
 from dropsim.body.skeleton import BodyArrays, Skeleton, flat
 from dropsim.compute.jit import kernel
 from dropsim.physics.contact import Solids, deepest, of_person, push_out
@@ -43,7 +44,7 @@ def settle(
     give, work = np.empty(NUM_JOINTS), (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
     for i in range(len(x)):
         planes, spheres = of_person(solids.planes, i), of_person(solids.spheres, i)
-        out[i] = x[i]
+        copy(x[i], out[i])
         touching[i] = False
         for done in range(most_rounds):
             whole = done >= rounds and _stretch(out[i], body.lengths) < STRETCHED
@@ -186,8 +187,10 @@ def _separate(x: Array, body: BodyArrays, h: float, forces: Array, met: Array) -
                 if not push[a].any():
                     continue
                 met[w, a] = True
-                x[w, a] += step[a]
-                forces[w, a] += push[a] / (h * h)
+                for j in range(NUM_JOINTS):
+                    for k in range(3):
+                        x[w, a, j, k] += step[a, j, k]
+                        forces[w, a, j, k] += push[a, j, k] / (h * h)
                 restore_person(x[w, a], body.lengths, body.mobility, 2, direction, S, tension)
     return anybody
 

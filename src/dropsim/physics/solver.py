@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.joints import NUM_JOINTS
+from dropsim.body.kinematics import copy
 from dropsim.body.skeleton import Skeleton
 from dropsim.compute.jit import kernel
 from dropsim.physics.energy import Energy, Frame, KernelEnergy, check_energy, check_target
@@ -85,7 +86,7 @@ def _global_step(y: Array, constant: Array, A: Array, weights: Array, always: Ar
     """
     left = np.empty((NUM_JOINTS, NUM_JOINTS))
     for i in range(len(y)):
-        left[:] = constant
+        copy(constant, left)
         x[i] = 0.0
         for r in range(len(A)):
             if not active[i, r]:

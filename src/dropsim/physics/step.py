@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -135,13 +136,13 @@ class Simulator:
                 raise ValueError(f"an energy of your own cannot be called {energy.name!r}: that is a built-in one")
 
     @classmethod
-    def shipped(cls, **options: object) -> "Simulator":
+    def shipped(cls, **options: Any) -> "Simulator":  # noqa: ANN401
         """Return the simulator with the prior and the pose model that come with the package; options as SimulatorOptions has them."""
         from dropsim.priors.cvae import CVAEPrior
 
         return cls(CVAEPrior.shipped(), options=SimulatorOptions(**options))
 
-    def with_options(self, **changes: object) -> "Simulator":
+    def with_options(self, **changes: Any) -> "Simulator":  # noqa: ANN401
         """Return the same simulator with some options changed."""
         return replace(self, options=replace(self.options, **changes))
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS, joint_index
+from dropsim.body.kinematics import copy
 from dropsim.body.rotations import normalize
 from dropsim.body.skeleton import BodyArrays, Skeleton, flat
 from dropsim.compute.jit import kernel
@@ -157,7 +158,8 @@ def fit_contacts(
         scaled[r] = b[r] * (1.0 if r < 3 else fit.scale)
     status = solve(A, scaled, n, fit.ridge, c)
     forces[:] = 0.0
-    residual[:] = b
+    for r in range(6):
+        residual[r] = b[r]
     if status != FINE:
         return status
     load = np.zeros(2)
@@ -187,8 +189,8 @@ def _perpendicular(a: Array, out: Array) -> None:
 
 
 @kernel
-def turn_of(moment: Array, x: Array, centre: Array, masses: Array, arm: float, ridge: float, out: Array) -> None:
-    """Solve (arm^2 I + ridge) out = moment with I the body's inertia about its centre, by cofactors."""
+def turn_of(mx: float, my: float, mz: float, x: Array, centre: Array, masses: Array, arm: float, ridge: float, out: Array) -> None:
+    """Solve (arm^2 I + ridge) out = m with I the body's inertia about its centre, by cofactors."""
     xx = yy = zz = xy = yz = zx = 0.0
     for j in range(len(masses)):
         m, rx, ry, rz = masses[j], x[j, 0] - centre[0], x[j, 1] - centre[1], x[j, 2] - centre[2]
@@ -203,7 +205,7 @@ def turn_of(moment: Array, x: Array, centre: Array, masses: Array, arm: float, r
     a, b, c = yy * zz - yz * yz, yz * zx - xy * zz, xy * yz - yy * zx
     d, e, f = xx * zz - zx * zx, xy * zx - xx * yz, xx * yy - xy * xy
     determinant = xx * a + xy * b + zx * c
-    mx, my, mz = moment[0] / determinant, moment[1] / determinant, moment[2] / determinant
+    mx, my, mz = mx / determinant, my / determinant, mz / determinant
     out[0], out[1], out[2] = a * mx + b * my + c * mz, b * mx + d * my + e * mz, c * mx + e * my + f * mz
 
 
@@ -224,8 +226,9 @@ def aim(
         total = centre_of_mass(x[i], body.masses, centre)
         momentum_rate(x[i], v[i], reference[i], body.masses, h, centre, b)
         status = max(status, fit_contacts(x[i], near[i], normals[i], body.radii, centre, b, fit, fitted, unexplained[i]))
-        b -= unexplained[i]
-        turn_of(b[3:], x[i], centre, body.masses, 1.0, 0.0, spin)
+        for r in range(6):
+            b[r] -= unexplained[i, r]
+        turn_of(b[3], b[4], b[5], x[i], centre, body.masses, 1.0, 0.0, spin)
         for j in range(NUM_JOINTS):
             rx, ry, rz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]
             turned = (spin[1] * rz - spin[2] * ry, spin[2] * rx - spin[0] * rz, spin[0] * ry - spin[1] * rx)
@@ -260,7 +263,7 @@ def balance(
         take_forces(forces[i], x[i], centre, b)
         status = max(status, fit_contacts(x[i], support.near[i], support.normals[i], body.radii, centre, b, fit, fitted, residual))
         wrench[i] = _norm(residual) / fit.body_weight
-        out[i] = solved[i]
+        copy(solved[i], out[i])
         if held[i]:
             continue
         grounded = support.near[i].any()
@@ -268,7 +271,9 @@ def balance(
         if not _norm(e) > correction.threshold:
             continue
         strength = correction.weight if grounded else correction.airborne_weight
-        turn_of(strength * e[3:], x[i], centre, body.masses, fit.scale * math.sqrt(strength / total), 1.0, turn)
+        turn_of(
+            strength * e[3], strength * e[4], strength * e[5], x[i], centre, body.masses, fit.scale * math.sqrt(strength / total), 1.0, turn
+        )
         farthest = 0.0
         for j in range(NUM_JOINTS):
             rx, ry, rz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]
@@ -362,7 +367,8 @@ def _explain_frames(
         centre_of_mass(x[i], body.masses, centre)
         momentum_rate(x[i], v[i], after[i], body.masses, h, centre, b)
         take_forces(forces[i], x[i], centre, b)
-        b[3:] += spin[i]
+        for k in range(3):
+            b[3 + k] += spin[i, k]
         status = max(status, fit_contacts(x[i], support.near[i], support.normals[i], body.radii, centre, b, fit, fitted, residual[i]))
     return status
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dropsim.body.joints import NUM_JOINTS, PARENTS
-from dropsim.body.kinematics import chain, exp, log_small, product
+from dropsim.body.kinematics import chain, copy, exp, log_small, product
 from dropsim.compute.jit import kernel
 
 Array = Any
@@ -132,7 +132,7 @@ def compose_kinematic(
             for c in range(3):
                 for lane in range(LANES):
                     place[0, c, lane] = x[i, 0, c] + (R[0, c] * step[0, lane] + R[1, c] * step[1, lane] + R[2, c] * step[2, lane])
-            _copy(then[0], world[0])
+            copy(then[0], world[0])
             for j in range(1, NUM_JOINTS):
                 _link(world[PARENT[j]], then[j], offsets[j], place[PARENT[j]], world[j], place[j])
             for lane in range(num):
@@ -205,17 +205,9 @@ def _hold(q: Array, free: Array, held: Array, one: Array) -> None:
 
 
 @kernel
-def _copy(values: Array, out: Array) -> None:
-    """Copy an array by elements; numba takes seconds to compile `out[:] = values`, for the error message of its shapes alone."""
-    for r in range(values.shape[0]):
-        for c in range(values.shape[1]):
-            out[r, c] = values[r, c]
-
-
-@kernel
 def _from_heading(R: Array, q: Array, spare: Array) -> None:
     """Q = R^T q."""
-    _copy(q, spare)
+    copy(q, spare)
     for r in range(3):
         for c in range(3):
             for lane in range(LANES):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dropsim.body.joints import MIRROR, NUM_JOINTS, PARENTS
-from dropsim.body.kinematics import product, product_transposed, swing
+from dropsim.body.kinematics import copy, product, product_transposed, swing
 from dropsim.compute.jit import kernel
 
 Array = Any
@@ -140,7 +140,7 @@ def features_of_frames(frames: Frames, rows: Array, before: Array, offsets: Arra
     now, past, v, one = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3)), np.empty(NUM_FEATURES)
     for i in range(len(rows)):
         if i > 0 and rows[i - 1] == before[i]:
-            past[:] = now
+            copy(now, past)
         else:
             load(frames, before[i], root, quaternions)
             pose(root, quaternions, offsets, 1.0, q, world, past)
@@ -205,7 +205,7 @@ def pose(root: Array, quaternions: Array, offsets: Array, scale: float, q: Array
 @kernel
 def forward(q: Array, offsets: Array, world: Array, x: Array) -> None:
     """Forward kinematics from the pelvis at x[0]."""
-    world[0] = q[0]
+    copy(q[0], world[0])
     for j in range(1, NUM_JOINTS):
         R = world[_PARENTS[j]]
         product(R, q[j], world[j])
@@ -301,11 +301,11 @@ def _lock(x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, fa
     # Rotations: thigh and shank swing to their new directions, the foot keeps its own.
     swing(old_thigh[0], old_thigh[1], old_thigh[2], p[knee, 0] - p[hip, 0], p[knee, 1] - p[hip, 1], p[knee, 2] - p[hip, 2], S)
     product(S, world[hip], turned)
-    world[hip] = turned
+    copy(turned, world[hip])
     product_transposed(world[_PARENTS[hip]], world[hip], q[hip])
     swing(old_shank[0], old_shank[1], old_shank[2], p[ankle, 0] - p[knee, 0], p[ankle, 1] - p[knee, 1], p[ankle, 2] - p[knee, 2], S)
     product(S, world[knee], turned)
-    world[knee] = turned
+    copy(turned, world[knee])
     product_transposed(world[hip], world[knee], q[knee])
     product_transposed(world[knee], world[ankle], q[ankle])
 

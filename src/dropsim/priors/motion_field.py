@@ -7,7 +7,7 @@ next. The query is the simulated body, so a push is felt at once.
 import functools
 import importlib.resources
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -56,10 +56,10 @@ class MotionField(Prior):
     name: str = "field"
     starts_at_mode: bool = True
     takes_intent: bool = True
+    fps: float = field(init=False)
 
-    @property
-    def fps(self) -> float:
-        return self.bank.fps
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fps", self.bank.fps)
 
     @classmethod
     def shipped(cls) -> "MotionField":

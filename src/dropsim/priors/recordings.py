@@ -65,9 +65,9 @@ def _smooth(values: Float[np.ndarray, "t c"], width: int) -> Float[np.ndarray, "
 
 def info_of(clip: Clip, motion: Motion) -> ClipInfo:
     """Describe a clip of a data set for a bank."""
-    rig = clip.read_as.partition(",")[0].partition(" ")[0].lower()
-    source, licence = SOURCES.get(rig, ("", ""))
-    return ClipInfo(clip.name, source or "own recordings", licence or "the user's own", tags_of(motion, clip.category), len(motion))
+    rig = clip.read_as.removeprefix("rig ").partition(",")[0]
+    source, licence = SOURCES.get(rig, ("own recordings", "the user's own"))
+    return ClipInfo(clip.name, source, licence, tags_of(motion, clip.category), len(motion))
 
 
 def build_bank(

@@ -84,7 +84,7 @@ class EveryWorld(Element[Memories]):
             acted = [e.act(m, replace(_context_of(context, i), balls=balls)) for e, m in zip(elements, own, strict=True)]
             memories.append(tuple(m for m, _ in acted))
             parts += [(i, done) for _, done in acted]
-        return tuple(memories), _stacked(parts, context)
+        return tuple(memories), stack_inputs(parts, context)
 
 
 def _context_of(context: SceneContext, world: int) -> SceneContext:
@@ -95,8 +95,8 @@ def _context_of(context: SceneContext, world: int) -> SceneContext:
     return replace(context, people=context.people[world], ground=ground)
 
 
-def _stacked(parts: Sequence[tuple[int, StepInputs]], context: SceneContext) -> StepInputs:
-    """Put what happens in each world together."""
+def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext) -> StepInputs:
+    """Put together what happens in some worlds of a batch; parts are worlds and their inputs."""
     forces, held = np.zeros(context.people.x.shape), np.zeros(context.batch, dtype=np.bool_)
     intent, energies = Intent.unknown(*context.batch), dict[str, list[tuple[int, Energy]]]()
     colliders, stages = list[Collider](), list[tuple[int, Stage]]()

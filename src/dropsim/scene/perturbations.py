@@ -314,8 +314,7 @@ class StiffJoint(Element[np.ndarray]):
         if context.frame < round(self.start * context.fps):
             return memory, StepInputs()
         a, b = joint_index(self.joint_a), joint_index(self.joint_b)
-        if memory is None:
-            memory = np.linalg.norm(context.people.x[..., a, :] - context.people.x[..., b, :], axis=-1)
+        memory = np.linalg.norm(context.people.x[..., a, :] - context.people.x[..., b, :], axis=-1) if memory is None else memory
         share = min(1.0, (context.time - self.start + context.h) / STIFFENING)
         longest = 0.998 * float(context.skeleton.lengths[b] + context.skeleton.lengths[PARENTS[b]])
         people, stiff = context.only(self.person), np.zeros(context.people.x.shape[:-1], dtype=np.bool_)
