@@ -14,10 +14,10 @@ from dropsim.motion.contacts import (
     CONTACT_JOINTS,
     FEET,
     floor_height,
+    grounded,
     label_contacts,
     on_floor,
     out_of_floor,
-    settled,
     sphere_heights,
 )
 from dropsim.motion.motion import Motion
@@ -171,7 +171,7 @@ def test_standing_feet_decide_where_there_are_both():
 
 @pytest.mark.parametrize("height", [-0.2, -0.05, 0.0, 0.1])
 def test_low_bodies_settle_on_the_floor(height: float):
-    settled_lying = settled(lying(height))
+    settled_lying = grounded(lying(height))
     np.testing.assert_allclose(sphere_heights(settled_lying).min(-1), 0.0, atol=1e-9)
     np.testing.assert_allclose(settled_lying.joints, lying(0.0).joints, atol=1e-9)
 
@@ -180,15 +180,15 @@ def test_nobody_settles_into_the_floor():
     # The mean of minima over windows that contain a frame is at most its own height, so whatever the body does it ends above the floor.
     rng = np.random.default_rng(0)
     wild = lying(rng.uniform(-0.2, 0.1, 120))
-    assert sphere_heights(settled(wild)).min() > -1e-9
+    assert sphere_heights(grounded(wild)).min() > -1e-9
     # And smoothly: each of 2 w + 1 = 19 averaged values moves by 0.3 m at most, once in a window.
-    shift = settled(wild).root[:, 2] - wild.root[:, 2]
+    shift = grounded(wild).root[:, 2] - wild.root[:, 2]
     assert np.abs(np.diff(shift)).max() < 0.3 / 19 + 1e-9
 
 
 def test_people_on_their_feet_are_left_alone():
     high = lifted(CLIP, 0.3)
-    assert settled(high) is high
+    assert grounded(high) is high
 
 
 # --- contacts

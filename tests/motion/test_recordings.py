@@ -1,4 +1,4 @@
-"""Real recordings on our skeleton: the first clips of the CMU archive, where it lies beside the repository."""
+"""Real recordings on our skeleton, where their archives lie next to the repository."""
 
 import tarfile
 from pathlib import Path
@@ -9,11 +9,13 @@ import pytest
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.motion import cmu
 from dropsim.motion.bvh import read_bvh
-from dropsim.motion.contacts import on_floor, out_of_floor
+from dropsim.motion.clips import read_clips
+from dropsim.motion.contacts import on_floor, out_of_floor, sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import read_motion
 
-ARCHIVE = Path(__file__).parents[3] / "shared" / "data" / "cmu-bvh-30hz.tar.xz"
+DATA = Path(__file__).parents[3] / "shared" / "data"
+ARCHIVE, MORE = DATA / "cmu-bvh-30hz.tar.xz", DATA / "more-bvh-30hz.tar.xz"
 COUNT = 40
 SKELETON = Skeleton.adult()
 BONES = list(range(1, NUM_JOINTS))
@@ -114,3 +116,47 @@ def test_inverse_kinematics_of_real_frames_with_others_twists(motions: dict[str,
     # The twists are the others': solved rotations differ from the recorded ones, though the joints do not.
     assert np.median(np.abs(solved - q[frames]).max((-1, -2, -3))) > 0.1
     np.testing.assert_allclose(again, joints[frames], rtol=0, atol=1e-6)
+
+
+# Name, rig, highest place of the pelvis [m] in the median frame and in the last one: people who lie, crouch, walk and run.
+OTHERS = {
+    "Male1_A9_LieDown": ("accad", 0.2, 0.2),
+    "Male1_A8_CrouchToLie": ("accad", 0.45, 0.2),
+    "Male2_A11_Crawl": ("accad", 0.4, 0.4),
+    "Male2_B3_Walk": ("accad", 1.1, 1.1),
+    "Angry_FW": ("100style", 1.1, 1.1),
+}
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    if not MORE.exists():
+        pytest.skip(f"the recordings are not there: {MORE}")
+    folder, paths = tmp_path_factory.mktemp("others"), dict[str, Path]()
+    with tarfile.open(MORE, "r|xz") as archive:
+        for member in archive:
+            name = Path(member.name).stem
+            content = archive.extractfile(member) if member.isfile() and name in OTHERS else None
+            if content is not None:
+                paths[name] = folder / f"{name}.bvh"
+                paths[name].write_bytes(content.read())
+    return paths
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_peoples_rigs_read_as_people_on_the_floor(others: dict[str, Path], name: str):
+    rig, middle, last = OTHERS[name]
+    parts = [(clip, motion) for clip, motion in read_clips(others[name]) if motion is not None]
+    assert sum(clip.frames for clip, _ in parts) > 0.8 * len(read_bvh(others[name]))
+    for clip, motion in parts:
+        assert clip.read_as == f"rig {rig}, y up (known layout)"
+        assert -0.05 < sphere_heights(motion).min() < 0.03
+        x = motion.joints
+        assert middle - 0.3 < np.median(x[:, 0, 2]) < middle
+        assert x[-1, 0, 2] < last
+        # Their left is on their left, and their toes are in front of their ankles.
+        front, left = motion.q[:, 0, :, 2], motion.q[:, 0, :, 0]
+        assert np.median(((x[:, 16] - x[:, 17]) * left).sum(-1)) > 0.2
+        if middle > 1:
+            assert np.median(((x[:, 10] - x[:, 7]) * front).sum(-1)) > 0.03
+            assert np.median(x[:, 15, 2] - x[:, 0, 2]) > 0.35

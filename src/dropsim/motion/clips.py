@@ -19,7 +19,7 @@ from dropsim.body.skeleton import Skeleton
 from dropsim.files.atomic import atomic_path
 from dropsim.motion import cmu
 from dropsim.motion.amass import read_amass, write_amass
-from dropsim.motion.contacts import UPRIGHT, label_contacts, on_floor, out_of_floor, settled, sphere_heights
+from dropsim.motion.contacts import UPRIGHT, grounded, label_contacts, on_floor, out_of_floor, sphere_heights
 from dropsim.motion.defects import intact, mend
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import ENDINGS, read_recording
@@ -123,28 +123,35 @@ def _widened(flags: Bool[np.ndarray, "t"], margin: int) -> Bool[np.ndarray, "t"]
     return np.convolve(flags, np.ones(2 * margin + 1), "same") > 0.5 if len(flags) > 2 * margin else np.full_like(flags, flags.any())
 
 
-def find_faults(motion: Motion) -> dict[str, Bool[np.ndarray, "t"]]:
-    """Return the frames of a motion on z = 0 that are no data, by reason; a frame has one reason at most."""
+def _pose_faults(motion: Motion) -> dict[str, Bool[np.ndarray, "t"]]:
+    """Return the frames that are wrong whatever the floor is."""
     step = np.diff(motion.joints, axis=0)
     jumps = np.zeros(len(motion), dtype=bool)
     far = np.linalg.norm(step, axis=-1).max(-1) > MAX_STEP
     jumps[1:] |= far
     jumps[:-1] |= far
     jumps[1:-1] |= np.linalg.norm(np.diff(step, axis=0), axis=-1).max(-1) > MAX_KINK
+    return {JUMPS: _widened(jumps, MARGIN), BROKEN: _widened(~intact(motion.q), MARGIN)}
+
+
+def find_faults(motion: Motion) -> dict[str, Bool[np.ndarray, "t"]]:
+    """Return the frames of a motion on z = 0 that are no data, by reason; a frame has one reason at most."""
     lowest = sphere_heights(motion).min(-1)
     deepest = np.where(motion.root[:, 2] > UPRIGHT, SINK_HEIGHT, LOW_SINK_HEIGHT)
-    found = {
-        JUMPS: _widened(jumps, MARGIN),
-        BROKEN: _widened(~intact(motion.q), MARGIN),
+    found = _pose_faults(motion) | {
         FLOATS: _long_runs(lowest > FLOAT_HEIGHT, MAX_FLOAT_SECONDS * motion.fps),
         SINKS: _long_runs(lowest < -deepest, MAX_SINK_SECONDS * motion.fps),
     }
-    good = ~np.logical_or.reduce(list(found.values()))
+    good = ~_any(found)
     found[SHORT] = good & ~_long_runs(good, MIN_SECONDS * motion.fps)
     seen = np.zeros(len(motion), dtype=bool)
     for reason, flags in found.items():
         found[reason], seen = flags & ~seen, seen | flags
     return found
+
+
+def _any(faults: dict[str, Bool[np.ndarray, "t"]]) -> Bool[np.ndarray, "t"]:
+    return np.logical_or.reduce(list(faults.values()))
 
 
 def _words(name: str) -> str:
@@ -197,7 +204,7 @@ def _is_held_out(name: str, person: str, people: frozenset[str]) -> bool:
 def read_on_floor(path: str | Path) -> Motion:
     """Read a motion file onto our skeleton, at the data set's rate and on the floor z = 0."""
     motion = read_recording(path, Skeleton.adult()).motion.resampled(FPS)
-    return out_of_floor(settled(on_floor(motion)))
+    return out_of_floor(grounded(on_floor(motion)))
 
 
 def read_clips(path: str | Path, *, held_out: Iterable[str] = ()) -> list[tuple[Clip, Motion | None]]:
@@ -213,7 +220,8 @@ def read_clips(path: str | Path, *, held_out: Iterable[str] = ()) -> list[tuple[
         return [(replace(clip, left_out=reason), None)]
     recording = read_recording(path, Skeleton.adult())
     motion = recording.motion.resampled(FPS)
-    motion = on_floor(Motion.from_rotations(motion.skeleton, FPS, motion.root, mend(motion.q), name=name))
+    motion = Motion.from_rotations(motion.skeleton, FPS, motion.root, mend(motion.q), name=name)
+    motion = on_floor(motion, ~_any(_pose_faults(motion)))
     person, category = _person_and_category(name, recording.rig)
     clip = replace(clip, person=person, category=category, held_out=_is_held_out(name, person, people), read_as=recording.read_as)
     if SITTING.search(_words(name).lower()) and np.quantile(motion.root[:, 2], 0.05) > SITTING_HEIGHT:
@@ -225,10 +233,10 @@ def read_clips(path: str | Path, *, held_out: Iterable[str] = ()) -> list[tuple[
         for reason, flags in faults.items()
         if flags.any()
     ]
-    runs = _runs(~np.logical_or.reduce(list(faults.values())))
+    runs = _runs(~_any(faults))
     parts: list[tuple[Clip, Motion | None]] = [(entry, None) for entry in left_out]
     for start, stop in runs:
-        part = out_of_floor(settled(motion.slice(start, stop)))
+        part = out_of_floor(grounded(motion.slice(start, stop)))
         low_frames = int((part.root[:, 2] < LOW).sum())
         called = name if len(runs) == 1 else f"{name}@{start}"
         entry = replace(clip, name=called, frames=len(part), start=start, low=low_frames)

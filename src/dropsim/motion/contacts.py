@@ -33,25 +33,26 @@ def sphere_heights(motion: Motion) -> Float[np.ndarray, "*b t 22"]:
     return motion.joints[..., 2] - motion.skeleton.radii
 
 
-def floor_height(motion: Motion) -> float:
-    """Return the height of the floor that a recorded person moves on [m].
+def floor_height(motion: Motion, frames: Bool[np.ndarray, "t"] | None = None) -> float:
+    """Return the height of the floor that a recorded person moves on [m], by all frames or by those that are marked.
 
     Where the person is upright, that is the median of the lower standing toe, without feet that rest high in the air. Someone who never
     stands (lies, crawls, runs through) has the floor under a low quantile of the lowest sphere of the whole body.
     """
+    marked = np.ones(len(motion), dtype=bool) if frames is None or not frames.any() else frames
     heights = sphere_heights(motion)
-    ground = float(np.quantile(heights.min(-1), LOW_QUANTILE))
+    ground = float(np.quantile(heights[marked].min(-1), LOW_QUANTILE))
     slow = np.linalg.norm(motion.velocity()[:, FEET], axis=-1) < STATIC_SPEED
     standing = np.where(slow, heights[:, FEET], np.inf).min(-1)
-    standing = standing[np.isfinite(standing) & (motion.root[:, 2] > ground + UPRIGHT)]
+    standing = standing[marked & np.isfinite(standing) & (motion.root[:, 2] > ground + UPRIGHT)]
     if len(standing) < 5:
         return ground
     return float(np.median(standing[standing < np.quantile(standing, 0.1) + RAISED]))
 
 
-def on_floor(motion: Motion) -> Motion:
-    """Move a motion vertically so that its floor is z = 0."""
-    drop = np.array([0.0, 0.0, floor_height(motion)])
+def on_floor(motion: Motion, frames: Bool[np.ndarray, "t"] | None = None) -> Motion:
+    """Move a motion vertically so that its floor is z = 0; `frames` marks those to find it by."""
+    drop = np.array([0.0, 0.0, floor_height(motion, frames)])
     return replace(motion, root=motion.root - drop, joints=motion.joints - drop)
 
 
@@ -82,9 +83,9 @@ def out_of_floor(motion: Motion) -> Motion:
     return replace(motion, q=q, joints=motion.skeleton.forward(q, motion.root))
 
 
-SETTLE_SECONDS = 0.3
+GROUND_SECONDS = 0.3
 """Half of the window in which a low body touches the floor [s]."""
-SETTLE_RANGE = (-0.25, 0.12)
+GROUND_RANGE = (-0.25, 0.12)
 """How deep in the floor and how high above it a low body may be and still be meant to lie on it [m]."""
 FADE = 0.15
 """Above UPRIGHT, over this rise of the pelvis [m], feet take over."""
@@ -95,7 +96,7 @@ def _windows(values: Float[np.ndarray, "t"], half: int) -> Float[np.ndarray, "t 
     return sliding_window_view(np.pad(values, half, mode="edge"), 2 * half + 1)
 
 
-def settled(motion: Motion) -> Motion:
+def grounded(motion: Motion) -> Motion:
     """Shift low frames vertically so that bodies that lie, sit, kneel or crawl touch the floor, and are not in it.
 
     A recorded floor fits the feet; backs, hips and knees are as thick as ours, not as the person's. The shift is the running minimum over
@@ -107,8 +108,8 @@ def settled(motion: Motion) -> Motion:
         return motion
     bendable = np.isin(np.arange(NUM_JOINTS), LOW_BONES)
     above, inside = np.maximum(heights.min(-1), 0), np.minimum(heights[..., ~bendable].min(-1), 0)
-    half = round(SETTLE_SECONDS * motion.fps)
-    lowest = _windows(np.clip(above + inside, *SETTLE_RANGE), half).min(-1)
+    half = round(GROUND_SECONDS * motion.fps)
+    lowest = _windows(np.clip(above + inside, *GROUND_RANGE), half).min(-1)
     by = np.zeros_like(motion.root)
     by[..., 2] = weight * _windows(lowest, half).mean(-1)
     return replace(motion, root=motion.root - by, joints=motion.joints - by[..., None, :])

@@ -10,9 +10,11 @@ from dropsim.body.skeleton import CHILDREN, JOINTS, joint_index
 
 LARGEST_ANGLE = {
     "hip": 180, "knee": 165, "ankle": 110, "foot": 90, "spine1": 135, "spine2": 60, "spine3": 60, "neck": 105, "head": 90, "collar": 60,
-    "shoulder": 160, "elbow": 160, "wrist": 135,
+    "shoulder": 180, "elbow": 160, "wrist": 135,
 }  # fmt: skip
-"""From the rest pose [degrees]; recorded joints beyond it are defects (a foot that flips by half a turn between two frames), not poses."""
+"""From the rest pose [degrees]; recorded joints beyond it are defects (a foot that flips by half a turn between two frames), not poses.
+
+Hips and shoulders have no limit: bent and twisted together they reach any angle."""
 LARGEST_KNEE_BACK = 15.0
 """A recorded knee bent further to the front is a defect [degrees]."""
 
