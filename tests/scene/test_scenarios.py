@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
 
 from dropsim.scene import Ball, Drag, Follow, Pin, Scene, Throw, run
 from dropsim.scene.files import Setup, SimulatorOptions, changed, read_scene
@@ -15,16 +15,17 @@ NAMES = """push push-small push-large projectiles projectiles-dodge two-people t
 trip tilt stiff-knee backflip-push stand-still crowd"""
 
 
-def test_all_of_the_papers_are_there():
+def test_all_demonstrations_of_the_paper_are_there():
     assert set(SCENARIOS) == set(NAMES.split())
     for setup in SCENARIOS.values():
         assert setup.description.endswith(".")
         assert len(setup.description) < 100
         # What is to be seen happens while it lasts.
-        assert all(event.start < setup.seconds or event.name.startswith("go at") for event in setup.scene.events)
+        events = [event for element in setup.scene.elements for event in element.events]
+        assert all(event.start < setup.seconds or event.name.startswith("go at") for event in events)
 
 
-def test_the_documentation_is_of_these(tmp_path: Path):
+def test_the_documentation_lists_them(tmp_path: Path):
     text = (Path(__file__).parents[2] / "docs" / "scenes.md").read_text(encoding="utf-8")
     assert all(f"| {name} | {setup.description} |" in text for name, setup in SCENARIOS.items())
     (tmp_path / "example.toml").write_text(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0])
@@ -34,11 +35,11 @@ def test_the_documentation_is_of_these(tmp_path: Path):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_it_runs(name: str):
     setup = changed(scenario(name), FEW)
-    take = run(setup.world(), 4, setup.seed)
-    assert len(take.motions) == len(setup.scene.people)
-    for motion in take.motions:
+    rollout = run(setup.world(), 4, setup.seed)
+    assert len(rollout.motions) == len(setup.scene.people)
+    for motion in rollout.motions:
         assert len(motion) == 4
-        assert motion.joints.isfinite().all()
+        assert np.isfinite(motion.joints).all()
         assert {"kinematic", "contact", "rigidity", "range_of_motion", "momentum"} <= set(motion.energies)
 
 
@@ -46,7 +47,7 @@ def test_it_runs(name: str):
 def test_nobody_starts_inside_another(name: str):
     # A world refuses to start so.
     world = scenario(name).world()
-    assert world.start(list(range(20))).people.x.isfinite().all()
+    assert np.isfinite(world.start(list(range(20))).people.x).all()
 
 
 def test_three_balls_are_in_the_air_at_once():
@@ -80,4 +81,4 @@ def test_energies_of_a_while_are_zero_at_other_times():
     pin = Pin(target=(0.0, 0.0, 2.0), start=2 / 30, duration=1 / 30)
     setup = Setup(scene=Scene(elements=(pin,)), simulator=SimulatorOptions(num_samples=2))
     values = run(setup.world(), 6, 0).motions[0].energies["pin"]
-    assert torch.nonzero(values).squeeze(-1).tolist() == [3]
+    assert np.flatnonzero(values).tolist() == [3]

@@ -1,11 +1,11 @@
-"""The paper's demonstrations, ready made: each a setup whose defaults show its effect, to be run, changed or written to a file."""
+"""Ready scenarios: the paper's demonstrations as setups, to be run, changed or written to a file."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import Any
 
 from dropsim.files.names import nearest_name
-from dropsim.scene import Dodge, Drag, Follow, Ground, Person, Push, Scene, StiffJoint, Throw, Trip
+from dropsim.scene import Dodge, Drag, Element, Follow, Ground, Person, Push, Scene, StiffJoint, Throw, Trip
 from dropsim.scene.files import SOMERSAULT, Setup
 
 
@@ -18,107 +18,73 @@ def scenario(name: str) -> Setup:
     return SCENARIOS[name]
 
 
-def _pushes() -> list[Setup]:
-    def push(name: str, description: str, newtons: float) -> Setup:
-        return Setup(name=name, description=description, scene=Scene(elements=(Push.toward("left", newtons),)))
-
-    return [
-        push("push", "A walking person is pushed once, to the left.", 250.0),
-        push("push-small", "A small push on the torso, which a step makes up for.", 150.0),
-        push("push-large", "A push on the torso that fells two people in three.", 300.0),
-    ]
+def _setup(name: str, description: str, start: str = "walk", *elements: Element[Any], seconds: float = 6.0) -> Setup:
+    """Return a setup with one person."""
+    return Setup(name=name, description=description, seconds=seconds, scene=Scene((Person(start),), elements))
 
 
 def _ahead(speed: float, *, person: int = 0, until: float | None = None) -> Follow:
-    """Go straight on, or for person 1 straight back, and stop at a time."""
+    """Go straight ahead (person 1 comes the other way), and stop at a time."""
     rows = [(0.0, 0.0, -speed if person else speed)]
     return Follow(tuple(rows if until is None else [*rows, (until, 0.0, 0.0)]), person=person)
 
 
-def _throw(start: float, angle: float, joint: str) -> Throw:
-    return Throw(joint, angle, distance=6.0, speed=6.0, mass=8.0, start=start)
-
-
-def _projectiles() -> list[Setup]:
-    first = (_throw(1.0, 70.0, "spine3"), _throw(1.2, 110.0, "head"), _throw(1.4, 20.0, "left_knee"))
-    second = (_throw(3.5, -70.0, "spine3"), _throw(3.7, -110.0, "head"), _throw(3.9, -20.0, "right_knee"))
-    hit = Setup(
-        name="projectiles",
-        description="Balls of 8 kg fly at a walking person, three in the air at once.",
-        scene=Scene(elements=(_ahead(1.0), *first, *second)),
-    )
-    dodge = replace(hit, name="projectiles-dodge", description="The same balls, and the person goes out of their way.")
-    return [hit, replace(dodge, scene=Scene(elements=(Dodge(), *first, *second)))]
-
-
-def _two() -> list[Setup]:
-    slow = Scene((Person(), Person(position=(0.15, 3.0), facing=180.0)), (_ahead(0.8, until=2.5), _ahead(0.8, person=1, until=2.5)))
-    people = (Person("run"), Person("run", position=(0.05, 3.5), facing=180.0))
-    fast = Scene(people, (_ahead(2.5, until=1.5), _ahead(2.5, person=1, until=1.5)))
-    return [
-        Setup(name="two-people", description="Two people walk slowly into each other.", scene=slow),
-        Setup(name="two-runners", description="Two people run into each other.", seconds=4.0, scene=fast),
-    ]
-
-
-def _led() -> list[Setup]:
-    return [
-        _round("follow", "A person follows a way round a square at 1.2 m/s, turning every 4 s.", "walk", 1.2),
-        _round("follow-run", "A person follows a way round a square at 2.5 m/s, turning every 4 s.", "run", 2.5),
-        _round("lead-by-hand", "A person is led round a square by the right hand at 1.2 m/s.", "walk", 1.2, by_hand=True),
-        _round("lead-by-hand-run", "A person is led round a square by the right hand at 2.5 m/s.", "run", 2.5, by_hand=True),
-    ]
-
-
-def _round(name: str, description: str, start: str, speed: float, *, by_hand: bool = False) -> Setup:
-    follow = Follow.square(speed)
-    drag = Drag("right_wrist", _corners(follow), stiffness=200.0, largest=80.0, relative=True)
-    scene = Scene((Person(start),), (follow, drag) if by_hand else (follow,))
-    return Setup(name=name, description=description, seconds=16.0, scene=scene)
-
-
-def _corners(follow: Follow, *, every: float = 4.0) -> tuple[tuple[float, float, float, float], ...]:
-    """Return the path of a point that goes at a follow's velocities, each for as long."""
+def _square(speed: float) -> tuple[Follow, Drag]:
+    """Return velocities around a square, and the path of a hand that is led along it."""
+    follow, every = Follow.square(speed), 4.0
     x = y = 0.0
     rows = [(0.0, 0.0, 0.0, 0.0)]
     for time, along_x, along_y in follow.velocities:
         x, y = x + every * along_x, y + every * along_y
         rows.append((time + every, x, y, 0.0))
-    return tuple(rows)
+    return follow, Drag("right_wrist", tuple(rows), stiffness=200.0, largest=80.0, relative=True)
+
+
+def _meeting(start: str, speed: float, position: tuple[float, float], until: float) -> Scene:
+    """Return two people who go toward each other."""
+    people = (Person(start), Person(start, position, facing=180.0))
+    return Scene(people, (_ahead(speed, until=until), _ahead(speed, person=1, until=until)))
 
 
 def _ring(count: int, radius: float) -> tuple[Person, ...]:
     """Place people evenly on a circle, each walking along it."""
     turns = [2 * math.pi * i / count for i in range(count)]
     places = [(round(radius * math.cos(turn), 3), round(radius * math.sin(turn), 3)) for turn in turns]
-    # Facing is counted from +y, and at angle 0 the way along the circle is +y.
+    # Facing is measured from +y, which is the direction of the circle at angle 0.
     return tuple(Person("walk", place, round(math.degrees(turn), 3)) for place, turn in zip(places, turns, strict=True))
 
 
-def _others() -> list[Setup]:
-    tilts = ((1.5, 0.0, 0.0), (2.0, 25.0, 0.0), (3.5, 25.0, 0.0), (4.0, 0.0, 0.0))
-    pushed = Push.toward("left", 250.0, start=1.5, duration=0.3)
-    return [
-        Setup(
-            name="trip", description="A running person's heel is caught by an obstacle for a second.",
-            scene=Scene((Person("run"),), (Trip(start=0.5),)),
-        ),
-        Setup(
-            name="tilt", description="The platform tilts sideways and comes back while a person walks.",
-            scene=Scene(elements=(_ahead(1.0),), ground=Ground(tilts)),
-        ),
-        Setup(
-            name="stiff-knee", description="A person walks with a right knee that does not bend.",
-            scene=Scene(elements=(_ahead(1.0), StiffJoint())),
-        ),
-        Setup(
-            name="backflip-push", description="A back somersault is pushed in the air; --set clip=FILE takes a recording instead.",
-            seconds=8.0, clip=SOMERSAULT, handover=pushed.start, scene=Scene(elements=(pushed,)),
-        ),
-        Setup(name="stand-still", description="A person stands, and nothing happens.", scene=Scene((Person("stand"),))),
-        Setup(name="crowd", description="Nine people set out from a ring, one behind the other.", scene=Scene(_ring(9, 2.2))),
-    ]  # fmt: skip
+_THROWS = tuple(
+    Throw(joint, angle, distance=6.0, speed=6.0, mass=8.0, start=start)
+    for start, angle, joint in (
+        (1.0, 70.0, "spine3"), (1.2, 110.0, "head"), (1.4, 20.0, "left_knee"),
+        (3.5, -70.0, "spine3"), (3.7, -110.0, "head"), (3.9, -20.0, "right_knee"),
+    )
+)  # fmt: skip
+_TILTS = ((1.5, 0.0, 0.0), (2.0, 25.0, 0.0), (3.5, 25.0, 0.0), (4.0, 0.0, 0.0))
+_IN_THE_AIR = Push.toward("left", 250.0, start=1.5, duration=0.3)
 
-
-SCENARIOS: Mapping[str, Setup] = {s.name: s for s in (*_pushes(), *_projectiles(), *_two(), *_led(), *_others())}
-"""Every ready scenario by its name."""
+_ALL = [
+    _setup("push", "A walking person is pushed to the left.", "walk", Push.toward("left", 250.0)),
+    _setup("push-small", "A walking person is pushed weakly; one step makes up for it.", "walk", Push.toward("left", 150.0)),
+    _setup("push-large", "A walking person is pushed so hard that two in three fall.", "walk", Push.toward("left", 300.0)),
+    _setup("projectiles", "Balls of 8 kg fly at a walking person, three at a time.", "walk", _ahead(1.0), *_THROWS),
+    _setup("projectiles-dodge", "The same balls, and the person dodges them.", "walk", Dodge(), *_THROWS),
+    Setup("two-people", "Two people walk slowly into each other.", scene=_meeting("walk", 0.8, (0.15, 3.0), 2.5)),
+    Setup("two-runners", "Two people run into each other.", 4.0, scene=_meeting("run", 2.5, (0.05, 3.5), 1.5)),
+    _setup("follow", "A person walks around a square at 1.2 m/s and turns every 4 s.", "walk", _square(1.2)[0], seconds=16.0),
+    _setup("follow-run", "A person runs around a square at 2.5 m/s and turns every 4 s.", "run", _square(2.5)[0], seconds=16.0),
+    _setup("lead-by-hand", "A person is led around a square by the right hand at 1.2 m/s.", "walk", *_square(1.2), seconds=16.0),
+    _setup("lead-by-hand-run", "A person is led around a square by the right hand at 2.5 m/s.", "run", *_square(2.5), seconds=16.0),
+    _setup("trip", "An obstacle holds a running person's heel for a second.", "run", Trip(start=0.5)),
+    Setup("tilt", "The ground tilts sideways and back while a person walks.", scene=Scene(elements=(_ahead(1.0),), ground=Ground(_TILTS))),
+    _setup("stiff-knee", "A person walks with a right knee that does not bend.", "walk", _ahead(1.0), StiffJoint()),
+    Setup(
+        "backflip-push", "A person is pushed during a back somersault; --set clip=FILE takes a recording instead.", 8.0,
+        clip=SOMERSAULT, handover=_IN_THE_AIR.start, scene=Scene(elements=(_IN_THE_AIR,)),
+    ),
+    _setup("stand-still", "A person stands.", "stand"),
+    Setup("crowd", "Nine people walk in a ring.", scene=Scene(_ring(9, 2.2))),
+]  # fmt: skip
+SCENARIOS: Mapping[str, Setup] = {setup.name: setup for setup in _ALL}
+"""All ready scenarios by name."""
