@@ -11,8 +11,9 @@ import statistics
 import time
 
 from dropsim.apps.viewer.app import Browser
+from dropsim.apps.viewer.live import Walk
 from dropsim.apps.viewer.loop import AHEAD, Commands, Loop, Status
-from dropsim.apps.viewer.session import Session, Walk
+from dropsim.apps.viewer.session import Session
 from dropsim.physics.step import Simulator
 
 
@@ -22,7 +23,7 @@ def made(people: int, *, ghost: bool, led: bool) -> Session:
     session.begin(people=people)
     session.show_ghost(ghost)
     if led:
-        session.lead(Walk(1.2))
+        session.steer(Walk(1.2))
     return session
 
 

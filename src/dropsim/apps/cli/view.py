@@ -11,7 +11,7 @@ from dropsim.apps.cli.arguments import optional
 
 if TYPE_CHECKING:
     from dropsim.apps.viewer.session import Session
-    from dropsim.priors.cvae import CVAEPrior
+    from dropsim.priors.prior import Prior
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class View:
     """How many people."""
     start: Annotated[str | None, optional("NAME", "the scene's own")] = None
     """What they are doing at first: stand, walk, run, jump, turn, crouch, get up, dance or sport."""
-    prior: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE [FILE ...]", help_behavior_hint="(default: the shipped one)")] = ()
-    """Motion priors to choose from beside the shipped one, .safetensors of `dropsim train prior`; it begins with the first."""
+    prior: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: the shipped one)")] = ()
+    """Motion priors to choose from: field, cvae, a .bank or .safetensors file, or a folder of recordings; it begins with the first."""
     samples: Annotated[int | None, optional("K", "the scene's own")] = None
     """Candidates of the prior a frame."""
     seconds: Annotated[float | None, optional("S", "until Ctrl-C")] = None
@@ -75,45 +75,41 @@ class View:
         from dataclasses import replace
 
         from dropsim.apps.viewer.session import Session
+        from dropsim.physics.step import Simulator
         from dropsim.scene.files import Setup, read_scene
         from dropsim.scene.scenarios import scenario
 
         setup = Setup()
         if self.scene is not None:
-            setup = read_scene(Path(self.scene)) if self.scene.endswith(".toml") else scenario(self.scene)
+            setup = read_scene(Path(self.scene)) if self.scene.lower().endswith(".toml") else scenario(self.scene)
         if self.samples is not None:
             setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
-        worlds = {name: setup.world(prior) for name, prior in self._priors().items()}
-        world, seed = next(iter(worlds.values())), setup.seed if self.seed is None else self.seed
-        session = Session(world.simulator, world.scene, seed, opening=world.opening, priors=worlds)
+        if self.seed is not None:
+            setup = replace(setup, seed=self.seed)
+        priors = self._priors()
+        session = Session(Simulator(next(iter(priors.values()))), priors=priors)
+        session.load(setup)
         if self.people is not None or self.start is not None:
             session.begin(people=self.people, start=self.start)
         return session
 
-    def _priors(self) -> "dict[str, CVAEPrior]":
-        """Priors to choose from: the given files in order, then the shipped one."""
-        from dropsim.priors.cvae import CVAEPrior
+    def _priors(self) -> "dict[str, Prior]":
+        """Priors to choose from: the given ones in order, then the shipped one."""
+        from dropsim.priors.named import open_prior
 
-        shipped = CVAEPrior.shipped()
-        found: dict[str, CVAEPrior] = {}
-        for path in self.prior:
+        shipped = open_prior("cvae")
+        found: dict[str, Prior] = {}
+        for given in self.prior:
             # Files of two training runs often share a name.
-            name = path.name if path.name not in found else str(path)
-            found[name] = _read_prior(path, shipped)
-        return found | {"shipped": shipped}
+            name = Path(given).name if Path(given).name not in found else given
+            found[name] = shipped if given == "cvae" else _fitting(open_prior(given), given, shipped)
+        return {**found, "cvae": shipped}
 
 
-def _read_prior(path: Path, shipped: "CVAEPrior") -> "CVAEPrior":
-    """Read a prior that fits the shipped start states: same body, rate and memory."""
+def _fitting(prior: "Prior", name: str, shipped: "Prior") -> "Prior":
+    """Refuse a prior with another body or rate than the shipped one, with which it can be exchanged while the app runs."""
     import numpy as np
 
-    from dropsim.priors.cvae import CVAEPrior
-
-    prior = CVAEPrior.load(path)
-    same_body = np.allclose(prior.skeleton.rest, shipped.skeleton.rest, atol=1e-4)
-    if not same_body or prior.fps != shipped.fps or prior.network.shape.memory_size != shipped.network.shape.memory_size:
-        raise ValueError(
-            f"{path}: this prior has another body, rate or kind of state than the shipped one, whose start states the app uses: train it "
-            "with `dropsim train prior` as it is"
-        )
+    if not np.allclose(prior.skeleton.rest, shipped.skeleton.rest, atol=1e-4) or prior.fps != shipped.fps:
+        raise ValueError(f"{name}: this prior has another body or rate than the shipped one, which the app offers next to it")
     return prior

@@ -14,7 +14,7 @@ from dropsim.body.rotations import rotmat_to_unitquat
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.export.hands import lifted_hands
 from dropsim.export.people import COLORS
-from dropsim.physics.collider import Plane
+from dropsim.physics.contact import Plane
 from dropsim.priors.prior import State
 from dropsim.render.snapshot import resultants
 

@@ -1,17 +1,28 @@
-"""What a live scene adds to a scripted one: hands that pull limbs, and a second, undisturbed world for the ghost."""
+"""What people at a screen do to a live world: hands that pull limbs, and where they send people."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.skeleton import PARENTS
-from dropsim.physics.collider import Plane, Spheres
-from dropsim.scene import Balls, Element, Goal, Ground, MaskedEnergy, SceneContext, StepInputs
+from dropsim.physics.energies import CentreOfMassVelocity, MaskedEnergy
+from dropsim.physics.step import StepInputs
+from dropsim.priors.intent import Intent
+from dropsim.priors.prior import Prior, State
 
-FAR = 1e6
-"""Where spheres are put that must not touch the ghost [m]."""
+WALKING, RUNNING = 1.3, 3.0
+"""Speeds of people who are steered [m/s]."""
+CROUCHING = 0.55
+"""Height of the pelvis of people who are told to crouch [m]."""
+ARRIVED = 0.3
+"""People this near to their goal stop [m]."""
+SLOWING = 1.2
+"""Within which people slow down toward their goal [m]."""
+COM_WEIGHT = 0.1
+"""Of the energy that draws people along whose prior takes no intent, as a Follow has it."""
 
 
 @dataclass(frozen=True)
@@ -49,69 +60,51 @@ class Grab:
         return forces
 
 
-@dataclass(frozen=True, eq=False)
-class Here(Element[Any]):
-    """Restricts an element to the first world; the ghost's world is left alone."""
+@dataclass(frozen=True)
+class Walk:
+    """A velocity to go at."""
 
-    element: Element[Any]
+    speed: float = WALKING
+    """[m/s]"""
+    direction: float = 0.0
+    """Counterclockwise from +y, where people face at the start [degrees]."""
 
-    def people(self) -> tuple[int, ...]:
-        return self.element.people()
-
-    def begin(self, context: SceneContext) -> Any:  # noqa: ANN401, a memory is the element's own affair
-        return self.element.begin(_first(context))
-
-    def act(self, memory: Any, context: SceneContext) -> tuple[Any, StepInputs]:  # noqa: ANN401
-        memory, inputs = self.element.act(memory, _first(context))
-        return memory, _only_first(inputs, len(context.people.x))
-
-    def balls(self, memory: Any) -> Balls | None:  # noqa: ANN401
-        return self.element.balls(memory)
-
-
-def first_plane(plane: Plane) -> Plane:
-    """Ground of the first world."""
-    return plane if plane.normal.ndim == 1 else plane.map(lambda vectors: vectors[0], lambda scalars: scalars[0])
-
-
-def _first(context: SceneContext) -> SceneContext:
-    return replace(context, people=context.people[0], ground=first_plane(context.ground))
-
-
-def _only_first(inputs: StepInputs, worlds: int) -> StepInputs:
-    """Restrict step inputs to the first of several worlds."""
-
-    def among(values: np.ndarray, fill: float) -> np.ndarray:
-        """Fill the other worlds with a neutral value."""
-        all_worlds = np.full((worlds, *values.shape), fill, dtype=values.dtype)
-        all_worlds[0] = values
-        return all_worlds
-
-    first = np.zeros((worlds, 1), dtype=bool)
-    first[0] = True
-    return StepInputs(
-        forces=None if inputs.forces is None else among(inputs.forces, 0.0),
-        energies=[MaskedEnergy(energy, first) for energy in inputs.energies],
-        # Spheres are moved out of the ghost's reach; elements add no other colliders.
-        colliders=[
-            Spheres(among(c.centres, FAR), c.radii, among(c.velocities, 0.0)) if isinstance(c, Spheres) else c for c in inputs.colliders
-        ],
-        goals=[Goal(among(goal.people, 0.0), goal.cost) for goal in inputs.goals],
-        held=None if inputs.held is None else among(inputs.held, 0.0),
-        stiff=None if inputs.stiff is None else among(inputs.stiff, 0.0),
-    )
+    def velocity(self, place: Float[np.ndarray, "2"]) -> Float[np.ndarray, "2"]:
+        """World [m/s]."""
+        del place
+        angle = math.radians(self.direction + 90.0)
+        return self.speed * np.array([math.cos(angle), math.sin(angle)])
 
 
 @dataclass(frozen=True)
-class LiveGround(Ground):
-    """A ground that tilts in the first world and stays level in the ghost's."""
+class GoTo:
+    """A place to go to and to stand at."""
 
-    def plane(self, time: float, h: float, pivot: Float[np.ndarray, "*w 3"]) -> Plane:
-        plane = super().plane(time, h, pivot)
-        if plane.normal.ndim < 2 or len(plane.normal) < 2:
-            return plane
-        level, zero = np.array([0.0, 0.0, 1.0]), np.zeros(3)
-        return Plane(
-            np.stack((plane.normal[0], level)), np.stack((plane.offset[0], zero[0])), np.stack((plane.angular_velocity[0], zero)),
-            np.stack((plane.velocity[0], zero)), np.stack((plane.pivot[0], zero)),
-        )  # fmt: skip
+    x: float
+    """World [m]."""
+    y: float
+    speed: float = WALKING
+    """[m/s]"""
+
+    def velocity(self, place: Float[np.ndarray, "2"]) -> Float[np.ndarray, "2"]:
+        """World [m/s]; slower when nearly there."""
+        way = np.array([self.x, self.y]) - place
+        far = float(np.linalg.norm(way))
+        return self.speed * min(1.0, max(far, 0.5) / SLOWING) * way / far if far > ARRIVED else np.zeros(2)
+
+
+def steering_inputs(goals: Mapping[int, Walk | GoTo], crouched: Collection[int], people: State, prior: Prior) -> StepInputs:
+    """Return what people who are steered want; everybody goes by where the person of the first world is."""
+    batch = people.x.shape[:-2]
+    velocity, height, led = np.full((*batch, 2), np.nan), np.full(batch, np.nan), np.zeros(batch, dtype=np.bool_)
+    for person, goal in goals.items():
+        velocity[:, person] = goal.velocity(people.x[0, person, 0, :2])
+        led[:, person] = True
+    for person in crouched:
+        height[:, person] = CROUCHING
+    going = Intent.toward(velocity)
+    intent = Intent(going.velocity, going.facing, height)
+    if prior.takes_intent or not led.any():
+        return StepInputs(intent=intent)
+    pull = CentreOfMassVelocity(np.nan_to_num(velocity), weight=COM_WEIGHT)
+    return StepInputs(intent=intent, energies=(MaskedEnergy(pull, led),))

@@ -7,8 +7,9 @@ import numpy as np
 
 from dropsim.apps.viewer.downloads import KINDS
 from dropsim.apps.viewer.figures import Look
+from dropsim.apps.viewer.live import Walk
 from dropsim.apps.viewer.loop import Command, Commands, Status
-from dropsim.apps.viewer.session import MAX_PEOPLE, MAX_SPEED, MAX_TILT, Session, Switches, Walk
+from dropsim.apps.viewer.session import MAX_PEOPLE, MAX_SPEED, MAX_TILT, Session, Switches
 from dropsim.apps.viewer.shot import Shot
 from dropsim.priors.starts import StartBank
 from dropsim.scene import DIRECTIONS
@@ -168,7 +169,7 @@ class Panel:
 
             def walk(_: object) -> Command:
                 goal = Walk(float(speed.value), float(way.value)) if led.value else None
-                return lambda s: s.lead(goal)
+                return lambda s: s.steer(goal)
 
             for handle in (led, speed, way):
                 self._ask(handle, walk)
@@ -176,7 +177,7 @@ class Panel:
     def _add_energies(self) -> None:
         gui = self._gui
         with gui.add_folder("Energies"):
-            names = {"contact": "Contact", "range_of_motion": "Range of motion", "kinematic": "Motion prior", "correction": "Correction"}
+            names = {"contact": "Contact", "range_of_motion": "Range of motion", "kinematic": "Motion prior", "correct": "Correction"}
             boxes = {name: gui.add_checkbox(label, initial_value=True) for name, label in names.items()}
 
             def switched(_: object) -> Command:

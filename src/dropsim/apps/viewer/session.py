@@ -10,38 +10,21 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.apps.viewer.live import Grab, Here, LiveGround, first_plane
+from dropsim.apps.viewer.live import GoTo, Grab, Walk, steering_inputs
 from dropsim.apps.viewer.shot import Recording, Shot, Sphere
 from dropsim.body.skeleton import joint_index
 from dropsim.compute.random import Streams
 from dropsim.control.planner import Planner
 from dropsim.files.names import suggestion
 from dropsim.motion.motion import Event, Motion
-from dropsim.physics.collider import Plane
-from dropsim.physics.energies.kinematic import Kinematic
-from dropsim.physics.energies.physical import Contact
-from dropsim.physics.step import Report, Simulator, stack_frames
-from dropsim.physics.wrench import GRAVITY
+from dropsim.physics.contact import GRAVITY, Plane
+from dropsim.physics.step import Report, Simulator, StepInputs, stack_frames
+from dropsim.priors.prior import Prior
 from dropsim.priors.recording import ClipPrior
-from dropsim.priors.starts import StartBank
-from dropsim.scene import (
-    DIRECTIONS,
-    Ball,
-    Element,
-    Follow,
-    Ground,
-    Person,
-    Push,
-    Scene,
-    SceneContext,
-    StepInputs,
-    StiffJoint,
-    Trip,
-    World,
-    WorldState,
-)
-from dropsim.scene.element import interpolated
-from dropsim.scene.objects import height_of
+from dropsim.scene import DIRECTIONS, Ball, Element, Follow, Ground, Person, Push, Scene, SceneContext, StiffJoint, Trip, World, WorldState
+from dropsim.scene.batches import EveryWorld, Grounds
+from dropsim.scene.element import height_of, interpolated
+from dropsim.scene.files import Setup
 from dropsim.scene.perturbations import ahead_of
 
 MAX_PEOPLE = 6
@@ -58,6 +41,8 @@ TILT_RATE = 15.0
 """[degrees/s]"""
 MAX_SPEED = 4.0
 """Of walking and running [m/s]."""
+FARTHEST_GOAL = 50.0
+"""People are sent no farther than this from where they are [m]."""
 SPACING = 1.3
 """Between neighbours at the start [m]."""
 LOST = 30.0
@@ -74,24 +59,15 @@ class Switches:
     range_of_motion: bool = True
     kinematic: bool = True
     """The motion prior; without it people are ragdolls."""
-    correction: bool = True
+    correct: bool = True
     """The soft correction of the root wrench."""
 
-
-@dataclass(frozen=True)
-class Walk:
-    """A velocity that people are led at."""
-
-    speed: float = 1.2
-    """[m/s]"""
-    direction: float = 0.0
-    """Counterclockwise from +y, where people face at the start [degrees]."""
-
-    @property
-    def velocity(self) -> tuple[float, float]:
-        """World [m/s]."""
-        angle = math.radians(self.direction + 90.0)
-        return self.speed * math.cos(angle), self.speed * math.sin(angle)
+    def applied(self, simulator: Simulator) -> Simulator:
+        """Return a simulator with these parts; what its own options have switched off stays off."""
+        options = simulator.options
+        changes = {name: on and getattr(options, name) for name, on in vars(self).items()}
+        # The ground's reaction is fitted to the prior's candidates: it would hold a body up even without the prior.
+        return simulator.with_options(**changes, react=options.react and self.kinematic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +78,7 @@ class _Item:
     until: int | None = None
     """Frame; None: never."""
     setting: bool = False
-    """Whether it comes from a setting (walk, stiff) and not from a command."""
+    """Whether it comes from a setting, and not from the scene or a command."""
     key: int = field(default_factory=itertools.count().__next__)
 
 
@@ -116,15 +92,18 @@ class Session:
     seed: int = 0
     seconds: float = 30.0
     """Length of the buffer [s]."""
-    opening: Simulator | None = None
-    """Simulator that follows a recording, if the scene starts with one."""
-    priors: Mapping[str, World] = field(default_factory=dict)
-    """The same scene with each available prior, by name; all for one body and rate."""
+    priors: Mapping[str, Prior] = field(default_factory=dict)
+    """Priors to choose from, by name; all for one body and rate."""
 
+    opening: Simulator | None = field(default=None, init=False)
+    """Simulator that follows a recording, if the scene starts with one."""
     switches: Switches = field(default_factory=Switches, init=False)
-    walk: Walk | None = field(default=None, init=False)
+    goals: dict[int, Walk | GoTo] = field(default_factory=dict, init=False)
+    """Where people are told to go; the others do as they like."""
+    crouched: set[int] = field(default_factory=set, init=False)
+    """People who are told to crouch."""
     stiff: bool = field(default=False, init=False)
-    """Whether the right knee is stiff."""
+    """Whether everybody's right knee is stiff."""
     tilt: tuple[float, float] = field(default=(0.0, 0.0), init=False)
     """Target roll about +y and pitch about +x [degrees]."""
     ghost: bool = field(default=False, init=False)
@@ -135,7 +114,7 @@ class Session:
     """Hands on limbs, by holder."""
 
     def __post_init__(self) -> None:
-        self._on = self.simulator
+        self._setup = Setup(scene=self.scene, seed=self.seed)
         self.restart()
 
     # --- time
@@ -145,22 +124,25 @@ class Session:
         self._items, self._events = [_Item(element) for element in self.scene.elements], list[Event]()
         self._ground: Ground = self.scene.ground
         self.grabs.clear()
+        self.goals = {i: goal for i, goal in self.goals.items() if isinstance(goal, Walk) and i < len(self.scene.people)}
         self._world, self._laid = self._built(), tuple(self._items)
-        seeds = [self.seed] * (2 if self.ghost else 1)
+        seeds = [self.seed] * self._num_worlds
         self._rng: Streams = self._world.streams(seeds)
         self._now = self._world.start(seeds)
         self._shots = deque[Shot]((self._shot(None, ()),), maxlen=max(2, round(self.seconds * self.fps)))
         self._looking: int | None = None
-        self._lay_settings()
+        self.stiffen(self.stiff)
         if self.tilt != (0.0, 0.0):
             self.tilt_to(*self.tilt)
 
     def tick(self) -> Shot:
         """Advance by a frame and return it; raises ValueError if the simulation breaks."""
         self._drop_expired()
-        state, hands = self._now.people, [grab for grab in self.grabs.values() if grab.person < len(self.scene.people)]
-        also = [StepInputs(forces=grab.forces(state.x, state.v)) for grab in hands]
-        pulls = tuple((grab.held(state.x[0]), grab.force(state.x[0], state.v[0])) for grab in hands)
+        people, hands = self._now.people, [grab for grab in self.grabs.values() if grab.person < len(self.scene.people)]
+        pulls = tuple((grab.held(people.x[0]), grab.force(people.x[0], people.v[0])) for grab in hands)
+        also = [StepInputs(forces=grab.forces(people.x, people.v)) for grab in hands]
+        if self.goals or self.crouched:
+            also.append(steering_inputs(self.goals, self.crouched, people, self._prior))
         now, report = self._world.step(self._now, self._rng, also=also)
         floor = height_of(self._world.ground(now, now.frame / self.fps), now.people.x[..., 0, :2])
         if not np.isfinite(now.people.x).all() or (np.abs(now.people.x[..., 0, 2] - floor) > LOST).any():
@@ -176,7 +158,7 @@ class Session:
     @property
     def _disturbed(self) -> bool:
         """Whether anything has disturbed people since the start, or may."""
-        return bool(self._events or self._ground.tilts or any(not isinstance(item.element, Follow) for item in self._items))
+        return bool(self._events or not self._ground.level or any(not isinstance(item.element, Follow) for item in self._items))
 
     def pause(self, paused: bool) -> None:
         """Pause or resume; resuming goes back to the newest frame."""
@@ -214,6 +196,16 @@ class Session:
     def fps(self) -> float:
         """[Hz]."""
         return self.simulator.prior.fps
+
+    @property
+    def _prior(self) -> Prior:
+        """The motion prior, which may first follow a recording."""
+        prior = self.simulator.prior
+        return prior.then or prior if isinstance(prior, ClipPrior) else prior
+
+    @property
+    def _num_worlds(self) -> int:
+        return 2 if self.ghost else 1
 
     @property
     def time(self) -> float:
@@ -312,45 +304,70 @@ class Session:
         start = _angles(self._ground, self.time)
         change = max(abs(a - b) for a, b in zip(start, self.tilt, strict=True))
         lasts = max(change / TILT_RATE, 1 / self.fps)
-        self._ground = LiveGround(((self.time, *start), (self.time + lasts, *self.tilt)))
+        self._ground = Ground(((self.time, *start), (self.time + lasts, *self.tilt)))
         self._now = replace(self._now, pivot=pivot)
         self._rebuild()
         self._note("tilt", lasts)
 
     # --- settings
 
-    def lead(self, walk: Walk | None) -> None:
-        """Lead everybody at a velocity; None lets them go freely."""
-        if walk is not None:
-            walk = Walk(_within("the speed", walk.speed, 0.0, MAX_SPEED), _within("the direction", walk.direction, -360.0, 360.0))
-        self.walk = walk
-        self._lay_settings()
+    def steer(self, goal: Walk | GoTo | None, *, person: int | None = None) -> None:
+        """Send a person, or everybody, at a velocity or to a place; None lets them do as they like."""
+        if goal is not None:
+            goal = self._allowed(goal)
+        for i in range(len(self.scene.people)) if person is None else (self._person(person),):
+            if goal is None:
+                self.goals.pop(i, None)
+            else:
+                self.goals[i] = goal
+
+    def _allowed(self, goal: Walk | GoTo) -> Walk | GoTo:
+        speed = _within("the speed", goal.speed, 0.0, MAX_SPEED)
+        if isinstance(goal, Walk):
+            return Walk(speed, _within("the direction", goal.direction, -360.0, 360.0))
+        x, y, _ = self._now.people.x[0, 0, 0].tolist()
+        return GoTo(
+            _within("the place", goal.x, x - FARTHEST_GOAL, x + FARTHEST_GOAL),
+            _within("the place", goal.y, y - FARTHEST_GOAL, y + FARTHEST_GOAL), speed,
+        )  # fmt: skip
+
+    def crouch(self, low: bool, *, person: int = 0) -> None:
+        """Tell a person to crouch, or to come up again."""
+        if low:
+            self.crouched.add(self._person(person))
+        else:
+            self.crouched.discard(person)
 
     def stiffen(self, stiff: bool) -> None:
         """Make everybody's right knee stiff or free."""
         self.stiff = bool(stiff)
-        self._lay_settings()
+        mine = [item for item in self._items if not item.setting]
+        if self.stiff:
+            mine += [_Item(StiffJoint(person=i), setting=True) for i in range(len(self.scene.people))]
+        if mine != self._items:
+            self._items = mine
+            self._rebuild()
 
     def switch(self, switches: Switches) -> None:
-        whole = self.simulator
+        """Switch parts of the simulator on or off."""
         self.switches = switches
-        self._on = replace(
-            whole,
-            contact=(whole.contact or Contact()) if switches.contact else None,
-            range_of_motion=whole.range_of_motion if switches.range_of_motion else None,
-            kinematic=(whole.kinematic or Kinematic()) if switches.kinematic else None,
-            correct=switches.correction,
-            # The ground's reaction is fitted to the prior's candidates: it would hold a body up even without the prior.
-            react=whole.react and switches.kinematic,
-        )
         self._rebuild()
 
     def use(self, prior: str) -> None:
-        """Restart with another prior; switches stay as they are."""
+        """Restart with another prior."""
         if prior not in self.priors:
             raise ValueError(f"there is no prior {prior!r}: {suggestion(str(prior), self.priors)}")
-        world = self.priors[prior]
-        self._change(simulator=world.simulator, opening=world.opening, _on=replace(self._on, prior=world.simulator.prior))
+        self._begin(self._setup, self.priors[prior], scene=self.scene, seed=self.seed)
+
+    def load(self, setup: Setup) -> None:
+        """Restart with another scene."""
+        self._begin(setup, self._prior, scene=setup.scene, seed=setup.seed, tilt=(0.0, 0.0), stiff=False, goals={}, crouched=set())
+
+    def _begin(self, setup: Setup, prior: Prior, **changes: Any) -> None:  # noqa: ANN401, fields of its own
+        world, own = setup.world(prior), self.simulator
+        options = own.options if setup is self._setup else setup.simulator
+        simulator = replace(own, prior=world.simulator.prior, options=options)
+        self._change(simulator=simulator, opening=world.opening, _setup=setup, **changes)
 
     def show_ghost(self, ghost: bool) -> None:
         """Restart with or without a ghost: the same people, undisturbed."""
@@ -364,9 +381,6 @@ class Session:
                 raise ValueError("this scene follows a recording: it has one person and one start")
             count = len(scene.people) if people is None else int(_within("the number of people", people, 1, MAX_PEOPLE))
             doing = scene.people[0].start if start is None else start
-            known = StartBank.shipped().categories
-            if doing not in known:
-                raise ValueError(f"there is no start {doing!r}: {suggestion(doing, known)}")
             if count != len(scene.people) or doing != scene.people[0].start:
                 elements = tuple(e for e in scene.elements if all(person < count for person in e.people()))
                 scene = replace(scene, people=people_in_a_row(count, doing), elements=elements)
@@ -375,16 +389,12 @@ class Session:
 
     def _change(self, **changes: Any) -> None:  # noqa: ANN401, fields of its own
         """Set fields and restart; if that fails, undo everything."""
-        before = {name: getattr(self, name) for name in changes}
-        kept = {name: value for name, value in vars(self).items() if name not in changes}
-        kept["grabs"] = dict(self.grabs)
-        for name, value in changes.items():
-            setattr(self, name, value)
+        before = {**vars(self), "grabs": dict(self.grabs)}
+        vars(self).update(changes)
         try:
             self.restart()
         except ValueError:
-            for name, value in {**kept, **before}.items():
-                setattr(self, name, value)
+            vars(self).update(before)
             raise
 
     # --- recording
@@ -392,17 +402,14 @@ class Session:
     def recording(self) -> Recording:
         """The buffer as motions whose time starts at zero."""
         shots = self.shots
-        return Recording(
-            tuple(self._motion(shots, 0, i) for i in range(len(self.scene.people))), self._motion(shots, 1, 0) if self.ghost else None,
-            shots, self.seed,
-        )  # fmt: skip
+        motions = tuple(self._motion(shots, 0, i) for i in range(len(self.scene.people)))
+        return Recording(motions, self._motion(shots, 1, 0) if self.ghost else None, shots, self.seed)
 
     def _motion(self, shots: Sequence[Shot], world: int, person: int) -> Motion:
         reports = [shot.report for shot in shots[1:] if shot.report is not None]
-        ground = Plane.stacked([shot.ground for shot in shots]) if world == 0 else None
-        whole = stack_frames(self._on, [shot.state.people for shot in shots], reports, ground)
+        whole = stack_frames(self.simulator, [shot.state.people for shot in shots], reports)
         first, last = shots[0].time, shots[-1].time
-        noted = [*self.scene.events, *self._events] if world == 0 else []
+        noted = [*self.scene.events_of(person), *self._events] if world == 0 else []
         events = tuple(replace(event, start=event.start - first) for event in noted if first <= event.start <= last)
         return replace(whole.map(lambda values: values[world, person]), events=events, name="dropsim view")
 
@@ -428,51 +435,40 @@ class Session:
             self._items = staying
             self._rebuild()
 
-    def _lay_settings(self) -> None:
-        """Replace the elements that come from settings."""
-        mine = [item for item in self._items if not item.setting]
-        people = range(len(self.scene.people))
-        if self.walk is not None:
-            mine += [_Item(Follow(((0.0, *self.walk.velocity),), person=i), setting=True) for i in people]
-        if self.stiff:
-            mine += [_Item(StiffJoint(person=i), setting=True) for i in people]
-        self._items = mine
-        self._rebuild()
-
     def _built(self) -> World:
-        """World of the current elements, ground and switches."""
-
-        def placed(element: Element[Any]) -> Element[Any]:
-            # Being led is not a disturbance: the ghost is led too.
-            return element if isinstance(element, Follow) else Here(element)
-
-        ground = self._ground
-        if self.ghost and ground.tilts and not isinstance(ground, LiveGround):
-            ground = LiveGround(ground.tilts, ground.pivot)
-        elements = tuple(placed(item.element) for item in self._items)
-        return World(replace(self.scene, elements=elements, ground=ground, planner=LIVE_PLANNER), self._on, self.opening)
+        """World of the current elements, ground and switches; the ghost's is next to it, where people are led but not disturbed."""
+        mine = tuple(item.element for item in self._items)
+        worlds = (mine, tuple(element for element in mine if isinstance(element, Follow)))[: self._num_worlds]
+        ground = Grounds(each=(self._ground, Ground())[: self._num_worlds])
+        scene = replace(self.scene, elements=(EveryWorld(worlds),), ground=ground, planner=LIVE_PLANNER)
+        return World(scene, self.switches.applied(self.simulator), self.opening)
 
     def _rebuild(self) -> None:
         """Rebuild the world around the same people; elements that stay keep their memory, new ones begin."""
-        memories = {item.key: memory for item, memory in zip(self._laid, self._now.memories, strict=True)}
-        self._world, self._laid, now = self._built(), tuple(self._items), self._now
-        context = SceneContext(now.frame, self.fps, now.people, self.simulator.prior.skeleton, self._world.ground(now, self.time))
-        laid = zip(self._laid, self._world.scene.elements, strict=True)
-        kept = [memories[item.key] if item.key in memories else element.begin(context) for item, element in laid]
-        self._now = replace(now, memories=tuple(kept))
+        now = self._now
+        known = {item.key: memory for item, memory in zip(self._laid, _memories(now), strict=True)}
+        self._world, self._laid = self._built(), tuple(self._items)
+        context = SceneContext(now.frame, self.fps, now.people[0], self.simulator.skeleton, self._plane(now))
+        kept = tuple(known[item.key] if item.key in known else item.element.begin(context) for item in self._laid)
+        # What leads the ghost remembers nothing.
+        ghosts = (None,) * sum(isinstance(item.element, Follow) for item in self._laid)
+        self._now = replace(now, memories=((kept, ghosts)[: self._num_worlds],))
+
+    def _plane(self, now: WorldState) -> Plane:
+        """Ground of the first world."""
+        return self._world.ground(now, now.frame / self.fps).map(lambda vectors: vectors[0], lambda scalars: scalars[0])
 
     def _shot(self, report: Report | None, pulls: tuple[tuple[np.ndarray, np.ndarray], ...]) -> Shot:
-        now, time = self._now, self._now.frame / self.fps
-        plane = first_plane(self._world.ground(now, time))
-        values: dict[str, float] = {}
+        now, values = self._now, dict[str, float]()
         if report is not None:
             values = {name: float(value[0, 0]) for name, value in report.energies.items()}
-            values["root wrench"], values["root wrench left"] = report.root_wrench[0, 0].tolist()
-        return Shot(now.frame, time, now, report, plane, tuple(self._spheres(now)), pulls, values)
+            values["root wrench"], values["root wrench left"] = float(report.wrench_before[0, 0]), float(report.wrench_after[0, 0])
+        goals = tuple((goal.x, goal.y) for goal in self.goals.values() if isinstance(goal, GoTo))
+        return Shot(now.frame, now.frame / self.fps, now, report, self._plane(now), tuple(self._spheres(now)), pulls, goals, values)
 
     def _spheres(self, now: WorldState) -> list[Sphere]:
-        spheres = []
-        for item, memory in zip(self._laid, now.memories, strict=True):
+        spheres = list[Sphere]()
+        for item, memory in zip(self._laid, _memories(now), strict=True):
             balls = item.element.balls(memory)
             if balls is None:
                 continue
@@ -481,6 +477,12 @@ class Session:
                 if float(centre[2]) > -50:
                     spheres.append(Sphere(100 * item.key + k, _triple(centre), float(radius), balls.flying))
         return spheres
+
+
+def _memories(now: WorldState) -> tuple[Any, ...]:
+    """Memories of the first world's elements."""
+    every_world: Any = now.memories[0]
+    return every_world[0]
 
 
 def people_in_a_row(people: int, start: str) -> tuple[Person, ...]:

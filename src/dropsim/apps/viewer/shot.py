@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.motion.motion import Motion
-from dropsim.physics.collider import Plane
+from dropsim.physics.contact import Plane
 from dropsim.physics.step import Report
 from dropsim.priors.prior import State
 from dropsim.scene import WorldState
@@ -42,6 +42,8 @@ class Shot:
     spheres: tuple[Sphere, ...]
     pulls: tuple[tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]], ...]
     """Points where hands hold a limb [m], and their forces [N]."""
+    goals: tuple[tuple[float, float], ...]
+    """Places that people are sent to [m]."""
     values: Mapping[str, float]
     """The first person's energies [m^2], and root wrench before and after correction [body weights]."""
 
