@@ -1,8 +1,9 @@
 """Rotations as 3x3 matrices acting on column vectors, batched over any leading dimensions. Quaternions are (x, y, z, w)."""
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
-from scipy.spatial.transform import Rotation
 
 NEARLY_OPPOSED = -0.5
 """Cosine below which the least rotation between two directions takes the careful formula."""
@@ -120,9 +121,16 @@ def best_turn(
     return (U * flip[..., None, :]) @ Vh
 
 
+def _rotation() -> Any:  # noqa: ANN401
+    # Loaded when used: it takes a third of the time of all imports.
+    from scipy.spatial.transform import Rotation
+
+    return Rotation
+
+
 def rotmat_to_rotvec(rotation: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 3"]:
     """Return rotation vectors [rad]; the logarithm for any angle."""
-    return Rotation.from_matrix(rotation.reshape(-1, 3, 3)).as_rotvec().reshape(rotation.shape[:-1])
+    return _rotation().from_matrix(rotation.reshape(-1, 3, 3)).as_rotvec().reshape(rotation.shape[:-1])
 
 
 rotvec_to_rotmat = exp
@@ -130,12 +138,12 @@ rotvec_to_rotmat = exp
 
 def rotmat_to_unitquat(rotation: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 4"]:
     """Return unit quaternions (x, y, z, w)."""
-    return Rotation.from_matrix(rotation.reshape(-1, 3, 3)).as_quat().reshape(*rotation.shape[:-2], 4)
+    return _rotation().from_matrix(rotation.reshape(-1, 3, 3)).as_quat().reshape(*rotation.shape[:-2], 4)
 
 
 def unitquat_to_rotmat(quaternion: Float[np.ndarray, "*b 4"]) -> Float[np.ndarray, "*b 3 3"]:
     """Return matrices of quaternions (x, y, z, w)."""
-    return Rotation.from_quat(quaternion.reshape(-1, 4)).as_matrix().reshape(*quaternion.shape[:-1], 3, 3)
+    return _rotation().from_quat(quaternion.reshape(-1, 4)).as_matrix().reshape(*quaternion.shape[:-1], 3, 3)
 
 
 def slerp_rotmat(
