@@ -5,6 +5,7 @@ milliradian, both as differences from frame to frame, which zip and git pack to 
 """
 
 import functools
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from jaxtyping import Bool, Float32, Int
 
 from dropsim.body.rotations import rotmat_to_rotvec
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
+from dropsim.compute.jit import cache_folder
+from dropsim.files.kept import kept
 from dropsim.files.names import suggestion
 from dropsim.files.weights import errors_of, read_number, read_weights, write_weights
 from dropsim.motion.motion import Motion
@@ -26,6 +29,8 @@ TENTHS = 10_000.0
 """Units of a position in a metre."""
 FIFTHS = 5_000.0
 """Units of a rotation vector in a radian: rotations are exact to 0.006 degrees."""
+UNPACKED = 1
+"""Version of the unpacked frames that are kept: to be counted up when they change."""
 MAX_CLIPS, MAX_FRAMES, MAX_TABLE = 100_000, 20_000_000, 32_000_000
 """Largest numbers of clips, frames and characters of the clips' table that a file may have."""
 STILL, SLOW, FAST = 0.12, (0.8, 1.6), 2.2
@@ -67,6 +72,8 @@ class Bank:
     """Local rotations, the first in the world, (x, y, z, w)."""
     standing: Bool[np.ndarray, "n 2"]
     """Feet that stand, left and right."""
+    digest: str = ""
+    """Hash of the file that it was read from, by which to keep what is made of it; empty if there is none."""
 
     def __len__(self) -> int:
         return len(self.root)
@@ -136,19 +143,44 @@ class Bank:
     def write(self, path: str | Path) -> None:
         """Write the bank to a file."""
         packed = _Packed.of_bank(self)
-        table = "\n".join(json.dumps([c.name, c.source, c.licence, c.tags, c.frames]) for c in self.clips)
         tensors = {
             "root": np.diff(packed.root, axis=0, prepend=0).astype(np.int32),
             "rotations": np.diff(packed.rotations, axis=0, prepend=np.int16(0)).astype(np.int16),
             "standing": packed.standing,
-            "clips": np.frombuffer(table.encode(), dtype=np.uint8),
+            "clips": _table(self.clips),
             "rest": self.skeleton.rest, "masses": self.skeleton.masses, "radii": self.skeleton.radii,
         }  # fmt: skip
         write_weights(path, "bank", tensors, {"fps": self.fps, "version": 1})
 
     @classmethod
     def open(cls, path: str | Path) -> "Bank":
-        """Read a bank; what the file says is checked before it is used."""
+        """Read a bank; what the file says is checked before it is used.
+
+        Unpacked frames are kept in the user's cache folder and mapped into memory from the second time on.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise ValueError(f"{path} is not there: give a .bank file, which `dropsim bank build` makes")
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
+        found = kept(cache_folder() / "banks" / f"{digest}-{UNPACKED}.safetensors", lambda: cls._unpacked(path)._arrays())
+        return cls._of_arrays(found, digest)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        s = self.skeleton
+        return {
+            "root": self.root, "quaternions": self.quaternions, "standing": self.standing, "fps": np.array(self.fps),
+            "clips": _table(self.clips), "rest": s.rest, "masses": s.masses, "radii": s.radii,
+        }  # fmt: skip
+
+    @classmethod
+    def _of_arrays(cls, found: Mapping[str, np.ndarray], digest: str) -> "Bank":
+        skeleton = Skeleton(found["rest"], found["masses"], found["radii"])
+        clips = _read_table(found["clips"].tobytes())
+        return cls(skeleton, float(found["fps"]), clips, found["root"], found["quaternions"], found["standing"], digest)
+
+    @classmethod
+    def _unpacked(cls, path: Path) -> "Bank":
         tensors, metadata = read_weights(path, "bank")
         with errors_of(path):
             fps = read_number(metadata, "fps", low=1, high=1000)
@@ -227,6 +259,12 @@ def _check_tensors(tensors: Mapping[str, np.ndarray]) -> None:
             raise ValueError(f"its {name} have shape {found.shape} and should have {wanted}")
     if not 0 < num <= MAX_FRAMES or tensors["clips"].size > MAX_TABLE:
         raise ValueError(f"it has {num} frames: a bank has 1 to {MAX_FRAMES}")
+
+
+def _table(clips: Sequence[ClipInfo]) -> np.ndarray:
+    """Return the clips as bytes of text, a line for each."""
+    lines = [json.dumps([c.name, c.source, c.licence, c.tags, c.frames]) for c in clips]
+    return np.frombuffer("\n".join(lines).encode(), dtype=np.uint8)
 
 
 def _read_table(text: bytes) -> tuple[ClipInfo, ...]:

@@ -5,6 +5,7 @@ next. The query is the simulated body, so a push is felt at once.
 """
 
 import functools
+import hashlib
 import importlib.resources
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, flat
+from dropsim.compute.jit import cache_folder, kernel_hash
 from dropsim.compute.random import Streams
+from dropsim.files.kept import kept
 from dropsim.priors import field_kernels as kernels
 from dropsim.priors.bank import Bank
 from dropsim.priors.intent import Intent
@@ -84,7 +87,7 @@ class MotionField(Prior):
 
     @functools.cached_property
     def _index(self) -> "FieldIndex":
-        return FieldIndex.of(self._frames, self.bank.skeleton, self.bank.fps)
+        return FieldIndex.of_bank(self.bank, self._frames)
 
     def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
         batch, index = state.x.shape[:-2], self._index
@@ -157,6 +160,22 @@ class FieldIndex:
     codes_of_frames: np.ndarray
     """Of every frame and mirror image, in single precision."""
     search: SearchIndex
+
+    @classmethod
+    def of_bank(cls, bank: Bank, frames: kernels.Frames) -> "FieldIndex":
+        """Return the index of a bank; that of a file is built once and kept in the user's cache folder."""
+
+        def make() -> dict[str, np.ndarray]:
+            index = cls.of(frames, bank.skeleton, bank.fps)
+            return {"rows": index.rows, "mean": index.mean, "basis": index.basis, "codes": index.codes_of_frames, **index.search.arrays}
+
+        if not bank.digest:
+            return cls.of(frames, bank.skeleton, bank.fps)
+        # It is the index of this code and no other's.
+        code = hashlib.sha256(Path(__file__).read_bytes() + kernel_hash().encode()).hexdigest()[:16]
+        found = kept(cache_folder() / "banks" / f"{bank.digest}-{code}.safetensors", make)
+        own = [found.pop(name) for name in ("rows", "mean", "basis", "codes")]
+        return cls(*own, SearchIndex(**found))
 
     @classmethod
     def of(cls, frames: kernels.Frames, skeleton: Skeleton, fps: float) -> "FieldIndex":

@@ -13,7 +13,7 @@ precision in a fixed order; since rounding keeps order, the distance to a box is
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,6 +123,11 @@ class SearchIndex:
 
     def __len__(self) -> int:
         return len(self.places)
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of it by the fields' names, to be kept in a file; SearchIndex(**arrays) is the same index."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def features(self, rows: Int[np.ndarray, "*b"]) -> Float32[np.ndarray, "*b d"]:
         """Return the features of some rows."""
