@@ -104,7 +104,7 @@ def test_a_usage_error_exits_with_2_and_one_sentence(capsys, args, sentence):
     ("args", "sentence"),
     [
         (["rnu", "push"], "there is no command 'rnu': did you mean 'run'?"),
-        (["xyzzy"], "there is no command 'xyzzy': use one of bench, clean, convert,"),
+        (["xyzzy"], "there is no command 'xyzzy': use one of bank, bench, clean, convert,"),
         (["--tyro-print-completion"], "--tyro-print-completion: name a shell, bash, zsh, tcsh, fish"),
         (["--tyro-write-completion", "ksh", "file"], "name a shell"),
         (["run", "push", "--part", "LeftAnkel"], "--part: there is no joint 'LeftAnkel': did you mean 'left_ankle'?"),

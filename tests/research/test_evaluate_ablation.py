@@ -66,6 +66,7 @@ def test_no_samples_no_ablation():
     assert main(["evaluate", "ablation"]) == 2
 
 
+@pytest.mark.slow
 def test_small_runs_show_what_a_setting_does(tmp_path, monkeypatch, capsys):
     small = AblationOptions(
         motions=2, num_frames=150, samples=(2,), iterations=(), corrections=(), weights=(), switches=("no ground reaction",)
