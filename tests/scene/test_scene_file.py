@@ -310,7 +310,7 @@ planner.every = 3
     assert lines["drag", 0, "joint"] == 11
     assert lines["ground", "pivot"] == 13
     assert lines["drag", 1, "joint"] == 15
-    assert lines["drag", 1, "planner", "every"] == 16
+    assert lines["drag", 1, "planner"] == 16
     assert not {("push", 0), ("pin", 0)} & set(lines)
 
 
@@ -347,23 +347,26 @@ def test_no_change_changes_nothing():
     [
         ("push.froce", "1", "push.froce: push has no field 'froce': did you mean 'force'?"),
         ("psuh.force", "1", "a scene has no 'psuh': did you mean 'push'?"),
-        ("ball.mass", "1", "the scene has no ball: write ball.0.mass to add one"),
-        ("push.2.start", "1", "the scene has 1 of push: the next is push.1"),
-        ("push", "1", "write push.0.KEY for one push"),
-        ("push.0", "1", "write push.0.KEY for one push"),
-        ("push.x.start", "1", "write push.0.KEY for one push"),
-        ("push.0.force.1", "1", "write push.0.KEY for one push"),
+        ("ball.mass", "1", "the scene has 0 of ball: write ball.0.KEY to add one"),
+        ("push.2.start", "1", "the scene has 1 of push: write push.0.KEY for one of them, push.KEY for all, and push.1.KEY to add one"),
+        ("push", "1", "write push.0.KEY for one of them"),
+        ("push.0", "1", "write push.0.KEY for one of them"),
+        ("push.x.start", "1", "write push.0.KEY for one of them"),
+        ("push.0.force.1", "1", "write push.0.KEY for one of them"),
         ("planner", "1", "write planner.KEY, and no more"),
         ("seconds.x", "1", "write seconds, and no more"),
         ("seconds", "many", "seconds is a number [s], not 'many'"),
         ("seconds", "1\nseed = 3", "seconds is a number [s]"),
         ("push.person", "1", "push.person: push is for person 1"),
         ("", "1", "a scene has no ''"),
+        ("seed", f"0x{'f' * 100_000}", "seed is a whole number, not '0xffff"),
+        ("x" * 100_000, "1", "a scene has no 'xxxx"),
     ],
 )
 def test_changes_that_cannot_be(path: str, value: str, sentence: str):
-    with pytest.raises(ValueError, match=re.escape(sentence)):
-        changed(scenario("push"), [(path, value)])
+    with pytest.raises(ValueError, match=re.escape(sentence)) as error:
+        changed(scenario("push"), [(path, value)], said=lambda path: f"{path[:40]}: ")
+    assert len(str(error.value)) < 700
 
 
 # --- what it builds

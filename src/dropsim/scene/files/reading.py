@@ -33,6 +33,14 @@ class Table:
     places: dict[str, str] = field(default_factory=dict)
     """Beginnings of sentences about its keys; the empty key stands for the table itself."""
 
+    @property
+    def cls(self) -> type:
+        return {**SINGLE, **MANY}.get(self.name, Setup)
+
+    @property
+    def keys(self) -> Mapping[str, Key]:
+        return all_keys(self.cls) if self.name else TOP
+
     def where(self, key: str = "") -> str:
         """Return the beginning of a sentence about a key or about the table."""
         return self.places.get(key) or self.places.get("", "")
@@ -117,17 +125,19 @@ def _lines_of(text: str, source: str) -> Mapping[Place, int]:
         elif depth or (bracket is None and key is None):
             depth += sum(map(token[0].count, "[{")) - sum(map(token[0].count, "]}"))
         elif bracket:
-            table = tuple(part.strip() for part in header.split("."))
+            name = _first(header)
             if bracket == "[[":
-                counts[header] = counts.get(header, -1) + 1
-                table = (*table, counts[header])
-            lines.setdefault(table[:1], number)
+                counts[name] = counts.get(name, -1) + 1
+            table = (name, counts[name]) if bracket == "[[" else (name,)
+            lines.setdefault((name,), number)
             lines.setdefault(table, number)
         else:
-            at = (*table, *(part.strip() for part in key.split(".")))
-            lines.setdefault(at[: len(table) + 1], number)
-            lines.setdefault(at, number)
+            lines.setdefault((*table, _first(key)), number)
     return lines
+
+
+def _first(key: str) -> str:
+    return key.split(".")[0].strip()
 
 
 def setup_of(tables: Sequence[Table], folder: Path, name: str) -> Setup:
@@ -135,7 +145,7 @@ def setup_of(tables: Sequence[Table], folder: Path, name: str) -> Setup:
     values = {"name": name, **values_of(tables[0], TOP)}
     if (clip := values.get("clip")) not in (None, SOMERSAULT):
         values["clip"] = os.path.normpath(folder / clip)
-    made = [(table, object_of({**SINGLE, **MANY}[table.name], table)) for table in tables[1:]]
+    made = [(table, object_of(table.cls, table)) for table in tables[1:]]
     values |= {table.name: one for table, one in made if table.name in SINGLE}
     if people := tuple(one for table, one in made if table.name == "person"):
         values["people"] = people

@@ -79,9 +79,7 @@ def _row(options: Sequence[Value], raw: object, what: str) -> tuple[Value, ...]:
         raise ValueError(f"{what} is a list of {'rows' if rows else f'{len(options)} numbers'} in brackets, not {shown(raw)}")
     if len(raw) > MAX_ROWS:
         raise ValueError(f"{what} has {len(raw)} rows: give at most {MAX_ROWS}")
-    if rows:
-        return tuple(read_value(options[0], row, f"{what} row {i}") for i, row in enumerate(raw))
-    return tuple(read_value(option, value, what) for option, value in zip(options, raw, strict=True))
+    return tuple(read_value(options[0 if rows else i], value, f"{what} row {i}" if rows else what) for i, value in enumerate(raw))
 
 
 _QUANTITY = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(.*)", re.IGNORECASE)
@@ -105,10 +103,7 @@ def _number(raw: object, unit: Unit | None, what: str) -> float:
 
 def shown(raw: object) -> str:
     """Return a value for a message, cut short."""
-    try:
-        text = repr(raw)
-    except (ValueError, RecursionError):  # Python does not write numbers of thousands of digits
-        return "something huge"
+    text = repr(raw)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
@@ -166,9 +161,10 @@ def short_keys(cls: type) -> Mapping[str, Key]:
     return {name: Key(hints[name], inspect.getdoc(make) or "" if name == names[0] else "") for name in names}
 
 
-def all_keys(cls: type) -> Mapping[str, Key]:
-    """Return the keys of a dataclass' table, and those that replace one of them."""
-    return {**keys_of(cls), **short_keys(cls)}
+def same_as(cls: type, key: str) -> tuple[str, ...]:
+    """Return the keys that say the same as a key in another way."""
+    field, others = SHORTS[cls][1] if cls in SHORTS else "", short_keys(cls)
+    return tuple(others) if key == field else (field,) if key in others else ()
 
 
 ELEMENTS: Mapping[str, type[Element[Any]]] = {
@@ -180,3 +176,9 @@ SINGLE: Mapping[str, type] = {"ground": Ground, "planner": Planner, "simulator":
 """Tables in one bracket."""
 TOP: Mapping[str, Key] = {**keys_of(Setup), **keys_of(Scene)}
 """Keys above all tables."""
+NAMES = (*TOP, *SINGLE, *MANY)
+
+
+def all_keys(cls: type) -> Mapping[str, Key]:
+    """Return all keys of a dataclass' table."""
+    return {**keys_of(cls), **short_keys(cls)}

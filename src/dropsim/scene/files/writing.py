@@ -12,22 +12,8 @@ from typing import Any
 from dropsim.files.atomic import atomic_path
 from dropsim.files.names import suggestion
 from dropsim.scene import DIRECTIONS, Push
-from dropsim.scene.files.reading import Table, setup_of
-from dropsim.scene.files.schema import (
-    ELEMENTS,
-    MANY,
-    SHORTS,
-    SINGLE,
-    TOP,
-    Key,
-    Value,
-    all_keys,
-    keys_of,
-    located,
-    plain_type,
-    short_keys,
-    shown,
-)  # fmt: skip
+from dropsim.scene.files.reading import MAX_TEXT, Table, setup_of
+from dropsim.scene.files.schema import ELEMENTS, MANY, NAMES, SINGLE, TOP, Key, Value, keys_of, located, plain_type, same_as, shown
 from dropsim.scene.files.setup import SOMERSAULT, Setup, table_name
 
 
@@ -52,7 +38,7 @@ def scene_text(setup: Setup, folder: Path) -> str:
     seen = set[str]()
     for table in tables:
         header = f"[[{table.name}]]" if table.name in MANY else f"[{table.name}]"
-        parts += ["", header, *_written(table, {} if table.name in seen else _keys_of(table))]
+        parts += ["", header, *_written(table, {} if table.name in seen else table.keys)]
         seen.add(table.name)
     return "\n".join(parts) + "\n"
 
@@ -65,10 +51,6 @@ def _tables_of(setup: Setup) -> list[Table]:
     many = (*(("person", person) for person in scene.people), *((table_name(type(e)), e) for e in scene.elements))
     single = ((name, getattr(setup if hasattr(setup, name) else scene, name)) for name in SINGLE)
     return [Table("", {**_values_of(setup), **_values_of(scene)}), *(Table(name, _values_of(item)) for name, item in (*many, *single))]
-
-
-def _keys_of(table: Table) -> Mapping[str, Key]:
-    return all_keys({**SINGLE, **MANY}[table.name]) if table.name else TOP
 
 
 def _values_of(item: object) -> dict[str, Any]:
@@ -119,12 +101,9 @@ def changed(setup: Setup, changes: Sequence[tuple[str, str]], *, said: Callable[
         tables = _tables_of(setup)
         for path, text in changes:
             for table, key in _targets(tables, path, said(path)):
-                known, (_, replaced) = _keys_of(table), SHORTS.get(MANY.get(table.name, Setup), (None, ""))
-                easier = short_keys(MANY[table.name]) if replaced else {}
-                # Of a field and the keys that replace it, the last one given counts.
-                for other in easier if key == replaced else (replaced,) if key in easier else ():
+                for other in same_as(table.cls, key):  # the last one given counts
                     table.values.pop(other, None)
-                is_text = key in known and plain_type(known[key].wanted)[0] is str
+                is_text = key in table.keys and plain_type(table.keys[key].wanted)[0] is str
                 table.values[key], table.places[key] = text if is_text else _typed(text), said(path)
                 if table.name:
                     table.places.setdefault("", said(path))
@@ -134,7 +113,7 @@ def changed(setup: Setup, changes: Sequence[tuple[str, str]], *, said: Callable[
 def _typed(text: str) -> object:
     """Read a number or a list as TOML spells it; anything else is text."""
     try:
-        found = tomllib.loads(f"value = {text}")
+        found = tomllib.loads(f"value = {text}") if len(text) < MAX_TEXT else {}
     except (ValueError, RecursionError):
         return text
     return found["value"] if len(found) == 1 else text
@@ -144,21 +123,18 @@ def _targets(tables: list[Table], path: str, said: str) -> list[tuple[Table, str
     """Return the tables and the key that a dotted path stands for; without a number, all tables of its kind."""
     name, *rest = path.split(".")
     own = [table for table in tables if table.name == name and name]
-    if name not in (*TOP, *SINGLE, *MANY):
-        raise ValueError(f"{said}a scene has no {shown(name)}: {suggestion(name, (*TOP, *SINGLE, *MANY))}")
+    if name not in NAMES:
+        raise ValueError(f"{said}a scene has no {shown(name)}: {suggestion(name, NAMES)}")
     if name not in MANY:
         if len(rest) != len(own):
             raise ValueError(f"{said}write {name}{'.KEY' if own else ''}, and no more")
         return [(own[0], rest[0])] if own else [(tables[0], name)]
-    if len(rest) == 1 and not rest[0].isdecimal():
-        if not own:
-            raise ValueError(f"{said}the scene has no {name}: write {name}.0.{rest[0]} to add one")
+    if own and len(rest) == 1 and not rest[0].isdecimal():
         return [(table, rest[0]) for table in own]
-    if len(rest) != 2 or not re.fullmatch("[0-9]{1,6}", rest[0]):
-        raise ValueError(f"{said}write {name}.0.KEY for one {name}, or {name}.KEY for all of them")
-    if (number := int(rest[0])) > len(own):
-        raise ValueError(f"{said}the scene has {len(own)} of {name}: the next is {name}.{len(own)}")
-    if number == len(own):
+    if len(rest) != 2 or not re.fullmatch("[0-9]{1,6}", rest[0]) or int(rest[0]) > len(own):
+        one = f"{name}.0.KEY for one of them, {name}.KEY for all, and " if own else ""
+        raise ValueError(f"{said}the scene has {len(own)} of {name}: write {one}{name}.{len(own)}.KEY to add one")
+    if int(rest[0]) == len(own):
         own.append(Table(name, {}))
         tables.append(own[-1])
-    return [(own[number], rest[1])]
+    return [(own[int(rest[0])], rest[1])]
