@@ -1,5 +1,6 @@
 """Banks out of folders of recordings: read, tagged, and, for the shipped one, chosen for coverage."""
 
+import heapq
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -50,7 +51,7 @@ def tags_of(motion: Motion, category: str) -> tuple[str, ...]:
     found = {tag for tag, frames in doing.items() if frames.mean() > (SHARE if tag != "jump" else 0.05)}
     named = NAMED.get(category, "other")
     # A name decides what motion cannot tell; what it says of walking and standing the motion tells better.
-    if named in ("dance", "sport", "jump", "ground") or not found:
+    if named in ("dance", "sport", "jump", "ground", "other") or not found:
         found.add(named)
     return tuple(tag for tag in TAGS if tag in found)
 
@@ -67,7 +68,9 @@ def info_of(clip: Clip, motion: Motion) -> ClipInfo:
     """Describe a clip of a data set for a bank."""
     rig = clip.read_as.removeprefix("rig ").partition(",")[0]
     source, licence = SOURCES.get(rig, ("own recordings", "the user's own"))
-    return ClipInfo(clip.name, source, licence, tags_of(motion, clip.category), len(motion))
+    # 100STYLE's people walk as robots, zombies, and so on.
+    category = "other" if source == "100STYLE" and not clip.name.startswith("Neutral") else clip.category
+    return ClipInfo(clip.name, source, licence, tags_of(motion, category), len(motion))
 
 
 def build_bank(
@@ -100,16 +103,18 @@ ENOUGH = 3
 """Frames of different clips that a cell takes before it is full."""
 
 
-def choose(bank: Bank, *, minutes: float, always: Sequence[str] = ("ground", "crouch"), never: Sequence[str] = ("dance", "sport")) -> Bank:
+def choose(
+    bank: Bank, *, minutes: float, always: Sequence[str] = ("ground", "crouch"), never: Sequence[str] = ("dance", "sport", "other")
+) -> Bank:
     """Choose clips for coverage and against redundancy: greedily those that fill most empty cells of the feature space per frame.
 
-    Clips with one of the tags `always` come first, those with one of `never` not at all, unless they have one of `always` too.
+    Clips with one of the tags `always` come first, and have up to 40 % of the time; those with one of `never` do not come at all,
+    unless they have one of `always`.
     """
     index = FieldIndex.of(frames_of(bank), bank.skeleton, bank.fps)
     codes = index.codes_of_frames[: len(bank)]
     cells = np.floor(np.concatenate((codes[:, :NUM_COVERED], codes[:, -5:]), 1) / CELL).astype(np.int32)
-    _, cells = np.unique(cells, axis=0, return_inverse=True)
-    cells = cells.reshape(-1)
+    cells = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
     ends = np.cumsum([c.frames for c in bank.clips])
     own = [np.unique(cells[end - clip.frames : end]) for clip, end in zip(bank.clips, ends, strict=True)]
     filled, budget, chosen = np.zeros(cells.max() + 1, dtype=np.int64), minutes * 60 * bank.fps, list[int]()
@@ -117,25 +122,20 @@ def choose(bank: Bank, *, minutes: float, always: Sequence[str] = ("ground", "cr
     def worth(i: int) -> float:
         return float((1.0 / (1.0 + filled[own[i]]))[filled[own[i]] < ENOUGH].sum()) / bank.clips[i].frames
 
-    for wave in (always, None):
-        open_clips = [
-            i for i, clip in enumerate(bank.clips)
-            if i not in chosen and (any(t in clip.tags for t in wave) if wave is not None else not any(t in clip.tags for t in never))
-        ]  # fmt: skip
-        # Lazy greedy: what a clip is worth only falls, so the best of the last look is looked at again first.
-        queue = sorted(((worth(i), i) for i in open_clips), reverse=True)
-        share = 0.35 * budget if wave is not None else budget
+    first = [i for i, clip in enumerate(bank.clips) if set(always) & set(clip.tags)]
+    others = [i for i, clip in enumerate(bank.clips) if not (set(always) | set(never)) & set(clip.tags)]
+    for open_clips, share in ((first, 0.4 * budget), (others, budget)):
+        # Lazy greedy: the worth of a clip only falls, so the best of the last look is looked at again first.
+        queue = [(-worth(i), i) for i in open_clips]
+        heapq.heapify(queue)
         while queue and sum(bank.clips[i].frames for i in chosen) < share:
-            value, best = queue.pop(0)
+            _, best = heapq.heappop(queue)
             now = worth(best)
-            if queue and now < queue[0][0] and now < 0.95 * value:
-                at = next((k for k, (v, _) in enumerate(queue) if v < now), len(queue))
-                queue.insert(at, (now, best))
-                continue
-            if now <= 0:
-                break
-            chosen.append(best)
-            filled[own[best]] += 1
+            if queue and now < -queue[0][0]:
+                heapq.heappush(queue, (-now, best))
+            elif now > 0:
+                chosen.append(best)
+                filled[own[best]] += 1
     return bank.picked(sorted(chosen))
 
 
