@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from jaxtyping import Float
@@ -125,7 +125,7 @@ def _vector(name: str, joint: str, value: object) -> tuple[float, float, float]:
     return x, y, z
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -202,7 +202,7 @@ def _reference_rotations(skeleton: Skeleton, points: Float[np.ndarray, "22 3"]) 
     """Pose our skeleton like given points, each bone swung the least from its parent: global rotations, and the largest swing [rad]."""
     R_world = np.empty((NUM_JOINTS, 3, 3))
     largest = 0.0
-    known = ~np.isnan(points).any(-1)
+    known = [bool(np.isfinite(point).all()) for point in points]
     for j in range(NUM_JOINTS):
         R_parent = R_world[PARENTS[j]] if j else np.eye(3)
         children = [c for c in CHILDREN[j] if known[c]]
