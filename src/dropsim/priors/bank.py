@@ -123,7 +123,7 @@ class Bank:
         raise ValueError(f"nobody in this bank does {category!r}: start from another category, or build a bank that has it")
 
     @classmethod
-    def of(cls, motions: Sequence[tuple[Motion, ClipInfo, Bool[np.ndarray, "t 22"]]]) -> "Bank":
+    def of(cls, motions: Sequence[tuple[Motion, ClipInfo, Bool[np.ndarray, "_ 22"]]]) -> "Bank":
         """Build a bank of motions with their descriptions and contact labels; all have one body and one rate."""
         if not motions:
             raise ValueError("a bank needs at least one recording of at least a second")
@@ -183,7 +183,7 @@ class Bank:
     def _unpacked(cls, path: Path) -> "Bank":
         tensors, metadata = read_weights(path, "bank")
         with errors_of(path):
-            fps = read_number(metadata, "fps", low=1, high=1000)
+            fps = read_number(metadata, "fps", low=1.0, high=1000.0)
             _check_tensors(tensors)
             clips = _read_table(tensors["clips"].tobytes())
             if sum(clip.frames for clip in clips) != len(tensors["root"]):
