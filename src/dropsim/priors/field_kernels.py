@@ -258,19 +258,37 @@ def follow(
             at = row % n
             for side in range(2):
                 recorded = side if row < n else 1 - side
-                if frames.standing[at, recorded] and frames.standing[at + 1, recorded]:
-                    _lock(x[i], next_q[i, k], world, p, _LEGS[side], body, lock)
+                leg = _LEGS[side]
+                stands = frames.standing[at, recorded] and frames.standing[at + 1, recorded]
+                height = _ankle_height(then_root, then_q, leg, body)
+                _reach(x[i], next_q[i, k], world, p, leg, body, height, lock if stands else 0.0)
             _lift(p, body.radii)
 
 
 @kernel
-def _lock(x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, farthest: float) -> None:
-    """Let a leg reach for the place where its ankle is now, if that is near."""
+def _ankle_height(root: Array, quaternions: Array, leg: Array, body: Body) -> float:
+    """Return how high the recording has an ankle, on this body [m]."""
+    height, up = body.scale * root[2], np.empty(3)
+    above, R, below = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
+    to_matrix(quaternions[0], above)
+    for k in range(3):
+        joint = leg[k]
+        for c in range(3):
+            up[c] = above[2, c]
+        height += up[0] * body.offsets[joint, 0] + up[1] * body.offsets[joint, 1] + up[2] * body.offsets[joint, 2]
+        to_matrix(quaternions[joint], R)
+        product(above, R, below)
+        copy(below, above)
+    return height
+
+
+@kernel
+def _reach(x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, height: float, farthest: float) -> None:
+    """Let a leg reach for the recorded height of its ankle; a foot that stands keeps its place too, if that is near."""
     hip, knee, ankle, toe = leg[0], leg[1], leg[2], leg[3]
-    tx, ty, tz = x[ankle, 0] - p[ankle, 0], x[ankle, 1] - p[ankle, 1], 0.0
-    size = math.sqrt(tx * tx + ty * ty)
-    if size < 1e-9 or size > farthest:
-        return
+    tx, ty, tz = x[ankle, 0] - p[ankle, 0], x[ankle, 1] - p[ankle, 1], height - p[ankle, 2]
+    if tx * tx + ty * ty > farthest * farthest:
+        tx, ty = 0.0, 0.0
     near, far = body.lengths[knee], body.lengths[ankle]
     gx, gy, gz = p[ankle, 0] + tx - p[hip, 0], p[ankle, 1] + ty - p[hip, 1], p[ankle, 2] + tz - p[hip, 2]
     reach = math.sqrt(gx * gx + gy * gy + gz * gz)
