@@ -20,6 +20,8 @@ VARIABLE = "DROPSIM_CACHE"
 """Environment variable: folder for machine code and search indices, instead of the user's cache folder."""
 KEPT = 3
 """Folders of machine code that are kept, the last used ones: of this version, and of others in other environments."""
+_IN_USE = 24 * 3600.0
+"""Folders used within this time are kept too: a process may still run that writes into one [s]."""
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -51,7 +53,8 @@ def kernel_folder() -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
         for old in sorted(base.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
-            shutil.rmtree(old, ignore_errors=True)
+            if time.time() - old.stat().st_mtime > _IN_USE:
+                shutil.rmtree(old, ignore_errors=True)
     except OSError:
         return None
     return folder if os.access(folder, os.W_OK) else None
