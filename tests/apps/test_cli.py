@@ -88,7 +88,9 @@ def test_ctrl_c_is_quiet(failing, capsys):
         (["run", "push", "--seed", "1.5"], "--seed: '1.5' is not a whole number"),
         (["run", "push", "--newtns", "3"], "unrecognized options: --newtns, 3: did you mean --newtons?"),
         (["run"], "missing from dropsim run: NAME|FILE.toml"),
-        (["evaluate", "pusj"], "invalid choice 'pusj' for argument 'what'. Expected one of ('ablation', 'paper', 'prior', 'push')"),
+        (["evaluate", "push", "--rollouts", "8"], "unrecognized or misplaced options: --rollouts 8"),
+        (["evaluate", "paper"], "missing from dropsim evaluate paper: --out"),
+        (["evaluate", "pusj"], "unrecognized options: pusj: use one of ablation, paper, prior, push"),
     ],
 )
 def test_a_usage_error_exits_with_2_and_one_sentence(capsys, args, sentence):

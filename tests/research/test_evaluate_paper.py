@@ -9,11 +9,11 @@ import pytest
 from dropsim.apps.cli import main
 from dropsim.motion.amass import write_amass
 from dropsim.motion.synthetic import stepping_clip
+from dropsim.research.evaluation.bench import Speed, measure_speed
 from dropsim.research.evaluation.paper import claims
 from dropsim.research.evaluation.paper.plan import PaperOptions, Plan, random_trials
 from dropsim.research.evaluation.paper.runs import merged
 from dropsim.research.evaluation.recordings import Recorded, measure_recordings, spread
-from dropsim.research.evaluation.speed import Speed, measure_speed
 from dropsim.research.evaluation.trials import Body
 
 T = 240

@@ -306,7 +306,7 @@ def data(tmp_path_factory) -> Path:
 
 def command(data: Path, *more: str) -> list[str]:
     weights = str(data / "prior.safetensors")
-    return ["evaluate", "prior", "--data", str(data), "--weights", weights, "--rollouts", "3", "--seconds", "2", *more]
+    return ["evaluate", "prior", "--data", str(data), "--prior", weights, "--rollouts", "3", "--seconds", "2", *more]
 
 
 def test_the_command_prints_and_writes(data, tmp_path, capsys):
@@ -339,8 +339,8 @@ def empty(folder: Path) -> Path:
     [
         (lambda data, tmp: ["--data", str(tmp / "none")], "is not a data set"),
         (lambda data, tmp: ["--data", str(empty(tmp / "empty"))], "holds no clips"),
-        (lambda data, tmp: ["--weights", str(data / "none.safetensors")], "is not there"),
-        (lambda data, tmp: ["--weights", str(data / "index.json")], "is not a safetensors file"),
+        (lambda data, tmp: ["--prior", str(data / "none.safetensors")], "is not there"),
+        (lambda data, tmp: ["--prior", str(data / "index.json")], "there is no prior"),
         (lambda data, tmp: ["--rollouts", "0"], "take at least 2"),
         (lambda data, tmp: ["--seconds", "nan"], "take at least 2"),
     ],
@@ -354,5 +354,5 @@ def test_a_mistake_is_one_sentence(data, tmp_path, capsys, break_it, sentence):
 
 def test_weights_of_another_kind_are_named(data, tmp_path, capsys):
     PosePrior.shipped().save(tmp_path / "pose.safetensors")
-    assert main([*command(data), "--weights", str(tmp_path / "pose.safetensors")]) == 2
+    assert main([*command(data), "--prior", str(tmp_path / "pose.safetensors")]) == 2
     assert "holds pose, not cvae" in capsys.readouterr().err

@@ -120,9 +120,11 @@ def _usage_error(box: str) -> str:
     if value := re.fullmatch(r"Error parsing (\S+): (.*) could be instantiated from \[(.*)\]", said):
         kinds = {"INT": "a whole number", "FLOAT": "a number"}
         said = f"{value[1]}: {value[3]} is not {next((words for kind, words in kinds.items() if kind in value[2]), 'possible')}"
-    said = said[:1].lower() + said[1:].replace(" (required)", "")
+    said = re.sub(r" \((?:required|applied to .*?)\)| Arguments are applied .*", "", said[:1].lower() + said[1:])
+    known = re.findall(r"^Available subcommands: (.*)", "\n".join(lines), re.MULTILINE)
     near = re.findall(r"^--\w[\w-]*", "\n".join(lines), re.MULTILINE) if "Perhaps you meant:" in lines else []
-    return said + (f": did you mean {' or '.join(near[:3])}?" if near else "")
+    near = [option for option in dict.fromkeys(near) if option not in said]
+    return said + (f": use one of {known[0]}" if known else f": did you mean {' or '.join(near[:3])}?" if near else "")
 
 
 def _every_command() -> Any:  # noqa: ANN401 - a union that is made at run time

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
+
+import tyro
 
 
 @dataclass(frozen=True)
@@ -15,8 +17,8 @@ class Bench:
 
     json: Path | None = None
     """File to write the numbers to."""
-    prior: Literal["cvae"] = "cvae"
-    """The motion prior: cvae is the shipped network."""
+    prior: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")] = "cvae"
+    """The motion prior: cvae, field, a .safetensors or .bank file, or a folder of recordings."""
     quick: bool = False
     """Measure one person and 256 with 64 samples, for a moment each."""
     seconds: float = 2.0

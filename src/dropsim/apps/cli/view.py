@@ -42,18 +42,23 @@ class View:
 
     def run(self) -> None:
         """Serve until Ctrl-C."""
-        from dropsim.apps.cli.progress import tell_of_compiling
-        from dropsim.apps.viewer.app import LOCAL_HOSTS, Browser
+        from dropsim.apps.cli.progress import compiling, tell_of_compiling
+
+        tell_of_compiling()
+        from dropsim.apps.viewer.app import Browser
         from dropsim.apps.viewer.loop import Commands, Loop
+        from dropsim.apps.viewer.server import LOCAL_HOSTS
         from dropsim.apps.viewer.session import MAX_PEOPLE
 
         if self.people is not None and not 1 <= self.people <= MAX_PEOPLE:
             raise ValueError(f"--people: the browser app shows 1 to {MAX_PEOPLE} people, not {self.people}")
         session = self._session()
         # Compile and load everything before anybody watches.
-        tell_of_compiling()
-        session.tick()
+        with compiling():
+            session.tick()
         session.restart()
+        # The first browser starts it.
+        session.pause(True)
         commands = Commands()
         browser = Browser(session, commands, host=self.host, port=self.port)
         loop = Loop(session, browser, commands)

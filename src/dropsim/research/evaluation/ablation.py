@@ -49,8 +49,8 @@ class AblationOptions:
     """Of the prior's, the contacts' and the poses' energies in turn."""
     switches: tuple[str, ...] = ("unit masses", "start at the mode", "no ground reaction", "no contact", "no range of motion")
     """What is on or off."""
-    prior: Path | None = None
-    """Weights of the prior; those of the package unless given."""
+    prior: str = "cvae"
+    """As `open_prior` takes it."""
 
     def __post_init__(self) -> None:
         if self.motions < 1 or self.num_frames < RECOVERY.stop:

@@ -24,8 +24,8 @@ from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.solver import system_of
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.priors.prior import Prior
-from dropsim.scene import Person, Scene, World
+from dropsim.priors.named import open_prior
+from dropsim.scene import Person, Scene, World, run
 
 PEOPLE = (1, 16, 64, 256, 1024)
 SAMPLES = (16, 64, 256)
@@ -48,8 +48,6 @@ loaded, processor = time.perf_counter(), time.process_time()
 run(world, 2, 0)
 print(imported - began, time.perf_counter() - loaded, time.process_time() - processor)
 """
-PRIORS: Mapping[str, Callable[[], Prior]] = {"cvae": CVAEPrior.shipped}
-"""Priors that can be measured, by the name that is typed."""
 
 
 @dataclass(frozen=True)
@@ -170,9 +168,9 @@ def bench(
     prior: str = "cvae", *, people: Sequence[int] = PEOPLE, samples: Sequence[int] = SAMPLES, seconds: float = 2.0,
     first_run: bool = True, watch: Callable[[int, int], None] | None = None,
 ) -> Bench:  # fmt: skip
-    """Measure every size for some seconds, with people who walk on a floor by one of the PRIORS."""
+    """Measure every size for some seconds, with people who walk on a floor by a prior as `open_prior` takes it."""
     sizes = [(p, k) for p in people for k in samples if p * k <= MOST_CANDIDATES]
-    model = PRIORS[prior]()
+    model = open_prior(prior)
     # The peak before and after: on a shared machine it comes and goes.
     peak, rows = sgemm_peak(seconds), list[Row]()
     for i, (p, k) in enumerate(sizes):
@@ -291,3 +289,33 @@ def _arrays(holder: object) -> Iterator[np.ndarray]:
     for field in fields(holder):  # pyright: ignore[reportArgumentType]
         value = getattr(holder, field.name)
         yield from (v for v in (value.values() if isinstance(value, Mapping) else (value,)) if isinstance(v, np.ndarray))
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast people are simulated on one thread, for the paper's claim."""
+
+    frames_per_second: float
+    """Of one person."""
+    batch_frames_per_second: float
+    """Frames of the people of a batch, in all."""
+    batch: int
+    """How many people."""
+    gflops: float
+    """Peak of a product of matrices in single precision."""
+    frame_seconds: tuple[float, ...]
+    """Time that each frame of the one person took [s]."""
+
+
+@single_threaded
+def measure_speed(simulator: Simulator, *, frames: int = 150, batch: int = 25) -> Speed:
+    """Time people who walk."""
+    world = World(Scene((Person("walk"),)), simulator)
+    run(world, 5, 0)  # compiled and warm
+    ticks = [time.perf_counter()]
+    run(world, frames + 1, 0, watch=lambda done, total: ticks.append(time.perf_counter()))
+    began, few = time.perf_counter(), max(2, frames // 10)
+    run(world, few + 1, list(range(batch)))
+    together = batch * few / (time.perf_counter() - began)
+    spent = tuple(after - before for before, after in itertools.pairwise(ticks))
+    return Speed(len(spent) / sum(spent), together, batch, sgemm_peak(0.1) / 1e9, spent)

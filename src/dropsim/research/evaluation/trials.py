@@ -18,7 +18,7 @@ from dropsim.physics.energies import Contact, RangeOfMotion
 from dropsim.physics.energy import Frame
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import DivergedError, Simulator
-from dropsim.priors.cvae import CVAEPrior
+from dropsim.priors.named import open_prior
 from dropsim.priors.pose import PosePrior
 from dropsim.priors.prior import Prior, State
 from dropsim.scene import Element, Person, Scene, SceneContext, StepInputs, World, run
@@ -59,18 +59,15 @@ class Body:
     options: SimulatorOptions = field(default_factory=SimulatorOptions)
     unit_masses: bool = False
     """The paper's equal masses instead of a body's."""
-    prior: str | None = None
-    """File of the prior's weights; None means those of the package."""
+    prior: str = "cvae"
+    """As `open_prior` takes it: a name, a file or a folder."""
     prior_digest: str = ""
-    """Of that file, so that other weights under the same name make other results."""
+    """Of that file or folder, so that other numbers under the same name make other results."""
 
     @classmethod
-    def of(cls, num_samples: int, weights: Path | None = None) -> "Body":
-        """Return the default body with K samples and, if given, the prior of a file."""
-        options = SimulatorOptions(num_samples=num_samples)
-        if weights is None:
-            return cls(options)
-        return cls(options, prior=str(weights), prior_digest=hashlib.sha256(weights.read_bytes()).hexdigest())
+    def of(cls, num_samples: int, prior: str = "cvae") -> "Body":
+        """Return the default body with K samples and a prior."""
+        return cls(SimulatorOptions(num_samples=num_samples), prior=prior, prior_digest=_digest(Path(prior)))
 
     def changed(self, **options: bool | int | float) -> "Body":
         """Return the same with other options of the simulator."""
@@ -78,11 +75,18 @@ class Body:
 
     def simulator(self) -> Simulator:
         """Build the simulator."""
-        prior = CVAEPrior.shipped() if self.prior is None else CVAEPrior.load(Path(self.prior))
+        prior = open_prior(self.prior)
         if self.unit_masses:
-            body = prior.skeleton.with_unit_masses()
-            prior = CVAEPrior(prior.network, body, fps=prior.fps, name=prior.name, temperature=prior.temperature)
+            object.__setattr__(prior, "skeleton", prior.skeleton.with_unit_masses())
         return Simulator(prior, options=self.options)
+
+
+def _digest(path: Path) -> str:
+    """Return a digest of a file, or of the names, sizes and times of a folder's files; nothing for another name."""
+    if path.is_file():
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    files = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(path.rglob("*"))] if path.is_dir() else []
+    return hashlib.sha256(repr(files).encode()).hexdigest() if files else ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dropsim.research.evaluation.bench import Speed
 from dropsim.research.evaluation.chunks import Arrays
 from dropsim.research.evaluation.paper.plan import FOLLOWS, PUSHED
 from dropsim.research.evaluation.recordings import KINDS, Recorded
-from dropsim.research.evaluation.speed import Speed
 
 BEFORE = slice(10, PUSHED[0])
 """Frames without a push; the first few still come from the start state."""

@@ -13,13 +13,13 @@ from dropsim.motion.motion import Motion
 from dropsim.render import Camera, draw_frame, follow
 from dropsim.render.film import CELL
 from dropsim.render.stage import as_stage, facing
+from dropsim.research.evaluation.bench import Speed
 from dropsim.research.evaluation.chunks import Arrays
 from dropsim.research.evaluation.paper.claims import PAPER_FPS, RECOVERY, shown_walk
 from dropsim.research.evaluation.paper.plan import FOLLOWS, PUSHED
 from dropsim.research.evaluation.paper.runs import KEPT
 from dropsim.research.evaluation.plots import FLOOR, new_figure, save_figure
 from dropsim.research.evaluation.recordings import KINDS, Recorded
-from dropsim.research.evaluation.speed import Speed
 
 ENERGIES = {
     "kinematic": ("motion prior", "tab:blue"), "kinematic_mode": ("motion prior, mean only", "tab:green"),

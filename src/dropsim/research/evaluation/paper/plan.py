@@ -53,8 +53,8 @@ class PaperOptions:
     """Frames that are timed."""
     recordings: Path | None = None
     """Folder of recordings that the root wrench is compared with."""
-    weights: Path | None = None
-    """Of the prior; those of the package unless given."""
+    prior: str = "cvae"
+    """As `open_prior` takes it."""
 
     def __post_init__(self) -> None:
         if min(self.motions, self.walks, self.runs, self.followers) < 1:
@@ -83,7 +83,7 @@ class Plan:
     @classmethod
     def of(cls, options: PaperOptions) -> "Plan":
         """Lay out all that is simulated."""
-        body = Body.of(options.num_samples, options.weights)
+        body = Body.of(options.num_samples, options.prior)
         trials = random_trials(options.motions, options.seed)
         some = trials[: options.remedies]
         bare = body.changed(contact=False, range_of_motion=False)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
+from dropsim.research.evaluation.bench import measure_speed
 from dropsim.research.evaluation.chunks import Arrays, make_writable, run_chunks
 from dropsim.research.evaluation.paper.claims import END, Claim, judge, median
 from dropsim.research.evaluation.paper.figures import draw_all
 from dropsim.research.evaluation.paper.plan import PaperOptions, Plan
 from dropsim.research.evaluation.recordings import measure_recordings
 from dropsim.research.evaluation.report import Section, machine, write_json, write_page
-from dropsim.research.evaluation.speed import measure_speed
 from dropsim.research.evaluation.trials import Body
 
 TITLE = "DROP's results, measured again"
@@ -27,7 +27,7 @@ def reproduce(
     recorded = None if options.recordings is None else measure_recordings(options.recordings)
     plan = Plan.of(options)
     found = plan.by_part(run_chunks(plan.chunks, out / "chunks", workers=workers, watch=watch))
-    speed = measure_speed(Body.of(options.num_samples, options.weights).simulator(), frames=options.speed_frames)
+    speed = measure_speed(Body.of(options.num_samples, options.prior).simulator(), frames=options.speed_frames)
     claims = judge(found, recorded, speed)
     pictures = draw_all(found, recorded, speed, out)
     facts = machine() | {name: str(value) for name, value in asdict(options).items() if value is not None}
