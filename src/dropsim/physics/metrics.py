@@ -5,6 +5,7 @@
 """
 
 import warnings
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -36,10 +37,15 @@ HUMAN_SPEED = 12.0
 
 FrameIndex = int | Int[np.ndarray, "*b"]
 """A frame, the same for everybody or one per person."""
-Numbers = Float[np.ndarray, "*b"] | np.floating
-"""A number per person; a scalar for a motion without leading dimensions."""
-Flags = Bool[np.ndarray, "*b"] | np.bool_
-Counts = Int[np.ndarray, "*b"] | np.integer
+if TYPE_CHECKING:
+    Numbers: TypeAlias = Any
+    Flags: TypeAlias = Any
+    Counts: TypeAlias = Any
+else:
+    # One value per person; a numpy scalar for a motion without leading dimensions.
+    Numbers = Float[np.ndarray, "*b"] | np.floating
+    Flags = Bool[np.ndarray, "*b"] | np.bool_
+    Counts = Int[np.ndarray, "*b"] | np.integer
 
 
 def penetration_mm(motion: Motion) -> Numbers:
@@ -121,7 +127,7 @@ def turn_rate(motion: Motion) -> Float[np.ndarray, "*b t"]:
 
 def upright(motion: Motion) -> Bool[np.ndarray, "*b t"]:
     """Head and pelvis above 0.75 of their standing height."""
-    return above(motion.joints, motion.skeleton, 0.75).all(-1)
+    return above(motion.joints, motion.skeleton, 0.75).all(-1)  # pyright: ignore[reportReturnType]
 
 
 def fallen(motion: Motion) -> Bool[np.ndarray, "*b t"]:
@@ -155,7 +161,7 @@ def sustained(flags: Bool[np.ndarray, "*b t"], num: int) -> Bool[np.ndarray, "*b
     """Whether flags hold for `num` frames in a row, for each frame from which there are as many."""
     if flags.shape[-1] < num:
         return flags[..., :0]
-    return np.lib.stride_tricks.sliding_window_view(flags, num, axis=-1).all(-1)
+    return np.lib.stride_tricks.sliding_window_view(flags, num, axis=-1).all(-1)  # pyright: ignore[reportReturnType]
 
 
 def pelvis_spin(motion: Motion) -> Float[np.ndarray, "*b t"]:

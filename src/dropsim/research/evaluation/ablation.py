@@ -118,7 +118,7 @@ def _measured(motion: Motion, trials: Sequence[Trial]) -> Arrays:
     return {
         "recovered": metrics.recovered(motion, end),
         "fell": metrics.fell(motion, first),
-        "fell_unpushed": metrics.fallen(motion)[:, BEFORE].any(-1),
+        "fell_unpushed": np.asarray(metrics.fallen(motion)[:, BEFORE].any(-1)),
         "kinematic_before": kinematic[:, BEFORE].mean(-1),
         "kinematic_recovery": kinematic[:, RECOVERY].mean(-1),
         "root_wrench": motion.wrench_after[:, 1:],

@@ -258,8 +258,9 @@ def _measured(simulator: Simulator, people: int, seconds: float) -> Row:
     world = World(Scene((Person("walk"),)), simulator)
     seeds = 0 if people == 1 else list(range(people))
     now, rng, inputs = world.start(seeds), world.streams(seeds), StepInputs(colliders=(Plane.ground(),))
-    for _ in range(3):
-        now, report = world.step(now, rng)
+    for _ in range(2):
+        now, _ = world.step(now, rng)
+    now, report = world.step(now, rng)
     state = now.people
     candidates = simulator.prior.propose(state, simulator.options.num_samples, rng)
     held = sum(array.nbytes for part in (state, candidates, report) for array in _arrays(part))
@@ -270,7 +271,7 @@ def _measured(simulator: Simulator, people: int, seconds: float) -> Row:
 
 def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) -> dict[str, Timing]:
     """Time the parts of a step while it runs."""
-    parts = {name: (simulator, method) for name, method in STAGES.items()}
+    parts: dict[str, tuple[object, str]] = {name: (simulator, method) for name, method in STAGES.items()}
     parts["iterate"] = (system_of(simulator._energies, simulator.skeleton), "iterate")
     times = {name: list[tuple[float, float]]() for name in ("prior", "aim", "iterate", "balance", "settle", "pose", "report")}
     for name, (owner, method) in parts.items():

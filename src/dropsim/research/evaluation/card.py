@@ -15,7 +15,8 @@ def table(report: PriorReport) -> str:
     back, back_own = report.recovery.returns, report.recovery.own_returns
 
     def both(name: str, label: str, form: str) -> tuple[str, str, str]:
-        return label, *(shown(getattr(of, name), form, otherwise="not measured") for of in (report.generated, report.recorded))
+        made, own = (shown(getattr(quality, name), form, otherwise="not measured") for quality in (report.generated, report.recorded))
+        return label, made, own
 
     def alone(label: str, value: float | None, form: str = ".3g", floor: str = "") -> tuple[str, str, str]:
         return label, "never" if value == float("inf") else shown(value, form, otherwise="not measured"), floor

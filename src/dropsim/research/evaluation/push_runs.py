@@ -36,7 +36,7 @@ class PushChunk(Chunk):
         simulator = self.body.simulator()
         if self.method == ALONE:
             motion = prior_alone(simulator.prior, self.trials, self.num_frames)
-            finished = np.isfinite(motion.joints).all((-1, -2, -3))
+            finished = np.asarray(np.isfinite(motion.joints).all((-1, -2, -3)))
             motion = motion.map(lambda values: values[finished])
         else:
             motion, finished = simulate_trials(simulator, self.trials, self.num_frames)
