@@ -852,7 +852,7 @@ def test_pages_of_others_are_refused(session: Session):
 
 def test_on_a_network_a_page_is_known_by_the_name_that_it_was_asked_for():
     pytest.importorskip("viser")
-    from dropsim.apps.viewer.app import is_own_page
+    from dropsim.apps.viewer.server import is_own_page
 
     assert is_own_page({"Host": "lab:8080", "Origin": "http://lab:8080"}, local=False)
     assert not is_own_page({"Host": "lab:8080", "Origin": "http://evil.example"}, local=False)

@@ -19,7 +19,10 @@ Command = Callable[[Session], object]
 """Changes the session; runs in the simulation's thread, between two frames."""
 
 AHEAD = 2
-"""Frames simulated before they are shown, so that one slow frame (planning) does not stop the picture."""
+"""Frames simulated before they are shown at most. A frame begins as late as its cost allows, so that keys count at once; slow frames
+(planning) begin earlier, so that they do not stop the picture."""
+SPARE, COST_KEPT = 0.008, 0.98
+"""Time to spare for each frame [s]; how much of the cost that is expected stays from frame to frame."""
 MAX_COMMANDS = 1000
 """Length of the queue; further commands are dropped."""
 MAX_BEHIND = 5
@@ -89,6 +92,8 @@ class Loop:
     def __post_init__(self) -> None:
         self._ready = deque[Shot]()
         self._room, self._stop = threading.Condition(), threading.Event()
+        self._due, self._cost = 0.0, 1.0 / self.session.fps
+        """When the next frame is shown, and what it is expected to take [s]."""
         self._frames = self._late = self._breaks = self._unseen = 0
         self._threads = [threading.Thread(target=work, name=work.__name__, daemon=True) for work in (self._simulate, self._show)]
 
@@ -147,14 +152,25 @@ class Loop:
                     self._obey(command)
                     self._offer(self.session.shown)
                 continue
-            while (command := self.commands.take()) is not None:
+            early = self._begin_at() - time.perf_counter()
+            if (command := self.commands.take(min(max(early, 0.0), 0.1))) is not None:
                 self._obey(command)
+                continue
+            if early > 0:
+                continue
             with self._room:
                 if len(self._ready) >= AHEAD:
                     self._room.wait(0.1)
                     continue
+            began = time.perf_counter()
             if not self.session.paused and (shot := self._tick()) is not None:
                 self._offer(shot)
+                self._cost = max(COST_KEPT * self._cost, time.perf_counter() - began)
+
+    def _begin_at(self) -> float:
+        """When to begin the next frame: as late as possible."""
+        period = 1.0 / (self.session.fps * self.session.pace)
+        return self._due + len(self._ready) * period - min(1.5 * self._cost + SPARE, AHEAD * period)
 
     def _offer(self, shot: Shot) -> None:
         with self._room:
@@ -209,6 +225,7 @@ class Loop:
             # Skipped frames count as late, every one of them.
             missed = int(behind / period) if behind > MAX_BEHIND * period else 0
             due += missed * period
+            self._due = due + period
             with self._room:
                 shot = self._ready.popleft() if self._ready else None
                 self._room.notify_all()

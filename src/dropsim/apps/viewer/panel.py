@@ -191,14 +191,18 @@ class Panel:
         gui = self._gui
         with gui.add_folder("Look", expand_by_default=False):
             names = {"skin": "Skin", "contact_forces": "Contact forces", "external_forces": "External forces", "follow": "Follow"}
-            boxes = {name: gui.add_checkbox(label, initial_value=True) for name, label in names.items()}
+            self._look = {name: gui.add_checkbox(label, initial_value=True) for name, label in names.items()}
 
             async def changed(event: Any) -> None:  # noqa: ANN401
                 del event
-                self.look = Look(**{name: bool(box.value) for name, box in boxes.items()})
+                self.look = Look(**{name: bool(box.value) for name, box in self._look.items()})
 
-            for box in boxes.values():
+            for box in self._look.values():
                 _register(box, changed)
+
+    def toggle_follow(self) -> None:
+        """Let the view go along with the people, or stay."""
+        self._look["follow"].value = not self._look["follow"].value
 
     def _add_plots(self) -> None:
         self._energies = self._plot("Energies, first person [cm²]", ENERGIES, log=True)

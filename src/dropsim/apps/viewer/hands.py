@@ -1,0 +1,203 @@
+"""What viewers do with mouse and keys: each becomes a command to the simulation."""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dropsim.apps.viewer.figures import BONES, Grabbed
+from dropsim.apps.viewer.live import RUNNING, WALKING, GoTo, Grab, Walk
+from dropsim.apps.viewer.loop import Command, Commands
+from dropsim.apps.viewer.session import MAX_GRABS, Session
+from dropsim.body.skeleton import JOINTS, PARENTS
+
+if TYPE_CHECKING:
+    import viser
+
+    from dropsim.apps.viewer.app import Browser
+
+log = logging.getLogger(__name__)
+
+SAME_CLICK = 0.3
+"""A click on the floor this soon after one on a limb is the same one [s]."""
+MIN_SLOPE = 0.02
+"""Of a ray that is taken to point at the floor, and not at the horizon."""
+STICK_RESTS, STICK_RUNS = 0.2, 0.97
+"""Deflections of the thumb stick below which people stand and above which they run."""
+
+
+class Hands(Grabbed):
+    """The mouse: drags and clicks on limbs, and clicks on the floor."""
+
+    def __init__(self, server: "viser.ViserServer", commands: Commands, browser: "Browser") -> None:
+        self._commands, self._browser = commands, browser
+        self._holds: dict[object, Command] = {}
+        self._hit = (0, 0.0)
+        """Client that clicked on a limb last, and when."""
+        # Its stubs do not know asynchronous callbacks, which keep the order of events.
+        on_click: Any = server.scene.on_click
+
+        def send(speed: float) -> Any:  # noqa: ANN401
+            async def clicked(event: Any) -> None:  # noqa: ANN401
+                _guarded(lambda: self._go_to(event, speed))
+
+            return clicked
+
+        on_click()(send(WALKING))
+        on_click(modifier="shift")(send(RUNNING))
+
+    def go_along(self) -> None:
+        """Keep a resting mouse at its place on the screen while the view moves."""
+        for hold in list(self._holds.values()):
+            self._commands.put(hold)
+
+    def listen(self, limbs: "viser.BatchedMeshHandle", person: int) -> None:
+        """Drag a limb to pull it; click it to throw a ball at it."""
+
+        async def dragged(event: Any) -> None:  # noqa: ANN401, viser's event is generic in its handle
+            _guarded(lambda: self._drag(event, person))
+
+        async def clicked(event: Any) -> None:  # noqa: ANN401
+            _guarded(lambda: self._click(event, person))
+
+        limbs.on_drag("left")(dragged)
+        limbs.on_click(clicked)
+
+    def _drag(self, event: Any, person: int) -> None:  # noqa: ANN401
+        who = event.client_id
+        if event.phase == "end":
+            self._holds.pop(who, None)
+            self._commands.put(lambda session: session.let_go(who))
+            return
+        bone = BONES[event.instance_index]
+        held, pointer = (tuple(float(v) for v in point) for point in (event.start_position, event.end_position))
+        if not all(map(math.isfinite, (*held, *pointer))):
+            return
+        hold = _holding(who, person, bone, held, pointer, self._browser)
+        if who in self._holds or len(self._holds) < MAX_GRABS:
+            self._holds[who] = hold
+        self._commands.put(hold)
+
+    def _click(self, event: Any, person: int) -> None:  # noqa: ANN401
+        self._hit = event.client_id, time.monotonic()
+        bone = BONES[event.instance_index]
+        origin = np.asarray(event.ray_origin, dtype=float) + np.array(self._browser.origin)
+        self._commands.put(self._browser.panel.throwing(tuple(origin.tolist()), JOINTS[bone], person))
+
+    def _go_to(self, event: Any, speed: float) -> None:  # noqa: ANN401
+        """Send the person whom the client steers to the place on the floor; viser also reports clicks on limbs here, a moment later."""
+        client, when = self._hit
+        if client == event.client_id and time.monotonic() - when < SAME_CLICK:
+            return
+        origin = np.asarray(event.ray_origin, dtype=float) + np.array(self._browser.origin)
+        way, person = np.asarray(event.ray_direction, dtype=float), self._browser.keys.person_of(event.client_id)
+
+        def go(session: Session) -> None:
+            plane = session.shown.ground
+            down = -float(plane.normal @ way)
+            if down > MIN_SLOPE:
+                x, y, _ = (origin + way * (float(plane.normal @ origin) - float(plane.offset)) / down).tolist()
+                session.steer(GoTo(x, y, speed), person=person)
+
+        self._commands.put(go)
+
+
+class Keys:
+    """The keys and the thumb stick of each browser, which steer a person as its own camera sees it."""
+
+    def __init__(self, server: "viser.ViserServer", commands: Commands, browser: "Browser") -> None:
+        self._commands, self._browser = commands, browser
+        self._ways: dict[int, tuple[float, float, float]] = {}
+        """Of each client: to the right and ahead, of length one at most, and the speed [m/s]."""
+        self._people: dict[int, int] = {}
+        field = server.gui.add_text("dropsim keys", "", visible=False)
+
+        async def pressed(event: Any) -> None:  # noqa: ANN401
+            if event.client is not None:
+                _guarded(lambda: self._press(event.client, str(event.target.value).split()[1:]))
+
+        async def joined(client: "viser.ClientHandle") -> None:
+            async def turned(camera: "viser.CameraHandle") -> None:
+                del camera
+                if any(self._ways.get(client.client_id, ())[:2]):
+                    _guarded(lambda: self._walk(client))
+
+            client.camera.on_update(turned)
+
+        async def left(client: "viser.ClientHandle") -> None:
+            if any(self._ways.pop(client.client_id, ())[:2]):
+                person = self.person_of(client.client_id)
+                self._commands.put(lambda session: session.steer(Walk(0.0), person=person))
+            self._people.pop(client.client_id, None)
+
+        field.on_update(pressed)
+        server.on_client_connect(joined)
+        server.on_client_disconnect(left)
+
+    def person_of(self, client_id: int) -> int:
+        """Return the person whom a client steers."""
+        return self._people.get(client_id, 0)
+
+    def _press(self, client: "viser.ClientHandle", words: list[str]) -> None:
+        """Do what the page sent: what is held down now, or a key that was pressed."""
+        person, put = self.person_of(client.client_id), self._commands.put
+        match words:
+            case ["hold", *keys]:
+                x, y = (float(a in keys) - float(b in keys) for a, b in (("right", "left"), ("up", "down")))
+                far = max(1.0, math.hypot(x, y))
+                self._ways[client.client_id] = x / far, y / far, RUNNING if "shift" in keys else WALKING
+                self._walk(client)
+            case ["stick", right, ahead]:
+                x, y = (min(max(float(value), -1.0), 1.0) for value in (right, ahead))
+                self._ways[client.client_id] = x, y, RUNNING if math.hypot(x, y) > STICK_RUNS else WALKING
+                self._walk(client)
+            case ["person", number]:
+                self._people[client.client_id] = int(number) - 1
+            case ["crouch"]:
+                put(lambda session: session.crouch(person not in session.crouched, person=person))
+            case ["free"]:
+                put(lambda session: session.steer(None, person=person))
+            case ["pause"]:
+                put(lambda session: session.pause(not session.paused))
+            case ["restart"]:
+                put(lambda session: session.restart())
+            case ["follow"]:
+                self._browser.panel.toggle_follow()
+
+    def _walk(self, client: "viser.ClientHandle") -> None:
+        """Go where the keys point on the client's screen; stand if they point nowhere."""
+        x, y, speed = self._ways[client.client_id]
+        far, person = math.hypot(x, y), self.person_of(client.client_id)
+        look = np.asarray(client.camera.look_at) - np.asarray(client.camera.position)
+        direction = math.degrees(math.atan2(-look[0], look[1]) + math.atan2(-x, y))
+        goal = Walk(speed * far if far > STICK_RESTS else 0.0, math.remainder(direction, 360.0))
+        self._commands.put(lambda session: session.steer(goal, person=person))
+
+
+def _holding(who: object, person: int, bone: int, held: tuple[float, ...], pointer: tuple[float, ...], browser: "Browser") -> Command:
+    """Return the command that moves a hand; the point it holds on the bone is fixed when the drag starts."""
+
+    def hold(session: Session) -> None:
+        x, y, z = (a + b for a, b in zip(pointer, browser.origin, strict=True))
+        known = session.grabs.get(who)
+        if known is not None and (known.person, known.bone) == (person, bone):
+            session.grab(who, Grab(bone, known.share, (x, y, z), person, largest=browser.panel.largest_drag))
+            return
+        joints = session.shown.people.x[person]
+        near, far = joints[PARENTS[bone]], joints[bone]
+        point, way = np.add(held, browser.origin), far - near
+        share = float(np.clip((point - near) @ way / max(way @ way, 1e-9), 0.0, 1.0))
+        session.grab(who, Grab(bone, share, (x, y, z), person, largest=browser.panel.largest_drag))
+
+    return hold
+
+
+def _guarded(work: Callable[[], None]) -> None:
+    """Ignore malformed messages from a browser."""
+    try:
+        work()
+    except (TypeError, ValueError, IndexError, OverflowError):
+        log.debug("ignored a malformed message", exc_info=True)

@@ -1,0 +1,137 @@
+"""viser's server on our terms: at exactly one port, for its own page only, and with our head in that page."""
+
+import contextlib
+import functools
+import gzip
+import importlib.resources
+import io
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import viser
+
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+"""Names of this machine that nobody else can reach."""
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32' fill='none' stroke='%232a7fb8' "
+    "stroke-width='4' stroke-linecap='round'%3E%3Ccircle cx='20' cy='6' r='3'/%3E"
+    "%3Cpath d='M18 12l-5 8 6 3-2 7M13 20l-7 4M9 12h9l6 5'/%3E%3C/svg%3E"
+)
+"""Of the browser's tab: somebody who runs."""
+
+
+def start_server(host: str, port: int) -> "viser.ViserServer":
+    """Start viser at exactly this host and port, silently, and without public share links."""
+    try:
+        import viser
+    except ImportError as error:
+        raise ValueError("the browser app needs viser: run `pip install 'dropsim[view]'`") from error
+    _refuse_busy(host, port)
+    with contextlib.redirect_stdout(io.StringIO()), _our_page(host in LOCAL_HOSTS):
+        server = viser.ViserServer(host=host, port=port, label="dropsim", verbose=False)
+    if port not in (0, server.get_port()):
+        with contextlib.redirect_stdout(io.StringIO()):
+            server.stop()
+        raise ValueError(_busy(port))
+    # A client may ask for a public tunnel to this server: never.
+    server.request_share_url = lambda verbose=True: None
+    _accept_values_only(server)
+    # A hostile client could fill the log.
+    logging.getLogger("websockets").setLevel(logging.CRITICAL)
+    return server
+
+
+@contextlib.contextmanager
+def _our_page(local: bool) -> Iterator[None]:
+    """Make a server that starts inside this block refuse other web pages, and serve viser's page with our head.
+
+    viser has no setting for it. `local` is whether only this machine can reach it.
+    """
+    import websockets.asyncio.server as websockets_server
+
+    serve = websockets_server.serve
+
+    def guarded(*args: Any, process_request: Callable[..., Any], **options: Any) -> Any:  # noqa: ANN401, as websockets has it
+        def answer(connection: Any, request: Any) -> Any:  # noqa: ANN401
+            if not is_own_page(request.headers, local=local):
+                return connection.respond(403, "dropsim: only its own page may use this server\n")
+            response = process_request(connection, request)
+            if response is not None and response.status_code == 200 and response.headers["Content-Type"].startswith("text/html"):
+                response.body = with_head(response.body)
+                for name, value in (("Content-Length", str(len(response.body))), ("Content-Encoding", "identity")):
+                    del response.headers[name]
+                    response.headers[name] = value
+            return response
+
+        return serve(*args, process_request=answer, **options)
+
+    websockets_server.serve = guarded
+    try:
+        yield
+    finally:
+        websockets_server.serve = serve
+
+
+@functools.lru_cache(maxsize=2)
+def with_head(page: bytes) -> bytes:
+    """Return viser's page, which may be compressed, with our title, icon, keys and help."""
+    html = (gzip.decompress(page) if page.startswith(b"\x1f\x8b") else page).decode()
+    head = (importlib.resources.files("dropsim") / "assets" / "viewer.html").read_text(encoding="utf-8")
+    html = html.replace("<title>Viser</title>", "<title>dropsim</title>", 1).replace("<head>", f"<head>\n{head}", 1)
+    return re.sub(r'<link\s+rel="icon"[^>]*>', f'<link rel="icon" href="{ICON}" />', html, count=1).encode()
+
+
+def is_own_page(headers: Mapping[str, str], *, local: bool) -> bool:
+    """Tell whether a request comes from a page of this server, or from no page at all: browsers always name that page.
+
+    A local server only accepts this machine's own names, so that a foreign domain that resolves to it (DNS rebinding) is refused.
+    """
+    host, origin = headers.get("Host", ""), headers.get("Origin")
+    try:
+        named = urlsplit(f"//{host}").hostname
+        page = host if origin is None else urlsplit(origin).netloc
+    except ValueError:
+        return False
+    return page.lower() == host.lower() and (not local or named in LOCAL_HOSTS)
+
+
+def _accept_values_only(server: "viser.ViserServer") -> None:
+    """Let browsers set a control's value and no other property; viser itself would allow any."""
+    from viser._messages import GuiUpdateMessage
+
+    handlers = server._websock_server._incoming_handlers[GuiUpdateMessage]
+
+    def checked(handler: Callable[..., Any]) -> Callable[..., Any]:
+        async def handle(client_id: Any, message: Any) -> None:  # noqa: ANN401
+            if isinstance(message.updates, dict) and set(message.updates) <= {"value"}:
+                await handler(client_id, message)
+
+        return handle
+
+    handlers[:] = [checked(handler) for handler in handlers]
+
+
+def _busy(port: int) -> str:
+    return f"port {port} is in use: choose another with --port, or --port 0 for any that is free"
+
+
+def _refuse_busy(host: str, port: int) -> None:
+    """Try the port first: viser itself would silently take the next one, or wait forever for an unknown host."""
+    if not 0 <= port <= 65535:
+        raise ValueError(f"a port is a number from 0 to 65535, not {port}")
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(family, kind, proto) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        if isinstance(error, socket.gaierror):
+            raise ValueError(f"there is no host {host!r}: use 127.0.0.1 for this machine only, or 0.0.0.0 for everybody") from None
+        if error.errno in (98, 48, 10048):
+            raise ValueError(_busy(port)) from None
+        raise ValueError(f"cannot listen at {host} port {port}: {error.strerror or error}") from None
