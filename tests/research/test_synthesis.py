@@ -417,7 +417,7 @@ def test_two_workers_make_the_same_files_as_one(undisturbed: Path, tmp_path: Pat
     result = subprocess.run([*COMMAND, *OPTIONS, "--out", str(tmp_path / "two"), "--workers", "2"], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "56 clips in" in result.stdout
-    assert re.search(r"56 of 56 clips, \d+ a minute, 0 min left", result.stderr)
+    assert re.search(r"56 of 56 clips, \d+ per minute, 0 min left", result.stderr)
     assert contents(tmp_path / "two") == contents(undisturbed)
 
 
@@ -440,7 +440,7 @@ def test_a_changed_option_is_refused(undisturbed: Path, capsys, changed: tuple[s
 def test_a_data_set_that_is_complete_is_left_as_it_is(undisturbed: Path, capsys):
     before = contents(undisturbed)
     assert main(["synthesize", *OPTIONS, "--out", str(undisturbed)]) == 0
-    assert "all there before" in capsys.readouterr().out
+    assert "all done before" in capsys.readouterr().out
     assert contents(undisturbed) == before
 
 

@@ -1,4 +1,4 @@
-"""`dropsim synthesize`: data sets of people to whom things happen."""
+"""`dropsim synthesize`: data sets of perturbed motion."""
 
 import sys
 import time
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from dropsim.research.synthesis.workers import Workers
 
 TELL_PERIOD = 30.0
-"""How often a line is written where there is no terminal to draw a bar on [s]."""
+"""How often a line is written if there is no terminal for a bar [s]."""
 
 
 @dataclass(frozen=True)
 class Synthesize:
-    """Make a data set of perturbed motion as sharded Parquet; the same command again goes on where a run was ended.
+    """Make a data set of perturbed motion as sharded Parquet; the same command resumes a run that was interrupted.
 
     Example: dropsim synthesize --count 1000 --scene mixed --out data
     """
@@ -29,24 +29,24 @@ class Synthesize:
     out: Path
     """Folder of the data set."""
     scene: Annotated[str, tyro.conf.arg(metavar="NAME|FILE.toml")] = "mixed"
-    """What happens: the ready distribution, a file (docs/synthesis.md), or a scenario or scene file as it is."""
+    """A distribution of scenes: a ready one, a file (docs/synthesis.md), or a scenario or scene file."""
     seed: int = 0
-    """Of everything random; a clip depends on it and on its own index alone."""
+    """Of everything random; a clip depends only on it and on the clip's index."""
     workers: int | None = None
-    """Processes; as many as there are cores unless given."""
+    """Processes; by default one per core."""
     seconds: float | None = None
-    """Length of a clip [s]; the distribution's own unless given."""
+    """Length of a clip [s]; by default the distribution's."""
     samples: int | None = None
-    """K, candidates of the prior a frame; the distribution's own unless given."""
+    """K, candidates of the prior per frame; by default the distribution's."""
     shard_size: int = 64
-    """Clips a file."""
+    """Clips per file."""
     ray: Annotated[str | None, tyro.conf.arg(metavar="local|auto|ADDRESS")] = None
-    """Use Ray: local starts it here, auto finds the cluster of this machine, else a cluster's address."""
+    """Use Ray: local starts it here, auto finds the cluster of this machine; otherwise a cluster's address."""
 
     def run(self) -> None:
-        """Simulate, write, and say what there is."""
         import importlib.util
 
+        from dropsim.apps.cli.progress import tell_of_compiling
         from dropsim.research.synthesis.distribution import distribution
         from dropsim.research.synthesis.recipe import Recipe
         from dropsim.research.synthesis.run import synthesize
@@ -57,9 +57,10 @@ class Synthesize:
             distribution(self.scene), self.count, seed=self.seed, seconds=self.seconds, samples=self.samples, shard_size=self.shard_size
         )
         workers = self._workers(recipe.num_shards)
+        tell_of_compiling()
         with _progress() as progress:
             found = synthesize(recipe, self.out, workers, progress.watch)
-        rate = f"{progress.per_minute:.0f} clips simulated a minute" if progress.made else "all there before"
+        rate = f"{progress.per_minute:.0f} clips simulated per minute" if progress.made else "all done before"
         print(f"{found.kept} clips in {self.out / 'clips'}, {rate}")
         for reason, number in found.rejected.items():
             print(f"{number} left out: {reason}")
@@ -80,28 +81,26 @@ class Synthesize:
 
 @dataclass
 class _Progress:
-    """How far it is: a bar on a terminal, and now and then a line in a log."""
+    """Shows progress: a bar on a terminal, or now and then a line in a log."""
 
     advance: Callable[[int, int], None]
     begun: float = field(default_factory=time.monotonic)
     told: float = field(default_factory=time.monotonic)
     first: int | None = None
-    """Clips that were there already."""
+    """Clips that were done before."""
     made: int = 0
 
     def watch(self, done: int, total: int) -> None:
-        """Show the clips that are done, how many a minute, and how long it will take."""
         self.first = done if self.first is None else self.first
         self.made, now = done - self.first, time.monotonic()
         if sys.stderr.isatty():
             self.advance(done, total)
         elif self.made and (now - self.told > TELL_PERIOD or done == total):
             self.told, left = now, (total - done) / self.per_minute
-            print(f"{done} of {total} clips, {self.per_minute:.0f} a minute, {left:.0f} min left", file=sys.stderr, flush=True)
+            print(f"{done} of {total} clips, {self.per_minute:.0f} per minute, {left:.0f} min left", file=sys.stderr, flush=True)
 
     @property
     def per_minute(self) -> float:
-        """Clips of this run a minute."""
         return 60 * self.made / (time.monotonic() - self.begun)
 
 

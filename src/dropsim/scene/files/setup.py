@@ -82,27 +82,26 @@ def table_name(cls: type) -> str:
 
 def refuse_contradictions(elements: Sequence[Element[Any]], names: Sequence[str]) -> None:
     """Refuse two follows of one person, and a joint that two elements hold at the same time."""
-    claims: dict[object, list[tuple[str, Element[Any], float, float]]] = {}
+    claims: dict[str, list[tuple[str, Element[Any], float, float]]] = {}
     for name, element in zip(names, elements, strict=True):
         match element:
             case Follow(person=person):
-                key, start, end, conflict = person, -math.inf, math.inf, f"both lead person {person}: put their velocities into one follow"
-            case Pin(joint=joint, person=person, start=start, duration=duration):
-                key, end = (person, joint), start + duration
-            case Drag(joint=joint, person=person, path=path):
-                key, start, end = (person, joint), path[0][0], path[-1][0]
-            case Trip(joint=joint, person=person):
-                known = element.obstacle is None
-                key, start, end = (
-                    (person, joint),
-                    element.start if known else 0.0,
-                    element.start + STRIDE + element.hold if known else math.inf,
-                )
+                what, start, end = f"lead person {person}: put their velocities into one follow", 0.0, math.inf
+            case Pin(start=start, duration=duration):
+                what, end = _holding(element), start + duration
+            case Drag(path=path):
+                what, start, end = _holding(element), path[0][0], path[-1][0]
+            case Trip(start=start, hold=hold, obstacle=None):
+                what, end = _holding(element), start + STRIDE + hold
+            case Trip():
+                what, start, end = _holding(element), 0.0, math.inf
             case _:
                 continue
-        if isinstance(key, tuple):
-            conflict = f"both hold the {key[1]} of person {key[0]} at one time: move or remove one of them"
-        for other_name, other, from_, until in claims.setdefault(key, []):
-            if start < until and from_ < end and not (isinstance(element, Trip) and isinstance(other, Trip)):
-                raise ValueError(f"{other_name} and {name} {conflict}")
-        claims[key].append((name, element, start, end))
+        for other_name, other, since, until in claims.setdefault(what, []):
+            if start < until and since < end and not (isinstance(element, Trip) and isinstance(other, Trip)):
+                raise ValueError(f"{other_name} and {name} both {what}")
+        claims[what].append((name, element, start, end))
+
+
+def _holding(element: Pin | Drag | Trip) -> str:
+    return f"hold the {element.joint} of person {element.person} at one time: move or remove one of them"
