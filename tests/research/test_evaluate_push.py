@@ -79,6 +79,7 @@ def test_every_case_has_its_unpushed_twin():
         {"directions": ("up",)},
         {"moments": (-1.0,)},
         {"responses": 0},
+        {"seed": -1},
     ],
 )
 def test_a_protocol_that_cannot_be_is_refused(bad):

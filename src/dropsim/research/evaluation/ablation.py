@@ -14,7 +14,7 @@ from dropsim.physics.options import SimulatorOptions
 from dropsim.priors.pose import PosePrior
 from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
 from dropsim.research.evaluation.paper.plan import random_trials
-from dropsim.research.evaluation.trials import Body, Trial, batched, frames_of, simulate_trials
+from dropsim.research.evaluation.trials import Body, Trial, batched, check_seed, frames_of, simulate_trials
 from dropsim.research.evaluation.windows import NUM_FEATURES, frechet, window_features
 
 NEWTONS = (150.0, 450.0)
@@ -53,6 +53,7 @@ class AblationOptions:
     """As `open_prior` takes it."""
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
         if self.motions < 1 or self.num_frames < RECOVERY.stop:
             raise ValueError(f"cannot judge by {self.motions} motions of {self.num_frames} frames: take at least 1 of {RECOVERY.stop}")
 

@@ -19,7 +19,7 @@ from dropsim.priors.rollout import roll_out
 from dropsim.research.evaluation.recordings import draw_frames
 from dropsim.research.evaluation.recovery import Recovery, measure_recovery
 from dropsim.research.evaluation.report import plain
-from dropsim.research.evaluation.trials import joined, stacked
+from dropsim.research.evaluation.trials import check_seed, joined, stacked
 from dropsim.research.evaluation.windows import all_features, alternate_features, frechet
 
 STANDING, RUNNING = 0.2, 2.2
@@ -49,6 +49,7 @@ class PriorEvaluation:
     """Length of those [s]."""
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
         if self.rollouts < 2 or not 2 <= self.seconds <= 3600:
             raise ValueError(f"cannot judge by {self.rollouts} rollouts of {self.seconds:g} s: take at least 2 of at least 2 s")
         if self.num_samples < 1 or self.one_step_frames < 1 or self.diversity_samples < 2:

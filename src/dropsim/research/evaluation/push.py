@@ -17,7 +17,7 @@ from dropsim.physics.wrench import GRAVITY
 from dropsim.research.evaluation.chunks import Arrays, run_chunks
 from dropsim.research.evaluation.push_runs import ALONE, PushChunk, rows_of
 from dropsim.research.evaluation.report import counted_table
-from dropsim.research.evaluation.trials import Body, Trial, batched, toward
+from dropsim.research.evaluation.trials import Body, Trial, batched, check_seed, toward
 from dropsim.research.evaluation.windows import NUM_FEATURES, frechet
 from dropsim.scene.element import joints_of
 from dropsim.scene.perturbations import degrees_of
@@ -57,6 +57,7 @@ class PushProtocol:
     """Whether the two baselines are pushed too."""
 
     def __post_init__(self) -> None:
+        check_seed(self.seed)
         lists = (self.newtons, self.directions, self.parts, self.starts, self.moments)
         if not all(lists) or min(self.seeds, self.responses) < 1:
             raise ValueError("a push protocol needs at least one force, direction, part, start, moment, seed and response")

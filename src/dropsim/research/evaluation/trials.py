@@ -29,6 +29,12 @@ CHUNK = 25
 Item = TypeVar("Item")
 
 
+def check_seed(seed: int) -> None:
+    """Refuse a seed from which not all seeds of an evaluation can be counted up."""
+    if not 0 <= seed < 2**40:
+        raise ValueError(f"a seed is a whole number from 0 to 2^40, not {seed}")
+
+
 @dataclass(frozen=True)
 class Trial:
     """One person and their push."""

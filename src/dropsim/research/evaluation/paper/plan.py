@@ -8,7 +8,7 @@ import numpy as np
 
 from dropsim.research.evaluation.chunks import Arrays, Chunk
 from dropsim.research.evaluation.paper.runs import EnergyChunk, FollowChunk, merged
-from dropsim.research.evaluation.trials import Body, Trial, batched, toward
+from dropsim.research.evaluation.trials import Body, Trial, batched, check_seed, toward
 
 CATEGORIES = ("walk", "run", "turn", "stand", "jump", "crouch", "dance", "sport")
 """Starts of the random motions, all that begin on their feet."""
@@ -61,8 +61,7 @@ class PaperOptions:
             raise ValueError(f"cannot judge by {self.motions} motions: give at least 1")
         if not 1 <= self.num_samples <= 4096:
             raise ValueError(f"the number of samples must be from 1 to 4096, not {self.num_samples}")
-        if not 0 <= self.seed < 2**40:
-            raise ValueError(f"a seed is a whole number from 0 to 2^40, not {self.seed}")
+        check_seed(self.seed)
         if self.num_frames < 160 or self.follow_seconds < 4:
             raise ValueError("motions need at least 160 frames, and people who follow at least 4 s")
 
