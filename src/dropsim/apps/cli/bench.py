@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
+from dropsim.apps.cli.arguments import PriorName
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class Bench:
 
     json: Path | None = None
     """File to write the numbers to."""
-    prior: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")] = "cvae"
+    prior: PriorName = "cvae"
     """The motion prior: cvae, field, a .safetensors or .bank file, or a folder of recordings."""
     quick: bool = False
     """Measure one person and 256 with 64 samples, for a moment each."""

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dropsim.apps.cli.arguments import optional
+from dropsim.apps.cli.arguments import PriorName, optional
 
 if TYPE_CHECKING:
     from dropsim.priors.pose import PosePrior
 
-PriorName = Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
 Recordings = Annotated[Path | None, optional("FOLDER", "none")]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dropsim.apps.cli.arguments import optional
+from dropsim.apps.cli.arguments import PriorName, optional
 
 if TYPE_CHECKING:
     from dropsim.motion.motion import Motion
@@ -20,7 +20,7 @@ AFTERWARD = 4.0
 
 @dataclass(frozen=True)
 class Perturb:
-    """Push the person of a recording; from then on the learned prior decides what they do.
+    """Push the person of a recording; from then on the motion prior decides what they do.
 
     Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5. Writes CLIP_pushed as npz, bvh, md and png into a folder.
     """
@@ -39,8 +39,10 @@ class Perturb:
     """How long the push lasts [s]."""
     seconds: Annotated[float | None, optional("S", "until 4 s after the push begins")] = None
     """How long to simulate in all [s]."""
+    prior: PriorName = "cvae"
+    """The motion prior: cvae, field, a .safetensors or .bank file, or a folder of recordings."""
     samples: int = 64
-    """Candidates of the learned prior a frame."""
+    """Candidates of the prior a frame."""
     seed: int = 0
     """Of everything random: the same seed gives the same motion."""
     out: Path = Path("out")
@@ -63,7 +65,9 @@ class Perturb:
         from dropsim.apps.cli.progress import bar, tell_of_compiling
         from dropsim.motion.reading import read_recording
         from dropsim.motion.retarget import read_rig_map
+        from dropsim.physics.options import SimulatorOptions
         from dropsim.physics.step import DivergedError, Simulator
+        from dropsim.priors.named import open_prior
         from dropsim.scene import Push, Scene
         from dropsim.scene.cleaning import checked, perturb
 
@@ -72,7 +76,7 @@ class Perturb:
             raise ValueError(f"seconds must be between 0 and {LONGEST:g}, not {seconds:g}")
         # What is wrong with the push, before a long file is read.
         Push.toward(self.direction, self.newtons, part=self.part, start=self.at, duration=self.duration)
-        free = Simulator.shipped(num_samples=self.samples)
+        free = Simulator(open_prior(self.prior), options=SimulatorOptions(num_samples=self.samples))
         prior = free.prior
         rig_map = None if self.map is None else read_rig_map(self.map)
         source = read_recording(self.input, prior.skeleton, up=self.up, unit=self.unit, rig_map=rig_map)

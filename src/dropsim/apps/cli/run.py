@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import optional
+from dropsim.apps.cli.arguments import PriorName, optional
 from dropsim.files.atomic import refuse_read_only
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class Run:
     """Candidates of the prior a frame."""
     seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
     """Of everything random: the same seed gives the same motion."""
+    prior: PriorName = "cvae"
+    """The motion prior: cvae, field, a .safetensors or .bank file, or a folder of recordings."""
     out: Path = Path("out")
     """Folder to write to."""
     picture: bool = True
@@ -80,9 +82,10 @@ class Run:
             return
         tell_of_compiling()
         setup = self._setup()
+        from dropsim.priors.named import open_prior
         from dropsim.scene import WorldDivergedError, run
 
-        world = setup.world()
+        world = setup.world(open_prior(self.prior))
         start = world.start(setup.seed)
         self.out.mkdir(parents=True, exist_ok=True)
         refuse_read_only(self.out)
