@@ -1,14 +1,14 @@
 """Different scenes as one batch of worlds: a batch is many times faster than its members."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton
-from dropsim.physics.contact import Collider, Plane, Spheres
+from dropsim.physics.contact import Collider, Plane, Solids, Spheres
 from dropsim.physics.energy import Energy, Frame, Target
 from dropsim.physics.step import Simulator, Stage, StepInputs
 from dropsim.priors.intent import Intent
@@ -98,7 +98,7 @@ def _context_of(context: SceneContext, world: int) -> SceneContext:
 def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext) -> StepInputs:
     """Put together what happens in some worlds of a batch; parts are worlds and their inputs."""
     forces, held = np.zeros(context.people.x.shape), np.zeros(context.batch, dtype=np.bool_)
-    intent, energies = Intent.unknown(*context.batch), dict[str, list[tuple[int, Energy]]]()
+    intent, energies = Intent.unknown(*context.batch), list[tuple[int, Energy]]()
     colliders, stages = list[Collider](), list[tuple[int, Stage]]()
     for world, part in parts:
         if part.forces is not None:
@@ -108,15 +108,13 @@ def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext)
         if part.intent is not None:
             for whole, own in zip(vars(intent).values(), vars(part.intent).values(), strict=True):
                 whole[world] = np.where(np.isnan(own), whole[world], own)
-        for energy in part.energies:
-            energies.setdefault(energy.name, []).append((world, energy))
+        energies += [(world, energy) for energy in part.energies]
         colliders += [_in_one_world(collider, world, context) for collider in part.colliders]
         stages += [(world, stage) for stage in part.stages]
-    count = context.batch[-1]
     return StepInputs(
         forces=forces,
         colliders=colliders,
-        energies=[WorldsEnergy(name, tuple(parts), context.skeleton, count) for name, parts in energies.items()],
+        energies=[WorldsEnergy(tuple(alike), context.batch[-1]) for alike in _alike(energies, context.skeleton)],
         stages=[WorldsStage(tuple(stages))] if stages else (),
         intent=intent if intent.known.any() else None,
         held=held if held.any() else None,
@@ -155,44 +153,51 @@ class WorldsStage(Stage):
         return found
 
 
+def _alike(energies: Sequence[tuple[int, Energy]], skeleton: Skeleton) -> list[list[tuple[int, Energy]]]:
+    """Group energies of one name, weight and matrix in different worlds, so that every world's own keep their order.
+
+    Sums then have the same order in a batch and alone, and so the same last bit.
+    """
+    kinds, groups, after = list[tuple[str, float, bytes]](), list[list[tuple[int, Energy]]](), dict[int, int]()
+    for world, energy in energies:
+        kind = (energy.name, energy.weight, energy.matrix(skeleton).tobytes())
+        at = next((i for i in range(after.get(world, 0), len(kinds)) if kinds[i] == kind), len(kinds))
+        if at == len(kinds):
+            kinds.append(kind)
+            groups.append([])
+        groups[at].append((world, energy))
+        after[world] = at + 1
+    return groups
+
+
 @dataclass(frozen=True, eq=False)
 class WorldsEnergy(Energy):
-    """Energies of one name, each in a world of its own; rows of the matrix carry the roots of their weights."""
+    """Energies of one name, weight and matrix, each in a world of its own."""
 
-    name: str
     parts: tuple[tuple[int, Energy], ...]
     """Worlds, and the energies there."""
-    skeleton: Skeleton
     count: int
     """People in a world."""
-    weight: float = field(default=1.0, init=False)
-    _matrix: np.ndarray = field(init=False)
-    _rows: tuple[slice, ...] = field(init=False)
-    """Of each part; parts with equal matrices share rows, unless they are in one world."""
 
-    def __post_init__(self) -> None:
-        matrices, rows = list[np.ndarray](), list[slice]()
-        starts, seen = dict[tuple[bytes, int], int](), dict[tuple[bytes, int], int]()
-        for world, energy in self.parts:
-            A = energy.weight**0.5 * energy.matrix(self.skeleton)
-            kind = A.tobytes()
-            nth = seen[kind, world] = seen.get((kind, world), -1) + 1
-            if (kind, nth) not in starts:
-                starts[kind, nth] = sum(map(len, matrices))
-                matrices.append(A)
-            rows.append(slice(starts[kind, nth], starts[kind, nth] + len(A)))
-        object.__setattr__(self, "_matrix", np.concatenate(matrices))
-        object.__setattr__(self, "_rows", tuple(rows))
+    @property
+    def name(self) -> str:
+        return self.parts[0][1].name
+
+    @property
+    def weight(self) -> float:
+        return self.parts[0][1].weight
 
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
-        return self._matrix
+        return self.parts[0][1].matrix(skeleton)
 
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
-        p, active = np.zeros((len(x), len(self._matrix), 3)), np.zeros((len(x), len(self._matrix)), dtype=np.bool_)
-        for (world, energy), rows in zip(self.parts, self._rows, strict=True):
+        num = len(self.matrix(frame.skeleton))
+        p, active = np.zeros((len(x), num, 3)), np.zeros((len(x), num), dtype=np.bool_)
+        for world, energy in self.parts:
             mine = slice(world * self.count, (world + 1) * self.count)
-            view = replace(frame, x=frame.x[mine], y=frame.y[mine], twist=frame.twist[mine], candidates=frame.candidates[mine])
-            target = energy.project(x[mine], view)
-            p[mine, rows] = energy.weight**0.5 * target.p
-            active[mine, rows] = True if target.active is None else target.active
+            own = {name: getattr(frame, name)[mine] for name in ("x", "y", "twist", "candidates")}
+            solids = Solids(*(rows if len(rows) == 1 else rows[mine] for rows in frame.solids))
+            target = energy.project(x[mine], replace(frame, **own, solids=solids))
+            p[mine] = target.p
+            active[mine] = True if target.active is None else target.active
         return Target(p, active)
