@@ -14,7 +14,7 @@ def new_figure(rows: int, columns: int, *, size: tuple[float, float] | None = No
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ValueError("figures need matplotlib: install it with `pip install 'dropsim[train]'`") from None
+        raise ValueError("figures need matplotlib: install it with `pip install 'dropsim[evaluate]'`") from None
     figure = Figure(figsize=size or (5.0 * columns, 3.6 * rows), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **axes)
 
