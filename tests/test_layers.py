@@ -8,43 +8,38 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "dropsim"
 
-# Top first. Modules on one line may import each other; a new module is added here or the test below fails.
+# Bottom first. Folders on one line may import each other; a new folder is added here or the first test below fails.
 LAYERS = """
-    __main__ cli
-    gym_env
-    viewer render export synthesis evaluation training
-    scenarios cleaning
-    scene scene_file
-    following getting_up
-    simulator
-    priors
-    planner stiffness
-    prior
-    energies
-    metrics
-    energy projective wrench hands collider nnls pose_prior
-    data synthetic body
+    files compute
+    body
     motion
-    skeleton rotations kernels
-    smpl_file
-    files names npz weights threads
+    priors
+    physics
+    control
+    scene
+    export
+    render
+    research
+    apps
 """
-RANK = {name: rank for rank, line in enumerate(reversed(LAYERS.split("\n"))) for name in line.split()}
-CORE_TOP = RANK["simulator"]
-CORE_LIBRARIES = {"torch", "numpy", "numba", "scipy", "roma", "jaxtyping", "safetensors"}
-HEAVY_LIBRARIES = {"av", "gymnasium", "matplotlib", "moderngl", "pxr", "pyarrow", "pygltflib", "ray", "viser"}
-ADAPTERS = {"gym_env": {"gymnasium"}}
+RANK = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()}
+CORE_TOP = RANK["scene"]
+CORE_LIBRARIES = {"numpy", "numba", "scipy", "jaxtyping", "safetensors", "threadpoolctl", "llvmlite"}
+HEAVY_LIBRARIES = {"av", "gymnasium", "matplotlib", "pxr", "pyarrow", "ray", "torch", "viser"}
+ADAPTERS = {"apps/gym.py": {"gymnasium"}}
 """Modules that are nothing without their library, and that nobody else imports."""
+TRAINING = "research/training/"
+"""Where torch is at home."""
+TORCH_WHEN_USED = {"files/checkpoints.py", "apps/cli/train.py"}
+"""Modules with a function that needs torch: other people's checkpoints, and the command that trains."""
 
-FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__init__.py"]
-EVERY_FILE = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path.parent != SOURCE]
+TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text()) for path in FILES}
+EVERY_FILE = pytest.mark.parametrize("name", TREES)
 
 
-def layer_of(path: Path) -> str:
-    return path.relative_to(SOURCE).with_suffix("").parts[0]
-
-
-CORE_FILES = [path for path in FILES if RANK.get(layer_of(path), CORE_TOP) <= CORE_TOP]
+def folder_of(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -60,51 +55,68 @@ def imported(tree: ast.AST) -> set[str]:
 
 
 def at_module_import(tree: ast.Module) -> set[str]:
-    """Libraries that are loaded with the module: not those inside functions, nor those for the type checker only."""
+    """Dotted names that are loaded with the module: not those inside functions, nor those for the type checker only."""
     names = set()
-    pending: list[ast.stmt] = list(tree.body)
+    pending: list[ast.AST] = list(tree.body)
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import | ast.ImportFrom):
             names |= imported(node)
         elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             pending += node.orelse
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            pending += [child for child in ast.walk(node) if isinstance(child, ast.Import | ast.ImportFrom)]
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            pending += ast.iter_child_nodes(node)
+    return names
+
+
+def libraries(names: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-@EVERY_FILE
-def test_every_module_has_a_layer(path):
-    assert layer_of(path) in RANK, f"give {layer_of(path)} a place in LAYERS and in docs/architecture.md"
+def test_the_tree_is_that_of_the_layers():
+    # Nothing but the public names and the command at the root; every folder has a place.
+    assert {path.name for path in SOURCE.glob("*.py")} == {"__init__.py", "__main__.py"}
+    folders = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == {*RANK, "assets"}, "give a new folder a place in LAYERS and in docs/architecture.md"
+    assert {folder_of(name) for name in TREES} == set(RANK)
 
 
 @EVERY_FILE
-def test_imports_point_downward(path):
-    own = layer_of(path)
-    for name in imported(ast.parse(path.read_text())):
-        package, _, rest = name.partition(".")
-        other = rest.partition(".")[0]
-        if package == "dropsim" and other in RANK:
-            assert RANK[other] <= RANK[own], f"{own} imports {other}, which stands above it"
+def test_imports_point_downward(name):
+    own = folder_of(name)
+    for other in imported(TREES[name]):
+        package, _, rest = other.partition(".")
+        if package == "dropsim":
+            folder = rest.partition(".")[0]
+            assert folder in RANK, f"{name} imports {other}: import from the module itself, not from the package's public names"
+            assert RANK[folder] <= RANK[own], f"{name} imports {other}, which stands above it"
 
 
-@pytest.mark.parametrize("path", CORE_FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_the_core_needs_only_its_own_libraries(path):
-    others = at_module_import(ast.parse(path.read_text())) - set(sys.stdlib_module_names) - {"dropsim"}
-    assert others <= CORE_LIBRARIES
+@pytest.mark.parametrize("name", [name for name in TREES if RANK[folder_of(name)] <= CORE_TOP])
+def test_the_core_needs_only_its_own_libraries(name):
+    assert libraries(at_module_import(TREES[name])) - set(sys.stdlib_module_names) - {"dropsim"} <= CORE_LIBRARIES
 
 
 @EVERY_FILE
-def test_heavy_libraries_load_when_used(path):
-    loaded = at_module_import(ast.parse(path.read_text())) & HEAVY_LIBRARIES
-    assert loaded <= ADAPTERS.get(layer_of(path), set())
+def test_heavy_libraries_load_when_used(name):
+    allowed = ADAPTERS.get(name, {"torch"} if name.startswith(TRAINING) else set())
+    assert libraries(at_module_import(TREES[name])) & HEAVY_LIBRARIES <= allowed
+
+
+@EVERY_FILE
+def test_torch_stays_in_training(name):
+    # Neither it nor what needs it: at run time nothing but a checkpoint's reader and the command that trains may ask for it.
+    loads = {"torch", "roma"} & libraries(imported(TREES[name]))
+    assert not loads or name.startswith(TRAINING) or (name in TORCH_WHEN_USED and loads == {"torch"})
+    if not name.startswith(TRAINING):
+        training = {other for other in at_module_import(TREES[name]) if other.startswith("dropsim.research.training")}
+        assert not training, "import training inside the function that trains"
 
 
 def test_nobody_imports_an_adapter():
-    for path in FILES:
-        modules = {name.split(".")[1] for name in imported(ast.parse(path.read_text())) if name.startswith("dropsim.")}
-        assert not modules & ADAPTERS.keys(), path
+    modules = {f"dropsim.{name.removesuffix('.py').replace('/', '.')}" for name in ADAPTERS}
+    for name, tree in TREES.items():
+        assert not any(other == module or other.startswith(f"{module}.") for other in imported(tree) for module in modules), name
 
 
 def test_the_reader_of_imports_sees_what_it_should():
@@ -112,6 +124,7 @@ def test_the_reader_of_imports_sees_what_it_should():
     tree = ast.parse(
         "import torch.nn\nfrom dropsim import motion\nif TYPE_CHECKING:\n    import ray\n"
         "try:\n    import av\nexcept ImportError:\n    pass\ndef f():\n    import viser\n"
+        "class A:\n    import numpy\n    def g(self):\n        import scipy\n"
     )
-    assert imported(tree) == {"torch.nn", "dropsim.motion.motion", "ray", "av", "viser"}
-    assert at_module_import(tree) == {"torch", "dropsim", "av"}
+    assert imported(tree) == {"torch.nn", "dropsim.motion", "ray", "av", "viser", "numpy", "scipy"}
+    assert libraries(at_module_import(tree)) == {"torch", "dropsim", "av", "numpy"}
