@@ -461,7 +461,7 @@ def test_a_shard_that_is_cut_off_is_made_again(tmp_path: Path):
 def test_a_folder_of_other_things_is_refused(tmp_path: Path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     assert main(["synthesize", *OPTIONS, "--out", str(tmp_path)]) == 2
-    assert "holds other things than a data set of ours" in capsys.readouterr().err
+    assert "holds something other than a data set" in capsys.readouterr().err
     assert main(["synthesize", *OPTIONS, "--out", str(tmp_path / "notes.txt")]) == 2
     assert "is a file: give a folder" in capsys.readouterr().err
 

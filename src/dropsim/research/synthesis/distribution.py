@@ -12,7 +12,7 @@ from typing import Any
 from dropsim.files.names import suggestion
 from dropsim.files.units import Degrees, Millimetres, Percent, Seconds
 from dropsim.priors.starts import StartBank
-from dropsim.research.synthesis.drawing import Chance, Chooser, Corner, Draw, checked_weights, most_options
+from dropsim.research.synthesis.drawing import Draw, checked_weights, most_options
 from dropsim.scene.files import Setup
 from dropsim.scene.files.reading import Table, object_of, parse_tables, read_text, setup_of
 from dropsim.scene.files.schema import MANY, SINGLE, Key, all_keys, located, read_value, shown
@@ -117,10 +117,10 @@ class Distribution:
     def draw(self, seed: int, index: int) -> Drawn:
         """Return the scene of a clip, which depends on the seed and its index alone."""
         own = int.from_bytes(hashlib.sha256(f"{seed} {index}".encode()).digest()[:8]) >> 2
-        chance, weights = Chance(random.Random(own)), self.weights
-        category = list(weights)[chance.pick(list(weights.values()))]
-        tables, values = self._drawn(category, chance)
-        return Drawn(index, own, category, replace(self._setup(tables), seed=own), values)
+        draw, weights = Draw(random.Random(own)), self.weights
+        category = list(weights)[draw.pick(list(weights.values()))]
+        setup = self._setup(self._drawn(category, draw))
+        return Drawn(index, own, category, replace(setup, seed=own), draw.taken)
 
     def check(self) -> None:
         """Try both ends of every range and every option once, so that mistakes are found before anything is simulated."""
@@ -132,7 +132,7 @@ class Distribution:
         starts = StartBank.shipped().categories
         for category in self.weights:
             for number in range(max(2, *(most_options(table.values) for table in self.tables))):
-                tables, _ = self._drawn(category, Corner(number))
+                tables = self._drawn(category, Draw(number))
                 setup = self._setup(tables)
                 for table, person in zip((t for t in tables if t.name == "person"), setup.scene.people, strict=False):
                     if setup.clip is None and person.start not in starts:
@@ -141,21 +141,21 @@ class Distribution:
     def _setup(self, tables: list[Table]) -> Setup:
         return setup_of(tables, Path(self.folder), self.name)
 
-    def _drawn(self, category: str, chooser: Chooser) -> tuple[list[Table], Mapping[str, Any]]:
-        """Return one clip's tables with plain values, and what was drawn."""
-        draw, counts, tables = Draw(chooser), Counter[str](), list[Table]()
+    def _drawn(self, category: str, draw: Draw) -> list[Table]:
+        """Return one clip's tables with plain values."""
+        counts, tables = Counter[str](), list[Table]()
         for table in self.tables:
             if table.name in OWN or category not in (_categories_of(table) or (category,)):
                 continue
             if table.name in TABLES:
-                for _ in range(_count(chooser, table)):
+                for _ in range(_count(draw, table)):
                     tables.append(_plain(draw, table, f"{table.name}.{counts[table.name]}"))
                     counts[table.name] += 1
             elif table.name == "ground":
                 tables.append(_plain(draw, table, "ground"))
             else:
                 tables.append(_fixed(table))
-        return _with_tilt(tables), draw.taken
+        return _with_tilt(tables)
 
 
 def _fixed(table: Table) -> Table:
@@ -182,12 +182,12 @@ def _plain(draw: Draw, table: Table, path: str) -> Table:
     return replace(table, values=values)
 
 
-def _count(chooser: Chooser, table: Table) -> int:
+def _count(draw: Draw, table: Table) -> int:
     """Return how many of a table a clip has."""
     if not isinstance(table.values, Mapping) or "count" not in table.values:
         return 1
     what = f"{table.where('count')}{table.name} count"
-    count = read_value(int, Draw(chooser).value(table.values["count"], int, what, "count"), what)
+    count = read_value(int, Draw(draw.source).value(table.values["count"], int, what, "count"), what)
     if not 0 <= count <= MAX_COPIES:
         raise ValueError(f"{what} is from 0 to {MAX_COPIES}, not {count}")
     return count

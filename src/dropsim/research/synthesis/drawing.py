@@ -2,7 +2,6 @@
 
 import random
 import typing
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -14,52 +13,26 @@ from dropsim.scene.files.schema import Value, plain_type, read_value
 MAX_OPTIONS = 256
 
 
-class Chooser(ABC):
-    """Decides what is drawn."""
-
-    @abstractmethod
-    def share(self) -> float:
-        """Return how far between two ends, from 0 to less than 1."""
-
-    @abstractmethod
-    def pick(self, weights: Sequence[float]) -> int:
-        """Return the index of one of several options."""
-
-
-@dataclass(frozen=True)
-class Chance(Chooser):
-    """Draws by a seed; uses only `random()` of Python's generator, which is promised to stay the same."""
-
-    rng: random.Random
-
-    def share(self) -> float:
-        return self.rng.random()
-
-    def pick(self, weights: Sequence[float]) -> int:
-        at = self.rng.random() * sum(weights)
-        return next((i for i, until in enumerate(accumulate(weights)) if at < until), max(i for i, w in enumerate(weights) if w > 0))
-
-
-@dataclass(frozen=True)
-class Corner(Chooser):
-    """Takes ends and options by a number, so that a file's extremes can be tried before anything is drawn."""
-
-    number: int
-
-    def share(self) -> float:
-        return self.number % 2 * (1 - 2**-53)
-
-    def pick(self, weights: Sequence[float]) -> int:
-        return self.number % len(weights)
-
-
 @dataclass(frozen=True)
 class Draw:
     """Replaces what is to be drawn by plain values, and keeps a record of them."""
 
-    chooser: Chooser
+    source: random.Random | int
+    """Draws by chance; a number takes ends and options in turn instead, to try a file's extremes."""
     taken: dict[str, Any] = field(default_factory=dict)
     """What was drawn, by dotted paths."""
+
+    def share(self) -> float:
+        """Return a number from 0 to less than 1."""
+        # Of Python's generator only `random()` is promised to stay the same.
+        return self.source % 2 * (1 - 2**-53) if isinstance(self.source, int) else self.source.random()
+
+    def pick(self, weights: Sequence[float]) -> int:
+        """Return the index of one of several options."""
+        if isinstance(self.source, int):
+            return self.source % len(weights)
+        at = self.share() * sum(weights)
+        return next((i for i, until in enumerate(accumulate(weights)) if at < until), max(i for i, w in enumerate(weights) if w > 0))
 
     def value(self, raw: object, wanted: Value, what: str, path: str) -> Value:
         """Return a plain value of a type; `what` begins sentences about it."""
@@ -82,8 +55,8 @@ class Draw:
         if not low <= high:
             raise ValueError(f"{what} is drawn between {low:g} and {high:g}: put the smaller first")
         if kind is int:
-            return min(high, low + int(self.chooser.share() * (high - low + 1)))
-        value = low + self.chooser.share() * (high - low)
+            return min(high, low + int(self.share() * (high - low + 1)))
+        value = low + self.share() * (high - low)
         return f"{value:.6f}" if kind is str else value
 
     def _one_of(self, raw: Mapping[str, Any], what: str) -> Value:
@@ -94,7 +67,7 @@ class Draw:
         weights = raw.get("weights", [1] * len(options))
         if not isinstance(weights, list) or len(weights) != len(options):
             raise ValueError(f"{what} needs a weight for each of its {len(options)} options")
-        return options[self.chooser.pick(checked_weights(weights, what))]
+        return options[self.pick(checked_weights(weights, what))]
 
 
 def checked_weights(weights: Sequence[object], what: str) -> list[float]:

@@ -40,19 +40,16 @@ def _skeleton_of(schema: "pa.Schema", path: Path) -> Skeleton:
 
 
 def _motion_of(row: Mapping[str, "pa.Scalar"], skeleton: Skeleton) -> Motion:
-    def over_time(name: str) -> np.ndarray | None:
-        if not row[name].is_valid:
-            return None
-        values = row[name].values.to_numpy(zero_copy_only=False)
-        shape = [int(size) for size in ROWS[name][0].split()[1:]]
-        return values.astype(np.bool_ if values.dtype == np.bool_ else np.float64).reshape(-1, *shape)
-
-    root, joints, rotations, wrench = (over_time(name) for name in ("root", "joints", "rotations", "root_wrench"))
-    assert root is not None and joints is not None and rotations is not None
+    found = dict[str, np.ndarray]()
+    for name, (shape, _) in ROWS.items():
+        if row[name].is_valid:
+            values = row[name].values.to_numpy(zero_copy_only=False)
+            values = values.astype(np.bool_ if values.dtype == np.bool_ else np.float64)
+            found[name] = values.reshape(-1, *(int(size) for size in shape.split()[1:]))
+    before, after = np.moveaxis(found["root_wrench"], -1, 0) if "root_wrench" in found else (None, None)
     return Motion(
-        skeleton, row["fps"].as_py(), root, rotvec_to_rotmat(rotations), joints, touching=over_time("contacts"),
-        contact_forces=over_time("contact_forces"), external_forces=over_time("external_forces"),
-        wrench_before=None if wrench is None else wrench[:, 0], wrench_after=None if wrench is None else wrench[:, 1],
+        skeleton, row["fps"].as_py(), found["root"], rotvec_to_rotmat(found["rotations"]), found["joints"], touching=found.get("contacts"),
+        contact_forces=found.get("contact_forces"), external_forces=found.get("external_forces"), wrench_before=before, wrench_after=after,
         energies={e["name"]: np.array(e["values"]) for e in row["energies"].as_py()},
         events=tuple(Event(**event) for event in row["events"].as_py()), name=f"clip {row['clip'].as_py()}",
     )  # fmt: skip

@@ -8,7 +8,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from dropsim.research.synthesis.clip import Clip, Rejected, clips_of_group, temp
 from dropsim.research.synthesis.recipe import GROUP, Recipe, difference
 from dropsim.research.synthesis.schema import rows_of, schema_of
 
-MANIFEST = "manifest.json"
+MANIFEST, LOCK = "manifest.json", ".lock"
 
 
 def clips_path(out: Path, shard: int) -> Path:
@@ -69,7 +69,7 @@ def is_done(out: Path, shard: int) -> bool:
 
 @dataclass(frozen=True)
 class Totals:
-    """What there is of a data set."""
+    """Clips of a data set."""
 
     clips: int
     """Simulated."""
@@ -78,34 +78,20 @@ class Totals:
     """By reason."""
 
 
-def totals(out: Path, shards: Sequence[int]) -> Totals:
-    """Add up the manifests of shards that are done."""
-    clips = kept = 0
-    reasons = Counter[str]()
-    for shard in shards:
-        found = _read_json(manifest_path(out, shard)) or {}
-        clips, kept = clips + found["clips"], kept + found["kept"]
-        reasons.update(r["reason"] for r in found["rejected"])
-    return Totals(clips, kept, dict(sorted(reasons.items())))
-
-
 def open_folder(recipe: Recipe, out: Path) -> None:
-    """Begin a data set in a folder, or go on with the one that is there; refuse one of another recipe."""
+    """Begin a data set in a folder, or resume the one that is there; refuse one of another recipe."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out}: is a file: give a folder")
     found = _read_json(out / MANIFEST)
     if found is None:
         if out.exists() and any(path.name != LOCK for path in out.iterdir()):
-            raise ValueError(f"{out}: holds other things than a data set of ours: give a new folder")
+            raise ValueError(f"{out}: holds something other than a data set: give a new folder")
         _write_json(out / MANIFEST, {"recipe": recipe.identity()})
     elif changed := difference(found.get("recipe", {}), recipe.identity()):
         raise ValueError(f"{out}: was begun {changed}: give the same options to go on with it, or another folder")
     for folder in ("clips", "shards"):
         (out / folder).mkdir(parents=True, exist_ok=True)
     sweep(out)
-
-
-LOCK = ".lock"
 
 
 def sweep(out: Path) -> None:
@@ -116,8 +102,10 @@ def sweep(out: Path) -> None:
 
 
 def close_folder(recipe: Recipe, out: Path) -> Totals:
-    """Write the totals of a data set that is complete."""
-    found = totals(out, range(recipe.num_shards))
+    """Write and return the totals of a data set that is complete."""
+    shards = [_read_json(manifest_path(out, shard)) or {} for shard in range(recipe.num_shards)]
+    reasons = Counter(rejected["reason"] for shard in shards for rejected in shard["rejected"])
+    found = Totals(sum(shard["clips"] for shard in shards), sum(shard["kept"] for shard in shards), dict(sorted(reasons.items())))
     _write_json(out / MANIFEST, {"recipe": recipe.identity(), "complete": True, **asdict(found)})
     return found
 
