@@ -154,7 +154,7 @@ def _any(faults: dict[str, Bool[np.ndarray, "t"]]) -> Bool[np.ndarray, "t"]:
     return np.logical_or.reduce(list(faults.values()))
 
 
-def _words(name: str) -> str:
+def words_of(name: str) -> str:
     """Return what a recording shows, by CMU's table or by its name."""
     if info := cmu.clip_table().get(name):
         return info.description.partition("(")[0]
@@ -168,7 +168,7 @@ def _person_and_category(name: str, rig: str = "") -> tuple[str, str]:
     person, _, rest = name.partition("_")
     if rig == "100style":  # STYLE_XY, all of one actor
         return "100style", category_of(" ".join(_STYLE_WAYS.get(letter, letter) for letter in rest))
-    category, info = category_of(_words(name)), cmu.clip_table().get(name)
+    category, info = category_of(words_of(name)), cmu.clip_table().get(name)
     # What the subject does in general, where the clip's own words say nothing.
     return person, category_of(info.description) if info and category == "other" else category
 
@@ -187,7 +187,7 @@ def _reason_to_skip(name: str) -> str:
         return f"duplicate of {info.duplicate_of}"
     if subject in cmu.NOT_FLAT:
         return "not flat: this person's recordings are on steps, slopes, equipment or in water"
-    if UNSEEN_SUPPORT.search(_words(name).lower()):
+    if UNSEEN_SUPPORT.search(words_of(name).lower()):
         return UNSEEN
     return ""
 
@@ -224,7 +224,7 @@ def read_clips(path: str | Path, *, held_out: Iterable[str] = ()) -> list[tuple[
     motion = on_floor(motion, ~_any(_pose_faults(motion)))
     person, category = _person_and_category(name, recording.rig)
     clip = replace(clip, person=person, category=category, held_out=_is_held_out(name, person, people), read_as=recording.read_as)
-    if SITTING.search(_words(name).lower()) and np.quantile(motion.root[:, 2], 0.05) > SITTING_HEIGHT:
+    if SITTING.search(words_of(name).lower()) and np.quantile(motion.root[:, 2], 0.05) > SITTING_HEIGHT:
         return [(replace(clip, frames=len(motion), left_out=UNSEEN), None)]
     faults = find_faults(motion)
     low = motion.root[:, 2] < LOW

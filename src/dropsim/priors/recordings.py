@@ -1,6 +1,7 @@
 """Banks out of folders of recordings: read, tagged, and, for the shipped one, chosen for coverage."""
 
 import heapq
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dropsim.body.rotations import heading
-from dropsim.motion.clips import Clip, build, load
+from dropsim.motion.clips import Clip, build, load, words_of
+from dropsim.motion.cmu import clip_table
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.priors.bank import FAST, LOW, STILL, TAGS, Bank, ClipInfo
@@ -30,6 +32,21 @@ CROUCHING = 0.72
 NAMED = {"get up": "ground", "run": "run", "jump": "jump", "dance": "dance", "turn": "turn", "crouch": "crouch", "sport": "sport",
          "walk": "walk", "stand": "stand", "other": "other"}  # fmt: skip
 """Tags by the category that a clip's name tells."""
+
+
+BALANCE = re.compile(
+    r"side ?step|backward|walk ?back|stand to|to stand|dodge|retreat|advance|duck|stumbl|trip|push|slip|balance|lean|stop|start|shift"
+    r"|turn around|hop|bounce|sway|stagger|limp",
+    re.IGNORECASE,
+)
+"""Words of recordings that show how people keep or get back their balance, and start, stop and change direction: chosen first too."""
+STYLED = re.compile(
+    r"styl|weird|baby|jackson|mummy|frankenstein|zombie|\bcat\b|chicken|drunk|flip|breakdanc|acrobat|gymnast|basketball|dribble|punch|kick"
+    r"|salsa|danc|mickey|monkey|robot|clumsy|childish|cartwheel|wounded|hopscotch|obstacles [12]|martial|capoeira|form \d|roundhouse"
+    r"|crescent|uppercut|jab|hook|backfist|cross (left|right)|victory|taunt|stance",
+    re.IGNORECASE,
+)
+"""Words of recordings in which people act, dance or do sports: they do not move like that when they are pushed."""
 
 
 def tags_of(motion: Motion, category: str) -> tuple[str, ...]:
@@ -68,8 +85,11 @@ def info_of(clip: Clip, motion: Motion) -> ClipInfo:
     """Describe a clip of a data set for a bank."""
     rig = clip.read_as.removeprefix("rig ").partition(",")[0]
     source, licence = SOURCES.get(rig, ("own recordings", "the user's own"))
-    # 100STYLE's people walk as robots, zombies, and so on.
-    category = "other" if source == "100STYLE" and not clip.name.startswith("Neutral") else clip.category
+    recording = clip.recording or clip.name
+    known = clip_table().get(recording)
+    words = known.description if known else words_of(recording)
+    styled = STYLED.search(words) or (source == "100STYLE" and not recording.startswith("Neutral"))
+    category = "other" if styled else "stand" if clip.category == "other" and BALANCE.search(words) else clip.category
     return ClipInfo(clip.name, source, licence, tags_of(motion, category), len(motion))
 
 
@@ -103,14 +123,14 @@ ENOUGH = 3
 """Frames of different clips that a cell takes before it is full."""
 
 
-def choose(
-    bank: Bank, *, minutes: float, always: Sequence[str] = ("ground", "crouch"), never: Sequence[str] = ("dance", "sport", "other")
-) -> Bank:
-    """Choose clips for coverage and against redundancy: greedily those that fill most empty cells of the feature space per frame.
+ALWAYS, NEVER = {"ground", "crouch"}, {"dance", "sport", "other"}
+"""Tags of clips that are chosen first, and of those that are not chosen."""
+FIRST_SHARE = 0.5
+"""Of the time, for what is chosen first."""
 
-    Clips with one of the tags `always` come first, and have up to 40 % of the time; those with one of `never` do not come at all,
-    unless they have one of `always`.
-    """
+
+def choose(bank: Bank, *, minutes: float) -> Bank:
+    """Choose clips for coverage and against redundancy: greedily those that fill most empty cells of the feature space per frame."""
     index = FieldIndex.of(frames_of(bank), bank.skeleton, bank.fps)
     codes = index.codes_of_frames[: len(bank)]
     cells = np.floor(np.concatenate((codes[:, :NUM_COVERED], codes[:, -5:]), 1) / CELL).astype(np.int32)
@@ -122,9 +142,10 @@ def choose(
     def worth(i: int) -> float:
         return float((1.0 / (1.0 + filled[own[i]]))[filled[own[i]] < ENOUGH].sum()) / bank.clips[i].frames
 
-    first = [i for i, clip in enumerate(bank.clips) if set(always) & set(clip.tags)]
-    others = [i for i, clip in enumerate(bank.clips) if not (set(always) | set(never)) & set(clip.tags)]
-    for open_clips, share in ((first, 0.4 * budget), (others, budget)):
+    plain = [i for i, clip in enumerate(bank.clips) if not NEVER & set(clip.tags)]
+    first = [i for i in plain if ALWAYS & set(bank.clips[i].tags) or BALANCE.search(words_of(bank.clips[i].name.partition("@")[0]))]
+    others = [i for i in plain if i not in first]
+    for open_clips, share in ((first, FIRST_SHARE * budget), (others, budget)):
         # Lazy greedy: the worth of a clip only falls, so the best of the last look is looked at again first.
         queue = [(-worth(i), i) for i in open_clips]
         heapq.heapify(queue)
