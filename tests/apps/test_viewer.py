@@ -1,6 +1,7 @@
 """The live simulation: what is done to it, its clock, and the browser app in a real browser."""
 
 import contextlib
+import gzip
 import math
 import shutil
 import socket
@@ -19,11 +20,12 @@ import pytest
 from dropsim.apps.cli import EXIT_ERROR, main
 from dropsim.apps.cli.view import View
 from dropsim.apps.viewer.downloads import files_of
-from dropsim.apps.viewer.live import GoTo, Grab, Walk
+from dropsim.apps.viewer.live import CROUCHING, GoTo, Grab, Walk, steering_inputs
 from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop
 from dropsim.apps.viewer.null import NullViewer
 from dropsim.apps.viewer.session import MAX_BALLS, MAX_TILT, Session, Switches, people_in_a_row
 from dropsim.apps.viewer.shot import Shot
+from dropsim.body.mesh import Body
 from dropsim.body.skeleton import joint_index
 from dropsim.motion.amass import read_amass
 from dropsim.motion.reading import read_motion
@@ -31,6 +33,8 @@ from dropsim.physics.step import Simulator
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.scene import Follow, Ground, Person, Pin, Push, Scene, StiffJoint, Throw, World
 from dropsim.scene import run as run_world
+from dropsim.scene.files import read_scene
+from dropsim.scene.scenarios import scenario
 
 WRIST = joint_index("right_wrist")
 
@@ -222,6 +226,54 @@ def test_people_are_led(simulator: Simulator):
     assert "com_velocity" in session.shown.values
     session.steer(None)
     assert "com_velocity" not in session.tick().values
+
+
+def test_people_go_to_a_place_and_crouch(simulator: Simulator):
+    goal = GoTo(3.0, 0.0, speed=1.5)
+    np.testing.assert_allclose(goal.velocity(np.zeros(2)), (1.5, 0.0))
+    assert not goal.velocity(np.array([2.9, 0.1])).any()
+    people = Session(simulator, Scene(people_in_a_row(2, "stand"))).shown.state.people
+    asked = steering_inputs({1: goal}, {0}, people, simulator.prior)
+    assert asked.intent is not None
+    np.testing.assert_allclose(asked.intent.height, [[CROUCHING, np.nan]])
+    assert np.isnan(asked.intent.velocity[0, 0]).all()
+    # Straight to the place, and facing it.
+    way = goal.velocity(people.x[0, 1, 0, :2])
+    np.testing.assert_allclose(asked.intent.velocity[0, 1], way)
+    np.testing.assert_allclose(asked.intent.facing[0, 1], way / np.linalg.norm(way))
+
+
+def test_a_goal_ends_with_a_restart_and_a_walk_goes_on(session: Session):
+    session.steer(GoTo(2.0, 2.0))
+    assert run(session, 2).goals == ((2.0, 2.0),)
+    session.restart()
+    assert not session.goals
+    session.steer(Walk(1.0))
+    session.restart()
+    assert session.goals == {0: Walk(1.0)}
+
+
+def test_another_scene_can_be_loaded(session: Session, tmp_path: Path):
+    session.stiffen(True)
+    session.load(scenario("two-people"))
+    assert session.name == "two-people"
+    assert run(session, 3).people.x.shape == (2, 22, 3)
+    assert not session.stiff
+    session.load(scenario("backflip-push"))
+    with pytest.raises(ValueError, match="follows a recording"):
+        session.begin(people=2)
+    run(session, 2)
+    session.load(scenario("push"))
+    session.push("right", 120.0)
+    run(session, 3)
+    # A scene that is saved holds what was done, and plays it again.
+    [(name, content)] = files_of(session.recording(), "toml")
+    (tmp_path / name).write_bytes(content)
+    again = read_scene(tmp_path / name)
+    assert [type(element) for element in again.scene.elements] == [Push, Push]
+    expected = session.shown.people.x
+    session.load(again)
+    assert np.array_equal(run(session, 3).people.x, expected)
 
 
 def test_energies_can_be_switched_off(session: Session):
@@ -848,6 +900,39 @@ def test_pages_of_others_are_refused(session: Session):
             ("evil.example", f"http://evil.example:{port}"), ("127.0.0.1", "http://["),
         ):  # fmt: skip
             assert answer(host, origin) == b"HTTP/1.1 403"
+
+
+def test_the_page_is_ours():
+    viser = pytest.importorskip("viser")
+    from dropsim.apps.viewer.server import with_head
+
+    original = (Path(viser.__file__).parent / "client" / "build" / "index.html").read_bytes()
+    page = with_head(gzip.compress(original))
+    assert page == with_head(original)
+    head = page[: page.index(b"</head>")]
+    assert b"<title>dropsim</title>" in head
+    assert b"dropsim-help" in head
+    assert head.count(b'rel="icon"') == 1
+    # Our script comes before viser's, which it has to.
+    assert page.index(b"dropsim keys") < page.index(b"<script data-p")
+
+
+def test_clothes_cover_the_body():
+    from dropsim.apps.viewer.clothes import dressed
+
+    body = Body.shipped()
+    parts = dressed(body, 0)
+    assert len({part.color for part in parts}) == 4
+
+    def area(vertices: np.ndarray, faces: np.ndarray) -> float:
+        a, b, c = (vertices[faces[:, k]] for k in range(3))
+        return float(np.linalg.norm(np.cross(b - a, c - a), axis=-1).sum() / 2)
+
+    # Cutting neither adds nor loses skin.
+    assert sum(area(part.vertices, part.faces) for part in parts) == pytest.approx(area(body.vertices, body.faces), rel=1e-9)
+    for part in parts:
+        np.testing.assert_allclose(part.blend.sum(-1), 1.0)
+        assert ((part.blend > 0).sum(-1) <= 4).all()
 
 
 def test_on_a_network_a_page_is_known_by_the_name_that_it_was_asked_for():

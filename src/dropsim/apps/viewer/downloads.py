@@ -8,8 +8,9 @@ import numpy as np
 
 from dropsim.apps.viewer.shot import Recording
 from dropsim.physics.contact import Plane
+from dropsim.scene.files import write_scene
 
-KINDS = ("bvh", "glb", "npz", "mp4")
+KINDS = ("bvh", "glb", "npz", "mp4", "toml")
 """File formats that can be saved."""
 
 
@@ -21,18 +22,18 @@ def files_of(recording: Recording, kind: str) -> list[tuple[str, bytes]]:
         raise ValueError("there is nothing to save yet: let it run for a moment")
     with tempfile.TemporaryDirectory(prefix="dropsim-") as folder:
         path = Path(folder) / f"dropsim.{kind}"
-        if kind == "mp4":
-            _write_film(recording, path)
+        if kind in ("mp4", "toml"):
+            _write_film(recording, path) if kind == "mp4" else write_scene(recording.setup, path)
             return [(path.name, path.read_bytes())]
         from dropsim.export import write
 
         if kind == "glb":
-            write(recording.motions, path, ground=_ground(recording), seed=recording.seed)
+            write(recording.motions, path, ground=_ground(recording), seed=recording.setup.seed)
             return [(path.name, path.read_bytes())]
         found = []
         for number, motion in enumerate(recording.motions, start=1):
             one = path if len(recording.motions) == 1 else path.with_stem(f"dropsim_person_{number}")
-            write(motion, one, seed=None if kind == "bvh" else recording.seed)
+            write(motion, one, seed=None if kind == "bvh" else recording.setup.seed)
             found.append((one.name, one.read_bytes()))
         return found
 

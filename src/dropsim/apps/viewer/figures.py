@@ -1,5 +1,6 @@
 """What the browser draws: bodies, limbs to grab, ground, spheres and arrows; the world moves so that people stay in view."""
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,15 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from dropsim.apps.viewer.clothes import Part, dressed
 from dropsim.apps.viewer.shot import Shot, Sphere
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import rotmat_to_unitquat
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.export.hands import lifted_hands
-from dropsim.export.people import COLORS
 from dropsim.physics.contact import Plane
 from dropsim.priors.prior import State
-from dropsim.render.snapshot import resultants
+from dropsim.render.raster import DARK_TILE, HORIZON, LIGHT_TILE
+from dropsim.render.snapshot import GHOST, SHIRTS, resultants
 
 if TYPE_CHECKING:
     import viser
@@ -24,7 +26,11 @@ if TYPE_CHECKING:
 BONES = tuple(range(1, NUM_JOINTS))
 """Named by the joint at the far end."""
 CONTACT_COLOR, EXTERNAL_COLOR = (38, 64, 242), (230, 20, 31)
-BALL_COLOR, OBSTACLE_COLOR = (209, 56, 51), (90, 90, 96)
+BALL_COLOR, OBSTACLE_COLOR, GOAL_COLOR = (209, 56, 51), (90, 90, 96), (42, 127, 184)
+FLOOR_SIZE, TEXELS = 60, 64
+"""Side of the floor [m], and of the picture of one square metre of it [pixels]."""
+SIGHT = (9.0, 26.0)
+"""Distances from the camera at which the floor begins to fade, and is gone [m]."""
 METRES_PER_NEWTON = 1 / 1000
 MIN_FORCE = 15.0
 """Smaller forces are not drawn [N]."""
@@ -50,7 +56,7 @@ def upright_to(ways: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 4"]:
     return np.where(length < 1e-6, (0.0, 1.0, 0.0, 0.0), q / np.maximum(length, 1e-6))
 
 
-def set_bones(skin: "viser.MeshSkinnedHandle", wxyz: Float[np.ndarray, "22 4"], position: Float[np.ndarray, "22 3"]) -> None:
+def set_bones(skin: "viser.MeshSkinnedHandle", wxyz: Float[np.ndarray, "n 4"], position: Float[np.ndarray, "n 3"]) -> None:
     """Pose a body. Same as assigning each bone's pose, without viser's comparison with the last one, which takes three times as long."""
     from viser._messages import SetBoneOrientationMessage, SetBonePositionMessage
 
@@ -58,6 +64,37 @@ def set_bones(skin: "viser.MeshSkinnedHandle", wxyz: Float[np.ndarray, "22 4"], 
     for bone, (w, x) in enumerate(zip(wxyz.tolist(), position.tolist(), strict=True)):
         queue(SetBoneOrientationMessage(name, bone, tuple(w)))
         queue(SetBonePositionMessage(name, bone, tuple(x)))
+
+
+def floor_glb() -> bytes:
+    """Return a floor of light and dark squares as a glTF file. Unlike viser's grid it is opaque, so the invisible limbs do not hide it."""
+    import trimesh
+    from PIL import Image
+    from trimesh.visual import TextureVisuals
+    from trimesh.visual.material import PBRMaterial
+
+    half, light = TEXELS // 2, (255 * np.array(LIGHT_TILE)).astype(np.uint8)
+    picture = np.broadcast_to(light, (TEXELS, TEXELS, 3)).copy()
+    picture[:half, :half] = picture[half:, half:] = (255 * np.array(DARK_TILE)).astype(np.uint8)
+    corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * FLOOR_SIZE / 2
+    material = PBRMaterial(baseColorTexture=Image.fromarray(picture), metallicFactor=0.0, roughnessFactor=1.0)
+    mesh = trimesh.Trimesh(
+        np.concatenate((corners, np.zeros((4, 1))), 1), [[0, 1, 2], [0, 2, 3]], process=False,
+        visual=TextureVisuals(uv=corners, material=material),
+    )  # fmt: skip
+    file = io.BytesIO()
+    mesh.export(file, file_type="glb")
+    return file.getvalue()
+
+
+def ring(inner: float, outer: float, sides: int = 48) -> tuple[Float[np.ndarray, "v 3"], np.ndarray]:
+    """Return a flat ring as vertices and faces."""
+    turn = np.arange(sides) * 2 * np.pi / sides
+    way = np.stack((np.cos(turn), np.sin(turn), np.zeros(sides)), -1)
+    a = np.arange(sides)
+    b = (a + 1) % sides
+    faces = np.concatenate((np.stack((a, a + sides, b), 1), np.stack((b, a + sides, b + sides), 1)))
+    return np.concatenate((inner * way, outer * way)).astype(np.float32), faces.astype(np.uint32)
 
 
 def capsule(sides: int = 10, rings: int = 3) -> tuple[Float[np.ndarray, "v 3"], np.ndarray]:
@@ -94,7 +131,7 @@ class Look:
 class _Figure:
     """One person in the browser's scene."""
 
-    skin: "viser.MeshSkinnedHandle"
+    skin: "list[tuple[viser.MeshSkinnedHandle, Part]]"
     limbs: "viser.BatchedMeshHandle | None"
     """None for a ghost: it cannot be grabbed."""
 
@@ -109,10 +146,10 @@ class Figures:
         scene.world_axes.visible = False
         scene.configure_environment_map(None)
         self._world = scene.add_frame("/world", show_axes=False)
-        self._ground = scene.add_grid(
-            "/world/ground", 60, 60, cell_size=0.5, section_size=1.0, cell_color=(214, 219, 224), section_color=(184, 191, 199),
-            plane_color=(247, 248, 250), plane_opacity=1.0, shadow_opacity=0.35, fade_distance=40, fade_strength=1.5,
-        )  # fmt: skip
+        self._ground = scene.add_glb("/world/ground", floor_glb(), cast_shadow=False, receive_shadow=True)
+        sky = (255 * np.array(HORIZON)).astype(np.uint8)
+        scene.set_background_image(np.broadcast_to(sky, (2, 2, 3)).copy(), format="png")
+        scene.configure_fog(*SIGHT, color=sky)
         self._arrows = {
             "contact": scene.add_arrows(
                 "/world/contact", _nowhere(), CONTACT_COLOR, shaft_radius=0.014, head_radius=0.035, head_length=0.08
@@ -123,6 +160,7 @@ class Figures:
         }
         self._people, self._ghosts = list[_Figure](), list[_Figure]()
         self._spheres: dict[int, viser.IcosphereHandle] = {}
+        self._goals: list[viser.MeshHandle] = []
         radii = skeleton.radii
         self._thick = 0.5 * (radii[[PARENTS[bone] for bone in BONES]] + radii[list(BONES)])
         self._light()
@@ -144,8 +182,10 @@ class Figures:
             apart = np.linalg.norm(shot.ghosts.x - shot.people.x, axis=-1).max(-1)
             for figure, far in zip(self._ghosts, apart.tolist(), strict=True):
                 # At the same place as its person it would only flicker.
-                figure.skin.visible = look.skin and far > GHOST_APART
+                for skin, _ in figure.skin:
+                    skin.visible = look.skin and far > GHOST_APART
         self._lay_ground(shot.ground)
+        self._mark(shot)
         self._place(shot.spheres)
         self._draw_forces(shot, look)
 
@@ -166,27 +206,32 @@ class Figures:
         for figures, count, ghost in ((self._people, people, False), (self._ghosts, ghosts, True)):
             while len(figures) > count:
                 gone = figures.pop()
-                gone.skin.remove()
+                for skin, _ in gone.skin:
+                    skin.remove()
                 if gone.limbs is not None:
                     gone.limbs.remove()
             while len(figures) < count:
                 figures.append(self._made(len(figures), ghost))
 
     def _made(self, number: int, ghost: bool) -> _Figure:
-        scene, rest = self._server.scene, self._skeleton.rest
-        color = COLORS[number % len(COLORS)]
-        skin = scene.add_mesh_skinned(
-            f"/world/{'ghost' if ghost else 'person'}_{number}", self._body.vertices, self._body.faces,
-            bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (NUM_JOINTS, 1)), bone_positions=rest, skin_weights=self._body.blend,
-            color=(150, 155, 165) if ghost else color, opacity=0.35 if ghost else None, cast_shadow=not ghost,
-        )  # fmt: skip
+        scene, body = self._server.scene, self._body
+        everything = Part(body.vertices, body.faces, body.blend, np.arange(NUM_JOINTS), _rgb(GHOST))
+        skin = []
+        for i, part in enumerate([everything] if ghost else dressed(body, number)):
+            handle = scene.add_mesh_skinned(
+                f"/world/{'ghost' if ghost else 'person'}_{number}_{i}", part.vertices, part.faces,
+                bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (len(part.joints), 1)), bone_positions=self._skeleton.rest[part.joints],
+                skin_weights=part.blend, color=part.color, opacity=0.35 if ghost else None, cast_shadow=not ghost,
+            )  # fmt: skip
+            skin.append((handle, part))
         if ghost:
             return _Figure(skin, None)
         vertices, faces = capsule()
         count = len(BONES)
         limbs = scene.add_batched_meshes_simple(
             f"/world/limbs_{number}", vertices, faces, np.tile((1.0, 0.0, 0.0, 0.0), (count, 1)), np.zeros((count, 3)),
-            batched_scales=np.ones((count, 3)), batched_colors=color, opacity=0.0, cast_shadow=False, receive_shadow=False, lod="off",
+            batched_scales=np.ones((count, 3)), batched_colors=_rgb(SHIRTS[number % len(SHIRTS)]), opacity=0.0,
+            cast_shadow=False, receive_shadow=False, lod="off",
         )  # fmt: skip
         self._grabbed.listen(limbs, number)
         return _Figure(skin, limbs)
@@ -199,9 +244,10 @@ class Figures:
         lengths, upright = np.linalg.norm(ways, axis=-1), upright_to(ways)
         wide = self._thick * (GRAB_MARGIN if look.skin else 0.9)
         for i, figure in enumerate(figures):
-            figure.skin.visible = look.skin
-            if look.skin:
-                set_bones(figure.skin, turns[i], x[i].round(5))
+            for skin, part in figure.skin:
+                skin.visible = look.skin
+                if look.skin:
+                    set_bones(skin, turns[i, part.joints], x[i, part.joints].round(5))
             if figure.limbs is not None:
                 figure.limbs.opacity = 0.0 if look.skin else 1.0
                 figure.limbs.cast_shadow = not look.skin
@@ -217,6 +263,20 @@ class Figures:
         # The sheet moves by whole metres, so that its squares appear fixed.
         here = pivot[:2] + np.round(np.array(self.origin[:2]) - pivot[:2])
         self._ground.position = (float(here[0]), float(here[1]), _height(plane, here) - 0.002)
+
+    def _mark(self, shot: Shot) -> None:
+        """Draw rings where people are sent."""
+        while len(self._goals) < len(shot.goals):
+            self._goals.append(
+                self._server.scene.add_mesh_simple(
+                    f"/world/goal_{len(self._goals)}", *ring(0.22, 0.28), color=GOAL_COLOR, side="double", cast_shadow=False
+                )
+            )
+        for i, mark in enumerate(self._goals):
+            mark.visible = i < len(shot.goals)
+            if mark.visible:
+                mark.wxyz = upright_to(shot.ground.normal)
+                mark.position = (*shot.goals[i], _height(shot.ground, np.array(shot.goals[i])) + 0.01)
 
     def _place(self, spheres: Sequence[Sphere]) -> None:
         for key in set(self._spheres) - {sphere.key for sphere in spheres}:
@@ -250,6 +310,11 @@ class Grabbed(ABC):
     @abstractmethod
     def listen(self, limbs: "viser.BatchedMeshHandle", person: int) -> None:
         """Listen to the limbs of a person."""
+
+
+def _rgb(color: tuple[float, float, float]) -> tuple[int, int, int]:
+    r, g, b = (round(255 * channel) for channel in color)
+    return r, g, b
 
 
 def _nowhere() -> Float[np.ndarray, "1 2 3"]:

@@ -1,5 +1,6 @@
 """The control panel; each control sends a command to the simulation."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ from dropsim.apps.viewer.live import Walk
 from dropsim.apps.viewer.loop import Command, Commands, Status
 from dropsim.apps.viewer.session import MAX_PEOPLE, MAX_SPEED, MAX_TILT, Session, Switches
 from dropsim.apps.viewer.shot import Shot
-from dropsim.priors.starts import StartBank
+from dropsim.priors.prior import Prior
 from dropsim.scene import DIRECTIONS
+from dropsim.scene.files import Setup
+from dropsim.scene.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     import viser
@@ -25,6 +28,10 @@ WRENCH = {"root wrench": "#c8373a", "root wrench left": "#2a7fb8"}
 PACES = {"1": 1.0, "1/2": 0.5, "1/4": 0.25, "1/10": 0.1}
 SQUARE_CENTIMETRES = 1e4
 """In a square metre. The plots use cm^2: the axis has no room for small numbers."""
+STARTS = ("stand", "walk", "run", "jump", "turn", "crouch", "get up", "dance", "sport", "ground")
+"""Motions that some prior can start in."""
+FREE = "somebody alone"
+"""Name of the scene in which nothing happens by itself."""
 TINY = 0.01
 """Smallest energy drawn [cm^2]: zero has no logarithm."""
 
@@ -38,6 +45,7 @@ class Panel:
     def __init__(self, server: "viser.ViserServer", commands: Commands, session: Session, camera: Callable[[Any], Any], save: Save) -> None:
         self._gui, self._commands, self._camera, self._save = server.gui, commands, camera, save
         self.look = Look()
+        self._scenario = session.name if session.name in SCENARIOS else FREE
         self._paused = False
         self._plotted: list[tuple[float, dict[str, float]]] = []
         self._icon = _icons()
@@ -47,14 +55,16 @@ class Panel:
         self._status = gui.add_markdown("Starting.")
         self._add_time(session)
         tabs = gui.add_tab_group()
+        with tabs.add_tab("Scene"):
+            self._add_scenarios()
+            self._add_people(session)
+            self._add_walk()
         with tabs.add_tab("Disturb"):
             self._add_push()
             self._add_ball()
             self._add_ground()
             self._add_stumble()
         with tabs.add_tab("World"):
-            self._add_people(session)
-            self._add_walk()
             self._add_energies()
             self._add_look()
         with tabs.add_tab("Plots"):
@@ -89,7 +99,7 @@ class Panel:
     def _add_push(self) -> None:
         gui = self._gui
         with gui.add_folder("Push"):
-            gui.add_markdown("Drag a limb with the mouse, or push the chest for 0.3 s.")
+            gui.add_markdown("Drag a limb with the mouse, or push the chest for 0.3 s. Press **?** for the keys.")
             self._drag = gui.add_slider("Drag [N]", min=50, max=1000, step=10, initial_value=400, hint="Largest force of the mouse.")
             force = gui.add_slider("Force [N]", min=50, max=800, step=10, initial_value=250)
             ways = gui.add_button_group("Toward", tuple(way.capitalize() for way in DIRECTIONS))
@@ -141,15 +151,36 @@ class Panel:
             stiff = gui.add_checkbox("Stiff right knee", initial_value=False)
             self._ask(stiff, lambda e: lambda s, value=e.target.value: s.stiffen(value))
 
+    def _add_scenarios(self) -> None:
+        gui = self._gui
+        with gui.add_folder("Scenario"):
+            names = gui.add_dropdown("Show", (FREE, *SCENARIOS), initial_value=self._scenario, hint="Loads it and starts it.")
+            about = gui.add_markdown("")
+
+            def load(event: Any) -> Command:  # noqa: ANN401
+                setup = SCENARIOS.get(str(event.target.value), Setup())
+                about.content = setup.description
+                return lambda s: (s.load(setup), s.pause(False))
+
+            self._ask(names, load)
+            self._ask(gui.add_button("Replay", icon=self._icon.RELOAD, hint="Again from the start."), lambda _: _restarted)
+
     def _add_people(self, session: Session) -> None:
         gui = self._gui
-        starts, doing = StartBank.shipped().categories, session.scene.people[0].start
+        doing, starts = session.scene.people[0].start, starts_of(session.simulator.prior)
         with gui.add_folder("Start"):
+            start = gui.add_dropdown("Motion", starts, initial_value=doing if doing in starts else starts[0])
             if len(session.priors) > 1:
                 # The first is the current one.
                 prior = gui.add_dropdown("Prior", tuple(session.priors), hint="The motion model. Changing it restarts.")
-                self._ask(prior, lambda e: lambda s, value=e.target.value: s.use(value))
-            start = gui.add_dropdown("Motion", starts, initial_value=doing if doing in starts else starts[0])
+
+                def use(event: Any) -> Command:  # noqa: ANN401
+                    name = str(event.target.value)
+                    if name in session.priors:
+                        start.options = starts_of(session.priors[name])
+                    return lambda s: s.use(name)
+
+                self._ask(prior, use)
             self._ask(start, lambda e: lambda s, value=e.target.value: s.begin(start=value))
             people = gui.add_slider(
                 "People", min=1, max=max(MAX_PEOPLE, len(session.scene.people)), step=1, initial_value=len(session.scene.people)
@@ -219,7 +250,8 @@ class Panel:
         gui = self._gui
         gui.add_markdown(f"The last {session.seconds:g} s at most, as")
         for kind in KINDS:
-            button = gui.add_button(kind.upper() if kind != "npz" else "npz (AMASS)", icon=self._icon.DOWNLOAD)
+            label = {"npz": "npz (AMASS)", "toml": "Scene (TOML), from its start"}.get(kind, kind.upper())
+            button = gui.add_button(label, icon=self._icon.DOWNLOAD)
 
             async def saved(event: Any, kind: str = kind) -> None:  # noqa: ANN401
                 if event.client is not None:
@@ -263,6 +295,16 @@ def _icons() -> "type[viser.Icon]":
     from viser import Icon
 
     return Icon
+
+
+def starts_of(prior: Prior) -> tuple[str, ...]:
+    """Motions that people can start in with a prior."""
+    found = []
+    for name in STARTS:
+        with contextlib.suppress(ValueError):
+            prior.start(name)
+            found.append(name)
+    return tuple(found) or ("recording",)
 
 
 def _restarted(session: Session) -> None:

@@ -122,6 +122,7 @@ class Session:
     def restart(self) -> None:
         """Start again with the same random numbers. Settings stay; pushes, balls and obstacles go."""
         self._items, self._events = [_Item(element) for element in self.scene.elements], list[Event]()
+        self._added = list[Element[Any]]()
         self._ground: Ground = self.scene.ground
         self.grabs.clear()
         self.goals = {i: goal for i, goal in self.goals.items() if isinstance(goal, Walk) and i < len(self.scene.people)}
@@ -196,6 +197,17 @@ class Session:
     def fps(self) -> float:
         """[Hz]."""
         return self.simulator.prior.fps
+
+    @property
+    def name(self) -> str:
+        """Of the scene that was loaded."""
+        return self._setup.name
+
+    @property
+    def setup(self) -> Setup:
+        """The scene with what was done since the start, to be written to a file; hands and steering are left out."""
+        scene = replace(self.scene, elements=(*self.scene.elements, *self._added))
+        return replace(self._setup, scene=scene, seed=self.seed, simulator=self.switches.applied(self.simulator).options)
 
     @property
     def _prior(self) -> Prior:
@@ -403,7 +415,7 @@ class Session:
         """The buffer as motions whose time starts at zero."""
         shots = self.shots
         motions = tuple(self._motion(shots, 0, i) for i in range(len(self.scene.people)))
-        return Recording(motions, self._motion(shots, 1, 0) if self.ghost else None, shots, self.seed)
+        return Recording(motions, self._motion(shots, 1, 0) if self.ghost else None, shots, self.setup)
 
     def _motion(self, shots: Sequence[Shot], world: int, person: int) -> Motion:
         reports = [shot.report for shot in shots[1:] if shot.report is not None]
@@ -426,6 +438,7 @@ class Session:
 
     def _put(self, element: Element[Any], seconds: float) -> None:
         """Add an element for some seconds."""
+        self._added = [*self._added[-99:], element]
         self._items.append(_Item(element, self._now.frame + math.ceil(seconds * self.fps) + 1))
         self._rebuild()
 

@@ -11,6 +11,7 @@ from dropsim.physics.contact import Plane
 from dropsim.physics.step import Report
 from dropsim.priors.prior import State
 from dropsim.scene import WorldState
+from dropsim.scene.files import Setup
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,4 +67,5 @@ class Recording:
     ghost: Motion | None
     """Of the first person."""
     shots: tuple[Shot, ...]
-    seed: int
+    setup: Setup
+    """The scene from its start."""
