@@ -13,8 +13,7 @@ out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 out.mkdir(parents=True, exist_ok=True)
 
 scene = Scene((Person("walk"),), (Push.toward("left", newtons=250.0, part="torso", start=0.7),))
-take = run(World(scene, Simulator.shipped()), num_frames=90, seeds=7)
-motion = take.motions[0]
+motion = run(World(scene, Simulator.shipped()), num_frames=90, seeds=7).motions[0]
 
 write(motion, out / "01_pushed.bvh")
 contact_sheet([motion], out / "01_pushed.png", frames=12, labels=["250 N to the left, for half a second"])

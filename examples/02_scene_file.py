@@ -20,7 +20,7 @@ write_scene(setup, out / "02_balls.toml")
 
 setup = read_scene(out / "02_balls.toml")
 world = setup.world()
-take = run(world, setup.num_frames(world.fps), seeds=setup.seed)
-spheres = [Sphere(balls.centres, float(balls.radii[0])) for balls in take.balls]
-contact_sheet([Stage(take.motions, spheres=spheres, ground=take.ground)], out / "02_balls.png", frames=8, labels=["balls of 12 kg"])
+rollout = run(world, setup.num_frames(world.fps), seeds=setup.seed)
+spheres = [Sphere(balls.centres, float(balls.radii[0])) for balls in rollout.balls]
+contact_sheet([Stage(rollout.motions, spheres=spheres, ground=rollout.ground)], out / "02_balls.png", frames=8, labels=["balls of 12 kg"])
 print(f"wrote {out / '02_balls.toml'} and {out / '02_balls.png'}")

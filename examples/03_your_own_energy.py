@@ -1,4 +1,4 @@
-"""A wish of your own in the simulator, as a class of two methods: somebody who walks with a hand up.
+"""An energy of your own in the simulator, as a class of two methods: somebody who walks with a hand up.
 
 Run: python examples/03_your_own_energy.py [FOLDER]
 """
@@ -7,13 +7,12 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 from dropsim import Energy, Frame, Person, Scene, Simulator, Skeleton, Target, World, run
-from dropsim.render import contact_sheet
 from dropsim.body.skeleton import NUM_JOINTS, joint_index
+from dropsim.render import contact_sheet
 
 HAND, SHOULDER = joint_index("right_wrist"), joint_index("right_shoulder")
 
@@ -24,21 +23,22 @@ class HandUp(Energy):
 
     height: float = 0.35
     """[m]"""
-    weight: float = 3.0
-    """Beside the prior's, which is 3, and those of contact and range of motion."""
+    weight: float = 1.0
+    """The prior, contact and range of motion have 3 each."""
     name: str = "hand_up"
 
-    def matrix(self, skeleton: Skeleton) -> Float[Tensor, "m 22"]:
+    def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
         """Return A, which takes the vector from the shoulder to the hand out of the joints."""
-        row = torch.zeros(1, NUM_JOINTS, dtype=skeleton.rest.dtype)
+        row = np.zeros((1, NUM_JOINTS))
         row[0, HAND], row[0, SHOULDER] = 1.0, -1.0
         return row
 
-    def project(self, x: Float[Tensor, "*b 22 3"], frame: Frame) -> Target:
-        """Return the nearest vector that is high enough; where the hand is up already, the wish does not apply."""
-        arm = (x[..., HAND, :] - x[..., SHOULDER, :]).unsqueeze(-2)
-        up = torch.cat((arm[..., :2], arm[..., 2:].clamp(min=self.height)), dim=-1)
-        return Target(up, active=arm[..., 2] < self.height)
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
+        """Return the nearest vector that is high enough; a hand that is up already is left alone."""
+        arm = x[:, [HAND]] - x[:, [SHOULDER]]
+        low = arm[..., 2] < self.height
+        arm[..., 2] = np.maximum(arm[..., 2], self.height)
+        return Target(arm, active=low)
 
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
@@ -47,7 +47,7 @@ simulator = Simulator.shipped()
 motions = []
 for energies in ((), (HandUp(),)):
     world = World(Scene((Person("walk"),)), replace(simulator, energies=energies))
-    motions.append(run(world, num_frames=60, seeds=0).motions[0])
+    motions.append(run(world, num_frames=60, seeds=8).motions[0])
 heights = [float((motion.joints[30:, HAND] - motion.joints[30:, SHOULDER])[:, 2].mean()) for motion in motions]
 contact_sheet(motions, out / "03_hand_up.png", frames=8, labels=["as the prior has it", "with a hand up"])
-print(f"wrote {out / '03_hand_up.png'}: the hand is {heights[0]:+.2f} m from its shoulder, and with the wish {heights[1]:+.2f} m")
+print(f"wrote {out / '03_hand_up.png'}: the hand is {heights[0]:+.2f} m from its shoulder, and with the energy {heights[1]:+.2f} m")

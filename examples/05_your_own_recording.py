@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from dropsim import Push, Scene, Simulator, read_motion, write
-from dropsim.scene.cleaning import checked, clean, perturb, quality_of, table_of
-from dropsim.render import contact_sheet
 from dropsim.motion.synthetic import stepping_clip
+from dropsim.render import contact_sheet
+from dropsim.scene.cleaning import checked, clean, perturb, quality_of, table_of
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 out.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """The energies while somebody is pushed, drawn over time, as in the paper's figure of them.
 
-Run: pip install 'dropsim[train]'; python examples/08_energies_over_time.py [FOLDER]
+Run: pip install 'dropsim[evaluate]'; python examples/08_energies_over_time.py [FOLDER]
 """
 
 import sys
@@ -10,7 +10,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-import torch
+import numpy as np
 
 from dropsim import Person, Push, Scene, Simulator, World, run
 
@@ -19,14 +19,13 @@ out.mkdir(parents=True, exist_ok=True)
 
 push = Push.toward("left", newtons=250.0, start=1.0)
 motion = run(World(Scene((Person("walk"),), (push,)), Simulator.shipped()), num_frames=90, seeds=7).motions[0]
-assert motion.root_wrench is not None
 
-time = torch.arange(len(motion)) / motion.fps
+time = np.arange(len(motion)) / motion.fps
 figure, (above, below) = plt.subplots(2, sharex=True, figsize=(8, 6))
 for name in ("kinematic", "momentum", "contact", "range_of_motion"):
-    above.semilogy(time, motion.energies[name].clamp_min(1e-8), label=name)
-for column, name in enumerate(("before the correction", "after it")):
-    below.plot(time, motion.root_wrench[:, column], label=name)
+    above.semilogy(time, np.maximum(motion.energies[name], 1e-8), label=name)
+for wrench, name in ((motion.wrench_before, "before the correction"), (motion.wrench_after, "after it")):
+    below.plot(time, wrench, label=name)
 for axes, label in ((above, "energy [m$^2$]"), (below, "root wrench [body weights]")):
     axes.axvspan(push.start, push.start + push.duration, color="0.9")
     axes.set_ylabel(label)

@@ -46,7 +46,7 @@ def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the fil
     stand_ins = [(_Ignored, name) for name in _IGNORED] + [(OrderedDict, name) for name in _DICTS]
     try:
         # torch warns of pickles that it would not have written; the errors below say all.
-        with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals(stand_ins):
+        with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals(stand_ins):  # pyright: ignore[reportArgumentType]
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         named = re.search(r"GLOBAL ([\w.]+)|(?:class|global|function) ([\w.]+\.\w+)", str(error))

@@ -174,8 +174,8 @@ class FieldIndex:
         # It is the index of this code and no other's.
         code = hashlib.sha256(Path(__file__).read_bytes() + kernel_hash().encode()).hexdigest()[:16]
         found = kept(cache_folder() / "banks" / f"{bank.digest}-{code}.safetensors", make)
-        own = [found.pop(name) for name in ("rows", "mean", "basis", "codes")]
-        return cls(*own, SearchIndex(**found))
+        rows, mean, basis, codes = (found.pop(name) for name in ("rows", "mean", "basis", "codes"))
+        return cls(rows, mean, basis, codes, SearchIndex(**found))
 
     @classmethod
     def of(cls, frames: kernels.Frames, skeleton: Skeleton, fps: float) -> "FieldIndex":

@@ -1,7 +1,7 @@
 """Different scenes as one batch of worlds: a batch is many times faster than its members."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -179,13 +179,12 @@ class WorldsEnergy(Energy):
     count: int
     """People in a world."""
 
-    @property
-    def name(self) -> str:
-        return self.parts[0][1].name
+    name: str = field(init=False)
+    weight: float = field(init=False)
 
-    @property
-    def weight(self) -> float:
-        return self.parts[0][1].weight
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.parts[0][1].name)
+        object.__setattr__(self, "weight", self.parts[0][1].weight)
 
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
         return self.parts[0][1].matrix(skeleton)

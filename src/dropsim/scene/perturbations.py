@@ -314,14 +314,15 @@ class StiffJoint(Element[np.ndarray]):
         if context.frame < round(self.start * context.fps):
             return memory, StepInputs()
         a, b = joint_index(self.joint_a), joint_index(self.joint_b)
-        memory = np.linalg.norm(context.people.x[..., a, :] - context.people.x[..., b, :], axis=-1) if memory is None else memory
+        apart = np.linalg.norm(context.people.x[..., a, :] - context.people.x[..., b, :], axis=-1)
+        begin = apart if memory is None else memory
         share = min(1.0, (context.time - self.start + context.h) / STIFFENING)
         longest = 0.998 * float(context.skeleton.lengths[b] + context.skeleton.lengths[PARENTS[b]])
         people, stiff = context.only(self.person), np.zeros(context.people.x.shape[:-1], dtype=np.bool_)
         stiff[..., self.person, PARENTS[b]] = True
-        spring = Spring(self.joint_a, self.joint_b, (1 - share) * memory + share * longest, weight=self.weight)
+        spring = Spring(self.joint_a, self.joint_b, (1 - share) * begin + share * longest, weight=self.weight)
         collinear = CollinearEnergy(self.joint_a, JOINTS[PARENTS[b]], self.joint_b, weight=self.weight * share**2)
-        return memory, StepInputs(
+        return begin, StepInputs(
             energies=(MaskedEnergy(spring, people), MaskedEnergy(collinear, people)),
             stages=(StiffStage(stiff, context.skeleton, context.floor, share),),
         )
