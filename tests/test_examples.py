@@ -18,6 +18,7 @@ def test_examples_are_numbered():
     assert len(EXAMPLES) >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_leaves_the_files_that_it_names(path, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(path), str(tmp_path / "new")])
@@ -46,13 +47,15 @@ def test_the_worked_example_of_a_prior_is_short():
     assert 10 < len([line for line in adapter.splitlines() if line.strip()]) < 40
 
 
-def test_the_python_of_the_readme_runs_as_written(tmp_path, monkeypatch):
-    blocks = BLOCK.findall((ROOT / "README.md").read_text())
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md"])
+def test_the_python_of_a_front_page_runs_as_written(page, tmp_path, monkeypatch):
+    blocks = BLOCK.findall((ROOT / page).read_text())
     assert blocks
     assert len([line for line in blocks[0].splitlines() if line.strip()]) <= 10
     monkeypatch.chdir(tmp_path)
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), {"__name__": "__main__"})
+        exec(compile(block, page, "exec"), {"__name__": "__main__"})
     text = (tmp_path / "pushed.bvh").read_text()
     assert text.startswith("HIERARCHY")
     assert "Frames: 180" in text
