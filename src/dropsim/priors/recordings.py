@@ -124,8 +124,8 @@ ENOUGH = 3
 
 
 ALWAYS, NEVER = {"ground", "crouch"}, {"dance", "sport", "other"}
-"""Tags of clips that are chosen first, and of those that are not chosen."""
-FIRST_SHARE = 0.5
+"""Tags of clips that are chosen first, and of those that are not chosen, unless they show people on the ground."""
+FIRST_SHARE = 0.6
 """Of the time, for what is chosen first."""
 
 
@@ -142,7 +142,7 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
     def worth(i: int) -> float:
         return float((1.0 / (1.0 + filled[own[i]]))[filled[own[i]] < ENOUGH].sum()) / bank.clips[i].frames
 
-    plain = [i for i, clip in enumerate(bank.clips) if not NEVER & set(clip.tags)]
+    plain = [i for i, clip in enumerate(bank.clips) if not NEVER & set(clip.tags) or "ground" in clip.tags]
     first = [i for i in plain if ALWAYS & set(bank.clips[i].tags) or BALANCE.search(words_of(bank.clips[i].name.partition("@")[0]))]
     others = [i for i in plain if i not in first]
     for open_clips, share in ((first, FIRST_SHARE * budget), (others, budget)):
