@@ -56,11 +56,14 @@ def test_links_to_files_lead_somewhere(name):
     assert [link for link in local if not (ROOT / link).exists()] == []
 
 
-def test_the_equations_name_functions_that_are_there():
-    names = set(re.findall(r"`(dropsim\.[\w.]+)`", (ROOT / "docs" / "algorithm.md").read_text()))
-    assert len(names) > 30
-    for name in names:
+@pytest.mark.parametrize("path", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], ids=lambda path: path.stem)
+def test_pages_name_what_is_there(path):
+    for name in set(re.findall(r"`(dropsim(?:\.\w+)+)", path.read_text())):
         pkgutil.resolve_name(name)
+
+
+def test_the_equations_name_functions():
+    assert len(set(re.findall(r"`(dropsim\.[\w.]+)`", (ROOT / "docs" / "algorithm.md").read_text()))) > 30
 
 
 def test_every_equation_of_the_paper_is_named_once_and_in_full():
