@@ -110,7 +110,7 @@ def test_a_step_is_what_it_was(case):
 def test_people_who_meet_are_separated_as_before():
     skeleton = Skeleton(FIXTURES["skeleton/rest"], FIXTURES["skeleton/masses"], FIXTURES["skeleton/radii"])
     x, before = FIXTURES["meeting/in/x"], FIXTURES["meeting/in/x_before"]
-    found, forces, met = settle.separate(x, before, skeleton, solids((Plane.ground(),), ()), friction=0.8, h=1 / 30)
+    found, forces, met, _ = settle.separate(x, before, skeleton, solids((Plane.ground(),), ()), friction=0.8, h=1 / 30)
     assert met.all()
     assert np.abs(found - FIXTURES["meeting/out/x"]).max() < 1e-8
     assert np.abs(forces - FIXTURES["meeting/out/forces"]).max() < 1e-4

@@ -27,7 +27,7 @@ def two(gap: float) -> np.ndarray:
     return x + np.array([[[0.0, 0.0, 3.0]], [[0.02, gap, 3.0]]])
 
 
-def apart(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def apart(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return separate(x, x, BODY, FLOOR, friction=0.8, h=H)
 
 
@@ -37,7 +37,7 @@ def deepest(x: np.ndarray) -> float:
 
 def test_people_who_overlap_are_moved_apart():
     before = two(0.15)
-    x, _, met = apart(before)
+    x, _, met, _ = apart(before)
     assert deepest(before) > 0.06
     assert deepest(x) < 0.02
     assert float(BODY.bone_error(x).max()) < 2e-3
@@ -48,7 +48,7 @@ def test_what_one_gains_in_momentum_the_other_loses():
     # Newton's third law: the impulses of a pair are opposite, and restoring lengths changes no momentum. A force F over a step h moves a
     # mass by F h^2 within it.
     before = two(0.15)
-    x, forces, _ = apart(before)
+    x, forces, _, _ = apart(before)
     assert np.abs(forces).max() > 100
     assert np.abs(forces.sum((0, 1))).max() < 1e-9
     gained = (BODY.masses[:, None] * (x - before)).sum(-2)
@@ -59,10 +59,11 @@ def test_what_one_gains_in_momentum_the_other_loses():
 
 def test_people_who_do_not_touch_stay_where_they_are():
     for gap in (1.2, NEAR - 0.1, NEAR + 0.1):
-        x, forces, met = apart(two(gap))
+        x, forces, met, touching = apart(two(gap))
         assert np.array_equal(x, two(gap))
         assert not forces.any()
         assert not met.any()
+        assert not touching.any()
 
 
 def test_somebody_alone_meets_nobody():
@@ -74,7 +75,7 @@ def test_forces_in_a_crowd_cancel_and_bystanders_are_left_alone():
     start = CVAEPrior.shipped().start("stand", seed=0)
     places = np.array([*([0.12 * i, 0.02 * i, 2.0] for i in range(8)), [30.0, 0.0, 2.0]])
     x = (start.x - start.x[:1]) + places[:, None]
-    found, forces, met = apart(x)
+    found, forces, met, _ = apart(x)
     assert np.abs(forces).max() > 100
     assert np.abs(forces.sum((0, 1))).max() < 1e-8
     assert met.tolist() == [True] * 8 + [False]
@@ -102,9 +103,22 @@ def test_equally_deep_overlaps_push_both_alike():
     # Mirror images of each other, so that left and right touch alike.
     rest = BODY.forward(np.broadcast_to(np.eye(3), (NUM_JOINTS, 3, 3)), np.array([0.0, 0.0, 3.0]))
     back = rest * np.array([1.0, 1.0, -1.0]) + np.array([0.0, 0.0, 6.0])
-    _, forces, _ = apart(np.stack((rest[:, [0, 2, 1]], back[:, [0, 2, 1]] + np.array([0.03, 0.15, 0.0]))))
+    _, forces, _, _ = apart(np.stack((rest[:, [0, 2, 1]], back[:, [0, 2, 1]] + np.array([0.03, 0.15, 0.0]))))
     assert np.abs(forces).max() > 100
     assert np.abs(forces.sum((0, 1))).max() < 1e-6
+
+
+def test_somebody_who_is_pushed_into_the_ground_touches_it():
+    # One lies a millimetre above the floor, another on top of them and three centimetres into them: the lower one is pushed down.
+    q = np.tile(np.eye(3), (NUM_JOINTS, 1, 1))
+    lying = BODY.forward(q, np.zeros(3))
+    lying[:, 2] += 0.001 - (lying[:, 2] - BODY.radii).min()
+    above = lying + np.array([0.0, 0.0, 2 * BODY.radii.max() - 0.03])
+    x, _, met, touching = apart(np.stack((lying, above)))
+    assert met.all()
+    assert touching[0].any()
+    assert not touching[1].any()
+    assert (x[0, :, 2] - BODY.radii).min() > -0.005
 
 
 # Within a step

@@ -144,20 +144,22 @@ def separate(
     *,
     friction: float,
     h: float,
-) -> tuple[Float[np.ndarray, "*w p 22 3"], Float[np.ndarray, "*w p 22 3"], Bool[np.ndarray, "*w p"]]:
-    """Move people of one world out of each other by equal and opposite impulses; return joints, forces [N] and who met somebody.
+) -> tuple[Float[np.ndarray, "*w p 22 3"], Float[np.ndarray, "*w p 22 3"], Bool[np.ndarray, "*w p"], Bool[np.ndarray, "*w p 22"]]:
+    """Move people of one world out of each other by equal and opposite impulses.
+
+    Return joints, forces [N], who met somebody, and the joints that touched something else when those people settled again.
 
     First whole bodies are moved, along the ground, by their deepest overlap; then each pair of spheres by its masses. So one gains the
     momentum that the other loses; lengths are restored without changing any. Last, nobody is left in the ground.
     """
     out, forces, met = np.array(x, order="C"), np.zeros(x.shape), np.zeros(x.shape[:-2], dtype=np.bool_)
+    settled, touching = np.empty(x.shape), np.zeros(x.shape[:-1], dtype=np.bool_)
     if x.shape[-3] < 2 or not _separate(flat(out, 3), skeleton.arrays, h, flat(forces, 3), flat(met, 1)):
-        return x, forces, met
-    settled, touching = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_)
+        return x, forces, met, touching
     most = 2 * MOST_ROUNDS // ROUNDS
     flattened = (flat(out, 2), flat(before, 2), skeleton.arrays, solids)
     settle(*flattened, friction, h, 2, most, 1.0, flat(settled, 2), flat(touching, 1))
-    return np.where(met[..., None, None], settled, x), forces, met
+    return np.where(met[..., None, None], settled, x), forces, met, touching & met[..., None]
 
 
 @kernel

@@ -240,10 +240,10 @@ class Simulator:
         if not shared or shared[-1] < 2 or not o.contact:
             return out, touching, np.zeros(x.shape)
         together = (*shared, NUM_JOINTS, 3)
-        apart, forces, _ = settling.separate(
+        apart, forces, _, again = settling.separate(
             out.reshape(together), now.x.reshape(together), self.skeleton, around, friction=o.friction, h=self.h
         )
-        return flat(apart, 2), touching, flat(forces, 2)
+        return flat(apart, 2), touching | flat(again, 1), flat(forces, 2)
 
     def _pose(self, x: Float[np.ndarray, "n 22 3"], twist_from: Float[np.ndarray, "n 22 3 3"]) -> Float[np.ndarray, "n 22 3 3"]:
         """Return local rotations: swings from x, twists from the nearest candidate; leaves turn a little toward rest."""
