@@ -1,5 +1,6 @@
 """The benchmark's arithmetic and its command."""
 
+import contextlib
 import json
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import pytest
 import threadpoolctl
 
 from dropsim.apps.cli import main
+from dropsim.apps.cli.progress import KERNELS
 from dropsim.body.skeleton import Skeleton
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
 from dropsim.research.evaluation.bench import Bench, Row, Timing, bench, first_run_seconds, prior_flops
@@ -54,10 +56,13 @@ def test_a_short_run_has_every_stage_and_leaves_the_threads_alone():
 
 
 @pytest.mark.slow
-def test_a_first_run_compiles_in_a_cache_of_its_own():
+def test_a_first_run_compiles_in_a_cache_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryDirectory", lambda: contextlib.nullcontext(str(tmp_path)))
     imports, compilation, processor = first_run_seconds()
     assert 0 < imports < compilation
     assert 0 < processor < 1.1 * compilation
+    # What the progress of a first run counts up to.
+    assert sum(1 for _ in tmp_path.rglob("*.nbi")) == pytest.approx(KERNELS, rel=0.2)
 
 
 def test_the_quick_command_writes_its_numbers(tmp_path, capsys):
