@@ -180,7 +180,7 @@ class Figures:
         if shot.ghosts is not None:
             self._pose(self._ghosts, shot.ghosts, look, None)
             apart = np.linalg.norm(shot.ghosts.x - shot.people.x, axis=-1).max(-1)
-            for figure, far in zip(self._ghosts, apart.tolist(), strict=True):
+            for figure, far in zip(self._ghosts, apart.tolist(), strict=False):
                 # At the same place as its person it would only flicker.
                 for skin, _ in figure.skin:
                     skin.visible = look.skin and far > GHOST_APART
@@ -202,16 +202,13 @@ class Figures:
         self._world.position = (-x, -y, -z)
 
     def _set_count(self, people: int, ghosts: int) -> None:
-        """Add or remove figures to match the number of people."""
+        """Add figures for everybody, and hide those that are left over: to remove a skinned mesh breaks viser's page."""
         for figures, count, ghost in ((self._people, people, False), (self._ghosts, ghosts, True)):
-            while len(figures) > count:
-                gone = figures.pop()
-                for skin, _ in gone.skin:
-                    skin.remove()
-                if gone.limbs is not None:
-                    gone.limbs.remove()
             while len(figures) < count:
                 figures.append(self._made(len(figures), ghost))
+            for figure in figures[count:]:
+                for node in (*(skin for skin, _ in figure.skin), *([figure.limbs] if figure.limbs else [])):
+                    node.visible = False
 
     def _made(self, number: int, ghost: bool) -> _Figure:
         scene, body = self._server.scene, self._body
@@ -243,12 +240,13 @@ class Figures:
         ways = x[:, list(BONES)] - near
         lengths, upright = np.linalg.norm(ways, axis=-1), upright_to(ways)
         wide = self._thick * (GRAB_MARGIN if look.skin else 0.9)
-        for i, figure in enumerate(figures):
+        for i, figure in enumerate(figures[: len(x)]):
             for skin, part in figure.skin:
                 skin.visible = look.skin
                 if look.skin:
                     set_bones(skin, turns[i, part.joints], x[i, part.joints].round(5))
             if figure.limbs is not None:
+                figure.limbs.visible = True
                 figure.limbs.opacity = 0.0 if look.skin else 1.0
                 figure.limbs.cast_shadow = not look.skin
                 # Relative to the pelvis: a slow browser updates a node's position at once but its contents later.

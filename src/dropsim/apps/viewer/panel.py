@@ -182,7 +182,7 @@ class Panel:
 
                 self._ask(prior, use)
             self._ask(start, lambda e: lambda s, value=e.target.value: s.begin(start=value))
-            people = gui.add_slider(
+            self._people = people = gui.add_slider(
                 "People", min=1, max=max(MAX_PEOPLE, len(session.scene.people)), step=1, initial_value=len(session.scene.people)
             )
             self._ask(people, lambda e: lambda s, value=e.target.value: s.begin(people=int(value)))
@@ -286,6 +286,10 @@ class Panel:
             self._paused = status.paused
             self._pause.label = "Play" if status.paused else "Pause"
             self._pause.icon = self._icon.PLAYER_PLAY if status.paused else self._icon.PLAYER_PAUSE
+        # A scene that was loaded has its own people.
+        count = min(len(shot.people.x), int(self._people.max))
+        if self._people.value != count:
+            self._people.value = count
         if not status.paused and self._timeline.value != 0.0:
             self._timeline.value = 0.0
 
