@@ -23,8 +23,8 @@ from dropsim.priors.prior import Candidates, State
 from dropsim.research.evaluation.card import BEGIN, END, fill_card, table
 from dropsim.research.evaluation.prior import PriorEvaluation, Quality, evaluate_prior
 from dropsim.research.evaluation.recovery import REACH, SHOVE, Returns, displaced, energy_curves, return_times, smoothed
-from dropsim.research.evaluation.trials import stacked
 from dropsim.research.evaluation.windows import alternate_features, frechet, window_features
+from dropsim.research.training.starts import stacked
 
 SHAPE = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True)
 CLIP = stepping_clip(4.0)

@@ -16,11 +16,11 @@ from dropsim.physics import metrics
 from dropsim.priors.pose import PosePrior
 from dropsim.priors.prior import Prior, State
 from dropsim.priors.rollout import roll_out
-from dropsim.research.evaluation.recordings import draw_frames
 from dropsim.research.evaluation.recovery import Recovery, measure_recovery
 from dropsim.research.evaluation.report import plain
-from dropsim.research.evaluation.trials import check_seed, joined, stacked
+from dropsim.research.evaluation.trials import check_seed, joined
 from dropsim.research.evaluation.windows import all_features, alternate_features, frechet
+from dropsim.research.training.starts import draw_frames, stacked
 
 STANDING, RUNNING = 0.2, 2.2
 """A person slower than the first stands, one faster than the second runs, between them they walk [m/s]."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dropsim.motion.clips import Clip, category_of_name, index_of, read_clip, read_on_floor
+from dropsim.motion.clips import category_of_name, index_of, read_clip, read_on_floor
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import ENDINGS
 from dropsim.physics import metrics
@@ -84,15 +84,3 @@ def _middle(motion: Motion) -> Motion:
     """Cut the middle out of a long recording: people may wait at its ends."""
     start = max(0, (len(motion) - FRAMES) // 2)
     return motion.slice(start, start + FRAMES)
-
-
-def draw_frames(clips: Sequence[tuple[Clip, Motion]], count: int, seed: int) -> list[tuple[int, int]]:
-    """Draw places to start at, clip and frame, taking turns over the categories; the same for the same seed."""
-    rng = np.random.default_rng(seed)
-    names = sorted({clip.category for clip, _ in clips})
-    groups = [[i for i, (clip, _) in enumerate(clips) if clip.category == name] for name in names]
-    places = []
-    for i in range(count):
-        clip = int(rng.choice(groups[i % len(names)]))
-        places.append((clip, int(rng.integers(1, len(clips[clip][1])))))
-    return places

@@ -21,6 +21,7 @@ from dropsim.physics.step import DivergedError, Simulator
 from dropsim.priors.named import open_prior
 from dropsim.priors.pose import PosePrior
 from dropsim.priors.prior import Prior, State
+from dropsim.research.training.starts import stacked
 from dropsim.scene import Element, Person, Scene, SceneContext, StepInputs, World, run
 from dropsim.scene.element import joints_of
 
@@ -125,11 +126,6 @@ def toward(degrees: float, newtons: float) -> tuple[float, float, float]:
     """Return a horizontal force at an angle counterclockwise from the front of somebody who faces +y [N]."""
     angle = math.radians(degrees + 90.0)
     return newtons * math.cos(angle), newtons * math.sin(angle), 0.0
-
-
-def stacked(states: Sequence[State]) -> State:
-    """Put states into one batch."""
-    return State(*(np.stack([getattr(state, f.name) for state in states]) for f in fields(State)))
 
 
 def starts_of(prior: Prior, trials: Sequence[Trial]) -> State:
