@@ -21,7 +21,8 @@ Arrays = dict[str, np.ndarray]
 
 PACKAGE = Path(__file__).parents[2]
 DECISIVE = (
-    "assets/**/*", "research/training/starts.py", *(f"{folder}/**/*.py" for folder in ("body", "compute", "control", "motion", "physics", "priors", "scene")),
+    "assets/**/*", "research/training/starts.py",
+    *(f"{folder}/**/*.py" for folder in ("body", "compute", "control", "motion", "physics", "priors", "scene")),
     *(f"research/evaluation/{name}.py" for name in ("ablation", "push_runs", "trials", "windows", "paper/runs")),
 )  # fmt: skip
 """Files of the package on which the result of a chunk depends."""
