@@ -1,5 +1,6 @@
-"""Late frames of the browser app over a minute, with the plots on and nobody watching, and what a frame costs of one core.
+"""Late frames of the browser app, what a frame costs, and the time from a key to the frame that shows it.
 
+Over a minute of each row, with the plots on and nobody watching.
 On a machine that does other things too, the last column says what would be late if it did not.
 """
 
@@ -13,13 +14,16 @@ import time
 from dropsim.apps.viewer.app import Browser
 from dropsim.apps.viewer.live import Walk
 from dropsim.apps.viewer.loop import AHEAD, Commands, Loop, Status
+from dropsim.apps.viewer.null import NullViewer
 from dropsim.apps.viewer.session import Session
+from dropsim.apps.viewer.shot import Shot
 from dropsim.physics.step import Simulator
+from dropsim.priors.named import open_prior
 
 
-def made(people: int, *, ghost: bool, led: bool) -> Session:
+def made(prior: str, people: int, *, ghost: bool = False, led: bool = False) -> Session:
     """Return a session at its start."""
-    session = Session(Simulator.shipped())
+    session = Session(Simulator(open_prior(prior)))
     session.begin(people=people)
     session.show_ghost(ghost)
     if led:
@@ -44,6 +48,45 @@ def by_the_clock(session: Session, seconds: float) -> tuple[int, int]:
         loop.stop()
         browser.close()
     return after.frames - before.frames, after.late - before.late
+
+
+class Stopwatch(NullViewer):
+    """Notes when each frame is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: dict[int, float] = {}
+
+    def show(self, shot: Shot, status: Status) -> None:
+        """Take the time."""
+        self.times[shot.frame] = time.perf_counter()
+        super().show(shot, status)
+
+
+def latencies(session: Session, keys: int) -> list[float]:
+    """Return the times from a command to the showing of the first frame that was simulated after it [s]."""
+    viewer = Stopwatch()
+    loop, found = Loop(session, viewer), list[float]()
+    loop.start()
+    try:
+        while loop.status.frames < 60:
+            loop.wait(0.1)
+        for k in range(keys):
+            pressed, first = time.perf_counter(), list[int]()
+
+            def steer(now: Session, k: int = k, first: list[int] = first) -> None:
+                now.steer(Walk(1.3, 90.0 * (k % 4)))
+                first.append(now.shown.frame + 1)
+
+            loop.commands.put(steer)
+            while not first or first[0] not in viewer.times:
+                loop.wait(0.002)
+            found.append(viewer.times[first[0]] - pressed)
+            # At any moment between two frames.
+            loop.wait(0.2 + 0.0137 * (k % 7))
+    finally:
+        loop.stop()
+    return found
 
 
 def costs(session: Session, frames: int) -> list[float]:
@@ -75,10 +118,10 @@ def late_on_a_free_core(cost: list[float], fps: float) -> int:
     return late
 
 
-def row(seconds: float, people: int, *, ghost: bool = False, led: bool = False) -> str:
+def row(prior: str, seconds: float, people: int, *, ghost: bool = False, led: bool = False) -> str:
     """Return a row of the table."""
-    frames, late = by_the_clock(made(people, ghost=ghost, led=led), seconds)
-    session = made(people, ghost=ghost, led=led)
+    frames, late = by_the_clock(made(prior, people, ghost=ghost, led=led), seconds)
+    session = made(prior, people, ghost=ghost, led=led)
     cost = costs(session, round(seconds * session.fps))
     free = late_on_a_free_core(cost, session.fps)
     what = f"{people}{', ghost' if ghost else ''}{', led' if led else ''}"
@@ -93,6 +136,7 @@ def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each row")
+    parser.add_argument("--prior", default="cvae", help="field, cvae, a .bank or .safetensors file")
     parser.add_argument("--core", type=int, help="pin the process to this core")
     arguments = parser.parse_args()
     if arguments.core is not None:
@@ -100,7 +144,11 @@ def main() -> None:
     print("| people | frames | late [%] | CPU a frame, median [ms] | of the slowest 1 % [ms] | late on a free core [%] |")
     print("|---|---|---|---|---|---|")
     for people, ghost, led in ((1, False, False), (1, True, False), (1, False, True), (3, False, False)):
-        print(row(arguments.seconds, people, ghost=ghost, led=led), flush=True)
+        print(row(arguments.prior, arguments.seconds, people, ghost=ghost, led=led), flush=True)
+    found = sorted(latencies(made(arguments.prior, 1), 60))
+    period = 1000 / made(arguments.prior, 1).fps
+    print(f"\nfrom a key to its frame: median {1000 * statistics.median(found):.0f} ms, 90 % within {1000 * found[53]:.0f} ms; ", end="")
+    print(f"a frame lasts {period:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import pytest
 from dropsim.apps.cli import EXIT_ERROR, main
 from dropsim.apps.cli.view import View
 from dropsim.apps.viewer.downloads import files_of
-from dropsim.apps.viewer.live import CROUCHING, GoTo, Grab, Walk, steering_inputs
+from dropsim.apps.viewer.live import CROUCHING, RUNNING, WALKING, GoTo, Grab, Walk, steering_inputs
 from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop
 from dropsim.apps.viewer.null import NullViewer
 from dropsim.apps.viewer.session import MAX_BALLS, MAX_TILT, Session, Switches, people_in_a_row
@@ -33,7 +33,7 @@ from dropsim.physics.step import Simulator
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.scene import Follow, Ground, Person, Pin, Push, Scene, StiffJoint, Throw, World
 from dropsim.scene import run as run_world
-from dropsim.scene.files import read_scene
+from dropsim.scene.files import Setup, read_scene
 from dropsim.scene.scenarios import scenario
 
 WRIST = joint_index("right_wrist")
@@ -682,6 +682,12 @@ def page(simulator: Simulator) -> Iterator[Page]:
     if chromium is None:
         pytest.skip("there is no chromium on this machine: `make system` installs it as root on Debian")
     session = Session(simulator, Scene((Person("stand"),)), priors={"cvae": simulator.prior, "other": CVAEPrior.shipped()})
+    # Compile what the test needs before anybody waits for it.
+    for warm in (Session(simulator, scenario("two-people").scene), session):
+        warm.steer(Walk())
+        run(warm, 6)
+        warm.steer(None)
+    session.restart()
     with served(session) as (loop, viewer), playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
         try:
@@ -714,6 +720,55 @@ def on_screen(page: Page, point: np.ndarray) -> tuple[float, float]:
 @pytest.mark.browser
 def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     ui, loop = page.page, page.loop
+    assert ui.title() == "dropsim"
+
+    # The help card greets who comes for the first time.
+    ui.get_by_role("dialog", name="Help").wait_for()
+    ui.get_by_role("button", name="Start", exact=True).click()
+    ui.get_by_role("dialog", name="Help").wait_for(state="hidden")
+
+    # Keys walk as the camera sees it: it looks at -40 degrees from behind, so that up is at -130 degrees.
+    ui.keyboard.down("w")
+    wait_until(lambda: loop.ask(lambda s: s.goals.get(0)) is not None)
+    walk = loop.ask(lambda s: s.goals[0])
+    assert (walk.speed, walk.direction) == (pytest.approx(WALKING), pytest.approx(-130.0, abs=1.0))
+    ui.keyboard.down("Shift")
+    wait_until(lambda: loop.ask(lambda s: s.goals[0].speed) == pytest.approx(RUNNING))
+    ui.keyboard.up("Shift")
+    ui.keyboard.down("ArrowLeft")
+    wait_until(lambda: loop.ask(lambda s: s.goals[0].direction) == pytest.approx(-85.0, abs=1.0))
+    ui.keyboard.up("w")
+    ui.keyboard.up("ArrowLeft")
+    wait_until(lambda: loop.ask(lambda s: s.goals[0].speed) == 0.0)
+    ui.keyboard.press("c")
+    wait_until(lambda: loop.ask(lambda s: s.crouched) == {0})
+    ui.keyboard.press("c")
+    wait_until(lambda: not loop.ask(lambda s: s.crouched))
+    # A click on the floor sends the person there; while it is paused the view stands still.
+    ui.keyboard.press("p")
+    wait_until(lambda: loop.ask(lambda s: s.paused))
+    time.sleep(0.5)
+    ui.mouse.click(250, 700)
+    wait_until(lambda: isinstance(loop.ask(lambda s: s.goals[0]), GoTo))
+    goal = loop.ask(lambda s: s.goals[0])
+    assert on_screen(page, np.array([goal.x, goal.y, 0.0])) == (pytest.approx(250, abs=5), pytest.approx(700, abs=5))
+    ui.keyboard.press("p")
+    ui.keyboard.press("Escape")
+    wait_until(lambda: not loop.ask(lambda s: s.goals))
+    # Keys that are typed into a field steer nobody.
+    seed = ui.get_by_text("Seed", exact=True).locator("xpath=../../..").locator("input").first
+    seed.click()
+    ui.keyboard.press("c")
+    time.sleep(0.3)
+    assert not loop.ask(lambda s: s.crouched)
+
+    # Another scenario, loaded from the list, and again.
+    ui.get_by_text("Show", exact=True).locator("xpath=../../..").locator("input").first.click()
+    ui.get_by_role("option", name="two-people").click()
+    wait_until(lambda: loop.ask(lambda s: len(s.shown.people.x)) == 2)
+    ui.get_by_role("button", name="Replay").click()
+    wait_until(lambda: loop.ask(lambda s: s.time) < 1.0)
+    loop.ask(lambda s: s.load(Setup(scene=Scene((Person("stand"),)))))
 
     # Pause pauses: the button turns into Play, and frames stop.
     ui.get_by_role("button", name="Pause").click()
@@ -748,6 +803,7 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     still = run(Session(simulator, Scene((Person("stand"),))), 15)
     assert np.linalg.norm((dragged.people.x - still.people.x)[0, WRIST]) > 0.05
 
+    ui.get_by_role("tab", name="Disturb").click()
     # The throw button makes a ball, and so does a click on the body.
     ui.get_by_role("button", name="Throw").click()
     wait_until(lambda: len(loop.ask(lambda s: s.step().spheres)) == 1)
@@ -765,7 +821,7 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     assert math.degrees(math.acos(loop.ask(lambda s: float(s.shown.ground.normal[2])))) == pytest.approx(12.0, abs=1e-6)
 
     # Another prior can be chosen, and it begins again with it.
-    ui.get_by_role("tab", name="World").click()
+    ui.get_by_role("tab", name="Scene").click()
     ui.get_by_text("Prior", exact=True).locator("xpath=../../..").locator("input").first.click()
     ui.get_by_role("option", name="other").click()
     wait_until(lambda: loop.ask(lambda s: s.simulator.prior is s.priors["other"] and s.shown.frame == 0))
