@@ -29,7 +29,7 @@ from dropsim.scene import (
     run,
 )
 
-NUM_FRAMES = 24
+NUM_FRAMES = 20
 SMALL = Planner(num_rollouts=4, horizon=4)
 SCENES = (
     Scene(elements=(Push.toward("left", 300.0, start=0.2),), planner=SMALL),
@@ -78,8 +78,7 @@ def test_pushed_worlds_do_what_they_do_alone_for_a_long_time(simulator: Simulato
     seeds = list(range(8))
     world, start = batch_scenes(scenes, simulator, seeds)
     together = run(world, 200, seeds, start=start)
-    for i in (0, 6):
-        assert_same(together, run(World(scenes[i], simulator), 200, i), i)
+    assert_same(together, run(World(scenes[6], simulator), 200, 6), 6)
 
 
 def test_two_people_stay_in_their_worlds(simulator: Simulator):
