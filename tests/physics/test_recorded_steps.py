@@ -41,9 +41,7 @@ def part(case: str, name: str) -> np.ndarray:
 
 
 def inputs_of(case: str) -> StepInputs:
-    planes = [
-        Plane(rows[:, :3], rows[:, 3], rows[:, 4:7], rows[:, 7:10], rows[:, 10:]) for rows in part(case, "in/planes").swapaxes(0, 1)
-    ]
+    planes = [Plane(rows[:, :3], rows[:, 3], rows[:, 4:7], rows[:, 7:10], rows[:, 10:]) for rows in part(case, "in/planes").swapaxes(0, 1)]
     spheres = part(case, "in/spheres")
     balls = [Spheres(spheres[..., :3], spheres[0, :, 3], spheres[..., 4:])] if spheres.shape[-2] else []
     energies = []

@@ -38,7 +38,7 @@ def write_usd(people: Sequence[Motion], path: Path, *, body: Body | None = None,
     try:
         from pxr import Tf, Usd, UsdGeom
     except ImportError as error:
-        raise ValueError("writing USD needs usd-core: run `pip install 'dropsim[usd]'`") from error
+        raise ValueError("writing USD needs usd-core: run `pip install 'dropsim[export]'`") from error
     # In memory, so that no registry of open files knows the temporary name.
     stage = Usd.Stage.CreateInMemory()
     UsdGeom.SetStageUpAxis(stage, UsdGeom.Tokens.z)

@@ -30,7 +30,7 @@ def start_server(host: str, port: int) -> "viser.ViserServer":
     try:
         import viser
     except ImportError as error:
-        raise ValueError("the browser app needs viser: run `pip install 'dropsim[view]'`") from error
+        raise ValueError("the browser app needs viser: run `pip install 'dropsim[app]'`") from error
     _refuse_busy(host, port)
     with contextlib.redirect_stdout(io.StringIO()), _our_page(host in LOCAL_HOSTS):
         server = viser.ViserServer(host=host, port=port, label="dropsim", verbose=False)

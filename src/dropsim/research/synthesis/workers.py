@@ -166,7 +166,7 @@ def _imported_ray():  # noqa: ANN202 - a module that may not be installed
     try:
         import ray
     except ImportError:
-        raise ValueError('Ray is not installed: pip install "dropsim[ray]", or leave --ray out') from None
+        raise ValueError('Ray is not installed: pip install "dropsim[scale]", or leave --ray out') from None
     return ray
 
 
