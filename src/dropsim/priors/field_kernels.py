@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dropsim.body.joints import MIRROR, NUM_JOINTS, PARENTS
-from dropsim.body.kinematics import copy, product, product_transposed, swing
+from dropsim.body.kinematics import chain, copy, product, product_transposed, swing
 from dropsim.compute.jit import kernel
 
 Array = Any
@@ -199,19 +199,7 @@ def pose(root: Array, quaternions: Array, offsets: Array, scale: float, q: Array
         to_matrix(quaternions[j], q[j])
     for c in range(3):
         x[0, c] = scale * root[c]
-    forward(q, offsets, world, x)
-
-
-@kernel
-def forward(q: Array, offsets: Array, world: Array, x: Array) -> None:
-    """Forward kinematics from the pelvis at x[0]."""
-    copy(q[0], world[0])
-    for j in range(1, NUM_JOINTS):
-        R = world[_PARENTS[j]]
-        product(R, q[j], world[j])
-        ax, ay, az = offsets[j, 0], offsets[j, 1], offsets[j, 2]
-        for c in range(3):
-            x[j, c] = x[_PARENTS[j], c] + (R[c, 0] * ax + R[c, 1] * ay + R[c, 2] * az)
+    chain(q, offsets, world, x)
 
 
 @kernel
@@ -254,7 +242,7 @@ def follow(
             p[0, 0], p[0, 1] = x[i, 0, 0] + c * dx - s * dy, x[i, 0, 1] + s * dx + c * dy
             height = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2])
             p[0, 2] = height + fade * (body.scale * then_root[2] - height)
-            forward(next_q[i, k], body.offsets, world, p)
+            chain(next_q[i, k], body.offsets, world, p)
             at = row % n
             for side in range(2):
                 recorded = side if row < n else 1 - side
