@@ -103,20 +103,31 @@ def test_heavy_libraries_load_when_used(name):
     assert libraries(at_module_import(TREES[name])) & HEAVY_LIBRARIES <= allowed
 
 
+def modules_that_load(library: str) -> set[str]:
+    """Dotted names of our modules that load a library with themselves."""
+    loading = [name for name, tree in TREES.items() if library in libraries(at_module_import(tree))]
+    return {f"dropsim.{name.removesuffix('.py').replace('/', '.')}" for name in loading}
+
+
+def is_of(other: str, modules: set[str]) -> bool:
+    return any(other == module or other.startswith(f"{module}.") for module in modules)
+
+
 @EVERY_FILE
 def test_torch_stays_in_training(name):
-    # Neither it nor what needs it: at run time nothing but a checkpoint's reader and the command that trains may ask for it.
+    # Neither it nor what loads it: at run time nothing but a checkpoint's reader and the command that trains may ask for it.
+    if name.startswith(TRAINING):
+        return
     loads = {"torch", "roma"} & libraries(imported(TREES[name]))
-    assert not loads or name.startswith(TRAINING) or (name in TORCH_WHEN_USED and loads == {"torch"})
-    if not name.startswith(TRAINING):
-        training = {other for other in at_module_import(TREES[name]) if other.startswith("dropsim.research.training")}
-        assert not training, "import training inside the function that trains"
+    assert not loads or (name in TORCH_WHEN_USED and loads == {"torch"})
+    brought = [other for other in at_module_import(TREES[name]) if is_of(other, modules_that_load("torch"))]
+    assert not brought, "import it inside the function that trains"
 
 
 def test_nobody_imports_an_adapter():
     modules = {f"dropsim.{name.removesuffix('.py').replace('/', '.')}" for name in ADAPTERS}
     for name, tree in TREES.items():
-        assert not any(other == module or other.startswith(f"{module}.") for other in imported(tree) for module in modules), name
+        assert not any(is_of(other, modules) for other in imported(tree)), name
 
 
 def test_the_reader_of_imports_sees_what_it_should():
