@@ -1,6 +1,7 @@
 """The layering of docs/architecture.md: an import points only downward, and heavy libraries load when they are used."""
 
 import ast
+import functools
 import sys
 from pathlib import Path
 
@@ -103,6 +104,7 @@ def test_heavy_libraries_load_when_used(name):
     assert libraries(at_module_import(TREES[name])) & HEAVY_LIBRARIES <= allowed
 
 
+@functools.cache
 def modules_that_load(library: str) -> set[str]:
     """Dotted names of our modules that load a library with themselves."""
     loading = [name for name, tree in TREES.items() if library in libraries(at_module_import(tree))]
