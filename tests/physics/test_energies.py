@@ -1,5 +1,6 @@
 """One contract for every energy, the paper's, the editing ones and a user's own; and what spheres touch."""
 
+import inspect
 import math
 
 import numpy as np
@@ -349,6 +350,11 @@ def test_of_several_colliders_the_nearest_counts(rng):
     assert on_plane.any()
     np.testing.assert_allclose(found.velocity[on_plane], each.surface(points).velocity[on_plane], rtol=0, atol=1e-14)
     assert np.isinf(nearest_surface([], points).distance).all()
+
+
+def test_what_is_neither_a_plane_nor_a_sphere_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="people can touch planes and spheres, not a str: build it of Plane and Spheres"):
+        inspect.unwrap(solids)((Plane.ground(), "ceiling"), ())  # without the tests' checks of types
 
 
 def test_friction_undoes_a_slide_by_its_share_of_the_way_out():

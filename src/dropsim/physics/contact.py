@@ -104,6 +104,8 @@ Collider = Plane | Spheres
 @functools.lru_cache(maxsize=8)
 def solids(colliders: tuple[Collider, ...], batch: tuple[int, ...]) -> Solids:
     """Stack colliders as kernels take them; colliders with batch dimensions are broadcast to `batch`."""
+    if strange := [type(c).__name__ for c in colliders if not isinstance(c, Plane | Spheres)]:
+        raise ValueError(f"people can touch planes and spheres, not a {strange[0]}: build it of Plane and Spheres")
     found = []
     for kind, width in ((Plane, 13), (Spheres, 7)):
         rows = [c.rows for c in colliders if isinstance(c, kind)]
