@@ -1,6 +1,7 @@
 """`dropsim view`: the simulation in the browser."""
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -91,30 +92,56 @@ class View:
             setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
         if self.seed is not None:
             setup = replace(setup, seed=self.seed)
-        priors = self._priors()
+        priors = Priors(self.prior)
         session = Session(Simulator(next(iter(priors.values()))), priors=priors)
         session.load(setup)
         if self.people is not None or self.start is not None:
             session.begin(people=self.people, start=self.start)
         return session
 
-    def _priors(self) -> "dict[str, Prior]":
-        """Priors to choose from: the given ones in order, then the shipped one."""
+
+def _name_of(given: str, taken: Mapping[str, str]) -> str:
+    """Return what a prior is called in the app; files of two training runs often share a name."""
+    return Path(given).name if Path(given).name not in taken else given
+
+
+class Priors(Mapping[str, "Prior"]):
+    """Priors to choose from, each opened when it is first wanted; they have one body and rate."""
+
+    def __init__(self, given: Sequence[str]) -> None:
+        """Take the given ones in their order, then those that come with the package."""
+        from dropsim.priors.named import SHIPPED
+
+        self._given: dict[str, str] = {}
+        for one in (*given, *(name for name in SHIPPED if name not in given)):
+            if one in given or _is_shipped(one):
+                self._given[_name_of(one, self._given)] = one
+        self._opened: dict[str, Prior] = {}
+
+    def __getitem__(self, name: str) -> "Prior":
+        if name not in self._opened:
+            self._opened[name] = self._open(self._given[name])
+        return self._opened[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def _open(self, given: str) -> "Prior":
+        import numpy as np
+
         from dropsim.priors.named import open_prior
 
-        shipped = open_prior("cvae")
-        found: dict[str, Prior] = {}
-        for given in self.prior:
-            # Files of two training runs often share a name.
-            name = Path(given).name if Path(given).name not in found else given
-            found[name] = shipped if given == "cvae" else _fitting(open_prior(given), given, shipped)
-        return {**found, "cvae": shipped}
+        prior, first = open_prior(given), next(iter(self._opened.values()), None)
+        if first is not None and (prior.fps != first.fps or not np.allclose(prior.skeleton.rest, first.skeleton.rest, atol=1e-4)):
+            raise ValueError(f"{given} has another body or rate than the prior that the app began with: start the app with it alone")
+        return prior
 
 
-def _fitting(prior: "Prior", name: str, shipped: "Prior") -> "Prior":
-    """Refuse a prior with another body or rate than the shipped one, with which it can be exchanged while the app runs."""
-    import numpy as np
+def _is_shipped(name: str) -> bool:
+    """Tell whether the package holds a prior's file; one that was built without the recordings has no motion field."""
+    import importlib.resources
 
-    if not np.allclose(prior.skeleton.rest, shipped.skeleton.rest, atol=1e-4) or prior.fps != shipped.fps:
-        raise ValueError(f"{name}: this prior has another body or rate than the shipped one, which the app offers next to it")
-    return prior
+    return name != "field" or (importlib.resources.files("dropsim") / "assets" / "recordings.bank").is_file()

@@ -1,17 +1,19 @@
 """What people at a screen do to a live world: hands that pull limbs, and where they send people."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.skeleton import PARENTS
+from dropsim.physics.contact import GRAVITY
 from dropsim.physics.energies import CentreOfMassVelocity, MaskedEnergy
 from dropsim.physics.step import StepInputs
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Prior, State
+from dropsim.scene.perturbations import ahead_of
 
 WALKING, RUNNING = 1.3, 3.0
 """Speeds of people who are steered [m/s]."""
@@ -108,3 +110,26 @@ def steering_inputs(goals: Mapping[int, Walk | GoTo], crouched: Collection[int],
         return StepInputs(intent=intent)
     pull = CentreOfMassVelocity(np.nan_to_num(velocity), weight=COM_WEIGHT)
     return StepInputs(intent=intent, energies=(MaskedEnergy(pull, led),))
+
+
+def aimed(
+    people: State, person: int, joint: int, origin: Sequence[float] | None, speed: float, reach: Float[np.ndarray, "22"]
+) -> tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]]:
+    """Return where a ball starts, and the velocity with which it hits a joint of somebody who keeps theirs; by default from the front.
+
+    `reach` is the ball's radius plus those of the joints. It starts on the line to the origin, but clear of people and above the floor.
+    """
+    aim, pace = people.x[person, joint], people.v[person, 0] * [1.0, 1.0, 0.0]
+    way = np.array([*(4.0 * ahead_of(people.q[person])), 0.3]) if origin is None else np.asarray(origin, dtype=float) - aim
+    far = float(np.linalg.norm(way))
+    way = way / far if far > 1e-6 else np.array([0.0, 1.0, 0.0])
+    for more in range(20):
+        place = aim + (min(max(far, 1.5), 6.0) + 0.5 * more) * way
+        # Balls only know the level floor: one from below it starts on it.
+        place[2] = max(place[2], float(reach.min()))
+        if (np.linalg.norm(people.x - place, axis=-1) - reach).min() > 0.05:
+            break
+    else:
+        raise ValueError("there is no free place to throw a ball from: look from elsewhere")
+    last = float(np.linalg.norm(place - aim)) / speed
+    return place, (aim + last * pace - place) / last + np.array([0.0, 0.0, 0.5 * GRAVITY * last])

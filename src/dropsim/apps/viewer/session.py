@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.apps.viewer.live import GoTo, Grab, Walk, steering_inputs
+from dropsim.apps.viewer.live import GoTo, Grab, Walk, aimed, steering_inputs
 from dropsim.apps.viewer.shot import Recording, Shot, Sphere
 from dropsim.body.skeleton import joint_index
 from dropsim.compute.random import Streams
 from dropsim.control.planner import Planner
 from dropsim.files.names import suggestion
 from dropsim.motion.motion import Event, Motion
-from dropsim.physics.contact import GRAVITY, Plane
+from dropsim.physics.contact import Plane
 from dropsim.physics.step import Report, Simulator, StepInputs, stack_frames
 from dropsim.priors.prior import Prior
 from dropsim.priors.recording import ClipPrior
@@ -264,40 +264,15 @@ class Session:
     ) -> None:  # fmt: skip
         """Throw a ball that will hit a joint if the person keeps their velocity; by default from the front."""
         speed, mass = _within("the speed", speed, 2.0, 20.0), _within("the mass", mass, 0.2, 30.0)
-        x, v = self._now.people.x[0, self._person(person)], self._now.people.v[0, person]
-        aim, pace = x[joint_index(joint)], v[0] * [1.0, 1.0, 0.0]
-        if origin is None:
-            ahead = ahead_of(self._now.people.q[0, person])
-            place = aim + np.array([*(4.0 * ahead), 0.3])
-        else:
-            if len(origin) != 3 or not all(map(math.isfinite, origin)):
-                raise ValueError("a ball needs a place of three finite numbers")
-            place = np.array([float(value) for value in origin])
-        place = self._clear_of_people(aim, place, radius)
-        last = float(np.linalg.norm(place - aim)) / speed
-        velocity = (aim + last * pace - place) / last + np.array([0.0, 0.0, 0.5 * GRAVITY * last])
-        ball = Ball(_triple(place), _triple(velocity), radius, mass, start=self.time)
+        if origin is not None and (len(origin) != 3 or not all(map(math.isfinite, origin))):
+            raise ValueError("a ball needs a place of three finite numbers")
+        people, skeleton = self._now.people[0], self.simulator.skeleton
+        place, velocity = aimed(people, self._person(person), joint_index(joint), origin, speed, radius + skeleton.radii)
         balls = [item for item in self._items if isinstance(item.element, Ball) and item.until is not None]
         for oldest in balls[: max(0, len(balls) + 1 - MAX_BALLS)]:
             self._items.remove(oldest)
-        self._put(ball, BALL_LIFE)
+        self._put(Ball(_triple(place), _triple(velocity), radius, mass, start=self.time), BALL_LIFE)
         self._note("ball")
-
-    def _clear_of_people(self, aim: Float[np.ndarray, "3"], place: Float[np.ndarray, "3"], radius: float) -> Float[np.ndarray, "3"]:
-        """Move a ball's start along its line until it is at least 1.5 m away, above the floor and clear of people."""
-        way = place - aim
-        far = float(np.linalg.norm(way))
-        way = way / far if far > 1e-6 else np.array([0.0, 1.0, 0.0])
-        everybody, radii = self._now.people.x, self.simulator.prior.skeleton.radii
-        far = min(max(far, 1.5), 6.0)
-        for _ in range(20):
-            place = aim + far * way
-            # Balls only know the level floor: one from below it starts on it.
-            place[2] = max(place[2], radius)
-            if (np.linalg.norm(everybody - place, axis=-1) - radii).min() > radius + 0.05:
-                return place
-            far += 0.5
-        raise ValueError("there is no free place to throw a ball from: look from elsewhere")
 
     def trip(self, foot: str = "right", *, person: int = 0) -> None:
         """Put an obstacle in the way of a foot's next swing."""
