@@ -34,7 +34,7 @@ class View:
     """How many people."""
     start: Annotated[str | None, optional("NAME", "the scene's own")] = None
     """What they are doing at first: stand, walk, run, jump, turn, crouch, get up, dance or sport."""
-    prior: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: the shipped one)")] = ()
+    prior: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: field)")] = ()
     """Motion priors to choose from: field, cvae, a .bank or .safetensors file, or a folder of recordings; it begins with the first."""
     samples: Annotated[int | None, optional("K", "the scene's own")] = None
     """Candidates of the prior a frame."""
