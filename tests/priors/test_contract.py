@@ -8,8 +8,11 @@ from random_priors import batch, tiny
 
 from dropsim.body.rotations import exp, transpose
 from dropsim.compute.random import Streams
+from dropsim.motion.contacts import label_contacts
 from dropsim.motion.synthetic import stepping_clip
+from dropsim.priors.bank import Bank, ClipInfo
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAEPrior
+from dropsim.priors.motion_field import MotionField
 from dropsim.priors.passive import PassivePrior
 from dropsim.priors.prior import Candidates, Prior, State
 from dropsim.priors.recording import ClipPrior
@@ -35,6 +38,11 @@ class Coasting(Prior):
         return Candidates(x, q, memory)
 
 
+def bank_of() -> Bank:
+    motion = stepping_clip(4.0)
+    return Bank.of([(motion, ClipInfo("step", "ours", "MIT", ("walk",), len(motion)), label_contacts(motion))])
+
+
 @dataclass(frozen=True)
 class Case:
     prior: Prior
@@ -52,13 +60,15 @@ def case_of(name: str) -> Case:
         "humor, joints by kinematics": lambda: tiny(joints_from_kinematics=True),
         "passive": lambda: PassivePrior(CLIP.skeleton),
         "a user's": Coasting,
+        # Drawn from several clips, a new clip would depend on chance.
+        "field": lambda: MotionField(bank_of(), CLIP.skeleton, choice=1),
     }
     prior = made[name]()
     return Case(prior, [prior.start_from(CLIP, f) for f in FRAMES])
 
 
 CVAES = ("shipped", "ours", "humor", "humor, joints by kinematics")
-EVERY = (*CVAES, "clip", "clip, then ours", "passive", "a user's")
+EVERY = (*CVAES, "clip", "clip, then ours", "passive", "a user's", "field")
 every_prior = pytest.mark.parametrize("case", EVERY, indirect=True)
 every_cvae = pytest.mark.parametrize("case", CVAES, indirect=True)
 
