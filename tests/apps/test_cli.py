@@ -149,7 +149,7 @@ def test_help_explains_every_option_with_an_example_and_its_default(capsys, name
 
 def test_version_is_one_line(capsys):
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == "dropsim 0.1.0\n"
+    assert capsys.readouterr().out == f"dropsim {version('dropsim')}\n"
 
 
 def test_bash_completes_commands_and_options(capsys, tmp_path):
@@ -310,7 +310,7 @@ def test_info_tells_versions_threads_and_settings(threads, monkeypatch, capsys):
     monkeypatch.undo()
     limit.cache_clear()
     facts = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert facts["dropsim"] == "0.1.0"
+    assert facts["dropsim"] == version("dropsim")
     assert "numba" in facts["packages"]
     assert "prior.safetensors" in facts["weights"]
     assert {"from", "python", "extras", "kernels", "platform", "settings"} <= set(facts)
