@@ -192,7 +192,7 @@ class Follow(Element[None]):
     velocities: tuple[tuple[Seconds, MetresPerSecond, MetresPerSecond], ...] = ((0.0, 0.0, 1.2),)
     """Rows of time [s] and horizontal velocity [m/s], each held until the next."""
     weight: float = 0.1
-    """Of E_com, for priors that take no intent."""
+    """Of E_com."""
     acceleration: MetresPerSecond2 = 3.0
     """How fast one row's velocity passes into the next: people who run and turn at once fall."""
     person: int = 0
