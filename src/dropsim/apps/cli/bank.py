@@ -60,5 +60,8 @@ class BankCommand:
             bank.write(self.out)
         if entries:
             print(report(entries).partition("\n## Files")[0])
+            for entry in entries:
+                if entry.left_out.startswith("unreadable"):
+                    print(f"{entry.name}: {entry.left_out}")
         print(card_of(bank))
         print(f"wrote {self.out}: {self.out.stat().st_size / 1e6:.1f} MB, {self.out.stat().st_size / len(bank):.0f} bytes a frame")
