@@ -1,7 +1,7 @@
-"""How many threads a step may use.
+"""How many threads BLAS may use.
 
-One is as fast as two for one person, and threads that wait for each other on busy cores can be a thousand times slower. So whatever
-OMP_NUM_THREADS says, the matrix products of a step run on one thread, or on as many as DROPSIM_THREADS says.
+A step needs no BLAS: its kernels run on one thread. What does (benchmarks, evaluation, data sets, pictures) runs on one too, whatever
+OMP_NUM_THREADS says, or on as many as DROPSIM_THREADS says: threads that wait for each other on busy cores can be a thousand times slower.
 """
 
 import functools
@@ -18,7 +18,7 @@ VARIABLE = "DROPSIM_THREADS"
 
 @functools.cache
 def limit() -> int:
-    """Return how many threads a step may use."""
+    """Return how many threads BLAS may use."""
     value = os.environ.get(VARIABLE, "1")
     if not value.isdecimal() or int(value) < 1:
         raise ValueError(f"{VARIABLE} has to be a number of threads, 1 or more, and is {value!r}")
@@ -32,13 +32,8 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def limit_threads() -> None:
-    """Limit numpy's and scipy's BLAS for the rest of this process, as in a worker."""
-    _controller().limit(limits=limit())
-
-
 def single_threaded(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a function with a step's number of BLAS threads; what was set before holds again afterwards."""
+    """Run a function with that number of BLAS threads; what was set before holds again afterwards."""
 
     @functools.wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> R:

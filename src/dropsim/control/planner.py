@@ -130,8 +130,8 @@ def make_plan(planner: Planner, prior: Prior, people: State, intent: Intent, fra
     index = np.flatnonzero(wanted)
     if not len(index):
         return None
-    mine = Intent(intent.velocity.reshape(-1, 2)[index], intent.facing.reshape(-1, 2)[index], intent.height.reshape(-1)[index])
-    found = planner.plan(prior, people.flat()[index], IntentCost(mine, prior.skeleton, prior.fps), rng.pick(index.tolist()))
+    cost = IntentCost(intent.pick(index), prior.skeleton, prior.fps)
+    found = planner.plan(prior, people.flat()[index], cost, rng.pick(index.tolist()))
 
     def spread(values: np.ndarray) -> np.ndarray:
         whole = np.zeros((wanted.size, *values.shape[1:]))

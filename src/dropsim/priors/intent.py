@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,10 @@ class Intent:
             np.where(people[..., None], self.facing, np.nan),
             np.where(people, self.height, np.nan),
         )
+
+    def pick(self, index: Int[np.ndarray, "n"]) -> "Intent":
+        """Return the intents of some people, counted through all batch dimensions."""
+        return Intent(self.velocity.reshape(-1, 2)[index], self.facing.reshape(-1, 2)[index], self.height.reshape(-1)[index])
 
     @property
     def known(self) -> Bool[np.ndarray, "*b"]:

@@ -67,7 +67,7 @@ class ClipPrior(Prior):
         everyone, who = state.flat(), np.flatnonzero(free)
         inner = State(everyone.x[who], everyone.v[who], everyone.q[who], everyone.memory[who, 1:])
         if intent is not None:
-            intent = Intent(intent.velocity.reshape(-1, 2)[who], intent.facing.reshape(-1, 2)[who], intent.height.reshape(-1)[who])
+            intent = intent.pick(who)
         other = self.then.propose(inner, num, rng.pick(who.tolist()), intent)
         count = np.broadcast_to(everyone.memory[who, None, :1], (*other.memory.shape[:-1], 1))
 
