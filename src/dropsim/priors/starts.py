@@ -15,7 +15,7 @@ from dropsim.files.weights import errors_of, read_weights, write_weights
 from dropsim.priors.prior import State
 
 MEMORY_SIZE = 6 + 3 * NUM_JOINTS + 3 * (NUM_JOINTS - 1)
-"""The memory of our own kind of prior: velocity and angular velocity of the root, velocities of the joints, angular ones of the body."""
+"""Memory of a prior trained here: velocity and angular velocity of the root, velocities of the joints, angular ones of the body."""
 _JOINT_VELOCITY = slice(6, 6 + 3 * NUM_JOINTS)
 _BODY_TURNS = slice(6 + 3 * NUM_JOINTS, MEMORY_SIZE)
 _RATE = 30.0
@@ -89,7 +89,7 @@ class StartBank:
 
 
 def fitted(state: State, old: Skeleton, new: Skeleton) -> State:
-    """Give another body the rotations of a state with a memory of our own kind.
+    """Give another body the rotations of a state with such a memory.
 
     The root's velocity grows with the legs, joints and their velocities follow by kinematics, and the lowest sphere is as far above the
     floor, in proportion.

@@ -67,7 +67,7 @@ _IN_THE_AIR = Push.toward("left", 250.0, start=1.5, duration=0.3)
 _ALL = [
     _setup("push", "A walking person is pushed to the left.", "walk", Push.toward("left", 250.0)),
     _setup("push-small", "A walking person is pushed weakly; one step makes up for it.", "walk", Push.toward("left", 150.0)),
-    _setup("push-large", "A walking person is pushed so hard that two in three fall.", "walk", Push.toward("left", 300.0)),
+    _setup("push-large", "A walking person is pushed hard.", "walk", Push.toward("left", 300.0)),
     _setup("projectiles", "Balls of 8 kg fly at a walking person, three at a time.", "walk", _ahead(1.0), *_THROWS),
     _setup("projectiles-dodge", "The same balls, and the person dodges them.", "walk", Dodge(), *_THROWS),
     Setup("two-people", "Two people walk slowly into each other.", scene=_meeting("walk", 0.8, (0.15, 3.0), 2.5)),
