@@ -12,11 +12,11 @@ import statistics
 import time
 
 from dropsim.apps.viewer.app import Browser
-from dropsim.apps.viewer.live import Walk
 from dropsim.apps.viewer.loop import AHEAD, Commands, Loop, Status
 from dropsim.apps.viewer.null import NullViewer
 from dropsim.apps.viewer.session import Session
 from dropsim.apps.viewer.shot import Shot
+from dropsim.apps.viewer.steering import Walk
 from dropsim.physics.step import Simulator
 from dropsim.priors.named import open_prior
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from dropsim import Simulator, write
-from dropsim.apps.viewer.live import GoTo, Walk
 from dropsim.apps.viewer.session import Session
+from dropsim.apps.viewer.steering import GoTo, Walk
 from dropsim.priors.named import open_prior
 from dropsim.render import contact_sheet
 

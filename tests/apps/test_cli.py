@@ -359,7 +359,7 @@ def test_compiling_shows_how_far_it_is(monkeypatch, capsys, tmp_path):
 
 def test_the_browser_app_refuses_more_people_than_it_shows(capsys):
     assert main(["view", "--people", "99"]) == 2
-    assert capsys.readouterr().err == "dropsim: --people: the browser app shows 1 to 6 people, not 99\n"
+    assert capsys.readouterr().err == "dropsim: --people: a live world has 1 to 6 people, not 99\n"
 
 
 def test_ctrl_c_while_the_command_is_loaded_is_quiet(monkeypatch, capsys):

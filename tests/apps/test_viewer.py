@@ -20,11 +20,11 @@ import pytest
 from dropsim.apps.cli import EXIT_ERROR, main
 from dropsim.apps.cli.view import View
 from dropsim.apps.viewer.downloads import files_of
-from dropsim.apps.viewer.live import CROUCHING, RUNNING, WALKING, GoTo, Grab, Walk, steering_inputs
 from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop
 from dropsim.apps.viewer.null import NullViewer
 from dropsim.apps.viewer.session import MAX_BALLS, MAX_TILT, Session, Switches, people_in_a_row
 from dropsim.apps.viewer.shot import Shot
+from dropsim.apps.viewer.steering import CROUCHING, RUNNING, WALKING, GoTo, Grab, Walk, steering_inputs
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import joint_index
 from dropsim.motion.amass import read_amass
@@ -393,7 +393,7 @@ def other_prior(simulator: Simulator, tmp_path: Path) -> Path:
 
 
 def test_another_prior_begins_again_and_keeps_the_settings(other_prior: Path):
-    session = View(prior=(str(other_prior),), samples=8, start="stand")._session()
+    session = View(prior=(str(other_prior),), samples=8, start="stand").session()
     assert next(iter(session.priors)) == "mine.safetensors"
     session.switch(Switches(contact=False))
     mine = run(session, 10)
@@ -413,7 +413,7 @@ def test_a_prior_for_another_body_is_refused(other_prior: Path, capsys: pytest.C
     prior = CVAEPrior.load(other_prior)
     prior.fps = 20.0
     prior.save(other_prior)
-    session = View(prior=("cvae", str(other_prior)), samples=8)._session()
+    session = View(prior=("cvae", str(other_prior)), samples=8).session()
     with pytest.raises(ValueError, match="another body or rate"):
         session.use("mine.safetensors")
     session.tick()

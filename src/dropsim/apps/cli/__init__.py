@@ -22,6 +22,7 @@ from dropsim.apps.cli.data import Data
 from dropsim.apps.cli.demo import Demo
 from dropsim.apps.cli.evaluate import Evaluate
 from dropsim.apps.cli.info import Info, Version
+from dropsim.apps.cli.live import Live
 from dropsim.apps.cli.perturb import Perturb
 from dropsim.apps.cli.render import Render
 from dropsim.apps.cli.run import Run
@@ -49,6 +50,7 @@ COMMANDS: dict[str, type[Command]] = {
     "demo": Demo,
     "evaluate": Evaluate,
     "info": Info,
+    "live": Live,
     "perturb": Perturb,
     "render": Render,
     "run": Run,

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 LIBRARIES = ("numpy", "numba", "scipy", "safetensors", "jaxtyping", "threadpoolctl", "tyro", "pillow")
-EXTRAS = ("av", "viser", "usd-core", "matplotlib", "pyarrow", "gymnasium", "ray", "torch")
+EXTRAS = ("av", "viser", "usd-core", "matplotlib", "python-osc", "pyarrow", "gymnasium", "ray", "torch")
 """Libraries that come with one extra or another, and may be missing."""
 SETTINGS = ("OMP_NUM_THREADS", "DROPSIM_CACHE", "DROPSIM_THREADS", "DROPSIM_DEBUG")
 

@@ -38,6 +38,8 @@ class View:
     """Motion priors to choose from: field, cvae, a .bank or .safetensors file, or a folder of recordings; it begins with the first."""
     samples: Annotated[int | None, optional("K", "the scene's own")] = None
     """Candidates of the prior a frame."""
+    vmc: Annotated[str, tyro.conf.arg(metavar="HOST:PORT")] = "127.0.0.1:39539"
+    """Where the live link streams to once it is switched on in the app; `dropsim live` streams without a browser."""
     seconds: Annotated[float | None, optional("S", "until Ctrl-C")] = None
     """How long to serve [s]."""
 
@@ -46,14 +48,13 @@ class View:
         from dropsim.apps.cli.progress import compiling, tell_of_compiling
 
         tell_of_compiling()
+        from dropsim.apps.live import Address, LinkOptions
         from dropsim.apps.viewer.app import Browser
         from dropsim.apps.viewer.loop import Commands, Loop
         from dropsim.apps.viewer.server import LOCAL_HOSTS
-        from dropsim.apps.viewer.session import MAX_PEOPLE
 
-        if self.people is not None and not 1 <= self.people <= MAX_PEOPLE:
-            raise ValueError(f"--people: the browser app shows 1 to {MAX_PEOPLE} people, not {self.people}")
-        session = self._session()
+        link = LinkOptions(Address.read(self.vmc))
+        session = self.session()
         # Compile and load everything before anybody watches.
         with compiling():
             session.tick()
@@ -61,7 +62,7 @@ class View:
         # The first browser starts it.
         session.pause(True)
         commands = Commands()
-        browser = Browser(session, commands, host=self.host, port=self.port)
+        browser = Browser(session, commands, host=self.host, port=self.port, link=link)
         loop = Loop(session, browser, commands)
         try:
             if self.host not in LOCAL_HOSTS:
@@ -76,15 +77,17 @@ class View:
         status = loop.status
         print(f"{status.frames} frames, {status.late} late")
 
-    def _session(self) -> "Session":
+    def session(self) -> "Session":
         """Session at the start of the chosen scene."""
         from dataclasses import replace
 
-        from dropsim.apps.viewer.session import Session
+        from dropsim.apps.viewer.session import MAX_PEOPLE, Session
         from dropsim.physics.step import Simulator
         from dropsim.scene.files import Setup, read_scene
         from dropsim.scene.scenarios import scenario
 
+        if self.people is not None and not 1 <= self.people <= MAX_PEOPLE:
+            raise ValueError(f"--people: a live world has 1 to {MAX_PEOPLE} people, not {self.people}")
         setup = Setup()
         if self.scene is not None:
             setup = read_scene(Path(self.scene)) if self.scene.lower().endswith(".toml") else scenario(self.scene)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dropsim.apps.live import Link, LinkOptions
 from dropsim.apps.viewer.downloads import files_of
 from dropsim.apps.viewer.figures import Figures
 from dropsim.apps.viewer.hands import Hands, Keys
@@ -38,12 +39,16 @@ CAMERA_DISTANCE = 3.6
 class Browser(Viewer):
     """Shows the simulation to every connected browser."""
 
-    def __init__(self, session: Session, commands: Commands, *, host: str = "127.0.0.1", port: int = 8080) -> None:
+    def __init__(
+        self, session: Session, commands: Commands, *, host: str = "127.0.0.1", port: int = 8080, link: LinkOptions | None = None
+    ) -> None:
+        """Serve the app at a host and port; `link` is where the live link streams to when a client switches it on."""
         self._commands = commands
+        self._link_options, self._link = link or LinkOptions(), None
         self._server = start_server(host, port)
         self._hands = Hands(self._server, commands, self)
         self._figures = Figures(self._server, session.simulator.prior.skeleton, self._hands)
-        self.panel = Panel(self._server, commands, session, self._eye, self._save)
+        self.panel = Panel(self._server, commands, session, self)
         self.keys = Keys(self._server, commands, self)
         self._saver, self._saving = ThreadPoolExecutor(1, thread_name_prefix="save"), threading.Lock()
         self._shown = self._plotted = self._told = 0.0
@@ -62,6 +67,8 @@ class Browser(Viewer):
 
     def show(self, shot: Shot, status: Status) -> None:
         now = time.perf_counter()
+        if (link := self._link) is not None and not status.paused:
+            link.show(shot, status)
         self.panel.remember(shot)
         clients = self._num_clients()
         self._frame += 1
@@ -95,7 +102,16 @@ class Browser(Viewer):
             with contextlib.suppress(Exception):
                 client.add_notification("dropsim", message, auto_close_seconds=8.0)
 
+    def stream(self, on: bool) -> None:
+        """Switch the live link on or off."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+        if on:
+            self._link = Link(self._figures.skeleton, self._link_options)
+
     def close(self) -> None:
+        self.stream(False)
         self._saver.shutdown(wait=False, cancel_futures=True)
         # viser prints to standard output here.
         with contextlib.redirect_stdout(io.StringIO()):
@@ -105,7 +121,7 @@ class Browser(Viewer):
         """Count the connections, including those that have not sent anything yet."""
         return len(self._server._websock_server._client_state_from_id)
 
-    def _eye(self, client: "viser.ClientHandle") -> tuple[float, float, float] | None:
+    def eye(self, client: "viser.ClientHandle") -> tuple[float, float, float] | None:
         """Position of a client's camera in the simulated world [m]."""
         try:
             x, y, z = (np.asarray(client.camera.position) + np.array(self.origin)).tolist()
@@ -113,7 +129,7 @@ class Browser(Viewer):
             return None
         return x, y, z
 
-    def _save(self, client: "viser.ClientHandle", kind: str) -> None:
+    def save(self, client: "viser.ClientHandle", kind: str) -> None:
         """Write a file while the simulation goes on, and send it to the client."""
         if not self._saving.acquire(blocking=False):
             client.add_notification("dropsim", "A file is being written already: wait for it.", auto_close_seconds=5.0)

@@ -140,7 +140,7 @@ class Figures:
     """Everything in the browser's scene. Owned by the clock's thread."""
 
     def __init__(self, server: "viser.ViserServer", skeleton: Skeleton, grabbed: "Grabbed") -> None:
-        self._server, self._skeleton, self._grabbed = server, skeleton, grabbed
+        self._server, self.skeleton, self._grabbed = server, skeleton, grabbed
         self._body = Body.shipped().fitted(skeleton)
         scene = server.scene
         scene.world_axes.visible = False
@@ -217,7 +217,7 @@ class Figures:
         for i, part in enumerate([everything] if ghost else dressed(body, number)):
             handle = scene.add_mesh_skinned(
                 f"/world/{'ghost' if ghost else 'person'}_{number}_{i}", part.vertices, part.faces,
-                bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (len(part.joints), 1)), bone_positions=self._skeleton.rest[part.joints],
+                bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (len(part.joints), 1)), bone_positions=self.skeleton.rest[part.joints],
                 skin_weights=part.blend, color=part.color, opacity=0.35 if ghost else None, cast_shadow=not ghost,
             )  # fmt: skip
             skin.append((handle, part))
@@ -234,8 +234,8 @@ class Figures:
         return _Figure(skin, limbs)
 
     def _pose(self, figures: Sequence[_Figure], people: State, look: Look, ground: Plane | None) -> None:
-        q = people.q if ground is None else lifted_hands(people.q, people.x, self._skeleton, ground)
-        turns, x = wxyz_of(self._skeleton.global_rotations(q)).round(5), people.x
+        q = people.q if ground is None else lifted_hands(people.q, people.x, self.skeleton, ground)
+        turns, x = wxyz_of(self.skeleton.global_rotations(q)).round(5), people.x
         near = x[:, [PARENTS[bone] for bone in BONES]]
         ways = x[:, list(BONES)] - near
         lengths, upright = np.linalg.norm(ways, axis=-1), upright_to(ways)
@@ -294,7 +294,7 @@ class Figures:
         if shot.report is not None and look.external_forces:
             hands = [np.stack((at, (at + METRES_PER_NEWTON * force))) for at, force in shot.pulls]
             # Draw a hand's force where it holds, and not again at the ends of the bone.
-            external = np.stack(hands) if hands else _pushes(shot.people.x, shot.report.external_forces[0], self._skeleton)
+            external = np.stack(hands) if hands else _pushes(shot.people.x, shot.report.external_forces[0], self.skeleton)
         about = shot.people.x[0, 0]
         for name, points in (("contact", contact), ("external", external)):
             self._arrows[name].visible = bool(points.any())

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dropsim.apps.viewer.figures import BONES, Grabbed
-from dropsim.apps.viewer.live import RUNNING, WALKING, GoTo, Grab, Walk
 from dropsim.apps.viewer.loop import Command, Commands
 from dropsim.apps.viewer.session import MAX_GRABS, Session
+from dropsim.apps.viewer.steering import RUNNING, WALKING, GoTo, Grab, Walk
 from dropsim.body.skeleton import JOINTS, PARENTS
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import numpy as np
 
 from dropsim.apps.viewer.downloads import KINDS
 from dropsim.apps.viewer.figures import Look
-from dropsim.apps.viewer.live import Walk
 from dropsim.apps.viewer.loop import Command, Commands, Status
 from dropsim.apps.viewer.session import MAX_PEOPLE, MAX_SPEED, MAX_TILT, Session, Switches
 from dropsim.apps.viewer.shot import Shot
+from dropsim.apps.viewer.steering import Walk
 from dropsim.priors.prior import Prior
 from dropsim.scene import DIRECTIONS
 from dropsim.scene.files import Setup
@@ -19,6 +19,8 @@ from dropsim.scene.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     import viser
+
+    from dropsim.apps.viewer.app import Browser
 
 PLOT_SECONDS = 10.0
 PLOT_POINTS = 150
@@ -35,15 +37,12 @@ FREE = "somebody alone"
 TINY = 0.01
 """Smallest energy drawn [cm^2]: zero has no logarithm."""
 
-Save = Callable[[Any, str], None]
-"""Takes the client and the kind of file."""
-
 
 class Panel:
     """All controls, in tabs."""
 
-    def __init__(self, server: "viser.ViserServer", commands: Commands, session: Session, camera: Callable[[Any], Any], save: Save) -> None:
-        self._gui, self._commands, self._camera, self._save = server.gui, commands, camera, save
+    def __init__(self, server: "viser.ViserServer", commands: Commands, session: Session, browser: "Browser") -> None:
+        self._gui, self._commands, self._browser = server.gui, commands, browser
         self.look = Look()
         self._scenario = session.name if session.name in SCENARIOS else FREE
         self._paused = False
@@ -123,7 +122,7 @@ class Panel:
             throw = gui.add_button(
                 "Throw", icon=self._icon.BALL_VOLLEYBALL, hint="From where you look, at the chest. Or click on the body to aim."
             )
-            self._ask(throw, lambda e: self.throwing(self._camera(e.client)))
+            self._ask(throw, lambda e: self.throwing(self._browser.eye(e.client)))
 
     def throwing(self, origin: Any, joint: str = "spine3", person: int = 0) -> Command:  # noqa: ANN401
         """Command that throws a ball with the sliders' speed and mass."""
@@ -255,9 +254,12 @@ class Panel:
 
             async def saved(event: Any, kind: str = kind) -> None:  # noqa: ANN401
                 if event.client is not None:
-                    self._save(event.client, kind)
+                    self._browser.save(event.client, kind)
 
             _register(button, saved)
+        with gui.add_folder("Live link"):
+            live = gui.add_checkbox("Stream by VMC", initial_value=False, hint="To Unity, Unreal, Blender or Godot, as they move.")
+            self._ask(live, lambda e: lambda _, on=bool(e.target.value): self._browser.stream(on))
 
     def remember(self, shot: Shot) -> None:
         """Keep a frame's values for the plots; going back in time drops later ones."""

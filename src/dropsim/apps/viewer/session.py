@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.apps.viewer.live import GoTo, Grab, Walk, aimed, steering_inputs
 from dropsim.apps.viewer.shot import Recording, Shot, Sphere
+from dropsim.apps.viewer.steering import GoTo, Grab, Walk, aimed, steering_inputs
 from dropsim.body.skeleton import joint_index
 from dropsim.compute.random import Streams
 from dropsim.control.planner import Planner

@@ -1,0 +1,378 @@
+"""The live link: people as a VMC stream (OSC over UDP) to Unity, Unreal, Blender or Godot, and commands back by OSC."""
+
+import contextlib
+import logging
+import math
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from dropsim.apps.viewer.loop import Command, Commands, Status, Viewer
+from dropsim.apps.viewer.session import Session
+from dropsim.apps.viewer.shot import Shot
+from dropsim.apps.viewer.steering import WALKING, GoTo, Walk
+from dropsim.body.joints import JOINTS
+from dropsim.body.rotations import rotmat_to_unitquat, slerp_rotmat
+from dropsim.body.skeleton import Skeleton
+
+log = logging.getLogger(__name__)
+
+PORT, PORTS_APART = 39539, 10
+"""VMC's port, of the first person; 39540 is commonly the way back, so the next person has 39549."""
+LISTEN_PORT = 39540
+MESSAGES_IN_A_BUNDLE = 12
+"""So that a packet stays below the 1500 bytes of an Ethernet frame."""
+COMMANDS_PER_SECOND = 60
+"""Further commands are dropped."""
+LARGEST_PACKET = 2048
+"""Of a command [bytes]; the rest is cut off, and what is left cannot be read."""
+
+_LIMBS = {
+    "hip": "UpperLeg", "knee": "LowerLeg", "ankle": "Foot", "foot": "Toes", "collar": "Shoulder", "shoulder": "UpperArm",
+    "elbow": "LowerArm", "wrist": "Hand",
+}  # fmt: skip
+_TRUNK = {"pelvis": "Hips", "spine1": "Spine", "spine2": "Chest", "spine3": "UpperChest", "neck": "Neck", "head": "Head"}
+
+
+def _bone_name(joint: str) -> str:
+    side, _, part = joint.partition("_")
+    return side.capitalize() + _LIMBS[part] if part else _TRUNK[joint]
+
+
+BONES = tuple(_bone_name(joint) for joint in JOINTS)
+"""Unity's HumanBodyBones in the order of our joints: one to one, with the same parents."""
+
+# Unity is left-handed: x right, y up, z ahead. Our world has x right, y ahead, z up; the rest pose has x left, y up, z ahead.
+_WORLD = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+_REST = np.diag([-1.0, 1.0, 1.0])
+
+
+def unity_rotations(q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b 22 4"]:
+    """Return local rotations in Unity's axes, as quaternions (x, y, z, w); the T-pose that faces ahead is the identity.
+
+    Both changes of axes are reflections, W in the world and F in the rest pose: W R F at the root, F R F elsewhere.
+    """
+    turned = _REST @ q @ _REST
+    turned[..., 0, :, :] = _WORLD @ q[..., 0, :, :] @ _REST
+    return rotmat_to_unitquat(turned)
+
+
+def unity_positions(world: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 3"]:
+    """Return places of the world in Unity's axes [m]."""
+    return world @ _WORLD
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where packets go to, or come from."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+
+    @classmethod
+    def read(cls, text: str, *, port: int = PORT) -> "Address":
+        """Read HOST:PORT, HOST or PORT; what is missing is this machine, and the given port."""
+        host, _, number = text.rpartition(":")
+        if not host:
+            host, number = ("", number) if number.isdecimal() else (number, "")
+        if number and not (number.isdecimal() and 1 <= int(number) <= 65535):
+            raise ValueError(f"{text!r} is no address: write HOST:PORT with a port from 1 to 65535, such as 127.0.0.1:{port}")
+        return cls(host.strip("[]") or cls.host, int(number) if number else port)
+
+    def socket_address(self) -> tuple[socket.AddressFamily, Any]:
+        """Return the family and address for sockets, or raise if there is no such host."""
+        try:
+            family, _, _, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_DGRAM)[0]
+        except (OSError, UnicodeError):
+            raise ValueError(f"there is no host {self.host!r}: name one that this machine can reach, or 127.0.0.1 for itself") from None
+        return family, address
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class LinkOptions:
+    """How people are streamed."""
+
+    to: Address = Address()
+    """Of the first person; each further one has a port that is 10 higher."""
+    rate: Literal[30, 60] = 30
+    """Poses a second: as simulated, or with one in the middle of every two, and half a frame later."""
+    bundle: bool = True
+    """Whether messages travel in bundles, or each in a packet of its own, which some receivers want."""
+    travel: Literal["root", "hips"] = "root"
+    """Which of the two moves through the world. Godot's receiver ignores the root; Unity's moves no hips unless it is told to."""
+    hip_height: float | None = None
+    """Of the character at rest [m]; positions are scaled to it. None: as our body's."""
+
+    def __post_init__(self) -> None:
+        if self.hip_height is not None and not 0.05 <= self.hip_height <= 10.0:
+            raise ValueError(f"hips are 0.05 to 10 m above the floor, not {self.hip_height:g}")
+
+
+def poses(q: Float[np.ndarray, "p 22 3 3"], root: Float[np.ndarray, "p 3"], skeleton: Skeleton, options: LinkOptions) -> list[list[list]]:
+    """Return each person's arguments of the VMC messages: first of the root, then of the bones: name, position, quaternion."""
+    own = skeleton.standing_height
+    scale = (options.hip_height or own) / own
+    hips, offsets = np.array([0.0, own, 0.0]), skeleton.offsets @ _REST
+    found = []
+    for turns, place in zip(unity_rotations(q), unity_positions(root), strict=True):
+        at_hips = options.travel == "hips"
+        at = np.concatenate(((place if at_hips else hips)[None], offsets[1:])) * scale
+        origin = np.zeros(3) if at_hips else (place - hips) * scale
+        bones = [[name, *p, *r] for name, p, r in zip(BONES, at.tolist(), turns.tolist(), strict=True)]
+        found.append([["root", *origin.tolist(), 0.0, 0.0, 0.0, 1.0], *bones])
+    return found
+
+
+class VmcSender:
+    """Sends frames as VMC messages: one port for each person."""
+
+    def __init__(self, options: LinkOptions) -> None:
+        osc()
+        self.options = options
+        family, self._address = options.to.socket_address()
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self.sent = self.lost = 0
+        """Packets so far, and those that the system did not take."""
+
+    def send(self, q: Float[np.ndarray, "p 22 3 3"], root: Float[np.ndarray, "p 3"], skeleton: Skeleton, seconds: float) -> None:
+        """Send everybody's pose at a time [s]."""
+        for i, (origin, *bones) in enumerate(poses(q, root, skeleton, self.options)):
+            messages = [("/VMC/Ext/OK", [1]), ("/VMC/Ext/T", [seconds]), ("/VMC/Ext/Root/Pos", origin)]
+            # The last one ends a frame; Unreal's VMCLiveLink waits for it.
+            messages += [*(("/VMC/Ext/Bone/Pos", bone) for bone in bones), ("/VMC/Ext/Blend/Apply", [])]
+            for packet in packets(messages, bundle=self.options.bundle):
+                self._send(packet, i)
+
+    def _send(self, packet: bytes, person: int) -> None:
+        host, port, *rest = self._address
+        try:
+            self._socket.sendto(packet, (host, port + PORTS_APART * person, *rest))
+            self.sent += 1
+        except (OSError, OverflowError):  # nobody listens, or the network is down: the next frame may get through
+            self.lost += 1
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def packets(messages: list[tuple[str, list]], *, bundle: bool) -> list[bytes]:
+    """Return messages as OSC packets: one each, or in bundles of a few."""
+    from pythonosc.osc_bundle_builder import IMMEDIATELY, OscBundleBuilder
+    from pythonosc.osc_message_builder import build_msg
+
+    built = [build_msg(address, arguments) for address, arguments in messages]
+    if not bundle:
+        return [message.dgram for message in built]
+    found = []
+    for first in range(0, len(built), MESSAGES_IN_A_BUNDLE):
+        builder = OscBundleBuilder(IMMEDIATELY)
+        for message in built[first : first + MESSAGES_IN_A_BUNDLE]:
+            builder.add_content(message)
+        found.append(builder.build().dgram)
+    return found
+
+
+class Link(Viewer):
+    """Streams what it is shown, from a thread of its own."""
+
+    def __init__(self, skeleton: Skeleton, options: LinkOptions) -> None:
+        self._skeleton, self._sender = skeleton, VmcSender(options)
+        self._shots: queue.Queue[Shot | None] = queue.Queue(4)
+        self._last: Shot | None = None
+        self._thread = threading.Thread(target=self._stream, name="vmc", daemon=True)
+        self._thread.start()
+
+    @property
+    def sent(self) -> int:
+        """Packets so far."""
+        return self._sender.sent
+
+    def show(self, shot: Shot, status: Status) -> None:
+        with contextlib.suppress(queue.Full):  # a network that is too slow loses frames
+            self._shots.put_nowait(shot)
+
+    def say(self, message: str) -> None:
+        log.warning("%s", message)
+
+    def close(self) -> None:
+        self._shots.put(None)
+        self._thread.join(timeout=5.0)
+        self._sender.close()
+
+    def _stream(self) -> None:
+        while (shot := self._shots.get()) is not None:
+            came, last, people = time.perf_counter(), self._last, shot.people
+            self._last = shot
+            if self._sender.options.rate == 60 and last is not None and shot.frame == last.frame + 1:
+                step = shot.time - last.time
+                middle = slerp_rotmat(last.people.q, people.q, 0.5), 0.5 * (last.people.x + people.x)[:, 0]
+                self._sender.send(*middle, self._skeleton, shot.time - 0.5 * step)
+                time.sleep(max(0.0, came + 0.5 * step - time.perf_counter()))
+            self._sender.send(people.q, people.x[:, 0], self._skeleton, shot.time)
+
+
+# --- commands by OSC
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError
+    return float(value)
+
+
+def _person(value: object) -> int:
+    """Return the index of a person, who are numbered from 1 as in the app."""
+    number = _number(value)
+    if number != int(number) or number < 1:
+        raise ValueError
+    return int(number) - 1
+
+
+def _walk(person: object, speed: object, direction: object) -> Command:
+    who, goal = _person(person), Walk(_number(speed), math.remainder(_number(direction), 360.0))
+    return lambda session: session.steer(goal, person=who)
+
+
+def _go_to(person: object, x: object, y: object, speed: object = WALKING) -> Command:
+    who, goal = _person(person), GoTo(_number(x), _number(y), _number(speed))
+    return lambda session: session.steer(goal, person=who)
+
+
+def _free(person: object) -> Command:
+    who = _person(person)
+    return lambda session: session.steer(None, person=who)
+
+
+def _crouch(person: object, low: object) -> Command:
+    who, down = _person(person), _number(low) != 0
+    return lambda session: session.crouch(down, person=who)
+
+
+def _push(person: object, direction: object, newtons: object, seconds: object = 0.3) -> Command:
+    who, force, lasts, way = _person(person), _number(newtons), _number(seconds), str(direction)
+    return lambda session: session.push(way, force, duration=lasts, person=who)
+
+
+def _restart() -> Command:
+    return lambda session: session.restart()
+
+
+def _pause(paused: object) -> Command:
+    still = _number(paused) != 0
+    return lambda session: session.pause(still)
+
+
+COMMANDS: Mapping[str, tuple[Callable[..., Command], str]] = {
+    "/dropsim/walk": (_walk, "person speed direction"),
+    "/dropsim/goto": (_go_to, "person x y [speed]"),
+    "/dropsim/free": (_free, "person"),
+    "/dropsim/crouch": (_crouch, "person 0|1"),
+    "/dropsim/push": (_push, "person front|back|left|right newtons [seconds]"),
+    "/dropsim/restart": (_restart, ""),
+    "/dropsim/pause": (_pause, "0|1"),
+}
+"""What can be told by OSC, and its arguments."""
+
+
+def command_of(address: str, arguments: list[object]) -> Command:
+    """Return the command of an OSC message, or raise a ValueError that says how it is written; the session checks the ranges."""
+    if address not in COMMANDS:
+        raise ValueError(f"there is no message {address[:60]!r}: use {', '.join(COMMANDS)}")
+    make, written = COMMANDS[address]
+    try:
+        return make(*arguments)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{address} takes {written or 'nothing'}, with people from 1 and finite numbers") from None
+
+
+class Listener:
+    """Takes commands by OSC on a UDP port: at a bounded rate, and checked."""
+
+    def __init__(self, at: Address, commands: Commands, say: Callable[[str], None]) -> None:
+        osc()
+        self._commands, self._say = commands, say
+        self._left, self._filled = float(COMMANDS_PER_SECOND), time.monotonic()
+        self._said = -math.inf
+        self.taken = self.dropped = 0
+        family, address = at.socket_address()
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            self._socket.bind(address)
+        except OSError as error:
+            self._socket.close()
+            raise ValueError(f"cannot listen at {at}: {error.strerror or error}; choose another port with --listen") from None
+        self._socket.settimeout(0.2)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._listen, name="osc", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        return self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=5.0)
+        self._socket.close()
+
+    def _listen(self) -> None:
+        while not self._stop.is_set():
+            try:
+                packet, _ = self._socket.recvfrom(LARGEST_PACKET)
+            except OSError:  # nothing came
+                continue
+            for address, arguments in messages_of(packet):
+                self._take(address, arguments)
+
+    def _take(self, address: str, arguments: list[object]) -> None:
+        now = time.monotonic()
+        self._left = min(float(COMMANDS_PER_SECOND), self._left + COMMANDS_PER_SECOND * (now - self._filled))
+        self._filled = now
+        if self._left < 1:
+            self.dropped += 1
+            return
+        self._left -= 1
+        try:
+            command = command_of(address, arguments)
+        except ValueError as error:
+            self.dropped += 1
+            if now - self._said > 1.0:  # a broken sender must not fill the terminal
+                self._said = now
+                self._say(str(error))
+            return
+        self.taken += self._commands.put(command)
+
+
+def messages_of(packet: bytes) -> list[tuple[str, list[object]]]:
+    """Return the messages of an OSC packet, in bundles or not, at once whatever their times say; none if it cannot be read."""
+    from pythonosc.osc_packet import OscPacket
+
+    try:
+        return [(timed.message.address, list(timed.message.params)) for timed in OscPacket(packet).messages]
+    except Exception:  # whatever a parser makes of foreign bytes
+        return []
+
+
+def osc() -> None:
+    """Raise if python-osc is not installed."""
+    try:
+        import pythonosc  # noqa: F401
+    except ImportError as error:
+        raise ValueError("the live link needs python-osc: run `pip install 'dropsim[live]'`") from error
+
+
+def said_by(session: Session, options: LinkOptions) -> str:
+    """Say where people go."""
+    ports = [options.to.port + PORTS_APART * i for i in range(len(session.scene.people))]
+    return f"{len(ports)} {'person' if len(ports) == 1 else 'people'} to {options.to.host} port {', '.join(map(str, ports))}"

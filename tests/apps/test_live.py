@@ -1,0 +1,372 @@
+"""The live link, received: names, rotations against forward kinematics, left and right, rate; and commands that come back."""
+
+import contextlib
+import math
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from dropsim.apps.cli import EXIT_ERROR, main
+from dropsim.apps.live import (
+    BONES,
+    COMMANDS,
+    COMMANDS_PER_SECOND,
+    Address,
+    Link,
+    LinkOptions,
+    Listener,
+    VmcSender,
+    command_of,
+    messages_of,
+    packets,
+    unity_positions,
+)
+from dropsim.apps.viewer.loop import Commands, Loop, Status
+from dropsim.apps.viewer.session import Session
+from dropsim.body.rotations import exp
+from dropsim.body.skeleton import PARENTS, Skeleton, joint_index
+from dropsim.physics.options import SimulatorOptions
+from dropsim.physics.step import Simulator
+from dropsim.priors.motion_field import MotionField
+from dropsim.scene import Person, Scene
+
+pytest.importorskip("pythonosc", reason="python-osc is not installed: pip install 'dropsim[live]'")
+
+PARENT_BONES = {bone: None if parent < 0 else BONES[parent] for bone, parent in zip(BONES, PARENTS, strict=True)}
+UPRIGHT = np.array([[-1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+"""Root orientation of somebody who stands and faces +y."""
+
+
+@dataclass
+class Receiver:
+    """A VMC receiver as engines are: it knows Unity's axes and the names of its bones, and nothing of ours."""
+
+    packets: list[tuple[float, list[tuple[str, list]]]] = field(default_factory=list)
+
+    @property
+    def messages(self) -> list[tuple[str, list]]:
+        return [message for _, some in self.packets for message in some]
+
+    def frames(self) -> list[tuple[float, dict[str, tuple[np.ndarray, np.ndarray]]]]:
+        """When each frame was complete, and its root and bones: position and quaternion."""
+        found, bones = [], {}
+        for when, some in self.packets:
+            for address, arguments in some:
+                if address in ("/VMC/Ext/Root/Pos", "/VMC/Ext/Bone/Pos"):
+                    bones[arguments[0]] = np.array(arguments[1:4]), np.array(arguments[4:])
+                elif address == "/VMC/Ext/Blend/Apply":
+                    found.append((when, bones))
+                    bones = {}
+        return found
+
+
+@contextlib.contextmanager
+def receiving(port: int = 0) -> Iterator[tuple[Receiver, int]]:
+    receiver, stop = Receiver(), threading.Event()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+        end.bind(("127.0.0.1", port))
+        end.settimeout(0.05)
+
+        def receive() -> None:
+            while not stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    packet = end.recv(65536)
+                    receiver.packets.append((time.perf_counter(), messages_of(packet)))
+
+        thread = threading.Thread(target=receive, daemon=True)
+        thread.start()
+        try:
+            yield receiver, end.getsockname()[1]
+        finally:
+            stop.set()
+            thread.join()
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def turned(quaternion: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Turn a vector as Unity does: v + 2 w (u x v) + 2 u x (u x v)."""
+    u, w = quaternion[:3], quaternion[3]
+    return v + 2 * w * np.cross(u, v) + 2 * np.cross(u, np.cross(u, v))
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.array([*(a[3] * b[:3] + b[3] * a[:3] + np.cross(a[:3], b[:3])), a[3] * b[3] - a[:3] @ b[:3]])
+
+
+def places(bones: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Where an engine puts the bones, out of the messages alone."""
+    at, turns = {}, {}
+    for bone in BONES:
+        above = PARENT_BONES[bone]
+        origin, turn = bones["root"] if above is None else (at[above], turns[above])
+        offset, local = bones[bone]
+        at[bone], turns[bone] = origin + turned(turn, offset), product(turn, local)
+    return at
+
+
+def sent(q: np.ndarray, root: np.ndarray, **options: object) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Send one pose through a socket, and return what arrived."""
+    with receiving() as (receiver, port):
+        sender = VmcSender(LinkOptions(Address(port=port), **options))
+        sender.send(q[None], root[None], Skeleton.adult(), 1.5)
+        wait_until(receiver.frames)
+        sender.close()
+    return receiver.frames()[0][1]
+
+
+def test_the_bones_are_unitys():
+    assert set(BONES) == {
+        "Hips", "Spine", "Chest", "UpperChest", "Neck", "Head",
+        *(side + part for side in ("Left", "Right") for part in (
+            "Shoulder", "UpperArm", "LowerArm", "Hand", "UpperLeg", "LowerLeg", "Foot", "Toes")),
+    }  # fmt: skip
+    # As Unity's humanoids are built.
+    assert PARENT_BONES["LeftShoulder"] == PARENT_BONES["Neck"] == "UpperChest"
+    assert PARENT_BONES["RightToes"] == "RightFoot"
+
+
+@pytest.mark.parametrize("travel", ["root", "hips"])
+@pytest.mark.parametrize("bundle", [True, False])
+def test_an_engine_sees_what_forward_kinematics_says(random_rotations: Callable[..., np.ndarray], travel: str, bundle: bool):
+    skeleton, q, root = Skeleton.adult(), random_rotations(22), np.array([1.0, -2.0, 0.7])
+    bones = sent(q, root, travel=travel, bundle=bundle)
+    expected = unity_positions(skeleton.forward(q, root))
+    for bone, place in places(bones).items():
+        # OSC's floats have 24 bits, and a chain has at most eight bones.
+        np.testing.assert_allclose(place, expected[BONES.index(bone)], atol=5e-6)
+    standing = np.array([0.0, skeleton.standing_height, 0.0])
+    where = {"root": (expected[0] - standing, standing), "hips": (np.zeros(3), expected[0])}[travel]
+    np.testing.assert_allclose((bones["root"][0], bones["Hips"][0]), where, atol=1e-6)
+
+
+def test_a_t_pose_that_faces_ahead_is_unitys_identity():
+    bones = sent(np.stack([UPRIGHT, *[np.eye(3)] * 21]), np.array([0.0, 0.0, 1.0]))
+    for bone in BONES:
+        np.testing.assert_allclose(bones[bone][1] * np.sign(bones[bone][1][3]), [0.0, 0.0, 0.0, 1.0], atol=1e-7)
+
+
+def test_left_is_left():
+    # In Unity a character who faces +z has the left hand at -x, and +80 degrees about z lower the left arm of a T-pose. Raise it: -80.
+    q = np.stack([UPRIGHT, *[np.eye(3)] * 21])
+    rest = places(sent(q, np.array([0.0, 0.0, 1.0])))
+    assert rest["LeftHand"][0] < -0.5 < 0.5 < rest["RightHand"][0]
+    assert rest["LeftToes"][2] > rest["LeftFoot"][2]
+    # Our rest pose has the left arm along +x with y up: a positive turn about z raises it.
+    q[joint_index("left_shoulder")] = exp(np.array([0.0, 0.0, math.radians(80)]))
+    bones = sent(q, np.array([0.0, 0.0, 1.0]))
+    np.testing.assert_allclose(bones["LeftUpperArm"][1], [0, 0, -math.sin(math.radians(40)), math.cos(math.radians(40))], atol=1e-6)
+    raised = places(bones)
+    assert raised["LeftHand"][1] > rest["Head"][1]
+    np.testing.assert_allclose(raised["RightHand"], rest["RightHand"], atol=1e-6)
+
+
+def test_who_walks_ahead_and_turns_left_does_so_in_unity():
+    # Ahead is +z and left is -x; a quarter turn to the left faces -x.
+    np.testing.assert_allclose(unity_positions(np.array([0.0, 3.0, 1.0])), [0.0, 1.0, 3.0])
+    turn = np.stack([exp(np.array([0.0, 0.0, math.pi / 2])) @ UPRIGHT, *[np.eye(3)] * 21])
+    seen = places(sent(turn, np.array([0.0, 0.0, 1.0])))
+    np.testing.assert_allclose((seen["LeftToes"] - seen["LeftFoot"])[[0, 2]] / 0.1241, [-1.0, -0.0685], atol=2e-3)
+
+
+def test_positions_fit_the_hips_of_the_character():
+    q, root = np.stack([UPRIGHT, *[np.eye(3)] * 21]), np.array([4.0, 2.0, Skeleton.adult().standing_height])
+    seen = places(sent(q, root, hip_height=0.5))
+    half = 0.5 / Skeleton.adult().standing_height
+    np.testing.assert_allclose(seen["Hips"], [4.0 * half, 0.5, 2.0 * half], atol=1e-6)
+    assert abs(seen["LeftToes"][1]) < 0.03
+
+
+def test_packets_fit_ethernet_and_a_frame_says_when_it_ends():
+    messages = [("/VMC/Ext/OK", [1]), ("/VMC/Ext/T", [0.5])] + [("/VMC/Ext/Bone/Pos", ["RightUpperLeg", *[0.1] * 7])] * 23
+    found = packets(messages, bundle=True)
+    assert len(found) == 3
+    assert max(map(len, found)) < 1400
+    assert [message for packet in found for message in messages_of(packet)][2][1][0] == "RightUpperLeg"
+    assert len(packets(messages, bundle=False)) == 25
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:39539", Address()),
+        ("9000", Address(port=9000)),
+        ("studio", Address("studio")),
+        ("studio:9", Address("studio", 9)),
+        ("[::1]:9", Address("::1", 9)),
+    ],
+)
+def test_addresses(text: str, address: Address):
+    assert Address.read(text) == address
+
+
+# --- a stream
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Simulator:
+    return Simulator(MotionField.shipped(), options=SimulatorOptions(num_samples=8))
+
+
+def test_60_hz_has_poses_in_between(simulator: Simulator):
+    session = Session(simulator)
+    with receiving() as (receiver, port):
+        link = Link(simulator.skeleton, LinkOptions(Address(port=port), rate=60))
+        for _ in range(6):
+            link.show(session.tick(), Status())
+            time.sleep(0.03)
+        wait_until(lambda: len(receiver.frames()) == 11)
+        link.close()
+    hips = [bones["root"][0] for _, bones in receiver.frames()]
+    np.testing.assert_allclose(hips[1], (hips[0] + hips[2]) / 2, atol=1e-6)
+    times = [arguments[0] for address, arguments in receiver.messages if address == "/VMC/Ext/T"]
+    np.testing.assert_allclose(np.diff(times), 1 / 60, atol=1e-6)
+
+
+def test_a_restart_is_a_cut(simulator: Simulator):
+    session = Session(simulator)
+    with receiving() as (receiver, port):
+        link = Link(simulator.skeleton, LinkOptions(Address(port=port), rate=60))
+        link.show(session.tick(), Status())
+        session.restart()
+        link.show(session.shown, Status())
+        wait_until(lambda: len(receiver.frames()) == 2)
+        link.close()
+
+
+def test_everybody_has_a_port(simulator: Simulator):
+    session = Session(simulator, Scene((Person("stand"), Person("stand", (2.0, 0.0)))))
+    with receiving() as (first, port), receiving(port + 10) as (second, _):
+        link = Link(simulator.skeleton, LinkOptions(Address(port=port)))
+        link.show(session.tick(), Status())
+        wait_until(lambda: first.frames() and second.frames())
+        link.close()
+    apart = second.frames()[0][1]["root"][0] - first.frames()[0][1]["root"][0]
+    assert apart[0] == pytest.approx(2.0, abs=0.3)
+
+
+def test_a_stream_keeps_its_rate_and_obeys(simulator: Simulator):
+    """Seconds of it in real time: the rate, and somebody who stands is walked ahead, pushed and put back by OSC."""
+    session = Session(simulator, Scene((Person("stand"),)))
+    session.tick()
+    with receiving() as (receiver, port), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as remote:
+        link = Link(simulator.skeleton, LinkOptions(Address(port=port)))
+        loop = Loop(session, link)
+        listener = Listener(Address(port=0), loop.commands, lambda _: None)
+        loop.start()
+
+        def tell(address: str, *arguments: object) -> None:
+            for packet in packets([(address, list(arguments))], bundle=False):
+                remote.sendto(packet, ("127.0.0.1", listener.port))
+
+        try:
+            tell("/dropsim/walk", 1, 1.3, 0.0)
+            wait_until(lambda: session.goals)
+            time.sleep(3.0)
+            tell("/dropsim/push", 1, "left", 200.0)
+            wait_until(lambda: loop.ask(lambda s: s.recording().motions[0].events))
+            walked = loop.ask(lambda s: float(s.shown.people.x[0, 0, 1]))
+            tell("/dropsim/restart")
+            wait_until(lambda: loop.ask(lambda s: s.time) < 1.0)
+        finally:
+            loop.stop()
+            listener.close()
+            link.close()
+    assert walked > 0.8
+    times = np.array([when for when, _ in receiver.frames()])
+    assert np.diff(times)[:80].mean() == pytest.approx(1 / 30, rel=0.1)
+
+
+# --- commands
+
+
+@pytest.mark.parametrize(
+    ("address", "arguments"),
+    [
+        ("/dropsim/fly", [1]),
+        ("/dropsim/walk", []),
+        ("/dropsim/walk", [1, math.nan, 0.0]),
+        ("/dropsim/walk", [1, "fast", 0.0]),
+        ("/dropsim/walk", [0, 1.0, 0.0]),
+        ("/dropsim/walk", [1.5, 1.0, 0.0]),
+        ("/dropsim/goto", [1, math.inf, 0.0]),
+        ("/dropsim/push", [1, "left", True]),
+        ("/dropsim/restart", [1, 2]),
+    ],
+)
+def test_nonsense_is_told_how_to_write_it(address: str, arguments: list):
+    with pytest.raises(ValueError, match=r"/dropsim/"):
+        command_of(address, arguments)
+
+
+def test_every_message_of_the_table_works(simulator: Simulator):
+    session = Session(simulator, Scene((Person("stand"),)))
+    good = {
+        "walk": [1, 1.0, 30.0], "goto": [1, 2.0, 3.0, 1.0], "free": [1], "crouch": [1, 1], "push": [1, "back", 90.0, 0.1], "restart": [],
+        "pause": [1],
+    }  # fmt: skip
+    assert {f"/dropsim/{name}" for name in good} == set(COMMANDS)
+    for name, arguments in good.items():
+        command_of(f"/dropsim/{name}", arguments)(session)
+    assert session.paused
+    assert session.crouched == {0}
+    # Ranges are the session's: nobody walks at the speed of sound.
+    command_of("/dropsim/walk", [1, 340.0, 0.0])(session)
+    assert session.goals[0].speed == 4.0
+    with pytest.raises(ValueError, match="no person"):
+        command_of("/dropsim/walk", [2, 1.0, 0.0])(session)
+
+
+def test_a_flood_and_foreign_bytes_are_dropped():
+    commands, said = Commands(), []
+    listener = Listener(Address(port=0), commands, said.append)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as remote:
+        for junk in (b"", b"GET / HTTP/1.1\r\n", b"#bundle\0" + b"\xff" * 40, b"/dropsim/walk\0\0\0,sss\0", b"/a\0\0,f\0\0"):
+            remote.sendto(junk, ("127.0.0.1", listener.port))
+        (restart,) = packets([("/dropsim/restart", [])], bundle=False)
+        for _ in range(3 * COMMANDS_PER_SECOND):
+            remote.sendto(restart, ("127.0.0.1", listener.port))
+        wait_until(lambda: listener.taken + listener.dropped >= 2 * COMMANDS_PER_SECOND)
+    time.sleep(0.1)
+    listener.close()
+    assert COMMANDS_PER_SECOND - 5 <= listener.taken <= COMMANDS_PER_SECOND + 30
+    assert len(said) <= 1
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["--vmc", "127.0.0.1:99999"], "HOST:PORT"),
+        (["--vmc", "no.such.host.invalid:39539"], "no host"),
+        (["--seconds", "0"], "above 0"),
+        (["--hip-height", "-1"], "hips are"),
+        (["--rate", "45"], "rate"),
+        (["psuh"], "push"),
+        (["--people", "9"], "1 to 6"),
+    ],
+)
+def test_mistakes_get_one_sentence(capsys: pytest.CaptureFixture[str], args: list[str], sentence: str):
+    assert main(["live", *args]) == EXIT_ERROR
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+def test_the_command_streams_and_ends(capsys: pytest.CaptureFixture[str]):
+    with receiving() as (receiver, port):
+        assert main(["live", "stand-still", "--vmc", str(port), "--seconds", "1", "--no-bundle", "--listen", "0"]) == EXIT_ERROR
+        capsys.readouterr()
+        assert main(["live", "stand-still", "--vmc", str(port), "--seconds", "1", "--no-bundle"]) == 0
+    assert f"1 person to 127.0.0.1 port {port}" in capsys.readouterr().out
+    assert 15 < len(receiver.frames()) < 45
+    assert len(receiver.packets) == len(receiver.messages)
