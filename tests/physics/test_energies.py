@@ -10,7 +10,7 @@ from dropsim.body.rotations import exp
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.control.following import Planted
 from dropsim.motion.synthetic import stepping_clip
-from dropsim.physics.contact import GRAVITY, GRIP_GAP, Plane, Spheres, nearest_surface, push_out, solids
+from dropsim.physics.contact import GRAVITY, GRIP_GAP, FrictionPatch, Plane, Spheres, nearest_surface, of_person, push_out, solids
 from dropsim.physics.energies import (
     CentreOfMassVelocity,
     CollinearEnergy,
@@ -199,8 +199,11 @@ def test_contact_sticks_tangentially_and_touches_normally(poses):
     inside = x[..., 2] < SKELETON.radii
     assert inside.any()
     assert np.array_equal(target.active, inside)
-    # On the floor: the place of x_t, at the height of the radius.
-    np.testing.assert_allclose(target.p[..., :2][inside], x_t[..., :2][inside], rtol=0, atol=1e-12)
+    # On the floor: the place of x_t if friction can hold it there, at the height of the radius.
+    depth, slide = SKELETON.radii - x[..., 2], np.linalg.norm((x - x_t)[..., :2], axis=-1)
+    held = inside & (slide < 0.8 * depth)
+    assert held.any()
+    np.testing.assert_allclose(target.p[..., :2][held], x_t[..., :2][held], rtol=0, atol=1e-12)
     np.testing.assert_allclose(target.p[..., 2][inside], np.broadcast_to(SKELETON.radii, inside.shape)[inside], rtol=0, atol=1e-12)
 
 
@@ -364,10 +367,37 @@ def test_friction_undoes_a_slide_by_its_share_of_the_way_out():
     before[:4] = [0.0, 0.0, 0.1]
     x[:4] = [[0.05, 0.0, 0.08], [0.0, 0.003, 0.08], [0.05, 0.0, 0.1 + GRIP_GAP / 2], [0.05, 0.0, 0.2]]
     ground = solids((Plane.ground(),), ())
-    push_out(x, before, radii, ground.planes[0], ground.spheres[0], 0.5, H, touching)
-    weight = GRAVITY * H * H
+    pressed, rubbed, sliding, weight = np.zeros(NUM_JOINTS), np.zeros(NUM_JOINTS), np.zeros(NUM_JOINTS, dtype=np.bool_), GRAVITY * H * H
+    push_out(x, before, radii, of_person(ground, 0), 0.5, weight, H, touching, sliding, pressed, rubbed)
     slides = [0.05 - 0.5 * (0.02 + weight), 0.0, 0.05 - 0.5 * weight, 0.05]
     expected = [[slides[0], 0, 0.1], [0, 0, 0.1], [slides[2], 0, 0.1 + GRIP_GAP / 2], [slides[3], 0, 0.2]]
     np.testing.assert_allclose(x[:4], expected, rtol=0, atol=1e-12)
     assert touching[:4].tolist() == [True, True, False, False]
+    assert sliding[:4].tolist() == [True, False, True, False]
     assert (x[4:] == [0.0, 0.0, 5.0]).all()
+    # Once per frame: pushed out again, the slide of what is out already is not shortened again.
+    push_out(x, before, radii, of_person(ground, 0), 0.5, weight, H, touching, sliding, pressed, rubbed)
+    np.testing.assert_allclose(x[:4], expected, rtol=0, atol=1e-12)
+
+
+def test_every_surface_has_its_own_friction():
+    # A plane of 0.3 with a patch of ice that is turned by 45 degrees, and a ball of 1.2; what gives none has the simulator's.
+    zero = np.zeros(3)
+    plane = Plane(np.array([0.0, 0.0, 1.0]), np.zeros(()), zero, zero, zero, np.array(0.3))
+    ice = FrictionPatch(np.array([2.0, 0.0]), np.array([1.0, 0.1]), math.pi / 4, 0.05)
+    ball = Spheres(np.array([[0.0, 5.0, 0.0]]), np.array([0.5]), np.zeros((1, 3)), 1.2)
+    points = np.array([[0.0, 0.0, 0.1], [2.6, 0.6, 0.1], [2.6, 0.0, 0.1], [0.0, 5.0, 0.6]])
+    assert nearest_surface([plane, ball, ice], points).friction.tolist() == [0.3, 0.05, 0.3, 1.2]
+    assert np.isnan(nearest_surface([Plane.ground()], points).friction).all()
+
+
+def test_the_contact_energy_holds_no_more_than_friction_does():
+    # A sphere 1 cm deep that slid by 10 cm: it is drawn back by mu 1 cm, on ice by a sixteenth of what rubber does.
+    x_t, q = np.full((1, NUM_JOINTS, 3), 5.0), np.tile(np.eye(3), (1, NUM_JOINTS, 1, 1))
+    x_t[0, 10] = [0.0, 0.0, SKELETON.radii[10]]
+    x = x_t.copy()
+    x[0, 10] += [0.1, 0.0, -0.01]
+    for friction in (0.8, 0.05):
+        target = Contact(friction=friction).project(x, frame_of(x_t, q, x_t[:, None]))
+        slid = 0.1 - friction * 0.01
+        np.testing.assert_allclose(target.p[0, 10], [slid, 0.0, SKELETON.radii[10]], rtol=0, atol=1e-12)

@@ -1,6 +1,7 @@
 """The laws that the simulator holds, and Algorithm 1 around them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -120,9 +121,9 @@ def test_a_resting_ragdoll_stays_on_a_slope_with_static_friction():
 @pytest.mark.parametrize(("friction", "slides"), [(0.01, True), (0.8, False)])
 def test_one_friction_holds_the_body_and_bounds_its_contact_forces(friction, slides):
     # On 10 degrees, tan 0.18: with next to none a body goes g sin(10 deg) t^2 / 2 = 3.4 m in 2 s, less what is left of friction; and no
-    # contact force leaves the cone of the same friction. The contact energy, which always sticks as in the paper, is left out.
+    # contact force leaves the cone of the same friction.
     plane = slope_of(10)
-    simulator = ragdoll(friction=friction, contact_weight=0.0)
+    simulator = ragdoll(friction=friction)
     motion = simulate(simulator, lying(plane), 61, Streams(0), world=lambda i, s: StepInputs(colliders=(plane,)))
     slid = np.linalg.norm(motion.joints[-1, 0] - motion.joints[0, 0])
     assert 1.5 < slid < 3.5 if slides else slid < 0.05
@@ -130,6 +131,18 @@ def test_one_friction_holds_the_body_and_bounds_its_contact_forces(friction, sli
     across = np.linalg.norm(motion.contact_forces - along[..., None] * plane.normal, axis=-1)
     assert along.max() > 10
     assert (across <= friction * along + 1e-6).all()
+
+
+@pytest.mark.parametrize("friction", [0.05, 0.3])
+def test_a_sliding_body_loses_speed_as_coulomb_says(friction):
+    # On level ground v(t) = v_0 - mu g t, whatever slides; a limp body also rocks a little.
+    start = lying()
+    ground = replace(Plane.ground(), friction=np.array(friction))
+    moving = State(start.x, start.v + np.array([3.0, 0.0, 0.0]), start.q, start.memory)
+    motion = simulate(ragdoll(), moving, 22, Streams(0), world=lambda i, s: StepInputs(colliders=(ground,)))
+    centre = SKELETON.centre_of_mass(motion.joints)[:, 0]
+    lost = 3.0 - (centre[-1] - centre[-2]) / H
+    assert lost == pytest.approx(friction * 9.81 * 21 * H, rel=0.25)
 
 
 def test_bones_keep_their_length_in_a_fall_and_nobody_goes_through_the_floor():
@@ -152,7 +165,18 @@ def settled(x, colliders, *, rounds, most=settling.MOST_ROUNDS, before=None):
     out, touching = np.empty((1, NUM_JOINTS, 3)), np.empty((1, NUM_JOINTS), dtype=np.bool_)
     before = x if before is None else before
     settling.settle(
-        x[None], before[None], SKELETON.arrays, solids(colliders, ()), 0.8, H, rounds, most, settling.CONTACT_MOBILITY, out, touching
+        x[None],
+        before[None],
+        SKELETON.arrays,
+        solids(colliders, ()),
+        0.8,
+        np.zeros((1, 2)),
+        H,
+        rounds,
+        most,
+        settling.CONTACT_MOBILITY,
+        out,
+        touching,
     )
     return out[0], touching[0]
 

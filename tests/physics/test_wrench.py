@@ -64,7 +64,8 @@ class Steps:
         self.x, self.v, self.after = (np.ascontiguousarray(np.atleast_3d(part.T).T) for part in (x, v, after))
         self.skeleton, self.options = skeleton, SimulatorOptions(**{**PLAIN, **options})
         near = np.ascontiguousarray(np.broadcast_to(mask, self.x.shape[:-1]))
-        self.support = wrench.Support(near, np.ascontiguousarray(np.broadcast_to(UP, self.x.shape)))
+        friction = np.full(self.x.shape[:-1], self.options.friction)
+        self.support = wrench.Support(near, np.ascontiguousarray(np.broadcast_to(UP, self.x.shape)), friction)
         self.fit = wrench.fit_of(skeleton, self.options)
         self.points = self.x - skeleton.radii[:, None] * UP
 
@@ -135,7 +136,8 @@ def fitted(b, x, near, normals, *, radii=SKELETON.radii, centre=None, **options)
     forces, residual = np.empty((NUM_JOINTS, 3)), np.empty(6)
     centre = SKELETON.centre_of_mass(x) if centre is None else centre
     fit = wrench.fit_of(SKELETON, SimulatorOptions(**{**PLAIN, **options}))
-    check(wrench.fit_contacts(x, near, np.ascontiguousarray(np.broadcast_to(normals, x.shape)), radii, centre, b, fit, forces, residual))
+    contacts = (near, np.ascontiguousarray(np.broadcast_to(normals, x.shape)), np.full(NUM_JOINTS, fit.friction))
+    check(wrench.fit_contacts(x, *contacts, radii, centre, b, fit, forces, residual))
     return forces, residual
 
 
@@ -314,7 +316,7 @@ def aimed(x, v, reference, *, react, forces=None, height=0.0, **options):
     floor = solids((replace(Plane.ground(), offset=np.array(height)),), ())
     forces = np.zeros(x.shape) if forces is None else forces
     world = (SKELETON.arrays, floor, o.contact_margin, wrench.fit_of(SKELETON, o), H, react)
-    check(wrench.aim(x, v, reference, forces, *world, near, normals, unexplained, y))
+    check(wrench.aim(x, v, reference, forces, *world, near, normals, np.empty(x.shape[:-1]), unexplained, np.empty((len(x), 2)), y))
     return y, unexplained, near
 
 
@@ -585,3 +587,18 @@ def test_bad_input_is_refused():
     x = standing()
     with pytest.raises(ValueError, match="not finite"):
         Steps(x, STILL, x * np.nan, touching(joint_index("left_foot"))).explain()
+
+
+def test_every_contact_has_its_own_friction(rng):
+    # One foot on rubber and one on ice: a sideways demand is met by the one that can; neither leaves its own cone.
+    x = np.array(stepping_clip(0.2).joints[0])
+    near, friction = np.zeros(NUM_JOINTS, dtype=np.bool_), np.full(NUM_JOINTS, 0.8)
+    near[[7, 8, 10, 11]], friction[[7, 10]] = True, 0.05
+    fit = wrench.fit_of(SKELETON, SimulatorOptions(**PLAIN))
+    forces, residual = np.empty((NUM_JOINTS, 3)), np.empty(6)
+    b = np.array([0.2 * WEIGHT, 0.0, WEIGHT, 0.0, 0.0, 0.0])
+    normals = np.ascontiguousarray(np.broadcast_to(UP, x.shape))
+    check(wrench.fit_contacts(x, near, normals, friction, SKELETON.radii, SKELETON.centre_of_mass(x), b, fit, forces, residual))
+    assert (np.linalg.norm(forces[:, :2], axis=-1) <= friction * forces[:, 2] + 1e-9).all()
+    assert forces[[8, 11], 0].sum() > forces[[7, 10], 0].sum() > 0
+    assert np.linalg.norm(forces[[7, 10], :2], axis=-1).sum() == pytest.approx(0.05 * forces[[7, 10], 2].sum(), rel=1e-6)

@@ -1,13 +1,14 @@
-"""What a joint's sphere can touch: planes and spheres, as signed distances with normals and velocities.
+"""What a joint's sphere can touch: planes and spheres, as signed distances with normals, velocities and friction.
 
-Kernels take them as `Solids`: rows of planes (normal, offset, angular velocity, velocity, pivot) and of spheres (centre, radius, velocity),
-the same for everyone (a leading dimension of 1) or one set per person.
+Kernels take them as `Solids`: rows of planes (normal, offset, angular velocity, velocity, pivot, friction), of spheres (centre, radius,
+velocity, friction) and of patches on the planes (centre, half sizes, cosine and sine of the turn, friction), the same for everyone (a
+leading dimension of 1) or one set per person. A friction of NaN is the simulator's own.
 """
 
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ class Solids(NamedTuple):
 
     planes: np.ndarray
     spheres: np.ndarray
+    patches: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,8 @@ class Plane:
     velocity: Float[np.ndarray, "*b 3"]
     """Of the pivot [m/s]."""
     pivot: Float[np.ndarray, "*b 3"]
+    friction: Float[np.ndarray, "*#b"] = field(default_factory=lambda: np.array(math.nan))
+    """Of soles on it: largest tangential force over the normal one; NaN is the simulator's own."""
 
     @classmethod
     def ground(cls) -> "Plane":
@@ -55,17 +59,24 @@ class Plane:
     def stacked(cls, planes: Sequence["Plane"]) -> "Plane":
         """Stack planes along a new last batch dimension, such as time."""
         vectors = [np.stack([getattr(plane, name) for plane in planes], -2) for name in ("normal", "angular_velocity", "velocity", "pivot")]
-        return cls(vectors[0], np.stack([plane.offset for plane in planes], -1), *vectors[1:])
+        offsets = np.stack([plane.offset for plane in planes], -1)
+        friction = np.stack([np.broadcast_to(plane.friction, plane.offset.shape) for plane in planes], -1)
+        return cls(vectors[0], offsets, *vectors[1:], friction)
 
     def map(self, vectors: Callable[[np.ndarray], np.ndarray], scalars: Callable[[np.ndarray], np.ndarray]) -> "Plane":
         """Change the batch dimensions of every part."""
         turning = (vectors(self.angular_velocity), vectors(self.velocity), vectors(self.pivot))
-        return Plane(vectors(self.normal), np.asarray(scalars(self.offset)), *turning)
+        return Plane(
+            vectors(self.normal),
+            np.asarray(scalars(self.offset)),
+            *turning,
+            np.asarray(scalars(self.friction) if self.friction.ndim else self.friction),
+        )
 
     @property
-    def rows(self) -> Float[np.ndarray, "*b 1 13"]:
+    def rows(self) -> Float[np.ndarray, "*b 1 14"]:
         """As kernels take it."""
-        parts = (self.normal, self.offset[..., None], self.angular_velocity, self.velocity, self.pivot)
+        parts = (self.normal, self.offset[..., None], self.angular_velocity, self.velocity, self.pivot, self.friction[..., None])
         shape = np.broadcast_shapes(*(p.shape[:-1] for p in parts))
         return np.concatenate([np.broadcast_to(p, (*shape, p.shape[-1])) for p in parts], -1)[..., None, :]
 
@@ -74,7 +85,8 @@ class Plane:
         normal = self.normal[..., None, :]
         distance = (points * normal).sum(-1) - self.offset[..., None]
         spin = np.cross(self.angular_velocity[..., None, :], points - self.pivot[..., None, :])
-        return Surface(distance, np.broadcast_to(normal, points.shape), spin + self.velocity[..., None, :])
+        velocity, friction = spin + self.velocity[..., None, :], np.broadcast_to(self.friction[..., None], distance.shape)
+        return Surface(distance, np.broadcast_to(normal, points.shape), velocity, friction)
 
 
 _GROUND = Plane(np.array([0.0, 0.0, 1.0]), np.zeros(()), np.zeros(3), np.zeros(3), np.zeros(3))
@@ -90,28 +102,71 @@ class Spheres:
     """[m]"""
     velocities: Float[np.ndarray, "*b s 3"]
     """[m/s]"""
+    friction: float = math.nan
+    """Of soles on them; NaN is the simulator's own."""
 
     @property
-    def rows(self) -> Float[np.ndarray, "*b s 7"]:
+    def rows(self) -> Float[np.ndarray, "*b s 8"]:
         """As kernels take them."""
-        radii = np.broadcast_to(self.radii[:, None], (*self.centres.shape[:-1], 1))
-        return np.concatenate((self.centres, radii, np.broadcast_to(self.velocities, self.centres.shape)), -1)
+        radii, friction = (np.broadcast_to(v, (*self.centres.shape[:-1], 1)) for v in (self.radii[:, None], self.friction))
+        return np.concatenate((self.centres, radii, np.broadcast_to(self.velocities, self.centres.shape), friction), -1)
 
 
-Collider = Plane | Spheres
+@dataclass(frozen=True, eq=False)
+class FrictionPatch:
+    """A rectangle of the ground with a friction of its own: ice, a wet floor, a rubber mat."""
+
+    centre: Float[np.ndarray, "2"]
+    """Seen from above [m]."""
+    half: Float[np.ndarray, "2"]
+    """Half its sizes along its own x and y [m]."""
+    turn: float
+    """Of its own axes, counterclockwise seen from above [rad]."""
+    friction: float
+
+    @property
+    def rows(self) -> Float[np.ndarray, "1 7"]:
+        """As kernels take it."""
+        return np.array([[*self.centre, *self.half, math.cos(self.turn), math.sin(self.turn), self.friction]])
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Colliders of one kind as kernels take them, such as ones that only some people can touch."""
+
+    kind: type
+    rows: Float[np.ndarray, "*b k c"]
+
+    @classmethod
+    def in_one_world(cls, collider: "Collider", world: int, batch: tuple[int, ...]) -> "Rows":
+        """Put colliders out of everyone's way but that of the people of one world; `batch` is worlds and people."""
+        given = collider.rows
+        kind = collider.kind if isinstance(collider, Rows) else type(collider)
+        rows = np.broadcast_to(_NOWHERE[kind], (*batch, *given.shape[-2:])).copy()
+        rows[world] = given
+        return cls(kind, rows)
+
+
+Collider = Plane | Spheres | FrictionPatch | Rows
+_NOWHERE: dict[type, Float[np.ndarray, "c"]] = {
+    Plane: np.array([0.0, 0.0, 1.0, -1e9, *([0.0] * 9), math.nan]),
+    Spheres: np.array([0.0, 0.0, -1e9, 1e-3, 0.0, 0.0, 0.0, math.nan]),
+    FrictionPatch: np.array([0.0, 0.0, -1.0, -1.0, 1.0, 0.0, math.nan]),
+}
+"""Rows that nobody can touch; as many numbers as each kind has."""
 
 
 @functools.lru_cache(maxsize=8)
 def solids(colliders: tuple[Collider, ...], batch: tuple[int, ...]) -> Solids:
     """Stack colliders as kernels take them; colliders with batch dimensions are broadcast to `batch`."""
-    if strange := [type(c).__name__ for c in colliders if not isinstance(c, Plane | Spheres)]:
+    if strange := [type(c).__name__ for c in colliders if not isinstance(c, Collider)]:
         raise ValueError(f"people can touch planes and spheres, not a {strange[0]}: build it of Plane and Spheres")
     found = []
-    for kind, width in ((Plane, 13), (Spheres, 7)):
-        rows = [c.rows for c in colliders if isinstance(c, kind)]
+    for kind, nowhere in _NOWHERE.items():
+        rows = [c.rows for c in colliders if isinstance(c, kind) or (isinstance(c, Rows) and c.kind is kind)]
         if any(r.ndim > 2 for r in rows):
             rows = [np.broadcast_to(r, (*batch, *r.shape[-2:])) for r in rows]
-        found.append(flat(np.concatenate(rows, -2), 2) if rows else np.empty((1, 0, width)))
+        found.append(flat(np.concatenate(rows, -2), 2) if rows else np.empty((1, 0, len(nowhere))))
     return Solids(*found)
 
 
@@ -125,117 +180,162 @@ class Surface:
     """Out of the collider, of unit length."""
     velocity: Float[np.ndarray, "*b n 3"]
     """Of the surface at its nearest point [m/s]."""
+    friction: Float[np.ndarray, "*b n"]
+    """Of soles on it; NaN is the simulator's own."""
 
 
 def nearest_surface(colliders: Sequence[Collider], points: Float[np.ndarray, "*b n 3"]) -> Surface:
     """Return the nearest of all surfaces for each point; without colliders it is infinitely far away."""
-    found = Surface(np.empty(points.shape[:-1]), np.empty(points.shape), np.empty(points.shape))
+    plain, vectors = points.shape[:-1], points.shape
+    found = Surface(np.empty(plain), np.empty(vectors), np.empty(vectors), np.empty(plain))
     laid = solids(tuple(colliders), points.shape[:-2])
-    _surfaces(flat(points, 2), laid, flat(found.distance, 1), flat(found.normal, 2), flat(found.velocity, 2))
+    parts = (flat(found.distance, 1), flat(found.normal, 2), flat(found.velocity, 2), flat(found.friction, 1))
+    _surfaces(flat(points, 2), laid, *parts)
     return found
 
 
 @kernel
-def nearest(x: float, y: float, z: float, planes: Array, spheres: Array) -> tuple[float, float, float, float, float, float, float]:
-    """Return distance, normal and velocity of the nearest surface, the first of equals."""
-    distance, nx, ny, nz, vx, vy, vz = math.inf, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for k in range(len(planes)):
-        plane = planes[k]
+def of_person(solids: Solids, i: int) -> Solids:
+    """Return a person's own rows, or those that are the same for everyone."""
+    return Solids(_own(solids.planes, i), _own(solids.spheres, i), _own(solids.patches, i))
+
+
+@kernel
+def _own(rows: Array, i: int) -> Array:
+    return rows[i if len(rows) > 1 else 0]
+
+
+@kernel
+def nearest(x: float, y: float, z: float, here: Solids) -> tuple[float, float, float, float, float, float, float, float]:
+    """Return distance, normal, velocity and friction of the nearest surface, the first of equals."""
+    distance, nx, ny, nz, vx, vy, vz, friction = math.inf, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, math.nan
+    for k in range(len(here.planes)):
+        plane = here.planes[k]
         found = x * plane[0] + y * plane[1] + z * plane[2] - plane[3]
         if found < distance:
             distance, nx, ny, nz = found, plane[0], plane[1], plane[2]
             wx, wy, wz = plane[4], plane[5], plane[6]
             dx, dy, dz = x - plane[10], y - plane[11], z - plane[12]
             vx, vy, vz = wy * dz - wz * dy + plane[7], wz * dx - wx * dz + plane[8], wx * dy - wy * dx + plane[9]
-    for k in range(len(spheres)):
-        ball = spheres[k]
+            friction = _patched(x, y, plane[13], here.patches)
+    for k in range(len(here.spheres)):
+        ball = here.spheres[k]
         dx, dy, dz = x - ball[0], y - ball[1], z - ball[2]
         length = math.sqrt(dx * dx + dy * dy + dz * dz)
         if length - ball[3] < distance:
             distance = length - ball[3]
             # From the very centre, out is up.
             nx, ny, nz = (dx / length, dy / length, dz / length) if length > 1e-9 else (0.0, 0.0, 1.0)
-            vx, vy, vz = ball[4], ball[5], ball[6]
-    return distance, nx, ny, nz, vx, vy, vz
+            vx, vy, vz, friction = ball[4], ball[5], ball[6], ball[7]
+    return distance, nx, ny, nz, vx, vy, vz, friction
 
 
 @kernel
-def of_person(rows: Array, i: int) -> Array:
-    """Return a person's own rows, or those that are the same for everyone."""
-    return rows[i if len(rows) > 1 else 0]
+def _patched(x: float, y: float, friction: float, patches: Array) -> float:
+    """Return the friction of the ground at a place: of patches that overlap, the last one's."""
+    for k in range(len(patches)):
+        patch = patches[k]
+        dx, dy = x - patch[0], y - patch[1]
+        if abs(patch[4] * dx + patch[5] * dy) <= patch[2] and abs(patch[4] * dy - patch[5] * dx) <= patch[3]:
+            friction = patch[6]
+    return friction
 
 
 @kernel
-def _surfaces(points: Array, solids: Solids, distance: Array, normals: Array, velocities: Array) -> None:
+def _surfaces(points: Array, solids: Solids, distance: Array, normals: Array, velocities: Array, friction: Array) -> None:
     for i in range(len(points)):
-        planes, spheres = of_person(solids.planes, i), of_person(solids.spheres, i)
+        here = of_person(solids, i)
         for j in range(points.shape[1]):
-            found = nearest(points[i, j, 0], points[i, j, 1], points[i, j, 2], planes, spheres)
-            distance[i, j] = found[0]
+            found = nearest(points[i, j, 0], points[i, j, 1], points[i, j, 2], here)
+            distance[i, j], friction[i, j] = found[0], found[7]
             normals[i, j, 0], normals[i, j, 1], normals[i, j, 2] = found[1], found[2], found[3]
             velocities[i, j, 0], velocities[i, j, 1], velocities[i, j, 2] = found[4], found[5], found[6]
 
 
 @kernel
-def near_spheres(x: Array, radii: Array, planes: Array, spheres: Array, margin: float, near: Array, normals: Array) -> None:
-    """Write which of a person's spheres are nearer than a margin to something, and the normals there."""
+def near_spheres(
+    x: Array, radii: Array, here: Solids, margin: float, friction: float, near: Array, normals: Array, frictions: Array
+) -> None:
+    """Write which of a person's spheres are nearer than a margin to something, and the normals and the friction there."""
     for j in range(NUM_JOINTS):
-        found = nearest(x[j, 0], x[j, 1], x[j, 2], planes, spheres)
+        found = nearest(x[j, 0], x[j, 1], x[j, 2], here)
         near[j] = found[0] - radii[j] < margin
         normals[j, 0], normals[j, 1], normals[j, 2] = found[1], found[2], found[3]
+        frictions[j] = friction if math.isnan(found[7]) else found[7]
 
 
 @kernel
-def contact_targets(x: Array, before: Array, radii: Array, solids: Solids, h: float, p: Array, active: Array, at: int) -> None:
-    """Project for the contact energy: spheres inside something stick to it tangentially and touch it normally.
+def contact_targets(
+    x: Array, before: Array, radii: Array, solids: Solids, friction: float, h: float, p: Array, active: Array, at: int
+) -> None:
+    """Project for the contact energy: spheres inside something touch it normally and stick to it tangentially, as far as friction holds.
 
-    The tangent plane at x stands for the surface: exact for planes, and for spheres at the step of one frame.
+    The tangent plane at x stands for the surface: exact for planes, and for spheres at the step of one frame. The energy's normal force
+    is in proportion to the depth, so its tangential one is bounded by friction times the depth.
     """
     for i in range(len(x)):
-        planes, spheres = of_person(solids.planes, i), of_person(solids.spheres, i)
+        here = of_person(solids, i)
         for j in range(NUM_JOINTS):
             px, py, pz = x[i, j, 0], x[i, j, 1], x[i, j, 2]
-            distance, nx, ny, nz, vx, vy, vz = nearest(px, py, pz, planes, spheres)
+            distance, nx, ny, nz, vx, vy, vz, own = nearest(px, py, pz, here)
             gap = distance - radii[j]
             active[i, at + j] = gap < 0
             if gap < 0:
-                cx, cy, cz = before[i, j, 0] + h * vx, before[i, j, 1] + h * vy, before[i, j, 2] + h * vz
-                height = (cx - px) * nx + (cy - py) * ny + (cz - pz) * nz + gap
-                px, py, pz = cx - height * nx, cy - height * ny, cz - height * nz
+                mu = friction if math.isnan(own) else own
+                px, py, pz = px - gap * nx, py - gap * ny, pz - gap * nz
+                sx, sy, sz, length = _slide(px, py, pz, before[i, j], h, nx, ny, nz, vx, vy, vz)
+                undone = min(length, -mu * gap) / max(length, 1e-12)
+                px, py, pz = px - undone * sx, py - undone * sy, pz - undone * sz
             p[i, at + j, 0], p[i, at + j, 1], p[i, at + j, 2] = px, py, pz
 
 
 @kernel
-def push_out(x: Array, before: Array, radii: Array, planes: Array, spheres: Array, friction: float, h: float, touching: Array) -> None:
+def _slide(
+    px: float, py: float, pz: float, before: Array, h: float, nx: float, ny: float, nz: float, vx: float, vy: float, vz: float
+) -> tuple[float, float, float, float]:
+    """Return a sphere's way along a surface within the step, relative to the surface, and its length."""
+    sx, sy, sz = px - before[0] - h * vx, py - before[1] - h * vy, pz - before[2] - h * vz
+    along = sx * nx + sy * ny + sz * nz
+    sx, sy, sz = sx - along * nx, sy - along * ny, sz - along * nz
+    return sx, sy, sz, math.sqrt(sx * sx + sy * sy + sz * sz)
+
+
+@kernel
+def push_out(
+    x: Array, before: Array, radii: Array, here: Solids, friction: float, bearing: float, h: float, touching: Array, sliding: Array,
+    pressed: Array, rubbed: Array,
+) -> None:  # fmt: skip
     """Move a person's spheres that are inside something out to its surface, with Coulomb friction on the way, and mark them.
 
     The way out stands for the normal impulse: a step along the surface is undone up to friction times that way (Mueller et al. 2007). A
-    sphere that rests on the surface has in addition the impulse that bears its weight.
+    sphere that rests on the surface has in addition the impulse that bears the body, as the way `bearing` that it would sink without.
+    `pressed` and `rubbed` add up the ways out and the ways undone so far in this frame: however often spheres are pushed out, friction is
+    what the whole way out allows. What slides on all the same is marked too.
     """
-    bearing = GRAVITY * h * h  # what a resting sphere would sink within the step if the ground did not bear it
     for j in range(NUM_JOINTS):
         px, py, pz = x[j, 0], x[j, 1], x[j, 2]
-        distance, nx, ny, nz, vx, vy, vz = nearest(px, py, pz, planes, spheres)
+        distance, nx, ny, nz, vx, vy, vz, own = nearest(px, py, pz, here)
         gap = distance - radii[j]
+        sliding[j] = False
         if gap < 0:
             touching[j] = True
-        depth = max(-gap, 0.0)
-        impulse = depth + (bearing if gap < GRIP_GAP else 0.0)
-        if impulse == 0.0:
+        if gap >= GRIP_GAP:
             continue
+        depth, mu = max(-gap, 0.0), friction if math.isnan(own) else own
+        pressed[j] += depth
         px, py, pz = px + depth * nx, py + depth * ny, pz + depth * nz
-        sx, sy, sz = px - before[j, 0] - h * vx, py - before[j, 1] - h * vy, pz - before[j, 2] - h * vz
-        along = sx * nx + sy * ny + sz * nz
-        sx, sy, sz = sx - along * nx, sy - along * ny, sz - along * nz
-        length = math.sqrt(sx * sx + sy * sy + sz * sz)
-        undone = min(length, friction * impulse) / max(length, 1e-12)
+        sx, sy, sz, length = _slide(px, py, pz, before[j], h, nx, ny, nz, vx, vy, vz)
+        way = min(length, max(mu * (pressed[j] + bearing) - rubbed[j], 0.0))
+        rubbed[j] += way
+        sliding[j] = way < length
+        undone = way / max(length, 1e-12)
         x[j, 0], x[j, 1], x[j, 2] = px - undone * sx, py - undone * sy, pz - undone * sz
 
 
 @kernel
-def deepest(x: Array, radii: Array, planes: Array, spheres: Array) -> float:
+def deepest(x: Array, radii: Array, here: Solids) -> float:
     """Return how far a person's deepest sphere is inside something; negative if none is."""
     found = -math.inf
     for j in range(NUM_JOINTS):
-        found = max(found, radii[j] - nearest(x[j, 0], x[j, 1], x[j, 2], planes, spheres)[0])
+        found = max(found, radii[j] - nearest(x[j, 0], x[j, 1], x[j, 2], here)[0])
     return found

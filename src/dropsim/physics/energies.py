@@ -61,10 +61,13 @@ def _scaled_rods(x: Array, ends: Array, rest: Array, p: Array, at: int) -> None:
 class Contact(KernelEnergy):
     """E_2: particles that would be inside something stay where they were along it and come out to its surface.
 
-    Static friction, as in the paper: the target is x_t carried along by the surface, moved along the normal until it touches.
+    Static friction, as in the paper: the target is x_t carried along by the surface, moved along the normal until it touches. What
+    friction cannot hold slides: a step along the surface is undone by at most friction times the depth and g h^2.
     """
 
     weight: float = 3.0
+    friction: float = 0.8
+    """Of what has none of its own."""
     name: str = field(default="contact", init=False)
 
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
@@ -73,7 +76,7 @@ class Contact(KernelEnergy):
     def write(
         self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
     ) -> None:
-        contact_targets(x, frame.x, frame.skeleton.radii, frame.solids, frame.h, p, active, at)
+        contact_targets(x, frame.x, frame.skeleton.radii, frame.solids, self.friction, frame.h, p, active, at)
 
 
 @dataclass(frozen=True, eq=False)

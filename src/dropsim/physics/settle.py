@@ -34,25 +34,27 @@ _MEETING = np.array([(*m, *([0] * (3 - len(m)))) for m in _meeting])
 
 @kernel
 def settle(
-    x: Array, before: Array, body: BodyArrays, solids: Solids, friction: float, h: float, rounds: int, most_rounds: int,
-    contact_mobility: float, out: Array, touching: Array,
+    x: Array, before: Array, body: BodyArrays, solids: Solids, friction: float, borne: Array, h: float, rounds: int,
+    most_rounds: int, contact_mobility: float, out: Array, touching: Array,
 ) -> None:  # fmt: skip
     """Push everyone out of what they are inside of and restore their bones' lengths, in turns; also write which joints touched.
 
-    Joints in contact give less than their inverse masses say, by a factor.
+    Joints in contact give less than their inverse masses say, by a factor, unless they slide. `borne` is what the ground's reaction
+    gives each person already, along the normals and along the surfaces, as ways [m].
     """
     give, work = np.empty(NUM_JOINTS), (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
+    pressed, rubbed, sliding = np.empty(NUM_JOINTS), np.empty(NUM_JOINTS), np.empty(NUM_JOINTS, dtype=np.bool_)
     for i in range(len(x)):
-        planes, spheres = of_person(solids.planes, i), of_person(solids.spheres, i)
+        here = of_person(solids, i)
         copy(x[i], out[i])
-        touching[i] = False
+        touching[i], pressed[:], rubbed[:] = False, 0.0, borne[i, 1]
         for done in range(most_rounds):
             whole = done >= rounds and _stretch(out[i], body.lengths) < STRETCHED
-            if whole and deepest(out[i], body.radii, planes, spheres) < DEEP:
+            if whole and deepest(out[i], body.radii, here) < DEEP:
                 break
-            push_out(out[i], before[i], body.radii, planes, spheres, friction, h, touching[i])
+            push_out(out[i], before[i], body.radii, here, friction, borne[i, 0], h, touching[i], sliding, pressed, rubbed)
             for j in range(NUM_JOINTS):
-                give[j] = body.mobility[j] * (contact_mobility if touching[i, j] else 1.0)
+                give[j] = body.mobility[j] * (contact_mobility if touching[i, j] and not sliding[j] else 1.0)
             restore_person(out[i], body.lengths, give, 2, work[0], work[1], work[2])
 
 
@@ -143,6 +145,7 @@ def separate(
     solids: Solids,
     *,
     friction: float,
+    borne: Float[np.ndarray, "n 2"],
     h: float,
 ) -> tuple[Float[np.ndarray, "*w p 22 3"], Float[np.ndarray, "*w p 22 3"], Bool[np.ndarray, "*w p"], Bool[np.ndarray, "*w p 22"]]:
     """Move people of one world out of each other by equal and opposite impulses.
@@ -158,7 +161,7 @@ def separate(
         return x, forces, met, touching
     most = 2 * MOST_ROUNDS // ROUNDS
     flattened = (flat(out, 2), flat(before, 2), skeleton.arrays, solids)
-    settle(*flattened, friction, h, 2, most, 1.0, flat(settled, 2), flat(touching, 1))
+    settle(*flattened, friction, borne, h, 2, most, 1.0, flat(settled, 2), flat(touching, 1))
     return np.where(met[..., None, None], settled, x), forces, met, touching & met[..., None]
 
 

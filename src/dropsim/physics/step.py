@@ -115,6 +115,8 @@ class Aim:
     support: wrench.Support
     unexplained: Float[np.ndarray, "n 6"]
     """Root wrench of the reference candidate [N, N m]."""
+    borne: Float[np.ndarray, "n 2"]
+    """How far the ground's reaction moves the body within the step, along the contacts' normals and along their surfaces [m]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +164,7 @@ class Simulator:
         o = self.options
         own: list[Energy] = [Rigidity(o.rigidity_weight)]
         if o.contact:
-            own.append(Contact(o.contact_weight))
+            own.append(Contact(o.contact_weight, o.friction))
         if o.range_of_motion and self.pose is not None:
             own.append(RangeOfMotion(self.pose, o.range_of_motion_weight))
         if o.kinematic:
@@ -184,7 +186,7 @@ class Simulator:
         frame = Frame(self.skeleton, self.h, now.x, aim.y, twist, candidates.x, now.solids)
         x = system.iterate(frame.candidates[:, reference].copy() if self.options.kinematic else aim.y, frame, self.options.num_iterations)
         x, before = self._balance(now, aim, x)
-        x, touching, pushes = self._settle(now, x, batch if inputs.shared else ())
+        x, touching, pushes = self._settle(now, aim, x, batch if inputs.shared else ())
         chosen = nearest_candidate(candidates.x, x)
         q = self._pose(x, candidates.q[np.arange(len(x)), chosen])
 
@@ -214,11 +216,12 @@ class Simulator:
         num, o = len(now.x), self.options
         found = Aim(
             np.empty(now.x.shape),
-            wrench.Support(np.empty((num, NUM_JOINTS), dtype=np.bool_), np.empty(now.x.shape)),
+            wrench.Support(np.empty((num, NUM_JOINTS), dtype=np.bool_), np.empty(now.x.shape), np.empty((num, NUM_JOINTS))),
             np.empty((num, 6)),
+            np.empty((num, 2)),
         )
         world = (self.skeleton.arrays, now.solids, o.contact_margin, wrench.fit_of(self.skeleton, o), self.h, o.react and o.kinematic)
-        check(wrench.aim(now.x, now.v, flat(reference, 2), now.forces, *world, *found.support, found.unexplained, found.y))
+        check(wrench.aim(now.x, now.v, flat(reference, 2), now.forces, *world, *found.support, found.unexplained, found.borne, found.y))
         return found
 
     def _balance(self, now: "_Now", aim: Aim, solved: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
@@ -230,18 +233,20 @@ class Simulator:
         check(wrench.balance(now.x, now.v, solved, now.forces, *fit, correction, aim.unexplained, held, out, before))
         return out, before
 
-    def _settle(self, now: "_Now", x: Float[np.ndarray, "n 22 3"], shared: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _settle(
+        self, now: "_Now", aim: Aim, x: Float[np.ndarray, "n 22 3"], shared: tuple[int, ...]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Bring everyone out of what they are inside of and out of each other; return joints, touching joints and mutual forces [N]."""
         out, touching, o = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_), self.options
         rounds, most = (settling.ROUNDS, settling.MOST_ROUNDS) if o.contact else (1, 1)
         around = now.solids if o.contact else _NOTHING
         body, mobility = self.skeleton.arrays, settling.CONTACT_MOBILITY
-        settling.settle(x, now.x, body, around, o.friction, self.h, rounds, most, mobility, out, touching)
+        settling.settle(x, now.x, body, around, o.friction, aim.borne, self.h, rounds, most, mobility, out, touching)
         if not shared or shared[-1] < 2 or not o.contact:
             return out, touching, np.zeros(x.shape)
         together = (*shared, NUM_JOINTS, 3)
         apart, forces, _, again = settling.separate(
-            out.reshape(together), now.x.reshape(together), self.skeleton, around, friction=o.friction, h=self.h
+            out.reshape(together), now.x.reshape(together), self.skeleton, around, friction=o.friction, borne=aim.borne, h=self.h
         )
         return flat(apart, 2), touching | flat(again, 1), flat(forces, 2)
 

@@ -75,6 +75,8 @@ class Support(NamedTuple):
     """Spheres within the contact margin of something (n 22)."""
     normals: np.ndarray
     """Unit vectors toward the body (n 22 3)."""
+    friction: np.ndarray
+    """Of what they touch (n 22)."""
 
 
 @kernel
@@ -126,7 +128,7 @@ def take_forces(forces: Array, x: Array, centre: Array, b: Array) -> None:
 
 @kernel
 def fit_contacts(
-    x: Array, near: Array, normals: Array, radii: Array, centre: Array, b: Array, fit: Fit, forces: Array, residual: Array
+    x: Array, near: Array, normals: Array, friction: Array, radii: Array, centre: Array, b: Array, fit: Fit, forces: Array, residual: Array
 ) -> int:
     """Write the contact forces that come nearest to giving a rate of momentum b, eq. (11), and what they leave unexplained.
 
@@ -146,9 +148,9 @@ def fit_contacts(
             point[k] = x[j, k] - radii[j] * normal[k]
         for e in range(fit.num_edges):
             cosine, sine = math.cos(e * (2 * math.pi / fit.num_edges)), math.sin(e * (2 * math.pi / fit.num_edges))
-            edges[n, 0] = cosine * t[0] + sine * sx + normal[0] / fit.friction
-            edges[n, 1] = cosine * t[1] + sine * sy + normal[1] / fit.friction
-            edges[n, 2] = cosine * t[2] + sine * sz + normal[2] / fit.friction
+            edges[n, 0] = cosine * t[0] + sine * sx + normal[0] / friction[j]
+            edges[n, 1] = cosine * t[1] + sine * sy + normal[1] / friction[j]
+            edges[n, 2] = cosine * t[2] + sine * sz + normal[2] / friction[j]
             add_force(edges[n, 0], edges[n, 1], edges[n, 2], point, centre, 1.0, wrenches[n])
             for r in range(6):
                 A[n, r] = wrenches[n, r] * (1.0 if r < 3 else fit.scale)
@@ -164,7 +166,7 @@ def fit_contacts(
         return status
     load = np.zeros(2)
     for k in range(n):
-        load[_GROUP[joint[k]]] += c[k] / fit.friction  # every edge has the same part 1 / mu along its normal
+        load[_GROUP[joint[k]]] += c[k] / friction[joint[k]]  # every edge has the part 1 / mu along its normal
     for k in range(n):
         group = _GROUP[joint[k]]
         c[k] *= fit.limits[group] / max(load[group], fit.limits[group])
@@ -212,22 +214,27 @@ def turn_of(mx: float, my: float, mz: float, x: Array, centre: Array, masses: Ar
 @kernel
 def aim(
     x: Array, v: Array, reference: Array, forces: Array, body: BodyArrays, solids: Solids, margin: float, fit: Fit, h: float, react: bool,
-    near: Array, normals: Array, unexplained: Array, y: Array,
+    near: Array, normals: Array, friction: Array, unexplained: Array, borne: Array, y: Array,
 ) -> int:  # fmt: skip
     """Write where momentum, external forces, gravity and the ground's reaction take the particles: y of eq. (1).
 
     The reaction is what contact can give of the reference candidate's change of momentum; it moves the body as a rigid one. What contact
-    cannot give of it is `unexplained`. External forces do not enter: the person has not met them yet.
+    cannot give of it is `unexplained`. External forces do not enter: the person has not met them yet. `borne` is how far the reaction
+    moves the body within the step, along the contacts' normals and along their surfaces [m].
     """
     centre, b, fitted, spin = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(3)
     status = FINE
     for i in range(len(x)):
-        near_spheres(x[i], body.radii, of_person(solids.planes, i), of_person(solids.spheres, i), margin, near[i], normals[i])
+        near_spheres(x[i], body.radii, of_person(solids, i), margin, fit.friction, near[i], normals[i], friction[i])
         total = centre_of_mass(x[i], body.masses, centre)
         momentum_rate(x[i], v[i], reference[i], body.masses, h, centre, b)
-        status = max(status, fit_contacts(x[i], near[i], normals[i], body.radii, centre, b, fit, fitted, unexplained[i]))
+        status = max(status, fit_contacts(x[i], near[i], normals[i], friction[i], body.radii, centre, b, fit, fitted, unexplained[i]))
         for r in range(6):
             b[r] -= unexplained[i, r]
+        if react:
+            _load(fitted, near[i], normals[i], h * h / total, borne[i])
+        else:
+            borne[i] = 0.0
         turn_of(b[3], b[4], b[5], x[i], centre, body.masses, 1.0, 0.0, spin)
         for j in range(NUM_JOINTS):
             rx, ry, rz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]
@@ -238,6 +245,19 @@ def aim(
                     acceleration += b[k] / total + turned[k]
                 y[i, j, k] = x[i, j, k] + h * v[i, j, k] + h * h * acceleration
     return status
+
+
+@kernel
+def _load(forces: Array, near: Array, normals: Array, scale: float, out: Array) -> None:
+    """Write the sum of contact forces along their normals, and the size of the sum of the rest, times a scale."""
+    load, rx, ry, rz = 0.0, 0.0, 0.0, 0.0
+    for j in range(NUM_JOINTS):
+        if near[j]:
+            normal, force = normals[j], forces[j]
+            along = force[0] * normal[0] + force[1] * normal[1] + force[2] * normal[2]
+            load += along
+            rx, ry, rz = rx + force[0] - along * normal[0], ry + force[1] - along * normal[1], rz + force[2] - along * normal[2]
+    out[0], out[1] = scale * load, scale * math.sqrt(rx * rx + ry * ry + rz * rz)
 
 
 @kernel
@@ -261,7 +281,10 @@ def balance(
         total = centre_of_mass(x[i], body.masses, centre)
         momentum_rate(x[i], v[i], solved[i], body.masses, h, centre, b)
         take_forces(forces[i], x[i], centre, b)
-        status = max(status, fit_contacts(x[i], support.near[i], support.normals[i], body.radii, centre, b, fit, fitted, residual))
+        status = max(
+            status,
+            fit_contacts(x[i], support.near[i], support.normals[i], support.friction[i], body.radii, centre, b, fit, fitted, residual),
+        )
         wrench[i] = _norm(residual) / fit.body_weight
         copy(solved[i], out[i])
         if held[i]:
@@ -327,7 +350,12 @@ def explain(
         centre_of_mass(x[i], body.masses, centre)
         momentum_rate(x[i], v[i], after[i], body.masses, h, centre, b)
         take_forces(forces[i], x[i], centre, b)
-        status = max(status, fit_contacts(x[i], support.near[i], support.normals[i], body.radii, centre, b, fit, fitted[i], residual[i]))
+        status = max(
+            status,
+            fit_contacts(
+                x[i], support.near[i], support.normals[i], support.friction[i], body.radii, centre, b, fit, fitted[i], residual[i]
+            ),
+        )
     return status
 
 
@@ -349,7 +377,8 @@ def root_wrench_of_motion(
     spin = np.zeros((*x.shape[:-2], 3))
     if cylinders:
         spin = cylinder_angular_rate(motion.joints, skeleton.global_rotations(motion.q), skeleton, h)
-    support = Support(flat(contacts[..., 1:-1, :], 1), flat(np.broadcast_to(_UP, x.shape), 2))
+    friction = np.full(x.shape[:-1], options.friction)
+    support = Support(flat(contacts[..., 1:-1, :], 1), flat(np.broadcast_to(_UP, x.shape), 2), flat(friction, 1))
     residual = np.empty((*x.shape[:-2], 6))
     now = (flat(x, 2), flat((x - before) / h, 2), flat(after, 2), flat(forces, 2), flat(spin, 1))
     check(_explain_frames(*now, skeleton.arrays, support, fit_of(skeleton, options), h, flat(residual, 1)))
@@ -369,7 +398,10 @@ def _explain_frames(
         take_forces(forces[i], x[i], centre, b)
         for k in range(3):
             b[3 + k] += spin[i, k]
-        status = max(status, fit_contacts(x[i], support.near[i], support.normals[i], body.radii, centre, b, fit, fitted, residual[i]))
+        status = max(
+            status,
+            fit_contacts(x[i], support.near[i], support.normals[i], support.friction[i], body.radii, centre, b, fit, fitted, residual[i]),
+        )
     return status
 
 

@@ -5,7 +5,7 @@ from dropsim.physics.step import StepInputs
 from dropsim.priors.intent import Intent
 from dropsim.scene.batches import batch_scenes
 from dropsim.scene.element import BODY_PARTS, Balls, Element, SceneContext
-from dropsim.scene.objects import Ball, Ground, Obstacle, Throw, Trip
+from dropsim.scene.objects import Ball, Ground, Obstacle, Patch, Throw, Trip
 from dropsim.scene.perturbations import DIRECTIONS, Dodge, Drag, Follow, Pin, Push, StiffJoint
 from dropsim.scene.rollout import Rollout, WorldDivergedError, above_ground, run
 from dropsim.scene.world import Person, Scene, World, WorldState
@@ -23,6 +23,7 @@ __all__ = [
     "Intent",
     "MaskedEnergy",
     "Obstacle",
+    "Patch",
     "Person",
     "Pin",
     "Push",

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton
-from dropsim.physics.contact import Collider, Plane, Solids, Spheres
+from dropsim.physics.contact import Collider, Plane, Rows, Solids
 from dropsim.physics.energy import Energy, Frame, Target
 from dropsim.physics.step import Simulator, Stage, StepInputs
 from dropsim.priors.intent import Intent
@@ -17,8 +17,6 @@ from dropsim.scene.element import Element, SceneContext
 from dropsim.scene.objects import Ground
 from dropsim.scene.world import Scene, World, WorldState
 
-NOWHERE = (0.0, 0.0, -1e3)
-"""Where an object is in the worlds that do not have it [m]."""
 Memories = tuple[tuple[object, ...], ...]
 
 
@@ -33,7 +31,9 @@ def batch_scenes(
     first = scenes[0]
     if any((len(s.people), s.planner, s.get_up) != (len(first.people), first.planner, first.get_up) for s in scenes):
         raise ValueError("scenes in a batch need the same number of people, planner and get_up: run them in groups that have")
-    ground = Ground() if all(s.ground.level for s in scenes) else Grounds(each=tuple(s.ground for s in scenes))
+    ground = (
+        first.ground if all(s.ground == first.ground and s.ground.level for s in scenes) else Grounds(each=tuple(s.ground for s in scenes))
+    )
     world = World(replace(first, elements=(EveryWorld(tuple(s.elements for s in scenes)),), ground=ground), simulator, opening)
     starts = [World(replace(s, elements=()), simulator).start(seed).people for s, seed in zip(scenes, seeds, strict=True)]
     return world, world.start_from(State(*(np.stack([getattr(s, name) for s in starts]) for name in ("x", "v", "q", "memory"))))
@@ -52,7 +52,7 @@ class Grounds(Ground):
     def plane(self, time: float, h: float, pivot: Float[np.ndarray, "w 3"]) -> Plane:
         planes = [ground.plane(time, h, here) for ground, here in zip(self.each, pivot, strict=True)]
         vectors = [np.stack([getattr(plane, name) for plane in planes]) for name in ("normal", "angular_velocity", "velocity", "pivot")]
-        return Plane(vectors[0], np.stack([plane.offset for plane in planes]), *vectors[1:])
+        return Plane(vectors[0], np.stack([plane.offset for plane in planes]), *vectors[1:], np.stack([plane.friction for plane in planes]))
 
     def settled(
         self, pivot: Float[np.ndarray, "w 3"] | None, here: Float[np.ndarray, "w 3"], frame: int, fps: float
@@ -109,7 +109,7 @@ def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext)
             for whole, own in zip(vars(intent).values(), vars(part.intent).values(), strict=True):
                 whole[world] = np.where(np.isnan(own), whole[world], own)
         energies += [(world, energy) for energy in part.energies]
-        colliders += [_in_one_world(collider, world, context) for collider in part.colliders]
+        colliders += [Rows.in_one_world(collider, world, context.batch) for collider in part.colliders]
         stages += [(world, stage) for stage in part.stages]
     return StepInputs(
         forces=forces,
@@ -119,16 +119,6 @@ def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext)
         intent=intent if intent.known.any() else None,
         held=held if held.any() else None,
     )
-
-
-def _in_one_world(collider: Collider, world: int, context: SceneContext) -> Spheres:
-    """Put spheres out of the way of all worlds but their own."""
-    if not isinstance(collider, Spheres):
-        raise ValueError(f"a {type(collider).__name__.lower()} cannot be in one world of a batch only: spheres can")
-    centres = np.broadcast_to(np.array(NOWHERE), (*context.batch, *collider.centres.shape[-2:])).copy()
-    velocities = np.zeros_like(centres)
-    centres[world], velocities[world] = collider.centres, collider.velocities
-    return Spheres(centres, collider.radii, velocities)
 
 
 @dataclass(frozen=True, eq=False)

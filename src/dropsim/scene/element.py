@@ -152,6 +152,12 @@ def check_weight(what: str, weight: float) -> None:
         raise ValueError(f"{what} needs a weight above 0, not {weight:g}")
 
 
+def check_friction(what: str, friction: float | None) -> None:
+    """Refuse a friction that no surface has; None is the simulator's own."""
+    if friction is not None and not 0.01 <= friction <= 10:
+        raise ValueError(f"{what} has a friction between 0.01 and 10, not {friction:g}: ice has 0.05, rubber 0.8")
+
+
 def check_rows(what: str, rows: Sequence[Sequence[float]], width: int, content: str) -> None:
     """Refuse a path in time that is too short, has the wrong number of columns or does not go forward."""
     if len(rows) < 2:

@@ -1,5 +1,6 @@
 """What there is in a world besides people: ground, balls, obstacles."""
 
+import functools
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -11,9 +12,9 @@ from dropsim.body.rotations import exp
 from dropsim.body.skeleton import joint_index
 from dropsim.files.units import Degrees, Kilograms, Metres, MetresPerSecond, NewtonsPerMetre, Seconds
 from dropsim.motion.motion import Event
-from dropsim.physics.contact import GRAVITY, Plane, Spheres
+from dropsim.physics.contact import GRAVITY, FrictionPatch, Plane, Spheres
 from dropsim.physics.step import StepInputs
-from dropsim.scene.element import Balls, Element, SceneContext, check_finite, check_rows, check_time, interpolated
+from dropsim.scene.element import Balls, Element, SceneContext, check_finite, check_friction, check_rows, check_time, interpolated
 from dropsim.scene.perturbations import ahead_of, held_at
 
 _ALONG = np.array([1.0, 1.0, 0.0])
@@ -28,6 +29,8 @@ class Ground:
     """Rows of time [s], roll (about +y) and pitch (about +x) [degrees], linear between them; level if there are none."""
     pivot: tuple[Metres, Metres] | None = None
     """Point of the floor about which it tilts; under the first person when the tilt begins unless given."""
+    friction: float | None = None
+    """Of soles on it: rubber 0.8, wet tiles 0.3, ice 0.05; the simulator's own unless given."""
 
     def __post_init__(self) -> None:
         if self.tilts:
@@ -36,6 +39,7 @@ class Ground:
             if steepest > 45:
                 raise ValueError(f"the ground tilts by at most 45 degrees, not {steepest:g}")
         check_finite("the ground", *(self.pivot or ()))
+        check_friction("the ground", self.friction)
 
     def normal_at(self, time: float) -> Float[np.ndarray, "3"]:
         """Return the unit vector out of the ground."""
@@ -44,12 +48,13 @@ class Ground:
 
     def plane(self, time: float, h: float, pivot: Float[np.ndarray, "*w 3"]) -> Plane:
         """Return the ground at a time, and the velocity with which it got there within a step."""
+        friction = np.array(math.nan if self.friction is None else self.friction)
         if not self.tilts:
-            return Plane.ground()
+            return Plane.ground() if self.friction is None else replace(Plane.ground(), friction=friction)
         now, before = self.normal_at(time), self.normal_at(max(0.0, time - h))
         spin = np.cross(before, now) / h  # a small rotation from one normal to the other
         normal, spin = (np.broadcast_to(vector, pivot.shape) for vector in (now, spin))
-        return Plane(normal, np.asarray((now * pivot).sum(-1)), spin, np.zeros_like(pivot), pivot)
+        return Plane(normal, np.asarray((now * pivot).sum(-1)), spin, np.zeros_like(pivot), pivot, friction)
 
     def settled(
         self, pivot: Float[np.ndarray, "*w 3"] | None, here: Float[np.ndarray, "*w 3"], frame: int, fps: float
@@ -70,6 +75,34 @@ class Ground:
         if not self.tilts:
             return math.inf
         return 0.0 if any(self.tilts[0][1:]) else self.tilts[0][0]
+
+
+@dataclass(frozen=True)
+class Patch(Element[None]):
+    """A rectangle of the ground with a friction of its own, such as ice or a wet floor."""
+
+    position: tuple[Metres, Metres] = (0.0, 2.0)
+    """Of its middle."""
+    size: tuple[Metres, Metres] = (1.0, 1.0)
+    """Along x and y, before it is turned."""
+    facing: Degrees = 0.0
+    """Counterclockwise, seen from above."""
+    friction: float = 0.05
+    """Of soles on it: rubber 0.8, wet tiles 0.3, ice 0.05."""
+
+    def __post_init__(self) -> None:
+        check_finite("a patch", *self.position, *self.size, self.facing)
+        check_friction("a patch", self.friction)
+        if not min(self.size) > 0:
+            raise ValueError(f"a patch has sizes above 0 m, not {self.size[0]:g} x {self.size[1]:g}")
+
+    def act(self, memory: None, context: SceneContext) -> tuple[None, StepInputs]:
+        del context
+        return memory, StepInputs(colliders=(self._collider,))
+
+    @functools.cached_property
+    def _collider(self) -> FrictionPatch:
+        return FrictionPatch(np.array(self.position), np.array(self.size) / 2, math.radians(self.facing), self.friction)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dropsim.files.names import nearest_name
-from dropsim.scene import Dodge, Drag, Element, Follow, Ground, Person, Push, Scene, StiffJoint, Throw, Trip
+from dropsim.scene import Dodge, Drag, Element, Follow, Ground, Patch, Person, Push, Scene, StiffJoint, Throw, Trip
 from dropsim.scene.files import SOMERSAULT, Setup
 
 
@@ -83,6 +83,7 @@ _ALL = [
         "backflip-push", "A person is pushed during a back somersault; --set clip=FILE takes a recording instead.", 8.0,
         clip=SOMERSAULT, handover=_IN_THE_AIR.start, scene=Scene(elements=(_IN_THE_AIR,)),
     ),
+    _setup("slip", "A walking person steps onto ice.", "walk", _ahead(1.2), Patch((0.0, 3.0), (2.0, 2.0), friction=0.05)),
     _setup("stand-still", "A person stands.", "stand"),
     Setup("crowd", "Nine people walk in a ring.", scene=Scene(_ring(9, 2.2))),
 ]  # fmt: skip
