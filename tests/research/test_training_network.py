@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,19 @@ from dropsim.body import rotations, skeleton
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors import cvae, pose
-from dropsim.priors.cvae import CVAEPrior, difference_memory
+from dropsim.priors.cvae import CVAEPrior, CVAEShape, difference_memory
+from dropsim.priors.intent import Intent
 from dropsim.priors.prior import State
 from dropsim.research.training import network as twin
 
 BODY = Skeleton.adult(height=1.62)
 TORCH_BODY = twin.Body.of(BODY, torch.float64)
-SHAPE = twin.TrainingShape(latent=6, decoder=(48, 32), prior=(32,), groups=8, kinematic=True)
+SHAPE = CVAEShape(latent=6, decoder=(48, 32), prior=(32,), groups=8, kinematic=True)
+SHAPES = {
+    "plain": SHAPE,
+    "with an intent": replace(SHAPE, intent=True),
+    "with an intent and a trunk": replace(SHAPE, intent=True, trunk=(64, 40, 20)),
+}
 TOLERANCE = 1e-6
 
 
@@ -64,9 +71,9 @@ def as_local(state: State) -> twin.Local:
     return twin.Local(*(torch.from_numpy(values) for values in (state.x[:, 0], state.q, state.x, state.memory)))
 
 
-def random_network(rng: np.random.Generator) -> twin.CVAENetwork:
+def random_network(rng: np.random.Generator, shape: CVAEShape = SHAPE) -> twin.CVAENetwork:
     """Random weights, and constants that all take part."""
-    network = twin.CVAENetwork(SHAPE)
+    network = twin.CVAENetwork(shape)
     for name, values in network.state_dict().items():
         drawn = rng.normal(size=values.shape) / math.sqrt(values.shape[-1])
         if name == "free":
@@ -84,19 +91,35 @@ def test_turning_a_memory_is_the_run_times(rng: np.random.Generator, random_rota
     close(twin.turn_memory(torch.from_numpy(memory), torch.from_numpy(R)), cvae.turn_memory(memory, R))
 
 
-def test_a_step_in_torch_is_a_step_of_the_exported_prior(rng: np.random.Generator, random_rotations: Callable[..., np.ndarray]):
-    # The state vector, both networks and the composed frame: what training differentiates against what the simulator runs.
-    state, network = some_states(rng, random_rotations), random_network(rng)
+def some_intents(rng: np.random.Generator, count: int) -> Intent:
+    """Every combination of what may be known, over and over."""
+    angle = rng.uniform(-math.pi, math.pi, size=count)
+    facing = np.stack((np.cos(angle), np.sin(angle)), axis=-1)
+    known = (np.arange(count)[:, None] >> np.arange(3)) % 2 == 1
+    velocity, height = rng.normal(size=(count, 2)), rng.normal(size=count)
+    return Intent(np.where(known[:, :1], velocity, np.nan), np.where(known[:, 1:2], facing, np.nan), np.where(known[:, 2], height, np.nan))
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_a_step_in_torch_is_a_step_of_the_exported_prior(
+    rng: np.random.Generator, random_rotations: Callable[..., np.ndarray], shape: CVAEShape
+):
+    # The state vector, the networks and the composed frame: what training differentiates against what the simulator runs.
+    state, network = some_states(rng, random_rotations), random_network(rng, shape)
     prior = CVAEPrior(twin.exported_cvae(network), BODY)
+    assert prior.takes_intent == shape.intent
     noise = rng.normal(size=(len(state.x), 1, SHAPE.latent))
-    expected = prior.decode(state, noise)
+    intent = some_intents(rng, len(state.x))
+    expected = prior.decode(state, noise, intent)
     frame = twin.recentred(as_local(state), TORCH_BODY)
     # Networks are of single precision, so that their output differs by its rounding; everything else is not.
-    nothing = torch.full((len(state.x), 5), torch.nan)
-    seen = network.normalized(twin.state_vector(frame, TORCH_BODY.rest[0]), nothing).float()
-    mean, log_variance = network.latent(seen)
+    H = rotations.heading(state.q[:, 0])[:, :2, :2]
+    vectors = np.stack((intent.velocity, intent.facing), axis=1) @ H.transpose(0, 2, 1)
+    wanted = torch.from_numpy(np.concatenate((vectors.reshape(-1, 4), intent.height[:, None]), axis=1))
+    features = network.features(network.normalized(twin.state_vector(frame, TORCH_BODY.rest[0]), wanted).float())
+    mean, log_variance = network.latent(features)
     z = mean + (0.5 * log_variance).exp() * torch.from_numpy(noise[:, 0]).float()
-    output = network.decode(seen, z).double()
+    output = network.decode(features, z).double()
     then = twin.compose_kinematic(frame, output, network.double(), TORCH_BODY, 30.0)
     # Both in the heading frame of the new root, where nothing depends on place and direction.
     made = twin.recentred(then, TORCH_BODY)
@@ -119,8 +142,9 @@ def test_gradients_pass_through_a_step(rng: np.random.Generator, random_rotation
     assert torch.autograd.gradcheck(made, (output.requires_grad_(),), fast_mode=True)
 
 
-def test_cvae_weights_come_back_from_numpy(rng: np.random.Generator):
-    network = random_network(rng)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+def test_cvae_weights_come_back_from_numpy(rng: np.random.Generator, shape: CVAEShape):
+    network = random_network(rng, shape)
     again = twin.imported_cvae(twin.exported_cvae(network))
     assert again.shape == network.shape
     for name, values in network.state_dict().items():

@@ -30,6 +30,8 @@ VELOCITY_SIZE = 3 + 3 + 3 * NUM_JOINTS
 _LINEAR = np.ones((VELOCITY_SIZE // 3, 1))
 """Which of its vectors are velocities of points."""
 _LINEAR[1] = 0.0
+INTENT_SIZE = 5 + 3
+"""Velocity 2, facing 2 and height 1 of an intent in the heading frame, and a flag for each of the three that is known."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +50,29 @@ class CVAEShape:
     The state then also holds the body's angular velocities, and the network's deltas are added to those of constant velocity."""
     joints_from_kinematics: bool = False
     """HuMoR's Qual variant: joints by forward kinematics of the predicted rotations instead of the predicted joints."""
+    intent: bool = False
+    """Ours: the input ends with an intent."""
+    trunk: tuple[int, ...] = ()
+    """Ours: hidden widths, and the number of features at the end, of a network that is computed once a frame. The prior and the decoder,
+    which is computed for every sample, then see its features instead of the state, and can be small. Empty: both see the state."""
 
     def __post_init__(self) -> None:
         if not (self.decoder and self.prior):
             raise ValueError("a conditional VAE needs at least one hidden layer in its prior and in its decoder")
-        if odd := [width for width in (*self.decoder, *self.prior) if width % self.groups]:
+        if self.intent and not self.kinematic:
+            raise ValueError("a conditional VAE takes an intent only if it is kinematic")
+        if odd := [width for width in (*self.decoder, *self.prior, *self.trunk[:-1]) if width % self.groups]:
             raise ValueError(f"a hidden layer of {odd[0]} cannot be normalised in {self.groups} groups of equal size")
 
     @property
     def state_size(self) -> int:
         """Width of the network's input."""
-        return STATE_SIZE + (POSE_VELOCITY_SIZE if self.kinematic else 0)
+        return STATE_SIZE + (POSE_VELOCITY_SIZE if self.kinematic else 0) + (INTENT_SIZE if self.intent else 0)
+
+    @property
+    def features_size(self) -> int:
+        """Width of what the prior and the decoder see."""
+        return self.trunk[-1] if self.trunk else self.state_size
 
     @property
     def output_size(self) -> int:
@@ -79,12 +93,12 @@ class CVAEShape:
     @property
     def prior_widths(self) -> tuple[int, ...]:
         """Widths of the conditional prior's layers, input and output included."""
-        return (self.state_size, *self.prior, 2 * self.latent)
+        return (self.features_size, *self.prior, 2 * self.latent)
 
     @property
     def decoder_widths(self) -> tuple[int, ...]:
         """Widths of the decoder's layers, input and output included; every layer also sees the latent."""
-        return (self.state_size, *self.decoder, self.output_size)
+        return (self.features_size, *self.decoder, self.output_size)
 
     def buffers(self) -> dict[str, np.ndarray]:
         """Return the constants next to the layers by name, without effect: no normalisation, velocities that last, free joints."""
@@ -97,6 +111,8 @@ class CVAEShape:
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the names and shapes of the tensors in a file."""
         shapes = {name: value.shape for name, value in self.buffers().items()}
+        if self.trunk:
+            shapes |= MLP.tensor_shapes("trunk", (self.state_size, *self.trunk))
         shapes |= MLP.tensor_shapes("prior", self.prior_widths)
         return shapes | MLP.tensor_shapes("decoder", self.decoder_widths, self.latent)
 
@@ -106,10 +122,12 @@ class CVAENetwork:
     """The conditional prior and the decoder, with the normalisation of their input and output. `research.training` has its torch twin."""
 
     shape: CVAEShape
+    trunk: MLP | None
+    """From a normalised state to the features that the other two see; None: they see the state."""
     prior: MLP
-    """From a normalised state to mean and log-variance of the latent."""
+    """From features to mean and log-variance of the latent."""
     decoder: MLP
-    """From a normalised state and a latent to deltas and contact logits."""
+    """From features and a latent to deltas and contact logits."""
     state_mean: Float[np.ndarray, "s"]
     state_scale: Float[np.ndarray, "s"]
     output_scale: Float[np.ndarray, "o"]
@@ -127,9 +145,10 @@ class CVAENetwork:
         constants = {name: np.ascontiguousarray(tensors.get(name, value), dtype=np.float64) for name, value in constants.items()}
         if not (constants["state_scale"] > 0).all():
             raise ValueError("the network's state_scale has to be above zero")
+        trunk = MLP.from_tensors("trunk", tensors, len(shape.trunk) - 1, groups=shape.groups) if shape.trunk else None
         prior = MLP.from_tensors("prior", tensors, len(shape.prior), groups=shape.groups)
         decoder = MLP.from_tensors("decoder", tensors, len(shape.decoder), groups=shape.groups, skip=shape.latent)
-        return cls(shape, prior, decoder, **constants)
+        return cls(shape, trunk, prior, decoder, **constants)
 
     @classmethod
     def random(cls, shape: CVAEShape, seed: int = 0) -> "CVAENetwork":
@@ -137,12 +156,15 @@ class CVAENetwork:
         rng = np.random.default_rng(seed)
         layers = MLP.random(shape.prior_widths, rng, groups=shape.groups).tensors("prior")
         layers |= MLP.random(shape.decoder_widths, rng, groups=shape.groups, skip=shape.latent).tensors("decoder")
+        if shape.trunk:
+            layers |= MLP.random((shape.state_size, *shape.trunk), rng, groups=shape.groups).tensors("trunk")
         return cls.from_tensors(shape, layers)
 
     def tensors(self) -> dict[str, np.ndarray]:
         """Return all numbers in single precision, by their names in a file."""
         constants = {name: getattr(self, name).astype(np.float32) for name in self.shape.buffers()}
-        return constants | self.prior.tensors("prior") | self.decoder.tensors("decoder")
+        trunk = self.trunk.tensors("trunk") if self.trunk else {}
+        return constants | trunk | self.prior.tensors("prior") | self.decoder.tensors("decoder")
 
 
 def turn_memory(memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "*#b 3 3"]) -> Float[np.ndarray, "*b m"]:
@@ -161,6 +183,19 @@ def difference_memory(
     return np.concatenate((moves[..., 0, :], turns[..., 0, :], moves.reshape(*batch, -1), turns[..., 1:, :].reshape(*batch, -1)), axis=-1)
 
 
+def _seen_intent(
+    intent: Intent | None, H: Float[np.ndarray, "n 3 3"], mean: Float[np.ndarray, "5"], scale: Float[np.ndarray, "5"]
+) -> Float[np.ndarray, "n 8"]:
+    """Return intents as the network sees them: in the heading frame, normalised, 0 where unknown, and flags of what is known."""
+    people = len(H)
+    if intent is None:
+        return np.zeros((people, INTENT_SIZE))
+    vectors = np.stack((intent.velocity.reshape(-1, 2), intent.facing.reshape(-1, 2)), axis=1) @ transpose(H)[:, :2, :2]
+    values = (np.concatenate((vectors.reshape(people, 4), intent.height.reshape(people, 1)), axis=1) - mean) / scale
+    known = ~np.isnan(values)
+    return np.concatenate((np.where(known, values, 0.0), known[:, [0, 2, 4]]), axis=1)
+
+
 class CVAEPrior(Prior):
     """A trained conditional VAE as a motion prior: our weights, or HuMoR's."""
 
@@ -171,6 +206,7 @@ class CVAEPrior(Prior):
     ) -> None:
         """Wrap a network for a body; the spread of the candidates goes from `temperature` for the second one to 1 for the last."""
         self.network, self.skeleton, self.fps, self.name, self.temperature = network, skeleton, fps, name, temperature
+        self.takes_intent = network.shape.intent
         self._buffers = Buffers()
 
     @classmethod
@@ -209,21 +245,20 @@ class CVAEPrior(Prior):
         write_weights(path, "cvae", self.network.tensors() | skeleton_tensors(self.skeleton), metadata)
 
     def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
-        """Propose the mode and num - 1 samples; it takes no intent."""
-        del intent
+        """Propose the mode and num - 1 samples."""
         if num < 1:
             raise ValueError(f"the prior cannot give {num} candidates: ask for at least 1")
         noise = np.zeros((*state.x.shape[:-2], num, self.network.shape.latent))
         # The first sample is as calm as a motion should be; later ones reach further, so that a body that was pushed finds one near.
         spread = np.linspace(self.temperature, max(1.0, self.temperature), num - 1)
         np.multiply(rng.normal(num - 1, noise.shape[-1]), spread[:, None], out=noise[..., 1:, :])
-        return self.decode(state, noise)
+        return self.decode(state, noise, intent)
 
     def explore(self, state: State, rng: Streams) -> Candidate:
         """Propose one next frame for a planner that looks ahead, with the full spread of the model."""
         return self.decode(state, rng.normal(1, self.network.shape.latent)).pick(0)
 
-    def decode(self, state: State, noise: Float[np.ndarray, "*b k z"]) -> Candidates:
+    def decode(self, state: State, noise: Float[np.ndarray, "*b k z"], intent: Intent | None = None) -> Candidates:
         """Propose the next frames that standard normal noise in the latent stands for."""
         network, shape = self.network, self.network.shape
         now = (flat(state.x, 2), flat(state.q, 3), flat(state.memory, 1))
@@ -232,9 +267,13 @@ class CVAEPrior(Prior):
         people, k = len(now[0]), noise.shape[-2]
         H, seen = np.empty((people, 3, 3)), np.empty((people, shape.state_size), dtype=np.float32)
         local_state(*now, self.skeleton.rest[0], network.state_mean, network.state_scale, H, seen)
+        if shape.intent:
+            size = shape.state_size - INTENT_SIZE
+            seen[:, size:] = _seen_intent(intent, H, network.state_mean[size:-3], network.state_scale[size:-3])
+        features = seen if network.trunk is None else network.trunk.forward(seen)
         z = np.empty((people, k, shape.latent), dtype=np.float32)
-        codes(network.prior.forward(seen), flat(noise, 2), z)
-        output = network.decoder.forward_shared(seen, z)
+        codes(network.prior.forward(features), flat(noise, 2), z)
+        output = network.decoder.forward_shared(features, z)
         rows = ((NUM_JOINTS, 3), (NUM_JOINTS, 3, 3), (shape.memory_size,))
         then = [self._buffers.take(people, k, *row) for row in rows]
         if shape.kinematic:

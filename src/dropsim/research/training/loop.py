@@ -85,6 +85,12 @@ class Trainer(ABC, Generic[Exported]):
                 old.lerp_(new, 1 - keep)
         self.step_count += 1
 
+    def weights_of(self, path: Path) -> Mapping[str, Tensor]:
+        """Read the weights of another run from its checkpoint."""
+        state: Any = load_checkpoint(path)
+        with resuming(path):
+            return state["network"]
+
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
         """Take over the weights of another run."""
         self.network.load_state_dict(weights)
@@ -153,9 +159,9 @@ def train(
     else:
         trainer = make(options, budget.steps or 10**6)
         if budget.init:
-            state = load_checkpoint(budget.init)
+            weights = trainer.weights_of(budget.init)
             with resuming(budget.init):
-                trainer.start_from(state["network"])
+                trainer.start_from(weights)
         if not budget.steps:
             trainer.total_steps = _steps_for(trainer, budget.minutes)
 
@@ -170,7 +176,7 @@ def train(
             torch.save({**trainer.state(), "best": best}, temporary)
         return quality
 
-    _run(trainer, path.with_name("log.jsonl"), deadline, checkpoint, watch)
+    _run(trainer, path.with_name("log.jsonl"), deadline, budget.steps == 0 and not budget.resume, checkpoint, watch)
     return path
 
 
@@ -186,10 +192,14 @@ def _run(
     trainer: Trainer[Any],
     log_path: Path,
     deadline: float,
+    adaptive: bool,
     checkpoint: Callable[[], dict[str, float]],
     watch: Callable[[Progress], None] | None,
 ) -> None:
-    """Take steps until all are done or the deadline has passed; log, report and save on the way and at the end."""
+    """Take steps until all are done or the deadline has passed; log, report and save on the way and at the end.
+
+    An adaptive run estimates its steps again from time to time, so that its schedule ends with the deadline on a busy machine too.
+    """
     first, clock, sums, quality, saved = trainer.step_count, time.monotonic(), dict[str, float](), dict[str, float](), -1
     with log_path.open("a", encoding="utf-8") as log:
         while trainer.step_count < trainer.total_steps and time.monotonic() < deadline:
@@ -198,7 +208,10 @@ def _run(
             if trainer.step_count % SAVE_EVERY == 0 or trainer.step_count == trainer.total_steps:
                 quality, saved = checkpoint(), trainer.step_count
             if trainer.step_count % LOG_EVERY == 0:
-                left = (time.monotonic() - clock) / (trainer.step_count - first) * (trainer.total_steps - trainer.step_count)
+                pace = (time.monotonic() - clock) / (trainer.step_count - first)
+                if adaptive:
+                    trainer.total_steps = trainer.step_count + max(1, round((deadline - time.monotonic()) / pace))
+                left = pace * (trainer.total_steps - trainer.step_count)
                 log.write(json.dumps({"step": trainer.step_count, **{k: round(v, 4) for k, v in (sums | quality).items()}}) + "\n")
                 log.flush()
                 if watch:

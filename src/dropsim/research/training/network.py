@@ -7,7 +7,7 @@ Weights have the same names on both sides.
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -174,30 +174,6 @@ def compose_kinematic(frame: Local, output: Float[Tensor, "*b o"], network: "CVA
 
 # --- Networks ---
 
-INTENT_SIZE = 5 + 3
-"""Velocity 2, facing 2 and height 1 of an intent, and a flag for each of the three."""
-
-
-@dataclass(frozen=True)
-class TrainingShape(CVAEShape):
-    """Sizes of a network in training, with variants that the simulator does not run yet."""
-
-    intent: bool = False
-    """The input ends with an intent."""
-    trunk: tuple[int, ...] = ()
-    """Hidden widths and number of features of a network that is computed once a frame; empty if there is none."""
-
-    @property
-    def state_size(self) -> int:
-        """Width of the network's input."""
-        return super().state_size + (INTENT_SIZE if self.intent else 0)
-
-    def plain(self) -> CVAEShape:
-        """Return the sizes of the network that the simulator runs, or raise if it cannot run this one."""
-        if self.intent or self.trunk:
-            raise ValueError("the simulator cannot run a prior with an intent or a trunk yet: train without them")
-        return CVAEShape(**{field.name: getattr(self, field.name) for field in fields(CVAEShape)})
-
 
 class MLP(nn.Module):
     """Blocks of Linear, GroupNorm and ReLU with a linear layer at the end; a second input may be appended before every linear layer."""
@@ -233,7 +209,7 @@ class CVAENetwork(nn.Module):
     held: Tensor
     """Rotation about the axes that are held, 0 about the others [rad]."""
 
-    def __init__(self, shape: TrainingShape) -> None:
+    def __init__(self, shape: CVAEShape) -> None:
         """Build with random weights and no normalisation."""
         super().__init__()
         self.shape = shape
@@ -339,12 +315,12 @@ def fill(network: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
 
 def exported_cvae(network: CVAENetwork) -> cvae.CVAENetwork:
     """Return the network that the simulator runs."""
-    return cvae.CVAENetwork.from_tensors(network.shape.plain(), arrays_of(network))
+    return cvae.CVAENetwork.from_tensors(network.shape, arrays_of(network))
 
 
 def imported_cvae(network: cvae.CVAENetwork) -> CVAENetwork:
     """Return the network that training can go on with."""
-    module = CVAENetwork(TrainingShape(**asdict(network.shape)))
+    module = CVAENetwork(network.shape)
     fill(module, network.tensors())
     return module
 

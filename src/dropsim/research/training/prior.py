@@ -22,7 +22,7 @@ from dropsim.compute.random import Streams
 from dropsim.motion.clips import load
 from dropsim.motion.contacts import CONTACT_JOINTS
 from dropsim.physics import metrics
-from dropsim.priors.cvae import NUM_CONTACTS, CVAEPrior
+from dropsim.priors.cvae import NUM_CONTACTS, CVAEPrior, CVAEShape
 from dropsim.priors.prior import State
 from dropsim.priors.rollout import roll_out
 from dropsim.research.training.displaced import Pool, displaced, returning_target
@@ -33,10 +33,10 @@ from dropsim.research.training.network import (
     Body,
     CVAENetwork,
     Local,
-    TrainingShape,
     compose_kinematic,
     exported_cvae,
     heading,
+    imported_cvae,
     log_small,
     recentred,
     root_and_body_velocity,
@@ -81,7 +81,8 @@ class PriorOptions:
     displacement: float = 0.0
     """Weight of the squared sum of these errors over the window [1/cm^2]: noise cancels in the sum, a bias does not."""
     bias: float = 0.0
-    """Weight of the squared mean error of sampled particles along their way, by classes of speed [1/cm^2]."""
+    """Weight of the squared mean error of sampled particles along their way, by classes of speed [1/cm^2]. The mean is taken over many
+    steps: that of one batch is mostly noise, and its square would only make the samples more alike."""
     intent: bool = False
     """Take an intent as an input: where the person is a moment later."""
     hidden: float = 0.35
@@ -100,7 +101,9 @@ class PriorOptions:
 
 RECIPES = {
     "first": PriorOptions(),
-    "second": PriorOptions(batch=128, window=12, root=1.0, displacement=0.1, bias=1.0, lasting=0.8, rematched=True),
+    "second": PriorOptions(
+        batch=128, window=8, learning_rate=4e-4, root=1.0, displacement=0.1, bias=0.5, lasting=0.8, rematched=True, intent=True, sampled=0.4
+    ),
 }
 """Ways to train: that of the shipped weights, and one against the loss of speed, which has not been measured by a long training yet."""
 NUM_MEASURED = 20_000
@@ -113,10 +116,14 @@ STILL = 0.009
 """A standing foot whose target is nearer than this should not move at all [m]."""
 LOST = 0.5
 """A particle whose joints are further than this from its recording starts again elsewhere [m]."""
-SPEED_CLASSES = (0.2, 0.7, 1.4, 2.2, 9.0)
+SPEED_CLASSES = (0.2, 0.8, 1.5, 2.2, 3.2, 9.0)
 """Edges of the classes of speed in which the bias of samples is measured [m/s]."""
+BIAS_STEPS = 50
+"""Steps that the bias of samples is averaged over."""
 POOL_SIZE = 32_768
 """Recorded frames that displaced states are matched with."""
+ENCODER_STEPS = 200
+"""Steps for the encoder alone if the weights to start from have none."""
 POOL_STEPS = 500
 """Steps after which they are drawn again."""
 _FOOT_CONTACTS = [3, 4, 5, 6]
@@ -126,7 +133,7 @@ _FOOT_JOINTS = [CONTACT_JOINTS[i] for i in _FOOT_CONTACTS]
 class TrainingNetwork(nn.Module):
     """The network that is exported, and the posterior's encoder, which only training needs."""
 
-    def __init__(self, shape: TrainingShape, width: int) -> None:
+    def __init__(self, shape: CVAEShape, width: int) -> None:
         """Build with random weights; the decoder starts at constant velocity."""
         super().__init__()
         self.cvae = CVAENetwork(shape)
@@ -167,12 +174,11 @@ def _robust(loss: Float[Tensor, "i"]) -> Float[Tensor, ""]:
     return _mean(2 * ROBUST * ((1 + loss / ROBUST).sqrt() - 1))
 
 
-def _bias(drift: Float[Tensor, "i 2"], velocity: Float[Tensor, "i 2"]) -> Float[Tensor, ""]:
-    """Return the squared mean of errors along the way that people go, averaged over the classes of speed that there are."""
+def _biases(drift: Float[Tensor, "i 2"], velocity: Float[Tensor, "i 2"]) -> Float[Tensor, "c"]:
+    """Return the mean error along the way that people go in every class of speed, NaN if nobody is in it."""
     speed = velocity.norm(dim=-1)
     along = (drift * velocity).sum(-1) / speed.clamp(min=1e-6)
-    classes = [(speed >= low) & (speed < high) for low, high in itertools.pairwise(SPEED_CLASSES)]
-    return _mean(torch.stack([_mean(along[members]).square() for members in classes]))
+    return torch.stack([along[(speed >= low) & (speed < high)].mean() for low, high in itertools.pairwise(SPEED_CLASSES)])
 
 
 def _slide(state: Local, predicted: Local, target: Local, standing: Bool[Tensor, "i 9"]) -> Float[Tensor, "i"]:
@@ -250,21 +256,39 @@ class PriorTrainer(Trainer[CVAENetwork]):
     """The motion prior in training."""
 
     warm_up, max_gradient = 500, 20.0
+    encoder_first = 0
+    """Steps in which the encoder alone is trained."""
 
     def __init__(self, frames: Frames, options: PriorOptions, total_steps: int) -> None:
         """Start from random weights."""
         torch.manual_seed(options.seed)
         decoder, prior = (options.width,) * (2 if options.trunk else 3), (options.width,) * (1 if options.trunk else 2)
-        shape = TrainingShape(options.latent, decoder, prior, kinematic=True, intent=options.intent, trunk=options.trunk)
+        shape = CVAEShape(options.latent, decoder, prior, kinematic=True, intent=options.intent, trunk=options.trunk)
         model = TrainingNetwork(shape, options.width)
         self.frames, self.body, self.cvae, self.posterior = frames, frames.body, model.cvae, model.posterior
         self.rng = torch.Generator().manual_seed(options.seed)
         self._normalise()
         super().__init__(model, model.cvae, options, total_steps)
-        self.log_beta = math.log(0.3)
+        self.log_beta, self.bias = math.log(0.3), torch.zeros(len(SPEED_CLASSES) - 1)
         fresh = self._fresh(torch.arange(options.batch))
         # Ages are spread from the start, so that particles do not all end together.
         self.particles = replace(fresh, age=torch.randint(0, options.max_age, (options.batch,), generator=self.rng))
+
+    def weights_of(self, path: Path) -> Mapping[str, Tensor]:
+        """Read a checkpoint, or a prior's own file. Those weights have no encoder: it is trained first, with everything else held."""
+        if path.suffix != ".safetensors":
+            return super().weights_of(path)
+        theirs, own = imported_cvae(CVAEPrior.load(path).network), self.network.state_dict()
+        size, room = theirs.shape.state_size, self.cvae.shape.state_size - theirs.shape.state_size
+        found = {f"cvae.{name}": values for name, values in theirs.state_dict().items()}
+        if room > 0:  # for an intent: it starts without effect, normalised as measured
+            for name in ("cvae.state_mean", "cvae.state_scale"):
+                found[name] = torch.cat((found[name], own[name][size:]))
+            for name in ("cvae.prior.linears.0.weight", "cvae.decoder.linears.0.weight"):
+                weight = found[name]
+                found[name] = torch.cat((weight[:, :size], weight.new_zeros(len(weight), room), weight[:, size:]), dim=1)
+        self.encoder_first = ENCODER_STEPS
+        return own | found
 
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
         """Take over the weights of another run, but neither its schedule nor what it measured of the recordings."""
@@ -279,12 +303,14 @@ class PriorTrainer(Trainer[CVAENetwork]):
 
     def state(self) -> dict[str, Any]:
         """Add the particles and the weight of the divergence."""
-        return {**super().state(), "particles": self.particles.tensors(), "log_beta": self.log_beta}
+        own = {"particles": self.particles.tensors(), "log_beta": self.log_beta, "bias": self.bias, "encoder_first": self.encoder_first}
+        return {**super().state(), **own}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Check that the particles are on these recordings."""
         super().resume(state)
         self.particles, self.log_beta = Particles.of(state["particles"]), float(state["log_beta"])
+        self.bias, self.encoder_first = state["bias"], int(state["encoder_first"])
         if self._at_end(self.particles.at).any():
             raise ValueError("it belongs to other data")
 
@@ -351,6 +377,7 @@ class PriorTrainer(Trainer[CVAENetwork]):
     def step(self) -> dict[str, float]:
         """Advance every particle by a window of frames and the weights by one step; return the parts of the loss."""
         options, particles, state = self.options, self.particles, self.particles.state
+        self.cvae.requires_grad_(self.step_count >= self.encoder_first)
         free = torch.rand(options.batch, generator=self.rng) < options.sampled
         way = [transition(self.frames, particles.at + offset, particles.mirrored) for offset in range(options.window)]
         parts, drift, R_first = dict[str, Tensor](), torch.zeros(options.batch, 3), torch.eye(3)
@@ -365,14 +392,22 @@ class PriorTrainer(Trainer[CVAENetwork]):
         if options.displacement:
             parts["displacement"] = options.displacement / options.window * _mean(drift[~free].square().sum(-1))
         if options.bias:
-            parts["bias"] = options.bias / options.window * _bias(drift[free, :2], way[0].now.velocity[free, :2])
+            parts["bias"] = options.bias / options.window * self._bias(drift[free, :2], particles.state.velocity[free, :2])
         kl, error = parts.pop("kl"), parts.pop("error_mm")
         loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
         self.descend(loss)
-        self.log_beta = min(max(self.log_beta + 0.01 * (float(kl.detach()) / options.target_kl - 1), -9.0), 4.0)
+        if self.step_count > self.encoder_first:
+            self.log_beta = min(max(self.log_beta + 0.01 * min(float(kl.detach()) / options.target_kl - 1, 5.0), -9.0), 4.0)
         with torch.no_grad():
             self._advance(state, way[-1].then)
         return {name: float(value.detach()) for name, value in {**parts, "kl": kl, "loss": loss, "error_mm": error}.items()}
+
+    def _bias(self, drift: Float[Tensor, "i 2"], velocity: Float[Tensor, "i 2"]) -> Float[Tensor, ""]:
+        """Return a loss whose gradient is that of the squared bias, with the bias itself averaged over the last steps."""
+        now = _biases(drift, velocity)
+        there = ~now.isnan()
+        self.bias = torch.where(there, self.bias.lerp(now.detach(), 1 / BIAS_STEPS), self.bias)
+        return 2 * (self.bias * torch.where(there, now, 0.0)).sum()
 
     def _predict(self, state: Local, recorded: Transition, free: Int[Tensor, "i"]) -> Prediction:
         """Predict the next frame of every particle; `free` ones go on from a sample of the conditional prior, as at run time."""
@@ -426,8 +461,6 @@ def train_prior(
     data: str | Path, out: str | Path, options: PriorOptions, budget: Budget, watch: Callable[[Progress], None] | None = None
 ) -> Path:
     """Train on a data set until the budget is spent, and return the path of the best weights."""
-    # Before hours are spent on weights that cannot be exported.
-    TrainingShape(intent=options.intent, trunk=options.trunk).plain()
     data = Path(data)
     clips = load(data, held_out=False)
     starts: State | None = None
