@@ -9,7 +9,7 @@ from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
 from dropsim.priors.prior import State
 
 
-def tiny(skeleton: Skeleton | None = None, **variant: bool) -> CVAEPrior:
+def tiny(skeleton: Skeleton | None = None, **variant: bool | tuple[int, ...]) -> CVAEPrior:
     """Return a random network whose deltas are of the size of a frame's."""
     shape = CVAEShape(latent=4, decoder=(32, 32), prior=(32,), groups=4, **variant)
     tensors = CVAENetwork.random(shape).tensors()

@@ -1,17 +1,21 @@
 """The contract of a prior, over every prior."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from random_priors import batch, tiny
 
-from dropsim.body.rotations import exp, transpose
+from dropsim.body.rotations import exp, heading, transpose
+from dropsim.body.skeleton import Skeleton
 from dropsim.compute.random import Streams
 from dropsim.motion.contacts import label_contacts
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.bank import Bank, ClipInfo
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAEPrior
+from dropsim.priors.intent import Intent
+from dropsim.priors.mixture import Mixture
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.passive import PassivePrior
 from dropsim.priors.prior import Candidates, Prior, State
@@ -38,6 +42,29 @@ class Coasting(Prior):
         return Candidates(x, q, memory)
 
 
+def network(pose: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Stand for somebody's network: the step of the root and a turn of every joint, out of a pose in its heading frame and noise."""
+    seen = np.tanh(pose[..., None, :] + z.sum(-1, keepdims=True))
+    return 0.01 * seen[..., :3], 0.01 * seen[..., : 22 * 3].reshape(*seen.shape[:-1], 22, 3)
+
+
+class Wrapped(Prior):
+    """A network as docs/your-own-prior.md wraps it."""
+
+    def __init__(self) -> None:
+        self.skeleton, self.fps, self.name = CLIP.skeleton, CLIP.fps, "wrapped"
+
+    def propose(self, state, num, rng, intent=None):
+        z = np.zeros((*state.x.shape[:-2], num, 8))
+        z[..., 1:, :] = rng.normal(num - 1, 8)
+        H = heading(state.q[..., 0, :, :])
+        pose = (state.x - state.x[..., :1, :]) @ transpose(H)
+        step, turns = network(pose.reshape(*pose.shape[:-2], 66), z)
+        q = state.q[..., None, :, :, :] @ exp(turns)
+        x = self.skeleton.forward(q, state.x[..., None, 0, :] + step @ H)
+        return Candidates(x, q, np.repeat(state.memory[..., None, :], num, axis=-2))
+
+
 def bank_of() -> Bank:
     motion = stepping_clip(4.0)
     return Bank.of([(motion, ClipInfo("step", "ours", "MIT", ("walk",), len(motion)), label_contacts(motion))])
@@ -53,22 +80,27 @@ def case_of(name: str) -> Case:
     if name.startswith("clip"):
         prior = ClipPrior(CLIP, then=tiny(kinematic=True), handover=20) if name == "clip, then ours" else ClipPrior(CLIP)
         return Case(prior, [prior.start_from(CLIP, f) for f in FRAMES])
+    field = functools.partial(MotionField, bank_of(), CLIP.skeleton, choice=1)  # drawn from several clips, a new clip depends on chance
     made = {
         "shipped": CVAEPrior.shipped,
         "ours": lambda: tiny(kinematic=True),
         "humor": tiny,
         "humor, joints by kinematics": lambda: tiny(joints_from_kinematics=True),
         "passive": lambda: PassivePrior(CLIP.skeleton),
+        "ours, with an intent and a trunk": lambda: tiny(kinematic=True, intent=True, trunk=(32, 16)),
         "a user's": Coasting,
-        # Drawn from several clips, a new clip would depend on chance.
-        "field": lambda: MotionField(bank_of(), CLIP.skeleton, choice=1),
+        "a user's network": Wrapped,
+        "field": field,
+        "mixture": lambda: Mixture(field(), tiny(CLIP.skeleton, kinematic=True)),
+        "mixture of three": lambda: Mixture(tiny(CLIP.skeleton), field(), Coasting()),
     }
     prior = made[name]()
     return Case(prior, [prior.start_from(CLIP, f) for f in FRAMES])
 
 
-CVAES = ("shipped", "ours", "humor", "humor, joints by kinematics")
-EVERY = (*CVAES, "clip", "clip, then ours", "passive", "a user's", "field")
+CVAES = ("shipped", "ours", "ours, with an intent and a trunk", "humor", "humor, joints by kinematics")
+MIXTURES = ("mixture", "mixture of three")
+EVERY = (*CVAES, *MIXTURES, "clip", "clip, then ours", "passive", "a user's", "a user's network", "field")
 every_prior = pytest.mark.parametrize("case", EVERY, indirect=True)
 every_cvae = pytest.mark.parametrize("case", CVAES, indirect=True)
 
@@ -124,7 +156,7 @@ def test_the_same_seed_gives_the_same_candidates(case):
         assert np.array_equal(getattr(first, name), getattr(again, name))
 
 
-@pytest.mark.parametrize("case", [*CVAES, "a user's"], indirect=True)
+@pytest.mark.parametrize("case", [*CVAES, "a user's", "a user's network"], indirect=True)
 def test_another_seed_gives_other_candidates(case):
     first, other = (case.prior.propose(case.states[0], 3, Streams(seed)).x for seed in (0, 1))
     assert np.array_equal(first[0], other[0])
@@ -177,7 +209,7 @@ def turned(state: State, R: np.ndarray, shift: np.ndarray) -> State:
     return State(state.x @ R.T + shift, state.v @ R.T, q, memory)
 
 
-@pytest.mark.parametrize("case", [*CVAES, "passive"], indirect=True)
+@pytest.mark.parametrize("case", [*CVAES, "passive", "a user's network", "field"], indirect=True)
 @pytest.mark.parametrize("angle", [0.0, 0.4, 2.0, -3.1])
 def test_the_world_can_be_moved_and_turned(case, angle):
     R = exp(np.array([0.0, 0.0, angle]))
@@ -223,6 +255,19 @@ def test_a_start_of_a_category_stands_on_the_floor_and_faces_forward(case):
     assert np.array_equal(case.prior.start("walk", 1).x, state.x[1])
     candidates = case.prior.propose(state, 2, Streams([0, 1, 2]))
     assert candidates.memory.shape[-1] == state.memory.shape[-1]
+
+
+@every_prior
+def test_an_intent_changes_the_candidates_of_those_who_take_one(case):
+    # Unknown to the last bit as none; a known one leads elsewhere if the prior says that it takes one.
+    state = batch(case.states)
+    none, unknown, known = (
+        case.prior.propose(state, 4, Streams([1, 2, 3]), intent).x
+        for intent in (None, Intent.unknown(3), Intent.toward(np.array([[2.0, 0.0], [0.0, -2.0], [-1.0, 0.0]])))
+    )
+    assert np.array_equal(none, unknown)
+    assert case.prior.takes_intent or np.array_equal(none, known)
+    assert not case.prior.takes_intent or not np.array_equal(none, known)
 
 
 @pytest.mark.parametrize("case", ["passive", "a user's"], indirect=True)
@@ -278,3 +323,31 @@ def test_one_candidate_is_picked_for_each_person():
     chosen = candidates.pick(np.array([3, 0, 2]))
     assert np.array_equal(chosen.x, candidates.x[[0, 1, 2], [3, 0, 2]])
     assert not np.shares_memory(candidates.pick(1).q, candidates.q)
+
+
+def test_a_mixture_holds_the_candidates_of_all_and_the_first_ones_mode():
+    field, ours = MotionField(bank_of(), CLIP.skeleton, choice=1), tiny(CLIP.skeleton, kinematic=True)
+    mixture = Mixture(field, ours)
+    state = mixture.start_from(CLIP, 20)
+    candidates = mixture.propose(state, 5, Streams(3))
+    rng = Streams(3)  # the priors draw one after the other
+    parts = [prior.propose(prior.start_from(CLIP, 20), share, rng) for prior, share in ((field, 3), (ours, 2))]
+    assert np.array_equal(candidates.x, np.concatenate([part.x for part in parts]))
+    # What ours remembers of the field's candidates are the velocities that lead there, and the field knows no clip of ours.
+    x, q = candidates.x[1], candidates.q[1]
+    assert np.array_equal(candidates.memory[1, 2:], ours.recall(ours.start_from(CLIP, 20), x, q))
+    assert np.array_equal(candidates.memory[3], np.concatenate(([-1.0, 0.0], parts[1].memory[0])))
+
+
+def test_a_mixture_starts_where_its_first_prior_does():
+    ours = tiny(kinematic=True)
+    start = Mixture(ours, Coasting()).start("walk", [0, 1])
+    assert np.array_equal(start.x, ours.start("walk", [0, 1]).x)
+    assert np.array_equal(start.memory, ours.start("walk", [0, 1]).memory)  # coasting has none
+
+
+def test_priors_of_two_bodies_are_not_mixed():
+    with pytest.raises(ValueError, match="cannot be mixed"):
+        Mixture(tiny(Skeleton.adult()), tiny(Skeleton.adult(height=1.5)))
+    with pytest.raises(ValueError, match="at least one prior"):
+        Mixture()
