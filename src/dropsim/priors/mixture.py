@@ -1,4 +1,4 @@
-"""Several priors as one: their candidates in one manifold. The kinematic energy only asks for the nearest, so it need not know whose it is."""
+"""Several priors as one: their candidates in one manifold. The kinematic energy asks for the nearest one, whoever proposed it."""
 
 import itertools
 from collections.abc import Sequence
