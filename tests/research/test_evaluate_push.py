@@ -13,10 +13,10 @@ from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics import metrics
 from dropsim.research.evaluation import push
-from dropsim.research.evaluation.push import FULL, RAGDOLL, Outcome, PushProtocol, evaluate_push, table
+from dropsim.research.evaluation.push import Outcome, PushProtocol, evaluate_push, table
 from dropsim.research.evaluation.push_report import write_push_report
-from dropsim.research.evaluation.push_runs import ALONE, measured, rows_of
-from dropsim.research.evaluation.trials import Body, Trial
+from dropsim.research.evaluation.push_runs import measured, rows_of
+from dropsim.research.evaluation.trials import ALONE, FULL, RAGDOLL, Body, Trial
 from dropsim.research.evaluation.windows import NUM_FEATURES
 
 SMALL = PushProtocol(

@@ -1,5 +1,6 @@
 """Random numbers: one counter-based stream per person, so that everyone draws the same numbers alone and in any batch."""
 
+import copy
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -38,6 +39,10 @@ class Streams:
     def pick(self, index: Sequence[int]) -> "Streams":
         """Return the streams of some people, counted through all batch dimensions."""
         return self._with([self.generators[i] for i in index], (len(index),), self._copies)
+
+    def branched(self, index: Sequence[int]) -> "Streams":
+        """Return streams for some people, each as often as they are named, that go on by themselves from where those are."""
+        return self._with([copy.deepcopy(self.generators[i]) for i in index], (len(index),), self._copies)
 
     def copies(self, count: int) -> "Streams":
         """Return streams for a batch that holds everyone count times, along a last batch dimension."""

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from dropsim.body.skeleton import Skeleton
+from dropsim.body.capsules import self_overlap
+from dropsim.body.skeleton import Skeleton, flat
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
-from dropsim.physics.wrench import root_wrench_of_motion
+from dropsim.physics import wrench
+from dropsim.physics.nnls import check
+from dropsim.physics.options import SimulatorOptions
 from dropsim.priors.pose import PosePrior
 
 FEET = (7, 8, 10, 11)
@@ -30,6 +33,10 @@ GET_UP = 8.0
 """Time within which people who fell may get up [s]."""
 LIFTED, LANDED = 0.04, 0.02
 """A foot is lifted when ankle and toes are higher than the first above where they stand, and has landed below the second [m]."""
+TOUCHING = 0.02
+"""Spheres within this of the floor can bear a contact force, in the ledger [m]."""
+LEDGER = 0.5
+"""Time over which unexplained impulses are summed up [s]."""
 HUMAN_SINK = 0.10
 """Deepest that any joint sphere of a human motion may go below the floor [m]."""
 HUMAN_SPEED = 12.0
@@ -101,7 +108,43 @@ def root_wrench(motion: Motion, *, cylinders: bool = False) -> Float[np.ndarray,
     Whatever is within 5 cm of level ground may bear a force, as in the simulator, so that recordings and simulations compare. The external
     forces that the motion holds are accounted for. Masses are points at the joints, or bones are solid cylinders.
     """
-    return root_wrench_of_motion(motion, sphere_heights(motion) < LOW, cylinders=cylinders)
+    return wrench.root_wrench_of_motion(motion, sphere_heights(motion) < LOW, cylinders=cylinders)
+
+
+def ledger(motion: Motion, *, same_frame: bool = False) -> Float[np.ndarray, "*b w 2"]:
+    """Return the impulse of every half second that neither external nor contact forces explain: over the mass [m/s], and as spin [rad/s].
+
+    The first is the larger of its horizontal and its vertical part. An acceleration spans three frames (x_{t-1} - 2 x_t + x_{t+1}), so
+    whatever is within 2 cm of level ground in one of them may bear a force, in the friction cone; with `same_frame`, only what is so at t.
+    """
+    options, skeleton, h = SimulatorOptions(ridge=0.0), motion.skeleton, 1 / motion.fps
+    before, x, after = motion.joints[..., :-2, :, :], motion.joints[..., 1:-1, :, :], motion.joints[..., 2:, :, :]
+    low = sphere_heights(motion) < TOUCHING
+    near = low[..., 1:-1, :] if same_frame else low[..., :-2, :] | low[..., 1:-1, :] | low[..., 2:, :]
+    forces = np.zeros(x.shape) if motion.external_forces is None else motion.external_forces[..., 2:, :, :]
+    support = wrench.Support(flat(near, 1), flat(np.broadcast_to(np.array([0.0, 0.0, 1.0]), x.shape), 2))
+    residual, fit = np.empty((*x.shape[:-2], 6)), wrench.fit_of(skeleton, options)
+    frames = (flat(x, 2), flat((x - before) / h, 2), flat(after, 2), flat(forces, 2))
+    check(wrench.explain(*frames, skeleton.arrays, support, fit, h, np.empty(frames[0].shape), flat(residual, 1)))
+    turns = np.linalg.solve(_inertia(x, skeleton), residual[..., 3:, None])[..., 0]
+    rates = np.concatenate((residual[..., :3] / skeleton.masses.sum(), turns), -1)
+    sums = np.cumsum(np.concatenate((np.zeros_like(rates[..., :1, :]), rates * h), -2), -2)
+    span = min(round(LEDGER * motion.fps), rates.shape[-2])
+    impulse = sums[..., span:, :] - sums[..., :-span, :]
+    linear = np.maximum(_norm(impulse[..., :2]), np.abs(impulse[..., 2]))
+    return np.stack((linear, _norm(impulse[..., 3:])), -1)
+
+
+def _inertia(x: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton) -> Float[np.ndarray, "*b 3 3"]:
+    """Return a body's inertia about its centre of mass [kg m^2]."""
+    arms = x - skeleton.centre_of_mass(x)[..., None, :]
+    second = np.einsum("j,...ja,...jb->...ab", skeleton.masses, arms, arms)
+    return np.trace(second, axis1=-2, axis2=-1)[..., None, None] * np.eye(3) - second
+
+
+def self_overlap_mm(motion: Motion) -> Float[np.ndarray, "*b t"]:
+    """Deepest overlap of the body's own capsules that should keep apart, in every frame."""
+    return 1000 * self_overlap(motion.joints, motion.skeleton)
 
 
 def out_of_range_percent(motion: Motion, pose: PosePrior) -> Numbers:
@@ -207,13 +250,35 @@ def seconds_to_recover(motion: Motion, end: FrameIndex) -> Numbers:
 
 def footfalls(motion: Motion, since: FrameIndex = 0) -> Counts:
     """Count the steps from a frame on: a foot that was lifted by 4 cm comes within 2 cm of where feet stand."""
+    aloft = _aloft(motion)[0]
+    return (aloft[..., :-1, :] & ~aloft[..., 1:, :] & _from(motion, since)[..., 1:, None]).sum((-1, -2))
+
+
+def _aloft(motion: Motion) -> tuple[Bool[np.ndarray, "*b t 2"], Int[np.ndarray, "*b t 2"]]:
+    """Return which feet are lifted, and the last frame at which each stood, counted from 1."""
     heights = motion.joints[..., FEET, 2] - _standing(motion.skeleton, FEET)
     # A foot is as low as the lower of its ankle and toes, and between the two heights it is what it was last.
     foot = np.minimum(heights[..., :2], heights[..., 2:])
     time = np.arange(1, len(motion) + 1)[:, None]
     lifted, landed = (np.maximum.accumulate(flags * time, axis=-2) for flags in (foot > LIFTED, foot < LANDED))
-    aloft = lifted > landed
-    return (aloft[..., :-1, :] & ~aloft[..., 1:, :] & _from(motion, since)[..., 1:, None]).sum((-1, -2))
+    return lifted > landed, landed
+
+
+def first_step(motion: Motion, since: FrameIndex = 0) -> Int[np.ndarray, "*b 3"]:
+    """Return the first step whose lift-off is at a frame or later: frame of lift-off, frame of landing, and foot (0 left, 1 right).
+
+    All are -1 for people who take none. Lift-off is the last frame at which the foot is within 2 cm of where feet stand.
+    """
+    aloft, stood = _aloft(motion)
+    lands = aloft[..., :-1, :] & ~aloft[..., 1:, :]
+    lifts = stood[..., :-1, :] - 1
+    lands &= lifts >= _per_person(motion, since)[..., None]
+    # By lift-off, then by foot; the landing is the frame after.
+    order = np.where(lands, 2 * lifts + np.arange(2), 2 * len(motion))
+    order = order.reshape(*order.shape[:-2], -1)
+    at = order.argmin(-1)
+    found = np.stack((np.take_along_axis(order, at[..., None], -1)[..., 0] // 2, at // 2 + 1, at % 2), -1)
+    return np.where(lands.any((-1, -2))[..., None], found, -1)
 
 
 def spin_while_lying(motion: Motion, since: FrameIndex = 0) -> Numbers:

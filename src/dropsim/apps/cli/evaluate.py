@@ -144,6 +144,46 @@ class Push(_Simulated):
             _say_written([self.out / "push.json", *write_push_report(report, self.out)])
 
 
+@dataclass(frozen=True)
+class Response(_Simulated):
+    """What standing, walking and running people do when pushed, kicked, thrown over, tripped and hit by balls, next to real people."""
+
+    out: Annotated[Path | None, optional("FOLDER", "none are written")] = None
+    """Folder for figures and tables."""
+    json: Annotated[Path | None, optional("FILE", "none")] = None
+    """File for the numbers."""
+    people: Annotated[int | None, optional("INT", "64, and 16 with --quick")] = None
+    """People in each cell of a start, an impulse and a direction."""
+    only: Annotated[tuple[str, ...] | None, optional("PART ...", "all")] = None
+    """Parts to run: push, baselines, pdp, kicks, getup, trips, balls, overlap."""
+    samples: Annotated[int | None, optional("K", "64")] = None
+    """Candidates of the prior a frame."""
+
+    def run(self) -> None:
+        import tempfile
+
+        from dropsim.apps.cli.progress import bar
+        from dropsim.research.evaluation.report import write_json
+        from dropsim.research.evaluation.response import ResponseProtocol, as_json, evaluate_response, table
+        from dropsim.research.evaluation.response_report import number_table, write_response_report
+        from dropsim.research.evaluation.trials import Body
+
+        given = {name: value for name, value in (("people", self.people), ("parts", self.only)) if value is not None}
+        protocol = (ResponseProtocol.quick if self.quick else ResponseProtocol)(**given, seed=self.seed)
+        body = Body.of(64 if self.samples is None else self.samples, self.prior)
+        with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
+            folder = Path(scratch) if self.out is None else self.out / "chunks"
+            response = evaluate_response(body, protocol, folder, workers=self._workers, watch=advance)
+        print(table([cell for cell in response.cells if cell.direction is None]))
+        print(number_table(response))
+        written = [self.json, *([] if self.out is None else [self.out / "response.json"])]
+        for path in written:
+            if path is not None:
+                write_json(path, as_json(response))
+        drawn = write_response_report(response, self.out) if self.out else []
+        _say_written([path for path in (*written, *drawn) if path is not None])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Prior:
     """Rollouts of the motion prior alone, next to recordings of people that it never saw."""
@@ -203,6 +243,7 @@ class Evaluate:
             | Annotated[Paper, tyro.conf.subcommand("paper")]
             | Annotated[Prior, tyro.conf.subcommand("prior")]
             | Annotated[Push, tyro.conf.subcommand("push")]
+            | Annotated[Response, tyro.conf.subcommand("response")]
         ]
     ]
     """What to measure."""

@@ -15,21 +15,19 @@ from dropsim.files.tables import shown
 from dropsim.physics import metrics
 from dropsim.physics.wrench import GRAVITY
 from dropsim.research.evaluation.chunks import Arrays, run_chunks
-from dropsim.research.evaluation.push_runs import ALONE, PushChunk, rows_of
+from dropsim.research.evaluation.push_runs import PushChunk, rows_of
 from dropsim.research.evaluation.report import counted_table
-from dropsim.research.evaluation.trials import Body, Trial, batched, check_seed, toward
+from dropsim.research.evaluation.trials import ALONE, FULL, NO_PRIOR, RAGDOLL, Body, Trial, batched, check_seed, toward
 from dropsim.research.evaluation.windows import NUM_FEATURES, frechet
 from dropsim.scene.element import joints_of
 from dropsim.scene.perturbations import degrees_of
 
 YIELD_FRAMES = 2
 """Frames within which a pushed body gives way."""
-FULL, RAGDOLL, UNPUSHED = "full", "ragdoll", "unpushed"
+UNPUSHED = "unpushed"
 KEYS = ("newtons", "direction", "part", "start", "moment")
 """What groups of people may have in common."""
 GROUPS = (("newtons",), *(("newtons", key) for key in KEYS[1:]))
-NO_PRIOR = {"kinematic": False, "range_of_motion": False, "correct": False, "num_samples": 1}
-"""Momentum, bones and contact only. The range of motion is left out because it keeps a body without a prior thrashing about."""
 FPS = 30.0
 
 

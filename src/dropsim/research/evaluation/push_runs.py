@@ -8,14 +8,12 @@ from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.research.evaluation.chunks import Arrays, Chunk
-from dropsim.research.evaluation.trials import Body, Trial, frames_of, prior_alone, simulate_trials
+from dropsim.research.evaluation.trials import ALONE, Body, Trial, frames_of, prior_alone, simulate_trials
 from dropsim.research.evaluation.windows import window_features
 
 PREVIEW = 105
 """Frames from the push on of which every third is kept, to tell responses apart: 0.5 s of push and 3 s after."""
 EVERY = 3
-ALONE = "prior alone"
-"""The method without a body."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from dropsim.physics.energies import Contact, RangeOfMotion
 from dropsim.physics.energy import Frame
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import DivergedError, Simulator
+from dropsim.priors.intent import Intent
 from dropsim.priors.named import open_prior
 from dropsim.priors.pose import PosePrior
 from dropsim.priors.prior import Prior, State
@@ -28,6 +29,10 @@ from dropsim.scene.element import joints_of
 CHUNK = 25
 """Trials of a batch; fixed, so that a chunk's file does not depend on how many workers there are."""
 Item = TypeVar("Item")
+FULL, ALONE, RAGDOLL = "full", "prior alone", "ragdoll"
+"""The simulator, and two baselines: the prior without a body, and a body without a prior."""
+NO_PRIOR = {"kinematic": False, "range_of_motion": False, "correct": False, "num_samples": 1}
+"""Of a ragdoll: momentum, bones and contact only. The range of motion keeps a body without a prior thrashing about."""
 
 
 def check_seed(seed: int) -> None:
@@ -158,14 +163,14 @@ def survivors(items: Sequence[Item], simulate: Callable[[Sequence[Item]], Motion
     return (joined(motions) if motions else None), np.concatenate([finished for _, finished in parts])
 
 
-def joined(motions: Sequence[Motion]) -> Motion:
-    """Put batches of people of one length into one batch."""
+def joined(motions: Sequence[Motion], axis: int = 0) -> Motion:
+    """Put batches of people of one length into one batch, along one of its dimensions."""
 
     def join(name: str) -> np.ndarray | None:
         parts = [getattr(motion, name) for motion in motions]
-        return None if parts[0] is None else np.concatenate(parts)
+        return None if parts[0] is None else np.concatenate(parts, axis)
 
-    energies = {name: np.concatenate([motion.energies[name] for motion in motions]) for name in motions[0].energies}
+    energies = {name: np.concatenate([motion.energies[name] for motion in motions], axis) for name in motions[0].energies}
     return replace(motions[0], **{name: join(name) for name in _ARRAYS}, energies=energies)
 
 
@@ -174,11 +179,19 @@ _ARRAYS = [f.name for f in fields(Motion) if f.name not in ("skeleton", "fps", "
 
 def prior_alone(prior: Prior, trials: Sequence[Trial], num_frames: int) -> Motion:
     """Return what the prior makes of the same pushes without a body: people are moved and sped up as free bodies of their mass."""
+    forces = np.stack([forces_on_joints(trials, frame) for frame in range(num_frames)], 1)
+    return moved_alone(prior, starts_of(prior, trials), forces, num_frames, Streams([trial.seed for trial in trials]))
+
+
+def moved_alone(
+    prior: Prior, start: State, forces: Float[np.ndarray, "b t 22 3"], num_frames: int, rng: Streams, intent: Intent | None = None
+) -> Motion:
+    """Return the same for people in given states; forces are those from the first frame on."""
     mass, h = float(prior.skeleton.masses.sum()), 1 / prior.fps
-    rng, states = Streams([trial.seed for trial in trials]), [starts_of(prior, trials)]
+    states, taken = [start], 0 if prior.starts_at_mode else 1
     for frame in range(num_frames - 1):
-        chosen = prior.propose(states[-1], 2, rng).pick(1)
-        change = h * forces_on_joints(trials, frame).sum(-2) / mass
+        chosen = prior.propose(states[-1], 2, rng, intent).pick(taken)
+        change = h * forces[:, frame].sum(-2) / mass if frame < forces.shape[1] else np.zeros((len(start.x), 3))
         # The prior goes on from the velocity that the push gave.
         memory = prior.apply_impulse(prior.commit(chosen, chosen.x, chosen.q), change)
         x = chosen.x + h * change[:, None]

@@ -1,0 +1,232 @@
+"""Chunks of the response protocol: what became of each person, as numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from dropsim.body.rotations import heading
+from dropsim.motion.contacts import sphere_heights
+from dropsim.motion.motion import Motion
+from dropsim.physics import metrics
+from dropsim.research.evaluation.branches import SPEEDS, Acted, Branch, branch_out, direction, lead_in
+from dropsim.research.evaluation.chunks import Arrays, Chunk
+from dropsim.research.evaluation.scenarios import state_of_health
+from dropsim.research.evaluation.trials import Body
+from dropsim.scene import Element, Person, Rollout, Scene, Throw, Trip, World, WorldState
+from dropsim.scene.rollout import seen
+
+AFTER = 3
+"""Frames after a push's end at which its effect is judged: 0.1 s."""
+STEP_SECONDS = 2.0
+"""Time within which a step is a response to a push [s]."""
+LEDGER_EVERY = 5
+"""Frames from one half second that is looked at to the next."""
+RISE = np.arange(-60, 1, 6)
+"""Frames of getting up that tell ways apart: the two seconds until a person is upright."""
+NEAR = 0.05
+"""A hand or a head this near to the floor has reached it [m]."""
+
+
+@dataclass(frozen=True)
+class BranchChunk(Chunk):
+    """A few people of one start, each in many branches."""
+
+    part: str
+    method: str
+    body: Body
+    start: str
+    seeds: tuple[int, ...]
+    branches: tuple[Branch, ...]
+    num_frames: int
+
+    @property
+    def label(self) -> str:
+        return f"response-{self.part}-{self.method}-{self.start}-{self.seeds[0]:06d}"
+
+    def run(self) -> Arrays:
+        """Simulate; rows are the branches that went through, in order."""
+        simulator = self.body.simulator()
+        people, rng = lead_in(simulator, self.start, self.seeds)
+        motion, finished = branch_out(simulator, self.start, people, rng, self.branches, self.num_frames, self.method)
+        if motion is None:
+            return {"finished": finished}
+        whole = [branch for branch, done in zip(self.branches, finished, strict=True) if done]
+        return {"finished": finished, **measured(motion, whole)}
+
+
+def measured(motion: Motion, branches: Sequence[Branch]) -> Arrays:
+    """Measure each branch, against the unperturbed twin if there is one."""
+    twins = {branch.person: row for row, branch in enumerate(branches) if not branch.shoves}
+    step, rise = metrics.first_step(motion), getting_up(motion)
+    stepped = answered(motion, step, np.array([twins.get(branch.person, -1) for branch in branches]))
+    ledger = metrics.ledger(motion)[..., ::LEDGER_EVERY, :]
+    strict = metrics.ledger(motion, same_frame=True)[..., ::LEDGER_EVERY, :1]
+    return {
+        **state_of_health(motion),
+        "lost": np.array([_lost(motion, row, branch, twins.get(branch.person)) for row, branch in enumerate(branches)]),
+        "stepped": stepped,
+        "lift_off": np.where(stepped, step[:, 0] / motion.fps, np.nan),
+        "placed": np.where(stepped[:, None], _placed(motion, step), np.nan),
+        "steps": metrics.footfalls(motion, 1),
+        "ledger": np.concatenate((ledger, strict), -1).astype(np.float32),
+        "rise": rise.astype(np.float32),
+        "hop": _hop(motion),
+    }
+
+
+def _lost(motion: Motion, row: int, branch: Branch, twin: int | None) -> float:
+    """Return the push's impulse over the mass less the change of velocity along it 0.1 s after its end [m/s]; NaN without a twin."""
+    if twin is None or len(branch.shoves) != 1:
+        return float("nan")
+    (shove,) = branch.shoves
+    at = shove.first + shove.frames + AFTER
+    centre = motion.skeleton.centre_of_mass(motion.joints[[row, twin]][:, at - 1 : at + 1])
+    change = np.diff(centre, axis=1)[:, 0] * motion.fps
+    return shove.impulse - float((change[0] - change[1]) @ direction(motion.q[row, 0], shove.degrees))
+
+
+def answered(motion: Motion, step: Int[np.ndarray, "b 3"], twins: Int[np.ndarray, "b"]) -> np.ndarray:
+    """Whether people step within two seconds, and sooner than their unperturbed twins land one; False without a twin."""
+    landed = step[:, 1]
+    unperturbed = np.where(landed < 0, len(motion), landed)[twins]
+    return (twins >= 0) & (landed >= 0) & (landed <= STEP_SECONDS * motion.fps) & (landed < unperturbed)
+
+
+def _placed(motion: Motion, step: Int[np.ndarray, "b 3"]) -> Float[np.ndarray, "b 2"]:
+    """Return where the first step puts the foot, from where it stood: to the right and ahead as the person faces at first [m]."""
+    rows, (lift, land, foot) = np.arange(len(step)), np.maximum(step.T, 0)
+    ankle = motion.joints[:, :, (7, 8), :]
+    way = ankle[rows, land, foot] - ankle[rows, lift, foot]
+    return (heading(motion.q[:, 0, 0]).swapaxes(-1, -2) @ way[..., None])[..., :2, 0]
+
+
+def getting_up(motion: Motion) -> Float[np.ndarray, "b n 22 3"]:
+    """Return the two seconds until people who fell are upright, as seen from their own root; NaN for all others."""
+    down, up = metrics.fallen(motion), metrics.upright(motion)
+    first = down.argmax(-1)
+    risen = up & (np.arange(len(motion)) > first[:, None]) & down.any(-1)[:, None]
+    frames = np.maximum(risen.argmax(-1)[:, None] + RISE, 0)
+    rows = np.arange(len(down))[:, None]
+    joints = motion.joints[rows, frames] - (motion.root * (1.0, 1.0, 0.0))[rows, frames][..., None, :]
+    joints = joints @ heading(motion.q[rows, frames, 0])
+    return np.where((risen.any(-1))[:, None, None, None], joints, np.nan)
+
+
+def _hop(motion: Motion) -> Float[np.ndarray, "b"]:
+    """Return how high people who fell are off the floor at most, from when they first lie until they are upright [m]; NaN for others."""
+    down, up = metrics.fallen(motion), metrics.upright(motion)
+    lies = np.maximum.accumulate(down, axis=-1) & ~up
+    lowest = np.where(lies, sphere_heights(motion).min(-1), -np.inf).max(-1)
+    return np.where(down.any(-1), np.maximum(lowest, 0), np.nan)
+
+
+def rolled(world: World, seeds: Sequence[int], num_frames: int) -> tuple[Rollout, WorldState]:
+    """Run a world and return also the state in which it ends."""
+    rng, states, reports = world.streams(list(seeds)), [world.start(list(seeds))], []
+    for _ in range(num_frames - 1):
+        now, report = world.step(states[-1], rng)
+        states.append(now)
+        reports.append(report)
+    return seen(world, states, reports), states[-1]
+
+
+def _wanting(start: str, seeds: Sequence[int]) -> Acted:
+    return Acted(np.zeros((len(seeds), 0, 22, 3)), np.tile((0.0, SPEEDS[start]), (len(seeds), 1)))
+
+
+@dataclass(frozen=True)
+class TripChunk(Chunk):
+    """Runners whose heel is caught."""
+
+    body: Body
+    seeds: tuple[int, ...]
+    seconds: float = 5.0
+
+    @property
+    def label(self) -> str:
+        return f"response-trips-{self.seeds[0]:06d}"
+
+    def run(self) -> Arrays:
+        elements = (_wanting("run", self.seeds), Trip(start=1.0))
+        world = World(Scene((Person("run"),), elements), self.body.simulator())
+        rollout, end = rolled(world, self.seeds, round(self.seconds * world.fps))
+        return tripped(rollout.motions[0], np.asarray(end.memories[1].since))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def tripped(motion: Motion, since: Float[np.ndarray, "b"]) -> Arrays:
+    """Measure people who trip, by the frame at which the heel is caught; infinite for those who were not."""
+    caught = np.isfinite(since)
+    at = np.clip(np.where(caught, since, 1), 1, len(motion) - 8).astype(int)
+    rows, centre = np.arange(len(at)), motion.skeleton.centre_of_mass(motion.joints)[..., :2]
+    velocity = np.diff(centre, axis=-2, prepend=centre[:, :1]) * motion.fps
+    before, after = velocity[rows, at], velocity[rows, at + round(0.2 * motion.fps)]
+    down = metrics.fallen(motion) & (np.arange(len(motion)) > at[:, None])
+    fell, first = down.any(-1), down.argmax(-1)
+    ahead = (motion.joints[rows, first, 15] - motion.joints[rows, first, 0])[:, :2]
+    low = sphere_heights(motion)[..., (20, 21, 15)] < NEAR
+    low &= (np.arange(len(motion)) > at[:, None])[..., None]
+    reached = np.where(low.any(-2), low.argmax(-2), len(motion))
+    return {
+        "caught": caught,
+        "speed_kept": (after * before).sum(-1) / np.maximum((before**2).sum(-1), 1e-9),
+        "fell": fell,
+        "forward": fell & ((ahead * before).sum(-1) > 0),
+        "hands_first": reached[:, :2].min(-1) < reached[:, 2],
+    }
+
+
+@dataclass(frozen=True)
+class BallChunk(Chunk):
+    """People at whom a heavy ball is thrown."""
+
+    body: Body
+    start: str
+    angle: float
+    seeds: tuple[int, ...]
+    mass: float = 8.0
+    speed: float = 8.0
+
+    @property
+    def label(self) -> str:
+        return f"response-balls-{self.start}-{self.angle:g}-{self.seeds[0]:06d}"
+
+    def run(self) -> Arrays:
+        throw = Throw("spine3", self.angle, speed=self.speed, mass=self.mass, start=1.0)
+        scene, simulator = Scene((Person(self.start),), (_wanting(self.start, self.seeds),)), self.body.simulator()
+
+        def rollout(*more: Element) -> Rollout:
+            return rolled(World(replace(scene, elements=(*scene.elements, *more)), simulator), self.seeds, 75)[0]
+
+        hit, calm = rollout(throw), rollout()
+        (ball,) = hit.balls
+        return struck(hit.motions[0], calm.motions[0], ball.velocities, self.mass)
+
+
+def struck(motion: Motion, calm: Motion, velocities: Float[np.ndarray, "b t 3"], mass: float) -> Arrays:
+    """Measure the first fifth of a second of each hit: impulses on person and ball, and the velocity that is lost 0.1 s later."""
+    h, total = 1 / motion.fps, motion.skeleton.masses.sum()
+    forces = np.asarray(motion.external_forces).sum(-2)
+    acts = np.linalg.norm(forces, axis=-1) > 1e-6
+    first = acts.argmax(-1)
+    time = np.arange(len(motion))
+    acts &= (time >= first[:, None]) & (time < first[:, None] + round(0.2 * motion.fps))
+    on_person = (forces * acts[..., None]).sum(-2) * h
+    change = np.nan_to_num(np.diff(velocities, axis=-2, prepend=velocities[:, :1])) + np.array([0.0, 0.0, 9.81 * h])
+    on_ball = mass * (change * acts[..., None]).sum(-2)
+    size = np.maximum(np.linalg.norm(on_person, axis=-1), 1e-9)
+    last = np.minimum(len(motion) - 1 - acts[:, ::-1].argmax(-1) + AFTER, len(motion) - 1)
+    centres = [m.skeleton.centre_of_mass(m.joints) for m in (motion, calm)]
+    rows = np.arange(len(last))
+    faster = (centres[0] - centres[1])[rows, last] - (centres[0] - centres[1])[rows, last - 1]
+    # Over the ground: what a ball pushes people down, the floor takes.
+    way = on_person[:, :2] / np.maximum(np.linalg.norm(on_person[:, :2], axis=-1, keepdims=True), 1e-9)
+    lost = (on_person[:, :2] / total - faster[:, :2] * motion.fps) * way
+    return {
+        "hit": acts.any(-1),
+        "impulse": size / total,
+        "mismatch": np.linalg.norm(on_person + on_ball, axis=-1) / size,
+        "lost": lost.sum(-1),
+        "fell": metrics.fell(motion, 1),
+    }

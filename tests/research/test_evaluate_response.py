@@ -1,0 +1,247 @@
+"""The response protocol in small: its measures against mechanics, its twins, and the command."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dropsim.apps.cli import main
+from dropsim.body.capsules import CAPSULES, PAIRS, capsule_radii, self_overlap
+from dropsim.body.rotations import rotvec_to_rotmat
+from dropsim.body.skeleton import joint_index
+from dropsim.motion.motion import Motion
+from dropsim.motion.synthetic import FACING_Y, stepping_clip
+from dropsim.physics import metrics
+from dropsim.research.evaluation import response_runs
+from dropsim.research.evaluation.branches import Branch, Shove, branch_out, forces_of, lead_in
+from dropsim.research.evaluation.response import ResponseProtocol, evaluate_response, ways_up
+from dropsim.research.evaluation.response_report import number_rows
+from dropsim.research.evaluation.trials import Body
+
+G = 9.81
+
+
+def standing(seconds=2.0):
+    """Return somebody who does not move, soles on the floor."""
+    clip = stepping_clip(seconds)
+    low = (clip.joints[0, :, 2] - clip.skeleton.radii).min()
+    joints = np.broadcast_to(clip.joints[0] - (0, 0, low), clip.joints.shape).copy()
+    return replace(clip, joints=joints, root=joints[:, 0], q=np.broadcast_to(clip.q[0], clip.q.shape).copy())
+
+
+def moved(motion, way):
+    return replace(motion, joints=motion.joints + way[:, None], root=motion.root + way)
+
+
+# --- the ledger
+
+
+def test_who_stands_owes_nothing():
+    # Contact carries the weight; the pelvis is above the feet, so no moment is left either.
+    owed = metrics.ledger(standing())
+    assert owed[:, 0].max() < 1e-6
+
+
+def test_a_brake_without_contact_is_owed_in_full():
+    # 1 m above the floor, at rest against gravity: g for half a second, 4.905 m/s, comes from nowhere. No turn: gravity acts at the centre.
+    floating = moved(standing(), np.broadcast_to((0.0, 0.0, 1.0), (60, 3)))
+    owed = metrics.ledger(floating)
+    np.testing.assert_allclose(owed[:, 0], G / 2, rtol=1e-9)
+    np.testing.assert_allclose(owed[:, 1], 0, atol=1e-9)
+
+
+def test_free_flight_owes_nothing():
+    time = np.arange(60)[:, None] / 30
+    # Discrete second differences of a parabola are exact.
+    falling = moved(standing(), np.array([0.3, 0.0, 10.0]) * time - 0.5 * G * time**2 * (0, 0, 1) + np.array([0.0, 0.0, 30.0]))
+    assert metrics.ledger(falling).max() < 1e-8
+
+
+def test_what_the_world_does_is_not_owed():
+    # 0.5 m/s^2 sideways in the air, by an external force of 0.5 m/s^2 times the mass, shared by mass.
+    time = np.arange(60)[:, None] / 30
+    sped = moved(standing(), 0.25 * time**2 * (1, 0, 0) - 0.5 * G * time**2 * (0, 0, 1) + np.array([0.0, 0.0, 30.0]))
+    np.testing.assert_allclose(metrics.ledger(sped)[:, 0], 0.25, rtol=1e-6)
+    forces = np.broadcast_to(0.5 * sped.skeleton.masses[:, None] * (1.0, 0.0, 0.0), sped.joints.shape)
+    assert metrics.ledger(replace(sped, external_forces=forces)).max() < 1e-8
+
+
+def test_friction_explains_only_what_it_can():
+    # mu = 0.8 on level ground gives at most 0.8 g sideways, so 1.5 g leaves at least 0.7 g for half a second.
+    time = np.arange(60)[:, None] / 30
+    owed = metrics.ledger(moved(standing(), 0.75 * G * time**2 * (1, 0, 0)))
+    assert owed[:, 0].min() > 0.69 * G / 2
+
+
+# --- self-overlap
+
+
+def test_capsules_that_share_a_joint_may_not_meet_in_the_table():
+    for one, other in PAIRS:
+        assert not set(CAPSULES[one]) & set(CAPSULES[other])
+    assert len(PAIRS) == len({tuple(pair) for pair in PAIRS})
+
+
+def test_an_arm_through_the_chest_is_seen_and_measured():
+    body = stepping_clip(0.2)
+    x = body.joints[0].copy()
+    apart = self_overlap(x[None], body.skeleton)
+    # The wrist at the middle of the chest, the forearm pointing away from it: as deep as both radii reach.
+    x[joint_index("left_wrist")] = (x[joint_index("spine2")] + x[joint_index("spine3")]) / 2
+    x[joint_index("left_elbow")] = x[joint_index("left_wrist")] + (-0.3, 0.0, 0.0)
+    radii = capsule_radii(body.skeleton)
+    chest = radii[1].mean()
+    wrist = radii[list(map(tuple, CAPSULES)).index((joint_index("left_elbow"), joint_index("left_wrist"))), 1]
+    assert apart[0] < 0.01
+    assert self_overlap(x[None], body.skeleton)[0] >= chest + wrist - 1e-9
+
+
+# --- steps
+
+
+def test_the_first_step_is_the_first_that_lifts_and_lands():
+    clip = stepping_clip(4.0)
+    lift, land, foot = metrics.first_step(clip, 5).tolist()
+    heights = clip.joints[:, (7, 8), 2]
+    assert 5 <= lift < land < len(clip)
+    assert heights[(lift + land) // 2, foot] > heights[lift, foot] + metrics.LIFTED
+    assert metrics.footfalls(clip, lift) - metrics.footfalls(clip, land + 1) >= 1
+    assert (metrics.first_step(standing()) == -1).all()
+
+
+def batch(*motions):
+    return motions[0].map(lambda _: _) if len(motions) == 1 else Motion(
+        motions[0].skeleton, motions[0].fps, np.stack([m.root for m in motions]), np.stack([m.q for m in motions]),
+        np.stack([m.joints for m in motions]),
+    )  # fmt: skip
+
+
+def test_a_step_that_the_twin_takes_too_is_no_answer():
+    stepping, still = stepping_clip(2.0), standing()
+    step = metrics.first_step(batch(stepping, still, stepping))
+    both = batch(stepping, still, stepping)
+    assert response_runs.answered(both, step, np.array([1, 1, 1])).tolist() == [True, False, True]
+    assert response_runs.answered(both, step, np.array([2, 2, 2])).tolist() == [False, False, False]
+    assert response_runs.answered(both, step, np.array([-1, -1, -1])).tolist() == [False, False, False]
+
+
+# --- velocity lost
+
+
+def test_a_push_that_arrives_is_not_lost_and_one_that_is_braked_is():
+    # Pushed to the left (90 degrees) by 1 m/s: -x for somebody who faces +y.
+    calm = standing()
+    q = calm.q.copy()
+    q[:, 0] = FACING_Y
+    calm = replace(calm, q=q)
+    time = np.maximum(np.arange(60) - 3, 0)[:, None] / 30
+    free, braked = (moved(calm, speed * time * (-1, 0, 0)) for speed in (1.0, 0.4))
+    branches = [Branch(0), Branch(0, (Shove(1.0, 90),)), Branch(0, (Shove(1.0, 90),)), Branch(1, (Shove(1.0, 90),))]
+    lost = response_runs.measured(batch(calm, free, braked, free), branches)["lost"]
+    np.testing.assert_allclose(lost, [math.nan, 0.0, 0.6, math.nan], atol=1e-9)
+
+
+# --- branches
+
+
+def test_a_twin_goes_on_as_if_nobody_had_branched_and_a_push_acts_at_once():
+    simulator = Body.of(4, "field").simulator()
+    people, rng = lead_in(simulator, "walk", (0, 1))
+    motion, finished = branch_out(simulator, "walk", people, rng, [Branch(0), Branch(1), Branch(0), Branch(0, (Shove(1.0, 90),))], 8)
+    assert motion is not None
+    assert finished.all()
+    np.testing.assert_array_equal(motion.joints[0], motion.joints[2])
+    assert np.abs(motion.joints[0] - motion.joints[1]).max() > 1e-3
+    np.testing.assert_array_equal(motion.joints[0, 0], motion.joints[3, 0])
+    assert motion.joints[3, 4, 0, 0] < motion.joints[0, 4, 0, 0] - 0.01
+
+
+def test_shoves_are_relative_to_where_people_face_and_add_up_to_their_impulse():
+    simulator = Body.of(2, "field").simulator()
+    start = simulator.prior.start("stand", [0])
+    turned = start.map(np.copy)
+    turned.q[:, 0] = rotvec_to_rotmat(np.array([0.0, 0.0, math.pi / 2])) @ start.q[:, 0]
+    masses = simulator.skeleton.masses
+    for part in ("torso", "body"):
+        branch = [Branch(0, (Shove(0.7, 0, part=part, first=2),))]
+        ahead, left = (forces_of(branch, state, masses, 30.0).sum((0, 1, 2)) / 30 / masses.sum() for state in (start, turned))
+        assert np.linalg.norm(ahead) == pytest.approx(0.7)
+        np.testing.assert_allclose(left, (-ahead[1], ahead[0], 0), atol=1e-9)
+        assert ahead[1] > 0.5
+
+
+# --- falls, trips, balls
+
+
+def test_ways_up_are_counted_by_how_far_they_are_apart():
+    rng = np.random.default_rng(0)
+    ways = np.zeros((20, 5, 22, 3))
+    ways[12:, ..., 2] = 0.5
+    ways[19:, ..., 0] = 2.0
+    shares = ways_up(ways + 0.01 * rng.normal(size=ways.shape))
+    np.testing.assert_allclose(shares, [0.6, 0.35, 0.05])
+
+
+def test_who_is_caught_and_goes_on_keeps_the_speed():
+    calm, time = standing(), np.arange(60)[:, None] / 30
+    on, stopped = moved(calm, 2.0 * time * (0, 1, 0)), moved(calm, 2.0 * np.minimum(time, 1.0) * (0, 1, 0))
+    found = response_runs.tripped(batch(on, stopped, on), np.array([30.0, 30.0, np.inf]))
+    np.testing.assert_allclose(found["speed_kept"][:2], [1, 0], atol=1e-9)
+    assert found["caught"].tolist() == [True, True, False]
+    assert not found["fell"].any()
+
+
+def test_a_ball_gives_what_it_loses():
+    # 8 kg stopped from 7 m/s in one frame: 56 N s, of which the person of 70 kg has 0.3 m/s instead of 0.8.
+    calm, time = standing(3.0), np.maximum(np.arange(90) - 30, 0)[:, None] / 30
+    pushed = batch(moved(calm, 0.3 * time * (0, 1, 0)))
+    mass = calm.skeleton.masses.sum()
+    forces = np.zeros(calm.joints.shape)
+    forces[31, 9] = (0, 56 * 30, 0)
+    hit = replace(pushed, external_forces=forces).map(lambda values: values[None])
+    velocity = np.zeros((1, 90, 3))
+    velocity[0, :31, 1] = 7.0
+    velocity[..., 2] = -G * np.arange(90) / 30
+    found = response_runs.struck(hit, calm.map(lambda values: values[None]), velocity, 8.0)
+    assert found["mismatch"][0] < 1e-9
+    assert found["lost"][0] == pytest.approx(56 / mass - 0.3)
+
+
+# --- the whole
+
+
+TINY = {
+    "people": 2, "impulses": (0.7,), "moving_impulses": (0.7,), "directions": (0, 90), "seconds": 1.0, "others": 2, "kick_seconds": 2.1,
+    "trips": 2, "getup_seconds": 2.0, "ball_angles": (90.0,), "balls": 1, "scenario_seeds": 1, "scenarios": ("push",),
+}  # fmt: skip
+
+
+def test_every_part_gives_its_numbers(tmp_path):
+    found = evaluate_response(Body.of(2, "field"), ResponseProtocol(**TINY), tmp_path)
+    keys = "lost_max ledger_p99 ledger_moment_p99 stepped_at_0_15 stepped_at_0_7 first_step_median fell_at_0_3 fell_at_0_7 fell_at_1_0"
+    keys += " fell_at_2_0 fell_walk_0_7 pdp_fell kicks_fell getup_share getup_ways self_overlap_p99_mm trips balls"
+    assert set(keys.split()) <= set(found.numbers)
+    assert {cell.method for cell in found.cells} == {"full", "prior alone", "ragdoll"}
+    assert all(cell.people + cell.diverged == 2 for cell in found.cells if cell.direction is not None and cell.method == "full")
+    assert 0 <= found.numbers["balls"]["mismatch_max"] < 0.01
+
+
+def test_an_unknown_part_is_refused():
+    with pytest.raises(ValueError, match="no part 'dance'"):
+        ResponseProtocol(parts=("dance",))
+
+
+def test_a_miss_is_called_one():
+    rows = {row[0]: row[3] for row in number_rows({"lost_max": 0.4, "fell_at_2_0": 0.5, "pdp_fell": math.nan, "balls": {"lost": 0.1}})}
+    assert (rows["lost_max"], rows["fell_at_2_0"], rows["pdp_fell"], rows["balls.lost"]) == ("misses", "holds", "", "holds")
+
+
+def test_the_command_writes_numbers_and_a_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ResponseProtocol, "quick", classmethod(lambda cls, **given: cls(**{**TINY, **given})))
+    arguments = ["evaluate", "response", "--quick", "--prior", "field", "--samples", "2", "--only", "push", "--workers", "1"]
+    assert main([*arguments, "--out", str(tmp_path), "--json", str(tmp_path / "n.json")]) == 0
+    assert json.loads((tmp_path / "n.json").read_text())["lost_max"] > 0
+    assert {"response.md", "response.csv", "response.png", "response.html", "response.json"} <= {path.name for path in tmp_path.iterdir()}
+    assert "lost_max" in capsys.readouterr().out
