@@ -11,12 +11,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from dropsim.body.capsules import self_overlap
-from dropsim.body.skeleton import Skeleton, flat
+from dropsim.body.skeleton import Skeleton
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import wrench
-from dropsim.physics.nnls import check
-from dropsim.physics.options import SimulatorOptions
 from dropsim.priors.pose import PosePrior
 
 FEET = (7, 8, 10, 11)
@@ -117,15 +115,12 @@ def ledger(motion: Motion, *, same_frame: bool = False) -> Float[np.ndarray, "*b
     The first is the larger of its horizontal and its vertical part. An acceleration spans three frames (x_{t-1} - 2 x_t + x_{t+1}), so
     whatever is within 2 cm of level ground in one of them may bear a force, in the friction cone; with `same_frame`, only what is so at t.
     """
-    options, skeleton, h = SimulatorOptions(ridge=0.0), motion.skeleton, 1 / motion.fps
-    before, x, after = motion.joints[..., :-2, :, :], motion.joints[..., 1:-1, :, :], motion.joints[..., 2:, :, :]
     low = sphere_heights(motion) < TOUCHING
-    near = low[..., 1:-1, :] if same_frame else low[..., :-2, :] | low[..., 1:-1, :] | low[..., 2:, :]
-    forces = np.zeros(x.shape) if motion.external_forces is None else motion.external_forces[..., 2:, :, :]
-    support = wrench.Support(flat(near, 1), flat(np.broadcast_to(np.array([0.0, 0.0, 1.0]), x.shape), 2))
-    residual, fit = np.empty((*x.shape[:-2], 6)), wrench.fit_of(skeleton, options)
-    frames = (flat(x, 2), flat((x - before) / h, 2), flat(after, 2), flat(forces, 2))
-    check(wrench.explain(*frames, skeleton.arrays, support, fit, h, np.empty(frames[0].shape), flat(residual, 1)))
+    if not same_frame:
+        before, after = np.roll(low, 1, axis=-2), np.roll(low, -1, axis=-2)  # the ends, which wrap around, are not looked at
+        low = before | low | after
+    skeleton, h, x = motion.skeleton, 1 / motion.fps, motion.joints[..., 1:-1, :, :]
+    residual = wrench.unexplained_of_motion(motion, low)
     turns = np.linalg.solve(_inertia(x, skeleton), residual[..., 3:, None])[..., 0]
     rates = np.concatenate((residual[..., :3] / skeleton.masses.sum(), turns), -1)
     sums = np.cumsum(np.concatenate((np.zeros_like(rates[..., :1, :]), rates * h), -2), -2)

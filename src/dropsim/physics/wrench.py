@@ -364,8 +364,21 @@ def root_wrench_of_motion(
 ) -> Float[np.ndarray, "*b t 2"]:
     """Return the norms of the unexplained force and moment of every frame of a motion on level ground [body weights, at 1 m].
 
-    Accelerations are central second differences, so the first and the last frame repeat their neighbours. External forces that came with
-    the motion are accounted for: those between a frame and the next, which the acceleration at the frame shows.
+    The first and the last frame repeat their neighbours.
+    """
+    residual = unexplained_of_motion(motion, contacts, cylinders=cylinders, options=options)
+    sizes = np.stack((np.linalg.norm(residual[..., :3], axis=-1), np.linalg.norm(residual[..., 3:], axis=-1)), -1)
+    sizes /= GRAVITY * motion.skeleton.masses.sum()
+    return np.concatenate((sizes[..., :1, :], sizes, sizes[..., -1:, :]), -2)
+
+
+def unexplained_of_motion(
+    motion: Motion, contacts: Bool[np.ndarray, "*b t 22"], *, cylinders: bool = False, options: SimulatorOptions | None = None
+) -> Float[np.ndarray, "*b s 6"]:
+    """Return the force and moment that no contact explains, in every frame of a motion on level ground but the first and last [N, N m].
+
+    Accelerations are central second differences. External forces that came with the motion are accounted for: those between a frame and
+    the next, which the acceleration at the frame shows.
     """
     if len(motion) < 3:
         raise ValueError(f"the root wrench needs at least 3 frames for an acceleration, and the motion has {len(motion)}")
@@ -382,9 +395,7 @@ def root_wrench_of_motion(
     residual = np.empty((*x.shape[:-2], 6))
     now = (flat(x, 2), flat((x - before) / h, 2), flat(after, 2), flat(forces, 2), flat(spin, 1))
     check(_explain_frames(*now, skeleton.arrays, support, fit_of(skeleton, options), h, flat(residual, 1)))
-    sizes = np.stack((np.linalg.norm(residual[..., :3], axis=-1), np.linalg.norm(residual[..., 3:], axis=-1)), -1)
-    sizes /= GRAVITY * skeleton.masses.sum()
-    return np.concatenate((sizes[..., :1, :], sizes, sizes[..., -1:, :]), -2)
+    return residual
 
 
 @kernel
