@@ -152,11 +152,17 @@ class Skeleton:
 
         A pickle is read without running what it asks for.
         """
-        rest = read_rest_joints(Path(path))
-        adult = cls.adult(body_mass=body_mass)
+        return cls.adult().with_bones(read_rest_joints(Path(path)), body_mass=body_mass)
+
+    def with_bones(self, rest: Float[np.ndarray, "22 3"], *, body_mass: float | None = None) -> "Skeleton":
+        """Return the same build with other rest joints [m]: spheres in proportion to the height, the mass [kg] to its square unless given.
+
+        People of all heights have about the same body mass index (Quetelet's law).
+        """
         # From the balls of the feet to the head, both in the T-pose.
-        span, adult_span = (float(r[15, 1] - r[[10, 11], 1].mean()) for r in (rest, adult.rest))
-        return cls(rest, adult.masses, adult.radii * span / adult_span)
+        span, own = (float(r[15, 1] - r[[10, 11], 1].mean()) for r in (rest, self.rest))
+        mass = self.masses.sum() * (span / own) ** 2 if body_mass is None else body_mass
+        return type(self)(rest, mass * self.masses / self.masses.sum(), self.radii * span / own)
 
     def with_unit_masses(self) -> "Skeleton":
         """Return the same body with its mass spread evenly over the particles: the paper's M = I, in kilograms."""

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, Skeleton
 from dropsim.files.atomic import atomic_path
@@ -41,6 +41,17 @@ class Rig:
 
 
 @dataclass(frozen=True, eq=False)
+class BvhFrames:
+    """A BVH file's frames as they are written, for whoever writes them back."""
+
+    path: Path
+    channels: tuple[tuple[str, ...], ...]
+    """Of each joint, in lower case."""
+    values: Float[np.ndarray, "t c"]
+    """Degrees and file units."""
+
+
+@dataclass(frozen=True, eq=False)
 class RigMotion:
     """Frames on a file's own rig."""
 
@@ -53,6 +64,10 @@ class RigMotion:
     """Local."""
     name: str
     """The file's name without its ending."""
+    movable: tuple[bool, ...] | None = None
+    """Joints whose translation can be animated; None means all of them."""
+    bvh: BvhFrames | None = None
+    """Where it comes from, if that was a BVH file."""
 
     def __len__(self) -> int:
         return len(self.translations)
@@ -363,7 +378,11 @@ def read_bvh(path: str | Path) -> RigMotion:
         header = _read_hierarchy(lines)
         fps, values = _read_frames(lines, header)
     translations, rotations = _posed(header, values)
-    return RigMotion(Rig(tuple(header.names), tuple(header.parents), np.array(header.offsets)), fps, translations, rotations, path.stem)
+    rig = Rig(tuple(header.names), tuple(header.parents), np.array(header.offsets))
+    movable = tuple(sum(channel.endswith("position") for channel in channels) == 3 for channels in header.channels)
+    return RigMotion(
+        rig, fps, translations, rotations, path.stem, movable=movable, bvh=BvhFrames(path, tuple(header.channels), values)
+    )
 
 
 def _end_offset(skeleton: Skeleton, joint: int) -> Float[np.ndarray, "3"]:
@@ -402,13 +421,15 @@ def _hierarchy_lines(skeleton: Skeleton, R_file: Float[np.ndarray, "3 3"], unit:
     return lines, order
 
 
-def _zxy_degrees(R: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 3"]:
-    """Return the angles of R = Rz(a) Rx(b) Ry(c); where b is a quarter turn, a = 0, and the product is exact all the same."""
-    a = np.arctan2(-R[..., 0, 1], R[..., 1, 1])
-    b = np.arctan2(R[..., 2, 1], np.hypot(R[..., 0, 1], R[..., 1, 1]))
-    # The first row of Rz(a)^T R = Rx(b) Ry(c) is (cos c, 0, sin c): no division by cos b.
-    cos_a, sin_a = np.cos(a), np.sin(a)
-    c = np.arctan2(cos_a * R[..., 0, 2] + sin_a * R[..., 1, 2], cos_a * R[..., 0, 0] + sin_a * R[..., 1, 0])
+def _euler_degrees(order: str, R: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 3"]:
+    """Return the angles of R = R_i(a) R_j(b) R_k(c); where b is a quarter turn, a = 0, and the product is exact all the same."""
+    i, j, k = ("XYZ".index(axis) for axis in order)
+    sign = 1.0 if (j - i) % 3 == 1 else -1.0
+    a = np.arctan2(-sign * R[..., j, k], R[..., k, k])
+    b = np.arctan2(sign * R[..., i, k], np.hypot(R[..., j, k], R[..., k, k]))
+    # Row j of R_i(a)^T R = R_j(b) R_k(c) holds the sine and the cosine of c alone: no division by cos b.
+    cos_a, sin_a = np.cos(a), sign * np.sin(a)
+    c = np.arctan2(sign * (cos_a * R[..., j, i] + sin_a * R[..., k, i]), cos_a * R[..., j, j] + sin_a * R[..., k, j])
     return np.rad2deg(np.stack((a, b, c), axis=-1))
 
 
@@ -440,9 +461,77 @@ def write_bvh(motion: Motion, path: str | Path, *, up: str = "y", unit: float = 
     decimals = max(0, 7 + math.ceil(math.log10(unit)))
     lines, order = _hierarchy_lines(motion.skeleton, R_file, unit, decimals)
     # Angles go on past a half turn, so that an editor's curves have no jumps.
-    angles = np.unwrap(_zxy_degrees(q[:, order]).reshape(len(motion), -1), period=360.0, axis=0)
+    angles = np.unwrap(_euler_degrees("ZXY", q[:, order]).reshape(len(motion), -1), period=360.0, axis=0)
     lines += ["MOTION", f"Frames: {len(motion)}", f"Frame Time: {np.format_float_positional(1 / motion.fps)}"]
     row = " ".join([f"%.{decimals}f"] * 3 + ["%.6f"] * (3 * NUM_JOINTS))
     lines += [row % tuple(values) for values in np.concatenate((motion.root @ R_world.T / unit, angles), axis=1).tolist()]
     with atomic_path(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+SAME = 1e-8
+"""Rotations and translations that differ by less are the file's own."""
+
+
+def write_back(motion: RigMotion, path: str | Path, *, source: RigMotion) -> None:
+    """Write frames on the rig of a BVH file: its hierarchy, channels, frame time and decimals.
+
+    What is as it was in the source's frame of the same number keeps the source's own numbers. Frames beyond the source's end count from
+    its last one.
+    """
+    path, file = Path(path), source.bvh
+    if file is None:
+        raise ValueError(f"{path}: {source.name} was not read from a BVH file, so there is no hierarchy to write onto")
+    if not (np.isfinite(motion.translations).all() and np.isfinite(motion.rotations).all()):
+        raise ValueError(f"{path}: the motion holds values that are not finite, so it was not written")
+    at = np.minimum(np.arange(len(motion)), len(source) - 1)
+    values, start = file.values[at], 0
+    for j, channels in enumerate(file.channels):
+        turned = np.abs(motion.rotations[:, j] - source.rotations[at, j]).max((-1, -2)) > SAME
+        shifted = np.abs(motion.translations[:, j] - source.translations[at, j]).max(-1) > SAME
+        where = [start + k for k, channel in enumerate(channels) if channel.endswith("rotation")]
+        order = "".join(channel[0].upper() for channel in channels if channel.endswith("rotation"))
+        if order and turned.any():
+            values[:, where] = _continued(order, motion.rotations[:, j], values[:, where], turned)
+        for k, channel in enumerate(channels, start):
+            if channel.endswith("position"):
+                values[shifted, k] = motion.translations[shifted, j, "xyz".index(channel[0])]
+        start += len(channels)
+    header, frame_time, decimals = _preamble(file.path)
+    row = " ".join([f"%.{decimals}f"] * values.shape[1])
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as out:
+        out.writelines(header)
+        out.write(f"Frames: {len(values)}\nFrame Time: {frame_time}\n")
+        out.writelines(row % tuple(frame) + "\n" for frame in values.tolist())
+
+
+def _continued(
+    order: str, R: Float[np.ndarray, "t 3 3"], own: Float[np.ndarray, "t k"], turned: Bool[np.ndarray, "t"]
+) -> Float[np.ndarray, "t k"]:
+    """Return angles of the frames that were turned, each of the two ways to write them that is nearer to the frame before."""
+    full = order + "".join(axis for axis in "XYZ" if axis not in order)
+    angles = _euler_degrees(full, R)
+    out = own.copy()
+    for frame in np.flatnonzero(turned):
+        near = out[frame - 1] if frame else own[frame]
+        ways = np.stack((angles[frame], angles[frame] * (1, -1, 1) + 180))[:, : len(order)]
+        ways += 360 * np.round((near - ways) / 360)
+        out[frame] = ways[np.abs(ways - near).max(-1).argmin()]
+    return out
+
+
+def _preamble(path: Path) -> tuple[list[str], str, int]:
+    """Return a BVH file's lines up to MOTION, in their own encoding, its frame time as written, and its decimals, six at least."""
+    lines: list[str] = []
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline=None) as file:
+        while not lines or lines[-1].upper().split()[-2:] not in (["MOTION"], ["}", "MOTION"]):
+            line = file.readline(MAX_LINE)
+            if not line:
+                raise ValueError(f"{path}: was changed while it was being worked on")
+            lines.append(line)
+        rest = list(itertools.islice((line for line in iter(lambda: file.readline(MAX_LINE), "") if not line.isspace()), 3))
+    frame_time = next((match[1] for line in rest if (match := _FRAME_TIME.fullmatch(" ".join(line.split())))), None)
+    if frame_time is None or len(rest) < 3:
+        raise ValueError(f"{path}: was changed while it was being worked on")
+    numbers = [word.partition(".")[2] for word in rest[2].split()]
+    return lines, frame_time, min(12, max([6, *(len(decimals) for decimals in numbers if decimals.isdecimal())]))

@@ -22,16 +22,16 @@ def motion_ending(path: str | Path) -> str:
 
 
 def read_recording(
-    path: str | Path, skeleton: Skeleton, *, up: str | None = None, unit: float | None = None, rig_map: RigMap | None = None
+    path: str | Path, skeleton: Skeleton | None, *, up: str | None = None, unit: float | None = None, rig_map: RigMap | None = None
 ) -> Recording:
-    """Read a motion onto a skeleton, and say how the file was understood.
+    """Read a motion onto a skeleton, or onto one with the rig's own proportions where None is given, and say how it was understood.
 
     `up`, `unit` [m] and `rig_map` say what a BVH file leaves open; AMASS's are fixed.
     """
     if motion_ending(path) == ".npz":
         if given := [name for name, value in (("up", up), ("unit", unit), ("map", rig_map)) if value is not None]:
             raise ValueError(f"{path}: an AMASS file is z up and in metres, on SMPL's joints: leave out {' and '.join(given)}")
-        return Recording(read_amass(path, skeleton), "SMPL", "z", "AMASS's layout")
+        return Recording(read_amass(path, skeleton or Skeleton.adult()), "SMPL", "z", "AMASS's layout")
     source = read_bvh(path)
     try:
         return retarget(source, skeleton, rig_map=rig_map, up=up, unit=unit)
@@ -40,7 +40,7 @@ def read_recording(
 
 
 def read_motion(
-    path: str | Path, skeleton: Skeleton, *, up: str | None = None, unit: float | None = None, rig_map: RigMap | None = None
+    path: str | Path, skeleton: Skeleton | None, *, up: str | None = None, unit: float | None = None, rig_map: RigMap | None = None
 ) -> Motion:
     """Read a motion onto a skeleton; read_recording also says how the file was understood."""
     return read_recording(path, skeleton, up=up, unit=unit, rig_map=rig_map).motion

@@ -5,7 +5,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.rotations import apply, best_turn, rotmat_to_rotvec, rotvec_to_rotmat, swing, transpose
-from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, Skeleton
+from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, Skeleton, joint_index
 from dropsim.files.names import suggestion
 from dropsim.motion import cmu
-from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion
+from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion, write_back
 from dropsim.motion.motion import Motion
 
 OPTIONAL = frozenset(("spine1", "spine2", "spine3", "left_foot", "right_foot", "neck", "left_collar", "right_collar", "head"))
@@ -57,6 +57,8 @@ class RigMap:
     """A known conversion's faults to mend first; only `cmu` is known."""
     up: str | None = None
     """The vertical axis of all files on this rig; None where they differ."""
+    unit: float | None = None
+    """Metres per unit of all files on this rig; None where they differ."""
     only_with: tuple[str, ...] = ()
     """Joints that tell this rig from others of similar names; without them the map is not tried."""
     standing: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
@@ -87,7 +89,7 @@ def known_rig_maps() -> tuple[RigMap, ...]:
     return tuple(_parse_rig_map(name, tomllib.loads(folder.joinpath(f"{name}.toml").read_text(encoding="utf-8"))) for name in order)
 
 
-_KEYS = ("joints", "rotations", "repair", "up", "only_with", "standing")
+_KEYS = ("joints", "rotations", "repair", "up", "unit", "only_with", "standing")
 
 
 def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
@@ -102,6 +104,9 @@ def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
         raise ValueError(f"{name}: there is no repair {repair!r}: only 'cmu' is known")
     if up is not None and up not in AXES:
         raise ValueError(f"{name}: up is x, y or z, not {up!r}")
+    unit = table.get("unit")
+    if unit is not None and not (_is_number(unit) and unit > 0):
+        raise ValueError(f"{name}: unit is a positive number of metres, not {unit!r}")
     for joint in (*joints, *rotations):
         if joint not in JOINTS:
             raise ValueError(f"{name}: there is no joint {joint!r}: {suggestion(joint, JOINTS)}")
@@ -113,6 +118,7 @@ def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
         {j: _names(name, j, v) for j, v in rotations.items()},
         repair,
         up,
+        unit,
         _names(name, "only_with", table["only_with"]) if "only_with" in table else (),
         {j: _vector(name, j, v) for j, v in standing.items()},
     )
@@ -223,6 +229,8 @@ class _Reference:
 
     R_source: Float[np.ndarray, "n 3 3"]
     R_ours: Float[np.ndarray, "22 3 3"]
+    points: Float[np.ndarray, "22 3"]
+    """Our joints in it, in the file's unit; NaN where the rig has none."""
     up: str | None
     """The axis along which the pose stands; None where it does not."""
 
@@ -239,7 +247,7 @@ def _rest_pose(rig: Rig, match: _Match, skeleton: Skeleton) -> _Reference | None
     if bend > MAX_REST_SWING:
         return None
     rise = _rise(points)
-    return _Reference(R_source, R_ours, "xyz"[int(rise.argmax())] if rise.max() > 0.8 * np.linalg.norm(rise) else None)
+    return _Reference(R_source, R_ours, points, "xyz"[int(rise.argmax())] if rise.max() > 0.8 * np.linalg.norm(rise) else None)
 
 
 def _rise(points: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b 3"]:
@@ -251,7 +259,84 @@ def _least_bent_pose(points: Float[np.ndarray, "t 22 3"], R_source: Float[np.nda
     """Return the frame of a motion that is nearest to our rest pose."""
     poses = [(i, *_reference_rotations(skeleton, points[i])) for i in range(0, len(points), max(1, len(points) // 50))]
     frame, R_ours, _ = min(poses, key=lambda pose: pose[2])
-    return _Reference(R_source[frame], R_ours, None)
+    return _Reference(R_source[frame], R_ours, points[frame], None)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """How a file's rig and our skeleton fit together: the way there, and the way back."""
+
+    source: RigMotion
+    """As it was read."""
+    skeleton: Skeleton
+    drivers: tuple[int | None, ...]
+    """The rig's joint that each of ours turns with."""
+    alignments: Float[np.ndarray, "22 3 3"]
+    """R_ours = R_axes R_source C; the C of each of our joints."""
+    R_axes: Float[np.ndarray, "3 3"]
+    """From the file's world to ours."""
+    scale: float
+    """Metres per unit of the file."""
+    hips: tuple[tuple[int, int, float], ...]
+    """Where the rig has our two hips: at a share of the way from a joint to another."""
+    first: int
+    """The source's frame that is our first; a known artificial one before it is not read."""
+
+    def there(self, R_source: Float[np.ndarray, "t n 3 3"], points: Float[np.ndarray, "t n 3"]) -> Motion:
+        """Return our motion of global rotations and positions on the file's rig."""
+        R_ours = np.empty((len(R_source), NUM_JOINTS, 3, 3))
+        for j, driver in enumerate(self.drivers):
+            if driver is None:
+                R_ours[:, j] = R_ours[:, PARENTS[j]]
+            else:
+                R_ours[:, j] = self.R_axes @ R_source[:, driver] @ self.alignments[j]
+        q = np.concatenate((R_ours[:, :1], transpose(R_ours[:, PARENTS[1:]]) @ R_ours[:, 1:]), axis=1)
+        root = self.scale * self._middle_of_hips(points) @ self.R_axes.T - apply(R_ours[:, 0], self.skeleton.offsets[1:3].mean(0))
+        return Motion.from_rotations(self.skeleton, self.source.fps, root, q, name=self.source.name)
+
+    def _middle_of_hips(self, points: Float[np.ndarray, "t n 3"]) -> Float[np.ndarray, "t 3"]:
+        return np.mean([(1 - share) * points[:, a] + share * points[:, b] for a, b, share in self.hips], axis=0)
+
+    def back(self, motion: Motion) -> RigMotion:
+        """Return a motion of ours, which begins with the file's first frame, on the file's own rig.
+
+        The rig's joints that drive ours take our orientations, R_source = R_axes^T R_ours C^T; all others keep what the file has relative
+        to their parents, its last frame where our motion is longer. So the file's own motion comes back as it was. Where several of our
+        joints have one driver, the outermost counts. The hips are put where ours are.
+        """
+        source, rig = self.source, self.source.rig
+        at = np.minimum(np.arange(self.first + len(motion)), len(source) - 1)
+        rotations, translations = source.rotations[at], source.translations[at].copy()
+        local, now = rotations.copy(), slice(self.first, None)
+        R_ours = motion.skeleton.global_rotations(motion.q)
+        driven = {driver: j for j, driver in enumerate(self.drivers) if driver is not None}
+        R_world = np.empty_like(rotations[now])
+        for j, parent in enumerate(rig.parents):
+            R_parent = R_world[:, parent] if parent >= 0 else np.eye(3)
+            if j in driven:
+                R_world[:, j] = self.R_axes.T @ R_ours[:, driven[j]] @ self.alignments[driven[j]].T
+                local[now, j] = np.swapaxes(R_parent, -1, -2) @ R_world[:, j]
+            else:
+                R_world[:, j] = R_parent @ local[now, j]
+        wanted = (motion.root + apply(R_ours[:, 0], motion.skeleton.offsets[1:3].mean(0))) @ self.R_axes / self.scale
+        posed = RigMotion(rig, source.fps, translations[now], local[now], source.name)
+        by = wanted - self._middle_of_hips(posed.positions(R_world))
+        mover = self._mover()
+        parent = rig.parents[mover]
+        translations[now, mover] += by if parent < 0 else apply(transpose(R_world[:, parent]), by)
+        return replace(source, translations=translations, rotations=local)
+
+    def write(self, motion: Motion, path: str | Path, *, raised: Float[np.ndarray, "3"] | float = 0.0) -> None:
+        """Write a motion of ours onto the file's own rig; `raised` is how far it was moved from where the file has it [m]."""
+        write_back(self.back(replace(motion, root=motion.root - raised)), path, source=self.source)
+
+    def _mover(self) -> int:
+        """Return the joint whose translation moves the person: the pelvis, or the nearest above it that can be moved."""
+        joint = self.drivers[0] or 0
+        movable = self.source.movable
+        while movable is not None and not movable[joint] and self.source.rig.parents[joint] >= 0:
+            joint = self.source.rig.parents[joint]
+        return joint
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,6 +350,8 @@ class Recording:
     """The file's vertical axis: x, y or z."""
     up_from: str
     """What told the vertical axis."""
+    fit: Fit | None = None
+    """The way back onto the file's rig; None for files that have our joints."""
     stretched: str | None = None
     """The file's axis along which the person is stretched in most frames, where that is another one."""
 
@@ -275,10 +362,16 @@ class Recording:
         return f"rig {self.rig}, {self.up} up ({self.up_from}){hint}"
 
 
+UNITS = (1.0, 0.01, 0.0254, 0.001)
+"""What files count in: metres, centimetres, inches, millimetres [m]."""
+LEGS = (0.55, 1.15)
+"""Legs of people, hip to ankle [m]: by them the unit of a file is told."""
+
+
 def retarget(
-    source: RigMotion, skeleton: Skeleton, *, rig_map: RigMap | None = None, up: str | None = None, unit: float | None = None
+    source: RigMotion, skeleton: Skeleton | None, *, rig_map: RigMap | None = None, up: str | None = None, unit: float | None = None
 ) -> Recording:
-    """Return a rig's motion on our skeleton.
+    """Return a rig's motion on a skeleton, or on one with the rig's own proportions where None is given.
 
     Each joint's global orientation follows its source joint, R_ours(t) = R_source(t) C, with C constant and such that bones point alike
     in a reference pose. The hips' path is scaled by the ratio of leg lengths, or by `unit` [m per file unit] where given. `up` names the
@@ -289,34 +382,63 @@ def retarget(
     if unit is not None and not 0 < unit < math.inf:
         raise ValueError(f"the unit is a positive number of metres, not {unit}")
     match = match_rig(source.rig, rig_map)
+    read = source
     if match.rig_map.repair == "cmu":
         source = cmu.repair(source)
+    usual = Skeleton.adult() if skeleton is None else skeleton
     R_source = source.global_rotations()
-    points = match.points(source.positions(R_source))
-    scale = unit or skeleton.leg_length / _leg_length(points)
-    rest = _rest_pose(source.rig, match, skeleton)
+    positions = source.positions(R_source)
+    points = match.points(positions)
+    legs = _leg_length(points)
+    rest = _rest_pose(source.rig, match, usual)
     known, rest_up = match.rig_map.up, rest.up if rest else None
     told = ((up, "as given"), (known, "known layout"), (rest_up, "rest pose"), (BVH_UP, "custom, as the zero pose does not stand"))
     axis, up_from = next((axis, how) for axis, how in told if axis)
-    pose = rest or _least_bent_pose(points, R_source, skeleton)
-    R_ours = np.empty((len(source), NUM_JOINTS, 3, 3))
-    for j, driver in enumerate(match.drivers):
-        if driver is None:
-            R_ours[:, j] = R_ours[:, PARENTS[j]]
-        else:
-            R_ours[:, j] = AXES[axis] @ R_source[:, driver] @ (pose.R_source[driver].T @ pose.R_ours[j])
-    q = np.concatenate((R_ours[:, :1], transpose(R_ours[:, PARENTS[1:]]) @ R_ours[:, 1:]), axis=1)
-    middle_of_hips = scale * points[:, 1:3].mean(1) @ AXES[axis].T
-    root = middle_of_hips - apply(R_ours[:, 0], skeleton.offsets[1:3].mean(0))
+    pose = rest or _least_bent_pose(points, R_source, usual)
+    if skeleton is None:
+        unit = unit or match.rig_map.unit or next((size for size in UNITS if LEGS[0] <= size * legs <= LEGS[1]), None)
+        scale = unit or usual.leg_length / legs
+        skeleton = _own_skeleton(usual, scale * pose.points, pose.R_ours)
+    else:
+        scale = unit or skeleton.leg_length / legs
+    alignments = np.stack([
+        np.eye(3) if driver is None else pose.R_source[driver].T @ pose.R_ours[j] for j, driver in enumerate(match.drivers)
+    ])
+    hips = tuple(where for where in match.positions[1:3] if where is not None)
+    fit = Fit(
+        replace(read, fps=source.fps), skeleton, tuple(match.drivers), alignments, AXES[axis], scale, hips, len(read) - len(source)
+    )
     # A known layout leaves no doubt.
     stretched = "xyz"[int(np.abs(_rise(points).mean(0)).argmax())] if not (up or known) else axis
     return Recording(
-        Motion.from_rotations(skeleton, source.fps, root, q, name=source.name),
-        match.rig_map.name,
-        axis,
-        up_from,
-        stretched if stretched != axis else None,
+        fit.there(R_source, positions), match.rig_map.name, axis, up_from, fit, stretched if stretched != axis else None
     )
+
+
+SHORTEST_BONE = 0.01
+"""A rig's bone that is shorter is none; ours then has an adult's length [m]."""
+
+
+def _own_skeleton(adult: Skeleton, points: Float[np.ndarray, "22 3"], R_ours: Float[np.ndarray, "22 3 3"]) -> Skeleton:
+    """Return a skeleton with the bones of a reference pose [m], an adult's where the rig has none, and spheres and masses of its size."""
+    ratio = _leg_length(points[None]) / adult.leg_length
+    points = points.copy()
+    # Spine joints that the rig lacks lie evenly between those that it has.
+    spine = [joint_index(name) for name in ("pelvis", "spine1", "spine2", "spine3", "neck")]
+    has = [k for k, j in enumerate(spine) if np.isfinite(points[j]).all()]
+    for k, j in enumerate(spine):
+        if k not in has and has and has[0] < k < has[-1]:
+            low, high = max(h for h in has if h < k), min(h for h in has if h > k)
+            points[j] = points[spine[low]] + (k - low) / (high - low) * (points[spine[high]] - points[spine[low]])
+    rest = np.zeros((NUM_JOINTS, 3))
+    for j in range(1, NUM_JOINTS):
+        parent = PARENTS[j]
+        bone = R_ours[parent].T @ (points[j] - points[parent])
+        if not np.linalg.norm(bone) > SHORTEST_BONE:
+            bone = ratio * adult.offsets[j]
+            points[j] = points[parent] + R_ours[parent] @ bone
+        rest[j] = rest[parent] + bone
+    return adult.with_bones(rest - rest[0] + ratio * adult.rest[0])
 
 
 def _leg_length(points: Float[np.ndarray, "t 22 3"]) -> float:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dropsim.body.skeleton import Skeleton
@@ -75,6 +76,15 @@ def open_pose(name: str | Path | None) -> PosePrior:
     if not path.exists():
         raise ValueError(f"{path} is not there: give VPoser's checkpoint or folder, or a pose model's .safetensors file")
     return PosePrior.load(path) if path.suffix == ".safetensors" else PosePrior.from_vposer(path)
+
+
+def for_body(prior: Prior, skeleton: Skeleton) -> Prior:
+    """Return the same prior for another body: a motion field scales its recordings, a learned one knows its own proportions best."""
+    if isinstance(prior, MotionField):
+        return replace(prior, skeleton=skeleton)
+    if isinstance(prior, CVAEPrior):
+        return CVAEPrior(prior.network, skeleton, fps=prior.fps, name=prior.name, temperature=prior.temperature)
+    raise ValueError(f"the prior {prior.name} is bound to its own body")
 
 
 def _bank_of(folder: Path, progress: Callable[[int, int], None] | None) -> Path:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dropsim.body.rotations import rotmat_to_rotvec, rotvec_to_rotmat, transpose
 from dropsim.compute.random import Streams
 from dropsim.control.following import clip_simulator
 from dropsim.files.tables import markdown, shown
@@ -62,6 +63,25 @@ def perturb(
     world = World(scene, replace(free, prior=follower), opening=clip_simulator(follower))
     start = replace(world.start_from(_before_first(follower).map(lambda values: values[None])), frame=-1)
     return run(world, max(1, round(seconds * prior.fps)), seed, start=start, watch=watch).motions[0]
+
+
+FADE = 0.1
+"""Half-life of the offset between a recording and the simulation that goes on from it [s]."""
+
+
+def continued(recording: Motion, result: Motion, at: float) -> Motion:
+    """Return the recording's own frames until a time [s], and from then on a simulation of it, at the recording's rate.
+
+    The simulation has followed the recording within centimetres; that offset fades after the handover instead of jumping.
+    """
+    result = result.resampled(recording.fps)
+    until = min(int(at * recording.fps + 1e-6), len(recording) - 1, len(result) - 1)
+    left = 0.5 ** (np.arange(1, len(result) - until) / (FADE * recording.fps))
+    turns = rotmat_to_rotvec(recording.q[until] @ transpose(result.q[until]))
+    q = rotvec_to_rotmat(left[:, None, None] * turns) @ result.q[until + 1 :]
+    root = result.root[until + 1 :] + left[:, None] * (recording.root[until] - result.root[until])
+    q, root = np.concatenate((recording.q[: until + 1], q)), np.concatenate((recording.root[: until + 1], root))
+    return replace(Motion.from_rotations(recording.skeleton, recording.fps, root, q, name=result.name), events=result.events)
 
 
 def quality_of(motion: Motion, recording: Motion) -> dict[str, float]:

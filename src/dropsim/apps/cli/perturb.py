@@ -10,6 +10,7 @@ from dropsim.apps.cli.arguments import PriorName, optional
 
 if TYPE_CHECKING:
     from dropsim.motion.motion import Motion
+    from dropsim.motion.retarget import Recording
     from dropsim.scene import Push
 
 LONGEST = 3600.0
@@ -22,7 +23,9 @@ AFTERWARD = 4.0
 class Perturb:
     """Push the person of a recording; from then on the motion prior decides what they do.
 
-    Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5. Writes CLIP_pushed as npz, bvh, md and png into a folder.
+    Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5. Writes CLIP_pushed as npz, bvh, md and png into a folder. The
+    person has the proportions of the input BVH, and the new one is on its rig: same joints, rate, axes and unit, the same frames before
+    the push, and fingers and props as they were.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP")]
@@ -51,7 +54,7 @@ class Perturb:
     """Also draw a strip of pictures."""
     up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "the rig's, or its rest pose's")] = None
     """Which axis of the input BVH points up."""
-    unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
+    unit: Annotated[float | None, optional("M", "told by the length of the legs")] = None
     """Metres per unit of the input BVH."""
     map: Annotated[Path | None, optional("FILE.toml", "found from their names")] = None
     """File that maps the input BVH's joints to ours (docs/conventions.md)."""
@@ -67,7 +70,7 @@ class Perturb:
         from dropsim.motion.retarget import read_rig_map
         from dropsim.physics.options import SimulatorOptions
         from dropsim.physics.step import DivergedError, Simulator
-        from dropsim.priors.named import open_prior
+        from dropsim.priors.named import for_body, open_prior
         from dropsim.scene import Push, Scene
         from dropsim.scene.cleaning import checked, perturb
 
@@ -76,12 +79,13 @@ class Perturb:
             raise ValueError(f"seconds must be between 0 and {LONGEST:g}, not {seconds:g}")
         # What is wrong with the push, before a long file is read.
         Push.toward(self.direction, self.newtons, part=self.part, start=self.at, duration=self.duration)
-        free = Simulator(open_prior(self.prior), options=SimulatorOptions(num_samples=self.samples))
-        prior = free.prior
+        prior = open_prior(self.prior)
         rig_map = None if self.map is None else read_rig_map(self.map)
-        source = read_recording(self.input, prior.skeleton, up=self.up, unit=self.unit, rig_map=rig_map)
+        source = read_recording(self.input, None, up=self.up, unit=self.unit, rig_map=rig_map)
         print(f"read {self.input}: {source.read_as}")
-        recording = checked(source.motion).resampled(prior.fps)
+        free = Simulator(for_body(prior, source.motion.skeleton), options=SimulatorOptions(num_samples=self.samples))
+        original = checked(source.motion)
+        recording = original.resampled(prior.fps)
         push = self._push(recording)
         self.out.mkdir(parents=True, exist_ok=True)
         for path in self._files().values():
@@ -95,7 +99,10 @@ class Perturb:
                 if error.motion is None:
                     raise
                 failure, motion = error, error.motion
-        self._write(replace(motion, name=f"{self.input.stem}_pushed"), recording)
+        motion = replace(motion, name=f"{self.input.stem}_pushed")
+        self._write(motion, recording)
+        self._write_bvh(motion, original, source)
+        print(f"wrote {', '.join(path.name for path in self._files().values())} to {self.out}")
         if failure is not None:
             raise ValueError(f"{failure}; the frames up to there are in {self.out}")
 
@@ -124,7 +131,6 @@ class Perturb:
         """Write the motion, the report and the pictures."""
         from dropsim.apps.cli.run import report_of
         from dropsim.motion.amass import write_amass
-        from dropsim.motion.bvh import write_bvh
         from dropsim.physics.contact import Plane
         from dropsim.render import contact_sheet
         from dropsim.research.evaluation.report import write_text
@@ -133,7 +139,6 @@ class Perturb:
 
         files = self._files()
         write_amass(motion, files["npz"], seed=self.seed)
-        write_bvh(motion, files["bvh"])
         label = f"{self.input.name}, {self.newtons:g} N {self.direction} on the {self.part} at {self.at:g} s."
         text = report_of(motion.name, label, Rollout((motion,), (), Plane.ground()))
         until = min(len(motion), round(self.at * motion.fps) + 1)
@@ -145,4 +150,13 @@ class Perturb:
         if self.picture:
             contact_sheet([motion], files["png"], frames=24, labels=[label])
         print(text)
-        print(f"wrote {', '.join(path.name for path in files.values())} to {self.out}")
+
+    def _write_bvh(self, motion: "Motion", original: "Motion", source: "Recording") -> None:
+        """Write the motion onto the input's own rig, or onto our joints where it has none."""
+        from dropsim.motion.bvh import write_bvh
+        from dropsim.scene.cleaning import continued
+
+        if source.fit is None:
+            write_bvh(motion, self._files()["bvh"])
+        else:
+            source.fit.write(continued(original, motion, self.at), self._files()["bvh"], raised=original.root[0] - source.motion.root[0])
