@@ -1,0 +1,286 @@
+"""Feet that stand: when they do, how far off they are, and legs that hold them in place."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from dropsim.body.rotations import apply, dot, normalize, rotmat_to_rotvec, rotvec_to_rotmat, swing
+from dropsim.body.skeleton import Skeleton
+from dropsim.motion.contacts import ANKLES, FEET, RAISED, UPRIGHT
+from dropsim.motion.motion import Motion
+
+HIPS, KNEES = (1, 2), (4, 5)
+SLOW, STILL = 0.4, 0.15
+"""A foot that stands is slower than the first throughout, and than the second at some time [m/s]."""
+LOW = 0.03
+"""A foot that stands is lower than this above the floor [m]."""
+SHORTEST = 0.1
+"""Stances shorter than this are none, and gaps between stances that are shorter than half of it neither [s]."""
+BLEND = 0.2
+"""Time in which a foot goes from its own path to the place where it stands, and back [s]."""
+STEADY = 0.15
+"""Width over which the pelvis follows the feet [s]."""
+DRIFT_WIDTH, FLOOR_WIDTH = 1.5, 0.4
+"""Widths of the averages that tell the drift of the whole body, and the height of the floor under it [s]."""
+NATURAL_DRIFT = 0.03
+"""Feet that stand drift by less than 2.3 cm/s on average in nine of ten recordings of CMU, ACCAD and 100STYLE; faster is a defect [m/s]."""
+STRAIGHT = 0.998
+"""Share of its length to which a leg is stretched at most, unless the recording stretches it further."""
+
+
+def _gaussian(values: np.ndarray, width: float) -> np.ndarray:
+    from scipy.ndimage import gaussian_filter1d
+
+    return gaussian_filter1d(values, width, axis=0, mode="nearest")
+
+
+def _hysteresis(core: Bool[np.ndarray, "t"], wide: Bool[np.ndarray, "t"], least: int) -> list[tuple[int, int]]:
+    """Return the runs of the wide condition in which the narrow one holds somewhere, as [start, stop); short gaps are closed."""
+    runs: list[tuple[int, int]] = []
+    for start, stop in _runs(core | wide):
+        if runs and start - runs[-1][1] <= least // 2:
+            runs[-1] = (runs[-1][0], stop)
+        else:
+            runs.append((start, stop))
+    return [(start, stop) for start, stop in runs if stop - start >= least and core[start:stop].any()]
+
+
+def _runs(flags: Bool[np.ndarray, "t"]) -> list[tuple[int, int]]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def fitted_ankles(motion: Motion) -> Skeleton:
+    """Return the skeleton with ankle spheres no larger than the ankles' height while the feet stand flat: rigs differ by centimetres."""
+    skeleton, speeds = motion.skeleton, np.linalg.norm(motion.velocity(), axis=-1)
+    radii = skeleton.radii.copy()
+    for toe, ankle in zip(FEET, ANKLES, strict=True):
+        flat = (speeds[:, toe] < STILL) & (speeds[:, ankle] < STILL) & (motion.joints[:, toe, 2] < skeleton.radii[toe] + RAISED)
+        if flat.any():
+            rise = float(np.median(motion.joints[flat, ankle, 2] - motion.joints[flat, toe, 2]))
+            radii[ankle] = np.clip(radii[toe] + rise, radii[toe], radii[ankle])
+    return Skeleton(skeleton.rest, skeleton.masses, radii)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What is left as it is."""
+
+    slide: float
+    """A stance whose foot stays within this of its place [m] is not touched."""
+    height: float
+    """A stance whose foot stays within this of the floor [m] is not touched."""
+    share: float = 1.0
+    """Of every correction that is made."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Path:
+    """Drift of the whole body: what the feet that stand say about it."""
+
+    drift: Float[np.ndarray, "t 2"]
+    """Velocity [m/s]; zero where it is natural."""
+    floor: Float[np.ndarray, "t"]
+    """Height of the feet that stand [m]."""
+
+
+def _drift_of(motion: Motion) -> _Path:
+    joints, V, radii = motion.joints, motion.velocity(), motion.skeleton.radii
+    speed, time = np.linalg.norm(V, axis=-1), np.arange(len(motion))
+    toe, ankle = list(FEET), list(ANKLES)
+    height = joints[:, toe, 2] - radii[toe]
+    upright = motion.root[:, 2] > UPRIGHT
+    flat = (speed[:, toe] < SLOW) & (speed[:, ankle] < SLOW) & (np.abs(height) < RAISED) & upright[:, None]
+    drift, floor = np.zeros((len(motion), 2)), np.zeros(len(motion))
+    if flat.any():
+        v = V[:, toe, :2]
+        usual = np.median(v[flat], axis=0)
+        if np.linalg.norm(usual) > NATURAL_DRIFT:
+            flat &= np.linalg.norm(v - usual, axis=-1) < SLOW / 2
+            seen = flat.any(-1)
+            mean = (v * flat[..., None]).sum(1)[seen] / flat.sum(-1)[seen, None]
+            drift = np.stack([np.interp(time, time[seen], mean[:, k]) for k in (0, 1)], -1)
+            drift = _gaussian(drift, DRIFT_WIDTH * motion.fps)
+    standing = np.where((speed[:, toe] < SLOW) & (np.abs(height) < RAISED) & upright[:, None], height, np.inf).min(-1)
+    if (seen := np.isfinite(standing)).any():
+        floor = _gaussian(np.interp(time, time[seen], standing[seen]), FLOOR_WIDTH * motion.fps)
+    return _Path(drift, floor)
+
+
+@dataclass(frozen=True, eq=False)
+class Stance:
+    """One foot's time on the floor."""
+
+    foot: int
+    """0 left, 1 right."""
+    start: int
+    stop: int
+    """The frame after the last."""
+    place: Float[np.ndarray, "3"]
+    """Of the ball of the foot [m]."""
+    slid: float
+    """Farthest that the recorded foot was from the place, horizontally [m]."""
+    lifted: float
+    """Mean height of the recorded foot above the floor [m]; negative inside it."""
+
+
+def stances(motion: Motion) -> list[Stance]:
+    """Return when and where the balls of the feet stand, by their speed and height."""
+    found, least = [], max(2, round(SHORTEST * motion.fps))
+    V, radii = motion.velocity(), motion.skeleton.radii
+    for side, toe in enumerate(FEET):
+        speed, height = np.linalg.norm(V[:, toe], axis=-1), motion.joints[:, toe, 2] - radii[toe]
+        low = height < LOW
+        pending = _hysteresis((speed < STILL) & low, (speed < SLOW) & low, least)
+        while pending:
+            start, stop = pending.pop()
+            path = motion.joints[start:stop, toe]
+            middle = np.median(path[:, :2], axis=0)
+            far = np.linalg.norm(path[:, :2] - middle, axis=-1)
+            if far.max() > 2 * LOW:
+                # Dragged or pivoted away: two stances, and a step between them.
+                fastest = start + int(speed[start:stop].argmax())
+                pending += [(a, b) for a, b in ((start, fastest - 1), (fastest + 2, stop)) if b - a >= least]
+                continue
+            place = np.array([*middle, radii[toe]])
+            found.append(Stance(side, start, stop, place, float(far.max()), float(height[start:stop].mean())))
+    return sorted(found, key=lambda stance: (stance.start, stance.foot))
+
+
+def _blended(offsets: Float[np.ndarray, "t 3"], held: Bool[np.ndarray, "t"], width: int) -> Float[np.ndarray, "t 3"]:
+    """Fill the frames between those that are held: from the offset at an end to zero, or to the next one if that is near."""
+
+    def step(x: np.ndarray) -> np.ndarray:
+        x = np.clip(x, 0, 1)
+        return x**3 * (10 - 15 * x + 6 * x * x)
+
+    out = np.where(held[:, None], offsets, 0.0)
+    for start, stop in _runs(~held):
+        before = out[start - 1] if start else np.zeros(3)
+        after = out[stop] if stop < len(out) else np.zeros(3)
+        k, gap = np.arange(1, stop - start + 1), stop - start + 1
+        fade = min(width, gap) if start and stop < len(out) else width
+        leaving, coming = 1 - step(k / fade), 1 - step((gap - k) / fade)
+        out[start:stop] = leaving[:, None] * before + coming[:, None] * after
+    return out
+
+
+def standing(motion: Motion, tolerance: Tolerance) -> tuple[Motion, list[Stance]]:
+    """Return a motion on the floor with its standing feet held in place, and the stances that were changed.
+
+    First the whole body: a drift of the feet that stand is taken off the root's path, and their height off its height. Then each foot: the
+    ball stays where it stands, the heel too while it is down, and the foot goes there from its own path within 0.2 s. The pelvis follows
+    the feet that stand, smoothly, so that straight legs stay straight; the knees take the rest.
+    """
+    path = _drift_of(motion)
+    shift = np.zeros_like(motion.root)
+    shift[:, :2] = -tolerance.share * np.cumsum(path.drift, axis=0) / motion.fps
+    if np.abs(path.floor).max() > tolerance.height:
+        shift[:, 2] = -tolerance.share * path.floor
+    motion = _moved(motion, shift)
+    found = stances(motion)
+    wrong = [s for s in found if s.slid > tolerance.slide or abs(s.lifted) > tolerance.height]
+    toe_offsets, turns = _corrections(motion, wrong, tolerance)
+    below = np.maximum(motion.skeleton.radii[list(FEET)] - motion.joints[:, FEET, 2] - tolerance.height, 0)
+    toe_offsets[..., 2] = np.maximum(toe_offsets[..., 2], tolerance.share * below)
+    if not (toe_offsets.any() or turns.any()):
+        return motion, wrong
+    return _with_feet(motion, wrong, toe_offsets, turns), wrong
+
+
+def _moved(motion: Motion, shift: Float[np.ndarray, "t 3"]) -> Motion:
+    return replace(motion, root=motion.root + shift, joints=motion.joints + shift[:, None])
+
+
+def _corrections(
+    motion: Motion, wrong: list[Stance], tolerance: Tolerance
+) -> tuple[Float[np.ndarray, "t 2 3"], Float[np.ndarray, "t 2 3"]]:
+    """Return how far each ball has to move [m], and how each foot has to turn, as a rotation vector."""
+    joints, width = motion.joints, max(1, round(BLEND * motion.fps))
+    speed, least = np.linalg.norm(motion.velocity(), axis=-1), max(2, round(SHORTEST * motion.fps))
+    offsets, turns = np.zeros((len(motion), 2, 3)), np.zeros((len(motion), 2, 3))
+    for side, (toe, ankle) in enumerate(zip(FEET, ANKLES, strict=True)):
+        own = [s for s in wrong if s.foot == side]
+        foot = joints[:, ankle] - joints[:, toe]
+        held, flat = np.zeros(len(motion), bool), np.zeros(len(motion), bool)
+        rise = _flat_rise(foot, speed[:, toe], speed[:, ankle])
+        for s in own:
+            held[s.start : s.stop] = True
+            offsets[s.start : s.stop, side] = tolerance.share * (s.place - joints[s.start : s.stop, toe])
+            down = np.abs(foot[s.start : s.stop, 2] - rise) < LOW / 2
+            moving = speed[s.start : s.stop, ankle]
+            for a, b in _hysteresis(down & (moving < STILL), down & (moving < SLOW), least):
+                span = slice(s.start + a, s.start + b)
+                flat[span] = True
+                length = motion.skeleton.lengths[toe]
+                ahead = normalize(np.array([*foot[span, :2].mean(0), 0.0]))
+                lying = np.sqrt(max(length**2 - rise**2, 0)) * ahead + np.array([0.0, 0.0, rise])
+                turns[span, side] = tolerance.share * rotmat_to_rotvec(swing(foot[span], lying))
+        offsets[:, side] = _blended(offsets[:, side], held, width)
+        turns[:, side] = _blended(turns[:, side], flat, width)
+    return offsets, turns
+
+
+def _flat_rise(foot: Float[np.ndarray, "t 3"], toe_speed: Float[np.ndarray, "t"], ankle_speed: Float[np.ndarray, "t"]) -> float:
+    """Return how much higher the ankle is than the ball of a foot that stands flat [m]."""
+    still = (toe_speed < STILL) & (ankle_speed < STILL)
+    return float(np.median(foot[still, 2])) if still.any() else float(np.quantile(foot[:, 2], 0.1))
+
+
+def _with_feet(
+    motion: Motion, wrong: list[Stance], offsets: Float[np.ndarray, "t 2 3"], turns: Float[np.ndarray, "t 2 3"]
+) -> Motion:
+    skeleton, joints = motion.skeleton, motion.joints
+    toe, ankle, knee, hip = list(FEET), list(ANKLES), list(KNEES), list(HIPS)
+    balls = joints[:, toe] + offsets
+    ankles = balls + apply(rotvec_to_rotmat(turns), joints[:, ankle] - joints[:, toe])
+    bears = np.zeros((len(motion), 2))
+    for s in wrong:
+        bears[s.start : s.stop, s.foot] = 1.0
+    # Where no foot stands, half of what both feet do.
+    weights = bears + 0.01
+    lead = ((ankles - joints[:, ankle]) * weights[..., None]).sum(1) / weights.sum(1)[:, None]
+    shift = _gaussian(lead, STEADY * motion.fps)
+    hips = joints[:, hip] + shift[:, None]
+    upper, lower = skeleton.lengths[knee], skeleton.lengths[ankle]
+    recorded = np.linalg.norm(joints[:, ankle] - joints[:, hip], axis=-1)
+    longest = np.maximum(STRAIGHT * (upper + lower), np.minimum(recorded, upper + lower))
+    down = _drop(hips, ankles, longest, motion.fps)
+    shift[:, 2] -= down
+    hips[..., 2] -= down[:, None]
+    moved = _moved(motion, shift)
+    joints = moved.joints.copy()
+    reach = ankles - hips
+    length = np.clip(np.linalg.norm(reach, axis=-1), np.abs(upper - lower) + 1e-6, longest)
+    along = normalize(reach)
+    ankles_now = hips + length[..., None] * along
+    # The knee bends where it did; a straight one would bend forward.
+    ahead = apply(motion.q[:, 0], np.array([0.0, 0.0, 0.01]))[:, None]
+    side = joints[:, knee] - hips + ahead
+    side = normalize(side - dot(side, along) * along)
+    share = (upper**2 - lower**2 + length**2) / (2 * length)
+    joints[:, knee] = hips + share[..., None] * along + np.sqrt(np.maximum(upper**2 - share**2, 0))[..., None] * side
+    joints[:, ankle] = ankles_now
+    foot = balls - ankles_now
+    joints[:, toe] = ankles_now + skeleton.lengths[toe][:, None] * normalize(foot)
+    changed = np.abs(joints - motion.joints).max((-1, -2)) > 1e-9
+    q = motion.q.copy()
+    q[changed] = skeleton.inverse(joints[changed], twist_from=motion.q[changed])
+    return replace(moved, q=q, joints=skeleton.forward(q, moved.root))
+
+
+def _drop(
+    hips: Float[np.ndarray, "t 2 3"], ankles: Float[np.ndarray, "t 2 3"], longest: Float[np.ndarray, "t 2"], fps: float
+) -> Float[np.ndarray, "t"]:
+    """Return how far the pelvis has to go down so that both legs reach [m], smoothly."""
+    from scipy.ndimage import maximum_filter1d
+
+    reach = hips - ankles
+    across = np.linalg.norm(reach[..., :2], axis=-1)
+    upright = np.sqrt(np.maximum(longest**2 - across**2, 0))
+    needed = np.maximum(reach[..., 2] - upright, 0).max(-1)
+    if not needed.any():
+        return needed
+    width = max(1, round(STEADY * fps / 2))
+    return _gaussian(maximum_filter1d(needed, 4 * width + 1, mode="nearest"), width)
