@@ -1,4 +1,4 @@
-"""A recording of your own (BVH of any rig, or AMASS npz), cleaned by physics, and pushed.
+"""A recording of your own (BVH of any rig, or AMASS npz), cleaned, and pushed.
 
 Run: python examples/05_your_own_recording.py [FOLDER [FILE]]
 
@@ -26,7 +26,7 @@ prior = simulator.prior
 # Joint names of known rigs are found by themselves; for others pass rig_map=read_rig_map(FILE.toml) of dropsim.motion.retarget.
 recording = checked(read_motion(file, prior.skeleton)).resampled(prior.fps)
 
-cleaned = clean(recording)
+cleaned = clean(recording).motion
 print(table_of({"before": quality_of(recording, recording), "after": quality_of(cleaned, recording)}))
 write(cleaned, out / "05_cleaned.bvh")
 

@@ -88,7 +88,7 @@ def test_a_users_own_map(tmp_path: Path, clip_bvh: Path):
         text = text.replace(f" {name}\n", f" bone{names.index(name)}\n")
     (tmp_path / "odd.bvh").write_text(text)
     (tmp_path / "odd.toml").write_text("[joints]\n" + "\n".join(f'{name} = "bone{i}"' for i, name in enumerate(names)))
-    assert convert(tmp_path / "odd.bvh", tmp_path / "out.npz", "--map", tmp_path / "odd.toml") == 0
+    assert convert(tmp_path / "odd.bvh", tmp_path / "out.npz", "--rig", tmp_path / "odd.toml") == 0
     np.testing.assert_allclose(read_motion(tmp_path / "out.npz", CLIP.skeleton).joints, CLIP.joints, rtol=0, atol=1e-4)
 
 
@@ -129,7 +129,7 @@ def test_folders_and_missing_files(tmp_path: Path, clip_bvh: Path, capsys: pytes
     assert "not a file" in refused(capsys, tmp_path / "folder.bvh", tmp_path / "out.npz")
     assert "missing.bvh: No such file" in refused(capsys, tmp_path / "missing.bvh", tmp_path / "out.npz")
     assert "missing.npz: No such file" in refused(capsys, tmp_path / "missing.npz", clip_bvh)
-    assert "missing.toml: No such file" in refused(capsys, clip_bvh, tmp_path / "out.npz", "--map", tmp_path / "missing.toml")
+    assert "missing.toml: No such file" in refused(capsys, clip_bvh, tmp_path / "out.npz", "--rig", tmp_path / "missing.toml")
     assert convert(clip_bvh, tmp_path / "new" / "deep" / "out.npz") == 0
 
 

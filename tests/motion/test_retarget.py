@@ -697,3 +697,96 @@ def test_cmu_table_is_the_one_that_formats_tell_of():
     # Duplicates point at clips that are there and are no duplicates of the clip itself.
     for name, info in table.items():
         assert info.duplicate_of != name
+
+
+# --- there and back
+
+
+@EVERY_RIG
+@pytest.mark.parametrize("stretch", [False, True])
+def test_the_way_back_is_the_files_own_motion(tmp_path: Path, rig: str, stretch: bool):
+    nodes, _ = RIGS[rig]
+    zero = accad_zero() if rig == "accad" else t_pose()
+    source = read_text(tmp_path, bvh_text(nodes, zero=zero, unit=0.01, stretch=stretch, order="YXZ"))
+    recording = retarget(source, None)
+    assert recording.fit is not None
+    recording.fit.write(recording.motion, tmp_path / "back.bvh")
+    lines, back = ((tmp_path / name).read_text().splitlines() for name in ("take.bvh", "back.bvh"))
+    start = lines.index("MOTION")
+    assert back[: start + 2] == lines[: start + 2]
+    again = read_bvh(tmp_path / "back.bvh")
+    assert again.bvh is not None
+    assert source.bvh is not None
+    # Written with as many decimals as the file has, twelve at most.
+    np.testing.assert_allclose(again.bvh.values, source.bvh.values, rtol=0, atol=1e-11)
+
+
+@EVERY_RIG
+def test_a_changed_motion_goes_back_onto_the_rig(tmp_path: Path, rig: str, rng: np.random.Generator):
+    nodes, _ = RIGS[rig]
+    source = read_text(tmp_path, bvh_text(nodes, zero=accad_zero() if rig == "accad" else t_pose(), unit=0.01, stretch=True))
+    recording = retarget(source, None)
+    assert recording.fit is not None
+    motion = recording.motion
+    q = motion.q @ rotvec_to_rotmat(0.3 * rng.standard_normal((len(motion), NUM_JOINTS, 3)))
+    changed = Motion.from_rotations(motion.skeleton, motion.fps, motion.root + 0.2 * rng.standard_normal(motion.root.shape), q)
+    recording.fit.write(changed, tmp_path / "back.bvh")
+    again = retarget(read_bvh(tmp_path / "back.bvh"), None).motion
+    legs = [joint_index(f"{side}_{part}") for side in ("left", "right") for part in ("hip", "knee", "ankle", "foot")]
+    # Feet land where ours do, to the digits of the file: a micrometre and 1e-6 degrees.
+    np.testing.assert_allclose(again.joints[:, legs], changed.joints[:, legs], rtol=0, atol=1e-5)
+
+
+def test_joints_that_are_not_ours_keep_their_motion(tmp_path: Path, rng: np.random.Generator):
+    hand = next(node for node in rig_of(MIXAMO) if node.name == "LeftHand")
+    finger = Node("LeftHandIndex1", "LeftHand", joint_index("left_elbow"), hand.at + np.array([0.1, 0.0, 0.0]))
+    source = read_text(tmp_path, bvh_text([*rig_of(MIXAMO), finger], zero=t_pose()))
+    recording = retarget(source, None)
+    assert recording.fit is not None
+    motion = recording.motion
+    q = motion.q @ rotvec_to_rotmat(0.3 * rng.standard_normal((len(motion), NUM_JOINTS, 3)))
+    back = recording.fit.back(Motion.from_rotations(motion.skeleton, motion.fps, motion.root, q))
+    j = source.rig.names.index("LeftHandIndex1")
+    np.testing.assert_array_equal(back.rotations[:, j], source.rotations[:, j])
+    assert np.abs(back.rotations - source.rotations).max() > 0.1
+
+
+def test_a_longer_motion_holds_the_last_fingers(tmp_path: Path):
+    source = read_text(tmp_path, bvh_text(rig_of(LAFAN1), zero=t_pose()))
+    recording = retarget(source, None)
+    assert recording.fit is not None
+    twice = Motion.concatenate([recording.motion, recording.motion])
+    recording.fit.write(twice, tmp_path / "back.bvh")
+    again = read_bvh(tmp_path / "back.bvh")
+    np.testing.assert_allclose(again.rotations[len(source) :], source.rotations, rtol=0, atol=1e-6)
+
+
+def test_the_rigs_own_body(tmp_path: Path):
+    # Every bone is longer or shorter in its own way; on the rig's own body our joints are the file's.
+    source = read_text(tmp_path, bvh_text(rig_of(MIXAMO), zero=t_pose(), unit=0.01, stretch=True))
+    recording = retarget(source, None)
+    positions = source.positions(source.global_rotations())
+    ours = [joint_index(joint) for joint in MIXAMO]
+    theirs = [source.rig.names.index(name) for name in MIXAMO.values()]
+    np.testing.assert_allclose(recording.motion.joints[:, ours], 0.01 * positions[:, theirs] @ Y_TO_Z_UP.T, rtol=0, atol=1e-6)
+    skeleton = recording.motion.skeleton
+    span, adult = (body.rest[15, 1] - body.rest[[10, 11], 1].mean() for body in (skeleton, SKELETON))
+    assert skeleton.masses.sum() == pytest.approx(70.0 * (span / adult) ** 2)
+
+
+@pytest.mark.parametrize(("unit", "read_as"), [(1.0, 1.0), (0.01, 0.01), (0.0254, 0.0254), (0.001, 0.001), (0.2, None)])
+def test_the_unit_is_told_by_the_legs(tmp_path: Path, unit: float, read_as: float | None):
+    source = read_text(tmp_path, bvh_text(rig_of(MIXAMO), zero=t_pose(), unit=unit))
+    fit = retarget(source, None).fit
+    assert fit is not None
+    # In a unit that nobody uses, the person has an adult's legs.
+    assert fit.scale == pytest.approx(unit if read_as is None else read_as, rel=1e-6)
+
+
+def test_names_in_another_encoding_come_back_byte_by_byte(tmp_path: Path):
+    text = bvh_text([*rig_of(MIXAMO), Node("PROP", "Hips", 0, np.zeros(3))], zero=t_pose())
+    (tmp_path / "take.bvh").write_bytes(text.encode().replace(b"PROP", "剣".encode("shift-jis")))
+    recording = retarget(read_bvh(tmp_path / "take.bvh"), None)
+    assert recording.fit is not None
+    recording.fit.write(recording.motion, tmp_path / "back.bvh")
+    assert b"JOINT " + "剣".encode("shift-jis") in (tmp_path / "back.bvh").read_bytes()

@@ -380,9 +380,7 @@ def read_bvh(path: str | Path) -> RigMotion:
     translations, rotations = _posed(header, values)
     rig = Rig(tuple(header.names), tuple(header.parents), np.array(header.offsets))
     movable = tuple(sum(channel.endswith("position") for channel in channels) == 3 for channels in header.channels)
-    return RigMotion(
-        rig, fps, translations, rotations, path.stem, movable=movable, bvh=BvhFrames(path, tuple(header.channels), values)
-    )
+    return RigMotion(rig, fps, translations, rotations, path.stem, movable=movable, bvh=BvhFrames(path, tuple(header.channels), values))
 
 
 def _end_offset(skeleton: Skeleton, joint: int) -> Float[np.ndarray, "3"]:

@@ -21,18 +21,24 @@ BLEND = 0.2
 """Time in which a foot goes from its own path to the place where it stands, and back [s]."""
 STEADY = 0.15
 """Width over which the pelvis follows the feet [s]."""
-DRIFT_WIDTH, FLOOR_WIDTH = 1.5, 0.4
-"""Widths of the averages that tell the drift of the whole body, and the height of the floor under it [s]."""
-NATURAL_DRIFT = 0.03
-"""Feet that stand drift by less than 2.3 cm/s on average in nine of ten recordings of CMU, ACCAD and 100STYLE; faster is a defect [m/s]."""
-STRAIGHT = 0.998
+DRIFT_WINDOW, FLOOR_WIDTH = 1.0, 0.4
+"""Half of the window whose median tells the drift of the whole body, and the width of the average that tells the floor under it [s]."""
+NATURAL_DRIFT = 0.05
+"""Flat feet drift by less than 3.2 cm/s, the median over a clip, in nine of ten recordings; faster is a defect [m/s]."""
+ROLLING = 0.1
+"""The heel and the ball of a foot that stands flat differ by less than this [m/s]."""
+STRAIGHT = 0.99
 """Share of its length to which a leg is stretched at most, unless the recording stretches it further."""
+
+
+REACH = 3.0
+"""Widths at which an average ends."""
 
 
 def _gaussian(values: np.ndarray, width: float) -> np.ndarray:
     from scipy.ndimage import gaussian_filter1d
 
-    return gaussian_filter1d(values, width, axis=0, mode="nearest")
+    return gaussian_filter1d(values, width, axis=0, mode="nearest", truncate=REACH)
 
 
 def _hysteresis(core: Bool[np.ndarray, "t"], wide: Bool[np.ndarray, "t"], least: int) -> list[tuple[int, int]]:
@@ -51,8 +57,8 @@ def _runs(flags: Bool[np.ndarray, "t"]) -> list[tuple[int, int]]:
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
-def fitted_ankles(motion: Motion) -> Skeleton:
-    """Return the skeleton with ankle spheres no larger than the ankles' height while the feet stand flat: rigs differ by centimetres."""
+def with_own_ankles(motion: Motion) -> Motion:
+    """Return a motion with ankle spheres no larger than the ankles' height while the feet stand flat: rigs differ by centimetres."""
     skeleton, speeds = motion.skeleton, np.linalg.norm(motion.velocity(), axis=-1)
     radii = skeleton.radii.copy()
     for toe, ankle in zip(FEET, ANKLES, strict=True):
@@ -60,7 +66,7 @@ def fitted_ankles(motion: Motion) -> Skeleton:
         if flat.any():
             rise = float(np.median(motion.joints[flat, ankle, 2] - motion.joints[flat, toe, 2]))
             radii[ankle] = np.clip(radii[toe] + rise, radii[toe], radii[ankle])
-    return Skeleton(skeleton.rest, skeleton.masses, radii)
+    return replace(motion, skeleton=Skeleton(skeleton.rest, skeleton.masses, radii))
 
 
 @dataclass(frozen=True)
@@ -91,17 +97,14 @@ def _drift_of(motion: Motion) -> _Path:
     toe, ankle = list(FEET), list(ANKLES)
     height = joints[:, toe, 2] - radii[toe]
     upright = motion.root[:, 2] > UPRIGHT
-    flat = (speed[:, toe] < SLOW) & (speed[:, ankle] < SLOW) & (np.abs(height) < RAISED) & upright[:, None]
+    # Ball and heel move alike: the foot is not rolling.
+    flat = (speed[:, toe] < SLOW) & (np.linalg.norm(V[:, toe] - V[:, ankle], axis=-1) < ROLLING) & (np.abs(height) < RAISED)
     drift, floor = np.zeros((len(motion), 2)), np.zeros(len(motion))
-    if flat.any():
-        v = V[:, toe, :2]
-        usual = np.median(v[flat], axis=0)
-        if np.linalg.norm(usual) > NATURAL_DRIFT:
-            flat &= np.linalg.norm(v - usual, axis=-1) < SLOW / 2
-            seen = flat.any(-1)
-            mean = (v * flat[..., None]).sum(1)[seen] / flat.sum(-1)[seen, None]
-            drift = np.stack([np.interp(time, time[seen], mean[:, k]) for k in (0, 1)], -1)
-            drift = _gaussian(drift, DRIFT_WIDTH * motion.fps)
+    v, when = V[:, toe, :2][flat], np.nonzero(flat)[0]
+    if len(v) and np.linalg.norm(np.median(v, axis=0)) > NATURAL_DRIFT:
+        half = DRIFT_WINDOW * motion.fps
+        near = [v[np.abs(when - t) <= max(half, np.abs(when - t).min() + half / 2)] for t in time]
+        drift = _gaussian(np.stack([np.median(values, axis=0) for values in near]), half / 4)
     standing = np.where((speed[:, toe] < SLOW) & (np.abs(height) < RAISED) & upright[:, None], height, np.inf).min(-1)
     if (seen := np.isfinite(standing)).any():
         floor = _gaussian(np.interp(time, time[seen], standing[seen]), FLOOR_WIDTH * motion.fps)
@@ -149,21 +152,26 @@ def stances(motion: Motion) -> list[Stance]:
 
 
 def _blended(offsets: Float[np.ndarray, "t 3"], held: Bool[np.ndarray, "t"], width: int) -> Float[np.ndarray, "t 3"]:
-    """Fill the frames between those that are held: from the offset at an end to zero, or to the next one if that is near."""
+    """Fill the frames between those that are held: the offset and its rate fade to nothing, by the polynomial of least degree.
 
-    def step(x: np.ndarray) -> np.ndarray:
-        x = np.clip(x, 0, 1)
-        return x**3 * (10 - 15 * x + 6 * x * x)
-
+    Fifth degree: place, velocity and acceleration are continuous at both ends. Offsets of two stances that are near each other add up.
+    """
     out = np.where(held[:, None], offsets, 0.0)
     for start, stop in _runs(~held):
-        before = out[start - 1] if start else np.zeros(3)
-        after = out[stop] if stop < len(out) else np.zeros(3)
         k, gap = np.arange(1, stop - start + 1), stop - start + 1
         fade = min(width, gap) if start and stop < len(out) else width
-        leaving, coming = 1 - step(k / fade), 1 - step((gap - k) / fade)
-        out[start:stop] = leaving[:, None] * before + coming[:, None] * after
+        if start:
+            rate = out[start - 1] - out[start - 2] if start > 1 and held[start - 2] else np.zeros(3)
+            out[start:stop] += _fading(k / fade, out[start - 1], fade * rate)
+        if stop < len(out):
+            rate = out[stop] - out[stop + 1] if stop + 1 < len(out) and held[stop + 1] else np.zeros(3)
+            out[start:stop] += _fading((gap - k) / fade, out[stop], fade * rate)
     return out
+
+
+def _fading(s: Float[np.ndarray, "t"], value: Float[np.ndarray, "3"], rate: Float[np.ndarray, "3"]) -> Float[np.ndarray, "t 3"]:
+    s = np.clip(s, 0, 1)[:, None]
+    return value * (1 - s**3 * (10 - 15 * s + 6 * s * s)) + rate * s * (1 - s * s * (6 - 8 * s + 3 * s * s))
 
 
 def standing(motion: Motion, tolerance: Tolerance) -> tuple[Motion, list[Stance]]:
@@ -182,8 +190,8 @@ def standing(motion: Motion, tolerance: Tolerance) -> tuple[Motion, list[Stance]
     found = stances(motion)
     wrong = [s for s in found if s.slid > tolerance.slide or abs(s.lifted) > tolerance.height]
     toe_offsets, turns = _corrections(motion, wrong, tolerance)
-    below = np.maximum(motion.skeleton.radii[list(FEET)] - motion.joints[:, FEET, 2] - tolerance.height, 0)
-    toe_offsets[..., 2] = np.maximum(toe_offsets[..., 2], tolerance.share * below)
+    heights = motion.joints[:, FEET, 2] + toe_offsets[..., 2] - motion.skeleton.radii[list(FEET)]
+    toe_offsets[..., 2] += tolerance.share * np.maximum(-heights - tolerance.height, 0)
     if not (toe_offsets.any() or turns.any()):
         return motion, wrong
     return _with_feet(motion, wrong, toe_offsets, turns), wrong
@@ -228,9 +236,7 @@ def _flat_rise(foot: Float[np.ndarray, "t 3"], toe_speed: Float[np.ndarray, "t"]
     return float(np.median(foot[still, 2])) if still.any() else float(np.quantile(foot[:, 2], 0.1))
 
 
-def _with_feet(
-    motion: Motion, wrong: list[Stance], offsets: Float[np.ndarray, "t 2 3"], turns: Float[np.ndarray, "t 2 3"]
-) -> Motion:
+def _with_feet(motion: Motion, wrong: list[Stance], offsets: Float[np.ndarray, "t 2 3"], turns: Float[np.ndarray, "t 2 3"]) -> Motion:
     skeleton, joints = motion.skeleton, motion.joints
     toe, ankle, knee, hip = list(FEET), list(ANKLES), list(KNEES), list(HIPS)
     balls = joints[:, toe] + offsets
@@ -252,7 +258,7 @@ def _with_feet(
     moved = _moved(motion, shift)
     joints = moved.joints.copy()
     reach = ankles - hips
-    length = np.clip(np.linalg.norm(reach, axis=-1), np.abs(upper - lower) + 1e-6, longest)
+    length = np.clip(np.linalg.norm(reach, axis=-1), np.abs(upper - lower) + 1e-6, upper + lower)
     along = normalize(reach)
     ankles_now = hips + length[..., None] * along
     # The knee bends where it did; a straight one would bend forward.
@@ -282,5 +288,6 @@ def _drop(
     needed = np.maximum(reach[..., 2] - upright, 0).max(-1)
     if not needed.any():
         return needed
-    width = max(1, round(STEADY * fps / 2))
-    return _gaussian(maximum_filter1d(needed, 4 * width + 1, mode="nearest"), width)
+    # The largest within reach of the average, so that the average is nowhere too small.
+    width = STEADY / 2 * fps
+    return _gaussian(maximum_filter1d(needed, 2 * int(REACH * width + 0.5) + 1, mode="nearest"), width)

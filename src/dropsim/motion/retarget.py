@@ -199,7 +199,7 @@ def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
         raise ValueError(
             f"{f'the map {best.rig_map.name} does not fit this hierarchy' if rig_map else fits}, without a match for "
             f"{few}. The file has {', '.join(rig.names[:40])}. "
-            f"{'Change the map' if rig_map else 'Write a map (docs/conventions.md) and pass it with --map'}"
+            f"{'Change the map' if rig_map else 'Write a map (docs/conventions.md) and pass it with --rig'}"
         )
     return best
 
@@ -401,18 +401,14 @@ def retarget(
         skeleton = _own_skeleton(usual, scale * pose.points, pose.R_ours)
     else:
         scale = unit or skeleton.leg_length / legs
-    alignments = np.stack([
-        np.eye(3) if driver is None else pose.R_source[driver].T @ pose.R_ours[j] for j, driver in enumerate(match.drivers)
-    ])
-    hips = tuple(where for where in match.positions[1:3] if where is not None)
-    fit = Fit(
-        replace(read, fps=source.fps), skeleton, tuple(match.drivers), alignments, AXES[axis], scale, hips, len(read) - len(source)
+    alignments = np.stack(
+        [np.eye(3) if driver is None else pose.R_source[driver].T @ pose.R_ours[j] for j, driver in enumerate(match.drivers)]
     )
+    hips = tuple(where for where in match.positions[1:3] if where is not None)
+    fit = Fit(replace(read, fps=source.fps), skeleton, tuple(match.drivers), alignments, AXES[axis], scale, hips, len(read) - len(source))
     # A known layout leaves no doubt.
     stretched = "xyz"[int(np.abs(_rise(points).mean(0)).argmax())] if not (up or known) else axis
-    return Recording(
-        fit.there(R_source, positions), match.rig_map.name, axis, up_from, fit, stretched if stretched != axis else None
-    )
+    return Recording(fit.there(R_source, positions), match.rig_map.name, axis, up_from, fit, stretched if stretched != axis else None)
 
 
 SHORTEST_BONE = 0.01

@@ -1,18 +1,20 @@
-"""Recordings with a body: followed closely to clean them, or until something happens and the motion prior takes over."""
+"""Recordings with a body: cleaned, or followed until something happens and the motion prior takes over."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Bool
 
 from dropsim.body.rotations import rotmat_to_rotvec, rotvec_to_rotmat, transpose
-from dropsim.compute.random import Streams
 from dropsim.control.following import clip_simulator
 from dropsim.files.tables import markdown, shown
-from dropsim.motion.contacts import CONTACT_GAP, floor_height, label_contacts, on_floor, sphere_heights
+from dropsim.motion.contacts import CONTACT_GAP, FEET, floor_height, label_contacts, on_floor, sphere_heights
+from dropsim.motion.feet import Stance, Tolerance, stances, standing, with_own_ankles
+from dropsim.motion.glitches import Glitch, find_glitches, without_glitches
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
-from dropsim.physics.step import DivergedError, Simulator, simulate
+from dropsim.physics.step import Simulator
 from dropsim.physics.wrench import root_wrench_of_motion
 from dropsim.priors.prior import State
 from dropsim.priors.recording import ClipPrior
@@ -27,11 +29,26 @@ Watch = Callable[[int, int], None]
 
 def checked(motion: Motion) -> Motion:
     """Return a recording ready to be followed: finite, long enough, and with its floor at z = 0."""
+    _require_frames(motion)
+    return on_floor(motion) if abs(floor_height(motion)) > FARTHEST_FLOOR else motion
+
+
+def own_floor(motion: Motion, floor: float | None = None) -> Motion:
+    """Return a rig's recording with its own ankles and its floor [m] at z = 0: where its feet stand unless given."""
+    _require_frames(motion)
+    on = on_floor(motion)
+    motion = replace(motion, skeleton=with_own_ankles(on).skeleton)
+    if floor is None:
+        return on_floor(motion)
+    down = np.array([0.0, 0.0, -floor])
+    return replace(motion, root=motion.root + down, joints=motion.joints + down)
+
+
+def _require_frames(motion: Motion) -> None:
     if len(motion) < FEW_FRAMES:
         raise ValueError(f"{motion.name or 'the recording'} has {len(motion)} frames: give one with at least {FEW_FRAMES}")
     if not (np.isfinite(motion.joints).all() and np.isfinite(motion.q).all()):
         raise ValueError(f"{motion.name or 'the recording'} holds numbers that are not finite: repair it first")
-    return on_floor(motion) if abs(floor_height(motion)) > FARTHEST_FLOOR else motion
 
 
 def _before_first(prior: ClipPrior) -> State:
@@ -40,14 +57,50 @@ def _before_first(prior: ClipPrior) -> State:
     return replace(first, x=first.x - first.v / prior.fps, memory=np.concatenate((first.memory[:1] - 1, first.memory[1:])))
 
 
-def clean(motion: Motion, *, watch: Watch | None = None) -> Motion:
-    """Return a recording as a body would have moved: feet on the floor and not through it, bones whole, less root wrench."""
-    prior = ClipPrior(motion)
-    try:
-        cleaned = simulate(clip_simulator(prior), _before_first(prior), len(motion) + 1, Streams(0), watch=watch)
-    except DivergedError as error:
-        raise ValueError(f"{motion.name or 'the recording'} cannot be followed: {error}") from error
-    return replace(cleaned.slice(1, len(cleaned)), name=motion.name)
+@dataclass(frozen=True)
+class Strength:
+    """How much of a recording is cleaned."""
+
+    feet: Tolerance
+    glitches: float
+    """A glitch jumps by so many times what the fastest tenth of the clip changes its step by."""
+
+
+STRENGTHS: Mapping[str, Strength] = {
+    "gentle": Strength(Tolerance(slide=0.02, height=0.01), 5.0),
+    "normal": Strength(Tolerance(slide=0.005, height=0.002), 3.0),
+    "strict": Strength(Tolerance(slide=0.0, height=0.0), 2.0),
+}
+"""By name, from what only takes off what everybody sees to what takes off all that is found."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cleaned:
+    """A recording after cleaning, and what was wrong with it."""
+
+    motion: Motion
+    glitches: tuple[Glitch, ...]
+    """Mended ones."""
+    stances: tuple[Stance, ...]
+    """Those whose foot slid, floated or sank."""
+    standing: Bool[np.ndarray, "t 2"]
+    """When the balls of the feet stand."""
+
+
+def clean(motion: Motion, *, strength: str = "normal") -> Cleaned:
+    """Mend a recording on the floor: glitches of a few frames, then feet that slide, float or sink while they stand.
+
+    What is in order stays as it is, and so do the arms and the trunk relative to the pelvis.
+    """
+    if strength not in STRENGTHS:
+        raise ValueError(f"there is no strength {strength!r}: give {', '.join(STRENGTHS)}")
+    chosen = STRENGTHS[strength]
+    glitches = find_glitches(motion, unusual=chosen.glitches)
+    mended, wrong = standing(without_glitches(motion, glitches), chosen.feet)
+    held = np.zeros((len(motion), 2), dtype=bool)
+    for stance in stances(mended):
+        held[stance.start : stance.stop, stance.foot] = True
+    return Cleaned(mended, tuple(glitches), tuple(wrong), held)
 
 
 def perturb(
@@ -84,15 +137,20 @@ def continued(recording: Motion, result: Motion, at: float) -> Motion:
     return replace(Motion.from_rotations(recording.skeleton, recording.fps, root, q, name=result.name), events=result.events)
 
 
-def quality_of(motion: Motion, recording: Motion) -> dict[str, float]:
-    """Measure a motion next to the recording that it follows, frame by frame."""
+def quality_of(motion: Motion, recording: Motion, *, standing: Bool[np.ndarray, "t 2"] | None = None) -> dict[str, float]:
+    """Measure a motion next to the recording that it follows, frame by frame; `standing` tells when its feet stand."""
     wrench = np.linalg.norm(root_wrench_of_motion(motion, sphere_heights(motion) < CONTACT_GAP), axis=-1)
     apart = 100 * np.linalg.norm(motion.joints - recording.joints, axis=-1)
     feet = list(metrics.FEET)
     planted = label_contacts(recording)[..., feet]
     speeds = np.linalg.norm(np.diff(motion.joints[..., feet, :2], axis=-3), axis=-1) * motion.fps
     steps = speeds[planted[1:] & planted[:-1]]
-    return {
+    heights = 1000 * sphere_heights(motion)[:, FEET][standing] if standing is not None and standing.any() else None
+    on_floor = {} if heights is None else {
+        "height of standing feet above the floor [mm]": float(np.maximum(heights, 0).mean()),
+        "depth of standing feet in the floor [mm]": float(np.maximum(-heights, 0).mean()),
+    }  # fmt: skip
+    return on_floor | {
         "foot skate [m/s]": float(metrics.foot_skate(motion)),
         "speed of the feet that the recording has on the floor [m/s]": float(steps.mean()) if len(steps) else 0.0,
         "penetration [mm]": float(metrics.penetration_mm(motion)),

@@ -1,62 +1,155 @@
-"""`dropsim clean`: a recording, moved as a body would move."""
+"""`dropsim clean`: a recording without sliding feet and glitches."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from dropsim.apps.cli.arguments import optional
 from dropsim.files.atomic import refuse_read_only
 
+if TYPE_CHECKING:
+    from dropsim.motion.motion import Motion
+    from dropsim.motion.retarget import RigMap
+    from dropsim.scene.cleaning import Cleaned
+
 
 @dataclass(frozen=True)
 class Clean:
-    """Clean a recording with physics: feet on the floor and not through it, less skating.
+    """Clean a recording, or a folder of them: standing feet neither slide nor float nor sink, and glitches of a few frames are mended.
 
-    Example: dropsim clean walk.bvh clean.bvh. The recording is the motion prior, and motion that no contact force explains is reduced.
-    Prints measures before and after.
+    Examples: dropsim clean walk.bvh clean.bvh; dropsim clean mocap cleaned --strength strict. A BVH file comes back on its own rig: same
+    joints, rate, axes, unit and floor, and frames in which nothing was wrong as they were. Prints measures before and after.
     """
 
-    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP")]
-    """Motion to read, .bvh or .npz."""
+    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP|FOLDER")]
+    """Motion to read, .bvh or .npz, or a folder of them."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
-    """File to write, by its ending: .npz, .bvh, .glb, .csv, .html, .usd, .usda or .usdc; made whole or not at all."""
+    """File to write, by its ending: .bvh, .npz, .glb, .csv, .html, .usd, .usda or .usdc; for a folder the folder to write to."""
+    strength: Literal["gentle", "normal", "strict"] = "normal"
+    """How much is cleaned: stances that slide by over 2 cm or are 1 cm off the floor, by over 5 mm or 2 mm, or all of them."""
+    report: Annotated[Path | None, optional("FILE.md", "none")] = None
+    """Also write a report: measures before and after, what was found, and plots next to it."""
+    floor: Annotated[float | None, optional("M", "where the feet stand")] = None
+    """Height of the floor in the input [m]."""
     fps: Annotated[float | None, optional("HZ", "the input's own")] = None
-    """Frames per second to resample to."""
+    """Frames per second to resample to; a BVH file that comes back on its own rig keeps its rate."""
     up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "the rig's, or its rest pose's")] = None
     """Which axis of the input BVH points up."""
-    unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
+    unit: Annotated[float | None, optional("M", "told by the length of the legs")] = None
     """Metres per unit of the input BVH."""
-    map: Annotated[Path | None, optional("FILE.toml", "found from their names")] = None
-    """File that maps the input BVH's joints to ours (docs/conventions.md)."""
+    rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
+    """File that maps the input BVH's joints to ours, as `dropsim rig` writes it."""
 
     def run(self) -> None:
         """Read, clean, write, and say what changed."""
-        from dropsim.apps.cli.progress import bar, tell_of_compiling
-        from dropsim.body.skeleton import Skeleton
+        from dropsim.motion.retarget import read_rig_map
+
+        rig_map = None if self.rig is None else read_rig_map(self.rig)
+        if self.input.is_dir():
+            self._clean_folder(rig_map)
+        else:
+            print(self._clean_file(self.input, self.output, rig_map))
+
+    def _clean_folder(self, rig_map: "RigMap | None") -> None:
+        """Clean every motion file of a folder into another, under the same names."""
+        from dropsim.motion.reading import ENDINGS
+
+        if self.report is not None:
+            raise ValueError("a report is of one file: leave out --report for a folder")
+        if self.output.exists() and (not self.output.is_dir() or self.output.samefile(self.input)):
+            raise ValueError(f"{self.output}: give another folder to write to")
+        files = sorted(path for path in self.input.rglob("*") if path.suffix.lower() in ENDINGS and self.output not in path.parents)
+        if not files:
+            raise ValueError(f"{self.input} holds no {' or '.join(ENDINGS)} files")
+        failed: list[str] = []
+        for path in files:
+            output = self.output / path.relative_to(self.input)
+            output.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                print(self._clean_file(path, output, rig_map, brief=True))
+            except (ValueError, OSError) as error:
+                print(f"left out: {error}")
+                failed.append(path.name)
+        if failed:
+            few = ", ".join(failed[:5]) + (" and others" if len(failed) > 5 else "")
+            raise ValueError(f"{len(failed)} of {len(files)} files could not be cleaned: {few}")
+
+    def _clean_file(self, path: Path, output: Path, rig_map: "RigMap | None", *, brief: bool = False) -> str:
         from dropsim.export import export_ending, write
         from dropsim.motion.reading import read_recording
-        from dropsim.motion.retarget import read_rig_map
-        from dropsim.scene.cleaning import checked, clean, quality_of, table_of
+        from dropsim.scene.cleaning import checked, clean, own_floor
 
         # Before a long file is read.
-        export_ending(self.output)
-        refuse_unwritable(self.output, self.input)
-        rig_map = None if self.map is None else read_rig_map(self.map)
-        source = read_recording(self.input, Skeleton.adult(), up=self.up, unit=self.unit, rig_map=rig_map)
-        print(f"read {self.input}: {source.read_as}")
-        motion = source.motion
-        recording = checked(motion if self.fps is None else motion.resampled(self.fps))
-        tell_of_compiling()
-        with bar("frames") as advance:
-            cleaned = clean(recording, watch=advance)
-        write(cleaned, self.output)
-        print(table_of({"before": quality_of(recording, recording), "after": quality_of(cleaned, recording)}))
-        drop = float(motion.root[0, 2] - recording.root[0, 2])
-        if abs(drop) > 0:
-            print(f"moved the recording by {-100 * drop:.1f} cm along z before, so that its feet stand at z = 0")
-        print(f"wrote {self.output}: {len(cleaned)} frames at {cleaned.fps:g} frames per second, {cleaned.duration:.2f} s")
+        ending = export_ending(output)
+        refuse_unwritable(output, path)
+        source = read_recording(path, None, up=self.up, unit=self.unit, rig_map=rig_map)
+        goes_back = source.fit is not None and ending == ".bvh"
+        if goes_back and self.fps is not None:
+            raise ValueError(f"{output}: comes back on its own rig and at its own rate: leave out --fps, or write another format")
+        motion = source.motion if self.fps is None else source.motion.resampled(self.fps)
+        recording = checked(motion) if source.fit is None and self.floor is None else own_floor(motion, self.floor)
+        cleaned = clean(recording, strength=self.strength)
+        if goes_back and source.fit is not None:
+            source.fit.write(cleaned.motion, output, raised=recording.root[0] - motion.root[0])
+        else:
+            write(cleaned.motion, output)
+        if self.report is not None:
+            write_report(self.report, path.name, recording, cleaned)
+        if brief:
+            return f"{path}: {_found(cleaned)}"
+        moved = "" if goes_back else _floor_moved(motion, recording)
+        length = f"{len(cleaned.motion)} frames at {cleaned.motion.fps:g} frames per second, {cleaned.motion.duration:.2f} s"
+        lines = (f"read {path}: {source.read_as}", _summary(recording, cleaned), f"{moved}wrote {output}: {length}")
+        return "\n".join(lines)
+
+
+def _found(cleaned: "Cleaned") -> str:
+    return f"{len(cleaned.glitches)} glitches mended, {len(cleaned.stances)} stances held"
+
+
+def _summary(recording: "Motion", cleaned: "Cleaned") -> str:
+    from dropsim.scene.cleaning import quality_of, table_of
+
+    before, after = (quality_of(m, recording, standing=cleaned.standing) for m in (recording, cleaned.motion))
+    found = "\n".join(f"- {glitch}" for glitch in cleaned.glitches)
+    return f"{table_of({'before': before, 'after': after})}\n\n{_found(cleaned)}\n{found}".rstrip() + "\n"
+
+
+def _floor_moved(motion: "Motion", recording: "Motion") -> str:
+    up = float(recording.root[0, 2] - motion.root[0, 2])
+    return f"moved the recording by {100 * up:.1f} cm along z, so that its feet stand at z = 0\n" if abs(up) > 0 else ""
+
+
+def write_report(path: Path, name: str, recording: "Motion", cleaned: "Cleaned") -> None:
+    """Write measures and findings as Markdown, and the feet before and after as a figure next to it."""
+    import numpy as np
+
+    from dropsim.motion.contacts import FEET, sphere_heights
+    from dropsim.research.evaluation.plots import new_figure, save_figure
+    from dropsim.research.evaluation.report import write_text
+
+    figure, axes = new_figure(2, 2, size=(12.0, 6.0), sharex=True)
+    time = np.arange(len(recording)) / recording.fps
+    for k, (toe, side) in enumerate(zip(FEET, ("left", "right"), strict=True)):
+        for label, motion, color in (("before", recording, "tab:orange"), ("after", cleaned.motion, "tab:blue")):
+            speed = np.linalg.norm(motion.velocity()[:, toe, :2], axis=-1)
+            axes[0, k].plot(time, 1000 * sphere_heights(motion)[:, toe], color, label=label, linewidth=1)
+            axes[1, k].plot(time, speed, color, label=label, linewidth=1)
+        for axis in axes[:, k]:
+            axis.fill_between(time, 0, 1, where=cleaned.standing[:, k], transform=axis.get_xaxis_transform(), color="0.9", linewidth=0)
+        axes[0, k].set(title=f"{side} foot (grey: stands)", ylabel="above the floor [mm]", ylim=(-40, 120))
+        axes[1, k].set(xlabel="time [s]", ylabel="horizontal speed [m/s]", ylim=(0, 1))
+        axes[0, k].legend()
+    picture = path.with_suffix(".png")
+    save_figure(figure, picture)
+    held = "\n".join(
+        f"- {('left', 'right')[s.foot]} foot, {s.start / recording.fps:.2f} to {(s.stop - 1) / recording.fps:.2f} s: "
+        f"{1000 * s.slid:.0f} mm from its place, {1000 * s.lifted:+.0f} mm off the floor"
+        for s in cleaned.stances
+    )
+    write_text(path, f"# {name}\n\n{_summary(recording, cleaned)}\nStances:\n\n{held}\n\n![feet]({picture.name})\n")
 
 
 def refuse_unwritable(output: Path, source: Path) -> None:

@@ -31,8 +31,8 @@ class Convert:
     """Which axis of the input BVH points up."""
     unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
     """Metres per unit of the input BVH."""
-    map: Annotated[Path | None, optional("FILE.toml", "found from their names")] = None
-    """File that maps the input BVH's joints to ours (docs/conventions.md)."""
+    rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
+    """File that maps the input BVH's joints to ours, as `dropsim rig` writes it."""
     out_up: Annotated[Literal["y", "z"] | None, optional("y|z", "y")] = None
     """Which axis of the output BVH points up."""
     out_unit: Annotated[float | None, optional("M", "1, as Blender assumes")] = None
@@ -53,7 +53,7 @@ class Convert:
             raise ValueError(f"{self.output}: is a folder: give the name of a file")
         if self.fps is not None and not 0 < self.fps <= MAX_FPS:
             raise ValueError(f"cannot resample to {self.fps:g} frames per second: give a positive number up to {MAX_FPS:g}")
-        rig_map = None if self.map is None else read_rig_map(self.map)
+        rig_map = None if self.rig is None else read_rig_map(self.rig)
         recording = read_recording(self.input, Skeleton.adult(), up=self.up, unit=self.unit, rig_map=rig_map)
         print(f"read {self.input}: {recording.read_as}")
         motion = recording.motion

@@ -56,8 +56,8 @@ class Perturb:
     """Which axis of the input BVH points up."""
     unit: Annotated[float | None, optional("M", "told by the length of the legs")] = None
     """Metres per unit of the input BVH."""
-    map: Annotated[Path | None, optional("FILE.toml", "found from their names")] = None
-    """File that maps the input BVH's joints to ours (docs/conventions.md)."""
+    rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
+    """File that maps the input BVH's joints to ours, as `dropsim rig` writes it."""
 
     def run(self) -> None:
         """Read, simulate, write, and say what happened."""
@@ -72,7 +72,7 @@ class Perturb:
         from dropsim.physics.step import DivergedError, Simulator
         from dropsim.priors.named import for_body, open_prior
         from dropsim.scene import Push, Scene
-        from dropsim.scene.cleaning import checked, perturb
+        from dropsim.scene.cleaning import checked, own_floor, perturb
 
         seconds = self.at + AFTERWARD if self.seconds is None else self.seconds
         if not (math.isfinite(seconds) and 0 < seconds <= LONGEST):
@@ -80,11 +80,11 @@ class Perturb:
         # What is wrong with the push, before a long file is read.
         Push.toward(self.direction, self.newtons, part=self.part, start=self.at, duration=self.duration)
         prior = open_prior(self.prior)
-        rig_map = None if self.map is None else read_rig_map(self.map)
+        rig_map = None if self.rig is None else read_rig_map(self.rig)
         source = read_recording(self.input, None, up=self.up, unit=self.unit, rig_map=rig_map)
         print(f"read {self.input}: {source.read_as}")
-        free = Simulator(for_body(prior, source.motion.skeleton), options=SimulatorOptions(num_samples=self.samples))
-        original = checked(source.motion)
+        original = checked(source.motion) if source.fit is None else own_floor(source.motion)
+        free = Simulator(for_body(prior, original.skeleton), options=SimulatorOptions(num_samples=self.samples))
         recording = original.resampled(prior.fps)
         push = self._push(recording)
         self.out.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,98 @@
+"""Glitches that are found and mended, and feet that stand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dropsim.body.joints import joint_index
+from dropsim.body.rotations import rotvec_to_rotmat
+from dropsim.motion.contacts import FEET, sphere_heights
+from dropsim.motion.feet import Tolerance, stances, standing
+from dropsim.motion.glitches import ROOT, Glitch, find_glitches, without_glitches
+from dropsim.motion.motion import Motion
+from dropsim.motion.synthetic import stepping_clip
+
+STEPS = stepping_clip(4.0)
+EXACT = Tolerance(0.0, 0.0)
+
+
+def shifted(motion: Motion, shift: np.ndarray) -> Motion:
+    return replace(motion, root=motion.root + shift, joints=motion.joints + shift[:, None])
+
+
+def test_a_good_clip_has_no_glitches():
+    assert find_glitches(STEPS) == []
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+@pytest.mark.parametrize("joint", ["left_elbow", "spine2", "right_knee"])
+def test_a_turned_joint_is_found_and_mended(joint: str, length: int):
+    q, j = STEPS.q.copy(), joint_index(joint)
+    q[40 : 40 + length, j] = q[40 : 40 + length, j] @ rotvec_to_rotmat(np.array([0.0, 0.7, 0.3]))
+    spoilt = Motion.from_rotations(STEPS.skeleton, STEPS.fps, STEPS.root, q)
+    (found,) = find_glitches(spoilt)
+    assert (found.joint, found.start, found.stop) == (j, 40, 40 + length)
+    assert found.size == pytest.approx(np.hypot(0.7, 0.3), rel=0.3)
+    mended = without_glitches(spoilt, [found])
+    # A cubic over six frames of a stepping person.
+    assert np.linalg.norm(mended.joints - STEPS.joints, axis=-1).max() < 0.02
+    keep = np.r_[0:40, 40 + length : len(STEPS)]
+    np.testing.assert_array_equal(mended.q[keep], spoilt.q[keep])
+
+
+def test_a_jump_of_the_whole_body():
+    shift = np.zeros((len(STEPS), 3))
+    shift[70:73] = (0.1, 0.0, 0.05)
+    (found,) = find_glitches(shifted(STEPS, shift))
+    assert (found.joint, found.start, found.stop) == (ROOT, 70, 73)
+    assert str(found) == "frames 70 to 72: the pelvis jumps by 11 cm and back"
+    assert str(Glitch(joint_index("head"), 5, 6, 0.5)) == "frame 5: head turns by 29 degrees and back"
+    assert np.linalg.norm(without_glitches(shifted(STEPS, shift), [found]).root - STEPS.root, axis=-1).max() < 0.01
+
+
+def test_a_lasting_change_is_no_glitch():
+    shift = np.zeros((len(STEPS), 3))
+    shift[70:] = (0.1, 0.0, 0.0)
+    assert find_glitches(shifted(STEPS, shift)) == []
+
+
+def test_stances_of_somebody_who_steps_on_the_spot():
+    found = stances(STEPS)
+    assert {s.foot for s in found} == {0, 1}
+    for s in found:
+        assert s.slid < 0.01
+        assert abs(s.lifted) < 0.01
+
+
+@pytest.mark.parametrize("height", [0.03, -0.03])
+def test_floating_and_sinking_people_are_put_on_the_floor(height: float):
+    shift = np.zeros((len(STEPS), 3))
+    shift[:, 2] = height * np.clip(np.arange(len(STEPS)) / 30 - 1, 0, 1)
+    cleaned, wrong = standing(shifted(STEPS, shift), EXACT)
+    assert wrong
+    held = np.zeros((len(STEPS), 2), bool)
+    for s in stances(STEPS):
+        held[s.start : s.stop, s.foot] = True
+    assert np.abs(sphere_heights(cleaned)[:, FEET][held]).mean() < 0.001
+    assert np.linalg.norm(cleaned.joints - STEPS.joints, axis=-1).mean() < 0.01
+
+
+def test_a_drift_is_taken_off_the_path():
+    shift = np.zeros((len(STEPS), 3))
+    shift[:, 0] = 0.15 * np.arange(len(STEPS)) / STEPS.fps
+    spoilt = shifted(STEPS, shift)
+    cleaned, _ = standing(spoilt, EXACT)
+    # 60 cm at the end become centimetres.
+    assert np.linalg.norm(cleaned.joints - STEPS.joints, axis=-1).mean() < 0.03
+    for s in stances(cleaned):
+        path = cleaned.joints[s.start : s.stop, FEET[s.foot], :2]
+        assert np.linalg.norm(path - path.mean(0), axis=-1).max() < 0.005
+
+
+def test_arms_and_trunk_stay_as_they_are_on_the_pelvis():
+    shift = np.zeros((len(STEPS), 3))
+    shift[:, 1] = 0.02 * np.sin(np.arange(len(STEPS)) / 5)
+    cleaned, _ = standing(shifted(STEPS, shift), EXACT)
+    above = [j for j in range(22) if j not in (0, 1, 2, 4, 5, 7, 8, 10, 11)]
+    np.testing.assert_allclose(cleaned.q[:, above], STEPS.q[:, above], rtol=0, atol=1e-9)
