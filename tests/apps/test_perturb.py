@@ -229,7 +229,7 @@ def test_a_report_has_a_figure(tmp_path: Path):
 
 def test_a_pushed_bvh_file_is_the_same_before_the_push(tmp_path: Path):
     write_bvh(STEPS, tmp_path / "in.bvh")
-    options = ["--at", "0.5", "--seconds", "1.5", "--samples", "4", "--no-picture", "--out", str(tmp_path)]
+    options = ["--at", "0.5", "--seconds", "1.5", "--samples", "4", "--prior", "cvae", "--no-picture", "--out", str(tmp_path)]
     assert main(["perturb", str(tmp_path / "in.bvh"), *options]) == 0
     before, after = values_of(tmp_path / "in.bvh"), values_of(tmp_path / "in_pushed.bvh")
     # The push begins at frame 15; the simulation is longer than the recording.
@@ -249,7 +249,7 @@ def test_a_simulation_goes_on_from_the_recording_without_a_jump():
 
 def test_perturb_writes_four_files(clip: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     out = tmp_path / "out"
-    options = ["--at", "0.4", "--duration", "0.2", "--newtons", "200", "--seconds", "0.8", "--samples", "4", "--out", str(out)]
+    options = ["--at", "0.4", "--duration", "0.2", "--newtons", "200", "--seconds", "0.8", "--samples", "4", "--prior", "cvae", "--out", str(out)]
     assert main(["perturb", str(clip), *options]) == 0
     assert sorted(path.name for path in out.iterdir()) == [f"steps_pushed.{ending}" for ending in ("bvh", "md", "npz", "png")]
     text = (out / "steps_pushed.md").read_text()
@@ -266,7 +266,7 @@ def test_left_is_the_persons_own(tmp_path: Path, turn: float):
     q = np.concatenate((R @ STEPS.q[:, :1], STEPS.q[:, 1:]), axis=1)
     turned = Motion.from_rotations(STEPS.skeleton, STEPS.fps, STEPS.root @ R.T, q)
     write_amass(turned.slice(0, 20), tmp_path / "turned.npz")
-    options = ["--at", "0.3", "--seconds", "0.5", "--samples", "2", "--no-picture", "--out", str(tmp_path)]
+    options = ["--at", "0.3", "--seconds", "0.5", "--samples", "2", "--prior", "cvae", "--no-picture", "--out", str(tmp_path)]
     assert main(["perturb", str(tmp_path / "turned.npz"), *options]) == 0
     with np.load(tmp_path / "turned_pushed.npz") as file:
         force = file["external_forces"][12].astype(float).sum(0)

@@ -82,6 +82,8 @@ def for_body(prior: Prior, skeleton: Skeleton) -> Prior:
     """Return the same prior for another body: a motion field scales its recordings, a learned one knows its own proportions best."""
     if isinstance(prior, MotionField):
         return replace(prior, skeleton=skeleton)
+    if isinstance(prior, Mixture):
+        return Mixture(*(for_body(part, skeleton) for part in prior.priors))
     if isinstance(prior, CVAEPrior):
         return CVAEPrior(prior.network, skeleton, fps=prior.fps, name=prior.name, temperature=prior.temperature)
     raise ValueError(f"the prior {prior.name} is bound to its own body")

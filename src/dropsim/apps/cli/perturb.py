@@ -42,8 +42,8 @@ class Perturb:
     """How long the push lasts [s]."""
     seconds: Annotated[float | None, optional("S", "until 4 s after the push begins")] = None
     """How long to simulate in all [s]."""
-    prior: PriorName = "cvae"
-    """The motion prior: cvae, field, a .safetensors or .bank file, or a folder of recordings."""
+    prior: PriorName = "field"
+    """The motion prior: field, cvae, a .safetensors or .bank file, or a folder of recordings."""
     samples: int = 64
     """Candidates of the prior a frame."""
     seed: int = 0
