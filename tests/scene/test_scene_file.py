@@ -98,7 +98,7 @@ def test_a_clip_is_relative_to_its_scene_file(tmp_path: Path):
 
 def test_the_schema_is_the_dataclasses():
     assert all(set(keys_of(cls)) == {f.name for f in dataclasses.fields(cls)} for cls in (*MANY.values(), *SINGLE.values()))
-    assert set(TOP) == {"name", "description", "seconds", "seed", "clip", "handover", "get_up"}
+    assert set(TOP) == {"name", "description", "seconds", "seed", "clip", "handover", "prior", "body", "pose", "get_up"}
     assert set(short_keys(Push)) == {"direction", "newtons"}
     assert set(short_keys(Follow)) == {"speed", "every", "seconds"}
     assert len(ELEMENTS) == 11

@@ -215,7 +215,9 @@ class CVAEPrior(Prior):
         with importlib.resources.as_file(importlib.resources.files("dropsim") / "assets" / "prior.safetensors") as path:
             if not path.exists():
                 raise ValueError("this package holds no weights of the motion prior: train them with `dropsim train prior`")
-            return cls.load(path)
+            prior = cls.load(path)
+        prior.name = "cvae"
+        return prior
 
     @classmethod
     def load(cls, path: str | Path) -> "CVAEPrior":

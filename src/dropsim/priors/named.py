@@ -19,8 +19,11 @@ from dropsim.priors.recordings import build_bank
 
 SHIPPED = ("field", "cvae")
 """Priors that come with the package."""
-CHECKPOINTS = (".pth", ".pt", ".ckpt")
-"""How PyTorch's checkpoints end."""
+
+
+def is_checkpoint(name: str | Path) -> bool:
+    """Tell whether a file's name ends as PyTorch's checkpoints do."""
+    return Path(name).suffix.lower() in (".pth", ".pt", ".ckpt")
 
 
 def open_prior(name: str | Path, *, body: str | Path | None = None, progress: Callable[[int, int], None] | None = None) -> Prior:
@@ -50,7 +53,7 @@ def open_prior(name: str | Path, *, body: str | Path | None = None, progress: Ca
 def prior_name(name: str | Path, body: str | Path | None = None) -> str:
     """Return a name that says all: HuMoR's checkpoint and its body become one file of weights, every other name stays as it is."""
     path = Path(name)
-    if path.suffix.lower() not in CHECKPOINTS:
+    if not is_checkpoint(path):
         if body is not None:
             raise ValueError(f"a body is for HuMoR's checkpoint, which ends in .pth: {str(name)!r} has a body of its own, so leave it out")
         return str(name)

@@ -1,5 +1,6 @@
 """How arguments look in the help."""
 
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -11,4 +12,8 @@ def optional(metavar: str, otherwise: str) -> object:
 
 
 PriorName = Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
-"""The motion prior: cvae, field, a .safetensors or .bank file, or a folder of recordings; `dropsim.priors.named.open_prior` reads it."""
+"""The motion prior, as `dropsim.priors.named.open_prior` takes it."""
+BodyFile = Annotated[Path | None, optional("FILE", "none")]
+"""SMPL's file (.npz, .pkl) of the body that HuMoR was trained on."""
+PoseFile = Annotated[Path | None, optional("FILE|FOLDER", "the package's")]
+"""The model of natural poses, as `dropsim.priors.named.open_pose` takes it."""

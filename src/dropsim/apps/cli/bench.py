@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from dropsim.apps.cli.arguments import PriorName
+from dropsim.apps.cli.arguments import BodyFile, PriorName
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,9 @@ class Bench:
     json: Path | None = None
     """File to write the numbers to."""
     prior: PriorName = "cvae"
-    """The motion prior: cvae, field, a .safetensors or .bank file, or a folder of recordings."""
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    body: BodyFile = None
+    """SMPL's file of the body that HuMoR was trained on."""
     quick: bool = False
     """Measure one person and 256 with 64 samples, for a moment each."""
     seconds: float = 2.0
@@ -37,12 +39,15 @@ class Bench:
                 raise ValueError(f"{self.json.parent}: there is no such folder: make it first")
             refuse_read_only(self.json)
         tell_of_compiling()
+        from dropsim.priors.named import prior_name
         from dropsim.research.evaluation.bench import MOST_CANDIDATES, PEOPLE, SAMPLES, bench
         from dropsim.research.evaluation.report import write_json
 
         people, samples, seconds = ((1, 256), (64,), min(self.seconds, 0.5)) if self.quick else (PEOPLE, SAMPLES, self.seconds)
         with bar("sizes") as advance:
-            found = bench(self.prior, people=people, samples=samples, seconds=seconds, first_run=self.first_run, watch=advance)
+            found = bench(
+                prior_name(self.prior, self.body), people=people, samples=samples, seconds=seconds, first_run=self.first_run, watch=advance
+            )
         print(found.table())
         print(f"sgemm peak {found.sgemm:.1f} GFLOP/s; floor = the prior's matrix products at that peak")
         if not self.quick:

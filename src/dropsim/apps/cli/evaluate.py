@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dropsim.apps.cli.arguments import PriorName, optional
+from dropsim.apps.cli.arguments import BodyFile, PriorName, optional
 
 if TYPE_CHECKING:
     from dropsim.priors.pose import PosePrior
@@ -21,7 +21,9 @@ class _Simulated:
     """Options of everything that simulates many people."""
 
     prior: PriorName = "cvae"
-    """The motion prior: cvae, field, a .safetensors or .bank file, or a folder of recordings."""
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    body: BodyFile = None
+    """SMPL's file of the body that HuMoR was trained on."""
     seed: int = 0
     """Of everything random."""
     quick: bool = False
@@ -32,6 +34,13 @@ class _Simulated:
     @property
     def _workers(self) -> int:
         return (os.cpu_count() or 1) if self.workers is None else self.workers
+
+    @property
+    def _prior(self) -> str:
+        """The prior by one name, for results and other processes."""
+        from dropsim.priors.named import prior_name
+
+        return prior_name(self.prior, self.body)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +59,7 @@ class Ablation(_Simulated):
         from dropsim.research.evaluation.ablation import AblationOptions, evaluate_ablation
         from dropsim.research.evaluation.ablation_report import table, write_ablation_report
 
-        options = replace(AblationOptions.quick() if self.quick else AblationOptions(), seed=self.seed, prior=self.prior)
+        options = replace(AblationOptions.quick() if self.quick else AblationOptions(), seed=self.seed, prior=self._prior)
         options = options if self.motions is None else replace(options, motions=self.motions)
         with bar("chunks") as advance:
             rows = evaluate_ablation(options, self.out / "chunks", workers=self._workers, watch=advance)
@@ -77,7 +86,7 @@ class Paper(_Simulated):
         from dropsim.research.evaluation.paper.reproduce import reproduce
 
         given = {"motions": self.motions, "num_samples": self.samples, "recordings": self.recordings}
-        kept = {name: value for name, value in given.items() if value is not None} | {"seed": self.seed, "prior": self.prior}
+        kept = {name: value for name, value in given.items() if value is not None} | {"seed": self.seed, "prior": self._prior}
         options = PaperOptions.quick(**kept) if self.quick else PaperOptions(**kept)
         with bar("chunks") as advance:
             claims = reproduce(options, self.out, workers=self._workers, watch=advance)
@@ -129,7 +138,7 @@ class Push(_Simulated):
         small = {"newtons": (150.0, 450.0), "directions": ("front", "left", "back", "right"), "starts": ("walk", "stand"),
                  "moments": (1.0,), "seeds": 1, "get_up_seconds": 3.0}  # fmt: skip
         protocol = PushProtocol(**{**(small if self.quick else {}), **given}, seed=self.seed)
-        body = Body.of((8 if self.quick else 64) if self.samples is None else self.samples, self.prior)
+        body = Body.of((8 if self.quick else 64) if self.samples is None else self.samples, self._prior)
         recorded = None if self.recordings is None else recorded_windows(self.recordings, protocol.starts)
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
             folder = Path(scratch) if self.out is None else self.out / "chunks"
@@ -193,7 +202,9 @@ class Prior:
     people: Literal["held-out", "all"] = "held-out"
     """Whose recordings: those kept out of training, or everybody's."""
     prior: PriorName = "cvae"
-    """The motion prior: cvae, field, a .safetensors or .bank file, or a folder of recordings."""
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    body: BodyFile = None
+    """SMPL's file of the body that HuMoR was trained on."""
     rollouts: int = 256
     """Sampled rollouts."""
     seconds: float = 10.0
@@ -216,7 +227,7 @@ class Prior:
         from dropsim.research.evaluation.prior import PriorEvaluation, evaluate_prior
         from dropsim.research.evaluation.report import write_json
 
-        prior = open_prior(self.prior)
+        prior = open_prior(self.prior, body=self.body)
         options = PriorEvaluation(rollouts=self.rollouts, seconds=self.seconds, seed=self.seed)
         clips = load(self.data, held_out=True if self.people == "held-out" else None)
         with bar("prior") as advance:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dropsim.apps.cli.arguments import PriorName, optional
+from dropsim.apps.cli.arguments import BodyFile, PoseFile, PriorName, optional
 
 if TYPE_CHECKING:
     from dropsim.motion.motion import Motion
@@ -43,7 +43,11 @@ class Perturb:
     seconds: Annotated[float | None, optional("S", "until 4 s after the push begins")] = None
     """How long to simulate in all [s]."""
     prior: PriorName = "field"
-    """The motion prior: field, cvae, a .safetensors or .bank file, or a folder of recordings."""
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    body: BodyFile = None
+    """SMPL's file of the body that HuMoR was trained on."""
+    pose: PoseFile = None
+    """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
     samples: int = 64
     """Candidates of the prior a frame."""
     seed: int = 0
@@ -70,7 +74,7 @@ class Perturb:
         from dropsim.motion.retarget import read_rig_map
         from dropsim.physics.options import SimulatorOptions
         from dropsim.physics.step import DivergedError, Simulator
-        from dropsim.priors.named import for_body, open_prior
+        from dropsim.priors.named import for_body, open_pose, open_prior
         from dropsim.scene import Push, Scene
         from dropsim.scene.cleaning import checked, own_floor, perturb
 
@@ -79,12 +83,12 @@ class Perturb:
             raise ValueError(f"seconds must be between 0 and {LONGEST:g}, not {seconds:g}")
         # What is wrong with the push, before a long file is read.
         Push.toward(self.direction, self.newtons, part=self.part, start=self.at, duration=self.duration)
-        prior = open_prior(self.prior)
+        prior, pose = open_prior(self.prior, body=self.body), open_pose(self.pose)
         rig_map = None if self.rig is None else read_rig_map(self.rig)
         source = read_recording(self.input, None, up=self.up, unit=self.unit, rig_map=rig_map)
         print(f"read {self.input}: {source.read_as}")
         original = checked(source.motion) if source.fit is None else own_floor(source.motion)
-        free = Simulator(for_body(prior, original.skeleton), options=SimulatorOptions(num_samples=self.samples))
+        free = Simulator(for_body(prior, original.skeleton), options=SimulatorOptions(num_samples=self.samples), pose=pose)
         recording = original.resampled(prior.fps)
         push = self._push(recording)
         self.out.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import PriorName, optional
+from dropsim.apps.cli.arguments import BodyFile, PoseFile, optional
 from dropsim.files.atomic import refuse_read_only
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ SHORT = {
     "samples": "simulator.num_samples",
     "seconds": "seconds",
     "seed": "seed",
+    "prior": "prior",
+    "body": "body",
+    "pose": "pose",
 }
 """Options that stand for a field of the scene."""
 THE_SCENES = "the scene's own"
@@ -63,8 +66,12 @@ class Run:
     """Candidates of the prior a frame."""
     seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
     """Of everything random: the same seed gives the same motion."""
-    prior: PriorName = "cvae"
-    """The motion prior: cvae, field, a .safetensors or .bank file, or a folder of recordings."""
+    prior: Annotated[str | None, optional("NAME|FILE", "the scene's own, else cvae")] = None
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    body: BodyFile = None
+    """SMPL's file of the body that HuMoR was trained on."""
+    pose: PoseFile = None
+    """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
     out: Path = Path("out")
     """Folder to write to."""
     picture: bool = True
@@ -82,10 +89,13 @@ class Run:
             return
         tell_of_compiling()
         setup = self._setup()
-        from dropsim.priors.named import open_prior
+        if self.body is not None:
+            from dropsim.priors.named import prior_name
+
+            prior_name(setup.prior or "cvae", self.body)  # refuses a body that is of no use
         from dropsim.scene import WorldDivergedError, run
 
-        world = setup.world(open_prior(self.prior))
+        world = setup.world()
         start = world.start(setup.seed)
         self.out.mkdir(parents=True, exist_ok=True)
         refuse_read_only(self.out)

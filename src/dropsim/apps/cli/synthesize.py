@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from dropsim.apps.cli.arguments import BodyFile, optional
+
 if TYPE_CHECKING:
     from dropsim.research.synthesis.workers import Workers
 
@@ -38,6 +40,10 @@ class Synthesize:
     """Length of a clip [s]; by default the distribution's."""
     samples: int | None = None
     """K, candidates of the prior per frame; by default the distribution's."""
+    prior: Annotated[str | None, optional("NAME|FILE", "the distribution's")] = None
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    body: BodyFile = None
+    """SMPL's file of the body that HuMoR was trained on."""
     shard_size: int = 64
     """Clips per file."""
     ray: Annotated[str | None, tyro.conf.arg(metavar="local|auto|ADDRESS")] = None
@@ -47,14 +53,23 @@ class Synthesize:
         import importlib.util
 
         from dropsim.apps.cli.progress import tell_of_compiling
+        from dropsim.priors.named import prior_name
         from dropsim.research.synthesis.distribution import distribution
         from dropsim.research.synthesis.recipe import Recipe
         from dropsim.research.synthesis.run import synthesize
 
         if importlib.util.find_spec("pyarrow") is None:
             raise ValueError('Parquet needs pyarrow: pip install "dropsim[scale]"')
+        if self.body is not None and self.prior is None:
+            raise ValueError("--body is for HuMoR's checkpoint: give it with --prior best_model.pth")
         recipe = Recipe(
-            distribution(self.scene), self.count, seed=self.seed, seconds=self.seconds, samples=self.samples, shard_size=self.shard_size
+            distribution(self.scene),
+            self.count,
+            seed=self.seed,
+            seconds=self.seconds,
+            samples=self.samples,
+            shard_size=self.shard_size,
+            prior=None if self.prior is None else prior_name(self.prior, self.body),
         )
         workers = self._workers(recipe.num_shards)
         tell_of_compiling()

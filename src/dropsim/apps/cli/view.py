@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import optional
+from dropsim.apps.cli.arguments import BodyFile, PoseFile, optional
 
 if TYPE_CHECKING:
     from dropsim.apps.viewer.session import Session
@@ -35,7 +35,12 @@ class View:
     start: Annotated[str | None, optional("NAME", "the scene's own")] = None
     """What they are doing at first: stand, walk, run, jump, turn, crouch, get up, dance or sport."""
     prior: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: field)")] = ()
-    """Motion priors to choose from: field, cvae, a .bank or .safetensors file, or a folder of recordings; it begins with the first."""
+    """Motion priors to choose from: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth; it
+    begins with the first."""
+    body: BodyFile = None
+    """SMPL's file of the body that HuMoR was trained on."""
+    pose: PoseFile = None
+    """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
     samples: Annotated[int | None, optional("K", "the scene's own")] = None
     """Candidates of the prior a frame."""
     vmc: Annotated[str, tyro.conf.arg(metavar="HOST:PORT")] = "127.0.0.1:39539"
@@ -83,6 +88,7 @@ class View:
 
         from dropsim.apps.viewer.session import MAX_PEOPLE, Session
         from dropsim.physics.step import Simulator
+        from dropsim.priors.named import open_pose
         from dropsim.scene.files import Setup, read_scene
         from dropsim.scene.scenarios import scenario
 
@@ -95,8 +101,9 @@ class View:
             setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
         if self.seed is not None:
             setup = replace(setup, seed=self.seed)
-        priors = Priors(self.prior)
-        session = Session(Simulator(next(iter(priors.values()))), priors=priors)
+        given = self.prior or (() if setup.prior is None else (setup.prior,))
+        priors = Priors(given, self.body or setup.body)
+        session = Session(Simulator(next(iter(priors.values())), pose=open_pose(self.pose or setup.pose)), priors=priors)
         session.load(setup)
         if self.people is not None or self.start is not None:
             session.begin(people=self.people, start=self.start)
@@ -111,11 +118,14 @@ def _name_of(given: str, taken: Mapping[str, str]) -> str:
 class Priors(Mapping[str, "Prior"]):
     """Priors to choose from, each opened when it is first wanted; they have one body and rate."""
 
-    def __init__(self, given: Sequence[str]) -> None:
-        """Take the given ones in their order, then those that come with the package."""
-        from dropsim.priors.named import SHIPPED
+    def __init__(self, given: Sequence[str], body: str | Path | None = None) -> None:
+        """Take the given ones in their order, then those that come with the package; a body is HuMoR's."""
+        from dropsim.priors.named import SHIPPED, is_checkpoint
 
+        if body is not None and not any(map(is_checkpoint, given)):
+            raise ValueError("a body is for HuMoR's checkpoint: give its best_model.pth as a prior, or leave the body out")
         self._given: dict[str, str] = {}
+        self._body = body
         for one in (*given, *(name for name in SHIPPED if name not in given)):
             if one in given or _is_shipped(one):
                 self._given[_name_of(one, self._given)] = one
@@ -135,9 +145,10 @@ class Priors(Mapping[str, "Prior"]):
     def _open(self, given: str) -> "Prior":
         import numpy as np
 
-        from dropsim.priors.named import open_prior
+        from dropsim.priors.named import is_checkpoint, open_prior
 
-        prior, first = open_prior(given), next(iter(self._opened.values()), None)
+        prior = open_prior(given, body=self._body if is_checkpoint(given) else None)
+        first = next(iter(self._opened.values()), None)
         if first is not None and (prior.fps != first.fps or not np.allclose(prior.skeleton.rest, first.skeleton.rest, atol=1e-4)):
             raise ValueError(f"{given} has another body or rate than the prior that the app began with: start the app with it alone")
         return prior

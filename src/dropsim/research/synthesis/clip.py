@@ -101,7 +101,8 @@ def _simulated(drawn: Sequence[Drawn]) -> Iterator[Clip | Rejected]:
 
 def template_of(setup: Setup) -> World:
     """Return a world with the simulators that all clips of a distribution share."""
-    return _template(Setup(clip=setup.clip, handover=setup.handover, simulator=setup.simulator))
+    shared = {name: getattr(setup, name) for name in ("clip", "handover", "prior", "body", "pose", "simulator")}
+    return _template(Setup(**shared))
 
 
 @functools.lru_cache(maxsize=4)

@@ -29,6 +29,8 @@ class Recipe:
     """Candidates of the prior a frame; the distribution's own unless given."""
     shard_size: int = 64
     """Clips of a shard."""
+    prior: str | None = None
+    """As `open_prior` takes it; the distribution's own unless given."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MAX_COUNT:
@@ -60,7 +62,7 @@ class Recipe:
             setup = replace(setup, seconds=self.seconds)
         if self.samples is not None:
             setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
-        return setup
+        return setup if self.prior is None else replace(setup, prior=self.prior, body=None)
 
     def identity(self) -> dict[str, Any]:
         """Return what the content depends on, as plain data by the names of the options."""
@@ -72,6 +74,7 @@ class Recipe:
             "seconds": self.seconds,
             "samples": self.samples,
             "shard_size": self.shard_size,
+            "prior": self.prior,
         }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dropsim.files.names import suggestion
+from dropsim.priors.named import SHIPPED
 from dropsim.scene import Scene
 from dropsim.scene.files.schema import ELEMENTS, MANY, SHORTS, SINGLE, TOP, Key, Value, all_keys, located, read_value, short_keys, shown
 from dropsim.scene.files.setup import SOMERSAULT, Setup, refuse_contradictions
@@ -19,6 +20,8 @@ MAX_TEXT = 2000
 """Characters of a name, a key or a line of text."""
 MAX_TABLES = 1000
 """Tables of one name."""
+FILES = ("clip", "prior", "body", "pose")
+"""Keys whose values are paths, relative to the scene's file."""
 Place = tuple[str | int, ...]
 """Where something is in a file, such as ("push", 0, "force")."""
 
@@ -44,6 +47,13 @@ class Table:
     def where(self, key: str = "") -> str:
         """Return the beginning of a sentence about a key or about the table."""
         return self.places.get(key) or self.places.get("", "")
+
+
+def is_file(key: str, value: str | None, folder: Path) -> bool:
+    """Tell whether the value of a key is a file or folder; a clip and a prior may also be a name."""
+    if key == "prior" and value is not None:
+        return "+" not in value and (Path(value).suffix != "" or (value not in SHIPPED and (folder / value).exists()))
+    return value is not None and value != SOMERSAULT
 
 
 def read_scene(path: Path | str) -> Setup:
@@ -143,8 +153,9 @@ def _first(key: str) -> str:
 def setup_of(tables: Sequence[Table], folder: Path, name: str) -> Setup:
     """Build a setup; clips are relative to the folder, and the name serves if the tables give none."""
     values = {"name": name, **values_of(tables[0], TOP)}
-    if (clip := values.get("clip")) not in (None, SOMERSAULT):
-        values["clip"] = os.path.normpath(folder / clip)
+    for key in FILES:
+        if is_file(key, values.get(key), folder):
+            values[key] = os.path.normpath(folder / values[key])
     made = [(table, object_of(table.cls, table)) for table in tables[1:]]
     values |= {table.name: one for table, one in made if table.name in SINGLE}
     if people := tuple(one for table, one in made if table.name == "person"):

@@ -12,7 +12,7 @@ from dropsim.motion.reading import read_motion
 from dropsim.motion.synthetic import somersault_clip
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import Simulator
-from dropsim.priors.cvae import CVAEPrior
+from dropsim.priors.named import is_checkpoint, open_pose, open_prior
 from dropsim.priors.prior import Prior
 from dropsim.priors.recording import ClipPrior
 from dropsim.scene import Drag, Element, Follow, Pin, Scene, Trip, World
@@ -40,6 +40,12 @@ class Setup:
     """A recording (.bvh or .npz) to follow from the start, relative to this file; "somersault" is one made by our own code."""
     handover: Seconds | None = None
     """When the motion prior takes over from the recording; by default at its end."""
+    prior: str | None = None
+    """The motion prior: field, cvae, or a .bank, .safetensors or .pth file or a folder of recordings, relative to this file."""
+    body: str | None = None
+    """SMPL's file of the body that HuMoR was trained on, if the prior is its best_model.pth."""
+    pose: str | None = None
+    """The model of natural poses: a .safetensors file, or VPoser's checkpoint or folder; by default the package's."""
     scene: Scene = field(default_factory=Scene)
     simulator: SimulatorOptions = field(default_factory=SimulatorOptions)
 
@@ -61,14 +67,17 @@ class Setup:
         refuse_contradictions(self.scene.elements, [f"{kind} {kinds[:i].count(kind)}" for i, kind in enumerate(kinds)])
 
     def world(self, prior: Prior | None = None) -> World:
-        """Build the world, by default with the shipped prior."""
-        prior = prior or CVAEPrior.shipped()
+        """Build the world, with the scene's own prior unless another is given."""
+        if prior is None:
+            name = self.prior or "cvae"
+            prior = open_prior(name, body=self.body if is_checkpoint(name) else None)
+        pose = open_pose(self.pose)
         if self.clip is None:
-            return World(self.scene, Simulator(prior, options=self.simulator))
+            return World(self.scene, Simulator(prior, options=self.simulator, pose=pose))
         handover = None if self.handover is None else round(self.handover * prior.fps)
         recording = somersault_clip() if self.clip == SOMERSAULT else read_motion(self.clip, prior.skeleton)
         follower = ClipPrior(recording, then=prior, handover=handover)
-        return World(self.scene, Simulator(follower, options=self.simulator), opening=clip_simulator(follower))
+        return World(self.scene, Simulator(follower, options=self.simulator, pose=pose), opening=clip_simulator(follower))
 
     def num_frames(self, fps: float) -> int:
         """Count the frames of a run."""

@@ -12,9 +12,9 @@ from typing import Any
 from dropsim.files.atomic import atomic_path
 from dropsim.files.names import suggestion
 from dropsim.scene import DIRECTIONS, Push
-from dropsim.scene.files.reading import MAX_TEXT, Table, setup_of
+from dropsim.scene.files.reading import FILES, MAX_TEXT, Table, is_file, setup_of
 from dropsim.scene.files.schema import ELEMENTS, MANY, NAMES, SINGLE, TOP, Key, Value, keys_of, located, plain_type, same_as, shown
-from dropsim.scene.files.setup import SOMERSAULT, Setup, table_name
+from dropsim.scene.files.setup import Setup, table_name
 
 
 def write_scene(setup: Setup, path: Path | str) -> None:
@@ -30,10 +30,11 @@ def write_scene(setup: Setup, path: Path | str) -> None:
 
 
 def scene_text(setup: Setup, folder: Path) -> str:
-    """Return the content of a scene file; recordings are relative to the folder."""
+    """Return the content of a scene file; paths are relative to the folder."""
     top, *tables = _tables_of(setup)
-    if setup.clip not in (None, SOMERSAULT):
-        top.values["clip"] = os.path.relpath(setup.clip, folder)
+    for key in FILES:
+        if is_file(key, value := getattr(setup, key), Path()):
+            top.values[key] = os.path.relpath(value, folder)
     parts = ["# A scene of dropsim: run it with `dropsim run`. Keys that are left out have their defaults.", *_written(top, TOP)]
     seen = set[str]()
     for table in tables:
