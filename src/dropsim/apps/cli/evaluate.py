@@ -179,7 +179,7 @@ class Response(_Simulated):
 
         given = {name: value for name, value in (("people", self.people), ("parts", self.only)) if value is not None}
         protocol = (ResponseProtocol.quick if self.quick else ResponseProtocol)(**given, seed=self.seed)
-        body = Body.of(64 if self.samples is None else self.samples, self.prior)
+        body = Body.of(64 if self.samples is None else self.samples, self._prior)
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
             folder = Path(scratch) if self.out is None else self.out / "chunks"
             response = evaluate_response(body, protocol, folder, workers=self._workers, watch=advance)
