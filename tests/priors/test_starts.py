@@ -164,9 +164,9 @@ def shipped(tmp_path, monkeypatch):
     """A package whose assets are what the test puts into a folder."""
     (tmp_path / "assets").mkdir()
     monkeypatch.setattr(dropsim.priors.starts.importlib.resources, "files", lambda _: tmp_path)
-    dropsim.priors.cvae._shipped_bank.cache_clear()
+    dropsim.priors.starts.shipped_starts.cache_clear()
     yield tmp_path / "assets"
-    dropsim.priors.cvae._shipped_bank.cache_clear()
+    dropsim.priors.starts.shipped_starts.cache_clear()
 
 
 def test_a_prior_starts_from_the_shipped_bank(shipped):

@@ -421,8 +421,8 @@ def test_runs_that_cannot_be_are_refused_in_a_sentence():
         still_run([], 0)
     with pytest.raises(ValueError, match="2 people, and 1 states"):
         World(Scene((Person(), Person())), STILL).start_from(standing((0.0, 0.0)))
-    with pytest.raises(ValueError, match="start from a motion with start_from"):
-        World(Scene(), STILL).start(0)
+    with pytest.raises(ValueError, match="there is no start 'wlak'"):
+        World(Scene((Person("wlak"),)), STILL).start(0)
     with pytest.raises(ValueError, match="has one person"):
         World(Scene((Person(), Person())), Simulator(ClipPrior(CLIP))).start(0)
     with pytest.raises(ValueError, match="not finite"):

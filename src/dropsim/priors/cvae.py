@@ -1,6 +1,5 @@
 """A conditional VAE over transitions in HuMoR's form: state in the heading frame, a learned Gaussian over the latent, deltas out."""
 
-import functools
 import importlib.resources
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ from dropsim.priors.cvae_kernels import codes, compose_kinematic, compose_regres
 from dropsim.priors.intent import Intent
 from dropsim.priors.network import MLP
 from dropsim.priors.prior import Candidate, Candidates, Prior, State
-from dropsim.priors.starts import StartBank, pop_skeleton, skeleton_tensors
+from dropsim.priors.starts import pop_skeleton, shipped_starts, skeleton_tensors
 
 NUM_BODY = NUM_JOINTS - 1
 STATE_SIZE = 339
@@ -288,7 +287,7 @@ class CVAEPrior(Prior):
 
     def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
         """Return a state of the shipped bank to go on from, e.g. "walk", above the origin and facing +y; seeds give a batch."""
-        state = _shipped_bank().draw(category, seed, self.skeleton)
+        state = shipped_starts().draw(category, seed, self.skeleton)
         return State(state.x, state.v, state.q, self._padded(state.memory))
 
     def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
@@ -309,8 +308,3 @@ class CVAEPrior(Prior):
         memory = np.zeros((*velocities.shape[:-1], shape.memory_size))
         memory[..., : shape.velocity_size] = velocities[..., : shape.velocity_size]
         return memory
-
-
-@functools.cache
-def _shipped_bank() -> StartBank:
-    return StartBank.shipped()

@@ -129,9 +129,14 @@ class Prior(ABC):
         return before.memory
 
     def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
-        """Return a state to start from, e.g. "walk", above the origin and facing +y; a sequence of seeds gives a batch."""
-        del category, seed
-        raise ValueError(f"the prior {self.name} has no start states of its own: start from a motion with start_from")
+        """Return a state to start from, e.g. "walk", above the origin and facing +y; a sequence of seeds gives a batch.
+
+        By default it is one of the package's, with the memory that `recall` makes of it.
+        """
+        from dropsim.priors.starts import shipped_starts
+
+        before, now = shipped_starts().pair(category, seed, self.skeleton, self.fps)
+        return State(now.x, now.v, now.q, self.recall(before, now.x, now.q))
 
     def start_from(self, motion: Motion, frame: int) -> State:
         """Return the state of a motion at a frame; velocities are differences from the frame before.

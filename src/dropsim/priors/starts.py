@@ -1,11 +1,13 @@
 """Start states that need no recording: a small bank per motion category, which our own model made."""
 
+import functools
 import importlib.resources
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 
 from dropsim.body.rotations import exp, rotmat_to_rotvec, rotvec_to_rotmat
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
@@ -82,6 +84,14 @@ class StartBank:
         state = batch[np.asarray(index)].map(np.copy)
         return state if skeleton is None else fitted(state, self.skeleton, skeleton)
 
+    def pair(self, category: str, seed: Sequence[int] | int, skeleton: Skeleton, fps: float) -> tuple[State, State]:
+        """Return the frame before a drawn state, which has no memory, and the state, for priors with a memory of another kind."""
+        now = self.draw(category, seed, skeleton)
+        turns = _turns(now.memory)
+        empty = now.memory[..., :0]
+        before = State(now.x - now.v / fps, now.v, exp(-turns / fps) @ now.q, empty)
+        return before, now
+
     def _batch(self, category: str) -> State:
         if category not in self.states:
             raise ValueError(f"there is no start {category!r}: {suggestion(category, self.states)}")
@@ -101,11 +111,23 @@ def fitted(state: State, old: Skeleton, new: Skeleton) -> State:
     gap, low = ((x[..., 2] - body.radii).min(-1) for x, body in ((state.x, old), (new.forward(state.q, root), new)))
     root[..., 2] += scale * gap - low
     x = new.forward(state.q, root)
-    turns = np.concatenate((memory[..., 3:6], memory[..., _BODY_TURNS]), axis=-1).reshape(*memory.shape[:-1], NUM_JOINTS, 3)
+    turns = _turns(memory)
     memory[..., :3] *= scale
     v = (x - new.forward(exp(-turns / _RATE) @ state.q, root - memory[..., :3] / _RATE)) * _RATE
     memory[..., _JOINT_VELOCITY] = v.reshape(*v.shape[:-2], -1)
     return State(x, v, state.q, memory)
+
+
+def _turns(memory: Float[np.ndarray, "*b m"]) -> Float[np.ndarray, "*b 22 3"]:
+    """Return the angular velocities of the root and of the body's joints in a memory [rad/s]."""
+    turns = np.concatenate((memory[..., 3:6], memory[..., _BODY_TURNS]), axis=-1)
+    return turns.reshape(*memory.shape[:-1], NUM_JOINTS, 3)
+
+
+@functools.cache
+def shipped_starts() -> StartBank:
+    """Return the package's bank, read once."""
+    return StartBank.shipped()
 
 
 def skeleton_tensors(skeleton: Skeleton) -> dict[str, np.ndarray]:
