@@ -1,4 +1,4 @@
-"""Make the pictures of the README and the documentation: one that moves, and one for each scenario.
+"""Make the pictures of the README, the documentation and the app's gallery: one that moves, and one for each scenario.
 
 Run: python tools/make_pictures.py [hero | NAME ...]
 
@@ -21,13 +21,15 @@ from dropsim.render.stage import facing
 from dropsim.scene.files import changed
 from dropsim.scene.scenarios import SCENARIOS
 
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+GALLERY = ROOT / "src" / "dropsim" / "assets" / "scenarios"
 MOMENTS = {
     "push": 2.45, "push-small": 2.4, "push-large": 3.0, "projectiles": 2.0, "projectiles-dodge": 2.1, "two-people": 1.8, "two-runners": 0.8,
     "follow": 4.5, "follow-run": 4.4, "lead-by-hand": 3.0, "lead-by-hand-run": 2.0, "trip": 1.6, "tilt": 3.2, "stiff-knee": 2.2,
     "backflip-push": 2.0, "stand-still": 1.0, "crowd": 1.5,
 }  # fmt: skip
-"""When there is most to see [s]."""
+"""When there is most to see [s]; other scenarios are shown in their middle."""
 THUMBNAIL = Style(size=(320, 240))
 HERO = Style(size=(600, 450))
 HERO_FPS = 15.0
@@ -64,13 +66,14 @@ def make_hero() -> None:
 
 
 def make_thumbnail(name: str) -> None:
-    """Write the picture of a scenario."""
-    moment = MOMENTS[name]
+    """Write the picture of a scenario, for the documentation and for the app."""
+    moment = MOMENTS.get(name, SCENARIOS[name].seconds / 2)
     setup = changed(SCENARIOS[name], [("seconds", str(moment + 0.1))])
     world = setup.world()
     stage = stage_of(setup, run(world, setup.num_frames(world.fps), setup.seed))
     picture = draw_frame(stage, min(round(moment * world.fps), len(stage) - 1), style=replace(THUMBNAIL, forces=True))
     save_picture(picture, IMAGES / f"{name}.webp")
+    save_picture(picture, GALLERY / f"{name}.webp")
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:

@@ -34,7 +34,7 @@ from dropsim.priors.cvae import CVAEPrior
 from dropsim.scene import Follow, Ground, Person, Pin, Push, Scene, StiffJoint, Throw, World
 from dropsim.scene import run as run_world
 from dropsim.scene.files import Setup, read_scene
-from dropsim.scene.scenarios import scenario
+from dropsim.scene.scenarios import SCENARIOS, scenario
 
 WRIST = joint_index("right_wrist")
 
@@ -85,6 +85,23 @@ def test_step_scrub_and_go_on(session: Session):
     assert session.shown.frame == 11
     session.slow(0.25)
     assert session.pace == 0.25
+
+
+def test_a_part_of_it_is_cut_out(session: Session):
+    run(session, 20)
+    session.cut(-0.5, -0.2)
+    assert session.paused
+    motion = session.recording().motions[0]
+    # 15 to 6 frames before the last, both ends among them.
+    assert len(motion) == 10
+    assert np.array_equal(motion.joints[0], session.shots[5].people.x[0])
+    assert np.array_equal(motion.joints[-1], session.shots[14].people.x[0])
+    session.cut(-0.2, -0.5)
+    assert len(session.recording().motions[0]) == 10
+    session.pause(False)
+    assert len(session.recording().motions[0]) == 21
+    with pytest.raises(ValueError, match="finite"):
+        session.cut(math.nan, 0.0)
 
 
 def test_only_the_last_seconds_are_kept(simulator: Simulator):
@@ -764,10 +781,16 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     time.sleep(0.3)
     assert not loop.ask(lambda s: s.crouched)
 
-    # Another scenario, loaded from the list, and again.
-    ui.get_by_text("Show", exact=True).locator("xpath=../../..").locator("input").first.click()
-    ui.get_by_role("option", name="two-people").click()
+    # Another scenario, out of the gallery, and again; the panel, the title and the address follow.
+    ui.get_by_role("button", name="Open the gallery").click()
+    cards = ui.get_by_role("dialog", name="Scenarios").get_by_role("button")
+    assert cards.count() == len(SCENARIOS)
+    cards.filter(has_text="two-people").click()
     wait_until(lambda: loop.ask(lambda s: len(s.shown.people.x)) == 2)
+    wait_until(lambda: ui.title() == "two-people · dropsim")
+    assert ui.url.endswith("?scenario=two-people")
+    people = ui.get_by_text("People", exact=True).locator("xpath=../../..").locator("input").last
+    wait_until(lambda: people.input_value() == "2")
     ui.get_by_role("button", name="Replay").click()
     wait_until(lambda: loop.ask(lambda s: s.time) < 1.0)
     loop.ask(lambda s: s.load(Setup(scene=Scene((Person("stand"),)))))
@@ -830,18 +853,38 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     for _ in range(5):
         loop.ask(lambda s: s.step())
 
-    # A file that is saved reads back.
+    # What is cut out is saved in every format, and reads back.
+    loop.ask(lambda s: s.cut(0.1, 0.0))
     ui.get_by_role("tab", name="Save").click()
-    with ui.expect_download() as waiting:
-        ui.get_by_role("button", name="BVH").click()
-    waiting.value.save_as(tmp_path / "saved.bvh")
-    motion = read_motion(tmp_path / "saved.bvh", simulator.prior.skeleton)
-    assert len(motion) == len(loop.ask(lambda s: s.shots))
+    for button, ending in (("BVH", "bvh"), ("GLB", "glb"), ("npz", "npz"), ("MP4", "mp4"), ("Scene (TOML)", "toml")):
+        with ui.expect_download() as waiting:
+            ui.get_by_role("button", name=button).click()
+        waiting.value.save_as(tmp_path / f"saved.{ending}")
+        wait_until(lambda: not page.viewer._saving.locked())
+    for ending in ("bvh", "npz"):
+        assert len(read_motion(tmp_path / f"saved.{ending}", simulator.prior.skeleton)) == 4
+    assert read_scene(tmp_path / "saved.toml").scene.people[0].start == "stand"
+    assert (tmp_path / "saved.glb").read_bytes().startswith(b"glTF")
+    assert b"ftyp" in (tmp_path / "saved.mp4").read_bytes()[:12]
 
     # Nothing was asked of anybody else.
     own = f"http://127.0.0.1:{page.viewer.port}/"
     assert [url for url in page.requests if not url.startswith((own, f"blob:{own}", "data:"))] == []
     assert page.requests
+
+    # On a phone the panel is folded and there is a thumb stick; an address with a scenario opens it.
+    browser = ui.context.browser
+    ui.close()
+    phone = browser.new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    phone.set_default_timeout(60_000)
+    phone.goto(f"http://127.0.0.1:{page.viewer.port}/?scenario=trip")
+    phone.get_by_role("button", name="Start", exact=True).tap()
+    wait_until(lambda: loop.ask(lambda s: s.name) == "trip", 60)
+    phone.get_by_text("Look back [s]").wait_for(state="hidden")
+    assert phone.locator("#dropsim-stick").is_visible()
+    phone.get_by_role("button", name="Crouch").tap()
+    wait_until(lambda: loop.ask(lambda s: s.crouched) == {0})
+    phone.close()
 
 
 def test_a_push_on_several_joints_is_one_arrow_outside_the_body(session: Session):
@@ -971,8 +1014,24 @@ def test_the_page_is_ours():
     assert b"<title>dropsim</title>" in head
     assert b"dropsim-help" in head
     assert head.count(b'rel="icon"') == 1
+    # The gallery has a picture of every scenario.
+    webp = "data:image/webp;base64,UklG"
+    assert [name for name, setup in SCENARIOS.items() if f'"{name}", "{setup.description}", "{webp}'.encode() not in head] == []
     # Our script comes before viser's, which it has to.
     assert page.index(b"dropsim keys") < page.index(b"<script data-p")
+
+
+def test_the_panel_shows_what_a_scene_has(simulator: Simulator):
+    pytest.importorskip("viser")
+    session = Session(simulator, priors={"one": simulator.prior, "other": simulator.prior})
+    with served(session) as (loop, viewer):
+        panel = viewer.panel
+        loop.ask(lambda s: (s.tilt_to(9.0, 0.0), s.begin(seed=5), s.use("other"), s.show_ghost(True)))
+        wait_until(lambda: (panel._roll.value, panel._seed.value, panel._prior.value, panel._ghost.value) == (9.0, 5, "other", True))
+        loop.ask(lambda s: s.load(scenario("stand-still")))
+        wait_until(lambda: panel._shown.value == "stand-still" and panel._start.value == "stand")
+        assert (panel._roll.value, panel._seed.value) == (0.0, scenario("stand-still").seed)
+        assert panel._about.content == scenario("stand-still").description
 
 
 def test_clothes_cover_the_body():

@@ -13,6 +13,8 @@ from dropsim.apps.viewer.loop import Command, Commands
 from dropsim.apps.viewer.session import MAX_GRABS, Session
 from dropsim.apps.viewer.steering import RUNNING, WALKING, GoTo, Grab, Walk
 from dropsim.body.skeleton import JOINTS, PARENTS
+from dropsim.scene.files import Setup
+from dropsim.scene.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     import viser
@@ -164,6 +166,8 @@ class Keys:
                 put(lambda session: session.pause(not session.paused))
             case ["restart"]:
                 put(lambda session: session.restart())
+            case ["scenario", name] if name in SCENARIOS:
+                put(showing(SCENARIOS[name]))
             case ["follow"]:
                 self._browser.panel.toggle_follow()
 
@@ -175,6 +179,16 @@ class Keys:
         direction = math.degrees(math.atan2(-look[0], look[1]) + math.atan2(-x, y))
         goal = Walk(speed * far if far > STICK_RESTS else 0.0, math.remainder(direction, 360.0))
         self._commands.put(lambda session: session.steer(goal, person=person))
+
+
+def showing(setup: Setup) -> Command:
+    """Return the command that loads a scene and starts it."""
+
+    def show(session: Session) -> None:
+        session.load(setup)
+        session.pause(False)
+
+    return show
 
 
 def _holding(who: object, person: int, bone: int, held: tuple[float, ...], pointer: tuple[float, ...], browser: "Browser") -> Command:

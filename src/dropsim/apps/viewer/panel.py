@@ -1,6 +1,7 @@
 """The control panel; each control sends a command to the simulation."""
 
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from dropsim.apps.viewer.downloads import KINDS
 from dropsim.apps.viewer.figures import Look
+from dropsim.apps.viewer.hands import showing
 from dropsim.apps.viewer.loop import Command, Commands, Status
 from dropsim.apps.viewer.session import MAX_PEOPLE, MAX_SPEED, MAX_TILT, Session, Switches
 from dropsim.apps.viewer.shot import Shot
@@ -34,6 +36,8 @@ STARTS = ("stand", "walk", "run", "jump", "turn", "crouch", "get up", "dance", "
 """Motions that some prior can start in."""
 FREE = "somebody alone"
 """Name of the scene in which nothing happens by itself."""
+FOLLOW_AFTER = 1.0
+"""So long after somebody used a control, the controls show again what holds [s]: it may wait in the queue before."""
 TINY = 0.01
 """Smallest energy drawn [cm^2]: zero has no logarithm."""
 
@@ -42,7 +46,9 @@ class Panel:
     """All controls, in tabs."""
 
     def __init__(self, server: "viser.ViserServer", commands: Commands, session: Session, browser: "Browser") -> None:
-        self._gui, self._commands, self._browser = server.gui, commands, browser
+        self._gui, self._commands, self._browser, self._session = server.gui, commands, browser, session
+        self._used = 0.0
+        """When somebody used a control last [s]."""
         self.look = Look()
         self._scenario = session.name if session.name in SCENARIOS else FREE
         self._paused = False
@@ -52,6 +58,8 @@ class Panel:
         gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(42, 127, 184), control_width="medium")
         gui.set_panel_label("dropsim")
         self._status = gui.add_markdown("Starting.")
+        # The page reads it, for its title and address.
+        self._scene = gui.add_text("dropsim scene", session.name if session.name in SCENARIOS else "", visible=False)
         self._add_time(session)
         tabs = gui.add_tab_group()
         with tabs.add_tab("Scene"):
@@ -77,6 +85,7 @@ class Panel:
         async def asked(event: Any) -> None:  # noqa: ANN401
             # Events without a client come from values that the server set.
             if event.client is not None:
+                self._used = time.monotonic()
                 self._commands.put(command(event))
 
         _register(handle, asked)
@@ -94,6 +103,19 @@ class Panel:
                 "Look back [s]", min=-session.seconds, max=0.0, step=0.1, initial_value=0.0, hint="Stops, and shows what was."
             )
             self._ask(self._timeline, lambda e: lambda s, value=e.target.value: s.scrub(value))
+            whole = (-session.seconds, 0.0)
+            self._cut = gui.add_multi_slider(
+                "Cut [s]", min=whole[0], max=0.0, step=0.1, initial_value=whole, min_range=0.1, hint="Stops. Save writes what is between."
+            )
+            self._ends = whole
+
+            def cut(event: Any) -> Command:  # noqa: ANN401
+                ends = (float(event.target.value[0]), float(event.target.value[1]))
+                moved = next((end for end, was in zip(ends, self._ends, strict=True) if end != was), ends[1])
+                self._ends = ends
+                return lambda s: (s.cut(*ends), s.scrub(moved))
+
+            self._ask(self._cut, cut)
 
     def _add_push(self) -> None:
         gui = self._gui
@@ -132,8 +154,12 @@ class Panel:
     def _add_ground(self) -> None:
         gui = self._gui
         with gui.add_folder("Ground"):
-            roll = gui.add_slider("Roll [deg]", min=-MAX_TILT, max=MAX_TILT, step=1, initial_value=0, hint="Positive: down to +x.")
-            pitch = gui.add_slider("Pitch [deg]", min=-MAX_TILT, max=MAX_TILT, step=1, initial_value=0, hint="Positive: up along +y.")
+            self._roll = roll = gui.add_slider(
+                "Roll [deg]", min=-MAX_TILT, max=MAX_TILT, step=1, initial_value=0, hint="Positive: down to +x."
+            )
+            self._pitch = pitch = gui.add_slider(
+                "Pitch [deg]", min=-MAX_TILT, max=MAX_TILT, step=1, initial_value=0, hint="Positive: up along +y."
+            )
 
             def tilted(_: object) -> Command:
                 angles = float(roll.value), float(pitch.value)
@@ -147,47 +173,38 @@ class Panel:
         with gui.add_folder("Stumble"):
             trip = gui.add_button_group("Trip", ("Left foot", "Right foot"))
             self._ask(trip, lambda e: lambda s, foot=e.target.value: s.trip(str(foot).removesuffix(" foot").lower()))
-            stiff = gui.add_checkbox("Stiff right knee", initial_value=False)
+            self._stiff = stiff = gui.add_checkbox("Stiff right knee", initial_value=False)
             self._ask(stiff, lambda e: lambda s, value=e.target.value: s.stiffen(value))
 
     def _add_scenarios(self) -> None:
         gui = self._gui
         with gui.add_folder("Scenario"):
-            names = gui.add_dropdown("Show", (FREE, *SCENARIOS), initial_value=self._scenario, hint="Loads it and starts it.")
-            about = gui.add_markdown("")
-
-            def load(event: Any) -> Command:  # noqa: ANN401
-                setup = SCENARIOS.get(str(event.target.value), Setup())
-                about.content = setup.description
-                return lambda s: (s.load(setup), s.pause(False))
-
-            self._ask(names, load)
+            self._shown = gui.add_dropdown(
+                "Show", (FREE, *SCENARIOS), initial_value=self._scenario, hint="Loads it and starts it. G shows pictures."
+            )
+            self._about = gui.add_markdown(SCENARIOS[self._scenario].description if self._scenario in SCENARIOS else "")
+            self._ask(self._shown, lambda e: showing(SCENARIOS.get(str(e.target.value), Setup())))
             self._ask(gui.add_button("Replay", icon=self._icon.RELOAD, hint="Again from the start."), lambda _: _restarted)
 
     def _add_people(self, session: Session) -> None:
         gui = self._gui
         doing, starts = session.scene.people[0].start, starts_of(session.simulator.prior)
         with gui.add_folder("Start"):
-            start = gui.add_dropdown("Motion", starts, initial_value=doing if doing in starts else starts[0])
-            if len(session.priors) > 1:
-                # The first is the current one.
-                prior = gui.add_dropdown("Prior", tuple(session.priors), hint="The motion model. Changing it restarts.")
-
-                def use(event: Any) -> Command:  # noqa: ANN401
-                    name = str(event.target.value)
-                    if name in session.priors:
-                        start.options = starts_of(session.priors[name])
-                    return lambda s: s.use(name)
-
-                self._ask(prior, use)
+            self._start = start = gui.add_dropdown("Motion", starts, initial_value=doing if doing in starts else starts[0])
+            # The first is the current one.
+            names = tuple(session.priors) or (session.simulator.prior.name,)
+            self._prior = prior = gui.add_dropdown(
+                "Prior", names, disabled=len(names) < 2, hint="The bank or model that people move by. Changing it restarts."
+            )
+            self._ask(prior, lambda e: lambda s, name=str(e.target.value): s.use(name))
             self._ask(start, lambda e: lambda s, value=e.target.value: s.begin(start=value))
             self._people = people = gui.add_slider(
                 "People", min=1, max=max(MAX_PEOPLE, len(session.scene.people)), step=1, initial_value=len(session.scene.people)
             )
             self._ask(people, lambda e: lambda s, value=e.target.value: s.begin(people=int(value)))
-            seed = gui.add_number("Seed", initial_value=session.seed, min=0, max=2**31, step=1, hint="Other random numbers.")
+            self._seed = seed = gui.add_number("Seed", initial_value=session.seed, min=0, max=2**31, step=1, hint="Other random numbers.")
             self._ask(seed, lambda e: lambda s, value=e.target.value: s.begin(seed=int(value)))
-            ghost = gui.add_checkbox("Ghost", initial_value=session.ghost, hint="The same person, undisturbed.")
+            self._ghost = ghost = gui.add_checkbox("Ghost", initial_value=session.ghost, hint="The same person, undisturbed.")
             self._ask(ghost, lambda e: lambda s, value=e.target.value: s.show_ghost(value))
 
     def _add_walk(self) -> None:
@@ -247,7 +264,7 @@ class Panel:
 
     def _add_save(self, session: Session) -> None:
         gui = self._gui
-        gui.add_markdown(f"The last {session.seconds:g} s at most, as")
+        gui.add_markdown(f"The last {session.seconds:g} s at most, or what *Time, Cut* has chosen, as")
         for kind in KINDS:
             label = {"npz": "npz (AMASS)", "toml": "Scene (TOML), from its start"}.get(kind, kind.upper())
             button = gui.add_button(label, icon=self._icon.DOWNLOAD)
@@ -288,12 +305,31 @@ class Panel:
             self._paused = status.paused
             self._pause.label = "Play" if status.paused else "Pause"
             self._pause.icon = self._icon.PLAYER_PLAY if status.paused else self._icon.PLAYER_PAUSE
-        # A scene that was loaded has its own people.
-        count = min(len(shot.people.x), int(self._people.max))
-        if self._people.value != count:
-            self._people.value = count
-        if not status.paused and self._timeline.value != 0.0:
-            self._timeline.value = 0.0
+        if time.monotonic() - self._used > FOLLOW_AFTER:
+            self._follow(status.paused)
+
+    def _follow(self, paused: bool) -> None:
+        """Let the controls show what holds: a scene that was loaded has its own people, start, seed and ground."""
+        session = self._session
+        name = session.name if session.name in SCENARIOS else ""
+        if self._scene.value != name:
+            self._about.content = SCENARIOS[name].description if name else ""
+        if self._prior.value != session.prior_name:
+            self._start.options = starts_of(session.simulator.prior)
+        doing = session.scene.people[0].start
+        wanted: list[Any] = [
+            (self._scene, name), (self._shown, name or FREE), (self._seed, session.seed), (self._ghost, session.ghost),
+            (self._stiff, session.stiff), (self._roll, session.tilt[0]), (self._pitch, session.tilt[1]),
+            (self._prior, session.prior_name or self._prior.value),
+            (self._people, min(len(session.scene.people), int(self._people.max))),
+            (self._start, doing if doing in self._start.options else self._start.value),
+            *(() if paused else ((self._timeline, 0.0), (self._cut, (float(self._cut.min), 0.0)))),
+        ]  # fmt: skip
+        for handle, value in wanted:
+            if handle.value != value:
+                handle.value = value
+        if not paused:
+            self._ends = (float(self._cut.min), 0.0)
 
 
 def _icons() -> "type[viser.Icon]":

@@ -1,16 +1,20 @@
 """viser's server on our terms: at exactly one port, for its own page only, and with our head in that page."""
 
+import base64
 import contextlib
 import functools
 import gzip
 import importlib.resources
 import io
+import json
 import logging
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from dropsim.scene.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     import viser
@@ -81,9 +85,21 @@ def _our_page(local: bool) -> Iterator[None]:
 def with_head(page: bytes) -> bytes:
     """Return viser's page, which may be compressed, with our title, icon, keys and help."""
     html = (gzip.decompress(page) if page.startswith(b"\x1f\x8b") else page).decode()
-    head = (importlib.resources.files("dropsim") / "assets" / "viewer.html").read_text(encoding="utf-8")
+    head = f"<script>window.dropsimScenarios = {gallery()};</script>\n"
+    head += (importlib.resources.files("dropsim") / "assets" / "viewer.html").read_text(encoding="utf-8")
     html = html.replace("<title>Viser</title>", "<title>dropsim</title>", 1).replace("<head>", f"<head>\n{head}", 1)
     return re.sub(r'<link\s+rel="icon"[^>]*>', f'<link rel="icon" href="{ICON}" />', html, count=1).encode()
+
+
+def gallery() -> str:
+    """Return names, sentences and pictures of the scenarios, as JSON that can stand in a page."""
+    pictures = importlib.resources.files("dropsim") / "assets" / "scenarios"
+    rows = []
+    for name, setup in SCENARIOS.items():
+        picture = pictures / f"{name}.webp"
+        content = base64.b64encode(picture.read_bytes()).decode() if picture.is_file() else ""
+        rows.append((name, setup.description, f"data:image/webp;base64,{content}"))
+    return json.dumps(rows).replace("<", "\\u003c")
 
 
 def is_own_page(headers: Mapping[str, str], *, local: bool) -> bool:

@@ -97,6 +97,8 @@ class Session:
 
     opening: Simulator | None = field(default=None, init=False)
     """Simulator that follows a recording, if the scene starts with one."""
+    prior_name: str = field(default="", init=False)
+    """Of the prior that was chosen among `priors`, or first of them."""
     switches: Switches = field(default_factory=Switches, init=False)
     goals: dict[int, Walk | GoTo] = field(default_factory=dict, init=False)
     """Where people are told to go; the others do as they like."""
@@ -115,6 +117,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self._setup = Setup(scene=self.scene, seed=self.seed)
+        self.prior_name = next(iter(self.priors), "")
         self.restart()
 
     # --- time
@@ -132,6 +135,7 @@ class Session:
         self._now = self._world.start(seeds)
         self._shots = deque[Shot]((self._shot(None, ()),), maxlen=max(2, round(self.seconds * self.fps)))
         self._looking: int | None = None
+        self._cut: tuple[int, int] | None = None
         self.stiffen(self.stiff)
         if self.tilt != (0.0, 0.0):
             self.tilt_to(*self.tilt)
@@ -165,11 +169,11 @@ class Session:
         """Pause or resume; resuming goes back to the newest frame."""
         self.paused = bool(paused)
         if not self.paused:
-            self._looking = None
+            self._looking = self._cut = None
 
     def step(self) -> Shot:
         """Pause and advance by one frame."""
-        self.paused = True
+        self.paused, self._cut = True, None
         return self.tick()
 
     def slow(self, pace: float) -> None:
@@ -178,10 +182,20 @@ class Session:
 
     def scrub(self, seconds_ago: float) -> Shot:
         """Pause and show an earlier frame of the buffer."""
-        ago = _within("the time to look back", abs(seconds_ago), 0.0, self.seconds)
+        self._looking = self._index(seconds_ago)
         self.paused = True
-        self._looking = max(0, len(self._shots) - 1 - round(ago * self.fps))
         return self.shown
+
+    def cut(self, first_ago: float, last_ago: float) -> None:
+        """Pause and choose a part of the buffer, by the times of its ends before the newest frame: it is what `recording` returns."""
+        ends = sorted((self._index(first_ago), self._index(last_ago)))
+        self._cut = ends[0], ends[1]
+        self.paused = True
+
+    def _index(self, seconds_ago: float) -> int:
+        """Position in the buffer."""
+        ago = _within("the time to look back", abs(seconds_ago), 0.0, self.seconds)
+        return max(0, len(self._shots) - 1 - round(ago * self.fps))
 
     @property
     def shown(self) -> Shot:
@@ -344,7 +358,7 @@ class Session:
         """Restart with another prior."""
         if prior not in self.priors:
             raise ValueError(f"there is no prior {prior!r}: {suggestion(str(prior), self.priors)}")
-        self._begin(self._setup, self.priors[prior], scene=self.scene, seed=self.seed)
+        self._begin(self._setup, self.priors[prior], scene=self.scene, seed=self.seed, prior_name=prior)
 
     def load(self, setup: Setup) -> None:
         """Restart with another scene."""
@@ -387,8 +401,9 @@ class Session:
     # --- recording
 
     def recording(self) -> Recording:
-        """The buffer as motions whose time starts at zero."""
-        shots = self.shots
+        """The buffer, or the part of it that `cut` chose, as motions whose time starts at zero."""
+        first, last = self._cut or (0, len(self._shots) - 1)
+        shots = self.shots[first : last + 1]
         motions = tuple(self._motion(shots, 0, i) for i in range(len(self.scene.people)))
         return Recording(motions, self._motion(shots, 1, 0) if self.ghost else None, shots, self.setup)
 
