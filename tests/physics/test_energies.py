@@ -356,7 +356,7 @@ def test_of_several_colliders_the_nearest_counts(rng):
 
 
 def test_what_is_neither_a_plane_nor_a_sphere_is_refused_in_a_sentence():
-    with pytest.raises(ValueError, match="people can touch planes and spheres, not a str: build it of Plane and Spheres"):
+    with pytest.raises(ValueError, match="people can touch planes, spheres and shapes, not a str: build it of Plane, Spheres and Shape"):
         inspect.unwrap(solids)((Plane.ground(), "ceiling"), ())  # without the tests' checks of types
 
 

@@ -1,8 +1,8 @@
-"""What a joint's sphere can touch: planes and spheres, as signed distances with normals, velocities and friction.
+"""What a joint's sphere can touch: planes, spheres and shapes, as signed distances with normals, velocities and friction.
 
 Kernels take them as `Solids`: rows of planes (normal, offset, angular velocity, velocity, pivot, friction), of spheres (centre, radius,
-velocity, friction) and of patches on the planes (centre, half sizes, cosine and sine of the turn, friction), the same for everyone (a
-leading dimension of 1) or one set per person. A friction of NaN is the simulator's own.
+velocity, friction) and of patches on the planes (centre, half sizes, cosine and sine of the turn, friction), and of boxes, cylinders and
+meshes (see `shapes`), the same for everyone (a leading dimension of 1) or one set per person. A friction of NaN is the simulator's own.
 """
 
 import functools
@@ -17,6 +17,8 @@ from jaxtyping import Float
 from dropsim.body.joints import NUM_JOINTS
 from dropsim.body.skeleton import flat
 from dropsim.compute.jit import kernel
+from dropsim.physics import shapes as forms
+from dropsim.physics.shapes import NO_TRIANGLES, Mesh, Triangles, shape_distance, shape_entry, to_local, turned, velocity_at
 
 Array = Any
 """numba knows the types."""
@@ -32,6 +34,14 @@ class Solids(NamedTuple):
     planes: np.ndarray
     spheres: np.ndarray
     patches: np.ndarray
+    shapes: np.ndarray
+    mesh: Triangles
+    """Of all meshes."""
+
+    def only(self, people: slice) -> "Solids":
+        """Return what some people can touch."""
+        rows = (rows if len(rows) == 1 else rows[people] for rows in self[:4])
+        return Solids(*rows, self.mesh)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,11 +141,50 @@ class FrictionPatch:
 
 
 @dataclass(frozen=True, eq=False)
+class Shape:
+    """A box, a cylinder or a mesh that gives way to nobody, still or moving."""
+
+    kind: int
+    """shapes.BOX, CYLINDER or MESH."""
+    sizes: tuple[float, float, float]
+    """Half the edges of a box; radius and half the height of a cylinder, along its own z; of a mesh nothing [m]."""
+    centre: Float[np.ndarray, "*b 3"]
+    """Of the shape's own axes, as it will be at the step's end [m]."""
+    rotation: Float[np.ndarray, "*b 3 3"]
+    """From the shape's own axes to the world's."""
+    velocity: Float[np.ndarray, "*b 3"] = field(default_factory=lambda: np.zeros(3))
+    """Of the centre [m/s]."""
+    angular_velocity: Float[np.ndarray, "*b 3"] = field(default_factory=lambda: np.zeros(3))
+    """[rad/s]"""
+    friction: float = math.nan
+    """Of soles on it; NaN is the simulator's own."""
+    seen: bool = True
+    """Whether people see it, and step over it or stop."""
+    mesh: Mesh | None = None
+
+    @property
+    def bound(self) -> float:
+        """Farthest that it reaches from its centre [m]."""
+        if self.mesh is not None:
+            return float(np.linalg.norm(self.mesh.vertices, axis=-1).max())
+        return math.hypot(*self.sizes[: 3 if self.kind == forms.BOX else 2])
+
+    @property
+    def rows(self) -> Float[np.ndarray, "*b 1 25"]:
+        """As kernels take it."""
+        batch, flags = self.centre.shape[:-1], np.array([self.friction, self.bound, float(self.seen)])
+        turn = self.rotation.reshape(*self.rotation.shape[:-2], 9)
+        parts = (np.array([float(self.kind), *self.sizes]), self.centre, turn, self.velocity, self.angular_velocity, flags)
+        return np.concatenate([np.broadcast_to(part, (*batch, part.shape[-1])) for part in parts], -1)[..., None, :]
+
+
+@dataclass(frozen=True, eq=False)
 class Rows:
     """Colliders of one kind as kernels take them, such as ones that only some people can touch."""
 
     kind: type
     rows: Float[np.ndarray, "*b k c"]
+    mesh: Mesh | None = None
 
     @classmethod
     def in_one_world(cls, collider: "Collider", world: int, batch: tuple[int, ...]) -> "Rows":
@@ -144,14 +193,15 @@ class Rows:
         kind = collider.kind if isinstance(collider, Rows) else type(collider)
         rows = np.broadcast_to(_NOWHERE[kind], (*batch, *given.shape[-2:])).copy()
         rows[world] = given
-        return cls(kind, rows)
+        return cls(kind, rows, getattr(collider, "mesh", None))
 
 
-Collider = Plane | Spheres | FrictionPatch | Rows
+Collider = Plane | Spheres | FrictionPatch | Shape | Rows
 _NOWHERE: dict[type, Float[np.ndarray, "c"]] = {
     Plane: np.array([0.0, 0.0, 1.0, -1e9, *([0.0] * 9), math.nan]),
     Spheres: np.array([0.0, 0.0, -1e9, 1e-3, 0.0, 0.0, 0.0, math.nan]),
     FrictionPatch: np.array([0.0, 0.0, -1.0, -1.0, 1.0, 0.0, math.nan]),
+    Shape: np.array([0.0, 1e-3, 1e-3, 1e-3, 0.0, 0.0, -1e9, *np.eye(3).ravel(), *([0.0] * 6), math.nan, 1e-2, 0.0]),
 }
 """Rows that nobody can touch; as many numbers as each kind has."""
 
@@ -160,14 +210,30 @@ _NOWHERE: dict[type, Float[np.ndarray, "c"]] = {
 def solids(colliders: tuple[Collider, ...], batch: tuple[int, ...]) -> Solids:
     """Stack colliders as kernels take them; colliders with batch dimensions are broadcast to `batch`."""
     if strange := [type(c).__name__ for c in colliders if not isinstance(c, Collider)]:
-        raise ValueError(f"people can touch planes and spheres, not a {strange[0]}: build it of Plane and Spheres")
+        raise ValueError(f"people can touch planes, spheres and shapes, not a {strange[0]}: build it of Plane, Spheres and Shape")
+    meshes = tuple(dict.fromkeys(c.mesh for c in colliders if isinstance(c, Shape | Rows) and c.mesh is not None))
+    mesh, roots = _joined(meshes)
     found = []
     for kind, nowhere in _NOWHERE.items():
-        rows = [c.rows for c in colliders if isinstance(c, kind) or (isinstance(c, Rows) and c.kind is kind)]
+        rows = [_rooted(c, meshes, roots) for c in colliders if isinstance(c, kind) or (isinstance(c, Rows) and c.kind is kind)]
         if any(r.ndim > 2 for r in rows):
             rows = [np.broadcast_to(r, (*batch, *r.shape[-2:])) for r in rows]
         found.append(flat(np.concatenate(rows, -2), 2) if rows else np.empty((1, 0, len(nowhere))))
-    return Solids(*found)
+    return Solids(*found, mesh)
+
+
+@functools.lru_cache(maxsize=8)
+def _joined(meshes: tuple[Mesh, ...]) -> tuple[Triangles, list[int]]:
+    return forms.joined([mesh.triangles for mesh in meshes]) if meshes else (NO_TRIANGLES, [])
+
+
+def _rooted(collider: Collider, meshes: tuple[Mesh, ...], roots: list[int]) -> np.ndarray:
+    """Return a collider's rows, a mesh's with its place in the hierarchy."""
+    rows, mesh = collider.rows, getattr(collider, "mesh", None)
+    if mesh is not None:
+        rows = np.array(rows)
+        rows[..., 1] = np.where(rows[..., 0] == forms.MESH, roots[meshes.index(mesh)], rows[..., 1])
+    return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +263,8 @@ def nearest_surface(colliders: Sequence[Collider], points: Float[np.ndarray, "*b
 @kernel
 def of_person(solids: Solids, i: int) -> Solids:
     """Return a person's own rows, or those that are the same for everyone."""
-    return Solids(_own(solids.planes, i), _own(solids.spheres, i), _own(solids.patches, i))
+    planes, spheres = _own(solids.planes, i), _own(solids.spheres, i)
+    return Solids(planes, spheres, _own(solids.patches, i), _own(solids.shapes, i), solids.mesh)
 
 
 @kernel
@@ -227,7 +294,80 @@ def nearest(x: float, y: float, z: float, here: Solids) -> tuple[float, float, f
             # From the very centre, out is up.
             nx, ny, nz = (dx / length, dy / length, dz / length) if length > 1e-9 else (0.0, 0.0, 1.0)
             vx, vy, vz, friction = ball[4], ball[5], ball[6], ball[7]
+    for k in range(len(here.shapes)):
+        row = here.shapes[k]
+        reach = distance + row[forms.BOUND]
+        if (x - row[4]) ** 2 + (y - row[5]) ** 2 + (z - row[6]) ** 2 > max(reach, row[forms.BOUND]) ** 2:
+            continue
+        lx, ly, lz = to_local(x, y, z, row)
+        found, ux, uy, uz = shape_distance(lx, ly, lz, row, here.mesh, distance)
+        if found < distance:
+            distance, friction = found, row[forms.FRICTION]
+            nx, ny, nz = turned(ux, uy, uz, row)
+            vx, vy, vz = velocity_at(x, y, z, row)
     return distance, nx, ny, nz, vx, vy, vz, friction
+
+
+@kernel
+def nearest_on_the_way(
+    before: Array, x: float, y: float, z: float, here: Solids, h: float
+) -> tuple[float, float, float, float, float, float, float, float]:
+    """Return the nearest surface, or that of a shape into which the way from `before` led: nothing gets through a thin wall in one step.
+
+    The tangent plane where the way entered stands for the surface then.
+    """
+    distance, nx, ny, nz, vx, vy, vz, friction = nearest(x, y, z, here)
+    soonest = math.inf
+    for k in range(len(here.shapes)):
+        row = here.shapes[k]
+        # The way relative to the shape, which moves too.
+        ux, uy, uz = velocity_at(before[0], before[1], before[2], row)
+        bx, by, bz = before[0] + h * ux, before[1] + h * uy, before[2] + h * uz
+        way = math.sqrt((x - bx) ** 2 + (y - by) ** 2 + (z - bz) ** 2)
+        if (x - row[4]) ** 2 + (y - row[5]) ** 2 + (z - row[6]) ** 2 > (way + row[forms.BOUND]) ** 2:
+            continue
+        (sx, sy, sz), (ex, ey, ez) = to_local(bx, by, bz, row), to_local(x, y, z, row)
+        share, mx, my, mz = shape_entry(sx, sy, sz, ex - sx, ey - sy, ez - sz, row, here.mesh)
+        if share >= soonest:
+            continue
+        inside = (1 - share) * ((ex - sx) * mx + (ey - sy) * my + (ez - sz) * mz)
+        if inside < distance:
+            soonest, distance, friction = share, inside, row[forms.FRICTION]
+            nx, ny, nz = turned(mx, my, mz, row)
+            vx, vy, vz = velocity_at(x, y, z, row)
+    return distance, nx, ny, nz, vx, vy, vz, friction
+
+
+@kernel
+def ray(
+    x: float, y: float, z: float, dx: float, dy: float, dz: float, here: Solids, seen: bool
+) -> tuple[float, float, float, float]:
+    """Return where the way from a point along d enters something, as a share of d, and the normal there; infinite if it does not.
+
+    `seen` leaves out what people do not see. What the point is inside of does not count.
+    """
+    best, nx, ny, nz = math.inf, 0.0, 0.0, 1.0
+    for k in range(len(here.planes)):
+        plane = here.planes[k]
+        height = x * plane[0] + y * plane[1] + z * plane[2] - plane[3]
+        sinking = -(dx * plane[0] + dy * plane[1] + dz * plane[2])
+        if sinking > 0 and 0 <= height <= sinking * min(best, 1.0):
+            best, nx, ny, nz = height / sinking, plane[0], plane[1], plane[2]
+    for k in range(len(here.shapes)):
+        row = here.shapes[k]
+        if seen and row[forms.SEEN] == 0.0:
+            continue
+        # The point of the way that is nearest to the centre.
+        cx, cy, cz = row[4] - x, row[5] - y, row[6] - z
+        at = min(max((cx * dx + cy * dy + cz * dz) / (dx * dx + dy * dy + dz * dz), 0.0), 1.0)
+        if (cx - at * dx) ** 2 + (cy - at * dy) ** 2 + (cz - at * dz) ** 2 > row[forms.BOUND] ** 2:
+            continue
+        (sx, sy, sz), (ex, ey, ez) = to_local(x, y, z, row), to_local(x + dx, y + dy, z + dz, row)
+        share, mx, my, mz = shape_entry(sx, sy, sz, ex - sx, ey - sy, ez - sz, row, here.mesh)
+        if share < best:
+            best = share
+            nx, ny, nz = turned(mx, my, mz, row)
+    return best, nx, ny, nz
 
 
 @kernel
@@ -277,7 +417,7 @@ def contact_targets(
         here = of_person(solids, i)
         for j in range(NUM_JOINTS):
             px, py, pz = x[i, j, 0], x[i, j, 1], x[i, j, 2]
-            distance, nx, ny, nz, vx, vy, vz, own = nearest(px, py, pz, here)
+            distance, nx, ny, nz, vx, vy, vz, own = nearest_on_the_way(before[i, j], px, py, pz, here, h)
             gap = distance - radii[j]
             active[i, at + j] = gap < 0
             if gap < 0:
@@ -314,7 +454,7 @@ def push_out(
     """
     for j in range(NUM_JOINTS):
         px, py, pz = x[j, 0], x[j, 1], x[j, 2]
-        distance, nx, ny, nz, vx, vy, vz, own = nearest(px, py, pz, here)
+        distance, nx, ny, nz, vx, vy, vz, own = nearest_on_the_way(before[j], px, py, pz, here, h)
         gap = distance - radii[j]
         sliding[j] = False
         if gap < 0:

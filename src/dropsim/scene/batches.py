@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton
-from dropsim.physics.contact import Collider, Plane, Rows, Solids
+from dropsim.physics.contact import Collider, Plane, Rows
 from dropsim.physics.energy import Energy, Frame, Target
 from dropsim.physics.step import Simulator, Stage, StepInputs
 from dropsim.priors.intent import Intent
@@ -185,8 +185,7 @@ class WorldsEnergy(Energy):
         for world, energy in self.parts:
             mine = slice(world * self.count, (world + 1) * self.count)
             own = {name: getattr(frame, name)[mine] for name in ("x", "y", "twist", "candidates")}
-            solids = Solids(*(rows if len(rows) == 1 else rows[mine] for rows in frame.solids))
-            target = energy.project(x[mine], replace(frame, **own, solids=solids))
+            target = energy.project(x[mine], replace(frame, **own, solids=frame.solids.only(mine)))
             p[mine] = target.p
             active[mine] = True if target.active is None else target.active
         return Target(p, active)
