@@ -101,12 +101,12 @@ def test_the_schema_is_the_dataclasses():
     assert set(TOP) == {"name", "description", "seconds", "seed", "clip", "handover", "prior", "body", "pose", "get_up"}
     assert set(short_keys(Push)) == {"direction", "newtons"}
     assert set(short_keys(Follow)) == {"speed", "every", "seconds"}
-    assert len(ELEMENTS) == 11
+    assert len(ELEMENTS) == 17
 
 
 def test_lengths_times_and_forces_have_units():
     # Whoever adds a field [m] gives it the type Metres: a file may then say "7 cm".
-    plain = {"weight", "friction", "leaf_damping", "tolerance", "threshold", "ridge", "largest_load", "largest_bearing"}
+    plain = {"weight", "friction", "leaf_damping", "tolerance", "threshold", "ridge", "largest_load", "largest_bearing", "scale"}
     for cls in (*MANY.values(), *SINGLE.values(), Setup):
         for name, key in keys_of(cls).items():
             kind, unit = plain_type(key.wanted)

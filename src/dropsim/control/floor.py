@@ -1,12 +1,47 @@
-"""Ground at another height than zero: priors know people on a floor at z = 0."""
+"""Ground at another height than zero: priors know people on a level floor at z = 0.
 
+Over ramps, curbs and steps the prior is asked as if the ground under each foot were that floor, and its proposals are put back onto the
+ground: the body at the height of the floor, each foot at its own, with the knee between.
+"""
+
+import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from dropsim.body.skeleton import Skeleton, flat
+from dropsim.compute.jit import kernel
+from dropsim.physics.contact import Solids, of_person, ray
 from dropsim.physics.step import Stage
 from dropsim.priors.prior import Candidates, State
+
+Array = Any
+"""numba knows the types."""
+LEGS = np.array([(1, 4, 7, 10), (2, 5, 8, 11)])
+"""Hip, knee, ankle and toes, left and right."""
+STEP = 0.4
+"""Highest step that people take [m]: what is higher is a wall."""
+DEEP = 20.0
+"""How far down ground is looked for [m]."""
+SIGHT = np.array([0.08, 0.16, 0.24, 0.32])
+LIFT = np.array([1.0, 0.8, 0.5, 0.2])
+"""Times ahead at which a swinging foot sees the ground that it goes over [s], and how much of a rise it makes up for by then."""
+FLOOR_HALF_LIFE, FOOT_HALF_LIFE = 0.12, 0.05
+"""In which the floor of the body, and that of a foot, follow an edge in the ground [s]; slopes are followed at once."""
+UPRIGHT, LOW = 0.65, 0.45
+"""Heights of the pelvis between which feet cease to be put onto the ground one by one [m]: people who lie have no use for it."""
+REACH = 0.998
+"""Of a leg's length that is used at most."""
+BRAKE = 1.5
+"""How people slow down before a wall [m/s^2]."""
+REACTION = 0.5
+"""Between the wish to stop and the beginning of it [s]: about a step of somebody who walks."""
+ROOM = 0.45
+"""From the pelvis to a wall at which people stop [m]."""
+LOOK = (0.5, 1.1)
+"""Heights above the floor at which people see walls [m]."""
 
 
 def lowered(state: State, floor: Float[np.ndarray, "*b"]) -> State:
@@ -32,3 +67,196 @@ class FloorStage(Stage):
     def change(self, candidates: Candidates, reference: int) -> Candidates:
         del reference
         return raised(candidates, self.height)
+
+
+@dataclass(frozen=True, eq=False)
+class Footing:
+    """The ground under people and under each of their feet."""
+
+    floor: Float[np.ndarray, "*b"]
+    """That of the body as a whole [m]."""
+    feet: Float[np.ndarray, "*b 2"]
+    """Under the left and the right foot [m]."""
+    slopes: Float[np.ndarray, "*b 2 2"]
+    """How much that rises along x and along y."""
+    rate: Float[np.ndarray, "*b"]
+    """With which the floor rises because the person goes up a slope [m/s]."""
+    share: Float[np.ndarray, "*b"]
+    """How much feet are put onto their own ground: 1 for people who are upright, 0 for those who lie."""
+
+    def __getitem__(self, world: int) -> "Footing":
+        """Pick a world out of a batch."""
+        return Footing(*(values[world] for values in vars(self).values()))
+
+    @classmethod
+    def found(cls, state: State, solids: Solids, before: "Footing | None", h: float) -> "Footing":
+        """Look for the ground with rays; edges are followed over some frames, from the footing before."""
+        batch = state.x.shape[:-2]
+        made = cls(np.empty(batch), np.empty((*batch, 2)), np.empty((*batch, 2, 2)), np.empty(batch), np.empty(batch))
+        arrays = [flat(values, values.ndim - len(batch)) for values in vars(made).values()]
+        known = before is not None
+        last = made if before is None else before
+        memory = (flat(np.array(last.floor), 0), flat(np.array(last.feet), 1))
+        _footing(flat(state.x, 2), flat(state.v, 2), solids, known, *memory, h, *arrays)
+        return made
+
+
+@kernel
+def _footing(
+    x: Array, v: Array, solids: Solids, known: bool, last_floor: Array, last_feet: Array, h: float,
+    floor: Array, feet: Array, slopes: Array, rate: Array, share: Array,
+) -> None:  # fmt: skip
+    keep_floor, keep_foot = 0.5 ** (h / FLOOR_HALF_LIFE), 0.5 ** (h / FOOT_HALF_LIFE)
+    for i in range(len(x)):
+        here = of_person(solids, i)
+        lowest = min(x[i, 7, 2], x[i, 8, 2], x[i, 10, 2], x[i, 11, 2])
+        base = last_floor[i] if known else lowest
+        target, sx, sy = 0.0, 0.0, 0.0
+        for f in range(2):
+            ankle, toe = LEGS[f, 2], LEGS[f, 3]
+            height, gx, gy = _ground(x[i, ankle, 0], x[i, ankle, 1], base + STEP, here)
+            other, ox, oy = _ground(x[i, toe, 0], x[i, toe, 1], base + STEP, here)
+            if other > height:  # a foot stands on the higher end
+                height, gx, gy = other, ox, oy
+            rise = 0.0
+            for k in range(len(SIGHT)):
+                px, py = x[i, toe, 0] + SIGHT[k] * v[i, toe, 0], x[i, toe, 1] + SIGHT[k] * v[i, toe, 1]
+                ahead = _ground(px, py, base + STEP, here)[0]
+                along = gx * (px - x[i, toe, 0]) + gy * (py - x[i, toe, 1])  # a slope is not a rise
+                rise = max(rise, LIFT[k] * (ahead - height - along))
+            height += rise
+            if known:
+                guess = last_feet[i, f] + h * (gx * v[i, ankle, 0] + gy * v[i, ankle, 1])
+                feet[i, f] = height + keep_foot * (guess - height)
+            else:
+                feet[i, f] = height
+            slopes[i, f, 0], slopes[i, f, 1] = gx, gy
+            target, sx, sy = target + 0.5 * height, sx + 0.5 * gx, sy + 0.5 * gy
+        rate[i] = sx * v[i, 0, 0] + sy * v[i, 0, 1]
+        floor[i] = target + keep_floor * (last_floor[i] + h * rate[i] - target) if known else target
+        share[i] = min(max((x[i, 0, 2] - floor[i] - LOW) / (UPRIGHT - LOW), 0.0), 1.0)
+
+
+@kernel
+def _ground(x: float, y: float, top: float, here: Solids) -> tuple[float, float, float]:
+    """Return the height of the ground that people see below a point, and how it rises along x and y."""
+    share, nx, ny, nz = ray(x, y, top, 0.0, 0.0, -DEEP, here, True)
+    if not share <= 1.0:
+        return top - STEP, 0.0, 0.0
+    # What is steeper than 45 degrees is no ground to put a foot on flat.
+    return (top - share * DEEP, -nx / nz, -ny / nz) if nz > 0.7 else (top - share * DEEP, 0.0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class FootingStage(Stage):
+    """Ask the prior as if the ground under each foot were a level floor at height zero, and put its proposals back onto the ground."""
+
+    footing: Footing
+    state: State
+    """People as they are."""
+    skeleton: Skeleton
+
+    def query(self, state: State) -> State:
+        x, v = np.array(state.x), np.array(state.v)
+        self._shift(x[..., None, :, :], -1.0)
+        f = self.footing
+        v[..., 2] -= f.rate[..., None]
+        for foot, leg in enumerate(LEGS):
+            slope = f.slopes[..., foot, None, :]
+            v[..., leg[2:], 2] -= f.share[..., None] * ((slope * v[..., leg[2:], :2]).sum(-1) - f.rate[..., None])
+        q = self.skeleton.inverse(x, state.q)
+        return lowered(replace(state, x=x, v=v, q=np.where(self._uneven[..., None, None, None], q, state.q)), f.floor)
+
+    def change(self, candidates: Candidates, reference: int) -> Candidates:
+        del reference
+        changed = raised(candidates, self.footing.floor)
+        x = np.array(changed.x)
+        self._shift(x, 1.0)
+        return replace(changed, x=x)
+
+    @property
+    def _uneven(self) -> np.ndarray:
+        f = self.footing
+        return (np.abs(f.feet - f.floor[..., None]).max(-1) > 1e-6) | (np.abs(f.slopes).max((-1, -2)) > 1e-6)
+
+    def _shift(self, x: Float[np.ndarray, "*b k 22 3"], sign: float) -> None:
+        """Move feet from the floor of the body to their own ground, or back, in place."""
+        f, k = self.footing, x.shape[-3]
+        flattened = x.reshape(-1, k, *x.shape[-2:])
+        parts = (flat(f.floor, 0), flat(f.feet, 1), flat(f.slopes, 2), flat(f.share, 0), flat(self.state.x, 2))
+        _shift_feet(flattened, *parts, sign)
+
+
+@kernel
+def _shift_feet(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array, sign: float) -> None:
+    for i in range(len(x)):
+        for k in range(x.shape[1]):
+            for f in range(2):
+                ankle, toe = LEGS[f, 2], LEGS[f, 3]
+                gx, gy = slopes[i, f, 0], slopes[i, f, 1]
+                up = feet[i, f] - floor[i] + gx * (x[i, k, ankle, 0] - now[i, ankle, 0]) + gy * (x[i, k, ankle, 1] - now[i, ankle, 1])
+                pitch = gx * (x[i, k, toe, 0] - x[i, k, ankle, 0]) + gy * (x[i, k, toe, 1] - x[i, k, ankle, 1])
+                _reach(x[i, k], LEGS[f], sign * share[i] * up, sign * share[i] * pitch)
+
+
+@kernel
+def _reach(p: Array, leg: Array, up: float, pitch: float) -> None:
+    """Move a foot up, with the knee in the plane in which it bends, and turn the toes up."""
+    if up == 0.0 and pitch == 0.0:
+        return
+    hip, knee, ankle, toe = p[leg[0]], p[leg[1]], p[leg[2]], p[leg[3]]
+    thigh = math.sqrt((knee[0] - hip[0]) ** 2 + (knee[1] - hip[1]) ** 2 + (knee[2] - hip[2]) ** 2)
+    shank = math.sqrt((ankle[0] - knee[0]) ** 2 + (ankle[1] - knee[1]) ** 2 + (ankle[2] - knee[2]) ** 2)
+    foot = math.sqrt((toe[0] - ankle[0]) ** 2 + (toe[1] - ankle[1]) ** 2 + (toe[2] - ankle[2]) ** 2)
+    ux, uy, uz = ankle[0] - hip[0], ankle[1] - hip[1], ankle[2] + up - hip[2]
+    away = max(math.sqrt(ux * ux + uy * uy + uz * uz), 1e-9)
+    ux, uy, uz = ux / away, uy / away, uz / away
+    reach = min(max(away, abs(thigh - shank) + 1e-6), REACH * (thigh + shank))
+    bx, by, bz = knee[0] - hip[0], knee[1] - hip[1], knee[2] - hip[2]
+    along = bx * ux + by * uy + bz * uz
+    bx, by, bz = bx - along * ux, by - along * uy, bz - along * uz
+    bend = math.sqrt(bx * bx + by * by + bz * bz)
+    a = (thigh * thigh - shank * shank + reach * reach) / (2 * reach)
+    out = math.sqrt(max(thigh * thigh - a * a, 0.0)) / max(bend, 1e-9)
+    old = (ankle[0], ankle[1], ankle[2])
+    knee[0], knee[1], knee[2] = hip[0] + a * ux + out * bx, hip[1] + a * uy + out * by, hip[2] + a * uz + out * bz
+    ankle[0], ankle[1], ankle[2] = hip[0] + reach * ux, hip[1] + reach * uy, hip[2] + reach * uz
+    tx, ty, tz = toe[0] - old[0], toe[1] - old[1], toe[2] - old[2] + pitch
+    length = foot / max(math.sqrt(tx * tx + ty * ty + tz * tz), 1e-9)
+    toe[0], toe[1], toe[2] = ankle[0] + length * tx, ankle[1] + length * ty, ankle[2] + length * tz
+
+
+def kept_from_walls(
+    velocity: Float[np.ndarray, "*b 2"], state: State, floor: Float[np.ndarray, "*b"], solids: Solids
+) -> Float[np.ndarray, "*b 2"]:
+    """Return velocities to go at with which people can stop before walls; those who want nothing (NaN) stop too."""
+    wanted, walled = np.array(velocity), np.zeros(velocity.shape[:-1], dtype=np.bool_)
+    _keep_from_walls(flat(state.x, 2), flat(state.v, 2), flat(floor, 0), solids, flat(wanted, 1), walled.reshape(-1))
+    return wanted
+
+
+@kernel
+def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: Array, walled: Array) -> None:
+    for i in range(len(x)):
+        here = of_person(solids, i)
+        if len(here.shapes) == 0 or x[i, 0, 2] - floor[i] < LOW:
+            continue
+        wx, wy = (v[i, 0, 0], v[i, 0, 1]) if math.isnan(wanted[i, 0]) else (wanted[i, 0], wanted[i, 1])
+        speed = math.sqrt(wx * wx + wy * wy)
+        if speed < 0.1:
+            continue
+        sight = ROOM + REACTION * speed + 0.5 * speed * speed / BRAKE + 0.2
+        for k in range(len(LOOK)):
+            share, nx, ny, nz = ray(x[i, 0, 0], x[i, 0, 1], floor[i] + LOOK[k], wx / speed * sight, wy / speed * sight, 0.0, here, True)
+            size = math.sqrt(nx * nx + ny * ny)
+            if not share <= 1.0 or nz > 0.7 or size < 1e-6:
+                continue
+            toward = -(wx * nx + wy * ny) / size
+            nearing = max(-(v[i, 0, 0] * nx + v[i, 0, 1] * ny) / size, 0.0)
+            gap = share * sight * toward / speed - ROOM - REACTION * nearing  # along the normal, when they begin to stop
+            allowed = math.sqrt(2 * BRAKE * max(gap, 0.0))
+            if toward > allowed:
+                walled[i] = True
+                wx, wy = wx + (toward - allowed) * nx / size, wy + (toward - allowed) * ny / size
+        if walled[i]:
+            wanted[i, 0], wanted[i, 1] = wx, wy

@@ -53,6 +53,15 @@ def cones(parts: Parts, *, rings: int, segments: int) -> Mesh:
     return Mesh(np.concatenate(rows, axis=1), np.repeat(parts.lift, count), numbered.reshape(-1, 3))
 
 
+def facets(triangles: Float[np.ndarray, "n 3 3"], color: Float[np.ndarray, "n 3"]) -> Mesh:
+    """Return triangles with flat faces."""
+    normals = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])
+    normals /= np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), 1e-12)
+    n = len(triangles)
+    rows = (triangles.reshape(-1, 3), np.repeat(normals, 3, axis=0), np.repeat(color, 3, axis=0), np.full((3 * n, 1), -1.0))
+    return Mesh(np.concatenate(rows, axis=1), np.zeros(3 * n), np.arange(3 * n).reshape(n, 3))
+
+
 @functools.cache
 def _round_cone(num_rings: int, segments: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return cosine and sine about the axis, the share of the way along an end's cap, which end, and the triangles."""

@@ -9,7 +9,7 @@ from dropsim.compute.threads import single_threaded
 from dropsim.render import raster
 from dropsim.render.camera import Camera, View
 from dropsim.render.light import cast
-from dropsim.render.meshes import Mesh, cones, outfit, skinned
+from dropsim.render.meshes import Mesh, cones, facets, outfit, skinned
 from dropsim.render.snapshot import Figure, Snapshot
 from dropsim.render.stage import Style, floor_axes
 
@@ -24,7 +24,13 @@ def paint(snapshot: Snapshot, camera: Camera, style: Style) -> Image.Image:
     figures = [*snapshot.people, *([] if snapshot.ghost is None else [snapshot.ghost])]
     bodies = [_body(figure, number, capsules=capsules, plain=figure is snapshot.ghost) for number, figure in enumerate(figures)]
     outfits = np.stack([outfit(figure, plain=figure is snapshot.ghost) for figure in figures])
-    solid = Mesh.join([*bodies[: len(snapshot.people)], cones(snapshot.spheres, rings=14, segments=52)])
+    solid = Mesh.join(
+        [
+            *bodies[: len(snapshot.people)],
+            cones(snapshot.spheres, rings=14, segments=52),
+            facets(snapshot.triangles, snapshot.triangle_colors),
+        ]
+    )
     light, shadows = cast(snapshot, solid, camera, view.eye)
     rays, ground = view.rays(), view.ground(*floor_axes(snapshot.floor))
     picture = np.empty((view.height, view.width, 3), np.uint8)

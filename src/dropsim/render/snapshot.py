@@ -173,6 +173,9 @@ class Snapshot:
     spheres: Parts
     arrows: Parts
     floor: Plane
+    triangles: Float[np.ndarray, "n 3 3"]
+    """Of solid objects [m]."""
+    triangle_colors: Float[np.ndarray, "n 3"]
 
     @classmethod
     def of(cls, stage: Stage, index: int, *, forces: bool) -> "Snapshot":
@@ -185,7 +188,11 @@ class Snapshot:
         centres = np.array([centre for centre, _ in there]).reshape(-1, 3)
         radii, colors = np.array([[s.radius] * 2 for _, s in there]).reshape(-1, 2), np.array([s.color for _, s in there]).reshape(-1, 3)
         spheres = Parts.round(centres, centres, radii, colors)
-        return cls(people, ghost, _ghost_opacity(people, ghost), spheres, Parts.join([NOTHING, *arrows]), floor)
+        solid = [(s.vertices @ s.rotations[index].T + s.centres[index])[s.faces] for s in stage.solids]
+        shown = [(corners, s.color) for corners, s in zip(solid, stage.solids, strict=True) if np.isfinite(corners).all()]
+        triangles = np.concatenate([np.zeros((0, 3, 3)), *(corners for corners, _ in shown)])
+        dyes = np.concatenate([np.zeros((0, 3)), *(np.tile(color, (len(corners), 1)) for corners, color in shown)])
+        return cls(people, ghost, _ghost_opacity(people, ghost), spheres, Parts.join([NOTHING, *arrows]), floor, triangles, dyes)
 
     def balls(self) -> tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n"]]:
         """Return the centres and radii of balls that stand for everything with a shadow."""

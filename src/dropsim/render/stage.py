@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from dropsim.body.rotations import normalize
 from dropsim.motion.motion import Motion
@@ -35,6 +35,26 @@ class Sphere:
     color: Color = (0.82, 0.22, 0.20)
 
 
+COLORS: dict[str, Color] = {"patch": (0.72, 0.87, 0.96), "box": (0.78, 0.66, 0.50), "terrain": (0.60, 0.68, 0.52)}
+"""Of solid objects by what they are; others are grey."""
+GREY: Color = (0.70, 0.71, 0.73)
+
+
+@dataclass(frozen=True, eq=False)
+class SolidPath:
+    """A solid object on a path."""
+
+    vertices: Float[np.ndarray, "v 3"]
+    """In its own axes [m]."""
+    faces: Int[np.ndarray, "f 3"]
+    """Counterclockwise seen from outside."""
+    centres: Float[np.ndarray, "t 3"]
+    """Of its own axes at each frame [m]; it is not drawn at frames where they are not finite."""
+    rotations: Float[np.ndarray, "t 3 3"]
+    """From its own axes to the world's."""
+    color: Color = GREY
+
+
 @dataclass(frozen=True, eq=False)
 class Stage:
     """One world with everyone and everything in it, at one rate."""
@@ -47,6 +67,8 @@ class Stage:
     """Balls and obstacles."""
     ground: Plane = field(default_factory=Plane.ground)
     """One plane, or with a leading dimension one for each frame, as a Rollout has it. Its squares move with its pivot."""
+    solids: Sequence[SolidPath] = ()
+    """Boxes, ramps, meshes."""
 
     def __post_init__(self) -> None:
         if not self.people:
@@ -61,6 +83,9 @@ class Stage:
                 raise ValueError(f"a sphere's path needs a centre for each of the motion's {len(self)} frames, got {len(sphere.path)}")
             if not (math.isfinite(sphere.radius) and sphere.radius > 0):
                 raise ValueError(f"a sphere needs a positive radius, not {sphere.radius:g}")
+        for solid in self.solids:
+            if len(solid.centres) != len(self) or len(solid.rotations) != len(self):
+                raise ValueError(f"a solid object needs a place for each of the motion's {len(self)} frames, got {len(solid.centres)}")
         if self.ground.normal.ndim > 2 or (self.ground.normal.ndim == 2 and len(self.ground.normal) != len(self)):
             raise ValueError(f"the ground needs one plane, or one for each of the motion's {len(self)} frames")
         length = np.linalg.norm(self.ground.normal, axis=-1)
@@ -101,6 +126,11 @@ class Stage:
             ghost=None if self.ghost is None else self.ghost.resampled(fps),
             spheres=tuple(replace(sphere, path=blend(sphere.path, 1)) for sphere in self.spheres),
             ground=replace(ground, normal=normalize(ground.normal)),
+            # Rotations are those of the nearest frame: at display rates nobody sees the difference.
+            solids=tuple(
+                replace(solid, centres=blend(solid.centres, 1), rotations=solid.rotations[np.where(share < 0.5, low, high)])
+                for solid in self.solids
+            ),
         )
 
 
@@ -175,6 +205,9 @@ def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: fl
     others = paths if stage.ghost is None else np.concatenate((paths, _places(stage.ghost, len(stage))[None]))
     spread = np.linalg.norm(others - middle, axis=-1).max(0).clip(max=6.0)
     ground = [floor_height(stage.plane(i), *middle[i].tolist()) for i in range(len(stage))]
+    if stage.solids:  # on which people may stand
+        lowest = np.stack([_lowest(motion, len(stage)) for motion in stage.people]).min(0)
+        ground = np.maximum(ground, _smoothed(lowest[:, None], 2 * half_life * stage.fps)[:, 0] - 0.1)
     track = _smoothed(np.column_stack((middle, ground, spread)), half_life * stage.fps)
     slope = math.tan(math.radians(camera.field_of_view / 2))
     # People at the side are within the picture's width, with their arms.
@@ -187,6 +220,11 @@ def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: fl
 def _places(motion: Motion, frames: int) -> Float[np.ndarray, "t 2"]:
     path = motion.root[:, :2]
     return np.concatenate((path, np.repeat(path[-1:], frames, axis=0)))[:frames]
+
+
+def _lowest(motion: Motion, frames: int) -> Float[np.ndarray, "t"]:
+    heights = motion.joints[..., 2].min(-1)
+    return np.concatenate((heights, np.repeat(heights[-1:], frames)))[:frames]
 
 
 def _smoothed(path: Float[np.ndarray, "t n"], half_life: float) -> Float[np.ndarray, "t n"]:

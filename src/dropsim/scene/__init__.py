@@ -4,10 +4,11 @@ from dropsim.physics.energies import MaskedEnergy
 from dropsim.physics.step import StepInputs
 from dropsim.priors.intent import Intent
 from dropsim.scene.batches import batch_scenes
-from dropsim.scene.element import BODY_PARTS, Balls, Element, SceneContext
+from dropsim.scene.element import BODY_PARTS, Balls, Element, SceneContext, Solid
 from dropsim.scene.objects import Ball, Ground, Obstacle, Patch, Throw, Trip
 from dropsim.scene.perturbations import DIRECTIONS, Dodge, Drag, Follow, Pin, Push, StiffJoint
-from dropsim.scene.rollout import Rollout, WorldDivergedError, above_ground, run
+from dropsim.scene.rollout import Rollout, SolidTrack, WorldDivergedError, above_ground, run
+from dropsim.scene.solids import Box, Cylinder, MeshObject, Ramp, SolidObject, Stairs, Terrain
 from dropsim.scene.world import Person, Scene, World, WorldState
 
 __all__ = [
@@ -15,6 +16,8 @@ __all__ = [
     "DIRECTIONS",
     "Ball",
     "Balls",
+    "Box",
+    "Cylinder",
     "Dodge",
     "Drag",
     "Element",
@@ -22,16 +25,23 @@ __all__ = [
     "Ground",
     "Intent",
     "MaskedEnergy",
+    "MeshObject",
     "Obstacle",
     "Patch",
     "Person",
     "Pin",
     "Push",
+    "Ramp",
     "Rollout",
     "Scene",
     "SceneContext",
+    "Solid",
+    "SolidObject",
+    "SolidTrack",
+    "Stairs",
     "StepInputs",
     "StiffJoint",
+    "Terrain",
     "Throw",
     "Trip",
     "World",

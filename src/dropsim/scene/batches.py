@@ -92,7 +92,14 @@ def _context_of(context: SceneContext, world: int) -> SceneContext:
     ground = context.ground
     if ground.normal.ndim > 1:
         ground = ground.map(lambda vectors: vectors[world], lambda scalars: scalars[world])
-    return replace(context, people=context.people[world], ground=ground)
+    footing, count = context.footing, context.batch[-1]
+    return replace(
+        context,
+        people=context.people[world],
+        ground=ground,
+        footing=None if footing is None else footing[world],
+        around=None if context.around is None else context.around.only(slice(world * count, (world + 1) * count)),
+    )
 
 
 def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext) -> StepInputs:

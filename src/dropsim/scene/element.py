@@ -8,12 +8,13 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from dropsim.body.skeleton import JOINTS, Skeleton, joint_index
+from dropsim.control.floor import Footing, kept_from_walls
 from dropsim.files.names import suggestion
 from dropsim.motion.motion import Event
-from dropsim.physics.contact import Plane
+from dropsim.physics.contact import Plane, Solids
 from dropsim.physics.step import StepInputs
 from dropsim.priors.prior import State
 
@@ -48,6 +49,22 @@ class Balls:
 
 
 @dataclass(frozen=True, eq=False)
+class Solid:
+    """A solid object, to be drawn and exported: triangles that move as one."""
+
+    name: str
+    """What it is, such as box."""
+    vertices: Float[np.ndarray, "v 3"]
+    """In its own axes [m]."""
+    faces: Int[np.ndarray, "f 3"]
+    """Counterclockwise seen from outside."""
+    centre: Float[np.ndarray, "*w 3"]
+    """Where its own axes are [m]."""
+    rotation: Float[np.ndarray, "*w 3 3"]
+    """From its own axes to the world's."""
+
+
+@dataclass(frozen=True, eq=False)
 class SceneContext:
     """What an element of a scene sees: the world between a frame and the next."""
 
@@ -61,6 +78,10 @@ class SceneContext:
     """As it will be at the frame's end."""
     balls: Sequence[Balls] = ()
     """As they were at the last frame."""
+    footing: Footing | None = None
+    """The ground under people who are on more than a plane, as it was at the last frame."""
+    around: Solids | None = None
+    """What can be touched, if there is more than a plane, as it was at the last frame."""
 
     @property
     def time(self) -> float:
@@ -80,7 +101,11 @@ class SceneContext:
     @property
     def floor(self) -> Float[np.ndarray, "*w p"]:
         """Height of the ground under each person [m]."""
-        return height_of(self.ground, self.people.x[..., 0, :2])
+        return height_of(self.ground, self.people.x[..., 0, :2]) if self.footing is None else self.footing.floor
+
+    def clear_of_walls(self, velocity: Float[np.ndarray, "*w p 2"]) -> Float[np.ndarray, "*w p 2"]:
+        """Return velocities to go at with which people can stop before the walls that they see."""
+        return velocity if self.around is None else kept_from_walls(velocity, self.people, self.floor, self.around)
 
     def during(self, start: float, duration: float) -> bool:
         """Tell whether something that starts at a time and lasts a while acts now, counted in whole frames."""
@@ -127,6 +152,11 @@ class Element(ABC, Generic[Memory]):
     def balls(self, memory: Memory | None) -> Balls | None:
         """Return the spheres that it has in the world, to be drawn and to be seen by others."""
         del memory
+
+    def solids(self, memory: Memory | None) -> Sequence[Solid]:
+        """Return the solid objects that it has in the world, to be drawn."""
+        del memory
+        return ()
 
     @property
     def events(self) -> tuple[Event, ...]:

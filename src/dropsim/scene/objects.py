@@ -14,7 +14,7 @@ from dropsim.files.units import Degrees, Kilograms, Metres, MetresPerSecond, New
 from dropsim.motion.motion import Event
 from dropsim.physics.contact import GRAVITY, FrictionPatch, Plane, Spheres
 from dropsim.physics.step import StepInputs
-from dropsim.scene.element import Balls, Element, SceneContext, check_finite, check_friction, check_rows, check_time, interpolated
+from dropsim.scene.element import Balls, Element, SceneContext, Solid, check_finite, check_friction, check_rows, check_time, interpolated
 from dropsim.scene.perturbations import ahead_of, held_at
 
 _ALONG = np.array([1.0, 1.0, 0.0])
@@ -77,6 +77,10 @@ class Ground:
         return 0.0 if any(self.tilts[0][1:]) else self.tilts[0][0]
 
 
+SHEET = 0.002
+"""Height at which a patch is drawn [m]."""
+
+
 @dataclass(frozen=True)
 class Patch(Element[None]):
     """A rectangle of the ground with a friction of its own, such as ice or a wet floor."""
@@ -99,6 +103,13 @@ class Patch(Element[None]):
     def act(self, memory: None, context: SceneContext) -> tuple[None, StepInputs]:
         del context
         return memory, StepInputs(colliders=(self._collider,))
+
+    def solids(self, memory: None) -> tuple[Solid, ...]:
+        """Return a sheet that lies on the ground, to be drawn."""
+        del memory
+        (x, y), R = np.array(self.size) / 2, exp(np.array([0.0, 0.0, math.radians(self.facing)]))
+        corners = np.array([(-x, -y, 0.0), (x, -y, 0.0), (x, y, 0.0), (-x, y, 0.0)])
+        return (Solid("patch", corners, np.array([(0, 1, 2), (0, 2, 3)]), np.array((*self.position, SHEET)), R),)
 
     @functools.cached_property
     def _collider(self) -> FrictionPatch:

@@ -232,7 +232,7 @@ class Follow(Element[None]):
 
     def act(self, memory: None, context: SceneContext) -> tuple[None, StepInputs]:
         velocity = np.broadcast_to(np.array(self.velocity_at(context.time)), (*context.batch, 2))
-        return memory, led_by(velocity, self.weight, context.only(self.person))
+        return memory, led_by(context.clear_of_walls(velocity), self.weight, context.only(self.person))
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
@@ -31,6 +31,22 @@ class Track:
 
 
 @dataclass(frozen=True, eq=False)
+class SolidTrack:
+    """A solid object at every frame."""
+
+    name: str
+    """What it is, such as box."""
+    vertices: Float[np.ndarray, "v 3"]
+    """In its own axes [m]."""
+    faces: Int[np.ndarray, "f 3"]
+    """Counterclockwise seen from outside."""
+    centres: Float[np.ndarray, "*w t 3"]
+    """Of its own axes [m]."""
+    rotations: Float[np.ndarray, "*w t 3 3"]
+    """From its own axes to the world's."""
+
+
+@dataclass(frozen=True, eq=False)
 class Rollout:
     """What was seen of a world: its people's motions, and what else there was to see."""
 
@@ -40,6 +56,8 @@ class Rollout:
     """Every sphere at every frame."""
     ground: Plane
     """At every frame, along a dimension before the vector's."""
+    solids: tuple[SolidTrack, ...] = ()
+    """Every solid object at every frame."""
 
 
 def above_ground(motion: Motion, ground: Plane) -> Motion:
@@ -96,7 +114,7 @@ def seen(world: World, states: Sequence[WorldState], reports: Sequence[Report]) 
     motions = tuple(
         replace(whole.map(lambda values, i=i: values.take(i, dim)), events=world.scene.events_of(i)) for i in range(len(world.scene.people))
     )
-    return Rollout(motions, _spheres(world, states), world.grounds(states))
+    return Rollout(motions, _spheres(world, states), world.grounds(states), _solids(world, states))
 
 
 def _spheres(world: World, states: Sequence[WorldState]) -> tuple[Track, ...]:
@@ -116,3 +134,15 @@ def _spheres(world: World, states: Sequence[WorldState]) -> tuple[Track, ...]:
             )
             shown.append(Track(centres, velocities, known.radii[k : k + 1], known.flying))
     return tuple(shown)
+
+
+def _solids(world: World, states: Sequence[WorldState]) -> tuple[SolidTrack, ...]:
+    """Stack every solid object in time."""
+    batch, tracks = states[0].people.x.shape[:-3], list[SolidTrack]()
+    for i, element in enumerate(world.scene.elements):
+        frames = [element.solids(state.memories[i]) for state in states]
+        for k, one in enumerate(frames[0]):
+            centres = np.stack([np.broadcast_to(f[k].centre, (*batch, 3)) for f in frames], -2)
+            rotations = np.stack([np.broadcast_to(f[k].rotation, (*batch, 3, 3)) for f in frames], -3)
+            tracks.append(SolidTrack(one.name, one.vertices, one.faces, centres, rotations))
+    return tuple(tracks)

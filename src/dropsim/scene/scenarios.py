@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dropsim.files.names import nearest_name
-from dropsim.scene import Dodge, Drag, Element, Follow, Ground, Patch, Person, Push, Scene, StiffJoint, Throw, Trip
+from dropsim.scene import Box, Dodge, Drag, Element, Follow, Ground, Patch, Person, Push, Ramp, Scene, Stairs, StiffJoint, Throw, Trip
 from dropsim.scene.files import SOMERSAULT, Setup
 
 
@@ -84,6 +84,11 @@ _ALL = [
         clip=SOMERSAULT, handover=_IN_THE_AIR.start, scene=Scene(elements=(_IN_THE_AIR,)),
     ),
     _setup("slip", "A walking person steps onto ice.", "walk", _ahead(1.2), Patch((0.0, 3.0), (2.0, 2.0), friction=0.05)),
+    _setup("ramp", "A person walks up a ramp of 12 degrees.", "walk", _ahead(1.2), Ramp((0.0, 2.0), 12.0, width=4.0, landing=4.0)),
+    _setup("curb", "A person walks over a curb of 10 cm.", "walk", _ahead(1.2), Box((0.0, 3.5, 0.0), (5.0, 2.0, 0.1))),
+    _setup("trip-curb", "A person does not see a curb of 10 cm.", "walk", _ahead(1.2), Box((0.0, 3.5, 0.0), (5.0, 2.0, 0.1), unseen=True)),
+    _setup("wall", "A person stops in front of a wall.", "walk", _ahead(1.2), Box((0.0, 4.0, 0.0), (4.0, 0.2, 1.2))),
+    _setup("stairs", "A person walks up four steps.", "walk", _ahead(1.0), Stairs((0.0, 2.0), width=4.0, landing=4.0), seconds=8.0),
     _setup("stand-still", "A person stands.", "stand"),
     Setup("crowd", "Nine people walk in a ring.", scene=Scene(_ring(9, 2.2))),
 ]  # fmt: skip

@@ -11,12 +11,12 @@ from jaxtyping import Float
 
 from dropsim.body.rotations import exp
 from dropsim.compute.random import Streams
-from dropsim.control.floor import FloorStage, lowered, raised
+from dropsim.control.floor import FloorStage, Footing, FootingStage, lowered, raised
 from dropsim.control.getting_up import Fallen, get_up
 from dropsim.control.planner import Plan, Planner, ReplaceStage, make_plan
 from dropsim.files.units import Degrees, Metres
 from dropsim.motion.motion import Event
-from dropsim.physics.contact import Plane
+from dropsim.physics.contact import Plane, Solids, solids
 from dropsim.physics.settle import NEAR
 from dropsim.physics.step import Report, Simulator, Stage, StepInputs
 from dropsim.priors.intent import Intent
@@ -24,7 +24,10 @@ from dropsim.priors.prior import State
 from dropsim.priors.recording import ClipPrior
 from dropsim.scene.element import Balls, Element, SceneContext, height_of
 from dropsim.scene.objects import Ground
+from dropsim.scene.solids import SolidObject
 
+HIGHEST_START = 1.6
+"""People who start over something that is up to about this high start on top of it [m]."""
 STANDING_SEED = 1
 """Of the start that people who get up end in."""
 
@@ -91,6 +94,10 @@ class WorldState:
     plan: Plan | None = None
     fallen: Fallen | None = None
     """How far people who fell are with getting up."""
+    footing: Footing | None = None
+    """The ground under people who are on more than a plane."""
+    around: Solids | None = None
+    """What can be touched, if there is more than a plane."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +137,19 @@ class World:
         if pivot is not None:
             floor = height_of(ground.plane(0.0, 1 / self.fps, pivot), state.x[..., 0, :2])
             state = lowered(state, -floor)
-        return self.start_from(state)
+        return self.start_from(self._on_objects(state))
+
+    def _on_objects(self, state: State) -> State:
+        """Put people who start on top of something onto it."""
+        shapes = tuple(s for e in self.scene.elements if isinstance(e, SolidObject) for s in e.shapes(0.0, 1 / self.fps))
+        if not shapes:
+            return state
+        batch = state.x.shape[:-2]
+        plane = _per_person(self.scene.ground.plane(0.0, 1 / self.fps, _origin(state)))
+        above = lowered(state, np.full(batch, -HIGHEST_START))  # to look down from
+        footing = Footing.found(above, solids((plane, *shapes), batch), None, 1 / self.fps)
+        rise = footing.floor - height_of(self.scene.ground.plane(0.0, 1 / self.fps, _origin(state)), state.x[..., 0, :2])
+        return lowered(state, -np.where(rise > 1e-6, rise, 0.0))
 
     def start_from(self, people: State) -> WorldState:
         """Start with given states of everyone, *w p."""
@@ -168,26 +187,40 @@ class World:
         """Advance everyone and everything by a frame; `also` is what somebody outside does, such as a viewer's mouse."""
         now = replace(now, pivot=self.scene.ground.settled(now.pivot, _origin(now.people), now.frame, self.fps))
         ground = self.ground(now, (now.frame + 1) / self.fps)
-        context = SceneContext(now.frame, self.fps, now.people, self.simulator.skeleton, ground, self.balls(now))
+        context = SceneContext(now.frame, self.fps, now.people, self.simulator.skeleton, ground, self.balls(now), now.footing, now.around)
         acted = [element.act(memory, context) for element, memory in zip(self.scene.elements, now.memories, strict=True)]
         inputs = StepInputs.merged([*(done for _, done in acted), *also])
-        follows = self._follows(now.frame)
+        colliders = (_per_person(ground), *inputs.colliders)
+        follows, context = self._follows(now.frame), self._around(context, solids(colliders, context.batch))
+        if context.around is not None and not follows:
+            inputs = replace(inputs, intent=_clear(inputs.intent, context))
         plan = None if follows else self._plan(now, inputs.intent, context, rng)
         fallen, rising = (None, None) if follows or not self.scene.get_up else self._get_up(now, context)
         inputs = replace(
             inputs,
-            colliders=(_per_person(ground), *inputs.colliders),
+            colliders=colliders,
             stages=[*self._stages(now, context, plan, rising), *inputs.stages],
             shared=True,
         )
         simulator = self.opening if self.opening and follows else self.simulator
         people, report = simulator.step(now.people, inputs, rng)
-        return WorldState(now.frame + 1, people, tuple(memory for memory, _ in acted), now.pivot, plan, fallen), report
+        return WorldState(
+            now.frame + 1, people, tuple(memory for memory, _ in acted), now.pivot, plan, fallen, context.footing, context.around
+        ), report
 
     def _stages(self, now: WorldState, context: SceneContext, plan: Plan | None, rising: ReplaceStage | None) -> list[Stage]:
         """Return what changes the prior's proposals; getting up goes before a plan."""
-        floor = [] if self.scene.ground.level else [FloorStage(context.floor)]
+        if context.footing is not None:
+            floor: list[Stage] = [FootingStage(context.footing, now.people, self.simulator.skeleton)]
+        else:
+            floor = [] if self.scene.ground.level else [FloorStage(context.floor)]
         return [*floor, *([] if plan is None else [plan.stage(now.frame)]), *([] if rising is None else [rising])]
+
+    def _around(self, context: SceneContext, around: Solids) -> SceneContext:
+        """Look for the ground under people's feet, if there is more than a plane."""
+        if not around.shapes.shape[1]:
+            return replace(context, footing=None, around=None)
+        return replace(context, footing=Footing.found(context.people, around, context.footing, context.h), around=around)
 
     def _plan(self, now: WorldState, intent: Intent | None, context: SceneContext, rng: Streams) -> Plan | None:
         """Look ahead every few frames for people who want something, if the prior does not take intents itself."""
@@ -213,6 +246,12 @@ class World:
             return None if isinstance(prior, ClipPrior) else prior.start("stand", STANDING_SEED).q
         except ValueError:
             return None
+
+
+def _clear(intent: Intent | None, context: SceneContext) -> Intent:
+    """Return intents that stop before walls, also those of people who want nothing in particular."""
+    given = Intent.unknown(*context.batch) if intent is None else intent
+    return replace(given, velocity=context.clear_of_walls(np.broadcast_to(given.velocity, (*context.batch, 2))))
 
 
 def _per_person(plane: Plane) -> Plane:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dropsim.files.names import suggestion
 from dropsim.priors.named import SHIPPED
-from dropsim.scene import Scene
+from dropsim.scene import MeshObject, Scene
 from dropsim.scene.files.schema import ELEMENTS, MANY, SHORTS, SINGLE, TOP, Key, Value, all_keys, located, read_value, short_keys, shown
 from dropsim.scene.files.setup import SOMERSAULT, Setup, refuse_contradictions
 
@@ -156,7 +156,7 @@ def setup_of(tables: Sequence[Table], folder: Path, name: str) -> Setup:
     for key in FILES:
         if is_file(key, values.get(key), folder):
             values[key] = os.path.normpath(folder / values[key])
-    made = [(table, object_of(table.cls, table)) for table in tables[1:]]
+    made = [(table, _found(object_of(table.cls, table), folder)) for table in tables[1:]]
     values |= {table.name: one for table, one in made if table.name in SINGLE}
     if people := tuple(one for table, one in made if table.name == "person"):
         values["people"] = people
@@ -172,6 +172,11 @@ def setup_of(tables: Sequence[Table], folder: Path, name: str) -> Setup:
         scene = Scene(**inside, elements=tuple(element for _, element in elements))
         refuse_contradictions(scene.elements, names)
         return Setup(scene=scene, **values)
+
+
+def _found(item: Value, folder: Path) -> Value:
+    """Return an object with the path of its file from here."""
+    return replace(item, file=os.path.normpath(folder / item.file)) if isinstance(item, MeshObject) else item
 
 
 def values_of(table: Table, known: Mapping[str, Key]) -> dict[str, Value]:

@@ -16,7 +16,29 @@ from typing import Annotated, Any, NamedTuple, Union
 from dropsim.control.planner import Planner
 from dropsim.files.units import Unit
 from dropsim.physics.options import SimulatorOptions
-from dropsim.scene import Ball, Dodge, Drag, Element, Follow, Ground, Obstacle, Patch, Person, Pin, Push, Scene, StiffJoint, Throw, Trip
+from dropsim.scene import (
+    Ball,
+    Box,
+    Cylinder,
+    Dodge,
+    Drag,
+    Element,
+    Follow,
+    Ground,
+    MeshObject,
+    Obstacle,
+    Patch,
+    Person,
+    Pin,
+    Push,
+    Ramp,
+    Scene,
+    Stairs,
+    StiffJoint,
+    Terrain,
+    Throw,
+    Trip,
+)
 from dropsim.scene.files.setup import Setup, table_name
 
 Value = Any
@@ -168,7 +190,26 @@ def same_as(cls: type, key: str) -> tuple[str, ...]:
 
 
 ELEMENTS: Mapping[str, type[Element[Any]]] = {
-    table_name(cls): cls for cls in (Push, Drag, Pin, Ball, Throw, Obstacle, Patch, Trip, Follow, Dodge, StiffJoint)
+    table_name(cls): cls
+    for cls in (
+        Push,
+        Drag,
+        Pin,
+        Ball,
+        Throw,
+        Obstacle,
+        Patch,
+        Box,
+        Cylinder,
+        Ramp,
+        Stairs,
+        Terrain,
+        MeshObject,
+        Trip,
+        Follow,
+        Dodge,
+        StiffJoint,
+    )
 }
 MANY: Mapping[str, type] = {"person": Person, **ELEMENTS}
 """Tables in two brackets, of which there may be several."""

@@ -85,8 +85,8 @@ class Setup:
 
 
 def table_name(cls: type) -> str:
-    """Return the name of a class' table, such as stiff_joint for StiffJoint."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+    """Return the name of a class' table, such as stiff_joint for StiffJoint and mesh for MeshObject."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Object")).lower()
 
 
 def refuse_contradictions(elements: Sequence[Element[Any]], names: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dropsim.files.atomic import atomic_path
 from dropsim.files.names import suggestion
-from dropsim.scene import DIRECTIONS, Push
+from dropsim.scene import DIRECTIONS, MeshObject, Push
 from dropsim.scene.files.reading import FILES, MAX_TEXT, Table, is_file, setup_of
 from dropsim.scene.files.schema import ELEMENTS, MANY, NAMES, SINGLE, TOP, Key, Value, keys_of, located, plain_type, same_as, shown
 from dropsim.scene.files.setup import Setup, table_name
@@ -38,6 +38,8 @@ def scene_text(setup: Setup, folder: Path) -> str:
     parts = ["# A scene of dropsim: run it with `dropsim run`. Keys that are left out have their defaults.", *_written(top, TOP)]
     seen = set[str]()
     for table in tables:
+        if table.name == table_name(MeshObject):
+            table.values["file"] = os.path.relpath(table.values["file"], folder)
         header = f"[[{table.name}]]" if table.name in MANY else f"[{table.name}]"
         parts += ["", header, *_written(table, {} if table.name in seen else table.keys)]
         seen.add(table.name)
