@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from dropsim.apps.cli import main
 from dropsim.body.rotations import rotmat_to_rotvec, rotvec_to_rotmat, swing
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS, Skeleton, joint_index
 from dropsim.motion import cmu
 from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion, read_bvh, write_bvh
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import read_motion
-from dropsim.motion.retarget import known_rig_maps, match_rig, plain, read_rig_map, retarget
+from dropsim.motion.retarget import known_rig_maps, match_rig, match_source, plain, read_rig_map, retarget
 from dropsim.motion.synthetic import stepping_clip
 
 SKELETON = Skeleton.adult()
@@ -85,8 +86,20 @@ def rig_of(names: dict[str, str], prefix: str = "") -> list[Node]:
 
 def sided(middle: dict[str, str], side: dict[str, str]) -> dict[str, str]:
     """Names of the middle joints, and of both sides by a template."""
-    both = {f"{s}_{part}": name.format(S=s.title(), s=s[0].upper()) for s in ("left", "right") for part, name in side.items()}
+    both = {
+        f"{s}_{part}": name.format(S=s.title(), s=s[0].upper(), l=s[0], J={"left": "左", "right": "右"}[s])
+        for s in ("left", "right")
+        for part, name in side.items()
+    }
     return middle | both
+
+
+def spine(*names: str) -> dict[str, str]:
+    return dict(zip(("pelvis", "spine1", "spine2", "spine3", "neck", "head"), names, strict=True))
+
+
+def limbs(*names: str) -> dict[str, str]:
+    return dict(zip(("hip", "knee", "ankle", "foot", "collar", "shoulder", "elbow", "wrist"), names, strict=True))
 
 
 DROPSIM = {joint: joint for joint in JOINTS}
@@ -126,6 +139,87 @@ RIGIFY = sided(
         "collar": "shoulder.{s}", "shoulder": "upper_arm.{s}", "elbow": "forearm.{s}", "wrist": "hand.{s}",
     },
 )  # fmt: skip
+
+
+UNREAL = sided(
+    spine("pelvis", "spine_01", "spine_02", "spine_03", "neck_01", "head"),
+    limbs("thigh_{l}", "calf_{l}", "foot_{l}", "ball_{l}", "clavicle_{l}", "upperarm_{l}", "lowerarm_{l}", "hand_{l}"),
+)
+UNREAL5 = UNREAL | {"spine3": "spine_05"}
+ROKOKO = sided(
+    spine("Hips", "Spine1", "Spine2", "Spine4", "Neck", "Head"),
+    limbs("{S}Thigh", "{S}Shin", "{S}Foot", "{S}Toe", "{S}Shoulder", "{S}Arm", "{S}ForeArm", "{S}Hand"),
+)
+XSENS = sided(
+    spine("Pelvis", "L5", "L3", "T8", "Neck", "Head"),
+    limbs("{S}UpperLeg", "{S}LowerLeg", "{S}Foot", "{S}Toe", "{S}Shoulder", "{S}UpperArm", "{S}ForeArm", "{S}Hand"),
+)
+DAZ = sided(
+    spine("hip", "abdomenLower", "abdomenUpper", "chestUpper", "neckLower", "head"),
+    limbs("{l}ThighBend", "{l}Shin", "{l}Foot", "{l}Metatarsals", "{l}Collar", "{l}ShldrBend", "{l}ForearmBend", "{l}Hand"),
+)
+DAZ9 = sided(
+    spine("hip", "spine1", "spine3", "spine4", "neck1", "head"),
+    limbs("{l}_thigh", "{l}_shin", "{l}_foot", "{l}_toes", "{l}_shoulder", "{l}_upperarm", "{l}_forearm", "{l}_hand"),
+)
+VROID = sided(
+    spine(*(f"J_Bip_C_{name}" for name in ("Hips", "Spine", "Chest", "UpperChest", "Neck", "Head"))),
+    limbs(*(f"J_Bip_{{s}}_{name}" for name in ("UpperLeg", "LowerLeg", "Foot", "ToeBase", "Shoulder", "UpperArm", "LowerArm", "Hand"))),
+)
+BIPED = sided(
+    spine("Bip01_Pelvis", "Bip01_Spine", "Bip01_Spine1", "Bip01_Spine2", "Bip01_Neck", "Bip01_Head"),
+    limbs(*(f"Bip01_{{s}}_{name}" for name in ("Thigh", "Calf", "Foot", "Toe0", "Clavicle", "UpperArm", "Forearm", "Hand"))),
+)
+SMPL = sided(
+    spine("Pelvis", "Spine1", "Spine2", "Spine3", "Neck", "Head"),
+    limbs("{s}_Hip", "{s}_Knee", "{s}_Ankle", "{s}_Foot", "{s}_Collar", "{s}_Shoulder", "{s}_Elbow", "{s}_Wrist"),
+)
+MMD = sided(
+    {"pelvis": "下半身", "spine1": "上半身", "spine3": "上半身2", "neck": "首", "head": "頭"},
+    limbs("{J}足", "{J}ひざ", "{J}足首", "{J}つま先", "{J}肩", "{J}腕", "{J}ひじ", "{J}手首"),
+)
+
+
+def halfway(nodes: list[Node], name: str, above: str, below: str) -> list[Node]:
+    """Put a joint into the middle of a bone; it turns with the bone."""
+    index = {node.name: k for k, node in enumerate(nodes)}
+    top, end = nodes[index[above]], nodes[index[below]]
+    middle = Node(name, above, top.turns, (top.at + end.at) / 2)
+    rest = [replace(node, parent=name) if node.name == below else node for node in nodes]
+    return [*rest[: index[below]], middle, *rest[index[below] :]]
+
+
+def unreal5() -> list[Node]:
+    """UE5's mannequin has two more spine joints, and twist joints next to the bones."""
+    nodes = halfway(rig_of(UNREAL5), "spine_04", "spine_02", "spine_05")
+    nodes = halfway(nodes, "spine_03", "spine_02", "spine_04")
+    knee = next(node for node in nodes if node.name == "calf_l")
+    hip = next(node for node in nodes if node.name == "thigh_l")
+    return [Node("root", "", 0, np.zeros(3)), *(replace(n, parent="root") if not n.parent else n for n in nodes),
+            Node("thigh_twist_01_l", "thigh_l", hip.turns, (hip.at + knee.at) / 2)]  # fmt: skip
+
+
+def daz() -> list[Node]:
+    """Genesis 8 has twist joints inside its limbs."""
+    nodes = rig_of(DAZ)
+    for side in "lr":
+        nodes = halfway(nodes, f"{side}ThighTwist", f"{side}ThighBend", f"{side}Shin")
+        nodes = halfway(nodes, f"{side}ShldrTwist", f"{side}ShldrBend", f"{side}ForearmBend")
+        nodes = halfway(nodes, f"{side}ForearmTwist", f"{side}ForearmBend", f"{side}Hand")
+    return nodes
+
+
+def biped() -> list[Node]:
+    """3ds Max's centre of mass is above the pelvis, and its legs hang on the spine's first joint in older versions; here on the pelvis."""
+    pelvis, *others = rig_of(BIPED)
+    return [Node("Bip01", "", 0, pelvis.at), replace(pelvis, parent="Bip01"), *others]
+
+
+def mmd() -> list[Node]:
+    """The legs hang on the lower body, the spine on the upper one, and both on a centre that carries the path."""
+    pelvis, *others = rig_of(MMD)
+    centre = Node("センター", "", 0, pelvis.at)
+    return [centre, replace(pelvis, parent="センター"), *(replace(n, parent="センター") if n.name == "上半身" else n for n in others)]
 
 
 def bandai() -> list[Node]:
@@ -235,7 +329,7 @@ def bvh_text(
         # Other proportions: every bone longer or shorter, each in its own way.
         offsets.append(offset * (rng.uniform(0.7, 1.3) if stretch else 1.0) / unit)
     root = motion.root @ W.T / unit
-    carrier = 1 if nodes[0].name == "joint_Root" else 0
+    carrier = 1 if nodes[0].name in ("joint_Root", "root") else 0
     lines, columns = ["HIERARCHY"], []
 
     def add(k: int, indent: str) -> None:
@@ -291,9 +385,21 @@ RIGS = {
     "rigify's deform bones": (rig_of(RIGIFY, "DEF-"), "humanoid"),
     "accad": (accad_rig(), "accad"),
     "100style": (rig_of(STYLE), "100style"),
+    "unreal 4": (rig_of(UNREAL), "unreal"),
+    "unreal 5": (unreal5(), "unreal"),
+    "rokoko": (rig_of(ROKOKO), "rokoko"),
+    "xsens": (rig_of(XSENS), "xsens"),
+    "daz genesis 8": (daz(), "daz"),
+    "daz genesis 9": (rig_of(DAZ9), "daz9"),
+    "vroid": (rig_of(VROID), "vroid"),
+    "3ds max biped": (biped(), "biped"),
+    "smpl": (rig_of(SMPL), "smpl"),
+    "smpl with its prefix": (rig_of(SMPL, "m_avg_"), "smpl"),
+    "japanese": (mmd(), "mmd"),
 }
 NOT_CARRIED = {
     "cmu": {"neck", "left_collar", "right_collar", "left_shoulder", "right_shoulder"}, "bandai": {"spine3"}, "accad": {"spine3"},
+    "japanese": {"spine1", "spine3"},
 }  # fmt: skip
 """Bones whose direction a rig does not have: CMU's lost ones, and the spines of Bandai and ACCAD, which have one joint less."""
 EVERY_RIG = pytest.mark.parametrize("rig", RIGS)
@@ -474,6 +580,8 @@ def test_options_that_cannot_work(tmp_path: Path, options: dict, message: str):
 
 def test_an_unknown_hierarchy_lists_what_could_not_be_matched(tmp_path: Path):
     names = MIXAMO | {"left_knee": "Gizmo", "right_wrist": "Widget"}
+    # No right leg, so the structure shows no person either.
+    names = {joint: name for joint, name in names.items() if joint not in ("right_knee", "right_ankle", "right_foot")}
     (tmp_path / "odd.bvh").write_text(bvh_text(rig_of(names), zero=t_pose()))
     with pytest.raises(ValueError, match="none of the known rigs") as error:
         read_motion(tmp_path / "odd.bvh", SKELETON)
@@ -481,7 +589,8 @@ def test_an_unknown_hierarchy_lists_what_could_not_be_matched(tmp_path: Path):
     assert message.startswith(str(tmp_path / "odd.bvh"))
     assert "nearest is mixamo" in message
     assert "left_knee (LeftLeg)" in message
-    assert "right_wrist (RightHand)" in message
+    assert "right_knee (RightLeg)" in message
+    assert "dropsim rig FILE --save map.toml" in message
     assert "left_hip" not in message  # which is there
     assert "Gizmo" in message
     assert "\n" not in message
@@ -525,8 +634,6 @@ def test_a_users_own_map(tmp_path: Path):
     (tmp_path / "odd.toml").write_text(toml(names) + extra)
     rig_map = read_rig_map(tmp_path / "odd.toml")
     assert_same_person(on_ours(source, rig_map=rig_map))
-    with pytest.raises(ValueError, match="known rigs"):
-        on_ours(source)
 
 
 def test_a_map_that_does_not_fit_says_so(tmp_path: Path):
@@ -593,7 +700,10 @@ def test_every_map_of_the_package_names_both_sides_alike():
     # A map with a slip in one side would pass any test on symmetric names of our own; so mirror each and compare.
     def mirrored(name: str) -> str:
         swapped = re.sub("Left|Right|left|right", lambda m: {"L": "Right", "R": "Left", "l": "right", "r": "left"}[m[0][0]], name)
-        return re.sub(r"([._])([LR])$", lambda m: m[1] + {"L": "R", "R": "L"}[m[2]], swapped)
+        swapped = swapped.translate(str.maketrans("左右", "右左"))
+        return re.sub(
+            r"(?<=[._])[LRlr]$|^[LRlr](?=[_ A-Z])|(?<=_Bip_)[LR](?=_)", lambda m: m[0].translate(str.maketrans("LRlr", "RLrl")), swapped
+        )
 
     for rig_map in known_rig_maps():
         for joint, source in rig_map.joints.items():
@@ -790,3 +900,97 @@ def test_names_in_another_encoding_come_back_byte_by_byte(tmp_path: Path):
     assert recording.fit is not None
     recording.fit.write(recording.motion, tmp_path / "back.bvh")
     assert b"JOINT " + "剣".encode("shift-jis") in (tmp_path / "back.bvh").read_bytes()
+
+
+# --- by structure
+
+
+def anonymous(source: RigMotion) -> RigMotion:
+    names = tuple(f"bone{k}_end" if name.endswith("_end") else f"bone{k}" for k, name in enumerate(source.rig.names))
+    return replace(source, rig=Rig(names, source.rig.parents, source.rig.offsets))
+
+
+@pytest.mark.parametrize(("rig", "up"), [*((rig, "y") for rig in sorted(set(RIGS) - {"cmu", "accad"})), ("unreal 5", "z")])
+def test_a_person_is_found_without_names(tmp_path: Path, rig: str, up: str):
+    # CMU's lost bones and ACCAD's spine leave no bones to tell.
+    nodes, _ = RIGS[rig]
+    source = read_text(tmp_path, bvh_text(nodes, zero=standing(t_pose(), up), up=up, unit=0.01))
+    named, found = match_rig(source.rig), match_source(anonymous(source))
+    limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]
+    assert [found.positions[j] for j in limbs_of_ours] == [named.positions[j] for j in limbs_of_ours]
+    assert found.rig_map.name == "by structure"
+    recording = retarget(anonymous(source), SKELETON)
+    assert_same_person(recording.motion, but=NOT_CARRIED.get(rig, set()) | {"spine1", "spine2", "spine3", "neck", "head"})
+
+
+def test_fingers_and_hair_are_no_limbs(tmp_path: Path):
+    nodes = rig_of(MIXAMO)
+    for side in ("Left", "Right"):
+        hand = next(node for node in nodes if node.name == f"{side}Hand")
+        out = np.array([0.04 if side == "Left" else -0.04, 0.0, 0.0])
+        for finger in ("Index", "Middle", "Ring"):
+            for k in range(3):
+                above = hand.name if k == 0 else f"{side}{finger}{k}"
+                nodes.append(Node(f"{side}{finger}{k + 1}", above, hand.turns, hand.at + (k + 1) * out))
+    head = next(node for node in nodes if node.name == "Head")
+    for side, x in (("A", 0.1), ("B", -0.1)):
+        for k in range(4):
+            above = "Head" if k == 0 else f"Hair{side}{k}"
+            nodes.append(Node(f"Hair{side}{k + 1}", above, head.turns, head.at + np.array([x, -0.15 * k, -0.1])))
+    source = read_text(tmp_path, bvh_text(nodes, zero=t_pose()))
+    named, found = match_rig(source.rig), match_source(anonymous(source))
+    limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]
+    assert [found.positions[j] for j in limbs_of_ours] == [named.positions[j] for j in limbs_of_ours]
+
+
+@pytest.mark.parametrize(
+    ("swaps", "message"),
+    [
+        ([("left", "right")], r"left and right are swapped: left_hip \(RightUpLeg\)"),
+        ([("left_shoulder", "right_shoulder"), ("left_elbow", "right_elbow"), ("left_wrist", "right_wrist")], "the arms are swapped"),
+        ([("left_knee", "left_ankle")], r"left_ankle \(LeftLeg\) does not hang on left_knee \(LeftFoot\)"),
+        ([("hip", "shoulder"), ("knee", "elbow"), ("ankle", "wrist")], "it stands on its head"),
+    ],
+)
+def test_maps_of_nobody_are_refused_with_the_reason(tmp_path: Path, swaps: list[tuple[str, str]], message: str):
+    def swapped(joint: str) -> str:
+        for a, b in swaps:
+            if a in joint or b in joint:
+                return joint.replace(a, b) if a in joint else joint.replace(b, a)
+        return joint
+
+    names = {joint: MIXAMO[swapped(joint)] for joint in MIXAMO}
+    if "hip" in swaps[0]:
+        names = {joint: name for joint, name in names.items() if not joint.endswith(("foot", "collar"))}
+    (tmp_path / "map.toml").write_text(toml(names))
+    source = read_text(tmp_path, bvh_text(rig_of(MIXAMO), zero=t_pose()))
+    with pytest.raises(ValueError, match=message):
+        retarget(source, SKELETON, rig_map=read_rig_map(tmp_path / "map.toml"))
+
+
+def test_the_command_writes_a_map_that_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture):
+    source = read_text(tmp_path, bvh_text(mmd(), zero=t_pose()))
+    lines = (tmp_path / "take.bvh").read_text().splitlines()
+    odd = ["_".join(line.replace("左", "A").replace("右", "B").split("_")) for line in lines]
+    (tmp_path / "odd.bvh").write_text("\n".join(odd) + "\n")
+    assert main(["rig", str(tmp_path / "odd.bvh"), "--save", str(tmp_path / "map.toml")]) == 0
+    assert "| left_hip | A足 |" in capsys.readouterr().out
+    saved = read_rig_map(tmp_path / "map.toml")
+    assert saved.joints["right_wrist"].names == ("B手首",)
+    assert main(["rig", str(tmp_path / "odd.bvh"), "--rig", str(tmp_path / "map.toml")]) == 0
+    assert "a person of 1." in capsys.readouterr().out
+    motion = retarget(read_bvh(tmp_path / "odd.bvh"), SKELETON, rig_map=saved).motion
+    np.testing.assert_allclose(motion.joints[:, 7:12], on_ours(source).joints[:, 7:12], rtol=0, atol=0.02)
+
+
+def test_the_command_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture):
+    names = {joint: name for joint, name in MIXAMO.items() if not joint.startswith("right_") or "hip" in joint}
+    read_text(tmp_path, bvh_text(rig_of(names), zero=t_pose()))
+    assert main(["rig", str(tmp_path / "take.bvh")]) == 2
+    assert "without a match for right_knee" in capsys.readouterr().err
+    assert main(["rig", str(tmp_path / "take.bvh"), "--save", str(tmp_path / "map.toml")]) == 0
+    text = (tmp_path / "map.toml").read_text()
+    assert '# right_knee = "" # needed' in text
+    assert '# right_foot = "" # may be left out' in text
+    with pytest.raises(ValueError, match="the map says nothing of right_knee"):
+        read_rig_map(tmp_path / "map.toml")

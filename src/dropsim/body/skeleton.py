@@ -169,6 +169,12 @@ class Skeleton:
         return type(self)(self.rest, np.full(NUM_JOINTS, self.masses.sum() / NUM_JOINTS), self.radii)
 
     @property
+    def height(self) -> float:
+        """Of the person [m]: an adult's, times the ratio of the ways from the balls of the feet to the head in the T-pose."""
+        span, usual = (float(r[15, 1] - r[[10, 11], 1].mean()) for r in (self.rest, _adult_joints(1.0)))
+        return span / usual
+
+    @property
     def leg_length(self) -> float:
         """Hip to ankle along the bones [m]."""
         return float(self.lengths[4] + self.lengths[7])

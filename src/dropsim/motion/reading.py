@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dropsim.body.skeleton import Skeleton
 from dropsim.motion.amass import read_amass
-from dropsim.motion.bvh import read_bvh
+from dropsim.motion.bvh import RigMotion, read_bvh
 from dropsim.motion.motion import Motion
 from dropsim.motion.retarget import Recording, RigMap, retarget
 
@@ -37,6 +37,13 @@ def read_recording(
         return retarget(source, skeleton, rig_map=rig_map, up=up, unit=unit)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def read_rig_motion(path: str | Path) -> RigMotion:
+    """Read a file's motion on its own rig."""
+    if motion_ending(path) == ".npz":
+        raise ValueError(f"{path}: an AMASS file has SMPL's joints, and no rig of its own")
+    return read_bvh(path)
 
 
 def read_motion(

@@ -19,6 +19,7 @@ from dropsim.files.names import suggestion
 from dropsim.motion import cmu
 from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion, write_back
 from dropsim.motion.motion import Motion
+from dropsim.motion.structure import SURE, find_person, leftness
 
 OPTIONAL = frozenset(("spine1", "spine2", "spine3", "left_foot", "right_foot", "neck", "left_collar", "right_collar", "head"))
 """Joints that a rig may lack; they then move with their parent."""
@@ -66,8 +67,8 @@ class RigMap:
 
 
 def plain(name: str) -> str:
-    """Reduce a joint's name to what tells it apart: no namespace, no DEF- or ORG- prefix, no case, no punctuation."""
-    return re.sub(r"[^a-z0-9]", "", re.sub(r"^(def|org)[-_]", "", name.rpartition(":")[2].lower()))
+    """Reduce a joint's name to what tells it apart: no namespace, no DEF-, ORG-, Bip01 or m_avg_ prefix, no case, no punctuation."""
+    return re.sub(r"[\W_]", "", re.sub(r"^(def[-_]|org[-_]|bip\d+[-_ ]|[mf]_avg_)", "", name.rpartition(":")[2].lower()))
 
 
 def read_rig_map(path: Path) -> RigMap:
@@ -85,7 +86,10 @@ def read_rig_map(path: Path) -> RigMap:
 def known_rig_maps() -> tuple[RigMap, ...]:
     """Return the maps that the package brings, the most particular first."""
     folder = resources.files("dropsim").joinpath("assets/rigs")
-    order = ("dropsim", "cmu", "accad", "100style", "mixamo", "lafan1", "bandai", "humanoid")
+    order = (
+        "dropsim", "cmu", "accad", "100style", "mixamo", "lafan1", "bandai", "humanoid", "unreal", "rokoko", "xsens", "daz", "daz9", "vroid",
+        "biped", "smpl", "mmd",
+    )  # fmt: skip
     return tuple(_parse_rig_map(name, tomllib.loads(folder.joinpath(f"{name}.toml").read_text(encoding="utf-8"))) for name in order)
 
 
@@ -178,6 +182,11 @@ class _Match:
             elif joint not in OPTIONAL and self.drivers[-1] is None:
                 self.missing.append(f"the rotation of {joint} ({' or '.join(turned or ())})")
 
+    def name_of(self, rig: Rig, joint: str) -> str:
+        """Return the rig's joint at one of ours."""
+        where = self.positions[joint_index(joint)]
+        return rig.names[where[0]] if where else ""
+
     def points(self, positions: Float[np.ndarray, "t n 3"]) -> Float[np.ndarray, "t 22 3"]:
         """Pick our joints out of the rig's; those that it lacks are NaN."""
         points = np.full((len(positions), NUM_JOINTS, 3), np.nan)
@@ -188,8 +197,98 @@ class _Match:
         return points
 
 
+BY_STRUCTURE = "by structure"
+
+
+def map_by_structure(source: RigMotion, *, sure: bool = True) -> RigMap | None:
+    """Return a map of the joints that a rig's structure shows, or None where it shows no person, or not which side is which."""
+    offsets = np.concatenate((source.rig.offsets[:1], np.median(source.translations[:, 1:], axis=0)))
+    some = np.unique(np.linspace(0, len(source) - 1, 50).astype(int))
+    still = RigMotion(source.rig, 1.0, offsets[None], np.tile(np.eye(3), (1, len(offsets), 1, 1)), "")
+    moving = replace(source, translations=source.translations[some], rotations=source.rotations[some])
+    poses = np.concatenate([motion.positions(motion.global_rotations()) for motion in (still, moving)])
+    found = find_person(source.rig, offsets, poses)
+    if found is None or (sure and found.sides_from == "nothing"):
+        return None
+    return RigMap(BY_STRUCTURE, {joint: Source((source.rig.names[j],)) for joint, j in found.joints.items()})
+
+
+def match_source(source: RigMotion, rig_map: RigMap | None = None) -> _Match:
+    """Find the map that fits a file's rig, by its names or else by its structure, or raise with what is wrong."""
+    try:
+        match = match_rig(source.rig, rig_map)
+    except ValueError as error:
+        shown = None if rig_map else map_by_structure(source)
+        match = _Match(source.rig, shown) if shown else None
+        if match is None or match.missing:
+            raise error from None
+    if objection := _objection(source, match):
+        which = f"the map {match.rig_map.name}" if match.rig_map.name != BY_STRUCTURE else "what the rig's structure shows"
+        raise ValueError(
+            f"{which} is not a person: {objection}. Write one with `dropsim rig FILE --save map.toml`, correct it and pass it with --rig"
+        )
+    return match
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What a file's joints are taken for, also where that is not enough."""
+
+    joints: Mapping[str, str]
+    """The file's joint for each of ours that was found."""
+    found_by: str
+    problem: str
+    """What keeps the file from being read with it; empty if nothing does."""
+
+
+def guess_rig(source: RigMotion, rig_map: RigMap | None = None) -> Guess:
+    """Return the best match of a rig, and what is wrong with it."""
+    try:
+        match, problem = match_source(source, rig_map), ""
+    except ValueError as error:
+        problem = str(error).partition(". ")[0]
+        maps = [rig_map] if rig_map else [m for m in (map_by_structure(source, sure=False), *known_rig_maps()) if m]
+        match = min((_Match(source.rig, known) for known in maps), key=lambda m: len(m.missing))
+    joints = {name: match.name_of(source.rig, name) for name in JOINTS if match.positions[joint_index(name)]}
+    return Guess(joints, match.rig_map.name, problem)
+
+
+_BONES = (("hip", "knee"), ("knee", "ankle"), ("ankle", "foot"), ("shoulder", "elbow"), ("elbow", "wrist"))
+
+
+def _objection(source: RigMotion, match: _Match) -> str | None:
+    """Return what no person has: limbs in the wrong order, legs on the spine, or left and right swapped."""
+    rig, at = source.rig, {name: where[0] for name, where in zip(JOINTS, match.positions, strict=True) if where and not where[2]}
+
+    def hangs(low: str, high: str) -> bool:
+        joint = at[low]
+        while joint >= 0 and joint != at[high]:
+            joint = rig.parents[joint]
+        return joint >= 0
+
+    for side in ("left", "right"):
+        for high, low in ((f"{side}_{a}", f"{side}_{b}") for a, b in _BONES):
+            if high in at and low in at and not hangs(low, high):
+                return f"{low} ({rig.names[at[low]]}) does not hang on {high} ({rig.names[at[high]]})"
+        if f"{side}_hip" in at and "spine3" in at and hangs(f"{side}_hip", "spine3"):
+            return f"it stands on its head: {side}_hip ({rig.names[at[f'{side}_hip']]}) hangs on the spine ({rig.names[at['spine3']]})"
+    some = np.unique(np.linspace(0, len(source) - 1, 50).astype(int))
+    moving = replace(source, translations=source.translations[some], rotations=source.rotations[some])
+    points = match.points(moving.positions(moving.global_rotations()))
+    up = points[:, 16:18].mean(1) - points[:, 1:3].mean(1)
+    toes = (points[:, 10:12] - points[:, 7:9]).sum(1)
+    if not (np.isfinite(up).all() and np.isfinite(toes).all()):
+        return None
+    legs, arms = (leftness(points[:, j] - points[:, j + 1], up, toes) for j in (1, 16))
+    if legs < -SURE:
+        return f"left and right are swapped: left_hip ({match.name_of(rig, 'left_hip')}) is on the right of the spine and the toes"
+    if arms < -SURE:
+        return f"the arms are swapped: left_shoulder ({match.name_of(rig, 'left_shoulder')}) is on the side of right_hip"
+    return None
+
+
 def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
-    """Find the map that fits a rig, or raise with the joints that could not be matched."""
+    """Find the map that fits a rig by its names, or raise with the joints that could not be matched."""
     matches = [_Match(rig, rig_map)] if rig_map else [m for m in (_Match(rig, known) for known in known_rig_maps()) if m.has_marks]
     best = min(matches, key=lambda m: (len(m.missing), not m.rig_map.only_with, m.positions.count(None)))
     if best.missing:
@@ -199,7 +298,7 @@ def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
         raise ValueError(
             f"{f'the map {best.rig_map.name} does not fit this hierarchy' if rig_map else fits}, without a match for "
             f"{few}. The file has {', '.join(rig.names[:40])}. "
-            f"{'Change the map' if rig_map else 'Write a map (docs/conventions.md) and pass it with --rig'}"
+            f"{'Change the map' if rig_map else 'Write a map with `dropsim rig FILE --save map.toml`, correct it, and pass it with --rig'}"
         )
     return best
 
@@ -331,12 +430,15 @@ class Fit:
         write_back(self.back(replace(motion, root=motion.root - raised)), path, source=self.source)
 
     def _mover(self) -> int:
-        """Return the joint whose translation moves the person: the pelvis, or the nearest above it that can be moved."""
-        joint = self.drivers[0] or 0
-        movable = self.source.movable
-        while movable is not None and not movable[joint] and self.source.rig.parents[joint] >= 0:
-            joint = self.source.rig.parents[joint]
-        return joint
+        """Return the joint whose translation moves the person: the lowest that can be moved and has all of them below it."""
+        parents, movable = self.source.rig.parents, self.source.movable
+        below = np.zeros(len(parents), dtype=int)
+        for joint in {driver for driver in self.drivers if driver is not None}:
+            while joint >= 0:
+                below[joint] += 1
+                joint = parents[joint]
+        whole = [j for j in np.flatnonzero(below == below.max()).tolist() if movable is None or movable[j]]
+        return whole[-1] if whole else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +483,7 @@ def retarget(
         raise ValueError(f"the up axis is x, y or z, not {up!r}")
     if unit is not None and not 0 < unit < math.inf:
         raise ValueError(f"the unit is a positive number of metres, not {unit}")
-    match = match_rig(source.rig, rig_map)
+    match = match_source(source, rig_map)
     read = source
     if match.rig_map.repair == "cmu":
         source = cmu.repair(source)

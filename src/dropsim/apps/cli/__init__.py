@@ -25,6 +25,7 @@ from dropsim.apps.cli.info import Info, Version
 from dropsim.apps.cli.live import Live
 from dropsim.apps.cli.perturb import Perturb
 from dropsim.apps.cli.render import Render
+from dropsim.apps.cli.rig import Rig
 from dropsim.apps.cli.run import Run
 from dropsim.apps.cli.scenarios import Scenarios
 from dropsim.apps.cli.synthesize import Synthesize
@@ -53,6 +54,7 @@ COMMANDS: dict[str, type[Command]] = {
     "live": Live,
     "perturb": Perturb,
     "render": Render,
+    "rig": Rig,
     "run": Run,
     "scenarios": Scenarios,
     "synthesize": Synthesize,

@@ -1,0 +1,87 @@
+"""`dropsim rig`: which joints of a file are which of ours."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from dropsim.apps.cli.arguments import optional
+
+if TYPE_CHECKING:
+    from dropsim.motion.bvh import Rig as FileRig
+    from dropsim.motion.retarget import Guess
+
+
+@dataclass(frozen=True)
+class Rig:
+    """Show which joints of a BVH or GLB file are taken for which of ours, or write that as a map to correct by hand.
+
+    Examples: dropsim rig take.bvh; dropsim rig odd.bvh --save map.toml, then correct map.toml, then dropsim clean odd.bvh out.bvh --rig map.toml.
+    Joints are found by their names, or else by the structure of the rig: two legs and two arms on a spine.
+    """
+
+    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """File to read, .bvh or .glb."""
+    save: Annotated[Path | None, optional("MAP.toml", "none")] = None
+    """Map to write, filled in as far as the joints were found."""
+    rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
+    """Map to check against the file."""
+
+    def run(self) -> None:
+        """Read, match, and say what was found."""
+        from dropsim.files.atomic import atomic_path
+        from dropsim.motion.reading import read_rig_motion
+        from dropsim.motion.retarget import guess_rig, read_rig_map, retarget
+
+        if self.save is not None and self.save.is_dir():
+            raise ValueError(f"{self.save}: is a folder: give the name of a file")
+        source = read_rig_motion(self.input)
+        guess = guess_rig(source, None if self.rig is None else read_rig_map(self.rig))
+        print(_table(guess))
+        if self.save is not None:
+            with atomic_path(self.save) as temporary:
+                temporary.write_text(template(guess, source.rig, self.input.name), encoding="utf-8")
+            print(f"wrote {self.save}: check its lines, then pass it with --rig")
+        if guess.problem:
+            hint = "" if self.save else ": write a map with --save map.toml, correct it and pass it with --rig"
+            # A template was asked for and is there: that is no failure.
+            if not self.save:
+                raise ValueError(f"{self.input}: {guess.problem}{hint}")
+            print(f"not usable yet: {guess.problem}")
+            return
+        recording = retarget(source, None, rig_map=None if self.rig is None else read_rig_map(self.rig))
+        skeleton = recording.motion.skeleton
+        unit = recording.fit.scale if recording.fit else 1.0
+        print(
+            f"{recording.read_as}; {unit:g} m a unit; a person of {skeleton.height:.2f} m and, at a usual build, {skeleton.masses.sum():.0f} kg"
+        )
+
+
+def _table(guess: "Guess") -> str:
+    from dropsim.body.joints import JOINTS
+    from dropsim.files.tables import markdown
+
+    return markdown([("ours", guess.found_by), *((joint, guess.joints.get(joint, "")) for joint in JOINTS)])
+
+
+def template(guess: "Guess", rig: "FileRig", name: str) -> str:
+    """Return a map as TOML, with the lines that could not be filled in as comments, and the file's joints below."""
+    from dropsim.body.joints import JOINTS
+    from dropsim.motion.retarget import OPTIONAL
+
+    def line(joint: str) -> str:
+        if joint in guess.joints:
+            return f"{joint} = {json.dumps(guess.joints[joint], ensure_ascii=False)}"
+        need = "may be left out: it then moves with its parent" if joint in OPTIONAL else "needed"
+        return f'# {joint} = "" # {need}'
+
+    depth: list[int] = []
+    for parent in rig.parents:
+        depth.append(0 if parent < 0 else depth[parent] + 1)
+    problem = f"# Not usable yet: {guess.problem}\n" if guess.problem else ""
+    tree = "\n".join(f"# {'  ' * level}{joint}" for level, joint in zip(depth, rig.names, strict=True))
+    title = " ".join(name.split())
+    lines = "\n".join(map(line, JOINTS))
+    return f"# Our joints in {title}, found by {guess.found_by}. Correct what is wrong.\n{problem}\n[joints]\n{lines}\n\n# All joints of the file:\n{tree}\n"

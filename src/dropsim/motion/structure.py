@@ -1,0 +1,222 @@
+"""People found in a rig by its structure: two pairs of like chains, legs and arms, on the two ends of a spine."""
+
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from dropsim.motion.bvh import Rig
+
+LIKE = 0.1
+"""Bones of the two sides differ by less than this share of their chain."""
+LEG, ARM = (1.0, 0.35), (1.2, 0.33)
+"""Of a leg and of an arm: the upper bone over the lower one, and the foot or hand over both (Drillis & Contini 1966, Winter)."""
+FEWEST = 3
+"""Joints of a leg or an arm."""
+MOST = 12
+"""Joints of a chain that are looked at: a leg with toes, an arm with a finger."""
+BENDING = 0.05
+"""A joint that bends less than this over all poses [rad] is no knee and no elbow, if another bends."""
+MOST_PAIRS = 40
+"""Pairs of like chains that are looked at, the longest ones; fingers and hair are shorter than limbs."""
+SURE = 0.3
+"""Cosine that tells left from right: of the hips' line with the line to the left of spine and toes."""
+
+_LEFT = re.compile(r"(?i:left)|左|(?:^|[^A-Za-z])[lL](?:$|[^A-Za-z])|(?:^|[_.: ])l(?=[A-Z])|^L(?=[A-Z][a-z])")
+_RIGHT = re.compile(r"(?i:right)|右|(?:^|[^A-Za-z])[rR](?:$|[^A-Za-z])|(?:^|[_.: ])r(?=[A-Z])|^R(?=[A-Z][a-z])")
+
+
+def side_in_name(name: str) -> str:
+    """Return left, right, or nothing where a joint's name does not say."""
+    left, right = bool(_LEFT.search(name)), bool(_RIGHT.search(name))
+    return "" if left == right else "left" if left else "right"
+
+
+def is_end(name: str) -> bool:
+    """Tell the tip of a bone, which nothing turns: an End Site, 3ds Max's Nub, Mixamo's HeadTop_End."""
+    return name.lower().endswith(("_end", "nub"))
+
+
+@dataclass(frozen=True)
+class Found:
+    """Our joints in a rig, as far as its structure tells."""
+
+    joints: Mapping[str, int]
+    sides_from: str
+    """What told left from right: names, the pose, or nothing."""
+
+
+@dataclass(frozen=True)
+class _Limbs:
+    """Two like chains on one joint."""
+
+    parent: int
+    chains: tuple[list[int], list[int]]
+    length: float
+    """Of one, in the file's unit."""
+
+
+class _Tree:
+    def __init__(self, rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.ndarray, "t n 3"]) -> None:
+        self.rig, self.lengths = rig, np.linalg.norm(offsets, axis=-1)
+        self.children: list[list[int]] = [[] for _ in rig.names]
+        for j, parent in enumerate(rig.parents):
+            if parent >= 0:
+                self.children[parent].append(j)
+        self.reach = np.zeros(len(rig.names))
+        """Along the bones to the farthest joint below."""
+        for j in reversed(range(len(rig.names))):
+            self.reach[j] = max((self.lengths[c] + self.reach[c] for c in self.children[j]), default=0.0)
+        self.bends = [self._bends(j, poses) for j in range(len(rig.names))]
+
+    def _bends(self, joint: int, poses: Float[np.ndarray, "t n 3"]) -> bool:
+        """Tell whether the angle between the bones that meet in a joint changes from pose to pose."""
+        parent, below = self.rig.parents[joint], self.children[joint]
+        if parent < 0 or not below:
+            return True
+        child = max(below, key=lambda c: self.lengths[c] + self.reach[c])
+        come, go = poses[:, joint] - poses[:, parent], poses[:, child] - poses[:, joint]
+        size = np.linalg.norm(come, axis=-1) * np.linalg.norm(go, axis=-1)
+        angles = np.arccos(np.clip((come * go).sum(-1) / np.maximum(size, 1e-12), -1, 1))
+        return bool(np.ptp(angles) > BENDING)
+
+    def chain(self, joint: int) -> list[int]:
+        """Return the joints from one to the farthest below."""
+        line = [joint]
+        while below := self.children[line[-1]]:
+            line.append(max(below, key=lambda c: self.lengths[c] + self.reach[c]))
+        return line
+
+    def above(self, joint: int) -> list[int]:
+        """Return a joint and those above it."""
+        line = [joint]
+        while self.rig.parents[line[-1]] >= 0:
+            line.append(self.rig.parents[line[-1]])
+        return line
+
+    def pairs(self) -> list[_Limbs]:
+        """Return all pairs of like chains, the longest first."""
+        found = []
+        for parent, below in enumerate(self.children):
+            for a, b in itertools.combinations(below, 2):
+                chains = self.chain(a), self.chain(b)
+                size = max(self.reach[a], self.reach[b])
+                if min(map(len, chains)) < FEWEST or size <= 0:
+                    continue
+                lengths = [[*self.lengths[chain][1:], 0.0, 0.0] for chain in chains]
+                if all(abs(x - y) < LIKE * size for x, y in zip(*lengths, strict=False)):
+                    found.append(_Limbs(parent, chains, float(size)))
+        return sorted(found, key=lambda pair: -pair.length)
+
+    def limb(self, pair: _Limbs, build: tuple[float, float]) -> tuple[int, int, int]:
+        """Return where in its chains the hips, knees and ankles are, or the shoulders, elbows and wrists, by the bones' mean lengths."""
+        chain = min(pair.chains, key=len)
+        means = np.mean([self.lengths[line[: len(chain)]] for line in pair.chains], axis=0)
+        along = np.concatenate(([0.0], np.cumsum(means[1:])))
+        ratio, tip = build
+
+        def oddness(at: tuple[int, int, int]) -> float:
+            upper, lower, rest = along[at[1]] - along[at[0]], along[at[2]] - along[at[1]], along[-1] - along[at[2]]
+            if min(upper, lower) <= 0:
+                return np.inf
+            # A hand without fingers has no length of its own.
+            end = abs(np.log(rest / (tip * (upper + lower)))) if rest > 0.05 * (upper + lower) else 1.0
+            # A collar bone or a hip bone is shorter than the limb; a finger is not a limb.
+            start = max(0.0, along[at[0]] / (upper + lower) - 0.5)
+            # Fingers begin at a hand; a twist joint inside a bone does not bend.
+            palm = 0.0 if len(self.children[chain[at[2]]]) > 1 else 0.2
+            return abs(np.log(upper / lower / ratio)) + 0.6 * end + 4 * start + palm + 2 * (not self.bends[chain[at[1]]])
+
+        joints = [k for k, j in enumerate(chain[:MOST]) if not is_end(self.rig.names[j])]
+        return min(itertools.combinations(joints if len(joints) >= FEWEST else range(len(chain)), 3), key=oddness)
+
+
+def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.ndarray, "t n 3"]) -> Found | None:
+    """Return our joints in a rig, or None where it has no two pairs of like chains; `poses` are joints in some poses, for left and right.
+
+    Legs and arms are the longest pairs such that the arms hang on a joint that is neither above the legs nor on one of them.
+    """
+    tree = _Tree(rig, offsets, poses)
+    pairs = tree.pairs()
+    fits = [(legs, arms) for legs, arms in itertools.permutations(pairs[:MOST_PAIRS], 2) if _is_person(tree, legs, arms)]
+    if not fits:
+        return None
+    legs, arms = max(fits, key=lambda fit: (fit[0].length + fit[1].length, fit[0].length))
+    joints: dict[str, int] = {"pelvis": legs.parent}
+    order, told = _sides(tree, legs, arms, poses)
+    hip, knee, ankle = tree.limb(legs, LEG)
+    shoulder, elbow, wrist = tree.limb(arms, ARM)
+    for side, leg, arm in zip(("left", "right"), (legs.chains[k] for k in order[0]), (arms.chains[k] for k in order[1]), strict=True):
+        joints |= {f"{side}_hip": leg[hip], f"{side}_knee": leg[knee], f"{side}_ankle": leg[ankle]}
+        if ankle + 1 < len(leg):
+            joints[f"{side}_foot"] = leg[ankle + 1]
+        joints |= {f"{side}_shoulder": arm[shoulder], f"{side}_elbow": arm[elbow], f"{side}_wrist": arm[wrist]}
+        if shoulder:
+            joints[f"{side}_collar"] = arm[0]
+    joints |= _spine(tree, legs.parent, arms) | _head(tree, arms)
+    return Found(joints, told)
+
+
+def _is_person(tree: _Tree, legs: _Limbs, arms: _Limbs) -> bool:
+    over = tree.above(arms.parent)
+    return arms.parent not in tree.above(legs.parent) and not any(chain[0] in over for chain in legs.chains)
+
+
+def _spine(tree: _Tree, pelvis: int, arms: _Limbs) -> dict[str, int]:
+    common = set(tree.above(pelvis))
+    spine = [j for j in reversed(tree.above(arms.parent)) if j not in common]
+    spine = [j for j in spine if j != pelvis]
+    if not spine:
+        return {}
+    named = {"spine3": spine[-1]}
+    if len(spine) > 1:
+        named["spine1"] = spine[0]
+    if len(spine) > 2:
+        named["spine2"] = spine[len(spine) // 2]
+    return named
+
+
+def _head(tree: _Tree, arms: _Limbs) -> dict[str, int]:
+    """Return neck and head: on the chain that leaves the chest besides the arms."""
+    limbs = {chain[0] for chain in arms.chains}
+    others = [c for c in tree.children[arms.parent] if c not in limbs and tree.children[c]]
+    called = [c for c in others if re.search("neck|head|首|頭", tree.rig.names[c].lower())]
+    if not (called or others):
+        return {}
+    chain = tree.chain(max(called or others, key=lambda c: tree.reach[c]))
+    joints = [j for j in chain if not is_end(tree.rig.names[j])] or chain[:1]
+    # Eyes, jaw and hair hang on the head.
+    head = next((j for j in joints[1:] if len(tree.children[j]) > 1), joints[min(2, len(joints) - 1)])
+    return {"neck": joints[0], "head": head} if head != joints[0] else {"neck": joints[0]}
+
+
+def _sides(
+    tree: _Tree, legs: _Limbs, arms: _Limbs, poses: Float[np.ndarray, "t n 3"]
+) -> tuple[tuple[tuple[int, int], tuple[int, int]], str]:
+    """Return which leg and arm is the left one, as orders of each pair, and what told it."""
+    orders, sources = [], []
+    for pair in (legs, arms):
+        named = [{side_in_name(tree.rig.names[j]) for j in chain} - {""} for chain in pair.chains]
+        if named in ([{"left"}, {"right"}], [{"right"}, {"left"}]):
+            orders.append((0, 1) if named[0] == {"left"} else (1, 0))
+            sources.append("names")
+            continue
+        across = poses[:, pair.chains[0][0]] - poses[:, pair.chains[1][0]]
+        deeper = poses[:, pair.chains[0][1]] - poses[:, pair.chains[1][1]]
+        ankle = tree.limb(legs, LEG)[2]
+        toes = np.sum([poses[:, leg[-1]] - poses[:, leg[ankle]] for leg in legs.chains], axis=0)
+        leaning = leftness(across + deeper, poses[:, arms.parent] - poses[:, legs.parent], toes)
+        orders.append((0, 1) if leaning >= 0 else (1, 0))
+        sources.append("the pose" if abs(leaning) > SURE else "nothing")
+    return (orders[0], orders[1]), max(sources, key=("names", "the pose", "nothing").index)
+
+
+def leftness(across: Float[np.ndarray, "t 3"], up: Float[np.ndarray, "t 3"], toes: Float[np.ndarray, "t 3"]) -> float:
+    """Return the middle cosine between a line across the body and the line to its left, up x front; 1 where it leads to the left."""
+    left = np.cross(up, toes)
+    size = np.linalg.norm(across, axis=-1) * np.linalg.norm(left, axis=-1)
+    cosines = (across * left).sum(-1) / np.maximum(size, 1e-12)
+    return float(np.median(cosines))
