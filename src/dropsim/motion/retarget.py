@@ -87,8 +87,8 @@ def known_rig_maps() -> tuple[RigMap, ...]:
     """Return the maps that the package brings, the most particular first."""
     folder = resources.files("dropsim").joinpath("assets/rigs")
     order = (
-        "dropsim", "cmu", "accad", "100style", "mixamo", "lafan1", "bandai", "humanoid", "unreal", "rokoko", "xsens", "daz", "daz9", "vroid",
-        "biped", "smpl", "mmd",
+        "dropsim", "cmu", "accad", "100style", "mixamo", "lafan1", "bandai", "humanoid", "unreal", "rokoko", "xsens", "daz", "daz9",
+        "vroid", "biped", "smpl", "mmd",
     )  # fmt: skip
     return tuple(_parse_rig_map(name, tomllib.loads(folder.joinpath(f"{name}.toml").read_text(encoding="utf-8"))) for name in order)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Rig:
     """Show which joints of a BVH or GLB file are taken for which of ours, or write that as a map to correct by hand.
 
-    Examples: dropsim rig take.bvh; dropsim rig odd.bvh --save map.toml, then correct map.toml, then dropsim clean odd.bvh out.bvh --rig map.toml.
-    Joints are found by their names, or else by the structure of the rig: two legs and two arms on a spine.
+    Examples: dropsim rig take.bvh; dropsim rig odd.bvh --save map.toml, then correct map.toml and pass it to clean, perturb or convert with
+    --rig map.toml. Joints are found by their names, or else by the structure of the rig: two legs and two arms on a spine.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
@@ -55,7 +55,7 @@ class Rig:
         skeleton = recording.motion.skeleton
         unit = recording.fit.scale if recording.fit else 1.0
         print(
-            f"{recording.read_as}; {unit:g} m a unit; a person of {skeleton.height:.2f} m and, at a usual build, {skeleton.masses.sum():.0f} kg"
+            f"{recording.read_as}; {unit:g} m a unit; a person of {skeleton.height:.2f} m and, of usual build, {skeleton.masses.sum():.0f} kg"
         )
 
 
@@ -84,4 +84,5 @@ def template(guess: "Guess", rig: "FileRig", name: str) -> str:
     tree = "\n".join(f"# {'  ' * level}{joint}" for level, joint in zip(depth, rig.names, strict=True))
     title = " ".join(name.split())
     lines = "\n".join(map(line, JOINTS))
-    return f"# Our joints in {title}, found by {guess.found_by}. Correct what is wrong.\n{problem}\n[joints]\n{lines}\n\n# All joints of the file:\n{tree}\n"
+    begin = f"# Our joints in {title}, found by {guess.found_by}. Correct what is wrong.\n{problem}"
+    return f"{begin}\n[joints]\n{lines}\n\n# All joints of the file:\n{tree}\n"
