@@ -1,7 +1,9 @@
 """The contract of a prior, over every prior."""
 
 import functools
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from dropsim.body.skeleton import Skeleton
 from dropsim.compute.random import Streams
 from dropsim.motion.contacts import label_contacts
 from dropsim.motion.synthetic import stepping_clip
+from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.bank import Bank, ClipInfo
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAEPrior
 from dropsim.priors.intent import Intent
@@ -325,6 +328,25 @@ def test_one_candidate_is_picked_for_each_person():
     chosen = candidates.pick(np.array([3, 0, 2]))
     assert np.array_equal(chosen.x, candidates.x[[0, 1, 2], [3, 0, 2]])
     assert not np.shares_memory(candidates.pick(1).q, candidates.q)
+
+
+def test_the_lines_around_a_model_in_the_docs_are_a_prior():
+    torch = pytest.importorskip("torch")
+    page = (Path(__file__).parents[2] / "docs" / "your-own-prior.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(class Wrapped.*?)```", page, re.DOTALL)
+    names = {"np": np, "torch": torch, "Prior": Prior, "Candidates": Candidates, "heading": heading, "transpose": transpose, "exp": exp}
+    exec(code, names)  # our own documentation
+
+    def net(pose, z):
+        seen = torch.tanh(pose.flatten(-2).unsqueeze(-2) + z.sum(-1, keepdim=True))
+        return 0.01 * seen[..., :3], 0.01 * seen[..., :66].unflatten(-1, (22, 3))
+
+    prior = names["Wrapped"](net, CLIP.skeleton)
+    state = prior.start("stand", [0, 1])
+    ours, theirs = Wrapped().propose(state, 3, Streams([0, 1])), prior.propose(state, 3, Streams([0, 1]))
+    np.testing.assert_allclose(theirs.x, ours.x, **CLOSE)
+    after, _ = Simulator(prior).step(state, StepInputs(), Streams([0, 1]))
+    assert np.isfinite(after.x).all()
 
 
 def test_a_mixture_holds_the_candidates_of_all_and_the_first_ones_mode():

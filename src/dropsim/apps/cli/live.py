@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from dropsim.apps.cli.arguments import optional
+from dropsim.apps.cli.arguments import BodyFile, optional
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ class Live:
     start: Annotated[str | None, optional("NAME", "the scene's own")] = None
     """What they are doing at first, such as stand, walk or run."""
     prior: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")] = "field"
-    """The motion prior: field, cvae, a .bank or .safetensors file, or a folder of recordings."""
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    body: BodyFile = None
+    """SMPL's file of the body that HuMoR was trained on."""
 
     def run(self) -> None:
         """Stream until Ctrl-C."""
@@ -59,7 +61,7 @@ class Live:
         # Before anything is compiled: a mistyped host is told at once.
         options.to.socket_address()
         listen = None if self.listen is None else Address.read(self.listen, port=LISTEN_PORT)
-        session = View(self.scene, seed=self.seed, people=self.people, start=self.start, prior=(self.prior,)).session()
+        session = View(self.scene, seed=self.seed, people=self.people, start=self.start, prior=(self.prior,), body=self.body).session()
         with compiling():
             session.tick()
         session.restart()
