@@ -505,6 +505,25 @@ def run(data: Path, out: Path, *, resume: bool = False, watch: Callable[[Progres
     return train_prior(data, out, TINY, Budget(5.0, steps=10, resume=resume, init=init), watch)
 
 
+def test_a_run_by_the_clock_fits_its_schedule_to_a_machine_that_slows_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    clock = [0.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+
+    class Slowing(loop.Trainer):
+        def __init__(self) -> None:
+            self.step_count, self.total_steps = 0, 100  # what a minute of steps of 0.6 s would be
+
+        def step(self) -> dict[str, float]:
+            self.step_count += 1
+            clock[0] += 0.6 if self.step_count < 20 else 2.4
+            return {}
+
+    trainer = Slowing()
+    loop._run(trainer, tmp_path / "log.jsonl", 60.0, True, lambda: {"score": 0.0}, None)
+    assert abs(trainer.total_steps - trainer.step_count) <= 2  # the schedule ends when the time does
+    assert trainer.step_count == pytest.approx(20 + 48 / 2.4, abs=2)
+
+
 class KilledError(Exception):
     """Stands for a power cut."""
 

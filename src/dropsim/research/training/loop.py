@@ -200,7 +200,7 @@ def _run(
 
     An adaptive run estimates its steps again from time to time, so that its schedule ends with the deadline on a busy machine too.
     """
-    first, clock, sums, quality, saved = trainer.step_count, time.monotonic(), dict[str, float](), dict[str, float](), -1
+    clock, sums, quality, saved = time.monotonic(), dict[str, float](), dict[str, float](), -1
     with log_path.open("a", encoding="utf-8") as log:
         while trainer.step_count < trainer.total_steps and time.monotonic() < deadline:
             for name, value in trainer.step().items():
@@ -208,9 +208,10 @@ def _run(
             if trainer.step_count % SAVE_EVERY == 0 or trainer.step_count == trainer.total_steps:
                 quality, saved = checkpoint(), trainer.step_count
             if trainer.step_count % LOG_EVERY == 0:
-                pace = (time.monotonic() - clock) / (trainer.step_count - first)
+                now = time.monotonic()
+                pace, clock = (now - clock) / LOG_EVERY, now
                 if adaptive:
-                    trainer.total_steps = trainer.step_count + max(1, round((deadline - time.monotonic()) / pace))
+                    trainer.total_steps = trainer.step_count + max(1, round((deadline - now) / pace))
                 left = pace * (trainer.total_steps - trainer.step_count)
                 log.write(json.dumps({"step": trainer.step_count, **{k: round(v, 4) for k, v in (sums | quality).items()}}) + "\n")
                 log.flush()
