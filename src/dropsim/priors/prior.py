@@ -78,6 +78,10 @@ class Prior(ABC):
     A prior sees the world only through the state. It must not depend on where a person stands or looks, and somebody in a batch must
     get the candidates that they would get alone. Random numbers come from `rng` and nowhere else. What it has to remember between
     frames it keeps in `memory`, a row of numbers per person, and nowhere else: rollouts are stopped, copied and batched.
+
+    Forces, objects and other people it sees only by what they did to the state; if its memory holds velocities, `apply_impulse` tells it
+    of impulses. Its floor is at z = 0: the simulator takes the state there and the candidates back. Its body is `skeleton`, whose joints
+    the candidates have. docs/your-own-prior.md says more, and tests/priors/test_contract.py tests every prior.
     """
 
     name: str
