@@ -17,12 +17,22 @@ from dropsim.motion.clips import Clip
 from dropsim.motion.contacts import label_contacts
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
+from dropsim.physics.options import SimulatorOptions
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
+from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PosePrior
 from dropsim.priors.prior import Candidates, State
 from dropsim.research.evaluation.card import BEGIN, END, fill_card, table
-from dropsim.research.evaluation.prior import PriorEvaluation, Quality, evaluate_prior
+from dropsim.research.evaluation.prior import (
+    PriorEvaluation,
+    Quality,
+    evaluate_prior,
+    measure_living,
+    refuse_same_people,
+    speed_biases,
+)
 from dropsim.research.evaluation.recovery import REACH, SHOVE, Returns, displaced, energy_curves, return_times, smoothed
+from dropsim.research.evaluation.trials import Body
 from dropsim.research.evaluation.windows import alternate_features, frechet, window_features
 from dropsim.research.training.starts import stacked
 
@@ -30,7 +40,7 @@ SHAPE = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True
 CLIP = stepping_clip(4.0)
 UP = np.array([0.0, 0.0, 1.0])
 SMALL = PriorEvaluation(rollouts=4, seconds=2.0, num_samples=4, one_step_frames=24, diversity_samples=2)
-KEYS = {"one_step_ratio_mode", "one_step_ratio_best", "human_share", "skate_ratio", "penetration_mm", "back_share", "frechet"}
+KEYS = {"one_step_ratio_mode", "one_step_ratio_best", "human_share", "skate_ratio_alone", "penetration_mm", "back_share", "frechet"}
 
 
 def tiny() -> CVAEPrior:
@@ -102,7 +112,7 @@ def test_what_cannot_be_measured_is_null_in_json():
     data = [(clips()[3][0], moving((0.0, 0.0, 0.0)))]
     numbers = evaluate_prior(made(Staying), data, SMALL).numbers()
     assert numbers["one_step_ratio_mode"] is None
-    assert numbers["skate_ratio"] is None
+    assert numbers["skate_ratio_alone"] is None
     assert numbers["out_of_range_percent"] is None
     json.dumps(numbers, allow_nan=False)
 
@@ -306,7 +316,7 @@ def data(tmp_path_factory) -> Path:
 
 def command(data: Path, *more: str) -> list[str]:
     weights = str(data / "prior.safetensors")
-    return ["evaluate", "prior", "--data", str(data), "--prior", weights, "--rollouts", "3", "--seconds", "2", *more]
+    return ["evaluate", "prior", "--data", str(data), "--prior", weights, "--rollouts", "3", "--seconds", "2", "--simulated", "0", *more]
 
 
 def test_the_command_prints_and_writes(data, tmp_path, capsys):
@@ -320,6 +330,45 @@ def test_the_command_prints_and_writes(data, tmp_path, capsys):
     assert written["people"] == ["00", "01", "02"]
     assert sorted(p.name for p in out.iterdir()) == ["come_back.png", "rollouts.png", "speeds.png"]
     assert all(f"wrote {p}" in printed for p in out.iterdir())
+
+
+def test_a_bank_is_not_judged_by_its_own_people():
+    banked = MotionField.shipped()
+    known = banked.bank.clips[0].name.partition("_")[0]
+    own = [(replace(clip, person=known), motion) for clip, motion in clips()]
+    with pytest.raises(ValueError, match=f"{known}.*--same-people"):
+        refuse_same_people(banked, own)
+    refuse_same_people(banked, [(replace(clip, person="nobody"), motion) for clip, motion in clips()])
+    refuse_same_people(tiny(), own)
+
+
+def test_a_brake_shows_as_a_speed_bias():
+    # Recorded at 1.2 m/s; the prior coasts at 1.2 m/s less 0.5 m/s^2 for a frame, or stays where it is: a brake of 1.2 m/s in 1/30 s.
+    data = [(clips()[0][0], moving((0.0, 1.2, 0.0)))]
+    bias = {b.speeds: b for b in evaluate_prior(made(Staying), data, SMALL).speed_bias}
+    assert bias["0.8-1.5"].bias == pytest.approx(-1.2 * 30, rel=1e-6)
+    assert bias["0.8-1.5"].frames == SMALL.one_step_frames
+    assert math.isnan(bias["2.2-3.2"].bias)
+    coasting = {b.speeds: b for b in evaluate_prior(made(Coasting), data, SMALL).speed_bias}
+    assert coasting["0.8-1.5"].bias == pytest.approx(0.0, abs=1e-6)
+
+
+def test_speed_biases_have_standard_errors():
+    (slow, *_) = speed_biases(np.array([0.3, 0.5, 0.7, 5.0]), np.array([1.0, 2.0, 3.0, 9.0]))
+    assert (slow.frames, slow.bias) == (3, 2.0)
+    assert slow.error == pytest.approx(1 / 3**0.5)
+
+
+def test_people_in_the_simulator_are_measured_too(tmp_path):
+    options = replace(SMALL, simulated=2, simulated_seconds=6.0)
+    living = measure_living(Body(SimulatorOptions(num_samples=2), prior="field"), clips(), options, tmp_path)
+    keys = {"speed_kept_walk", "speed_kept_run", "turn_error_deg", "undisturbed_falls", "skate_ratio", "jerk_ratio", "activity"}
+    assert keys <= set(living)
+    for shares in living["activity"].values():
+        assert sum(shares[name] for name in ("standing", "walking", "running")) == pytest.approx(1.0)
+    report = replace(evaluate_prior(tiny(), clips(), SMALL), living=living)
+    assert report.numbers()["speed_kept_walk"] == living["speed_kept_walk"]
+    assert "speed kept, walking" in table(report)
 
 
 def test_everybody_can_be_asked_for(data, tmp_path):

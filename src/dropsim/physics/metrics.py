@@ -35,6 +35,10 @@ TOUCHING = 0.02
 """Spheres within this of the floor can bear a contact force, in the ledger [m]."""
 LEDGER = 0.5
 """Time over which unexplained impulses are summed up [s]."""
+STANDING, RUNNING = 0.2, 2.2
+"""A person slower than the first stands, one faster than the second runs, between them they walk [m/s]."""
+TURNING = 1.0
+"""People who turn do it faster than this [rad/s]."""
 HUMAN_SINK = 0.10
 """Deepest that any joint sphere of a human motion may go below the floor [m]."""
 HUMAN_SPEED = 12.0

@@ -194,23 +194,23 @@ class Response(_Simulated):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prior:
-    """Rollouts of the motion prior alone, next to recordings of people that it never saw."""
+class Prior(_Simulated):
+    """The motion prior, alone and in the simulator, next to recordings of people that it never saw."""
 
     data: Path
     """Folder of recordings that `dropsim data build` made."""
     people: Literal["held-out", "all"] = "held-out"
     """Whose recordings: those kept out of training, or everybody's."""
-    prior: PriorName = "cvae"
-    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
-    body: BodyFile = None
-    """SMPL's file of the body that HuMoR was trained on."""
-    rollouts: int = 256
-    """Sampled rollouts."""
+    same_people: bool = False
+    """Judge a bank also by people who are in it."""
+    rollouts: Annotated[int | None, optional("INT", "256, and 32 with --quick")] = None
+    """Sampled rollouts of the prior alone."""
     seconds: float = 10.0
     """Length of a rollout [s]."""
-    seed: int = 0
-    """Of everything random."""
+    simulated: Annotated[int | None, optional("INT", "64, and 8 with --quick")] = None
+    """People in the simulator, of each speed that is asked for; 0 measures the prior alone."""
+    simulated_seconds: Annotated[float | None, optional("S", "60, and 12 with --quick")] = None
+    """How long they are watched [s]."""
     json: Annotated[Path | None, optional("FILE", "none")] = None
     """File for the numbers."""
     out: Annotated[Path | None, optional("FOLDER", "none are written")] = None
@@ -219,19 +219,32 @@ class Prior:
     """Model card whose table of measured quality is rewritten."""
 
     def run(self) -> None:
+        import tempfile
+        from dataclasses import replace
+
         from dropsim.apps.cli.progress import bar
         from dropsim.motion.clips import load
         from dropsim.priors.named import open_prior
         from dropsim.research.evaluation.card import fill_card, table
         from dropsim.research.evaluation.figures import draw_report
-        from dropsim.research.evaluation.prior import PriorEvaluation, evaluate_prior
+        from dropsim.research.evaluation.prior import PriorEvaluation, evaluate_prior, measure_living, refuse_same_people
         from dropsim.research.evaluation.report import write_json
+        from dropsim.research.evaluation.trials import Body
 
-        prior = open_prior(self.prior, body=self.body)
-        options = PriorEvaluation(rollouts=self.rollouts, seconds=self.seconds, seed=self.seed)
+        prior = open_prior(self._prior)
+        small = {"rollouts": 32, "simulated": 8, "simulated_seconds": 12.0, "one_step_frames": 1024} if self.quick else {}
+        names = ("rollouts", "simulated", "simulated_seconds")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        options = PriorEvaluation(**{**small, **given}, seconds=self.seconds, seed=self.seed)
         clips = load(self.data, held_out=True if self.people == "held-out" else None)
+        if not self.same_people:
+            refuse_same_people(prior, clips)
         with bar("prior") as advance:
             report = evaluate_prior(prior, clips, options, advance, pose=shipped_pose_prior())
+        if options.simulated:
+            with tempfile.TemporaryDirectory() as scratch, bar("people") as advance:
+                folder, body = Path(scratch) if self.out is None else self.out / "chunks", Body.of(64, self._prior)
+                report = replace(report, living=measure_living(body, clips, options, folder, workers=self._workers, watch=advance))
         print(table(report))
         if self.json:
             write_json(self.json, report.numbers())
@@ -242,8 +255,51 @@ class Prior:
 
 
 @dataclass(frozen=True)
+class Steering(_Simulated):
+    """Whether people stay up, go as fast as they are asked to and turn when asked to; and all scenarios with many seeds."""
+
+    out: Annotated[Path | None, optional("FOLDER", "none")] = None
+    """Folder for what has been run, to go on after an interruption, and for the tables."""
+    json: Annotated[Path | None, optional("FILE", "none")] = None
+    """File for the numbers."""
+    people: Annotated[int | None, optional("INT", "64, and 8 with --quick")] = None
+    """People for each speed."""
+    seeds: Annotated[int | None, optional("INT", "32, and 2 with --quick")] = None
+    """Of each scenario."""
+    scenarios: Annotated[tuple[str, ...] | None, optional("NAME ...", "all, and five with --quick")] = None
+    """Which scenarios."""
+    recordings: Recordings = None
+    """A data set of `dropsim data build`, whose held-out people foot skate and jerk are compared with."""
+
+    def run(self) -> None:
+        import tempfile
+
+        from dropsim.apps.cli.progress import bar
+        from dropsim.motion.clips import load
+        from dropsim.research.evaluation.report import write_json, write_text
+        from dropsim.research.evaluation.steering import RecordedPaces, SteeringProtocol, evaluate_steering, table
+        from dropsim.research.evaluation.trials import Body
+
+        given = {name: value for name in ("people", "seeds", "scenarios") if (value := getattr(self, name)) is not None}
+        protocol = (SteeringProtocol.quick if self.quick else SteeringProtocol)(**given, seed=self.seed)
+        recorded = None if self.recordings is None else RecordedPaces.of([motion for _, motion in load(self.recordings, held_out=True)])
+        with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
+            folder, body = Path(scratch) if self.out is None else self.out / "chunks", Body.of(64, self._prior)
+            steering = evaluate_steering(body, protocol, folder, recorded=recorded, workers=self._workers, watch=advance)
+        print(table(steering))
+        written = [self.json, *([] if self.out is None else [self.out / "steering.json"])]
+        for path in written:
+            if path is not None:
+                write_json(path, steering.numbers())
+        if self.out:
+            write_text(self.out / "steering.md", table(steering))
+            written.append(self.out / "steering.md")
+        _say_written([path for path in written if path is not None])
+
+
+@dataclass(frozen=True)
 class Evaluate:
-    """Measure the paper's claims, people who are pushed, the simulator's settings, or the motion prior alone.
+    """Measure the paper's claims, people who are pushed or steered, the simulator's settings, or the motion prior.
 
     Examples: dropsim evaluate paper --out paper --recordings DATA; dropsim evaluate push --quick; dropsim evaluate push --help
     """
@@ -255,6 +311,7 @@ class Evaluate:
             | Annotated[Prior, tyro.conf.subcommand("prior")]
             | Annotated[Push, tyro.conf.subcommand("push")]
             | Annotated[Response, tyro.conf.subcommand("response")]
+            | Annotated[Steering, tyro.conf.subcommand("steering")]
         ]
     ]
     """What to measure."""

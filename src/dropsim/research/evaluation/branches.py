@@ -60,19 +60,25 @@ class Branch:
 class Acted(Element[None]):
     """What is done to the person of each world, and what they want, frame by frame."""
 
-    forces: Float[np.ndarray, "w t 22 3"]
-    velocity: Float[np.ndarray, "w 2"]
-    """[m/s]"""
+    velocity: Float[np.ndarray, "w v 2"]
+    """Wanted, the last one from then on; NaN for people who want nothing in particular [m/s]."""
+    forces: Float[np.ndarray, "w t 22 3"] | None = None
+    """[N]"""
+
+    @classmethod
+    def ahead(cls, speed: float, count: int, forces: Float[np.ndarray, "w t 22 3"] | None = None) -> "Acted":
+        """Let everybody go straight ahead; people of the prior's starts face +y."""
+        return cls(np.tile((0.0, speed), (count, 1, 1)), forces)
 
     def act(self, memory: None, context: SceneContext) -> tuple[None, StepInputs]:
-        forces = self.forces[:, context.frame, None] if context.frame < self.forces.shape[1] else None
-        return memory, StepInputs(forces=forces, intent=Intent.toward(self.velocity[:, None]))
+        acts = self.forces is not None and context.frame < self.forces.shape[1]
+        wanted = self.velocity[:, min(context.frame, self.velocity.shape[1] - 1), None]
+        return memory, StepInputs(forces=self.forces[:, context.frame, None] if acts else None, intent=Intent.toward(wanted))
 
 
 def lead_in(simulator: Simulator, start: str, seeds: Sequence[int]) -> tuple[State, Streams]:
     """Let people begin what they want; return them and their random streams at the branch."""
-    velocity = np.tile((0.0, SPEEDS[start]), (len(seeds), 1))
-    world = World(Scene((Person(start),), (Acted(np.zeros((len(seeds), 0, NUM_JOINTS, 3)), velocity),)), simulator)
+    world = World(Scene((Person(start),), (Acted.ahead(SPEEDS[start], len(seeds)),)), simulator)
     rng, now = world.streams(list(seeds)), world.start(list(seeds))
     for _ in range(round(LEAD_IN * world.fps)):
         now, _ = world.step(now, rng)
@@ -102,16 +108,16 @@ def branch_out(
 ) -> tuple[Motion | None, Bool[np.ndarray, "w"]]:
     """Return the motions of the branches that went through, and which these are; the first frame is the branch."""
     masses, fps = simulator.skeleton.masses, simulator.prior.fps
-    forces, velocity = forces_of(branches, people, masses, fps), np.array([0.0, SPEEDS[start]])
+    forces = forces_of(branches, people, masses, fps)
     simulator = simulator.with_options(**NO_PRIOR) if method == RAGDOLL else simulator
 
     def together(some: Sequence[int]) -> Motion:
         owners = [branches[i].person for i in some]
-        wanted = np.tile(velocity, (len(some), 1))
         if method == ALONE:
-            return moved_alone(simulator.prior, people[owners], forces[some], num_frames, rng.branched(owners), Intent.toward(wanted))
+            wanted = Intent.toward(np.tile((0.0, SPEEDS[start]), (len(some), 1)))
+            return moved_alone(simulator.prior, people[owners], forces[some], num_frames, rng.branched(owners), wanted)
         # Getting up is scripted: a body without a prior must not do it.
-        scene = Scene((Person(start),), (Acted(forces[some], wanted),), get_up=method == FULL)
+        scene = Scene((Person(start),), (Acted.ahead(SPEEDS[start], len(some), forces[some]),), get_up=method == FULL)
         world = World(scene, simulator)
         state = world.start_from(people[owners].map(lambda values: values[:, None]))
         return run(world, num_frames, [], start=state, rng=rng.branched(owners).unflatten(len(owners), 1)).motions[0]

@@ -1,6 +1,8 @@
 """The measured quality of a prior as a table, for the terminal and for the model card."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dropsim.files.tables import markdown, shown
 from dropsim.research.evaluation.prior import PriorReport
@@ -34,7 +36,7 @@ def table(report: PriorReport) -> str:
         both("out_of_range_percent", "frames with a pose out of range [%]", ".3g"),
         both("skate", "foot skate, median [m/s]", ".3f"),
         both("skate_mean", "foot skate, mean [m/s]", ".3f"),
-        alone("ratio of median foot skate", numbers["skate_ratio"], floor="1"),
+        alone("ratio of median foot skate", numbers["skate_ratio_alone"], floor="1"),
         both("penetration_mm", "penetration [mm]", ".2f"),
         both("float_mm", "float [mm]", ".1f"),
         both("jerk", "jerk [m/s^3]", ".0f"),
@@ -49,6 +51,12 @@ def table(report: PriorReport) -> str:
             ".3g",
             f"{shown(report.frechet_floor, otherwise='not measured')} (their even and odd seconds)",
         ),
+        *(
+            alone(f"speed bias at {b.speeds} m/s [m/s^2]", b.bias, "+.2f", f"standard error {b.error:.2f}")
+            for b in report.speed_bias
+            if b.frames
+        ),
+        *_living_rows(report.living),
         alone(f"diversity of {options.diversity_seconds:g} s from one start (APD) [m]", report.diversity_m, ".3f"),
         alone("back within 2 s after a shove", back.back_share, ".1%", f"{back.calm_share:.1%} (without a shove)"),
         alone("put out of the distribution at all", back.left_share, ".1%"),
@@ -59,6 +67,22 @@ def table(report: PriorReport) -> str:
         alone("human after a shove", report.recovery.human_share, ".1%"),
     ]
     return markdown(rows)
+
+
+def _living_rows(living: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the rows of people in the simulator, if they were measured."""
+    if not living:
+        return []
+    rows = [
+        ("in the simulator, speed kept, walking at 1.2 m/s", f"{living['speed_kept_walk']:.2f}", "1"),
+        ("in the simulator, speed kept, running at 2.5 m/s", f"{living['speed_kept_run']:.2f}", "1"),
+        ("off the way 1 s after a turn of 90 degrees [degrees]", f"{living['turn_error_deg']:.1f}", "0"),
+        ("fell with nobody touching them", f"{living['undisturbed_falls']:.1%}", "0"),
+        ("foot skate over that of recordings of the same speed", shown(living["skate_ratio"], ".2f", otherwise="not measured"), "1"),
+        ("jerk over that of recordings of the same speed", shown(living["jerk_ratio"], ".2f", otherwise="not measured"), "1"),
+    ]
+    did, recorded = living["activity"]["rolled_out"], living["activity"]["recorded"]
+    return rows + [(f"in the simulator, {name}", f"{did[name]:.1%}", f"{recorded[name]:.1%}") for name in did]
 
 
 def fill_card(path: Path, report: PriorReport) -> None:

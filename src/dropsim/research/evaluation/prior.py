@@ -2,9 +2,10 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,19 @@ from dropsim.compute.random import Streams
 from dropsim.motion.clips import Clip
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
+from dropsim.physics.step import Simulator
+from dropsim.priors.mixture import Mixture
+from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PosePrior
 from dropsim.priors.prior import Prior, State
 from dropsim.priors.rollout import roll_out
 from dropsim.research.evaluation.recovery import Recovery, measure_recovery
 from dropsim.research.evaluation.report import plain
-from dropsim.research.evaluation.trials import check_seed, joined
+from dropsim.research.evaluation.steering import TASKS, RecordedPaces, SteeringProtocol, activity, evaluate_steering, roam
+from dropsim.research.evaluation.trials import Body, check_seed, joined, survivors
 from dropsim.research.evaluation.windows import all_features, alternate_features, frechet
 from dropsim.research.training.starts import draw_frames, stacked
 
-STANDING, RUNNING = 0.2, 2.2
-"""A person slower than the first stands, one faster than the second runs, between them they walk [m/s]."""
-TURNING = 1.0
-"""[rad/s]"""
 CHUNK = 64
 """People at a time: more are no faster, and this keeps the memory small."""
 
@@ -47,6 +48,10 @@ class PriorEvaluation:
     """Rollouts from the same start."""
     diversity_seconds: float = 2.0
     """Length of those [s]."""
+    simulated: int = 64
+    """People in the simulator, of each speed that is asked for; 0 measures the prior alone."""
+    simulated_seconds: float = 60.0
+    """[s]"""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -65,6 +70,23 @@ class OneStep:
     """Of the nearest candidate."""
     coasting_mm: float
     """Of constant velocity: x_t + (x_t - x_{t-1})."""
+
+
+SPEED_CLASSES = (0.2, 0.8, 1.5, 2.2, 3.2, math.inf)
+"""Limits of the speeds by which a bias is told [m/s]."""
+
+
+@dataclass(frozen=True)
+class SpeedBias:
+    """How much faster than recorded people the prior goes on in a frame, along the recorded way, as an acceleration."""
+
+    speeds: str
+    """[m/s]"""
+    frames: int
+    bias: float
+    """[m/s^2]"""
+    error: float
+    """Standard error [m/s^2]."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +133,7 @@ class Quality:
 def _measure(motion: Motion, pose: PosePrior | None) -> dict[str, float]:
     """Return the measures of one motion that a Quality averages; NaN if the motion cannot tell."""
     second = round(motion.fps)
-    speed, height = metrics.root_speed(motion), motion.root[:, 2]
+    height = motion.root[:, 2]
     # What may last a second cannot be judged in a shorter motion.
     human = metrics.human(motion) if len(motion) >= second else math.nan
     outside = None if pose is None else pose.norm(motion.q) > pose.limit
@@ -124,10 +146,7 @@ def _measure(motion: Motion, pose: PosePrior | None) -> dict[str, float]:
         "penetration_mm": metrics.penetration_mm(motion),
         "float_mm": metrics.float_mm(motion),
         "jerk": metrics.jerk(motion),
-        "standing": (speed < STANDING).mean(),
-        "walking": ((speed >= STANDING) & (speed <= RUNNING)).mean(),
-        "running": (speed > RUNNING).mean(),
-        "turning": (np.abs(metrics.turn_rate(motion)) > TURNING).mean(),
+        **activity(motion),
         "height_drift": height[-second:].mean() - height[:second].mean() if len(motion) >= 2 * second else math.nan,
     }
     return {name: float(value) for name, value in values.items()}
@@ -143,6 +162,7 @@ class PriorReport:
     """Of their recordings [min]."""
     options: PriorEvaluation
     one_step: OneStep
+    speed_bias: tuple[SpeedBias, ...]
     generated: Quality
     """Of the rollouts that are finite; the others only count as not human."""
     recorded: Quality
@@ -158,6 +178,8 @@ class PriorReport:
     categories: tuple[str, ...]
     """Of the recordings that the rollouts start in."""
     recordings: tuple[Motion, ...]
+    living: Mapping[str, Any] = field(default_factory=dict)
+    """Numbers of people in the simulator with this prior."""
 
     @property
     def skate_ratio(self) -> float:
@@ -172,19 +194,21 @@ class PriorReport:
             "one_step_ratio_best": _ratio(step.best_mm, step.coasting_mm),
             "human_share": self.generated.human_share,
             "human_in_range_share": self.generated.human_in_range_share,
-            "skate_ratio": self.skate_ratio,
+            "skate_ratio_alone": self.skate_ratio,
             "penetration_mm": self.generated.penetration_mm,
             "out_of_range_percent": self.generated.out_of_range_percent,
             "back_share": back.returns.back_share,
             "frechet": self.frechet,
             "frechet_floor": self.frechet_floor,
+            "frechet_ratio": _ratio(self.frechet, self.frechet_floor),
             "diversity_m": self.diversity_m,
         }
         shove = {"energy_limit_m2": back.limit, "human_share": back.human_share}
         shove |= {"one_limit": asdict(back.returns), "limit_by_category": asdict(back.own_returns)}
         nested = {"one_step": asdict(step), "rollouts": asdict(self.generated), "recordings": asdict(self.recorded), "come_back": shove}
+        nested |= {"speed_bias": [asdict(bias) for bias in self.speed_bias]}
         about = {"prior": self.prior, "people": list(self.people), "minutes": self.minutes, "options": asdict(self.options)}
-        return {name: plain(value) for name, value in {**main, **nested, **about}.items()}
+        return {name: plain(value) for name, value in {**main, **self.living, **nested, **about}.items()}
 
 
 def _ratio(value: float, to: float) -> float:
@@ -208,7 +232,7 @@ def evaluate_prior(
         if progress:
             progress(next(done), total)
 
-    one_step = _one_step(prior, [motion for _, motion in clips], options, tick)
+    one_step, speed_bias = _one_step(prior, [motion for _, motion in clips], options, tick)
     places = draw_frames(clips, options.rollouts, options.seed)
     starts = stacked([prior.start_from(clips[i][1], frame) for i, frame in places])
     length = round(options.seconds * prior.fps) + 1
@@ -226,6 +250,7 @@ def evaluate_prior(
         minutes=sum(len(motion) for _, motion in clips) / prior.fps / 60,
         options=options,
         one_step=one_step,
+        speed_bias=speed_bias,
         # Rollouts that are not finite are neither human nor upright.
         generated=replace(quality, **{name: float(finite.mean()) * getattr(quality, name) for name in shares}),
         recorded=Quality.of(recordings, pose),
@@ -249,12 +274,14 @@ def _chunks(count: int) -> int:
 
 
 @np.errstate(invalid="ignore", over="ignore")
-def _one_step(prior: Prior, motions: Sequence[Motion], options: PriorEvaluation, tick: Callable[[], None]) -> OneStep:
+def _one_step(
+    prior: Prior, motions: Sequence[Motion], options: PriorEvaluation, tick: Callable[[], None]
+) -> tuple[OneStep, tuple[SpeedBias, ...]]:
     """Predict the frame after each of some recorded frames, drawn evenly from all of them."""
     frames = [(i, frame) for i, motion in enumerate(motions) for frame in range(1, len(motion) - 1)]
     order = np.random.default_rng(options.seed).permutation(len(frames))
     chosen = [frames[i] for i in sorted(order[: options.one_step_frames])]
-    errors = []
+    errors, faster, speeds = [], [], []
     for first, last in pairwise([*range(0, len(chosen), CHUNK), len(chosen)]):
         part = chosen[first:last]
         state = stacked([prior.start_from(motions[i], frame) for i, frame in part])
@@ -263,8 +290,82 @@ def _one_step(prior: Prior, motions: Sequence[Motion], options: PriorEvaluation,
         miss = np.linalg.norm(candidates.x - target[:, None], axis=-1).mean(-1)
         coasting = np.linalg.norm(state.x + state.v / prior.fps - target, axis=-1).mean(-1)
         errors.append(np.stack((miss[:, 0], miss.min(-1), coasting), axis=-1))
+        # The way and the speed are those of half a second: the next frame's own would be chosen by their noise.
+        way = np.stack([_way(motions[i], frame) for i, frame in part])
+        speeds.append(np.linalg.norm(way, axis=-1))
+        ahead = (candidates.x[:, :, 0, :2].mean(1) - target[:, 0, :2]) * prior.fps**2
+        faster.append((ahead * way).sum(-1) / np.maximum(speeds[-1], 1e-9))
         tick()
-    return OneStep(*(1000 * np.concatenate(errors).mean(0)).tolist())
+    one_step = OneStep(*(1000 * np.concatenate(errors).mean(0)).tolist())
+    return one_step, speed_biases(np.concatenate(speeds), np.concatenate(faster))
+
+
+def _way(motion: Motion, frame: int) -> np.ndarray:
+    """Return the mean velocity over the ground of the half second around a frame [m/s]."""
+    half = round(motion.fps / 4)
+    first, last = max(frame - half, 0), min(frame + half, len(motion) - 1)
+    return (motion.root[last, :2] - motion.root[first, :2]) * motion.fps / (last - first)
+
+
+def speed_biases(speeds: np.ndarray, faster: np.ndarray) -> tuple[SpeedBias, ...]:
+    """Sort the frames by speed."""
+    found = []
+    for low, high in pairwise(SPEED_CLASSES):
+        own = faster[(speeds >= low) & (speeds < high)]
+        error = float(own.std(ddof=1) / len(own) ** 0.5) if len(own) > 1 else math.nan
+        name = f"{low:g}-{high:g}" if math.isfinite(high) else f"above {low:g}"
+        found.append(SpeedBias(name, len(own), float(own.mean()) if len(own) else math.nan, error))
+    return tuple(found)
+
+
+def refuse_same_people(prior: Prior, clips: Sequence[tuple[Clip, Motion]]) -> None:
+    """Refuse to judge a bank by people who are in it."""
+    parts = prior.priors if isinstance(prior, Mixture) else (prior,)
+    known = {clip.name.partition("_")[0] for part in parts if isinstance(part, MotionField) for clip in part.bank.clips}
+    if same := sorted({clip.person for clip, _ in clips} & known):
+        names = ", ".join(same[:5]) + (", ..." if len(same) > 5 else "")
+        raise ValueError(f"the bank holds people of these recordings ({names}): judge it by others, or allow it with --same-people")
+
+
+def measure_living(
+    body: Body, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation, folder: Path, *, workers: int = 1,
+    watch: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Measure people in the simulator, who are asked for speeds and turns, or for nothing, next to recordings of unseen people."""
+    simulator = body.simulator()
+    clips = [(clip, motion.resampled(simulator.prior.fps)) for clip, motion in clips if len(motion) > 4]
+    protocol = SteeringProtocol(people=options.simulated, seconds=options.simulated_seconds, scenarios=(), seed=options.seed)
+    tasks = {name: TASKS[name] for name in ("stand", "walk", "run")}
+    paces = RecordedPaces.of([motion for _, motion in clips])
+    steering = evaluate_steering(body, protocol, folder, recorded=paces, workers=workers, watch=watch, tasks=tasks)
+    pace = {pace.task: pace for pace in steering.paces}
+    ratios = {name: {task: getattr(p, name) for task, p in pace.items()} for name in ("skate_ratio", "jerk_ratio")}
+    return {
+        "speed_kept_walk": pace["walk"].speed_kept,
+        "speed_kept_run": pace["run"].speed_kept,
+        "turn_error_deg": steering.turn_error_deg,
+        "undisturbed_falls": float(np.mean([p.fell for p in pace.values()])),
+        # Of the two gaits the worse; a foot that stands still has hardly a skate to compare with.
+        **{name: max(values["walk"], values["run"]) for name, values in ratios.items()},
+        **{f"{name}s": values for name, values in ratios.items()},
+        "paces": {task: asdict(p) for task, p in pace.items()},
+        "activity": _activity(simulator, clips, options),
+    }
+
+
+def _activity(simulator: Simulator, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation) -> dict[str, Any]:
+    """Return what people do whom nobody asks for anything, and what those did in whose recordings they start."""
+    places, length = draw_frames(clips, options.simulated, options.seed), round(options.seconds * simulator.prior.fps) + 1
+
+    def together(some: Sequence[int]) -> Motion:
+        states = stacked([simulator.prior.start_from(clips[places[i][0]][1], places[i][1]) for i in some])
+        nothing = np.full((len(some), 1, 2), np.nan)
+        return roam(simulator, states, nothing, Streams([options.seed + i for i in some]), length)
+
+    motion, _ = survivors(range(len(places)), together)
+    recorded = [activity(_around(clips[i][1], frame, length)) for i, frame in places]
+    rolled_out = {} if motion is None else {name: float(values.mean()) for name, values in activity(motion).items()}
+    return {"recorded": {name: float(np.mean([one[name] for one in recorded])) for name in recorded[0]}, "rolled_out": rolled_out}
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -272,7 +373,9 @@ def _roll_out(prior: Prior, starts: State, length: int, seed: int, tick: Callabl
     """Roll out a part of the batch at a time; each person has random numbers of their own."""
     parts = []
     for first, last in pairwise([*range(0, len(starts.x), CHUNK), len(starts.x)]):
-        parts.append(roll_out(prior, starts[first:last], length, Streams([seed + i for i in range(first, last)])))
+        # Where the simulator starts at the mode, that is what goes on: a motion field draws it anew when a clip ends.
+        rng = Streams([seed + i for i in range(first, last)])
+        parts.append(roll_out(prior, starts[first:last], length, rng, mode=prior.starts_at_mode))
         tick()
     return joined(parts)
 

@@ -89,9 +89,11 @@ def _lost(motion: Motion, row: int, branch: Branch, twin: int | None) -> float:
 
 def answered(motion: Motion, step: Int[np.ndarray, "b 3"], twins: Int[np.ndarray, "b"]) -> np.ndarray:
     """Whether people step within two seconds, and sooner than their unperturbed twins land one; False without a twin."""
-    landed = step[:, 1]
+    landed, down = step[:, 1], metrics.fallen(motion)
     unperturbed = np.where(landed < 0, len(motion), landed)[twins]
-    return (twins >= 0) & (landed >= 0) & (landed <= STEP_SECONDS * motion.fps) & (landed < unperturbed)
+    # Feet of people who lie go up and down too.
+    lies = np.where(down.any(-1), down.argmax(-1), len(motion))
+    return (twins >= 0) & (landed >= 0) & (landed <= STEP_SECONDS * motion.fps) & (landed < unperturbed) & (landed <= lies)
 
 
 def _placed(motion: Motion, step: Int[np.ndarray, "b 3"]) -> Float[np.ndarray, "b 2"]:
@@ -132,10 +134,6 @@ def rolled(world: World, seeds: Sequence[int], num_frames: int) -> tuple[Rollout
     return seen(world, states, reports), states[-1]
 
 
-def _wanting(start: str, seeds: Sequence[int]) -> Acted:
-    return Acted(np.zeros((len(seeds), 0, 22, 3)), np.tile((0.0, SPEEDS[start]), (len(seeds), 1)))
-
-
 @dataclass(frozen=True)
 class TripChunk(Chunk):
     """Runners whose heel is caught."""
@@ -149,7 +147,7 @@ class TripChunk(Chunk):
         return f"response-trips-{self.seeds[0]:06d}"
 
     def run(self) -> Arrays:
-        elements = (_wanting("run", self.seeds), Trip(start=1.0))
+        elements = (Acted.ahead(SPEEDS["run"], len(self.seeds)), Trip(start=1.0))
         world = World(Scene((Person("run"),), elements), self.body.simulator())
         rollout, end = rolled(world, self.seeds, round(self.seconds * world.fps))
         return tripped(rollout.motions[0], np.asarray(end.memories[1].since))  # pyright: ignore[reportAttributeAccessIssue]
@@ -194,7 +192,7 @@ class BallChunk(Chunk):
 
     def run(self) -> Arrays:
         throw = Throw("spine3", self.angle, speed=self.speed, mass=self.mass, start=1.0)
-        scene, simulator = Scene((Person(self.start),), (_wanting(self.start, self.seeds),)), self.body.simulator()
+        scene, simulator = Scene((Person(self.start),), (Acted.ahead(SPEEDS[self.start], len(self.seeds)),)), self.body.simulator()
 
         def rollout(*more: Element) -> Rollout:
             return rolled(World(replace(scene, elements=(*scene.elements, *more)), simulator), self.seeds, 75)[0]

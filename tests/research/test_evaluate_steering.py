@@ -1,0 +1,134 @@
+"""People who are asked for speeds and turns: the measures on hand-made motions, and the command in small."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dropsim.apps.cli import main
+from dropsim.body.rotations import exp
+from dropsim.motion.motion import Motion
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.physics.options import SimulatorOptions
+from dropsim.research.evaluation.scenarios import ScenarioChunk, followed, turn_errors
+from dropsim.research.evaluation.steering import (
+    TASKS,
+    RecordedPaces,
+    RoamChunk,
+    SteeringProtocol,
+    activity,
+    evaluate_steering,
+    merged,
+    pace_of,
+    paces,
+)
+from dropsim.research.evaluation.trials import Body
+from dropsim.scene import Drag, Follow, Person, Scene
+
+CLIP = stepping_clip(1.0)
+
+
+def along(way: np.ndarray, spin: float = 0.0) -> Motion:
+    """Return one person in a fixed pose along a path over the ground, in a batch of one."""
+    time = np.arange(len(way)) / 30
+    q = np.tile(CLIP.q[:1], (len(way), 1, 1, 1))
+    q[:, 0] = exp(time[:, None] * spin * np.array([0.0, 0.0, 1.0])) @ q[:, 0]
+    root = CLIP.root[0] + np.concatenate((way, np.zeros((len(way), 1))), -1)
+    return Motion.from_rotations(CLIP.skeleton, 30.0, root[None], q[None])
+
+
+def straight(speed: float, seconds: float = 6.0) -> Motion:
+    return along(np.arange(round(30 * seconds) + 1)[:, None] / 30 * np.array([0.0, speed]))
+
+
+def test_speed_is_net_displacement():
+    found = paces(straight(1.2))
+    np.testing.assert_allclose(found["speed"], 1.2)
+    assert (found["speed"].shape, found["skate"].shape) == ((1, 3), (1, 6))
+    # Once around a circle within the window is no way made.
+    turn = 2 * math.pi * np.arange(61) / 60
+    assert paces(along(np.stack((np.cos(turn), np.sin(turn)), -1)))["speed"][0, 0] < 1e-9
+
+
+@pytest.mark.parametrize(("speed", "spin", "doing"), [(0.1, 0.0, "standing"), (1.2, 1.5, "walking"), (3.0, 0.0, "running")])
+def test_what_people_do_has_its_name(speed, spin, doing):
+    found = activity(along(np.arange(91)[:, None] / 30 * np.array([0.0, speed]), spin))
+    assert {name for name in ("standing", "walking", "running") if found[name] == 1} == {doing}
+    assert found["turning"] == (spin > 1)
+
+
+def test_a_turn_is_judged_a_second_later():
+    wanted = np.zeros((91, 2))
+    wanted[:30], wanted[30:] = (0.0, 1.0), (-1.0, 0.0)
+    # One turns at once, one not at all, one 30 degrees too far.
+    angles = np.radians([180.0, 90.0, 210.0])
+    for angle, error in zip(angles, (0.0, 90.0, 30.0), strict=True):
+        way = np.concatenate((np.zeros((30, 2)), np.arange(61)[:, None] / 30 * np.array([math.cos(angle), math.sin(angle)])))
+        np.testing.assert_allclose(turn_errors(along(way), wanted), [[error]], atol=1e-6)
+
+
+def test_a_hand_that_lags_and_people_who_are_slow_are_seen():
+    motion = straight(0.9, 10.0)
+    way = ((0.0, 0.0, 1.0), (4.0, 0.0, 1.0001), (8.0, 0.0, 1.0))
+    drag = Drag("right_wrist", ((0.0, 0.0, 0.0, 0.0), (10.0, 0.0, 10.0, 0.0)), relative=True)
+    found = followed(motion, Scene((Person(),), (Follow(way, acceleration=1e6), drag)))
+    assert found["speed_ratio"][0] == pytest.approx(0.9, rel=1e-3)
+    # The target gains 0.1 m/s: on average over seconds 2 to 10, 0.6 m.
+    assert found["hand_m"][0] == pytest.approx(0.6, abs=0.01)
+
+
+def test_recordings_of_the_same_speed_are_compared_with():
+    slow, fast = straight(1.2, 20.0), straight(2.5, 20.0)
+    recorded = RecordedPaces.of([m.map(lambda values: values[0]) for m in (slow, fast)])
+    assert recorded.ratios(paces(slow), 1.2)[0] == pytest.approx(1.0)
+    # A foot that glides at 2.5 m/s skates 2.5 / 1.2 times as much as one at 1.2 m/s.
+    only_slow = RecordedPaces.of([slow.map(lambda values: values[0])])
+    assert only_slow.ratios(paces(fast), 2.5)[0] == pytest.approx(2.5 / 1.2)
+    assert math.isnan(RecordedPaces.of([]).ratios(paces(fast), 2.5)[0])
+
+
+def test_a_task_is_summed_up():
+    rows = {
+        "finished": np.array([True, False, True]),
+        "speed": np.array([[0.0, 1.2, 1.2], [0.0, 0.6, 0.6]]),
+        "fell": np.array([False, True]),
+    }
+    rows |= {name: np.zeros(2) for name in ("penetration_mm", "deepest_mm", "bone_error_percent")}
+    pace = pace_of("walk", [rows], None)
+    assert (pace.people, pace.diverged, pace.fell) == (2, 1, 0.5)
+    assert pace.speed == pytest.approx(0.9)
+    assert pace.speed_kept == pytest.approx(0.75)
+    assert merged([{"finished": np.array([False])}]) == ({}, 1)
+
+
+BODY = Body(SimulatorOptions(num_samples=2), prior="field")
+
+
+def test_walkers_go_on_and_turn_to_the_side_that_is_asked_for():
+    found = RoamChunk(BODY, "walk", ((0.0, 0.0, 1.2), (2.0, -1.2, 0.0)), (0, 1), 4.0).run()
+    assert found["finished"].all()
+    assert found["turn_errors"].shape == (2, 1)
+    assert (found["turn_errors"] < 60).all()
+    assert (found["speed"][:, 0] > 0.5).all()
+
+
+def test_every_part_gives_its_numbers(tmp_path):
+    protocol = SteeringProtocol(people=2, seconds=6.0, seeds=1, scenarios=("projectiles",))
+    found = evaluate_steering(BODY, protocol, tmp_path, tasks={"walk": TASKS["walk"]}).numbers()
+    assert found["paces"]["walk"]["people"] == 2
+    assert found["turn_error_deg"] >= 0
+    assert {"fell", "deepest_mm", "bone_error_percent", "hits"} <= set(found["scenarios"]["projectiles"])
+
+
+def test_a_scenario_with_several_people_has_a_row_for_each():
+    found = ScenarioChunk(BODY, "two-people", (0,)).run()
+    assert len(found["finished"]) == len(found["fell"]) == 2
+
+
+def test_the_command_writes_numbers(tmp_path, monkeypatch):
+    quick = classmethod(lambda cls, **given: cls(people=1, seconds=6.0, seeds=1, scenarios=("stand-still",), seed=given["seed"]))
+    monkeypatch.setattr(SteeringProtocol, "quick", quick)
+    assert main(["evaluate", "steering", "--quick", "--prior", "field", "--workers", "1", "--out", str(tmp_path)]) == 0
+    assert set(json.loads((tmp_path / "steering.json").read_text())["paces"]) == set(TASKS)
+    assert "asked for" in (tmp_path / "steering.md").read_text()
