@@ -359,6 +359,7 @@ def test_speed_biases_have_standard_errors():
     assert slow.error == pytest.approx(1 / 3**0.5)
 
 
+@pytest.mark.slow
 def test_people_in_the_simulator_are_measured_too(tmp_path):
     options = replace(SMALL, simulated=2, simulated_seconds=6.0)
     living = measure_living(Body(SimulatorOptions(num_samples=2), prior="field"), clips(), options, tmp_path)

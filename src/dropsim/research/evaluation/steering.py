@@ -89,25 +89,22 @@ def paces(motion: Motion) -> Arrays:
     return {"speed": _windowed(motion, WINDOW, _net_speed)} | {name: _windowed(motion, STYLE, how) for name, how in style.items()}
 
 
-def _windowed(motion: Motion, seconds: float, measure: Callable[[Motion], np.ndarray]) -> np.ndarray:
+def _windowed(motion: Motion, seconds: float, measure: Callable[[Motion], Any]) -> np.ndarray:
     span = round(seconds * motion.fps)
     found = [measure(motion.slice(i * span, (i + 1) * span + 1)) for i in range((len(motion) - 1) // span)]
     return np.stack(found, -1) if found else np.zeros((*motion.root.shape[:-2], 0))
 
 
 def _net_speed(motion: Motion) -> np.ndarray:
-    return np.linalg.norm(motion.root[..., -1, :2] - motion.root[..., 0, :2], axis=-1) / motion.duration
+    return np.asarray(np.linalg.norm(motion.root[..., -1, :2] - motion.root[..., 0, :2], axis=-1) / motion.duration)
 
 
 def activity(motion: Motion) -> Arrays:
     """Return the shares of the time in which people stand, walk, run and turn."""
     speed, turn = metrics.root_speed(motion), np.abs(metrics.turn_rate(motion))
-    return {
-        "standing": (speed < metrics.STANDING).mean(-1),
-        "walking": ((speed >= metrics.STANDING) & (speed <= metrics.RUNNING)).mean(-1),
-        "running": (speed > metrics.RUNNING).mean(-1),
-        "turning": (turn > metrics.TURNING).mean(-1),
-    }
+    stands, runs = speed < metrics.STANDING, speed > metrics.RUNNING
+    flags = {"standing": stands, "walking": ~stands & ~runs, "running": runs, "turning": turn > metrics.TURNING}
+    return {name: np.asarray(flag.mean(-1)) for name, flag in flags.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,13 +175,11 @@ class SteeringProtocol:
         ]
 
     def turns(self, body: Body) -> list[RoamChunk]:
-        """Return people who are asked for a turn of 90 degrees, half of them to the left, walking and running."""
+        """Return people who are asked for a turn of 90 degrees to the left, walking and running."""
         return [
-            RoamChunk(body, start, ((0.0, 0.0, speed), (TURN_AT, side * speed, 0.0)), seeds[i::2], TURN_AT + 2.0)
+            RoamChunk(body, start, ((0.0, 0.0, speed), (TURN_AT, -speed, 0.0)), seeds, TURN_AT + 1.5)
             for start, speed in (TASKS["walk"], TASKS["run"])
             for seeds in self._groups(self.people)
-            for i, side in enumerate((-1.0, 1.0))
-            if seeds[i::2]
         ]
 
     def scenes(self, body: Body) -> list[ScenarioChunk]:
@@ -251,7 +246,7 @@ class Steering:
     paces: tuple[Pace, ...]
     turn_error_deg: float
     """Mean over people who walk and run."""
-    scenes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    scenes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of each scenario."""
 
     def numbers(self) -> dict[str, Any]:
