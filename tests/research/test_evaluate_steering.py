@@ -120,7 +120,8 @@ def test_a_scenario_with_several_people_has_a_row_for_each():
 def test_the_command_writes_numbers(tmp_path, monkeypatch):
     quick = classmethod(lambda cls, **given: cls(people=1, seconds=6.0, seeds=1, scenarios=("projectiles",), seed=given["seed"]))
     monkeypatch.setattr(SteeringProtocol, "quick", quick)
-    assert main(["evaluate", "steering", "--quick", "--prior", "field", "--workers", "1", "--out", str(tmp_path)]) == 0
+    arguments = ["evaluate", "steering", "--quick", "--prior", "field", "--samples", "2", "--workers", "1", "--out", str(tmp_path)]
+    assert main(arguments) == 0
     found = json.loads((tmp_path / "steering.json").read_text())
     assert set(found["paces"]) == set(TASKS)
     assert found["turn_error_deg"] >= 0

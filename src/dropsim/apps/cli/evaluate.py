@@ -268,6 +268,8 @@ class Steering(_Simulated):
     """Of each scenario."""
     scenarios: Annotated[tuple[str, ...] | None, optional("NAME ...", "all, and five with --quick")] = None
     """Which scenarios."""
+    samples: Annotated[int | None, optional("K", "64")] = None
+    """Candidates of the prior a frame."""
     recordings: Recordings = None
     """A data set of `dropsim data build`, whose held-out people foot skate and jerk are compared with."""
 
@@ -284,7 +286,10 @@ class Steering(_Simulated):
         protocol = (SteeringProtocol.quick if self.quick else SteeringProtocol)(**given, seed=self.seed)
         recorded = None if self.recordings is None else RecordedPaces.of([motion for _, motion in load(self.recordings, held_out=True)])
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
-            folder, body = Path(scratch) if self.out is None else self.out / "chunks", Body.of(64, self._prior)
+            folder, body = (
+                Path(scratch) if self.out is None else self.out / "chunks",
+                Body.of(64 if self.samples is None else self.samples, self._prior),
+            )
             steering = evaluate_steering(body, protocol, folder, recorded=recorded, workers=self._workers, watch=advance)
         print(table(steering))
         written = [self.json, *([] if self.out is None else [self.out / "steering.json"])]
