@@ -11,7 +11,8 @@ from dropsim.motion.amass import write_amass
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.research.evaluation.bench import Speed, measure_speed
 from dropsim.research.evaluation.paper import claims
-from dropsim.research.evaluation.paper.plan import PaperOptions, Plan, random_trials
+from dropsim.research.evaluation.paper.plan import PaperOptions, Plan, random_trials, startable
+from dropsim.research.evaluation.paper.reproduce import Case, verdict_rows
 from dropsim.research.evaluation.paper.runs import merged
 from dropsim.research.evaluation.recordings import Recorded, measure_recordings, spread
 from dropsim.research.evaluation.trials import Body
@@ -177,7 +178,45 @@ def test_the_plan_has_every_motion_in_every_form():
     assert len({repr(chunk) for chunk in plan.chunks}) == len(plan.chunks)
 
 
-@pytest.mark.parametrize("bad", [{"motions": 0}, {"num_samples": 0}, {"seed": -1}, {"num_frames": 20}])
+def test_every_push_is_in_the_range_that_was_asked_for():
+    plan = Plan.of(PaperOptions(motions=20, newtons=(150.0, 350.0)))
+    forces = {name: [np.hypot(*t.force[:2]) for c in plan.parts[name] for t in c.trials] for name in ("full", "run", "walk")}
+    assert all(150 <= force <= 350 for of in forces.values() for force in of)
+    assert set(np.round(forces["walk"], 6)) == {250.0}
+
+
+def test_a_prior_starts_where_it_can():
+    assert set(startable("field")) >= {"walk", "run", "stand"}
+    trials = random_trials(30, 0, categories=startable("field"))
+    assert {trial.start for trial in trials} <= set(startable("field"))
+
+
+def test_the_prior_that_is_judged_also_follows():
+    plan = Plan.of(PaperOptions(motions=1, prior="field"))
+    assert {chunk.body.prior for chunk in plan.parts["follow"]} == {"field"}
+
+
+def test_the_prior_agrees_with_physics_in_ordinary_motion():
+    # Unpushed a hundredth of the peak under a push.
+    calm = energies(kinematic=(0.01,) * 5)
+    found = claims.agreement(energies(kinematic=(0.01, 1.0, 0.5, 0.1, 0.01)), calm)
+    assert found.number == pytest.approx(0.01)
+    assert found.reproduced
+    assert not claims.agreement(energies(kinematic=(0.01, 0.1, 0.1, 0.1, 0.01)), calm).reproduced
+
+
+def test_claims_of_several_cases_stand_next_to_each_other():
+    claim = claims.Claim("a", "text", 0.5, "at most 1", True, "found")
+    other = replace(claim, number=2.0, reproduced=False)
+    cases = [Case(PaperOptions(newtons=r), (c,)) for r, c in (((150.0, 350.0), claim), ((300.0, 700.0), other))]
+    head, row = verdict_rows(cases)
+    assert head[2:] == ["cvae-150-350N", "cvae-300-700N"]
+    assert row == ["a", "at most 1", "0.5, reproduced", "2, not reproduced"]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"motions": 0}, {"newtons": (0.0, 10.0)}, {"newtons": (20.0, 10.0)}, {"num_samples": 0}, {"seed": -1}, {"num_frames": 20}]
+)
 def test_a_plan_that_cannot_be_is_refused(bad):
     with pytest.raises(ValueError, match=r"at least|whole number|from 1"):
         replace(PaperOptions(), **bad)
@@ -230,6 +269,7 @@ def test_the_quick_version_shows_the_direction_of_the_claims(recordings, tmp_pat
     found = {claim["id"]: claim for claim in written["claims"]}
     assert list(found) == [
         "pushed-walk", "back-to-level", "manifold", "ablation", "recorded-wrench", "corrected-wrench", "following", "speed",
+        "agreement",
     ]  # fmt: skip
     assert set(written["claims"][0]) == {"id", "claim", "number", "bound", "reproduced", "finding"}
     # The push shows, and is mostly over at the end; the manifold is nearer than its mode; people follow; and all faster than the paper.
@@ -240,12 +280,12 @@ def test_the_quick_version_shows_the_direction_of_the_claims(recordings, tmp_pat
     assert found["following"]["number"] < 0.3
     assert found["speed"]["number"] > 10
     assert sum(written["diverged"].values()) == 0
-    for name in found:
+    for name in set(found) - {"agreement"}:
         assert all((out / f"{name}.{ending}").stat().st_size > 200 for ending in ("png", "svg", "csv"))
     page = (out / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 8
     assert "http" not in page.replace("http://www.w3.org", "")
-    assert capsys.readouterr().out.count("reproduced:") == 8
+    assert capsys.readouterr().out.count("reproduced:") == 9
 
 
 def test_bad_input_is_a_sentence(tmp_path, capsys):

@@ -16,8 +16,9 @@ from dropsim.motion.synthetic import FACING_Y, stepping_clip
 from dropsim.physics import metrics
 from dropsim.research.evaluation import response_runs
 from dropsim.research.evaluation.branches import Branch, Shove, branch_out, forces_of, lead_in
+from dropsim.research.evaluation.report import number_rows
 from dropsim.research.evaluation.response import ResponseProtocol, evaluate_response, ways_up
-from dropsim.research.evaluation.response_report import number_rows
+from dropsim.research.evaluation.response_report import BOUNDS
 from dropsim.research.evaluation.trials import Body
 
 G = 9.81
@@ -234,7 +235,8 @@ def test_an_unknown_part_is_refused():
 
 
 def test_a_miss_is_called_one():
-    rows = {row[0]: row[3] for row in number_rows({"lost_max": 0.4, "fell_at_2_0": 0.5, "pdp_fell": math.nan, "balls": {"lost": 0.1}})}
+    numbers = {"lost_max": 0.4, "fell_at_2_0": 0.5, "pdp_fell": math.nan, "balls": {"lost": 0.1}}
+    rows = {row[0]: row[3] for row in number_rows(numbers, BOUNDS)}
     assert (rows["lost_max"], rows["fell_at_2_0"], rows["pdp_fell"], rows["balls.lost"]) == ("misses", "holds", "", "holds")
 
 

@@ -69,10 +69,14 @@ class Ablation(_Simulated):
 
 @dataclass(frozen=True, kw_only=True)
 class Paper(_Simulated):
-    """The paper's eight results, measured again."""
+    """The paper's eight results, measured again, each over two ranges of pushes and for two priors."""
 
     out: Path
     """Folder for the report, the figures and their data."""
+    also: Annotated[tuple[str, ...] | None, optional("PRIOR ...", "field and cvae; none with --quick")] = None
+    """Other priors that the claims are judged for."""
+    newtons: Annotated[tuple[float, float] | None, optional("LOW HIGH", "both 150 to 350 and 300 to 700; the second with --quick")] = None
+    """Range of the pushes [N]."""
     motions: Annotated[int | None, optional("INT", "250")] = None
     """Pushed motions."""
     samples: Annotated[int | None, optional("K", "64, and 8 with --quick")] = None
@@ -82,16 +86,19 @@ class Paper(_Simulated):
 
     def run(self) -> None:
         from dropsim.apps.cli.progress import bar
-        from dropsim.research.evaluation.paper.plan import PaperOptions
-        from dropsim.research.evaluation.paper.reproduce import reproduce
+        from dropsim.research.evaluation.paper.plan import HARD, MILD, PaperOptions
+        from dropsim.research.evaluation.paper.reproduce import reproduce_over
 
         given = {"motions": self.motions, "num_samples": self.samples, "recordings": self.recordings}
-        kept = {name: value for name, value in given.items() if value is not None} | {"seed": self.seed, "prior": self._prior}
-        options = PaperOptions.quick(**kept) if self.quick else PaperOptions(**kept)
+        kept = {name: value for name, value in given.items() if value is not None} | {"seed": self.seed}
+        make = PaperOptions.quick if self.quick else PaperOptions
+        others = (() if self.quick else ("field", "cvae")) if self.also is None else self.also
+        ranges = ((HARD,) if self.quick else (MILD, HARD)) if self.newtons is None else (self.newtons,)
+        options = [make(**kept, prior=prior, newtons=newtons) for prior in dict.fromkeys((self._prior, *others)) for newtons in ranges]
         with bar("chunks") as advance:
-            claims = reproduce(options, self.out, workers=self._workers, watch=advance)
-        for claim in claims:
-            print(claim.line)
+            cases = reproduce_over(options, self.out, workers=self._workers, watch=advance)
+        for case in cases:
+            print(f"{case.name}:", *(claim.line for claim in case.claims), sep="\n")
         print(f"wrote {self.out / 'report.html'}, {self.out / 'claims.json'} and the figures with their data")
 
 
@@ -302,6 +309,30 @@ class Steering(_Simulated):
         _say_written([path for path in written if path is not None])
 
 
+@dataclass(frozen=True, kw_only=True)
+class All(_Simulated):
+    """Everything, on one page; after an interruption the same command goes on where it stopped."""
+
+    out: Path
+    """Folder for everything."""
+    recordings: Recordings = None
+    """A data set of `dropsim data build`; without one the prior is not judged by itself."""
+    docs: Annotated[Path | None, optional("FILE", "none")] = None
+    """Page of documentation whose tables are filled."""
+
+    def run(self) -> None:
+        from dropsim.research.evaluation.summary import write_summary
+
+        common = {name: getattr(self, name) for name in ("prior", "body", "seed", "quick", "workers")}
+        Response(**common, out=self.out / "response").run()
+        Steering(**common, out=self.out / "steering", recordings=self.recordings).run()
+        if self.recordings is not None:
+            Prior(**common, data=self.recordings, out=self.out / "prior", json=self.out / "prior" / "prior.json").run()
+        Paper(**common, out=self.out / "paper", recordings=self.recordings).run()
+        Push(**common, out=self.out / "push").run()
+        _say_written(write_summary(self.out, docs=self.docs))
+
+
 @dataclass(frozen=True)
 class Evaluate:
     """Measure the paper's claims, people who are pushed or steered, the simulator's settings, or the motion prior.
@@ -312,6 +343,7 @@ class Evaluate:
     what: tyro.conf.OmitArgPrefixes[
         tyro.conf.OmitSubcommandPrefixes[
             Annotated[Ablation, tyro.conf.subcommand("ablation")]
+            | Annotated[All, tyro.conf.subcommand("all")]
             | Annotated[Paper, tyro.conf.subcommand("paper")]
             | Annotated[Prior, tyro.conf.subcommand("prior")]
             | Annotated[Push, tyro.conf.subcommand("push")]

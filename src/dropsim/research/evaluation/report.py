@@ -54,6 +54,33 @@ class Section:
     """Rows, the first being the header."""
 
 
+@dataclass(frozen=True)
+class Bound:
+    """What a number is judged by."""
+
+    low: float | int
+    high: float | int
+    people: str
+    """What real people do, with the source, or how the number is to be read."""
+
+
+def number_rows(numbers: Mapping[str, object], bounds: Mapping[str, Bound]) -> list[list[str]]:
+    """Lay the main numbers out next to their bars, under a header."""
+    flat = {}
+    for name, value in numbers.items():
+        flat |= {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, Mapping) else {name: value}
+    rows = [["number", "here", "bar", "", "real people, or how to read it"]]
+    for name, value in flat.items():
+        bound = bounds.get(name)
+        text = f"{value:.3g}" if isinstance(value, float) else str(value)
+        if bound is None or not isinstance(value, float | int) or math.isnan(value):
+            rows.append([name, text, "", "", "" if bound is None else bound.people])
+            continue
+        bar = f"{bound.low:g} to {bound.high:g}" if bound.low else f"at most {bound.high:g}"
+        rows.append([name, text, bar, "holds" if bound.low <= value <= bound.high else "misses", bound.people])
+    return rows
+
+
 def counted_table(rows: Sequence[Sequence[str]], diverged: int) -> str:
     """Lay rows out in Markdown, the first being the header, and say how many people they leave out."""
     note = f"\n{diverged} people are not counted because their simulation could not go on.\n" if diverged else ""

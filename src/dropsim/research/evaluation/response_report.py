@@ -1,28 +1,15 @@
 """The response protocol's tables and figures as files, next to what is published about real people."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-
-import numpy as np
 
 from dropsim.files.tables import markdown, write_csv
 from dropsim.research.evaluation.branches import SPEEDS
 from dropsim.research.evaluation.plots import new_figure, save_figure
-from dropsim.research.evaluation.report import Section, machine, write_page, write_text
+from dropsim.research.evaluation.report import Bound, Section, machine, number_rows, write_page, write_text
 from dropsim.research.evaluation.response import Response, table, table_rows
 from dropsim.research.evaluation.trials import FULL
-
-
-@dataclass(frozen=True)
-class Bound:
-    """What a number is judged by."""
-
-    low: float | int
-    high: float | int
-    people: str
-    """What real people do, with the source, or how the number is to be read."""
-
 
 WOJCIK = "Wojcik et al. 1999"
 HOF = "Hof et al. 2010"
@@ -56,26 +43,9 @@ THRESHOLDS = ((0.2, "backward"), (0.4, "forward, sideways"))
 """Impulses at which the extrapolated centre of mass leaves the base of support (after Hof) [N s/kg]."""
 
 
-def number_rows(numbers: Mapping[str, object], bounds: Mapping[str, Bound] = BOUNDS) -> list[list[str]]:
-    """Lay the main numbers out next to their bars, under a header."""
-    flat = {}
-    for name, value in numbers.items():
-        flat |= {f"{name}.{key}": part for key, part in value.items()} if isinstance(value, Mapping) else {name: value}
-    rows = [["number", "here", "bar", "", "real people, or how to read it"]]
-    for name, value in flat.items():
-        bound = bounds.get(name)
-        text = f"{value:.3g}" if isinstance(value, float) else str(value)
-        if bound is None or not isinstance(value, float | int) or np.isnan(value):
-            rows.append([name, text, "", "", "" if bound is None else bound.people])
-            continue
-        bar = f"{bound.low:g} to {bound.high:g}" if bound.low else f"at most {bound.high:g}"
-        rows.append([name, text, bar, "holds" if bound.low <= value <= bound.high else "misses", bound.people])
-    return rows
-
-
 def number_table(response: Response) -> str:
     """Return the main numbers in Markdown."""
-    return markdown(number_rows(response.numbers))
+    return markdown(number_rows(response.numbers, BOUNDS))
 
 
 def write_response_report(response: Response, folder: Path) -> list[Path]:
@@ -93,7 +63,7 @@ def write_response_report(response: Response, folder: Path) -> list[Path]:
     if response.cells:
         write_csv(paths[1], list(asdict(response.cells[0])), [tuple(asdict(cell).values()) for cell in response.cells])
         _draw(response, paths[2])
-    sections = [Section("The main numbers", table=number_rows(response.numbers), picture=paths[2] if response.cells else None)]
+    sections = [Section("The main numbers", table=number_rows(response.numbers, BOUNDS), picture=paths[2] if response.cells else None)]
     sections += [Section(title, table=table_rows(cells)) for title, cells in parts.items()]
     write_page(paths[3], "What people do when pushed", machine() | {k: str(v) for k, v in asdict(response.protocol).items()}, sections)
     return [path for path in paths if path.exists()]

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dropsim.body.skeleton import NUM_JOINTS
+from dropsim.physics.options import SimulatorOptions
 from dropsim.research.evaluation.bench import Speed
 from dropsim.research.evaluation.chunks import Arrays
 from dropsim.research.evaluation.paper.plan import FOLLOWS, PUSHED
@@ -26,6 +28,8 @@ SETTLE = 1.5
 
 BACK = 1.25
 """Energies within this ratio of the unperturbed level are back."""
+AGREES = 0.05
+"""Share of the peak under a push below which E_kin is small."""
 RISE = 2.0
 """A rise is at least this ratio."""
 LESS = 0.30
@@ -101,6 +105,23 @@ def pushed_walk(walks: Arrays) -> Claim:
         end <= 1.0 and min(momentum, stepping) >= RISE and pose > RISE * pose_before,
         f"momentum x {momentum:.1f} in the push, range of motion from {pose_before:.2g} to {pose:.2g} m^2, E_kin x {stepping:.0f} in the "
         f"second after it; walk {index + 1} of {len(walks['fallen'])}, of which {up} stay on their feet",
+    )
+
+
+def agreement(full: Arrays, calm: Arrays) -> Claim:
+    """Judge the paper's first hypothesis: in ordinary motion the prior agrees with physics."""
+    ordinary, peak = median(calm, "kinematic", slice(BEFORE.start, None)), float(np.median(full["energy_kinematic"], axis=0).max())
+    # E = w / 2 times the sum of squares over the joints.
+    distance = 1000 * (2 * ordinary / (SimulatorOptions().kinematic_weight * NUM_JOINTS)) ** 0.5
+    number = ratio(ordinary, peak)
+    return Claim(
+        "agreement",
+        "In ordinary motion the kinematic energy agrees with the others.",
+        number,
+        f"unpushed at most {AGREES:g} x its peak under a push",
+        number <= AGREES,
+        f"median E_kin of unpushed people {ordinary:.2g} m^2, joints {distance:.1f} mm from the nearest candidate (root mean square); "
+        f"{peak:.2g} m^2 at the peak of the pushed",
     )
 
 
@@ -236,7 +257,7 @@ def real_time(speed: Speed) -> Claim:
 
 
 def judge(found: Mapping[str, Arrays], recorded: Sequence[Recorded] | None, speed: Speed) -> list[Claim]:
-    """Return the eight verdicts."""
+    """Return the verdicts on the eight results, and on the first hypothesis."""
     full = found["full"]
     return [
         pushed_walk(found["walk"]),
@@ -247,4 +268,5 @@ def judge(found: Mapping[str, Arrays], recorded: Sequence[Recorded] | None, spee
         corrected_wrench(found["run"], recorded),
         following(found),
         real_time(speed),
+        agreement(full, found["calm"]),
     ]

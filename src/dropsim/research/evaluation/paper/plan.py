@@ -1,24 +1,22 @@
 """Who is pushed, and what is switched off, so that the paper's claims can be judged."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from dropsim.priors.named import open_prior
 from dropsim.research.evaluation.chunks import Arrays, Chunk
 from dropsim.research.evaluation.paper.runs import EnergyChunk, FollowChunk, merged
 from dropsim.research.evaluation.trials import Body, Trial, batched, check_seed, toward
 
 CATEGORIES = ("walk", "run", "turn", "stand", "jump", "crouch", "dance", "sport")
 """Starts of the random motions, all that begin on their feet."""
-HARD = (300.0, 700.0)
-"""Range of the pushes on the torso of the random motions [N]. The paper gives no number, but says that people get up and resume walking:
-so these fell most."""
-MILD = (150.0, 350.0)
-"""Range of the pushes of runs whose root wrench is looked at [N], which most bear on their feet."""
-WALK_NEWTONS = 250.0
-"""Of the push on the pelvis of the one walk [N]."""
+MILD, HARD = (150.0, 350.0), (300.0, 700.0)
+"""Ranges of the pushes [N]: most people bear the first on their feet, the second fells most. The paper gives no number, so that every
+claim is judged over both."""
 PUSHED = (63, 78)
 """Frames of the push: the paper's."""
 FOLLOWERS = 4
@@ -55,8 +53,14 @@ class PaperOptions:
     """Folder of recordings that the root wrench is compared with."""
     prior: str = "cvae"
     """As `open_prior` takes it."""
+    newtons: tuple[float, float] = HARD
+    """Range of all pushes [N]; the walk that is drawn gets the middle of it."""
 
     def __post_init__(self) -> None:
+        if not 0 < self.newtons[0] <= self.newtons[1]:
+            raise ValueError(
+                f"pushes range from a force of at least 1 N to a larger one, not from {self.newtons[0]:g} to {self.newtons[1]:g} N"
+            )
         if min(self.motions, self.walks, self.runs, self.followers) < 1:
             raise ValueError(f"cannot judge by {self.motions} motions: give at least 1")
         if not 1 <= self.num_samples <= 4096:
@@ -83,7 +87,8 @@ class Plan:
     def of(cls, options: PaperOptions) -> "Plan":
         """Lay out all that is simulated."""
         body = Body.of(options.num_samples, options.prior)
-        trials = random_trials(options.motions, options.seed)
+        categories = startable(options.prior)
+        trials = random_trials(options.motions, options.seed, options.newtons, categories)
         some = trials[: options.remedies]
         bare = body.changed(contact=False, range_of_motion=False)
         literal = body.changed(react=False)
@@ -101,13 +106,13 @@ class Plan:
         parts: dict[str, Sequence[Chunk]] = {
             name: [EnergyChunk(name, one, part, options.num_frames) for part in batched(of)] for name, (one, of) in bodies.items()
         }
-        force, (first, end) = toward(90.0, WALK_NEWTONS), PUSHED
+        force, (first, end) = toward(90.0, sum(options.newtons) / 2), PUSHED
         walks = tuple(Trial("walk", options.seed + i, force, "pelvis", first, end - first) for i in range(options.walks))
         parts["walk"] = [EnergyChunk("walk", body, walks, options.num_frames, keep_motion=True)]
-        runners = [replace(trial, start="run") for trial in random_trials(options.runs, options.seed + 1, MILD)]
+        runners = [replace(trial, start="run") for trial in random_trials(options.runs, options.seed + 1, options.newtons)]
         parts["run"] = [EnergyChunk("run", body, part, options.num_frames) for part in batched(runners)]
         seeds = range(options.seed, options.seed + options.followers)
-        how = (options.num_samples, options.follow_seconds, options.rollouts)
+        how = (body, options.follow_seconds, options.rollouts)
         for name in FOLLOWS:
             parts[name] = [FollowChunk(name, tuple(seeds[i : i + FOLLOWERS]), *how) for i in range(0, len(seeds), FOLLOWERS)]
         return cls(options, parts)
@@ -123,7 +128,17 @@ class Plan:
         return {name: merged([found[id(chunk)] for chunk in part]) for name, part in self.parts.items() if part}
 
 
-def random_trials(count: int, seed: int, newtons: tuple[float, float] = HARD) -> list[Trial]:
+def startable(prior: str) -> tuple[str, ...]:
+    """Return the categories that a prior can start in."""
+    opened, found = open_prior(prior), []
+    for category in CATEGORIES:
+        with contextlib.suppress(ValueError):
+            opened.start(category)
+            found.append(category)
+    return tuple(found)
+
+
+def random_trials(count: int, seed: int, newtons: tuple[float, float] = HARD, categories: Sequence[str] = CATEGORIES) -> list[Trial]:
     """Draw motions, and for each a push on the torso in any horizontal direction; the first of more are those of fewer."""
     rng = np.random.default_rng(seed)
     first, end = PUSHED
@@ -131,5 +146,5 @@ def random_trials(count: int, seed: int, newtons: tuple[float, float] = HARD) ->
     for i in range(count):
         kind, angle, size = rng.random(3).tolist()
         force = toward(360 * angle, newtons[0] + (newtons[1] - newtons[0]) * size)
-        trials.append(Trial(CATEGORIES[int(kind * len(CATEGORIES))], seed * 1000 + i, force, "torso", first, end - first))
+        trials.append(Trial(categories[int(kind * len(categories))], seed * 1000 + i, force, "torso", first, end - first))
     return trials

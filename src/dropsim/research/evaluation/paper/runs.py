@@ -58,7 +58,7 @@ class FollowChunk(Chunk):
 
     scenario: str
     seeds: tuple[int, ...]
-    num_samples: int
+    body: Body
     seconds: float
     """How long [s]."""
     rollouts: int
@@ -72,8 +72,8 @@ class FollowChunk(Chunk):
         """Simulate; rows are the seeds that went through, in order."""
         setup = scenario(self.scenario)
         scene = replace(setup.scene, planner=replace(setup.scene.planner, num_rollouts=self.rollouts))
-        setup = replace(setup, scene=scene, seconds=self.seconds, simulator=replace(setup.simulator, num_samples=self.num_samples))
-        world = setup.world()
+        setup = replace(setup, scene=scene, seconds=self.seconds, simulator=self.body.options)
+        world = setup.world(self.body.simulator().prior)
         frames = setup.num_frames(world.fps)
         motion, finished = survivors(self.seeds, lambda seeds: run(world, frames, seeds).motions[0])
         arrays: Arrays = {"finished": finished, "wanted": _wanted_velocity(setup, frames, world.fps)}
