@@ -34,7 +34,7 @@ $(TOOLS_STAMP): $(RUN_STAMP)
 	@touch $@
 
 demo: venv
-	$(BIN)/dropsim demo --out out
+	$(BIN)/dropsim demo --out out --force
 
 view: venv
 	$(BIN)/dropsim view

@@ -63,10 +63,10 @@ class Stopwatch(NullViewer):
         super().show(shot, status)
 
 
-def latencies(session: Session, keys: int) -> list[float]:
-    """Return the times from a command to the showing of the first frame that was simulated after it [s]."""
+def latencies(session: Session, keys: int) -> tuple[list[float], list[int]]:
+    """Return the times from a command to the showing of the first frame that was simulated after it [s], and the frames shown between."""
     viewer = Stopwatch()
-    loop, found = Loop(session, viewer), list[float]()
+    loop, found, between = Loop(session, viewer), list[float](), list[int]()
     loop.start()
     try:
         while loop.status.frames < 60:
@@ -82,11 +82,12 @@ def latencies(session: Session, keys: int) -> list[float]:
             while not first or first[0] not in viewer.times:
                 loop.wait(0.002)
             found.append(viewer.times[first[0]] - pressed)
+            between.append(sum(pressed < shown < viewer.times[first[0]] for shown in list(viewer.times.values())))
             # At any moment between two frames.
             loop.wait(0.2 + 0.0137 * (k % 7))
     finally:
         loop.stop()
-    return found
+    return found, between
 
 
 def costs(session: Session, frames: int) -> list[float]:
@@ -136,7 +137,7 @@ def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each row")
-    parser.add_argument("--prior", default="cvae", help="field, cvae, a .bank or .safetensors file")
+    parser.add_argument("--prior", default="field", help="field, cvae, a .bank or .safetensors file")
     parser.add_argument("--core", type=int, help="pin the process to this core")
     arguments = parser.parse_args()
     if arguments.core is not None:
@@ -145,10 +146,11 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for people, ghost, led in ((1, False, False), (1, True, False), (1, False, True), (3, False, False)):
         print(row(arguments.prior, arguments.seconds, people, ghost=ghost, led=led), flush=True)
-    found = sorted(latencies(made(arguments.prior, 1), 60))
+    times, between = latencies(made(arguments.prior, 1), 60)
+    found = sorted(times)
     period = 1000 / made(arguments.prior, 1).fps
     print(f"\nfrom a key to its frame: median {1000 * statistics.median(found):.0f} ms, 90 % within {1000 * found[53]:.0f} ms; ", end="")
-    print(f"a frame lasts {period:.0f} ms")
+    print(f"a frame lasts {period:.0f} ms; in the next frame {between.count(0)} of {len(between)}, one later {between.count(1)}")
 
 
 if __name__ == "__main__":

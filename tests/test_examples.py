@@ -59,3 +59,16 @@ def test_the_python_of_a_front_page_runs_as_written(page, tmp_path, monkeypatch)
     text = (tmp_path / "pushed.bvh").read_text()
     assert text.startswith("HIERARCHY")
     assert "Frames: 180" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["docs/viewer.md", "docs/scenes.md", "docs/gymnasium.md", "docs/live.md", "docs/exporting.md"])
+def test_the_python_of_a_page_runs_as_written(page, tmp_path, monkeypatch):
+    blocks = BLOCK.findall((ROOT / page).read_text())
+    assert blocks
+    monkeypatch.chdir(tmp_path)
+    needs = {"docs/live.md": ("pythonosc",), "docs/gymnasium.md": ("gymnasium",), "docs/viewer.md": (), "docs/exporting.md": ("viser",)}
+    for library in needs.get(page, ()):
+        pytest.importorskip(library)
+    for block in blocks:
+        exec(compile(block, page, "exec"), {"__name__": "__main__"})

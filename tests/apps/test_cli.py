@@ -17,6 +17,7 @@ from dropsim.apps.cli import COMMANDS, main
 from dropsim.apps.cli.demo import Demo
 from dropsim.compute import jit
 from dropsim.compute.threads import limit
+from dropsim.scene import World
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,7 @@ def test_demo_writes_what_it_says(capsys, tmp_path):
         (["--direction", "up"], "there is no direction 'up'"),
         (["--samples", "0"], "num_samples has to be between 1 and 4096"),
         (["--seconds", "nan"], "--seconds: seconds is a number [s]"),
-        (["--seconds", "4000"], "seconds must be between"),
+        (["--seconds", "4000"], "seconds must be above 0"),
         (["--start", "swim"], "swim"),
         (["--duration", "0"], "a push starts at 0 s or later"),
         (["--seed", "-1"], "a seed is a whole number from 0"),
@@ -253,15 +254,16 @@ def test_run_refuses_scenes_that_are_not_there(capsys, tmp_path, scene, sentence
 def test_run_writes_everybody_of_a_scene(capsys, tmp_path):
     options = ["--seconds", "0.1", "--samples", "2", "--seed", "5", "--set", "planner.num_rollouts=2"]
     assert main(["run", "two-people", "--out", str(tmp_path), *options]) == 0
-    people = [f"two-people_{i}.{ending}" for i in (0, 1) for ending in ("bvh", "npz")]
-    written = sorted([*people, "two-people.md", "two-people.png"])
+    # Another seed than the scene's own is in the names.
+    people = [f"two-people-5_{i}.{ending}" for i in (0, 1) for ending in ("bvh", "npz")]
+    written = sorted([*people, "two-people-5.md", "two-people-5.png"])
     assert sorted(path.name for path in tmp_path.iterdir()) == written
     said = capsys.readouterr().out
     assert all(name in said for name in written)
-    report = (tmp_path / "two-people.md").read_text()
+    report = (tmp_path / "two-people-5.md").read_text()
     assert "Person 0 did not fall" in report
     assert "Person 1 did not fall" in report
-    with np.load(tmp_path / "two-people_1.npz", allow_pickle=False) as archive:
+    with np.load(tmp_path / "two-people-5_1.npz", allow_pickle=False) as archive:
         assert archive["poses"].shape == (3, 156)
         assert int(archive["seed"]) == 5
 
@@ -277,6 +279,43 @@ def test_a_saved_scene_runs_as_the_scenario_does(capsys, tmp_path):
     with np.load(tmp_path / "a" / "push.npz") as one, np.load(tmp_path / "b" / "push.npz") as other:
         assert set(one) == set(other)
         assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_files_of_another_run_are_not_replaced(capsys, tmp_path):
+    few = ["--samples", "2", "--seconds", "0.1", "--out", str(tmp_path)]
+    assert main(["run", "stand-still", *few]) == 0
+    first = (tmp_path / "stand-still.npz").read_bytes()
+    capsys.readouterr()
+    assert main(["run", "stand-still", *few, "--set", "person.facing=90"]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert (tmp_path / "stand-still.npz").read_bytes() == first
+    # The same again may be written again, and leaves no picture of before.
+    assert main(["run", "stand-still", *few, "--no-picture"]) == 0
+    assert not (tmp_path / "stand-still.png").exists()
+    assert main(["run", "stand-still", *few, "--set", "person.facing=90", "--force", "--no-picture"]) == 0
+    assert (tmp_path / "stand-still.npz").read_bytes() != first
+
+
+def test_what_comes_after_the_end_is_said(capsys, tmp_path):
+    assert main(["run", "push", "--samples", "2", "--at", "100", "--seconds", "0.1", "--no-picture", "--out", str(tmp_path)]) == 0
+    assert "push torso at 100 s never happens: the run ends at 0.1 s" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_the_frames_so_far(capsys, tmp_path, monkeypatch):
+    step, frames = World.step, []
+
+    def interrupted(*args, **options):
+        frames.append(0)
+        # The first step only compiles.
+        if len(frames) == 8:
+            raise KeyboardInterrupt
+        return step(*args, **options)
+
+    monkeypatch.setattr(World, "step", interrupted)
+    assert main(["run", "stand-still", "--samples", "2", "--no-picture", "--out", str(tmp_path)]) == 130
+    assert "7 frames so far" in capsys.readouterr().err
+    with np.load(tmp_path / "stand-still.npz") as archive:
+        assert len(archive["poses"]) == 7
 
 
 def test_what_diverges_is_kept_up_to_there(capsys, tmp_path):
@@ -300,7 +339,7 @@ def test_scenarios_are_listed_with_a_sentence_each(capsys):
 def test_demo_into_a_file_is_an_error(capsys, tmp_path):
     (tmp_path / "taken").write_text("a file, not a folder")
     assert main(["demo", "--out", str(tmp_path / "taken")]) == 2
-    assert capsys.readouterr().err == f"dropsim: {tmp_path / 'taken'}: File exists\n"
+    assert capsys.readouterr().err.startswith(f"dropsim: --out {tmp_path / 'taken'}: give a folder")
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
@@ -314,6 +353,8 @@ def test_info_tells_versions_threads_and_settings(threads, monkeypatch, capsys):
     assert facts["dropsim"] == version("dropsim")
     assert "numba" in facts["packages"]
     assert "prior.safetensors" in facts["weights"]
+    assert "CC BY 3.0" in facts["bank"]
+    assert "walk" in facts["bank"]
     assert {"from", "python", "extras", "kernels", "platform", "settings"} <= set(facts)
     assert facts["threads"].startswith(f"{threads} of ")
     assert f"DROPSIM_THREADS={threads}" in facts["settings"]

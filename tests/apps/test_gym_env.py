@@ -104,3 +104,24 @@ def test_several_people_are_refused():
 def test_a_step_before_the_reset_is_refused():
     with pytest.raises(ValueError, match=r"call reset\(\) first"):
         PushEnv().step(NOTHING)
+
+
+@pytest.mark.parametrize("action", [np.zeros(2), np.zeros((1, 3)), np.full(3, np.nan)])
+def test_a_wrong_action_is_refused(action: np.ndarray):
+    env = PushEnv()
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="an action has"):
+        env.step(action)
+
+
+def test_pictures():
+    env = PushEnv(render_mode="rgb_array")
+    env.reset(seed=0)
+    first = env.render()
+    env.step(NOTHING)
+    assert first.shape == env.render().shape == (480, 640, 3)
+    assert first.dtype == np.uint8
+    # Somebody is in the picture: a clothed person is darker than the floor and the sky.
+    assert (first.sum(-1) < 300).mean() > 0.01
+    with pytest.raises(ValueError, match="no render mode 'human'"):
+        PushEnv(render_mode="human")

@@ -249,7 +249,22 @@ def test_a_simulation_goes_on_from_the_recording_without_a_jump():
 
 def test_perturb_writes_four_files(clip: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     out = tmp_path / "out"
-    options = ["--at", "0.4", "--duration", "0.2", "--newtons", "200", "--seconds", "0.8", "--samples", "4", "--prior", "cvae", "--out", str(out)]
+    options = [
+        "--at",
+        "0.4",
+        "--duration",
+        "0.2",
+        "--newtons",
+        "200",
+        "--seconds",
+        "0.8",
+        "--samples",
+        "4",
+        "--prior",
+        "cvae",
+        "--out",
+        str(out),
+    ]
     assert main(["perturb", str(clip), *options]) == 0
     assert sorted(path.name for path in out.iterdir()) == [f"steps_pushed.{ending}" for ending in ("bvh", "md", "npz", "png")]
     text = (out / "steps_pushed.md").read_text()

@@ -58,19 +58,22 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as the base class has it
-        "render_modes": [],
+        "render_modes": ["rgb_array"],
         "render_fps": 30,
     }
 
     def __init__(
         self, *, scene: str = "calm", parts: Sequence[str] = ("torso",), max_force: float = 300.0, seconds: float = 6.0,
-        num_samples: int = 16, reward: Reward = KNOCK_OVER,
+        num_samples: int = 16, reward: Reward = KNOCK_OVER, render_mode: str | None = None,
     ) -> None:  # fmt: skip
         """Take the person and the other events from a distribution of scenes (its name or file), drawn again at each reset."""
         if not (0 < seconds <= MAX_SECONDS and 0 < max_force < math.inf):
             raise ValueError(f"an episode has up to {MAX_SECONDS:g} seconds and forces above 0 N, not {seconds:g} and {max_force:g}")
         if not parts:
             raise ValueError(f"an agent needs a body part to push, such as {', '.join(BODY_PARTS)}")
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f"there is no render mode {render_mode!r}: use rgb_array or None")
+        self.render_mode = render_mode
         self._joints = [joints_of(part) for part in parts]
         self._scenes, self._reward, self._max_force = distribution(scene), reward, max_force
         self._simulator = Simulator.shipped(num_samples=num_samples)
@@ -96,7 +99,7 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Push for a frame."""
         world, now = self._running()
-        self._action = np.clip(np.asarray(action, np.float32), -1.0, 1.0)
+        self._action = self._checked(action)
         forces = self._forces(now)
         try:
             after, report = world.step(now, self._rng, also=[StepInputs(forces=forces)])
@@ -110,6 +113,25 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         fallen = self._fallen()
         reward = self._reward.effort * effort + (self._reward.fallen if fallen else self._reward.upright * h)
         return self._observation(), reward, fallen, len(self._reports) >= self._num_frames, self._info()
+
+    def _checked(self, action: np.ndarray) -> np.ndarray:
+        found, wanted = np.asarray(action, np.float32), self.action_space.shape
+        if found.shape != wanted:
+            raise ValueError(f"an action has three numbers for each of the {len(self._joints)} body parts: {wanted}, not {found.shape}")
+        if not np.isfinite(found).all():
+            raise ValueError("an action has finite numbers from -1 to 1")
+        return np.clip(found, -1.0, 1.0)
+
+    def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return a picture of the person, (height, width, 3), in the mode rgb_array."""
+        if self.render_mode is None:
+            gymnasium.logger.warn("there is no picture without a render mode: make the environment with render_mode='rgb_array'")
+            return None
+        from dropsim.render import Stage, draw_frame
+
+        world, _ = self._running()
+        last = seen(world, self._states[-2:], self._reports[-1:])
+        return np.asarray(draw_frame(Stage(last.motions, ground=last.ground), len(last.motions[0]) - 1).convert("RGB"))
 
     def motion(self) -> Motion:
         """Return the episode so far, to be rendered or exported."""

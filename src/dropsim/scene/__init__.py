@@ -7,7 +7,7 @@ from dropsim.scene.batches import batch_scenes
 from dropsim.scene.element import BODY_PARTS, Balls, Element, SceneContext, Solid
 from dropsim.scene.objects import Ball, Ground, Obstacle, Patch, Throw, Trip
 from dropsim.scene.perturbations import DIRECTIONS, Dodge, Drag, Follow, Pin, Push, StiffJoint
-from dropsim.scene.rollout import Rollout, SolidTrack, WorldDivergedError, above_ground, run
+from dropsim.scene.rollout import Rollout, RunInterrupted, SolidTrack, WorldDivergedError, above_ground, run
 from dropsim.scene.solids import Box, Cylinder, MeshObject, Ramp, SolidObject, Stairs, Terrain
 from dropsim.scene.world import Person, Scene, World, WorldState
 
@@ -33,6 +33,7 @@ __all__ = [
     "Push",
     "Ramp",
     "Rollout",
+    "RunInterrupted",
     "Scene",
     "SceneContext",
     "Solid",

@@ -75,28 +75,42 @@ class WorldDivergedError(DivergedError):
         self.rollout = rollout
 
 
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C in a run; it keeps what was seen up to there."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        super().__init__()
+        self.rollout = rollout
+
+
 def run(
     world: World, num_frames: int, seeds: Sequence[int] | int, *, start: WorldState | None = None,
     watch: Callable[[int, int], None] | None = None, rng: Streams | None = None,
 ) -> Rollout:  # fmt: skip
     """Run a world for num_frames frames, its start being the first; a start before frame 0 leads in and is not kept.
 
-    Ctrl-C raises KeyboardInterrupt as usual; the frames so far can be kept with `watch` and World.step.
+    Ctrl-C raises RunInterrupted, a KeyboardInterrupt that has the frames so far.
     """
     if num_frames < 1:
         raise ValueError(f"cannot run {num_frames} frames: ask for at least 1")
     now = start or world.start(seeds)
     rng, states, reports = rng or world.streams(seeds), [now], list[Report]()
     lead_in = max(0, -now.frame)
-    for i in range(num_frames - 1 + lead_in):
-        try:
-            now, report = _stepped(world, now, rng)
-        except ValueError as error:
-            raise WorldDivergedError(f"frame {i + 1 - lead_in}: {error}", seen(world, states, reports)) from error
-        states.append(now)
-        reports.append(report)
-        if watch:
-            watch(i + 1, num_frames - 1 + lead_in)
+    try:
+        for i in range(num_frames - 1 + lead_in):
+            try:
+                now, report = _stepped(world, now, rng)
+            except ValueError as error:
+                raise WorldDivergedError(f"frame {i + 1 - lead_in}: {error}", seen(world, states, reports)) from error
+            states.append(now)
+            reports.append(report)
+            if watch:
+                watch(i + 1, num_frames - 1 + lead_in)
+    except KeyboardInterrupt:
+        # The last report may be missing if Ctrl-C came between the two.
+        states = states[: len(reports) + 1]
+        kept = lead_in if len(states) > lead_in else 0
+        raise RunInterrupted(seen(world, states[kept:], reports[kept:])) from None
     return seen(world, states[lead_in:], reports[lead_in:])
 
 

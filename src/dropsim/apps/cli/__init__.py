@@ -124,6 +124,10 @@ def _usage_error(box: str) -> str:
     if value := re.fullmatch(r"Error parsing (\S+): (.*) could be instantiated from \[(.*)\]", said):
         kinds = {"INT": "a whole number", "FLOAT": "a number"}
         said = f"{value[1]}: {value[3]} is not {next((words for kind, words in kinds.items() if kind in value[2]), 'possible')}"
+    elif number := re.fullmatch(r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)", said):
+        said = f"{number[1]}: {number[2]} is not a whole number"
+    elif choice := re.match(r"(?i)invalid choice ('.*?') for argument '(.*?)'\. Expected one of \((.*?)\)", said):
+        said = f"there is no {choice[2]} {choice[1]}: use one of {choice[3].replace(chr(39), '')}"
     said = re.sub(r" \((?:required|applied to .*?)\)| Arguments are applied .*", "", said[:1].lower() + said[1:])
     known = re.findall(r"^Available subcommands: (.*)", "\n".join(lines), re.MULTILINE)
     near = re.findall(r"^--\w[\w-]*", "\n".join(lines), re.MULTILINE) if "Perhaps you meant:" in lines else []

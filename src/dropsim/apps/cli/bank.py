@@ -7,6 +7,8 @@ from typing import Annotated
 
 import tyro
 
+from dropsim.apps.cli.arguments import optional
+
 
 @dataclass(frozen=True)
 class BankCommand:
@@ -23,8 +25,8 @@ class BankCommand:
     """Folders of .bvh or .npz files; for info, banks."""
     out: Path = Path("recordings.bank")
     """File that build writes."""
-    minutes: float | None = None
-    """Choose at most so many minutes, for coverage and against redundancy; all unless given."""
+    minutes: Annotated[float | None, optional("M", "all")] = None
+    """Choose at most so many minutes, for coverage and against redundancy."""
     workers: int = os.cpu_count() or 1
     """Processes."""
 

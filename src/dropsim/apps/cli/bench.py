@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from dropsim.apps.cli.arguments import BodyFile, PriorName
+from dropsim.apps.cli.arguments import BodyFile, PriorName, optional
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class Bench:
     the floor, the prior's matrix products alone at the peak. Example: dropsim bench --quick
     """
 
-    json: Path | None = None
+    json: Annotated[Path | None, optional("FILE.json", "only print them")] = None
     """File to write the numbers to."""
     prior: PriorName = "cvae"
     """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""

@@ -15,9 +15,11 @@ class Demo:
     """Folder to write to; made when it is missing."""
     seed: int = 0
     """Of everything random: another seed is another person."""
+    force: bool = False
+    """Replace the files of another run."""
 
     def run(self) -> None:
         """Run the push scene with its defaults."""
         from dropsim.apps.cli.run import Run
 
-        Run(scene="push", seed=self.seed, out=self.out).run()
+        Run(scene="push", seed=self.seed, out=self.out, force=self.force).run()

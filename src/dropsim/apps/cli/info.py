@@ -14,7 +14,7 @@ SETTINGS = ("OMP_NUM_THREADS", "DROPSIM_CACHE", "DROPSIM_THREADS", "DROPSIM_DEBU
 
 @dataclass(frozen=True)
 class Info:
-    """Print versions, threads, weights and settings, for bug reports.
+    """Print versions, threads, weights, recordings and settings, for bug reports.
 
     Example: dropsim info
     """
@@ -38,6 +38,7 @@ class Info:
             "platform": platform.platform(),
             "machine": platform.machine(),
             "weights": ", ".join(weights) or "none in this package",
+            "bank": "; ".join(map(_bank, sorted((package / "assets").glob("*.bank")))) or "none in this package",
             "settings": " ".join(settings) or "none",
         }
         for name, fact in facts.items():
@@ -51,6 +52,17 @@ class Version:
     def run(self) -> None:
         """Print one line."""
         print(f"dropsim {version('dropsim')}")
+
+
+def _bank(path: Path) -> str:
+    """Say what recordings a bank holds, and under which licences."""
+    from dropsim.priors.bank import Bank
+
+    bank = Bank.open(path)
+    info = bank.info()
+    tags = ", ".join(f"{tag} {minutes:.0f}" for tag, minutes in info["minutes by tag"].items() if minutes >= 0.5)
+    sources = ", ".join(f"{source}: {licence}" for source, licence in sorted({(clip.source, clip.licence) for clip in bank.clips}))
+    return f"{path.name} {path.stat().st_size / 1e6:.1f} MB, {info['clips']} clips, {info['minutes']:.0f} minutes ({tags}; {sources})"
 
 
 def _versions(names: tuple[str, ...]) -> str:

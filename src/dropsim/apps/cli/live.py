@@ -38,7 +38,7 @@ class Live:
     people: Annotated[int | None, optional("INT", "the scene's own")] = None
     """How many people."""
     start: Annotated[str | None, optional("NAME", "the scene's own")] = None
-    """What they are doing at first, such as stand, walk or run."""
+    """What they are doing at first: stand, walk, run or crouch; what else there is depends on the prior, and a wrong name lists it."""
     prior: Annotated[str, tyro.conf.arg(metavar="NAME|FILE")] = "field"
     """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
     body: BodyFile = None

@@ -71,7 +71,8 @@ class Render:
                 drawn = _write_picture(stage, self.at, style, output)
             else:
                 video(stage, output, fps=self.fps, style=style, progress=advance)
-                drawn = f"{len(stage) / stage.fps:.2f} s of"
+                # As convert counts: from the first frame to the last.
+                drawn = f"{len(stage)} frames at {stage.fps:g} frames per second, {(len(stage) - 1) / stage.fps:.2f} s of"
         print(f"wrote {output}: {drawn} {', '.join(motion.name for motion in people)}, {style.size[0]} x {style.size[1]}")
 
     def _output(self) -> Path:

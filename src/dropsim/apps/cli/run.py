@@ -1,5 +1,6 @@
 """`dropsim run`: people in a scene, simulated and written to files."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +34,17 @@ SHORT = {
 }
 """Options that stand for a field of the scene."""
 THE_SCENES = "the scene's own"
+SCENE_TITLE = "## The scene"
+"""Of the part of a report from which a run can be repeated."""
+ENDINGS = (".bvh", ".npz", ".png", ".md", ".mp4", ".gif", ".glb", ".toml")
+"""Of names that somebody gives for a file, where a folder is wanted."""
 
 
 @dataclass(frozen=True)
 class Run:
     """Simulate a scene and write its motions (npz, bvh), a report (md) and a strip of pictures (png).
 
+    Files are named after the scene, and after the seed if it is not the scene's own. Ctrl-C keeps the frames so far.
     Examples: dropsim run trip --seed 3; dropsim run push --part torso --newtons 250 --direction left; dropsim run my-scene.toml --out out
     """
 
@@ -49,7 +55,7 @@ class Run:
     save: Annotated[Path | None, optional("FILE.toml", "simulate")] = None
     """Write the scene to this .toml file, to be edited, instead of simulating it."""
     start: Annotated[str | None, optional("NAME", THE_SCENES)] = None
-    """What everybody is doing: stand, walk, run, jump, turn, crouch, get up, dance or sport."""
+    """What everybody is doing: stand, walk, run or crouch; what else there is depends on the prior, and a wrong name lists it."""
     part: Annotated[str | None, optional("NAME", THE_SCENES)] = None
     """Where pushes act: pelvis, torso, hand, foot, or a joint's name."""
     newtons: Annotated[float | None, optional("N", THE_SCENES)] = None
@@ -76,6 +82,8 @@ class Run:
     """Folder to write to."""
     picture: bool = True
     """Also draw a strip of pictures."""
+    force: bool = False
+    """Replace the files of another run."""
 
     def run(self) -> None:
         """Simulate, write, and say what was written."""
@@ -89,36 +97,58 @@ class Run:
             return
         tell_of_compiling()
         setup = self._setup()
+        stem = setup.name if setup.seed == self._given().seed else f"{setup.name}-{setup.seed}"
+        self._refuse_output(setup, stem)
         if self.body is not None:
             from dropsim.priors.named import prior_name
 
             prior_name(setup.prior or "cvae", self.body)  # refuses a body that is of no use
-        from dropsim.scene import WorldDivergedError, run
+        from dropsim.scene import RunInterrupted, WorldDivergedError, run
 
+        for event in sorted({(event.start, event.name) for i in range(len(setup.scene.people)) for event in setup.scene.events_of(i)}):
+            if event[0] >= setup.seconds:
+                print(f"dropsim: {event[1]} at {event[0]:g} s never happens: the run ends at {setup.seconds:g} s", file=sys.stderr)
         world = setup.world()
         start = world.start(setup.seed)
         self.out.mkdir(parents=True, exist_ok=True)
         refuse_read_only(self.out)
-        failure: WorldDivergedError | None = None
+        failure: WorldDivergedError | RunInterrupted | None = None
         with compiling():
             world.step(start, world.streams(setup.seed))
         with bar("frames") as advance:
             try:
                 rollout = run(world, setup.num_frames(world.fps), setup.seed, start=start, watch=advance)
-            except WorldDivergedError as error:
+            except (WorldDivergedError, RunInterrupted) as error:
                 failure, rollout = error, error.rollout
-        text, written = write_rollout(setup, rollout, self.out, picture=self.picture)
+        text, written = write_rollout(setup, rollout, self.out, stem, picture=self.picture)
         print(text)
         print(f"wrote {', '.join(written)} to {self.out}")
+        if isinstance(failure, RunInterrupted):
+            print(f"dropsim: interrupted; the {len(rollout.motions[0])} frames so far are in {self.out}", file=sys.stderr)
+            raise failure
         if failure is not None:
             raise ValueError(f"{failure}; the frames up to there are in {self.out}")
 
-    def _setup(self) -> "Setup":
-        """Read or look up the scene, and change what the options say."""
-        from dropsim.scene.files import changed, read_scene
+    def _refuse_output(self, setup: "Setup", stem: str) -> None:
+        """Refuse a folder that is none, and files of another run."""
+        if self.out.suffix.lower() in ENDINGS or (self.out.exists() and not self.out.is_dir()):
+            raise ValueError(f"--out {self.out}: give a folder; the files in it are named after the scene")
+        others = [path for path in (self.out / f"{stem}.md", self.out / f"{stem}.npz", self.out / f"{stem}_0.npz") if path.exists()]
+        if others and not self.force and _scene_of(self.out / f"{stem}.md") != _scene_block(setup):
+            raise ValueError(f"{others[0]} is of another run: choose another folder with --out, or replace it with --force")
+
+    def _given(self) -> "Setup":
+        """Read or look up the scene."""
+        from dropsim.scene.files import read_scene
         from dropsim.scene.scenarios import scenario
 
-        setup = read_scene(Path(self.scene)) if self.scene.lower().endswith(".toml") else scenario(self.scene)
+        return read_scene(Path(self.scene)) if self.scene.lower().endswith(".toml") else scenario(self.scene)
+
+    def _setup(self) -> "Setup":
+        """Return the scene with what the options change."""
+        from dropsim.scene.files import changed
+
+        setup = self._given()
         options = {path: (f"--{name}", str(value)) for name, path in SHORT.items() if (value := getattr(self, name)) is not None}
         for one in self.set:
             path, equals, value = one.partition("=")
@@ -128,7 +158,23 @@ class Run:
         return changed(setup, [(path, value) for path, (_, value) in options.items()], said=lambda path: f"{options[path][0]}: ")
 
 
-def write_rollout(setup: "Setup", rollout: "Rollout", out: Path, *, picture: bool) -> tuple[str, list[str]]:
+def _scene_block(setup: "Setup") -> str:
+    """Return the scene as it stands at the end of a report."""
+    from dropsim.scene.files.writing import scene_text
+
+    return f"{SCENE_TITLE}\n\n```toml\n{scene_text(setup, Path().resolve()).strip()}\n```\n"
+
+
+def _scene_of(report: Path) -> str | None:
+    """Return the scene of a report that is there."""
+    try:
+        _, title, scene = report.read_text(encoding="utf-8").partition(SCENE_TITLE)
+    except (OSError, UnicodeDecodeError):
+        return None
+    return title + scene
+
+
+def write_rollout(setup: "Setup", rollout: "Rollout", out: Path, stem: str, *, picture: bool) -> tuple[str, list[str]]:
     """Write everybody's motion, the report and the pictures; return the report and the names of the files."""
     from dataclasses import replace
 
@@ -139,16 +185,18 @@ def write_rollout(setup: "Setup", rollout: "Rollout", out: Path, *, picture: boo
 
     written = list[str]()
     for i, motion in enumerate(rollout.motions):
-        stem = setup.name if len(rollout.motions) == 1 else f"{setup.name}_{i}"
-        write_amass(replace(motion, name=stem), out / f"{stem}.npz", seed=setup.seed)
-        write_bvh(replace(motion, name=stem), out / f"{stem}.bvh")
-        written += [f"{stem}.npz", f"{stem}.bvh"]
-    text = report_of(setup.name, setup.description, rollout)
-    write_text(out / f"{setup.name}.md", text)
-    written.append(f"{setup.name}.md")
+        name = stem if len(rollout.motions) == 1 else f"{stem}_{i}"
+        write_amass(replace(motion, name=name), out / f"{name}.npz", seed=setup.seed)
+        write_bvh(replace(motion, name=name), out / f"{name}.bvh")
+        written += [f"{name}.npz", f"{name}.bvh"]
+    text = report_of(stem, setup.description, rollout)
+    write_text(out / f"{stem}.md", f"{text}\n{_scene_block(setup)}")
+    written.append(f"{stem}.md")
+    # Never next to a picture of another run.
+    (out / f"{stem}.png").unlink(missing_ok=True)
     if picture:
-        contact_sheet([stage_of(setup, rollout)], out / f"{setup.name}.png", frames=12, labels=[setup.description or setup.name])
-        written.append(f"{setup.name}.png")
+        contact_sheet([stage_of(setup, rollout)], out / f"{stem}.png", frames=12, labels=[setup.description or setup.name])
+        written.append(f"{stem}.png")
     return text, written
 
 

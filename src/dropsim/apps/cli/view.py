@@ -33,7 +33,7 @@ class View:
     people: Annotated[int | None, optional("INT", "the scene's own")] = None
     """How many people."""
     start: Annotated[str | None, optional("NAME", "the scene's own")] = None
-    """What they are doing at first: stand, walk, run, jump, turn, crouch, get up, dance or sport."""
+    """What they are doing at first: stand, walk, run or crouch; what else there is depends on the prior, and a wrong name lists it."""
     prior: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: field)")] = ()
     """Motion priors to choose from: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth; it
     begins with the first."""
@@ -52,12 +52,16 @@ class View:
         """Serve until Ctrl-C."""
         from dropsim.apps.cli.progress import compiling, tell_of_compiling
 
+        if self.seconds is not None and not 0 < self.seconds < float("inf"):
+            raise ValueError(f"--seconds has to be above 0, and is {self.seconds:g}")
         tell_of_compiling()
         from dropsim.apps.live import Address, LinkOptions
         from dropsim.apps.viewer.app import Browser
         from dropsim.apps.viewer.loop import Commands, Loop
-        from dropsim.apps.viewer.server import LOCAL_HOSTS
+        from dropsim.apps.viewer.server import LOCAL_HOSTS, refuse_busy
 
+        # Before anything is compiled.
+        refuse_busy(self.host, self.port)
         link = LinkOptions(Address.read(self.vmc))
         session = self.session()
         # Compile and load everything before anybody watches.

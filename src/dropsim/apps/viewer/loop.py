@@ -21,7 +21,7 @@ Command = Callable[[Session], object]
 AHEAD = 2
 """Frames simulated before they are shown at most. A frame begins as late as its cost allows, so that keys count at once; slow frames
 (planning) begin earlier, so that they do not stop the picture."""
-SPARE, COST_KEPT = 0.008, 0.98
+SPARE, COST_KEPT = 0.004, 0.95
 """Time to spare for each frame [s]; how much of the cost that is expected stays from frame to frame."""
 MAX_COMMANDS = 1000
 """Length of the queue; further commands are dropped."""

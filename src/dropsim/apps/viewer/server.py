@@ -35,7 +35,7 @@ def start_server(host: str, port: int) -> "viser.ViserServer":
         import viser
     except ImportError as error:
         raise ValueError("the browser app needs viser: run `pip install 'dropsim[app]'`") from error
-    _refuse_busy(host, port)
+    refuse_busy(host, port)
     with contextlib.redirect_stdout(io.StringIO()), _our_page(host in LOCAL_HOSTS):
         server = viser.ViserServer(host=host, port=port, label="dropsim", verbose=False)
     if port not in (0, server.get_port()):
@@ -136,7 +136,7 @@ def _busy(port: int) -> str:
     return f"port {port} is in use: choose another with --port, or --port 0 for any that is free"
 
 
-def _refuse_busy(host: str, port: int) -> None:
+def refuse_busy(host: str, port: int) -> None:
     """Try the port first: viser itself would silently take the next one, or wait forever for an unknown host."""
     if not 0 <= port <= 65535:
         raise ValueError(f"a port is a number from 0 to 65535, not {port}")

@@ -53,7 +53,7 @@ class Setup:
         if not re.fullmatch(r"[^/\\\x00-\x1f.][^/\\\x00-\x1f]{0,99}", self.name):
             raise ValueError(f"the name {self.name[:40]!r} cannot be a file's: use up to 100 letters, digits, - and _")
         if not 0 < self.seconds <= MAX_SECONDS:
-            raise ValueError(f"seconds must be between 0 and {MAX_SECONDS:g}, not {self.seconds:g}")
+            raise ValueError(f"seconds must be above 0 and at most {MAX_SECONDS:g}, not {self.seconds:g}")
         if not 0 <= self.seed < 2**62:
             raise ValueError(f"a seed is a whole number from 0 to 2^62, not {self.seed}")
         if self.handover is not None and (self.clip is None or not self.handover > 0):
