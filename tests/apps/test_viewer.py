@@ -475,6 +475,22 @@ def test_files_read_back(session: Session, tmp_path: Path):
         files_of(recording, "exe")
 
 
+def test_steps_are_shown_and_filmed(simulator: Simulator):
+    pytest.importorskip("viser")
+    from dropsim.apps.viewer.downloads import _solids
+
+    session = Session(simulator, scenario("stairs").scene)
+    run(session, 2)
+    assert len(session.shown.solids) >= 4
+    paths = _solids(session.recording())
+    assert len(paths) == len(session.shown.solids)
+    assert paths[0].centres.shape == (3, 3)
+    with served(session) as (loop, viewer):
+        wait_until(lambda: len(viewer._figures._solids) == len(paths))
+        loop.ask(lambda s: s.load(scenario("stand-still")))
+        wait_until(lambda: not viewer._figures._solids)
+
+
 def test_a_film_of_it(session: Session):
     session.throw()
     session.tilt_to(5.0, 0.0)

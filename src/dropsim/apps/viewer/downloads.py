@@ -3,12 +3,16 @@
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dropsim.apps.viewer.shot import Recording
 from dropsim.physics.contact import Plane
 from dropsim.scene.files import write_scene
+
+if TYPE_CHECKING:
+    from dropsim.render.stage import SolidPath
 
 KINDS = ("bvh", "glb", "npz", "mp4", "toml")
 """File formats that can be saved."""
@@ -54,4 +58,19 @@ def _write_film(recording: Recording, path: Path) -> None:
             where[i], radii[sphere.key] = sphere.centre, sphere.radius
     spheres = [Sphere(where, radii[key]) for key, where in paths.items()]
     people = [replace(motion, name=f"person {i}") for i, motion in enumerate(recording.motions, start=1)]
-    video(Stage(people, recording.ghost, spheres, _ground(recording)), path, style=Style(size=(848, 480)))
+    stage = Stage(people, recording.ghost, spheres, _ground(recording), solids=_solids(recording))
+    video(stage, path, style=Style(size=(848, 480)))
+
+
+def _solids(recording: Recording) -> "list[SolidPath]":
+    """Return every solid object on its path."""
+    from dropsim.render.stage import COLORS, GREY, SolidPath
+
+    shots, found = recording.shots, []
+    for key, solid in {key: solid for shot in shots for key, solid in shot.solids.items()}.items():
+        centres, turns = np.full((len(shots), 3), np.nan), np.tile(np.eye(3), (len(shots), 1, 1))
+        for i, shot in enumerate(shots):
+            if key in shot.solids:
+                centres[i], turns[i] = shot.solids[key].centre, shot.solids[key].rotation
+        found.append(SolidPath(solid.vertices, solid.faces, centres, turns, COLORS.get(solid.name, GREY)))
+    return found

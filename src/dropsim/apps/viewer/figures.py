@@ -2,7 +2,7 @@
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ from dropsim.physics.contact import Plane
 from dropsim.priors.prior import State
 from dropsim.render.raster import DARK_TILE, HORIZON, LIGHT_TILE
 from dropsim.render.snapshot import GHOST, SHIRTS, resultants
+from dropsim.render.stage import COLORS, GREY
+from dropsim.scene import Solid
 
 if TYPE_CHECKING:
     import viser
@@ -160,6 +162,7 @@ class Figures:
         }
         self._people, self._ghosts = list[_Figure](), list[_Figure]()
         self._spheres: dict[int, viser.IcosphereHandle] = {}
+        self._solids: dict[int, viser.MeshHandle] = {}
         self._goals: list[viser.MeshHandle] = []
         radii = skeleton.radii
         self._thick = 0.5 * (radii[[PARENTS[bone] for bone in BONES]] + radii[list(BONES)])
@@ -187,6 +190,7 @@ class Figures:
         self._lay_ground(shot.ground)
         self._mark(shot)
         self._place(shot.spheres)
+        self._place_solids(shot.solids)
         self._draw_forces(shot, look)
 
     def _follow(self, shot: Shot, look: Look, seconds: float) -> None:
@@ -287,6 +291,19 @@ class Figures:
                     f"/world/sphere_{sphere.key}", sphere.radius, color=BALL_COLOR if sphere.flying else OBSTACLE_COLOR, subdivisions=3
                 )
             self._spheres[sphere.key].position = sphere.centre
+
+    def _place_solids(self, solids: Mapping[int, Solid]) -> None:
+        for key in set(self._solids) - set(solids):
+            self._solids.pop(key).remove()
+        for key, solid in solids.items():
+            if key not in self._solids:
+                # Flat shading needs no normals, and a box has edges.
+                self._solids[key] = self._server.scene.add_mesh_simple(
+                    f"/world/solid_{key}", solid.vertices.astype(np.float32), solid.faces.astype(np.uint32),
+                    color=_rgb(COLORS.get(solid.name, GREY)), flat_shading=True, side="double",
+                )  # fmt: skip
+            self._solids[key].position = solid.centre
+            self._solids[key].wxyz = wxyz_of(solid.rotation)
 
     def _draw_forces(self, shot: Shot, look: Look) -> None:
         contact = external = _nowhere()

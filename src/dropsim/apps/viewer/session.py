@@ -21,7 +21,22 @@ from dropsim.physics.contact import Plane
 from dropsim.physics.step import Report, Simulator, StepInputs, stack_frames
 from dropsim.priors.prior import Prior
 from dropsim.priors.recording import ClipPrior
-from dropsim.scene import DIRECTIONS, Ball, Element, Follow, Ground, Person, Push, Scene, SceneContext, StiffJoint, Trip, World, WorldState
+from dropsim.scene import (
+    DIRECTIONS,
+    Ball,
+    Element,
+    Follow,
+    Ground,
+    Person,
+    Push,
+    Scene,
+    SceneContext,
+    Solid,
+    StiffJoint,
+    Trip,
+    World,
+    WorldState,
+)
 from dropsim.scene.batches import EveryWorld, Grounds
 from dropsim.scene.element import height_of, interpolated
 from dropsim.scene.files import Setup
@@ -467,7 +482,25 @@ class Session:
             values = {name: float(value[0, 0]) for name, value in report.energies.items()}
             values["root wrench"], values["root wrench left"] = float(report.wrench_before[0, 0]), float(report.wrench_after[0, 0])
         goals = tuple((goal.x, goal.y) for goal in self.goals.values() if isinstance(goal, GoTo))
-        return Shot(now.frame, now.frame / self.fps, now, report, self._plane(now), tuple(self._spheres(now)), pulls, goals, values)
+        return Shot(
+            now.frame,
+            now.frame / self.fps,
+            now,
+            report,
+            self._plane(now),
+            tuple(self._spheres(now)),
+            self._solids(now),
+            pulls,
+            goals,
+            values,
+        )
+
+    def _solids(self, now: WorldState) -> dict[int, Solid]:
+        return {
+            100 * item.key + k: solid
+            for item, memory in zip(self._laid, _memories(now), strict=True)
+            for k, solid in enumerate(item.element.solids(memory))
+        }
 
     def _spheres(self, now: WorldState) -> list[Sphere]:
         spheres = list[Sphere]()

@@ -10,7 +10,7 @@ from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.physics.step import Report
 from dropsim.priors.prior import State
-from dropsim.scene import WorldState
+from dropsim.scene import Solid, WorldState
 from dropsim.scene.files import Setup
 
 
@@ -41,6 +41,8 @@ class Shot:
     ground: Plane
     """Of the first world."""
     spheres: tuple[Sphere, ...]
+    solids: Mapping[int, Solid]
+    """Boxes, ramps, stairs and other solid objects, by a number that stays from frame to frame."""
     pulls: tuple[tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]], ...]
     """Points where hands hold a limb [m], and their forces [N]."""
     goals: tuple[tuple[float, float], ...]
