@@ -32,7 +32,7 @@ class Train:
     steps: int = 0
     """Exact number of steps, for a run that its seed reproduces; 0 takes what fits into the minutes."""
     init: Annotated[Path | None, optional("FILE", "random weights")] = None
-    """Checkpoint of another run of the same model to start from."""
+    """Checkpoint of another run of the same model to start from, or a motion prior's .safetensors file."""
     resume: bool = False
     """Go on from the checkpoint in the output folder."""
     threads: int = 1
@@ -40,7 +40,8 @@ class Train:
     seed: int = 0
     """Of everything random."""
     recipe: Literal["first", "second"] = "first"
-    """How the motion prior is trained: as the shipped one, or with gradients through 12 frames and losses on the displacement."""
+    """How the motion prior is trained: as the shipped one, or with an intent as an input, gradients through 8 frames and losses on the
+    displacement."""
     weights: Annotated[Path | None, optional("FILE", "the package's")] = None
     """Prior that makes the start states."""
 

@@ -1,10 +1,13 @@
 """A recipe: everything that the content of a data set depends on, and nothing else."""
 
+import functools
+import hashlib
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from dropsim.research.synthesis.distribution import Distribution, Drawn
@@ -74,8 +77,15 @@ class Recipe:
             "seconds": self.seconds,
             "samples": self.samples,
             "shard_size": self.shard_size,
-            "prior": self.prior,
+            "prior": None if self.prior is None else _identified(self.prior),
         }
+
+
+@functools.cache
+def _identified(prior: str) -> str:
+    """Return a prior's name; a file's with a part of its hash, since another file may come to have the same name."""
+    path = Path(prior)
+    return f"{prior} ({hashlib.sha256(path.read_bytes()).hexdigest()[:12]})" if path.is_file() else prior
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:

@@ -105,7 +105,7 @@ RECIPES = {
         batch=128, window=8, learning_rate=4e-4, root=1.0, displacement=0.1, bias=0.5, lasting=0.8, rematched=True, intent=True, sampled=0.4
     ),
 }
-"""Ways to train: that of the shipped weights, and one against the loss of speed, which has not been measured by a long training yet."""
+"""Ways to train: that of the shipped weights, and one against the loss of speed, to go on from them; docs/model-card.md has what it did."""
 NUM_MEASURED = 20_000
 """Recorded transitions that means and scales are measured from."""
 HELD = 0.012
