@@ -17,7 +17,9 @@ from dropsim.body.rotations import normalize, rotvec_to_rotmat
 from dropsim.body.skeleton import Skeleton
 from dropsim.files import npz
 from dropsim.motion.amass import read_amass, write_amass
+from dropsim.motion.bvh import write_bvh
 from dropsim.motion.motion import Event, Motion
+from dropsim.motion.reading import Person, read_person
 from dropsim.motion.synthetic import stepping_clip
 
 SKELETON = Skeleton.adult()
@@ -341,3 +343,34 @@ def test_damaged_archives(folder: Path, data: bytes, flips: list[tuple[int, int]
             sentence = str(error)
         assert sentence.startswith(f"{path}: ")
         assert motion is None or bool(np.isfinite(motion.joints).all())
+
+
+# --- the person's own body
+
+
+def test_the_body_that_betas_describe(tmp_path: Path):
+    # A model of 22 vertices, one at each joint, whose first direction makes the person taller by a tenth.
+    rest = Skeleton.adult().rest
+    np.savez(tmp_path / "model.npz", v_template=rest, J_regressor=np.eye(22), shapedirs=np.stack((0.1 * rest, 0 * rest), -1))
+    write_amass(stepping_clip(0.3), tmp_path / "clip.npz")
+    with np.load(tmp_path / "clip.npz") as file:
+        content = dict(file)
+    content["betas"] = np.array([2.0, 5.0, 1.0])
+    np.savez(tmp_path / "clip.npz", **content)
+    body = read_person(tmp_path / "clip.npz", Person(smpl=tmp_path / "model.npz")).motion.skeleton
+    np.testing.assert_allclose(body.rest, 1.2 * rest, rtol=1e-12)
+    assert body.masses.sum() == pytest.approx(70 * 1.2**2)
+    assert read_person(tmp_path / "clip.npz", Person(smpl=tmp_path / "model.npz", mass=50.0)).motion.skeleton.masses.sum() == pytest.approx(50)
+
+
+def test_a_person_of_a_height_and_a_weight(tmp_path: Path):
+    write_amass(stepping_clip(0.3), tmp_path / "clip.npz")
+    write_bvh(stepping_clip(0.3), tmp_path / "clip.bvh", unit=0.01)
+    for name in ("clip.npz", "clip.bvh"):
+        body = read_person(tmp_path / name, Person(height=1.2, mass=30.0)).motion.skeleton
+        assert body.height == pytest.approx(1.2)
+        assert body.masses.sum() == pytest.approx(30.0)
+        with pytest.raises(ValueError, match="a person of 9 m: give 0.3 to 3 m"):
+            read_person(tmp_path / name, Person(height=9.0))
+    with pytest.raises(ValueError, match="an SMPL model is for AMASS files"):
+        read_person(tmp_path / "clip.bvh", Person(smpl=tmp_path / "model.npz"))

@@ -147,12 +147,19 @@ class Skeleton:
         return cls(rest, _segment_masses(body_mass), radii * height / 1.70)
 
     @classmethod
-    def from_smpl(cls, path: str | Path, *, body_mass: float = 70.0) -> "Skeleton":
+    def from_smpl(
+        cls, path: str | Path, *, betas: Float[np.ndarray, "k"] | None = None, body_mass: float | None = 70.0
+    ) -> "Skeleton":
         """Return the bones of a user's own SMPL, SMPL+H or SMPL-X file (npz or pkl), with an adult's masses and spheres in proportion.
 
-        A pickle is read without running what it asks for.
+        `betas` are a person's shape; without them it is the template body. For body_mass=None the mass follows from the height. A pickle is
+        read without running what it asks for.
         """
-        return cls.adult().with_bones(read_rest_joints(Path(path)), body_mass=body_mass)
+        return cls.adult().with_bones(read_rest_joints(Path(path), betas), body_mass=body_mass)
+
+    def with_mass(self, body_mass: float) -> "Skeleton":
+        """Return the same body with another mass [kg]."""
+        return self.with_bones(self.rest, body_mass=body_mass)
 
     def with_bones(self, rest: Float[np.ndarray, "22 3"], *, body_mass: float | None = None) -> "Skeleton":
         """Return the same build with other rest joints [m]: spheres in proportion to the height, the mass [kg] to its square unless given.

@@ -22,15 +22,19 @@ CONVERT = (
 )
 
 
-def read_rest_joints(path: str | Path) -> Float[np.ndarray, "22 3"]:
-    """Return the template body's first 22 joints [m], J_regressor x v_template; y up, facing +z, left = +x."""
+def read_rest_joints(path: str | Path, betas: Float[np.ndarray, "k"] | None = None) -> Float[np.ndarray, "22 3"]:
+    """Return a body's first 22 joints [m], J_regressor (v_template + shapedirs betas); y up, facing +z, left = +x.
+
+    Without betas it is the template body. Of more betas than the file has directions, the first count.
+    """
     path = Path(path)
+    names = ("J_regressor", "v_template") if betas is None else ("J_regressor", "v_template", "shapedirs")
     match path.suffix.lower():
         case ".npz":
-            arrays = read_npz(path, lambda name: name in ("J_regressor", "v_template"))
-            regressor, template = (require(path, arrays, name) for name in ("J_regressor", "v_template"))
+            arrays = read_npz(path, lambda name: name in names)
+            regressor, template, *shapes = (require(path, arrays, name) for name in names)
         case ".pkl" | ".pickle":
-            regressor, template = _read_pickle(path)
+            regressor, template, *shapes = _read_pickle(path, names)
         case _:
             raise ValueError(f"{path}: an SMPL model file ends in .npz or .pkl")
     if template.ndim != 2 or template.shape[1] != 3 or not 0 < len(template) <= MAX_VERTICES:
@@ -41,6 +45,15 @@ def read_rest_joints(path: str | Path) -> Float[np.ndarray, "22 3"]:
         )
     weights = real_numbers(path, "J_regressor", regressor[:NUM_JOINTS], limit=1e3)
     joints = weights @ real_numbers(path, "v_template", template, limit=1e3)
+    if betas is not None:
+        directions = shapes[0]
+        if directions.ndim != 3 or directions.shape[:2] != template.shape:
+            raise ValueError(f"{path}: 'shapedirs' has shape {directions.shape}: expected ({len(template)}, 3, directions)")
+        if not (np.isfinite(betas).all() and np.abs(betas).max(initial=0) < 100):
+            raise ValueError("betas should be finite and below 100: they count standard deviations")
+        num = min(len(betas), directions.shape[2])
+        directions = real_numbers(path, "shapedirs", directions[..., :num], limit=1e3)
+        joints = joints + np.einsum("jv,vck,k->jc", weights, directions, betas[:num], optimize=True)
     pelvis, left_hip, right_hip, head = joints[[0, 1, 2, 15]]
     if not (0.3 < head[1] - pelvis[1] < 1.5 and 0.02 < left_hip[0] - right_hip[0] < 0.5):
         raise ValueError(f"{path}: these joints are no SMPL body: expected metres, y up, the left side along +x and SMPL's joint order")
@@ -128,8 +141,8 @@ class _Unpickler(pickle._Unpickler):
         dispatch[getattr(pickle, opcode)[0]] = lambda self, opcode=opcode: self._refuse(opcode)
 
 
-def _read_pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return J_regressor and v_template from a pickle as SMPL's authors published it: Python 2, scipy and chumpy objects."""
+def _read_pickle(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
+    """Return arrays from a pickle as SMPL's authors published it: Python 2, scipy and chumpy objects."""
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: not a file")
     with path.open("rb") as file:
@@ -146,14 +159,14 @@ def _read_pickle(path: Path) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(model, dict):
         raise ValueError(f"{path}: holds no dictionary: this is no SMPL model file")
     arrays = []
-    for name in ("J_regressor", "v_template"):
+    for name in names:
         if name not in model:
             raise ValueError(f"{path}: has no {name!r}; it holds {', '.join(key for key in model if isinstance(key, str))}"[:600])
         try:
             arrays.append(_array(model[name]))
         except Exception:
             raise ValueError(f"{path}: {name!r} is no array that is understood here; {CONVERT}") from None
-    return arrays[0], arrays[1]
+    return arrays
 
 
 def _array(value: Any) -> np.ndarray:  # noqa: ANN401 - whatever a pickle may hold

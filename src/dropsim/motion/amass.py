@@ -27,6 +27,7 @@ MAX_VALUE = 1e6
 MAX_EXTRA = 1e12
 """Newtons or energies."""
 
+MAX_BETAS = 400
 _SMPLH_WIDTH = 156
 _NUM_BETAS = 16
 _EXTRAS: Mapping[str, tuple[int, ...]] = {
@@ -57,6 +58,13 @@ def read_amass(path: str | Path, skeleton: Skeleton) -> Motion:
     q = rotvec_to_rotmat(rotvecs.reshape(-1, NUM_JOINTS, 3))
     motion = Motion.from_rotations(skeleton, fps, trans + skeleton.rest[0], q, name=path.stem)
     return _with_extras(path, arrays, motion) if _REST in arrays else motion
+
+
+def read_betas(path: str | Path) -> Float[np.ndarray, "k"]:
+    """Return the shape of an AMASS file's person."""
+    path = Path(path)
+    betas = require(path, read_npz(path, lambda name: name == "betas"), "betas").reshape(-1)
+    return real_numbers(path, "betas", betas[:MAX_BETAS], limit=100.0)
 
 
 def _frame_rate(path: Path, arrays: Arrays) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -51,6 +52,14 @@ class BvhFrames:
     """Degrees and file units."""
 
 
+@runtime_checkable
+class OtherFile(Protocol):
+    """A file that frames on its rig can be written back into."""
+
+    def write_back(self, motion: "RigMotion", path: Path, *, source: "RigMotion") -> None:
+        """Write frames into a copy of the file."""
+
+
 @dataclass(frozen=True, eq=False)
 class RigMotion:
     """Frames on a file's own rig."""
@@ -68,6 +77,8 @@ class RigMotion:
     """Joints whose translation can be animated; None means all of them."""
     bvh: BvhFrames | None = None
     """Where it comes from, if that was a BVH file."""
+    glb: "OtherFile | None" = None
+    """Where it comes from, if that was a GLB file."""
 
     def __len__(self) -> int:
         return len(self.translations)

@@ -427,7 +427,16 @@ class Fit:
 
     def write(self, motion: Motion, path: str | Path, *, raised: Float[np.ndarray, "3"] | float = 0.0) -> None:
         """Write a motion of ours onto the file's own rig; `raised` is how far it was moved from where the file has it [m]."""
-        write_back(self.back(replace(motion, root=motion.root - raised)), path, source=self.source)
+        back = self.back(replace(motion, root=motion.root - raised))
+        if self.source.glb is not None:
+            self.source.glb.write_back(back, Path(path), source=self.source)
+        else:
+            write_back(back, path, source=self.source)
+
+    @property
+    def ending(self) -> str:
+        """Of the files that can be written back."""
+        return ".bvh" if self.source.glb is None else ".glb"
 
     def _mover(self) -> int:
         """Return the joint whose translation moves the person: the lowest that can be moved and has all of them below it."""
@@ -494,7 +503,8 @@ def retarget(
     legs = _leg_length(points)
     rest = _rest_pose(source.rig, match, usual)
     known, rest_up = match.rig_map.up, rest.up if rest else None
-    told = ((up, "as given"), (known, "known layout"), (rest_up, "rest pose"), (BVH_UP, "custom, as the zero pose does not stand"))
+    gltf_up = "y" if source.glb is not None else None
+    told = ((up, "as given"), (gltf_up, "glTF's"), (known, "known layout"), (rest_up, "rest pose"), (BVH_UP, "custom, as the zero pose does not stand"))
     axis, up_from = next((axis, how) for axis, how in told if axis)
     pose = rest or _least_bent_pose(points, R_source, usual)
     if skeleton is None:
@@ -509,7 +519,7 @@ def retarget(
     hips = tuple(where for where in match.positions[1:3] if where is not None)
     fit = Fit(replace(read, fps=source.fps), skeleton, tuple(match.drivers), alignments, AXES[axis], scale, hips, len(read) - len(source))
     # A known layout leaves no doubt.
-    stretched = "xyz"[int(np.abs(_rise(points).mean(0)).argmax())] if not (up or known) else axis
+    stretched = "xyz"[int(np.abs(_rise(points).mean(0)).argmax())] if not (up or known or gltf_up) else axis
     return Recording(fit.there(R_source, positions), match.rig_map.name, axis, up_from, fit, stretched if stretched != axis else None)
 
 

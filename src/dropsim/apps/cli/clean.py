@@ -20,11 +20,12 @@ class Clean:
     """Clean a recording, or a folder of them: standing feet neither slide nor float nor sink, and glitches of a few frames are mended.
 
     Examples: dropsim clean walk.bvh clean.bvh; dropsim clean mocap cleaned --strength strict. A BVH file comes back on its own rig: same
-    joints, rate, axes, unit and floor, and frames in which nothing was wrong as they were. Prints measures before and after.
+    joints, rate, axes, unit and floor, and frames in which nothing was wrong as they were. A GLB file comes back with its mesh, materials
+    and other animations. Prints measures before and after.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP|FOLDER")]
-    """Motion to read, .bvh or .npz, or a folder of them."""
+    """Motion to read, .bvh, .glb or .npz, or a folder of them."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
     """File to write, by its ending: .bvh, .npz, .glb, .csv, .html, .usd, .usda or .usdc; for a folder the folder to write to."""
     strength: Literal["gentle", "normal", "strict"] = "normal"
@@ -41,6 +42,9 @@ class Clean:
     """Metres per unit of the input BVH."""
     rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
     """File that maps the input BVH's joints to ours, as `dropsim rig` writes it."""
+
+    animation: Annotated[str | None, optional("NAME", "the one that moves most joints")] = None
+    """Animation of the input GLB."""
 
     def run(self) -> None:
         """Read, clean, write, and say what changed."""
@@ -84,8 +88,8 @@ class Clean:
         # Before a long file is read.
         ending = export_ending(output)
         refuse_unwritable(output, path)
-        source = read_recording(path, None, up=self.up, unit=self.unit, rig_map=rig_map)
-        goes_back = source.fit is not None and ending == ".bvh"
+        source = read_recording(path, None, up=self.up, unit=self.unit, rig_map=rig_map, animation=self.animation)
+        goes_back = source.fit is not None and ending == source.fit.ending
         if goes_back and self.fps is not None:
             raise ValueError(f"{output}: comes back on its own rig and at its own rate: leave out --fps, or write another format")
         motion = source.motion if self.fps is None else source.motion.resampled(self.fps)

@@ -22,7 +22,7 @@ class Convert:
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
-    """Motion to read, .bvh or .npz."""
+    """Motion to read, .bvh, .glb or .npz."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
     """File to write, .bvh, .npz, .glb, .csv, .html, .usd, .usda or .usdc; made whole or not at all."""
     fps: Annotated[float | None, optional("HZ", "the input's own")] = None

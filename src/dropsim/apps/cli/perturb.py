@@ -25,11 +25,11 @@ class Perturb:
 
     Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5. Writes CLIP_pushed as npz, bvh, md and png into a folder. The
     person has the proportions of the input BVH, and the new one is on its rig: same joints, rate, axes and unit, the same frames before
-    the push, and fingers and props as they were.
+    the push, and fingers and props as they were. For a GLB it is a GLB with the same mesh, materials and other animations.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP")]
-    """Motion to read, .bvh or .npz."""
+    """Motion to read, .bvh, .glb or .npz."""
     part: str = "torso"
     """Where the push acts: pelvis, torso, hand, foot, or a joint's name."""
     newtons: float = 250.0
@@ -63,6 +63,16 @@ class Perturb:
     rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
     """File that maps the input BVH's joints to ours, as `dropsim rig` writes it."""
 
+    animation: Annotated[str | None, optional("NAME", "the one that moves most joints")] = None
+    """Animation of the input GLB."""
+
+    height: Annotated[float | None, optional("M", "by the rig's bones; 1.70 for AMASS files")] = None
+    """How tall the person is [m]."""
+    mass: Annotated[float | None, optional("KG", "usual for the height")] = None
+    """How heavy the person is [kg]."""
+    smpl: Annotated[Path | None, optional("FILE", "an adult of average proportions")] = None
+    """Your own SMPL, SMPL+H or SMPL-X model file: people of AMASS files have the shape that their betas say."""
+
     def run(self) -> None:
         """Read, simulate, write, and say what happened."""
         import math
@@ -70,7 +80,7 @@ class Perturb:
 
         from dropsim.apps.cli.clean import refuse_unwritable
         from dropsim.apps.cli.progress import bar, tell_of_compiling
-        from dropsim.motion.reading import read_recording
+        from dropsim.motion.reading import Person, read_person
         from dropsim.motion.retarget import read_rig_map
         from dropsim.physics.options import SimulatorOptions
         from dropsim.physics.step import DivergedError, Simulator
@@ -85,8 +95,10 @@ class Perturb:
         Push.toward(self.direction, self.newtons, part=self.part, start=self.at, duration=self.duration)
         prior, pose = open_prior(self.prior, body=self.body), open_pose(self.pose)
         rig_map = None if self.rig is None else read_rig_map(self.rig)
-        source = read_recording(self.input, None, up=self.up, unit=self.unit, rig_map=rig_map)
-        print(f"read {self.input}: {source.read_as}")
+        person = Person(self.height, self.mass, self.smpl)
+        source = read_person(self.input, person, up=self.up, unit=self.unit, rig_map=rig_map, animation=self.animation)
+        body = source.motion.skeleton
+        print(f"read {self.input}: {source.read_as}; a person of {body.height:.2f} m and {body.masses.sum():.0f} kg")
         original = checked(source.motion) if source.fit is None else own_floor(source.motion)
         free = Simulator(for_body(prior, original.skeleton), options=SimulatorOptions(num_samples=self.samples), pose=pose)
         recording = original.resampled(prior.fps)
@@ -111,7 +123,8 @@ class Perturb:
             raise ValueError(f"{failure}; the frames up to there are in {self.out}")
 
     def _files(self) -> dict[str, Path]:
-        endings = ("npz", "bvh", "md", "png") if self.picture else ("npz", "bvh", "md")
+        rigged = "glb" if self.input.suffix.lower() == ".glb" else "bvh"
+        endings = ("npz", rigged, "md", "png") if self.picture else ("npz", rigged, "md")
         return {ending: self.out / f"{self.input.stem}_pushed.{ending}" for ending in endings}
 
     def _push(self, recording: "Motion") -> "Push":
@@ -163,4 +176,5 @@ class Perturb:
         if source.fit is None:
             write_bvh(motion, self._files()["bvh"])
         else:
-            source.fit.write(continued(original, motion, self.at), self._files()["bvh"], raised=original.root[0] - source.motion.root[0])
+            output = self._files()[source.fit.ending[1:]]
+            source.fit.write(continued(original, motion, self.at), output, raised=original.root[0] - source.motion.root[0])

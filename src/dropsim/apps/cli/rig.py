@@ -29,6 +29,9 @@ class Rig:
     rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
     """Map to check against the file."""
 
+    animation: Annotated[str | None, optional("NAME", "the one that moves most joints")] = None
+    """Animation of a GLB file."""
+
     def run(self) -> None:
         """Read, match, and say what was found."""
         from dropsim.files.atomic import atomic_path
@@ -37,7 +40,7 @@ class Rig:
 
         if self.save is not None and self.save.is_dir():
             raise ValueError(f"{self.save}: is a folder: give the name of a file")
-        source = read_rig_motion(self.input)
+        source = read_rig_motion(self.input, animation=self.animation)
         guess = guess_rig(source, None if self.rig is None else read_rig_map(self.rig))
         print(_table(guess))
         if self.save is not None:

@@ -1,0 +1,231 @@
+"""Characters in GLB files: read, changed, and written back with everything else as it was."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dropsim.apps.cli import main
+from dropsim.body.rotations import exp, rotmat_to_unitquat
+from dropsim.body.skeleton import JOINTS, NUM_JOINTS
+from dropsim.export import write
+from dropsim.motion.gltf import read_glb
+from dropsim.motion.motion import Motion
+from dropsim.motion.retarget import known_rig_maps, retarget
+from dropsim.motion.synthetic import stepping_clip
+
+STEPS = stepping_clip(1.0)
+MIXAMO = next(rig_map for rig_map in known_rig_maps() if rig_map.name == "mixamo")
+
+
+def parts(path: Path) -> tuple[dict[str, Any], bytes]:
+    data = path.read_bytes()
+    length = struct.unpack_from("<I", data, 12)[0]
+    return json.loads(data[20 : 20 + length]), data[28 + length :]
+
+
+def pack(path: Path, document: dict[str, Any], blob: bytes) -> Path:
+    text = json.dumps(document).encode()
+    text += b" " * (-len(text) % 4)
+    chunks = struct.pack("<I4s", len(text), b"JSON") + text + struct.pack("<I4s", len(blob), b"BIN\0") + blob
+    path.write_bytes(struct.pack("<4sII", b"glTF", 2, 12 + len(chunks)) + chunks)
+    return path
+
+
+@pytest.fixture(scope="module")
+def character(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Somebody of another make: Mixamo's names, an armature in centimetres, a finger, and a second animation."""
+    folder = tmp_path_factory.mktemp("glb")
+    write(STEPS, folder / "ours.glb")
+    document, blob = parts(folder / "ours.glb")
+    nodes = document["nodes"]
+    for node in nodes:
+        if node["name"] in JOINTS:
+            node["translation"] = [100 * v for v in node["translation"]]
+            node["name"] = f"mixamorig:{MIXAMO.joints[node['name']].names[0]}"
+    armature = next(node for node in nodes if node["name"] == "person")
+    armature |= {"name": "Armature", "scale": [0.01, 0.01, 0.01]}
+    # The pelvis' path in centimetres too, and the skin's rest pose with it.
+    (walk,) = document["animations"]
+    path = next(c for c in walk["channels"] if c["target"]["path"] == "translation")
+    accessor = document["accessors"][walk["samplers"][path["sampler"]]["output"]]
+    start = document["bufferViews"][accessor["bufferView"]]["byteOffset"]
+    count = 3 * accessor["count"]
+    places = np.frombuffer(blob, "<f4", count, start) * np.float32(100)
+    blob = blob[:start] + places.tobytes() + blob[start + 4 * count :]
+    finger = np.tile(rotmat_to_unitquat(exp(np.array([0.5, 0.0, 0.0]))).astype("<f4"), (2, 1))
+    document["bufferViews"] += [{"buffer": 0, "byteOffset": len(blob), "byteLength": 8}]
+    document["bufferViews"] += [{"buffer": 0, "byteOffset": len(blob) + 8, "byteLength": finger.nbytes}]
+    document["accessors"] += [
+        {"bufferView": len(document["bufferViews"]) - 2, "componentType": 5126, "count": 2, "type": "SCALAR", "min": [0.0], "max": [1.0]},
+        {"bufferView": len(document["bufferViews"]) - 1, "componentType": 5126, "count": 2, "type": "VEC4"},
+    ]
+    blob += np.array([0.0, 1.0], "<f4").tobytes() + finger.tobytes()
+    document["buffers"][0]["byteLength"] = len(blob)
+    hand = next(node for node in nodes if node["name"] == "mixamorig:LeftHand")
+    hand["children"] = [len(nodes)]
+    nodes.append({"name": "mixamorig:LeftHandIndex1", "translation": [8.0, 0.0, 0.0]})
+    document["skins"][0]["joints"].append(len(nodes) - 1)
+    inverse = document["accessors"][document["skins"][0]["inverseBindMatrices"]]
+    view = document["bufferViews"][inverse["bufferView"]]
+    matrices = np.frombuffer(blob, "<f4", 16 * NUM_JOINTS, view["byteOffset"])
+    document["bufferViews"].append({"buffer": 0, "byteOffset": len(blob), "byteLength": 64 * (NUM_JOINTS + 1)})
+    blob += matrices.tobytes() + matrices[-16:].tobytes()
+    document["buffers"][0]["byteLength"] = len(blob)
+    inverse |= {"bufferView": len(document["bufferViews"]) - 1, "count": NUM_JOINTS + 1}
+    accessors = len(document["accessors"])
+    walk["name"] = "walk"
+    curl = [{"sampler": 0, "target": {"node": len(nodes) - 1, "path": "rotation"}}]
+    document["animations"].append({"name": "curl", "channels": curl, "samplers": [{"input": accessors - 2, "output": accessors - 1}]})
+    walk["channels"].append({"sampler": len(walk["samplers"]), "target": curl[0]["target"]})
+    walk["samplers"].append({"input": accessors - 2, "output": accessors - 1})
+    return pack(folder / "character.glb", document, blob)
+
+
+def test_a_character_is_read_as_it_moves(character: Path):
+    recording = retarget(read_glb(character), None)
+    assert recording.read_as.startswith("rig mixamo, y up (glTF's)")
+    # Single precision in centimetres.
+    np.testing.assert_allclose(recording.motion.joints, STEPS.joints, rtol=0, atol=1e-6)
+    assert recording.motion.fps == STEPS.fps
+
+
+def test_nothing_changes_where_nothing_was_changed(character: Path, tmp_path: Path):
+    recording = retarget(read_glb(character), None)
+    assert recording.fit is not None
+    recording.fit.write(recording.motion, tmp_path / "back.glb")
+    before, after = parts(character), parts(tmp_path / "back.glb")
+    assert after[0] == before[0]
+    assert after[1][: len(before[1])] == before[1]
+
+
+@pytest.fixture
+def changed(character: Path, tmp_path: Path, rng: np.random.Generator) -> tuple[Path, Motion]:
+    recording = retarget(read_glb(character), None)
+    assert recording.fit is not None
+    m = recording.motion
+    twice = Motion.concatenate([m, m])
+    q = twice.q @ exp(0.2 * rng.standard_normal((len(twice), NUM_JOINTS, 3)))
+    motion = Motion.from_rotations(m.skeleton, m.fps, twice.root + 0.1, q)
+    recording.fit.write(motion, tmp_path / "back.glb")
+    return tmp_path / "back.glb", motion
+
+
+def test_a_changed_motion_comes_back(changed: tuple[Path, Motion]):
+    path, motion = changed
+    again = retarget(read_glb(path), None).motion
+    np.testing.assert_allclose(again.joints, motion.joints, rtol=0, atol=1e-5)
+
+
+def test_mesh_materials_fingers_and_other_animations_are_untouched(character: Path, changed: tuple[Path, Motion]):
+    before, after = parts(character), parts(changed[0])
+    for key in ("meshes", "materials", "skins", "nodes", "scenes", "scene", "asset"):
+        assert after[0][key] == before[0][key]
+    assert after[0]["animations"][1] == before[0]["animations"][1]
+    assert after[0]["accessors"][: len(before[0]["accessors"])] == before[0]["accessors"]
+    # All old numbers are where they were, but for the padding at their end.
+    assert after[1][: len(before[1])] == before[1]
+    source, again = read_glb(character), read_glb(changed[0])
+    finger = source.rig.names.index("mixamorig:LeftHandIndex1")
+    np.testing.assert_allclose(again.rotations[: len(source), finger], source.rotations[:, finger], rtol=0, atol=1e-6)
+
+
+def test_the_command_writes_the_character(character: Path, tmp_path: Path):
+    assert main(["clean", str(character), str(tmp_path / "out.glb"), "--strength", "strict"]) == 0
+    assert parts(tmp_path / "out.glb")[0]["meshes"] == parts(character)[0]["meshes"]
+
+
+def test_an_animation_by_name(character: Path):
+    # The finger alone: the person stands in the rest pose.
+    source = read_glb(character, animation="curl")
+    assert np.abs(source.rotations[:, :-1] - np.eye(3)).max() < 1e-6 or len(source) >= 2
+    with pytest.raises(ValueError, match="no animation 'dance' that moves its character; its animations: walk, curl"):
+        read_glb(character, animation="dance")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda d, b: (b"glTX" + d[4:]), "not a GLB file"),
+        (lambda d, b: d[:100], "cut off"),
+        (lambda d, b: d[: len(d) - 2000], "cut off"),
+        (lambda d, b: b"", "not a GLB file"),
+    ],
+)
+def test_damaged_files_get_a_sentence(character: Path, tmp_path: Path, damage: Any, message: str):
+    path = tmp_path / "bad.glb"
+    path.write_bytes(damage(character.read_bytes(), b""))
+    with pytest.raises(ValueError, match=message) as error:
+        read_glb(path)
+    assert str(error.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d["skins"][0]["joints"].append(10_000), "no number 10000 in 'nodes'"),
+        (lambda d: d.pop("skins"), "no skinned character"),
+        (lambda d: d.pop("animations"), "no animation that moves its character; its animations: none"),
+        (lambda d: d["nodes"][2].update(children=[1]), "parent"),
+        (lambda d: d["accessors"][-1].update(count=10**6), "outside the file"),
+        (lambda d: d["nodes"][1].update(scale=[1, 2, 3]), "scaled unevenly"),
+        (lambda d: d["nodes"][1].update(rotation=[0, 0, 0, 0]), "no unit quaternion"),
+        (lambda d: d["buffers"][0].update(uri="other.bin"), "one GLB file"),
+    ],
+)
+def test_documents_that_lie_get_a_sentence(character: Path, tmp_path: Path, change: Any, message: str):
+    document, blob = parts(character)
+    change(document)
+    with pytest.raises(ValueError, match=message):
+        read_glb(pack(tmp_path / "bad.glb", document, blob))
+
+
+def validator_folder() -> Path | None:
+    given = os.environ.get("DROPSIM_GLTF_VALIDATOR")
+    places = [Path(given)] if given else [folder / "node_modules" / "gltf-validator" for folder in Path(__file__).resolve().parents]
+    return next((place for place in places if place.is_dir()), None)
+
+
+def test_khronos_validator_has_no_objection(character: Path, changed: tuple[Path, Motion]):
+    folder, node = validator_folder(), shutil.which("node")
+    if folder is None or node is None:
+        pytest.skip("needs node and `npm install gltf-validator`, or its folder in DROPSIM_GLTF_VALIDATOR")
+    script = (
+        f"require({json.dumps(str(folder))}).validateBytes(new Uint8Array(require('fs').readFileSync(process.argv[1])))"
+        ".then(r => console.log(JSON.stringify(r.issues)))"
+    )
+    issues = [json.loads(subprocess.run([node, "-e", script, p], capture_output=True, check=True).stdout) for p in (character, changed[0])]
+    assert issues[1]["numErrors"] == issues[0]["numErrors"] == 0
+    assert issues[1]["numWarnings"] == issues[0]["numWarnings"]
+
+
+def test_blender_shows_the_same_person(changed: tuple[Path, Motion], tmp_path: Path):
+    # A Python that has Blender as its module bpy (pip install bpy), whose glTF importer poses the armature.
+    python = os.environ.get("DROPSIM_BLENDER_PYTHON")
+    if python is None:
+        pytest.skip("needs a Python with the module bpy: give it in DROPSIM_BLENDER_PYTHON")
+    path, motion = changed
+    script = tmp_path / "look.py"
+    script.write_text(
+        "import bpy, json, sys\n"
+        "bpy.ops.wm.read_factory_settings(use_empty=True)\n"
+        "bpy.context.scene.render.fps = 30\n"
+        "bpy.ops.import_scene.gltf(filepath=sys.argv[1])\n"
+        "rig = next(o for o in bpy.data.objects if o.type == 'ARMATURE')\n"
+        "rig.animation_data_create().action = next(a for a in bpy.data.actions if a.name.startswith('walk'))\n"
+        "out = []\n"
+        "for frame in (0, 10, 50):\n"
+        "    bpy.context.scene.frame_set(frame)\n"
+        "    out.append([list(rig.matrix_world @ rig.pose.bones[name].head) for name in sys.argv[2].split(',')])\n"
+        "print('FOUND' + json.dumps(out))\n"
+    )
+    names = ",".join(f"mixamorig:{MIXAMO.joints[joint].names[0]}" for joint in JOINTS)
+    shown = subprocess.run([python, str(script), str(path), names], capture_output=True, text=True, check=True).stdout
+    found = np.array(json.loads(shown.partition("FOUND")[2].splitlines()[0]))
+    np.testing.assert_allclose(found, motion.joints[[0, 10, 50]], rtol=0, atol=1e-3)
