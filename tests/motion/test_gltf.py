@@ -21,6 +21,7 @@ from dropsim.motion.retarget import known_rig_maps, retarget
 from dropsim.motion.synthetic import stepping_clip
 
 STEPS = stepping_clip(1.0)
+LAST = np.float32(STEPS.duration)
 MIXAMO = next(rig_map for rig_map in known_rig_maps() if rig_map.name == "mixamo")
 
 
@@ -63,10 +64,10 @@ def character(tmp_path_factory: pytest.TempPathFactory) -> Path:
     document["bufferViews"] += [{"buffer": 0, "byteOffset": len(blob), "byteLength": 8}]
     document["bufferViews"] += [{"buffer": 0, "byteOffset": len(blob) + 8, "byteLength": finger.nbytes}]
     document["accessors"] += [
-        {"bufferView": len(document["bufferViews"]) - 2, "componentType": 5126, "count": 2, "type": "SCALAR", "min": [0.0], "max": [1.0]},
+        {"bufferView": len(document["bufferViews"]) - 2, "componentType": 5126, "count": 2, "type": "SCALAR", "min": [0.0], "max": [float(LAST)]},
         {"bufferView": len(document["bufferViews"]) - 1, "componentType": 5126, "count": 2, "type": "VEC4"},
     ]
-    blob += np.array([0.0, 1.0], "<f4").tobytes() + finger.tobytes()
+    blob += np.array([0.0, LAST], "<f4").tobytes() + finger.tobytes()
     document["buffers"][0]["byteLength"] = len(blob)
     hand = next(node for node in nodes if node["name"] == "mixamorig:LeftHand")
     hand["children"] = [len(nodes)]
@@ -142,9 +143,10 @@ def test_the_command_writes_the_character(character: Path, tmp_path: Path):
 
 
 def test_an_animation_by_name(character: Path):
-    # The finger alone: the person stands in the rest pose.
+    # The finger alone: everything else stands in the rest pose.
     source = read_glb(character, animation="curl")
-    assert np.abs(source.rotations[:, :-1] - np.eye(3)).max() < 1e-6 or len(source) >= 2
+    others = [j for j, name in enumerate(source.rig.names) if not name.endswith("Index1")]
+    np.testing.assert_allclose(source.rotations[:, others], np.broadcast_to(np.eye(3), (len(source), len(others), 3, 3)), rtol=0, atol=1e-6)
     with pytest.raises(ValueError, match="no animation 'dance' that moves its character; its animations: walk, curl"):
         read_glb(character, animation="dance")
 
@@ -213,7 +215,7 @@ def test_blender_shows_the_same_person(changed: tuple[Path, Motion], tmp_path: P
     path, motion = changed
     script = tmp_path / "look.py"
     script.write_text(
-        "import bpy, json, sys\n"
+        "import bpy, json, os, sys\n"
         "bpy.ops.wm.read_factory_settings(use_empty=True)\n"
         "bpy.context.scene.render.fps = 30\n"
         "bpy.ops.import_scene.gltf(filepath=sys.argv[1])\n"
@@ -223,7 +225,8 @@ def test_blender_shows_the_same_person(changed: tuple[Path, Motion], tmp_path: P
         "for frame in (0, 10, 50):\n"
         "    bpy.context.scene.frame_set(frame)\n"
         "    out.append([list(rig.matrix_world @ rig.pose.bones[name].head) for name in sys.argv[2].split(',')])\n"
-        "print('FOUND' + json.dumps(out))\n"
+        "print('FOUND' + json.dumps(out), flush=True)\n"
+        "os._exit(0)\n"  # Blender as a module crashes when Python takes it down
     )
     names = ",".join(f"mixamorig:{MIXAMO.joints[joint].names[0]}" for joint in JOINTS)
     shown = subprocess.run([python, str(script), str(path), names], capture_output=True, text=True, check=True).stdout
