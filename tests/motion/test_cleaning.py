@@ -96,3 +96,25 @@ def test_arms_and_trunk_stay_as_they_are_on_the_pelvis():
     cleaned, _ = standing(shifted(STEPS, shift), EXACT)
     above = [j for j in range(22) if j not in (0, 1, 2, 4, 5, 7, 8, 10, 11)]
     np.testing.assert_allclose(cleaned.q[:, above], STEPS.q[:, above], rtol=0, atol=1e-9)
+
+
+def test_a_foot_that_comes_down_does_not_stand_yet():
+    for s in stances(STEPS):
+        height = sphere_heights(STEPS)[s.start : s.stop, FEET[s.foot]]
+        assert abs(height[0] - np.median(height)) < 0.01
+        assert abs(height[-1] - np.median(height)) < 0.01
+
+
+def test_straight_legs_stay_straight():
+    # Standing on straight legs and sliding to the side: the pelvis follows the feet, so the knees hardly bend.
+    rest = np.broadcast_to(np.eye(3), (60, 22, 3, 3)).copy()
+    rest[:, 0] = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
+    slide = np.zeros((60, 3))
+    slide[:, 2] = STEPS.skeleton.standing_height
+    slide[:, 0] = 0.01 * np.sin(np.arange(60) / 10)
+    person = Motion.from_rotations(STEPS.skeleton, 30.0, slide, rest)
+    cleaned, _ = standing(person, EXACT)
+    legs = np.linalg.norm(cleaned.joints[:, (7, 8)] - cleaned.joints[:, (1, 2)], axis=-1)
+    assert legs.min() > 0.98 * STEPS.skeleton.leg_length
+    toes = cleaned.joints[:, FEET]
+    assert np.linalg.norm(toes - toes[:1], axis=-1).max() < 0.002

@@ -15,6 +15,8 @@ SLOW, STILL = 0.4, 0.15
 """A foot that stands is slower than the first throughout, and than the second at some time [m/s]."""
 LOW = 0.03
 """A foot that stands is lower than this above the floor [m]."""
+LEVEL = 0.01
+"""At its ends, a stance is within this of its own median height [m]."""
 SHORTEST = 0.1
 """Stances shorter than this are none, and gaps between stances that are shorter than half of it neither [s]."""
 BLEND = 0.2
@@ -137,7 +139,9 @@ def stances(motion: Motion) -> list[Stance]:
         low = height < LOW
         pending = _hysteresis((speed < STILL) & low, (speed < SLOW) & low, least)
         while pending:
-            start, stop = pending.pop()
+            start, stop = _settled(height, *pending.pop())
+            if stop - start < least:
+                continue
             path = motion.joints[start:stop, toe]
             middle = np.median(path[:, :2], axis=0)
             far = np.linalg.norm(path[:, :2] - middle, axis=-1)
@@ -149,6 +153,13 @@ def stances(motion: Motion) -> list[Stance]:
             place = np.array([*middle, radii[toe]])
             found.append(Stance(side, start, stop, place, float(far.max()), float(height[start:stop].mean())))
     return sorted(found, key=lambda stance: (stance.start, stance.foot))
+
+
+def _settled(height: Float[np.ndarray, "t"], start: int, stop: int) -> tuple[int, int]:
+    """Return a stance without the frames at its ends in which the ball of the foot is still coming down, or already going up."""
+    usual = float(np.median(height[start:stop]))
+    down = np.flatnonzero(np.abs(height[start:stop] - usual) < LEVEL)
+    return start + int(down[0]), start + int(down[-1]) + 1
 
 
 def _blended(offsets: Float[np.ndarray, "t 3"], held: Bool[np.ndarray, "t"], width: int) -> Float[np.ndarray, "t 3"]:
@@ -252,13 +263,14 @@ def _with_feet(motion: Motion, wrong: list[Stance], offsets: Float[np.ndarray, "
     upper, lower = skeleton.lengths[knee], skeleton.lengths[ankle]
     recorded = np.linalg.norm(joints[:, ankle] - joints[:, hip], axis=-1)
     longest = np.maximum(STRAIGHT * (upper + lower), np.minimum(recorded, upper + lower))
-    down = _drop(hips, ankles, longest, motion.fps)
+    down = _drop(hips, np.where(bears[..., None] > 0, ankles, np.nan), longest, motion.fps)
     shift[:, 2] -= down
     hips[..., 2] -= down[:, None]
     moved = _moved(motion, shift)
     joints = moved.joints.copy()
     reach = ankles - hips
-    length = np.clip(np.linalg.norm(reach, axis=-1), np.abs(upper - lower) + 1e-6, upper + lower)
+    furthest = np.where(bears > 0, upper + lower, longest)
+    length = np.clip(np.linalg.norm(reach, axis=-1), np.abs(upper - lower) + 1e-6, furthest)
     along = normalize(reach)
     ankles_now = hips + length[..., None] * along
     # The knee bends where it did; a straight one would bend forward.
@@ -279,13 +291,13 @@ def _with_feet(motion: Motion, wrong: list[Stance], offsets: Float[np.ndarray, "
 def _drop(
     hips: Float[np.ndarray, "t 2 3"], ankles: Float[np.ndarray, "t 2 3"], longest: Float[np.ndarray, "t 2"], fps: float
 ) -> Float[np.ndarray, "t"]:
-    """Return how far the pelvis has to go down so that both legs reach [m], smoothly."""
+    """Return how far the pelvis has to go down so that the legs that stand reach [m], smoothly; others have no ankle to reach."""
     from scipy.ndimage import maximum_filter1d
 
     reach = hips - ankles
     across = np.linalg.norm(reach[..., :2], axis=-1)
     upright = np.sqrt(np.maximum(longest**2 - across**2, 0))
-    needed = np.maximum(reach[..., 2] - upright, 0).max(-1)
+    needed = np.nan_to_num(np.maximum(reach[..., 2] - upright, 0)).max(-1)
     if not needed.any():
         return needed
     # The largest within reach of the average, so that the average is nowhere too small.
