@@ -108,7 +108,9 @@ def test_endings(tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[s
     assert "ends in '.fbx': use one of .bvh (BVH), .npz (AMASS), .glb" in line
     assert "ends in ''" in refused(capsys, clip_bvh, tmp_path / "out")
     (tmp_path / "clip.c3d").write_bytes(b"\x02P")
-    assert "ends in .bvh (BVH) or .npz (AMASS), not in '.c3d'" in refused(capsys, tmp_path / "clip.c3d", tmp_path / "out.bvh")
+    assert "ends in .bvh (BVH) or .npz (AMASS) or .glb (glTF), not in '.c3d'" in refused(
+        capsys, tmp_path / "clip.c3d", tmp_path / "out.bvh"
+    )
     (tmp_path / "clip.glb").write_bytes(b"glTF")
     # Written but not read.
     assert "not in '.glb'" in refused(capsys, tmp_path / "clip.glb", tmp_path / "out.bvh")

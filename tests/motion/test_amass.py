@@ -360,7 +360,9 @@ def test_the_body_that_betas_describe(tmp_path: Path):
     body = read_person(tmp_path / "clip.npz", Person(smpl=tmp_path / "model.npz")).motion.skeleton
     np.testing.assert_allclose(body.rest, 1.2 * rest, rtol=1e-12)
     assert body.masses.sum() == pytest.approx(70 * 1.2**2)
-    assert read_person(tmp_path / "clip.npz", Person(smpl=tmp_path / "model.npz", mass=50.0)).motion.skeleton.masses.sum() == pytest.approx(50)
+    assert read_person(tmp_path / "clip.npz", Person(smpl=tmp_path / "model.npz", mass=50.0)).motion.skeleton.masses.sum() == pytest.approx(
+        50
+    )
 
 
 def test_a_person_of_a_height_and_a_weight(tmp_path: Path):
@@ -370,7 +372,7 @@ def test_a_person_of_a_height_and_a_weight(tmp_path: Path):
         body = read_person(tmp_path / name, Person(height=1.2, mass=30.0)).motion.skeleton
         assert body.height == pytest.approx(1.2)
         assert body.masses.sum() == pytest.approx(30.0)
-        with pytest.raises(ValueError, match="a person of 9 m: give 0.3 to 3 m"):
+        with pytest.raises(ValueError, match=r"a person of 9 m: give 0\.3 to 3 m"):
             read_person(tmp_path / name, Person(height=9.0))
     with pytest.raises(ValueError, match="an SMPL model is for AMASS files"):
         read_person(tmp_path / "clip.bvh", Person(smpl=tmp_path / "model.npz"))

@@ -64,7 +64,14 @@ def character(tmp_path_factory: pytest.TempPathFactory) -> Path:
     document["bufferViews"] += [{"buffer": 0, "byteOffset": len(blob), "byteLength": 8}]
     document["bufferViews"] += [{"buffer": 0, "byteOffset": len(blob) + 8, "byteLength": finger.nbytes}]
     document["accessors"] += [
-        {"bufferView": len(document["bufferViews"]) - 2, "componentType": 5126, "count": 2, "type": "SCALAR", "min": [0.0], "max": [float(LAST)]},
+        {
+            "bufferView": len(document["bufferViews"]) - 2,
+            "componentType": 5126,
+            "count": 2,
+            "type": "SCALAR",
+            "min": [0.0],
+            "max": [float(LAST)],
+        },
         {"bufferView": len(document["bufferViews"]) - 1, "componentType": 5126, "count": 2, "type": "VEC4"},
     ]
     blob += np.array([0.0, LAST], "<f4").tobytes() + finger.tobytes()
@@ -154,7 +161,7 @@ def test_an_animation_by_name(character: Path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda d, b: (b"glTX" + d[4:]), "not a GLB file"),
+        (lambda d, b: b"glTX" + d[4:], "not a GLB file"),
         (lambda d, b: d[:100], "cut off"),
         (lambda d, b: d[: len(d) - 2000], "cut off"),
         (lambda d, b: b"", "not a GLB file"),

@@ -147,9 +147,7 @@ class Skeleton:
         return cls(rest, _segment_masses(body_mass), radii * height / 1.70)
 
     @classmethod
-    def from_smpl(
-        cls, path: str | Path, *, betas: Float[np.ndarray, "k"] | None = None, body_mass: float | None = 70.0
-    ) -> "Skeleton":
+    def from_smpl(cls, path: str | Path, *, betas: Float[np.ndarray, "k"] | None = None, body_mass: float | None = 70.0) -> "Skeleton":
         """Return the bones of a user's own SMPL, SMPL+H or SMPL-X file (npz or pkl), with an adult's masses and spheres in proportion.
 
         `betas` are a person's shape; without them it is the template body. For body_mass=None the mass follows from the height. A pickle is

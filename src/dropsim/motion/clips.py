@@ -23,6 +23,7 @@ from dropsim.motion.contacts import UPRIGHT, grounded, label_contacts, on_floor,
 from dropsim.motion.defects import intact, mend
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import ENDINGS, read_recording
+from dropsim.motion.retarget import RigMap
 
 FPS = 30.0
 """Rate of the training data [Hz]."""
@@ -207,10 +208,10 @@ def read_on_floor(path: str | Path) -> Motion:
     return out_of_floor(grounded(on_floor(motion)))
 
 
-def read_clips(path: str | Path, *, held_out: Iterable[str] = ()) -> list[tuple[Clip, Motion | None]]:
+def read_clips(path: str | Path, *, held_out: Iterable[str] = (), rig_map: RigMap | None = None) -> list[tuple[Clip, Motion | None]]:
     """Read a recording as its runs of good frames on the floor, with labelled contacts; what is left out has no motion.
 
-    People whom priors are judged by are held out, and so are those that are named.
+    People whom priors are judged by are held out, and so are those that are named. `rig_map` is for BVH files.
     """
     path = Path(path)
     name, people = path.stem, frozenset(held_out)
@@ -218,7 +219,7 @@ def read_clips(path: str | Path, *, held_out: Iterable[str] = ()) -> list[tuple[
     clip = Clip(name, person, category, 0, _is_held_out(name, person, people), recording=name)
     if reason := _reason_to_skip(name):
         return [(replace(clip, left_out=reason), None)]
-    recording = read_recording(path, Skeleton.adult())
+    recording = read_recording(path, Skeleton.adult(), rig_map=rig_map if path.suffix.lower() == ".bvh" else None)
     motion = recording.motion.resampled(FPS)
     motion = Motion.from_rotations(motion.skeleton, FPS, motion.root, mend(motion.q), name=name)
     motion = on_floor(motion, ~_any(_pose_faults(motion)))
@@ -244,10 +245,10 @@ def read_clips(path: str | Path, *, held_out: Iterable[str] = ()) -> list[tuple[
     return parts
 
 
-def _build_one(source: Path, folder: Path, held_out: frozenset[str]) -> list[Clip]:
+def _build_one(source: Path, folder: Path, held_out: frozenset[str], rig_map: RigMap | None) -> list[Clip]:
     """Write a recording's runs of good frames, and return all its lines of the index."""
     try:
-        parts = read_clips(source, held_out=held_out)
+        parts = read_clips(source, held_out=held_out, rig_map=rig_map)
         for clip, motion in parts:
             if motion is not None:
                 write_amass(motion, folder / f"{clip.name}.npz")
@@ -257,13 +258,15 @@ def _build_one(source: Path, folder: Path, held_out: frozenset[str]) -> list[Cli
     return [clip for clip, _ in parts]
 
 
-def _build_each(files: Sequence[Path], folder: Path, held_out: frozenset[str], workers: int) -> Iterator[list[Clip]]:
+def _build_each(
+    files: Sequence[Path], folder: Path, held_out: frozenset[str], rig_map: RigMap | None, workers: int
+) -> Iterator[list[Clip]]:
     if workers <= 1:
-        yield from (_build_one(file, folder, held_out) for file in files)
+        yield from (_build_one(file, folder, held_out, rig_map) for file in files)
         return
     pool = ProcessPoolExecutor(workers)
     try:
-        for job in as_completed([pool.submit(_build_one, file, folder, held_out) for file in files]):
+        for job in as_completed([pool.submit(_build_one, file, folder, held_out, rig_map) for file in files]):
             yield job.result()
     finally:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C, only what has begun is waited for
@@ -274,6 +277,7 @@ def build(
     out: str | Path,
     *,
     held_out: Iterable[str] = (),
+    rig_map: RigMap | None = None,
     workers: int = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Clip, ...]:
@@ -294,7 +298,7 @@ def build(
     with journal.open("a", encoding="utf-8") as log:
         if todo and journal.stat().st_size:
             log.write("\n")  # a killed run may have left half a line
-        for count, clips in enumerate(_build_each(todo, folder, people, workers), start=1):
+        for count, clips in enumerate(_build_each(todo, folder, people, rig_map, workers), start=1):
             done[clips[0].recording] = clips
             log.write(json.dumps({"edition": EDITION, "clips": [asdict(c) for c in clips]}) + "\n")
             log.flush()

@@ -427,4 +427,3 @@ def _sampled(document: _Document, sampler: dict[str, Any], at: Float[np.ndarray,
     if not size.min() > 0.1:
         raise document.error("the rotation of a key is no unit quaternion: the file is damaged")
     return found / size
-

@@ -10,8 +10,10 @@ from dropsim.motion.gltf import read_glb
 from dropsim.motion.motion import Motion
 from dropsim.motion.retarget import Recording, RigMap, retarget
 
-ENDINGS = {".bvh": "BVH", ".npz": "AMASS", ".glb": "glTF"}
-"""The formats that are read, by the file's ending."""
+ENDINGS = {".bvh": "BVH", ".npz": "AMASS"}
+"""The formats of recordings in folders, by the file's ending."""
+ALL_ENDINGS = ENDINGS | {".glb": "glTF"}
+"""The formats that are read: recordings, and animated characters."""
 
 
 SMALLEST, TALLEST = 0.3, 3.0
@@ -23,8 +25,8 @@ LIGHTEST, HEAVIEST = 1.0, 1000.0
 def motion_ending(path: str | Path) -> str:
     """Return a motion file's ending in lower case, or raise with those that are known."""
     ending = Path(path).suffix.lower()
-    if ending not in ENDINGS:
-        known = " or ".join(f"{known} ({name})" for known, name in ENDINGS.items())
+    if ending not in ALL_ENDINGS:
+        known = " or ".join(f"{known} ({name})" for known, name in ALL_ENDINGS.items())
         raise ValueError(f"{path}: a motion file ends in {known}, not in {ending!r}")
     return ending
 

@@ -504,7 +504,13 @@ def retarget(
     rest = _rest_pose(source.rig, match, usual)
     known, rest_up = match.rig_map.up, rest.up if rest else None
     gltf_up = "y" if source.glb is not None else None
-    told = ((up, "as given"), (gltf_up, "glTF's"), (known, "known layout"), (rest_up, "rest pose"), (BVH_UP, "custom, as the zero pose does not stand"))
+    told = (
+        (up, "as given"),
+        (gltf_up, "glTF's"),
+        (known, "known layout"),
+        (rest_up, "rest pose"),
+        (BVH_UP, "custom, as the zero pose does not stand"),
+    )
     axis, up_from = next((axis, how) for axis, how in told if axis)
     pose = rest or _least_bent_pose(points, R_source, usual)
     if skeleton is None:

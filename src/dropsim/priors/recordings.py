@@ -14,6 +14,7 @@ from dropsim.motion.clips import Clip, build, load, words_of
 from dropsim.motion.cmu import clip_table
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
+from dropsim.motion.retarget import RigMap
 from dropsim.priors.bank import FAST, LOW, STILL, TAGS, Bank, ClipInfo
 from dropsim.priors.motion_field import FieldIndex, frames_of
 
@@ -94,7 +95,12 @@ def info_of(clip: Clip, motion: Motion) -> ClipInfo:
 
 
 def build_bank(
-    folders: Sequence[Path], out: Path, *, workers: int = 2, progress: Callable[[int, int], None] | None = None
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    rig_map: RigMap | None = None,
+    workers: int = 2,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Bank, list[Clip]]:
     """Turn folders of recordings into a bank; an interrupted run goes on where it was."""
     work = out.with_name(out.name + ".work")
@@ -105,7 +111,7 @@ def build_bank(
         data = folder
         if not (folder / "index.json").exists():
             data = work / f"{i}"
-            entries += build(folder, data, workers=workers, progress=progress)
+            entries += build(folder, data, rig_map=rig_map, workers=workers, progress=progress)
         for clip, motion in load(data, held_out=False):
             assert motion.touching is not None
             parts.append((motion, info_of(clip, motion), motion.touching))

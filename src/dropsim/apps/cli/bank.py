@@ -27,6 +27,8 @@ class BankCommand:
     """File that build writes."""
     minutes: Annotated[float | None, optional("M", "all")] = None
     """Choose at most so many minutes, for coverage and against redundancy."""
+    rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
+    """File that maps the joints of the BVH files to ours, as `dropsim rig` writes it."""
     workers: int = os.cpu_count() or 1
     """Processes."""
 
@@ -51,12 +53,14 @@ class BankCommand:
     def _build(self) -> None:
         from dropsim.apps.cli.progress import bar
         from dropsim.motion.clips import report
+        from dropsim.motion.retarget import read_rig_map
         from dropsim.priors.recordings import build_bank, card_of, choose
 
         if self.minutes is not None and not 0 < self.minutes <= 1e6:
             raise ValueError(f"minutes has to be above 0, not {self.minutes:g}")
         with bar("recordings") as advance:
-            bank, entries = build_bank(self.sources, self.out, workers=self.workers, progress=advance)
+            rig_map = None if self.rig is None else read_rig_map(self.rig)
+            bank, entries = build_bank(self.sources, self.out, rig_map=rig_map, workers=self.workers, progress=advance)
         if self.minutes is not None:
             bank = choose(bank, minutes=self.minutes)
             bank.write(self.out)

@@ -58,15 +58,15 @@ class Clean:
 
     def _clean_folder(self, rig_map: "RigMap | None") -> None:
         """Clean every motion file of a folder into another, under the same names."""
-        from dropsim.motion.reading import ENDINGS
+        from dropsim.motion.reading import ALL_ENDINGS
 
         if self.report is not None:
             raise ValueError("a report is of one file: leave out --report for a folder")
         if self.output.exists() and (not self.output.is_dir() or self.output.samefile(self.input)):
             raise ValueError(f"{self.output}: give another folder to write to")
-        files = sorted(path for path in self.input.rglob("*") if path.suffix.lower() in ENDINGS and self.output not in path.parents)
+        files = sorted(path for path in self.input.rglob("*") if path.suffix.lower() in ALL_ENDINGS and self.output not in path.parents)
         if not files:
-            raise ValueError(f"{self.input} holds no {' or '.join(ENDINGS)} files")
+            raise ValueError(f"{self.input} holds no {' or '.join(ALL_ENDINGS)} files")
         failed: list[str] = []
         for path in files:
             output = self.output / path.relative_to(self.input)

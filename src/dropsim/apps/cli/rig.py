@@ -55,11 +55,8 @@ class Rig:
             print(f"not usable yet: {guess.problem}")
             return
         recording = retarget(source, None, rig_map=None if self.rig is None else read_rig_map(self.rig))
-        skeleton = recording.motion.skeleton
-        unit = recording.fit.scale if recording.fit else 1.0
-        print(
-            f"{recording.read_as}; {unit:g} m a unit; a person of {skeleton.height:.2f} m and, of usual build, {skeleton.masses.sum():.0f} kg"
-        )
+        body, unit = recording.motion.skeleton, recording.fit.scale if recording.fit else 1.0
+        print(f"{recording.read_as}; {unit:g} m a unit; a person of {body.height:.2f} m and, of usual build, {body.masses.sum():.0f} kg")
 
 
 def _table(guess: "Guess") -> str:
