@@ -94,6 +94,11 @@ def test_a_users_own_map(tmp_path: Path, clip_bvh: Path):
 
 def test_an_unknown_hierarchy_is_told_so(tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "odd.bvh").write_text(clip_bvh.read_text().replace("left_knee", "gizmo"))
+    # Its structure shows what the gizmo is.
+    assert convert(tmp_path / "odd.bvh", tmp_path / "known.npz") == 0
+    np.testing.assert_allclose(read_motion(tmp_path / "known.npz", CLIP.skeleton).joints, CLIP.joints, rtol=0, atol=1e-4)
+    lines = ("HIERARCHY", "ROOT gizmo", "{", "OFFSET 0 0 0", "CHANNELS 1 Xrotation", "End Site", "{", "OFFSET 0 1 0", "}", "}", "MOTION")
+    (tmp_path / "odd.bvh").write_text("\n".join((*lines, "Frames: 1", "Frame Time: 0.1", "0")))
     line = refused(capsys, tmp_path / "odd.bvh", tmp_path / "out.npz")
     assert "odd.bvh" in line
     assert "left_knee" in line
@@ -113,7 +118,7 @@ def test_endings(tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[s
     )
     (tmp_path / "clip.glb").write_bytes(b"glTF")
     # Written but not read.
-    assert "not in '.glb'" in refused(capsys, tmp_path / "clip.glb", tmp_path / "out.bvh")
+    assert "not a GLB file" in refused(capsys, tmp_path / "clip.glb", tmp_path / "out.bvh")
 
 
 def test_the_input_is_never_overwritten(tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[str]):
