@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import dropsim
 from dropsim.apps.cli import COMMANDS
 from dropsim.scene.scenarios import SCENARIOS
 
@@ -26,6 +27,9 @@ def test_the_site_builds_and_loads_nothing_from_the_internet(tmp_path):
     assert result.returncode == 0, result.stderr
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) > 10
+    api = (tmp_path / "api.html").read_text()
+    assert [name for name in dropsim.__all__ if f">{name}</h3>" not in api] == []
+    assert "Who and what is in a world" in api
     for page in pages:
         text = page.read_text()
         assert not re.search(r"<(?:script|img|iframe)[^>]+src=\"(?:https?:)?//", text), page
@@ -40,6 +44,8 @@ def test_the_site_builds_and_loads_nothing_from_the_internet(tmp_path):
 def test_a_broken_link_is_an_error(tmp_path, link):
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "reference.py", tmp_path / "tools")
     page = tmp_path / "docs" / "scenes.md"
     page.write_text(page.read_text() + f"\n{link}\n")
     result = build(tmp_path / "mkdocs.yml", tmp_path / "site")

@@ -314,7 +314,7 @@ class Panel:
         name = session.name if session.name in SCENARIOS else ""
         if self._scene.value != name:
             self._about.content = SCENARIOS[name].description if name else ""
-        if self._prior.value != session.prior_name:
+        if session.prior_name not in ("", self._prior.value):
             self._start.options = starts_of(session.simulator.prior)
         doing = session.scene.people[0].start
         wanted: list[Any] = [
