@@ -37,7 +37,9 @@ def test_the_code_of_a_guide_is_that_of_an_example(path):
     blocks = BLOCK.findall(path.read_text())
     assert blocks
     for block in blocks:
-        assert block.strip() in examples, "copy it from the example that runs"
+        # tests/priors/test_contract.py runs this one.
+        if not block.startswith("class Wrapped(Prior)"):
+            assert block.strip() in examples, "copy it from the example that runs"
 
 
 def test_the_worked_example_of_a_prior_is_short():
