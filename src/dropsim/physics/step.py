@@ -23,6 +23,7 @@ from dropsim.physics.nnls import check
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.solver import System, squared_distance, system_of
 from dropsim.priors.intent import Intent
+from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PosePrior
 from dropsim.priors.prior import Candidates, Prior, State
 
@@ -140,9 +141,7 @@ class Simulator:
     @classmethod
     def shipped(cls, **options: Any) -> "Simulator":  # noqa: ANN401
         """Return the simulator with the prior and the pose model that come with the package; options as SimulatorOptions has them."""
-        from dropsim.priors.cvae import CVAEPrior
-
-        return cls(CVAEPrior.shipped(), options=SimulatorOptions(**options))
+        return cls(MotionField.shipped(), options=SimulatorOptions(**options))
 
     def with_options(self, **changes: Any) -> "Simulator":  # noqa: ANN401
         """Return the same simulator with some options changed."""

@@ -49,7 +49,7 @@ class AblationOptions:
     """Of the prior's, the contacts' and the poses' energies in turn."""
     switches: tuple[str, ...] = ("unit masses", "start at the mode", "no ground reaction", "no contact", "no range of motion")
     """What is on or off."""
-    prior: str = "cvae"
+    prior: str = "field"
     """As `open_prior` takes it."""
 
     def __post_init__(self) -> None:

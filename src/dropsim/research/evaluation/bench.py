@@ -165,7 +165,7 @@ class Bench:
 
 @single_threaded
 def bench(
-    prior: str = "cvae", *, people: Sequence[int] = PEOPLE, samples: Sequence[int] = SAMPLES, seconds: float = 2.0,
+    prior: str = "field", *, people: Sequence[int] = PEOPLE, samples: Sequence[int] = SAMPLES, seconds: float = 2.0,
     first_run: bool = True, watch: Callable[[int, int], None] | None = None,
 ) -> Bench:  # fmt: skip
     """Measure every size for some seconds, with people who walk on a floor by a prior as `open_prior` takes it."""

@@ -71,13 +71,13 @@ class Body:
     options: SimulatorOptions = field(default_factory=SimulatorOptions)
     unit_masses: bool = False
     """The paper's equal masses instead of a body's."""
-    prior: str = "cvae"
+    prior: str = "field"
     """As `open_prior` takes it: a name, a file or a folder."""
     prior_digest: str = ""
     """Of that file or folder, so that other numbers under the same name make other results."""
 
     @classmethod
-    def of(cls, num_samples: int, prior: str = "cvae") -> "Body":
+    def of(cls, num_samples: int, prior: str = "field") -> "Body":
         """Return the default body with K samples and a prior."""
         return cls(SimulatorOptions(num_samples=num_samples), prior=prior, prior_digest=_digest(Path(prior)))
 

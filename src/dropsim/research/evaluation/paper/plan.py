@@ -51,7 +51,7 @@ class PaperOptions:
     """Frames that are timed."""
     recordings: Path | None = None
     """Folder of recordings that the root wrench is compared with."""
-    prior: str = "cvae"
+    prior: str = "field"
     """As `open_prior` takes it."""
     newtons: tuple[float, float] = HARD
     """Range of all pushes [N]; the walk that is drawn gets the middle of it."""
