@@ -20,6 +20,12 @@ WEIGHTS[[18, 19, 20, 21]] = 0.5
 """Of the joints in the features: what carries the body counts twice, arms half."""
 LOOK_AHEAD = 0.15
 """Seconds for which velocities count like displacements in the features [s]."""
+GROUNDED = 0.05
+"""Feet no higher than this above the floor bear the body [m]."""
+LOW = 0.6
+"""Below this height of the pelvis people are on the way to the ground [m]."""
+GRAVITY = 9.81
+"""[m/s^2]"""
 NUM_FEATURES = 6 * NUM_JOINTS + 3
 
 
@@ -44,6 +50,17 @@ class Body(NamedTuple):
     radii: np.ndarray
     scale: float
     """Size relative to the recordings' body."""
+
+
+class Pull(NamedTuple):
+    """How candidates come back to the recording."""
+
+    h: float
+    """Length of a frame [s]."""
+    fade: float
+    """Share of an offset from the recording that is gone after a frame."""
+    lock: float
+    """Farthest that a leg reaches for the place of a standing foot [m]."""
 
 
 @kernel
@@ -125,16 +142,20 @@ def features(x: Array, v: Array, yaw: float, out: Array) -> None:
 
 
 @kernel
-def features_of_people(x: Array, v: Array, q: Array, out: Array, yaws: Array) -> None:
-    """Write everyone's features and headings."""
+def features_of_people(x: Array, v: Array, q: Array, masses: Array, radii: Array, out: Array, yaws: Array, falling: Array) -> None:
+    """Write everyone's features and headings, and how far they are out of balance."""
     for i in range(len(x)):
         yaws[i] = yaw_of(q[i, 0])
         features(x[i], v[i], yaws[i], out[i])
+        overbalance(x[i], v[i], yaws[i], masses, radii, falling[i])
 
 
 @kernel
-def features_of_frames(frames: Frames, rows: Array, before: Array, offsets: Array, fps: float, out: Array) -> None:
-    """Write the features of recorded frames; velocities are differences from the rows before."""
+def features_of_frames(
+    frames: Frames, rows: Array, before: Array, offsets: Array, masses: Array, radii: Array, fps: float, out: Array, falling: Array
+) -> None:
+    """Write the features of recorded frames, and how far they are out of balance; velocities are differences from the rows before."""
+    balance = np.empty(2)
     root, quaternions = np.empty(3), np.empty((NUM_JOINTS, 4))
     q, world = np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3, 3))
     now, past, v, one = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3)), np.empty(NUM_FEATURES)
@@ -152,6 +173,8 @@ def features_of_frames(frames: Frames, rows: Array, before: Array, offsets: Arra
         features(now, v, yaw_of(q[0]), one)
         for k in range(NUM_FEATURES):
             out[i, k] = one[k]
+        overbalance(now, v, yaw_of(q[0]), masses, radii, balance)
+        falling[i, 0], falling[i, 1] = balance[0], balance[1]
 
 
 @kernel
@@ -204,16 +227,17 @@ def pose(root: Array, quaternions: Array, offsets: Array, scale: float, q: Array
 
 @kernel
 def follow(
-    x: Array, q: Array, yaws: Array, rows: Array, frames: Frames, body: Body, fade: float, lock: float, next_x: Array, next_q: Array
+    x: Array, v: Array, q: Array, yaws: Array, rows: Array, frames: Frames, body: Body, pull: Pull, next_x: Array, next_q: Array
 ) -> None:
     """Write K next frames of everyone: the recorded changes applied to their own pose, with the offset to the recording fading.
 
-    Feet on which the recording stands keep their place: the leg reaches for it.
+    So does where the pelvis is over the feet on which the recording stands; these keep their place, and the legs reach for it.
     """
+    ankles, farther = np.empty((2, 3)), np.empty(2)
     own, d = np.empty((NUM_JOINTS, 4)), np.empty(4)
     now_root, now_q, then_root, then_q = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3), np.empty((NUM_JOINTS, 4))
-    R, world, turn = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4)
-    n = len(frames.root)
+    R, world, turn, stands = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4), np.empty(2, dtype=np.bool_)
+    n, fade = len(frames.root), pull.fade
     for i in range(len(x)):
         for j in range(NUM_JOINTS):
             to_quaternion(q[i, j], own[j])
@@ -236,47 +260,72 @@ def follow(
                 for c in range(4):
                     d[c] += fade * (sign * then_q[j, c] - d[c])
                 to_matrix(d, next_q[i, k, j])
+            at = row % n
+            feet, ox, oy = 0, 0.0, 0.0
+            for side in range(2):
+                _ankle(then_q, _LEGS[side], body, ankles[side])
+                recorded = side if row < n else 1 - side
+                stands[side] = frames.standing[at, recorded] and frames.standing[at + 1, recorded]
+                if stands[side]:
+                    # How far the pelvis is from where the recording has it over this foot, a moment later.
+                    ankle = _LEGS[side, 2]
+                    feet += 1
+                    ox += x[i, 0, 0] - x[i, ankle, 0] + ankles[side, 0]
+                    oy += x[i, 0, 1] - x[i, ankle, 1] + ankles[side, 1]
             dx, dy = body.scale * (then_root[0] - now_root[0]), body.scale * (then_root[1] - now_root[1])
             c, s = math.cos(yaw), math.sin(yaw)
+            dx, dy = c * dx - s * dy, s * dx + c * dy
+            if feet > 0:
+                ox, oy = ox / feet + dx, oy / feet + dy
+            seconds = math.sqrt(max(x[i, 0, 2], LOW) / GRAVITY)
+            farther[0], farther[1] = seconds * (v[i, 0, 0] - dx / pull.h), seconds * (v[i, 0, 1] - dy / pull.h)
             p = next_x[i, k]
-            p[0, 0], p[0, 1] = x[i, 0, 0] + c * dx - s * dy, x[i, 0, 1] + s * dx + c * dy
+            p[0, 0], p[0, 1] = x[i, 0, 0] + dx - fade * ox, x[i, 0, 1] + dy - fade * oy
             height = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2])
             p[0, 2] = height + fade * (body.scale * then_root[2] - height)
             chain(next_q[i, k], body.offsets, world, p)
-            at = row % n
             for side in range(2):
-                recorded = side if row < n else 1 - side
-                leg = _LEGS[side]
-                stands = frames.standing[at, recorded] and frames.standing[at + 1, recorded]
-                height = _ankle_height(then_root, then_q, leg, body)
-                _reach(x[i], next_q[i, k], world, p, leg, body, height, lock if stands else 0.0)
+                height = body.scale * then_root[2] + ankles[side, 2]
+                _reach(x[i], next_q[i, k], world, p, _LEGS[side], body, height, stands[side], farther, pull)
             _lift(p, body.radii)
 
 
 @kernel
-def _ankle_height(root: Array, quaternions: Array, leg: Array, body: Body) -> float:
-    """Return how high the recording has an ankle, on this body [m]."""
-    height, up = body.scale * root[2], np.empty(3)
+def _ankle(quaternions: Array, leg: Array, body: Body, out: Array) -> None:
+    """Write where the recording has an ankle, seen from the pelvis, on this body [m]."""
     above, R, below = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
     to_matrix(quaternions[0], above)
+    for c in range(3):
+        out[c] = 0.0
     for k in range(3):
-        joint = leg[k]
+        o = body.offsets[leg[k]]
         for c in range(3):
-            up[c] = above[2, c]
-        height += up[0] * body.offsets[joint, 0] + up[1] * body.offsets[joint, 1] + up[2] * body.offsets[joint, 2]
-        to_matrix(quaternions[joint], R)
+            out[c] += above[c, 0] * o[0] + above[c, 1] * o[1] + above[c, 2] * o[2]
+        to_matrix(quaternions[leg[k]], R)
         product(above, R, below)
         copy(below, above)
-    return height
 
 
 @kernel
-def _reach(x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, height: float, farthest: float) -> None:
-    """Let a leg reach for the recorded height of its ankle; a foot that stands keeps its place too, if that is near."""
+def _reach(x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, farther: Array, pull: Pull) -> None:
+    """Let a leg reach for the recorded height of its ankle, above the floor; a foot that stands comes down and keeps its place."""
     hip, knee, ankle, toe = leg[0], leg[1], leg[2], leg[3]
-    tx, ty, tz = x[ankle, 0] - p[ankle, 0], x[ankle, 1] - p[ankle, 1], height - p[ankle, 2]
-    if tx * tx + ty * ty > farthest * farthest:
-        tx, ty = 0.0, 0.0
+    # The ankle's height at which the lower one of heel and toes is on the floor.
+    floor = max(body.radii[ankle], body.radii[toe] + p[ankle, 2] - p[toe, 2])
+    height = max(height, floor)
+    # A foot in the air is put down farther by how much faster the body falls than the recorded one did.
+    tx, ty = pull.fade * farther[0], pull.fade * farther[1]
+    if stands:
+        gap = max(min(x[ankle, 2] - body.radii[ankle], x[toe, 2] - body.radii[toe]), 0.0)
+        height = floor + (1.0 - pull.fade) * min(gap, height - floor)
+        # Feet turn about the heel or about the toes: the one that moves less stays.
+        tx, ty = x[ankle, 0] - p[ankle, 0], x[ankle, 1] - p[ankle, 1]
+        ux, uy = x[toe, 0] - p[toe, 0], x[toe, 1] - p[toe, 1]
+        if ux * ux + uy * uy < tx * tx + ty * ty:
+            tx, ty = ux, uy
+        if tx * tx + ty * ty > pull.lock * pull.lock:
+            tx, ty = 0.0, 0.0
+    tz = height - p[ankle, 2]
     near, far = body.lengths[knee], body.lengths[ankle]
     gx, gy, gz = p[ankle, 0] + tx - p[hip, 0], p[ankle, 1] + ty - p[hip, 1], p[ankle, 2] + tz - p[hip, 2]
     reach = math.sqrt(gx * gx + gy * gy + gz * gz)
@@ -314,6 +363,72 @@ def _reach(x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, h
     copy(turned, world[knee])
     product_transposed(world[hip], world[knee], q[knee])
     product_transposed(world[knee], world[ankle], q[ankle])
+
+
+@kernel
+def overbalance(x: Array, v: Array, yaw: float, masses: Array, radii: Array, out: Array) -> None:
+    """Write how far a person's extrapolated centre of mass is outside of what the feet span [m], in the heading frame (Hof et al. 2005).
+
+    Seen from above, it is where a body comes to rest over that falls like a pendulum; outside of the feet it takes a step. It is 0 for
+    people who are in the air or low on the ground.
+    """
+    out[:] = 0.0
+    points, sizes, centre, speed, num = np.empty((4, 2)), np.empty(4), np.zeros(3), np.zeros(2), 0
+    for side in range(2):
+        for k in range(2, 4):
+            joint = _LEGS[side, k]
+            if x[joint, 2] - radii[joint] < GROUNDED:
+                points[num, 0], points[num, 1], sizes[num] = x[joint, 0], x[joint, 1], radii[joint]
+                num += 1
+    if num == 0 or x[0, 2] < LOW:
+        return
+    total = 0.0
+    for j in range(NUM_JOINTS):
+        total += masses[j]
+        for c in range(3):
+            centre[c] += masses[j] * x[j, c]
+        speed[0] += masses[j] * v[j, 0]
+        speed[1] += masses[j] * v[j, 1]
+    seconds = math.sqrt(centre[2] / total / GRAVITY)
+    _outside((centre[0] + seconds * speed[0]) / total, (centre[1] + seconds * speed[1]) / total, points, sizes, num, out)
+    c, s = math.cos(yaw), math.sin(yaw)
+    out[0], out[1] = c * out[0] + s * out[1], c * out[1] - s * out[0]
+
+
+@kernel
+def _outside(px: float, py: float, points: Array, sizes: Array, num: int, out: Array) -> None:
+    """Write the way from the convex hull of up to four discs to a point; 0 if it is inside."""
+    for a in range(num):
+        for b in range(a):
+            for c in range(b):
+                u = _side(points[a], points[b], px, py)
+                w = _side(points[b], points[c], px, py)
+                z = _side(points[c], points[a], px, py)
+                if (u >= 0 and w >= 0 and z >= 0) or (u <= 0 and w <= 0 and z <= 0):
+                    return
+    best = math.inf
+    for a in range(num):
+        for b in range(a + 1):
+            ex, ey = points[b, 0] - points[a, 0], points[b, 1] - points[a, 1]
+            square = ex * ex + ey * ey
+            along = 0.0
+            if square > 0.0:
+                along = min(max(((px - points[a, 0]) * ex + (py - points[a, 1]) * ey) / square, 0.0), 1.0)
+            dx, dy = px - points[a, 0] - along * ex, py - points[a, 1] - along * ey
+            length = math.sqrt(dx * dx + dy * dy)
+            gap = length - (1.0 - along) * sizes[a] - along * sizes[b]
+            if gap <= 0.0:
+                out[0], out[1] = 0.0, 0.0
+                return
+            if gap < best:
+                best = gap
+                out[0], out[1] = dx / length * gap, dy / length * gap
+
+
+@kernel
+def _side(a: Array, b: Array, px: float, py: float) -> float:
+    """Return on which side of a line from a to b a point is, by sign."""
+    return (b[0] - a[0]) * (py - a[1]) - (b[1] - a[1]) * (px - a[0])
 
 
 @kernel

@@ -7,6 +7,7 @@ next. The query is the simulated body, so a push is felt at once.
 import functools
 import hashlib
 import importlib.resources
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from dropsim.priors import field_kernels as kernels
 from dropsim.priors.bank import Bank
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, Prior, State
-from dropsim.priors.search import SearchIndex
+from dropsim.priors.search import Filter, SearchIndex
 
 AHEAD = 20
 """Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is then."""
@@ -36,6 +37,12 @@ LARGEST_TURN = 1.2
 """Turn within the time ahead that is asked for at most [rad]: recorded people hardly turn faster."""
 UPRIGHT = 0.88
 """Height of the pelvis of somebody who walks or stands, on the recordings' body [m]."""
+SOON = 8
+"""Frames within which a foot leaves the ground in recordings that people follow who have to step."""
+UNSTEADY = 0.05
+"""People step who are farther than this out of balance [m]: toes and the ball of the foot hold less than that."""
+FALL_TIME = 0.3
+"""A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""
 CLIP_END = 12
 """Frames before a clip's end that are not proposed any more."""
 
@@ -86,6 +93,12 @@ class MotionField(Prior):
         return kernels.Body(s.offsets, s.lengths, s.radii, s.leg_length / self.bank.skeleton.leg_length)
 
     @functools.cached_property
+    def _pull(self) -> kernels.Pull:
+        h = 1 / self.fps
+        fade = 1 - 0.5 ** (h / self.half_life)
+        return kernels.Pull(h, fade, self.lock)
+
+    @functools.cached_property
     def _index(self) -> "FieldIndex":
         return FieldIndex.of_bank(self.bank, self._frames)
 
@@ -93,25 +106,54 @@ class MotionField(Prior):
         batch, index = state.x.shape[:-2], self._index
         x, v, q, memory = flat(state.x, 2), flat(state.v, 2), flat(state.q, 3), flat(state.memory, 1)
         n = len(x)
-        feats, yaws = np.empty((n, kernels.NUM_FEATURES)), np.empty(n)
+        feats, yaws, falling = np.empty((n, kernels.NUM_FEATURES)), np.empty(n), np.empty((n, 2))
         # The bank's people have their own size: positions and velocities are compared at theirs.
         scale = 1.0 / self._body.scale
-        kernels.features_of_people(x * scale, v * scale, q, feats, yaws)
+        kernels.features_of_people(x * scale, v * scale, q, self.skeleton.masses, scale * self.skeleton.radii, feats, yaws, falling)
+        falling, steps = self._falling(falling, memory)
         wanted = index.intent_of(Intent.unknown(*batch) if intent is None else intent, yaws, scale)
+        wanted[:, :2] = _not_slower(wanted[:, :2], falling / (FALL_TIME * SPEED_SCALE))
         codes, weights = index.codes(feats, wanted)
-        rows, gaps = index.search.nearest(codes, max(num, 8), weights=weights)
+        rows, gaps = index.search.nearest(codes, max(num, 8), weights=weights, filter=self._sets, which=steps.astype(np.int64))
         followed, keep = self._keep(memory, codes, weights, gaps)
+        keep &= ~steps | self._stepping[followed]
         draw = rng.uniform().reshape(n)
         drawn = rows[np.arange(n), (draw * min(self.choice, rows.shape[1])).astype(np.int64)]
         first = np.where(keep, followed, index.rows[drawn])[:, None]
         chosen = np.concatenate((first, index.rows[rows[:, : num - 1]]), 1) if num > 1 else first
         next_x, next_q = np.empty((n, num, NUM_JOINTS, 3)), np.empty((n, num, NUM_JOINTS, 3, 3))
-        fade = 1 - 0.5 ** (1 / (self.half_life * self.fps))
-        kernels.follow(x, q, yaws, chosen, self._frames, self._body, fade, self.lock, next_x, next_q)
+        kernels.follow(x, v, q, yaws, chosen, self._frames, self._body, self._pull, next_x, next_q)
         age = np.zeros((n, num))
         age[:, 0] = np.where(keep, memory[:, 1] + 1, 0)
         remembered = np.stack((chosen + 1.0, age), -1)
         return Candidates(*(values.reshape(*batch, *values.shape[1:]) for values in (next_x, next_q, remembered)))
+
+    def _falling(
+        self, own: Float[np.ndarray, "n 2"], memory: Float[np.ndarray, "n m"]
+    ) -> tuple[Float[np.ndarray, "n 2"], Bool[np.ndarray, "n"]]:
+        """Return how much farther people are out of balance than those whom they follow, and who has to step.
+
+        Walking is falling too: only what the recording does not have counts.
+        """
+        row = memory[:, 0].astype(np.int64)
+        known, far = row >= 0, np.linalg.norm(own, axis=-1)
+        way = own / np.maximum(far, 1e-9)[:, None]
+        more = np.where(known, np.maximum(far - (way * self._index.falling[np.where(known, row, 0)]).sum(-1), 0.0), 0.0)
+        return more[:, None] * way, more > UNSTEADY
+
+    @functools.cached_property
+    def _stepping(self) -> Bool[np.ndarray, "r"]:
+        """Frames, and mirror images, of people who lift a foot soon."""
+        bank, soon = self.bank, SOON
+        lifted = ~bank.standing.all(1)
+        ahead = np.minimum(np.arange(len(bank))[:, None] + np.arange(soon), bank.last[:, None])
+        return np.tile(lifted[ahead].any(1), 2)
+
+    @functools.cached_property
+    def _sets(self) -> Filter:
+        """Frames that can be followed, by people who stand firmly and by people who have to step."""
+        every = np.ones(len(self._index.rows), dtype=np.bool_)
+        return self._index.search.filter(np.stack((every, self._stepping[self._index.rows])))
 
     def _keep(
         self, memory: Float[np.ndarray, "n m"], codes: np.ndarray, weights: np.ndarray, gaps: np.ndarray
@@ -144,6 +186,13 @@ class MotionField(Prior):
         return state[0] if isinstance(seed, int) else state
 
 
+def _not_slower(wanted: Float[np.ndarray, "n 2"], falling: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+    """Raise velocities to that of a fall along its way: the feet have to follow the body first."""
+    speed = np.linalg.norm(falling, axis=-1, keepdims=True)
+    way = falling / np.maximum(speed, 1e-9)
+    return wanted + way * np.maximum(speed - (wanted * way).sum(-1, keepdims=True), 0.0)
+
+
 def frames_of(bank: Bank) -> kernels.Frames:
     """Return a bank's frames as kernels take them."""
     return kernels.Frames(bank.root, bank.quaternions, bank.standing, bank.last)
@@ -159,6 +208,8 @@ class FieldIndex:
     basis: Float[np.ndarray, "f c"]
     codes_of_frames: np.ndarray
     """Of every frame and mirror image, in single precision."""
+    falling: np.ndarray
+    """How far every frame and mirror image is out of balance, in the heading frame [m]."""
     search: SearchIndex
 
     @classmethod
@@ -167,15 +218,16 @@ class FieldIndex:
 
         def make() -> dict[str, np.ndarray]:
             index = cls.of(frames, bank.skeleton, bank.fps)
-            return {"rows": index.rows, "mean": index.mean, "basis": index.basis, "codes": index.codes_of_frames, **index.search.arrays}
+            own = {"rows": index.rows, "mean": index.mean, "basis": index.basis, "codes": index.codes_of_frames, "falling": index.falling}
+            return own | index.search.arrays
 
         if not bank.digest:
             return cls.of(frames, bank.skeleton, bank.fps)
         # It is the index of this code and no other's.
         code = hashlib.sha256(Path(__file__).read_bytes() + kernel_hash().encode()).hexdigest()[:16]
         found = kept(cache_folder() / "banks" / f"{bank.digest}-{code}.safetensors", make)
-        rows, mean, basis, codes = (found.pop(name) for name in ("rows", "mean", "basis", "codes"))
-        return cls(rows, mean, basis, codes, SearchIndex(**found))
+        own = [found.pop(name) for name in ("rows", "mean", "basis", "codes", "falling")]
+        return cls(*own, SearchIndex(**found))
 
     @classmethod
     def of(cls, frames: kernels.Frames, skeleton: Skeleton, fps: float) -> "FieldIndex":
@@ -185,7 +237,8 @@ class FieldIndex:
         first = np.concatenate(([True], frames.last[1:] != frames.last[:-1]))
         feats = np.empty((2 * n, kernels.NUM_FEATURES), dtype=np.float32)
         before = np.where(np.concatenate((first, first)), every, every - 1)
-        kernels.features_of_frames(frames, every, before, skeleton.offsets, fps, feats)
+        falling = np.empty((2 * n, 2), dtype=np.float32)
+        kernels.features_of_frames(frames, every, before, skeleton.offsets, skeleton.masses, skeleton.radii, fps, feats, falling)
         mean = feats.mean(0, dtype=np.float64)
         sample = feats[:: max(1, len(feats) // 40_000)] - mean
         _, vectors = np.linalg.eigh(sample.T @ sample)
@@ -193,7 +246,8 @@ class FieldIndex:
         codes = np.concatenate(((feats - mean) @ basis, recorded_intents(frames, fps) * WEIGHTS), 1).astype(np.float32)
         usable = (np.arange(n) < frames.last - CLIP_END) & ~first
         rows = np.flatnonzero(np.concatenate((usable, usable)))
-        return cls(rows, mean, basis, codes, SearchIndex.build(codes[rows], np.concatenate((frames.last, frames.last + n))[rows]))
+        clips = np.concatenate((frames.last, frames.last + n))[rows]
+        return cls(rows, mean, basis, codes, falling, SearchIndex.build(codes[rows], clips))
 
     def codes(self, feats: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return queries, and which of their columns count: unknown intents do not."""
