@@ -278,7 +278,8 @@ def follow(
             if feet > 0:
                 ox, oy = ox / feet + dx, oy / feet + dy
             seconds = math.sqrt(max(x[i, 0, 2], LOW) / GRAVITY)
-            farther[0], farther[1] = seconds * (v[i, 0, 0] - dx / pull.h), seconds * (v[i, 0, 1] - dy / pull.h)
+            farther[0] = ox + seconds * (v[i, 0, 0] - dx / pull.h)
+            farther[1] = oy + seconds * (v[i, 0, 1] - dy / pull.h)
             p = next_x[i, k]
             p[0, 0], p[0, 1] = x[i, 0, 0] + dx - fade * ox, x[i, 0, 1] + dy - fade * oy
             height = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2])
@@ -313,7 +314,7 @@ def _reach(x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, h
     # The ankle's height at which the lower one of heel and toes is on the floor.
     floor = max(body.radii[ankle], body.radii[toe] + p[ankle, 2] - p[toe, 2])
     height = max(height, floor)
-    # A foot in the air is put down farther by how much faster the body falls than the recorded one did.
+    # A foot in the air is put down farther by how much farther the body falls than the recorded one did.
     tx, ty = pull.fade * farther[0], pull.fade * farther[1]
     if stands:
         gap = max(min(x[ankle, 2] - body.radii[ankle], x[toe, 2] - body.radii[toe]), 0.0)
