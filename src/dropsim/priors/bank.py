@@ -104,7 +104,7 @@ class Bank:
         return way / np.maximum(after - before, 1) * self.fps
 
     def starts(self, category: str) -> Int[np.ndarray, "s"]:
-        """Return frames at which somebody stands, walks, runs, crouches, or is on the ground."""
+        """Return frames at which somebody stands, walks, runs, crouches or is on the ground, or of clips with a tag."""
         now, speed, height = np.arange(len(self)), self.speed, self.root[:, 2]
         doing = {
             "stand": (speed < STILL) & (height > UPRIGHT),
@@ -113,6 +113,8 @@ class Bank:
             "crouch": (height > LOW) & (height < CROUCHED),
             "ground": height < LOW,
         }
+        for tag in TAGS:
+            doing.setdefault(tag, self.tagged(tag) & (height > CROUCHED))
         if category not in doing:
             raise ValueError(f"there is no start {category!r}: {suggestion(category, tuple(doing))}")
         plain = ~self.tagged("dance", "sport", "jump") if category in ("stand", "walk", "run") else np.ones(len(self), dtype=np.bool_)

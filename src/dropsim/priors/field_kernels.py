@@ -308,7 +308,9 @@ def _ankle(quaternions: Array, leg: Array, body: Body, out: Array) -> None:
 
 
 @kernel
-def _reach(x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, farther: Array, pull: Pull) -> None:
+def _reach(
+    x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, farther: Array, pull: Pull
+) -> None:
     """Let a leg reach for the recorded height of its ankle, above the floor; a foot that stands comes down and keeps its place."""
     hip, knee, ankle, toe = leg[0], leg[1], leg[2], leg[3]
     # The ankle's height at which the lower one of heel and toes is on the floor.

@@ -30,6 +30,12 @@ class Intent:
         facing = np.where((speed > 0.2) & look_ahead, velocity / np.maximum(speed, 1e-9), np.nan)
         return cls(velocity, facing, np.full(velocity.shape[:-1], np.nan))
 
+    def broadcast(self, *batch: int) -> "Intent":
+        """Give it batch dimensions."""
+        return Intent(
+            np.broadcast_to(self.velocity, (*batch, 2)), np.broadcast_to(self.facing, (*batch, 2)), np.broadcast_to(self.height, batch)
+        )
+
     def only(self, people: Bool[np.ndarray, "*b"]) -> "Intent":
         """Keep it for some people."""
         return Intent(

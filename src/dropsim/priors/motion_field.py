@@ -7,7 +7,6 @@ next. The query is the simulated body, so a push is felt at once.
 import functools
 import hashlib
 import importlib.resources
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from dropsim.compute.jit import cache_folder, kernel_hash
 from dropsim.compute.random import Streams
 from dropsim.files.kept import kept
 from dropsim.priors import field_kernels as kernels
-from dropsim.priors.bank import Bank
+from dropsim.priors.bank import TAGS, Bank
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, Prior, State
 from dropsim.priors.search import Filter, SearchIndex
@@ -39,6 +38,10 @@ UPRIGHT = 0.88
 """Height of the pelvis of somebody who walks or stands, on the recordings' body [m]."""
 SOON = 8
 """Frames within which a foot leaves the ground in recordings that people follow who have to step."""
+EVERYDAY = ("walk", "run", "turn", "stand")
+"""Tags of what people do who are told nothing."""
+DRAWN = 32
+"""Of so many recordings that are like the present state one is drawn, for people who are told nothing to do alike."""
 UNSTEADY = 0.05
 """People step who are farther than this out of balance [m]: toes and the ball of the foot hold less than that."""
 FALL_TIME = 0.3
@@ -111,7 +114,9 @@ class MotionField(Prior):
         scale = 1.0 / self._body.scale
         kernels.features_of_people(x * scale, v * scale, q, self.skeleton.masses, scale * self.skeleton.radii, feats, yaws, falling)
         falling, steps = self._falling(falling, memory)
-        wanted = index.intent_of(Intent.unknown(*batch) if intent is None else intent, yaws, scale)
+        intent = Intent.unknown(*batch) if intent is None else intent
+        wanted, track = index.intent_of(intent, yaws, scale), self._track(memory, feats, rng, ~intent.known.reshape(-1))
+        wanted = np.where((track >= 0)[:, None], index.codes_of_frames[track, NUM_COMPONENTS:] / WEIGHTS, wanted)
         wanted[:, :2] = _not_slower(wanted[:, :2], falling / (FALL_TIME * SPEED_SCALE))
         codes, weights = index.codes(feats, wanted)
         rows, gaps = index.search.nearest(codes, max(num, 8), weights=weights, filter=self._sets, which=steps.astype(np.int64))
@@ -125,8 +130,26 @@ class MotionField(Prior):
         kernels.follow(x, v, q, yaws, chosen, self._frames, self._body, self._pull, next_x, next_q)
         age = np.zeros((n, num))
         age[:, 0] = np.where(keep, memory[:, 1] + 1, 0)
-        remembered = np.stack((chosen + 1.0, age), -1)
+        remembered = np.stack((chosen + 1.0, age, np.broadcast_to(track[:, None] + 0.0, age.shape)), -1)
         return Candidates(*(values.reshape(*batch, *values.shape[1:]) for values in (next_x, next_q, remembered)))
+
+    def _track(
+        self, memory: Float[np.ndarray, "n m"], feats: Float[np.ndarray, "n f"], rng: Streams, free: Bool[np.ndarray, "n"]
+    ) -> Int[np.ndarray, "n"]:
+        """Return the rows whose intents people have as their own who are told nothing; -1 for all others.
+
+        They want what somebody did who was once in a similar state; when that recording ends, what somebody else did.
+        """
+        index, n = self._index, len(self.bank.root)
+        draw = rng.uniform().reshape(-1)
+        row = memory[:, 2].astype(np.int64) + 1
+        lasts = free & (row > 0) & (row % n < self.bank.last[row % n] - CLIP_END)
+        anew = np.flatnonzero(free & ~lasts)
+        if len(anew):
+            codes, weights = index.codes(feats[anew], np.full((len(anew), 5), np.nan))
+            found, _ = index.search.nearest(codes, DRAWN, weights=weights, filter=self._sets, which=np.full(len(anew), 2))
+            row[anew] = index.rows[found[np.arange(len(anew)), (draw[anew] * DRAWN).astype(np.int64)]]
+        return np.where(free, row, -1)
 
     def _falling(
         self, own: Float[np.ndarray, "n 2"], memory: Float[np.ndarray, "n m"]
@@ -151,9 +174,10 @@ class MotionField(Prior):
 
     @functools.cached_property
     def _sets(self) -> Filter:
-        """Frames that can be followed, by people who stand firmly and by people who have to step."""
-        every = np.ones(len(self._index.rows), dtype=np.bool_)
-        return self._index.search.filter(np.stack((every, self._stepping[self._index.rows])))
+        """Frames that can be followed, by people who stand firmly and by people who have to step; and those of everyday motion."""
+        every, rows = np.ones(len(self._index.rows), dtype=np.bool_), self._index.rows
+        plain = ~self.bank.tagged(*(tag for tag in TAGS if tag not in EVERYDAY))[rows % len(self.bank)]
+        return self._index.search.filter(np.stack((every, self._stepping[rows], plain if plain.any() else every)))
 
     def _keep(
         self, memory: Float[np.ndarray, "n m"], codes: np.ndarray, weights: np.ndarray, gaps: np.ndarray
@@ -171,7 +195,7 @@ class MotionField(Prior):
 
     def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
         del before, q
-        return np.broadcast_to(np.array([-1.0, 0.0]), (*x.shape[:-2], 2))
+        return np.broadcast_to(np.array([-1.0, 0.0, -1.0]), (*x.shape[:-2], 3))
 
     def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
         """Return somebody of the recordings above the origin, facing +y."""
@@ -181,7 +205,7 @@ class MotionField(Prior):
         x, q = (np.empty((2, len(rows), NUM_JOINTS, *rest)) for rest in ((3,), (3, 3)))
         for past in range(2):
             kernels.poses(self._frames, rows - past, rows, self._body, x[past], q[past])
-        memory = np.stack((rows + 0.0, np.zeros(len(rows))), -1)
+        memory = np.stack((rows + 0.0, np.zeros(len(rows)), np.full(len(rows), -1.0)), -1)
         state = State(x[0], (x[0] - x[1]) * self.fps, q[0], memory)
         return state[0] if isinstance(seed, int) else state
 

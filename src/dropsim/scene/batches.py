@@ -15,7 +15,7 @@ from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, State
 from dropsim.scene.element import Element, SceneContext
 from dropsim.scene.objects import Ground
-from dropsim.scene.world import Scene, World, WorldState
+from dropsim.scene.world import Scene, World, WorldState, intent_of
 
 Memories = tuple[tuple[object, ...], ...]
 
@@ -34,7 +34,12 @@ def batch_scenes(
     ground = (
         first.ground if all(s.ground == first.ground and s.ground.level for s in scenes) else Grounds(each=tuple(s.ground for s in scenes))
     )
-    world = World(replace(first, elements=(EveryWorld(tuple(s.elements for s in scenes)),), ground=ground), simulator, opening)
+    wanted = [intent_of(s.people) or Intent.unknown(len(s.people)) for s in scenes]
+    everyone = EveryWorld(
+        tuple(s.elements for s in scenes), Intent(*(np.stack(part) for part in zip(*(vars(w).values() for w in wanted), strict=True)))
+    )
+    people = tuple(replace(person, speed=None) for person in first.people)
+    world = World(replace(first, people=people, elements=(everyone,), ground=ground), simulator, opening)
     starts = [World(replace(s, elements=()), simulator).start(seed).people for s, seed in zip(scenes, seeds, strict=True)]
     return world, world.start_from(State(*(np.stack([getattr(s, name) for s in starts]) for name in ("x", "v", "q", "memory"))))
 
@@ -72,6 +77,8 @@ class EveryWorld(Element[Memories]):
     """The elements of every world, which see and touch their own world alone."""
 
     worlds: tuple[tuple[Element[Any], ...], ...]
+    wanted: Intent
+    """What everyone wants unless an element says otherwise."""
 
     def begin(self, context: SceneContext) -> Memories:
         return tuple(tuple(e.begin(_context_of(context, i)) for e in elements) for i, elements in enumerate(self.worlds))
@@ -84,7 +91,9 @@ class EveryWorld(Element[Memories]):
             acted = [e.act(m, replace(_context_of(context, i), balls=balls)) for e, m in zip(elements, own, strict=True)]
             memories.append(tuple(m for m, _ in acted))
             parts += [(i, done) for _, done in acted]
-        return tuple(memories), stack_inputs(parts, context)
+        done = stack_inputs(parts, context)
+        wanted = Intent.merged([self.wanted, done.intent])
+        return tuple(memories), replace(done, intent=wanted if wanted is not None and wanted.known.any() else None)
 
 
 def _context_of(context: SceneContext, world: int) -> SceneContext:

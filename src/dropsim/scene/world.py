@@ -14,7 +14,7 @@ from dropsim.compute.random import Streams
 from dropsim.control.floor import FloorStage, Footing, FootingStage, lowered, raised
 from dropsim.control.getting_up import Fallen, get_up
 from dropsim.control.planner import Plan, Planner, ReplaceStage, make_plan
-from dropsim.files.units import Degrees, Metres
+from dropsim.files.units import Degrees, Metres, MetresPerSecond
 from dropsim.motion.motion import Event
 from dropsim.physics.contact import Plane, Solids, solids
 from dropsim.physics.settle import NEAR
@@ -41,10 +41,21 @@ class Person:
     position: tuple[Metres, Metres] = (0.0, 0.0)
     facing: Degrees = 0.0
     """Counterclockwise from +y, seen from above."""
+    speed: MetresPerSecond | None = None
+    """How fast to go in that direction, 0 to stand, while nothing in the scene says otherwise; by default people do as recorded ones do."""
 
     def __post_init__(self) -> None:
-        if not all(map(math.isfinite, (*self.position, self.facing))):
-            raise ValueError("a person needs finite numbers for its position and facing")
+        if not all(map(math.isfinite, (*self.position, self.facing, self.speed or 0.0))):
+            raise ValueError("a person needs finite numbers for its position, facing and speed")
+
+
+def intent_of(people: Sequence[Person]) -> Intent | None:
+    """Return what people want who have a speed."""
+    if all(person.speed is None for person in people):
+        return None
+    turn = np.radians([person.facing for person in people])
+    speed = np.array([np.nan if person.speed is None else person.speed for person in people])
+    return Intent.toward(speed[:, None] * np.stack((-np.sin(turn), np.cos(turn)), -1))
 
 
 @dataclass(frozen=True)
@@ -189,7 +200,10 @@ class World:
         ground = self.ground(now, (now.frame + 1) / self.fps)
         context = SceneContext(now.frame, self.fps, now.people, self.simulator.skeleton, ground, self.balls(now), now.footing, now.around)
         acted = [element.act(memory, context) for element, memory in zip(self.scene.elements, now.memories, strict=True)]
-        inputs = StepInputs.merged([*(done for _, done in acted), *also])
+        wanted = StepInputs(intent=intent_of(self.scene.people))
+        inputs = StepInputs.merged([wanted, *(done for _, done in acted), *also])
+        if inputs.intent is not None:
+            inputs = replace(inputs, intent=inputs.intent.broadcast(*context.batch))
         colliders = (_per_person(ground), *inputs.colliders)
         follows, context = self._follows(now.frame), self._around(context, solids(colliders, context.batch))
         if context.around is not None and not follows:

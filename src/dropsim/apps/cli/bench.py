@@ -17,7 +17,7 @@ class Bench:
 
     json: Annotated[Path | None, optional("FILE.json", "only print them")] = None
     """File to write the numbers to."""
-    prior: PriorName = "cvae"
+    prior: PriorName = "field"
     """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""

@@ -20,7 +20,7 @@ Recordings = Annotated[Path | None, optional("FOLDER", "none")]
 class _Simulated:
     """Options of everything that simulates many people."""
 
-    prior: PriorName = "cvae"
+    prior: PriorName = "field"
     """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""

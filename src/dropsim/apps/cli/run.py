@@ -72,7 +72,7 @@ class Run:
     """Candidates of the prior a frame."""
     seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
     """Of everything random: the same seed gives the same motion."""
-    prior: Annotated[str | None, optional("NAME|FILE", "the scene's own, else cvae")] = None
+    prior: Annotated[str | None, optional("NAME|FILE", "the scene's own, else field")] = None
     """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""
@@ -102,7 +102,7 @@ class Run:
         if self.body is not None:
             from dropsim.priors.named import prior_name
 
-            prior_name(setup.prior or "cvae", self.body)  # refuses a body that is of no use
+            prior_name(setup.prior or "field", self.body)  # refuses a body that is of no use
         from dropsim.scene import RunInterrupted, WorldDivergedError, run
 
         for event in sorted({(event.start, event.name) for i in range(len(setup.scene.people)) for event in setup.scene.events_of(i)}):

@@ -69,7 +69,7 @@ class Setup:
     def world(self, prior: Prior | None = None) -> World:
         """Build the world, with the scene's own prior unless another is given."""
         if prior is None:
-            name = self.prior or "cvae"
+            name = self.prior or "field"
             prior = open_prior(name, body=self.body if is_checkpoint(name) else None)
         pose = open_pose(self.pose)
         if self.clip is None:
