@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32, Int
 
-from dropsim.body.rotations import rotmat_to_rotvec
-from dropsim.body.skeleton import NUM_JOINTS, Skeleton
+from dropsim.body.rotations import rotmat_to_rotvec, unitquat_to_rotmat
+from dropsim.body.skeleton import NUM_JOINTS, Skeleton, joint_index
 from dropsim.compute.jit import cache_folder
 from dropsim.files.kept import kept
 from dropsim.files.names import suggestion
@@ -37,6 +37,10 @@ STILL, SLOW, FAST = 0.12, (0.8, 1.6), 2.2
 """Speeds of people who stand (at most), walk (between) and run (at least) [m/s]."""
 LOW, CROUCHED, UPRIGHT = 0.45, 0.7, 0.8
 """Height of the pelvis of people on the ground (below), crouching (below) and upright (above) [m]."""
+ERECT = 0.9
+"""Share of the head's height at rest above which somebody is erect; walking and running lower it by some centimetres."""
+EVERYDAY = ("walk", "run", "turn", "stand")
+"""Tags of what everybody does."""
 STEADY = 30
 """Frames of its clip that a start has before it ends."""
 
@@ -117,12 +121,26 @@ class Bank:
             doing.setdefault(tag, self.tagged(tag) & (height > CROUCHED))
         if category not in doing:
             raise ValueError(f"there is no start {category!r}: {suggestion(category, tuple(doing))}")
-        plain = ~self.tagged("dance", "sport", "jump") if category in ("stand", "walk", "run") else np.ones(len(self), dtype=np.bool_)
-        long = (now > self.first) & (now + STEADY < self.last)
-        for choice in (doing[category] & plain & long, doing[category] & long):
+        long = doing[category] & (now > self.first) & (now + STEADY < self.last)
+        plain = long.copy()
+        if category in EVERYDAY:
+            plain &= ~self.tagged(*(tag for tag in TAGS if tag not in EVERYDAY))
+            plain &= self.standing.all(1) if category == "stand" else True
+            plain[plain] = self._erect(np.flatnonzero(plain))
+        for choice in (plain, long):
             if choice.any():
                 return np.flatnonzero(choice)
         raise ValueError(f"nobody in this bank does {category!r}: start from another category, or build a bank that has it")
+
+    @property
+    def erect(self) -> float:
+        """Height of the head above which somebody neither bows nor crouches [m]."""
+        up = self.skeleton.rest[:, 1]
+        return float(ERECT * (up[joint_index("head")] - up.min()))
+
+    def _erect(self, rows: Int[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
+        rotations = unitquat_to_rotmat(self.quaternions[rows].astype(np.float64))
+        return self.skeleton.forward(rotations, self.root[rows].astype(np.float64))[:, joint_index("head"), 2] > self.erect
 
     @classmethod
     def of(cls, motions: Sequence[tuple[Motion, ClipInfo, Bool[np.ndarray, "_ 22"]]]) -> "Bank":

@@ -14,6 +14,7 @@ Array = Any
 _PARENTS, _MIRROR = np.array(PARENTS), np.array(MIRROR)
 _LEGS = np.array([(1, 4, 7, 10), (2, 5, 8, 11)])
 """Hip, knee, ankle and toes, left and right."""
+_HEAD = 15
 WEIGHTS = np.ones(NUM_JOINTS)
 WEIGHTS[[0, 7, 8, 10, 11]] = 2.0
 WEIGHTS[[18, 19, 20, 21]] = 0.5
@@ -152,9 +153,21 @@ def features_of_people(x: Array, v: Array, q: Array, masses: Array, radii: Array
 
 @kernel
 def features_of_frames(
-    frames: Frames, rows: Array, before: Array, offsets: Array, masses: Array, radii: Array, fps: float, out: Array, falling: Array
+    frames: Frames,
+    rows: Array,
+    before: Array,
+    offsets: Array,
+    masses: Array,
+    radii: Array,
+    fps: float,
+    out: Array,
+    falling: Array,
+    heads: Array,
 ) -> None:
-    """Write the features of recorded frames, and how far they are out of balance; velocities are differences from the rows before."""
+    """Write the features of recorded frames, how far they are out of balance, and their heads' heights.
+
+    Velocities are differences from the rows before.
+    """
     balance = np.empty(2)
     root, quaternions = np.empty(3), np.empty((NUM_JOINTS, 4))
     q, world = np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3, 3))
@@ -174,7 +187,7 @@ def features_of_frames(
         for k in range(NUM_FEATURES):
             out[i, k] = one[k]
         overbalance(now, v, yaw_of(q[0]), masses, radii, balance)
-        falling[i, 0], falling[i, 1] = balance[0], balance[1]
+        falling[i, 0], falling[i, 1], heads[i] = balance[0], balance[1], now[_HEAD, 2]
 
 
 @kernel

@@ -19,7 +19,7 @@ from dropsim.compute.jit import cache_folder, kernel_hash
 from dropsim.compute.random import Streams
 from dropsim.files.kept import kept
 from dropsim.priors import field_kernels as kernels
-from dropsim.priors.bank import TAGS, Bank
+from dropsim.priors.bank import CROUCHED, EVERYDAY, TAGS, Bank
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, Prior, State
 from dropsim.priors.search import Filter, SearchIndex
@@ -38,8 +38,6 @@ UPRIGHT = 0.88
 """Height of the pelvis of somebody who walks or stands, on the recordings' body [m]."""
 SOON = 8
 """Frames within which a foot leaves the ground in recordings that people follow who have to step."""
-EVERYDAY = ("walk", "run", "turn", "stand")
-"""Tags of what people do who are told nothing."""
 DRAWN = 32
 """Of so many recordings that are like the present state one is drawn, for people who are told nothing to do alike."""
 UNSTEADY = 0.05
@@ -119,9 +117,11 @@ class MotionField(Prior):
         wanted = np.where((track >= 0)[:, None], index.codes_of_frames[track, NUM_COMPONENTS:] / WEIGHTS, wanted)
         wanted[:, :2] = _not_slower(wanted[:, :2], falling / (FALL_TIME * SPEED_SCALE))
         codes, weights = index.codes(feats, wanted)
-        rows, gaps = index.search.nearest(codes, max(num, 8), weights=weights, filter=self._sets, which=steps.astype(np.int64))
+        low = (scale * x[:, 0, 2] < kernels.LOW) | (wanted[:, 4] < HEIGHT_SCALE * (CROUCHED - STANDING))
+        which = np.where(low, 0, np.where(steps, 1, 2))
+        rows, gaps = index.search.nearest(codes, max(num, 8), weights=weights, filter=self._sets, which=which)
         followed, keep = self._keep(memory, codes, weights, gaps)
-        keep &= ~steps | self._stepping[followed]
+        keep &= self._allowed[which, followed]
         draw = rng.uniform().reshape(n)
         drawn = rows[np.arange(n), (draw * min(self.choice, rows.shape[1])).astype(np.int64)]
         first = np.where(keep, followed, index.rows[drawn])[:, None]
@@ -165,19 +165,20 @@ class MotionField(Prior):
         return more[:, None] * way, more > UNSTEADY
 
     @functools.cached_property
-    def _stepping(self) -> Bool[np.ndarray, "r"]:
-        """Frames, and mirror images, of people who lift a foot soon."""
-        bank, soon = self.bank, SOON
-        lifted = ~bank.standing.all(1)
-        ahead = np.minimum(np.arange(len(bank))[:, None] + np.arange(soon), bank.last[:, None])
-        return np.tile(lifted[ahead].any(1), 2)
+    def _allowed(self) -> Bool[np.ndarray, "3 r"]:
+        """Frames, and mirror images, that can be followed by anybody, by people who have to step, and by those who go or stand upright."""
+        bank = self.bank
+        ahead = np.minimum(np.arange(len(bank))[:, None] + np.arange(SOON), bank.last[:, None])
+        stepping = np.tile(~bank.standing.all(1)[ahead].all(1), 2)
+        erect = self._index.heads > bank.erect
+        everyday = np.tile(~bank.tagged(*(tag for tag in TAGS if tag not in EVERYDAY)), 2) & erect
+        stepping &= erect
+        every = np.ones(len(everyday), dtype=np.bool_)
+        return np.stack([some if some[self._index.rows].any() else every for some in (every, stepping, everyday)])
 
     @functools.cached_property
     def _sets(self) -> Filter:
-        """Frames that can be followed, by people who stand firmly and by people who have to step; and those of everyday motion."""
-        every, rows = np.ones(len(self._index.rows), dtype=np.bool_), self._index.rows
-        plain = ~self.bank.tagged(*(tag for tag in TAGS if tag not in EVERYDAY))[rows % len(self.bank)]
-        return self._index.search.filter(np.stack((every, self._stepping[rows], plain if plain.any() else every)))
+        return self._index.search.filter(self._allowed[:, self._index.rows])
 
     def _keep(
         self, memory: Float[np.ndarray, "n m"], codes: np.ndarray, weights: np.ndarray, gaps: np.ndarray
@@ -234,6 +235,8 @@ class FieldIndex:
     """Of every frame and mirror image, in single precision."""
     falling: np.ndarray
     """How far every frame and mirror image is out of balance, in the heading frame [m]."""
+    heads: np.ndarray
+    """Height of the head in every frame and mirror image [m]."""
     search: SearchIndex
 
     @classmethod
@@ -242,7 +245,7 @@ class FieldIndex:
 
         def make() -> dict[str, np.ndarray]:
             index = cls.of(frames, bank.skeleton, bank.fps)
-            own = {"rows": index.rows, "mean": index.mean, "basis": index.basis, "codes": index.codes_of_frames, "falling": index.falling}
+            own = {name: getattr(index, field) for name, field in _KEPT.items()}
             return own | index.search.arrays
 
         if not bank.digest:
@@ -250,8 +253,8 @@ class FieldIndex:
         # It is the index of this code and no other's.
         code = hashlib.sha256(Path(__file__).read_bytes() + kernel_hash().encode()).hexdigest()[:16]
         found = kept(cache_folder() / "banks" / f"{bank.digest}-{code}.safetensors", make)
-        own = [found.pop(name) for name in ("rows", "mean", "basis", "codes", "falling")]
-        return cls(*own, SearchIndex(**found))
+        own = {field: found.pop(name) for name, field in _KEPT.items()}
+        return cls(**own, search=SearchIndex(**found))
 
     @classmethod
     def of(cls, frames: kernels.Frames, skeleton: Skeleton, fps: float) -> "FieldIndex":
@@ -261,8 +264,8 @@ class FieldIndex:
         first = np.concatenate(([True], frames.last[1:] != frames.last[:-1]))
         feats = np.empty((2 * n, kernels.NUM_FEATURES), dtype=np.float32)
         before = np.where(np.concatenate((first, first)), every, every - 1)
-        falling = np.empty((2 * n, 2), dtype=np.float32)
-        kernels.features_of_frames(frames, every, before, skeleton.offsets, skeleton.masses, skeleton.radii, fps, feats, falling)
+        falling, heads = np.empty((2 * n, 2), dtype=np.float32), np.empty(2 * n, dtype=np.float32)
+        kernels.features_of_frames(frames, every, before, skeleton.offsets, skeleton.masses, skeleton.radii, fps, feats, falling, heads)
         mean = feats.mean(0, dtype=np.float64)
         sample = feats[:: max(1, len(feats) // 40_000)] - mean
         _, vectors = np.linalg.eigh(sample.T @ sample)
@@ -271,7 +274,7 @@ class FieldIndex:
         usable = (np.arange(n) < frames.last - CLIP_END) & ~first
         rows = np.flatnonzero(np.concatenate((usable, usable)))
         clips = np.concatenate((frames.last, frames.last + n))[rows]
-        return cls(rows, mean, basis, codes, falling, SearchIndex.build(codes[rows], clips))
+        return cls(rows, mean, basis, codes, falling, heads, SearchIndex.build(codes[rows], clips))
 
     def codes(self, feats: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return queries, and which of their columns count: unknown intents do not."""
@@ -296,6 +299,10 @@ class FieldIndex:
     def distance(self, rows: Int[np.ndarray, "n"], codes: np.ndarray, weights: np.ndarray) -> Float[np.ndarray, "n"]:
         """Return how far some frames are from queries, squared."""
         return (weights * (self.codes_of_frames[rows] - codes) ** 2).sum(-1, dtype=np.float64)
+
+
+_KEPT = {name: name for name in ("rows", "mean", "basis", "falling", "heads")} | {"codes": "codes_of_frames"}
+"""Names of an index' arrays in a file, next to those of its search."""
 
 
 def _intent_columns(across: np.ndarray, along: np.ndarray, turn: np.ndarray, height: np.ndarray) -> np.ndarray:
