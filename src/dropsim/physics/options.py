@@ -33,7 +33,7 @@ class SimulatorOptions:
     kinematic_weight: float = 3.0
     friction: float = 0.8
     """Largest tangential force over the normal one between people and what they touch; a rubber sole on a floor."""
-    contact_margin: Metres = 0.02
+    contact_margin: Metres = 0.03
     """Gap up to which a sphere can bear a contact force [m]: about the noise of recorded feet."""
     leaf_damping: float = 0.03
     """Share by which the rotations of head, hands and toes, which no joint tells, go back to rest each frame."""
@@ -41,7 +41,7 @@ class SimulatorOptions:
     """Largest root wrench of the reference candidate that is let pass [body weights]; by default what suits the prior."""
     threshold: float = 0.05
     """Root wrenches beyond the tolerated one up to this size are left alone [body weights]."""
-    correction_weight: float = 50.0
+    correction_weight: float = 20.0
     """Strength of the correction, w_p: it removes w_p / (1 + w_p) of an unexplained force, and less of an unexplained moment."""
     airborne_weight: float = 10.0
     """Strength of the correction if nothing is touched: in flight only gravity changes the momentum."""

@@ -19,7 +19,7 @@ from dropsim.compute.jit import cache_folder, kernel_hash
 from dropsim.compute.random import Streams
 from dropsim.files.kept import kept
 from dropsim.priors import field_kernels as kernels
-from dropsim.priors.bank import CROUCHED, EVERYDAY, TAGS, Bank
+from dropsim.priors.bank import CROUCHED, EVERYDAY, STILL, TAGS, Bank
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, Prior, State
 from dropsim.priors.search import Filter, SearchIndex
@@ -38,6 +38,8 @@ UPRIGHT = 0.88
 """Height of the pelvis of somebody who walks or stands, on the recordings' body [m]."""
 SOON = 8
 """Frames within which a foot leaves the ground in recordings that people follow who have to step."""
+LATELY, CATCH_UP, LAG = 2.0, 1.0, 0.3
+"""A lag is forgotten within 2 s, people would like to make it up within 1 s, and none is remembered beyond 30 cm."""
 DRAWN = 32
 """Of so many recordings that are like the present state one is drawn, for people who are told nothing to do alike."""
 UNSTEADY = 0.05
@@ -113,6 +115,8 @@ class MotionField(Prior):
         kernels.features_of_people(x * scale, v * scale, q, self.skeleton.masses, scale * self.skeleton.radii, feats, yaws, falling)
         falling, steps = self._falling(falling, memory)
         intent = Intent.unknown(*batch) if intent is None else intent
+        behind = self._behind(memory, v, intent)
+        intent = Intent(intent.velocity + behind.reshape(intent.velocity.shape) / CATCH_UP, intent.facing, intent.height)
         wanted, track = index.intent_of(intent, yaws, scale), self._track(memory, feats, rng, ~intent.known.reshape(-1))
         wanted = np.where((track >= 0)[:, None], index.codes_of_frames[track, NUM_COMPONENTS:] / WEIGHTS, wanted)
         wanted[:, :2] = _not_slower(wanted[:, :2], falling / (FALL_TIME * SPEED_SCALE))
@@ -130,8 +134,23 @@ class MotionField(Prior):
         kernels.follow(x, v, q, yaws, chosen, self._frames, self._body, self._pull, next_x, next_q)
         age = np.zeros((n, num))
         age[:, 0] = np.where(keep, memory[:, 1] + 1, 0)
-        remembered = np.stack((chosen + 1.0, age, np.broadcast_to(track[:, None] + 0.0, age.shape)), -1)
+        same = (np.broadcast_to(values[:, None] + 0.0, age.shape) for values in (track, *behind.T))
+        remembered = np.stack((chosen + 1.0, age, *same), -1)
         return Candidates(*(values.reshape(*batch, *values.shape[1:]) for values in (next_x, next_q, remembered)))
+
+    def _behind(self, memory: Float[np.ndarray, "n m"], v: Float[np.ndarray, "n 22 3"], intent: Intent) -> Float[np.ndarray, "n 2"]:
+        """Return how far people have lagged behind where they were asked to be, lately [m].
+
+        The nearest recording is rarely as fast as what is asked for, and physics costs some of it: asking for a little more makes up.
+        """
+        asked, h = intent.velocity.reshape(-1, 2), 1 / self.fps
+        lag = (1 - h / LATELY) * memory[:, 3:5] + h * (asked - v[:, 0, :2])
+        far = np.linalg.norm(lag, axis=-1, keepdims=True)
+        going = np.linalg.norm(asked, axis=-1, keepdims=True) > STILL
+        return np.where(going, np.nan_to_num(lag / np.maximum(far / LAG, 1.0)), 0.0)
+
+    def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
+        return np.concatenate((memory[..., :3], memory[..., 3:5] @ R[:2, :2].T), -1)
 
     def _track(
         self, memory: Float[np.ndarray, "n m"], feats: Float[np.ndarray, "n f"], rng: Streams, free: Bool[np.ndarray, "n"]
@@ -196,7 +215,7 @@ class MotionField(Prior):
 
     def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
         del before, q
-        return np.broadcast_to(np.array([-1.0, 0.0, -1.0]), (*x.shape[:-2], 3))
+        return np.broadcast_to(np.array([-1.0, 0.0, -1.0, 0.0, 0.0]), (*x.shape[:-2], 5))
 
     def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
         """Return somebody of the recordings above the origin, facing +y."""
@@ -206,7 +225,8 @@ class MotionField(Prior):
         x, q = (np.empty((2, len(rows), NUM_JOINTS, *rest)) for rest in ((3,), (3, 3)))
         for past in range(2):
             kernels.poses(self._frames, rows - past, rows, self._body, x[past], q[past])
-        memory = np.stack((rows + 0.0, np.zeros(len(rows)), np.full(len(rows), -1.0)), -1)
+        memory = np.zeros((len(rows), 5))
+        memory[:, 0], memory[:, 2] = rows, -1
         state = State(x[0], (x[0] - x[1]) * self.fps, q[0], memory)
         return state[0] if isinstance(seed, int) else state
 
