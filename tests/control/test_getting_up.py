@@ -157,7 +157,9 @@ def test_people_whose_reference_is_the_mode_get_up_too(options, prior):
 @pytest.mark.slow
 def test_people_who_are_pushed_out_of_a_somersault_get_up():
     setup = scenario("backflip-push")
-    world = replace(setup, simulator=replace(setup.simulator, num_samples=8)).world()
+    world = replace(setup, simulator=replace(setup.simulator, num_samples=8)).world(
+        CVAEPrior.shipped()
+    )  # people of the motion field land on their feet
     motion = run(world, setup.num_frames(world.fps), [0, 1]).motions[0]
     assert metrics.lying(motion.joints, motion.skeleton).any(-1).all()
     assert metrics.upright(motion)[:, -1].all()

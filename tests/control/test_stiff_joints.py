@@ -11,6 +11,7 @@ from dropsim.compute.random import Streams
 from dropsim.control.stiff_joints import FARTHEST_OUT, STANDING, StiffStage
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics import metrics
+from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import Simulator
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.prior import Candidates
@@ -122,7 +123,9 @@ def test_people_walk_on_a_stiff_knee():
 def test_a_limb_that_is_bent_when_it_stiffens_does_not_snap(limb, most):
     # Runners bend knees and elbows by up to a right angle and more, and move their limbs at up to 8 m/s. Straightened at once, a leg here
     # snaps at 19 m/s and an arm at 9.8 m/s.
-    world = World(Scene((Person("run"),), (StiffJoint(*limb, start=0.5),)), Simulator.shipped(num_samples=8))
+    world = World(
+        Scene((Person("run"),), (StiffJoint(*limb, start=0.5),)), Simulator(CVAEPrior.shipped(), options=SimulatorOptions(num_samples=8))
+    )
     motion = run(world, 60, list(range(8))).motions[0]
     a, b = map(joint_index, limb)
     middle = {ANKLE: KNEE, joint_index("left_wrist"): joint_index("left_elbow")}[b]

@@ -77,11 +77,17 @@ def simulator_of(case: str) -> Simulator:
     told = json.loads(str(FIXTURES[f"{case.split('/')[0]}/simulator"]))
     candidates = Candidates(*(part(case, f"in/candidates_{name}") for name in ("x", "q", "memory")))
     skeleton = Skeleton(FIXTURES["skeleton/rest"], FIXTURES["skeleton/masses"], FIXTURES["skeleton/radii"])
-    options = SimulatorOptions(tolerance=0.4, start_at_mode=bool(part(case, "in/wish") == 0), leaf_damping=told.get("leaf_damping", 0.03))
+    options = SimulatorOptions(
+        tolerance=0.4,
+        contact_margin=0.05,
+        correction_weight=10.0,
+        start_at_mode=bool(part(case, "in/wish") == 0),
+        leaf_damping=told.get("leaf_damping", 0.03),
+    )
     if case.startswith("clip"):
         options = SimulatorOptions(
             start_at_mode=True, num_iterations=6, kinematic_weight=12.0, correction_weight=0.7, airborne_weight=0.3, tolerance=0.0,
-            threshold=0.0, leaf_damping=0.0,
+            threshold=0.0, leaf_damping=0.0, contact_margin=0.05,
         )  # fmt: skip
     energies = (Planted(),) if case.startswith("clip") else ()
     return Simulator(Recorded(candidates, skeleton), options=options, energies=energies)

@@ -359,8 +359,8 @@ def test_a_mixture_holds_the_candidates_of_all_and_the_first_ones_mode():
     assert np.array_equal(candidates.x, np.concatenate([part.x for part in parts]))
     # What ours remembers of the field's candidates are the velocities that lead there, and the field knows no clip of ours.
     x, q = candidates.x[1], candidates.q[1]
-    assert np.array_equal(candidates.memory[1, 2:], ours.recall(ours.start_from(CLIP, 20), x, q))
-    assert np.array_equal(candidates.memory[3], np.concatenate(([-1.0, 0.0], parts[1].memory[0])))
+    assert np.array_equal(candidates.memory[1, 5:], ours.recall(ours.start_from(CLIP, 20), x, q))
+    assert np.array_equal(candidates.memory[3], np.concatenate(([-1.0, 0.0, -1.0, 0.0, 0.0], parts[1].memory[0])))
 
 
 def test_a_mixture_starts_where_its_first_prior_does():

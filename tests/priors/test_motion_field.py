@@ -16,7 +16,7 @@ from dropsim.priors.motion_field import CLIP_END, MotionField
 from dropsim.priors.prior import State
 
 CLIP = stepping_clip(4.0)
-ANKLES = [7, 8]
+FEET = ([7, 10], [8, 11])
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def field() -> MotionField:
 def state_at(field: MotionField, frame: int) -> State:
     """Somebody who follows the recording at a frame."""
     state = field.start_from(CLIP, frame)
-    return replace(state, memory=np.array([float(frame), 3.0]))
+    return replace(state, memory=np.array([float(frame), 3.0, -1.0, 0.0, 0.0]))
 
 
 @pytest.mark.parametrize("frame", [10, 31, 62])
@@ -49,7 +49,7 @@ def test_an_offset_fades_by_half_in_a_half_life(field):
         recorded = CLIP.q[int(state.memory[0]), 18]
         apart.append(np.arccos(np.clip((np.trace(recorded.T @ state.q[18]) - 1) / 2, -1, 1)))
         chosen = field.propose(state, 1, Streams(0)).pick(0)
-        state = State(chosen.x, (chosen.x - state.x) * field.fps, chosen.q, np.array([state.memory[0] + 1, 3.0]))
+        state = State(chosen.x, (chosen.x - state.x) * field.fps, chosen.q, np.array([state.memory[0] + 1, 3.0, -1.0, 0.0, 0.0]))
     # Five frames are 0.93 half-lives of 0.18 s at 30 Hz.
     assert 0.4 < apart[-1] / apart[0] < 0.6
 
@@ -60,9 +60,10 @@ def test_feet_that_stand_keep_their_place(field):
         state = state_at(field, frame)
         state = replace(state, x=state.x + np.array([0.02, -0.01, 0.0]))  # as a push would have moved the body
         mode = field.propose(state, 4, Streams(1)).pick(0)
-        for side, ankle in enumerate(ANKLES):
+        for side, foot in enumerate(FEET):
             if field.bank.standing[frame, side] and field.bank.standing[frame + 1, side]:
-                assert np.abs(mode.x[ankle, :2] - state.x[ankle, :2]).max() < 5e-3
+                # A foot turns about its heel or about its toes.
+                assert np.abs(mode.x[foot, :2] - state.x[foot, :2]).max(-1).min() < 5e-3
                 checked += 1
     assert checked > 10
 

@@ -314,7 +314,7 @@ def test_a_batch_of_worlds_runs_as_each_alone_to_the_last_bit():
 @pytest.mark.slow
 def test_two_people_of_a_world_are_the_same_alone_and_in_a_batch_to_the_last_bit():
     # They are pushed at each other and meet; over 200 frames any difference of rounding would grow to metres.
-    people = (Person("walk"), Person("walk", (0.1, 2.0), 180.0))
+    people = (Person("walk", speed=1.2), Person("walk", (0.1, 2.0), 180.0, speed=1.2))
     pushes = [Push.toward("front", 250.0, start=1.0, person=i) for i in (0, 1)]
     world = World(Scene(people, tuple(pushes)), Simulator.shipped(num_samples=8))
     together = run(world, 200, [0, 1, 2, 3])

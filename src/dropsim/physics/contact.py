@@ -339,9 +339,7 @@ def nearest_on_the_way(
 
 
 @kernel
-def ray(
-    x: float, y: float, z: float, dx: float, dy: float, dz: float, here: Solids, seen: bool
-) -> tuple[float, float, float, float]:
+def ray(x: float, y: float, z: float, dx: float, dy: float, dz: float, here: Solids, seen: bool) -> tuple[float, float, float, float]:
     """Return where the way from a point along d enters something, as a share of d, and the normal there; infinite if it does not.
 
     `seen` leaves out what people do not see. What the point is inside of does not count.

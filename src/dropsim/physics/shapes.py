@@ -316,7 +316,9 @@ def _into_cylinder(
 
 
 @kernel
-def _into_mesh(x: float, y: float, z: float, dx: float, dy: float, dz: float, root: int, mesh: Triangles) -> tuple[float, float, float, float]:
+def _into_mesh(
+    x: float, y: float, z: float, dx: float, dy: float, dz: float, root: int, mesh: Triangles
+) -> tuple[float, float, float, float]:
     bounds, links = mesh.bounds[0], mesh.links[0]
     best, nx, ny, nz = math.inf, 0.0, 0.0, 0.0
     stack, top = np.empty(64, dtype=np.int64), 1

@@ -51,7 +51,7 @@ class Intent:
     @property
     def known(self) -> Bool[np.ndarray, "*b"]:
         """People who want something."""
-        return ~(np.isnan(self.velocity).any(-1) & np.isnan(self.facing).any(-1) & np.isnan(self.height))
+        return np.asarray(~(np.isnan(self.velocity).any(-1) & np.isnan(self.facing).any(-1) & np.isnan(self.height)))
 
     @classmethod
     def merged(cls, intents: Sequence["Intent | None"]) -> "Intent | None":

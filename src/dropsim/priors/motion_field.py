@@ -41,7 +41,7 @@ SOON = 8
 LATELY, CATCH_UP, LAG = 2.0, 1.0, 0.3
 """A lag is forgotten within 2 s, people would like to make it up within 1 s, and none is remembered beyond 30 cm."""
 DRAWN = 32
-"""Of so many recordings that are like the present state one is drawn, for people who are told nothing to do alike."""
+"""Of so many recordings that are like the present state, people who are told nothing do as one."""
 UNSTEADY = 0.05
 """People step who are farther than this out of balance [m]: toes and the ball of the foot hold less than that."""
 FALL_TIME = 0.3
@@ -117,7 +117,7 @@ class MotionField(Prior):
         intent = Intent.unknown(*batch) if intent is None else intent
         behind = self._behind(memory, v, intent)
         intent = Intent(intent.velocity + behind.reshape(intent.velocity.shape) / CATCH_UP, intent.facing, intent.height)
-        wanted, track = index.intent_of(intent, yaws, scale), self._track(memory, feats, rng, ~intent.known.reshape(-1))
+        wanted, track = index.intent_of(intent, yaws, scale), self._track(memory, feats, ~intent.known.reshape(-1))
         wanted = np.where((track >= 0)[:, None], index.codes_of_frames[track, NUM_COMPONENTS:] / WEIGHTS, wanted)
         wanted[:, :2] = _not_slower(wanted[:, :2], falling / (FALL_TIME * SPEED_SCALE))
         codes, weights = index.codes(feats, wanted)
@@ -153,21 +153,21 @@ class MotionField(Prior):
         return np.concatenate((memory[..., :3], memory[..., 3:5] @ R[:2, :2].T), -1)
 
     def _track(
-        self, memory: Float[np.ndarray, "n m"], feats: Float[np.ndarray, "n f"], rng: Streams, free: Bool[np.ndarray, "n"]
+        self, memory: Float[np.ndarray, "n m"], feats: Float[np.ndarray, "n f"], free: Bool[np.ndarray, "n"]
     ) -> Int[np.ndarray, "n"]:
         """Return the rows whose intents people have as their own who are told nothing; -1 for all others.
 
         They want what somebody did who was once in a similar state; when that recording ends, what somebody else did.
         """
         index, n = self._index, len(self.bank.root)
-        draw = rng.uniform().reshape(-1)
         row = memory[:, 2].astype(np.int64) + 1
         lasts = free & (row > 0) & (row % n < self.bank.last[row % n] - CLIP_END)
         anew = np.flatnonzero(free & ~lasts)
         if len(anew):
             codes, weights = index.codes(feats[anew], np.full((len(anew), 5), np.nan))
             found, _ = index.search.nearest(codes, DRAWN, weights=weights, filter=self._sets, which=np.full(len(anew), 2))
-            row[anew] = index.rows[found[np.arange(len(anew)), (draw[anew] * DRAWN).astype(np.int64)]]
+            # Which one follows from the state, as the mode has to: seeds differ in all that led to it.
+            row[anew] = index.rows[found[np.arange(len(anew)), found[:, 0] % DRAWN]]
         return np.where(free, row, -1)
 
     def _falling(
