@@ -215,14 +215,14 @@ def test_a_ball_gives_what_it_loses():
 
 TINY = {
     "people": 2, "impulses": (0.7,), "moving_impulses": (0.7,), "directions": (0, 90), "seconds": 1.0, "others": 2, "kick_seconds": 2.1,
-    "trips": 2, "getup_seconds": 2.0, "ball_angles": (90.0,), "balls": 1, "scenario_seeds": 1, "scenarios": ("push",),
+    "trips": 2, "getup_seconds": 2.0, "ball_angles": (90.0,), "balls": 1, "scenario_seeds": 1, "recorded": 3, "scenarios": ("push",),
 }  # fmt: skip
 
 
 def test_every_part_gives_its_numbers(tmp_path):
     found = evaluate_response(Body.of(2, "field"), ResponseProtocol(**TINY), tmp_path)
     keys = "lost_max ledger_p99 ledger_moment_p99 stepped_at_0_15 stepped_at_0_7 first_step_median fell_at_0_3 fell_at_0_7 fell_at_1_0"
-    keys += " fell_at_2_0 fell_walk_0_7 pdp_fell kicks_fell getup_share getup_ways self_overlap_p99_mm trips balls"
+    keys += " fell_at_2_0 fell_walk_0_7 pdp_fell kicks_fell getup_share getup_ways self_overlap_p99_mm trips balls recorded"
     assert set(keys.split()) <= set(found.numbers)
     assert {cell.method for cell in found.cells} == {"full", "prior alone", "ragdoll"}
     assert all(cell.people + cell.diverged == 2 for cell in found.cells if cell.direction is not None and cell.method == "full")

@@ -171,7 +171,7 @@ class Response(_Simulated):
     people: Annotated[int | None, optional("INT", "64, and 16 with --quick")] = None
     """People in each cell of a start, an impulse and a direction."""
     only: Annotated[tuple[str, ...] | None, optional("PART ...", "all")] = None
-    """Parts to run: push, baselines, pdp, kicks, getup, trips, balls, overlap."""
+    """Parts to run: push, baselines, pdp, kicks, getup, trips, balls, overlap, recorded."""
     samples: Annotated[int | None, optional("K", "64")] = None
     """Candidates of the prior a frame."""
 

@@ -20,12 +20,12 @@ from dropsim.research.evaluation.branches import SPEEDS, Branch, Shove
 from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
 from dropsim.research.evaluation.push_runs import rows_of
 from dropsim.research.evaluation.report import counted_table
-from dropsim.research.evaluation.response_runs import BallChunk, BranchChunk, TripChunk
+from dropsim.research.evaluation.response_runs import BallChunk, BranchChunk, RecordedChunk, TripChunk
 from dropsim.research.evaluation.scenarios import ScenarioChunk
 from dropsim.research.evaluation.trials import ALONE, FULL, RAGDOLL, Body, check_seed
 from dropsim.scene.scenarios import SCENARIOS
 
-PARTS = ("push", "baselines", "pdp", "kicks", "getup", "trips", "balls", "overlap")
+PARTS = ("push", "baselines", "pdp", "kicks", "getup", "trips", "balls", "overlap", "recorded")
 BATCH = 256
 """Branches that are simulated together, about."""
 LOST_RANGE = (0.3, 1.3)
@@ -68,6 +68,8 @@ class ResponseProtocol:
     scenario_seeds: int = 4
     """Seeds of each scenario in which self-overlap is measured."""
     scenarios: tuple[str, ...] = tuple(SCENARIOS)
+    recorded: int = 100
+    """Clips of the bank that are measured for comparison."""
     seed: int = 0
     parts: tuple[str, ...] = PARTS
 
@@ -83,7 +85,7 @@ class ResponseProtocol:
         """Return a small version within about a minute and a half of CPU time."""
         small = {
             "people": 16, "impulses": (0.15, 0.3, 0.7, 1.0, 2.0), "moving_impulses": (0.7,), "directions": (0, 90, 180, 270),
-            "seconds": 3.0, "others": 16, "kick_seconds": 10.0, "trips": 16, "balls": 4, "scenario_seeds": 1,
+            "seconds": 3.0, "others": 16, "kick_seconds": 10.0, "trips": 16, "balls": 4, "scenario_seeds": 1, "recorded": 40,
             "scenarios": ("push", "push-large", "projectiles", "two-people", "trip", "tilt", "follow-run"),
         }  # fmt: skip
         return cls(**{**small, **given})
@@ -98,6 +100,7 @@ class ResponseProtocol:
             "getup": self._thrown,
             "trips": lambda b: (TripChunk(b, seeds) for seeds in _groups(self._seeds(self.trips), 32)),
             "balls": self._balls,
+            "recorded": lambda b: iter((RecordedChunk(b, self.recorded),)),
             "overlap": lambda b: (
                 ScenarioChunk(b, name, seeds) for name in self.scenarios for seeds in _groups(self._seeds(self.scenario_seeds), 8)
             ),
@@ -275,6 +278,10 @@ def _numbers(found: Found, cells: Sequence[ResponseCell]) -> dict[str, Any]:
             numbers[name] = measure({key: np.concatenate([part[key] for part in parts]) for key in parts[0]})
     if overlaps := [a["overlap_mm"].ravel() for c, a in found if isinstance(c, ScenarioChunk) and "overlap_mm" in a]:
         numbers["self_overlap_p99_mm"] = float(np.quantile(np.concatenate(overlaps), 0.99))
+    for recorded in (arrays for chunk, arrays in found if isinstance(chunk, RecordedChunk)):
+        force, moment = np.quantile(recorded["ledger"], 0.99, axis=0).tolist()
+        overlap = float(np.quantile(recorded["overlap_mm"], 0.99))
+        numbers["recorded"] = {"ledger_p99": force, "ledger_moment_p99": moment, "self_overlap_p99_mm": overlap}
     return numbers
 
 

@@ -87,7 +87,6 @@ def _draw(response: Response, path: Path) -> None:
             left.axvline(at, color="grey", linewidth=0.8, linestyle="--")
             left.text(at, 1.02, who, fontsize=6, ha="center")
         left.set(xlabel="impulse / mass [N s/kg]", ylabel="share of people", ylim=(-0.02, 1.08), title=title)
-        left.legend(fontsize=6)
     lower = axes[1]
     for start in SPEEDS:
         own = [c for c in response.cells if c.direction is not None and (c.method, c.start) == (FULL, start)]
@@ -98,7 +97,7 @@ def _draw(response: Response, path: Path) -> None:
     for degrees, places in sorted(response.placed.items()):
         lower[1].scatter(places[:, 0], places[:, 1], s=5, label=f"{degrees:g}°", alpha=0.6)
     lower[1].set(xlabel="to the right [m]", ylabel="ahead [m]", aspect="equal", title="First step of standing people, by push")
-    for panel in lower:
+    for panel in axes.flat:
         if panel.get_legend_handles_labels()[0]:
             panel.legend(fontsize=6, ncols=2)
     save_figure(figure, path, vector=True)

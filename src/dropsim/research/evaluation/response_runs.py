@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from dropsim.body.rotations import heading
+from dropsim.body.rotations import heading, unitquat_to_rotmat
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
+from dropsim.priors.bank import Bank
+from dropsim.priors.motion_field import MotionField
 from dropsim.research.evaluation.branches import SPEEDS, Acted, Branch, branch_out, direction, lead_in
 from dropsim.research.evaluation.chunks import Arrays, Chunk
 from dropsim.research.evaluation.scenarios import state_of_health
@@ -132,6 +134,41 @@ def rolled(world: World, seeds: Sequence[int], num_frames: int) -> tuple[Rollout
         states.append(now)
         reports.append(report)
     return seen(world, states, reports), states[-1]
+
+
+@dataclass(frozen=True)
+class RecordedChunk(Chunk):
+    """Recordings of the prior's bank, or of the shipped one: what recorded people owe, and how deep they are in themselves."""
+
+    body: Body
+    clips: int
+    """Spread over the bank."""
+    seconds: float = 10.0
+    """Of each, at most."""
+
+    @property
+    def label(self) -> str:
+        return "response-recorded"
+
+    def run(self) -> Arrays:
+        prior = self.body.simulator().prior
+        bank = prior.bank if isinstance(prior, MotionField) else MotionField.shipped().bank
+        parts = [
+            bank_motion(bank, i, round(self.seconds * bank.fps))
+            for i in np.linspace(0, len(bank.clips) - 1, self.clips).astype(int).tolist()
+        ]
+        return {
+            "ledger": np.concatenate([metrics.ledger(motion)[::LEDGER_EVERY] for motion in parts]),
+            "overlap_mm": np.concatenate([metrics.self_overlap_mm(motion) for motion in parts]),
+        }
+
+
+def bank_motion(bank: Bank, clip: int, most: int) -> Motion:
+    """Return a clip of a bank, or its first frames."""
+    first = sum(info.frames for info in bank.clips[:clip])
+    rows = slice(first, first + min(most, bank.clips[clip].frames))
+    q = unitquat_to_rotmat(bank.quaternions[rows].astype(np.float64))
+    return Motion.from_rotations(bank.skeleton, bank.fps, bank.root[rows].astype(np.float64), q, name=bank.clips[clip].name)
 
 
 @dataclass(frozen=True)
