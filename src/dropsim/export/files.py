@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from dropsim.body.mesh import Body
 from dropsim.export.csv import write_csv
 from dropsim.export.glb import write_glb
@@ -13,6 +15,7 @@ from dropsim.motion.amass import write_amass
 from dropsim.motion.bvh import write_bvh
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
+from dropsim.scene.rollout import SolidTrack
 
 ENDINGS = {
     ".bvh": "BVH", ".npz": "AMASS", ".glb": "glTF", ".csv": "a table", ".html": "a page that plays it", ".usd": "USD",
@@ -32,13 +35,14 @@ def export_ending(path: str | Path) -> str:
 
 def write(
     motions: Motion | Sequence[Motion], path: str | Path, *, body: Body | None = None, ground: Plane | None = None, seed: int | None = None,
-    up: str | None = None, unit: float | None = None,
+    up: str | None = None, unit: float | None = None, objects: Sequence[SolidTrack] = (),
 ) -> None:  # fmt: skip
     """Write a motion, or several people at one rate into a GLB, HTML or USD file; whole or not at all.
 
     GLB, HTML and USD carry a skinned body, the shipped one unless given, fitted to each person's bones; its hands are bent out of the
     ground, a Rollout's or else the level floor. The other formats carry the simulator's own joints and rotations. `seed` records what a
-    simulation started from. `up` and `unit` [m] are a BVH file's, y up and metres by default; the other formats' are fixed.
+    simulation started from. `objects` are a Rollout's, and go into GLB and USD. `up` and `unit` [m] are a BVH file's, y up and metres by
+    default; the other formats' are fixed.
     """
     path, ending = Path(path), export_ending(path)
     if ending == ".bvh":
@@ -50,5 +54,20 @@ def write(
         write_amass(single(motions, path), path, seed=seed)
     elif ending == ".csv":
         write_csv(single(motions, path), path, seed=seed)
+    elif ending == ".html":
+        write_html(displayed(motions, path, ground), path, body=body, seed=seed)
     else:
-        {".glb": write_glb, ".html": write_html}.get(ending, write_usd)(displayed(motions, path, ground), path, body=body, seed=seed)
+        people = displayed(motions, path, ground)
+        (write_glb if ending == ".glb" else write_usd)(people, path, body=body, seed=seed, objects=_checked(objects, path, people))
+
+
+def _checked(objects: Sequence[SolidTrack], path: Path, people: Sequence[Motion]) -> Sequence[SolidTrack]:
+    """Refuse objects of several worlds, of another length, or with numbers that are not finite."""
+    for track in objects:
+        if track.centres.shape != (max(map(len, people)), 3):
+            raise ValueError(
+                f"{path}: the {track.name} needs a place for each of the motion's {max(map(len, people))} frames: pick one world"
+            )
+        if not (np.isfinite(track.centres).all() and np.isfinite(track.rotations).all()):
+            raise ValueError(f"{path}: the {track.name} has places that are not finite, so nothing was written")
+    return objects

@@ -11,9 +11,10 @@ import numpy as np
 
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS
-from dropsim.export.people import COLORS, R_ZUP_YUP, Rig, facts, linear_color, names, quaternions_xyzw
+from dropsim.export.people import COLORS, OBJECT_COLOR, R_ZUP_YUP, Rig, facts, linear_color, names, object_names, quaternions_xyzw
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
+from dropsim.scene.rollout import SolidTrack
 
 _HALF = float(np.sqrt(0.5))
 _YUP_FROM_ZUP_XYZW = [-_HALF, 0.0, 0.0, _HALF]
@@ -23,8 +24,10 @@ _VERTICES, _INDICES = 34962, 34963
 """glTF's numbers for kinds of data."""
 
 
-def write_glb(people: Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None) -> None:
-    """Write people as skinned meshes with 22 joints each, y up and in metres, all in one animation.
+def write_glb(
+    people: Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None, objects: Sequence[SolidTrack] = ()
+) -> None:
+    """Write people as skinned meshes with 22 joints each, y up and in metres, all in one animation, and objects as meshes that move.
 
     Above each pelvis a node turns our z-up world into glTF's; below it the numbers are ours. Without the animation the people stand in
     the T-pose and face +z, as glTF and humanoid importers expect. Joints that a simulator solved off the bones are written as their
@@ -33,6 +36,8 @@ def write_glb(people: Sequence[Motion], path: Path, *, body: Body | None = None,
     file = _File()
     for number, (name, motion) in enumerate(zip(names(people), people, strict=True)):
         file.add_person(motion, Rig.of(motion, body), name, COLORS[number % len(COLORS)], seed)
+    for name, track in zip(object_names(objects), objects, strict=True):
+        file.add_object(track, name, people[0].fps)
     data = file.data()
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
@@ -95,6 +100,32 @@ class _File:
         surface = {"baseColorFactor": [*linear_color(color), 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.8}
         self.materials.append({"name": name, "pbrMetallicRoughness": surface})
         self._add_channels(motion, pelvis)
+
+    def add_object(self, track: SolidTrack, name: str, fps: float) -> None:
+        """Add a mesh with flat faces, and the channels of one that moves, below a node that turns our world into glTF's."""
+        corners = track.vertices[track.faces].astype(np.float32)
+        normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        normals /= np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), 1e-20)
+        attributes = {
+            "POSITION": self.accessor(corners.reshape(-1, 3), "VEC3", target=_VERTICES, bounds=True),
+            "NORMAL": self.accessor(np.repeat(normals, 3, axis=0).astype(np.float32), "VEC3", target=_VERTICES),
+        }
+        surface = {"baseColorFactor": [*linear_color(OBJECT_COLOR), 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.9}
+        self.meshes.append({"name": name, "primitives": [{"attributes": attributes, "material": len(self.materials)}]})
+        self.materials.append({"name": name, "pbrMetallicRoughness": surface})
+        places, turns = track.centres.astype(np.float32), quaternions_xyzw(track.rotations).astype(np.float32)
+        axes = len(self.nodes)
+        self.top.append(axes)
+        self.nodes.append({"name": f"{name}_axes", "rotation": _YUP_FROM_ZUP_XYZW, "children": [axes + 1]})
+        node = {"name": name, "mesh": len(self.meshes) - 1, "translation": places[0].tolist(), "rotation": turns[0].tolist()}
+        self.nodes.append(node)
+        if np.ptp(places, axis=0).max() < 1e-6 and np.ptp(turns, axis=0).max() < 1e-6:
+            return
+        times = self.accessor((np.arange(len(places)) / fps).astype(np.float32), "SCALAR", bounds=True)
+        for path, values in (("translation", places), ("rotation", turns)):
+            self.channels.append({"sampler": len(self.samplers), "target": {"node": axes + 1, "path": path}})
+            output = self.accessor(np.ascontiguousarray(values), f"VEC{values.shape[1]}")
+            self.samplers.append({"input": times, "output": output, "interpolation": "LINEAR"})
 
     def _primitive(self, rig: Rig) -> dict[str, Any]:
         return {

@@ -14,9 +14,13 @@ from dropsim.body.rotations import rotmat_to_unitquat
 from dropsim.export.hands import lifted_hands
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
+from dropsim.scene.rollout import SolidTrack
 
 COLORS = ((90, 160, 190), (226, 132, 62), (120, 170, 90), (190, 110, 170), (215, 185, 80), (120, 125, 200))
 """One for each person in a file, as sRGB in [0, 255]; after the last they begin again."""
+
+OBJECT_COLOR = (190, 175, 150)
+"""Of boxes, ramps, balls and all else that is no person."""
 
 R_ZUP_YUP = np.array(((1.0, 0.0, 0.0), (0.0, 0.0, -1.0), (0.0, 1.0, 0.0)))
 """From a world with y up to ours: (x, y, z) becomes (x, -z, y)."""
@@ -73,6 +77,12 @@ def displayed(motions: Motion | Sequence[Motion], path: Path, ground: Plane | No
 def names(people: Sequence[Motion]) -> list[str]:
     """Return a name for each person in a file: person, or person_1 and so on."""
     return ["person"] if len(people) == 1 else [f"person_{number}" for number in range(1, len(people) + 1)]
+
+
+def object_names(objects: Sequence[SolidTrack]) -> list[str]:
+    """Return a name for each object in a file: box_1, box_2, ramp_1 and so on."""
+    kinds = [track.name for track in objects]
+    return [f"{kind}_{kinds[: i + 1].count(kind)}" for i, kind in enumerate(kinds)]
 
 
 def facts(motion: Motion, seed: int | None) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from jaxtyping import Float
 
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS
-from dropsim.export.people import COLORS, R_ZUP_YUP, Rig, facts, linear_color, names, quaternions_xyzw
+from dropsim.export.people import COLORS, OBJECT_COLOR, R_ZUP_YUP, Rig, facts, linear_color, names, object_names, quaternions_xyzw
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
+from dropsim.scene.rollout import SolidTrack
 
 if TYPE_CHECKING:
     import pxr.Usd
@@ -29,8 +30,10 @@ for _joint, _parent in zip(JOINTS[1:], PARENTS[1:], strict=True):
     _PATHS.append(f"{_PATHS[_parent]}/{_joint}")
 
 
-def write_usd(people: Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None) -> None:
-    """Write people as skinned meshes, z up and in metres, with a time code for each frame.
+def write_usd(
+    people: Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None, objects: Sequence[SolidTrack] = ()
+) -> None:
+    """Write people as skinned meshes and objects as meshes, z up and in metres, with a time code for each frame.
 
     A name in .usda makes text, .usdc and .usd make binary. The skin is bound in the T-pose, facing -y. Joints that a simulator solved off
     the bones are written as their rotations have them.
@@ -50,6 +53,8 @@ def write_usd(people: Sequence[Motion], path: Path, *, body: Body | None = None,
     stage.SetDefaultPrim(UsdGeom.Xform.Define(stage, "/World").GetPrim())
     for number, (name, motion) in enumerate(zip(names(people), people, strict=True)):
         _add_person(stage, motion, Rig.of(motion, body), f"/World/{name}", COLORS[number % len(COLORS)], seed)
+    for name, track in zip(object_names(objects), objects, strict=True):
+        _add_object(stage, track, f"/World/{name}")
     with atomic_path(path) as temporary:
         # USD chooses by the ending, in lower case; a reader of .usd looks inside.
         written = temporary.with_name("stage.usda" if path.suffix.lower() == ".usda" else "stage.usdc")
@@ -58,6 +63,26 @@ def write_usd(people: Sequence[Motion], path: Path, *, body: Body | None = None,
         except Tf.ErrorException as error:
             raise OSError(f"{path}: USD could not write it: {error}") from error
         written.rename(temporary)
+
+
+def _add_object(stage: "pxr.Usd.Stage", track: SolidTrack, path: str) -> None:
+    """Add a mesh; one that moves has a matrix for each frame."""
+    from pxr import Gf, UsdGeom, Vt
+
+    mesh, points = UsdGeom.Mesh.Define(stage, path), np.ascontiguousarray(track.vertices.astype(np.float32))
+    mesh.CreatePointsAttr(Vt.Vec3fArray.FromNumpy(points))
+    mesh.CreateFaceVertexCountsAttr(Vt.IntArray.FromNumpy(np.full(len(track.faces), 3, dtype=np.int32)))
+    mesh.CreateFaceVertexIndicesAttr(Vt.IntArray.FromNumpy(np.ascontiguousarray(track.faces.reshape(-1).astype(np.int32))))
+    mesh.CreateSubdivisionSchemeAttr(UsdGeom.Tokens.none)
+    mesh.CreateExtentAttr(Vt.Vec3fArray.FromNumpy(np.stack((points.min(0), points.max(0)))))
+    mesh.CreateDisplayColorAttr([Gf.Vec3f(*linear_color(OBJECT_COLOR))])
+    matrices = np.tile(np.eye(4), (len(track.centres), 1, 1))
+    matrices[:, :3, :3], matrices[:, :3, 3] = track.rotations, track.centres
+    place = mesh.AddTransformOp()
+    still = np.ptp(matrices, axis=0).max() < 1e-9
+    for frame, matrix in enumerate(matrices[:1] if still else matrices):
+        # USD's matrices act on row vectors.
+        place.Set(Gf.Matrix4d(matrix.T.tolist()), *(() if still else (frame,)))
 
 
 def _add_person(stage: "pxr.Usd.Stage", motion: Motion, rig: Rig, root: str, color: tuple[int, int, int], seed: int | None) -> None:

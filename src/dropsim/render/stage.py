@@ -35,7 +35,7 @@ class Sphere:
     color: Color = (0.82, 0.22, 0.20)
 
 
-COLORS: dict[str, Color] = {"patch": (0.72, 0.87, 0.96), "box": (0.78, 0.66, 0.50), "terrain": (0.60, 0.68, 0.52)}
+COLORS: dict[str, Color] = {"patch": (0.72, 0.87, 0.96), "crate": (0.78, 0.62, 0.42), "terrain": (0.60, 0.68, 0.52)}
 """Of solid objects by what they are; others are grey."""
 GREY: Color = (0.70, 0.71, 0.73)
 

@@ -5,6 +5,7 @@ from dropsim.physics.step import StepInputs
 from dropsim.priors.intent import Intent
 from dropsim.scene.batches import batch_scenes
 from dropsim.scene.element import BODY_PARTS, Balls, Element, SceneContext, Solid
+from dropsim.scene.loose import BodyState, Loose
 from dropsim.scene.objects import Ball, Ground, Obstacle, Patch, Throw, Trip
 from dropsim.scene.perturbations import DIRECTIONS, Dodge, Drag, Follow, Pin, Push, StiffJoint
 from dropsim.scene.rollout import Rollout, RunInterrupted, SolidTrack, WorldDivergedError, above_ground, run
@@ -16,6 +17,7 @@ __all__ = [
     "DIRECTIONS",
     "Ball",
     "Balls",
+    "BodyState",
     "Box",
     "Cylinder",
     "Dodge",
@@ -24,6 +26,7 @@ __all__ = [
     "Follow",
     "Ground",
     "Intent",
+    "Loose",
     "MaskedEnergy",
     "MeshObject",
     "Obstacle",

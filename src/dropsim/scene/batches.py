@@ -14,6 +14,7 @@ from dropsim.physics.step import Simulator, Stage, StepInputs
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, State
 from dropsim.scene.element import Element, SceneContext
+from dropsim.scene.loose import move_loose
 from dropsim.scene.objects import Ground
 from dropsim.scene.world import Scene, World, WorldState, intent_of
 
@@ -88,9 +89,12 @@ class EveryWorld(Element[Memories]):
         memories, parts = [], []
         for i, (elements, own) in enumerate(zip(self.worlds, memory, strict=True)):
             balls = [shown for e, m in zip(elements, own, strict=True) if (shown := e.balls(m)) is not None]
-            acted = [e.act(m, replace(_context_of(context, i), balls=balls)) for e, m in zip(elements, own, strict=True)]
-            memories.append(tuple(m for m, _ in acted))
-            parts += [(i, done) for _, done in acted]
+            here = replace(_context_of(context, i), balls=balls)
+            acted = [e.act(m, here) for e, m in zip(elements, own, strict=True)]
+            colliders = [here.ground, *(c for _, done in acted for c in done.colliders)]
+            moved, pushed = move_loose(elements, [m for m, _ in acted], here, colliders)
+            memories.append(tuple(moved))
+            parts += [*((i, done) for _, done in acted), (i, pushed)]
         done = stack_inputs(parts, context)
         wanted = Intent.merged([self.wanted, done.intent])
         return tuple(memories), replace(done, intent=wanted if wanted is not None and wanted.known.any() else None)

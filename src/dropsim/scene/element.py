@@ -188,6 +188,14 @@ def check_friction(what: str, friction: float | None) -> None:
         raise ValueError(f"{what} has a friction between 0.01 and 10, not {friction:g}: ice has 0.05, rubber 0.8")
 
 
+def check_loose(what: str, mass: float | None, bounce: float) -> None:
+    """Refuse a loose object that no substep could move well."""
+    if mass is not None and not (0.05 <= mass <= 10_000):
+        raise ValueError(f"{what} that is loose has a mass between 0.05 and 10000 kg, not {mass:g}")
+    if not 0 <= bounce <= 1:
+        raise ValueError(f"{what} keeps a share between 0 and 1 of its speed when it bounces, not {bounce:g}")
+
+
 def check_rows(what: str, rows: Sequence[Sequence[float]], width: int, content: str) -> None:
     """Refuse a path in time that is too short, has the wrong number of columns or does not go forward."""
     if len(rows) < 2:

@@ -12,9 +12,22 @@ from dropsim.body.rotations import exp
 from dropsim.body.skeleton import joint_index
 from dropsim.files.units import Degrees, Kilograms, Metres, MetresPerSecond, NewtonsPerMetre, Seconds
 from dropsim.motion.motion import Event
+from dropsim.physics.bodies import BALL
 from dropsim.physics.contact import GRAVITY, FrictionPatch, Plane, Spheres
 from dropsim.physics.step import StepInputs
-from dropsim.scene.element import Balls, Element, SceneContext, Solid, check_finite, check_friction, check_rows, check_time, interpolated
+from dropsim.scene.element import (
+    Balls,
+    Element,
+    SceneContext,
+    Solid,
+    check_finite,
+    check_friction,
+    check_loose,
+    check_rows,
+    check_time,
+    interpolated,
+)
+from dropsim.scene.loose import BodyState, Loose
 from dropsim.scene.perturbations import ahead_of, held_at
 
 _ALONG = np.array([1.0, 1.0, 0.0])
@@ -276,39 +289,53 @@ class Throw(Flying):
 
 
 @dataclass(frozen=True)
-class Obstacle(Element[None]):
-    """A sphere that gives way to nobody; with its centre on the floor, half of one."""
+class Obstacle(Loose):
+    """A sphere that gives way to nobody; with its centre on the floor, half of one. With a mass it is a loose ball that people kick."""
 
     position: tuple[Metres, Metres, Metres] = (0.0, 2.0, 0.0)
     radius: Metres = 0.05
+    friction: float | None = None
+    """Of soles on it; the simulator's own unless given."""
+    mass: Kilograms | None = None
+    """Of a ball that is loose."""
+    bounce: float = 0.6
+    """Share of its speed that a loose ball keeps when it bounces off something."""
 
     def __post_init__(self) -> None:
         check_finite("an obstacle", *self.position, self.radius)
+        check_friction("an obstacle", self.friction)
+        check_loose("an obstacle", self.mass, self.bounce)
         if not 0 < self.radius <= 10:
             raise ValueError(f"an obstacle has a radius between 0 and 10 m, not {self.radius:g}")
+        if self.mass is not None and self.radius < 0.02:
+            raise ValueError(f"a loose ball has a radius of at least 2 cm, not {100 * self.radius:g} cm")
 
-    def begin(self, context: SceneContext) -> None:
+    def body(self) -> tuple[int, tuple[float, float, float], float]:
+        return BALL, (self.radius, self.radius, self.radius), 0.5 if self.friction is None else self.friction
+
+    def begin(self, context: SceneContext) -> BodyState | None:
         gap = np.linalg.norm(context.people.x - np.array(self.position), axis=-1) - context.skeleton.radii - self.radius
         if (gap < -0.03).any():
             raise ValueError(f"the obstacle at {self.position} is inside a person: move it away by {-float(gap.min()):.2f} m")
+        return None if self.mass is None else BodyState.at_rest(np.array(self.position), np.eye(3), context.batch[:-1])
 
-    def act(self, memory: None, context: SceneContext) -> tuple[None, StepInputs]:
-        return memory, StepInputs(colliders=(_solid(self._balls(), context),))
+    def act(self, memory: BodyState | None, context: SceneContext) -> tuple[BodyState | None, StepInputs]:
+        if self.mass is not None:
+            return memory or self.begin(context), StepInputs()
+        return memory, StepInputs(colliders=(_solid(self.balls(None), context, self.friction),))
 
-    def _balls(self) -> Balls:
+    def balls(self, memory: BodyState | None) -> Balls:
+        if memory is not None:
+            return Balls(memory.x[..., None, :], memory.v[..., None, :], np.array([self.radius]), flying=False)
         centre = np.array([self.position])
         return Balls(centre, np.zeros_like(centre), np.array([self.radius]), flying=False)
 
-    def balls(self, memory: None) -> Balls:
-        del memory
-        return self._balls()
 
-
-def _solid(balls: Balls, context: SceneContext) -> Spheres:
+def _solid(balls: Balls, context: SceneContext, friction: float | None = None) -> Spheres:
     """Return spheres as a collider for everyone in every world."""
     shape = (*context.batch, len(balls.radii), 3)
     centres, velocities = (np.broadcast_to(v[..., None, :, :], shape) for v in (balls.centres, balls.velocities))
-    return Spheres(centres, balls.radii, velocities)
+    return Spheres(centres, balls.radii, velocities, math.nan if friction is None else friction)
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,6 +59,28 @@ class Rollout:
     solids: tuple[SolidTrack, ...] = ()
     """Every solid object at every frame."""
 
+    @property
+    def objects(self) -> tuple[SolidTrack, ...]:
+        """Everything but people as triangles, for exporters; a ball that is thrown later waits where it begins."""
+        return (*self.solids, *(_as_solid(track) for track in self.balls if np.isfinite(track.centres).any()))
+
+
+def _as_solid(track: Track) -> SolidTrack:
+    """Return a sphere as triangles."""
+    rings, turns = np.meshgrid(np.linspace(0, np.pi, 13), np.arange(24) * np.pi / 12, indexing="ij")
+    points = np.stack((np.sin(rings) * np.cos(turns), np.sin(rings) * np.sin(turns), np.cos(rings)), -1).reshape(-1, 3)
+    index = np.arange(len(points)).reshape(rings.shape)
+    a, b, c, d = index[:-1], np.roll(index, -1, 1)[:-1], index[1:], np.roll(index, -1, 1)[1:]
+    upper, lower = np.stack((a, c, d), -1), np.stack((a, d, b), -1)  # at the poles one of the two has no area
+    faces = np.concatenate((upper[:-1].reshape(-1, 3), lower[1:].reshape(-1, 3)))
+    known = np.isfinite(track.centres).all(-1)
+    first = np.argmax(known, -1)
+    begins = np.take_along_axis(track.centres, first[..., None, None], -2)
+    centres = np.where(known[..., None], track.centres, begins)
+    return SolidTrack(
+        "ball" if track.flying else "obstacle", float(track.radii[0]) * points, faces, centres, np.tile(np.eye(3), (*known.shape, 1, 1))
+    )
+
 
 def above_ground(motion: Motion, ground: Plane) -> Motion:
     """Return a motion with heights above the ground at every frame, which may tilt, in place of heights in the world."""

@@ -5,7 +5,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from dropsim.files.names import nearest_name
-from dropsim.scene import Box, Dodge, Drag, Element, Follow, Ground, Patch, Person, Push, Ramp, Scene, Stairs, StiffJoint, Throw, Trip
+from dropsim.scene import (
+    Box,
+    Dodge,
+    Drag,
+    Element,
+    Follow,
+    Ground,
+    Obstacle,
+    Patch,
+    Person,
+    Push,
+    Ramp,
+    Scene,
+    Stairs,
+    StiffJoint,
+    Throw,
+    Trip,
+)
 from dropsim.scene.files import SOMERSAULT, Setup
 
 
@@ -71,6 +88,10 @@ _THROWS = tuple(
 _TILTS = ((1.5, 0.0, 0.0), (2.0, 25.0, 0.0), (3.5, 25.0, 0.0), (4.0, 0.0, 0.0))
 _IN_THE_AIR = Push.toward("left", 250.0, start=1.5, duration=0.3)
 
+_CRATES = tuple(
+    Box((x, 2.6, 0.3 * k), (0.4, 0.4, 0.3), facing=10.0 * k, mass=4.0) for x, high in ((-0.45, 2), (0.0, 3), (0.45, 2)) for k in range(high)
+)
+
 _ALL = [
     _setup("push", "A walking person is pushed to the left.", "walk", Push.toward("left", 250.0)),
     _setup("push-small", "A walking person is pushed weakly; one step makes up for it.", "walk", Push.toward("left", 150.0)),
@@ -95,6 +116,10 @@ _ALL = [
     _setup("curb", "A person walks over a curb of 10 cm.", "walk", _ahead(1.2), Box((0.0, 3.5, 0.0), (5.0, 2.0, 0.1))),
     _setup("trip-curb", "A person does not see a curb of 10 cm.", "walk", _ahead(1.2), Box((0.0, 3.5, 0.0), (5.0, 2.0, 0.1), unseen=True)),
     _setup("wall", "A person stops in front of a wall.", "walk", _ahead(1.2), Box((0.0, 4.0, 0.0), (4.0, 0.2, 1.2))),
+    _setup(
+        "boxes", "A person walks into stacked boxes of 4 kg and kicks a ball.", "walk",
+        _ahead(1.2), Obstacle((0.1, 1.4, 0.11), 0.11, mass=0.4), *_CRATES,
+    ),
     _setup("stairs", "A person walks up four steps.", "walk", _ahead(1.0), Stairs((0.0, 2.0), width=4.0, landing=4.0), seconds=8.0),
     _setup("stand-still", "A person stands.", "stand"),
     Setup("crowd", "Nine people walk in a ring.", scene=Scene(_ring(9, 2.2))),

@@ -10,11 +10,12 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.rotations import exp
-from dropsim.files.units import Degrees, Metres, Seconds
+from dropsim.files.units import Degrees, Kilograms, Metres, Seconds
 from dropsim.physics.contact import Shape, nearest_surface
 from dropsim.physics.shapes import BOX, CYLINDER, MESH, Mesh
 from dropsim.physics.step import StepInputs
-from dropsim.scene.element import Element, SceneContext, Solid, check_finite, check_friction, check_rows, interpolated
+from dropsim.scene.element import Element, SceneContext, Solid, check_finite, check_friction, check_loose, check_rows, interpolated
+from dropsim.scene.loose import BodyState, Loose
 from dropsim.scene.mesh_files import read_mesh
 
 Path5 = tuple[tuple[Seconds, Metres, Metres, Metres, Degrees], ...]
@@ -135,8 +136,8 @@ class SolidObject(Element[float]):
 
 
 @dataclass(frozen=True)
-class Box(SolidObject):
-    """A box: a curb, a wall, a table, a crate."""
+class Box(SolidObject, Loose):
+    """A box: a curb, a wall, a table; with a mass, a crate that people push and knock over."""
 
     position: tuple[Metres, Metres, Metres] = (0.0, 2.0, 0.0)
     """Of the middle of its base."""
@@ -150,9 +151,40 @@ class Box(SolidObject):
     """Whether people do not see it: they neither step over it nor stop."""
     path: Path5 = ()
     """Rows of time, position and facing along which it moves; linear between them."""
+    mass: Kilograms | None = None
+    """Of a box that is loose; without, it gives way to nobody."""
+    bounce: float = 0.1
+    """Share of its speed that a loose box keeps when it bounces off something."""
 
     def __post_init__(self) -> None:
         self._check(*self.size)
+        check_loose("a box", self.mass, self.bounce)
+        if self.mass is not None and self.path:
+            raise ValueError("a box has a mass or a path: leave one out")
+        if self.mass is not None and min(self.size) < 0.02:
+            raise ValueError(f"a loose box has sizes of at least 2 cm, not {100 * min(self.size):g} cm")
+
+    def body(self) -> tuple[int, tuple[float, float, float], float]:
+        x, y, z = self.size
+        return BOX, (x / 2, y / 2, z / 2), 0.5 if self.friction is None else self.friction
+
+    def begin(self, context: SceneContext) -> "float | BodyState":
+        if self.mass is None:
+            return super().begin(context)
+        super().begin(context)
+        place, R = self.pose(0.0)
+        return BodyState.at_rest(place + R @ np.array(self.parts[0].centre), R, context.batch[:-1])
+
+    def act(self, memory: "float | BodyState | None", context: SceneContext) -> tuple["float | BodyState", StepInputs]:
+        """Stand in the way; loose boxes are moved by the world, all at once."""
+        if self.mass is None:
+            return super().act(memory, context)
+        return memory if isinstance(memory, BodyState) else self.begin(context), StepInputs()
+
+    def solids(self, memory: "float | BodyState | None") -> tuple[Solid, ...]:
+        if not isinstance(memory, BodyState):
+            return super().solids(memory)
+        return (Solid("crate", *self.parts[0].drawn, memory.x, memory.R),)
 
     def _origin(self) -> tuple[float, float, float]:
         return self.position

@@ -23,6 +23,7 @@ from dropsim.priors.intent import Intent
 from dropsim.priors.prior import State
 from dropsim.priors.recording import ClipPrior
 from dropsim.scene.element import Balls, Element, SceneContext, height_of
+from dropsim.scene.loose import move_loose
 from dropsim.scene.objects import Ground
 from dropsim.scene.solids import SolidObject
 
@@ -205,6 +206,8 @@ class World:
         if inputs.intent is not None:
             inputs = replace(inputs, intent=inputs.intent.broadcast(*context.batch))
         colliders = (_per_person(ground), *inputs.colliders)
+        memories, pushed = move_loose(self.scene.elements, [memory for memory, _ in acted], context, colliders)
+        inputs = StepInputs.merged([inputs, pushed])
         follows, context = self._follows(now.frame), self._around(context, solids(colliders, context.batch))
         if context.around is not None and not follows:
             inputs = replace(inputs, intent=_clear(inputs.intent, context))
@@ -218,9 +221,7 @@ class World:
         )
         simulator = self.opening if self.opening and follows else self.simulator
         people, report = simulator.step(now.people, inputs, rng)
-        return WorldState(
-            now.frame + 1, people, tuple(memory for memory, _ in acted), now.pivot, plan, fallen, context.footing, context.around
-        ), report
+        return WorldState(now.frame + 1, people, tuple(memories), now.pivot, plan, fallen, context.footing, context.around), report
 
     def _stages(self, now: WorldState, context: SceneContext, plan: Plan | None, rising: ReplaceStage | None) -> list[Stage]:
         """Return what changes the prior's proposals; getting up goes before a plan."""

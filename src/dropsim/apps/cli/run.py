@@ -178,6 +178,7 @@ def write_rollout(setup: "Setup", rollout: "Rollout", out: Path, stem: str, *, p
     """Write everybody's motion, the report and the pictures; return the report and the names of the files."""
     from dataclasses import replace
 
+    from dropsim.export.objects import write_objects
     from dropsim.motion.amass import write_amass
     from dropsim.motion.bvh import write_bvh
     from dropsim.render import contact_sheet
@@ -189,6 +190,9 @@ def write_rollout(setup: "Setup", rollout: "Rollout", out: Path, stem: str, *, p
         write_amass(replace(motion, name=name), out / f"{name}.npz", seed=setup.seed)
         write_bvh(replace(motion, name=name), out / f"{name}.bvh")
         written += [f"{name}.npz", f"{name}.bvh"]
+    if rollout.objects:
+        write_objects(rollout.objects, out / f"{stem}_objects.npz", rollout.motions[0].fps)
+        written.append(f"{stem}_objects.npz")
     text = report_of(stem, setup.description, rollout)
     write_text(out / f"{stem}.md", f"{text}\n{_scene_block(setup)}")
     written.append(f"{stem}.md")

@@ -1,0 +1,533 @@
+"""Loose boxes and balls: rigid bodies that are pushed, kicked and stacked, fall over and come to rest.
+
+Sequential impulses with Coulomb friction (Catto 2005) at short substeps. People's spheres take part as particles that keep their velocity
+but for the impulses; those impulses are then forces on the people.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dropsim.compute.jit import kernel
+from dropsim.physics.contact import GRAVITY, Solids, nearest, of_person
+from dropsim.physics.shapes import BOX, shape_distance, to_local, turned
+
+Array = Any
+"""numba knows the types."""
+BALL = 1
+NUM_SUBSTEPS = 16
+"""Of a frame."""
+NUM_ITERATIONS = 12
+"""Of the impulses within a substep."""
+SLOP = 0.0005
+"""Depth that is left alone, so that contacts do not come and go [m]."""
+RECOVERY = 0.1
+"""Share of a depth that a substep takes back."""
+FASTEST_RECOVERY = 0.5
+"""[m/s]"""
+BOUNCING = 0.3
+"""Slower impacts do not bounce [m/s]."""
+MOST_CONTACTS = 1024
+STATIC = -1
+"""Index of what gives way to nobody; people's spheres are counted on from -2."""
+
+
+class Bodies(NamedTuple):
+    """What does not change of some rigid bodies."""
+
+    kind: np.ndarray
+    """shapes.BOX or BALL (n)."""
+    half: np.ndarray
+    """Half the edges of a box; the radius of a ball three times (n 3) [m]."""
+    mobility: np.ndarray
+    """Inverse masses (n) [1/kg]."""
+    ease: np.ndarray
+    """Inverse moments of inertia about their own axes (n 3) [1/(kg m^2)]."""
+    friction: np.ndarray
+    """Between each and what is no rougher (n)."""
+    bounce: np.ndarray
+    """Share of the speed that an impact gives back (n)."""
+
+
+class Contacts(NamedTuple):
+    """Where bodies touch, in a substep."""
+
+    who: np.ndarray
+    """Body, and what it touches (c 2)."""
+    vectors: np.ndarray
+    """Point, normal toward the first body, velocity of a static surface, impulse along the surface so far (c 4 3)."""
+    numbers: np.ndarray
+    """Gap, friction, velocity to leave with, impulse along the normal so far (c 4)."""
+
+
+@kernel
+def advance(
+    x: Array, R: Array, v: Array, w: Array, bodies: Bodies, people: Array, velocities: Array, radii: Array, masses: Array, solids: Solids,
+    h: float, forces: Array,
+) -> None:  # fmt: skip
+    """Move the bodies of every world by a frame, in place, and write the mean forces on the people [N].
+
+    x, v, w are (worlds n 3), R (worlds n 3 3) from the bodies' own axes to the world's; people (worlds p 22 3).
+    """
+    n, count, joints = x.shape[1], people.shape[1], people.shape[2]
+    dt = h / NUM_SUBSTEPS
+    contacts = Contacts(np.empty((MOST_CONTACTS, 2), np.int64), np.empty((MOST_CONTACTS, 4, 3)), np.empty((MOST_CONTACTS, 4)))
+    points, depths, normal = np.empty((16, 3)), np.empty(16), np.empty(3)
+    scratch = np.empty((2, 16, 3))
+    for world in range(len(x)):
+        here = of_person(solids, world * count)
+        at, pace = people[world].copy().reshape(count * joints, 3), velocities[world].copy().reshape(count * joints, 3)
+        first = pace.copy()
+        near = _near_people(x[world], bodies, at, radii, h)
+        for _ in range(NUM_SUBSTEPS):
+            for i in range(n):
+                v[world, i, 2] -= GRAVITY * dt
+            num = 0
+            for i in range(n):
+                num = _touch_statics(
+                    i, x[world], R[world], v[world], w[world], bodies, here, dt, contacts, num, points, depths, normal, scratch
+                )
+                for k in range(i + 1, n):
+                    num = _touch_each_other(
+                        i, k, x[world], R[world], v[world], w[world], bodies, dt, contacts, num, points, depths, normal, scratch
+                    )
+                if near[i]:
+                    for p in range(count * joints):
+                        num = _touch_person(
+                            i, p, x[world], R[world], v[world], w[world], bodies, at, pace, radii[p % joints], dt, contacts, num
+                        )
+            for sweep in range(NUM_ITERATIONS):
+                for c in range(num):
+                    # Forth and back, so that no corner is always the first.
+                    at_contact = c if sweep % 2 == 0 else num - 1 - c
+                    _push(at_contact, x[world], R[world], v[world], w[world], bodies, pace, masses, joints, contacts)
+            for i in range(n):
+                for k in range(3):
+                    x[world, i, k] += dt * v[world, i, k]
+                _spin(R[world, i], w[world, i], dt)
+            for p in range(count * joints):
+                for k in range(3):
+                    at[p, k] += dt * pace[p, k]
+        for p in range(count * joints):
+            for k in range(3):
+                forces[world, p // joints, p % joints, k] = masses[p % joints] * (pace[p, k] - first[p, k]) / h
+
+
+@kernel
+def _near_people(x: Array, bodies: Bodies, people: Array, radii: Array, h: float) -> Array:
+    """Return which bodies somebody may reach within a frame."""
+    near = np.zeros(len(x), dtype=np.bool_)
+    for i in range(len(x)):
+        reach = math.sqrt(bodies.half[i, 0] ** 2 + bodies.half[i, 1] ** 2 + bodies.half[i, 2] ** 2) + 1.0
+        for p in range(len(people)):
+            apart = (people[p, 0] - x[i, 0]) ** 2 + (people[p, 1] - x[i, 1]) ** 2 + (people[p, 2] - x[i, 2]) ** 2
+            if apart < (reach + radii[p % len(radii)]) ** 2:
+                near[i] = True
+                break
+    return near
+
+
+@kernel
+def _spin(R: Array, w: Array, dt: float) -> None:
+    """Turn a rotation by w dt and make it orthonormal again."""
+    for c in range(3):
+        a, b, d = R[0, c], R[1, c], R[2, c]
+        R[0, c], R[1, c], R[2, c] = a + dt * (w[1] * d - w[2] * b), b + dt * (w[2] * a - w[0] * d), d + dt * (w[0] * b - w[1] * a)
+    size = math.sqrt(R[0, 0] ** 2 + R[1, 0] ** 2 + R[2, 0] ** 2)
+    for k in range(3):
+        R[k, 0] /= size
+    along = R[0, 0] * R[0, 1] + R[1, 0] * R[1, 1] + R[2, 0] * R[2, 1]
+    for k in range(3):
+        R[k, 1] -= along * R[k, 0]
+    size = math.sqrt(R[0, 1] ** 2 + R[1, 1] ** 2 + R[2, 1] ** 2)
+    for k in range(3):
+        R[k, 1] /= size
+    R[0, 2], R[1, 2], R[2, 2] = (
+        R[1, 0] * R[2, 1] - R[2, 0] * R[1, 1], R[2, 0] * R[0, 1] - R[0, 0] * R[2, 1], R[0, 0] * R[1, 1] - R[1, 0] * R[0, 1],
+    )  # fmt: skip
+
+
+@kernel
+def _point_velocity(i: int, p: Array, x: Array, v: Array, w: Array) -> tuple[float, float, float]:
+    rx, ry, rz = p[0] - x[i, 0], p[1] - x[i, 1], p[2] - x[i, 2]
+    return (
+        v[i, 0] + w[i, 1] * rz - w[i, 2] * ry, v[i, 1] + w[i, 2] * rx - w[i, 0] * rz, v[i, 2] + w[i, 0] * ry - w[i, 1] * rx,
+    )  # fmt: skip
+
+
+@kernel
+def _add(
+    a: int, b: int, px: float, py: float, pz: float, nx: float, ny: float, nz: float, gap: float, friction: float, bounce: float,
+    ux: float, uy: float, uz: float, x: Array, v: Array, w: Array, dt: float, contacts: Contacts, num: int,
+) -> int:  # fmt: skip
+    """Note a contact if it is one by the substep's end; u is the velocity of what gives way to nobody, or of a person's sphere."""
+    if num == MOST_CONTACTS:
+        return num
+    vectors, numbers = contacts.vectors[num], contacts.numbers[num]
+    vectors[0, 0], vectors[0, 1], vectors[0, 2] = px, py, pz
+    vectors[1, 0], vectors[1, 1], vectors[1, 2] = nx, ny, nz
+    vectors[2, 0], vectors[2, 1], vectors[2, 2] = (ux, uy, uz) if b == STATIC else (0.0, 0.0, 0.0)
+    vectors[3] = 0.0
+    vx, vy, vz = _point_velocity(a, vectors[0], x, v, w)
+    if b >= 0:
+        ux, uy, uz = _point_velocity(b, vectors[0], x, v, w)
+    nearing = -((vx - ux) * nx + (vy - uy) * ny + (vz - uz) * nz)
+    if gap > max(nearing, 0.0) * dt:
+        return num
+    leave = bounce * nearing if nearing > BOUNCING else 0.0
+    if gap > 0 and leave == 0.0:
+        leave = -gap / dt
+    elif gap < -SLOP:
+        leave = max(leave, min(RECOVERY * (-gap - SLOP) / dt, FASTEST_RECOVERY))
+    numbers[0], numbers[1], numbers[2], numbers[3] = gap, friction, leave, 0.0
+    contacts.who[num, 0], contacts.who[num, 1] = a, b
+    return num + 1
+
+
+@kernel
+def _touch_statics(
+    i: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, here: Solids, dt: float, contacts: Contacts, num: int, points: Array,
+    depths: Array, normal: Array, scratch: Array,
+) -> int:  # fmt: skip
+    """Note where a body touches what gives way to nobody: by its centre if it is a ball, by its corners, and by boxes' faces and edges."""
+    half, mu, bounce = bodies.half[i], bodies.friction[i], bodies.bounce[i]
+    reach = math.sqrt(half[0] ** 2 + half[1] ** 2 + half[2] ** 2) if bodies.kind[i] == BOX else half[0]
+    margin = (
+        dt * (math.sqrt(v[i, 0] ** 2 + v[i, 1] ** 2 + v[i, 2] ** 2) + reach * math.sqrt(w[i, 0] ** 2 + w[i, 1] ** 2 + w[i, 2] ** 2)) + 0.005
+    )
+    distance = nearest(x[i, 0], x[i, 1], x[i, 2], here)
+    if distance[0] > reach + margin:
+        return num
+    if bodies.kind[i] != BOX:
+        d, nx, ny, nz, ux, uy, uz, own = distance
+        px, py, pz = x[i, 0] - half[0] * nx, x[i, 1] - half[0] * ny, x[i, 2] - half[0] * nz
+        rough = mu if math.isnan(own) else min(mu, own)
+        return _add(i, STATIC, px, py, pz, nx, ny, nz, d - half[0], rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num)
+    plain = Solids(here.planes, here.spheres, here.patches, here.shapes[:0], here.mesh)
+    for corner in range(8):
+        a = half[0] if corner & 1 else -half[0]
+        b = half[1] if corner & 2 else -half[1]
+        c = half[2] if corner & 4 else -half[2]
+        px, py, pz = x[i, 0], x[i, 1], x[i, 2]
+        px += R[i, 0, 0] * a + R[i, 0, 1] * b + R[i, 0, 2] * c
+        py += R[i, 1, 0] * a + R[i, 1, 1] * b + R[i, 1, 2] * c
+        pz += R[i, 2, 0] * a + R[i, 2, 1] * b + R[i, 2, 2] * c
+        d, nx, ny, nz, ux, uy, uz, own = nearest(px, py, pz, plain)
+        if d < margin:
+            rough = mu if math.isnan(own) else min(mu, own)
+            num = _add(i, STATIC, px, py, pz, nx, ny, nz, d, rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num)
+        for k in range(len(here.shapes)):
+            row = here.shapes[k]
+            if row[0] == BOX or (px - row[4]) ** 2 + (py - row[5]) ** 2 + (pz - row[6]) ** 2 > (row[23] + margin) ** 2:
+                continue
+            lx, ly, lz = to_local(px, py, pz, row)
+            d, lx, ly, lz = shape_distance(lx, ly, lz, row, here.mesh, margin)
+            if d < margin:
+                nx, ny, nz = turned(lx, ly, lz, row)
+                rough = mu if math.isnan(row[22]) else min(mu, row[22])
+                num = _add(i, STATIC, px, py, pz, nx, ny, nz, d, rough, bounce, row[16], row[17], row[18], x, v, w, dt, contacts, num)
+    for k in range(len(here.shapes)):
+        row = here.shapes[k]
+        apart = (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2
+        if row[0] != BOX or apart > (row[23] + reach + margin) ** 2:
+            continue
+        found = box_contacts(x[i], R[i], half, row[4:7], row[7:16].copy().reshape(3, 3), row[1:4], margin, points, depths, normal, scratch)
+        rough = mu if math.isnan(row[22]) else min(mu, row[22])
+        for c in range(found):
+            p = points[c]
+            num = _add(
+                i, STATIC, p[0], p[1], p[2], normal[0], normal[1], normal[2], -depths[c], rough, bounce, row[16], row[17], row[18],
+                x, v, w, dt, contacts, num,
+            )  # fmt: skip
+    return num
+
+
+@kernel
+def _touch_each_other(
+    i: int, k: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, dt: float, contacts: Contacts, num: int, points: Array,
+    depths: Array, normal: Array, scratch: Array,
+) -> int:  # fmt: skip
+    a, b = bodies.half[i], bodies.half[k]
+    box_i, box_k = bodies.kind[i] == BOX, bodies.kind[k] == BOX
+    reach_i = math.sqrt(a[0] ** 2 + a[1] ** 2 + a[2] ** 2) if box_i else a[0]
+    reach_k = math.sqrt(b[0] ** 2 + b[1] ** 2 + b[2] ** 2) if box_k else b[0]
+    dx, dy, dz = x[i, 0] - x[k, 0], x[i, 1] - x[k, 1], x[i, 2] - x[k, 2]
+    speed = math.sqrt((v[i, 0] - v[k, 0]) ** 2 + (v[i, 1] - v[k, 1]) ** 2 + (v[i, 2] - v[k, 2]) ** 2)
+    margin, apart = dt * speed + 0.005, math.sqrt(dx * dx + dy * dy + dz * dz)
+    if apart > reach_i + reach_k + margin:
+        return num
+    mu, bounce = min(bodies.friction[i], bodies.friction[k]), max(bodies.bounce[i], bodies.bounce[k])
+    if box_i and box_k:
+        found = box_contacts(x[i], R[i], a, x[k], R[k], b, margin, points, depths, normal, scratch)
+        for c in range(found):
+            p = points[c]
+            num = _add(
+                i, k, p[0], p[1], p[2], normal[0], normal[1], normal[2], -depths[c], mu, bounce, 0.0, 0.0, 0.0, x, v, w, dt, contacts, num
+            )
+        return num
+    if not box_i and not box_k:
+        nx, ny, nz = (dx / apart, dy / apart, dz / apart) if apart > 1e-9 else (0.0, 0.0, 1.0)
+        px, py, pz = x[k, 0] + b[0] * nx, x[k, 1] + b[0] * ny, x[k, 2] + b[0] * nz
+        return _add(i, k, px, py, pz, nx, ny, nz, apart - a[0] - b[0], mu, bounce, 0.0, 0.0, 0.0, x, v, w, dt, contacts, num)
+    box, ball = (i, k) if box_i else (k, i)
+    d, nx, ny, nz = _out_of_box(x[ball], x[box], R[box], bodies.half[box])
+    radius = bodies.half[ball, 0]
+    px, py, pz = x[ball, 0] - d * nx, x[ball, 1] - d * ny, x[ball, 2] - d * nz
+    return _add(ball, box, px, py, pz, nx, ny, nz, d - radius, mu, bounce, 0.0, 0.0, 0.0, x, v, w, dt, contacts, num)
+
+
+@kernel
+def _out_of_box(p: Array, x: Array, R: Array, half: Array) -> tuple[float, float, float, float]:
+    """Return the distance from a box to a point, and the normal toward it."""
+    dx, dy, dz = p[0] - x[0], p[1] - x[1], p[2] - x[2]
+    l0 = R[0, 0] * dx + R[1, 0] * dy + R[2, 0] * dz
+    l1 = R[0, 1] * dx + R[1, 1] * dy + R[2, 1] * dz
+    l2 = R[0, 2] * dx + R[1, 2] * dy + R[2, 2] * dz
+    q0, q1, q2 = abs(l0) - half[0], abs(l1) - half[1], abs(l2) - half[2]
+    s0, s1, s2 = 1.0 if l0 >= 0 else -1.0, 1.0 if l1 >= 0 else -1.0, 1.0 if l2 >= 0 else -1.0
+    if q0 <= 0 and q1 <= 0 and q2 <= 0:
+        d = max(q0, q1, q2)
+        m0, m1, m2 = (s0, 0.0, 0.0) if d == q0 else (0.0, s1, 0.0) if d == q1 else (0.0, 0.0, s2)
+    else:
+        q0, q1, q2 = max(q0, 0.0), max(q1, 0.0), max(q2, 0.0)
+        d = math.sqrt(q0 * q0 + q1 * q1 + q2 * q2)
+        m0, m1, m2 = s0 * q0 / d, s1 * q1 / d, s2 * q2 / d
+    return (
+        d, R[0, 0] * m0 + R[0, 1] * m1 + R[0, 2] * m2, R[1, 0] * m0 + R[1, 1] * m1 + R[1, 2] * m2,
+        R[2, 0] * m0 + R[2, 1] * m1 + R[2, 2] * m2,
+    )  # fmt: skip
+
+
+@kernel
+def _touch_person(
+    i: int, p: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, at: Array, pace: Array, radius: float, dt: float,
+    contacts: Contacts, num: int,
+) -> int:  # fmt: skip
+    here = at[p]
+    if bodies.kind[i] == BOX:
+        d, nx, ny, nz = _out_of_box(here, x[i], R[i], bodies.half[i])
+    else:
+        dx, dy, dz = here[0] - x[i, 0], here[1] - x[i, 1], here[2] - x[i, 2]
+        length = max(math.sqrt(dx * dx + dy * dy + dz * dz), 1e-9)
+        d, nx, ny, nz = length - bodies.half[i, 0], dx / length, dy / length, dz / length
+    gap = d - radius
+    if gap > 0.1:
+        return num
+    # Seen from the body, the normal points away from the person.
+    px, py, pz = here[0] - d * nx, here[1] - d * ny, here[2] - d * nz
+    mu, bounce, own = bodies.friction[i], bodies.bounce[i], pace[p]
+    return _add(i, -2 - p, px, py, pz, -nx, -ny, -nz, gap, mu, bounce, own[0], own[1], own[2], x, v, w, dt, contacts, num)
+
+
+@kernel
+def _mobility(i: int, p: Array, n: Array, x: Array, R: Array, bodies: Bodies) -> float:
+    """Return how much velocity along n at a point an impulse along n gives a body."""
+    rx, ry, rz = p[0] - x[i, 0], p[1] - x[i, 1], p[2] - x[i, 2]
+    cx, cy, cz = ry * n[2] - rz * n[1], rz * n[0] - rx * n[2], rx * n[1] - ry * n[0]
+    total = bodies.mobility[i]
+    for k in range(3):
+        along = R[i, 0, k] * cx + R[i, 1, k] * cy + R[i, 2, k] * cz
+        total += bodies.ease[i, k] * along * along
+    return total
+
+
+@kernel
+def _kick(i: int, p: Array, jx: float, jy: float, jz: float, x: Array, R: Array, v: Array, w: Array, bodies: Bodies) -> None:
+    """Give a body an impulse at a point."""
+    m = bodies.mobility[i]
+    v[i, 0] += m * jx
+    v[i, 1] += m * jy
+    v[i, 2] += m * jz
+    rx, ry, rz = p[0] - x[i, 0], p[1] - x[i, 1], p[2] - x[i, 2]
+    cx, cy, cz = ry * jz - rz * jy, rz * jx - rx * jz, rx * jy - ry * jx
+    for k in range(3):
+        along = bodies.ease[i, k] * (R[i, 0, k] * cx + R[i, 1, k] * cy + R[i, 2, k] * cz)
+        w[i, 0] += along * R[i, 0, k]
+        w[i, 1] += along * R[i, 1, k]
+        w[i, 2] += along * R[i, 2, k]
+
+
+@kernel
+def _push(
+    c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array, masses: Array, joints: int, contacts: Contacts
+) -> None:
+    """Bring the velocity at a contact to what it should be, first along the normal and then, as far as friction goes, along the surface."""
+    a, b = contacts.who[c, 0], contacts.who[c, 1]
+    point, n, surface, rubbed = contacts.vectors[c, 0], contacts.vectors[c, 1], contacts.vectors[c, 2], contacts.vectors[c, 3]
+    numbers = contacts.numbers[c]
+    t = np.empty(3)
+    for part in range(2):
+        vx, vy, vz = _point_velocity(a, point, x, v, w)
+        if b >= 0:
+            ux, uy, uz = _point_velocity(b, point, x, v, w)
+        elif b == STATIC:
+            ux, uy, uz = surface[0], surface[1], surface[2]
+        else:
+            ux, uy, uz = pace[-2 - b, 0], pace[-2 - b, 1], pace[-2 - b, 2]
+        vx, vy, vz = vx - ux, vy - uy, vz - uz
+        along = vx * n[0] + vy * n[1] + vz * n[2]
+        if part == 0:
+            t[0], t[1], t[2] = n[0], n[1], n[2]
+        else:
+            vx, vy, vz = vx - along * n[0], vy - along * n[1], vz - along * n[2]
+            slip = math.sqrt(vx * vx + vy * vy + vz * vz)
+            if slip < 1e-12:
+                return
+            t[0], t[1], t[2] = vx / slip, vy / slip, vz / slip
+        ease = _mobility(a, point, t, x, R, bodies)
+        if b >= 0:
+            ease += _mobility(b, point, t, x, R, bodies)
+        elif b < STATIC:
+            ease += 1.0 / masses[(-2 - b) % joints]
+        if part == 0:
+            total = max(numbers[3] + (numbers[2] - along) / ease, 0.0)
+            size, numbers[3] = total - numbers[3], total
+            jx, jy, jz = size * n[0], size * n[1], size * n[2]
+        else:
+            gx, gy, gz = rubbed[0] - slip / ease * t[0], rubbed[1] - slip / ease * t[1], rubbed[2] - slip / ease * t[2]
+            length, most = math.sqrt(gx * gx + gy * gy + gz * gz), numbers[1] * numbers[3]
+            share = most / length if length > most else 1.0
+            jx, jy, jz = share * gx - rubbed[0], share * gy - rubbed[1], share * gz - rubbed[2]
+            rubbed[0], rubbed[1], rubbed[2] = share * gx, share * gy, share * gz
+        _kick(a, point, jx, jy, jz, x, R, v, w, bodies)
+        if b >= 0:
+            _kick(b, point, -jx, -jy, -jz, x, R, v, w, bodies)
+        elif b < STATIC:
+            mass = masses[(-2 - b) % joints]
+            pace[-2 - b, 0] -= jx / mass
+            pace[-2 - b, 1] -= jy / mass
+            pace[-2 - b, 2] -= jz / mass
+
+
+@kernel
+def box_contacts(
+    xa: Array,
+    Ra: Array,
+    ha: Array,
+    xb: Array,
+    Rb: Array,
+    hb: Array,
+    margin: float,
+    points: Array,
+    depths: Array,
+    normal: Array,
+    scratch: Array,
+) -> int:
+    """Write where two boxes touch or come nearer than a margin, and the normal from the second to the first; return how many points.
+
+    Separating axes; then the face that faces the other box is clipped to it, or the two nearest points of two edges are taken.
+    """
+    dx, dy, dz = xa[0] - xb[0], xa[1] - xb[1], xa[2] - xb[2]
+    best, which, bx, by, bz = math.inf, -1, 0.0, 0.0, 0.0
+    for axis in range(15):
+        if axis < 3:
+            lx, ly, lz = Ra[0, axis], Ra[1, axis], Ra[2, axis]
+        elif axis < 6:
+            lx, ly, lz = Rb[0, axis - 3], Rb[1, axis - 3], Rb[2, axis - 3]
+        else:
+            i, k = (axis - 6) // 3, (axis - 6) % 3
+            lx, ly, lz = Ra[1, i] * Rb[2, k] - Ra[2, i] * Rb[1, k], Ra[2, i] * Rb[0, k] - Ra[0, i] * Rb[2, k], 0.0
+            lz = Ra[0, i] * Rb[1, k] - Ra[1, i] * Rb[0, k]
+            size = math.sqrt(lx * lx + ly * ly + lz * lz)
+            if size < 1e-4:
+                continue
+            lx, ly, lz = lx / size, ly / size, lz / size
+        reach = 0.0
+        for k in range(3):
+            reach += ha[k] * abs(Ra[0, k] * lx + Ra[1, k] * ly + Ra[2, k] * lz) + hb[k] * abs(Rb[0, k] * lx + Rb[1, k] * ly + Rb[2, k] * lz)
+        along = dx * lx + dy * ly + dz * lz
+        overlap = reach - abs(along)
+        if overlap < -margin:
+            return 0
+        # Faces before edges, unless these are clearly nearer: faces give contacts that hold.
+        if overlap < (best if axis < 6 else best - 0.003):
+            sign = 1.0 if along >= 0 else -1.0
+            best, which, bx, by, bz = overlap, axis, sign * lx, sign * ly, sign * lz
+    normal[0], normal[1], normal[2] = bx, by, bz
+    if which >= 6:
+        return _edge_contact(xa, Ra, ha, xb, Rb, hb, (which - 6) // 3, (which - 6) % 3, best, normal, points, depths)
+    if which < 3:
+        return _face_contacts(xa, Ra, ha, which, xb, Rb, hb, -1.0, margin, normal, points, depths, scratch)
+    return _face_contacts(xb, Rb, hb, which - 3, xa, Ra, ha, 1.0, margin, normal, points, depths, scratch)
+
+
+@kernel
+def _edge_contact(
+    xa: Array, Ra: Array, ha: Array, xb: Array, Rb: Array, hb: Array, i: int, k: int, depth: float, n: Array, points: Array, depths: Array
+) -> int:
+    pa, pb = np.empty(3), np.empty(3)
+    for c in range(3):
+        pa[c], pb[c] = xa[c], xb[c]
+    for axis in range(3):
+        if axis != i:
+            sign = -1.0 if Ra[0, axis] * n[0] + Ra[1, axis] * n[1] + Ra[2, axis] * n[2] > 0 else 1.0
+            for c in range(3):
+                pa[c] += sign * ha[axis] * Ra[c, axis]
+        if axis != k:
+            sign = 1.0 if Rb[0, axis] * n[0] + Rb[1, axis] * n[1] + Rb[2, axis] * n[2] > 0 else -1.0
+            for c in range(3):
+                pb[c] += sign * hb[axis] * Rb[c, axis]
+    dot = ua = ub = 0.0
+    for c in range(3):
+        dot += Ra[c, i] * Rb[c, k]
+        ua += Ra[c, i] * (pb[c] - pa[c])
+        ub += Rb[c, k] * (pb[c] - pa[c])
+    share = 1 - dot * dot
+    s, t = ((ua - dot * ub) / share, (dot * ua - ub) / share) if share > 1e-9 else (0.0, 0.0)
+    for c in range(3):
+        points[0, c] = 0.5 * (pa[c] + s * Ra[c, i] + pb[c] + t * Rb[c, k])
+    depths[0] = depth
+    return 1
+
+
+@kernel
+def _face_contacts(
+    x: Array, R: Array, h: Array, axis: int, other: Array, Ro: Array, ho: Array, sign: float, margin: float, n: Array, points: Array,
+    depths: Array, scratch: Array,
+) -> int:  # fmt: skip
+    """Clip the other box's face to a face of a box; sign is that of the way from this box to the other along n."""
+    fx, fy, fz = sign * n[0], sign * n[1], sign * n[2]  # out of the reference face
+    against, most = 0, -1.0
+    for k in range(3):
+        along = Ro[0, k] * fx + Ro[1, k] * fy + Ro[2, k] * fz
+        if abs(along) > most:
+            most, against = abs(along), k
+    along = Ro[0, against] * fx + Ro[1, against] * fy + Ro[2, against] * fz
+    side = -1.0 if along > 0 else 1.0
+    u, v = (against + 1) % 3, (against + 2) % 3
+    polygon, clipped, num = scratch[0], scratch[1], 4
+    for k in range(4):
+        su, sv = (-1.0 if k == 0 or k == 3 else 1.0), (-1.0 if k < 2 else 1.0)
+        for c in range(3):
+            polygon[k, c] = other[c] + side * ho[against] * Ro[c, against] + su * ho[u] * Ro[c, u] + sv * ho[v] * Ro[c, v]
+    for k in range(1, 3):
+        e = (axis + k) % 3
+        for turn in range(2):
+            way, kept = (1.0 if turn == 0 else -1.0), 0
+            for p in range(num):
+                q = (p + 1) % num
+                dp, dq = -h[e], -h[e]
+                for c in range(3):
+                    dp += way * R[c, e] * (polygon[p, c] - x[c])
+                    dq += way * R[c, e] * (polygon[q, c] - x[c])
+                if dp <= 0 and kept < 16:
+                    clipped[kept] = polygon[p]
+                    kept += 1
+                if (dp < 0 < dq or dq < 0 < dp) and kept < 16:
+                    share = dp / (dp - dq)
+                    for c in range(3):
+                        clipped[kept, c] = polygon[p, c] + share * (polygon[q, c] - polygon[p, c])
+                    kept += 1
+            polygon, clipped, num = clipped, polygon, kept
+            if num == 0:
+                return 0
+    found = 0
+    for p in range(num):
+        depth = h[axis] - (fx * (polygon[p, 0] - x[0]) + fy * (polygon[p, 1] - x[1]) + fz * (polygon[p, 2] - x[2]))
+        if depth > -margin:
+            for c in range(3):
+                points[found, c] = polygon[p, c]
+            depths[found] = depth
+            found += 1
+    return found

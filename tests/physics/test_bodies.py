@@ -1,0 +1,203 @@
+"""Loose boxes and balls obey mechanics."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dropsim.body.joints import NUM_JOINTS
+from dropsim.body.rotations import exp
+from dropsim.physics.bodies import BALL, Bodies, advance
+from dropsim.physics.contact import Plane, Shape, solids
+from dropsim.physics.shapes import BOX
+
+H, G = 1 / 30, 9.81
+
+
+class Pile:
+    """Some bodies in one world, and somebody far away unless given."""
+
+    def __init__(self, *colliders):
+        self.rows, self.colliders = [], colliders or (Plane.ground(),)
+        self.people, self.pace = np.full((1, 1, NUM_JOINTS, 3), 500.0), np.zeros((1, 1, NUM_JOINTS, 3))
+        self.radii, self.masses = np.full(NUM_JOINTS, 0.05), np.full(NUM_JOINTS, 3.0)
+
+    def box(self, half, mass, at, *, turn=(0.0, 0.0, 0.0), v=(0.0, 0.0, 0.0), w=(0.0, 0.0, 0.0), friction=0.5, bounce=0.0):
+        a, b, c = np.square(half)
+        inertia = mass / 3 * np.array([b + c, a + c, a + b])
+        self.rows.append((BOX, half, mass, inertia, friction, bounce, at, exp(np.array(turn)), v, w))
+        return self
+
+    def ball(self, radius, mass, at, *, v=(0.0, 0.0, 0.0), friction=0.5, bounce=0.0):
+        inertia = np.full(3, 0.4 * mass * radius**2)
+        self.rows.append((BALL, (radius,) * 3, mass, inertia, friction, bounce, at, np.eye(3), v, (0.0, 0.0, 0.0)))
+        return self
+
+    def ready(self):
+        kind, half, mass, inertia, friction, bounce, x, R, v, w = (np.array(column, dtype=float) for column in zip(*self.rows, strict=True))
+        self.mass, self.inertia = mass, inertia
+        self.bodies = Bodies(kind.astype(np.int64), half, 1 / mass, 1 / inertia, friction, bounce)
+        self.x, self.R, self.v, self.w = (np.ascontiguousarray(part[None]) for part in (x, R, v, w))
+        return self
+
+    def run(self, seconds, watch=None):
+        if not hasattr(self, "bodies"):
+            self.ready()
+        around, forces = solids(tuple(self.colliders), (1, 1)), np.zeros(self.people.shape)
+        for _ in range(round(seconds / H)):
+            advance(self.x, self.R, self.v, self.w, self.bodies, self.people, self.pace, self.radii, self.masses, around, H, forces)
+            if watch:
+                watch(self)
+        self.forces = forces
+        return self
+
+
+def slope(degrees, friction=math.nan):
+    angle, zero = math.radians(degrees), np.zeros(3)
+    return Plane(np.array([math.sin(angle), 0.0, math.cos(angle)]), np.zeros(()), zero, zero, zero, np.array(friction))
+
+
+def on_slope(degrees, half):
+    return (half * math.sin(math.radians(degrees)), 0.0, half * math.cos(math.radians(degrees)))
+
+
+def test_a_body_in_the_air_falls_freely():
+    # Semi-implicit Euler with steps dt: z = z0 - g t (t + dt) / 2, and what spins goes on spinning.
+    pile = Pile().box((0.2, 0.2, 0.2), 3.0, (0.0, 0.0, 50.0), v=(1.0, 0.0, 0.0), w=(0.0, 0.0, 2.0)).run(1.0)
+    np.testing.assert_allclose(pile.x[0, 0], [1.0, 0.0, 50 - G / 2 * (1 + 1 / 480)], atol=1e-9)
+    np.testing.assert_allclose(pile.R[0, 0], exp(np.array([0.0, 0.0, 2.0])), atol=5e-3)
+
+
+@pytest.mark.parametrize("kind", ["plane", "box"])
+@pytest.mark.parametrize(("degrees", "friction"), [(20, 0.2), (30, 0.3), (15, 0.0)])
+def test_a_box_slides_down_a_slope_as_friction_says(kind, degrees, friction):
+    # s = g (sin a - mu cos a) t^2 / 2, on a plane and on the face of a tilted box alike.
+    angle = math.radians(degrees)
+    ground = slope(degrees) if kind == "plane" else tilted_box(angle)
+    pile = Pile(ground).box((0.3, 0.3, 0.1), 5.0, on_slope(degrees, 0.1), turn=(0.0, angle, 0.0), friction=friction)
+    start = np.array(pile.rows[0][6])
+    pile.run(1.0)
+    expected = G * (math.sin(angle) - friction * math.cos(angle)) / 2
+    assert np.linalg.norm(pile.x[0, 0] - start) == pytest.approx(expected, rel=0.02)
+
+
+def tilted_box(angle):
+    turn = exp(np.array([0.0, angle, 0.0]))
+    return Shape(BOX, (20.0, 20.0, 1.0), turn @ np.array([0.0, 0.0, -1.0]), turn)
+
+
+@pytest.mark.parametrize("kind", ["plane", "box"])
+def test_a_box_rests_on_a_slope_below_the_angle_of_friction(kind):
+    # tan 20 degrees = 0.36 < 0.5.
+    angle = math.radians(20)
+    ground = slope(20) if kind == "plane" else tilted_box(angle)
+    pile = Pile(ground).box((0.3, 0.3, 0.1), 5.0, on_slope(20, 0.1), turn=(0.0, angle, 0.0)).run(0.5)
+    start = pile.x.copy()
+    pile.run(4.0)
+    assert np.abs(pile.x - start).max() < 1e-3
+
+
+def test_the_rougher_of_two_does_not_count():
+    # A rough box on ice slides as ice says.
+    angle = math.radians(20)
+    pile = Pile(slope(20, 0.05)).box((0.3, 0.3, 0.1), 5.0, on_slope(20, 0.1), turn=(0.0, angle, 0.0), friction=0.9)
+    start = np.array(pile.rows[0][6])
+    pile.run(1.0)
+    assert np.linalg.norm(pile.x[0, 0] - start) == pytest.approx(G * (math.sin(angle) - 0.05 * math.cos(angle)) / 2, rel=0.02)
+
+
+def test_a_stack_of_three_rests_for_ten_seconds():
+    pile = Pile()
+    for k in range(3):
+        pile.box((0.2, 0.2, 0.15), 4.0, (0.01 * k, -0.01 * k, 0.15 + 0.3 * k), turn=(0.0, 0.0, 0.2 * k))
+    start = np.array([row[6] for row in pile.rows])
+    pile.run(10.0)
+    assert np.abs(pile.x[0] - start).max() < 3e-3
+    assert np.abs(pile.v).max() < 0.01
+
+
+def test_a_tall_box_that_is_pushed_far_enough_falls_over_and_one_that_is_not_comes_back():
+    # It tips once its centre is beyond its edge: atan(0.15 / 0.6) = 14 degrees.
+    for degrees, falls in ((9.0, False), (19.0, True)):
+        angle = math.radians(degrees)
+        corner = exp(np.array([0.0, angle, 0.0])) @ np.array([0.15, 0.0, -0.6])
+        pile = Pile().box((0.15, 0.15, 0.6), 10.0, tuple(-corner), turn=(0.0, angle, 0.0), friction=0.9).run(6.0)
+        assert pile.x[0, 0, 2] == pytest.approx(0.15 if falls else 0.6, abs=5e-3)
+        assert np.abs(pile.v).max() < 0.05
+
+
+@pytest.mark.parametrize("bounce", [0.0, 0.5, 0.9])
+def test_restitution(bounce):
+    # Dropped by d, it rises to e^2 d; a substep at 3 m/s is 6 mm.
+    heights = []
+    pile = Pile().ball(0.1, 1.0, (0.0, 0.0, 0.6), bounce=bounce)
+    pile.run(1.2, watch=lambda p: heights.append(p.x[0, 0, 2] - 0.1))
+    lowest = int(np.argmax(np.diff(heights) >= 0))  # where it turns for the first time
+    assert max(heights[lowest:]) == pytest.approx(0.5 * bounce**2, abs=0.025)
+
+
+def test_momentum_stays_in_collisions():
+    # In free fall together: whatever they do to each other, sum m v changes by gravity alone, and so does sum (x cross m v + I w).
+    pile = Pile().box((0.3, 0.2, 0.1), 4.0, (0.0, 0.0, 100.0), v=(2.0, 0.1, 0.0), w=(1.0, 0.5, 0.2))
+    pile.box((0.2, 0.2, 0.2), 2.0, (0.9, 0.05, 100.1), v=(-2.0, 0.0, 0.0)).ball(0.15, 1.0, (0.0, 0.6, 100.0), v=(0.0, -3.0, 0.0)).ready()
+
+    def momenta():
+        p = pile.mass[:, None] * (pile.v[0] + np.array([0.0, 0.0, G * time]))
+        inertia = np.einsum("nij,nj,nkj->nik", pile.R[0], pile.inertia, pile.R[0])
+        centre = (pile.mass[:, None] * pile.x[0]).sum(0) / pile.mass.sum()
+        return p.sum(0), (np.cross(pile.x[0] - centre, p) + np.einsum("nij,nj->ni", inertia, pile.w[0])).sum(0)
+
+    time = 0.0
+    before = momenta()
+    met = []
+    pile.run(0.6, watch=lambda p: met.append(np.abs(p.v[0, :, 1]).max()))
+    time = 0.6
+    after = momenta()
+    assert np.ptp(met) > 0.3  # they met
+    np.testing.assert_allclose(after[0], before[0], atol=1e-9)
+    # Turning boxes keep their angular velocity rather than their momentum, so that nothing blows up.
+    np.testing.assert_allclose(after[1], before[1], atol=0.15)
+
+
+def test_balls_of_one_mass_exchange_their_velocities():
+    pile = (
+        Pile().ball(0.1, 2.0, (0.0, 0.0, 90.0), v=(3.0, 0.0, 0.0), bounce=1.0, friction=0.0).ball(0.1, 2.0, (1.0, 0.0, 90.0), friction=0.0)
+    )
+    pile.run(0.6)
+    np.testing.assert_allclose(pile.v[0, :, 0], [0.0, 3.0], atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["ball", "box"])
+def test_nothing_gets_through_a_wall_at_20_metres_per_second(kind, rng):
+    wall = Shape(BOX, (3.0, 0.02, 3.0), np.array([0.0, 2.0, 0.0]), np.eye(3))
+    pile = Pile(Plane.ground(), wall)
+    for k in range(8):
+        at, v = (0.7 * k - 2.5, rng.uniform(-1, 0.5), 1.0), (0.0, 20.0, 0.0)
+        pile.ball(0.06, 0.5, at, v=v) if kind == "ball" else pile.box((0.06, 0.08, 0.05), 0.5, at, turn=rng.standard_normal(3), v=v)
+    pile.run(1.0)
+    assert (pile.x[0, :, 1] < 2.0).all()
+    assert (pile.x[0, :, 2] > 0.03).all()
+
+
+def test_a_ball_rolls_without_slipping_in_the_end():
+    # A sliding ball of inertia 2/5 m r^2 ends at 5/7 of its speed, rolling: v = w r.
+    pile = Pile().ball(0.1, 1.0, (0.0, 0.0, 0.1), v=(2.0, 0.0, 0.0)).run(1.5)
+    assert pile.v[0, 0, 0] == pytest.approx(2.0 * 5 / 7, rel=0.02)
+    assert pile.w[0, 0, 1] == pytest.approx(pile.v[0, 0, 0] / 0.1, rel=0.02)
+
+
+def test_somebody_gets_the_opposite_of_what_they_give():
+    # A foot of 3 kg at 4 m/s kicks a ball of 0.4 kg: the ball gains what the foot loses, and leaves at (1 + e) m v / (m + M).
+    pile = Pile(Plane(np.array([0.0, 0.0, 1.0]), np.array(-100.0), *np.zeros((3, 3)))).ball(
+        0.11, 0.4, (0.0, 0.3, 0.0), bounce=0.6, friction=0.0
+    )
+    pile.people[0, 0, 10], pile.pace[0, 0, 10] = [0.0, 0.1, 0.0], [0.0, 4.0, 0.0]
+    given = np.zeros(3)
+    around, forces = solids(tuple(pile.ready().colliders), (1, 1)), np.zeros(pile.people.shape)
+    for _ in range(3):
+        advance(pile.x, pile.R, pile.v, pile.w, pile.bodies, pile.people, pile.pace, pile.radii, pile.masses, around, H, forces)
+        given += H * forces[0, 0, 10]
+        pile.pace[0, 0, 10] += H * forces[0, 0, 10] / 3.0
+        pile.people += H * pile.pace
+    assert pile.v[0, 0, 1] == pytest.approx(1.6 * 3 * 4 / 3.4, rel=0.03)
+    np.testing.assert_allclose(given[:2], -0.4 * pile.v[0, 0, :2], atol=1e-9)

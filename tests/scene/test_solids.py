@@ -1,0 +1,271 @@
+"""Boxes, ramps, stairs, terrain and meshes in scenes, the people who walk over them, and loose things."""
+
+import json
+import math
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dropsim.control.floor import REACH, Footing, FootingStage, kept_from_walls
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.physics.contact import Plane, nearest_surface, of_person, ray, solids
+from dropsim.physics.step import Simulator
+from dropsim.priors.motion_field import MotionField
+from dropsim.priors.passive import PassivePrior
+from dropsim.priors.prior import Candidates, State
+from dropsim.scene import Box, Cylinder, Follow, MeshObject, Obstacle, Patch, Person, Ramp, Scene, Stairs, Terrain, World, batch_scenes, run
+from dropsim.scene.files import Setup, read_scene, write_scene
+from dropsim.scene.mesh_files import read_mesh
+
+H = 1 / 30
+CLIP = stepping_clip(0.5)
+SKELETON = CLIP.skeleton
+
+
+def height(element, x, y, *, top=5.0):
+    """Return the height of the highest surface below a point."""
+    here = of_person(solids((Plane.ground(), *element.shapes(0.0, H)), ()), 0)
+    return top - 10 * ray(x, y, top, 0.0, 0.0, -10.0, here, True)[0]
+
+
+def test_a_ramp_rises_as_its_slope_says():
+    ramp = Ramp((0.0, 2.0), 12.0, length=3.0, landing=1.0)
+    for y in (2.1, 3.0, 4.9):
+        assert height(ramp, 0.3, y) == pytest.approx((y - 2.0) * math.tan(math.radians(12)), abs=1e-9)
+    assert height(ramp, 0.3, 5.5) == pytest.approx(ramp.height, abs=1e-9)
+    assert [height(ramp, 0.3, y) for y in (1.9, 6.5)] == pytest.approx([0.0, 0.0], abs=1e-9)
+    # Turned by 90 degrees counterclockwise it rises toward -x.
+    assert height(replace(ramp, facing=90.0), -1.0, 2.3) == pytest.approx(math.tan(math.radians(12)), abs=1e-9)
+
+
+def test_stairs_rise_step_by_step():
+    stairs = Stairs((0.0, 2.0), num_steps=3, rise=0.15, run=0.3, landing=1.0)
+    assert [height(stairs, 0.0, y) for y in (1.9, 2.1, 2.4, 2.7, 3.5, 3.7)] == pytest.approx([0.0, 0.15, 0.3, 0.45, 0.45, 0.0])
+
+
+def test_terrain_has_its_heights_and_is_solid():
+    terrain = Terrain((0.0, 0.0), (2.0, 2.0), ((0.0, 0.1, 0.0), (0.1, 0.3, 0.2), (0.0, 0.1, 0.0)))
+    assert [height(terrain, x, y) for x, y in ((0.0, 0.0), (1.0, 0.0), (0.5, 0.0), (0.0, -1.0 + 1e-9))] == pytest.approx(
+        [0.3, 0.2, 0.25, 0.1]
+    )
+    points = np.array([[[0.0, 0.0, 0.2], [0.0, 0.0, 0.4], [3.0, 0.0, 0.1], [0.9, 0.9, -0.1]]])
+    assert (nearest_surface(terrain.shapes(0.0, H), points).distance[0] < 0).tolist() == [True, False, False, True]
+
+
+def test_a_box_moves_along_its_path_and_carries_its_velocity():
+    box = Box(path=((0.0, 0.0, 5.0, 0.0, 0.0), (2.0, 2.0, 5.0, 0.0, 90.0)))
+    (shape,) = box.shapes(1.0, H)
+    np.testing.assert_allclose(shape.centre, [1.0, 5.0, 0.5])
+    np.testing.assert_allclose(shape.velocity, [1.0, 0.0, 0.0], atol=1e-9)
+    assert shape.angular_velocity[2] == pytest.approx(math.radians(45))
+
+
+OBJ = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1/1/1 2/2/2 4/4/4\nf 1 4 3\nf 2 3 -1\n"
+
+
+def glb_of(vertices, indices, **accessor):
+    binary = np.array(vertices, np.float32).tobytes() + np.array(indices, np.uint16).tobytes()
+    tree = {
+        "nodes": [{"mesh": 0, "translation": [0, 2, 0]}], "meshes": [{"primitives": [{"attributes": {"POSITION": 0}, "indices": 1}]}],
+        "accessors": [
+            {"bufferView": 0, "componentType": 5126, "count": len(vertices), "type": "VEC3", **accessor},
+            {"bufferView": 1, "componentType": 5123, "count": len(indices), "type": "SCALAR"},
+        ],
+        "bufferViews": [
+            {"byteOffset": 0, "byteLength": 12 * len(vertices)}, {"byteOffset": 12 * len(vertices), "byteLength": 2 * len(indices)},
+        ],
+    }  # fmt: skip
+    text = json.dumps(tree).encode()
+    text += b" " * (-len(text) % 4)
+    chunks = struct.pack("<I4s", len(text), b"JSON") + text + struct.pack("<I4s", len(binary), b"BIN\0") + binary
+    return struct.pack("<4sII", b"glTF", 2, 12 + len(chunks)) + chunks
+
+
+def test_meshes_are_read_from_files(tmp_path):
+    # A tetrahedron: its inside is below x + y + z = 1. In glTF y is up, so (x, y, z) becomes (x, -z, y), and the node lifts it by 2 m.
+    (tmp_path / "a.obj").write_text(OBJ)
+    mesh = read_mesh(tmp_path / "a.obj")
+    assert mesh.faces.shape == (4, 3)
+    (tmp_path / "a.glb").write_bytes(glb_of([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [0, 2, 1, 0, 1, 3, 0, 3, 2, 1, 2, 3]))
+    points = np.array([[[0.1, 0.1, 0.1], [0.5, 0.5, 0.5], [0.1, -0.1, 2.1]]])
+    found = [nearest_surface(MeshObject(str(tmp_path / name)).shapes(0.0, H), points).distance[0] < 0 for name in ("a.obj", "a.glb")]
+    assert [inside.tolist() for inside in found] == [[True, False, False], [False, False, True]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.obj", b"v 0 0 0\nf 1 2 3\n"), ("a.obj", b"nothing"), ("a.obj", b"v 1 2 x\n"), ("a.glb", b""), ("a.glb", b"glTF" + bytes(40)),
+        ("a.glb", glb_of([[0, 0, 0]] * 3, [0, 1, 2], count=10**9)), ("a.glb", glb_of([[0, 0, 0]] * 3, [0, 1, 2])),
+        ("a.glb", glb_of([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [0, 1, 7])),
+    ],
+)  # fmt: skip
+def test_broken_meshes_are_refused_in_a_sentence(name, content, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.(obj|glb): ") as error:
+        read_mesh(tmp_path / name)
+    assert "\n" not in str(error.value)
+
+
+def test_scene_files_hold_all_objects(tmp_path):
+    (tmp_path / "a.obj").write_text(OBJ)
+    elements = (
+        Patch(friction=0.1), Box(mass=3.0), Box(unseen=True), Cylinder(), Ramp(friction=0.3), Stairs(num_steps=2), Terrain(),
+        Obstacle((0.0, 2.0, 0.2), 0.2, mass=0.4), Box(path=((0.0, 0.0, 1.0, 0.0, 0.0), (1.0, 0.0, 2.0, 0.0, 0.0))),
+        MeshObject(str(tmp_path / "a.obj"), (0.0, 9.0, 0.0)),
+    )  # fmt: skip
+    write_scene(Setup(scene=Scene(elements=elements)), tmp_path / "scene.toml")
+    assert 'file = "a.obj"' in (tmp_path / "scene.toml").read_text()
+    assert read_scene(tmp_path / "scene.toml").scene.elements == elements
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Box(size=(1.0, 0.0, 1.0)), "a box has sizes above 0"), (lambda: Box(mass=0.001), "a mass between 0.05 and 10000 kg"),
+        (lambda: Box(mass=1.0, path=((0.0,) * 5, (1.0,) * 5)), "a mass or a path"), (lambda: Ramp(slope=80.0), "up to 60 degrees"),
+        (lambda: Stairs(num_steps=0), "1 to 200 steps"), (lambda: Terrain(heights=((0.0, 1.0),)), "at least two rows"),
+        (lambda: Terrain(heights=((0.0, -1.0), (0.0, 0.0))), "heights of 0 m or more"), (lambda: MeshObject("a.stl"), ".obj or .glb"),
+        (lambda: Patch(friction=0.0), "a friction between 0.01 and 10"), (lambda: Box(bounce=2.0), "a share between 0 and 1"),
+    ],
+)  # fmt: skip
+def test_objects_that_cannot_be_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# The ground under people
+
+
+def standing(x=0.0, y=0.0, z=0.0):
+    shift = np.array([x, y, z]) - CLIP.joints[0, 0] * [1.0, 1.0, 0.0]
+    return State(CLIP.joints[0] + shift, np.zeros((22, 3)), CLIP.q[0], np.zeros(0))
+
+
+def footing_of(state, *elements):
+    shapes = [shape for element in elements for shape in element.shapes(0.0, H)]
+    return Footing.found(state, solids((Plane.ground(), *shapes), state.x.shape[:-2]), None, H)
+
+
+def test_feet_find_their_own_ground():
+    # One foot on a curb, one beside it; and on a slope each foot has its height and the slope.
+    state = standing()
+    left = state.x[7, 0] < state.x[8, 0]
+    curb = Box((-1.0 if left else 1.0, 0.0, 0.0), (2.0, 2.0, 0.1))
+    found = footing_of(state, curb)
+    assert found.feet.tolist() == pytest.approx([0.1, 0.0])
+    assert float(found.floor) == pytest.approx(0.05)
+    found = footing_of(standing(y=3.0, z=0.2), Ramp((0.0, 2.0), 10.0))
+    np.testing.assert_allclose(found.slopes, [[0.0, math.tan(math.radians(10))]] * 2, atol=1e-9)
+    assert footing_of(state, replace(curb, unseen=True)).feet.tolist() == [0.0, 0.0]
+
+
+def test_what_is_higher_than_a_step_is_no_ground():
+    assert footing_of(standing(), Box((0.0, 0.0, 0.0), (2.0, 2.0, 0.6))).feet.tolist() == [0.0, 0.0]
+
+
+def test_a_proposal_of_the_same_pose_is_the_same_pose_on_any_ground():
+    # Put onto a level floor for the prior and back onto the slope, a body is where it was; bones keep their lengths on the way.
+    state = standing(y=3.0, z=math.tan(math.radians(10)))
+    state = replace(state, x=state.x - [0.0, 0.0, 0.05])  # legs that can reach
+    stage = FootingStage(footing_of(state, Ramp((0.0, 2.0), 10.0)), state, SKELETON)
+    asked = stage.query(state)
+    assert SKELETON.bone_error(asked.x) < 1e-6
+    back = stage.change(Candidates(asked.x[None], asked.q[None], np.zeros((1, 0))), 0).x[0]
+    assert np.abs(back - state.x).max() < 2e-3  # toes are turned along a chord
+    assert REACH < 1
+
+
+def test_people_see_walls_and_slow_down():
+    wall = Box((0.0, 2.0, 0.0), (4.0, 0.2, 2.0))
+    around = solids((Plane.ground(), *wall.shapes(0.0, H)), ())
+    state, floor = standing(), np.zeros(())
+
+    def kept(x, y, speed):
+        moving = replace(standing(x, y), v=np.tile([0.0, speed, 0.0], (22, 1)))
+        return kept_from_walls(np.array([0.0, 1.2]), moving, floor, around)
+
+    assert kept(0.0, 0.0, 1.2)[1] == 1.2
+    assert 0 < kept(0.0, 0.9, 0.3)[1] < 1.2
+    assert kept(0.0, 1.5, 0.3)[1] == 0
+    # Along the wall they go on.
+    assert kept_from_walls(np.array([1.0, 0.5]), replace(state, x=standing(y=1.5).x), floor, around).tolist() == pytest.approx([1.0, 0.0])
+
+
+# Worlds
+
+
+@pytest.fixture(scope="module")
+def walkers():
+    return Simulator(MotionField.shipped()).with_options(num_samples=16)
+
+
+AHEAD = Follow(((0.0, 0.0, 1.2),))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("element", "rise"),
+    [(Box((0.0, 4.0, 0.0), (4.0, 4.0, 0.1)), 0.1), (Ramp((0.0, 1.5), 12.0, 2.0, width=4.0, landing=4.0), 2 * math.tan(math.radians(12)))],
+    ids=["curb", "ramp"],
+)
+def test_people_walk_up(element, rise, walkers):
+    rollout = run(World(Scene(elements=(AHEAD, element)), walkers), 130, [0, 1, 2, 4])
+    motion = rollout.motions[0]
+    assert (motion.root[:, -1, 1] > 3.5).all()
+    assert np.abs(motion.root[:, -1, 2] - motion.root[:, 0, 2] - rise).max() < 0.1
+    surface = nearest_surface([Plane.ground(), *element.shapes(0.0, H)], motion.joints)
+    assert (surface.distance - motion.skeleton.radii).min() > -0.02
+
+
+@pytest.mark.slow
+def test_nobody_goes_through_a_wall_seen_or_not(walkers):
+    for unseen in (False, True):
+        wall = Box((0.0, 2.0, 0.0), (6.0, 0.05, 2.2), unseen=unseen)
+        motion = run(World(Scene(elements=(AHEAD, wall)), walkers), 100, [0, 1]).motions[0]
+        assert motion.joints[..., 1].max() < 2.0
+        if not unseen:
+            assert (motion.root[:, -1, 1] > 1.0).all()
+
+
+def limp(x, v=(0.0, 0.0, 0.0)):
+    prior = PassivePrior(SKELETON)
+    start = prior.start_at_rest(x, CLIP.q[0])
+    return replace(start, v=start.v + np.array(v))
+
+
+def test_somebody_who_runs_into_a_box_gives_it_what_they_lose():
+    # In the air, so that nothing else pushes: the momentum of both along y stays what it was.
+    box = Box((0.0, 0.6, 2.5), (1.0, 0.3, 2.0), mass=20.0, friction=0.02)
+    simulator = Simulator(PassivePrior(SKELETON), pose=None).with_options(kinematic=False, correct=False, num_samples=1)
+    world = World(Scene(elements=(box,), get_up=False), simulator)
+    start = world.start_from(limp(standing(z=2.5).x, (0.0, 2.0, 0.0)).map(lambda values: values[None]))
+    now, rng, mass = start, world.streams(0), SKELETON.masses
+    for _ in range(12):
+        now, _ = world.step(now, rng)
+    given = 20.0 * now.memories[0].v[1]
+    kept = (mass * now.people.v[0, :, 1]).sum()
+    assert given > 10
+    assert given + kept == pytest.approx(2.0 * mass.sum(), rel=1e-6)
+
+
+def test_loose_things_of_a_batch_are_where_they_are_alone(walkers):
+    scenes = [
+        Scene(elements=(AHEAD, Box((0.0, 0.7, 0.0), (0.4, 0.4, 0.4), mass=mass), Obstacle((0.1, 1.3, 0.11), 0.11, mass=0.4)))
+        for mass in (2.0, 8.0)
+    ]
+    world, start = batch_scenes(scenes, walkers, [0, 1])
+    together = run(world, 30, [0, 1], start=start).motions[0]
+    for i, scene in enumerate(scenes):
+        alone = run(World(scene, walkers), 30, i)
+        assert np.array_equal(alone.motions[0].joints, together.joints[i])
+        assert alone.solids[0].centres[-1, 1] > 0.71
+    assert [track.name for track in alone.objects] == ["crate", "obstacle"]
+
+
+def test_people_start_on_top_of_things(walkers):
+    world = World(Scene((Person(position=(0.0, 1.0)),), (Box((0.0, 0.0, 0.0), (4.0, 6.0, 0.5)),)), walkers)
+    plain = World(Scene((Person(position=(0.0, 1.0)),)), walkers)
+    np.testing.assert_allclose(world.start(0).people.x[..., 2] - plain.start(0).people.x[..., 2], 0.5, atol=1e-9)
