@@ -177,7 +177,7 @@ class FootingStage(Stage):
     @property
     def _uneven(self) -> np.ndarray:
         f = self.footing
-        return (np.abs(f.feet - f.floor[..., None]).max(-1) > 1e-6) | (np.abs(f.slopes).max((-1, -2)) > 1e-6)
+        return np.asarray((np.abs(f.feet - f.floor[..., None]).max(-1) > 1e-6) | (np.abs(f.slopes).max((-1, -2)) > 1e-6))
 
     def _shift(self, x: Float[np.ndarray, "*b k 22 3"], sign: float) -> None:
         """Move feet from the floor of the body to their own ground, or back, in place."""

@@ -18,8 +18,10 @@ Array = Any
 BALL = 1
 NUM_SUBSTEPS = 16
 """Of a frame."""
-NUM_ITERATIONS = 12
-"""Of the impulses within a substep."""
+NUM_ITERATIONS, FIRST_ITERATIONS = 12, 40
+"""Of the impulses within a substep, and within the first one of a frame, which starts from nothing."""
+SAME_CONTACT = 0.02
+"""Contacts of two bodies that are nearer than this in two substeps are one [m]."""
 SLOP = 0.0005
 """Depth that is left alone, so that contacts do not come and go [m]."""
 RECOVERY = 0.1
@@ -73,12 +75,13 @@ def advance(
     n, count, joints = x.shape[1], people.shape[1], people.shape[2]
     dt = h / NUM_SUBSTEPS
     contacts = Contacts(np.empty((MOST_CONTACTS, 2), np.int64), np.empty((MOST_CONTACTS, 4, 3)), np.empty((MOST_CONTACTS, 4)))
+    before = Contacts(contacts.who.copy(), contacts.vectors.copy(), contacts.numbers.copy())
     points, depths, normal = np.empty((16, 3)), np.empty(16), np.empty(3)
     scratch = np.empty((2, 16, 3))
     for world in range(len(x)):
         here = of_person(solids, world * count)
         at, pace = people[world].copy().reshape(count * joints, 3), velocities[world].copy().reshape(count * joints, 3)
-        first = pace.copy()
+        first, known = pace.copy(), 0
         near = _near_people(x[world], bodies, at, radii, h)
         for _ in range(NUM_SUBSTEPS):
             for i in range(n):
@@ -97,11 +100,17 @@ def advance(
                         num = _touch_person(
                             i, p, x[world], R[world], v[world], w[world], bodies, at, pace, radii[p % joints], dt, contacts, num
                         )
-            for sweep in range(NUM_ITERATIONS):
+            for c in range(num):
+                _start_warm(c, x[world], R[world], v[world], w[world], bodies, contacts, before, known)
+            for _ in range(NUM_ITERATIONS if known else FIRST_ITERATIONS):
                 for c in range(num):
-                    # Forth and back, so that no corner is always the first.
-                    at_contact = c if sweep % 2 == 0 else num - 1 - c
-                    _push(at_contact, x[world], R[world], v[world], w[world], bodies, pace, masses, joints, contacts)
+                    _push(c, x[world], R[world], v[world], w[world], bodies, pace, masses, joints, contacts)
+            before.who[:num], before.vectors[:num], before.numbers[:num] = (
+                contacts.who[:num],
+                contacts.vectors[:num],
+                contacts.numbers[:num],
+            )
+            known = num
             for i in range(n):
                 for k in range(3):
                     x[world, i, k] += dt * v[world, i, k]
@@ -398,6 +407,34 @@ def _push(
             pace[-2 - b, 0] -= jx / mass
             pace[-2 - b, 1] -= jy / mass
             pace[-2 - b, 2] -= jz / mass
+
+
+@kernel
+def _start_warm(c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, contacts: Contacts, before: Contacts, known: int) -> None:
+    """Begin with the impulses that a contact had in the substep before, so that what rests stays at rest; impacts start from nothing."""
+    a, b, numbers = contacts.who[c, 0], contacts.who[c, 1], contacts.numbers[c]
+    if b < STATIC or numbers[2] > FASTEST_RECOVERY:
+        return
+    point, n, rubbed = contacts.vectors[c, 0], contacts.vectors[c, 1], contacts.vectors[c, 3]
+    best, at = SAME_CONTACT**2, -1
+    for o in range(known):
+        if before.who[o, 0] == a and before.who[o, 1] == b:
+            p = before.vectors[o, 0]
+            apart = (p[0] - point[0]) ** 2 + (p[1] - point[1]) ** 2 + (p[2] - point[2]) ** 2
+            if apart < best:
+                best, at = apart, o
+    if at < 0:
+        return
+    old = before.vectors[at, 3]
+    along = old[0] * n[0] + old[1] * n[1] + old[2] * n[2]
+    numbers[3] = before.numbers[at, 3]
+    before.who[at, 0] = -1  # nobody else's
+    for k in range(3):
+        rubbed[k] = old[k] - along * n[k]
+    jx, jy, jz = numbers[3] * n[0] + rubbed[0], numbers[3] * n[1] + rubbed[1], numbers[3] * n[2] + rubbed[2]
+    _kick(a, point, jx, jy, jz, x, R, v, w, bodies)
+    if b >= 0:
+        _kick(b, point, -jx, -jy, -jz, x, R, v, w, bodies)
 
 
 @kernel

@@ -1,5 +1,6 @@
 """Loose objects of a scene: boxes and balls with a mass, which people push, kick and knock over."""
 
+import functools
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +9,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.physics.bodies import Bodies, advance
 from dropsim.physics.contact import Collider, solids
+from dropsim.physics.energies import Rigidity
+from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.shapes import BOX
 from dropsim.physics.step import StepInputs
 from dropsim.scene.element import Element, SceneContext
@@ -69,10 +71,17 @@ def move_loose(
     return memories, StepInputs(forces=forces.reshape(context.people.x.shape))
 
 
+@functools.lru_cache(maxsize=8)
 def joint_masses(skeleton: Skeleton) -> Float[np.ndarray, "22"]:
-    """Return the mass with which each joint hits something: its own and that of its neighbours, which bones take along."""
-    m = skeleton.masses
-    return np.array([m[j] + (m[PARENTS[j]] if j else 0.0) + m[list(CHILDREN[j])].sum() for j in range(NUM_JOINTS)])
+    """Return the mass with which each joint meets something: a force over its acceleration within a step [kg].
+
+    Bones take the neighbours along and the prior holds on to its pose, so that it is more than the joint's own: one over the diagonal of
+    the inverse of the solver's matrix M + sum w A^T A.
+    """
+    options, mean = SimulatorOptions(), skeleton.masses.mean()
+    A = Rigidity(options.rigidity_weight).matrix(skeleton)
+    S = np.diag(skeleton.masses / mean + options.kinematic_weight) + options.rigidity_weight * A.T @ A
+    return mean / np.diag(np.linalg.inv(S))
 
 
 def _bodies_of(elements: Sequence[Any]) -> Bodies:
