@@ -190,7 +190,8 @@ def write_rollout(setup: "Setup", rollout: "Rollout", out: Path, stem: str, *, p
         write_amass(replace(motion, name=name), out / f"{name}.npz", seed=setup.seed)
         write_bvh(replace(motion, name=name), out / f"{name}.bvh")
         written += [f"{name}.npz", f"{name}.bvh"]
-    if rollout.objects:
+    (out / f"{stem}_objects.npz").unlink(missing_ok=True)
+    if rollout.solids:
         write_objects(rollout.objects, out / f"{stem}_objects.npz", rollout.motions[0].fps)
         written.append(f"{stem}_objects.npz")
     text = report_of(stem, setup.description, rollout)
