@@ -12,7 +12,7 @@ from dropsim.scene.scenarios import SCENARIOS, scenario
 
 FEW = [("simulator.num_samples", "4"), ("planner.num_rollouts", "2"), ("planner.horizon", "4")]
 NAMES = """push push-small push-large projectiles projectiles-dodge two-people two-runners follow follow-run lead-by-hand lead-by-hand-run
-trip tilt stiff-knee backflip-push slip ramp curb trip-curb wall boxes stairs stand-still crowd"""
+trip tilt stiff-knee backflip-push slip ramp curb trip-curb wall boxes carry stairs stand-still crowd"""
 
 
 def test_all_demonstrations_of_the_paper_are_there():

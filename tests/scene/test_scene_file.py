@@ -101,7 +101,7 @@ def test_the_schema_is_the_dataclasses():
     assert set(TOP) == {"name", "description", "seconds", "seed", "clip", "handover", "prior", "body", "pose", "get_up"}
     assert set(short_keys(Push)) == {"direction", "newtons"}
     assert set(short_keys(Follow)) == {"speed", "every", "seconds"}
-    assert len(ELEMENTS) == 17
+    assert len(ELEMENTS) == 18
 
 
 def test_lengths_times_and_forces_have_units():

@@ -15,7 +15,24 @@ from dropsim.physics.step import Simulator
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.passive import PassivePrior
 from dropsim.priors.prior import Candidates, State
-from dropsim.scene import Box, Cylinder, Follow, MeshObject, Obstacle, Patch, Person, Ramp, Scene, Stairs, Terrain, World, batch_scenes, run
+from dropsim.scene import (
+    Box,
+    Carry,
+    Cylinder,
+    Follow,
+    MeshObject,
+    Obstacle,
+    Patch,
+    Person,
+    Ramp,
+    Scene,
+    SceneContext,
+    Stairs,
+    Terrain,
+    World,
+    batch_scenes,
+    run,
+)
 from dropsim.scene.files import Setup, read_scene, write_scene
 from dropsim.scene.mesh_files import read_mesh
 
@@ -270,3 +287,16 @@ def test_people_start_on_top_of_things(walkers):
     world = World(Scene((Person(position=(0.0, 1.0)),), (Box((0.0, 0.0, 0.0), (4.0, 6.0, 0.5)),)), walkers)
     plain = World(Scene((Person(position=(0.0, 1.0)),)), walkers)
     np.testing.assert_allclose(world.start(0).people.x[..., 2] - plain.start(0).people.x[..., 2], 0.5, atol=1e-9)
+
+
+def test_a_load_pulls_with_its_weight_and_inertia():
+    # At rest m g, shared by both hands; while the body speeds up by a, m a against it too.
+    context = SceneContext(3, 30.0, standing().map(lambda values: values[None]), SKELETON, Plane.ground())
+    load = Carry(10.0, "both")
+    memory, inputs = load.act(load.begin(context), context)
+    np.testing.assert_allclose(inputs.forces[0, [20, 21]], [[0.0, 0.0, -49.05]] * 2)
+    faster = replace(context, people=replace(context.people, v=context.people.v + np.array([0.1, 0.0, 0.0])))
+    np.testing.assert_allclose(load.act(memory, faster)[1].forces[0].sum(0), [-30.0, 0.0, -98.1])
+    assert [solid.name for solid in load.solids(memory)] == ["bag", "bag"]
+    with pytest.raises(ValueError, match="left or the right hand or in both"):
+        Carry(hand="third")

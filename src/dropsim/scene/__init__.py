@@ -6,7 +6,7 @@ from dropsim.priors.intent import Intent
 from dropsim.scene.batches import batch_scenes
 from dropsim.scene.element import BODY_PARTS, Balls, Element, SceneContext, Solid
 from dropsim.scene.loose import BodyState, Loose
-from dropsim.scene.objects import Ball, Ground, Obstacle, Patch, Throw, Trip
+from dropsim.scene.objects import Ball, Carry, Ground, Obstacle, Patch, Throw, Trip
 from dropsim.scene.perturbations import DIRECTIONS, Dodge, Drag, Follow, Pin, Push, StiffJoint
 from dropsim.scene.rollout import Rollout, RunInterrupted, SolidTrack, WorldDivergedError, above_ground, run
 from dropsim.scene.solids import Box, Cylinder, MeshObject, Ramp, SolidObject, Stairs, Terrain
@@ -19,6 +19,7 @@ __all__ = [
     "Balls",
     "BodyState",
     "Box",
+    "Carry",
     "Cylinder",
     "Dodge",
     "Drag",

@@ -423,3 +423,71 @@ class Trip(Element[Caught]):
     @property
     def events(self) -> tuple[Event, ...]:
         return (Event(f"trip {self.joint}", self.start, self.hold),)
+
+
+HANGING = 0.35
+"""From a wrist down to the middle of the bag that it carries [m]."""
+_HANDS = {"left": ("left_wrist",), "right": ("right_wrist",), "both": ("left_wrist", "right_wrist")}
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """What somebody carries."""
+
+    velocity: Float[np.ndarray, "*w 3"]
+    """Of the person's centre of mass at the last frame [m/s]."""
+    places: Float[np.ndarray, "*w n 3"]
+    """Middles of the bags [m]."""
+
+
+@dataclass(frozen=True)
+class Carry(Element[Load]):
+    """Bags in one hand or in both: their weight and inertia act at the wrists, and the person has to balance them."""
+
+    mass: Kilograms = 5.0
+    """Of all bags together."""
+    hand: str = "right"
+    """left, right or both."""
+    start: Seconds = 0.0
+    """When they are picked up."""
+    person: int = 0
+
+    def __post_init__(self) -> None:
+        check_finite("a load", self.mass, self.start)
+        check_time("a load", self.start)
+        if self.hand not in _HANDS:
+            raise ValueError(f"a load is carried in the left or the right hand or in both, not in {self.hand!r}")
+        if not 0 < self.mass <= 100:
+            raise ValueError(f"a load has a mass above 0 and up to 100 kg, not {self.mass:g}")
+
+    def people(self) -> tuple[int, ...]:
+        return (self.person,)
+
+    def begin(self, context: SceneContext) -> Load:
+        velocity = (context.skeleton.masses[:, None] * context.people.v[..., self.person, :, :]).sum(-2) / context.skeleton.masses.sum()
+        joints = [joint_index(name) for name in _HANDS[self.hand]]
+        return Load(velocity, context.people.x[..., self.person, joints, :] - np.array([0.0, 0.0, HANGING]))
+
+    def act(self, memory: Load | None, context: SceneContext) -> tuple[Load, StepInputs]:
+        """Pull at the wrists with the weight, and with the inertia of a load that moves with the body as a whole."""
+        now = self.begin(context)
+        if context.frame < round(self.start * context.fps):
+            return now, StepInputs()
+        # Up to what people feel who jump down a step: impacts are not passed on through an arm.
+        change = np.clip((now.velocity - (memory or now).velocity) * context.fps, -GRAVITY, GRAVITY)
+        joints = [joint_index(name) for name in _HANDS[self.hand]]
+        force = -self.mass * (change + np.array([0.0, 0.0, GRAVITY]))
+        return now, StepInputs(forces=context.force_on(self.person, joints, force))
+
+    def solids(self, memory: Load | None) -> tuple[Solid, ...]:
+        if memory is None:
+            return ()
+        corners = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * [0.06, 0.16, 0.14]
+        quads = ((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3))
+        faces = np.array([t for a, b, c, d in quads for t in ((a, b, c), (a, c, d))])
+        bags = range(memory.places.shape[-2])
+        return tuple(Solid("bag", corners, faces, memory.places[..., k, :], np.eye(3)) for k in bags)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return (Event(f"carry {self.mass:g} kg", self.start),)

@@ -19,6 +19,7 @@ from dropsim.physics.options import SimulatorOptions
 from dropsim.scene import (
     Ball,
     Box,
+    Carry,
     Cylinder,
     Dodge,
     Drag,
@@ -205,6 +206,7 @@ ELEMENTS: Mapping[str, type[Element[Any]]] = {
         Stairs,
         Terrain,
         MeshObject,
+        Carry,
         Trip,
         Follow,
         Dodge,
