@@ -117,7 +117,9 @@ def joined(meshes: list[Triangles]) -> tuple[Triangles, list[int]]:
         return NO_TRIANGLES, []
     nodes = np.cumsum([0, *(m.links.shape[1] for m in meshes)])
     first = np.cumsum([0, *(m.corners.shape[1] for m in meshes)])
-    links = [np.where(m.links[..., 1:] > 0, m.links + [first[i], 0], m.links + [nodes[i], 0]) for i, m in enumerate(meshes)]
+    links = [
+        np.where(m.links[..., 1:] > 0, m.links + np.array([first[i], 0]), m.links + np.array([nodes[i], 0])) for i, m in enumerate(meshes)
+    ]
     parts = (np.concatenate([getattr(m, name) for m in meshes], 1) for name in ("corners", "normals", "bounds"))
     return Triangles(*parts, np.concatenate(links, 1)), [int(n) for n in nodes[:-1]]
 
