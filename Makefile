@@ -22,7 +22,7 @@ $(RUN_STAMP): requirements.txt pyproject.toml
 	@echo "setting up .venv: downloads about 180 MB, takes about a minute"
 	@$(PYTHON) -m venv .venv
 	@$(PIP) setuptools
-	@$(PIP) --no-build-isolation --editable '.[app,video]'
+	@$(PIP) --no-build-isolation --editable '.[app,video,live]'
 	@touch $@
 
 # What the tests, the documentation and the training need in addition; torch as a CPU build.

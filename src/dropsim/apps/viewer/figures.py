@@ -216,15 +216,15 @@ class Figures:
 
     def _made(self, number: int, ghost: bool) -> _Figure:
         scene, body = self._server.scene, self._body
-        everything = Part(body.vertices, body.faces, body.blend, np.arange(NUM_JOINTS), _rgb(GHOST))
-        # A ghost is drawn twice: first unseen, which leaves its depth, so that only its front is seen and nothing shows through twice.
-        parts = [(everything, 0.0), (everything, 0.35)] if ghost else [(part, None) for part in dressed(body, number)]
+        # A ghost is pale and not translucent: what shows through it twice, such as an arm behind the chest, would be dark.
+        pale = tuple(float(v) for v in 0.35 * np.array(GHOST) + 0.65 * np.array(LIGHT_TILE))
+        everything = Part(body.vertices, body.faces, body.blend, np.arange(NUM_JOINTS), _rgb((pale[0], pale[1], pale[2])))
         skin = []
-        for i, (part, opacity) in enumerate(parts):
+        for i, part in enumerate([everything] if ghost else dressed(body, number)):
             handle = scene.add_mesh_skinned(
                 f"/world/{'ghost' if ghost else 'person'}_{number}_{i}", part.vertices, part.faces,
                 bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (len(part.joints), 1)), bone_positions=self.skeleton.rest[part.joints],
-                skin_weights=part.blend, color=part.color, opacity=opacity, cast_shadow=not ghost, receive_shadow=not ghost,
+                skin_weights=part.blend, color=part.color, cast_shadow=not ghost, receive_shadow=not ghost,
             )  # fmt: skip
             skin.append((handle, part))
         if ghost:
