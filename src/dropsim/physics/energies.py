@@ -103,12 +103,15 @@ class RangeOfMotion(KernelEnergy):
         inverse(x, frame.twist, frame.skeleton.offsets, q)
         out = self.pose.norm(q) > self.pose.limit
         active[:, at : at + NUM_JOINTS] = out[:, None]
-        for i in np.flatnonzero(out):  # one after the other, so that nobody's numbers depend on the batch
-            p[i, at : at + NUM_JOINTS] = self._drawn_back(q[i], x[i], frame.skeleton)
+        if out.any():
+            p[out, at : at + NUM_JOINTS] = self._drawn_back(q[out], x[out], frame.skeleton)
 
-    def _drawn_back(self, q: Float[np.ndarray, "22 3 3"], x: Float[np.ndarray, "22 3"], skeleton: Skeleton) -> Float[np.ndarray, "22 3"]:
-        posed = skeleton.forward(self.pose.project(q), x[0])
-        here, posed = x - x.mean(0), posed - posed.mean(0)
+    def _drawn_back(
+        self, q: Float[np.ndarray, "n 22 3 3"], x: Float[np.ndarray, "n 22 3"], skeleton: Skeleton
+    ) -> Float[np.ndarray, "n 22 3"]:
+        """Return the nearest poses within the range, about their middle; nobody's numbers depend on the batch."""
+        posed = skeleton.forward(self.pose.project(q), x[:, 0])
+        here, posed = x - x.mean(1, keepdims=True), posed - posed.mean(1, keepdims=True)
         # Turned to lie on the body as well as it can: a pose has no orientation either, and limbs that give way must not spin the trunk.
         pull = posed @ transpose(best_turn(posed, here, skeleton.masses)) - here
         length = np.linalg.norm(pull, axis=-1, keepdims=True)
