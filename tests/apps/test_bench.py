@@ -41,7 +41,7 @@ def test_ratios_and_rates():
 def test_a_short_run_has_every_stage_and_leaves_the_threads_alone():
     with threadpoolctl.threadpool_limits(2):
         before = threadpoolctl.threadpool_info()
-        found = bench(people=(1, 2), samples=(4,), seconds=0.01, first_run=False)
+        found = bench("cvae", people=(1, 2), samples=(4,), seconds=0.01, first_run=False)
         assert threadpoolctl.threadpool_info() == before
     assert [(r.people, r.samples) for r in found.rows] == [(1, 4), (2, 4)]
     for row in found.rows:

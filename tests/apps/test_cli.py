@@ -92,7 +92,7 @@ def test_ctrl_c_is_quiet(failing, capsys):
         (["run"], "missing from dropsim run: NAME|FILE.toml"),
         (["evaluate", "push", "--rollouts", "8"], "unrecognized or misplaced options: --rollouts 8"),
         (["evaluate", "paper"], "missing from dropsim evaluate paper: --out"),
-        (["evaluate", "pusj"], "unrecognized options: pusj: use one of ablation, paper, prior, push"),
+        (["evaluate", "pusj"], "unrecognized options: pusj: use one of ablation, all, paper, prior, push, response, steering"),
     ],
 )
 def test_a_usage_error_exits_with_2_and_one_sentence(capsys, args, sentence):

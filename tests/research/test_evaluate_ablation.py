@@ -73,7 +73,7 @@ def test_small_runs_show_what_a_setting_does(tmp_path, monkeypatch, capsys):
     )
     monkeypatch.setattr(AblationOptions, "quick", classmethod(lambda cls: small))
     out = tmp_path / "out"
-    assert main(["evaluate", "ablation", "--quick", "--workers", "1", "--out", str(out)]) == 0
+    assert main(["evaluate", "ablation", "--prior", "cvae", "--quick", "--workers", "1", "--out", str(out)]) == 0
     rows = {row["setting"]: row for row in json.loads((out / "ablation.json").read_text())["rows"]}
     assert set(rows) == {"default", "K", "no ground reaction"}
     # Without the ground's reaction people sink, and E_kin has to hold them up.

@@ -210,7 +210,7 @@ def test_claims_of_several_cases_stand_next_to_each_other():
     other = replace(claim, number=2.0, reproduced=False)
     cases = [Case(PaperOptions(newtons=r), (c,)) for r, c in (((150.0, 350.0), claim), ((300.0, 700.0), other))]
     head, row = verdict_rows(cases)
-    assert head[2:] == ["cvae-150-350N", "cvae-300-700N"]
+    assert head[2:] == ["field-150-350N", "field-300-700N"]
     assert row == ["a", "at most 1", "0.5, reproduced", "2, not reproduced"]
 
 
@@ -263,7 +263,7 @@ def test_recordings_are_told_by_their_names(recordings, tmp_path):
 @pytest.mark.slow
 def test_the_quick_version_shows_the_direction_of_the_claims(recordings, tmp_path, capsys):
     out = tmp_path / "out"
-    args = ["evaluate", "paper", "--quick", "--workers", "1", "--recordings", str(recordings), "--out", str(out)]
+    args = ["evaluate", "paper", "--prior", "cvae", "--quick", "--workers", "1", "--recordings", str(recordings), "--out", str(out)]
     assert main(args) == 0
     written = json.loads((out / "claims.json").read_text())
     found = {claim["id"]: claim for claim in written["claims"]}

@@ -194,8 +194,8 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, line: int
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("seconds = 0", "seconds must be between 0 and 3600"),
-        ("seconds = 1e9", "seconds must be between 0 and 3600"),
+        ("seconds = 0", "seconds must be above 0 and at most 3600"),
+        ("seconds = 1e9", "seconds must be above 0 and at most 3600"),
         ("seed = -1", "a seed is a whole number from 0"),
         ("name = '../up'", "cannot be a file's"),
         ("name = ''", "cannot be a file's"),
@@ -319,7 +319,7 @@ def test_changes_by_dotted_paths():
         scenario("push"),
         [("push.newtons", "300"), ("push.0.part", "hand"), ("person.start", "run"), ("seconds", "8 s"), ("simulator.react", "false")],
     )
-    expected = Scene((Person("run"),), (Push.toward("left", 300.0, part="hand"),))
+    expected = Scene((Person("run", speed=1.2),), (Push.toward("left", 300.0, part="hand"),))
     assert setup == replace(scenario("push"), scene=expected, seconds=8.0, simulator=SimulatorOptions(react=False))
 
 

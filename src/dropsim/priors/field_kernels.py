@@ -25,6 +25,8 @@ GROUNDED = 0.05
 """Feet no higher than this above the floor bear the body [m]."""
 LOW = 0.6
 """Below this height of the pelvis people are on the way to the ground [m]."""
+FARTHEST_STEP = 0.5
+"""Farthest that a foot is put down beyond where the recording has it [m]: about half a leg's length."""
 GRAVITY = 9.81
 """[m/s^2]"""
 NUM_FEATURES = 6 * NUM_JOINTS + 3
@@ -293,6 +295,9 @@ def follow(
             seconds = math.sqrt(max(x[i, 0, 2], LOW) / GRAVITY)
             farther[0] = ox + seconds * (v[i, 0, 0] - dx / pull.h)
             farther[1] = oy + seconds * (v[i, 0, 1] - dy / pull.h)
+            size = math.sqrt(farther[0] ** 2 + farther[1] ** 2)
+            if size > FARTHEST_STEP:
+                farther[0], farther[1] = FARTHEST_STEP / size * farther[0], FARTHEST_STEP / size * farther[1]
             p = next_x[i, k]
             p[0, 0], p[0, 1] = x[i, 0, 0] + dx - fade * ox, x[i, 0, 1] + dy - fade * oy
             height = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2])

@@ -78,7 +78,7 @@ class EveryWorld(Element[Memories]):
     """The elements of every world, which see and touch their own world alone."""
 
     worlds: tuple[tuple[Element[Any], ...], ...]
-    wanted: Intent
+    wanted: Intent | None = None
     """What everyone wants unless an element says otherwise."""
 
     def begin(self, context: SceneContext) -> Memories:
