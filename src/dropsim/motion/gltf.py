@@ -88,7 +88,7 @@ class _Document:
             raise self.error("an animation's numbers are of a kind that is not read here: export it without compression")
         if view.get("buffer") != 0 or "extensions" in view or self.at("buffers", 0).get("uri") is not None:
             raise self.error("an animation lies in another file or is compressed: export it as one GLB file without compression")
-        dtype, scale = _TYPES[kind]
+        dtype, scale = _TYPES[kind]  # pyright: ignore[reportArgumentType]
         size = np.dtype(dtype).itemsize
         count, start, offset, stride = (
             self._whole(of.get(name, default), name)
@@ -221,7 +221,7 @@ class _Out:
             samplers[found["sampler"]] = sampler
         else:
             samplers.append(sampler)
-            found["sampler"] = len(samplers) - 1
+            found["sampler"] = len(samplers) - 1  # pyright: ignore[reportArgumentType]
 
     def data(self) -> bytes:
         json_part = self.document.json

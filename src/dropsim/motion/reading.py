@@ -1,5 +1,7 @@
 """Motion files by their ending."""
 
+# pyright: reportArgumentType=false
+
 from dataclasses import dataclass, replace
 from pathlib import Path
 

@@ -4,6 +4,8 @@ Sequential impulses with Coulomb friction (Catto 2005) at short substeps. People
 but for the impulses; those impulses are then forces on the people.
 """
 
+# pyright: reportPossiblyUnboundVariable=false
+
 import math
 from typing import Any, NamedTuple
 

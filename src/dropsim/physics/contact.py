@@ -41,7 +41,7 @@ class Solids(NamedTuple):
     def only(self, people: slice) -> "Solids":
         """Return what some people can touch."""
         rows = (rows if len(rows) == 1 else rows[people] for rows in self[:4])
-        return Solids(*rows, self.mesh)
+        return Solids(*rows, self.mesh)  # pyright: ignore[reportCallIssue]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Plane:
         vectors = [np.stack([getattr(plane, name) for plane in planes], -2) for name in ("normal", "angular_velocity", "velocity", "pivot")]
         offsets = np.stack([plane.offset for plane in planes], -1)
         friction = np.stack([np.broadcast_to(plane.friction, plane.offset.shape) for plane in planes], -1)
-        return cls(vectors[0], offsets, *vectors[1:], friction)
+        return cls(vectors[0], offsets, *vectors[1:], friction)  # pyright: ignore[reportCallIssue]
 
     def map(self, vectors: Callable[[np.ndarray], np.ndarray], scalars: Callable[[np.ndarray], np.ndarray]) -> "Plane":
         """Change the batch dimensions of every part."""
@@ -219,7 +219,7 @@ def solids(colliders: tuple[Collider, ...], batch: tuple[int, ...]) -> Solids:
         if any(r.ndim > 2 for r in rows):
             rows = [np.broadcast_to(r, (*batch, *r.shape[-2:])) for r in rows]
         found.append(flat(np.concatenate(rows, -2), 2) if rows else np.empty((1, 0, len(nowhere))))
-    return Solids(*found, mesh)
+    return Solids(*found, mesh)  # pyright: ignore[reportCallIssue]
 
 
 @functools.lru_cache(maxsize=8)

@@ -277,7 +277,7 @@ def first_step(motion: Motion, since: FrameIndex = 0) -> Int[np.ndarray, "*b 3"]
     order = order.reshape(*order.shape[:-2], -1)
     at = order.argmin(-1)
     found = np.stack((np.take_along_axis(order, at[..., None], -1)[..., 0] // 2, at // 2 + 1, at % 2), -1)
-    return np.where(lands.any((-1, -2))[..., None], found, -1)
+    return np.where(lands.any((-1, -2))[..., None], found, -1)  # pyright: ignore[reportIndexIssue]
 
 
 def spin_while_lying(motion: Motion, since: FrameIndex = 0) -> Numbers:

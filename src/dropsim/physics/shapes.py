@@ -121,7 +121,7 @@ def joined(meshes: list[Triangles]) -> tuple[Triangles, list[int]]:
         np.where(m.links[..., 1:] > 0, m.links + np.array([first[i], 0]), m.links + np.array([nodes[i], 0])) for i, m in enumerate(meshes)
     ]
     parts = (np.concatenate([getattr(m, name) for m in meshes], 1) for name in ("corners", "normals", "bounds"))
-    return Triangles(*parts, np.concatenate(links, 1)), [int(n) for n in nodes[:-1]]
+    return Triangles(*parts, np.concatenate(links, 1)), [int(n) for n in nodes[:-1]]  # pyright: ignore[reportCallIssue]
 
 
 NO_TRIANGLES = Triangles(np.empty((1, 0, 3, 3)), np.empty((1, 0, 7, 3)), np.empty((1, 0, 6)), np.empty((1, 0, 2), dtype=np.int64))

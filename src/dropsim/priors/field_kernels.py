@@ -333,7 +333,7 @@ def _reach(
     hip, knee, ankle, toe = leg[0], leg[1], leg[2], leg[3]
     # The ankle's height at which the lower one of heel and toes is on the floor.
     floor = max(body.radii[ankle], body.radii[toe] + p[ankle, 2] - p[toe, 2])
-    height = max(height, floor)
+    height = max(height, floor)  # pyright: ignore[reportAssignmentType]
     # A foot in the air is put down farther by how much farther the body falls than the recorded one did.
     tx, ty = pull.fade * farther[0], pull.fade * farther[1]
     if stands:

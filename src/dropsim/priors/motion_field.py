@@ -188,7 +188,7 @@ class MotionField(Prior):
         """Frames, and mirror images, that can be followed by anybody, by people who have to step, and by those who go or stand upright."""
         bank = self.bank
         ahead = np.minimum(np.arange(len(bank))[:, None] + np.arange(SOON), bank.last[:, None])
-        stepping = np.tile(~bank.standing.all(1)[ahead].all(1), 2)
+        stepping = np.tile(~bank.standing.all(1)[ahead].all(1), 2)  # pyright: ignore[reportIndexIssue]
         erect = self._index.heads > bank.erect
         everyday = np.tile(~bank.tagged(*(tag for tag in TAGS if tag not in EVERYDAY)), 2) & erect
         stepping &= erect

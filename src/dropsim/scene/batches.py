@@ -1,5 +1,7 @@
 """Different scenes as one batch of worlds: a batch is many times faster than its members."""
 
+# pyright: reportCallIssue=false
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

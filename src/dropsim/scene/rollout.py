@@ -76,7 +76,7 @@ def _as_solid(track: Track) -> SolidTrack:
     known = np.isfinite(track.centres).all(-1)
     first = np.argmax(known, -1)
     begins = np.take_along_axis(track.centres, first[..., None, None], -2)
-    centres = np.where(known[..., None], track.centres, begins)
+    centres = np.where(known[..., None], track.centres, begins)  # pyright: ignore[reportIndexIssue]
     return SolidTrack(
         "ball" if track.flying else "obstacle", float(track.radii[0]) * points, faces, centres, np.tile(np.eye(3), (*known.shape, 1, 1))
     )

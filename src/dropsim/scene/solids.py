@@ -1,5 +1,7 @@
 """Solid objects of a scene: boxes (walls and curbs too), ramps, stairs, cylinders, uneven ground and meshes; still, or moving on a path."""
 
+# pyright: reportIncompatibleMethodOverride=false
+
 import functools
 import math
 from abc import abstractmethod
@@ -168,7 +170,7 @@ class Box(SolidObject, Loose):
         x, y, z = self.size
         return BOX, (x / 2, y / 2, z / 2), 0.5 if self.friction is None else self.friction
 
-    def begin(self, context: SceneContext) -> "float | BodyState":
+    def begin(self, context: SceneContext) -> "float | BodyState":  # pyright: ignore[reportIncompatibleMethodOverride]
         if self.mass is None:
             return super().begin(context)
         super().begin(context)
@@ -178,7 +180,7 @@ class Box(SolidObject, Loose):
     def act(self, memory: "float | BodyState | None", context: SceneContext) -> tuple["float | BodyState", StepInputs]:
         """Stand in the way; loose boxes are moved by the world, all at once."""
         if self.mass is None:
-            return super().act(memory, context)
+            return super().act(memory, context)  # pyright: ignore[reportArgumentType]
         return memory if isinstance(memory, BodyState) else self.begin(context), StepInputs()
 
     def solids(self, memory: "float | BodyState | None") -> tuple[Solid, ...]:
@@ -190,7 +192,7 @@ class Box(SolidObject, Loose):
         return self.position
 
     @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, y, z = self.size
         return (Part(BOX, (x / 2, y / 2, z / 2), (0.0, 0.0, z / 2)),)
 
@@ -219,7 +221,7 @@ class Cylinder(SolidObject):
         return self.position
 
     @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return (Part(CYLINDER, (self.radius, self.height / 2, 0.0), (0.0, 0.0, self.height / 2)),)
 
 
@@ -259,7 +261,7 @@ class Ramp(SolidObject):
         return self.length * math.tan(math.radians(self.slope))
 
     @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         angle, height = math.radians(self.slope), self.height
         # A box that is tilted, thick enough to be in the ground at its upper end too, and begins a little before the edge, in the ground.
         long, thick, early = self.length / math.cos(angle), height / math.cos(angle), height * math.sin(angle)
@@ -302,7 +304,7 @@ class Stairs(SolidObject):
         return (*self.position, 0.0)
 
     @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         made = []
         for i in range(self.num_steps):
             depth, height = self.run if i < self.num_steps - 1 else self.landing, (i + 1) * self.rise
@@ -341,7 +343,7 @@ class Terrain(SolidObject):
         return (*self.position, 0.0)
 
     @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return (Part(MESH, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), mesh=height_field(np.array(self.heights), *self.size)),)
 
 
@@ -391,7 +393,7 @@ class MeshObject(SolidObject):
         return self.position
 
     @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         mesh = _read(self.file, self.scale)
         return (Part(MESH, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), mesh=mesh),)
 

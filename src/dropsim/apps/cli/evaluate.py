@@ -1,5 +1,7 @@
 """`dropsim evaluate`: numbers, tables and figures on a prior, the paper's claims, people who are pushed, and the settings."""
 
+# pyright: reportArgumentType=false
+
 import os
 import sys
 from dataclasses import dataclass

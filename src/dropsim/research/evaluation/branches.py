@@ -1,5 +1,7 @@
 """People who lead in, and then branch: the same person goes on under many perturbations, and under none, with the same random numbers."""
 
+# pyright: reportOptionalSubscript=false
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -126,4 +128,4 @@ def branch_out(
     if method == ALONE and motion is not None:
         finite = np.isfinite(motion.joints).all((-1, -2, -3))
         motion, finished = (motion.map(lambda values: values[finite]) if finite.any() else None), finite
-    return motion, finished
+    return motion, finished  # pyright: ignore[reportReturnType]

@@ -110,7 +110,7 @@ def getting_up(motion: Motion) -> Float[np.ndarray, "b n 22 3"]:
     """Return the two seconds until people who fell are upright, as seen from their own root; NaN for all others."""
     down, up = metrics.fallen(motion), metrics.upright(motion)
     first = down.argmax(-1)
-    risen = up & (np.arange(len(motion)) > first[:, None]) & down.any(-1)[:, None]
+    risen = up & (np.arange(len(motion)) > first[:, None]) & down.any(-1)[:, None]  # pyright: ignore[reportIndexIssue]
     frames = np.maximum(risen.argmax(-1)[:, None] + RISE, 0)
     rows = np.arange(len(down))[:, None]
     joints = motion.joints[rows, frames] - (motion.root * (1.0, 1.0, 0.0))[rows, frames][..., None, :]
@@ -206,7 +206,7 @@ def tripped(motion: Motion, since: Float[np.ndarray, "b"]) -> Arrays:
     return {
         "caught": caught,
         "speed_kept": (after * before).sum(-1) / np.maximum((before**2).sum(-1), 1e-9),
-        "fell": fell,
+        "fell": fell,  # pyright: ignore[reportReturnType]
         "forward": fell & ((ahead * before).sum(-1) > 0),
         "hands_first": reached[:, :2].min(-1) < reached[:, 2],
     }

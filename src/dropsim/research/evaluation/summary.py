@@ -1,5 +1,7 @@
 """Everything that was evaluated, on one page; and the tables of the documentation, which are made of the same numbers."""
 
+# pyright: reportArgumentType=false
+
 import json
 import math
 import re
