@@ -37,7 +37,7 @@ REACH = 0.998
 BRAKE = 1.5
 """How people slow down before a wall [m/s^2]."""
 REACTION = 0.5
-"""Between the wish to stop and the beginning of it [s]: about a step of somebody who walks."""
+"""Between the decision to stop and its beginning [s]: about a step of somebody who walks."""
 ROOM = 0.45
 """From the pelvis to a wall at which people stop [m]."""
 LOOK = (0.5, 1.1)

@@ -162,12 +162,12 @@ class MotionField(Prior):
         index, n = self._index, len(self.bank.root)
         row = memory[:, 2].astype(np.int64) + 1
         lasts = free & (row > 0) & (row % n < self.bank.last[row % n] - CLIP_END)
-        anew = np.flatnonzero(free & ~lasts)
-        if len(anew):
-            codes, weights = index.codes(feats[anew], np.full((len(anew), 5), np.nan))
-            found, _ = index.search.nearest(codes, DRAWN, weights=weights, filter=self._sets, which=np.full(len(anew), 2))
+        ended = np.flatnonzero(free & ~lasts)
+        if len(ended):
+            codes, weights = index.codes(feats[ended], np.full((len(ended), 5), np.nan))
+            found, _ = index.search.nearest(codes, DRAWN, weights=weights, filter=self._sets, which=np.full(len(ended), 2))
             # Which one follows from the state, as the mode has to: seeds differ in all that led to it.
-            row[anew] = index.rows[found[np.arange(len(anew)), found[:, 0] % DRAWN]]
+            row[ended] = index.rows[found[np.arange(len(ended)), found[:, 0] % DRAWN]]
         return np.where(free, row, -1)
 
     def _falling(
