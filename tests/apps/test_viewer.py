@@ -1020,6 +1020,19 @@ def test_pages_of_others_are_refused(session: Session):
             assert answer(host, origin) == b"HTTP/1.1 403"
 
 
+def test_it_ends_at_once_and_silently_although_a_client_has_gone_silent(session: Session, capsys: pytest.CaptureFixture[str]):
+    # Its thread says goodbye on standard output at its very end, so it has to have ended.
+    viser = pytest.importorskip("viser")
+    with served(session) as (_, viewer):
+        silent = _raw_client(viewer.port, f"viser-v{viser.__version__}")
+        assert silent.recv(12) == b"HTTP/1.1 101"
+        thread = viewer._server._websock_server._server_thread
+        capsys.readouterr()
+    assert not thread.is_alive()
+    assert capsys.readouterr().out == ""
+    silent.close()
+
+
 def test_the_page_is_ours():
     viser = pytest.importorskip("viser")
     from dropsim.apps.viewer.server import with_head

@@ -52,8 +52,18 @@ def _server() -> Iterator["viser.ViserServer"]:
     try:
         yield server
     finally:
-        with contextlib.redirect_stdout(io.StringIO()):
-            server.stop()
+        stop_server(server)
+
+
+def stop_server(server: "viser.ViserServer") -> None:
+    """Stop viser's server silently, and wait for the end of its thread.
+
+    viser waits only a few seconds. The thread prints a line at its end, which on a busy machine would come later, among other output.
+    """
+    with contextlib.redirect_stdout(io.StringIO()):
+        server.stop()
+        if (thread := server._websock_server._server_thread) is not None:
+            thread.join()
 
 
 def _record(server: "viser.ViserServer", people: Sequence[Motion], rigs: Sequence[Rig]) -> str:

@@ -1,7 +1,6 @@
 """The browser app: viser's server, what it draws, and what viewers do with mouse and controls."""
 
 import contextlib
-import io
 import logging
 import math
 import threading
@@ -20,6 +19,7 @@ from dropsim.apps.viewer.panel import Panel
 from dropsim.apps.viewer.server import start_server
 from dropsim.apps.viewer.session import Session
 from dropsim.apps.viewer.shot import Recording, Shot
+from dropsim.export.html import stop_server
 
 if TYPE_CHECKING:
     import viser
@@ -113,9 +113,7 @@ class Browser(Viewer):
     def close(self) -> None:
         self.stream(False)
         self._saver.shutdown(wait=False, cancel_futures=True)
-        # viser prints to standard output here.
-        with contextlib.redirect_stdout(io.StringIO()):
-            self._server.stop()
+        stop_server(self._server)
 
     def _num_clients(self) -> int:
         """Count the connections, including those that have not sent anything yet."""

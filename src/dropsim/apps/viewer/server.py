@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from dropsim.export.html import stop_server
 from dropsim.scene.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 """Names of this machine that nobody else can reach."""
+CLOSE_TIMEOUT = 1.0
+"""How long a browser may take to answer a goodbye [s]; one that has gone silent would otherwise hold up the end of the app by 10 s."""
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32' fill='none' stroke='%232a7fb8' "
     "stroke-width='4' stroke-linecap='round'%3E%3Ccircle cx='20' cy='6' r='3'/%3E"
@@ -39,8 +42,7 @@ def start_server(host: str, port: int) -> "viser.ViserServer":
     with contextlib.redirect_stdout(io.StringIO()), _our_page(host in LOCAL_HOSTS):
         server = viser.ViserServer(host=host, port=port, label="dropsim", verbose=False)
     if port not in (0, server.get_port()):
-        with contextlib.redirect_stdout(io.StringIO()):
-            server.stop()
+        stop_server(server)
         raise ValueError(_busy(port))
     # A client may ask for a public tunnel to this server: never.
     server.request_share_url = lambda verbose=True: None
@@ -72,7 +74,7 @@ def _our_page(local: bool) -> Iterator[None]:
                     response.headers[name] = value
             return response
 
-        return serve(*args, process_request=answer, **options)
+        return serve(*args, process_request=answer, close_timeout=CLOSE_TIMEOUT, **options)
 
     websockets_server.serve = guarded
     try:
