@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -222,10 +223,9 @@ def test_60_hz_has_poses_in_between(simulator: Simulator):
     session = Session(simulator)
     with receiving() as (receiver, port):
         link = Link(simulator.skeleton, LinkOptions(Address(port=port), rate=60))
-        for _ in range(6):
+        for i in range(6):
             link.show(session.tick(), Status())
-            time.sleep(0.03)
-        wait_until(lambda: len(receiver.frames()) == 11)
+            wait_until(lambda sent=2 * i + 1: len(receiver.frames()) == sent)
         link.close()
     hips = [bones["root"][0] for _, bones in receiver.frames()]
     np.testing.assert_allclose(hips[1], (hips[0] + hips[2]) / 2, atol=1e-6)
@@ -272,7 +272,7 @@ def test_a_stream_keeps_its_rate_and_obeys(simulator: Simulator):
         try:
             tell("/dropsim/walk", 1, 1.3, 0.0)
             wait_until(lambda: session.goals)
-            time.sleep(3.0)
+            wait_until(lambda: loop.ask(lambda s: s.time) > 3.0, 60)
             tell("/dropsim/push", 1, "left", 200.0)
             wait_until(lambda: loop.ask(lambda s: s.recording().motions[0].events))
             walked = loop.ask(lambda s: float(s.shown.people.x[0, 0, 1]))
@@ -328,7 +328,9 @@ def test_every_message_of_the_table_works(simulator: Simulator):
         command_of("/dropsim/walk", [2, 1.0, 0.0])(session)
 
 
-def test_a_flood_and_foreign_bytes_are_dropped():
+def test_a_flood_and_foreign_bytes_are_dropped(monkeypatch: pytest.MonkeyPatch):
+    # The clock of the limit stands still, however long the flood takes.
+    monkeypatch.setattr("dropsim.apps.live.time", SimpleNamespace(monotonic=lambda: 0.0))
     commands, said = Commands(), []
     listener = Listener(Address(port=0), commands, said.append)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as remote:
@@ -338,9 +340,9 @@ def test_a_flood_and_foreign_bytes_are_dropped():
         for _ in range(3 * COMMANDS_PER_SECOND):
             remote.sendto(restart, ("127.0.0.1", listener.port))
         wait_until(lambda: listener.taken + listener.dropped >= 2 * COMMANDS_PER_SECOND)
-    time.sleep(0.1)
     listener.close()
-    assert COMMANDS_PER_SECOND - 5 <= listener.taken <= COMMANDS_PER_SECOND + 30
+    # Each piece of junk may have counted as one.
+    assert COMMANDS_PER_SECOND - 5 <= listener.taken <= COMMANDS_PER_SECOND
     assert len(said) <= 1
 
 
@@ -367,7 +369,10 @@ def test_the_command_streams_and_ends(capsys: pytest.CaptureFixture[str]):
     with receiving() as (receiver, port):
         assert main(["live", "stand-still", "--vmc", str(port), "--seconds", "1", "--no-bundle", "--listen", "0"]) == EXIT_ERROR
         capsys.readouterr()
+        began = time.perf_counter()
         assert main(["live", "stand-still", "--vmc", str(port), "--seconds", "1", "--no-bundle"]) == 0
+        lasted = time.perf_counter() - began
     assert f"1 person to 127.0.0.1 port {port}" in capsys.readouterr().out
-    assert 15 < len(receiver.frames()) < 45
+    # A busy machine may send fewer.
+    assert 0 < len(receiver.frames()) < 30 * lasted + 1
     assert len(receiver.packets) == len(receiver.messages)

@@ -247,7 +247,7 @@ def test_raw_pickles_are_one_sentence(tmp_path: Path, case: str):
 
 
 def test_growing_pickles_end_soon(tmp_path: Path):
-    begin = time.perf_counter()
+    begin = time.process_time()
     # A tuple of itself twice, sixty times over: as a key its hash, and as a name its text, would never be done.
     nested = b"\x80\x02)" + 60 * b"2\x86"
     assert "not a pickle" in refusal(saved(tmp_path, b"\x80\x02}" + nested[2:] + b"Ns."))
@@ -255,7 +255,7 @@ def test_growing_pickles_end_soon(tmp_path: Path):
     assert "no dictionary" in refusal(saved(tmp_path, nested + b"."))
     # A list that holds itself.
     assert "is no array" in refusal(saved(tmp_path, b"}S'J_regressor'\n]q\x002asS'v_template'\nh\x00s."))
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 def sparse_with(**changes: Any) -> bytes:

@@ -356,13 +356,13 @@ def test_two_gigabytes_in_one_line(tmp_path: Path, start: str):
     path.write_text(start)
     os.truncate(path, 2 << 30)
     tracemalloc.start()
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(ValueError, match="not a BVH file"):
         read_bvh(path)
     # Only MAX_LINE characters of it are read: a megabyte, of four bytes each at most, and copies.
     assert tracemalloc.get_traced_memory()[1] < 20 * bvh.MAX_LINE
     tracemalloc.stop()
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 # Each of these lines is just short enough to be looked at; quadratic time over a megabyte would be hours.
@@ -371,11 +371,11 @@ def test_two_gigabytes_in_one_line(tmp_path: Path, start: str):
     ["Frames" + " " * 1_000_000 + "a b", "Frames:" + "1" * 1_000_000, "Frames: " + "a " * 500_000, "1_" * 500_000, ": " * 500_000, "}" * 9],
 )
 def test_long_lines_take_no_quadratic_time(tmp_path: Path, line: str):
-    begin = time.perf_counter()
+    begin = time.process_time()
     for old in ("Frames: 2", "Frame Time: 0.0333333", "10 20 30 0 0 0 0 0 90", "  OFFSET 1 2 3", "MOTION"):
         with pytest.raises(ValueError, match=r"take\.bvh:\d+: "):
             read_text(tmp_path, changed(old, line))
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10
 
 
 def test_deep_nesting_and_many_joints(tmp_path: Path):
@@ -397,7 +397,7 @@ def test_deep_nesting_and_many_joints(tmp_path: Path):
 
 
 def survives(folder: Path, data: bytes) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     source, sentence = None, ""
     try:
         source = read_text(folder, data)
@@ -412,7 +412,7 @@ def survives(folder: Path, data: bytes) -> None:
         assert len(set(source.rig.names)) == len(source.rig.names)
         assert all(parent < j for j, parent in enumerate(source.rig.parents))
         assert bool(np.isfinite(positions(source)).all())
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 @given(data=st.binary(max_size=2000))
