@@ -45,7 +45,8 @@ def test_inside_the_limit_nothing_changes_and_outside_the_code_has_the_limits_no
     scaled = z[outside] * (prior.limit / norm[outside, None])
     # Rounding of single precision, which the network runs in.
     np.testing.assert_allclose(np.linalg.norm(scaled, axis=-1), prior.limit, rtol=1e-6, atol=0)
-    np.testing.assert_allclose(projected[outside, 1:], prior.decode(scaled), rtol=0, atol=1e-6)
+    # The columns that a random network decodes are short: as rotations their rounding is larger.
+    np.testing.assert_allclose(projected[outside, 1:], prior.decode(scaled), rtol=0, atol=1e-5)
 
 
 def test_decoded_poses_are_rotations_in_double_precision(prior, rng):

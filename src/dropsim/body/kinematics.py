@@ -134,22 +134,12 @@ def _largest_eigenvector(S: Array, V: Array) -> int:
 
 
 @kernel
-def _least_squares_rotation(joints: Array, joint: int, offsets: Array, S: Array, V: Array, out: Array) -> None:
-    """Write the rotation R that minimises sum |R rest - posed|^2 over a joint's children (Horn 1987): exact also for coplanar bones."""
-    xx = xy = xz = yx = yy = yz = zx = zy = zz = 0.0
-    for k in range(_NUM_CHILDREN[joint]):
-        child = _CHILDREN[joint, k]
-        ax, ay, az = offsets[child, 0], offsets[child, 1], offsets[child, 2]
-        bx, by, bz = joints[child, 0] - joints[joint, 0], joints[child, 1] - joints[joint, 1], joints[child, 2] - joints[joint, 2]
-        xx += ax * bx
-        xy += ax * by
-        xz += ax * bz
-        yx += ay * bx
-        yy += ay * by
-        yz += ay * bz
-        zx += az * bx
-        zy += az * by
-        zz += az * bz
+def best_rotation(M: Array, S: Array, V: Array, out: Array) -> None:
+    """Write the rotation R with the largest sum of M[r, c] R[c, r] (Horn 1987): exact also for coplanar points.
+
+    With M the sum of a b^T, it brings points a nearest to points b in least squares. S and V are scratch, 4 x 4.
+    """
+    xx, xy, xz, yx, yy, yz, zx, zy, zz = M[0, 0], M[0, 1], M[0, 2], M[1, 0], M[1, 1], M[1, 2], M[2, 0], M[2, 1], M[2, 2]
     S[0, 0], S[1, 1], S[2, 2], S[3, 3] = xx + yy + zz, xx - yy - zz, yy - xx - zz, zz - xx - yy
     S[0, 1] = S[1, 0] = yz - zy
     S[0, 2] = S[2, 0] = zx - xz
@@ -172,10 +162,31 @@ def _least_squares_rotation(joints: Array, joint: int, offsets: Array, S: Array,
 
 
 @kernel
+def _rotation_of_children(joints: Array, joint: int, offsets: Array, M: Array, S: Array, V: Array, out: Array) -> None:
+    """Write the rotation R that minimises sum |R rest - posed|^2 over a joint's children."""
+    for r in range(3):
+        for c in range(3):
+            M[r, c] = 0.0
+    for k in range(_NUM_CHILDREN[joint]):
+        child = _CHILDREN[joint, k]
+        for r in range(3):
+            for c in range(3):
+                M[r, c] += offsets[child, r] * (joints[child, c] - joints[joint, c])
+    best_rotation(M, S, V, out)
+
+
+@kernel
 def inverse(joints: Array, twist_from: Array, offsets: Array, out: Array) -> None:
     """Swing-twist inverse kinematics (Skeleton.inverse)."""
     world = np.empty((NUM_JOINTS, 3, 3))
-    S, V, swung, moved, twist = np.empty((4, 4)), np.empty((4, 4)), np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
+    M, S, V, swung, moved, twist = (
+        np.empty((3, 3)),
+        np.empty((4, 4)),
+        np.empty((4, 4)),
+        np.empty((3, 3)),
+        np.empty((3, 3)),
+        np.empty((3, 3)),
+    )
     for i in range(len(joints)):
         x = joints[i]
         for j in range(NUM_JOINTS):
@@ -184,7 +195,7 @@ def inverse(joints: Array, twist_from: Array, offsets: Array, out: Array) -> Non
             if _NUM_CHILDREN[j] == 0:
                 copy(source, q)
             elif _NUM_CHILDREN[j] > 1:
-                _least_squares_rotation(x, j, offsets, S, V, world[j])
+                _rotation_of_children(x, j, offsets, M, S, V, world[j])
                 if parent < 0:
                     copy(world[j], q)
                 else:

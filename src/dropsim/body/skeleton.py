@@ -232,6 +232,7 @@ def flat(values: np.ndarray, trailing: int) -> np.ndarray:
     """Return an array with all dimensions but the trailing ones as one, contiguous, as kernels take it: a view where that can be."""
     lead = values.ndim - trailing
     # A read-only array, such as a broadcast one, would be another type to numba, and every kernel would be compiled again for it.
-    values = np.require(values, requirements=("C", "W"))
+    if not (values.flags.c_contiguous and values.flags.writeable):
+        values = values.copy()
     # Not -1: a trailing dimension may be empty, such as the memory of a prior that has none.
     return values.reshape(math.prod(values.shape[:lead]), *values.shape[lead:])

@@ -90,7 +90,13 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:  # noqa: ANN
 def compiled() -> bool:
     """Whether the kernels of a step have been compiled before, by this or another process."""
     folder = kernel_folder()
-    return folder is not None and (folder / "compiled").exists()
+    if folder not in _compiled_folders and folder is not None and (folder / "compiled").exists():
+        _compiled_folders.add(folder)
+    return folder in _compiled_folders
+
+
+_compiled_folders: set[Path | None] = set()
+"""Folders found to be complete: every step asks."""
 
 
 @contextmanager

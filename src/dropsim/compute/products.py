@@ -33,22 +33,22 @@ class Linear:
         count = -(-self.size_out // PANEL)
         filled = np.zeros((count * PANEL, self.size_in), dtype=np.float32)
         filled[: self.size_out] = weight
-        self._panels = np.ascontiguousarray(filled.reshape(count, PANEL, self.size_in).transpose(0, 2, 1))
-        self._bias = np.zeros((1, count * PANEL), dtype=np.float32)
-        self._bias[0, : self.size_out] = bias
+        self.panels = np.ascontiguousarray(filled.reshape(count, PANEL, self.size_in).transpose(0, 2, 1))
+        self.bias = np.zeros((1, count * PANEL), dtype=np.float32)
+        self.bias[0, : self.size_out] = bias
 
     def __reduce__(self) -> tuple[type["Linear"], tuple[np.ndarray, np.ndarray]]:
         # The layout depends on the processor; somewhere else it is made again.
-        weight = self._panels.transpose(0, 2, 1).reshape(-1, self.size_in)[: self.size_out]
-        return Linear, (weight, self._bias[0, : self.size_out])
+        weight = self.panels.transpose(0, 2, 1).reshape(-1, self.size_in)[: self.size_out]
+        return Linear, (weight, self.bias[0, : self.size_out])
 
     def __call__(self, x: Float32[np.ndarray, "r i"], plus: Float32[np.ndarray, "p w"] | None = None) -> Float32[np.ndarray, "r w"]:
         """Return x weight^T + bias, filled up to whole panels: only the first `size_out` columns mean something.
 
         With `plus`, an earlier result, this is added instead of the bias: its first row to the first r / p rows of x, and so on.
         """
-        out = np.empty((len(x), self._bias.shape[1]), dtype=np.float32)
-        multiply(np.ascontiguousarray(x), self._panels, self._bias if plus is None else plus, out)
+        out = np.empty((len(x), self.bias.shape[1]), dtype=np.float32)
+        multiply(np.ascontiguousarray(x), self.panels, self.bias if plus is None else plus, out)
         return out
 
 

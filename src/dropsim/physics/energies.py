@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from dropsim.body.joints import NUM_JOINTS, PARENTS, joint_index
-from dropsim.body.kinematics import copy, inverse
-from dropsim.body.rotations import best_turn, transpose
+from dropsim.body.kinematics import best_rotation, chain, copy, inverse
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import kernel
 from dropsim.physics.contact import contact_targets
@@ -101,21 +100,46 @@ class RangeOfMotion(KernelEnergy):
     ) -> None:
         q = np.empty((*x.shape, 3))
         inverse(x, frame.twist, frame.skeleton.offsets, q)
-        out = self.pose.norm(q) > self.pose.limit
-        active[:, at : at + NUM_JOINTS] = out[:, None]
-        if out.any():
-            p[out, at : at + NUM_JOINTS] = self._drawn_back(q[out], x[out], frame.skeleton)
+        out = np.flatnonzero(self.pose.norm(q) > self.pose.limit)
+        active[:, at : at + NUM_JOINTS] = False
+        if len(out):
+            back = self.pose.scaled_back(q[out])
+            _draw_back(out, back, x, frame.skeleton.offsets, frame.skeleton.masses, self.longest_pull, p, active, at)
 
-    def _drawn_back(
-        self, q: Float[np.ndarray, "n 22 3 3"], x: Float[np.ndarray, "n 22 3"], skeleton: Skeleton
-    ) -> Float[np.ndarray, "n 22 3"]:
-        """Return the nearest poses within the range, about their middle; nobody's numbers depend on the batch."""
-        posed = skeleton.forward(self.pose.project(q), x[:, 0])
-        here, posed = x - x.mean(1, keepdims=True), posed - posed.mean(1, keepdims=True)
-        # Turned to lie on the body as well as it can: a pose has no orientation either, and limbs that give way must not spin the trunk.
-        pull = posed @ transpose(best_turn(posed, here, skeleton.masses)) - here
-        length = np.linalg.norm(pull, axis=-1, keepdims=True)
-        return here + pull * (self.longest_pull / np.maximum(length, self.longest_pull))
+
+@kernel
+def _draw_back(people: Array, q: Array, x: Array, offsets: Array, masses: Array, longest: float, p: Array, active: Array, at: int) -> None:
+    """Write where natural poses have the joints of some people, about their middle.
+
+    Turned to lie on the body as well as they can: a pose has no orientation either, and limbs that give way must not spin the trunk.
+    """
+    posed, world, middle, centre = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(3), np.empty(3)
+    M, S, V, R = np.empty((3, 3)), np.empty((4, 4)), np.empty((4, 4)), np.empty((3, 3))
+    for k in range(len(people)):
+        i = people[k]
+        for c in range(3):
+            posed[0, c] = x[i, 0, c]
+        chain(q[k], offsets, world, posed)
+        for c in range(3):
+            middle[c] = centre[c] = 0.0
+            for j in range(NUM_JOINTS):
+                middle[c] += posed[j, c] / NUM_JOINTS
+                centre[c] += x[i, j, c] / NUM_JOINTS
+        for r in range(3):
+            for c in range(3):
+                M[r, c] = 0.0
+                for j in range(NUM_JOINTS):
+                    M[r, c] += masses[j] * (posed[j, r] - middle[r]) * (x[i, j, c] - centre[c])
+        best_rotation(M, S, V, R)
+        for j in range(NUM_JOINTS):
+            px, py, pz = posed[j, 0] - middle[0], posed[j, 1] - middle[1], posed[j, 2] - middle[2]
+            hx, hy, hz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]
+            dx = R[0, 0] * px + R[0, 1] * py + R[0, 2] * pz - hx
+            dy = R[1, 0] * px + R[1, 1] * py + R[1, 2] * pz - hy
+            dz = R[2, 0] * px + R[2, 1] * py + R[2, 2] * pz - hz
+            share = longest / max(math.sqrt(dx * dx + dy * dy + dz * dz), longest)
+            p[i, at + j, 0], p[i, at + j, 1], p[i, at + j, 2] = hx + share * dx, hy + share * dy, hz + share * dz
+            active[i, at + j] = True
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from dropsim.compute.jit import fast_kernel
-from dropsim.compute.products import Linear
+from dropsim.compute.jit import fast_kernel, kernel
+from dropsim.compute.products import Linear, multiply
 
 Array = Any
 """numba knows the types."""
@@ -21,6 +21,8 @@ EPSILON = 1e-5
 """Added to variances: PyTorch's default."""
 Affine = tuple[np.ndarray, np.ndarray]
 """Weight and bias of a linear layer."""
+Layers = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], np.float32]
+"""Panels and biases of linear layers, and the slope of the leaky ReLUs between them below zero."""
 
 
 def random_affines(widths: Sequence[int], skip: int, rng: np.random.Generator) -> tuple[Affine, ...]:
@@ -153,13 +155,40 @@ class LeakyMLP:
     """Of the leaky ReLU below zero."""
 
     @functools.cached_property
-    def _layers(self) -> list[Linear]:
-        return [Linear(*layer) for layer in self.linears]
+    def _layers(self) -> tuple[Linear, ...]:
+        return tuple(Linear(*layer) for layer in self.linears)
+
+    @functools.cached_property
+    def arrays(self) -> "Layers":
+        """The layers as kernels take them."""
+        return tuple(layer.panels for layer in self._layers), tuple(layer.bias for layer in self._layers), np.float32(self.slope)
+
+    @property
+    def size_out(self) -> int:
+        """Columns of the result."""
+        return self._layers[-1].size_out
 
     def forward(self, x: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b o"]:
         """Run the layers."""
-        *before, last = self._layers
-        for layer in before:
-            x = layer(x)[:, : layer.size_out]
-            x = np.maximum(x, np.float32(self.slope) * x)
-        return last(x)[:, : last.size_out]
+        out = np.empty((len(x), self.size_out), dtype=np.float32)
+        run_layers(x, *self.arrays, out)
+        return out
+
+
+@kernel
+def run_layers(x: Array, panels: Array, biases: Array, slope: float, out: Array) -> None:
+    """Write what linear layers with leaky ReLUs between them make of x."""
+    seen = x
+    for layer in range(len(panels)):
+        found = np.empty((len(x), biases[layer].shape[1]), np.float32)
+        multiply(seen, panels[layer], biases[layer], found)
+        if layer + 1 < len(panels):
+            seen = np.empty((len(x), panels[layer + 1].shape[1]), np.float32)
+            for r in range(len(x)):
+                for c in range(seen.shape[1]):
+                    value = found[r, c]
+                    seen[r, c] = max(value, slope * value)
+        else:
+            for r in range(len(x)):
+                for c in range(out.shape[1]):
+                    out[r, c] = found[r, c]

@@ -6,15 +6,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32
 
 from dropsim.body.rotations import rotmat_to_rotvec
-from dropsim.body.skeleton import NUM_JOINTS
+from dropsim.body.skeleton import NUM_JOINTS, flat
+from dropsim.compute.jit import kernel
 from dropsim.files.weights import errors_of, read_number, read_record, read_weights, require_shapes, write_weights
 from dropsim.priors.network import Affine, LeakyMLP, random_affines
 
+Array = Any
+"""numba knows the types."""
 NUM_BODY = NUM_JOINTS - 1
 NUM_COLUMNS = 6 * NUM_BODY
 """Two columns of every body joint's rotation."""
@@ -117,12 +121,15 @@ class PoseNetwork:
         code = self._layers["encoder"].forward(seen)
         return _unit(code) * self.norm(seen)[:, None] if self.radius else code
 
+    def scaled_code(self, seen: Float32[np.ndarray, "b i"], norm: float) -> Float32[np.ndarray, "b z"]:
+        """Return codes of flattened poses, brought to a norm."""
+        return _unit(self._layers["encoder"].forward(seen)) * np.float32(norm)
+
     def norm(self, seen: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b"]:
         """Return the norm of that mean; ours has a part for it."""
         if not self.radius:
             return np.linalg.norm(self.encode(seen), axis=-1)
-        with np.errstate(invalid="ignore"):  # a pose that is not finite has a norm that is not finite
-            return np.logaddexp(np.float32(0.0), self._layers["radius"].forward(seen)[:, 0])
+        return _softplus(self._layers["radius"].forward(seen)[:, 0])
 
     def decode(self, z: Float32[np.ndarray, "b z"]) -> Float32[np.ndarray, "b c"]:
         """Return two columns for each body joint, not yet orthonormal."""
@@ -131,6 +138,11 @@ class PoseNetwork:
 
 def _unit(v: np.ndarray) -> np.ndarray:
     return v / np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-12)
+
+
+def _softplus(v: np.ndarray) -> np.ndarray:
+    """Return log(1 + exp(v)); a number that is not finite stays so."""
+    return np.maximum(v, 0) + np.log1p(np.exp(-np.abs(v)))
 
 
 def _after_scaling(layers: tuple[Affine, ...], mean: np.ndarray, scale: np.ndarray) -> tuple[Affine, ...]:
@@ -142,10 +154,24 @@ def _after_scaling(layers: tuple[Affine, ...], mean: np.ndarray, scale: np.ndarr
 
 def columns_to_rotations(columns: Float[np.ndarray, "*b c"]) -> Float[np.ndarray, "*b 21 3 3"]:
     """Orthonormalise the two columns of each joint (Gram-Schmidt); the third is their cross product."""
-    pair = columns.reshape(*columns.shape[:-1], NUM_BODY, 3, 2)
-    first = _unit(pair[..., 0])
-    second = _unit(pair[..., 1] - (first * pair[..., 1]).sum(-1, keepdims=True) * first)
-    return np.stack((first, second, np.cross(first, second)), axis=-1)
+    out = np.empty((*columns.shape[:-1], NUM_BODY, 3, 3))
+    _orthonormalise(flat(columns, 1).reshape(-1, 3, 2), out.reshape(-1, 3, 3))
+    return out
+
+
+@kernel
+def _orthonormalise(pairs: Array, out: Array) -> None:
+    for i in range(len(pairs)):
+        ax, ay, az, bx, by, bz = pairs[i, 0, 0], pairs[i, 1, 0], pairs[i, 2, 0], pairs[i, 0, 1], pairs[i, 1, 1], pairs[i, 2, 1]
+        size = max(math.sqrt(ax * ax + ay * ay + az * az), 1e-12)
+        ax, ay, az = ax / size, ay / size, az / size
+        along = ax * bx + ay * by + az * bz
+        bx, by, bz = bx - along * ax, by - along * ay, bz - along * az
+        size = max(math.sqrt(bx * bx + by * by + bz * bz), 1e-12)
+        bx, by, bz = bx / size, by / size, bz / size
+        out[i, 0, 0], out[i, 1, 0], out[i, 2, 0] = ax, ay, az
+        out[i, 0, 1], out[i, 1, 1], out[i, 2, 1] = bx, by, bz
+        out[i, 0, 2], out[i, 1, 2], out[i, 2, 2] = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
 
 
 def flatten_pose(q: Float[np.ndarray, "*b 22 3 3"], shape: PoseShape) -> Float32[np.ndarray, "n i"]:
@@ -211,10 +237,17 @@ class PosePrior:
 
         The root's orientation and poses within the range come back as they are.
         """
-        norm = self.norm(q)
-        outside = norm > self.limit
+        outside = self.norm(q) > self.limit
         if not outside.any():
             return q
         projected = q.copy()
-        projected[outside, 1:] = self.decode(self.encode(q[outside]) * (self.limit / norm[outside])[..., None])
+        projected[outside] = self.scaled_back(q[outside])
+        return projected
+
+    def scaled_back(self, q: Float[np.ndarray, "n 22 3 3"]) -> Float[np.ndarray, "n 22 3 3"]:
+        """Return what the codes of poses out of range say when scaled back to the limit."""
+        code = self.network.scaled_code(flatten_pose(q, self.network.shape), self.limit)
+        columns = self.network.decode(code)
+        projected = q.copy()
+        projected[:, 1:] = columns_to_rotations(columns.astype(np.float64))
         return projected
