@@ -22,11 +22,13 @@ from dropsim.motion.contacts import CONTACT_JOINTS, label_contacts
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAEPrior
-from dropsim.research.training import loop, prior
+from dropsim.research.training import ensemble, loop, prior
+from dropsim.research.training import frames as frames_module
 from dropsim.research.training.displaced import Pool, displaced, features, returning_target
-from dropsim.research.training.frames import BALANCE, Frames, Transition, transition
+from dropsim.research.training.ensemble import EnsembleOptions, EnsembleTrainer, energy_score
+from dropsim.research.training.frames import BALANCE, Frames, Transition, recorded_window, transition
 from dropsim.research.training.loop import Budget, Progress
-from dropsim.research.training.network import Local, exp, heading, recentred
+from dropsim.research.training.network import Local, exp, heading, log_small, recentred
 from dropsim.research.training.prior import PriorOptions, PriorTrainer, train_prior
 
 FPS = 30.0
@@ -420,7 +422,7 @@ def test_particles_roll_on_and_start_again():
     assert ages == {0, 1, 2, 3}
 
 
-# --- the second recipe
+# --- rollouts
 
 
 def test_an_intent_is_where_the_person_is_later():
@@ -450,34 +452,111 @@ def test_a_displaced_state_is_matched_with_the_recording_that_fits():
     assert torch.equal(Pool(EVERY[:5], PLAIN[:5], features(everything[:5])).match(everything, FRAMES, EVERY, PLAIN)[0], EVERY)
 
 
-@pytest.mark.parametrize("change", [{}, {"rematched": True}, {"intent": True}, {"intent": True, "trunk": (48, 32)}])
-def test_windows_train_and_resume(change: dict):
-    options = replace(TINY, window=4, root=1.0, displacement=0.1, bias=1.0, **change)
-    frames = Frames.of([clip_of(MOTION), clip_of(lively(2.0, 1), name="ann_2")], ahead=4)
-    first = PriorTrainer(frames, options, 20)
+@pytest.mark.parametrize("offset", [0, 3])
+def test_a_window_is_the_recording_in_the_heading_of_its_start(offset: int):
+    at = EVERY[FRAMES.last[EVERY] >= EVERY + offset + 4]
+    plain = torch.zeros(len(at), dtype=torch.bool)
+    window = recorded_window(FRAMES, at, at + offset, plain, 4)
+    first = transition(FRAMES, at, plain)
+    if offset == 0:
+        torch.testing.assert_close(window.joints[:, 0], first.now.joints, rtol=0, atol=1e-5)
+        torch.testing.assert_close(window.joints[:, 1], first.then.joints, rtol=0, atol=1e-5)
+        torch.testing.assert_close(window.intents[:, 0], first.intent, rtol=0, atol=1e-5, equal_nan=True)
+    # It is one motion of one body: seen from its own heading, every frame is the transition that starts there.
+    for k in range(5):
+        torch.testing.assert_close(BODY.forward(window.q[:, k], window.joints[:, k, 0]), window.joints[:, k], rtol=0, atol=1e-5)
+        own = recentred(Local(window.joints[:, k, 0], window.q[:, k], window.joints[:, k], first.now.velocity), BODY)
+        there = (at + offset + k).clamp(max=len(FRAMES.last) - 2)
+        torch.testing.assert_close(own.joints[:-1], transition(FRAMES, there, plain).now.joints[:-1], rtol=0, atol=1e-5)
+    # Mirrored, it is the window of the mirrored motion.
+    right = Frames.of([clip_of(MOTION.mirrored()), clip_of(lively(2.0, 1).mirrored(), name="ann_2")])
+    mirrored = recorded_window(right, at, at + offset, ~plain, 4)
+    for name in ("joints", "q", "intents"):
+        torch.testing.assert_close(getattr(mirrored, name), getattr(window, name), rtol=0, atol=2e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize(("mean", "spread"), [(0.3, 1.0), (0.0, 0.5), (0.0, 2.0)])
+def test_the_energy_score_is_least_for_the_distribution_that_was_recorded(mean: float, spread: float, generator: torch.Generator):
+    # Recorded: three independent standard normal numbers. Samples with another mean or spread score worse, by more than the noise.
+    recorded = torch.randn(100_000, 3, generator=generator)
+    right, wrong = torch.randn(200_000, 3, generator=generator), mean + spread * torch.randn(200_000, 3, generator=generator)
+    worse = energy_score(wrong, recorded) - energy_score(right, recorded)
+    assert float(worse.mean()) > 5 * float(worse.std()) / math.sqrt(len(worse))
+
+
+ROLLED = EnsembleOptions(width=32, latent=4, batch=16, window=4, mean_age=8)
+
+
+def rolling(options: EnsembleOptions = ROLLED) -> EnsembleTrainer:
+    frames = Frames.of([clip_of(MOTION), clip_of(lively(2.0, 1), name="ann_2")], ahead=options.window)
+    return EnsembleTrainer(frames, options, 20)
+
+
+@pytest.mark.parametrize("change", [{}, {"displaced": 0.0}, {"surprising": 0.0}, {"trunk": (48, 32)}])
+def test_rollouts_train_and_resume(change: dict):
+    options = replace(ROLLED, **change)
+    first = rolling(options)
     for _ in range(3):
-        parts = first.step()
-        assert {"root", "displacement", "bias"} <= parts.keys()
-        assert all(math.isfinite(value) for value in parts.values())
-    second = PriorTrainer(frames, options, 20)
+        assert all(math.isfinite(value) for value in first.step().values())
+    second = rolling(options)
     second.resume(copy.deepcopy(first.state()))  # as through a file: optimizers would share their tensors
     first.step()
     second.step()
-    theirs = weights(second)
-    assert all(torch.equal(value, theirs[name]) for name, value in weights(first).items())
+    theirs = second.network.state_dict()
+    assert all(torch.equal(value, theirs[name]) for name, value in first.network.state_dict().items())
 
 
-def test_a_bias_is_averaged_over_steps():
-    # Two people at 1 m/s along y, one 3 cm behind and one 1 cm ahead after a window: -1 cm on average, however often it is measured.
-    trainer = PriorTrainer(FRAMES, TINY, 20)
-    drift = torch.tensor([[0.0, -3.0], [0.0, 1.0]], requires_grad=True)
-    velocity = torch.tensor([[0.0, 1.0], [0.0, 1.0]])
-    for _ in range(500):
-        loss = trainer._bias(drift, velocity)
-    torch.testing.assert_close(trainer.bias, torch.tensor([0.0, -1.0, 0.0, 0.0, 0.0]), rtol=0, atol=1e-3)
-    # The gradient is that of the squared mean, the same for both: their spread is not held against them.
-    (gradient,) = torch.autograd.grad(loss, drift)
-    torch.testing.assert_close(gradient, torch.tensor([[0.0, -1.0], [0.0, -1.0]]), rtol=0, atol=1e-3)
+def test_people_of_an_ensemble_start_together_and_part():
+    trainer = rolling(replace(ROLLED, displaced=0.0, mean_age=10**6))
+    before = trainer.ensemble
+    ones, others = before.state.joints.chunk(2)
+    assert torch.equal(ones, others)
+    recorded = trainer._recorded(before)
+    torch.testing.assert_close(recorded.joints[:, 0], ones, rtol=0, atol=1e-5)
+    trainer.step()
+    after = trainer.ensemble
+    going = (after.age == 4) & (after.start == before.start)
+    assert going.any()
+    # They are somewhere on the way of the recording, in bodies, and no longer in the same place.
+    places = (after.state.joints - BODY.rest[0] * torch.tensor([1.0, 1.0, 0.0])) @ after.R.transpose(-1, -2) + after.origin.unsqueeze(1)
+    assert bone_error(places) < 2e-5
+    ones, others = places.chunk(2)
+    apart = (ones - others)[going].norm(dim=-1).mean()
+    missed = (ones - recorded.joints[:, -1])[going].norm(dim=-1).mean()
+    assert 1e-5 < float(apart) < 0.2
+    assert float(missed) < 0.2
+
+
+def test_those_who_start_off_the_recording_come_back_to_it():
+    # The offset of a pose halves in 0.2 s, six frames; a window of 12 leaves a quarter of it.
+    trainer = rolling(replace(ROLLED, displaced=1.0, surprising=0.0, window=12))
+    ensemble = trainer.ensemble
+    recorded = recorded_window(trainer.frames, ensemble.start, ensemble.start, ensemble.mirrored, 12)
+    followed = trainer._recorded(ensemble)
+    torch.testing.assert_close(followed.joints[:, 0], ensemble.state.joints[:16], rtol=0, atol=1e-5)
+
+    def bend(k: int) -> Tensor:
+        return log_small(followed.q[:, k, 1:] @ recorded.q[:, k, 1:].transpose(-1, -2))
+
+    still = (
+        ensemble.state.velocity[:16, VELOCITY_SIZE:]
+        == transition(trainer.frames, ensemble.start, ensemble.mirrored).now.velocity[:, VELOCITY_SIZE:]
+    )
+    rows = still.all(-1)
+    assert rows.any()
+    torch.testing.assert_close(bend(12)[rows], 0.25 * bend(0)[rows], rtol=0, atol=1e-4)
+
+
+def test_an_intent_starts_without_effect_in_weights_that_knew_none(data: Path, tmp_path: Path):
+    first = CVAEPrior.load(run(data, tmp_path / "first")).network
+    trainer = rolling()
+    trainer.start_from(trainer.weights_of(tmp_path / "first" / "prior.safetensors"))
+    size = first.shape.state_size
+    for name, values in (("prior", first.prior.linears[0][0]), ("decoder", first.decoder.linears[0][0])):
+        ours = trainer.network.state_dict()[f"{name}.linears.0.weight"].numpy()
+        assert np.array_equal(np.delete(ours, slice(size, size + 8), axis=1), values)
+        assert not ours[:, size : size + 8].any()
+    assert (trainer.cvae.state_scale[size:-3] > 0).all()
 
 
 # --- whole runs
@@ -497,8 +576,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _small_steps(monkeypatch: pytest.MonkeyPatch):
     for name, value in {"LOG_EVERY": 2, "SAVE_EVERY": 4}.items():
         monkeypatch.setattr(loop, name, value)
-    for name, value in {"QUALITY_PEOPLE": 2, "QUALITY_SECONDS": 0.3, "NUM_MEASURED": 500, "POOL_SIZE": 500}.items():
+    for name, value in {"QUALITY_PEOPLE": 2, "QUALITY_SECONDS": 0.3}.items():
         monkeypatch.setattr(prior, name, value)
+    monkeypatch.setattr(frames_module, "NUM_MEASURED", 500)
+    monkeypatch.setattr(ensemble, "POOL_SIZE", 500)
 
 
 def run(data: Path, out: Path, *, resume: bool = False, watch: Callable[[Progress], None] | None = None, init: Path | None = None) -> Path:
@@ -573,18 +654,11 @@ def test_a_run_may_start_from_anothers_weights(data: Path, tmp_path: Path):
 
 
 def test_a_run_may_start_from_a_priors_own_file(data: Path, tmp_path: Path):
-    # It has no encoder, which is trained first, and no intent, which starts without effect.
-    first = CVAEPrior.load(run(data, tmp_path / "first")).network
-    options, frames = replace(TINY, intent=True), Frames.of(load(data, held_out=False))
-    trainer = PriorTrainer(frames, options, 10)
+    # It has no encoder, which is trained first.
+    run(data, tmp_path / "first")
+    trainer = PriorTrainer(Frames.of(load(data, held_out=False)), TINY, 10)
     trainer.start_from(trainer.weights_of(tmp_path / "first" / "prior.safetensors"))
     before = weights(trainer)
-    size = first.shape.state_size
-    for name, values in (("prior", first.prior.linears[0][0]), ("decoder", first.decoder.linears[0][0])):
-        ours = before[f"cvae.{name}.linears.0.weight"].numpy()
-        assert np.array_equal(np.delete(ours, slice(size, size + 8), axis=1), values)
-        assert not ours[:, size : size + 8].any()
-    assert (trainer.cvae.state_scale[size:-3] > 0).all()
     trainer.encoder_first = 2
     for held in (True, True, False):
         trainer.step()

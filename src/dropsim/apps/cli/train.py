@@ -40,8 +40,7 @@ class Train:
     seed: int = 0
     """Of everything random."""
     recipe: Literal["first", "second"] = "first"
-    """How the motion prior is trained: as the shipped one, or with an intent as an input, gradients through 8 frames and losses on the
-    displacement."""
+    """How the motion prior is trained: from random weights, or by rollouts, with an intent as an input; the second goes on from --init."""
     weights: Annotated[Path | None, optional("FILE", "the package's")] = None
     """Prior that makes the start states."""
 

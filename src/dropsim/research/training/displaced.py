@@ -64,6 +64,10 @@ def returning_target(recorded: Transition, state: Local, body: Body, *, half_lif
 _JOINT_WEIGHTS = torch.ones(NUM_JOINTS, 1)
 for _name, _weight in (("pelvis", 2.0), ("left_foot", 2.0), ("right_foot", 2.0), ("left_wrist", 0.5), ("right_wrist", 0.5)):
     _JOINT_WEIGHTS[joint_index(_name)] = _weight
+POOL_SIZE = 32_768
+"""Recorded frames that displaced states are matched with."""
+POOL_STEPS = 500
+"""Steps of training after which they are drawn again."""
 _VELOCITY_SECONDS = 0.15
 """A difference in velocity counts as much as the distance that it makes in this time [s]."""
 

@@ -12,13 +12,27 @@ from dropsim.body.skeleton import MIRROR, NUM_JOINTS, Skeleton
 from dropsim.motion.clips import Clip
 from dropsim.motion.contacts import CONTACT_JOINTS
 from dropsim.motion.motion import Motion
-from dropsim.priors.cvae import difference_memory
-from dropsim.research.training.network import Body, Local, heading, mirrored_rotations, turn_memory
+from dropsim.priors.cvae import NUM_CONTACTS, difference_memory
+from dropsim.research.training.network import (
+    Body,
+    CVAENetwork,
+    Local,
+    heading,
+    log_small,
+    mirrored_rotations,
+    root_and_body_velocity,
+    state_vector,
+    turn_memory,
+)
 
 _MIRROR = torch.tensor(MIRROR)
 _MIRROR_CONTACTS = torch.tensor([CONTACT_JOINTS.index(MIRROR[j]) for j in CONTACT_JOINTS])
 INTENT_SECONDS = 2 / 3
 """A recorded person's intent is where they are this much later [s]."""
+NUM_MEASURED = 20_000
+"""Recorded transitions that means and scales are measured from."""
+HELD = 0.012
+"""A joint whose rotation about an axis varies less than this in the recordings does not turn about it [rad]."""
 BALANCE = 0.35
 """A category is drawn in proportion to its minutes to this power: 1 is as recorded, 0 all alike."""
 
@@ -140,6 +154,59 @@ def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]
     velocity = turn_memory(velocity, H)
     now, then = (Local(joints[:, i, 0], q[:, i], joints[:, i], velocity[:, i]) for i in (0, 1))
     return Transition(now, then, contacts[:, 1], contacts[:, 0] & contacts[:, 1], _intent(frames, at, mirrored, H[:, 0]))
+
+
+def normalise(cvae: CVAENetwork, frames: Frames, rng: torch.Generator) -> Float[Tensor, "22 3"]:
+    """Measure mean and scale of the states and of the deltas from recorded transitions; return how freely joints turn about each axis."""
+    at = frames.draw(NUM_MEASURED, rng)
+    recorded = transition(frames, at, torch.zeros(len(at), dtype=torch.bool))
+    vectors = state_vector(recorded.now, frames.body.rest[0])
+    if cvae.shape.intent:
+        known = ~recorded.intent.isnan().any(-1)
+        vectors = torch.cat((vectors, recorded.intent), dim=-1)[known]
+    size = vectors.shape[-1]
+    cvae.state_mean[:size] = vectors.mean(0)
+    # Entries that hardly change, such as the body's own place, are not blown up.
+    cvae.state_scale[:size] = vectors.std(0).clamp(min=0.02)
+    before, after = (root_and_body_velocity(frame.velocity) for frame in (recorded.now, recorded.then))
+    scale = torch.cat(((after - before).std(0) / frames.fps, torch.ones(NUM_CONTACTS)))
+    cvae.output_scale.copy_(scale.clamp(min=0.003))
+    cvae.carry.copy_(((before * after).mean(0) / before.square().mean(0).clamp(min=1e-6)).clamp(0, 1))
+    turn = log_small(recorded.now.q)
+    spread = turn.std(0)
+    cvae.free.copy_((spread > HELD) | (torch.arange(NUM_JOINTS) == 0).unsqueeze(-1))
+    cvae.held.copy_(torch.where(cvae.free > 0, 0.0, turn.mean(0)))
+    return (spread / 0.2).clamp(0.1, 1.0) * cvae.free
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Some recorded frames in a row, in the heading frame of an earlier one."""
+
+    joints: Float[Tensor, "b w 22 3"]
+    q: Float[Tensor, "b w 22 3 3"]
+    """Local rotations; the root's is in that frame."""
+    intents: Float[Tensor, "b w 5"]
+    """As of a transition, at every frame, in that frame."""
+
+
+def recorded_window(frames: Frames, start: Int[Tensor, "b"], at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"], count: int) -> Window:
+    """Gather the frames from at to at + count, some of them mirrored, in the heading frame of the frame at start."""
+    index = at.unsqueeze(1) + torch.arange(count + 1)
+    flip, flat = torch.tensor([-1.0, 1.0, 1.0]), torch.tensor([1.0, 1.0, 0.0])
+    side = mirrored[:, None, None, None]
+    q, joints = frames.q[index], frames.joints[index]
+    q = torch.where(side[..., None], mirrored_rotations(q), q)
+    joints = torch.where(side, (joints * flip)[:, :, _MIRROR], joints)
+    first = frames.root[start]
+    first = torch.where(mirrored[:, None], first * flip, first) * flat
+    turn = frames.q[start, 0]
+    H = heading(torch.where(mirrored[:, None, None], flip[:, None] * turn * flip, turn))
+    joints = (joints - first[:, None, None]) @ H.transpose(-1, -2).unsqueeze(1) + frames.body.rest[0] * flat
+    q = torch.cat((H[:, None, None] @ q[:, :, :1], q[:, :, 1:]), dim=2)
+    many = count + 1
+    intents = _intent(frames, index.flatten(), mirrored.repeat_interleave(many), H.repeat_interleave(many, 0))
+    return Window(joints, q, intents.unflatten(0, (len(at), many)))
 
 
 def _intent(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"], H: Float[Tensor, "b 3 3"]) -> Float[Tensor, "b 5"]:

@@ -325,6 +325,19 @@ def imported_cvae(network: cvae.CVAENetwork) -> CVAENetwork:
     return module
 
 
+def widened(network: cvae.CVAENetwork, own: CVAENetwork) -> dict[str, Tensor]:
+    """Return the weights of a network for one that may also take an intent, which starts without effect, normalised as measured."""
+    theirs = imported_cvae(network)
+    found, size, room = theirs.state_dict(), theirs.shape.state_size, own.shape.state_size - theirs.shape.state_size
+    if room > 0:
+        for name in ("state_mean", "state_scale"):
+            found[name] = torch.cat((found[name], getattr(own, name)[size:]))
+        for name in ("prior.linears.0.weight", "decoder.linears.0.weight"):
+            weight = found[name]
+            found[name] = torch.cat((weight[:, :size], weight.new_zeros(len(weight), room), weight[:, size:]), dim=1)
+    return found
+
+
 def exported_pose(network: PoseNetwork) -> pose.PoseNetwork:
     """Return the pose network that the simulator runs."""
     return pose.PoseNetwork.from_tensors(network.shape, arrays_of(network))

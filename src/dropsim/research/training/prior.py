@@ -2,10 +2,9 @@
 
 A particle starts on a recorded frame, often displaced, and goes on from its own predictions. Its target is the recording, approached with
 a half-life from where the particle is, so that the model learns smooth returns from states that no recording has. Every optimisation step
-advances a batch of particles by a window of frames; gradients pass through the window and are cut at its ends.
+advances a batch of particles by one frame, at which gradients are cut. `ensemble` goes on from such weights by rollouts.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -25,8 +24,9 @@ from dropsim.physics import metrics
 from dropsim.priors.cvae import NUM_CONTACTS, CVAEPrior, CVAEShape
 from dropsim.priors.prior import State
 from dropsim.priors.rollout import roll_out
-from dropsim.research.training.displaced import Pool, displaced, returning_target
-from dropsim.research.training.frames import Frames, Transition, transition
+from dropsim.research.training.displaced import displaced, returning_target
+from dropsim.research.training.ensemble import EnsembleOptions, EnsembleTrainer
+from dropsim.research.training.frames import Frames, Transition, normalise, transition
 from dropsim.research.training.loop import Budget, Progress, Trainer, train
 from dropsim.research.training.network import (
     MLP,
@@ -35,12 +35,10 @@ from dropsim.research.training.network import (
     Local,
     compose_kinematic,
     exported_cvae,
-    heading,
-    imported_cvae,
     log_small,
     recentred,
-    root_and_body_velocity,
     state_vector,
+    widened,
 )
 from dropsim.research.training.starts import held_out_starts
 
@@ -68,64 +66,25 @@ class PriorOptions:
     displaced: float = 0.35
     """Share of the particles that start off the recording."""
     shoved: float = 0.01
-    """Chance per window that a rolling particle is displaced again."""
+    """Chance per frame that a rolling particle is displaced again."""
     clean: float = 0.3
     """Share of the batch that starts on a new recorded frame, undisplaced, at every step."""
     sampled: float = 0.25
     """Share of the particles that go on from a sample of the conditional prior instead of the posterior."""
-    window: int = 1
-    """Frames that gradients pass through."""
-    root: float = 0.0
-    """Weight of the squared error of the root's step [1/cm^2]. If it is not 0, the other joints are compared relative to the root. A robust
-    loss alone predicts the median step; push-offs are short and strong, so the median is slower than the mean."""
-    displacement: float = 0.0
-    """Weight of the squared sum of these errors over the window [1/cm^2]: noise cancels in the sum, a bias does not."""
-    bias: float = 0.0
-    """Weight of the squared mean error of sampled particles along their way, by classes of speed [1/cm^2]. The mean is taken over many
-    steps: that of one batch is mostly noise, and its square would only make the samples more alike."""
-    intent: bool = False
-    """Take an intent as an input: where the person is a moment later."""
-    hidden: float = 0.35
-    """Chance that a particle's intent is hidden, for each of velocity, facing and height."""
-    trunk: tuple[int, ...] = ()
-    """Hidden widths, and the number of features at the end, of a network that is computed once a frame. The conditional prior and the
-    decoder, which is computed for every sample, then see the features alone and can be small. Empty: both see the state."""
-    rematched: bool = False
-    """Displaced particles follow the recording that is most like their state, instead of coming back to the one they were on: a standing
-    person with a sideways velocity should make a side step."""
     temperature: float = 0.8
     """Spread of a sample at run time, stored with the weights: at 1 rollouts jitter and skate more than recordings."""
     ema: float = 0.999
     seed: int = 0
 
 
-RECIPES = {
-    "first": PriorOptions(),
-    "second": PriorOptions(
-        batch=128, window=8, learning_rate=4e-4, root=1.0, displacement=0.1, bias=0.5, lasting=0.8, rematched=True, intent=True, sampled=0.4
-    ),
-}
-"""Ways to train: that of the shipped weights, and one against the loss of speed, to go on from them; docs/model-card.md has what it did."""
-NUM_MEASURED = 20_000
-"""Recorded transitions that means and scales are measured from."""
-HELD = 0.012
-"""A joint whose rotation about an axis varies less than this in the recordings does not turn about it [rad]."""
 ROBUST = 2.0
 """Where a part of the loss turns from square to root [cm^2]."""
 STILL = 0.009
 """A standing foot whose target is nearer than this should not move at all [m]."""
 LOST = 0.5
 """A particle whose joints are further than this from its recording starts again elsewhere [m]."""
-SPEED_CLASSES = (0.2, 0.8, 1.5, 2.2, 3.2, 9.0)
-"""Edges of the classes of speed in which the bias of samples is measured [m/s]."""
-BIAS_STEPS = 50
-"""Steps that the bias of samples is averaged over."""
-POOL_SIZE = 32_768
-"""Recorded frames that displaced states are matched with."""
 ENCODER_STEPS = 200
 """Steps for the encoder alone if the weights to start from have none."""
-POOL_STEPS = 500
-"""Steps after which they are drawn again."""
 _FOOT_CONTACTS = [3, 4, 5, 6]
 _FOOT_JOINTS = [CONTACT_JOINTS[i] for i in _FOOT_CONTACTS]
 
@@ -174,13 +133,6 @@ def _robust(loss: Float[Tensor, "i"]) -> Float[Tensor, ""]:
     return _mean(2 * ROBUST * ((1 + loss / ROBUST).sqrt() - 1))
 
 
-def _biases(drift: Float[Tensor, "i 2"], velocity: Float[Tensor, "i 2"]) -> Float[Tensor, "c"]:
-    """Return the mean error along the way that people go in every class of speed, NaN if nobody is in it."""
-    speed = velocity.norm(dim=-1)
-    along = (drift * velocity).sum(-1) / speed.clamp(min=1e-6)
-    return torch.stack([along[(speed >= low) & (speed < high)].mean() for low, high in itertools.pairwise(SPEED_CLASSES)])
-
-
 def _slide(state: Local, predicted: Local, target: Local, standing: Bool[Tensor, "i 9"]) -> Float[Tensor, "i"]:
     """Return horizontal steps of feet that stand in the recording and whose target hardly moves [cm^2, summed over the feet]."""
     still = standing[:, _FOOT_CONTACTS] & ((target.joints - state.joints)[:, _FOOT_JOINTS].norm(dim=-1) < STILL)
@@ -188,18 +140,13 @@ def _slide(state: Local, predicted: Local, target: Local, standing: Bool[Tensor,
     return 2.0 * (step.square().sum(-1) * still).sum(-1)
 
 
-def _losses(
-    state: Local, predicted: Local, logits: Tensor, target: Local, recorded: Transition, body: Body, root: float
-) -> dict[str, Tensor]:
+def _losses(state: Local, predicted: Local, logits: Tensor, target: Local, recorded: Transition, body: Body) -> dict[str, Tensor]:
     """Return the parts of the reconstruction loss, each a mean over the batch; lengths are in centimetres so that they are of order one."""
-    root_miss = 100 * (predicted.root - target.root)
-    apart = 100 * (predicted.joints - target.joints)
-    miss = (apart - root_miss.unsqueeze(1) if root else apart).square().sum(-1)
+    miss = (100 * (predicted.joints - target.joints)).square().sum(-1)
     turn_miss = (predicted.q - target.q).square().sum((-1, -2))
-    foot_miss = (apart[:, _FOOT_JOINTS].square().sum(-1) * recorded.standing[:, _FOOT_CONTACTS]).sum(-1)
+    foot_miss = (miss[:, _FOOT_JOINTS] * recorded.standing[:, _FOOT_CONTACTS]).sum(-1)
     sunk, already = ((100 * (body.radii - frame.joints[..., 2] - 0.01)).clamp(min=0) for frame in (predicted, target))
-    parts = {"root": root * _mean(root_miss.square().sum(-1))} if root else {}
-    return parts | {
+    return {
         "joints": _robust(miss.sum(-1)),
         "rotations": _robust(300 * turn_miss.sum(-1)),
         "feet": _robust(3.0 * foot_miss),
@@ -209,7 +156,7 @@ def _losses(
     }
 
 
-_PLACES = ("at", "mirrored", "age", "hidden")
+_PLACES = ("at", "mirrored", "age")
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,8 +167,6 @@ class Particles:
     mirrored: Bool[Tensor, "b"]
     age: Int[Tensor, "b"]
     """Frames since it started on a recorded one."""
-    hidden: Bool[Tensor, "b 3"]
-    """Whether velocity, facing and height of its intent are hidden."""
     state: Local
     """In the heading frame of its own root."""
 
@@ -241,17 +186,6 @@ class Particles:
         return cls(**{name: tensors[name] for name in _PLACES}, state=state)
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """What the network made of one frame of every particle."""
-
-    frame: Local
-    """The next frame, in the heading frame of the state: decoded from the posterior, for free particles from a sample of the prior."""
-    target: Local
-    parts: dict[str, Tensor]
-    """Parts of the loss, the divergence and the mean error of the joints [mm]."""
-
-
 class PriorTrainer(Trainer[CVAENetwork]):
     """The motion prior in training."""
 
@@ -262,14 +196,13 @@ class PriorTrainer(Trainer[CVAENetwork]):
     def __init__(self, frames: Frames, options: PriorOptions, total_steps: int) -> None:
         """Start from random weights."""
         torch.manual_seed(options.seed)
-        decoder, prior = (options.width,) * (2 if options.trunk else 3), (options.width,) * (1 if options.trunk else 2)
-        shape = CVAEShape(options.latent, decoder, prior, kinematic=True, intent=options.intent, trunk=options.trunk)
+        shape = CVAEShape(options.latent, (options.width,) * 3, (options.width,) * 2, kinematic=True)
         model = TrainingNetwork(shape, options.width)
         self.frames, self.body, self.cvae, self.posterior = frames, frames.body, model.cvae, model.posterior
         self.rng = torch.Generator().manual_seed(options.seed)
-        self._normalise()
+        self.freedom = normalise(self.cvae, frames, self.rng)
         super().__init__(model, model.cvae, options, total_steps)
-        self.log_beta, self.bias = math.log(0.3), torch.zeros(len(SPEED_CLASSES) - 1)
+        self.log_beta = math.log(0.3)
         fresh = self._fresh(torch.arange(options.batch))
         # Ages are spread from the start, so that particles do not all end together.
         self.particles = replace(fresh, age=torch.randint(0, options.max_age, (options.batch,), generator=self.rng))
@@ -278,17 +211,9 @@ class PriorTrainer(Trainer[CVAENetwork]):
         """Read a checkpoint, or a prior's own file. Those weights have no encoder: it is trained first, with everything else held."""
         if path.suffix != ".safetensors":
             return super().weights_of(path)
-        theirs, own = imported_cvae(CVAEPrior.load(path).network), self.network.state_dict()
-        size, room = theirs.shape.state_size, self.cvae.shape.state_size - theirs.shape.state_size
-        found = {f"cvae.{name}": values for name, values in theirs.state_dict().items()}
-        if room > 0:  # for an intent: it starts without effect, normalised as measured
-            for name in ("cvae.state_mean", "cvae.state_scale"):
-                found[name] = torch.cat((found[name], own[name][size:]))
-            for name in ("cvae.prior.linears.0.weight", "cvae.decoder.linears.0.weight"):
-                weight = found[name]
-                found[name] = torch.cat((weight[:, :size], weight.new_zeros(len(weight), room), weight[:, size:]), dim=1)
+        found = {f"cvae.{name}": values for name, values in widened(CVAEPrior.load(path).network, self.cvae).items()}
         self.encoder_first = ENCODER_STEPS
-        return own | found
+        return self.network.state_dict() | found
 
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
         """Take over the weights of another run, but neither its schedule nor what it measured of the recordings."""
@@ -303,140 +228,83 @@ class PriorTrainer(Trainer[CVAENetwork]):
 
     def state(self) -> dict[str, Any]:
         """Add the particles and the weight of the divergence."""
-        own = {"particles": self.particles.tensors(), "log_beta": self.log_beta, "bias": self.bias, "encoder_first": self.encoder_first}
+        own = {"particles": self.particles.tensors(), "log_beta": self.log_beta, "encoder_first": self.encoder_first}
         return {**super().state(), **own}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Check that the particles are on these recordings."""
         super().resume(state)
         self.particles, self.log_beta = Particles.of(state["particles"]), float(state["log_beta"])
-        self.bias, self.encoder_first = state["bias"], int(state["encoder_first"])
+        self.encoder_first = int(state["encoder_first"])
         if self._at_end(self.particles.at).any():
             raise ValueError("it belongs to other data")
-
-    def _normalise(self) -> None:
-        """Measure mean and scale of the states and of the deltas from recorded transitions."""
-        at = self.frames.draw(NUM_MEASURED, self.rng)
-        recorded = transition(self.frames, at, torch.zeros(len(at), dtype=torch.bool))
-        cvae, vectors = self.cvae, state_vector(recorded.now, self.body.rest[0])
-        if cvae.shape.intent:
-            known = ~recorded.intent.isnan().any(-1)
-            vectors = torch.cat((vectors, recorded.intent), dim=-1)[known]
-        size = vectors.shape[-1]
-        cvae.state_mean[:size] = vectors.mean(0)
-        # Entries that hardly change, such as the body's own place, are not blown up.
-        cvae.state_scale[:size] = vectors.std(0).clamp(min=0.02)
-        before, after = (root_and_body_velocity(frame.velocity) for frame in (recorded.now, recorded.then))
-        scale = torch.cat(((after - before).std(0) / self.frames.fps, torch.ones(NUM_CONTACTS)))
-        cvae.output_scale.copy_(scale.clamp(min=0.003))
-        cvae.carry.copy_(((before * after).mean(0) / before.square().mean(0).clamp(min=1e-6)).clamp(0, 1))
-        turn = log_small(recorded.now.q)
-        spread = turn.std(0)
-        cvae.free.copy_((spread > HELD) | (torch.arange(NUM_JOINTS) == 0).unsqueeze(-1))
-        cvae.held.copy_(torch.where(cvae.free > 0, 0.0, turn.mean(0)))
-        self.freedom = (spread / 0.2).clamp(0.1, 1.0) * cvae.free
 
     def _clean(self, slots: Int[Tensor, "i"]) -> Bool[Tensor, "i"]:
         return slots < round(self.options.clean * self.options.batch)
 
     def _at_end(self, at: Int[Tensor, "b"]) -> Bool[Tensor, "b"]:
-        """Tell frames whose clip ends before the next window does."""
-        return at + self.options.window > self.frames.last[at]
+        """Tell the last frames of their clips."""
+        return at >= self.frames.last[at]
 
     def _fresh(self, slots: Int[Tensor, "i"]) -> Particles:
         """Start particles for some slots of the batch."""
         at = self.frames.draw(len(slots), self.rng)
         mirrored = torch.rand(len(slots), generator=self.rng) < 0.5
-        hidden = torch.rand(len(slots), 3, generator=self.rng) < self.options.hidden
-        fresh = Particles(at, mirrored, torch.zeros_like(at), hidden, transition(self.frames, at, mirrored).now)
+        fresh = Particles(at, mirrored, torch.zeros_like(at), transition(self.frames, at, mirrored).now)
         return self._displaced(fresh, (torch.rand(len(slots), generator=self.rng) < self.options.displaced) & ~self._clean(slots))
 
     def _displaced(self, particles: Particles, chosen: Bool[Tensor, "b"]) -> Particles:
-        """Displace some particles; they then follow the recording that fits them best, if the options say so."""
         index = chosen.nonzero().squeeze(-1)
         state = displaced(particles.state[index], self.body, self.freedom, self.rng)
-        at, mirrored = particles.at[index], particles.mirrored[index]
-        if self.options.rematched:
-            at, mirrored = self._pool().match(state, self.frames, at, mirrored)
-        return particles.put(index, Particles(at, mirrored, particles.age[index], particles.hidden[index], state))
-
-    def _pool(self) -> Pool:
-        """Return the recorded frames to match with: others every POOL_STEPS, drawn by the step's number, so that runs can be resumed."""
-        number = self.step_count // POOL_STEPS
-        if self._pooled is None or self._pooled[0] != number:
-            rng = torch.Generator().manual_seed(1_000_003 * self.options.seed + number)
-            self._pooled = (number, Pool.drawn(self.frames, POOL_SIZE, rng))
-        return self._pooled[1]
-
-    _pooled: tuple[int, Pool] | None = None
+        return replace(particles, state=particles.state.put(index, state))
 
     def _max_age(self) -> int:
         progress = self.step_count / max(1, self.options.ramp * self.total_steps)
         return max(1, round(self.options.max_age * min(1.0, progress)))
 
     def step(self) -> dict[str, float]:
-        """Advance every particle by a window of frames and the weights by one step; return the parts of the loss."""
-        options, particles, state = self.options, self.particles, self.particles.state
+        """Advance every particle by a frame and the weights by one step; return the parts of the loss."""
+        options, particles = self.options, self.particles
         self.cvae.requires_grad_(self.step_count >= self.encoder_first)
-        free = torch.rand(options.batch, generator=self.rng) < options.sampled
-        way = [transition(self.frames, particles.at + offset, particles.mirrored) for offset in range(options.window)]
-        parts, drift, R_first = dict[str, Tensor](), torch.zeros(options.batch, 3), torch.eye(3)
-        for recorded in way:
-            made = self._predict(state, recorded, free.nonzero().squeeze(-1))
-            for name, value in made.parts.items():
-                parts[name] = parts.get(name, 0) + value / options.window
-            # Errors of the root's step [cm], summed in the heading frame of the window's first state.
-            drift = drift + 100 * (R_first @ (made.frame.root - made.target.root).unsqueeze(-1)).squeeze(-1)
-            R_first = R_first @ heading(made.frame.q[:, 0].detach()).transpose(-1, -2)
-            state = recentred(made.frame, self.body)
-        if options.displacement:
-            parts["displacement"] = options.displacement / options.window * _mean(drift[~free].square().sum(-1))
-        if options.bias:
-            parts["bias"] = options.bias / options.window * self._bias(drift[free, :2], particles.state.velocity[free, :2])
+        free = (torch.rand(options.batch, generator=self.rng) < options.sampled).nonzero().squeeze(-1)
+        recorded = transition(self.frames, particles.at, particles.mirrored)
+        frame, parts = self._predict(particles.state, recorded, free)
         kl, error = parts.pop("kl"), parts.pop("error_mm")
         loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
         self.descend(loss)
         if self.step_count > self.encoder_first:
             self.log_beta = min(max(self.log_beta + 0.01 * min(float(kl.detach()) / options.target_kl - 1, 5.0), -9.0), 4.0)
         with torch.no_grad():
-            self._advance(state, way[-1].then)
+            self._advance(recentred(frame, self.body), recorded.then)
         return {name: float(value.detach()) for name, value in {**parts, "kl": kl, "loss": loss, "error_mm": error}.items()}
 
-    def _bias(self, drift: Float[Tensor, "i 2"], velocity: Float[Tensor, "i 2"]) -> Float[Tensor, ""]:
-        """Return a loss whose gradient is that of the squared bias, with the bias itself averaged over the last steps."""
-        now = _biases(drift, velocity)
-        there = ~now.isnan()
-        self.bias = torch.where(there, self.bias.lerp(now.detach(), 1 / BIAS_STEPS), self.bias)
-        return 2 * (self.bias * torch.where(there, now, 0.0)).sum()
+    def _predict(self, state: Local, recorded: Transition, free: Int[Tensor, "i"]) -> tuple[Local, dict[str, Tensor]]:
+        """Predict the next frame of every particle, in the heading frame of its state, and return it with the parts of the loss.
 
-    def _predict(self, state: Local, recorded: Transition, free: Int[Tensor, "i"]) -> Prediction:
-        """Predict the next frame of every particle; `free` ones go on from a sample of the conditional prior, as at run time."""
+        It is decoded from the posterior; `free` particles go on from a sample of the conditional prior, as at run time.
+        """
         options, cvae, fps = self.options, self.cvae, self.frames.fps
         with torch.no_grad():
             target = returning_target(recorded, state, self.body, half_life=options.return_half_life, lasting=options.lasting, fps=fps)
-        hidden = self.particles.hidden[:, [0, 0, 1, 1, 2]]
-        seen = cvae.normalized(state_vector(state, self.body.rest[0]), torch.where(hidden, torch.nan, recorded.intent))
-        features = cvae.features(seen)
+        seen = cvae.normalized(state_vector(state, self.body.rest[0]), recorded.intent)
         posterior = self.posterior(seen, state, target, recorded.touching)
-        mean, log_variance = cvae.latent(features)
+        mean, log_variance = cvae.latent(seen)
         prior = (mean, log_variance.clamp(-8, 4))
-        output = cvae.decode(features, _sample(*posterior, self.rng))
+        output = cvae.decode(seen, _sample(*posterior, self.rng))
         frame = compose_kinematic(state, output, cvae, self.body, fps)
-        parts = _losses(state, frame, output[:, -NUM_CONTACTS:], target, recorded, self.body, options.root)
+        parts = _losses(state, frame, output[:, -NUM_CONTACTS:], target, recorded, self.body)
         parts["kl"] = _kl(*posterior, *prior).mean()
         parts["error_mm"] = (frame.joints - target.joints).detach().norm(dim=-1).mean() * 1000
         z = _sample(prior[0][free], prior[1][free], self.rng)
-        sampled = compose_kinematic(state[free], cvae.decode(features[free], z), cvae, self.body, fps)
+        sampled = compose_kinematic(state[free], cvae.decode(seen[free], z), cvae, self.body, fps)
         slide = _slide(state[free], sampled, target[free], recorded.standing[free])
         parts["free slide"] = len(free) / options.batch * _robust(slide)
-        return Prediction(frame.put(free, sampled), target, parts)
+        return frame.put(free, sampled), parts
 
     def _advance(self, state: Local, recorded: Local) -> None:
         """Move the particles on to their own predictions; start those again that are too old, lost or at the end of their clip."""
         options, slots = self.options, torch.arange(self.options.batch)
-        moved = replace(
-            self.particles, at=self.particles.at + options.window, age=self.particles.age + options.window, state=state.map(Tensor.detach)
-        )
+        moved = replace(self.particles, at=self.particles.at + 1, age=self.particles.age + 1, state=state.map(Tensor.detach))
         gap = (state.joints - recorded.joints).norm(dim=-1).mean(-1)
         spent = (moved.age >= self._max_age()) | self._at_end(moved.at) | (gap > LOST) | self._clean(slots)
         moved = self._displaced(moved, (torch.rand(options.batch, generator=self.rng) < options.shoved) & ~spent)
@@ -457,15 +325,20 @@ def rollout_quality(prior: CVAEPrior, starts: State) -> dict[str, float]:
     return {"human": human, "upright": upright, "skate": skate, "speed": speed, "score": human - skate}
 
 
+Options = PriorOptions | EnsembleOptions
+RECIPES: dict[str, Options] = {"first": PriorOptions(), "second": EnsembleOptions()}
+"""Ways to train: from random weights, and by rollouts, to go on from weights of the first."""
+
+
 def train_prior(
-    data: str | Path, out: str | Path, options: PriorOptions, budget: Budget, watch: Callable[[Progress], None] | None = None
+    data: str | Path, out: str | Path, options: Options, budget: Budget, watch: Callable[[Progress], None] | None = None
 ) -> Path:
     """Train on a data set until the budget is spent, and return the path of the best weights."""
     data = Path(data)
     clips = load(data, held_out=False)
     starts: State | None = None
 
-    def judge(trainer: PriorTrainer) -> tuple[CVAEPrior, dict[str, float]]:
+    def judge(trainer: PriorTrainer | EnsembleTrainer) -> tuple[CVAEPrior, dict[str, float]]:
         nonlocal starts
         frames = trainer.frames
         prior = CVAEPrior(exported_cvae(trainer.average), frames.skeleton, fps=frames.fps, temperature=trainer.options.temperature)
@@ -473,9 +346,11 @@ def train_prior(
             starts = held_out_starts(load(data, held_out=True), prior, QUALITY_PEOPLE, seed=1)
         return prior, rollout_quality(prior, starts)
 
-    # A network that can already move rolls far from the start.
-    options = replace(options, ramp=0.05) if budget.init else options
-    return train(
-        lambda options, steps: PriorTrainer(Frames.of(clips, options.window), options, steps),
-        options, judge, Path(out) / "prior.safetensors", budget, watch,
-    )  # fmt: skip
+    def trainer_of(options: Options, steps: int) -> PriorTrainer | EnsembleTrainer:
+        if isinstance(options, EnsembleOptions):
+            return EnsembleTrainer(Frames.of(clips, options.window), options, steps)
+        return PriorTrainer(Frames.of(clips), options, steps)
+
+    if budget.init and isinstance(options, PriorOptions):  # a network that can already move rolls far from the start
+        options = replace(options, ramp=0.05)
+    return train(trainer_of, options, judge, Path(out) / "prior.safetensors", budget, watch)
