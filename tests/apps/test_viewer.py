@@ -251,7 +251,7 @@ def test_people_go_to_a_place_and_crouch(simulator: Simulator):
     np.testing.assert_allclose(goal.velocity(np.zeros(2)), (1.5, 0.0))
     assert not goal.velocity(np.array([2.9, 0.1])).any()
     people = Session(simulator, Scene(people_in_a_row(2, "stand"))).shown.state.people
-    asked = steering_inputs({1: goal}, {0}, people, simulator.prior)
+    asked = steering_inputs({1: goal}, {0: CROUCHING}, people, simulator.prior)
     assert asked.intent is not None
     np.testing.assert_allclose(asked.intent.height, [[CROUCHING, np.nan]])
     assert np.isnan(asked.intent.velocity[0, 0]).all()
@@ -259,6 +259,27 @@ def test_people_go_to_a_place_and_crouch(simulator: Simulator):
     way = goal.velocity(people.x[0, 1, 0, :2])
     np.testing.assert_allclose(asked.intent.velocity[0, 1], way)
     np.testing.assert_allclose(asked.intent.facing[0, 1], way / np.linalg.norm(way))
+
+
+@pytest.mark.parametrize(("start", "speed"), [("stand", 0.0), ("walk", WALKING)])
+def test_people_jump_and_land(simulator: Simulator, start: str, speed: float):
+    session = Session(simulator, Scene((Person(start),)))
+    session.steer(Walk(speed))
+    run(session, 15)
+    session.jump()
+    run(session, 75)
+    assert not session.jumping
+    people = np.stack([shot.people.x[0] for shot in session.shots])
+    feet = people[:, [joint_index(name) for name in ("left_ankle", "right_ankle", "left_foot", "right_foot")], 2].min(-1)
+    # The lowest joint of a standing foot, the ball of it, is 3 cm above the floor.
+    assert feet.max() > 0.1
+    assert people[-1, 0, 2] > 0.8 * simulator.skeleton.standing_height
+
+
+def test_people_whose_prior_knows_no_jumps_say_so():
+    session = Session(Simulator(CVAEPrior.shipped(), options=SimulatorOptions(num_samples=4)))
+    with pytest.raises(ValueError, match="cannot jump"):
+        session.jump()
 
 
 def test_a_goal_ends_with_a_restart_and_a_walk_goes_on(session: Session):
@@ -778,6 +799,8 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     wait_until(lambda: loop.ask(lambda s: s.crouched) == {0})
     ui.keyboard.press("c")
     wait_until(lambda: not loop.ask(lambda s: s.crouched))
+    ui.keyboard.press(" ")
+    wait_until(lambda: loop.ask(lambda s: any(shot.people.x[0, 0, 2] > 1.05 for shot in s.shots)))
     # A click on the floor sends the person there; while it is paused the view stands still.
     ui.keyboard.press("p")
     wait_until(lambda: loop.ask(lambda s: s.paused))

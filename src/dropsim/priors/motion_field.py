@@ -46,6 +46,8 @@ UNSTEADY = 0.05
 """People step who are farther than this out of balance [m]: toes and the ball of the foot hold less than that."""
 FALL_TIME = 0.3
 """A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""
+JUMPING = 1.05
+"""Height of the pelvis that people only reach in the air, on the recordings' body [m]: those who want to be higher jump."""
 CLIP_END = 12
 """Frames before a clip's end that are not proposed any more."""
 
@@ -122,7 +124,9 @@ class MotionField(Prior):
         wanted[:, :2] = _not_slower(wanted[:, :2], falling / (FALL_TIME * SPEED_SCALE))
         codes, weights = index.codes(feats, wanted)
         low = (scale * x[:, 0, 2] < kernels.LOW) | (wanted[:, 4] < HEIGHT_SCALE * (CROUCHED - STANDING))
-        which = np.where(low, 0, np.where(steps, 1, 2))
+        jumps = wanted[:, 4] > HEIGHT_SCALE * (JUMPING - STANDING)
+        low |= scale * x[:, 0, 2] > JUMPING
+        which = np.where(jumps, 3, np.where(low, 0, np.where(steps, 1, 2)))
         rows, gaps = index.search.nearest(codes, max(num, 8), weights=weights, filter=self._sets, which=which)
         followed, keep = self._keep(memory, codes, weights, gaps)
         keep &= self._allowed[which, followed]
@@ -184,16 +188,19 @@ class MotionField(Prior):
         return more[:, None] * way, more > UNSTEADY
 
     @functools.cached_property
-    def _allowed(self) -> Bool[np.ndarray, "3 r"]:
-        """Frames, and mirror images, that can be followed by anybody, by people who have to step, and by those who go or stand upright."""
+    def _allowed(self) -> Bool[np.ndarray, "4 r"]:
+        """Frames, and mirror images, that can be followed: by anybody, to take a step, to go or stand upright, and to jump."""
         bank = self.bank
         ahead = np.minimum(np.arange(len(bank))[:, None] + np.arange(SOON), bank.last[:, None])
         stepping = np.tile(~bank.standing.all(1)[ahead].all(1), 2)  # pyright: ignore[reportIndexIssue]
         erect = self._index.heads > bank.erect
         everyday = np.tile(~bank.tagged(*(tag for tag in TAGS if tag not in EVERYDAY)), 2) & erect
         stepping &= erect
+        height = bank.root[:, 2]
+        top = height[np.minimum(np.arange(len(bank))[:, None] + np.arange(AHEAD + 1), bank.last[:, None])].max(1)
+        jumping = np.tile((top > JUMPING) & (top > height), 2)
         every = np.ones(len(everyday), dtype=np.bool_)
-        return np.stack([some if some[self._index.rows].any() else every for some in (every, stepping, everyday)])
+        return np.stack([some if some[self._index.rows].any() else every for some in (every, stepping, everyday, jumping)])
 
     @functools.cached_property
     def _sets(self) -> Filter:

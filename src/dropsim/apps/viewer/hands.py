@@ -160,6 +160,8 @@ class Keys:
                 self._people[client.client_id] = int(number) - 1
             case ["crouch"]:
                 put(lambda session: session.crouch(person not in session.crouched, person=person))
+            case ["jump"]:
+                put(lambda session: session.jump(person=person))
             case ["free"]:
                 put(lambda session: session.steer(None, person=person))
             case ["pause"]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.apps.viewer.shot import Recording, Shot, Sphere
-from dropsim.apps.viewer.steering import GoTo, Grab, Walk, aimed, steering_inputs
+from dropsim.apps.viewer.steering import CROUCHING, JUMPING, LONGEST_JUMP, GoTo, Grab, Walk, aimed, steering_inputs
 from dropsim.body.skeleton import joint_index
 from dropsim.compute.random import Streams
 from dropsim.control.planner import Planner
@@ -56,6 +56,8 @@ TILT_RATE = 15.0
 """[degrees/s]"""
 MAX_SPEED = 4.0
 """Of walking and running [m/s]."""
+JUMPED = 1.08
+"""Height of the pelvis in the air, relative to standing."""
 FARTHEST_GOAL = 50.0
 """People are sent no farther than this from where they are [m]."""
 SPACING = 1.3
@@ -119,6 +121,8 @@ class Session:
     """Where people are told to go; the others do as they like."""
     crouched: set[int] = field(default_factory=set, init=False)
     """People who are told to crouch."""
+    jumping: dict[int, float] = field(default_factory=dict, init=False)
+    """People who are told to jump, and until when they try [s]."""
     stiff: bool = field(default=False, init=False)
     """Whether everybody's right knee is stiff."""
     tilt: tuple[float, float] = field(default=(0.0, 0.0), init=False)
@@ -143,6 +147,7 @@ class Session:
         self._added = list[Element[Any]]()
         self._ground: Ground = self.scene.ground
         self.grabs.clear()
+        self.jumping.clear()
         self.goals = {i: goal for i, goal in self.goals.items() if isinstance(goal, Walk) and i < len(self.scene.people)}
         self._world, self._laid = self._built(), tuple(self._items)
         seeds = [self.seed] * self._num_worlds
@@ -161,8 +166,9 @@ class Session:
         people, hands = self._now.people, [grab for grab in self.grabs.values() if grab.person < len(self.scene.people)]
         pulls = tuple((grab.held(people.x[0]), grab.force(people.x[0], people.v[0])) for grab in hands)
         also = [StepInputs(forces=grab.forces(people.x, people.v)) for grab in hands]
-        if self.goals or self.crouched:
-            also.append(steering_inputs(self.goals, self.crouched, people, self._prior))
+        heights = dict.fromkeys(self.crouched, CROUCHING) | dict.fromkeys(self.jumping, JUMPING)
+        if self.goals or heights:
+            also.append(steering_inputs(self.goals, heights, people, self._prior))
         now, report = self._world.step(self._now, self._rng, also=also)
         floor = height_of(self._world.ground(now, now.frame / self.fps), now.people.x[..., 0, :2])
         if not np.isfinite(now.people.x).all() or (np.abs(now.people.x[..., 0, 2] - floor) > LOST).any():
@@ -171,6 +177,9 @@ class Session:
             # Rounding differs between rows of a batch and would slowly drive the two worlds apart.
             now = replace(now, people=now.people.map(lambda values: np.repeat(values[:1], len(values), axis=0)))
         self._now, self._looking = now, None
+        # People who are over the top of their jump land by themselves.
+        over = (now.people.x[0, :, 0, 2] - floor[0] > JUMPED * self.simulator.skeleton.standing_height) & (now.people.v[0, :, 0, 2] < 0)
+        self.jumping = {i: until for i, until in self.jumping.items() if self.time < until and not over[i]}
         shot = self._shot(report, pulls)
         self._shots.append(shot)
         return shot
@@ -353,6 +362,18 @@ class Session:
             self.crouched.add(self._person(person))
         else:
             self.crouched.discard(person)
+
+    def jump(self, *, person: int = 0) -> None:
+        """Tell a person to jump, if the prior knows how."""
+        person = self._person(person)
+        try:
+            if not self._prior.takes_intent:
+                raise ValueError
+            self._prior.start("jump")
+        except ValueError:
+            raise ValueError("these people cannot jump: their prior has no recordings of it") from None
+        self.crouched.discard(person)
+        self.jumping.setdefault(person, self.time + LONGEST_JUMP)
 
     def stiffen(self, stiff: bool) -> None:
         """Make everybody's right knee stiff or free."""

@@ -1,7 +1,7 @@
 """What people at a screen do to a live world: hands that pull limbs, and where they send people."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ WALKING, RUNNING = 1.3, 3.0
 """Speeds of people who are steered [m/s]."""
 CROUCHING = 0.55
 """Height of the pelvis of people who are told to crouch [m]."""
+JUMPING, LONGEST_JUMP = 1.15, 1.5
+"""Height that people want who are told to jump, which they only reach in the air [m]; so long they try [s]."""
 ARRIVED = 0.3
 """People this near to their goal stop [m]."""
 SLOWING = 1.2
@@ -95,15 +97,18 @@ class GoTo:
         return self.speed * min(1.0, max(far, 0.5) / SLOWING) * way / far if far > ARRIVED else np.zeros(2)
 
 
-def steering_inputs(goals: Mapping[int, Walk | GoTo], crouched: Collection[int], people: State, prior: Prior) -> StepInputs:
-    """Return what people who are steered want; everybody goes by where the person of the first world is."""
+def steering_inputs(goals: Mapping[int, Walk | GoTo], heights: Mapping[int, float], people: State, prior: Prior) -> StepInputs:
+    """Return what people who are steered want; everybody goes by where the person of the first world is.
+
+    `heights` are those of the pelvis that some people want [m].
+    """
     batch = people.x.shape[:-2]
     velocity, height, led = np.full((*batch, 2), np.nan), np.full(batch, np.nan), np.zeros(batch, dtype=np.bool_)
     for person, goal in goals.items():
         velocity[:, person] = goal.velocity(people.x[0, person, 0, :2])
         led[:, person] = True
-    for person in crouched:
-        height[:, person] = CROUCHING
+    for person, wanted in heights.items():
+        height[:, person] = wanted
     going = Intent.toward(velocity)
     intent = Intent(going.velocity, going.facing, height)
     if prior.takes_intent or not led.any():
