@@ -59,7 +59,7 @@ def test_the_change_is_the_impulse_over_the_mass_along_the_ground(prior):
     forces = np.zeros((1, NUM_JOINTS, 3))
 
     def remembered() -> np.ndarray:
-        return proposed_memory(prior, candidates, np.zeros(1, dtype=np.int64), state.x, state.q, forces)
+        return proposed_memory(prior, candidates.pick(0), state.x, state.q, forces)
 
     assert np.array_equal(remembered(), prior.commit(candidates.pick(0), state.x, state.q))
     calm = remembered()

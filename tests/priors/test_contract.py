@@ -122,7 +122,7 @@ def test_candidates_are_frames_of_the_same_body(case):
     assert candidates.x.shape == (3, k, 22, 3)
     assert candidates.q.shape == (3, k, 22, 3, 3)
     assert candidates.memory.shape == (3, k, state.memory.shape[-1])
-    assert all(values.dtype == np.float64 and np.isfinite(values).all() for values in vars(candidates).values())
+    assert all(values.dtype == np.float64 and np.isfinite(values).all() for values in (candidates.x, candidates.q, candidates.memory))
     np.testing.assert_allclose(candidates.q @ transpose(candidates.q), np.broadcast_to(np.eye(3), candidates.q.shape), **CLOSE)
     chosen = candidates.pick(np.zeros(3, dtype=np.int64))
     assert case.prior.commit(chosen, chosen.x, chosen.q).shape == state.memory.shape

@@ -51,7 +51,7 @@ def lowered(state: State, floor: Float[np.ndarray, "*b"]) -> State:
 
 def raised(candidates: Candidates, floor: Float[np.ndarray, "*b"]) -> Candidates:
     """Return candidates on their ground again."""
-    return replace(candidates, x=candidates.x + np.stack((0 * floor, 0 * floor, floor), -1)[..., None, None, :])
+    return candidates.with_joints(candidates.x + np.stack((0 * floor, 0 * floor, floor), -1)[..., None, None, :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +172,7 @@ class FootingStage(Stage):
         changed = raised(candidates, self.footing.floor)
         x = np.array(changed.x)
         self._shift(x, 1.0)
-        return replace(changed, x=x)
+        return changed.with_joints(x)
 
     @property
     def _uneven(self) -> np.ndarray:

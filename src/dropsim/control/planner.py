@@ -114,14 +114,7 @@ class ReplaceStage(Stage):
     people: Bool[np.ndarray, "*b"]
 
     def change(self, candidates: Candidates, reference: int) -> Candidates:
-        def put(own: np.ndarray, new: np.ndarray, trailing: int) -> np.ndarray:
-            own = own.copy()
-            at = (..., reference, *[slice(None)] * trailing)
-            own[at] = np.where(self.people.reshape(*self.people.shape, *[1] * trailing), new[(..., 0, *[slice(None)] * trailing)], own[at])
-            return own
-
-        f = self.frame
-        return Candidates(put(candidates.x, f.x, 2), put(candidates.q, f.q, 3), put(candidates.memory, f.memory, 1))
+        return candidates.with_candidate(reference, self.frame.pick(0), self.people)
 
 
 def make_plan(planner: Planner, prior: Prior, people: State, intent: Intent, frame: int, rng: Streams) -> Plan | None:

@@ -4,7 +4,7 @@ A leg that cannot bend would go through the floor as it swings. As people with a
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -51,7 +51,7 @@ class StiffStage(Stage):
                 turned = _swung_out(x, q, side, (hip, ankle, foot), height, self.share) @ q[..., hip, :, :]
                 q[..., hip, :, :] = np.where(stiff[..., knee, None, None, None], turned, q[..., hip, :, :])
                 x = skeleton.forward(q, root)
-        return replace(candidates, x=np.where(np.any(stiff, -1, keepdims=True)[..., None, None], x, candidates.x), q=q)
+        return Candidates(np.where(np.any(stiff, -1, keepdims=True)[..., None, None], x, candidates.x), q, candidates.memory)
 
 
 def _straight(skeleton: Skeleton) -> Float[np.ndarray, "22 3 3"]:

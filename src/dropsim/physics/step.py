@@ -25,7 +25,7 @@ from dropsim.physics.solver import System, squared_distance, system_of
 from dropsim.priors.intent import Intent
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PosePrior
-from dropsim.priors.prior import Candidates, Prior, State
+from dropsim.priors.prior import Candidate, Candidates, Prior, State
 
 BUILT_IN = ("rigidity", "contact", "range_of_motion", "kinematic", "momentum", "kinematic_mode")
 """Names of energies that a user's own cannot have."""
@@ -179,18 +179,20 @@ class Simulator:
         batch, now = state.x.shape[:-2], _Now.of(state, inputs)
         system = system_of((*self._energies, *inputs.energies), self.skeleton)
 
-        proposed, candidates, reference = self._propose(state, inputs, rng)
-        aim = self._aim(now, candidates.x[:, reference])
-        twist = np.ascontiguousarray(candidates.q[:, reference])
-        frame = Frame(self.skeleton, self.h, now.x, aim.y, twist, candidates.x, now.solids)
-        x = system.iterate(frame.candidates[:, reference].copy() if self.options.kinematic else aim.y, frame, self.options.num_iterations)
+        mode, proposed, reference = self._propose(state, inputs, rng)
+        candidates, start = flat(proposed.x, 3), proposed.pick(reference)
+        aim = self._aim(now, flat(start.x, 2))
+        frame = Frame(self.skeleton, self.h, now.x, aim.y, flat(start.q, 3), candidates, now.solids)
+        x = system.iterate(flat(start.x, 2) if self.options.kinematic else aim.y, frame, self.options.num_iterations)
         x, before = self._balance(now, aim, x)
         x, touching, pushes = self._settle(now, aim, x, batch if inputs.shared else ())
-        chosen = nearest_candidate(candidates.x, x)
-        q = self._pose(x, candidates.q[np.arange(len(x)), chosen])
+        chosen = nearest_candidate(candidates, x)
+        taken = proposed.pick(chosen.reshape(batch))
+        taken = Candidate(flat(taken.x, 2), flat(taken.q, 3), flat(taken.memory, 1))
+        q = self._pose(x, taken.q)
 
-        report = self._report(now, aim, system, frame, x, before, touching, pushes, chosen, proposed)
-        kept = proposed_memory(self.prior, candidates, chosen, x, q, pushes + now.forces)
+        report = self._report(now, aim, system, frame, x, before, touching, pushes, chosen, mode)
+        kept = proposed_memory(self.prior, taken, x, q, pushes + now.forces)
         found = State(x, (x - now.x) / self.h, q, kept)
         return found.map(lambda v: v.reshape((*batch, *v.shape[1:]))), report.map(lambda v: v.reshape((*batch, *v.shape[1:])))
 
@@ -207,8 +209,7 @@ class Simulator:
             candidates = stage.change(candidates, reference)
         if not np.isfinite(candidates.x.sum()):
             raise ValueError("the prior diverged: its candidates are not finite")
-        flattened = Candidates(flat(candidates.x, 3), flat(candidates.q, 4), flat(candidates.memory, 2))
-        return flat(mode, 2), flattened, reference
+        return flat(mode, 2), candidates, reference
 
     def _aim(self, now: "_Now", reference: Float[np.ndarray, "n 22 3"]) -> Aim:
         """Return the inertial target y, eq. (1), with the reaction of the ground that the reference candidate counts on."""
@@ -293,14 +294,14 @@ class _Now:
 
 
 def proposed_memory(
-    prior: Prior, candidates: Candidates, chosen: Int[np.ndarray, "n"], x: np.ndarray, q: np.ndarray, forces: Float[np.ndarray, "n 22 3"]
+    prior: Prior, chosen: Candidate, x: np.ndarray, q: np.ndarray, forces: Float[np.ndarray, "n 22 3"]
 ) -> Float[np.ndarray, "n m"]:
     """Return what the prior remembers of a step: its chosen candidate, and how external forces changed the velocity over the ground.
 
     Its own velocities stay what it predicted: replaced by solved ones, they destabilise it, as the paper found. But of a push it has to
     know, or it would brake it at once.
     """
-    memory = prior.commit(candidates.pick(chosen), x, q)
+    memory = prior.commit(chosen, x, q)
     if not forces.any():
         return memory
     change = forces.sum(-2) / (prior.skeleton.masses.sum() * prior.fps)

@@ -96,6 +96,17 @@ def times(a: Array, b: Array, out: Array) -> None:
 
 
 @kernel
+def turned(a: Array, x: float, y: float, z: float, at: Array, out: Array) -> None:
+    """Out = at + the vector (x, y, z) turned by a quaternion of any length."""
+    ax, ay, az, aw = a[0], a[1], a[2], a[3]
+    s = 2.0 / (ax * ax + ay * ay + az * az + aw * aw)
+    tx, ty, tz = s * (ay * z - az * y), s * (az * x - ax * z), s * (ax * y - ay * x)
+    out[0] = at[0] + x + aw * tx + ay * tz - az * ty
+    out[1] = at[1] + y + aw * ty + az * tx - ax * tz
+    out[2] = at[2] + z + aw * tz + ax * ty - ay * tx
+
+
+@kernel
 def to_matrix(a: Array, out: Array) -> None:
     """Write the rotation matrix of a quaternion of any length."""
     x, y, z, w = a[0], a[1], a[2], a[3]
@@ -246,10 +257,12 @@ def follow(
 ) -> None:
     """Write K next frames of everyone: the recorded changes applied to their own pose, with the offset to the recording fading.
 
-    So does where the pelvis is over the feet on which the recording stands; these keep their place, and the legs reach for it.
+    So does where the pelvis is over the feet on which the recording stands; these keep their place, and the legs reach for it. If
+    `next_q` is empty, only joints are written, in half the time.
     """
+    turns = len(next_q) > 0
     ankles, farther = np.empty((2, 3)), np.empty(2)
-    own, d = np.empty((NUM_JOINTS, 4)), np.empty(4)
+    own, d, local = np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 3, 3))
     now_root, now_q, then_root, then_q = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3), np.empty((NUM_JOINTS, 4))
     R, world, turn, stands = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4), np.empty(2, dtype=np.bool_)
     n, fade = len(frames.root), pull.fade
@@ -265,20 +278,11 @@ def follow(
             turn[0], turn[1], turn[2], turn[3] = 0.0, 0.0, math.sin(0.5 * yaw), math.cos(0.5 * yaw)
             times(turn, now_q[0], now_q[0])
             times(turn, then_q[0], then_q[0])
-            for j in range(NUM_JOINTS):
-                # The change from one recorded frame to the next, applied to the body, then some of the way to the recording.
-                d[0], d[1], d[2], d[3] = -now_q[j, 0], -now_q[j, 1], -now_q[j, 2], now_q[j, 3]
-                times(then_q[j], d, d)
-                times(d, own[j], d)
-                along = d[0] * then_q[j, 0] + d[1] * then_q[j, 1] + d[2] * then_q[j, 2] + d[3] * then_q[j, 3]
-                sign = 1.0 if along >= 0.0 else -1.0
-                for c in range(4):
-                    d[c] += fade * (sign * then_q[j, c] - d[c])
-                to_matrix(d, next_q[i, k, j])
+            _blend(own, now_q, then_q, fade, d)
             at = row % n
             feet, ox, oy = 0, 0.0, 0.0
             for side in range(2):
-                _ankle(then_q, _LEGS[side], body, ankles[side])
+                _ankle(then_q, _LEGS[side], body, turn, ankles[side])
                 recorded = side if row < n else 1 - side
                 stands[side] = frames.standing[at, recorded] and frames.standing[at + 1, recorded]
                 if stands[side]:
@@ -302,34 +306,62 @@ def follow(
             p[0, 0], p[0, 1] = x[i, 0, 0] + dx - fade * ox, x[i, 0, 1] + dy - fade * oy
             height = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2])
             p[0, 2] = height + fade * (body.scale * then_root[2] - height)
-            chain(next_q[i, k], body.offsets, world, p)
+            if turns:
+                for j in range(NUM_JOINTS):
+                    to_matrix(d[j], local[j])
+                chain(local, body.offsets, world, p)
+            else:
+                for j in range(1, NUM_JOINTS):
+                    parent, o = _PARENTS[j], body.offsets[j]
+                    turned(d[parent], o[0], o[1], o[2], p[parent], p[j])
+                    times(d[parent], d[j], d[j])
             for side in range(2):
                 height = body.scale * then_root[2] + ankles[side, 2]
-                _reach(x[i], next_q[i, k], world, p, _LEGS[side], body, height, stands[side], farther, pull)
+                _reach(x[i], local, world, p, _LEGS[side], body, height, stands[side], farther, pull, turns)
             _lift(p, body.radii)
+            if turns:
+                for j in range(NUM_JOINTS):
+                    copy(local[j], next_q[i, k, j])
 
 
 @kernel
-def _ankle(quaternions: Array, leg: Array, body: Body, out: Array) -> None:
-    """Write where the recording has an ankle, seen from the pelvis, on this body [m]."""
-    above, R, below = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
-    to_matrix(quaternions[0], above)
+def _blend(own: Array, now: Array, then: Array, fade: float, out: Array) -> None:
+    """Write next rotations: the change from one recorded frame to the next, applied to the body, then some of the way to the recording."""
+    for j in range(NUM_JOINTS):
+        ax, ay, az, aw = then[j, 0], then[j, 1], then[j, 2], then[j, 3]
+        bx, by, bz, bw = now[j, 0], now[j, 1], now[j, 2], now[j, 3]
+        cx, cy = ax * bw - aw * bx - ay * bz + az * by, ay * bw - aw * by + ax * bz - az * bx
+        cz, cw = az * bw - aw * bz - ax * by + ay * bx, aw * bw + ax * bx + ay * by + az * bz
+        bx, by, bz, bw = own[j, 0], own[j, 1], own[j, 2], own[j, 3]
+        dx, dy = cw * bx + cx * bw + cy * bz - cz * by, cw * by - cx * bz + cy * bw + cz * bx
+        dz, dw = cw * bz + cx * by - cy * bx + cz * bw, cw * bw - cx * bx - cy * by - cz * bz
+        # The two quaternions of a rotation are the same to us: toward the nearer one.
+        toward = math.copysign(fade, dx * ax + dy * ay + dz * az + dw * aw)
+        out[j, 0], out[j, 1] = (1.0 - fade) * dx + toward * ax, (1.0 - fade) * dy + toward * ay
+        out[j, 2], out[j, 3] = (1.0 - fade) * dz + toward * az, (1.0 - fade) * dw + toward * aw
+
+
+@kernel
+def _ankle(quaternions: Array, leg: Array, body: Body, above: Array, out: Array) -> None:
+    """Write where the recording has an ankle, seen from the pelvis, on this body [m]; `above` is scratch."""
+    for c in range(4):
+        above[c] = quaternions[0, c]
     for c in range(3):
         out[c] = 0.0
     for k in range(3):
         o = body.offsets[leg[k]]
-        for c in range(3):
-            out[c] += above[c, 0] * o[0] + above[c, 1] * o[1] + above[c, 2] * o[2]
-        to_matrix(quaternions[leg[k]], R)
-        product(above, R, below)
-        copy(below, above)
+        turned(above, o[0], o[1], o[2], out, out)
+        times(above, quaternions[leg[k]], above)
 
 
 @kernel
 def _reach(
-    x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, farther: Array, pull: Pull
+    x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, farther: Array, pull: Pull, turns: bool
 ) -> None:
-    """Let a leg reach for the recorded height of its ankle, above the floor; a foot that stands comes down and keeps its place."""
+    """Let a leg reach for the recorded height of its ankle, above the floor; a foot that stands comes down and keeps its place.
+
+    Rotations are changed too if they are asked for.
+    """
     hip, knee, ankle, toe = leg[0], leg[1], leg[2], leg[3]
     # The ankle's height at which the lower one of heel and toes is on the floor.
     floor = max(body.radii[ankle], body.radii[toe] + p[ankle, 2] - p[toe, 2])
@@ -362,10 +394,7 @@ def _reach(
         return
     forth = (near * near - far * far + length * length) / (2.0 * length)
     out = math.sqrt(max(near * near - forth * forth, 0.0)) / side
-    old_thigh, old_shank = np.empty(3), np.empty(3)
-    S, turned = np.empty((3, 3)), np.empty((3, 3))
-    for c in range(3):
-        old_thigh[c], old_shank[c] = p[knee, c] - p[hip, c], p[ankle, c] - p[knee, c]
+    ax, ay, az = p[ankle, 0] - p[knee, 0], p[ankle, 1] - p[knee, 1], p[ankle, 2] - p[knee, 2]
     fx, fy, fz = p[toe, 0] - p[ankle, 0], p[toe, 1] - p[ankle, 1], p[toe, 2] - p[ankle, 2]
     p[knee, 0], p[knee, 1], p[knee, 2] = (
         p[hip, 0] + forth * gx + out * sx,
@@ -374,14 +403,17 @@ def _reach(
     )
     p[ankle, 0], p[ankle, 1], p[ankle, 2] = p[hip, 0] + length * gx, p[hip, 1] + length * gy, p[hip, 2] + length * gz
     p[toe, 0], p[toe, 1], p[toe, 2] = p[ankle, 0] + fx, p[ankle, 1] + fy, p[ankle, 2] + fz
+    if not turns:
+        return
     # Rotations: thigh and shank swing to their new directions, the foot keeps its own.
-    swing(old_thigh[0], old_thigh[1], old_thigh[2], p[knee, 0] - p[hip, 0], p[knee, 1] - p[hip, 1], p[knee, 2] - p[hip, 2], S)
-    product(S, world[hip], turned)
-    copy(turned, world[hip])
+    S, swung = np.empty((3, 3)), np.empty((3, 3))
+    swing(kx, ky, kz, p[knee, 0] - p[hip, 0], p[knee, 1] - p[hip, 1], p[knee, 2] - p[hip, 2], S)
+    product(S, world[hip], swung)
+    copy(swung, world[hip])
     product_transposed(world[_PARENTS[hip]], world[hip], q[hip])
-    swing(old_shank[0], old_shank[1], old_shank[2], p[ankle, 0] - p[knee, 0], p[ankle, 1] - p[knee, 1], p[ankle, 2] - p[knee, 2], S)
-    product(S, world[knee], turned)
-    copy(turned, world[knee])
+    swing(ax, ay, az, p[ankle, 0] - p[knee, 0], p[ankle, 1] - p[knee, 1], p[ankle, 2] - p[knee, 2], S)
+    product(S, world[knee], swung)
+    copy(swung, world[knee])
     product_transposed(world[hip], world[knee], q[knee])
     product_transposed(world[knee], world[ankle], q[ankle])
 

@@ -21,7 +21,7 @@ from dropsim.files.kept import kept
 from dropsim.priors import field_kernels as kernels
 from dropsim.priors.bank import CROUCHED, EVERYDAY, STILL, TAGS, Bank
 from dropsim.priors.intent import Intent
-from dropsim.priors.prior import Candidates, Prior, State
+from dropsim.priors.prior import Candidates, LazyCandidates, Prior, State
 from dropsim.priors.search import Filter, SearchIndex
 
 AHEAD = 20
@@ -50,6 +50,7 @@ JUMPING = 1.05
 """Height of the pelvis that people only reach in the air, on the recordings' body [m]: those who want to be higher jump."""
 CLIP_END = 12
 """Frames before a clip's end that are not proposed any more."""
+_NO_ROTATIONS = np.empty((0, 0, NUM_JOINTS, 3, 3))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,13 +135,20 @@ class MotionField(Prior):
         drawn = rows[np.arange(n), (draw * min(self.choice, rows.shape[1])).astype(np.int64)]
         first = np.where(keep, followed, index.rows[drawn])[:, None]
         chosen = np.concatenate((first, index.rows[rows[:, : num - 1]]), 1) if num > 1 else first
-        next_x, next_q = np.empty((n, num, NUM_JOINTS, 3)), np.empty((n, num, NUM_JOINTS, 3, 3))
-        kernels.follow(x, v, q, yaws, chosen, self._frames, self._body, self._pull, next_x, next_q)
+        next_x = np.empty((n, num, NUM_JOINTS, 3))
+        kernels.follow(x, v, q, yaws, chosen, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
+
+        def rotations(asked: Int[np.ndarray, "*b s"]) -> Float[np.ndarray, "*b s 22 3 3"]:
+            rows = np.take_along_axis(chosen, flat(asked, 1), 1)
+            some_x, some_q = np.empty((*rows.shape, NUM_JOINTS, 3)), np.empty((*rows.shape, NUM_JOINTS, 3, 3))
+            kernels.follow(x, v, q, yaws, rows, self._frames, self._body, self._pull, some_x, some_q)
+            return some_q.reshape(*asked.shape, NUM_JOINTS, 3, 3)
+
         age = np.zeros((n, num))
         age[:, 0] = np.where(keep, memory[:, 1] + 1, 0)
         same = (np.broadcast_to(values[:, None] + 0.0, age.shape) for values in (track, *behind.T))
         remembered = np.stack((chosen + 1.0, age, *same), -1)
-        return Candidates(*(values.reshape(*batch, *values.shape[1:]) for values in (next_x, next_q, remembered)))
+        return LazyCandidates(next_x.reshape(*batch, *next_x.shape[1:]), remembered.reshape(*batch, *remembered.shape[1:]), rotations)
 
     def _behind(self, memory: Float[np.ndarray, "n m"], v: Float[np.ndarray, "n 22 3"], intent: Intent) -> Float[np.ndarray, "n 2"]:
         """Return how far people have lagged behind where they were asked to be, lately [m].

@@ -1,11 +1,13 @@
 """The contract of a motion prior: an autoregressive model that proposes K candidates of the next frame."""
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from dropsim.body.skeleton import Skeleton
 from dropsim.compute.random import Streams
@@ -66,10 +68,60 @@ class Candidates:
 
     def pick(self, index: int | Int[np.ndarray, "*b"]) -> Candidate:
         """Return a copy of one candidate per person; a single number picks the same one for everybody."""
-        batch = self.x.shape[:-3]
-        where = np.broadcast_to(np.asarray(index), batch)
-        at = (*np.indices(batch, sparse=True), where)
+        at = self._at(index)
         return Candidate(np.array(self.x[at]), np.array(self.q[at]), np.array(self.memory[at]))
+
+    def with_joints(self, x: Float[np.ndarray, "*b k 22 3"]) -> "Candidates":
+        """Return the same candidates with their joints somewhere else."""
+        return Candidates(x, self.q, self.memory)
+
+    def with_candidate(self, index: int, new: Candidate, people: Bool[np.ndarray, "*b"]) -> "Candidates":
+        """Return candidates of which some people's are replaced at an index."""
+        return Candidates(*(_put(getattr(self, name), index, getattr(new, name), people) for name in ("x", "q", "memory")))
+
+    def _at(self, index: int | Int[np.ndarray, "*b"]) -> tuple[Any, ...]:
+        batch = self.x.shape[:-3]
+        return (*np.indices(batch, sparse=True), np.broadcast_to(index, batch))
+
+
+def _put(values: np.ndarray, index: int, new: np.ndarray, people: Bool[np.ndarray, "*b"]) -> np.ndarray:
+    values = values.copy()
+    values[people, index] = new[people]
+    return values
+
+
+class LazyCandidates(Candidates):
+    """Candidates whose rotations are worked out when they are asked for: a step needs those of two candidates only."""
+
+    _rotations: Callable[[np.ndarray], np.ndarray]
+
+    def __init__(
+        self,
+        x: Float[np.ndarray, "*b k 22 3"],
+        memory: Float[np.ndarray, "*b k m"],
+        rotations: Callable[[Int[np.ndarray, "*b s"]], Float[np.ndarray, "*b s 22 3 3"]],
+    ) -> None:
+        """Take joints, memory, and a function that returns the rotations of candidates by their numbers."""
+        vars(self).update(x=x, memory=memory, _rotations=rotations)
+
+    @functools.cached_property
+    def q(self) -> Float[np.ndarray, "*b k 22 3 3"]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Local rotations of all."""
+        return self._rotations(np.broadcast_to(np.arange(self.x.shape[-3]), self.x.shape[:-2]))
+
+    def pick(self, index: int | Int[np.ndarray, "*b"]) -> Candidate:
+        at = self._at(index)
+        return Candidate(np.array(self.x[at]), self._rotations(at[-1][..., None])[..., 0, :, :, :], np.array(self.memory[at]))
+
+    def with_joints(self, x: Float[np.ndarray, "*b k 22 3"]) -> Candidates:
+        return LazyCandidates(x, self.memory, self._rotations)
+
+    def with_candidate(self, index: int, new: Candidate, people: Bool[np.ndarray, "*b"]) -> Candidates:
+        def rotations(asked: Int[np.ndarray, "*b s"]) -> Float[np.ndarray, "*b s 22 3 3"]:
+            replaced = (people[..., None] & (asked == index))[..., None, None, None]
+            return np.where(replaced, new.q[..., None, :, :, :], self._rotations(asked))
+
+        return LazyCandidates(_put(self.x, index, new.x, people), _put(self.memory, index, new.memory, people), rotations)
 
 
 class Prior(ABC):
