@@ -137,18 +137,21 @@ class MotionField(Prior):
         chosen = np.concatenate((first, index.rows[rows[:, : num - 1]]), 1) if num > 1 else first
         next_x = np.empty((n, num, NUM_JOINTS, 3))
         kernels.follow(x, v, q, yaws, chosen, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
-
-        def rotations(asked: Int[np.ndarray, "*b s"]) -> Float[np.ndarray, "*b s 22 3 3"]:
-            rows = np.take_along_axis(chosen, flat(asked, 1), 1)
-            some_x, some_q = np.empty((*rows.shape, NUM_JOINTS, 3)), np.empty((*rows.shape, NUM_JOINTS, 3, 3))
-            kernels.follow(x, v, q, yaws, rows, self._frames, self._body, self._pull, some_x, some_q)
-            return some_q.reshape(*asked.shape, NUM_JOINTS, 3, 3)
-
         age = np.zeros((n, num))
         age[:, 0] = np.where(keep, memory[:, 1] + 1, 0)
         same = (np.broadcast_to(values[:, None] + 0.0, age.shape) for values in (track, *behind.T))
         remembered = np.stack((chosen + 1.0, age, *same), -1)
+        rotations = functools.partial(self._rotations, (x, v, q, yaws), chosen)
         return LazyCandidates(next_x.reshape(*batch, *next_x.shape[1:]), remembered.reshape(*batch, *remembered.shape[1:]), rotations)
+
+    def _rotations(
+        self, people: tuple[np.ndarray, ...], rows: Int[np.ndarray, "n k"], asked: Int[np.ndarray, "*b s"]
+    ) -> Float[np.ndarray, "*b s 22 3 3"]:
+        """Return the rotations of some candidates, by their numbers."""
+        rows = rows[np.arange(len(rows))[:, None], asked.reshape(len(rows), -1)]
+        x, q = np.empty((*rows.shape, NUM_JOINTS, 3)), np.empty((*rows.shape, NUM_JOINTS, 3, 3))
+        kernels.follow(*people, rows, self._frames, self._body, self._pull, x, q)
+        return q.reshape(*asked.shape, NUM_JOINTS, 3, 3)
 
     def _behind(self, memory: Float[np.ndarray, "n m"], v: Float[np.ndarray, "n 22 3"], intent: Intent) -> Float[np.ndarray, "n 2"]:
         """Return how far people have lagged behind where they were asked to be, lately [m].

@@ -1,6 +1,7 @@
 """The contract of a motion prior: an autoregressive model that proposes K candidates of the next frame."""
 
 import functools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -68,8 +69,7 @@ class Candidates:
 
     def pick(self, index: int | Int[np.ndarray, "*b"]) -> Candidate:
         """Return a copy of one candidate per person; a single number picks the same one for everybody."""
-        at = self._at(index)
-        return Candidate(np.array(self.x[at]), np.array(self.q[at]), np.array(self.memory[at]))
+        return Candidate(self._taken(self.x, index), self._taken(self.q, index), self._taken(self.memory, index))
 
     def with_joints(self, x: Float[np.ndarray, "*b k 22 3"]) -> "Candidates":
         """Return the same candidates with their joints somewhere else."""
@@ -79,9 +79,11 @@ class Candidates:
         """Return candidates of which some people's are replaced at an index."""
         return Candidates(*(_put(getattr(self, name), index, getattr(new, name), people) for name in ("x", "q", "memory")))
 
-    def _at(self, index: int | Int[np.ndarray, "*b"]) -> tuple[Any, ...]:
-        batch = self.x.shape[:-3]
-        return (*np.indices(batch, sparse=True), np.broadcast_to(index, batch))
+    def _taken(self, values: np.ndarray, index: int | Int[np.ndarray, "*b"]) -> np.ndarray:
+        batch, num, rest = self.x.shape[:-3], self.x.shape[-3], values.shape[self.x.ndim - 2 :]
+        people = math.prod(batch)
+        at = np.arange(people) * num + np.reshape(index, -1)
+        return values.reshape(people * num, *rest)[at].reshape(*batch, *rest)
 
 
 def _put(values: np.ndarray, index: int, new: np.ndarray, people: Bool[np.ndarray, "*b"]) -> np.ndarray:
@@ -110,8 +112,8 @@ class LazyCandidates(Candidates):
         return self._rotations(np.broadcast_to(np.arange(self.x.shape[-3]), self.x.shape[:-2]))
 
     def pick(self, index: int | Int[np.ndarray, "*b"]) -> Candidate:
-        at = self._at(index)
-        return Candidate(np.array(self.x[at]), self._rotations(at[-1][..., None])[..., 0, :, :, :], np.array(self.memory[at]))
+        asked = np.broadcast_to(index, self.x.shape[:-3])[..., None]
+        return Candidate(self._taken(self.x, index), self._rotations(asked)[..., 0, :, :, :], self._taken(self.memory, index))
 
     def with_joints(self, x: Float[np.ndarray, "*b k 22 3"]) -> Candidates:
         return LazyCandidates(x, self.memory, self._rotations)

@@ -201,8 +201,7 @@ class World:
         ground = self.ground(now, (now.frame + 1) / self.fps)
         context = SceneContext(now.frame, self.fps, now.people, self.simulator.skeleton, ground, self.balls(now), now.footing, now.around)
         acted = [element.act(memory, context) for element, memory in zip(self.scene.elements, now.memories, strict=True)]
-        wanted = StepInputs(intent=intent_of(self.scene.people))
-        inputs = StepInputs.merged([wanted, *(done for _, done in acted), *also])
+        inputs = StepInputs.merged([self._wanted, *(done for _, done in acted), *also])
         if inputs.intent is not None:
             inputs = replace(inputs, intent=inputs.intent.broadcast(*context.batch))
         colliders = (_per_person(ground), *inputs.colliders)
@@ -222,6 +221,10 @@ class World:
         simulator = self.opening if self.opening and follows else self.simulator
         people, report = simulator.step(now.people, inputs, rng)
         return WorldState(now.frame + 1, people, tuple(memories), now.pivot, plan, fallen, context.footing, context.around), report
+
+    @functools.cached_property
+    def _wanted(self) -> StepInputs:
+        return StepInputs(intent=intent_of(self.scene.people))
 
     def _stages(self, now: WorldState, context: SceneContext, plan: Plan | None, rising: ReplaceStage | None) -> list[Stage]:
         """Return what changes the prior's proposals; getting up goes before a plan."""
