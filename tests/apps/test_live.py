@@ -216,7 +216,10 @@ def test_addresses(text: str, address: Address):
 
 @pytest.fixture(scope="module")
 def simulator() -> Simulator:
-    return Simulator(MotionField.shipped(), options=SimulatorOptions(num_samples=8))
+    """A simulator whose kernels are compiled, so that nobody waits for that in a thread."""
+    simulator = Simulator(MotionField.shipped(), options=SimulatorOptions(num_samples=8))
+    Session(simulator).tick()
+    return simulator
 
 
 def test_60_hz_has_poses_in_between(simulator: Simulator):

@@ -25,6 +25,7 @@ from dropsim.apps.viewer.null import NullViewer
 from dropsim.apps.viewer.session import MAX_BALLS, MAX_TILT, Session, Switches, people_in_a_row
 from dropsim.apps.viewer.shot import Shot
 from dropsim.apps.viewer.steering import CROUCHING, RUNNING, WALKING, GoTo, Grab, Walk, steering_inputs
+from dropsim.body.clothes import dressed
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import joint_index
 from dropsim.motion.amass import read_amass
@@ -42,7 +43,10 @@ WRIST = joint_index("right_wrist")
 
 @pytest.fixture(scope="module")
 def simulator() -> Simulator:
-    return Simulator.shipped(num_samples=8)
+    """A simulator whose kernels are compiled, so that nobody waits for that in a thread."""
+    simulator = Simulator.shipped(num_samples=8)
+    Session(simulator).tick()
+    return simulator
 
 
 @pytest.fixture
@@ -1088,10 +1092,8 @@ def test_the_panel_shows_what_a_scene_has(simulator: Simulator):
 
 
 def test_clothes_cover_the_body():
-    from dropsim.apps.viewer.clothes import dressed
-
     body = Body.shipped()
-    parts = dressed(body, 0)
+    parts = dressed(body, 0).parts
     assert len({part.color for part in parts}) == 4
 
     def area(vertices: np.ndarray, faces: np.ndarray) -> float:

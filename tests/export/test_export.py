@@ -226,7 +226,10 @@ def test_a_missing_package_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
 def test_the_shipped_body_is_the_default(tmp_path: Path):
     write(CLIP, tmp_path / "out.glb")
     glb = Glb(tmp_path / "out.glb")
-    assert len(glb.attribute("POSITION")) == len(Body.shipped().vertices)
+    # Dressed: hair, skin, shirt and trousers, on the body's own vertices and new ones along the seams.
+    assert len(glb.attribute("POSITION")) > len(Body.shipped().vertices)
+    primitives = glb.gltf.meshes[0].primitives
+    assert len({glb.gltf.materials[one.material].pbrMetallicRoughness.baseColorFactor[0] for one in primitives}) == 4
 
 
 def on_all_fours() -> Motion:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS
-from dropsim.export.people import COLORS, OBJECT_COLOR, R_ZUP_YUP, Rig, facts, linear_color, names, object_names, quaternions_xyzw
+from dropsim.export.people import OBJECT_COLOR, R_ZUP_YUP, Rig, facts, linear_color, names, object_names, quaternions_xyzw
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 from dropsim.scene.rollout import SolidTrack
@@ -35,7 +35,7 @@ def write_glb(
     """
     file = _File()
     for number, (name, motion) in enumerate(zip(names(people), people, strict=True)):
-        file.add_person(motion, Rig.of(motion, body), name, COLORS[number % len(COLORS)], seed)
+        file.add_person(motion, Rig.of(motion, body, number), name, seed)
     for name, track in zip(object_names(objects), objects, strict=True):
         file.add_object(track, name, people[0].fps)
     data = file.data()
@@ -79,7 +79,7 @@ class _File:
         self.accessors.append(accessor)
         return len(self.accessors) - 1
 
-    def add_person(self, motion: Motion, rig: Rig, name: str, color: tuple[int, int, int], seed: int | None) -> None:
+    def add_person(self, motion: Motion, rig: Rig, name: str, seed: int | None) -> None:
         """Add a mesh, a skin, the nodes of the joints and their channels."""
         axes, pelvis = len(self.nodes), len(self.nodes) + 1
         self.nodes.append({"name": name, "rotation": _YUP_FROM_ZUP_XYZW, "children": [pelvis], "extras": facts(motion, seed)})
@@ -96,9 +96,10 @@ class _File:
         inverse_bind[:, 3, :3] = -rig.bind  # by columns
         joints = list(range(pelvis, pelvis + NUM_JOINTS))
         self.skins.append({"name": name, "skeleton": axes, "joints": joints, "inverseBindMatrices": self.accessor(inverse_bind, "MAT4")})
-        self.meshes.append({"name": f"{name}_body", "primitives": [self._primitive(rig)]})
-        surface = {"baseColorFactor": [*linear_color(color), 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.8}
-        self.materials.append({"name": name, "pbrMetallicRoughness": surface})
+        self.meshes.append({"name": f"{name}_body", "primitives": self._primitives(rig)})
+        for piece in rig.pieces:
+            surface = {"baseColorFactor": [*linear_color(piece.color), 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.8}
+            self.materials.append({"name": f"{name}_{piece.name}", "pbrMetallicRoughness": surface})
         self._add_channels(motion, pelvis)
 
     def add_object(self, track: SolidTrack, name: str, fps: float) -> None:
@@ -127,17 +128,19 @@ class _File:
             output = self.accessor(np.ascontiguousarray(values), f"VEC{values.shape[1]}")
             self.samplers.append({"input": times, "output": output, "interpolation": "LINEAR"})
 
-    def _primitive(self, rig: Rig) -> dict[str, Any]:
-        return {
-            "attributes": {
-                "POSITION": self.accessor(rig.vertices, "VEC3", target=_VERTICES, bounds=True),
-                "NORMAL": self.accessor(rig.normals, "VEC3", target=_VERTICES),
-                "JOINTS_0": self.accessor(rig.joints, "VEC4", target=_VERTICES),
-                "WEIGHTS_0": self.accessor(rig.weights, "VEC4", target=_VERTICES),
-            },
-            "indices": self.accessor(rig.faces.reshape(-1), "SCALAR", target=_INDICES),
-            "material": len(self.materials),
+    def _primitives(self, rig: Rig) -> list[dict[str, Any]]:
+        """Return one for each piece; they share the vertices, and their materials come next."""
+        attributes = {
+            "POSITION": self.accessor(rig.vertices, "VEC3", target=_VERTICES, bounds=True),
+            "NORMAL": self.accessor(rig.normals, "VEC3", target=_VERTICES),
+            "JOINTS_0": self.accessor(rig.joints, "VEC4", target=_VERTICES),
+            "WEIGHTS_0": self.accessor(rig.weights, "VEC4", target=_VERTICES),
         }
+        found = []
+        for number, piece in enumerate(rig.pieces):
+            indices = self.accessor(piece.faces.reshape(-1).astype(np.uint32), "SCALAR", target=_INDICES)
+            found.append({"attributes": attributes, "indices": indices, "material": len(self.materials) + number})
+        return found
 
     def _add_channels(self, motion: Motion, pelvis: int) -> None:
         """Add the pelvis' path and every joint's rotation to the animation."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dropsim.body.clothes import Part
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import NUM_JOINTS
-from dropsim.export.people import COLORS, Rig, names, quaternions_xyzw
+from dropsim.export.people import Rig, names, quaternions_xyzw
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 
@@ -27,7 +28,7 @@ def write_html(people: Sequence[Motion], path: Path, *, body: Body | None = None
 
     The page forbids itself every request to the outside.
     """
-    rigs = [Rig.of(motion, body) for motion in people]
+    rigs = [Rig.of(motion, body, number) for number, motion in enumerate(people)]
     with _server() as server:
         page = _record(server, people, rigs)
     title = people[0].name or "dropsim"
@@ -70,11 +71,14 @@ def _record(server: "viser.ViserServer", people: Sequence[Motion], rigs: Sequenc
     """Set the scene, play every frame into the recorder, and return the page."""
     _set_scene(server, people)
     meshes = [
-        server.scene.add_mesh_skinned(
-            f"/{name}", rig.vertices, rig.faces, bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (NUM_JOINTS, 1)), bone_positions=rig.bind,
-            skin_weights=_dense(rig), color=COLORS[number % len(COLORS)],
-        )
-        for number, (name, rig) in enumerate(zip(names(people), rigs, strict=True))
+        [
+            (part.joints, server.scene.add_mesh_skinned(
+                f"/{name}_{number}", part.vertices, part.faces, bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (len(part.joints), 1)),
+                bone_positions=rig.bind[part.joints], skin_weights=part.blend, color=part.color,
+            ))
+            for number, part in enumerate(Part.of(piece, rig.vertices, _dense(rig)) for piece in rig.pieces)
+        ]
+        for name, rig in zip(names(people), rigs, strict=True)
     ]  # fmt: skip
     poses = [
         (quaternions_xyzw(motion.skeleton.global_rotations(motion.q))[..., [3, 0, 1, 2]].round(6), motion.joints.round(5))
@@ -83,10 +87,11 @@ def _record(server: "viser.ViserServer", people: Sequence[Motion], rigs: Sequenc
     recorder = server.get_scene_serializer()
     frames = max(map(len, people))
     for frame in range(frames):
-        for mesh, (wxyz, position) in zip(meshes, poses, strict=True):
+        for person, (wxyz, position) in zip(meshes, poses, strict=True):
             if frame < len(position):
-                for j, bone in enumerate(mesh.bones):
-                    bone.wxyz, bone.position = wxyz[frame, j], position[frame, j]
+                for joints, mesh in person:
+                    for j, bone in zip(joints, mesh.bones, strict=True):
+                        bone.wxyz, bone.position = wxyz[frame, j], position[frame, j]
         # A page of one frame stands still.
         if frames > 1:
             recorder.insert_sleep(1 / people[0].fps)

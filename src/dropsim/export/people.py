@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, UInt8, UInt32
 
+from dropsim.body.clothes import SHIRTS, Color, Piece, dressed
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import rotmat_to_unitquat
 from dropsim.export.hands import lifted_hands
@@ -16,19 +17,16 @@ from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.scene.rollout import SolidTrack
 
-COLORS = ((90, 160, 190), (226, 132, 62), (120, 170, 90), (190, 110, 170), (215, 185, 80), (120, 125, 200))
-"""One for each person in a file, as sRGB in [0, 255]; after the last they begin again."""
-
-OBJECT_COLOR = (190, 175, 150)
-"""Of boxes, ramps, balls and all else that is no person."""
+OBJECT_COLOR = (0.745, 0.686, 0.588)
+"""Of boxes, ramps, balls and all else that is no person, as sRGB."""
 
 R_ZUP_YUP = np.array(((1.0, 0.0, 0.0), (0.0, 0.0, -1.0), (0.0, 1.0, 0.0)))
 """From a world with y up to ours: (x, y, z) becomes (x, -z, y)."""
 
 
-def linear_color(color: tuple[int, int, int]) -> list[float]:
-    """Return an sRGB colour in [0, 255] as light in [0, 1], which glTF and USD count in."""
-    return [((channel / 255 + 0.055) / 1.055) ** 2.4 for channel in color]
+def linear_color(color: Color) -> list[float]:
+    """Return an sRGB colour as light, which glTF and USD count in; both are in [0, 1]."""
+    return [((channel + 0.055) / 1.055) ** 2.4 for channel in color]
 
 
 def checked(motions: Motion | Sequence[Motion], path: Path) -> list[Motion]:
@@ -114,17 +112,32 @@ class Rig:
     """The joints that move each vertex; 0 where the weight is 0, as glTF has it."""
     weights: Float[np.ndarray, "v 4"]
     """Sum to one."""
+    pieces: tuple[Piece, ...]
+    """Parts of one colour each: clothes, skin and hair, or the whole body. `faces` are those of all pieces, one after the other."""
 
     @classmethod
-    def of(cls, motion: Motion, body: Body | None) -> "Rig":
-        """Return a body, the shipped one unless given, fitted to a person's bones."""
-        body = (Body.shipped() if body is None else body).fitted(motion.skeleton)
-        rest, vertices = motion.skeleton.rest, body.vertices
+    def of(cls, motion: Motion, body: Body | None, number: int) -> "Rig":
+        """Return a body fitted to a person's bones: the shipped one, dressed as the films show person `number`, or the given one."""
+        if body is None:
+            person = dressed(Body.shipped().fitted(motion.skeleton), number)
+            joints = np.argsort(-person.blend, axis=-1, kind="stable")[:, :4]
+            weights = np.take_along_axis(person.blend, joints, -1)
+            return cls._bound(motion, person.vertices, person.normals, joints, weights, person.pieces)
+        body = body.fitted(motion.skeleton)
+        whole = Piece("body", SHIRTS[number % len(SHIRTS)], body.faces)
+        return cls._bound(motion, body.vertices, body.normals(body.vertices), body.joints, body.weights, (whole,))
+
+    @classmethod
+    def _bound(
+        cls, motion: Motion, vertices: np.ndarray, normals: np.ndarray, joints: np.ndarray, weights: np.ndarray, pieces: tuple[Piece, ...]
+    ) -> "Rig":
+        rest = motion.skeleton.rest
         ground = np.array((rest[0, 0], vertices[:, 1].min(), rest[0, 2]))
-        weights = body.weights.astype(np.float32)
+        weights = weights.astype(np.float32)
         weights /= weights.sum(-1, keepdims=True)
-        joints = np.where(weights > 0, body.joints, 0).astype(np.uint8)
-        normals = body.normals(vertices).astype(np.float32)
+        joints = np.where(weights > 0, joints, 0).astype(np.uint8)
+        normals = normals.astype(np.float32)
         # A vertex in no face, or in faces without area; glTF wants unit length of it all the same.
         normals[np.linalg.norm(normals, axis=-1) < 0.5] = (0.0, 1.0, 0.0)
-        return cls(rest - ground, (vertices - ground).astype(np.float32), normals, body.faces.astype(np.uint32), joints, weights)
+        faces = np.concatenate([piece.faces for piece in pieces]).astype(np.uint32)
+        return cls(rest - ground, (vertices - ground).astype(np.float32), normals, faces, joints, weights, pieces)

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS
-from dropsim.export.people import COLORS, OBJECT_COLOR, R_ZUP_YUP, Rig, facts, linear_color, names, object_names, quaternions_xyzw
+from dropsim.export.people import OBJECT_COLOR, R_ZUP_YUP, Rig, facts, linear_color, names, object_names, quaternions_xyzw
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 from dropsim.scene.rollout import SolidTrack
@@ -52,7 +52,7 @@ def write_usd(
     stage.SetEndTimeCode(max(map(len, people)) - 1)
     stage.SetDefaultPrim(UsdGeom.Xform.Define(stage, "/World").GetPrim())
     for number, (name, motion) in enumerate(zip(names(people), people, strict=True)):
-        _add_person(stage, motion, Rig.of(motion, body), f"/World/{name}", COLORS[number % len(COLORS)], seed)
+        _add_person(stage, motion, Rig.of(motion, body, number), f"/World/{name}", seed)
     for name, track in zip(object_names(objects), objects, strict=True):
         _add_object(stage, track, f"/World/{name}")
     with atomic_path(path) as temporary:
@@ -85,7 +85,7 @@ def _add_object(stage: "pxr.Usd.Stage", track: SolidTrack, path: str) -> None:
         place.Set(Gf.Matrix4d(matrix.T.tolist()), *(() if still else (frame,)))
 
 
-def _add_person(stage: "pxr.Usd.Stage", motion: Motion, rig: Rig, root: str, color: tuple[int, int, int], seed: int | None) -> None:
+def _add_person(stage: "pxr.Usd.Stage", motion: Motion, rig: Rig, root: str, seed: int | None) -> None:
     """Add a skeleton, its animation and the skinned mesh below one prim."""
     from pxr import Gf, UsdSkel, Vt
 
@@ -106,7 +106,7 @@ def _add_person(stage: "pxr.Usd.Stage", motion: Motion, rig: Rig, root: str, col
     skeleton.CreateRestTransformsAttr(_matrices(local))
     binding = UsdSkel.BindingAPI.Apply(skeleton.GetPrim())
     binding.CreateAnimationSourceRel().SetTargets([_animation(stage, motion, f"{root}/animation", local).GetPath()])
-    _add_mesh(stage, rig, f"{root}/body", color, skeleton)
+    _add_mesh(stage, rig, f"{root}/body", skeleton)
 
 
 def _matrices(matrices: Float[np.ndarray, "n 4 4"]) -> "pxr.Vt.Matrix4dArray":
@@ -135,7 +135,7 @@ def _animation(stage: "pxr.Usd.Stage", motion: Motion, path: str, local: Float[n
     return animation
 
 
-def _add_mesh(stage: "pxr.Usd.Stage", rig: Rig, path: str, color: tuple[int, int, int], skeleton: "pxr.UsdSkel.Skeleton") -> None:
+def _add_mesh(stage: "pxr.Usd.Stage", rig: Rig, path: str, skeleton: "pxr.UsdSkel.Skeleton") -> None:
     from pxr import Gf, UsdGeom, UsdSkel, Vt
 
     points, normals = (np.ascontiguousarray((values @ R_ZUP_YUP.T).astype(np.float32)) for values in (rig.vertices, rig.normals))
@@ -147,7 +147,9 @@ def _add_mesh(stage: "pxr.Usd.Stage", rig: Rig, path: str, color: tuple[int, int
     mesh.SetNormalsInterpolation(UsdGeom.Tokens.vertex)
     mesh.CreateSubdivisionSchemeAttr(UsdGeom.Tokens.none)
     mesh.CreateExtentAttr(Vt.Vec3fArray.FromNumpy(np.stack((points.min(0), points.max(0)))))
-    mesh.CreateDisplayColorAttr([Gf.Vec3f(*linear_color(color))])
+    # A colour for each face.
+    colors = np.concatenate([np.tile(linear_color(piece.color), (len(piece.faces), 1)) for piece in rig.pieces])
+    mesh.CreateDisplayColorPrimvar(UsdGeom.Tokens.uniform).Set(Vt.Vec3fArray.FromNumpy(colors.astype(np.float32)))
     binding = UsdSkel.BindingAPI.Apply(mesh.GetPrim())
     binding.CreateSkeletonRel().SetTargets([skeleton.GetPath()])
     binding.CreateGeomBindTransformAttr(Gf.Matrix4d(1))

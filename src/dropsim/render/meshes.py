@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from dropsim.body.mesh import Body
-from dropsim.body.skeleton import JOINTS, Skeleton
+from dropsim.body.skeleton import Skeleton
 from dropsim.render.camera import plane_basis
-from dropsim.render.snapshot import HAIR, SHORTS, SKIN, Figure, Parts
+from dropsim.render.snapshot import Figure, Parts
 
 
 class Mesh(NamedTuple):
@@ -89,15 +89,3 @@ def skinned(figure: Figure, outfit: int) -> Mesh:
     places = np.einsum("vij,vj->vi", blended[..., :3], body.vertices) + blended[..., 3]
     rows = (places, np.einsum("vij,vj->vi", blended[..., :3], normals), body.vertices, np.full((len(places), 1), float(outfit)))
     return Mesh(np.concatenate(rows, axis=1), np.zeros(len(places)), body.faces)
-
-
-def outfit(figure: Figure, *, plain: bool) -> Float[np.ndarray, "18"]:
-    """Return the colours of shirt, trousers, skin and hair, and where they end in the rest pose; a plain one has the shirt's colour only.
-
-    That is the heights of ankles, waist, neck and hairline, where sleeves end, and the head's middle from front to back [m].
-    """
-    colors = [figure.shirt] * 4 if plain else [figure.shirt, SHORTS, SKIN, HAIR]
-    rest = dict(zip(JOINTS, figure.skeleton.rest.tolist(), strict=True))
-    sleeve = 0.45 * rest["left_shoulder"][0] + 0.55 * rest["left_elbow"][0]
-    ends = (rest["left_ankle"][1] + 0.05, rest["spine1"][1], rest["neck"][1], rest["head"][1] + 0.055, sleeve, rest["head"][2])
-    return np.concatenate((*colors, ends))

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
+from dropsim.body.clothes import outfit
 from dropsim.compute.threads import single_threaded
 from dropsim.render import raster
 from dropsim.render.camera import Camera, View
 from dropsim.render.light import cast
-from dropsim.render.meshes import Mesh, cones, facets, outfit, skinned
+from dropsim.render.meshes import Mesh, cones, facets, skinned
 from dropsim.render.snapshot import Figure, Snapshot
 from dropsim.render.stage import Style, floor_axes
 
@@ -23,7 +24,7 @@ def paint(snapshot: Snapshot, camera: Camera, style: Style) -> Image.Image:
     view, capsules = View.of(camera, *style.size), style.body == "capsules"
     figures = [*snapshot.people, *([] if snapshot.ghost is None else [snapshot.ghost])]
     bodies = [_body(figure, number, capsules=capsules, plain=figure is snapshot.ghost) for number, figure in enumerate(figures)]
-    outfits = np.stack([outfit(figure, plain=figure is snapshot.ghost) for figure in figures])
+    outfits = np.stack([outfit(figure.skeleton, figure.shirt, plain=figure is snapshot.ghost) for figure in figures])
     solid = Mesh.join(
         [
             *bodies[: len(snapshot.people)],

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from dropsim.body.clothes import HAIR, SHIRTS, SKIN, TROUSERS
 from dropsim.body.skeleton import PARENTS, Skeleton, joint_index
 from dropsim.export.hands import lifted_hands
 from dropsim.motion.motion import Motion
@@ -15,11 +16,6 @@ from dropsim.render.camera import Point
 from dropsim.render.stage import BLUE, RED, Color, Stage
 
 TEAL, ORANGE = (0.11, 0.62, 0.60), (0.96, 0.55, 0.16)
-SHORTS, SKIN, HAIR = (0.33, 0.35, 0.42), (0.92, 0.72, 0.59), (0.27, 0.19, 0.15)
-SHIRTS: tuple[Color, ...] = (
-    (0.66, 0.74, 0.82), (0.78, 0.40, 0.34), (0.50, 0.68, 0.52), (0.62, 0.52, 0.78), (0.86, 0.74, 0.38), (0.36, 0.42, 0.58),
-)  # fmt: skip
-"""One for each person; after the last they begin again."""
 GHOST = (0.48, 0.58, 0.84)
 GHOST_OPACITY, GHOST_APART = 0.45, 0.25
 """Opacity of a ghost, and the mean distance of its joints from the nearest person's at which it is reached [m]; nearer, it is less."""
@@ -92,7 +88,7 @@ def _side(side: str, color: Color) -> tuple[_Segment, ...]:
     palm, fingers, thumb = (0.065 * x, 0.0, 0.0), (0.13 * x, 0.0, 0.005), (0.07 * x, -0.01, 0.05)
     shoe = (0.5 * color[0], 0.5 * color[1], 0.5 * color[2])
     return (
-        _Segment(hip, hip, 1.10, 1.08, SHORTS, (0.0, -0.02, 0.0), (0.0, -0.13, 0.0)),
+        _Segment(hip, hip, 1.10, 1.08, TROUSERS, (0.0, -0.02, 0.0), (0.0, -0.13, 0.0)),
         _Segment(hip, knee, 1.04, 1.00, color, (0.0, -0.04, 0.0)),
         _Segment(knee, knee, 1.00, 1.02, color, zero, calf),
         _Segment(knee, ankle, 1.02, 0.62, color, calf),
@@ -110,8 +106,8 @@ def _side(side: str, color: Color) -> tuple[_Segment, ...]:
 
 
 _BODY = (
-    _Segment("left_hip", "right_hip", 1.06, 1.06, SHORTS),
-    _Segment("pelvis", "spine1", 1.16, 1.05, SHORTS, (0.0, -0.02, 0.0), (0.0, 0.0, 0.0), 2, 0.82),
+    _Segment("left_hip", "right_hip", 1.06, 1.06, TROUSERS),
+    _Segment("pelvis", "spine1", 1.16, 1.05, TROUSERS, (0.0, -0.02, 0.0), (0.0, 0.0, 0.0), 2, 0.82),
     _Segment("spine1", "spine3", 1.06, 1.38, None, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), 2, 0.74),
     _Segment("neck", "head", 0.90, 0.50, SKIN, (0.0, -0.02, -0.01)),
     _Segment("head", "head", 0.68, 0.90, SKIN, (0.0, 0.012, 0.028), (0.0, 0.072, 0.005), 0, 0.84),

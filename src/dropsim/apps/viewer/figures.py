@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.apps.viewer.clothes import Part, dressed
 from dropsim.apps.viewer.shot import Shot, Sphere
+from dropsim.body.clothes import SHIRTS, Part, dressed
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import rotmat_to_unitquat
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
@@ -18,7 +18,7 @@ from dropsim.export.hands import lifted_hands
 from dropsim.physics.contact import Plane
 from dropsim.priors.prior import State
 from dropsim.render.raster import DARK_TILE, HORIZON, LIGHT_TILE
-from dropsim.render.snapshot import GHOST, SHIRTS, resultants
+from dropsim.render.snapshot import GHOST, resultants
 from dropsim.render.stage import COLORS, GREY
 from dropsim.scene import Solid
 
@@ -220,7 +220,7 @@ class Figures:
         pale = tuple(float(v) for v in 0.35 * np.array(GHOST) + 0.65 * np.array(LIGHT_TILE))
         everything = Part(body.vertices, body.faces, body.blend, np.arange(NUM_JOINTS), _rgb((pale[0], pale[1], pale[2])))
         skin = []
-        for i, part in enumerate([everything] if ghost else dressed(body, number)):
+        for i, part in enumerate([everything] if ghost else dressed(body, number).parts):
             handle = scene.add_mesh_skinned(
                 f"/world/{'ghost' if ghost else 'person'}_{number}_{i}", part.vertices, part.faces,
                 bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (len(part.joints), 1)), bone_positions=self.skeleton.rest[part.joints],
