@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from dropsim.apps.cli import main
-from dropsim.body.capsules import CAPSULES, PAIRS, capsule_radii, self_overlap
 from dropsim.body.rotations import rotvec_to_rotmat
-from dropsim.body.skeleton import joint_index
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import FACING_Y, stepping_clip
 from dropsim.physics import metrics
@@ -74,29 +72,6 @@ def test_friction_explains_only_what_it_can():
     time = np.arange(60)[:, None] / 30
     owed = metrics.ledger(moved(standing(), 0.75 * G * time**2 * (1, 0, 0)))
     assert owed[:, 0].min() > 0.69 * G / 2
-
-
-# --- self-overlap
-
-
-def test_capsules_that_share_a_joint_may_not_meet_in_the_table():
-    for one, other in PAIRS:
-        assert not set(CAPSULES[one]) & set(CAPSULES[other])
-    assert len(PAIRS) == len({tuple(pair) for pair in PAIRS})
-
-
-def test_an_arm_through_the_chest_is_seen_and_measured():
-    body = stepping_clip(0.2)
-    x = body.joints[0].copy()
-    apart = self_overlap(x[None], body.skeleton)
-    # The wrist at the middle of the chest, the forearm pointing away from it: as deep as both radii reach.
-    x[joint_index("left_wrist")] = (x[joint_index("spine2")] + x[joint_index("spine3")]) / 2
-    x[joint_index("left_elbow")] = x[joint_index("left_wrist")] + (-0.3, 0.0, 0.0)
-    radii = capsule_radii(body.skeleton)
-    chest = radii[1].mean()
-    wrist = radii[list(map(tuple, CAPSULES)).index((joint_index("left_elbow"), joint_index("left_wrist"))), 1]
-    assert apart[0] < 0.01
-    assert self_overlap(x[None], body.skeleton)[0] >= chest + wrist - 1e-9
 
 
 # --- steps

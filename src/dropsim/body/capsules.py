@@ -1,4 +1,4 @@
-"""The body as capsules between joints, for telling where it runs into itself.
+"""The body as capsules between joints, which keep apart when it runs into itself.
 
 A capsule's radius changes linearly between its two joints. Collision spheres are no measure for it: those of the ankles reach down to the
 sole. Hands beyond the wrist are not covered.
@@ -12,28 +12,31 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.joints import PARENTS, joint_index
-from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import kernel
 
 Array = Any
 """numba knows the types."""
-_TRUNK = (("pelvis", "spine2"), ("spine2", "spine3"), ("left_shoulder", "right_shoulder"), ("neck", "head"))
-_LIMBS = (("shoulder", "elbow"), ("elbow", "wrist"), ("hip", "knee"), ("knee", "ankle"), ("ankle", "foot"))
-_ENDS = (*_TRUNK, *((f"{side}_{near}", f"{side}_{far}") for side in ("left", "right") for near, far in _LIMBS))
+_TRUNK = {
+    ("pelvis", "spine2"): (0.100, 0.095), ("spine2", "spine3"): (0.100, 0.110), ("left_shoulder", "right_shoulder"): (0.060, 0.060),
+    ("neck", "head"): (0.055, 0.075),
+}  # fmt: skip
+_LIMBS = {
+    ("shoulder", "elbow"): (0.045, 0.035), ("elbow", "wrist"): (0.034, 0.023), ("hip", "knee"): (0.080, 0.050),
+    ("knee", "ankle"): (0.046, 0.026), ("ankle", "foot"): (0.040, 0.024),
+}  # fmt: skip
+"""Radii at the two ends, for an adult of 1.70 m [m]: the line through the lower quartiles of the skin's distances from the bone, along the
+body mesh in its rest pose; of the chest below the armpits. The median would be too thick: limbs are flattest on the inside, where they
+meet, and flesh gives way."""
+_ENDS = {**_TRUNK, **{(f"{side}_{a}", f"{side}_{b}"): radii for side in ("left", "right") for (a, b), radii in _LIMBS.items()}}
 CAPSULES = np.array([[joint_index(near), joint_index(far)] for near, far in _ENDS])
 """Joints at the two ends of each capsule: trunk, shoulders and head first, then arm and leg of each side."""
-
-_RADII = {
-    "pelvis": 0.11, "spine2": 0.11, "spine3": 0.11, "neck": 0.06, "head": 0.10, "shoulder": 0.05, "elbow": 0.04, "wrist": 0.03,
-    "hip": 0.075, "knee": 0.05, "ankle": 0.035, "foot": 0.03,
-}  # fmt: skip
-"""Limbs of an adult of 1.70 m [m]: girth / 2 pi (ankle 22 cm, wrist 17 to 19, knee 34, thigh 50), a little less where flesh gives way."""
+_RADII = np.array(list(_ENDS.values()))
+_HEIGHT = 1.70
 
 
-def capsule_radii(skeleton: Skeleton) -> Float[np.ndarray, "c 2"]:
-    """Return the radii of the capsules at their two ends, in proportion to the body's collision spheres [m]."""
-    scale = skeleton.radii[0] / _RADII["pelvis"]
-    return scale * np.array([[_RADII[name.partition("_")[2] or name] for name in ends] for ends in _ENDS])
+def capsule_radii(height: float) -> Float[np.ndarray, "c 2"]:
+    """Return the radii of the capsules at their two ends, for a body of a height [m]."""
+    return _RADII * (height / _HEIGHT)
 
 
 def _bones_between(a: int, b: int) -> int:
@@ -79,24 +82,26 @@ def closest(p: Array, q: Array, r: Array, s: Array) -> tuple[float, float]:
 
 
 @kernel
-def _deepest(x: Array, radii: Array, capsules: Array, pairs: Array, out: Array) -> None:
+def overlap(x: Array, radii: Array, pair: int) -> tuple[float, float, float, float, float, float]:
+    """Return how deep the capsules of a pair are in each other [m], negative if they are apart, and where.
+
+    That is the nearest points of their axes, as shares of the ways, and the unit vector from the second to the first.
+    """
+    one, other = PAIRS[pair, 0], PAIRS[pair, 1]
+    a, b, c, d = CAPSULES[one, 0], CAPSULES[one, 1], CAPSULES[other, 0], CAPSULES[other, 1]
+    s, t = closest(x[a], x[b], x[c], x[d])
+    nx = x[a, 0] + s * (x[b, 0] - x[a, 0]) - x[c, 0] - t * (x[d, 0] - x[c, 0])
+    ny = x[a, 1] + s * (x[b, 1] - x[a, 1]) - x[c, 1] - t * (x[d, 1] - x[c, 1])
+    nz = x[a, 2] + s * (x[b, 2] - x[a, 2]) - x[c, 2] - t * (x[d, 2] - x[c, 2])
+    length = max(math.sqrt(nx * nx + ny * ny + nz * nz), 1e-9)
+    reach = radii[one, 0] + s * (radii[one, 1] - radii[one, 0]) + radii[other, 0] + t * (radii[other, 1] - radii[other, 0])
+    return reach - length, s, t, nx / length, ny / length, nz / length
+
+
+@kernel
+def deepest_overlap(x: Array, radii: Array, out: Array) -> None:
+    """Write how deep each body's capsules are in each other at most [m]; zero if they keep apart."""
     for n in range(len(x)):
-        deepest = 0.0
-        for i in range(len(pairs)):
-            a, b = capsules[pairs[i, 0], 0], capsules[pairs[i, 0], 1]
-            c, d = capsules[pairs[i, 1], 0], capsules[pairs[i, 1], 1]
-            s, t = closest(x[n, a], x[n, b], x[n, c], x[n, d])
-            gap = 0.0
-            for k in range(3):
-                gap += ((1 - s) * x[n, a, k] + s * x[n, b, k] - (1 - t) * x[n, c, k] - t * x[n, d, k]) ** 2
-            one, other = radii[pairs[i, 0]], radii[pairs[i, 1]]
-            reach = (1 - s) * one[0] + s * one[1] + (1 - t) * other[0] + t * other[1]
-            deepest = max(deepest, reach - math.sqrt(gap))
-        out[n] = deepest
-
-
-def self_overlap(joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton, pairs: np.ndarray = PAIRS) -> Float[np.ndarray, "*b"]:
-    """Return how deep the capsules of a body that may meet are in each other at most [m]; zero if they keep apart."""
-    depth = np.empty(joints.shape[:-2])
-    _deepest(flat(joints, 2), capsule_radii(skeleton), CAPSULES, pairs, depth.reshape(-1))
-    return depth
+        out[n] = 0.0
+        for i in range(len(PAIRS)):
+            out[n] = max(out[n], overlap(x[n], radii, i)[0])

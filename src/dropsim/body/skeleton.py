@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body import kinematics
+from dropsim.body.capsules import capsule_radii
 from dropsim.body.joints import CHILDREN, JOINTS, LEAVES, MIRROR, NUM_JOINTS, PARENTS, joint_index
 from dropsim.body.smpl import read_rest_joints
 
@@ -100,6 +101,8 @@ class BodyArrays(NamedTuple):
     radii: np.ndarray
     mobility: np.ndarray
     """Inverse masses, relative to the mean mass."""
+    capsules: np.ndarray
+    """Radii of the capsules at their two ends (14 2)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +136,8 @@ class Skeleton:
             )
         object.__setattr__(self, "offsets", offsets)
         object.__setattr__(self, "lengths", lengths)
-        object.__setattr__(self, "arrays", BodyArrays(offsets, lengths, self.masses, self.radii, self.masses.mean() / self.masses))
+        arrays = (offsets, lengths, self.masses, self.radii, self.masses.mean() / self.masses, capsule_radii(self.height))
+        object.__setattr__(self, "arrays", BodyArrays(*arrays))
 
     @classmethod
     def adult(cls, *, height: float = 1.70, body_mass: float = 70.0) -> "Skeleton":

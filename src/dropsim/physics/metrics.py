@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from dropsim.body.capsules import self_overlap
-from dropsim.body.skeleton import Skeleton
+from dropsim.body.capsules import deepest_overlap
+from dropsim.body.skeleton import Skeleton, flat
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import wrench
@@ -143,7 +143,9 @@ def _inertia(x: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton) -> Float[np.nd
 
 def self_overlap_mm(motion: Motion) -> Float[np.ndarray, "*b t"]:
     """Deepest overlap of the body's own capsules that should keep apart, in every frame."""
-    return 1000 * self_overlap(motion.joints, motion.skeleton)
+    depth = np.empty(motion.joints.shape[:-2])
+    deepest_overlap(flat(motion.joints, 2), motion.skeleton.arrays.capsules, depth.reshape(-1))
+    return 1000 * depth
 
 
 def out_of_range_percent(motion: Motion, pose: PosePrior) -> Numbers:

@@ -17,7 +17,7 @@ class SimulatorOptions:
     start_at_mode: bool | None = None
     """Whether the iterations start at the prior's mode, as in the paper, or at a sample; by default what suits the prior."""
     contact: bool = True
-    """Whether people touch the ground, objects and each other."""
+    """Whether people touch the ground, objects, each other and themselves."""
     range_of_motion: bool = True
     """Whether poses that no person can take are drawn back."""
     kinematic: bool = True

@@ -1,4 +1,4 @@
-"""Settling: out of what people are inside of, bones at their lengths, and people who meet moved out of each other."""
+"""Settling: people out of what they are inside of, out of themselves and out of each other, and bones at their lengths."""
 
 import math
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from dropsim.body.capsules import CAPSULES, PAIRS, overlap
 from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS
 from dropsim.body.kinematics import copy
 from dropsim.body.skeleton import BodyArrays, Skeleton, flat
@@ -24,6 +25,10 @@ STRETCHED = 0.002
 """Relative error of a bone's length that the usual rounds may leave."""
 CONTACT_MOBILITY = 0.05
 """How much a joint in contact gives when bones are brought back to length, relative to a free one."""
+CLOSE = 0.05
+"""Capsules of one body that are farther apart than this do not come to overlap while it settles [m]."""
+COMING_OUT = 0.3
+"""Speed at which capsules that overlap already, such as crossed legs of a recording, come out of each other [m/s]."""
 _PARENTS = np.array(PARENTS)
 _siblings = [[s for s in CHILDREN[PARENTS[c]] if 0 < s < c] if c else [] for c in range(NUM_JOINTS)]
 _meeting = [([PARENTS[c]] if PARENTS[c] > 0 else []) + _siblings[c] for c in range(NUM_JOINTS)]
@@ -37,25 +42,81 @@ def settle(
     x: Array, before: Array, body: BodyArrays, solids: Solids, friction: float, borne: Array, h: float, rounds: int,
     most_rounds: int, contact_mobility: float, out: Array, touching: Array,
 ) -> None:  # fmt: skip
-    """Push everyone out of what they are inside of and restore their bones' lengths, in turns; also write which joints touched.
+    """Push everyone out of what they are inside of and out of themselves, and restore bones' lengths, in turns; write which joints touched.
 
     Joints in contact give less than their inverse masses say, by a factor, unless they slide. `borne` is what the ground's reaction
     gives each person already, along the normals and along the surfaces, as ways [m].
     """
     give, work = np.empty(NUM_JOINTS), (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
     pressed, rubbed, sliding = np.empty(NUM_JOINTS), np.empty(NUM_JOINTS), np.empty(NUM_JOINTS, dtype=np.bool_)
+    close, allowed, bounds = np.empty(len(PAIRS), dtype=np.int64), np.empty(len(PAIRS)), np.empty((len(CAPSULES), 4))
     for i in range(len(x)):
         here = of_person(solids, i)
         copy(x[i], out[i])
         touching[i], pressed[:], rubbed[:] = False, 0.0, borne[i, 1]
+        num_close, inside = close_pairs(out[i], before[i], body, h, bounds, close, allowed), 0.0
         for done in range(most_rounds):
-            whole = done >= rounds and _stretch(out[i], body.lengths) < STRETCHED
+            whole = done >= rounds and inside < DEEP and _stretch(out[i], body.lengths) < STRETCHED
             if whole and deepest(out[i], body.radii, here) < DEEP:
                 break
             push_out(out[i], before[i], body.radii, here, friction, borne[i, 0], h, touching[i], sliding, pressed, rubbed)
             for j in range(NUM_JOINTS):
                 give[j] = body.mobility[j] * (contact_mobility if touching[i, j] and not sliding[j] else 1.0)
+            inside = keep_apart(out[i], body.capsules, give, close, num_close, allowed)
             restore_person(out[i], body.lengths, give, 2, work[0], work[1], work[2])
+
+
+@kernel
+def close_pairs(x: Array, before: Array, body: BodyArrays, h: float, bounds: Array, close: Array, allowed: Array) -> int:
+    """Write which pairs of a person's capsules may come to overlap while the person settles, and return how many they are.
+
+    Also write how deep they may be in each other: what overlapped before comes out at a speed.
+    """
+    for c in range(len(CAPSULES)):
+        a, b = CAPSULES[c, 0], CAPSULES[c, 1]
+        half = 0.0
+        for k in range(3):
+            bounds[c, k] = 0.5 * (x[a, k] + x[b, k])
+            half += (bounds[c, k] - x[a, k]) ** 2
+        bounds[c, 3] = math.sqrt(half) + max(body.capsules[c, 0], body.capsules[c, 1])
+    num = 0
+    for i in range(len(PAIRS)):
+        one, other = bounds[PAIRS[i, 0]], bounds[PAIRS[i, 1]]
+        square, reach = 0.0, one[3] + other[3] + CLOSE
+        for k in range(3):
+            square += (one[k] - other[k]) ** 2
+        if square < reach * reach and overlap(x, body.capsules, i)[0] > -CLOSE:
+            close[num], allowed[num] = i, max(overlap(before, body.capsules, i)[0] - COMING_OUT * h, 0.0)
+            num += 1
+    return num
+
+
+@kernel
+def keep_apart(x: Array, radii: Array, give: Array, close: Array, num: int, allowed: Array) -> float:
+    """Move a person's overlapping capsules apart, and return how much too deep the deepest were in each other [m].
+
+    A pair is pushed apart along the line between the nearest points of its axes, by the least displacement weighted by mobilities: equal
+    and opposite impulses along one line, so that with inverse masses both momenta stay what they were.
+    """
+    worst = 0.0
+    for i in range(num):
+        pair = close[i]
+        depth, s, t, nx, ny, nz = overlap(x, radii, pair)
+        depth -= allowed[i]
+        if not depth > 0.0:
+            continue
+        worst = max(worst, depth)
+        one, other = CAPSULES[PAIRS[pair, 0]], CAPSULES[PAIRS[pair, 1]]
+        a, b, c, d = one[0], one[1], other[0], other[1]
+        wa, wb, wc, wd = give[a] * (1 - s), give[b] * s, give[c] * (1 - t), give[d] * t
+        size = depth / (wa * (1 - s) + wb * s + wc * (1 - t) + wd * t)
+        for k in range(3):
+            way = size * (nx if k == 0 else ny if k == 1 else nz)
+            x[a, k] += wa * way
+            x[b, k] += wb * way
+            x[c, k] -= wc * way
+            x[d, k] -= wd * way
+    return worst
 
 
 @kernel

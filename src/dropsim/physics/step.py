@@ -241,6 +241,8 @@ class Simulator:
         rounds, most = (settling.ROUNDS, settling.MOST_ROUNDS) if o.contact else (1, 1)
         around = now.solids if o.contact else _NOTHING
         body, mobility = self.skeleton.arrays, settling.CONTACT_MOBILITY
+        # Thin capsules touch nothing.
+        body = body if o.contact else body._replace(capsules=np.zeros_like(body.capsules))
         settling.settle(x, now.x, body, around, o.friction, aim.borne, self.h, rounds, most, mobility, out, touching)
         if not shared or shared[-1] < 2 or not o.contact:
             return out, touching, np.zeros(x.shape)
