@@ -50,7 +50,7 @@ def watched(browser: Browser) -> Iterator[None]:
     """Let a client in another process receive everything."""
     client = subprocess.Popen([sys.executable, "-c", CLIENT, f"ws://127.0.0.1:{browser.port}"], stderr=subprocess.DEVNULL)
     try:
-        while not browser._num_clients():
+        while not browser.watching:
             time.sleep(0.05)
         yield
     finally:

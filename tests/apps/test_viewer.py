@@ -319,6 +319,26 @@ def test_another_scene_can_be_loaded(session: Session, tmp_path: Path):
     assert np.array_equal(run(session, 3).people.x, expected)
 
 
+def test_a_scene_is_typed_but_names_no_files():
+    from dropsim.apps.viewer.editing import typed_scene
+    from dropsim.scene.files.writing import scene_text
+
+    for name, setup in SCENARIOS.items():
+        again = typed_scene(scene_text(setup, Path()))
+        assert again.scene.elements == setup.scene.elements, name
+    for text, says in (
+        ("[[person]]\n" * 10, "at most 9 people"),
+        ('clip = "/etc/passwd"', "names a file"),
+        ('prior = "secret.bank"', "names a file"),
+        ('[[mesh]]\nfile = "room.obj"', "names a file"),
+        ("person = [3]", "the scene"),
+        ("[[push]]\nnewton = 3", "line 2"),
+        ("#" * 30_000, "characters"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            typed_scene(text)
+
+
 def test_energies_can_be_switched_off(session: Session):
     session.switch(Switches(kinematic=False, contact=False, range_of_motion=False, correct=False))
     assert {"kinematic", "contact", "range_of_motion"}.isdisjoint(session.tick().values)
@@ -835,6 +855,13 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     wait_until(lambda: people.input_value() == "2")
     ui.get_by_role("button", name="Replay").click()
     wait_until(lambda: loop.ask(lambda s: s.time) < 1.0)
+    # It can be changed as text.
+    ui.get_by_role("button", name="Edit").click()
+    text = ui.get_by_role("dialog").get_by_role("textbox")
+    assert text.input_value().count("[[person]]") == 2
+    text.fill('[[person]]\nstart = "stand"\n[[push]]\nnewtons = 9\ndirection = "left"\nstart = 60\n')
+    ui.get_by_role("button", name="Start it").click()
+    wait_until(lambda: loop.ask(lambda s: (len(s.scene.people), [type(e) for e in s.scene.elements])) == (1, [Push]))
     loop.ask(lambda s: s.load(Setup(scene=Scene((Person("stand"),)))))
 
     # Pause pauses: the button turns into Play, and frames stop.

@@ -32,8 +32,8 @@ TELL_PERIOD = 0.5
 """Between two updates of the status line [s]."""
 CLIENTS_AT_FULL_RATE = 4
 """Each client costs time in every frame. With more clients the picture updates less often; the simulation keeps its pace."""
-CAMERA_DISTANCE = 3.6
-"""[m]"""
+CAMERA_DISTANCE, FARTHEST_STEP_BACK = 3.6, 1.7
+"""[m], and how many times as far it is at most on a screen that is higher than wide."""
 
 
 class Browser(Viewer):
@@ -55,6 +55,7 @@ class Browser(Viewer):
         self._frame, self._paused = 0, False
         _set_camera(self._server)
         self._start_for_the_first()
+        self._step_back_for_narrow_ones()
 
     @property
     def port(self) -> int:
@@ -70,7 +71,7 @@ class Browser(Viewer):
         if (link := self._link) is not None and not status.paused:
             link.show(shot, status)
         self.panel.remember(shot)
-        clients = self._num_clients()
+        clients = self.watching
         self._frame += 1
         if not status.paused and self._frame % (1 + clients // (CLIENTS_AT_FULL_RATE + 1)):
             return
@@ -97,6 +98,17 @@ class Browser(Viewer):
 
         self._server.on_client_connect(joined)
 
+    def _step_back_for_narrow_ones(self) -> None:
+        """Show people whole on a phone that is held upright: the field of view is given from top to bottom."""
+
+        async def joined(client: "viser.ClientHandle") -> None:
+            camera = client.camera
+            if camera.aspect < 1:
+                away = np.asarray(camera.position) - np.asarray(camera.look_at)
+                camera.position = np.asarray(camera.look_at) + away * min(1 / camera.aspect, FARTHEST_STEP_BACK)
+
+        self._server.on_client_connect(joined)
+
     def say(self, message: str) -> None:
         for client in self._server.get_clients().values():
             with contextlib.suppress(Exception):
@@ -115,8 +127,9 @@ class Browser(Viewer):
         self._saver.shutdown(wait=False, cancel_futures=True)
         stop_server(self._server)
 
-    def _num_clients(self) -> int:
-        """Count the connections, including those that have not sent anything yet."""
+    @property
+    def watching(self) -> int:
+        """Number of connections, including those that have not sent anything yet."""
         return len(self._server._websock_server._client_state_from_id)
 
     def eye(self, client: "viser.ClientHandle") -> tuple[float, float, float] | None:

@@ -168,6 +168,8 @@ class Keys:
                 put(lambda session: session.pause(not session.paused))
             case ["restart"]:
                 put(lambda session: session.restart())
+            case ["begin"] if self._browser.watching == 1:
+                put(lambda session: session.restart())
             case ["scenario", name] if name in SCENARIOS:
                 put(showing(SCENARIOS[name]))
             case ["follow"]:

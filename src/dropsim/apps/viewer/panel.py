@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dropsim.apps.viewer.downloads import KINDS
+from dropsim.apps.viewer.editing import editing
 from dropsim.apps.viewer.figures import Look
 from dropsim.apps.viewer.hands import showing
 from dropsim.apps.viewer.loop import Command, Commands, Status
@@ -185,6 +186,8 @@ class Panel:
             self._about = gui.add_markdown(SCENARIOS[self._scenario].description if self._scenario in SCENARIOS else "")
             self._ask(self._shown, lambda e: showing(SCENARIOS.get(str(e.target.value), Setup())))
             self._ask(gui.add_button("Replay", icon=self._icon.RELOAD, hint="Again from the start."), lambda _: _restarted)
+            edit = gui.add_button("Edit", icon=self._icon.PENCIL, hint="The scene as text: change it and start it.")
+            self._ask(edit, lambda e: editing(e.client, self._commands))
 
     def _add_people(self, session: Session) -> None:
         gui = self._gui

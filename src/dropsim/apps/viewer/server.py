@@ -46,7 +46,12 @@ def start_server(host: str, port: int) -> "viser.ViserServer":
         raise ValueError(_busy(port))
     # A client may ask for a public tunnel to this server: never.
     server.request_share_url = lambda verbose=True: None
-    _accept_values_only(server)
+    _accept_values_only(server._websock_server)
+
+    async def joined(client: "viser.ClientHandle") -> None:
+        _accept_values_only(client._websock_connection)
+
+    server.on_client_connect(joined)
     # A hostile client could fill the log.
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
     return server
@@ -118,11 +123,11 @@ def is_own_page(headers: Mapping[str, str], *, local: bool) -> bool:
     return page.lower() == host.lower() and (not local or named in LOCAL_HOSTS)
 
 
-def _accept_values_only(server: "viser.ViserServer") -> None:
+def _accept_values_only(connection: Any) -> None:  # noqa: ANN401, viser's server or one of its connections
     """Let browsers set a control's value and no other property; viser itself would allow any."""
     from viser._messages import GuiUpdateMessage
 
-    handlers = server._websock_server._incoming_handlers[GuiUpdateMessage]
+    handlers = connection._incoming_handlers[GuiUpdateMessage]
 
     def checked(handler: Callable[..., Any]) -> Callable[..., Any]:
         async def handle(client_id: Any, message: Any) -> None:  # noqa: ANN401

@@ -1,0 +1,62 @@
+"""The scene as text, to be changed in the browser."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dropsim.apps.viewer.hands import showing
+from dropsim.apps.viewer.loop import Command, Commands
+from dropsim.apps.viewer.session import Session
+from dropsim.priors.named import SHIPPED
+from dropsim.scene.files import SOMERSAULT, Setup
+from dropsim.scene.files.reading import FILES, parse_tables, setup_of
+from dropsim.scene.files.writing import scene_text
+
+if TYPE_CHECKING:
+    import viser
+
+MAX_LENGTH = 20_000
+"""Characters of a scene that is typed."""
+MAX_TYPED_PEOPLE = 9
+"""As many as the largest scenario has."""
+NAMES = (SOMERSAULT, *SHIPPED)
+"""Values of keys for files that name none."""
+
+
+def typed_scene(text: str) -> Setup:
+    """Read a scene that somebody typed in a browser. It names no files: they would be the server's."""
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"a scene that is typed has at most {MAX_LENGTH} characters: start `dropsim view` with a file instead")
+    tables = parse_tables(text, "the scene")
+    for table in tables:
+        for key in ("file", *FILES) if isinstance(table.values, Mapping) else ():
+            if key in table.values and table.values[key] not in NAMES:
+                raise ValueError(f"{table.where(key)}{key} names a file, which a browser may not: start `dropsim view` with a scene file")
+    setup = setup_of(tables, Path(), "edited")
+    if len(setup.scene.people) > MAX_TYPED_PEOPLE:
+        raise ValueError(f"a live world has at most {MAX_TYPED_PEOPLE} people, not {len(setup.scene.people)}")
+    return setup
+
+
+def editing(client: "viser.ClientHandle", commands: Commands) -> Command:
+    """Return the command that shows a client the scene, with what was done to it, as text to change."""
+
+    def edit(session: Session) -> None:
+        with client.gui.add_modal("The scene, as a file has it") as modal:
+            text = client.gui.add_text("TOML", scene_text(session.setup, Path()), multiline=True)
+            start, leave = client.gui.add_button("Start it"), client.gui.add_button("Leave it")
+
+        async def started(_: object) -> None:
+            try:
+                commands.put(showing(typed_scene(str(text.value))))
+                modal.close()
+            except ValueError as error:
+                client.add_notification("dropsim", str(error)[:500], auto_close_seconds=12.0)
+
+        async def left(_: object) -> None:
+            modal.close()
+
+        start.on_click(started)
+        leave.on_click(left)
+
+    return edit
