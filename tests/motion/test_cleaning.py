@@ -7,8 +7,8 @@ import pytest
 
 from dropsim.body.joints import joint_index
 from dropsim.body.rotations import rotvec_to_rotmat
-from dropsim.motion.contacts import FEET, sphere_heights
-from dropsim.motion.feet import Tolerance, stances, standing
+from dropsim.motion.contacts import FEET, on_floor, sphere_heights
+from dropsim.motion.feet import Tolerance, _drift_by, stances, standing
 from dropsim.motion.glitches import ROOT, Glitch, find_glitches, without_glitches
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
@@ -88,6 +88,22 @@ def test_a_drift_is_taken_off_the_path():
     for s in stances(cleaned):
         path = cleaned.joints[s.start : s.stop, FEET[s.foot], :2]
         assert np.linalg.norm(path - path.mean(0), axis=-1).max() < 0.005
+
+
+def test_a_drift_that_turns_is_followed():
+    # Round a circle of 25 cm in 8 s: 20 cm/s, and 0 on average.
+    steps = on_floor(stepping_clip(8.0))
+    angle = 2 * np.pi * np.arange(len(steps)) / len(steps)
+    circle = 0.25 * np.stack((np.cos(angle) - 1, np.sin(angle), 0 * angle), axis=-1)
+    cleaned, _ = standing(shifted(steps, circle), EXACT)
+    # What is left is the chord of what the person does within the window: a fifth.
+    assert np.linalg.norm(cleaned.joints - steps.joints, axis=-1).mean() < 0.2 * np.linalg.norm(circle, axis=-1).mean()
+
+
+def test_feet_that_creep_along_with_a_walk_are_no_drift():
+    # 2 cm/s at 1 m/s: good recordings have it.
+    v = np.full((90, 2), (0.02, 0.0))
+    assert not _drift_by(v, np.arange(90), 90, 22.0).any()
 
 
 def test_arms_and_trunk_stay_as_they_are_on_the_pelvis():

@@ -968,6 +968,15 @@ def test_maps_of_nobody_are_refused_with_the_reason(tmp_path: Path, swaps: list[
         retarget(source, SKELETON, rig_map=read_rig_map(tmp_path / "map.toml"))
 
 
+def test_a_recording_with_crossed_legs_is_not_refused(tmp_path: Path):
+    # The toes look backwards throughout, as where a solver flipped the feet: the zero pose tells left from right, not they.
+    q = CLIP.q.copy()
+    q[:, 1:3] = q[:, 1:3] @ rotvec_to_rotmat(np.array([0.0, np.pi, 0.0]))
+    backwards = Motion.from_rotations(SKELETON, CLIP.fps, CLIP.root, q)
+    source = read_text(tmp_path, bvh_text(rig_of(MIXAMO), zero=t_pose(), motion=backwards))
+    assert match_source(source).rig_map.name == "mixamo"
+
+
 def test_the_command_writes_a_map_that_can_be_used(tmp_path: Path, capsys: pytest.CaptureFixture):
     source = read_text(tmp_path, bvh_text(mmd(), zero=t_pose()))
     lines = (tmp_path / "take.bvh").read_text().splitlines()

@@ -174,7 +174,7 @@ def _person_and_category(name: str, rig: str = "") -> tuple[str, str]:
     return person, category_of(info.description) if info and category == "other" else category
 
 
-def _reason_to_skip(name: str) -> str:
+def reason_to_skip(name: str) -> str:
     """Return why a recording is left out without being read, or nothing."""
     info = cmu.clip_table().get(name)
     if info is None:
@@ -217,7 +217,7 @@ def read_clips(path: str | Path, *, held_out: Iterable[str] = (), rig_map: RigMa
     name, people = path.stem, frozenset(held_out)
     person, category = _person_and_category(name)
     clip = Clip(name, person, category, 0, _is_held_out(name, person, people), recording=name)
-    if reason := _reason_to_skip(name):
+    if reason := reason_to_skip(name):
         return [(replace(clip, left_out=reason), None)]
     recording = read_recording(path, Skeleton.adult(), rig_map=rig_map if path.suffix.lower() == ".bvh" else None)
     motion = recording.motion.resampled(FPS)

@@ -202,9 +202,9 @@ BY_STRUCTURE = "by structure"
 
 def map_by_structure(source: RigMotion, *, sure: bool = True) -> RigMap | None:
     """Return a map of the joints that a rig's structure shows, or None where it shows no person, or not which side is which."""
-    offsets = np.concatenate((source.rig.offsets[:1], np.median(source.translations[:, 1:], axis=0)))
+    still = _zero_pose(source)
+    offsets = still.translations[0]
     some = np.unique(np.linspace(0, len(source) - 1, 50).astype(int))
-    still = RigMotion(source.rig, 1.0, offsets[None], np.tile(np.eye(3), (1, len(offsets), 1, 1)), "")
     moving = replace(source, translations=source.translations[some], rotations=source.rotations[some])
     poses = np.concatenate([motion.positions(motion.global_rotations()) for motion in (still, moving)])
     found = find_person(source.rig, offsets, poses)
@@ -272,9 +272,12 @@ def _objection(source: RigMotion, match: _Match) -> str | None:
                 return f"{low} ({rig.names[at[low]]}) does not hang on {high} ({rig.names[at[high]]})"
         if f"{side}_hip" in at and "spine3" in at and hangs(f"{side}_hip", "spine3"):
             return f"it stands on its head: {side}_hip ({rig.names[at[f'{side}_hip']]}) hangs on the spine ({rig.names[at['spine3']]})"
-    some = np.unique(np.linspace(0, len(source) - 1, 50).astype(int))
-    moving = replace(source, translations=source.translations[some], rotations=source.rotations[some])
-    points = match.points(moving.positions(moving.global_rotations()))
+    # A zero pose that stands tells, whatever people do in the recording: some walk on their hands, or have a foot that flips.
+    points = match.points((zero := _zero_pose(source)).positions(zero.rotations))
+    if not _stands(points[0]):
+        some = np.unique(np.linspace(0, len(source) - 1, 50).astype(int))
+        moving = replace(source, translations=source.translations[some], rotations=source.rotations[some])
+        points = match.points(moving.positions(moving.global_rotations()))
     up = points[:, 16:18].mean(1) - points[:, 1:3].mean(1)
     toes = (points[:, 10:12] - points[:, 7:9]).sum(1)
     if not (np.isfinite(up).all() and np.isfinite(toes).all()):
@@ -285,6 +288,23 @@ def _objection(source: RigMotion, match: _Match) -> str | None:
     if arms < -SURE:
         return f"the arms are swapped: left_shoulder ({match.name_of(rig, 'left_shoulder')}) is on the side of right_hip"
     return None
+
+
+def _zero_pose(source: RigMotion) -> RigMotion:
+    """Return the pose of a rig in which nothing is turned."""
+    offsets = np.concatenate((source.rig.offsets[:1], np.median(source.translations[:, 1:], axis=0)))
+    return RigMotion(source.rig, 1.0, offsets[None], np.tile(np.eye(3), (1, len(offsets), 1, 1)), "")
+
+
+def _stands(points: Float[np.ndarray, "22 3"]) -> bool:
+    """Tell whether a pose's legs lead down from the hips and the trunk up, with toes to the front of both."""
+    hips, toes = points[1:3].mean(0), (points[10:12] - points[7:9]).sum(0)
+    up, down = points[16:18].mean(0) - hips, points[7:9].mean(0) - hips
+
+    def cosine(a: np.ndarray, b: np.ndarray) -> float:
+        return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12))
+
+    return cosine(up, down) < -0.8 and abs(cosine(up, toes)) < 0.8
 
 
 def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:

@@ -1,4 +1,4 @@
-"""`dropsim evaluate`: numbers, tables and figures on a prior, the paper's claims, people who are pushed, and the settings."""
+"""`dropsim evaluate`: numbers, tables and figures on a prior, the paper's claims, people who are pushed, the settings, and cleaning."""
 
 # pyright: reportArgumentType=false
 
@@ -67,6 +67,41 @@ class Ablation(_Simulated):
             rows = evaluate_ablation(options, self.out / "chunks", workers=self._workers, watch=advance)
         print(table(rows))
         _say_written(write_ablation_report(rows, options, self.out))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clean:
+    """What `dropsim clean` does to CMU recordings, and to copies that drift, float and jump, next to what they were before."""
+
+    recordings: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
+    """CMU's BVH files, such as 02_01.bvh; also in subfolders."""
+    people: Literal["unseen", "others"] = "unseen"
+    """Whose: of those people on whom nothing was chosen, or of all others."""
+    clips: int = 40
+    """Recordings, as evenly over the people as they have any."""
+    strength: Literal["gentle", "normal", "strict"] = "normal"
+    """As for `dropsim clean`."""
+    seed: int = 0
+    """Of the defects that are put in."""
+    json: Annotated[Path | None, optional("FILE", "none")] = None
+    """File for the numbers of every recording."""
+
+    def run(self) -> None:
+        from dataclasses import asdict
+
+        from dropsim.apps.cli.progress import bar
+        from dropsim.research.evaluation.cleaning import evaluate_cleaning, recordings, table
+        from dropsim.research.evaluation.report import write_json
+
+        if self.clips < 1:
+            raise ValueError("--clips is at least 1")
+        files = recordings(self.recordings, self.people, self.clips)
+        with bar("recordings") as advance:
+            rows = evaluate_cleaning(files, strength=self.strength, seed=self.seed, watch=advance)
+        print(f"{len(files)} recordings: {', '.join(path.stem for path in files)}\n\n{table(rows)}")
+        if self.json:
+            write_json(self.json, [asdict(row) for row in rows])
+            _say_written([self.json])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,7 +372,7 @@ class All(_Simulated):
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure the paper's claims, people who are pushed or steered, the simulator's settings, or the motion prior.
+    """Measure the paper's claims, people who are pushed or steered, the simulator's settings, the motion prior, or cleaning.
 
     Examples: dropsim evaluate paper --out paper --recordings DATA; dropsim evaluate push --quick; dropsim evaluate push --help
     """
@@ -346,6 +381,7 @@ class Evaluate:
         tyro.conf.OmitSubcommandPrefixes[
             Annotated[Ablation, tyro.conf.subcommand("ablation")]
             | Annotated[All, tyro.conf.subcommand("all")]
+            | Annotated[Clean, tyro.conf.subcommand("clean")]
             | Annotated[Paper, tyro.conf.subcommand("paper")]
             | Annotated[Prior, tyro.conf.subcommand("prior")]
             | Annotated[Push, tyro.conf.subcommand("push")]

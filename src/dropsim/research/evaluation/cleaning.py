@@ -1,0 +1,254 @@
+"""How well `clean` cleans: recordings and copies of them with known defects, measured against what they were before."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool
+
+from dropsim.body.joints import JOINTS, NUM_JOINTS
+from dropsim.body.rotations import rotvec_to_rotmat
+from dropsim.files.tables import markdown
+from dropsim.motion import cmu
+from dropsim.motion.clips import reason_to_skip
+from dropsim.motion.contacts import CONTACT_GAP, FEET, sphere_heights
+from dropsim.motion.feet import stances
+from dropsim.motion.glitches import ROOT, Glitch
+from dropsim.motion.motion import Motion
+from dropsim.motion.reading import read_recording
+from dropsim.physics import metrics
+from dropsim.physics.wrench import root_wrench_of_motion
+from dropsim.scene.cleaning import Cleaned, clean, own_floor
+
+SECONDS = 10.0
+"""Of each recording at most [s]."""
+SHORTEST = 2.0
+"""Shorter recordings are left out [s]: mostly sprints, in which no foot stands and a drift cannot be told from the run."""
+MANY = 40
+"""Recordings, spread evenly over the people."""
+DRIFT = (0.06, 0.18)
+"""Speed of a drifting root [m/s]."""
+RISE = 0.03
+"""How high a floating person is above the floor [m]."""
+GLITCH_EVERY = 2.0
+"""[s]"""
+GLITCH_FRAMES = (1, 4)
+GLITCH_TURN = (np.deg2rad(25.0), np.deg2rad(60.0))
+"""Of a joint that jumps [rad]."""
+GLITCH_SHIFT = (0.08, 0.2)
+"""Of a pelvis that jumps [m]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spoilt:
+    """A recording with a defect that was put in."""
+
+    motion: Motion
+    glitches: tuple[Glitch, ...] = ()
+
+
+Spoil = Callable[[Motion, np.random.Generator], Spoilt]
+
+
+def as_recorded(motion: Motion, rng: np.random.Generator) -> Spoilt:
+    """Leave a recording as it is."""
+    del rng
+    return Spoilt(motion)
+
+
+def drifting(motion: Motion, rng: np.random.Generator) -> Spoilt:
+    """Let the root drift in a random direction at a constant speed: feet slide."""
+    angle = rng.uniform(0, 2 * np.pi)
+    velocity = rng.uniform(*DRIFT) * np.array([np.cos(angle), np.sin(angle), 0.0])
+    return Spoilt(_moved(motion, velocity * np.arange(len(motion))[:, None] / motion.fps))
+
+
+def wandering(motion: Motion, rng: np.random.Generator) -> Spoilt:
+    """Let the root drift at a speed that turns and swells every few seconds: nothing constant to be found."""
+    time = np.arange(len(motion)) / motion.fps
+    phases, periods, speed = rng.uniform(0, 2 * np.pi, 2), rng.uniform(4.0, 8.0, 2), rng.uniform(*DRIFT)
+    velocity = np.stack([*(speed * np.cos(2 * np.pi * time / period + phase) for period, phase in zip(periods, phases, strict=True)),
+                         np.zeros_like(time)], axis=-1)  # fmt: skip
+    return Spoilt(_moved(motion, np.cumsum(velocity, axis=0) / motion.fps))
+
+
+def floating(motion: Motion, rng: np.random.Generator) -> Spoilt:
+    """Lift a person off the floor during the first half of the recording; a constant lift would be another floor."""
+    del rng
+    rise = RISE * np.clip(np.arange(len(motion)) / (len(motion) / 2), 0, 1)
+    return Spoilt(_moved(motion, rise[:, None] * np.array([0.0, 0.0, 1.0])))
+
+
+def glitchy(motion: Motion, rng: np.random.Generator) -> Spoilt:
+    """Turn one joint, or move the pelvis, for a few frames every two seconds."""
+    q, root, glitches = motion.q.copy(), motion.root.copy(), []
+    joints = [j for j in range(NUM_JOINTS) if not JOINTS[j].endswith(("collar", "foot"))]
+    for second in np.arange(GLITCH_EVERY / 2, motion.duration - 0.5, GLITCH_EVERY):
+        start = int((second + rng.uniform(0, 0.5)) * motion.fps)
+        stop = start + int(rng.integers(GLITCH_FRAMES[0], GLITCH_FRAMES[1] + 1))
+        axis = rng.standard_normal(3)
+        axis /= np.linalg.norm(axis)
+        if rng.random() < 0.2:
+            size, joint = float(rng.uniform(*GLITCH_SHIFT)), ROOT
+            root[start:stop] += size * axis
+        else:
+            size, joint = float(rng.uniform(*GLITCH_TURN)), int(rng.choice(joints))
+            q[start:stop, joint] = q[start:stop, joint] @ rotvec_to_rotmat(size * axis)
+        glitches.append(Glitch(joint, start, stop, size))
+    return Spoilt(Motion.from_rotations(motion.skeleton, motion.fps, root, q, name=motion.name), tuple(glitches))
+
+
+SPOILS: Mapping[str, Spoil] = {
+    "as recorded": as_recorded, "drifting": drifting, "wandering": wandering, "floating": floating, "glitches": glitchy,
+}  # fmt: skip
+
+
+def _moved(motion: Motion, by: np.ndarray) -> Motion:
+    return replace(motion, root=motion.root + by, joints=motion.joints + by[:, None])
+
+
+MEASURES = (
+    "foot skate [m/s]", "slide of standing feet [m/s]", "standing feet above the floor [mm]", "standing feet in the floor [mm]",
+    "distance of the joints [cm]", "root wrench, median [body weights]", "root wrench, 95th percentile [body weights]", "jerk [m/s^3]",
+)  # fmt: skip
+
+
+def measures_of(motion: Motion, unspoilt: Motion, standing: Bool[np.ndarray, "t 2"]) -> dict[str, float]:
+    """Measure a motion next to the recording before it was spoilt; `standing` tells when that recording's feet stand."""
+    heights = 1000 * sphere_heights(motion)[:, FEET][standing]
+    both = standing[1:] & standing[:-1]
+    slides = np.linalg.norm(np.diff(motion.joints[:, FEET, :2], axis=0), axis=-1)[both] * motion.fps
+    wrench = np.linalg.norm(root_wrench_of_motion(motion, sphere_heights(motion) < CONTACT_GAP), axis=-1)
+    apart = 100 * np.linalg.norm(motion.joints - unspoilt.joints, axis=-1)
+    values = (
+        metrics.foot_skate(motion), slides.mean() if len(slides) else 0.0,
+        np.maximum(heights, 0).mean() if len(heights) else 0.0, np.maximum(-heights, 0).mean() if len(heights) else 0.0,
+        apart.mean(), np.median(wrench), np.quantile(wrench, 0.95), metrics.jerk(motion),
+    )  # fmt: skip
+    return dict(zip(MEASURES, map(float, values), strict=True))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One recording, spoilt in one way."""
+
+    clip: str
+    spoil: str
+    unspoilt: Mapping[str, float]
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    put_in: int = 0
+    """Glitches."""
+    found: int = 0
+    """Of those, mended in all of their frames."""
+    others: int = 0
+    """Glitches that were mended and not put in."""
+
+    def holds(self) -> dict[str, bool]:
+        """Return which of the bars this recording is within."""
+        skate, above, inside, apart, median, high, jerk = (MEASURES[k] for k in (0, 2, 3, 4, 5, 6, 7))
+        added = self.before[skate] - self.unspoilt[skate]
+        return {
+            skate: self.after[skate] - self.unspoilt[skate] <= max(LEFT * added, 0.0),
+            above: self.after[above] <= OFF_FLOOR,
+            inside: self.after[inside] <= OFF_FLOOR,
+            apart: self.after[apart] <= APART,
+            median: self.after[median] <= self.unspoilt[median],
+            high: self.after[high] <= self.unspoilt[high],
+            jerk: self.after[jerk] <= self.unspoilt[jerk],
+        }
+
+
+LEFT, OFF_FLOOR, APART = 0.25, 2.0, 3.0
+"""The bars: share of the added foot skate, height and depth of standing feet [mm], and mean distance of the joints [cm]."""
+
+
+def recordings(folder: Path, people: str, many: int = MANY) -> list[Path]:
+    """Return BVH files of CMU people, one of each person in turn: of those on whom nothing was chosen, or of the others.
+
+    Recordings that CMU's table calls damaged are left out: what they were before is not known.
+    """
+    by_person: dict[int, list[Path]] = {}
+    for path in sorted(folder.rglob("*.bvh")):
+        known = cmu.clip_table().get(path.stem)
+        if known is None or known.glitch or reason_to_skip(path.stem) or known.frames / known.fps < SHORTEST:
+            continue
+        if cmu.is_for_evaluation(path.stem) == (people == "unseen"):
+            by_person.setdefault(cmu.subject(path.stem), []).append(path)
+    if not by_person:
+        raise ValueError(f"{folder}: holds no BVH files of CMU's {people} people, such as 02_01.bvh")
+    turns = [files[k] for k in range(many) for files in _shuffled(by_person) if k < len(files)]
+    return sorted(turns[:many])
+
+
+def _shuffled(by_person: Mapping[int, Sequence[Path]]) -> list[list[Path]]:
+    """Return each person's recordings in an order that does not change; neighbours in number are often of one kind."""
+    return [[files[k] for k in np.random.default_rng(person).permutation(len(files))] for person, files in sorted(by_person.items())]
+
+
+def evaluate_cleaning(
+    files: Sequence[Path],
+    *,
+    strength: str = "normal",
+    spoils: Iterable[str] = tuple(SPOILS),
+    seed: int = 0,
+    watch: Callable[[int, int], None] | None = None,
+) -> list[Row]:
+    """Clean recordings as they are and after each defect was put in."""
+    rows: list[Row] = []
+    for done, path in enumerate(files):
+        rows += evaluate_recording(path, strength=strength, spoils=spoils, seed=seed)
+        if watch:
+            watch(done + 1, len(files))
+    return rows
+
+
+def evaluate_recording(path: Path, *, strength: str, spoils: Iterable[str], seed: int) -> list[Row]:
+    """Clean one recording; the same seed gives it the same defects, whatever else is measured."""
+    unspoilt = own_floor(_middle(read_recording(path, None).motion))
+    standing = np.zeros((len(unspoilt), 2), dtype=bool)
+    for stance in stances(unspoilt):
+        standing[stance.start : stance.stop, stance.foot] = True
+    at_first = measures_of(unspoilt, unspoilt, standing)
+    rows = []
+    for name in spoils:
+        rng = np.random.default_rng([seed, *path.stem.encode(), *name.encode()])
+        spoilt = SPOILS[name](unspoilt, rng)
+        cleaned = clean(own_floor(spoilt.motion), strength=strength)
+        before, after = (
+            measures_of(replace(motion, skeleton=unspoilt.skeleton), unspoilt, standing) for motion in (spoilt.motion, cleaned.motion)
+        )
+        rows.append(Row(path.stem, name, at_first, before, after, *_counted(spoilt, cleaned)))
+    return rows
+
+
+def _middle(motion: Motion) -> Motion:
+    most = round(SECONDS * motion.fps)
+    start = max(0, (len(motion) - most) // 2)
+    return motion.slice(start, start + most)
+
+
+def _counted(spoilt: Spoilt, cleaned: Cleaned) -> tuple[int, int, int]:
+    mended = {(g.joint, frame) for g in cleaned.glitches for frame in range(g.start, g.stop)}
+    found = sum(all((g.joint, frame) in mended for frame in range(g.start, g.stop)) for g in spoilt.glitches)
+    put_in = {(g.joint, frame) for g in spoilt.glitches for frame in range(g.start - 1, g.stop + 1)}
+    others = sum((g.joint, g.start) not in put_in for g in cleaned.glitches)
+    return len(spoilt.glitches), found, others
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return means over the recordings as Markdown: unspoilt, before and after, and how many recordings are within the bar."""
+    spoils = list(dict.fromkeys(row.spoil for row in rows))
+    lines = [("mean over the recordings: unspoilt, before, after (within the bar)", *spoils)]
+    for measure in MEASURES:
+        cells = []
+        for spoil in spoils:
+            own = [row for row in rows if row.spoil == spoil]
+            means = ", ".join(f"{np.mean([getattr(row, at)[measure] for row in own]):.3g}" for at in ("unspoilt", "before", "after"))
+            held = [row.holds()[measure] for row in own if measure in row.holds()]
+            cells.append(f"{means} ({sum(held)} of {len(held)})" if held else means)
+        lines.append((measure, *cells))
+    counts = [[sum(getattr(row, name) for row in rows if row.spoil == spoil) for name in ("put_in", "found", "others")] for spoil in spoils]
+    lines.append(("glitches: put in, of them mended, others mended", *(", ".join(map(str, count)) for count in counts)))
+    return markdown(lines)
