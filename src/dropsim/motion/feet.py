@@ -31,6 +31,8 @@ CREEP = 0.02
 """Share of the pelvis' velocity at which flat feet of good recordings creep along: soles roll and shoes give (fitted to the same 150)."""
 ROLLING = 0.1
 """The heel and the ball of a foot that stands flat differ by less than this [m/s]."""
+HEEL = 0.15
+"""A standing leg that does not reach lifts the heel by up to this angle about the ball [rad], 2 cm, before the pelvis goes down."""
 STRAIGHT = 0.99
 """Share of its length to which a leg is stretched at most, unless the recording stretches it further."""
 
@@ -113,7 +115,7 @@ def _drift_of(motion: Motion) -> _Path:
 
 
 def _drift_by(v: Float[np.ndarray, "k 2"], when: np.ndarray, num: int, half: float) -> Float[np.ndarray, "num 2"]:
-    """Return the drift that velocities of flat feet tell: nothing if it is natural, one for all frames if that explains them, else a path."""
+    """Return the drift that velocities of flat feet tell: none if it is natural, one for all frames if that explains them, else a path."""
     if not len(v):
         return np.zeros((num, 2))
     always = np.median(v, axis=0)
@@ -205,7 +207,7 @@ def standing(motion: Motion, tolerance: Tolerance) -> tuple[Motion, list[Stance]
 
     First the whole body: a drift of the feet that stand is taken off the root's path, and their height off its height. Then each foot: the
     ball stays where it stands, the heel too while it is down, and the foot goes there from its own path within 0.2 s. The pelvis follows
-    the feet that stand, smoothly, so that straight legs stay straight; the knees take the rest.
+    the feet that stand, smoothly, so that straight legs stay straight; heels and knees take the rest.
     """
     path = _drift_of(motion)
     shift = np.zeros_like(motion.root)
@@ -278,6 +280,7 @@ def _with_feet(motion: Motion, wrong: list[Stance], offsets: Float[np.ndarray, "
     upper, lower = skeleton.lengths[knee], skeleton.lengths[ankle]
     recorded = np.linalg.norm(joints[:, ankle] - joints[:, hip], axis=-1)
     longest = np.maximum(STRAIGHT * (upper + lower), np.minimum(recorded, upper + lower))
+    ankles = _raised_heels(hips, ankles, balls, longest)
     down = _drop(hips, np.where(bears[..., None] > 0, ankles, np.nan), longest, motion.fps)
     shift[:, 2] -= down
     hips[..., 2] -= down[:, None]
@@ -301,6 +304,22 @@ def _with_feet(motion: Motion, wrong: list[Stance], offsets: Float[np.ndarray, "
     q = motion.q.copy()
     q[changed] = skeleton.inverse(joints[changed], twist_from=motion.q[changed])
     return replace(moved, q=q, joints=skeleton.forward(q, moved.root))
+
+
+def _raised_heels(
+    hips: Float[np.ndarray, "t 2 3"],
+    ankles: Float[np.ndarray, "t 2 3"],
+    balls: Float[np.ndarray, "t 2 3"],
+    longest: Float[np.ndarray, "t 2"],
+) -> Float[np.ndarray, "t 2 3"]:
+    """Turn feet about their balls toward the hips, by at most HEEL, where a leg does not reach its ankle."""
+    foot, leg = ankles - balls, hips - balls
+    length, far = np.linalg.norm(foot, axis=-1), np.linalg.norm(leg, axis=-1)
+    along = dot(foot, leg)[..., 0] / (length * far)
+    enough = (length**2 + far**2 - longest**2) / (2 * length * far)
+    angle = np.clip(np.arccos(np.clip(along, -1, 1)) - np.arccos(np.clip(enough, -1, 1)), 0, HEEL)
+    axis = normalize(np.cross(foot, leg))
+    return balls + apply(rotvec_to_rotmat(angle[..., None] * axis), foot)
 
 
 def _drop(
