@@ -11,7 +11,7 @@ from dropsim.apps.cli import main
 from dropsim.apps.cli.progress import KERNELS
 from dropsim.body.skeleton import Skeleton
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
-from dropsim.research.evaluation.bench import Bench, Row, Timing, bench, first_run_seconds, prior_flops
+from dropsim.research.evaluation.bench import Bench, Entry, Row, Timing, bench, first_run_seconds, keep_history, prior_flops
 
 
 def test_the_floor_counts_every_multiplication_once():
@@ -86,3 +86,20 @@ def test_a_wrong_option_is_refused(tmp_path, capsys):
         assert main(["bench", "--seconds", seconds]) == 2
     assert main(["bench", "--prior", "crystal-ball"]) == 2
     assert capsys.readouterr().err.count("\n") == 5
+
+
+def test_the_history_compares_with_the_machine(tmp_path):
+    # Two milliseconds a person where sgemm does 90 GFLOP/s are 180 MFLOP, and where copies do 10 GB/s 20 MB.
+    row = Row(4, 64, Timing(0.01, 0.0, 0.008), Timing(0.01, 0.0, 0.008), {}, 1000.0)
+    entry = Entry.of(Bench("field", [row], 90.0, 1e9, 10.0))
+    assert entry.megaflops == {"4 x 64": pytest.approx(180.0)}
+    assert entry.megabytes == {"4 x 64": pytest.approx(20.0)}
+    path = tmp_path / "history.jsonl"
+    assert keep_history(path, entry) == ["4 x 64: 180.0 MFLOP a person, the first of its kind"]
+    slower = replace(entry, megaflops={"4 x 64": 270.0})
+    assert keep_history(path, slower) == ["4 x 64: 270.0 MFLOP a person, 1.50 x the last 1"]
+    assert keep_history(path, replace(entry, prior="cvae")) == ["4 x 64: 180.0 MFLOP a person, the first of its kind"]
+    assert len(path.read_text().splitlines()) == 3
+    path.write_text("[1]\n")
+    with pytest.raises(ValueError, match="is not a history"):
+        keep_history(path, entry)

@@ -25,6 +25,10 @@ class Bench:
     """Measure one person and 256 with 64 samples, for a moment each."""
     seconds: float = 2.0
     """How long each size is measured [s]."""
+    history: Annotated[Path | None, optional("FILE.jsonl", "none is kept")] = None
+    """File to which a line is added: costs as multiples of what sgemm does in the same time, and how they compare with earlier lines."""
+    sweep: bool = False
+    """Also measure the cost against the size of the bank, and against boxes in the scene."""
     first_run: bool = True
     """Also time the imports and the compilation of a first run, in a process with an empty kernel cache."""
 
@@ -39,9 +43,21 @@ class Bench:
             if not self.json.parent.is_dir():
                 raise ValueError(f"{self.json.parent}: there is no such folder: make it first")
             refuse_read_only(self.json)
+        if self.history is not None:
+            refuse_read_only(self.history)
         tell_of_compiling()
+        from dropsim.files.tables import markdown
         from dropsim.priors.named import prior_name
-        from dropsim.research.evaluation.bench import MOST_CANDIDATES, PEOPLE, SAMPLES, bench
+        from dropsim.research.evaluation.bench import (
+            MOST_CANDIDATES,
+            PEOPLE,
+            SAMPLES,
+            Entry,
+            bank_sizes,
+            bench,
+            keep_history,
+            object_counts,
+        )
         from dropsim.research.evaluation.report import write_json
 
         people, samples, seconds = ((1, 256), (64,), min(self.seconds, 0.5)) if self.quick else (PEOPLE, SAMPLES, self.seconds)
@@ -50,7 +66,7 @@ class Bench:
                 prior_name(self.prior, self.body), people=people, samples=samples, seconds=seconds, first_run=self.first_run, watch=advance
             )
         print(found.table())
-        print(f"sgemm peak {found.sgemm:.1f} GFLOP/s; floor = the prior's matrix products at that peak")
+        print(f"sgemm peak {found.sgemm:.1f} GFLOP/s, copies {found.bandwidth:.1f} GB/s; floor = the prior's matrix products at that peak")
         if not self.quick:
             print(f"left out: more than {MOST_CANDIDATES} candidates in a step (people times K)")
         print(f"peak memory of the process {found.peak_memory / 1e6:.0f} MB")
@@ -58,8 +74,15 @@ class Bench:
             print(
                 f"a new process imports in {found.import_seconds:.1f} s, and its first step ever compiles in {found.compile_seconds:.0f} s"
             )
-        if found.mujoco is not None:
-            print(f"MuJoCo's humanoid at 2 ms, physics alone: {found.mujoco:.0f} simulated seconds a second")
+        for name, rate in (found.mujoco or {}).items():
+            print(f"MuJoCo's humanoid at 2 ms, {name}, physics alone: {rate:.1f} simulated seconds per processor second")
+        if (many := found.row(256, 64)) is not None:
+            simulated = many.people / many.world.processor / 30.0
+            print(f"256 people with K = 64: {simulated:.1f} simulated seconds per processor second")
+        if self.sweep:
+            print(markdown(bank_sizes(seconds)), markdown(object_counts(seconds)), sep="\n")
+        if self.history is not None:
+            print(*keep_history(self.history, Entry.of(found)), f"wrote {self.history}", sep="\n")
         if self.json is not None:
             write_json(self.json, found.to_json())
             print(f"wrote {self.json}")

@@ -346,6 +346,46 @@ class Steering(_Simulated):
         _say_written([path for path in written if path is not None])
 
 
+@dataclass(frozen=True)
+class Reliability(_Simulated):
+    """Whether it holds: random pushes, random scenes, and damaged files for every reader. All failures should be zero."""
+
+    out: Annotated[Path | None, optional("FOLDER", "none")] = None
+    """Folder for what has been run, to go on after an interruption, and for the counts."""
+    json: Annotated[Path | None, optional("FILE", "none")] = None
+    """File for the counts."""
+    pushes: Annotated[int | None, optional("INT", "10000, and 50 with --quick")] = None
+    """Random pushes."""
+    scenes: Annotated[int | None, optional("INT", "3000, and 16 with --quick")] = None
+    """Random scenes."""
+    mutants: Annotated[int | None, optional("INT", "5000, and 50 with --quick")] = None
+    """Damaged files of each kind."""
+
+    def run(self) -> None:
+        import tempfile
+
+        from dropsim.apps.cli.progress import bar
+        from dropsim.files.tables import markdown
+        from dropsim.research.evaluation.reliability import ReliabilityOptions, as_json, evaluate_reliability, table
+        from dropsim.research.evaluation.report import write_json
+        from dropsim.research.evaluation.trials import Body
+
+        small = {"pushes": 50, "scenes": 16, "mutants": 50} if self.quick else {}
+        given = {name: value for name in ("pushes", "scenes", "mutants") if (value := getattr(self, name)) is not None}
+        options = ReliabilityOptions(**{**small, **given}, seed=self.seed)
+        with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
+            folder = Path(scratch) if self.out is None else self.out / "chunks"
+            found = evaluate_reliability(Body.of(64, self._prior), options, folder, workers=self._workers, watch=advance)
+        print(markdown(table(found)))
+        for one in found:
+            for example in one.examples:
+                print(example)
+        written = [path for path in (self.json, self.out and self.out / "reliability.json") if path is not None]
+        for path in written:
+            write_json(path, as_json(found))
+        _say_written(written)
+
+
 @dataclass(frozen=True, kw_only=True)
 class All(_Simulated):
     """Everything, on one page; after an interruption the same command goes on where it stopped."""
@@ -385,6 +425,7 @@ class Evaluate:
             | Annotated[Paper, tyro.conf.subcommand("paper")]
             | Annotated[Prior, tyro.conf.subcommand("prior")]
             | Annotated[Push, tyro.conf.subcommand("push")]
+            | Annotated[Reliability, tyro.conf.subcommand("reliability")]
             | Annotated[Response, tyro.conf.subcommand("response")]
             | Annotated[Steering, tyro.conf.subcommand("steering")]
         ]

@@ -3,6 +3,7 @@
 import importlib.resources
 import importlib.util
 import itertools
+import json
 import math
 import os
 import resource
@@ -12,20 +13,25 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dropsim.compute.jit import VARIABLE as CACHE_VARIABLE
 from dropsim.compute.threads import single_threaded
+from dropsim.files.atomic import atomic_path
 from dropsim.files.tables import markdown, shown
 from dropsim.physics.contact import Plane
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.solver import system_of
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.cvae import CVAEPrior
+from dropsim.priors.motion_field import MotionField
 from dropsim.priors.named import open_prior
-from dropsim.scene import Person, Scene, World, run
+from dropsim.priors.prior import Prior
+from dropsim.scene import Box, Person, Scene, World, run
 
 PEOPLE = (1, 16, 64, 256, 1024)
 SAMPLES = (16, 64, 256)
@@ -36,6 +42,8 @@ GEMM_SIZE = 1024
 MOST_RUNS = 2000
 MUJOCO_STEP = 0.002
 """[s]"""
+COPIED = 1 << 27
+"""Bytes of an array that is copied: more than caches hold."""
 STAGES = {"prior": "_propose", "aim": "_aim", "balance": "_balance", "settle": "_settle", "pose": "_pose", "report": "_report"}
 """Parts of a step and the simulator's methods; "iterate" is the solver's."""
 FIRST_RUN = """
@@ -111,8 +119,10 @@ class Bench:
     """Peak of single-precision matrix products in this run, on one core [GFLOP/s]."""
     peak_memory: float
     """Most that the process ever held [bytes]."""
-    mujoco: float | None = None
-    """Simulated seconds per second of MuJoCo's humanoid, physics alone; None if it is not installed."""
+    bandwidth: float | None = None
+    """Bytes that one core copies, read and written, in this run [GB/s]; None if not measured."""
+    mujoco: Mapping[str, float] | None = None
+    """Simulated seconds per processor second of MuJoCo's humanoid by integrator, physics alone; None if it is not installed."""
     import_seconds: float | None = None
     """Imports of a new process [s]; None if not measured."""
     compile_seconds: float | None = None
@@ -139,6 +149,7 @@ class Bench:
             "compile_seconds": self.compile_seconds,
             "compile_processor_seconds": self.compile_processor_seconds,
             "sgemm_gflops": self.sgemm,
+            "copy_gigabytes": self.bandwidth,
             "mujoco_seconds_per_second": self.mujoco,
             "peak_memory": self.peak_memory,
             "rows": [
@@ -181,7 +192,8 @@ def bench(
     if isinstance(model, CVAEPrior):
         rows = [replace(row, floor=prior_flops(model, row.people, row.samples) / peak) for row in rows]
     memory = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Bench(prior, rows, peak / 1e9, memory, mujoco_rate(seconds), *(first_run_seconds() if first_run else ()))
+    copied = copy_rate(seconds) / 1e9
+    return Bench(prior, rows, peak / 1e9, memory, copied, mujoco_rates(seconds), *(first_run_seconds() if first_run else ()))
 
 
 @single_threaded
@@ -213,8 +225,20 @@ def first_run_seconds() -> tuple[float, float, float]:
     return imports, compilation, processor
 
 
-def mujoco_rate(seconds: float) -> float | None:
-    """Return the simulated seconds per second of MuJoCo's humanoid at 2 ms; None without it or Gymnasium, which has the model."""
+@single_threaded
+def copy_rate(seconds: float) -> float:
+    """Return the best rate at which one core copies an array that no cache holds, bytes read and written [bytes/s]."""
+    source = np.ones(COPIED // 8)
+    out = np.empty_like(source)
+    (times,) = _times([lambda: np.copyto(out, source)], seconds / 2)
+    return 2 * source.nbytes / min(processor for _, processor in times)
+
+
+def mujoco_rates(seconds: float) -> dict[str, float] | None:
+    """Return the simulated seconds per processor second of MuJoCo's humanoid at 2 ms, by integrator; it lies and flails at random.
+
+    None without MuJoCo or Gymnasium, which has the model.
+    """
     if importlib.util.find_spec("mujoco") is None or importlib.util.find_spec("gymnasium") is None:
         return None
     import mujoco  # pyright: ignore[reportMissingImports]
@@ -222,10 +246,21 @@ def mujoco_rate(seconds: float) -> float | None:
     model_file = importlib.resources.files("gymnasium") / "envs" / "mujoco" / "assets" / "humanoid.xml"
     if not model_file.is_file():
         return None
-    model = mujoco.MjModel.from_xml_string(model_file.read_text())
-    model.opt.timestep = MUJOCO_STEP
-    data = mujoco.MjData(model)
-    return MUJOCO_STEP / Timing.of(_times([lambda: mujoco.mj_step(model, data)], seconds)[0]).median
+    rates, rng = dict[str, float](), np.random.default_rng(0)
+    for name in ("RK4", "implicitfast"):
+        model = mujoco.MjModel.from_xml_string(model_file.read_text())
+        model.opt.timestep = MUJOCO_STEP
+        model.opt.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{name.upper()}")
+        data = mujoco.MjData(model)
+
+        def second(model: Any = model, data: Any = data) -> None:  # noqa: ANN401
+            for i in range(round(1 / MUJOCO_STEP)):
+                if i % 10 == 0:
+                    data.ctrl[:] = rng.uniform(-0.4, 0.4, model.nu)
+                mujoco.mj_step(model, data)
+
+        rates[name] = 1.0 / Timing.of(_times([second], seconds)[0]).processor
+    return rates
 
 
 def _times(works: Sequence[Callable[[], object]], seconds: float) -> list[list[tuple[float, float]]]:
@@ -286,10 +321,88 @@ def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) ->
 
 
 def _arrays(holder: object) -> Iterator[np.ndarray]:
-    """Find the arrays of a dataclass."""
-    for field in fields(holder):  # pyright: ignore[reportArgumentType]
-        value = getattr(holder, field.name)
+    """Find the arrays that an object holds."""
+    for value in vars(holder).values():
         yield from (v for v in (value.values() if isinstance(value, Mapping) else (value,)) if isinstance(v, np.ndarray))
+
+
+def bank_sizes(seconds: float, *, shares: Sequence[float] = (0.125, 0.25, 0.5, 1.0), people: int = 64) -> list[list[str]]:
+    """Return what a frame of a person costs with parts of the shipped bank, as rows under a header."""
+    rows, bank = [["frames in the bank", "ms a person"]], MotionField.shipped().bank
+    for share in shares:
+        some = bank if share == 1 else bank.picked(range(0, len(bank.clips), round(1 / share)))
+        rows.append(
+            [str(len(some)), f"{1000 * _world_seconds(Scene((Person('walk'),)), MotionField(some, some.skeleton), people, seconds):.3f}"]
+        )
+    return rows
+
+
+def object_counts(seconds: float, *, counts: Sequence[int] = (0, 1, 4, 16, 64), people: int = 16) -> list[list[str]]:
+    """Return what a frame of a person costs with boxes around, fixed or loose, as rows under a header."""
+    rows, prior = [["boxes", "fixed [ms a person]", "loose [ms a person]"]], MotionField.shipped()
+    for count in counts:
+        places = [(1.5 * (i % 8) - 5.25, 6.0 + 1.5 * (i // 8), 0.0) for i in range(count)]
+        cells = []
+        for mass in (None, 5.0):
+            boxes = tuple(Box(place, (0.4, 0.4, 0.4), mass=mass) for place in places)
+            cells.append(f"{1000 * _world_seconds(Scene((Person('walk', speed=0.0),), boxes), prior, people, seconds):.3f}")
+        rows.append([str(count), *cells])
+    return rows
+
+
+def _world_seconds(scene: Scene, prior: Prior, people: int, seconds: float) -> float:
+    """Return the processor time of a frame of one person among many worlds [s]."""
+    world, seeds = World(scene, Simulator(prior)), list(range(people))
+    now, rng = world.start(seeds), world.streams(seeds)
+    for _ in range(3):
+        now, _ = world.step(now, rng)
+    return Timing.of(_times([lambda: world.step(now, rng)], seconds)[0]).processor / people
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the history: costs in units of the machine, so that other machines and other load compare."""
+
+    date: str
+    version: str
+    machine: str
+    prior: str
+    megaflops: Mapping[str, float]
+    """What sgemm does in the processor time of a frame of a person, by size [MFLOP]."""
+    megabytes: Mapping[str, float]
+    """What is copied in that time [MB]."""
+
+    @classmethod
+    def of(cls, found: Bench) -> "Entry":
+        """Sum up a run."""
+        import platform
+        from datetime import UTC, datetime
+        from importlib.metadata import version
+
+        cost = {f"{r.people} x {r.samples}": r.world.processor / r.people for r in found.rows}
+        return cls(
+            datetime.now(UTC).isoformat(timespec="seconds"), version("dropsim"), platform.machine(), found.prior,
+            {size: round(1e3 * found.sgemm * seconds, 3) for size, seconds in cost.items()},
+            {size: round(1e3 * (found.bandwidth or 0.0) * seconds, 3) for size, seconds in cost.items()},
+        )  # fmt: skip
+
+
+def keep_history(path: Path, entry: Entry) -> list[str]:
+    """Append a line to a history, and return how each size compares with the median of the last five lines of the same prior."""
+    lines = path.read_text().splitlines() if path.is_file() else []
+    try:
+        before = [old for line in lines if (old := json.loads(line))["prior"] == entry.prior][-5:]
+        sentences = []
+        for size, cost in entry.megaflops.items():
+            if old := [one["megaflops"][size] for one in before if size in one["megaflops"]]:
+                sentences.append(f"{size}: {cost:.1f} MFLOP a person, {cost / statistics.median(old):.2f} x the last {len(old)}")
+            else:
+                sentences.append(f"{size}: {cost:.1f} MFLOP a person, the first of its kind")
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise ValueError(f"{path}: is not a history that `dropsim bench` wrote: give another file") from None
+    with atomic_path(path) as temporary:
+        temporary.write_text("\n".join((*lines, json.dumps(asdict(entry)))) + "\n")
+    return sentences
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,114 @@
+"""Every reader of files, a small file that it reads, and ways to damage one."""
+
+import importlib.resources
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dropsim.body.skeleton import Skeleton
+from dropsim.body.smpl import read_rest_joints
+from dropsim.export.files import write
+from dropsim.motion.reading import read_motion
+from dropsim.motion.retarget import read_rig_map
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.priors.bank import Bank
+from dropsim.priors.motion_field import MotionField
+from dropsim.priors.pose import PoseNetwork, PosePrior, PoseShape
+from dropsim.scene.files import read_scene
+from dropsim.scene.files.writing import scene_text
+from dropsim.scene.mesh_files import read_mesh
+from dropsim.scene.scenarios import scenario
+
+WORDS = (
+    b"", b"0", b"-1", b"1e400", b"nan", b"9" * 30, b"\0", b"\xff" * 4, b"\n", b'"', b"{", b"}", b"[", b"]", b"#", b",", b"=", b"null",
+    b"../../x", b"\x80\x04", struct.pack("<I", 0xFFFFFFFF), struct.pack("<I", 0x7FFFFFFF), struct.pack("<f", float("nan")),
+    struct.pack("<d", float("inf")), struct.pack("<Q", 1 << 40),
+)  # fmt: skip
+"""What damage likes to leave in a file."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of file."""
+
+    ending: str
+    read: Callable[[Path], object]
+    whole: Callable[[Path], bytes]
+    """Makes a right one in a folder."""
+
+
+def mutant(data: bytes, rng: np.random.Generator) -> bytes:
+    """Damage a file in a few places: bits, words, pieces that are cut out, doubled or moved, or its end cut off."""
+    for _ in range(int(rng.integers(1, 6))):
+        if not data:
+            return data
+        at, size, kind = int(rng.integers(len(data))), int(rng.integers(1, 64)), int(rng.integers(6))
+        if kind == 0:
+            data = data[:at] + bytes([data[at] ^ (1 << int(rng.integers(8)))]) + data[at + 1 :]
+        elif kind == 1:
+            word = WORDS[int(rng.integers(len(WORDS)))]
+            data = data[:at] + word + data[at + len(word) :]
+        elif kind == 2:
+            data = data[:at] + WORDS[int(rng.integers(len(WORDS)))] + data[at:]
+        elif kind == 3:
+            data = data[:at] + data[at + size :]
+        elif kind == 4:
+            data = data[: at + size] + data[at:]
+        elif rng.random() < 0.3:
+            data = data[:at]
+    return data
+
+
+def _exported(name: str) -> Callable[[Path], bytes]:
+    def whole(folder: Path) -> bytes:
+        write(stepping_clip(0.5), folder / name)
+        return (folder / name).read_bytes()
+
+    return whole
+
+
+def _rig_map(folder: Path) -> bytes:
+    return (importlib.resources.files("dropsim") / "assets" / "rigs" / "mixamo.toml").read_bytes()
+
+
+def _obj(folder: Path) -> bytes:
+    return b"# a box\nv 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nv 0 0 1\nv 1 0 1\nv 1 1 1\nv 0 1 1\n" + b"".join(
+        b"f %d %d %d %d\n" % face for face in ((1, 4, 3, 2), (5, 6, 7, 8), (1, 2, 6, 5), (2, 3, 7, 6), (3, 4, 8, 7), (4, 1, 5, 8))
+    )
+
+
+def _bank(folder: Path) -> bytes:
+    path = folder / "small.bank"
+    MotionField.shipped().bank.picked([0]).write(path)
+    return path.read_bytes()
+
+
+def _pose(folder: Path) -> bytes:
+    path = folder / "pose.safetensors"
+    PosePrior(PoseNetwork.random(PoseShape(encoder=(8,), decoder=(8,), radius=(8,)))).save(path)
+    return path.read_bytes()
+
+
+def _smpl(folder: Path) -> bytes:
+    rest = Skeleton.adult().rest
+    np.savez(folder / "smpl.npz", v_template=rest, J_regressor=np.eye(len(rest)))
+    return (folder / "smpl.npz").read_bytes()
+
+
+READERS: Mapping[str, Reader] = {
+    "bvh": Reader(".bvh", lambda path: read_motion(path, None), _exported("whole.bvh")),
+    "amass": Reader(".npz", lambda path: read_motion(path, Skeleton.adult()), _exported("whole.npz")),
+    "glb": Reader(".glb", lambda path: read_motion(path, None), _exported("whole.glb")),
+    "scene": Reader(".toml", read_scene, lambda folder: scene_text(scenario("boxes"), folder).encode()),
+    "rig map": Reader(".toml", read_rig_map, _rig_map),
+    "mesh obj": Reader(".obj", read_mesh, _obj),
+    "mesh glb": Reader(".glb", read_mesh, _exported("whole.glb")),
+    # Not open(), which would keep every mutant that can be read in the cache folder.
+    "bank": Reader(".bank", Bank._unpacked, _bank),
+    "pose weights": Reader(".safetensors", PosePrior.load, _pose),
+    "smpl": Reader(".npz", read_rest_joints, _smpl),
+}
+"""By what they read."""

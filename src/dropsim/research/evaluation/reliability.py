@@ -1,0 +1,300 @@
+"""Does it hold? Random pushes, random scenes, and damaged files for every reader.
+
+A simulation must go on with finite numbers, whole bones and nobody through the floor, whatever happens in it. A damaged file must be read
+or refused with a ValueError of one line, within bounds of time and memory; anything else counts as a failure.
+"""
+
+import resource
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dropsim.body.joints import JOINTS
+from dropsim.motion.contacts import sphere_heights
+from dropsim.motion.motion import Motion
+from dropsim.physics import metrics
+from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
+from dropsim.research.evaluation.fuzz import READERS, Reader, mutant
+from dropsim.research.evaluation.trials import Body, Trial, batched, check_seed, simulate_trials
+from dropsim.scene import Ball, Box, Ground, Obstacle, Patch, Person, Push, Ramp, Scene, Throw, Trip, batch_scenes, run
+from dropsim.scene.element import BODY_PARTS
+from dropsim.scene.rollout import above_ground
+
+STARTS = ("stand", "walk", "run", "crouch")
+PUSHED_AT, SHORTEST, LONGEST = 15, 1, 20
+"""Frame of a random push, and the fewest and the most frames that it lasts."""
+STRONGEST = 1500.0
+"""Force of a random push at most [N]: that of a car at walking pace, for a moment."""
+FRAMES = 90
+"""Of every random motion."""
+DEEPEST, LONGEST_BONE = 0.03, 2.0
+"""Worst that a frame may be: a sphere in the ground [m], an error of a bone's length [%]."""
+FASTEST = 40.0
+"""Speed of a joint beyond which a body is not thrown but broken [m/s]: an impulse of 1500 N for 20 frames gives a hand less."""
+GROUP = 16
+"""Scenes that are run together."""
+MUTANT_SECONDS, MUTANT_MEMORY = 10.0, 1_000_000_000
+"""Processor time [s] and memory [bytes] within which a damaged file is read or refused."""
+
+
+@dataclass(frozen=True)
+class ReliabilityOptions:
+    """How much is tried."""
+
+    pushes: int = 10_000
+    scenes: int = 3_000
+    mutants: int = 5_000
+    """Of each kind of file."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.pushes, self.scenes, self.mutants) < 0:
+            raise ValueError("the numbers of pushes, scenes and mutants are 0 or more")
+        check_seed(self.seed)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Outcomes of one kind of trial."""
+
+    name: str
+    tried: int
+    failures: int
+    """All that should be zero."""
+    details: Mapping[str, int | float] = field(default_factory=dict)
+    examples: tuple[str, ...] = ()
+    """Of failures."""
+
+
+def faults_of(motion: Motion) -> dict[str, np.ndarray]:
+    """Tell of each person of a batch what is wrong with their motion above level ground."""
+    joints = motion.joints
+    finite = np.isfinite(joints).all((-1, -2, -3))
+    with np.errstate(invalid="ignore"):
+        # The first frame is the prior's own.
+        depth = -sphere_heights(motion).min(-1)[..., 1:].max(-1)
+        speed = np.linalg.norm(np.diff(joints, axis=-3), axis=-1).max((-1, -2)) * motion.fps
+        bones = metrics.bone_error_percent(motion)
+    worst = {"through the floor": depth > DEEPEST, "broken bones": bones > LONGEST_BONE, "too fast": speed > FASTEST}
+    return {"not finite": np.asarray(~finite)} | {name: np.asarray(finite & flags) for name, flags in worst.items()}
+
+
+def random_pushes(count: int, seed: int) -> list[Trial]:
+    """Draw pushes of any part of anybody from any side, also from above and below; the first of more are those of fewer."""
+    rng, parts, trials = np.random.default_rng(seed), (*BODY_PARTS, *JOINTS), list[Trial]()
+    for i in range(count):
+        way = rng.normal(size=3)
+        force = STRONGEST * rng.random() * way / np.linalg.norm(way)
+        start, part = STARTS[rng.integers(len(STARTS))], parts[rng.integers(len(parts))]
+        frames = int(rng.integers(SHORTEST, LONGEST + 1))
+        trials.append(Trial(start, seed * 1_000_000 + i, tuple(force.tolist()), part, PUSHED_AT, frames))
+    return trials
+
+
+@dataclass(frozen=True)
+class PushedChunk(Chunk):
+    """Some of the pushes."""
+
+    body: Body
+    trials: tuple[Trial, ...]
+
+    @property
+    def label(self) -> str:
+        return f"pushed-{self.trials[0].seed:09d}"
+
+    def run(self) -> Arrays:
+        motion, finished = simulate_trials(self.body.simulator(), self.trials, FRAMES)
+        if motion is None:
+            return {"diverged": ~finished}
+        return {"diverged": ~finished, "fell": metrics.fallen(motion).any(-1)} | faults_of(motion)
+
+
+def random_scene(seed: int) -> Scene:
+    """Draw one or two people and a few things around them: pushes, balls, boxes, ramps, ice, tilting ground, what trips them."""
+    rng = np.random.default_rng(seed)
+
+    def between(low: int | float, high: int | float) -> float:
+        return float(rng.uniform(low, high))
+
+    def someone(place: tuple[float, float], facing: float) -> Person:
+        speed = None if rng.random() < 0.3 else between(0.0, 3.5)
+        return Person(STARTS[rng.integers(3)], place, facing, speed)
+
+    people = [someone((0.0, 0.0), 0.0)]
+    if rng.random() < 0.25:
+        people.append(someone((between(-0.5, 0.5), between(2.0, 4.0)), between(90.0, 270.0)))
+    parts = (*BODY_PARTS, *JOINTS)
+    kinds: Sequence[Callable[[], Any]] = (
+        lambda: Push(
+            parts[rng.integers(len(parts))], (between(-600, 600), between(-600, 600), between(-300, 300)), between(0, 2), between(0.03, 0.6)
+        ),
+        lambda: Throw(
+            JOINTS[rng.integers(len(JOINTS))], between(0, 360), distance=between(2, 8), speed=between(3, 25), mass=between(0.2, 15),
+            radius=between(0.03, 0.25), start=between(0, 2),
+        ),
+        lambda: Ball(
+            (between(-2, 2), between(-1, 3), between(0.5, 3)), (between(-5, 5), between(-5, 5), between(-2, 4)), between(0.05, 0.3),
+            between(0.2, 20),
+        ),
+        lambda: Obstacle((between(-0.5, 0.5), between(0.8, 3), between(0.1, 0.4)), between(0.05, 0.3)),
+        lambda: Box((between(-0.6, 0.6), between(1.2, 3), 0.0), (between(0.1, 1), between(0.1, 1), between(0.03, 1)), between(0, 90),
+                    mass=None if rng.random() < 0.5 else between(1, 40)),
+        lambda: Ramp((0.0, between(0.8, 2)), between(2, 20), width=3.0, landing=2.0),
+        lambda: Patch((0.0, between(0.5, 3)), (2.0, 2.0), friction=between(0.0, 0.5)),
+        lambda: Trip(start=between(0.1, 2)),
+    )  # fmt: skip
+    elements = [kinds[rng.integers(len(kinds))]() for _ in range(rng.integers(1, 5))]
+    ground = Ground()
+    if rng.random() < 0.2 and not any(isinstance(e, Box | Ramp) for e in elements):
+        ground = Ground(((0.5, 0.0, 0.0), (1.0, between(-25, 25), between(-25, 25)), (2.5, 0.0, 0.0)))
+    return Scene(tuple(people), tuple(elements), ground)
+
+
+@dataclass(frozen=True)
+class SceneChunk(Chunk):
+    """Some of the scenes."""
+
+    body: Body
+    seeds: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        return f"scenes-{self.seeds[0]:09d}"
+
+    def run(self) -> Arrays:
+        simulator = self.body.simulator()
+        found: dict[str, list[bool]] = {
+            name: [] for name in ("not finite", "through the floor", "broken bones", "too fast", "diverged", "refused")
+        }
+        groups: dict[tuple[int, bool], list[tuple[int, Scene]]] = {}
+        for seed in self.seeds:
+            try:
+                scene = random_scene(seed)
+            except ValueError:
+                # Two things that cannot be together: it was refused in a sentence.
+                _add(found, refused=True)
+                continue
+            groups.setdefault((len(scene.people), scene.ground.level), []).append((seed, scene))
+        for group in groups.values():
+            self._run(group, simulator, found)
+        return {name: np.array(flags) for name, flags in found.items()}
+
+    def _run(self, group: Sequence[tuple[int, Scene]], simulator: Any, found: dict[str, list[bool]]) -> None:  # noqa: ANN401
+        """Run scenes together; if one cannot go on, the halves apart."""
+        seeds = [seed for seed, _ in group]
+        try:
+            world, start = batch_scenes([scene for _, scene in group], simulator, seeds)
+            rollout = run(world, FRAMES, seeds, start=start)
+        except ValueError as error:
+            if len(group) > 1:
+                self._run(group[: len(group) // 2], simulator, found)
+                self._run(group[len(group) // 2 :], simulator, found)
+            else:
+                _add(found, **{"diverged" if str(error).startswith("frame") else "refused": True})
+            return
+        level = group[0][1].ground.level
+        motions = rollout.motions if level else [above_ground(motion, rollout.ground) for motion in rollout.motions]
+        for i in range(len(group)):
+            faults = [faults_of(motion.map(lambda values, i=i: values[i])) for motion in motions]
+            own = {name: any(bool(fault[name]) for fault in faults) for name in faults[0]}
+            _add(found, **own)
+
+
+def _add(found: dict[str, list[bool]], **flags: bool) -> None:
+    for name, column in found.items():
+        column.append(flags.get(name, False))
+
+
+@contextmanager
+def _bounded(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in what takes longer, in processor time."""
+
+    def stop(number: int, frame: object) -> None:
+        del number, frame
+        raise TimeoutError(f"more than {seconds:g} s")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def fuzz(name: str, reader: Reader, count: int, seed: int = 0) -> Counted:
+    """Read damaged files of a kind; count what is neither read nor refused in a line, and the longest time [s]."""
+    examples, read, longest = list[str](), 0, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"damaged{reader.ending}"
+        whole = reader.whole(Path(folder))
+        reader.read(_written(path, whole))  # warm, and the file is right
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for i in range(count):
+            _written(path, mutant(whole, np.random.default_rng((seed, i))))
+            began = time.process_time()
+            try:
+                with _bounded(MUTANT_SECONDS):
+                    reader.read(path)
+                read += 1
+            except ValueError as error:
+                if "\n" in str(error).strip() or str(path) not in str(error):
+                    examples.append(f"{name} {i}: the sentence is {str(error)!r}")
+            except Exception as error:
+                examples.append(f"{name} {i}: {type(error).__name__}: {error}")
+            longest = max(longest, time.process_time() - began)
+            taken = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory)
+            if taken > MUTANT_MEMORY:
+                examples.append(f"{name} {i}: took {taken / 1e9:.1f} GB")
+                memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return Counted(f"files: {name}", count, len(examples), {"read": read, "longest [s]": round(longest, 3)}, tuple(examples[:5]))
+
+
+def _written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def _totals(name: str, tried: int, results: Sequence[Arrays], harmless: Sequence[str]) -> Counted:
+    """Add flags up; `harmless` ones are no failures."""
+    counts = {
+        key: int(sum(arrays[key].sum() for arrays in results if key in arrays)) for key in dict.fromkeys(k for r in results for k in r)
+    }
+    return Counted(name, tried, sum(count for key, count in counts.items() if key not in harmless), counts)
+
+
+def evaluate_reliability(
+    body: Body, options: ReliabilityOptions, folder: Path, *, workers: int = 1, watch: Callable[[int, int], None] | None = None
+) -> list[Counted]:
+    """Try everything."""
+    pushes = [PushedChunk(body, part) for part in batched(random_pushes(options.pushes, options.seed))]
+    seeds = range(options.seed * 1_000_000, options.seed * 1_000_000 + options.scenes)
+    scenes = [SceneChunk(body, tuple(seeds[i : i + GROUP])) for i in range(0, options.scenes, GROUP)]
+    results = run_chunks([*pushes, *scenes], folder, workers=workers, watch=watch)
+    found = [
+        _totals("pushes", options.pushes, results[: len(pushes)], ("fell",)),
+        _totals("scenes", options.scenes, results[len(pushes) :], ("refused",)),
+    ]
+    return [one for one in found if one.tried] + [
+        fuzz(name, reader, options.mutants, options.seed) for name, reader in READERS.items() if options.mutants
+    ]
+
+
+def table(found: Sequence[Counted]) -> list[list[str]]:
+    """Lay the counts out, under a header."""
+    rows = [["what", "tried", "failures", "of these and others"]]
+    for one in found:
+        rows.append([one.name, str(one.tried), str(one.failures), ", ".join(f"{value:g} {key}" for key, value in one.details.items())])
+    return rows
+
+
+def as_json(found: Sequence[Counted]) -> list[dict[str, Any]]:
+    """Return the counts as plain values."""
+    return [asdict(one) for one in found]
