@@ -1,6 +1,7 @@
 """The push protocol: people who walk, run and stand are pushed with many forces from many sides, and the outcomes are counted.
 
-Two baselines get the same pushes: the prior alone, moved as a free body would be, and a ragdoll without a prior.
+Baselines get the same pushes: the prior alone, moved as a free body would be, a ragdoll without a prior, and, where MuJoCo is installed, a
+body there that tracks the unpushed motion by springs and dampers.
 """
 
 import math
@@ -14,10 +15,11 @@ import numpy as np
 from dropsim.files.tables import shown
 from dropsim.physics import metrics
 from dropsim.physics.wrench import GRAVITY
+from dropsim.research.evaluation import mujoco_ragdoll
 from dropsim.research.evaluation.chunks import Arrays, run_chunks
 from dropsim.research.evaluation.push_runs import PushChunk, rows_of
 from dropsim.research.evaluation.report import counted_table
-from dropsim.research.evaluation.trials import ALONE, FULL, NO_PRIOR, RAGDOLL, Body, Trial, batched, check_seed, toward
+from dropsim.research.evaluation.trials import ALONE, FULL, NO_PRIOR, RAGDOLL, TRACKED, Body, Trial, batched, check_seed, toward
 from dropsim.research.evaluation.windows import NUM_FEATURES, frechet
 from dropsim.scene.element import joints_of
 from dropsim.scene.perturbations import degrees_of
@@ -52,7 +54,7 @@ class PushProtocol:
     """Time after the push's end that is simulated, for the fallen to get up [s]."""
     seed: int = 0
     baselines: bool = True
-    """Whether the two baselines are pushed too."""
+    """Whether the baselines are pushed too."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -185,6 +187,8 @@ def evaluate_push(
     bodies = {FULL: body}
     if protocol.baselines:
         bodies |= {ALONE: body.changed(num_samples=2), RAGDOLL: body.changed(**NO_PRIOR)}
+    if protocol.baselines and mujoco_ragdoll.installed():
+        bodies[TRACKED] = body
     people, cases = protocol.people(), protocol.trials()
     work = [(UNPUSHED, body, people), *((method, one, [trial for _, trial in cases]) for method, one in bodies.items())]
     chunks = [PushChunk(method, one, part, protocol.num_frames) for method, one, trials in work for part in batched(trials)]

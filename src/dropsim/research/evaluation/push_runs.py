@@ -8,7 +8,8 @@ from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.research.evaluation.chunks import Arrays, Chunk
-from dropsim.research.evaluation.trials import ALONE, Body, Trial, frames_of, prior_alone, simulate_trials
+from dropsim.research.evaluation.mujoco_ragdoll import tracked
+from dropsim.research.evaluation.trials import ALONE, TRACKED, Body, Trial, frames_of, prior_alone, simulate_trials
 from dropsim.research.evaluation.windows import window_features
 
 PREVIEW = 105
@@ -36,6 +37,8 @@ class PushChunk(Chunk):
             motion = prior_alone(simulator.prior, self.trials, self.num_frames)
             finished = np.asarray(np.isfinite(motion.joints).all((-1, -2, -3)))
             motion = motion.map(lambda values: values[finished])
+        elif self.method == TRACKED:
+            motion, finished = tracked(simulator, self.trials, self.num_frames)
         else:
             motion, finished = simulate_trials(simulator, self.trials, self.num_frames)
         if motion is None or not finished.any():

@@ -29,8 +29,8 @@ from dropsim.scene.element import joints_of
 CHUNK = 25
 """Trials of a batch; fixed, so that a chunk's file does not depend on how many workers there are."""
 Item = TypeVar("Item")
-FULL, ALONE, RAGDOLL = "full", "prior alone", "ragdoll"
-"""The simulator, and two baselines: the prior without a body, and a body without a prior."""
+FULL, ALONE, RAGDOLL, TRACKED = "full", "prior alone", "ragdoll", "MuJoCo with PD"
+"""The simulator, and baselines: the prior without a body, a body without a prior, and one in MuJoCo that tracks the unpushed motion."""
 NO_PRIOR = {"kinematic": False, "range_of_motion": False, "correct": False, "num_samples": 1}
 """Of a ragdoll: momentum, bones and contact only. The range of motion keeps a body without a prior thrashing about."""
 
