@@ -23,6 +23,8 @@ SIZES, CENTRE, TURN, VELOCITY, SPIN, FRICTION, BOUND, SEEN = 1, 4, 7, 16, 19, 22
 """Columns of a row."""
 LEAF = 4
 """Triangles of a leaf of the hierarchy."""
+FARTHEST = 1e5
+"""Of a vertex from the origin [m]: beyond, single corners of a hand are lost in rounding."""
 MAX_TRIANGLES = 500_000
 
 
@@ -51,8 +53,8 @@ class Mesh:
     def __post_init__(self) -> None:
         if not 1 <= len(self.faces) <= MAX_TRIANGLES:
             raise ValueError(f"a mesh has 1 to {MAX_TRIANGLES} triangles, not {len(self.faces)}")
-        if self.faces.min() < 0 or self.faces.max() >= len(self.vertices) or not np.isfinite(self.vertices).all():
-            raise ValueError("a mesh needs finite vertices, and faces that are indices of them")
+        if self.faces.min() < 0 or self.faces.max() >= len(self.vertices) or not (np.abs(self.vertices) < FARTHEST).all():
+            raise ValueError(f"a mesh needs vertices within {FARTHEST / 1000:g} km, and faces that are indices of them")
         object.__setattr__(self, "triangles", _hierarchy(self.vertices.astype(float), self.faces.astype(np.int64)))
 
 

@@ -22,8 +22,9 @@ def read_mesh(path: Path) -> Mesh:
     if path.stat().st_size > MAX_BYTES:
         raise ValueError(f"{path}: is larger than {MAX_BYTES / 1e6:g} MB: simplify the mesh first")
     try:
-        return _read_obj(path) if path.suffix.lower() == ".obj" else _read_glb(path)
-    except (KeyError, IndexError, TypeError, struct.error, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        with np.errstate(invalid="ignore", over="ignore"):  # numbers are checked once they are all there
+            return _read_obj(path) if path.suffix.lower() == ".obj" else _read_glb(path)
+    except (LookupError, TypeError, AttributeError, OverflowError, struct.error, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: is not a mesh that can be read ({type(error).__name__}: {error})") from None
     except ValueError as error:
         raise ValueError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
@@ -62,6 +63,8 @@ def _read_glb(path: Path) -> Mesh:
                 continue
             points = _accessor(tree, binary, primitive["attributes"]["POSITION"]).astype(float)
             index = _accessor(tree, binary, primitive["indices"]).reshape(-1) if "indices" in primitive else np.arange(len(points))
+            if not np.issubdtype(index.dtype, np.integer):
+                raise ValueError("has triangles whose corners are not numbered by whole numbers")
             triangles = index[: len(index) // 3 * 3].reshape(-1, 3).astype(np.int64)
             if np.linalg.det(T[:3, :3]) < 0:
                 triangles = triangles[:, ::-1]

@@ -56,10 +56,10 @@ def model_text(skeleton: Skeleton) -> str:
         inner = "".join(body(child) for child in range(NUM_JOINTS) if PARENTS[child] == joint)
         return f'<body name="{JOINTS[joint]}" pos="{x:.6g} {y:.6g} {z:.6g}">{own}{sphere}{inner}</body>'
 
-    return (
-        f'<mujoco><option timestep="{STEP}" integrator="implicitfast"/>'
-        f'<default><geom contype="1" conaffinity="0" friction="{FRICTION} 0.005 0.0001"/></default><worldbody><geom type="plane" size="0 0 1" contype="0" conaffinity="1"/>{body(0)}</worldbody></mujoco>'
-    )
+    friction = f'<default><geom contype="1" conaffinity="0" friction="{FRICTION} 0.005 0.0001"/></default>'
+    plane = '<geom type="plane" size="0 0 1" contype="0" conaffinity="1"/>'
+    option = f'<option timestep="{STEP}" integrator="implicitfast"/>'
+    return f"<mujoco>{option}{friction}<worldbody>{plane}{body(0)}</worldbody></mujoco>"
 
 
 def tracked(simulator: Simulator, trials: Sequence[Trial], num_frames: int) -> tuple[Motion | None, np.ndarray]:
@@ -84,7 +84,7 @@ def _track(goal: Motion, forces: Float[np.ndarray, "t 22 3"]) -> tuple[np.ndarra
 
     model: Any = mujoco.MjModel.from_xml_string(model_text(goal.skeleton))
     data: Any = mujoco.MjData(model)
-    stiffness, most = np.array([gains_of(joint) for joint in ORDER[1:]]).T[..., None]
+    stiffness, most = np.array([gains_of(joint) for joint in ORDER[1:].tolist()]).T[..., None]
     h, wanted_q = 1 / goal.fps, goal.q[:, ORDER]
     speeds = log_small(transpose(wanted_q[:-1]) @ wanted_q[1:]) / h
     data.qpos[:3], data.qvel[:3] = goal.root[0], (goal.root[1] - goal.root[0]) / h

@@ -73,13 +73,13 @@ class Counted:
     """Of failures."""
 
 
-def faults_of(motion: Motion) -> dict[str, np.ndarray]:
-    """Tell of each person of a batch what is wrong with their motion above level ground."""
+def faults_of(motion: Motion, above: Motion | None = None) -> dict[str, np.ndarray]:
+    """Tell of each person of a batch what is wrong with their motion; `above` has heights above ground that is not level."""
     joints = motion.joints
     finite = np.isfinite(joints).all((-1, -2, -3))
     with np.errstate(invalid="ignore"):
         # The first frame is the prior's own.
-        depth = -sphere_heights(motion).min(-1)[..., 1:].max(-1)
+        depth = -sphere_heights(above or motion)[..., 1:, :].min((-1, -2))
         speed = np.linalg.norm(np.diff(joints, axis=-3), axis=-1).max((-1, -2)) * motion.fps
         bones = metrics.bone_error_percent(motion)
     worst = {"through the floor": depth > DEEPEST, "broken bones": bones > LONGEST_BONE, "too fast": speed > FASTEST}
@@ -199,12 +199,12 @@ class SceneChunk(Chunk):
             else:
                 _add(found, **{"diverged" if str(error).startswith("frame") else "refused": True})
             return
-        level = group[0][1].ground.level
-        motions = rollout.motions if level else [above_ground(motion, rollout.ground) for motion in rollout.motions]
+        level, motions = group[0][1].ground.level, rollout.motions
+        heights = motions if level else [above_ground(motion, rollout.ground) for motion in motions]
         for i in range(len(group)):
-            faults = [faults_of(motion.map(lambda values, i=i: values[i])) for motion in motions]
-            own = {name: any(bool(fault[name]) for fault in faults) for name in faults[0]}
-            _add(found, **own)
+            own = [[motion.map(lambda values, i=i: values[i]) for motion in some] for some in (motions, heights)]
+            faults = [faults_of(motion, above) for motion, above in zip(*own, strict=True)]
+            _add(found, **{name: any(bool(fault[name]) for fault in faults) for name in faults[0]})
 
 
 def _add(found: dict[str, list[bool]], **flags: bool) -> None:
