@@ -163,9 +163,10 @@ def get_up(
 
     `standing` are the local rotations of somebody who stands facing +y, from which the prior goes on well.
     """
-    skeleton, h, x = prior.skeleton, 1.0 / prior.fps, lowered(state, floor).x
-    if not (fallen.frames.any() or metrics.lying(x, skeleton).any()):
+    skeleton, h = prior.skeleton, 1.0 / prior.fps
+    if not (fallen.frames.any() or metrics.lying(state.x, skeleton, floor).any()):
         return fallen, None  # nobody is on the ground
+    x = lowered(state, floor).x
     fallen = _advanced(fallen, x, state, skeleton, h)
     if not fallen.limp_or_rising.any():
         return fallen, None

@@ -4,6 +4,7 @@
 `research.evaluation.windows`, and speed, which depends on the machine, in `research.evaluation.bench`.
 """
 
+import functools
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -179,14 +180,16 @@ def fallen(motion: Motion) -> Bool[np.ndarray, "*b t"]:
     return lying(motion.joints, motion.skeleton)
 
 
-def lying(joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton) -> Flags:
-    """Pelvis or head below 0.45 of its standing height above z = 0."""
-    return ~above(joints, skeleton, 0.45).all(-1)
+def lying(joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton, floor: Float[np.ndarray, "*b"] | float = 0.0) -> Flags:
+    """Pelvis or head below 0.45 of its standing height above the floor."""
+    return ~above(joints, skeleton, 0.45, floor).all(-1)
 
 
-def above(joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton, share: float) -> Bool[np.ndarray, "*b 2"]:
+def above(
+    joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton, share: float, floor: Float[np.ndarray, "*b"] | float = 0.0
+) -> Bool[np.ndarray, "*b 2"]:
     """Whether the pelvis and the head are above a share of their height in the rest pose."""
-    return joints[..., (0, 15), 2] > share * _standing(skeleton, (0, 15))
+    return joints[..., (0, 15), 2] - np.asarray(floor)[..., None] > share * _standing(skeleton, (0, 15))
 
 
 @np.errstate(invalid="ignore")
@@ -318,6 +321,7 @@ def _at(values: np.ndarray, frame: Int[np.ndarray, "*b 1"]) -> np.ndarray:
     return np.take_along_axis(values, frame, -1)[..., 0]
 
 
+@functools.lru_cache(maxsize=16)
 def _standing(skeleton: Skeleton, joints: tuple[int, ...]) -> Float[np.ndarray, "n"]:
     """Return the heights of joints above the sole in the rest pose [m]."""
     return skeleton.rest[joints, 1] - (skeleton.rest[:, 1] - skeleton.radii).min()

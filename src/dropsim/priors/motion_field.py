@@ -121,7 +121,8 @@ class MotionField(Prior):
         behind = self._behind(memory, v, intent)
         intent = Intent(intent.velocity + behind.reshape(intent.velocity.shape) / CATCH_UP, intent.facing, intent.height)
         wanted, track = index.intent_of(intent, yaws, scale), self._track(memory, feats, ~intent.known.reshape(-1))
-        wanted = np.where((track >= 0)[:, None], index.codes_of_frames[track, NUM_COMPONENTS:] / WEIGHTS, wanted)
+        if (track >= 0).any():
+            wanted = np.where((track >= 0)[:, None], index.codes_of_frames[track, NUM_COMPONENTS:] / WEIGHTS, wanted)
         wanted[:, :2] = _not_slower(wanted[:, :2], falling / (FALL_TIME * SPEED_SCALE))
         codes, weights = index.codes(feats, wanted)
         low = (scale * x[:, 0, 2] < kernels.LOW) | (wanted[:, 4] < HEIGHT_SCALE * (CROUCHED - STANDING))
@@ -159,10 +160,11 @@ class MotionField(Prior):
         The nearest recording is rarely as fast as what is asked for, and physics costs some of it: asking for a little more makes up.
         """
         asked, h = intent.velocity.reshape(-1, 2), 1 / self.fps
+        going = np.hypot(asked[:, :1], asked[:, 1:]) > STILL
+        if not going.any():
+            return np.zeros(asked.shape)
         lag = (1 - h / LATELY) * memory[:, 3:5] + h * (asked - v[:, 0, :2])
-        far = np.linalg.norm(lag, axis=-1, keepdims=True)
-        going = np.linalg.norm(asked, axis=-1, keepdims=True) > STILL
-        return np.where(going, np.nan_to_num(lag / np.maximum(far / LAG, 1.0)), 0.0)
+        return np.where(going, lag / np.maximum(np.hypot(lag[:, :1], lag[:, 1:]) / LAG, 1.0), 0.0)
 
     def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
         return np.concatenate((memory[..., :3], memory[..., 3:5] @ R[:2, :2].T), -1)
@@ -174,6 +176,8 @@ class MotionField(Prior):
 
         They want what somebody did who was once in a similar state; when that recording ends, what somebody else did.
         """
+        if not free.any():
+            return np.full(len(free), -1)
         index, n = self._index, len(self.bank.root)
         row = memory[:, 2].astype(np.int64) + 1
         lasts = free & (row > 0) & (row % n < self.bank.last[row % n] - CLIP_END)
@@ -193,7 +197,7 @@ class MotionField(Prior):
         Walking is falling too: only what the recording does not have counts.
         """
         row = memory[:, 0].astype(np.int64)
-        known, far = row >= 0, np.linalg.norm(own, axis=-1)
+        known, far = row >= 0, np.hypot(own[:, 0], own[:, 1])
         way = own / np.maximum(far, 1e-9)[:, None]
         more = np.where(known, np.maximum(far - (way * self._index.falling[np.where(known, row, 0)]).sum(-1), 0.0), 0.0)
         return more[:, None] * way, more > UNSTEADY
@@ -251,7 +255,7 @@ class MotionField(Prior):
 
 def _not_slower(wanted: Float[np.ndarray, "n 2"], falling: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
     """Raise velocities to that of a fall along its way: the feet have to follow the body first."""
-    speed = np.linalg.norm(falling, axis=-1, keepdims=True)
+    speed = np.hypot(falling[:, :1], falling[:, 1:])
     way = falling / np.maximum(speed, 1e-9)
     return wanted + way * np.maximum(speed - (wanted * way).sum(-1, keepdims=True), 0.0)
 
@@ -319,8 +323,9 @@ class FieldIndex:
         n = len(feats)
         codes, weights = np.zeros((n, NUM_COMPONENTS + 5), dtype=np.float32), np.ones((n, NUM_COMPONENTS + 5), dtype=np.float32)
         kernels.project(feats, self.mean, self.basis, codes)
-        codes[:, NUM_COMPONENTS:] = np.nan_to_num(wanted * WEIGHTS)
-        weights[:, NUM_COMPONENTS:] = ~np.isnan(wanted)
+        unknown = np.isnan(wanted)
+        codes[:, NUM_COMPONENTS:] = np.where(unknown, 0.0, wanted * WEIGHTS)
+        weights[:, NUM_COMPONENTS:] = ~unknown
         return codes, weights
 
     def intent_of(self, intent: Intent, yaws: Float[np.ndarray, "n"], scale: float) -> Float[np.ndarray, "n 5"]:

@@ -202,11 +202,11 @@ class World:
         context = SceneContext(now.frame, self.fps, now.people, self.simulator.skeleton, ground, self.balls(now), now.footing, now.around)
         acted = [element.act(memory, context) for element, memory in zip(self.scene.elements, now.memories, strict=True)]
         inputs = StepInputs.merged([self._wanted, *(done for _, done in acted), *also])
-        if inputs.intent is not None:
+        if inputs.intent is not None and inputs.intent.height.shape != context.batch:
             inputs = replace(inputs, intent=inputs.intent.broadcast(*context.batch))
         colliders = (_per_person(ground), *inputs.colliders)
         memories, pushed = move_loose(self.scene.elements, [memory for memory, _ in acted], context, colliders)
-        inputs = StepInputs.merged([inputs, pushed])
+        inputs = inputs if pushed.forces is None else StepInputs.merged([inputs, pushed])
         follows, context = self._follows(now.frame), self._around(context, solids(colliders, context.batch))
         if context.around is not None and not follows:
             inputs = replace(inputs, intent=_clear(inputs.intent, context))
@@ -237,7 +237,7 @@ class World:
     def _around(self, context: SceneContext, around: Solids) -> SceneContext:
         """Look for the ground under people's feet, if there is more than a plane."""
         if not around.shapes.shape[1]:
-            return replace(context, footing=None, around=None)
+            return context if context.around is None else replace(context, footing=None, around=None)
         return replace(context, footing=Footing.found(context.people, around, context.footing, context.h), around=around)
 
     def _plan(self, now: WorldState, intent: Intent | None, context: SceneContext, rng: Streams) -> Plan | None:
