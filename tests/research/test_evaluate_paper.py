@@ -37,10 +37,13 @@ CALM = energies()
 
 
 def test_energies_that_come_back_are_back():
-    back = claims.back_to_level(energies(kinematic=(1, 100, 50, 5, 1.2)), CALM)
+    level = energies(kinematic=(1, 100, 50, 5, 1.2))
+    back = claims.back_to_level(level, CALM, level)
     assert back.reproduced
     assert back.number == pytest.approx(1.2)
-    away = claims.back_to_level(energies(kinematic=(1, 100, 50, 5, 1.3)), CALM)
+    assert "back 5 s after the push" in back.finding
+    above = energies(kinematic=(1, 100, 50, 5, 1.3))
+    away = claims.back_to_level(above, CALM, above)
     assert away.reproduced is False
     assert away.number == pytest.approx(1.3)
 
@@ -48,13 +51,13 @@ def test_energies_that_come_back_are_back():
 def test_one_wild_person_does_not_move_a_median():
     wild = energies(5, kinematic=(1, 100, 50, 5, 1))
     wild["energy_kinematic"][0] = 1e6
-    assert claims.back_to_level(wild, CALM).number == pytest.approx(1.0)
+    assert claims.back_to_level(wild, CALM, wild).number == pytest.approx(1.0)
 
 
 def test_those_who_diverged_are_told():
     lost = energies()
     lost["finished"] = np.array([True, True, False, True, True])
-    assert "5 motions, 1 diverged" in claims.back_to_level(lost, CALM).finding
+    assert "5 motions, 1 diverged" in claims.back_to_level(lost, CALM, lost).finding
 
 
 def test_the_manifold_is_held_against_the_mean_of_the_same_frames():
@@ -74,12 +77,23 @@ def test_both_energies_have_to_be_worse_without_contact(kinematic, physics, numb
     assert found.reproduced is reproduced
 
 
-def test_one_walk_rises_and_returns():
+def test_walks_rise_and_return():
     walk = energies(kinematic=(1, 9, 9, 3, 1), momentum=(1, 9, 5, 1, 1), range_of_motion=(0, 1, 1, 0, 0))
     assert claims.pushed_walk(walk).reproduced
     # Where the pose never leaves its range, that part of the claim does not hold.
     assert claims.pushed_walk(walk | {"energy_range_of_motion": 0 * walk["energy_momentum"]}).reproduced is False
     assert claims.pushed_walk(energies(kinematic=(1, 9, 9, 3, 2), momentum=(1, 9, 5, 1, 1))).reproduced is False
+
+
+def test_no_single_walk_decides():
+    walk = energies(5, kinematic=(1, 9, 9, 3, 1), momentum=(1, 9, 5, 1, 1), range_of_motion=(0, 1, 1, 0, 0))
+    walk["energy_kinematic"][0, 180:] = 50.0
+    assert claims.pushed_walk(walk).reproduced
+    walk["energy_kinematic"][:3, 180:] = 50.0
+    assert claims.pushed_walk(walk).reproduced is False
+    # Those who fall are another story.
+    walk["fallen"][:3, 100] = True
+    assert claims.pushed_walk(walk).reproduced
 
 
 def test_the_first_walk_on_its_feet_is_shown():

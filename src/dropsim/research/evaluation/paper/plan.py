@@ -35,6 +35,8 @@ class PaperOptions:
     seed: int = 0
     num_frames: int = 240
     """Length of a pushed motion [frames]."""
+    longer_frames: int = 480
+    """Length of those that tell whether energies come back [frames]: people who fell need some seconds to get up."""
     walks: int = 8
     """Walks, of which the first that stays on its feet is drawn."""
     runs: int = 25
@@ -47,6 +49,8 @@ class PaperOptions:
     """Rollouts that they look ahead over."""
     remedies: int = 50
     """Motions on which the forms of the method that might explain a failed claim are tried."""
+    longer: int = 100
+    """Motions of that length."""
     speed_frames: int = 150
     """Frames that are timed."""
     recordings: Path | None = None
@@ -73,7 +77,7 @@ class PaperOptions:
     def quick(cls, **others: object) -> "PaperOptions":
         """Return a small version that shows the direction of the claims within seconds."""
         small = {"motions": 5, "num_samples": 8, "num_frames": 160, "walks": 2, "runs": 2, "followers": 1, "follow_seconds": 4.0}
-        return cls(**{**small, "rollouts": 16, "remedies": 0, "speed_frames": 30, **others})  # pyright: ignore[reportArgumentType]
+        return cls(**{**small, "rollouts": 16, "remedies": 0, "longer_frames": 160, "speed_frames": 30, **others})  # pyright: ignore[reportArgumentType]
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,7 @@ class Plan:
         parts: dict[str, Sequence[Chunk]] = {
             name: [EnergyChunk(name, one, part, options.num_frames) for part in batched(of)] for name, (one, of) in bodies.items()
         }
+        parts["longer"] = [EnergyChunk("longer", body, part, options.longer_frames) for part in batched(trials[: options.longer])]
         force, (first, end) = toward(90.0, sum(options.newtons) / 2), PUSHED
         walks = tuple(Trial("walk", options.seed + i, force, "pelvis", first, end - first) for i in range(options.walks))
         parts["walk"] = [EnergyChunk("walk", body, walks, options.num_frames, keep_motion=True)]
