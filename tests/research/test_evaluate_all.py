@@ -13,6 +13,7 @@ from dropsim.apps.cli import main as dropsim
 from dropsim.research.evaluation import summary
 from dropsim.research.evaluation.paper.claims import Claim
 from dropsim.research.evaluation.push import PushCell
+from dropsim.research.evaluation.reliability import Counted, as_json
 from dropsim.research.evaluation.report import plain
 from dropsim.research.evaluation.response import ResponseCell, ResponseProtocol
 from dropsim.research.evaluation.steering import Pace, Steering, SteeringProtocol
@@ -38,6 +39,7 @@ def results():
         "prior": prior,
         "paper": {"claims": claims},
         "push": {"cells": [asdict(PUSH), asdict(replace(PUSH, start="walk"))]},
+        "reliability": as_json([Counted("pushes", 5, 1, {"fell": 2, "diverged": 1}, ("example",))]),
     }  # fmt: skip
     return json.loads(json.dumps(plain(found)))
 
@@ -77,6 +79,7 @@ def test_verdicts_follow_from_the_numbers():
     assert tables["steering"]["dodged"][:3] == ["0.25", "at most 0.5", "holds"]
     assert tables["paper"]["claim"][1:] == ["field-150-350N", "cvae-150-350N"]
     assert tables["paper"]["speed"][1:] == ["300, reproduced", "5, not reproduced"]
+    assert tables["reliability"]["pushes"] == ["5", "1", "2 fell, 1 diverged"]
     assert tables["prior"]["standing"] == ["50.0%", "", "", "40.0% recorded"]
     assert len(summary.TABLES["impulses"][2](found["response"])) == len(summary.TABLES["push"][2](found["push"])) == 2
 
@@ -98,11 +101,22 @@ def test_a_page_is_filled_and_says_what_is_missing(folder, tmp_path):
 
 def test_the_command_runs_every_part_once(folder, monkeypatch, capsys):
     ran = []
-    for part in ("Response", "Steering", "Prior", "Paper", "Push"):
+    for part in ("Response", "Steering", "Prior", "Paper", "Push", "Reliability"):
         monkeypatch.setattr(getattr(evaluate, part), "run", lambda self: ran.append((type(self).__name__, self.quick, self.prior)))
     assert dropsim(["evaluate", "all", "--out", str(folder), "--quick", "--prior", "field", "--recordings", str(folder)]) == 0
-    assert ran == [(part, True, "field") for part in ("Response", "Steering", "Prior", "Paper", "Push")]
+    assert ran == [(part, True, "field") for part in ("Response", "Steering", "Prior", "Paper", "Push", "Reliability")]
     assert "report.html" in capsys.readouterr().out
     ran.clear()
     assert dropsim(["evaluate", "all", "--out", str(folder)]) == 0
     assert "Prior" not in [name for name, *_ in ran]
+
+
+def test_fewer_people_are_fewer_everywhere(folder, monkeypatch):
+    ran = {}
+    for part in ("Response", "Steering", "Prior", "Paper", "Push", "Reliability"):
+        monkeypatch.setattr(getattr(evaluate, part), "run", lambda self: ran.update({type(self).__name__: self}))
+    assert dropsim(["evaluate", "all", "--out", str(folder), "--people", "8", "--recordings", str(folder)]) == 0
+    found = (ran["Response"].people, ran["Steering"].seeds, ran["Prior"].simulated, ran["Paper"].motions, ran["Push"].seeds)
+    assert found == (8, 4, 8, 32, 1)
+    assert ran["Reliability"].pushes == 1200
+    assert dropsim(["evaluate", "all", "--out", str(folder), "--people", "0"]) == 2

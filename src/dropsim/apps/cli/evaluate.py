@@ -206,7 +206,7 @@ class Response(_Simulated):
     json: Annotated[Path | None, optional("FILE", "none")] = None
     """File for the numbers."""
     people: Annotated[int | None, optional("INT", "64, and 16 with --quick")] = None
-    """People in each cell of a start, an impulse and a direction."""
+    """People in each cell of a start, an impulse and a direction; the other parts are in proportion."""
     only: Annotated[tuple[str, ...] | None, optional("PART ...", "all")] = None
     """Parts to run: push, baselines, pdp, kicks, getup, trips, balls, overlap, recorded."""
     samples: Annotated[int | None, optional("K", "64")] = None
@@ -222,6 +222,9 @@ class Response(_Simulated):
         from dropsim.research.evaluation.trials import Body
 
         given = {name: value for name, value in (("people", self.people), ("parts", self.only)) if value is not None}
+        if self.people is not None:
+            n = self.people
+            given |= {"others": 4 * n, "trips": max(4, n // 2), "balls": max(1, n // 4), "scenario_seeds": max(1, n // 16)}
         protocol = (ResponseProtocol.quick if self.quick else ResponseProtocol)(**given, seed=self.seed)
         body = Body.of(64 if self.samples is None else self.samples, self._prior)
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
@@ -394,6 +397,8 @@ class All(_Simulated):
     """Folder for everything."""
     recordings: Recordings = None
     """A data set of `dropsim data build`; without one the prior is not judged by itself."""
+    people: Annotated[int | None, optional("INT", "64")] = None
+    """People of each kind, with all else in proportion: 250 motions for the paper are about four times as many."""
     docs: Annotated[Path | None, optional("FILE", "none")] = None
     """Page of documentation whose tables are filled."""
 
@@ -401,12 +406,21 @@ class All(_Simulated):
         from dropsim.research.evaluation.summary import write_summary
 
         common = {name: getattr(self, name) for name in ("prior", "body", "seed", "quick", "workers")}
-        Response(**common, out=self.out / "response").run()
-        Steering(**common, out=self.out / "steering", recordings=self.recordings).run()
+        n = self.people
+        if n is not None and n < 1:
+            raise ValueError(f"--people has to be 1 or more, and is {n}")
+        some = {} if n is None else {"people": n}
+        Response(**common, **some, out=self.out / "response").run()
+        more = {} if n is None else some | {"seeds": max(2, n // 2)}
+        Steering(**common, **more, out=self.out / "steering", recordings=self.recordings).run()
         if self.recordings is not None:
-            Prior(**common, data=self.recordings, out=self.out / "prior", json=self.out / "prior" / "prior.json").run()
-        Paper(**common, out=self.out / "paper", recordings=self.recordings).run()
-        Push(**common, out=self.out / "push").run()
+            few = {} if n is None else {"simulated": n, "rollouts": 4 * n}
+            Prior(**common, **few, data=self.recordings, out=self.out / "prior", json=self.out / "prior" / "prior.json").run()
+        Paper(**common, out=self.out / "paper", recordings=self.recordings, motions=None if n is None else 4 * n).run()
+        fewer = {} if n is None or n >= 32 else {"seeds": 1, "responses": 1 + (n >= 16), "moments": (1.0,)}
+        Push(**common, **fewer, out=self.out / "push").run()
+        tried = {} if n is None else {"pushes": 150 * n, "scenes": 45 * n}
+        Reliability(**common, **tried, out=self.out / "reliability").run()
         _say_written(write_summary(self.out, docs=self.docs))
 
 

@@ -295,6 +295,6 @@ def table(found: Sequence[Counted]) -> list[list[str]]:
     return rows
 
 
-def as_json(found: Sequence[Counted]) -> list[dict[str, Any]]:
+def as_json(found: Sequence[Counted]) -> dict[str, Any]:
     """Return the counts as plain values."""
-    return [asdict(one) for one in found]
+    return {"counted": [asdict(one) for one in found]}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dropsim.files.tables import markdown, shown
-from dropsim.research.evaluation import push, response, steering
+from dropsim.research.evaluation import push, reliability, response, steering
 from dropsim.research.evaluation.paper.claims import Claim
 from dropsim.research.evaluation.paper.plan import PaperOptions
 from dropsim.research.evaluation.paper.reproduce import Case, verdict_rows
@@ -20,7 +20,7 @@ from dropsim.research.evaluation.response_report import BOUNDS as RESPONSE_BOUND
 
 FILES = {
     "response": "response/response.json", "steering": "steering/steering.json", "prior": "prior/prior.json",
-    "paper": "paper/claims.json", "push": "push/push.json",
+    "paper": "paper/claims.json", "push": "push/push.json", "reliability": "reliability/reliability.json",
 }  # fmt: skip
 """What each part of `dropsim evaluate all` writes into its folder."""
 PICTURES = {"response": "response/response.png", "push": "push/directions.png"}
@@ -119,6 +119,11 @@ def _push_rows(found: Mapping[str, Any]) -> Rows:
     return push.table_rows([c for c in cells if c.newtons is not None and all(getattr(c, key) is None for key in push.KEYS[1:])])
 
 
+def _reliability_rows(found: Mapping[str, Any]) -> Rows:
+    names = ("name", "tried", "failures", "details")
+    return reliability.table([reliability.Counted(**{name: one[name] for name in names}) for one in found["counted"]])
+
+
 TABLES: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], Rows]]] = {
     "response": ("response", "What people do when pushed, kicked, thrown over, tripped and hit", _response_rows),
     "impulses": ("response", "Pushes of 0.1 s on the torso, by impulse", _impulse_rows),
@@ -126,7 +131,8 @@ TABLES: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], Rows]]] = {
     "scenarios": ("steering", "Every scenario", _scene_rows),
     "prior": ("prior", "The motion prior, on people that it never saw", _prior_rows),
     "paper": ("paper", "The paper's results, for both priors and both ranges of pushes", _paper_rows),
-    "push": ("push", "The push protocol, with two baselines", _push_rows),
+    "push": ("push", "The push protocol, with baselines", _push_rows),
+    "reliability": ("reliability", "Random pushes, random scenes and damaged files", _reliability_rows),
 }
 """Tables by name: the part whose numbers they are made of, their title, and how."""
 
@@ -192,7 +198,9 @@ def _caption(part: str, results: Mapping[str, Any]) -> str:
     elif part == "push":
         many = f"{max(cell['people'] for cell in found['cells'])} people in each row"
     else:
-        many = {"prior": "People that the prior never saw", "paper": "Each prior over each range"}[part]
+        motions = found.get("motions")
+        paper = "Each prior over each range" + (f", {motions} motions" if motions else "")
+        many = {"prior": "People that the prior never saw", "paper": paper, "reliability": "All failures should be zero"}[part]
     return f"{many}; dropsim {results['made_by']['dropsim']}, {results['made_by']['made']}."
 
 

@@ -50,7 +50,7 @@ def reproduce_over(
     text = ("A number in each cell, then the verdict. The full reports are in the folders of that name.",)
     write_page(out / "report.html", TITLE, machine(), [Section("Every claim over both ranges of pushes", text, table=rows)])
     claims = [asdict(claim) | {"prior": c.options.prior, "newtons": list(c.options.newtons)} for c in cases for claim in c.claims]
-    write_json(out / "claims.json", {"claims": claims, "made_by": machine()})
+    write_json(out / "claims.json", {"claims": claims, "motions": options[0].motions, "made_by": machine()})
     return cases
 
 
