@@ -20,7 +20,7 @@ class Pile:
     def __init__(self, *colliders):
         self.rows, self.colliders = [], colliders or (Plane.ground(),)
         self.people, self.pace = np.full((1, 1, NUM_JOINTS, 3), 500.0), np.zeros((1, 1, NUM_JOINTS, 3))
-        self.radii, self.masses = np.full(NUM_JOINTS, 0.05), np.full(NUM_JOINTS, 3.0)
+        self.radii, self.response = np.full(NUM_JOINTS, 0.05), np.eye(NUM_JOINTS) / 3.0  # joints of 3 kg
 
     def box(self, half, mass, at, *, turn=(0.0, 0.0, 0.0), v=(0.0, 0.0, 0.0), w=(0.0, 0.0, 0.0), friction=0.5, bounce=0.0):
         a, b, c = np.square(half)
@@ -45,7 +45,7 @@ class Pile:
             self.ready()
         around, forces = solids(tuple(self.colliders), (1, 1)), np.zeros(self.people.shape)
         for _ in range(round(seconds / H)):
-            advance(self.x, self.R, self.v, self.w, self.bodies, self.people, self.pace, self.radii, self.masses, around, H, forces)
+            advance(self.x, self.R, self.v, self.w, self.bodies, self.people, self.pace, self.radii, self.response, around, H, forces)
             if watch:
                 watch(self)
         self.forces = forces
@@ -195,7 +195,7 @@ def test_somebody_gets_the_opposite_of_what_they_give():
     given = np.zeros(3)
     around, forces = solids(tuple(pile.ready().colliders), (1, 1)), np.zeros(pile.people.shape)
     for _ in range(3):
-        advance(pile.x, pile.R, pile.v, pile.w, pile.bodies, pile.people, pile.pace, pile.radii, pile.masses, around, H, forces)
+        advance(pile.x, pile.R, pile.v, pile.w, pile.bodies, pile.people, pile.pace, pile.radii, pile.response, around, H, forces)
         given += H * forces[0, 0, 10]
         pile.pace[0, 0, 10] += H * forces[0, 0, 10] / 3.0
         pile.people += H * pile.pace

@@ -67,12 +67,13 @@ class Contacts(NamedTuple):
 
 @kernel
 def advance(
-    x: Array, R: Array, v: Array, w: Array, bodies: Bodies, people: Array, velocities: Array, radii: Array, masses: Array, solids: Solids,
+    x: Array, R: Array, v: Array, w: Array, bodies: Bodies, people: Array, velocities: Array, radii: Array, response: Array, solids: Solids,
     h: float, forces: Array,
 ) -> None:  # fmt: skip
     """Move the bodies of every world by a frame, in place, and write the mean forces on the people [N].
 
-    x, v, w are (worlds n 3), R (worlds n 3 3) from the bodies' own axes to the world's; people (worlds p 22 3).
+    x, v, w are (worlds n 3), R (worlds n 3 3) from the bodies' own axes to the world's; people (worlds p 22 3). An impulse on joint k
+    changes the velocity of joint j by response[j, k] times it (22 22) [1/kg].
     """
     n, count, joints = x.shape[1], people.shape[1], people.shape[2]
     dt = h / NUM_SUBSTEPS
@@ -83,7 +84,7 @@ def advance(
     for world in range(len(x)):
         here = of_person(solids, world * count)
         at, pace = people[world].copy().reshape(count * joints, 3), velocities[world].copy().reshape(count * joints, 3)
-        first, known = pace.copy(), 0
+        given, known = np.zeros(at.shape), 0
         near = _near_people(x[world], bodies, at, radii, h)
         for _ in range(NUM_SUBSTEPS):
             for i in range(n):
@@ -106,7 +107,7 @@ def advance(
                 _start_warm(c, x[world], R[world], v[world], w[world], bodies, contacts, before, known)
             for _ in range(NUM_ITERATIONS if known else FIRST_ITERATIONS):
                 for c in range(num):
-                    _push(c, x[world], R[world], v[world], w[world], bodies, pace, masses, joints, contacts)
+                    _push(c, x[world], R[world], v[world], w[world], bodies, pace, given, response, contacts)
             before.who[:num], before.vectors[:num], before.numbers[:num] = (
                 contacts.who[:num],
                 contacts.vectors[:num],
@@ -122,7 +123,7 @@ def advance(
                     at[p, k] += dt * pace[p, k]
         for p in range(count * joints):
             for k in range(3):
-                forces[world, p // joints, p % joints, k] = masses[p % joints] * (pace[p, k] - first[p, k]) / h
+                forces[world, p // joints, p % joints, k] = given[p, k] / h
 
 
 @kernel
@@ -361,7 +362,7 @@ def _kick(i: int, p: Array, jx: float, jy: float, jz: float, x: Array, R: Array,
 
 @kernel
 def _push(
-    c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array, masses: Array, joints: int, contacts: Contacts
+    c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array, given: Array, response: Array, contacts: Contacts
 ) -> None:
     """Bring the velocity at a contact to what it should be, first along the normal and then, as far as friction goes, along the surface."""
     a, b = contacts.who[c, 0], contacts.who[c, 1]
@@ -390,7 +391,8 @@ def _push(
         if b >= 0:
             ease += _mobility(b, point, t, x, R, bodies)
         elif b < STATIC:
-            ease += 1.0 / masses[(-2 - b) % joints]
+            joint = (-2 - b) % len(response)
+            ease += response[joint, joint]
         if part == 0:
             total = max(numbers[3] + (numbers[2] - along) / ease, 0.0)
             size, numbers[3] = total - numbers[3], total
@@ -405,10 +407,16 @@ def _push(
         if b >= 0:
             _kick(b, point, -jx, -jy, -jz, x, R, v, w, bodies)
         elif b < STATIC:
-            mass = masses[(-2 - b) % joints]
-            pace[-2 - b, 0] -= jx / mass
-            pace[-2 - b, 1] -= jy / mass
-            pace[-2 - b, 2] -= jz / mass
+            joint = (-2 - b) % len(response)
+            first = -2 - b - joint
+            given[-2 - b, 0] -= jx
+            given[-2 - b, 1] -= jy
+            given[-2 - b, 2] -= jz
+            for j in range(len(response)):
+                share = response[j, joint]
+                pace[first + j, 0] -= share * jx
+                pace[first + j, 1] -= share * jy
+                pace[first + j, 2] -= share * jz
 
 
 @kernel

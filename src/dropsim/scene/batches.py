@@ -43,7 +43,7 @@ def batch_scenes(
     )
     people = tuple(replace(person, speed=None) for person in first.people)
     world = World(replace(first, people=people, elements=(everyone,), ground=ground), simulator, opening)
-    starts = [World(replace(s, elements=()), simulator).start(seed).people for s, seed in zip(scenes, seeds, strict=True)]
+    starts = [World(s, simulator).start(seed).people for s, seed in zip(scenes, seeds, strict=True)]
     return world, world.start_from(State(*(np.stack([getattr(s, name) for s in starts]) for name in ("x", "v", "q", "memory"))))
 
 

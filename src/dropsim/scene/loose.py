@@ -49,12 +49,17 @@ class Loose(Element[Any]):
         """Return its kind, half its sizes [m], and its friction."""
 
 
+def is_loose(element: Element[Any]) -> bool:
+    """Whether an element is moved by what touches it."""
+    return isinstance(element, Loose) and element.mass is not None
+
+
 def move_loose(
     elements: Sequence[Element[Any]], memories: Sequence[Any], context: SceneContext, colliders: Sequence[Collider]
 ) -> tuple[list[Any], StepInputs]:
     """Move the loose objects of a scene by a frame; return the memories of all elements, and the forces on the people."""
     memories = list(memories)
-    loose = [i for i, e in enumerate(elements) if isinstance(e, Loose) and e.mass is not None]
+    loose = [i for i, e in enumerate(elements) if is_loose(e)]
     if not loose:
         return memories, StepInputs()
     batch = context.batch[:-1]
@@ -65,23 +70,24 @@ def move_loose(
     forces = np.zeros(people.shape)
     around = solids(tuple(colliders), context.batch)
     bodies = _bodies_of([elements[i] for i in loose])
-    advance(x, R, v, w, bodies, people, pace, context.skeleton.radii, joint_masses(context.skeleton), around, context.h, forces)
+    advance(x, R, v, w, bodies, people, pace, context.skeleton.radii, response_of(context.skeleton), around, context.h, forces)
     for k, i in enumerate(loose):
         memories[i] = BodyState(*(part[:, k].reshape(*batch, *part.shape[2:]) for part in (x, R, v, w)))
     return memories, StepInputs(forces=forces.reshape(context.people.x.shape))
 
 
 @functools.lru_cache(maxsize=8)
-def joint_masses(skeleton: Skeleton) -> Float[np.ndarray, "22"]:
-    """Return the mass with which each joint meets something: a force over its acceleration within a step [kg].
+def response_of(skeleton: Skeleton) -> Float[np.ndarray, "22 22"]:
+    """Return how an impulse on one joint changes the velocities of all joints within a step [1/kg].
 
-    Bones take the neighbours along and the prior holds on to its pose, so that it is more than the joint's own: one over the diagonal of
-    the inverse of the solver's matrix M + sum w A^T A.
+    The body as a whole moves as its mass says. Against that, joints give way as the solver lets them: by the inverse of its matrix
+    M + sum w A^T A, in which bones take the neighbours along and the prior holds on to its pose.
     """
-    options, mean = SimulatorOptions(), skeleton.masses.mean()
+    options, masses = SimulatorOptions(), skeleton.masses
     A = Rigidity(options.rigidity_weight).matrix(skeleton)
-    S = np.diag(skeleton.masses / mean + options.kinematic_weight) + options.rigidity_weight * A.T @ A
-    return mean / np.diag(np.linalg.inv(S))
+    S = np.diag(masses / masses.mean() + options.kinematic_weight) + options.rigidity_weight * A.T @ A
+    apart = np.eye(len(masses)) - masses / masses.sum()  # takes the motion of the centre of mass away
+    return apart @ np.linalg.inv(S) @ apart.T / masses.mean() + 1 / masses.sum()
 
 
 def _bodies_of(elements: Sequence[Any]) -> Bodies:

@@ -23,7 +23,7 @@ from dropsim.priors.intent import Intent
 from dropsim.priors.prior import State
 from dropsim.priors.recording import ClipPrior
 from dropsim.scene.element import Balls, Element, SceneContext, height_of
-from dropsim.scene.loose import move_loose
+from dropsim.scene.loose import is_loose, move_loose
 from dropsim.scene.objects import Ground
 from dropsim.scene.solids import SolidObject
 
@@ -152,13 +152,15 @@ class World:
         return self.start_from(self._on_objects(state))
 
     def _on_objects(self, state: State) -> State:
-        """Put people who start on top of something onto it."""
-        shapes = tuple(s for e in self.scene.elements if isinstance(e, SolidObject) for s in e.shapes(0.0, 1 / self.fps))
+        """Put people who start on top of something onto it; loose objects bear nobody."""
+        solid = (e for e in self.scene.elements if isinstance(e, SolidObject) and not is_loose(e))
+        shapes = tuple(s for e in solid for s in e.shapes(0.0, 1 / self.fps))
         if not shapes:
             return state
         batch = state.x.shape[:-2]
         plane = _per_person(self.scene.ground.plane(0.0, 1 / self.fps, _origin(state)))
-        above = lowered(state, np.full(batch, -HIGHEST_START))  # to look down from
+        # To look down from, and not where feet go next: nobody starts on what is ahead of them.
+        above = lowered(replace(state, v=np.zeros_like(state.v)), np.full(batch, -HIGHEST_START))
         footing = Footing.found(above, solids((plane, *shapes), batch), None, 1 / self.fps)
         rise = footing.floor - height_of(self.scene.ground.plane(0.0, 1 / self.fps, _origin(state)), state.x[..., 0, :2])
         return lowered(state, -np.where(rise > 1e-6, rise, 0.0))
