@@ -109,6 +109,15 @@ class Bank:
 
     def starts(self, category: str) -> Int[np.ndarray, "s"]:
         """Return frames at which somebody stands, walks, runs, crouches or is on the ground, or of clips with a tag."""
+        if category not in self._starts:
+            self._starts[category] = self._find_starts(category)
+        return self._starts[category]
+
+    @functools.cached_property
+    def _starts(self) -> dict[str, Int[np.ndarray, "s"]]:
+        return {}
+
+    def _find_starts(self, category: str) -> Int[np.ndarray, "s"]:
         now, speed, height = np.arange(len(self)), self.speed, self.root[:, 2]
         doing = {
             "stand": (speed < STILL) & (height > UPRIGHT),

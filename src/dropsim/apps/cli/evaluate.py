@@ -389,6 +389,46 @@ class Reliability(_Simulated):
         _say_written(written)
 
 
+@dataclass(frozen=True)
+class Objects(_Simulated):
+    """Walkers on ice, ramps, curbs and stairs, at walls and under loads; and random scenes of up to 20 objects and 4 people."""
+
+    out: Annotated[Path | None, optional("FOLDER", "none")] = None
+    """Folder for what has been run, to go on after an interruption, and for the table."""
+    json: Annotated[Path | None, optional("FILE", "none")] = None
+    """File for the numbers."""
+    people: Annotated[int | None, optional("INT", "64, and 4 with --quick")] = None
+    """People in each scene."""
+    random_scenes: Annotated[int | None, optional("INT", "10000, and 16 with --quick")] = None
+    """How many scenes are drawn."""
+    samples: Annotated[int | None, optional("K", "64, and 16 with --quick")] = None
+    """Candidates of the prior a frame."""
+
+    def run(self) -> None:
+        import tempfile
+
+        from dropsim.apps.cli.progress import bar
+        from dropsim.research.evaluation.objects import ObjectsProtocol, evaluate_objects, table
+        from dropsim.research.evaluation.report import write_json, write_text
+        from dropsim.research.evaluation.trials import Body
+
+        given = {name: value for name in ("people", "random_scenes") if (value := getattr(self, name)) is not None}
+        protocol = (ObjectsProtocol.quick if self.quick else ObjectsProtocol)(**given, seed=self.seed)
+        body = Body.of((16 if self.quick else 64) if self.samples is None else self.samples, self._prior)
+        with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
+            folder = Path(scratch) if self.out is None else self.out / "chunks"
+            found = evaluate_objects(body, protocol, folder, workers=self._workers, watch=advance)
+        print(table(found))
+        written = [self.json, *([] if self.out is None else [self.out / "objects.json"])]
+        for path in written:
+            if path is not None:
+                write_json(path, found.numbers())
+        if self.out:
+            write_text(self.out / "objects.md", table(found))
+            written.append(self.out / "objects.md")
+        _say_written([path for path in written if path is not None])
+
+
 @dataclass(frozen=True, kw_only=True)
 class All(_Simulated):
     """Everything, on one page; after an interruption the same command goes on where it stopped."""
@@ -436,6 +476,7 @@ class Evaluate:
             Annotated[Ablation, tyro.conf.subcommand("ablation")]
             | Annotated[All, tyro.conf.subcommand("all")]
             | Annotated[Clean, tyro.conf.subcommand("clean")]
+            | Annotated[Objects, tyro.conf.subcommand("objects")]
             | Annotated[Paper, tyro.conf.subcommand("paper")]
             | Annotated[Prior, tyro.conf.subcommand("prior")]
             | Annotated[Push, tyro.conf.subcommand("push")]

@@ -24,7 +24,8 @@ DECISIVE = (
     "assets/**/*", "research/training/starts.py",
     *(f"{folder}/**/*.py" for folder in ("body", "compute", "control", "motion", "physics", "priors", "scene")),
     *(f"research/evaluation/{name}.py" for name in ("ablation", "branches", "push_runs", "response_runs", "scenarios", "trials")),
-    *(f"research/evaluation/{name}.py" for name in ("mujoco_ragdoll", "reliability", "steering", "windows", "paper/runs")),
+    *(f"research/evaluation/{name}.py" for name in ("mujoco_ragdoll", "objects", "random_scenes", "reliability")),
+    *(f"research/evaluation/{name}.py" for name in ("steering", "windows", "paper/runs")),
 )  # fmt: skip
 """Files of the package on which the result of a chunk depends."""
 
