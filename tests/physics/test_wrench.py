@@ -86,7 +86,7 @@ class Steps:
         held = np.zeros(num, dtype=np.bool_) if held is None else held
         correction = wrench.correction_of(self.options, 0.0)
         fit = (self.skeleton.arrays, self.support, self.fit, H)
-        check(wrench.balance(self.x, self.v, self.after, forces, *fit, correction, unexplained, held, out, before))
+        check(wrench.balance(self.x, self.v, self.after, forces, np.zeros_like(forces), *fit, correction, unexplained, held, out, before))
         return out - self.after, before
 
 
@@ -308,7 +308,7 @@ def test_many_edges_make_the_direction_immaterial(steps):
 # The ground's reaction in the inertial target
 
 
-def aimed(x, v, reference, *, react, forces=None, height=0.0, **options):
+def aimed(x, v, reference, *, react, forces=None, loads=None, height=0.0, **options):
     """Return y and the root wrench of the reference candidate, on a floor at a height."""
     o = SimulatorOptions(**{**PLAIN, **options})
     near, normals = np.empty(x.shape[:-1], dtype=np.bool_), np.empty(x.shape)
@@ -316,8 +316,24 @@ def aimed(x, v, reference, *, react, forces=None, height=0.0, **options):
     floor = solids((replace(Plane.ground(), offset=np.array(height)),), ())
     forces = np.zeros(x.shape) if forces is None else forces
     world = (SKELETON.arrays, floor, o.contact_margin, wrench.fit_of(SKELETON, o), H, react)
-    check(wrench.aim(x, v, reference, forces, *world, near, normals, np.empty(x.shape[:-1]), unexplained, np.empty((len(x), 2)), y))
+    loads = np.zeros(x.shape) if loads is None else loads
+    check(wrench.aim(x, v, reference, forces, loads, *world, near, normals, np.empty(x.shape[:-1]), unexplained, np.empty((len(x), 2)), y))
     return y, unexplained, near
+
+
+def test_the_ground_answers_a_load_and_not_a_push():
+    # Standing still with 40 N in each hand, contact bears body and load, so that y is what it is without; the same force as a push takes
+    # the body with it: its centre goes down by h^2 f / m.
+    x, forces = standing()[None], np.zeros((1, NUM_JOINTS, 3))
+    forces[0, [20, 21], 2] = -40.0  # a hand on each side, so that the moment is small
+    at_rest = np.zeros_like(x)
+    mass = SKELETON.masses / SKELETON.masses.sum()
+    carried, _, _ = aimed(x, at_rest, x, react=True, forces=forces, loads=forces)
+    plain, _, _ = aimed(x, at_rest, x, react=True)
+    pushed, _, _ = aimed(x, at_rest, x, react=True, forces=forces)
+    fall = H * H * 80.0 / SKELETON.masses.sum()
+    assert abs((mass @ (carried - plain)[0])[2]) < 0.1 * fall
+    assert (mass @ (pushed - plain)[0])[2] == pytest.approx(-fall, rel=1e-9)
 
 
 def test_without_reaction_the_target_is_newtons(rng):

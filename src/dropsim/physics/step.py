@@ -51,6 +51,8 @@ class StepInputs:
 
     forces: Float[np.ndarray, "*b 22 3"] | None = None
     """External forces on the joints [N]."""
+    loads: Float[np.ndarray, "*b 22 3"] | None = None
+    """Those of them that people carry and count on: the ground's reaction answers them [N]."""
     colliders: Sequence[Collider] = ()
     """What can be touched, as it will be at the step's end."""
     energies: Sequence[Energy] = ()
@@ -68,9 +70,11 @@ class StepInputs:
     def merged(cls, parts: Sequence["StepInputs"]) -> "StepInputs":
         """Add up what several elements of a scene do."""
         forces = [part.forces for part in parts if part.forces is not None]
+        loads = [part.loads for part in parts if part.loads is not None]
         held = [part.held for part in parts if part.held is not None]
         return cls(
             forces=functools.reduce(np.add, forces) if forces else None,
+            loads=functools.reduce(np.add, loads) if loads else None,
             colliders=[c for part in parts for c in part.colliders],
             energies=[e for part in parts for e in part.energies],
             stages=[s for part in parts for s in part.stages],
@@ -192,7 +196,7 @@ class Simulator:
         q = self._pose(x, taken.q)
 
         report = self._report(now, aim, system, frame, x, before, touching, pushes, chosen, mode)
-        kept = proposed_memory(self.prior, taken, x, q, pushes + now.forces)
+        kept = proposed_memory(self.prior, taken, x, q, pushes + now.forces - now.loads)
         found = State(x, (x - now.x) / self.h, q, kept)
         return found.map(lambda v: v.reshape((*batch, *v.shape[1:]))), report.map(lambda v: v.reshape((*batch, *v.shape[1:])))
 
@@ -221,7 +225,11 @@ class Simulator:
             np.empty((num, 2)),
         )
         world = (self.skeleton.arrays, now.solids, o.contact_margin, wrench.fit_of(self.skeleton, o), self.h, o.react and o.kinematic)
-        check(wrench.aim(now.x, now.v, flat(reference, 2), now.forces, *world, *found.support, found.unexplained, found.borne, found.y))
+        check(
+            wrench.aim(
+                now.x, now.v, flat(reference, 2), now.forces, now.loads, *world, *found.support, found.unexplained, found.borne, found.y
+            )
+        )
         return found
 
     def _balance(self, now: "_Now", aim: Aim, solved: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
@@ -230,7 +238,7 @@ class Simulator:
         held = now.held if self.options.correct else np.ones(len(solved), dtype=np.bool_)
         fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options), self.h)
         correction = wrench.correction_of(self.options, self.prior.tolerance)
-        check(wrench.balance(now.x, now.v, solved, now.forces, *fit, correction, aim.unexplained, held, out, before))
+        check(wrench.balance(now.x, now.v, solved, now.forces, now.loads, *fit, correction, aim.unexplained, held, out, before))
         return out, before
 
     def _settle(
@@ -282,17 +290,21 @@ class _Now:
     x: Float[np.ndarray, "n 22 3"]
     v: Float[np.ndarray, "n 22 3"]
     forces: Float[np.ndarray, "n 22 3"]
+    loads: Float[np.ndarray, "n 22 3"]
     held: Bool[np.ndarray, "n"]
     solids: Solids
 
     @classmethod
     def of(cls, state: State, inputs: StepInputs) -> "_Now":
         batch, x = state.x.shape[:-2], flat(state.x, 2)
-        forces = np.zeros(x.shape) if inputs.forces is None else flat(np.broadcast_to(inputs.forces, state.x.shape), 2)
+        forces, loads = (
+            np.zeros(x.shape) if given is None else flat(np.broadcast_to(given, state.x.shape), 2)
+            for given in (inputs.forces, inputs.loads)
+        )
         held = np.zeros(len(x), dtype=np.bool_) if inputs.held is None else np.array(np.broadcast_to(inputs.held, batch)).reshape(-1)
         if not np.isfinite(forces.sum()):
             raise ValueError("an external force is not finite")
-        return cls(x, flat(state.v, 2), forces, held, solids(tuple(inputs.colliders), batch))
+        return cls(x, flat(state.v, 2), forces, loads, held, solids(tuple(inputs.colliders), batch))
 
 
 def proposed_memory(

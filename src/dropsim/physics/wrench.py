@@ -213,14 +213,15 @@ def turn_of(mx: float, my: float, mz: float, x: Array, centre: Array, masses: Ar
 
 @kernel
 def aim(
-    x: Array, v: Array, reference: Array, forces: Array, body: BodyArrays, solids: Solids, margin: float, fit: Fit, h: float, react: bool,
-    near: Array, normals: Array, friction: Array, unexplained: Array, borne: Array, y: Array,
+    x: Array, v: Array, reference: Array, forces: Array, loads: Array, body: BodyArrays, solids: Solids, margin: float, fit: Fit, h: float,
+    react: bool, near: Array, normals: Array, friction: Array, unexplained: Array, borne: Array, y: Array,
 ) -> int:  # fmt: skip
     """Write where momentum, external forces, gravity and the ground's reaction take the particles: y of eq. (1).
 
     The reaction is what contact can give of the reference candidate's change of momentum; it moves the body as a rigid one. What contact
-    cannot give of it is `unexplained`. External forces do not enter: the person has not met them yet. `borne` is how far the reaction
-    moves the body within the step, along the contacts' normals and along their surfaces [m].
+    cannot give of it is `unexplained`. External forces do not enter, because the person has not met them yet, but for the `loads` among
+    them, which the person carries: reaction and loads move the body together. `borne` is how far the reaction moves the body within the
+    step, along the contacts' normals and along their surfaces [m].
     """
     centre, b, fitted, spin = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(3)
     status = FINE
@@ -228,6 +229,7 @@ def aim(
         near_spheres(x[i], body.radii, of_person(solids, i), margin, fit.friction, near[i], normals[i], friction[i])
         total = centre_of_mass(x[i], body.masses, centre)
         momentum_rate(x[i], v[i], reference[i], body.masses, h, centre, b)
+        take_forces(loads[i], x[i], centre, b)
         status = max(status, fit_contacts(x[i], near[i], normals[i], friction[i], body.radii, centre, b, fit, fitted, unexplained[i]))
         for r in range(6):
             b[r] -= unexplained[i, r]
@@ -235,12 +237,14 @@ def aim(
             _load(fitted, near[i], normals[i], h * h / total, borne[i])
         else:
             borne[i] = 0.0
+        for j in range(NUM_JOINTS):
+            add_force(loads[i, j, 0], loads[i, j, 1], loads[i, j, 2], x[i, j], centre, 1.0, b)
         turn_of(b[3], b[4], b[5], x[i], centre, body.masses, 1.0, 0.0, spin)
         for j in range(NUM_JOINTS):
             rx, ry, rz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]
             turned = (spin[1] * rz - spin[2] * ry, spin[2] * rx - spin[0] * rz, spin[0] * ry - spin[1] * rx)
             for k in range(3):
-                acceleration = forces[i, j, k] / body.masses[j] - (GRAVITY if k == 2 else 0.0)
+                acceleration = (forces[i, j, k] - (loads[i, j, k] if react else 0.0)) / body.masses[j] - (GRAVITY if k == 2 else 0.0)
                 if react:
                     acceleration += b[k] / total + turned[k]
                 y[i, j, k] = x[i, j, k] + h * v[i, j, k] + h * h * acceleration
@@ -262,7 +266,7 @@ def _load(forces: Array, near: Array, normals: Array, scale: float, out: Array) 
 
 @kernel
 def balance(
-    x: Array, v: Array, solved: Array, forces: Array, body: BodyArrays, support: Support, fit: Fit, h: float,
+    x: Array, v: Array, solved: Array, forces: Array, loads: Array, body: BodyArrays, support: Support, fit: Fit, h: float,
     correction: Correction, unexplained: Array, held: Array, out: Array, wrench: Array,
 ) -> int:  # fmt: skip
     """Write solutions moved so that contact explains more of their change of momentum, eq. (14), and the root wrench before that.
@@ -290,7 +294,7 @@ def balance(
         if held[i]:
             continue
         grounded = support.near[i].any()
-        _excess(residual, unexplained[i], forces[i], fit, correction.tolerance if grounded else 0.0, e)
+        _excess(residual, unexplained[i], forces[i], loads[i], fit, correction.tolerance if grounded else 0.0, e)
         if not _norm(e) > correction.threshold:
             continue
         strength = correction.weight if grounded else correction.airborne_weight
@@ -321,11 +325,11 @@ def _norm(vector: Array) -> float:
 
 
 @kernel
-def _excess(residual: Array, unexplained: Array, forces: Array, fit: Fit, tolerance: float, e: Array) -> None:
+def _excess(residual: Array, unexplained: Array, forces: Array, loads: Array, fit: Fit, tolerance: float, e: Array) -> None:
     """Write the part of a root wrench that is not tolerated [body weights].
 
-    The reference candidate's own root wrench is let pass up to the tolerance, because recorded motion has one too. External forces use
-    the tolerance up: what a prior does against a push is no noise.
+    The reference candidate's own root wrench is let pass up to the tolerance, because recorded motion has one too. External forces but
+    for loads use the tolerance up: what a prior does against a push is no noise.
     """
     allowed = 0.0
     for r in range(6):
@@ -333,7 +337,8 @@ def _excess(residual: Array, unexplained: Array, forces: Array, fit: Fit, tolera
         e[r] = size * residual[r]
         allowed += (size * unexplained[r]) ** 2
     for j in range(len(forces)):
-        tolerance -= _norm(forces[j]) / fit.body_weight
+        fx, fy, fz = forces[j, 0] - loads[j, 0], forces[j, 1] - loads[j, 1], forces[j, 2] - loads[j, 2]
+        tolerance -= math.sqrt(fx * fx + fy * fy + fz * fz) / fit.body_weight
     tolerance = max(tolerance, 0.0)
     share = tolerance / max(tolerance, math.sqrt(allowed), 1e-30)
     for r in range(6):

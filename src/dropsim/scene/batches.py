@@ -119,12 +119,14 @@ def _context_of(context: SceneContext, world: int) -> SceneContext:
 
 def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext) -> StepInputs:
     """Put together what happens in some worlds of a batch; parts are worlds and their inputs."""
-    forces, held = np.zeros(context.people.x.shape), np.zeros(context.batch, dtype=np.bool_)
+    forces, loads, held = np.zeros(context.people.x.shape), np.zeros(context.people.x.shape), np.zeros(context.batch, dtype=np.bool_)
     intent, energies = Intent.unknown(*context.batch), list[tuple[int, Energy]]()
     colliders, stages = list[Collider](), list[tuple[int, Stage]]()
     for world, part in parts:
         if part.forces is not None:
             forces[world] += part.forces
+        if part.loads is not None:
+            loads[world] += part.loads
         if part.held is not None:
             held[world] |= part.held
         if part.intent is not None:
@@ -135,6 +137,7 @@ def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext)
         stages += [(world, stage) for stage in part.stages]
     return StepInputs(
         forces=forces,
+        loads=loads,
         colliders=colliders,
         energies=[WorldsEnergy(tuple(alike), context.batch[-1]) for alike in _alike(energies, context.skeleton)],
         stages=[WorldsStage(tuple(stages))] if stages else (),

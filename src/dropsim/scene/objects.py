@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 
 from dropsim.body.rotations import exp
 from dropsim.body.skeleton import joint_index
+from dropsim.control.leaning import LeanStage, lean_against
 from dropsim.files.units import Degrees, Kilograms, Metres, MetresPerSecond, NewtonsPerMetre, Seconds
 from dropsim.motion.motion import Event
 from dropsim.physics.bodies import BALL
@@ -115,7 +116,7 @@ class Patch(Element[None]):
 
     def act(self, memory: None, context: SceneContext) -> tuple[None, StepInputs]:
         del context
-        return memory, StepInputs(colliders=(self._collider,))
+        return memory, StepInputs(colliders=(self.collider,))
 
     def solids(self, memory: None) -> tuple[Solid, ...]:
         """Return a sheet that lies on the ground, to be drawn."""
@@ -125,7 +126,8 @@ class Patch(Element[None]):
         return (Solid("patch", corners, np.array([(0, 1, 2), (0, 2, 3)]), np.array((*self.position, SHEET)), R),)
 
     @functools.cached_property
-    def _collider(self) -> FrictionPatch:
+    def collider(self) -> FrictionPatch:
+        """As people touch it."""
         return FrictionPatch(np.array(self.position), np.array(self.size) / 2, math.radians(self.facing), self.friction)
 
 
@@ -425,6 +427,8 @@ class Trip(Element[Caught]):
         return (Event(f"trip {self.joint}", self.start, self.hold),)
 
 
+TAKING_UP = 0.5
+"""How long people take to lean against a load [s]."""
 HANGING = 0.35
 """From a wrist down to the middle of the bag that it carries [m]."""
 _HANDS = {"left": ("left_wrist",), "right": ("right_wrist",), "both": ("left_wrist", "right_wrist")}
@@ -476,8 +480,13 @@ class Carry(Element[Load]):
         # Up to what people feel who jump down a step: impacts are not passed on through an arm.
         change = np.clip((now.velocity - (memory or now).velocity) * context.fps, -GRAVITY, GRAVITY)
         joints = [joint_index(name) for name in _HANDS[self.hand]]
-        force = -self.mass * (change + np.array([0.0, 0.0, GRAVITY]))
-        return now, StepInputs(forces=context.force_on(self.person, joints, force))
+        load = context.force_on(self.person, joints, -self.mass * (change + np.array([0.0, 0.0, GRAVITY])))
+        if self.hand == "both":
+            return now, StepInputs(forces=load, loads=load)
+        side, taken = (1.0 if self.hand == "right" else -1.0), min(1.0, (context.time + context.h - self.start) / TAKING_UP)
+        lean = np.zeros(context.batch)
+        lean[..., self.person] = taken * side * lean_against(self.mass, context.skeleton)
+        return now, StepInputs(forces=load, loads=load, stages=[LeanStage(lean)])
 
     def solids(self, memory: Load | None) -> tuple[Solid, ...]:
         if memory is None:
@@ -485,8 +494,9 @@ class Carry(Element[Load]):
         corners = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * [0.06, 0.16, 0.14]
         quads = ((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3))
         faces = np.array([t for a, b, c, d in quads for t in ((a, b, c), (a, c, d))])
-        bags = range(memory.places.shape[-2])
-        return tuple(Solid("bag", corners, faces, memory.places[..., k, :], np.eye(3)) for k in bags)
+        *worlds, bags, _ = memory.places.shape
+        upright = np.broadcast_to(np.eye(3), (*worlds, 3, 3))
+        return tuple(Solid("bag", corners, faces, memory.places[..., k, :], upright) for k in range(bags))
 
     @property
     def events(self) -> tuple[Event, ...]:

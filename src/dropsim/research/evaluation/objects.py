@@ -13,7 +13,7 @@ from dropsim.body.skeleton import joint_index
 from dropsim.files.tables import shown
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
-from dropsim.physics.contact import Collider, Plane, nearest_surface
+from dropsim.physics.contact import GRAVITY, Collider, Plane, nearest_surface
 from dropsim.physics.step import Report
 from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
 from dropsim.research.evaluation.random_scenes import RandomChunk, random_numbers
@@ -30,6 +30,8 @@ GROUP = 32
 FEET = ("left_ankle", "right_ankle", "left_foot", "right_foot")
 SLIPPED = 0.03
 """A foot that slides farther than this while it bears on ice slips; shorter slides go unnoticed (Perkins 1978) [m]."""
+BEARING = 0.05
+"""A foot bears from this share of the body's weight on: a swinging one brushes the ground with less."""
 ICE = 0.2
 """Surfaces with less friction are slippery."""
 SETTLED = 1.0
@@ -113,7 +115,7 @@ def watched(world: World, seeds: Sequence[int], num_frames: int) -> tuple[Watche
 def colliders_of(scene: Scene, time: float, h: float) -> list[Collider]:
     """Return the ground and all objects that give way to nobody."""
     solid = [e for e in scene.elements if isinstance(e, SolidObject) and getattr(e, "mass", None) is None]
-    patches = [c for e in scene.elements if isinstance(e, Patch) for c in e.act(None, None)[1].colliders]  # pyright: ignore[reportArgumentType]
+    patches = [e.collider for e in scene.elements if isinstance(e, Patch)]
     return [Plane.ground(), *(shape for e in solid for shape in e.shapes(time, h)), *patches]
 
 
@@ -127,7 +129,8 @@ def slides(motion: Motion, scene: Scene) -> Float[np.ndarray, "b"]:
     """Return how far a foot slid at most while it bore on a slippery surface, without a break [m]."""
     feet = [joint_index(name) for name in FEET]
     friction = nearest_surface(colliders_of(scene, 0.0, 1 / motion.fps), motion.joints[..., feet, :]).friction
-    bears = np.asarray(motion.touching)[..., feet] & (np.nan_to_num(friction, nan=1.0) < ICE)
+    force = np.linalg.norm(np.asarray(motion.contact_forces)[..., feet, :], axis=-1)
+    bears = (force > BEARING * GRAVITY * motion.skeleton.masses.sum()) & (np.nan_to_num(friction, nan=1.0) < ICE)
     way = np.linalg.norm(np.diff(motion.joints[..., feet, :2], axis=1), axis=-1)
     slid, longest = np.zeros(bears[:, 0].shape), np.zeros(bears[:, 0].shape)
     for frame in range(way.shape[1]):
@@ -146,12 +149,12 @@ def leans(motion: Motion) -> Float[np.ndarray, "b t"]:
 
 
 def beyond(motion: Motion, scene: Scene) -> Float[np.ndarray, "b"]:
-    """Return how far the joint that is farthest got past the face of a wall across the way [m]; NaN without one."""
+    """Return how far the pelvis got past the face of a wall across the way, negative before it [m]; NaN without one."""
     walls = [e for e in scene.elements if isinstance(e, Box) and e.size[2] > 0.4 and e.mass is None]
     if not walls:
         return np.full(len(motion.root), math.nan)
     face = walls[0].position[1] - walls[0].size[1] / 2
-    return (motion.joints[..., 1] + motion.skeleton.radii).max((-1, -2)) - face
+    return motion.root[..., 1].max(-1) - face
 
 
 @dataclass(frozen=True)
@@ -217,7 +220,7 @@ class Met:
     lean_deg: float
     """Mean lean of the trunk to the right, beyond that of the same people on a plane [degrees]."""
     beyond_m: float
-    """Farthest that somebody got past the face of a wall [m]."""
+    """Farthest that somebody's pelvis got past the face of a wall, negative before it [m]."""
 
 
 def met(scene: str, people: Arrays, diverged: int, plain: Arrays) -> Met:
@@ -240,7 +243,7 @@ class Objects:
 
     protocol: ObjectsProtocol
     scenes: tuple[Met, ...]
-    random: Mapping[str, float] = field(default_factory=dict)
+    random: Mapping[str, float | int] = field(default_factory=dict)
 
     def numbers(self) -> dict[str, Any]:
         """Return all as plain values for JSON."""

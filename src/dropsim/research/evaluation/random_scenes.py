@@ -236,7 +236,7 @@ def inside(colliders: Sequence[Collider], joints: Float[np.ndarray, "*b 22 3"], 
     return float(max(0.0, (skeleton.radii - nearest_surface(colliders, joints).distance).max()))
 
 
-def random_numbers(parts: Sequence[Arrays]) -> dict[str, float]:
+def random_numbers(parts: Sequence[Arrays]) -> dict[str, float | int]:
     """Count the scenes that break a law."""
     if not parts:
         return {}
