@@ -274,10 +274,10 @@ def test_loose_things_of_a_batch_are_where_they_are_alone(walkers):
         Scene(elements=(AHEAD, Box((0.0, 0.7, 0.0), (1.4, 0.4, 0.4), mass=mass), Obstacle((0.1, 1.3, 0.11), 0.11, mass=0.4)))
         for mass in (2.0, 8.0)
     ]
-    world, start = batch_scenes(scenes, walkers, [0, 1])
-    together = run(world, 30, [0, 1], start=start).motions[0]
+    world, start = batch_scenes(scenes, walkers, [0, 0])
+    together = run(world, 30, [0, 0], start=start).motions[0]
     for i, scene in enumerate(scenes):
-        alone = run(World(scene, walkers), 30, i)
+        alone = run(World(scene, walkers), 30, 0)
         assert np.array_equal(alone.motions[0].joints, together.joints[i])
         assert alone.solids[0].centres[-1, 1] > 0.71
     assert [track.name for track in alone.objects] == ["crate", "obstacle"]
