@@ -4,10 +4,7 @@ import base64
 import builtins
 import csv
 import json
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clients import gltf_issues, joints_in_blender
 
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import exp
@@ -385,31 +383,23 @@ def test_glb_of_several_people_on_their_own_bones(export: Callable[..., Path]):
         np.testing.assert_allclose(glb.joints(frame, 1), other.joints[frame] @ Y_FROM_Z.T, rtol=0, atol=1e-4)
 
 
-def validator_folder() -> Path | None:
-    """The npm package gltf-validator: where DROPSIM_GLTF_VALIDATOR says, or in a node_modules folder above this file."""
-    given = os.environ.get("DROPSIM_GLTF_VALIDATOR")
-    places = [Path(given)] if given else [folder / "node_modules" / "gltf-validator" for folder in Path(__file__).resolve().parents]
-    return next((place for place in places if (place / "package.json").exists()), None)
-
-
 @pytest.mark.parametrize("case", ["one", "several", "a single frame", "the shipped body"])
 def test_khronos_validator_finds_nothing(export: Callable[..., Path], tmp_path: Path, case: str):
-    folder, node = validator_folder(), shutil.which("node")
-    if folder is None or node is None:
-        pytest.skip("needs node and `npm install gltf-validator`, or its folder in DROPSIM_GLTF_VALIDATOR")
     if case == "the shipped body":
         path = tmp_path / "out.glb"
         write(CLIP, path, seed=3)
     else:
         motions = {"one": CLIP, "several": [CLIP, CLIP.slice(0, 5)], "a single frame": CLIP.slice(0, 1)}[case]
         path = export(motions, ".glb", seed=3)
-    script = (
-        "const [folder, file] = process.argv.slice(-2);"
-        "require(folder).validateBytes(new Uint8Array(require('fs').readFileSync(file)))"
-        ".then(report => console.log(JSON.stringify(report.issues)));"
-    )
-    output = subprocess.run([node, "-e", script, "--", str(folder.resolve()), str(path)], capture_output=True, text=True, check=True).stdout
-    assert json.loads(output)["messages"] == []
+    assert gltf_issues(path)["messages"] == []
+
+
+@pytest.mark.parametrize("ending", [".glb", ".bvh"])
+def test_blender_puts_the_joints_where_they_are(export: Callable[..., Path], ending: str):
+    # Blender counts a BVH file's frames from 1. Single precision, and rotations that it turns into quaternions.
+    frames = [0, len(CLIP) // 2, len(CLIP) - 1]
+    found = joints_in_blender(export(CLIP, ending), JOINTS, [frame + (ending == ".bvh") for frame in frames])
+    np.testing.assert_allclose(found, CLIP.joints[frames], rtol=0, atol=1e-4)
 
 
 # --- CSV
@@ -534,3 +524,17 @@ def test_usd_skin_and_joints_are_ours(export: Callable[..., Path], ending: str):
     assert all(box.Contains(Gf.Vec3d(*joint)) for joint in CLIP.joints.reshape(-1, 3).tolist())
     # The mesh alone, without the skeleton, stands on the floor in the T-pose.
     assert abs(np.array(mesh.GetPointsAttr().Get())[:, 2].min()) < 1e-6
+
+
+@pytest.mark.parametrize("ending", [".usda", ".usdc"])
+def test_usds_own_checks_find_nothing(export: Callable[..., Path], ending: str):
+    # The validators that the program usdchecker runs; the program itself is not in the package usd-core.
+    pytest.importorskip("pxr")
+    from pxr import Usd
+
+    validation = pytest.importorskip("pxr.UsdValidation")
+    path = export([CLIP, CLIP.slice(0, 5)] if ending == ".usdc" else CLIP, ending)
+    validators = validation.ValidationRegistry().GetOrLoadAllValidators()
+    assert len(validators) > 20
+    errors = validation.ValidationContext(validators).Validate(Usd.Stage.Open(str(path)))
+    assert [error.GetMessage() for error in errors] == []

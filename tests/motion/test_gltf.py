@@ -1,15 +1,13 @@
 """Characters in GLB files: read, changed, and written back with everything else as it was."""
 
 import json
-import os
-import shutil
 import struct
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from clients import gltf_issues, joints_in_blender
 
 from dropsim.apps.cli import main
 from dropsim.body.rotations import exp, rotmat_to_unitquat
@@ -195,47 +193,14 @@ def test_documents_that_lie_get_a_sentence(character: Path, tmp_path: Path, chan
         read_glb(pack(tmp_path / "bad.glb", document, blob))
 
 
-def validator_folder() -> Path | None:
-    given = os.environ.get("DROPSIM_GLTF_VALIDATOR")
-    places = [Path(given)] if given else [folder / "node_modules" / "gltf-validator" for folder in Path(__file__).resolve().parents]
-    return next((place for place in places if place.is_dir()), None)
-
-
 def test_khronos_validator_has_no_objection(character: Path, changed: tuple[Path, Motion]):
-    folder, node = validator_folder(), shutil.which("node")
-    if folder is None or node is None:
-        pytest.skip("needs node and `npm install gltf-validator`, or its folder in DROPSIM_GLTF_VALIDATOR")
-    script = (
-        f"require({json.dumps(str(folder))}).validateBytes(new Uint8Array(require('fs').readFileSync(process.argv[1])))"
-        ".then(r => console.log(JSON.stringify(r.issues)))"
-    )
-    issues = [json.loads(subprocess.run([node, "-e", script, p], capture_output=True, check=True).stdout) for p in (character, changed[0])]
-    assert issues[1]["numErrors"] == issues[0]["numErrors"] == 0
-    assert issues[1]["numWarnings"] == issues[0]["numWarnings"]
+    before, after = (gltf_issues(path) for path in (character, changed[0]))
+    assert before["numErrors"] == after["numErrors"] == 0
+    assert before["numWarnings"] == after["numWarnings"]
 
 
-def test_blender_shows_the_same_person(changed: tuple[Path, Motion], tmp_path: Path):
-    # A Python that has Blender as its module bpy (pip install bpy), whose glTF importer poses the armature.
-    python = os.environ.get("DROPSIM_BLENDER_PYTHON")
-    if python is None:
-        pytest.skip("needs a Python with the module bpy: give it in DROPSIM_BLENDER_PYTHON")
+def test_blender_shows_the_same_person(changed: tuple[Path, Motion]):
     path, motion = changed
-    script = tmp_path / "look.py"
-    script.write_text(
-        "import bpy, json, os, sys\n"
-        "bpy.ops.wm.read_factory_settings(use_empty=True)\n"
-        "bpy.context.scene.render.fps = 30\n"
-        "bpy.ops.import_scene.gltf(filepath=sys.argv[1])\n"
-        "rig = next(o for o in bpy.data.objects if o.type == 'ARMATURE')\n"
-        "rig.animation_data_create().action = next(a for a in bpy.data.actions if a.name.startswith('walk'))\n"
-        "out = []\n"
-        "for frame in (0, 10, 50):\n"
-        "    bpy.context.scene.frame_set(frame)\n"
-        "    out.append([list(rig.matrix_world @ rig.pose.bones[name].head) for name in sys.argv[2].split(',')])\n"
-        "print('FOUND' + json.dumps(out), flush=True)\n"
-        "os._exit(0)\n"  # Blender as a module crashes when Python takes it down
-    )
-    names = ",".join(f"mixamorig:{MIXAMO.joints[joint].names[0]}" for joint in JOINTS)
-    shown = subprocess.run([python, str(script), str(path), names], capture_output=True, text=True, check=True).stdout
-    found = np.array(json.loads(shown.partition("FOUND")[2].splitlines()[0]))
+    bones = [f"mixamorig:{MIXAMO.joints[joint].names[0]}" for joint in JOINTS]
+    found = joints_in_blender(path, bones, (0, 10, 50), action="walk")
     np.testing.assert_allclose(found, motion.joints[[0, 10, 50]], rtol=0, atol=1e-3)
