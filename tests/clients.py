@@ -33,7 +33,7 @@ def gltf_issues(path: Path) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-# Debian's Blender 3.4 runs on Python 3.11 and NumPy 1.24, and its importers do not quite: they open BVH files in the mode rU, and use np.bool.
+# Debian's Blender 3.4 runs on Python 3.11 and NumPy 1.24; its importers still open BVH files in the mode rU, and use np.bool.
 LOOK = """
 import bpy, builtins, json, os, sys
 import numpy as np

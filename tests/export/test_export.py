@@ -3,7 +3,6 @@
 import base64
 import builtins
 import csv
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace

@@ -199,6 +199,57 @@ def unreal5() -> list[Node]:
             Node("thigh_twist_01_l", "thigh_l", hip.turns, (hip.at + knee.at) / 2)]  # fmt: skip
 
 
+def mannequin(version: int) -> list[Node]:
+    """Unreal's mannequin with all that it has: fingers, twist joints, targets of inverse kinematics at the root, and correctives in 5."""
+    nodes = rig_of(UNREAL)
+    if version == 5:
+        nodes = halfway(rig_of(UNREAL5), "spine_04", "spine_02", "spine_05")
+        nodes = halfway(halfway(nodes, "spine_03", "spine_02", "spine_04"), "neck_02", "neck_01", "head")
+    at = {node.name: node for node in nodes}
+    nodes = [Node("root", "", 0, np.zeros(3)), *(replace(n, parent="root") if not n.parent else n for n in nodes)]
+
+    def add(name: str, parent: str, away: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
+        above = at[parent]
+        at[name] = Node(name, parent, above.turns, above.at + np.array(away))
+        nodes.append(at[name])
+
+    for side, x in (("l", 1.0), ("r", -1.0)):
+        for part, parent in (("upperarm", "upperarm"), ("lowerarm", "lowerarm"), ("thigh", "thigh"), ("calf", "calf")):
+            for k in (1, 2)[: version - 3]:
+                add(f"{part}_twist_0{k}_{side}", f"{parent}_{side}", (0.05 * x, 0.0, 0.0) if "arm" in part else (0.0, -0.1 * k, 0.0))
+        for finger, z in (("thumb", 0.03), ("index", 0.02), ("middle", 0.0), ("ring", -0.02), ("pinky", -0.03)):
+            parent = f"hand_{side}"
+            for k in (1, 2, 3):
+                add(f"{finger}_0{k}_{side}", parent, (0.04 * x, 0.0, z if k == 1 else 0.0))
+                parent = f"{finger}_0{k}_{side}"
+        if version == 5:
+            add(f"clavicle_out_{side}", f"clavicle_{side}", (0.05 * x, 0.0, 0.0))
+            add(f"upperarm_correctiveRoot_{side}", f"upperarm_{side}")
+    targets = {
+        "ik_foot_root": "root", "ik_foot_l": "ik_foot_root", "ik_foot_r": "ik_foot_root", "ik_hand_root": "root",
+        "ik_hand_gun": "ik_hand_root", "ik_hand_l": "ik_hand_gun", "ik_hand_r": "ik_hand_gun",
+    }  # fmt: skip
+    nodes += [Node(name, parent, 0, np.zeros(3)) for name, parent in targets.items()]
+    return nodes
+
+
+def rigify() -> list[Node]:
+    """Rigify's deform bones as Blender exports them: limbs in two pieces, a pelvis bone on each side, fingers and a face."""
+    nodes = rig_of(RIGIFY, "DEF-")
+    at = {node.name: node for node in nodes}
+    for side, x in (("L", 1.0), ("R", -1.0)):
+        for upper, lower in (("thigh", "shin"), ("shin", "foot"), ("upper_arm", "forearm"), ("forearm", "hand")):
+            nodes = halfway(nodes, f"DEF-{upper}.{side}.001", f"DEF-{upper}.{side}", f"DEF-{lower}.{side}")
+        extra = {
+            f"DEF-pelvis.{side}": ("DEF-spine", (0.1 * x, 0.05, 0.05)),
+            f"DEF-breast.{side}": ("DEF-spine.003", (0.1 * x, 0.0, 0.1)),
+            f"DEF-f_index.01.{side}": (f"DEF-hand.{side}", (0.08 * x, 0.0, 0.0)),
+            f"DEF-eye.{side}": ("DEF-spine.006", (0.03 * x, 0.05, 0.1)),
+        }
+        nodes += [Node(name, parent, at[parent].turns, at[parent].at + np.array(away)) for name, (parent, away) in extra.items()]
+    return nodes
+
+
 def daz() -> list[Node]:
     """Genesis 8 has twist joints inside its limbs."""
     nodes = rig_of(DAZ)
@@ -387,6 +438,9 @@ RIGS = {
     "100style": (rig_of(STYLE), "100style"),
     "unreal 4": (rig_of(UNREAL), "unreal"),
     "unreal 5": (unreal5(), "unreal"),
+    "unreal 4's whole mannequin": (mannequin(4), "unreal"),
+    "unreal 5's whole mannequin": (mannequin(5), "unreal"),
+    "rigify's whole deform rig": (rigify(), "humanoid"),
     "rokoko": (rig_of(ROKOKO), "rokoko"),
     "xsens": (rig_of(XSENS), "xsens"),
     "daz genesis 8": (daz(), "daz"),
@@ -921,6 +975,16 @@ def test_a_person_is_found_without_names(tmp_path: Path, rig: str, up: str):
     assert found.rig_map.name == "by structure"
     recording = retarget(anonymous(source), SKELETON)
     assert_same_person(recording.motion, but=NOT_CARRIED.get(rig, set()) | {"spine1", "spine2", "spine3", "neck", "head"})
+
+
+def test_a_sword_in_one_hand_is_no_limb(tmp_path: Path):
+    hand = next(node for node in rig_of(UNITY) if node.name == "RightHand")
+    grip = Node("Sword", "RightHand", hand.turns, hand.at + np.array([-0.05, 0.0, 0.0]))
+    tip = Node("Sword_tip", "Sword", hand.turns, grip.at + np.array([0.0, 0.8, 0.0]))
+    source = read_text(tmp_path, bvh_text([*rig_of(UNITY), grip, tip], zero=t_pose()))
+    named, found = match_rig(source.rig), match_source(anonymous(source))
+    limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]
+    assert [found.positions[j] for j in limbs_of_ours] == [named.positions[j] for j in limbs_of_ours]
 
 
 def test_fingers_and_hair_are_no_limbs(tmp_path: Path):

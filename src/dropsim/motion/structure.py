@@ -97,16 +97,17 @@ class _Tree:
             line.append(self.rig.parents[line[-1]])
         return line
 
-    def pairs(self) -> list[_Limbs]:
-        """Return all pairs of like chains, the longest first."""
+    def pairs(self, *, one_hand_may_hold_something: bool = False) -> list[_Limbs]:
+        """Return all pairs of like chains, the longest first; a prop makes one chain longer than the other."""
+        missing = [] if one_hand_may_hold_something else [0.0, 0.0]
         found = []
         for parent, below in enumerate(self.children):
             for a, b in itertools.combinations(below, 2):
                 chains = self.chain(a), self.chain(b)
-                size = max(self.reach[a], self.reach[b])
+                size = (min if one_hand_may_hold_something else max)(self.reach[a], self.reach[b])
                 if min(map(len, chains)) < FEWEST or size <= 0:
                     continue
-                lengths = [[*self.lengths[chain][1:], 0.0, 0.0] for chain in chains]
+                lengths = [[*self.lengths[chain][1:], *missing] for chain in chains]
                 if all(abs(x - y) < LIKE * size for x, y in zip(*lengths, strict=False)):
                     found.append(_Limbs(parent, chains, float(size)))
         return sorted(found, key=lambda pair: -pair.length)
@@ -140,9 +141,11 @@ def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.nda
     Legs and arms are the longest pairs such that the arms hang on a joint that is neither above the legs nor on one of them.
     """
     tree = _Tree(rig, offsets, poses)
-    pairs = tree.pairs()
-    fits = [(legs, arms) for legs, arms in itertools.permutations(pairs[:MOST_PAIRS], 2) if _is_person(tree, legs, arms)]
-    if not fits:
+    for pairs in (tree.pairs(), tree.pairs(one_hand_may_hold_something=True)):
+        fits = [(legs, arms) for legs, arms in itertools.permutations(pairs[:MOST_PAIRS], 2) if _is_person(tree, legs, arms)]
+        if fits:
+            break
+    else:
         return None
     legs, arms = max(fits, key=lambda fit: (fit[0].length + fit[1].length, fit[0].length))
     joints: dict[str, int] = {"pelvis": legs.parent}
