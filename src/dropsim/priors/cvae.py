@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 
 from dropsim.body.rotations import log_small, transpose
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, flat
@@ -159,6 +159,13 @@ class CVAENetwork:
             layers |= MLP.random((shape.state_size, *shape.trunk), rng, groups=shape.groups).tensors("trunk")
         return cls.from_tensors(shape, layers)
 
+    def decode(self, seen: Float32[np.ndarray, "b s"], noise: Float[np.ndarray, "b k z"]) -> Float32[np.ndarray, "b k o"]:
+        """Return deltas and contact logits for normalised states and standard normal noise in the latent."""
+        features = seen if self.trunk is None else self.trunk.forward(seen)
+        z = np.empty(noise.shape, dtype=np.float32)
+        codes(self.prior.forward(features), noise, z)
+        return self.decoder.forward_shared(features, z)
+
     def tensors(self) -> dict[str, np.ndarray]:
         """Return all numbers in single precision, by their names in a file."""
         constants = {name: getattr(self, name).astype(np.float32) for name in self.shape.buffers()}
@@ -201,10 +208,15 @@ class CVAEPrior(Prior):
     tolerance = 0.4  # its samples are noisier than recordings: corrected further, people fall with nobody pushing
 
     def __init__(
-        self, network: CVAENetwork, skeleton: Skeleton, *, fps: float = 30.0, name: str = "cvae", temperature: float = 1.0
-    ) -> None:
-        """Wrap a network for a body; the spread of the candidates goes from `temperature` for the second one to 1 for the last."""
+        self, network: CVAENetwork, skeleton: Skeleton, *, fps: float = 30.0, name: str = "cvae", temperature: float = 1.0,
+        guidance: float = 1.0,
+    ) -> None:  # fmt: skip
+        """Wrap a network for a body; the spread of the candidates goes from `temperature` for the second one to 1 for the last.
+
+        `guidance` is how much an intent counts: what it changes in the mode is taken this many times (Ho and Salimans 2022).
+        """
         self.network, self.skeleton, self.fps, self.name, self.temperature = network, skeleton, fps, name, temperature
+        self.guidance = guidance
         self.takes_intent = network.shape.intent
         self._buffers = Buffers()
 
@@ -227,11 +239,13 @@ class CVAEPrior(Prior):
             shape = read_record(metadata, "shape", CVAEShape)
             fps = read_number(metadata, "fps", low=1.0, high=1000.0)
             temperature = read_number(metadata, "temperature", 1.0, low=0.0, high=10.0)
+            guidance = read_number(metadata, "guidance", 1.0, low=0.0, high=10.0)
             body = pop_skeleton(tensors)
             if body is None:  # the first edition kept a height alone
                 body = Skeleton.adult(height=read_number(metadata, "height", low=0.3, high=3.0))
             require_shapes(tensors, shape.tensor_shapes())
-            return cls(CVAENetwork.from_tensors(shape, tensors), body, fps=fps, name=path.stem, temperature=temperature)
+            network = CVAENetwork.from_tensors(shape, tensors)
+            return cls(network, body, fps=fps, name=path.stem, temperature=temperature, guidance=guidance)
 
     @classmethod
     def from_humor(cls, path: str | Path, skeleton: Skeleton, *, joints_from_kinematics: bool = False) -> "CVAEPrior":
@@ -242,7 +256,7 @@ class CVAEPrior(Prior):
 
     def save(self, path: str | Path) -> None:
         """Write weights and body as safetensors, with what is needed to build the network again."""
-        metadata = {"shape": asdict(self.network.shape), "fps": self.fps, "temperature": self.temperature}
+        metadata = {"shape": asdict(self.network.shape), "fps": self.fps, "temperature": self.temperature, "guidance": self.guidance}
         write_weights(path, "cvae", self.network.tensors() | skeleton_tensors(self.skeleton), metadata)
 
     def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
@@ -271,10 +285,11 @@ class CVAEPrior(Prior):
         if shape.intent:
             size = shape.state_size - INTENT_SIZE
             seen[:, size:] = _seen_intent(intent, H, network.state_mean[size:-3], network.state_scale[size:-3])
-        features = seen if network.trunk is None else network.trunk.forward(seen)
-        z = np.empty((people, k, shape.latent), dtype=np.float32)
-        codes(network.prior.forward(features), flat(noise, 2), z)
-        output = network.decoder.forward_shared(features, z)
+        output = network.decode(seen, flat(noise, 2))
+        if shape.intent and intent is not None and self.guidance != 1:
+            without, mode = seen.copy(), np.zeros((people, 1, shape.latent))
+            without[:, -INTENT_SIZE:] = 0.0
+            output += np.float32(self.guidance - 1) * (network.decode(seen, mode) - network.decode(without, mode))
         rows = ((NUM_JOINTS, 3), (NUM_JOINTS, 3, 3), (shape.memory_size,))
         then = [self._buffers.take(people, k, *row) for row in rows]
         if shape.kinematic:

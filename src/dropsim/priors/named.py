@@ -88,7 +88,7 @@ def for_body(prior: Prior, skeleton: Skeleton) -> Prior:
     if isinstance(prior, Mixture):
         return Mixture(*(for_body(part, skeleton) for part in prior.priors))
     if isinstance(prior, CVAEPrior):
-        return CVAEPrior(prior.network, skeleton, fps=prior.fps, name=prior.name, temperature=prior.temperature)
+        return CVAEPrior(prior.network, skeleton, fps=prior.fps, name=prior.name, temperature=prior.temperature, guidance=prior.guidance)
     raise ValueError(f"the prior {prior.name} is bound to its own body")
 
 
