@@ -68,6 +68,11 @@ class Wrapped(Prior):
         return Candidates(x, q, np.repeat(state.memory[..., None, :], num, axis=-2))
 
 
+def guided(guidance: float = 2.5) -> CVAEPrior:
+    prior = tiny(kinematic=True, intent=True)
+    return CVAEPrior(prior.network, prior.skeleton, guidance=guidance)
+
+
 def bank_of() -> Bank:
     motion = stepping_clip(4.0)
     return Bank.of([(motion, ClipInfo("step", "ours", "MIT", ("walk",), len(motion)), label_contacts(motion))])
@@ -91,6 +96,7 @@ def case_of(name: str) -> Case:
         "humor, joints by kinematics": lambda: tiny(joints_from_kinematics=True),
         "passive": lambda: PassivePrior(CLIP.skeleton),
         "ours, with an intent and a trunk": lambda: tiny(kinematic=True, intent=True, trunk=(32, 16)),
+        "ours, guided by its intent": guided,
         "a user's": Coasting,
         "a user's network": Wrapped,
         "field": field,
@@ -101,7 +107,7 @@ def case_of(name: str) -> Case:
     return Case(prior, [prior.start_from(CLIP, f) for f in FRAMES])
 
 
-CVAES = ("shipped", "ours", "ours, with an intent and a trunk", "humor", "humor, joints by kinematics")
+CVAES = ("shipped", "ours", "ours, with an intent and a trunk", "ours, guided by its intent", "humor", "humor, joints by kinematics")
 MIXTURES = ("mixture", "mixture of three")
 EVERY = (*CVAES, *MIXTURES, "clip", "clip, then ours", "passive", "a user's", "a user's network", "field")
 every_prior = pytest.mark.parametrize("case", EVERY, indirect=True)

@@ -14,6 +14,7 @@ from dropsim.compute.random import Streams
 from dropsim.files.weights import write_weights
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior
+from dropsim.priors.intent import Intent
 from dropsim.priors.prior import State
 from dropsim.priors.rollout import roll_out
 
@@ -88,6 +89,26 @@ def test_large_turns_are_exact_too():
     assert wild.skeleton.bone_error(found.x).max() < 1e-12
 
 
+def test_guidance_multiplies_what_an_intent_changes():
+    # The root's step is the network's output: an intent moves it by g times as much, and all candidates alike.
+    network, skeleton = tiny(kinematic=True, intent=True).network, Skeleton.adult()
+    start = CVAEPrior(network, skeleton).start_from(stepping_clip(1.0), 12)
+    noise = np.random.default_rng(0).normal(size=(3, network.shape.latent))
+    noise[0] = 0.0  # the mode
+
+    def root(guidance: float, intent: Intent | None) -> np.ndarray:
+        return CVAEPrior(network, skeleton, guidance=guidance).decode(start, noise, intent).x[:, 0]
+
+    ahead = Intent.toward(np.array([0.5, 1.0]))
+    none, once, twice = root(1.0, None), root(1.0, ahead), root(2.0, ahead)
+    assert np.linalg.norm(once - none, axis=-1).min() > 1e-4
+    # Outputs are in single precision, of the order of a centimetre.
+    np.testing.assert_allclose(twice[0] - none[0], 2 * (once[0] - none[0]), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(twice - once, np.broadcast_to(once[0] - none[0], (3, 3)), rtol=0, atol=1e-8)
+    assert np.array_equal(root(2.0, None), none)
+    assert np.array_equal(root(2.0, Intent.unknown()), none)
+
+
 def test_joints_turn_only_about_the_axes_that_they_have():
     # The shipped model holds the knees' and elbows' own axes where the recordings hold them.
     prior = CVAEPrior.shipped()
@@ -122,10 +143,11 @@ def small_person() -> Skeleton:
 @pytest.mark.parametrize("variant", [{"kinematic": True}, {}, {"joints_from_kinematics": True}], ids=["ours", "humor", "Qual"])
 def test_a_prior_comes_back_from_its_file_with_its_body(tmp_path, variant):
     before = tiny(small_person(), **variant)
-    prior = CVAEPrior(before.network, before.skeleton, fps=60.0, temperature=0.7)
+    prior = CVAEPrior(before.network, before.skeleton, fps=60.0, temperature=0.7, guidance=1.5)
     prior.save(str(tmp_path / "mine.safetensors"))
     again = CVAEPrior.load(str(tmp_path / "mine.safetensors"))
-    assert (again.name, again.fps, again.temperature, again.network.shape) == ("mine", 60.0, 0.7, prior.network.shape)
+    assert (again.name, again.fps, again.temperature, again.guidance) == ("mine", 60.0, 0.7, 1.5)
+    assert again.network.shape == prior.network.shape
     for name in ("rest", "masses", "radii"):
         assert np.array_equal(getattr(again.skeleton, name), getattr(prior.skeleton, name))
     state = prior.start_from(CLIP, 9)
@@ -187,6 +209,7 @@ BROKEN = {
     "height is a text": (spoilt(height="tall"), "its height is tall"),
     "height is infinite": (spoilt(height=float("inf")), "its height is inf"),
     "temperature is NaN": (spoilt(temperature=float("nan")), "its temperature is nan"),
+    "guidance is negative": (spoilt(guidance=-1.0), "its guidance is -1"),
     "a tensor is missing": (spoilt({"prior.linears.0.bias": None}), r"lack prior\.linears\.0\.bias"),
     "a tensor too many": (spoilt({"extra": np.zeros(3, np.float32)}), "hold extra, which"),
     "a tensor of another shape": (spoilt({"carry": np.zeros(3, np.float32)}), r"carry has shape \(3,\), the network needs \(69,\)"),
