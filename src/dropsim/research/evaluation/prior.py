@@ -290,7 +290,8 @@ def _one_step(
         miss = np.linalg.norm(candidates.x - target[:, None], axis=-1).mean(-1)
         coasting = np.linalg.norm(state.x + state.v / prior.fps - target, axis=-1).mean(-1)
         errors.append(np.stack((miss[:, 0], miss.min(-1), coasting), axis=-1))
-        # The way and the speed are those of half a second: the next frame's own would be chosen by their noise.
+        # The way and the speed are those of the last half second. The next frame must not be part of it: people who are about to speed up
+        # would be sorted among the faster ones, and the best of all priors would seem slow there.
         way = np.stack([_way(motions[i], frame) for i, frame in part])
         speeds.append(np.linalg.norm(way, axis=-1))
         ahead = (candidates.x[:, :, 0, :2].mean(1) - target[:, 0, :2]) * prior.fps**2
@@ -301,10 +302,9 @@ def _one_step(
 
 
 def _way(motion: Motion, frame: int) -> np.ndarray:
-    """Return the mean velocity over the ground of the half second around a frame [m/s]."""
-    half = round(motion.fps / 4)
-    first, last = max(frame - half, 0), min(frame + half, len(motion) - 1)
-    return (motion.root[last, :2] - motion.root[first, :2]) * motion.fps / (last - first)
+    """Return the mean velocity over the ground of the half second before a frame [m/s]."""
+    first = max(frame - round(motion.fps / 2), 0)
+    return (motion.root[frame, :2] - motion.root[first, :2]) * motion.fps / (frame - first)
 
 
 def speed_biases(speeds: np.ndarray, faster: np.ndarray) -> tuple[SpeedBias, ...]:
