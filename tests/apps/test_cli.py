@@ -18,6 +18,7 @@ from dropsim.apps.cli.demo import Demo
 from dropsim.compute import jit
 from dropsim.compute.threads import limit
 from dropsim.scene import World
+from dropsim.scene.scenarios import scenario
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def test_demo_writes_what_it_says(capsys, tmp_path):
         }
         assert {name: archive[name].shape for name in shapes} == {name: (frames, *shape) for name, shape in shapes.items()}
         assert {"energy_kinematic", "energy_contact", "energy_rigidity", "energy_range_of_motion", "energy_momentum"} <= set(archive)
-        assert int(archive["seed"]) == 0
+        assert int(archive["seed"]) == scenario("push").seed
         # 250 N for half a second from 2 s on, at 30 Hz: 15 frames.
         pushed = np.abs(archive["external_forces"]).sum((1, 2)) > 0
         assert pushed.sum() == 15

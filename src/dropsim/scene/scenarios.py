@@ -41,11 +41,11 @@ _SPEEDS = {"stand": 0.0, "walk": 1.2, "run": 2.5}
 
 
 def _setup(
-    name: str, description: str, start: str = "walk", *elements: Element[Any], seconds: float = 6.0, prior: str | None = None
+    name: str, description: str, start: str = "walk", *elements: Element[Any], seconds: float = 6.0, prior: str | None = None, seed: int = 0
 ) -> Setup:
     """Return a setup with one person."""
     person = Person(start, speed=_SPEEDS[start])
-    return Setup(name=name, description=description, seconds=seconds, prior=prior, scene=Scene((person,), elements))
+    return Setup(name=name, description=description, seconds=seconds, seed=seed, prior=prior, scene=Scene((person,), elements))
 
 
 def _ahead(speed: float, *, person: int = 0, until: float | None = None) -> Follow:
@@ -94,7 +94,8 @@ _CRATES = tuple(
 )
 
 _ALL = [
-    _setup("push", "A walking person is pushed to the left.", "walk", Push.toward("left", 250.0)),
+    # Of sixteen people, twelve stumble and walk on as this one does.
+    _setup("push", "A walking person is pushed to the left.", "walk", Push.toward("left", 250.0), seed=12),
     _setup("push-small", "A walking person is pushed weakly; one step makes up for it.", "walk", Push.toward("left", 150.0)),
     _setup("push-large", "A walking person is pushed hard.", "walk", Push.toward("left", 300.0)),
     _setup("projectiles", "Balls of 8 kg fly at a walking person, three at a time.", "walk", _ahead(1.0), *_THROWS),

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from dropsim.apps.cli.arguments import optional
 
 
 @dataclass(frozen=True)
@@ -13,7 +16,7 @@ class Demo:
 
     out: Path = Path("out")
     """Folder to write to; made when it is missing."""
-    seed: int = 0
+    seed: Annotated[int | None, optional("INT", "the scene's own")] = None
     """Of everything random: another seed is another person."""
     force: bool = False
     """Replace the files of another run."""
