@@ -129,7 +129,8 @@ def _usage_error(box: str) -> str:
     elif choice := re.match(r"(?i)invalid choice ('.*?') for argument '(.*?)'\. Expected one of \((.*?)\)", said):
         said = f"there is no {choice[2]} {choice[1]}: use one of {choice[3].replace(chr(39), '')}"
     said = re.sub(r" \((?:required|applied to .*?)\)| Arguments are applied .*", "", said[:1].lower() + said[1:])
-    known = re.findall(r"^Available subcommands: (.*)", "\n".join(lines), re.MULTILINE)
+    # A long list goes on in the next lines of the box.
+    known = [" ".join(names.split()) for names in re.findall(r"^Available subcommands: ((?:.*,\n)*.*)", "\n".join(lines), re.MULTILINE)]
     near = re.findall(r"^--\w[\w-]*", "\n".join(lines), re.MULTILINE) if "Perhaps you meant:" in lines else []
     near = [option for option in dict.fromkeys(near) if option not in said]
     return said + (f": use one of {known[0]}" if known else f": did you mean {' or '.join(near[:3])}?" if near else "")
