@@ -21,17 +21,21 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dropsim.apps.cli import main
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.physics.contact import Plane
 from dropsim.research.synthesis import shard as shard_module
 from dropsim.research.synthesis import workers as workers_module
-from dropsim.research.synthesis.distribution import Distribution, distribution
+from dropsim.research.synthesis.clip import Clip
+from dropsim.research.synthesis.distribution import READY, Distribution, distribution
 from dropsim.research.synthesis.reading import read_motions
 from dropsim.research.synthesis.recipe import GROUP, Recipe
 from dropsim.research.synthesis.run import synthesize
-from dropsim.research.synthesis.schema import ROWS
+from dropsim.research.synthesis.schema import ROWS, rows_of, schema_of
 from dropsim.research.synthesis.shard import clips_path, make_shard, manifest_path
 from dropsim.research.synthesis.workers import Here, Processes
 from dropsim.scene import Push, run
 from dropsim.scene.files import read_scene
+from dropsim.scene.rollout import SolidTrack
 
 OPTIONS = ("--count", "56", "--seconds", "0.3", "--samples", "2", "--shard-size", "16")
 COMMAND = (sys.executable, "-c", "import sys; from dropsim.apps.cli import main; sys.exit(main())", "synthesize")
@@ -223,6 +227,24 @@ def test_any_reader_takes_the_folder_as_it_is(undisturbed: Path):
     about = json.loads(whole.schema.metadata[b"dropsim"])
     assert about["skeleton"]["joints"][0] == "pelvis"
     assert about["recipe"]["count"] == 56
+
+
+@pytest.mark.parametrize("name", READY)
+def test_ready_distributions_have_every_category(name: str):
+    found = distribution(name)
+    assert {found.draw(0, index).category for index in range(200)} == set(found.weights)
+
+
+def test_rows_hold_the_tracks_of_objects():
+    drawn = next(d for d in (distribution("objects").draw(0, i) for i in range(100)) if d.category == "boxes")
+    motion = stepping_clip(0.3)
+    track = SolidTrack("crate", np.zeros((3, 3)), np.zeros((1, 3), int), np.ones((len(motion), 3)), np.tile(np.eye(3), (len(motion), 1, 1)))
+    ground = Plane.stacked([Plane.ground()] * len(motion))
+    table = rows_of([Clip(drawn, (motion,), ground, (track,))], schema_of(motion.skeleton, motion.fps, {}))
+    (found,) = table["objects"].to_pylist()[0]
+    assert found["name"] == "crate"
+    assert found["centres"] == [1.0] * 3 * len(motion)
+    assert found["rotations"] == [0.0] * 3 * len(motion)
 
 
 def test_the_columns_are_documented(undisturbed: Path):

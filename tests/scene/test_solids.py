@@ -275,11 +275,15 @@ def test_loose_things_of_a_batch_are_where_they_are_alone(walkers):
         for mass in (2.0, 8.0)
     ]
     world, start = batch_scenes(scenes, walkers, [0, 0])
-    together = run(world, 30, [0, 0], start=start).motions[0]
+    rollout = run(world, 30, [0, 0], start=start)
+    together = rollout.motions[0]
     for i, scene in enumerate(scenes):
         alone = run(World(scene, walkers), 30, 0)
         assert np.array_equal(alone.motions[0].joints, together.joints[i])
         assert alone.solids[0].centres[-1, 1] > 0.71
+        for track, same in zip(alone.objects, rollout.by_world[i], strict=True):
+            assert np.array_equal(track.centres, same.centres)
+            assert np.array_equal(track.rotations, same.rotations)
     assert [track.name for track in alone.objects] == ["crate", "obstacle"]
 
 

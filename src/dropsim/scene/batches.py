@@ -28,8 +28,8 @@ def batch_scenes(
 ) -> tuple[World, WorldState]:
     """Return a world for each scene and seed, along one leading dimension, and its start; `opening` as World has it.
 
-    The scenes have the same number of people, planner and get_up; people, objects, ground and what happens are each scene's own. Spheres
-    and events of a run are not kept: they are the scenes'.
+    The scenes have the same number of people, planner and get_up; people, objects, ground and what happens are each scene's own. The
+    objects of a run are in its `by_world`; events are the scenes'.
     """
     first = scenes[0]
     if any((len(s.people), s.planner, s.get_up) != (len(first.people), first.planner, first.get_up) for s in scenes):

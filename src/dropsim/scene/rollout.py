@@ -1,7 +1,8 @@
 """A run of a world through time, and what was seen of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,6 +11,8 @@ from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.physics.step import DivergedError, Report, stack_frames
+from dropsim.scene.batches import EveryWorld
+from dropsim.scene.element import Element
 from dropsim.scene.world import World, WorldState
 
 FARTHEST = 1e4
@@ -58,6 +61,8 @@ class Rollout:
     """At every frame, along a dimension before the vector's."""
     solids: tuple[SolidTrack, ...] = ()
     """Every solid object at every frame."""
+    by_world: tuple[tuple[SolidTrack, ...], ...] = ()
+    """Everything but people of each world, if the worlds are of different scenes."""
 
     @property
     def objects(self) -> tuple[SolidTrack, ...]:
@@ -150,15 +155,25 @@ def seen(world: World, states: Sequence[WorldState], reports: Sequence[Report]) 
     motions = tuple(
         replace(whole.map(lambda values, i=i: values.take(i, dim)), events=world.scene.events_of(i)) for i in range(len(world.scene.people))
     )
-    return Rollout(motions, _spheres(world, states), world.grounds(states), _solids(world, states))
+    elements, memories, batch = world.scene.elements, [state.memories for state in states], states[0].people.x.shape[:-3]
+    spheres, solids = _spheres(elements, memories, batch), _solids(elements, memories, batch)
+    return Rollout(motions, spheres, world.grounds(states), solids, tuple(_each_world(elements, memories)))
 
 
-def _spheres(world: World, states: Sequence[WorldState]) -> tuple[Track, ...]:
+def _each_world(elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]]) -> Iterator[tuple[SolidTrack, ...]]:
+    """Return everything but people of each world of a batch of scenes."""
+    for k, every in enumerate(elements):
+        for i, own in enumerate(every.worlds if isinstance(every, EveryWorld) else ()):
+            kept = [memory[k][i] for memory in memories]
+            tracks = _spheres(own, kept, ())
+            yield (*_solids(own, kept, ()), *(_as_solid(track) for track in tracks if np.isfinite(track.centres).any()))
+
+
+def _spheres(elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]], batch: tuple[int, ...]) -> tuple[Track, ...]:
     """Stack every sphere in time."""
-    batch = states[0].people.x.shape[:-3]
     shown = []
-    for i, element in enumerate(world.scene.elements):
-        frames = [element.balls(state.memories[i]) for state in states]
+    for i, element in enumerate(elements):
+        frames = [element.balls(memory[i]) for memory in memories]
         known = next((f for f in frames if f is not None), None)
         if known is None:
             continue
@@ -172,11 +187,11 @@ def _spheres(world: World, states: Sequence[WorldState]) -> tuple[Track, ...]:
     return tuple(shown)
 
 
-def _solids(world: World, states: Sequence[WorldState]) -> tuple[SolidTrack, ...]:
+def _solids(elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]], batch: tuple[int, ...]) -> tuple[SolidTrack, ...]:
     """Stack every solid object in time."""
-    batch, tracks = states[0].people.x.shape[:-3], list[SolidTrack]()
-    for i, element in enumerate(world.scene.elements):
-        frames = [element.solids(state.memories[i]) for state in states]
+    tracks = list[SolidTrack]()
+    for i, element in enumerate(elements):
+        frames = [element.solids(memory[i]) for memory in memories]
         for k, one in enumerate(frames[0]):
             centres = np.stack([np.broadcast_to(f[k].centre, (*batch, 3)) for f in frames], -2)
             rotations = np.stack([np.broadcast_to(f[k].rotation, (*batch, 3, 3)) for f in frames], -3)

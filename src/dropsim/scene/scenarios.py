@@ -123,7 +123,7 @@ _ALL = [
         _ahead(1.2), Obstacle((0.1, 1.4, 0.11), 0.11, mass=0.4), *_CRATES,
     ),
     _setup("carry", "A person carries a bag of 8 kg in the right hand.", "walk", _ahead(1.2), Carry(8.0)),
-    _setup("stairs", "A person walks up four steps.", "walk", _ahead(1.0), Stairs((0.0, 2.0), width=4.0, landing=4.0), seconds=8.0),
+    _setup("stairs", "A person walks up four steps.", "walk", _ahead(1.0), Stairs((0.0, 2.0), width=4.0, landing=8.0), seconds=8.0),
     _setup("stand-still", "A person stands.", "stand"),
     Setup("crowd", "Nine people walk in a ring.", scene=Scene(_ring(9, 2.2))),
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from dropsim.research.synthesis.distribution import Drawn, Gates
 from dropsim.research.synthesis.recipe import GROUP, Recipe
 from dropsim.scene import World, WorldDivergedError, above_ground, batch_scenes, run
 from dropsim.scene.files import Setup
+from dropsim.scene.rollout import SolidTrack
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,8 @@ class Clip:
     """One for each person."""
     ground: Plane
     """At every frame."""
+    objects: tuple[SolidTrack, ...] = ()
+    """Everything else that could be seen, at every frame."""
 
     @functools.cached_property
     def above(self) -> tuple[Motion, ...]:
@@ -96,7 +99,7 @@ def _simulated(drawn: Sequence[Drawn]) -> Iterator[Clip | Rejected]:
         return
     for i, one in enumerate(drawn):
         motions = tuple(_motion_of(motion, i, one, person) for person, motion in enumerate(rollout.motions))
-        yield Clip(one, motions, _ground_of(rollout.ground, i, len(motions[0])))
+        yield Clip(one, motions, _ground_of(rollout.ground, i, len(motions[0])), rollout.by_world[i])
 
 
 def template_of(setup: Setup) -> World:

@@ -19,7 +19,7 @@ from dropsim.scene.files.schema import MANY, SINGLE, Key, all_keys, located, rea
 from dropsim.scene.files.writing import scene_text
 from dropsim.scene.scenarios import SCENARIOS, scenario
 
-READY = ("mixed", "pushes", "calm")
+READY = ("mixed", "pushes", "calm", "objects")
 """Distributions that come with the package."""
 ANY = "any"
 """Category of the clips of a file without categories."""

@@ -48,6 +48,7 @@ def schema_of(skeleton: Skeleton, fps: float, identity: Mapping[str, Any]) -> "p
         fields.append(pa.field(name, pa.list_(pa.bool_()) if name == "contacts" else numbers, metadata={"shape": shape, "unit": unit}))
     fields += [
         pa.field("energies", pa.list_(pa.struct([("name", pa.string()), ("values", numbers)]))),
+        pa.field("objects", pa.list_(pa.struct([("name", pa.string()), ("centres", numbers), ("rotations", numbers)]))),
         pa.field("events", pa.list_(pa.struct([("name", pa.string()), ("start", pa.float32()), ("duration", pa.float32())]))),
         pa.field("parameters", pa.string()),
         pa.field("scene", pa.string()),
@@ -73,6 +74,10 @@ def _rows(clip: Clip) -> Iterator[dict[str, Any]]:
     drawn, scene = clip.drawn, clip.drawn.setup.scene
     text = scene_text(drawn.setup, Path())
     ground = np.concatenate((clip.ground.normal, clip.ground.offset[:, None]), -1)
+    objects = [
+        {"name": track.name, "centres": _flat(track.centres), "rotations": _flat(rotmat_to_rotvec(track.rotations))}
+        for track in clip.objects
+    ]
     for i, (motion, above) in enumerate(zip(clip.motions, clip.above, strict=True)):
         yield {
             "clip": drawn.index, "person": i, "num_people": len(clip.motions), "category": drawn.category, "seed": drawn.seed,
@@ -82,6 +87,7 @@ def _rows(clip: Clip) -> Iterator[dict[str, Any]]:
             "foot_skate": float(metrics.foot_skate(above)) if len(motion) > 1 else 0.0,
             **{name: _flat(values) for name, values in _over_time(motion, ground).items()},
             "energies": [{"name": name, "values": _flat(values)} for name, values in sorted(motion.energies.items())],
+            "objects": objects,
             "events": [asdict(event) for event in motion.events],
             "parameters": json.dumps(drawn.values), "scene": text,
         }  # fmt: skip
