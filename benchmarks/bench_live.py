@@ -16,7 +16,7 @@ def intervals(rate: int) -> np.ndarray:
     """Times between the ends of frames as they arrive [s]."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
         end.bind(("127.0.0.1", 0))
-        end.settimeout(120.0)
+        end.settimeout(600.0)  # Kernels may have to be compiled first.
         options = ["--vmc", str(end.getsockname()[1]), "--rate", str(rate), "--seconds", str(SECONDS)]
         link = subprocess.Popen([sys.executable, "-m", "dropsim", "live", *options], stdout=subprocess.DEVNULL)
         times = []

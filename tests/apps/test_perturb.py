@@ -293,6 +293,8 @@ def test_left_is_the_persons_own(tmp_path: Path, turn: float):
     ("args", "message"),
     [
         (["clean", "missing.npz", "out.npz"], "missing.npz"),
+        (["clean", "missing", "cleaned"], "missing: there is no such file or folder"),
+        (["perturb", "walk.fbx"], "export the animation from Blender as GLB or BVH"),
         (["clean", "steps.npz", "steps.npz"], "is the input itself"),
         (["clean", "steps.npz", "out.xyz"], "cannot write a motion"),
         (["clean", "steps.npz", "nowhere/out.npz"], "no such folder"),

@@ -16,7 +16,8 @@ ENDINGS = {".bvh": "BVH", ".npz": "AMASS"}
 """The formats of recordings in folders, by the file's ending."""
 ALL_ENDINGS = ENDINGS | {".glb": "glTF"}
 """The formats that are read: recordings, and animated characters."""
-
+OTHER_ANIMATIONS = (".fbx", ".gltf", ".vrm", ".blend", ".dae")
+"""Formats of animations that are not read, and that other programs turn into one that is."""
 
 SMALLEST, TALLEST = 0.3, 3.0
 """[m]"""
@@ -29,7 +30,8 @@ def motion_ending(path: str | Path) -> str:
     ending = Path(path).suffix.lower()
     if ending not in ALL_ENDINGS:
         known = " or ".join(f"{known} ({name})" for known, name in ALL_ENDINGS.items())
-        raise ValueError(f"{path}: a motion file ends in {known}, not in {ending!r}")
+        hint = ": export the animation from Blender as GLB or BVH" if ending in OTHER_ANIMATIONS else ""
+        raise ValueError(f"{path}: a motion file ends in {known}, not in {ending!r}{hint}")
     return ending
 
 

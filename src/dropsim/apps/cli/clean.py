@@ -50,6 +50,8 @@ class Clean:
         """Read, clean, write, and say what changed."""
         from dropsim.motion.retarget import read_rig_map
 
+        if not self.input.exists():
+            raise ValueError(f"{self.input}: there is no such file or folder")
         rig_map = None if self.rig is None else read_rig_map(self.rig)
         if self.input.is_dir():
             self._clean_folder(rig_map)
