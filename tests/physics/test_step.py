@@ -1,5 +1,6 @@
 """The laws that the simulator holds, and Algorithm 1 around them."""
 
+import functools
 import math
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ from dropsim.priors.prior import Candidates, Prior, State
 from dropsim.priors.recording import ClipPrior
 
 H = 1 / 30
+norm = functools.partial(np.linalg.norm, axis=-1)
 SKELETON = Skeleton.adult()
 NOWHERE = StepInputs()
 ON_FLOOR = StepInputs(colliders=(Plane.ground(),))
@@ -159,6 +161,46 @@ def test_restoring_lengths_keeps_both_momenta(rng):
     assert np.linalg.norm(dx.sum(0)) < 1e-12
     assert np.linalg.norm(np.cross(x, dx).sum(0)) < 1e-12
     assert SKELETON.bone_error(restore_lengths(x, SKELETON, iterations=4)) < 1e-6
+
+
+def held(x, joint, point, *, ahead=(0.0, 0.0, 0.0), largest=1e9):
+    holds = settling.Holds.nothing(1)
+    holds.points[0, joint], holds.ahead[0, joint], holds.largest[0, joint] = point, ahead, largest
+    y, forces = x[None].copy(), np.zeros((1, NUM_JOINTS, 3))
+    settling.hold(y, holds, SKELETON.arrays, H, forces)
+    return y[0], forces[0]
+
+
+@pytest.mark.parametrize("joint", [8, 20])
+def test_holding_a_joint_changes_the_momentum_by_its_force(joint):
+    # F h^2 = sum m dx, and the moment is that of F at the joint, to first order in dx.
+    x, way = standing().x, np.array([0.0, -0.0004, 0.0003])
+    y, forces = held(x, joint, x[joint] + way)
+    np.testing.assert_allclose(y[joint], x[joint] + way, atol=1e-12)
+    moved = SKELETON.masses[:, None] * (y - x)
+    np.testing.assert_allclose(moved.sum(0), H**2 * forces.sum(0), atol=1e-9)
+    np.testing.assert_allclose(np.cross(x, moved).sum(0), H**2 * np.cross(x[joint], forces[joint]), atol=2e-3 * norm(moved).sum())
+    assert np.flatnonzero(forces.any(-1)).tolist() == [joint]
+    assert SKELETON.bone_error(y) < 1e-6
+
+
+def test_a_hold_is_no_stronger_than_it_is():
+    x = standing().x
+    _, forces = held(x, 8, x[8] + np.array([0.0, -0.15, 0.0]))
+    needed = norm(forces[8])
+    y, forces = held(x, 8, x[8] + np.array([0.0, -0.15, 0.0]), largest=needed / 3)
+    assert norm(forces[8]) <= needed / 3 + 1e-9
+    assert 0.0 < norm(y[8] - x[8]) < 0.15
+
+
+def test_what_cannot_go_ahead_can_go_back():
+    x, ahead = standing().x, np.array([0.0, 1.0, 0.0])
+    y, forces = held(x, 8, x[8] + 0.1 * ahead, ahead=ahead)
+    np.testing.assert_array_equal(y, x)
+    assert not forces.any()
+    y, forces = held(x, 8, x[8] - 0.1 * ahead + np.array([0.2, 0.0, 0.1]), ahead=ahead)
+    np.testing.assert_allclose(y[8] - x[8], -0.1 * ahead, atol=1e-12)
+    assert forces[8] @ ahead < 0
 
 
 def settled(x, colliders, *, rounds, most=settling.MOST_ROUNDS, before=None):
@@ -365,15 +407,18 @@ class OneWay(Shifted):
         return candidates
 
 
-def test_people_who_are_held_are_not_corrected():
-    # Hovering, which nothing explains: somebody who is held by an unknown force stays up, others are corrected downward.
-    prior = PassivePrior(SKELETON)
-    one = standing(1.0)
-    state = State(*(np.stack((v, v)) for v in (one.x, one.v, one.q, one.memory)))
-    free, report = Simulator(prior).step(state, StepInputs(held=np.array([True, False])), Streams([0, 1]))
-    drop = (state.x - free.x)[..., 2].mean(-1)
-    assert report.wrench_before[0] == report.wrench_before[1] > 0.5
-    assert drop[1] > 1.5 * drop[0]
+def test_people_who_are_held_in_the_air_are_known_to_be_held():
+    # Held by both hips and the head, a body hangs at rest: the forces that are reported bear its weight, and nothing is left unexplained.
+    prior, one = PassivePrior(SKELETON), standing(1.0)
+    holds = settling.Holds.nothing()
+    holds.points[[1, 2, 15]], holds.largest[[1, 2, 15]] = one.x[[1, 2, 15]], 5000.0
+    state, report = one, None
+    for _ in range(30):
+        state, report = Simulator(prior).step(state, StepInputs(holds=holds), Streams(0))
+    assert report is not None
+    assert report.external_forces.sum(0)[2] == pytest.approx(9.81 * SKELETON.masses.sum(), rel=0.1)
+    assert norm(state.x[[1, 2, 15]] - one.x[[1, 2, 15]]).max() < 0.02
+    assert report.wrench_after < 0.1
 
 
 class Broken(Prior):

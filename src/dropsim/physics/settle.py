@@ -1,7 +1,8 @@
 """Settling: people out of what they are inside of, out of themselves and out of each other, and bones at their lengths."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -29,6 +30,12 @@ CLOSE = 0.05
 """Capsules of one body that are farther apart than this do not come to overlap while it settles [m]."""
 COMING_OUT = 0.3
 """Speed at which capsules that overlap already, such as crossed legs of a recording, come out of each other [m/s]."""
+FASTEST_HOLD = 6.0
+"""Speed at which a joint is brought to where it is held, at most [m/s]: bones stretched farther within a frame do not come back."""
+HOLD_ROUNDS = 8
+"""Most rounds in which a hold that takes too large a force is loosened; two or three are usual."""
+HOLD_ITERATIONS = 6
+"""Newton steps on the bones of a body whose joint is held: an ankle is moved by up to a quarter of a shin."""
 _PARENTS = np.array(PARENTS)
 _siblings = [[s for s in CHILDREN[PARENTS[c]] if 0 < s < c] if c else [] for c in range(NUM_JOINTS)]
 _meeting = [([PARENTS[c]] if PARENTS[c] > 0 else []) + _siblings[c] for c in range(NUM_JOINTS)]
@@ -130,6 +137,82 @@ def _stretch(x: Array, lengths: Array) -> float:
         if not error <= worst:
             worst = error
     return worst
+
+
+class Holds(NamedTuple):
+    """Joints that something holds by a bounded force: a hand that is gripped, a foot that is caught."""
+
+    points: np.ndarray
+    """Where joints are held (*b 22 3); NaN for those that are free [m]."""
+    ahead: np.ndarray
+    """Unit vectors beyond which joints cannot go (*b 22 3); zero for those that are held in every direction."""
+    largest: np.ndarray
+    """Most that holds each joint (*b 22) [N]."""
+
+    @classmethod
+    def nothing(cls, *batch: int) -> "Holds":
+        """Return arrays in which every joint is free."""
+        return cls(np.full((*batch, NUM_JOINTS, 3), np.nan), np.zeros((*batch, NUM_JOINTS, 3)), np.zeros((*batch, NUM_JOINTS)))
+
+    @classmethod
+    def merged(cls, parts: Sequence["Holds"]) -> "Holds | None":
+        """Put several together; of those of the same joint the last one counts."""
+        if not parts:
+            return None
+        found = cls(*(np.array(values) for values in parts[0]))
+        for part in parts[1:]:
+            held = ~np.isnan(part.points[..., 0])
+            for whole, own in zip(found, part, strict=True):
+                whole[held] = own[held]
+        return found
+
+
+@kernel
+def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> None:
+    """Bring held joints to their places, and write the forces that this takes [N].
+
+    The rest of the body follows by its bones, as a chain that hangs on the joint: the force is what changes the body's momentum, and no
+    more. A place for which the force would be too large is reached in part.
+    """
+    y, give = np.empty((NUM_JOINTS, 3)), np.empty(NUM_JOINTS)
+    work = (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
+    way, force = np.empty(3), np.empty(3)
+    for i in range(len(x)):
+        for j in range(NUM_JOINTS):
+            if math.isnan(holds.points[i, j, 0]):
+                continue
+            ahead, beyond, length = holds.ahead[i, j], 0.0, 0.0
+            for k in range(3):
+                way[k] = holds.points[i, j, k] - x[i, j, k]
+                beyond -= way[k] * ahead[k]
+                length += way[k] * way[k]
+            length = math.sqrt(length)
+            if ahead[0] != 0.0 or ahead[1] != 0.0 or ahead[2] != 0.0:
+                length = max(beyond, 0.0)
+                for k in range(3):
+                    way[k] = -length * ahead[k]
+            if length == 0.0:
+                continue
+            share = min(1.0, FASTEST_HOLD * h / length)
+            for _ in range(HOLD_ROUNDS):
+                copy(x[i], y)
+                for k in range(NUM_JOINTS):
+                    give[k] = body.mobility[k]
+                give[j] = 0.0
+                for k in range(3):
+                    y[j, k] += share * way[k]
+                restore_person(y, body.lengths, give, HOLD_ITERATIONS, work[0], work[1], work[2])
+                force[:] = 0.0
+                for n in range(NUM_JOINTS):
+                    for k in range(3):
+                        force[k] += body.masses[n] * (y[n, k] - x[i, n, k]) / (h * h)
+                size = math.sqrt(force[0] ** 2 + force[1] ** 2 + force[2] ** 2)
+                if size <= holds.largest[i, j]:
+                    break
+                share *= holds.largest[i, j] / size
+            copy(y, x[i])
+            for k in range(3):
+                forces[i, j, k] += force[k]
 
 
 def restore_lengths(

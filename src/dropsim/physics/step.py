@@ -61,8 +61,8 @@ class StepInputs:
     """Changes of the prior's proposals, in their order."""
     intent: Intent | None = None
     """What people want to do."""
-    held: Bool[np.ndarray, "*b"] | None = None
-    """People held with an unknown force: their change of momentum cannot be judged and is not corrected."""
+    holds: settling.Holds | None = None
+    """Joints that are held by a bounded force."""
     shared: bool = False
     """Whether the people along the last batch dimension share a world and can touch each other."""
 
@@ -71,7 +71,6 @@ class StepInputs:
         """Add up what several elements of a scene do."""
         forces = [part.forces for part in parts if part.forces is not None]
         loads = [part.loads for part in parts if part.loads is not None]
-        held = [part.held for part in parts if part.held is not None]
         return cls(
             forces=functools.reduce(np.add, forces) if forces else None,
             loads=functools.reduce(np.add, loads) if loads else None,
@@ -79,7 +78,7 @@ class StepInputs:
             energies=[e for part in parts for e in part.energies],
             stages=[s for part in parts for s in part.stages],
             intent=Intent.merged([part.intent for part in parts]),
-            held=functools.reduce(np.logical_or, held) if held else None,
+            holds=settling.Holds.merged([part.holds for part in parts if part.holds is not None]),
             shared=any(part.shared for part in parts),
         )
 
@@ -189,7 +188,9 @@ class Simulator:
         frame = Frame(self.skeleton, self.h, now.x, aim.y, flat(start.q, 3), candidates, now.solids)
         x = system.iterate(flat(start.x, 2) if self.options.kinematic else aim.y, frame, self.options.num_iterations)
         x, before = self._balance(now, aim, x)
+        x, holding = self._hold(now, x)
         x, touching, pushes = self._settle(now, aim, x, batch if inputs.shared else ())
+        pushes = pushes + holding
         chosen = nearest_candidate(candidates, x)
         taken = proposed.pick(chosen.reshape(batch))
         taken = Candidate(flat(taken.x, 2), flat(taken.q, 3), flat(taken.memory, 1))
@@ -235,11 +236,18 @@ class Simulator:
     def _balance(self, now: "_Now", aim: Aim, solved: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
         """Correct a solution softly, eq. (14); also return its root wrench before that [body weights]."""
         out, before = np.empty(solved.shape), np.empty(len(solved))
-        held = now.held if self.options.correct else np.ones(len(solved), dtype=np.bool_)
+        left = np.full(len(solved), not self.options.correct)
         fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options), self.h)
         correction = wrench.correction_of(self.options, self.prior.tolerance)
-        check(wrench.balance(now.x, now.v, solved, now.forces, now.loads, *fit, correction, aim.unexplained, held, out, before))
+        check(wrench.balance(now.x, now.v, solved, now.forces, now.loads, *fit, correction, aim.unexplained, left, out, before))
         return out, before
+
+    def _hold(self, now: "_Now", x: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
+        """Hold what is held; return joints and the forces that it takes [N]."""
+        forces = np.zeros(x.shape)
+        if now.holds is not None:
+            settling.hold(x, now.holds, self.skeleton.arrays, self.h, forces)
+        return x, forces
 
     def _settle(
         self, now: "_Now", aim: Aim, x: Float[np.ndarray, "n 22 3"], shared: tuple[int, ...]
@@ -291,7 +299,7 @@ class _Now:
     v: Float[np.ndarray, "n 22 3"]
     forces: Float[np.ndarray, "n 22 3"]
     loads: Float[np.ndarray, "n 22 3"]
-    held: Bool[np.ndarray, "n"]
+    holds: settling.Holds | None
     solids: Solids
 
     @classmethod
@@ -301,10 +309,10 @@ class _Now:
             np.zeros(x.shape) if given is None else flat(np.broadcast_to(given, state.x.shape), 2)
             for given in (inputs.forces, inputs.loads)
         )
-        held = np.zeros(len(x), dtype=np.bool_) if inputs.held is None else np.array(np.broadcast_to(inputs.held, batch)).reshape(-1)
+        holds = None if (h := inputs.holds) is None else settling.Holds(flat(h.points, 2), flat(h.ahead, 2), flat(h.largest, 1))
         if not np.isfinite(forces.sum()):
             raise ValueError("an external force is not finite")
-        return cls(x, flat(state.v, 2), forces, loads, held, solids(tuple(inputs.colliders), batch))
+        return cls(x, flat(state.v, 2), forces, loads, holds, solids(tuple(inputs.colliders), batch))
 
 
 def proposed_memory(

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from dropsim.body.skeleton import Skeleton
 from dropsim.physics.contact import Collider, Plane, Rows
 from dropsim.physics.energy import Energy, Frame, Target
+from dropsim.physics.settle import Holds
 from dropsim.physics.step import Simulator, Stage, StepInputs
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, State
@@ -119,7 +120,7 @@ def _context_of(context: SceneContext, world: int) -> SceneContext:
 
 def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext) -> StepInputs:
     """Put together what happens in some worlds of a batch; parts are worlds and their inputs."""
-    forces, loads, held = np.zeros(context.people.x.shape), np.zeros(context.people.x.shape), np.zeros(context.batch, dtype=np.bool_)
+    forces, loads, holds = np.zeros(context.people.x.shape), np.zeros(context.people.x.shape), Holds.nothing(*context.batch)
     intent, energies = Intent.unknown(*context.batch), list[tuple[int, Energy]]()
     colliders, stages = list[Collider](), list[tuple[int, Stage]]()
     for world, part in parts:
@@ -127,8 +128,10 @@ def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext)
             forces[world] += part.forces
         if part.loads is not None:
             loads[world] += part.loads
-        if part.held is not None:
-            held[world] |= part.held
+        if part.holds is not None:
+            held = ~np.isnan(part.holds.points[..., 0])
+            for whole, own in zip(holds, part.holds, strict=True):
+                whole[world][held] = own[held]
         if part.intent is not None:
             for whole, own in zip(vars(intent).values(), vars(part.intent).values(), strict=True):
                 whole[world] = np.where(np.isnan(own), whole[world], own)
@@ -142,7 +145,7 @@ def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext)
         energies=[WorldsEnergy(tuple(alike), context.batch[-1]) for alike in _alike(energies, context.skeleton)],
         stages=[WorldsStage(tuple(stages))] if stages else (),
         intent=intent if intent.known.any() else None,
-        held=held if held.any() else None,
+        holds=None if np.isnan(holds.points).all() else holds,
     )
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from dropsim.body.rotations import exp
 from dropsim.body.skeleton import joint_index
 from dropsim.control.leaning import LeanStage, lean_against
-from dropsim.files.units import Degrees, Kilograms, Metres, MetresPerSecond, NewtonsPerMetre, Seconds
+from dropsim.files.units import Degrees, Kilograms, Metres, MetresPerSecond, Newtons, NewtonsPerMetre, Seconds
 from dropsim.motion.motion import Event
 from dropsim.physics.bodies import BALL
 from dropsim.physics.contact import GRAVITY, FrictionPatch, Plane, Spheres
@@ -346,13 +346,18 @@ class Caught:
 
     obstacle: Float[np.ndarray, "*w 3"]
     heel: Float[np.ndarray, "*w 3"]
+    ahead: Float[np.ndarray, "*w 3"]
+    """Where the foot was going, a unit vector along the ground."""
     since: Float[np.ndarray, "*w"]
     """Frame at which it was caught; infinite before that."""
 
 
 @dataclass(frozen=True)
 class Trip(Element[Caught]):
-    """An obstacle on the ground that holds the heel for a while when the swinging foot comes to it."""
+    """An obstacle on the ground that stops the heel for a while when the swinging foot comes to it.
+
+    The heel cannot go on, but down and back. The body can: it loses only what the obstacle's force takes.
+    """
 
     joint: str = "right_ankle"
     """The heel that is caught."""
@@ -362,6 +367,9 @@ class Trip(Element[Caught]):
     """Of the half sphere."""
     hold: Seconds = 1.0
     """How long the heel is held."""
+    largest: Newtons = 250.0
+    """Most that holds the heel. A swinging leg pulls with what the hip's flexors give, about 120 N m at 0.9 m, and the impact with as much
+    again: if more were needed, the foot would slip over the obstacle."""
     start: Seconds = 1.0
     """When an obstacle without a place is put down at the earliest."""
     person: int = 0
@@ -370,8 +378,10 @@ class Trip(Element[Caught]):
         if not self.joint.endswith(("_ankle", "_foot")):
             raise ValueError(f"people trip with an ankle or a foot, not with {self.joint}")
         joint_index(self.joint)
-        check_finite("a trip", *(self.obstacle or ()), self.radius, self.hold)
+        check_finite("a trip", *(self.obstacle or ()), self.radius, self.hold, self.largest)
         check_time("a trip", self.start, self.hold)
+        if not self.largest > 0:
+            raise ValueError(f"a trip holds with a force above 0 N, not {self.largest:g}")
         if not 0 < self.radius <= 0.5:
             raise ValueError(f"an obstacle to trip over has a radius between 0 and 0.5 m, not {self.radius:g}")
 
@@ -381,7 +391,7 @@ class Trip(Element[Caught]):
     def begin(self, context: SceneContext) -> Caught:
         heel = context.people.x[..., self.person, joint_index(self.joint), :]
         place = np.broadcast_to(np.full(3, np.nan) if self.obstacle is None else np.array((*self.obstacle, 0.0)), heel.shape)
-        return Caught(place, np.zeros_like(heel), np.full(heel.shape[:-1], np.inf))
+        return Caught(place, np.zeros_like(heel), np.zeros_like(heel), np.full(heel.shape[:-1], np.inf))
 
     def act(self, memory: Caught | None, context: SceneContext) -> tuple[Caught, StepInputs]:
         """Catch the heel when it is about to touch."""
@@ -390,9 +400,9 @@ class Trip(Element[Caught]):
         x, v = context.people.x[..., self.person, joint, :], context.people.v[..., self.person, joint, :]
         floor, reach = context.floor[..., self.person], self.radius + float(context.skeleton.radii[joint])
         speed = np.linalg.norm(v * _ALONG, axis=-1)
+        ahead = v * _ALONG / np.maximum(speed, 1e-6)[..., None]
         if self.obstacle is None and context.frame >= round(self.start * context.fps):
             swinging = (speed > 1.0) & np.isnan(memory.obstacle).any(-1)
-            ahead = v * _ALONG / np.maximum(speed, 1e-6)[..., None]
             place = x * _ALONG + (reach + context.h * speed)[..., None] * ahead
             place[..., 2] = floor
             memory = replace(memory, obstacle=np.where(swinging[..., None], place, memory.obstacle))
@@ -403,13 +413,15 @@ class Trip(Element[Caught]):
             memory,
             # It comes to rest about half a frame later.
             heel=np.where(touching[..., None], x + 0.5 * context.h * v, memory.heel),
+            ahead=np.where(touching[..., None], ahead, memory.ahead),
             since=np.where(touching, float(context.frame), memory.since),
         )
         held = self._held(memory, context.frame, context.fps)
         solid = StepInputs(colliders=(_solid(self._balls(memory), context),))
         if not held.any():
             return memory, solid
-        return memory, StepInputs.merged((solid, held_at(context, self.person, self.joint, memory.heel, 1e5, held)))
+        holds = held_at(context, self.person, self.joint, memory.heel, self.largest, ahead=memory.ahead, held=held)
+        return memory, StepInputs.merged((solid, StepInputs(holds=holds)))
 
     def _held(self, memory: Caught, frame: int, fps: float) -> Bool[np.ndarray, "*w"]:
         return np.asarray((frame >= memory.since) & (frame < memory.since + round(self.hold * fps)))

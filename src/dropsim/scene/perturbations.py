@@ -22,6 +22,7 @@ from dropsim.files.units import (
 from dropsim.motion.motion import Event
 from dropsim.physics.energies import CentreOfMassVelocity, CollinearEnergy, MaskedEnergy, Spring
 from dropsim.physics.energies import Pin as PinEnergy
+from dropsim.physics.settle import Holds
 from dropsim.physics.step import StepInputs
 from dropsim.priors.intent import Intent
 from dropsim.scene.element import (
@@ -143,7 +144,7 @@ class Drag(Element[np.ndarray]):
 
 @dataclass(frozen=True)
 class Pin(Element[np.ndarray]):
-    """A joint held at a point for a while, by an energy."""
+    """A joint held at a point for a while: an energy draws it there, and a bounded force keeps it."""
 
     joint: str = "right_wrist"
     target: tuple[Metres, Metres, Metres] | None = None
@@ -151,13 +152,18 @@ class Pin(Element[np.ndarray]):
     start: Seconds = 1.0
     duration: Seconds = 1.0
     weight: float = 100.0
+    """Of the energy."""
+    largest: Newtons = 500.0
+    """Most that it holds: about what a hand grips."""
     person: int = 0
 
     def __post_init__(self) -> None:
         joint_index(self.joint)
         check_time("a pin", self.start, self.duration)
-        check_finite("a pin", *(self.target or ()))
+        check_finite("a pin", self.largest, *(self.target or ()))
         check_weight("a pin", self.weight)
+        if not self.largest > 0:
+            raise ValueError(f"a pin holds with a force above 0 N, not {self.largest:g}")
 
     def people(self) -> tuple[int, ...]:
         return (self.person,)
@@ -168,7 +174,11 @@ class Pin(Element[np.ndarray]):
         if memory is None:
             here = context.people.x[..., self.person, joint_index(self.joint), :]
             memory = here.copy() if self.target is None else np.broadcast_to(np.array(self.target), here.shape)
-        return memory, held_at(context, self.person, self.joint, memory, self.weight)
+        people = context.only(self.person)
+        energy = PinEnergy(self.joint, np.broadcast_to(memory[..., None, :], (*context.batch, 3)), weight=self.weight)
+        return memory, StepInputs(
+            energies=(MaskedEnergy(energy, people),), holds=held_at(context, self.person, self.joint, memory, self.largest)
+        )
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -176,13 +186,21 @@ class Pin(Element[np.ndarray]):
 
 
 def held_at(
-    context: SceneContext, person: int, joint: str, target: Float[np.ndarray, "*w 3"], weight: float, held: np.ndarray | bool = True
-) -> StepInputs:
-    """Hold a joint of a person at a point; `held` says in which worlds."""
-    people = context.only(person)
-    people[..., person] = held
-    energy = PinEnergy(joint, np.broadcast_to(target[..., None, :], (*context.batch, 3)), weight=weight)
-    return StepInputs(energies=(MaskedEnergy(energy, people),), held=people)
+    context: SceneContext,
+    person: int,
+    joint: str,
+    point: Float[np.ndarray, "*w 3"],
+    largest: float,
+    *,
+    ahead: Float[np.ndarray, "*w 3"] | None = None,
+    held: np.ndarray | bool = True,
+) -> Holds:
+    """Hold a joint of a person at a point, or keep it from going `ahead` of it; `held` says in which worlds."""
+    holds, at = Holds.nothing(*context.batch), joint_index(joint)
+    holds.points[..., person, at, :] = np.where(np.asarray(held)[..., None], point, np.nan)
+    holds.ahead[..., person, at, :] = 0.0 if ahead is None else ahead
+    holds.largest[..., person, at] = largest
+    return holds
 
 
 @dataclass(frozen=True)
