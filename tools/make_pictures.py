@@ -26,9 +26,11 @@ GALLERY = ROOT / "src" / "dropsim" / "assets" / "scenarios"
 MOMENTS = {
     "push": 2.45, "push-small": 2.4, "push-large": 3.0, "projectiles": 2.0, "projectiles-dodge": 2.1, "two-people": 1.8, "two-runners": 0.8,
     "follow": 4.5, "follow-run": 4.4, "lead-by-hand": 3.0, "lead-by-hand-run": 2.0, "trip": 1.6, "tilt": 3.2, "stiff-knee": 2.2,
-    "backflip-push": 2.0, "stand-still": 1.0, "crowd": 1.5,
+    "backflip-push": 2.0, "stairs": 2.6, "stand-still": 1.0, "crowd": 1.5,
 }  # fmt: skip
 """When there is most to see [s]; other scenarios are shown in their middle."""
+SIDES = {"wall": -115, "stairs": -100, "carry": -60}
+"""Where the camera is if the person would hide what there is to see, counterclockwise from where the person faces [degrees]."""
 THUMBNAIL = Style(size=(320, 240))
 HERO = Style(size=(600, 450))
 HERO_FPS = 15.0
@@ -64,7 +66,9 @@ def make_thumbnail(name: str) -> None:
     setup = changed(SCENARIOS[name], [("seconds", str(moment + 0.1))])
     world = setup.world()
     stage = stage_of(setup, run(world, setup.num_frames(world.fps), setup.seed))
-    picture = draw_frame(stage, min(round(moment * world.fps), len(stage) - 1), style=replace(THUMBNAIL, forces=True))
+    index, side = min(round(moment * world.fps), len(stage) - 1), SIDES.get(name)
+    camera = None if side is None else follow(stage, camera=Camera(azimuth=facing(stage.people[0]) + side))[index]
+    picture = draw_frame(stage, index, camera=camera, style=replace(THUMBNAIL, forces=True))
     save_picture(picture, IMAGES / f"{name}.webp")
     save_picture(picture, GALLERY / f"{name}.webp")
 
