@@ -119,8 +119,12 @@ def _drift_by(v: Float[np.ndarray, "k 2"], when: np.ndarray, num: int, half: flo
     if not len(v):
         return np.zeros((num, 2))
     always = np.median(v, axis=0)
-    near = (v[np.abs(when - t) <= max(half, np.abs(when - t).min() + half / 2)] for t in range(num))
-    local = _gaussian(np.stack([np.median(values, axis=0) for values in near]), half / 4)
+    # Where no flat foot is near, the nearest ones tell. Frames are in order, so a window is a slice.
+    time, after = np.arange(num), np.searchsorted(when, np.arange(num)).clip(1, max(len(when) - 1, 1))
+    gap = np.minimum(np.abs(when[after - 1] - time), np.abs(when[np.minimum(after, len(when) - 1)] - time))
+    reach = np.maximum(half, gap + half / 2)
+    first, last = np.searchsorted(when, time - reach), np.searchsorted(when, time + reach, side="right")
+    local = _gaussian(np.stack([np.median(v[a:b], axis=0) for a, b in zip(first, last, strict=True)]), half / 4)
     if _rms(local) < NATURAL_DRIFT:
         return np.zeros((num, 2))
     return local if _rms(local - always) > NATURAL_DRIFT else np.tile(always, (num, 1))
