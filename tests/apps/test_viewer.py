@@ -866,7 +866,7 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
 
     # Pause pauses: the button turns into Play, and frames stop.
     ui.get_by_role("button", name="Pause").click()
-    ui.get_by_role("button", name="Play").wait_for()
+    ui.get_by_role("button", name="Play", exact=True).wait_for()
     frame = loop.ask(lambda s: s.shown.frame)
     time.sleep(0.3)
     assert loop.ask(lambda s: s.shown.frame) == frame
