@@ -38,6 +38,7 @@ class Pile:
         self.mass, self.inertia = mass, inertia
         self.bodies = Bodies(kind.astype(np.int64), half, 1 / mass, 1 / inertia, friction, bounce)
         self.x, self.R, self.v, self.w = (np.ascontiguousarray(part[None]) for part in (x, R, v, w))
+        self.still = np.zeros(self.x.shape[:2], dtype=np.int64)
         return self
 
     def run(self, seconds, watch=None):
@@ -45,7 +46,8 @@ class Pile:
             self.ready()
         around, forces = solids(tuple(self.colliders), (1, 1)), np.zeros(self.people.shape)
         for _ in range(round(seconds / H)):
-            advance(self.x, self.R, self.v, self.w, self.bodies, self.people, self.pace, self.radii, self.response, around, H, forces)
+            state = (self.x, self.R, self.v, self.w, self.still)
+            advance(*state, self.bodies, self.people, self.pace, self.radii, self.response, around, H, forces)
             if watch:
                 watch(self)
         self.forces = forces
@@ -114,6 +116,24 @@ def test_a_stack_of_three_rests_for_ten_seconds():
     pile.run(10.0)
     assert np.abs(pile.x[0] - start).max() < 3e-3
     assert np.abs(pile.v).max() < 0.01
+
+
+def test_what_sleeps_wakes_when_it_is_hit_and_nothing_sleeps_in_the_air():
+    pile = Pile()
+    for k in range(2):
+        pile.box((0.2, 0.2, 0.15), 4.0, (0.0, 0.0, 0.15 + 0.3 * k))
+    pile.ball(0.1, 2.0, (-30.0, 0.0, 1.0), v=(0.0, 0.0, 9.0)).run(1.5)
+    assert (pile.still[0] >= 15).tolist() == [True, True, False]
+    start = pile.x[0, :2].copy()
+    pile.run(0.2)
+    np.testing.assert_array_equal(pile.x[0, :2], start)
+    pile.x[0, 2], pile.v[0, 2] = [-1.0, 0.0, 0.45], [8.0, 0.0, 0.0]
+    pile.run(0.5)
+    assert pile.x[0, 1, 0] > 0.2
+    assert (pile.still[0, :2] == 0).all() or pile.x[0, 1, 2] > 0.1
+    # A ball that is thrown up is at rest for a moment, and comes down again.
+    pile = Pile().ball(0.1, 1.0, (0.0, 0.0, 5.0)).run(2.0)
+    assert pile.x[0, 0, 2] == pytest.approx(0.1, abs=0.01)
 
 
 def test_a_tall_box_that_is_pushed_far_enough_falls_over_and_one_that_is_not_comes_back():
@@ -195,7 +215,8 @@ def test_somebody_gets_the_opposite_of_what_they_give():
     given = np.zeros(3)
     around, forces = solids(tuple(pile.ready().colliders), (1, 1)), np.zeros(pile.people.shape)
     for _ in range(3):
-        advance(pile.x, pile.R, pile.v, pile.w, pile.bodies, pile.people, pile.pace, pile.radii, pile.response, around, H, forces)
+        state = (pile.x, pile.R, pile.v, pile.w, pile.still)
+        advance(*state, pile.bodies, pile.people, pile.pace, pile.radii, pile.response, around, H, forces)
         given += H * forces[0, 0, 10]
         pile.pace[0, 0, 10] += H * forces[0, 0, 10] / 3.0
         pile.people += H * pile.pace

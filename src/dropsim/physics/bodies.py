@@ -32,6 +32,8 @@ FASTEST_RECOVERY = 0.5
 """[m/s]"""
 BOUNCING = 0.3
 """Slower impacts do not bounce [m/s]."""
+AT_REST, FRAMES_TO_SLEEP = 0.01, 15
+"""A body all of which is slower [m/s] for so many frames sleeps: something that falls is that slow for one frame at most."""
 MOST_CONTACTS = 1024
 STATIC = -1
 """Index of what gives way to nobody; people's spheres are counted on from -2."""
@@ -67,13 +69,14 @@ class Contacts(NamedTuple):
 
 @kernel
 def advance(
-    x: Array, R: Array, v: Array, w: Array, bodies: Bodies, people: Array, velocities: Array, radii: Array, response: Array, solids: Solids,
-    h: float, forces: Array,
+    x: Array, R: Array, v: Array, w: Array, still: Array, bodies: Bodies, people: Array, velocities: Array, radii: Array, response: Array,
+    solids: Solids, h: float, forces: Array,
 ) -> None:  # fmt: skip
     """Move the bodies of every world by a frame, in place, and write the mean forces on the people [N].
 
     x, v, w are (worlds n 3), R (worlds n 3 3) from the bodies' own axes to the world's; people (worlds p 22 3). An impulse on joint k
-    changes the velocity of joint j by response[j, k] times it (22 22) [1/kg].
+    changes the velocity of joint j by response[j, k] times it (22 22) [1/kg]. `still` counts the frames that each body has been at rest
+    (worlds n); bodies that rest long enough sleep until somebody or something that moves comes near.
     """
     n, count, joints = x.shape[1], people.shape[1], people.shape[2]
     dt = h / NUM_SUBSTEPS
@@ -86,15 +89,23 @@ def advance(
         at, pace = people[world].copy().reshape(count * joints, 3), velocities[world].copy().reshape(count * joints, 3)
         given, known = np.zeros(at.shape), 0
         near = _near_people(x[world], bodies, at, radii, h)
+        awake = _awake(x[world], v[world], still[world], near, bodies, here, h)
+        if not awake.any():
+            continue
         for _ in range(NUM_SUBSTEPS):
             for i in range(n):
-                v[world, i, 2] -= GRAVITY * dt
+                if awake[i]:
+                    v[world, i, 2] -= GRAVITY * dt
             num = 0
             for i in range(n):
+                if not awake[i]:
+                    continue
                 num = _touch_statics(
                     i, x[world], R[world], v[world], w[world], bodies, here, dt, contacts, num, points, depths, normal, scratch
                 )
                 for k in range(i + 1, n):
+                    if not awake[k]:
+                        continue
                     num = _touch_each_other(
                         i, k, x[world], R[world], v[world], w[world], bodies, dt, contacts, num, points, depths, normal, scratch
                     )
@@ -115,6 +126,8 @@ def advance(
             )
             known = num
             for i in range(n):
+                if not awake[i]:
+                    continue
                 for k in range(3):
                     x[world, i, k] += dt * v[world, i, k]
                 _spin(R[world, i], w[world, i], dt)
@@ -124,6 +137,48 @@ def advance(
         for p in range(count * joints):
             for k in range(3):
                 forces[world, p // joints, p % joints, k] = given[p, k] / h
+        for i in range(n):
+            if awake[i]:
+                moves = _size(v[world, i]) > AT_REST or _size(w[world, i]) * _reach(i, bodies) > AT_REST
+                still[world, i] = 0 if moves else still[world, i] + 1
+
+
+@kernel
+def _size(vector: Array) -> float:
+    return math.sqrt(vector[0] ** 2 + vector[1] ** 2 + vector[2] ** 2)
+
+
+@kernel
+def _reach(i: int, bodies: Bodies) -> float:
+    """Return how far a body reaches from its centre [m]."""
+    return _size(bodies.half[i]) if bodies.kind[i] == BOX else bodies.half[i, 0]
+
+
+@kernel
+def _awake(x: Array, v: Array, still: Array, near: Array, bodies: Bodies, here: Solids, h: float) -> Array:
+    """Return which bodies may move within a frame: those that moved lately or that somebody may reach, and all that these may reach."""
+    awake = near.copy()
+    for i in range(len(x)):
+        awake[i] = awake[i] or still[i] < FRAMES_TO_SLEEP
+    for row in here.planes:
+        for k in range(4, 10):
+            awake[:] = awake | (row[k] != 0.0)
+    for row in here.shapes:
+        for k in range(16, 22):
+            awake[:] = awake | (row[k] != 0.0)
+    for row in here.spheres:
+        for k in range(4, 7):
+            awake[:] = awake | (row[k] != 0.0)
+    found = True
+    while found:
+        found = False
+        for i in range(len(x)):
+            for k in range(len(x)):
+                if awake[i] and not awake[k]:
+                    apart = math.sqrt((x[i, 0] - x[k, 0]) ** 2 + (x[i, 1] - x[k, 1]) ** 2 + (x[i, 2] - x[k, 2]) ** 2)
+                    if apart < _reach(i, bodies) + _reach(k, bodies) + 0.05 + h * (_size(v[i]) + GRAVITY * h):
+                        awake[k] = found = True
+    return awake
 
 
 @kernel

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.physics.bodies import Bodies, advance
@@ -31,11 +31,14 @@ class BodyState:
     """[m/s]"""
     w: Float[np.ndarray, "*w 3"]
     """[rad/s]"""
+    still: Int[np.ndarray, "*w"]
+    """Frames for which it has been at rest."""
 
     @classmethod
     def at_rest(cls, x: np.ndarray, R: np.ndarray, batch: tuple[int, ...]) -> "BodyState":
         """Return an object that does not move, in every world."""
-        return cls(np.tile(x, (*batch, 1)), np.tile(R, (*batch, 1, 1)), np.zeros((*batch, 3)), np.zeros((*batch, 3)))
+        still = np.zeros(batch, dtype=np.int64)
+        return cls(np.tile(x, (*batch, 1)), np.tile(R, (*batch, 1, 1)), np.zeros((*batch, 3)), np.zeros((*batch, 3)), still)
 
 
 class Loose(Element[Any]):
@@ -66,13 +69,14 @@ def move_loose(
     states = [memories[i] for i in loose]
     parts = [np.stack([getattr(s, name) for s in states], len(batch)) for name in ("x", "R", "v", "w")]
     x, R, v, w = (flat(part, 3 if part.ndim == len(batch) + 3 else 2).copy() for part in parts)
+    still = flat(np.stack([s.still for s in states], len(batch)), 1).copy()
     people, pace = flat(context.people.x, 3), flat(context.people.v, 3)
     forces = np.zeros(people.shape)
     around = solids(tuple(colliders), context.batch)
     bodies = _bodies_of([elements[i] for i in loose])
-    advance(x, R, v, w, bodies, people, pace, context.skeleton.radii, response_of(context.skeleton), around, context.h, forces)
+    advance(x, R, v, w, still, bodies, people, pace, context.skeleton.radii, response_of(context.skeleton), around, context.h, forces)
     for k, i in enumerate(loose):
-        memories[i] = BodyState(*(part[:, k].reshape(*batch, *part.shape[2:]) for part in (x, R, v, w)))
+        memories[i] = BodyState(*(part[:, k].reshape((*batch, *part.shape[2:])) for part in (x, R, v, w, still)))
     return memories, StepInputs(forces=forces.reshape(context.people.x.shape))
 
 
