@@ -107,6 +107,9 @@ def test_numbers_that_make_no_body_are_refused(name):
     parts[name][5] = 0.0 if name != "rest" else parts["rest"][PARENTS[5]]
     with pytest.raises(ValueError, match="above zero" if name != "rest" else "the bone to right_knee has no length"):
         Skeleton(**parts)
+    parts[name][5] = 1e200  # as a damaged file may have it: finite, and no square of it is
+    with pytest.raises(ValueError, match="within a kilometre"):
+        Skeleton(**parts)
 
 
 def test_rest_pose_is_the_identity():

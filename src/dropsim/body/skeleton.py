@@ -128,6 +128,8 @@ class Skeleton:
             raise ValueError("a skeleton needs finite joints, masses and radii")
         if not (self.masses.min() > 0 and self.radii.min() > 0):
             raise ValueError("a skeleton needs masses and radii above zero")
+        if not (max(np.abs(self.rest).max(), self.radii.max()) < 1e3 and self.masses.min() > 1e-6 and self.masses.max() < 1e6):
+            raise ValueError("a skeleton needs joints within a kilometre, and masses between a milligram and a thousand tonnes")
         offsets = self.rest - self.rest[np.maximum(PARENTS, 0)]
         lengths = np.linalg.norm(offsets, axis=-1)
         if not lengths[1:].min() > 0:
