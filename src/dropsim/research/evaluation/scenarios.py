@@ -40,17 +40,27 @@ class ScenarioChunk(Chunk):
         setup = replace(setup, scene=replace(setup.scene, elements=tuple(_at_once(e) for e in setup.scene.elements)))
         world = setup.world(self.body.simulator().prior)
 
+        heights = list[Motion]()
+        """Of those who went through, above ground that may tilt: that is sheared, and says nothing about bones."""
+
         def together(seeds: Sequence[int]) -> Motion:
             rollout = run(world, setup.num_frames(world.fps), list(seeds))
             motions = rollout.motions if setup.scene.ground.level else [above_ground(m, rollout.ground) for m in rollout.motions]
-            return joined([motion.map(lambda values: values[:, None]) for motion in motions], axis=1)
+            heights.append(_people(motions))
+            return _people(rollout.motions)
 
         motion, finished = survivors(self.seeds, together)
         finished = np.repeat(finished, len(setup.scene.people))
         if motion is None:
             return {"finished": finished}
         led = followed(motion.map(lambda values: values[:, 0]), setup.scene) if len(setup.scene.people) == 1 else {}
-        return {"finished": finished, **state_of_health(motion.map(lambda values: values.reshape(-1, *values.shape[2:]))), **led}
+        flattened = (one.map(lambda values: values.reshape(-1, *values.shape[2:])) for one in (motion, joined(heights)))
+        return {"finished": finished, **state_of_health(*flattened), **led}
+
+
+def _people(motions: Sequence[Motion]) -> Motion:
+    """Put the people of a batch of worlds along a second dimension."""
+    return joined([motion.map(lambda values: values[:, None]) for motion in motions], axis=1)
 
 
 def _at_once(element: Element[Any]) -> Element[Any]:
@@ -99,13 +109,14 @@ def _straight_speed(motion: Motion, wanted: Float[np.ndarray, "t 2"]) -> Float[n
     return np.mean(ways, axis=0)
 
 
-def state_of_health(motion: Motion) -> Arrays:
-    """Measure what every simulated person is judged by."""
+def state_of_health(motion: Motion, above: Motion | None = None) -> Arrays:
+    """Measure what every simulated person is judged by; `above` has heights above ground that is not level."""
+    above = motion if above is None else above
     return {
-        "fell": metrics.fell(motion, 1),
-        "got_up": metrics.got_up(motion, 1),
-        "spin": metrics.spin_while_lying(motion, 1),
-        "deepest_mm": -1000 * sphere_heights(motion)[..., 1:, :].min((-1, -2)),
+        "fell": metrics.fell(above, 1),
+        "got_up": metrics.got_up(above, 1),
+        "spin": metrics.spin_while_lying(above, 1),
+        "deepest_mm": -1000 * sphere_heights(above)[..., 1:, :].min((-1, -2)),
         "bone_error_percent": metrics.bone_error_percent(motion),
         "overlap_mm": metrics.self_overlap_mm(motion)[..., 1::EVERY].astype(np.float32),
     }
