@@ -547,6 +547,13 @@ def test_those_who_start_off_the_recording_come_back_to_it():
     torch.testing.assert_close(bend(12)[rows], 0.25 * bend(0)[rows], rtol=0, atol=1e-4)
 
 
+def test_a_run_by_rollouts_resumes_and_stores_how_its_weights_are_used(data: Path, tmp_path: Path):
+    for resume in (False, True):
+        path = train_prior(data, tmp_path, ROLLED, Budget(5.0, steps=3, resume=resume))
+    prior = CVAEPrior.load(path)
+    assert (prior.takes_intent, prior.temperature, prior.guidance) == (True, ROLLED.temperature, ROLLED.guidance)
+
+
 def test_an_intent_starts_without_effect_in_weights_that_knew_none(data: Path, tmp_path: Path):
     first = CVAEPrior.load(run(data, tmp_path / "first")).network
     trainer = rolling()

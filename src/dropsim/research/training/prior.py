@@ -341,7 +341,9 @@ def train_prior(
     def judge(trainer: PriorTrainer | EnsembleTrainer) -> tuple[CVAEPrior, dict[str, float]]:
         nonlocal starts
         frames = trainer.frames
-        prior = CVAEPrior(exported_cvae(trainer.average), frames.skeleton, fps=frames.fps, temperature=trainer.options.temperature)
+        options, network = trainer.options, exported_cvae(trainer.average)
+        guidance = options.guidance if isinstance(options, EnsembleOptions) else 1.0
+        prior = CVAEPrior(network, frames.skeleton, fps=frames.fps, temperature=options.temperature, guidance=guidance)
         if starts is None:
             starts = held_out_starts(load(data, held_out=True), prior, QUALITY_PEOPLE, seed=1)
         return prior, rollout_quality(prior, starts)
