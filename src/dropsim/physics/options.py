@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, fields
 
-from dropsim.files.units import Metres
+from dropsim.files.units import Metres, MetresPerSecond
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class SimulatorOptions:
     """Largest root wrench of the reference candidate that is let pass [body weights]; by default what suits the prior."""
     threshold: float = 0.05
     """Root wrenches beyond the tolerated one up to this size are left alone [body weights]."""
+    ledger: MetresPerSecond | None = 0.05
+    """Most that unexplained changes of the body's velocity may add up to within half a second [m/s]; None lets them add up."""
     correction_weight: float = 20.0
     """Strength of the correction, w_p: it removes w_p / (1 + w_p) of an unexplained force, and less of an unexplained moment."""
     airborne_weight: float = 10.0
@@ -53,6 +55,8 @@ class SimulatorOptions:
     """Most that ankles and toes together bear along their normals [body weights]; people land from jumps with about as much."""
     largest_bearing: float = 1.0
     """Most that all other joints bear together [body weights]: hands, hips and backs carry a body but do not throw it into the air."""
+    soles: bool = True
+    """Whether feet bear forces all over their soles; the paper's points are below the joints alone."""
     friction_edges: int = 4
     """Edges of the pyramid inscribed in the friction cone."""
     ridge: float = 1e-6
@@ -74,8 +78,10 @@ class SimulatorOptions:
             raise ValueError(f"friction_edges has to be between 3 and 32, not {self.friction_edges}")
         if not 0 <= self.leaf_damping <= 1:
             raise ValueError(f"leaf_damping has to be between 0 and 1, not {self.leaf_damping:g}")
-        if self.tolerance is not None and not self.tolerance >= 0:
-            raise ValueError(f"tolerance cannot be negative, and is {self.tolerance:g}")
+        for name in ("tolerance", "ledger"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise ValueError(f"{name} cannot be negative, and is {value:g}")
         for name in ("moment_arm", "largest_load", "largest_bearing"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} has to be above 0, not {getattr(self, name):g}")

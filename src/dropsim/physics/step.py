@@ -30,6 +30,8 @@ from dropsim.priors.prior import Candidate, Candidates, Prior, State
 BUILT_IN = ("rigidity", "contact", "range_of_motion", "kinematic", "momentum", "kinematic_mode")
 """Names of energies that a user's own cannot have."""
 _LEAVES = np.array(LEAVES)
+LEDGER_ARM = 1.0
+"""Arm at which a moment weighs as much as a force in the ledger [m], as in the paper: forces are explained first."""
 
 
 class Stage:
@@ -198,7 +200,7 @@ class Simulator:
 
         report = self._report(now, aim, system, frame, x, before, touching, pushes, chosen, mode)
         kept = proposed_memory(self.prior, taken, x, q, pushes + now.forces - now.loads)
-        found = State(x, (x - now.x) / self.h, q, kept)
+        found = State(x, (x - now.x) / self.h, q, kept, self._close_account(now, aim, x, pushes))
         return found.map(lambda v: v.reshape((*batch, *v.shape[1:]))), report.map(lambda v: v.reshape((*batch, *v.shape[1:])))
 
     def _propose(self, state: State, inputs: StepInputs, rng: Streams) -> tuple[np.ndarray, Candidates, int]:
@@ -240,6 +242,9 @@ class Simulator:
         fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options), self.h)
         correction = wrench.correction_of(self.options, self.prior.tolerance)
         check(wrench.balance(now.x, now.v, solved, now.forces, now.loads, *fit, correction, aim.unexplained, left, out, before))
+        if self.options.ledger is not None:
+            fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options, LEDGER_ARM), self.h)
+            check(wrench.keep_account(now.x, now.v, out, now.forces, *fit, now.ledger, self.options.ledger, left))
         return out, before
 
     def _hold(self, now: "_Now", x: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
@@ -248,6 +253,14 @@ class Simulator:
         if now.holds is not None:
             settling.hold(x, now.holds, self.skeleton.arrays, self.h, forces)
         return x, forces
+
+    def _close_account(self, now: "_Now", aim: Aim, x: np.ndarray, pushes: np.ndarray) -> Float[np.ndarray, "n 3"]:
+        """Return the velocity that people owe after a step [m/s]."""
+        owed = np.zeros(now.ledger.shape)
+        if self.options.ledger is not None:
+            fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options, LEDGER_ARM), self.h)
+            check(wrench.close_account(now.x, now.v, x, now.forces + pushes, *fit, now.ledger, owed))
+        return owed
 
     def _settle(
         self, now: "_Now", aim: Aim, x: Float[np.ndarray, "n 22 3"], shared: tuple[int, ...]
@@ -301,6 +314,7 @@ class _Now:
     loads: Float[np.ndarray, "n 22 3"]
     holds: settling.Holds | None
     solids: Solids
+    ledger: Float[np.ndarray, "n 3"]
 
     @classmethod
     def of(cls, state: State, inputs: StepInputs) -> "_Now":
@@ -312,7 +326,7 @@ class _Now:
         holds = None if (h := inputs.holds) is None else settling.Holds(flat(h.points, 2), flat(h.ahead, 2), flat(h.largest, 1))
         if not np.isfinite(forces.sum()):
             raise ValueError("an external force is not finite")
-        return cls(x, flat(state.v, 2), forces, loads, holds, solids(tuple(inputs.colliders), batch))
+        return cls(x, flat(state.v, 2), forces, loads, holds, solids(tuple(inputs.colliders), batch), flat(state.ledger, 1))
 
 
 def proposed_memory(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS, joint_index
+from dropsim.body.joints import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, joint_index
 from dropsim.body.kinematics import copy
 from dropsim.body.rotations import normalize
 from dropsim.body.skeleton import BodyArrays, Skeleton, flat
@@ -26,7 +26,17 @@ Array = Any
 _FEET = tuple(joint_index(f"{side}_{name}") for side in ("left", "right") for name in ("ankle", "foot"))
 _GROUP = np.array([0 if joint in _FEET else 1 for joint in range(NUM_JOINTS)])
 """Joints that share a largest load: feet, and all others."""
+_SOLE = {"ankle": ((-0.28, 0.2), (-0.28, -0.2)), "foot": ((0.0, 0.29), (0.0, -0.29), (0.46, 0.0))}
+"""Points of the sole that bear forces, by what touches: ahead of the joint and across, over the length from ankle to ball. They are at 0.8
+of what the skinned body's sole spans, whose heel ends 4.6 cm behind the ankle and is 6.4 cm wide, and whose toes end 7.6 cm beyond the ball,
+which is 9.6 cm wide: people use about that much of it (Hof et al. 2005)."""
+_BEARING = [_SOLE[JOINTS[j].split("_")[1]] if j in _FEET else ((0.0, 0.0),) for j in range(NUM_JOINTS)]
+_NUM_POINTS = np.array([len(points) for points in _BEARING])
+_POINTS = np.array([(*points, *(((0.0, 0.0),) * (3 - len(points)))) for points in _BEARING])
+_MORE_POINTS = int(_NUM_POINTS.sum()) - NUM_JOINTS
 _UP = np.array([0.0, 0.0, 1.0])
+ACCOUNT = 0.5
+"""Time over which unexplained changes of velocity are added up [s]."""
 
 
 class Fit(NamedTuple):
@@ -41,6 +51,8 @@ class Fit(NamedTuple):
     ridge: float
     limits: np.ndarray
     """Most that feet, and all other joints, bear together [N]."""
+    soles: bool
+    """Whether feet bear forces all over their soles, or only below their joints."""
 
 
 class Correction(NamedTuple):
@@ -54,12 +66,12 @@ class Correction(NamedTuple):
     """[m]"""
 
 
-@functools.lru_cache(maxsize=8)
-def fit_of(skeleton: Skeleton, options: SimulatorOptions) -> Fit:
-    """Return the constants of a body's fits."""
+@functools.lru_cache(maxsize=16)
+def fit_of(skeleton: Skeleton, options: SimulatorOptions, arm: float | None = None) -> Fit:
+    """Return the constants of a body's fits; moments weigh at the options' arm unless given another [m]."""
     weight = GRAVITY * float(skeleton.masses.sum())
     limits = weight * np.array([options.largest_load, options.largest_bearing])
-    return Fit(weight, 1 / options.moment_arm, options.friction, options.friction_edges, options.ridge, limits)
+    return Fit(weight, 1 / (arm or options.moment_arm), options.friction, options.friction_edges, options.ridge, limits, options.soles)
 
 
 def correction_of(options: SimulatorOptions, tolerance: float) -> Correction:
@@ -134,28 +146,30 @@ def fit_contacts(
 
     Each contact has the edges cos(k) t1 + sin(k) t2 + n / mu of a pyramid inscribed in its friction cone; moments weigh at an arm.
     """
-    most = NUM_JOINTS * fit.num_edges
+    most = (NUM_JOINTS + _MORE_POINTS) * fit.num_edges
     A, c, edges = np.empty((most, 6 + most)), np.empty(most), np.empty((most, 3))
     wrenches, scaled, joint = np.zeros((most, 6)), np.empty(6), np.empty(most, dtype=np.int64)
-    n, t, point = 0, np.empty(3), np.empty(3)
+    n, t, s, point = 0, np.empty(3), np.empty(3), np.empty(3)
     for j in range(NUM_JOINTS):
         if not near[j]:
             continue
         normal = normals[j]
-        _perpendicular(normal, t)
-        sx, sy, sz = normal[1] * t[2] - normal[2] * t[1], normal[2] * t[0] - normal[0] * t[2], normal[0] * t[1] - normal[1] * t[0]
-        for k in range(3):
-            point[k] = x[j, k] - radii[j] * normal[k]
-        for e in range(fit.num_edges):
-            cosine, sine = math.cos(e * (2 * math.pi / fit.num_edges)), math.sin(e * (2 * math.pi / fit.num_edges))
-            edges[n, 0] = cosine * t[0] + sine * sx + normal[0] / friction[j]
-            edges[n, 1] = cosine * t[1] + sine * sy + normal[1] / friction[j]
-            edges[n, 2] = cosine * t[2] + sine * sz + normal[2] / friction[j]
-            add_force(edges[n, 0], edges[n, 1], edges[n, 2], point, centre, 1.0, wrenches[n])
-            for r in range(6):
-                A[n, r] = wrenches[n, r] * (1.0 if r < 3 else fit.scale)
-            joint[n] = j
-            n += 1
+        length = _along_foot(x, j, normal, t) if fit.soles else 0.0
+        if length == 0.0:
+            _perpendicular(normal, t)
+        s[0], s[1], s[2] = normal[1] * t[2] - normal[2] * t[1], normal[2] * t[0] - normal[0] * t[2], normal[0] * t[1] - normal[1] * t[0]
+        for p in range(_NUM_POINTS[j] if length > 0.0 else 1):
+            for k in range(3):
+                point[k] = x[j, k] - radii[j] * normal[k] + length * (_POINTS[j, p, 0] * t[k] + _POINTS[j, p, 1] * s[k])
+            for e in range(fit.num_edges):
+                cosine, sine = math.cos(e * (2 * math.pi / fit.num_edges)), math.sin(e * (2 * math.pi / fit.num_edges))
+                for k in range(3):
+                    edges[n, k] = cosine * t[k] + sine * s[k] + normal[k] / friction[j]
+                add_force(edges[n, 0], edges[n, 1], edges[n, 2], point, centre, 1.0, wrenches[n])
+                for r in range(6):
+                    A[n, r] = wrenches[n, r] * (1.0 if r < 3 else fit.scale)
+                joint[n] = j
+                n += 1
     for r in range(6):
         scaled[r] = b[r] * (1.0 if r < 3 else fit.scale)
     status = solve(A, scaled, n, fit.ridge, c)
@@ -175,6 +189,22 @@ def fit_contacts(
         for i in range(3):
             forces[joint[k], i] += c[k] * edges[k, i]
     return FINE
+
+
+@kernel
+def _along_foot(x: Array, j: int, normal: Array, out: Array) -> float:
+    """Write the unit vector from heel to toes in the surface, and return the foot's length from ankle to ball; 0 for other joints."""
+    if _NUM_POINTS[j] == 1:
+        return 0.0
+    ankle, toe = (j, j + 3) if j < 9 else (j - 3, j)
+    dx, dy, dz = x[toe, 0] - x[ankle, 0], x[toe, 1] - x[ankle, 1], x[toe, 2] - x[ankle, 2]
+    length, up = math.sqrt(dx * dx + dy * dy + dz * dz), dx * normal[0] + dy * normal[1] + dz * normal[2]
+    dx, dy, dz = dx - up * normal[0], dy - up * normal[1], dz - up * normal[2]
+    flat = math.sqrt(dx * dx + dy * dy + dz * dz)
+    if flat < 0.3 * length:  # a foot that stands upright on its toes or heel has no sole on the ground
+        return 0.0
+    out[0], out[1], out[2] = dx / flat, dy / flat, dz / flat
+    return length
 
 
 @kernel
@@ -313,6 +343,56 @@ def balance(
         for j in range(NUM_JOINTS):
             for k in range(3):
                 out[i, j, k] += size * fitted[j, k]
+    return status
+
+
+@kernel
+def keep_account(
+    x: Array, v: Array, solved: Array, forces: Array, body: BodyArrays, support: Support, fit: Fit, h: float, ledger: Array, bound: float,
+    held: Array,
+) -> int:  # fmt: skip
+    """Shift solutions in place so that the unexplained velocity that people owe stays within a bound, over the ground and upward.
+
+    Residuals that alternate pass. What would carry their sum of the last half second farther is taken back at once, by moving the whole
+    body, which changes no angular momentum.
+    """
+    owed, status = np.empty(3), FINE
+    for i in range(len(x)):
+        if held[i]:
+            continue
+        status = max(status, _owed(x[i], v[i], solved[i], forces[i], body, support, i, fit, h, ledger[i], owed))
+        across = math.sqrt(owed[0] * owed[0] + owed[1] * owed[1])
+        level, upright = max(1.0 - bound / max(across, 1e-30), 0.0), max(1.0 - bound / max(abs(owed[2]), 1e-30), 0.0)
+        for j in range(NUM_JOINTS):
+            solved[i, j, 0] -= h * level * owed[0]
+            solved[i, j, 1] -= h * level * owed[1]
+            solved[i, j, 2] -= h * upright * owed[2]
+    return status
+
+
+@kernel
+def close_account(
+    x: Array, v: Array, after: Array, forces: Array, body: BodyArrays, support: Support, fit: Fit, h: float, ledger: Array, out: Array
+) -> int:
+    """Write what people owe after a step from x to `after` [m/s]."""
+    status = FINE
+    for i in range(len(x)):
+        status = max(status, _owed(x[i], v[i], after[i], forces[i], body, support, i, fit, h, ledger[i], out[i]))
+    return status
+
+
+@kernel
+def _owed(
+    x: Array, v: Array, after: Array, forces: Array, body: BodyArrays, support: Support, i: int, fit: Fit, h: float, ledger: Array, out: Array
+) -> int:
+    """Write what a person owes who goes from x to `after`: unexplained changes of velocity fade within half a second."""
+    centre, b, fitted, residual = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(6)
+    total = centre_of_mass(x, body.masses, centre)
+    momentum_rate(x, v, after, body.masses, h, centre, b)
+    take_forces(forces, x, centre, b)
+    status = fit_contacts(x, support.near[i], support.normals[i], support.friction[i], body.radii, centre, b, fit, fitted, residual)
+    for k in range(3):
+        out[k] = (1.0 - h / ACCOUNT) * ledger[k] + h * residual[k] / total
     return status
 
 

@@ -363,6 +363,8 @@ def _reach(
     Rotations are changed too if they are asked for.
     """
     hip, knee, ankle, toe = leg[0], leg[1], leg[2], leg[3]
+    if stands:
+        _point(x, world, p, ankle, toe)
     # The ankle's height at which the lower one of heel and toes is on the floor.
     floor = max(body.radii[ankle], body.radii[toe] + p[ankle, 2] - p[toe, 2])
     height = max(height, floor)  # pyright: ignore[reportAssignmentType]
@@ -416,6 +418,21 @@ def _reach(
     copy(swung, world[knee])
     product_transposed(world[hip], world[knee], q[knee])
     product_transposed(world[knee], world[ankle], q[ankle])
+
+
+@kernel
+def _point(x: Array, world: Array, p: Array, ankle: int, toe: int) -> None:
+    """Let a foot that stands point where it points: what differs from the recording fades when the foot is in the air."""
+    ax, ay = x[toe, 0] - x[ankle, 0], x[toe, 1] - x[ankle, 1]
+    bx, by = p[toe, 0] - p[ankle, 0], p[toe, 1] - p[ankle, 1]
+    size = math.sqrt((ax * ax + ay * ay) * (bx * bx + by * by))
+    if size < 1e-6:
+        return
+    c, s = (ax * bx + ay * by) / size, (bx * ay - by * ax) / size
+    p[toe, 0], p[toe, 1] = p[ankle, 0] + c * bx - s * by, p[ankle, 1] + s * bx + c * by
+    for k in range(3):
+        wx, wy = world[ankle, 0, k], world[ankle, 1, k]
+        world[ankle, 0, k], world[ankle, 1, k] = c * wx - s * wy, s * wx + c * wy
 
 
 @kernel

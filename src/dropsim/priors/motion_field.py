@@ -138,10 +138,10 @@ class MotionField(Prior):
         chosen = np.concatenate((first, index.rows[rows[:, : num - 1]]), 1) if num > 1 else first
         next_x = np.empty((n, num, NUM_JOINTS, 3))
         kernels.follow(x, v, q, yaws, chosen, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
-        age = np.zeros((n, num))
-        age[:, 0] = np.where(keep, memory[:, 1] + 1, 0)
-        same = (np.broadcast_to(values[:, None] + 0.0, age.shape) for values in (track, *behind.T))
-        remembered = np.stack((chosen + 1.0, age, *same), -1)
+        # What is remembered is the clip that is followed, whichever candidate comes nearest: otherwise people whom physics holds back
+        # would stay in a moment for ever, and not take the step that the recording leads to.
+        age = np.where(keep, memory[:, 1] + 1, 0)
+        remembered = np.repeat(np.stack((first[:, 0] + 1.0, age, track + 0.0, *behind.T), -1)[:, None], num, 1)
         rotations = functools.partial(self._rotations, (x, v, q, yaws), chosen)
         return LazyCandidates(next_x.reshape(*batch, *next_x.shape[1:]), remembered.reshape(*batch, *remembered.shape[1:]), rotations)
 
@@ -336,7 +336,8 @@ class FieldIndex:
         c, s = np.cos(yaws), np.sin(yaws)
         across, along = c * velocity[:, 0] + s * velocity[:, 1], c * velocity[:, 1] - s * velocity[:, 0]
         turn = np.arctan2(-(c * facing[:, 0] + s * facing[:, 1]), c * facing[:, 1] - s * facing[:, 0])
-        turn = np.clip(turn, -LARGEST_TURN, LARGEST_TURN)
+        # People who stand face where they face unless told otherwise.
+        turn = np.where(np.isnan(turn) & (np.hypot(across, along) < STILL), 0.0, np.clip(turn, -LARGEST_TURN, LARGEST_TURN))
         return _intent_columns(across, along, turn, height)
 
     def distance(self, rows: Int[np.ndarray, "n"], codes: np.ndarray, weights: np.ndarray) -> Float[np.ndarray, "n"]:

@@ -27,6 +27,12 @@ class State:
     """Local rotations."""
     memory: Float[np.ndarray, "*b m"]
     """What the prior remembers of its own, e.g. its predicted velocities."""
+    ledger: Float[np.ndarray, "*b 3"] = None  # pyright: ignore[reportAssignmentType]
+    """Velocity of the last half second that neither contact nor external forces explain; none unless given [m/s]."""
+
+    def __post_init__(self) -> None:
+        if self.ledger is None:
+            object.__setattr__(self, "ledger", np.zeros((*self.x.shape[:-2], 3)))
 
     def __getitem__(self, index: int | slice | Sequence[int] | np.ndarray) -> "State":
         """Pick people out of a batch."""
@@ -34,7 +40,7 @@ class State:
 
     def map(self, change: Callable[[np.ndarray], np.ndarray]) -> "State":
         """Apply a change of the batch dimensions to every field."""
-        return State(change(self.x), change(self.v), change(self.q), change(self.memory))
+        return State(*(change(values) for values in vars(self).values()))
 
     def flat(self) -> "State":
         """Return all people along one batch dimension."""
