@@ -33,6 +33,8 @@ UNPACKED = 1
 """Version of the unpacked frames that are kept: to be counted up when they change."""
 MAX_CLIPS, MAX_FRAMES, MAX_TABLE = 100_000, 20_000_000, 32_000_000
 """Largest numbers of clips, frames and characters of the clips' table that a file may have."""
+SPREAD, ASTRIDE = 0.8, 0.35
+"""Hands and feet of somebody who stands calmly are no farther apart than this [m]: arms hang, and feet are about as far apart as hips."""
 STILL, SLOW, FAST = 0.12, (0.8, 1.6), 2.2
 """Speeds of people who stand (at most), walk (between) and run (at least) [m/s]."""
 LOW, CROUCHED, UPRIGHT = 0.45, 0.7, 0.8
@@ -135,7 +137,7 @@ class Bank:
         if category in EVERYDAY:
             plain &= ~self.tagged(*(tag for tag in TAGS if tag not in EVERYDAY))
             plain &= self.standing.all(1) if category == "stand" else True
-            plain[plain] = self._erect(np.flatnonzero(plain))
+            plain[plain] = self._erect(np.flatnonzero(plain), calm=category == "stand")
         for choice in (plain, long):
             if choice.any():
                 return np.flatnonzero(choice)
@@ -147,9 +149,17 @@ class Bank:
         up = self.skeleton.rest[:, 1]
         return float(ERECT * (up[joint_index("head")] - up.min()))
 
-    def _erect(self, rows: Int[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
+    def _erect(self, rows: Int[np.ndarray, "r"], *, calm: bool) -> Bool[np.ndarray, "r"]:
+        """Tell who neither bows nor crouches; calm people also let their hands hang and stand with their feet below them."""
         rotations = unitquat_to_rotmat(self.quaternions[rows].astype(np.float64))
-        return self.skeleton.forward(rotations, self.root[rows].astype(np.float64))[:, joint_index("head"), 2] > self.erect
+        joints = self.skeleton.forward(rotations, self.root[rows].astype(np.float64))
+        found = joints[:, joint_index("head"), 2] > self.erect
+        if calm:
+            hands, feet = (joints[:, [joint_index(f"{side}_{part}") for side in ("left", "right")]] for part in ("wrist", "ankle"))
+            found &= (hands[..., 2] < joints[:, [joint_index("spine2")], 2]).all(1)
+            found &= np.linalg.norm(hands[:, 0] - hands[:, 1], axis=-1) < SPREAD
+            found &= np.linalg.norm(feet[:, 0] - feet[:, 1], axis=-1) < ASTRIDE
+        return found
 
     @classmethod
     def of(cls, motions: Sequence[tuple[Motion, ClipInfo, Bool[np.ndarray, "_ 22"]]]) -> "Bank":
