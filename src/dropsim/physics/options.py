@@ -33,15 +33,15 @@ class SimulatorOptions:
     kinematic_weight: float = 3.0
     friction: float = 0.8
     """Largest tangential force over the normal one between people and what they touch; a rubber sole on a floor."""
-    contact_margin: Metres = 0.03
+    contact_margin: Metres = 0.02
     """Gap up to which a sphere can bear a contact force [m]: about the noise of recorded feet."""
     leaf_damping: float = 0.03
     """Share by which the rotations of head, hands and toes, which no joint tells, go back to rest each frame."""
     tolerance: float | None = None
     """Largest root wrench of the reference candidate that is let pass [body weights]; by default what suits the prior."""
-    threshold: float = 0.05
+    threshold: float = 0.0
     """Root wrenches beyond the tolerated one up to this size are left alone [body weights]."""
-    ledger: MetresPerSecond | None = 0.05
+    ledger: MetresPerSecond | None = 0.1
     """Most that unexplained changes of the body's velocity may add up to within half a second [m/s]; None lets them add up."""
     correction_weight: float = 20.0
     """Strength of the correction, w_p: it removes w_p / (1 + w_p) of an unexplained force, and less of an unexplained moment."""

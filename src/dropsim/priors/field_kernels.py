@@ -27,6 +27,8 @@ LOW = 0.6
 """Below this height of the pelvis people are on the way to the ground [m]."""
 FARTHEST_STEP = 0.5
 """Farthest that a foot is put down beyond where the recording has it [m]: about half a leg's length."""
+STRAIGHT = 0.98
+"""Share of a leg's length from which on it straightens ever more slowly: the knee is bent by 28 degrees there."""
 GRAVITY = 9.81
 """[m/s^2]"""
 NUM_FEATURES = 6 * NUM_JOINTS + 3
@@ -296,14 +298,20 @@ def follow(
             dx, dy = c * dx - s * dy, s * dx + c * dy
             if feet > 0:
                 ox, oy = ox / feet + dx, oy / feet + dy
+            # How much faster the body is than the recorded one was on its way here.
+            before = row - 1 if at > 0 and frames.last[at - 1] == frames.last[at] else row
+            way = body.scale / pull.h * (1.0 if row < n else -1.0)
+            px, py = way * (frames.root[at, 0] - frames.root[before % n, 0]), abs(way) * (frames.root[at, 1] - frames.root[before % n, 1])
+            ux, uy = v[i, 0, 0] - (c * px - s * py), v[i, 0, 1] - (s * px + c * py)
             seconds = math.sqrt(max(x[i, 0, 2], LOW) / GRAVITY)
-            farther[0] = ox + seconds * (v[i, 0, 0] - dx / pull.h)
-            farther[1] = oy + seconds * (v[i, 0, 1] - dy / pull.h)
+            farther[0], farther[1] = ox + seconds * ux, oy + seconds * uy
             size = math.sqrt(farther[0] ** 2 + farther[1] ** 2)
             if size > FARTHEST_STEP:
                 farther[0], farther[1] = FARTHEST_STEP / size * farther[0], FARTHEST_STEP / size * farther[1]
             p = next_x[i, k]
-            p[0, 0], p[0, 1] = x[i, 0, 0] + dx - fade * ox, x[i, 0, 1] + dy - fade * oy
+            # The pelvis comes back over the feet as a pendulum would that is damped critically, without a jump in its velocity.
+            keep, draw = max(1.0 - 2.0 * pull.h / seconds, 0.0), (pull.h / seconds) ** 2
+            p[0, 0], p[0, 1] = x[i, 0, 0] + dx + keep * pull.h * ux - draw * ox, x[i, 0, 1] + dy + keep * pull.h * uy - draw * oy
             height = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2])
             p[0, 2] = height + fade * (body.scale * then_root[2] - height)
             if turns:
@@ -364,7 +372,7 @@ def _reach(
     """
     hip, knee, ankle, toe = leg[0], leg[1], leg[2], leg[3]
     if stands:
-        _point(x, world, p, ankle, toe)
+        _point(x, world, p, ankle, toe, turns)
     # The ankle's height at which the lower one of heel and toes is on the floor.
     floor = max(body.radii[ankle], body.radii[toe] + p[ankle, 2] - p[toe, 2])
     height = max(height, floor)  # pyright: ignore[reportAssignmentType]
@@ -384,8 +392,11 @@ def _reach(
     near, far = body.lengths[knee], body.lengths[ankle]
     gx, gy, gz = p[ankle, 0] + tx - p[hip, 0], p[ankle, 1] + ty - p[hip, 1], p[ankle, 2] + tz - p[hip, 2]
     reach = math.sqrt(gx * gx + gy * gy + gz * gz)
-    longest = 0.9995 * (near + far)
-    length = min(reach, longest)
+    length, bent = reach, STRAIGHT * (near + far)
+    if length > bent:
+        # A leg that is nearly straight gives ever less: knees would snap otherwise.
+        rest = near + far - bent
+        length = bent + rest * (1.0 - math.exp((bent - reach) / rest))
     gx, gy, gz = gx / reach, gy / reach, gz / reach
     # The knee stays on the side on which it is.
     kx, ky, kz = p[knee, 0] - p[hip, 0], p[knee, 1] - p[hip, 1], p[knee, 2] - p[hip, 2]
@@ -421,7 +432,7 @@ def _reach(
 
 
 @kernel
-def _point(x: Array, world: Array, p: Array, ankle: int, toe: int) -> None:
+def _point(x: Array, world: Array, p: Array, ankle: int, toe: int, turns: bool) -> None:
     """Let a foot that stands point where it points: what differs from the recording fades when the foot is in the air."""
     ax, ay = x[toe, 0] - x[ankle, 0], x[toe, 1] - x[ankle, 1]
     bx, by = p[toe, 0] - p[ankle, 0], p[toe, 1] - p[ankle, 1]
@@ -430,7 +441,7 @@ def _point(x: Array, world: Array, p: Array, ankle: int, toe: int) -> None:
         return
     c, s = (ax * bx + ay * by) / size, (bx * ay - by * ax) / size
     p[toe, 0], p[toe, 1] = p[ankle, 0] + c * bx - s * by, p[ankle, 1] + s * bx + c * by
-    for k in range(3):
+    for k in range(3 if turns else 0):
         wx, wy = world[ankle, 0, k], world[ankle, 1, k]
         world[ankle, 0, k], world[ankle, 1, k] = c * wx - s * wy, s * wx + c * wy
 

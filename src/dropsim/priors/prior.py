@@ -151,7 +151,7 @@ class Prior(ABC):
     """Body whose joints it proposes."""
     starts_at_mode: bool = False
     """Whether the solver's iterations start at its mode, as in the paper, or at a sample: the mode of some priors soon stands still."""
-    tolerance: float = 0.05
+    tolerance: float = 0.02
     """Root wrench of its own candidates that the simulator lets pass as noise [body weights]."""
     takes_intent: bool = False
     """Whether it goes where an intent says; other priors are steered by a planner that looks ahead over their samples."""
