@@ -38,7 +38,7 @@ UPRIGHT = 0.88
 """Height of the pelvis of somebody who walks or stands, on the recordings' body [m]."""
 SOON = 8
 """Frames within which a foot leaves the ground in recordings that people follow who have to step."""
-LATELY, CATCH_UP, LAG = 2.0, 1.0, 0.3
+LATELY, CATCH_UP, LAG = 4.0, 1.0, 0.6
 """A lag is forgotten within 2 s, people would like to make it up within 1 s, and none is remembered beyond 30 cm."""
 DRAWN = 32
 """Of so many recordings that are like the present state, people who are told nothing do as one."""
