@@ -81,13 +81,16 @@ def simulator_of(case: str) -> Simulator:
         tolerance=0.4,
         contact_margin=0.05,
         correction_weight=10.0,
+        threshold=0.05,
+        ledger=None,
+        soles=False,
         start_at_mode=bool(part(case, "in/wish") == 0),
         leaf_damping=told.get("leaf_damping", 0.03),
     )
     if case.startswith("clip"):
         options = SimulatorOptions(
             start_at_mode=True, num_iterations=6, kinematic_weight=12.0, correction_weight=0.7, airborne_weight=0.3, tolerance=0.0,
-            threshold=0.0, leaf_damping=0.0, contact_margin=0.05,
+            threshold=0.0, leaf_damping=0.0, contact_margin=0.05, ledger=None, soles=False,
         )  # fmt: skip
     # The first edition did not correct people who were held by an unknown force.
     held = f"{case}/in/held" in FIXTURES and bool(part(case, "in/held").any())

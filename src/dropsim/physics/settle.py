@@ -69,7 +69,8 @@ def settle(
             push_out(out[i], before[i], body.radii, here, friction, borne[i, 0], h, touching[i], sliding, pressed, rubbed)
             for j in range(NUM_JOINTS):
                 give[j] = body.mobility[j] * (contact_mobility if touching[i, j] and not sliding[j] else 1.0)
-            inside = keep_apart(out[i], body.capsules, give, close, num_close, allowed)
+            # A body that is pressed against the floor is rather inside of itself than inside of the floor.
+            inside = keep_apart(out[i], body.capsules, give, close, num_close, allowed) if 2 * done < most_rounds else 0.0
             restore_person(out[i], body.lengths, give, 2, work[0], work[1], work[2])
 
 

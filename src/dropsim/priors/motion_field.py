@@ -247,6 +247,8 @@ class MotionField(Prior):
         x, q = (np.empty((2, len(rows), NUM_JOINTS, *rest)) for rest in ((3,), (3, 3)))
         for past in range(2):
             kernels.poses(self._frames, rows - past, rows, self._body, x[past], q[past])
+        # Nobody starts inside the floor: recorded feet are a little lower now and then.
+        x[..., 2] += np.maximum((self.skeleton.radii - x[0, ..., 2]).max(-1), 0.0)[:, None]
         memory = np.zeros((len(rows), 5))
         memory[:, 0], memory[:, 2] = rows, -1
         state = State(x[0], (x[0] - x[1]) * self.fps, q[0], memory)
