@@ -70,7 +70,7 @@ def settle(
             for j in range(NUM_JOINTS):
                 give[j] = body.mobility[j] * (contact_mobility if touching[i, j] and not sliding[j] else 1.0)
             # A body that is pressed against the floor is rather inside of itself than inside of the floor.
-            inside = keep_apart(out[i], body.capsules, give, close, num_close, allowed) if 2 * done < most_rounds else 0.0
+            inside = keep_apart(out[i], body.capsules, give, close, num_close, allowed) if 4 * done < 3 * most_rounds else 0.0
             restore_person(out[i], body.lengths, give, 2, work[0], work[1], work[2])
 
 

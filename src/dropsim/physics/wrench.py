@@ -383,7 +383,17 @@ def close_account(
 
 @kernel
 def _owed(
-    x: Array, v: Array, after: Array, forces: Array, body: BodyArrays, support: Support, i: int, fit: Fit, h: float, ledger: Array, out: Array
+    x: Array,
+    v: Array,
+    after: Array,
+    forces: Array,
+    body: BodyArrays,
+    support: Support,
+    i: int,
+    fit: Fit,
+    h: float,
+    ledger: Array,
+    out: Array,
 ) -> int:
     """Write what a person owes who goes from x to `after`: unexplained changes of velocity fade within half a second."""
     centre, b, fitted, residual = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(6)
