@@ -16,6 +16,7 @@ from dropsim.body.skeleton import Skeleton, flat
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import wrench
+from dropsim.physics.options import SimulatorOptions
 from dropsim.priors.pose import PosePrior
 
 FEET = (7, 8, 10, 11)
@@ -119,13 +120,14 @@ def ledger(motion: Motion, *, same_frame: bool = False) -> Float[np.ndarray, "*b
 
     The first is the larger of its horizontal and its vertical part. An acceleration spans three frames (x_{t-1} - 2 x_t + x_{t+1}), so
     whatever is within 2 cm of level ground in one of them may bear a force, in the friction cone; with `same_frame`, only what is so at t.
+    Forces and moments [N, N m] are fitted together, as in the paper: a moment weighs as at 1 m.
     """
     low = sphere_heights(motion) < TOUCHING
     if not same_frame:
         before, after = np.roll(low, 1, axis=-2), np.roll(low, -1, axis=-2)  # the ends, which wrap around, are not looked at
         low = before | low | after
     skeleton, h, x = motion.skeleton, 1 / motion.fps, motion.joints[..., 1:-1, :, :]
-    residual = wrench.unexplained_of_motion(motion, low)
+    residual = wrench.unexplained_of_motion(motion, low, options=SimulatorOptions(moment_arm=wrench.LEDGER_ARM))
     turns = np.linalg.solve(_inertia(x, skeleton), residual[..., 3:, None])[..., 0]
     rates = np.concatenate((residual[..., :3] / skeleton.masses.sum(), turns), -1)
     sums = np.cumsum(np.concatenate((np.zeros_like(rates[..., :1, :]), rates * h), -2), -2)

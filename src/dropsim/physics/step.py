@@ -30,8 +30,6 @@ from dropsim.priors.prior import Candidate, Candidates, Prior, State
 BUILT_IN = ("rigidity", "contact", "range_of_motion", "kinematic", "momentum", "kinematic_mode")
 """Names of energies that a user's own cannot have."""
 _LEAVES = np.array(LEAVES)
-LEDGER_ARM = 1.0
-"""Arm at which a moment weighs as much as a force in the ledger [m], as in the paper: forces are explained first."""
 
 
 class Stage:
@@ -243,7 +241,7 @@ class Simulator:
         correction = wrench.correction_of(self.options, self.prior.tolerance)
         check(wrench.balance(now.x, now.v, solved, now.forces, now.loads, *fit, correction, aim.unexplained, left, out, before))
         if self.options.ledger is not None:
-            fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options, LEDGER_ARM), self.h)
+            fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options, wrench.LEDGER_ARM), self.h)
             check(wrench.keep_account(now.x, now.v, out, now.forces, *fit, now.ledger, self.options.ledger, left))
         return out, before
 
@@ -258,7 +256,7 @@ class Simulator:
         """Return the velocity that people owe after a step [m/s]."""
         owed = np.zeros(now.ledger.shape)
         if self.options.ledger is not None:
-            fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options, LEDGER_ARM), self.h)
+            fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options, wrench.LEDGER_ARM), self.h)
             check(wrench.close_account(now.x, now.v, x, now.forces + pushes, *fit, now.ledger, owed))
         return owed
 

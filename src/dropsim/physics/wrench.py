@@ -27,14 +27,18 @@ _FEET = tuple(joint_index(f"{side}_{name}") for side in ("left", "right") for na
 _GROUP = np.array([0 if joint in _FEET else 1 for joint in range(NUM_JOINTS)])
 """Joints that share a largest load: feet, and all others."""
 _SOLE = {"ankle": ((-0.28, 0.2), (-0.28, -0.2)), "foot": ((0.0, 0.29), (0.0, -0.29), (0.46, 0.0))}
-"""Points of the sole that bear forces, by what touches: ahead of the joint and across, over the length from ankle to ball. They are at 0.8
-of what the skinned body's sole spans, whose heel ends 4.6 cm behind the ankle and is 6.4 cm wide, and whose toes end 7.6 cm beyond the ball,
-which is 9.6 cm wide: people use about that much of it (Hof et al. 2005)."""
+"""Points of the sole that bear forces, by what touches: ahead of the joint and across, over the length from ankle to ball.
+
+They are at 0.8 of what the skinned body's sole spans, whose heel ends 4.6 cm behind the ankle and is 6.4 cm wide, and whose toes end 7.6 cm
+beyond the ball, which is 9.6 cm wide: the edge of a sole bears little.
+"""
 _BEARING = [_SOLE[JOINTS[j].split("_")[1]] if j in _FEET else ((0.0, 0.0),) for j in range(NUM_JOINTS)]
 _NUM_POINTS = np.array([len(points) for points in _BEARING])
 _POINTS = np.array([(*points, *(((0.0, 0.0),) * (3 - len(points)))) for points in _BEARING])
 _MORE_POINTS = int(_NUM_POINTS.sum()) - NUM_JOINTS
 _UP = np.array([0.0, 0.0, 1.0])
+LEDGER_ARM = 1.0
+"""Arm at which a moment weighs as much as a force in the ledger [m], as in the paper: forces are explained first."""
 ACCOUNT = 0.5
 """Time over which unexplained changes of velocity are added up [s]."""
 
