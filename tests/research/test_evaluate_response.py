@@ -68,10 +68,11 @@ def test_what_the_world_does_is_not_owed():
 
 
 def test_friction_explains_only_what_it_can():
-    # mu = 0.8 on level ground gives at most 0.8 g sideways, so 1.5 g leaves at least 0.7 g for half a second.
+    # mu = 0.8 on level ground gives at most 0.8 g sideways with the weight, so 1.5 g leaves 0.7 g for half a second. The fit may press by d
+    # more than the weight to get 0.8 d of it: (0.7 g - 0.8 d)^2 + d^2 is least for d = 0.34 g, which leaves 0.43 g.
     time = np.arange(60)[:, None] / 30
     owed = metrics.ledger(moved(standing(), 0.75 * G * time**2 * (1, 0, 0)))
-    assert owed[:, 0].min() > 0.69 * G / 2
+    assert 0.42 * G / 2 < owed[:, 0].min() <= owed[:, 0].max() < 0.71 * G / 2
 
 
 # --- steps
