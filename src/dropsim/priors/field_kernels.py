@@ -28,7 +28,7 @@ LOW = 0.6
 FARTHEST_STEP = 0.5
 """Farthest that a foot is put down beyond where the recording has it [m]: about half a leg's length."""
 STRAIGHT = 0.98
-"""Share of a leg's length from which on it straightens ever more slowly: the knee is bent by 28 degrees there."""
+"""Share of a leg's length from which on it straightens ever more slowly: the knee is bent by 23 degrees there."""
 GRAVITY = 9.81
 """[m/s^2]"""
 NUM_FEATURES = 6 * NUM_JOINTS + 3
