@@ -148,3 +148,17 @@ def test_what_is_no_bank_is_refused(path: Path, tmp_path: Path):
         with pytest.raises(ValueError, match=f"{name}.bank") as refusal:
             Bank.open(tmp_path / f"{name}.bank")
         assert "\n" not in str(refusal.value)
+
+
+def test_tags_choose_and_forbid():
+    clip = stepping_clip(2.0)
+    standing = np.zeros((len(clip), 22), dtype=np.bool_)
+    named = (("one", ("walk",)), ("two", ("walk", "dance")), ("three", ("stand",)))
+    bank = Bank.of([(clip, ClipInfo(name, "ours", "MIT", tags, len(clip)), standing) for name, tags in named])
+    assert [clip.name for clip in bank.chosen(only=("walk",)).clips] == ["one", "two"]
+    assert [clip.name for clip in bank.chosen(without=("dance",)).clips] == ["one", "three"]
+    assert [clip.name for clip in bank.chosen(only=("walk",), without=("dance",)).clips] == ["one"]
+    with pytest.raises(ValueError, match="no clip of this bank"):
+        bank.chosen(only=("jump",))
+    with pytest.raises(ValueError, match="there is no tag 'danse'"):
+        bank.chosen(without=("danse",))

@@ -179,6 +179,16 @@ class Bank:
             self.skeleton, self.fps, tuple(self.clips[i] for i in clips), self.root[rows], self.quaternions[rows], self.standing[rows]
         )
 
+    def chosen(self, *, only: Sequence[str] = (), without: Sequence[str] = ()) -> "Bank":
+        """Return a bank of the clips that have one of some tags, if any are given, and none of others: styles to choose or to forbid."""
+        for tag in (*only, *without):
+            if tag not in TAGS:
+                raise ValueError(f"there is no tag {tag!r}: {suggestion(tag, TAGS)}")
+        kept = [i for i, clip in enumerate(self.clips) if (not only or set(only) & set(clip.tags)) and not set(without) & set(clip.tags)]
+        if not kept:
+            raise ValueError("no clip of this bank has tags like that: `dropsim bank info` lists the minutes of each tag")
+        return self.picked(kept)
+
     def write(self, path: str | Path) -> None:
         """Write the bank to a file."""
         packed = _Packed.of_bank(self)
