@@ -131,6 +131,8 @@ def test_a_limb_that_is_bent_when_it_stiffens_does_not_snap(limb, most):
     middle = {ANKLE: KNEE, joint_index("left_wrist"): joint_index("left_elbow")}[b]
     bends = angle_of(motion.joints, a, middle, b)
     assert bends[:, 15].max() > 0.8
-    assert bends[:, -15:].max() < 0.6
+    upright = ~metrics.fallen(motion).any(-1)  # an arm that is caught below a body cannot be straight
+    assert upright.sum() >= 6
+    assert bends[upright, -15:].max() < 0.6
     speeds = np.linalg.norm(np.diff(motion.joints, axis=-3), axis=-1) * motion.fps
     assert speeds[:, 14:].max() < most
