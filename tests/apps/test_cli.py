@@ -119,7 +119,8 @@ def test_a_usage_error_exits_with_2_and_one_sentence(capsys, args, sentence):
         (["run", "Two People"], "did you mean two-people?"),
     ],
 )
-def test_a_mistyped_name_is_answered_with_the_nearest(capsys, args, sentence):
+def test_a_mistyped_name_is_answered_with_the_nearest(capsys, tmp_path, monkeypatch, args, sentence):
+    monkeypatch.chdir(tmp_path)  # where no earlier demo left its files
     assert main(args) == 2
     error = capsys.readouterr().err
     assert sentence in error
