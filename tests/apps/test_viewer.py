@@ -560,7 +560,7 @@ def running(session: Session) -> Iterator[tuple[Loop, NullViewer]]:
         loop.stop()
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 90.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -880,14 +880,15 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     time.sleep(1.0)
     arm = loop.ask(lambda s: s.shown.people.x[0, [joint_index("right_elbow"), WRIST]].mean(0))
     u, v = on_screen(page, arm)
-    for _ in range(4):  # a busy machine may draw the arm only after the mouse went down
+    for attempt in range(5):  # a busy machine may draw the arm only after the mouse went down
+        u, v = on_screen(page, arm)
         ui.mouse.move(u, v)
-        time.sleep(0.5)
+        time.sleep(0.5 + attempt)
         ui.mouse.down()
         for far in (10, 30, 60, 120):
             ui.mouse.move(u + far, v - far / 2)
             time.sleep(0.1)
-        time.sleep(1.0)
+        time.sleep(1.0 + attempt)
         if loop.ask(lambda s: s.grabs):
             break
         ui.mouse.up()
