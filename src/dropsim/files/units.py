@@ -26,3 +26,6 @@ NewtonsPerMetre = Annotated[float, Unit("N/m", {"kN/m": 0.001})]
 NewtonSecondsPerMetre = Annotated[float, Unit("N s/m", {"Ns/m": 1.0})]
 Millimetres = Annotated[float, Unit("mm", {"cm": 0.1, "m": 0.001})]
 Percent = Annotated[float, Unit("%")]
+
+GRAVITY = 9.81
+"""Downward, along -z [m/s^2]."""

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Bool, Float
-from numpy.lib.stride_tricks import sliding_window_view
+from scipy.ndimage import gaussian_filter1d
 
+from dropsim.body.joints import BEYOND, FLESH
 from dropsim.body.skeleton import CHILDREN, NUM_JOINTS, PARENTS, joint_index
+from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
 
 CONTACT_JOINTS = (0, 4, 5, 7, 8, 10, 11, 20, 21)
@@ -31,6 +33,12 @@ LOW_QUANTILE = 0.05
 def sphere_heights(motion: Motion) -> Float[np.ndarray, "*b t 22"]:
     """Height of each joint's sphere above z = 0 [m]."""
     return motion.joints[..., 2] - motion.skeleton.radii
+
+
+def bearing_heights(motion: Motion) -> Float[np.ndarray, "*b t 22"]:
+    """Height above z = 0 of what bears a body [m]: each joint's sphere with the flesh around it, or toes and palms."""
+    bones = motion.joints[..., 2] - motion.joints[..., PARENTS, 2]
+    return motion.joints[..., 2] + np.minimum(np.array(BEYOND) * bones, -motion.skeleton.radii - FLESH)
 
 
 def floor_height(motion: Motion, frames: Bool[np.ndarray, "t"] | None = None) -> float:
@@ -83,36 +91,34 @@ def out_of_floor(motion: Motion) -> Motion:
     return replace(motion, q=q, joints=motion.skeleton.forward(q, motion.root))
 
 
-GROUND_SECONDS = 0.3
-"""Half of the window in which a low body touches the floor [s]."""
+LOADED = 0.6
+"""Share of gravity that something bears of a body that touches the floor, by how its centre of mass is accelerated."""
+GROUND_SECONDS = 0.2
+"""Standard deviation of the weights by which heights are averaged over time [s]: about half a step."""
 GROUND_RANGE = (-0.25, 0.12)
-"""How deep in the floor and how high above it a low body may be and still be meant to lie on it [m]."""
-FADE = 0.15
-"""Above UPRIGHT, over this rise of the pelvis [m], feet take over."""
-
-
-def _windows(values: Float[np.ndarray, "t"], half: int) -> Float[np.ndarray, "t w"]:
-    """Return the values around each one, with the first and the last repeated beyond the ends."""
-    return sliding_window_view(np.pad(values, half, mode="edge"), 2 * half + 1)
+"""How deep in the floor and how high above it a body may be that the floor bears [m]."""
 
 
 def grounded(motion: Motion) -> Motion:
-    """Shift low frames vertically so that bodies that lie, sit, kneel or crawl touch the floor, and are not in it.
+    """Shift frames vertically so that bodies that something bears touch the floor, and are not in it.
 
-    A recorded floor fits the feet; backs, hips and knees are as thick as ours, not as the person's. The shift is the running minimum over
-    0.6 s of the height of the lowest sphere (in the floor: of trunk and legs, as arms can be turned), smoothed over the same window.
+    A recorded floor fits the toes of people who stand; other feet, knees and backs are as thick as ours, not as the person's. Whoever is
+    not in free fall touches something: the shift is the height of the lowest sphere (in the floor: of trunk and legs, as arms and feet can
+    be turned) in frames in which the centre of mass does not fall freely, averaged over time.
     """
     heights = sphere_heights(motion)
-    weight = np.clip((UPRIGHT + FADE - motion.root[..., 2]) / FADE, 0, 1)
-    if not weight.any():
-        return motion
     bendable = np.isin(np.arange(NUM_JOINTS), LOW_BONES)
-    above, inside = np.maximum(heights.min(-1), 0), np.minimum(heights[..., ~bendable].min(-1), 0)
-    half = round(GROUND_SECONDS * motion.fps)
-    lowest = _windows(np.clip(above + inside, *GROUND_RANGE), half).min(-1)
-    by = np.zeros_like(motion.root)
-    by[..., 2] = weight * _windows(lowest, half).mean(-1)
-    return replace(motion, root=motion.root - by, joints=motion.joints - by[..., None, :])
+    gap = np.clip(np.maximum(heights.min(-1), 0) + np.minimum(heights[..., ~bendable].min(-1), 0), *GROUND_RANGE)
+    centre = gaussian_filter1d(motion.skeleton.centre_of_mass(motion.joints)[..., 2], 1.0, mode="nearest")
+    falls = np.diff(centre, 2, prepend=centre[:1], append=centre[-1:]) * motion.fps**2 / GRAVITY
+    borne = (falls + 1 > LOADED) + 1e-6  # frames that follow nothing else follow all
+    shift = np.zeros_like(motion.root)
+    shift[:, 2] = _averaged(gap * borne, motion.fps) / _averaged(borne, motion.fps)
+    return replace(motion, root=motion.root - shift, joints=motion.joints - shift[:, None, :])
+
+
+def _averaged(values: Float[np.ndarray, "t"], fps: float) -> Float[np.ndarray, "t"]:
+    return gaussian_filter1d(values, GROUND_SECONDS * fps, mode="nearest")
 
 
 def label_contacts(motion: Motion) -> Bool[np.ndarray, "*b t 22"]:

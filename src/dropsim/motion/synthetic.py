@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from dropsim.body.rotations import apply, rotvec_to_rotmat, swing, transpose
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, joint_index
+from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
 
 FACING_Y = np.array([[-1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
@@ -92,8 +93,6 @@ def stepping_clip(seconds: float = 4.0, fps: float = 30.0) -> Motion:
     return Motion.from_rotations(skeleton, fps, pelvis @ FACING_Y.T, q, name="stepping in place")
 
 
-GRAVITY = 9.81
-"""Downward [m/s^2]."""
 TAKE_OFF, LANDING = 1.32, 2.02
 """When a somersault's feet leave the ground and when they are back [s]."""
 _STILL, _CROUCHED, _ABSORBED, _RISEN = 0.35, 1.0, 2.31, 3.2

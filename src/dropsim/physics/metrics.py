@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from dropsim.body.capsules import deepest_overlap
 from dropsim.body.skeleton import Skeleton, flat
-from dropsim.motion.contacts import sphere_heights
+from dropsim.motion.contacts import bearing_heights, sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import wrench
 from dropsim.physics.options import SimulatorOptions
@@ -122,7 +122,7 @@ def ledger(motion: Motion, *, same_frame: bool = False) -> Float[np.ndarray, "*b
     whatever is within 2 cm of level ground in one of them may bear a force, in the friction cone; with `same_frame`, only what is so at t.
     Forces and moments [N, N m] are fitted together, as in the paper: a moment weighs as at 1 m.
     """
-    low = sphere_heights(motion) < TOUCHING
+    low = bearing_heights(motion) < TOUCHING
     if not same_frame:
         before, after = np.roll(low, 1, axis=-2), np.roll(low, -1, axis=-2)  # the ends, which wrap around, are not looked at
         low = before | low | after

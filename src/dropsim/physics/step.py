@@ -221,14 +221,16 @@ class Simulator:
         num, o = len(now.x), self.options
         found = Aim(
             np.empty(now.x.shape),
-            wrench.Support(np.empty((num, NUM_JOINTS), dtype=np.bool_), np.empty(now.x.shape), np.empty((num, NUM_JOINTS))),
+            wrench.Support(
+                np.empty((num, NUM_JOINTS), dtype=np.bool_), np.empty(now.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.x.shape)
+            ),
             np.empty((num, 6)),
             np.empty((num, 2)),
         )
         world = (self.skeleton.arrays, now.solids, o.contact_margin, wrench.fit_of(self.skeleton, o), self.h, o.react and o.kinematic)
         check(
             wrench.aim(
-                now.x, now.v, flat(reference, 2), now.forces, now.loads, *world, *found.support, found.unexplained, found.borne, found.y
+                now.x, now.v, flat(reference, 2), now.forces, now.loads, *world, found.support, found.unexplained, found.borne, found.y
             )
         )
         return found

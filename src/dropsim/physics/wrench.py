@@ -39,6 +39,9 @@ _MORE_POINTS = int(_NUM_POINTS.sum()) - NUM_JOINTS
 _UP = np.array([0.0, 0.0, 1.0])
 LEDGER_ARM = 1.0
 """Arm at which a moment weighs as much as a force in the ledger [m], as in the paper: forces are explained first."""
+LYING_TOLERANCE = 0.1
+"""Unexplained force that is let pass for people on the ground [body weights]: recorded ones have as much, as bodies lie on more than
+joints."""
 ACCOUNT = 0.5
 """Time over which unexplained changes of velocity are added up [s]."""
 
@@ -63,6 +66,8 @@ class Correction(NamedTuple):
     """How the soft correction acts."""
 
     tolerance: float
+    lying: float
+    """The tolerance of people who touch something with more than their feet."""
     threshold: float
     weight: float
     airborne_weight: float
@@ -80,8 +85,10 @@ def fit_of(skeleton: Skeleton, options: SimulatorOptions, arm: float | None = No
 
 def correction_of(options: SimulatorOptions, tolerance: float) -> Correction:
     """Return the constants of the correction, with a prior's own tolerance unless the options give one."""
-    tolerance = tolerance if options.tolerance is None else options.tolerance
-    return Correction(tolerance, options.threshold, options.correction_weight, options.airborne_weight, options.correction_cap)
+    lying = max(tolerance, LYING_TOLERANCE)
+    if options.tolerance is not None:
+        tolerance = lying = options.tolerance
+    return Correction(tolerance, lying, options.threshold, options.correction_weight, options.airborne_weight, options.correction_cap)
 
 
 class Support(NamedTuple):
@@ -93,6 +100,8 @@ class Support(NamedTuple):
     """Unit vectors toward the body (n 22 3)."""
     friction: np.ndarray
     """Of what they touch (n 22)."""
+    sliding: np.ndarray
+    """Unit vectors along which they slide over it, so that friction acts against them; shorter for those that hardly slide (n 22 3)."""
 
 
 @kernel
@@ -144,12 +153,14 @@ def take_forces(forces: Array, x: Array, centre: Array, b: Array) -> None:
 
 @kernel
 def fit_contacts(
-    x: Array, near: Array, normals: Array, friction: Array, radii: Array, centre: Array, b: Array, fit: Fit, forces: Array, residual: Array
+    x: Array, support: Support, i: int, radii: Array, centre: Array, b: Array, fit: Fit, forces: Array, residual: Array
 ) -> int:
-    """Write the contact forces that come nearest to giving a rate of momentum b, eq. (11), and what they leave unexplained.
+    """Write the contact forces of person i that come nearest to giving a rate of momentum b, eq. (11), and what they leave unexplained.
 
-    Each contact has the edges cos(k) t1 + sin(k) t2 + n / mu of a pyramid inscribed in its friction cone; moments weigh at an arm.
+    Each contact has the edges cos(k) t1 + sin(k) t2 + n / mu of a pyramid inscribed in its friction cone; moments weigh at an arm. What
+    slides has less of the cone the faster it is, and in the end one edge against the way that it slides.
     """
+    near, normals, friction, sliding = support.near[i], support.normals[i], support.friction[i], support.sliding[i]
     most = (NUM_JOINTS + _MORE_POINTS) * fit.num_edges
     A, c, edges = np.empty((most, 6 + most)), np.empty(most), np.empty((most, 3))
     wrenches, scaled, joint = np.zeros((most, 6)), np.empty(6), np.empty(most, dtype=np.int64)
@@ -161,6 +172,7 @@ def fit_contacts(
         length = _along_foot(x, j, normal, t) if fit.soles else 0.0
         if length == 0.0:
             _perpendicular(normal, t)
+        sticks = 1.0 - math.sqrt(sliding[j, 0] ** 2 + sliding[j, 1] ** 2 + sliding[j, 2] ** 2)
         s[0], s[1], s[2] = normal[1] * t[2] - normal[2] * t[1], normal[2] * t[0] - normal[0] * t[2], normal[0] * t[1] - normal[1] * t[0]
         for p in range(_NUM_POINTS[j] if length > 0.0 else 1):
             for k in range(3):
@@ -168,7 +180,7 @@ def fit_contacts(
             for e in range(fit.num_edges):
                 cosine, sine = math.cos(e * (2 * math.pi / fit.num_edges)), math.sin(e * (2 * math.pi / fit.num_edges))
                 for k in range(3):
-                    edges[n, k] = cosine * t[k] + sine * s[k] + normal[k] / friction[j]
+                    edges[n, k] = sticks * (cosine * t[k] + sine * s[k]) - (e % 2) * sliding[j, k] + normal[k] / friction[j]
                 add_force(edges[n, 0], edges[n, 1], edges[n, 2], point, centre, 1.0, wrenches[n])
                 for r in range(6):
                     A[n, r] = wrenches[n, r] * (1.0 if r < 3 else fit.scale)
@@ -248,7 +260,7 @@ def turn_of(mx: float, my: float, mz: float, x: Array, centre: Array, masses: Ar
 @kernel
 def aim(
     x: Array, v: Array, reference: Array, forces: Array, loads: Array, body: BodyArrays, solids: Solids, margin: float, fit: Fit, h: float,
-    react: bool, near: Array, normals: Array, friction: Array, unexplained: Array, borne: Array, y: Array,
+    react: bool, support: Support, unexplained: Array, borne: Array, y: Array,
 ) -> int:  # fmt: skip
     """Write where momentum, external forces, gravity and the ground's reaction take the particles: y of eq. (1).
 
@@ -260,15 +272,19 @@ def aim(
     centre, b, fitted, spin = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(3)
     status = FINE
     for i in range(len(x)):
-        near_spheres(x[i], body.radii, of_person(solids, i), margin, fit.friction, near[i], normals[i], friction[i])
+        near, normals = support.near[i], support.normals[i]
+        near_spheres(
+            x[i], reference[i], h, body.radii, of_person(solids, i), margin, fit.friction, near, normals, support.friction[i],
+            support.sliding[i],
+        )  # fmt: skip
         total = centre_of_mass(x[i], body.masses, centre)
         momentum_rate(x[i], v[i], reference[i], body.masses, h, centre, b)
         take_forces(loads[i], x[i], centre, b)
-        status = max(status, fit_contacts(x[i], near[i], normals[i], friction[i], body.radii, centre, b, fit, fitted, unexplained[i]))
+        status = max(status, fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, unexplained[i]))
         for r in range(6):
             b[r] -= unexplained[i, r]
         if react:
-            _load(fitted, near[i], normals[i], h * h / total, borne[i])
+            _load(fitted, near, normals, h * h / total, borne[i])
         else:
             borne[i] = 0.0
         for j in range(NUM_JOINTS):
@@ -321,14 +337,17 @@ def balance(
         take_forces(forces[i], x[i], centre, b)
         status = max(
             status,
-            fit_contacts(x[i], support.near[i], support.normals[i], support.friction[i], body.radii, centre, b, fit, fitted, residual),
+            fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual),
         )
         wrench[i] = _norm(residual) / fit.body_weight
         copy(solved[i], out[i])
         if held[i]:
             continue
-        grounded = support.near[i].any()
-        _excess(residual, unexplained[i], forces[i], loads[i], fit, correction.tolerance if grounded else 0.0, e)
+        grounded, tolerance = False, 0.0
+        for j in range(NUM_JOINTS):
+            if support.near[i, j]:
+                grounded, tolerance = True, max(tolerance, correction.lying if _GROUP[j] else correction.tolerance)
+        _excess(residual, unexplained[i], forces[i], loads[i], fit, tolerance, e)
         if not _norm(e) > correction.threshold:
             continue
         strength = correction.weight if grounded else correction.airborne_weight
@@ -404,7 +423,7 @@ def _owed(
     total = centre_of_mass(x, body.masses, centre)
     momentum_rate(x, v, after, body.masses, h, centre, b)
     take_forces(forces, x, centre, b)
-    status = fit_contacts(x, support.near[i], support.normals[i], support.friction[i], body.radii, centre, b, fit, fitted, residual)
+    status = fit_contacts(x, support, i, body.radii, centre, b, fit, fitted, residual)
     for k in range(3):
         out[k] = (1.0 - h / ACCOUNT) * ledger[k] + h * residual[k] / total
     return status
@@ -451,9 +470,7 @@ def explain(
         take_forces(forces[i], x[i], centre, b)
         status = max(
             status,
-            fit_contacts(
-                x[i], support.near[i], support.normals[i], support.friction[i], body.radii, centre, b, fit, fitted[i], residual[i]
-            ),
+            fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted[i], residual[i]),
         )
     return status
 
@@ -490,7 +507,9 @@ def unexplained_of_motion(
     if cylinders:
         spin = cylinder_angular_rate(motion.joints, skeleton.global_rotations(motion.q), skeleton, h)
     friction = np.full(x.shape[:-1], options.friction)
-    support = Support(flat(contacts[..., 1:-1, :], 1), flat(np.broadcast_to(_UP, x.shape), 2), flat(friction, 1))
+    support = Support(
+        flat(contacts[..., 1:-1, :], 1), flat(np.broadcast_to(_UP, x.shape), 2), flat(friction, 1), flat(np.zeros(x.shape), 2)
+    )
     residual = np.empty((*x.shape[:-2], 6))
     now = (flat(x, 2), flat((x - before) / h, 2), flat(after, 2), flat(forces, 2), flat(spin, 1))
     check(_explain_frames(*now, skeleton.arrays, support, fit_of(skeleton, options), h, flat(residual, 1)))
@@ -510,7 +529,7 @@ def _explain_frames(
             b[3 + k] += spin[i, k]
         status = max(
             status,
-            fit_contacts(x[i], support.near[i], support.normals[i], support.friction[i], body.radii, centre, b, fit, fitted, residual[i]),
+            fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual[i]),
         )
     return status
 

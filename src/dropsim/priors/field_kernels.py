@@ -8,29 +8,34 @@ import numpy as np
 from dropsim.body.joints import MIRROR, NUM_JOINTS, PARENTS
 from dropsim.body.kinematics import chain, copy, product, product_transposed, swing
 from dropsim.compute.jit import kernel
+from dropsim.files.units import GRAVITY
 
 Array = Any
 """numba knows the types."""
 _PARENTS, _MIRROR = np.array(PARENTS), np.array(MIRROR)
 _LEGS = np.array([(1, 4, 7, 10), (2, 5, 8, 11)])
 """Hip, knee, ankle and toes, left and right."""
-_HEAD = 15
+HEAD = 15
 WEIGHTS = np.ones(NUM_JOINTS)
 WEIGHTS[[0, 7, 8, 10, 11]] = 2.0
 WEIGHTS[[18, 19, 20, 21]] = 0.5
 """Of the joints in the features: what carries the body counts twice, arms half."""
 LOOK_AHEAD = 0.15
 """Seconds for which velocities count like displacements in the features [s]."""
+HELD = 0.03
+"""Feet that are to stand and are no higher than this above the floor keep their place, as far as the leg reaches [m]; others come down."""
 GROUNDED = 0.05
 """Feet no higher than this above the floor bear the body [m]."""
+SEATED = 0.35
+"""Below this height of the pelvis people do not stand on their feet [m]."""
 LOW = 0.6
 """Below this height of the pelvis people are on the way to the ground [m]."""
+ABSORBS = 0.15
+"""Time constant in which legs absorb a difference in height and its velocity [s]: about half of a runner's stance."""
 FARTHEST_STEP = 0.5
 """Farthest that a foot is put down beyond where the recording has it [m]: about half a leg's length."""
 STRAIGHT = 0.98
 """Share of a leg's length from which on it straightens ever more slowly: the knee is bent by 23 degrees there."""
-GRAVITY = 9.81
-"""[m/s^2]"""
 NUM_FEATURES = 6 * NUM_JOINTS + 3
 
 
@@ -64,8 +69,6 @@ class Pull(NamedTuple):
     """Length of a frame [s]."""
     fade: float
     """Share of an offset from the recording that is gone after a frame."""
-    lock: float
-    """Farthest that a leg reaches for the place of a standing foot [m]."""
 
 
 @kernel
@@ -202,7 +205,7 @@ def features_of_frames(
         for k in range(NUM_FEATURES):
             out[i, k] = one[k]
         overbalance(now, v, yaw_of(q[0]), masses, radii, balance)
-        falling[i, 0], falling[i, 1], heads[i] = balance[0], balance[1], now[_HEAD, 2]
+        falling[i, 0], falling[i, 1], heads[i] = balance[0], balance[1], now[HEAD, 2]
 
 
 @kernel
@@ -255,8 +258,9 @@ def pose(root: Array, quaternions: Array, offsets: Array, scale: float, q: Array
 
 @kernel
 def follow(
-    x: Array, v: Array, q: Array, yaws: Array, rows: Array, frames: Frames, body: Body, pull: Pull, next_x: Array, next_q: Array
-) -> None:
+    x: Array, v: Array, q: Array, yaws: Array, late: Array, rows: Array, frames: Frames, body: Body, pull: Pull, next_x: Array,
+    next_q: Array,
+) -> None:  # fmt: skip
     """Write K next frames of everyone: the recorded changes applied to their own pose, with the offset to the recording fading.
 
     So does where the pelvis is over the feet on which the recording stands; these keep their place, and the legs reach for it. If
@@ -305,6 +309,8 @@ def follow(
             ux, uy = v[i, 0, 0] - (c * px - s * py), v[i, 0, 1] - (s * px + c * py)
             seconds = math.sqrt(max(x[i, 0, 2], LOW) / GRAVITY)
             farther[0], farther[1] = ox + seconds * ux, oy + seconds * uy
+            if late[i]:
+                farther[:] = 0.0
             size = math.sqrt(farther[0] ** 2 + farther[1] ** 2)
             if size > FARTHEST_STEP:
                 farther[0], farther[1] = FARTHEST_STEP / size * farther[0], FARTHEST_STEP / size * farther[1]
@@ -312,8 +318,10 @@ def follow(
             # The pelvis comes back over the feet as a pendulum would that is damped critically, without a jump in its velocity.
             keep, draw = max(1.0 - 2.0 * pull.h / seconds, 0.0), (pull.h / seconds) ** 2
             p[0, 0], p[0, 1] = x[i, 0, 0] + dx + keep * pull.h * ux - draw * ox, x[i, 0, 1] + dy + keep * pull.h * uy - draw * oy
-            height = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2])
-            p[0, 2] = height + fade * (body.scale * then_root[2] - height)
+            # So does its height, as legs absorb a landing.
+            keep, draw = max(1.0 - 2.0 * pull.h / ABSORBS, 0.0), (pull.h / ABSORBS) ** 2
+            uz, oz = v[i, 0, 2] - abs(way) * (frames.root[at, 2] - frames.root[before % n, 2]), x[i, 0, 2] - body.scale * now_root[2]
+            p[0, 2] = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2]) + keep * pull.h * uz - draw * oz
             if turns:
                 for j in range(NUM_JOINTS):
                     to_matrix(d[j], local[j])
@@ -330,6 +338,12 @@ def follow(
             if turns:
                 for j in range(NUM_JOINTS):
                     copy(local[j], next_q[i, k, j])
+
+
+@kernel
+def _gap(x: Array, radii: Array, leg: Array) -> float:
+    """Return the height of the lower one of heel and toes above the floor [m]."""
+    return min(x[leg[2], 2] - radii[leg[2]], x[leg[3], 2] - radii[leg[3]])
 
 
 @kernel
@@ -379,14 +393,14 @@ def _reach(
     # A foot in the air is put down farther by how much farther the body falls than the recorded one did.
     tx, ty = pull.fade * farther[0], pull.fade * farther[1]
     if stands:
-        gap = max(min(x[ankle, 2] - body.radii[ankle], x[toe, 2] - body.radii[toe]), 0.0)
+        gap = max(_gap(x, body.radii, leg), 0.0)
         height = floor + (1.0 - pull.fade) * min(gap, height - floor)
         # Feet turn about the heel or about the toes: the one that moves less stays.
         tx, ty = x[ankle, 0] - p[ankle, 0], x[ankle, 1] - p[ankle, 1]
         ux, uy = x[toe, 0] - p[toe, 0], x[toe, 1] - p[toe, 1]
         if ux * ux + uy * uy < tx * tx + ty * ty:
             tx, ty = ux, uy
-        if tx * tx + ty * ty > pull.lock * pull.lock:
+        if gap > HELD:
             tx, ty = 0.0, 0.0
     tz = height - p[ankle, 2]
     near, far = body.lengths[knee], body.lengths[ankle]
@@ -461,7 +475,7 @@ def overbalance(x: Array, v: Array, yaw: float, masses: Array, radii: Array, out
             if x[joint, 2] - radii[joint] < GROUNDED:
                 points[num, 0], points[num, 1], sizes[num] = x[joint, 0], x[joint, 1], radii[joint]
                 num += 1
-    if num == 0 or x[0, 2] < LOW:
+    if num == 0 or x[0, 2] < SEATED:
         return
     total = 0.0
     for j in range(NUM_JOINTS):

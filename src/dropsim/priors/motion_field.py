@@ -42,14 +42,24 @@ LATELY, CATCH_UP, LAG = 4.0, 1.0, 0.6
 """A lag is forgotten within 2 s, people would like to make it up within 1 s, and none is remembered beyond 30 cm."""
 DRAWN = 32
 """Of so many recordings that are like the present state, people who are told nothing do as one."""
+REACTION, ALERT = 0.2, 0.5
+"""Between losing one's balance and doing something about it [s]: pushed walkers answer with the ankle after 0.2 s (Hof et al. 2010). Who
+was out of balance for so long stays alert for the second time at most."""
 UNSTEADY = 0.05
 """People step who are farther than this out of balance [m]: toes and the ball of the foot hold less than that."""
+DOWN, UP = 0.45, 0.75
+"""Shares of their standing heights below which pelvis or head are of somebody who lies, and above which both are of somebody upright."""
+AT_REST, RISE = 0.7, 2.5
+"""People get up once their joints are slower than this on average [m/s], as recorded people did who were upright within this time [s]."""
 FALL_TIME = 0.3
 """A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""
 JUMPING = 1.05
 """Height of the pelvis that people only reach in the air, on the recordings' body [m]: those who want to be higher jump."""
 CLIP_END = 12
 """Frames before a clip's end that are not proposed any more."""
+ROW, AGE, TRACK, BEHIND, SHAKEN, RISING, NUM_REMEMBERED = 0, 1, 2, slice(3, 5), 5, 6, 7
+"""Columns of the memory: the recorded frame that is followed, for how many frames, the frame whose intent people have who are told nothing,
+how far they lag behind [m], for how many frames they were out of balance, and whether they get up."""
 _NO_ROTATIONS = np.empty((0, 0, NUM_JOINTS, 3, 3))
 
 
@@ -67,8 +77,6 @@ class MotionField(Prior):
     """Frames for which a new clip is kept even if a better one comes along."""
     choice: int = 6
     """Of so many nearest clips one is drawn when a new one is needed."""
-    lock: float = 0.08
-    """Farthest that a leg reaches for the place of a standing foot [m]."""
     name: str = "field"
     starts_at_mode: bool = True
     takes_intent: bool = True
@@ -102,7 +110,7 @@ class MotionField(Prior):
     def _pull(self) -> kernels.Pull:
         h = 1 / self.fps
         fade = 1 - 0.5 ** (h / self.half_life)
-        return kernels.Pull(h, fade, self.lock)
+        return kernels.Pull(h, fade)
 
     @functools.cached_property
     def _index(self) -> "FieldIndex":
@@ -116,7 +124,12 @@ class MotionField(Prior):
         # The bank's people have their own size: positions and velocities are compared at theirs.
         scale = 1.0 / self._body.scale
         kernels.features_of_people(x * scale, v * scale, q, self.skeleton.masses, scale * self.skeleton.radii, feats, yaws, falling)
-        falling, steps = self._falling(falling, memory)
+        falling = self._falling(falling, memory)
+        unsteady = np.hypot(falling[:, 0], falling[:, 1]) > UNSTEADY
+        shaken = np.clip(memory[:, SHAKEN] + np.where(unsteady, 1, -1), 0, ALERT * self.fps)
+        # Before people react, they go on as they did.
+        late = unsteady & (shaken <= REACTION * self.fps)
+        steps, falling = unsteady & ~late, np.where(late[:, None], 0.0, falling)
         intent = Intent.unknown(*batch) if intent is None else intent
         behind = self._behind(memory, v, intent)
         intent = Intent(intent.velocity + behind.reshape(intent.velocity.shape) / CATCH_UP, intent.facing, intent.height)
@@ -125,24 +138,28 @@ class MotionField(Prior):
             wanted = np.where((track >= 0)[:, None], index.codes_of_frames[track, NUM_COMPONENTS:] / WEIGHTS, wanted)
         wanted[:, :2] = _not_slower(wanted[:, :2], falling / (FALL_TIME * SPEED_SCALE))
         codes, weights = index.codes(feats, wanted)
-        low = (scale * x[:, 0, 2] < kernels.LOW) | (wanted[:, 4] < HEIGHT_SCALE * (CROUCHED - STANDING))
-        jumps = wanted[:, 4] > HEIGHT_SCALE * (JUMPING - STANDING)
-        low |= scale * x[:, 0, 2] > JUMPING
-        which = np.where(jumps, 3, np.where(low, 0, np.where(steps, 1, 2)))
+        height = scale * x[:, 0, 2]
+        crouches, jumps = wanted[:, 4] < HEIGHT_SCALE * (CROUCHED - STANDING), wanted[:, 4] > HEIGHT_SCALE * (JUMPING - STANDING)
+        anyhow = crouches | (height < kernels.LOW) | (height > JUMPING)
+        rising = ~crouches & ~jumps & self._rising(memory, scale * x, scale * v)
+        weights[rising, NUM_COMPONENTS:] = 0.0  # any way up will do
+        which = np.where(jumps, 3, np.where(rising, 4, np.where(anyhow, 0, np.where(steps, 1, 2))))
         rows, gaps = index.search.nearest(codes, max(num, 8), weights=weights, filter=self._sets, which=which)
         followed, keep = self._keep(memory, codes, weights, gaps)
-        keep &= self._allowed[which, followed]
+        resolute = late | (rising & (memory[:, RISING] > 0) & ~steps)
+        keep = (keep & self._allowed[which, followed]) | (resolute & self._goes_on(followed, memory))
         draw = rng.uniform().reshape(n)
         drawn = rows[np.arange(n), (draw * min(self.choice, rows.shape[1])).astype(np.int64)]
         first = np.where(keep, followed, index.rows[drawn])[:, None]
         chosen = np.concatenate((first, index.rows[rows[:, : num - 1]]), 1) if num > 1 else first
+        chosen[late & keep] = first[late & keep]
         next_x = np.empty((n, num, NUM_JOINTS, 3))
-        kernels.follow(x, v, q, yaws, chosen, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
+        kernels.follow(x, v, q, yaws, late, chosen, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
         # What is remembered is the clip that is followed, whichever candidate comes nearest: otherwise people whom physics holds back
         # would stay in a moment for ever, and not take the step that the recording leads to.
-        age = np.where(keep, memory[:, 1] + 1, 0)
-        remembered = np.repeat(np.stack((first[:, 0] + 1.0, age, track + 0.0, *behind.T), -1)[:, None], num, 1)
-        rotations = functools.partial(self._rotations, (x, v, q, yaws), chosen)
+        age = np.where(keep, memory[:, AGE] + 1, 0)
+        remembered = np.repeat(np.stack((first[:, 0] + 1.0, age, track + 0.0, *behind.T, shaken, rising), -1)[:, None], num, 1)
+        rotations = functools.partial(self._rotations, (x, v, q, yaws, late), chosen)
         return LazyCandidates(next_x.reshape(*batch, *next_x.shape[1:]), remembered.reshape(*batch, *remembered.shape[1:]), rotations)
 
     def _rotations(
@@ -163,11 +180,11 @@ class MotionField(Prior):
         going = np.hypot(asked[:, :1], asked[:, 1:]) > STILL
         if not going.any():
             return np.zeros(asked.shape)
-        lag = (1 - h / LATELY) * memory[:, 3:5] + h * (asked - v[:, 0, :2])
+        lag = (1 - h / LATELY) * memory[:, BEHIND] + h * (asked - v[:, 0, :2])
         return np.where(going, lag / np.maximum(np.hypot(lag[:, :1], lag[:, 1:]) / LAG, 1.0), 0.0)
 
     def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
-        return np.concatenate((memory[..., :3], memory[..., 3:5] @ R[:2, :2].T), -1)
+        return np.concatenate((memory[..., :3], memory[..., BEHIND] @ R[:2, :2].T, memory[..., 5:]), -1)
 
     def _track(
         self, memory: Float[np.ndarray, "n m"], feats: Float[np.ndarray, "n f"], free: Bool[np.ndarray, "n"]
@@ -179,7 +196,7 @@ class MotionField(Prior):
         if not free.any():
             return np.full(len(free), -1)
         index, n = self._index, len(self.bank.root)
-        row = memory[:, 2].astype(np.int64) + 1
+        row = memory[:, TRACK].astype(np.int64) + 1
         lasts = free & (row > 0) & (row % n < self.bank.last[row % n] - CLIP_END)
         ended = np.flatnonzero(free & ~lasts)
         if len(ended):
@@ -189,22 +206,49 @@ class MotionField(Prior):
             row[ended] = index.rows[found[np.arange(len(ended)), found[:, 0] % DRAWN]]
         return np.where(free, row, -1)
 
-    def _falling(
-        self, own: Float[np.ndarray, "n 2"], memory: Float[np.ndarray, "n m"]
-    ) -> tuple[Float[np.ndarray, "n 2"], Bool[np.ndarray, "n"]]:
-        """Return how much farther people are out of balance than those whom they follow, and who has to step.
+    def _falling(self, own: Float[np.ndarray, "n 2"], memory: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n 2"]:
+        """Return how much farther people are out of balance than those whom they follow [m].
 
         Walking is falling too: only what the recording does not have counts.
         """
-        row = memory[:, 0].astype(np.int64)
+        row = memory[:, ROW].astype(np.int64)
         known, far = row >= 0, np.hypot(own[:, 0], own[:, 1])
         way = own / np.maximum(far, 1e-9)[:, None]
         more = np.where(known, np.maximum(far - (way * self._index.falling[np.where(known, row, 0)]).sum(-1), 0.0), 0.0)
-        return more[:, None] * way, more > UNSTEADY
+        return more[:, None] * way
+
+    def _rising(
+        self, memory: Float[np.ndarray, "n m"], x: Float[np.ndarray, "n 22 3"], v: Float[np.ndarray, "n 22 3"]
+    ) -> Bool[np.ndarray, "n"]:
+        """Tell who gets up: people who lie at rest, until they are on their feet."""
+        pelvis, head = x[:, 0, 2], x[:, kernels.HEAD, 2]
+        lies = (pelvis < DOWN * self._tall[0]) | (head < DOWN * self._tall[1])
+        at_rest = np.linalg.norm(v, axis=-1).mean(-1) < AT_REST
+        return self.gets_up & np.where(memory[:, RISING] > 0, pelvis < kernels.LOW, lies & at_rest)
 
     @functools.cached_property
-    def _allowed(self) -> Bool[np.ndarray, "4 r"]:
-        """Frames, and mirror images, that can be followed: by anybody, to take a step, to go or stand upright, and to jump."""
+    def _tall(self) -> tuple[float, float]:
+        """Heights of pelvis and head of somebody who stands, on the recordings' body [m]."""
+        up, radii = self.bank.skeleton.rest[:, 1], self.bank.skeleton.radii
+        return float(up[0] - (up - radii).min()), float(up[kernels.HEAD] - (up - radii).min())
+
+    @functools.cached_property
+    def _rises(self) -> Bool[np.ndarray, "r"]:
+        """Frames, and mirror images, of people who are not upright and will soon be."""
+        n, height, heads = len(self.bank), self.bank.root[:, 2], self._index.heads[: len(self.bank)]
+        upright = (height > UP * self._tall[0]) & (heads > UP * self._tall[1])
+        ahead = np.where(upright, np.arange(n), 10 * n)
+        then = np.minimum.accumulate(ahead[::-1])[::-1]
+        return np.tile(~upright & (then <= self.bank.last) & (then - np.arange(n) < RISE * self.fps), 2)
+
+    @functools.cached_property
+    def gets_up(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether somebody in the bank gets up from the ground."""
+        return bool((self._rises & (np.tile(self.bank.root[:, 2], 2) < DOWN * self._tall[0])).any())
+
+    @functools.cached_property
+    def _allowed(self) -> Bool[np.ndarray, "5 r"]:
+        """Frames, and mirror images, that can be followed: by anybody, to take a step, to go or stand upright, to jump, and to get up."""
         bank = self.bank
         ahead = np.minimum(np.arange(len(bank))[:, None] + np.arange(SOON), bank.last[:, None])
         stepping = np.tile(~bank.standing.all(1)[ahead].all(1), 2)  # pyright: ignore[reportIndexIssue]
@@ -215,7 +259,7 @@ class MotionField(Prior):
         top = height[np.minimum(np.arange(len(bank))[:, None] + np.arange(AHEAD + 1), bank.last[:, None])].max(1)
         jumping = np.tile((top > JUMPING) & (top > height), 2)
         every = np.ones(len(everyday), dtype=np.bool_)
-        return np.stack([some if some[self._index.rows].any() else every for some in (every, stepping, everyday, jumping)])
+        return np.stack([some if some[self._index.rows].any() else every for some in (every, stepping, everyday, jumping, self._rises)])
 
     @functools.cached_property
     def _sets(self) -> Filter:
@@ -225,19 +269,22 @@ class MotionField(Prior):
         self, memory: Float[np.ndarray, "n m"], codes: np.ndarray, weights: np.ndarray, gaps: np.ndarray
     ) -> tuple[Int[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
         """Return the rows of the clips that are being followed, and who keeps to them."""
-        frames, n = self._frames, len(self.bank.root)
-        row = memory[:, 0].astype(np.int64)
-        known = row >= 0
-        row = np.where(known, row, 1)
-        going = known & (row % n < frames.last[row % n] - 1)
+        row = memory[:, ROW].astype(np.int64)
+        row = np.where(row >= 0, row, 1)
+        going = self._goes_on(row, memory)
         gap = self._index.distance(row, codes, weights)
         eighth, best = np.maximum(gaps[:, 7], 0.02), np.maximum(gaps[:, 0], 0.02)
-        young = memory[:, 1] < self.least_stay
+        young = memory[:, AGE] < self.least_stay
         return row, going & ((gap < self.loyalty * eighth) | (young & (gap < 4 * best)))
+
+    def _goes_on(self, row: Int[np.ndarray, "n"], memory: Float[np.ndarray, "n m"]) -> Bool[np.ndarray, "n"]:
+        """Tell who follows a clip that has a next frame."""
+        at = row % len(self.bank)
+        return (memory[:, ROW] >= 0) & (at < self._frames.last[at] - 1)
 
     def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
         del before, q
-        return np.broadcast_to(np.array([-1.0, 0.0, -1.0, 0.0, 0.0]), (*x.shape[:-2], 5))
+        return np.broadcast_to(np.where(np.isin(np.arange(NUM_REMEMBERED), (ROW, TRACK)), -1.0, 0.0), (*x.shape[:-2], NUM_REMEMBERED))
 
     def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
         """Return somebody of the recordings above the origin, facing +y."""
@@ -249,8 +296,8 @@ class MotionField(Prior):
             kernels.poses(self._frames, rows - past, rows, self._body, x[past], q[past])
         # Nobody starts inside the floor: recorded feet are a little lower now and then.
         x[..., 2] += np.maximum((self.skeleton.radii - x[0, ..., 2]).max(-1), 0.0)[:, None]
-        memory = np.zeros((len(rows), 5))
-        memory[:, 0], memory[:, 2] = rows, -1
+        memory = np.zeros((len(rows), NUM_REMEMBERED))
+        memory[:, ROW], memory[:, TRACK] = rows, -1
         state = State(x[0], (x[0] - x[1]) * self.fps, q[0], memory)
         return state[0] if isinstance(seed, int) else state
 

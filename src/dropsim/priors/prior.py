@@ -156,6 +156,9 @@ class Prior(ABC):
     takes_intent: bool = False
     """Whether it goes where an intent says; other priors are steered by a planner that looks ahead over their samples."""
 
+    gets_up: bool = False
+    """Whether it knows people on the ground and how they get up; other priors have poses to get up through (dropsim.control.getting_up)."""
+
     @abstractmethod
     def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
         """Propose `num` next frames, the mode first; a prior with fewer to offer may return fewer.

@@ -28,7 +28,8 @@ class ClipPrior(Prior):
         self.motion, self.then, self.handover = motion, then, len(motion) - 1 if handover is None else handover
         self.skeleton, self.fps, self.name = motion.skeleton, motion.fps, f"clip {motion.name}".strip()
         if then is not None:
-            self.tolerance, self.starts_at_mode, self.takes_intent = then.tolerance, then.starts_at_mode, then.takes_intent
+            self.tolerance, self.starts_at_mode = then.tolerance, then.starts_at_mode
+            self.takes_intent, self.gets_up = then.takes_intent, then.gets_up
         count = np.arange(len(motion), dtype=np.float64)[:, None]
         self._memories = count if then is None else np.concatenate((count, self._memories_of(then)), axis=-1)
 

@@ -213,7 +213,7 @@ class World:
         if context.around is not None and not follows:
             inputs = replace(inputs, intent=_clear(inputs.intent, context))
         plan = None if follows else self._plan(now, inputs.intent, context, rng)
-        fallen, rising = (None, None) if follows or not self.scene.get_up else self._get_up(now, context)
+        fallen, rising = (None, None) if follows or not self.scene.get_up or self.simulator.prior.gets_up else self._get_up(now, context)
         inputs = replace(
             inputs,
             colliders=colliders,
