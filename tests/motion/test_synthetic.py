@@ -5,7 +5,8 @@ import pytest
 
 from dropsim.body.rotations import heading
 from dropsim.body.skeleton import joint_index
-from dropsim.motion.synthetic import CADENCE, GRAVITY, LANDING, LIFT, TAKE_OFF, somersault_clip, stepping_clip
+from dropsim.files.units import GRAVITY
+from dropsim.motion.synthetic import CADENCE, LANDING, LIFT, TAKE_OFF, somersault_clip, stepping_clip
 
 CLIP = stepping_clip(4.0, 30.0)
 SIDES = pytest.mark.parametrize(("side", "other"), [("left", "right"), ("right", "left")])

@@ -9,8 +9,9 @@ import pytest
 from dropsim.body.rotations import exp
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.control.following import Planted
+from dropsim.files.units import GRAVITY
 from dropsim.motion.synthetic import stepping_clip
-from dropsim.physics.contact import GRAVITY, GRIP_GAP, FrictionPatch, Plane, Spheres, nearest_surface, of_person, push_out, solids
+from dropsim.physics.contact import GRIP_GAP, FrictionPatch, Plane, Spheres, nearest_surface, of_person, push_out, solids
 from dropsim.physics.energies import (
     CentreOfMassVelocity,
     CollinearEnergy,

@@ -9,10 +9,11 @@ import scipy.optimize
 
 from dropsim.body.rotations import exp, normalize, perpendicular
 from dropsim.body.skeleton import CHILDREN, NUM_JOINTS, PARENTS, Skeleton, joint_index
+from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import FACING_Y, stepping_clip
 from dropsim.physics import wrench
-from dropsim.physics.contact import GRAVITY, Plane, solids
+from dropsim.physics.contact import Plane, solids
 from dropsim.physics.nnls import check
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.wrench import cylinder_angular_rate, root_wrench_of_motion

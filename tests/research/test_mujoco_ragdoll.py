@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dropsim.body.skeleton import Skeleton
-from dropsim.physics.contact import GRAVITY
+from dropsim.files.units import GRAVITY
 from dropsim.research.evaluation import mujoco_ragdoll
 from dropsim.research.evaluation.trials import Body, Trial, toward
 

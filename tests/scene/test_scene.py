@@ -13,9 +13,10 @@ from dropsim.body.rotations import heading
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, Skeleton, joint_index
 from dropsim.compute.random import Streams
 from dropsim.control.planner import IntentCost, Planner
+from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Event
 from dropsim.motion.synthetic import stepping_clip
-from dropsim.physics.contact import GRAVITY, Plane, nearest_surface, solids
+from dropsim.physics.contact import Plane, nearest_surface, solids
 from dropsim.physics.energy import Frame
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import Report, Simulator, StepInputs

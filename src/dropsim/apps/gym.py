@@ -16,9 +16,9 @@ from jaxtyping import Float
 from dropsim.body.rotations import heading
 from dropsim.body.skeleton import NUM_JOINTS
 from dropsim.compute.random import Streams
+from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
-from dropsim.physics.contact import GRAVITY
 from dropsim.physics.step import Report, Simulator
 from dropsim.research.synthesis.distribution import distribution
 from dropsim.scene import BODY_PARTS, StepInputs, World, WorldState

@@ -16,9 +16,9 @@ from dropsim.body.rotations import exp, rotmat_to_rotvec, slerp_rotmat, transpos
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton, joint_index
 from dropsim.control.floor import lowered, raised
 from dropsim.control.planner import ReplaceStage
+from dropsim.files.units import GRAVITY
 from dropsim.motion.synthetic import FACING_Y
 from dropsim.physics import metrics
-from dropsim.physics.contact import GRAVITY
 from dropsim.priors.prior import Candidates, Prior, State
 
 Direction = tuple[float, float, float]

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dropsim.compute.jit import kernel
-from dropsim.physics.contact import GRAVITY, Solids, nearest, of_person
+from dropsim.files.units import GRAVITY
+from dropsim.physics.contact import Solids, nearest, of_person
 from dropsim.physics.shapes import BOX, shape_distance, to_local, turned
 
 Array = Any

@@ -17,7 +17,6 @@ from jaxtyping import Float
 from dropsim.body.joints import BEYOND, FLESH, NUM_JOINTS, PARENTS
 from dropsim.body.skeleton import flat
 from dropsim.compute.jit import kernel
-from dropsim.files.units import GRAVITY
 from dropsim.physics import shapes as forms
 from dropsim.physics.shapes import NO_TRIANGLES, Mesh, Triangles, shape_distance, shape_entry, to_local, turned, velocity_at
 

@@ -16,8 +16,9 @@ from dropsim.body.kinematics import copy
 from dropsim.body.rotations import normalize
 from dropsim.body.skeleton import BodyArrays, Skeleton, flat
 from dropsim.compute.jit import kernel
+from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
-from dropsim.physics.contact import GRAVITY, Solids, near_spheres, of_person
+from dropsim.physics.contact import Solids, near_spheres, of_person
 from dropsim.physics.nnls import FINE, check, solve
 from dropsim.physics.options import SimulatorOptions
 

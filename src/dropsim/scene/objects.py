@@ -11,10 +11,10 @@ from jaxtyping import Bool, Float
 from dropsim.body.rotations import exp
 from dropsim.body.skeleton import joint_index
 from dropsim.control.leaning import LeanStage, lean_against
-from dropsim.files.units import Degrees, Kilograms, Metres, MetresPerSecond, Newtons, NewtonsPerMetre, Seconds
+from dropsim.files.units import GRAVITY, Degrees, Kilograms, Metres, MetresPerSecond, Newtons, NewtonsPerMetre, Seconds
 from dropsim.motion.motion import Event
 from dropsim.physics.bodies import BALL
-from dropsim.physics.contact import GRAVITY, FrictionPatch, Plane, Spheres
+from dropsim.physics.contact import FrictionPatch, Plane, Spheres
 from dropsim.physics.step import StepInputs
 from dropsim.scene.element import (
     Balls,

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.skeleton import PARENTS
-from dropsim.physics.contact import GRAVITY
+from dropsim.files.units import GRAVITY
 from dropsim.physics.energies import CentreOfMassVelocity, MaskedEnergy
 from dropsim.physics.step import StepInputs
 from dropsim.priors.intent import Intent

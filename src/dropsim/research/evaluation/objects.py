@@ -11,9 +11,10 @@ from jaxtyping import Bool, Float
 
 from dropsim.body.skeleton import joint_index
 from dropsim.files.tables import shown
+from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
-from dropsim.physics.contact import GRAVITY, Collider, Plane, nearest_surface
+from dropsim.physics.contact import Collider, Plane, nearest_surface
 from dropsim.physics.step import Report
 from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
 from dropsim.research.evaluation.random_scenes import RandomChunk, random_numbers

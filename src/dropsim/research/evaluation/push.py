@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from dropsim.files.tables import shown
+from dropsim.files.units import GRAVITY
 from dropsim.physics import metrics
-from dropsim.physics.wrench import GRAVITY
 from dropsim.research.evaluation import mujoco_ragdoll
 from dropsim.research.evaluation.chunks import Arrays, run_chunks
 from dropsim.research.evaluation.push_runs import PushChunk, rows_of

@@ -15,7 +15,7 @@ import numpy as np
 
 from dropsim.compute.random import Streams
 from dropsim.files.tables import shown
-from dropsim.physics.wrench import GRAVITY
+from dropsim.files.units import GRAVITY
 from dropsim.research.evaluation.branches import SPEEDS, Branch, Shove
 from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
 from dropsim.research.evaluation.push_runs import rows_of
