@@ -4,6 +4,7 @@ Over ramps, curbs and steps the prior is asked as if the ground under each foot 
 ground: the body at the height of the floor, each foot at its own, with the knee between.
 """
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -164,17 +165,19 @@ class FootingStage(Stage):
         for foot, leg in enumerate(LEGS):
             slope = f.slopes[..., foot, None, :]
             v[..., leg[2:], 2] -= f.share[..., None] * ((slope * v[..., leg[2:], :2]).sum(-1) - f.rate[..., None])
-        q = self.skeleton.inverse(x, state.q)
-        return lowered(replace(state, x=x, v=v, q=np.where(self._uneven[..., None, None, None], q, state.q)), f.floor)
+        q = np.where(self._uneven[..., None, None, None], self.skeleton.inverse(x, state.q), state.q) if self._uneven.any() else state.q
+        return lowered(replace(state, x=x, v=v, q=q), f.floor)
 
     def change(self, candidates: Candidates, reference: int) -> Candidates:
         del reference
         changed = raised(candidates, self.footing.floor)
+        if not self._uneven.any():
+            return changed
         x = np.array(changed.x)
         self._shift(x, 1.0)
         return changed.with_joints(x)
 
-    @property
+    @functools.cached_property
     def _uneven(self) -> np.ndarray:
         f = self.footing
         return np.asarray((np.abs(f.feet - f.floor[..., None]).max(-1) > 1e-6) | (np.abs(f.slopes).max((-1, -2)) > 1e-6))

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton
-from dropsim.physics.contact import Collider, Plane, Rows
+from dropsim.physics.contact import Collider, Plane, colliders_by_world
 from dropsim.physics.energy import Energy, Frame, Target
 from dropsim.physics.settle import Holds
 from dropsim.physics.step import Simulator, Stage, StepInputs
@@ -122,7 +122,7 @@ def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext)
     """Put together what happens in some worlds of a batch; parts are worlds and their inputs."""
     forces, loads, holds = np.zeros(context.people.x.shape), np.zeros(context.people.x.shape), Holds.nothing(*context.batch)
     intent, energies = Intent.unknown(*context.batch), list[tuple[int, Energy]]()
-    colliders, stages = list[Collider](), list[tuple[int, Stage]]()
+    colliders, stages = list[tuple[int, Collider]](), list[tuple[int, Stage]]()
     for world, part in parts:
         if part.forces is not None:
             forces[world] += part.forces
@@ -136,12 +136,12 @@ def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext)
             for whole, own in zip(vars(intent).values(), vars(part.intent).values(), strict=True):
                 whole[world] = np.where(np.isnan(own), whole[world], own)
         energies += [(world, energy) for energy in part.energies]
-        colliders += [Rows.in_one_world(collider, world, context.batch) for collider in part.colliders]
+        colliders += [(world, collider) for collider in part.colliders]
         stages += [(world, stage) for stage in part.stages]
     return StepInputs(
         forces=forces,
         loads=loads,
-        colliders=colliders,
+        colliders=colliders_by_world(tuple(colliders), context.batch),
         energies=[WorldsEnergy(tuple(alike), context.batch[-1]) for alike in _alike(energies, context.skeleton)],
         stages=[WorldsStage(tuple(stages))] if stages else (),
         intent=intent if intent.known.any() else None,

@@ -116,7 +116,11 @@ class SolidObject(Element[float]):
     def act(self, memory: float | None, context: SceneContext) -> tuple[float, StepInputs]:
         del memory
         time = context.time + context.h
-        return time, StepInputs(colliders=self.shapes(time, context.h))
+        return time, StepInputs(colliders=self.shapes(time, context.h)) if self.path else self._standing
+
+    @functools.cached_property
+    def _standing(self) -> StepInputs:
+        return StepInputs(colliders=self._still)
 
     def solids(self, memory: float | None) -> tuple[Solid, ...]:
         place, R = self.pose(memory or 0.0)
