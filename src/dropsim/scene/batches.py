@@ -2,6 +2,7 @@
 
 # pyright: reportCallIssue=false
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +18,7 @@ from dropsim.physics.step import Simulator, Stage, StepInputs
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, State
 from dropsim.scene.element import Element, SceneContext
-from dropsim.scene.loose import move_loose
+from dropsim.scene.loose import LooseObjects
 from dropsim.scene.objects import Ground
 from dropsim.scene.world import Scene, World, WorldState, intent_of
 
@@ -95,12 +96,22 @@ class EveryWorld(Element[Memories]):
             here = replace(_context_of(context, i), balls=balls)
             acted = [e.act(m, here) for e, m in zip(elements, own, strict=True)]
             colliders = [here.ground, *(c for _, done in acted for c in done.colliders)]
-            moved, pushed = move_loose(elements, [m for m, _ in acted], here, colliders)
-            memories.append(tuple(moved))
+            moved, pushed = self._loose[i].move([m for m, _ in acted], here, colliders)
+            memories.append(moved)
             parts += [*((i, done) for _, done in acted), (i, pushed)]
         done = stack_inputs(parts, context)
         wanted = Intent.merged([self.wanted, done.intent])
         return tuple(memories), replace(done, intent=wanted if wanted is not None and wanted.known.any() else None)
+
+    def after(self, memory: Memories | None, context: SceneContext) -> Memories | None:
+        if memory is None:
+            return None
+        worlds = enumerate(zip(self._loose, memory, strict=True))
+        return tuple(loose.let_through(own, _context_of(context, i)) if loose.places else own for i, (loose, own) in worlds)
+
+    @functools.cached_property
+    def _loose(self) -> tuple[LooseObjects, ...]:
+        return tuple(LooseObjects(elements) for elements in self.worlds)
 
 
 def _context_of(context: SceneContext, world: int) -> SceneContext:
