@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropsim.compute.jit import kernel
-from dropsim.physics.contact import GRAVITY, Solids, nearest, of_person
+from dropsim.compute.jit import inlined_kernel, kernel
+from dropsim.physics.contact import GRAVITY, Solids, nearest, nearest_within, of_person
 from dropsim.physics.shapes import BOUND, BOX, shape_distance, to_local, turned
 
 Array = Any
@@ -95,45 +95,42 @@ def advance(
     for world in range(len(x)):
         here = of_person(solids, world * count)
         at, pace = people[world].copy().reshape(count * joints, 3), velocities[world].copy().reshape(count * joints, 3)
-        given, known = np.zeros(at.shape), 0
+        state, given, known = (x[world], R[world], v[world], w[world]), np.zeros(at.shape), 0
         near = _near_people(x[world], v[world], bodies, at, pace, radii, h)
         awake = _awake(x[world], v[world], still[world], near, bodies, here, h)
         if not awake.any():
             continue
         anything = True
         rows, counts = np.empty((n, *here.shapes.shape)), np.zeros(n, np.int64)
+        close, low = np.zeros((n, n), np.bool_), np.zeros(n, np.bool_)
         for i in range(n):
             if awake[i]:
-                counts[i] = _shapes_near(i, x[world], v[world], bodies, here, h, rows[i])
+                counts[i], low[i] = _surroundings(i, x[world], v[world], bodies, here, h, rows[i])
+            for k in range(i + 1, n):
+                close[i, k] = awake[i] and awake[k] and _may_meet(i, k, x[world], v[world], bodies, h)
         for _ in range(NUM_SUBSTEPS):
+            num = 0
             for i in range(n):
                 if awake[i]:
                     v[world, i, 2] -= GRAVITY * dt
-            num = 0
             for i in range(n):
                 if not awake[i]:
                     continue
-                own = Solids(here.planes, here.spheres, here.patches, rows[i][: counts[i]], here.mesh)
-                num = _touch_statics(
-                    i, x[world], R[world], v[world], w[world], bodies, own, dt, contacts, num, points, depths, normal, scratch
-                )
+                if low[i]:
+                    own = Solids(here.planes, here.spheres, here.patches, rows[i][: counts[i]], here.mesh)
+                    num = _touch_statics(i, *state, bodies, own, dt, contacts, num, points, depths, normal, scratch)
                 for k in range(i + 1, n):
-                    if not awake[k]:
-                        continue
-                    num = _touch_each_other(
-                        i, k, x[world], R[world], v[world], w[world], bodies, dt, contacts, num, points, depths, normal, scratch
-                    )
+                    if close[i, k]:
+                        num = _touch_each_other(i, k, *state, bodies, dt, contacts, num, points, depths, normal, scratch)
                 if near[i]:
                     for p in range(count * joints):
-                        num = _touch_person(
-                            i, p, x[world], R[world], v[world], w[world], bodies, at, pace, radii[p % joints], dt, contacts, num
-                        )
+                        num = _touch_person(i, p, *state, bodies, at, pace, radii[p % joints], dt, contacts, num)
             for c in range(num):
-                _start_warm(c, x[world], R[world], v[world], w[world], bodies, contacts, before, known)
+                _start_warm(c, *state, bodies, contacts, before, known)
             for _ in range(NUM_ITERATIONS if known else FIRST_ITERATIONS):
                 change = 0.0
                 for c in range(num):
-                    change = max(change, _push(c, x[world], R[world], v[world], w[world], bodies, pace, given, response, contacts))
+                    change = max(change, _push(c, *state, bodies, pace, given, response, contacts))
                 if change < CONVERGED:
                     break
             before.who[:num], before.vectors[:num], before.numbers[:num] = (
@@ -159,6 +156,13 @@ def advance(
                 moves = _size(v[world, i]) > AT_REST or _size(w[world, i]) * _reach(i, bodies) > AT_REST
                 still[world, i] = 0 if moves else still[world, i] + 1
     return anything
+
+
+@kernel
+def _may_meet(i: int, k: int, x: Array, v: Array, bodies: Bodies, h: float) -> bool:
+    """Tell whether two bodies may touch within a frame."""
+    reach = _reach(i, bodies) + _reach(k, bodies) + KICKED + 2 * h * (_size(v[i]) + _size(v[k]))
+    return (x[i, 0] - x[k, 0]) ** 2 + (x[i, 1] - x[k, 1]) ** 2 + (x[i, 2] - x[k, 2]) ** 2 < reach**2
 
 
 @kernel
@@ -268,8 +272,8 @@ def _near_people(x: Array, v: Array, bodies: Bodies, people: Array, pace: Array,
 
 
 @kernel
-def _shapes_near(i: int, x: Array, v: Array, bodies: Bodies, here: Solids, h: float, rows: Array) -> int:
-    """Write the shapes that a body may reach within a frame; return how many."""
+def _surroundings(i: int, x: Array, v: Array, bodies: Bodies, here: Solids, h: float, rows: Array) -> tuple[int, bool]:
+    """Write the shapes that a body may reach within a frame; return how many, and whether it may reach any surface."""
     reach, count = _reach(i, bodies) + KICKED + 2 * h * _size(v[i]), 0
     for k in range(len(here.shapes)):
         row = here.shapes[k]
@@ -277,7 +281,8 @@ def _shapes_near(i: int, x: Array, v: Array, bodies: Bodies, here: Solids, h: fl
         if (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2 < (reach + row[BOUND] + travel) ** 2:
             rows[count] = row
             count += 1
-    return count
+    plain = Solids(here.planes, here.spheres, here.patches, here.shapes[:0], here.mesh)
+    return count, count > 0 or nearest(x[i, 0], x[i, 1], x[i, 2], plain)[0] < reach
 
 
 @kernel
@@ -300,7 +305,7 @@ def _spin(R: Array, w: Array, dt: float) -> None:
     )  # fmt: skip
 
 
-@kernel
+@inlined_kernel
 def _point_velocity(i: int, p: Array, x: Array, v: Array, w: Array) -> tuple[float, float, float]:
     rx, ry, rz = p[0] - x[i, 0], p[1] - x[i, 1], p[2] - x[i, 2]
     return (
@@ -348,11 +353,10 @@ def _touch_statics(
     margin = (
         dt * (math.sqrt(v[i, 0] ** 2 + v[i, 1] ** 2 + v[i, 2] ** 2) + reach * math.sqrt(w[i, 0] ** 2 + w[i, 1] ** 2 + w[i, 2] ** 2)) + 0.005
     )
-    distance = nearest(x[i, 0], x[i, 1], x[i, 2], here)
-    if distance[0] > reach + margin:
-        return num
     if bodies.kind[i] != BOX:
-        d, nx, ny, nz, ux, uy, uz, own = distance
+        d, nx, ny, nz, ux, uy, uz, own = nearest_within(reach + margin, x[i, 0], x[i, 1], x[i, 2], here)
+        if d >= reach + margin:
+            return num
         px, py, pz = x[i, 0] - half[0] * nx, x[i, 1] - half[0] * ny, x[i, 2] - half[0] * nz
         rough = mu if math.isnan(own) else min(mu, own)
         return _add(i, STATIC, px, py, pz, nx, ny, nz, d - half[0], rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num)
@@ -365,10 +369,14 @@ def _touch_statics(
         px += R[i, 0, 0] * a + R[i, 0, 1] * b + R[i, 0, 2] * c
         py += R[i, 1, 0] * a + R[i, 1, 1] * b + R[i, 1, 2] * c
         pz += R[i, 2, 0] * a + R[i, 2, 1] * b + R[i, 2, 2] * c
-        d, nx, ny, nz, ux, uy, uz, own = nearest(px, py, pz, plain)
-        if d < margin:
-            rough = mu if math.isnan(own) else min(mu, own)
-            num = _add(i, STATIC, px, py, pz, nx, ny, nz, d, rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num)
+        above = math.inf
+        for k in range(len(here.planes)):
+            above = min(above, px * here.planes[k, 0] + py * here.planes[k, 1] + pz * here.planes[k, 2] - here.planes[k, 3])
+        if above < margin or len(here.spheres):
+            d, nx, ny, nz, ux, uy, uz, own = nearest(px, py, pz, plain)
+            if d < margin:
+                rough = mu if math.isnan(own) else min(mu, own)
+                num = _add(i, STATIC, px, py, pz, nx, ny, nz, d, rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num)
         for k in range(len(here.shapes)):
             row = here.shapes[k]
             if row[0] == BOX or (px - row[4]) ** 2 + (py - row[5]) ** 2 + (pz - row[6]) ** 2 > (row[23] + margin) ** 2:
@@ -477,7 +485,7 @@ def _touch_person(
     return _add(i, -2 - p, px, py, pz, -nx, -ny, -nz, gap, mu, bounce, own[0], own[1], own[2], x, v, w, dt, contacts, num)
 
 
-@kernel
+@inlined_kernel
 def _mobility(i: int, p: Array, nx: float, ny: float, nz: float, x: Array, R: Array, bodies: Bodies) -> float:
     """Return how much velocity along n at a point an impulse along n gives a body."""
     rx, ry, rz = p[0] - x[i, 0], p[1] - x[i, 1], p[2] - x[i, 2]
@@ -489,7 +497,7 @@ def _mobility(i: int, p: Array, nx: float, ny: float, nz: float, x: Array, R: Ar
     return total
 
 
-@kernel
+@inlined_kernel
 def _kick(i: int, p: Array, jx: float, jy: float, jz: float, x: Array, R: Array, v: Array, w: Array, bodies: Bodies) -> None:
     """Give a body an impulse at a point."""
     m = bodies.mobility[i]
@@ -505,7 +513,7 @@ def _kick(i: int, p: Array, jx: float, jy: float, jz: float, x: Array, R: Array,
         w[i, 2] += along * R[i, 2, k]
 
 
-@kernel
+@inlined_kernel
 def _push(
     c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array, given: Array, response: Array, contacts: Contacts
 ) -> float:
