@@ -74,10 +74,29 @@ def test_terrain_has_its_heights_and_is_solid():
     assert (nearest_surface(terrain.shapes(0.0, H), points).distance[0] < 0).tolist() == [True, False, False, True]
 
 
+@pytest.mark.parametrize(
+    "element", [Box((0.0, 0.0, 0.0), (0.6, 0.6, 1.0)), Cylinder((0.0, 0.0, 0.0), 0.3, 1.0), Stairs((0.0, -0.3), 1, 1.0, 0.6, 0.6, 0.6)]
+)
+def test_nobody_is_pushed_out_through_the_bottom_of_what_stands_on_the_ground(element):
+    # 6 cm inside, 2.5 cm above the ground: the way out is to the side.
+    surface = nearest_surface(element.shapes(0.0, H), np.array([[0.24, 0.0, 0.025]]))
+    assert float(surface.distance[0]) == pytest.approx(-0.06)
+    np.testing.assert_allclose(surface.normal[0], (1.0, 0.0, 0.0), atol=1e-12)
+    # It is drawn as it was.
+    assert min(float((solid.vertices @ solid.rotation.T + solid.centre)[:, 2].min()) for solid in element.solids(None)) == pytest.approx(
+        0.0
+    )
+
+
+def test_what_hangs_in_the_air_has_a_bottom():
+    surface = nearest_surface(Box((0.0, 0.0, 1.0), (0.6, 0.6, 1.0)).shapes(0.0, H), np.array([[0.24, 0.0, 1.025]]))
+    np.testing.assert_allclose(surface.normal[0], (0.0, 0.0, -1.0), atol=1e-12)
+
+
 def test_a_box_moves_along_its_path_and_carries_its_velocity():
     box = Box(path=((0.0, 0.0, 5.0, 0.0, 0.0), (2.0, 2.0, 5.0, 0.0, 90.0)))
     (shape,) = box.shapes(1.0, H)
-    np.testing.assert_allclose(shape.centre, [1.0, 5.0, 0.5])
+    np.testing.assert_allclose(shape.centre, [1.0, 5.0, 0.25])  # 1 m above the ground and 0.5 m in it
     np.testing.assert_allclose(shape.velocity, [1.0, 0.0, 0.0], atol=1e-9)
     assert shape.angular_velocity[2] == pytest.approx(math.radians(45))
 
