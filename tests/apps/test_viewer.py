@@ -20,9 +20,12 @@ import pytest
 from dropsim.apps.cli import EXIT_ERROR, main
 from dropsim.apps.cli.view import View
 from dropsim.apps.viewer.downloads import files_of
+from dropsim.apps.viewer.editing import typed_scene
 from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop
 from dropsim.apps.viewer.null import NullViewer
-from dropsim.apps.viewer.session import MAX_BALLS, MAX_TILT, Session, Switches, people_in_a_row
+from dropsim.apps.viewer.objects import BoxGrab
+from dropsim.apps.viewer.panel import BOX, GO, ICE, TAKE
+from dropsim.apps.viewer.session import MAX_BALLS, MAX_OBJECTS, MAX_TILT, Session, Switches, people_in_a_row
 from dropsim.apps.viewer.shot import Shot
 from dropsim.apps.viewer.steering import CROUCHING, RUNNING, WALKING, GoTo, Grab, Walk, steering_inputs
 from dropsim.body.clothes import dressed
@@ -33,9 +36,10 @@ from dropsim.motion.reading import read_motion
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import Simulator
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.scene import Follow, Ground, Person, Pin, Push, Scene, StiffJoint, Throw, World
+from dropsim.scene import Box, Follow, Ground, Patch, Person, Pin, Push, Scene, StiffJoint, Throw, World
 from dropsim.scene import run as run_world
 from dropsim.scene.files import Setup, read_scene
+from dropsim.scene.files.writing import scene_text
 from dropsim.scene.scenarios import SCENARIOS, scenario
 
 WRIST = joint_index("right_wrist")
@@ -320,9 +324,6 @@ def test_another_scene_can_be_loaded(session: Session, tmp_path: Path):
 
 
 def test_a_scene_is_typed_but_names_no_files():
-    from dropsim.apps.viewer.editing import typed_scene
-    from dropsim.scene.files.writing import scene_text
-
     for name, setup in SCENARIOS.items():
         again = typed_scene(scene_text(setup, Path()))
         assert again.scene.elements == setup.scene.elements, name
@@ -403,6 +404,120 @@ def test_scripted_scenes_play_in_every_run(simulator: Simulator):
         assert {"push torso", "ball"} <= {event.name for event in session.recording().motions[0].events}
 
 
+# --- boxes and ice
+
+DOWN = (0.0, 0.0, -1.0)
+
+
+def crates(shot: Shot) -> dict[int, np.ndarray]:
+    """Centres of the loose boxes, by key."""
+    return {key: solid.centre for key, solid in shot.solids.items() if solid.name == "crate"}
+
+
+def test_a_box_is_put_down_and_stays_through_a_restart(session: Session):
+    session.pause(True)
+    session.put_box((1.0, 0.5, 0.0), size=0.4, mass=5.0)
+    # It shows at once, also while time stands still.
+    [centre] = crates(session.shown).values()
+    np.testing.assert_allclose(centre, (1.0, 0.5, 0.2))
+    session.restart()
+    run(session, 10)
+    [centre] = crates(session.shown).values()
+    np.testing.assert_allclose(centre, (1.0, 0.5, 0.2), atol=2e-3)
+    assert [(type(e), e.mass) for e in session.setup.scene.elements] == [(Box, 5.0)]
+    # Pointed at, its top is where the next one goes.
+    assert session.pointed_at((1.1, 0.4, 3.0), DOWN) == pytest.approx((1.0, 0.5, 0.4), abs=2e-3)
+    session.put_box(session.pointed_at((1.1, 0.4, 3.0), DOWN))
+    run(session, 10)
+    assert sorted(float(c[2]) for c in crates(session.shown).values()) == pytest.approx([0.2, 0.6], abs=5e-3)
+
+
+def test_a_hand_carries_a_box_to_the_pointer_and_lets_it_fall(session: Session):
+    session.put_box((1.0, 0.5, 0.0), mass=8.0)
+    [key] = crates(session.shown)
+    session.grab("mouse", BoxGrab(key, (0.0, 0.0, 0.2), (1.6, 1.0, 1.2)))
+    shot = run(session, 30)
+    np.testing.assert_allclose(crates(shot)[key], (1.6, 1.0, 1.0), atol=0.02)
+    # What it takes to hold it there is its weight.
+    np.testing.assert_allclose(shot.pulls[0][1], (0.0, 0.0, 8.0 * 9.81), atol=5.0)
+    session.let_go("mouse")
+    assert not session.tick().pulls
+    # 0.8 m of fall take 0.4 s, 12 frames.
+    assert float(crates(run(session, 20))[key][2]) < 0.4
+    session.take_all_away()
+    run(session, 2)
+    assert not session.shown.solids
+    with pytest.raises(ValueError, match="no loose box"):
+        session.grab("mouse", BoxGrab(key, (0.0, 0.0, 0.0), (0.0, 0.0, 1.0)))
+
+
+def test_a_box_that_is_dragged_into_a_person_pushes_them(session: Session):
+    session.put_box((1.2, 0.0, 0.0), mass=20.0, size=0.6)
+    [key] = crates(session.shown)
+    session.grab("mouse", BoxGrab(key, (0.0, 0.0, 0.0), (-1.0, 0.0, 0.8)))
+    still = session.shown.people.x[0, 0, 0]
+    shot = run(session, 20)
+    assert max(float(np.abs(s.report.external_forces).max()) for s in session.shots[1:]) > 20.0
+    assert float(shot.people.x[0, 0, 0]) < still - 0.05
+
+
+def test_ice_is_painted_and_taken_away_again(simulator: Simulator):
+    session = Session(simulator, Scene((Person("walk"),)))
+    session.paint_ice((0.0, 3.0, 0.0), size=2.0)
+    session.put_box((2.0, 3.0, 0.0))
+    assert session.setup.scene.elements[0] == Patch((0.0, 3.0), (2.0, 2.0), friction=0.05)
+    run(session, 3)
+    # A ray takes the one that it meets.
+    session.take_away((0.5, 0.0, 3.0), (0.0, 1.0, -1.0))
+    assert [type(e) for e in session.scene.elements] == [Box]
+    run(session, 3)
+    session.take_away((2.0, 0.0, 3.0), (0.0, 1.0, -1.0))
+    assert not session.scene.elements
+    assert not session.shown.solids
+    session.tick()
+
+
+def test_boxes_and_ice_are_in_the_text_of_the_scene(session: Session, tmp_path: Path):
+    session.put_box((1.0, 0.5, 0.0))
+    session.paint_ice((0.0, 2.0, 0.0))
+    run(session, 2)
+    path = tmp_path / "saved.toml"
+    path.write_bytes(files_of(session.recording(), "toml")[0][1])
+    assert [type(e) for e in read_scene(path).scene.elements] == [Box, Patch]
+    edited = typed_scene(scene_text(session.setup, Path()))
+    session.load(edited)
+    assert len(run(session, 2).solids) == 2
+    assert session.scene.elements == edited.scene.elements
+
+
+def test_there_is_room_for_so_many_boxes_and_on_level_ground_only(session: Session):
+    for i in range(MAX_OBJECTS):
+        session.paint_ice((0.0, float(i), 0.0))
+    with pytest.raises(ValueError, match="take some away"):
+        session.put_box((1.0, 0.5, 0.0))
+    session.take_all_away()
+    session.tilt_to(10.0, 0.0)
+    run(session, 30)
+    with pytest.raises(ValueError, match="level"):
+        session.put_box((1.0, 0.5, 0.0))
+
+
+def test_a_click_does_what_the_panel_says(session: Session):
+    pytest.importorskip("viser")
+    session.pause(True)
+    with served(session) as (_, viewer):
+        eye, way = (1.0, -2.0, 3.0), (0.0, 1.0, -1.0)
+        for what, kinds in ((GO, []), (BOX, [Box]), (ICE, [Box, Patch]), (TAKE, [Patch]), (TAKE, [])):
+            viewer.panel._click.value = what
+            viewer.panel.clicking(eye, way, 0, 1.3)(session)
+            assert [type(e) for e in session.scene.elements] == kinds, what
+        assert session.goals == {0: GoTo(1.0, 1.0, 1.3)}
+        # At the horizon there is nothing to do.
+        viewer.panel._click.value = BOX
+        viewer.panel.clicking(eye, (0.0, 1.0, 0.0), 0, 1.3)(session)
+        assert not session.scene.elements
+
+
 # --- what is refused
 
 
@@ -420,6 +535,12 @@ def test_scripted_scenes_play_in_every_run(simulator: Simulator):
         lambda s: s.throw(joint="tail"),
         lambda s: s.throw(speed=math.nan),
         lambda s: s.trip("third"),
+        lambda s: s.put_box((0.0, 0.0, 0.0)),
+        lambda s: s.put_box((0.0, math.nan, 0.0)),
+        lambda s: s.paint_ice((math.inf, 0.0, 0.0)),
+        lambda s: s.take_away((0.0, 0.0, 5.0), (0.0, 0.0, -1.0)),
+        lambda s: s.pointed_at((0.0, math.nan, 5.0), (0.0, 0.0, -1.0)),
+        lambda s: s.grab("m", BoxGrab(0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0))),
         lambda s: s.tilt_to(math.nan, 0.0),
         lambda s: s.steer(Walk(math.inf, 0.0)),
         lambda s: s.steer(GoTo(math.nan, 0.0)),

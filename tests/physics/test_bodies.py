@@ -7,7 +7,7 @@ import pytest
 
 from dropsim.body.joints import NUM_JOINTS
 from dropsim.body.rotations import exp
-from dropsim.physics.bodies import BALL, Bodies, advance
+from dropsim.physics.bodies import BALL, SHALLOW, Bodies, advance, make_way
 from dropsim.physics.contact import Plane, Shape, solids
 from dropsim.physics.shapes import BOX
 
@@ -222,3 +222,28 @@ def test_somebody_gets_the_opposite_of_what_they_give():
         pile.people += H * pile.pace
     assert pile.v[0, 0, 1] == pytest.approx(1.6 * 3 * 4 / 3.4, rel=0.03)
     np.testing.assert_allclose(given[:2], -0.4 * pile.v[0, 0, :2], atol=1e-9)
+
+
+def made_way(pile: Pile, foot: tuple[float, float, float]) -> np.ndarray:
+    """Put a foot somewhere, let the first body make way, and return where it is then."""
+    pile.ready().people[0, 0, 10] = foot
+    make_way(pile.x, pile.R, pile.still, pile.bodies, pile.people, pile.radii, solids(tuple(pile.colliders), (1, 1)))
+    return pile.x[0, 0]
+
+
+def test_a_body_makes_way_for_somebody_who_went_into_it():
+    # A foot of 5 cm, 4 cm deep in the side of a box or a ball: it is moved away until the foot is as deep as is left alone.
+    moved = (0.0, 0.04 - SHALLOW, 0.2)
+    np.testing.assert_allclose(made_way(Pile().box((0.2, 0.2, 0.2), 5.0, (0.0, 0.0, 0.2)), (0.0, -0.21, 0.2)), moved)
+    np.testing.assert_allclose(made_way(Pile().ball(0.2, 5.0, (0.0, 0.0, 0.2)), (0.0, -0.21, 0.2)), moved)
+    # Nobody is deep enough: it stays, and so does its sleep.
+    pile = Pile().box((0.2, 0.2, 0.2), 5.0, (0.0, 0.0, 0.2)).ready()
+    pile.still[:] = 40
+    np.testing.assert_array_equal(made_way(pile, (0.0, -0.245, 0.2)), (0.0, 0.0, 0.2))
+
+
+@pytest.mark.parametrize("foot", [(0.0, -0.21, 0.2), (0.0, 0.0, 0.41)])
+def test_a_body_makes_way_neither_into_a_wall_nor_into_the_ground(foot):
+    wall = Shape(BOX, (2.0, 0.1, 2.0), np.array([0.0, 0.3, 2.0]), np.eye(3))
+    pile = Pile(Plane.ground(), wall).box((0.2, 0.2, 0.2), 5.0, (0.0, 0.0, 0.2))
+    np.testing.assert_allclose(made_way(pile, foot), (0.0, 0.0, 0.2), atol=1e-12)

@@ -7,7 +7,7 @@ import pytest
 
 from dropsim.body.joints import NUM_JOINTS
 from dropsim.body.rotations import exp
-from dropsim.physics.contact import Plane, Rows, Shape, contact_targets, nearest_surface, of_person, push_out, ray, solids
+from dropsim.physics.contact import Plane, Shape, colliders_by_world, contact_targets, nearest_surface, of_person, push_out, ray, solids
 from dropsim.physics.shapes import BOX, CYLINDER, MESH, Mesh
 
 H = 1 / 30
@@ -160,7 +160,7 @@ def test_the_contact_energy_knows_shapes():
 def test_a_shape_of_one_world_is_in_that_world_alone():
     ball = Shape(MESH, (0.0, 0.0, 0.0), np.zeros(3), np.eye(3), mesh=ball_mesh(0.5, 8))
     box = Shape(BOX, (0.5, 0.5, 0.5), np.array([5.0, 0.0, 0.0]), np.eye(3))
-    given = [Rows.in_one_world(ball, 1, (3, 2)), Rows.in_one_world(box, 2, (3, 2))]
+    given = colliders_by_world(((1, ball), (2, box)), (3, 2))
     distance = nearest_surface(given, np.broadcast_to(np.array([[0.6, 0.0, 0.0], [5.6, 0.0, 0.0]]), (3, 2, 2, 3)).copy()).distance
     np.testing.assert_allclose(distance[1, :, 0], 0.1, atol=1e-9)
     np.testing.assert_allclose(distance[2, :, 1], 0.1, atol=1e-9)

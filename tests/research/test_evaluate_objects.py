@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from dropsim.research.evaluation.objects import PLAIN, ObjectsProtocol, evaluate_objects, table
-from dropsim.research.evaluation.random_scenes import MOST_OBJECTS, RandomChunk, random_numbers, random_scene
+from dropsim.research.evaluation.random_scenes import EVENTS, MOST_OBJECTS, RandomChunk, random_numbers, random_scene
 from dropsim.research.evaluation.trials import Body
+from dropsim.scene import Ball, Push, Trip
 
 BODY = Body.of(8)
 
@@ -18,6 +19,9 @@ def test_scenes_are_drawn_by_their_seed():
     assert all(1 <= len(scene.elements) <= MOST_OBJECTS for scene in scenes)
     assert max(len(scene.elements) for scene in scenes) > 15
     assert len({type(element) for scene in scenes for element in scene.elements}) == 9  # every kind
+    eventful = [random_scene(seed, 1, EVENTS) for seed in range(60)]
+    assert {Push, Ball, Trip} < {type(element) for scene in eventful for element in scene.elements}
+    assert {scene.ground.level for scene in eventful} == {True, False}
 
 
 @pytest.mark.parametrize("num_people", [1, 4])

@@ -13,7 +13,7 @@ from dropsim.research.evaluation.reliability import (
     faults_of,
     fuzz,
     random_pushes,
-    random_scene,
+    scene_faults,
     table,
 )
 from dropsim.research.evaluation.trials import Body
@@ -28,7 +28,6 @@ def test_random_pushes_and_scenes_have_no_failures(tmp_path: Path):
 def test_the_first_of_more_pushes_are_those_of_fewer():
     assert random_pushes(9, 3)[:4] == random_pushes(4, 3)
     assert random_pushes(4, 3) != random_pushes(4, 4)
-    assert random_scene(5) == random_scene(5)
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -67,3 +66,10 @@ def test_faults_are_seen():
         moved = clip.map(lambda values: values)
         object.__setattr__(moved, "joints", joints)
         assert bool(faults_of(moved)[name]), name
+
+
+def test_faults_of_scenes_are_seen():
+    good = {"finite": [True], "solid": [0.0], "bones": [0.1], "speed": [9.0]}
+    assert not any(bool(flag) for flag in scene_faults({name: np.array(values) for name, values in good.items()}).values())
+    for name, bad in (("not finite", {"finite": [False]}), ("too deep", {"solid": [0.1]}), ("too fast", {"speed": [99.0]})):
+        assert bool(scene_faults({key: np.array(values) for key, values in (good | bad).items()})[name]), name

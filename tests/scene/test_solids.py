@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dropsim.body.skeleton import joint_index
 from dropsim.control.floor import REACH, Footing, FootingStage, kept_from_walls
 from dropsim.motion.synthetic import stepping_clip
-from dropsim.physics.contact import Plane, nearest_surface, of_person, ray, solids
+from dropsim.physics.contact import Plane, Shape, nearest_surface, of_person, ray, solids
+from dropsim.physics.shapes import BOX
 from dropsim.physics.step import Simulator
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.passive import PassivePrior
@@ -24,6 +26,7 @@ from dropsim.scene import (
     Obstacle,
     Patch,
     Person,
+    Push,
     Ramp,
     Scene,
     SceneContext,
@@ -71,10 +74,29 @@ def test_terrain_has_its_heights_and_is_solid():
     assert (nearest_surface(terrain.shapes(0.0, H), points).distance[0] < 0).tolist() == [True, False, False, True]
 
 
+@pytest.mark.parametrize(
+    "element", [Box((0.0, 0.0, 0.0), (0.6, 0.6, 1.0)), Cylinder((0.0, 0.0, 0.0), 0.3, 1.0), Stairs((0.0, -0.3), 1, 1.0, 0.6, 0.6, 0.6)]
+)
+def test_nobody_is_pushed_out_through_the_bottom_of_what_stands_on_the_ground(element):
+    # 6 cm inside, 2.5 cm above the ground: the way out is to the side.
+    surface = nearest_surface(element.shapes(0.0, H), np.array([[0.24, 0.0, 0.025]]))
+    assert float(surface.distance[0]) == pytest.approx(-0.06)
+    np.testing.assert_allclose(surface.normal[0], (1.0, 0.0, 0.0), atol=1e-12)
+    # It is drawn as it was.
+    assert min(float((solid.vertices @ solid.rotation.T + solid.centre)[:, 2].min()) for solid in element.solids(None)) == pytest.approx(
+        0.0
+    )
+
+
+def test_what_hangs_in_the_air_has_a_bottom():
+    surface = nearest_surface(Box((0.0, 0.0, 1.0), (0.6, 0.6, 1.0)).shapes(0.0, H), np.array([[0.24, 0.0, 1.025]]))
+    np.testing.assert_allclose(surface.normal[0], (0.0, 0.0, -1.0), atol=1e-12)
+
+
 def test_a_box_moves_along_its_path_and_carries_its_velocity():
     box = Box(path=((0.0, 0.0, 5.0, 0.0, 0.0), (2.0, 2.0, 5.0, 0.0, 90.0)))
     (shape,) = box.shapes(1.0, H)
-    np.testing.assert_allclose(shape.centre, [1.0, 5.0, 0.5])
+    np.testing.assert_allclose(shape.centre, [1.0, 5.0, 0.25])  # 1 m above the ground and 0.5 m in it
     np.testing.assert_allclose(shape.velocity, [1.0, 0.0, 0.0], atol=1e-9)
     assert shape.angular_velocity[2] == pytest.approx(math.radians(45))
 
@@ -267,6 +289,22 @@ def test_somebody_who_runs_into_a_box_gives_it_what_they_lose():
     kept = (mass * now.people.v[0, :, 1]).sum()
     assert given > 10
     assert given + kept == pytest.approx(2.0 * mass.sum(), rel=1e-6)
+
+
+def test_a_box_makes_way_for_a_foot_that_is_suddenly_pushed_into_it():
+    # A push of 3000 N takes the ankle along within one frame: objects, which expect people to keep their velocities, see nothing of it.
+    ankle = joint_index("right_ankle")
+    x = standing().x
+    box = Box((float(x[ankle, 0]), float(x[ankle, 1]) + 0.3, 0.0), (0.3, 0.3, 0.3), mass=2.0)
+    simulator = Simulator(PassivePrior(SKELETON), pose=None).with_options(correct=False, num_samples=1)
+    world = World(Scene(elements=(box, Push("right_ankle", (0.0, 3000.0, 0.0), 0.0, 0.1)), get_up=False), simulator)
+    now, rng, deepest = world.start_from(limp(x, (0.0, 0.0, 0.0)).map(lambda values: values[None])), world.streams(0), 0.0
+    for _ in range(6):
+        now, _ = world.step(now, rng)
+        crate = Shape(BOX, (0.15, 0.15, 0.15), now.memories[0].x, now.memories[0].R)
+        deepest = max(deepest, float((SKELETON.radii - nearest_surface([crate], now.people.x[0]).distance).max()))
+    assert now.memories[0].x[1] > box.position[1] + 0.02
+    assert deepest < 0.011
 
 
 def test_loose_things_of_a_batch_are_where_they_are_alone(walkers):

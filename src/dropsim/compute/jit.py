@@ -66,6 +66,11 @@ def kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
     return _compiled(function, fastmath=False)
 
 
+def inlined_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
+    """Compile a function into its callers: to hand over ten arrays takes longer than a little arithmetic on them."""
+    return _compiled(function, fastmath=False, forceinline=True)
+
+
 def fast_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
     """Compile a function whose sums may be reordered, as in a matrix product; the order does not depend on the batch."""
     return _compiled(function, fastmath={"reassoc", "contract"})

@@ -4,6 +4,7 @@ Over ramps, curbs and steps the prior is asked as if the ground under each foot 
 ground: the body at the height of the floor, each foot at its own, with the knee between.
 """
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -157,46 +158,62 @@ class FootingStage(Stage):
     skeleton: Skeleton
 
     def query(self, state: State) -> State:
-        x, v = np.array(state.x), np.array(state.v)
-        self._shift(x[..., None, :, :], -1.0)
-        f = self.footing
-        v[..., 2] -= f.rate[..., None]
-        for foot, leg in enumerate(LEGS):
-            slope = f.slopes[..., foot, None, :]
-            v[..., leg[2:], 2] -= f.share[..., None] * ((slope * v[..., leg[2:], :2]).sum(-1) - f.rate[..., None])
-        q = self.skeleton.inverse(x, state.q)
-        return lowered(replace(state, x=x, v=v, q=np.where(self._uneven[..., None, None, None], q, state.q)), f.floor)
+        x, v, q = np.array(state.x), np.array(state.v), state.q
+        _lower(flat(x, 2), flat(v, 2), flat(self.footing.rate, 0), *self._parts)
+        if self._uneven.any():
+            q = np.where(self._uneven[..., None, None, None], self.skeleton.inverse(x, state.q), q)
+        return replace(state, x=x, v=v, q=q)
 
     def change(self, candidates: Candidates, reference: int) -> Candidates:
         del reference
-        changed = raised(candidates, self.footing.floor)
-        x = np.array(changed.x)
-        self._shift(x, 1.0)
-        return changed.with_joints(x)
+        x = np.array(candidates.x)
+        _raise(flat(x, 3), *self._parts)
+        return candidates.with_joints(x)
 
-    @property
+    @functools.cached_property
     def _uneven(self) -> np.ndarray:
         f = self.footing
         return np.asarray((np.abs(f.feet - f.floor[..., None]).max(-1) > 1e-6) | (np.abs(f.slopes).max((-1, -2)) > 1e-6))
 
-    def _shift(self, x: Float[np.ndarray, "*b k 22 3"], sign: float) -> None:
-        """Move feet from the floor of the body to their own ground, or back, in place."""
-        f, k = self.footing, x.shape[-3]
-        flattened = x.reshape(-1, k, *x.shape[-2:])
-        parts = (flat(f.floor, 0), flat(f.feet, 1), flat(f.slopes, 2), flat(f.share, 0), flat(self.state.x, 2))
-        _shift_feet(flattened, *parts, sign)
+    @functools.cached_property
+    def _parts(self) -> tuple[np.ndarray, ...]:
+        f = self.footing
+        return flat(f.floor, 0), flat(f.feet, 1), flat(f.slopes, 2), flat(f.share, 0), flat(self.state.x, 2)
 
 
 @kernel
-def _shift_feet(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array, sign: float) -> None:
+def _lower(x: Array, v: Array, rate: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array) -> None:
+    """Move people, in place, as if the ground under them and under their feet were a level floor at height zero."""
+    for i in range(len(x)):
+        _shift_feet(x[i], floor[i], feet[i], slopes[i], share[i], now[i], -1.0)
+        for f in range(2):
+            for k in range(2, 4):
+                foot = v[i, LEGS[f, k]]
+                foot[2] -= share[i] * (slopes[i, f, 0] * foot[0] + slopes[i, f, 1] * foot[1] - rate[i])
+        for j in range(x.shape[1]):
+            x[i, j, 2] -= floor[i]
+            v[i, j, 2] -= rate[i]
+
+
+@kernel
+def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array) -> None:
+    """Move candidates, in place, from a level floor at height zero to the ground under people and under their feet."""
     for i in range(len(x)):
         for k in range(x.shape[1]):
-            for f in range(2):
-                ankle, toe = LEGS[f, 2], LEGS[f, 3]
-                gx, gy = slopes[i, f, 0], slopes[i, f, 1]
-                up = feet[i, f] - floor[i] + gx * (x[i, k, ankle, 0] - now[i, ankle, 0]) + gy * (x[i, k, ankle, 1] - now[i, ankle, 1])
-                pitch = gx * (x[i, k, toe, 0] - x[i, k, ankle, 0]) + gy * (x[i, k, toe, 1] - x[i, k, ankle, 1])
-                _reach(x[i, k], LEGS[f], sign * share[i] * up, sign * share[i] * pitch)
+            for j in range(x.shape[2]):
+                x[i, k, j, 2] += floor[i]
+            _shift_feet(x[i, k], floor[i], feet[i], slopes[i], share[i], now[i], 1.0)
+
+
+@kernel
+def _shift_feet(x: Array, floor: float, feet: Array, slopes: Array, share: float, now: Array, sign: float) -> None:
+    """Move feet from the floor of the body to their own ground, or back."""
+    for f in range(2):
+        ankle, toe = LEGS[f, 2], LEGS[f, 3]
+        gx, gy = slopes[f, 0], slopes[f, 1]
+        up = feet[f] - floor + gx * (x[ankle, 0] - now[ankle, 0]) + gy * (x[ankle, 1] - now[ankle, 1])
+        pitch = gx * (x[toe, 0] - x[ankle, 0]) + gy * (x[toe, 1] - x[ankle, 1])
+        _reach(x, LEGS[f], sign * share * up, sign * share * pitch)
 
 
 @kernel

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dropsim.compute.jit import kernel
+from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.files.units import GRAVITY
-from dropsim.physics.contact import Solids, nearest, of_person
-from dropsim.physics.shapes import BOX, shape_distance, to_local, turned
+from dropsim.physics.contact import Solids, nearest, nearest_within, of_person
+from dropsim.physics.shapes import BOUND, BOX, shape_distance, to_local, turned
 
 Array = Any
 """numba knows the types."""
@@ -23,6 +23,8 @@ NUM_SUBSTEPS = 16
 """Of a frame."""
 NUM_ITERATIONS, FIRST_ITERATIONS = 12, 40
 """Of the impulses within a substep, and within the first one of a frame, which starts from nothing."""
+CONVERGED = 1e-5
+"""Iterations end when none of them changes a velocity by more than this [m/s]."""
 SAME_CONTACT = 0.02
 """Contacts of two bodies that are nearer than this in two substeps are one [m]."""
 SLOP = 0.0005
@@ -35,6 +37,12 @@ BOUNCING = 0.3
 """Slower impacts do not bounce [m/s]."""
 AT_REST, FRAMES_TO_SLEEP = 0.01, 15
 """A body all of which is slower [m/s] for so many frames sleeps: something that falls is that slow for one frame at most."""
+TOUCHING = 0.1
+"""Nearest that somebody's sphere comes to a body before they are looked at more closely [m]."""
+KICKED = 0.5
+"""Farther than its own velocity takes it, a body gets within a frame at most if somebody kicks it at 15 m/s [m]."""
+SHALLOW, NUM_ROUNDS = 0.01, 4
+"""Depth in people at which bodies make way [m], and in how many rounds they do so."""
 MOST_CONTACTS = 1024
 STATIC = -1
 """Index of what gives way to nobody; people's spheres are counted on from -2."""
@@ -72,8 +80,8 @@ class Contacts(NamedTuple):
 def advance(
     x: Array, R: Array, v: Array, w: Array, still: Array, bodies: Bodies, people: Array, velocities: Array, radii: Array, response: Array,
     solids: Solids, h: float, forces: Array,
-) -> None:  # fmt: skip
-    """Move the bodies of every world by a frame, in place, and write the mean forces on the people [N].
+) -> bool:  # fmt: skip
+    """Move the bodies of every world by a frame, in place, and write the mean forces on the people [N]; return whether any is awake.
 
     x, v, w are (worlds n 3), R (worlds n 3 3) from the bodies' own axes to the world's; people (worlds p 22 3). An impulse on joint k
     changes the velocity of joint j by response[j, k] times it (22 22) [1/kg]. `still` counts the frames that each body has been at rest
@@ -84,42 +92,48 @@ def advance(
     contacts = Contacts(np.empty((MOST_CONTACTS, 2), np.int64), np.empty((MOST_CONTACTS, 4, 3)), np.empty((MOST_CONTACTS, 4)))
     before = Contacts(contacts.who.copy(), contacts.vectors.copy(), contacts.numbers.copy())
     points, depths, normal = np.empty((16, 3)), np.empty(16), np.empty(3)
-    scratch = np.empty((2, 16, 3))
+    scratch, anything = np.empty((2, 16, 3)), False
     for world in range(len(x)):
         here = of_person(solids, world * count)
         at, pace = people[world].copy().reshape(count * joints, 3), velocities[world].copy().reshape(count * joints, 3)
-        given, known = np.zeros(at.shape), 0
-        near = _near_people(x[world], bodies, at, radii, h)
+        state, given, known = (x[world], R[world], v[world], w[world]), np.zeros(at.shape), 0
+        near = _near_people(x[world], v[world], bodies, at, pace, radii, h)
         awake = _awake(x[world], v[world], still[world], near, bodies, here, h)
         if not awake.any():
             continue
+        anything = True
+        rows, counts = np.empty((n, *here.shapes.shape)), np.zeros(n, np.int64)
+        close, low = np.zeros((n, n), np.bool_), np.zeros(n, np.bool_)
+        for i in range(n):
+            if awake[i]:
+                counts[i], low[i] = _surroundings(i, x[world], v[world], bodies, here, h, rows[i])
+            for k in range(i + 1, n):
+                close[i, k] = awake[i] and awake[k] and _may_meet(i, k, x[world], v[world], bodies, h)
         for _ in range(NUM_SUBSTEPS):
+            num = 0
             for i in range(n):
                 if awake[i]:
                     v[world, i, 2] -= GRAVITY * dt
-            num = 0
             for i in range(n):
                 if not awake[i]:
                     continue
-                num = _touch_statics(
-                    i, x[world], R[world], v[world], w[world], bodies, here, dt, contacts, num, points, depths, normal, scratch
-                )
+                if low[i]:
+                    own = Solids(here.planes, here.spheres, here.patches, rows[i][: counts[i]], here.mesh)
+                    num = _touch_statics(i, *state, bodies, own, dt, contacts, num, points, depths, normal, scratch)
                 for k in range(i + 1, n):
-                    if not awake[k]:
-                        continue
-                    num = _touch_each_other(
-                        i, k, x[world], R[world], v[world], w[world], bodies, dt, contacts, num, points, depths, normal, scratch
-                    )
+                    if close[i, k]:
+                        num = _touch_each_other(i, k, *state, bodies, dt, contacts, num, points, depths, normal, scratch)
                 if near[i]:
                     for p in range(count * joints):
-                        num = _touch_person(
-                            i, p, x[world], R[world], v[world], w[world], bodies, at, pace, radii[p % joints], dt, contacts, num
-                        )
+                        num = _touch_person(i, p, *state, bodies, at, pace, radii[p % joints], dt, contacts, num)
             for c in range(num):
-                _start_warm(c, x[world], R[world], v[world], w[world], bodies, contacts, before, known)
+                _start_warm(c, *state, bodies, contacts, before, known)
             for _ in range(NUM_ITERATIONS if known else FIRST_ITERATIONS):
+                change = 0.0
                 for c in range(num):
-                    _push(c, x[world], R[world], v[world], w[world], bodies, pace, given, response, contacts)
+                    change = max(change, _push(c, *state, bodies, pace, given, response, contacts))
+                if change < CONVERGED:
+                    break
             before.who[:num], before.vectors[:num], before.numbers[:num] = (
                 contacts.who[:num],
                 contacts.vectors[:num],
@@ -142,6 +156,70 @@ def advance(
             if awake[i]:
                 moves = _size(v[world, i]) > AT_REST or _size(w[world, i]) * _reach(i, bodies) > AT_REST
                 still[world, i] = 0 if moves else still[world, i] + 1
+    return anything
+
+
+@kernel
+def _may_meet(i: int, k: int, x: Array, v: Array, bodies: Bodies, h: float) -> bool:
+    """Tell whether two bodies may touch within a frame."""
+    reach = _reach(i, bodies) + _reach(k, bodies) + KICKED + 2 * h * (_size(v[i]) + _size(v[k]))
+    return (x[i, 0] - x[k, 0]) ** 2 + (x[i, 1] - x[k, 1]) ** 2 + (x[i, 2] - x[k, 2]) ** 2 < reach**2
+
+
+@kernel
+def make_way(x: Array, R: Array, still: Array, bodies: Bodies, people: Array, radii: Array, solids: Solids) -> None:
+    """Move bodies, in place, out of people who went farther into them than their velocities said, as by a muscle's sudden pull.
+
+    The impulses are there in the next frame; here a body only gets out of the way, and not into the ground or what stands around.
+    """
+    count, joints = people.shape[1], people.shape[2]
+    for world in range(len(x)):
+        here, at = of_person(solids, world * count), people[world].copy().reshape(count * joints, 3)
+        for i in range(x.shape[1]):
+            for _ in range(NUM_ROUNDS):
+                deepest, mx, my, mz = SHALLOW, 0.0, 0.0, 0.0
+                for p in range(count * joints):
+                    reach = _reach(i, bodies) + radii[p % joints]
+                    if (at[p, 0] - x[world, i, 0]) ** 2 + (at[p, 1] - x[world, i, 1]) ** 2 + (at[p, 2] - x[world, i, 2]) ** 2 > reach**2:
+                        continue
+                    d, nx, ny, nz = _out_of_body(i, at[p], x[world], R[world], bodies)
+                    if radii[p % joints] - d > deepest:
+                        deepest, mx, my, mz = radii[p % joints] - d, -nx, -ny, -nz
+                if deepest == SHALLOW:
+                    break
+                fx, fy, fz = _free_way(i, x[world], R[world], bodies, here, mx, my, mz)
+                along = fx * mx + fy * my + fz * mz
+                if along < 0.1:  # it is stuck between them and what gives way to nobody
+                    break
+                far = (deepest - SHALLOW) / along
+                x[world, i, 0] += far * fx
+                x[world, i, 1] += far * fy
+                x[world, i, 2] += far * fz
+                still[world, i] = 0
+
+
+@kernel
+def _free_way(
+    i: int, x: Array, R: Array, bodies: Bodies, here: Solids, mx: float, my: float, mz: float
+) -> tuple[float, float, float]:  # fmt: skip
+    """Return the part of a unit vector along which a body does not go into what it touches."""
+    others = Solids(here.planes[:0], here.spheres, here.patches, here.shapes, here.mesh)
+    for k in range(len(here.planes) + 1):
+        if k < len(here.planes):
+            plane = here.planes[k]
+            nx, ny, nz = plane[0], plane[1], plane[2]
+            d = x[i, 0] * nx + x[i, 1] * ny + x[i, 2] * nz - plane[3]
+        else:
+            d, nx, ny, nz, _, _, _, _ = nearest(x[i, 0], x[i, 1], x[i, 2], others)
+        extent = bodies.half[i, 0]
+        if bodies.kind[i] == BOX:
+            extent = 0.0
+            for c in range(3):
+                extent += bodies.half[i, c] * abs(R[i, 0, c] * nx + R[i, 1, c] * ny + R[i, 2, c] * nz)
+        into = mx * nx + my * ny + mz * nz
+        if into < 0 and d < extent + SHALLOW:
+            mx, my, mz = mx - into * nx, my - into * ny, mz - into * nz
+    return mx, my, mz
 
 
 @kernel
@@ -158,18 +236,16 @@ def _reach(i: int, bodies: Bodies) -> float:
 @kernel
 def _awake(x: Array, v: Array, still: Array, near: Array, bodies: Bodies, here: Solids, h: float) -> Array:
     """Return which bodies may move within a frame: those that moved lately or that somebody may reach, and all that these may reach."""
+    moves = False
+    for row in here.planes:
+        moves = moves or row[4:10].any()
+    for row in here.shapes:
+        moves = moves or row[16:22].any()
+    for row in here.spheres:
+        moves = moves or row[4:7].any()
     awake = near.copy()
     for i in range(len(x)):
-        awake[i] = awake[i] or still[i] < FRAMES_TO_SLEEP
-    for row in here.planes:
-        for k in range(4, 10):
-            awake[:] = awake | (row[k] != 0.0)
-    for row in here.shapes:
-        for k in range(16, 22):
-            awake[:] = awake | (row[k] != 0.0)
-    for row in here.spheres:
-        for k in range(4, 7):
-            awake[:] = awake | (row[k] != 0.0)
+        awake[i] = awake[i] or moves or still[i] < FRAMES_TO_SLEEP
     found = True
     while found:
         found = False
@@ -183,17 +259,31 @@ def _awake(x: Array, v: Array, still: Array, near: Array, bodies: Bodies, here: 
 
 
 @kernel
-def _near_people(x: Array, bodies: Bodies, people: Array, radii: Array, h: float) -> Array:
+def _near_people(x: Array, v: Array, bodies: Bodies, people: Array, pace: Array, radii: Array, h: float) -> Array:
     """Return which bodies somebody may reach within a frame."""
     near = np.zeros(len(x), dtype=np.bool_)
     for i in range(len(x)):
-        reach = math.sqrt(bodies.half[i, 0] ** 2 + bodies.half[i, 1] ** 2 + bodies.half[i, 2] ** 2) + 1.0
+        reach = _reach(i, bodies) + TOUCHING + h * (_size(v[i]) + GRAVITY * h)
         for p in range(len(people)):
             apart = (people[p, 0] - x[i, 0]) ** 2 + (people[p, 1] - x[i, 1]) ** 2 + (people[p, 2] - x[i, 2]) ** 2
-            if apart < (reach + radii[p % len(radii)]) ** 2:
+            if apart < (reach + radii[p % len(radii)] + h * _size(pace[p])) ** 2:
                 near[i] = True
                 break
     return near
+
+
+@kernel
+def _surroundings(i: int, x: Array, v: Array, bodies: Bodies, here: Solids, h: float, rows: Array) -> tuple[int, bool]:
+    """Write the shapes that a body may reach within a frame; return how many, and whether it may reach any surface."""
+    reach, count = _reach(i, bodies) + KICKED + 2 * h * _size(v[i]), 0
+    for k in range(len(here.shapes)):
+        row = here.shapes[k]
+        travel = h * (_size(row[16:19]) + row[BOUND] * _size(row[19:22]))
+        if (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2 < (reach + row[BOUND] + travel) ** 2:
+            rows[count] = row
+            count += 1
+    plain = Solids(here.planes, here.spheres, here.patches, here.shapes[:0], here.mesh)
+    return count, count > 0 or nearest(x[i, 0], x[i, 1], x[i, 2], plain)[0] < reach
 
 
 @kernel
@@ -216,7 +306,7 @@ def _spin(R: Array, w: Array, dt: float) -> None:
     )  # fmt: skip
 
 
-@kernel
+@inlined_kernel
 def _point_velocity(i: int, p: Array, x: Array, v: Array, w: Array) -> tuple[float, float, float]:
     rx, ry, rz = p[0] - x[i, 0], p[1] - x[i, 1], p[2] - x[i, 2]
     return (
@@ -264,11 +354,10 @@ def _touch_statics(
     margin = (
         dt * (math.sqrt(v[i, 0] ** 2 + v[i, 1] ** 2 + v[i, 2] ** 2) + reach * math.sqrt(w[i, 0] ** 2 + w[i, 1] ** 2 + w[i, 2] ** 2)) + 0.005
     )
-    distance = nearest(x[i, 0], x[i, 1], x[i, 2], here)
-    if distance[0] > reach + margin:
-        return num
     if bodies.kind[i] != BOX:
-        d, nx, ny, nz, ux, uy, uz, own = distance
+        d, nx, ny, nz, ux, uy, uz, own = nearest_within(reach + margin, x[i, 0], x[i, 1], x[i, 2], here)
+        if d >= reach + margin:
+            return num
         px, py, pz = x[i, 0] - half[0] * nx, x[i, 1] - half[0] * ny, x[i, 2] - half[0] * nz
         rough = mu if math.isnan(own) else min(mu, own)
         return _add(i, STATIC, px, py, pz, nx, ny, nz, d - half[0], rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num)
@@ -281,10 +370,14 @@ def _touch_statics(
         px += R[i, 0, 0] * a + R[i, 0, 1] * b + R[i, 0, 2] * c
         py += R[i, 1, 0] * a + R[i, 1, 1] * b + R[i, 1, 2] * c
         pz += R[i, 2, 0] * a + R[i, 2, 1] * b + R[i, 2, 2] * c
-        d, nx, ny, nz, ux, uy, uz, own = nearest(px, py, pz, plain)
-        if d < margin:
-            rough = mu if math.isnan(own) else min(mu, own)
-            num = _add(i, STATIC, px, py, pz, nx, ny, nz, d, rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num)
+        above = math.inf
+        for k in range(len(here.planes)):
+            above = min(above, px * here.planes[k, 0] + py * here.planes[k, 1] + pz * here.planes[k, 2] - here.planes[k, 3])
+        if above < margin or len(here.spheres):
+            d, nx, ny, nz, ux, uy, uz, own = nearest(px, py, pz, plain)
+            if d < margin:
+                rough = mu if math.isnan(own) else min(mu, own)
+                num = _add(i, STATIC, px, py, pz, nx, ny, nz, d, rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num)
         for k in range(len(here.shapes)):
             row = here.shapes[k]
             if row[0] == BOX or (px - row[4]) ** 2 + (py - row[5]) ** 2 + (pz - row[6]) ** 2 > (row[23] + margin) ** 2:
@@ -368,19 +461,24 @@ def _out_of_box(p: Array, x: Array, R: Array, half: Array) -> tuple[float, float
 
 
 @kernel
+def _out_of_body(i: int, p: Array, x: Array, R: Array, bodies: Bodies) -> tuple[float, float, float, float]:
+    """Return the distance from a body to a point, and the normal toward it."""
+    if bodies.kind[i] == BOX:
+        return _out_of_box(p, x[i], R[i], bodies.half[i])
+    dx, dy, dz = p[0] - x[i, 0], p[1] - x[i, 1], p[2] - x[i, 2]
+    length = max(math.sqrt(dx * dx + dy * dy + dz * dz), 1e-9)
+    return length - bodies.half[i, 0], dx / length, dy / length, dz / length
+
+
+@kernel
 def _touch_person(
     i: int, p: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, at: Array, pace: Array, radius: float, dt: float,
     contacts: Contacts, num: int,
 ) -> int:  # fmt: skip
     here = at[p]
-    if bodies.kind[i] == BOX:
-        d, nx, ny, nz = _out_of_box(here, x[i], R[i], bodies.half[i])
-    else:
-        dx, dy, dz = here[0] - x[i, 0], here[1] - x[i, 1], here[2] - x[i, 2]
-        length = max(math.sqrt(dx * dx + dy * dy + dz * dz), 1e-9)
-        d, nx, ny, nz = length - bodies.half[i, 0], dx / length, dy / length, dz / length
+    d, nx, ny, nz = _out_of_body(i, here, x, R, bodies)
     gap = d - radius
-    if gap > 0.1:
+    if gap > TOUCHING:
         return num
     # Seen from the body, the normal points away from the person.
     px, py, pz = here[0] - d * nx, here[1] - d * ny, here[2] - d * nz
@@ -388,11 +486,11 @@ def _touch_person(
     return _add(i, -2 - p, px, py, pz, -nx, -ny, -nz, gap, mu, bounce, own[0], own[1], own[2], x, v, w, dt, contacts, num)
 
 
-@kernel
-def _mobility(i: int, p: Array, n: Array, x: Array, R: Array, bodies: Bodies) -> float:
+@inlined_kernel
+def _mobility(i: int, p: Array, nx: float, ny: float, nz: float, x: Array, R: Array, bodies: Bodies) -> float:
     """Return how much velocity along n at a point an impulse along n gives a body."""
     rx, ry, rz = p[0] - x[i, 0], p[1] - x[i, 1], p[2] - x[i, 2]
-    cx, cy, cz = ry * n[2] - rz * n[1], rz * n[0] - rx * n[2], rx * n[1] - ry * n[0]
+    cx, cy, cz = ry * nz - rz * ny, rz * nx - rx * nz, rx * ny - ry * nx
     total = bodies.mobility[i]
     for k in range(3):
         along = R[i, 0, k] * cx + R[i, 1, k] * cy + R[i, 2, k] * cz
@@ -400,7 +498,7 @@ def _mobility(i: int, p: Array, n: Array, x: Array, R: Array, bodies: Bodies) ->
     return total
 
 
-@kernel
+@inlined_kernel
 def _kick(i: int, p: Array, jx: float, jy: float, jz: float, x: Array, R: Array, v: Array, w: Array, bodies: Bodies) -> None:
     """Give a body an impulse at a point."""
     m = bodies.mobility[i]
@@ -416,15 +514,17 @@ def _kick(i: int, p: Array, jx: float, jy: float, jz: float, x: Array, R: Array,
         w[i, 2] += along * R[i, 2, k]
 
 
-@kernel
+@inlined_kernel
 def _push(
     c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array, given: Array, response: Array, contacts: Contacts
-) -> None:
-    """Bring the velocity at a contact to what it should be, first along the normal and then, as far as friction goes, along the surface."""
+) -> float:
+    """Bring the velocity at a contact to what it should be, first along the normal and then, as far as friction goes, along the surface.
+
+    Return the larger of the two changes [m/s].
+    """
     a, b = contacts.who[c, 0], contacts.who[c, 1]
     point, n, surface, rubbed = contacts.vectors[c, 0], contacts.vectors[c, 1], contacts.vectors[c, 2], contacts.vectors[c, 3]
-    numbers = contacts.numbers[c]
-    t = np.empty(3)
+    numbers, change = contacts.numbers[c], 0.0
     for part in range(2):
         vx, vy, vz = _point_velocity(a, point, x, v, w)
         if b >= 0:
@@ -436,16 +536,16 @@ def _push(
         vx, vy, vz = vx - ux, vy - uy, vz - uz
         along = vx * n[0] + vy * n[1] + vz * n[2]
         if part == 0:
-            t[0], t[1], t[2] = n[0], n[1], n[2]
+            tx, ty, tz = n[0], n[1], n[2]
         else:
             vx, vy, vz = vx - along * n[0], vy - along * n[1], vz - along * n[2]
             slip = math.sqrt(vx * vx + vy * vy + vz * vz)
             if slip < 1e-12:
-                return
-            t[0], t[1], t[2] = vx / slip, vy / slip, vz / slip
-        ease = _mobility(a, point, t, x, R, bodies)
+                return change
+            tx, ty, tz = vx / slip, vy / slip, vz / slip
+        ease = _mobility(a, point, tx, ty, tz, x, R, bodies)
         if b >= 0:
-            ease += _mobility(b, point, t, x, R, bodies)
+            ease += _mobility(b, point, tx, ty, tz, x, R, bodies)
         elif b < STATIC:
             joint = (-2 - b) % len(response)
             ease += response[joint, joint]
@@ -454,11 +554,12 @@ def _push(
             size, numbers[3] = total - numbers[3], total
             jx, jy, jz = size * n[0], size * n[1], size * n[2]
         else:
-            gx, gy, gz = rubbed[0] - slip / ease * t[0], rubbed[1] - slip / ease * t[1], rubbed[2] - slip / ease * t[2]
+            gx, gy, gz = rubbed[0] - slip / ease * tx, rubbed[1] - slip / ease * ty, rubbed[2] - slip / ease * tz
             length, most = math.sqrt(gx * gx + gy * gy + gz * gz), numbers[1] * numbers[3]
             share = most / length if length > most else 1.0
             jx, jy, jz = share * gx - rubbed[0], share * gy - rubbed[1], share * gz - rubbed[2]
             rubbed[0], rubbed[1], rubbed[2] = share * gx, share * gy, share * gz
+        change = max(change, ease * math.sqrt(jx * jx + jy * jy + jz * jz))
         _kick(a, point, jx, jy, jz, x, R, v, w, bodies)
         if b >= 0:
             _kick(b, point, -jx, -jy, -jz, x, R, v, w, bodies)
@@ -473,6 +574,7 @@ def _push(
                 pace[first + j, 0] -= share * jx
                 pace[first + j, 1] -= share * jy
                 pace[first + j, 2] -= share * jz
+    return change
 
 
 @kernel

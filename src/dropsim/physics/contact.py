@@ -165,13 +165,18 @@ class Shape:
     mesh: Mesh | None = None
 
     @property
+    def meshes(self) -> tuple[Mesh, ...]:
+        """None or one; the first size of a mesh's row is its place here."""
+        return () if self.mesh is None else (self.mesh,)
+
+    @property
     def bound(self) -> float:
         """Farthest that it reaches from its centre [m]."""
         if self.mesh is not None:
             return float(np.linalg.norm(self.mesh.vertices, axis=-1).max())
         return math.hypot(*self.sizes[: 3 if self.kind == forms.BOX else 2])
 
-    @property
+    @functools.cached_property
     def rows(self) -> Float[np.ndarray, "*b 1 25"]:
         """As kernels take it."""
         batch, flags = self.centre.shape[:-1], np.array([self.friction, self.bound, float(self.seen)])
@@ -186,16 +191,8 @@ class Rows:
 
     kind: type
     rows: Float[np.ndarray, "*b k c"]
-    mesh: Mesh | None = None
-
-    @classmethod
-    def in_one_world(cls, collider: "Collider", world: int, batch: tuple[int, ...]) -> "Rows":
-        """Put colliders out of everyone's way but that of the people of one world; `batch` is worlds and people."""
-        given = collider.rows
-        kind = collider.kind if isinstance(collider, Rows) else type(collider)
-        rows = np.broadcast_to(_NOWHERE[kind], (*batch, *given.shape[-2:])).copy()
-        rows[world] = given
-        return cls(kind, rows, getattr(collider, "mesh", None))
+    meshes: tuple[Mesh, ...] = ()
+    """The first size of a mesh's row is its place here."""
 
 
 Collider = Plane | Spheres | FrictionPatch | Shape | Rows
@@ -209,18 +206,38 @@ _NOWHERE: dict[type, Float[np.ndarray, "c"]] = {
 
 
 @functools.lru_cache(maxsize=8)
+def colliders_by_world(parts: tuple[tuple[int, Collider], ...], batch: tuple[int, int]) -> tuple[Rows, ...]:
+    """Return colliders that only the people of one world can touch, given with their worlds; `batch` is worlds and people.
+
+    Everyone has as many rows as the world with the most colliders of a kind needs: the others' are nowhere.
+    """
+    groups: dict[type, dict[int, list[Collider]]] = {}
+    for world, collider in parts:
+        groups.setdefault(_kind_of(collider), {}).setdefault(world, []).append(collider)
+    found = []
+    for kind, worlds in groups.items():
+        meshes = tuple(dict.fromkeys(mesh for own in worlds.values() for c in own for mesh in _meshes_of(c)))
+        places = list(range(len(meshes)))
+        stacked = {world: _stacked([_rooted(c, meshes, places) for c in own], batch[1:]) for world, own in worlds.items()}
+        nowhere, most = _NOWHERE[kind], max(rows.shape[-2] for rows in stacked.values())
+        rows = np.broadcast_to(nowhere, (*batch, most, len(nowhere))).copy()
+        for world, own in stacked.items():
+            rows[world, :, : own.shape[-2]] = own
+        found.append(Rows(kind, rows, meshes))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=8)
 def solids(colliders: tuple[Collider, ...], batch: tuple[int, ...]) -> Solids:
     """Stack colliders as kernels take them; colliders with batch dimensions are broadcast to `batch`."""
     if strange := [type(c).__name__ for c in colliders if not isinstance(c, Collider)]:
         raise ValueError(f"people can touch planes, spheres and shapes, not a {strange[0]}: build it of Plane, Spheres and Shape")
-    meshes = tuple(dict.fromkeys(c.mesh for c in colliders if isinstance(c, Shape | Rows) and c.mesh is not None))
+    meshes = tuple(dict.fromkeys(mesh for c in colliders for mesh in _meshes_of(c)))
     mesh, roots = _joined(meshes)
     found = []
     for kind, nowhere in _NOWHERE.items():
-        rows = [_rooted(c, meshes, roots) for c in colliders if isinstance(c, kind) or (isinstance(c, Rows) and c.kind is kind)]
-        if any(r.ndim > 2 for r in rows):
-            rows = [np.broadcast_to(r, (*batch, *r.shape[-2:])) for r in rows]
-        found.append(flat(np.concatenate(rows, -2), 2) if rows else np.empty((1, 0, len(nowhere))))
+        rows = [_rooted(c, meshes, roots) for c in colliders if _kind_of(c) is kind]
+        found.append(flat(_stacked(rows, batch), 2) if rows else np.empty((1, 0, len(nowhere))))
     return Solids(*found, mesh)  # pyright: ignore[reportCallIssue]
 
 
@@ -229,12 +246,28 @@ def _joined(meshes: tuple[Mesh, ...]) -> tuple[Triangles, list[int]]:
     return forms.joined([mesh.triangles for mesh in meshes]) if meshes else (NO_TRIANGLES, [])
 
 
+def _kind_of(collider: Collider) -> type:
+    return collider.kind if isinstance(collider, Rows) else type(collider)
+
+
+def _meshes_of(collider: Collider) -> tuple[Mesh, ...]:
+    return collider.meshes if isinstance(collider, Shape | Rows) else ()
+
+
+def _stacked(rows: Sequence[np.ndarray], batch: tuple[int, ...]) -> np.ndarray:
+    """Put rows after each other; if some have batch dimensions, all get them."""
+    if any(r.ndim > 2 for r in rows):
+        rows = [np.broadcast_to(r, (*batch, *r.shape[-2:])) for r in rows]
+    return np.concatenate(rows, -2)
+
+
 def _rooted(collider: Collider, meshes: tuple[Mesh, ...], roots: list[int]) -> np.ndarray:
-    """Return a collider's rows, a mesh's with its place in the hierarchy."""
-    rows, mesh = collider.rows, getattr(collider, "mesh", None)
-    if mesh is not None:
-        rows = np.array(rows)
-        rows[..., 1] = np.where(rows[..., 0] == forms.MESH, roots[meshes.index(mesh)], rows[..., 1])
+    """Return a collider's rows, those of meshes with their roots instead of their places among the collider's own."""
+    rows, own = collider.rows, _meshes_of(collider)
+    if own:
+        rows, places = np.array(rows), np.array([roots[meshes.index(mesh)] for mesh in own])
+        of_meshes = rows[..., 0] == forms.MESH
+        rows[of_meshes, 1] = places[rows[of_meshes, 1].astype(np.int64)]
     return rows
 
 
@@ -277,7 +310,15 @@ def _own(rows: Array, i: int) -> Array:
 @kernel
 def nearest(x: float, y: float, z: float, here: Solids) -> tuple[float, float, float, float, float, float, float, float]:
     """Return distance, normal, velocity and friction of the nearest surface, the first of equals."""
-    distance, nx, ny, nz, vx, vy, vz, friction = math.inf, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, math.nan
+    return nearest_within(math.inf, x, y, z, here)
+
+
+@kernel
+def nearest_within(
+    limit: float, x: float, y: float, z: float, here: Solids
+) -> tuple[float, float, float, float, float, float, float, float]:
+    """Return the same as `nearest` if it is nearer than a limit, and otherwise the limit as the distance: that takes much less time."""
+    distance, nx, ny, nz, vx, vy, vz, friction = limit, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, math.nan
     for k in range(len(here.planes)):
         plane = here.planes[k]
         found = x * plane[0] + y * plane[1] + z * plane[2] - plane[3]
@@ -312,13 +353,15 @@ def nearest(x: float, y: float, z: float, here: Solids) -> tuple[float, float, f
 
 @kernel
 def nearest_on_the_way(
-    before: Array, x: float, y: float, z: float, here: Solids, h: float
+    limit: float, before: Array, x: float, y: float, z: float, here: Solids, h: float
 ) -> tuple[float, float, float, float, float, float, float, float]:
-    """Return the nearest surface, or that of a shape into which the way from `before` led: nothing gets through a thin wall in one step.
+    """Return the nearest surface within a limit, or that of a shape into which the way from `before` led.
+
+    So nothing gets through a thin wall in one step.
 
     The tangent plane where the way entered stands for the surface then.
     """
-    distance, nx, ny, nz, vx, vy, vz, friction = nearest(x, y, z, here)
+    distance, nx, ny, nz, vx, vy, vz, friction = nearest_within(limit, x, y, z, here)
     soonest = math.inf
     for k in range(len(here.shapes)):
         row = here.shapes[k]
@@ -428,7 +471,7 @@ def contact_targets(
         here = of_person(solids, i)
         for j in range(NUM_JOINTS):
             px, py, pz = x[i, j, 0], x[i, j, 1], x[i, j, 2]
-            distance, nx, ny, nz, vx, vy, vz, own = nearest_on_the_way(before[i, j], px, py, pz, here, h)
+            distance, nx, ny, nz, vx, vy, vz, own = nearest_on_the_way(radii[j], before[i, j], px, py, pz, here, h)
             gap = distance - radii[j]
             active[i, at + j] = gap < 0
             if gap < 0:
@@ -465,7 +508,7 @@ def push_out(
     """
     for j in range(NUM_JOINTS):
         px, py, pz = x[j, 0], x[j, 1], x[j, 2]
-        distance, nx, ny, nz, vx, vy, vz, own = nearest_on_the_way(before[j], px, py, pz, here, h)
+        distance, nx, ny, nz, vx, vy, vz, own = nearest_on_the_way(radii[j] + 2 * GRIP_GAP, before[j], px, py, pz, here, h)
         gap = distance - radii[j]
         sliding[j] = False
         if gap < 0:
@@ -485,8 +528,8 @@ def push_out(
 
 @kernel
 def deepest(x: Array, radii: Array, here: Solids) -> float:
-    """Return how far a person's deepest sphere is inside something; negative if none is."""
-    found = -math.inf
+    """Return how far a person's deepest sphere is inside something; 0 if none is."""
+    found = 0.0
     for j in range(NUM_JOINTS):
-        found = max(found, radii[j] - nearest(x[j, 0], x[j, 1], x[j, 2], here)[0])
+        found = max(found, radii[j] - nearest_within(radii[j], x[j, 0], x[j, 1], x[j, 2], here)[0])
     return found

@@ -201,8 +201,13 @@ def _to_bounds(x: float, y: float, z: float, bounds: Array) -> float:
 def _to_mesh(x: float, y: float, z: float, root: int, mesh: Triangles, within: float) -> tuple[float, float, float, float]:
     bounds, links = mesh.bounds[0], mesh.links[0]
     best, at, feature, cx, cy, cz = math.inf, -1, 0, 0.0, 0.0, 0.0
-    if _to_bounds(x, y, z, bounds[root]) > max(within, 0.0) ** 2:
-        return math.inf, 0.0, 0.0, 1.0
+    if (
+        not bounds[root, 0] <= x <= bounds[root, 3]
+        or not bounds[root, 1] <= y <= bounds[root, 4]
+        or not bounds[root, 2] <= z <= bounds[root, 5]
+    ):
+        # Not inside of it, for sure: what is farther is not looked at.
+        best = max(within, 0.0) ** 2
     stack, top = np.empty(64, dtype=np.int64), 1
     stack[0] = root
     while top > 0:
@@ -221,6 +226,8 @@ def _to_mesh(x: float, y: float, z: float, root: int, mesh: Triangles, within: f
             square = (x - px) ** 2 + (y - py) ** 2 + (z - pz) ** 2
             if square < best:
                 best, at, feature, cx, cy, cz = square, t, kind, px, py, pz
+    if at < 0:
+        return math.inf, 0.0, 0.0, 1.0
     normal, length = mesh.normals[0, at, feature], math.sqrt(best)
     dx, dy, dz = x - cx, y - cy, z - cz
     face = mesh.normals[0, at, 0]

@@ -2,6 +2,7 @@
 
 # pyright: reportCallIssue=false
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,14 +11,14 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton
-from dropsim.physics.contact import Collider, Plane, Rows
+from dropsim.physics.contact import Collider, Plane, colliders_by_world
 from dropsim.physics.energy import Energy, Frame, Target
 from dropsim.physics.settle import Holds
 from dropsim.physics.step import Simulator, Stage, StepInputs
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, State
 from dropsim.scene.element import Element, SceneContext
-from dropsim.scene.loose import move_loose
+from dropsim.scene.loose import LooseObjects
 from dropsim.scene.objects import Ground
 from dropsim.scene.world import Scene, World, WorldState, intent_of
 
@@ -95,12 +96,22 @@ class EveryWorld(Element[Memories]):
             here = replace(_context_of(context, i), balls=balls)
             acted = [e.act(m, here) for e, m in zip(elements, own, strict=True)]
             colliders = [here.ground, *(c for _, done in acted for c in done.colliders)]
-            moved, pushed = move_loose(elements, [m for m, _ in acted], here, colliders)
-            memories.append(tuple(moved))
+            moved, pushed = self._loose[i].move([m for m, _ in acted], here, colliders)
+            memories.append(moved)
             parts += [*((i, done) for _, done in acted), (i, pushed)]
         done = stack_inputs(parts, context)
         wanted = Intent.merged([self.wanted, done.intent])
         return tuple(memories), replace(done, intent=wanted if wanted is not None and wanted.known.any() else None)
+
+    def after(self, memory: Memories | None, context: SceneContext) -> Memories | None:
+        if memory is None:
+            return None
+        worlds = enumerate(zip(self._loose, memory, strict=True))
+        return tuple(loose.let_through(own, _context_of(context, i)) if loose.places else own for i, (loose, own) in worlds)
+
+    @functools.cached_property
+    def _loose(self) -> tuple[LooseObjects, ...]:
+        return tuple(LooseObjects(elements) for elements in self.worlds)
 
 
 def _context_of(context: SceneContext, world: int) -> SceneContext:
@@ -122,7 +133,7 @@ def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext)
     """Put together what happens in some worlds of a batch; parts are worlds and their inputs."""
     forces, loads, holds = np.zeros(context.people.x.shape), np.zeros(context.people.x.shape), Holds.nothing(*context.batch)
     intent, energies = Intent.unknown(*context.batch), list[tuple[int, Energy]]()
-    colliders, stages = list[Collider](), list[tuple[int, Stage]]()
+    colliders, stages = list[tuple[int, Collider]](), list[tuple[int, Stage]]()
     for world, part in parts:
         if part.forces is not None:
             forces[world] += part.forces
@@ -136,12 +147,12 @@ def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext)
             for whole, own in zip(vars(intent).values(), vars(part.intent).values(), strict=True):
                 whole[world] = np.where(np.isnan(own), whole[world], own)
         energies += [(world, energy) for energy in part.energies]
-        colliders += [Rows.in_one_world(collider, world, context.batch) for collider in part.colliders]
+        colliders += [(world, collider) for collider in part.colliders]
         stages += [(world, stage) for stage in part.stages]
     return StepInputs(
         forces=forces,
         loads=loads,
-        colliders=colliders,
+        colliders=colliders_by_world(tuple(colliders), context.batch),
         energies=[WorldsEnergy(tuple(alike), context.batch[-1]) for alike in _alike(energies, context.skeleton)],
         stages=[WorldsStage(tuple(stages))] if stages else (),
         intent=intent if intent.known.any() else None,

@@ -149,6 +149,11 @@ class Element(ABC, Generic[Memory]):
     def act(self, memory: Memory | None, context: SceneContext) -> tuple[Memory | None, StepInputs]:
         """Return its memory after the frame, and what it does during it."""
 
+    def after(self, memory: Memory | None, context: SceneContext) -> Memory | None:
+        """Return its memory once people have moved; the context has them, and what can be touched, as they are at the frame's end."""
+        del context
+        return memory
+
     def balls(self, memory: Memory | None) -> Balls | None:
         """Return the spheres that it has in the world, to be drawn and to be seen by others."""
         del memory

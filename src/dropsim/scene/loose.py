@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from dropsim.body.skeleton import Skeleton, flat
-from dropsim.physics.bodies import Bodies, advance
+from dropsim.physics.bodies import Bodies, advance, make_way
 from dropsim.physics.contact import Collider, solids
 from dropsim.physics.energies import Rigidity
 from dropsim.physics.options import SimulatorOptions
@@ -57,27 +57,64 @@ def is_loose(element: Element[Any]) -> bool:
     return isinstance(element, Loose) and element.mass is not None
 
 
-def move_loose(
-    elements: Sequence[Element[Any]], memories: Sequence[Any], context: SceneContext, colliders: Sequence[Collider]
-) -> tuple[list[Any], StepInputs]:
-    """Move the loose objects of a scene by a frame; return the memories of all elements, and the forces on the people."""
-    memories = list(memories)
-    loose = [i for i, e in enumerate(elements) if is_loose(e)]
-    if not loose:
-        return memories, StepInputs()
-    batch = context.batch[:-1]
-    states = [memories[i] for i in loose]
-    parts = [np.stack([getattr(s, name) for s in states], len(batch)) for name in ("x", "R", "v", "w")]
-    x, R, v, w = (flat(part, 3 if part.ndim == len(batch) + 3 else 2).copy() for part in parts)
-    still = flat(np.stack([s.still for s in states], len(batch)), 1).copy()
-    people, pace = flat(context.people.x, 3), flat(context.people.v, 3)
-    forces = np.zeros(people.shape)
-    around = solids(tuple(colliders), context.batch)
-    bodies = _bodies_of([elements[i] for i in loose])
-    advance(x, R, v, w, still, bodies, people, pace, context.skeleton.radii, response_of(context.skeleton), around, context.h, forces)
-    for k, i in enumerate(loose):
-        memories[i] = BodyState(*(part[:, k].reshape((*batch, *part.shape[2:])) for part in (x, R, v, w, still)))
-    return memories, StepInputs(forces=forces.reshape(context.people.x.shape))
+@dataclass(frozen=True, eq=False)
+class LooseObjects:
+    """The loose objects of a scene, which are moved all at once."""
+
+    elements: tuple[Element[Any], ...]
+    """All of the scene."""
+
+    @functools.cached_property
+    def places(self) -> tuple[int, ...]:
+        """Which of the elements are loose."""
+        return tuple(i for i, element in enumerate(self.elements) if is_loose(element))
+
+    @functools.cached_property
+    def bodies(self) -> Bodies:
+        """What does not change of them."""
+        return _bodies_of([self.elements[i] for i in self.places])
+
+    def move(self, memories: Sequence[Any], context: SceneContext, colliders: Sequence[Collider]) -> tuple[tuple[Any, ...], StepInputs]:
+        """Move them by a frame; return the memories of all elements, and the forces on the people."""
+        if not self.places:
+            return tuple(memories), StepInputs()
+        people, pace = flat(context.people.x, 3), flat(context.people.v, 3)
+        forces, (x, R, v, w, still) = np.zeros(people.shape), self._stacked(memories, context)
+        radii, response, around = context.skeleton.radii, response_of(context.skeleton), solids(tuple(colliders), context.batch)
+        if not advance(x, R, v, w, still, self.bodies, people, pace, radii, response, around, context.h, forces):
+            return tuple(memories), StepInputs()
+        return self._put_back(memories, context, x, R, v, w, still), StepInputs(forces=forces.reshape(context.people.x.shape))
+
+    def let_through(self, memories: Sequence[Any], context: SceneContext) -> tuple[Any, ...]:
+        """Move them out of people who went into them, once people have moved; return the memories of all elements.
+
+        Objects are moved before people, whom they expect to keep their velocities; a leg that swings changes its own by 3 m/s in a frame.
+        """
+        if not self.places or context.around is None or not self._anybody_near(memories, context):
+            return tuple(memories)
+        x, R, v, w, still = self._stacked(memories, context)
+        make_way(x, R, still, self.bodies, flat(context.people.x, 3), context.skeleton.radii, context.around)
+        return self._put_back(memories, context, x, R, v, w, still)
+
+    def _anybody_near(self, memories: Sequence[Any], context: SceneContext) -> bool:
+        """Tell whether somebody is within the sphere around one of them."""
+        x, reach = np.array([memories[i].x for i in self.places]), np.linalg.norm(self.bodies.half, axis=-1)
+        away = context.people.x - x[..., None, None, :]
+        return bool(((away * away).sum(-1) < (reach[(..., *(None,) * (away.ndim - 2))] + context.skeleton.radii) ** 2).any())
+
+    def _stacked(self, memories: Sequence[Any], context: SceneContext) -> tuple[np.ndarray, ...]:
+        """Return the parts of their states with one dimension for worlds and one for objects."""
+        dim = len(context.batch) - 1
+        parts = (np.array([getattr(memories[i], name) for i in self.places]) for name in ("x", "R", "v", "w", "still"))
+        return tuple(np.moveaxis(p, 0, dim).reshape((-1, *p.shape[:1], *p.shape[1 + dim :])) if dim else p[None] for p in parts)
+
+    def _put_back(self, memories: Sequence[Any], context: SceneContext, *parts: np.ndarray) -> tuple[Any, ...]:
+        """Return memories with their states replaced."""
+        found, batch = list(memories), context.batch[:-1]
+        shaped = [part.reshape((*batch, *part.shape[1:])) for part in parts]
+        for k, i in enumerate(self.places):
+            found[i] = BodyState(*(part[(*(slice(None),) * len(batch), k, ...)] for part in shaped))
+        return tuple(found)
 
 
 @functools.lru_cache(maxsize=8)

@@ -324,20 +324,30 @@ class Obstacle(Loose):
     def act(self, memory: BodyState | None, context: SceneContext) -> tuple[BodyState | None, StepInputs]:
         if self.mass is not None:
             return memory or self.begin(context), StepInputs()
-        return memory, StepInputs(colliders=(_solid(self.balls(None), context, self.friction),))
+        return memory, StepInputs(colliders=(self.collider,))
+
+    @functools.cached_property
+    def collider(self) -> Spheres:
+        """As people touch it while it has no mass."""
+        balls = self._still
+        return Spheres(balls.centres, balls.radii, balls.velocities, math.nan if self.friction is None else self.friction)
 
     def balls(self, memory: BodyState | None) -> Balls:
         if memory is not None:
             return Balls(memory.x[..., None, :], memory.v[..., None, :], np.array([self.radius]), flying=False)
+        return self._still
+
+    @functools.cached_property
+    def _still(self) -> Balls:
         centre = np.array([self.position])
         return Balls(centre, np.zeros_like(centre), np.array([self.radius]), flying=False)
 
 
-def _solid(balls: Balls, context: SceneContext, friction: float | None = None) -> Spheres:
+def _solid(balls: Balls, context: SceneContext) -> Spheres:
     """Return spheres as a collider for everyone in every world."""
     shape = (*context.batch, len(balls.radii), 3)
     centres, velocities = (np.broadcast_to(v[..., None, :, :], shape) for v in (balls.centres, balls.velocities))
-    return Spheres(centres, balls.radii, velocities, math.nan if friction is None else friction)
+    return Spheres(centres, balls.radii, velocities)
 
 
 @dataclass(frozen=True, eq=False)

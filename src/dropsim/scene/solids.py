@@ -21,6 +21,8 @@ from dropsim.scene.loose import BodyState, Loose
 from dropsim.scene.mesh_files import read_mesh
 
 Path5 = tuple[tuple[Seconds, Metres, Metres, Metres, Degrees], ...]
+DEPTH = 0.5
+"""Of what stands on the ground below it [m]: a foot inside of it is nearer to a side or the top than to the bottom."""
 SIDES = 32
 """Of a cylinder when it is drawn."""
 
@@ -63,6 +65,16 @@ class Part:
             return self.mesh.vertices, self.mesh.faces
         return box_mesh(np.array(self.sizes)) if self.kind == BOX else cylinder_mesh(*self.sizes[:2])
 
+    @functools.cached_property
+    def founded(self) -> "Part":
+        """The same with a foundation in the ground, if it stands upright on the object's base."""
+        (a, b, c), (x, y, z) = self.sizes, self.centre
+        half = {BOX: c, CYLINDER: b}.get(self.kind, -1.0)
+        if half != z or any(self.rotation):
+            return self
+        sizes = (a, b, c + DEPTH / 2) if self.kind == BOX else (a, b + DEPTH / 2, c)
+        return replace(self, sizes=sizes, centre=(x, y, z - DEPTH / 2))
+
 
 class SolidObject(Element[float]):
     """Something that gives way to nobody. Its memory is the time, for things that move."""
@@ -99,7 +111,7 @@ class SolidObject(Element[float]):
         turn = R @ R_before.T
         spin = np.array([0.0, 0.0, math.atan2(turn[1, 0], turn[0, 0]) / h])
         made = []
-        for part in self.parts:
+        for part in self.parts if place[2] > 0 else [part.founded for part in self.parts]:
             arm = R @ np.array(part.centre)
             velocity = (place - before) / h + np.cross(spin, arm)
             own = {"friction": math.nan if self.friction is None else self.friction, "seen": not self.unseen, "mesh": part.mesh}
@@ -116,7 +128,11 @@ class SolidObject(Element[float]):
     def act(self, memory: float | None, context: SceneContext) -> tuple[float, StepInputs]:
         del memory
         time = context.time + context.h
-        return time, StepInputs(colliders=self.shapes(time, context.h))
+        return time, StepInputs(colliders=self.shapes(time, context.h)) if self.path else self._standing
+
+    @functools.cached_property
+    def _standing(self) -> StepInputs:
+        return StepInputs(colliders=self._still)
 
     def solids(self, memory: float | None) -> tuple[Solid, ...]:
         place, R = self.pose(memory or 0.0)
@@ -345,10 +361,6 @@ class Terrain(SolidObject):
     @functools.cached_property
     def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return (Part(MESH, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), mesh=height_field(np.array(self.heights), *self.size)),)
-
-
-DEPTH = 0.5
-"""Of terrain below the ground [m]: what is in the ground is nearer to its top than to its bottom."""
 
 
 def height_field(heights: Float[np.ndarray, "r c"], width: float, length: float) -> Mesh:

@@ -23,7 +23,7 @@ from dropsim.priors.intent import Intent
 from dropsim.priors.prior import State
 from dropsim.priors.recording import ClipPrior
 from dropsim.scene.element import Balls, Element, SceneContext, height_of
-from dropsim.scene.loose import is_loose, move_loose
+from dropsim.scene.loose import LooseObjects, is_loose
 from dropsim.scene.objects import Ground
 from dropsim.scene.solids import SolidObject
 
@@ -207,9 +207,10 @@ class World:
         if inputs.intent is not None and inputs.intent.height.shape != context.batch:
             inputs = replace(inputs, intent=inputs.intent.broadcast(*context.batch))
         colliders = (_per_person(ground), *inputs.colliders)
-        memories, pushed = move_loose(self.scene.elements, [memory for memory, _ in acted], context, colliders)
+        memories, pushed = self._loose.move([memory for memory, _ in acted], context, colliders)
         inputs = inputs if pushed.forces is None else StepInputs.merged([inputs, pushed])
-        follows, context = self._follows(now.frame), self._around(context, solids(colliders, context.batch))
+        around = solids(colliders, context.batch)
+        follows, context = self._follows(now.frame), self._around(context, around)
         if context.around is not None and not follows:
             inputs = replace(inputs, intent=_clear(inputs.intent, context))
         plan = None if follows else self._plan(now, inputs.intent, context, rng)
@@ -222,7 +223,17 @@ class World:
         )
         simulator = self.opening if self.opening and follows else self.simulator
         people, report = simulator.step(now.people, inputs, rng)
-        return WorldState(now.frame + 1, people, tuple(memories), now.pivot, plan, fallen, context.footing, context.around), report
+        memories = self._after(memories, replace(context, people=people, around=around))
+        return WorldState(now.frame + 1, people, memories, now.pivot, plan, fallen, context.footing, context.around), report
+
+    def _after(self, memories: Sequence[Any], context: SceneContext) -> tuple[Any, ...]:
+        """Return what the elements remember once people have moved."""
+        own = [element.after(memory, context) for element, memory in zip(self.scene.elements, memories, strict=True)]
+        return self._loose.let_through(own, context)
+
+    @functools.cached_property
+    def _loose(self) -> LooseObjects:
+        return LooseObjects(self.scene.elements)
 
     @functools.cached_property
     def _wanted(self) -> StepInputs:

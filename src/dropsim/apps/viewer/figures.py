@@ -302,6 +302,8 @@ class Figures:
                     f"/world/solid_{key}", solid.vertices.astype(np.float32), solid.faces.astype(np.uint32),
                     color=_rgb(COLORS.get(solid.name, GREY)), flat_shading=True, side="double",
                 )  # fmt: skip
+                if solid.name == "crate":
+                    self._grabbed.listen_to_box(self._solids[key], key)
             self._solids[key].position = solid.centre
             self._solids[key].wxyz = wxyz_of(solid.rotation)
 
@@ -322,11 +324,15 @@ class Figures:
 
 
 class Grabbed(ABC):
-    """Listens to drags and clicks on limbs."""
+    """Listens to drags and clicks on limbs and boxes."""
 
     @abstractmethod
     def listen(self, limbs: "viser.BatchedMeshHandle", person: int) -> None:
         """Listen to the limbs of a person."""
+
+    @abstractmethod
+    def listen_to_box(self, box: "viser.MeshHandle", key: int) -> None:
+        """Listen to a loose box; `key` is that of `Shot.solids`."""
 
 
 def _rgb(color: tuple[float, float, float]) -> tuple[int, int, int]:

@@ -10,8 +10,9 @@ import numpy as np
 
 from dropsim.apps.viewer.figures import BONES, Grabbed
 from dropsim.apps.viewer.loop import Command, Commands
+from dropsim.apps.viewer.objects import BoxGrab
 from dropsim.apps.viewer.session import MAX_GRABS, Session
-from dropsim.apps.viewer.steering import RUNNING, WALKING, GoTo, Grab, Walk
+from dropsim.apps.viewer.steering import RUNNING, WALKING, Grab, Walk
 from dropsim.body.skeleton import JOINTS, PARENTS
 from dropsim.scene.files import Setup
 from dropsim.scene.scenarios import SCENARIOS
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Point = tuple[float, ...]
+"""Of the browser's scene, x, y and z [m]."""
 SAME_CLICK = 0.3
 """A click on the floor this soon after one on a limb is the same one [s]."""
-MIN_SLOPE = 0.02
-"""Of a ray that is taken to point at the floor, and not at the horizon."""
 STICK_RESTS, STICK_RUNS = 0.2, 0.97
 """Deflections of the thumb stick below which people stand and above which they run."""
 
 
 class Hands(Grabbed):
-    """The mouse: drags and clicks on limbs, and clicks on the floor."""
+    """The mouse: drags of limbs and boxes, and clicks on limbs and on the floor."""
 
     def __init__(self, server: "viser.ViserServer", commands: Commands, browser: "Browser") -> None:
         self._commands, self._browser = commands, browser
@@ -44,7 +45,7 @@ class Hands(Grabbed):
 
         def send(speed: float) -> Any:  # noqa: ANN401
             async def clicked(event: Any) -> None:  # noqa: ANN401
-                _guarded(lambda: self._go_to(event, speed))
+                _guarded(lambda: self._click_floor(event, speed))
 
             return clicked
 
@@ -59,26 +60,41 @@ class Hands(Grabbed):
     def listen(self, limbs: "viser.BatchedMeshHandle", person: int) -> None:
         """Drag a limb to pull it; click it to throw a ball at it."""
 
-        async def dragged(event: Any) -> None:  # noqa: ANN401, viser's event is generic in its handle
-            _guarded(lambda: self._drag(event, person))
+        def holding(event: Any, held: Point, pointer: Point) -> Command:  # noqa: ANN401, viser's event is generic in its handle
+            return _holding(event.client_id, person, BONES[event.instance_index], held, pointer, self._browser)
 
         async def clicked(event: Any) -> None:  # noqa: ANN401
             _guarded(lambda: self._click(event, person))
 
-        limbs.on_drag("left")(dragged)
+        self._listen_to_drags(limbs, holding)
         limbs.on_click(clicked)
 
-    def _drag(self, event: Any, person: int) -> None:  # noqa: ANN401
+    def listen_to_box(self, box: "viser.MeshHandle", key: int) -> None:
+        """Drag a loose box."""
+
+        def holding(event: Any, held: Point, pointer: Point) -> Command:  # noqa: ANN401
+            return _holding_box(event.client_id, key, held, pointer, self._browser)
+
+        self._listen_to_drags(box, holding)
+
+    def _listen_to_drags(
+        self, handle: "viser.MeshHandle | viser.BatchedMeshHandle", holding: Callable[[Any, Point, Point], Command]
+    ) -> None:
+        async def dragged(event: Any) -> None:  # noqa: ANN401
+            _guarded(lambda: self._drag(event, holding))
+
+        handle.on_drag("left")(dragged)
+
+    def _drag(self, event: Any, holding: Callable[[Any, Point, Point], Command]) -> None:  # noqa: ANN401
         who = event.client_id
         if event.phase == "end":
             self._holds.pop(who, None)
             self._commands.put(lambda session: session.let_go(who))
             return
-        bone = BONES[event.instance_index]
         held, pointer = (tuple(float(v) for v in point) for point in (event.start_position, event.end_position))
         if not all(map(math.isfinite, (*held, *pointer))):
             return
-        hold = _holding(who, person, bone, held, pointer, self._browser)
+        hold = holding(event, held, pointer)
         if who in self._holds or len(self._holds) < MAX_GRABS:
             self._holds[who] = hold
         self._commands.put(hold)
@@ -89,22 +105,14 @@ class Hands(Grabbed):
         origin = np.asarray(event.ray_origin, dtype=float) + np.array(self._browser.origin)
         self._commands.put(self._browser.panel.throwing(tuple(origin.tolist()), JOINTS[bone], person))
 
-    def _go_to(self, event: Any, speed: float) -> None:  # noqa: ANN401
-        """Send the person whom the client steers to the place on the floor; viser also reports clicks on limbs here, a moment later."""
+    def _click_floor(self, event: Any, speed: float) -> None:  # noqa: ANN401
+        """Do what the panel says that a click does; viser also reports clicks on limbs here, a moment later."""
         client, when = self._hit
         if client == event.client_id and time.monotonic() - when < SAME_CLICK:
             return
-        origin = np.asarray(event.ray_origin, dtype=float) + np.array(self._browser.origin)
-        way, person = np.asarray(event.ray_direction, dtype=float), self._browser.keys.person_of(event.client_id)
-
-        def go(session: Session) -> None:
-            plane = session.shown.ground
-            down = -float(plane.normal @ way)
-            if down > MIN_SLOPE:
-                x, y, _ = (origin + way * (float(plane.normal @ origin) - float(plane.offset)) / down).tolist()
-                session.steer(GoTo(x, y, speed), person=person)
-
-        self._commands.put(go)
+        origin = (np.asarray(event.ray_origin, dtype=float) + np.array(self._browser.origin)).tolist()
+        way, person = np.asarray(event.ray_direction, dtype=float).tolist(), self._browser.keys.person_of(event.client_id)
+        self._commands.put(self._browser.panel.clicking(origin, way, person, speed))
 
 
 class Keys:
@@ -195,13 +203,13 @@ def showing(setup: Setup) -> Command:
     return show
 
 
-def _holding(who: object, person: int, bone: int, held: tuple[float, ...], pointer: tuple[float, ...], browser: "Browser") -> Command:
+def _holding(who: object, person: int, bone: int, held: Point, pointer: Point, browser: "Browser") -> Command:
     """Return the command that moves a hand; the point it holds on the bone is fixed when the drag starts."""
 
     def hold(session: Session) -> None:
         x, y, z = (a + b for a, b in zip(pointer, browser.origin, strict=True))
         known = session.grabs.get(who)
-        if known is not None and (known.person, known.bone) == (person, bone):
+        if isinstance(known, Grab) and (known.person, known.bone) == (person, bone):
             session.grab(who, Grab(bone, known.share, (x, y, z), person, largest=browser.panel.largest_drag))
             return
         joints = session.shown.people.x[person]
@@ -209,6 +217,24 @@ def _holding(who: object, person: int, bone: int, held: tuple[float, ...], point
         point, way = np.add(held, browser.origin), far - near
         share = float(np.clip((point - near) @ way / max(way @ way, 1e-9), 0.0, 1.0))
         session.grab(who, Grab(bone, share, (x, y, z), person, largest=browser.panel.largest_drag))
+
+    return hold
+
+
+def _holding_box(who: object, key: int, held: Point, pointer: Point, browser: "Browser") -> Command:
+    """Return the command that moves a hand on a box; where it holds the box is fixed when the drag starts."""
+
+    def hold(session: Session) -> None:
+        x, y, z = (a + b for a, b in zip(pointer, browser.origin, strict=True))
+        known, box = session.grabs.get(who), session.shown.solids.get(key)
+        if isinstance(known, BoxGrab) and known.key == key:
+            point = known.point
+        elif box is not None:
+            a, b, c = (box.rotation.T @ (np.add(held, browser.origin) - box.centre)).tolist()
+            point = a, b, c
+        else:
+            return
+        session.grab(who, BoxGrab(key, point, (x, y, z), largest=browser.panel.largest_drag))
 
     return hold
 

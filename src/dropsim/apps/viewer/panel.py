@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from dropsim.apps.viewer.hands import showing
 from dropsim.apps.viewer.loop import Command, Commands, Status
 from dropsim.apps.viewer.session import MAX_PEOPLE, MAX_SPEED, MAX_TILT, Session, Switches
 from dropsim.apps.viewer.shot import Shot
-from dropsim.apps.viewer.steering import Walk
+from dropsim.apps.viewer.steering import GoTo, Walk
 from dropsim.priors.prior import Prior
 from dropsim.scene import DIRECTIONS
 from dropsim.scene.files import Setup
@@ -39,6 +39,8 @@ FREE = "somebody alone"
 """Name of the scene in which nothing happens by itself."""
 FOLLOW_AFTER = 1.0
 """So long after somebody used a control, the controls show again what holds [s]: it may wait in the queue before."""
+GO, BOX, ICE, TAKE = "the person goes there", "puts a box", "paints ice", "takes away"
+"""What a click on the floor does."""
 TINY = 0.01
 """Smallest energy drawn [cm^2]: zero has no logarithm."""
 
@@ -73,6 +75,7 @@ class Panel:
             self._add_ground()
             self._add_stumble()
         with tabs.add_tab("World"):
+            self._add_objects()
             self._add_energies()
             self._add_look()
         with tabs.add_tab("Plots"):
@@ -223,6 +226,39 @@ class Panel:
 
             for handle in (led, speed, way):
                 self._ask(handle, walk)
+
+    def _add_objects(self) -> None:
+        gui = self._gui
+        with gui.add_folder("Boxes and ice"):
+            self._click = gui.add_dropdown(
+                "A click",
+                (GO, BOX, ICE, TAKE),
+                initial_value=GO,
+                hint="On the floor, on a box or on ice. Boxes can be dragged at any time.",
+            )
+            self._box_mass = gui.add_slider("Box [kg]", min=1, max=50, step=1, initial_value=8)
+            self._box_size = gui.add_slider("Box [m]", min=0.2, max=0.8, step=0.05, initial_value=0.4)
+            self._ice_size = gui.add_slider("Ice [m]", min=0.5, max=3.0, step=0.1, initial_value=1.0)
+            empty = gui.add_button("Take all away", icon=self._icon.TRASH, hint="Every loose box and every patch of ice.")
+            self._ask(empty, lambda _: lambda s: s.take_all_away())
+
+    def clicking(self, origin: Sequence[float], way: Sequence[float], person: int, speed: float) -> Command:
+        """Command of a click on the world, along a ray; `person` is whom the client steers, at a speed [m/s]."""
+        what, size, mass, ice = self._click.value, float(self._box_size.value), float(self._box_mass.value), float(self._ice_size.value)
+
+        def click(session: Session) -> None:
+            if what == TAKE:
+                session.take_away(origin, way)
+            elif (place := session.pointed_at(origin, way)) is None:
+                return
+            elif what == BOX:
+                session.put_box(place, size=size, mass=mass)
+            elif what == ICE:
+                session.paint_ice(place, size=ice)
+            else:
+                session.steer(GoTo(*place[:2], speed), person=person)
+
+        return click
 
     def _add_energies(self) -> None:
         gui = self._gui

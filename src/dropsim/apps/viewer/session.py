@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from dropsim.apps.viewer.objects import BoxGrab, first_hit
 from dropsim.apps.viewer.shot import Recording, Shot, Sphere
 from dropsim.apps.viewer.steering import CROUCHING, JUMPING, LONGEST_JUMP, GoTo, Grab, Walk, aimed, steering_inputs
 from dropsim.body.skeleton import joint_index
@@ -24,9 +25,11 @@ from dropsim.priors.recording import ClipPrior
 from dropsim.scene import (
     DIRECTIONS,
     Ball,
+    Box,
     Element,
     Follow,
     Ground,
+    Patch,
     Person,
     Push,
     Scene,
@@ -40,6 +43,7 @@ from dropsim.scene import (
 from dropsim.scene.batches import EveryWorld, Grounds
 from dropsim.scene.element import height_of, interpolated
 from dropsim.scene.files import Setup
+from dropsim.scene.loose import is_loose
 from dropsim.scene.perturbations import ahead_of
 
 MAX_PEOPLE = 6
@@ -49,6 +53,8 @@ BALL_LIFE = 12.0
 """[s]"""
 TRIP_LIFE = 8.0
 """How long an obstacle waits for the foot [s]."""
+MAX_OBJECTS = 20
+"""Loose boxes and patches of ice at once."""
 MAX_GRABS = 8
 MAX_TILT = 30.0
 """[degrees]"""
@@ -59,7 +65,13 @@ MAX_SPEED = 4.0
 JUMPED = 1.08
 """Height of the pelvis in the air, relative to standing."""
 FARTHEST_GOAL = 50.0
-"""People are sent no farther than this from where they are [m]."""
+"""People are sent, and objects are put, no farther than this from where the first person is [m]."""
+ICE = 0.05
+"""Friction of ice."""
+MIN_SLOPE = 0.02
+"""Of a ray that is taken to point at the floor, and not at the horizon."""
+MAX_PARTS = 100
+"""Of an element: as many numbers of solids and spheres are its own."""
 SPACING = 1.3
 """Between neighbours at the start [m]."""
 LOST = 30.0
@@ -131,8 +143,8 @@ class Session:
     paused: bool = field(default=False, init=False)
     pace: float = field(default=1.0, init=False)
     """Speed relative to real time."""
-    grabs: dict[object, Grab] = field(default_factory=dict, init=False)
-    """Hands on limbs, by holder."""
+    grabs: dict[object, Grab | BoxGrab] = field(default_factory=dict, init=False)
+    """Hands on limbs and boxes, by holder."""
 
     def __post_init__(self) -> None:
         self._setup = Setup(scene=self.scene, seed=self.seed)
@@ -142,7 +154,7 @@ class Session:
     # --- time
 
     def restart(self) -> None:
-        """Start again with the same random numbers. Settings stay; pushes, balls and obstacles go."""
+        """Start again with the same random numbers. Settings, boxes and ice stay; pushes, balls and obstacles go."""
         self._items, self._events = [_Item(element) for element in self.scene.elements], list[Event]()
         self._added = list[Element[Any]]()
         self._ground: Ground = self.scene.ground
@@ -153,6 +165,7 @@ class Session:
         seeds = [self.seed] * self._num_worlds
         self._rng: Streams = self._world.streams(seeds)
         self._now = self._world.start(seeds)
+        self._start = self._now.people[0]
         self._shots = deque[Shot]((self._shot(None, ()),), maxlen=max(2, round(self.seconds * self.fps)))
         self._looking: int | None = None
         self._cut: tuple[int, int] | None = None
@@ -163,8 +176,9 @@ class Session:
     def tick(self) -> Shot:
         """Advance by a frame and return it; raises ValueError if the simulation breaks."""
         self._drop_expired()
-        people, hands = self._now.people, [grab for grab in self.grabs.values() if grab.person < len(self.scene.people)]
-        pulls = tuple((grab.held(people.x[0]), grab.force(people.x[0], people.v[0])) for grab in hands)
+        people = self._now.people
+        hands = [grab for grab in self.grabs.values() if isinstance(grab, Grab) and grab.person < len(self.scene.people)]
+        pulls = (*((grab.held(people.x[0]), grab.force(people.x[0], people.v[0])) for grab in hands), *self._move_boxes())
         also = [StepInputs(forces=grab.forces(people.x, people.v)) for grab in hands]
         heights = dict.fromkeys(self.crouched, CROUCHING) | dict.fromkeys(self.jumping, JUMPING)
         if self.goals or heights:
@@ -264,21 +278,30 @@ class Session:
 
     # --- perturbations
 
-    def grab(self, who: object, grab: Grab) -> None:
-        """Grab a limb, or move the hand that holds it; each holder has one hand."""
+    def grab(self, who: object, grab: Grab | BoxGrab) -> None:
+        """Grab a limb or a loose box, or move the hand that holds it; each holder has one hand."""
+        if isinstance(grab, BoxGrab):
+            if not all(map(math.isfinite, (*grab.point, *grab.pointer, grab.largest))):
+                raise ValueError("a hand needs finite numbers")
+            if self._loose_box(grab.key) is None:
+                raise ValueError("there is no loose box to hold")
+        else:
+            self._check_grab(grab)
+        if who not in self.grabs:
+            if len(self.grabs) >= MAX_GRABS:
+                raise ValueError(f"{MAX_GRABS} hands hold something already")
+            self._note("drag" if isinstance(grab, Grab) else "drag box")
+        self.grabs[who] = grab
+
+    def _check_grab(self, grab: Grab) -> None:
         numbers = (*grab.pointer, grab.share, grab.stiffness, grab.damping, grab.largest)
         if not all(map(math.isfinite, numbers)) or not (0 <= grab.share <= 1 and 1 <= grab.bone < 22):
             raise ValueError("a hand needs a bone, a share of it from 0 to 1 and finite numbers")
         if not 0 <= grab.person < len(self.scene.people):
             raise ValueError(f"there is no person {grab.person} to hold")
-        if who not in self.grabs:
-            if len(self.grabs) >= MAX_GRABS:
-                raise ValueError(f"{MAX_GRABS} hands are on people already")
-            self._note("drag")
-        self.grabs[who] = grab
 
     def let_go(self, who: object) -> None:
-        """Release the limb that this holder has grabbed."""
+        """Release what this holder has grabbed."""
         self.grabs.pop(who, None)
 
     def push(self, direction: str, newtons: float = 200.0, *, part: str = "torso", duration: float = 0.3, person: int = 0) -> None:
@@ -333,6 +356,103 @@ class Session:
         self._now = replace(self._now, pivot=pivot)
         self._rebuild()
         self._note("tilt", lasts)
+
+    # --- boxes and ice: they belong to the scene, so a restart keeps them and a saved scene has them
+
+    def put_box(self, place: Sequence[float], *, size: float = 0.4, mass: float = 8.0) -> None:
+        """Put a loose box down; `place` is the middle of its base [m]."""
+        size, mass = _within("the size", size, 0.1, 1.0), _within("the mass", mass, 0.5, 100.0)
+        x, y = self._place(place)
+        self._put_object(Box((x, y, _within("the height", place[2], 0.0, 5.0)), (size, size, size), mass=mass), "box")
+
+    def paint_ice(self, place: Sequence[float], *, size: float = 1.0) -> None:
+        """Make a square of the floor about a place icy."""
+        size = _within("the size", size, 0.2, 5.0)
+        self._put_object(Patch(self._place(place), (size, size), friction=ICE), "ice")
+
+    def take_away(self, origin: Sequence[float], way: Sequence[float]) -> None:
+        """Take away the loose box or the patch that a ray meets first."""
+        objects = self._objects
+        solids = {key: solid for key, solid in self._solids(self._now).items() if key // MAX_PARTS in objects}
+        if (key := first_hit(solids, *_ray(origin, way))) is None:
+            raise ValueError("there is no loose box and no patch to take away here: click on one")
+        self._remove({key // MAX_PARTS})
+
+    def take_all_away(self) -> None:
+        """Take away every loose box and every patch."""
+        self._remove(set(self._objects))
+
+    def pointed_at(self, origin: Sequence[float], way: Sequence[float]) -> tuple[float, float, float] | None:
+        """Return the place on the floor, or on top of a loose box, that a ray meets; None if it points at the sky."""
+        eye, along, shot = *_ray(origin, way), self.shown
+        boxes = {key: solid for key, solid in shot.solids.items() if self._loose_box(key) is not None}
+        if (key := first_hit(boxes, eye, along)) is not None:
+            box = boxes[key]
+            x, y, _ = box.centre.tolist()
+            return x, y, float((box.vertices @ box.rotation.T + box.centre)[:, 2].max())
+        down = -float(shot.ground.normal @ along)
+        if down < MIN_SLOPE:
+            return None
+        return _triple(eye + along * (float(shot.ground.normal @ eye) - float(shot.ground.offset)) / down)
+
+    @property
+    def _objects(self) -> dict[int, Element[Any]]:
+        """Loose boxes and patches, by their items' keys."""
+        found = {item.key: item.element for item in self._items}
+        return {key: e for key, e in found.items() if isinstance(e, Patch) or (isinstance(e, Box) and is_loose(e))}
+
+    def _loose_box(self, key: int) -> int | None:
+        """Return the position of a loose box among the elements; `key` is that of its solid."""
+        keys = [item.key if isinstance(item.element, Box) and is_loose(item.element) else None for item in self._laid]
+        return keys.index(key // MAX_PARTS) if key // MAX_PARTS in keys else None
+
+    def _place(self, place: Sequence[float]) -> tuple[float, float]:
+        x, y, _ = self._now.people.x[0, 0, 0].tolist()
+        reach = FARTHEST_GOAL
+        return _within("the place", place[0], x - reach, x + reach), _within("the place", place[1], y - reach, y + reach)
+
+    def _put_object(self, element: Element[Any], name: str) -> None:
+        """Add an object to the scene, if nobody is in its place now or at the start."""
+        if len(self._objects) >= MAX_OBJECTS:
+            raise ValueError(f"there are {MAX_OBJECTS} boxes and patches already: take some away")
+        plane = self._plane(self._now)
+        if float(plane.normal[2]) < 1 - 1e-9:
+            raise ValueError("boxes and ice are put on level ground: set roll and pitch to 0 first")
+        for people in (self._now.people[0], self._start):
+            element.begin(SceneContext(0, self.fps, people, self.simulator.skeleton, plane))
+        self.scene = replace(self.scene, elements=(*self.scene.elements, element))
+        self._items.append(_Item(element))
+        self._rebuild()
+        self._note(name)
+        self._show_objects()
+
+    def _remove(self, keys: set[int]) -> None:
+        gone = [item for item in self._items if item.key in keys]
+        self.scene = replace(self.scene, elements=tuple(e for e in self.scene.elements if all(e is not item.element for item in gone)))
+        self._items = [item for item in self._items if item.key not in keys]
+        holding = [who for who, g in self.grabs.items() if isinstance(g, BoxGrab) and g.key // MAX_PARTS in keys]
+        for who in holding:
+            self.let_go(who)
+        self._rebuild()
+        self._show_objects()
+
+    def _show_objects(self) -> None:
+        """Let the newest frame show what was put there or taken away, also while time stands still."""
+        self._shots[-1] = replace(self._shots[-1], solids=self._solids(self._now))
+
+    def _move_boxes(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Let hands move the boxes that they hold; return where they hold them [m], and their forces [N]."""
+        memories, pulls, h = list(_memories(self._now)), [], 1 / self.fps
+        for grab in self.grabs.values():
+            if isinstance(grab, BoxGrab) and (at := self._loose_box(grab.key)) is not None:
+                element: Any = self._laid[at].element
+                box, mass = memories[at], element.mass
+                pulls.append((grab.held(box), grab.force(box, mass, h)))
+                memories[at] = grab.moved(box, mass, h)
+        if pulls:
+            every_world: Any = self._now.memories[0]
+            self._now = replace(self._now, memories=((tuple(memories), *every_world[1:]),))
+        return pulls
 
     # --- settings
 
@@ -518,7 +638,7 @@ class Session:
 
     def _solids(self, now: WorldState) -> dict[int, Solid]:
         return {
-            100 * item.key + k: solid
+            MAX_PARTS * item.key + k: solid
             for item, memory in zip(self._laid, _memories(now), strict=True)
             for k, solid in enumerate(item.element.solids(memory))
         }
@@ -532,7 +652,7 @@ class Session:
             for k, (centre, radius) in enumerate(zip(balls.centres, balls.radii, strict=True)):
                 # Objects that wait for their turn are far below.
                 if float(centre[2]) > -50:
-                    spheres.append(Sphere(100 * item.key + k, _triple(centre), float(radius), balls.flying))
+                    spheres.append(Sphere(MAX_PARTS * item.key + k, _triple(centre), float(radius), balls.flying))
         return spheres
 
 
@@ -559,6 +679,13 @@ def _angles(ground: Ground, time: float) -> tuple[float, float]:
 def _triple(values: Float[np.ndarray, "3"]) -> tuple[float, float, float]:
     x, y, z = values.tolist()
     return x, y, z
+
+
+def _ray(origin: Sequence[float], way: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    ray = np.array((origin, way), dtype=float)
+    if ray.shape != (2, 3) or not np.isfinite(ray).all():
+        raise ValueError("a ray needs a place and a direction of three finite numbers each")
+    return ray[0], ray[1]
 
 
 def _within(what: str, value: float | int, low: float | int, high: float | int) -> float:

@@ -1,37 +1,47 @@
-"""Random scenes of people and objects, and what holds in all: finite numbers, nobody inside a solid, nothing below the ground."""
+"""Random scenes of people, objects and events, and what holds in all.
 
+Numbers are finite, bones are whole, nobody is inside a solid, nothing is below the ground.
+"""
+
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.body.skeleton import Skeleton
+from dropsim.body.skeleton import JOINTS, Skeleton
 from dropsim.physics.contact import Collider, Plane, Shape, Spheres, nearest_surface
 from dropsim.physics.shapes import BOX
 from dropsim.physics.step import Simulator
 from dropsim.research.evaluation.chunks import Arrays, Chunk
 from dropsim.research.evaluation.trials import Body
 from dropsim.scene import (
+    Ball,
     Box,
     Carry,
     Cylinder,
     Element,
+    Ground,
     Obstacle,
     Patch,
     Person,
+    Push,
     Ramp,
     Scene,
     Stairs,
     Terrain,
     Throw,
+    Trip,
     World,
     WorldState,
     batch_scenes,
 )
+from dropsim.scene.element import BODY_PARTS
 from dropsim.scene.loose import BodyState, is_loose
+from dropsim.scene.objects import Flying
 from dropsim.scene.solids import SolidObject
 
 MOST_OBJECTS, MOST_PEOPLE = 20, 4
@@ -43,9 +53,15 @@ PERSONAL_SPACE = 0.5
 """Nothing starts nearer than this to somebody [m]."""
 ALLEY = 0.7
 """Between solid objects, so that people are never squeezed into less than they are wide [m]."""
-KINDS = (
+OBJECTS = (
     "box", "moving", "crate", "crate", "cylinder", "ramp", "stairs", "terrain", "patch", "stone", "ball", "throw", "carry",
 )  # fmt: skip
+EVENTS = (*OBJECTS, "push", "push", "flying", "trip")
+"""Kinds of what is drawn: objects alone, or also what happens to people."""
+MOST_TILT = 25.0
+"""Of ground that tilts in scenes with events [degrees]."""
+PARTS = (*BODY_PARTS, *JOINTS)
+"""That are pushed."""
 DEEP, BELOW = 0.02, 0.02
 """How deep people may be in something solid, and objects below the ground [m]."""
 
@@ -56,6 +72,7 @@ class Placing:
 
     rng: np.random.Generator
     people: tuple[Person, ...]
+    kinds: tuple[str, ...]
     circles: list[tuple[float, float, float]] = field(default_factory=list)
     """Around solid objects: x, y and radius [m]."""
 
@@ -78,9 +95,7 @@ class Placing:
         rng, turn = self.rng, float(self.rng.uniform(0, 360))
         friction, unseen = self.one_of(None, 0.05, 0.3, 1.0), bool(rng.random() < 0.3)
         own = {"facing": turn, "friction": friction, "unseen": unseen}
-        kind = self.one_of(
-            "box", "moving", "crate", "crate", "cylinder", "ramp", "stairs", "terrain", "patch", "stone", "ball", "throw", "carry"
-        )
+        kind = self.one_of(*self.kinds)
         size = rng.uniform((0.2, 0.2, 0.05), (1.5, 1.5, 2.0)).tolist()
         radius = math.hypot(*size[:2]) / 2
         match kind:
@@ -119,12 +134,20 @@ class Placing:
             case "carry" if not any(c == (math.inf, 0.0, 0.0) for c in self.circles):
                 self.circles.append((math.inf, 0.0, 0.0))  # one load is enough
                 return Carry(float(rng.uniform(1, 15)), self.one_of("left", "right", "both"))
+            case "push":
+                force = tuple(rng.uniform((-600, -600, -300), (600, 600, 300)).tolist())
+                return Push(self.one_of(*PARTS), force, float(rng.uniform(0, 2)), float(rng.uniform(0.03, 0.6)))
+            case "flying":
+                x, y, z, *velocity = rng.uniform((-2, -1, 0.5, -5, -5, -2), (2, 3, 3, 5, 5, 4)).tolist()
+                return Ball((x, y, z), tuple(velocity), float(rng.uniform(0.05, 0.3)), float(rng.uniform(0.2, 20)))
+            case "trip":
+                return Trip(start=float(rng.uniform(0.1, 2)))
             case _:
                 return None
 
 
-def random_scene(seed: int, num_people: int) -> Scene:
-    """Return a scene of 1 to 20 objects; people stand 1.5 m or more apart."""
+def random_scene(seed: int, num_people: int, kinds: tuple[str, ...] = OBJECTS) -> Scene:
+    """Return a scene of 1 to 20 objects and events; people stand 1.5 m or more apart. With events, ground without objects may tilt."""
     rng = np.random.default_rng((seed, num_people))
     corners = [(0.0, 0.0), (2.0, 0.3), (-0.2, 2.0), (2.1, 2.2)]
     starts = [("stand", 0.0), ("walk", 1.2), ("run", 2.5)]
@@ -132,15 +155,20 @@ def random_scene(seed: int, num_people: int) -> Scene:
     for i in range(num_people):
         start, speed = starts[int(rng.integers(3))]
         people.append(Person(start, corners[i], float(rng.uniform(0, 360)), speed))
-    placing, wanted = Placing(rng, tuple(people)), int(rng.integers(1, MOST_OBJECTS + 1))
+    placing, wanted = Placing(rng, tuple(people), kinds), int(rng.integers(1, MOST_OBJECTS + 1))
     found = [element for _ in range(8 * wanted) if (element := placing.element()) is not None][:wanted]
-    return Scene(tuple(people), tuple(found))
+    ground = Ground()
+    if "push" in kinds and rng.random() < 0.2:
+        roll, pitch = rng.uniform(-MOST_TILT, MOST_TILT, 2).tolist()
+        ground = Ground(((0.5, 0.0, 0.0), (1.0, roll, pitch), (2.5, 0.0, 0.0)))
+        found = [e for e in found if not isinstance(e, SolidObject | Obstacle | Patch)]
+    return Scene(tuple(people), tuple(found), ground)
 
 
-def possible_scene(seed: int, num_people: int, simulator: Simulator) -> Scene:
+def possible_scene(seed: int, num_people: int, simulator: Simulator, kinds: tuple[str, ...] = OBJECTS) -> Scene:
     """Return a random scene in which nobody starts inside something or somebody."""
     for attempt in range(100):
-        scene = random_scene(seed + attempt * 2**41, num_people)
+        scene = random_scene(seed + attempt * 2**41, num_people, kinds)
         try:
             World(scene, simulator).start(seed)
         except ValueError:
@@ -159,12 +187,13 @@ class RandomChunk(Chunk):
     count: int
     num_people: int
     seconds: float
+    kinds: tuple[str, ...] = OBJECTS
 
     @classmethod
-    def all(cls, body: Body, count: int, seconds: float, seed: int) -> list["RandomChunk"]:
+    def all(cls, body: Body, count: int, seconds: float, seed: int, kinds: tuple[str, ...] = OBJECTS) -> list["RandomChunk"]:
         """Return so many scenes in chunks, with 1 to 4 people in turn."""
         firsts = range(0, count, BATCH)
-        return [cls(body, seed + i, min(BATCH, count - i), 1 + i // BATCH % MOST_PEOPLE, seconds) for i in firsts]
+        return [cls(body, seed + i, min(BATCH, count - i), 1 + i // BATCH % MOST_PEOPLE, seconds, kinds) for i in firsts]
 
     @property
     def label(self) -> str:
@@ -172,17 +201,27 @@ class RandomChunk(Chunk):
 
     def run(self) -> Arrays:
         simulator, seeds = self.body.simulator(), [self.first + i for i in range(self.count)]
-        scenes = [possible_scene(seed, self.num_people, simulator) for seed in seeds]
-        objects = np.array([len(scene.elements) for scene in scenes])
-        world, now = batch_scenes(scenes, simulator, seeds)
-        rng, states = world.streams(seeds), [now]
-        for _ in range(round(self.seconds * world.fps)):
+        scenes = [possible_scene(seed, self.num_people, simulator, self.kinds) for seed in seeds]
+        laws = judged(scenes, simulator, seeds, self.seconds)
+        counts = {"objects": np.array([len(s.elements) for s in scenes]), "people": np.full(self.count, self.num_people)}
+        return counts | {f.name: np.array([getattr(law, f.name) for law in laws]) for f in fields(Laws)}
+
+
+def judged(scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[int], seconds: float) -> "list[Laws]":
+    """Run scenes together and judge each; if one diverges, they are run again in halves."""
+    world, now = batch_scenes(scenes, simulator, seeds)
+    rng, states = world.streams(seeds), [now]
+    try:
+        for _ in range(round(seconds * world.fps)):
             now, _ = world.step(now, rng)
             states.append(now)
-        laws = [Laws.of(scene, states, i, simulator.skeleton, world.fps) for i, scene in enumerate(scenes)]
-        return {"objects": objects, "people": np.full(self.count, self.num_people), **{
-            name: np.array([getattr(law, name) for law in laws]) for name in ("finite", "solid", "loose", "lowest")
-        }}  # fmt: skip
+    except ValueError:  # a DivergedError is one
+        if len(scenes) == 1:
+            return [Laws(finite=False)]
+        half = len(scenes) // 2
+        parts = (slice(half), slice(half, None))
+        return [law for part in parts for law in judged(scenes[part], simulator, seeds[part], seconds)]
+    return [Laws.of(world, scene, states, i) for i, scene in enumerate(scenes)]
 
 
 @dataclass(frozen=True)
@@ -190,22 +229,29 @@ class Laws:
     """What is judged of a scene, over all frames but the first, which is the prior's own."""
 
     finite: bool
-    solid: float
+    solid: float = 0.0
     """Farthest that somebody is inside the ground or an object that gives way to nobody [m]."""
-    loose: float
+    loose: float = 0.0
     """Farthest that somebody is inside a loose object [m]."""
-    lowest: float
+    lowest: float = math.inf
     """Lowest point of an object that moves, above the ground [m]."""
+    bones: float = 0.0
+    """Largest relative error of a bone's length [%]."""
+    speed: float = 0.0
+    """Of the fastest joint [m/s]."""
 
     @classmethod
-    def of(cls, scene: Scene, states: Sequence[WorldState], world: int, skeleton: Skeleton, fps: float) -> "Laws":
+    def of(cls, world: World, scene: Scene, states: Sequence[WorldState], number: int) -> "Laws":
         """Judge one world of a batch."""
-        people = np.stack([state.people.x[world] for state in states[1:]])
-        memories: Any = [state.memories[0][world] for state in states[1:]]  # pyright: ignore[reportIndexIssue]
-        still = list[Collider]([Plane.ground()])
-        solid, loose, lowest = 0.0, 0.0, math.inf
+        skeleton, fps = world.simulator.skeleton, world.fps
+        people = np.stack([state.people.x[number] for state in states])
+        memories: Any = [state.memories[0][number] for state in states[1:]]  # pyright: ignore[reportIndexIssue]
+        planes = [Plane.ground()] if scene.ground.level else [_ground_of(world, state, number) for state in states[1:]]
+        still, solid, loose, lowest = list[Collider](planes[:1]), 0.0, 0.0, math.inf
+        if len(planes) > 1:
+            still, solid = [], max(inside([plane], here, skeleton) for plane, here in zip(planes, people[1:], strict=True))
         for k, element in enumerate(scene.elements):
-            over_time = [(frame / fps, people[frame - 1], memory[k]) for frame, memory in enumerate(memories, start=1)]
+            over_time = [(frame / fps, people[frame], memory[k]) for frame, memory in enumerate(memories, start=1)]
             if is_loose(element):
                 for _, here, own in over_time:
                     collider, reach = _as_collider(element, own)
@@ -215,12 +261,21 @@ class Laws:
             elif isinstance(element, SolidObject):
                 still += element.shapes(0.0, 1 / fps)
             elif isinstance(element, Obstacle):
-                still.append(Spheres(np.array([element.position]), np.array([element.radius]), np.zeros((1, 3))))
-            elif isinstance(element, Throw):
-                shown = [balls for _, _, own in over_time if (balls := element.balls(own)) is not None]
-                lowest = min([lowest, *(float((balls.centres[..., 2] - balls.radii).min()) for balls in shown)])
-        finite = bool(np.isfinite(people).all()) and not math.isnan(lowest)
-        return cls(finite, max(solid, inside(still, people, skeleton)), loose, lowest)
+                still.append(element.collider)
+            elif isinstance(element, Flying):
+                for plane, (_, _, own) in zip(itertools.cycle(planes), over_time, strict=False):
+                    if (balls := element.balls(own)) is not None:
+                        lowest = min(lowest, float((plane.surface(balls.centres).distance - balls.radii).min()))
+        if not np.isfinite(people).all() or math.isnan(lowest):
+            return cls(finite=False)
+        speed = float(np.linalg.norm(np.diff(people, axis=0), axis=-1).max()) * fps
+        bones = 100 * float(skeleton.bone_error(people).max())
+        return cls(True, max(solid, inside(still, people[1:], skeleton)), loose, lowest, bones, speed)
+
+
+def _ground_of(world: World, state: WorldState, number: int) -> Plane:
+    """Return the ground of one world of a batch."""
+    return world.ground(state, state.frame / world.fps).map(lambda vectors: vectors[number], lambda scalars: scalars[number])
 
 
 def _as_collider(element: Any, state: BodyState) -> tuple[Collider, float]:  # noqa: ANN401

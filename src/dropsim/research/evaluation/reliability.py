@@ -22,10 +22,9 @@ from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
 from dropsim.research.evaluation.fuzz import READERS, Reader, mutant
+from dropsim.research.evaluation.random_scenes import EVENTS, RandomChunk
 from dropsim.research.evaluation.trials import Body, Trial, batched, check_seed, simulate_trials
-from dropsim.scene import Ball, Box, Ground, Obstacle, Patch, Person, Push, Ramp, Scene, Throw, Trip, batch_scenes, run
 from dropsim.scene.element import BODY_PARTS
-from dropsim.scene.rollout import above_ground
 
 STARTS = ("stand", "walk", "run", "crouch")
 PUSHED_AT, SHORTEST, LONGEST = 15, 1, 20
@@ -38,8 +37,8 @@ DEEPEST, LONGEST_BONE = 0.03, 2.0
 """Worst that a frame may be: a sphere in the ground [m], an error of a bone's length [%]."""
 FASTEST = 40.0
 """Speed of a joint beyond which a body is not thrown but broken [m/s]: an impulse of 1500 N for 20 frames gives a hand less."""
-GROUP = 16
-"""Scenes that are run together."""
+SCENE_SECONDS = 3.0
+"""Of a random scene [s]."""
 MUTANT_SECONDS, MUTANT_MEMORY = 10.0, 1_000_000_000
 """Processor time [s] and memory [bytes] within which a damaged file is read or refused."""
 
@@ -73,13 +72,13 @@ class Counted:
     """Of failures."""
 
 
-def faults_of(motion: Motion, above: Motion | None = None) -> dict[str, np.ndarray]:
-    """Tell of each person of a batch what is wrong with their motion; `above` has heights above ground that is not level."""
+def faults_of(motion: Motion) -> dict[str, np.ndarray]:
+    """Tell of each person of a batch what is wrong with their motion."""
     joints = motion.joints
     finite = np.isfinite(joints).all((-1, -2, -3))
     with np.errstate(invalid="ignore"):
         # The first frame is the prior's own.
-        depth = -sphere_heights(above or motion)[..., 1:, :].min((-1, -2))
+        depth = -sphere_heights(motion)[..., 1:, :].min((-1, -2))
         speed = np.linalg.norm(np.diff(joints, axis=-3), axis=-1).max((-1, -2)) * motion.fps
         bones = metrics.bone_error_percent(motion)
     worst = {"through the floor": depth > DEEPEST, "broken bones": bones > LONGEST_BONE, "too fast": speed > FASTEST}
@@ -116,100 +115,11 @@ class PushedChunk(Chunk):
         return {"diverged": ~finished, "fell": metrics.fallen(motion).any(-1)} | faults_of(motion)
 
 
-def random_scene(seed: int) -> Scene:
-    """Draw one or two people and a few things around them: pushes, balls, boxes, ramps, ice, tilting ground, what trips them."""
-    rng = np.random.default_rng(seed)
-
-    def between(low: int | float, high: int | float) -> float:
-        return float(rng.uniform(low, high))
-
-    def someone(place: tuple[float, float], facing: float) -> Person:
-        speed = None if rng.random() < 0.3 else between(0.0, 3.5)
-        return Person(STARTS[rng.integers(3)], place, facing, speed)
-
-    people = [someone((0.0, 0.0), 0.0)]
-    if rng.random() < 0.25:
-        people.append(someone((between(-0.5, 0.5), between(2.0, 4.0)), between(90.0, 270.0)))
-    parts = (*BODY_PARTS, *JOINTS)
-    kinds: Sequence[Callable[[], Any]] = (
-        lambda: Push(
-            parts[rng.integers(len(parts))], (between(-600, 600), between(-600, 600), between(-300, 300)), between(0, 2), between(0.03, 0.6)
-        ),
-        lambda: Throw(
-            JOINTS[rng.integers(len(JOINTS))], between(0, 360), distance=between(2, 8), speed=between(3, 25), mass=between(0.2, 15),
-            radius=between(0.03, 0.25), start=between(0, 2),
-        ),
-        lambda: Ball(
-            (between(-2, 2), between(-1, 3), between(0.5, 3)), (between(-5, 5), between(-5, 5), between(-2, 4)), between(0.05, 0.3),
-            between(0.2, 20),
-        ),
-        lambda: Obstacle((between(-0.5, 0.5), between(0.8, 3), between(0.1, 0.4)), between(0.05, 0.3)),
-        lambda: Box((between(-0.6, 0.6), between(1.2, 3), 0.0), (between(0.1, 1), between(0.1, 1), between(0.03, 1)), between(0, 90),
-                    mass=None if rng.random() < 0.5 else between(1, 40)),
-        lambda: Ramp((0.0, between(0.8, 2)), between(2, 20), width=3.0, landing=2.0),
-        lambda: Patch((0.0, between(0.5, 3)), (2.0, 2.0), friction=between(0.0, 0.5)),
-        lambda: Trip(start=between(0.1, 2)),
-    )  # fmt: skip
-    elements = [kinds[rng.integers(len(kinds))]() for _ in range(rng.integers(1, 5))]
-    ground = Ground()
-    if rng.random() < 0.2 and not any(isinstance(e, Box | Ramp) for e in elements):
-        ground = Ground(((0.5, 0.0, 0.0), (1.0, between(-25, 25), between(-25, 25)), (2.5, 0.0, 0.0)))
-    return Scene(tuple(people), tuple(elements), ground)
-
-
-@dataclass(frozen=True)
-class SceneChunk(Chunk):
-    """Some of the scenes."""
-
-    body: Body
-    seeds: tuple[int, ...]
-
-    @property
-    def label(self) -> str:
-        return f"scenes-{self.seeds[0]:09d}"
-
-    def run(self) -> Arrays:
-        simulator = self.body.simulator()
-        found: dict[str, list[bool]] = {
-            name: [] for name in ("not finite", "through the floor", "broken bones", "too fast", "diverged", "refused")
-        }
-        groups: dict[tuple[int, bool], list[tuple[int, Scene]]] = {}
-        for seed in self.seeds:
-            try:
-                scene = random_scene(seed)
-            except ValueError:
-                # Two things that cannot be together: it was refused in a sentence.
-                _add(found, refused=True)
-                continue
-            groups.setdefault((len(scene.people), scene.ground.level), []).append((seed, scene))
-        for group in groups.values():
-            self._run(group, simulator, found)
-        return {name: np.array(flags) for name, flags in found.items()}
-
-    def _run(self, group: Sequence[tuple[int, Scene]], simulator: Any, found: dict[str, list[bool]]) -> None:  # noqa: ANN401
-        """Run scenes together; if one cannot go on, the halves apart."""
-        seeds = [seed for seed, _ in group]
-        try:
-            world, start = batch_scenes([scene for _, scene in group], simulator, seeds)
-            rollout = run(world, FRAMES, seeds, start=start)
-        except ValueError as error:
-            if len(group) > 1:
-                self._run(group[: len(group) // 2], simulator, found)
-                self._run(group[len(group) // 2 :], simulator, found)
-            else:
-                _add(found, **{"diverged" if str(error).startswith("frame") else "refused": True})
-            return
-        level, motions = group[0][1].ground.level, rollout.motions
-        heights = motions if level else [above_ground(motion, rollout.ground) for motion in motions]
-        for i in range(len(group)):
-            own = [[motion.map(lambda values, i=i: values[i]) for motion in some] for some in (motions, heights)]
-            faults = [faults_of(motion, above) for motion, above in zip(*own, strict=True)]
-            _add(found, **{name: any(bool(fault[name]) for fault in faults) for name in faults[0]})
-
-
-def _add(found: dict[str, list[bool]], **flags: bool) -> None:
-    for name, column in found.items():
-        column.append(flags.get(name, False))
+def scene_faults(laws: Arrays) -> Arrays:
+    """Tell of each random scene what is wrong with somebody in it."""
+    finite = laws["finite"]
+    worst = {"too deep": laws["solid"] > DEEPEST, "broken bones": laws["bones"] > LONGEST_BONE, "too fast": laws["speed"] > FASTEST}
+    return {"not finite": ~finite} | {name: finite & flags for name, flags in worst.items()}
 
 
 @contextmanager
@@ -275,12 +185,11 @@ def evaluate_reliability(
 ) -> list[Counted]:
     """Try everything."""
     pushes = [PushedChunk(body, part) for part in batched(random_pushes(options.pushes, options.seed))]
-    seeds = range(options.seed * 1_000_000, options.seed * 1_000_000 + options.scenes)
-    scenes = [SceneChunk(body, tuple(seeds[i : i + GROUP])) for i in range(0, options.scenes, GROUP)]
+    scenes = RandomChunk.all(body, options.scenes, SCENE_SECONDS, options.seed * 1_000_000, EVENTS)
     results = run_chunks([*pushes, *scenes], folder, workers=workers, watch=watch)
     found = [
         _totals("pushes", options.pushes, results[: len(pushes)], ("fell",)),
-        _totals("scenes", options.scenes, results[len(pushes) :], ("refused",)),
+        _totals("scenes", options.scenes, [scene_faults(laws) for laws in results[len(pushes) :]], ()),
     ]
     return [one for one in found if one.tried] + [
         fuzz(name, reader, options.mutants, options.seed) for name, reader in READERS.items() if options.mutants
