@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.physics.contact import GRAVITY
+from dropsim.files.units import GRAVITY
 from dropsim.scene import Solid
 from dropsim.scene.loose import BodyState
 
