@@ -56,21 +56,6 @@ def raised(candidates: Candidates, floor: Float[np.ndarray, "*b"]) -> Candidates
 
 
 @dataclass(frozen=True, eq=False)
-class FloorStage(Stage):
-    """Ask the prior as if the ground under each person were at height zero."""
-
-    height: Float[np.ndarray, "*b"]
-    """Of the ground under each person [m]."""
-
-    def query(self, state: State) -> State:
-        return lowered(state, self.height)
-
-    def change(self, candidates: Candidates, reference: int) -> Candidates:
-        del reference
-        return raised(candidates, self.height)
-
-
-@dataclass(frozen=True, eq=False)
 class Footing:
     """The ground under people and under each of their feet."""
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32, Int
 
-from dropsim.body.rotations import rotmat_to_rotvec, unitquat_to_rotmat
+from dropsim.body.rotations import heading, rotmat_to_rotvec, unitquat_to_rotmat
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, joint_index
 from dropsim.compute.jit import cache_folder
 from dropsim.files.kept import kept
@@ -138,6 +138,8 @@ class Bank:
             plain &= ~self.tagged(*(tag for tag in TAGS if tag not in EVERYDAY))
             plain &= self.standing.all(1) if category == "stand" else True
             plain[plain] = self._erect(np.flatnonzero(plain), calm=category == "stand")
+            if category in ("walk", "run"):
+                plain[plain] = self._forward(np.flatnonzero(plain))
         for choice in (plain, long):
             if choice.any():
                 return np.flatnonzero(choice)
@@ -150,16 +152,24 @@ class Bank:
         return float(ERECT * (up[joint_index("head")] - up.min()))
 
     def _erect(self, rows: Int[np.ndarray, "r"], *, calm: bool) -> Bool[np.ndarray, "r"]:
-        """Tell who neither bows nor crouches; calm people also let their hands hang and stand with their feet below them."""
+        """Tell who neither bows nor crouches nor raises a hand above the head; calm people also let their hands hang and stand with their feet below them."""
         rotations = unitquat_to_rotmat(self.quaternions[rows].astype(np.float64))
         joints = self.skeleton.forward(rotations, self.root[rows].astype(np.float64))
-        found = joints[:, joint_index("head"), 2] > self.erect
+        head = joints[:, [joint_index("head")], 2]
+        hands, feet = (joints[:, [joint_index(f"{side}_{part}") for side in ("left", "right")]] for part in ("wrist", "ankle"))
+        found = (head[:, 0] > self.erect) & (hands[..., 2] < head).all(1)
         if calm:
-            hands, feet = (joints[:, [joint_index(f"{side}_{part}") for side in ("left", "right")]] for part in ("wrist", "ankle"))
             found &= (hands[..., 2] < joints[:, [joint_index("spine2")], 2]).all(1)
             found &= np.linalg.norm(hands[:, 0] - hands[:, 1], axis=-1) < SPREAD
             found &= np.linalg.norm(feet[:, 0] - feet[:, 1], axis=-1) < ASTRIDE
         return found
+
+    def _forward(self, rows: Int[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
+        """Tell who goes where they face, to within 45 degrees."""
+        turns = heading(unitquat_to_rotmat(self.quaternions[rows, 0].astype(np.float64)))
+        way = (self.root[np.minimum(rows + 1, self.last[rows])] - self.root[rows - 1]).astype(np.float64)
+        right, ahead, _ = (turns @ way[..., None])[..., 0].T
+        return ahead > np.abs(right)
 
     @classmethod
     def of(cls, motions: Sequence[tuple[Motion, ClipInfo, Bool[np.ndarray, "_ 22"]]]) -> "Bank":

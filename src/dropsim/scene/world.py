@@ -11,8 +11,9 @@ from jaxtyping import Float
 
 from dropsim.body.rotations import exp
 from dropsim.compute.random import Streams
-from dropsim.control.floor import FloorStage, Footing, FootingStage, lowered, raised
+from dropsim.control.floor import Footing, FootingStage, lowered, raised
 from dropsim.control.getting_up import Fallen, get_up
+from dropsim.control.leaning import BraceStage
 from dropsim.control.planner import Plan, Planner, ReplaceStage, make_plan
 from dropsim.files.units import Degrees, Metres, MetresPerSecond
 from dropsim.motion.motion import Event
@@ -31,6 +32,11 @@ HIGHEST_START = 1.6
 """People who start over something that is up to about this high start on top of it [m]."""
 STANDING_SEED = 1
 """Of the start that people who get up end in."""
+
+
+CROUCH, ARMS_OUT = 0.5, 2.0
+"""On ground that tilts, people go down by this share of a leg's length, and hold out their arms by this angle [rad], each times the sine of
+the tilt: as in the authors' video of a platform, whose person crouches and spreads the arms."""
 
 
 @dataclass(frozen=True)
@@ -241,15 +247,25 @@ class World:
 
     def _stages(self, now: WorldState, context: SceneContext, plan: Plan | None, rising: ReplaceStage | None) -> list[Stage]:
         """Return what changes the prior's proposals; getting up goes before a plan."""
+        floor: list[Stage] = []
         if context.footing is not None:
-            floor: list[Stage] = [FootingStage(context.footing, now.people, self.simulator.skeleton)]
-        else:
-            floor = [] if self.scene.ground.level else [FloorStage(context.floor)]
+            steep, footing = self._steepness(context), context.footing
+            if steep is not None:
+                floor.append(BraceStage(ARMS_OUT * steep * footing.share))
+                footing = replace(footing, floor=footing.floor - CROUCH * self.simulator.skeleton.leg_length * steep * footing.share)
+            floor.append(FootingStage(footing, now.people, self.simulator.skeleton))
         return [*floor, *([] if plan is None else [plan.stage(now.frame)]), *([] if rising is None else [rising])]
 
+    def _steepness(self, context: SceneContext) -> Float[np.ndarray, "*b"] | None:
+        """Return the sine of the angle by which the ground tilts under each person; None if it never does."""
+        if self.scene.ground.level:
+            return None
+        steep = np.linalg.norm(context.ground.normal[..., :2], axis=-1)
+        return np.broadcast_to(steep[..., None] if steep.ndim else steep, context.batch)
+
     def _around(self, context: SceneContext, around: Solids) -> SceneContext:
-        """Look for the ground under people's feet, if there is more than a plane."""
-        if not around.shapes.shape[1]:
+        """Look for the ground under people's feet, if there is more than a level plane."""
+        if not around.shapes.shape[1] and self.scene.ground.level:
             return context if context.around is None else replace(context, footing=None, around=None)
         return replace(context, footing=Footing.found(context.people, around, context.footing, context.h), around=around)
 

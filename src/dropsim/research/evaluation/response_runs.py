@@ -103,7 +103,7 @@ def _placed(motion: Motion, step: Int[np.ndarray, "b 3"]) -> Float[np.ndarray, "
     rows, (lift, land, foot) = np.arange(len(step)), np.maximum(step.T, 0)
     ankle = motion.joints[:, :, (7, 8), :]
     way = ankle[rows, land, foot] - ankle[rows, lift, foot]
-    return (heading(motion.q[:, 0, 0]).swapaxes(-1, -2) @ way[..., None])[..., :2, 0]
+    return (heading(motion.q[:, 0, 0]) @ way[..., None])[..., :2, 0]
 
 
 def getting_up(motion: Motion) -> Float[np.ndarray, "b n 22 3"]:
@@ -114,7 +114,7 @@ def getting_up(motion: Motion) -> Float[np.ndarray, "b n 22 3"]:
     frames = np.maximum(risen.argmax(-1)[:, None] + RISE, 0)
     rows = np.arange(len(down))[:, None]
     joints = motion.joints[rows, frames] - (motion.root * (1.0, 1.0, 0.0))[rows, frames][..., None, :]
-    joints = joints @ heading(motion.q[rows, frames, 0])
+    joints = joints @ heading(motion.q[rows, frames, 0]).swapaxes(-1, -2)
     return np.where((risen.any(-1))[:, None, None, None], joints, np.nan)
 
 
