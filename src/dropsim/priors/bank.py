@@ -152,7 +152,10 @@ class Bank:
         return float(ERECT * (up[joint_index("head")] - up.min()))
 
     def _erect(self, rows: Int[np.ndarray, "r"], *, calm: bool) -> Bool[np.ndarray, "r"]:
-        """Tell who neither bows nor crouches nor raises a hand above the head; calm people also let their hands hang and stand with their feet below them."""
+        """Tell who neither bows nor crouches nor raises a hand above the head.
+
+        Calm people also let their hands hang and stand with their feet below them.
+        """
         rotations = unitquat_to_rotmat(self.quaternions[rows].astype(np.float64))
         joints = self.skeleton.forward(rotations, self.root[rows].astype(np.float64))
         head = joints[:, [joint_index("head")], 2]

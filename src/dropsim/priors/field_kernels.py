@@ -16,6 +16,8 @@ _PARENTS, _MIRROR = np.array(PARENTS), np.array(MIRROR)
 _LEGS = np.array([(1, 4, 7, 10), (2, 5, 8, 11)])
 """Hip, knee, ankle and toes, left and right."""
 HEAD = 15
+FEET = _LEGS[:, 2:].ravel()
+"""Left ankle and toes, right ankle and toes."""
 WEIGHTS = np.ones(NUM_JOINTS)
 WEIGHTS[[0, 7, 8, 10, 11]] = 2.0
 WEIGHTS[[18, 19, 20, 21]] = 0.5

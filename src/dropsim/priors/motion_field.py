@@ -19,7 +19,7 @@ from dropsim.compute.jit import cache_folder, kernel_hash
 from dropsim.compute.random import Streams
 from dropsim.files.kept import kept
 from dropsim.priors import field_kernels as kernels
-from dropsim.priors.bank import CROUCHED, EVERYDAY, STILL, TAGS, Bank
+from dropsim.priors.bank import ASTRIDE, CROUCHED, EVERYDAY, STILL, TAGS, Bank
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, LazyCandidates, Prior, State
 from dropsim.priors.search import Filter, SearchIndex
@@ -51,6 +51,8 @@ DOWN, UP = 0.45, 0.75
 """Shares of their standing heights below which pelvis or head are of somebody who lies, and above which both are of somebody upright."""
 AT_REST, RISE = 0.7, 2.5
 """People get up once their joints are slower than this on average [m/s], as recorded people did who were upright within this time [s]."""
+QUIET, QUIET_TURN = 0.25, 0.3
+"""People who want to stand, are slower than this [m/s] and want to turn by less than this [rad] stay where they are."""
 FALL_TIME = 0.3
 """A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""
 JUMPING = 1.05
@@ -143,7 +145,8 @@ class MotionField(Prior):
         anyhow = crouches | (height < kernels.LOW) | (height > JUMPING)
         rising = ~crouches & ~jumps & self._rising(memory, scale * x, scale * v)
         weights[rising, NUM_COMPONENTS:] = 0.0  # any way up will do
-        which = np.where(jumps, 3, np.where(rising, 4, np.where(anyhow, 0, np.where(steps, 1, 2))))
+        rests = self._rests(wanted, scale * x, scale * v)
+        which = np.where(jumps, 3, np.where(rising, 4, np.where(anyhow, 0, np.where(steps, 1, np.where(rests, 5, 2)))))
         rows, gaps = index.search.nearest(codes, max(num, 8), weights=weights, filter=self._sets, which=which)
         followed, keep = self._keep(memory, codes, weights, gaps)
         resolute = late | (rising & (memory[:, RISING] > 0) & ~steps)
@@ -226,6 +229,16 @@ class MotionField(Prior):
         at_rest = np.linalg.norm(v, axis=-1).mean(-1) < AT_REST
         return self.gets_up & np.where(memory[:, RISING] > 0, pelvis < kernels.LOW, lies & at_rest)
 
+    def _rests(
+        self, wanted: Float[np.ndarray, "n 5"], x: Float[np.ndarray, "n 22 3"], v: Float[np.ndarray, "n 22 3"]
+    ) -> Bool[np.ndarray, "n"]:
+        """Tell who stands and wants to: those stay as they are, with both feet on the floor."""
+        feet = x[:, kernels.FEET] - self.bank.skeleton.radii[kernels.FEET, None] * (0.0, 0.0, 1.0)
+        down = feet[..., 2].reshape(-1, 2, 2).min(-1).max(-1) < kernels.HELD
+        astride = np.linalg.norm(feet[:, 0, :2] - feet[:, 2, :2], axis=-1) < ASTRIDE
+        stay = np.hypot(wanted[:, 0], wanted[:, 1]) * SPEED_SCALE < STILL
+        return stay & down & astride & (np.abs(wanted[:, 2]) < QUIET_TURN) & (np.hypot(v[:, 0, 0], v[:, 0, 1]) < QUIET)
+
     @functools.cached_property
     def _tall(self) -> tuple[float, float]:
         """Heights of pelvis and head of somebody who stands, on the recordings' body [m]."""
@@ -247,8 +260,8 @@ class MotionField(Prior):
         return bool((self._rises & (np.tile(self.bank.root[:, 2], 2) < DOWN * self._tall[0])).any())
 
     @functools.cached_property
-    def _allowed(self) -> Bool[np.ndarray, "5 r"]:
-        """Frames, and mirror images, that can be followed: by anybody, to take a step, to go or stand upright, to jump, and to get up."""
+    def _allowed(self) -> Bool[np.ndarray, "6 r"]:
+        """Frames, and mirror images, that can be followed: by anybody, to step, go or stand, jump, get up, and stay standing."""
         bank = self.bank
         ahead = np.minimum(np.arange(len(bank))[:, None] + np.arange(SOON), bank.last[:, None])
         stepping = np.tile(~bank.standing.all(1)[ahead].all(1), 2)  # pyright: ignore[reportIndexIssue]
@@ -258,8 +271,12 @@ class MotionField(Prior):
         height = bank.root[:, 2]
         top = height[np.minimum(np.arange(len(bank))[:, None] + np.arange(AHEAD + 1), bank.last[:, None])].max(1)
         jumping = np.tile((top > JUMPING) & (top > height), 2)
+        ahead = np.minimum(np.arange(len(bank))[:, None] + np.arange(AHEAD), bank.last[:, None])
+        still = np.tile(bank.standing.all(1)[ahead].all(1), 2) & everyday  # pyright: ignore[reportIndexIssue]
         every = np.ones(len(everyday), dtype=np.bool_)
-        return np.stack([some if some[self._index.rows].any() else every for some in (every, stepping, everyday, jumping, self._rises)])
+        return np.stack(
+            [some if some[self._index.rows].any() else every for some in (every, stepping, everyday, jumping, self._rises, still)]
+        )
 
     @functools.cached_property
     def _sets(self) -> Filter:
