@@ -66,7 +66,7 @@ class Steps:
         self.skeleton, self.options = skeleton, SimulatorOptions(**{**PLAIN, **options})
         near = np.ascontiguousarray(np.broadcast_to(mask, self.x.shape[:-1]))
         friction = np.full(self.x.shape[:-1], self.options.friction)
-        self.support = wrench.Support(near, np.ascontiguousarray(np.broadcast_to(UP, self.x.shape)), friction)
+        self.support = wrench.Support(near, np.ascontiguousarray(np.broadcast_to(UP, self.x.shape)), friction, np.zeros(self.x.shape))
         self.fit = wrench.fit_of(skeleton, self.options)
         self.points = self.x - skeleton.radii[:, None] * UP
 
@@ -137,9 +137,15 @@ def fitted(b, x, near, normals, *, radii=SKELETON.radii, centre=None, **options)
     forces, residual = np.empty((NUM_JOINTS, 3)), np.empty(6)
     centre = SKELETON.centre_of_mass(x) if centre is None else centre
     fit = wrench.fit_of(SKELETON, SimulatorOptions(**{**PLAIN, **options}))
-    contacts = (near, np.ascontiguousarray(np.broadcast_to(normals, x.shape)), np.full(NUM_JOINTS, fit.friction))
-    check(wrench.fit_contacts(x, *contacts, radii, centre, b, fit, forces, residual))
+    support = support_of(near, np.broadcast_to(normals, x.shape), np.full(NUM_JOINTS, fit.friction))
+    check(wrench.fit_contacts(x, support, 0, radii, centre, b, fit, forces, residual))
     return forces, residual
+
+
+def support_of(near, normals, friction, sliding=None):
+    """Return the support of one person; nothing slides unless told."""
+    sliding = np.zeros(normals.shape) if sliding is None else sliding
+    return wrench.Support(*(np.ascontiguousarray(part[None]) for part in (near, normals, friction, sliding)))
 
 
 @pytest.mark.parametrize("num", [3, 4, 8, 13])
@@ -312,13 +318,14 @@ def test_many_edges_make_the_direction_immaterial(steps):
 def aimed(x, v, reference, *, react, forces=None, loads=None, height=0.0, **options):
     """Return y and the root wrench of the reference candidate, on a floor at a height."""
     o = SimulatorOptions(**{**PLAIN, **options})
-    near, normals = np.empty(x.shape[:-1], dtype=np.bool_), np.empty(x.shape)
+    near, sizes = np.empty(x.shape[:-1], dtype=np.bool_), np.empty(x.shape[:-1])
+    support = wrench.Support(near, np.empty(x.shape), sizes, np.empty(x.shape))
     unexplained, y = np.empty((len(x), 6)), np.empty(x.shape)
     floor = solids((replace(Plane.ground(), offset=np.array(height)),), ())
     forces = np.zeros(x.shape) if forces is None else forces
     world = (SKELETON.arrays, floor, o.contact_margin, wrench.fit_of(SKELETON, o), H, react)
     loads = np.zeros(x.shape) if loads is None else loads
-    check(wrench.aim(x, v, reference, forces, loads, *world, near, normals, np.empty(x.shape[:-1]), unexplained, np.empty((len(x), 2)), y))
+    check(wrench.aim(x, v, reference, forces, loads, *world, support, unexplained, np.empty((len(x), 2)), y))
     return y, unexplained, near
 
 
@@ -614,11 +621,37 @@ def test_every_contact_has_its_own_friction(rng):
     fit = wrench.fit_of(SKELETON, SimulatorOptions(**PLAIN))
     forces, residual = np.empty((NUM_JOINTS, 3)), np.empty(6)
     b = np.array([0.2 * WEIGHT, 0.0, WEIGHT, 0.0, 0.0, 0.0])
-    normals = np.ascontiguousarray(np.broadcast_to(UP, x.shape))
-    check(wrench.fit_contacts(x, near, normals, friction, SKELETON.radii, SKELETON.centre_of_mass(x), b, fit, forces, residual))
+    support = support_of(near, np.broadcast_to(UP, x.shape), friction)
+    check(wrench.fit_contacts(x, support, 0, SKELETON.radii, SKELETON.centre_of_mass(x), b, fit, forces, residual))
     assert (np.linalg.norm(forces[:, :2], axis=-1) <= friction * forces[:, 2] + 1e-9).all()
     assert forces[[8, 11], 0].sum() > forces[[7, 10], 0].sum() > 0
     assert np.linalg.norm(forces[[7, 10], :2], axis=-1).sum() == pytest.approx(0.05 * forces[[7, 10], 2].sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("way", [(1.0, 0.0), (0.0, -1.0)])
+def test_feet_that_slide_only_brake(way):
+    # Coulomb: what slides gets friction against its way and none along it. The fit may take any of it from none to all of the cone.
+    x, near = standing(), touching(*FEET)
+    sliding = np.zeros((NUM_JOINTS, 3))
+    sliding[list(FEET), :2] = way
+    fit, centre = wrench.fit_of(SKELETON, SimulatorOptions(**PLAIN)), SKELETON.centre_of_mass(x)
+    support = support_of(near, np.broadcast_to(UP, x.shape), np.full(NUM_JOINTS, 0.8), sliding)
+    for along, expected in ((0.3, 0.0), (-0.3, -0.3)):
+        b = np.array([along * way[0], along * way[1], 1.0, 0.0, 0.0, 0.0]) * WEIGHT
+        forces, residual = np.empty((NUM_JOINTS, 3)), np.empty(6)
+        check(wrench.fit_contacts(x, support, 0, SKELETON.radii, centre, b, fit._replace(scale=1e-6), forces, residual))
+        assert forces[:, :2].sum(0) @ way == pytest.approx(expected * WEIGHT, abs=1e-3 * WEIGHT)
+        assert forces[:, 2].sum() == pytest.approx(WEIGHT, rel=1e-3)
+
+
+def test_toes_and_palms_bear_what_balls_and_wrists_are_too_high_for():
+    # Somebody on tiptoe, feet straight down: the balls of the feet are 7 cm above the floor, and toes go on beyond them.
+    x = standing()
+    for ankle, toe in ((7, 10), (8, 11)):
+        x[toe] = x[ankle] - (0.0, 0.0, SKELETON.lengths[toe])
+    x[:, 2] += 0.07 + SKELETON.radii[10] - x[10, 2]
+    _, _, near = aimed(x[None], np.zeros((1, NUM_JOINTS, 3)), x[None], react=True)
+    assert set(np.flatnonzero(near[0])) == {10, 11}
 
 
 def test_soles_reach_from_the_heels_to_the_toes():
