@@ -650,7 +650,7 @@ def test_toes_and_palms_bear_what_balls_and_wrists_are_too_high_for():
     for ankle, toe in ((7, 10), (8, 11)):
         x[toe] = x[ankle] - (0.0, 0.0, SKELETON.lengths[toe])
     x[:, 2] += 0.07 + SKELETON.radii[10] - x[10, 2]
-    _, _, near = aimed(x[None], np.zeros((1, NUM_JOINTS, 3)), x[None], react=True)
+    _, _, near = aimed(x[None], np.zeros((1, NUM_JOINTS, 3)), x[None], react=True, soles=True)
     assert set(np.flatnonzero(near[0])) == {10, 11}
 
 

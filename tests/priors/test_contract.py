@@ -19,7 +19,7 @@ from dropsim.priors.bank import Bank, ClipInfo
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAEPrior
 from dropsim.priors.intent import Intent
 from dropsim.priors.mixture import Mixture
-from dropsim.priors.motion_field import MotionField
+from dropsim.priors.motion_field import NUM_REMEMBERED, MotionField
 from dropsim.priors.passive import PassivePrior
 from dropsim.priors.prior import Candidates, Prior, State
 from dropsim.priors.recording import ClipPrior
@@ -365,8 +365,8 @@ def test_a_mixture_holds_the_candidates_of_all_and_the_first_ones_mode():
     assert np.array_equal(candidates.x, np.concatenate([part.x for part in parts]))
     # What ours remembers of the field's candidates are the velocities that lead there, and the field knows no clip of ours.
     x, q = candidates.x[1], candidates.q[1]
-    assert np.array_equal(candidates.memory[1, 5:], ours.recall(ours.start_from(CLIP, 20), x, q))
-    assert np.array_equal(candidates.memory[3], np.concatenate(([-1.0, 0.0, -1.0, 0.0, 0.0], parts[1].memory[0])))
+    assert np.array_equal(candidates.memory[1, NUM_REMEMBERED:], ours.recall(ours.start_from(CLIP, 20), x, q))
+    assert np.array_equal(candidates.memory[3], np.concatenate((field.recall(state, x, q), parts[1].memory[0])))
 
 
 def test_a_mixture_starts_where_its_first_prior_does():

@@ -12,7 +12,7 @@ from dropsim.motion.contacts import label_contacts
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.bank import Bank, ClipInfo
 from dropsim.priors.intent import Intent
-from dropsim.priors.motion_field import CLIP_END, MotionField
+from dropsim.priors.motion_field import AGE, CLIP_END, ROW, MotionField
 from dropsim.priors.prior import State
 
 CLIP = stepping_clip(4.0)
@@ -27,7 +27,14 @@ def field() -> MotionField:
 def state_at(field: MotionField, frame: int) -> State:
     """Somebody who follows the recording at a frame."""
     state = field.start_from(CLIP, frame)
-    return replace(state, memory=np.array([float(frame), 3.0, -1.0, 0.0, 0.0]))
+    return replace(state, memory=remembered(field, state, frame))
+
+
+def remembered(field: MotionField, state: State, row: float) -> np.ndarray:
+    """The memory of somebody who has followed a frame's clip for a while."""
+    memory = np.array(field.recall(state, state.x, state.q))
+    memory[[ROW, AGE]] = row, 3.0
+    return memory
 
 
 @pytest.mark.parametrize("frame", [10, 31, 62])
@@ -49,7 +56,7 @@ def test_an_offset_fades_by_half_in_a_half_life(field):
         recorded = CLIP.q[int(state.memory[0]), 18]
         apart.append(np.arccos(np.clip((np.trace(recorded.T @ state.q[18]) - 1) / 2, -1, 1)))
         chosen = field.propose(state, 1, Streams(0)).pick(0)
-        state = State(chosen.x, (chosen.x - state.x) * field.fps, chosen.q, np.array([state.memory[0] + 1, 3.0, -1.0, 0.0, 0.0]))
+        state = State(chosen.x, (chosen.x - state.x) * field.fps, chosen.q, remembered(field, state, state.memory[ROW] + 1))
     # Five frames are 0.93 half-lives of 0.18 s at 30 Hz.
     assert 0.4 < apart[-1] / apart[0] < 0.6
 

@@ -437,23 +437,30 @@ def _surfaces(points: Array, solids: Solids, distance: Array, normals: Array, ve
 
 @kernel
 def near_spheres(
-    x: Array, after: Array, h: float, radii: Array, here: Solids, margin: float, friction: float, near: Array, normals: Array,
-    frictions: Array, sliding: Array,
+    x: Array, after: Array, h: float, radii: Array, here: Solids, margin: float, friction: float, whole: bool, near: Array,
+    normals: Array, frictions: Array, sliding: Array,
 ) -> None:  # fmt: skip
     """Write which of a person's spheres are nearer than a margin to something, the normals and the friction there, and how they slide.
 
-    `sliding` is the way along which a sphere slides that goes to `after`, as a unit vector; shorter for one that hardly slides.
+    `sliding` is the way along which a sphere slides that goes to `after`, as a unit vector; shorter for one that hardly slides. If the body
+    is not taken as a `whole`, spheres are all there is of it, and none slides.
     """
+    sliding[:] = 0.0
     for j in range(NUM_JOINTS):
         found = nearest(x[j, 0], x[j, 1], x[j, 2], here)
+        near[j] = found[0] - radii[j] < margin
+        normals[j, 0], normals[j, 1], normals[j, 2] = found[1], found[2], found[3]
+        frictions[j] = friction if math.isnan(found[7]) else found[7]
+        if not whole:
+            continue
         # Toes and palms bear what the ball of the foot and the wrist are too high for, and flesh is softer than a sphere.
         parent = _PARENTS[j]
         ax, ay, az = x[j, 0] - x[parent, 0], x[j, 1] - x[parent, 1], x[j, 2] - x[parent, 2]
         tip = _BEYOND[j] * (ax * found[1] + ay * found[2] + az * found[3])
         near[j] = found[0] + min(tip, -radii[j] - _FLESH[j]) < margin
-        normals[j, 0], normals[j, 1], normals[j, 2] = found[1], found[2], found[3]
-        frictions[j] = friction if math.isnan(found[7]) else found[7]
-        sx, sy, sz, way = _slide(after[j, 0], after[j, 1], after[j, 2], x[j], h, found[1], found[2], found[3], found[4], found[5], found[6])
+        sx, sy, sz, way = _slide(
+            after[j, 0], after[j, 1], after[j, 2], x[j], h, found[1], found[2], found[3], found[4], found[5], found[6]
+        )  # fmt: skip
         share = min(max((way / h - STICKS) / (SLIDES - STICKS), 0.0), 1.0) / max(way, 1e-12)
         sliding[j, 0], sliding[j, 1], sliding[j, 2] = share * sx, share * sy, share * sz
 

@@ -56,7 +56,8 @@ class SimulatorOptions:
     largest_bearing: float = 1.0
     """Most that all other joints bear together [body weights]: hands, hips and backs carry a body but do not throw it into the air."""
     soles: bool = True
-    """Whether feet bear forces all over their soles; the paper's points are below the joints alone."""
+    """Whether bodies bear forces with soles, toes, palms and flesh, and none that helps where they slide; the paper's points are below the
+    joints alone."""
     friction_edges: int = 4
     """Edges of the pyramid inscribed in the friction cone."""
     ridge: float = 1e-6

@@ -60,7 +60,7 @@ class Fit(NamedTuple):
     limits: np.ndarray
     """Most that feet, and all other joints, bear together [N]."""
     soles: bool
-    """Whether feet bear forces all over their soles, or only below their joints."""
+    """Whether bodies bear forces all over soles, toes, palms and flesh, or only below their joints."""
 
 
 class Correction(NamedTuple):
@@ -275,7 +275,7 @@ def aim(
     for i in range(len(x)):
         near, normals = support.near[i], support.normals[i]
         near_spheres(
-            x[i], reference[i], h, body.radii, of_person(solids, i), margin, fit.friction, near, normals, support.friction[i],
+            x[i], reference[i], h, body.radii, of_person(solids, i), margin, fit.friction, fit.soles, near, normals, support.friction[i],
             support.sliding[i],
         )  # fmt: skip
         total = centre_of_mass(x[i], body.masses, centre)
