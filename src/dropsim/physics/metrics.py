@@ -35,6 +35,9 @@ LIFTED, LANDED = 0.04, 0.02
 """A foot is lifted when ankle and toes are higher than the first above where they stand, and has landed below the second [m]."""
 TOUCHING = 0.02
 """Spheres within this of the floor can bear a contact force, in the ledger [m]."""
+IMPACT = 8.0
+"""Most that hips, backs and hands bear together when somebody lands on them [body weights]: falls on the hip have 5.6 to 8.6 kN (Robinovitch
+et al. 1991)."""
 LEDGER = 0.5
 """Time over which unexplained impulses are summed up [s]."""
 STANDING, RUNNING = 0.2, 2.2
@@ -127,7 +130,7 @@ def ledger(motion: Motion, *, same_frame: bool = False) -> Float[np.ndarray, "*b
         before, after = np.roll(low, 1, axis=-2), np.roll(low, -1, axis=-2)  # the ends, which wrap around, are not looked at
         low = before | low | after
     skeleton, h, x = motion.skeleton, 1 / motion.fps, motion.joints[..., 1:-1, :, :]
-    residual = wrench.unexplained_of_motion(motion, low, options=SimulatorOptions(moment_arm=wrench.LEDGER_ARM))
+    residual = wrench.unexplained_of_motion(motion, low, options=SimulatorOptions(moment_arm=wrench.LEDGER_ARM, largest_bearing=IMPACT))
     turns = np.linalg.solve(_inertia(x, skeleton), residual[..., 3:, None])[..., 0]
     rates = np.concatenate((residual[..., :3] / skeleton.masses.sum(), turns), -1)
     sums = np.cumsum(np.concatenate((np.zeros_like(rates[..., :1, :]), rates * h), -2), -2)
