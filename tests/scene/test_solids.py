@@ -209,7 +209,7 @@ def test_a_proposal_of_the_same_pose_is_the_same_pose_on_any_ground():
     # Put onto a level floor for the prior and back onto the slope, a body is where it was; bones keep their lengths on the way.
     state = standing(y=3.0, z=math.tan(math.radians(10)))
     state = replace(state, x=state.x - [0.0, 0.0, 0.05])  # legs that can reach
-    stage = FootingStage(footing_of(state, Ramp((0.0, 2.0), 10.0)), state, SKELETON)
+    stage = FootingStage(footing_of(state, Ramp((0.0, 2.0), 10.0)), state, SKELETON, 1 / 30)
     asked = stage.query(state)
     assert SKELETON.bone_error(asked.x) < 1e-6
     back = stage.change(Candidates(asked.x[None], asked.q[None], np.zeros((1, 0))), 0).x[0]

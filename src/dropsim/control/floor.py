@@ -66,7 +66,7 @@ class Footing:
     slopes: Float[np.ndarray, "*b 2 2"]
     """How much that rises along x and along y."""
     rate: Float[np.ndarray, "*b"]
-    """With which the floor rises because the person goes up a slope [m/s]."""
+    """With which the floor rises under the person [m/s]."""
     share: Float[np.ndarray, "*b"]
     """How much feet are put onto their own ground: 1 for people who are upright, 0 for those who lie."""
 
@@ -119,7 +119,10 @@ def _footing(
             slopes[i, f, 0], slopes[i, f, 1] = gx, gy
             target, sx, sy = target + 0.5 * height, sx + 0.5 * gx, sy + 0.5 * gy
         rate[i] = sx * v[i, 0, 0] + sy * v[i, 0, 1]
-        floor[i] = target + keep_floor * (last_floor[i] + h * rate[i] - target) if known else target
+        floor[i] = target
+        if known:
+            floor[i] += keep_floor * (last_floor[i] + h * rate[i] - target)
+            rate[i] = (floor[i] - last_floor[i]) / h
         share[i] = min(max((x[i, 0, 2] - floor[i] - LOW) / (UPRIGHT - LOW), 0.0), 1.0)
 
 
@@ -141,6 +144,8 @@ class FootingStage(Stage):
     state: State
     """People as they are."""
     skeleton: Skeleton
+    h: float
+    """Length of a step [s]."""
 
     def query(self, state: State) -> State:
         x, v, q = np.array(state.x), np.array(state.v), state.q
@@ -151,8 +156,8 @@ class FootingStage(Stage):
 
     def change(self, candidates: Candidates, reference: int) -> Candidates:
         del reference
-        x = np.array(candidates.x)
-        _raise(flat(x, 3), *self._parts)
+        x, floor = np.array(candidates.x), self.footing.floor + self.h * self.footing.rate  # as it will be at the step's end
+        _raise(flat(x, 3), flat(floor, 0), *self._parts[1:])
         return candidates.with_joints(x)
 
     @functools.cached_property

@@ -36,7 +36,7 @@ LIFTED, LANDED = 0.04, 0.02
 TOUCHING = 0.02
 """Spheres within this of the floor can bear a contact force, in the ledger [m]."""
 IMPACT = 8.0
-"""Most that hips, backs and hands bear together when somebody lands on them [body weights]: falls on the hip have 5.6 to 8.6 kN (Robinovitch
+"""Most that hips, backs and hands bear together when somebody lands on them [body weights]: hips bear 5.6 to 8.6 kN in falls (Robinovitch
 et al. 1991)."""
 LEDGER = 0.5
 """Time over which unexplained impulses are summed up [s]."""

@@ -253,7 +253,7 @@ class World:
             if steep is not None:
                 floor.append(BraceStage(ARMS_OUT * steep * footing.share))
                 footing = replace(footing, floor=footing.floor - CROUCH * self.simulator.skeleton.leg_length * steep * footing.share)
-            floor.append(FootingStage(footing, now.people, self.simulator.skeleton))
+            floor.append(FootingStage(footing, now.people, self.simulator.skeleton, context.h))
         return [*floor, *([] if plan is None else [plan.stage(now.frame)]), *([] if rising is None else [rising])]
 
     def _steepness(self, context: SceneContext) -> Float[np.ndarray, "*b"] | None:
