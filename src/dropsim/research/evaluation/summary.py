@@ -201,7 +201,8 @@ def _caption(part: str, results: Mapping[str, Any]) -> str:
         motions = found.get("motions")
         paper = "Each prior over each range" + (f", {motions} motions" if motions else "")
         many = {"prior": "People that the prior never saw", "paper": paper, "reliability": "All failures should be zero"}[part]
-    return f"{many}; dropsim {results['made_by']['dropsim']}, {results['made_by']['made']}."
+    made_by = found.get("made_by", results["made_by"])
+    return f"{many}; dropsim {made_by['dropsim']}, {made_by['made']}."
 
 
 def fill_tables(path: Path, results: Mapping[str, Any]) -> None:
