@@ -66,7 +66,7 @@ def _restored(kind: type[Item], values: Mapping[str, Any], none: Sequence[str] =
 
 
 def _response_rows(found: Mapping[str, Any]) -> Rows:
-    return number_rows({name: value for name, value in found.items() if name not in ("cells", "protocol")}, RESPONSE_BOUNDS)
+    return number_rows({name: value for name, value in found.items() if name not in ("cells", "protocol", "made_by")}, RESPONSE_BOUNDS)
 
 
 def _impulse_rows(found: Mapping[str, Any]) -> Rows:
