@@ -26,6 +26,8 @@ STEP = 0.4
 """Highest step that people take [m]: what is higher is a wall."""
 DEEP = 20.0
 """How far down ground is looked for [m]."""
+FAR = 1e8
+"""What is deeper than this is not there [m]."""
 SIGHT = np.array([0.08, 0.16, 0.24, 0.32])
 LIFT = np.array([1.0, 0.8, 0.5, 0.2])
 """Times ahead at which a swinging foot sees the ground that it goes over [s], and how much of a rise it makes up for by then."""
@@ -95,6 +97,10 @@ def _footing(
     keep_floor, keep_foot = 0.5 ** (h / FLOOR_HALF_LIFE), 0.5 ** (h / FOOT_HALF_LIFE)
     for i in range(len(x)):
         here = of_person(solids, i)
+        if _is_level(here):  # as exactly as for people who have no footing
+            floor[i], rate[i], share[i] = 0.0, 0.0, 1.0
+            feet[i], slopes[i] = 0.0, 0.0
+            continue
         lowest = min(x[i, 7, 2], x[i, 8, 2], x[i, 10, 2], x[i, 11, 2])
         base = last_floor[i] if known else lowest
         target, sx, sy = 0.0, 0.0, 0.0
@@ -127,6 +133,15 @@ def _footing(
 
 
 @kernel
+def _is_level(here: Solids) -> bool:
+    """Tell whether the ground is the floor z = 0 and nothing else; what a batch is filled up with is far below."""
+    for k in range(len(here.planes)):
+        if here.planes[k, 3] > -FAR and (here.planes[k, 2] != 1.0 or here.planes[k, 3] != 0.0):
+            return False
+    return not (here.shapes[:, 6] > -FAR).any()
+
+
+@kernel
 def _ground(x: float, y: float, top: float, here: Solids) -> tuple[float, float, float]:
     """Return the height of the ground that people see below a point, and how it rises along x and y."""
     share, nx, ny, nz = ray(x, y, top, 0.0, 0.0, -DEEP, here, True)
@@ -156,7 +171,7 @@ class FootingStage(Stage):
 
     def change(self, candidates: Candidates, reference: int) -> Candidates:
         del reference
-        x, floor = np.array(candidates.x), self.footing.floor + self.h * self.footing.rate  # as it will be at the step's end
+        x, floor = np.array(candidates.x), np.asarray(self.footing.floor + self.h * self.footing.rate)  # as it will be at the step's end
         _raise(flat(x, 3), flat(floor, 0), *self._parts[1:])
         return candidates.with_joints(x)
 

@@ -81,10 +81,11 @@ def turned_at(
     above = np.eye(3)
     for link in _chain(PARENTS[joint]):
         above = above @ q[..., link, :, :]
-    x, q = np.array(x), np.array(q)
+    x, q, turns = np.array(x), np.array(q), (angle != 0)[..., None, None]
     pivot = x[..., joint, None, :]
-    x[..., moved, :] = pivot + (x[..., moved, :] - pivot) @ transpose(turn)
-    q[..., joint, :, :] = transpose(above) @ turn @ above @ q[..., joint, :, :]
+    # Whoever is not turned is left as exactly as without.
+    x[..., moved, :] = np.where(turns, pivot + (x[..., moved, :] - pivot) @ transpose(turn), x[..., moved, :])
+    q[..., joint, :, :] = np.where(turns, transpose(above) @ turn @ above @ q[..., joint, :, :], q[..., joint, :, :])
     return x, q
 
 
