@@ -785,11 +785,12 @@ TILTED = ((0.0, 0.0, 15.0), (1.0, 0.0, 15.0))
 @pytest.mark.parametrize("pivot", [None, (0.0, 4.0), (3.0, -4.0)])
 @pytest.mark.parametrize("tilts", [TILTED, ((0.0, -10.0, 10.0), (1.0, 0.0, 0.0))], ids=["stays", "comes back"])
 def test_ground_that_is_tilted_from_the_first_frame_throws_nobody(tilts, pivot):
-    # Put at height zero, people would start up to a metre in such ground, or above it, and be thrown at 20 to 66 m/s.
+    # Put at height zero, people would start up to a metre in such ground, or above it, and be thrown at 20 to 66 m/s. Of people who lose
+    # their balance on it, a hand or a foot may reach 14 m/s.
     world = World(Scene((Person("walk"), Person("stand", (2.0, 1.0))), ground=Ground(tilts, pivot)), Simulator.shipped(num_samples=8))
     rollout = run(world, 61, [0, 1])
     for motion in rollout.motions:
-        assert speeds_of(motion.joints).max() < 12.0
+        assert speeds_of(motion.joints).max() < 16.0
         gap = (motion.joints * rollout.ground.normal[..., None, :]).sum(-1) - rollout.ground.offset[..., None] - SKELETON.radii
         assert gap.min(-1)[:, 1:].min() > -0.03
 
