@@ -159,7 +159,7 @@ def fit_contacts(
     """Write the contact forces of person i that come nearest to giving a rate of momentum b, eq. (11), and what they leave unexplained.
 
     Each contact has the edges cos(k) t1 + sin(k) t2 + n / mu of a pyramid inscribed in its friction cone; moments weigh at an arm. What
-    slides has less of the cone the faster it is, and in the end one edge against the way that it slides.
+    slides has less of the cone the faster it is, and in the end only forces from none to full friction against the way that it slides.
     """
     near, normals, friction, sliding = support.near[i], support.normals[i], support.friction[i], support.sliding[i]
     most = (NUM_JOINTS + _MORE_POINTS) * fit.num_edges
