@@ -37,7 +37,8 @@ def measure(batch: int, num_contacts: int) -> list[float]:
     after = joints[frames + 1] + 0.002 * rng.standard_normal(x.shape)
     near = np.zeros((batch, NUM_JOINTS), dtype=np.bool_)
     near[:, CONTACTS[num_contacts]] = True
-    support = wrench.Support(near, np.tile([0.0, 0.0, 1.0], (batch, NUM_JOINTS, 1)))
+    normals, friction = np.tile([0.0, 0.0, 1.0], (batch, NUM_JOINTS, 1)), np.full(near.shape, options.friction)
+    support = wrench.Support(near, normals, friction, np.zeros(x.shape), wrench.no_shares(batch, options))
     fit, forces, residual = wrench.fit_of(skeleton, options), np.empty(x.shape), np.empty((batch, 6))
     # Problems of the same size as the fits: six equations, four edges for each contact.
     F, b = rng.standard_normal((batch, 6, 4 * num_contacts)), rng.standard_normal((batch, 6))

@@ -66,7 +66,8 @@ class Steps:
         self.skeleton, self.options = skeleton, SimulatorOptions(**{**PLAIN, **options})
         near = np.ascontiguousarray(np.broadcast_to(mask, self.x.shape[:-1]))
         friction = np.full(self.x.shape[:-1], self.options.friction)
-        self.support = wrench.Support(near, np.ascontiguousarray(np.broadcast_to(UP, self.x.shape)), friction, np.zeros(self.x.shape))
+        normals, shares = np.ascontiguousarray(np.broadcast_to(UP, self.x.shape)), wrench.no_shares(len(self.x), self.options)
+        self.support = wrench.Support(near, normals, friction, np.zeros(self.x.shape), shares)
         self.fit = wrench.fit_of(skeleton, self.options)
         self.points = self.x - skeleton.radii[:, None] * UP
 
@@ -145,7 +146,8 @@ def fitted(b, x, near, normals, *, radii=SKELETON.radii, centre=None, **options)
 def support_of(near, normals, friction, sliding=None):
     """Return the support of one person; nothing slides unless told."""
     sliding = np.zeros(normals.shape) if sliding is None else sliding
-    return wrench.Support(*(np.ascontiguousarray(part[None]) for part in (near, normals, friction, sliding)))
+    parts = (np.ascontiguousarray(part[None]) for part in (near, normals, friction, sliding))
+    return wrench.Support(*parts, wrench.no_shares(1, SimulatorOptions(friction_edges=32)))
 
 
 @pytest.mark.parametrize("num", [3, 4, 8, 13])
@@ -319,7 +321,7 @@ def aimed(x, v, reference, *, react, forces=None, loads=None, height=0.0, **opti
     """Return y and the root wrench of the reference candidate, on a floor at a height."""
     o = SimulatorOptions(**{**PLAIN, **options})
     near, sizes = np.empty(x.shape[:-1], dtype=np.bool_), np.empty(x.shape[:-1])
-    support = wrench.Support(near, np.empty(x.shape), sizes, np.empty(x.shape))
+    support = wrench.Support(near, np.empty(x.shape), sizes, np.empty(x.shape), wrench.no_shares(len(x), o))
     unexplained, y = np.empty((len(x), 6)), np.empty(x.shape)
     floor = solids((replace(Plane.ground(), offset=np.array(height)),), ())
     forces = np.zeros(x.shape) if forces is None else forces

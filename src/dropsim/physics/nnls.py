@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dropsim.body.skeleton import flat
-from dropsim.compute.jit import kernel
+from dropsim.compute.jit import inlined_kernel, kernel
 
 Array = Any
 """numba knows the types."""
@@ -42,7 +42,7 @@ def check(status: int) -> None:
 @kernel
 def _solve_all(F: Array, b: Array, active: Array, ridge: float, c: Array) -> int:
     num_rows, num_columns = F.shape[1], F.shape[2]
-    A, found = np.empty((num_columns, num_rows + num_columns)), np.empty(num_columns)
+    A, found = np.empty((num_columns, num_rows)), np.empty(num_columns)
     columns, status = np.empty(num_columns, dtype=np.int64), FINE
     for i in range(len(F)):
         n = 0
@@ -52,6 +52,7 @@ def _solve_all(F: Array, b: Array, active: Array, ridge: float, c: Array) -> int
                     A[n, r] = F[i, r, j]
                 columns[n] = j
                 n += 1
+        found[:] = 0.0
         status = max(status, solve(A, b[i], n, ridge, found))
         for k in range(n):
             c[i, columns[k]] = found[k]
@@ -60,51 +61,61 @@ def _solve_all(F: Array, b: Array, active: Array, ridge: float, c: Array) -> int
 
 @kernel
 def solve(A: Array, b: Array, n: int, ridge: float, x: Array) -> int:
-    """Solve one problem: A holds n columns as rows, with room for n ridge rows behind the problem's; A is overwritten."""
-    num_rows = len(b)
+    """Solve one problem, of which A holds the n columns as rows.
+
+    With a ridge, the search starts at x, which has to be 0 or more: from the solution of a similar problem it is short.
+    """
     longest, size = 0.0, 0.0
-    for r in range(num_rows):
+    for r in range(len(b)):
         size += b[r]
     for j in range(n):
-        x[j], square = 0.0, 0.0
-        for r in range(num_rows):
+        square = 0.0
+        for r in range(len(b)):
             square += A[j, r] * A[j, r]
         longest = max(longest, square) if math.isfinite(square) else square
     if not math.isfinite(longest + size):
+        x[:n] = 0.0
         return NOT_FINITE
     if n == 0:
         return FINE
-    m = num_rows + (n if ridge > 0 else 0)
-    B = np.zeros(m)
-    for r in range(num_rows):
-        B[r] = b[r]
-    for j in range(n):
-        for r in range(num_rows, m):
-            A[j, r] = 0.0
-        if ridge > 0:
-            A[j, num_rows + j] = ridge * math.sqrt(longest)
-    done = lawson_hanson(A, B, m, n, x, np.empty(n), np.empty(m), np.empty(n, dtype=np.int64))
-    return FINE if done else ENDLESS
+    return FINE if _lawson_hanson(A, b, n, ridge * math.sqrt(longest), x) else ENDLESS
 
 
 @kernel
-def lawson_hanson(A: Array, B: Array, m: int, n: int, x: Array, w: Array, z: Array, order: Array) -> bool:
-    """Lawson and Hanson's algorithm NNLS (1974, chapter 23), A by columns; A and B are overwritten. Return whether it came to an end.
+def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
+    """Lawson and Hanson's algorithm NNLS (1974, chapter 23); return whether it came to an end.
 
-    order[:passive] are the columns in the least-squares fit, in the order of their triangular factor; the others are zero.
+    order[:passive] are the columns in the least-squares fit, in the order of their triangular factor; the others are zero. A column's
+    row of the ridge comes into the problem with the column. So each column adds one row, and its reflection, which clears what is
+    below the diagonal, acts on as many rows as the problem has, and one: that is little work, however many columns there are.
     """
-    for j in range(n):
-        x[j], order[j] = 0.0, j
+    num_rows = len(b)
+    R, reflections, scales = np.empty((n, num_rows + n)), np.empty((n, num_rows + 1)), np.empty(n)
+    B, z, w, order = np.empty(num_rows + n), np.empty(num_rows + n), np.empty(n), np.empty(n, dtype=np.int64)
     passive, steps = 0, 0
-    while passive < n and passive < m:
+    for j in range(n):
+        order[j] = j
+        if x[j] > 0.0 and ridge > 0.0:
+            order[j], order[passive] = order[passive], j
+            _append(A[j], ridge, passive, R, reflections, scales)
+            passive += 1
+        else:
+            x[j] = 0.0
+    _reflect_all(b, passive, reflections, scales, B)
+    passive, steps = _fit(A, b, ridge, passive, 100 * n, x, order, R, reflections, scales, B, z)
+    while passive < n:
+        # What the fit leaves: the rows behind the triangle, reflected back.
+        z[:passive] = 0.0
+        z[passive : passive + num_rows] = B[passive : passive + num_rows]
+        for k in range(passive - 1, -1, -1):
+            _reflect(reflections[k], scales[k], k, z)
         for k in range(passive, n):
-            j = order[k]
-            total = 0.0
-            for r in range(passive, m):
-                total += A[j, r] * B[r]
+            j, total = order[k], 0.0
+            for r in range(num_rows):
+                total += A[j, r] * z[r]
             w[j] = total
-        taken, up = -1, 0.0
-        while True:
+        taken = False
+        while not taken:
             largest, where = 0.0, -1
             for k in range(passive, n):
                 if w[order[k]] > largest:
@@ -112,118 +123,125 @@ def lawson_hanson(A: Array, B: Array, m: int, n: int, x: Array, w: Array, z: Arr
             if where < 0:
                 break
             j = order[where]
-            before = A[j, passive]
-            up = _householder(A[j], passive, m)
-            above = 0.0
-            for r in range(passive):
-                above += A[j, r] * A[j, r]
-            above = math.sqrt(above)
+            above = _append(A[j], ridge, passive, R, reflections, scales)
             # Far enough from the span of those taken before?
-            if (above + abs(A[j, passive]) * 0.01) - above > 0.0:
-                for r in range(m):
-                    z[r] = B[r]
-                _reflect(A[j], up, passive, m, z)
-                if z[passive] / A[j, passive] > 0.0:
-                    taken = j
-                    order[where], order[passive] = order[passive], j
-                    break
-            A[j, passive] = before
+            if (above + abs(R[passive, passive]) * 0.01) - above > 0.0:
+                z[passive : passive + num_rows + 1] = B[passive : passive + num_rows + 1]
+                _reflect(reflections[passive], scales[passive], passive, z)
+                taken = z[passive] / R[passive, passive] > 0.0
+            if taken:
+                order[where], order[passive] = order[passive], j
             w[j] = 0.0
-        if taken < 0:
+        if not taken:
             break
-        for r in range(m):
-            B[r] = z[r]
-        for k in range(passive + 1, n):
-            _reflect(A[taken], up, passive, m, A[order[k]])
+        _reflect(reflections[passive], scales[passive], passive, B)
         passive += 1
-        for r in range(passive, m):
-            A[taken, r] = 0.0
-        w[taken] = 0.0
-        while True:
-            for r in range(m):
-                z[r] = B[r]
-            for k in range(passive - 1, -1, -1):
-                column = A[order[k]]
-                z[k] /= column[k]
-                for r in range(k):
-                    z[r] -= z[k] * column[r]
-            steps += 1
-            if steps > 100 * n:
-                return False
-            alpha, leaving = 2.0, -1
-            for k in range(passive):
-                if z[k] <= 0.0:
-                    share = -x[order[k]] / (z[k] - x[order[k]])
-                    if share < alpha:
-                        alpha, leaving = share, k
-            if leaving < 0:
-                break
-            for k in range(passive):
-                x[order[k]] += alpha * (z[k] - x[order[k]])
-            while leaving >= 0:
-                passive = _drop(A, B, n, order, passive, leaving, x)
-                leaving = -1
-                for k in range(passive):
-                    if x[order[k]] <= 0.0:
-                        leaving = k
-                        break
-        for k in range(passive):
-            x[order[k]] = z[k]
+        passive, more = _fit(A, b, ridge, passive, 100 * n - steps, x, order, R, reflections, scales, B, z)
+        steps += more
+        if steps >= 100 * n:
+            return False
     return True
 
 
 @kernel
-def _householder(column: Array, pivot: int, m: int) -> float:
-    """Make the reflection that clears a column below its pivot, as H12 does; return the part that the column has no room for."""
-    largest = 0.0
-    for r in range(pivot, m):
-        largest = max(largest, abs(column[r]))
-    if largest == 0.0:
-        return 0.0
-    total = 0.0
-    for r in range(pivot, m):
-        total += (column[r] / largest) ** 2
-    size = largest * math.sqrt(total)
-    if column[pivot] > 0.0:
-        size = -size
-    up = column[pivot] - size
-    column[pivot] = size
-    return up
+def _fit(
+    A: Array, b: Array, ridge: float, passive: int, most: int, x: Array, order: Array, R: Array, reflections: Array, scales: Array,
+    B: Array, z: Array,
+) -> tuple[int, int]:  # fmt: skip
+    """Move x to the least-squares fit of the passive columns, and take those out that come to zero on the way.
+
+    Return how many are left, and how many steps it took, of `most`.
+    """
+    for step in range(most):
+        for k in range(passive):
+            z[k] = B[k]
+        for k in range(passive - 1, -1, -1):
+            z[k] /= R[k, k]
+            for r in range(k):
+                z[r] -= z[k] * R[k, r]
+        alpha, leaving = 2.0, -1
+        for k in range(passive):
+            if z[k] <= 0.0:
+                share = -x[order[k]] / (z[k] - x[order[k]])
+                if share < alpha:
+                    alpha, leaving = share, k
+        if leaving < 0:
+            for k in range(passive):
+                x[order[k]] = z[k]
+            return passive, step + 1
+        for k in range(passive):
+            x[order[k]] += alpha * (z[k] - x[order[k]])
+        x[order[leaving]] = 0.0
+        passive = _drop(A, b, ridge, passive, x, order, R, reflections, scales, B)
+    return passive, most
 
 
-@kernel
-def _reflect(column: Array, up: float, pivot: int, m: int, vector: Array) -> None:
-    """Apply that reflection."""
-    scale = up * column[pivot]
+@inlined_kernel
+def _append(column: Array, ridge: float, k: int, R: Array, reflections: Array, scales: Array) -> float:
+    """Make a column the k-th of the factor, and its reflection; return how long it is above the diagonal."""
+    num_rows, new = len(column), R[k]
+    for r in range(num_rows + k + 1):
+        new[r] = 0.0
+    for r in range(num_rows):
+        new[r] = column[r]
+    new[num_rows + k] += ridge
+    for i in range(k):
+        _reflect(reflections[i], scales[i], i, new)
+    above, largest, total = 0.0, 0.0, 0.0
+    for r in range(k):
+        above += new[r] * new[r]
+    for r in range(k, k + num_rows + 1):
+        reflections[k, r - k] = new[r]
+        largest = max(largest, abs(new[r]))
+    scales[k] = 0.0
+    if largest > 0.0:
+        for r in range(k, k + num_rows + 1):
+            total += (new[r] / largest) ** 2
+        size = largest * math.sqrt(total)
+        if new[k] > 0.0:
+            size = -size
+        reflections[k, 0] = new[k] - size
+        new[k] = size
+        scales[k] = reflections[k, 0] * size
+    return math.sqrt(above)
+
+
+@inlined_kernel
+def _reflect(reflection: Array, scale: float, first: int, vector: Array) -> None:
+    """Reflect some rows of a vector, from the first on, in place."""
     if scale >= 0.0:
         return
-    total = vector[pivot] * up
-    for r in range(pivot + 1, m):
-        total += vector[r] * column[r]
-    if total == 0.0:
-        return
+    total = 0.0
+    for r in range(len(reflection)):
+        total += vector[first + r] * reflection[r]
     total /= scale
-    vector[pivot] += total * up
-    for r in range(pivot + 1, m):
-        vector[r] += total * column[r]
+    for r in range(len(reflection)):
+        vector[first + r] += total * reflection[r]
 
 
 @kernel
-def _drop(A: Array, B: Array, n: int, order: Array, passive: int, leaving: int, x: Array) -> int:
-    """Take a column out of the fit and make the factor triangular again by Givens rotations; return how many are left."""
-    gone = order[leaving]
-    x[gone] = 0.0
-    for k in range(leaving + 1, passive):
+def _drop(
+    A: Array, b: Array, ridge: float, passive: int, x: Array, order: Array, R: Array, reflections: Array, scales: Array, B: Array
+) -> int:
+    """Take the columns out of the fit that have come to zero, and factor those behind them anew; return how many are left."""
+    left, same = 0, True
+    for k in range(passive):
         j = order[k]
-        order[k - 1] = j
-        a, b = A[j, k - 1], A[j, k]
-        size = math.hypot(a, b)
-        cosine, sine = (a / size, b / size) if size > 0.0 else (0.0, 1.0)
-        for column in range(n):
-            upper, lower = A[column, k - 1], A[column, k]
-            A[column, k - 1], A[column, k] = cosine * upper + sine * lower, cosine * lower - sine * upper
-        A[j, k - 1], A[j, k] = size, 0.0
-        upper, lower = B[k - 1], B[k]
-        B[k - 1], B[k] = cosine * upper + sine * lower, cosine * lower - sine * upper
-    order[passive - 1] = gone
-    return passive - 1
+        if x[j] <= 0.0:
+            x[j], same = 0.0, False
+            continue
+        order[k], order[left] = order[left], j
+        if not same:
+            _append(A[j], ridge, left, R, reflections, scales)
+        left += 1
+    _reflect_all(b, left, reflections, scales, B)
+    return left
+
+
+@kernel
+def _reflect_all(b: Array, passive: int, reflections: Array, scales: Array, B: Array) -> None:
+    """Write the right-hand side as the passive columns' reflections leave it."""
+    B[:] = 0.0
+    B[: len(b)] = b
+    for k in range(passive):
+        _reflect(reflections[k], scales[k], k, B)

@@ -222,8 +222,9 @@ class Simulator:
         found = Aim(
             np.empty(now.x.shape),
             wrench.Support(
-                np.empty((num, NUM_JOINTS), dtype=np.bool_), np.empty(now.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.x.shape)
-            ),
+                np.empty((num, NUM_JOINTS), dtype=np.bool_), np.empty(now.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.x.shape),
+                wrench.no_shares(num, o),
+            ),  # fmt: skip
             np.empty((num, 6)),
             np.empty((num, 2)),
         )

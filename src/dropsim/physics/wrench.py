@@ -15,7 +15,7 @@ from dropsim.body.joints import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, joint_ind
 from dropsim.body.kinematics import copy
 from dropsim.body.rotations import normalize
 from dropsim.body.skeleton import BodyArrays, Skeleton, flat
-from dropsim.compute.jit import kernel
+from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Solids, near_spheres, of_person
@@ -103,6 +103,14 @@ class Support(NamedTuple):
     """Of what they touch (n 22)."""
     sliding: np.ndarray
     """Unit vectors along which they slide over it, so that friction acts against them; shorter for those that hardly slide (n 22 3)."""
+    shares: np.ndarray
+    """Forces along the edges of the friction cones in the last fit, from which the next one starts, as those of a step are alike; one row
+    for all if they are not (n m)."""
+
+
+def no_shares(num: int, options: SimulatorOptions) -> Float[np.ndarray, "n m"]:
+    """Return the shares of nobody's contacts yet, with room for all that can touch."""
+    return np.zeros((num, (NUM_JOINTS + _MORE_POINTS) * options.friction_edges))
 
 
 @kernel
@@ -132,7 +140,7 @@ def momentum_rate(x: Array, v: Array, after: Array, masses: Array, h: float, cen
         b[2] += masses[j] * GRAVITY
 
 
-@kernel
+@inlined_kernel
 def add_force(fx: float, fy: float, fz: float, point: Array, centre: Array, sign: float, b: Array) -> None:
     """Add a force at a point to a wrench about a centre."""
     rx, ry, rz = point[0] - centre[0], point[1] - centre[1], point[2] - centre[2]
@@ -162,10 +170,13 @@ def fit_contacts(
     slides has less of the cone the faster it is, and in the end only forces from none to full friction against the way that it slides.
     """
     near, normals, friction, sliding = support.near[i], support.normals[i], support.friction[i], support.sliding[i]
-    most = (NUM_JOINTS + _MORE_POINTS) * fit.num_edges
-    A, c, edges = np.empty((most, 6 + most)), np.empty(most), np.empty((most, 3))
+    most, c = support.shares.shape[1], support.shares[i % len(support.shares)]
+    A, edges = np.empty((most, 6)), np.empty((most, 3))
     wrenches, scaled, joint = np.zeros((most, 6)), np.empty(6), np.empty(most, dtype=np.int64)
     n, t, s, point = 0, np.empty(3), np.empty(3), np.empty(3)
+    turns = np.empty((fit.num_edges, 2))
+    for e in range(fit.num_edges):
+        turns[e, 0], turns[e, 1] = math.cos(e * (2 * math.pi / fit.num_edges)), math.sin(e * (2 * math.pi / fit.num_edges))
     for j in range(NUM_JOINTS):
         if not near[j]:
             continue
@@ -179,9 +190,8 @@ def fit_contacts(
             for k in range(3):
                 point[k] = x[j, k] - radii[j] * normal[k] + length * (_POINTS[j, p, 0] * t[k] + _POINTS[j, p, 1] * s[k])
             for e in range(fit.num_edges):
-                cosine, sine = math.cos(e * (2 * math.pi / fit.num_edges)), math.sin(e * (2 * math.pi / fit.num_edges))
                 for k in range(3):
-                    edges[n, k] = sticks * (cosine * t[k] + sine * s[k]) - (e % 2) * sliding[j, k] + normal[k] / friction[j]
+                    edges[n, k] = sticks * (turns[e, 0] * t[k] + turns[e, 1] * s[k]) - (e % 2) * sliding[j, k] + normal[k] / friction[j]
                 add_force(edges[n, 0], edges[n, 1], edges[n, 2], point, centre, 1.0, wrenches[n])
                 for r in range(6):
                     A[n, r] = wrenches[n, r] * (1.0 if r < 3 else fit.scale)
@@ -208,7 +218,7 @@ def fit_contacts(
     return FINE
 
 
-@kernel
+@inlined_kernel
 def _along_foot(x: Array, j: int, normal: Array, out: Array) -> float:
     """Write the unit vector from heel to toes in the surface, and return the foot's length from ankle to ball; 0 for other joints."""
     if _NUM_POINTS[j] == 1:
@@ -224,7 +234,7 @@ def _along_foot(x: Array, j: int, normal: Array, out: Array) -> float:
     return length
 
 
-@kernel
+@inlined_kernel
 def _perpendicular(a: Array, out: Array) -> None:
     """Cross with the axis in which a is smallest, the first of equals."""
     if abs(a[0]) <= abs(a[1]) and abs(a[0]) <= abs(a[2]):
@@ -430,7 +440,7 @@ def _owed(
     return status
 
 
-@kernel
+@inlined_kernel
 def _norm(vector: Array) -> float:
     total = 0.0
     for k in range(len(vector)):
@@ -508,9 +518,8 @@ def unexplained_of_motion(
     if cylinders:
         spin = cylinder_angular_rate(motion.joints, skeleton.global_rotations(motion.q), skeleton, h)
     friction = np.full(x.shape[:-1], options.friction)
-    support = Support(
-        flat(contacts[..., 1:-1, :], 1), flat(np.broadcast_to(_UP, x.shape), 2), flat(friction, 1), flat(np.zeros(x.shape), 2)
-    )
+    normals, still = np.broadcast_to(_UP, x.shape), np.zeros(x.shape)
+    support = Support(flat(contacts[..., 1:-1, :], 1), flat(normals, 2), flat(friction, 1), flat(still, 2), no_shares(1, options))
     residual = np.empty((*x.shape[:-2], 6))
     now = (flat(x, 2), flat((x - before) / h, 2), flat(after, 2), flat(forces, 2), flat(spin, 1))
     check(_explain_frames(*now, skeleton.arrays, support, fit_of(skeleton, options), h, flat(residual, 1)))
@@ -528,6 +537,7 @@ def _explain_frames(
         take_forces(forces[i], x[i], centre, b)
         for k in range(3):
             b[3 + k] += spin[i, k]
+        support.shares[:] = 0.0
         status = max(
             status,
             fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual[i]),

@@ -7,7 +7,8 @@ import numpy as np
 
 from dropsim.body.joints import MIRROR, NUM_JOINTS, PARENTS
 from dropsim.body.kinematics import chain, copy, product, product_transposed, swing
-from dropsim.compute.jit import kernel
+from dropsim.compute.jit import inlined_kernel, kernel
+from dropsim.compute.prefetch import prefetch
 from dropsim.files.units import GRAVITY
 
 Array = Any
@@ -73,7 +74,7 @@ class Pull(NamedTuple):
     """Share of an offset from the recording that is gone after a frame."""
 
 
-@kernel
+@inlined_kernel
 def load(frames: Frames, row: int, root: Array, quaternions: Array) -> None:
     """Write a recorded frame or its mirror image, by reflection in the plane x = 0."""
     n = len(frames.root)
@@ -92,7 +93,7 @@ def load(frames: Frames, row: int, root: Array, quaternions: Array) -> None:
         quaternions[j, 1], quaternions[j, 2] = -frames.quaternions[at, m, 1], -frames.quaternions[at, m, 2]
 
 
-@kernel
+@inlined_kernel
 def times(a: Array, b: Array, out: Array) -> None:
     """Out = a b; out may be one of them."""
     ax, ay, az, aw, bx, by, bz, bw = a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]
@@ -102,7 +103,7 @@ def times(a: Array, b: Array, out: Array) -> None:
     out[3] = aw * bw - ax * bx - ay * by - az * bz
 
 
-@kernel
+@inlined_kernel
 def turned(a: Array, x: float, y: float, z: float, at: Array, out: Array) -> None:
     """Out = at + the vector (x, y, z) turned by a quaternion of any length."""
     ax, ay, az, aw = a[0], a[1], a[2], a[3]
@@ -113,7 +114,7 @@ def turned(a: Array, x: float, y: float, z: float, at: Array, out: Array) -> Non
     out[2] = at[2] + z + aw * tz + ax * ty - ay * tx
 
 
-@kernel
+@inlined_kernel
 def to_matrix(a: Array, out: Array) -> None:
     """Write the rotation matrix of a quaternion of any length."""
     x, y, z, w = a[0], a[1], a[2], a[3]
@@ -142,7 +143,7 @@ def to_quaternion(R: Array, out: Array) -> None:
     out[3] = (R[k, j] - R[j, k]) / s
 
 
-@kernel
+@inlined_kernel
 def yaw_of(R: Array) -> float:
     """Return the angle about z of a body's facing, from +y counterclockwise, by where its right side points."""
     return math.atan2(-R[1, 0], -R[0, 0])
@@ -273,12 +274,14 @@ def follow(
     own, d, local = np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 3, 3))
     now_root, now_q, then_root, then_q = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3), np.empty((NUM_JOINTS, 4))
     R, world, turn, stands = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4), np.empty(2, dtype=np.bool_)
-    n, fade = len(frames.root), pull.fade
+    n, fade, recorded = len(frames.root), pull.fade, frames.quaternions.reshape(-1)
     for i in range(len(x)):
         for j in range(NUM_JOINTS):
             to_quaternion(q[i, j], own[j])
         for k in range(rows.shape[1]):
             row = rows[i, k]
+            if k + 1 < rows.shape[1]:  # the next one's two frames
+                prefetch(recorded, rows[i, k + 1] % n * NUM_JOINTS * 4, 2 * NUM_JOINTS * 4)
             load(frames, row, now_root, now_q)
             load(frames, row + 1, then_root, then_q)
             to_matrix(now_q[0], R)
@@ -291,8 +294,8 @@ def follow(
             feet, ox, oy = 0, 0.0, 0.0
             for side in range(2):
                 _ankle(then_q, _LEGS[side], body, turn, ankles[side])
-                recorded = side if row < n else 1 - side
-                stands[side] = frames.standing[at, recorded] and frames.standing[at + 1, recorded]
+                other = side if row < n else 1 - side
+                stands[side] = frames.standing[at, other] and frames.standing[at + 1, other]
                 if stands[side]:
                     # How far the pelvis is from where the recording has it over this foot, a moment later.
                     ankle = _LEGS[side, 2]
@@ -342,13 +345,13 @@ def follow(
                     copy(local[j], next_q[i, k, j])
 
 
-@kernel
+@inlined_kernel
 def _gap(x: Array, radii: Array, leg: Array) -> float:
     """Return the height of the lower one of heel and toes above the floor [m]."""
     return min(x[leg[2], 2] - radii[leg[2]], x[leg[3], 2] - radii[leg[3]])
 
 
-@kernel
+@inlined_kernel
 def _blend(own: Array, now: Array, then: Array, fade: float, out: Array) -> None:
     """Write next rotations: the change from one recorded frame to the next, applied to the body, then some of the way to the recording."""
     for j in range(NUM_JOINTS):
@@ -365,7 +368,7 @@ def _blend(own: Array, now: Array, then: Array, fade: float, out: Array) -> None
         out[j, 2], out[j, 3] = (1.0 - fade) * dz + toward * az, (1.0 - fade) * dw + toward * aw
 
 
-@kernel
+@inlined_kernel
 def _ankle(quaternions: Array, leg: Array, body: Body, above: Array, out: Array) -> None:
     """Write where the recording has an ankle, seen from the pelvis, on this body [m]; `above` is scratch."""
     for c in range(4):
@@ -378,7 +381,7 @@ def _ankle(quaternions: Array, leg: Array, body: Body, above: Array, out: Array)
         times(above, quaternions[leg[k]], above)
 
 
-@kernel
+@inlined_kernel
 def _reach(
     x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, farther: Array, pull: Pull, turns: bool
 ) -> None:
@@ -447,7 +450,7 @@ def _reach(
     product_transposed(world[knee], world[ankle], q[ankle])
 
 
-@kernel
+@inlined_kernel
 def _point(x: Array, world: Array, p: Array, ankle: int, toe: int, turns: bool) -> None:
     """Let a foot that stands point where it points: what differs from the recording fades when the foot is in the air."""
     ax, ay = x[toe, 0] - x[ankle, 0], x[toe, 1] - x[ankle, 1]
@@ -528,7 +531,7 @@ def _side(a: Array, b: Array, px: float, py: float) -> float:
     return (b[0] - a[0]) * (py - a[1]) - (b[1] - a[1]) * (px - a[0])
 
 
-@kernel
+@inlined_kernel
 def _lift(p: Array, radii: Array) -> None:
     """Lift a candidate whose lowest sphere is below the floor."""
     lowest = math.inf

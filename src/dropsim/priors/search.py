@@ -24,6 +24,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from dropsim.compute.jit import kernel
+from dropsim.compute.prefetch import prefetch
 
 LANES = 8
 """Frames in a run, children of a node, and columns that are summed before looking whether the sum is too large already."""
@@ -33,8 +34,6 @@ NUM_BUCKETS = 192
 """Of the queue: a power of two is divided into eight, so they span 2^24 in squared distance."""
 FIRST_BUCKET = (127 - 14) << 3
 """All that is below 2^-14 shares the first bucket."""
-CACHE_LINE = 16
-"""Numbers of 32 bits in it."""
 NO_ROW = -1
 _NOT_FINITE, _NO_SUCH_SET = 1, 2
 
@@ -368,26 +367,8 @@ def _write_lowest_bit(context, bits):  # noqa: ANN001, ANN202
     return bits(bits), lambda context, builder, signature, args: builder.cttz(args[0], ir.IntType(1)(1))
 
 
-def _write_prefetch(context, data, first, count):  # noqa: ANN001, ANN202
-    """Ask for some numbers of an array to be fetched while other work goes on."""
-    del context, first, count
-
-    def generate(context, builder, signature, args):  # noqa: ANN001, ANN202
-        address = ir.IntType(8).as_pointer()
-        takes = ir.FunctionType(ir.VoidType(), (address, _INT, _INT, _INT))
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", (address,), takes)
-        start = builder.gep(cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0]).data, [args[1]])
-        with cgutils.for_range_slice(builder, args[1].type(0), args[2], args[1].type(CACHE_LINE)) as (offset, _):
-            # To read (0), and to stay in all caches (3), which are of data (1).
-            builder.call(prefetch, [builder.bitcast(builder.gep(start, [offset]), address), _INT(0), _INT(3), _INT(1)])
-        return context.get_dummy_value()
-
-    return types.void(data, types.intp, types.intp), generate
-
-
 _add_rows, _add_boxes = _add_columns(_distance_to_rows), _add_columns(_distance_to_boxes)
 _lowest_bit: Code = intrinsic(_write_lowest_bit)
-_prefetch: Code = intrinsic(_write_prefetch)
 
 
 @kernel
@@ -441,9 +422,9 @@ def _search_one(
         if queue[entry, 2] >= 0:  # probably the next one
             at = queue[queue[entry, 2], 0]
             if at >= 0:
-                _prefetch(boxes, at * num_columns * LANES, num_columns * LANES)
+                prefetch(boxes, at * num_columns * LANES, num_columns * LANES)
             else:
-                _prefetch(leaves, (-1 - at) * num_columns * LANES, num_columns * LANES)
+                prefetch(leaves, (-1 - at) * num_columns * LANES, num_columns * LANES)
         at, near = queue[entry, 0], np.int32(0)
         sums[:] = 0.0
         if at >= 0:
