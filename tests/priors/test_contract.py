@@ -17,9 +17,10 @@ from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.bank import Bank, ClipInfo
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAEPrior
+from dropsim.priors.field_wishes import NUM_REMEMBERED
 from dropsim.priors.intent import Intent
 from dropsim.priors.mixture import Mixture
-from dropsim.priors.motion_field import NUM_REMEMBERED, MotionField
+from dropsim.priors.motion_field import MotionField
 from dropsim.priors.passive import PassivePrior
 from dropsim.priors.prior import Candidates, Prior, State
 from dropsim.priors.recording import ClipPrior

@@ -11,8 +11,9 @@ from dropsim.compute.random import Streams
 from dropsim.motion.contacts import label_contacts
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.bank import Bank, ClipInfo
+from dropsim.priors.field_wishes import AGE, ROW
 from dropsim.priors.intent import Intent
-from dropsim.priors.motion_field import AGE, CLIP_END, ROW, MotionField
+from dropsim.priors.motion_field import CLIP_END, MotionField
 from dropsim.priors.prior import State
 
 CLIP = stepping_clip(4.0)

@@ -3,7 +3,8 @@
 import numpy as np
 
 from dropsim import Ground, Person, Push, Scene, Simulator, World, metrics, run
-from dropsim.priors.motion_field import ROW, SHAKEN, MotionField
+from dropsim.priors.field_wishes import ROW, SHAKEN
+from dropsim.priors.motion_field import MotionField
 
 
 def norm(vectors):

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from dropsim.body.joints import BEYOND, FLESH, NUM_JOINTS, PARENTS
 from dropsim.body.skeleton import flat
-from dropsim.compute.jit import kernel
+from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.physics import shapes as forms
 from dropsim.physics.shapes import NO_TRIANGLES, Mesh, Triangles, shape_distance, shape_entry, to_local, turned, velocity_at
 
@@ -26,6 +26,8 @@ _BEYOND, _FLESH, _PARENTS = np.array(BEYOND), np.array(FLESH), np.array(PARENTS)
 STICKS, SLIDES = 1.0, 3.0
 """Feet that move slower than the first on average over a frame stand during it, as one that lands within it; from the second on they
 slide [m/s]. The bank's recordings are explained as well with this as without."""
+Found = tuple[float, float, float, float, float, float, float, float]
+"""Distance, normal, velocity and friction of a surface."""
 GRIP_GAP = 0.003
 """A sphere this near to a surface rests on it [m]."""
 
@@ -295,39 +297,47 @@ def nearest_surface(colliders: Sequence[Collider], points: Float[np.ndarray, "*b
     return found
 
 
-@kernel
+@inlined_kernel
 def of_person(solids: Solids, i: int) -> Solids:
     """Return a person's own rows, or those that are the same for everyone."""
     planes, spheres = _own(solids.planes, i), _own(solids.spheres, i)
     return Solids(planes, spheres, _own(solids.patches, i), _own(solids.shapes, i), solids.mesh)
 
 
-@kernel
+@inlined_kernel
 def _own(rows: Array, i: int) -> Array:
     return rows[i if len(rows) > 1 else 0]
 
 
-@kernel
-def nearest(x: float, y: float, z: float, here: Solids) -> tuple[float, float, float, float, float, float, float, float]:
+@inlined_kernel
+def nearest(x: float, y: float, z: float, here: Solids) -> Found:
     """Return distance, normal, velocity and friction of the nearest surface, the first of equals."""
     return nearest_within(math.inf, x, y, z, here)
 
 
-@kernel
-def nearest_within(
-    limit: float, x: float, y: float, z: float, here: Solids
-) -> tuple[float, float, float, float, float, float, float, float]:
+@inlined_kernel
+def nearest_within(limit: float, x: float, y: float, z: float, here: Solids) -> Found:
     """Return the same as `nearest` if it is nearer than a limit, and otherwise the limit as the distance: that takes much less time."""
     distance, nx, ny, nz, vx, vy, vz, friction = limit, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, math.nan
     for k in range(len(here.planes)):
         plane = here.planes[k]
-        found = x * plane[0] + y * plane[1] + z * plane[2] - plane[3]
-        if found < distance:
-            distance, nx, ny, nz = found, plane[0], plane[1], plane[2]
+        height = x * plane[0] + y * plane[1] + z * plane[2] - plane[3]
+        if height < distance:
+            distance, nx, ny, nz = height, plane[0], plane[1], plane[2]
             wx, wy, wz = plane[4], plane[5], plane[6]
             dx, dy, dz = x - plane[10], y - plane[11], z - plane[12]
             vx, vy, vz = wy * dz - wz * dy + plane[7], wz * dx - wx * dz + plane[8], wx * dy - wy * dx + plane[9]
             friction = _patched(x, y, plane[13], here.patches)
+    found = (distance, nx, ny, nz, vx, vy, vz, friction)
+    if len(here.spheres) > 0 or len(here.shapes) > 0:
+        return _or_nearer(found, x, y, z, here)
+    return found
+
+
+@kernel
+def _or_nearer(found: Found, x: float, y: float, z: float, here: Solids) -> Found:
+    """Return a sphere or a shape if one is nearer than what was found."""
+    distance, nx, ny, nz, vx, vy, vz, friction = found
     for k in range(len(here.spheres)):
         ball = here.spheres[k]
         dx, dy, dz = x - ball[0], y - ball[1], z - ball[2]
@@ -343,25 +353,32 @@ def nearest_within(
         if (x - row[4]) ** 2 + (y - row[5]) ** 2 + (z - row[6]) ** 2 > max(reach, row[forms.BOUND]) ** 2:
             continue
         lx, ly, lz = to_local(x, y, z, row)
-        found, ux, uy, uz = shape_distance(lx, ly, lz, row, here.mesh, distance)
-        if found < distance:
-            distance, friction = found, row[forms.FRICTION]
+        apart, ux, uy, uz = shape_distance(lx, ly, lz, row, here.mesh, distance)
+        if apart < distance:
+            distance, friction = apart, row[forms.FRICTION]
             nx, ny, nz = turned(ux, uy, uz, row)
             vx, vy, vz = velocity_at(x, y, z, row)
     return distance, nx, ny, nz, vx, vy, vz, friction
 
 
-@kernel
-def nearest_on_the_way(
-    limit: float, before: Array, x: float, y: float, z: float, here: Solids, h: float
-) -> tuple[float, float, float, float, float, float, float, float]:
+@inlined_kernel
+def nearest_on_the_way(limit: float, before: Array, x: float, y: float, z: float, here: Solids, h: float) -> Found:
     """Return the nearest surface within a limit, or that of a shape into which the way from `before` led.
 
     So nothing gets through a thin wall in one step.
 
     The tangent plane where the way entered stands for the surface then.
     """
-    distance, nx, ny, nz, vx, vy, vz, friction = nearest_within(limit, x, y, z, here)
+    found = nearest_within(limit, x, y, z, here)
+    if len(here.shapes) > 0:
+        return _or_entered(found, before, x, y, z, here, h)
+    return found
+
+
+@kernel
+def _or_entered(found: Found, before: Array, x: float, y: float, z: float, here: Solids, h: float) -> Found:
+    """Return the surface of the shape that was entered first, if that is deeper than what was found."""
+    distance, nx, ny, nz, vx, vy, vz, friction = found
     soonest = math.inf
     for k in range(len(here.shapes)):
         row = here.shapes[k]
@@ -413,7 +430,7 @@ def ray(x: float, y: float, z: float, dx: float, dy: float, dz: float, here: Sol
     return best, nx, ny, nz
 
 
-@kernel
+@inlined_kernel
 def _patched(x: float, y: float, friction: float, patches: Array) -> float:
     """Return the friction of the ground at a place: of patches that overlap, the last one's."""
     for k in range(len(patches)):
@@ -490,7 +507,7 @@ def contact_targets(
             p[i, at + j, 0], p[i, at + j, 1], p[i, at + j, 2] = px, py, pz
 
 
-@kernel
+@inlined_kernel
 def _slide(
     px: float, py: float, pz: float, before: Array, h: float, nx: float, ny: float, nz: float, vx: float, vy: float, vz: float
 ) -> tuple[float, float, float, float]:

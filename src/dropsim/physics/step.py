@@ -219,15 +219,9 @@ class Simulator:
     def _aim(self, now: "_Now", reference: Float[np.ndarray, "n 22 3"]) -> Aim:
         """Return the inertial target y, eq. (1), with the reaction of the ground that the reference candidate counts on."""
         num, o = len(now.x), self.options
-        found = Aim(
-            np.empty(now.x.shape),
-            wrench.Support(
-                np.empty((num, NUM_JOINTS), dtype=np.bool_), np.empty(now.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.x.shape),
-                wrench.no_shares(num, o),
-            ),  # fmt: skip
-            np.empty((num, 6)),
-            np.empty((num, 2)),
-        )
+        near, shares = np.empty((num, NUM_JOINTS), dtype=np.bool_), wrench.no_shares(num, o)
+        support = wrench.Support(near, np.empty(now.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.x.shape), shares)
+        found = Aim(np.empty(now.x.shape), support, np.empty((num, 6)), np.empty((num, 2)))
         world = (self.skeleton.arrays, now.solids, o.contact_margin, wrench.fit_of(self.skeleton, o), self.h, o.react and o.kinematic)
         check(
             wrench.aim(

@@ -19,49 +19,41 @@ from dropsim.compute.jit import cache_folder, kernel_hash
 from dropsim.compute.random import Streams
 from dropsim.files.kept import kept
 from dropsim.priors import field_kernels as kernels
-from dropsim.priors.bank import ASTRIDE, CROUCHED, EVERYDAY, STILL, TAGS, Bank
+from dropsim.priors.bank import EVERYDAY, TAGS, Bank
+from dropsim.priors.field_wishes import (
+    BEHIND,
+    DOWN,
+    GOING,
+    HEIGHT_SCALE,
+    JUMPING,
+    NUM_COMPONENTS,
+    NUM_REMEMBERED,
+    ROW,
+    SPEED_SCALE,
+    STANDING,
+    TRACK,
+    WEIGHTS,
+    Recorded,
+    Wishes,
+    choose,
+    wish,
+)  # fmt: skip
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, LazyCandidates, Prior, State
 from dropsim.priors.search import Filter, SearchIndex
 
 AHEAD = 20
 """Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is then."""
-NUM_COMPONENTS = 24
-"""Principal components of the features that are searched: 97 % of the variance of everyday motion."""
-SPEED_SCALE, HEIGHT_SCALE, STANDING = 1.5, 4.0, 0.85
-"""A difference of 1.5 m/s counts like a metre of the features, one of 25 cm in height too; heights count from 0.85 m."""
-WEIGHTS = np.array([1.5, 1.5, 1.0, 1.0, 0.6])
-"""Of the intent's parts: velocity (two), sine and cosine of the turn, height."""
-LARGEST_TURN = 1.2
-"""Turn within the time ahead that is asked for at most [rad]: recorded people hardly turn faster."""
-UPRIGHT = 0.88
-"""Height of the pelvis of somebody who walks or stands, on the recordings' body [m]."""
 SOON = 8
 """Frames within which a foot leaves the ground in recordings that people follow who have to step."""
-LATELY, CATCH_UP, LAG = 4.0, 1.0, 0.6
-"""A lag is forgotten within 2 s, people would like to make it up within 1 s, and none is remembered beyond 30 cm."""
 DRAWN = 32
 """Of so many recordings that are like the present state, people who are told nothing do as one."""
-REACTION, ALERT = 0.2, 0.5
-"""Between losing one's balance and doing something about it [s]: pushed walkers answer with the ankle after 0.2 s (Hof et al. 2010). Who
-was out of balance for so long stays alert for the second time at most."""
-UNSTEADY = 0.05
-"""People step who are farther than this out of balance [m]: toes and the ball of the foot hold less than that."""
-DOWN, UP = 0.45, 0.75
-"""Shares of their standing heights below which pelvis or head are of somebody who lies, and above which both are of somebody upright."""
-AT_REST, RISE = 0.7, 2.5
-"""People get up once their joints are slower than this on average [m/s], as recorded people did who were upright within this time [s]."""
-QUIET, QUIET_TURN = 0.25, 0.3
-"""People who want to stand, are slower than this [m/s] and want to turn by less than this [rad] stay where they are."""
-FALL_TIME = 0.3
-"""A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""
-JUMPING = 1.05
-"""Height of the pelvis that people only reach in the air, on the recordings' body [m]: those who want to be higher jump."""
+UP = 0.75
+"""Share of their standing heights above which pelvis and head are of somebody upright."""
+RISE = 2.5
+"""People get up as recorded people did who were upright within this time [s]."""
 CLIP_END = 12
 """Frames before a clip's end that are not proposed any more."""
-ROW, AGE, TRACK, BEHIND, SHAKEN, RISING, NUM_REMEMBERED = 0, 1, 2, slice(3, 5), 5, 6, 7
-"""Columns of the memory: the recorded frame that is followed, for how many frames, the frame whose intent people have who are told nothing,
-how far they lag behind [m], for how many frames they were out of balance, and whether they get up."""
 _NO_ROTATIONS = np.empty((0, 0, NUM_JOINTS, 3, 3))
 
 
@@ -122,48 +114,24 @@ class MotionField(Prior):
         batch, index = state.x.shape[:-2], self._index
         x, v, q, memory = flat(state.x, 2), flat(state.v, 2), flat(state.q, 3), flat(state.memory, 1)
         n = len(x)
-        feats, yaws, falling = np.empty((n, kernels.NUM_FEATURES)), np.empty(n), np.empty((n, 2))
+        feats, yaws, falls, wishes = np.empty((n, kernels.NUM_FEATURES)), np.empty(n), np.empty((n, 2)), Wishes.empty(n)
         # The bank's people have their own size: positions and velocities are compared at theirs.
         scale = 1.0 / self._body.scale
-        kernels.features_of_people(x * scale, v * scale, q, self.skeleton.masses, scale * self.skeleton.radii, feats, yaws, falling)
-        falling = self._falling(falling, memory)
-        unsteady = np.hypot(falling[:, 0], falling[:, 1]) > UNSTEADY
-        shaken = np.clip(memory[:, SHAKEN] + np.where(unsteady, 1, -1), 0, ALERT * self.fps)
-        # Before people react, they go on as they did.
-        late = unsteady & (shaken <= REACTION * self.fps)
-        steps, falling = unsteady & ~late, np.where(late[:, None], 0.0, falling)
+        sized = scale * x, scale * v
+        kernels.features_of_people(*sized, q, self.skeleton.masses, scale * self.skeleton.radii, feats, yaws, falls)
         intent = Intent.unknown(*batch) if intent is None else intent
-        behind = self._behind(memory, v, intent)
-        intent = Intent(intent.velocity + behind.reshape(intent.velocity.shape) / CATCH_UP, intent.facing, intent.height)
-        wanted, track = index.intent_of(intent, yaws, scale), self._track(memory, feats, ~intent.known.reshape(-1))
-        if (track >= 0).any():
-            wanted = np.where((track >= 0)[:, None], index.codes_of_frames[track, NUM_COMPONENTS:] / WEIGHTS, wanted)
-        wanted[:, :2] = _not_slower(wanted[:, :2], falling / (FALL_TIME * SPEED_SCALE))
-        codes, weights = index.codes(feats, wanted)
-        height = scale * x[:, 0, 2]
-        crouches, jumps = wanted[:, 4] < HEIGHT_SCALE * (CROUCHED - STANDING), wanted[:, 4] > HEIGHT_SCALE * (JUMPING - STANDING)
-        anyhow = crouches | (height < kernels.LOW) | (height > JUMPING)
-        rising = ~crouches & ~jumps & self._rising(memory, scale * x, scale * v)
-        weights[rising, NUM_COMPONENTS:] = 0.0  # any way up will do
-        rests = self._rests(wanted, scale * x, scale * v)
-        which = np.where(jumps, 3, np.where(rising, 4, np.where(anyhow, 0, np.where(steps, 1, np.where(rests, 5, 2)))))
-        rows, gaps = index.search.nearest(codes, max(num, 8), weights=weights, filter=self._sets, which=which)
-        followed, keep = self._keep(memory, codes, weights, gaps)
-        resolute = late | (rising & (memory[:, RISING] > 0) & ~steps)
-        keep = (keep & self._allowed[which, followed]) | (resolute & self._goes_on(followed, memory))
-        draw = rng.uniform().reshape(n)
-        drawn = rows[np.arange(n), (draw * min(self.choice, rows.shape[1])).astype(np.int64)]
-        first = np.where(keep, followed, index.rows[drawn])[:, None]
-        chosen = np.concatenate((first, index.rows[rows[:, : num - 1]]), 1) if num > 1 else first
-        chosen[late & keep] = first[late & keep]
+        told = intent.velocity.reshape(-1, 2), intent.facing.reshape(-1, 2), intent.height.reshape(-1)
+        track = self._track(memory, feats, ~intent.known.reshape(-1))
+        wish(*sized, scale, self.fps, yaws, feats, falls, memory, *told, track, self._recorded, wishes)
+        rows, gaps = index.search.nearest(wishes.codes, max(num, 8), weights=wishes.weights, filter=self._sets, which=wishes.which)
+        chosen, remembered, draws = np.empty((n, num), dtype=np.int64), np.empty((n, NUM_REMEMBERED)), rng.uniform().reshape(n)
+        habits = (self.choice, self.loyalty, self.least_stay)
+        choose(memory, wishes, rows, gaps, draws, track, self._recorded, *habits, chosen, remembered)
         next_x = np.empty((n, num, NUM_JOINTS, 3))
-        kernels.follow(x, v, q, yaws, late, chosen, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
-        # What is remembered is the clip that is followed, whichever candidate comes nearest: otherwise people whom physics holds back
-        # would stay in a moment for ever, and not take the step that the recording leads to.
-        age = np.where(keep, memory[:, AGE] + 1, 0)
-        remembered = np.repeat(np.stack((first[:, 0] + 1.0, age, track + 0.0, *behind.T, shaken, rising), -1)[:, None], num, 1)
-        rotations = functools.partial(self._rotations, (x, v, q, yaws, late), chosen)
-        return LazyCandidates(next_x.reshape(*batch, *next_x.shape[1:]), remembered.reshape(*batch, *remembered.shape[1:]), rotations)
+        kernels.follow(x, v, q, yaws, wishes.late, chosen, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
+        remembered = np.broadcast_to(remembered[:, None], (n, num, NUM_REMEMBERED)).reshape(*batch, num, NUM_REMEMBERED)
+        rotations = functools.partial(self._rotations, (x, v, q, yaws, wishes.late), chosen)
+        return LazyCandidates(next_x.reshape(*batch, *next_x.shape[1:]), remembered, rotations)
 
     def _rotations(
         self, people: tuple[np.ndarray, ...], rows: Int[np.ndarray, "n k"], asked: Int[np.ndarray, "*b s"]
@@ -173,18 +141,6 @@ class MotionField(Prior):
         x, q = np.empty((*rows.shape, NUM_JOINTS, 3)), np.empty((*rows.shape, NUM_JOINTS, 3, 3))
         kernels.follow(*people, rows, self._frames, self._body, self._pull, x, q)
         return q.reshape(*asked.shape, NUM_JOINTS, 3, 3)
-
-    def _behind(self, memory: Float[np.ndarray, "n m"], v: Float[np.ndarray, "n 22 3"], intent: Intent) -> Float[np.ndarray, "n 2"]:
-        """Return how far people have lagged behind where they were asked to be, lately [m].
-
-        The nearest recording is rarely as fast as what is asked for, and physics costs some of it: asking for a little more makes up.
-        """
-        asked, h = intent.velocity.reshape(-1, 2), 1 / self.fps
-        going = np.hypot(asked[:, :1], asked[:, 1:]) > STILL
-        if not going.any():
-            return np.zeros(asked.shape)
-        lag = (1 - h / LATELY) * memory[:, BEHIND] + h * (asked - v[:, 0, :2])
-        return np.where(going, lag / np.maximum(np.hypot(lag[:, :1], lag[:, 1:]) / LAG, 1.0), 0.0)
 
     def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
         return np.concatenate((memory[..., :3], memory[..., BEHIND] @ R[:2, :2].T, memory[..., 5:]), -1)
@@ -203,41 +159,20 @@ class MotionField(Prior):
         lasts = free & (row > 0) & (row % n < self.bank.last[row % n] - CLIP_END)
         ended = np.flatnonzero(free & ~lasts)
         if len(ended):
-            codes, weights = index.codes(feats[ended], np.full((len(ended), 5), np.nan))
-            found, _ = index.search.nearest(codes, DRAWN, weights=weights, filter=self._sets, which=np.full(len(ended), 2))
+            codes = np.zeros((len(ended), NUM_COMPONENTS + len(WEIGHTS)), dtype=np.float32)
+            kernels.project(feats[ended], index.mean, index.basis, codes)
+            alike = (np.arange(codes.shape[1]) < NUM_COMPONENTS)[None].astype(np.float32)
+            found, _ = index.search.nearest(codes, DRAWN, weights=alike, filter=self._sets, which=np.full(len(ended), GOING))
             # Which one follows from the state, as the mode has to: seeds differ in all that led to it.
             row[ended] = index.rows[found[np.arange(len(ended)), found[:, 0] % DRAWN]]
         return np.where(free, row, -1)
 
-    def _falling(self, own: Float[np.ndarray, "n 2"], memory: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n 2"]:
-        """Return how much farther people are out of balance than those whom they follow [m].
-
-        Walking is falling too: only what the recording does not have counts.
-        """
-        row = memory[:, ROW].astype(np.int64)
-        known, far = row >= 0, np.hypot(own[:, 0], own[:, 1])
-        way = own / np.maximum(far, 1e-9)[:, None]
-        more = np.where(known, np.maximum(far - (way * self._index.falling[np.where(known, row, 0)]).sum(-1), 0.0), 0.0)
-        return more[:, None] * way
-
-    def _rising(
-        self, memory: Float[np.ndarray, "n m"], x: Float[np.ndarray, "n 22 3"], v: Float[np.ndarray, "n 22 3"]
-    ) -> Bool[np.ndarray, "n"]:
-        """Tell who gets up: people who lie at rest, until they are on their feet."""
-        pelvis, head = x[:, 0, 2], x[:, kernels.HEAD, 2]
-        lies = (pelvis < DOWN * self._tall[0]) | (head < DOWN * self._tall[1])
-        at_rest = np.linalg.norm(v, axis=-1).mean(-1) < AT_REST
-        return self.gets_up & np.where(memory[:, RISING] > 0, pelvis < kernels.LOW, lies & at_rest)
-
-    def _rests(
-        self, wanted: Float[np.ndarray, "n 5"], x: Float[np.ndarray, "n 22 3"], v: Float[np.ndarray, "n 22 3"]
-    ) -> Bool[np.ndarray, "n"]:
-        """Tell who stands and wants to: those stay as they are, with both feet on the floor."""
-        feet = x[:, kernels.FEET] - self.bank.skeleton.radii[kernels.FEET, None] * (0.0, 0.0, 1.0)
-        down = feet[..., 2].reshape(-1, 2, 2).min(-1).max(-1) < kernels.HELD
-        astride = np.linalg.norm(feet[:, 0, :2] - feet[:, 2, :2], axis=-1) < ASTRIDE
-        stay = np.hypot(wanted[:, 0], wanted[:, 1]) * SPEED_SCALE < STILL
-        return stay & down & astride & (np.abs(wanted[:, 2]) < QUIET_TURN) & (np.hypot(v[:, 0, 0], v[:, 0, 1]) < QUIET)
+    @functools.cached_property
+    def _recorded(self) -> Recorded:
+        """What the choice of recordings takes."""
+        index, bank = self._index, self.bank
+        codes = (index.rows, index.mean, index.basis, index.codes_of_frames, index.falling)
+        return Recorded(*codes, self._allowed, self._frames.last, bank.skeleton.radii, self._tall, self.gets_up)
 
     @functools.cached_property
     def _tall(self) -> tuple[float, float]:
@@ -282,23 +217,6 @@ class MotionField(Prior):
     def _sets(self) -> Filter:
         return self._index.search.filter(self._allowed[:, self._index.rows])
 
-    def _keep(
-        self, memory: Float[np.ndarray, "n m"], codes: np.ndarray, weights: np.ndarray, gaps: np.ndarray
-    ) -> tuple[Int[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
-        """Return the rows of the clips that are being followed, and who keeps to them."""
-        row = memory[:, ROW].astype(np.int64)
-        row = np.where(row >= 0, row, 1)
-        going = self._goes_on(row, memory)
-        gap = self._index.distance(row, codes, weights)
-        eighth, best = np.maximum(gaps[:, 7], 0.02), np.maximum(gaps[:, 0], 0.02)
-        young = memory[:, AGE] < self.least_stay
-        return row, going & ((gap < self.loyalty * eighth) | (young & (gap < 4 * best)))
-
-    def _goes_on(self, row: Int[np.ndarray, "n"], memory: Float[np.ndarray, "n m"]) -> Bool[np.ndarray, "n"]:
-        """Tell who follows a clip that has a next frame."""
-        at = row % len(self.bank)
-        return (memory[:, ROW] >= 0) & (at < self._frames.last[at] - 1)
-
     def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
         del before, q
         return np.broadcast_to(np.where(np.isin(np.arange(NUM_REMEMBERED), (ROW, TRACK)), -1.0, 0.0), (*x.shape[:-2], NUM_REMEMBERED))
@@ -317,13 +235,6 @@ class MotionField(Prior):
         memory[:, ROW], memory[:, TRACK] = rows, -1
         state = State(x[0], (x[0] - x[1]) * self.fps, q[0], memory)
         return state[0] if isinstance(seed, int) else state
-
-
-def _not_slower(wanted: Float[np.ndarray, "n 2"], falling: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
-    """Raise velocities to that of a fall along its way: the feet have to follow the body first."""
-    speed = np.hypot(falling[:, :1], falling[:, 1:])
-    way = falling / np.maximum(speed, 1e-9)
-    return wanted + way * np.maximum(speed - (wanted * way).sum(-1, keepdims=True), 0.0)
 
 
 def frames_of(bank: Bank) -> kernels.Frames:
@@ -393,32 +304,6 @@ class FieldIndex:
         rows = np.flatnonzero(np.concatenate((usable, usable)))
         clips = np.concatenate((frames.last, frames.last + n))[rows]
         return cls(rows, mean, basis, codes, falling, heads, SearchIndex.build(codes[rows], clips))
-
-    def codes(self, feats: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return queries, and which of their columns count: unknown intents do not."""
-        n = len(feats)
-        codes, weights = np.zeros((n, NUM_COMPONENTS + 5), dtype=np.float32), np.ones((n, NUM_COMPONENTS + 5), dtype=np.float32)
-        kernels.project(feats, self.mean, self.basis, codes)
-        unknown = np.isnan(wanted)
-        codes[:, NUM_COMPONENTS:] = np.where(unknown, 0.0, wanted * WEIGHTS)
-        weights[:, NUM_COMPONENTS:] = ~unknown
-        return codes, weights
-
-    def intent_of(self, intent: Intent, yaws: Float[np.ndarray, "n"], scale: float) -> Float[np.ndarray, "n 5"]:
-        """Return intents as recorded frames have them, in the heading frame; NaN if unknown."""
-        velocity, facing, height = scale * intent.velocity.reshape(-1, 2), intent.facing.reshape(-1, 2), scale * intent.height.reshape(-1)
-        # People who want to go or stand somewhere do it upright unless told otherwise.
-        height = np.where(np.isnan(height) & ~np.isnan(velocity[:, 0]), UPRIGHT, height)
-        c, s = np.cos(yaws), np.sin(yaws)
-        across, along = c * velocity[:, 0] + s * velocity[:, 1], c * velocity[:, 1] - s * velocity[:, 0]
-        turn = np.arctan2(-(c * facing[:, 0] + s * facing[:, 1]), c * facing[:, 1] - s * facing[:, 0])
-        # People who stand face where they face unless told otherwise.
-        turn = np.where(np.isnan(turn) & (np.hypot(across, along) < STILL), 0.0, np.clip(turn, -LARGEST_TURN, LARGEST_TURN))
-        return _intent_columns(across, along, turn, height)
-
-    def distance(self, rows: Int[np.ndarray, "n"], codes: np.ndarray, weights: np.ndarray) -> Float[np.ndarray, "n"]:
-        """Return how far some frames are from queries, squared."""
-        return (weights * (self.codes_of_frames[rows] - codes) ** 2).sum(-1, dtype=np.float64)
 
 
 _KEPT = {name: name for name in ("rows", "mean", "basis", "falling", "heads")} | {"codes": "codes_of_frames"}
