@@ -4,18 +4,19 @@ import numpy as np
 import pytest
 
 from dropsim.body.skeleton import joint_index
-from dropsim.control.leaning import HAND_OUT, SHARE, LeanStage, lean_against
+from dropsim.control.leaning import HAND_OUT, SHARE, lean_against, leaning
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.prior import Candidates, State
 
 CLIP = stepping_clip(0.5)
+PEOPLE = State(CLIP.joints[:3], np.zeros_like(CLIP.joints[:3]), CLIP.q[:3], np.zeros((3, 0)))
 HEAD, LEFT, RIGHT = (joint_index(name) for name in ("head", "left_hip", "right_hip"))
 
 
 def test_trunks_lean_to_the_left_and_bones_keep_their_lengths():
     lean = 0.2
     x, q = CLIP.joints[:3], CLIP.q[:3]
-    found = LeanStage(np.full(3, lean)).change(Candidates(x[:, None], q[:, None], np.zeros((3, 1, 0))), 0)
+    found = leaning(np.full(3, lean), PEOPLE).change(Candidates(x[:, None], q[:, None], np.zeros((3, 1, 0))), 0)
     assert CLIP.skeleton.bone_error(found.x).max() < 1e-9
     np.testing.assert_allclose(CLIP.skeleton.forward(found.q, found.x[..., 0, :]), found.x, atol=1e-9)
     left = x[:, LEFT] - x[:, RIGHT]
@@ -25,9 +26,9 @@ def test_trunks_lean_to_the_left_and_bones_keep_their_lengths():
 
 def test_the_prior_is_asked_about_people_who_stand_upright():
     x, q = CLIP.joints[:3], CLIP.q[:3]
-    stage = LeanStage(np.full(3, 0.2))
-    leaning = stage.change(Candidates(x[:, None], q[:, None], np.zeros((3, 1, 0))), 0)
-    asked = stage.query(State(leaning.x[:, 0], np.zeros_like(x), leaning.q[:, 0], np.zeros((3, 0))))
+    stage = leaning(np.full(3, 0.2), PEOPLE)
+    tilted = stage.change(Candidates(x[:, None], q[:, None], np.zeros((3, 1, 0))), 0)
+    asked = stage.query(State(tilted.x[:, 0], np.zeros_like(x), tilted.q[:, 0], np.zeros((3, 0))))
     np.testing.assert_allclose(asked.x, x, atol=1e-12)
     np.testing.assert_allclose(asked.q, q, atol=1e-12)
 

@@ -25,10 +25,10 @@ from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.contact import Plane
 from dropsim.research.synthesis import shard as shard_module
 from dropsim.research.synthesis import workers as workers_module
-from dropsim.research.synthesis.clip import Clip
+from dropsim.research.synthesis.clip import Clip, simulated
 from dropsim.research.synthesis.distribution import READY, Distribution, distribution
 from dropsim.research.synthesis.reading import read_motions
-from dropsim.research.synthesis.recipe import GROUP, Recipe
+from dropsim.research.synthesis.recipe import Recipe
 from dropsim.research.synthesis.run import synthesize
 from dropsim.research.synthesis.schema import ROWS, rows_of, schema_of
 from dropsim.research.synthesis.shard import clips_path, make_shard, manifest_path
@@ -37,6 +37,7 @@ from dropsim.scene import Push, run
 from dropsim.scene.files import read_scene
 from dropsim.scene.rollout import SolidTrack
 
+NUM = 16
 OPTIONS = ("--count", "56", "--seconds", "0.3", "--samples", "2", "--shard-size", "16")
 COMMAND = (sys.executable, "-c", "import sys; from dropsim.apps.cli import main; sys.exit(main())", "synthesize")
 
@@ -191,7 +192,7 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, capsys, text: str, 
     [
         (("--count", "0"), "a data set has from 1 to"),
         (("--scene", "mxied"), "there is no distribution or scenario 'mxied': did you mean 'mixed'?"),
-        (("--shard-size", "20"), "a multiple of 16, not 20"),
+        (("--shard-size", "0"), "a file has from 1 to"),
         (("--seconds", "0"), "seconds must be above 0 and at most 3600"),
         (("--samples", "0"), "num_samples has to be between 1 and 4096"),
         (("--workers", "0"), "give from 1 to 1024 processes"),
@@ -205,6 +206,19 @@ def test_options_that_cannot_be_are_refused(tmp_path: Path, capsys, options: tup
 
 
 # --- what is in a data set
+
+
+@pytest.mark.parametrize("name", ["mixed", "objects"])
+def test_a_clip_is_the_same_to_the_last_bit_whichever_others_are_simulated_with_it(name: str):
+    made = recipe(distribution=distribution(name), count=12, seconds=1.0)
+    together = simulated(made, range(12))
+    for i, clip in enumerate(together):
+        [alone] = simulated(made, [i])
+        assert isinstance(clip, Clip)
+        assert isinstance(alone, Clip)
+        for one, other in zip(clip.motions, alone.motions, strict=True):
+            np.testing.assert_array_equal(one.joints, other.joints)
+            np.testing.assert_array_equal(one.contact_forces, other.contact_forces)
 
 
 def test_every_clip_is_there_once(undisturbed: Path):
@@ -299,13 +313,13 @@ start = 0.1
 
 @pytest.mark.slow
 def test_clips_that_diverge_are_counted_and_left_out(tmp_path: Path):
-    made = recipe(distribution=distribution(written(tmp_path, VIOLENT)), count=GROUP, seconds=0.3)
+    made = recipe(distribution=distribution(written(tmp_path, VIOLENT)), count=NUM, seconds=0.3)
     found = synthesize(made, tmp_path / "out", Here())
-    violent = [i for i in range(GROUP) if made.drawn(i).values["push.0.newtons"] == 1e9]
-    assert 0 < len(violent) < GROUP
+    violent = [i for i in range(NUM) if made.drawn(i).values["push.0.newtons"] == 1e9]
+    assert 0 < len(violent) < NUM
     assert found.rejected == {"diverged": len(violent)}
-    assert found.kept == GROUP - len(violent)
-    assert pq.read_table(tmp_path / "out" / "clips")["clip"].to_pylist() == [i for i in range(GROUP) if i not in violent]
+    assert found.kept == NUM - len(violent)
+    assert pq.read_table(tmp_path / "out" / "clips")["clip"].to_pylist() == [i for i in range(NUM) if i not in violent]
     rejected = json.loads(manifest_path(tmp_path / "out", 0).read_text())["rejected"]
     assert [r["index"] for r in rejected] == violent
     assert all(r["category"] == "any" and r["detail"] for r in rejected)
@@ -313,18 +327,18 @@ def test_clips_that_diverge_are_counted_and_left_out(tmp_path: Path):
 
 @pytest.mark.parametrize(("gate", "reason"), [("bone_error = 1e-12", "bone error"), ("penetration = 0", "penetration")])
 def test_gates_of_the_file_are_used(tmp_path: Path, gate: str, reason: str):
-    strict = recipe(distribution=distribution(written(tmp_path, f"[gates]\n{gate}\n")), count=GROUP)
+    strict = recipe(distribution=distribution(written(tmp_path, f"[gates]\n{gate}\n")), count=NUM)
     found = synthesize(strict, tmp_path / "out", Here())
     assert found.rejected.keys() == {reason}
-    assert found.rejected[reason] + found.kept == GROUP
+    assert found.rejected[reason] + found.kept == NUM
     assert pq.read_table(tmp_path / "out" / "clips").num_rows == found.kept
 
 
 @pytest.mark.slow
 def test_a_scene_that_cannot_be_is_left_out_alone(tmp_path: Path):
     text = "[[person]]\n[[person]]\nposition = [0, { between = [0, 3] }]\n"
-    found = synthesize(recipe(distribution=distribution(written(tmp_path, text)), count=GROUP, seconds=0.2), tmp_path / "out", Here())
-    assert 0 < found.rejected["refused"] < GROUP
+    found = synthesize(recipe(distribution=distribution(written(tmp_path, text)), count=NUM, seconds=0.2), tmp_path / "out", Here())
+    assert 0 < found.rejected["refused"] < NUM
     table = pq.read_table(tmp_path / "out" / "clips")
     assert table.num_rows == 2 * found.kept
     assert set(table["person"].to_pylist()) == {0, 1}
@@ -428,7 +442,7 @@ def test_an_error_of_a_worker_is_told_with_its_shard(tmp_path: Path):
 
 def test_a_shard_is_made_on_one_thread(tmp_path: Path, monkeypatch):
     seen = list[int]()
-    monkeypatch.setattr(shard_module, "clips_of_group", lambda *_: seen.extend(info["num_threads"] for info in threadpool_info()) or [])
+    monkeypatch.setattr(shard_module, "simulated", lambda *_: seen.extend(info["num_threads"] for info in threadpool_info()) or [])
     with threadpool_limits(2):
         make_shard(recipe(count=1), tmp_path, 0)
     assert set(seen) == {1}
@@ -468,7 +482,7 @@ def test_a_data_set_that_is_complete_is_left_as_it_is(undisturbed: Path, capsys)
 
 def test_a_shard_that_is_cut_off_is_made_again(tmp_path: Path):
     out = tmp_path / "data"
-    made = recipe(count=GROUP, seconds=0.2)
+    made = recipe(count=NUM, seconds=0.2)
     synthesize(made, out, Here())
     before = contents(out)
     with clips_path(out, 0).open("r+b") as file:

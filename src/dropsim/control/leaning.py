@@ -2,15 +2,21 @@
 
 import functools
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.body.rotations import exp, heading, transpose
-from dropsim.body.skeleton import PARENTS, Skeleton, joint_index
+from dropsim.body.kinematics import copy, product, product_transposed
+from dropsim.body.kinematics import exp as turn
+from dropsim.body.rotations import heading
+from dropsim.body.skeleton import PARENTS, Skeleton, flat, joint_index
+from dropsim.compute.jit import kernel
 from dropsim.physics.step import Stage
 from dropsim.priors.prior import Candidates, State
 
+Array = Any
+"""numba knows the types."""
 WAIST = joint_index("spine1")
 HAND_OUT = 0.3
 """From the middle of the body to a hand that hangs [m]."""
@@ -27,66 +33,85 @@ def lean_against(mass: float, skeleton: Skeleton) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class LeanStage(Stage):
-    """Ask the prior as if people stood upright, and tilt the trunks that it proposes to the left."""
+class TurnStage(Stage):
+    """Ask the prior as if people did not turn some joints about the way that they face, and turn those of its proposals."""
 
-    lean: Float[np.ndarray, "*b"]
-    """To the left [rad]."""
+    angle: Float[np.ndarray, "*b"]
+    """[rad]"""
+    facing: Float[np.ndarray, "*b 3"]
+    """Horizontal unit vector."""
+    sides: tuple[tuple[int, float], ...]
+    """Joints beyond which everything is turned, and by how many times the angle."""
 
     def query(self, state: State) -> State:
-        x, q = _tilted(state.x, state.q, -self.lean)
-        return replace(state, x=x, q=q)
+        x, q = np.array(state.x, order="C")[..., None, :, :], np.array(state.q, order="C")[..., None, :, :, :]
+        self._turn(x, -1.0)
+        return replace(state, x=x[..., 0, :, :], q=self._turned(q, -1.0)[..., 0, :, :, :])
 
     def change(self, candidates: Candidates, reference: int) -> Candidates:
         del reference
-        x, q = _tilted(candidates.x, candidates.q, np.broadcast_to(self.lean[..., None], candidates.x.shape[:-2]))
-        return Candidates(x, q, candidates.memory)
+        x = np.array(candidates.x, order="C")
+        self._turn(x, 1.0)
+        return candidates.turned(x, lambda q: self._turned(np.array(q, order="C"), 1.0))
+
+    def _turn(self, x: Float[np.ndarray, "*b k 22 3"], sign: float) -> None:
+        """Turn joints, in place."""
+        for joint, times in self.sides:
+            _turn_joints(flat(x, 3), joint, _beyond(joint), sign * times * flat(self.angle, 0), flat(self.facing, 1))
+
+    def _turned(self, q: Float[np.ndarray, "*b k 22 3 3"], sign: float) -> Float[np.ndarray, "*b k 22 3 3"]:
+        """Turn rotations, in place."""
+        for joint, times in self.sides:
+            _turn_rotations(flat(q, 4), joint, _carrying(joint), sign * times * flat(self.angle, 0), flat(self.facing, 1))
+        return q
 
 
-@dataclass(frozen=True, eq=False)
-class BraceStage(Stage):
-    """Ask the prior as if people let their arms hang, and hold out the arms that it proposes."""
-
-    out: Float[np.ndarray, "*b"]
-    """Away from the body [rad]."""
-
-    def query(self, state: State) -> State:
-        x, q = self._held(state.x, state.q, -self.out)
-        return replace(state, x=x, q=q)
-
-    def change(self, candidates: Candidates, reference: int) -> Candidates:
-        del reference
-        x, q = self._held(candidates.x, candidates.q, np.broadcast_to(self.out[..., None], candidates.x.shape[:-2]))
-        return Candidates(x, q, candidates.memory)
-
-    @staticmethod
-    def _held(x: np.ndarray, q: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        for shoulder, side in ((joint_index("left_shoulder"), 1.0), (joint_index("right_shoulder"), -1.0)):
-            x, q = turned_at(shoulder, x, q, side * out)
-        return x, q
+def leaning(lean: Float[np.ndarray, "*b"], state: State) -> TurnStage:
+    """Tilt the trunks of people to the left [rad]."""
+    return TurnStage(lean, _facing(state), ((WAIST, -1.0),))
 
 
-def _tilted(
-    x: Float[np.ndarray, "*c 22 3"], q: Float[np.ndarray, "*c 22 3 3"], lean: Float[np.ndarray, "*c"]
-) -> tuple[Float[np.ndarray, "*c 22 3"], Float[np.ndarray, "*c 22 3 3"]]:
-    """Turn everything above the waist to the left."""
-    return turned_at(WAIST, x, q, -lean)
+def bracing(out: Float[np.ndarray, "*b"], state: State) -> TurnStage:
+    """Hold the arms of people out, away from the body [rad]."""
+    return TurnStage(out, _facing(state), ((joint_index("left_shoulder"), 1.0), (joint_index("right_shoulder"), -1.0)))
 
 
-def turned_at(
-    joint: int, x: Float[np.ndarray, "*c 22 3"], q: Float[np.ndarray, "*c 22 3 3"], angle: Float[np.ndarray, "*c"]
-) -> tuple[Float[np.ndarray, "*c 22 3"], Float[np.ndarray, "*c 22 3 3"]]:
-    """Turn everything beyond a joint about the way that the body faces."""
-    turn, moved = exp(angle[..., None] * heading(q[..., 0, :, :])[..., 1, :]), _beyond(joint)
-    above = np.eye(3)
-    for link in _chain(PARENTS[joint]):
-        above = above @ q[..., link, :, :]
-    x, q, turns = np.array(x), np.array(q), (angle != 0)[..., None, None]
-    pivot = x[..., joint, None, :]
-    # Whoever is not turned is left as exactly as without.
-    x[..., moved, :] = np.where(turns, pivot + (x[..., moved, :] - pivot) @ transpose(turn), x[..., moved, :])
-    q[..., joint, :, :] = np.where(turns, transpose(above) @ turn @ above @ q[..., joint, :, :], q[..., joint, :, :])
-    return x, q
+def _facing(state: State) -> Float[np.ndarray, "*b 3"]:
+    return heading(state.q[..., 0, :, :])[..., 1, :]
+
+
+@kernel
+def _turn_joints(x: Array, joint: int, beyond: Array, angle: Array, axis: Array) -> None:
+    """Turn what is beyond a joint about an axis, in place; whoever is not turned stays exactly as without."""
+    R = np.empty((3, 3))
+    for i in range(len(x)):
+        if angle[i] == 0.0:
+            continue
+        turn(angle[i] * axis[i, 0], angle[i] * axis[i, 1], angle[i] * axis[i, 2], R)
+        for k in range(x.shape[1]):
+            p = x[i, k]
+            for j in beyond:
+                dx, dy, dz = p[j, 0] - p[joint, 0], p[j, 1] - p[joint, 1], p[j, 2] - p[joint, 2]
+                for c in range(3):
+                    p[j, c] = p[joint, c] + R[c, 0] * dx + R[c, 1] * dy + R[c, 2] * dz
+
+
+@kernel
+def _turn_rotations(q: Array, joint: int, carrying: Array, angle: Array, axis: Array) -> None:
+    """Turn a joint's rotation so that everything beyond it turns about an axis in the world, in place."""
+    R, above, turned, other = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3))
+    for i in range(len(q)):
+        if angle[i] == 0.0:
+            continue
+        turn(angle[i] * axis[i, 0], angle[i] * axis[i, 1], angle[i] * axis[i, 2], R)
+        for k in range(q.shape[1]):
+            copy(q[i, k, carrying[0]], above)
+            for j in carrying[1:]:
+                product(above, q[i, k, j], other)
+                copy(other, above)
+            product(above, q[i, k, joint], other)
+            product(R, other, turned)
+            product_transposed(above, turned, q[i, k, joint])
 
 
 def _chain(joint: int) -> list[int]:
@@ -95,6 +120,12 @@ def _chain(joint: int) -> list[int]:
 
 
 @functools.cache
-def _beyond(joint: int) -> list[int]:
+def _carrying(joint: int) -> np.ndarray:
+    """Return the joints that carry a joint, the pelvis first."""
+    return np.array(_chain(PARENTS[joint]))
+
+
+@functools.cache
+def _beyond(joint: int) -> np.ndarray:
     """Return the joints that a joint moves."""
-    return [other for other in range(len(PARENTS)) if other != joint and joint in _chain(other)]
+    return np.array([other for other in range(len(PARENTS)) if other != joint and joint in _chain(other)])

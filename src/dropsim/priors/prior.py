@@ -80,6 +80,10 @@ class Candidates:
         """Return the same candidates with their joints somewhere else."""
         return Candidates(x, self.q, self.memory)
 
+    def turned(self, x: Float[np.ndarray, "*b k 22 3"], turn: Callable[[np.ndarray], np.ndarray]) -> "Candidates":
+        """Return the same candidates with their joints somewhere else, and their rotations changed by a function."""
+        return Candidates(x, turn(self.q), self.memory)
+
     def with_candidate(self, index: int, new: Candidate, people: Bool[np.ndarray, "*b"]) -> "Candidates":
         """Return candidates of which some people's are replaced at an index."""
         return Candidates(*(_put(getattr(self, name), index, getattr(new, name), people) for name in ("x", "q", "memory")))
@@ -122,6 +126,9 @@ class LazyCandidates(Candidates):
 
     def with_joints(self, x: Float[np.ndarray, "*b k 22 3"]) -> Candidates:
         return LazyCandidates(x, self.memory, self._rotations)
+
+    def turned(self, x: Float[np.ndarray, "*b k 22 3"], turn: Callable[[np.ndarray], np.ndarray]) -> Candidates:
+        return LazyCandidates(x, self.memory, lambda asked: turn(self._rotations(asked)))
 
     def with_candidate(self, index: int, new: Candidate, people: Bool[np.ndarray, "*b"]) -> Candidates:
         def rotations(asked: Int[np.ndarray, "*b s"]) -> Float[np.ndarray, "*b s 22 3 3"]:

@@ -4,13 +4,15 @@ import functools
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from dropsim.body.rotations import exp
-from dropsim.body.skeleton import joint_index
-from dropsim.control.leaning import LeanStage, lean_against
+from dropsim.body.skeleton import flat, joint_index
+from dropsim.compute.jit import kernel
+from dropsim.control.leaning import lean_against, leaning
 from dropsim.files.units import GRAVITY, Degrees, Kilograms, Metres, MetresPerSecond, Newtons, NewtonsPerMetre, Seconds
 from dropsim.motion.motion import Event
 from dropsim.physics.bodies import BALL
@@ -31,6 +33,8 @@ from dropsim.scene.element import (
 from dropsim.scene.loose import BodyState, Loose
 from dropsim.scene.perturbations import ahead_of, held_at
 
+Array = Any
+"""numba knows the types."""
 _ALONG = np.array([1.0, 1.0, 0.0])
 """Takes the horizontal part of a vector."""
 
@@ -178,26 +182,60 @@ class Flying(Element[Flight]):
 
 
 def _fly(ball: Flying, flight: Flight, context: SceneContext) -> tuple[Flight, Float[np.ndarray, "*w p 22 3"]]:
-    """Advance a ball by a frame and return the mean forces on the people: f = k d along the line of centres, and the opposite on it."""
-    h, mass = context.h / NUM_SUBSTEPS, ball.mass
-    x, v = context.people.x, context.people.v
-    reach = context.skeleton.radii + ball.radius
-    centre, velocity, total = flight.centre, flight.velocity, np.zeros(x.shape)
-    down, normal, offset = np.array([0.0, 0.0, -GRAVITY]), context.ground.normal, context.ground.offset
-    for i in range(NUM_SUBSTEPS):
-        apart = x + (i * h) * v - centre[..., None, None, :]
-        distance = np.linalg.norm(apart, axis=-1)
-        depth = np.maximum(reach - distance, 0)
-        forces = (ball.stiffness * depth / np.maximum(distance, 1e-6))[..., None] * apart
-        total = total + forces / NUM_SUBSTEPS
-        velocity = velocity + h * (down - forces.sum((-3, -2)) / mass)
-        centre = centre + h * velocity
-        below = ball.radius - ((centre * normal).sum(-1) - offset)
-        sinking = (velocity * normal).sum(-1)
-        bounce = ((below > 0) & (sinking < 0))[..., None]
-        velocity = np.where(bounce, velocity - (1 + BOUNCE) * sinking[..., None] * normal, velocity)
-        centre = centre + np.maximum(below, 0)[..., None] * normal
+    """Advance a ball by a frame and return the mean forces on the people."""
+    x, ground, (centre, velocity) = context.people.x, context.ground, (np.array(v, order="C") for v in (flight.centre, flight.velocity))
+    total, normal = np.zeros(x.shape), np.broadcast_to(ground.normal, centre.shape)
+    offset, reach = np.broadcast_to(ground.offset, centre.shape[:-1]), context.skeleton.radii + ball.radius
+    law = (ball.radius, ball.mass, ball.stiffness, context.h / NUM_SUBSTEPS)
+    _bounce(
+        flat(x, 3),
+        flat(context.people.v, 3),
+        reach,
+        flat(normal, 1),
+        flat(offset, 0),
+        *law,
+        flat(centre, 1),
+        flat(velocity, 1),
+        flat(total, 3),
+    )
     return Flight(centre, velocity, -total.sum((-3, -2))), total
+
+
+@kernel
+def _bounce(
+    x: Array, v: Array, reach: Array, normal: Array, offset: Array, radius: float, mass: float, stiffness: float, h: float,
+    centre: Array, velocity: Array, total: Array,
+) -> None:  # fmt: skip
+    """Advance a ball of each world by a frame, in place, and add the mean forces on the people.
+
+    They are f = k d along the line of centres, and the opposite on the ball.
+    """
+    for w in range(len(x)):
+        c, u, n = centre[w], velocity[w], normal[w]
+        for i in range(NUM_SUBSTEPS):
+            fx, fy, fz = 0.0, 0.0, 0.0
+            for p in range(x.shape[1]):
+                for j in range(x.shape[2]):
+                    dx, dy = x[w, p, j, 0] + i * h * v[w, p, j, 0] - c[0], x[w, p, j, 1] + i * h * v[w, p, j, 1] - c[1]
+                    dz = x[w, p, j, 2] + i * h * v[w, p, j, 2] - c[2]
+                    square = dx * dx + dy * dy + dz * dz
+                    if square >= reach[j] * reach[j]:
+                        continue
+                    distance = math.sqrt(square)
+                    force = stiffness * (reach[j] - distance) / max(distance, 1e-6)
+                    dx, dy, dz = force * dx, force * dy, force * dz
+                    fx, fy, fz = fx + dx, fy + dy, fz + dz
+                    share = total[w, p, j]
+                    share[0], share[1], share[2] = share[0] + dx / NUM_SUBSTEPS, share[1] + dy / NUM_SUBSTEPS, share[2] + dz / NUM_SUBSTEPS
+            u[0], u[1], u[2] = u[0] - h * fx / mass, u[1] - h * fy / mass, u[2] - h * (GRAVITY + fz / mass)
+            for k in range(3):
+                c[k] += h * u[k]
+            below = radius - (c[0] * n[0] + c[1] * n[1] + c[2] * n[2] - offset[w])
+            sinking = u[0] * n[0] + u[1] * n[1] + u[2] * n[2]
+            for k in range(3):
+                if below > 0 and sinking < 0:
+                    u[k] -= (1 + BOUNCE) * sinking * n[k]
+                c[k] += max(below, 0.0) * n[k]
 
 
 def _refuse_inside(what: str, centre: Float[np.ndarray, "*w 3"], radius: float, context: SceneContext) -> None:
@@ -508,7 +546,7 @@ class Carry(Element[Load]):
         side, taken = (1.0 if self.hand == "right" else -1.0), min(1.0, (context.time + context.h - self.start) / TAKING_UP)
         lean = np.zeros(context.batch)
         lean[..., self.person] = taken * side * lean_against(self.mass, context.skeleton)
-        return now, StepInputs(forces=load, loads=load, stages=[LeanStage(lean)])
+        return now, StepInputs(forces=load, loads=load, stages=[leaning(lean, context.people)])
 
     def solids(self, memory: Load | None) -> tuple[Solid, ...]:
         if memory is None:

@@ -13,7 +13,7 @@ from dropsim.body.rotations import exp
 from dropsim.compute.random import Streams
 from dropsim.control.floor import Footing, FootingStage, lowered, raised
 from dropsim.control.getting_up import Fallen, get_up
-from dropsim.control.leaning import BraceStage
+from dropsim.control.leaning import bracing
 from dropsim.control.planner import Plan, Planner, ReplaceStage, make_plan
 from dropsim.files.units import Degrees, Metres, MetresPerSecond
 from dropsim.motion.motion import Event
@@ -251,7 +251,7 @@ class World:
         if context.footing is not None:
             steep, footing = self._steepness(context), context.footing
             if steep is not None:
-                floor.append(BraceStage(ARMS_OUT * steep * footing.share))
+                floor.append(bracing(ARMS_OUT * steep * footing.share, now.people))
                 footing = replace(footing, floor=footing.floor - CROUCH * self.simulator.skeleton.leg_length * steep * footing.share)
             floor.append(FootingStage(footing, now.people, self.simulator.skeleton, context.h))
         return [*floor, *([] if plan is None else [plan.stage(now.frame)]), *([] if rising is None else [rising])]

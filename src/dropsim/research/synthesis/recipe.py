@@ -13,8 +13,6 @@ from typing import Any
 from dropsim.research.synthesis.distribution import Distribution, Drawn
 from dropsim.scene.files import Setup
 
-GROUP = 16
-"""Clips that are simulated in one batch. Which clips are together follows from their indices alone."""
 MAX_COUNT = 10**10
 
 
@@ -40,10 +38,8 @@ class Recipe:
             raise ValueError(f"a data set has from 1 to {MAX_COUNT} clips, not {self.count}")
         if not 0 <= self.seed < 2**62:
             raise ValueError(f"a seed is a whole number from 0 to 2^62, not {self.seed}")
-        if self.shard_size < GROUP or self.shard_size % GROUP:
-            raise ValueError(
-                f"{GROUP} clips are simulated in one batch: give a shard size that is a multiple of {GROUP}, not {self.shard_size}"
-            )
+        if not 1 <= self.shard_size <= MAX_COUNT:
+            raise ValueError(f"a file has from 1 to {MAX_COUNT} clips, not {self.shard_size}: give another shard size")
         self.drawn(0)  # refuses seconds and samples that cannot be
 
     @property

@@ -15,8 +15,8 @@ from typing import Any
 
 from dropsim.compute.threads import single_threaded
 from dropsim.files.atomic import atomic_path
-from dropsim.research.synthesis.clip import Clip, Rejected, clips_of_group, template_of
-from dropsim.research.synthesis.recipe import GROUP, Recipe, difference
+from dropsim.research.synthesis.clip import BATCH, Clip, Rejected, simulated, template_of
+from dropsim.research.synthesis.recipe import Recipe, difference
 from dropsim.research.synthesis.schema import rows_of, schema_of
 
 MANIFEST, LOCK = "manifest.json", ".lock"
@@ -44,8 +44,8 @@ def make_shard(recipe: Recipe, out: Path, shard: int) -> None:
     path = clips_path(out, shard)
     with atomic_path(path) as temporary:
         with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-            for group in range(indices.start // GROUP, -(-indices.stop // GROUP)):
-                outcomes = clips_of_group(recipe, group)
+            for first in range(0, len(indices), BATCH):
+                outcomes = simulated(recipe, indices[first : first + BATCH])
                 rejected += [o for o in outcomes if isinstance(o, Rejected)]
                 clips = [o for o in outcomes if isinstance(o, Clip)]
                 writer.write_table(rows_of(clips, schema))
