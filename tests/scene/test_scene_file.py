@@ -68,7 +68,7 @@ def test_a_written_scene_explains_itself(tmp_path: Path):
     assert "newtons = 250.0  # [N]" in text
     assert "seconds = 6.0  # How long to simulate [s]." in text
     assert "force =" not in text
-    assert "num_samples = 64  # K: candidates of the prior a frame, its mode among them." in text
+    assert "num_iterations = 3  # Local and global steps a frame." in text
 
 
 def test_what_a_file_leaves_out_has_its_default(tmp_path: Path):

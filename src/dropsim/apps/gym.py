@@ -64,7 +64,7 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def __init__(
         self, *, scene: str = "calm", parts: Sequence[str] = ("torso",), max_force: float = 300.0, seconds: float = 6.0,
-        num_samples: int = 16, reward: Reward = KNOCK_OVER, render_mode: str | None = None,
+        num_samples: int | None = None, reward: Reward = KNOCK_OVER, render_mode: str | None = None,
     ) -> None:  # fmt: skip
         """Take the person and the other events from a distribution of scenes (its name or file), drawn again at each reset."""
         if not (0 < seconds <= MAX_SECONDS and 0 < max_force < math.inf):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS
-from dropsim.compute.jit import inlined_kernel, kernel
+from dropsim.compute.jit import kernel
 
 Array = Any
 """numba knows the types."""
@@ -18,7 +18,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _MAX_SWEEPS = 30
 
 
-@inlined_kernel
+@kernel
 def copy(A: Array, out: Array) -> None:
     """Copy a matrix element by element: numba takes seconds to compile `out[:] = A`, for the error message of its shapes alone."""
     for r in range(A.shape[0]):
@@ -26,7 +26,7 @@ def copy(A: Array, out: Array) -> None:
             out[r, c] = A[r, c]
 
 
-@inlined_kernel
+@kernel
 def product(A: Array, B: Array, out: Array) -> None:
     """Out = A B; out is neither of them."""
     for r in range(3):
@@ -34,7 +34,7 @@ def product(A: Array, B: Array, out: Array) -> None:
             out[r, c] = A[r, 0] * B[0, c] + A[r, 1] * B[1, c] + A[r, 2] * B[2, c]
 
 
-@inlined_kernel
+@kernel
 def product_transposed(A: Array, B: Array, out: Array) -> None:
     """Out = A^T B; out is neither of them."""
     for r in range(3):
@@ -42,7 +42,7 @@ def product_transposed(A: Array, B: Array, out: Array) -> None:
             out[r, c] = A[0, r] * B[0, c] + A[1, r] * B[1, c] + A[2, r] * B[2, c]
 
 
-@inlined_kernel
+@kernel
 def swing(ax: float, ay: float, az: float, bx: float, by: float, bz: float, out: Array) -> None:
     """Write the least rotation that takes the direction of a to that of b (rotations.swing)."""
     size = max(math.sqrt(ax * ax + ay * ay + az * az), 1e-12)

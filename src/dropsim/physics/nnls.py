@@ -74,7 +74,8 @@ def solve(A: Array, b: Array, n: int, ridge: float, x: Array) -> int:
             square += A[j, r] * A[j, r]
         longest = max(longest, square) if math.isfinite(square) else square
     if not math.isfinite(longest + size):
-        x[:n] = 0.0
+        for j in range(n):
+            x[j] = 0.0
         return NOT_FINITE
     if n == 0:
         return FINE
@@ -105,8 +106,8 @@ def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
     passive, steps = _fit(A, b, ridge, passive, 100 * n, x, order, R, reflections, scales, B, z)
     while passive < n:
         # What the fit leaves: the rows behind the triangle, reflected back.
-        z[:passive] = 0.0
-        z[passive : passive + num_rows] = B[passive : passive + num_rows]
+        for k in range(passive + num_rows):
+            z[k] = B[k] if k >= passive else 0.0
         for k in range(passive - 1, -1, -1):
             _reflect(reflections[k], scales[k], k, z)
         for k in range(passive, n):
@@ -126,7 +127,8 @@ def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
             above = _append(A[j], ridge, passive, R, reflections, scales)
             # Far enough from the span of those taken before?
             if (above + abs(R[passive, passive]) * 0.01) - above > 0.0:
-                z[passive : passive + num_rows + 1] = B[passive : passive + num_rows + 1]
+                for k in range(passive, passive + num_rows + 1):
+                    z[k] = B[k]
                 _reflect(reflections[passive], scales[passive], passive, z)
                 taken = z[passive] / R[passive, passive] > 0.0
             if taken:
@@ -176,7 +178,7 @@ def _fit(
     return passive, most
 
 
-@inlined_kernel
+@kernel
 def _append(column: Array, ridge: float, k: int, R: Array, reflections: Array, scales: Array) -> float:
     """Make a column the k-th of the factor, and its reflection; return how long it is above the diagonal."""
     num_rows, new = len(column), R[k]
@@ -241,7 +243,7 @@ def _drop(
 @kernel
 def _reflect_all(b: Array, passive: int, reflections: Array, scales: Array, B: Array) -> None:
     """Write the right-hand side as the passive columns' reflections leave it."""
-    B[:] = 0.0
-    B[: len(b)] = b
+    for k in range(len(B)):
+        B[k] = b[k] if k < len(b) else 0.0
     for k in range(passive):
         _reflect(reflections[k], scales[k], k, B)

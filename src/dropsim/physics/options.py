@@ -10,8 +10,8 @@ from dropsim.files.units import Metres, MetresPerSecond
 class SimulatorOptions:
     """How people are simulated; the switches are for seeing what a part is good for."""
 
-    num_samples: int = 64
-    """K: candidates of the prior a frame, its mode among them."""
+    num_samples: int | None = None
+    """K: candidates of the prior a frame, its mode among them; by default what suits the prior."""
     num_iterations: int = 3
     """Local and global steps a frame."""
     start_at_mode: bool | None = None
@@ -68,11 +68,10 @@ class SimulatorOptions:
             value = getattr(self, field.name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{field.name} has to be a finite number, not {value}")
-        if not (1 <= self.num_samples <= 4096 and 1 <= self.num_iterations <= 100):
-            raise ValueError(
-                "num_samples has to be between 1 and 4096, and num_iterations between 1 and 100, "
-                f"not {self.num_samples} and {self.num_iterations}"
-            )
+        if self.num_samples is not None and not 1 <= self.num_samples <= 4096:
+            raise ValueError(f"num_samples has to be between 1 and 4096, not {self.num_samples}")
+        if not 1 <= self.num_iterations <= 100:
+            raise ValueError(f"num_iterations has to be between 1 and 100, not {self.num_iterations}")
         if not 0 < self.friction <= 10:
             raise ValueError(f"friction has to be above 0 and at most 10, not {self.friction:g}")
         if not 3 <= self.friction_edges <= 32:

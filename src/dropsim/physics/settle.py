@@ -18,7 +18,7 @@ Array = Any
 """numba knows the types."""
 ROUNDS = 4
 """Rounds of pushing out and restoring lengths: a neck between a head and shoulders that lie on the floor takes several."""
-MOST_ROUNDS = 32
+MOST_ROUNDS = 128
 """Rounds for people who are still too deep or stretched after the usual ones."""
 DEEP = 0.005
 """Depth that the usual rounds may leave [m]."""

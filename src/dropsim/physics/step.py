@@ -156,6 +156,11 @@ class Simulator:
         return self.prior.skeleton
 
     @property
+    def num_samples(self) -> int:
+        """Candidates of the prior a frame."""
+        return self.options.num_samples or self.prior.num_samples
+
+    @property
     def h(self) -> float:
         """Length of a step [s]."""
         return 1.0 / self.prior.fps
@@ -206,7 +211,7 @@ class Simulator:
         seen = state
         for stage in inputs.stages:
             seen = stage.query(seen)
-        candidates = self.prior.propose(seen, self.options.num_samples, rng, inputs.intent)
+        candidates = self.prior.propose(seen, self.num_samples, rng, inputs.intent)
         at_mode = self.prior.starts_at_mode if self.options.start_at_mode is None else self.options.start_at_mode
         reference = 0 if at_mode or candidates.x.shape[-3] == 1 else 1
         mode = candidates.x[..., 0, :, :]

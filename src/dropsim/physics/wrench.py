@@ -15,7 +15,7 @@ from dropsim.body.joints import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, joint_ind
 from dropsim.body.kinematics import copy
 from dropsim.body.rotations import normalize
 from dropsim.body.skeleton import BodyArrays, Skeleton, flat
-from dropsim.compute.jit import inlined_kernel, kernel
+from dropsim.compute.jit import kernel
 from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Solids, near_spheres, of_person
@@ -140,7 +140,7 @@ def momentum_rate(x: Array, v: Array, after: Array, masses: Array, h: float, cen
         b[2] += masses[j] * GRAVITY
 
 
-@inlined_kernel
+@kernel
 def add_force(fx: float, fy: float, fz: float, point: Array, centre: Array, sign: float, b: Array) -> None:
     """Add a force at a point to a wrench about a centre."""
     rx, ry, rz = point[0] - centre[0], point[1] - centre[1], point[2] - centre[2]
@@ -218,7 +218,7 @@ def fit_contacts(
     return FINE
 
 
-@inlined_kernel
+@kernel
 def _along_foot(x: Array, j: int, normal: Array, out: Array) -> float:
     """Write the unit vector from heel to toes in the surface, and return the foot's length from ankle to ball; 0 for other joints."""
     if _NUM_POINTS[j] == 1:
@@ -234,7 +234,7 @@ def _along_foot(x: Array, j: int, normal: Array, out: Array) -> float:
     return length
 
 
-@inlined_kernel
+@kernel
 def _perpendicular(a: Array, out: Array) -> None:
     """Cross with the axis in which a is smallest, the first of equals."""
     if abs(a[0]) <= abs(a[1]) and abs(a[0]) <= abs(a[2]):
@@ -440,7 +440,7 @@ def _owed(
     return status
 
 
-@inlined_kernel
+@kernel
 def _norm(vector: Array) -> float:
     total = 0.0
     for k in range(len(vector)):

@@ -114,7 +114,7 @@ def turned(a: Array, x: float, y: float, z: float, at: Array, out: Array) -> Non
     out[2] = at[2] + z + aw * tz + ax * ty - ay * tx
 
 
-@inlined_kernel
+@kernel
 def to_matrix(a: Array, out: Array) -> None:
     """Write the rotation matrix of a quaternion of any length."""
     x, y, z, w = a[0], a[1], a[2], a[3]
@@ -143,7 +143,7 @@ def to_quaternion(R: Array, out: Array) -> None:
     out[3] = (R[k, j] - R[j, k]) / s
 
 
-@inlined_kernel
+@kernel
 def yaw_of(R: Array) -> float:
     """Return the angle about z of a body's facing, from +y counterclockwise, by where its right side points."""
     return math.atan2(-R[1, 0], -R[0, 0])
@@ -345,7 +345,7 @@ def follow(
                     copy(local[j], next_q[i, k, j])
 
 
-@inlined_kernel
+@kernel
 def _gap(x: Array, radii: Array, leg: Array) -> float:
     """Return the height of the lower one of heel and toes above the floor [m]."""
     return min(x[leg[2], 2] - radii[leg[2]], x[leg[3], 2] - radii[leg[3]])
@@ -368,7 +368,7 @@ def _blend(own: Array, now: Array, then: Array, fade: float, out: Array) -> None
         out[j, 2], out[j, 3] = (1.0 - fade) * dz + toward * az, (1.0 - fade) * dw + toward * aw
 
 
-@inlined_kernel
+@kernel
 def _ankle(quaternions: Array, leg: Array, body: Body, above: Array, out: Array) -> None:
     """Write where the recording has an ankle, seen from the pelvis, on this body [m]; `above` is scratch."""
     for c in range(4):
@@ -381,7 +381,7 @@ def _ankle(quaternions: Array, leg: Array, body: Body, above: Array, out: Array)
         times(above, quaternions[leg[k]], above)
 
 
-@inlined_kernel
+@kernel
 def _reach(
     x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, farther: Array, pull: Pull, turns: bool
 ) -> None:
@@ -450,7 +450,7 @@ def _reach(
     product_transposed(world[knee], world[ankle], q[ankle])
 
 
-@inlined_kernel
+@kernel
 def _point(x: Array, world: Array, p: Array, ankle: int, toe: int, turns: bool) -> None:
     """Let a foot that stands point where it points: what differs from the recording fades when the foot is in the air."""
     ax, ay = x[toe, 0] - x[ankle, 0], x[toe, 1] - x[ankle, 1]
@@ -531,7 +531,7 @@ def _side(a: Array, b: Array, px: float, py: float) -> float:
     return (b[0] - a[0]) * (py - a[1]) - (b[1] - a[1]) * (px - a[0])
 
 
-@inlined_kernel
+@kernel
 def _lift(p: Array, radii: Array) -> None:
     """Lift a candidate whose lowest sphere is below the floor."""
     lowest = math.inf

@@ -29,6 +29,7 @@ class Mixture(Prior):
         self.priors, self.name = priors, "+".join(prior.name for prior in priors)
         self.fps, self.skeleton, self.starts_at_mode = first.fps, first.skeleton, first.starts_at_mode
         self.takes_intent = any(prior.takes_intent for prior in priors)
+        self.num_samples = sum(prior.num_samples for prior in priors)
         self.tolerance = max(prior.tolerance for prior in priors)
         rest = self.skeleton.rest
         alone = State(rest, np.zeros_like(rest), np.broadcast_to(np.eye(3), (len(rest), 3, 3)), np.zeros(0))

@@ -158,6 +158,8 @@ class Prior(ABC):
     """Body whose joints it proposes."""
     starts_at_mode: bool = False
     """Whether the solver's iterations start at its mode, as in the paper, or at a sample: the mode of some priors soon stands still."""
+    num_samples: int = 64
+    """Candidates that it proposes unless asked for another number."""
     tolerance: float = 0.02
     """Root wrench of its own candidates that the simulator lets pass as noise [body weights]."""
     takes_intent: bool = False

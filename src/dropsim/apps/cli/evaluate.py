@@ -161,7 +161,7 @@ class Push(_Simulated):
     """States of each start."""
     responses: Annotated[int | None, optional("INT", "2")] = None
     """Times that each is pushed in the same way."""
-    samples: Annotated[int | None, optional("K", "64, and 8 with --quick")] = None
+    samples: Annotated[int | None, optional("K", "the prior's own, and 8 with --quick")] = None
     """Candidates of the prior a frame."""
     recordings: Recordings = None
     """Recordings to compare with: a data set of `dropsim data build`, or BVH and AMASS files."""
@@ -182,7 +182,7 @@ class Push(_Simulated):
         small = {"newtons": (150.0, 450.0), "directions": ("front", "left", "back", "right"), "starts": ("walk", "stand"),
                  "moments": (1.0,), "seeds": 1, "get_up_seconds": 3.0}  # fmt: skip
         protocol = PushProtocol(**{**(small if self.quick else {}), **given}, seed=self.seed)
-        body = Body.of((8 if self.quick else 64) if self.samples is None else self.samples, self._prior)
+        body = Body.of(8 if self.quick and self.samples is None else self.samples, self._prior)
         recorded = None if self.recordings is None else recorded_windows(self.recordings, protocol.starts)
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
             folder = Path(scratch) if self.out is None else self.out / "chunks"
@@ -209,7 +209,7 @@ class Response(_Simulated):
     """People in each cell of a start, an impulse and a direction; the other parts are in proportion."""
     only: Annotated[tuple[str, ...] | None, optional("PART ...", "all")] = None
     """Parts to run: push, baselines, pdp, kicks, getup, trips, balls, overlap, recorded."""
-    samples: Annotated[int | None, optional("K", "64")] = None
+    samples: Annotated[int | None, optional("K", "the prior's own")] = None
     """Candidates of the prior a frame."""
 
     def run(self) -> None:
@@ -226,7 +226,7 @@ class Response(_Simulated):
             n = self.people
             given |= {"others": 4 * n, "trips": max(4, n // 2), "balls": max(1, n // 4), "scenario_seeds": max(1, n // 16)}
         protocol = (ResponseProtocol.quick if self.quick else ResponseProtocol)(**given, seed=self.seed)
-        body = Body.of(64 if self.samples is None else self.samples, self._prior)
+        body = Body.of(self.samples, self._prior)
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
             folder = Path(scratch) if self.out is None else self.out / "chunks"
             response = evaluate_response(body, protocol, folder, workers=self._workers, watch=advance)
@@ -315,7 +315,7 @@ class Steering(_Simulated):
     """Of each scenario."""
     scenarios: Annotated[tuple[str, ...] | None, optional("NAME ...", "all, and five with --quick")] = None
     """Which scenarios."""
-    samples: Annotated[int | None, optional("K", "64")] = None
+    samples: Annotated[int | None, optional("K", "the prior's own")] = None
     """Candidates of the prior a frame."""
     recordings: Recordings = None
     """A data set of `dropsim data build`, whose held-out people foot skate and jerk are compared with."""
@@ -335,7 +335,7 @@ class Steering(_Simulated):
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
             folder, body = (
                 Path(scratch) if self.out is None else self.out / "chunks",
-                Body.of(64 if self.samples is None else self.samples, self._prior),
+                Body.of(self.samples, self._prior),
             )
             steering = evaluate_steering(body, protocol, folder, recorded=recorded, workers=self._workers, watch=advance)
         print(table(steering))
@@ -401,7 +401,7 @@ class Objects(_Simulated):
     """People in each scene."""
     random_scenes: Annotated[int | None, optional("INT", "10000, and 16 with --quick")] = None
     """How many scenes are drawn."""
-    samples: Annotated[int | None, optional("K", "64, and 16 with --quick")] = None
+    samples: Annotated[int | None, optional("K", "the prior's own")] = None
     """Candidates of the prior a frame."""
 
     def run(self) -> None:
@@ -414,7 +414,7 @@ class Objects(_Simulated):
 
         given = {name: value for name in ("people", "random_scenes") if (value := getattr(self, name)) is not None}
         protocol = (ObjectsProtocol.quick if self.quick else ObjectsProtocol)(**given, seed=self.seed)
-        body = Body.of((16 if self.quick else 64) if self.samples is None else self.samples, self._prior)
+        body = Body.of(self.samples, self._prior)
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
             folder = Path(scratch) if self.out is None else self.out / "chunks"
             found = evaluate_objects(body, protocol, folder, workers=self._workers, watch=advance)

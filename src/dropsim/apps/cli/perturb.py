@@ -48,7 +48,7 @@ class Perturb:
     """SMPL's file of the body that HuMoR was trained on."""
     pose: PoseFile = None
     """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
-    samples: int = 64
+    samples: Annotated[int | None, optional("K", "the prior's own")] = None
     """Candidates of the prior a frame."""
     seed: int = 0
     """Of everything random: the same seed gives the same motion."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 COMPILING = "compiling the simulator's kernels, once, about 30 s"
-KERNELS = 90
+KERNELS = 110
 """How many a step compiles, about."""
 PERIOD = 10.0
 """How often a line is written where there is no terminal [s]."""

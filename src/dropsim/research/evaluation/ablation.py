@@ -63,7 +63,7 @@ class AblationOptions:
 
     def settings(self) -> list[Setting]:
         """Return every value of every setting, the default first."""
-        whole = Body.of(Body().options.num_samples, self.prior)
+        whole = Body.of(DEFAULTS.num_samples, self.prior)
         switched = {
             "unit masses": replace(whole, unit_masses=True), "start at the mode": whole.changed(start_at_mode=True),
             "no ground reaction": whole.changed(react=False), "no contact": whole.changed(contact=False),
@@ -84,9 +84,12 @@ OPTIONS = {"K": "num_samples", "iterations": "num_iterations", "correction": "co
 """Settings that are numbers, and the simulator's options that they change."""
 
 
+DEFAULTS = SimulatorOptions(num_samples=64)
+
+
 def default_of(name: str) -> float:
     """Return the value of a setting unless it is changed."""
-    return float(getattr(SimulatorOptions(), OPTIONS[name]))
+    return float(getattr(DEFAULTS, OPTIONS[name]))
 
 
 @dataclass(frozen=True)

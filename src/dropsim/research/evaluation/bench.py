@@ -297,11 +297,11 @@ def _measured(simulator: Simulator, people: int, seconds: float) -> Row:
         now, _ = world.step(now, rng)
     now, report = world.step(now, rng)
     state = now.people
-    candidates = simulator.prior.propose(state, simulator.options.num_samples, rng)
+    candidates = simulator.prior.propose(state, simulator.num_samples, rng)
     held = sum(array.nbytes for part in (state, candidates, report) for array in _arrays(part))
     step, whole = _times([lambda: simulator.step(state, inputs, rng), lambda: world.step(now, rng)], seconds)
     stages = _stages(simulator, lambda: simulator.step(state, inputs, rng), seconds / 2)
-    return Row(people, simulator.options.num_samples, Timing.of(step), Timing.of(whole), stages, held / people)
+    return Row(people, simulator.num_samples, Timing.of(step), Timing.of(whole), stages, held / people)
 
 
 def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) -> dict[str, Timing]:

@@ -77,7 +77,7 @@ class Body:
     """Of that file or folder, so that other numbers under the same name make other results."""
 
     @classmethod
-    def of(cls, num_samples: int, prior: str = "field") -> "Body":
+    def of(cls, num_samples: int | None, prior: str = "field") -> "Body":
         """Return the default body with K samples and a prior."""
         return cls(SimulatorOptions(num_samples=num_samples), prior=prior, prior_digest=_digest(Path(prior)))
 
