@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import kernel
 from dropsim.physics.contact import Solids, of_person, ray
 from dropsim.physics.step import Stage
-from dropsim.priors.prior import Candidates, State
+from dropsim.priors.prior import Candidates, Landings, State
 
 Array = Any
 """numba knows the types."""
@@ -33,6 +33,14 @@ LIFT = np.array([1.0, 0.8, 0.5, 0.2])
 """Times ahead at which a swinging foot sees the ground that it goes over [s], and how much of a rise it makes up for by then."""
 FLOOR_HALF_LIFE, FOOT_HALF_LIFE = 0.12, 0.05
 """In which the floor of the body, and that of a foot, follow an edge in the ground [s]; slopes are followed at once."""
+EARLY = 2.0
+"""A foot that has to rise is there sooner than it lands: a share of (1 - t)^2 of the rise is left when a share t of the way is over."""
+SOLE = np.array([-0.03, 0.0, 0.13, 0.19])
+"""Where a foot has to be on one level, from the ankle to the tip of the toes; the heel may stick out [m]."""
+EVEN = 0.02
+"""What differs less is level [m]."""
+TRY, NUM_TRIES = 0.02, 12
+"""By how much more or less than the prior proposes feet are put down, to be on one level: in steps of [m], and how many."""
 UPRIGHT, LOW = 0.65, 0.45
 """Heights of the pelvis between which feet cease to be put onto the ground one by one [m]: people who lie have no use for it."""
 REACH = 0.998
@@ -71,32 +79,45 @@ class Footing:
     """With which the floor rises under the person [m/s]."""
     share: Float[np.ndarray, "*b"]
     """How much feet are put onto their own ground: 1 for people who are upright, 0 for those who lie."""
+    lifts: Float[np.ndarray, "*b 2"]
+    """With which the ground under each foot rises, but for slopes [m/s]."""
+    ways: Float[np.ndarray, "*b 2 2"]
+    """How far feet go within the step, beyond what the prior proposes, to land on a tread and not on its edge [m]."""
+    stands: Bool[np.ndarray, "*b 2"]
+    """Feet that stand and hold the body down, if it is known."""
 
     def __getitem__(self, world: int) -> "Footing":
         """Pick a world out of a batch."""
         return Footing(*(values[world] for values in vars(self).values()))
 
     @classmethod
-    def found(cls, state: State, solids: Solids, before: "Footing | None", h: float) -> "Footing":
+    def found(cls, state: State, solids: Solids, before: "Footing | None", h: float, landings: Landings | None = None) -> "Footing":
         """Look for the ground with rays; edges are followed over some frames, from the footing before."""
         batch = state.x.shape[:-2]
-        made = cls(np.empty(batch), np.empty((*batch, 2)), np.empty((*batch, 2, 2)), np.empty(batch), np.empty(batch))
+        if landings is None:
+            landings = Landings(np.full((*batch, 2), np.nan), np.full((*batch, 2, 2), np.nan))
+        made = cls(
+            np.empty(batch), np.empty((*batch, 2)), np.empty((*batch, 2, 2)), np.empty(batch), np.empty(batch), np.empty((*batch, 2)),
+            np.empty((*batch, 2, 2)), np.empty((*batch, 2), dtype=np.bool_),
+        )  # fmt: skip
         arrays = [flat(values, values.ndim - len(batch)) for values in vars(made).values()]
         known = before is not None
         last = made if before is None else before
         memory = (flat(np.array(last.floor), 0), flat(np.array(last.feet), 1))
-        _footing(flat(state.x, 2), flat(state.v, 2), solids, known, *memory, h, *arrays)
+        ahead = (flat(landings.seconds, 1), flat(landings.ankles, 2))
+        _footing(flat(state.x, 2), flat(state.v, 2), solids, known, *memory, *ahead, h, *arrays)
         return made
 
 
 @kernel
 def _footing(
-    x: Array, v: Array, solids: Solids, known: bool, last_floor: Array, last_feet: Array, h: float,
-    floor: Array, feet: Array, slopes: Array, rate: Array, share: Array,
+    x: Array, v: Array, solids: Solids, known: bool, last_floor: Array, last_feet: Array, seconds: Array, places: Array, h: float,
+    floor: Array, feet: Array, slopes: Array, rate: Array, share: Array, lifts: Array, ways: Array, stands: Array,
 ) -> None:  # fmt: skip
     keep_floor, keep_foot = 0.5 ** (h / FLOOR_HALF_LIFE), 0.5 ** (h / FOOT_HALF_LIFE)
     for i in range(len(x)):
         here = of_person(solids, i)
+        lifts[i], ways[i], stands[i] = 0.0, 0.0, False
         if _is_level(here):  # as exactly as for people who have no footing
             floor[i], rate[i], share[i] = 0.0, 0.0, 1.0
             feet[i], slopes[i] = 0.0, 0.0
@@ -110,18 +131,34 @@ def _footing(
             other, ox, oy = _ground(x[i, toe, 0], x[i, toe, 1], base + STEP, here)
             if other > height:  # a foot stands on the higher end
                 height, gx, gy = other, ox, oy
-            rise = 0.0
+            guess = last_feet[i, f] + h * (gx * v[i, ankle, 0] + gy * v[i, ankle, 1]) if known else height
+            swings = seconds[i, f] > 0.5 * h
+            stands[i, f] = seconds[i, f] < 0.5 * h
+            farthest, there = math.inf, height
+            if swings:
+                # Where the foot will stand: a little nearer or farther than the prior has it, if an edge would be under it there.
+                dx, dy = x[i, toe, 0] - x[i, ankle, 0], x[i, toe, 1] - x[i, ankle, 1]
+                size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
+                more, there = _foothold(places[i, f, 0], places[i, f, 1], dx / size, dy / size, base + STEP, here)
+                ways[i, f, 0], ways[i, f, 1] = more * dx / size * h / seconds[i, f], more * dy / size * h / seconds[i, f]
+                px, py = places[i, f, 0] + more * dx / size - x[i, ankle, 0], places[i, f, 1] + more * dy / size - x[i, ankle, 1]
+                there -= gx * px + gy * py
+                farthest = math.sqrt(px * px + py * py)
+            rise, speed = 0.0, math.sqrt(v[i, toe, 0] ** 2 + v[i, toe, 1] ** 2)
             for k in range(len(SIGHT)):
-                px, py = x[i, toe, 0] + SIGHT[k] * v[i, toe, 0], x[i, toe, 1] + SIGHT[k] * v[i, toe, 1]
-                ahead = _ground(px, py, base + STEP, here)[0]
+                ahead = min(SIGHT[k], farthest / max(speed, 1e-6))
+                px, py = x[i, toe, 0] + ahead * v[i, toe, 0], x[i, toe, 1] + ahead * v[i, toe, 1]
                 along = gx * (px - x[i, toe, 0]) + gy * (py - x[i, toe, 1])  # a slope is not a rise
-                rise = max(rise, LIFT[k] * (ahead - height - along))
+                rise = max(rise, LIFT[k] * (_ground(px, py, base + STEP, here)[0] - height - along))
             height += rise
+            if swings:
+                # It is there early if that is higher, and late if it is lower.
+                quick = EARLY if there > guess else 1.0
+                planned = guess + min(quick * h / seconds[i, f], 1.0) * (there - guess)
+                height = max(height, planned)
+            feet[i, f] = height if swings else height + keep_foot * (guess - height)
             if known:
-                guess = last_feet[i, f] + h * (gx * v[i, ankle, 0] + gy * v[i, ankle, 1])
-                feet[i, f] = height + keep_foot * (guess - height)
-            else:
-                feet[i, f] = height
+                lifts[i, f] = (feet[i, f] - guess) / h
             slopes[i, f, 0], slopes[i, f, 1] = gx, gy
             target, sx, sy = target + 0.5 * height, sx + 0.5 * gx, sy + 0.5 * gy
         rate[i] = sx * v[i, 0, 0] + sy * v[i, 0, 1]
@@ -130,6 +167,28 @@ def _footing(
             floor[i] += keep_floor * (last_floor[i] + h * rate[i] - target)
             rate[i] = (floor[i] - last_floor[i]) / h
         share[i] = min(max((x[i, 0, 2] - floor[i] - LOW) / (UPRIGHT - LOW), 0.0), 1.0)
+
+
+@kernel
+def _foothold(x: float, y: float, ux: float, uy: float, top: float, here: Solids) -> tuple[float, float]:
+    """Return how much farther along its direction a foot has to land to be on one level, and the height there.
+
+    If it is nowhere near, the foot lands where it would, on the highest ground under it.
+    """
+    for k in range(2 * NUM_TRIES + 1):
+        more = TRY * ((k + 1) // 2) * (1.0 if k % 2 == 1 else -1.0)
+        px, py = x + more * ux, y + more * uy
+        height, gx, gy = _ground(px, py, top, here)
+        level = True
+        for e in range(len(SOLE)):
+            other = _ground(px + SOLE[e] * ux, py + SOLE[e] * uy, top, here)[0] - SOLE[e] * (gx * ux + gy * uy)
+            level = level and abs(other - height) < EVEN
+        if level:
+            return more, height
+    highest = -math.inf
+    for e in range(len(SOLE)):
+        highest = max(highest, _ground(x + SOLE[e] * ux, y + SOLE[e] * uy, top, here)[0])
+    return 0.0, highest
 
 
 @kernel
@@ -164,15 +223,16 @@ class FootingStage(Stage):
 
     def query(self, state: State) -> State:
         x, v, q = np.array(state.x), np.array(state.v), state.q
-        _lower(flat(x, 2), flat(v, 2), flat(self.footing.rate, 0), *self._parts)
+        _lower(flat(x, 2), flat(v, 2), flat(self.footing.rate, 0), flat(self.footing.lifts, 1), *self._parts)
         if self._uneven.any():
             q = np.where(self._uneven[..., None, None, None], self.skeleton.inverse(x, state.q), q)
         return replace(state, x=x, v=v, q=q)
 
     def change(self, candidates: Candidates, reference: int) -> Candidates:
         del reference
-        x, floor = np.array(candidates.x), np.asarray(self.footing.floor + self.h * self.footing.rate)  # as it will be at the step's end
-        _raise(flat(x, 3), flat(floor, 0), *self._parts[1:])
+        f, x = self.footing, np.array(candidates.x)
+        floor, feet = np.asarray(f.floor + self.h * f.rate), np.asarray(f.feet + self.h * f.lifts)  # as they will be at the step's end
+        _raise(flat(x, 3), flat(floor, 0), flat(feet, 1), *self._parts[2:], flat(f.ways, 2), flat(f.stands, 1))
         return candidates.with_joints(x)
 
     @functools.cached_property
@@ -187,50 +247,70 @@ class FootingStage(Stage):
 
 
 @kernel
-def _lower(x: Array, v: Array, rate: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array) -> None:
+def _lower(x: Array, v: Array, rate: Array, lifts: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array) -> None:
     """Move people, in place, as if the ground under them and under their feet were a level floor at height zero."""
+    nowhere = np.zeros((2, 2))
     for i in range(len(x)):
-        _shift_feet(x[i], floor[i], feet[i], slopes[i], share[i], now[i], -1.0)
+        _shift_feet(x[i], floor[i], feet[i], slopes[i], share[i], now[i], nowhere, -1.0)
         for f in range(2):
             for k in range(2, 4):
                 foot = v[i, LEGS[f, k]]
-                foot[2] -= share[i] * (slopes[i, f, 0] * foot[0] + slopes[i, f, 1] * foot[1] - rate[i])
+                foot[2] -= share[i] * (slopes[i, f, 0] * foot[0] + slopes[i, f, 1] * foot[1] + lifts[i, f] - rate[i])
         for j in range(x.shape[1]):
             x[i, j, 2] -= floor[i]
             v[i, j, 2] -= rate[i]
 
 
 @kernel
-def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array) -> None:
+def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array, ways: Array, stands: Array) -> None:
     """Move candidates, in place, from a level floor at height zero to the ground under people and under their feet."""
     for i in range(len(x)):
         for k in range(x.shape[1]):
             for j in range(x.shape[2]):
                 x[i, k, j, 2] += floor[i]
-            _shift_feet(x[i, k], floor[i], feet[i], slopes[i], share[i], now[i], 1.0)
+            sag = _sag(x[i, k], floor[i], feet[i], share[i], stands[i])
+            for j in range(x.shape[2] if sag > 0.0 else 0):
+                x[i, k, j, 2] -= sag
+            _shift_feet(x[i, k], floor[i] - sag, feet[i], slopes[i], share[i], now[i], ways[i], 1.0)
 
 
 @kernel
-def _shift_feet(x: Array, floor: float, feet: Array, slopes: Array, share: float, now: Array, sign: float) -> None:
+def _sag(x: Array, floor: float, feet: Array, share: float, stands: Array) -> float:
+    """Return how much lower the body has to be for feet that stand on lower ground to stay there [m]."""
+    sag = 0.0
+    for f in range(2):
+        if not stands[f] or feet[f] - floor > -1e-6:
+            continue
+        hip, knee, ankle = x[LEGS[f, 0]], x[LEGS[f, 1]], x[LEGS[f, 2]]
+        thigh = math.sqrt((knee[0] - hip[0]) ** 2 + (knee[1] - hip[1]) ** 2 + (knee[2] - hip[2]) ** 2)
+        shank = math.sqrt((ankle[0] - knee[0]) ** 2 + (ankle[1] - knee[1]) ** 2 + (ankle[2] - knee[2]) ** 2)
+        down = hip[2] - ankle[2] - share * (feet[f] - floor)
+        allowed = (REACH * (thigh + shank)) ** 2 - (ankle[0] - hip[0]) ** 2 - (ankle[1] - hip[1]) ** 2
+        sag = max(sag, min(down - math.sqrt(max(allowed, 0.0)), share * (floor - feet[f])))
+    return sag
+
+
+@kernel
+def _shift_feet(x: Array, floor: float, feet: Array, slopes: Array, share: float, now: Array, ways: Array, sign: float) -> None:
     """Move feet from the floor of the body to their own ground, or back."""
     for f in range(2):
         ankle, toe = LEGS[f, 2], LEGS[f, 3]
         gx, gy = slopes[f, 0], slopes[f, 1]
         up = feet[f] - floor + gx * (x[ankle, 0] - now[ankle, 0]) + gy * (x[ankle, 1] - now[ankle, 1])
         pitch = gx * (x[toe, 0] - x[ankle, 0]) + gy * (x[toe, 1] - x[ankle, 1])
-        _reach(x, LEGS[f], sign * share * up, sign * share * pitch)
+        _reach(x, LEGS[f], sign * share * up, sign * share * pitch, share * ways[f, 0], share * ways[f, 1])
 
 
 @kernel
-def _reach(p: Array, leg: Array, up: float, pitch: float) -> None:
-    """Move a foot up, with the knee in the plane in which it bends, and turn the toes up."""
-    if up == 0.0 and pitch == 0.0:
+def _reach(p: Array, leg: Array, up: float, pitch: float, wx: float, wy: float) -> None:
+    """Move a foot up and along (wx, wy), with the knee in the plane in which it bends, and turn the toes up."""
+    if up == 0.0 and pitch == 0.0 and wx == 0.0 and wy == 0.0:
         return
     hip, knee, ankle, toe = p[leg[0]], p[leg[1]], p[leg[2]], p[leg[3]]
     thigh = math.sqrt((knee[0] - hip[0]) ** 2 + (knee[1] - hip[1]) ** 2 + (knee[2] - hip[2]) ** 2)
     shank = math.sqrt((ankle[0] - knee[0]) ** 2 + (ankle[1] - knee[1]) ** 2 + (ankle[2] - knee[2]) ** 2)
     foot = math.sqrt((toe[0] - ankle[0]) ** 2 + (toe[1] - ankle[1]) ** 2 + (toe[2] - ankle[2]) ** 2)
-    ux, uy, uz = ankle[0] - hip[0], ankle[1] - hip[1], ankle[2] + up - hip[2]
+    ux, uy, uz = ankle[0] + wx - hip[0], ankle[1] + wy - hip[1], ankle[2] + up - hip[2]
     away = max(math.sqrt(ux * ux + uy * uy + uz * uz), 1e-9)
     ux, uy, uz = ux / away, uy / away, uz / away
     reach = min(max(away, abs(thigh - shank) + 1e-6), REACH * (thigh + shank))

@@ -21,7 +21,7 @@ from dropsim.files.kept import kept
 from dropsim.priors import field_kernels as kernels
 from dropsim.priors.bank import ASTRIDE, CROUCHED, EVERYDAY, STILL, TAGS, Bank
 from dropsim.priors.intent import Intent
-from dropsim.priors.prior import Candidates, LazyCandidates, Prior, State
+from dropsim.priors.prior import Candidates, Landings, LazyCandidates, Prior, State
 from dropsim.priors.search import Filter, SearchIndex
 
 AHEAD = 20
@@ -53,6 +53,8 @@ AT_REST, RISE = 0.7, 2.5
 """People get up once their joints are slower than this on average [m/s], as recorded people did who were upright within this time [s]."""
 QUIET, QUIET_TURN = 0.25, 0.3
 """People who want to stand, are slower than this [m/s] and want to turn by less than this [rad] stay where they are."""
+LANDS = 1.0
+"""Feet are known to land within this time [s]: longer in the air is no step."""
 FALL_TIME = 0.3
 """A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""
 JUMPING = 1.05
@@ -164,6 +166,27 @@ class MotionField(Prior):
         remembered = np.repeat(np.stack((first[:, 0] + 1.0, age, track + 0.0, *behind.T, shaken, rising), -1)[:, None], num, 1)
         rotations = functools.partial(self._rotations, (x, v, q, yaws, late), chosen)
         return LazyCandidates(next_x.reshape(*batch, *next_x.shape[1:]), remembered.reshape(*batch, *remembered.shape[1:]), rotations)
+
+    def landings(self, state: State) -> Landings:
+        batch, x, memory = state.x.shape[:-2], flat(state.x, 2), flat(state.memory, 1)
+        seconds, ankles, yaws = np.full((len(x), 2), np.nan), np.full((len(x), 2, 2), np.nan), np.empty(len(x))
+        kernels.headings_of_people(flat(state.q, 3), yaws)
+        rows = memory[:, ROW].astype(np.int64)
+        kernels.landings(x, yaws, rows, self._frames, self._body.scale, *self._steps, self._pull, seconds, ankles)
+        return Landings(seconds.reshape(*batch, 2), ankles.reshape(*batch, 2, 2))
+
+    @functools.cached_property
+    def _steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where recorded ankles are seen from above, which way people face, and the frame in which each foot next stands; -1 if none."""
+        bank = self.bank
+        n = len(bank)
+        ankles, yaws = np.empty((n, 2, 2)), np.empty(n)
+        kernels.ankles_of_frames(self._frames, self._body, ankles)
+        kernels.headings(self._frames, yaws)
+        ahead = np.where(bank.standing, np.arange(n)[:, None], 10 * n)
+        lands = np.minimum.accumulate(ahead[::-1])[::-1]
+        soon = (lands <= bank.last[:, None]) & (lands - np.arange(n)[:, None] < LANDS * self.fps)
+        return ankles, yaws, np.where(soon, lands, -1)
 
     def _rotations(
         self, people: tuple[np.ndarray, ...], rows: Int[np.ndarray, "n k"], asked: Int[np.ndarray, "*b s"]
