@@ -39,6 +39,10 @@ SOLE = np.array([-0.03, 0.0, 0.13, 0.19])
 """Where a foot has to be on one level, from the ankle to the tip of the toes; the heel may stick out [m]."""
 EVEN = 0.02
 """What differs less is level [m]."""
+LANDING, CLEARANCE = 0.12, 0.03
+"""Until this long before it lands [s], a foot that goes up a step is higher by this than elsewhere [m]."""
+TIP = 0.03
+"""Of the toes, beyond their joint [m]."""
 TRY, NUM_TRIES = 0.02, 12
 """By how much more or less than the prior proposes feet are put down, to be on one level: in steps of [m], and how many."""
 RISE, CLIMB = 0.2, 2.0
@@ -91,6 +95,8 @@ class Footing:
     """How far feet go within the step, beyond what the prior proposes, to land on a tread and not on its edge [m]."""
     stands: Bool[np.ndarray, "*b 2"]
     """Feet that stand and hold the body down, if it is known."""
+    room: Float[np.ndarray, "*b 2"]
+    """How far the toes can go ahead before they are at the face of a step that they are not above yet [m]."""
 
     def __getitem__(self, world: int) -> "Footing":
         """Pick a world out of a batch."""
@@ -104,7 +110,7 @@ class Footing:
             landings = Landings(np.full((*batch, 2), np.nan), np.full((*batch, 2, 2), np.nan))
         made = cls(
             np.empty(batch), np.empty((*batch, 2)), np.empty((*batch, 2, 2)), np.empty(batch), np.empty(batch), np.empty((*batch, 2)),
-            np.empty((*batch, 2, 2)), np.empty((*batch, 2), dtype=np.bool_),
+            np.empty((*batch, 2, 2)), np.empty((*batch, 2), dtype=np.bool_), np.empty((*batch, 2)),
         )  # fmt: skip
         arrays = [flat(values, values.ndim - len(batch)) for values in vars(made).values()]
         known = before is not None
@@ -118,12 +124,12 @@ class Footing:
 @kernel
 def _footing(
     x: Array, v: Array, solids: Solids, known: bool, last_floor: Array, last_feet: Array, seconds: Array, places: Array, h: float,
-    floor: Array, feet: Array, slopes: Array, rate: Array, share: Array, lifts: Array, ways: Array, stands: Array,
+    floor: Array, feet: Array, slopes: Array, rate: Array, share: Array, lifts: Array, ways: Array, stands: Array, room: Array,
 ) -> None:  # fmt: skip
     keep_floor, keep_foot = 0.5 ** (h / FLOOR_HALF_LIFE), 0.5 ** (h / FOOT_HALF_LIFE)
     for i in range(len(x)):
         here = of_person(solids, i)
-        lifts[i], ways[i], stands[i] = 0.0, 0.0, False
+        lifts[i], ways[i], stands[i], room[i] = 0.0, 0.0, False, math.inf
         if _is_level(here):  # as exactly as for people who have no footing
             floor[i], rate[i], share[i] = 0.0, 0.0, 1.0
             feet[i], slopes[i] = 0.0, 0.0
@@ -140,12 +146,11 @@ def _footing(
             guess = last_feet[i, f] + h * (gx * v[i, ankle, 0] + gy * v[i, ankle, 1]) if known else height
             swings = seconds[i, f] > 0.5 * h
             stands[i, f] = seconds[i, f] < 0.5 * h
-            farthest, there = math.inf, height
+            farthest, there, level = math.inf, height, last_feet[i, 1 - f] if known else base
             if swings:
                 # Where the foot will stand: a little nearer or farther than the prior has it, if an edge would be under it there.
                 dx, dy = x[i, toe, 0] - x[i, ankle, 0], x[i, toe, 1] - x[i, ankle, 1]
                 size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
-                level = last_feet[i, 1 - f] if known else base
                 more, there = _foothold(places[i, f, 0], places[i, f, 1], dx / size, dy / size, level, base + STEP, here)
                 ways[i, f, 0], ways[i, f, 1] = more * dx / size * h / seconds[i, f], more * dy / size * h / seconds[i, f]
                 px, py = places[i, f, 0] + more * dx / size - x[i, ankle, 0], places[i, f, 1] + more * dy / size - x[i, ankle, 1]
@@ -162,10 +167,14 @@ def _footing(
             if swings:
                 # It is there early if that is higher, and late if it is lower.
                 quick = EARLY if there > guess else 1.0
+                if there > level + EVEN and seconds[i, f] > LANDING:
+                    there += CLEARANCE
                 planned = guess + min(quick * h / seconds[i, f], 1.0) * (there - guess)
                 feet[i, f] = max(planned, feet[i, f] if height > guess else planned)
             if known:
                 lifts[i, f] = (feet[i, f] - guess) / h
+            if swings:
+                room[i, f] = _room(x[i, ankle], x[i, toe], feet[i, f] + h * lifts[i, f], base + STEP, here)
             slopes[i, f, 0], slopes[i, f, 1] = gx, gy
             target, sx, sy = target + 0.5 * feet[i, f], sx + 0.5 * gx, sy + 0.5 * gy
         rate[i] = sx * v[i, 0, 0] + sy * v[i, 0, 1]
@@ -174,6 +183,18 @@ def _footing(
             floor[i] += keep_floor * (last_floor[i] + h * rate[i] - target)
             rate[i] = (floor[i] - last_floor[i]) / h
         share[i] = min(max((x[i, 0, 2] - floor[i] - LOW) / (UPRIGHT - LOW), 0.0), 1.0)
+
+
+@kernel
+def _room(ankle: Array, toe: Array, height: float, top: float, here: Solids) -> float:
+    """Return how far toes can go ahead before they are at the face of something higher than their own ground [m]."""
+    dx, dy = toe[0] - ankle[0], toe[1] - ankle[1]
+    size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
+    for k in range(1, NUM_TRIES + 1):
+        way = TRY * k
+        if _ground(toe[0] + way * dx / size, toe[1] + way * dy / size, top, here)[0] > height + EVEN:
+            return max(way - TRY - TIP, 0.0)
+    return math.inf
 
 
 @kernel
@@ -243,7 +264,7 @@ class FootingStage(Stage):
         del reference
         f, x = self.footing, np.array(candidates.x)
         floor, feet = np.asarray(f.floor + self.h * f.rate), np.asarray(f.feet + self.h * f.lifts)  # as they will be at the step's end
-        _raise(flat(x, 3), flat(floor, 0), flat(feet, 1), *self._parts[2:], flat(f.ways, 2), flat(f.stands, 1))
+        _raise(flat(x, 3), flat(floor, 0), flat(feet, 1), *self._parts[2:], flat(f.ways, 2), flat(f.stands, 1), flat(f.room, 1))
         return candidates.with_joints(x)
 
     @functools.cached_property
@@ -262,7 +283,7 @@ def _lower(x: Array, v: Array, rate: Array, lifts: Array, floor: Array, feet: Ar
     """Move people, in place, as if the ground under them and under their feet were a level floor at height zero."""
     nowhere = np.zeros((2, 2))
     for i in range(len(x)):
-        _shift_feet(x[i], floor[i], feet[i], slopes[i], share[i], now[i], nowhere, -1.0)
+        _shift_feet(x[i], floor[i], feet[i], slopes[i], share[i], now[i], nowhere, nowhere[0], -1.0)
         for f in range(2):
             for k in range(2, 4):
                 foot = v[i, LEGS[f, k]]
@@ -273,7 +294,7 @@ def _lower(x: Array, v: Array, rate: Array, lifts: Array, floor: Array, feet: Ar
 
 
 @kernel
-def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array, ways: Array, stands: Array) -> None:
+def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array, ways: Array, stands: Array, room: Array) -> None:
     """Move candidates, in place, from a level floor at height zero to the ground under people and under their feet."""
     for i in range(len(x)):
         for k in range(x.shape[1]):
@@ -282,7 +303,7 @@ def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now
             sag = _sag(x[i, k], floor[i], feet[i], share[i], stands[i])
             for j in range(x.shape[2] if sag > 0.0 else 0):
                 x[i, k, j, 2] -= sag
-            _shift_feet(x[i, k], floor[i] - sag, feet[i], slopes[i], share[i], now[i], ways[i], 1.0)
+            _shift_feet(x[i, k], floor[i] - sag, feet[i], slopes[i], share[i], now[i], ways[i], room[i], 1.0)
 
 
 @kernel
@@ -302,14 +323,20 @@ def _sag(x: Array, floor: float, feet: Array, share: float, stands: Array) -> fl
 
 
 @kernel
-def _shift_feet(x: Array, floor: float, feet: Array, slopes: Array, share: float, now: Array, ways: Array, sign: float) -> None:
+def _shift_feet(x: Array, floor: float, feet: Array, slopes: Array, share: float, now: Array, ways: Array, room: Array, sign: float) -> None:
     """Move feet from the floor of the body to their own ground, or back."""
     for f in range(2):
         ankle, toe = LEGS[f, 2], LEGS[f, 3]
         gx, gy = slopes[f, 0], slopes[f, 1]
         up = feet[f] - floor + gx * (x[ankle, 0] - now[ankle, 0]) + gy * (x[ankle, 1] - now[ankle, 1])
         pitch = gx * (x[toe, 0] - x[ankle, 0]) + gy * (x[toe, 1] - x[ankle, 1])
-        _reach(x, LEGS[f], sign * share * up, sign * share * pitch, share * ways[f, 0], share * ways[f, 1])
+        wx, wy = ways[f, 0], ways[f, 1]
+        if sign > 0.0 and room[f] < math.inf:
+            dx, dy = now[toe, 0] - now[ankle, 0], now[toe, 1] - now[ankle, 1]
+            size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
+            over = max(((x[toe, 0] + wx - now[toe, 0]) * dx + (x[toe, 1] + wy - now[toe, 1]) * dy) / size - room[f], 0.0)
+            wx, wy = wx - over * dx / size, wy - over * dy / size
+        _reach(x, LEGS[f], sign * share * up, sign * share * pitch, share * wx, share * wy)
 
 
 @kernel
