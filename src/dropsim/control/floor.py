@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import kernel
@@ -93,8 +93,6 @@ class Footing:
     """With which the ground under each foot rises, but for slopes [m/s]."""
     ways: Float[np.ndarray, "*b 2 2"]
     """How far feet go within the step, beyond what the prior proposes, to land on a tread and not on its edge [m]."""
-    stands: Bool[np.ndarray, "*b 2"]
-    """Feet that stand and hold the body down, if it is known."""
     room: Float[np.ndarray, "*b 2"]
     """How far the toes can go ahead before they are at the face of a step that they are not above yet [m]."""
 
@@ -110,7 +108,7 @@ class Footing:
             landings = Landings(np.full((*batch, 2), np.nan), np.full((*batch, 2, 2), np.nan))
         made = cls(
             np.empty(batch), np.empty((*batch, 2)), np.empty((*batch, 2, 2)), np.empty(batch), np.empty(batch), np.empty((*batch, 2)),
-            np.empty((*batch, 2, 2)), np.empty((*batch, 2), dtype=np.bool_), np.empty((*batch, 2)),
+            np.empty((*batch, 2, 2)), np.empty((*batch, 2)),
         )  # fmt: skip
         arrays = [flat(values, values.ndim - len(batch)) for values in vars(made).values()]
         known = before is not None
@@ -124,12 +122,12 @@ class Footing:
 @kernel
 def _footing(
     x: Array, v: Array, solids: Solids, known: bool, last_floor: Array, last_feet: Array, seconds: Array, places: Array, h: float,
-    floor: Array, feet: Array, slopes: Array, rate: Array, share: Array, lifts: Array, ways: Array, stands: Array, room: Array,
+    floor: Array, feet: Array, slopes: Array, rate: Array, share: Array, lifts: Array, ways: Array, room: Array,
 ) -> None:  # fmt: skip
     keep_floor, keep_foot = 0.5 ** (h / FLOOR_HALF_LIFE), 0.5 ** (h / FOOT_HALF_LIFE)
     for i in range(len(x)):
         here = of_person(solids, i)
-        lifts[i], ways[i], stands[i], room[i] = 0.0, 0.0, False, math.inf
+        lifts[i], ways[i], room[i] = 0.0, 0.0, math.inf
         if _is_level(here):  # as exactly as for people who have no footing
             floor[i], rate[i], share[i] = 0.0, 0.0, 1.0
             feet[i], slopes[i] = 0.0, 0.0
@@ -145,7 +143,6 @@ def _footing(
                 height, gx, gy = other, ox, oy
             guess = last_feet[i, f] + h * (gx * v[i, ankle, 0] + gy * v[i, ankle, 1]) if known else height
             swings = seconds[i, f] > 0.5 * h
-            stands[i, f] = seconds[i, f] < 0.5 * h
             farthest, there, level = math.inf, height, last_feet[i, 1 - f] if known else base
             if swings:
                 # Where the foot will stand: a little nearer or farther than the prior has it, if an edge would be under it there.
@@ -156,6 +153,7 @@ def _footing(
                 px, py = places[i, f, 0] + more * dx / size - x[i, ankle, 0], places[i, f, 1] + more * dy / size - x[i, ankle, 1]
                 there -= gx * px + gy * py
                 farthest = math.sqrt(px * px + py * py)
+            climbs = there > height + EVEN
             rise, speed = 0.0, math.sqrt(v[i, toe, 0] ** 2 + v[i, toe, 1] ** 2)
             for k in range(len(SIGHT)):
                 ahead = min(SIGHT[k], farthest / max(speed, 1e-6))
@@ -167,7 +165,7 @@ def _footing(
             if swings:
                 # It is there early if that is higher, and late if it is lower.
                 quick = EARLY if there > guess else 1.0
-                if there > level + EVEN and seconds[i, f] > LANDING:
+                if climbs and seconds[i, f] > LANDING:
                     there += CLEARANCE
                 planned = guess + min(quick * h / seconds[i, f], 1.0) * (there - guess)
                 feet[i, f] = max(planned, feet[i, f] if height > guess else planned)
@@ -190,10 +188,13 @@ def _room(ankle: Array, toe: Array, height: float, top: float, here: Solids) -> 
     """Return how far toes can go ahead before they are at the face of something higher than their own ground [m]."""
     dx, dy = toe[0] - ankle[0], toe[1] - ankle[1]
     size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
+    before = _ground(toe[0], toe[1], top, here)[0]
     for k in range(1, NUM_TRIES + 1):
         way = TRY * k
-        if _ground(toe[0] + way * dx / size, toe[1] + way * dy / size, top, here)[0] > height + EVEN:
+        after = _ground(toe[0] + way * dx / size, toe[1] + way * dy / size, top, here)[0]
+        if after > max(before, height) + EVEN:  # steeper than 45 degrees
             return max(way - TRY - TIP, 0.0)
+        before = after
     return math.inf
 
 
@@ -264,7 +265,7 @@ class FootingStage(Stage):
         del reference
         f, x = self.footing, np.array(candidates.x)
         floor, feet = np.asarray(f.floor + self.h * f.rate), np.asarray(f.feet + self.h * f.lifts)  # as they will be at the step's end
-        _raise(flat(x, 3), flat(floor, 0), flat(feet, 1), *self._parts[2:], flat(f.ways, 2), flat(f.stands, 1), flat(f.room, 1))
+        _raise(flat(x, 3), flat(floor, 0), flat(feet, 1), *self._parts[2:], flat(f.ways, 2), flat(f.room, 1))
         return candidates.with_joints(x)
 
     @functools.cached_property
@@ -294,32 +295,13 @@ def _lower(x: Array, v: Array, rate: Array, lifts: Array, floor: Array, feet: Ar
 
 
 @kernel
-def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array, ways: Array, stands: Array, room: Array) -> None:
+def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array, ways: Array, room: Array) -> None:
     """Move candidates, in place, from a level floor at height zero to the ground under people and under their feet."""
     for i in range(len(x)):
         for k in range(x.shape[1]):
             for j in range(x.shape[2]):
                 x[i, k, j, 2] += floor[i]
-            sag = _sag(x[i, k], floor[i], feet[i], share[i], stands[i])
-            for j in range(x.shape[2] if sag > 0.0 else 0):
-                x[i, k, j, 2] -= sag
-            _shift_feet(x[i, k], floor[i] - sag, feet[i], slopes[i], share[i], now[i], ways[i], room[i], 1.0)
-
-
-@kernel
-def _sag(x: Array, floor: float, feet: Array, share: float, stands: Array) -> float:
-    """Return how much lower the body has to be for feet that stand on lower ground to stay there [m]."""
-    sag = 0.0
-    for f in range(2):
-        if not stands[f] or feet[f] - floor > -1e-6:
-            continue
-        hip, knee, ankle = x[LEGS[f, 0]], x[LEGS[f, 1]], x[LEGS[f, 2]]
-        thigh = math.sqrt((knee[0] - hip[0]) ** 2 + (knee[1] - hip[1]) ** 2 + (knee[2] - hip[2]) ** 2)
-        shank = math.sqrt((ankle[0] - knee[0]) ** 2 + (ankle[1] - knee[1]) ** 2 + (ankle[2] - knee[2]) ** 2)
-        down = hip[2] - ankle[2] - share * (feet[f] - floor)
-        allowed = (REACH * (thigh + shank)) ** 2 - (ankle[0] - hip[0]) ** 2 - (ankle[1] - hip[1]) ** 2
-        sag = max(sag, min(down - math.sqrt(max(allowed, 0.0)), share * (floor - feet[f])))
-    return sag
+            _shift_feet(x[i, k], floor[i], feet[i], slopes[i], share[i], now[i], ways[i], room[i], 1.0)
 
 
 @kernel
