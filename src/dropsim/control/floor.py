@@ -58,7 +58,7 @@ REACTION = 0.5
 ROOM = 0.45
 """From the pelvis to a wall at which people stop [m]."""
 NEAR = 0.05
-"""How far before and behind the face of something its height is looked up [m]."""
+"""How far before the face of something the ground is looked up [m]."""
 CLIMBING, STRETCH = 0.3, 1.0
 """How fast people rise on stairs [m/s]: 1.6 steps of 17 cm a second and a little more; and the way ahead that they look at for it [m]."""
 LOOK = (0.5, 1.1)
@@ -207,7 +207,9 @@ def _foothold(x: float, y: float, ux: float, uy: float, level: float, top: float
     """
     least, best, found = math.inf, 0.0, -math.inf
     for k in range(2 * NUM_TRIES + 1):
-        more = TRY * (k - NUM_TRIES)
+        more = TRY * ((k + 1) // 2) * (-1.0 if k % 2 == 1 else 1.0)
+        if abs(more) >= least:
+            break
         px, py = x + more * ux, y + more * uy
         height, gx, gy = _ground(px, py, top, here)
         cost = abs(more) + CLIMB * max(abs(height - level) - RISE, 0.0)
@@ -388,10 +390,12 @@ def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: A
             size = math.sqrt(nx * nx + ny * ny)
             if not share <= 1.0 or nz > 0.7 or size < 1e-6:
                 continue
-            ux, uy, way, top = wx / speed, wy / speed, share * sight, floor[i] + LOOK[k] + STEP
-            before = _ground(x[i, 0, 0] + (way - NEAR) * ux, x[i, 0, 1] + (way - NEAR) * uy, top, here)[0]
-            if _ground(x[i, 0, 0] + (way + NEAR) * ux, x[i, 0, 1] + (way + NEAR) * uy, top, here)[0] < before + STEP:
-                continue  # a step among others
+            # What is lower than a step above the ground in front of it is no wall, but a step among others.
+            ux, uy, way = wx / speed, wy / speed, share * sight - NEAR
+            px, py = x[i, 0, 0] + way * ux, x[i, 0, 1] + way * uy
+            top = _ground(px, py, floor[i] + LOOK[k], here)[0] + STEP
+            if floor[i] + LOOK[k] < top and not ray(px, py, top, 2 * NEAR * ux, 2 * NEAR * uy, 0.0, here, True)[0] <= 1.0:
+                continue
             toward = -(wx * nx + wy * ny) / size
             nearing = max(-(v[i, 0, 0] * nx + v[i, 0, 1] * ny) / size, 0.0)
             gap = share * sight * toward / speed - ROOM - REACTION * nearing  # along the normal, when they begin to stop
