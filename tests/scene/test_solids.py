@@ -313,7 +313,7 @@ def test_people_walk_up_stairs_tread_by_tread(walkers):
     stairs = Stairs((0.0, 1.5), width=6.0, landing=6.0)
     motion = run(World(Scene(elements=(Follow(((0.0, 0.0, 0.8),)), stairs)), walkers), 210, range(8)).motions[0]
     climbed = motion.root[:, -1, 2] - motion.root[:, 0, 2] > 0.45
-    assert climbed.mean() > 0.7  # most of them: a few are slow, and about one of twenty falls
+    assert climbed.mean() > 0.7  # most of them: a few are slow, and about one of eight falls
     surface = nearest_surface([Plane.ground(), *stairs.shapes(0.0, H)], motion.joints[:, 3:])
     assert (surface.distance - motion.skeleton.radii).min() > -0.02
 

@@ -307,7 +307,9 @@ def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now
 
 
 @kernel
-def _shift_feet(x: Array, floor: float, feet: Array, slopes: Array, share: float, now: Array, ways: Array, room: Array, sign: float) -> None:
+def _shift_feet(
+    x: Array, floor: float, feet: Array, slopes: Array, share: float, now: Array, ways: Array, room: Array, sign: float
+) -> None:
     """Move feet from the floor of the body to their own ground, or back."""
     for f in range(2):
         ankle, toe = LEGS[f, 2], LEGS[f, 3]
