@@ -16,7 +16,7 @@ from dropsim.physics.shapes import BOX
 from dropsim.physics.step import Simulator
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.passive import PassivePrior
-from dropsim.priors.prior import Candidates, State
+from dropsim.priors.prior import Candidates, Landings, State
 from dropsim.scene import (
     Box,
     Carry,
@@ -233,6 +233,54 @@ def test_people_see_walls_and_slow_down():
     assert kept_from_walls(np.array([1.0, 0.5]), replace(state, x=standing(y=1.5).x), floor, around).tolist() == pytest.approx([1.0, 0.0])
 
 
+def test_a_step_among_others_is_no_wall():
+    # The fourth riser is 60 cm above the ground in front of the stairs, and 15 cm above the third tread.
+    around = solids((Plane.ground(), *Stairs((0.0, 2.0), width=4.0).shapes(0.0, H)), ())
+    moving = replace(standing(y=1.5), v=np.tile([0.0, 0.5, 0.0], (22, 1)))
+    assert kept_from_walls(np.array([0.0, 0.5]), moving, np.zeros(()), around).tolist() == [0.0, 0.5]
+    # A metre ahead the second tread is 30 cm higher: at 0.3 m/s upward that is 1 m/s.
+    assert kept_from_walls(np.array([0.0, 1.2]), moving, np.zeros(()), around)[1] == pytest.approx(1.0, rel=1e-6)
+
+
+def test_everybody_of_a_batch_is_kept_from_walls():
+    # One velocity for all, broadcast as scenes give it.
+    wall = Box((0.0, 2.0, 0.0), (4.0, 0.2, 2.0))
+    people = State(*(np.stack([np.stack([values] * 1)] * 3) for values in vars(standing(y=1.5)).values()))
+    around = solids((Plane.ground(), *wall.shapes(0.0, H)), (3, 1))
+    wanted = kept_from_walls(np.broadcast_to(np.array([0.0, 1.2]), (3, 1, 2)), people, np.zeros((3, 1)), around)
+    assert np.abs(wanted).max() == 0
+
+
+def footing_with_a_swinging_foot(landing, *, seconds=0.2):
+    """Return the footing of somebody in front of a step, at y = 0.5, whose left ankle will land at a place."""
+    state = standing()
+    shapes = [*Box((0.0, 1.5, 0.0), (4.0, 2.0, 0.15)).shapes(0.0, H)]
+    around, known = solids((Plane.ground(), *shapes), ()), footing_of(state)
+    x = float(state.x[7, 0])
+    ahead = Landings(np.array([seconds, 0.0]), np.array([[x, landing], [0.0, 0.0]]))
+    return Footing.found(state, around, known, H, ahead)
+
+
+def test_a_foot_lands_on_a_tread_and_not_on_its_edge():
+    # The foot goes from 3 cm behind the ankle to 19 cm before it: at 0.7 m it is on the step, at 0.2 m before it.
+    for landing, height in ((0.7, 0.15), (0.2, 0.0)):
+        found = footing_with_a_swinging_foot(landing)
+        assert not found.ways.any()
+        assert (found.feet[0] > 0.01) == (height > 0)
+    # At 0.45 m an edge would be under it: it goes on for 8 cm more, in equal parts over the time that is left.
+    found = footing_with_a_swinging_foot(0.45)
+    assert np.linalg.norm(found.ways[0]) == pytest.approx(0.08 * H / 0.2, abs=0.02 * H / 0.2 + 1e-9)
+    assert found.ways[0, 1] > 0
+    assert not found.ways[1].any()
+
+
+def test_the_ground_of_a_foot_rises_while_it_swings_and_is_there_when_it_lands():
+    # A share of (1 - t)^2 of the rise is left after a share t of the way: a foot that lands in one frame is there.
+    heights = [float(footing_with_a_swinging_foot(0.7, seconds=seconds).feet[0]) for seconds in (0.4, 0.2, 1 / 30)]
+    assert 0 < heights[0] < heights[1] < heights[2]
+    assert heights[2] == pytest.approx(0.15, abs=1e-6)
+
+
 # Worlds
 
 
@@ -258,6 +306,23 @@ def test_people_walk_up(element, rise, walkers):
     # Recorded starts may be a little inside the ground.
     surface = nearest_surface([Plane.ground(), *element.shapes(0.0, H)], motion.joints[:, 3:])
     assert (surface.distance - motion.skeleton.radii).min() > -0.02
+
+
+@pytest.mark.slow
+def test_people_walk_up_stairs_tread_by_tread(walkers):
+    stairs = Stairs((0.0, 1.5), width=6.0, landing=6.0)
+    motion = run(World(Scene(elements=(Follow(((0.0, 0.0, 0.8),)), stairs)), walkers), 210, range(8)).motions[0]
+    climbed = motion.root[:, -1, 2] - motion.root[:, 0, 2] > 0.45
+    assert climbed.mean() > 0.7  # most of them: a few are slow, and about one of eight falls
+    surface = nearest_surface([Plane.ground(), *stairs.shapes(0.0, H)], motion.joints[:, 3:])
+    assert (surface.distance - motion.skeleton.radii).min() > -0.02
+
+
+@pytest.mark.slow
+def test_somebody_on_stairs_moves_in_a_batch_as_alone(walkers):
+    world = World(Scene(elements=(Follow(((0.0, 0.0, 1.0),)), Stairs((0.0, 1.0), width=6.0))), walkers)
+    together, alone = run(world, 80, [0, 1, 2]).motions[0], run(world, 80, [1]).motions[0]
+    assert np.array_equal(together.joints[1], alone.joints[0])
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import kernel
 from dropsim.physics.contact import Solids, of_person, ray
 from dropsim.physics.step import Stage
-from dropsim.priors.prior import Candidates, State
+from dropsim.priors.prior import Candidates, Landings, State
 
 Array = Any
 """numba knows the types."""
@@ -33,6 +33,20 @@ LIFT = np.array([1.0, 0.8, 0.5, 0.2])
 """Times ahead at which a swinging foot sees the ground that it goes over [s], and how much of a rise it makes up for by then."""
 FLOOR_HALF_LIFE, FOOT_HALF_LIFE = 0.12, 0.05
 """In which the floor of the body, and that of a foot, follow an edge in the ground [s]; slopes are followed at once."""
+EARLY = 2.0
+"""A foot that has to rise is there sooner than it lands: a share of (1 - t)^2 of the rise is left when a share t of the way is over."""
+SOLE = np.array([-0.03, 0.0, 0.13, 0.19])
+"""Where a foot has to be on one level, from the ankle to the tip of the toes; the heel may stick out [m]."""
+EVEN = 0.02
+"""What differs less is level [m]."""
+LANDING, CLEARANCE = 0.12, 0.03
+"""Until this long before it lands [s], a foot that goes up a step is higher by this than elsewhere [m]."""
+TIP = 0.03
+"""Of the toes, beyond their joint [m]."""
+TRY, NUM_TRIES = 0.02, 12
+"""By how much more or less than the prior proposes feet are put down, to be on one level: in steps of [m], and how many."""
+RISE, CLIMB = 0.2, 2.0
+"""A higher step is taken only if a lower one is out of reach [m]; a metre more of it counts like so many of a shorter or longer step."""
 UPRIGHT, LOW = 0.65, 0.45
 """Heights of the pelvis between which feet cease to be put onto the ground one by one [m]: people who lie have no use for it."""
 REACH = 0.998
@@ -43,6 +57,10 @@ REACTION = 0.5
 """Between the decision to stop and its beginning [s]: about a step of somebody who walks."""
 ROOM = 0.45
 """From the pelvis to a wall at which people stop [m]."""
+NEAR = 0.05
+"""How far before the face of something the ground is looked up [m]."""
+CLIMBING, STRETCH = 0.3, 1.0
+"""How fast people rise on stairs [m/s]: 1.6 steps of 17 cm a second and a little more; and the way ahead that they look at for it [m]."""
 LOOK = (0.5, 1.1)
 """Heights above the floor at which people see walls [m]."""
 
@@ -71,32 +89,45 @@ class Footing:
     """With which the floor rises under the person [m/s]."""
     share: Float[np.ndarray, "*b"]
     """How much feet are put onto their own ground: 1 for people who are upright, 0 for those who lie."""
+    lifts: Float[np.ndarray, "*b 2"]
+    """With which the ground under each foot rises, but for slopes [m/s]."""
+    ways: Float[np.ndarray, "*b 2 2"]
+    """How far feet go within the step, beyond what the prior proposes, to land on a tread and not on its edge [m]."""
+    room: Float[np.ndarray, "*b 2"]
+    """How far the toes can go ahead before they are at the face of a step that they are not above yet [m]."""
 
     def __getitem__(self, world: int) -> "Footing":
         """Pick a world out of a batch."""
         return Footing(*(values[world] for values in vars(self).values()))
 
     @classmethod
-    def found(cls, state: State, solids: Solids, before: "Footing | None", h: float) -> "Footing":
+    def found(cls, state: State, solids: Solids, before: "Footing | None", h: float, landings: Landings | None = None) -> "Footing":
         """Look for the ground with rays; edges are followed over some frames, from the footing before."""
         batch = state.x.shape[:-2]
-        made = cls(np.empty(batch), np.empty((*batch, 2)), np.empty((*batch, 2, 2)), np.empty(batch), np.empty(batch))
+        if landings is None:
+            landings = Landings(np.full((*batch, 2), np.nan), np.full((*batch, 2, 2), np.nan))
+        made = cls(
+            np.empty(batch), np.empty((*batch, 2)), np.empty((*batch, 2, 2)), np.empty(batch), np.empty(batch), np.empty((*batch, 2)),
+            np.empty((*batch, 2, 2)), np.empty((*batch, 2)),
+        )  # fmt: skip
         arrays = [flat(values, values.ndim - len(batch)) for values in vars(made).values()]
         known = before is not None
         last = made if before is None else before
         memory = (flat(np.array(last.floor), 0), flat(np.array(last.feet), 1))
-        _footing(flat(state.x, 2), flat(state.v, 2), solids, known, *memory, h, *arrays)
+        ahead = (flat(landings.seconds, 1), flat(landings.ankles, 2))
+        _footing(flat(state.x, 2), flat(state.v, 2), solids, known, *memory, *ahead, h, *arrays)
         return made
 
 
 @kernel
 def _footing(
-    x: Array, v: Array, solids: Solids, known: bool, last_floor: Array, last_feet: Array, h: float,
-    floor: Array, feet: Array, slopes: Array, rate: Array, share: Array,
+    x: Array, v: Array, solids: Solids, known: bool, last_floor: Array, last_feet: Array, seconds: Array, places: Array, h: float,
+    floor: Array, feet: Array, slopes: Array, rate: Array, share: Array, lifts: Array, ways: Array, room: Array,
 ) -> None:  # fmt: skip
     keep_floor, keep_foot = 0.5 ** (h / FLOOR_HALF_LIFE), 0.5 ** (h / FOOT_HALF_LIFE)
     for i in range(len(x)):
         here = of_person(solids, i)
+        lifts[i], ways[i], room[i] = 0.0, 0.0, math.inf
         if _is_level(here):  # as exactly as for people who have no footing
             floor[i], rate[i], share[i] = 0.0, 0.0, 1.0
             feet[i], slopes[i] = 0.0, 0.0
@@ -110,26 +141,89 @@ def _footing(
             other, ox, oy = _ground(x[i, toe, 0], x[i, toe, 1], base + STEP, here)
             if other > height:  # a foot stands on the higher end
                 height, gx, gy = other, ox, oy
-            rise = 0.0
+            guess = last_feet[i, f] + h * (gx * v[i, ankle, 0] + gy * v[i, ankle, 1]) if known else height
+            swings = seconds[i, f] > 0.5 * h
+            farthest, there, level = math.inf, height, last_feet[i, 1 - f] if known else base
+            if swings:
+                # Where the foot will stand: a little nearer or farther than the prior has it, if an edge would be under it there.
+                dx, dy = x[i, toe, 0] - x[i, ankle, 0], x[i, toe, 1] - x[i, ankle, 1]
+                size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
+                more, there = _foothold(places[i, f, 0], places[i, f, 1], dx / size, dy / size, level, base + STEP, here)
+                ways[i, f, 0], ways[i, f, 1] = more * dx / size * h / seconds[i, f], more * dy / size * h / seconds[i, f]
+                px, py = places[i, f, 0] + more * dx / size - x[i, ankle, 0], places[i, f, 1] + more * dy / size - x[i, ankle, 1]
+                there -= gx * px + gy * py
+                farthest = math.sqrt(px * px + py * py)
+            climbs = there > height + EVEN
+            rise, speed = 0.0, math.sqrt(v[i, toe, 0] ** 2 + v[i, toe, 1] ** 2)
             for k in range(len(SIGHT)):
-                px, py = x[i, toe, 0] + SIGHT[k] * v[i, toe, 0], x[i, toe, 1] + SIGHT[k] * v[i, toe, 1]
-                ahead = _ground(px, py, base + STEP, here)[0]
+                ahead = min(SIGHT[k], farthest / max(speed, 1e-6))
+                px, py = x[i, toe, 0] + ahead * v[i, toe, 0], x[i, toe, 1] + ahead * v[i, toe, 1]
                 along = gx * (px - x[i, toe, 0]) + gy * (py - x[i, toe, 1])  # a slope is not a rise
-                rise = max(rise, LIFT[k] * (ahead - height - along))
+                rise = max(rise, LIFT[k] * (_ground(px, py, base + STEP, here)[0] - height - along))
             height += rise
+            feet[i, f] = height + keep_foot * (guess - height)
+            if swings:
+                # It is there early if that is higher, and late if it is lower.
+                quick = EARLY if there > guess else 1.0
+                if climbs and seconds[i, f] > LANDING:
+                    there += CLEARANCE
+                planned = guess + min(quick * h / seconds[i, f], 1.0) * (there - guess)
+                feet[i, f] = max(planned, feet[i, f] if height > guess else planned)
             if known:
-                guess = last_feet[i, f] + h * (gx * v[i, ankle, 0] + gy * v[i, ankle, 1])
-                feet[i, f] = height + keep_foot * (guess - height)
-            else:
-                feet[i, f] = height
+                lifts[i, f] = (feet[i, f] - guess) / h
+            if swings:
+                room[i, f] = _room(x[i, ankle], x[i, toe], feet[i, f] + h * lifts[i, f], base + STEP, here)
             slopes[i, f, 0], slopes[i, f, 1] = gx, gy
-            target, sx, sy = target + 0.5 * height, sx + 0.5 * gx, sy + 0.5 * gy
+            target, sx, sy = target + 0.5 * feet[i, f], sx + 0.5 * gx, sy + 0.5 * gy
         rate[i] = sx * v[i, 0, 0] + sy * v[i, 0, 1]
         floor[i] = target
         if known:
             floor[i] += keep_floor * (last_floor[i] + h * rate[i] - target)
             rate[i] = (floor[i] - last_floor[i]) / h
         share[i] = min(max((x[i, 0, 2] - floor[i] - LOW) / (UPRIGHT - LOW), 0.0), 1.0)
+
+
+@kernel
+def _room(ankle: Array, toe: Array, height: float, top: float, here: Solids) -> float:
+    """Return how far toes can go ahead before they are at the face of something higher than their own ground [m]."""
+    dx, dy = toe[0] - ankle[0], toe[1] - ankle[1]
+    size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
+    before = _ground(toe[0], toe[1], top, here)[0]
+    for k in range(1, NUM_TRIES + 1):
+        way = TRY * k
+        after = _ground(toe[0] + way * dx / size, toe[1] + way * dy / size, top, here)[0]
+        if after > max(before, height) + EVEN:  # steeper than 45 degrees
+            return max(way - TRY - TIP, 0.0)
+        before = after
+    return math.inf
+
+
+@kernel
+def _foothold(x: float, y: float, ux: float, uy: float, level: float, top: float, here: Solids) -> tuple[float, float]:
+    """Return how much farther along its direction a foot has to land to be on one level, and the height there.
+
+    Of two treads the one is taken that is nearer to `level`, the ground of the other foot. If none is near, the foot lands where it would,
+    on the highest ground under it.
+    """
+    least, best, found = math.inf, 0.0, -math.inf
+    for k in range(2 * NUM_TRIES + 1):
+        more = TRY * ((k + 1) // 2) * (-1.0 if k % 2 == 1 else 1.0)
+        if abs(more) >= least:
+            break
+        px, py = x + more * ux, y + more * uy
+        height, gx, gy = _ground(px, py, top, here)
+        cost = abs(more) + CLIMB * max(abs(height - level) - RISE, 0.0)
+        if cost >= least:
+            continue
+        even = True
+        for e in range(len(SOLE)):
+            other = _ground(px + SOLE[e] * ux, py + SOLE[e] * uy, top, here)[0] - SOLE[e] * (gx * ux + gy * uy)
+            even = even and abs(other - height) < EVEN
+        if even:
+            least, best, found = cost, more, height
+    for e in range(len(SOLE) if least == math.inf else 0):
+        found = max(found, _ground(x + SOLE[e] * ux, y + SOLE[e] * uy, top, here)[0])
+    return best, found
 
 
 @kernel
@@ -164,15 +258,16 @@ class FootingStage(Stage):
 
     def query(self, state: State) -> State:
         x, v, q = np.array(state.x), np.array(state.v), state.q
-        _lower(flat(x, 2), flat(v, 2), flat(self.footing.rate, 0), *self._parts)
+        _lower(flat(x, 2), flat(v, 2), flat(self.footing.rate, 0), flat(self.footing.lifts, 1), *self._parts)
         if self._uneven.any():
             q = np.where(self._uneven[..., None, None, None], self.skeleton.inverse(x, state.q), q)
         return replace(state, x=x, v=v, q=q)
 
     def change(self, candidates: Candidates, reference: int) -> Candidates:
         del reference
-        x, floor = np.array(candidates.x), np.asarray(self.footing.floor + self.h * self.footing.rate)  # as it will be at the step's end
-        _raise(flat(x, 3), flat(floor, 0), *self._parts[1:])
+        f, x = self.footing, np.array(candidates.x)
+        floor, feet = np.asarray(f.floor + self.h * f.rate), np.asarray(f.feet + self.h * f.lifts)  # as they will be at the step's end
+        _raise(flat(x, 3), flat(floor, 0), flat(feet, 1), *self._parts[2:], flat(f.ways, 2), flat(f.room, 1))
         return candidates.with_joints(x)
 
     @functools.cached_property
@@ -187,50 +282,59 @@ class FootingStage(Stage):
 
 
 @kernel
-def _lower(x: Array, v: Array, rate: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array) -> None:
+def _lower(x: Array, v: Array, rate: Array, lifts: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array) -> None:
     """Move people, in place, as if the ground under them and under their feet were a level floor at height zero."""
+    nowhere = np.zeros((2, 2))
     for i in range(len(x)):
-        _shift_feet(x[i], floor[i], feet[i], slopes[i], share[i], now[i], -1.0)
+        _shift_feet(x[i], floor[i], feet[i], slopes[i], share[i], now[i], nowhere, nowhere[0], -1.0)
         for f in range(2):
             for k in range(2, 4):
                 foot = v[i, LEGS[f, k]]
-                foot[2] -= share[i] * (slopes[i, f, 0] * foot[0] + slopes[i, f, 1] * foot[1] - rate[i])
+                foot[2] -= share[i] * (slopes[i, f, 0] * foot[0] + slopes[i, f, 1] * foot[1] + lifts[i, f] - rate[i])
         for j in range(x.shape[1]):
             x[i, j, 2] -= floor[i]
             v[i, j, 2] -= rate[i]
 
 
 @kernel
-def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array) -> None:
+def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array, ways: Array, room: Array) -> None:
     """Move candidates, in place, from a level floor at height zero to the ground under people and under their feet."""
     for i in range(len(x)):
         for k in range(x.shape[1]):
             for j in range(x.shape[2]):
                 x[i, k, j, 2] += floor[i]
-            _shift_feet(x[i, k], floor[i], feet[i], slopes[i], share[i], now[i], 1.0)
+            _shift_feet(x[i, k], floor[i], feet[i], slopes[i], share[i], now[i], ways[i], room[i], 1.0)
 
 
 @kernel
-def _shift_feet(x: Array, floor: float, feet: Array, slopes: Array, share: float, now: Array, sign: float) -> None:
+def _shift_feet(
+    x: Array, floor: float, feet: Array, slopes: Array, share: float, now: Array, ways: Array, room: Array, sign: float
+) -> None:
     """Move feet from the floor of the body to their own ground, or back."""
     for f in range(2):
         ankle, toe = LEGS[f, 2], LEGS[f, 3]
         gx, gy = slopes[f, 0], slopes[f, 1]
         up = feet[f] - floor + gx * (x[ankle, 0] - now[ankle, 0]) + gy * (x[ankle, 1] - now[ankle, 1])
         pitch = gx * (x[toe, 0] - x[ankle, 0]) + gy * (x[toe, 1] - x[ankle, 1])
-        _reach(x, LEGS[f], sign * share * up, sign * share * pitch)
+        wx, wy = ways[f, 0], ways[f, 1]
+        if sign > 0.0 and room[f] < math.inf:
+            dx, dy = now[toe, 0] - now[ankle, 0], now[toe, 1] - now[ankle, 1]
+            size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
+            over = max(((x[toe, 0] + wx - now[toe, 0]) * dx + (x[toe, 1] + wy - now[toe, 1]) * dy) / size - room[f], 0.0)
+            wx, wy = wx - over * dx / size, wy - over * dy / size
+        _reach(x, LEGS[f], sign * share * up, sign * share * pitch, share * wx, share * wy)
 
 
 @kernel
-def _reach(p: Array, leg: Array, up: float, pitch: float) -> None:
-    """Move a foot up, with the knee in the plane in which it bends, and turn the toes up."""
-    if up == 0.0 and pitch == 0.0:
+def _reach(p: Array, leg: Array, up: float, pitch: float, wx: float, wy: float) -> None:
+    """Move a foot up and along (wx, wy), with the knee in the plane in which it bends, and turn the toes up."""
+    if up == 0.0 and pitch == 0.0 and wx == 0.0 and wy == 0.0:
         return
     hip, knee, ankle, toe = p[leg[0]], p[leg[1]], p[leg[2]], p[leg[3]]
     thigh = math.sqrt((knee[0] - hip[0]) ** 2 + (knee[1] - hip[1]) ** 2 + (knee[2] - hip[2]) ** 2)
     shank = math.sqrt((ankle[0] - knee[0]) ** 2 + (ankle[1] - knee[1]) ** 2 + (ankle[2] - knee[2]) ** 2)
     foot = math.sqrt((toe[0] - ankle[0]) ** 2 + (toe[1] - ankle[1]) ** 2 + (toe[2] - ankle[2]) ** 2)
-    ux, uy, uz = ankle[0] - hip[0], ankle[1] - hip[1], ankle[2] + up - hip[2]
+    ux, uy, uz = ankle[0] + wx - hip[0], ankle[1] + wy - hip[1], ankle[2] + up - hip[2]
     away = max(math.sqrt(ux * ux + uy * uy + uz * uz), 1e-9)
     ux, uy, uz = ux / away, uy / away, uz / away
     reach = min(max(away, abs(thigh - shank) + 1e-6), REACH * (thigh + shank))
@@ -251,10 +355,22 @@ def _reach(p: Array, leg: Array, up: float, pitch: float) -> None:
 def kept_from_walls(
     velocity: Float[np.ndarray, "*b 2"], state: State, floor: Float[np.ndarray, "*b"], solids: Solids
 ) -> Float[np.ndarray, "*b 2"]:
-    """Return velocities to go at with which people can stop before walls; those who want nothing (NaN) stop too."""
-    wanted, walled = np.array(velocity), np.zeros(velocity.shape[:-1], dtype=np.bool_)
+    """Return velocities to go at with which people can stop before walls and climb stairs; those who want nothing (NaN) stop too."""
+    wanted, walled = np.array(velocity, order="C"), np.zeros(velocity.shape[:-1], dtype=np.bool_)
     _keep_from_walls(flat(state.x, 2), flat(state.v, 2), flat(floor, 0), solids, flat(wanted, 1), walled.reshape(-1))
     return wanted
+
+
+@kernel
+def _climbing_speed(x: float, y: float, ux: float, uy: float, top: float, here: Solids) -> float:
+    """Return how fast people go at most up or down the ground ahead of them [m/s]."""
+    steepest, start = 0.0, _ground(x, y, top, here)[0]
+    for k in range(1, 5):
+        way = 0.25 * k * STRETCH
+        height = _ground(x + way * ux, y + way * uy, top + 0.5 * way, here)[0]
+        if abs(height - start) < way:  # what is steeper is climbed by nobody
+            steepest = max(steepest, abs(height - start) / STRETCH)
+    return CLIMBING / max(steepest, 1e-6)
 
 
 @kernel
@@ -267,11 +383,20 @@ def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: A
         speed = math.sqrt(wx * wx + wy * wy)
         if speed < 0.1:
             continue
+        allowed = _climbing_speed(x[i, 0, 0], x[i, 0, 1], wx / speed, wy / speed, floor[i] + STEP, here)
+        if speed > allowed:
+            walled[i], wx, wy, speed = True, allowed / speed * wx, allowed / speed * wy, allowed
         sight = ROOM + REACTION * speed + 0.5 * speed * speed / BRAKE + 0.2
         for k in range(len(LOOK)):
             share, nx, ny, nz = ray(x[i, 0, 0], x[i, 0, 1], floor[i] + LOOK[k], wx / speed * sight, wy / speed * sight, 0.0, here, True)
             size = math.sqrt(nx * nx + ny * ny)
             if not share <= 1.0 or nz > 0.7 or size < 1e-6:
+                continue
+            # What is lower than a step above the ground in front of it is no wall, but a step among others.
+            ux, uy, way = wx / speed, wy / speed, share * sight - NEAR
+            px, py = x[i, 0, 0] + way * ux, x[i, 0, 1] + way * uy
+            top = _ground(px, py, floor[i] + LOOK[k], here)[0] + STEP
+            if floor[i] + LOOK[k] < top and not ray(px, py, top, 2 * NEAR * ux, 2 * NEAR * uy, 0.0, here, True)[0] <= 1.0:
                 continue
             toward = -(wx * nx + wy * ny) / size
             nearing = max(-(v[i, 0, 0] * nx + v[i, 0, 1] * ny) / size, 0.0)

@@ -28,6 +28,8 @@ STICKS, SLIDES = 1.0, 3.0
 slide [m/s]. The bank's recordings are explained as well with this as without."""
 Found = tuple[float, float, float, float, float, float, float, float]
 """Distance, normal, velocity and friction of a surface."""
+HAIR = 1e-9
+"""How much farther than needed is searched, so that rounding loses nothing [m]."""
 GRIP_GAP = 0.003
 """A sphere this near to a surface rests on it [m]."""
 
@@ -460,19 +462,22 @@ def near_spheres(
     """Write which of a person's spheres are nearer than a margin to something, the normals and the friction there, and how they slide.
 
     `sliding` is the way along which a sphere slides that goes to `after`, as a unit vector; shorter for one that hardly slides. If the body
-    is not taken as a `whole`, spheres are all there is of it, and none slides.
+    is not taken as a `whole`, spheres are all there is of it, and none slides. Of a sphere that is not near, nothing else is known.
     """
     sliding[:] = 0.0
     for j in range(NUM_JOINTS):
-        found = nearest(x[j, 0], x[j, 1], x[j, 2], here)
-        near[j] = found[0] - radii[j] < margin
+        # Toes and palms bear what the ball of the foot and the wrist are too high for, and flesh is softer than a sphere.
+        parent, reach = _PARENTS[j], radii[j]
+        ax, ay, az = x[j, 0] - x[parent, 0], x[j, 1] - x[parent, 1], x[j, 2] - x[parent, 2]
+        if whole:
+            reach = max(radii[j] + _FLESH[j], _BEYOND[j] * math.sqrt(ax * ax + ay * ay + az * az))
+        limit = margin + reach + HAIR
+        found = nearest_within(limit, x[j, 0], x[j, 1], x[j, 2], here)
+        near[j] = found[0] < limit and found[0] - radii[j] < margin
         normals[j, 0], normals[j, 1], normals[j, 2] = found[1], found[2], found[3]
         frictions[j] = friction if math.isnan(found[7]) else found[7]
-        if not whole:
+        if not whole or found[0] >= limit:
             continue
-        # Toes and palms bear what the ball of the foot and the wrist are too high for, and flesh is softer than a sphere.
-        parent = _PARENTS[j]
-        ax, ay, az = x[j, 0] - x[parent, 0], x[j, 1] - x[parent, 1], x[j, 2] - x[parent, 2]
         tip = _BEYOND[j] * (ax * found[1] + ay * found[2] + az * found[3])
         near[j] = found[0] + min(tip, -radii[j] - _FLESH[j]) < margin
         sx, sy, sz, way = _slide(

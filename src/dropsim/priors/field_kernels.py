@@ -232,6 +232,54 @@ def headings(frames: Frames, out: Array) -> None:
 
 
 @kernel
+def headings_of_people(q: Array, out: Array) -> None:
+    """Write which way people face, about z from +y."""
+    for i in range(len(out)):
+        out[i] = yaw_of(q[i, 0])
+
+
+@kernel
+def ankles_of_frames(frames: Frames, body: Body, out: Array) -> None:
+    """Write where recorded people's ankles are, seen from above, on this body [m]."""
+    quaternions, above, root, ankle = np.empty((NUM_JOINTS, 4)), np.empty(4), np.empty(3), np.empty(3)
+    for i in range(len(out)):
+        load(frames, i, root, quaternions)
+        for side in range(2):
+            _ankle(quaternions, _LEGS[side], body, above, ankle)
+            out[i, side, 0], out[i, side, 1] = body.scale * root[0] + ankle[0], body.scale * root[1] + ankle[1]
+
+
+@kernel
+def landings(
+    x: Array, yaws: Array, rows: Array, frames: Frames, scale: float, ankles: Array, yaws_of_frames: Array, lands: Array, pull: Pull,
+    seconds: Array, places: Array,
+) -> None:  # fmt: skip
+    """Write when and where the feet of people who follow recordings will stand; what is off the recording now fades until then."""
+    n = len(frames.root)
+    for i in range(len(x)):
+        row = rows[i]
+        if row < 0:
+            continue
+        at, mirror = row % n, 1.0 if row < n else -1.0
+        yaw = yaws[i] - mirror * yaws_of_frames[at]
+        c, s = math.cos(yaw), math.sin(yaw)
+        for side in range(2):
+            recorded = side if row < n else 1 - side
+            then = lands[at, recorded]
+            if then < 0:
+                continue
+            ankle = _LEGS[side, 2]
+            rx, ry = mirror * scale * frames.root[at, 0], scale * frames.root[at, 1]
+            nx, ny = mirror * ankles[at, recorded, 0] - rx, ankles[at, recorded, 1] - ry
+            tx, ty = mirror * ankles[then, recorded, 0] - rx, ankles[then, recorded, 1] - ry
+            left = (1.0 - pull.fade) ** (then - at)
+            ox, oy = x[i, ankle, 0] - x[i, 0, 0] - (c * nx - s * ny), x[i, ankle, 1] - x[i, 0, 1] - (s * nx + c * ny)
+            seconds[i, side] = pull.h * (then - at)
+            places[i, side, 0] = x[i, 0, 0] + c * tx - s * ty + left * ox
+            places[i, side, 1] = x[i, 0, 1] + s * tx + c * ty + left * oy
+
+
+@kernel
 def poses(frames: Frames, rows: Array, origins: Array, body: Body, x: Array, q: Array) -> None:
     """Write recorded frames seen from others: those stand above the origin and face +y."""
     root, quaternions, place = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3)

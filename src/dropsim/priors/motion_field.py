@@ -39,7 +39,7 @@ from dropsim.priors.field_wishes import (
     wish,
 )  # fmt: skip
 from dropsim.priors.intent import Intent
-from dropsim.priors.prior import Candidates, LazyCandidates, Prior, State
+from dropsim.priors.prior import Candidates, Landings, LazyCandidates, Prior, State
 from dropsim.priors.search import Filter, SearchIndex
 
 AHEAD = 20
@@ -52,6 +52,8 @@ UP = 0.75
 """Share of their standing heights above which pelvis and head are of somebody upright."""
 RISE = 2.5
 """People get up as recorded people did who were upright within this time [s]."""
+LANDS = 1.0
+"""Feet are known to land within this time [s]: longer in the air is no step."""
 CLIP_END = 12
 """Frames before a clip's end that are not proposed any more."""
 _NO_ROTATIONS = np.empty((0, 0, NUM_JOINTS, 3, 3))
@@ -134,6 +136,27 @@ class MotionField(Prior):
         remembered = np.broadcast_to(remembered[:, None], (n, num, NUM_REMEMBERED)).reshape(*batch, num, NUM_REMEMBERED)
         rotations = functools.partial(self._rotations, (x, v, q, yaws, wishes.late), chosen)
         return LazyCandidates(next_x.reshape(*batch, *next_x.shape[1:]), remembered, rotations)
+
+    def landings(self, state: State) -> Landings:
+        batch, x, memory = state.x.shape[:-2], flat(state.x, 2), flat(state.memory, 1)
+        seconds, ankles, yaws = np.full((len(x), 2), np.nan), np.full((len(x), 2, 2), np.nan), np.empty(len(x))
+        kernels.headings_of_people(flat(state.q, 3), yaws)
+        rows = memory[:, ROW].astype(np.int64)
+        kernels.landings(x, yaws, rows, self._frames, self._body.scale, *self._steps, self._pull, seconds, ankles)
+        return Landings(seconds.reshape(*batch, 2), ankles.reshape(*batch, 2, 2))
+
+    @functools.cached_property
+    def _steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where recorded ankles are seen from above, which way people face, and the frame in which each foot next stands; -1 if none."""
+        bank = self.bank
+        n = len(bank)
+        ankles, yaws = np.empty((n, 2, 2)), np.empty(n)
+        kernels.ankles_of_frames(self._frames, self._body, ankles)
+        kernels.headings(self._frames, yaws)
+        ahead = np.where(bank.standing, np.arange(n)[:, None], 10 * n)
+        lands = np.minimum.accumulate(ahead[::-1])[::-1]
+        soon = (lands <= bank.last[:, None]) & (lands - np.arange(n)[:, None] < LANDS * self.fps)
+        return ankles, yaws, np.where(soon, lands, -1)
 
     def _rotations(
         self, people: tuple[np.ndarray, ...], rows: Int[np.ndarray, "n k"], asked: Int[np.ndarray, "*b s"]

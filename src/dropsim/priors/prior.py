@@ -138,6 +138,16 @@ class LazyCandidates(Candidates):
         return LazyCandidates(_put(self.x, index, new.x, people), _put(self.memory, index, new.memory, people), rotations)
 
 
+@dataclass(frozen=True, eq=False)
+class Landings:
+    """When and where feet will stand next, on a level floor."""
+
+    seconds: Float[np.ndarray, "*b 2"]
+    """Until the left and the right foot stands [s]: 0 for one that does, NaN if it is not known."""
+    ankles: Float[np.ndarray, "*b 2 2"]
+    """Where the ankle will be, seen from above [m]."""
+
+
 class Prior(ABC):
     """An autoregressive motion model: a class with one method, `propose`; the others have defaults.
 
@@ -179,6 +189,11 @@ class Prior(ABC):
         """Propose one next frame for a planner that looks ahead: a bold candidate rather than the likeliest; by default the last of two."""
         candidates = self.propose(state, 2, rng)
         return candidates.pick(candidates.x.shape[-3] - 1)
+
+    def landings(self, state: State) -> Landings | None:
+        """Return when and where people's feet will stand next, so that these are put onto steps; by default it is not known."""
+        del state
+        return None
 
     def commit(self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
         """Return the memory for the next query after a frame was solved; by default the chosen candidate's own.

@@ -267,7 +267,8 @@ class World:
         """Look for the ground under people's feet, if there is more than a level plane."""
         if not around.shapes.shape[1] and self.scene.ground.level:
             return context if context.around is None else replace(context, footing=None, around=None)
-        return replace(context, footing=Footing.found(context.people, around, context.footing, context.h), around=around)
+        landings = self.simulator.prior.landings(context.people)
+        return replace(context, footing=Footing.found(context.people, around, context.footing, context.h, landings), around=around)
 
     def _plan(self, now: WorldState, intent: Intent | None, context: SceneContext, rng: Streams) -> Plan | None:
         """Look ahead every few frames for people who want something, if the prior does not take intents itself."""

@@ -218,6 +218,8 @@ class Met:
     """Median of the highest ground that each stood on [m]."""
     slipped: float
     """Share whose foot slid by more than 3 cm on ice."""
+    recovered: float
+    """Share of those who did not fall; NaN if nobody slipped."""
     lean_deg: float
     """Mean lean of the trunk to the right, beyond that of the same people on a plane [degrees]."""
     beyond_m: float
@@ -227,13 +229,14 @@ class Met:
 def met(scene: str, people: Arrays, diverged: int, plain: Arrays) -> Met:
     """Sum up a scene, next to the same people on a plane."""
     if not people:
-        return Met(scene, 0, diverged, *[math.nan] * 8)
+        return Met(scene, 0, diverged, *[math.nan] * 9)
     usual = float(plain["speed"].mean()) if plain else math.nan
     upright = float(plain["lean_deg"].mean()) if plain else math.nan
-    speed = float(people["speed"].mean())
+    speed, slipped = float(people["speed"].mean()), people["slide"] > SLIPPED
+    recovered = float((~people["fell"][slipped].astype(bool)).mean()) if slipped.any() else math.nan
     return Met(
         scene, len(people["fell"]), diverged, float(people["fell"].mean()), speed, speed / usual, float(people["deepest_mm"].max()),
-        float(np.median(people["height"])), float((people["slide"] > SLIPPED).mean()), float(people["lean_deg"].mean()) - upright,
+        float(np.median(people["height"])), float(slipped.mean()), recovered, float(people["lean_deg"].mean()) - upright,
         float(people["beyond"].max()),
     )  # fmt: skip
 
@@ -275,6 +278,7 @@ COLUMNS: Mapping[str, Callable[[Met], str]] = {
     "deepest [mm]": lambda m: shown(m.deepest_mm, ".1f"),
     "climbed [m]": lambda m: shown(m.height, ".2f"),
     "slipped": lambda m: shown(m.slipped, ".1%") if m.scene == "slip" else "",
+    "of these recovered": lambda m: shown(m.recovered, ".1%") if m.scene == "slip" else "",
     "lean [degrees]": lambda m: shown(m.lean_deg, "+.1f"),
     "past the wall [m]": lambda m: shown(m.beyond_m, ".3f") if m.scene == "wall" else "",
 }
