@@ -11,6 +11,9 @@ from dropsim.compute.jit import inlined_kernel, kernel
 
 Array = Any
 """numba knows the types."""
+ROUNDING = 4 * float(np.finfo(np.float64).eps)
+"""Relative to its factors, a sum of a few products is as good as zero below this. Columns that are equal would take turns for ever
+otherwise."""
 FINE, ENDLESS, NOT_FINITE = 0, 1, 2
 """What a least-squares problem came to."""
 
@@ -90,7 +93,10 @@ def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
     row of the ridge comes into the problem with the column. So each column adds one row, and its reflection, which clears what is
     below the diagonal, acts on as many rows as the problem has, and one: that is little work, however many columns there are.
     """
-    num_rows = len(b)
+    num_rows, size = len(b), 0.0
+    for r in range(num_rows):
+        size += b[r] * b[r]
+    size = ROUNDING * math.sqrt(size)
     R, reflections, scales = np.empty((n, num_rows + n)), np.empty((n, num_rows + 1)), np.empty(n)
     B, z, w, order = np.empty(num_rows + n), np.empty(num_rows + n), np.empty(n), np.empty(n, dtype=np.int64)
     passive, steps = 0, 0
@@ -111,10 +117,11 @@ def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
         for k in range(passive - 1, -1, -1):
             _reflect(reflections[k], scales[k], k, z)
         for k in range(passive, n):
-            j, total = order[k], 0.0
+            j, total, length = order[k], 0.0, 0.0
             for r in range(num_rows):
                 total += A[j, r] * z[r]
-            w[j] = total
+                length += A[j, r] * A[j, r]
+            w[j] = total if total > size * math.sqrt(length) else 0.0
         taken = False
         while not taken:
             largest, where = 0.0, -1

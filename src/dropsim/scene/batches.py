@@ -92,6 +92,9 @@ class EveryWorld(Element[Memories]):
         memory = memory or self.begin(context)
         memories, parts = [], []
         for i, (elements, own) in enumerate(zip(self.worlds, memory, strict=True)):
+            if not elements:
+                memories.append(())
+                continue
             balls = [shown for e, m in zip(elements, own, strict=True) if (shown := e.balls(m)) is not None]
             here = replace(_context_of(context, i), balls=balls)
             acted = [e.act(m, here) for e, m in zip(elements, own, strict=True)]
