@@ -39,6 +39,8 @@ FALL_TIME = 0.3
 """A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""
 JUMPING = 1.05
 """Height of the pelvis that people only reach in the air, on the recordings' body [m]: those who want to be higher jump."""
+BACK = 15
+"""Frames by which nobody goes back within a recording: about a step."""
 ROW, AGE, TRACK, BEHIND, SHAKEN, RISING, NUM_REMEMBERED = 0, 1, 2, slice(3, 5), 5, 6, 7
 """Columns of the memory: the recorded frame that is followed, for how many frames, the frame whose intent people have who are told nothing,
 how far they lag behind [m], for how many frames they were out of balance, and whether they get up."""
@@ -244,8 +246,14 @@ def choose(
         keeps = goes_on and (gap < loyalty * max(gaps[i, 7], 0.02) or young) and recorded.allowed[wishes.which[i], row]
         resolute = wishes.late[i] or (wishes.rising[i] and memory[i, RISING] > 0 and not wishes.steps[i])
         keeps = keeps or (resolute and goes_on)
-        drawn = found[i, int(draws[i] * min(choice, found.shape[1]))]
-        first = row if keeps else recorded.rows[drawn]
+        drawn = int(draws[i] * min(choice, found.shape[1]))
+        first = recorded.rows[found[i, drawn]]
+        # Nobody goes back to where they just were: otherwise people stay in a moment for ever, such as before a step.
+        keeps = keeps or (goes_on and 0 <= row - first < BACK and recorded.allowed[wishes.which[i], row])
+        while not keeps and drawn + 1 < found.shape[1] and 0 <= row - first < BACK and found[i, drawn + 1] >= 0:
+            drawn += 1
+            first = recorded.rows[found[i, drawn]]
+        first = row if keeps else first
         chosen[i, 0] = first
         for k in range(1, num):
             chosen[i, k] = first if keeps and wishes.late[i] else recorded.rows[found[i, k - 1]]

@@ -44,8 +44,9 @@ from dropsim.priors.search import Filter, SearchIndex
 
 AHEAD = 20
 """Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is then."""
-SOON = 8
-"""Frames within which a foot leaves the ground in recordings that people follow who have to step."""
+SOON, SWING = 8, 15
+"""Frames within which a foot leaves the ground in recordings that people follow who have to step, and for how many more it is in the air
+at most: a leg that is held up catches nobody."""
 DRAWN = 32
 """Of so many recordings that are like the present state, people who are told nothing do as one."""
 UP = 0.75
@@ -153,8 +154,7 @@ class MotionField(Prior):
         ankles, yaws = np.empty((n, 2, 2)), np.empty(n)
         kernels.ankles_of_frames(self._frames, self._body, ankles)
         kernels.headings(self._frames, yaws)
-        ahead = np.where(bank.standing, np.arange(n)[:, None], 10 * n)
-        lands = np.minimum.accumulate(ahead[::-1])[::-1]
+        lands = _next(bank.standing)
         soon = (lands <= bank.last[:, None]) & (lands - np.arange(n)[:, None] < LANDS * self.fps)
         return ankles, yaws, np.where(soon, lands, -1)
 
@@ -223,8 +223,10 @@ class MotionField(Prior):
     def _allowed(self) -> Bool[np.ndarray, "6 r"]:
         """Frames, and mirror images, that can be followed: by anybody, to step, go or stand, jump, get up, and stay standing."""
         bank = self.bank
-        ahead = np.minimum(np.arange(len(bank))[:, None] + np.arange(SOON), bank.last[:, None])
-        stepping = np.tile(~bank.standing.all(1)[ahead].all(1), 2)  # pyright: ignore[reportIndexIssue]
+        now = np.arange(len(bank))[:, None]
+        lifts, stands = (_next(feet) for feet in (~bank.standing, bank.standing))
+        lands = stands[np.minimum(lifts, len(bank) - 1), [0, 1]]
+        stepping = np.tile(((lifts - now < SOON) & (lands - now < SOON + SWING) & (lands <= bank.last[:, None])).any(1), 2)
         erect = self._index.heads > bank.erect
         everyday = np.tile(~bank.tagged(*(tag for tag in TAGS if tag not in EVERYDAY)), 2) & erect
         stepping &= erect
@@ -260,6 +262,12 @@ class MotionField(Prior):
         memory[:, ROW], memory[:, TRACK] = rows, -1
         state = State(x[0], (x[0] - x[1]) * self.fps, q[0], memory)
         return state[0] if isinstance(seed, int) else state
+
+
+def _next(happens: Bool[np.ndarray, "n c"]) -> Int[np.ndarray, "n c"]:
+    """Return the frame from each one on in which something happens; beyond the last one if it does not."""
+    n = len(happens)
+    return np.minimum.accumulate(np.where(happens, np.arange(n)[:, None], 10 * n)[::-1])[::-1]
 
 
 def frames_of(bank: Bank) -> kernels.Frames:
