@@ -11,9 +11,9 @@ from dropsim.compute.random import Streams
 from dropsim.motion.contacts import label_contacts
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.bank import Bank, ClipInfo
-from dropsim.priors.field_wishes import AGE, ROW
+from dropsim.priors.field_wishes import AGE, BACK, ROW, STEPPING
 from dropsim.priors.intent import Intent
-from dropsim.priors.motion_field import CLIP_END, MotionField
+from dropsim.priors.motion_field import CLIP_END, SOON, SWING, MotionField
 from dropsim.priors.prior import State
 
 CLIP = stepping_clip(4.0)
@@ -97,3 +97,38 @@ def test_intents_are_heard():
         # Rows count through the frames of both clips, and then through their mirror images.
         row = int(field.propose(state, 1, Streams(0), wanted).memory[0, 0]) - 1
         assert field.bank.clips[int(row % len(field.bank) >= len(CLIP))].name == name
+
+
+def test_nobody_goes_back_to_where_they_just_were():
+    # People who look like frame t, but follow the clip some frames later, as those do whom physics holds back.
+    field = MotionField.shipped()
+    ahead = 8
+    states = field.start("walk", list(range(32)))
+    late = states.memory.copy()
+    late[:, [ROW, AGE]] = late[:, [ROW]] + [ahead, 100.0]
+    rows = field.propose(replace(states, memory=late), 4, Streams(list(range(32)))).memory[:, 0, ROW] - 1
+    back = late[:, ROW] - rows
+    assert not ((back > 0) & (back < BACK)).any()
+
+
+def test_who_has_to_step_follows_feet_that_come_down():
+    field = MotionField.shipped()
+    standing, last = np.asarray(field.bank.standing), field.bank.last
+    allowed = field._allowed[STEPPING, : len(standing)]
+    some = np.random.default_rng(0).choice(np.flatnonzero(allowed), 500)
+
+    def lands(frame: int, foot: int) -> bool:
+        """Whether the foot leaves the ground soon, and is down again soon after."""
+        ahead = standing[frame : min(frame + SOON + SWING, last[frame] + 1), foot]
+        up = np.flatnonzero(~ahead[:SOON])
+        return bool(len(up)) and bool(ahead[up[0] :].any())
+
+    assert all(lands(frame, 0) or lands(frame, 1) for frame in some)
+    # Hardly any of those who stand on one leg for a second are among them.
+    held = [
+        i
+        for i in range(0, len(standing) - 30, 10)
+        if last[i] > i + 30 and not standing[i : i + 30, 0].any() and standing[i : i + 30, 1].all()
+    ]
+    assert len(held) > 20
+    assert not allowed[held].any()
