@@ -132,3 +132,14 @@ def test_who_has_to_step_follows_feet_that_come_down():
     ]
     assert len(held) > 20
     assert not allowed[held].any()
+
+
+def test_people_who_are_head_down_go_on_with_their_cartwheel():
+    # Legs above the body would be down within a frame if these people followed somebody upright.
+    field = MotionField.shipped()
+    starts = field.start("crouch", list(range(3740, 3800)))
+    down = starts.x[:, 15, 2] < starts.x[:, 0, 2]
+    assert down.any()
+    head_down = starts[np.flatnonzero(down)]
+    mode = field.propose(head_down, 4, Streams(list(range(down.sum())))).pick(0)
+    assert np.linalg.norm(mode.x - head_down.x, axis=-1).max() * field.fps < 15.0

@@ -37,6 +37,8 @@ ABSORBS = 0.15
 """Time constant in which legs absorb a difference in height and its velocity [s]: about half of a runner's stance."""
 FARTHEST_STEP = 0.5
 """Farthest that a foot is put down beyond where the recording has it [m]: about half a leg's length."""
+LEG_SPEED = 4.0
+"""Speed at which a leg is brought to the recorded height of its foot, at most [m/s]: feet of sprinters come down so fast."""
 STRAIGHT = 0.98
 """Share of a leg's length from which on it straightens ever more slowly: the knee is bent by 23 degrees there."""
 NUM_FEATURES = 6 * NUM_JOINTS + 3
@@ -455,7 +457,8 @@ def _reach(
             tx, ty = ux, uy
         if gap > HELD:
             tx, ty = 0.0, 0.0
-    tz = height - p[ankle, 2]
+    most = LEG_SPEED * pull.h
+    tz = min(max(height - p[ankle, 2], -most), max(most, floor - p[ankle, 2]))
     near, far = body.lengths[knee], body.lengths[ankle]
     gx, gy, gz = p[ankle, 0] + tx - p[hip, 0], p[ankle, 1] + ty - p[hip, 1], p[ankle, 2] + tz - p[hip, 2]
     reach = math.sqrt(gx * gx + gy * gy + gz * gz)

@@ -140,7 +140,7 @@ def wish(
         elif out.rising[i]:
             out.which[i] = GETTING_UP
             out.weights[i, NUM_COMPONENTS:] = 0.0  # any way up will do
-        elif crouches or pelvis < LOW or pelvis > JUMPING:
+        elif crouches or pelvis < LOW or pelvis > JUMPING or x[i, HEAD, 2] < pelvis:
             out.which[i] = ANY
         elif out.steps[i]:
             out.which[i] = STEPPING
