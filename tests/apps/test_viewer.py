@@ -688,6 +688,15 @@ def wait_until(condition: Callable[[], object], seconds: float = 90.0) -> None:
         time.sleep(0.02)
 
 
+def again_until(action: Callable[[], object], condition: Callable[[], object]) -> None:
+    """Do something until it works, as people do whose click went astray on a busy machine."""
+    for _ in range(5):
+        action()
+        with contextlib.suppress(AssertionError):
+            return wait_until(condition, 15.0)
+    return wait_until(condition, 15.0)
+
+
 def test_it_runs_pauses_and_goes_on(session: Session):
     with running(session) as (loop, viewer):
         wait_until(lambda: len(viewer.shots) > 5)
@@ -944,15 +953,15 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     wait_until(lambda: loop.ask(lambda s: s.crouched) == {0})
     ui.keyboard.press("c")
     wait_until(lambda: not loop.ask(lambda s: s.crouched))
-    ui.keyboard.press(" ")
     # How high people jump is tested above; here the key only has to reach them, which a busy machine may tell too late to see.
-    wait_until(lambda: loop.ask(lambda s: bool(s.jumping) or any(shot.people.x[0, 0, 2] > 0.98 for shot in s.shots)))
+    jumped = lambda s: bool(s.jumping) or any(shot.people.x[0, 0, 2] > 0.98 for shot in s.shots)  # noqa: E731
+    again_until(lambda: ui.keyboard.press(" "), lambda: loop.ask(jumped))
     # A click on the floor sends the person there; while it is paused the view stands still.
     ui.keyboard.press("p")
     wait_until(lambda: loop.ask(lambda s: s.paused))
     time.sleep(0.5)
-    ui.mouse.click(250, 700)  # the camera may still be on its way after the person
-    wait_until(lambda: isinstance(loop.ask(lambda s: s.goals[0]), GoTo))
+    # The camera may still be on its way after the person.
+    again_until(lambda: ui.mouse.click(250, 700), lambda: isinstance(loop.ask(lambda s: s.goals[0]), GoTo))
     goal = loop.ask(lambda s: s.goals[0])
     assert on_screen(page, np.array([goal.x, goal.y, 0.0])) == (pytest.approx(250, abs=40), pytest.approx(700, abs=40))
     ui.keyboard.press("p")
@@ -1032,8 +1041,11 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     ui.get_by_role("button", name="Throw").click()
     wait_until(lambda: len(loop.ask(lambda s: s.step().spheres)) == 1)
     time.sleep(1.0)
-    ui.mouse.click(*on_screen(page, loop.ask(lambda s: s.shown.people.x[0, joint_index("spine2")])))
-    wait_until(lambda: len(loop.ask(lambda s: s.step().spheres)) == 2)
+    body = lambda: on_screen(page, loop.ask(lambda s: s.shown.people.x[0, joint_index("spine2")]))  # noqa: E731
+    again_until(
+        lambda: ui.mouse.click(*body()),
+        lambda: len(loop.ask(lambda s: s.shown.spheres)) >= 2 or len(loop.ask(lambda s: s.step().spheres)) >= 2,
+    )
 
     # The tilt slider tilts.
     roll = ui.get_by_text("Roll [deg]").locator("xpath=../../..").locator("input").last
