@@ -835,7 +835,9 @@ def test_ctrl_c_ends_it():
         "--samples",
         "8",
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # Tests that run in the background of a shell inherit that Ctrl-C is ignored.
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(command, **pipes, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("open http://127.0.0.1:")

@@ -77,9 +77,8 @@ class View:
             if self.host not in LOCAL_HOSTS:
                 who = f"anybody who can reach {self.host} port {browser.port} can watch and steer this"
                 print(f"dropsim: WARNING: {who}: there is no password", file=sys.stderr)
-            # Started first: a Ctrl-C within the garbage collection there could be lost in some object's finalizer.
-            loop.start()
             print(f"open http://{'localhost' if self.host == '0.0.0.0' else self.host}:{browser.port} (Ctrl-C ends it)", flush=True)
+            loop.start()
             loop.wait(self.seconds)
         finally:
             loop.stop()
