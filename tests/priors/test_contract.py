@@ -17,7 +17,7 @@ from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.bank import Bank, ClipInfo
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAEPrior
-from dropsim.priors.field_wishes import NUM_REMEMBERED
+from dropsim.priors.field_queries import NUM_REMEMBERED
 from dropsim.priors.intent import Intent
 from dropsim.priors.mixture import Mixture
 from dropsim.priors.motion_field import MotionField

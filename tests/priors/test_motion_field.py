@@ -11,7 +11,7 @@ from dropsim.compute.random import Streams
 from dropsim.motion.contacts import label_contacts
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.bank import Bank, ClipInfo
-from dropsim.priors.field_wishes import AGE, BACK, ROW, STEPPING
+from dropsim.priors.field_queries import AGE, BACK, ROW, STEPPING
 from dropsim.priors.intent import Intent
 from dropsim.priors.motion_field import CLIP_END, SOON, SWING, MotionField
 from dropsim.priors.prior import State

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dropsim import Ground, Person, Push, Scene, Simulator, World, metrics, run
-from dropsim.priors.field_wishes import ROW, SHAKEN
+from dropsim.priors.field_queries import ROW, SHAKEN
 from dropsim.priors.motion_field import MotionField
 
 

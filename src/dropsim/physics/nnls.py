@@ -232,7 +232,7 @@ def _reflect(reflection: Array, scale: float, first: int, vector: Array) -> None
 def _drop(
     A: Array, b: Array, ridge: float, passive: int, x: Array, order: Array, R: Array, reflections: Array, scales: Array, B: Array
 ) -> int:
-    """Take the columns out of the fit that have come to zero, and factor those behind them anew; return how many are left."""
+    """Take the columns out of the fit that have come to zero, and factor those behind them again; return how many are left."""
     left, same = 0, True
     for k in range(passive):
         j = order[k]

@@ -20,7 +20,7 @@ from dropsim.compute.random import Streams
 from dropsim.files.kept import kept
 from dropsim.priors import field_kernels as kernels
 from dropsim.priors.bank import EVERYDAY, TAGS, Bank
-from dropsim.priors.field_wishes import (
+from dropsim.priors.field_queries import (
     BEHIND,
     DOWN,
     GOING,
@@ -33,10 +33,10 @@ from dropsim.priors.field_wishes import (
     STANDING,
     TRACK,
     WEIGHTS,
+    Queries,
     Recorded,
-    Wishes,
     choose,
-    wish,
+    write_queries,
 )  # fmt: skip
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, Landings, LazyCandidates, Prior, State
@@ -119,7 +119,7 @@ class MotionField(Prior):
         batch, index = state.x.shape[:-2], self._index
         x, v, q, memory = flat(state.x, 2), flat(state.v, 2), flat(state.q, 3), flat(state.memory, 1)
         n = len(x)
-        feats, yaws, falls, wishes = np.empty((n, kernels.NUM_FEATURES)), np.empty(n), np.empty((n, 2)), Wishes.empty(n)
+        feats, yaws, falls, queries = np.empty((n, kernels.NUM_FEATURES)), np.empty(n), np.empty((n, 2)), Queries.empty(n)
         # The bank's people have their own size: positions and velocities are compared at theirs.
         scale = 1.0 / self._body.scale
         sized = scale * x, scale * v
@@ -127,15 +127,15 @@ class MotionField(Prior):
         intent = Intent.unknown(*batch) if intent is None else intent
         told = intent.velocity.reshape(-1, 2), intent.facing.reshape(-1, 2), intent.height.reshape(-1)
         track = self._track(memory, feats, ~intent.known.reshape(-1))
-        wish(*sized, scale, self.fps, yaws, feats, falls, memory, *told, track, self._recorded, wishes)
-        rows, gaps = index.search.nearest(wishes.codes, max(num, 8), weights=wishes.weights, filter=self._sets, which=wishes.which)
+        write_queries(*sized, scale, self.fps, yaws, feats, falls, memory, *told, track, self._recorded, queries)
+        rows, gaps = index.search.nearest(queries.codes, max(num, 8), weights=queries.weights, filter=self._sets, which=queries.which)
         chosen, remembered, draws = np.empty((n, num), dtype=np.int64), np.empty((n, NUM_REMEMBERED)), rng.uniform().reshape(n)
         habits = (self.choice, self.loyalty, self.least_stay)
-        choose(memory, wishes, rows, gaps, draws, track, self._recorded, *habits, chosen, remembered)
+        choose(memory, queries, rows, gaps, draws, track, self._recorded, *habits, chosen, remembered)
         next_x = np.empty((n, num, NUM_JOINTS, 3))
-        kernels.follow(x, v, q, yaws, wishes.late, chosen, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
+        kernels.follow(x, v, q, yaws, queries.late, chosen, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
         remembered = np.broadcast_to(remembered[:, None], (n, num, NUM_REMEMBERED)).reshape(*batch, num, NUM_REMEMBERED)
-        rotations = functools.partial(self._rotations, (x, v, q, yaws, wishes.late), chosen)
+        rotations = functools.partial(self._rotations, (x, v, q, yaws, queries.late), chosen)
         return LazyCandidates(next_x.reshape(*batch, *next_x.shape[1:]), remembered, rotations)
 
     def landings(self, state: State) -> Landings:

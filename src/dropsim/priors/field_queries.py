@@ -71,7 +71,7 @@ class Recorded(NamedTuple):
     """Whether somebody gets up from the ground."""
 
 
-class Wishes(NamedTuple):
+class Queries(NamedTuple):
     """What people want, and what they are about."""
 
     codes: np.ndarray
@@ -92,7 +92,7 @@ class Wishes(NamedTuple):
     """How far they lag behind (n 2) [m]."""
 
     @classmethod
-    def empty(cls, n: int) -> "Wishes":
+    def empty(cls, n: int) -> "Queries":
         """Return room for what n people want."""
         codes, weights = (np.empty((n, NUM_COMPONENTS + len(WEIGHTS)), dtype=np.float32) for _ in range(2))
         late, steps, rising = (np.empty(n, dtype=np.bool_) for _ in range(3))
@@ -100,9 +100,9 @@ class Wishes(NamedTuple):
 
 
 @kernel
-def wish(
+def write_queries(
     x: Array, v: Array, scale: float, fps: float, yaws: Array, feats: Array, falls: Array, memory: Array, velocity: Array, facing: Array,
-    height: Array, track: Array, recorded: Recorded, out: Wishes,
+    height: Array, track: Array, recorded: Recorded, out: Queries,
 ) -> None:  # fmt: skip
     """Write what people want who are in some state, remember something and are told a velocity, a facing and a height, or NaN.
 
@@ -149,7 +149,7 @@ def wish(
 
 
 @kernel
-def _fall(own: Array, memory: Array, fps: float, recorded: Array, falling: Array, i: int, out: Wishes) -> None:
+def _fall(own: Array, memory: Array, fps: float, recorded: Array, falling: Array, i: int, out: Queries) -> None:
     """Write how much farther a person is out of balance than who is followed [m], unless it is too early to react.
 
     Walking is falling too: only what the recording does not have counts.
@@ -224,7 +224,7 @@ def _rests(wanted: Array, x: Array, v: Array, radii: Array) -> bool:
 
 @kernel
 def choose(
-    memory: Array, wishes: Wishes, found: Array, gaps: Array, draws: Array, track: Array, recorded: Recorded, choice: int, loyalty: float,
+    memory: Array, queries: Queries, found: Array, gaps: Array, draws: Array, track: Array, recorded: Recorded, choice: int, loyalty: float,
     least_stay: int, chosen: Array, kept: Array,
 ) -> None:  # fmt: skip
     """Write the frames that candidates follow, the mode's first, and what is remembered then.
@@ -240,23 +240,23 @@ def choose(
         at = row % n
         goes_on = follows and at < recorded.last[at] - 1
         gap = 0.0
-        for k in range(wishes.codes.shape[1]):
-            gap += wishes.weights[i, k] * (recorded.codes[row, k] - wishes.codes[i, k]) ** 2
+        for k in range(queries.codes.shape[1]):
+            gap += queries.weights[i, k] * (recorded.codes[row, k] - queries.codes[i, k]) ** 2
         young = memory[i, AGE] < least_stay and gap < 4.0 * max(gaps[i, 0], 0.02)
-        keeps = goes_on and (gap < loyalty * max(gaps[i, 7], 0.02) or young) and recorded.allowed[wishes.which[i], row]
-        resolute = wishes.late[i] or (wishes.rising[i] and memory[i, RISING] > 0 and not wishes.steps[i])
+        keeps = goes_on and (gap < loyalty * max(gaps[i, 7], 0.02) or young) and recorded.allowed[queries.which[i], row]
+        resolute = queries.late[i] or (queries.rising[i] and memory[i, RISING] > 0 and not queries.steps[i])
         keeps = keeps or (resolute and goes_on)
         drawn = int(draws[i] * min(choice, found.shape[1]))
         first = recorded.rows[found[i, drawn]]
         # Nobody goes back to where they just were: otherwise people stay in a moment for ever, such as before a step.
-        keeps = keeps or (goes_on and 0 <= row - first < BACK and recorded.allowed[wishes.which[i], row])
+        keeps = keeps or (goes_on and 0 <= row - first < BACK and recorded.allowed[queries.which[i], row])
         while not keeps and drawn + 1 < found.shape[1] and 0 <= row - first < BACK and found[i, drawn + 1] >= 0:
             drawn += 1
             first = recorded.rows[found[i, drawn]]
         first = row if keeps else first
         chosen[i, 0] = first
         for k in range(1, num):
-            chosen[i, k] = first if keeps and wishes.late[i] else recorded.rows[found[i, k - 1]]
+            chosen[i, k] = first if keeps and queries.late[i] else recorded.rows[found[i, k - 1]]
         kept[i, ROW], kept[i, AGE], kept[i, TRACK] = first + 1, memory[i, AGE] + 1 if keeps else 0, track[i]
-        kept[i, _BEHIND], kept[i, _BEHIND + 1] = wishes.behind[i, 0], wishes.behind[i, 1]
-        kept[i, SHAKEN], kept[i, RISING] = wishes.shaken[i], wishes.rising[i]
+        kept[i, _BEHIND], kept[i, _BEHIND + 1] = queries.behind[i, 0], queries.behind[i, 1]
+        kept[i, SHAKEN], kept[i, RISING] = queries.shaken[i], queries.rising[i]
