@@ -176,24 +176,39 @@ def _rotation_of_children(joints: Array, joint: int, offsets: Array, M: Array, S
 
 
 @kernel
-def inverse(joints: Array, twist_from: Array, offsets: Array, out: Array) -> None:
-    """Swing-twist inverse kinematics (Skeleton.inverse)."""
+def twists(q: Array, offsets: Array, out: Array) -> None:
+    """Write what is left of local rotations without the swings of their bones; of joints with no or several children all is left."""
+    moved = np.empty((3, 3))
+    for i in range(len(q)):
+        for j in range(NUM_JOINTS):
+            source = q[i, j]
+            if _NUM_CHILDREN[j] != 1:
+                copy(source, out[i, j])
+                continue
+            child = _CHILDREN[j, 0]
+            ax, ay, az = offsets[child, 0], offsets[child, 1], offsets[child, 2]
+            swing(
+                ax, ay, az,
+                source[0, 0] * ax + source[0, 1] * ay + source[0, 2] * az,
+                source[1, 0] * ax + source[1, 1] * ay + source[1, 2] * az,
+                source[2, 0] * ax + source[2, 1] * ay + source[2, 2] * az,
+                moved,
+            )  # fmt: skip
+            product_transposed(moved, source, out[i, j])
+
+
+@kernel
+def inverse(joints: Array, twists: Array, offsets: Array, out: Array) -> None:
+    """Swing-twist inverse kinematics (Skeleton.inverse), with given twists."""
     world = np.empty((NUM_JOINTS, 3, 3))
-    M, S, V, swung, moved, twist = (
-        np.empty((3, 3)),
-        np.empty((4, 4)),
-        np.empty((4, 4)),
-        np.empty((3, 3)),
-        np.empty((3, 3)),
-        np.empty((3, 3)),
-    )
+    M, S, V, swung = np.empty((3, 3)), np.empty((4, 4)), np.empty((4, 4)), np.empty((3, 3))
     for i in range(len(joints)):
         x = joints[i]
         for j in range(NUM_JOINTS):
-            q, source = out[i, j], twist_from[i, j]
+            q = out[i, j]
             parent = _PARENTS[j]
             if _NUM_CHILDREN[j] == 0:
-                copy(source, q)
+                copy(twists[i, j], q)
             elif _NUM_CHILDREN[j] > 1:
                 _rotation_of_children(x, j, offsets, M, S, V, world[j])
                 if parent < 0:
@@ -202,25 +217,16 @@ def inverse(joints: Array, twist_from: Array, offsets: Array, out: Array) -> Non
                     product_transposed(world[parent], world[j], q)
             else:
                 child = _CHILDREN[j, 0]
-                ax, ay, az = offsets[child, 0], offsets[child, 1], offsets[child, 2]
-                swing(
-                    ax, ay, az,
-                    source[0, 0] * ax + source[0, 1] * ay + source[0, 2] * az,
-                    source[1, 0] * ax + source[1, 1] * ay + source[1, 2] * az,
-                    source[2, 0] * ax + source[2, 1] * ay + source[2, 2] * az,
-                    moved,
-                )  # fmt: skip
-                product_transposed(moved, source, twist)
                 R = world[parent]
                 bx, by, bz = x[child, 0] - x[j, 0], x[child, 1] - x[j, 1], x[child, 2] - x[j, 2]
                 swing(
-                    ax, ay, az,
+                    offsets[child, 0], offsets[child, 1], offsets[child, 2],
                     R[0, 0] * bx + R[1, 0] * by + R[2, 0] * bz,
                     R[0, 1] * bx + R[1, 1] * by + R[2, 1] * bz,
                     R[0, 2] * bx + R[1, 2] * by + R[2, 2] * bz,
                     swung,
                 )  # fmt: skip
-                product(swung, twist, q)
+                product(swung, twists[i, j], q)
                 product(R, q, world[j])
 
 

@@ -99,7 +99,7 @@ class RangeOfMotion(KernelEnergy):
         self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
     ) -> None:
         q = np.empty((*x.shape, 3))
-        inverse(x, frame.twist, frame.skeleton.offsets, q)
+        inverse(x, frame.twists, frame.skeleton.offsets, q)
         out = np.flatnonzero(self.pose.norm(q) > self.pose.limit)
         active[:, at : at + NUM_JOINTS] = False
         if len(out):
