@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from dropsim.body.kinematics import best_rotation
 from dropsim.body.rotations import exp, transpose
 from dropsim.body.skeleton import (
     CHILDREN,
@@ -216,6 +217,32 @@ def test_inverse_of_inexact_joints_still_gives_rotations_along_the_bones(pose, r
     single = [j - 1 for j in range(1, NUM_JOINTS) if len(CHILDREN[PARENTS[j]]) == 1]
     again = SKELETON.forward(solved, joints[:, 0])
     np.testing.assert_allclose(bone_directions(again)[:, single], bone_directions(joints)[:, single], rtol=0, atol=1e-12)
+
+
+def test_best_rotation_is_that_of_the_singular_value_decomposition(rng):
+    # Kabsch (1976): with M = U S V^T, R = V diag(1, 1, det) U^T has the largest trace of M R, s1 + s2 + det s3. Also for points in a plane
+    # and nearly on a line, where R is hardly known but its trace is; for points on one line any rotation about it will do.
+    a, b = rng.standard_normal((2, 4, 200, 3, 3))
+    a[1, :, 2], a[2, :, 1:], a[3, :, 1:] = 0.0, 1e-4 * a[2, :, 1:], 0.0
+    found = np.empty((4, 200, 3, 3))
+    M = np.einsum("...kr,...kc->...rc", a, b)
+    for i in np.ndindex(4, 200):
+        best_rotation(M[i], found[i])
+    U, S, V = np.linalg.svd(M)
+    S[..., 2] *= np.linalg.det(U @ V)
+    assert np.abs(found @ transpose(found) - np.eye(3)).max() < 1e-14
+    assert np.abs(np.linalg.det(found) - 1).max() < 1e-14
+    np.testing.assert_allclose(np.einsum("...rc,...cr->...", M, found), S.sum(-1), rtol=1e-14)
+    known = S[..., 1] + S[..., 2] > 0.01 * S[..., 0]
+    assert known[:2].mean() > 0.9
+    U[..., 2] *= np.linalg.det(U @ V)[..., None]
+    np.testing.assert_allclose(found[known], transpose(U @ V)[known], rtol=0, atol=1e-12)
+
+
+def test_best_rotation_of_nothing_is_none():
+    found = np.empty((3, 3))
+    best_rotation(np.zeros((3, 3)), found)
+    assert np.array_equal(found, np.eye(3))
 
 
 def test_batch_equals_loop_to_the_last_bit(random_rotations, rng):

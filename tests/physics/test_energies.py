@@ -11,7 +11,19 @@ from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.control.following import Planted
 from dropsim.files.units import GRAVITY
 from dropsim.motion.synthetic import stepping_clip
-from dropsim.physics.contact import GRIP_GAP, FrictionPatch, Plane, Spheres, nearest_surface, of_person, push_out, solids
+from dropsim.physics.contact import (
+    GRIP_GAP,
+    FrictionPatch,
+    Plane,
+    Spheres,
+    contact_targets,
+    deepest,
+    near_spheres,
+    nearest_surface,
+    of_person,
+    push_out,
+    solids,
+)
 from dropsim.physics.energies import (
     CentreOfMassVelocity,
     CollinearEnergy,
@@ -390,6 +402,31 @@ def test_every_surface_has_its_own_friction():
     points = np.array([[0.0, 0.0, 0.1], [2.6, 0.6, 0.1], [2.6, 0.0, 0.1], [0.0, 5.0, 0.6]])
     assert nearest_surface([plane, ball, ice], points).friction.tolist() == [0.3, 0.05, 0.3, 1.2]
     assert np.isnan(nearest_surface([Plane.ground()], points).friction).all()
+
+
+def test_joints_far_from_every_plane_are_left_out_without_a_difference(rng):
+    # A sphere far away touches nobody, but with it around, every joint takes the whole search: all that contact writes is the same.
+    x = np.concatenate([rng.uniform(-0.5, 0.5, (200, NUM_JOINTS, 2)), rng.uniform(-0.05, 0.3, (200, NUM_JOINTS, 1))], -1)
+    before, radii = x + 0.02 * rng.standard_normal(x.shape), SKELETON.radii
+    ground = Plane(np.array([0.6, 0.0, 0.8]), np.array(0.1), np.array([0.0, 0.1, 0.0]), np.array([0.2, 0.0, 0.1]), np.zeros(3))
+    ice = FrictionPatch(np.zeros(2), np.array([0.3, 0.3]), 0.5, 0.1)
+    far = Spheres(np.array([[0.0, 0.0, 1e4]]), np.array([0.1]), np.zeros((1, 3)))
+    found = []
+    for colliders in ((ground, Plane.ground(), ice), (ground, Plane.ground(), ice, far)):
+        around = solids(colliders, (len(x),))
+        p, active = np.zeros(x.shape), np.zeros(x.shape[:2], dtype=np.bool_)
+        contact_targets(x, before, radii, around, 0.8, H, p, active, 0)
+        found.append([p, active])
+        for i in range(len(x)):
+            here, out = of_person(around, i), x[i].copy()
+            near, touching, sliding = (np.zeros(NUM_JOINTS, dtype=np.bool_) for _ in range(3))
+            normals, slides, frictions, pressed, rubbed = (np.zeros((NUM_JOINTS, *rest)) for rest in ((3,), (3,), (), (), ()))
+            near_spheres(before[i], x[i], H, radii, here, 0.02, 0.8, True, near, normals, frictions, slides)
+            push_out(out, before[i], radii, here, 0.8, 0.01, H, touching, sliding, pressed, rubbed)
+            lowest = np.array(deepest(x[i], radii, here))
+            found[-1] += [out, near, touching, sliding, normals, slides, frictions, pressed, rubbed, lowest]
+    assert 0.1 < found[0][1].mean() < 0.9
+    assert all(np.array_equal(one, other) for one, other in zip(*found, strict=True))
 
 
 def test_the_contact_energy_holds_no_more_than_friction_does():

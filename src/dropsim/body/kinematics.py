@@ -15,7 +15,8 @@ _NUM_CHILDREN = np.array([len(c) for c in CHILDREN])
 _CHILDREN = np.array([(*c, *([-1] * (3 - len(c)))) for c in CHILDREN])
 _NEARLY_OPPOSED = -0.5
 _EPS = float(np.finfo(np.float64).eps)
-_MAX_SWEEPS = 30
+_MAX_SQUARES = 60
+"""Squarings after which eigenvalues that are still left are equal: any of their eigenvectors will do."""
 
 
 @kernel
@@ -97,58 +98,46 @@ def _swing_of_opposed(ax: float, ay: float, az: float, bx: float, by: float, bz:
 
 
 @kernel
-def _largest_eigenvector(S: Array, V: Array) -> int:
-    """Turn a symmetric 4 x 4 matrix to its axes, V (Jacobi), and return the column of the largest."""
-    for r in range(4):
-        for c in range(4):
-            V[r, c] = 1.0 if r == c else 0.0
-    for _ in range(_MAX_SWEEPS):
-        off, size = 0.0, 0.0
-        for r in range(4):
-            size += S[r, r] * S[r, r]
-            for c in range(r):
-                off += S[r, c] * S[r, c]
-        if off <= 1e-32 * size or off == 0.0:
-            break
-        for p in range(3):
-            for q in range(p + 1, 4):
-                if S[p, q] == 0.0:
-                    continue
-                theta = (S[q, q] - S[p, p]) / (2.0 * S[p, q])
-                t = math.copysign(1.0, theta) / (abs(theta) + math.sqrt(theta * theta + 1.0))
-                c = 1.0 / math.sqrt(t * t + 1.0)
-                s = t * c
-                for k in range(4):
-                    skp, skq = S[k, p], S[k, q]
-                    S[k, p], S[k, q] = c * skp - s * skq, s * skp + c * skq
-                for k in range(4):
-                    spk, sqk = S[p, k], S[q, k]
-                    S[p, k], S[q, k] = c * spk - s * sqk, s * spk + c * sqk
-                    vkp, vkq = V[k, p], V[k, q]
-                    V[k, p], V[k, q] = c * vkp - s * vkq, s * vkp + c * vkq
-    best = 0
-    for k in range(1, 4):
-        if S[k, k] > S[best, best]:
-            best = k
-    return best
-
-
-@kernel
-def best_rotation(M: Array, S: Array, V: Array, out: Array) -> None:
+def best_rotation(M: Array, out: Array) -> None:
     """Write the rotation R with the largest sum of M[r, c] R[c, r] (Horn 1987): exact also for coplanar points.
 
-    With M the sum of a b^T, it brings points a nearest to points b in least squares. S and V are scratch, 4 x 4.
+    With M the sum of a b^T, it brings points a nearest to points b in least squares. Its quaternion is the eigenvector of the largest
+    eigenvalue of a symmetric 4 x 4 matrix. Shifted so that no eigenvalue is negative, that matrix is squared until only this one is left.
     """
     xx, xy, xz, yx, yy, yz, zx, zy, zz = M[0, 0], M[0, 1], M[0, 2], M[1, 0], M[1, 1], M[1, 2], M[2, 0], M[2, 1], M[2, 2]
-    S[0, 0], S[1, 1], S[2, 2], S[3, 3] = xx + yy + zz, xx - yy - zz, yy - xx - zz, zz - xx - yy
-    S[0, 1] = S[1, 0] = yz - zy
-    S[0, 2] = S[2, 0] = zx - xz
-    S[0, 3] = S[3, 0] = xy - yx
-    S[1, 2] = S[2, 1] = xy + yx
-    S[1, 3] = S[3, 1] = zx + xz
-    S[2, 3] = S[3, 2] = yz + zy
-    best = _largest_eigenvector(S, V)
-    w, x, y, z = V[0, best], V[1, best], V[2, best], V[3, best]
+    shift = math.sqrt(3.0 * (xx * xx + xy * xy + xz * xz + yx * yx + yy * yy + yz * yz + zx * zx + zy * zy + zz * zz))
+    ww, ii, jj, kk = shift + xx + yy + zz, shift + xx - yy - zz, shift + yy - xx - zz, shift + zz - xx - yy
+    wi, wj, wk, ij, jk, ki = yz - zy, zx - xz, xy - yx, xy + yx, yz + zy, zx + xz
+    if shift == 0.0:
+        ww = 1.0
+    for _ in range(_MAX_SQUARES):
+        s = 1.0 / (ww + ii + jj + kk)
+        ww, ii, jj, kk, wi, wj, wk, ij, jk, ki = s * ww, s * ii, s * jj, s * kk, s * wi, s * wj, s * wk, s * ij, s * jk, s * ki
+        # The eigenvalues now add up to one, and these are their squares.
+        squares = ww * ww + ii * ii + jj * jj + kk * kk + 2.0 * (wi * wi + wj * wj + wk * wk + ij * ij + jk * jk + ki * ki)
+        ww, ii, jj, kk, wi, wj, wk, ij, jk, ki = (
+            ww * ww + wi * wi + wj * wj + wk * wk,
+            wi * wi + ii * ii + ij * ij + ki * ki,
+            wj * wj + ij * ij + jj * jj + jk * jk,
+            wk * wk + ki * ki + jk * jk + kk * kk,
+            ww * wi + wi * ii + wj * ij + wk * ki,
+            ww * wj + wi * ij + wj * jj + wk * jk,
+            ww * wk + wi * ki + wj * jk + wk * kk,
+            wi * wj + ii * ij + ij * jj + ki * jk,
+            wj * wk + ij * ki + jj * jk + jk * kk,
+            wi * wk + ii * ki + ij * jk + ki * kk,
+        )
+        if squares > 1.0 - 1e-8:  # the others are below 1e-8 of it, and below 1e-16 after this squaring
+            break
+    # Every column is the eigenvector times one of its parts: take the largest.
+    if ww >= ii and ww >= jj and ww >= kk:
+        w, x, y, z = ww, wi, wj, wk
+    elif ii >= jj and ii >= kk:
+        w, x, y, z = wi, ii, ij, ki
+    elif jj >= kk:
+        w, x, y, z = wj, ij, jj, jk
+    else:
+        w, x, y, z = wk, ki, jk, kk
     scale = 2.0 / (w * w + x * x + y * y + z * z)
     out[0, 0] = 1.0 - scale * (y * y + z * z)
     out[0, 1] = scale * (x * y - w * z)
@@ -162,7 +151,7 @@ def best_rotation(M: Array, S: Array, V: Array, out: Array) -> None:
 
 
 @kernel
-def _rotation_of_children(joints: Array, joint: int, offsets: Array, M: Array, S: Array, V: Array, out: Array) -> None:
+def _rotation_of_children(joints: Array, joint: int, offsets: Array, M: Array, out: Array) -> None:
     """Write the rotation R that minimises sum |R rest - posed|^2 over a joint's children."""
     for r in range(3):
         for c in range(3):
@@ -172,55 +161,61 @@ def _rotation_of_children(joints: Array, joint: int, offsets: Array, M: Array, S
         for r in range(3):
             for c in range(3):
                 M[r, c] += offsets[child, r] * (joints[child, c] - joints[joint, c])
-    best_rotation(M, S, V, out)
+    best_rotation(M, out)
 
 
 @kernel
-def inverse(joints: Array, twist_from: Array, offsets: Array, out: Array) -> None:
-    """Swing-twist inverse kinematics (Skeleton.inverse)."""
+def twists(q: Array, offsets: Array, out: Array) -> None:
+    """Write what is left of local rotations without the swings of their bones; of joints with no or several children all is left."""
+    moved = np.empty((3, 3))
+    for i in range(len(q)):
+        for j in range(NUM_JOINTS):
+            source = q[i, j]
+            if _NUM_CHILDREN[j] != 1:
+                copy(source, out[i, j])
+                continue
+            child = _CHILDREN[j, 0]
+            ax, ay, az = offsets[child, 0], offsets[child, 1], offsets[child, 2]
+            swing(
+                ax, ay, az,
+                source[0, 0] * ax + source[0, 1] * ay + source[0, 2] * az,
+                source[1, 0] * ax + source[1, 1] * ay + source[1, 2] * az,
+                source[2, 0] * ax + source[2, 1] * ay + source[2, 2] * az,
+                moved,
+            )  # fmt: skip
+            product_transposed(moved, source, out[i, j])
+
+
+@kernel
+def inverse(joints: Array, twists: Array, offsets: Array, out: Array) -> None:
+    """Swing-twist inverse kinematics (Skeleton.inverse), with given twists."""
     world = np.empty((NUM_JOINTS, 3, 3))
-    M, S, V, swung, moved, twist = (
-        np.empty((3, 3)),
-        np.empty((4, 4)),
-        np.empty((4, 4)),
-        np.empty((3, 3)),
-        np.empty((3, 3)),
-        np.empty((3, 3)),
-    )
+    M, swung = np.empty((3, 3)), np.empty((3, 3))
     for i in range(len(joints)):
         x = joints[i]
         for j in range(NUM_JOINTS):
-            q, source = out[i, j], twist_from[i, j]
+            q = out[i, j]
             parent = _PARENTS[j]
             if _NUM_CHILDREN[j] == 0:
-                copy(source, q)
+                copy(twists[i, j], q)
             elif _NUM_CHILDREN[j] > 1:
-                _rotation_of_children(x, j, offsets, M, S, V, world[j])
+                _rotation_of_children(x, j, offsets, M, world[j])
                 if parent < 0:
                     copy(world[j], q)
                 else:
                     product_transposed(world[parent], world[j], q)
             else:
                 child = _CHILDREN[j, 0]
-                ax, ay, az = offsets[child, 0], offsets[child, 1], offsets[child, 2]
-                swing(
-                    ax, ay, az,
-                    source[0, 0] * ax + source[0, 1] * ay + source[0, 2] * az,
-                    source[1, 0] * ax + source[1, 1] * ay + source[1, 2] * az,
-                    source[2, 0] * ax + source[2, 1] * ay + source[2, 2] * az,
-                    moved,
-                )  # fmt: skip
-                product_transposed(moved, source, twist)
                 R = world[parent]
                 bx, by, bz = x[child, 0] - x[j, 0], x[child, 1] - x[j, 1], x[child, 2] - x[j, 2]
                 swing(
-                    ax, ay, az,
+                    offsets[child, 0], offsets[child, 1], offsets[child, 2],
                     R[0, 0] * bx + R[1, 0] * by + R[2, 0] * bz,
                     R[0, 1] * bx + R[1, 1] * by + R[2, 1] * bz,
                     R[0, 2] * bx + R[1, 2] * by + R[2, 2] * bz,
                     swung,
                 )  # fmt: skip
-                product(swung, twist, q)
+                product(swung, twists[i, j], q)
                 product(R, q, world[j])
 
 

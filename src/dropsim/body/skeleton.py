@@ -217,9 +217,15 @@ class Skeleton:
         Swings come from the bone directions, twists and leaf rotations from another pose's local rotations; the joints with several
         children (pelvis, spine3) take the least-squares rotation over them. Lengths are ignored, so stretched bones do no harm.
         """
-        q = np.empty((*joints.shape, 3))
-        kinematics.inverse(flat(joints, 2), flat(np.broadcast_to(twist_from, q.shape), 3), self.offsets, flat(q, 3))
+        q, twists = np.empty((*joints.shape, 3)), self.twists(flat(np.broadcast_to(twist_from, (*joints.shape, 3)), 3))
+        kinematics.inverse(flat(joints, 2), twists, self.offsets, flat(q, 3))
         return q
+
+    def twists(self, q: Float[np.ndarray, "n 22 3 3"]) -> Float[np.ndarray, "n 22 3 3"]:
+        """Return local rotations without the swings of their bones: what inverse kinematics takes from another pose."""
+        out = np.empty(q.shape)
+        kinematics.twists(q, self.offsets, out)
+        return out
 
     def bone_error(self, joints: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b"]:
         """Largest relative error of a bone's length."""

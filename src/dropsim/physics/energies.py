@@ -99,7 +99,7 @@ class RangeOfMotion(KernelEnergy):
         self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
     ) -> None:
         q = np.empty((*x.shape, 3))
-        inverse(x, frame.twist, frame.skeleton.offsets, q)
+        inverse(x, frame.twists, frame.skeleton.offsets, q)
         out = np.flatnonzero(self.pose.norm(q) > self.pose.limit)
         active[:, at : at + NUM_JOINTS] = False
         if len(out):
@@ -114,7 +114,7 @@ def _draw_back(people: Array, q: Array, x: Array, offsets: Array, masses: Array,
     Turned to lie on the body as well as they can: a pose has no orientation either, and limbs that give way must not spin the trunk.
     """
     posed, world, middle, centre = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(3), np.empty(3)
-    M, S, V, R = np.empty((3, 3)), np.empty((4, 4)), np.empty((4, 4)), np.empty((3, 3))
+    M, R = np.empty((3, 3)), np.empty((3, 3))
     for k in range(len(people)):
         i = people[k]
         for c in range(3):
@@ -130,7 +130,7 @@ def _draw_back(people: Array, q: Array, x: Array, offsets: Array, masses: Array,
                 M[r, c] = 0.0
                 for j in range(NUM_JOINTS):
                     M[r, c] += masses[j] * (posed[j, r] - middle[r]) * (x[i, j, c] - centre[c])
-        best_rotation(M, S, V, R)
+        best_rotation(M, R)
         for j in range(NUM_JOINTS):
             px, py, pz = posed[j, 0] - middle[0], posed[j, 1] - middle[1], posed[j, 2] - middle[2]
             hx, hy, hz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]

@@ -3,6 +3,7 @@
 Inside the solver people have exactly one batch dimension, n.
 """
 
+import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -30,6 +31,11 @@ class Frame:
     """The prior's candidates for the joints [m]."""
     solids: Solids
     """What can be touched, as it will be at the step's end."""
+
+    @functools.cached_property
+    def twists(self) -> Float[np.ndarray, "n 22 3 3"]:
+        """Those twists; every iteration asks for them."""
+        return self.skeleton.twists(self.twist)
 
 
 @dataclass(frozen=True, eq=False)

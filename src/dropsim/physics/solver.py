@@ -4,10 +4,10 @@ import functools
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from dropsim.body.joints import NUM_JOINTS
 from dropsim.body.kinematics import copy
@@ -32,9 +32,9 @@ class System:
         matrices = [check_energy(energy, skeleton) for energy in self.energies]
         ends = np.cumsum([0, *map(len, matrices)])
         self.rows = [slice(int(start), int(end)) for start, end in pairwise(ends)]
-        self.A = np.concatenate(matrices)
-        self.weights = np.concatenate([np.full(len(A), float(e.weight)) for e, A in zip(self.energies, matrices, strict=True)])
-        self.always = np.concatenate([np.full(len(A), e.always) for e, A in zip(self.energies, matrices, strict=True)])
+        weights = np.concatenate([np.full(len(A), float(e.weight)) for e, A in zip(self.energies, matrices, strict=True)])
+        always = np.concatenate([np.full(len(A), e.always) for e, A in zip(self.energies, matrices, strict=True)])
+        self.matrix = Rows.of(np.concatenate(matrices), weights, always)
         constant = np.diag(self.mass)
         for energy, A in zip(self.energies, matrices, strict=True):
             if energy.always:
@@ -43,7 +43,7 @@ class System:
 
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> tuple[np.ndarray, np.ndarray]:
         """The local step: let every energy write its rows; return p and which rows apply."""
-        p, active = np.zeros((len(x), len(self.A), 3)), np.ones((len(x), len(self.A)), dtype=np.bool_)
+        p, active = np.zeros((len(x), len(self.matrix.A), 3)), np.ones((len(x), len(self.matrix.A)), dtype=np.bool_)
         for energy, rows in zip(self.energies, self.rows, strict=True):
             if isinstance(energy, KernelEnergy):
                 energy.write(x, frame, p, active, rows.start)
@@ -58,14 +58,14 @@ class System:
         for _ in range(num):
             p, active = self.project(x, frame)
             x = np.empty(x.shape)
-            _global_step(frame.y, self.constant, self.A, self.weights, self.always, p, active, x)
+            _global_step(frame.y, self.constant, self.matrix, p, active, x)
         return x
 
     def values(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> dict[str, Float[np.ndarray, "n"]]:
         """Return the value of each energy at x, by name [m^2]; energies of one name, such as two pins, are added up."""
         p, active = self.project(x, frame)
         each, found = np.empty(active.shape), dict[str, np.ndarray]()
-        _row_values(x, self.A, self.weights, p, active, each)
+        _row_values(x, self.matrix, p, active, each)
         for energy, rows in zip(self.energies, self.rows, strict=True):
             value = each[:, rows].sum(-1)
             found[energy.name] = found[energy.name] + value if energy.name in found else value
@@ -78,13 +78,35 @@ def system_of(energies: tuple[Energy, ...], skeleton: Skeleton) -> System:
     return System(energies, skeleton)
 
 
+class Rows(NamedTuple):
+    """The rows of all energies, with a list of those entries that are not zero."""
+
+    A: np.ndarray
+    """(m 22)."""
+    first: np.ndarray
+    """Where a row's entries start in the list, and where the last one's end (m + 1)."""
+    joints: np.ndarray
+    """Columns of the entries."""
+    entries: np.ndarray
+    weights: np.ndarray
+    always: np.ndarray
+    """Which rows are in the constant matrix (m)."""
+
+    @classmethod
+    def of(cls, A: Float[np.ndarray, "m 22"], weights: Float[np.ndarray, "m"], always: Bool[np.ndarray, "m"]) -> "Rows":
+        """List the entries."""
+        rows, joints = np.nonzero(A)
+        return cls(A, np.searchsorted(rows, np.arange(len(A) + 1)), joints, A[rows, joints], weights, always)
+
+
 @kernel
-def _global_step(y: Array, constant: Array, A: Array, weights: Array, always: Array, p: Array, active: Array, x: Array) -> None:
+def _global_step(y: Array, constant: Array, rows: Rows, p: Array, active: Array, x: Array) -> None:
     """Write the minimisers for given projections.
 
     Solved for x - y, which is small: so nothing is rounded away far from the origin. Rows that always apply are in the constant matrix.
     """
     left = np.empty((NUM_JOINTS, NUM_JOINTS))
+    A, first, joints, entries, weights, always = rows
     for i in range(len(y)):
         copy(constant, left)
         x[i] = 0.0
@@ -92,18 +114,17 @@ def _global_step(y: Array, constant: Array, A: Array, weights: Array, always: Ar
             if not active[i, r]:
                 continue
             px, py, pz = p[i, r, 0], p[i, r, 1], p[i, r, 2]
-            for j in range(NUM_JOINTS):
-                if A[r, j] != 0.0:
-                    px, py, pz = px - A[r, j] * y[i, j, 0], py - A[r, j] * y[i, j, 1], pz - A[r, j] * y[i, j, 2]
-            for j in range(NUM_JOINTS):
-                if A[r, j] != 0.0:
-                    value = weights[r] * A[r, j]
-                    x[i, j, 0] += value * px
-                    x[i, j, 1] += value * py
-                    x[i, j, 2] += value * pz
-                    if not always[r]:
-                        for k in range(NUM_JOINTS):
-                            left[j, k] += value * A[r, k]
+            for e in range(first[r], first[r + 1]):
+                j, value = joints[e], entries[e]
+                px, py, pz = px - value * y[i, j, 0], py - value * y[i, j, 1], pz - value * y[i, j, 2]
+            for e in range(first[r], first[r + 1]):
+                j, value = joints[e], weights[r] * entries[e]
+                x[i, j, 0] += value * px
+                x[i, j, 1] += value * py
+                x[i, j, 2] += value * pz
+                if not always[r]:
+                    for k in range(NUM_JOINTS):
+                        left[j, k] += value * A[r, k]
         _solve(left, x[i])
         for j in range(NUM_JOINTS):
             for c in range(3):
@@ -112,7 +133,10 @@ def _global_step(y: Array, constant: Array, A: Array, weights: Array, always: Ar
 
 @kernel
 def _solve(L: Array, x: Array) -> None:
-    """Solve a symmetric positive definite system with three right-hand sides in place, by Cholesky's factors."""
+    """Solve a symmetric positive definite system with three right-hand sides in place, by Cholesky's factors.
+
+    Most entries of the factor are zero as long as a body's joints are coupled along its bones only.
+    """
     n = len(L)
     for k in range(n):
         L[k, k] = math.sqrt(L[k, k])
@@ -120,36 +144,35 @@ def _solve(L: Array, x: Array) -> None:
         # The upper triangle, by rows: the factor is its transpose.
         for c in range(k + 1, n):
             L[k, c] *= inverse
+        px, py, pz = x[k, 0] * inverse, x[k, 1] * inverse, x[k, 2] * inverse
+        x[k, 0], x[k, 1], x[k, 2] = px, py, pz
         for r in range(k + 1, n):
             factor = L[k, r]
             if factor != 0.0:
                 for c in range(r, n):
                     L[r, c] -= factor * L[k, c]
-    for k in range(n):
-        inverse = 1.0 / L[k, k]
-        for c in range(3):
-            x[k, c] *= inverse
-        for r in range(k + 1, n):
-            for c in range(3):
-                x[r, c] -= L[k, r] * x[k, c]
+                x[r, 0] -= factor * px
+                x[r, 1] -= factor * py
+                x[r, 2] -= factor * pz
     for k in range(n - 1, -1, -1):
+        px, py, pz = x[k, 0], x[k, 1], x[k, 2]
         for r in range(k + 1, n):
-            for c in range(3):
-                x[k, c] -= L[k, r] * x[r, c]
+            px, py, pz = px - L[k, r] * x[r, 0], py - L[k, r] * x[r, 1], pz - L[k, r] * x[r, 2]
         inverse = 1.0 / L[k, k]
-        for c in range(3):
-            x[k, c] *= inverse
+        x[k, 0], x[k, 1], x[k, 2] = px * inverse, py * inverse, pz * inverse
 
 
 @kernel
-def _row_values(x: Array, A: Array, weights: Array, p: Array, active: Array, out: Array) -> None:
+def _row_values(x: Array, rows: Rows, p: Array, active: Array, out: Array) -> None:
+    _, first, joints, entries, weights, _ = rows
     for i in range(len(x)):
-        for r in range(len(A)):
+        for r in range(len(weights)):
             out[i, r] = 0.0
             if active[i, r]:
                 px, py, pz = -p[i, r, 0], -p[i, r, 1], -p[i, r, 2]
-                for j in range(NUM_JOINTS):
-                    px, py, pz = px + A[r, j] * x[i, j, 0], py + A[r, j] * x[i, j, 1], pz + A[r, j] * x[i, j, 2]
+                for e in range(first[r], first[r + 1]):
+                    j, value = joints[e], entries[e]
+                    px, py, pz = px + value * x[i, j, 0], py + value * x[i, j, 1], pz + value * x[i, j, 2]
                 out[i, r] = 0.5 * weights[r] * (px * px + py * py + pz * pz)
 
 

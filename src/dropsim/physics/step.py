@@ -197,7 +197,7 @@ class Simulator:
         x, touching, pushes = self._settle(now, aim, x, batch if inputs.shared else ())
         pushes = pushes + holding
         chosen = nearest_candidate(candidates, x)
-        taken = proposed.pick(chosen.reshape(batch))
+        taken = start if (chosen == reference).all() else proposed.pick(chosen.reshape(batch))
         taken = Candidate(flat(taken.x, 2), flat(taken.q, 3), flat(taken.memory, 1))
         q = self._pose(x, taken.q)
 

@@ -74,7 +74,7 @@ class MotionField(Prior):
     """Frames for which a new clip is kept even if a better one comes along."""
     choice: int = 6
     """Of so many nearest clips one is drawn when a new one is needed."""
-    num_samples: int = 16
+    num_samples: int = 8
     """More change nothing that can be seen: the candidates are what some recorded people did next, applied to the same pose."""
     name: str = "field"
     starts_at_mode: bool = True

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float32
 
+from dropsim.body import kinematics
 from dropsim.body.rotations import rotmat_to_rotvec
 from dropsim.body.skeleton import NUM_JOINTS, flat
 from dropsim.compute.jit import kernel
@@ -176,8 +177,11 @@ def _orthonormalise(pairs: Array, out: Array) -> None:
 
 def flatten_pose(q: Float[np.ndarray, "*b 22 3 3"], shape: PoseShape) -> Float32[np.ndarray, "n i"]:
     """Lay the body's rotations out as the encoder sees them, a row for each pose; the root's is left out."""
-    body = q[..., 1:, :, :]
-    return (rotmat_to_rotvec(body) if shape.rotvecs else body[..., :2]).reshape(-1, shape.input_size).astype(np.float32)
+    if shape.rotvecs:
+        return rotmat_to_rotvec(q[..., 1:, :, :]).reshape(-1, shape.input_size).astype(np.float32)
+    seen = np.empty((math.prod(q.shape[:-3]), NUM_COLUMNS), dtype=np.float32)
+    kinematics.columns(flat(q, 3), seen)
+    return seen
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ class Bench:
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""
     quick: bool = False
-    """Measure one person and 256 with 16 and 64 samples, for a moment each."""
+    """Measure one person and 256 with 8, 16 and 64 samples, for a moment each."""
     seconds: float = 2.0
     """How long each size is measured [s]."""
     history: Annotated[Path | None, optional("FILE.jsonl", "none is kept")] = None
@@ -60,7 +60,7 @@ class Bench:
         )
         from dropsim.research.evaluation.report import write_json
 
-        people, samples, seconds = ((1, 256), (16, 64), min(self.seconds, 0.5)) if self.quick else (PEOPLE, SAMPLES, self.seconds)
+        people, samples, seconds = ((1, 256), (8, 16, 64), min(self.seconds, 0.5)) if self.quick else (PEOPLE, SAMPLES, self.seconds)
         with bar("sizes") as advance:
             found = bench(
                 prior_name(self.prior, self.body), people=people, samples=samples, seconds=seconds, first_run=self.first_run, watch=advance
