@@ -224,10 +224,12 @@ def test_somebody_gets_the_opposite_of_what_they_give():
     np.testing.assert_allclose(given[:2], -0.4 * pile.v[0, 0, :2], atol=1e-9)
 
 
-def made_way(pile: Pile, foot: tuple[float, float, float]) -> np.ndarray:
+def made_way(pile: Pile, foot: tuple[float, float, float], *, stuck: bool = False) -> np.ndarray:
     """Put a foot somewhere, let the first body make way, and return where it is then."""
     pile.ready().people[0, 0, 10] = foot
-    make_way(pile.x, pile.R, pile.still, pile.bodies, pile.people, pile.radii, solids(tuple(pile.colliders), (1, 1)))
+    found, around = np.zeros(pile.still.shape, dtype=np.bool_), solids(tuple(pile.colliders), (1, 1))
+    assert make_way(pile.x, pile.R, pile.still, pile.bodies, pile.people, pile.radii, around, found) is stuck
+    assert found.tolist() == [[stuck]]
     return pile.x[0, 0]
 
 
@@ -246,4 +248,11 @@ def test_a_body_makes_way_for_somebody_who_went_into_it():
 def test_a_body_makes_way_neither_into_a_wall_nor_into_the_ground(foot):
     wall = Shape(BOX, (2.0, 0.1, 2.0), np.array([0.0, 0.3, 2.0]), np.eye(3))
     pile = Pile(Plane.ground(), wall).box((0.2, 0.2, 0.2), 5.0, (0.0, 0.0, 0.2))
-    np.testing.assert_allclose(made_way(pile, foot), (0.0, 0.0, 0.2), atol=1e-12)
+    np.testing.assert_allclose(made_way(pile, foot, stuck=True), (0.0, 0.0, 0.2), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["ball", "box"])
+def test_a_body_makes_way_down_to_the_ground_and_no_farther(kind):
+    # Its lowest point is 2 cm above the ground, and the foot 6 cm deep in its top: of the 5 cm that are too many, 2 cm are free.
+    pile = Pile().ball(0.2, 5.0, (0.0, 0.0, 0.22)) if kind == "ball" else Pile().box((0.2, 0.2, 0.2), 5.0, (0.0, 0.0, 0.22))
+    np.testing.assert_allclose(made_way(pile, (0.0, 0.0, 0.41), stuck=True), (0.0, 0.0, 0.2), atol=1e-12)

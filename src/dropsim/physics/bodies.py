@@ -13,7 +13,7 @@ import numpy as np
 
 from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.files.units import GRAVITY
-from dropsim.physics.contact import Solids, nearest, nearest_within, of_person
+from dropsim.physics.contact import HAIR, Solids, nearest, nearest_within, of_person
 from dropsim.physics.shapes import BOUND, BOX, shape_distance, to_local, turned
 
 Array = Any
@@ -114,18 +114,20 @@ def advance(
             for i in range(n):
                 if awake[i]:
                     v[world, i, 2] -= GRAVITY * dt
+            # What gives way to nobody comes last in every iteration, so that it has the last word: between somebody heavy and the ground,
+            # iterations for a light body take long to agree.
             for i in range(n):
-                if not awake[i]:
-                    continue
-                if low[i]:
-                    own = Solids(here.planes, here.spheres, here.patches, rows[i][: counts[i]], here.mesh)
-                    num = _touch_statics(i, *state, bodies, own, dt, contacts, num, points, depths, normal, scratch)
-                for k in range(i + 1, n):
-                    if close[i, k]:
-                        num = _touch_each_other(i, k, *state, bodies, dt, contacts, num, points, depths, normal, scratch)
                 if near[i]:
                     for p in range(count * joints):
                         num = _touch_person(i, p, *state, bodies, at, pace, radii[p % joints], dt, contacts, num)
+            for i in range(n):
+                for k in range(i + 1, n):
+                    if close[i, k]:
+                        num = _touch_each_other(i, k, *state, bodies, dt, contacts, num, points, depths, normal, scratch)
+            for i in range(n):
+                if awake[i] and low[i]:
+                    own = Solids(here.planes, here.spheres, here.patches, rows[i][: counts[i]], here.mesh)
+                    num = _touch_statics(i, *state, bodies, own, dt, contacts, num, points, depths, normal, scratch)
             for c in range(num):
                 _start_warm(c, *state, bodies, contacts, before, known)
             for _ in range(NUM_ITERATIONS if known else FIRST_ITERATIONS):
@@ -167,16 +169,17 @@ def _may_meet(i: int, k: int, x: Array, v: Array, bodies: Bodies, h: float) -> b
 
 
 @kernel
-def make_way(x: Array, R: Array, still: Array, bodies: Bodies, people: Array, radii: Array, solids: Solids) -> None:
+def make_way(x: Array, R: Array, still: Array, bodies: Bodies, people: Array, radii: Array, solids: Solids, stuck: Array) -> bool:
     """Move bodies, in place, out of people who went farther into them than their velocities said, as by a muscle's sudden pull.
 
-    The impulses are there in the next frame; here a body only gets out of the way, and not into the ground or what stands around.
+    The impulses are there in the next frame; here a body only gets out of the way, and not into the ground or what stands around. Write
+    which ones are stuck between people and that (worlds n), and return whether any is.
     """
-    count, joints = people.shape[1], people.shape[2]
+    count, joints, anything = people.shape[1], people.shape[2], False
     for world in range(len(x)):
         here, at = of_person(solids, world * count), people[world].copy().reshape(count * joints, 3)
         for i in range(x.shape[1]):
-            for _ in range(NUM_ROUNDS):
+            for done in range(NUM_ROUNDS + 1):
                 deepest, mx, my, mz = SHALLOW, 0.0, 0.0, 0.0
                 for p in range(count * joints):
                     reach = _reach(i, bodies) + radii[p % joints]
@@ -185,40 +188,51 @@ def make_way(x: Array, R: Array, still: Array, bodies: Bodies, people: Array, ra
                     d, nx, ny, nz = _out_of_body(i, at[p], x[world], R[world], bodies)
                     if radii[p % joints] - d > deepest:
                         deepest, mx, my, mz = radii[p % joints] - d, -nx, -ny, -nz
-                if deepest == SHALLOW:
+                stuck[world, i] = deepest > SHALLOW + HAIR
+                if not stuck[world, i] or done == NUM_ROUNDS:
                     break
-                fx, fy, fz = _free_way(i, x[world], R[world], bodies, here, mx, my, mz)
-                along = fx * mx + fy * my + fz * mz
-                if along < 0.1:  # it is stuck between them and what gives way to nobody
-                    break
-                far = (deepest - SHALLOW) / along
-                x[world, i, 0] += far * fx
-                x[world, i, 1] += far * fy
-                x[world, i, 2] += far * fz
+                far = deepest - SHALLOW
+                fx, fy, fz = _free_way(i, x[world], R[world], bodies, here, far * mx, far * my, far * mz)
+                x[world, i, 0] += fx
+                x[world, i, 1] += fy
+                x[world, i, 2] += fz
                 still[world, i] = 0
+            anything = anything or stuck[world, i]
+    return anything
 
 
 @kernel
 def _free_way(
     i: int, x: Array, R: Array, bodies: Bodies, here: Solids, mx: float, my: float, mz: float
 ) -> tuple[float, float, float]:  # fmt: skip
-    """Return the part of a unit vector along which a body does not go into what it touches."""
-    others = Solids(here.planes[:0], here.spheres, here.patches, here.shapes, here.mesh)
-    for k in range(len(here.planes) + 1):
-        if k < len(here.planes):
+    """Return the part of a way that takes a body no farther than up to what gives way to nobody; along that it goes on."""
+    num_planes, num_spheres = len(here.planes), len(here.spheres)
+    for k in range(num_planes + num_spheres + len(here.shapes)):
+        if k < num_planes:
             plane = here.planes[k]
             nx, ny, nz = plane[0], plane[1], plane[2]
             d = x[i, 0] * nx + x[i, 1] * ny + x[i, 2] * nz - plane[3]
+        elif k < num_planes + num_spheres:
+            ball = here.spheres[k - num_planes]
+            nx, ny, nz = x[i, 0] - ball[0], x[i, 1] - ball[1], x[i, 2] - ball[2]
+            length = max(math.sqrt(nx * nx + ny * ny + nz * nz), 1e-9)
+            d, nx, ny, nz = length - ball[3], nx / length, ny / length, nz / length
         else:
-            d, nx, ny, nz, _, _, _, _ = nearest(x[i, 0], x[i, 1], x[i, 2], others)
+            row = here.shapes[k - num_planes - num_spheres]
+            reach = _reach(i, bodies) + math.sqrt(mx * mx + my * my + mz * mz)
+            if (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2 > (row[BOUND] + reach) ** 2:
+                continue
+            lx, ly, lz = to_local(x[i, 0], x[i, 1], x[i, 2], row)
+            d, lx, ly, lz = shape_distance(lx, ly, lz, row, here.mesh, reach)
+            nx, ny, nz = turned(lx, ly, lz, row)
         extent = bodies.half[i, 0]
         if bodies.kind[i] == BOX:
             extent = 0.0
             for c in range(3):
                 extent += bodies.half[i, c] * abs(R[i, 0, c] * nx + R[i, 1, c] * ny + R[i, 2, c] * nz)
-        into = mx * nx + my * ny + mz * nz
-        if into < 0 and d < extent + SHALLOW:
-            mx, my, mz = mx - into * nx, my - into * ny, mz - into * nz
+        beyond = -(mx * nx + my * ny + mz * nz) - max(d - extent, 0.0)
+        if beyond > 0:
+            mx, my, mz = mx + beyond * nx, my + beyond * ny, mz + beyond * nz
     return mx, my, mz
 
 
