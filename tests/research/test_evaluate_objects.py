@@ -4,9 +4,19 @@ import numpy as np
 import pytest
 
 from dropsim.research.evaluation.objects import PLAIN, ObjectsProtocol, evaluate_objects, table
-from dropsim.research.evaluation.random_scenes import EVENTS, MOST_OBJECTS, RandomChunk, random_numbers, random_scene
+from dropsim.research.evaluation.random_scenes import (
+    BELOW,
+    DEEP,
+    EVENTS,
+    MOST_OBJECTS,
+    Laws,
+    RandomChunk,
+    possible_scene,
+    random_numbers,
+    random_scene,
+)
 from dropsim.research.evaluation.trials import Body
-from dropsim.scene import Ball, Push, Trip
+from dropsim.scene import Ball, Push, Trip, World, batch_scenes
 
 BODY = Body.of(8)
 
@@ -31,6 +41,29 @@ def test_random_scenes_keep_the_laws(num_people):
     found = random_numbers([RandomChunk(BODY, 100 * num_people, 5, num_people, 0.5).run()])
     assert found["random_scenes"] == 5
     assert (found["not_finite"], found["somebody_deeper_than_2_cm"], found["object_below_the_ground"]) == (0, 0, 0)
+
+
+ONCE_BROKEN = [(77_000_704, 1, 1.5), (77_000_879, 4, 1.1)]
+"""Scenes with a box between a wrist and the ground, and with a shoulder in the corner between ground and terrain."""
+
+
+@pytest.mark.parametrize(("seed", "num_people", "seconds"), ONCE_BROKEN)
+def test_a_scene_that_broke_a_law_once_keeps_it_in_a_batch_as_alone(seed, num_people, seconds):
+    simulator = Body.of(64).simulator()
+    scenes = [possible_scene(seed + i, num_people, simulator, EVENTS) for i in range(2)]
+    world, now = batch_scenes(scenes, simulator, [seed, seed + 1])
+    alone = World(scenes[0], simulator)
+    rng, own, same = world.streams([seed, seed + 1]), alone.streams(seed), alone.start(seed)
+    states = [now]
+    for _ in range(round(seconds * world.fps)):
+        (now, _), (same, _) = world.step(now, rng), alone.step(same, own)
+        states.append(now)
+        assert np.array_equal(now.people.x[0], same.people.x)
+        assert np.array_equal(now.people.v[0], same.people.v)
+    law = Laws.of(world, scenes[0], states, 0)
+    assert law.solid < DEEP
+    assert law.loose < DEEP
+    assert law.lowest > -BELOW
 
 
 def test_a_broken_law_is_counted():

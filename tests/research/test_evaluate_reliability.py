@@ -13,6 +13,7 @@ from dropsim.research.evaluation.reliability import (
     faults_of,
     fuzz,
     random_pushes,
+    scene_failures,
     scene_faults,
     table,
 )
@@ -69,7 +70,17 @@ def test_faults_are_seen():
 
 
 def test_faults_of_scenes_are_seen():
-    good = {"finite": [True], "solid": [0.0], "bones": [0.1], "speed": [9.0]}
+    good = {"finite": [True], "solid": [0.0], "loose": [0.0], "lowest": [0.0], "bones": [0.1], "speed": [9.0]}
     assert not any(bool(flag) for flag in scene_faults({name: np.array(values) for name, values in good.items()}).values())
-    for name, bad in (("not finite", {"finite": [False]}), ("too deep", {"solid": [0.1]}), ("too fast", {"speed": [99.0]})):
-        assert bool(scene_faults({key: np.array(values) for key, values in (good | bad).items()})[name]), name
+    bad = {
+        "not finite": {"finite": [False]},
+        "too deep": {"solid": [0.1]},
+        "too deep in a loose object": {"loose": [0.1]},
+        "below the ground": {"lowest": [-0.1]},
+        "too fast": {"speed": [99.0]},
+    }
+    for name, values in bad.items():
+        assert bool(scene_faults({key: np.array(each) for key, each in (good | values).items()})[name]), name
+    # With its seed and the number of its people a scene that fails can be run again alone.
+    laws = {key: np.array(2 * each) for key, each in good.items()} | {"seed": np.array([7, 8]), "people": np.array([3, 3])}
+    assert scene_failures(laws | {"solid": np.array([0.0, 0.1])}) == ["scene 8 of 3: too deep"]

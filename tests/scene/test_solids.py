@@ -372,6 +372,21 @@ def test_a_box_makes_way_for_a_foot_that_is_suddenly_pushed_into_it():
     assert deepest < 0.011
 
 
+def test_a_foot_that_is_pushed_onto_a_box_on_the_ground_stays_out_of_it():
+    # The box cannot make way, so the foot has to, although 3000 N push it down.
+    ankle, x = joint_index("right_ankle"), standing(z=0.4).x
+    box = Box((float(x[ankle, 0]), float(x[ankle, 1]), 0.0), (0.5, 0.5, 0.35), mass=2.0)
+    simulator = Simulator(PassivePrior(SKELETON), pose=None).with_options(correct=False, num_samples=1)
+    world = World(Scene(elements=(box, Push("right_ankle", (0.0, 0.0, -3000.0), 0.0, 0.2)), get_up=False), simulator)
+    now, rng, deepest = world.start_from(limp(x).map(lambda values: values[None])), world.streams(0), 0.0
+    for _ in range(12):
+        now, _ = world.step(now, rng)
+        crate = Shape(BOX, (0.25, 0.25, 0.175), now.memories[0].x, now.memories[0].R)
+        deepest = max(deepest, float((SKELETON.radii - nearest_surface([crate], now.people.x[0]).distance).max()))
+        assert now.memories[0].x[2] > 0.175 - 0.005  # nor does the box go deeper into the ground than people do
+    assert 0.0 < deepest < 0.011
+
+
 def test_loose_things_of_a_batch_are_where_they_are_alone(walkers):
     scenes = [
         Scene(elements=(AHEAD, Box((0.0, 0.7, 0.0), (1.4, 0.4, 0.4), mass=mass), Obstacle((0.1, 1.3, 0.11), 0.11, mass=0.4)))

@@ -13,17 +13,17 @@ import numpy as np
 
 from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.files.units import GRAVITY
-from dropsim.physics.contact import Solids, nearest, nearest_within, of_person
+from dropsim.physics.contact import HAIR, Solids, nearest, nearest_within, of_person
 from dropsim.physics.shapes import BOUND, BOX, shape_distance, to_local, turned
 
 Array = Any
 """numba knows the types."""
 BALL = 1
-NUM_SUBSTEPS = 16
-"""Of a frame."""
-NUM_ITERATIONS, FIRST_ITERATIONS = 12, 40
-"""Of the impulses within a substep, and within the first one of a frame, which starts from nothing."""
-CONVERGED = 1e-5
+SUBSTEP_WAY, FEWEST_SUBSTEPS, MOST_SUBSTEPS = 0.006, 4, 16
+"""Farthest that something moves in a substep [m], in so many to so many substeps of a frame: 3 m/s and more take all."""
+MOST_ITERATIONS = 200
+"""Of the impulses within a substep: between somebody of 40 kg and the ground, a box of 1 kg takes about a hundred."""
+CONVERGED = 1e-4
 """Iterations end when none of them changes a velocity by more than this [m/s]."""
 SAME_CONTACT = 0.02
 """Contacts of two bodies that are nearer than this in two substeps are one [m]."""
@@ -39,11 +39,12 @@ AT_REST, FRAMES_TO_SLEEP = 0.01, 15
 """A body all of which is slower [m/s] for so many frames sleeps: something that falls is that slow for one frame at most."""
 TOUCHING = 0.1
 """Nearest that somebody's sphere comes to a body before they are looked at more closely [m]."""
-KICKED = 0.5
-"""Farther than its own velocity takes it, a body gets within a frame at most if somebody kicks it at 15 m/s [m]."""
+MARGIN = 0.01
+"""How much farther than by what moves bodies are looked for [m]."""
 SHALLOW, NUM_ROUNDS = 0.01, 4
 """Depth in people at which bodies make way [m], and in how many rounds they do so."""
-MOST_CONTACTS = 1024
+MOST_CONTACTS = 64
+"""Of a body, without those with people: a box has up to 8 with each that it touches."""
 STATIC = -1
 """Index of what gives way to nobody; people's spheres are counted on from -2."""
 
@@ -85,70 +86,25 @@ def advance(
 
     x, v, w are (worlds n 3), R (worlds n 3 3) from the bodies' own axes to the world's; people (worlds p 22 3). An impulse on joint k
     changes the velocity of joint j by response[j, k] times it (22 22) [1/kg]. `still` counts the frames that each body has been at rest
-    (worlds n); bodies that rest long enough sleep until somebody or something that moves comes near.
+    (worlds n); bodies that rest long enough sleep until somebody or something that moves comes near. Bodies that cannot meet within the
+    frame are moved apart from each other, each such island in as many substeps as its own speed takes.
     """
-    n, count, joints = x.shape[1], people.shape[1], people.shape[2]
-    dt = h / NUM_SUBSTEPS
-    contacts = Contacts(np.empty((MOST_CONTACTS, 2), np.int64), np.empty((MOST_CONTACTS, 4, 3)), np.empty((MOST_CONTACTS, 4)))
-    before = Contacts(contacts.who.copy(), contacts.vectors.copy(), contacts.numbers.copy())
-    points, depths, normal = np.empty((16, 3)), np.empty(16), np.empty(3)
-    scratch, anything = np.empty((2, 16, 3)), False
+    n, count, joints, anything = x.shape[1], people.shape[1], people.shape[2], False
     for world in range(len(x)):
         here = of_person(solids, world * count)
         at, pace = people[world].copy().reshape(count * joints, 3), velocities[world].copy().reshape(count * joints, 3)
-        state, given, known = (x[world], R[world], v[world], w[world]), np.zeros(at.shape), 0
+        state, given = (x[world], R[world], v[world], w[world]), np.zeros(at.shape)
         near = _near_people(x[world], v[world], bodies, at, pace, radii, h)
         awake = _awake(x[world], v[world], still[world], near, bodies, here, h)
         if not awake.any():
             continue
         anything = True
-        rows, counts = np.empty((n, *here.shapes.shape)), np.zeros(n, np.int64)
-        close, low = np.zeros((n, n), np.bool_), np.zeros(n, np.bool_)
+        travel = 2 * h * _fastest(np.nonzero(awake)[0], v[world], w[world], bodies, near, pace, h)
+        first = _islands(awake, near, x[world], bodies, travel)
         for i in range(n):
-            if awake[i]:
-                counts[i], low[i] = _surroundings(i, x[world], v[world], bodies, here, h, rows[i])
-            for k in range(i + 1, n):
-                close[i, k] = awake[i] and awake[k] and _may_meet(i, k, x[world], v[world], bodies, h)
-        for _ in range(NUM_SUBSTEPS):
-            num = 0
-            for i in range(n):
-                if awake[i]:
-                    v[world, i, 2] -= GRAVITY * dt
-            for i in range(n):
-                if not awake[i]:
-                    continue
-                if low[i]:
-                    own = Solids(here.planes, here.spheres, here.patches, rows[i][: counts[i]], here.mesh)
-                    num = _touch_statics(i, *state, bodies, own, dt, contacts, num, points, depths, normal, scratch)
-                for k in range(i + 1, n):
-                    if close[i, k]:
-                        num = _touch_each_other(i, k, *state, bodies, dt, contacts, num, points, depths, normal, scratch)
-                if near[i]:
-                    for p in range(count * joints):
-                        num = _touch_person(i, p, *state, bodies, at, pace, radii[p % joints], dt, contacts, num)
-            for c in range(num):
-                _start_warm(c, *state, bodies, contacts, before, known)
-            for _ in range(NUM_ITERATIONS if known else FIRST_ITERATIONS):
-                change = 0.0
-                for c in range(num):
-                    change = max(change, _push(c, *state, bodies, pace, given, response, contacts))
-                if change < CONVERGED:
-                    break
-            before.who[:num], before.vectors[:num], before.numbers[:num] = (
-                contacts.who[:num],
-                contacts.vectors[:num],
-                contacts.numbers[:num],
-            )
-            known = num
-            for i in range(n):
-                if not awake[i]:
-                    continue
-                for k in range(3):
-                    x[world, i, k] += dt * v[world, i, k]
-                _spin(R[world, i], w[world, i], dt)
-            for p in range(count * joints):
-                for k in range(3):
-                    at[p, k] += dt * pace[p, k]
+            if first[i] == i:
+                members = np.nonzero(first == i)[0]
+                _advance_island(members, state, bodies, near, at, pace, given, radii, response, here, h, travel)
         for p in range(count * joints):
             for k in range(3):
                 forces[world, p // joints, p % joints, k] = given[p, k] / h
@@ -160,23 +116,111 @@ def advance(
 
 
 @kernel
-def _may_meet(i: int, k: int, x: Array, v: Array, bodies: Bodies, h: float) -> bool:
-    """Tell whether two bodies may touch within a frame."""
-    reach = _reach(i, bodies) + _reach(k, bodies) + KICKED + 2 * h * (_size(v[i]) + _size(v[k]))
+def _fastest(members: Array, v: Array, w: Array, bodies: Bodies, near: Array, pace: Array, h: float) -> float:
+    """Return the speed of the fastest of some bodies, and of people near them, by the frame's end [m/s]."""
+    found, touched = 0.0, False
+    for i in members:
+        found, touched = max(found, _size(v[i]) + _reach(i, bodies) * _size(w[i])), touched or near[i]
+    for p in range(len(pace) if touched else 0):
+        found = max(found, _size(pace[p]))
+    return found + GRAVITY * h
+
+
+@kernel
+def _islands(awake: Array, near: Array, x: Array, bodies: Bodies, travel: float) -> Array:
+    """Return for each body that is awake the first one of its island, -1 for the others; all that people are near are one island."""
+    first, waiting = np.full(len(x), -1), np.empty(len(x), np.int64)
+    for i in range(len(x)):
+        if not awake[i] or first[i] >= 0:
+            continue
+        first[i], waiting[0], num = i, i, 1
+        while num > 0:
+            num -= 1
+            j = waiting[num]
+            for k in range(len(x)):
+                if awake[k] and first[k] < 0 and ((near[j] and near[k]) or _may_meet(j, k, x, bodies, travel)):
+                    first[k], waiting[num] = i, k
+                    num += 1
+    return first
+
+
+@kernel
+def _may_meet(i: int, k: int, x: Array, bodies: Bodies, travel: float) -> bool:
+    """Tell whether two bodies may touch within a frame in which what is between them closes by some way at most."""
+    reach = _reach(i, bodies) + _reach(k, bodies) + MARGIN + travel
     return (x[i, 0] - x[k, 0]) ** 2 + (x[i, 1] - x[k, 1]) ** 2 + (x[i, 2] - x[k, 2]) ** 2 < reach**2
 
 
 @kernel
-def make_way(x: Array, R: Array, still: Array, bodies: Bodies, people: Array, radii: Array, solids: Solids) -> None:
+def _advance_island(
+    members: Array, state: tuple[Array, Array, Array, Array], bodies: Bodies, near: Array, at: Array, pace: Array, given: Array,
+    radii: Array, response: Array, here: Solids, h: float, travel: float,
+) -> None:  # fmt: skip
+    """Move some bodies by a frame, and the people near them along; add the impulses that people get to `given`."""
+    (x, R, v, w), num_members, joints = state, len(members), len(radii)
+    way = h * _fastest(members, v, w, bodies, near, pace, h)
+    substeps = min(max(math.ceil(way / SUBSTEP_WAY), FEWEST_SUBSTEPS), MOST_SUBSTEPS)
+    dt, touched = h / substeps, near[members].any()
+    most = num_members * (MOST_CONTACTS + (len(at) if touched else 0))
+    contacts = Contacts(np.empty((most, 2), np.int64), np.empty((most, 4, 3)), np.empty((most, 4)))
+    before, known = Contacts(np.empty((most, 2), np.int64), np.empty((most, 4, 3)), np.empty((most, 4))), 0
+    points, depths, normal, scratch = np.empty((16, 3)), np.empty(16), np.empty(3), np.empty((2, 16, 3))
+    held = np.empty(len(x) + 1, np.bool_)
+    rows, counts, low = np.empty((num_members, *here.shapes.shape)), np.zeros(num_members, np.int64), np.zeros(num_members, np.bool_)
+    for m in range(num_members):
+        counts[m], low[m] = _surroundings(members[m], x, bodies, here, h, travel, rows[m])
+    for _ in range(substeps):
+        num = 0
+        # What gives way to nobody comes last in every iteration, so that it has the last word: between somebody heavy and the ground,
+        # iterations for a light body take long to agree.
+        for i in members:
+            v[i, 2] -= GRAVITY * dt
+        for i in members:
+            for p in range(len(at) if near[i] else 0):
+                num = _touch_person(i, p, x, R, v, w, bodies, at, pace, radii[p % joints], dt, contacts, num)
+        for m in range(num_members):
+            for k in members[m + 1 :]:
+                num = _touch_each_other(members[m], k, x, R, v, w, bodies, dt, contacts, num, points, depths, normal, scratch)
+        for m in range(num_members):
+            if low[m]:
+                own = Solids(here.planes, here.spheres, here.patches, rows[m][: counts[m]], here.mesh)
+                num = _touch_statics(members[m], x, R, v, w, bodies, own, dt, contacts, num, points, depths, normal, scratch)
+        for c in range(num):
+            _start_warm(c, x, R, v, w, bodies, pace, given, response, contacts, before, known)
+        for _ in range(MOST_ITERATIONS):
+            change = 0.0
+            for c in range(num):
+                change = max(change, _push(c, x, R, v, w, bodies, pace, given, response, contacts))
+            if change < CONVERGED:
+                break
+        held[:] = False
+        for c in range(num):
+            for i in contacts.who[c]:
+                held[max(i, STATIC)] = True  # the last one is for what is no body
+        contacts, before, known = before, contacts, num
+        for i in members:
+            for k in range(3):
+                x[i, k] += dt * v[i, k]
+            if not held[i]:
+                x[i, 2] += 0.5 * GRAVITY * dt * dt  # what flies is on its parabola, however long a substep is
+            _spin(R[i], w[i], dt)
+        for p in range(len(at) if touched else 0):
+            for k in range(3):
+                at[p, k] += dt * pace[p, k]
+
+
+@kernel
+def make_way(x: Array, R: Array, still: Array, bodies: Bodies, people: Array, radii: Array, solids: Solids, stuck: Array) -> bool:
     """Move bodies, in place, out of people who went farther into them than their velocities said, as by a muscle's sudden pull.
 
-    The impulses are there in the next frame; here a body only gets out of the way, and not into the ground or what stands around.
+    The impulses are there in the next frame; here a body only gets out of the way, and not into the ground or what stands around. Write
+    which ones are stuck between people and that (worlds n), and return whether any is.
     """
-    count, joints = people.shape[1], people.shape[2]
+    count, joints, anything = people.shape[1], people.shape[2], False
     for world in range(len(x)):
         here, at = of_person(solids, world * count), people[world].copy().reshape(count * joints, 3)
         for i in range(x.shape[1]):
-            for _ in range(NUM_ROUNDS):
+            for done in range(NUM_ROUNDS + 1):
                 deepest, mx, my, mz = SHALLOW, 0.0, 0.0, 0.0
                 for p in range(count * joints):
                     reach = _reach(i, bodies) + radii[p % joints]
@@ -185,40 +229,51 @@ def make_way(x: Array, R: Array, still: Array, bodies: Bodies, people: Array, ra
                     d, nx, ny, nz = _out_of_body(i, at[p], x[world], R[world], bodies)
                     if radii[p % joints] - d > deepest:
                         deepest, mx, my, mz = radii[p % joints] - d, -nx, -ny, -nz
-                if deepest == SHALLOW:
+                stuck[world, i] = deepest > SHALLOW + HAIR
+                if not stuck[world, i] or done == NUM_ROUNDS:
                     break
-                fx, fy, fz = _free_way(i, x[world], R[world], bodies, here, mx, my, mz)
-                along = fx * mx + fy * my + fz * mz
-                if along < 0.1:  # it is stuck between them and what gives way to nobody
-                    break
-                far = (deepest - SHALLOW) / along
-                x[world, i, 0] += far * fx
-                x[world, i, 1] += far * fy
-                x[world, i, 2] += far * fz
+                far = deepest - SHALLOW
+                fx, fy, fz = _free_way(i, x[world], R[world], bodies, here, far * mx, far * my, far * mz)
+                x[world, i, 0] += fx
+                x[world, i, 1] += fy
+                x[world, i, 2] += fz
                 still[world, i] = 0
+            anything = anything or stuck[world, i]
+    return anything
 
 
 @kernel
 def _free_way(
     i: int, x: Array, R: Array, bodies: Bodies, here: Solids, mx: float, my: float, mz: float
 ) -> tuple[float, float, float]:  # fmt: skip
-    """Return the part of a unit vector along which a body does not go into what it touches."""
-    others = Solids(here.planes[:0], here.spheres, here.patches, here.shapes, here.mesh)
-    for k in range(len(here.planes) + 1):
-        if k < len(here.planes):
+    """Return the part of a way that takes a body no farther than up to what gives way to nobody; along that it goes on."""
+    num_planes, num_spheres = len(here.planes), len(here.spheres)
+    for k in range(num_planes + num_spheres + len(here.shapes)):
+        if k < num_planes:
             plane = here.planes[k]
             nx, ny, nz = plane[0], plane[1], plane[2]
             d = x[i, 0] * nx + x[i, 1] * ny + x[i, 2] * nz - plane[3]
+        elif k < num_planes + num_spheres:
+            ball = here.spheres[k - num_planes]
+            nx, ny, nz = x[i, 0] - ball[0], x[i, 1] - ball[1], x[i, 2] - ball[2]
+            length = max(math.sqrt(nx * nx + ny * ny + nz * nz), 1e-9)
+            d, nx, ny, nz = length - ball[3], nx / length, ny / length, nz / length
         else:
-            d, nx, ny, nz, _, _, _, _ = nearest(x[i, 0], x[i, 1], x[i, 2], others)
+            row = here.shapes[k - num_planes - num_spheres]
+            reach = _reach(i, bodies) + math.sqrt(mx * mx + my * my + mz * mz)
+            if (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2 > (row[BOUND] + reach) ** 2:
+                continue
+            lx, ly, lz = to_local(x[i, 0], x[i, 1], x[i, 2], row)
+            d, lx, ly, lz = shape_distance(lx, ly, lz, row, here.mesh, reach)
+            nx, ny, nz = turned(lx, ly, lz, row)
         extent = bodies.half[i, 0]
         if bodies.kind[i] == BOX:
             extent = 0.0
             for c in range(3):
                 extent += bodies.half[i, c] * abs(R[i, 0, c] * nx + R[i, 1, c] * ny + R[i, 2, c] * nz)
-        into = mx * nx + my * ny + mz * nz
-        if into < 0 and d < extent + SHALLOW:
-            mx, my, mz = mx - into * nx, my - into * ny, mz - into * nz
+        beyond = -(mx * nx + my * ny + mz * nz) - max(d - extent, 0.0)
+        if beyond > 0:
+            mx, my, mz = mx + beyond * nx, my + beyond * ny, mz + beyond * nz
     return mx, my, mz
 
 
@@ -273,13 +328,13 @@ def _near_people(x: Array, v: Array, bodies: Bodies, people: Array, pace: Array,
 
 
 @kernel
-def _surroundings(i: int, x: Array, v: Array, bodies: Bodies, here: Solids, h: float, rows: Array) -> tuple[int, bool]:
+def _surroundings(i: int, x: Array, bodies: Bodies, here: Solids, h: float, travel: float, rows: Array) -> tuple[int, bool]:
     """Write the shapes that a body may reach within a frame; return how many, and whether it may reach any surface."""
-    reach, count = _reach(i, bodies) + KICKED + 2 * h * _size(v[i]), 0
+    reach, count = _reach(i, bodies) + MARGIN + travel, 0
     for k in range(len(here.shapes)):
         row = here.shapes[k]
-        travel = h * (_size(row[16:19]) + row[BOUND] * _size(row[19:22]))
-        if (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2 < (reach + row[BOUND] + travel) ** 2:
+        nearing = h * (_size(row[16:19]) + row[BOUND] * _size(row[19:22]))
+        if (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2 < (reach + row[BOUND] + nearing) ** 2:
             rows[count] = row
             count += 1
     plain = Solids(here.planes, here.spheres, here.patches, here.shapes[:0], here.mesh)
@@ -320,7 +375,7 @@ def _add(
     ux: float, uy: float, uz: float, x: Array, v: Array, w: Array, dt: float, contacts: Contacts, num: int,
 ) -> int:  # fmt: skip
     """Note a contact if it is one by the substep's end; u is the velocity of what gives way to nobody, or of a person's sphere."""
-    if num == MOST_CONTACTS:
+    if num == len(contacts.who):
         return num
     vectors, numbers = contacts.vectors[num], contacts.numbers[num]
     vectors[0, 0], vectors[0, 1], vectors[0, 2] = px, py, pz
@@ -515,6 +570,27 @@ def _kick(i: int, p: Array, jx: float, jy: float, jz: float, x: Array, R: Array,
 
 
 @inlined_kernel
+def _kick_back(
+    b: int, point: Array, jx: float, jy: float, jz: float, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array,
+    given: Array, response: Array,
+) -> None:  # fmt: skip
+    """Give the other side of a contact, a body or somebody's joint, the opposite of an impulse."""
+    if b >= 0:
+        _kick(b, point, -jx, -jy, -jz, x, R, v, w, bodies)
+    elif b < STATIC:
+        joint = (-2 - b) % len(response)
+        first = -2 - b - joint
+        given[-2 - b, 0] -= jx
+        given[-2 - b, 1] -= jy
+        given[-2 - b, 2] -= jz
+        for j in range(len(response)):
+            share = response[j, joint]
+            pace[first + j, 0] -= share * jx
+            pace[first + j, 1] -= share * jy
+            pace[first + j, 2] -= share * jz
+
+
+@inlined_kernel
 def _push(
     c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array, given: Array, response: Array, contacts: Contacts
 ) -> float:
@@ -561,27 +637,18 @@ def _push(
             rubbed[0], rubbed[1], rubbed[2] = share * gx, share * gy, share * gz
         change = max(change, ease * math.sqrt(jx * jx + jy * jy + jz * jz))
         _kick(a, point, jx, jy, jz, x, R, v, w, bodies)
-        if b >= 0:
-            _kick(b, point, -jx, -jy, -jz, x, R, v, w, bodies)
-        elif b < STATIC:
-            joint = (-2 - b) % len(response)
-            first = -2 - b - joint
-            given[-2 - b, 0] -= jx
-            given[-2 - b, 1] -= jy
-            given[-2 - b, 2] -= jz
-            for j in range(len(response)):
-                share = response[j, joint]
-                pace[first + j, 0] -= share * jx
-                pace[first + j, 1] -= share * jy
-                pace[first + j, 2] -= share * jz
+        _kick_back(b, point, jx, jy, jz, x, R, v, w, bodies, pace, given, response)
     return change
 
 
 @kernel
-def _start_warm(c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, contacts: Contacts, before: Contacts, known: int) -> None:
+def _start_warm(
+    c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array, given: Array, response: Array, contacts: Contacts,
+    before: Contacts, known: int,
+) -> None:  # fmt: skip
     """Begin with the impulses that a contact had in the substep before, so that what rests stays at rest; impacts start from nothing."""
     a, b, numbers = contacts.who[c, 0], contacts.who[c, 1], contacts.numbers[c]
-    if b < STATIC or numbers[2] > FASTEST_RECOVERY:
+    if numbers[2] > FASTEST_RECOVERY:
         return
     point, n, rubbed = contacts.vectors[c, 0], contacts.vectors[c, 1], contacts.vectors[c, 3]
     best, at = SAME_CONTACT**2, -1
@@ -601,8 +668,7 @@ def _start_warm(c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, 
         rubbed[k] = old[k] - along * n[k]
     jx, jy, jz = numbers[3] * n[0] + rubbed[0], numbers[3] * n[1] + rubbed[1], numbers[3] * n[2] + rubbed[2]
     _kick(a, point, jx, jy, jz, x, R, v, w, bodies)
-    if b >= 0:
-        _kick(b, point, -jx, -jy, -jz, x, R, v, w, bodies)
+    _kick_back(b, point, jx, jy, jz, x, R, v, w, bodies, pace, given, response)
 
 
 @kernel

@@ -67,10 +67,12 @@ def settle(
             if whole and deepest(out[i], body.radii, here) < DEEP:
                 break
             push_out(out[i], before[i], body.radii, here, friction, borne[i, 0], h, touching[i], sliding, pressed, rubbed)
+            # A body that is pressed against the floor is rather inside of itself than inside of the floor. A joint in a corner, out of
+            # which a round pushes it to one side, goes to and fro between both while it gives less than its neighbours.
+            last = 4 * done >= 3 * most_rounds
             for j in range(NUM_JOINTS):
-                give[j] = body.mobility[j] * (contact_mobility if touching[i, j] and not sliding[j] else 1.0)
-            # A body that is pressed against the floor is rather inside of itself than inside of the floor.
-            inside = keep_apart(out[i], body.capsules, give, close, num_close, allowed) if 4 * done < 3 * most_rounds else 0.0
+                give[j] = body.mobility[j] * (contact_mobility if touching[i, j] and not sliding[j] and not last else 1.0)
+            inside = 0.0 if last else keep_apart(out[i], body.capsules, give, close, num_close, allowed)
             restore_person(out[i], body.lengths, give, 2, work[0], work[1], work[2])
 
 

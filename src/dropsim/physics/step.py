@@ -16,7 +16,7 @@ from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
 from dropsim.physics import settle as settling
 from dropsim.physics import wrench
-from dropsim.physics.contact import Collider, Plane, Solids, solids
+from dropsim.physics.contact import Collider, Plane, Solids, nearest_surface, solids
 from dropsim.physics.energies import Contact, Kinematic, RangeOfMotion, Rigidity, nearest_candidate
 from dropsim.physics.energy import Energy, Frame
 from dropsim.physics.nnls import check
@@ -280,6 +280,20 @@ class Simulator:
             out.reshape(together), now.x.reshape(together), self.skeleton, around, friction=o.friction, borne=aim.borne, h=self.h
         )
         return flat(apart, 2), touching | flat(again, 1), flat(forces, 2)
+
+    def give_way(self, before: State, after: State, colliders: Sequence[Collider], to: Sequence[Collider]) -> State:
+        """Move people out of some more colliders, as objects that are stuck and cannot make way for them; the others stay as they are."""
+        met = np.asarray((nearest_surface(to, after.x).distance < self.skeleton.radii).any(-1))
+        if not self.options.contact or not met.any():
+            return after
+        x, batch = flat(after.x, 2), after.x.shape[:-2]
+        out, touching, o = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_), self.options
+        unborne, rounds = np.zeros((len(x), 2)), (settling.ROUNDS, settling.MOST_ROUNDS)
+        body, around = self.skeleton.arrays, solids((*colliders, *to), batch)
+        settling.settle(x, flat(before.x, 2), body, around, o.friction, unborne, self.h, *rounds, 1.0, out, touching)
+        x = np.where(met[..., None, None], out.reshape(after.x.shape), after.x)
+        q = np.where(met[..., None, None, None], self.skeleton.inverse(x, after.q), after.q)
+        return replace(after, x=x, v=np.where(met[..., None, None], (x - before.x) / self.h, after.v), q=q)
 
     def _pose(self, x: Float[np.ndarray, "n 22 3"], twist_from: Float[np.ndarray, "n 22 3 3"]) -> Float[np.ndarray, "n 22 3 3"]:
         """Return local rotations: swings from x, twists from the nearest candidate; leaves turn a little toward rest."""

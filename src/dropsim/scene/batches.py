@@ -106,11 +106,15 @@ class EveryWorld(Element[Memories]):
         wanted = Intent.merged([self.wanted, done.intent])
         return tuple(memories), replace(done, intent=wanted if wanted is not None and wanted.known.any() else None)
 
-    def after(self, memory: Memories | None, context: SceneContext) -> Memories | None:
+    def after(self, memory: Memories | None, context: SceneContext) -> tuple[Memories | None, tuple[Collider, ...]]:
         if memory is None:
-            return None
-        worlds = enumerate(zip(self._loose, memory, strict=True))
-        return tuple(loose.let_through(own, _context_of(context, i)) if loose.places else own for i, (loose, own) in worlds)
+            return None, ()
+        memories, stuck = [], list[tuple[int, Collider]]()
+        for i, (loose, own) in enumerate(zip(self._loose, memory, strict=True)):
+            moved, colliders = loose.let_through(own, _context_of(context, i)) if loose.places else (own, ())
+            memories.append(moved)
+            stuck += [(i, collider) for collider in colliders]
+        return tuple(memories), colliders_by_world(tuple(stuck), context.batch) if stuck else ()
 
     @functools.cached_property
     def _loose(self) -> tuple[LooseObjects, ...]:

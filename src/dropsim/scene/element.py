@@ -14,7 +14,7 @@ from dropsim.body.skeleton import JOINTS, Skeleton, joint_index
 from dropsim.control.floor import Footing, kept_from_walls
 from dropsim.files.names import suggestion
 from dropsim.motion.motion import Event
-from dropsim.physics.contact import Plane, Solids
+from dropsim.physics.contact import Collider, Plane, Solids
 from dropsim.physics.step import StepInputs
 from dropsim.priors.prior import State
 
@@ -149,10 +149,13 @@ class Element(ABC, Generic[Memory]):
     def act(self, memory: Memory | None, context: SceneContext) -> tuple[Memory | None, StepInputs]:
         """Return its memory after the frame, and what it does during it."""
 
-    def after(self, memory: Memory | None, context: SceneContext) -> Memory | None:
-        """Return its memory once people have moved; the context has them, and what can be touched, as they are at the frame's end."""
+    def after(self, memory: Memory | None, context: SceneContext) -> tuple[Memory | None, tuple[Collider, ...]]:
+        """Return its memory once people have moved, and what of it cannot make way for those who went into it.
+
+        The context has people, and what can be touched, as they are at the frame's end.
+        """
         del context
-        return memory
+        return memory, ()
 
     def balls(self, memory: Memory | None) -> Balls | None:
         """Return the spheres that it has in the world, to be drawn and to be seen by others."""

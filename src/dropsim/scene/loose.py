@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.physics.bodies import Bodies, advance, make_way
-from dropsim.physics.contact import Collider, solids
+from dropsim.physics.contact import Collider, Shape, Spheres, solids
 from dropsim.physics.energies import Rigidity
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.shapes import BOX
 from dropsim.physics.step import StepInputs
 from dropsim.scene.element import Element, SceneContext
+
+NOWHERE = np.array([0.0, 0.0, -1e9])
+"""Where nobody touches anything [m]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,16 +88,34 @@ class LooseObjects:
             return tuple(memories), StepInputs()
         return self._put_back(memories, context, x, R, v, w, still), StepInputs(forces=forces.reshape(context.people.x.shape))
 
-    def let_through(self, memories: Sequence[Any], context: SceneContext) -> tuple[Any, ...]:
-        """Move them out of people who went into them, once people have moved; return the memories of all elements.
+    def let_through(self, memories: Sequence[Any], context: SceneContext) -> tuple[tuple[Any, ...], tuple[Collider, ...]]:
+        """Move them out of people who went into them, once people have moved; return the memories of all elements, and what is stuck.
 
         Objects are moved before people, whom they expect to keep their velocities; a leg that swings changes its own by 3 m/s in a frame.
+        What is stuck between somebody and the ground or a wall cannot make way: people have to, and get it as colliders.
         """
         if not self.places or context.around is None or not self._anybody_near(memories, context):
-            return tuple(memories)
+            return tuple(memories), ()
         x, R, v, w, still = self._stacked(memories, context)
-        make_way(x, R, still, self.bodies, flat(context.people.x, 3), context.skeleton.radii, context.around)
-        return self._put_back(memories, context, x, R, v, w, still)
+        stuck = np.zeros(still.shape, dtype=np.bool_)
+        any_stuck = make_way(x, R, still, self.bodies, flat(context.people.x, 3), context.skeleton.radii, context.around, stuck)
+        found = self._put_back(memories, context, x, R, v, w, still)
+        return found, self._as_colliders(found, stuck.reshape((*context.batch[:-1], -1))) if any_stuck else ()
+
+    def _as_colliders(self, memories: Sequence[Any], which: Bool[np.ndarray, "*w n"]) -> tuple[Collider, ...]:
+        """Return some of them as people touch them; in worlds where one is not among these it is nowhere."""
+        found = list[Collider]()
+        for k, i in enumerate(self.places):
+            if not which[..., k].any():
+                continue
+            own, half, friction = memories[i], self.bodies.half[k], float(self.bodies.friction[k])
+            at = np.where(which[..., k, None], own.x, NOWHERE)[..., None, :]
+            if self.bodies.kind[k] == BOX:
+                turning = (own.R[..., None, :, :], own.v[..., None, :], own.w[..., None, :])
+                found.append(Shape(BOX, tuple(half.tolist()), at, *turning, friction))
+            else:
+                found.append(Spheres(at[..., None, :], half[:1], own.v[..., None, None, :], friction))
+        return tuple(found)
 
     def _anybody_near(self, memories: Sequence[Any], context: SceneContext) -> bool:
         """Tell whether somebody is within the sphere around one of them."""

@@ -17,7 +17,7 @@ from dropsim.control.leaning import bracing
 from dropsim.control.planner import Plan, Planner, ReplaceStage, make_plan
 from dropsim.files.units import Degrees, Metres, MetresPerSecond
 from dropsim.motion.motion import Event
-from dropsim.physics.contact import Plane, Solids, solids
+from dropsim.physics.contact import Collider, Plane, Solids, solids
 from dropsim.physics.settle import NEAR
 from dropsim.physics.step import Report, Simulator, Stage, StepInputs
 from dropsim.priors.intent import Intent
@@ -229,13 +229,16 @@ class World:
         )
         simulator = self.opening if self.opening and follows else self.simulator
         people, report = simulator.step(now.people, inputs, rng)
-        memories = self._after(memories, replace(context, people=people, around=around))
+        memories, stuck = self._after(memories, replace(context, people=people, around=around))
+        if stuck:
+            people = simulator.give_way(now.people, people, colliders, stuck)
         return WorldState(now.frame + 1, people, memories, now.pivot, plan, fallen, context.footing, context.around), report
 
-    def _after(self, memories: Sequence[Any], context: SceneContext) -> tuple[Any, ...]:
-        """Return what the elements remember once people have moved."""
+    def _after(self, memories: Sequence[Any], context: SceneContext) -> tuple[tuple[Any, ...], tuple[Collider, ...]]:
+        """Return what the elements remember once people have moved, and what cannot make way for them."""
         own = [element.after(memory, context) for element, memory in zip(self.scene.elements, memories, strict=True)]
-        return self._loose.let_through(own, context)
+        memories, stuck = self._loose.let_through([memory for memory, _ in own], context)
+        return memories, (*stuck, *(collider for _, colliders in own for collider in colliders))
 
     @functools.cached_property
     def _loose(self) -> LooseObjects:

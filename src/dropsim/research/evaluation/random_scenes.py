@@ -204,7 +204,7 @@ class RandomChunk(Chunk):
         scenes = [possible_scene(seed, self.num_people, simulator, self.kinds) for seed in seeds]
         laws = judged(scenes, simulator, seeds, self.seconds)
         counts = {"objects": np.array([len(s.elements) for s in scenes]), "people": np.full(self.count, self.num_people)}
-        return counts | {f.name: np.array([getattr(law, f.name) for law in laws]) for f in fields(Laws)}
+        return counts | {"seed": np.array(seeds)} | {f.name: np.array([getattr(law, f.name) for law in laws]) for f in fields(Laws)}
 
 
 def judged(scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[int], seconds: float) -> "list[Laws]":

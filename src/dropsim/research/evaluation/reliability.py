@@ -22,7 +22,7 @@ from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
 from dropsim.research.evaluation.fuzz import READERS, Reader, mutant
-from dropsim.research.evaluation.random_scenes import EVENTS, RandomChunk
+from dropsim.research.evaluation.random_scenes import BELOW, DEEP, EVENTS, RandomChunk
 from dropsim.research.evaluation.trials import Body, Trial, batched, check_seed, simulate_trials
 from dropsim.scene.element import BODY_PARTS
 
@@ -116,10 +116,23 @@ class PushedChunk(Chunk):
 
 
 def scene_faults(laws: Arrays) -> Arrays:
-    """Tell of each random scene what is wrong with somebody in it."""
+    """Tell of each random scene what is wrong with somebody or something in it."""
     finite = laws["finite"]
-    worst = {"too deep": laws["solid"] > DEEPEST, "broken bones": laws["bones"] > LONGEST_BONE, "too fast": laws["speed"] > FASTEST}
+    worst = {
+        "too deep": laws["solid"] > DEEP,
+        "too deep in a loose object": laws["loose"] > DEEP,
+        "below the ground": laws["lowest"] < -BELOW,
+        "broken bones": laws["bones"] > LONGEST_BONE,
+        "too fast": laws["speed"] > FASTEST,
+    }
     return {"not finite": ~finite} | {name: finite & flags for name, flags in worst.items()}
+
+
+def scene_failures(laws: Arrays) -> list[str]:
+    """Name the random scenes that fail, so that `random_scenes.possible_scene` makes each of them again."""
+    faults = scene_faults(laws)
+    found = [", ".join(name for name, flags in faults.items() if flags[i]) for i in range(len(laws["finite"]))]
+    return [f"scene {laws['seed'][i]} of {laws['people'][i]}: {what}" for i, what in enumerate(found) if what]
 
 
 @contextmanager
@@ -172,12 +185,12 @@ def _written(path: Path, data: bytes) -> Path:
     return path
 
 
-def _totals(name: str, tried: int, results: Sequence[Arrays], harmless: Sequence[str]) -> Counted:
+def _totals(name: str, tried: int, results: Sequence[Arrays], harmless: Sequence[str], examples: Sequence[str] = ()) -> Counted:
     """Add flags up; `harmless` ones are no failures."""
     counts = {
         key: int(sum(arrays[key].sum() for arrays in results if key in arrays)) for key in dict.fromkeys(k for r in results for k in r)
     }
-    return Counted(name, tried, sum(count for key, count in counts.items() if key not in harmless), counts)
+    return Counted(name, tried, sum(count for key, count in counts.items() if key not in harmless), counts, tuple(examples))
 
 
 def evaluate_reliability(
@@ -187,9 +200,11 @@ def evaluate_reliability(
     pushes = [PushedChunk(body, part) for part in batched(random_pushes(options.pushes, options.seed))]
     scenes = RandomChunk.all(body, options.scenes, SCENE_SECONDS, options.seed * 1_000_000, EVENTS)
     results = run_chunks([*pushes, *scenes], folder, workers=workers, watch=watch)
+    laws = results[len(pushes) :]
+    examples = [text for part in laws for text in scene_failures(part)]
     found = [
         _totals("pushes", options.pushes, results[: len(pushes)], ("fell",)),
-        _totals("scenes", options.scenes, [scene_faults(laws) for laws in results[len(pushes) :]], ()),
+        _totals("scenes", options.scenes, [scene_faults(part) for part in laws], (), examples),
     ]
     return [one for one in found if one.tried] + [
         fuzz(name, reader, options.mutants, options.seed) for name, reader in READERS.items() if options.mutants
