@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import json
 import math
 import shutil
 import socket
@@ -640,6 +641,31 @@ def test_files_read_back(session: Session, tmp_path: Path):
     assert len(read_motion(tmp_path / names[1], skeleton)) == 6
     with pytest.raises(ValueError, match="there are no 'exe' files"):
         files_of(recording, "exe")
+
+
+def test_objects_are_in_the_files(session: Session, tmp_path: Path):
+    run(session, 3)
+    session.put_box((1.0, 0.5, 0.0))
+    session.paint_ice((0.0, 2.0, 0.0))
+    session.throw()
+    run(session, 4)
+    session.take_away((1.0, 0.5, 3.0), DOWN)
+    run(session, 3)
+    [(_, glb)] = files_of(session.recording(), "glb")
+    document = json.loads(glb[20 : 20 + struct.unpack("<I", glb[12:16])[0]])
+    assert {"crate_1", "patch_1", "ball_1"} < {node["name"] for node in document["nodes"]}
+    # Each was put there after the start, so a size of zero hides it before that.
+    assert sum(channel["target"]["path"] == "scale" for channel in document["animations"][0]["channels"]) == 3
+    names = []
+    for name, content in files_of(session.recording(), "npz"):
+        (tmp_path / name).write_bytes(content)
+        names.append(name)
+    assert names == ["dropsim.npz", "dropsim_objects.npz"]
+    with np.load(tmp_path / names[1]) as found:
+        assert found["names"].tolist() == ["crate_1", "patch_1", "ball_1"]
+        there = {name: np.isfinite(found[f"{name}/centres"]).all(-1).nonzero()[0][[0, -1]].tolist() for name in found["names"]}
+    # The frame at which they were put down shows them at once; the ball flies from the next on.
+    assert there == {"crate_1": [3, 6], "patch_1": [3, 10], "ball_1": [4, 10]}
 
 
 def test_steps_are_shown_and_filmed(simulator: Simulator):

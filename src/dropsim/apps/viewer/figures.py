@@ -15,11 +15,11 @@ from dropsim.body.mesh import Body
 from dropsim.body.rotations import rotmat_to_unitquat
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.export.hands import lifted_hands
+from dropsim.export.people import BALL_COLOR, object_color
 from dropsim.physics.contact import Plane
 from dropsim.priors.prior import State
 from dropsim.render.raster import DARK_TILE, HORIZON, LIGHT_TILE
 from dropsim.render.snapshot import GHOST, resultants
-from dropsim.render.stage import COLORS, GREY
 from dropsim.scene import Solid
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BONES = tuple(range(1, NUM_JOINTS))
 """Named by the joint at the far end."""
 CONTACT_COLOR, EXTERNAL_COLOR = (38, 64, 242), (230, 20, 31)
-BALL_COLOR, OBSTACLE_COLOR, GOAL_COLOR = (209, 56, 51), (90, 90, 96), (42, 127, 184)
+OBSTACLE_COLOR, GOAL_COLOR = (90, 90, 96), (42, 127, 184)
 FLOOR_SIZE, TEXELS = 60, 64
 """Side of the floor [m], and of the picture of one square metre of it [pixels]."""
 SIGHT = (9.0, 26.0)
@@ -287,8 +287,9 @@ class Figures:
             self._spheres.pop(key).remove()
         for sphere in spheres:
             if sphere.key not in self._spheres:
+                color = _rgb(BALL_COLOR) if sphere.flying else OBSTACLE_COLOR
                 self._spheres[sphere.key] = self._server.scene.add_icosphere(
-                    f"/world/sphere_{sphere.key}", sphere.radius, color=BALL_COLOR if sphere.flying else OBSTACLE_COLOR, subdivisions=3
+                    f"/world/sphere_{sphere.key}", sphere.radius, color=color, subdivisions=3
                 )
             self._spheres[sphere.key].position = sphere.centre
 
@@ -300,7 +301,7 @@ class Figures:
                 # Flat shading needs no normals, and a box has edges.
                 self._solids[key] = self._server.scene.add_mesh_simple(
                     f"/world/solid_{key}", solid.vertices.astype(np.float32), solid.faces.astype(np.uint32),
-                    color=_rgb(COLORS.get(solid.name, GREY)), flat_shading=True, side="double",
+                    color=_rgb(object_color(solid.name)), flat_shading=True, side="double",
                 )  # fmt: skip
                 if solid.name == "crate":
                     self._grabbed.listen_to_box(self._solids[key], key)

@@ -45,6 +45,7 @@ from dropsim.scene.element import height_of, interpolated
 from dropsim.scene.files import Setup
 from dropsim.scene.loose import is_loose
 from dropsim.scene.perturbations import ahead_of
+from dropsim.scene.rollout import WAITING
 
 MAX_PEOPLE = 6
 MAX_BALLS = 6
@@ -650,8 +651,7 @@ class Session:
             if balls is None:
                 continue
             for k, (centre, radius) in enumerate(zip(balls.centres, balls.radii, strict=True)):
-                # Objects that wait for their turn are far below.
-                if float(centre[2]) > -50:
+                if float(centre[2]) > WAITING:
                     spheres.append(Sphere(MAX_PARTS * item.key + k, _triple(centre), float(radius), balls.flying))
         return spheres
 
