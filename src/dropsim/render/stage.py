@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from dropsim.body.clothes import Color
-from dropsim.body.rotations import normalize
+from dropsim.body.rotations import normalize, plane_basis
 from dropsim.export.people import BALL_COLOR, GREY, object_color
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
-from dropsim.render.camera import Camera, plane_basis
+from dropsim.render.camera import Camera
 from dropsim.scene.rollout import SolidTrack
 
 RED, BLUE = (0.90, 0.08, 0.12), (0.15, 0.25, 0.95)
