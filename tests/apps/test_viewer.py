@@ -12,8 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from dropsim.apps.cli import EXIT_ERROR, main
 from dropsim.apps.cli.view import View
 from dropsim.apps.viewer.downloads import files_of
 from dropsim.apps.viewer.editing import typed_scene
+from dropsim.apps.viewer.hands import _holding_box
 from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop
 from dropsim.apps.viewer.null import NullViewer
 from dropsim.apps.viewer.objects import BoxGrab
@@ -118,6 +120,15 @@ def test_only_the_last_seconds_are_kept(simulator: Simulator):
     session = Session(simulator, seconds=0.5)
     run(session, 20)
     assert [shot.frame for shot in session.shots] == list(range(6, 21))
+
+
+def test_warming_up_changes_nothing(session: Session):
+    session.warm_up()
+    assert session.time == 0.0
+    assert not session.shown.solids
+    assert np.array_equal(run(session, 3).people.x, run(Session(session.simulator, session.scene), 3).people.x)
+    session.load(scenario("backflip-push"))
+    session.warm_up()
 
 
 # --- what is done to people
@@ -489,6 +500,33 @@ def test_boxes_and_ice_are_in_the_text_of_the_scene(session: Session, tmp_path: 
     session.load(edited)
     assert len(run(session, 2).solids) == 2
     assert session.scene.elements == edited.scene.elements
+
+
+def test_a_hand_holds_a_box_at_a_point_of_it(session: Session):
+    session.put_box((1.00049, 0.5, 1e-16))
+    assert session.scene.elements[0].position == (1.0, 0.5, 0.0)  # to a millimetre, as people write it
+    [key] = crates(session.shown)
+    browser = SimpleNamespace(origin=(0.0, 0.0, 0.0), panel=SimpleNamespace(largest_drag=300.0))
+    # The mouse went down at the box's side, but the view has moved by 10 cm since.
+    _holding_box("mouse", key, (1.3, 0.5, 0.3), (1.5, 0.5, 1.0), browser)(session)
+    assert session.grabs["mouse"].point == pytest.approx((0.2, 0.0, 0.1))
+    # Later the pointer moves, and the hand holds on to its point.
+    _holding_box("mouse", key, (9.0, 9.0, 9.0), (1.6, 0.5, 1.0), browser)(session)
+    assert session.grabs["mouse"].point == pytest.approx((0.2, 0.0, 0.1))
+    assert (session.grabs["mouse"].pointer, session.grabs["mouse"].largest) == ((1.6, 0.5, 1.0), 300.0)
+
+
+def test_the_floors_squares_stay_when_it_begins_to_tilt(session: Session):
+    pytest.importorskip("viser")
+    with served(session) as (loop, viewer):
+        loop.stop()
+        figures = viewer._figures
+        figures.origin = (0.3, 0.4, 0.0)
+        # Squares repeat every metre: at the start of a tilt the pivot is anywhere, and the floor is still where it was.
+        tilted = session._world.ground(session._now, 0.0).map(lambda v: v[0], lambda s: s[0])
+        figures._lay_ground(replace(tilted, pivot=np.array([0.37, -0.21, 0.0])))
+        x, y, z = figures._ground.position
+        assert (x - round(x), y - round(y), z) == pytest.approx((0.0, 0.0, -0.002), abs=1e-6)
 
 
 def test_there_is_room_for_so_many_boxes_and_on_level_ground_only(session: Session):

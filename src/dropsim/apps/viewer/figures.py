@@ -20,6 +20,7 @@ from dropsim.physics.contact import Plane
 from dropsim.priors.prior import State
 from dropsim.render.raster import DARK_TILE, HORIZON, LIGHT_TILE
 from dropsim.render.snapshot import GHOST, resultants
+from dropsim.render.stage import floor_axes
 from dropsim.scene import Solid
 
 if TYPE_CHECKING:
@@ -262,11 +263,11 @@ class Figures:
                 figure.limbs.batched_scales = np.stack((wide, wide, lengths[i] + 0.5 * wide), axis=-1).astype(np.float32)
 
     def _lay_ground(self, plane: Plane) -> None:
-        normal, pivot = plane.normal, plane.pivot
-        self._ground.wxyz = upright_to(normal)
-        # The sheet moves by whole metres, so that its squares appear fixed.
-        here = pivot[:2] + np.round(np.array(self.origin[:2]) - pivot[:2])
-        self._ground.position = (float(here[0]), float(here[1]), _height(plane, here) - 0.002)
+        self._ground.wxyz = upright_to(plane.normal)
+        # The sheet moves by whole metres along its squares, so that they appear fixed.
+        axes, shift = floor_axes(plane)
+        x, y, _ = np.round(axes @ np.array(self.origin) + shift)
+        self._ground.position = axes.T @ (np.array((x, y, -0.002)) - shift)
 
     def _mark(self, shot: Shot) -> None:
         """Draw rings where people are sent."""
