@@ -963,6 +963,7 @@ def page(simulator: Simulator) -> Iterator[Page]:
         run(warm, 6)
         warm.steer(None)
     session.restart()
+    session.warm_up()
     with served(session) as (loop, viewer), playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
         try:
@@ -1101,6 +1102,47 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     wait_until(lambda: not loop.ask(lambda s: s.grabs))
     still = run(Session(simulator, Scene((Person("stand"),))), 15)
     assert np.linalg.norm((dragged.people.x - still.people.x)[0, WRIST]) > 0.05
+
+    # A click puts a box down, which the mouse then lifts; another paints ice, and a button takes both away.
+    def a_click(does: str) -> None:
+        ui.get_by_text("A click", exact=True).locator("xpath=../../..").locator("input").first.click()
+        ui.get_by_role("option", name=does).click()
+        wait_until(lambda: page.viewer.panel._click.value == does)
+
+    ui.get_by_role("tab", name="World").click()
+    a_click(BOX)
+    floor = lambda x, y: on_screen(page, np.array([x, y, 0.0]))  # noqa: E731
+    again_until(lambda: ui.mouse.click(*floor(0.3, -0.7)), lambda: loop.ask(lambda s: crates(s.shown)))
+    put = loop.ask(lambda s: s.scene.elements[-1])
+    assert put.position == pytest.approx((0.3, -0.7, 0.0), abs=0.1)
+    a_click(GO)  # so that a drag that goes astray puts no more boxes
+    [(key, centre)] = loop.ask(lambda s: crates(s.shown)).items()
+    u, v = on_screen(page, centre)
+
+    def lift() -> None:
+        ui.mouse.up()
+        ui.mouse.move(u, v)
+        time.sleep(0.5)
+        ui.mouse.down()
+        for far in (10, 30, 60, 120):
+            ui.mouse.move(u, v - far)
+            time.sleep(0.1)
+
+    again_until(lift, lambda: loop.ask(lambda s: s.grabs))
+    [grab] = loop.ask(lambda s: list(s.grabs.values()))
+    assert isinstance(grab, BoxGrab)
+    assert grab.key == key
+    for _ in range(15):
+        loop.ask(lambda s: s.step())
+    assert loop.ask(lambda s: crates(s.shown)[key][2]) > centre[2] + 0.05
+    ui.mouse.up()
+    wait_until(lambda: not loop.ask(lambda s: s.grabs))
+    a_click(ICE)
+    painted = lambda s: any(isinstance(e, Patch) for e in s.scene.elements)  # noqa: E731
+    again_until(lambda: ui.mouse.click(120, 720), lambda: loop.ask(painted))
+    ui.get_by_role("button", name="Take all away").click()
+    wait_until(lambda: not loop.ask(lambda s: s.shown.solids))
+    a_click(GO)
 
     ui.get_by_role("tab", name="Disturb").click()
     # The throw button makes a ball, and so does a click on the body.

@@ -299,10 +299,10 @@ class Figures:
             self._solids.pop(key).remove()
         for key, solid in solids.items():
             if key not in self._solids:
-                # Flat shading needs no normals, and a box has edges.
+                # Flat shading needs no normals, and a box has edges. A sheet on the floor would only shade itself.
                 self._solids[key] = self._server.scene.add_mesh_simple(
                     f"/world/solid_{key}", solid.vertices.astype(np.float32), solid.faces.astype(np.uint32),
-                    color=_rgb(object_color(solid.name)), flat_shading=True, side="double",
+                    color=_rgb(object_color(solid.name)), flat_shading=True, side="double", cast_shadow=solid.name != "patch",
                 )  # fmt: skip
                 if solid.name == "crate":
                     self._grabbed.listen_to_box(self._solids[key], key)
