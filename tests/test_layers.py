@@ -31,8 +31,8 @@ ADAPTERS = {"apps/gym.py": {"gymnasium"}}
 """Modules that are nothing without their library, and that nobody else imports."""
 TRAINING = "research/training/"
 """Where torch is at home."""
-TORCH_WHEN_USED = {"files/checkpoints.py", "apps/cli/train.py"}
-"""Modules with a function that needs torch: other people's checkpoints, and the command that trains."""
+TORCH_WHEN_USED = {"files/checkpoints.py", "apps/cli/train.py", "research/evaluation/fuzz.py"}
+"""Modules with a function that needs torch: other people's checkpoints, damaged ones of them, and the command that trains."""
 
 FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path.parent != SOURCE]
 TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text()) for path in FILES}

@@ -404,6 +404,17 @@ def test_compiling_shows_how_far_it_is(monkeypatch, capsys, tmp_path):
     assert capsys.readouterr().err == ""
 
 
+def test_what_takes_long_is_explained(capsys):
+    from dropsim.apps.cli import progress
+
+    with progress.told_if_long("a reason", seconds=0.01):
+        time.sleep(0.2)
+    assert capsys.readouterr().err == "dropsim: a reason\n"
+    with progress.told_if_long("a reason", seconds=60.0):
+        pass
+    assert capsys.readouterr().err == ""
+
+
 def test_the_browser_app_refuses_more_people_than_it_shows(capsys):
     assert main(["view", "--people", "99"]) == 2
     assert capsys.readouterr().err == "dropsim: --people: a live world has 1 to 6 people, not 99\n"

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import json
 import math
 import shutil
 import socket
@@ -11,8 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from dropsim.apps.cli import EXIT_ERROR, main
 from dropsim.apps.cli.view import View
 from dropsim.apps.viewer.downloads import files_of
 from dropsim.apps.viewer.editing import typed_scene
+from dropsim.apps.viewer.hands import _holding_box
 from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop
 from dropsim.apps.viewer.null import NullViewer
 from dropsim.apps.viewer.objects import BoxGrab
@@ -117,6 +120,15 @@ def test_only_the_last_seconds_are_kept(simulator: Simulator):
     session = Session(simulator, seconds=0.5)
     run(session, 20)
     assert [shot.frame for shot in session.shots] == list(range(6, 21))
+
+
+def test_warming_up_changes_nothing(session: Session):
+    session.warm_up()
+    assert session.time == 0.0
+    assert not session.shown.solids
+    assert np.array_equal(run(session, 3).people.x, run(Session(session.simulator, session.scene), 3).people.x)
+    session.load(scenario("backflip-push"))
+    session.warm_up()
 
 
 # --- what is done to people
@@ -490,6 +502,33 @@ def test_boxes_and_ice_are_in_the_text_of_the_scene(session: Session, tmp_path: 
     assert session.scene.elements == edited.scene.elements
 
 
+def test_a_hand_holds_a_box_at_a_point_of_it(session: Session):
+    session.put_box((1.00049, 0.5, 1e-16))
+    assert session.scene.elements[0].position == (1.0, 0.5, 0.0)  # to a millimetre, as people write it
+    [key] = crates(session.shown)
+    browser = SimpleNamespace(origin=(0.0, 0.0, 0.0), panel=SimpleNamespace(largest_drag=300.0))
+    # The mouse went down at the box's side, but the view has moved by 10 cm since.
+    _holding_box("mouse", key, (1.3, 0.5, 0.3), (1.5, 0.5, 1.0), browser)(session)
+    assert session.grabs["mouse"].point == pytest.approx((0.2, 0.0, 0.1))
+    # Later the pointer moves, and the hand holds on to its point.
+    _holding_box("mouse", key, (9.0, 9.0, 9.0), (1.6, 0.5, 1.0), browser)(session)
+    assert session.grabs["mouse"].point == pytest.approx((0.2, 0.0, 0.1))
+    assert (session.grabs["mouse"].pointer, session.grabs["mouse"].largest) == ((1.6, 0.5, 1.0), 300.0)
+
+
+def test_the_floors_squares_stay_when_it_begins_to_tilt(session: Session):
+    pytest.importorskip("viser")
+    with served(session) as (loop, viewer):
+        loop.stop()
+        figures = viewer._figures
+        figures.origin = (0.3, 0.4, 0.0)
+        # Squares repeat every metre: at the start of a tilt the pivot is anywhere, and the floor is still where it was.
+        tilted = session._world.ground(session._now, 0.0).map(lambda v: v[0], lambda s: s[0])
+        figures._lay_ground(replace(tilted, pivot=np.array([0.37, -0.21, 0.0])))
+        x, y, z = figures._ground.position
+        assert (x - round(x), y - round(y), z) == pytest.approx((0.0, 0.0, -0.002), abs=1e-6)
+
+
 def test_there_is_room_for_so_many_boxes_and_on_level_ground_only(session: Session):
     for i in range(MAX_OBJECTS):
         session.paint_ice((0.0, float(i), 0.0))
@@ -640,6 +679,31 @@ def test_files_read_back(session: Session, tmp_path: Path):
     assert len(read_motion(tmp_path / names[1], skeleton)) == 6
     with pytest.raises(ValueError, match="there are no 'exe' files"):
         files_of(recording, "exe")
+
+
+def test_objects_are_in_the_files(session: Session, tmp_path: Path):
+    run(session, 3)
+    session.put_box((1.0, 0.5, 0.0))
+    session.paint_ice((0.0, 2.0, 0.0))
+    session.throw()
+    run(session, 4)
+    session.take_away((1.0, 0.5, 3.0), DOWN)
+    run(session, 3)
+    [(_, glb)] = files_of(session.recording(), "glb")
+    document = json.loads(glb[20 : 20 + struct.unpack("<I", glb[12:16])[0]])
+    assert {"crate_1", "patch_1", "ball_1"} < {node["name"] for node in document["nodes"]}
+    # Each was put there after the start, so a size of zero hides it before that.
+    assert sum(channel["target"]["path"] == "scale" for channel in document["animations"][0]["channels"]) == 3
+    names = []
+    for name, content in files_of(session.recording(), "npz"):
+        (tmp_path / name).write_bytes(content)
+        names.append(name)
+    assert names == ["dropsim.npz", "dropsim_objects.npz"]
+    with np.load(tmp_path / names[1]) as found:
+        assert found["names"].tolist() == ["crate_1", "patch_1", "ball_1"]
+        there = {name: np.isfinite(found[f"{name}/centres"]).all(-1).nonzero()[0][[0, -1]].tolist() for name in found["names"]}
+    # The frame at which they were put down shows them at once; the ball flies from the next on.
+    assert there == {"crate_1": [3, 6], "patch_1": [3, 10], "ball_1": [4, 10]}
 
 
 def test_steps_are_shown_and_filmed(simulator: Simulator):
@@ -899,6 +963,7 @@ def page(simulator: Simulator) -> Iterator[Page]:
         run(warm, 6)
         warm.steer(None)
     session.restart()
+    session.warm_up()
     with served(session) as (loop, viewer), playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
         try:
@@ -1037,6 +1102,47 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     wait_until(lambda: not loop.ask(lambda s: s.grabs))
     still = run(Session(simulator, Scene((Person("stand"),))), 15)
     assert np.linalg.norm((dragged.people.x - still.people.x)[0, WRIST]) > 0.05
+
+    # A click puts a box down, which the mouse then lifts; another paints ice, and a button takes both away.
+    def a_click(does: str) -> None:
+        ui.get_by_text("A click", exact=True).locator("xpath=../../..").locator("input").first.click()
+        ui.get_by_role("option", name=does).click()
+        wait_until(lambda: page.viewer.panel._click.value == does)
+
+    ui.get_by_role("tab", name="World").click()
+    a_click(BOX)
+    floor = lambda x, y: on_screen(page, np.array([x, y, 0.0]))  # noqa: E731
+    again_until(lambda: ui.mouse.click(*floor(0.3, -0.7)), lambda: loop.ask(lambda s: crates(s.shown)))
+    put = loop.ask(lambda s: s.scene.elements[-1])
+    assert put.position == pytest.approx((0.3, -0.7, 0.0), abs=0.1)
+    a_click(GO)  # so that a drag that goes astray puts no more boxes
+    [(key, centre)] = loop.ask(lambda s: crates(s.shown)).items()
+    u, v = on_screen(page, centre)
+
+    def lift() -> None:
+        ui.mouse.up()
+        ui.mouse.move(u, v)
+        time.sleep(0.5)
+        ui.mouse.down()
+        for far in (10, 30, 60, 120):
+            ui.mouse.move(u, v - far)
+            time.sleep(0.1)
+
+    again_until(lift, lambda: loop.ask(lambda s: s.grabs))
+    [grab] = loop.ask(lambda s: list(s.grabs.values()))
+    assert isinstance(grab, BoxGrab)
+    assert grab.key == key
+    for _ in range(15):
+        loop.ask(lambda s: s.step())
+    assert loop.ask(lambda s: crates(s.shown)[key][2]) > centre[2] + 0.05
+    ui.mouse.up()
+    wait_until(lambda: not loop.ask(lambda s: s.grabs))
+    a_click(ICE)
+    painted = lambda s: any(isinstance(e, Patch) for e in s.scene.elements)  # noqa: E731
+    again_until(lambda: ui.mouse.click(120, 720), lambda: loop.ask(painted))
+    ui.get_by_role("button", name="Take all away").click()
+    wait_until(lambda: not loop.ask(lambda s: s.shown.solids))
+    a_click(GO)
 
     ui.get_by_role("tab", name="Disturb").click()
     # The throw button makes a ball, and so does a click on the body.

@@ -23,6 +23,7 @@ from dropsim.motion.motion import Event, Motion
 from dropsim.motion.reading import read_motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.contact import Plane
+from dropsim.scene.rollout import SolidTrack, as_solid
 
 LIBRARIES = {".html": "viser", ".usd": "pxr", ".usda": "pxr", ".usdc": "pxr"}
 EVERY_ENDING = pytest.mark.parametrize("ending", list(ENDINGS))
@@ -382,6 +383,46 @@ def test_glb_of_several_people_on_their_own_bones(export: Callable[..., Path]):
         np.testing.assert_allclose(glb.joints(frame, 1), other.joints[frame] @ Y_FROM_Z.T, rtol=0, atol=1e-4)
 
 
+def thrown() -> SolidTrack:
+    """A ball that is there from the fourth frame to the sixth from the last, and rises."""
+    centres = np.array([[1.0, 2.0, 0.1 * i] for i in range(len(CLIP))])
+    centres[:3] = centres[-5:] = np.nan
+    return as_solid(centres, 0.2, flying=True)
+
+
+def test_glb_objects_are_at_their_places_while_they_are_there(export: Callable[..., Path]):
+    ball = thrown()
+    glb = Glb(export(CLIP, ".glb", objects=[ball]))
+    [node] = [i for i, node in enumerate(glb.gltf.nodes) if node.name == "ball_1"]
+    [sizes] = [c.sampler for c in glb.gltf.animations[0].channels if (c.target.node, c.target.path) == (node, "scale")]
+    sampler = glb.gltf.animations[0].samplers[sizes]
+    assert sampler.interpolation == "STEP"
+    np.testing.assert_array_equal(glb.array(sampler.output), np.repeat(ball.there[:, None], 3, 1))
+    for frame in (0, 3, 5, len(CLIP) - 1):
+        place = ball.centres[min(max(frame, 3), len(CLIP) - 6)]
+        np.testing.assert_allclose(glb.globals(frame)[node, :3, 3], Y_FROM_Z @ place, rtol=0, atol=1e-6)
+
+
+def test_usd_objects_are_seen_while_they_are_there(export: Callable[..., Path]):
+    pytest.importorskip("pxr")
+    from pxr import Usd, UsdGeom
+
+    ball = thrown()
+    stage = Usd.Stage.Open(str(export(CLIP, ".usdc", objects=[ball])))
+    mesh = UsdGeom.Mesh(stage.GetPrimAtPath("/World/ball_1"))
+    assert [mesh.ComputeVisibility(frame) != "invisible" for frame in range(len(CLIP))] == ball.there.tolist()
+    np.testing.assert_allclose(mesh.ComputeLocalToWorldTransform(4).ExtractTranslation(), ball.centres[4])
+
+
+def test_an_object_without_a_place_is_refused(export: Callable[..., Path]):
+    with pytest.raises(ValueError, match="not finite"):
+        export(CLIP, ".glb", objects=[replace(thrown(), centres=np.full((len(CLIP), 3), np.nan))])
+    gap = thrown().centres.copy()
+    gap[6] = np.inf
+    with pytest.raises(ValueError, match="not finite"):
+        export(CLIP, ".glb", objects=[replace(thrown(), centres=gap)])
+
+
 @pytest.mark.parametrize("case", ["one", "several", "a single frame", "the shipped body"])
 def test_khronos_validator_finds_nothing(export: Callable[..., Path], tmp_path: Path, case: str):
     if case == "the shipped body":
@@ -389,7 +430,7 @@ def test_khronos_validator_finds_nothing(export: Callable[..., Path], tmp_path: 
         write(CLIP, path, seed=3)
     else:
         motions = {"one": CLIP, "several": [CLIP, CLIP.slice(0, 5)], "a single frame": CLIP.slice(0, 1)}[case]
-        path = export(motions, ".glb", seed=3)
+        path = export(motions, ".glb", seed=3, objects=[thrown()] if case == "several" else ())
     assert gltf_issues(path)["messages"] == []
 
 
@@ -532,7 +573,7 @@ def test_usds_own_checks_find_nothing(export: Callable[..., Path], ending: str):
     from pxr import Usd
 
     validation = pytest.importorskip("pxr.UsdValidation")
-    path = export([CLIP, CLIP.slice(0, 5)] if ending == ".usdc" else CLIP, ending)
+    path = export([CLIP, CLIP.slice(0, 5)] if ending == ".usdc" else CLIP, ending, objects=[thrown()])
     validators = validation.ValidationRegistry().GetOrLoadAllValidators()
     assert len(validators) > 20
     errors = validation.ValidationContext(validators).Validate(Usd.Stage.Open(str(path)))

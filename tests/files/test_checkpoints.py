@@ -45,6 +45,18 @@ def test_a_flipped_bit_is_damage(tmp_path, share):
         read_checkpoint(path)
 
 
+@pytest.mark.parametrize("what", ["a piece is missing", "on another disk"])
+def test_a_damaged_table_of_contents_is_a_sentence(tmp_path, what):
+    # Python's zipfile fails in other ways than BadZipFile, and also where it only asks whether a file is an archive.
+    path = tmp_path / "some.pt"
+    torch.save({"weights": torch.ones(2)}, path)
+    data = path.read_bytes()
+    path.write_bytes(data[:64] + data[200:] if what == "a piece is missing" else data.replace(b"PK\x06\x07\0", b"PK\x06\x07\1"))
+    with pytest.raises(ValueError, match="damaged") as error:
+        read_checkpoint(path)
+    assert str(path) in str(error.value)
+
+
 @pytest.mark.parametrize("what", ["sparse", "meta"])
 def test_tensors_that_hold_no_plain_numbers_are_refused(tmp_path, what):
     made = {

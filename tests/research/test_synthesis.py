@@ -556,6 +556,33 @@ def test_ray_makes_the_same_files_and_survives_the_kill_of_a_worker(undisturbed:
     assert contents(out) == contents(undisturbed)
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds what runs on the machine to kill in /proc")
+@pytest.mark.ray
+def test_ray_survives_the_loss_of_a_machine(undisturbed: Path, tmp_path: Path):
+    # A cluster of two on one machine: the head, and another node that dies with all that runs on it while it makes a shard.
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    out, options = tmp_path / "ray", {"num_cpus": 1, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=options)
+    try:
+        raylet = cluster.add_node(**options).all_processes["raylet"][0].process.pid
+        process = subprocess.Popen([*COMMAND, *OPTIONS, "--out", str(out), "--ray", cluster.address], stderr=subprocess.PIPE, text=True)
+
+        def on_the_node() -> list[tuple[int, str]]:
+            return descendants(raylet)
+
+        wait_for(lambda: any(line.startswith("ray::_make_on_ray") for _, line in on_the_node()), process)
+        assert process.poll() is None, process.communicate()[1]
+        for pid in (raylet, *(pid for pid, _ in on_the_node())):
+            os.kill(pid, signal.SIGKILL)
+        _, said = process.communicate(timeout=180)
+    finally:
+        cluster.shutdown()
+    assert process.returncode == 0, said
+    assert contents(out) == contents(undisturbed)
+
+
 @pytest.mark.ray
 def test_without_a_cluster_ray_says_so(tmp_path: Path):
     pytest.importorskip("ray")

@@ -22,6 +22,7 @@ from dropsim.scene import (
     Carry,
     Cylinder,
     Follow,
+    Ground,
     MeshObject,
     Obstacle,
     Patch,
@@ -38,6 +39,7 @@ from dropsim.scene import (
 )
 from dropsim.scene.files import Setup, read_scene, write_scene
 from dropsim.scene.mesh_files import read_mesh
+from dropsim.scene.objects import SHEET
 
 H = 1 / 30
 CLIP = stepping_clip(0.5)
@@ -403,6 +405,19 @@ def test_loose_things_of_a_batch_are_where_they_are_alone(walkers):
             assert np.array_equal(track.centres, same.centres)
             assert np.array_equal(track.rotations, same.rotations)
     assert [track.name for track in alone.objects] == ["crate", "obstacle"]
+
+
+@pytest.mark.parametrize("seeds", [0, [0, 1]])
+def test_ice_lies_on_ground_that_tilts(walkers, seeds):
+    ice = Patch((0.5, 2.0), (2.0, 1.0), 30.0)
+    rollout = run(World(Scene(elements=(ice,), ground=Ground(((0.0, 0.0, 0.0), (0.4, 12.0, -8.0)))), walkers), 13, seeds)
+    [track], ground = rollout.solids, rollout.ground
+    corners = track.vertices @ np.swapaxes(track.rotations, -1, -2) + track.centres[..., None, :]
+    above = (corners * ground.normal[..., None, :]).sum(-1) - ground.offset[..., None]
+    # Every corner is as high above the ground as a sheet is drawn, and seen from above its middle stays where it is.
+    np.testing.assert_allclose(above, SHEET, atol=1e-12)
+    assert np.ptp(corners[..., -1, :, 2]) > 0.2
+    np.testing.assert_allclose(track.centres[..., :2], np.broadcast_to((0.5, 2.0), track.centres[..., :2].shape), atol=SHEET)
 
 
 def test_people_start_on_top_of_things(walkers):

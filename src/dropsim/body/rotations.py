@@ -151,3 +151,12 @@ def slerp_rotmat(
 ) -> Float[np.ndarray, "*b 3 3"]:
     """Go a share of the shortest way from a to b."""
     return a @ exp(np.asarray(share)[..., None] * rotmat_to_rotvec(transpose(a) @ b))
+
+
+def plane_basis(normal: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 3 3"]:
+    """Return two tangents and the unit normal itself as rows (Duff et al. 2017); they are x, y, z for z."""
+    x, y, z = np.moveaxis(normal, -1, 0)
+    sign = np.copysign(1.0, z)
+    a = -1 / (sign + z)
+    rows = (1 + sign * x * x * a, sign * x * y * a, -sign * x, x * y * a, sign + y * y * a, -y, x, y, z)
+    return np.stack(rows, axis=-1).reshape(*normal.shape, 3)

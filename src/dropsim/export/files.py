@@ -41,8 +41,8 @@ def write(
 
     GLB, HTML and USD carry a skinned body, the shipped one unless given, fitted to each person's bones; its hands are bent out of the
     ground, a Rollout's or else the level floor. The other formats carry the simulator's own joints and rotations. `seed` records what a
-    simulation started from. `objects` are a Rollout's, and go into GLB and USD. `up` and `unit` [m] are a BVH file's, y up and metres by
-    default; the other formats' are fixed.
+    simulation started from. `objects` are a Rollout's, and go into GLB and USD, where they are hidden while their centres are NaN. `up` and
+    `unit` [m] are a BVH file's, y up and metres by default; the other formats' are fixed.
     """
     path, ending = Path(path), export_ending(path)
     if ending == ".bvh":
@@ -62,12 +62,13 @@ def write(
 
 
 def _checked(objects: Sequence[SolidTrack], path: Path, people: Sequence[Motion]) -> Sequence[SolidTrack]:
-    """Refuse objects of several worlds, of another length, or with numbers that are not finite."""
+    """Refuse objects of several worlds, of another length, or with numbers that are not finite while they are there."""
     for track in objects:
         if track.centres.shape != (max(map(len, people)), 3):
             raise ValueError(
                 f"{path}: the {track.name} needs a place for each of the motion's {max(map(len, people))} frames: pick one world"
             )
-        if not (np.isfinite(track.centres).all() and np.isfinite(track.rotations).all()):
+        lasting = track.at_all_times()
+        if not (track.there.any() and np.isfinite(lasting.centres).all() and np.isfinite(lasting.rotations).all()):
             raise ValueError(f"{path}: the {track.name} has places that are not finite, so nothing was written")
     return objects

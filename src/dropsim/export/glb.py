@@ -11,7 +11,7 @@ import numpy as np
 
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS
-from dropsim.export.people import OBJECT_COLOR, R_ZUP_YUP, Rig, facts, linear_color, names, object_names, quaternions_xyzw
+from dropsim.export.people import R_ZUP_YUP, Rig, facts, linear_color, names, object_color, object_names, quaternions_xyzw
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 from dropsim.scene.rollout import SolidTrack
@@ -111,22 +111,23 @@ class _File:
             "POSITION": self.accessor(corners.reshape(-1, 3), "VEC3", target=_VERTICES, bounds=True),
             "NORMAL": self.accessor(np.repeat(normals, 3, axis=0).astype(np.float32), "VEC3", target=_VERTICES),
         }
-        surface = {"baseColorFactor": [*linear_color(OBJECT_COLOR), 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.9}
+        surface = {"baseColorFactor": [*linear_color(object_color(track.name)), 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.9}
         self.meshes.append({"name": name, "primitives": [{"attributes": attributes, "material": len(self.materials)}]})
         self.materials.append({"name": name, "pbrMetallicRoughness": surface})
-        places, turns = track.centres.astype(np.float32), quaternions_xyzw(track.rotations).astype(np.float32)
+        lasting, there = track.at_all_times(), track.there
+        places, turns = lasting.centres.astype(np.float32), quaternions_xyzw(lasting.rotations).astype(np.float32)
         axes = len(self.nodes)
         self.top.append(axes)
         self.nodes.append({"name": f"{name}_axes", "rotation": _YUP_FROM_ZUP_XYZW, "children": [axes + 1]})
         node = {"name": name, "mesh": len(self.meshes) - 1, "translation": places[0].tolist(), "rotation": turns[0].tolist()}
         self.nodes.append(node)
+        curves = [("translation", places, "LINEAR"), ("rotation", turns, "LINEAR")]
         if np.ptp(places, axis=0).max() < 1e-6 and np.ptp(turns, axis=0).max() < 1e-6:
-            return
-        times = self.accessor((np.arange(len(places)) / fps).astype(np.float32), "SCALAR", bounds=True)
-        for path, values in (("translation", places), ("rotation", turns)):
-            self.channels.append({"sampler": len(self.samplers), "target": {"node": axes + 1, "path": path}})
-            output = self.accessor(np.ascontiguousarray(values), f"VEC{values.shape[1]}")
-            self.samplers.append({"input": times, "output": output, "interpolation": "LINEAR"})
+            curves = []
+        if not there.all():  # glTF hides nothing, but a size of zero cannot be seen
+            curves.append(("scale", np.repeat(there[:, None].astype(np.float32), 3, axis=1), "STEP"))
+        if curves:
+            self._add_curves([(axes + 1, *curve) for curve in curves], fps)
 
     def _primitives(self, rig: Rig) -> list[dict[str, Any]]:
         """Return one for each piece; they share the vertices, and their materials come next."""
@@ -144,11 +145,14 @@ class _File:
 
     def _add_channels(self, motion: Motion, pelvis: int) -> None:
         """Add the pelvis' path and every joint's rotation to the animation."""
-        times = self.accessor((np.arange(len(motion)) / motion.fps).astype(np.float32), "SCALAR", bounds=True)
         turns = quaternions_xyzw(motion.q).astype(np.float32)
-        curves = [(pelvis, "translation", motion.root.astype(np.float32))]
-        curves += [(pelvis + j, "rotation", turns[:, j]) for j in range(NUM_JOINTS)]
-        for node, path, values in curves:
+        curves = [(pelvis, "translation", motion.root.astype(np.float32), "LINEAR")]
+        self._add_curves([*curves, *((pelvis + j, "rotation", turns[:, j], "LINEAR") for j in range(NUM_JOINTS))], motion.fps)
+
+    def _add_curves(self, curves: Sequence[tuple[int, str, np.ndarray, str]], fps: float) -> None:
+        """Add nodes' values at every frame to the animation, with how to get from one to the next."""
+        times = self.accessor((np.arange(len(curves[0][2])) / fps).astype(np.float32), "SCALAR", bounds=True)
+        for node, path, values, interpolation in curves:
             self.channels.append({"sampler": len(self.samplers), "target": {"node": node, "path": path}})
-            output = self.accessor(values, f"VEC{values.shape[1]}")
-            self.samplers.append({"input": times, "output": output, "interpolation": "LINEAR"})
+            output = self.accessor(np.ascontiguousarray(values), f"VEC{values.shape[1]}")
+            self.samplers.append({"input": times, "output": output, "interpolation": interpolation})

@@ -17,8 +17,12 @@ from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.scene.rollout import SolidTrack
 
-OBJECT_COLOR = (0.745, 0.686, 0.588)
-"""Of boxes, ramps, balls and all else that is no person, as sRGB."""
+GREY: Color = (0.70, 0.71, 0.73)
+BALL_COLOR: Color = (0.82, 0.22, 0.20)
+OBJECT_COLORS: dict[str, Color] = {
+    "patch": (0.72, 0.87, 0.96), "crate": (0.78, 0.62, 0.42), "terrain": (0.60, 0.68, 0.52), "ball": BALL_COLOR,
+}  # fmt: skip
+"""Of objects by what they are, as sRGB; others are grey."""
 
 R_ZUP_YUP = np.array(((1.0, 0.0, 0.0), (0.0, 0.0, -1.0), (0.0, 1.0, 0.0)))
 """From a world with y up to ours: (x, y, z) becomes (x, -z, y)."""
@@ -81,6 +85,11 @@ def object_names(objects: Sequence[SolidTrack]) -> list[str]:
     """Return a name for each object in a file: box_1, box_2, ramp_1 and so on."""
     kinds = [track.name for track in objects]
     return [f"{kind}_{kinds[: i + 1].count(kind)}" for i, kind in enumerate(kinds)]
+
+
+def object_color(name: str) -> Color:
+    """Return the colour of a kind of object."""
+    return OBJECT_COLORS.get(name, GREY)
 
 
 def facts(motion: Motion, seed: int | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS
-from dropsim.export.people import OBJECT_COLOR, R_ZUP_YUP, Rig, facts, linear_color, names, object_names, quaternions_xyzw
+from dropsim.export.people import R_ZUP_YUP, Rig, facts, linear_color, names, object_color, object_names, quaternions_xyzw
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 from dropsim.scene.rollout import SolidTrack
@@ -75,14 +75,18 @@ def _add_object(stage: "pxr.Usd.Stage", track: SolidTrack, path: str) -> None:
     mesh.CreateFaceVertexIndicesAttr(Vt.IntArray.FromNumpy(np.ascontiguousarray(track.faces.reshape(-1).astype(np.int32))))
     mesh.CreateSubdivisionSchemeAttr(UsdGeom.Tokens.none)
     mesh.CreateExtentAttr(Vt.Vec3fArray.FromNumpy(np.stack((points.min(0), points.max(0)))))
-    mesh.CreateDisplayColorAttr([Gf.Vec3f(*linear_color(OBJECT_COLOR))])
-    matrices = np.tile(np.eye(4), (len(track.centres), 1, 1))
-    matrices[:, :3, :3], matrices[:, :3, 3] = track.rotations, track.centres
+    mesh.CreateDisplayColorAttr([Gf.Vec3f(*linear_color(object_color(track.name)))])
+    matrices, lasting = np.tile(np.eye(4), (len(track.centres), 1, 1)), track.at_all_times()
+    matrices[:, :3, :3], matrices[:, :3, 3] = lasting.rotations, lasting.centres
     place = mesh.AddTransformOp()
     still = np.ptp(matrices, axis=0).max() < 1e-9
     for frame, matrix in enumerate(matrices[:1] if still else matrices):
         # USD's matrices act on row vectors.
         place.Set(Gf.Matrix4d(matrix.T.tolist()), *(() if still else (frame,)))
+    if not track.there.all():
+        seen = mesh.CreateVisibilityAttr()
+        for frame, there in enumerate(track.there.tolist()):
+            seen.Set(UsdGeom.Tokens.inherited if there else UsdGeom.Tokens.invisible, frame)
 
 
 def _add_person(stage: "pxr.Usd.Stage", motion: Motion, rig: Rig, root: str, seed: int | None) -> None:

@@ -63,12 +63,13 @@ def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the fil
 
 def _check_archive(path: Path) -> None:
     """Compare the check sums of a zip archive, which torch does not; older checkpoints are no archives and have none."""
-    if not zipfile.is_zipfile(path):
-        return
     try:
+        if not zipfile.is_zipfile(path):
+            return
         with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError):
+            name = archive.testzip()
+            damaged = None if name is None else repr(name[:100])  # a damaged name may have anything in it
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, RuntimeError, ValueError):
         damaged = "its table of contents"
     if damaged is not None:
         raise ValueError(f"{path} is damaged: {damaged} does not match its check sum; copy or download the file again")

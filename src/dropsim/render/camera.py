@@ -79,12 +79,3 @@ class View:
         rays, (x, y, height) = axes @ self.rays(), axes @ self.eye + shift
         height = math.copysign(max(abs(height), 1e-6), height)
         return np.stack((rays[0] - x / height * rays[2], rays[1] - y / height * rays[2], -rays[2] / height))
-
-
-def plane_basis(normal: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 3 3"]:
-    """Return two tangents and the unit normal itself as rows (Duff et al. 2017); they are x, y, z for z."""
-    x, y, z = np.moveaxis(normal, -1, 0)
-    sign = np.copysign(1.0, z)
-    a = -1 / (sign + z)
-    rows = (1 + sign * x * x * a, sign * x * y * a, -sign * x, x * y * a, sign + y * y * a, -y, x, y, z)
-    return np.stack(rows, axis=-1).reshape(*normal.shape, 3)

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from dropsim.body.rotations import plane_basis
 from dropsim.render import raster
-from dropsim.render.camera import Camera, plane_basis
+from dropsim.render.camera import Camera
 from dropsim.render.meshes import Mesh
 from dropsim.render.snapshot import Snapshot
 from dropsim.render.stage import floor_axes

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from dropsim.body.mesh import Body
+from dropsim.body.rotations import plane_basis
 from dropsim.body.skeleton import Skeleton
-from dropsim.render.camera import plane_basis
 from dropsim.render.snapshot import Figure, Parts
 
 

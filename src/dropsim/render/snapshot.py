@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.body.clothes import HAIR, SHIRTS, SKIN, TROUSERS
+from dropsim.body.clothes import HAIR, SHIRTS, SKIN, TROUSERS, Color
 from dropsim.body.skeleton import PARENTS, Skeleton, joint_index
 from dropsim.export.hands import lifted_hands
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.render.camera import Point
-from dropsim.render.stage import BLUE, RED, Color, Stage
+from dropsim.render.stage import BLUE, RED, Stage
 
 TEAL, ORANGE = (0.11, 0.62, 0.60), (0.96, 0.55, 0.16)
 GHOST = (0.48, 0.58, 0.84)

@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from dropsim.body.rotations import normalize
+from dropsim.body.clothes import Color
+from dropsim.body.rotations import normalize, plane_basis
+from dropsim.export.people import BALL_COLOR, GREY, object_color
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
-from dropsim.render.camera import Camera, plane_basis
-
-Color = tuple[float, float, float]
-"""Red, green and blue in [0, 1]."""
+from dropsim.render.camera import Camera
+from dropsim.scene.rollout import SolidTrack
 
 RED, BLUE = (0.90, 0.08, 0.12), (0.15, 0.25, 0.95)
 
@@ -32,12 +32,7 @@ class Sphere:
     """Centre at each frame [m]."""
     radius: float
     """[m]"""
-    color: Color = (0.82, 0.22, 0.20)
-
-
-COLORS: dict[str, Color] = {"patch": (0.72, 0.87, 0.96), "crate": (0.78, 0.62, 0.42), "terrain": (0.60, 0.68, 0.52)}
-"""Of solid objects by what they are; others are grey."""
-GREY: Color = (0.70, 0.71, 0.73)
+    color: Color = BALL_COLOR
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +48,11 @@ class SolidPath:
     rotations: Float[np.ndarray, "t 3 3"]
     """From its own axes to the world's."""
     color: Color = GREY
+
+    @classmethod
+    def of(cls, track: SolidTrack) -> "SolidPath":
+        """Return an object of a run in the colour of its kind."""
+        return cls(track.vertices, track.faces, track.centres, track.rotations, object_color(track.name))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from dropsim.body.rotations import exp
+from dropsim.body.rotations import exp, plane_basis
 from dropsim.body.skeleton import flat, joint_index
 from dropsim.compute.jit import kernel
 from dropsim.control.leaning import lean_against, leaning
@@ -28,6 +28,7 @@ from dropsim.scene.element import (
     check_loose,
     check_rows,
     check_time,
+    height_of,
     interpolated,
 )
 from dropsim.scene.loose import BodyState, Loose
@@ -100,8 +101,8 @@ SHEET = 0.002
 
 
 @dataclass(frozen=True)
-class Patch(Element[None]):
-    """A rectangle of the ground with a friction of its own, such as ice or a wet floor."""
+class Patch(Element[Plane]):
+    """A rectangle of the ground with a friction of its own, such as ice or a wet floor; on a slope it is one seen from above."""
 
     position: tuple[Metres, Metres] = (0.0, 2.0)
     """Of its middle."""
@@ -118,16 +119,22 @@ class Patch(Element[None]):
         if not min(self.size) > 0:
             raise ValueError(f"a patch has sizes above 0 m, not {self.size[0]:g} x {self.size[1]:g}")
 
-    def act(self, memory: None, context: SceneContext) -> tuple[None, StepInputs]:
-        del context
-        return memory, StepInputs(colliders=(self.collider,))
+    def begin(self, context: SceneContext) -> Plane:
+        return context.ground
 
-    def solids(self, memory: None) -> tuple[Solid, ...]:
-        """Return a sheet that lies on the ground, to be drawn."""
+    def act(self, memory: Plane | None, context: SceneContext) -> tuple[Plane, StepInputs]:
+        """Change the friction; its memory is the ground that it lies on."""
         del memory
-        (x, y), R = np.array(self.size) / 2, exp(np.array([0.0, 0.0, math.radians(self.facing)]))
+        return context.ground, StepInputs(colliders=(self.collider,))
+
+    def solids(self, memory: Plane | None) -> tuple[Solid, ...]:
+        """Return a sheet that lies on the ground, to be drawn."""
+        ground, (x, y) = memory or Plane.ground(), np.array(self.size) / 2
+        normal, here = ground.normal, np.broadcast_to(self.position, (*ground.normal.shape[:-1], 2))
+        centre = np.concatenate((here, height_of(ground, here[..., None, :])), -1) + SHEET * normal
+        R = np.swapaxes(plane_basis(normal), -1, -2) @ exp(np.array([0.0, 0.0, math.radians(self.facing)]))
         corners = np.array([(-x, -y, 0.0), (x, -y, 0.0), (x, y, 0.0), (-x, y, 0.0)])
-        return (Solid("patch", corners, np.array([(0, 1, 2), (0, 2, 3)]), np.array((*self.position, SHEET)), R),)
+        return (Solid("patch", corners, np.array([(0, 1, 2), (0, 2, 3)]), centre, R),)
 
     @functools.cached_property
     def collider(self) -> FrictionPatch:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
@@ -17,6 +17,8 @@ from dropsim.scene.world import World, WorldState
 
 FARTHEST = 1e4
 """People who are farther than this from the middle of the world have diverged [m]."""
+WAITING = -50.0
+"""What is below this height waits for its turn [m]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +46,22 @@ class SolidTrack:
     faces: Int[np.ndarray, "f 3"]
     """Counterclockwise seen from outside."""
     centres: Float[np.ndarray, "*w t 3"]
-    """Of its own axes [m]."""
+    """Of its own axes [m]; NaN before it is there, and when it is gone."""
     rotations: Float[np.ndarray, "*w t 3 3"]
     """From its own axes to the world's."""
+
+    @property
+    def there(self) -> Bool[np.ndarray, "*w t"]:
+        """At which frames it is there."""
+        return np.asarray(np.isfinite(self.centres).all(-1))
+
+    def at_all_times(self) -> "SolidTrack":
+        """Return an object that waits where it begins and stays where it ends."""
+        there, count = self.there, self.centres.shape[-2]
+        first, last = np.argmax(there, -1), count - 1 - np.argmax(there[..., ::-1], -1)
+        at = np.clip(np.arange(count), first[..., None], last[..., None])[..., None]
+        centres, rotations = np.take_along_axis(self.centres, at, -2), np.take_along_axis(self.rotations, at[..., None], -3)
+        return replace(self, centres=centres, rotations=rotations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,15 +77,21 @@ class Rollout:
     solids: tuple[SolidTrack, ...] = ()
     """Every solid object at every frame."""
     by_world: tuple[tuple[SolidTrack, ...], ...] = ()
-    """Everything but people of each world, if the worlds are of different scenes."""
+    """Everything but people of each world, at all times, if the worlds are of different scenes."""
 
     @property
     def objects(self) -> tuple[SolidTrack, ...]:
-        """Everything but people as triangles, for exporters; a ball that is thrown later waits where it begins."""
-        return (*self.solids, *(_as_solid(track) for track in self.balls if np.isfinite(track.centres).any()))
+        """Everything but people as triangles, for exporters."""
+        return (*self.solids, *_as_solids(self.balls))
 
 
-def _as_solid(track: Track) -> SolidTrack:
+def _as_solids(tracks: Sequence[Track]) -> list[SolidTrack]:
+    """Return every sphere that is there at some time as triangles."""
+    found = (as_solid(track.centres, float(track.radii[0]), flying=track.flying) for track in tracks)
+    return [track for track in found if track.there.any()]
+
+
+def as_solid(centres: Float[np.ndarray, "*w t 3"], radius: float, *, flying: bool) -> SolidTrack:
     """Return a sphere as triangles."""
     rings, turns = np.meshgrid(np.linspace(0, np.pi, 13), np.arange(24) * np.pi / 12, indexing="ij")
     points = np.stack((np.sin(rings) * np.cos(turns), np.sin(rings) * np.sin(turns), np.cos(rings)), -1).reshape(-1, 3)
@@ -78,13 +99,8 @@ def _as_solid(track: Track) -> SolidTrack:
     a, b, c, d = index[:-1], np.roll(index, -1, 1)[:-1], index[1:], np.roll(index, -1, 1)[1:]
     upper, lower = np.stack((a, c, d), -1), np.stack((a, d, b), -1)  # at the poles one of the two has no area
     faces = np.concatenate((upper[:-1].reshape(-1, 3), lower[1:].reshape(-1, 3)))
-    known = np.isfinite(track.centres).all(-1)
-    first = np.argmax(known, -1)
-    begins = np.take_along_axis(track.centres, first[..., None, None], -2)
-    centres = np.where(known[..., None], track.centres, begins)  # pyright: ignore[reportIndexIssue]
-    return SolidTrack(
-        "ball" if track.flying else "obstacle", float(track.radii[0]) * points, faces, centres, np.tile(np.eye(3), (*known.shape, 1, 1))
-    )
+    centres, rotations = np.where(centres[..., 2:] > WAITING, centres, np.nan), np.tile(np.eye(3), (*centres.shape[:-1], 1, 1))
+    return SolidTrack("ball" if flying else "obstacle", radius * points, faces, centres, rotations)
 
 
 def above_ground(motion: Motion, ground: Plane) -> Motion:
@@ -165,8 +181,7 @@ def _each_world(elements: Sequence[Element[Any]], memories: Sequence[Sequence[An
     for k, every in enumerate(elements):
         for i, own in enumerate(every.worlds if isinstance(every, EveryWorld) else ()):
             kept = [memory[k][i] for memory in memories]
-            tracks = _spheres(own, kept, ())
-            yield (*_solids(own, kept, ()), *(_as_solid(track) for track in tracks if np.isfinite(track.centres).any()))
+            yield tuple(track.at_all_times() for track in (*_solids(own, kept, ()), *_as_solids(_spheres(own, kept, ()))))
 
 
 def _spheres(elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]], batch: tuple[int, ...]) -> tuple[Track, ...]:

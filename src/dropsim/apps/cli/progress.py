@@ -51,6 +51,17 @@ def compiling() -> Iterator[None]:
 
 
 @contextmanager
+def told_if_long(message: str, seconds: float = 2.0) -> Iterator[None]:
+    """Say why it takes long, once it does."""
+    timer = threading.Timer(seconds, lambda: print(f"dropsim: {message}", file=sys.stderr, flush=True))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
 def bar(what: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on stderr, if asked with the rate per minute, and yield the function that moves it: advance(done, total)."""
     from rich.console import Console

@@ -211,7 +211,7 @@ def stage_of(setup: "Setup", rollout: "Rollout") -> "Stage":
 
     from dropsim.body.skeleton import joint_index
     from dropsim.render import Sphere, Stage
-    from dropsim.render.stage import COLORS, GREY, SolidPath
+    from dropsim.render.stage import SolidPath
     from dropsim.scene import Drag
 
     spheres = [Sphere(balls.centres, float(balls.radii[0])) for balls in rollout.balls]
@@ -224,8 +224,7 @@ def stage_of(setup: "Setup", rollout: "Rollout") -> "Stage":
             path = np.array([origin + drag.target(i / fps) for i in range(len(joint))])
             path[:begin] = np.nan
             spheres.append(Sphere(path, 0.06))
-    solids = [SolidPath(s.vertices, s.faces, s.centres, s.rotations, COLORS.get(s.name, GREY)) for s in rollout.solids]
-    return Stage(rollout.motions, spheres=spheres, ground=rollout.ground, solids=solids)
+    return Stage(rollout.motions, spheres=spheres, ground=rollout.ground, solids=[SolidPath.of(track) for track in rollout.solids])
 
 
 def report_of(name: str, description: str, rollout: "Rollout") -> str:

@@ -50,7 +50,7 @@ class View:
 
     def run(self) -> None:
         """Serve until Ctrl-C."""
-        from dropsim.apps.cli.progress import compiling, tell_of_compiling
+        from dropsim.apps.cli.progress import compiling, tell_of_compiling, told_if_long
 
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
             raise ValueError(f"--seconds has to be above 0, and is {self.seconds:g}")
@@ -68,6 +68,8 @@ class View:
         with compiling():
             session.tick()
         session.restart()
+        with told_if_long("compiling what boxes, balls and slopes need, once, about 20 s"):
+            session.warm_up()
         # The first browser starts it.
         session.pause(True)
         commands = Commands()

@@ -1,18 +1,16 @@
 """The last half minute as files, in memory."""
 
+import math
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dropsim.apps.viewer.shot import Recording
+from dropsim.apps.viewer.shot import Recording, Sphere
 from dropsim.physics.contact import Plane
 from dropsim.scene.files import write_scene
-
-if TYPE_CHECKING:
-    from dropsim.render.stage import SolidPath
+from dropsim.scene.rollout import SolidTrack, as_solid
 
 KINDS = ("bvh", "glb", "npz", "mp4", "toml")
 """File formats that can be saved."""
@@ -30,16 +28,19 @@ def files_of(recording: Recording, kind: str) -> list[tuple[str, bytes]]:
             _write_film(recording, path) if kind == "mp4" else write_scene(recording.setup, path)
             return [(path.name, path.read_bytes())]
         from dropsim.export import write
+        from dropsim.export.objects import write_objects
 
+        seed, solids, found = recording.setup.seed, _solids(recording), list[Path]()
         if kind == "glb":
-            write(recording.motions, path, ground=_ground(recording), seed=recording.setup.seed)
+            write(recording.motions, path, ground=_ground(recording), seed=seed, objects=[*solids, *_balls(recording)])
             return [(path.name, path.read_bytes())]
-        found = []
         for number, motion in enumerate(recording.motions, start=1):
-            one = path if len(recording.motions) == 1 else path.with_stem(f"dropsim_person_{number}")
-            write(motion, one, seed=None if kind == "bvh" else recording.setup.seed)
-            found.append((one.name, one.read_bytes()))
-        return found
+            found.append(path if len(recording.motions) == 1 else path.with_stem(f"dropsim_person_{number}"))
+            write(motion, found[-1], seed=None if kind == "bvh" else seed)
+        if kind == "npz" and solids:
+            found.append(path.with_stem("dropsim_objects"))
+            write_objects([*solids, *_balls(recording)], found[-1], recording.motions[0].fps)
+        return [(one.name, one.read_bytes()) for one in found]
 
 
 def _ground(recording: Recording) -> Plane:
@@ -47,30 +48,38 @@ def _ground(recording: Recording) -> Plane:
 
 
 def _write_film(recording: Recording, path: Path) -> None:
-    from dropsim.render import Sphere, Stage, Style, video
+    from dropsim.render import Sphere as Drawn
+    from dropsim.render import Stage, Style, video
+    from dropsim.render.stage import SolidPath
 
-    shots = recording.shots
-    paths: dict[int, np.ndarray] = {}
-    radii: dict[int, float] = {}
-    for i, shot in enumerate(shots):
-        for sphere in shot.spheres:
-            where = paths.setdefault(sphere.key, np.full((len(shots), 3), np.nan))
-            where[i], radii[sphere.key] = sphere.centre, sphere.radius
-    spheres = [Sphere(where, radii[key]) for key, where in paths.items()]
+    spheres = [Drawn(centres, ball.radius) for ball, centres in _spheres(recording)]
     people = [replace(motion, name=f"person {i}") for i, motion in enumerate(recording.motions, start=1)]
-    stage = Stage(people, recording.ghost, spheres, _ground(recording), solids=_solids(recording))
+    stage = Stage(people, recording.ghost, spheres, _ground(recording), solids=[SolidPath.of(track) for track in _solids(recording)])
     video(stage, path, style=Style(size=(848, 480)))
 
 
-def _solids(recording: Recording) -> "list[SolidPath]":
-    """Return every solid object on its path."""
-    from dropsim.render.stage import COLORS, GREY, SolidPath
+def _spheres(recording: Recording) -> list[tuple[Sphere, np.ndarray]]:
+    """Return every ball and obstacle, and its centre at each frame [m]; NaN while it is not there."""
+    frames = [{sphere.key: sphere for sphere in shot.spheres} for shot in recording.shots]
+    gone = (math.nan,) * 3
+    return [
+        (sphere, np.array([frame[key].centre if key in frame else gone for frame in frames]))
+        for key, sphere in {key: sphere for frame in frames for key, sphere in frame.items()}.items()
+    ]
 
-    shots, found = recording.shots, []
-    for key, solid in {key: solid for shot in shots for key, solid in shot.solids.items()}.items():
-        centres, turns = np.full((len(shots), 3), np.nan), np.tile(np.eye(3), (len(shots), 1, 1))
-        for i, shot in enumerate(shots):
-            if key in shot.solids:
-                centres[i], turns[i] = shot.solids[key].centre, shot.solids[key].rotation
-        found.append(SolidPath(solid.vertices, solid.faces, centres, turns, COLORS.get(solid.name, GREY)))
+
+def _balls(recording: Recording) -> list[SolidTrack]:
+    return [as_solid(centres, sphere.radius, flying=sphere.flying) for sphere, centres in _spheres(recording)]
+
+
+def _solids(recording: Recording) -> list[SolidTrack]:
+    """Return every solid object on its path."""
+    frames = [shot.solids for shot in recording.shots]
+    found = []
+    for key, solid in {key: solid for frame in frames for key, solid in frame.items()}.items():
+        centres, turns = np.full((len(frames), 3), np.nan), np.tile(np.eye(3), (len(frames), 1, 1))
+        for i, frame in enumerate(frames):
+            if key in frame:
+                centres[i], turns[i] = frame[key].centre, frame[key].rotation
+        found.append(SolidTrack(solid.name, solid.vertices, solid.faces, centres, turns))
     return found

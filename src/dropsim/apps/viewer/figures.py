@@ -15,11 +15,12 @@ from dropsim.body.mesh import Body
 from dropsim.body.rotations import rotmat_to_unitquat
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
 from dropsim.export.hands import lifted_hands
+from dropsim.export.people import BALL_COLOR, object_color
 from dropsim.physics.contact import Plane
 from dropsim.priors.prior import State
 from dropsim.render.raster import DARK_TILE, HORIZON, LIGHT_TILE
 from dropsim.render.snapshot import GHOST, resultants
-from dropsim.render.stage import COLORS, GREY
+from dropsim.render.stage import floor_axes
 from dropsim.scene import Solid
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 BONES = tuple(range(1, NUM_JOINTS))
 """Named by the joint at the far end."""
 CONTACT_COLOR, EXTERNAL_COLOR = (38, 64, 242), (230, 20, 31)
-BALL_COLOR, OBSTACLE_COLOR, GOAL_COLOR = (209, 56, 51), (90, 90, 96), (42, 127, 184)
+OBSTACLE_COLOR, GOAL_COLOR = (90, 90, 96), (42, 127, 184)
 FLOOR_SIZE, TEXELS = 60, 64
 """Side of the floor [m], and of the picture of one square metre of it [pixels]."""
 SIGHT = (9.0, 26.0)
@@ -262,11 +263,11 @@ class Figures:
                 figure.limbs.batched_scales = np.stack((wide, wide, lengths[i] + 0.5 * wide), axis=-1).astype(np.float32)
 
     def _lay_ground(self, plane: Plane) -> None:
-        normal, pivot = plane.normal, plane.pivot
-        self._ground.wxyz = upright_to(normal)
-        # The sheet moves by whole metres, so that its squares appear fixed.
-        here = pivot[:2] + np.round(np.array(self.origin[:2]) - pivot[:2])
-        self._ground.position = (float(here[0]), float(here[1]), _height(plane, here) - 0.002)
+        self._ground.wxyz = upright_to(plane.normal)
+        # The sheet moves by whole metres along its squares, so that they appear fixed.
+        axes, shift = floor_axes(plane)
+        x, y, _ = np.round(axes @ np.array(self.origin) + shift)
+        self._ground.position = axes.T @ (np.array((x, y, -0.002)) - shift)
 
     def _mark(self, shot: Shot) -> None:
         """Draw rings where people are sent."""
@@ -287,8 +288,9 @@ class Figures:
             self._spheres.pop(key).remove()
         for sphere in spheres:
             if sphere.key not in self._spheres:
+                color = _rgb(BALL_COLOR) if sphere.flying else OBSTACLE_COLOR
                 self._spheres[sphere.key] = self._server.scene.add_icosphere(
-                    f"/world/sphere_{sphere.key}", sphere.radius, color=BALL_COLOR if sphere.flying else OBSTACLE_COLOR, subdivisions=3
+                    f"/world/sphere_{sphere.key}", sphere.radius, color=color, subdivisions=3
                 )
             self._spheres[sphere.key].position = sphere.centre
 
@@ -297,10 +299,10 @@ class Figures:
             self._solids.pop(key).remove()
         for key, solid in solids.items():
             if key not in self._solids:
-                # Flat shading needs no normals, and a box has edges.
+                # Flat shading needs no normals, and a box has edges. A sheet on the floor would only shade itself.
                 self._solids[key] = self._server.scene.add_mesh_simple(
                     f"/world/solid_{key}", solid.vertices.astype(np.float32), solid.faces.astype(np.uint32),
-                    color=_rgb(COLORS.get(solid.name, GREY)), flat_shading=True, side="double",
+                    color=_rgb(object_color(solid.name)), flat_shading=True, side="double", cast_shadow=solid.name != "patch",
                 )  # fmt: skip
                 if solid.name == "crate":
                     self._grabbed.listen_to_box(self._solids[key], key)

@@ -230,7 +230,9 @@ def _holding_box(who: object, key: int, held: Point, pointer: Point, browser: "B
         if isinstance(known, BoxGrab) and known.key == key:
             point = known.point
         elif box is not None:
-            a, b, c = (box.rotation.T @ (np.add(held, browser.origin) - box.centre)).tolist()
+            # The view may have moved since the mouse went down, so the point can be a little off.
+            touched = box.rotation.T @ (np.add(held, browser.origin) - box.centre)
+            a, b, c = np.clip(touched, box.vertices.min(0), box.vertices.max(0)).tolist()
             point = a, b, c
         else:
             return

@@ -45,6 +45,7 @@ from dropsim.scene.element import height_of, interpolated
 from dropsim.scene.files import Setup
 from dropsim.scene.loose import is_loose
 from dropsim.scene.perturbations import ahead_of
+from dropsim.scene.rollout import WAITING
 
 MAX_PEOPLE = 6
 MAX_BALLS = 6
@@ -202,6 +203,17 @@ class Session:
     def _disturbed(self) -> bool:
         """Whether anything has disturbed people since the start, or may."""
         return bool(self._events or not self._ground.level or any(not isinstance(item.element, Follow) for item in self._items))
+
+    def warm_up(self) -> None:
+        """Compile and load what commands need later: compiled while somebody watches, it would stop the picture for half a minute."""
+        if isinstance(self.simulator.prior, ClipPrior):  # which moves one person from one start only
+            return
+        other = Session(self.simulator, Scene(people_in_a_row(2, self.scene.people[0].start)))
+        other.put_box((0.0, 2.0, 0.0))
+        other.throw()
+        other.trip()
+        other.tilt_to(1.0, 0.0)
+        other.tick()
 
     def pause(self, paused: bool) -> None:
         """Pause or resume; resuming goes back to the newest frame."""
@@ -363,7 +375,7 @@ class Session:
         """Put a loose box down; `place` is the middle of its base [m]."""
         size, mass = _within("the size", size, 0.1, 1.0), _within("the mass", mass, 0.5, 100.0)
         x, y = self._place(place)
-        self._put_object(Box((x, y, _within("the height", place[2], 0.0, 5.0)), (size, size, size), mass=mass), "box")
+        self._put_object(Box((x, y, round(_within("the height", place[2], 0.0, 5.0), 3)), (size, size, size), mass=mass), "box")
 
     def paint_ice(self, place: Sequence[float], *, size: float = 1.0) -> None:
         """Make a square of the floor about a place icy."""
@@ -409,7 +421,9 @@ class Session:
     def _place(self, place: Sequence[float]) -> tuple[float, float]:
         x, y, _ = self._now.people.x[0, 0, 0].tolist()
         reach = FARTHEST_GOAL
-        return _within("the place", place[0], x - reach, x + reach), _within("the place", place[1], y - reach, y + reach)
+        put = (_within("the place", at, here - reach, here + reach) for at, here in zip(place[:2], (x, y), strict=True))
+        x, y = (round(at, 3) for at in put)  # it will stand in a file that people read
+        return x, y
 
     def _put_object(self, element: Element[Any], name: str) -> None:
         """Add an object to the scene, if nobody is in its place now or at the start."""
@@ -650,8 +664,7 @@ class Session:
             if balls is None:
                 continue
             for k, (centre, radius) in enumerate(zip(balls.centres, balls.radii, strict=True)):
-                # Objects that wait for their turn are far below.
-                if float(centre[2]) > -50:
+                if float(centre[2]) > WAITING:
                     spheres.append(Sphere(MAX_PARTS * item.key + k, _triple(centre), float(radius), balls.flying))
         return spheres
 

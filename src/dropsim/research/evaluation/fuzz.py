@@ -1,6 +1,8 @@
 """Every reader of files, a small file that it reads, and ways to damage one."""
 
 import importlib.resources
+import importlib.util
+import pickle
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,12 +13,15 @@ import numpy as np
 from dropsim.body.skeleton import Skeleton
 from dropsim.body.smpl import read_rest_joints
 from dropsim.export.files import write
+from dropsim.files.checkpoints import read_checkpoint
 from dropsim.motion.reading import read_motion
 from dropsim.motion.retarget import read_rig_map
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.bank import Bank
+from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PoseNetwork, PosePrior, PoseShape
+from dropsim.research.synthesis.distribution import distribution
 from dropsim.scene.files import read_scene
 from dropsim.scene.files.writing import scene_text
 from dropsim.scene.mesh_files import read_mesh
@@ -92,10 +97,32 @@ def _pose(folder: Path) -> bytes:
     return path.read_bytes()
 
 
-def _smpl(folder: Path) -> bytes:
+def _cvae(folder: Path) -> bytes:
+    path, shape = folder / "cvae.safetensors", CVAEShape(latent=4, decoder=(8,), prior=(8,), groups=4)
+    CVAEPrior(CVAENetwork.random(shape), Skeleton.adult()).save(path)
+    return path.read_bytes()
+
+
+def _checkpoint(folder: Path) -> bytes:
+    import torch
+
+    torch.save({"model": {"decoder.net.0.weight": torch.eye(3)}, "epoch": 3}, folder / "whole.pth")
+    return (folder / "whole.pth").read_bytes()
+
+
+def _body() -> dict[str, np.ndarray]:
+    """Return what dropsim reads of an SMPL body, whose vertices are its joints."""
     rest = Skeleton.adult().rest
-    np.savez(folder / "smpl.npz", v_template=rest, J_regressor=np.eye(len(rest)))
+    return {"v_template": rest, "J_regressor": np.eye(len(rest))}
+
+
+def _smpl(folder: Path) -> bytes:
+    np.savez(folder / "smpl.npz", allow_pickle=False, **_body())
     return (folder / "smpl.npz").read_bytes()
+
+
+def _drawn(folder: Path) -> bytes:
+    return (importlib.resources.files("dropsim") / "assets" / "synthesis" / "objects.toml").read_bytes()
 
 
 READERS: Mapping[str, Reader] = {
@@ -109,6 +136,10 @@ READERS: Mapping[str, Reader] = {
     # Not open(), which would keep every mutant that can be read in the cache folder.
     "bank": Reader(".bank", Bank._unpacked, _bank),
     "pose weights": Reader(".safetensors", PosePrior.load, _pose),
+    "cvae weights": Reader(".safetensors", CVAEPrior.load, _cvae),
     "smpl": Reader(".npz", read_rest_joints, _smpl),
+    "smpl pickle": Reader(".pkl", read_rest_joints, lambda folder: pickle.dumps(_body(), protocol=2)),
+    "distribution": Reader(".toml", distribution, _drawn),
+    **({"checkpoint": Reader(".pth", read_checkpoint, _checkpoint)} if importlib.util.find_spec("torch") else {}),
 }
-"""By what they read."""
+"""By what they read; PyTorch's checkpoints only where it is installed."""
