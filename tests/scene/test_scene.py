@@ -717,6 +717,16 @@ def test_a_trip_lays_the_obstacle_in_front_of_the_foot():
     assert abs(float(ahead[0])) < 1e-9
 
 
+def test_an_obstacle_lies_on_the_ground_while_it_tilts():
+    # By 20 degrees about the y axis through the origin, ground 1 m to the side comes up or goes down by tan(20 degrees) m.
+    people, trip = standing((0.0, 0.0)), Trip(obstacle=(1.0, 0.5))
+    ground = Ground(((0.0, 20.0, 0.0), (1.0, 20.0, 0.0))).plane(0.5, H, np.zeros(3))
+    memory, _ = trip.act(None, replace(context_of(people), ground=ground))
+    height = float(height_of(ground, np.array([trip.obstacle]))[0])
+    assert abs(height) == pytest.approx(np.tan(np.radians(20.0)))
+    assert float(memory.obstacle[2]) == pytest.approx(height)
+
+
 # --- ground
 
 

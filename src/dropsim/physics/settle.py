@@ -175,12 +175,16 @@ def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> N
     """Bring held joints to their places, and write the forces that this takes [N].
 
     The rest of the body follows by its bones, as a chain that hangs on the joint: the force is what changes the body's momentum, and no
-    more. A place for which the force would be too large is reached in part.
+    more. So bones are brought to their lengths first, which changes none. A place for which the force would be too large is reached in
+    part.
     """
     y, give = np.empty((NUM_JOINTS, 3)), np.empty(NUM_JOINTS)
     work = (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
     way, force = np.empty(3), np.empty(3)
     for i in range(len(x)):
+        if np.isnan(holds.points[i, :, 0]).all():
+            continue
+        restore_person(x[i], body.lengths, body.mobility, HOLD_ITERATIONS, work[0], work[1], work[2])
         for j in range(NUM_JOINTS):
             if math.isnan(holds.points[i, j, 0]):
                 continue

@@ -461,6 +461,10 @@ class Trip(Element[Caught]):
             place = x * _ALONG + (reach + context.h * speed)[..., None] * ahead
             place[..., 2] = floor
             memory = replace(memory, obstacle=np.where(swinging[..., None], place, memory.obstacle))
+        if context.footing is None:
+            # It lies on the ground also while that tilts: nobody gets between them.
+            height = height_of(context.ground, memory.obstacle[..., None, :2])
+            memory = replace(memory, obstacle=np.concatenate((memory.obstacle[..., :2], height), -1))
         away = np.linalg.norm((x + context.h * v - memory.obstacle) * _ALONG, axis=-1)
         # A heel above the obstacle touches too: what matters is that it comes to it along the ground.
         touching = (away < reach) & (x[..., 2] - floor < 0.35) & (speed > 0.2) & np.isinf(memory.since)
