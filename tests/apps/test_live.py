@@ -276,16 +276,16 @@ def test_a_stream_keeps_its_rate_and_obeys(simulator: Simulator):
             tell("/dropsim/walk", 1, 1.3, 0.0)
             wait_until(lambda: session.goals)
             wait_until(lambda: loop.ask(lambda s: s.time) > 3.0, 60)
+            # Some people take a step back before they go.
+            wait_until(lambda: loop.ask(lambda s: float(s.shown.people.x[0, 0, 1])) > 0.8, 60)
             tell("/dropsim/push", 1, "left", 200.0)
             wait_until(lambda: loop.ask(lambda s: s.recording().motions[0].events))
-            walked = loop.ask(lambda s: float(s.shown.people.x[0, 0, 1]))
             tell("/dropsim/restart")
             wait_until(lambda: loop.ask(lambda s: s.time) < 1.0)
         finally:
             loop.stop()
             listener.close()
             link.close()
-    assert walked > 0.8
     times = np.array([when for when, _ in receiver.frames()])
     # Never faster than asked for; a busy machine may be slower.
     assert 0.9 / 30 < np.diff(times)[:80].mean() < 1.0

@@ -184,7 +184,7 @@ def test_without_contact_people_go_through_each_other():
 
 @pytest.mark.slow
 def test_people_who_run_into_each_other_exchange_their_momentum_and_stay_whole():
-    people = (Person("run"), Person("run", (0.05, 3.5), 180.0))
+    people = (Person("run", speed=2.5), Person("run", (0.05, 3.5), 180.0, speed=2.5))
     rollout = run(World(Scene(people), Simulator.shipped(num_samples=8)), 60, [0, 1])
     first, second = rollout.motions
     total = first.external_forces.sum(-2) + second.external_forces.sum(-2)

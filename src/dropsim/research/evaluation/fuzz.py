@@ -140,6 +140,11 @@ READERS: Mapping[str, Reader] = {
     "smpl": Reader(".npz", read_rest_joints, _smpl),
     "smpl pickle": Reader(".pkl", read_rest_joints, lambda folder: pickle.dumps(_body(), protocol=2)),
     "distribution": Reader(".toml", distribution, _drawn),
-    **({"checkpoint": Reader(".pth", read_checkpoint, _checkpoint)} if importlib.util.find_spec("torch") else {}),
+    "checkpoint": Reader(".pth", read_checkpoint, _checkpoint),
 }
-"""By what they read; PyTorch's checkpoints only where it is installed."""
+"""By what they read."""
+
+
+def usable_readers() -> dict[str, Reader]:
+    """Return the readers whose libraries are installed: PyTorch's checkpoints are read by torch."""
+    return {name: reader for name, reader in READERS.items() if name != "checkpoint" or importlib.util.find_spec("torch")}

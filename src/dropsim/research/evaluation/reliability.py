@@ -21,7 +21,7 @@ from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
-from dropsim.research.evaluation.fuzz import READERS, Reader, mutant
+from dropsim.research.evaluation.fuzz import Reader, mutant, usable_readers
 from dropsim.research.evaluation.random_scenes import BELOW, DEEP, EVENTS, RandomChunk
 from dropsim.research.evaluation.trials import Body, Trial, batched, check_seed, simulate_trials
 from dropsim.scene.element import BODY_PARTS
@@ -207,7 +207,7 @@ def evaluate_reliability(
         _totals("scenes", options.scenes, [scene_faults(part) for part in laws], (), examples),
     ]
     return [one for one in found if one.tried] + [
-        fuzz(name, reader, options.mutants, options.seed) for name, reader in READERS.items() if options.mutants
+        fuzz(name, reader, options.mutants, options.seed) for name, reader in usable_readers().items() if options.mutants
     ]
 
 
