@@ -45,7 +45,7 @@ STYLED = re.compile(
     r"styl|weird|baby|jackson|mummy|frankenstein|zombie|\bcat\b|chicken|drunk|flip|breakdanc|acrobat|gymnast|basketball|dribble|punch|kick"
     r"|salsa|danc|mickey|monkey|robot|clumsy|childish|cartwheel|wounded|hopscotch|obstacles [12]|martial|capoeira|form \d|roundhouse"
     r"|crescent|uppercut|jab|hook|backfist|cross (left|right)|victory|taunt|stance|football|offensive|defensive|feint|fake|evasive|drive"
-    r"|pivot|quarrel",
+    r"|pivot|quarrel|box",
     re.IGNORECASE,
 )
 """Words of recordings in which people act, dance or do sports: they do not move like that when they are pushed."""
