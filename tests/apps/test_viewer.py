@@ -1063,8 +1063,8 @@ def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
     loop.ask(lambda s: s.load(Setup(scene=Scene((Person("stand"),)))))
 
     # Pause pauses: the button turns into Play, and frames stop.
-    ui.get_by_role("button", name="Pause").click()
-    ui.get_by_role("button", name="Play", exact=True).wait_for()
+    pause, play = ui.get_by_role("button", name="Pause"), ui.get_by_role("button", name="Play", exact=True)
+    again_until(lambda: None if play.is_visible() else pause.click(), play.is_visible)
     frame = loop.ask(lambda s: s.shown.frame)
     time.sleep(0.3)
     assert loop.ask(lambda s: s.shown.frame) == frame

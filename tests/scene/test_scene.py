@@ -672,8 +672,8 @@ def test_a_stiff_knee_stays_straight():
 def test_a_trip_stops_the_heel_and_not_the_body():
     # The obstacle's force is bounded, so within 0.2 s the body loses at most that force times the time, over the mass.
     trip = Trip(start=0.1, hold=0.4, largest=2000.0)
-    world = World(Scene((Person("run"),), (trip,)), Simulator.shipped(num_samples=8))
-    now, rng = world.start(1), world.streams(1)
+    world = World(Scene((Person("run", speed=2.5),), (trip,)), Simulator.shipped(num_samples=8))
+    now, rng = world.start(2), world.streams(2)
     beyond, forces = [], []
     for _ in range(45):
         now, report = world.step(now, rng)
@@ -694,8 +694,8 @@ def test_a_foot_slips_over_the_obstacle_if_holding_takes_too_much():
     trips = [Trip(start=0.1, hold=0.4, largest=largest) for largest in (20.0, 2000.0)]
     ways = []
     for trip in trips:
-        world = World(Scene((Person("run"),), (trip,)), Simulator.shipped(num_samples=8))
-        now, rng = world.start(1), world.streams(1)
+        world = World(Scene((Person("run", speed=2.5),), (trip,)), Simulator.shipped(num_samples=8))
+        now, rng = world.start(2), world.streams(2)
         for _ in range(45):
             now, report = world.step(now, rng)
             assert norm(report.external_forces[0, joint_index(trip.joint)]) <= trip.largest * 1.01

@@ -182,22 +182,14 @@ def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> N
     work = (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
     way, force = np.empty(3), np.empty(3)
     for i in range(len(x)):
-        if np.isnan(holds.points[i, :, 0]).all():
-            continue
-        restore_person(x[i], body.lengths, body.mobility, HOLD_ITERATIONS, work[0], work[1], work[2])
+        whole = False
         for j in range(NUM_JOINTS):
             if math.isnan(holds.points[i, j, 0]):
                 continue
-            ahead, beyond, length = holds.ahead[i, j], 0.0, 0.0
-            for k in range(3):
-                way[k] = holds.points[i, j, k] - x[i, j, k]
-                beyond -= way[k] * ahead[k]
-                length += way[k] * way[k]
-            length = math.sqrt(length)
-            if ahead[0] != 0.0 or ahead[1] != 0.0 or ahead[2] != 0.0:
-                length = max(beyond, 0.0)
-                for k in range(3):
-                    way[k] = -length * ahead[k]
+            length = _way_back(x[i, j], holds.points[i, j], holds.ahead[i, j], way)
+            if length > 0.0 and not whole:
+                restore_person(x[i], body.lengths, body.mobility, HOLD_ITERATIONS, work[0], work[1], work[2])
+                whole, length = True, _way_back(x[i, j], holds.points[i, j], holds.ahead[i, j], way)
             if length == 0.0:
                 continue
             share = min(1.0, FASTEST_HOLD * h / length)
@@ -220,6 +212,21 @@ def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> N
             copy(y, x[i])
             for k in range(3):
                 forces[i, j, k] += force[k]
+
+
+@kernel
+def _way_back(x: Array, point: Array, ahead: Array, way: Array) -> float:
+    """Write the way of a joint to where it is held, and return its length [m]: 0 for one that has not gone as far as it can."""
+    beyond, length = 0.0, 0.0
+    for k in range(3):
+        way[k] = point[k] - x[k]
+        beyond -= way[k] * ahead[k]
+        length += way[k] * way[k]
+    if ahead[0] == 0.0 and ahead[1] == 0.0 and ahead[2] == 0.0:
+        return math.sqrt(length)
+    for k in range(3):
+        way[k] = -max(beyond, 0.0) * ahead[k]
+    return max(beyond, 0.0)
 
 
 def restore_lengths(

@@ -36,6 +36,8 @@ from dropsim.scene.perturbations import ahead_of, held_at
 
 Array = Any
 """numba knows the types."""
+PASSES_OVER = 0.35
+"""A heel this high above the ground passes over what people trip over [m]."""
 _ALONG = np.array([1.0, 1.0, 0.0])
 """Takes the horizontal part of a vector."""
 
@@ -457,7 +459,7 @@ class Trip(Element[Caught]):
         speed = np.linalg.norm(v * _ALONG, axis=-1)
         ahead = v * _ALONG / np.maximum(speed, 1e-6)[..., None]
         if self.obstacle is None and context.frame >= round(self.start * context.fps):
-            swinging = (speed > 1.0) & np.isnan(memory.obstacle).any(-1)
+            swinging = (speed > 1.0) & (x[..., 2] - floor < PASSES_OVER) & np.isnan(memory.obstacle).any(-1)
             place = x * _ALONG + (reach + context.h * speed)[..., None] * ahead
             place[..., 2] = floor
             memory = replace(memory, obstacle=np.where(swinging[..., None], place, memory.obstacle))
@@ -467,7 +469,7 @@ class Trip(Element[Caught]):
             memory = replace(memory, obstacle=np.concatenate((memory.obstacle[..., :2], height), -1))
         away = np.linalg.norm((x + context.h * v - memory.obstacle) * _ALONG, axis=-1)
         # A heel above the obstacle touches too: what matters is that it comes to it along the ground.
-        touching = (away < reach) & (x[..., 2] - floor < 0.35) & (speed > 0.2) & np.isinf(memory.since)
+        touching = (away < reach) & (x[..., 2] - floor < PASSES_OVER) & (speed > 0.2) & np.isinf(memory.since)
         memory = replace(
             memory,
             # It comes to rest about half a frame later.
