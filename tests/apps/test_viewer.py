@@ -949,8 +949,9 @@ def served(session: Session) -> Iterator[tuple[Loop, object]]:
         viewer.close()
 
 
-@pytest.fixture
-def page(simulator: Simulator) -> Iterator[Page]:
+@contextlib.contextmanager
+def page_of(simulator: Simulator) -> Iterator[Page]:
+    """Open the app in a browser."""
     pytest.importorskip("viser")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium")
@@ -994,7 +995,22 @@ def on_screen(page: Page, point: np.ndarray) -> tuple[float, float]:
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_in_a_real_browser(page: Page, tmp_path: Path, simulator: Simulator):
+def test_in_a_real_browser(tmp_path: Path, simulator: Simulator):
+    # A browser without a graphics card on busy cores loses a click now and then. What is wrong with the app goes wrong twice.
+    for chance in range(2):
+        folder = tmp_path / str(chance)
+        folder.mkdir()
+        try:
+            with page_of(simulator) as page:
+                return use_everything(page, folder, simulator)
+        except Exception:
+            if chance:
+                raise
+    return None
+
+
+def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
+    """Do in the app what people do."""
     ui, loop = page.page, page.loop
     assert ui.title() == "dropsim"
 
