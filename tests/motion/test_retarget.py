@@ -452,18 +452,23 @@ RIGS = {
     "japanese": (mmd(), "mmd"),
 }
 NOT_CARRIED = {
-    "cmu": {"neck", "left_collar", "right_collar", "left_shoulder", "right_shoulder"}, "bandai": {"spine3"}, "accad": {"spine3"},
+    "cmu": {"neck", "head", "left_collar", "right_collar", "left_shoulder", "right_shoulder"}, "bandai": {"spine3"}, "accad": {"spine3"},
     "japanese": {"spine1", "spine3"},
 }  # fmt: skip
-"""Bones whose direction a rig does not have: CMU's lost ones, and the spines of Bandai and ACCAD, which have one joint less."""
+"""Bones whose direction a rig does not have: CMU's lost ones and its head, which leans forward when the face is level, and the spines of
+Bandai and ACCAD, which have one joint less."""
 EVERY_RIG = pytest.mark.parametrize("rig", RIGS)
 
 
-def assert_same_person(motion: Motion, *, but: set[str] = frozenset()) -> None:
+LEAN = 0.05
+"""Where a frame of the motion has to serve as the reference, its trunk counts as level: this clip's leans by less than this [rad]."""
+
+
+def assert_same_person(motion: Motion, *, but: set[str] = frozenset(), within: float = 1e-6) -> None:
     """Bones point alike; and, whatever the numbers say, the person stands, has its left on its left and bends its knees to the front."""
     checked = [i for i, j in enumerate(BONES) if JOINTS[j] not in but]
     # Files have twelve digits: 1e-12 of a bone's length, 1e-10 degrees along nine joints. Four orders of slack.
-    np.testing.assert_allclose(directions(motion.joints)[:, checked], directions(CLIP.joints)[:, checked], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(directions(motion.joints)[:, checked], directions(CLIP.joints)[:, checked], rtol=0, atol=within)
     x = {name: motion.joints[:, j] for j, name in enumerate(JOINTS)}
     assert (x["head"][:, 2] > x["spine1"][:, 2] + 0.3).all()
     assert (x["spine1"][:, 2] > x["left_ankle"][:, 2] + 0.5).all()
@@ -516,9 +521,10 @@ def test_zero_poses_axes_units_and_channel_orders(tmp_path: Path, rig: str, zero
     text = bvh_text(RIGS[rig][0], zero=standing(poses[zero], up), up=up, unit=unit, order=order)
     # Nothing tells which way is up where the zero pose does not stand: it is y, as in most files, or it is given.
     motion = on_ours(read_text(tmp_path, text), up=up if zero == "along_x" else None)
-    assert_same_person(motion, but=NOT_CARRIED.get(rig, set()))
+    assert_same_person(motion, but=NOT_CARRIED.get(rig, set()), within=LEAN if zero == "along_x" else 1e-6)
     # The legs are as long as ours, so the scale is the unit and the hips are where they were.
-    np.testing.assert_allclose(motion.root, CLIP.root, rtol=0, atol=1e-6)
+    hips = (m.joints[:, 1:3].mean(1) for m in (motion, CLIP))
+    np.testing.assert_allclose(*hips, rtol=0, atol=1e-6)
 
 
 def test_a_zero_pose_that_no_body_can_take_does_not_twist_the_limbs(tmp_path: Path):
@@ -609,7 +615,7 @@ def test_the_up_axis_that_is_given_counts(tmp_path: Path):
 def test_a_zero_pose_that_does_not_stand_tells_nothing(tmp_path: Path):
     recording = retarget(read_text(tmp_path, bvh_text(rig_of(LAFAN1), zero=along_x(), motion=lying())), SKELETON)
     assert (recording.up, recording.up_from) == ("y", "custom, as the zero pose does not stand")
-    np.testing.assert_allclose(directions(recording.motion.joints), directions(lying().joints), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(directions(recording.motion.joints), directions(lying().joints), rtol=0, atol=LEAN)
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,8 @@ def reason_to_skip(name: str) -> str:
         return f"duplicate of {info.duplicate_of}"
     if subject in cmu.NOT_FLAT:
         return "not flat: this person's recordings are on steps, slopes, equipment or in water"
-    if UNSEEN_SUPPORT.search(words_of(name).lower()):
+    words = words_of(name).lower()
+    if UNSEEN_SUPPORT.search(words) or (subject == cmu.STEPS and re.search(r"\b(up|down)\b", words)):
         return UNSEEN
     return ""
 
@@ -310,7 +311,7 @@ def build(
     return clips
 
 
-EDITION = 2
+EDITION = 3
 """Of the way in which recordings are read; what another edition made is made again."""
 
 

@@ -15,8 +15,10 @@ from dropsim.motion.bvh import Rig, RigMotion
 HEADER_FPS = 120.0
 """What every original file's header says, true or not [Hz]."""
 
-NOT_FLAT = frozenset((1, 3, 36, 39, 40, 41, 43, 74, 81, 83, 84, 122, 125, 126, 134))
-"""Subjects on playgrounds, steps, uneven ground, in the water or on skateboards."""
+NOT_FLAT = frozenset((1, 3, 36, 39, 40, 41, 43, 74, 81, 84, 122, 125, 126, 134))
+"""Subjects on playgrounds, uneven ground, in the water or on skateboards."""
+STEPS = 83
+"""Subject of single steps, most of them on level ground; the words of the others say up, down, a ledge or stairs."""
 
 
 EVALUATION_SUBJECTS = frozenset((2, 8, 9, 27, 47, 76, 82, 118, 138))

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.body.rotations import apply, best_turn, rotmat_to_rotvec, rotvec_to_rotmat, swing, transpose
+from dropsim.body.rotations import apply, rotmat_to_rotvec, rotvec_to_rotmat, swing, transpose
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, Skeleton, joint_index
 from dropsim.files.names import suggestion
 from dropsim.motion import cmu
@@ -62,6 +62,8 @@ class RigMap:
     """Metres per unit of all files on this rig; None where they differ."""
     only_with: tuple[str, ...] = ()
     """Joints that tell this rig from others of similar names; without them the map is not tried."""
+    lengths: Mapping[str, float] = field(default_factory=dict)
+    """Lengths of bones by which to tell it from rigs of the same names, in the file's unit, to three decimals."""
     standing: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
     """Global orientations of the file's joints in a standing pose, as rotation vectors [degrees], where the zero pose is none."""
 
@@ -88,19 +90,19 @@ def known_rig_maps() -> tuple[RigMap, ...]:
     folder = resources.files("dropsim").joinpath("assets/rigs")
     order = (
         "dropsim", "cmu", "accad", "100style", "mixamo", "lafan1", "bandai", "humanoid", "unreal", "rokoko", "xsens", "daz", "daz9",
-        "vroid", "biped", "smpl", "mmd",
+        "vroid", "biped", "smpl", "mmd", "o3de",
     )  # fmt: skip
     return tuple(_parse_rig_map(name, tomllib.loads(folder.joinpath(f"{name}.toml").read_text(encoding="utf-8"))) for name in order)
 
 
-_KEYS = ("joints", "rotations", "repair", "up", "unit", "only_with", "standing")
+_KEYS = ("joints", "rotations", "repair", "up", "unit", "only_with", "lengths", "standing")
 
 
 def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
     if unknown := sorted(set(table) - set(_KEYS)):
         raise ValueError(f"{name}: unknown key {unknown[0]!r}: a map has {', '.join(_KEYS)}")
-    joints, rotations, standing = (table.get(key, {}) for key in ("joints", "rotations", "standing"))
-    for key, value in (("joints", joints), ("rotations", rotations), ("standing", standing)):
+    joints, rotations, lengths, standing = (table.get(key, {}) for key in ("joints", "rotations", "lengths", "standing"))
+    for key, value in (("joints", joints), ("rotations", rotations), ("lengths", lengths), ("standing", standing)):
         if not isinstance(value, Mapping):
             raise ValueError(f"{name}: {key} should be a table")
     repair, up = table.get("repair", ""), table.get("up")
@@ -111,6 +113,8 @@ def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
     unit = table.get("unit")
     if unit is not None and not (_is_number(unit) and unit > 0):
         raise ValueError(f"{name}: unit is a positive number of metres, not {unit!r}")
+    if not all(_is_number(length) for length in lengths.values()):
+        raise ValueError(f"{name}: lengths should be numbers")
     for joint in (*joints, *rotations):
         if joint not in JOINTS:
             raise ValueError(f"{name}: there is no joint {joint!r}: {suggestion(joint, JOINTS)}")
@@ -124,6 +128,7 @@ def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
         up,
         unit,
         _names(name, "only_with", table["only_with"]) if "only_with" in table else (),
+        lengths,
         {j: _vector(name, j, v) for j, v in standing.items()},
     )
 
@@ -165,7 +170,9 @@ class _Match:
         def find(names: tuple[str, ...]) -> int | None:
             return next((index[plain(n)] for n in names if plain(n) in index), None)
 
-        self.has_marks = all(find((n,)) is not None for n in rig_map.only_with)
+        marks = [(find((n,)), rig_map.lengths.get(n)) for n in (*rig_map.only_with, *rig_map.lengths)]
+        lengths = np.linalg.norm(rig.offsets, axis=-1)
+        self.has_marks = all(j is not None and (length is None or abs(lengths[j] - length) < 1e-3) for j, length in marks)
         self.positions: list[tuple[int, int, float] | None] = []
         self.drivers: list[int | None] = []
         self.missing: list[str] = []
@@ -310,7 +317,7 @@ def _stands(points: Float[np.ndarray, "22 3"]) -> bool:
 def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
     """Find the map that fits a rig by its names, or raise with the joints that could not be matched."""
     matches = [_Match(rig, rig_map)] if rig_map else [m for m in (_Match(rig, known) for known in known_rig_maps()) if m.has_marks]
-    best = min(matches, key=lambda m: (len(m.missing), not m.rig_map.only_with, m.positions.count(None)))
+    best = min(matches, key=lambda m: (len(m.missing), not (m.rig_map.only_with or m.rig_map.lengths), m.positions.count(None)))
     if best.missing:
         known = ", ".join(m.rig_map.name for m in matches)
         fits = f"none of the known rigs ({known}) fits this hierarchy; nearest is {best.rig_map.name}"
@@ -323,23 +330,58 @@ def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
     return best
 
 
+_LOINS, _CHEST = (joint_index("spine1"), joint_index("spine2")), joint_index("spine3")
+TRUNK = (joint_index("pelvis"), *_LOINS, _CHEST, joint_index("neck"), joint_index("head"))
+"""Joints of which a reference pose tells no lean: people carry the head in front of the neck's base, and some rigs have the spine behind
+the hips, while pelvis, chest and face look ahead."""
+
+
 def _reference_rotations(skeleton: Skeleton, points: Float[np.ndarray, "22 3"]) -> tuple[Float[np.ndarray, "22 3 3"], float]:
-    """Pose our skeleton like given points, each bone swung the least from its parent: global rotations, and the largest swing [rad]."""
+    """Pose our skeleton like given points that stand: global rotations, and the largest swing of a bone from its parent's [rad].
+
+    Pelvis, chest, neck and head are level, and each limb's bones are swung the least from their parents.
+    """
     R_world = np.empty((NUM_JOINTS, 3, 3))
     largest = 0.0
     known = [bool(np.isfinite(point).all()) for point in points]
+    level = _level(points)
+    lean = _lean(skeleton, points, level)
     for j in range(NUM_JOINTS):
-        R_parent = R_world[PARENTS[j]] if j else np.eye(3)
+        R_parent = R_world[PARENTS[j]] if j else level
         children = [c for c in CHILDREN[j] if known[c]]
-        if not known[j] or not children:
-            R_world[j] = R_parent
-        elif len(children) > 1 or j == 0:
-            R_world[j] = best_turn(skeleton.offsets[children], points[children] - points[j])
-        else:
+        R_world[j] = R_parent
+        if known[j] and len(children) == 1:
             turn = swing(R_parent @ skeleton.offsets[children[0]], points[children[0]] - points[j])
             largest = max(largest, float(np.linalg.norm(rotmat_to_rotvec(turn))))
             R_world[j] = turn @ R_parent
+        if j in TRUNK:
+            R_world[j] = level @ lean if j in _LOINS else level
     return R_world, largest
+
+
+def _lean(skeleton: Skeleton, points: Float[np.ndarray, "22 3"], level: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "3 3"]:
+    """Return the turn of the loins that puts the chest as far behind the hips as some points have it: the body stays in balance."""
+    between = skeleton.rest[_CHEST] - skeleton.rest[_LOINS[0]]
+    ahead = float((points[_CHEST] - points[1:3].mean(0)) @ level[:, 2]) * skeleton.leg_length / _leg_length(points[None])
+    if not math.isfinite(ahead):
+        return np.eye(3)
+    return swing(between, between + np.array([0.0, 0.0, ahead]))
+
+
+def _level(points: Float[np.ndarray, "22 3"]) -> Float[np.ndarray, "3 3"]:
+    """Return the orientation of somebody who stands like some points: left by the hips, up along the axis that they stand along, if any."""
+    rise = _rise(points)
+    axis = _axis(rise)
+    up = rise / np.linalg.norm(rise) if axis is None else np.eye(3)["xyz".index(axis)]
+    left = points[1] - points[2]
+    left = left - (left @ up) * up
+    left = left / np.linalg.norm(left)
+    return np.stack((left, up, np.cross(left, up)), -1)
+
+
+def _axis(rise: Float[np.ndarray, "3"]) -> str | None:
+    """Return the axis along which somebody stands; None if there is none."""
+    return "xyz"[int(rise.argmax())] if rise.max() > 0.8 * np.linalg.norm(rise) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,8 +407,7 @@ def _rest_pose(rig: Rig, match: _Match, skeleton: Skeleton) -> _Reference | None
     R_ours, bend = _reference_rotations(skeleton, points)
     if bend > MAX_REST_SWING:
         return None
-    rise = _rise(points)
-    return _Reference(R_source, R_ours, points, "xyz"[int(rise.argmax())] if rise.max() > 0.8 * np.linalg.norm(rise) else None)
+    return _Reference(R_source, R_ours, points, _axis(_rise(points)))
 
 
 def _rise(points: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b 3"]:

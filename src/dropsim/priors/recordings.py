@@ -22,6 +22,7 @@ SOURCES = {
     "cmu": ("CMU", "free for all uses, not to be resold as such"),
     "accad": ("ACCAD", "CC BY 3.0"),
     "100style": ("100STYLE", "CC BY 4.0"),
+    "o3de": ("O3DE", "Apache-2.0 or MIT"),
 }
 """Data sets by the rig that tells them, and their licences."""
 TURNING = 1.0

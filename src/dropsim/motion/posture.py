@@ -1,0 +1,67 @@
+"""Posture: how far pelvis, chest and face of people who walk point up or down."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from dropsim.body.joints import joint_index
+from dropsim.motion.motion import Motion
+
+WALKING = (0.5, 2.0)
+"""Slowest and fastest that a walker's pelvis is over the second around a frame [m/s]."""
+UPRIGHT = 0.75
+"""Share of their standing heights above which pelvis and head are of somebody upright."""
+LOOKS_AHEAD = (-15.0, 10.0)
+"""Lowest and highest median pitch of a face that looks ahead [degrees]: walkers look 0 to 10 degrees below the horizon."""
+
+
+def pitch(motion: Motion, joint: str) -> Float[np.ndarray, "*b t"]:
+    """Return the angle of a joint's forward axis above the horizon [degrees]."""
+    forward = motion.skeleton.global_rotations(motion.q)[..., joint_index(joint), :, 2]
+    return np.degrees(np.arcsin(np.clip(forward[..., 2], -1.0, 1.0)))
+
+
+def walks(motion: Motion) -> Bool[np.ndarray, "*b t"]:
+    """Tell the frames in which people walk upright."""
+    now, half = np.arange(len(motion)), round(motion.fps / 2)
+    before, after = np.maximum(now - half, 0), np.minimum(now + half, len(motion) - 1)
+    way = np.linalg.norm(motion.root[..., after, :2] - motion.root[..., before, :2], axis=-1)
+    speed = way * motion.fps / np.maximum(after - before, 1)
+    up = motion.skeleton.rest[:, 1] - (motion.skeleton.rest[:, 1] - motion.skeleton.radii).min()
+    tall = [joint_index("pelvis"), joint_index("head")]
+    return (speed > WALKING[0]) & (speed < WALKING[1]) & (motion.joints[..., tall, 2] > UPRIGHT * up[tall]).all(-1)
+
+
+@dataclass(frozen=True)
+class Posture:
+    """Median pitches of people who walk upright [degrees], + up; NaN if nobody does."""
+
+    face: float
+    pelvis: float
+    chest: float
+    frames: int
+    """Frames of walking."""
+
+    @classmethod
+    def of(cls, motions: Iterable[Motion]) -> "Posture":
+        """Measure motions together."""
+        joints = ("head", "pelvis", "spine3")
+        rows = [np.stack([pitch(motion, joint) for joint in joints], -1)[walks(motion)] for motion in motions]
+        pitches = np.concatenate([np.zeros((0, len(joints))), *rows])
+        medians = np.median(pitches, axis=0) if len(pitches) else np.full(len(joints), np.nan)
+        return cls(*medians.tolist(), len(pitches))
+
+    def __str__(self) -> str:
+        if not self.frames:
+            return "nobody walks upright"
+        where = "the floor" if self.face < LOOKS_AHEAD[0] else "the sky" if self.face > LOOKS_AHEAD[1] else "ahead"
+        return f"people who walk look {where}: face {self.face:+.0f}, pelvis {self.pelvis:+.0f}, chest {self.chest:+.0f} degrees (+ up)"
+
+    @property
+    def remedy(self) -> str:
+        """Advice for people who look at the floor or the sky; empty for others."""
+        if not self.frames or LOOKS_AHEAD[0] <= self.face <= LOOKS_AHEAD[1]:
+            return ""
+        return "if that is not what was recorded, name a pose that looks ahead under [standing] of a map (`dropsim rig FILE --save map.toml`)"
