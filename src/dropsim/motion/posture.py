@@ -56,7 +56,7 @@ class Posture:
     def __str__(self) -> str:
         if not self.frames:
             return "nobody walks upright"
-        where = "the floor" if self.face < LOOKS_AHEAD[0] else "the sky" if self.face > LOOKS_AHEAD[1] else "ahead"
+        where = "at the floor" if self.face < LOOKS_AHEAD[0] else "at the sky" if self.face > LOOKS_AHEAD[1] else "ahead"
         return f"people who walk look {where}: face {self.face:+.0f}, pelvis {self.pelvis:+.0f}, chest {self.chest:+.0f} degrees (+ up)"
 
     @property
@@ -64,4 +64,6 @@ class Posture:
         """Advice for people who look at the floor or the sky; empty for others."""
         if not self.frames or LOOKS_AHEAD[0] <= self.face <= LOOKS_AHEAD[1]:
             return ""
-        return "if that is not what was recorded, name a pose that looks ahead under [standing] of a map (`dropsim rig FILE --save map.toml`)"
+        return (
+            "if that is not what was recorded, name a pose that looks ahead under [standing] of a map (`dropsim rig FILE --save map.toml`)"
+        )

@@ -109,6 +109,13 @@ class Bank:
         way = np.linalg.norm(self.root[after, :2] - self.root[before, :2], axis=-1)
         return way / np.maximum(after - before, 1) * self.fps
 
+    def motion(self, clip: int, *, seconds: float | None = None) -> Motion:
+        """Return a recording, or its first seconds."""
+        first, frames = sum(info.frames for info in self.clips[:clip]), self.clips[clip].frames
+        rows = slice(first, first + (frames if seconds is None else min(round(seconds * self.fps), frames)))
+        q = unitquat_to_rotmat(self.quaternions[rows].astype(np.float64))
+        return Motion.from_rotations(self.skeleton, self.fps, self.root[rows].astype(np.float64), q, name=self.clips[clip].name)
+
     def starts(self, category: str) -> Int[np.ndarray, "s"]:
         """Return frames at which somebody stands, walks, runs, crouches or is on the ground, or of clips with a tag."""
         if category not in self._starts:

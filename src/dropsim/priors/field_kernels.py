@@ -41,6 +41,8 @@ LEG_SPEED = 4.0
 """Speed at which a leg is brought to the recorded height of its foot, at most [m/s]: feet of sprinters come down so fast."""
 STRAIGHT = 0.98
 """Share of a leg's length from which on it straightens ever more slowly: the knee is bent by 23 degrees there."""
+LONGEST = 0.9995
+"""Share of a leg's length to which it is stretched at most: the knee keeps its side."""
 NUM_FEATURES = 6 * NUM_JOINTS + 3
 
 
@@ -320,7 +322,7 @@ def follow(
     `next_q` is empty, only joints are written, in half the time.
     """
     turns = len(next_q) > 0
-    ankles, farther = np.empty((2, 3)), np.empty(2)
+    ankles, goals, farther = np.empty((2, 3)), np.empty((2, 3)), np.empty(2)
     own, d, local = np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 3, 3))
     now_root, now_q, then_root, then_q = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3), np.empty((NUM_JOINTS, 4))
     R, world, turn, stands = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4), np.empty(2, dtype=np.bool_)
@@ -386,9 +388,18 @@ def follow(
                     parent, o = _PARENTS[j], body.offsets[j]
                     turned(d[parent], o[0], o[1], o[2], p[parent], p[j])
                     times(d[parent], d[j], d[j])
+            sink = 0.0
             for side in range(2):
                 height = body.scale * then_root[2] + ankles[side, 2]
-                _reach(x[i], local, world, p, _LEGS[side], body, height, stands[side], farther, pull, turns)
+                if stands[side]:
+                    _point(x[i], world, p, _LEGS[side, 2], _LEGS[side, 3], turns)
+                _foothold(x[i], p, _LEGS[side], body, height, stands[side], farther, pull, goals[side])
+                if stands[side]:
+                    sink = max(sink, _too_far(p, _LEGS[side], body, goals[side]))
+            for j in range(NUM_JOINTS):
+                p[j, 2] -= sink
+            for side in range(2):
+                _reach(local, world, p, _LEGS[side], body, goals[side], stands[side], turns)
             _lift(p, body.radii)
             if turns:
                 for j in range(NUM_JOINTS):
@@ -432,16 +443,9 @@ def _ankle(quaternions: Array, leg: Array, body: Body, above: Array, out: Array)
 
 
 @kernel
-def _reach(
-    x: Array, q: Array, world: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, farther: Array, pull: Pull, turns: bool
-) -> None:
-    """Let a leg reach for the recorded height of its ankle, above the floor; a foot that stands comes down and keeps its place.
-
-    Rotations are changed too if they are asked for.
-    """
-    hip, knee, ankle, toe = leg[0], leg[1], leg[2], leg[3]
-    if stands:
-        _point(x, world, p, ankle, toe, turns)
+def _foothold(x: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, farther: Array, pull: Pull, goal: Array) -> None:
+    """Write where an ankle goes: to its recorded height above the floor; a foot that stands comes down and keeps its place."""
+    ankle, toe = leg[2], leg[3]
     # The ankle's height at which the lower one of heel and toes is on the floor.
     floor = max(body.radii[ankle], body.radii[toe] + p[ankle, 2] - p[toe, 2])
     height = max(height, floor)  # pyright: ignore[reportAssignmentType]
@@ -459,14 +463,37 @@ def _reach(
             tx, ty = 0.0, 0.0
     most = LEG_SPEED * pull.h
     tz = min(max(height - p[ankle, 2], -most), max(most, floor - p[ankle, 2]))
+    goal[0], goal[1], goal[2] = p[ankle, 0] + tx, p[ankle, 1] + ty, p[ankle, 2] + tz
+
+
+@inlined_kernel
+def _given(reach: float, length: float) -> float:
+    """Return how far a leg of some length reaches for something: when nearly straight it gives ever less, or knees would snap."""
+    bent = STRAIGHT * length
+    if reach <= bent:
+        return reach
+    return bent + (length - bent) * (1.0 - math.exp((bent - reach) / (length - bent)))
+
+
+@kernel
+def _too_far(p: Array, leg: Array, body: Body, goal: Array) -> float:
+    """Return how much lower the hip has to be for a foot that stands to keep its place [m]."""
+    hip = p[leg[0]]
+    gx, gy, gz = goal[0] - hip[0], goal[1] - hip[1], hip[2] - goal[2]
+    across = gx * gx + gy * gy
+    length = _given(math.sqrt(across + gz * gz), body.lengths[leg[1]] + body.lengths[leg[2]])
+    # A foot that is too far off to be reached from any height is drawn along.
+    return max(gz - math.sqrt(length * length - across), 0.0) if across < 0.25 * length * length else 0.0
+
+
+@kernel
+def _reach(q: Array, world: Array, p: Array, leg: Array, body: Body, goal: Array, stands: bool, turns: bool) -> None:
+    """Let a leg reach for where its ankle goes; rotations are changed too if they are asked for."""
+    hip, knee, ankle, toe = leg[0], leg[1], leg[2], leg[3]
     near, far = body.lengths[knee], body.lengths[ankle]
-    gx, gy, gz = p[ankle, 0] + tx - p[hip, 0], p[ankle, 1] + ty - p[hip, 1], p[ankle, 2] + tz - p[hip, 2]
+    gx, gy, gz = goal[0] - p[hip, 0], goal[1] - p[hip, 1], goal[2] - p[hip, 2]
     reach = math.sqrt(gx * gx + gy * gy + gz * gz)
-    length, bent = reach, STRAIGHT * (near + far)
-    if length > bent:
-        # A leg that is nearly straight gives ever less: knees would snap otherwise.
-        rest = near + far - bent
-        length = bent + rest * (1.0 - math.exp((bent - reach) / rest))
+    length = min(reach, LONGEST * (near + far)) if stands else _given(reach, near + far)
     gx, gy, gz = gx / reach, gy / reach, gz / reach
     # The knee stays on the side on which it is.
     kx, ky, kz = p[knee, 0] - p[hip, 0], p[knee, 1] - p[hip, 1], p[knee, 2] - p[hip, 2]

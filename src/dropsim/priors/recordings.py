@@ -14,6 +14,7 @@ from dropsim.motion.clips import Clip, build, load, words_of
 from dropsim.motion.cmu import clip_table
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
+from dropsim.motion.posture import Posture
 from dropsim.motion.retarget import RigMap
 from dropsim.priors.bank import FAST, LOW, STILL, TAGS, Bank, ClipInfo
 from dropsim.priors.motion_field import FieldIndex, frames_of
@@ -91,8 +92,9 @@ def info_of(clip: Clip, motion: Motion) -> ClipInfo:
     recording = clip.recording or clip.name
     known = clip_table().get(recording)
     words = known.description if known else words_of(recording)
-    styled = STYLED.search(words) or (source == "100STYLE" and not recording.startswith("Neutral"))
-    category = "other" if styled else "stand" if clip.category == "other" and BALANCE.search(words) else clip.category
+    styled = source != "O3DE" and (STYLED.search(words) or (source == "100STYLE" and not recording.startswith("Neutral")))
+    everyday = source == "O3DE" or BALANCE.search(words)
+    category = "other" if styled else "stand" if clip.category == "other" and everyday else clip.category
     return ClipInfo(clip.name, source, licence, tags_of(motion, category), len(motion))
 
 
@@ -131,14 +133,16 @@ ENOUGH = 3
 """Frames of different clips that a cell takes before it is full."""
 
 
-ALWAYS, NEVER = {"ground", "crouch"}, {"dance", "sport", "other"}
-"""Tags of clips that are chosen first, and of those that are not chosen, unless they show people on the ground."""
-FIRST_SHARE = 0.6
-"""Of the time, for what is chosen first."""
+ALWAYS, NEVER = "ground", {"dance", "sport", "other"}
+"""Tag of clips that are all chosen, because few recordings show people who fall and get up, and tags of those that are not."""
+STEP = re.compile(r"^(short|medium|large|very large) (side)?step")
+"""Words of recordings of single steps, by size and direction, which are all chosen: people who are pushed take such steps."""
+FIRST_SHARE = 0.75
+"""Share of the time for what is chosen first: all of the above, O3DE's recordings, and how people keep their balance, start and stop."""
 
 
 def choose(bank: Bank, *, minutes: float) -> Bank:
-    """Choose clips for coverage and against redundancy: greedily those that fill most empty cells of the feature space per frame."""
+    """Choose clips for behaviour and coverage: greedily those that fill most empty cells of the feature space per frame."""
     index = FieldIndex.of(frames_of(bank), bank.skeleton, bank.fps)
     codes = index.codes_of_frames[: len(bank)]
     cells = np.floor(np.concatenate((codes[:, :NUM_COVERED], codes[:, -5:]), 1) / CELL).astype(np.int32)
@@ -150,9 +154,14 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
     def worth(i: int) -> float:
         return float((1.0 / (1.0 + filled[own[i]]))[filled[own[i]] < ENOUGH].sum()) / bank.clips[i].frames
 
-    plain = [i for i, clip in enumerate(bank.clips) if not NEVER & set(clip.tags) or "ground" in clip.tags]
-    first = [i for i in plain if ALWAYS & set(bank.clips[i].tags) or BALANCE.search(words_of(bank.clips[i].name.partition("@")[0]))]
-    others = [i for i in plain if i not in first]
+    words = [words_of(clip.name.partition("@")[0]) for clip in bank.clips]
+    plain = [i for i, clip in enumerate(bank.clips) if ALWAYS in clip.tags or not NEVER & set(clip.tags)]
+    whole = [i for i in plain if ALWAYS in bank.clips[i].tags or bank.clips[i].source == "O3DE" or STEP.search(words[i])]
+    for i in whole:
+        chosen.append(i)
+        filled[own[i]] += 1
+    first = [i for i in plain if i not in whole and ("crouch" in bank.clips[i].tags or BALANCE.search(words[i]))]
+    others = [i for i in plain if i not in whole and i not in first]
     for open_clips, share in ((first, FIRST_SHARE * budget), (others, budget)):
         # Lazy greedy: the worth of a clip only falls, so the best of the last look is looked at again first.
         queue = [(-worth(i), i) for i in open_clips]
@@ -168,12 +177,18 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
     return bank.picked(sorted(chosen))
 
 
+def postures(bank: Bank) -> dict[str, Posture]:
+    """Return the posture of each source's people."""
+    clips = [(clip.source, bank.motion(i)) for i, clip in enumerate(bank.clips)]
+    return {name: Posture.of(motion for source, motion in clips if source == name) for name in sorted({source for source, _ in clips})}
+
+
 def card_of(bank: Bank) -> str:
     """Describe a bank in Markdown."""
     info = bank.info()
     low = f"{info['minutes on the ground']:.1f} minutes with the pelvis below {LOW:g} m"
     lines = [f"{info['clips']} clips, {info['minutes']:.1f} minutes at {info['fps']:g} Hz; {low}.", "", "| tag | minutes |", "|---|---|"]
     lines += [f"| {tag} | {value:.1f} |" for tag, value in info["minutes by tag"].items()]
-    lines += ["", "| source | minutes |", "|---|---|"]
-    lines += [f"| {source} | {value:.1f} |" for source, value in info["minutes by source"].items()]
+    lines += ["", "| source | minutes | posture |", "|---|---|---|"]
+    lines += [f"| {source} | {info['minutes by source'][source]:.1f} | {posture} |" for source, posture in postures(bank).items()]
     return "\n".join(lines) + "\n"

@@ -54,7 +54,7 @@ class BankCommand:
         from dropsim.apps.cli.progress import bar
         from dropsim.motion.clips import report
         from dropsim.motion.retarget import read_rig_map
-        from dropsim.priors.recordings import build_bank, card_of, choose
+        from dropsim.priors.recordings import build_bank, card_of, choose, postures
 
         if self.minutes is not None and not 0 < self.minutes <= 1e6:
             raise ValueError(f"minutes has to be above 0, not {self.minutes:g}")
@@ -70,4 +70,7 @@ class BankCommand:
                 if entry.left_out.startswith("unreadable"):
                     print(f"{entry.name}: {entry.left_out}")
         print(card_of(bank))
+        for source, posture in postures(bank).items():
+            if posture.remedy:
+                print(f"{source}: {posture}; {posture.remedy}")
         print(f"wrote {self.out}: {self.out.stat().st_size / 1e6:.1f} MB, {self.out.stat().st_size / len(bank):.0f} bytes a frame")

@@ -35,6 +35,7 @@ class Rig:
     def run(self) -> None:
         """Read, match, and say what was found."""
         from dropsim.files.atomic import atomic_path
+        from dropsim.motion.posture import Posture
         from dropsim.motion.reading import read_rig_motion
         from dropsim.motion.retarget import guess_rig, read_rig_map, retarget
 
@@ -57,6 +58,8 @@ class Rig:
         recording = retarget(source, None, rig_map=None if self.rig is None else read_rig_map(self.rig))
         body, unit = recording.motion.skeleton, recording.fit.scale if recording.fit else 1.0
         print(f"{recording.read_as}; {unit:g} m a unit; a person of {body.height:.2f} m and, of usual build, {body.masses.sum():.0f} kg")
+        posture = Posture.of([recording.motion])
+        print("; ".join(part for part in (str(posture), posture.remedy) if part))
 
 
 def _table(guess: "Guess") -> str:
