@@ -16,6 +16,9 @@ UPRIGHT = 0.75
 LOOKS_AHEAD = (-15.0, 10.0)
 """Lowest and highest median pitch of a face that looks ahead [degrees]: walkers look 0 to 10 degrees below the horizon."""
 
+BOWED = 20.0
+"""Median pitch beyond which people bow, look up or stick out the pelvis [degrees]."""
+
 
 def pitch(motion: Motion, joint: str) -> Float[np.ndarray, "*b t"]:
     """Return the angle of a joint's forward axis above the horizon [degrees]."""
@@ -58,6 +61,11 @@ class Posture:
             return "nobody walks upright"
         where = "at the floor" if self.face < LOOKS_AHEAD[0] else "at the sky" if self.face > LOOKS_AHEAD[1] else "ahead"
         return f"people who walk look {where}: face {self.face:+.0f}, pelvis {self.pelvis:+.0f}, chest {self.chest:+.0f} degrees (+ up)"
+
+    @property
+    def bows(self) -> bool:
+        """Whether people walk with the face, the chest or the pelvis turned far up or down, as nobody does who goes somewhere."""
+        return bool(self.frames) and not (abs(self.face) < BOWED and abs(self.pelvis) < BOWED and abs(self.chest) < BOWED)
 
     @property
     def remedy(self) -> str:

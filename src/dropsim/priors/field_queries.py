@@ -7,8 +7,8 @@ import numpy as np
 
 from dropsim.body.joints import NUM_JOINTS
 from dropsim.compute.jit import kernel
-from dropsim.priors.bank import ASTRIDE, CROUCHED, STILL
-from dropsim.priors.field_kernels import FEET, HEAD, HELD, LOW, project
+from dropsim.priors.bank import CROUCHED, STILL
+from dropsim.priors.field_kernels import HEAD, LOW, project
 
 Array = Any
 """numba knows the types."""
@@ -16,8 +16,11 @@ NUM_COMPONENTS = 24
 """Principal components of the features that are searched: 97 % of the variance of everyday motion."""
 SPEED_SCALE, HEIGHT_SCALE, STANDING = 1.5, 4.0, 0.85
 """A difference of 1.5 m/s counts like a metre of the features, one of 25 cm in height too; heights count from 0.85 m."""
-WEIGHTS = np.array([1.5, 1.5, 1.0, 1.0, 0.6])
-"""Of the intent's parts: velocity (two), sine and cosine of the turn, height."""
+ROAM_SCALE = 0.3
+"""Excursion of people who are to stand that counts like a metre of the features [m]: about a foot's length."""
+WEIGHTS = np.array([1.5, 1.5, 1.0, 1.0, 0.6, 1.0])
+"""Weights of the intent's parts: velocity (two), sine and cosine of the turn, height, excursion."""
+NUM_INTENT = len(WEIGHTS)
 LARGEST_TURN = 1.2
 """Turn within the time ahead that is asked for at most [rad]: recorded people hardly turn faster."""
 UPRIGHT = 0.88
@@ -33,8 +36,6 @@ DOWN = 0.45
 """Share of their standing heights below which pelvis or head are of somebody who lies."""
 AT_REST = 0.7
 """People get up once their joints are slower than this on average [m/s]."""
-QUIET, QUIET_TURN = 0.25, 0.3
-"""People who want to stand, are slower than this [m/s] and want to turn by less than this [rad] stay where they are."""
 FALL_TIME = 0.3
 """A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""
 JUMPING = 1.05
@@ -44,8 +45,11 @@ BACK = 15
 ROW, AGE, TRACK, BEHIND, SHAKEN, RISING, NUM_REMEMBERED = 0, 1, 2, slice(3, 5), 5, 6, 7
 """Columns of the memory: the recorded frame that is followed, for how many frames, the frame whose intent people have who are told nothing,
 how far they lag behind [m], for how many frames they were out of balance, and whether they get up."""
-ANY, STEPPING, GOING, JUMPS, GETTING_UP, STAYING, NUM_SETS = 0, 1, 2, 3, 4, 5, 6
-"""Sets of frames that can be followed: by anybody, to step, to go or stand, to jump, to get up, and to stay standing."""
+ANY, STEPPING, GOING, JUMPS, GETTING_UP, NUM_SETS = 0, 1, 2, 3, 4, 5
+"""Sets of frames that can be followed: by anybody, to step, to go or stand, to jump, and to get up."""
+BACK_SPEED = 0.5
+"""Fastest that people go back to their place [m/s]."""
+_ANKLES = (7, 8)
 _BEHIND = BEHIND.start
 _NO_SLOWER = 1.0 / (FALL_TIME * SPEED_SCALE)
 
@@ -60,7 +64,7 @@ class Recorded(NamedTuple):
     codes: np.ndarray
     falling: np.ndarray
     allowed: np.ndarray
-    """Which belong to which set (6 r)."""
+    """Frames of each set (5 r)."""
     last: np.ndarray
     """Last frame of each frame's clip."""
     radii: np.ndarray
@@ -102,23 +106,29 @@ class Queries(NamedTuple):
 @kernel
 def write_queries(
     x: Array, v: Array, scale: float, fps: float, yaws: Array, feats: Array, falls: Array, memory: Array, velocity: Array, facing: Array,
-    height: Array, track: Array, recorded: Recorded, out: Queries,
+    height: Array, place: Array, ahead: float, track: Array, recorded: Recorded, out: Queries,
 ) -> None:  # fmt: skip
-    """Write what people want who are in some state, remember something and are told a velocity, a facing and a height, or NaN.
+    """Write what people want who are in some state, remember something and are told a velocity, a facing, a height and a place, or NaN.
 
-    People are as large as the bank's, by a `scale`, and what they are told is not. `falls` is how far they are out of balance; `track` is
-    the frame whose intent they have, or -1.
+    Velocities are those of the time `ahead` [s]. People are as large as the bank's, by a `scale`, and what they are told is not. `falls`
+    is how far they are out of balance; `track` is the frame whose intent they have, or -1.
     """
     project(feats, recorded.mean, recorded.basis, out.codes)
-    falling, wanted = np.empty(2), np.empty(5)
+    falling, wanted = np.empty(2), np.empty(NUM_INTENT)
     for i in range(len(x)):
         _fall(falls[i], memory[i], fps, recorded.falling, falling, i, out)
         _lag_behind(v[i, 0, 0] / scale, v[i, 0, 1] / scale, velocity[i], memory[i], 1.0 / fps, out.behind[i])
         if track[i] >= 0:
-            for k in range(5):
+            for k in range(NUM_INTENT):
                 wanted[k] = recorded.codes[track[i], NUM_COMPONENTS + k] / WEIGHTS[k]
         else:
             vx, vy = velocity[i, 0] + out.behind[i, 0] / CATCH_UP, velocity[i, 1] + out.behind[i, 1] / CATCH_UP
+            wanted[5] = math.nan
+            if not math.isnan(place[i, 0]):
+                # People who stand stay for a while, and go back if they have strayed.
+                wx, wy = place[i, 0] - _middle(x[i], 0) / scale, place[i, 1] - _middle(x[i], 1) / scale
+                slower = min(1.0, BACK_SPEED * ahead / max(math.sqrt(wx * wx + wy * wy), 1e-9)) / ahead
+                vx, vy, wanted[5] = slower * wx, slower * wy, 0.0
             _in_heading_frame(scale * vx, scale * vy, facing[i], scale * height[i], yaws[i], wanted)
         # The feet have to follow the body first: nobody wants to be slower than a fall along its way.
         speed = math.sqrt(falling[0] ** 2 + falling[1] ** 2) * _NO_SLOWER
@@ -126,7 +136,7 @@ def write_queries(
             wx, wy = falling[0] * _NO_SLOWER / speed, falling[1] * _NO_SLOWER / speed
             more = max(speed - wanted[0] * wx - wanted[1] * wy, 0.0)
             wanted[0], wanted[1] = wanted[0] + more * wx, wanted[1] + more * wy
-        for k in range(5):
+        for k in range(NUM_INTENT):
             known = not math.isnan(wanted[k])
             out.codes[i, NUM_COMPONENTS + k] = wanted[k] * WEIGHTS[k] if known else 0.0
             out.weights[i, NUM_COMPONENTS + k] = 1.0 if known else 0.0
@@ -145,7 +155,13 @@ def write_queries(
         elif out.steps[i]:
             out.which[i] = STEPPING
         else:
-            out.which[i] = STAYING if _rests(wanted, x[i], v[i], recorded.radii) else GOING
+            out.which[i] = GOING
+
+
+@kernel
+def _middle(x: Array, c: int) -> float:
+    """Return a coordinate of the place between the feet."""
+    return 0.5 * (x[_ANKLES[0], c] + x[_ANKLES[1], c])
 
 
 @kernel
@@ -207,19 +223,6 @@ def _rises(x: Array, v: Array, already: bool, tall: tuple[float, float]) -> bool
     for j in range(NUM_JOINTS):
         speed += math.sqrt(v[j, 0] ** 2 + v[j, 1] ** 2 + v[j, 2] ** 2) / NUM_JOINTS
     return (pelvis < DOWN * tall[0] or x[HEAD, 2] < DOWN * tall[1]) and speed < AT_REST
-
-
-@kernel
-def _rests(wanted: Array, x: Array, v: Array, radii: Array) -> bool:
-    """Tell whether a person stands and wants to: then it stays as it is, with both feet on the floor."""
-    for side in range(2):
-        ankle, toe = FEET[2 * side], FEET[2 * side + 1]
-        if not min(x[ankle, 2] - radii[ankle], x[toe, 2] - radii[toe]) < HELD:
-            return False
-    one, other = FEET[0], FEET[2]
-    astride = math.sqrt((x[one, 0] - x[other, 0]) ** 2 + (x[one, 1] - x[other, 1]) ** 2) < ASTRIDE
-    stay = math.sqrt(wanted[0] ** 2 + wanted[1] ** 2) * SPEED_SCALE < STILL and abs(wanted[2]) < QUIET_TURN
-    return astride and stay and math.sqrt(v[0, 0] ** 2 + v[0, 1] ** 2) < QUIET
 
 
 @kernel

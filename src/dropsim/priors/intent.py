@@ -1,6 +1,6 @@
-"""What a person wants to do next: where to go, which way to face, how high to carry the pelvis. Any of it may be unknown."""
+"""What a person wants to do next: where to go or stand, which way to face, how high to carry the pelvis. Any of it may be unknown."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,8 @@ class Intent:
     """Horizontal unit vector."""
     height: Float[np.ndarray, "*b"]
     """Of the pelvis above the ground [m]."""
+    place: Float[np.ndarray, "*b 2"] | None = None
+    """Place to stand at, between the feet [m]; None or NaN for people who go somewhere."""
 
     @classmethod
     def unknown(cls, *batch: int) -> "Intent":
@@ -32,21 +34,20 @@ class Intent:
 
     def broadcast(self, *batch: int) -> "Intent":
         """Give it batch dimensions."""
-        return Intent(
-            np.broadcast_to(self.velocity, (*batch, 2)), np.broadcast_to(self.facing, (*batch, 2)), np.broadcast_to(self.height, batch)
-        )
+        return self._map(lambda values, vector: np.broadcast_to(values, (*batch, *vector)))
 
     def only(self, people: Bool[np.ndarray, "*b"]) -> "Intent":
         """Keep it for some people."""
-        return Intent(
-            np.where(people[..., None], self.velocity, np.nan),
-            np.where(people[..., None], self.facing, np.nan),
-            np.where(people, self.height, np.nan),
-        )
+        return self._map(lambda values, vector: np.where(people[..., None] if vector else people, values, np.nan))
 
     def pick(self, index: Int[np.ndarray, "n"]) -> "Intent":
         """Return the intents of some people, counted through all batch dimensions."""
-        return Intent(self.velocity.reshape(-1, 2)[index], self.facing.reshape(-1, 2)[index], self.height.reshape(-1)[index])
+        return self._map(lambda values, vector: values.reshape(-1, *vector)[index])
+
+    def _map(self, change: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> "Intent":
+        """Change all parts; the second argument is the shape of a person's."""
+        place = None if self.place is None else change(self.place, (2,))
+        return Intent(change(self.velocity, (2,)), change(self.facing, (2,)), change(self.height, ()), place)
 
     @property
     def known(self) -> Bool[np.ndarray, "*b"]:
@@ -59,7 +60,14 @@ class Intent:
         given = [intent for intent in intents if intent is not None]
         if not given:
             return None
-        found = given[0]
+        merged = given[0]
         for other in given[1:]:
-            found = cls(*(np.where(np.isnan(b), a, b) for a, b in zip(vars(found).values(), vars(other).values(), strict=True)))
-        return found
+            merged = cls(*(_later(a, b) for a, b in zip(vars(merged).values(), vars(other).values(), strict=True)))
+        return merged
+
+
+def _later(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    """Return the second of two values where it is known, otherwise the first."""
+    if a is None or b is None:
+        return a if b is None else b
+    return np.where(np.isnan(b), a, b)

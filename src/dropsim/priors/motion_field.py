@@ -28,6 +28,7 @@ from dropsim.priors.field_queries import (
     JUMPING,
     NUM_COMPONENTS,
     NUM_REMEMBERED,
+    ROAM_SCALE,
     ROW,
     SPEED_SCALE,
     STANDING,
@@ -42,8 +43,9 @@ from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, Landings, LazyCandidates, Prior, State
 from dropsim.priors.search import Filter, SearchIndex
 
-AHEAD = 20
-"""Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is then."""
+AHEAD, STAY = 20, 60
+"""Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is then; and how far the
+pelvis gets within the second."""
 SOON, SWING = 8, 15
 """Frames within which a foot leaves the ground in recordings that people follow who have to step, and for how many more it is in the air
 at most: a leg that is held up catches nobody."""
@@ -125,7 +127,8 @@ class MotionField(Prior):
         sized = scale * x, scale * v
         kernels.features_of_people(*sized, q, self.skeleton.masses, scale * self.skeleton.radii, feats, yaws, falls)
         intent = Intent.unknown(*batch) if intent is None else intent
-        told = intent.velocity.reshape(-1, 2), intent.facing.reshape(-1, 2), intent.height.reshape(-1)
+        place = np.full((n, 2), np.nan) if intent.place is None else intent.place.reshape(-1, 2)
+        told = intent.velocity.reshape(-1, 2), intent.facing.reshape(-1, 2), intent.height.reshape(-1), place, AHEAD / self.fps
         track = self._track(memory, feats, ~intent.known.reshape(-1))
         write_queries(*sized, scale, self.fps, yaws, feats, falls, memory, *told, track, self._recorded, queries)
         rows, gaps = index.search.nearest(queries.codes, max(num, 8), weights=queries.weights, filter=self._sets, which=queries.which)
@@ -220,8 +223,8 @@ class MotionField(Prior):
         return bool((self._rises & (np.tile(self.bank.root[:, 2], 2) < DOWN * self._tall[0])).any())
 
     @functools.cached_property
-    def _allowed(self) -> Bool[np.ndarray, "6 r"]:
-        """Frames, and mirror images, that can be followed: by anybody, to step, go or stand, jump, get up, and stay standing."""
+    def _allowed(self) -> Bool[np.ndarray, "5 r"]:
+        """Frames, and mirror images, that can be followed: by anybody, to step, go or stand, jump, and get up."""
         bank = self.bank
         now = np.arange(len(bank))[:, None]
         lifts, stands = (_next(feet) for feet in (~bank.standing, bank.standing))
@@ -233,12 +236,8 @@ class MotionField(Prior):
         height = bank.root[:, 2]
         top = height[np.minimum(np.arange(len(bank))[:, None] + np.arange(AHEAD + 1), bank.last[:, None])].max(1)
         jumping = np.tile((top > JUMPING) & (top > height), 2)
-        ahead = np.minimum(np.arange(len(bank))[:, None] + np.arange(AHEAD), bank.last[:, None])
-        still = np.tile(bank.standing.all(1)[ahead].all(1), 2) & everyday  # pyright: ignore[reportIndexIssue]
         every = np.ones(len(everyday), dtype=np.bool_)
-        return np.stack(
-            [some if some[self._index.rows].any() else every for some in (every, stepping, everyday, jumping, self._rises, still)]
-        )
+        return np.stack([some if some[self._index.rows].any() else every for some in (every, stepping, everyday, jumping, self._rises)])
 
     @functools.cached_property
     def _sets(self) -> Filter:
@@ -343,11 +342,12 @@ _KEPT = {name: name for name in ("rows", "mean", "basis", "falling", "heads")} |
 """Names of an index' arrays in a file, next to those of its search."""
 
 
-def _intent_columns(across: np.ndarray, along: np.ndarray, turn: np.ndarray, height: np.ndarray) -> np.ndarray:
-    return np.stack((across / SPEED_SCALE, along / SPEED_SCALE, np.sin(turn), np.cos(turn) - 1, HEIGHT_SCALE * (height - STANDING)), -1)
+def _intent_columns(across: np.ndarray, along: np.ndarray, turn: np.ndarray, height: np.ndarray, roam: np.ndarray) -> np.ndarray:
+    way, turns = (across / SPEED_SCALE, along / SPEED_SCALE), (np.sin(turn), np.cos(turn) - 1)
+    return np.stack((*way, *turns, HEIGHT_SCALE * (height - STANDING), roam / ROAM_SCALE), -1)
 
 
-def recorded_intents(frames: kernels.Frames, fps: float) -> Float[np.ndarray, "r 5"]:
+def recorded_intents(frames: kernels.Frames, fps: float) -> Float[np.ndarray, "r 6"]:
     """Return what each recorded frame, and its mirror image, is about to do within the time ahead."""
     n = len(frames.root)
     now = np.arange(n)
@@ -360,4 +360,10 @@ def recorded_intents(frames: kernels.Frames, fps: float) -> Float[np.ndarray, "r
     across, along = (c * way[:, 0] + s * way[:, 1]) / seconds, (c * way[:, 1] - s * way[:, 0]) / seconds
     turn = (yaw[then] - yaw + np.pi) % (2 * np.pi) - np.pi
     height = frames.root[then, 2].astype(np.float64)
-    return np.concatenate((_intent_columns(across, along, turn, height), _intent_columns(-across, along, -turn, height)))
+    roam = np.zeros(n)
+    for k in range(1, STAY + 1):
+        there = frames.root[np.minimum(now + k, frames.last), :2] - frames.root[:, :2]
+        roam = np.maximum(roam, np.linalg.norm(there, axis=-1))
+    # Nobody knows what people do after a clip's end.
+    roam = np.where(now + STAY <= frames.last, np.minimum(roam, 1.0), 1.0)
+    return np.concatenate((_intent_columns(across, along, turn, height, roam), _intent_columns(-across, along, -turn, height, roam)))

@@ -17,6 +17,7 @@ from dropsim.motion.motion import Motion
 from dropsim.motion.posture import Posture
 from dropsim.motion.retarget import RigMap
 from dropsim.priors.bank import FAST, LOW, STILL, TAGS, Bank, ClipInfo
+from dropsim.priors.field_queries import NUM_INTENT
 from dropsim.priors.motion_field import FieldIndex, frames_of
 
 SOURCES = {
@@ -145,7 +146,7 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
     """Choose clips for behaviour and coverage: greedily those that fill most empty cells of the feature space per frame."""
     index = FieldIndex.of(frames_of(bank), bank.skeleton, bank.fps)
     codes = index.codes_of_frames[: len(bank)]
-    cells = np.floor(np.concatenate((codes[:, :NUM_COVERED], codes[:, -5:]), 1) / CELL).astype(np.int32)
+    cells = np.floor(np.concatenate((codes[:, :NUM_COVERED], codes[:, -NUM_INTENT:-1]), 1) / CELL).astype(np.int32)
     cells = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
     ends = np.cumsum([c.frames for c in bank.clips])
     own = [np.unique(cells[end - clip.frames : end]) for clip, end in zip(bank.clips, ends, strict=True)]
@@ -157,6 +158,7 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
     words = [words_of(clip.name.partition("@")[0]) for clip in bank.clips]
     plain = [i for i, clip in enumerate(bank.clips) if ALWAYS in clip.tags or not NEVER & set(clip.tags)]
     whole = [i for i in plain if ALWAYS in bank.clips[i].tags or bank.clips[i].source == "O3DE" or STEP.search(words[i])]
+    plain = [i for i in plain if i in whole or not Posture.of([bank.motion(i)]).bows]
     for i in whole:
         chosen.append(i)
         filled[own[i]] += 1

@@ -151,7 +151,8 @@ def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext)
             for whole, own in zip(holds, part.holds, strict=True):
                 whole[world][held] = own[held]
         if part.intent is not None:
-            for whole, own in zip(vars(intent).values(), vars(part.intent).values(), strict=True):
+            for name in ("velocity", "facing", "height"):  # places are the world's to give
+                whole, own = getattr(intent, name), getattr(part.intent, name)
                 whole[world] = np.where(np.isnan(own), whole[world], own)
         energies += [(world, energy) for energy in part.energies]
         colliders += [(world, collider) for collider in part.colliders]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from dropsim.body.joints import joint_index
 from dropsim.body.rotations import exp
 from dropsim.compute.random import Streams
 from dropsim.control.floor import Footing, FootingStage, lowered, raised
@@ -34,6 +35,11 @@ STANDING_SEED = 1
 """Of the start that people who get up end in."""
 
 
+FEET = (joint_index("left_ankle"), joint_index("right_ankle"))
+STILL, AT_REST = 0.05, 0.25
+"""Velocities below the first are asked of people who are to stand, and below the second they have come to rest [m/s]."""
+AWAY = 0.3
+"""People whose feet are farther than this from their place, about a foot's length, stand where they come to rest next [m]."""
 CROUCH, ARMS_OUT = 0.5, 2.0
 """On ground that tilts, people go down by this share of a leg's length, and hold out their arms by this angle [rad], each times the sine of
 the tilt: as in the authors' video of a platform, whose person crouches and spreads the arms."""
@@ -116,6 +122,8 @@ class WorldState:
     """The ground under people who are on more than a plane."""
     around: Solids | None = None
     """What can be touched, if there is more than a plane."""
+    places: Float[np.ndarray, "*w p 2"] | None = None
+    """Places of people who stand, between their feet [m]; NaN for others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +227,8 @@ class World:
         follows, context = self._follows(now.frame), self._around(context, around)
         if context.around is not None and not follows:
             inputs = replace(inputs, intent=_clear(inputs.intent, context))
+        places = None if inputs.intent is None else _places(now, inputs.intent)
+        inputs = inputs if places is None else replace(inputs, intent=replace(inputs.intent, place=places))
         plan = None if follows else self._plan(now, inputs.intent, context, rng)
         fallen, rising = (None, None) if follows or not self.scene.get_up or self.simulator.prior.gets_up else self._get_up(now, context)
         inputs = replace(
@@ -232,7 +242,7 @@ class World:
         memories, stuck = self._after(memories, replace(context, people=people, around=around))
         if stuck:
             people = simulator.give_way(now.people, people, colliders, stuck)
-        return WorldState(now.frame + 1, people, memories, now.pivot, plan, fallen, context.footing, context.around), report
+        return WorldState(now.frame + 1, people, memories, now.pivot, plan, fallen, context.footing, context.around, places), report
 
     def _after(self, memories: Sequence[Any], context: SceneContext) -> tuple[tuple[Any, ...], tuple[Collider, ...]]:
         """Return what the elements remember once people have moved, and what cannot make way for them."""
@@ -297,6 +307,17 @@ class World:
             return None if isinstance(prior, ClipPrior) else prior.start("stand", STANDING_SEED).q
         except ValueError:
             return None
+
+
+def _places(now: WorldState, intent: Intent) -> Float[np.ndarray, "*w p 2"]:
+    """Return the places of people who are told to stand: where their feet are when they come to rest, until something drives them away."""
+    x, v = now.people.x, now.people.v
+    feet = x[..., FEET, :2].mean(-2)
+    before = np.full(feet.shape, np.nan) if now.places is None else now.places
+    lost = ~(np.linalg.norm(feet - before, axis=-1) < AWAY)
+    rests = lost & (np.linalg.norm(v[..., 0, :2], axis=-1) < AT_REST)
+    places = np.where(rests[..., None], feet, np.where(lost[..., None], np.nan, before))
+    return np.where((np.linalg.norm(intent.velocity, axis=-1) < STILL)[..., None], places, np.nan)
 
 
 def _clear(intent: Intent | None, context: SceneContext) -> Intent:
