@@ -251,9 +251,25 @@ def test_range_of_motion_is_zero_inside_and_does_not_move_the_body(poses):
     x = SKELETON.forward(broken, x_t[:, 0])
     bent = frame_of(x_t, broken, candidates)
     assert (energy.value(x, bent) > 0).all()
-    # A pose has no place: the rows sum to zero, so the energy's force has no resultant. And no joint is drawn farther than it may be.
-    assert np.abs(energy.matrix(SKELETON).sum(-1)).max() < 1e-12
-    assert np.linalg.norm(residual(energy, x, bent), axis=-1).max() < energy.longest_pull + 1e-12
+    # A pose has neither place nor orientation: the energy's force -w A^T (A x - p) has no resultant and no moment.
+    force = -energy.weight * energy.matrix(SKELETON).T @ residual(energy, x, bent)
+    assert np.abs(force.sum(-2)).max() < 1e-12
+    assert np.abs(np.cross(x, force).sum(-2)).max() < 1e-8
+
+
+def test_range_of_motion_is_a_stop_without_bounce(poses):
+    _, x_t, q, candidates = poses
+    energy, broken = RangeOfMotion(PosePrior.shipped()), q.copy()
+    broken[:, 4] = exp(np.array([-1.8, 0.0, 0.0]))
+    bent = SKELETON.forward(broken, x_t[:, 0])
+    natural = SKELETON.forward(energy.pose.project(broken), x_t[:, 0])
+    still, outward, inward = (energy.value(bent, frame_of(bent + way * (natural - bent), broken, candidates)) for way in (0.0, 0.5, -0.5))
+    # What goes out is stopped, what stands goes back slowly, and what already goes back fast is left alone.
+    assert (outward > 4 * still).all()
+    assert (still > 4 * inward).all()
+    # At the limit there is no pull: the energy is continuous.
+    edge = RangeOfMotion(PosePrior(energy.pose.network, limit=float(energy.pose.norm(broken).min()) * (1 - 1e-3)))
+    assert edge.value(bent, frame_of(bent, broken, candidates)).max() < 1e-2 * still.max()
 
 
 def test_pin_spring_and_velocity_vanish_where_they_should(poses):

@@ -1,6 +1,7 @@
 """Training of the pose model: what it is fed with, runs that can be repeated and resumed, and what the command says."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 import torch
 
 from dropsim.apps.cli import main
+from dropsim.body.rotations import exp
 from dropsim.body.skeleton import Skeleton, joint_index
 from dropsim.motion.amass import write_amass
 from dropsim.motion.clips import build, load
+from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.pose import PosePrior
 from dropsim.research.training import loop
@@ -85,6 +88,26 @@ def test_the_exported_model_has_the_wanted_share_in_range(data: Path):
     q = trainer.poses.draw(5000, torch.Generator().manual_seed(3)).double().numpy()
     # 99.9 % of the poses, within four standard deviations of a binomial share over the 90 frames and their mirror images.
     assert (prior.norm(q) <= prior.limit).mean() > 0.999 - 4 * (0.001 * 0.999 / 180) ** 0.5
+
+
+def test_a_small_source_is_in_range_too(data: Path):
+    """A source of one person and 60 poses next to one of 90: its own arms, which nobody else has, are drawn and are in range."""
+    clips = load(data, held_out=False)
+    clip, motion = clips[0]
+    q = motion.q[:60].copy()
+    q[:, joint_index("left_shoulder")] = q[:, joint_index("left_shoulder")] @ exp(np.array([0.0, 0.0, 1.0]))
+    other = Motion.from_rotations(motion.skeleton, motion.fps, motion.root[:60], q)
+    poses = Poses.of([*clips, (replace(clip, person="carl", read_as="rig other, z up"), other)])
+    assert len(poses.sources) == 2
+    trainer = PoseTrainer(poses, SMALL, 10)
+    trainer.step()
+    prior = trainer.prior()
+    for name, upright in poses.upright_samples(60).items():
+        assert (prior.norm(upright) <= prior.limit).mean() > 0.98, name
+    shoulder = torch.tensor([joint_index("left_shoulder") - 1])
+    gap, _ = trainer.range.nearest(poses.q[poses.source == poses.sources.index("other")][:, 1:][:, shoulder], shoulder)
+    # Half of the way to the arms of the others, which are 1 rad away.
+    assert gap.max() < 0.5
 
 
 def test_a_damaged_checkpoint_is_refused(data: Path, tmp_path: Path):

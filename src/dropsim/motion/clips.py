@@ -99,6 +99,11 @@ class Clip:
     read_as: str = ""
     """Rig and up axis of the file."""
 
+    @property
+    def source(self) -> str:
+        """Rig of the file, which tells collections of recordings apart."""
+        return self.read_as.partition(",")[0].removeprefix("rig ") or "unknown"
+
 
 def category_of(description: str) -> str:
     """Return the motion category that a description's words tell."""

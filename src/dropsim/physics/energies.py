@@ -82,13 +82,14 @@ class Contact(KernelEnergy):
 class RangeOfMotion(KernelEnergy):
     """E_3: poses that no person can take are drawn back to the nearest one that people can, eq. (15): codes are scaled to the limit.
 
-    Inside the range the projection is x itself, so the rows do not apply there.
+    A stop without bounce, like that of a joint at its end. Joints go back by the share by which the code is too long, which is zero at the
+    limit, and a joint that already goes back as fast is not pulled: the stop takes outward velocity away and throws nothing back.
     """
 
     pose: PosePrior
     weight: float = 3.0
-    longest_pull: float = 0.03
-    """Farthest that one frame draws a joint [m]: a limp body far out of the range is drawn back and not thrown."""
+    return_time: float = 0.13
+    """Time in which joints go back by that share [s]; in one frame, limbs would be thrown."""
     name: str = field(default="range_of_motion", init=False)
 
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
@@ -100,46 +101,66 @@ class RangeOfMotion(KernelEnergy):
     ) -> None:
         q = np.empty((*x.shape, 3))
         inverse(x, frame.twists, frame.skeleton.offsets, q)
-        out = np.flatnonzero(self.pose.norm(q) > self.pose.limit)
+        norm = self.pose.norm(q)
+        out = np.flatnonzero(norm > self.pose.limit)
         active[:, at : at + NUM_JOINTS] = False
         if len(out):
-            back = self.pose.scaled_back(q[out])
-            _draw_back(out, back, x, frame.skeleton.offsets, frame.skeleton.masses, self.longest_pull, p, active, at)
+            share = (1 - self.pose.limit / norm[out]) * min(1.0, frame.h / self.return_time)
+            _draw_back(out, self.pose.scaled_back(q[out]), share, x, frame.x, frame.skeleton.offsets, p, active, at)
 
 
 @kernel
-def _draw_back(people: Array, q: Array, x: Array, offsets: Array, masses: Array, longest: float, p: Array, active: Array, at: int) -> None:
-    """Write where natural poses have the joints of some people, about their middle.
+def _draw_back(people: Array, q: Array, wanted: Array, x: Array, before: Array, offsets: Array, p: Array, active: Array, at: int) -> None:
+    """Write how far joints of people out of range go back toward natural poses, about their middle.
 
-    Turned to lie on the body as well as they can: a pose has no orientation either, and limbs that give way must not spin the trunk.
+    Progress since the step's start counts. All is turned to lie on the body: a pose has no orientation either, so there is no moment.
     """
-    posed, world, middle, centre = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(3), np.empty(3)
-    M, R = np.empty((3, 3)), np.empty((3, 3))
+    posed, world = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3, 3))
+    here, natural = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3))
+    past, target = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3))
     for k in range(len(people)):
         i = people[k]
         for c in range(3):
             posed[0, c] = x[i, 0, c]
         chain(q[k], offsets, world, posed)
-        for c in range(3):
-            middle[c] = centre[c] = 0.0
-            for j in range(NUM_JOINTS):
-                middle[c] += posed[j, c] / NUM_JOINTS
-                centre[c] += x[i, j, c] / NUM_JOINTS
+        _centre(x[i], here)
+        _turn_onto(here, posed, natural)
+        _turn_onto(here, before[i], past)
+        for j in range(NUM_JOINTS):
+            dx, dy, dz = natural[j, 0] - here[j, 0], natural[j, 1] - here[j, 1], natural[j, 2] - here[j, 2]
+            away = max(dx * dx + dy * dy + dz * dz, 1e-18)
+            progress = (dx * (here[j, 0] - past[j, 0]) + dy * (here[j, 1] - past[j, 1]) + dz * (here[j, 2] - past[j, 2])) / away
+            share = min(max(wanted[k] - progress, 0.0), 1.0)
+            target[j, 0], target[j, 1], target[j, 2] = here[j, 0] + share * dx, here[j, 1] + share * dy, here[j, 2] + share * dz
+        _turn_onto(here, target, p[i, at : at + NUM_JOINTS])
+        active[i, at : at + NUM_JOINTS] = True
+
+
+@kernel
+def _centre(points: Array, out: Array) -> None:
+    """Write points about their middle."""
+    for c in range(3):
+        middle = 0.0
+        for j in range(len(points)):
+            middle += points[j, c] / len(points)
+        for j in range(len(points)):
+            out[j, c] = points[j, c] - middle
+
+
+@kernel
+def _turn_onto(centred: Array, points: Array, out: Array) -> None:
+    """Write points about their middle, turned to be nearest to others in least squares: equal pulls between them have no moment."""
+    M, R = np.zeros((3, 3)), np.empty((3, 3))
+    _centre(points, out)
+    for j in range(len(points)):
         for r in range(3):
             for c in range(3):
-                M[r, c] = 0.0
-                for j in range(NUM_JOINTS):
-                    M[r, c] += masses[j] * (posed[j, r] - middle[r]) * (x[i, j, c] - centre[c])
-        best_rotation(M, R)
-        for j in range(NUM_JOINTS):
-            px, py, pz = posed[j, 0] - middle[0], posed[j, 1] - middle[1], posed[j, 2] - middle[2]
-            hx, hy, hz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]
-            dx = R[0, 0] * px + R[0, 1] * py + R[0, 2] * pz - hx
-            dy = R[1, 0] * px + R[1, 1] * py + R[1, 2] * pz - hy
-            dz = R[2, 0] * px + R[2, 1] * py + R[2, 2] * pz - hz
-            share = longest / max(math.sqrt(dx * dx + dy * dy + dz * dz), longest)
-            p[i, at + j, 0], p[i, at + j, 1], p[i, at + j, 2] = hx + share * dx, hy + share * dy, hz + share * dz
-            active[i, at + j] = True
+                M[r, c] += out[j, r] * centred[j, c]
+    best_rotation(M, R)
+    for j in range(len(points)):
+        px, py, pz = out[j, 0], out[j, 1], out[j, 2]
+        for r in range(3):
+            out[j, r] = R[r, 0] * px + R[r, 1] * py + R[r, 2] * pz
 
 
 @dataclass(frozen=True, eq=False)

@@ -190,7 +190,9 @@ class Simulator:
         mode, proposed, reference = self._propose(state, inputs, rng)
         candidates, start = flat(proposed.x, 3), proposed.pick(reference)
         aim = self._aim(now, flat(start.x, 2))
-        frame = Frame(self.skeleton, self.h, now.x, aim.y, flat(start.q, 3), candidates, now.solids)
+        # A body without a prior twists its limbs as before, and not as a prior that has no say would.
+        twist = flat(start.q if self.options.kinematic else state.q, 3)
+        frame = Frame(self.skeleton, self.h, now.x, aim.y, twist, candidates, now.solids)
         x = system.iterate(flat(start.x, 2) if self.options.kinematic else aim.y, frame, self.options.num_iterations)
         x, before = self._balance(now, aim, x)
         x, holding = self._hold(now, x)
@@ -199,7 +201,7 @@ class Simulator:
         chosen = nearest_candidate(candidates, x)
         taken = start if (chosen == reference).all() else proposed.pick(chosen.reshape(batch))
         taken = Candidate(flat(taken.x, 2), flat(taken.q, 3), flat(taken.memory, 1))
-        q = self._pose(x, taken.q)
+        q = self._pose(x, taken.q if self.options.kinematic else twist)
 
         report = self._report(now, aim, system, frame, x, before, touching, pushes, chosen, mode)
         kept = proposed_memory(self.prior, taken, x, q, pushes + now.forces - now.loads)

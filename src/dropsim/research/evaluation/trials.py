@@ -32,7 +32,7 @@ Item = TypeVar("Item")
 FULL, ALONE, RAGDOLL, TRACKED = "full", "prior alone", "ragdoll", "MuJoCo with PD"
 """The simulator, and baselines: the prior without a body, a body without a prior, and one in MuJoCo that tracks the unpushed motion."""
 NO_PRIOR = {"kinematic": False, "range_of_motion": False, "correct": False, "num_samples": 1}
-"""Of a ragdoll: momentum, bones and contact only. The range of motion keeps a body without a prior thrashing about."""
+"""Options of a ragdoll: momentum, bones and contact only."""
 
 
 def check_seed(seed: int) -> None:

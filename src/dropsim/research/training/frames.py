@@ -34,15 +34,15 @@ NUM_MEASURED = 20_000
 HELD = 0.012
 """A joint whose rotation about an axis varies less than this in the recordings does not turn about it [rad]."""
 BALANCE = 0.35
-"""A category is drawn in proportion to its minutes to this power: 1 is as recorded, 0 all alike."""
+"""A category of a source is drawn in proportion to its minutes to this power: 1 is as recorded, 0 all alike."""
 
 
 def category_weights(clips: Sequence[tuple[Clip, Motion]]) -> list[float]:
-    """Return the weight of each clip's frames when categories are balanced."""
-    frames: dict[str, int] = {}
+    """Return the weight of each clip's frames when the categories of every source are balanced."""
+    frames: dict[tuple[str, str], int] = {}
     for clip, motion in clips:
-        frames[clip.category] = frames.get(clip.category, 0) + len(motion)
-    return [frames[clip.category] ** (BALANCE - 1) for clip, _ in clips]
+        frames[clip.source, clip.category] = frames.get((clip.source, clip.category), 0) + len(motion)
+    return [frames[clip.source, clip.category] ** (BALANCE - 1) for clip, _ in clips]
 
 
 def draw_by(edges: Float[Tensor, "n"], count: int, rng: torch.Generator) -> Int[Tensor, "count"]:

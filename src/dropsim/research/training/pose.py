@@ -15,12 +15,13 @@ from typing import cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from dropsim.body import rotations
 from dropsim.body.skeleton import CHILDREN, NUM_JOINTS, Skeleton, joint_index
 from dropsim.motion.clips import Clip, load
+from dropsim.motion.contacts import UPRIGHT
 from dropsim.motion.defects import intact
 from dropsim.motion.motion import Motion
 from dropsim.priors.pose import NUM_BODY, PosePrior, PoseShape
@@ -33,6 +34,7 @@ LIMIT = PosePrior.limit
 ELBOW_AXIS = np.array([0.0, -0.88, 0.48]) / math.hypot(0.88, 0.48)
 """The left elbow bends about it in our recordings."""
 QUALITY_POSES = 4096
+"""Upright poses of a source that a model is judged by."""
 ROBUST = 300.0
 """Where the loss of a pose turns from square to root [cm^2]."""
 
@@ -63,13 +65,13 @@ class PoseOptions:
     natural_norm: float = 5.2
     """Norm of the code that recorded poses are kept below in training."""
     in_range: float = 0.999
-    """Share of the recorded poses that the limit is set for afterwards."""
+    """Share of every source's recorded poses that the limit is set for afterwards."""
     tolerance: float = 10.0
     """How far a joint may be out of the recorded range, in addition to the slack, before the pose must be beyond the limit [degrees]."""
     representatives: int = 1024
     """Rotations that stand for the range of a joint."""
     support: int = 3
-    """People who must have a rotation before it counts as in range."""
+    """People of one source who must have a rotation before it counts as in range; all of them in sources of fewer."""
     ema: float = 0.999
     seed: int = 0
 
@@ -94,7 +96,7 @@ def slack_angles(skeleton: Skeleton, slack: float) -> Float[Tensor, "21"]:
 
 @dataclass(frozen=True, eq=False)
 class Poses:
-    """All intact poses of some clips, to be drawn with categories balanced."""
+    """All intact poses of some clips, to be drawn with the categories of every source balanced."""
 
     skeleton: Skeleton
     q: Float[Tensor, "n 22 3 3"]
@@ -102,6 +104,12 @@ class Poses:
     """Number of the person whose pose it is."""
     edges: Float[Tensor, "n"]
     """Cumulated probability of the poses."""
+    source: Int[Tensor, "n"]
+    """Index of the source of each pose."""
+    upright: Bool[Tensor, "n"]
+    """Poses with the pelvis at the height of people on their feet."""
+    sources: tuple[str, ...]
+    """Names of the sources."""
 
     @classmethod
     def of(cls, clips: Sequence[tuple[Clip, Motion]]) -> "Poses":
@@ -115,8 +123,21 @@ class Poses:
         people, lengths = sorted({clip.person for clip, _ in clips}), [len(motion) for _, motion in clips]
         person = np.repeat([people.index(clip.person) for clip, _ in clips], lengths)[kept]
         weight = np.repeat(category_weights(clips), lengths)[kept].cumsum()
-        tensors = (torch.from_numpy(values) for values in (q[kept].astype(np.float32), person, weight / weight[-1]))
-        return cls(clips[0][1].skeleton, *tensors)
+        sources = sorted({clip.source for clip, _ in clips})
+        source = np.repeat([sources.index(clip.source) for clip, _ in clips], lengths)[kept]
+        upright = np.concatenate([motion.root[:, 2] > UPRIGHT for _, motion in clips])[kept]
+        tensors = (torch.from_numpy(values) for values in (q[kept].astype(np.float32), person, weight / weight[-1], source, upright))
+        return cls(clips[0][1].skeleton, *tensors, tuple(sources))
+
+    def sample(self, of: Bool[Tensor, "n"], count: int) -> Float[Tensor, "count 22 3 3"]:
+        """Return some of the marked poses, the same every time, evenly drawn without balance."""
+        at = of.nonzero()[:, 0]
+        return self.q[at[torch.randperm(len(at), generator=torch.Generator().manual_seed(1))[:count]]]
+
+    def upright_samples(self, count: int) -> dict[str, Float[np.ndarray, "count 22 3 3"]]:
+        """Return upright poses of each source that has any, by its name."""
+        found = {name: self.sample((self.source == i) & self.upright, count) for i, name in enumerate(self.sources)}
+        return {name: q.double().numpy() for name, q in found.items() if len(q)}
 
     def draw(self, count: int, rng: torch.Generator) -> Float[Tensor, "count 22 3 3"]:
         """Draw poses, half of them mirrored."""
@@ -137,17 +158,21 @@ class JointRange:
     @classmethod
     def of(cls, recorded: Poses, options: PoseOptions, rng: torch.Generator) -> "JointRange":
         """Measure the range of recorded poses and their mirror images, leaving out what too few people do."""
-        at = torch.randint(len(recorded.q), (8000,), generator=rng)
+        at = draw_by(recorded.edges, 8000, rng)
         poses, people = torch.cat((recorded.q[at], mirrored_rotations(recorded.q[at]))), recorded.person[at].repeat(2)
         member = nn.functional.one_hot(people).float()
-        needed = min(options.support, int((member.sum(0) > 0).sum()))
+        # A source has few people and a posture of its own: none of it is out of range because the other sources differ.
+        works_for = torch.zeros(member.shape[1], len(recorded.sources))
+        works_for[people, recorded.source[at].repeat(2)] = 1
+        needed = works_for.sum(0).clamp(min=1, max=options.support)
         chosen = torch.randperm(len(poses), generator=rng)[: 4 * options.representatives]
         near = 1 + 2 * math.cos(math.radians(10.0))
         spread_out, cover = [], []
         for joint in range(1, NUM_JOINTS):
             all_of_it = poses[:, joint].flatten(1)
             candidates = all_of_it[chosen]
-            supported = torch.cat([((part @ all_of_it.T > near).float() @ member > 0).sum(-1) >= needed for part in candidates.split(512)])
+            doing = torch.cat([((part @ all_of_it.T > near).float() @ member > 0).float() for part in candidates.split(512)])
+            supported = (doing @ works_for >= needed).any(-1)
             spread, gap = _farthest_points(candidates[supported] if supported.any() else candidates, options.representatives)
             spread_out.append(spread.unflatten(-1, (3, 3)))
             cover.append(gap)
@@ -272,12 +297,14 @@ class PoseTrainer(Trainer[PoseNetwork]):
         }  # fmt: skip
 
     def prior(self) -> PosePrior:
-        """Export the average weights, the norms shifted so that the wanted share of the recorded poses is in range."""
-        network = copy.deepcopy(self.average)
+        """Export the average weights, the norms shifted so that the wanted share of every source's recorded poses is in range."""
+        network, poses = copy.deepcopy(self.average), self.poses
         with torch.no_grad():
-            recorded = network.norm(flatten_pose(self.poses.draw(20000, torch.Generator().manual_seed(self.options.seed))))
+            each = [poses.sample(poses.source == i, 10000) for i in range(len(poses.sources))]
+            norms = [network.norm(flatten_pose(torch.cat((q, mirrored_rotations(q))))) for q in each]
+            highest = torch.stack([torch.quantile(norm, self.options.in_range) for norm in norms]).max()
             # At the limit, softplus is linear to 0.3 %.
-            cast(nn.Linear, network.radius[-1]).bias.sub_(torch.quantile(recorded, self.options.in_range) - LIMIT)
+            cast(nn.Linear, network.radius[-1]).bias.sub_(highest - LIMIT)
         return PosePrior(exported_pose(network))
 
 
@@ -327,15 +354,18 @@ def _wrist_to_chest(
 
 
 def pose_quality(
-    prior: PosePrior, q: Float[np.ndarray, "n 22 3 3"], wrong: Mapping[str, np.ndarray], skeleton: Skeleton
-) -> dict[str, float]:
-    """Measure recorded and impossible poses: what is in range, how well poses are rebuilt, and a score to choose weights by."""
-    inside = float((prior.norm(q) < prior.limit).mean())
-    caught = float(np.mean([(prior.norm(pose) > prior.limit).mean() for pose in wrong.values()]))
-    origin = np.zeros((len(q), 3))
-    rebuilt = np.concatenate((q[:, :1], prior.decode(prior.encode(q))), 1)
+    prior: PosePrior, trained: Mapping[str, np.ndarray], held_out: Mapping[str, np.ndarray], wrong: Mapping[str, np.ndarray],
+    skeleton: Skeleton,
+) -> dict[str, float]:  # fmt: skip
+    """Measure shares out of range, of upright poses by source and of impossible ones, the error of rebuilding, and a score of all."""
+    missed = {f"caught_{name}": float((prior.norm(pose) > prior.limit).mean()) for name, pose in wrong.items()}
+    refused = {f"out_{name}": float((prior.norm(q) > prior.limit).mean()) for name, q in trained.items()}
+    unseen = {f"out_{name}_held_out": float((prior.norm(q) > prior.limit).mean()) for name, q in held_out.items()}
+    caught, worst, q = float(np.mean(list(missed.values()))), max(unseen.values()), np.concatenate(list(held_out.values()))
+    rebuilt, origin = np.concatenate((q[:, :1], prior.decode(prior.encode(q))), 1), np.zeros((len(q), 3))
     error = 1000 * float(np.linalg.norm(skeleton.forward(rebuilt, origin) - skeleton.forward(q, origin), axis=-1).mean())
-    return {"in_range": inside, "caught": caught, "rebuilt_mm": error, "score": caught - 10 * max(0.0, 0.99 - inside) - error / 100}
+    score = caught - 10 * max(0.0, worst - 0.01) - error / 100
+    return refused | unseen | missed | {"caught": caught, "rebuilt_mm": error, "score": score}
 
 
 def train_pose(
@@ -343,13 +373,14 @@ def train_pose(
 ) -> Path:
     """Train on a data set until the budget is spent, and return the path of the best weights."""
     poses, held_out = (Poses.of(load(Path(data), held_out=held_out)) for held_out in (False, True))
-    chosen = torch.randperm(len(held_out.q), generator=torch.Generator().manual_seed(1))[:QUALITY_POSES]
-    seen = held_out.q[chosen].double().numpy()
-    wrong = impossible(seen, poses.skeleton, seed=1)
+    trained, unseen = poses.upright_samples(QUALITY_POSES), held_out.upright_samples(QUALITY_POSES)
+    if not unseen:
+        raise ValueError("nobody who is held out is on their feet: hold out other people with `dropsim data build --held-out`")
+    wrong = impossible(np.concatenate([q[:512] for q in unseen.values()]), poses.skeleton, seed=1)
 
     def judge(trainer: PoseTrainer) -> tuple[PosePrior, dict[str, float]]:
         prior = trainer.prior()
-        return prior, pose_quality(prior, seen, wrong, poses.skeleton)
+        return prior, pose_quality(prior, trained, unseen, wrong, poses.skeleton)
 
     def make(options: PoseOptions, steps: int) -> PoseTrainer:
         return PoseTrainer(poses, options, steps)
