@@ -360,11 +360,10 @@ def _reference_rotations(skeleton: Skeleton, points: Float[np.ndarray, "22 3"]) 
 
 
 def _lean(skeleton: Skeleton, points: Float[np.ndarray, "22 3"], level: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "3 3"]:
-    """Return the turn of the loins that puts the chest as far behind the hips as some points have it: the body stays in balance."""
+    """Return the turn of the loins that puts the upper body as far before the hips as some points have it: people stay in balance."""
     between = skeleton.rest[_CHEST] - skeleton.rest[_LOINS[0]]
-    ahead = float((points[_CHEST] - points[1:3].mean(0)) @ level[:, 2]) * skeleton.leg_length / _leg_length(points[None])
-    if not math.isfinite(ahead):
-        return np.eye(3)
+    upper = np.nanmean(points[[_CHEST, 16, 17]], axis=0)
+    ahead = (upper - points[1:3].mean(0)) @ level[:, 2] * skeleton.leg_length / _leg_length(points[None])
     return swing(between, between + np.array([0.0, 0.0, ahead]))
 
 

@@ -44,7 +44,11 @@ ERECT = 0.9
 EVERYDAY = ("walk", "run", "turn", "stand")
 """Tags of what everybody does."""
 STEADY = 30
-"""Frames of its clip that a start has before it ends."""
+"""Frames of its clip that a start has before it ends, and over which people who walk or run go straight on."""
+STRAIGHT = 0.15
+"""Share of their speed by which people who go straight on at one speed get off their way, faster or slower: about 9 degrees."""
+STAY, SWAY = 2.0, 0.04
+"""People stay if the pelvis gets no farther than the second [m] within the first [s]."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +147,10 @@ class Bank:
         plain = long.copy()
         if category in EVERYDAY:
             plain &= ~self.tagged(*(tag for tag in TAGS if tag not in EVERYDAY))
-            plain &= self.standing.all(1) if category == "stand" else True
-            plain[plain] = self._erect(np.flatnonzero(plain), calm=category == "stand")
+            plain &= (self.standing.all(1) & (self.excursion < SWAY)) if category == "stand" else True
+            plain[plain] = self._erect(np.flatnonzero(plain), calm=category != "run", astride=category != "stand")
             if category in ("walk", "run"):
-                plain[plain] = self._forward(np.flatnonzero(plain))
+                plain[plain] = self._steady(np.flatnonzero(plain))
         for choice in (plain, long):
             if choice.any():
                 return np.flatnonzero(choice)
@@ -158,28 +162,42 @@ class Bank:
         up = self.skeleton.rest[:, 1]
         return float(ERECT * (up[joint_index("head")] - up.min()))
 
-    def _erect(self, rows: Int[np.ndarray, "r"], *, calm: bool) -> Bool[np.ndarray, "r"]:
-        """Tell who neither bows nor crouches nor raises a hand above the head.
+    def _erect(self, rows: Int[np.ndarray, "r"], *, calm: bool, astride: bool) -> Bool[np.ndarray, "r"]:
+        """Tell the frames in which somebody neither bows nor crouches nor raises a hand above the head.
 
-        Calm people also let their hands hang and stand with their feet below them.
+        Calm people also let their hands hang; those who are not astride stand with their feet below them.
         """
         rotations = unitquat_to_rotmat(self.quaternions[rows].astype(np.float64))
         joints = self.skeleton.forward(rotations, self.root[rows].astype(np.float64))
         head = joints[:, [joint_index("head")], 2]
         hands, feet = (joints[:, [joint_index(f"{side}_{part}") for side in ("left", "right")]] for part in ("wrist", "ankle"))
-        found = (head[:, 0] > self.erect) & (hands[..., 2] < head).all(1)
+        erect = (head[:, 0] > self.erect) & (hands[..., 2] < head).all(1)
         if calm:
-            found &= (hands[..., 2] < joints[:, [joint_index("spine2")], 2]).all(1)
-            found &= np.linalg.norm(hands[:, 0] - hands[:, 1], axis=-1) < SPREAD
-            found &= np.linalg.norm(feet[:, 0] - feet[:, 1], axis=-1) < ASTRIDE
-        return found
+            erect &= (hands[..., 2] < joints[:, [joint_index("spine2")], 2]).all(1)
+            erect &= np.linalg.norm(hands[:, 0] - hands[:, 1], axis=-1) < SPREAD
+        if not astride:
+            erect &= np.linalg.norm(feet[:, 0] - feet[:, 1], axis=-1) < ASTRIDE
+        return erect
 
-    def _forward(self, rows: Int[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
-        """Tell who goes where they face, to within 45 degrees."""
+    def _steady(self, rows: Int[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
+        """Tell the frames around which somebody goes straight ahead at one speed for a second."""
+        before, after = np.maximum(rows - STEADY // 2, self.first[rows]), np.minimum(rows + STEADY // 2, self.last[rows])
         turns = heading(unitquat_to_rotmat(self.quaternions[rows, 0].astype(np.float64)))
-        way = (self.root[np.minimum(rows + 1, self.last[rows])] - self.root[rows - 1]).astype(np.float64)
-        right, ahead, _ = (turns @ way[..., None])[..., 0].T
-        return ahead > np.abs(right)
+        halves = (
+            (self.root[b] - self.root[a]).astype(np.float64) / np.maximum(b - a, 1)[:, None] for a, b in ((before, rows), (rows, after))
+        )
+        (right, ahead), (then_right, then_ahead) = ((turns @ way[..., None])[:, :2, 0].T for way in halves)
+        straight = (np.abs(right) < STRAIGHT * ahead) & (np.abs(then_right) < STRAIGHT * then_ahead)
+        return straight & (np.abs(then_ahead - ahead) < STRAIGHT * ahead)
+
+    @functools.cached_property
+    def excursion(self) -> Float32[np.ndarray, "n"]:
+        """Farthest that the pelvis of each frame gets over the ground within the next two seconds [m]; infinite if the clip ends before."""
+        now, span = np.arange(len(self)), round(STAY * self.fps)
+        far = np.zeros(len(self), dtype=np.float32)
+        for k in range(1, span + 1):
+            far = np.maximum(far, np.linalg.norm(self.root[np.minimum(now + k, self.last), :2] - self.root[:, :2], axis=-1))
+        return np.where(now + span <= self.last, far, np.float32(np.inf))
 
     @classmethod
     def of(cls, motions: Sequence[tuple[Motion, ClipInfo, Bool[np.ndarray, "_ 22"]]]) -> "Bank":

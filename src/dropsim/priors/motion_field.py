@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Float32, Int
 
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, flat
 from dropsim.compute.jit import cache_folder, kernel_hash
@@ -43,9 +43,8 @@ from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, Landings, LazyCandidates, Prior, State
 from dropsim.priors.search import Filter, SearchIndex
 
-AHEAD, STAY = 20, 60
-"""Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is then; and how far the
-pelvis gets within the second."""
+AHEAD = 20
+"""Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is then."""
 SOON, SWING = 8, 15
 """Frames within which a foot leaves the ground in recordings that people follow who have to step, and for how many more it is in the air
 at most: a leg that is held up catches nobody."""
@@ -57,6 +56,8 @@ RISE = 2.5
 """People get up as recorded people did who were upright within this time [s]."""
 LANDS = 1.0
 """Feet are known to land within this time [s]: longer in the air is no step."""
+FARTHEST_ROAM = 1.0
+"""Excursions beyond this count alike [m]; so do those of frames near a clip's end, after which nobody knows."""
 CLIP_END = 12
 """Frames before a clip's end that are not proposed any more."""
 _NO_ROTATIONS = np.empty((0, 0, NUM_JOINTS, 3, 3))
@@ -305,12 +306,12 @@ class FieldIndex:
         """Return the index of a bank; that of a file is built once and kept in the user's cache folder."""
 
         def make() -> dict[str, np.ndarray]:
-            index = cls.of(frames, bank.skeleton, bank.fps)
+            index = cls.of(frames, bank)
             own = {name: getattr(index, field) for name, field in _KEPT.items()}
             return own | index.search.arrays
 
         if not bank.digest:
-            return cls.of(frames, bank.skeleton, bank.fps)
+            return cls.of(frames, bank)
         # It is the index of this code and no other's.
         code = hashlib.sha256(Path(__file__).read_bytes() + kernel_hash().encode()).hexdigest()[:16]
         found = kept(cache_folder() / "banks" / f"{bank.digest}-{code}.safetensors", make)
@@ -318,9 +319,9 @@ class FieldIndex:
         return cls(**own, search=SearchIndex(**found))
 
     @classmethod
-    def of(cls, frames: kernels.Frames, skeleton: Skeleton, fps: float) -> "FieldIndex":
+    def of(cls, frames: kernels.Frames, bank: Bank) -> "FieldIndex":
         """Build the index of all frames."""
-        n = len(frames.root)
+        n, skeleton, fps = len(frames.root), bank.skeleton, bank.fps
         every = np.arange(2 * n)
         first = np.concatenate(([True], frames.last[1:] != frames.last[:-1]))
         feats = np.empty((2 * n, kernels.NUM_FEATURES), dtype=np.float32)
@@ -331,7 +332,7 @@ class FieldIndex:
         sample = feats[:: max(1, len(feats) // 40_000)] - mean
         _, vectors = np.linalg.eigh(sample.T @ sample)
         basis = np.ascontiguousarray(vectors[:, ::-1][:, :NUM_COMPONENTS])
-        codes = np.concatenate(((feats - mean) @ basis, recorded_intents(frames, fps) * WEIGHTS), 1).astype(np.float32)
+        codes = np.concatenate(((feats - mean) @ basis, recorded_intents(frames, fps, bank.excursion) * WEIGHTS), 1).astype(np.float32)
         usable = (np.arange(n) < frames.last - CLIP_END) & ~first
         rows = np.flatnonzero(np.concatenate((usable, usable)))
         clips = np.concatenate((frames.last, frames.last + n))[rows]
@@ -347,7 +348,7 @@ def _intent_columns(across: np.ndarray, along: np.ndarray, turn: np.ndarray, hei
     return np.stack((*way, *turns, HEIGHT_SCALE * (height - STANDING), roam / ROAM_SCALE), -1)
 
 
-def recorded_intents(frames: kernels.Frames, fps: float) -> Float[np.ndarray, "r 6"]:
+def recorded_intents(frames: kernels.Frames, fps: float, excursion: Float32[np.ndarray, "n"]) -> Float[np.ndarray, "r 6"]:
     """Return what each recorded frame, and its mirror image, is about to do within the time ahead."""
     n = len(frames.root)
     now = np.arange(n)
@@ -360,10 +361,5 @@ def recorded_intents(frames: kernels.Frames, fps: float) -> Float[np.ndarray, "r
     across, along = (c * way[:, 0] + s * way[:, 1]) / seconds, (c * way[:, 1] - s * way[:, 0]) / seconds
     turn = (yaw[then] - yaw + np.pi) % (2 * np.pi) - np.pi
     height = frames.root[then, 2].astype(np.float64)
-    roam = np.zeros(n)
-    for k in range(1, STAY + 1):
-        there = frames.root[np.minimum(now + k, frames.last), :2] - frames.root[:, :2]
-        roam = np.maximum(roam, np.linalg.norm(there, axis=-1))
-    # Nobody knows what people do after a clip's end.
-    roam = np.where(now + STAY <= frames.last, np.minimum(roam, 1.0), 1.0)
+    roam = np.minimum(excursion, FARTHEST_ROAM)
     return np.concatenate((_intent_columns(across, along, turn, height, roam), _intent_columns(-across, along, -turn, height, roam)))

@@ -48,10 +48,14 @@ STYLED = re.compile(
     r"styl|weird|baby|jackson|mummy|frankenstein|zombie|\bcat\b|chicken|drunk|flip|breakdanc|acrobat|gymnast|basketball|dribble|punch|kick"
     r"|salsa|danc|mickey|monkey|robot|clumsy|childish|cartwheel|wounded|hopscotch|obstacles [12]|martial|capoeira|form \d|roundhouse"
     r"|crescent|uppercut|jab|hook|backfist|cross (left|right)|victory|taunt|stance|football|offensive|defensive|feint|fake|evasive|drive"
-    r"|pivot|quarrel|box",
+    r"|pivot|quarrel|box"
+    # Mimes, exercises, moods, two people and bodies that carry something: arms are busy, and balance is not that of somebody who goes.
+    r"|wash|window|teapot|traffic|wav(e|ing)|phone|broom|swing|chop|drink|smok|soda|bottle|jack|twist|squat|stretch|range ?of ?motion"
+    r"|conversation|gesture|shake|five|whip|link|hold hands|clean|bow\b|curtsey|ache|hurt|scared|ghetto|sexy|macho|cool|shy|attitude|stern"
+    r"|happy|excited|stomach|synchronized|soldier|march|navigate|suitcase|careful|search|object|pregnant|stumbles into|limp|reach",
     re.IGNORECASE,
 )
-"""Words of recordings in which people act, dance or do sports: they do not move like that when they are pushed."""
+"""Words of recordings in which people act, dance, do sports or have their hands full: they do not move like that when they are pushed."""
 
 
 def tags_of(motion: Motion, category: str) -> tuple[str, ...]:
@@ -95,7 +99,7 @@ def info_of(clip: Clip, motion: Motion) -> ClipInfo:
     words = known.description if known else words_of(recording)
     styled = source != "O3DE" and (STYLED.search(words) or (source == "100STYLE" and not recording.startswith("Neutral")))
     everyday = source == "O3DE" or BALANCE.search(words)
-    category = "other" if styled else "stand" if clip.category == "other" and everyday else clip.category
+    category = "other" if styled and clip.category != "get up" else "stand" if clip.category == "other" and everyday else clip.category
     return ClipInfo(clip.name, source, licence, tags_of(motion, category), len(motion))
 
 
@@ -144,7 +148,7 @@ FIRST_SHARE = 0.75
 
 def choose(bank: Bank, *, minutes: float) -> Bank:
     """Choose clips for behaviour and coverage: greedily those that fill most empty cells of the feature space per frame."""
-    index = FieldIndex.of(frames_of(bank), bank.skeleton, bank.fps)
+    index = FieldIndex.of(frames_of(bank), bank)
     codes = index.codes_of_frames[: len(bank)]
     cells = np.floor(np.concatenate((codes[:, :NUM_COVERED], codes[:, -NUM_INTENT:-1]), 1) / CELL).astype(np.int32)
     cells = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)

@@ -57,7 +57,7 @@ class PoseOptions:
     """Noise on the code's direction [rad], so that near codes are near poses."""
     inside: float = 20.0
     """Weight of keeping recorded poses in range."""
-    shake: float = 3.0
+    shake: float = 8.0
     """Noise on the recorded poses [degrees]; as much off a recording is still natural."""
     slack: float = 0.015
     """How far a joint may be off its place while the pose is still natural [m]. On short bones this allows more than the noise and the
@@ -364,7 +364,8 @@ def pose_quality(
     caught, worst, q = float(np.mean(list(missed.values()))), max(unseen.values()), np.concatenate(list(held_out.values()))
     rebuilt, origin = np.concatenate((q[:, :1], prior.decode(prior.encode(q))), 1), np.zeros((len(q), 3))
     error = 1000 * float(np.linalg.norm(skeleton.forward(rebuilt, origin) - skeleton.forward(q, origin), axis=-1).mean())
-    score = caught - 10 * max(0.0, worst - 0.01) - error / 100
+    # Both bars count alike: recorded people are in range, and no kind of impossible pose is.
+    score = -max(0.0, worst - 0.01) - max(0.0, 0.99 - min(missed.values())) - error / 1000
     return refused | unseen | missed | {"caught": caught, "rebuilt_mm": error, "score": score}
 
 
