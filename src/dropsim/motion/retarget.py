@@ -330,16 +330,19 @@ def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
     return best
 
 
+_ANKLES = (joint_index("left_ankle"), joint_index("right_ankle"))
 _LOINS, _CHEST = (joint_index("spine1"), joint_index("spine2")), joint_index("spine3")
 TRUNK = (joint_index("pelvis"), *_LOINS, _CHEST, joint_index("neck"), joint_index("head"))
 """Joints of which a reference pose tells no lean: people carry the head in front of the neck's base, and some rigs have the spine behind
 the hips, while pelvis, chest and face look ahead."""
 
 
-def _reference_rotations(skeleton: Skeleton, points: Float[np.ndarray, "22 3"]) -> tuple[Float[np.ndarray, "22 3 3"], float]:
-    """Pose our skeleton like given points that stand: global rotations, and the largest swing of a bone from its parent's [rad].
+def _reference_rotations(
+    skeleton: Skeleton, points: Float[np.ndarray, "22 3"], *, stands: bool = True
+) -> tuple[Float[np.ndarray, "22 3 3"], float]:
+    """Pose our skeleton like given points: global rotations, and the largest swing of a bone from its parent's [rad].
 
-    Pelvis, chest, neck and head are level, and each limb's bones are swung the least from their parents.
+    Pelvis, chest, neck and head are level, as are the soles of a pose that stands, and other bones are swung the least from their parents.
     """
     R_world = np.empty((NUM_JOINTS, 3, 3))
     largest = 0.0
@@ -356,6 +359,9 @@ def _reference_rotations(skeleton: Skeleton, points: Float[np.ndarray, "22 3"]) 
             R_world[j] = turn @ R_parent
         if j in TRUNK:
             R_world[j] = level @ lean if j in _LOINS else level
+        elif j in _ANKLES and stands and known[j] and children:
+            across = np.eye(3) - np.outer(level[:, 1], level[:, 1])
+            R_world[j] = swing(across @ level @ skeleton.offsets[children[0]], across @ (points[children[0]] - points[j])) @ level
     return R_world, largest
 
 
@@ -416,7 +422,7 @@ def _rise(points: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b 3"]:
 
 def _least_bent_pose(points: Float[np.ndarray, "t 22 3"], R_source: Float[np.ndarray, "t n 3 3"], skeleton: Skeleton) -> _Reference:
     """Return the frame of a motion that is nearest to our rest pose."""
-    poses = [(i, *_reference_rotations(skeleton, points[i])) for i in range(0, len(points), max(1, len(points) // 50))]
+    poses = [(i, *_reference_rotations(skeleton, points[i], stands=False)) for i in range(0, len(points), max(1, len(points) // 50))]
     frame, R_ours, _ = min(poses, key=lambda pose: pose[2])
     return _Reference(R_source[frame], R_ours, points[frame], None)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int
+from jaxtyping import Bool, Float, Float32, Int
 
 from dropsim.body.rotations import heading, rotmat_to_rotvec, unitquat_to_rotmat
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, joint_index
@@ -47,8 +47,11 @@ STEADY = 30
 """Frames of its clip that a start has before it ends, and over which people who walk or run go straight on."""
 STRAIGHT = 0.15
 """Share of their speed by which people who go straight on at one speed get off their way, faster or slower: about 9 degrees."""
-STAY, SWAY = 2.0, 0.04
-"""People stay if the pelvis gets no farther than the second [m] within the first [s]."""
+STAY, SWAY, ROAMING = 2.0, 0.04, 0.3
+"""People stay if the pelvis gets no farther than the second within the first [s], and roam beyond the third [m]."""
+MIDDLE = (0.1, 0.7, 0.25)
+"""Middle of the feet: shares of the way from the ankles to the balls of the feet, and least share of the way from one ankle to the other.
+Quiet stance has the centre of mass about 5 cm before the ankles, at 0.4 (Winter 2009)."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +170,7 @@ class Bank:
 
         Calm people also let their hands hang; those who are not astride stand with their feet below them.
         """
-        rotations = unitquat_to_rotmat(self.quaternions[rows].astype(np.float64))
-        joints = self.skeleton.forward(rotations, self.root[rows].astype(np.float64))
+        joints = self._joints(rows)
         head = joints[:, [joint_index("head")], 2]
         hands, feet = (joints[:, [joint_index(f"{side}_{part}") for side in ("left", "right")]] for part in ("wrist", "ankle"))
         erect = (head[:, 0] > self.erect) & (hands[..., 2] < head).all(1)
@@ -192,12 +194,32 @@ class Bank:
 
     @functools.cached_property
     def excursion(self) -> Float32[np.ndarray, "n"]:
-        """Farthest that the pelvis of each frame gets over the ground within the next two seconds [m]; infinite if the clip ends before."""
+        """Farthest that the pelvis of each frame gets over the ground within the next two seconds [m].
+
+        It is infinite if the clip ends before, and for people who are not in balance over the middle of both feet: they cannot stay.
+        """
         now, span = np.arange(len(self)), round(STAY * self.fps)
         far = np.zeros(len(self), dtype=np.float32)
         for k in range(1, span + 1):
             far = np.maximum(far, np.linalg.norm(self.root[np.minimum(now + k, self.last), :2] - self.root[:, :2], axis=-1))
-        return np.where(now + span <= self.last, far, np.float32(np.inf))
+        still = np.flatnonzero((now + span <= self.last) & (far < ROAMING) & self.standing.all(1))
+        stays = np.full(len(self), np.inf, dtype=np.float32)
+        stays[still] = np.where(self._balanced(still), far[still], np.inf)
+        return stays
+
+    def _balanced(self, rows: Int[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
+        """Tell the frames in which the centre of mass is over the middle of the feet, where ankles hold it either way."""
+        joints = self._joints(rows)
+        centre = self.skeleton.centre_of_mass(joints)[:, None, :2]
+        ankles, balls = (joints[:, [joint_index(f"{side}_{part}") for side in ("left", "right")], :2] for part in ("ankle", "foot"))
+        heel, across = ankles.mean(1, keepdims=True), ankles[:, 1:] - ankles[:, :1]
+        along = balls.mean(1, keepdims=True) - heel
+        ahead, aside = (((centre - start) * way).sum(-1) / (way**2).sum(-1) for start, way in ((heel, along), (ankles[:, :1], across)))
+        return ((ahead > MIDDLE[0]) & (ahead < MIDDLE[1]) & (aside > MIDDLE[2]) & (aside < 1 - MIDDLE[2]))[:, 0]
+
+    def _joints(self, rows: Int[np.ndarray, "r"]) -> Float[np.ndarray, "r 22 3"]:
+        rotations = unitquat_to_rotmat(self.quaternions[rows].astype(np.float64))
+        return self.skeleton.forward(rotations, self.root[rows].astype(np.float64))
 
     @classmethod
     def of(cls, motions: Sequence[tuple[Motion, ClipInfo, Bool[np.ndarray, "_ 22"]]]) -> "Bank":

@@ -17,6 +17,7 @@ _PARENTS, _MIRROR = np.array(PARENTS), np.array(MIRROR)
 _LEGS = np.array([(1, 4, 7, 10), (2, 5, 8, 11)])
 """Hip, knee, ankle and toes, left and right."""
 HEAD = 15
+_ORIGIN = np.zeros(3)
 FEET = _LEGS[:, 2:].ravel()
 """Left ankle and toes, right ankle and toes."""
 WEIGHTS = np.ones(NUM_JOINTS)
@@ -325,6 +326,7 @@ def follow(
     ankles, goals, farther = np.empty((2, 3)), np.empty((2, 3)), np.empty(2)
     own, d, local = np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 3, 3))
     now_root, now_q, then_root, then_q = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3), np.empty((NUM_JOINTS, 4))
+    foot = np.empty(3)
     R, world, turn, stands = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4), np.empty(2, dtype=np.bool_)
     n, fade, recorded = len(frames.root), pull.fade, frames.quaternions.reshape(-1)
     for i in range(len(x)):
@@ -343,14 +345,17 @@ def follow(
             times(turn, then_q[0], then_q[0])
             _blend(own, now_q, then_q, fade, d)
             at = row % n
-            feet, ox, oy = 0, 0.0, 0.0
+            feet, ox, oy, sine, cosine = 0, 0.0, 0.0, 0.0, 0.0
             for side in range(2):
                 _ankle(then_q, _LEGS[side], body, turn, ankles[side])
                 other = side if row < n else 1 - side
                 stands[side] = frames.standing[at, other] and frames.standing[at + 1, other]
                 if stands[side]:
-                    # How far the pelvis is from where the recording has it over this foot, a moment later.
-                    ankle = _LEGS[side, 2]
+                    # How far the pelvis is from where the recording has it over this foot, a moment later, and how it is turned over it.
+                    ankle, toe = _LEGS[side, 2], _LEGS[side, 3]
+                    o, fx, fy = body.offsets[toe], x[i, toe, 0] - x[i, ankle, 0], x[i, toe, 1] - x[i, ankle, 1]
+                    turned(turn, o[0], o[1], o[2], _ORIGIN, foot)
+                    sine, cosine = sine + foot[0] * fy - foot[1] * fx, cosine + foot[0] * fx + foot[1] * fy
                     feet += 1
                     ox += x[i, 0, 0] - x[i, ankle, 0] + ankles[side, 0]
                     oy += x[i, 0, 1] - x[i, ankle, 1] + ankles[side, 1]
@@ -375,6 +380,11 @@ def follow(
             # The pelvis comes back over the feet as a pendulum would that is damped critically, without a jump in its velocity.
             keep, draw = max(1.0 - 2.0 * pull.h / seconds, 0.0), (pull.h / seconds) ** 2
             p[0, 0], p[0, 1] = x[i, 0, 0] + dx + keep * pull.h * ux - draw * ox, x[i, 0, 1] + dy + keep * pull.h * uy - draw * oy
+            # Over both feet it also turns back.
+            if feet == 2:
+                back = 0.5 * draw * math.atan2(sine, cosine)
+                turn[0], turn[1], turn[2], turn[3] = 0.0, 0.0, math.sin(back), math.cos(back)
+                times(turn, d[0], d[0])
             # So does its height, as legs absorb a landing.
             keep, draw = max(1.0 - 2.0 * pull.h / ABSORBS, 0.0), (pull.h / ABSORBS) ** 2
             uz, oz = v[i, 0, 2] - abs(way) * (frames.root[at, 2] - frames.root[before % n, 2]), x[i, 0, 2] - body.scale * now_root[2]
