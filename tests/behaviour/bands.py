@@ -1,21 +1,26 @@
 """The bands in which the behaviour of people stays: `python tests/behaviour/bands.py` measures them again and writes bands.toml.
 
-A band is value +- 3 sqrt(2) sampling errors of the quick protocol: three standard deviations of the difference between two runs, because a
-change of code or of processor that changes no behaviour draws new people. With 77 rows, one run in five then has a row outside by chance.
-No band is narrower than its unit can resolve (RESOLUTION), and only angles are below 0. Sampling errors: `Statistic` says how.
+A value is the mean over three runs of the quick protocol, with other people each (SEEDS); the tests run the first. A band is value +- 3
+standard deviations of the difference between such a mean and one run, sqrt(1 + 1/3) errors, because a change of code or of processor that
+changes no behaviour draws new people. The error is the sampling error of a run (`Statistic` says how) or the spread of the three runs, if
+that is larger. No band is narrower than its unit can resolve (RESOLUTION), and only angles are below 0.
 """
 
 import json
 import math
 import tempfile
 import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from dropsim.research.evaluation.behaviour import BehaviourProtocol, Statistic, evaluate_behaviour
 from dropsim.research.evaluation.trials import Body
 
 FILE = Path(__file__).with_name("bands.toml")
-ERRORS = 3 * 2**0.5
+SEEDS = (0, 1000, 2000)
 RESOLUTION = {
     "share": 0.0,  # Wilson's interval is never empty
     "s": 1 / 30,  # a frame
@@ -35,15 +40,21 @@ HEAD = """# How people move now, and the band in which each number has to stay; 
 """
 
 
-def measure(folder: Path) -> dict[str, Statistic]:
+def measure(folder: Path, seed: int = SEEDS[0]) -> dict[str, Statistic]:
     """Return the statistics of the quick protocol by name, simulated on two cores."""
-    behaviour = evaluate_behaviour(Body.of(None), BehaviourProtocol.quick(), folder, workers=2)
+    behaviour = evaluate_behaviour(Body.of(None), BehaviourProtocol.quick(seed), folder, workers=2)
     return {one.name: one for one in behaviour.statistics}
+
+
+def combined(runs: Sequence[Statistic]) -> Statistic:
+    """Return the mean of a statistic over runs, with the error of one of them."""
+    values, errors = [one.value for one in runs], [one.error for one in runs]
+    return replace(runs[0], value=float(np.mean(values)), error=float(max(np.mean(errors), np.std(values, ddof=1))))
 
 
 def band(one: Statistic) -> tuple[float, float]:
     """Return the lowest and the highest value that may come out of another run."""
-    half = max(ERRORS * one.error, RESOLUTION[one.unit])
+    half = max(3 * (1 + 1 / len(SEEDS)) ** 0.5 * one.error, RESOLUTION[one.unit])
     lowest, highest = {"share": (0.0, 1.0), "degrees": (-180.0, 180.0)}.get(one.unit, (0.0, math.inf))
     return max(one.value - half, lowest), min(one.value + half, highest)
 
@@ -62,4 +73,6 @@ def read() -> dict[str, dict]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        FILE.write_text(HEAD + "".join(line(one) for one in measure(Path(scratch)).values()), encoding="utf-8")
+        runs = [measure(Path(scratch), seed) for seed in SEEDS]
+    lines = [line(combined([run[name] for run in runs])) for name in runs[0]]
+    FILE.write_text(HEAD + "".join(lines), encoding="utf-8")

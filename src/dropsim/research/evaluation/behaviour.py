@@ -51,8 +51,8 @@ SCENES = tuple(FALLS)
 class Statistic:
     """One number about how people move.
 
-    The error of a share is half of Wilson's interval at one standard error, which is not 0 for nobody or everybody; that of the worst cell
-    is the standard error of its mean; all others are the standard deviation over 100 bootstrap samples of the people.
+    The error of a share is a quarter of Wilson's interval of two standard errors, which is not 0 for nobody or everybody; that of the worst
+    cell is the standard error of its mean; all others are the standard deviation over 100 bootstrap samples of the people.
     """
 
     name: str
@@ -135,12 +135,12 @@ def evaluate_behaviour(
 
 
 def share(name: str, flags: np.ndarray | Sequence[Any], target: str = "", law: str = "") -> Statistic:
-    """Return the share of people for whom something holds, with half of Wilson's interval."""
+    """Return the share of people for whom something holds, with a quarter of Wilson's interval of two standard errors."""
     n = len(flags)
     if not n:
         return Statistic(name, math.nan, "share", 0, math.nan, target, law)
     p = float(np.mean(flags))
-    return Statistic(name, p, "share", n, math.sqrt(p * (1 - p) / n + 0.25 / n**2) / (1 + 1 / n), target, law)
+    return Statistic(name, p, "share", n, math.sqrt(p * (1 - p) / n + 1 / n**2) / (1 + 4 / n), target, law)
 
 
 def resampled(name: str, unit: str, values: np.ndarray, measure: Callable[..., Any], target: str = "", law: str = "") -> Statistic:
