@@ -20,7 +20,7 @@ from dropsim.research.evaluation.trials import Body
 IMPULSES = (0.15, 0.7, 1.3, 2.0)
 """Pushes of standing people [N s/kg]."""
 PUSHED_SECONDS = 6.8
-"""Time from a push that is simulated [s]: people who never stop do not within 6 s, and somebody who stops stays so for half a second."""
+"""Time from a push that is simulated [s]: 6 s to stop in, and half a second more in which people who stopped have to stay."""
 PARTS = ("push", "walk-perturb", "getup", "trips", "balls", "recorded")
 """Parts of the response protocol."""
 AWAY = 0.3
@@ -43,7 +43,7 @@ FALLS: Mapping[str, tuple[str, str]] = {
     "follow-run": ("0", "steering alone fells nobody"), "lead-by-hand": ("0", "the hand is led by 80 N at most"),
     "lead-by-hand-run": ("at most 10 %", "the hand is led by 80 N at most"),
 }  # fmt: skip
-"""Targets of the shares who fall in scenarios, and what they are read by."""
+"""Target and law of the share who fall, by scenario."""
 SCENES = tuple(FALLS)
 
 
@@ -168,7 +168,7 @@ def _undisturbed(results: Found, recorded: RecordedPaces, seconds: float) -> Ite
         speed = people["speed"]
         if not asked:
             feet = "told to stand, feet stay"
-            yield share(f"{name}: ended {AWAY} m away", people["away"] > AWAY, "0", feet)
+            yield share(f"{name}: ended more than {AWAY} m away", people["away"] > AWAY, "0", feet)
             yield resampled(f"{name}: farthest end", "m", people["away"], np.max, f"at most {AWAY}", feet)
             yield resampled(f"{name}: speed", "m/s", speed[:, round(SETTLED / WINDOW) :], np.mean, "at most 0.03", "sway of millimetres")
             yield resampled(f"{name}: steps", "1/min", people["steps"] * 60 / seconds, np.mean, law="shifting a foot now and then is fine")
@@ -249,7 +249,8 @@ def _falls(fallen: Sequence[Arrays], thrown: Sequence[Arrays | None]) -> Iterato
 def _postures(results: Found, bank: Arrays) -> Iterator[Statistic]:
     """Yield the pitch of head, pelvis and chest of people who walk upright: simulated ones, and those of each source of the bank."""
     walkers = _people(results, lambda c: isinstance(c, RoamChunk) and (c.start, len(c.velocities)) == ("walk", 1))["pitches"]
-    clips = {source: np.unique(bank["clip"][bank["source"][bank["clip"]] == source]) for source in np.unique(bank["source"]).tolist()}
+    sources = bank["source"][bank["clip"]]
+    clips = {source: np.unique(bank["clip"][sources == source]) for source in np.unique(sources).tolist()}
     parts = (("face", "-8 to 3"), ("pelvis", "-5 to 5"), ("chest", "-8 to 8"))
     for i, (part, target) in enumerate(parts):
         law = "people who walk look ahead" if part == "face" else "people who walk are upright"
