@@ -3,7 +3,8 @@
 A value is the mean over three runs of the quick protocol, with other people each (SEEDS); the tests run the first. A band is value +- 3
 standard deviations of the difference between such a mean and one run, sqrt(1 + 1/3) errors, because a change of code or of processor that
 changes no behaviour draws new people. The error is the sampling error of a run (`Statistic` says how) or the spread of the three runs, if
-that is larger. No band is narrower than its unit can resolve (RESOLUTION), and only angles are below 0.
+that is larger; nothing about recordings depends on chance. No band is narrower than its unit can resolve (RESOLUTION), and only angles are
+below 0.
 """
 
 import json
@@ -54,7 +55,8 @@ def combined(runs: Sequence[Statistic]) -> Statistic:
 
 def band(one: Statistic) -> tuple[float, float]:
     """Return the lowest and the highest value that may come out of another run."""
-    half = max(3 * (1 + 1 / len(SEEDS)) ** 0.5 * one.error, RESOLUTION[one.unit])
+    chance = 0.0 if "recordings" in one.name else 3 * (1 + 1 / len(SEEDS)) ** 0.5 * one.error
+    half = max(chance, RESOLUTION[one.unit])
     lowest, highest = {"share": (0.0, 1.0), "degrees": (-180.0, 180.0)}.get(one.unit, (0.0, math.inf))
     return max(one.value - half, lowest), min(one.value + half, highest)
 
