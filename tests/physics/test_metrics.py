@@ -412,6 +412,63 @@ def test_out_of_range_counts_frames():
     close(metrics.out_of_range_percent(replace(STILL, q=broken), pose), 25.0)
 
 
+# --- stopping
+
+
+def stopping(speed: float, seconds: float, *, after: float = 0.0, length: float = 8.0) -> Motion:
+    """Somebody who goes at a speed for a while, and then at another one."""
+    time = np.arange(round(length * FPS)) / FPS
+    return standing(path(y=speed * np.minimum(time, seconds) + after * np.maximum(time - seconds, 0), time=time))
+
+
+def test_people_stop_once_their_mean_speed_is_low():
+    # 1 m/s until 2 s: the mean over 9 frames is below 0.2 m/s once less than 1.8 frames of the window, which begins 4 frames earlier, move.
+    motion = stopping(1.0, 2.0)
+    close(metrics.seconds_to_stop(motion, 3), (60 - 1 + 4 - 3) / FPS)
+    close(metrics.stop_distance(motion, 0, 3), 2.0)
+    close(metrics.stop_distance(motion, 15, 18), 1.5)
+    assert metrics.seconds_to_stop(STILL, 3) <= 2 / FPS
+
+
+def test_people_who_go_on_never_stop():
+    # 0.22 m/s is no standing, though 0.25 m/s would be after a stop; a shorter motion does not show that somebody stays.
+    for motion in (stopping(1.0, 9.0), stopping(1.0, 2.0, after=0.22)):
+        close(metrics.seconds_to_stop(motion, 3), 6.0)
+    close(metrics.stop_distance(stopping(1.0, 9.0), 0, 3), 6.1)
+    close(metrics.seconds_to_stop(STILL.slice(0, 12), 3), 6.0)
+
+
+def test_a_short_halt_is_no_stop():
+    # Half a second below 0.25 m/s takes 15 frames.
+    time = np.arange(240) / FPS
+    halting = standing(path(y=np.minimum(time, 1.0) + np.maximum(time - 1.4, 0) - np.maximum(time - 3.0, 0), time=time))
+    assert metrics.seconds_to_stop(halting, 0) == pytest.approx(3.0, abs=0.15)
+
+
+# --- posture
+
+
+@pytest.mark.parametrize("degrees", [-30.0, 0.0, 20.0])
+def test_the_pitch_is_how_far_a_joint_looks_up(degrees: float):
+    # About the left axis, +x in the body's frame, a positive turn takes forward (+z) down.
+    q = STILL.q.copy()
+    q[:, 12] = rotvec_to_rotmat(np.array([-math.radians(degrees), 0.0, 0.0]))
+    close(metrics.pitch(replace(STILL, q=q), "head"), degrees)
+    close(metrics.pitch(replace(STILL, q=q), "pelvis"), 0.0)
+
+
+def test_a_twist_is_about_the_bone_only():
+    shin = SKELETON.offsets[7] / np.linalg.norm(SKELETON.offsets[7])
+    q = STILL.q.copy()
+    q[30:, 4] = rotvec_to_rotmat(math.radians(50.0) * shin)
+    twist = metrics.bone_twist(replace(STILL, q=q), "left_knee", "left_ankle")
+    assert len(twist) == T - 1
+    close(twist[29], 50.0, tolerance=1e-6)
+    close(np.delete(twist, 29), 0.0, tolerance=1e-5)
+    q[30:, 4] = rotvec_to_rotmat(np.cross(shin, (1.0, 0.0, 0.0)))
+    close(metrics.bone_twist(replace(STILL, q=q), "left_knee", "left_ankle"), 0.0, tolerance=1e-5)
+
+
 # --- batches
 
 MEASURES = (
@@ -419,7 +476,8 @@ MEASURES = (
     metrics.root_speed, metrics.turn_rate, metrics.upright, metrics.fallen, metrics.human,
     metrics.skating_ratio, metrics.footfalls, metrics.spin_while_lying,
     lambda m: metrics.fell(m, 20), lambda m: metrics.got_up(m, 20), lambda m: metrics.recovered(m, 20),
-    lambda m: metrics.seconds_to_recover(m, 20),
+    lambda m: metrics.seconds_to_recover(m, 20), lambda m: metrics.seconds_to_stop(m, 20), lambda m: metrics.stop_distance(m, 17, 20),
+    lambda m: metrics.pitch(m, "head"), lambda m: metrics.bone_twist(m, "left_knee", "left_ankle"),
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import pytest
 from dropsim.apps.cli import evaluate
 from dropsim.apps.cli import main as dropsim
 from dropsim.research.evaluation import summary
+from dropsim.research.evaluation.behaviour import Behaviour, BehaviourProtocol, share
 from dropsim.research.evaluation.paper.claims import Claim
 from dropsim.research.evaluation.push import PushCell
 from dropsim.research.evaluation.reliability import Counted, as_json
@@ -33,6 +34,7 @@ def results():
     prior = {"speed_kept_walk": 0.5, "frechet_ratio": 2.0, "speed_bias": [bias]}
     prior["activity"] = {"recorded": {"standing": 0.4}, "rolled_out": {"standing": 0.5}}
     found = {
+        "behaviour": Behaviour(BehaviourProtocol.quick(), (share("walk: fell", [True, False], "0", "nobody touches them"),)).numbers(),
         "response": {"lost_max": 0.3, "pdp_fell": None, "trips": {"fell": 0.5}, "protocol": asdict(ResponseProtocol()),
                      "cells": [asdict(CELL), asdict(replace(CELL, direction=90))]},
         "steering": Steering(SteeringProtocol(), (WALK,), 12.0, hits).numbers(),
@@ -70,6 +72,8 @@ def test_every_part_has_its_table(folder):
 def test_verdicts_follow_from_the_numbers():
     found = results()
     tables = {name: {row[0]: list(row[1:]) for row in make(found[part])} for name, (part, _, make) in summary.TABLES.items()}
+    # A quarter of Wilson's interval of two standard errors for one of two: sqrt(1/8 + 1/4) / 3 = 0.20.
+    assert tables["behaviour"]["walk: fell"] == ["50", "%", "20", "2", "0", "nobody touches them"]
     assert tables["response"]["lost_max"][2] == "misses"
     assert tables["response"]["pdp_fell"][2] == ""
     # 1.08 of 1.2 m/s is 0.9 of it; the jerk is 1.3 times that of recordings; one of four balls hits who dodges.
@@ -101,10 +105,10 @@ def test_a_page_is_filled_and_says_what_is_missing(folder, tmp_path):
 
 def test_the_command_runs_every_part_once(folder, monkeypatch, capsys):
     ran = []
-    for part in ("Response", "Steering", "Prior", "Paper", "Push", "Reliability"):
+    for part in ("Behaviour", "Response", "Steering", "Prior", "Paper", "Push", "Reliability"):
         monkeypatch.setattr(getattr(evaluate, part), "run", lambda self: ran.append((type(self).__name__, self.quick, self.prior)))
     assert dropsim(["evaluate", "all", "--out", str(folder), "--quick", "--prior", "field", "--recordings", str(folder)]) == 0
-    assert ran == [(part, True, "field") for part in ("Response", "Steering", "Prior", "Paper", "Push", "Reliability")]
+    assert ran == [(part, True, "field") for part in ("Behaviour", "Response", "Steering", "Prior", "Paper", "Push", "Reliability")]
     assert "report.html" in capsys.readouterr().out
     ran.clear()
     assert dropsim(["evaluate", "all", "--out", str(folder)]) == 0
@@ -113,7 +117,7 @@ def test_the_command_runs_every_part_once(folder, monkeypatch, capsys):
 
 def test_fewer_people_are_fewer_everywhere(folder, monkeypatch):
     ran = {}
-    for part in ("Response", "Steering", "Prior", "Paper", "Push", "Reliability"):
+    for part in ("Behaviour", "Response", "Steering", "Prior", "Paper", "Push", "Reliability"):
         monkeypatch.setattr(getattr(evaluate, part), "run", lambda self: ran.update({type(self).__name__: self}))
     assert dropsim(["evaluate", "all", "--out", str(folder), "--people", "8", "--recordings", str(folder)]) == 0
     found = (ran["Response"].people, ran["Steering"].seeds, ran["Prior"].simulated, ran["Paper"].motions, ran["Push"].seeds)

@@ -12,6 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from dropsim.body.capsules import deepest_overlap
+from dropsim.body.joints import joint_index
+from dropsim.body.rotations import normalize, twist_about
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.motion.contacts import bearing_heights, sphere_heights
 from dropsim.motion.motion import Motion
@@ -44,6 +46,10 @@ STANDING, RUNNING = 0.2, 2.2
 """A person slower than the first stands, one faster than the second runs, between them they walk [m/s]."""
 TURNING = 1.0
 """People who turn do it faster than this [rad/s]."""
+SLOWER, SLOW = 0.2, 0.25
+"""A person stops when slower than the first, and stands while slower than the second [m/s]."""
+STOP_WINDOW, STOP_STAYS, STOP_LATEST = 0.3, 0.5, 6.0
+"""Time over which the speed of somebody who stops is averaged, for which it stays low, and after which they count as never stopping [s]."""
 HUMAN_SINK = 0.10
 """Deepest that any joint sphere of a human motion may go below the floor [m]."""
 HUMAN_SPEED = 12.0
@@ -224,6 +230,21 @@ def pelvis_spin(motion: Motion) -> Float[np.ndarray, "*b t"]:
     return np.arccos(np.clip(cosine, -1, 1)) * motion.fps
 
 
+def pitch(motion: Motion, joint: str) -> Float[np.ndarray, "*b t"]:
+    """Return the angle of a joint's forward axis, z in the rest pose, above the horizontal [degrees]."""
+    rotations = motion.skeleton.global_rotations(motion.q)
+    return np.degrees(np.arcsin(np.clip(rotations[..., joint_index(joint), 2, 2], -1, 1)))
+
+
+def bone_twist(motion: Motion, joint: str, child: str) -> Float[np.ndarray, "*b t"]:
+    """Return the angle by which a bone turns about itself from each frame to the next, one value less than there are frames [degrees]."""
+    rotations = motion.skeleton.global_rotations(motion.q)[..., joint_index(joint), :, :]
+    turns = rotations[..., :-1, :, :].swapaxes(-1, -2) @ rotations[..., 1:, :, :]
+    twists = twist_about(turns, normalize(motion.skeleton.offsets[joint_index(child)]))
+    cosine = (np.trace(twists, axis1=-2, axis2=-1) - 1) / 2
+    return np.degrees(np.arccos(np.clip(cosine, -1, 1)))
+
+
 # --- pushes
 
 
@@ -255,6 +276,34 @@ def seconds_to_recover(motion: Motion, end: FrameIndex) -> Numbers:
     down = ~upright(motion) & (time >= first) & (time <= last)
     settled = (down * (time + 1 - first)).max(-1) / motion.fps
     return np.where(_at(upright(motion), last), settled, np.inf)
+
+
+def seconds_to_stop(motion: Motion, end: FrameIndex) -> Numbers:
+    """Time from a push's end until somebody stands again [s]: slower than 0.2 m/s, and below 0.25 m/s for half a second; 6 for never.
+
+    The speed is that of the centre of mass over the ground, averaged over the 0.3 s around a frame.
+    """
+    return (_stop_frame(motion, end) - _per_person(motion, end))[..., 0] / motion.fps
+
+
+def stop_distance(motion: Motion, start: FrameIndex, end: FrameIndex) -> Numbers:
+    """Distance over the ground from the centre of mass at a push's start to where somebody stands again [m], or is 6 s after its end."""
+    centre = motion.skeleton.centre_of_mass(motion.joints)[..., :2]
+    last = np.minimum(_stop_frame(motion, end), len(motion) - 1)
+    way = [_at(np.moveaxis(centre, -1, 0), np.broadcast_to(at, (2, *last.shape))) for at in (last, _per_person(motion, start))]
+    return np.hypot(*(way[0] - way[1]))
+
+
+def _stop_frame(motion: Motion, end: FrameIndex) -> Int[np.ndarray, "*b 1"]:
+    """Return the frame at which somebody stands again after a push's end; 6 s after it for those who never do."""
+    centre = motion.skeleton.centre_of_mass(motion.joints)[..., :2]
+    span, stays, first = round(STOP_WINDOW * motion.fps), round(STOP_STAYS * motion.fps), _per_person(motion, end)
+    speed = _norm(centre[..., span:, :] - centre[..., :-span, :]) * motion.fps / span
+    stays_slow = sustained(speed < SLOW, stays)
+    frames = np.arange(stays_slow.shape[-1]) + span // 2
+    stands = stays_slow & (speed[..., : len(frames)] < SLOWER) & (frames >= first)
+    latest = first + round(STOP_LATEST * motion.fps)
+    return np.concatenate((np.where(stands, frames, latest), latest), -1).min(-1, keepdims=True)
 
 
 def footfalls(motion: Motion, since: FrameIndex = 0) -> Counts:

@@ -69,6 +69,42 @@ class Ablation(_Simulated):
         _say_written(write_ablation_report(rows, options, self.out))
 
 
+@dataclass(frozen=True)
+class Behaviour(_Simulated):
+    """How people move, in one table with targets: falls, standing, pushes and stops, trips, get-ups, posture and momentum."""
+
+    out: Annotated[Path | None, optional("FOLDER", "none")] = None
+    """Folder for what has been run, to go on after an interruption, and for the table."""
+    json: Annotated[Path | None, optional("FILE", "none")] = None
+    """File for the numbers."""
+    people: Annotated[int | None, optional("INT", "64, and 21 with --quick")] = None
+    """People for each impulse and direction of the pushes, with all others in proportion."""
+    samples: Annotated[int | None, optional("K", "the prior's own")] = None
+    """Candidates of the prior a frame."""
+
+    def run(self) -> None:
+        import tempfile
+
+        from dropsim.apps.cli.progress import bar
+        from dropsim.research.evaluation.behaviour import BehaviourProtocol, evaluate_behaviour, table
+        from dropsim.research.evaluation.report import machine, write_json, write_text
+        from dropsim.research.evaluation.trials import Body
+
+        small = self.quick and self.people is None
+        protocol = BehaviourProtocol.quick(self.seed) if small else BehaviourProtocol.sized(self.people or 64, self.seed)
+        with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
+            folder = Path(scratch) if self.out is None else self.out / "chunks"
+            behaviour = evaluate_behaviour(Body.of(self.samples, self._prior), protocol, folder, workers=self._workers, watch=advance)
+        print(table(behaviour))
+        written = [path for path in (self.json, self.out and self.out / "behaviour.json") if path is not None]
+        for path in written:
+            write_json(path, behaviour.numbers() | {"made_by": machine()})
+        if self.out:
+            write_text(self.out / "behaviour.md", table(behaviour))
+            written.append(self.out / "behaviour.md")
+        _say_written(written)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Clean:
     """What `dropsim clean` does to CMU recordings, and to copies that drift, float and jump, next to what they were before."""
@@ -450,6 +486,7 @@ class All(_Simulated):
         if n is not None and n < 1:
             raise ValueError(f"--people has to be 1 or more, and is {n}")
         some = {} if n is None else {"people": n}
+        Behaviour(**common, **some, out=self.out / "behaviour").run()
         Response(**common, **some, out=self.out / "response").run()
         more = {} if n is None else some | {"seeds": max(2, n // 2)}
         Steering(**common, **more, out=self.out / "steering", recordings=self.recordings).run()
@@ -475,6 +512,7 @@ class Evaluate:
         tyro.conf.OmitSubcommandPrefixes[
             Annotated[Ablation, tyro.conf.subcommand("ablation")]
             | Annotated[All, tyro.conf.subcommand("all")]
+            | Annotated[Behaviour, tyro.conf.subcommand("behaviour")]
             | Annotated[Clean, tyro.conf.subcommand("clean")]
             | Annotated[Objects, tyro.conf.subcommand("objects")]
             | Annotated[Paper, tyro.conf.subcommand("paper")]

@@ -25,7 +25,7 @@ from dropsim.research.evaluation.scenarios import ScenarioChunk
 from dropsim.research.evaluation.trials import ALONE, FULL, RAGDOLL, Body, check_seed
 from dropsim.scene.scenarios import SCENARIOS
 
-PARTS = ("push", "baselines", "pdp", "kicks", "getup", "trips", "balls", "overlap", "recorded")
+PARTS = ("push", "baselines", "pdp", "kicks", "walk-perturb", "getup", "trips", "balls", "overlap", "recorded")
 BATCH = 256
 """Branches that are simulated together, about."""
 LOST_RANGE = (0.3, 1.3)
@@ -97,6 +97,7 @@ class ResponseProtocol:
             "baselines": lambda b: (c for m in (ALONE, RAGDOLL) for c in self._pushes(b, "baselines", m, max(1, self.people // 4))),
             "pdp": self._pdp,
             "kicks": self._kicks,
+            "walk-perturb": self._walk_perturb,
             "getup": self._thrown,
             "trips": lambda b: (TripChunk(b, seeds) for seeds in _groups(self._seeds(self.trips), 32)),
             "balls": self._balls,
@@ -144,6 +145,15 @@ class ResponseProtocol:
             "kicks", body, tuple(SPEEDS), lambda rng: tuple(Shove(0.5, 360 * float(rng.uniform()), 1, at, "body") for at in times),
             round(self.kick_seconds * 30) + 1,
         )  # fmt: skip
+
+    def _walk_perturb(self, body: Body) -> Iterator[Chunk]:
+        """Yield walkers whose velocity changes by up to 0.5 m/s every second for 15 s (BeyondMimic, Diffuse-CLoC)."""
+
+        def draw(rng: Streams) -> tuple[Shove, ...]:
+            kicks = rng.uniform(15, 2).tolist()
+            return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in enumerate(kicks))
+
+        return self._drawn("walk-perturb", body, ("walk",), draw, 15 * 30 + 1)
 
     def _thrown(self, body: Body) -> Iterator[Chunk]:
         return self._drawn(
@@ -209,8 +219,8 @@ def evaluate_response(
     """Run the protocol in chunks that are kept in a folder."""
     chunks = protocol.chunks(body)
     found = list(zip(chunks, run_chunks(chunks, folder, workers=workers, watch=watch), strict=True))
-    pushed = [(chunk, branch, row) for chunk, branch, row in _rows(found) if chunk.part in ("push", "baselines")]
-    cells = [*_cells(pushed, by_direction=False), *_cells(pushed, by_direction=True)]
+    pushed = [(chunk, branch, row) for chunk, branch, row in branch_rows(found) if chunk.part in ("push", "baselines")]
+    cells = [*cells_of(pushed, by_direction=False), *cells_of(pushed, by_direction=True)]
     placed = {}
     for chunk, branch, row in pushed:
         if row is not None and branch.shoves and (chunk.method, chunk.start) == (FULL, "stand") and row["stepped"]:
@@ -223,14 +233,16 @@ Found = Sequence[tuple[Chunk, Arrays]]
 Row = tuple[BranchChunk, Branch, Arrays | None]
 
 
-def _rows(found: Found) -> Iterator[Row]:
+def branch_rows(found: Found) -> Iterator[Row]:
+    """Yield every branch with its numbers; None if it diverged."""
     for chunk, arrays in found:
         if isinstance(chunk, BranchChunk):
             for branch, row in zip(chunk.branches, rows_of(arrays), strict=True):
                 yield chunk, branch, row
 
 
-def _cells(pushed: Sequence[Row], *, by_direction: bool) -> list[ResponseCell]:
+def cells_of(pushed: Sequence[Row], *, by_direction: bool) -> list[ResponseCell]:
+    """Sum up pushed people by start and impulse, and by direction."""
     groups: dict[tuple[str, str, float, float | int | None], list[Arrays | None]] = {}
     for chunk, branch, row in pushed:
         if by_direction and not branch.shoves:
@@ -262,15 +274,15 @@ def mean(values: np.ndarray | Sequence[Any]) -> float:
 def _numbers(found: Found, cells: Sequence[ResponseCell]) -> dict[str, Any]:
     """Return the numbers that the parts that were run give."""
     rows: dict[str, list[Arrays]] = {}
-    for chunk, _, row in _rows(found):
+    for chunk, _, row in branch_rows(found):
         if row is not None and chunk.method == FULL:
             rows.setdefault(chunk.part, []).append(row)
     numbers: dict[str, Any] = {}
     if "push" in rows:
         numbers |= _push_numbers(rows["push"], [cell for cell in cells if cell.method == FULL])
-    for part in ("pdp", "kicks"):
+    for part in ("pdp", "kicks", "walk-perturb"):
         if part in rows:
-            numbers[f"{part}_fell"] = mean([row["fell"] for row in rows[part]])
+            numbers[f"{part.replace('-', '_')}_fell"] = mean([row["fell"] for row in rows[part]])
     if "getup" in rows:
         numbers |= _getup_numbers([row for row in rows["getup"] if row["fell"]])
     for kind, name, measure in ((TripChunk, "trips", _trip_numbers), (BallChunk, "balls", _ball_numbers)):

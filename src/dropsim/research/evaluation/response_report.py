@@ -26,6 +26,7 @@ BOUNDS: Mapping[str, Bound] = {
     "fell_walk_0_7": Bound(0, 0.03, f"recovered within two steps ({HOF})"),
     "pdp_fell": Bound(0, 0.02, "PDP's protocol"),
     "kicks_fell": Bound(0, 0.1, "kicks of 0.5 m/s every 2 s (BeyondMimic, ProtoMotions)"),
+    "walk_perturb_fell": Bound(0, 0.02, "0 to 0.5 m/s every second for 15 s: BeyondMimic 0 %, Diffuse-CLoC 16 %, as cited by others"),
     "getup_share": Bound(0.95, 1, "upright within 8 s"),
     "getup_ways": Bound(4, 1000, "clusters with 5 % of the people or more"),
     "getup_spin_max": Bound(0, 6, "[rad/s]"),

@@ -15,6 +15,7 @@ from dropsim.priors.motion_field import MotionField
 from dropsim.research.evaluation.branches import SPEEDS, Acted, Branch, branch_out, direction, lead_in
 from dropsim.research.evaluation.chunks import Arrays, Chunk
 from dropsim.research.evaluation.scenarios import state_of_health
+from dropsim.research.evaluation.steering import RecordedPaces, walking_pitches
 from dropsim.research.evaluation.trials import Body
 from dropsim.scene import Element, Person, Rollout, Scene, Throw, Trip, World, WorldState
 from dropsim.scene.rollout import seen
@@ -27,6 +28,8 @@ LEDGER_EVERY = 5
 """Frames from one half second that is looked at to the next."""
 RISE = np.arange(-60, 1, 6)
 """Frames of getting up that tell ways apart: the two seconds until a person is upright."""
+TWISTED = (("left_knee", "left_ankle"), ("right_knee", "right_ankle"), ("left_ankle", "left_foot"), ("right_ankle", "right_foot"))
+"""Shins and feet, whose turn about themselves within a frame is measured."""
 NEAR = 0.05
 """A hand or a head this near to the floor has reached it [m]."""
 
@@ -62,6 +65,8 @@ def measured(motion: Motion, branches: Sequence[Branch]) -> Arrays:
     """Measure each branch, against the unperturbed twin if there is one."""
     twins = {branch.person: row for row, branch in enumerate(branches) if not branch.shoves}
     step, rise = metrics.first_step(motion), getting_up(motion)
+    start = np.array([min((shove.first for shove in branch.shoves), default=0) for branch in branches])
+    end = np.array([max((shove.first + shove.frames for shove in branch.shoves), default=0) for branch in branches])
     stepped = answered(motion, step, np.array([twins.get(branch.person, -1) for branch in branches]))
     ledger = metrics.ledger(motion)[..., ::LEDGER_EVERY, :]
     strict = metrics.ledger(motion, same_frame=True)[..., ::LEDGER_EVERY, :1]
@@ -73,6 +78,9 @@ def measured(motion: Motion, branches: Sequence[Branch]) -> Arrays:
         "placed": np.where(stepped[:, None], _placed(motion, step), np.nan),
         "steps": metrics.footfalls(motion, 1),
         "ledger": np.concatenate((ledger, strict), -1).astype(np.float32),
+        "stop_time": metrics.seconds_to_stop(motion, end),
+        "stop_distance": metrics.stop_distance(motion, start, end),
+        "twist": np.max([metrics.bone_twist(motion, *bone) for bone in TWISTED], axis=(0, -1)),
         "rise": rise.astype(np.float32),
         "hop": _hop(motion),
     }
@@ -151,8 +159,7 @@ class RecordedChunk(Chunk):
         return "response-recorded"
 
     def run(self) -> Arrays:
-        prior = self.body.simulator().prior
-        bank = prior.bank if isinstance(prior, MotionField) else MotionField.shipped().bank
+        bank = bank_of(self.body)
         parts = [
             bank_motion(bank, i, round(self.seconds * bank.fps))
             for i in np.linspace(0, len(bank.clips) - 1, self.clips).astype(int).tolist()
@@ -161,6 +168,35 @@ class RecordedChunk(Chunk):
             "ledger": np.concatenate([metrics.ledger(motion)[::LEDGER_EVERY] for motion in parts]),
             "overlap_mm": np.concatenate([metrics.self_overlap_mm(motion) for motion in parts]),
         }
+
+
+@dataclass(frozen=True)
+class BankChunk(Chunk):
+    """Paces of all recordings of a bank, and how people hold themselves who walk in it."""
+
+    body: Body
+
+    @property
+    def label(self) -> str:
+        return "bank"
+
+    def run(self) -> Arrays:
+        bank = bank_of(self.body)
+        motions = [bank_motion(bank, i, info.frames) for i, info in enumerate(bank.clips)]
+        pitches = [walking_pitches(motion) for motion in motions]
+        pitches = [values[np.isfinite(values[:, 0])] for values in pitches]
+        return {
+            "paces": RecordedPaces.of(motions).windows,
+            "pitches": np.concatenate(pitches),
+            "clip": np.repeat(np.arange(len(motions)), [len(values) for values in pitches]),
+            "source": np.array([info.source for info in bank.clips]),
+        }
+
+
+def bank_of(body: Body) -> Bank:
+    """Return the bank of a body's prior, or the shipped one for priors without a bank."""
+    prior = body.simulator().prior
+    return prior.bank if isinstance(prior, MotionField) else MotionField.shipped().bank
 
 
 def bank_motion(bank: Bank, clip: int, most: int) -> Motion:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dropsim.files.tables import markdown, shown
-from dropsim.research.evaluation import push, reliability, response, steering
+from dropsim.research.evaluation import behaviour, push, reliability, response, steering
 from dropsim.research.evaluation.paper.claims import Claim
 from dropsim.research.evaluation.paper.plan import PaperOptions
 from dropsim.research.evaluation.paper.reproduce import Case, verdict_rows
@@ -19,6 +19,7 @@ from dropsim.research.evaluation.report import Bound, Section, machine, number_r
 from dropsim.research.evaluation.response_report import BOUNDS as RESPONSE_BOUNDS
 
 FILES = {
+    "behaviour": "behaviour/behaviour.json",
     "response": "response/response.json", "steering": "steering/steering.json", "prior": "prior/prior.json",
     "paper": "paper/claims.json", "push": "push/push.json", "reliability": "reliability/reliability.json",
 }  # fmt: skip
@@ -63,6 +64,10 @@ def _restored(kind: type[Item], values: Mapping[str, Any], none: Sequence[str] =
     """Build a row of numbers from JSON, in which NaN is null."""
     names = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
     return kind(**{name: math.nan if values[name] is None and name not in none else values[name] for name in names})
+
+
+def _behaviour_rows(found: Mapping[str, Any]) -> Rows:
+    return behaviour.statistic_rows([_restored(behaviour.Statistic, one) for one in found["statistics"]])
 
 
 def _response_rows(found: Mapping[str, Any]) -> Rows:
@@ -125,6 +130,7 @@ def _reliability_rows(found: Mapping[str, Any]) -> Rows:
 
 
 TABLES: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any]], Rows]]] = {
+    "behaviour": ("behaviour", "How people move", _behaviour_rows),
     "response": ("response", "What people do when pushed, kicked, thrown over, tripped and hit", _response_rows),
     "impulses": ("response", "Pushes of 0.1 s on the torso, by impulse", _impulse_rows),
     "steering": ("steering", "People whom nobody touches, and people who are led", _steering_rows),
@@ -191,7 +197,10 @@ def _caption(part: str, results: Mapping[str, Any]) -> str:
     """Say how many people a table is about."""
     found = results[part]
     protocol = found.get("protocol", {})
-    if part == "response":
+    if part == "behaviour":
+        one, other = protocol["steering"], protocol["response"]
+        many = f"{one['people']} people for {one['seconds']:g} s at each speed, {other['people']} in each cell of the pushes"
+    elif part == "response":
         many = f"{protocol['people']} people in each cell, {protocol['others']} in each other part, {protocol['trips']} trips"
     elif part == "steering":
         many = f"{protocol['people']} people for {protocol['seconds']:g} s at each speed, {protocol['seeds']} seeds of each scenario"
