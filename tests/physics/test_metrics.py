@@ -9,6 +9,7 @@ import pytest
 from dropsim.body.rotations import rotvec_to_rotmat
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.motion.motion import Motion
+from dropsim.motion.posture import pitch
 from dropsim.motion.synthetic import FACING_Y, stepping_clip
 from dropsim.physics import metrics
 from dropsim.priors.pose import PosePrior
@@ -453,8 +454,8 @@ def test_the_pitch_is_how_far_a_joint_looks_up(degrees: float):
     # About the left axis, +x in the body's frame, a positive turn takes forward (+z) down.
     q = STILL.q.copy()
     q[:, 12] = rotvec_to_rotmat(np.array([-math.radians(degrees), 0.0, 0.0]))
-    close(metrics.pitch(replace(STILL, q=q), "head"), degrees)
-    close(metrics.pitch(replace(STILL, q=q), "pelvis"), 0.0)
+    close(pitch(replace(STILL, q=q), "head"), degrees)
+    close(pitch(replace(STILL, q=q), "pelvis"), 0.0)
 
 
 def test_a_twist_is_about_the_bone_only():
@@ -477,7 +478,7 @@ MEASURES = (
     metrics.skating_ratio, metrics.footfalls, metrics.spin_while_lying,
     lambda m: metrics.fell(m, 20), lambda m: metrics.got_up(m, 20), lambda m: metrics.recovered(m, 20),
     lambda m: metrics.seconds_to_recover(m, 20), lambda m: metrics.seconds_to_stop(m, 20), lambda m: metrics.stop_distance(m, 17, 20),
-    lambda m: metrics.pitch(m, "head"), lambda m: metrics.bone_twist(m, "left_knee", "left_ankle"),
+    lambda m: pitch(m, "head"), lambda m: metrics.bone_twist(m, "left_knee", "left_ankle"),
 )  # fmt: skip
 
 

@@ -37,6 +37,12 @@ def walks(motion: Motion) -> Bool[np.ndarray, "*b t"]:
     return (speed > WALKING[0]) & (speed < WALKING[1]) & (motion.joints[..., tall, 2] > UPRIGHT * up[tall]).all(-1)
 
 
+def walking_pitches(motion: Motion, *, every: int = 1) -> Float[np.ndarray, "*b n 3"]:
+    """Return the pitches of head, pelvis and chest in some frames [degrees]; NaN where people do not walk upright."""
+    pitches = np.stack([pitch(motion, joint)[..., ::every] for joint in ("head", "pelvis", "spine3")], -1)
+    return np.where(walks(motion)[..., ::every, None], pitches, np.nan)
+
+
 @dataclass(frozen=True)
 class Posture:
     """Median pitches of people who walk upright [degrees], + up; NaN if nobody does."""
@@ -50,10 +56,9 @@ class Posture:
     @classmethod
     def of(cls, motions: Iterable[Motion]) -> "Posture":
         """Measure motions together."""
-        joints = ("head", "pelvis", "spine3")
-        rows = [np.stack([pitch(motion, joint) for joint in joints], -1)[walks(motion)] for motion in motions]
-        pitches = np.concatenate([np.zeros((0, len(joints))), *rows])
-        medians = np.median(pitches, axis=0) if len(pitches) else np.full(len(joints), np.nan)
+        pitches = np.concatenate([np.zeros((0, 3)), *(walking_pitches(motion) for motion in motions)])
+        pitches = pitches[np.isfinite(pitches[:, 0])]
+        medians = np.median(pitches, axis=0) if len(pitches) else np.full(3, np.nan)
         return cls(*medians.tolist(), len(pitches))
 
     def __str__(self) -> str:

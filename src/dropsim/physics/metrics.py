@@ -230,12 +230,6 @@ def pelvis_spin(motion: Motion) -> Float[np.ndarray, "*b t"]:
     return np.arccos(np.clip(cosine, -1, 1)) * motion.fps
 
 
-def pitch(motion: Motion, joint: str) -> Float[np.ndarray, "*b t"]:
-    """Return the angle of a joint's forward axis, z in the rest pose, above the horizontal [degrees]."""
-    rotations = motion.skeleton.global_rotations(motion.q)
-    return np.degrees(np.arcsin(np.clip(rotations[..., joint_index(joint), 2, 2], -1, 1)))
-
-
 def bone_twist(motion: Motion, joint: str, child: str) -> Float[np.ndarray, "*b t"]:
     """Return the angle by which a bone turns about itself from each frame to the next, one value less than there are frames [degrees]."""
     rotations = motion.skeleton.global_rotations(motion.q)[..., joint_index(joint), :, :]

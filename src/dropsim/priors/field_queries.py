@@ -124,8 +124,8 @@ def write_queries(
         else:
             vx, vy = velocity[i, 0] + out.behind[i, 0] / CATCH_UP, velocity[i, 1] + out.behind[i, 1] / CATCH_UP
             wanted[5] = math.nan
-            if not math.isnan(place[i, 0]):
-                # People who stand stay for a while, and go back if they have strayed.
+            if not math.isnan(place[i, 0]) and out.shaken[i] == 0.0:
+                # People who stand stay for a while, and go back if they have strayed; first of all they keep their balance.
                 wx, wy = place[i, 0] - _middle(x[i], 0) / scale, place[i, 1] - _middle(x[i], 1) / scale
                 slower = min(1.0, BACK_SPEED * ahead / max(math.sqrt(wx * wx + wy * wy), 1e-9)) / ahead
                 vx, vy, wanted[5] = slower * wx, slower * wy, 0.0

@@ -6,16 +6,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from dropsim.body.rotations import heading, unitquat_to_rotmat
+from dropsim.body.rotations import heading
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
+from dropsim.motion.posture import walking_pitches
 from dropsim.physics import metrics
 from dropsim.priors.bank import Bank
 from dropsim.priors.motion_field import MotionField
 from dropsim.research.evaluation.branches import SPEEDS, Acted, Branch, branch_out, direction, lead_in
 from dropsim.research.evaluation.chunks import Arrays, Chunk
 from dropsim.research.evaluation.scenarios import state_of_health
-from dropsim.research.evaluation.steering import RecordedPaces, walking_pitches
+from dropsim.research.evaluation.steering import PITCH_EVERY, RecordedPaces
 from dropsim.research.evaluation.trials import Body
 from dropsim.scene import Element, Person, Rollout, Scene, Throw, Trip, World, WorldState
 from dropsim.scene.rollout import seen
@@ -160,10 +161,7 @@ class RecordedChunk(Chunk):
 
     def run(self) -> Arrays:
         bank = bank_of(self.body)
-        parts = [
-            bank_motion(bank, i, round(self.seconds * bank.fps))
-            for i in np.linspace(0, len(bank.clips) - 1, self.clips).astype(int).tolist()
-        ]
+        parts = [bank.motion(i, seconds=self.seconds) for i in np.linspace(0, len(bank.clips) - 1, self.clips).astype(int).tolist()]
         return {
             "ledger": np.concatenate([metrics.ledger(motion)[::LEDGER_EVERY] for motion in parts]),
             "overlap_mm": np.concatenate([metrics.self_overlap_mm(motion) for motion in parts]),
@@ -182,8 +180,8 @@ class BankChunk(Chunk):
 
     def run(self) -> Arrays:
         bank = bank_of(self.body)
-        motions = [bank_motion(bank, i, info.frames) for i, info in enumerate(bank.clips)]
-        pitches = [walking_pitches(motion) for motion in motions]
+        motions = [bank.motion(i) for i in range(len(bank.clips))]
+        pitches = [walking_pitches(motion, every=PITCH_EVERY) for motion in motions]
         pitches = [values[np.isfinite(values[:, 0])] for values in pitches]
         return {
             "paces": RecordedPaces.of(motions).windows,
@@ -197,14 +195,6 @@ def bank_of(body: Body) -> Bank:
     """Return the bank of a body's prior, or the shipped one for priors without a bank."""
     prior = body.simulator().prior
     return prior.bank if isinstance(prior, MotionField) else MotionField.shipped().bank
-
-
-def bank_motion(bank: Bank, clip: int, most: int) -> Motion:
-    """Return a clip of a bank, or its first frames."""
-    first = sum(info.frames for info in bank.clips[:clip])
-    rows = slice(first, first + min(most, bank.clips[clip].frames))
-    q = unitquat_to_rotmat(bank.quaternions[rows].astype(np.float64))
-    return Motion.from_rotations(bank.skeleton, bank.fps, bank.root[rows].astype(np.float64), q, name=bank.clips[clip].name)
 
 
 @dataclass(frozen=True)

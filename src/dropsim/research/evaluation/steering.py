@@ -12,6 +12,7 @@ from jaxtyping import Float
 from dropsim.compute.random import Streams
 from dropsim.files.tables import shown
 from dropsim.motion.motion import Motion
+from dropsim.motion.posture import walking_pitches
 from dropsim.physics import metrics
 from dropsim.physics.step import Simulator
 from dropsim.priors.prior import State
@@ -34,10 +35,8 @@ TURN_AT = 4.0
 """When the turn is asked for [s]."""
 TASKS: Mapping[str, tuple[str, float]] = {"stand": ("stand", 0.0), "walk": ("walk", 1.2), "run": ("run", 2.5), "fast run": ("run", 3.5)}
 """Starts, and the speeds that are asked for [m/s]."""
-PITCHED, PITCH_EVERY = ("head", "pelvis", "spine3"), 5
-"""Joints whose pitch is measured, and the frames from one measurement to the next."""
-WALKING = (0.5, 2.0)
-"""Speeds of people whose posture while walking is measured [m/s]."""
+PITCH_EVERY = 5
+"""Frames from one measurement of people's posture to the next."""
 NEAR_SPEED = 0.15
 """Recordings this share off a speed are of that speed; standing ones are slower than 0.1 m/s."""
 LEAST_WINDOWS = 10
@@ -77,7 +76,7 @@ class RoamChunk(Chunk):
             return {"finished": finished}
         turned = turn_errors(motion, wanted) if len(self.velocities) > 1 else np.zeros((finished.sum(), 0))
         return {"finished": finished, **state_of_health(motion), **paces(motion), **activity(motion), "turn_errors": turned,
-                "away": _net_speed(motion) * motion.duration, "steps": metrics.footfalls(motion), "pitches": walking_pitches(motion),
+                "away": _net_speed(motion) * motion.duration, "steps": metrics.footfalls(motion), "pitches": walking_pitches(motion, every=PITCH_EVERY),
                 "penetration_mm": metrics.penetration_mm(motion)}  # fmt: skip
 
 
@@ -110,21 +109,6 @@ def activity(motion: Motion) -> Arrays:
     stands, runs = speed < metrics.STANDING, speed > metrics.RUNNING
     flags = {"standing": stands, "walking": ~stands & ~runs, "running": runs, "turning": turn > metrics.TURNING}
     return {name: np.asarray(flag.mean(-1)) for name, flag in flags.items()}
-
-
-def walking_pitches(motion: Motion) -> Float[np.ndarray, "*b n 3"]:
-    """Return the pitch of head, pelvis and chest in every fifth frame [degrees]; NaN where people are not upright and walking.
-
-    People walk whose pelvis goes at 0.5 to 2 m/s over the second around.
-    """
-    every, half = PITCH_EVERY, round(motion.fps / 2)
-    now = np.arange(0, len(motion), every)
-    before, after = np.maximum(now - half, 0), np.minimum(now + half, len(motion) - 1)
-    way = np.linalg.norm(motion.root[..., after, :2] - motion.root[..., before, :2], axis=-1)
-    speed = way * motion.fps / np.maximum(after - before, 1)
-    walks = (speed > WALKING[0]) & (speed < WALKING[1]) & metrics.upright(motion)[..., ::every]
-    pitches = np.stack([metrics.pitch(motion, joint)[..., ::every] for joint in PITCHED], -1)
-    return np.where(walks[..., None], pitches, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
