@@ -452,8 +452,8 @@ RIGS = {
     "japanese": (mmd(), "mmd"),
 }
 NOT_CARRIED = {
-    "cmu": {"neck", "head", "left_collar", "right_collar", "left_shoulder", "right_shoulder"}, "bandai": {"spine3"}, "accad": {"spine2", "spine3"},
-    "japanese": {"spine1", "spine3"},
+    "cmu": {"neck", "head", "left_collar", "right_collar", "left_shoulder", "right_shoulder"},
+    "bandai": {"spine3"}, "accad": {"spine2", "spine3"}, "japanese": {"spine1", "spine3"},
 }  # fmt: skip
 """Bones whose direction a rig does not have: CMU's lost ones and its head, which leans forward when the face is level, and the spines of
 Bandai and ACCAD, which have one joint less."""

@@ -75,9 +75,11 @@ class RoamChunk(Chunk):
         if motion is None:
             return {"finished": finished}
         turned = turn_errors(motion, wanted) if len(self.velocities) > 1 else np.zeros((finished.sum(), 0))
-        return {"finished": finished, **state_of_health(motion), **paces(motion), **activity(motion), "turn_errors": turned,
-                "away": _net_speed(motion) * motion.duration, "steps": metrics.footfalls(motion), "pitches": walking_pitches(motion, every=PITCH_EVERY),
-                "penetration_mm": metrics.penetration_mm(motion)}  # fmt: skip
+        return {
+            "finished": finished, **state_of_health(motion), **paces(motion), **activity(motion), "turn_errors": turned,
+            "away": _net_speed(motion) * motion.duration, "steps": metrics.footfalls(motion),
+            "pitches": walking_pitches(motion, every=PITCH_EVERY), "penetration_mm": metrics.penetration_mm(motion),
+        }  # fmt: skip
 
 
 def roam(simulator: Simulator, people: State, wanted: Float[np.ndarray, "b t 2"], rng: Streams, num_frames: int) -> Motion:
