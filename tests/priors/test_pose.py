@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.pose import PoseNetwork, PosePrior, PoseShape
 
 CLIP = stepping_clip(4.0)
-STEPS = Path(__file__).parents[1] / "fixtures" / "steps.npz"
 
 
 def naive_exp(w):
@@ -119,16 +117,6 @@ def test_a_scale_that_cannot_be_is_refused(prior, tmp_path, scale):
 
 
 # --- The model that ships ---
-
-
-def test_the_shipped_model_gives_the_first_editions_numbers():
-    steps, prior = np.load(STEPS), PosePrior.shipped()
-    q = steps["pose/in/q"]
-    assert prior.limit == steps["pose/limit"]
-    # Single precision: relative to codes of norm 4 to 150.
-    np.testing.assert_allclose(prior.norm(q), steps["pose/out/norm"], rtol=2e-6)
-    np.testing.assert_allclose(prior.encode(q), steps["pose/out/code"], rtol=0, atol=1e-4)
-    np.testing.assert_allclose(prior.project(q), steps["pose/out/project"], rtol=0, atol=3e-6)
 
 
 def bent_back(q, joint, axis, degrees):

@@ -21,6 +21,8 @@ ROAM_SCALE = 0.3
 WEIGHTS = np.array([1.5, 1.5, 1.0, 1.0, 0.6, 1.0])
 """Weights of the intent's parts: velocity (two), sine and cosine of the turn, height, excursion."""
 NUM_INTENT = len(WEIGHTS)
+ROAM = 5
+"""Column of the excursion."""
 LARGEST_TURN = 1.2
 """Turn within the time ahead that is asked for at most [rad]: recorded people hardly turn faster."""
 UPRIGHT = 0.88
@@ -118,17 +120,17 @@ def write_queries(
     for i in range(len(x)):
         _fall(falls[i], memory[i], fps, recorded.falling, falling, i, out)
         _lag_behind(v[i, 0, 0] / scale, v[i, 0, 1] / scale, velocity[i], memory[i], 1.0 / fps, out.behind[i])
+        wanted[ROAM] = math.nan
         if track[i] >= 0:
-            for k in range(NUM_INTENT):
+            for k in range(ROAM):
                 wanted[k] = recorded.codes[track[i], NUM_COMPONENTS + k] / WEIGHTS[k]
         else:
             vx, vy = velocity[i, 0] + out.behind[i, 0] / CATCH_UP, velocity[i, 1] + out.behind[i, 1] / CATCH_UP
-            wanted[5] = math.nan
-            if not math.isnan(place[i, 0]) and out.shaken[i] == 0.0:
+            if not math.isnan(place[i, 0]) and math.isnan(height[i]) and out.shaken[i] == 0.0:
                 # People who stand stay for a while, and go back if they have strayed; first of all they keep their balance.
                 wx, wy = place[i, 0] - _middle(x[i], 0) / scale, place[i, 1] - _middle(x[i], 1) / scale
                 slower = min(1.0, BACK_SPEED * ahead / max(math.sqrt(wx * wx + wy * wy), 1e-9)) / ahead
-                vx, vy, wanted[5] = slower * wx, slower * wy, 0.0
+                vx, vy, wanted[ROAM] = slower * wx, slower * wy, 0.0
             _in_heading_frame(scale * vx, scale * vy, facing[i], scale * height[i], yaws[i], wanted)
         # The feet have to follow the body first: nobody wants to be slower than a fall along its way.
         speed = math.sqrt(falling[0] ** 2 + falling[1] ** 2) * _NO_SLOWER

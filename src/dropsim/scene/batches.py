@@ -40,9 +40,8 @@ def batch_scenes(
         first.ground if all(s.ground == first.ground and s.ground.level for s in scenes) else Grounds(each=tuple(s.ground for s in scenes))
     )
     wanted = [intent_of(s.people) or Intent.unknown(len(s.people)) for s in scenes]
-    everyone = EveryWorld(
-        tuple(s.elements for s in scenes), Intent(*(np.stack(part) for part in zip(*(vars(w).values() for w in wanted), strict=True)))
-    )
+    together = Intent(*(np.stack([getattr(one, name) for one in wanted]) for name in ("velocity", "facing", "height")))
+    everyone = EveryWorld(tuple(s.elements for s in scenes), together)
     people = tuple(replace(person, speed=None) for person in first.people)
     world = World(replace(first, people=people, elements=(everyone,), ground=ground), simulator, opening)
     starts = [World(s, simulator).start(seed).people for s, seed in zip(scenes, seeds, strict=True)]

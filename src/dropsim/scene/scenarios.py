@@ -71,12 +71,17 @@ def _meeting(start: str, speed: float, position: tuple[float, float], until: flo
     return Scene(people, (_ahead(speed, until=until), _ahead(speed, person=1, until=until)))
 
 
-def _ring(count: int, radius: float) -> tuple[Person, ...]:
-    """Place people evenly on a circle, each walking along it."""
-    turns = [2 * math.pi * i / count for i in range(count)]
-    places = [(round(radius * math.cos(turn), 3), round(radius * math.sin(turn), 3)) for turn in turns]
-    # Facing is measured from +y, which is the direction of the circle at angle 0.
-    return tuple(Person("walk", place, round(math.degrees(turn), 3)) for place, turn in zip(places, turns, strict=True))
+def _ring(count: int, radius: float, speed: float, seconds: float) -> Scene:
+    """Return people who walk around a circle, one behind the other."""
+    people, ways = list[Person](), list[Follow]()
+    for i in range(count):
+        angle = 2 * math.pi * i / count
+        place = round(radius * math.cos(angle), 3), round(radius * math.sin(angle), 3)
+        # Facing is measured from +y, which is the direction of the circle at angle 0.
+        people.append(Person("walk", place, round(math.degrees(angle), 3)))
+        turns = [(0.5 * k, angle + 0.5 * (k + 0.5) * speed / radius) for k in range(round(2 * seconds))]
+        ways.append(Follow(tuple((time, round(-speed * math.sin(a), 3), round(speed * math.cos(a), 3)) for time, a in turns), person=i))
+    return Scene(tuple(people), tuple(ways))
 
 
 _THROWS = tuple(
@@ -96,7 +101,7 @@ _CRATES = tuple(
 _ALL = [
     # Of sixteen people, twelve stumble and walk on as this one does.
     _setup("push", "A walking person is pushed to the left.", "walk", Push.toward("left", 250.0), seed=12),
-    _setup("push-small", "A walking person is pushed weakly; one step makes up for it.", "walk", Push.toward("left", 150.0)),
+    _setup("push-small", "A walking person is pushed weakly; one step makes up for it.", "walk", Push.toward("left", 150.0), seed=3),
     _setup("push-large", "A walking person is pushed hard.", "walk", Push.toward("left", 300.0)),
     _setup("projectiles", "Balls of 8 kg fly at a walking person, three at a time.", "walk", _ahead(1.0), *_THROWS),
     _setup("projectiles-dodge", "The same balls, and the person dodges them.", "walk", Dodge(), *_THROWS),
@@ -129,7 +134,7 @@ _ALL = [
     _setup("carry", "A person carries a bag of 8 kg in the right hand.", "walk", _ahead(1.2), Carry(8.0)),
     _setup("stairs", "A person walks up four steps.", "walk", _ahead(1.0), Stairs((0.0, 2.0), width=4.0, landing=8.0), seconds=8.0),
     _setup("stand-still", "A person stands.", "stand"),
-    Setup("crowd", "Nine people walk in a ring.", scene=Scene(_ring(9, 2.2))),
+    Setup("crowd", "Nine people walk in a ring.", scene=_ring(9, 2.2, 1.0, 6.0)),
 ]  # fmt: skip
 SCENARIOS: Mapping[str, Setup] = {setup.name: setup for setup in _ALL}
 """All ready scenarios by name."""
