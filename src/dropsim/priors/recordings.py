@@ -52,7 +52,9 @@ STYLED = re.compile(
     # Mimes, exercises, moods, two people and bodies that carry something: arms are busy, and balance is not that of somebody who goes.
     r"|wash|window|teapot|traffic|wav(e|ing)|phone|broom|swing|chop|drink|smok|soda|bottle|jack|twist|squat|stretch|range ?of ?motion"
     r"|conversation|gesture|shake|five|whip|link|hold hands|clean|bow\b|curtsey|ache|hurt|scared|ghetto|sexy|macho|cool|shy|attitude|stern"
-    r"|happy|excited|stomach|synchronized|soldier|march|navigate|suitcase|careful|search|object|pregnant|stumbles into|limp|reach",
+    r"|happy|excited|stomach|synchronized|soldier|march|navigate|suitcase|careful|search|object|pregnant|stumbles into|limp|reach"
+    # ACCAD's takes D and E: ready to fight, boxing and dodging.
+    r"|\b[DE]\d+\b",
     re.IGNORECASE,
 )
 """Words of recordings in which people act, dance, do sports or have their hands full: they do not move like that when they are pushed."""
