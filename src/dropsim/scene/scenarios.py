@@ -101,7 +101,7 @@ _CRATES = tuple(
 _ALL = [
     # Of sixteen people, twelve stumble and walk on as this one does.
     _setup("push", "A walking person is pushed to the left.", "walk", Push.toward("left", 250.0), seed=12),
-    _setup("push-small", "A walking person is pushed weakly; one step makes up for it.", "walk", Push.toward("left", 150.0), seed=3),
+    _setup("push-small", "A walking person is pushed weakly; one step makes up for it.", "walk", Push.toward("left", 100.0)),
     _setup("push-large", "A walking person is pushed hard.", "walk", Push.toward("left", 300.0)),
     _setup("projectiles", "Balls of 8 kg fly at a walking person, three at a time.", "walk", _ahead(1.0), *_THROWS),
     _setup("projectiles-dodge", "The same balls, and the person dodges them.", "walk", Dodge(), *_THROWS),
