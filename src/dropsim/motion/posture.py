@@ -59,7 +59,8 @@ class Posture:
         pitches = np.concatenate([np.zeros((0, 3)), *(walking_pitches(motion) for motion in motions)])
         pitches = pitches[np.isfinite(pitches[:, 0])]
         medians = np.median(pitches, axis=0) if len(pitches) else np.full(3, np.nan)
-        return cls(*medians.tolist(), len(pitches))
+        face, pelvis, chest = medians.tolist()
+        return cls(face, pelvis, chest, len(pitches))
 
     def __str__(self) -> str:
         if not self.frames:

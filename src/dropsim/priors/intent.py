@@ -62,12 +62,7 @@ class Intent:
             return None
         merged = given[0]
         for other in given[1:]:
-            merged = cls(*(_later(a, b) for a, b in zip(vars(merged).values(), vars(other).values(), strict=True)))
+            pairs = ((getattr(merged, name), getattr(other, name)) for name in ("velocity", "facing", "height"))
+            velocity, facing, height = (np.where(np.isnan(later), earlier, later) for earlier, later in pairs)
+            merged = cls(velocity, facing, height, merged.place if other.place is None else other.place)
         return merged
-
-
-def _later(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
-    """Return the second of two values where it is known, otherwise the first."""
-    if a is None or b is None:
-        return a if b is None else b
-    return np.where(np.isnan(b), a, b)

@@ -227,8 +227,10 @@ class World:
         follows, context = self._follows(now.frame), self._around(context, around)
         if context.around is not None and not follows:
             inputs = replace(inputs, intent=_clear(inputs.intent, context))
-        places = None if inputs.intent is None else _places(now, inputs.intent)
-        inputs = inputs if places is None else replace(inputs, intent=replace(inputs.intent, place=places))
+        places = None
+        if inputs.intent is not None:
+            places = _places(now, inputs.intent)
+            inputs = replace(inputs, intent=replace(inputs.intent, place=places))
         plan = None if follows else self._plan(now, inputs.intent, context, rng)
         fallen, rising = (None, None) if follows or not self.scene.get_up or self.simulator.prior.gets_up else self._get_up(now, context)
         inputs = replace(

@@ -126,8 +126,9 @@ class Poses:
         sources = sorted({clip.source for clip, _ in clips})
         source = np.repeat([sources.index(clip.source) for clip, _ in clips], lengths)[kept]
         upright = np.concatenate([motion.root[:, 2] > UPRIGHT for _, motion in clips])[kept]
-        tensors = (torch.from_numpy(values) for values in (q[kept].astype(np.float32), person, weight / weight[-1], source, upright))
-        return cls(clips[0][1].skeleton, *tensors, tuple(sources))
+        arrays = (q[kept].astype(np.float32), person, weight / weight[-1], source, upright)
+        poses, people, edges, origin, standing = (torch.from_numpy(values) for values in arrays)
+        return cls(clips[0][1].skeleton, poses, people, edges, origin, standing, tuple(sources))
 
     def sample(self, of: Bool[Tensor, "n"], count: int) -> Float[Tensor, "count 22 3 3"]:
         """Return some of the marked poses, the same every time, evenly drawn without balance."""
