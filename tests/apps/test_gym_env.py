@@ -58,12 +58,12 @@ def test_observations_are_in_the_persons_own_frame():
 
 
 def test_who_is_felled_pays_for_it_once():
-    env = PushEnv(num_samples=4, max_force=1500.0, reward=Reward(fallen=1.0, effort=-1.0))
+    env = PushEnv(num_samples=4, max_force=2500.0, reward=Reward(fallen=1.0, effort=-1.0))
     _, paid, info = episode(env, DOWN, seed=2, steps=90)
     assert info["fallen"]
     assert sum(paid) == pytest.approx(1.0 - info["impulse"], abs=1e-6)
-    # Force times time over weight: 1500 N of 70 kg, for as long as it took.
-    assert info["impulse"] == pytest.approx(1500 / (70 * 9.81) * info["seconds"], rel=1e-3)
+    # Force times time over weight: 2500 N of 70 kg, for as long as it took.
+    assert info["impulse"] == pytest.approx(2500 / (70 * 9.81) * info["seconds"], rel=1e-3)
 
 
 def test_staying_upright_is_paid_by_the_second():

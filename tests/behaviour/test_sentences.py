@@ -22,8 +22,6 @@ CHECKS: dict[str, Callable[["Scenario"], None]] = {}
 FAILS = {
     "lead-by-hand": "people overshoot the corners, and the hand with them",
     "lead-by-hand-run": "runners who are led by the hand fall or lag behind",
-    "slip": "nobody slips: feet grip the ice",
-    "trip-curb": "everybody falls",
 }
 """What does not hold yet, by scenario."""
 ALONE = ("boxes", "stiff-knee", "crowd")
@@ -242,12 +240,10 @@ def the_curb_is_walked_over(scene: Scenario) -> None:
 
 @says("trip-curb")
 def the_unseen_curb_trips_and_does_not_always_fell(scene: Scenario) -> None:
-    # Somebody who trips is slower behind the edge, at 2.5 m, than before it, or falls.
-    reached = (scene.person.root[..., 1] > 2.3).argmax(-1)
-    rows = np.arange(len(reached))
-    after, later = (np.minimum(reached + frames, len(scene.person) - 1) for frames in (10, 25))
-    slower = norm(scene.person.root[rows, later, :2] - scene.person.root[rows, after, :2]) * FPS / 15 < 1.0
-    holds(slower | scene.fell)
+    # The balls of feet that are caught stay at the edge, a radius before 2.5 m, for 0.3 s and more: of people who see it hardly any do.
+    feet = scene.person.joints[:, :, metrics.FEET[2:]]
+    caught = (np.abs(feet[..., 1] - 2.475) < 0.02) & (feet[..., 2] < 0.1)
+    holds(caught.any(-1).sum(-1) > 0.3 * FPS)
     assert 0 < scene.fell.sum() < len(scene.fell)
 
 

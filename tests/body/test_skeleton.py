@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dropsim.body.kinematics import best_rotation
-from dropsim.body.rotations import exp, transpose
+from dropsim.body.rotations import exp, transpose, twist_about
 from dropsim.body.skeleton import (
     CHILDREN,
     JOINTS,
@@ -217,6 +217,46 @@ def test_inverse_of_inexact_joints_still_gives_rotations_along_the_bones(pose, r
     single = [j - 1 for j in range(1, NUM_JOINTS) if len(CHILDREN[PARENTS[j]]) == 1]
     again = SKELETON.forward(solved, joints[:, 0])
     np.testing.assert_allclose(bone_directions(again)[:, single], bone_directions(joints)[:, single], rtol=0, atol=1e-12)
+
+
+def turn(R):
+    """Return the angle of rotations [rad]."""
+    return np.arccos(np.clip((np.trace(R, axis1=-2, axis2=-1) - 1) / 2, -1, 1))
+
+
+def test_a_pose_within_reach_is_followed_exactly(rng):
+    # Small turns of the rest pose are natural and near.
+    last, target = (exp(0.05 * rng.standard_normal((3, NUM_JOINTS, 3))) for _ in range(2))
+    found = SKELETON.follow(SKELETON.forward(target, np.zeros((3, 3))), target, last, 1.0)
+    assert np.abs(found - target).max() < 1e-9
+
+
+def test_bones_never_turn_farther_about_themselves_than_allowed(pose, random_rotations, rng):
+    # However wild the pose is from which twists come. What is left of a turn without its swing is a turn about the bone. Angles below
+    # 1e-7 are lost in the rounding of a cosine.
+    last, root = pose
+    moved, most = last @ exp(0.1 * rng.standard_normal((200, NUM_JOINTS, 3))), 0.3
+    joints = SKELETON.forward(moved, root)
+    found = SKELETON.follow(joints, random_rotations(200, NUM_JOINTS), last, most)
+    assert farthest(SKELETON.forward(found, root), joints) < TOLERANCE
+    turns = transpose(SKELETON.global_rotations(last)) @ SKELETON.global_rotations(found)
+    for j, (child, *others) in ((j, c) for j, c in enumerate(CHILDREN) if c):
+        axis = SKELETON.offsets[child] / SKELETON.lengths[child]
+        assert others or turn(twist_about(turns[:, j], np.broadcast_to(axis, (200, 3)))).max() < most + 1e-7
+    assert turn((transpose(last) @ found)[:, LEAVES]).max() < most + 1e-7
+
+
+@pytest.mark.parametrize("bend", [0.0, 0.1, 0.4, 1.5])
+def test_a_thigh_that_is_turned_away_comes_back_if_the_knee_is_bent(bend):
+    # The shin goes back, but the thigh and that of the candidate are turned by 60 degrees: a bent knee allows 15.
+    q, hip = np.tile(np.eye(3), (1, NUM_JOINTS, 1, 1)), joint_index("left_hip")
+    q[:, joint_index("left_knee")] = exp(np.array([bend, 0.0, 0.0]))
+    joints, turned = SKELETON.forward(q, np.zeros((1, 3))), np.array(q)
+    turned[:, hip] = exp(np.array([0.0, np.radians(60), 0.0]))
+    found = turned
+    for _ in range(10):
+        found = SKELETON.follow(joints, turned, found, 0.3)
+    assert np.degrees(turn(found[:, hip])) == pytest.approx(15.0 if bend > 0.35 else 60.0, abs=0.1)
 
 
 def test_best_rotation_is_that_of_the_singular_value_decomposition(rng):

@@ -16,7 +16,7 @@ HEAD, LEFT, RIGHT = (joint_index(name) for name in ("head", "left_hip", "right_h
 def test_trunks_lean_to_the_left_and_bones_keep_their_lengths():
     lean = 0.2
     x, q = CLIP.joints[:3], CLIP.q[:3]
-    found = leaning(np.full(3, lean), PEOPLE).change(Candidates(x[:, None], q[:, None], np.zeros((3, 1, 0))), 0)
+    found = leaning(np.full(3, lean), PEOPLE).change(Candidates(x[:, None], q[:, None], np.zeros((3, 1, 0))))
     assert CLIP.skeleton.bone_error(found.x).max() < 1e-9
     np.testing.assert_allclose(CLIP.skeleton.forward(found.q, found.x[..., 0, :]), found.x, atol=1e-9)
     left = x[:, LEFT] - x[:, RIGHT]
@@ -27,7 +27,7 @@ def test_trunks_lean_to_the_left_and_bones_keep_their_lengths():
 def test_the_prior_is_asked_about_people_who_stand_upright():
     x, q = CLIP.joints[:3], CLIP.q[:3]
     stage = leaning(np.full(3, 0.2), PEOPLE)
-    tilted = stage.change(Candidates(x[:, None], q[:, None], np.zeros((3, 1, 0))), 0)
+    tilted = stage.change(Candidates(x[:, None], q[:, None], np.zeros((3, 1, 0))))
     asked = stage.query(State(tilted.x[:, 0], np.zeros_like(x), tilted.q[:, 0], np.zeros((3, 0))))
     np.testing.assert_allclose(asked.x, x, atol=1e-12)
     np.testing.assert_allclose(asked.q, q, atol=1e-12)

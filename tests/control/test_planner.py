@@ -133,7 +133,7 @@ def test_worlds_of_people_are_planned_for_in_their_places():
     assert np.array_equal(spread.frames.x.reshape(together.frames.x.shape), together.frames.x)
 
 
-def test_a_plan_replaces_the_reference_of_its_people_frame_by_frame(rng):
+def test_a_plan_leads_its_people_frame_by_frame(rng):
     def candidates(count: int, memory: np.ndarray) -> Candidates:
         x = rng.standard_normal((2, count, NUM_JOINTS, 3, 4))
         return Candidates(x[..., 0], x[..., 1:], memory)
@@ -141,13 +141,14 @@ def test_a_plan_replaces_the_reference_of_its_people_frame_by_frame(rng):
     frames = candidates(3, np.arange(6.0).reshape(2, 3, 1))
     proposed, plan = candidates(5, np.full((2, 5, 1), -1.0)), Plan(frames, np.array([True, False]), since=8)
     for frame in (8, 9, 10):
-        found = plan.stage(frame).change(proposed, 1)
-        assert np.array_equal(found.x[0, 1], frames.x[0, frame - 8])
-        assert np.array_equal(found.q[0, 1], frames.q[0, frame - 8])
-        assert found.memory[0].ravel().tolist() == [-1.0, frame - 8, -1.0, -1.0, -1.0]
+        found = plan.stage(frame).change(proposed)
+        assert np.array_equal(found.x[0, 0], frames.x[0, frame - 8])
+        assert np.array_equal(found.q[0, 0], frames.q[0, frame - 8])
+        assert found.memory[0].ravel().tolist() == [frame - 8, -1.0, -1.0, -1.0, -1.0]
+        assert found.cost.tolist() == [[-np.inf, 0.0, 0.0, 0.0, 0.0], [0.0] * 5]
         for name in ("x", "q", "memory"):
             assert np.array_equal(getattr(found, name)[1], getattr(proposed, name)[1])
-            assert np.array_equal(getattr(found, name)[0, [0, 2, 3, 4]], getattr(proposed, name)[0, [0, 2, 3, 4]])
+            assert np.array_equal(getattr(found, name)[0, 1:], getattr(proposed, name)[0, 1:])
     assert (proposed.memory == -1).all()
 
 

@@ -121,7 +121,7 @@ def test_a_limp_body_comes_to_rest_in_its_range_of_motion():
     """
     prior, people = MotionField.shipped(), 12
     starts = [prior.start(("stand", "walk", "run")[i % 3], seed=50 + i) for i in range(people)]
-    start = State(*(np.stack([getattr(s, name) for s in starts]) for name in ("x", "v", "q", "memory", "ledger")))
+    start = State(*(np.stack([getattr(s, name) for s in starts]) for name in ("x", "v", "q", "memory", "drift")))
     topple = np.random.default_rng(7).standard_normal((people, 2))
     start.v[..., :2] += 0.6 * (topple / np.linalg.norm(topple, axis=-1, keepdims=True))[:, None] * start.x[..., 2:]
     simulator = Simulator(prior).with_options(kinematic=False, correct=False, num_samples=1)
@@ -376,11 +376,12 @@ def test_ablations_are_options():
     assert set(full.energies) == set(BUILT_IN)
     without = Simulator(prior, pose=None)
     assert "range_of_motion" not in simulate(without, prior.start(), 2, Streams(0)).energies
-    # Hovering is explained by nothing; without the correction none of it goes.
+    # Hovering is explained by nothing; without the correction none of it goes. With it all but the drift, 0.06 of g h = 0.33 m/s, and a
+    # twentieth of the rest.
     hovering = StepInputs()
     corrected, loose = (follower(prior, correct=c).step(prior.start(), hovering, Streams(0))[1] for c in (True, False))
     assert corrected.wrench_before == loose.wrench_before > 0.5
-    assert corrected.wrench_after < 0.2 * loose.wrench_after
+    assert corrected.wrench_after < 0.3 * loose.wrench_after
 
 
 def test_the_iterations_start_where_the_options_say():
@@ -406,7 +407,7 @@ class Shifted(Stage):
     def query(self, state):
         return State(state.x + self.shift, state.v, state.q, state.memory)
 
-    def change(self, candidates, reference):
+    def change(self, candidates):
         return Candidates(candidates.x - self.shift, candidates.q, candidates.memory)
 
 
@@ -424,7 +425,7 @@ def test_stages_change_what_the_prior_sees_and_proposes():
 class OneWay(Shifted):
     """Does not bring back."""
 
-    def change(self, candidates, reference):
+    def change(self, candidates):
         return candidates
 
 
@@ -514,7 +515,7 @@ def test_energies_of_one_name_are_reported_as_their_sum():
         ({"moment_arm": 0.0}, "moment_arm has to be above 0"),
         ({"contact_weight": -1.0}, "contact_weight cannot be negative, and is -1"),
         ({"correction_cap": -0.01}, "correction_cap cannot be negative"),
-        ({"tolerance": math.inf}, "tolerance has to be a finite number"),
+        ({"drift": math.inf}, "drift has to be a finite number"),
     ],
 )
 def test_options_that_cannot_be_are_refused_in_a_sentence(options, message):

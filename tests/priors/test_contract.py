@@ -89,7 +89,7 @@ def case_of(name: str) -> Case:
     if name.startswith("clip"):
         prior = ClipPrior(CLIP, then=tiny(kinematic=True), handover=20) if name == "clip, then ours" else ClipPrior(CLIP)
         return Case(prior, [prior.start_from(CLIP, f) for f in FRAMES])
-    field = functools.partial(MotionField, bank_of(), CLIP.skeleton, choice=1)  # drawn from several clips, a new clip depends on chance
+    field = functools.partial(MotionField, bank_of(), CLIP.skeleton)
     made = {
         "shipped": CVAEPrior.shipped,
         "ours": lambda: tiny(kinematic=True),
@@ -357,7 +357,7 @@ def test_the_lines_around_a_model_in_the_docs_are_a_prior():
 
 
 def test_a_mixture_holds_the_candidates_of_all_and_the_first_ones_mode():
-    field, ours = MotionField(bank_of(), CLIP.skeleton, choice=1), tiny(CLIP.skeleton, kinematic=True)
+    field, ours = MotionField(bank_of(), CLIP.skeleton), tiny(CLIP.skeleton, kinematic=True)
     mixture = Mixture(field, ours)
     state = mixture.start_from(CLIP, 20)
     candidates = mixture.propose(state, 5, Streams(3))

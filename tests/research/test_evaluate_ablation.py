@@ -77,7 +77,7 @@ def test_small_runs_show_what_a_setting_does(tmp_path, monkeypatch, capsys):
     rows = {row["setting"]: row for row in json.loads((out / "ablation.json").read_text())["rows"]}
     assert set(rows) == {"default", "K", "no ground reaction"}
     # Without the ground's reaction people sink, and E_kin has to hold them up.
-    assert rows["no ground reaction"]["kinematic_before"] > 10 * rows["default"]["kinematic_before"]
+    assert rows["no ground reaction"]["kinematic_before"] > 5 * rows["default"]["kinematic_before"]
     # Of fewer samples the nearest is farther.
     assert rows["K"]["kinematic_before"] > rows["default"]["kinematic_before"]
     assert all((out / f"ablation.{ending}").stat().st_size > 200 for ending in ("md", "csv", "json", "png", "svg", "html"))

@@ -17,12 +17,12 @@ from dropsim.research.evaluation.push import PushCell
 from dropsim.research.evaluation.reliability import Counted, as_json
 from dropsim.research.evaluation.report import plain
 from dropsim.research.evaluation.response import ResponseCell, ResponseProtocol
-from dropsim.research.evaluation.steering import Pace, Steering, SteeringProtocol
+from dropsim.research.evaluation.steering import Steering, SteeringProtocol
 
 PAGE = Path(__file__).parents[2] / "docs" / "reproducing.md"
 CELL = ResponseCell("full", "stand", 0.7, None, 64, 0, 0.1, 0.01, 0.9, math.nan, 1.5, 0.03)
 PUSH = PushCell("full", 100.0, None, None, None, None, 8, 0, 1.0, 0.0, math.nan, 0.0, 1.0, 0.5, math.nan, 0.01, 1.0, 0.1, 1.0, 0.0)
-WALK = Pace("walk", 1.2, 64, 0, 0.0, 1.08, 0.9, 1.1, 1.3, 0.0, 1.0, 0.0)
+WALK = {"asked": 1.2, "fell": 0.0, "speed": 1.08, "skate_ratio": 1.1, "jerk_ratio": 1.3}
 
 
 def results():
@@ -31,13 +31,13 @@ def results():
     claims = [asdict(Claim("speed", "text", n, "at least 10", n > 10, "found")) | {"prior": p, "newtons": [150.0, 350.0]}
               for p, n in (("field", 300.0), ("cvae", 5.0))]  # fmt: skip
     bias = {"speeds": "0.2-0.8", "frames": 9, "bias": -0.5, "error": None}
-    prior = {"speed_kept_walk": 0.5, "frechet_ratio": 2.0, "speed_bias": [bias]}
+    prior = {"frechet_ratio": 2.0, "speed_bias": [bias]}
     prior["activity"] = {"recorded": {"standing": 0.4}, "rolled_out": {"standing": 0.5}}
     found = {
         "behaviour": Behaviour(BehaviourProtocol.quick(), (share("walk: fell", [True, False], "0", "nobody touches them"),)).numbers(),
         "response": {"lost_max": 0.3, "pdp_fell": None, "trips": {"fell": 0.5}, "protocol": asdict(ResponseProtocol()),
                      "cells": [asdict(CELL), asdict(replace(CELL, direction=90))]},
-        "steering": Steering(SteeringProtocol(), (WALK,), 12.0, hits).numbers(),
+        "steering": Steering(SteeringProtocol(), {"walk": WALK}, 12.0, hits).numbers(),
         "prior": prior,
         "paper": {"claims": claims},
         "push": {"cells": [asdict(PUSH), asdict(replace(PUSH, start="walk"))]},

@@ -7,12 +7,18 @@ import numpy as np
 import pytest
 
 from dropsim.apps.cli import main
+from dropsim.apps.viewer import session, steering
 from dropsim.body.rotations import exp
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.options import SimulatorOptions
+from dropsim.research.evaluation.branches import JUMPED
 from dropsim.research.evaluation.scenarios import ScenarioChunk, followed, turn_errors
 from dropsim.research.evaluation.steering import (
+    CROUCH,
+    JUMP,
+    MANOEUVRES,
+    RESPONSES,
     TASKS,
     RecordedPaces,
     RoamChunk,
@@ -21,6 +27,7 @@ from dropsim.research.evaluation.steering import (
     merged,
     pace_of,
     paces,
+    response_times,
 )
 from dropsim.research.evaluation.trials import Body
 from dropsim.scene import Drag, Follow, Person, Scene
@@ -67,6 +74,19 @@ def test_a_turn_is_judged_a_second_later():
         np.testing.assert_allclose(turn_errors(along(way), wanted), [[error]], atol=1e-6)
 
 
+def test_responses_are_timed_from_the_change_on():
+    # From 1 s on 1 m/s to the left is wanted: one gets there at 1 m/s^2, so that 0.8 m/s are reached after 0.8 s, and stops at once at 3 s.
+    wanted = np.repeat([(0.0, 0.0), (-1.0, 0.0), (0.0, 0.0)], [30, 60, 31], axis=0)
+    speed = np.minimum(np.maximum(np.arange(121) - 30, 0) / 30, 1.0) * (np.arange(121) < 90)
+    found = response_times(along(np.stack((-np.cumsum(speed) / 30, 0 * speed), -1)), wanted)
+    np.testing.assert_allclose(found, [[0.8, 0.1]], atol=0.05)
+    assert response_times(straight(0.5, 4.0), wanted)[0].tolist() == pytest.approx([2.0, 31 / 30])
+
+
+def test_heights_are_those_of_the_app():
+    assert (CROUCH, JUMP, JUMPED) == (steering.CROUCHING, steering.JUMPING, session.JUMPED)
+
+
 def test_a_hand_that_lags_and_people_who_are_slow_are_seen():
     motion = straight(0.9, 10.0)
     way = ((0.0, 0.0, 1.0), (4.0, 0.0, 1.0001), (8.0, 0.0, 1.0))
@@ -93,11 +113,11 @@ def test_a_task_is_summed_up():
         "speed": np.array([[0.0, 1.2, 1.2], [0.0, 0.6, 0.6]]),
         "fell": np.array([False, True]),
     }
-    rows |= {name: np.zeros(2) for name in ("penetration_mm", "deepest_mm", "bone_error_percent")}
-    pace = pace_of("walk", [rows], None)
-    assert (pace.people, pace.diverged, pace.fell) == (2, 1, 0.5)
-    assert pace.speed == pytest.approx(0.9)
-    assert pace.speed_kept == pytest.approx(0.75)
+    rows |= {name: np.zeros(2) for name in ("penetration_mm", "deepest_mm", "bone_error_percent", "overlap_mm")}
+    pace = pace_of("walk", *merged([rows]), None)
+    assert (pace["people"], pace["diverged"], pace["fell"]) == (2, 1, 0.5)
+    assert pace["speed"] == pytest.approx(0.9)
+    assert pace["speed_kept"] == pytest.approx(0.75)
     assert merged([{"finished": np.array([False])}]) == ({}, 1)
 
 
@@ -105,7 +125,7 @@ BODY = Body(SimulatorOptions(num_samples=2), prior="field")
 
 
 def test_walkers_go_on_and_turn_to_the_side_that_is_asked_for():
-    found = RoamChunk(BODY, "walk", ((0.0, 0.0, 1.2), (2.0, -1.2, 0.0)), (0, 1, 2, 3), 4.0).run()
+    found = RoamChunk(BODY, "turn", "walk", ((0.0, 0.0, 1.2, math.nan), (2.0, -1.2, 0.0, math.nan)), (0, 1, 2, 3), 4.0).run()
     assert found["finished"].all()
     assert found["turn_errors"].shape == (4, 1)
     # One of sixteen is tripped by the turn.
@@ -126,5 +146,6 @@ def test_the_command_writes_numbers(tmp_path, monkeypatch):
     found = json.loads((tmp_path / "steering.json").read_text())
     assert set(found["paces"]) == set(TASKS)
     assert found["turn_error_deg"] >= 0
+    assert len(found["manoeuvres"]) == len(MANOEUVRES) + 5 + len(RESPONSES)
     assert {"fell", "deepest_mm", "bone_error_percent", "hits"} <= set(found["scenarios"]["projectiles"])
     assert "asked for" in (tmp_path / "steering.md").read_text()

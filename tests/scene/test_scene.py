@@ -51,7 +51,7 @@ from dropsim.scene.element import height_of, joints_of
 SKELETON = Skeleton.adult()
 CLIP = stepping_clip(2.0)
 H = 1 / 30
-STILL = Simulator(PassivePrior(SKELETON), options=SimulatorOptions(num_samples=1, tolerance=0.4), pose=None)
+STILL = Simulator(PassivePrior(SKELETON), options=SimulatorOptions(num_samples=1), pose=None)
 """People who want to stay as they are: the cheapest prior."""
 
 
@@ -135,7 +135,7 @@ def effects(inputs: StepInputs, people: State) -> list[np.ndarray]:
             found.append(rows.reshape(*batch, *rows.shape[1:]))
     for stage in inputs.stages:
         candidates = Candidates(x[..., None, :, :], people.q[..., None, :, :, :], people.memory[..., None, :])
-        changed = stage.change(candidates, 0)
+        changed = stage.change(candidates)
         found += [changed.x - candidates.x, changed.q - candidates.q]
     if inputs.intent is not None:
         found += [inputs.intent.known.astype(float), np.nan_to_num(inputs.intent.velocity), np.nan_to_num(inputs.intent.facing)]

@@ -106,7 +106,7 @@ def test_the_schema_is_the_dataclasses():
 
 def test_lengths_times_and_forces_have_units():
     # Whoever adds a field [m] gives it the type Metres: a file may then say "7 cm".
-    plain = {"weight", "friction", "leaf_damping", "tolerance", "threshold", "ridge", "largest_load", "largest_bearing", "scale", "bounce"}
+    plain = {"weight", "friction", "leaf_damping", "threshold", "ridge", "largest_load", "largest_bearing", "scale", "bounce"}
     for cls in (*MANY.values(), *SINGLE.values(), Setup):
         for name, key in keys_of(cls).items():
             kind, unit = plain_type(key.wanted)

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from dropsim.body.skeleton import joint_index
-from dropsim.control.floor import REACH, Footing, FootingStage, kept_from_walls
+from dropsim.control.floor import NOTICE, REACH, Footing, FootingStage, kept_from_walls, noticed
+from dropsim.files.units import GRAVITY
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.contact import Plane, Shape, nearest_surface, of_person, ray, solids
+from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.shapes import BOX
 from dropsim.physics.step import Simulator
 from dropsim.priors.motion_field import MotionField
@@ -38,10 +40,12 @@ from dropsim.scene import (
     run,
 )
 from dropsim.scene.files import Setup, read_scene, write_scene
+from dropsim.scene.loose import response_of
 from dropsim.scene.mesh_files import read_mesh
 from dropsim.scene.objects import SHEET
 
 H = 1 / 30
+UP = np.array([0.0, 0.0, 1.0])
 CLIP = stepping_clip(0.5)
 SKELETON = CLIP.skeleton
 
@@ -203,6 +207,21 @@ def test_feet_find_their_own_ground():
     assert footing_of(state, replace(curb, unseen=True)).feet.tolist() == [0.0, 0.0]
 
 
+def test_what_is_not_seen_is_known_a_while_after_it_was_touched():
+    # A box at the head, and one that nobody touches: after NOTICE, which is a little more than 17 frames, the first is seen, and stays so
+    # when the person has gone.
+    x = np.zeros((1, 22, 3)) + np.arange(22)[:, None]
+    person, gone = (State(place, np.zeros_like(x), np.tile(np.eye(3), (1, 22, 1, 1)), np.zeros((1, 0))) for place in (x, x + 100.0))
+    boxes = [Shape(BOX, (0.1, 0.1, 0.1), x[0, 15] + at, np.eye(3), seen=False) for at in (0.0, 50.0)]
+    around, known, seen = solids(tuple(boxes), (1,)), None, []
+    for frame in range(30):
+        known = noticed(person if frame < 5 else gone, SKELETON, around, known, H)
+        ways = (ray(*place, 0.0, 0.0, -1.0, of_person(known, 0), True)[0] for place in (x[0, 15] + UP, x[0, 15] + UP + 50.0))
+        seen.append([way <= 1.0 for way in ways])
+    assert [first for first, _ in seen].index(True) == pytest.approx(NOTICE / H - 1, abs=1)
+    assert seen[-1] == [True, False]
+
+
 def test_what_is_higher_than_a_step_is_no_ground():
     assert footing_of(standing(), Box((0.0, 0.0, 0.0), (2.0, 2.0, 0.6))).feet.tolist() == [0.0, 0.0]
 
@@ -214,7 +233,7 @@ def test_a_proposal_of_the_same_pose_is_the_same_pose_on_any_ground():
     stage = FootingStage(footing_of(state, Ramp((0.0, 2.0), 10.0)), state, SKELETON, 1 / 30)
     asked = stage.query(state)
     assert SKELETON.bone_error(asked.x) < 1e-6
-    back = stage.change(Candidates(asked.x[None], asked.q[None], np.zeros((1, 0))), 0).x[0]
+    back = stage.change(Candidates(asked.x[None], asked.q[None], np.zeros((1, 0)))).x[0]
     assert np.abs(back - state.x).max() < 2e-3  # toes are turned along a chord
     assert REACH < 1
 
@@ -387,6 +406,32 @@ def test_a_foot_that_is_pushed_onto_a_box_on_the_ground_stays_out_of_it():
         deepest = max(deepest, float((SKELETON.radii - nearest_surface([crate], now.people.x[0]).distance).max()))
         assert now.memories[0].x[2] > 0.175 - 0.005  # nor does the box go deeper into the ground than people do
     assert 0.0 < deepest < 0.011
+
+
+def test_what_people_get_from_a_box_that_is_stuck_is_in_the_report():
+    # Nothing else bears this body, so its momentum changes by gravity and the forces of the report: M dv / h = M g + sum f.
+    ankle, x = joint_index("right_ankle"), standing(z=0.4).x
+    box = Box((float(x[ankle, 0]), float(x[ankle, 1]), 0.0), (0.5, 0.5, 0.35), mass=2.0)
+    simulator = Simulator(PassivePrior(SKELETON), pose=None).with_options(kinematic=False, correct=False, num_samples=1)
+    world = World(Scene(elements=(box, Push("right_ankle", (0.0, 0.0, -3000.0), 0.0, 0.2)), get_up=False), simulator)
+    now, rng, mass, upward = world.start_from(limp(x).map(lambda values: values[None])), world.streams(0), SKELETON.masses, 0.0
+    for _ in range(4):
+        before = now.people.v
+        now, report = world.step(now, rng)
+        forces = report.external_forces.sum((0, 1))
+        changed = (mass[:, None] * (now.people.v - before)[0]).sum(0) * simulator.prior.fps
+        np.testing.assert_allclose(changed, forces + mass.sum() * np.array([0.0, 0.0, -GRAVITY]), atol=1e-6 * 3000)
+        upward = max(upward, forces[2] + 3000.0)
+    assert upward > 1000.0
+
+
+def test_joints_give_way_to_objects_as_the_simulators_options_say():
+    # A prior that holds on to its pose for ever makes the body one mass; a limp body gives way more than one with a prior.
+    rigid, usual, limp_body = (
+        response_of(SKELETON, SimulatorOptions(**options)) for options in ({"kinematic_weight": 1e9}, {}, {"kinematic": False})
+    )
+    np.testing.assert_allclose(rigid, 1 / SKELETON.masses.sum(), rtol=1e-6)
+    assert (np.diag(limp_body) > np.diag(usual)).all()
 
 
 def test_loose_things_of_a_batch_are_where_they_are_alone(walkers):

@@ -15,6 +15,12 @@ _NUM_CHILDREN = np.array([len(c) for c in CHILDREN])
 _CHILDREN = np.array([(*c, *([-1] * (3 - len(c)))) for c in CHILDREN])
 _NEARLY_OPPOSED = -0.5
 _EPS = float(np.finfo(np.float64).eps)
+_SIDE = np.array([{1: -1.0, 2: -1.0, 4: 1.0, 5: 1.0, 16: 1.0, 17: 1.0}.get(j, 0.0) for j in range(NUM_JOINTS)])
+"""For joints whose bone has a hinge at its end: whether it bends forward (feet and forearms) or back (shins) as the bone is twisted."""
+_OFF_HINGE = np.array([math.radians({1: 15, 2: 15, 4: 45, 5: 45, 16: 70, 17: 70}.get(j, 0)) for j in range(NUM_JOINTS)])
+"""How far to the side of that it bends at most [rad]: the 99th percentiles of all sources of the shipped bank."""
+_STRAIGHT, _BENT = math.sin(math.radians(10)), math.sin(math.radians(20))
+"""Sines of bends between which a hinge begins to tell how the bone is twisted."""
 _MAX_SQUARES = 60
 """Squarings after which eigenvalues that are still left are equal: any of their eigenvectors will do."""
 
@@ -41,6 +47,18 @@ def product_transposed(A: Array, B: Array, out: Array) -> None:
     for r in range(3):
         for c in range(3):
             out[r, c] = A[0, r] * B[0, c] + A[1, r] * B[1, c] + A[2, r] * B[2, c]
+
+
+@kernel
+def _turned(R: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
+    """Return R times a vector."""
+    return R[0, 0] * x + R[0, 1] * y + R[0, 2] * z, R[1, 0] * x + R[1, 1] * y + R[1, 2] * z, R[2, 0] * x + R[2, 1] * y + R[2, 2] * z
+
+
+@kernel
+def _turned_back(R: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
+    """Return R^T times a vector."""
+    return R[0, 0] * x + R[1, 0] * y + R[2, 0] * z, R[0, 1] * x + R[1, 1] * y + R[2, 1] * z, R[0, 2] * x + R[1, 2] * y + R[2, 2] * z
 
 
 @kernel
@@ -176,13 +194,7 @@ def twists(q: Array, offsets: Array, out: Array) -> None:
                 continue
             child = _CHILDREN[j, 0]
             ax, ay, az = offsets[child, 0], offsets[child, 1], offsets[child, 2]
-            swing(
-                ax, ay, az,
-                source[0, 0] * ax + source[0, 1] * ay + source[0, 2] * az,
-                source[1, 0] * ax + source[1, 1] * ay + source[1, 2] * az,
-                source[2, 0] * ax + source[2, 1] * ay + source[2, 2] * az,
-                moved,
-            )  # fmt: skip
+            swing(ax, ay, az, *_turned(source, ax, ay, az), moved)
             product_transposed(moved, source, out[i, j])
 
 
@@ -208,15 +220,73 @@ def inverse(joints: Array, twists: Array, offsets: Array, out: Array) -> None:
                 child = _CHILDREN[j, 0]
                 R = world[parent]
                 bx, by, bz = x[child, 0] - x[j, 0], x[child, 1] - x[j, 1], x[child, 2] - x[j, 2]
-                swing(
-                    offsets[child, 0], offsets[child, 1], offsets[child, 2],
-                    R[0, 0] * bx + R[1, 0] * by + R[2, 0] * bz,
-                    R[0, 1] * bx + R[1, 1] * by + R[2, 1] * bz,
-                    R[0, 2] * bx + R[1, 2] * by + R[2, 2] * bz,
-                    swung,
-                )  # fmt: skip
+                swing(offsets[child, 0], offsets[child, 1], offsets[child, 2], *_turned_back(R, bx, by, bz), swung)
                 product(swung, twists[i, j], q)
                 product(R, q, world[j])
+
+
+@kernel
+def follow(joints: Array, twists: Array, last: Array, offsets: Array, most: float, out: Array) -> None:
+    """Write the local rotations of bodies that were posed as `last`, with twists like another pose's (Skeleton.follow)."""
+    world, before, joint = np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3))
+    M, moved, wanted, axis = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty(3)
+    for i in range(len(joints)):
+        x = joints[i]
+        joint[0] = 0.0
+        chain(last[i], offsets, before, joint)
+        for j in range(NUM_JOINTS):
+            q, parent = out[i, j], _PARENTS[j]
+            if _NUM_CHILDREN[j] == 0:
+                product_transposed(last[i, j], twists[i, j], M)
+                rx, ry, rz = log_small(M)
+                share = min(1.0, most / max(math.sqrt(rx * rx + ry * ry + rz * rz), 1e-12))
+                exp(share * rx, share * ry, share * rz, M)
+                product(last[i, j], M, q)
+                continue
+            if _NUM_CHILDREN[j] > 1:
+                _rotation_of_children(x, j, offsets, M, world[j])
+            else:
+                child = _CHILDREN[j, 0]
+                bx, by, bz = x[child, 0] - x[j, 0], x[child, 1] - x[j, 1], x[child, 2] - x[j, 2]
+                size = math.sqrt(offsets[child, 0] ** 2 + offsets[child, 1] ** 2 + offsets[child, 2] ** 2)
+                for k in range(3):
+                    axis[k] = offsets[child, k] / size
+                # As the other pose has it, from this parent.
+                swing(axis[0], axis[1], axis[2], *_turned_back(world[parent], bx, by, bz), moved)
+                product(moved, twists[i, j], M)
+                product(world[parent], M, wanted)
+                # As it was, swung along.
+                swing(*_turned(before[j], axis[0], axis[1], axis[2]), bx, by, bz, moved)
+                product(moved, before[j], M)
+                product_transposed(M, wanted, moved)
+                rx, ry, rz = moved[2, 1] - moved[1, 2], moved[0, 2] - moved[2, 0], moved[1, 0] - moved[0, 1]
+                angle = math.atan2(rx * axis[0] + ry * axis[1] + rz * axis[2], moved[0, 0] + moved[1, 1] + moved[2, 2] - 1.0)
+                if _SIDE[j] != 0.0:
+                    angle += _off_hinge(x, j, child, wanted, axis)
+                angle -= 2 * math.pi * round(angle / (2 * math.pi))
+                angle = min(max(angle, -most), most)
+                exp(angle * axis[0], angle * axis[1], angle * axis[2], moved)
+                product(M, moved, world[j])
+            if parent < 0:
+                copy(world[j], q)
+            else:
+                product_transposed(world[parent], world[j], q)
+
+
+@kernel
+def _off_hinge(x: Array, j: int, child: int, R: Array, axis: Array) -> float:
+    """Return the angle about a bone by which the bone below it bends farther to the side than its hinge lets it."""
+    far = _CHILDREN[child, 0]
+    ux, uy, uz = _turned_back(R, x[far, 0] - x[child, 0], x[far, 1] - x[child, 1], x[far, 2] - x[child, 2])
+    size = math.sqrt(ux * ux + uy * uy + uz * uz)
+    # The hinge lets it bend toward d = z, or -z, across the bone; e = axis x d.
+    dx, dy, dz = -axis[2] * axis[0], -axis[2] * axis[1], 1.0 - axis[2] * axis[2]
+    ex, ey = axis[1], -axis[0]
+    scale = _SIDE[j] / (size * math.sqrt(dz))
+    along, across = scale * (ux * dx + uy * dy + uz * dz), scale * (ux * ex + uy * ey)
+    sure = min(max((math.sqrt(along * along + across * across) - _STRAIGHT) / (_BENT - _STRAIGHT), 0.0), 1.0)
+    angle = math.atan2(across, along)
+    return sure * (angle - min(max(angle, -_OFF_HINGE[j]), _OFF_HINGE[j]))
 
 
 @kernel

@@ -221,6 +221,23 @@ class Skeleton:
         kinematics.inverse(flat(joints, 2), twists, self.offsets, flat(q, 3))
         return q
 
+    def follow(
+        self,
+        joints: Float[np.ndarray, "n 22 3"],
+        twist_from: Float[np.ndarray, "n 22 3 3"],
+        last: Float[np.ndarray, "n 22 3 3"],
+        most: float,
+    ) -> Float[np.ndarray, "n 22 3 3"]:
+        """Return local rotations like `inverse`, of bodies that had the rotations `last` a frame before: no bone flips.
+
+        Each bone goes the shortest way to its new direction, and turns about itself toward the other pose's twist by at most an angle
+        [rad]. Knees, ankles and elbows are hinges: if they are bent, thighs, shins and upper arms are twisted so that shins bend back, feet
+        and forearms forward, to within what recorded ones deviate.
+        """
+        q = np.empty((*joints.shape, 3))
+        kinematics.follow(joints, self.twists(twist_from), last, self.offsets, most, q)
+        return q
+
     def twists(self, q: Float[np.ndarray, "n 22 3 3"]) -> Float[np.ndarray, "n 22 3 3"]:
         """Return local rotations without the swings of their bones: what inverse kinematics takes from another pose."""
         out = np.empty(q.shape)

@@ -14,7 +14,8 @@ from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import kernel
-from dropsim.physics.contact import Solids, of_person, ray
+from dropsim.physics.contact import GRIP_GAP, Solids, of_person, ray
+from dropsim.physics.shapes import BOUND, SEEN, Triangles, shape_distance, to_local
 from dropsim.physics.step import Stage
 from dropsim.priors.prior import Candidates, Landings, State
 
@@ -53,6 +54,8 @@ REACH = 0.998
 """Of a leg's length that is used at most."""
 BRAKE = 1.5
 """How people slow down before a wall [m/s^2]."""
+NOTICE = 0.6
+"""Time from the first touch of something that is not seen until people step over it [s]: with the next step."""
 REACTION = 0.5
 """Between the decision to stop and its beginning [s]: about a step of somebody who walks."""
 ROOM = 0.45
@@ -68,11 +71,6 @@ LOOK = (0.5, 1.1)
 def lowered(state: State, floor: Float[np.ndarray, "*b"]) -> State:
     """Return people with their ground at height zero."""
     return replace(state, x=state.x - np.stack((0 * floor, 0 * floor, floor), -1)[..., None, :])
-
-
-def raised(candidates: Candidates, floor: Float[np.ndarray, "*b"]) -> Candidates:
-    """Return candidates on their ground again."""
-    return candidates.with_joints(candidates.x + np.stack((0 * floor, 0 * floor, floor), -1)[..., None, None, :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +115,33 @@ class Footing:
         ahead = (flat(landings.seconds, 1), flat(landings.ankles, 2))
         _footing(flat(state.x, 2), flat(state.v, 2), solids, known, *memory, *ahead, h, *arrays)
         return made
+
+
+def noticed(state: State, skeleton: Skeleton, around: Solids, before: Solids | None, h: float) -> Solids:
+    """Return what is around people as they know it: what is not seen is known some time after they first touch it."""
+    if (around.shapes[..., SEEN] != 0.0).all():
+        return around
+    x = flat(state.x, 2)
+    shapes = np.array(np.broadcast_to(around.shapes, (len(x), *around.shapes.shape[1:])))
+    if before is not None and before.shapes.shape == shapes.shape:
+        shapes[..., SEEN] = np.maximum(shapes[..., SEEN], before.shapes[..., SEEN])
+    _notice(x, skeleton.radii, around.mesh, h / NOTICE, shapes)
+    return around._replace(shapes=shapes)
+
+
+@kernel
+def _notice(x: Array, radii: Array, mesh: Triangles, share: float, shapes: Array) -> None:
+    """Add a share to how well people know what they have touched, in place."""
+    for i in range(len(x)):
+        for k in range(shapes.shape[1]):
+            row = shapes[i, k]
+            touched = row[SEEN] > 0.0
+            for j in range(0 if touched else x.shape[1]):
+                reach = radii[j] + GRIP_GAP
+                px, py, pz = to_local(x[i, j, 0], x[i, j, 1], x[i, j, 2], row)
+                near = px * px + py * py + pz * pz < (row[BOUND] + reach) ** 2
+                touched = touched or (near and shape_distance(px, py, pz, row, mesh, reach)[0] < reach)
+            row[SEEN] = min(row[SEEN] + share, 1.0) if touched else 0.0
 
 
 @kernel
@@ -263,8 +288,7 @@ class FootingStage(Stage):
             q = np.where(self._uneven[..., None, None, None], self.skeleton.inverse(x, state.q), q)
         return replace(state, x=x, v=v, q=q)
 
-    def change(self, candidates: Candidates, reference: int) -> Candidates:
-        del reference
+    def change(self, candidates: Candidates) -> Candidates:
         f, x = self.footing, np.array(candidates.x)
         floor, feet = np.asarray(f.floor + self.h * f.rate), np.asarray(f.feet + self.h * f.lifts)  # as they will be at the step's end
         _raise(flat(x, 3), flat(floor, 0), flat(feet, 1), *self._parts[2:], flat(f.ways, 2), flat(f.room, 1))

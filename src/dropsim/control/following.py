@@ -51,7 +51,7 @@ def clip_simulator(prior: ClipPrior) -> Simulator:
     is corrected gently but down to nothing: a strong correction carries a recorded flight, whose noise is many times gravity, far away.
     """
     options = SimulatorOptions(
-        kinematic_weight=12.0, correction_weight=0.7, airborne_weight=0.3, tolerance=0.0, threshold=0.0,
+        kinematic_weight=12.0, correction_weight=0.7, drift=0.0, threshold=0.0,
         num_samples=1, num_iterations=6, leaf_damping=0.0,
     )  # fmt: skip
     return Simulator(prior, options=options, energies=(Planted(),))

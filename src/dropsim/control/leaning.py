@@ -1,4 +1,4 @@
-"""What recordings on a level floor with empty hands do not have: leaning against a load, and arms held out on ground that tilts."""
+"""Leaning against a load: recorded people have empty hands."""
 
 import functools
 from dataclasses import dataclass, replace
@@ -33,51 +33,36 @@ def lean_against(mass: float, skeleton: Skeleton) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class TurnStage(Stage):
-    """Ask the prior as if people did not turn some joints about the way that they face, and turn those of its proposals."""
+class LeanStage(Stage):
+    """Ask the prior as if people did not lean, and tilt the trunks of its proposals."""
 
-    angle: Float[np.ndarray, "*b"]
-    """[rad]"""
+    lean: Float[np.ndarray, "*b"]
+    """To the left [rad]."""
     facing: Float[np.ndarray, "*b 3"]
     """Horizontal unit vector."""
-    sides: tuple[tuple[int, float], ...]
-    """Joints beyond which everything is turned, and by how many times the angle."""
 
     def query(self, state: State) -> State:
         x, q = np.array(state.x, order="C")[..., None, :, :], np.array(state.q, order="C")[..., None, :, :, :]
-        self._turn(x, -1.0)
-        return replace(state, x=x[..., 0, :, :], q=self._turned(q, -1.0)[..., 0, :, :, :])
+        return replace(state, x=self._turned(x, 1.0)[..., 0, :, :], q=self._rotated(q, 1.0)[..., 0, :, :, :])
 
-    def change(self, candidates: Candidates, reference: int) -> Candidates:
-        del reference
-        x = np.array(candidates.x, order="C")
-        self._turn(x, 1.0)
-        return candidates.turned(x, lambda q: self._turned(np.array(q, order="C"), 1.0))
+    def change(self, candidates: Candidates) -> Candidates:
+        x = self._turned(np.array(candidates.x, order="C"), -1.0)
+        return candidates.turned(x, lambda q: self._rotated(np.array(q, order="C"), -1.0))
 
-    def _turn(self, x: Float[np.ndarray, "*b k 22 3"], sign: float) -> None:
+    def _turned(self, x: Float[np.ndarray, "*b k 22 3"], sign: float) -> Float[np.ndarray, "*b k 22 3"]:
         """Turn joints, in place."""
-        for joint, times in self.sides:
-            _turn_joints(flat(x, 3), joint, _beyond(joint), sign * times * flat(self.angle, 0), flat(self.facing, 1))
+        _turn_joints(flat(x, 3), WAIST, _beyond(WAIST), sign * flat(self.lean, 0), flat(self.facing, 1))
+        return x
 
-    def _turned(self, q: Float[np.ndarray, "*b k 22 3 3"], sign: float) -> Float[np.ndarray, "*b k 22 3 3"]:
+    def _rotated(self, q: Float[np.ndarray, "*b k 22 3 3"], sign: float) -> Float[np.ndarray, "*b k 22 3 3"]:
         """Turn rotations, in place."""
-        for joint, times in self.sides:
-            _turn_rotations(flat(q, 4), joint, _carrying(joint), sign * times * flat(self.angle, 0), flat(self.facing, 1))
+        _turn_rotations(flat(q, 4), WAIST, _carrying(WAIST), sign * flat(self.lean, 0), flat(self.facing, 1))
         return q
 
 
-def leaning(lean: Float[np.ndarray, "*b"], state: State) -> TurnStage:
+def leaning(lean: Float[np.ndarray, "*b"], state: State) -> LeanStage:
     """Tilt the trunks of people to the left [rad]."""
-    return TurnStage(lean, _facing(state), ((WAIST, -1.0),))
-
-
-def bracing(out: Float[np.ndarray, "*b"], state: State) -> TurnStage:
-    """Hold the arms of people out, away from the body [rad]."""
-    return TurnStage(out, _facing(state), ((joint_index("left_shoulder"), 1.0), (joint_index("right_shoulder"), -1.0)))
-
-
-def _facing(state: State) -> Float[np.ndarray, "*b 3"]:
-    return heading(state.q[..., 0, :, :])[..., 1, :]
+    return LeanStage(lean, heading(state.q[..., 0, :, :])[..., 1, :])
 
 
 @kernel

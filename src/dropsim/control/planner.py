@@ -107,14 +107,14 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class ReplaceStage(Stage):
-    """Put given frames of some people in the place of the reference candidate."""
+    """Let some people follow given frames."""
 
     frame: Candidates
     """One for each person."""
     people: Bool[np.ndarray, "*b"]
 
-    def change(self, candidates: Candidates, reference: int) -> Candidates:
-        return candidates.with_candidate(reference, self.frame.pick(0), self.people)
+    def change(self, candidates: Candidates) -> Candidates:
+        return candidates.led_by(self.frame.pick(0), self.people)
 
 
 def make_plan(planner: Planner, prior: Prior, people: State, intent: Intent, frame: int, rng: Streams) -> Plan | None:

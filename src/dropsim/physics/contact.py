@@ -419,7 +419,7 @@ def _or_entered(found: Found, before: Array, x: float, y: float, z: float, here:
 def ray(x: float, y: float, z: float, dx: float, dy: float, dz: float, here: Solids, seen: bool) -> tuple[float, float, float, float]:
     """Return where the way from a point along d enters something, as a share of d, and the normal there; infinite if it does not.
 
-    `seen` leaves out what people do not see. What the point is inside of does not count.
+    `seen` leaves out what people do not see or know. What the point is inside of does not count.
     """
     best, nx, ny, nz = math.inf, 0.0, 0.0, 1.0
     for k in range(len(here.planes)):
@@ -430,7 +430,7 @@ def ray(x: float, y: float, z: float, dx: float, dy: float, dz: float, here: Sol
             best, nx, ny, nz = height / sinking, plane[0], plane[1], plane[2]
     for k in range(len(here.shapes)):
         row = here.shapes[k]
-        if seen and row[forms.SEEN] == 0.0:
+        if seen and row[forms.SEEN] < 1.0:
             continue
         # The point of the way that is nearest to the centre.
         cx, cy, cz = row[4] - x, row[5] - y, row[6] - z

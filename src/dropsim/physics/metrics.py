@@ -37,9 +37,8 @@ LIFTED, LANDED = 0.04, 0.02
 """A foot is lifted when ankle and toes are higher than the first above where they stand, and has landed below the second [m]."""
 TOUCHING = 0.02
 """Spheres within this of the floor can bear a contact force, in the ledger [m]."""
-IMPACT = 8.0
-"""Most that hips, backs and hands bear together when somebody lands on them [body weights]: hips bear 5.6 to 8.6 kN in falls (Robinovitch
-et al. 1991)."""
+LEDGER_ARM = 1.0
+"""Arm at which a moment weighs as much as a force [m], as in the paper: forces are explained first."""
 LEDGER = 0.5
 """Time over which unexplained impulses are summed up [s]."""
 STANDING, RUNNING = 0.2, 2.2
@@ -136,7 +135,7 @@ def ledger(motion: Motion, *, same_frame: bool = False) -> Float[np.ndarray, "*b
         before, after = np.roll(low, 1, axis=-2), np.roll(low, -1, axis=-2)  # the ends, which wrap around, are not looked at
         low = before | low | after
     skeleton, h, x = motion.skeleton, 1 / motion.fps, motion.joints[..., 1:-1, :, :]
-    residual = wrench.unexplained_of_motion(motion, low, options=SimulatorOptions(moment_arm=wrench.LEDGER_ARM, largest_bearing=IMPACT))
+    residual = wrench.unexplained_of_motion(motion, low, options=SimulatorOptions(moment_arm=LEDGER_ARM, largest_bearing=wrench.IMPACT))
     turns = np.linalg.solve(_inertia(x, skeleton), residual[..., 3:, None])[..., 0]
     rates = np.concatenate((residual[..., :3] / skeleton.masses.sum(), turns), -1)
     sums = np.cumsum(np.concatenate((np.zeros_like(rates[..., :1, :]), rates * h), -2), -2)

@@ -15,7 +15,11 @@ class SimulatorOptions:
     num_iterations: int = 3
     """Local and global steps a frame."""
     start_at_mode: bool | None = None
-    """Whether the iterations start at the prior's mode, as in the paper, or at a sample; by default what suits the prior."""
+    """Start the iterations at the mode, as in the paper, or at the first sample; by default at the candidate that physics chooses."""
+    wrench_weight: float = 0.3
+    """Weight of a candidate's root wrench, squared, in the choice [m^2 per squared body weight]."""
+    nearest_sample: bool = False
+    """Let the candidate nearest to the solution drive the next state, as in the paper, instead of the one at which the iterations start."""
     contact: bool = True
     """Whether people touch the ground, objects, each other and themselves."""
     range_of_motion: bool = True
@@ -37,16 +41,15 @@ class SimulatorOptions:
     """Gap up to which a sphere can bear a contact force [m]: about the noise of recorded feet."""
     leaf_damping: float = 0.03
     """Share by which the rotations of head, hands and toes, which no joint tells, go back to rest each frame."""
-    tolerance: float | None = None
-    """Largest root wrench of the reference candidate that is let pass [body weights]; by default what suits the prior."""
+    twist_from_sample: bool = False
+    """Whether bones are twisted as in the nearest candidate, as in the paper, which turns limbs over when candidates change."""
+    drift: MetresPerSecond | None = None
+    """Bound on the unexplained velocity that adds up within half a second, of the body and of its turning at the moment arm [m/s]; by
+    default what suits the prior. With 0 each step is corrected on its own, as in the paper."""
     threshold: float = 0.0
-    """Root wrenches beyond the tolerated one up to this size are left alone [body weights]."""
-    ledger: MetresPerSecond | None = 0.1
-    """Most that unexplained changes of the body's velocity may add up to within half a second [m/s]; None lets them add up."""
+    """Size below which an excess of the root wrench is left alone [body weights]."""
     correction_weight: float = 20.0
     """Strength of the correction, w_p: it removes w_p / (1 + w_p) of an unexplained force, and less of an unexplained moment."""
-    airborne_weight: float = 10.0
-    """Strength of the correction if nothing is touched: in flight only gravity changes the momentum."""
     correction_cap: Metres = 0.1
     """Farthest that the correction moves any joint [m]."""
     moment_arm: Metres = 0.4
@@ -78,16 +81,14 @@ class SimulatorOptions:
             raise ValueError(f"friction_edges has to be between 3 and 32, not {self.friction_edges}")
         if not 0 <= self.leaf_damping <= 1:
             raise ValueError(f"leaf_damping has to be between 0 and 1, not {self.leaf_damping:g}")
-        for name in ("tolerance", "ledger"):
-            value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise ValueError(f"{name} cannot be negative, and is {value:g}")
+        if self.drift is not None and not self.drift >= 0:
+            raise ValueError(f"drift cannot be negative, and is {self.drift:g}")
         for name in ("moment_arm", "largest_load", "largest_bearing"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} has to be above 0, not {getattr(self, name):g}")
         for name in (
             "rigidity_weight", "contact_weight", "range_of_motion_weight", "kinematic_weight", "contact_margin", "threshold",
-            "correction_weight", "airborne_weight", "correction_cap", "ridge",
+            "correction_weight", "correction_cap", "ridge", "wrench_weight",
         ):  # fmt: skip
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} cannot be negative, and is {getattr(self, name):g}")

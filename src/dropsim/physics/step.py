@@ -29,19 +29,20 @@ from dropsim.priors.prior import Candidate, Candidates, Prior, State
 
 BUILT_IN = ("rigidity", "contact", "range_of_motion", "kinematic", "momentum", "kinematic_mode")
 """Names of energies that a user's own cannot have."""
+FASTEST_TWIST = 10.0
+"""Speed at which bones turn about themselves at most [rad/s]: the 99.9th percentile of shins and feet in the shipped bank."""
 _LEAVES = np.array(LEAVES)
 
 
 class Stage:
-    """Something that changes what the prior is asked or what it proposes: a floor at another height, a plan, a stiff joint."""
+    """Something that changes what the prior is asked or what it proposes: a floor at another height, a plan, a load."""
 
     def query(self, state: State) -> State:
         """Return the state that the prior sees."""
         return state
 
-    def change(self, candidates: Candidates, reference: int) -> Candidates:
-        """Return the candidates that the solver sees; `reference` is the index at which the iterations start."""
-        del reference
+    def change(self, candidates: Candidates) -> Candidates:
+        """Return the candidates that the solver sees."""
         return candidates
 
 
@@ -65,6 +66,8 @@ class StepInputs:
     """Joints that are held by a bounded force."""
     shared: bool = False
     """Whether the people along the last batch dimension share a world and can touch each other."""
+    immovable: Callable[[Float[np.ndarray, "*b 22 3"]], Sequence[Collider]] | None = None
+    """What tells, for joints that have settled, which objects cannot make way for people: they settle once more, out of these."""
 
     @classmethod
     def merged(cls, parts: Sequence["StepInputs"]) -> "StepInputs":
@@ -80,6 +83,7 @@ class StepInputs:
             intent=Intent.merged([part.intent for part in parts]),
             holds=settling.Holds.merged([part.holds for part in parts if part.holds is not None]),
             shared=any(part.shared for part in parts),
+            immovable=next((part.immovable for part in parts if part.immovable is not None), None),
         )
 
 
@@ -117,8 +121,8 @@ class Aim:
     y: Float[np.ndarray, "n 22 3"]
     """Where momentum, external forces, gravity and the ground's reaction take the particles [m]."""
     support: wrench.Support
-    unexplained: Float[np.ndarray, "n 6"]
-    """Root wrench of the reference candidate [N, N m]."""
+    chosen: Int[np.ndarray, "n"]
+    """Candidates at which the iterations start."""
     borne: Float[np.ndarray, "n 2"]
     """How far the ground's reaction moves the body within the step, along the contacts' normals and along their surfaces [m]."""
 
@@ -187,9 +191,10 @@ class Simulator:
         batch, now = state.x.shape[:-2], _Now.of(state, inputs)
         system = system_of((*self._energies, *inputs.energies), self.skeleton)
 
-        mode, proposed, reference = self._propose(state, inputs, rng)
-        candidates, start = flat(proposed.x, 3), proposed.pick(reference)
-        aim = self._aim(now, flat(start.x, 2))
+        mode, proposed = self._propose(state, inputs, rng)
+        aim = self._aim(now, proposed)
+        candidates, start = flat(proposed.x, 3), proposed.pick(aim.chosen.reshape(batch))
+        candidates = self._let_slip(now, aim, candidates, flat(start.x, 2))
         # A body without a prior twists its limbs as before, and not as a prior that has no say would.
         twist = flat(start.q if self.options.kinematic else state.q, 3)
         frame = Frame(self.skeleton, self.h, now.x, aim.y, twist, candidates, now.solids)
@@ -197,56 +202,80 @@ class Simulator:
         x, before = self._balance(now, aim, x)
         x, holding = self._hold(now, x)
         x, touching, pushes = self._settle(now, aim, x, batch if inputs.shared else ())
-        pushes = pushes + holding
-        chosen = nearest_candidate(candidates, x)
-        taken = start if (chosen == reference).all() else proposed.pick(chosen.reshape(batch))
+        x, again, given = self._give_way(now, inputs, x, batch)
+        touching, pushes = touching | again, pushes + holding + given
+        chosen = nearest_candidate(candidates, x) if self.options.nearest_sample else aim.chosen
+        taken = start if (chosen == aim.chosen).all() else proposed.pick(chosen.reshape(batch))
         taken = Candidate(flat(taken.x, 2), flat(taken.q, 3), flat(taken.memory, 1))
-        q = self._pose(x, taken.q if self.options.kinematic else twist)
+        q = self._pose(x, taken.q if self.options.kinematic else twist, flat(state.q, 3))
 
-        report = self._report(now, aim, system, frame, x, before, touching, pushes, chosen, mode)
+        report, drift = self._report(now, aim, system, frame, x, before, touching, pushes, chosen, mode)
         kept = proposed_memory(self.prior, taken, x, q, pushes + now.forces - now.loads)
-        found = State(x, (x - now.x) / self.h, q, kept, self._close_account(now, aim, x, pushes))
+        found = State(x, (x - now.x) / self.h, q, kept, drift)
         return found.map(lambda v: v.reshape((*batch, *v.shape[1:]))), report.map(lambda v: v.reshape((*batch, *v.shape[1:])))
 
-    def _propose(self, state: State, inputs: StepInputs, rng: Streams) -> tuple[np.ndarray, Candidates, int]:
-        """Let the prior propose, eq. (9), through the stages; return its mode, the candidates, and where the iterations start."""
+    def _propose(self, state: State, inputs: StepInputs, rng: Streams) -> tuple[np.ndarray, Candidates]:
+        """Let the prior propose, eq. (9), through the stages; return its mode and the candidates."""
         seen = state
         for stage in inputs.stages:
             seen = stage.query(seen)
         candidates = self.prior.propose(seen, self.num_samples, rng, inputs.intent)
-        at_mode = self.prior.starts_at_mode if self.options.start_at_mode is None else self.options.start_at_mode
-        reference = 0 if at_mode or candidates.x.shape[-3] == 1 else 1
         mode = candidates.x[..., 0, :, :]
         for stage in inputs.stages:
-            candidates = stage.change(candidates, reference)
+            candidates = stage.change(candidates)
         if not np.isfinite(candidates.x.sum()):
             raise ValueError("the prior diverged: its candidates are not finite")
-        return flat(mode, 2), candidates, reference
+        return flat(mode, 2), candidates
 
-    def _aim(self, now: "_Now", reference: Float[np.ndarray, "n 22 3"]) -> Aim:
-        """Return the inertial target y, eq. (1), with the reaction of the ground that the reference candidate counts on."""
+    def _aim(self, now: "_Now", proposed: Candidates) -> Aim:
+        """Choose candidates, and return the inertial target y, eq. (1), with the reaction of the ground that they count on."""
         num, o = len(now.x), self.options
         near, shares = np.empty((num, NUM_JOINTS), dtype=np.bool_), wrench.no_shares(num, o)
         support = wrench.Support(near, np.empty(now.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.x.shape), shares)
-        found = Aim(np.empty(now.x.shape), support, np.empty((num, 6)), np.empty((num, 2)))
+        found = Aim(np.empty(now.x.shape), support, np.empty(num, dtype=np.int64), np.empty((num, 2)))
         world = (self.skeleton.arrays, now.solids, o.contact_margin, wrench.fit_of(self.skeleton, o), self.h, o.react and o.kinematic)
-        check(
-            wrench.aim(
-                now.x, now.v, flat(reference, 2), now.forces, now.loads, *world, found.support, found.unexplained, found.borne, found.y
-            )
-        )
+        choice = (flat(proposed.x, 3), self._costs(flat(proposed.cost, 1)), o.wrench_weight)
+        check(wrench.aim(now.x, now.v, *choice, now.forces, now.loads, *world, found.support, found.chosen, found.borne, found.y))
         return found
+
+    def _costs(self, costs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
+        """Return the costs of the candidates at which the iterations may start; infinite for the others."""
+        if costs.shape[1] == 1:
+            return costs
+        at_mode, index = self.options.start_at_mode, np.arange(costs.shape[1])
+        free = (index == (0 if at_mode else 1)) if at_mode is not None else index >= (0 if self.prior.starts_at_mode else 1)
+        return np.where(free | (costs == -np.inf), costs, np.inf)
+
+    def _let_slip(self, now: "_Now", aim: Aim, candidates: np.ndarray, start: np.ndarray) -> Float[np.ndarray, "n k 22 3"]:
+        """Return candidates whose feet slip as far as the ground does not hold them.
+
+        People count on the friction of usual ground. The part of the start's contact forces that slippery ground does not give is missing
+        at the foot, and moves it by its mass.
+        """
+        support, o = aim.support, self.options
+        slippery = support.near & (support.friction < o.friction)
+        if not slippery.any():
+            return candidates
+        usual = support._replace(friction=np.maximum(support.friction, o.friction), shares=np.zeros_like(support.shares))
+        forces, residual, drift = np.empty(start.shape), np.empty((len(start), 6)), np.empty((len(start), 6))
+        world = (self.skeleton.arrays, usual, wrench.fit_of(self.skeleton, o), self.h, now.drift)
+        check(wrench.explain(now.x, now.v, start, now.loads, *world, forces, residual, drift))
+        load = (forces * support.normals).sum(-1, keepdims=True)
+        along = forces - load * support.normals
+        size = np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-9)
+        missing = along * np.where(slippery[..., None], np.maximum(1 - support.friction[..., None] * load / size, 0.0), 0.0)
+        out = np.array(candidates)
+        for foot in ([7, 10], [8, 11]):
+            out[:, :, foot] -= self.h**2 / self.skeleton.masses[foot].sum() * missing[:, None, foot].sum(-2, keepdims=True)
+        return out
 
     def _balance(self, now: "_Now", aim: Aim, solved: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
         """Correct a solution softly, eq. (14); also return its root wrench before that [body weights]."""
-        out, before = np.empty(solved.shape), np.empty(len(solved))
-        left = np.full(len(solved), not self.options.correct)
-        fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options), self.h)
-        correction = wrench.correction_of(self.options, self.prior.tolerance)
-        check(wrench.balance(now.x, now.v, solved, now.forces, now.loads, *fit, correction, aim.unexplained, left, out, before))
-        if self.options.ledger is not None:
-            fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options, wrench.LEDGER_ARM), self.h)
-            check(wrench.keep_account(now.x, now.v, out, now.forces, *fit, now.ledger, self.options.ledger, left))
+        out, before, o = np.empty(solved.shape), np.empty(len(solved)), self.options
+        bound, left = self.prior.drift if o.drift is None else o.drift, np.full(len(solved), not o.correct)
+        fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, o), self.h, wrench.correction_of(o, bound))
+        drift = now.drift if bound else np.zeros_like(now.drift)
+        check(wrench.balance(now.x, now.v, solved, now.forces, *fit, drift, left, out, before))
         return out, before
 
     def _hold(self, now: "_Now", x: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
@@ -255,14 +284,6 @@ class Simulator:
         if now.holds is not None:
             settling.hold(x, now.holds, self.skeleton.arrays, self.h, forces)
         return x, forces
-
-    def _close_account(self, now: "_Now", aim: Aim, x: np.ndarray, pushes: np.ndarray) -> Float[np.ndarray, "n 3"]:
-        """Return the velocity that people owe after a step [m/s]."""
-        owed = np.zeros(now.ledger.shape)
-        if self.options.ledger is not None:
-            fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, self.options, wrench.LEDGER_ARM), self.h)
-            check(wrench.close_account(now.x, now.v, x, now.forces + pushes, *fit, now.ledger, owed))
-        return owed
 
     def _settle(
         self, now: "_Now", aim: Aim, x: Float[np.ndarray, "n 22 3"], shared: tuple[int, ...]
@@ -283,38 +304,45 @@ class Simulator:
         )
         return flat(apart, 2), touching | flat(again, 1), flat(forces, 2)
 
-    def give_way(self, before: State, after: State, colliders: Sequence[Collider], to: Sequence[Collider]) -> State:
-        """Move people out of some more colliders, as objects that are stuck and cannot make way for them; the others stay as they are."""
-        met = np.asarray((nearest_surface(to, after.x).distance < self.skeleton.radii).any(-1))
-        if not self.options.contact or not met.any():
-            return after
-        x, batch = flat(after.x, 2), after.x.shape[:-2]
-        out, touching, o = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_), self.options
-        unborne, rounds = np.zeros((len(x), 2)), (settling.ROUNDS, settling.MOST_ROUNDS)
-        body, around = self.skeleton.arrays, solids((*colliders, *to), batch)
-        settling.settle(x, flat(before.x, 2), body, around, o.friction, unborne, self.h, *rounds, 1.0, out, touching)
-        x = np.where(met[..., None, None], out.reshape(after.x.shape), after.x)
-        q = np.where(met[..., None, None, None], self.skeleton.inverse(x, after.q), after.q)
-        return replace(after, x=x, v=np.where(met[..., None, None], (x - before.x) / self.h, after.v), q=q)
+    def _give_way(self, now: "_Now", inputs: StepInputs, x: Float[np.ndarray, "n 22 3"], batch: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+        """Move people out of what cannot make way for them; return joints, touching joints and the forces that it takes [N]."""
+        touching, everyone, o = np.zeros(x.shape[:-1], dtype=np.bool_), x.reshape(*batch, NUM_JOINTS, 3), self.options
+        stuck = () if inputs.immovable is None or not o.contact else tuple(inputs.immovable(everyone))
+        inside = nearest_surface(stuck, everyone).distance < self.skeleton.radii if stuck else touching
+        met = np.asarray(flat(inside, 1).any(-1))
+        if not met.any():
+            return x, touching, np.zeros(x.shape)
+        out, unborne, around = np.empty(x.shape), np.zeros((len(x), 2)), solids((*inputs.colliders, *stuck), batch)
+        rounds = settling.ROUNDS, settling.MOST_ROUNDS
+        settling.settle(x, now.x, self.skeleton.arrays, around, o.friction, unborne, self.h, *rounds, 1.0, out, touching)
+        out = np.where(met[:, None, None], out, x)
+        return out, touching & met[:, None], self.skeleton.masses[:, None] * (out - x) / self.h**2
 
-    def _pose(self, x: Float[np.ndarray, "n 22 3"], twist_from: Float[np.ndarray, "n 22 3 3"]) -> Float[np.ndarray, "n 22 3 3"]:
-        """Return local rotations: swings from x, twists from the nearest candidate; leaves turn a little toward rest."""
-        q = self.skeleton.inverse(x, twist_from)
+    def _pose(self, x: np.ndarray, twist_from: np.ndarray, last: np.ndarray) -> Float[np.ndarray, "n 22 3 3"]:
+        """Return local rotations: swings from x, twists toward those of the nearest candidate; leaves turn a little toward rest."""
+        if self.options.twist_from_sample:
+            q = self.skeleton.inverse(x, twist_from)
+        else:
+            q = self.skeleton.follow(x, twist_from, last, FASTEST_TWIST * self.h)
         damp(q, _LEAVES, 1 - self.options.leaf_damping)
         return q
 
     def _report(
         self, now: "_Now", aim: Aim, system: System, frame: Frame, x: np.ndarray, before: np.ndarray, touching: np.ndarray,
         pushes: np.ndarray, chosen: np.ndarray, mode: np.ndarray,
-    ) -> Report:  # fmt: skip
+    ) -> tuple[Report, Float[np.ndarray, "n 6"]]:  # fmt: skip
+        """Return what happened, and the drift after it."""
         external, fit = now.forces + pushes, wrench.fit_of(self.skeleton, self.options)
-        forces, residual = np.empty(x.shape), np.empty((len(x), 6))
-        check(wrench.explain(now.x, now.v, x, external, self.skeleton.arrays, aim.support, fit, self.h, forces, residual))
+        forces, residual, drift = np.empty(x.shape), np.empty((len(x), 6)), np.empty((len(x), 6))
+        # What hits the ground is stopped by more than what people push themselves off with.
+        impacts = fit._replace(limits=np.maximum(fit.limits, wrench.IMPACT * fit.body_weight))
+        world = (self.skeleton.arrays, aim.support, impacts, self.h, now.drift)
+        check(wrench.explain(now.x, now.v, x, external, *world, forces, residual, drift))
         values = system.values(x, frame)
         values["momentum"] = 0.5 * squared_distance(x, aim.y, system.mass)
         values["kinematic_mode"] = 0.5 * self.options.kinematic_weight * self.options.kinematic * squared_distance(x, mode)
         after = np.linalg.norm(residual, axis=-1) / fit.body_weight
-        return Report(values, chosen, touching, forces, external, before, after, self.skeleton.bone_error(x))
+        return Report(values, chosen, touching, forces, external, before, after, self.skeleton.bone_error(x)), drift
 
 
 _NOTHING = solids((), ())
@@ -330,7 +358,7 @@ class _Now:
     loads: Float[np.ndarray, "n 22 3"]
     holds: settling.Holds | None
     solids: Solids
-    ledger: Float[np.ndarray, "n 3"]
+    drift: Float[np.ndarray, "n 6"]
 
     @classmethod
     def of(cls, state: State, inputs: StepInputs) -> "_Now":
@@ -342,7 +370,7 @@ class _Now:
         holds = None if (h := inputs.holds) is None else settling.Holds(flat(h.points, 2), flat(h.ahead, 2), flat(h.largest, 1))
         if not np.isfinite(forces.sum()):
             raise ValueError("an external force is not finite")
-        return cls(x, flat(state.v, 2), forces, loads, holds, solids(tuple(inputs.colliders), batch), flat(state.ledger, 1))
+        return cls(x, flat(state.v, 2), forces, loads, holds, solids(tuple(inputs.colliders), batch), flat(state.drift, 1))
 
 
 def proposed_memory(

@@ -38,13 +38,12 @@ _NUM_POINTS = np.array([len(points) for points in _BEARING])
 _POINTS = np.array([(*points, *(((0.0, 0.0),) * (3 - len(points)))) for points in _BEARING])
 _MORE_POINTS = int(_NUM_POINTS.sum()) - NUM_JOINTS
 _UP = np.array([0.0, 0.0, 1.0])
-LEDGER_ARM = 1.0
-"""Arm at which a moment weighs as much as a force in the ledger [m], as in the paper: forces are explained first."""
-LYING_TOLERANCE = 0.1
-"""Unexplained force that is let pass for people on the ground [body weights]: recorded ones have as much, as bodies lie on more than
-joints."""
-ACCOUNT = 0.5
+DRIFT_TIME = 0.5
 """Time over which unexplained changes of velocity are added up [s]."""
+IMPACT = 8.0
+"""Largest load on anything that hits the ground [body weights]: hips bear 5.6 to 8.6 kN in falls (Robinovitch et al. 1991)."""
+LARGEST_WRENCH = 3.0
+"""Root wrench from which on candidates are equally impossible [body weights]."""
 
 
 class Fit(NamedTuple):
@@ -66,30 +65,25 @@ class Fit(NamedTuple):
 class Correction(NamedTuple):
     """How the soft correction acts."""
 
-    tolerance: float
-    lying: float
-    """The tolerance of people who touch something with more than their feet."""
+    bound: float
+    """Unexplained velocity that may add up before it is corrected [m/s]."""
     threshold: float
     weight: float
-    airborne_weight: float
     cap: float
     """[m]"""
 
 
 @functools.lru_cache(maxsize=16)
-def fit_of(skeleton: Skeleton, options: SimulatorOptions, arm: float | None = None) -> Fit:
-    """Return the constants of a body's fits; moments weigh at the options' arm unless given another [m]."""
+def fit_of(skeleton: Skeleton, options: SimulatorOptions) -> Fit:
+    """Return the constants of a body's fits."""
     weight = GRAVITY * float(skeleton.masses.sum())
     limits = weight * np.array([options.largest_load, options.largest_bearing])
-    return Fit(weight, 1 / (arm or options.moment_arm), options.friction, options.friction_edges, options.ridge, limits, options.soles)
+    return Fit(weight, 1 / options.moment_arm, options.friction, options.friction_edges, options.ridge, limits, options.soles)
 
 
-def correction_of(options: SimulatorOptions, tolerance: float) -> Correction:
-    """Return the constants of the correction, with a prior's own tolerance unless the options give one."""
-    lying = max(tolerance, LYING_TOLERANCE)
-    if options.tolerance is not None:
-        tolerance = lying = options.tolerance
-    return Correction(tolerance, lying, options.threshold, options.correction_weight, options.airborne_weight, options.correction_cap)
+def correction_of(options: SimulatorOptions, bound: float) -> Correction:
+    """Return the constants of the correction, with a bound on the drift [m/s]."""
+    return Correction(bound, options.threshold, options.correction_weight, options.correction_cap)
 
 
 class Support(NamedTuple):
@@ -170,7 +164,7 @@ def fit_contacts(
     slides has less of the cone the faster it is, and in the end only forces from none to full friction against the way that it slides.
     """
     near, normals, friction, sliding = support.near[i], support.normals[i], support.friction[i], support.sliding[i]
-    most, c = support.shares.shape[1], support.shares[i % len(support.shares)]
+    most, given = support.shares.shape[1], support.shares[i % len(support.shares)]
     A, edges = np.empty((most, 6)), np.empty((most, 3))
     wrenches, scaled, joint = np.zeros((most, 6)), np.empty(6), np.empty(most, dtype=np.int64)
     n, t, s, point = 0, np.empty(3), np.empty(3), np.empty(3)
@@ -186,12 +180,17 @@ def fit_contacts(
             _perpendicular(normal, t)
         sticks = 1.0 - math.sqrt(sliding[j, 0] ** 2 + sliding[j, 1] ** 2 + sliding[j, 2] ** 2)
         s[0], s[1], s[2] = normal[1] * t[2] - normal[2] * t[1], normal[2] * t[0] - normal[0] * t[2], normal[0] * t[1] - normal[1] * t[0]
+        cosine, sine = b[0] * t[0] + b[1] * t[1] + b[2] * t[2], b[0] * s[0] + b[1] * s[1] + b[2] * s[2]
+        size = math.sqrt(cosine * cosine + sine * sine)
+        cosine, sine = (cosine / size, sine / size) if size > 1e-9 else (1.0, 0.0)
         for p in range(_NUM_POINTS[j] if length > 0.0 else 1):
             for k in range(3):
                 point[k] = x[j, k] - radii[j] * normal[k] + length * (_POINTS[j, p, 0] * t[k] + _POINTS[j, p, 1] * s[k])
             for e in range(fit.num_edges):
+                # An edge lies along the force that is asked for, where the pyramid reaches as far as the cone.
+                c, d = turns[e, 0] * cosine - turns[e, 1] * sine, turns[e, 0] * sine + turns[e, 1] * cosine
                 for k in range(3):
-                    edges[n, k] = sticks * (turns[e, 0] * t[k] + turns[e, 1] * s[k]) - (e % 2) * sliding[j, k] + normal[k] / friction[j]
+                    edges[n, k] = sticks * (c * t[k] + d * s[k]) - (e % 2) * sliding[j, k] + normal[k] / friction[j]
                 add_force(edges[n, 0], edges[n, 1], edges[n, 2], point, centre, 1.0, wrenches[n])
                 for r in range(6):
                     A[n, r] = wrenches[n, r] * (1.0 if r < 3 else fit.scale)
@@ -199,7 +198,7 @@ def fit_contacts(
                 n += 1
     for r in range(6):
         scaled[r] = b[r] * (1.0 if r < 3 else fit.scale)
-    status = solve(A, scaled, n, fit.ridge, c)
+    status = solve(A, scaled, n, fit.ridge, given)
     forces[:] = 0.0
     for r in range(6):
         residual[r] = b[r]
@@ -207,14 +206,14 @@ def fit_contacts(
         return status
     load = np.zeros(2)
     for k in range(n):
-        load[_GROUP[joint[k]]] += c[k] / friction[joint[k]]  # every edge has the part 1 / mu along its normal
+        load[_GROUP[joint[k]]] += given[k] / friction[joint[k]]  # every edge has the part 1 / mu along its normal
     for k in range(n):
         group = _GROUP[joint[k]]
-        c[k] *= fit.limits[group] / max(load[group], fit.limits[group])
+        given[k] *= fit.limits[group] / max(load[group], fit.limits[group])
         for r in range(6):
-            residual[r] -= c[k] * wrenches[k, r]
+            residual[r] -= given[k] * wrenches[k, r]
         for i in range(3):
-            forces[joint[k], i] += c[k] * edges[k, i]
+            forces[joint[k], i] += given[k] * edges[k, i]
     return FINE
 
 
@@ -270,46 +269,74 @@ def turn_of(mx: float, my: float, mz: float, x: Array, centre: Array, masses: Ar
 
 @kernel
 def aim(
-    x: Array, v: Array, reference: Array, forces: Array, loads: Array, body: BodyArrays, solids: Solids, margin: float, fit: Fit, h: float,
-    react: bool, support: Support, unexplained: Array, borne: Array, y: Array,
+    x: Array, v: Array, candidates: Array, costs: Array, weight: float, forces: Array, loads: Array, body: BodyArrays, solids: Solids,
+    margin: float, fit: Fit, h: float, react: bool, support: Support, chosen: Array, borne: Array, y: Array,
 ) -> int:  # fmt: skip
-    """Write where momentum, external forces, gravity and the ground's reaction take the particles: y of eq. (1).
+    """Choose the cheapest candidates, and write where momentum, external forces, gravity and the ground's reaction lead: y of eq. (1).
 
-    The reaction is what contact can give of the reference candidate's change of momentum; it moves the body as a rigid one. What contact
-    cannot give of it is `unexplained`. External forces do not enter, because the person has not met them yet, but for the `loads` among
-    them, which the person carries: reaction and loads move the body together. `borne` is how far the reaction moves the body within the
-    step, along the contacts' normals and along their surfaces [m].
+    A candidate's own cost grows by the square of its root wrench [body weights], times a weight. The reaction is what contact can give of
+    the chosen candidate's change of momentum; it moves the body as a rigid one. External forces do not enter, because the person has not
+    met them yet, but for the `loads` among them, which the person carries: reaction and loads move the body together. `borne` is how far
+    the reaction moves the body within the step, along the contacts' normals and along their surfaces [m].
     """
-    centre, b, fitted, spin = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(3)
-    status = FINE
+    centre, b, fitted, spin, residual = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(3), np.empty(6)
+    reaction, bearing, status = np.empty(6), np.empty((NUM_JOINTS, 3)), FINE
+    open_costs = np.empty(costs.shape[1])
     for i in range(len(x)):
-        near, normals = support.near[i], support.normals[i]
-        near_spheres(
-            x[i], reference[i], h, body.radii, of_person(solids, i), margin, fit.friction, fit.soles, near, normals, support.friction[i],
-            support.sliding[i],
-        )  # fmt: skip
+        near, normals, here = support.near[i], support.normals[i], of_person(solids, i)
         total = centre_of_mass(x[i], body.masses, centre)
-        momentum_rate(x[i], v[i], reference[i], body.masses, h, centre, b)
-        take_forces(loads[i], x[i], centre, b)
-        status = max(status, fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, unexplained[i]))
-        for r in range(6):
-            b[r] -= unexplained[i, r]
+        open_costs[:], cheapest, last = costs[i], math.inf, -1
+        while True:
+            k = np.argmin(open_costs)
+            if not open_costs[k] < cheapest:  # no wrench makes up for that
+                break
+            last, open_costs[k] = k, math.inf
+            _meet(x[i], candidates[i, k], h, body, here, margin, fit, support, i)
+            momentum_rate(x[i], v[i], candidates[i, k], body.masses, h, centre, b)
+            take_forces(loads[i], x[i], centre, b)
+            status = max(status, fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual))
+            cost = costs[i, k] + weight * min(_size(residual, fit), LARGEST_WRENCH) ** 2
+            if cost < cheapest:
+                cheapest, chosen[i] = cost, k
+                for r in range(6):
+                    reaction[r] = b[r] - residual[r]
+                copy(fitted, bearing)
+        if last != chosen[i]:
+            _meet(x[i], candidates[i, chosen[i]], h, body, here, margin, fit, support, i)
         if react:
-            _load(fitted, near, normals, h * h / total, borne[i])
+            _load(bearing, near, normals, h * h / total, borne[i])
         else:
             borne[i] = 0.0
         for j in range(NUM_JOINTS):
-            add_force(loads[i, j, 0], loads[i, j, 1], loads[i, j, 2], x[i, j], centre, 1.0, b)
-        turn_of(b[3], b[4], b[5], x[i], centre, body.masses, 1.0, 0.0, spin)
+            add_force(loads[i, j, 0], loads[i, j, 1], loads[i, j, 2], x[i, j], centre, 1.0, reaction)
+        turn_of(reaction[3], reaction[4], reaction[5], x[i], centre, body.masses, 1.0, 0.0, spin)
         for j in range(NUM_JOINTS):
             rx, ry, rz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]
             turned = (spin[1] * rz - spin[2] * ry, spin[2] * rx - spin[0] * rz, spin[0] * ry - spin[1] * rx)
             for k in range(3):
                 acceleration = (forces[i, j, k] - (loads[i, j, k] if react else 0.0)) / body.masses[j] - (GRAVITY if k == 2 else 0.0)
                 if react:
-                    acceleration += b[k] / total + turned[k]
+                    acceleration += reaction[k] / total + turned[k]
                 y[i, j, k] = x[i, j, k] + h * v[i, j, k] + h * h * acceleration
     return status
+
+
+@kernel
+def _meet(x: Array, after: Array, h: float, body: BodyArrays, here: Solids, margin: float, fit: Fit, support: Support, i: int) -> None:
+    """Write what of person i can bear a force on the way to a candidate."""
+    near_spheres(
+        x, after, h, body.radii, here, margin, fit.friction, fit.soles, support.near[i], support.normals[i], support.friction[i],
+        support.sliding[i],
+    )  # fmt: skip
+
+
+@kernel
+def _size(residual: Array, fit: Fit) -> float:
+    """Return the size of a root wrench, moments at the arm [body weights]."""
+    total = 0.0
+    for r in range(6):
+        total += (residual[r] * (1.0 if r < 3 else fit.scale)) ** 2
+    return math.sqrt(total) / fit.body_weight
 
 
 @kernel
@@ -327,12 +354,12 @@ def _load(forces: Array, near: Array, normals: Array, scale: float, out: Array) 
 
 @kernel
 def balance(
-    x: Array, v: Array, solved: Array, forces: Array, loads: Array, body: BodyArrays, support: Support, fit: Fit, h: float,
-    correction: Correction, unexplained: Array, held: Array, out: Array, wrench: Array,
+    x: Array, v: Array, solved: Array, forces: Array, body: BodyArrays, support: Support, fit: Fit, h: float, correction: Correction,
+    drift: Array, held: Array, out: Array, wrench: Array,
 ) -> int:  # fmt: skip
     """Write solutions moved so that contact explains more of their change of momentum, eq. (14), and the root wrench before that.
 
-    With e the root wrench less what is tolerated, in body weights, and u = g h^2 the way that one body weight moves a body within a step:
+    With e the excess of the root wrench in body weights, and u = g h^2 the way that one body weight moves a body within a step:
 
         dx = argmin |dx|^2_M / m + w_p |u e + J dx|^2
 
@@ -346,22 +373,20 @@ def balance(
         total = centre_of_mass(x[i], body.masses, centre)
         momentum_rate(x[i], v[i], solved[i], body.masses, h, centre, b)
         take_forces(forces[i], x[i], centre, b)
-        status = max(
-            status,
-            fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual),
-        )
+        status = max(status, fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual))
         wrench[i] = _norm(residual) / fit.body_weight
         copy(solved[i], out[i])
         if held[i]:
             continue
-        grounded, tolerance = False, 0.0
-        for j in range(NUM_JOINTS):
-            if support.near[i, j]:
-                grounded, tolerance = True, max(tolerance, correction.lying if _GROUP[j] else correction.tolerance)
-        _excess(residual, unexplained[i], forces[i], loads[i], fit, tolerance, e)
+        _add_drift(drift[i], residual, fit, h, e)
+        for part in (e[:3], e[3:]):
+            # Residuals that alternate pass: what would carry their sum beyond the bound does not.
+            excess = max(1.0 - correction.bound / max(_norm(part), 1e-30), 0.0) / (GRAVITY * h)
+            for r in range(3):
+                part[r] *= excess
         if not _norm(e) > correction.threshold:
             continue
-        strength = correction.weight if grounded else correction.airborne_weight
+        strength = correction.weight
         turn_of(
             strength * e[3], strength * e[4], strength * e[5], x[i], centre, body.masses, fit.scale * math.sqrt(strength / total), 1.0, turn
         )
@@ -381,63 +406,11 @@ def balance(
 
 
 @kernel
-def keep_account(
-    x: Array, v: Array, solved: Array, forces: Array, body: BodyArrays, support: Support, fit: Fit, h: float, ledger: Array, bound: float,
-    held: Array,
-) -> int:  # fmt: skip
-    """Shift solutions in place so that the unexplained velocity that people owe stays within a bound, over the ground and upward.
-
-    Residuals that alternate pass. What would carry their sum of the last half second farther is taken back at once, by moving the whole
-    body, which changes no angular momentum.
-    """
-    owed, status = np.empty(3), FINE
-    for i in range(len(x)):
-        if held[i]:
-            continue
-        status = max(status, _owed(x[i], v[i], solved[i], forces[i], body, support, i, fit, h, ledger[i], owed))
-        across = math.sqrt(owed[0] * owed[0] + owed[1] * owed[1])
-        level, upright = max(1.0 - bound / max(across, 1e-30), 0.0), max(1.0 - bound / max(abs(owed[2]), 1e-30), 0.0)
-        for j in range(NUM_JOINTS):
-            solved[i, j, 0] -= h * level * owed[0]
-            solved[i, j, 1] -= h * level * owed[1]
-            solved[i, j, 2] -= h * upright * owed[2]
-    return status
-
-
-@kernel
-def close_account(
-    x: Array, v: Array, after: Array, forces: Array, body: BodyArrays, support: Support, fit: Fit, h: float, ledger: Array, out: Array
-) -> int:
-    """Write what people owe after a step from x to `after` [m/s]."""
-    status = FINE
-    for i in range(len(x)):
-        status = max(status, _owed(x[i], v[i], after[i], forces[i], body, support, i, fit, h, ledger[i], out[i]))
-    return status
-
-
-@kernel
-def _owed(
-    x: Array,
-    v: Array,
-    after: Array,
-    forces: Array,
-    body: BodyArrays,
-    support: Support,
-    i: int,
-    fit: Fit,
-    h: float,
-    ledger: Array,
-    out: Array,
-) -> int:
-    """Write what a person owes who goes from x to `after`: unexplained changes of velocity fade within half a second."""
-    centre, b, fitted, residual = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(6)
-    total = centre_of_mass(x, body.masses, centre)
-    momentum_rate(x, v, after, body.masses, h, centre, b)
-    take_forces(forces, x, centre, b)
-    status = fit_contacts(x, support, i, body.radii, centre, b, fit, fitted, residual)
-    for k in range(3):
-        out[k] = (1.0 - h / ACCOUNT) * ledger[k] + h * residual[k] / total
-    return status
+def _add_drift(drift: Array, residual: Array, fit: Fit, h: float, out: Array) -> None:
+    """Write the unexplained velocity of the last half second with that of a step, which has a root wrench [m/s]; moments at the arm."""
+    for r in range(6):
+        change = GRAVITY * h * residual[r] * (1.0 if r < 3 else fit.scale) / fit.body_weight
+        out[r] = (1.0 - h / DRIFT_TIME) * drift[r] + change
 
 
 @kernel
@@ -449,40 +422,18 @@ def _norm(vector: Array) -> float:
 
 
 @kernel
-def _excess(residual: Array, unexplained: Array, forces: Array, loads: Array, fit: Fit, tolerance: float, e: Array) -> None:
-    """Write the part of a root wrench that is not tolerated [body weights].
-
-    The reference candidate's own root wrench is let pass up to the tolerance, because recorded motion has one too. External forces but
-    for loads use the tolerance up: what a prior does against a push is no noise.
-    """
-    allowed = 0.0
-    for r in range(6):
-        size = (1.0 if r < 3 else fit.scale) / fit.body_weight
-        e[r] = size * residual[r]
-        allowed += (size * unexplained[r]) ** 2
-    for j in range(len(forces)):
-        fx, fy, fz = forces[j, 0] - loads[j, 0], forces[j, 1] - loads[j, 1], forces[j, 2] - loads[j, 2]
-        tolerance -= math.sqrt(fx * fx + fy * fy + fz * fz) / fit.body_weight
-    tolerance = max(tolerance, 0.0)
-    share = tolerance / max(tolerance, math.sqrt(allowed), 1e-30)
-    for r in range(6):
-        e[r] -= share * ((1.0 if r < 3 else fit.scale) / fit.body_weight) * unexplained[r]
-
-
-@kernel
 def explain(
-    x: Array, v: Array, after: Array, forces: Array, body: BodyArrays, support: Support, fit: Fit, h: float, fitted: Array, residual: Array
-) -> int:
-    """Write the contact forces of a step from x to `after`, and the root wrench that they leave [N, N m]."""
+    x: Array, v: Array, after: Array, forces: Array, body: BodyArrays, support: Support, fit: Fit, h: float, drift: Array, fitted: Array,
+    residual: Array, drifted: Array,
+) -> int:  # fmt: skip
+    """Write the contact forces of a step from x to `after`, the root wrench that they leave [N, N m], and the drift after it [m/s]."""
     centre, b, status = np.empty(3), np.empty(6), FINE
     for i in range(len(x)):
         centre_of_mass(x[i], body.masses, centre)
         momentum_rate(x[i], v[i], after[i], body.masses, h, centre, b)
         take_forces(forces[i], x[i], centre, b)
-        status = max(
-            status,
-            fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted[i], residual[i]),
-        )
+        status = max(status, fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted[i], residual[i]))
+        _add_drift(drift[i], residual[i], fit, h, drifted[i])
     return status
 
 

@@ -205,7 +205,7 @@ def _seen_intent(
 class CVAEPrior(Prior):
     """A trained conditional VAE as a motion prior: our weights, or HuMoR's."""
 
-    tolerance = 0.4  # its samples are noisier than recordings: corrected further, people fall with nobody pushing
+    drift = 0.1  # its samples are noisier than recordings: corrected further, people fall with nobody pushing
 
     def __init__(
         self, network: CVAENetwork, skeleton: Skeleton, *, fps: float = 30.0, name: str = "cvae", temperature: float = 1.0,

@@ -36,8 +36,6 @@ LOW = 0.6
 """Below this height of the pelvis people are on the way to the ground [m]."""
 ABSORBS = 0.15
 """Time constant in which legs absorb a difference in height and its velocity [s]: about half of a runner's stance."""
-FARTHEST_STEP = 0.5
-"""Farthest that a foot is put down beyond where the recording has it [m]: about half a leg's length."""
 LEG_SPEED = 4.0
 """Speed at which a leg is brought to the recorded height of its foot, at most [m/s]: feet of sprinters come down so fast."""
 STRAIGHT = 0.98
@@ -58,6 +56,8 @@ class Frames(NamedTuple):
     """Feet that stand, left and right (n 2)."""
     last: np.ndarray
     """Last frame of each frame's clip (n)."""
+    lands: np.ndarray
+    """Frame from each one on in which a foot stands (n 2); -1 if it is not known or takes long."""
 
 
 class Body(NamedTuple):
@@ -256,8 +256,8 @@ def ankles_of_frames(frames: Frames, body: Body, out: Array) -> None:
 
 @kernel
 def landings(
-    x: Array, yaws: Array, rows: Array, frames: Frames, scale: float, ankles: Array, yaws_of_frames: Array, lands: Array, pull: Pull,
-    seconds: Array, places: Array,
+    x: Array, yaws: Array, rows: Array, frames: Frames, scale: float, ankles: Array, yaws_of_frames: Array, pull: Pull, seconds: Array,
+    places: Array,
 ) -> None:  # fmt: skip
     """Write when and where the feet of people who follow recordings will stand; what is off the recording now fades until then."""
     n = len(frames.root)
@@ -270,7 +270,7 @@ def landings(
         c, s = math.cos(yaw), math.sin(yaw)
         for side in range(2):
             recorded = side if row < n else 1 - side
-            then = lands[at, recorded]
+            then = frames.lands[at, recorded]
             if then < 0:
                 continue
             ankle = _LEGS[side, 2]
@@ -323,7 +323,7 @@ def follow(
     `next_q` is empty, only joints are written, in half the time.
     """
     turns = len(next_q) > 0
-    ankles, goals, farther = np.empty((2, 3)), np.empty((2, 3)), np.empty(2)
+    ankles, goals, steps, shares = np.empty((2, 3)), np.empty((2, 3)), np.empty((2, 3)), np.empty(2)
     own, d, local = np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 3, 3))
     now_root, now_q, then_root, then_q = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3), np.empty((NUM_JOINTS, 4))
     foot = np.empty(3)
@@ -347,8 +347,11 @@ def follow(
             at = row % n
             feet, ox, oy, sine, cosine = 0, 0.0, 0.0, 0.0, 0.0
             for side in range(2):
+                _ankle(now_q, _LEGS[side], body, turn, steps[side])
                 _ankle(then_q, _LEGS[side], body, turn, ankles[side])
                 other = side if row < n else 1 - side
+                lands = frames.lands[at + 1, other]
+                shares[side] = 1.0 / (lands - at) if lands >= 0 else 0.0
                 stands[side] = frames.standing[at, other] and frames.standing[at + 1, other]
                 if stands[side]:
                     # How far the pelvis is from where the recording has it over this foot, a moment later, and how it is turned over it.
@@ -370,12 +373,6 @@ def follow(
             px, py = way * (frames.root[at, 0] - frames.root[before % n, 0]), abs(way) * (frames.root[at, 1] - frames.root[before % n, 1])
             ux, uy = v[i, 0, 0] - (c * px - s * py), v[i, 0, 1] - (s * px + c * py)
             seconds = math.sqrt(max(x[i, 0, 2], LOW) / GRAVITY)
-            farther[0], farther[1] = ox + seconds * ux, oy + seconds * uy
-            if late[i]:
-                farther[:] = 0.0
-            size = math.sqrt(farther[0] ** 2 + farther[1] ** 2)
-            if size > FARTHEST_STEP:
-                farther[0], farther[1] = FARTHEST_STEP / size * farther[0], FARTHEST_STEP / size * farther[1]
             p = next_x[i, k]
             # The pelvis comes back over the feet as a pendulum would that is damped critically, without a jump in its velocity.
             keep, draw = max(1.0 - 2.0 * pull.h / seconds, 0.0), (pull.h / seconds) ** 2
@@ -401,11 +398,23 @@ def follow(
             sink = 0.0
             for side in range(2):
                 height = body.scale * then_root[2] + ankles[side, 2]
+                ankle, step = _LEGS[side, 2], steps[side]
                 if stands[side]:
-                    _point(x[i], world, p, _LEGS[side, 2], _LEGS[side, 3], turns)
-                _foothold(x[i], p, _LEGS[side], body, height, stands[side], farther, pull, goals[side])
+                    _point(x[i], world, p, ankle, _LEGS[side, 3], turns)
+                elif late[i] or shares[side] == 0.0:
+                    step[0], step[1] = 0.0, 0.0
+                else:
+                    # A foot lands as far from the extrapolated centre of mass as the recorded one does.
+                    fx, fy = x[i, ankle, 0] - x[i, 0, 0] - step[0], x[i, ankle, 1] - x[i, 0, 1] - step[1]
+                    fx, fy = fx + shares[side] * (seconds * ux - fx), fy + shares[side] * (seconds * uy - fy)
+                    step[0], step[1] = p[0, 0] + ankles[side, 0] + fx - p[ankle, 0], p[0, 1] + ankles[side, 1] + fy - p[ankle, 1]
+                    size = max(math.sqrt(step[0] ** 2 + step[1] ** 2) / (LEG_SPEED * pull.h), 1.0)
+                    step[0], step[1] = step[0] / size, step[1] / size
+                _foothold(x[i], p, _LEGS[side], body, height, stands[side], step, pull, goals[side])
                 if stands[side]:
                     sink = max(sink, _too_far(p, _LEGS[side], body, goals[side]))
+                else:
+                    _come_near(p, _LEGS[side], body, shares[side], goals[side])
             for j in range(NUM_JOINTS):
                 p[j, 2] -= sink
             for side in range(2):
@@ -453,14 +462,13 @@ def _ankle(quaternions: Array, leg: Array, body: Body, above: Array, out: Array)
 
 
 @kernel
-def _foothold(x: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, farther: Array, pull: Pull, goal: Array) -> None:
-    """Write where an ankle goes: to its recorded height above the floor; a foot that stands comes down and keeps its place."""
+def _foothold(x: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, step: Array, pull: Pull, goal: Array) -> None:
+    """Write where an ankle goes: to its recorded height above the floor and by a step; one that stands comes down and keeps its place."""
     ankle, toe = leg[2], leg[3]
     # The ankle's height at which the lower one of heel and toes is on the floor.
     floor = max(body.radii[ankle], body.radii[toe] + p[ankle, 2] - p[toe, 2])
     height = max(height, floor)  # pyright: ignore[reportAssignmentType]
-    # A foot in the air is put down farther by how much farther the body falls than the recorded one did.
-    tx, ty = pull.fade * farther[0], pull.fade * farther[1]
+    tx, ty = step[0], step[1]
     if stands:
         gap = max(_gap(x, body.radii, leg), 0.0)
         height = floor + (1.0 - pull.fade) * min(gap, height - floor)
@@ -494,6 +502,17 @@ def _too_far(p: Array, leg: Array, body: Body, goal: Array) -> float:
     length = _given(math.sqrt(across + gz * gz), body.lengths[leg[1]] + body.lengths[leg[2]])
     # A foot that is too far off to be reached from any height is drawn along.
     return max(gz - math.sqrt(length * length - across), 0.0) if across < 0.25 * length * length else 0.0
+
+
+@kernel
+def _come_near(p: Array, leg: Array, body: Body, soon: float, goal: Array) -> None:
+    """Bring the goal of a foot that is too far off for the leg nearer over the ground: it lands nearer, and not late."""
+    hip = p[leg[0]]
+    gx, gy, gz = goal[0] - hip[0], goal[1] - hip[1], hip[2] - goal[2]
+    across, length = math.sqrt(gx * gx + gy * gy), STRAIGHT * (body.lengths[leg[1]] + body.lengths[leg[2]])
+    share = min(math.sqrt(max(length * length - gz * gz, 0.0)) / max(across, 1e-9), 1.0)
+    share = 1.0 - soon * (1.0 - share)
+    goal[0], goal[1] = hip[0] + share * gx, hip[1] + share * gy
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Kernels of the motion field: what people want as the search takes it, and which of the recordings found they follow."""
+"""Kernels of the motion field: what people want as the search takes it, and what speaks against each of the recordings found."""
 
 import math
 from typing import Any, NamedTuple
@@ -23,17 +23,21 @@ WEIGHTS = np.array([1.5, 1.5, 1.0, 1.0, 0.6, 1.0])
 NUM_INTENT = len(WEIGHTS)
 ROAM = 5
 """Column of the excursion."""
+BALANCE = NUM_COMPONENTS + NUM_INTENT
+"""Column from which on the two of the balance are."""
+NUM_COLUMNS = BALANCE + 2
+FALL = math.e
+"""Growth of a fall until a foot lands a third of a second later, by which the search weighs how far people are out of balance."""
 LARGEST_TURN = 1.2
 """Turn within the time ahead that is asked for at most [rad]: recorded people hardly turn faster."""
 UPRIGHT = 0.88
 """Height of the pelvis of somebody who walks or stands, on the recordings' body [m]."""
 LATELY, CATCH_UP, LAG = 4.0, 1.0, 0.6
 """A lag is forgotten within 2 s, people would like to make it up within 1 s, and none is remembered beyond 30 cm."""
-REACTION, ALERT = 0.2, 0.5
-"""Between losing one's balance and doing something about it [s]: pushed walkers answer with the ankle after 0.2 s (Hof et al. 2010). Who
-was out of balance for so long stays alert for the second time at most."""
+REACTION = 0.2
+"""Time between losing balance and doing something about it [s]: pushed walkers answer with the ankle after 0.2 s (Hof et al. 2010)."""
 UNSTEADY = 0.05
-"""People step who are farther than this out of balance [m]: toes and the ball of the foot hold less than that."""
+"""Distance from which on people notice that they are out of balance [m]: toes and the ball of the foot hold less than that."""
 DOWN = 0.45
 """Share of their standing heights below which pelvis or head are of somebody who lies."""
 AT_REST = 0.7
@@ -42,18 +46,28 @@ FALL_TIME = 0.3
 """A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""
 JUMPING = 1.05
 """Height of the pelvis that people only reach in the air, on the recordings' body [m]: those who want to be higher jump."""
-BACK = 15
-"""Frames by which nobody goes back within a recording: about a step."""
-ROW, AGE, TRACK, BEHIND, SHAKEN, RISING, NUM_REMEMBERED = 0, 1, 2, slice(3, 5), 5, 6, 7
-"""Columns of the memory: the recorded frame that is followed, for how many frames, the frame whose intent people have who are told nothing,
-how far they lag behind [m], for how many frames they were out of balance, and whether they get up."""
-ANY, STEPPING, GOING, JUMPS, GETTING_UP, NUM_SETS = 0, 1, 2, 3, 4, 5
-"""Sets of frames that can be followed: by anybody, to step, to go or stand, to jump, and to get up."""
+MOMENT = 15
+"""Frames of a recording that count as one moment, of which only one is a candidate: about a step."""
+ROW, BEHIND, SHAKEN, RISING, NUM_REMEMBERED = 0, slice(1, 3), 3, 4, 5
+"""Columns of the memory: the recorded frame that is followed, how far people lag behind [m], for how many frames they were out of balance,
+and whether they get up."""
+ANY, GOING, JUMPS, GETTING_UP, NUM_SETS = 0, 1, 2, 3, 4
+"""Sets of frames that can be followed: by anybody, to go or stand, to jump, and to get up."""
 BACK_SPEED = 0.5
 """Fastest that people go back to their place [m/s]."""
 _ANKLES = (7, 8)
 _BEHIND = BEHIND.start
-_NO_SLOWER = 1.0 / (FALL_TIME * SPEED_SCALE)
+
+
+class Taste(NamedTuple):
+    """What counts for and against a candidate, next to the squared distance of the features [m^2]."""
+
+    going_on: float
+    """Bonus of the recording that is followed."""
+    catch: float
+    """Weight of how far the body is out of balance when the recording's next foot lands."""
+    noise: float
+    """Mean of the chance that is added to all others."""
 
 
 class Recorded(NamedTuple):
@@ -65,8 +79,10 @@ class Recorded(NamedTuple):
     basis: np.ndarray
     codes: np.ndarray
     falling: np.ndarray
+    growth: np.ndarray
+    """Factor by which a fall grows until the next foot lands (r)."""
     allowed: np.ndarray
-    """Frames of each set (5 r)."""
+    """Frames of each set (4 r)."""
     last: np.ndarray
     """Last frame of each frame's clip."""
     radii: np.ndarray
@@ -87,11 +103,9 @@ class Queries(NamedTuple):
     which: np.ndarray
     """Sets of frames among which they search (n)."""
     late: np.ndarray
-    """Who has not reacted yet to being out of balance (n)."""
-    steps: np.ndarray
-    """Who has (n)."""
+    """True while a person is off balance but within the reaction time (n)."""
     rising: np.ndarray
-    """Who gets up (n)."""
+    """True for people who get up (n)."""
     shaken: np.ndarray
     """For how many frames they were out of balance (n)."""
     behind: np.ndarray
@@ -100,50 +114,42 @@ class Queries(NamedTuple):
     @classmethod
     def empty(cls, n: int) -> "Queries":
         """Return room for what n people want."""
-        codes, weights = (np.empty((n, NUM_COMPONENTS + len(WEIGHTS)), dtype=np.float32) for _ in range(2))
-        late, steps, rising = (np.empty(n, dtype=np.bool_) for _ in range(3))
-        return cls(codes, weights, np.empty(n, dtype=np.int64), late, steps, rising, np.empty(n), np.empty((n, 2)))
+        codes, weights = (np.empty((n, NUM_COLUMNS), dtype=np.float32) for _ in range(2))
+        late, rising = (np.empty(n, dtype=np.bool_) for _ in range(2))
+        return cls(codes, weights, np.empty(n, dtype=np.int64), late, rising, np.empty(n), np.empty((n, 2)))
 
 
 @kernel
 def write_queries(
     x: Array, v: Array, scale: float, fps: float, yaws: Array, feats: Array, falls: Array, memory: Array, velocity: Array, facing: Array,
-    height: Array, place: Array, ahead: float, track: Array, recorded: Recorded, out: Queries,
+    height: Array, place: Array, ahead: float, recorded: Recorded, out: Queries,
 ) -> None:  # fmt: skip
     """Write what people want who are in some state, remember something and are told a velocity, a facing, a height and a place, or NaN.
 
     Velocities are those of the time `ahead` [s]. People are as large as the bank's, by a `scale`, and what they are told is not. `falls`
-    is how far they are out of balance; `track` is the frame whose intent they have, or -1.
+    is how far they are out of balance.
     """
     project(feats, recorded.mean, recorded.basis, out.codes)
-    falling, wanted = np.empty(2), np.empty(NUM_INTENT)
+    wanted = np.empty(NUM_INTENT)
     for i in range(len(x)):
-        _fall(falls[i], memory[i], fps, recorded.falling, falling, i, out)
+        _notice(falls[i], memory[i], fps, recorded.falling, i, out)
         _lag_behind(v[i, 0, 0] / scale, v[i, 0, 1] / scale, velocity[i], memory[i], 1.0 / fps, out.behind[i])
         wanted[ROAM] = math.nan
-        if track[i] >= 0:
-            for k in range(ROAM):
-                wanted[k] = recorded.codes[track[i], NUM_COMPONENTS + k] / WEIGHTS[k]
-        else:
-            vx, vy = velocity[i, 0] + out.behind[i, 0] / CATCH_UP, velocity[i, 1] + out.behind[i, 1] / CATCH_UP
-            if not math.isnan(place[i, 0]) and math.isnan(height[i]) and out.shaken[i] == 0.0:
-                # People who stand stay for a while, and go back if they have strayed; first of all they keep their balance.
-                wx, wy = place[i, 0] - _middle(x[i], 0) / scale, place[i, 1] - _middle(x[i], 1) / scale
-                slower = min(1.0, BACK_SPEED * ahead / max(math.sqrt(wx * wx + wy * wy), 1e-9)) / ahead
-                vx, vy, wanted[ROAM] = slower * wx, slower * wy, 0.0
-            _in_heading_frame(scale * vx, scale * vy, facing[i], scale * height[i], yaws[i], wanted)
-        # The feet have to follow the body first: nobody wants to be slower than a fall along its way.
-        speed = math.sqrt(falling[0] ** 2 + falling[1] ** 2) * _NO_SLOWER
-        if speed > 0.0:
-            wx, wy = falling[0] * _NO_SLOWER / speed, falling[1] * _NO_SLOWER / speed
-            more = max(speed - wanted[0] * wx - wanted[1] * wy, 0.0)
-            wanted[0], wanted[1] = wanted[0] + more * wx, wanted[1] + more * wy
+        vx, vy = velocity[i, 0] + out.behind[i, 0] / CATCH_UP, velocity[i, 1] + out.behind[i, 1] / CATCH_UP
+        if not math.isnan(place[i, 0]) and math.isnan(height[i]) and out.shaken[i] == 0.0:
+            # People who stand stay for a while, and go back if they have strayed; first of all they keep their balance.
+            wx, wy = place[i, 0] - _middle(x[i], 0) / scale, place[i, 1] - _middle(x[i], 1) / scale
+            slower = min(1.0, BACK_SPEED * ahead / max(math.sqrt(wx * wx + wy * wy), 1e-9)) / ahead
+            vx, vy, wanted[ROAM] = slower * wx, slower * wy, 0.0
+        _in_heading_frame(scale * vx, scale * vy, facing[i], scale * height[i], yaws[i], wanted)
         for k in range(NUM_INTENT):
             known = not math.isnan(wanted[k])
             out.codes[i, NUM_COMPONENTS + k] = wanted[k] * WEIGHTS[k] if known else 0.0
             out.weights[i, NUM_COMPONENTS + k] = 1.0 if known else 0.0
         for k in range(NUM_COMPONENTS):
             out.weights[i, k] = 1.0
+        for k in range(2):
+            out.codes[i, BALANCE + k], out.weights[i, BALANCE + k] = FALL * falls[i, k], 1.0
         crouches, jumps = wanted[4] < HEIGHT_SCALE * (CROUCHED - STANDING), wanted[4] > HEIGHT_SCALE * (JUMPING - STANDING)
         out.rising[i] = recorded.gets_up and not crouches and not jumps and _rises(x[i], v[i], memory[i, RISING] > 0, recorded.tall)
         pelvis = x[i, 0, 2]
@@ -154,8 +160,6 @@ def write_queries(
             out.weights[i, NUM_COMPONENTS:] = 0.0  # any way up will do
         elif crouches or pelvis < LOW or pelvis > JUMPING or x[i, HEAD, 2] < pelvis:
             out.which[i] = ANY
-        elif out.steps[i]:
-            out.which[i] = STEPPING
         else:
             out.which[i] = GOING
 
@@ -167,21 +171,20 @@ def _middle(x: Array, c: int) -> float:
 
 
 @kernel
-def _fall(own: Array, memory: Array, fps: float, recorded: Array, falling: Array, i: int, out: Queries) -> None:
-    """Write how much farther a person is out of balance than who is followed [m], unless it is too early to react.
-
-    Walking is falling too: only what the recording does not have counts.
-    """
-    row, far, more = int(memory[ROW]), math.sqrt(own[0] ** 2 + own[1] ** 2), 0.0
-    wx, wy = own[0] / max(far, 1e-9), own[1] / max(far, 1e-9)
-    if row >= 0:
-        more = max(far - wx * recorded[row, 0] - wy * recorded[row, 1], 0.0)
-    unsteady = more > UNSTEADY
-    out.shaken[i] = min(max(memory[SHAKEN] + (1.0 if unsteady else -1.0), 0.0), ALERT * fps)
+def _notice(own: Array, memory: Array, fps: float, recorded: Array, i: int, out: Queries) -> None:
+    """Write for how long a person has been farther out of balance than the recorded one, and whether it is too early to react."""
+    row = int(memory[ROW])
+    unsteady = row >= 0 and _farther(own, recorded[row]) > UNSTEADY
+    out.shaken[i] = min(max(memory[SHAKEN] + (1.0 if unsteady else -1.0), 0.0), 2.0 * REACTION * fps)
     # Before people react, they go on as they did.
     out.late[i] = unsteady and out.shaken[i] <= REACTION * fps
-    out.steps[i] = unsteady and not out.late[i]
-    falling[0], falling[1] = (0.0, 0.0) if out.late[i] else (more * wx, more * wy)
+
+
+@kernel
+def _farther(own: Array, recorded: Array) -> float:
+    """Return how much farther a person is out of balance than a recorded one [m]: walking is falling too."""
+    far = math.sqrt(own[0] ** 2 + own[1] ** 2)
+    return max(far - (own[0] * recorded[0] + own[1] * recorded[1]) / max(far, 1e-9), 0.0)
 
 
 @kernel
@@ -228,40 +231,55 @@ def _rises(x: Array, v: Array, already: bool, tall: tuple[float, float]) -> bool
 
 
 @kernel
-def choose(
-    memory: Array, queries: Queries, found: Array, gaps: Array, draws: Array, track: Array, recorded: Recorded, choice: int, loyalty: float,
-    least_stay: int, chosen: Array, kept: Array,
+def weigh(
+    memory: Array, queries: Queries, falls: Array, found: Array, draws: Array, recorded: Recorded, taste: Taste, chosen: Array,
+    costs: Array, remembered: Array,
 ) -> None:  # fmt: skip
-    """Write the frames that candidates follow, the mode's first, and what is remembered then.
+    """Write the frames that candidates follow, first the cheapest but for chance, their costs, and what is remembered of each.
 
-    `found` are places among the rows that are searched, nearest first, and `gaps` their distances. What is remembered is the clip that is
-    followed, whichever candidate comes nearest: otherwise people whom physics holds back would stay in a moment for ever, and not take the
-    step that the recording leads to.
+    `found` are places among the rows that are searched, nearest first. The recording that is followed is a candidate like the others; of
+    one moment of a recording there is one.
     """
     n, num = len(recorded.last), chosen.shape[1]
     for i in range(len(memory)):
         row = int(memory[i, ROW])
-        row, follows = (row, True) if row >= 0 else (1, False)
-        at = row % n
-        goes_on = follows and at < recorded.last[at] - 1
-        gap = 0.0
-        for k in range(queries.codes.shape[1]):
-            gap += queries.weights[i, k] * (recorded.codes[row, k] - queries.codes[i, k]) ** 2
-        young = memory[i, AGE] < least_stay and gap < 4.0 * max(gaps[i, 0], 0.02)
-        keeps = goes_on and (gap < loyalty * max(gaps[i, 7], 0.02) or young) and recorded.allowed[queries.which[i], row]
-        resolute = queries.late[i] or (queries.rising[i] and memory[i, RISING] > 0 and not queries.steps[i])
-        keeps = keeps or (resolute and goes_on)
-        drawn = int(draws[i] * min(choice, found.shape[1]))
-        first = recorded.rows[found[i, drawn]]
-        # Nobody goes back to where they just were: otherwise people stay in a moment for ever, such as before a step.
-        keeps = keeps or (goes_on and 0 <= row - first < BACK and recorded.allowed[queries.which[i], row])
-        while not keeps and drawn + 1 < found.shape[1] and 0 <= row - first < BACK and found[i, drawn + 1] >= 0:
-            drawn += 1
-            first = recorded.rows[found[i, drawn]]
-        first = row if keeps else first
-        chosen[i, 0] = first
-        for k in range(1, num):
-            chosen[i, k] = first if keeps and queries.late[i] else recorded.rows[found[i, k - 1]]
-        kept[i, ROW], kept[i, AGE], kept[i, TRACK] = first + 1, memory[i, AGE] + 1 if keeps else 0, track[i]
-        kept[i, _BEHIND], kept[i, _BEHIND + 1] = queries.behind[i, 0], queries.behind[i, 1]
-        kept[i, SHAKEN], kept[i, RISING] = queries.shaken[i], queries.rising[i]
+        at = max(row, 0) % n
+        goes_on = row >= 0 and at < recorded.last[at] - 1
+        stays = goes_on and (recorded.allowed[queries.which[i], row] or queries.late[i])
+        count = 0
+        if stays:
+            chosen[i, 0], costs[i, 0], count = row, _cost(row, queries, falls[i], i, recorded, taste.catch) - taste.going_on, 1
+        for k in range(0 if queries.late[i] and goes_on else found.shape[1]):
+            if count == num:
+                break
+            if found[i, k] < 0:
+                continue
+            other = recorded.rows[found[i, k]]
+            new = not (goes_on and abs(other - row) < MOMENT)
+            for c in range(count):
+                new = new and abs(other - chosen[i, c]) >= MOMENT
+            if new:
+                chosen[i, count], costs[i, count] = other, _cost(other, queries, falls[i], i, recorded, taste.catch)
+                count += 1
+        if count == 0:  # there is nothing but this moment
+            chosen[i, 0], costs[i, 0], count = row if goes_on else recorded.rows[found[i, 0]], 0.0, 1
+        best = np.argmin(costs[i, :count])
+        chosen[i, 0], chosen[i, best] = chosen[i, best], chosen[i, 0]
+        costs[i, 0], costs[i, best] = costs[i, best], costs[i, 0]
+        for k in range(num):
+            if k >= count:
+                chosen[i, k], costs[i, k] = chosen[i, 0], math.inf
+            elif chosen[i, k] != row:
+                costs[i, k] -= taste.noise * math.log(1.0 - draws[i, k])
+            kept = remembered[i, k]
+            kept[ROW], kept[SHAKEN], kept[RISING] = chosen[i, k] + 1, queries.shaken[i], queries.rising[i]
+            kept[_BEHIND], kept[_BEHIND + 1] = queries.behind[i, 0], queries.behind[i, 1]
+
+
+@kernel
+def _cost(row: int, queries: Queries, own: Array, i: int, recorded: Recorded, catch: float) -> float:
+    """Return what speaks against following a frame [m^2]: distance of features and intent, and a fall that its next step does not catch."""
+    cost = 0.0
+    for k in range(BALANCE):
+        cost += queries.weights[i, k] * (recorded.codes[row, k] - queries.codes[i, k]) ** 2
+    return cost + catch * queries.weights[i, BALANCE] * (recorded.growth[row] * _farther(own, recorded.falling[row])) ** 2

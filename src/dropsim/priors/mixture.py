@@ -30,7 +30,7 @@ class Mixture(Prior):
         self.fps, self.skeleton, self.starts_at_mode = first.fps, first.skeleton, first.starts_at_mode
         self.takes_intent = any(prior.takes_intent for prior in priors)
         self.num_samples = sum(prior.num_samples for prior in priors)
-        self.tolerance = max(prior.tolerance for prior in priors)
+        self.drift = max(prior.drift for prior in priors)
         rest = self.skeleton.rest
         alone = State(rest, np.zeros_like(rest), np.broadcast_to(np.eye(3), (len(rest), 3, 3)), np.zeros(0))
         self._ends = np.cumsum([prior.recall(alone, alone.x, alone.q).shape[-1] for prior in priors])
@@ -43,7 +43,7 @@ class Mixture(Prior):
         for i, prior in enumerate(self.priors):
             if share := (num + len(self.priors) - 1 - i) // len(self.priors):
                 made = prior.propose(State(state.x, state.v, state.q, own[i]), share, rng, intent)
-                found.append(Candidates(made.x, made.q, self._joined(i, state, made)))
+                found.append(Candidates(made.x, made.q, self._joined(i, state, made), made.cost))
         return Candidates(*(np.concatenate([getattr(part, name) for part in found], axis=axis) for name, axis in _AXES))
 
     def explore(self, state: State, rng: Streams) -> Candidate:
@@ -95,7 +95,7 @@ class Mixture(Prior):
         return State(state.x, state.v, state.q, np.concatenate([state.memory, *others], axis=-1))
 
 
-_AXES = (("x", -3), ("q", -4), ("memory", -2))
+_AXES = (("x", -3), ("q", -4), ("memory", -2), ("cost", -1))
 """Of the candidates' parts: the axis that counts candidates."""
 
 

@@ -23,7 +23,8 @@ from dropsim.priors.bank import EVERYDAY, TAGS, Bank
 from dropsim.priors.field_queries import (
     BEHIND,
     DOWN,
-    GOING,
+    FALL,
+    FALL_TIME,
     HEIGHT_SCALE,
     JUMPING,
     NUM_COMPONENTS,
@@ -32,11 +33,11 @@ from dropsim.priors.field_queries import (
     ROW,
     SPEED_SCALE,
     STANDING,
-    TRACK,
     WEIGHTS,
     Queries,
     Recorded,
-    choose,
+    Taste,
+    weigh,
     write_queries,
 )  # fmt: skip
 from dropsim.priors.intent import Intent
@@ -45,11 +46,6 @@ from dropsim.priors.search import Filter, SearchIndex
 
 AHEAD = 20
 """Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is then."""
-SOON, SWING = 8, 15
-"""Frames within which a foot leaves the ground in recordings that people follow who have to step, and for how many more it is in the air
-at most: a leg that is held up catches nobody."""
-DRAWN = 32
-"""Of so many recordings that are like the present state, people who are told nothing do as one."""
 UP = 0.75
 """Share of their standing heights above which pelvis and head are of somebody upright."""
 RISE = 2.5
@@ -71,14 +67,16 @@ class MotionField(Prior):
     skeleton: Skeleton
     half_life: float = 0.18
     """In which the offset between the body and the recording halves [s]."""
-    loyalty: float = 1.15
-    """A followed clip is kept while it matches no worse than this times the eighth best."""
-    least_stay: int = 6
-    """Frames for which a new clip is kept even if a better one comes along."""
-    choice: int = 6
-    """Of so many nearest clips one is drawn when a new one is needed."""
+    going_on: float = 0.15
+    """Bonus of the recording that is followed over others [m^2]."""
+    catch: float = 1.0
+    """Weight of how far people will be out of balance when the recording's next foot lands."""
+    noise: float = 0.05
+    """Mean of the chance in the cost of other recordings [m^2], by which seeds differ."""
+    num_found: int = 32
+    """Nearest frames among which candidates are found."""
     num_samples: int = 8
-    """More change nothing that can be seen: the candidates are what some recorded people did next, applied to the same pose."""
+    """More candidates make no visible difference: they are what recorded people did next, applied to the same pose."""
     name: str = "field"
     starts_at_mode: bool = True
     takes_intent: bool = True
@@ -130,17 +128,16 @@ class MotionField(Prior):
         intent = Intent.unknown(*batch) if intent is None else intent
         place = np.full((n, 2), np.nan) if intent.place is None else intent.place.reshape(-1, 2)
         told = intent.velocity.reshape(-1, 2), intent.facing.reshape(-1, 2), intent.height.reshape(-1), place, AHEAD / self.fps
-        track = self._track(memory, feats, ~intent.known.reshape(-1))
-        write_queries(*sized, scale, self.fps, yaws, feats, falls, memory, *told, track, self._recorded, queries)
-        rows, gaps = index.search.nearest(queries.codes, max(num, 8), weights=queries.weights, filter=self._sets, which=queries.which)
-        chosen, remembered, draws = np.empty((n, num), dtype=np.int64), np.empty((n, NUM_REMEMBERED)), rng.uniform().reshape(n)
-        habits = (self.choice, self.loyalty, self.least_stay)
-        choose(memory, queries, rows, gaps, draws, track, self._recorded, *habits, chosen, remembered)
+        write_queries(*sized, scale, self.fps, yaws, feats, falls, memory, *told, self._recorded, queries)
+        found, _ = index.search.nearest(queries.codes, self.num_found, weights=queries.weights, filter=self._sets, which=queries.which)
+        rows, costs, remembered = np.empty((n, num), dtype=np.int64), np.empty((n, num)), np.empty((n, num, NUM_REMEMBERED))
+        taste = Taste(self.going_on, self.catch, self.noise)
+        weigh(memory, queries, falls, found, rng.uniform(num).reshape(n, num), self._recorded, taste, rows, costs, remembered)
         next_x = np.empty((n, num, NUM_JOINTS, 3))
-        kernels.follow(x, v, q, yaws, queries.late, chosen, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
-        remembered = np.broadcast_to(remembered[:, None], (n, num, NUM_REMEMBERED)).reshape(*batch, num, NUM_REMEMBERED)
-        rotations = functools.partial(self._rotations, (x, v, q, yaws, queries.late), chosen)
-        return LazyCandidates(next_x.reshape(*batch, *next_x.shape[1:]), remembered, rotations)
+        kernels.follow(x, v, q, yaws, queries.late, rows, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
+        rotations = functools.partial(self._rotations, (x, v, q, yaws, queries.late), rows)
+        next_x, remembered, costs = (part.reshape(*batch, *part.shape[1:]) for part in (next_x, remembered, costs))
+        return LazyCandidates(next_x, remembered, costs, rotations)
 
     def landings(self, state: State) -> Landings:
         batch, x, memory = state.x.shape[:-2], flat(state.x, 2), flat(state.memory, 1)
@@ -151,16 +148,13 @@ class MotionField(Prior):
         return Landings(seconds.reshape(*batch, 2), ankles.reshape(*batch, 2, 2))
 
     @functools.cached_property
-    def _steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where recorded ankles are seen from above, which way people face, and the frame in which each foot next stands; -1 if none."""
-        bank = self.bank
-        n = len(bank)
+    def _steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where recorded ankles are seen from above, and which way people face."""
+        n = len(self.bank)
         ankles, yaws = np.empty((n, 2, 2)), np.empty(n)
         kernels.ankles_of_frames(self._frames, self._body, ankles)
         kernels.headings(self._frames, yaws)
-        lands = _next(bank.standing)
-        soon = (lands <= bank.last[:, None]) & (lands - np.arange(n)[:, None] < LANDS * self.fps)
-        return ankles, yaws, np.where(soon, lands, -1)
+        return ankles, yaws
 
     def _rotations(
         self, people: tuple[np.ndarray, ...], rows: Int[np.ndarray, "n k"], asked: Int[np.ndarray, "*b s"]
@@ -172,35 +166,21 @@ class MotionField(Prior):
         return q.reshape(*asked.shape, NUM_JOINTS, 3, 3)
 
     def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
-        return np.concatenate((memory[..., :3], memory[..., BEHIND] @ R[:2, :2].T, memory[..., 5:]), -1)
-
-    def _track(
-        self, memory: Float[np.ndarray, "n m"], feats: Float[np.ndarray, "n f"], free: Bool[np.ndarray, "n"]
-    ) -> Int[np.ndarray, "n"]:
-        """Return the rows whose intents people have as their own who are told nothing; -1 for all others.
-
-        They want what somebody did who was once in a similar state; when that recording ends, what somebody else did.
-        """
-        if not free.any():
-            return np.full(len(free), -1)
-        index, n = self._index, len(self.bank.root)
-        row = memory[:, TRACK].astype(np.int64) + 1
-        lasts = free & (row > 0) & (row % n < self.bank.last[row % n] - CLIP_END)
-        ended = np.flatnonzero(free & ~lasts)
-        if len(ended):
-            codes = np.zeros((len(ended), NUM_COMPONENTS + len(WEIGHTS)), dtype=np.float32)
-            kernels.project(feats[ended], index.mean, index.basis, codes)
-            alike = (np.arange(codes.shape[1]) < NUM_COMPONENTS)[None].astype(np.float32)
-            found, _ = index.search.nearest(codes, DRAWN, weights=alike, filter=self._sets, which=np.full(len(ended), GOING))
-            # Which one follows from the state, as the mode has to: seeds differ in all that led to it.
-            row[ended] = index.rows[found[np.arange(len(ended)), found[:, 0] % DRAWN]]
-        return np.where(free, row, -1)
+        memory = np.array(memory)
+        memory[..., BEHIND] = memory[..., BEHIND] @ R[:2, :2].T
+        return memory
 
     @functools.cached_property
     def _recorded(self) -> Recorded:
         """What the choice of recordings takes."""
         index, bank = self._index, self.bank
-        codes = (index.rows, index.mean, index.basis, index.codes_of_frames, index.falling)
+        n = len(bank)
+        # The next frame in which a foot lands that was in the air.
+        landing = bank.standing & ~bank.standing[np.maximum(np.arange(n) - 1, bank.first)]
+        lands = _next(landing).min(1)
+        seconds = np.where(lands <= bank.last, np.minimum((lands - np.arange(n)) / bank.fps, LANDS), LANDS)
+        growth = np.tile(np.exp(seconds / FALL_TIME), 2)
+        codes = (index.rows, index.mean, index.basis, index.codes_of_frames, index.falling, growth)
         return Recorded(*codes, self._allowed, self._frames.last, bank.skeleton.radii, self._tall, self.gets_up)
 
     @functools.cached_property
@@ -224,21 +204,16 @@ class MotionField(Prior):
         return bool((self._rises & (np.tile(self.bank.root[:, 2], 2) < DOWN * self._tall[0])).any())
 
     @functools.cached_property
-    def _allowed(self) -> Bool[np.ndarray, "5 r"]:
-        """Frames, and mirror images, that can be followed: by anybody, to step, go or stand, jump, and get up."""
+    def _allowed(self) -> Bool[np.ndarray, "4 r"]:
+        """Frames, and mirror images, that can be followed: by anybody, to go or stand, jump, and get up."""
         bank = self.bank
-        now = np.arange(len(bank))[:, None]
-        lifts, stands = (_next(feet) for feet in (~bank.standing, bank.standing))
-        lands = stands[np.minimum(lifts, len(bank) - 1), [0, 1]]
-        stepping = np.tile(((lifts - now < SOON) & (lands - now < SOON + SWING) & (lands <= bank.last[:, None])).any(1), 2)
         erect = self._index.heads > bank.erect
         everyday = np.tile(~bank.tagged(*(tag for tag in TAGS if tag not in EVERYDAY)), 2) & erect
-        stepping &= erect
         height = bank.root[:, 2]
         top = height[np.minimum(np.arange(len(bank))[:, None] + np.arange(AHEAD + 1), bank.last[:, None])].max(1)
         jumping = np.tile((top > JUMPING) & (top > height), 2)
         every = np.ones(len(everyday), dtype=np.bool_)
-        return np.stack([some if some[self._index.rows].any() else every for some in (every, stepping, everyday, jumping, self._rises)])
+        return np.stack([some if some[self._index.rows].any() else every for some in (every, everyday, jumping, self._rises)])
 
     @functools.cached_property
     def _sets(self) -> Filter:
@@ -246,7 +221,7 @@ class MotionField(Prior):
 
     def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
         del before, q
-        return np.broadcast_to(np.where(np.isin(np.arange(NUM_REMEMBERED), (ROW, TRACK)), -1.0, 0.0), (*x.shape[:-2], NUM_REMEMBERED))
+        return np.broadcast_to(np.where(np.arange(NUM_REMEMBERED) == ROW, -1.0, 0.0), (*x.shape[:-2], NUM_REMEMBERED))
 
     def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
         """Return somebody of the recordings above the origin, facing +y."""
@@ -259,7 +234,7 @@ class MotionField(Prior):
         # Nobody starts inside the floor: recorded feet are a little lower now and then.
         x[..., 2] += np.maximum((self.skeleton.radii - x[0, ..., 2]).max(-1), 0.0)[:, None]
         memory = np.zeros((len(rows), NUM_REMEMBERED))
-        memory[:, ROW], memory[:, TRACK] = rows, -1
+        memory[:, ROW] = rows
         state = State(x[0], (x[0] - x[1]) * self.fps, q[0], memory)
         return state[0] if isinstance(seed, int) else state
 
@@ -282,7 +257,9 @@ def frames_of(bank: Bank) -> kernels.Frames:
     for others in (own[before], own[after]):
         quaternions += 0.25 * np.where((others * own).sum(-1, keepdims=True) < 0, -others, others)
     quaternions /= np.linalg.norm(quaternions, axis=-1, keepdims=True)
-    return kernels.Frames(root.astype(np.float32), quaternions.astype(np.float32), bank.standing, bank.last)
+    lands = _next(bank.standing)
+    soon = (lands <= bank.last[:, None]) & (lands - now[:, None] < LANDS * bank.fps)
+    return kernels.Frames(root.astype(np.float32), quaternions.astype(np.float32), bank.standing, bank.last, np.where(soon, lands, -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,7 +309,8 @@ class FieldIndex:
         sample = feats[:: max(1, len(feats) // 40_000)] - mean
         _, vectors = np.linalg.eigh(sample.T @ sample)
         basis = np.ascontiguousarray(vectors[:, ::-1][:, :NUM_COMPONENTS])
-        codes = np.concatenate(((feats - mean) @ basis, recorded_intents(frames, fps, bank.excursion) * WEIGHTS), 1).astype(np.float32)
+        intents = recorded_intents(frames, fps, bank.excursion) * WEIGHTS
+        codes = np.concatenate(((feats - mean) @ basis, intents, FALL * falling), 1).astype(np.float32)
         usable = (np.arange(n) < frames.last - CLIP_END) & ~first
         rows = np.flatnonzero(np.concatenate((usable, usable)))
         clips = np.concatenate((frames.last, frames.last + n))[rows]

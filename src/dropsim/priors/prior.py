@@ -27,12 +27,12 @@ class State:
     """Local rotations."""
     memory: Float[np.ndarray, "*b m"]
     """What the prior remembers of its own, e.g. its predicted velocities."""
-    ledger: Float[np.ndarray, "*b 3"] = None  # pyright: ignore[reportAssignmentType]
-    """Velocity of the last half second that neither contact nor external forces explain; none unless given [m/s]."""
+    drift: Float[np.ndarray, "*b 6"] = None  # pyright: ignore[reportAssignmentType]
+    """Velocity of the last half second that nothing explains, of the body and of its turning; None is 0 [m/s]."""
 
     def __post_init__(self) -> None:
-        if self.ledger is None:
-            object.__setattr__(self, "ledger", np.zeros((*self.x.shape[:-2], 3)))
+        if self.drift is None:
+            object.__setattr__(self, "drift", np.zeros((*self.x.shape[:-2], 6)))
 
     def __getitem__(self, index: int | slice | Sequence[int] | np.ndarray) -> "State":
         """Pick people out of a batch."""
@@ -71,6 +71,12 @@ class Candidates:
     """Local rotations."""
     memory: Float[np.ndarray, "*b k m"]
     """What the prior will remember if a candidate is taken."""
+    cost: Float[np.ndarray, "*b k"] = None  # pyright: ignore[reportAssignmentType]
+    """What speaks against each in the prior's own view [m^2]; the simulator adds what physics says. None is 0."""
+
+    def __post_init__(self) -> None:
+        if self.cost is None:
+            object.__setattr__(self, "cost", np.zeros(self.x.shape[:-2]))
 
     def pick(self, index: int | Int[np.ndarray, "*b"]) -> Candidate:
         """Return a copy of one candidate per person; a single number picks the same one for everybody."""
@@ -78,15 +84,20 @@ class Candidates:
 
     def with_joints(self, x: Float[np.ndarray, "*b k 22 3"]) -> "Candidates":
         """Return the same candidates with their joints somewhere else."""
-        return Candidates(x, self.q, self.memory)
+        return Candidates(x, self.q, self.memory, self.cost)
 
     def turned(self, x: Float[np.ndarray, "*b k 22 3"], turn: Callable[[np.ndarray], np.ndarray]) -> "Candidates":
         """Return the same candidates with their joints somewhere else, and their rotations changed by a function."""
-        return Candidates(x, turn(self.q), self.memory)
+        return Candidates(x, turn(self.q), self.memory, self.cost)
 
-    def with_candidate(self, index: int, new: Candidate, people: Bool[np.ndarray, "*b"]) -> "Candidates":
-        """Return candidates of which some people's are replaced at an index."""
-        return Candidates(*(_put(getattr(self, name), index, getattr(new, name), people) for name in ("x", "q", "memory")))
+    def led_by(self, new: Candidate, people: Bool[np.ndarray, "*b"]) -> "Candidates":
+        """Return candidates of which some people's first is replaced by one that they follow whatever it costs."""
+        return Candidates(
+            _put(self.x, new.x, people), _put(self.q, new.q, people), _put(self.memory, new.memory, people), self._led(people)
+        )
+
+    def _led(self, people: Bool[np.ndarray, "*b"]) -> Float[np.ndarray, "*b k"]:
+        return _put(self.cost, np.full(people.shape, -np.inf), people)
 
     def _taken(self, values: np.ndarray, index: int | Int[np.ndarray, "*b"]) -> np.ndarray:
         batch, num, rest = self.x.shape[:-3], self.x.shape[-3], values.shape[self.x.ndim - 2 :]
@@ -95,9 +106,9 @@ class Candidates:
         return values.reshape(people * num, *rest)[at].reshape(*batch, *rest)
 
 
-def _put(values: np.ndarray, index: int, new: np.ndarray, people: Bool[np.ndarray, "*b"]) -> np.ndarray:
+def _put(values: np.ndarray, new: np.ndarray, people: Bool[np.ndarray, "*b"]) -> np.ndarray:
     values = values.copy()
-    values[people, index] = new[people]
+    values[people, 0] = new[people]
     return values
 
 
@@ -110,10 +121,11 @@ class LazyCandidates(Candidates):
         self,
         x: Float[np.ndarray, "*b k 22 3"],
         memory: Float[np.ndarray, "*b k m"],
+        cost: Float[np.ndarray, "*b k"],
         rotations: Callable[[Int[np.ndarray, "*b s"]], Float[np.ndarray, "*b s 22 3 3"]],
     ) -> None:
-        """Take joints, memory, and a function that returns the rotations of candidates by their numbers."""
-        vars(self).update(x=x, memory=memory, _rotations=rotations)
+        """Take joints, memory, costs, and a function that returns the rotations of candidates by their numbers."""
+        vars(self).update(x=x, memory=memory, cost=cost, _rotations=rotations)
 
     @functools.cached_property
     def q(self) -> Float[np.ndarray, "*b k 22 3 3"]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -125,17 +137,17 @@ class LazyCandidates(Candidates):
         return Candidate(self._taken(self.x, index), self._rotations(asked)[..., 0, :, :, :], self._taken(self.memory, index))
 
     def with_joints(self, x: Float[np.ndarray, "*b k 22 3"]) -> Candidates:
-        return LazyCandidates(x, self.memory, self._rotations)
+        return LazyCandidates(x, self.memory, self.cost, self._rotations)
 
     def turned(self, x: Float[np.ndarray, "*b k 22 3"], turn: Callable[[np.ndarray], np.ndarray]) -> Candidates:
-        return LazyCandidates(x, self.memory, lambda asked: turn(self._rotations(asked)))
+        return LazyCandidates(x, self.memory, self.cost, lambda asked: turn(self._rotations(asked)))
 
-    def with_candidate(self, index: int, new: Candidate, people: Bool[np.ndarray, "*b"]) -> Candidates:
+    def led_by(self, new: Candidate, people: Bool[np.ndarray, "*b"]) -> Candidates:
         def rotations(asked: Int[np.ndarray, "*b s"]) -> Float[np.ndarray, "*b s 22 3 3"]:
-            replaced = (people[..., None] & (asked == index))[..., None, None, None]
+            replaced = (people[..., None] & (asked == 0))[..., None, None, None]
             return np.where(replaced, new.q[..., None, :, :, :], self._rotations(asked))
 
-        return LazyCandidates(_put(self.x, index, new.x, people), _put(self.memory, index, new.memory, people), rotations)
+        return LazyCandidates(_put(self.x, new.x, people), _put(self.memory, new.memory, people), self._led(people), rotations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,13 +182,13 @@ class Prior(ABC):
     """Whether the solver's iterations start at its mode, as in the paper, or at a sample: the mode of some priors soon stands still."""
     num_samples: int = 64
     """Candidates that it proposes unless asked for another number."""
-    tolerance: float = 0.02
-    """Root wrench of its own candidates that the simulator lets pass as noise [body weights]."""
+    drift: float = 0.06
+    """Unexplained velocity that may add up within half a second as noise of its candidates [m/s]: 0.012 body weights all the time."""
     takes_intent: bool = False
     """Whether it goes where an intent says; other priors are steered by a planner that looks ahead over their samples."""
 
     gets_up: bool = False
-    """Whether it knows people on the ground and how they get up; other priors have poses to get up through (dropsim.control.getting_up)."""
+    """Whether it knows people on the ground and how they get up; for other priors a motion field does (dropsim.control.getting_up)."""
 
     @abstractmethod
     def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:

@@ -28,7 +28,7 @@ class ClipPrior(Prior):
         self.motion, self.then, self.handover = motion, then, len(motion) - 1 if handover is None else handover
         self.skeleton, self.fps, self.name = motion.skeleton, motion.fps, f"clip {motion.name}".strip()
         if then is not None:
-            self.tolerance, self.starts_at_mode = then.tolerance, then.starts_at_mode
+            self.drift, self.starts_at_mode = then.drift, then.starts_at_mode
             self.takes_intent, self.gets_up = then.takes_intent, then.gets_up
         count = np.arange(len(motion), dtype=np.float64)[:, None]
         self._memories = count if then is None else np.concatenate((count, self._memories_of(then)), axis=-1)
@@ -79,7 +79,8 @@ class ClipPrior(Prior):
             return merged.reshape(shape)
 
         memory = np.concatenate((count, other.memory), axis=-1)
-        return Candidates(merge(following.x, other.x), merge(following.q, other.q), merge(following.memory, memory))
+        parts = ((following.x, other.x), (following.q, other.q), (following.memory, memory), (following.cost, other.cost))
+        return Candidates(*(merge(*part) for part in parts))
 
     def commit(self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
         """Keep the frame count, and let the other prior take back its own part."""

@@ -17,7 +17,7 @@ from dropsim.motion.motion import Motion
 from dropsim.motion.posture import Posture
 from dropsim.motion.retarget import RigMap
 from dropsim.priors.bank import FAST, LOW, STILL, TAGS, Bank, ClipInfo
-from dropsim.priors.field_queries import NUM_INTENT
+from dropsim.priors.field_queries import NUM_COMPONENTS, NUM_INTENT
 from dropsim.priors.motion_field import FieldIndex, frames_of
 
 SOURCES = {
@@ -156,7 +156,9 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
     """Choose clips for behaviour and coverage: greedily those that fill most empty cells of the feature space per frame."""
     index = FieldIndex.of(frames_of(bank), bank)
     codes = index.codes_of_frames[: len(bank)]
-    cells = np.floor(np.concatenate((codes[:, :NUM_COVERED], codes[:, -NUM_INTENT:-1]), 1) / CELL).astype(np.int32)
+    cells = np.floor(np.concatenate((codes[:, :NUM_COVERED], codes[:, NUM_COMPONENTS : NUM_COMPONENTS + NUM_INTENT - 1]), 1) / CELL).astype(
+        np.int32
+    )
     cells = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
     ends = np.cumsum([c.frames for c in bank.clips])
     own = [np.unique(cells[end - clip.frames : end]) for clip, end in zip(bank.clips, ends, strict=True)]

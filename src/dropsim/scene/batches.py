@@ -181,12 +181,13 @@ class WorldsStage(Stage):
                 values[world] = getattr(seen, name)
         return state
 
-    def change(self, candidates: Candidates, reference: int) -> Candidates:
-        found = Candidates(candidates.x.copy(), candidates.q.copy(), candidates.memory.copy())
+    def change(self, candidates: Candidates) -> Candidates:
+        parts = [np.array(values) for values in (candidates.x, candidates.q, candidates.memory, candidates.cost)]
         for world, stage in self.parts:
-            own = stage.change(Candidates(found.x[world], found.q[world], found.memory[world]), reference)
-            found.x[world], found.q[world], found.memory[world] = own.x, own.q, own.memory
-        return found
+            own = stage.change(Candidates(*(values[world] for values in parts)))
+            for values, new in zip(parts, (own.x, own.q, own.memory, own.cost), strict=True):
+                values[world] = new
+        return Candidates(*parts)
 
 
 def _alike(energies: Sequence[tuple[int, Energy]], skeleton: Skeleton) -> list[list[tuple[int, Energy]]]:

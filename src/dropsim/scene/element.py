@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Generic, TypeVar
 
@@ -15,6 +15,7 @@ from dropsim.control.floor import Footing, kept_from_walls
 from dropsim.files.names import suggestion
 from dropsim.motion.motion import Event
 from dropsim.physics.contact import Collider, Plane, Solids
+from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import StepInputs
 from dropsim.priors.prior import State
 
@@ -82,6 +83,8 @@ class SceneContext:
     """The ground under people who are on more than a plane, as it was at the last frame."""
     around: Solids | None = None
     """What can be touched, if there is more than a plane, as it was at the last frame."""
+    options: SimulatorOptions = field(default_factory=SimulatorOptions)
+    """With which people are moved."""
 
     @property
     def time(self) -> float:
@@ -152,7 +155,8 @@ class Element(ABC, Generic[Memory]):
     def after(self, memory: Memory | None, context: SceneContext) -> tuple[Memory | None, tuple[Collider, ...]]:
         """Return its memory once people have moved, and what of it cannot make way for those who went into it.
 
-        The context has people, and what can be touched, as they are at the frame's end.
+        The context has people, and what can be touched, as they are at the frame's end. The step asks for the latter before that, when
+        people have settled and their rotations are still those of the last frame; they settle once more then.
         """
         del context
         return memory, ()

@@ -83,7 +83,8 @@ class LooseObjects:
             return tuple(memories), StepInputs()
         people, pace = flat(context.people.x, 3), flat(context.people.v, 3)
         forces, (x, R, v, w, still) = np.zeros(people.shape), self._stacked(memories, context)
-        radii, response, around = context.skeleton.radii, response_of(context.skeleton), solids(tuple(colliders), context.batch)
+        response = response_of(context.skeleton, context.options)
+        radii, around = context.skeleton.radii, solids(tuple(colliders), context.batch)
         if not advance(x, R, v, w, still, self.bodies, people, pace, radii, response, around, context.h, forces):
             return tuple(memories), StepInputs()
         return self._put_back(memories, context, x, R, v, w, still), StepInputs(forces=forces.reshape(context.people.x.shape))
@@ -139,15 +140,14 @@ class LooseObjects:
 
 
 @functools.lru_cache(maxsize=8)
-def response_of(skeleton: Skeleton) -> Float[np.ndarray, "22 22"]:
+def response_of(skeleton: Skeleton, options: SimulatorOptions) -> Float[np.ndarray, "22 22"]:
     """Return how an impulse on one joint changes the velocities of all joints within a step [1/kg].
 
     The body as a whole moves as its mass says. Against that, joints give way as the solver lets them: by the inverse of its matrix
     M + sum w A^T A, in which bones take the neighbours along and the prior holds on to its pose.
     """
-    options, masses = SimulatorOptions(), skeleton.masses
-    A = Rigidity(options.rigidity_weight).matrix(skeleton)
-    S = np.diag(masses / masses.mean() + options.kinematic_weight) + options.rigidity_weight * A.T @ A
+    A, masses = Rigidity(options.rigidity_weight).matrix(skeleton), skeleton.masses
+    S = np.diag(masses / masses.mean() + options.kinematic * options.kinematic_weight) + options.rigidity_weight * A.T @ A
     apart = np.eye(len(masses)) - masses / masses.sum()  # takes the motion of the centre of mass away
     return apart @ np.linalg.inv(S) @ apart.T / masses.mean() + 1 / masses.sum()
 

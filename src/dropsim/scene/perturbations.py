@@ -9,7 +9,6 @@ from jaxtyping import Float
 
 from dropsim.body.rotations import heading
 from dropsim.body.skeleton import JOINTS, PARENTS, joint_index
-from dropsim.control.stiff_joints import StiffStage
 from dropsim.files.units import (
     Metres,
     MetresPerSecond,
@@ -336,14 +335,10 @@ class StiffJoint(Element[np.ndarray]):
         begin = apart if memory is None else memory
         share = min(1.0, (context.time - self.start + context.h) / STIFFENING)
         longest = 0.998 * float(context.skeleton.lengths[b] + context.skeleton.lengths[PARENTS[b]])
-        people, stiff = context.only(self.person), np.zeros(context.people.x.shape[:-1], dtype=np.bool_)
-        stiff[..., self.person, PARENTS[b]] = True
+        people = context.only(self.person)
         spring = Spring(self.joint_a, self.joint_b, (1 - share) * begin + share * longest, weight=self.weight)
         collinear = CollinearEnergy(self.joint_a, JOINTS[PARENTS[b]], self.joint_b, weight=self.weight * share**2)
-        return begin, StepInputs(
-            energies=(MaskedEnergy(spring, people), MaskedEnergy(collinear, people)),
-            stages=(StiffStage(stiff, context.skeleton, context.floor, share),),
-        )
+        return begin, StepInputs(energies=(MaskedEnergy(spring, people), MaskedEnergy(collinear, people)))
 
 
 def ahead_of(q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b 2"]:

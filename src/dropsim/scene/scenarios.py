@@ -40,12 +40,10 @@ _SPEEDS = {"stand": 0.0, "walk": 1.2, "run": 2.5}
 """At which people go straight on while nothing in the scene says otherwise [m/s]."""
 
 
-def _setup(
-    name: str, description: str, start: str = "walk", *elements: Element[Any], seconds: float = 6.0, prior: str | None = None, seed: int = 0
-) -> Setup:
+def _setup(name: str, description: str, start: str = "walk", *elements: Element[Any], seconds: float = 6.0, seed: int = 0) -> Setup:
     """Return a setup with one person."""
     person = Person(start, speed=_SPEEDS[start])
-    return Setup(name=name, description=description, seconds=seconds, seed=seed, prior=prior, scene=Scene((person,), elements))
+    return Setup(name=name, description=description, seconds=seconds, seed=seed, scene=Scene((person,), elements))
 
 
 def _ahead(speed: float, *, person: int = 0, until: float | None = None) -> Follow:
@@ -113,7 +111,7 @@ _ALL = [
     _setup("lead-by-hand-run", "A person is led around a square by the right hand at 2.5 m/s.", "run", *_square(2.5), seconds=16.0),
     _setup("trip", "An obstacle holds a running person's heel for a second.", "run", Trip(start=0.5)),
     Setup("tilt", "The ground tilts sideways and back while a person walks.", scene=Scene(elements=(_ahead(1.0),), ground=Ground(_TILTS))),
-    _setup("stiff-knee", "A person walks with a right knee that does not bend.", "walk", _ahead(1.0), StiffJoint(), prior="cvae"),
+    _setup("stiff-knee", "A person walks with a right knee that does not bend.", "walk", _ahead(1.0), StiffJoint()),
     Setup(
         "backflip-push", "A person is pushed during a back somersault; --set clip=FILE takes a recording instead.", 8.0,
         clip=SOMERSAULT, handover=_IN_THE_AIR.start, scene=Scene(elements=(_IN_THE_AIR,)),

@@ -166,7 +166,7 @@ class Box(SolidObject, Loose):
     friction: float | None = None
     """Of soles on it; the simulator's own unless given."""
     unseen: bool = False
-    """Whether people do not see it: they neither step over it nor stop."""
+    """Whether people do not see it: they neither step over it nor stop before they have touched it."""
     path: Path5 = ()
     """Rows of time, position and facing along which it moves; linear between them."""
     mass: Kilograms | None = None
@@ -226,7 +226,7 @@ class Cylinder(SolidObject):
     friction: float | None = None
     """Of soles on it; the simulator's own unless given."""
     unseen: bool = False
-    """Whether people do not see it: they neither step over it nor stop."""
+    """Whether people do not see it: they neither step over it nor stop before they have touched it."""
     path: Path5 = ()
     """Rows of time, position and facing along which it moves; linear between them."""
 

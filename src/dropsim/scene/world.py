@@ -12,10 +12,9 @@ from jaxtyping import Float
 from dropsim.body.joints import joint_index
 from dropsim.body.rotations import exp
 from dropsim.compute.random import Streams
-from dropsim.control.floor import Footing, FootingStage, lowered, raised
-from dropsim.control.getting_up import Fallen, get_up
-from dropsim.control.leaning import bracing
-from dropsim.control.planner import Plan, Planner, ReplaceStage, make_plan
+from dropsim.control.floor import Footing, FootingStage, lowered, noticed
+from dropsim.control.getting_up import get_up
+from dropsim.control.planner import Plan, Planner, make_plan
 from dropsim.files.units import Degrees, Metres, MetresPerSecond
 from dropsim.motion.motion import Event
 from dropsim.physics.contact import Collider, Plane, Solids, solids
@@ -31,18 +30,12 @@ from dropsim.scene.solids import SolidObject
 
 HIGHEST_START = 1.6
 """People who start over something that is up to about this high start on top of it [m]."""
-STANDING_SEED = 1
-"""Of the start that people who get up end in."""
-
 
 FEET = (joint_index("left_ankle"), joint_index("right_ankle"))
 STILL, AT_REST = 0.05, 0.25
 """Velocities below the first are asked of people who are to stand, and below the second they have come to rest [m/s]."""
 AWAY = 0.3
 """People whose feet are farther than this from their place, about a foot's length, stand where they come to rest next [m]."""
-CROUCH, ARMS_OUT = 0.5, 2.0
-"""On ground that tilts, people go down by this share of a leg's length, and hold out their arms by this angle [rad], each times the sine of
-the tilt: as in the authors' video of a platform, whose person crouches and spreads the arms."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,7 @@ class Scene:
     elements: tuple[Element[Any], ...] = ()
     ground: Ground = field(default_factory=Ground)
     get_up: bool = True
-    """Whether people who fell come to rest and get up; without, the prior goes on with them as it can."""
+    """Whether people who fell get up, whatever their prior knows; without, the prior goes on with them as it can."""
     planner: Planner = field(default_factory=Planner)
     """Steers people whose prior takes no intent."""
 
@@ -116,12 +109,12 @@ class WorldState:
     pivot: Float[np.ndarray, "*w 3"] | None = None
     """Of a ground that has begun to tilt [m]."""
     plan: Plan | None = None
-    fallen: Fallen | None = None
-    """How far people who fell are with getting up."""
+    rising: Float[np.ndarray, "*w p m"] | None = None
+    """What the motion field remembers of people who lie or rise with another prior; NaN for others."""
     footing: Footing | None = None
     """The ground under people who are on more than a plane."""
     around: Solids | None = None
-    """What can be touched, if there is more than a plane."""
+    """What can be touched, as people know it, if there is more than a plane."""
     places: Float[np.ndarray, "*w p 2"] | None = None
     """Places of people who stand, between their feet [m]; NaN for others."""
 
@@ -215,7 +208,10 @@ class World:
         """Advance everyone and everything by a frame; `also` is what somebody outside does, such as a viewer's mouse."""
         now = replace(now, pivot=self.scene.ground.settled(now.pivot, _origin(now.people), now.frame, self.fps))
         ground = self.ground(now, (now.frame + 1) / self.fps)
-        context = SceneContext(now.frame, self.fps, now.people, self.simulator.skeleton, ground, self.balls(now), now.footing, now.around)
+        follows = self._follows(now.frame)
+        simulator = self.opening if self.opening and follows else self.simulator
+        seen = (ground, self.balls(now), now.footing, now.around)
+        context = SceneContext(now.frame, self.fps, now.people, simulator.skeleton, *seen, simulator.options)
         acted = [element.act(memory, context) for element, memory in zip(self.scene.elements, now.memories, strict=True)]
         inputs = StepInputs.merged([self._wanted, *(done for _, done in acted), *also])
         if inputs.intent is not None and inputs.intent.height.shape != context.batch:
@@ -224,7 +220,7 @@ class World:
         memories, pushed = self._loose.move([memory for memory, _ in acted], context, colliders)
         inputs = inputs if pushed.forces is None else StepInputs.merged([inputs, pushed])
         around = solids(colliders, context.batch)
-        follows, context = self._follows(now.frame), self._around(context, around)
+        context = self._around(context, around)
         if context.around is not None and not follows:
             inputs = replace(inputs, intent=_clear(inputs.intent, context))
         places = None
@@ -232,19 +228,18 @@ class World:
             places = _places(now, inputs.intent)
             inputs = replace(inputs, intent=replace(inputs.intent, place=places))
         plan = None if follows else self._plan(now, inputs.intent, context, rng)
-        fallen, rising = (None, None) if follows or not self.scene.get_up or self.simulator.prior.gets_up else self._get_up(now, context)
-        inputs = replace(
-            inputs,
-            colliders=colliders,
-            stages=[*self._stages(now, context, plan, rising), *inputs.stages],
-            shared=True,
-        )
-        simulator = self.opening if self.opening and follows else self.simulator
+        floor = [] if context.footing is None else [FootingStage(context.footing, now.people, self.simulator.skeleton, context.h)]
+        rising, up = (None, None) if follows else self._get_up(now, floor, inputs.intent, rng)
+        stages = [*([plan.stage(now.frame)] if plan else []), *([up] if up else []), *floor, *inputs.stages]
+
+        def immovable(x: Float[np.ndarray, "*w p 22 3"]) -> tuple[Collider, ...]:
+            moved = replace(now.people, x=x, v=(x - now.people.x) * self.fps)
+            return self._after(memories, replace(context, people=moved, around=around))[1]
+
+        inputs = replace(inputs, colliders=colliders, stages=stages, shared=True, immovable=immovable)
         people, report = simulator.step(now.people, inputs, rng)
-        memories, stuck = self._after(memories, replace(context, people=people, around=around))
-        if stuck:
-            people = simulator.give_way(now.people, people, colliders, stuck)
-        return WorldState(now.frame + 1, people, memories, now.pivot, plan, fallen, context.footing, context.around, places), report
+        memories, _ = self._after(memories, replace(context, people=people, around=around))
+        return WorldState(now.frame + 1, people, memories, now.pivot, plan, rising, context.footing, context.around, places), report
 
     def _after(self, memories: Sequence[Any], context: SceneContext) -> tuple[tuple[Any, ...], tuple[Collider, ...]]:
         """Return what the elements remember once people have moved, and what cannot make way for them."""
@@ -260,28 +255,11 @@ class World:
     def _wanted(self) -> StepInputs:
         return StepInputs(intent=intent_of(self.scene.people))
 
-    def _stages(self, now: WorldState, context: SceneContext, plan: Plan | None, rising: ReplaceStage | None) -> list[Stage]:
-        """Return what changes the prior's proposals; getting up goes before a plan."""
-        floor: list[Stage] = []
-        if context.footing is not None:
-            steep, footing = self._steepness(context), context.footing
-            if steep is not None:
-                floor.append(bracing(ARMS_OUT * steep * footing.share, now.people))
-                footing = replace(footing, floor=footing.floor - CROUCH * self.simulator.skeleton.leg_length * steep * footing.share)
-            floor.append(FootingStage(footing, now.people, self.simulator.skeleton, context.h))
-        return [*floor, *([] if plan is None else [plan.stage(now.frame)]), *([] if rising is None else [rising])]
-
-    def _steepness(self, context: SceneContext) -> Float[np.ndarray, "*b"] | None:
-        """Return the sine of the angle by which the ground tilts under each person; None if it never does."""
-        if self.scene.ground.level:
-            return None
-        steep = np.linalg.norm(context.ground.normal[..., :2], axis=-1)
-        return np.broadcast_to(steep[..., None] if steep.ndim else steep, context.batch)
-
     def _around(self, context: SceneContext, around: Solids) -> SceneContext:
         """Look for the ground under people's feet, if there is more than a level plane."""
         if not around.shapes.shape[1] and self.scene.ground.level:
             return context if context.around is None else replace(context, footing=None, around=None)
+        around = noticed(context.people, self.simulator.skeleton, around, context.around, context.h)
         landings = self.simulator.prior.landings(context.people)
         return replace(context, footing=Footing.found(context.people, around, context.footing, context.h, landings), around=around)
 
@@ -293,22 +271,16 @@ class World:
             return now.plan
         if intent is None:
             return None
-        floor, prior = context.floor, self.simulator.prior
-        plan = make_plan(self.scene.planner, prior, lowered(now.people, floor), intent, now.frame, rng)
-        return None if plan is None else replace(plan, frames=raised(plan.frames, floor))
+        return make_plan(self.scene.planner, self.simulator.prior, lowered(now.people, context.floor), intent, now.frame, rng)
 
-    def _get_up(self, now: WorldState, context: SceneContext) -> tuple[Fallen, ReplaceStage | None]:
-        return get_up(now.fallen or Fallen.nobody(now.people), now.people, context.floor, self.simulator.prior, self._standing)
-
-    @functools.cached_property
-    def _standing(self) -> Float[np.ndarray, "22 3 3"] | None:
-        """How people stand who got up: like somebody of the prior's starts, if it has some."""
-        prior = self.simulator.prior
-        prior = prior.then or prior if isinstance(prior, ClipPrior) else prior
-        try:
-            return None if isinstance(prior, ClipPrior) else prior.start("stand", STANDING_SEED).q
-        except ValueError:
-            return None
+    def _get_up(
+        self, now: WorldState, floor: Sequence[Stage], intent: Intent | None, rng: Streams
+    ) -> tuple[Float[np.ndarray, "*w p m"] | None, Stage | None]:
+        """Ask the motion field for people who lie, if the prior knows nobody on the ground."""
+        if not self.scene.get_up or self.simulator.prior.gets_up:
+            return None, None
+        seen = functools.reduce(lambda state, stage: stage.query(state), floor, now.people)
+        return get_up(now.rising, seen, self.simulator.prior, rng, intent)
 
 
 def _places(now: WorldState, intent: Intent) -> Float[np.ndarray, "*w p 2"]:

@@ -291,9 +291,7 @@ class Prior(_Simulated):
     seconds: float = 10.0
     """Length of a rollout [s]."""
     simulated: Annotated[int | None, optional("INT", "64, and 8 with --quick")] = None
-    """People in the simulator, of each speed that is asked for; 0 measures the prior alone."""
-    simulated_seconds: Annotated[float | None, optional("S", "60, and 12 with --quick")] = None
-    """How long they are watched [s]."""
+    """People in the simulator; 0 measures the prior alone."""
     json: Annotated[Path | None, optional("FILE", "none")] = None
     """File for the numbers."""
     out: Annotated[Path | None, optional("FOLDER", "none are written")] = None
@@ -302,7 +300,6 @@ class Prior(_Simulated):
     """Model card whose table of measured quality is rewritten."""
 
     def run(self) -> None:
-        import tempfile
         from dataclasses import replace
 
         from dropsim.apps.cli.progress import bar
@@ -310,14 +307,13 @@ class Prior(_Simulated):
         from dropsim.priors.named import open_prior
         from dropsim.research.evaluation.card import fill_card, table
         from dropsim.research.evaluation.figures import draw_report
-        from dropsim.research.evaluation.prior import PriorEvaluation, evaluate_prior, measure_living, refuse_same_people
+        from dropsim.research.evaluation.prior import PriorEvaluation, evaluate_prior, measure_activity, refuse_same_people
         from dropsim.research.evaluation.report import write_json
         from dropsim.research.evaluation.trials import Body
 
         prior = open_prior(self._prior)
-        small = {"rollouts": 32, "simulated": 8, "simulated_seconds": 12.0, "one_step_frames": 1024} if self.quick else {}
-        names = ("rollouts", "simulated", "simulated_seconds")
-        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        small = {"rollouts": 32, "simulated": 8, "one_step_frames": 1024} if self.quick else {}
+        given = {name: value for name in ("rollouts", "simulated") if (value := getattr(self, name)) is not None}
         options = PriorEvaluation(**{**small, **given}, seconds=self.seconds, seed=self.seed)
         clips = load(self.data, held_out=True if self.people == "held-out" else None)
         if not self.same_people:
@@ -325,9 +321,7 @@ class Prior(_Simulated):
         with bar("prior") as advance:
             report = evaluate_prior(prior, clips, options, advance, pose=shipped_pose_prior())
         if options.simulated:
-            with tempfile.TemporaryDirectory() as scratch, bar("people") as advance:
-                folder, body = Path(scratch) if self.out is None else self.out / "chunks", Body.of(64, self._prior)
-                report = replace(report, living=measure_living(body, clips, options, folder, workers=self._workers, watch=advance))
+            report = replace(report, activity=measure_activity(Body.of(64, self._prior).simulator(), clips, options))
         print(table(report))
         if self.json:
             write_json(self.json, report.numbers())

@@ -13,8 +13,16 @@ from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
 from dropsim.research.evaluation.report import counted_table
 from dropsim.research.evaluation.response import LOST_RANGE, WAY_SHARE, Found, ResponseProtocol, Row, branch_rows, cells_of, ways_up
 from dropsim.research.evaluation.response_runs import BallChunk, BankChunk, BranchChunk, RecordedChunk, TripChunk
-from dropsim.research.evaluation.scenarios import ScenarioChunk
-from dropsim.research.evaluation.steering import SETTLED, TASKS, WINDOW, RecordedPaces, RoamChunk, SteeringProtocol, merged
+from dropsim.research.evaluation.steering import (
+    SETTLED,
+    TASKS,
+    TURNS,
+    WINDOW,
+    RecordedPaces,
+    SteeringProtocol,
+    measured,
+    people_of,
+)
 from dropsim.research.evaluation.trials import Body
 
 IMPULSES = (0.15, 0.7, 1.3, 2.0)
@@ -94,7 +102,7 @@ class BehaviourProtocol:
     def chunks(self, body: Body) -> list[Chunk]:
         """Return all work, the longest first."""
         pushes = [chunk for chunk in self.response.chunks(body) if not _only_twins(chunk)]
-        return [*self.steering.roams(body), *self.steering.scenes(body), *pushes, *self.steering.turns(body), BankChunk(body)]
+        return [*self.steering.roams(body), *self.steering.scenes(body), *pushes, BankChunk(body)]
 
 
 def _only_twins(chunk: Chunk) -> bool:
@@ -123,6 +131,7 @@ def evaluate_behaviour(
     rows, finished = list(branch_rows(results)), [arrays["finished"] for _, arrays in results if "finished" in arrays]
     statistics = (
         *_undisturbed(results, RecordedPaces(bank["paces"]), protocol.steering.seconds),
+        *_manoeuvres(results),
         *_pushes([row for row in rows if row[0].part == "push"]),
         *_perturbed(results, rows),
         *_falls([row for *_, row in rows if row is not None and row["fell"]], [row for chunk, _, row in rows if chunk.part == "getup"]),
@@ -153,15 +162,10 @@ def resampled(name: str, unit: str, values: np.ndarray, measure: Callable[..., A
     return Statistic(name, float(measure(values)), unit, n, float(error), target, law)
 
 
-def _people(results: Found, choose: Callable[[Any], bool]) -> Arrays:
-    return merged([arrays for chunk, arrays in results if choose(chunk)])[0]
-
-
 def _undisturbed(results: Found, recorded: RecordedPaces, seconds: float) -> Iterator[Statistic]:
     """Yield what people do whom nobody touches."""
     for task, (start, asked) in TASKS.items():
-        way = ((0.0, 0.0, asked),)
-        people = _people(results, lambda c, s=start, w=way: isinstance(c, RoamChunk) and c.start == s and c.velocities == w)
+        people, _ = people_of(results, task)
         name = f"{task} {asked:g} m/s" if asked else task
         target = "at most 1 %" if start == "run" else "0"
         yield share(f"{name}: fell undisturbed", people["fell"], target, f"nobody touches them for {seconds:g} s")
@@ -181,8 +185,17 @@ def _undisturbed(results: Found, recorded: RecordedPaces, seconds: float) -> Ite
                 return recorded.ratios({key: rows[..., k] for k, key in enumerate(STYLES)}, asked)[i]
 
             yield resampled(f"{name}: {style}", "ratio", styles, ratio, law="1: that of the bank's recordings of this speed")
-    turned = _people(results, lambda c: isinstance(c, RoamChunk) and len(c.velocities) > 1)["turn_errors"]
+    turned = np.concatenate([people_of(results, name)[0]["turn_errors"] for name in TURNS])
     yield resampled("turn of 90 degrees: error", "degrees", turned, np.mean, "at most 12", "0: they go the new way after 1 s")
+
+
+def _manoeuvres(results: Found) -> Iterator[Statistic]:
+    """Yield what people do who crouch, jump, start, stop and turn, and whom nobody touches."""
+    for name, values, target in measured(results):
+        if name.endswith("[s]"):
+            yield resampled(name[:-4], "s", values, np.median, f"at most {target:g}", "80 % of the new velocity, or below 0.2 m/s")
+        else:
+            yield share(name, values, "0", "steering alone fells nobody" if name.endswith("fell") else "people do as told")
 
 
 def _pushes(rows: Sequence[Row]) -> Iterator[Statistic]:
@@ -218,7 +231,7 @@ def _perturbed(results: Found, rows: Sequence[Row]) -> Iterator[Statistic]:
     yield share("ball: fell", balls["fell"][hit], law="8 kg at 8 m/s, about 0.9 N s/kg")
     yield resampled("ball: largest mismatch", "ratio", balls["mismatch"][hit], np.max, law="0: action is reaction")
     for scene in SCENES:
-        people = _people(results, lambda c, scene=scene: isinstance(c, ScenarioChunk) and c.name == scene)
+        people, _ = people_of(results, scene)
         yield share(f"{scene}: fell", people["fell"], *FALLS[scene])
         if scene.startswith("follow"):
             error = people["turn_error_deg"]
@@ -248,7 +261,7 @@ def _falls(fallen: Sequence[Arrays], thrown: Sequence[Arrays | None]) -> Iterato
 
 def _postures(results: Found, bank: Arrays) -> Iterator[Statistic]:
     """Yield the pitch of head, pelvis and chest of people who walk upright: simulated ones, and those of each source of the bank."""
-    walkers = _people(results, lambda c: isinstance(c, RoamChunk) and (c.start, len(c.velocities)) == ("walk", 1))["pitches"]
+    walkers = people_of(results, "walk")[0]["pitches"]
     sources = bank["source"][bank["clip"]]
     clips = {source: np.unique(bank["clip"][sources == source]) for source in np.unique(sources).tolist()}
     parts = (("face", "-8 to 3"), ("pelvis", "-5 to 5"), ("chest", "-8 to 8"))

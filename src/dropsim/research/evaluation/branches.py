@@ -3,7 +3,7 @@
 # pyright: reportOptionalSubscript=false
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -21,6 +21,8 @@ from dropsim.scene.perturbations import ahead_of
 
 SPEEDS = {"stand": 0.0, "walk": 1.2, "run": 2.5}
 """What people of each start want: to go straight ahead at this speed [m/s]."""
+JUMPED = 1.08
+"""Height of the pelvis in the air, relative to standing."""
 LEAD_IN = 1.0
 """Time before the branch, in which people come to what they want [s]."""
 
@@ -59,23 +61,28 @@ class Branch:
 
 
 @dataclass(frozen=True, eq=False)
-class Acted(Element[None]):
+class Acted(Element[np.ndarray]):
     """What is done to the person of each world, and what they want, frame by frame."""
 
-    velocity: Float[np.ndarray, "w v 2"]
-    """Wanted, the last one from then on; NaN for people who want nothing in particular [m/s]."""
+    wanted: Float[np.ndarray, "w v 3"]
+    """Velocity [m/s] and height of the pelvis [m], the last ones from then on; NaN for people who want nothing in particular."""
     forces: Float[np.ndarray, "w t 22 3"] | None = None
     """[N]"""
 
     @classmethod
     def ahead(cls, speed: float, count: int, forces: Float[np.ndarray, "w t 22 3"] | None = None) -> "Acted":
         """Let everybody go straight ahead; people of the prior's starts face +y."""
-        return cls(np.tile((0.0, speed), (count, 1, 1)), forces)
+        return cls(np.tile((0.0, speed, np.nan), (count, 1, 1)), forces)
 
-    def act(self, memory: None, context: SceneContext) -> tuple[None, StepInputs]:
+    def act(self, memory: np.ndarray | None, context: SceneContext) -> tuple[np.ndarray, StepInputs]:
         acts = self.forces is not None and context.frame < self.forces.shape[1]
-        wanted = self.velocity[:, min(context.frame, self.velocity.shape[1] - 1), None]
-        return memory, StepInputs(forces=self.forces[:, context.frame, None] if acts else None, intent=Intent.toward(wanted))
+        wanted = self.wanted[:, min(context.frame, self.wanted.shape[1] - 1), None]
+        # As in the app, people who are over the top of their jump land by themselves.
+        aloft = JUMPED * context.skeleton.standing_height
+        over = (context.people.x[..., 0, 2] > aloft) & (context.people.v[..., 0, 2] < 0)
+        jumped = (wanted[..., 2] > aloft) & (over if memory is None else over | memory)
+        intent = replace(Intent.toward(wanted[..., :2]), height=np.where(jumped, np.nan, wanted[..., 2]))
+        return jumped, StepInputs(forces=self.forces[:, context.frame, None] if acts else None, intent=intent)
 
 
 def lead_in(simulator: Simulator, start: str, seeds: Sequence[int]) -> tuple[State, Streams]:

@@ -1,8 +1,6 @@
 """The measured quality of a prior as a table, for the terminal and for the model card."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from dropsim.files.tables import markdown, shown
 from dropsim.research.evaluation.prior import PriorReport
@@ -24,6 +22,7 @@ def table(report: PriorReport) -> str:
         return label, "never" if value == float("inf") else shown(value, form, otherwise="not measured"), floor
 
     best = f"best of {options.num_samples}"
+    done = report.activity.get("rolled_out", {})
     rows = [
         ("measure", "prior", "recordings, or what to compare with"),
         alone("one-step joint error of the mode [mm]", step.mode_mm, ".2f", f"{step.coasting_mm:.2f} (constant velocity)"),
@@ -56,7 +55,7 @@ def table(report: PriorReport) -> str:
             for b in report.speed_bias
             if b.frames
         ),
-        *_living_rows(report.living),
+        *((f"in the simulator, {name}", f"{did:.1%}", f"{report.activity['recorded'][name]:.1%}") for name, did in done.items()),
         alone(f"diversity of {options.diversity_seconds:g} s from one start (APD) [m]", report.diversity_m, ".3f"),
         alone("back within 2 s after a shove", back.back_share, ".1%", f"{back.calm_share:.1%} (without a shove)"),
         alone("put out of the distribution at all", back.left_share, ".1%"),
@@ -67,22 +66,6 @@ def table(report: PriorReport) -> str:
         alone("human after a shove", report.recovery.human_share, ".1%"),
     ]
     return markdown(rows)
-
-
-def _living_rows(living: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return the rows of people in the simulator, if they were measured."""
-    if not living:
-        return []
-    rows = [
-        ("in the simulator, speed kept, walking at 1.2 m/s", f"{living['speed_kept_walk']:.2f}", "1"),
-        ("in the simulator, speed kept, running at 2.5 m/s", f"{living['speed_kept_run']:.2f}", "1"),
-        ("off the way 1 s after a turn of 90 degrees [degrees]", f"{living['turn_error_deg']:.1f}", "0"),
-        ("fell with nobody touching them", f"{living['undisturbed_falls']:.1%}", "0"),
-        ("foot skate over that of recordings of the same speed", shown(living["skate_ratio"], ".2f", otherwise="not measured"), "1"),
-        ("jerk over that of recordings of the same speed", shown(living["jerk_ratio"], ".2f", otherwise="not measured"), "1"),
-    ]
-    did, recorded = living["activity"]["rolled_out"], living["activity"]["recorded"]
-    return rows + [(f"in the simulator, {name}", f"{did[name]:.1%}", f"{recorded[name]:.1%}") for name in did]
 
 
 def fill_card(path: Path, report: PriorReport) -> None:

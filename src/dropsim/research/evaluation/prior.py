@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,8 @@ from dropsim.priors.prior import Prior, State
 from dropsim.priors.rollout import roll_out
 from dropsim.research.evaluation.recovery import Recovery, measure_recovery
 from dropsim.research.evaluation.report import plain
-from dropsim.research.evaluation.steering import TASKS, RecordedPaces, SteeringProtocol, activity, evaluate_steering, roam
-from dropsim.research.evaluation.trials import Body, check_seed, joined, survivors
+from dropsim.research.evaluation.steering import activity, roam
+from dropsim.research.evaluation.trials import check_seed, joined, survivors
 from dropsim.research.evaluation.windows import all_features, alternate_features, frechet
 from dropsim.research.training.starts import draw_frames, stacked
 
@@ -49,9 +48,7 @@ class PriorEvaluation:
     diversity_seconds: float = 2.0
     """Length of those [s]."""
     simulated: int = 64
-    """People in the simulator, of each speed that is asked for; 0 measures the prior alone."""
-    simulated_seconds: float = 60.0
-    """[s]"""
+    """People in the simulator; 0 measures the prior alone."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -178,8 +175,8 @@ class PriorReport:
     categories: tuple[str, ...]
     """Of the recordings that the rollouts start in."""
     recordings: tuple[Motion, ...]
-    living: Mapping[str, Any] = field(default_factory=dict)
-    """Numbers of people in the simulator with this prior."""
+    activity: Mapping[str, Any] = field(default_factory=dict)
+    """What people do in the simulator with this prior, and in the recordings."""
 
     @property
     def skate_ratio(self) -> float:
@@ -208,7 +205,7 @@ class PriorReport:
         nested = {"one_step": asdict(step), "rollouts": asdict(self.generated), "recordings": asdict(self.recorded), "come_back": shove}
         nested |= {"speed_bias": [asdict(bias) for bias in self.speed_bias]}
         about = {"prior": self.prior, "people": list(self.people), "minutes": self.minutes, "options": asdict(self.options)}
-        return {name: plain(value) for name, value in {**main, **self.living, **nested, **about}.items()}
+        return {name: plain(value) for name, value in {**main, "activity": self.activity, **nested, **about}.items()}
 
 
 def _ratio(value: float, to: float) -> float:
@@ -327,39 +324,14 @@ def refuse_same_people(prior: Prior, clips: Sequence[tuple[Clip, Motion]]) -> No
         raise ValueError(f"the bank holds people of these recordings ({names}): judge it by others, or allow it with --same-people")
 
 
-def measure_living(
-    body: Body, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation, folder: Path, *, workers: int = 1,
-    watch: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Measure people in the simulator, who are asked for speeds and turns, or for nothing, next to recordings of unseen people."""
-    simulator = body.simulator()
+def measure_activity(simulator: Simulator, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation) -> dict[str, Any]:
+    """Return what people do in the simulator whom nobody asks for anything, and what those did in whose recordings they start."""
     clips = [(clip, motion.resampled(simulator.prior.fps)) for clip, motion in clips if len(motion) > 4]
-    protocol = SteeringProtocol(people=options.simulated, seconds=options.simulated_seconds, scenarios=(), seed=options.seed)
-    tasks = {name: TASKS[name] for name in ("stand", "walk", "run")}
-    paces = RecordedPaces.of([motion for _, motion in clips])
-    steering = evaluate_steering(body, protocol, folder, recorded=paces, workers=workers, watch=watch, tasks=tasks)
-    pace = {pace.task: pace for pace in steering.paces}
-    ratios = {name: {task: getattr(p, name) for task, p in pace.items()} for name in ("skate_ratio", "jerk_ratio")}
-    return {
-        "speed_kept_walk": pace["walk"].speed_kept,
-        "speed_kept_run": pace["run"].speed_kept,
-        "turn_error_deg": steering.turn_error_deg,
-        "undisturbed_falls": float(np.mean([p.fell for p in pace.values()])),
-        # Of the two gaits the worse; a foot that stands still has hardly a skate to compare with.
-        **{name: max(values["walk"], values["run"]) for name, values in ratios.items()},
-        **{f"{name}s": values for name, values in ratios.items()},
-        "paces": {task: asdict(p) for task, p in pace.items()},
-        "activity": _activity(simulator, clips, options),
-    }
-
-
-def _activity(simulator: Simulator, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation) -> dict[str, Any]:
-    """Return what people do whom nobody asks for anything, and what those did in whose recordings they start."""
     places, length = draw_frames(clips, options.simulated, options.seed), round(options.seconds * simulator.prior.fps) + 1
 
     def together(some: Sequence[int]) -> Motion:
         states = stacked([simulator.prior.start_from(clips[places[i][0]][1], places[i][1]) for i in some])
-        nothing = np.full((len(some), 1, 2), np.nan)
+        nothing = np.full((len(some), 1, 3), np.nan)
         return roam(simulator, states, nothing, Streams([options.seed + i for i in some]), length)
 
     motion, _ = survivors(range(len(places)), together)

@@ -40,12 +40,6 @@ STEERING_BOUNDS = {
     "dodged": Bound(0, 0.5, "hits of projectiles-dodge over those of projectiles"),
 }  # fmt: skip
 PRIOR_BOUNDS = {
-    "speed_kept_walk": Bound(0.95, 1.05, "seconds 8 to 10, of 1.2 m/s"),
-    "speed_kept_run": Bound(0.95, 1.05, "seconds 8 to 10, of 2.5 m/s"),
-    "turn_error_deg": Bound(0, 10, "one second after a turn of 90 degrees"),
-    "undisturbed_falls": Bound(0, 1 / 64, "within a minute"),
-    "skate_ratio": Bound(0, 1.2, "of recordings of the same speed, in the simulator"),
-    "jerk_ratio": Bound(0, 1.2, "of recordings of the same speed, in the simulator"),
     "frechet_ratio": Bound(0, math.inf, "over the recordings' own floor"),
     "back_share": Bound(0, 1, "back within 2 s after a shove, prior alone"),
 }
@@ -82,17 +76,17 @@ def _impulse_rows(found: Mapping[str, Any]) -> Rows:
 def _steering_rows(found: Mapping[str, Any]) -> Rows:
     numbers: dict[str, Any] = {}
     for task, pace in found["paces"].items():
-        numbers |= {f"{task}.{name}": pace[name] for name in ("fell", "speed", "skate_ratio", "jerk_ratio") if pace[name] is not None}
-        if pace["asked"] and pace["speed"] is not None:
+        numbers |= {f"{task}.{name}": pace[name] for name in ("fell", "speed", "skate_ratio", "jerk_ratio") if pace.get(name) is not None}
+        if pace["asked"] and pace.get("speed") is not None:
             numbers[f"{task}.speed_ratio"] = pace["speed"] / pace["asked"]
-    numbers["turn_error_deg"] = found["turn_error_deg"]
+    numbers |= {"turn_error_deg": found["turn_error_deg"], **found.get("manoeuvres", {})}
     scenes = found["scenarios"]
     numbers |= {
         f"{scene}.{name}": value for scene, own in scenes.items() for name, value in own.items() if f"{scene}.{name}" in STEERING_BOUNDS
     }
     if scenes.get("projectiles", {}).get("hits") and "hits" in scenes.get("projectiles-dodge", {}):
         numbers["dodged"] = scenes["projectiles-dodge"]["hits"] / scenes["projectiles"]["hits"]
-    return number_rows(numbers, STEERING_BOUNDS)
+    return number_rows(numbers, STEERING_BOUNDS | steering.MANOEUVRE_BOUNDS)
 
 
 def _scene_rows(found: Mapping[str, Any]) -> Rows:
@@ -104,7 +98,7 @@ def _prior_rows(found: Mapping[str, Any]) -> Rows:
     rows = number_rows(numbers, PRIOR_BOUNDS)
     rows += [[f"speed bias at {b['speeds']} m/s", shown(b["bias"], "+.2f"), "", "", f"standard error {shown(b['error'], '.2f')} m/s^2"]
              for b in found.get("speed_bias", ()) if b["frames"]]  # fmt: skip
-    shares = found.get("activity", {"rolled_out": {}})
+    shares = found.get("activity") or {"rolled_out": {}}
     return rows + [
         [name, f"{value:.1%}", "", "", f"{shares['recorded'][name]:.1%} recorded"] for name, value in shares["rolled_out"].items()
     ]
