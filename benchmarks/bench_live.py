@@ -35,4 +35,6 @@ for rate in (30, 60):
     found = 1000 * intervals(rate)
     late = np.abs(found - 1000 / rate)
     shares = ", ".join(f"{np.quantile(late, share):.2f} ({100 * share:g} %)" for share in (0.5, 0.95, 0.99, 1.0))
-    print(f"{rate} Hz: {1000 / found.mean():.2f} frames a second over {found.sum() / 1000:.0f} s; off the beat by [ms] {shares}")
+    print(
+        f"{rate} Hz: {1000 / found.mean():.2f} frames a second over {found.sum() / 1000:.0f} s; off the beat by [ms] {shares}"
+    )

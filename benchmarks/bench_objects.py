@@ -49,7 +49,9 @@ def main() -> None:
                 best[name][frame] = min(best[name][frame], (time.process_time_ns() - began) / 1e6)
     plane = best["plane"].mean()
     for name, times in best.items():
-        print(f"{name:45} {times.mean():6.3f} ms, {times.mean() / plane:4.2f} of the plane, slowest second {worst(times) / plane:4.2f}")
+        print(
+            f"{name:45} {times.mean():6.3f} ms, {times.mean() / plane:4.2f} of the plane, slowest second {worst(times) / plane:4.2f}"
+        )
 
 
 def worst(times: np.ndarray) -> float:

@@ -58,13 +58,17 @@ def main() -> None:
         began = time.perf_counter()
         index.nearest(queries[i : i + 1], K, weights=weights[i : i + 1])
         one.append(time.perf_counter() - began)
-    print(f"one query: median {1e3 * np.median(one):.3f} ms, mean {1e3 * np.mean(one):.3f} ms, 95 % {1e3 * np.quantile(one, 0.95):.3f} ms")
+    print(
+        f"one query: median {1e3 * np.median(one):.3f} ms, mean {1e3 * np.mean(one):.3f} ms, 95 % {1e3 * np.quantile(one, 0.95):.3f} ms"
+    )
     many = []
     for _ in range(20):
         began = time.process_time()
         index.nearest(queries[:256], K, weights=weights[:256])
         many.append(time.process_time() - began)
-    print(f"{len(queries[:256])} queries: median {1e3 * np.median(many):.1f} ms, best {1e3 * min(many):.1f} ms of one core")
+    print(
+        f"{len(queries[:256])} queries: median {1e3 * np.median(many):.1f} ms, best {1e3 * min(many):.1f} ms of one core"
+    )
     count = min(arguments.exact, len(queries))
     found = index.nearest(queries[:count], K, weights=weights[:count]).rows
     # In single precision two rows that are equally far to seven digits can change places.

@@ -1,8 +1,8 @@
 """Late frames of the browser app, what a frame costs, and the time from a key to the frame that shows it.
 
-Over a minute of each row, with the plots on and one client that takes everything and draws nothing: a browser's own drawing is its
-machine's affair.
-On a machine that does other things too, the last column says what would be late if it did not.
+Over a minute of each row, with the plots on and one client that takes everything and draws nothing: a browser's own
+drawing is its machine's affair. On a machine that does other things too, the last column says what would be late if it
+did not.
 """
 
 import argparse
@@ -48,7 +48,9 @@ with connect(sys.argv[1], subprotocols=["viser-v" + viser.__version__], max_size
 @contextlib.contextmanager
 def watched(browser: Browser) -> Iterator[None]:
     """Let a client in another process receive everything."""
-    client = subprocess.Popen([sys.executable, "-c", CLIENT, f"ws://127.0.0.1:{browser.port}"], stderr=subprocess.DEVNULL)
+    client = subprocess.Popen(
+        [sys.executable, "-c", CLIENT, f"ws://127.0.0.1:{browser.port}"], stderr=subprocess.DEVNULL
+    )
     try:
         while not browser.watching:
             time.sleep(0.05)
@@ -173,15 +175,22 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.core is not None:
         os.sched_setaffinity(0, {arguments.core})
-    print("| people | frames | late [%] | CPU a frame, median [ms] | of the slowest 1 % [ms] | late on a free core [%] |")
+    print(
+        "| people | frames | late [%] | CPU a frame, median [ms] | of the slowest 1 % [ms] | late on a free core [%] |"
+    )
     print("|---|---|---|---|---|---|")
     for people, ghost, led in ((1, False, False), (1, True, False), (1, False, True), (3, False, False)):
         print(row(arguments.prior, arguments.seconds, people, ghost=ghost, led=led), flush=True)
     times, between = latencies(made(arguments.prior, 1), 60)
     found = sorted(times)
     period = 1000 / made(arguments.prior, 1).fps
-    print(f"\nfrom a key to its frame: median {1000 * statistics.median(found):.0f} ms, 90 % within {1000 * found[53]:.0f} ms; ", end="")
-    print(f"a frame lasts {period:.0f} ms; in the next frame {between.count(0)} of {len(between)}, one later {between.count(1)}")
+    print(
+        f"\nfrom a key to its frame: median {1000 * statistics.median(found):.0f} ms, 90 % within {1000 * found[53]:.0f} ms; ",
+        end="",
+    )
+    print(
+        f"a frame lasts {period:.0f} ms; in the next frame {between.count(0)} of {len(between)}, one later {between.count(1)}"
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 out.mkdir(parents=True, exist_ok=True)
 
 setup = changed(
-    scenario("projectiles"), [("throw.mass", "12 kg"), ("throw.0.speed", "30 km/h"), ("throw.0.start", "0.5"), ("seconds", "2")]
+    scenario("projectiles"),
+    [("throw.mass", "12 kg"), ("throw.0.speed", "30 km/h"), ("throw.0.start", "0.5"), ("seconds", "2")],
 )
 write_scene(setup, out / "02_balls.toml")
 
@@ -22,5 +23,10 @@ setup = read_scene(out / "02_balls.toml")
 world = setup.world()
 rollout = run(world, setup.num_frames(world.fps), seeds=setup.seed)
 spheres = [Sphere(balls.centres, float(balls.radii[0])) for balls in rollout.balls]
-contact_sheet([Stage(rollout.motions, spheres=spheres, ground=rollout.ground)], out / "02_balls.png", frames=8, labels=["balls of 12 kg"])
+contact_sheet(
+    [Stage(rollout.motions, spheres=spheres, ground=rollout.ground)],
+    out / "02_balls.png",
+    frames=8,
+    labels=["balls of 12 kg"],
+)
 print(f"wrote {out / '02_balls.toml'} and {out / '02_balls.png'}")

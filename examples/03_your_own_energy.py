@@ -50,4 +50,6 @@ for energies in ((), (HandUp(),)):
     motions.append(run(world, num_frames=60, seeds=8).motions[0])
 heights = [float((motion.joints[30:, HAND] - motion.joints[30:, SHOULDER])[:, 2].mean()) for motion in motions]
 contact_sheet(motions, out / "03_hand_up.png", frames=8, labels=["as the prior has it", "with a hand up"])
-print(f"wrote {out / '03_hand_up.png'}: the hand is {heights[0]:+.2f} m from its shoulder, and with the energy {heights[1]:+.2f} m")
+print(
+    f"wrote {out / '03_hand_up.png'}: the hand is {heights[0]:+.2f} m from its shoulder, and with the energy {heights[1]:+.2f} m"
+)

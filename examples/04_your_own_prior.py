@@ -2,8 +2,9 @@
 
 Needs PyTorch: pip install 'dropsim[train]'. Run: python examples/04_your_own_prior.py [FOLDER]
 
-The network knows one thing, to step in place, and learns it here within a second, so that the example is complete. It sees where in its
-step it is, and not how the person moves, so it is no match for a push; the part to copy is `StepPrior`.
+The network knows one thing, to step in place, and learns it here within a second, so that the example is complete. It
+sees where in its step it is, and not how the person moves, so it is no match for a push; the part to copy is
+`StepPrior`.
 """
 
 import math
@@ -14,7 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dropsim import Candidates, Intent, Motion, Person, Prior, Push, Scene, Simulator, SimulatorOptions, State, Streams, World, run
+from dropsim import (
+    Candidates,
+    Intent,
+    Motion,
+    Person,
+    Prior,
+    Push,
+    Scene,
+    Simulator,
+    SimulatorOptions,
+    State,
+    Streams,
+    World,
+    run,
+)
 from dropsim.body.rotations import exp, heading, log_small, transpose
 from dropsim.motion.synthetic import CADENCE, stepping_clip
 from dropsim.render import contact_sheet
@@ -28,7 +43,9 @@ class StepNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(2 + 1, 64), nn.ELU(), nn.Linear(64, 64), nn.ELU(), nn.Linear(64, 1 + 22 * 3 + 2))
+        self.layers = nn.Sequential(
+            nn.Linear(2 + 1, 64), nn.ELU(), nn.Linear(64, 64), nn.ELU(), nn.Linear(64, 1 + 22 * 3 + 2)
+        )
 
     def forward(self, phase: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return heights, rotation vectors and phases, of rows."""
@@ -50,7 +67,9 @@ class StepPrior(Prior):
         z[..., 1:, :] = rng.normal(num - 1, 1)
         phase = np.broadcast_to(state.memory[..., None, :], (*z.shape[:-1], 2))
         # From numpy to torch and back, in the network's precision.
-        height, turns, phase = (v.double().numpy() for v in self.net(torch.from_numpy(phase.copy()).float(), torch.from_numpy(z).float()))
+        height, turns, phase = (
+            v.double().numpy() for v in self.net(torch.from_numpy(phase.copy()).float(), torch.from_numpy(z).float())
+        )
         q = self.pose @ exp(turns)
         # The network knows a person who faces +y at the origin; this one is somewhere and faces some way.
         q[..., 0, :, :] = transpose(heading(state.q[..., 0, :, :]))[..., None, :, :] @ q[..., 0, :, :]
@@ -87,7 +106,8 @@ clip = stepping_clip()
 prior = StepPrior(trained(StepNet(), clip, steps=800), clip)
 
 world = World(
-    Scene((Person(),), (Push.toward("left", newtons=60.0, start=0.7),)), Simulator(prior, options=SimulatorOptions(num_samples=16))
+    Scene((Person(),), (Push.toward("left", newtons=60.0, start=0.7),)),
+    Simulator(prior, options=SimulatorOptions(num_samples=16)),
 )
 begin = State(clip.joints[:1], np.zeros((1, 22, 3)), clip.q[:1], np.array([[1.0, 0.0]]))
 motion = run(world, num_frames=75, seeds=0, start=world.start_from(begin)).motions[0]

@@ -23,7 +23,8 @@ else:
 
 simulator = Simulator.shipped()
 prior = simulator.prior
-# Joint names of known rigs are found by themselves; for others pass rig_map=read_rig_map(FILE.toml) of dropsim.motion.retarget.
+# Joint names of known rigs are found by themselves; for others pass rig_map=read_rig_map(FILE.toml) of
+# dropsim.motion.retarget.
 recording = checked(read_motion(file, prior.skeleton)).resampled(prior.fps)
 
 cleaned = clean(recording).motion
@@ -33,5 +34,7 @@ write(cleaned, out / "05_cleaned.bvh")
 push = Push.toward("right", newtons=250.0, start=1.0, duration=0.4)
 pushed = perturb(recording, Scene(elements=(push,)), simulator, handover=push.start, seconds=2.5)
 write(pushed, out / "05_pushed.bvh")
-contact_sheet([recording, pushed], out / "05_pushed.png", frames=8, labels=["recorded", "pushed to the right with 250 N"])
+contact_sheet(
+    [recording, pushed], out / "05_pushed.png", frames=8, labels=["recorded", "pushed to the right with 250 N"]
+)
 print(f"wrote {out / '05_cleaned.bvh'}, {out / '05_pushed.bvh'} and {out / '05_pushed.png'}")

@@ -15,7 +15,11 @@ import pytest
 def _validator() -> Path | None:
     """Return the npm package gltf-validator: where DROPSIM_GLTF_VALIDATOR says, or in a node_modules folder above this file."""
     given = os.environ.get("DROPSIM_GLTF_VALIDATOR")
-    places = [Path(given)] if given else [folder / "node_modules" / "gltf-validator" for folder in Path(__file__).resolve().parents]
+    places = (
+        [Path(given)]
+        if given
+        else [folder / "node_modules" / "gltf-validator" for folder in Path(__file__).resolve().parents]
+    )
     return next((place for place in places if (place / "package.json").exists()), None)
 
 
@@ -29,11 +33,14 @@ def gltf_issues(path: Path) -> dict[str, Any]:
         "require(folder).validateBytes(new Uint8Array(require('fs').readFileSync(file)))"
         ".then(report => console.log(JSON.stringify(report.issues)));"
     )
-    done = subprocess.run([node, "-e", script, "--", str(folder.resolve()), str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [node, "-e", script, "--", str(folder.resolve()), str(path)], capture_output=True, text=True, check=True
+    )
     return json.loads(done.stdout)
 
 
-# Debian's Blender 3.4 runs on Python 3.11 and NumPy 1.24; its importers still open BVH files in the mode rU, and use np.bool.
+# Debian's Blender 3.4 runs on Python 3.11 and NumPy 1.24; its importers still open BVH files in the mode rU, and use
+# np.bool.
 LOOK = """
 import bpy, builtins, json, os, sys
 import numpy as np
@@ -69,7 +76,9 @@ def joints_in_blender(path: Path, bones: Sequence[str], frames: Sequence[int], *
     elif blender is not None:
         command = [blender, "--background", "--factory-startup", "--python-exit-code", "3", "--python-expr", LOOK, "--"]
     else:
-        pytest.skip("needs Debian's blender and python3-numpy, or in DROPSIM_BLENDER_PYTHON a Python with the module bpy")
+        pytest.skip(
+            "needs Debian's blender and python3-numpy, or in DROPSIM_BLENDER_PYTHON a Python with the module bpy"
+        )
     question = json.dumps([str(path), action, list(bones), list(frames)])
     done = subprocess.run([*command, question], capture_output=True, text=True, check=False)
     if "No module named 'numpy'" in done.stderr + done.stdout:

@@ -18,7 +18,17 @@ IMAGES = ROOT / "docs" / "images"
 
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config), "--site-dir", str(site)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--config-file",
+        str(config),
+        "--site-dir",
+        str(site),
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -34,7 +44,8 @@ def test_the_site_builds_and_loads_nothing_from_the_internet(tmp_path):
         text = page.read_text()
         assert not re.search(r"<(?:script|img|iframe)[^>]+src=\"(?:https?:)?//", text), page
         assert not re.search(
-            r"<link[^>]+rel=\"stylesheet\"[^>]+href=\"(?:https?:)?//|<link[^>]+href=\"(?:https?:)?//[^>]+stylesheet", text
+            r"<link[^>]+rel=\"stylesheet\"[^>]+href=\"(?:https?:)?//|<link[^>]+href=\"(?:https?:)?//[^>]+stylesheet",
+            text,
         ), page
     for sheet in tmp_path.rglob("*.css"):
         assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", sheet.read_text()), sheet
@@ -62,7 +73,9 @@ def test_links_to_files_lead_somewhere(name):
     assert [link for link in local if not (ROOT / link).exists()] == []
 
 
-@pytest.mark.parametrize("path", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"], ids=lambda path: path.stem
+)
 def test_pages_name_what_is_there(path):
     for name in set(re.findall(r"`(dropsim(?:\.\w+)+)", path.read_text())):
         pkgutil.resolve_name(name)

@@ -66,12 +66,19 @@ def test_the_python_of_a_front_page_runs_as_written(page, tmp_path, monkeypatch)
 @pytest.mark.slow
 # python-osc's client leaves its socket to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("page", ["docs/viewer.md", "docs/scenes.md", "docs/gymnasium.md", "docs/live.md", "docs/exporting.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/viewer.md", "docs/scenes.md", "docs/gymnasium.md", "docs/live.md", "docs/exporting.md"]
+)
 def test_the_python_of_a_page_runs_as_written(page, tmp_path, monkeypatch):
     blocks = BLOCK.findall((ROOT / page).read_text())
     assert blocks
     monkeypatch.chdir(tmp_path)
-    needs = {"docs/live.md": ("pythonosc",), "docs/gymnasium.md": ("gymnasium",), "docs/viewer.md": (), "docs/exporting.md": ("viser",)}
+    needs = {
+        "docs/live.md": ("pythonosc",),
+        "docs/gymnasium.md": ("gymnasium",),
+        "docs/viewer.md": (),
+        "docs/exporting.md": ("viser",),
+    }
     for library in needs.get(page, ()):
         pytest.importorskip(library)
     for block in blocks:

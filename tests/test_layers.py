@@ -32,7 +32,8 @@ ADAPTERS = {"apps/gym.py": {"gymnasium"}}
 TRAINING = "research/training/"
 """Where torch is at home."""
 TORCH_WHEN_USED = {"files/checkpoints.py", "apps/cli/train.py", "research/evaluation/fuzz.py"}
-"""Modules with a function that needs torch: other people's checkpoints, damaged ones of them, and the command that trains."""
+"""Modules with a function that needs torch: other people's checkpoints, damaged ones of them, and the command that
+trains."""
 
 FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path.parent != SOURCE]
 TREES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text()) for path in FILES}
@@ -89,7 +90,9 @@ def test_imports_point_downward(name):
         package, _, rest = other.partition(".")
         if package == "dropsim":
             folder = rest.partition(".")[0]
-            assert folder in RANK, f"{name} imports {other}: import from the module itself, not from the package's public names"
+            assert folder in RANK, (
+                f"{name} imports {other}: import from the module itself, not from the package's public names"
+            )
             assert RANK[folder] <= RANK[own], f"{name} imports {other}, which stands above it"
 
 
@@ -117,7 +120,8 @@ def is_of(other: str, modules: set[str]) -> bool:
 
 @EVERY_FILE
 def test_torch_stays_in_training(name):
-    # Neither it nor what loads it: at run time nothing but a checkpoint's reader and the command that trains may ask for it.
+    # Neither it nor what loads it: at run time nothing but a checkpoint's reader and the command that trains may ask
+    # for it.
     if name.startswith(TRAINING):
         return
     loads = {"torch", "roma"} & libraries(imported(TREES[name]))

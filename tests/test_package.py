@@ -21,7 +21,9 @@ BUILD = "import setuptools.build_meta as backend; backend.build_wheel('dist'); b
 def dist(tmp_path_factory):
     """Both archives, built in a copy of the tree: setuptools leaves its own files where it builds."""
     tree = tmp_path_factory.mktemp("tree")
-    ignored = shutil.ignore_patterns(".git", ".venv", "out", "build", "runs", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis")
+    ignored = shutil.ignore_patterns(
+        ".git", ".venv", "out", "build", "runs", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis"
+    )
     shutil.copytree(ROOT, tree, ignore=ignored, dirs_exist_ok=True)
     (tree / "dist").mkdir()
     subprocess.run([sys.executable, "-W", "ignore", "-c", BUILD], cwd=tree, check=True, capture_output=True)
@@ -29,7 +31,11 @@ def dist(tmp_path_factory):
 
 
 def package_files(root: Path) -> set[str]:
-    return {str(path.relative_to(root)) for path in (root / "dropsim").rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    return {
+        str(path.relative_to(root))
+        for path in (root / "dropsim").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
 
 
 def test_the_wheel_holds_every_file_of_the_package_and_is_small(dist):
@@ -86,14 +92,16 @@ sys.exit(main())
 
 @pytest.mark.slow
 def test_the_wheel_works_where_no_repository_is_near(dist, tmp_path):
-    # Unpacked, which is all that installing does to files, and run from an empty folder with nothing else of ours on the path. Nothing is
-    # simulated: kernels of another folder would all be compiled again.
+    # Unpacked, which is all that installing does to files, and run from an empty folder with nothing else of ours on
+    # the path. Nothing is simulated: kernels of another folder would all be compiled again.
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
     code = "import sys; sys.path.insert(0, sys.argv.pop(1))\n" + ASSETS
     command = [sys.executable, "-I", "-c", code, str(tmp_path / "site")]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env={jit.VARIABLE: str(tmp_path / "cache")})
+    result = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, env={jit.VARIABLE: str(tmp_path / "cache")}
+    )
     assert result.returncode == 0, result.stderr
     where, loaded, *scenarios = result.stdout.splitlines()
     assert where == str(tmp_path / "site" / "dropsim" / "__init__.py")

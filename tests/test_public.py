@@ -73,7 +73,9 @@ def test_every_public_name_is_there_and_documented(name):
 def test_the_type_checker_sees_the_same_names_from_the_same_places():
     tree = ast.parse(Path(inspect.getfile(dropsim)).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
-    seen = {alias.name: node.module for node in ast.walk(block) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    seen = {
+        alias.name: node.module for node in ast.walk(block) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
     assert sorted(seen) == sorted(PUBLIC)
     for name, module in seen.items():
         assert getattr(sys.modules[module], name) is getattr(dropsim, name)

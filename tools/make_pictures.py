@@ -2,7 +2,8 @@
 
 Run: python tools/make_pictures.py [hero | NAME ...]
 
-Without a name, all of them, in about five minutes on one core. To be run again when the weights or the simulator change.
+Without a name, all of them, in about five minutes on one core. To be run again when the weights or the simulator
+change.
 """
 
 import sys
@@ -30,7 +31,8 @@ MOMENTS = {
 }  # fmt: skip
 """When there is most to see [s]; other scenarios are shown in their middle."""
 SIDES = {"wall": -115, "stairs": -100, "carry": -60}
-"""Where the camera is if the person would hide what there is to see, counterclockwise from where the person faces [degrees]."""
+"""Where the camera is if the person would hide what there is to see, counterclockwise from where the person faces
+[degrees]."""
 THUMBNAIL = Style(size=(320, 240))
 HERO = Style(size=(600, 450))
 HERO_FPS = 15.0

@@ -30,7 +30,11 @@ def reference() -> str:
 
 def _entry(name: str, found: Any) -> str:  # noqa: ANN401
     if inspect.ismodule(found):
-        functions = [f for f in vars(found).values() if inspect.isfunction(f) and f.__module__ == found.__name__ and f.__name__[0] != "_"]
+        functions = [
+            f
+            for f in vars(found).values()
+            if inspect.isfunction(f) and f.__module__ == found.__name__ and f.__name__[0] != "_"
+        ]
         rows = [f"| `{f.__name__}` | {_first_line(f)} |" for f in functions]
         return "\n".join([f"### {name}", "", _doc(found), "", "| function | what |", "|---|---|", *rows])
     lines = [f"### {name}", "", f"    {_signature(name, found)}", "", _doc(found)]

@@ -1,7 +1,8 @@
 """Gives any autoregressive human motion model a body that obeys physics.
 
-The names in `__all__` are the public interface: they stay as they are between releases that do not say otherwise. Everything else can be
-imported from its module and may move. Names load their modules when they are first used, so `import dropsim` takes no time.
+The names in `__all__` are the public interface: they stay as they are between releases that do not say otherwise.
+Everything else can be imported from its module and may move. Names load their modules when they are first used, so
+`import dropsim` takes no time.
 
     Simulator.shipped()                       the simulator with the prior and the pose model of the package
     Scene, Person, Push, Throw, ... World     who and what is in a world; `run(world, num_frames, seeds)` gives a `Rollout` of `Motion`s
@@ -125,7 +126,11 @@ def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'dropsim' has no attribute {name!r}")
     module = f"dropsim.{_MODULES[name]}"
-    found = importlib.import_module(f"{module}.{name}") if name == "metrics" else getattr(importlib.import_module(module), name)
+    found = (
+        importlib.import_module(f"{module}.{name}")
+        if name == "metrics"
+        else getattr(importlib.import_module(module), name)
+    )
     globals()[name] = found
     return found
 

@@ -11,12 +11,21 @@ from dropsim.apps.cli import main
 from dropsim.apps.cli.progress import KERNELS
 from dropsim.body.skeleton import Skeleton
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
-from dropsim.research.evaluation.bench import Bench, Entry, Row, Timing, bench, first_run_seconds, keep_history, prior_flops
+from dropsim.research.evaluation.bench import (
+    Bench,
+    Entry,
+    Row,
+    Timing,
+    bench,
+    first_run_seconds,
+    keep_history,
+    prior_flops,
+)
 
 
 def test_the_floor_counts_every_multiplication_once():
-    # prior: 402 x 8 + 8 x 8 (mean and log-variance of 4); decoder: the state's part 402 x 8 once, then for each sample 4 x 8 of the
-    # latent and (8 + 4) x 78. Two operations for each.
+    # prior: 402 x 8 + 8 x 8 (mean and log-variance of 4); decoder: the state's part 402 x 8 once, then for each sample
+    # 4 x 8 of the latent and (8 + 4) x 78. Two operations for each.
     shape = CVAEShape(latent=4, decoder=(8,), prior=(8,), groups=2, kinematic=True)
     prior = CVAEPrior(CVAENetwork.random(shape), Skeleton.adult())
     once, each = 402 * 8 + 8 * 8 + 402 * 8, 4 * 8 + 12 * 78
@@ -24,7 +33,9 @@ def test_the_floor_counts_every_multiplication_once():
 
 
 def test_ratios_and_rates():
-    row = Row(4, 64, Timing(0.02, 0.001, 0.018), Timing(0.025, 0.0, 0.02), {"prior": Timing(0.01, 0.0, 0.009)}, 1000.0, 0.005)
+    row = Row(
+        4, 64, Timing(0.02, 0.001, 0.018), Timing(0.025, 0.0, 0.02), {"prior": Timing(0.01, 0.0, 0.009)}, 1000.0, 0.005
+    )
     assert row.ratio == pytest.approx(0.018 / 0.005)
     assert (row.fps, row.world_fps) == pytest.approx((200.0, 160.0))
     found = Bench("cvae", [row, replace(row, people=1)], 90.0, 1e9).to_json()
@@ -66,9 +77,33 @@ def test_a_first_run_compiles_in_a_cache_of_its_own(tmp_path, monkeypatch):
 
 
 def test_the_quick_command_writes_its_numbers(tmp_path, capsys):
-    assert main(["bench", "--quick", "--prior", "cvae", "--seconds", "0.01", "--no-first-run", "--json", str(tmp_path / "b.json")]) == 0
+    assert (
+        main(
+            [
+                "bench",
+                "--quick",
+                "--prior",
+                "cvae",
+                "--seconds",
+                "0.01",
+                "--no-first-run",
+                "--json",
+                str(tmp_path / "b.json"),
+            ]
+        )
+        == 0
+    )
     found = json.loads((tmp_path / "b.json").read_text())
-    keys = {"fps_one", "fps_one_processor", "ratio_one", "ratio_256", "sgemm_gflops", "mujoco_seconds_per_second", "peak_memory", "rows"}
+    keys = {
+        "fps_one",
+        "fps_one_processor",
+        "ratio_one",
+        "ratio_256",
+        "sgemm_gflops",
+        "mujoco_seconds_per_second",
+        "peak_memory",
+        "rows",
+    }
     assert keys | {"world_fps_one", "world_fps_256", "import_seconds", "compile_seconds"} <= set(found)
     one, many = (row for row in found["rows"] if row["samples"] == 64)
     assert found["fps_one"] == pytest.approx(1 / one["step"]["median"])

@@ -52,7 +52,10 @@ def failing(monkeypatch):
     ("error", "line"),
     [
         (ValueError("the clip has\n  no frames: record some"), "dropsim: the clip has no frames: record some\n"),
-        (FileNotFoundError(2, "No such file or directory", "walk.bvh"), "dropsim: walk.bvh: No such file or directory\n"),
+        (
+            FileNotFoundError(2, "No such file or directory", "walk.bvh"),
+            "dropsim: walk.bvh: No such file or directory\n",
+        ),
         (OSError("disk on fire"), "dropsim: disk on fire\n"),
         (ValueError(), "dropsim: ValueError\n"),
     ],
@@ -177,9 +180,7 @@ def test_bash_completes_commands_and_options(capsys, tmp_path):
 
 def test_a_reader_that_has_seen_enough_is_no_error():
     # Many lines into a pipe that is closed at once.
-    command = (
-        f"{sys.executable} -c 'import sys; from dropsim.apps.cli import main; sys.exit(main())' scenarios | true; echo ${{PIPESTATUS[0]}}"
-    )
+    command = f"{sys.executable} -c 'import sys; from dropsim.apps.cli import main; sys.exit(main())' scenarios | true; echo ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert result.stderr == ""
     assert result.stdout in ("0\n", "141\n")
@@ -207,8 +208,16 @@ def test_demo_writes_what_it_says(capsys, tmp_path):
             "external_forces": (22, 3),
             "root_wrench": (2,),
         }
-        assert {name: archive[name].shape for name in shapes} == {name: (frames, *shape) for name, shape in shapes.items()}
-        assert {"energy_kinematic", "energy_contact", "energy_rigidity", "energy_range_of_motion", "energy_momentum"} <= set(archive)
+        assert {name: archive[name].shape for name in shapes} == {
+            name: (frames, *shape) for name, shape in shapes.items()
+        }
+        assert {
+            "energy_kinematic",
+            "energy_contact",
+            "energy_rigidity",
+            "energy_range_of_motion",
+            "energy_momentum",
+        } <= set(archive)
         assert int(archive["seed"]) == scenario("push").seed
         # 250 N for half a second from 2 s on, at 30 Hz: 15 frames.
         pushed = np.abs(archive["external_forces"]).sum((1, 2)) > 0
@@ -246,7 +255,10 @@ def test_run_refuses_what_cannot_be_in_one_line(capsys, tmp_path, args, sentence
 
 @pytest.mark.parametrize(
     ("scene", "sentence"),
-    [("psuh", "there is no scenario 'psuh': did you mean push?"), ("missing.toml", "missing.toml: No such file or directory")],
+    [
+        ("psuh", "there is no scenario 'psuh': did you mean push?"),
+        ("missing.toml", "missing.toml: No such file or directory"),
+    ],
 )
 def test_run_refuses_scenes_that_are_not_there(capsys, tmp_path, scene, sentence):
     assert main(["run", scene, "--out", str(tmp_path / "new")]) == 2
@@ -300,7 +312,12 @@ def test_files_of_another_run_are_not_replaced(capsys, tmp_path):
 
 
 def test_what_comes_after_the_end_is_said(capsys, tmp_path):
-    assert main(["run", "push", "--samples", "2", "--at", "100", "--seconds", "0.1", "--no-picture", "--out", str(tmp_path)]) == 0
+    assert (
+        main(
+            ["run", "push", "--samples", "2", "--at", "100", "--seconds", "0.1", "--no-picture", "--out", str(tmp_path)]
+        )
+        == 0
+    )
     assert "push torso at 100 s never happens: the run ends at 0.1 s" in capsys.readouterr().err
 
 
@@ -325,7 +342,8 @@ def test_what_diverges_is_kept_up_to_there(capsys, tmp_path):
     options = ["--newtons", "1e11", "--at", "0.1", "--seconds", "0.5", "--samples", "2", "--no-picture"]
     assert main(["run", "push", "--out", str(tmp_path), *options]) == 2
     error = capsys.readouterr().err
-    # The push leads from frame 3 to frame 4, so frames 0 to 3 are there; which part of the step gives up first does not matter.
+    # The push leads from frame 3 to frame 4, so frames 0 to 3 are there; which part of the step gives up first does not
+    # matter.
     assert "dropsim: frame 4: " in error
     assert error.endswith(f"; the frames up to there are in {tmp_path}\n")
     with np.load(tmp_path / "push.npz", allow_pickle=False) as archive:
@@ -375,7 +393,8 @@ def test_parsing_loads_nothing_heavy(args):
 
 
 def test_the_first_run_says_at_once_that_it_compiles(tmp_path):
-    # Before numba is loaded, which takes long by itself; asked twice, because the answer comes from the folder and not from memory.
+    # Before numba is loaded, which takes long by itself; asked twice, because the answer comes from the folder and not
+    # from memory.
     code = (
         "import sys\nfrom dropsim.apps.cli.progress import tell_of_compiling\ntell_of_compiling()\n"
         "from dropsim.compute import jit\n(jit.kernel_folder() / 'compiled').touch()\ntell_of_compiling()\n"

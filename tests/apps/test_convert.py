@@ -49,7 +49,9 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 # BVH has ten decimals less than float64: a tenth of a micrometre and 1e-6 degrees, below 1e-5 m at the joints.
 @pytest.mark.parametrize("chain", [("a.npz",), ("a.bvh",), ("a.npz", "b.bvh", "c.npz"), ("a.NPZ", "b.BVH")])
-def test_chains_of_conversions_keep_the_motion(tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[str], chain: tuple[str, ...]):
+def test_chains_of_conversions_keep_the_motion(
+    tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[str], chain: tuple[str, ...]
+):
     current = clip_bvh
     for name in chain:
         assert convert(current, tmp_path / name) == 0
@@ -96,8 +98,22 @@ def test_an_unknown_hierarchy_is_told_so(tmp_path: Path, clip_bvh: Path, capsys:
     (tmp_path / "odd.bvh").write_text(clip_bvh.read_text().replace("left_knee", "gizmo"))
     # Its structure shows what the gizmo is.
     assert convert(tmp_path / "odd.bvh", tmp_path / "known.npz") == 0
-    np.testing.assert_allclose(read_motion(tmp_path / "known.npz", CLIP.skeleton).joints, CLIP.joints, rtol=0, atol=1e-4)
-    lines = ("HIERARCHY", "ROOT gizmo", "{", "OFFSET 0 0 0", "CHANNELS 1 Xrotation", "End Site", "{", "OFFSET 0 1 0", "}", "}", "MOTION")
+    np.testing.assert_allclose(
+        read_motion(tmp_path / "known.npz", CLIP.skeleton).joints, CLIP.joints, rtol=0, atol=1e-4
+    )
+    lines = (
+        "HIERARCHY",
+        "ROOT gizmo",
+        "{",
+        "OFFSET 0 0 0",
+        "CHANNELS 1 Xrotation",
+        "End Site",
+        "{",
+        "OFFSET 0 1 0",
+        "}",
+        "}",
+        "MOTION",
+    )
     (tmp_path / "odd.bvh").write_text("\n".join((*lines, "Frames: 1", "Frame Time: 0.1", "0")))
     line = refused(capsys, tmp_path / "odd.bvh", tmp_path / "out.npz")
     assert "odd.bvh" in line
@@ -136,7 +152,9 @@ def test_folders_and_missing_files(tmp_path: Path, clip_bvh: Path, capsys: pytes
     assert "not a file" in refused(capsys, tmp_path / "folder.bvh", tmp_path / "out.npz")
     assert "missing.bvh: No such file" in refused(capsys, tmp_path / "missing.bvh", tmp_path / "out.npz")
     assert "missing.npz: No such file" in refused(capsys, tmp_path / "missing.npz", clip_bvh)
-    assert "missing.toml: No such file" in refused(capsys, clip_bvh, tmp_path / "out.npz", "--rig", tmp_path / "missing.toml")
+    assert "missing.toml: No such file" in refused(
+        capsys, clip_bvh, tmp_path / "out.npz", "--rig", tmp_path / "missing.toml"
+    )
     assert convert(clip_bvh, tmp_path / "new" / "deep" / "out.npz") == 0
 
 
@@ -164,7 +182,9 @@ def test_options_out_of_range(
 def test_what_a_simulation_recorded_survives(tmp_path: Path):
     forces = np.zeros((15, 22, 3))
     forces[3:6, 9, 0] = 250.0
-    rich = replace(CLIP, external_forces=forces, energies={"contact": np.arange(15.0)}, events=(Event("push", 0.1, 0.1),))
+    rich = replace(
+        CLIP, external_forces=forces, energies={"contact": np.arange(15.0)}, events=(Event("push", 0.1, 0.1),)
+    )
     write_amass(rich, tmp_path / "rich.npz", seed=2**53 + 1)
     assert convert(tmp_path / "rich.npz", tmp_path / "out.csv") == 0
     with (tmp_path / "out.csv").open(newline="") as file:
@@ -217,7 +237,9 @@ def bad_bvh(text: str, case: str) -> bytes:
     ["truncated", "truncated in the motion", "NaN", "zero frames", "a wrong channel count", "a channel less", "not BVH", "empty", "binary",
      "a huge count"],
 )  # fmt: skip
-def test_bad_bvh_is_one_line_and_exit_code_2(tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[str], case: str):
+def test_bad_bvh_is_one_line_and_exit_code_2(
+    tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[str], case: str
+):
     (tmp_path / "bad.bvh").write_bytes(bad_bvh(clip_bvh.read_text(), case))
     (tmp_path / "out.npz").write_bytes(b"kept")
     # Names the file and the line.
@@ -256,7 +278,9 @@ def test_a_text_file_named_npz(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "not an npz archive" in refused(capsys, tmp_path / "bad.npz", tmp_path / "out.bvh")
 
 
-def test_a_failed_write_leaves_nothing(tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_write_leaves_nothing(
+    tmp_path: Path, clip_bvh: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     def full_disk(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "out.npz")
 

@@ -39,7 +39,8 @@ def test_a_seed_decides_everything():
 
 
 def test_the_person_goes_where_it_is_pushed():
-    # Ten frames of 600 N on 70 kg change the velocity by 2.9 m/s where nothing holds; half of that to the person's right is plenty.
+    # Ten frames of 600 N on 70 kg change the velocity by 2.9 m/s where nothing holds; half of that to the person's
+    # right is plenty.
     env = PushEnv(num_samples=4, max_force=600.0)
     for seed in (0, 1):
         pushed = episode(env, RIGHT, seed=seed, steps=10)[0]

@@ -139,7 +139,9 @@ def test_the_bones_are_unitys():
 
 @pytest.mark.parametrize("travel", ["root", "hips"])
 @pytest.mark.parametrize("bundle", [True, False])
-def test_an_engine_sees_what_forward_kinematics_says(random_rotations: Callable[..., np.ndarray], travel: str, bundle: bool):
+def test_an_engine_sees_what_forward_kinematics_says(
+    random_rotations: Callable[..., np.ndarray], travel: str, bundle: bool
+):
     skeleton, q, root = Skeleton.adult(), random_rotations(22), np.array([1.0, -2.0, 0.7])
     bones = sent(q, root, travel=travel, bundle=bundle)
     expected = unity_positions(skeleton.forward(q, root))
@@ -158,7 +160,8 @@ def test_a_t_pose_that_faces_ahead_is_unitys_identity():
 
 
 def test_left_is_left():
-    # In Unity a character who faces +z has the left hand at -x, and +80 degrees about z lower the left arm of a T-pose. Raise it: -80.
+    # In Unity a character who faces +z has the left hand at -x, and +80 degrees about z lower the left arm of a T-pose.
+    # Raise it: -80.
     q = np.stack([UPRIGHT, *[np.eye(3)] * 21])
     rest = places(sent(q, np.array([0.0, 0.0, 1.0])))
     assert rest["LeftHand"][0] < -0.5 < 0.5 < rest["RightHand"][0]
@@ -166,7 +169,9 @@ def test_left_is_left():
     # Our rest pose has the left arm along +x with y up: a positive turn about z raises it.
     q[joint_index("left_shoulder")] = exp(np.array([0.0, 0.0, math.radians(80)]))
     bones = sent(q, np.array([0.0, 0.0, 1.0]))
-    np.testing.assert_allclose(bones["LeftUpperArm"][1], [0, 0, -math.sin(math.radians(40)), math.cos(math.radians(40))], atol=1e-6)
+    np.testing.assert_allclose(
+        bones["LeftUpperArm"][1], [0, 0, -math.sin(math.radians(40)), math.cos(math.radians(40))], atol=1e-6
+    )
     raised = places(bones)
     assert raised["LeftHand"][1] > rest["Head"][1]
     np.testing.assert_allclose(raised["RightHand"], rest["RightHand"], atol=1e-6)
@@ -189,7 +194,9 @@ def test_positions_fit_the_hips_of_the_character():
 
 
 def test_packets_fit_ethernet_and_a_frame_says_when_it_ends():
-    messages = [("/VMC/Ext/OK", [1]), ("/VMC/Ext/T", [0.5])] + [("/VMC/Ext/Bone/Pos", ["RightUpperLeg", *[0.1] * 7])] * 23
+    messages = [("/VMC/Ext/OK", [1]), ("/VMC/Ext/T", [0.5])] + [
+        ("/VMC/Ext/Bone/Pos", ["RightUpperLeg", *[0.1] * 7])
+    ] * 23
     found = packets(messages, bundle=True)
     assert len(found) == 3
     assert max(map(len, found)) < 1400
@@ -337,7 +344,13 @@ def test_a_flood_and_foreign_bytes_are_dropped(monkeypatch: pytest.MonkeyPatch):
     commands, said = Commands(), []
     listener = Listener(Address(port=0), commands, said.append)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as remote:
-        for junk in (b"", b"GET / HTTP/1.1\r\n", b"#bundle\0" + b"\xff" * 40, b"/dropsim/walk\0\0\0,sss\0", b"/a\0\0,f\0\0"):
+        for junk in (
+            b"",
+            b"GET / HTTP/1.1\r\n",
+            b"#bundle\0" + b"\xff" * 40,
+            b"/dropsim/walk\0\0\0,sss\0",
+            b"/a\0\0,f\0\0",
+        ):
             remote.sendto(junk, ("127.0.0.1", listener.port))
         (restart,) = packets([("/dropsim/restart", [])], bundle=False)
         for _ in range(3 * COMMANDS_PER_SECOND):
@@ -370,7 +383,10 @@ def test_mistakes_get_one_sentence(capsys: pytest.CaptureFixture[str], args: lis
 
 def test_the_command_streams_and_ends(capsys: pytest.CaptureFixture[str]):
     with receiving() as (receiver, port):
-        assert main(["live", "stand-still", "--vmc", str(port), "--seconds", "1", "--no-bundle", "--listen", "0"]) == EXIT_ERROR
+        assert (
+            main(["live", "stand-still", "--vmc", str(port), "--seconds", "1", "--no-bundle", "--listen", "0"])
+            == EXIT_ERROR
+        )
         capsys.readouterr()
         began = time.perf_counter()
         assert main(["live", "stand-still", "--vmc", str(port), "--seconds", "1", "--no-bundle"]) == 0

@@ -23,7 +23,10 @@ from dropsim.scene import Push, Scene
 from dropsim.scene.cleaning import checked, clean, continued, perturb, quality_of, table_of
 
 STEPS = stepping_clip(1.2)
-WORST, SPEED = "distance from the recording, mean of the worst frame [cm]", "speed of the feet that the recording has on the floor [m/s]"
+WORST, SPEED = (
+    "distance from the recording, mean of the worst frame [cm]",
+    "speed of the feet that the recording has on the floor [m/s]",
+)
 
 
 def spoilt(motion: Motion) -> Motion:
@@ -78,7 +81,8 @@ def test_an_unknown_strength():
 
 
 def test_the_floor_is_found():
-    # A recording that stands 0.3 m too high is put onto z = 0; one that already stands there is left as it is, to the bit.
+    # A recording that stands 0.3 m too high is put onto z = 0; one that already stands there is left as it is, to the
+    # bit.
     up = np.array([0.0, 0.0, 0.3])
     high = replace(STEPS, root=STEPS.root + up, joints=STEPS.joints + up)
     np.testing.assert_allclose(checked(high).joints, STEPS.joints, rtol=0, atol=1e-9)
@@ -89,7 +93,10 @@ def test_the_floor_is_found():
     ("motion", "message"),
     [
         (STEPS.slice(0, 3), "has 3 frames: give one with at least 4"),
-        (replace(STEPS, joints=np.where(np.arange(len(STEPS))[:, None, None] == 5, np.nan, STEPS.joints)), "not finite"),
+        (
+            replace(STEPS, joints=np.where(np.arange(len(STEPS))[:, None, None] == 5, np.nan, STEPS.joints)),
+            "not finite",
+        ),
     ],
 )
 def test_recordings_that_cannot_be_followed(motion: Motion, message: str):
@@ -98,7 +105,8 @@ def test_recordings_that_cannot_be_followed(motion: Motion, message: str):
 
 
 def test_planted_feet_stay_within_their_slack():
-    # On the floor the target is where the foot is up to the slack, and beyond it the recording less the slack; in the air it is idle.
+    # On the floor the target is where the foot is up to the slack, and beyond it the recording less the slack; in the
+    # air it is idle.
     skeleton, energy, feet = Skeleton.adult(), Planted(slack=0.02), list(metrics.FEET)
     x, level = STEPS.joints[:1], solids((Plane.ground(),), (1,))
 
@@ -183,7 +191,14 @@ def test_clean_writes_what_is_asked_for(clip: Path, tmp_path: Path, ending: str,
     assert main(["clean", str(clip), str(out)]) == 0
     shown = capsys.readouterr().out
     assert out.exists()
-    for line in ("| measure | before | after |", "| foot skate", "| penetration", "| float", "| jerk", "| root wrench, median"):
+    for line in (
+        "| measure | before | after |",
+        "| foot skate",
+        "| penetration",
+        "| float",
+        "| jerk",
+        "| root wrench, median",
+    ):
         assert line in shown
     if ending == "npz":
         assert len(read_amass(out, Skeleton.adult())) == 24
@@ -229,7 +244,19 @@ def test_a_report_has_a_figure(tmp_path: Path):
 
 def test_a_pushed_bvh_file_is_the_same_before_the_push(tmp_path: Path):
     write_bvh(STEPS, tmp_path / "in.bvh")
-    options = ["--at", "0.5", "--seconds", "1.5", "--samples", "4", "--prior", "cvae", "--no-picture", "--out", str(tmp_path)]
+    options = [
+        "--at",
+        "0.5",
+        "--seconds",
+        "1.5",
+        "--samples",
+        "4",
+        "--prior",
+        "cvae",
+        "--no-picture",
+        "--out",
+        str(tmp_path),
+    ]
     assert main(["perturb", str(tmp_path / "in.bvh"), *options]) == 0
     before, after = values_of(tmp_path / "in.bvh"), values_of(tmp_path / "in_pushed.bvh")
     # The push begins at frame 15; the simulation is longer than the recording.
@@ -266,7 +293,9 @@ def test_perturb_writes_four_files(clip: Path, tmp_path: Path, capsys: pytest.Ca
         str(out),
     ]
     assert main(["perturb", str(clip), *options]) == 0
-    assert sorted(path.name for path in out.iterdir()) == [f"steps_pushed.{ending}" for ending in ("bvh", "md", "npz", "png")]
+    assert sorted(path.name for path in out.iterdir()) == [
+        f"steps_pushed.{ending}" for ending in ("bvh", "md", "npz", "png")
+    ]
     text = (out / "steps_pushed.md").read_text()
     assert text.strip() in capsys.readouterr().out
     assert "| measure | recording | followed |" in text
@@ -281,7 +310,19 @@ def test_left_is_the_persons_own(tmp_path: Path, turn: float):
     q = np.concatenate((R @ STEPS.q[:, :1], STEPS.q[:, 1:]), axis=1)
     turned = Motion.from_rotations(STEPS.skeleton, STEPS.fps, STEPS.root @ R.T, q)
     write_amass(turned.slice(0, 20), tmp_path / "turned.npz")
-    options = ["--at", "0.3", "--seconds", "0.5", "--samples", "2", "--prior", "cvae", "--no-picture", "--out", str(tmp_path)]
+    options = [
+        "--at",
+        "0.3",
+        "--seconds",
+        "0.5",
+        "--samples",
+        "2",
+        "--prior",
+        "cvae",
+        "--no-picture",
+        "--out",
+        str(tmp_path),
+    ]
     assert main(["perturb", str(tmp_path / "turned.npz"), *options]) == 0
     with np.load(tmp_path / "turned_pushed.npz") as file:
         force = file["external_forces"][12].astype(float).sum(0)
@@ -323,8 +364,19 @@ def test_mistakes_get_one_sentence(
         content = dict(file)
     content["trans"][3] = np.nan
     np.savez("nan.npz", **content)
-    lines = ["HIERARCHY", "ROOT thing", "{", "OFFSET 0 0 0", "CHANNELS 3 Zrotation Xrotation Yrotation", "End Site", "{", "OFFSET 0 1 0"]
-    Path("rig.bvh").write_text("\n".join([*lines, "}", "}", "MOTION", "Frames: 2", "Frame Time: 0.033", "0 0 0", "0 0 0"]) + "\n")
+    lines = [
+        "HIERARCHY",
+        "ROOT thing",
+        "{",
+        "OFFSET 0 0 0",
+        "CHANNELS 3 Zrotation Xrotation Yrotation",
+        "End Site",
+        "{",
+        "OFFSET 0 1 0",
+    ]
+    Path("rig.bvh").write_text(
+        "\n".join([*lines, "}", "}", "MOTION", "Frames: 2", "Frame Time: 0.033", "0 0 0", "0 0 0"]) + "\n"
+    )
     assert main(args) == 2
     shown = capsys.readouterr()
     assert message in shown.err

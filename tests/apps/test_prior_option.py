@@ -31,7 +31,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tensors = CVAENetwork.random(shape).tensors()
     for name in ("decoder.linears.3.weight", "decoder.linears.3.bias"):
         tensors[name] *= 0.001  # next to no deltas: whoever stands keeps standing
-    model = {theirs: torch.from_numpy(tensors[ours]) if ours in tensors else torch.zeros(size) for theirs, ours, size in _layout(shape)}
+    model = {
+        theirs: torch.from_numpy(tensors[ours]) if ours in tensors else torch.zeros(size)
+        for theirs, ours, size in _layout(shape)
+    }
     torch.save({"model": model, "epoch": 3}, folder / "best_model.pth")
     small = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True)
     CVAEPrior(CVAENetwork.random(small), Skeleton.adult()).save(folder / "ours.safetensors")
@@ -47,7 +50,9 @@ def humor(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list
     return ["--prior", str(folder / "best_model.pth"), "--body", str(folder / "body.npz")]
 
 
-def test_humors_checkpoint_is_opened_with_its_body_and_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_humors_checkpoint_is_opened_with_its_body_and_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(named, "cache_folder", lambda: tmp_path)
     prior = open_prior(folder / "best_model.pth", body=folder / "body.npz")
     assert prior.name == "humor"
@@ -60,7 +65,23 @@ def test_humors_checkpoint_is_opened_with_its_body_and_kept(folder: Path, tmp_pa
 
 def test_humor_runs(humor: list[str], tmp_path: Path):
     assert (
-        main(["run", "push", *humor, "--start", "stand", "--seconds", "1", "--samples", "4", "--no-picture", "--out", str(tmp_path)]) == 0
+        main(
+            [
+                "run",
+                "push",
+                *humor,
+                "--start",
+                "stand",
+                "--seconds",
+                "1",
+                "--samples",
+                "4",
+                "--no-picture",
+                "--out",
+                str(tmp_path),
+            ]
+        )
+        == 0
     )
     motion = read_amass(tmp_path / "push.npz", Skeleton.adult(height=HEIGHT))
     assert len(motion) == 30
@@ -80,7 +101,20 @@ def test_humor_takes_over_from_a_recording(humor: list[str], folder: Path, tmp_p
 
 def test_humor_makes_data(humor: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("pyarrow")
-    options = ["--count", "2", "--scene", "calm", "--seconds", "0.5", "--samples", "2", "--workers", "1", "--out", str(tmp_path / "data")]
+    options = [
+        "--count",
+        "2",
+        "--scene",
+        "calm",
+        "--seconds",
+        "0.5",
+        "--samples",
+        "2",
+        "--workers",
+        "1",
+        "--out",
+        str(tmp_path / "data"),
+    ]
     assert main(["synthesize", *humor, *options]) == 0
     said = capsys.readouterr().out
     kept, out = (sum(map(int, re.findall(pattern, said))) for pattern in (r"(\d+) clips in", r"(\d+) left out"))
@@ -106,7 +140,12 @@ def test_humor_makes_data(humor: list[str], tmp_path: Path, capsys: pytest.Captu
     ],
 )
 def test_what_cannot_work_is_said_in_a_sentence(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str], sentence: str
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    sentence: str,
 ):
     monkeypatch.chdir(folder)
     monkeypatch.setattr(named, "cache_folder", lambda: tmp_path / "cache")

@@ -144,7 +144,9 @@ def test_a_hand_draws_the_limb_toward_the_pointer(session: Session):
     assert (drawn.people.x - still.people.x)[0, WRIST, 0] > 0.02
     # 1500 N/m over 0.6 m is more than 150 N: the first force is the largest allowed.
     assert np.linalg.norm(session.shots[1].pulls[0][1]) == pytest.approx(150.0)
-    np.testing.assert_allclose(session.shots[1].report.external_forces[0, 0].sum(0), session.shots[1].pulls[0][1], rtol=1e-7)
+    np.testing.assert_allclose(
+        session.shots[1].report.external_forces[0, 0].sum(0), session.shots[1].pulls[0][1], rtol=1e-7
+    )
     session.let_go("mouse")
     session.let_go("mouse")
     assert not session.tick().pulls
@@ -152,11 +154,15 @@ def test_a_hand_draws_the_limb_toward_the_pointer(session: Session):
 
 def test_a_hand_on_the_middle_of_a_bone_draws_both_ends(session: Session):
     forces = Grab(WRIST, 0.25, (0.0, 5.0, 1.0)).forces(session.shown.state.people.x, session.shown.state.people.v)
-    assert np.linalg.norm(forces[0, 0, WRIST]) / np.linalg.norm(forces[0, 0, joint_index("right_elbow")]) == pytest.approx(0.25 / 0.75)
+    assert np.linalg.norm(forces[0, 0, WRIST]) / np.linalg.norm(
+        forces[0, 0, joint_index("right_elbow")]
+    ) == pytest.approx(0.25 / 0.75)
     assert np.linalg.norm(forces.sum((0, 1, 2))) == pytest.approx(400.0)
 
 
-@pytest.mark.parametrize(("direction", "axis", "sign"), [("left", 0, -1), ("right", 0, 1), ("front", 1, 1), ("back", 1, -1)])
+@pytest.mark.parametrize(
+    ("direction", "axis", "sign"), [("left", 0, -1), ("right", 0, 1), ("front", 1, 1), ("back", 1, -1)]
+)
 def test_pushes_go_where_they_say(session: Session, direction: str, axis: int, sign: int):
     # Somebody of the bank faces +y, give or take, so that left is -x.
     still = run(session, 12)
@@ -183,7 +189,9 @@ def test_a_ball_hits_what_it_is_aimed_at(session: Session):
     forces = [run(session, 1).report.external_forces[0, 0] for _ in range(20)]
     hit = np.linalg.norm(forces, axis=-1).max(0)
     assert float(hit.max()) > 100.0
-    assert int(hit.argmax()) in [joint_index(name) for name in ("spine2", "spine3", "neck", "left_collar", "right_collar")]
+    assert int(hit.argmax()) in [
+        joint_index(name) for name in ("spine2", "spine3", "neck", "left_collar", "right_collar")
+    ]
 
 
 def test_balls_come_from_where_one_looks(session: Session):
@@ -235,7 +243,8 @@ def test_trip_lays_an_obstacle_and_a_stiff_knee_stays_straight(simulator: Simula
 
 @pytest.mark.parametrize("ghost", [False, True])
 def test_whoever_is_held_is_held_as_in_a_scene(simulator: Simulator, ghost: bool):
-    # The change of momentum of who is held is not corrected, in the browser as elsewhere: the same frames, but for the rounding of batches.
+    # The change of momentum of who is held is not corrected, in the browser as elsewhere: the same frames, but for the
+    # rounding of batches.
     scene = Scene((Person("stand"),), (Pin("right_wrist", start=0.0, target=(-0.4, 0.5, 1.3)),))
     session = Session(simulator, scene)
     session.show_ghost(ghost)
@@ -290,7 +299,9 @@ def test_people_jump_and_land(simulator: Simulator, start: str, speed: float):
     run(session, 75)
     assert not session.jumping
     people = np.stack([shot.people.x[0] for shot in session.shots])
-    feet = people[:, [joint_index(name) for name in ("left_ankle", "right_ankle", "left_foot", "right_foot")], 2].min(-1)
+    feet = people[:, [joint_index(name) for name in ("left_ankle", "right_ankle", "left_foot", "right_foot")], 2].min(
+        -1
+    )
     # The lowest joint of a standing foot, the ball of it, is 3 cm above the floor.
     assert feet.max() > 0.07
     assert people[-1, 0, 2] > 0.8 * simulator.skeleton.standing_height
@@ -361,7 +372,8 @@ def test_energies_can_be_switched_off(session: Session):
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_without_the_prior_nothing_holds_the_body_up(session: Session, seed: int):
-    # The reaction of the ground is fitted to the prior's candidates, so it goes with the prior: with it, these two stand for seconds.
+    # The reaction of the ground is fitted to the prior's candidates, so it goes with the prior: with it, these two
+    # stand for seconds.
     session.begin(seed=seed)
     session.switch(Switches(kinematic=False))
     assert float(run(session, 30).people.x[0, 15, 2]) < 1.2
@@ -675,7 +687,9 @@ def test_files_read_back(session: Session, tmp_path: Path):
             names.append(name)
     assert names == [f"dropsim_person_{i}.{kind}" for kind in ("bvh", "npz") for i in (1, 2)] + ["dropsim.glb"]
     skeleton = session.simulator.prior.skeleton
-    np.testing.assert_allclose(read_amass(tmp_path / names[2], skeleton).joints, recording.motions[0].joints, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(
+        read_amass(tmp_path / names[2], skeleton).joints, recording.motions[0].joints, rtol=0, atol=1e-3
+    )
     assert len(read_motion(tmp_path / names[1], skeleton)) == 6
     with pytest.raises(ValueError, match="there are no 'exe' files"):
         files_of(recording, "exe")
@@ -701,7 +715,10 @@ def test_objects_are_in_the_files(session: Session, tmp_path: Path):
     assert names == ["dropsim.npz", "dropsim_objects.npz"]
     with np.load(tmp_path / names[1]) as found:
         assert found["names"].tolist() == ["crate_1", "patch_1", "ball_1"]
-        there = {name: np.isfinite(found[f"{name}/centres"]).all(-1).nonzero()[0][[0, -1]].tolist() for name in found["names"]}
+        there = {
+            name: np.isfinite(found[f"{name}/centres"]).all(-1).nonzero()[0][[0, -1]].tolist()
+            for name in found["names"]
+        }
     # The frame at which they were put down shows them at once; the ball flies from the next on.
     assert there == {"crate_1": [3, 6], "patch_1": [3, 10], "ball_1": [4, 10]}
 
@@ -877,7 +894,12 @@ def test_refusals_are_one_sentence(capsys: pytest.CaptureFixture[str]):
 
 def test_it_serves_for_a_while_and_warns(capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("viser")
-    assert main(["view", "push", "--host", "0.0.0.0", "--port", "0", "--seconds", "0.5", "--samples", "8", "--people", "2"]) == 0
+    assert (
+        main(
+            ["view", "push", "--host", "0.0.0.0", "--port", "0", "--seconds", "0.5", "--samples", "8", "--people", "2"]
+        )
+        == 0
+    )
     out, err = capsys.readouterr()
     assert "open http://localhost:" in out
     assert "late" in out
@@ -957,7 +979,9 @@ def page_of(simulator: Simulator) -> Iterator[Page]:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("there is no chromium on this machine: `make system` installs it as root on Debian")
-    session = Session(simulator, Scene((Person("stand"),)), priors={"cvae": simulator.prior, "other": CVAEPrior.shipped()})
+    session = Session(
+        simulator, Scene((Person("stand"),)), priors={"cvae": simulator.prior, "other": CVAEPrior.shipped()}
+    )
     # Compile what the test needs before anybody waits for it.
     for warm in (Session(simulator, scenario("two-people").scene), session):
         warm.steer(Walk())
@@ -996,7 +1020,8 @@ def on_screen(page: Page, point: np.ndarray) -> tuple[float, float]:
 @pytest.mark.slow
 @pytest.mark.browser
 def test_in_a_real_browser(tmp_path: Path, simulator: Simulator):
-    # A browser without a graphics card on busy cores loses a click now and then. What is wrong with the app goes wrong twice.
+    # A browser without a graphics card on busy cores loses a click now and then. What is wrong with the app goes wrong
+    # twice.
     for chance in range(2):
         folder = tmp_path / str(chance)
         folder.mkdir()
@@ -1036,7 +1061,8 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     wait_until(lambda: loop.ask(lambda s: s.crouched) == {0})
     ui.keyboard.press("c")
     wait_until(lambda: not loop.ask(lambda s: s.crouched))
-    # How high people jump is tested above; here the key only has to reach them, which a busy machine may tell too late to see.
+    # How high people jump is tested above; here the key only has to reach them, which a busy machine may tell too late
+    # to see.
     jumped = lambda s: bool(s.jumping) or any(shot.people.x[0, 0, 2] > 0.98 for shot in s.shots)  # noqa: E731
     again_until(lambda: ui.keyboard.press(" "), lambda: loop.ask(jumped))
     # A click on the floor sends the person there; while it is paused the view stands still.
@@ -1240,7 +1266,9 @@ def test_a_push_on_several_joints_is_one_arrow_outside_the_body(session: Session
 # --- hostile clients
 
 
-def _raw_client(port: int, subprotocol: str | None, *, host: str = "127.0.0.1", origin: str | None = None) -> socket.socket:
+def _raw_client(
+    port: int, subprotocol: str | None, *, host: str = "127.0.0.1", origin: str | None = None
+) -> socket.socket:
     """Open a websocket by hand, so that nothing stands in the way of nonsense."""
     client = socket.create_connection(("127.0.0.1", port), timeout=20)
     wanted = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
@@ -1254,7 +1282,9 @@ def _raw_client(port: int, subprotocol: str | None, *, host: str = "127.0.0.1", 
 
 def _frame(content: bytes, opcode: int = 2) -> bytes:
     """A masked websocket frame, with a mask of zeros."""
-    size = struct.pack("!B", 0x80 | len(content)) if len(content) < 126 else struct.pack("!BH", 0x80 | 126, len(content))
+    size = (
+        struct.pack("!B", 0x80 | len(content)) if len(content) < 126 else struct.pack("!BH", 0x80 | 126, len(content))
+    )
     return struct.pack("!B", 0x80 | opcode) + size + bytes(4) + content
 
 
@@ -1265,7 +1295,13 @@ def _nonsense(uuids: list[str]) -> list[bytes]:
         return _frame(msgspec.msgpack.encode(message))
 
     limb = {"button": "left", "modifier": None, "start_screen_pos": (0, 0), "end_screen_pos": (0, 0)}
-    camera = {"wxyz": (1, 0, 0, 0), "position": (1e300, float("nan"), 0), "fov": 1.0, "look_at": (0, 0, 0), "up_direction": (0, 0, 1)}
+    camera = {
+        "wxyz": (1, 0, 0, 0),
+        "position": (1e300, float("nan"), 0),
+        "fov": 1.0,
+        "look_at": (0, 0, 0),
+        "up_direction": (0, 0, 1),
+    }
     values = (float("nan"), "x", None, -1)
     return [
         _frame(b"\xff\x00nonsense"), _frame(b"text", 1), _frame(b""), b"\x00\x01\x02", b"\xff" * 40,
@@ -1331,7 +1367,8 @@ def test_pages_of_others_are_refused(session: Session):
             ("127.0.0.1", None), ("127.0.0.1", f"http://127.0.0.1:{port}"), ("localhost", f"http://localhost:{port}"),
         ):  # fmt: skip
             assert answer(host, origin) == b"HTTP/1.1 101"
-        # Another site, another local server, a page in a sandbox or a file, and a name of somebody else's that leads here.
+        # Another site, another local server, a page in a sandbox or a file, and a name of somebody else's that leads
+        # here.
         for host, origin in (
             ("127.0.0.1", "https://evil.example"), ("127.0.0.1", "http://127.0.0.1:1"), ("127.0.0.1", "null"),
             ("evil.example", f"http://evil.example:{port}"), ("127.0.0.1", "http://["),
@@ -1339,7 +1376,9 @@ def test_pages_of_others_are_refused(session: Session):
             assert answer(host, origin) == b"HTTP/1.1 403"
 
 
-def test_it_ends_at_once_and_silently_although_a_client_has_gone_silent(session: Session, capsys: pytest.CaptureFixture[str]):
+def test_it_ends_at_once_and_silently_although_a_client_has_gone_silent(
+    session: Session, capsys: pytest.CaptureFixture[str]
+):
     # Its thread says goodbye on standard output at its very end, so it has to have ended.
     viser = pytest.importorskip("viser")
     with served(session) as (_, viewer):
@@ -1365,7 +1404,9 @@ def test_the_page_is_ours():
     assert head.count(b'rel="icon"') == 1
     # The gallery has a picture of every scenario.
     webp = "data:image/webp;base64,UklG"
-    assert [name for name, setup in SCENARIOS.items() if f'"{name}", "{setup.description}", "{webp}'.encode() not in head] == []
+    assert [
+        name for name, setup in SCENARIOS.items() if f'"{name}", "{setup.description}", "{webp}'.encode() not in head
+    ] == []
     # Our script comes before viser's, which it has to.
     assert page.index(b"dropsim keys") < page.index(b"<script data-p")
 
@@ -1376,7 +1417,12 @@ def test_the_panel_shows_what_a_scene_has(simulator: Simulator):
     with served(session) as (loop, viewer):
         panel = viewer.panel
         loop.ask(lambda s: (s.tilt_to(9.0, 0.0), s.begin(seed=5), s.use("other"), s.show_ghost(True)))
-        wait_until(lambda: (panel._roll.value, panel._seed.value, panel._prior.value, panel._ghost.value) == (9.0, 5, "other", True))
+        wait_until(
+            lambda: (
+                (panel._roll.value, panel._seed.value, panel._prior.value, panel._ghost.value)
+                == (9.0, 5, "other", True)
+            )
+        )
         loop.ask(lambda s: s.load(scenario("stand-still")))
         wait_until(lambda: panel._shown.value == "stand-still" and panel._start.value == "stand")
         assert (panel._roll.value, panel._seed.value) == (0.0, scenario("stand-still").seed)
@@ -1393,7 +1439,9 @@ def test_clothes_cover_the_body():
         return float(np.linalg.norm(np.cross(b - a, c - a), axis=-1).sum() / 2)
 
     # Cutting neither adds nor loses skin.
-    assert sum(area(part.vertices, part.faces) for part in parts) == pytest.approx(area(body.vertices, body.faces), rel=1e-9)
+    assert sum(area(part.vertices, part.faces) for part in parts) == pytest.approx(
+        area(body.vertices, body.faces), rel=1e-9
+    )
     for part in parts:
         np.testing.assert_allclose(part.blend.sum(-1), 1.0)
         assert ((part.blend > 0).sum(-1) <= 4).all()

@@ -1,10 +1,10 @@
 """The bands in which the behaviour of people stays: `python tests/behaviour/bands.py` measures them again and writes bands.toml.
 
-A value is the mean over three runs of the quick protocol, with other people each (SEEDS); the tests run the first. A band is value +- 3
-standard deviations of the difference between such a mean and one run, sqrt(1 + 1/3) errors, because a change of code or of processor that
-changes no behaviour draws new people. The error is the sampling error of a run (`Statistic` says how) or the spread of the three runs, if
-that is larger; nothing about recordings depends on chance. No band is narrower than its unit can resolve (RESOLUTION), and only angles are
-below 0.
+A value is the mean over three runs of the quick protocol, with other people each (SEEDS); the tests run the first. A
+band is value +- 3 standard deviations of the difference between such a mean and one run, sqrt(1 + 1/3) errors, because
+a change of code or of processor that changes no behaviour draws new people. The error is the sampling error of a run
+(`Statistic` says how) or the spread of the three runs, if that is larger; nothing about recordings depends on chance.
+No band is narrower than its unit can resolve (RESOLUTION), and only angles are below 0.
 """
 
 import json
@@ -66,7 +66,9 @@ def line(one: Statistic) -> str:
     numbers = ", ".join(f"{bound:.4g}" for bound in band(one))
     texts = {"unit": one.unit, "target": one.target, "law": one.law}
     rest = ", ".join(f"{key} = {json.dumps(text)}" for key, text in texts.items())
-    return f"{json.dumps(one.name)} = {{ value = {one.value:.4g}, band = [{numbers}], people = {one.people}, {rest} }}\n"
+    return (
+        f"{json.dumps(one.name)} = {{ value = {one.value:.4g}, band = [{numbers}], people = {one.people}, {rest} }}\n"
+    )
 
 
 def read() -> dict[str, dict]:

@@ -90,7 +90,9 @@ def holds(flags: np.ndarray, least: float = MOST) -> None:
     assert np.mean(flags) >= least, flags
 
 
-NAMES = [pytest.param(name, marks=pytest.mark.xfail(reason=FAILS[name])) if name in FAILS else name for name in SCENARIOS]
+NAMES = [
+    pytest.param(name, marks=pytest.mark.xfail(reason=FAILS[name])) if name in FAILS else name for name in SCENARIOS
+]
 
 
 @pytest.mark.slow
@@ -109,7 +111,8 @@ def impulse(motion: Motion) -> np.ndarray:
 
 @says("push", "push-large")
 def pushed_to_the_left(scene: Scenario) -> None:
-    # 125 and 150 N s on 70 kg are 1.8 and 2.1 m/s; half of that is left when the push ends, the feet being allowed 0.8 g for half a second.
+    # 125 and 150 N s on 70 kg are 1.8 and 2.1 m/s; half of that is left when the push ends, the feet being allowed 0.8
+    # g for half a second.
     push = scene.setup.scene.elements[0]
     before, after = scene.velocity(push.start - 1, push.start), scene.velocity(push.start + 0.3, push.start + 0.7)
     gained = 0.25 * math.hypot(*push.force[:2]) * push.duration / scene.person.skeleton.masses.sum()
@@ -121,7 +124,8 @@ def pushed_to_the_left(scene: Scenario) -> None:
 
 @says("push-small")
 def one_step_makes_up_for_a_weak_push(scene: Scenario) -> None:
-    # 75 N s on 70 kg are 1.1 m/s: stopped within a step, which takes about 0.6 s, people go a step's length to the side, and straight on.
+    # 75 N s on 70 kg are 1.1 m/s: stopped within a step, which takes about 0.6 s, people go a step's length to the
+    # side, and straight on.
     push = scene.setup.scene.elements[0]
     end = push.start + push.duration
     sideways = scene.velocity(end + 0.7, end + 1.7)[:, 0]
@@ -174,8 +178,12 @@ def nine_walk_in_a_ring(scene: Scenario) -> None:
 def they_follow_the_square(scene: Scenario) -> None:
     # At the end of each side they go the way that is asked for, and all in all about as fast.
     follow = scene.setup.scene.elements[0]
-    sides = [(scene.velocity(4 * i + 2.5, 4 * i + 4 - 1 / FPS), np.array(follow.velocity_at(4 * i + 3.0))) for i in range(4)]
-    off = [np.degrees(np.arccos((velocity * wanted).sum(-1) / norm(velocity) / norm(wanted))) for velocity, wanted in sides]
+    sides = [
+        (scene.velocity(4 * i + 2.5, 4 * i + 4 - 1 / FPS), np.array(follow.velocity_at(4 * i + 3.0))) for i in range(4)
+    ]
+    off = [
+        np.degrees(np.arccos((velocity * wanted).sum(-1) / norm(velocity) / norm(wanted))) for velocity, wanted in sides
+    ]
     speed = np.mean([norm(velocity) / norm(wanted) for velocity, wanted in sides], axis=0)
     holds((np.max(off, axis=0) < 30.0) & (np.abs(speed - 1) < 0.3) & ~scene.fell)
 
@@ -191,7 +199,8 @@ def the_hand_is_near_its_target(scene: Scenario) -> None:
 
 @says("trip")
 def the_heel_is_held_back_and_the_body_goes_on(scene: Scenario) -> None:
-    # 0.3 s after the catch the heel is behind that of the same runner whom nothing trips, by more than a foot's length; the body is not.
+    # 0.3 s after the catch the heel is behind that of the same runner whom nothing trips, by more than a foot's length;
+    # the body is not.
     force = norm(np.asarray(scene.person.external_forces)[..., joint_index("right_ankle"), :]) > 1.0
     at, rows = force.argmax(-1) + 9, np.arange(len(force))
     lag = simulate("trip", without=Trip).person.joints[rows, at, :, 1] - scene.person.joints[rows, at, :, 1]
@@ -200,14 +209,18 @@ def the_heel_is_held_back_and_the_body_goes_on(scene: Scenario) -> None:
 
 @says("slip")
 def feet_slide_on_ice(scene: Scenario) -> None:
-    # With a friction of 0.05 a foot that lands flat at a walk slides by a hand's width and more, which it does not on dry ground.
+    # With a friction of 0.05 a foot that lands flat at a walk slides by a hand's width and more, which it does not on
+    # dry ground.
     holds(flat_slide(scene) - flat_slide(simulate("slip", without=Patch)) > 0.2)
 
 
 def flat_slide(scene: Scenario) -> np.ndarray:
     """Return the way that flat feet slide where the ice is [m]."""
     feet = scene.person.joints[:, :, metrics.FEET]
-    rest = scene.person.skeleton.rest[metrics.FEET, 1] - (scene.person.skeleton.rest[:, 1] - scene.person.skeleton.radii).min()
+    rest = (
+        scene.person.skeleton.rest[metrics.FEET, 1]
+        - (scene.person.skeleton.rest[:, 1] - scene.person.skeleton.radii).min()
+    )
     low = feet[..., 2] - rest < 0.03
     toes = feet[:, :, 2:, :2]
     flat = low[..., :2] & low[..., 2:] & (np.abs(toes[..., 0]) < 1.0) & (np.abs(toes[..., 1] - 3.0) < 1.0)
@@ -217,7 +230,10 @@ def flat_slide(scene: Scenario) -> np.ndarray:
 @says("ramp")
 def the_ramp_is_climbed(scene: Scenario) -> None:
     # 3 m of 12 degrees.
-    holds((scene.person.root[:, -1, 2] - scene.person.root[:, 0, 2] > 0.8 * 3 * math.tan(math.radians(12))) & scene.walks_on)
+    holds(
+        (scene.person.root[:, -1, 2] - scene.person.root[:, 0, 2] > 0.8 * 3 * math.tan(math.radians(12)))
+        & scene.walks_on
+    )
 
 
 @says("stairs")
@@ -240,7 +256,8 @@ def the_curb_is_walked_over(scene: Scenario) -> None:
 
 @says("trip-curb")
 def the_unseen_curb_trips_and_does_not_always_fell(scene: Scenario) -> None:
-    # The balls of feet that are caught stay at the edge, a radius before 2.5 m, for 0.3 s and more: of people who see it hardly any do.
+    # The balls of feet that are caught stay at the edge, a radius before 2.5 m, for 0.3 s and more: of people who see
+    # it hardly any do.
     feet = scene.person.joints[:, :, metrics.FEET[2:]]
     caught = (np.abs(feet[..., 1] - 2.475) < 0.02) & (feet[..., 2] < 0.1)
     holds(caught.any(-1).sum(-1) > 0.3 * FPS)
@@ -257,7 +274,9 @@ def the_wall_stops(scene: Scenario) -> None:
 
 @says("boxes")
 def boxes_and_ball_are_moved(scene: Scenario) -> None:
-    crates = [norm(track.centres[:, -1] - track.centres[:, 0])[0] for track in scene.rollout.solids if track.name == "crate"]
+    crates = [
+        norm(track.centres[:, -1] - track.centres[:, 0])[0] for track in scene.rollout.solids if track.name == "crate"
+    ]
     (ball,) = scene.rollout.balls
     assert len(crates) == 7
     assert np.sum(np.array(crates) > 0.3) >= 2
@@ -287,10 +306,13 @@ def the_knee_does_not_bend(scene: Scenario) -> None:
 
 @says("backflip-push")
 def pushed_in_a_somersault(scene: Scenario) -> None:
-    # At some time within a second around the push the head is below the hips and the feet above; in the end people are up again.
+    # At some time within a second around the push the head is below the hips and the feet above; in the end people are
+    # up again.
     push = round(scene.setup.handover * FPS)
     near = scene.person.joints[:, push - 15 : push + 15, :, 2]
-    upside_down = (near[..., joint_index("head")] < near[..., 0]) & (near[..., joint_index("left_ankle")] > near[..., 0])
+    upside_down = (near[..., joint_index("head")] < near[..., 0]) & (
+        near[..., joint_index("left_ankle")] > near[..., 0]
+    )
     assert upside_down.any(-1).all()
     assert (np.asarray(scene.person.external_forces).sum(-2)[:, push + 3] != 0).any(-1).all()
     holds(metrics.upright(scene.person)[:, -1])

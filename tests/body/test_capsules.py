@@ -60,4 +60,6 @@ def test_limbs_are_as_thick_as_the_mesh_where_it_is_flat(capsule):
     for low in np.arange(0.05, 0.95, 0.15):
         part = (share >= low) & (share < low + 0.15)
         expected = radii[0] + (low + 0.075) * (radii[1] - radii[0])
-        assert np.quantile(distance[part], 0.25) == pytest.approx(expected, abs=0.01), f"{low:.2f} along {NAMES[capsule]}"
+        assert np.quantile(distance[part], 0.25) == pytest.approx(expected, abs=0.01), (
+            f"{low:.2f} along {NAMES[capsule]}"
+        )

@@ -42,7 +42,12 @@ def smpl_like():
     adult = Skeleton.adult()
     offsets = adult.offsets.copy()
     for side, sign in (("left", 1.0), ("right", -1.0)):
-        changes = {"hip": (-0.028, 0, -0.015), "knee": (0.04, 0, 0), "foot": (0.02, -0.02, 0.005), "shoulder": (0.01, 0.01, -0.02)}
+        changes = {
+            "hip": (-0.028, 0, -0.015),
+            "knee": (0.04, 0, 0),
+            "foot": (0.02, -0.02, 0.005),
+            "shoulder": (0.01, 0.01, -0.02),
+        }
         for part, change in changes.items():
             offsets[joint_index(f"{side}_{part}")] += np.array(change) * np.array([sign, 1.0, 1.0])
     rest = [adult.rest[0]]
@@ -118,8 +123,9 @@ def test_file_is_small():
 
 
 def test_faces_are_triangles_of_a_surface():
-    # Every vertex is used, no triangle is a sliver, no edge belongs to more than two faces, and it runs once in each direction. Only the
-    # rims behind lips and eyelids and around the eyeballs are open: less than one edge in two hundred.
+    # Every vertex is used, no triangle is a sliver, no edge belongs to more than two faces, and it runs once in each
+    # direction. Only the rims behind lips and eyelids and around the eyeballs are open: less than one edge in two
+    # hundred.
     np.testing.assert_array_equal(np.unique(BODY.faces), np.arange(len(BODY.vertices)))
     a, b, c = BODY.vertices[BODY.faces.T]
     doubled_area = np.linalg.norm(np.cross(b - a, c - a), axis=-1)
@@ -133,8 +139,8 @@ def test_faces_are_triangles_of_a_surface():
 
 
 def test_faces_look_outward():
-    # The divergence theorem: sum a . (b x c) / 6 is the volume, positive when faces look outward. 70 kg at a density of 1 kg/l are 70 l;
-    # people of 1.70 m have 50 to 90 l. Normals agree with the faces.
+    # The divergence theorem: sum a . (b x c) / 6 is the volume, positive when faces look outward. 70 kg at a density of
+    # 1 kg/l are 70 l; people of 1.70 m have 50 to 90 l. Normals agree with the faces.
     a, b, c = BODY.vertices[BODY.faces.T]
     assert 0.050 < (a * np.cross(b, c)).sum() / 6 < 0.090
     normals = BODY.normals(BODY.vertices)
@@ -166,7 +172,8 @@ def winding(points, vertices):
 
 @SKELETONS
 def test_joints_are_inside(skeleton):
-    # The rims behind lips and lids take less than a hundredth of the view from any joint but leave the head a little open.
+    # The rims behind lips and lids take less than a hundredth of the view from any joint but leave the head a little
+    # open.
     fitted = BODY.fitted(skeleton)
     np.testing.assert_allclose(winding(skeleton.rest, fitted.vertices), 1.0, rtol=0, atol=0.02)
 
@@ -187,7 +194,8 @@ def test_soles_stand_where_the_spheres_of_the_feet_do(skeleton):
 
 @pytest.mark.parametrize("degrees", [5, 20, 45])
 def test_a_heel_that_is_set_down_first_is_hardly_below_its_sphere(degrees):
-    # The sole is 1.1 cm below the ankle's sphere, because both are level with the ball's; a heel rounded about the ankle adds little.
+    # The sole is 1.1 cm below the ankle's sphere, because both are level with the ball's; a heel rounded about the
+    # ankle adds little.
     skeleton = BODY.skeleton
     q = IDENTITY.copy()
     q[joint_index("left_ankle")] = exp(np.array([-math.radians(degrees), 0.0, 0.0]))
@@ -199,8 +207,9 @@ def test_a_heel_that_is_set_down_first_is_hardly_below_its_sphere(degrees):
 
 @SKELETONS
 def test_limbs_are_within_reach_of_their_joints(skeleton):
-    # A hand is 0.108 and a foot 0.152 of the body's height (Drillis & Contini); a head reaches 0.13 above the joint at its base. Shares
-    # are of the span from the ball of the foot to the head joint, 0.89 of the height, with a fifth to spare.
+    # A hand is 0.108 and a foot 0.152 of the body's height (Drillis & Contini); a head reaches 0.13 above the joint at
+    # its base. Shares are of the span from the ball of the foot to the head joint, 0.89 of the height, with a fifth to
+    # spare.
     fitted = BODY.fitted(skeleton)
     span = float(skeleton.rest[15, 1] - skeleton.rest[10, 1])
     main = np.take_along_axis(fitted.joints, fitted.weights.argmax(-1)[:, None], axis=1)[:, 0]
@@ -225,7 +234,12 @@ def test_fitting_to_a_larger_body_scales_the_mesh(height):
 
 POSES = {
     "crouch": both_sides(
-        hip=(-110, 0, 10), knee=(130, 0, 0), ankle=(-20, 0, 0), spine1=(20, 0, 0), shoulder=(0, 0, -60), elbow=(0, -80, 0)
+        hip=(-110, 0, 10),
+        knee=(130, 0, 0),
+        ankle=(-20, 0, 0),
+        spine1=(20, 0, 0),
+        shoulder=(0, 0, -60),
+        elbow=(0, -80, 0),
     ),
     "arms up": both_sides(collar=(0, 0, 20), shoulder=(0, 0, 60)),
     "arms down": both_sides(shoulder=(0, 0, -75), elbow=(0, -20, 0)),
@@ -235,8 +249,9 @@ POSES = {
 
 @pytest.mark.parametrize("pose", POSES.values(), ids=POSES)
 def test_skin_does_not_tear(pose):
-    # At a joint of radius r that bends by an angle the outside grows by r times the angle, 0.06 m * 130 degrees = 0.14 m, shared by the
-    # ten edges and more of a smooth blend: no edge may gain more than 3 cm, and hardly any more than double.
+    # At a joint of radius r that bends by an angle the outside grows by r times the angle, 0.06 m * 130 degrees = 0.14
+    # m, shared by the ten edges and more of a smooth blend: no edge may gain more than 3 cm, and hardly any more than
+    # double.
     q = pose.copy()
     q[0] = np.array(FACING_Y)
     posed = BODY.skinned(q, BODY.skeleton.forward(q, np.zeros(3)))

@@ -27,8 +27,8 @@ from dropsim.body.rotations import (
 )
 
 EPS = np.finfo(np.float64).eps
-# An entry of a swing sums four terms of up to 4, so it rounds by a few units in the last place; a product of two such matrices sums three
-# products of those. 32 units cover every law below.
+# An entry of a swing sums four terms of up to 4, so it rounds by a few units in the last place; a product of two such
+# matrices sums three products of those. 32 units cover every law below.
 TOLERANCE = 32 * EPS
 
 vectors = arrays("float64", 3, elements=st.floats(-1, 1, allow_subnormal=False)).filter(lambda v: (v**2).sum() > 1e-6)
@@ -99,7 +99,8 @@ def test_twist_of_a_pure_twist_is_itself(axis, angle):
 
 
 def test_batch_equals_loop(random_rotations, rng):
-    # Leading dimensions are independent: any batch gives what a loop gives. Products may sum in another order, hence the rounding.
+    # Leading dimensions are independent: any batch gives what a loop gives. Products may sum in another order, hence
+    # the rounding.
     R = random_rotations(2, 3)
     a, b = rng.standard_normal((2, 2, 3, 3))
     for i in range(2):
@@ -148,7 +149,8 @@ def test_heading_of_someone_on_their_side_is_finite():
 
 @pytest.mark.parametrize("angle", [0.0, 1e-12, 1e-8, 1e-5, 1e-2, 0.099, 0.101, 0.999, 1.001, 3.0])
 def test_rotation_vectors_go_there_and_back(rng, angle):
-    # At any angle, small ones and the borders of the kernel's series included, exp is scipy's, and the logarithms undo it.
+    # At any angle, small ones and the borders of the kernel's series included, exp is scipy's, and the logarithms undo
+    # it.
     rotvec = angle * normalize(rng.standard_normal((100, 3)))
     R = rotvec_to_rotmat(rotvec)
     assert_rotation(R)
@@ -182,7 +184,8 @@ def test_slerp_goes_a_share_of_the_shortest_way(random_rotations, rng):
 
 
 def test_the_best_turn_of_turned_points_is_their_turn(random_rotations, rng):
-    # Points that were turned as a whole come to lie on each other exactly, coplanar ones too; mirrored ones are not reflected.
+    # Points that were turned as a whole come to lie on each other exactly, coplanar ones too; mirrored ones are not
+    # reflected.
     points, R = rng.standard_normal((20, 6, 3)), random_rotations(20)
     flat = points * np.array([1.0, 1.0, 0.0])
     for cloud in (points, flat):

@@ -19,8 +19,8 @@ from dropsim.body.skeleton import (
     mirrored_rotations,
 )
 
-# Forward kinematics adds at most 9 bones of up to 0.5 m and multiplies at most 9 rotations; inverse kinematics does so again. A few dozen
-# roundings of positions of up to 3 m stay far below 1e-12 m.
+# Forward kinematics adds at most 9 bones of up to 0.5 m and multiplies at most 9 rotations; inverse kinematics does so
+# again. A few dozen roundings of positions of up to 3 m stay far below 1e-12 m.
 TOLERANCE = 1e-12
 SKELETON = Skeleton.adult()
 FLIP = np.array([-1.0, 1.0, 1.0])
@@ -54,7 +54,9 @@ def test_unknown_joint_is_named_with_the_known_ones():
         joint_index("tail")
 
 
-@pytest.mark.parametrize("skeleton", [SKELETON, Skeleton.adult(height=1.2, body_mass=25.0)], ids=["adult", "child-sized"])
+@pytest.mark.parametrize(
+    "skeleton", [SKELETON, Skeleton.adult(height=1.2, body_mass=25.0)], ids=["adult", "child-sized"]
+)
 def test_body_is_left_right_symmetric(skeleton):
     # Mirroring in x = 0 swaps the sides and changes nothing.
     assert [MIRROR[j] for j in MIRROR] == list(range(NUM_JOINTS))
@@ -154,7 +156,8 @@ def test_inverse_undoes_forward(pose):
     joints = SKELETON.forward(q, root)
     solved = SKELETON.inverse(joints, q)
     assert farthest(SKELETON.forward(solved, root), joints) < TOLERANCE
-    # A direction off by the position tolerance over the shortest bone (4 cm) turns its joint by 25 times as much, or less.
+    # A direction off by the position tolerance over the shortest bone (4 cm) turns its joint by 25 times as much, or
+    # less.
     assert np.abs(solved - q).max() < 25 * TOLERANCE
 
 
@@ -194,7 +197,8 @@ def test_a_collapsed_bone_keeps_the_rotation_along_its_twist_source(pose):
 
 
 def test_inverse_ignores_bone_lengths(pose):
-    # Directions only: stretching every single-child bone leaves the rotations alone, to rounding of the shortest bone's direction.
+    # Directions only: stretching every single-child bone leaves the rotations alone, to rounding of the shortest bone's
+    # direction.
     q, root = pose
     joints = SKELETON.forward(q, root)
     stretch = np.ones((NUM_JOINTS, 1))
@@ -207,7 +211,8 @@ def test_inverse_ignores_bone_lengths(pose):
 
 
 def test_inverse_of_inexact_joints_still_gives_rotations_along_the_bones(pose, rng):
-    # Where a solver left the joints 1 cm off, single-child bones still point exactly along them, and every answer is a rotation.
+    # Where a solver left the joints 1 cm off, single-child bones still point exactly along them, and every answer is a
+    # rotation.
     q, root = pose
     joints = SKELETON.forward(q, root)
     joints += 0.01 * rng.standard_normal(joints.shape)
@@ -216,7 +221,9 @@ def test_inverse_of_inexact_joints_still_gives_rotations_along_the_bones(pose, r
     assert np.abs(np.linalg.det(solved) - 1).max() < 1e-13
     single = [j - 1 for j in range(1, NUM_JOINTS) if len(CHILDREN[PARENTS[j]]) == 1]
     again = SKELETON.forward(solved, joints[:, 0])
-    np.testing.assert_allclose(bone_directions(again)[:, single], bone_directions(joints)[:, single], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        bone_directions(again)[:, single], bone_directions(joints)[:, single], rtol=0, atol=1e-12
+    )
 
 
 def turn(R):
@@ -232,8 +239,8 @@ def test_a_pose_within_reach_is_followed_exactly(rng):
 
 
 def test_bones_never_turn_farther_about_themselves_than_allowed(pose, random_rotations, rng):
-    # However wild the pose is from which twists come. What is left of a turn without its swing is a turn about the bone. Angles below
-    # 1e-7 are lost in the rounding of a cosine.
+    # However wild the pose is from which twists come. What is left of a turn without its swing is a turn about the
+    # bone. Angles below 1e-7 are lost in the rounding of a cosine.
     last, root = pose
     moved, most = last @ exp(0.1 * rng.standard_normal((200, NUM_JOINTS, 3))), 0.3
     joints = SKELETON.forward(moved, root)
@@ -260,8 +267,9 @@ def test_a_thigh_that_is_turned_away_comes_back_if_the_knee_is_bent(bend):
 
 
 def test_best_rotation_is_that_of_the_singular_value_decomposition(rng):
-    # Kabsch (1976): with M = U S V^T, R = V diag(1, 1, det) U^T has the largest trace of M R, s1 + s2 + det s3. Also for points in a plane
-    # and nearly on a line, where R is hardly known but its trace is; for points on one line any rotation about it will do.
+    # Kabsch (1976): with M = U S V^T, R = V diag(1, 1, det) U^T has the largest trace of M R, s1 + s2 + det s3. Also
+    # for points in a plane and nearly on a line, where R is hardly known but its trace is; for points on one line any
+    # rotation about it will do.
     a, b = rng.standard_normal((2, 4, 200, 3, 3))
     a[1, :, 2], a[2, :, 1:], a[3, :, 1:] = 0.0, 1e-4 * a[2, :, 1:], 0.0
     found = np.empty((4, 200, 3, 3))

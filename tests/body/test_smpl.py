@@ -52,7 +52,9 @@ def test_npz(tmp_path: Path, num_joints: int):
 
 
 @pytest.mark.parametrize("protocol", range(6))
-@pytest.mark.parametrize("kind", [np.asarray, np.asfortranarray, scipy.sparse.csc_matrix, scipy.sparse.csr_matrix, scipy.sparse.csc_array])
+@pytest.mark.parametrize(
+    "kind", [np.asarray, np.asfortranarray, scipy.sparse.csc_matrix, scipy.sparse.csr_matrix, scipy.sparse.csc_array]
+)
 def test_pickles_of_every_protocol(tmp_path: Path, protocol: int, kind: Callable[..., Any]):
     content = model() | {"J_regressor": kind(model()["J_regressor"])}
     path = saved(tmp_path, pickle.dumps(content, protocol))
@@ -63,7 +65,9 @@ def test_pickles_of_every_protocol(tmp_path: Path, protocol: int, kind: Callable
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f8", "<f8"])
 def test_number_types(tmp_path: Path, dtype: str):
-    content = {name: value.astype(dtype) if name in ("v_template", "J_regressor") else value for name, value in model().items()}
+    content = {
+        name: value.astype(dtype) if name in ("v_template", "J_regressor") else value for name, value in model().items()
+    }
     # Single precision near one.
     np.testing.assert_allclose(read_rest_joints(saved(tmp_path, pickle.dumps(content))), REST, rtol=0, atol=1e-6)
 
@@ -118,7 +122,10 @@ def python2_dumps(content: object, protocol: int) -> bytes:
 @pytest.mark.parametrize("protocol", [1, 2])
 def test_python_2_with_scipy_and_chumpy(tmp_path: Path, chumpy: Callable[..., Any], protocol: int):
     content = model()
-    content |= {"v_template": chumpy(content["v_template"]), "J_regressor": scipy.sparse.csc_matrix(content["J_regressor"])}
+    content |= {
+        "v_template": chumpy(content["v_template"]),
+        "J_regressor": scipy.sparse.csc_matrix(content["J_regressor"]),
+    }
     data = python2_dumps(content, protocol)
     assert b"c__builtin__\nset" in data
     assert b"cscipy.sparse.csc\ncsc_matrix" in data
@@ -127,7 +134,10 @@ def test_python_2_with_scipy_and_chumpy(tmp_path: Path, chumpy: Callable[..., An
 
 def test_skeleton_of_an_smpl_file(tmp_path: Path):
     np.savez(tmp_path / "model.npz", **model())
-    skeleton, like = Skeleton.from_smpl(tmp_path / "model.npz", body_mass=60.0), Skeleton.adult(height=1.6, body_mass=60.0)
+    skeleton, like = (
+        Skeleton.from_smpl(tmp_path / "model.npz", body_mass=60.0),
+        Skeleton.adult(height=1.6, body_mass=60.0),
+    )
     np.testing.assert_allclose(skeleton.rest, like.rest, rtol=0, atol=1e-12)
     np.testing.assert_allclose(skeleton.radii, like.radii, rtol=0, atol=1e-12)
     np.testing.assert_allclose(skeleton.masses, like.masses, rtol=0, atol=1e-12)
@@ -164,7 +174,9 @@ ATTACKS: dict[str, Callable[[str], object]] = {
     "eval": lambda target: _Call(eval, f"open({target!r}, 'w')"),
     "exec": lambda target: _Call(exec, f"open({target!r}, 'w')"),
     "open": lambda target: _Call(open, target, "w"),
-    "getattr of a getattr": lambda target: _Call(_Call(getattr, _Call(getattr, _Call(__import__, "os"), "path"), "os"), target),  # pyright: ignore[reportArgumentType]
+    "getattr of a getattr": lambda target: _Call(
+        _Call(getattr, _Call(getattr, _Call(__import__, "os"), "path"), "os"), target
+    ),  # pyright: ignore[reportArgumentType]
     "numpy.savetxt": lambda target: _Call(np.savetxt, target, [1.0]),
     "numpy.memmap": lambda target: _Call(np.memmap, target, "u1", "w+", 0, (4,)),
     "Path.touch": lambda target: _Call(Path.touch, Path(target)),
@@ -208,7 +220,10 @@ RAW: dict[str, tuple[bytes, str]] = {
     "dotted name below an allowed one": (b"\x80\x04\x8c\x05numpy\x8c\x0edtype.__call__\x93.", "'numpy.dtype.__call__'"),
     "a reconstructor's globals": (b"cnumpy._core.multiarray\n_reconstruct.__globals__\n.", "__globals__"),
     "numpy's own evaluation": (b"cnumpy.testing._private.utils\nrunstring\n(S'1'\n}tR.", "runstring"),
-    "an object whose class chumpy imports": (b"}S'J_regressor'\ncchumpy.ch\nos.system\n(S'true'\ntRsS'v_template'\nNs.", "is no array"),
+    "an object whose class chumpy imports": (
+        b"}S'J_regressor'\ncchumpy.ch\nos.system\n(S'true'\ntRsS'v_template'\nNs.",
+        "is no array",
+    ),
     "extension": (b"\x80\x02\x82\x01.", "EXT1"),
     "persistent id": (b"Pabc\n.", "PERSID"),
     "persistent id from the stack": (b"\x80\x02K\x01Q.", "BINPERSID"),
@@ -228,12 +243,18 @@ RAW: dict[str, tuple[bytes, str]] = {
     "a number of 5000 digits": (b"I" + b"9" * 5000 + b"\n.", "not a pickle, or cut off"),
     "a memory index that would fill the memory": (b"\x80\x02Nr\xff\xff\xff\x7f.", "holds no dictionary"),
     "bytes that are not there": (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "not a pickle, or cut off"),
-    "a byte array that is not there": (b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".", "not a pickle, or cut off"),
+    "a byte array that is not there": (
+        b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little") + b".",
+        "not a pickle, or cut off",
+    ),
     "a set": (b"\x80\x04\x8f(K\x01\x90.", "EMPTY_SET"),
     "no dictionary": (b"K\x01.", "holds no dictionary"),
     "other keys": (pickle.dumps({"weights": 1, 5: 2}), "has no 'J_regressor'; it holds weights"),
     "no template": (pickle.dumps({"J_regressor": np.eye(22)}), "has no 'v_template'"),
-    "list for an array": (pickle.dumps(model() | {"v_template": [[0.0, 0.0, 0.0]]}), "'v_template' is no array that is understood here"),
+    "list for an array": (
+        pickle.dumps(model() | {"v_template": [[0.0, 0.0, 0.0]]}),
+        "'v_template' is no array that is understood here",
+    ),
     "array of objects": (pickle.dumps(model() | {"v_template": np.array([None])}), "'v_template' is no array"),
     "array of text": (pickle.dumps(model() | {"v_template": np.array(["a"])}), "'v_template' is no array"),
     "other sparse format": (pickle.dumps(model() | {"J_regressor": scipy.sparse.coo_matrix(np.eye(3))}), "coo_matrix"),
@@ -292,7 +313,10 @@ def test_sparse_matrices_out_of_range(tmp_path: Path, changes: dict[str, Any]):
     ("changes", "message"),
     [
         ({"v_template": np.zeros((48, 2))}, "'v_template' has shape (48, 2)"),
-        ({"v_template": np.zeros((47, 3))}, "'J_regressor' has shape (24, 48): expected (22 joints or more, 47 vertices)"),
+        (
+            {"v_template": np.zeros((47, 3))},
+            "'J_regressor' has shape (24, 48): expected (22 joints or more, 47 vertices)",
+        ),
         ({"J_regressor": np.zeros((16, 48))}, "'J_regressor' has shape (16, 48)"),
         ({"J_regressor": np.zeros(48)}, "'J_regressor' has shape (48,)"),
         ({"v_template": np.full((48, 3), np.nan)}, "'v_template' holds nan"),
@@ -334,10 +358,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("smpl")
 
 
-PICKLES = [pickle.dumps(model() | {"J_regressor": scipy.sparse.csc_matrix(model()["J_regressor"])}, protocol) for protocol in (0, 2, 4, 5)]
+PICKLES = [
+    pickle.dumps(model() | {"J_regressor": scipy.sparse.csc_matrix(model()["J_regressor"])}, protocol)
+    for protocol in (0, 2, 4, 5)
+]
 
 
-@given(st.sampled_from(PICKLES), st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(max_size=3)), max_size=5), st.integers(0, 1 << 20))
+@given(
+    st.sampled_from(PICKLES),
+    st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(max_size=3)), max_size=5),
+    st.integers(0, 1 << 20),
+)
 @settings(max_examples=200)
 def test_damaged_pickles(folder: Path, data: bytes, edits: list[tuple[int, bytes]], cut: int):
     for at, word in edits:

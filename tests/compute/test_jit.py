@@ -41,7 +41,12 @@ def package(tmp_path):
 
 def begin(package: Path, number: int = 0) -> subprocess.Popen[str]:
     """Start a process that runs the outer kernel."""
-    env = {**os.environ, "PYTHONPATH": str(package), jit.VARIABLE: str(package / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(package),
+        jit.VARIABLE: str(package / "cache"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     command = [sys.executable, "-c", RUN, str(package / f"ready{number}"), str(package / "go")]
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -123,7 +128,8 @@ def test_the_hash_is_of_kernel_files_and_of_nothing_else(tmp_path, monkeypatch):
 
 
 def test_every_kernel_of_the_package_is_in_the_hash():
-    # A kernel is marked by `kernel` or `fast_kernel`, which come from compute.jit: that import is what the hash looks for.
+    # A kernel is marked by `kernel` or `fast_kernel`, which come from compute.jit: that import is what the hash looks
+    # for.
     for path in SOURCE.rglob("*.py"):
         text = path.read_text()
         if "\n@kernel\n" in text or "\n@fast_kernel\n" in text or "njit(" in text:
@@ -156,7 +162,9 @@ def test_where_nothing_can_be_kept_kernels_work_all_the_same(tmp_path, monkeypat
         assert not jit.compiled()
 
 
-@pytest.mark.parametrize(("variables", "expected"), [({"XDG_CACHE_HOME": "/c"}, "/c/dropsim"), ({"DROPSIM_CACHE": "/d"}, "/d")])
+@pytest.mark.parametrize(
+    ("variables", "expected"), [({"XDG_CACHE_HOME": "/c"}, "/c/dropsim"), ({"DROPSIM_CACHE": "/d"}, "/d")]
+)
 @pytest.mark.skipif(sys.platform == "win32", reason="paths of POSIX")
 def test_the_cache_is_where_the_user_wants_it(variables, expected, monkeypatch):
     for name in ("DROPSIM_CACHE", "XDG_CACHE_HOME"):

@@ -41,8 +41,12 @@ def blas():
 def run(code: str, **variables: str | None) -> str:
     """Run some lines in a fresh interpreter, as a user of the library would, with these variables or without them."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", threads.VARIABLE)
-    env = {name: value for name, value in os.environ.items() if name not in names} | {k: v for k, v in variables.items() if v is not None}
-    done = subprocess.run([sys.executable, "-c", STEP + code], env=env, capture_output=True, text=True, timeout=300, check=False)
+    env = {name: value for name, value in os.environ.items() if name not in names} | {
+        k: v for k, v in variables.items() if v is not None
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", STEP + code], env=env, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

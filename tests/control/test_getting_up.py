@@ -52,7 +52,9 @@ def lying(prior: CVAEPrior) -> State:
 def gets_up(motion: Motion) -> np.ndarray:
     """Who falls and is upright again."""
     down, up = metrics.fallen(motion), metrics.upright(motion)
-    return np.array([d.any() and metrics.sustained(u[d.argmax() :], STEADY).any() for d, u in zip(down, up, strict=True)])
+    return np.array(
+        [d.any() and metrics.sustained(u[d.argmax() :], STEADY).any() for d, u in zip(down, up, strict=True)]
+    )
 
 
 @GETS_UP
@@ -103,7 +105,9 @@ def test_the_field_proposes_until_people_are_on_their_feet(prior):
 
 @GETS_UP
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"start_at_mode": True, "num_samples": 8}, {"num_samples": 1}], ids=["the mode", "no samples"])
+@pytest.mark.parametrize(
+    "options", [{"start_at_mode": True, "num_samples": 8}, {"num_samples": 1}], ids=["the mode", "no samples"]
+)
 def test_people_whose_reference_is_the_mode_get_up_too(options, prior):
     push = Push.toward("back", 700.0, start=0.2)
     simulator = Simulator(prior, options=SimulatorOptions(**options))

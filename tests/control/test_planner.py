@@ -65,7 +65,9 @@ def test_the_best_rollout_is_followed():
 
 def test_more_rollouts_find_no_worse():
     def reached(count: int) -> float:
-        return float(Planner(count, horizon=4, every=4).plan(Wanderer(), crowd(1), Along([0]), Streams([5])).x[0, -1, 0, 0])
+        return float(
+            Planner(count, horizon=4, every=4).plan(Wanderer(), crowd(1), Along([0]), Streams([5])).x[0, -1, 0, 0]
+        )
 
     # Each a maximum of independent draws, so on average growing; with this seed strictly.
     assert reached(1) < reached(64)
@@ -128,7 +130,12 @@ def test_worlds_of_people_are_planned_for_in_their_places():
     velocity = np.broadcast_to([0.0, 1.0], (6, 2))
     together = make_plan(Planner(4, 3, 2), Wanderer(), flat, Intent.toward(velocity), 0, Streams(list(range(6))))
     spread = make_plan(
-        Planner(4, 3, 2), Wanderer(), worlds, Intent.toward(velocity.reshape(2, 3, 2)), 0, Streams(list(range(6))).unflatten(2, 3)
+        Planner(4, 3, 2),
+        Wanderer(),
+        worlds,
+        Intent.toward(velocity.reshape(2, 3, 2)),
+        0,
+        Streams(list(range(6))).unflatten(2, 3),
     )
     assert np.array_equal(spread.frames.x.reshape(together.frames.x.shape), together.frames.x)
 
@@ -208,7 +215,9 @@ def test_a_low_pelvis_that_is_wanted_costs_nothing():
 
 def test_intents_are_merged_by_what_is_known():
     first = Intent.toward(np.array([[1.0, 0.0], [0.0, 2.0], [np.nan, np.nan]]))
-    second = Intent(np.full((3, 2), np.nan), np.array([[0.0, 1.0], [np.nan] * 2, [np.nan] * 2]), np.array([np.nan, 0.7, np.nan]))
+    second = Intent(
+        np.full((3, 2), np.nan), np.array([[0.0, 1.0], [np.nan] * 2, [np.nan] * 2]), np.array([np.nan, 0.7, np.nan])
+    )
     merged = Intent.merged([None, first, second])
     assert merged is not None
     np.testing.assert_array_equal(merged.velocity, first.velocity)

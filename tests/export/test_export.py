@@ -67,7 +67,9 @@ def boxes() -> Body:
     joints = np.repeat([(parent, j, 7, 0) for j, parent in enumerate(PARENTS) if j], 8, axis=0)
     weights = np.tile((0.7, 0.3, 0.0, 0.0), (len(joints), 1))
     # And a vertex in no face, which has no normal.
-    vertices, joints, weights = (np.concatenate((rows, rows[:1])) for rows in (vertices.reshape(-1, 3), joints, weights))
+    vertices, joints, weights = (
+        np.concatenate((rows, rows[:1])) for rows in (vertices.reshape(-1, 3), joints, weights)
+    )
     return Body(skeleton, vertices, faces.reshape(-1, 3), joints, weights)
 
 
@@ -90,7 +92,9 @@ def export(tmp_path: Path) -> Callable[..., Path]:
 
 
 @EVERY_ENDING
-def test_writes_one_file_and_says_nothing(export: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str], ending: str):
+def test_writes_one_file_and_says_nothing(
+    export: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str], ending: str
+):
     path = export(CLIP, ending, seed=3)
     assert path.stat().st_size > 1000
     assert list(tmp_path.iterdir()) == [path]
@@ -152,12 +156,16 @@ def test_batches_empty_lists_and_empty_motions_are_refused(export: Callable[...,
     two = Motion.from_rotations(CLIP.skeleton, 30.0, np.stack((CLIP.root, CLIP.root)), np.stack((CLIP.q, CLIP.q)))
     assert "(2,)" in refused(export, tmp_path, two, ending)
     assert "no motion" in refused(export, tmp_path, [], ending)
-    assert "no frames" in refused(export, tmp_path, Motion.from_rotations(CLIP.skeleton, 30.0, CLIP.root[:0], CLIP.q[:0]), ending)
+    assert "no frames" in refused(
+        export, tmp_path, Motion.from_rotations(CLIP.skeleton, 30.0, CLIP.root[:0], CLIP.q[:0]), ending
+    )
     assert "frames per second" in refused(export, tmp_path, replace(CLIP, fps=0.0), ending)
 
 
 @EVERY_ENDING
-def test_a_failed_write_leaves_what_was_there(export: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str):
+def test_a_failed_write_leaves_what_was_there(
+    export: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+):
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -287,7 +295,9 @@ class Glb:
 
     def globals(self, frame: int | None) -> np.ndarray:
         """4 x 4 matrices of all nodes at a frame, or in their own pose."""
-        local = {i: {"translation": node.translation, "rotation": node.rotation} for i, node in enumerate(self.gltf.nodes)}
+        local = {
+            i: {"translation": node.translation, "rotation": node.rotation} for i, node in enumerate(self.gltf.nodes)
+        }
         if frame is not None:
             animation = self.gltf.animations[0]
             for channel in animation.channels:
@@ -322,7 +332,9 @@ class Glb:
         inverse_bind = self.array(skin.inverseBindMatrices).reshape(-1, 4, 4).transpose(0, 2, 1)
         maps = self.globals(frame)[skin.joints] @ inverse_bind
         points = np.pad(self.attribute("POSITION", person), ((0, 0), (0, 1)), constant_values=1.0)
-        blended = np.einsum("vk,vkij->vij", self.attribute("WEIGHTS_0", person), maps[self.attribute("JOINTS_0", person)])
+        blended = np.einsum(
+            "vk,vkij->vij", self.attribute("WEIGHTS_0", person), maps[self.attribute("JOINTS_0", person)]
+        )
         return np.einsum("vij,vj->vi", blended, points)[:, :3]
 
 
@@ -349,7 +361,8 @@ def test_glb_skin_follows_linear_blend_skinning(glb: Glb):
 
 
 def test_glb_stands_in_a_t_pose_without_its_animation(glb: Glb):
-    # The pose of the bind matrices, so that the skin is where its vertices are; soles on the floor, facing +z with the left at +x.
+    # The pose of the bind matrices, so that the skin is where its vertices are; soles on the floor, facing +z with the
+    # left at +x.
     points = glb.skinned(None)
     np.testing.assert_allclose(points, glb.attribute("POSITION"), atol=1e-6)
     assert abs(points[:, 1].min()) < 1e-6
@@ -461,8 +474,12 @@ def test_csv_has_every_quantity_with_its_unit(export: Callable[..., Path]):
         for i, axis in enumerate("xyz"):
             # Written to a micrometre and to a tenth of a millinewton.
             np.testing.assert_allclose(table[f"{joint} {axis} [m]"], CLIP.joints[:, j, i], rtol=0, atol=6e-7)
-            np.testing.assert_allclose(table[f"{joint} contact force {axis} [N]"], CLIP.contact_forces[:, j, i], rtol=0, atol=6e-5)
-            np.testing.assert_allclose(table[f"{joint} external force {axis} [N]"], CLIP.external_forces[:, j, i], rtol=0, atol=6e-5)
+            np.testing.assert_allclose(
+                table[f"{joint} contact force {axis} [N]"], CLIP.contact_forces[:, j, i], rtol=0, atol=6e-5
+            )
+            np.testing.assert_allclose(
+                table[f"{joint} external force {axis} [N]"], CLIP.external_forces[:, j, i], rtol=0, atol=6e-5
+            )
     for name, values in CLIP.energies.items():
         np.testing.assert_allclose(table[f"energy {name} [m^2]"], values, rtol=1e-8, atol=0)
     for when, wrench in (("before", CLIP.wrench_before), ("after", CLIP.wrench_after)):
@@ -505,7 +522,9 @@ def test_html_fetches_nothing(export: Callable[..., Path]):
     assert policy[1].startswith("default-src ")
     assert set(policy[1].split()[1:]) == {"'unsafe-inline'", "'unsafe-eval'", "data:", "blob:"}
     assert policy.start() < page.index("<script")
-    assert not re.findall(r"""(?:src|href|action)\s*=\s*["']?\s*(?:https?:)?//|url\(\s*["']?(?:https?:)?//|@import""", page)
+    assert not re.findall(
+        r"""(?:src|href|action)\s*=\s*["']?\s*(?:https?:)?//|url\(\s*["']?(?:https?:)?//|@import""", page
+    )
     assert "<title>&lt;b&gt;</title>" in page
     assert len(page) < 20e6
 
@@ -542,7 +561,11 @@ def test_usd_skin_and_joints_are_ours(export: Callable[..., Path], ending: str):
     stage = Usd.Stage.Open(str(path))
     assert UsdGeom.GetStageUpAxis(stage) == "Z"
     assert UsdGeom.GetStageMetersPerUnit(stage) == 1.0
-    assert (stage.GetTimeCodesPerSecond(), stage.GetStartTimeCode(), stage.GetEndTimeCode()) == (30.0, 0.0, len(CLIP) - 1.0)
+    assert (stage.GetTimeCodesPerSecond(), stage.GetStartTimeCode(), stage.GetEndTimeCode()) == (
+        30.0,
+        0.0,
+        len(CLIP) - 1.0,
+    )
     person = stage.GetPrimAtPath("/World/person")
     assert person.GetCustomDataByKey("dropsim:seed") == 2**53 + 1
     assert person.GetCustomDataByKey("dropsim:events")["0"]["name"] == "push torso"

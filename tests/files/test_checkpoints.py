@@ -15,7 +15,9 @@ torch = pytest.importorskip("torch")
 
 def test_tensors_become_arrays(tmp_path):
     content = {
-        "weights": OrderedDict(a=torch.arange(6.0).reshape(2, 3), half=torch.ones(2, dtype=torch.bfloat16), count=torch.tensor(7)),
+        "weights": OrderedDict(
+            a=torch.arange(6.0).reshape(2, 3), half=torch.ones(2, dtype=torch.bfloat16), count=torch.tensor(7)
+        ),
         "list": [torch.zeros(1, dtype=torch.float64), 3, "text", None],
         "loss": np.float64(1.5),
     }
@@ -51,7 +53,9 @@ def test_a_damaged_table_of_contents_is_a_sentence(tmp_path, what):
     path = tmp_path / "some.pt"
     torch.save({"weights": torch.ones(2)}, path)
     data = path.read_bytes()
-    path.write_bytes(data[:64] + data[200:] if what == "a piece is missing" else data.replace(b"PK\x06\x07\0", b"PK\x06\x07\1"))
+    path.write_bytes(
+        data[:64] + data[200:] if what == "a piece is missing" else data.replace(b"PK\x06\x07\0", b"PK\x06\x07\1")
+    )
     with pytest.raises(ValueError, match="damaged") as error:
         read_checkpoint(path)
     assert str(path) in str(error.value)
@@ -92,7 +96,9 @@ def test_extras_of_training_tools_are_read_past(tmp_path):
             patch.setitem(sys.modules, name, types.ModuleType(name))
         kind = type("AttributeDict", (dict,), {"__module__": name})
         patch.setattr(sys.modules[name], "AttributeDict", kind, raising=False)
-        torch.save({"weights": torch.ones(2), "hyper_parameters": kind(rate=0.1, name="V02_05")}, tmp_path / "some.ckpt")
+        torch.save(
+            {"weights": torch.ones(2), "hyper_parameters": kind(rate=0.1, name="V02_05")}, tmp_path / "some.ckpt"
+        )
     assert np.array_equal(read_checkpoint(tmp_path / "some.ckpt")["weights"], [1, 1])
 
 

@@ -74,7 +74,9 @@ def test_headers_that_lie_are_refused(tmp_path: Path, entry: object):
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    np.testing.assert_array_equal(kept(tmp_path / "file" / "arrays.safetensors", lambda: ARRAYS)["rows"], ARRAYS["rows"])
+    np.testing.assert_array_equal(
+        kept(tmp_path / "file" / "arrays.safetensors", lambda: ARRAYS)["rows"], ARRAYS["rows"]
+    )
 
 
 def test_the_last_used_files_stay(tmp_path: Path):

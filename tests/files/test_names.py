@@ -8,7 +8,13 @@ from dropsim.files.names import nearest_name, suggestion
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("left_ankel", "left_ankle"), ("LeftAnkle", "left_ankle"), ("RIGHT-KNEE", "right_knee"), ("pelvsi", "pelvis"), ("xyzzy", None)],
+    [
+        ("left_ankel", "left_ankle"),
+        ("LeftAnkle", "left_ankle"),
+        ("RIGHT-KNEE", "right_knee"),
+        ("pelvsi", "pelvis"),
+        ("xyzzy", None),
+    ],
 )
 def test_the_nearest_joint(typed, meant):
     assert nearest_name(typed, JOINTS) == meant

@@ -62,7 +62,12 @@ def test_every_layout_begins_with_the_body(tmp_path: Path, width: int):
 
 def test_separate_arrays_of_newer_files(tmp_path: Path):
     whole = amass(165)
-    parts = amass(poses=None, root_orient=whole["poses"][:, :3], pose_body=whole["poses"][:, 3:66], pose_hand=np.zeros((NUM_FRAMES, 90)))
+    parts = amass(
+        poses=None,
+        root_orient=whole["poses"][:, :3],
+        pose_body=whole["poses"][:, 3:66],
+        pose_hand=np.zeros((NUM_FRAMES, 90)),
+    )
     parts["trans"] = whole["trans"]
     joints = read_amass(saved(tmp_path, whole), SKELETON).joints
     assert np.array_equal(read_amass(saved(tmp_path, parts), SKELETON).joints, joints)
@@ -85,7 +90,9 @@ def test_single_precision_and_objects_elsewhere(tmp_path: Path):
 
 def test_other_tools_joints_and_contacts_are_left_alone(tmp_path: Path):
     # Keys of these names exist in the field with other shapes and meanings; only our own files' are restored.
-    motion = read_amass(saved(tmp_path, amass(joints=np.zeros((NUM_FRAMES, 24, 3)), contacts=np.zeros((NUM_FRAMES, 9)))), SKELETON)
+    motion = read_amass(
+        saved(tmp_path, amass(joints=np.zeros((NUM_FRAMES, 24, 3)), contacts=np.zeros((NUM_FRAMES, 9)))), SKELETON
+    )
     assert motion.touching is None
     assert float(SKELETON.bone_error(motion.joints).max()) < 1e-9
 
@@ -114,7 +121,9 @@ def recorded(rotations: np.ndarray, rng: np.random.Generator) -> Motion:
 
 
 # Everything is float64 in the file; the way over rotation vectors costs a few roundings.
-def test_a_motion_with_extras_round_trips(tmp_path: Path, random_rotations: Callable[..., np.ndarray], rng: np.random.Generator):
+def test_a_motion_with_extras_round_trips(
+    tmp_path: Path, random_rotations: Callable[..., np.ndarray], rng: np.random.Generator
+):
     motion = recorded(random_rotations(20, 22), rng)
     write_amass(motion, tmp_path / "out.npz", seed=7)
     back = read_amass(tmp_path / "out.npz", SKELETON)
@@ -165,7 +174,10 @@ def test_what_the_fields_tools_look_for(tmp_path: Path):
 def test_writer_refuses_what_is_not_one_finite_person(tmp_path: Path):
     motion = stepping_clip(0.1)
     with pytest.raises(ValueError, match="one person"):
-        write_amass(Motion.from_rotations(SKELETON, 30.0, np.stack([motion.root] * 4), np.stack([motion.q] * 4)), tmp_path / "out.npz")
+        write_amass(
+            Motion.from_rotations(SKELETON, 30.0, np.stack([motion.root] * 4), np.stack([motion.q] * 4)),
+            tmp_path / "out.npz",
+        )
     with pytest.raises(ValueError, match="64 bits"):
         write_amass(motion, tmp_path / "out.npz", seed=2**70)
     with pytest.raises(ValueError, match="not finite"):
@@ -326,7 +338,9 @@ ARCHIVES = (bytes_of(compressed=False), bytes_of(compressed=True))
 
 
 @given(
-    st.sampled_from(ARCHIVES), st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), min_size=1, max_size=5), st.integers(0, 5000)
+    st.sampled_from(ARCHIVES),
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), min_size=1, max_size=5),
+    st.integers(0, 5000),
 )
 @settings(max_examples=200)
 def test_damaged_archives(folder: Path, data: bytes, flips: list[tuple[int, int]], cut: int):
@@ -351,7 +365,9 @@ def test_damaged_archives(folder: Path, data: bytes, flips: list[tuple[int, int]
 def test_the_body_that_betas_describe(tmp_path: Path):
     # A model of 22 vertices, one at each joint, whose first direction makes the person taller by a tenth.
     rest = Skeleton.adult().rest
-    np.savez(tmp_path / "model.npz", v_template=rest, J_regressor=np.eye(22), shapedirs=np.stack((0.1 * rest, 0 * rest), -1))
+    np.savez(
+        tmp_path / "model.npz", v_template=rest, J_regressor=np.eye(22), shapedirs=np.stack((0.1 * rest, 0 * rest), -1)
+    )
     write_amass(stepping_clip(0.3), tmp_path / "clip.npz")
     with np.load(tmp_path / "clip.npz") as file:
         content = dict(file)
@@ -360,9 +376,9 @@ def test_the_body_that_betas_describe(tmp_path: Path):
     body = read_person(tmp_path / "clip.npz", Person(smpl=tmp_path / "model.npz")).motion.skeleton
     np.testing.assert_allclose(body.rest, 1.2 * rest, rtol=1e-12)
     assert body.masses.sum() == pytest.approx(70 * 1.2**2)
-    assert read_person(tmp_path / "clip.npz", Person(smpl=tmp_path / "model.npz", mass=50.0)).motion.skeleton.masses.sum() == pytest.approx(
-        50
-    )
+    assert read_person(
+        tmp_path / "clip.npz", Person(smpl=tmp_path / "model.npz", mass=50.0)
+    ).motion.skeleton.masses.sum() == pytest.approx(50)
 
 
 def test_a_person_of_a_height_and_a_weight(tmp_path: Path):

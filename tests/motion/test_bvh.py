@@ -72,7 +72,8 @@ def test_hierarchy_channels_and_rate(tmp_path: Path):
     source = read_text(tmp_path, VALID)
     assert (source.rig.names, source.rig.parents) == (("Hips", "Leg", "Leg_end"), (-1, 0, 1))
     assert (source.fps, source.name, len(source)) == (30.0, "take", 2)
-    # Positions replace the root's offset. A quarter turn of the leg about x takes -y to -z; one of the hips about z takes -y to +x.
+    # Positions replace the root's offset. A quarter turn of the leg about x takes -y to -z; one of the hips about z
+    # takes -y to +x.
     expected = [[[10, 20, 30], [10, 19, 30], [10, 19, 29]], [[10, 20, 31], [11, 20, 31], [12, 20, 31]]]
     np.testing.assert_allclose(positions(source), np.array(expected), rtol=0, atol=1e-12)
 
@@ -126,18 +127,34 @@ def test_line_endings(tmp_path: Path, ending: str, last: str):
 
 
 def test_joints_with_positions_and_with_few_rotations(tmp_path: Path):
-    text = changed("CHANNELS 3 Zrotation Yrotation Xrotation", "CHANNELS 3 Yposition Xrotation Xposition").replace("0 0 90", "-3 90 4")
+    text = changed("CHANNELS 3 Zrotation Yrotation Xrotation", "CHANNELS 3 Yposition Xrotation Xposition").replace(
+        "0 0 90", "-3 90 4"
+    )
     source = read_text(tmp_path, text)
     # The leg lies at (4, -3, 0) from the hips, z from its offset, and its end a quarter turn about x further.
-    np.testing.assert_allclose(positions(source)[0, 1:], np.array([[14.0, 17.0, 30.0], [14.0, 17.0, 29.0]]), rtol=0, atol=1e-12)
-    still = changed("CHANNELS 3 Zrotation Yrotation Xrotation", "CHANNELS 0").replace(" 0 0 90", "").replace("90 0 0 0 0 0", "90 0 0")
+    np.testing.assert_allclose(
+        positions(source)[0, 1:], np.array([[14.0, 17.0, 30.0], [14.0, 17.0, 29.0]]), rtol=0, atol=1e-12
+    )
+    still = (
+        changed("CHANNELS 3 Zrotation Yrotation Xrotation", "CHANNELS 0")
+        .replace(" 0 0 90", "")
+        .replace("90 0 0 0 0 0", "90 0 0")
+    )
     assert np.array_equal(read_text(tmp_path, still).rotations[:, 1], np.tile(np.eye(3), (2, 1, 1)))
 
 
 def test_repeated_names_are_told_apart(tmp_path: Path):
     end = "    End Site\n    {\n      OFFSET 0 -1 0\n    }\n"
-    assert read_text(tmp_path, changed(end, 3 * end)).rig.names[2:] == ("Leg_end", "Leg_end_duplicate2", "Leg_end_duplicate3")
-    assert read_text(tmp_path, changed("JOINT Leg", "JOINT Hips")).rig.names == ("Hips", "Hips_duplicate2", "Hips_duplicate2_end")
+    assert read_text(tmp_path, changed(end, 3 * end)).rig.names[2:] == (
+        "Leg_end",
+        "Leg_end_duplicate2",
+        "Leg_end_duplicate3",
+    )
+    assert read_text(tmp_path, changed("JOINT Leg", "JOINT Hips")).rig.names == (
+        "Hips",
+        "Hips_duplicate2",
+        "Hips_duplicate2_end",
+    )
 
 
 def test_names_with_spaces_and_in_other_encodings(tmp_path: Path):
@@ -181,7 +198,8 @@ def test_random_poses_round_trip(
     np.testing.assert_allclose(back.q, motion.q, rtol=0, atol=1e-7)
 
 
-# Where the middle angle is a quarter turn, only the sum of the other two is determined; the product must be exact all the same.
+# Where the middle angle is a quarter turn, only the sum of the other two is determined; the product must be exact all
+# the same.
 @pytest.mark.parametrize("tilt", [0.0, 1e-9, 1e-7, 1e-5, -1e-8])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_gimbal_lock_round_trips(tmp_path: Path, random_rotations: Callable[..., np.ndarray], tilt: float, sign: float):
@@ -210,7 +228,8 @@ def test_rates_round_trip(tmp_path: Path, fps: float):
     assert math.isclose(through_file(stepping_clip(0.1, fps), tmp_path / "out.bvh").fps, fps, rel_tol=4e-16)
 
 
-# (x, y, z) of our world in the file, and of the rest frame (y up) in the file: the zero pose stands upright in both kinds.
+# (x, y, z) of our world in the file, and of the rest frame (y up) in the file: the zero pose stands upright in both
+# kinds.
 @pytest.mark.parametrize(("up", "world", "rest"), [("y", Y_TO_Z_UP.T, np.eye(3)), ("z", np.eye(3), Y_TO_Z_UP)])
 def test_file_stands_upright_with_our_bones(tmp_path: Path, up: str, world: np.ndarray, rest: np.ndarray):
     motion = stepping_clip()
@@ -236,7 +255,12 @@ def test_angles_do_not_jump(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"up": "x"}, "y or z up"), ({"unit": 0.0}, "positive"), ({"unit": math.nan}, "positive"), ({"unit": math.inf}, "positive")],
+    [
+        ({"up": "x"}, "y or z up"),
+        ({"unit": 0.0}, "positive"),
+        ({"unit": math.nan}, "positive"),
+        ({"unit": math.inf}, "positive"),
+    ],
 )
 def test_writer_refuses_options(tmp_path: Path, options: dict[str, object], message: str):
     with pytest.raises(ValueError, match=message):
@@ -368,7 +392,14 @@ def test_two_gigabytes_in_one_line(tmp_path: Path, start: str):
 # Each of these lines is just short enough to be looked at; quadratic time over a megabyte would be hours.
 @pytest.mark.parametrize(
     "line",
-    ["Frames" + " " * 1_000_000 + "a b", "Frames:" + "1" * 1_000_000, "Frames: " + "a " * 500_000, "1_" * 500_000, ": " * 500_000, "}" * 9],
+    [
+        "Frames" + " " * 1_000_000 + "a b",
+        "Frames:" + "1" * 1_000_000,
+        "Frames: " + "a " * 500_000,
+        "1_" * 500_000,
+        ": " * 500_000,
+        "}" * 9,
+    ],
 )
 def test_long_lines_take_no_quadratic_time(tmp_path: Path, line: str):
     begin = time.process_time()
@@ -432,7 +463,10 @@ WORDS = [
     b"\x1c", b"#", b'"', b"1e9", b"-1e9", b"0x1p3", b"1d0", b",",
 ]  # fmt: skip
 EDIT = st.tuples(
-    st.sampled_from(["delete", "insert", "swap", "cut", "repeat"]), st.integers(0, 600), st.integers(0, 60), st.sampled_from(WORDS)
+    st.sampled_from(["delete", "insert", "swap", "cut", "repeat"]),
+    st.integers(0, 600),
+    st.integers(0, 60),
+    st.sampled_from(WORDS),
 )
 
 
@@ -464,7 +498,8 @@ def lines_of(text: str) -> list[str]:
 
 
 @given(
-    order=st.lists(st.integers(0, len(lines_of(VALID)) - 1), min_size=1, max_size=30), words=st.lists(st.sampled_from(WORDS), max_size=3)
+    order=st.lists(st.integers(0, len(lines_of(VALID)) - 1), min_size=1, max_size=30),
+    words=st.lists(st.sampled_from(WORDS), max_size=3),
 )
 def test_shuffled_lines(folder: Path, order: list[int], words: list[bytes]):
     survives(folder, "".join(lines_of(VALID)[i] for i in order).encode() + b" ".join(words))

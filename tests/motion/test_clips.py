@@ -131,7 +131,9 @@ LONG = stepping_clip(6.0)
         pytest.param(lifted(LONG, frames(LONG, (2.0, 3.0), value=0.3)), {FLOATS: 30}, id="floating"),
         pytest.param(lifted(LONG, frames(LONG, (2.0, 2.4), value=-0.2)), {SINKS: 12}, id="sinking"),
         # Between two faults there is too little left.
-        pytest.param(lifted(LONG, frames(LONG, (2.0, 2.4), (3.0, 3.4), value=-0.2)), {SINKS: 24, SHORT: 18}, id="between"),
+        pytest.param(
+            lifted(LONG, frames(LONG, (2.0, 2.4), (3.0, 3.4), value=-0.2)), {SINKS: 24, SHORT: 18}, id="between"
+        ),
     ],
 )
 def test_every_fault_has_its_reason_and_its_frames(motion: Motion, expected: dict[str, int]):
@@ -168,7 +170,9 @@ def test_broken_poses_are_masked_and_hands_mended():
     np.testing.assert_allclose(LONG.skeleton.forward(mended, LONG.root), LONG.joints, rtol=0, atol=1e-9)
     # A collar bone too; the arm below it keeps its orientation in the world.
     collar = turned("left_collar", 2.0)
-    world, before = (LONG.skeleton.global_rotations(q)[:, joint_index("left_shoulder")] for q in (mend(collar.q), collar.q))
+    world, before = (
+        LONG.skeleton.global_rotations(q)[:, joint_index("left_shoulder")] for q in (mend(collar.q), collar.q)
+    )
     np.testing.assert_allclose(world, before, rtol=0, atol=1e-9)
     assert intact(mend(collar.q))[:90].all()
 
@@ -177,14 +181,20 @@ def test_broken_poses_are_masked_and_hands_mended():
 
 
 def known_clip(wanted: Callable[[cmu.ClipInfo], bool], *, flat: bool = True) -> str:
-    return next(name for name, info in cmu.clip_table().items() if wanted(info) and (cmu.subject(name) not in cmu.NOT_FLAT) == flat)
+    return next(
+        name
+        for name, info in cmu.clip_table().items()
+        if wanted(info) and (cmu.subject(name) not in cmu.NOT_FLAT) == flat
+    )
 
 
 DUPLICATE = known_clip(lambda info: info.is_duplicate)
 PLAYGROUND = known_clip(lambda info: not info.is_duplicate, flat=False)
 CHAIR = known_clip(lambda info: "chair" in info.description.partition("(")[0] and not info.is_duplicate)
 FLIP = "88_01"
-TWIN = next(info.duplicate_of for name, info in cmu.clip_table().items() if info.duplicate_of and name.startswith("82_"))
+TWIN = next(
+    info.duplicate_of for name, info in cmu.clip_table().items() if info.duplicate_of and name.startswith("82_")
+)
 """A clip of somebody else that shows the same as one of a person whom priors are judged by."""
 
 
@@ -201,9 +211,26 @@ def source(tmp_path: Path) -> Path:
     write_bvh(lifted(LONG, frames(LONG, (2.0, 3.0), value=0.3)), folder / "dan_table.bvh")
     (folder / "cat_empty.bvh").write_text("")
     (folder / "cat_text.npz").write_text("not an archive")
-    lines = ("HIERARCHY", "ROOT tentacle", "{", "OFFSET 0 0 0", "CHANNELS 1 Xrotation", "End Site", "{", "OFFSET 0 1 0", "}", "}", "MOTION")
+    lines = (
+        "HIERARCHY",
+        "ROOT tentacle",
+        "{",
+        "OFFSET 0 0 0",
+        "CHANNELS 1 Xrotation",
+        "End Site",
+        "{",
+        "OFFSET 0 1 0",
+        "}",
+        "}",
+        "MOTION",
+    )
     (folder / "cat_alien.bvh").write_text("\n".join((*lines, "Frames: 1", "Frame Time: 0.1", "0")))
-    np.savez(folder / "cat_pickle.npz", poses=np.array([{"a": 1}], dtype=object), trans=np.zeros((1, 3)), mocap_framerate=30.0)
+    np.savez(
+        folder / "cat_pickle.npz",
+        poses=np.array([{"a": 1}], dtype=object),
+        trans=np.zeros((1, 3)),
+        mocap_framerate=30.0,
+    )
     for name in (DUPLICATE, PLAYGROUND, CHAIR, FLIP, TWIN):
         (folder / f"{name}.bvh").write_text("not read at all")
     (folder / "readme.txt").write_text("neither is this")
@@ -280,7 +307,11 @@ def test_the_report_counts_what_there_is(source: Path, tmp_path: Path):
     assert "- cat_glitch: glitch: a joint jumps (0.3 s)\n" in text
     assert "- dan_table: not flat: stands on something (1.0 s)\n" in text
     assert "- rig dropsim, y up (rest pose): 4 files\n" in text
-    hours = [Clip("a_1", "a", "walk", 108_000, False), Clip("a_2", "a", "walk", 54_000, False), Clip("b_1", "b", "run", 1800, True)]
+    hours = [
+        Clip("a_1", "a", "walk", 108_000, False),
+        Clip("a_2", "a", "walk", 54_000, False),
+        Clip("b_1", "b", "run", 1800, True),
+    ]
     text = report([*hours, Clip("c_1", "c", "run", 900, True, "glitch: x", low=60)])
     assert "3 clips, 1.52 h at 30 Hz, 2 people." in text
     assert "another 2 s were left out" in text
@@ -402,7 +433,11 @@ def test_people_whom_priors_are_judged_by_are_held_out(tmp_path: Path):
     write_bvh(CLIP, tmp_path / "05_01.bvh")
     # A user's own person 02 is nobody of CMU's.
     write_bvh(CLIP, tmp_path / "02_mine.bvh")
-    assert {c.name: c.held_out for c in build(tmp_path, tmp_path / "out", workers=1)} == {"02_01": True, "02_mine": False, "05_01": False}
+    assert {c.name: c.held_out for c in build(tmp_path, tmp_path / "out", workers=1)} == {
+        "02_01": True,
+        "02_mine": False,
+        "05_01": False,
+    }
     assert [c.name for c, _ in load(tmp_path / "out", held_out=True)] == ["02_01"]
 
 
@@ -457,7 +492,9 @@ def test_load_takes_sides(source: Path, tmp_path: Path):
     names = {side: {c.name for c, _ in load(tmp_path / "out", held_out=side)} for side in (None, True, False)}
     assert names == {None: set(KEPT), True: {"bob_jump"}, False: set(KEPT) - {"bob_jump"}}
     (clip, motion), *_ = load(tmp_path / "out", held_out=True)
-    assert np.array_equal(motion.joints, read_amass(tmp_path / "out" / "clips" / "bob_jump.npz", Skeleton.adult()).joints)
+    assert np.array_equal(
+        motion.joints, read_amass(tmp_path / "out" / "clips" / "bob_jump.npz", Skeleton.adult()).joints
+    )
     assert clip.frames == len(motion)
 
 

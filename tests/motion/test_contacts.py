@@ -52,7 +52,8 @@ def test_the_floor_is_found_wherever_the_clip_is(height: float):
 
 
 def test_a_table_is_not_the_floor():
-    # Two thirds of the time up on something of 40 cm: the floor is where the person stood before, though the median foot is not there.
+    # Two thirds of the time up on something of 40 cm: the floor is where the person stood before, though the median
+    # foot is not there.
     on_table = np.full((len(CLIP),), 0.4)
     on_table[: len(CLIP) // 3] = 0.0
     assert floor_height(lifted(CLIP, on_table)) == pytest.approx(0.0, abs=1e-9)
@@ -66,7 +67,8 @@ def test_a_mat_for_a_while_does_not_lift_the_floor():
 
 
 def test_the_floor_of_one_who_never_stands_still():
-    # At 2 m/s no foot is slower than 0.15 m/s: the floor is what the lowest sphere comes down to, which is 0.1 in every frame.
+    # At 2 m/s no foot is slower than 0.15 m/s: the floor is what the lowest sphere comes down to, which is 0.1 in every
+    # frame.
     time = np.arange(len(CLIP)) / CLIP.fps
     gliding = moved(CLIP, np.stack((2 * time, 0 * time, np.full_like(time, 0.1)), axis=-1))
     assert floor_height(gliding) == pytest.approx(0.1, abs=1e-9)
@@ -95,7 +97,8 @@ def test_toes_come_out_of_the_floor_and_nothing_else_moves():
     assert -0.10 < deepest < -0.02, "the clip is no test otherwise"
     assert 0.2 < float(sunk.mean()) < 0.8
     up = out_of_floor(motion)
-    # The foot turns about its ankle by the law of cosines' own triangle, so a toe that was below ends exactly on the floor.
+    # The foot turns about its ankle by the law of cosines' own triangle, so a toe that was below ends exactly on the
+    # floor.
     heights = sphere_heights(up)[:, FEET]
     assert heights.min() > -1e-9
     np.testing.assert_allclose(heights[sunk], np.zeros(int(sunk.sum())), rtol=0, atol=1e-9)
@@ -112,7 +115,8 @@ def test_toes_come_out_of_the_floor_and_nothing_else_moves():
 
 
 def test_a_foot_that_cannot_come_out_points_up():
-    # A person in the floor up to the knees: no turn of the ankle brings the toe out, but it points up as far as it goes.
+    # A person in the floor up to the knees: no turn of the ankle brings the toe out, but it points up as far as it
+    # goes.
     up = out_of_floor(lifted(CLIP, -0.6))
     assert np.isfinite(up.joints).all()
     rise = (up.joints[:, FEET, 2] - up.joints[:, ANKLES, 2]) / CLIP.skeleton.lengths[list(FEET)]
@@ -177,15 +181,17 @@ def test_low_bodies_settle_on_the_floor(height: float):
 
 
 def test_whoever_does_not_fall_freely_touches_the_floor():
-    # Steps in place on a floor that was taken 8 cm too low. Feet that are borne are brought down; between steps the shift is an average,
-    # so a foot that rolls from heel to toes stays within the few millimetres by which its lower end moves.
+    # Steps in place on a floor that was taken 8 cm too low. Feet that are borne are brought down; between steps the
+    # shift is an average, so a foot that rolls from heel to toes stays within the few millimetres by which its lower
+    # end moves.
     settled = grounded(lifted(CLIP, 0.08))
     assert np.abs(sphere_heights(settled).min(-1)).mean() < 0.01
     np.testing.assert_allclose(settled.root, grounded(CLIP).root, rtol=0, atol=1e-9)
 
 
 def test_flight_stays_flight():
-    # In the air nothing tells where the floor is: the shift is that of take-off and landing, and a jump is as high as it was.
+    # In the air nothing tells where the floor is: the shift is that of take-off and landing, and a jump is as high as
+    # it was.
     clip = somersault_clip()
     settled = grounded(lifted(clip, 0.05))
     flight = slice(round((TAKE_OFF + 0.1) * clip.fps), round((LANDING - 0.1) * clip.fps))
@@ -200,8 +206,8 @@ def test_contacts_of_steps_alternate():
     contacts = label_contacts(CLIP)
     beat = np.sin(2 * math.pi * CADENCE * np.arange(len(CLIP)) / CLIP.fps)
     left, right = contacts[:, FEET[0]], contacts[:, FEET[1]]
-    # A foot is LIFT * beat^2 above its place at its half of the beat; its toe hangs down by at most a third of that. So beyond the beat
-    # where the ankle is at twice the gap it is in the air, while the other one has not moved.
+    # A foot is LIFT * beat^2 above its place at its half of the beat; its toe hangs down by at most a third of that. So
+    # beyond the beat where the ankle is at twice the gap it is in the air, while the other one has not moved.
     high = math.sqrt(2 * CONTACT_GAP / LIFT)
     assert right[beat > 0].all()
     assert left[beat < 0].all()

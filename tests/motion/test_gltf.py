@@ -88,7 +88,9 @@ def character(tmp_path_factory: pytest.TempPathFactory) -> Path:
     accessors = len(document["accessors"])
     walk["name"] = "walk"
     curl = [{"sampler": 0, "target": {"node": len(nodes) - 1, "path": "rotation"}}]
-    document["animations"].append({"name": "curl", "channels": curl, "samplers": [{"input": accessors - 2, "output": accessors - 1}]})
+    document["animations"].append(
+        {"name": "curl", "channels": curl, "samplers": [{"input": accessors - 2, "output": accessors - 1}]}
+    )
     walk["channels"].append({"sampler": len(walk["samplers"]), "target": curl[0]["target"]})
     walk["samplers"].append({"input": accessors - 2, "output": accessors - 1})
     return pack(folder / "character.glb", document, blob)
@@ -151,7 +153,9 @@ def test_an_animation_by_name(character: Path):
     # The finger alone: everything else stands in the rest pose.
     source = read_glb(character, animation="curl")
     others = [j for j, name in enumerate(source.rig.names) if not name.endswith("Index1")]
-    np.testing.assert_allclose(source.rotations[:, others], np.broadcast_to(np.eye(3), (len(source), len(others), 3, 3)), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        source.rotations[:, others], np.broadcast_to(np.eye(3), (len(source), len(others), 3, 3)), rtol=0, atol=1e-6
+    )
     with pytest.raises(ValueError, match="no animation 'dance' that moves its character; its animations: walk, curl"):
         read_glb(character, animation="dance")
 

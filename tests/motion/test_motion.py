@@ -67,14 +67,16 @@ def test_slice_counts_as_python_does(motion):
 
 
 def test_events_move_along_with_a_slice(motion):
-    # The push starts at frame 6, the ball at frame 18: cut from frame 6, they come 6/24 s sooner; cut to frame 18, the ball is gone.
+    # The push starts at frame 6, the ball at frame 18: cut from frame 6, they come 6/24 s sooner; cut to frame 18, the
+    # ball is gone.
     assert [(e.name, pytest.approx(e.start)) for e in motion.slice(6, 24).events] == [("push", 0.0), ("ball", 0.5)]
     assert [e.name for e in motion.slice(0, 18).events] == ["push"]
     assert motion.slice(0, 18).events[0].duration == 0.5
 
 
 def test_an_event_on_a_frame_belongs_to_that_frame():
-    # 123 / 30 * 30 is a hair below 123 in floating point; the event still starts in frame 123, however often the motion was cut.
+    # 123 / 30 * 30 is a hair below 123 in floating point; the event still starts in frame 123, however often the motion
+    # was cut.
     q = np.broadcast_to(np.eye(3), (300, NUM_JOINTS, 3, 3))
     motion = Motion.from_rotations(SKELETON, 30.0, np.zeros((300, 3)), q)
     for frame in (1, 2, 31, 32, 123, 245, 246, 247):
@@ -101,7 +103,9 @@ def test_map_changes_every_part(motion):
     # One person and the other, put together again, are both of them, to the bit; what nobody recorded stays away.
     one, other = (motion.map(lambda values, i=i: values[i : i + 1]) for i in (0, 1))
     for name in PER_FRAME:
-        np.testing.assert_allclose(np.concatenate((getattr(one, name), getattr(other, name))), getattr(motion, name), rtol=0, atol=0)
+        np.testing.assert_allclose(
+            np.concatenate((getattr(one, name), getattr(other, name))), getattr(motion, name), rtol=0, atol=0
+        )
     assert set(one.energies) == {"rigidity", "contact"}
     for name, values in motion.energies.items():
         assert np.array_equal(np.concatenate((one.energies[name], other.energies[name])), values)
@@ -160,7 +164,8 @@ def test_resampling_refuses_a_rate_that_is_none(motion, fps):
 
 
 def test_velocity_of_steady_motion_is_exact():
-    # x(t) = x0 + v t: differences of any kind give v; float64 positions of up to 3 m over 2/30 s round to 1e-14 m/s times a few.
+    # x(t) = x0 + v t: differences of any kind give v; float64 positions of up to 3 m over 2/30 s round to 1e-14 m/s
+    # times a few.
     v = np.array([1.2, -0.4, 0.1])
     time = np.arange(10) / 30
     q = np.broadcast_to(np.eye(3), (10, NUM_JOINTS, 3, 3))

@@ -22,7 +22,10 @@ BONES = list(range(1, NUM_JOINTS))
 ABOVE = [PARENTS[j] for j in BONES]
 TOES = [10, 11]
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not ARCHIVE.exists(), reason=f"the recordings are not there: {ARCHIVE}")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not ARCHIVE.exists(), reason=f"the recordings are not there: {ARCHIVE}"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +76,8 @@ def test_every_clip_reads_as_a_person(files: list[Path], motions: dict[str, Moti
         # People on flat ground mostly stand: head above pelvis above knees, in the median frame of every clip.
         assert np.median(x[:, 15, 2] - x[:, 0, 2]) > 0.35, motion.name
         assert np.median(x[:, 0, 2] - x[:, [4, 5], 2].mean(-1)) > 0.2, motion.name
-        # And their knees are in front of the line from hip to ankle, their left on their left, their toes in front (but dancers).
+        # And their knees are in front of the line from hip to ankle, their left on their left, their toes in front (but
+        # dancers).
         front, left = motion.q[:, 0, :, 2], motion.q[:, 0, :, 0]
         for hip, knee, ankle, toe in ((1, 4, 7, 10), (2, 5, 8, 11)):
             assert ((x[:, knee] - (x[:, hip] + x[:, ankle]) / 2) * front).sum(-1).mean() > 0, motion.name
@@ -85,7 +89,9 @@ def test_every_clip_reads_as_a_person(files: list[Path], motions: dict[str, Moti
 def test_bones_keep_their_length(motions: dict[str, Motion]):
     # Joints come from rotations by forward kinematics, so all that is left is rounding; the bar is 0.1 mm.
     for name, motion in motions.items():
-        error = np.abs(np.linalg.norm(motion.joints[:, BONES] - motion.joints[:, ABOVE], axis=-1) - SKELETON.lengths[BONES]).max()
+        error = np.abs(
+            np.linalg.norm(motion.joints[:, BONES] - motion.joints[:, ABOVE], axis=-1) - SKELETON.lengths[BONES]
+        ).max()
         assert error < 1e-4, name
 
 
@@ -118,7 +124,8 @@ def test_inverse_kinematics_of_real_frames_with_others_twists(motions: dict[str,
     np.testing.assert_allclose(again, joints[frames], rtol=0, atol=1e-6)
 
 
-# Name, rig, highest place of the pelvis [m] in the median frame and in the last one: people who lie, crouch, walk and run.
+# Name, rig, highest place of the pelvis [m] in the median frame and in the last one: people who lie, crouch, walk and
+# run.
 OTHERS = {
     "Male1_A9_LieDown": ("accad", 0.2, 0.2),
     "Male1_A8_CrouchToLie": ("accad", 0.45, 0.2),

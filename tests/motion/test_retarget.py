@@ -31,7 +31,9 @@ def _lively(clip: Motion) -> Motion:
     axes = np.random.default_rng(1).standard_normal((NUM_JOINTS, 3))
     bend = np.zeros((len(clip), NUM_JOINTS, 3))
     moving = [joint_index(name) for name in ("spine1", "spine2", "spine3", "neck", "left_collar", "right_collar")]
-    bend[:, moving] = 0.25 * axes[moving] / np.linalg.norm(axes[moving], axis=-1, keepdims=True) * np.cos(3 * time)[:, None, None]
+    bend[:, moving] = (
+        0.25 * axes[moving] / np.linalg.norm(axes[moving], axis=-1, keepdims=True) * np.cos(3 * time)[:, None, None]
+    )
     turn = np.zeros((len(clip), 3))
     turn[:, 2] = 0.8 * time - 0.3
     q = rotvec_to_rotmat(bend) @ clip.q
@@ -156,7 +158,9 @@ XSENS = sided(
 )
 DAZ = sided(
     spine("hip", "abdomenLower", "abdomenUpper", "chestUpper", "neckLower", "head"),
-    limbs("{l}ThighBend", "{l}Shin", "{l}Foot", "{l}Metatarsals", "{l}Collar", "{l}ShldrBend", "{l}ForearmBend", "{l}Hand"),
+    limbs(
+        "{l}ThighBend", "{l}Shin", "{l}Foot", "{l}Metatarsals", "{l}Collar", "{l}ShldrBend", "{l}ForearmBend", "{l}Hand"
+    ),
 )
 DAZ9 = sided(
     spine("hip", "spine1", "spine3", "spine4", "neck1", "head"),
@@ -164,11 +168,21 @@ DAZ9 = sided(
 )
 VROID = sided(
     spine(*(f"J_Bip_C_{name}" for name in ("Hips", "Spine", "Chest", "UpperChest", "Neck", "Head"))),
-    limbs(*(f"J_Bip_{{s}}_{name}" for name in ("UpperLeg", "LowerLeg", "Foot", "ToeBase", "Shoulder", "UpperArm", "LowerArm", "Hand"))),
+    limbs(
+        *(
+            f"J_Bip_{{s}}_{name}"
+            for name in ("UpperLeg", "LowerLeg", "Foot", "ToeBase", "Shoulder", "UpperArm", "LowerArm", "Hand")
+        )
+    ),
 )
 BIPED = sided(
     spine("Bip01_Pelvis", "Bip01_Spine", "Bip01_Spine1", "Bip01_Spine2", "Bip01_Neck", "Bip01_Head"),
-    limbs(*(f"Bip01_{{s}}_{name}" for name in ("Thigh", "Calf", "Foot", "Toe0", "Clavicle", "UpperArm", "Forearm", "Hand"))),
+    limbs(
+        *(
+            f"Bip01_{{s}}_{name}"
+            for name in ("Thigh", "Calf", "Foot", "Toe0", "Clavicle", "UpperArm", "Forearm", "Hand")
+        )
+    ),
 )
 SMPL = sided(
     spine("Pelvis", "Spine1", "Spine2", "Spine3", "Neck", "Head"),
@@ -216,7 +230,11 @@ def mannequin(version: int) -> list[Node]:
     for side, x in (("l", 1.0), ("r", -1.0)):
         for part, parent in (("upperarm", "upperarm"), ("lowerarm", "lowerarm"), ("thigh", "thigh"), ("calf", "calf")):
             for k in (1, 2)[: version - 3]:
-                add(f"{part}_twist_0{k}_{side}", f"{parent}_{side}", (0.05 * x, 0.0, 0.0) if "arm" in part else (0.0, -0.1 * k, 0.0))
+                add(
+                    f"{part}_twist_0{k}_{side}",
+                    f"{parent}_{side}",
+                    (0.05 * x, 0.0, 0.0) if "arm" in part else (0.0, -0.1 * k, 0.0),
+                )
         for finger, z in (("thumb", 0.03), ("index", 0.02), ("middle", 0.0), ("ring", -0.02), ("pinky", -0.03)):
             parent = f"hand_{side}"
             for k in (1, 2, 3):
@@ -246,7 +264,10 @@ def rigify() -> list[Node]:
             f"DEF-f_index.01.{side}": (f"DEF-hand.{side}", (0.08 * x, 0.0, 0.0)),
             f"DEF-eye.{side}": ("DEF-spine.006", (0.03 * x, 0.05, 0.1)),
         }
-        nodes += [Node(name, parent, at[parent].turns, at[parent].at + np.array(away)) for name, (parent, away) in extra.items()]
+        nodes += [
+            Node(name, parent, at[parent].turns, at[parent].at + np.array(away))
+            for name, (parent, away) in extra.items()
+        ]
     return nodes
 
 
@@ -270,7 +291,11 @@ def mmd() -> list[Node]:
     """The legs hang on the lower body, the spine on the upper one, and both on a centre that carries the path."""
     pelvis, *others = rig_of(MMD)
     centre = Node("センター", "", 0, pelvis.at)
-    return [centre, replace(pelvis, parent="センター"), *(replace(n, parent="センター") if n.name == "上半身" else n for n in others)]
+    return [
+        centre,
+        replace(pelvis, parent="センター"),
+        *(replace(n, parent="センター") if n.name == "上半身" else n for n in others),
+    ]
 
 
 def bandai() -> list[Node]:
@@ -282,14 +307,18 @@ def bandai() -> list[Node]:
 def cmu_rig() -> list[Node]:
     """The cgspeed hierarchy, with the three kinds of bones that the conversion lost."""
     rest, at = SKELETON.rest, dict(zip(JOINTS, SKELETON.rest, strict=True))
-    # The repair makes the thorax 1.003 times as long as the bone below it, and the palm half as long as the bone before the hand.
+    # The repair makes the thorax 1.003 times as long as the bone below it, and the palm half as long as the bone before
+    # the hand.
     low = at["spine2"] - (at["spine3"] - at["spine2"]) / 1.003
     nodes = [Node("Hips", "", 0, rest[0]), Node("LowerBack", "Hips", 0, rest[0]), Node("Spine", "LowerBack", 3, low)]
     nodes += [Node("Spine1", "Spine", 6, at["spine2"]), Node("Neck", "Spine1", 9, at["spine3"], lost=True)]
     nodes += [Node("Neck1", "Neck", 9, 0.5 * (at["spine3"] + at["neck"])), Node("Head", "Neck1", 12, at["neck"])]
     nodes += [Node("Head_end", "Head", 12, at["head"], is_end=True)]
     for side in ("Left", "Right"):
-        point = {part: at[f"{side.lower()}_{part}"] for part in ("hip", "knee", "ankle", "foot", "shoulder", "elbow", "wrist")}
+        point = {
+            part: at[f"{side.lower()}_{part}"]
+            for part in ("hip", "knee", "ankle", "foot", "shoulder", "elbow", "wrist")
+        }
         turns = {part: joint_index(f"{side.lower()}_{part}") for part in (*point, "collar")}
         hand = point["elbow"] / 3 + point["wrist"] * 2 / 3
         nodes += [
@@ -327,7 +356,9 @@ def accad_rig() -> list[Node]:
     nodes["spine3"] = replace(nodes["spine3"], name="Spine1")
     nodes |= {k: replace(n, parent="Spine1") for k, n in nodes.items() if n.parent == "Spine2"}
     for side, sign in (("left", 1.0), ("right", -1.0)):
-        nodes[f"{side}_collar"] = replace(nodes[f"{side}_collar"], at=nodes["neck"].at + np.array([sign * 0.02, 0.01, 0.03]))
+        nodes[f"{side}_collar"] = replace(
+            nodes[f"{side}_collar"], at=nodes["neck"].at + np.array([sign * 0.02, 0.01, 0.03])
+        )
     to_spine = Node("ToSpine", "Hips", 0, SKELETON.rest[0] + np.array([0.0, 0.0, -0.08]))
     return [nodes.pop("pelvis"), to_spine, *nodes.values()]
 
@@ -391,7 +422,9 @@ def bvh_text(
         if not node.is_end:
             has_path = k == carrier
             position = "Xposition Yposition Zposition " if has_path else ""
-            lines.append(f"{indent} CHANNELS {6 if has_path else 3} {position}" + " ".join(f"{axis}rotation" for axis in order))
+            lines.append(
+                f"{indent} CHANNELS {6 if has_path else 3} {position}" + " ".join(f"{axis}rotation" for axis in order)
+            )
             local = G[k] if not node.parent else G[index[node.parent]].swapaxes(-1, -2) @ G[k]
             if carrier and k == 0:
                 local = np.broadcast_to(np.eye(3), G[0].shape)
@@ -403,7 +436,9 @@ def bvh_text(
             for child in children:
                 add(child, indent + " ")
             if not children:
-                lines.extend((f"{indent} End Site", f"{indent} {{", f"{indent}  OFFSET 0 0 {0.1 / unit:.6f}", f"{indent} }}"))
+                lines.extend(
+                    (f"{indent} End Site", f"{indent} {{", f"{indent}  OFFSET 0 0 {0.1 / unit:.6f}", f"{indent} }}")
+                )
         lines.append(f"{indent}}}")
 
     add(0, "")
@@ -455,20 +490,23 @@ NOT_CARRIED = {
     "cmu": {"neck", "head", "left_collar", "right_collar", "left_shoulder", "right_shoulder"},
     "bandai": {"spine3"}, "accad": {"spine2", "spine3"}, "japanese": {"spine1", "spine3"},
 }  # fmt: skip
-"""Bones whose direction a rig does not have: CMU's lost ones and its head, which leans forward when the face is level, and the spines of
-Bandai and ACCAD, which have one joint less."""
+"""Bones whose direction a rig does not have: CMU's lost ones and its head, which leans forward when the face is level,
+and the spines of Bandai and ACCAD, which have one joint less."""
 EVERY_RIG = pytest.mark.parametrize("rig", RIGS)
 
 
 LEAN = 0.05
-"""Where a frame of the motion has to serve as the reference, its trunk counts as level: this clip's leans by less than this [rad]."""
+"""Where a frame of the motion has to serve as the reference, its trunk counts as level: this clip's leans by less than
+this [rad]."""
 
 
 def assert_same_person(motion: Motion, *, but: set[str] = frozenset(), within: float = 1e-6) -> None:
     """Bones point alike; and, whatever the numbers say, the person stands, has its left on its left and bends its knees to the front."""
     checked = [i for i, j in enumerate(BONES) if JOINTS[j] not in but]
     # Files have twelve digits: 1e-12 of a bone's length, 1e-10 degrees along nine joints. Four orders of slack.
-    np.testing.assert_allclose(directions(motion.joints)[:, checked], directions(CLIP.joints)[:, checked], rtol=0, atol=within)
+    np.testing.assert_allclose(
+        directions(motion.joints)[:, checked], directions(CLIP.joints)[:, checked], rtol=0, atol=within
+    )
     x = {name: motion.joints[:, j] for j, name in enumerate(JOINTS)}
     assert (x["head"][:, 2] > x["spine1"][:, 2] + 0.3).all()
     assert (x["spine1"][:, 2] > x["left_ankle"][:, 2] + 0.5).all()
@@ -498,8 +536,8 @@ def test_every_known_rig_by_its_names(tmp_path: Path, rig: str, stretch: bool):
 def test_bones_that_cmu_lost_point_within_their_known_error(tmp_path: Path):
     motion = on_ours(read_text(tmp_path, bvh_text(cmu_rig(), zero=t_pose(), unit=0.056444)))
     angle = np.arccos(np.clip((directions(motion.joints) * directions(CLIP.joints)).sum(-1), -1, 1)).max(0)
-    # The collar bone has its joint 37 % of the way along a straight line, ours has a kink of 0.3 rad there; the neck turns with the thorax,
-    # and this clip bends it by 0.25 rad.
+    # The collar bone has its joint 37 % of the way along a straight line, ours has a kink of 0.3 rad there; the neck
+    # turns with the thorax, and this clip bends it by 0.25 rad.
     assert angle.max() < 0.3 + 0.25
 
 
@@ -516,7 +554,9 @@ def test_bones_that_cmu_lost_point_within_their_known_error(tmp_path: Path):
         pytest.param("lafan1", "arms_down", "y", 1000.0, "XZY", id="kilometres"),
     ],
 )
-def test_zero_poses_axes_units_and_channel_orders(tmp_path: Path, rig: str, zero: str, up: str, unit: float, order: str):
+def test_zero_poses_axes_units_and_channel_orders(
+    tmp_path: Path, rig: str, zero: str, up: str, unit: float, order: str
+):
     poses = {"t_pose": t_pose(), "arms_down": arms_down(), "along_x": along_x()}
     text = bvh_text(RIGS[rig][0], zero=standing(poses[zero], up), up=up, unit=unit, order=order)
     # Nothing tells which way is up where the zero pose does not stand: it is y, as in most files, or it is given.
@@ -528,11 +568,13 @@ def test_zero_poses_axes_units_and_channel_orders(tmp_path: Path, rig: str, zero
 
 
 def test_a_zero_pose_that_no_body_can_take_does_not_twist_the_limbs(tmp_path: Path):
-    # From LAFAN1's zero pose the least swing of a leg is a half turn about any axis: the thigh could come out twisted by as much. A frame
-    # of the motion, where all swings are small, leaves twists of the order of those swings.
+    # From LAFAN1's zero pose the least swing of a leg is a half turn about any axis: the thigh could come out twisted
+    # by as much. A frame of the motion, where all swings are small, leaves twists of the order of those swings.
     motion = on_ours(read_text(tmp_path, bvh_text(rig_of(LAFAN1), zero=along_x())))
     turned = np.linalg.norm(rotmat_to_rotvec(motion.q.swapaxes(-1, -2) @ CLIP.q), axis=-1).max(0)
-    limbs = [j for j, name in enumerate(JOINTS) if name.rpartition("_")[2] in ("hip", "knee", "ankle", "shoulder", "elbow")]
+    limbs = [
+        j for j, name in enumerate(JOINTS) if name.rpartition("_")[2] in ("hip", "knee", "ankle", "shoulder", "elbow")
+    ]
     assert turned[limbs].max() < 0.9
 
 
@@ -546,7 +588,9 @@ def test_our_own_file_comes_back_the_same(tmp_path: Path):
 
 
 def test_prefixes_case_and_punctuation_do_not_matter():
-    assert {plain(n) for n in ("mixamorig:LeftUpLeg", "a:b:leftupleg", "Left_UpLeg", "DEF-left.up.leg", "ORG_LeftUpLeg")} == {"leftupleg"}
+    assert {
+        plain(n) for n in ("mixamorig:LeftUpLeg", "a:b:leftupleg", "Left_UpLeg", "DEF-left.up.leg", "ORG_LeftUpLeg")
+    } == {"leftupleg"}
     assert plain("define") == "define"
     assert plain("spine.001") != plain("spine")
 
@@ -570,7 +614,9 @@ def test_the_path_is_scaled_by_the_legs(tmp_path: Path):
 def lying() -> Motion:
     """The clip on its back, head along +y: what stood along z lies nearly along y."""
     lie = rotvec_to_rotmat(np.array([-1.5, 0, 0]))
-    return Motion.from_rotations(SKELETON, 30.0, CLIP.root @ lie.T, np.concatenate((lie @ CLIP.q[:, :1], CLIP.q[:, 1:]), axis=1))
+    return Motion.from_rotations(
+        SKELETON, 30.0, CLIP.root @ lie.T, np.concatenate((lie @ CLIP.q[:, :1], CLIP.q[:, 1:]), axis=1)
+    )
 
 
 @pytest.mark.parametrize("rig", ["dropsim", "cmu", "mixamo", "bandai", "unity", "accad", "100style"])
@@ -579,7 +625,9 @@ def test_people_who_lie_are_not_stood_up(tmp_path: Path, rig: str):
     zero = accad_zero() if rig == "accad" else t_pose()
     recording = retarget(read_text(tmp_path, bvh_text(RIGS[rig][0], zero=zero, unit=0.01, motion=lying())), SKELETON)
     checked = [i for i, j in enumerate(BONES) if JOINTS[j] not in NOT_CARRIED.get(rig, ())]
-    np.testing.assert_allclose(directions(recording.motion.joints)[:, checked], directions(lying().joints)[:, checked], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        directions(recording.motion.joints)[:, checked], directions(lying().joints)[:, checked], rtol=0, atol=1e-6
+    )
     np.testing.assert_allclose(recording.motion.root, lying().root, rtol=0, atol=1e-6)
     assert recording.up == "y"
     assert recording.up_from == ("known layout" if rig in ("cmu", "accad", "100style") else "rest pose")
@@ -657,20 +705,35 @@ def test_an_unknown_hierarchy_lists_what_could_not_be_matched(tmp_path: Path):
 
 
 def test_legs_without_length(tmp_path: Path):
-    nodes = [replace(n, at=SKELETON.rest[0]) if "leg" in n.name.lower() or "foot" in n.name.lower() else n for n in rig_of(MIXAMO)]
+    nodes = [
+        replace(n, at=SKELETON.rest[0]) if "leg" in n.name.lower() or "foot" in n.name.lower() else n
+        for n in rig_of(MIXAMO)
+    ]
     source = read_text(tmp_path, bvh_text(nodes, zero=t_pose()))
     with pytest.raises(ValueError, match="legs have no length"):
         on_ours(source)
 
 
-OPTIONAL_PARTS = ("spine1", "spine2", "spine3", "neck", "head", "left_collar", "right_collar", "left_foot", "right_foot")
+OPTIONAL_PARTS = (
+    "spine1",
+    "spine2",
+    "spine3",
+    "neck",
+    "head",
+    "left_collar",
+    "right_collar",
+    "left_foot",
+    "right_foot",
+)
 
 
 def test_a_rig_may_lack_what_is_optional(tmp_path: Path):
     names = {joint: name for joint, name in UNITY.items() if joint not in OPTIONAL_PARTS}
     motion = on_ours(read_text(tmp_path, bvh_text(rig_of(names), zero=t_pose())))
     limbs = [i for i, j in enumerate(BONES) if JOINTS[j].rpartition("_")[2] in ("knee", "ankle", "elbow", "wrist")]
-    np.testing.assert_allclose(directions(motion.joints)[:, limbs], directions(CLIP.joints)[:, limbs], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        directions(motion.joints)[:, limbs], directions(CLIP.joints)[:, limbs], rtol=0, atol=1e-6
+    )
     eye = np.tile(np.eye(3), (len(CLIP), 1, 1))
     for joint in OPTIONAL_PARTS:  # they move with their parents
         np.testing.assert_allclose(motion.q[:, joint_index(joint)], eye, rtol=0, atol=1e-12)
@@ -689,7 +752,8 @@ ODD = {joint: f"bone{i}" for i, joint in enumerate(JOINTS)}
 def test_a_users_own_map(tmp_path: Path):
     source = read_text(tmp_path, bvh_text(rig_of(ODD), zero=arms_down(), unit=0.01))
     names = {joint: name for joint, name in ODD.items() if joint not in ("head", "neck")}
-    # A list takes the first that the rig has; a point between two joints is as good as a joint; an orientation may come from elsewhere.
+    # A list takes the first that the rig has; a point between two joints is as good as a joint; an orientation may come
+    # from elsewhere.
     extra = 'neck = ["nothing", "BONE12"]\nhead = { between = ["bone12", "bone15"], share = 1 }\n[rotations]\nhead = "bone15"\n'
     (tmp_path / "odd.toml").write_text(toml(names) + extra)
     rig_map = read_rig_map(tmp_path / "odd.toml")
@@ -724,7 +788,9 @@ def test_an_orientation_from_a_joint_that_is_not_there(tmp_path: Path, joint: st
         pytest.param("# " + 1_000_000 * "x", "has more than 1 MB", id="endless"),
         pytest.param(toml(ODD) + 'tail = "Tail"\n', "there is no joint 'tail': use one of pelvis", id="unknown joint"),
         pytest.param(toml(ODD) + '[rotations]\ntail = "Tail"\n', "there is no joint 'tail'", id="unknown rotation"),
-        pytest.param(toml({k: v for k, v in ODD.items() if k != "left_knee"}), "says nothing of left_knee$", id="missing joint"),
+        pytest.param(
+            toml({k: v for k, v in ODD.items() if k != "left_knee"}), "says nothing of left_knee$", id="missing joint"
+        ),
         pytest.param("scale = 2\n" + toml(ODD), "unknown key 'scale'", id="unknown key"),
         pytest.param("joints = 3\n", "joints should be a table", id="joints a number"),
         pytest.param('joints = ["pelvis"]\n', "joints should be a table", id="joints a list"),
@@ -733,13 +799,31 @@ def test_an_orientation_from_a_joint_that_is_not_there(tmp_path: Path, joint: st
         pytest.param('repair = "all"\n' + toml(ODD), "only 'cmu'", id="unknown repair"),
         pytest.param(toml(ODD).replace('"bone4"', "4"), "left_knee should be a joint's name", id="number for a name"),
         pytest.param(toml(ODD).replace('"bone4"', "[]"), "left_knee should be a joint's name", id="no names"),
-        pytest.param(toml(ODD).replace('"bone4"', '["a", 4]'), "left_knee should be a joint's name", id="a number among names"),
-        pytest.param(toml(ODD).replace('"bone4"', '{ between = ["a"], share = 0.5 }'), "left_knee should be", id="between one"),
+        pytest.param(
+            toml(ODD).replace('"bone4"', '["a", 4]'), "left_knee should be a joint's name", id="a number among names"
+        ),
+        pytest.param(
+            toml(ODD).replace('"bone4"', '{ between = ["a"], share = 0.5 }'), "left_knee should be", id="between one"
+        ),
         pytest.param(toml(ODD).replace('"bone4"', '{ between = ["a", "b"] }'), "left_knee should be", id="no share"),
-        pytest.param(toml(ODD).replace('"bone4"', '{ between = ["a", "b"], share = "x" }'), "left_knee should be", id="share a text"),
-        pytest.param(toml(ODD).replace('"bone4"', '{ between = ["a", "b"], share = true }'), "left_knee should be", id="share a flag"),
-        pytest.param(toml(ODD).replace('"bone4"', '{ between = ["a", "b"], share = nan }'), "left_knee should be", id="share NaN"),
-        pytest.param(toml(ODD).replace('"bone4"', '{ between = ["a", 1], share = 0.5 }'), "left_knee should be", id="between numbers"),
+        pytest.param(
+            toml(ODD).replace('"bone4"', '{ between = ["a", "b"], share = "x" }'),
+            "left_knee should be",
+            id="share a text",
+        ),
+        pytest.param(
+            toml(ODD).replace('"bone4"', '{ between = ["a", "b"], share = true }'),
+            "left_knee should be",
+            id="share a flag",
+        ),
+        pytest.param(
+            toml(ODD).replace('"bone4"', '{ between = ["a", "b"], share = nan }'), "left_knee should be", id="share NaN"
+        ),
+        pytest.param(
+            toml(ODD).replace('"bone4"', '{ between = ["a", 1], share = 0.5 }'),
+            "left_knee should be",
+            id="between numbers",
+        ),
         pytest.param('up = "w"\n' + toml(ODD), "up is x, y or z, not 'w'", id="unknown axis"),
         pytest.param("only_with = 3\n" + toml(ODD), "only_with should be", id="marks a number"),
         pytest.param(toml(ODD) + "[standing]\nHips = [1, 2]\n", "Hips should be three angles", id="two angles"),
@@ -759,10 +843,14 @@ def test_mistakes_in_a_map_are_a_sentence(tmp_path: Path, text: str | bytes, mes
 def test_every_map_of_the_package_names_both_sides_alike():
     # A map with a slip in one side would pass any test on symmetric names of our own; so mirror each and compare.
     def mirrored(name: str) -> str:
-        swapped = re.sub("Left|Right|left|right", lambda m: {"L": "Right", "R": "Left", "l": "right", "r": "left"}[m[0][0]], name)
+        swapped = re.sub(
+            "Left|Right|left|right", lambda m: {"L": "Right", "R": "Left", "l": "right", "r": "left"}[m[0][0]], name
+        )
         swapped = swapped.translate(str.maketrans("左右", "右左"))
         return re.sub(
-            r"(?<=[._])[LRlr]$|^[LRlr](?=[_ A-Z])|(?<=_Bip_)[LR](?=_)", lambda m: m[0].translate(str.maketrans("LRlr", "RLrl")), swapped
+            r"(?<=[._])[LRlr]$|^[LRlr](?=[_ A-Z])|(?<=_Bip_)[LR](?=_)",
+            lambda m: m[0].translate(str.maketrans("LRlr", "RLrl")),
+            swapped,
         )
 
     for rig_map in known_rig_maps():
@@ -802,7 +890,11 @@ def test_cmu_lost_bones_are_restored():
     np.testing.assert_allclose(mended.translations, np.tile(expected, (2, 1, 1)), rtol=0, atol=1e-6)
     assert (mended.rig.names, mended.rig.parents) == (source.rig.names, source.rig.parents)
     # A file that somebody has repaired with numbers of their own keeps those.
-    own = replace(source, rig=Rig(source.rig.names, source.rig.parents, expected + 0.5), translations=np.tile(expected + 0.5, (3, 1, 1)))
+    own = replace(
+        source,
+        rig=Rig(source.rig.names, source.rig.parents, expected + 0.5),
+        translations=np.tile(expected + 0.5, (3, 1, 1)),
+    )
     assert np.array_equal(cmu.repair(own).rig.offsets, expected + 0.5)
 
 
@@ -819,8 +911,15 @@ def test_cmu_repair_of_a_rig_that_lacks_a_bone(missing: str):
     source = cmu_source(3)
     names = tuple("Gizmo" if name == missing else name for name in source.rig.names)
     mended = cmu.repair(replace(source, rig=replace(source.rig, names=names)))
-    restored = {name for name, old, new in zip(names, source.rig.offsets, mended.rig.offsets, strict=True) if not np.array_equal(old, new)}
-    left = {"Spine1": {"LeftFingerBase", "RightFingerBase"}, "LeftHand": {"Neck", "LeftShoulder", "RightShoulder", "RightFingerBase"}}
+    restored = {
+        name
+        for name, old, new in zip(names, source.rig.offsets, mended.rig.offsets, strict=True)
+        if not np.array_equal(old, new)
+    }
+    left = {
+        "Spine1": {"LeftFingerBase", "RightFingerBase"},
+        "LeftHand": {"Neck", "LeftShoulder", "RightShoulder", "RightFingerBase"},
+    }
     assert restored == left[missing]
 
 
@@ -894,12 +993,16 @@ def test_the_way_back_is_the_files_own_motion(tmp_path: Path, rig: str, stretch:
 @EVERY_RIG
 def test_a_changed_motion_goes_back_onto_the_rig(tmp_path: Path, rig: str, rng: np.random.Generator):
     nodes, _ = RIGS[rig]
-    source = read_text(tmp_path, bvh_text(nodes, zero=accad_zero() if rig == "accad" else t_pose(), unit=0.01, stretch=True))
+    source = read_text(
+        tmp_path, bvh_text(nodes, zero=accad_zero() if rig == "accad" else t_pose(), unit=0.01, stretch=True)
+    )
     recording = retarget(source, None)
     assert recording.fit is not None
     motion = recording.motion
     q = motion.q @ rotvec_to_rotmat(0.3 * rng.standard_normal((len(motion), NUM_JOINTS, 3)))
-    changed = Motion.from_rotations(motion.skeleton, motion.fps, motion.root + 0.2 * rng.standard_normal(motion.root.shape), q)
+    changed = Motion.from_rotations(
+        motion.skeleton, motion.fps, motion.root + 0.2 * rng.standard_normal(motion.root.shape), q
+    )
     recording.fit.write(changed, tmp_path / "back.bvh")
     again = retarget(read_bvh(tmp_path / "back.bvh"), None).motion
     legs = [joint_index(f"{side}_{part}") for side in ("left", "right") for part in ("hip", "knee", "ankle", "foot")]
@@ -938,7 +1041,9 @@ def test_the_rigs_own_body(tmp_path: Path):
     positions = source.positions(source.global_rotations())
     ours = [joint_index(joint) for joint in MIXAMO]
     theirs = [source.rig.names.index(name) for name in MIXAMO.values()]
-    np.testing.assert_allclose(recording.motion.joints[:, ours], 0.01 * positions[:, theirs] @ Y_TO_Z_UP.T, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        recording.motion.joints[:, ours], 0.01 * positions[:, theirs] @ Y_TO_Z_UP.T, rtol=0, atol=1e-6
+    )
     skeleton = recording.motion.skeleton
     span, adult = (body.rest[15, 1] - body.rest[[10, 11], 1].mean() for body in (skeleton, SKELETON))
     assert skeleton.masses.sum() == pytest.approx(70.0 * (span / adult) ** 2)
@@ -970,7 +1075,9 @@ def anonymous(source: RigMotion) -> RigMotion:
     return replace(source, rig=Rig(names, source.rig.parents, source.rig.offsets))
 
 
-@pytest.mark.parametrize(("rig", "up"), [*((rig, "y") for rig in sorted(set(RIGS) - {"cmu", "accad"})), ("unreal 5", "z")])
+@pytest.mark.parametrize(
+    ("rig", "up"), [*((rig, "y") for rig in sorted(set(RIGS) - {"cmu", "accad"})), ("unreal 5", "z")]
+)
 def test_a_person_is_found_without_names(tmp_path: Path, rig: str, up: str):
     # CMU's lost bones and ACCAD's spine leave no bones to tell.
     nodes, _ = RIGS[rig]
@@ -980,7 +1087,9 @@ def test_a_person_is_found_without_names(tmp_path: Path, rig: str, up: str):
     assert [found.positions[j] for j in limbs_of_ours] == [named.positions[j] for j in limbs_of_ours]
     assert found.rig_map.name == "by structure"
     recording = retarget(anonymous(source), SKELETON)
-    assert_same_person(recording.motion, but=NOT_CARRIED.get(rig, set()) | {"spine1", "spine2", "spine3", "neck", "head"})
+    assert_same_person(
+        recording.motion, but=NOT_CARRIED.get(rig, set()) | {"spine1", "spine2", "spine3", "neck", "head"}
+    )
 
 
 def test_a_sword_in_one_hand_is_no_limb(tmp_path: Path):
@@ -1017,7 +1126,10 @@ def test_fingers_and_hair_are_no_limbs(tmp_path: Path):
     ("swaps", "message"),
     [
         ([("left", "right")], r"left and right are swapped: left_hip \(RightUpLeg\)"),
-        ([("left_shoulder", "right_shoulder"), ("left_elbow", "right_elbow"), ("left_wrist", "right_wrist")], "the arms are swapped"),
+        (
+            [("left_shoulder", "right_shoulder"), ("left_elbow", "right_elbow"), ("left_wrist", "right_wrist")],
+            "the arms are swapped",
+        ),
         ([("left_knee", "left_ankle")], r"left_ankle \(LeftLeg\) does not hang on left_knee \(LeftFoot\)"),
         ([("hip", "shoulder"), ("knee", "elbow"), ("ankle", "wrist")], "it stands on its head"),
     ],
@@ -1039,7 +1151,8 @@ def test_maps_of_nobody_are_refused_with_the_reason(tmp_path: Path, swaps: list[
 
 
 def test_a_recording_with_crossed_legs_is_not_refused(tmp_path: Path):
-    # The toes look backwards throughout, as where a solver flipped the feet: the zero pose tells left from right, not they.
+    # The toes look backwards throughout, as where a solver flipped the feet: the zero pose tells left from right, not
+    # they.
     q = CLIP.q.copy()
     q[:, 1:3] = q[:, 1:3] @ rotvec_to_rotmat(np.array([0.0, np.pi, 0.0]))
     backwards = Motion.from_rotations(SKELETON, CLIP.fps, CLIP.root, q)

@@ -29,7 +29,8 @@ def test_the_lowest_sphere_touches_the_ground_in_every_frame():
 
 @SIDES
 def test_a_planted_foot_stands_still(side, other):
-    # A foot is up for half of its cycle; in the other half neither the heel nor the ball of the foot moves, to rounding.
+    # A foot is up for half of its cycle; in the other half neither the heel nor the ball of the foot moves, to
+    # rounding.
     ankle, foot = track(f"{side}_ankle"), track(f"{side}_foot")
     planted = ankle[:, 2] < ankle[:, 2].min() + 1e-9
     assert 0.4 < planted.mean() < 0.6
@@ -65,11 +66,14 @@ def test_it_stands_upright_and_faces_y():
 
 
 def test_it_moves_smoothly():
-    # Steps of 0.14 m at 0.9 Hz: d/dt of LIFT sin^2 is at most LIFT 2 pi CADENCE = 0.8 m/s; the swinging hand stays below 3 m/s.
+    # Steps of 0.14 m at 0.9 Hz: d/dt of LIFT sin^2 is at most LIFT 2 pi CADENCE = 0.8 m/s; the swinging hand stays
+    # below 3 m/s.
     assert np.linalg.norm(CLIP.velocity(), axis=-1).max() < 3.0
 
 
-@pytest.mark.parametrize(("seconds", "fps"), [(0.0, 30.0), (-1.0, 30.0), (1.0, 0.0), (float("inf"), 30.0), (float("nan"), 30.0)])
+@pytest.mark.parametrize(
+    ("seconds", "fps"), [(0.0, 30.0), (-1.0, 30.0), (1.0, 0.0), (float("inf"), 30.0), (float("nan"), 30.0)]
+)
 def test_nonsense_is_refused(seconds, fps):
     for clip in (stepping_clip, somersault_clip):
         with pytest.raises(ValueError, match="two positive numbers"):
@@ -91,7 +95,8 @@ def test_its_flight_is_ballistic():
     inside = FLYING[:-2] & FLYING[2:]
     gravity = np.tile([0.0, 0.0, -GRAVITY], (int(inside.sum()), 1))
     np.testing.assert_allclose(acceleration[inside], gravity, rtol=0, atol=1e-6)
-    # On the ground it only ever pushes: the floor does not pull. Two seconds of second differences know nothing of the two jolts.
+    # On the ground it only ever pushes: the floor does not pull. Two seconds of second differences know nothing of the
+    # two jolts.
     grounded = ~FLYING[:-2] & ~FLYING[2:] & ~FLYING[1:-1]
     assert (acceleration[grounded, 2] > -GRAVITY).all()
 
@@ -150,7 +155,8 @@ def test_its_bones_are_exact():
 
 
 def test_it_moves_smoothly_enough():
-    # The feet of a tucked body that turns at 12 rad/s, half a metre out, and the hands that swing up: nothing is faster than 12 m/s.
+    # The feet of a tucked body that turns at 12 rad/s, half a metre out, and the hands that swing up: nothing is faster
+    # than 12 m/s.
     assert np.linalg.norm(FLIP.velocity(), axis=-1).max() < 12.0
 
 

@@ -22,7 +22,9 @@ class Pile:
         self.people, self.pace = np.full((1, 1, NUM_JOINTS, 3), 500.0), np.zeros((1, 1, NUM_JOINTS, 3))
         self.radii, self.response = np.full(NUM_JOINTS, 0.05), np.eye(NUM_JOINTS) / 3.0  # joints of 3 kg
 
-    def box(self, half, mass, at, *, turn=(0.0, 0.0, 0.0), v=(0.0, 0.0, 0.0), w=(0.0, 0.0, 0.0), friction=0.5, bounce=0.0):
+    def box(
+        self, half, mass, at, *, turn=(0.0, 0.0, 0.0), v=(0.0, 0.0, 0.0), w=(0.0, 0.0, 0.0), friction=0.5, bounce=0.0
+    ):
         a, b, c = np.square(half)
         inertia = mass / 3 * np.array([b + c, a + c, a + b])
         self.rows.append((BOX, half, mass, inertia, friction, bounce, at, exp(np.array(turn)), v, w))
@@ -34,7 +36,9 @@ class Pile:
         return self
 
     def ready(self):
-        kind, half, mass, inertia, friction, bounce, x, R, v, w = (np.array(column, dtype=float) for column in zip(*self.rows, strict=True))
+        kind, half, mass, inertia, friction, bounce, x, R, v, w = (
+            np.array(column, dtype=float) for column in zip(*self.rows, strict=True)
+        )
         self.mass, self.inertia = mass, inertia
         self.bodies = Bodies(kind.astype(np.int64), half, 1 / mass, 1 / inertia, friction, bounce)
         self.x, self.R, self.v, self.w = (np.ascontiguousarray(part[None]) for part in (x, R, v, w))
@@ -105,7 +109,9 @@ def test_the_rougher_of_two_does_not_count():
     pile = Pile(slope(20, 0.05)).box((0.3, 0.3, 0.1), 5.0, on_slope(20, 0.1), turn=(0.0, angle, 0.0), friction=0.9)
     start = np.array(pile.rows[0][6])
     pile.run(1.0)
-    assert np.linalg.norm(pile.x[0, 0] - start) == pytest.approx(G * (math.sin(angle) - 0.05 * math.cos(angle)) / 2, rel=0.02)
+    assert np.linalg.norm(pile.x[0, 0] - start) == pytest.approx(
+        G * (math.sin(angle) - 0.05 * math.cos(angle)) / 2, rel=0.02
+    )
 
 
 def test_a_stack_of_three_rests_for_ten_seconds():
@@ -157,9 +163,12 @@ def test_restitution(bounce):
 
 
 def test_momentum_stays_in_collisions():
-    # In free fall together: whatever they do to each other, sum m v changes by gravity alone, and so does sum (x cross m v + I w).
+    # In free fall together: whatever they do to each other, sum m v changes by gravity alone, and so does sum (x cross
+    # m v + I w).
     pile = Pile().box((0.3, 0.2, 0.1), 4.0, (0.0, 0.0, 100.0), v=(2.0, 0.1, 0.0), w=(1.0, 0.5, 0.2))
-    pile.box((0.2, 0.2, 0.2), 2.0, (0.9, 0.05, 100.1), v=(-2.0, 0.0, 0.0)).ball(0.15, 1.0, (0.0, 0.6, 100.0), v=(0.0, -3.0, 0.0)).ready()
+    pile.box((0.2, 0.2, 0.2), 2.0, (0.9, 0.05, 100.1), v=(-2.0, 0.0, 0.0)).ball(
+        0.15, 1.0, (0.0, 0.6, 100.0), v=(0.0, -3.0, 0.0)
+    ).ready()
 
     def momenta():
         p = pile.mass[:, None] * (pile.v[0] + np.array([0.0, 0.0, G * time]))
@@ -181,7 +190,9 @@ def test_momentum_stays_in_collisions():
 
 def test_balls_of_one_mass_exchange_their_velocities():
     pile = (
-        Pile().ball(0.1, 2.0, (0.0, 0.0, 90.0), v=(3.0, 0.0, 0.0), bounce=1.0, friction=0.0).ball(0.1, 2.0, (1.0, 0.0, 90.0), friction=0.0)
+        Pile()
+        .ball(0.1, 2.0, (0.0, 0.0, 90.0), v=(3.0, 0.0, 0.0), bounce=1.0, friction=0.0)
+        .ball(0.1, 2.0, (1.0, 0.0, 90.0), friction=0.0)
     )
     pile.run(0.6)
     np.testing.assert_allclose(pile.v[0, :, 0], [0.0, 3.0], atol=1e-9)
@@ -193,7 +204,9 @@ def test_nothing_gets_through_a_wall_at_20_metres_per_second(kind, rng):
     pile = Pile(Plane.ground(), wall)
     for k in range(8):
         at, v = (0.7 * k - 2.5, rng.uniform(-1, 0.5), 1.0), (0.0, 20.0, 0.0)
-        pile.ball(0.06, 0.5, at, v=v) if kind == "ball" else pile.box((0.06, 0.08, 0.05), 0.5, at, turn=rng.standard_normal(3), v=v)
+        pile.ball(0.06, 0.5, at, v=v) if kind == "ball" else pile.box(
+            (0.06, 0.08, 0.05), 0.5, at, turn=rng.standard_normal(3), v=v
+        )
     pile.run(1.0)
     assert (pile.x[0, :, 1] < 2.0).all()
     assert (pile.x[0, :, 2] > 0.03).all()
@@ -207,7 +220,8 @@ def test_a_ball_rolls_without_slipping_in_the_end():
 
 
 def test_somebody_gets_the_opposite_of_what_they_give():
-    # A foot of 3 kg at 4 m/s kicks a ball of 0.4 kg: the ball gains what the foot loses, and leaves at (1 + e) m v / (m + M).
+    # A foot of 3 kg at 4 m/s kicks a ball of 0.4 kg: the ball gains what the foot loses, and leaves at (1 + e) m v / (m
+    # + M).
     pile = Pile(Plane(np.array([0.0, 0.0, 1.0]), np.array(-100.0), *np.zeros((3, 3)))).ball(
         0.11, 0.4, (0.0, 0.3, 0.0), bounce=0.6, friction=0.0
     )
@@ -234,7 +248,8 @@ def made_way(pile: Pile, foot: tuple[float, float, float], *, stuck: bool = Fals
 
 
 def test_a_body_makes_way_for_somebody_who_went_into_it():
-    # A foot of 5 cm, 4 cm deep in the side of a box or a ball: it is moved away until the foot is as deep as is left alone.
+    # A foot of 5 cm, 4 cm deep in the side of a box or a ball: it is moved away until the foot is as deep as is left
+    # alone.
     moved = (0.0, 0.04 - SHALLOW, 0.2)
     np.testing.assert_allclose(made_way(Pile().box((0.2, 0.2, 0.2), 5.0, (0.0, 0.0, 0.2)), (0.0, -0.21, 0.2)), moved)
     np.testing.assert_allclose(made_way(Pile().ball(0.2, 5.0, (0.0, 0.0, 0.2)), (0.0, -0.21, 0.2)), moved)
@@ -253,14 +268,19 @@ def test_a_body_makes_way_neither_into_a_wall_nor_into_the_ground(foot):
 
 @pytest.mark.parametrize("kind", ["ball", "box"])
 def test_a_body_makes_way_down_to_the_ground_and_no_farther(kind):
-    # Its lowest point is 2 cm above the ground, and the foot 6 cm deep in its top: of the 5 cm that are too many, 2 cm are free.
-    pile = Pile().ball(0.2, 5.0, (0.0, 0.0, 0.22)) if kind == "ball" else Pile().box((0.2, 0.2, 0.2), 5.0, (0.0, 0.0, 0.22))
+    # Its lowest point is 2 cm above the ground, and the foot 6 cm deep in its top: of the 5 cm that are too many, 2 cm
+    # are free.
+    pile = (
+        Pile().ball(0.2, 5.0, (0.0, 0.0, 0.22))
+        if kind == "ball"
+        else Pile().box((0.2, 0.2, 0.2), 5.0, (0.0, 0.0, 0.22))
+    )
     np.testing.assert_allclose(made_way(pile, (0.0, 0.0, 0.41), stuck=True), (0.0, 0.0, 0.2), atol=1e-12)
 
 
 def test_a_light_body_under_somebody_heavy_stays_on_the_ground():
-    # An arm that the body behind it makes 40 kg heavy hits a box of 1 kg at 5 m/s: it stops, and the box stays where it is. What is left
-    # is the depth that is left alone, and what the last iterations would change.
+    # An arm that the body behind it makes 40 kg heavy hits a box of 1 kg at 5 m/s: it stops, and the box stays where it
+    # is. What is left is the depth that is left alone, and what the last iterations would change.
     pile = Pile().box((0.13, 0.17, 0.13), 1.0, (0.0, 0.0, 0.13)).ready()
     pile.response = np.eye(NUM_JOINTS) / 40.0
     pile.people[0, 0, 19], pile.pace[0, 0, 19] = (0.07, -0.12, 0.33), (-2.0, 4.0, -5.0)

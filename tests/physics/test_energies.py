@@ -110,7 +110,9 @@ def test_value_is_half_weight_times_squared_residual(name, poses):
     assert expected.max() > 0, "or this would show nothing"
     np.testing.assert_allclose(energy.value(x, frame), expected, rtol=1e-12, atol=1e-15)
     # The solver's own sum over its rows comes to the same.
-    np.testing.assert_allclose(System([energy], SKELETON).values(x, frame)[energy.name], expected, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        System([energy], SKELETON).values(x, frame)[energy.name], expected, rtol=1e-12, atol=1e-15
+    )
 
 
 @EVERY
@@ -139,8 +141,11 @@ def test_one_global_step_minimises_the_quadratic(name, poses):
     assert np.abs(gradient).max() < 1e-11
 
 
-# Moving and turning the world about z changes no value; pin and com_velocity speak of places and directions in the world.
-@pytest.mark.parametrize("name", ["rigidity", "range_of_motion", "kinematic", "spring", "collinear", "planted", "contact"])
+# Moving and turning the world about z changes no value; pin and com_velocity speak of places and directions in the
+# world.
+@pytest.mark.parametrize(
+    "name", ["rigidity", "range_of_motion", "kinematic", "spring", "collinear", "planted", "contact"]
+)
 def test_invariant_to_moving_and_turning_the_world(name, poses):
     x, x_t, q, candidates = poses
     energy, shift = ENERGIES[name](), np.array([3.0, -2.0, 0.0])
@@ -154,10 +159,16 @@ def test_invariant_to_moving_and_turning_the_world(name, poses):
 
 
 def test_the_weights_are_the_papers():
-    # As its section on details has them: 3 for contact, range of motion and the prior, relative to M / h^2 here; bones are stiffer.
+    # As its section on details has them: 3 for contact, range of motion and the prior, relative to M / h^2 here; bones
+    # are stiffer.
     o = SimulatorOptions()
     assert (o.contact_weight, o.range_of_motion_weight, o.kinematic_weight) == (3.0, 3.0, 3.0)
-    assert [ENERGIES[name]().weight for name in ("rigidity", "contact", "range_of_motion", "kinematic")] == [o.rigidity_weight, 3, 3, 3]
+    assert [ENERGIES[name]().weight for name in ("rigidity", "contact", "range_of_motion", "kinematic")] == [
+        o.rigidity_weight,
+        3,
+        3,
+        3,
+    ]
 
 
 def test_a_straight_limb_has_its_middle_where_its_bones_meet(poses):
@@ -172,7 +183,8 @@ def test_a_straight_limb_has_its_middle_where_its_bones_meet(poses):
 
 
 def test_planted_feet_stay_within_the_slack_of_the_recording(poses):
-    # A recorded foot on the floor may be a slack away from where it stands; one that is as high as the gap is followed as it is.
+    # A recorded foot on the floor may be a slack away from where it stands; one that is as high as the gap is followed
+    # as it is.
     _, x_t, q, candidates = poses
     feet, energy = [7, 8, 10, 11], Planted(slack=0.02, gap=0.03)
     recorded = candidates.copy()
@@ -217,7 +229,9 @@ def test_contact_sticks_tangentially_and_touches_normally(poses):
     held = inside & (slide < 0.8 * depth)
     assert held.any()
     np.testing.assert_allclose(target.p[..., :2][held], x_t[..., :2][held], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(target.p[..., 2][inside], np.broadcast_to(SKELETON.radii, inside.shape)[inside], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        target.p[..., 2][inside], np.broadcast_to(SKELETON.radii, inside.shape)[inside], rtol=0, atol=1e-12
+    )
 
 
 def test_contact_projection_is_idempotent_on_a_tilted_plane(poses):
@@ -263,7 +277,9 @@ def test_range_of_motion_is_a_stop_without_bounce(poses):
     broken[:, 4] = exp(np.array([-1.8, 0.0, 0.0]))
     bent = SKELETON.forward(broken, x_t[:, 0])
     natural = SKELETON.forward(energy.pose.project(broken), x_t[:, 0])
-    still, outward, inward = (energy.value(bent, frame_of(bent + way * (natural - bent), broken, candidates)) for way in (0.0, 0.5, -0.5))
+    still, outward, inward = (
+        energy.value(bent, frame_of(bent + way * (natural - bent), broken, candidates)) for way in (0.0, 0.5, -0.5)
+    )
     # What goes out is stopped, what stands goes back slowly, and what already goes back fast is left alone.
     assert (outward > 4 * still).all()
     assert (still > 4 * inward).all()
@@ -289,7 +305,9 @@ def test_a_masked_energy_is_for_some_people_only(poses):
         masked = MaskedEnergy(inner, people)
         assert np.array_equal(masked.value(x, frame), np.where(people, inner.value(x, frame), 0.0))
     # Two worlds of four people each, as a scene has them.
-    assert np.array_equal(MaskedEnergy(inner, people.reshape(2, 4)).project(x, frame).active, masked.project(x, frame).active)
+    assert np.array_equal(
+        MaskedEnergy(inner, people.reshape(2, 4)).project(x, frame).active, masked.project(x, frame).active
+    )
 
 
 def test_an_unknown_joint_is_named():
@@ -339,10 +357,16 @@ def unchecked(p, active):
     [
         (lambda x: x[:, 15:16], "project of the energy 'held' has to return a Target, not ndarray"),
         (lambda x: None, "has to return a Target, not NoneType"),
-        (lambda x: Target(x[:, 14:16]), r"p of the energy 'held' has to be 8 x 1 x 3, as its matrix has 1 rows, and is \(8, 2, 3\)"),
+        (
+            lambda x: Target(x[:, 14:16]),
+            r"p of the energy 'held' has to be 8 x 1 x 3, as its matrix has 1 rows, and is \(8, 2, 3\)",
+        ),
         (lambda x: Target(x[:3, 15:16]), r"has to be 8 x 1 x 3, .* and is \(3, 1, 3\)"),
         (lambda x: Target(np.full((8, 1, 3), np.nan)), "p of the energy 'held' holds numbers that are not finite"),
-        (lambda x: unchecked(x[:, 15:16], np.ones((8, 3), dtype=bool)), r"active of the energy 'held' has to be 8 x 1, and is \(8, 3\)"),
+        (
+            lambda x: unchecked(x[:, 15:16], np.ones((8, 3), dtype=bool)),
+            r"active of the energy 'held' has to be 8 x 1, and is \(8, 3\)",
+        ),
     ],
 )
 def test_a_projection_that_cannot_be_is_refused_in_a_sentence(target, message, poses):
@@ -385,18 +409,26 @@ def test_of_several_colliders_the_nearest_counts(rng):
 
 
 def test_what_is_neither_a_plane_nor_a_sphere_is_refused_in_a_sentence():
-    with pytest.raises(ValueError, match="people can touch planes, spheres and shapes, not a str: build it of Plane, Spheres and Shape"):
+    with pytest.raises(
+        ValueError, match="people can touch planes, spheres and shapes, not a str: build it of Plane, Spheres and Shape"
+    ):
         inspect.unwrap(solids)((Plane.ground(), "ceiling"), ())  # without the tests' checks of types
 
 
 def test_friction_undoes_a_slide_by_its_share_of_the_way_out():
-    # Coulomb: the normal impulse is the way out d, and what a resting sphere weighs, g h^2; a slide of s is shortened by mu (d + g h^2).
+    # Coulomb: the normal impulse is the way out d, and what a resting sphere weighs, g h^2; a slide of s is shortened
+    # by mu (d + g h^2).
     x = np.tile([0.0, 0.0, 5.0], (NUM_JOINTS, 1))
     radii, before, touching = np.full(NUM_JOINTS, 0.1), x.copy(), np.zeros(NUM_JOINTS, dtype=np.bool_)
     before[:4] = [0.0, 0.0, 0.1]
     x[:4] = [[0.05, 0.0, 0.08], [0.0, 0.003, 0.08], [0.05, 0.0, 0.1 + GRIP_GAP / 2], [0.05, 0.0, 0.2]]
     ground = solids((Plane.ground(),), ())
-    pressed, rubbed, sliding, weight = np.zeros(NUM_JOINTS), np.zeros(NUM_JOINTS), np.zeros(NUM_JOINTS, dtype=np.bool_), GRAVITY * H * H
+    pressed, rubbed, sliding, weight = (
+        np.zeros(NUM_JOINTS),
+        np.zeros(NUM_JOINTS),
+        np.zeros(NUM_JOINTS, dtype=np.bool_),
+        GRAVITY * H * H,
+    )
     push_out(x, before, radii, of_person(ground, 0), 0.5, weight, H, touching, sliding, pressed, rubbed)
     slides = [0.05 - 0.5 * (0.02 + weight), 0.0, 0.05 - 0.5 * weight, 0.05]
     expected = [[slides[0], 0, 0.1], [0, 0, 0.1], [slides[2], 0, 0.1 + GRIP_GAP / 2], [slides[3], 0, 0.2]]
@@ -410,7 +442,8 @@ def test_friction_undoes_a_slide_by_its_share_of_the_way_out():
 
 
 def test_every_surface_has_its_own_friction():
-    # A plane of 0.3 with a patch of ice that is turned by 45 degrees, and a ball of 1.2; what gives none has the simulator's.
+    # A plane of 0.3 with a patch of ice that is turned by 45 degrees, and a ball of 1.2; what gives none has the
+    # simulator's.
     zero = np.zeros(3)
     plane = Plane(np.array([0.0, 0.0, 1.0]), np.zeros(()), zero, zero, zero, np.array(0.3))
     ice = FrictionPatch(np.array([2.0, 0.0]), np.array([1.0, 0.1]), math.pi / 4, 0.05)
@@ -421,10 +454,15 @@ def test_every_surface_has_its_own_friction():
 
 
 def test_joints_far_from_every_plane_are_left_out_without_a_difference(rng):
-    # A sphere far away touches nobody, but with it around, every joint takes the whole search: all that contact writes is the same.
-    x = np.concatenate([rng.uniform(-0.5, 0.5, (200, NUM_JOINTS, 2)), rng.uniform(-0.05, 0.3, (200, NUM_JOINTS, 1))], -1)
+    # A sphere far away touches nobody, but with it around, every joint takes the whole search: all that contact writes
+    # is the same.
+    x = np.concatenate(
+        [rng.uniform(-0.5, 0.5, (200, NUM_JOINTS, 2)), rng.uniform(-0.05, 0.3, (200, NUM_JOINTS, 1))], -1
+    )
     before, radii = x + 0.02 * rng.standard_normal(x.shape), SKELETON.radii
-    ground = Plane(np.array([0.6, 0.0, 0.8]), np.array(0.1), np.array([0.0, 0.1, 0.0]), np.array([0.2, 0.0, 0.1]), np.zeros(3))
+    ground = Plane(
+        np.array([0.6, 0.0, 0.8]), np.array(0.1), np.array([0.0, 0.1, 0.0]), np.array([0.2, 0.0, 0.1]), np.zeros(3)
+    )
     ice = FrictionPatch(np.zeros(2), np.array([0.3, 0.3]), 0.5, 0.1)
     far = Spheres(np.array([[0.0, 0.0, 1e4]]), np.array([0.1]), np.zeros((1, 3)))
     found = []
@@ -436,7 +474,9 @@ def test_joints_far_from_every_plane_are_left_out_without_a_difference(rng):
         for i in range(len(x)):
             here, out = of_person(around, i), x[i].copy()
             near, touching, sliding = (np.zeros(NUM_JOINTS, dtype=np.bool_) for _ in range(3))
-            normals, slides, frictions, pressed, rubbed = (np.zeros((NUM_JOINTS, *rest)) for rest in ((3,), (3,), (), (), ()))
+            normals, slides, frictions, pressed, rubbed = (
+                np.zeros((NUM_JOINTS, *rest)) for rest in ((3,), (3,), (), (), ())
+            )
             near_spheres(before[i], x[i], H, radii, here, 0.02, 0.8, True, near, normals, frictions, slides)
             push_out(out, before[i], radii, here, 0.8, 0.01, H, touching, sliding, pressed, rubbed)
             lowest = np.array(deepest(x[i], radii, here))

@@ -69,7 +69,8 @@ def test_the_change_is_the_impulse_over_the_mass_along_the_ground(prior):
 
 
 def test_people_go_with_a_hit_whether_their_prior_notices_it_or_not(prior):
-    # 1500 N for a frame give 70 kg 0.7 m/s; feet can brake by about 2 m/s^2, which leaves more than half of the way within 0.6 s.
+    # 1500 N for a frame give 70 kg 0.7 m/s; feet can brake by about 2 m/s^2, which leaves more than half of the way
+    # within 0.6 s.
     people = list(range(12))
     start = prior.start("walk", seed=people)
     joint = joint_index("spine3")
@@ -84,7 +85,9 @@ def test_people_go_with_a_hit_whether_their_prior_notices_it_or_not(prior):
         return prior.skeleton.centre_of_mass(motion.joints)[:, -1, 0]
 
     aware, unaware = (
-        Simulator(kind(prior.network, prior.skeleton, temperature=prior.temperature), options=SimulatorOptions(num_samples=8))
+        Simulator(
+            kind(prior.network, prior.skeleton, temperature=prior.temperature), options=SimulatorOptions(num_samples=8)
+        )
         for kind in (CVAEPrior, Unaware)
     )
     moved = [np.median(along(s, 1500.0) - along(s, 0.0)) for s in (aware, unaware)]

@@ -29,7 +29,9 @@ def standing(path: np.ndarray, *, fps: float = FPS, turn: np.ndarray | None = No
     return Motion.from_rotations(SKELETON, fps, path + SKELETON.standing_height * UP_AXIS, q)
 
 
-def path(x: np.ndarray | float = 0.0, y: np.ndarray | float = 0.0, z: np.ndarray | float = 0.0, *, time: np.ndarray = TIME) -> np.ndarray:
+def path(
+    x: np.ndarray | float = 0.0, y: np.ndarray | float = 0.0, z: np.ndarray | float = 0.0, *, time: np.ndarray = TIME
+) -> np.ndarray:
     return np.stack([np.broadcast_to(v, len(time)).astype(float) for v in (x, y, z)], axis=-1)
 
 
@@ -55,7 +57,9 @@ def test_a_still_person_on_the_floor_has_no_fault():
         close(metric(STILL), 0.0, tolerance=1e-8)
 
 
-@pytest.mark.parametrize(("height", "sunk", "afloat"), [(-0.02, 15.0, 0.0), (0.03, 0.0, 25.0), (0.004, 0.0, 0.0), (-0.004, 0.0, 0.0)])
+@pytest.mark.parametrize(
+    ("height", "sunk", "afloat"), [(-0.02, 15.0, 0.0), (0.03, 0.0, 25.0), (0.004, 0.0, 0.0), (-0.004, 0.0, 0.0)]
+)
 def test_penetration_and_float_count_beyond_5_mm(height: float, sunk: float, afloat: float):
     motion = standing(path(z=height))
     close(metrics.penetration_mm(motion), sunk)
@@ -80,7 +84,8 @@ def test_the_lowest_sphere_counts_whichever_it_is():
 
 
 def test_skate_of_a_body_that_slides():
-    # 0.6 m/s along x and 0.8 m/s along y are 1 m/s: 1000/30 mm from each frame to the next; the last frame has no next one.
+    # 0.6 m/s along x and 0.8 m/s along y are 1 m/s: 1000/30 mm from each frame to the next; the last frame has no next
+    # one.
     sliding = standing(path(0.6 * TIME, 0.8 * TIME))
     close(metrics.skate_mm(sliding), 1000 / FPS * (T - 1) / T)
     close(metrics.foot_skate(sliding), 1.0)
@@ -101,7 +106,9 @@ def test_falling_straight_down_is_no_skate():
     close(metrics.foot_skate(standing(path(z=-TIME))), 0.0)
 
 
-@pytest.mark.parametrize(("height", "weight"), [(0.0, 1.0), (0.015, 2 - math.sqrt(2)), (0.03, 0.0), (0.1, 0.0), (-0.1, 1.0)])
+@pytest.mark.parametrize(
+    ("height", "weight"), [(0.0, 1.0), (0.015, 2 - math.sqrt(2)), (0.03, 0.0), (0.1, 0.0), (-0.1, 1.0)]
+)
 def test_foot_skate_is_weighted_by_height(height: float, weight: float):
     # 2 - 2^(h / 3 cm) between 0 and 3 cm: 1 on the floor, 2 - sqrt 2 half-way, 0 from there on.
     close(metrics.foot_skate(standing(path(2 * TIME, z=height))), 2 * weight)
@@ -120,7 +127,8 @@ def test_foot_skate_takes_the_higher_of_two_frames_and_the_mean_of_two_feet():
 
 @pytest.mark.parametrize("fps", [30.0, 120.0])
 def test_jerk_of_a_cubic_is_its_third_derivative(fps: float):
-    # x = 2 t^3 has the third derivative 12, and the third difference of a cubic is exactly 12 h^3; with y = -1.5 t^3 (9) it is 15 in all.
+    # x = 2 t^3 has the third derivative 12, and the third difference of a cubic is exactly 12 h^3; with y = -1.5 t^3
+    # (9) it is 15 in all.
     time = np.arange(40) / fps
     motion = standing(path(2 * time**3 + time, -1.5 * time**3 + 4 * time**2, time=time), fps=fps)
     # Rounding: 1e-16 of a coordinate of 1 m times fps^3.
@@ -366,7 +374,9 @@ def test_diversity_is_the_mean_over_pairs():
 # --- sliding feet, poses and the root wrench
 
 
-@pytest.mark.parametrize(("speed", "height", "ratio"), [(0.6, 0.0, 1.0), (0.4, 0.0, 0.0), (0.6, 0.06, 0.0), (0.6, 0.04, 1.0)])
+@pytest.mark.parametrize(
+    ("speed", "height", "ratio"), [(0.6, 0.0, 1.0), (0.4, 0.0, 0.0), (0.6, 0.06, 0.0), (0.6, 0.04, 1.0)]
+)
 def test_skating_ratio(speed: float, height: float, ratio: float):
     motion = standing(path(speed * TIME, z=height))
     close(metrics.skating_ratio(motion), ratio)
@@ -392,8 +402,9 @@ def test_standing_needs_no_help_and_hovering_a_body_weight():
 
 
 def test_a_push_in_flight_is_explained_by_the_force_that_the_motion_holds():
-    # A free body in the rest pose: a_t = (x_{t+1} - 2 x_t + x_{t-1}) / h^2 is gravity, and F / M while the push acts. Forces are stored at
-    # the end of the step over which they act, so the force of a_t is that of frame t + 1, and nothing is left unexplained in any frame.
+    # A free body in the rest pose: a_t = (x_{t+1} - 2 x_t + x_{t-1}) / h^2 is gravity, and F / M while the push acts.
+    # Forces are stored at the end of the step over which they act, so the force of a_t is that of frame t + 1, and
+    # nothing is left unexplained in any frame.
     pushes, mass, h = np.zeros((T, 3)), float(SKELETON.masses.sum()), 1 / FPS
     pushes[20:35] = (300.0, -100.0, 50.0)
     acceleration = pushes[2:] / mass - 9.81 * UP_AXIS
@@ -423,7 +434,8 @@ def stopping(speed: float, seconds: float, *, after: float = 0.0, length: float 
 
 
 def test_people_stop_once_their_mean_speed_is_low():
-    # 1 m/s until 2 s: the mean over 9 frames is below 0.2 m/s once less than 1.8 frames of the window, which begins 4 frames earlier, move.
+    # 1 m/s until 2 s: the mean over 9 frames is below 0.2 m/s once less than 1.8 frames of the window, which begins 4
+    # frames earlier, move.
     motion = stopping(1.0, 2.0)
     close(metrics.seconds_to_stop(motion, 3), (60 - 1 + 4 - 3) / FPS)
     close(metrics.stop_distance(motion, 0, 3), 2.0)
@@ -432,7 +444,8 @@ def test_people_stop_once_their_mean_speed_is_low():
 
 
 def test_people_who_go_on_never_stop():
-    # 0.22 m/s is no standing, though 0.25 m/s would be after a stop; a shorter motion does not show that somebody stays.
+    # 0.22 m/s is no standing, though 0.25 m/s would be after a stop; a shorter motion does not show that somebody
+    # stays.
     for motion in (stopping(1.0, 9.0), stopping(1.0, 2.0, after=0.22)):
         close(metrics.seconds_to_stop(motion, 3), 6.0)
     close(metrics.stop_distance(stopping(1.0, 9.0), 0, 3), 6.1)
@@ -492,7 +505,9 @@ def test_a_batch_is_its_members(metric):
         *(bad(change) for change in CHANGES),
     ]
     one_by_one = np.stack([metric(m) for m in members])
-    stacked = Motion(SKELETON, FPS, *(np.stack([getattr(m, name) for m in members]) for name in ("root", "q", "joints")))
+    stacked = Motion(
+        SKELETON, FPS, *(np.stack([getattr(m, name) for m in members]) for name in ("root", "q", "joints"))
+    )
     np.testing.assert_allclose(metric(stacked), one_by_one)
     grid = stacked.map(lambda values: values.reshape(2, 6, *values.shape[1:]))
     np.testing.assert_allclose(metric(grid), one_by_one.reshape(2, 6, *one_by_one.shape[1:]))

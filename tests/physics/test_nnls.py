@@ -10,7 +10,8 @@ from dropsim.body.rotations import normalize, perpendicular
 from dropsim.body.skeleton import NUM_JOINTS
 from dropsim.physics.nnls import nnls
 
-# The solver orthogonalises at most a few dozen columns, so it rounds by a few hundred units (2e-16) of |b| and of |f_j| c_j.
+# The solver orthogonalises at most a few dozen columns, so it rounds by a few hundred units (2e-16) of |b| and of |f_j|
+# c_j.
 TOLERANCE = 1e-12
 
 
@@ -58,8 +59,9 @@ CASES = list(cases())
 
 
 def assert_optimal(F, b, c, tolerance):
-    # The conditions of Karush, Kuhn and Tucker, necessary and sufficient for this convex problem: c >= 0, no column would still reduce
-    # the residual, and those in use are orthogonal to it. Rounding is measured by the lengths that the residual is made of.
+    # The conditions of Karush, Kuhn and Tucker, necessary and sufficient for this convex problem: c >= 0, no column
+    # would still reduce the residual, and those in use are orthogonal to it. Rounding is measured by the lengths that
+    # the residual is made of.
     assert (c >= 0).all()
     lengths = np.linalg.norm(F, axis=0)
     gradient = F.T @ (b - F @ c) / np.maximum(lengths * (np.linalg.norm(b) + lengths @ c), 1e-300)
@@ -81,8 +83,8 @@ def test_residuals_equal_scipys():
 
 
 def test_it_finds_what_trying_every_support_finds(rng):
-    # Some optimum uses at most six independent columns and is there the ordinary least-squares solution, so the best of the non-negative
-    # least-squares solutions over all sets of up to six columns is the optimum.
+    # Some optimum uses at most six independent columns and is there the ordinary least-squares solution, so the best of
+    # the non-negative least-squares solutions over all sets of up to six columns is the optimum.
     for num_columns in (1, 3, 5, 8):
         for _ in range(5):
             F, b = random_problem(rng, num_columns)
@@ -122,8 +124,9 @@ def test_nothing_asked_for_is_nothing_done(ridge, rng):
 
 
 def test_a_ridge_picks_the_smallest_solution_and_keeps_the_fit():
-    # Friction cones of contacts with the floor never oppose each other, so |f_j| c_j is no larger than |b| and the conditions are off by
-    # ridge^2 = 1e-12. F c itself moves by that over the square of the least singular value in use, and smaller c never fits better.
+    # Friction cones of contacts with the floor never oppose each other, so |f_j| c_j is no larger than |b| and the
+    # conditions are off by ridge^2 = 1e-12. F c itself moves by that over the square of the least singular value in
+    # use, and smaller c never fits better.
     for kind, (F, b) in CASES:
         if kind in ("body", "body on two contacts", "fits exactly"):
             c, plain = nnls(F, b, ridge=1e-6), nnls(F, b)
@@ -133,8 +136,8 @@ def test_a_ridge_picks_the_smallest_solution_and_keeps_the_fit():
 
 
 def test_a_ridge_spreads_the_load_over_equal_columns(rng):
-    # By symmetry the smallest c has equal entries in equal columns. The ridge's system has the condition 1e6, which costs six digits of
-    # sixteen where b can be fitted, and twice as many where it cannot.
+    # By symmetry the smallest c has equal entries in equal columns. The ridge's system has the condition 1e6, which
+    # costs six digits of sixteen where b can be fitted, and twice as many where it cannot.
     f = rng.random((6, 1))
     c = nnls(np.tile(f, 5), 10 * f[:, 0], ridge=1e-6)
     assert c == pytest.approx(2.0, rel=1e-9)
@@ -161,6 +164,15 @@ def test_equal_columns_do_not_take_turns_for_ever():
         (0.0, 0.0, 1.25, 0.25790591365608406, 0.2057851438968479, 0.0),
         (-0.5303882562109369, -0.8477548570627724, 1.25, -0.559700081603244, 0.7173111050640545, 0.24899649844836258),
     ])  # fmt: skip
-    b = np.array([-32.30852973474293, 7.217230119772074, -4.715238915149264, -1.098960739152528, -9.36384179838249, 2.9232274544294574])
+    b = np.array(
+        [
+            -32.30852973474293,
+            7.217230119772074,
+            -4.715238915149264,
+            -1.098960739152528,
+            -9.36384179838249,
+            2.9232274544294574,
+        ]
+    )
     F = rows.reshape(3, 1, 2, 6).repeat(2, 1).reshape(-1, 6).T
     assert_optimal(F, b, nnls(F, b, ridge=1e-6), 1e-10)

@@ -47,8 +47,8 @@ def settled(x, before, colliders=(), mobility=1.0):
 
 
 def test_pushing_capsules_apart_keeps_both_momenta(rng):
-    # A pair is pushed along one line with opposite signs, in proportion to inverse masses: sum m dx = 0 and sum m x cross dx = 0. The
-    # second holds to first order in dx, for pairs that are taken one after the other.
+    # A pair is pushed along one line with opposite signs, in proportion to inverse masses: sum m dx = 0 and sum m x
+    # cross dx = 0. The second holds to first order in dx, for pairs that are taken one after the other.
     for pair in range(len(PAIRS)):
         a, b, c, d = *CAPSULES[PAIRS[pair, 0]], *CAPSULES[PAIRS[pair, 1]]
         x = SKELETON.rest + 0.01 * rng.standard_normal((NUM_JOINTS, 3))

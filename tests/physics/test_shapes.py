@@ -7,7 +7,17 @@ import pytest
 
 from dropsim.body.joints import NUM_JOINTS
 from dropsim.body.rotations import exp
-from dropsim.physics.contact import Plane, Shape, colliders_by_world, contact_targets, nearest_surface, of_person, push_out, ray, solids
+from dropsim.physics.contact import (
+    Plane,
+    Shape,
+    colliders_by_world,
+    contact_targets,
+    nearest_surface,
+    of_person,
+    push_out,
+    ray,
+    solids,
+)
 from dropsim.physics.shapes import BOX, CYLINDER, MESH, Mesh
 
 H = 1 / 30
@@ -25,7 +35,9 @@ def box_mesh(half) -> Mesh:
 def ball_mesh(radius: float, rings: int = 40) -> Mesh:
     """A sphere of about 2 rings^2 * 2 triangles."""
     up, around = np.linspace(0, math.pi, rings + 1), 2 * math.pi * np.arange(2 * rings) / (2 * rings)
-    points = np.stack([np.stack((np.sin(u) * np.cos(around), np.sin(u) * np.sin(around), np.cos(u) + 0 * around), -1) for u in up])
+    points = np.stack(
+        [np.stack((np.sin(u) * np.cos(around), np.sin(u) * np.sin(around), np.cos(u) + 0 * around), -1) for u in up]
+    )
     index = np.arange(points[..., 0].size).reshape(points.shape[:2])
     a, b, c, d = index[:-1], np.roll(index, -1, 1)[:-1], index[1:], np.roll(index, -1, 1)[1:]
     faces = np.concatenate([np.stack((a, c, d), -1).reshape(-1, 3), np.stack((a, d, b), -1).reshape(-1, 3)])
@@ -74,9 +86,13 @@ def test_several_meshes_share_a_hierarchy(rng):
     points = 2 * rng.standard_normal((1, 300, 3))
     places = np.array([[-1.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, -1.0, 1.0]])
     halves = [(0.3, 0.2, 0.5), (0.5, 0.4, 0.2), (0.2, 0.2, 0.9)]
-    meshes = [Shape(MESH, (0.0, 0.0, 0.0), at, TURN, mesh=box_mesh(half)) for at, half in zip(places, halves, strict=True)]
+    meshes = [
+        Shape(MESH, (0.0, 0.0, 0.0), at, TURN, mesh=box_mesh(half)) for at, half in zip(places, halves, strict=True)
+    ]
     boxes = [Shape(BOX, half, at, TURN) for at, half in zip(places, halves, strict=True)]
-    np.testing.assert_allclose(nearest_surface(meshes, points).distance, nearest_surface(boxes, points).distance, atol=1e-12)
+    np.testing.assert_allclose(
+        nearest_surface(meshes, points).distance, nearest_surface(boxes, points).distance, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("kind", ["box", "cylinder", "mesh"])
@@ -118,14 +134,18 @@ def pushed(before, x, colliders, *, radius=0.05):
     start[0], end[0] = before, x
     marks = [np.zeros(NUM_JOINTS, dtype=np.bool_) for _ in range(2)]
     sums = [np.zeros(NUM_JOINTS) for _ in range(2)]
-    push_out(end, start, np.full(NUM_JOINTS, radius), of_person(solids(tuple(colliders), ()), 0), 0.0, 0.0, H, *marks, *sums)
+    push_out(
+        end, start, np.full(NUM_JOINTS, radius), of_person(solids(tuple(colliders), ()), 0), 0.0, 0.0, H, *marks, *sums
+    )
     return end[0]
 
 
 @pytest.mark.parametrize("kind", ["box", "cylinder", "mesh"])
 def test_nothing_gets_through_a_thin_wall_at_20_metres_per_second(kind, rng):
     # A frame at 20 m/s is 67 cm; the walls are 2 cm thick.
-    turn = exp(np.array([0.0, 0.0, 0.3])) @ exp(np.array([math.pi / 2, 0.0, 0.0]))  # the thin side, own z, points along -y
+    turn = exp(np.array([0.0, 0.0, 0.3])) @ exp(
+        np.array([math.pi / 2, 0.0, 0.0])
+    )  # the thin side, own z, points along -y
     wall = {
         "box": Shape(BOX, (2.0, 2.0, 0.01), np.zeros(3), turn),
         "cylinder": Shape(CYLINDER, (2.0, 0.01, 0.0), np.zeros(3), turn),
@@ -161,7 +181,9 @@ def test_a_shape_of_one_world_is_in_that_world_alone():
     ball = Shape(MESH, (0.0, 0.0, 0.0), np.zeros(3), np.eye(3), mesh=ball_mesh(0.5, 8))
     box = Shape(BOX, (0.5, 0.5, 0.5), np.array([5.0, 0.0, 0.0]), np.eye(3))
     given = colliders_by_world(((1, ball), (2, box)), (3, 2))
-    distance = nearest_surface(given, np.broadcast_to(np.array([[0.6, 0.0, 0.0], [5.6, 0.0, 0.0]]), (3, 2, 2, 3)).copy()).distance
+    distance = nearest_surface(
+        given, np.broadcast_to(np.array([[0.6, 0.0, 0.0], [5.6, 0.0, 0.0]]), (3, 2, 2, 3)).copy()
+    ).distance
     np.testing.assert_allclose(distance[1, :, 0], 0.1, atol=1e-9)
     np.testing.assert_allclose(distance[2, :, 1], 0.1, atol=1e-9)
     assert distance[0].min() > 1e6

@@ -105,8 +105,8 @@ def test_a_force_for_a_time_changes_the_momentum_by_their_product(unit_masses):
 
 @pytest.mark.slow
 def test_a_resting_ragdoll_stays_at_rest():
-    # On its back, supported at every heavy joint, nothing has anywhere to go once the body has settled. The neck alone is a straight
-    # linkage between two supported ends, which goes down ever more slowly: 2 mm in a second, after 4 s.
+    # On its back, supported at every heavy joint, nothing has anywhere to go once the body has settled. The neck alone
+    # is a straight linkage between two supported ends, which goes down ever more slowly: 2 mm in a second, after 4 s.
     motion = simulate(ragdoll(), lying(), 151, Streams(0))
     moved = np.linalg.norm(motion.joints[-1] - motion.joints[120], axis=-1)
     assert moved[12] < 2e-3
@@ -143,8 +143,8 @@ def test_a_resting_ragdoll_stays_on_a_slope_with_static_friction():
 
 @pytest.mark.parametrize(("friction", "slides"), [(0.01, True), (0.8, False)])
 def test_one_friction_holds_the_body_and_bounds_its_contact_forces(friction, slides):
-    # On 10 degrees, tan 0.18: with next to none a body goes g sin(10 deg) t^2 / 2 = 3.4 m in 2 s, less what is left of friction; and no
-    # contact force leaves the cone of the same friction.
+    # On 10 degrees, tan 0.18: with next to none a body goes g sin(10 deg) t^2 / 2 = 3.4 m in 2 s, less what is left of
+    # friction; and no contact force leaves the cone of the same friction.
     plane = slope_of(10)
     simulator = ragdoll(friction=friction)
     motion = simulate(simulator, lying(plane), 61, Streams(0), world=lambda i, s: StepInputs(colliders=(plane,)))
@@ -170,7 +170,9 @@ def test_a_sliding_body_loses_speed_as_coulomb_says(friction):
 
 def test_bones_keep_their_length_in_a_fall_and_nobody_goes_through_the_floor():
     start = standing(1.0)
-    motion = simulate(ragdoll(), State(start.x, start.v + np.array([2.0, 1.0, 0.0]), start.q, start.memory), 90, Streams(0))
+    motion = simulate(
+        ragdoll(), State(start.x, start.v + np.array([2.0, 1.0, 0.0]), start.q, start.memory), 90, Streams(0)
+    )
     assert SKELETON.bone_error(motion.joints).max() < 0.01
     assert (motion.joints[..., 2] - SKELETON.radii).min() > -0.02
 
@@ -200,7 +202,9 @@ def test_holding_a_joint_changes_the_momentum_by_its_force(joint):
     np.testing.assert_allclose(y[joint], x[joint] + way, atol=1e-12)
     moved = SKELETON.masses[:, None] * (y - x)
     np.testing.assert_allclose(moved.sum(0), H**2 * forces.sum(0), atol=1e-9)
-    np.testing.assert_allclose(np.cross(x, moved).sum(0), H**2 * np.cross(x[joint], forces[joint]), atol=2e-3 * norm(moved).sum())
+    np.testing.assert_allclose(
+        np.cross(x, moved).sum(0), H**2 * np.cross(x[joint], forces[joint]), atol=2e-3 * norm(moved).sum()
+    )
     assert np.flatnonzero(forces.any(-1)).tolist() == [joint]
     assert SKELETON.bone_error(y) < 1e-6
 
@@ -301,7 +305,8 @@ def test_a_motion_holds_the_states_themselves():
 
 
 def test_the_report_is_about_the_joints_that_the_state_has(rng):
-    # Bone error, velocity and energies are those of the final joints; forces and root wrench add up to their change of momentum.
+    # Bone error, velocity and energies are those of the final joints; forces and root wrench add up to their change of
+    # momentum.
     prior = CVAEPrior.shipped()
     simulator = Simulator(prior, options=SimulatorOptions(num_samples=4))
     before = prior.start("run", seed=[0, 1, 2])
@@ -322,7 +327,8 @@ def test_the_report_is_about_the_joints_that_the_state_has(rng):
 
 @pytest.mark.slow
 def test_alone_and_in_a_batch_of_eight_to_the_last_bit():
-    # Everyone draws their own random numbers, and every sum has one order: 200 frames with a push, which would part by metres otherwise.
+    # Everyone draws their own random numbers, and every sum has one order: 200 frames with a push, which would part by
+    # metres otherwise.
     prior, seeds = CVAEPrior.shipped(), list(range(8))
     simulator = Simulator(prior, options=SimulatorOptions(num_samples=8))
 
@@ -376,8 +382,8 @@ def test_ablations_are_options():
     assert set(full.energies) == set(BUILT_IN)
     without = Simulator(prior, pose=None)
     assert "range_of_motion" not in simulate(without, prior.start(), 2, Streams(0)).energies
-    # Hovering is explained by nothing; without the correction none of it goes. With it all but the drift, 0.06 of g h = 0.33 m/s, and a
-    # twentieth of the rest.
+    # Hovering is explained by nothing; without the correction none of it goes. With it all but the drift, 0.06 of g h =
+    # 0.33 m/s, and a twentieth of the rest.
     hovering = StepInputs()
     corrected, loose = (follower(prior, correct=c).step(prior.start(), hovering, Streams(0))[1] for c in (True, False))
     assert corrected.wrench_before == loose.wrench_before > 0.5
@@ -415,7 +421,9 @@ def test_stages_change_what_the_prior_sees_and_proposes():
     prior = CVAEPrior.shipped()
     simulator, state = Simulator(prior, options=SimulatorOptions(num_samples=4)), prior.start("walk", seed=[0])
     plain, _ = simulator.step(state, ON_FLOOR, Streams([0]))
-    staged, _ = simulator.step(state, StepInputs(colliders=ON_FLOOR.colliders, stages=[Shifted(10.0), Shifted(-3.0)]), Streams([0]))
+    staged, _ = simulator.step(
+        state, StepInputs(colliders=ON_FLOOR.colliders, stages=[Shifted(10.0), Shifted(-3.0)]), Streams([0])
+    )
     # A prior does not depend on where people are, but for rounding in single precision.
     np.testing.assert_allclose(staged.x, plain.x, rtol=0, atol=1e-4)
     once, _ = simulator.step(state, StepInputs(colliders=ON_FLOOR.colliders, stages=[OneWay(0.5)]), Streams([0]))
@@ -430,7 +438,8 @@ class OneWay(Shifted):
 
 
 def test_people_who_are_held_in_the_air_are_known_to_be_held():
-    # Held by both hips and the head, a body hangs at rest: the forces that are reported bear its weight, and nothing is left unexplained.
+    # Held by both hips and the head, a body hangs at rest: the forces that are reported bear its weight, and nothing is
+    # left unexplained.
     prior, one = PassivePrior(SKELETON), standing(1.0)
     holds = settling.Holds.nothing()
     holds.points[[1, 2, 15]], holds.largest[[1, 2, 15]] = one.x[[1, 2, 15]], 5000.0
@@ -486,7 +495,9 @@ def test_stiffer_bones_leave_less_to_restore():
     start = standing(1.0)
     y, left = 1.1 * start.x, []
     for weight in (1.0, 10.0, 1000.0):
-        left.append(float(SKELETON.bone_error(System([Rigidity(weight)], SKELETON).iterate(y[None], frame_at(start, y), 1)[0])))
+        left.append(
+            float(SKELETON.bone_error(System([Rigidity(weight)], SKELETON).iterate(y[None], frame_at(start, y), 1)[0]))
+        )
     assert left[0] > left[1] > left[2]
 
 

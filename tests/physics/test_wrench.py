@@ -24,7 +24,8 @@ MASS = float(SKELETON.masses.sum())
 WEIGHT = GRAVITY * MASS
 G, UP = np.array([0.0, 0.0, -GRAVITY]), np.array([0.0, 0.0, 1.0])
 FEET = (7, 8, 10, 11)
-# Rates are differences of terms m x / h^2 of about 7e4 kg/s^2 times metres: 66 of them round by about 66 * 2e-16 * 7e4 = 1e-9 N.
+# Rates are differences of terms m x / h^2 of about 7e4 kg/s^2 times metres: 66 of them round by about 66 * 2e-16 * 7e4
+# = 1e-9 N.
 NEWTON = 1e-8
 # The ridge that spreads the load leaves the fit off by 1e-10 of the demand (test_nnls); demands here are up to 1e4 N.
 FIT = 1e-6
@@ -55,7 +56,9 @@ def touching(*joints):
 
 def sizes_of(residual):
     """Norms of force and moment [body weights]."""
-    return np.stack((np.linalg.norm(residual[..., :3], axis=-1), np.linalg.norm(residual[..., 3:], axis=-1)), -1) / WEIGHT
+    return (
+        np.stack((np.linalg.norm(residual[..., :3], axis=-1), np.linalg.norm(residual[..., 3:], axis=-1)), -1) / WEIGHT
+    )
 
 
 class Steps:
@@ -66,7 +69,10 @@ class Steps:
         self.skeleton, self.options = skeleton, SimulatorOptions(**{**PLAIN, **options})
         near = np.ascontiguousarray(np.broadcast_to(mask, self.x.shape[:-1]))
         friction = np.full(self.x.shape[:-1], self.options.friction)
-        normals, shares = np.ascontiguousarray(np.broadcast_to(UP, self.x.shape)), wrench.no_shares(len(self.x), self.options)
+        normals, shares = (
+            np.ascontiguousarray(np.broadcast_to(UP, self.x.shape)),
+            wrench.no_shares(len(self.x), self.options),
+        )
         self.support = wrench.Support(near, normals, friction, np.zeros(self.x.shape), shares)
         self.fit = wrench.fit_of(skeleton, self.options)
         self.points = self.x - skeleton.radii[:, None] * UP
@@ -114,7 +120,8 @@ def momentum_map(x, masses):
 
 
 def test_momentum_rate_is_the_finite_difference(steps):
-    # P' = sum m a and L' = sum m r x a with a = ((x - x_t) / h - v_t) / h and r at x_t, less the pull of gravity, joint by joint.
+    # P' = sum m a and L' = sum m r x a with a = ((x - x_t) / h - v_t) / h and r at x_t, less the pull of gravity, joint
+    # by joint.
     x_t, v_t, x = steps
     centre, found = np.empty(3), np.empty(6)
     for i in range(len(x)):
@@ -151,8 +158,8 @@ def support_of(near, normals, friction, sliding=None):
 @pytest.mark.parametrize("num", [3, 4, 8, 13])
 @pytest.mark.parametrize("friction", [0.3, 0.8])
 def test_an_edge_lies_on_the_friction_cone_along_what_is_asked_for(num, friction, rng):
-    # Coulomb: on the cone's surface the tangential force is mu times the normal one, whichever way it points. One contact, and an arm so
-    # long that moments do not count.
+    # Coulomb: on the cone's surface the tangential force is mu times the normal one, whichever way it points. One
+    # contact, and an arm so long that moments do not count.
     x, (normal,) = standing(), normalize(rng.standard_normal((1, 3)))
     t = perpendicular(normal)
     for angle in (0.0, 0.4, 2.0):
@@ -161,12 +168,14 @@ def test_an_edge_lies_on_the_friction_cone_along_what_is_asked_for(num, friction
             b = np.concatenate((1000 * (normal + share * friction * way), np.zeros(3)))
             forces, residual = fitted(b, x, touching(20), normal, friction=friction, friction_edges=num, moment_arm=1e6)
             assert (np.linalg.norm(residual[:3]) < FIT) == possible
-            assert np.linalg.norm(forces[20] - forces[20] @ normal * normal) <= friction * (forces[20] @ normal) + NEWTON
+            assert (
+                np.linalg.norm(forces[20] - forces[20] @ normal * normal) <= friction * (forces[20] @ normal) + NEWTON
+            )
 
 
 def test_the_fit_is_the_nearest_wrench_that_contact_can_give(steps):
-    # Against scipy's least squares over the same edges: cos(k) t1 + sin(k) t2 + n / mu at the points where the spheres touch, t1 along the
-    # tangential part of the force that is asked for.
+    # Against scipy's least squares over the same edges: cos(k) t1 + sin(k) t2 + n / mu at the points where the spheres
+    # touch, t1 along the tangential part of the force that is asked for.
     x_t, _, _ = steps
     rng = np.random.default_rng(1)
     for i in range(10):
@@ -177,7 +186,11 @@ def test_the_fit_is_the_nearest_wrench_that_contact_can_give(steps):
         s = np.cross(normals, t)
         edges = np.stack([normals / 0.6 + way for way in (t, s, -t, -s)], 1)[near]
         arms = (x_t[i] - SKELETON.radii[:, None] * normals - centre)[near]
-        F = np.concatenate((edges, 2 * np.cross(np.broadcast_to(arms[:, None], edges.shape), edges)), -1).reshape(-1, 6).T
+        F = (
+            np.concatenate((edges, 2 * np.cross(np.broadcast_to(arms[:, None], edges.shape), edges)), -1)
+            .reshape(-1, 6)
+            .T
+        )
         scale = np.array([1.0] * 3 + [2.0] * 3)
         assert np.linalg.norm(scale * residual) == pytest.approx(scipy.optimize.nnls(F, scale * b)[1], abs=FIT)
 
@@ -187,8 +200,8 @@ def test_the_fit_is_the_nearest_wrench_that_contact_can_give(steps):
 
 @pytest.mark.parametrize("num_edges", [3, 4, 8])
 def test_standing_still_is_explained_by_the_floor(num_edges):
-    # At rest over its feet the floor carries the body: nothing is left over, the forces sum to the weight, push, and share the load evenly
-    # between left and right.
+    # At rest over its feet the floor carries the body: nothing is left over, the forces sum to the weight, push, and
+    # share the load evenly between left and right.
     x = standing()
     (forces,), residual = Steps(x, STILL, x, touching(*FEET), friction_edges=num_edges).explain()
     assert np.linalg.norm(residual) < FIT
@@ -239,25 +252,35 @@ def test_the_floor_pushes_and_never_pulls():
 
 @pytest.mark.parametrize("friction", [0.3, 0.8])
 def test_friction_bounds_a_standing_start(friction):
-    # Sliding sideways as a rigid whole along +x with acceleration s needs the force M s through the centre of mass. With contacts all
-    # around at its height there are no moments, and the floor gives at most mu M g of it: t1 and t2 are x and y for a level floor.
+    # Sliding sideways as a rigid whole along +x with acceleration s needs the force M s through the centre of mass.
+    # With contacts all around at its height there are no moments, and the floor gives at most mu M g of it: t1 and t2
+    # are x and y for a level floor.
     centre, angles = SKELETON.centre_of_mass(standing()), np.arange(NUM_JOINTS) * (math.pi / 2)
     around = centre + np.stack((np.cos(angles), np.sin(angles), 0 * angles), -1)
 
     def left(sideways):
         b = np.array([MASS * sideways, 0.0, WEIGHT, 0.0, 0.0, 0.0])
         _, residual = fitted(
-            b, around, touching(0, 1, 2, 3), UP, radii=np.zeros(NUM_JOINTS), centre=centre, friction=friction, moment_arm=1e3
+            b,
+            around,
+            touching(0, 1, 2, 3),
+            UP,
+            radii=np.zeros(NUM_JOINTS),
+            centre=centre,
+            friction=friction,
+            moment_arm=1e3,
         )
         return float(np.linalg.norm(residual[:3]))
 
     assert left(0.99 * friction * GRAVITY) < FIT
-    # Beyond it the nearest force of the cone is left: with demand (s, g) it lies off the edge (mu, 1) by |s - mu g| / sqrt(1 + mu^2).
+    # Beyond it the nearest force of the cone is left: with demand (s, g) it lies off the edge (mu, 1) by |s - mu g| /
+    # sqrt(1 + mu^2).
     assert left(2 * friction * GRAVITY) == pytest.approx(WEIGHT * friction / math.sqrt(1 + friction**2), rel=1e-6)
 
 
 def test_external_forces_are_accounted_for(rng):
-    # In the air under known forces each particle follows f = m a, so contact has nothing to explain, in force or in moment.
+    # In the air under known forces each particle follows f = m a, so contact has nothing to explain, in force or in
+    # moment.
     x_t, v_t, forces = standing(), rng.standard_normal((NUM_JOINTS, 3)), 100 * rng.standard_normal((NUM_JOINTS, 3))
     step = Steps(x_t, v_t, x_t + H * v_t + H * H * (forces / SKELETON.masses[:, None] + G), touching())
     assert np.linalg.norm(step.explain(forces)[1]) < NEWTON
@@ -265,7 +288,8 @@ def test_external_forces_are_accounted_for(rng):
 
 
 def test_contacts_bear_no_more_than_they_can():
-    # A body that is to rise with 9 g asks its contacts for ten body weights: feet give the largest load, hands and hips the bearing.
+    # A body that is to rise with 9 g asks its contacts for ten body weights: feet give the largest load, hands and hips
+    # the bearing.
     x = standing()
     for joints, most in ((FEET, 4.0), ((20, 21), 1.0)):
         limits = {"largest_load": 4.0, "largest_bearing": 1.0, "moment_arm": 1e3}
@@ -291,8 +315,8 @@ def turned(angle):
 
 @pytest.mark.parametrize(("angle", "shift"), [(0.0, 50.0), (0.7, 0.0), (2.0, 3.0), (4.0, -20.0)])
 def test_sizes_do_not_depend_on_the_place_or_the_direction(angle, shift, steps):
-    # Physics has no preferred place or direction, and pyramids turn with what is asked for. Positions of 50 m round by 1e-14 m, which is
-    # 1e-9 N after the division by h^2.
+    # Physics has no preferred place or direction, and pyramids turn with what is asked for. Positions of 50 m round by
+    # 1e-14 m, which is 1e-9 N after the division by h^2.
     x_t, v_t, x = steps
     R, move = turned(angle), np.array([shift, -2 * shift, 0.0])
     here = Steps(x_t, v_t, x, touching(*FEET)).explain()[1]
@@ -319,8 +343,9 @@ def aimed(x, v, *candidates, react, costs=None, weight=1.0, forces=None, loads=N
 
 
 def test_the_cheapest_candidate_is_chosen_physics_included():
-    # Standing still costs contact nothing; to rise with 2 g from no knees and to hover away sideways cost a wrench. A cost of the prior
-    # outweighs a wrench of one body weight from the weight on, and a candidate that is led by is followed whatever it costs.
+    # Standing still costs contact nothing; to rise with 2 g from no knees and to hover away sideways cost a wrench. A
+    # cost of the prior outweighs a wrench of one body weight from the weight on, and a candidate that is led by is
+    # followed whatever it costs.
     x = standing()[None]
     aside = x + H * H * 1.5 * GRAVITY * np.array([1.0, 0.0, 0.0])
     assert aimed(x, 0 * x, aside, x, react=True)[1] == 1
@@ -334,8 +359,8 @@ def test_the_cheapest_candidate_is_chosen_physics_included():
 
 
 def test_the_ground_answers_a_load_and_not_a_push():
-    # Standing still with 40 N in each hand, contact bears body and load, so that y is what it is without; the same force as a push takes
-    # the body with it: its centre goes down by h^2 f / m.
+    # Standing still with 40 N in each hand, contact bears body and load, so that y is what it is without; the same
+    # force as a push takes the body with it: its centre goes down by h^2 f / m.
     x, forces = standing()[None], np.zeros((1, NUM_JOINTS, 3))
     forces[0, [20, 21], 2] = -40.0  # a hand on each side, so that the moment is small
     at_rest = np.zeros_like(x)
@@ -350,15 +375,20 @@ def test_the_ground_answers_a_load_and_not_a_push():
 
 def test_without_reaction_the_target_is_newtons(rng):
     # y = x + h v + h^2 (f / m + g), eq. (1) in the paper's literal form.
-    x, v, forces = standing()[None], rng.standard_normal((1, NUM_JOINTS, 3)), 100 * rng.standard_normal((1, NUM_JOINTS, 3))
+    x, v, forces = (
+        standing()[None],
+        rng.standard_normal((1, NUM_JOINTS, 3)),
+        100 * rng.standard_normal((1, NUM_JOINTS, 3)),
+    )
     y, _, near = aimed(x, v, x, react=False, forces=forces)
     np.testing.assert_allclose(y, x + H * v + H * H * (forces / SKELETON.masses[:, None] + G), rtol=0, atol=1e-14)
     assert near[0].tolist() == (x[0, :, 2] - SKELETON.radii < 0.05).tolist()
 
 
 def test_the_reaction_moves_the_body_as_one_and_gives_it_what_contact_can(rng):
-    # Newton and Euler: sum m a is the force, sum r x m a the moment about the centre of mass, and no two joints come nearer. The force is
-    # what contact can give of the reference candidate's change of momentum; in the air there is none.
+    # Newton and Euler: sum m a is the force, sum r x m a the moment about the centre of mass, and no two joints come
+    # nearer. The force is what contact can give of the reference candidate's change of momentum; in the air there is
+    # none.
     x = standing()[None] + 0.02 * rng.standard_normal((1, NUM_JOINTS, 3))
     v, arms = 0.1 * rng.standard_normal(x.shape), x[0] - SKELETON.centre_of_mass(x[0])
     reference = x + H * v + 0.004 * rng.standard_normal(x.shape)
@@ -370,7 +400,9 @@ def test_the_reaction_moves_the_body_as_one_and_gives_it_what_contact_can(rng):
     wrench.momentum_rate(x[0], v[0], reference[0], SKELETON.masses, H, centre, demand)
     gained = SKELETON.masses[:, None] * acceleration
     assert np.linalg.norm(gained.sum(0)) > 0.3 * WEIGHT
-    np.testing.assert_allclose([*gained.sum(0), *np.cross(arms, gained).sum(0)], demand - unexplained[0], rtol=0, atol=FIT)
+    np.testing.assert_allclose(
+        [*gained.sum(0), *np.cross(arms, gained).sum(0)], demand - unexplained[0], rtol=0, atol=FIT
+    )
     stretching = ((acceleration[:, None] - acceleration) * (arms[:, None] - arms)).sum(-1)
     assert np.abs(stretching).max() < 1e-8
     flying, _, near = aimed(x, v, reference, react=True, height=-3.0)
@@ -390,10 +422,12 @@ def test_somebody_who_stands_still_is_aimed_at_where_they_stand():
 @pytest.mark.parametrize("weight", [0.1, 1.0, 30.0])
 @pytest.mark.parametrize("arm", [1.0, 0.4])
 def test_the_correction_solves_its_constrained_problem(weight, arm, steps):
-    # Stationarity of sum (m_j / M) |dx_j / u|^2 + w_p |eps|^2 + lambda (B dx + e - eps) in dx, eps and lambda: 66 + 6 + 6 equations
-    # solved at once. A condition number of 1e4 or so costs four of sixteen digits.
+    # Stationarity of sum (m_j / M) |dx_j / u|^2 + w_p |eps|^2 + lambda (B dx + e - eps) in dx, eps and lambda: 66 + 6 +
+    # 6 equations solved at once. A condition number of 1e4 or so costs four of sixteen digits.
     x_t, v_t, x = steps
-    step = Steps(x_t, v_t, x, touching(*FEET), correction_weight=weight, moment_arm=arm, threshold=0.0, correction_cap=FAR)
+    step = Steps(
+        x_t, v_t, x, touching(*FEET), correction_weight=weight, moment_arm=arm, threshold=0.0, correction_cap=FAR
+    )
     _, residual = step.explain()
     dx, _ = step.balance()
     rows = np.array([1.0] * 3 + [1 / arm] * 3) / WEIGHT
@@ -409,8 +443,9 @@ def test_the_correction_solves_its_constrained_problem(weight, arm, steps):
 
 
 def test_with_equal_masses_it_is_the_papers(rng):
-    # min |x - x_pd|^2 + w |eps|^2 subject to B x - a - F c = eps, in newtons: x = x_pd - B^T (B B^T + I / w)^-1 e. Our w_p measures
-    # displacements in u = g h^2 and wrenches in body weights, averaged over 22 joints: w = 22 u^2 w_p / weight^2.
+    # min |x - x_pd|^2 + w |eps|^2 subject to B x - a - F c = eps, in newtons: x = x_pd - B^T (B B^T + I / w)^-1 e. Our
+    # w_p measures displacements in u = g h^2 and wrenches in body weights, averaged over 22 joints: w = 22 u^2 w_p /
+    # weight^2.
     equal, x_t = SKELETON.with_unit_masses(), standing()
     x = x_t + 0.01 * rng.standard_normal((NUM_JOINTS, 3))
     options = {"correction_weight": 2.0, "threshold": 0.0, "correction_cap": FAR}
@@ -423,7 +458,8 @@ def test_with_equal_masses_it_is_the_papers(rng):
 
 @pytest.mark.parametrize("weight", [0.5, 1.0, 3.0])
 def test_the_weight_is_the_share_that_goes(weight):
-    # Of a force through the centre of mass w_p / (1 + w_p) goes: hovering, the body drops by that share of g h^2, as one piece.
+    # Of a force through the centre of mass w_p / (1 + w_p) goes: hovering, the body drops by that share of g h^2, as
+    # one piece.
     x = standing()
     step = Steps(x, STILL, x, touching(), correction_weight=weight, threshold=0.0, correction_cap=FAR)
     dx, before = step.balance()
@@ -434,7 +470,8 @@ def test_the_weight_is_the_share_that_goes(weight):
 
 
 def test_the_correction_is_a_rigid_motion(steps):
-    # dx_j = p + w x r_j is perpendicular to the bones in the differences of their ends: no bone's length changes to first order.
+    # dx_j = p + w x r_j is perpendicular to the bones in the differences of their ends: no bone's length changes to
+    # first order.
     x_t, v_t, x = steps
     dx, _ = Steps(x_t, v_t, x, touching(*FEET), threshold=0.0).balance()
     assert np.linalg.norm(dx, axis=-1).min(-1).max() > 1e-4
@@ -443,8 +480,9 @@ def test_the_correction_is_a_rigid_motion(steps):
 
 
 def test_it_lessens_every_root_wrench(steps):
-    # With c held fixed the problem is convex with dx = 0 feasible, and a step shortened by the cap stays on the way down; a new fit of c
-    # can only lessen the residual further. Where contact explains everything there is nothing to lessen.
+    # With c held fixed the problem is convex with dx = 0 feasible, and a step shortened by the cap stays on the way
+    # down; a new fit of c can only lessen the residual further. Where contact explains everything there is nothing to
+    # lessen.
     x_t, v_t, x = steps
     step = Steps(x_t, v_t, x, touching(*FEET), threshold=0.0)
     before, after = (np.linalg.norm(step.explain(after=x + dx)[1], axis=-1) for dx in (0.0, step.balance()[0]))
@@ -454,7 +492,8 @@ def test_it_lessens_every_root_wrench(steps):
 
 
 def test_small_wrenches_are_left_alone_and_large_ones_capped(steps):
-    # Per member of the batch: below the threshold x_pd itself comes back, above it no joint moves farther than the cap, and one does.
+    # Per member of the batch: below the threshold x_pd itself comes back, above it no joint moves farther than the cap,
+    # and one does.
     x_t, v_t, x = steps
     x = x_t + H * v_t + H * H * G + np.linspace(0, 1, len(x))[:, None, None] * (x - x_t - H * v_t)
     cap, threshold = 0.002, 0.4
@@ -472,8 +511,8 @@ def test_small_wrenches_are_left_alone_and_large_ones_capped(steps):
 
 
 def test_what_is_unexplained_passes_until_it_adds_up(steps):
-    # The drift of half a second, of the body and of its turning, stays within a bound: up to it nothing is corrected, and beyond it by what
-    # is too much. A hovering body gains g h a step.
+    # The drift of half a second, of the body and of its turning, stays within a bound: up to it nothing is corrected,
+    # and beyond it by what is too much. A hovering body gains g h a step.
     x_t, v_t, x = steps
     step = Steps(x_t, v_t, x, touching(*FEET), threshold=0.0, correction_cap=FAR)
     assert not step.balance(bound=1e9)[0].any()
@@ -483,7 +522,9 @@ def test_what_is_unexplained_passes_until_it_adds_up(steps):
         drift = np.array([[0.0, 0.0, before / (1 - H / wrench.DRIFT_TIME), 0.0, 0.0, 0.0]])
         dx, _ = hovering.balance(drift=drift, bound=0.1)
         excess = max(abs(left) - 0.1, 0.0)
-        np.testing.assert_allclose(dx[0], np.broadcast_to([0.0, 0.0, -0.5 * H * excess], dx[0].shape), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            dx[0], np.broadcast_to([0.0, 0.0, -0.5 * H * excess], dx[0].shape), rtol=0, atol=1e-12
+        )
 
 
 def test_no_weight_and_people_who_are_held_are_not_corrected(steps):
@@ -516,8 +557,9 @@ def points_angular_rate(joints, h):
 
 
 def test_spinning_steadily_about_a_principal_axis_takes_no_moment():
-    # The body mirrors left and right, so the axis through its sides is principal: L = I w stays. Central differences of a circle point to
-    # its centre exactly, so only rounding is left: about 1e-16 * 1e3 / s^2 * 10 kg m^2. About a slanted axis a moment is needed.
+    # The body mirrors left and right, so the axis through its sides is principal: L = I w stays. Central differences of
+    # a circle point to its centre exactly, so only rounding is left: about 1e-16 * 1e3 / s^2 * 10 kg m^2. About a
+    # slanted axis a moment is needed.
     for axis, needed in (((1.0, 0.0, 0.0), False), ((0.6, 0.0, 0.8), True)):
         joints, rotations = turning_frames(axis, (-0.2, 0.0, 0.2))
         for rate in (points_angular_rate(joints, H), cylinder_angular_rate(joints, rotations, SKELETON, H)):
@@ -537,15 +579,19 @@ def textbook_inertia():
         d = (x[child] - x[parent]) / length
         s = (near * x[parent] + far * x[child]) / mass - centre
         across = mass * (3 * radius**2 + length**2) / 12
-        inertia += across * eye + (mass * radius**2 / 2 - across) * np.outer(d, d) + mass * (s @ s * eye - np.outer(s, s))
+        inertia += (
+            across * eye + (mass * radius**2 / 2 - across) * np.outer(d, d) + mass * (s @ s * eye - np.outer(s, s))
+        )
     return inertia
 
 
-@pytest.mark.parametrize("axis", [(1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.36, 0.48, 0.8)], ids=["sideways", "upright", "slanted"])
+@pytest.mark.parametrize(
+    "axis", [(1.0, 0.0, 0.0), (0.0, 0.0, 1.0), (0.36, 0.48, 0.8)], ids=["sideways", "upright", "slanted"]
+)
 def test_cylinders_obey_eulers_equation(axis):
-    # A rigid body about its centre of mass has L' = I w' + w x I w with the textbook's inertia: m (3 radius^2 + L^2) / 12 across a
-    # cylinder, m radius^2 / 2 about it, and Steiner's term. Turning by w t + w' t^2 / 2 in steps of h, central differences are off by about
-    # (h |w|)^2 / 12 + (h w' / w)^2 of the terms: 1e-6 at h = 1 ms.
+    # A rigid body about its centre of mass has L' = I w' + w x I w with the textbook's inertia: m (3 radius^2 + L^2) /
+    # 12 across a cylinder, m radius^2 / 2 about it, and Steiner's term. Turning by w t + w' t^2 / 2 in steps of h,
+    # central differences are off by about (h |w|)^2 / 12 + (h w' / w)^2 of the terms: 1e-6 at h = 1 ms.
     axis, w, w_dot, h = np.array(axis), 3.0, 5.0, 1e-3
     joints, rotations = turning_frames(axis, [w * t + w_dot * t * t / 2 for t in (-h, 0.0, h)])
     rate = points_angular_rate(joints, h) + cylinder_angular_rate(joints, rotations, SKELETON, h)[0]
@@ -579,8 +625,8 @@ def test_a_recording_of_a_somersault_in_flight_is_explained(cylinders):
 
 
 def test_a_recording_uses_central_differences_and_repeats_its_ends(rng):
-    # Frame t of the recording is the step from t to t + 1 with the velocity from t - 1 to t; the external forces of that step are stored
-    # with frame t + 1, to which they led.
+    # Frame t of the recording is the step from t to t + 1 with the velocity from t - 1 to t; the external forces of
+    # that step are stored with frame t + 1, to which they led.
     motion = replace(stepping_clip(0.5), external_forces=30 * rng.standard_normal((15, NUM_JOINTS, 3)))
     mask = motion.joints[..., 2] - SKELETON.radii < 0.03
     sizes = root_wrench_of_motion(motion, mask, options=SimulatorOptions(**PLAIN))
@@ -594,7 +640,8 @@ def test_a_recording_uses_central_differences_and_repeats_its_ends(rng):
 
 
 def test_points_and_cylinders_are_alike_in_everyday_motion():
-    # The paper's finding (its figure on the root metric): how a limb's mass is spread hardly shows against the whole body's.
+    # The paper's finding (its figure on the root metric): how a limb's mass is spread hardly shows against the whole
+    # body's.
     motion = stepping_clip(2.0)
     mask = motion.joints[..., 2] - SKELETON.radii < 0.03
     points, cylinders = (root_wrench_of_motion(motion, mask, cylinders=choice) for choice in (False, True))
@@ -622,12 +669,15 @@ def test_every_contact_has_its_own_friction(rng):
     check(wrench.fit_contacts(x, support, 0, SKELETON.radii, SKELETON.centre_of_mass(x), b, fit, forces, residual))
     assert (np.linalg.norm(forces[:, :2], axis=-1) <= friction * forces[:, 2] + 1e-9).all()
     assert forces[[8, 11], 0].sum() > forces[[7, 10], 0].sum() > 0
-    assert np.linalg.norm(forces[[7, 10], :2], axis=-1).sum() == pytest.approx(0.05 * forces[[7, 10], 2].sum(), rel=1e-6)
+    assert np.linalg.norm(forces[[7, 10], :2], axis=-1).sum() == pytest.approx(
+        0.05 * forces[[7, 10], 2].sum(), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("way", [(1.0, 0.0), (0.0, -1.0)])
 def test_feet_that_slide_only_brake(way):
-    # Coulomb: what slides gets friction against its way and none along it. The fit may take any of it from none to all of the cone.
+    # Coulomb: what slides gets friction against its way and none along it. The fit may take any of it from none to all
+    # of the cone.
     x, near = standing(), touching(*FEET)
     sliding = np.zeros((NUM_JOINTS, 3))
     sliding[list(FEET), :2] = way
@@ -642,7 +692,8 @@ def test_feet_that_slide_only_brake(way):
 
 
 def test_toes_and_palms_bear_what_balls_and_wrists_are_too_high_for():
-    # Somebody on tiptoe, feet straight down: the balls of the feet are 7 cm above the floor, and toes go on beyond them.
+    # Somebody on tiptoe, feet straight down: the balls of the feet are 7 cm above the floor, and toes go on beyond
+    # them.
     x = standing()
     for ankle, toe in ((7, 10), (8, 11)):
         x[toe] = x[ankle] - (0.0, 0.0, SKELETON.lengths[toe])
@@ -652,8 +703,9 @@ def test_toes_and_palms_bear_what_balls_and_wrists_are_too_high_for():
 
 
 def test_soles_reach_from_the_heels_to_the_toes():
-    # A body that stands and is decelerated at g d / height needs the centre of pressure at d ahead of its centre of mass. Below the joints
-    # that ends at the balls of the feet; soles end 46 % of the length from ankle to ball farther.
+    # A body that stands and is decelerated at g d / height needs the centre of pressure at d ahead of its centre of
+    # mass. Below the joints that ends at the balls of the feet; soles end 46 % of the length from ankle to ball
+    # farther.
     x = standing()
     centre, height = SKELETON.centre_of_mass(x), SKELETON.centre_of_mass(x)[2]
     ball, length = x[10, 1] - centre[1], np.linalg.norm(x[10] - x[7])

@@ -94,7 +94,9 @@ def test_the_index_is_kept(path: Path, cache: Path, monkeypatch: pytest.MonkeyPa
 
     fresh = proposed(MotionField.open(path))
     assert len(list((cache / "banks").glob("*.safetensors"))) == 2
-    monkeypatch.setattr("dropsim.priors.motion_field.FieldIndex.of", lambda *_: pytest.fail("the index was there already"))
+    monkeypatch.setattr(
+        "dropsim.priors.motion_field.FieldIndex.of", lambda *_: pytest.fail("the index was there already")
+    )
     monkeypatch.setattr("dropsim.priors.bank.read_weights", lambda *_: pytest.fail("the frames were there already"))
     np.testing.assert_array_equal(proposed(MotionField.open(path)), fresh)
 
@@ -142,7 +144,12 @@ def test_what_is_no_bank_is_refused(path: Path, tmp_path: Path):
     write_weights(tmp_path / "weights.bank", "cvae", {"a": np.zeros(3)}, {})
     write_weights(tmp_path / "rate.bank", "bank", read_weights(path, "bank")[0], {"fps": "fast", "version": 1})
     (tmp_path / "folder.bank").mkdir()
-    for name, made in (("empty", b""), ("cut", content[:-5]), ("long", b"\xff" * 8 + content[8:]), ("text", b"hello, world")):
+    for name, made in (
+        ("empty", b""),
+        ("cut", content[:-5]),
+        ("long", b"\xff" * 8 + content[8:]),
+        ("text", b"hello, world"),
+    ):
         (tmp_path / f"{name}.bank").write_bytes(made)
     for name in ("weights", "rate", "folder", "empty", "cut", "long", "text", "missing"):
         with pytest.raises(ValueError, match=f"{name}.bank") as refusal:

@@ -42,7 +42,10 @@ class Coasting(Prior):
         del intent
         x = (state.x + state.v.mean(-2, keepdims=True) / self.fps)[..., None, :, :] + np.zeros((num, 1, 1))
         x[..., 1:, :, :] += 0.01 * rng.normal(num - 1, 1, 3)
-        q, memory = np.repeat(state.q[..., None, :, :, :], num, axis=-4), np.repeat(state.memory[..., None, :], num, axis=-2)
+        q, memory = (
+            np.repeat(state.q[..., None, :, :, :], num, axis=-4),
+            np.repeat(state.memory[..., None, :], num, axis=-2),
+        )
         return Candidates(x, q, memory)
 
 
@@ -87,7 +90,9 @@ class Case:
 
 def case_of(name: str) -> Case:
     if name.startswith("clip"):
-        prior = ClipPrior(CLIP, then=tiny(kinematic=True), handover=20) if name == "clip, then ours" else ClipPrior(CLIP)
+        prior = (
+            ClipPrior(CLIP, then=tiny(kinematic=True), handover=20) if name == "clip, then ours" else ClipPrior(CLIP)
+        )
         return Case(prior, [prior.start_from(CLIP, f) for f in FRAMES])
     field = functools.partial(MotionField, bank_of(), CLIP.skeleton)
     made = {
@@ -108,7 +113,14 @@ def case_of(name: str) -> Case:
     return Case(prior, [prior.start_from(CLIP, f) for f in FRAMES])
 
 
-CVAES = ("shipped", "ours", "ours, with an intent and a trunk", "ours, guided by its intent", "humor", "humor, joints by kinematics")
+CVAES = (
+    "shipped",
+    "ours",
+    "ours, with an intent and a trunk",
+    "ours, guided by its intent",
+    "humor",
+    "humor, joints by kinematics",
+)
 MIXTURES = ("mixture", "mixture of three")
 EVERY = (*CVAES, *MIXTURES, "clip", "clip, then ours", "passive", "a user's", "a user's network", "field")
 every_prior = pytest.mark.parametrize("case", EVERY, indirect=True)
@@ -129,8 +141,13 @@ def test_candidates_are_frames_of_the_same_body(case):
     assert candidates.x.shape == (3, k, 22, 3)
     assert candidates.q.shape == (3, k, 22, 3, 3)
     assert candidates.memory.shape == (3, k, state.memory.shape[-1])
-    assert all(values.dtype == np.float64 and np.isfinite(values).all() for values in (candidates.x, candidates.q, candidates.memory))
-    np.testing.assert_allclose(candidates.q @ transpose(candidates.q), np.broadcast_to(np.eye(3), candidates.q.shape), **CLOSE)
+    assert all(
+        values.dtype == np.float64 and np.isfinite(values).all()
+        for values in (candidates.x, candidates.q, candidates.memory)
+    )
+    np.testing.assert_allclose(
+        candidates.q @ transpose(candidates.q), np.broadcast_to(np.eye(3), candidates.q.shape), **CLOSE
+    )
     chosen = candidates.pick(np.zeros(3, dtype=np.int64))
     assert case.prior.commit(chosen, chosen.x, chosen.q).shape == state.memory.shape
     assert case.prior.recall(state, chosen.x, chosen.q).shape == state.memory.shape
@@ -203,7 +220,10 @@ def test_batches_of_any_shape(case):
     state = batch([*case.states, *case.states])
     square = state.map(lambda values: values.reshape(2, 3, *values.shape[1:]))
     seeds = list(range(6))
-    together, wide = case.prior.propose(state, 3, Streams(seeds)), case.prior.propose(square, 3, Streams(seeds).unflatten(2, 3))
+    together, wide = (
+        case.prior.propose(state, 3, Streams(seeds)),
+        case.prior.propose(square, 3, Streams(seeds).unflatten(2, 3)),
+    )
     assert np.array_equal(wide.x.reshape(together.x.shape), together.x)
 
 
@@ -230,7 +250,9 @@ def test_the_world_can_be_moved_and_turned(case, angle):
     expected = turned(State(here.x, here.x, here.q, here.memory), R, shift)
     np.testing.assert_allclose(there.x, expected.x, **CLOSE)
     np.testing.assert_allclose(there.q, expected.q, **CLOSE)
-    np.testing.assert_allclose(there.memory, expected.memory, rtol=0, atol=30 * CLOSE["atol"])  # velocities: differences times 30 Hz
+    np.testing.assert_allclose(
+        there.memory, expected.memory, rtol=0, atol=30 * CLOSE["atol"]
+    )  # velocities: differences times 30 Hz
 
 
 @every_prior
@@ -238,7 +260,9 @@ def test_a_start_from_a_motion_is_its_frame_with_the_velocity_that_led_there(cas
     for frame, state in zip(FRAMES, case.states, strict=True):
         assert np.array_equal(state.x, CLIP.joints[frame])
         assert np.array_equal(state.q, CLIP.q[frame])
-        np.testing.assert_allclose(state.v, (CLIP.joints[frame] - CLIP.joints[frame - 1]) * CLIP.fps, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            state.v, (CLIP.joints[frame] - CLIP.joints[frame - 1]) * CLIP.fps, rtol=0, atol=1e-12
+        )
 
 
 @every_prior
@@ -290,7 +314,8 @@ def test_an_intent_changes_the_candidates_of_those_who_take_one(case):
 
 @pytest.mark.parametrize("category", ["stand", "walk"])
 def test_the_shipped_prior_knows_the_floor(category):
-    # Nothing holds the prior up but what it has learnt: a second of its mode sinks a foot's sphere by no more than its radius.
+    # Nothing holds the prior up but what it has learnt: a second of its mode sinks a foot's sphere by no more than its
+    # radius.
     prior = CVAEPrior.shipped()
     motion = roll_out(prior, prior.start(category, list(range(4))), 30, Streams([0, 1, 2, 3]), mode=True)
     low = (motion.joints[..., 2] - prior.skeleton.radii).min(-1)
@@ -331,7 +356,9 @@ def test_people_of_a_batch_are_picked():
 
 
 def test_one_candidate_is_picked_for_each_person():
-    candidates = tiny(kinematic=True).propose(batch([tiny(kinematic=True).start_from(CLIP, f) for f in FRAMES]), 4, Streams([0, 1, 2]))
+    candidates = tiny(kinematic=True).propose(
+        batch([tiny(kinematic=True).start_from(CLIP, f) for f in FRAMES]), 4, Streams([0, 1, 2])
+    )
     chosen = candidates.pick(np.array([3, 0, 2]))
     assert np.array_equal(chosen.x, candidates.x[[0, 1, 2], [3, 0, 2]])
     assert not np.shares_memory(candidates.pick(1).q, candidates.q)
@@ -341,7 +368,15 @@ def test_the_lines_around_a_model_in_the_docs_are_a_prior():
     torch = pytest.importorskip("torch")
     page = (Path(__file__).parents[2] / "docs" / "your-own-prior.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(class Wrapped.*?)```", page, re.DOTALL)
-    names = {"np": np, "torch": torch, "Prior": Prior, "Candidates": Candidates, "heading": heading, "transpose": transpose, "exp": exp}
+    names = {
+        "np": np,
+        "torch": torch,
+        "Prior": Prior,
+        "Candidates": Candidates,
+        "heading": heading,
+        "transpose": transpose,
+        "exp": exp,
+    }
     exec(code, names)  # our own documentation
 
     def net(pose, z):
@@ -364,7 +399,8 @@ def test_a_mixture_holds_the_candidates_of_all_and_the_first_ones_mode():
     rng = Streams(3)  # the priors draw one after the other
     parts = [prior.propose(prior.start_from(CLIP, 20), share, rng) for prior, share in ((field, 3), (ours, 2))]
     assert np.array_equal(candidates.x, np.concatenate([part.x for part in parts]))
-    # What ours remembers of the field's candidates are the velocities that lead there, and the field knows no clip of ours.
+    # What ours remembers of the field's candidates are the velocities that lead there, and the field knows no clip of
+    # ours.
     x, q = candidates.x[1], candidates.q[1]
     assert np.array_equal(candidates.memory[1, NUM_REMEMBERED:], ours.recall(ours.start_from(CLIP, 20), x, q))
     assert np.array_equal(candidates.memory[3], np.concatenate((field.recall(state, x, q), parts[1].memory[0])))

@@ -85,7 +85,9 @@ def test_large_turns_are_exact_too():
     tensors["output_scale"] = np.full_like(tensors["output_scale"], 5.0)
     wild = CVAEPrior(CVAENetwork.from_tensors(prior.network.shape, tensors), prior.skeleton)
     found = wild.propose(wild.start_from(CLIP, 5), 40, Streams(0))
-    np.testing.assert_allclose(found.q @ found.q.swapaxes(-1, -2), np.broadcast_to(np.eye(3), found.q.shape), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        found.q @ found.q.swapaxes(-1, -2), np.broadcast_to(np.eye(3), found.q.shape), rtol=0, atol=1e-12
+    )
     assert wild.skeleton.bone_error(found.x).max() < 1e-12
 
 
@@ -140,7 +142,9 @@ def small_person() -> Skeleton:
     return Skeleton(adult.rest * np.array([1.1, 0.9, 1.0]), adult.masses * np.linspace(0.9, 1.1, 22), adult.radii * 1.2)
 
 
-@pytest.mark.parametrize("variant", [{"kinematic": True}, {}, {"joints_from_kinematics": True}], ids=["ours", "humor", "Qual"])
+@pytest.mark.parametrize(
+    "variant", [{"kinematic": True}, {}, {"joints_from_kinematics": True}], ids=["ours", "humor", "Qual"]
+)
 def test_a_prior_comes_back_from_its_file_with_its_body(tmp_path, variant):
     before = tiny(small_person(), **variant)
     prior = CVAEPrior(before.network, before.skeleton, fps=60.0, temperature=0.7, guidance=1.5)
@@ -173,7 +177,12 @@ def test_a_prior_survives_pickling():
 
 def good() -> tuple[dict[str, np.ndarray], dict]:
     prior = tiny(kinematic=True)
-    return prior.network.tensors(), {"shape": asdict(prior.network.shape), "fps": 30.0, "height": 1.7, "temperature": 1.0}
+    return prior.network.tensors(), {
+        "shape": asdict(prior.network.shape),
+        "fps": 30.0,
+        "height": 1.7,
+        "temperature": 1.0,
+    }
 
 
 def spoilt(tensors=None, **changes):

@@ -45,7 +45,13 @@ WEIGHTS = random_weights()
 def checkpoint(weights, prefix="module."):
     model = {prefix + name: torch.from_numpy(value) for name, value in weights.items()}
     # A best loss is a numpy number in some checkpoints; it is not needed and must not stand in the way.
-    return {"model": model, "optim": {"state": {}, "param_groups": []}, "epoch": 3, "min_val_loss": np.float64(1.5), "min_train_loss": 2.0}
+    return {
+        "model": model,
+        "optim": {"state": {}, "param_groups": []},
+        "epoch": 3,
+        "min_val_loss": np.float64(1.5),
+        "min_train_loss": 2.0,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +102,15 @@ class Humor:
     joints_vel: np.ndarray
 
     def vector(self):
-        parts = (self.trans, self.trans_vel, self.root_orient, self.root_orient_vel, self.pose_body, self.joints, self.joints_vel)
+        parts = (
+            self.trans,
+            self.trans_vel,
+            self.root_orient,
+            self.root_orient_vel,
+            self.pose_body,
+            self.joints,
+            self.joints_vel,
+        )
         return np.concatenate([part.reshape(-1) for part in parts])
 
 
@@ -199,7 +213,12 @@ def test_the_roll_out_is_humors(path, kinematics, sampled):
         chosen = prior.decode(state, np.stack((np.zeros(48), noise))).pick(int(sampled))
         state = State(chosen.x, state.v, chosen.q, prior.commit(chosen, chosen.x, chosen.q))
         # Our network runs in single precision: 1e-7 of states of order one, fed back 30 times.
-        ours = {"joints": state.x, "root": state.q[0], "body": state.q[1:], "velocities": state.memory[:72].reshape(24, 3)}
+        ours = {
+            "joints": state.x,
+            "root": state.q[0],
+            "body": state.q[1:],
+            "velocities": state.memory[:72].reshape(24, 3),
+        }
         trans = state.x[0] + state.memory[72:] - skeleton.rest[0]
         theirs = {"joints": other.joints, "root": other.root_orient, "body": other.pose_body}
         theirs["velocities"] = np.concatenate(([other.trans_vel, other.root_orient_vel], other.joints_vel))
@@ -294,7 +313,9 @@ def test_other_files_are_refused_in_a_sentence(tmp_path, what):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("content", [None, b"", b"not a checkpoint", b"PK\x03\x04 cut off"], ids=["missing", "empty", "text", "cut"])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"not a checkpoint", b"PK\x03\x04 cut off"], ids=["missing", "empty", "text", "cut"]
+)
 def test_what_is_no_checkpoint_is_refused_in_a_sentence(tmp_path, content):
     file = tmp_path / "other.pth"
     if content is not None:

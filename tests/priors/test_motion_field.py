@@ -22,7 +22,9 @@ FEET = ([7, 10], [8, 11])
 
 @pytest.fixture(scope="module")
 def field() -> MotionField:
-    return MotionField(Bank.of([(CLIP, ClipInfo("step", "ours", "MIT", ("walk",), len(CLIP)), label_contacts(CLIP))]), CLIP.skeleton)
+    return MotionField(
+        Bank.of([(CLIP, ClipInfo("step", "ours", "MIT", ("walk",), len(CLIP)), label_contacts(CLIP))]), CLIP.skeleton
+    )
 
 
 def state_at(field: MotionField, frame: int) -> State:
@@ -57,7 +59,9 @@ def test_an_offset_fades_by_half_in_a_half_life(field):
         recorded = CLIP.q[int(state.memory[0]), 18]
         apart.append(np.arccos(np.clip((np.trace(recorded.T @ state.q[18]) - 1) / 2, -1, 1)))
         chosen = field.propose(state, 1, Streams(0)).pick(0)
-        state = State(chosen.x, (chosen.x - state.x) * field.fps, chosen.q, remembered(field, state, state.memory[ROW] + 1))
+        state = State(
+            chosen.x, (chosen.x - state.x) * field.fps, chosen.q, remembered(field, state, state.memory[ROW] + 1)
+        )
     # Five frames are 0.93 half-lives of 0.18 s at 30 Hz.
     assert 0.4 < apart[-1] / apart[0] < 0.6
 
@@ -86,9 +90,17 @@ def test_candidates_have_the_body_s_bones_and_are_above_the_floor(field):
 
 def test_intents_are_heard():
     """Of people who go left and people who stay, those are taken who do what is wanted."""
-    still, left = CLIP, replace(CLIP, root=CLIP.root + np.linspace(0, 1, len(CLIP))[:, None] * np.array([-1.0, 0.0, 0.0]) * CLIP.duration)
+    still, left = (
+        CLIP,
+        replace(
+            CLIP, root=CLIP.root + np.linspace(0, 1, len(CLIP))[:, None] * np.array([-1.0, 0.0, 0.0]) * CLIP.duration
+        ),
+    )
     left = replace(left, joints=left.skeleton.forward(left.q, left.root))
-    parts = [(m, ClipInfo(n, "ours", "MIT", ("walk",), len(m)), label_contacts(m)) for n, m in (("still", still), ("left", left))]
+    parts = [
+        (m, ClipInfo(n, "ours", "MIT", ("walk",), len(m)), label_contacts(m))
+        for n, m in (("still", still), ("left", left))
+    ]
     field = MotionField(Bank.of(parts), CLIP.skeleton)
     state = field.start_from(still, 20)
     state = replace(state, v=state.v + np.array([-0.5, 0.0, 0.0]))  # half as fast as those who go: as near to both
@@ -100,7 +112,8 @@ def test_intents_are_heard():
 
 
 def test_of_one_moment_of_a_recording_there_is_one_candidate():
-    # People who look like frame t, but follow the clip some frames later, as those do whom physics holds back, do not go back either.
+    # People who look like frame t, but follow the clip some frames later, as those do whom physics holds back, do not
+    # go back either.
     field = MotionField.shipped()
     states = field.start("walk", list(range(32)))
     late = states.memory.copy()

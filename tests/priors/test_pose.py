@@ -93,7 +93,11 @@ def test_other_weights_are_refused(prior, tmp_path):
     write_weights(tmp_path / "cvae.safetensors", "cvae", tensors, {})
     write_weights(tmp_path / "sizes.safetensors", "pose", tensors, {})
     write_weights(tmp_path / "shape.safetensors", "pose", tensors, {"shape": {"encoder": [16], "decoder": [16]}})
-    for name, sentence in (("cvae", "holds cvae, not pose"), ("sizes", "does not say the shape"), ("shape", "has shape|hold")):
+    for name, sentence in (
+        ("cvae", "holds cvae, not pose"),
+        ("sizes", "does not say the shape"),
+        ("shape", "has shape|hold"),
+    ):
         with pytest.raises(ValueError, match=sentence):
             PosePrior.load(tmp_path / f"{name}.safetensors")
 
@@ -128,7 +132,11 @@ def bent_back(q, joint, axis, degrees):
 def test_the_shipped_model_knows_a_walk_from_broken_bones():
     prior = PosePrior.shipped()
     assert (prior.norm(CLIP.q) < prior.limit).all()
-    for joint, axis, degrees in (("left_knee", (1.0, 0, 0), -50), ("right_knee", (1.0, 0, 0), -50), ("neck", (0, 1.0, 0), 150)):
+    for joint, axis, degrees in (
+        ("left_knee", (1.0, 0, 0), -50),
+        ("right_knee", (1.0, 0, 0), -50),
+        ("neck", (0, 1.0, 0), 150),
+    ):
         assert (prior.norm(bent_back(CLIP.q, joint, axis, degrees)) > prior.limit).mean() > 0.95, joint
 
 
@@ -137,7 +145,8 @@ def test_the_shipped_model_takes_a_knee_back_and_leaves_the_rest():
     bad = bent_back(CLIP.q, "left_knee", (1.0, 0, 0), -60)
     projected = prior.project(bad)
     knee = projected[:, joint_index("left_knee")]
-    # Sine of the bend to the front: 60 degrees before, no more than the 15 that recorded knees have, and a little, after.
+    # Sine of the bend to the front: 60 degrees before, no more than the 15 that recorded knees have, and a little,
+    # after.
     assert np.median(np.degrees(np.arcsin((knee[:, 1, 2] - knee[:, 2, 1]) / 2))) < 25
     joints = [skeleton.forward(q, CLIP.root) for q in (projected, CLIP.q)]
     others = [j for j in range(22) if JOINTS[j] not in ("left_knee", "left_ankle", "left_foot")]
@@ -151,5 +160,6 @@ def test_one_pose_is_quick():
         began = time.process_time()
         prior.norm(pose)
         times.append(time.process_time() - began)
-    # 0.1 ms without the tests' checks of every shape, which cost more than the network; the bound leaves room for a busy machine.
+    # 0.1 ms without the tests' checks of every shape, which cost more than the network; the bound leaves room for a
+    # busy machine.
     assert min(times) < 3e-3

@@ -39,7 +39,8 @@ def test_a_clip_hands_over_at_the_frame():
 
 
 def test_people_who_still_follow_do_not_notice_people_who_were_handed_over():
-    # The random numbers of a person who follows stay untouched, so that their motion after the handover is the one they have alone.
+    # The random numbers of a person who follows stay untouched, so that their motion after the handover is the one they
+    # have alone.
     prior = ClipPrior(CLIP, then=tiny(kinematic=True), handover=20)
     late, early = (prior.start_from(CLIP, frame) for frame in (30, 15))
     together = roll_out(prior, batch([late, early]), 15, Streams([1, 2]))

@@ -19,7 +19,12 @@ def walks(num_rows: int, seed: int = 0, num_clips: int = 7) -> tuple[np.ndarray,
 
 
 def every_row(
-    index: SearchIndex, rows: np.ndarray, query: np.ndarray, num: int, weights: np.ndarray | None = None, allowed: np.ndarray | None = None
+    index: SearchIndex,
+    rows: np.ndarray,
+    query: np.ndarray,
+    num: int,
+    weights: np.ndarray | None = None,
+    allowed: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compare with every row: eight columns are summed in pairs, in the order of the index, and the sums one after the other."""
     weights = np.ones(COLUMNS, np.float32) if weights is None else weights.astype(np.float32)
@@ -32,12 +37,16 @@ def every_row(
         total += ((a + b) + (c + d)) + ((e + f) + (g + h))
     found = [i for i in np.lexsort((np.arange(len(rows)), total)) if allowed is None or allowed[i]][:num]
     missing = num - len(found)
-    return np.r_[found, np.full(missing, -1)].astype(int), np.r_[total[found], np.full(missing, np.inf)].astype(np.float32)
+    return np.r_[found, np.full(missing, -1)].astype(int), np.r_[total[found], np.full(missing, np.inf)].astype(
+        np.float32
+    )
 
 
 def queries_near(rows: np.ndarray, num: int, seed: int = 1) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    return rows[rng.integers(len(rows), size=num)] + rng.normal(size=(num, COLUMNS)) * rng.choice([0.0, 0.1, 1.0, 10.0], (num, 1))
+    return rows[rng.integers(len(rows), size=num)] + rng.normal(size=(num, COLUMNS)) * rng.choice(
+        [0.0, 0.1, 1.0, 10.0], (num, 1)
+    )
 
 
 @pytest.mark.parametrize("num_rows", [1, 7, 8, 65, 3000])

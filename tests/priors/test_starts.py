@@ -31,7 +31,9 @@ def test_a_bank_comes_back_from_its_file(tmp_path):
     for name in bank.categories:
         for part in ("x", "v", "q", "memory"):
             # Stored in single precision; the largest values are velocities of a few m/s.
-            np.testing.assert_allclose(getattr(again.states[name], part), getattr(bank.states[name], part), rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(
+                getattr(again.states[name], part), getattr(bank.states[name], part), rtol=1e-6, atol=1e-6
+            )
 
 
 def test_a_state_is_picked_or_drawn():
@@ -108,7 +110,11 @@ def long_legged() -> Skeleton:
     return Skeleton(rest, adult.masses, adult.radii)
 
 
-BODIES = {"child": Skeleton.adult(height=1.2, body_mass=30.0), "tall": Skeleton.adult(height=2.05), "long legs": long_legged()}
+BODIES = {
+    "child": Skeleton.adult(height=1.2, body_mass=30.0),
+    "tall": Skeleton.adult(height=2.05),
+    "long legs": long_legged(),
+}
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -128,7 +134,8 @@ def test_another_body_starts_on_its_own_bones_and_on_the_floor(name, category):
 
 
 def test_a_body_of_the_same_proportions_is_a_scaled_one():
-    # Everything is similar, so that lengths and velocities grow alike; the bank keeps velocities in single precision at 30 Hz.
+    # Everything is similar, so that lengths and velocities grow alike; the bank keeps velocities in single precision at
+    # 30 Hz.
     bank, body = StartBank.shipped(), Skeleton.adult(height=2.04)
     before, state = bank.draw("walk", [0, 1, 2]), bank.draw("walk", [0, 1, 2], body)
     scale = 2.04 / 1.70
@@ -148,7 +155,9 @@ def test_somebody_starts_alone_as_in_a_batch():
     together = bank.draw("dance", [4, 5, 6], body)
     for i in range(3):
         alone = bank.draw("dance", 4 + i, body)
-        assert all(np.array_equal(getattr(alone, part), getattr(together, part)[i]) for part in ("x", "v", "q", "memory"))
+        assert all(
+            np.array_equal(getattr(alone, part), getattr(together, part)[i]) for part in ("x", "v", "q", "memory")
+        )
 
 
 def test_a_prior_starts_with_its_own_body():

@@ -59,7 +59,9 @@ def naive_layer(weights, name, x):
 
 
 def naive_norm(weights, name, x):
-    gain, shift, mean, variance = (weights[f"{name}.{p}"].double().numpy() for p in ("weight", "bias", "running_mean", "running_var"))
+    gain, shift, mean, variance = (
+        weights[f"{name}.{p}"].double().numpy() for p in ("weight", "bias", "running_mean", "running_var")
+    )
     return (x - mean) / np.sqrt(variance + 1e-5) * gain + shift
 
 
@@ -109,7 +111,9 @@ def vposer_file(folder, version):
         return folder / "TR00_E096.pt"
     # A Lightning checkpoint holds the body that it was trained on, too.
     state = WEIGHTS_2 | {"bm_train.v_template": torch.zeros(3, 3)}
-    torch.save({"state_dict": state, "epoch": 13, "val_loss": np.float64(0.03)}, folder / "V02_05_epoch=13_val_loss=0.03.ckpt")
+    torch.save(
+        {"state_dict": state, "epoch": 13, "val_loss": np.float64(0.03)}, folder / "V02_05_epoch=13_val_loss=0.03.ckpt"
+    )
     return folder / "V02_05_epoch=13_val_loss=0.03.ckpt"
 
 
@@ -146,7 +150,9 @@ def test_vposers_folder_will_do(tmp_path, version):
 def test_a_converted_checkpoint_is_the_same_model(tmp_path, version):
     file = vposer_file(tmp_path, version)
     assert convert_checkpoint(file, tmp_path / "pose.safetensors") == "VPoser"
-    assert np.array_equal(PosePrior.load(tmp_path / "pose.safetensors").project(CLIP.q), PosePrior.from_vposer(file).project(CLIP.q))
+    assert np.array_equal(
+        PosePrior.load(tmp_path / "pose.safetensors").project(CLIP.q), PosePrior.from_vposer(file).project(CLIP.q)
+    )
 
 
 class Malicious:

@@ -98,8 +98,8 @@ def test_a_frame_has_the_size_asked_for_and_shows_a_person_of_the_right_height()
     camera = Camera(target=(0.0, 0.0, 0.85), azimuth=-90.0, elevation=0.0, distance=100.0, field_of_view=1.0)
     picture = shown(walk(), 0, camera, (121, 160))
     assert picture.size == (121, 160)
-    # A pinhole far away: a metre is width / (2 d tan(fov / 2)) pixels. Limbs reach from the shoulder's top, 0.818 of 1.70 m and a radius of
-    # 0.058 m, down to the ankle, at 0.066 m where the shoe begins.
+    # A pinhole far away: a metre is width / (2 d tan(fov / 2)) pixels. Limbs reach from the shoulder's top, 0.818 of
+    # 1.70 m and a radius of 0.058 m, down to the ankle, at 0.066 m where the shoe begins.
     metre = 121 / (2 * 100 * math.tan(math.radians(0.5)))
     rows = rows_of(picture, TEAL)
     assert rows.min() == pytest.approx(80 - (0.818 * 1.70 + 0.058 - 0.85) * metre, abs=3)
@@ -121,8 +121,12 @@ def test_a_person_is_where_the_projected_joints_are(body: str) -> None:
 
 
 def test_the_skin_is_where_the_body_has_it() -> None:
-    # The silhouette from far away is bounded by the vertices that Body.skinned returns, to a pixel on either side for antialiasing.
-    motion, camera = walk(), Camera(target=(0.0, 0.1, 0.9), azimuth=-90.0, elevation=0.0, distance=100.0, field_of_view=1.3)
+    # The silhouette from far away is bounded by the vertices that Body.skinned returns, to a pixel on either side for
+    # antialiasing.
+    motion, camera = (
+        walk(),
+        Camera(target=(0.0, 0.1, 0.9), azimuth=-90.0, elevation=0.0, distance=100.0, field_of_view=1.3),
+    )
     style = Style(size=(200, 200))
     there, empty = (draw_frame(m, 1, camera=camera, style=style) for m in (motion, moved(motion, 30.0, 0.0)))
     rows, columns = np.nonzero(difference(there, empty) > 0.1)
@@ -167,7 +171,9 @@ def test_a_following_camera_is_smooth() -> None:
 def test_a_following_camera_keeps_everybody_in_the_picture_and_goes_up_with_the_ground() -> None:
     stage = Stage((moved(walk(), -2.0, 0.0), moved(walk(2), 2.0, 0.0)), ghost=moved(walk(), 1.0, 0.0))
     for i, camera in enumerate(follow(stage)):
-        columns = View.of(camera, 640, 480).pixels(np.concatenate([m.joints[min(i, len(m) - 1)] for m in stage.people]))[:, 0]
+        columns = View.of(camera, 640, 480).pixels(
+            np.concatenate([m.joints[min(i, len(m) - 1)] for m in stage.people])
+        )[:, 0]
         assert columns.min() > 0
         assert columns.max() < 640
     raised = replace(Plane.ground(), offset=np.array(0.5))
@@ -235,9 +241,12 @@ def test_who_ends_first_stands_still_without_forces() -> None:
 
 def test_a_sphere_is_a_disc_of_its_size_that_hides_what_is_behind_it() -> None:
     camera = Camera(target=(0.0, 0.0, 1.0), azimuth=-90.0, elevation=0.0, distance=100.0, field_of_view=1.0)
-    # Area of a disc of 0.2 m at 96 / (2 * 100 * tan 0.5) = 55 pixels a metre, less the rim's antialiased pixels: a circumference.
+    # Area of a disc of 0.2 m at 96 / (2 * 100 * tan 0.5) = 55 pixels a metre, less the rim's antialiased pixels: a
+    # circumference.
     radius = 0.2 * 96 / (2 * 100 * math.tan(math.radians(0.5)))
-    before, behind = (len(columns_of(shown(Stage((walk(),), spheres=[ball(0.0, y, 1.0)]), 0, camera), RED)) for y in (-2.0, 2.0))
+    before, behind = (
+        len(columns_of(shown(Stage((walk(),), spheres=[ball(0.0, y, 1.0)]), 0, camera), RED)) for y in (-2.0, 2.0)
+    )
     assert before == pytest.approx(math.pi * radius**2, abs=2 * math.pi * radius)
     assert behind < 0.6 * before
 
@@ -281,7 +290,9 @@ def test_hands_are_bent_out_of_the_ground() -> None:
     # Somebody in the T-pose whose wrists are 3 cm above a ground that stands 3 cm below them; no joint moves.
     motion = walk()
     ground = replace(Plane.ground(), offset=np.asarray(motion.joints[0, joint_index("left_wrist"), 2] - 0.03))
-    high, low = (Snapshot.of(Stage((motion,), ghost=motion, ground=g), 0, forces=False) for g in (ground, Plane.ground()))
+    high, low = (
+        Snapshot.of(Stage((motion,), ghost=motion, ground=g), 0, forces=False) for g in (ground, Plane.ground())
+    )
     for bent, own in zip((*high.people, high.ghost), (*low.people, low.ghost), strict=True):
         assert bent is not None
         assert own is not None
@@ -302,7 +313,8 @@ def test_a_shadow_is_on_the_ground_below_a_ball() -> None:
     darker = (bare - there).min(-1) > 0.05
     columns, rows = View.of(camera, *SIZE).pixels(np.array([[2.0, 0.0, 0.6], [2.0, 0.0, 0.0]])).T
     assert darker.sum() > 30
-    # Its shadow reaches further than the ball itself, which covers a disc of 0.2 m / (6 - 0.6) m x 96 / 0.48 = 7.4 pixels.
+    # Its shadow reaches further than the ball itself, which covers a disc of 0.2 m / (6 - 0.6) m x 96 / 0.48 = 7.4
+    # pixels.
     far = np.hypot(*(np.argwhere(darker).T - np.array([[rows[0]], [columns[0]]])))
     assert far.max() > 9
 
@@ -316,7 +328,8 @@ def test_a_limb_seen_along_its_axis_is_drawn(direction: tuple[float, float, floa
         joints[:, joint_index(name)] = shoulder + reach * np.array(direction)
     x, y, z = shoulder[0].tolist()
     camera = Camera(target=(x, y, z), azimuth=-90.0, elevation=0.0, field_of_view=5.0)
-    # The picture is 0.44 m across and the upper arm 0.058 m in radius: a disc of 500 pixels, of which hand or shirt hide about half.
+    # The picture is 0.44 m across and the upper arm 0.058 m in radius: a disc of 500 pixels, of which hand or shirt
+    # hide about half.
     assert len(columns_of(shown(replace(motion, joints=joints), 0, camera), TEAL)) > 200
 
 
@@ -434,7 +447,9 @@ def broken(motion: Motion) -> Motion:
     return replace(motion, joints=joints)
 
 
-@pytest.mark.parametrize(("motion", "message"), [(batch(walk()), "one person at a time"), (broken(walk()), "from frame 2 on")])
+@pytest.mark.parametrize(
+    ("motion", "message"), [(batch(walk()), "one person at a time"), (broken(walk()), "from frame 2 on")]
+)
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path, motion: Motion, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw_frame(motion, 0, camera=BEHIND)
@@ -491,13 +506,20 @@ def files(tmp_path: Path) -> Path:
     ("name", "options", "size", "frames"),
     [
         ("walk.mp4", ["--size", "64x48"], (64, 48), 4),
-        ("walk.mp4", ["--size", "64x48", "--fps", "30", "--no-forces", "--caption", "hello", "--body", "capsules"], (64, 48), 10),
+        (
+            "walk.mp4",
+            ["--size", "64x48", "--fps", "30", "--no-forces", "--caption", "hello", "--body", "capsules"],
+            (64, 48),
+            10,
+        ),
         ("walk.gif", ["--size", "50x40"], (50, 40), 4),
         ("walk.png", ["--size", "50x41", "--at", "0.2"], (50, 41), 1),
         ("new/walk.png", ["--contact-sheet", "--frames", "8", "--size", "48x40"], (6 * 50, 22 + 2 * 42 - 2), 1),
     ],
 )
-def test_the_command_draws_people_and_a_ghost(files: Path, name: str, options: list[str], size: tuple[int, int], frames: int) -> None:
+def test_the_command_draws_people_and_a_ghost(
+    files: Path, name: str, options: list[str], size: tuple[int, int], frames: int
+) -> None:
     inputs = [str(files / "walk.npz"), str(files / "other.bvh")]
     assert main(["render", *inputs, str(files / "out" / name), "--ghost", inputs[0], *options]) == 0
     written = files / "out" / name
@@ -540,7 +562,9 @@ def test_the_command_draws_people_and_a_ghost(files: Path, name: str, options: l
         (["IN/walk.npz", "OUT/walk.png", "--at", "nan"], "from 0 to 0.30 s"),
     ],
 )
-def test_the_command_refuses_in_one_line(files: Path, capsys: pytest.CaptureFixture[str], args: list[str], sentence: str) -> None:
+def test_the_command_refuses_in_one_line(
+    files: Path, capsys: pytest.CaptureFixture[str], args: list[str], sentence: str
+) -> None:
     with np.load(files / "walk.npz") as archive:
         arrays = dict(archive)
     arrays["trans"][2] = math.nan

@@ -17,7 +17,16 @@ from dropsim.physics.step import DivergedError
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.research.evaluation import chunks
 from dropsim.research.evaluation.chunks import Chunk, chunk_path, run_chunks
-from dropsim.research.evaluation.trials import Body, Trial, forces_on_joints, joined, prior_alone, simulate_trials, survivors, toward
+from dropsim.research.evaluation.trials import (
+    Body,
+    Trial,
+    forces_on_joints,
+    joined,
+    prior_alone,
+    simulate_trials,
+    survivors,
+    toward,
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,10 @@ class Draw(Chunk):
             raise ValueError("this chunk cannot be run")
         CALLS.append(self.seed)
         numbers = np.random.default_rng(self.seed).normal(size=(64, 64))
-        return {"product": numbers @ numbers, "threads": np.array([pool["num_threads"] for pool in threadpoolctl.threadpool_info()])}
+        return {
+            "product": numbers @ numbers,
+            "threads": np.array([pool["num_threads"] for pool in threadpoolctl.threadpool_info()]),
+        }
 
 
 CALLS: list[int] = []

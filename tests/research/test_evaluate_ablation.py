@@ -19,7 +19,13 @@ def test_one_setting_is_changed_at_a_time():
     # The defaults' own values are not run twice.
     assert all(setting.body != first.body for setting in others)
     assert len({setting.body for setting in others}) == len(others)
-    assert {(s.name, s.value) for s in others} >= {("K", 1.0), ("K", 256.0), ("iterations", 6.0), ("correction", 0.0), ("unit masses", 1.0)}
+    assert {(s.name, s.value) for s in others} >= {
+        ("K", 1.0),
+        ("K", 256.0),
+        ("iterations", 6.0),
+        ("correction", 0.0),
+        ("unit masses", 1.0),
+    }
     assert ("K", 64.0) not in {(s.name, s.value) for s in others}
 
 
@@ -30,7 +36,10 @@ def chunk(people, *, recovered, seconds=0.01, finished=None):
         "skate": np.full(people, 0.1), "penetration_mm": np.zeros(people), "jerk": np.full(people, 50.0),
         "out_of_range_percent": np.full(people, 2.0), "features": np.random.default_rng(0).normal(size=(people, 4, NUM_FEATURES)),
     }  # fmt: skip
-    return values | {"seconds_a_frame": np.array([seconds]), "finished": np.ones(people, bool) if finished is None else finished}
+    return values | {
+        "seconds_a_frame": np.array([seconds]),
+        "finished": np.ones(people, bool) if finished is None else finished,
+    }
 
 
 def test_a_row_counts_over_all_chunks():
@@ -53,7 +62,9 @@ def test_a_setting_that_diverges_for_everybody_is_a_row_without_numbers():
 
 def test_the_figure_shows_the_default_among_the_values():
     options = AblationOptions()
-    rows = [_row(setting, [chunk(2, recovered=1.0)], _windows([chunk(2, recovered=1.0)])) for setting in options.settings()]
+    rows = [
+        _row(setting, [chunk(2, recovered=1.0)], _windows([chunk(2, recovered=1.0)])) for setting in options.settings()
+    ]
     found = panels(rows)
     assert [value for value, _ in found["K"]] == [1.0, 4.0, 16.0, 64.0, 256.0]
     assert found["K"][3][1] is rows[0]
@@ -69,7 +80,13 @@ def test_no_samples_no_ablation():
 @pytest.mark.slow
 def test_small_runs_show_what_a_setting_does(tmp_path, monkeypatch, capsys):
     small = AblationOptions(
-        motions=2, num_frames=150, samples=(2,), iterations=(), corrections=(), weights=(), switches=("no ground reaction",)
+        motions=2,
+        num_frames=150,
+        samples=(2,),
+        iterations=(),
+        corrections=(),
+        weights=(),
+        switches=("no ground reaction",),
     )
     monkeypatch.setattr(AblationOptions, "quick", classmethod(lambda cls: small))
     out = tmp_path / "out"
@@ -80,6 +97,8 @@ def test_small_runs_show_what_a_setting_does(tmp_path, monkeypatch, capsys):
     assert rows["no ground reaction"]["kinematic_before"] > 5 * rows["default"]["kinematic_before"]
     # Of fewer samples the nearest is farther.
     assert rows["K"]["kinematic_before"] > rows["default"]["kinematic_before"]
-    assert all((out / f"ablation.{ending}").stat().st_size > 200 for ending in ("md", "csv", "json", "png", "svg", "html"))
+    assert all(
+        (out / f"ablation.{ending}").stat().st_size > 200 for ending in ("md", "csv", "json", "png", "svg", "html")
+    )
     assert "frames/s a core" in capsys.readouterr().out
     assert evaluate_ablation(small, out / "chunks")[0].people == 2

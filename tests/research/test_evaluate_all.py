@@ -21,13 +21,18 @@ from dropsim.research.evaluation.steering import Steering, SteeringProtocol
 
 PAGE = Path(__file__).parents[2] / "docs" / "reproducing.md"
 CELL = ResponseCell("full", "stand", 0.7, None, 64, 0, 0.1, 0.01, 0.9, math.nan, 1.5, 0.03)
-PUSH = PushCell("full", 100.0, None, None, None, None, 8, 0, 1.0, 0.0, math.nan, 0.0, 1.0, 0.5, math.nan, 0.01, 1.0, 0.1, 1.0, 0.0)
+PUSH = PushCell(
+    "full", 100.0, None, None, None, None, 8, 0, 1.0, 0.0, math.nan, 0.0, 1.0, 0.5, math.nan, 0.01, 1.0, 0.1, 1.0, 0.0
+)
 WALK = {"asked": 1.2, "fell": 0.0, "speed": 1.08, "skate_ratio": 1.1, "jerk_ratio": 1.3}
 
 
 def results():
     """Return what the parts write, as JSON has it."""
-    hits = {"projectiles": {"people": 2, "hits": 4.0, "diverged": 0}, "projectiles-dodge": {"people": 2, "hits": 1.0, "diverged": 0}}
+    hits = {
+        "projectiles": {"people": 2, "hits": 4.0, "diverged": 0},
+        "projectiles-dodge": {"people": 2, "hits": 1.0, "diverged": 0},
+    }
     claims = [asdict(Claim("speed", "text", n, "at least 10", n > 10, "found")) | {"prior": p, "newtons": [150.0, 350.0]}
               for p, n in (("field", 300.0), ("cvae", 5.0))]  # fmt: skip
     bias = {"speeds": "0.2-0.8", "frames": 9, "bias": -0.5, "error": None}
@@ -71,7 +76,9 @@ def test_every_part_has_its_table(folder):
 
 def test_verdicts_follow_from_the_numbers():
     found = results()
-    tables = {name: {row[0]: list(row[1:]) for row in make(found[part])} for name, (part, _, make) in summary.TABLES.items()}
+    tables = {
+        name: {row[0]: list(row[1:]) for row in make(found[part])} for name, (part, _, make) in summary.TABLES.items()
+    }
     # A quarter of Wilson's interval of two standard errors for one of two: sqrt(1/8 + 1/4) / 3 = 0.20.
     assert tables["behaviour"]["walk: fell"] == ["50", "%", "20", "2", "0", "nobody touches them"]
     assert tables["response"]["lost_max"][2] == "misses"
@@ -106,9 +113,16 @@ def test_a_page_is_filled_and_says_what_is_missing(folder, tmp_path):
 def test_the_command_runs_every_part_once(folder, monkeypatch, capsys):
     ran = []
     for part in ("Behaviour", "Response", "Steering", "Prior", "Paper", "Push", "Reliability"):
-        monkeypatch.setattr(getattr(evaluate, part), "run", lambda self: ran.append((type(self).__name__, self.quick, self.prior)))
-    assert dropsim(["evaluate", "all", "--out", str(folder), "--quick", "--prior", "field", "--recordings", str(folder)]) == 0
-    assert ran == [(part, True, "field") for part in ("Behaviour", "Response", "Steering", "Prior", "Paper", "Push", "Reliability")]
+        monkeypatch.setattr(
+            getattr(evaluate, part), "run", lambda self: ran.append((type(self).__name__, self.quick, self.prior))
+        )
+    assert (
+        dropsim(["evaluate", "all", "--out", str(folder), "--quick", "--prior", "field", "--recordings", str(folder)])
+        == 0
+    )
+    assert ran == [
+        (part, True, "field") for part in ("Behaviour", "Response", "Steering", "Prior", "Paper", "Push", "Reliability")
+    ]
     assert "report.html" in capsys.readouterr().out
     ran.clear()
     assert dropsim(["evaluate", "all", "--out", str(folder)]) == 0
@@ -120,7 +134,13 @@ def test_fewer_people_are_fewer_everywhere(folder, monkeypatch):
     for part in ("Behaviour", "Response", "Steering", "Prior", "Paper", "Push", "Reliability"):
         monkeypatch.setattr(getattr(evaluate, part), "run", lambda self: ran.update({type(self).__name__: self}))
     assert dropsim(["evaluate", "all", "--out", str(folder), "--people", "8", "--recordings", str(folder)]) == 0
-    found = (ran["Response"].people, ran["Steering"].seeds, ran["Prior"].simulated, ran["Paper"].motions, ran["Push"].seeds)
+    found = (
+        ran["Response"].people,
+        ran["Steering"].seeds,
+        ran["Prior"].simulated,
+        ran["Paper"].motions,
+        ran["Push"].seeds,
+    )
     assert found == (8, 4, 8, 32, 1)
     assert ran["Reliability"].pushes == 1200
     assert dropsim(["evaluate", "all", "--out", str(folder), "--people", "0"]) == 2

@@ -41,7 +41,10 @@ def test_sizes_are_in_proportion_and_nobody_is_simulated_for_nothing():
 
 
 def test_the_command_prints_and_writes_the_table(tmp_path, monkeypatch, capsys):
-    rows = (share("walk: fell", [False] * 8, "0", "nobody touches them"), Statistic("jerk", math.nan, "ratio", 0, math.nan))
+    rows = (
+        share("walk: fell", [False] * 8, "0", "nobody touches them"),
+        Statistic("jerk", math.nan, "ratio", 0, math.nan),
+    )
     monkeypatch.setattr(behaviour, "evaluate_behaviour", lambda body, protocol, folder, **_: Behaviour(protocol, rows))
     assert main(["evaluate", "behaviour", "--quick", "--out", str(tmp_path), "--json", str(tmp_path / "n.json")]) == 0
     assert "| walk: fell | 0 | % |" in capsys.readouterr().out

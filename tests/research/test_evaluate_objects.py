@@ -36,8 +36,8 @@ def test_scenes_are_drawn_by_their_seed():
 
 @pytest.mark.parametrize("num_people", [1, 4])
 def test_random_scenes_keep_the_laws(num_people):
-    # Numbers are finite, nobody is deeper than 2 cm in something solid, and no object is below the ground. `dropsim evaluate objects` runs
-    # thousands of them.
+    # Numbers are finite, nobody is deeper than 2 cm in something solid, and no object is below the ground. `dropsim
+    # evaluate objects` runs thousands of them.
     found = random_numbers([RandomChunk(BODY, 100 * num_people, 5, num_people, 0.5).run()])
     assert found["random_scenes"] == 5
     assert (found["not_finite"], found["somebody_deeper_than_2_cm"], found["object_below_the_ground"]) == (0, 0, 0)
@@ -75,7 +75,9 @@ def test_a_broken_law_is_counted():
 
 @pytest.mark.slow
 def test_walkers_meet_every_scene(tmp_path):
-    found = evaluate_objects(BODY, ObjectsProtocol(people=2, random_scenes=2, seconds=3.0, random_seconds=0.2), tmp_path)
+    found = evaluate_objects(
+        BODY, ObjectsProtocol(people=2, random_scenes=2, seconds=3.0, random_seconds=0.2), tmp_path
+    )
     by_name = {met.scene: met for met in found.scenes}
     assert {"slip", "ramp", "curb", "stairs", "trip-curb", "wall", PLAIN} < set(by_name)
     assert all(met.people == 2 and met.deepest_mm < 20 for met in found.scenes)

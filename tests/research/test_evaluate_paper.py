@@ -29,7 +29,11 @@ def energies(people=4, *, kinematic=None, **others):
         curve = np.full(T, before, dtype=float)
         curve[63:79], curve[79:109], curve[109:180], curve[180:] = during, stepping, recovery, end
         curves[f"energy_{name}"] = np.tile(curve, (people, 1))
-    flags = {"fallen": np.zeros((people, T), bool), "upright": np.ones((people, T), bool), "finished": np.ones(people, bool)}
+    flags = {
+        "fallen": np.zeros((people, T), bool),
+        "upright": np.ones((people, T), bool),
+        "finished": np.ones(people, bool),
+    }
     return curves | flags
 
 
@@ -70,7 +74,9 @@ def test_the_manifold_is_held_against_the_mean_of_the_same_frames():
     assert claims.manifold(full, energies()).reproduced is False
 
 
-@pytest.mark.parametrize(("kinematic", "physics", "number", "reproduced"), [(6, 7, 6, True), (6, 4, 4, False), (0.5, 9, 0.5, False)])
+@pytest.mark.parametrize(
+    ("kinematic", "physics", "number", "reproduced"), [(6, 7, 6, True), (6, 4, 4, False), (0.5, 9, 0.5, False)]
+)
 def test_both_energies_have_to_be_worse_without_contact(kinematic, physics, number, reproduced):
     found = claims.ablation(CALM, energies(kinematic=(1, 1, 1, 1, kinematic), physics=(1, 1, 1, 1, physics)), {})
     assert found.number == pytest.approx(number)
@@ -153,7 +159,9 @@ def test_followers_have_to_keep_up_and_stay_up():
     def judged(slow=1.2, upright=1.0):
         led = {"hand_gap": np.full((4, 240), 0.3)}
         good, fast = followers(1.2, upright=upright), followers(2.5, 2.5)
-        return claims.following({"follow": followers(slow), "follow-run": fast, "lead-by-hand": good | led, "lead-by-hand-run": fast | led})
+        return claims.following(
+            {"follow": followers(slow), "follow-run": fast, "lead-by-hand": good | led, "lead-by-hand-run": fast | led}
+        )
 
     assert judged().reproduced
     assert "hand 0.30 m off" in judged().finding
@@ -194,7 +202,9 @@ def test_the_plan_has_every_motion_in_every_form():
 
 def test_every_push_is_in_the_range_that_was_asked_for():
     plan = Plan.of(PaperOptions(motions=20, newtons=(150.0, 350.0)))
-    forces = {name: [np.hypot(*t.force[:2]) for c in plan.parts[name] for t in c.trials] for name in ("full", "run", "walk")}
+    forces = {
+        name: [np.hypot(*t.force[:2]) for c in plan.parts[name] for t in c.trials] for name in ("full", "run", "walk")
+    }
     assert all(150 <= force <= 350 for of in forces.values() for force in of)
     assert set(np.round(forces["walk"], 6)) == {250.0}
 
@@ -229,7 +239,15 @@ def test_claims_of_several_cases_stand_next_to_each_other():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"motions": 0}, {"newtons": (0.0, 10.0)}, {"newtons": (20.0, 10.0)}, {"num_samples": 0}, {"seed": -1}, {"num_frames": 20}]
+    "bad",
+    [
+        {"motions": 0},
+        {"newtons": (0.0, 10.0)},
+        {"newtons": (20.0, 10.0)},
+        {"num_samples": 0},
+        {"seed": -1},
+        {"num_frames": 20},
+    ],
 )
 def test_a_plan_that_cannot_be_is_refused(bad):
     with pytest.raises(ValueError, match=r"at least|whole number|from 1"):
@@ -277,7 +295,19 @@ def test_recordings_are_told_by_their_names(recordings, tmp_path):
 @pytest.mark.slow
 def test_the_quick_version_shows_the_direction_of_the_claims(recordings, tmp_path, capsys):
     out = tmp_path / "out"
-    args = ["evaluate", "paper", "--prior", "cvae", "--quick", "--workers", "1", "--recordings", str(recordings), "--out", str(out)]
+    args = [
+        "evaluate",
+        "paper",
+        "--prior",
+        "cvae",
+        "--quick",
+        "--workers",
+        "1",
+        "--recordings",
+        str(recordings),
+        "--out",
+        str(out),
+    ]
     assert main(args) == 0
     written = json.loads((out / "claims.json").read_text())
     found = {claim["id"]: claim for claim in written["claims"]}
@@ -286,7 +316,8 @@ def test_the_quick_version_shows_the_direction_of_the_claims(recordings, tmp_pat
         "agreement",
     ]  # fmt: skip
     assert set(written["claims"][0]) == {"id", "claim", "number", "bound", "reproduced", "finding"}
-    # The push shows, and is mostly over at the end; the manifold is nearer than its mode; people follow; and all faster than the paper.
+    # The push shows, and is mostly over at the end; the manifold is nearer than its mode; people follow; and all faster
+    # than the paper.
     curve = np.genfromtxt(out / "back-to-level.csv", delimiter=",", names=True)["pushed_kinematic"]
     assert curve[64:79].max() > 20 * np.median(curve[10:63])
     assert np.median(curve[-30:]) < curve[64:79].max() / 3

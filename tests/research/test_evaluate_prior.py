@@ -40,7 +40,15 @@ SHAPE = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True
 CLIP = stepping_clip(4.0)
 UP = np.array([0.0, 0.0, 1.0])
 SMALL = PriorEvaluation(rollouts=4, seconds=2.0, num_samples=4, one_step_frames=24, diversity_samples=2)
-KEYS = {"one_step_ratio_mode", "one_step_ratio_best", "human_share", "skate_ratio_alone", "penetration_mm", "back_share", "frechet"}
+KEYS = {
+    "one_step_ratio_mode",
+    "one_step_ratio_best",
+    "human_share",
+    "skate_ratio_alone",
+    "penetration_mm",
+    "back_share",
+    "frechet",
+}
 
 
 def tiny() -> CVAEPrior:
@@ -82,7 +90,12 @@ def moving(velocity: tuple[float, float, float], seconds: float = 3.0, spin: flo
 
 
 def clips() -> list[tuple[Clip, Motion]]:
-    motions = [("walk", CLIP), ("stand", CLIP.mirrored()), ("walk", stepping_clip(3.0).mirrored()), ("stand", moving((0.0, 0.0, 0.0)))]
+    motions = [
+        ("walk", CLIP),
+        ("stand", CLIP.mirrored()),
+        ("walk", stepping_clip(3.0).mirrored()),
+        ("stand", moving((0.0, 0.0, 0.0))),
+    ]
     return [(Clip(f"0{i}_01", f"0{i}", name, len(m), held_out=True), m) for i, (name, m) in enumerate(motions)]
 
 
@@ -120,7 +133,9 @@ def test_what_cannot_be_measured_is_null_in_json():
 @pytest.mark.parametrize(("speed", "name"), [(0.1, "standing"), (1.0, "walking"), (3.0, "running")])
 def test_speeds_have_their_names(speed, name):
     quality = asdict(Quality.of([moving((0.0, speed, 0.0))], None))
-    assert {k: quality[k] for k in ("standing", "walking", "running")} == {k: float(k == name) for k in ("standing", "walking", "running")}
+    assert {k: quality[k] for k in ("standing", "walking", "running")} == {
+        k: float(k == name) for k in ("standing", "walking", "running")
+    }
     assert quality["turning"] == 0.0
     # A gliding foot on the floor skates at the speed of the glide.
     assert quality["skate"] == pytest.approx(speed, rel=0.2)
@@ -145,7 +160,11 @@ def test_poses_out_of_range_are_counted():
     pose = PosePrior.shipped()
     for limit, in_range in ((1e-9, 0.0), (1e9, 1.0)):
         quality = Quality.of([moving((0.0, 0.0, 0.0))], replace(pose, limit=limit))
-        assert (quality.human_share, quality.human_in_range_share, quality.out_of_range_percent) == (1.0, in_range, 100 * (1 - in_range))
+        assert (quality.human_share, quality.human_in_range_share, quality.out_of_range_percent) == (
+            1.0,
+            in_range,
+            100 * (1 - in_range),
+        )
 
 
 def test_frechet_of_gaussians_is_known(rng):
@@ -188,11 +207,14 @@ def test_return_is_when_a_curve_stays_within_the_limit():
     times = return_times(curves, np.ones(5), 30.0)
     assert times.tolist() == pytest.approx([0.0, 1.0, 31 / 30, math.inf, math.inf])
     returns = Returns.of(curves, np.zeros_like(curves), np.ones(5), 30.0)
-    assert asdict(returns) == pytest.approx({"back_share": 0.6, "left_share": 0.8, "calm_share": 1.0, "median_seconds": 31 / 30})
+    assert asdict(returns) == pytest.approx(
+        {"back_share": 0.6, "left_share": 0.8, "calm_share": 1.0, "median_seconds": 31 / 30}
+    )
 
 
 def test_energy_is_the_distance_of_coasting_from_the_nearest_candidate():
-    # Who stays where they are, though moving at 0.9 m/s, is 3 cm off in 22 joints at the first frame, and still from then on.
+    # Who stays where they are, though moving at 0.9 m/s, is 3 cm off in 22 joints at the first frame, and still from
+    # then on.
     prior = made(Staying)
     start = prior.start_from(moving((0.0, 0.9, 0.0)), 10)
     energies, motion = energy_curves(prior, start, 5, 3, Streams(0))
@@ -316,7 +338,21 @@ def data(tmp_path_factory) -> Path:
 
 def command(data: Path, *more: str) -> list[str]:
     weights = str(data / "prior.safetensors")
-    return ["evaluate", "prior", "--data", str(data), "--prior", weights, "--rollouts", "3", "--seconds", "2", "--simulated", "0", *more]
+    return [
+        "evaluate",
+        "prior",
+        "--data",
+        str(data),
+        "--prior",
+        weights,
+        "--rollouts",
+        "3",
+        "--seconds",
+        "2",
+        "--simulated",
+        "0",
+        *more,
+    ]
 
 
 def test_the_command_prints_and_writes(data, tmp_path, capsys):
@@ -343,7 +379,8 @@ def test_a_bank_is_not_judged_by_its_own_people():
 
 
 def test_a_brake_shows_as_a_speed_bias():
-    # Recorded at 1.2 m/s; the prior coasts at 1.2 m/s less 0.5 m/s^2 for a frame, or stays where it is: a brake of 1.2 m/s in 1/30 s.
+    # Recorded at 1.2 m/s; the prior coasts at 1.2 m/s less 0.5 m/s^2 for a frame, or stays where it is: a brake of 1.2
+    # m/s in 1/30 s.
     data = [(clips()[0][0], moving((0.0, 1.2, 0.0)))]
     bias = {b.speeds: b for b in evaluate_prior(made(Staying), data, SMALL).speed_bias}
     assert bias["0.8-1.5"].bias == pytest.approx(-1.2 * 30, rel=1e-6)
@@ -354,9 +391,9 @@ def test_a_brake_shows_as_a_speed_bias():
 
 
 def test_the_best_guess_has_no_speed_bias():
-    # Speeds are random walks, so nobody can say more of the next frame than that the velocity stays. People who are about to speed up must
-    # not be counted among the faster ones for it: sorted by the half second around a frame instead of the one before it, the best guess
-    # has a bias of -0.27 m/s^2 here, nine standard errors.
+    # Speeds are random walks, so nobody can say more of the next frame than that the velocity stays. People who are
+    # about to speed up must not be counted among the faster ones for it: sorted by the half second around a frame
+    # instead of the one before it, the best guess has a bias of -0.27 m/s^2 here, nine standard errors.
     rng, data = np.random.default_rng(0), []
     for _ in range(200):
         motion = moving((0.0, 0.0, 0.0), seconds=1.5)

@@ -20,7 +20,13 @@ from dropsim.research.evaluation.trials import ALONE, FULL, RAGDOLL, Body, Trial
 from dropsim.research.evaluation.windows import NUM_FEATURES
 
 SMALL = PushProtocol(
-    newtons=(40.0, 900.0), directions=("left", "right"), starts=("stand",), moments=(0.1,), seeds=1, responses=2, get_up_seconds=3.0
+    newtons=(40.0, 900.0),
+    directions=("left", "right"),
+    starts=("stand",),
+    moments=(0.1,),
+    seeds=1,
+    responses=2,
+    get_up_seconds=3.0,
 )
 
 
@@ -93,7 +99,19 @@ def test_a_protocol_that_cannot_be_is_refused(bad):
 FEATURES = np.random.default_rng(0).normal(size=(3, NUM_FEATURES))
 
 
-def outcome(way=0.0, *, recovered=True, fell=False, got_up=False, seconds=0.0, spin=math.nan, apart=0.0, newtons=100.0, case=0, lost=False):
+def outcome(
+    way=0.0,
+    *,
+    recovered=True,
+    fell=False,
+    got_up=False,
+    seconds=0.0,
+    spin=math.nan,
+    apart=0.0,
+    newtons=100.0,
+    case=0,
+    lost=False,
+):
     first, end = SMALL.trials()[case]
     centre = np.zeros((60, 3))
     centre[:, 0] = -way  # left of somebody who faces +y is -x
@@ -101,7 +119,9 @@ def outcome(way=0.0, *, recovered=True, fell=False, got_up=False, seconds=0.0, s
         "recovered": recovered, "fell": fell, "got_up": got_up, "seconds_to_recover": seconds, "steps": 2, "spin": spin, "deepest_mm": 1.0,
         "bone_error_percent": 0.1, "centre": centre, "joints": np.full((35, 22, 3), apart), "features": FEATURES,
     }  # fmt: skip
-    return Outcome(FULL, replace(first, newtons=newtons), end, None if lost else {k: np.asarray(v) for k, v in numbers.items()})
+    return Outcome(
+        FULL, replace(first, newtons=newtons), end, None if lost else {k: np.asarray(v) for k, v in numbers.items()}
+    )
 
 
 CALM = [{"centre": np.zeros((60, 3)), "features": np.zeros((3, NUM_FEATURES))}] * 2
@@ -147,7 +167,9 @@ def test_diversity_is_among_responses_to_the_same_push():
     same, other = SMALL.trials()[0][1], SMALL.trials()[2][1]
     assert replace(same, seed=0) == replace(SMALL.trials()[1][1], seed=0) != replace(other, seed=0)
     # All joints 1 m apart along each axis: sqrt 3. The third has nobody to be compared with.
-    assert cell(outcome(apart=0.0), outcome(apart=1.0, case=1), outcome(apart=50.0, case=2)).diversity_m == pytest.approx(math.sqrt(3))
+    assert cell(
+        outcome(apart=0.0), outcome(apart=1.0, case=1), outcome(apart=50.0, case=2)
+    ).diversity_m == pytest.approx(math.sqrt(3))
     assert math.isnan(cell(outcome()).diversity_m)
 
 
@@ -196,7 +218,9 @@ def test_a_ragdoll_falls_whatever_the_push_and_the_prior_alone_never_does(report
 
 def test_groups_add_up(report):
     assert len(report.grouped("newtons", "direction")) == 4
-    assert sum(cell.people for cell in report.grouped("newtons", "direction")) == sum(cell.people for cell in report.grouped("newtons"))
+    assert sum(cell.people for cell in report.grouped("newtons", "direction")) == sum(
+        cell.people for cell in report.grouped("newtons")
+    )
     assert len(report.outcomes) == 3 * len(SMALL.trials())
 
 
@@ -218,7 +242,20 @@ def test_the_table_has_a_row_for_every_cell(report):
 
 def test_the_command_writes_numbers(tmp_path, capsys):
     out = tmp_path / "push.json"
-    few = ["--seeds", "1", "--responses", "1", "--newtons", "100", "--directions", "left", "--starts", "stand", "--moments", "0.1"]
+    few = [
+        "--seeds",
+        "1",
+        "--responses",
+        "1",
+        "--newtons",
+        "100",
+        "--directions",
+        "left",
+        "--starts",
+        "stand",
+        "--moments",
+        "0.1",
+    ]
     assert main(["evaluate", "push", "--quick", "--samples", "2", "--workers", "1", *few, "--json", str(out)]) == 0
     numbers = json.loads(out.read_text())
     assert {cell["method"] for cell in numbers} == {"full", "prior alone", "ragdoll"}

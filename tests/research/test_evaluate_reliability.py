@@ -71,7 +71,9 @@ def test_faults_are_seen():
 
 def test_faults_of_scenes_are_seen():
     good = {"finite": [True], "solid": [0.0], "loose": [0.0], "lowest": [0.0], "bones": [0.1], "speed": [9.0]}
-    assert not any(bool(flag) for flag in scene_faults({name: np.array(values) for name, values in good.items()}).values())
+    assert not any(
+        bool(flag) for flag in scene_faults({name: np.array(values) for name, values in good.items()}).values()
+    )
     bad = {
         "not finite": {"finite": [False]},
         "too deep": {"solid": [0.1]},
@@ -82,5 +84,8 @@ def test_faults_of_scenes_are_seen():
     for name, values in bad.items():
         assert bool(scene_faults({key: np.array(each) for key, each in (good | values).items()})[name]), name
     # With its seed and the number of its people a scene that fails can be run again alone.
-    laws = {key: np.array(2 * each) for key, each in good.items()} | {"seed": np.array([7, 8]), "people": np.array([3, 3])}
+    laws = {key: np.array(2 * each) for key, each in good.items()} | {
+        "seed": np.array([7, 8]),
+        "people": np.array([3, 3]),
+    }
     assert scene_failures(laws | {"solid": np.array([0.0, 0.1])}) == ["scene 8 of 3: too deep"]

@@ -44,7 +44,8 @@ def test_who_stands_owes_nothing():
 
 
 def test_a_brake_without_contact_is_owed_in_full():
-    # 1 m above the floor, at rest against gravity: g for half a second, 4.905 m/s, comes from nowhere. No turn: gravity acts at the centre.
+    # 1 m above the floor, at rest against gravity: g for half a second, 4.905 m/s, comes from nowhere. No turn: gravity
+    # acts at the centre.
     floating = moved(standing(), np.broadcast_to((0.0, 0.0, 1.0), (60, 3)))
     owed = metrics.ledger(floating)
     np.testing.assert_allclose(owed[:, 0], G / 2, rtol=1e-9)
@@ -54,7 +55,9 @@ def test_a_brake_without_contact_is_owed_in_full():
 def test_free_flight_owes_nothing():
     time = np.arange(60)[:, None] / 30
     # Discrete second differences of a parabola are exact.
-    falling = moved(standing(), np.array([0.3, 0.0, 10.0]) * time - 0.5 * G * time**2 * (0, 0, 1) + np.array([0.0, 0.0, 30.0]))
+    falling = moved(
+        standing(), np.array([0.3, 0.0, 10.0]) * time - 0.5 * G * time**2 * (0, 0, 1) + np.array([0.0, 0.0, 30.0])
+    )
     assert metrics.ledger(falling).max() < 1e-8
 
 
@@ -68,8 +71,9 @@ def test_what_the_world_does_is_not_owed():
 
 
 def test_friction_explains_only_what_it_can():
-    # mu = 0.8 on level ground gives at most 0.8 g sideways with the weight, so 1.5 g leaves 0.7 g for half a second. The fit may press by d
-    # more than the weight to get 0.8 d of it: (0.7 g - 0.8 d)^2 + d^2 is least for d = 0.34 g, which leaves 0.43 g.
+    # mu = 0.8 on level ground gives at most 0.8 g sideways with the weight, so 1.5 g leaves 0.7 g for half a second.
+    # The fit may press by d more than the weight to get 0.8 d of it: (0.7 g - 0.8 d)^2 + d^2 is least for d = 0.34 g,
+    # which leaves 0.43 g.
     time = np.arange(60)[:, None] / 30
     owed = metrics.ledger(moved(standing(), 0.75 * G * time**2 * (1, 0, 0)))
     assert 0.42 * G / 2 < owed[:, 0].min() <= owed[:, 0].max() < 0.71 * G / 2
@@ -126,7 +130,9 @@ def test_a_push_that_arrives_is_not_lost_and_one_that_is_braked_is():
 def test_a_twin_goes_on_as_if_nobody_had_branched_and_a_push_acts_at_once():
     simulator = Body.of(4, "field").simulator()
     people, rng = lead_in(simulator, "walk", (0, 1))
-    motion, finished = branch_out(simulator, "walk", people, rng, [Branch(0), Branch(1), Branch(0), Branch(0, (Shove(1.0, 90),))], 8)
+    motion, finished = branch_out(
+        simulator, "walk", people, rng, [Branch(0), Branch(1), Branch(0), Branch(0, (Shove(1.0, 90),))], 8
+    )
     assert motion is not None
     assert finished.all()
     np.testing.assert_array_equal(motion.joints[0], motion.joints[2])
@@ -143,7 +149,9 @@ def test_shoves_are_relative_to_where_people_face_and_add_up_to_their_impulse():
     masses = simulator.skeleton.masses
     for part in ("torso", "body"):
         branch = [Branch(0, (Shove(0.7, 0, part=part, first=2),))]
-        ahead, left = (forces_of(branch, state, masses, 30.0).sum((0, 1, 2)) / 30 / masses.sum() for state in (start, turned))
+        ahead, left = (
+            forces_of(branch, state, masses, 30.0).sum((0, 1, 2)) / 30 / masses.sum() for state in (start, turned)
+        )
         assert np.linalg.norm(ahead) == pytest.approx(0.7)
         np.testing.assert_allclose(left, (-ahead[1], ahead[0], 0), atol=1e-9)
         assert ahead[1] > 0.5
@@ -198,10 +206,14 @@ TINY = {
 def test_every_part_gives_its_numbers(tmp_path):
     found = evaluate_response(Body.of(2, "field"), ResponseProtocol(**TINY), tmp_path)
     keys = "lost_max ledger_p99 ledger_moment_p99 stepped_at_0_15 stepped_at_0_7 first_step_median fell_at_0_3 fell_at_0_7 fell_at_1_0"
-    keys += " fell_at_2_0 fell_walk_0_7 pdp_fell kicks_fell getup_share getup_ways self_overlap_p99_mm trips balls recorded"
+    keys += (
+        " fell_at_2_0 fell_walk_0_7 pdp_fell kicks_fell getup_share getup_ways self_overlap_p99_mm trips balls recorded"
+    )
     assert set(keys.split()) <= set(found.numbers)
     assert {cell.method for cell in found.cells} == {"full", "prior alone", "ragdoll"}
-    assert all(cell.people + cell.diverged == 2 for cell in found.cells if cell.direction is not None and cell.method == "full")
+    assert all(
+        cell.people + cell.diverged == 2 for cell in found.cells if cell.direction is not None and cell.method == "full"
+    )
     assert 0 <= found.numbers["balls"]["mismatch_max"] < 0.01
 
 
@@ -213,13 +225,32 @@ def test_an_unknown_part_is_refused():
 def test_a_miss_is_called_one():
     numbers = {"lost_max": 0.4, "fell_at_2_0": 0.5, "pdp_fell": math.nan, "balls": {"lost": 0.1}}
     rows = {row[0]: row[3] for row in number_rows(numbers, BOUNDS)}
-    assert (rows["lost_max"], rows["fell_at_2_0"], rows["pdp_fell"], rows["balls.lost"]) == ("misses", "holds", "", "holds")
+    assert (rows["lost_max"], rows["fell_at_2_0"], rows["pdp_fell"], rows["balls.lost"]) == (
+        "misses",
+        "holds",
+        "",
+        "holds",
+    )
 
 
 def test_the_command_writes_numbers_and_a_page(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ResponseProtocol, "quick", classmethod(lambda cls, **given: cls(**{**TINY, **given})))
-    arguments = ["evaluate", "response", "--quick", "--prior", "field", "--samples", "2", "--only", "push", "--workers", "1"]
+    arguments = [
+        "evaluate",
+        "response",
+        "--quick",
+        "--prior",
+        "field",
+        "--samples",
+        "2",
+        "--only",
+        "push",
+        "--workers",
+        "1",
+    ]
     assert main([*arguments, "--out", str(tmp_path), "--json", str(tmp_path / "n.json")]) == 0
     assert json.loads((tmp_path / "n.json").read_text())["lost_max"] > 0
-    assert {"response.md", "response.csv", "response.png", "response.html", "response.json"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"response.md", "response.csv", "response.png", "response.html", "response.json"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
     assert "lost_max" in capsys.readouterr().out

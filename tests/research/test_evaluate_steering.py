@@ -57,7 +57,9 @@ def test_speed_is_net_displacement():
     assert paces(along(np.stack((np.cos(turn), np.sin(turn)), -1)))["speed"][0, 0] < 1e-9
 
 
-@pytest.mark.parametrize(("speed", "spin", "doing"), [(0.1, 0.0, "standing"), (1.2, 1.5, "walking"), (3.0, 0.0, "running")])
+@pytest.mark.parametrize(
+    ("speed", "spin", "doing"), [(0.1, 0.0, "standing"), (1.2, 1.5, "walking"), (3.0, 0.0, "running")]
+)
 def test_what_people_do_has_its_name(speed, spin, doing):
     found = activity(along(np.arange(91)[:, None] / 30 * np.array([0.0, speed]), spin))
     assert {name for name in ("standing", "walking", "running") if found[name] == 1} == {doing}
@@ -70,12 +72,15 @@ def test_a_turn_is_judged_a_second_later():
     # One turns at once, one not at all, one 30 degrees too far.
     angles = np.radians([180.0, 90.0, 210.0])
     for angle, error in zip(angles, (0.0, 90.0, 30.0), strict=True):
-        way = np.concatenate((np.zeros((30, 2)), np.arange(61)[:, None] / 30 * np.array([math.cos(angle), math.sin(angle)])))
+        way = np.concatenate(
+            (np.zeros((30, 2)), np.arange(61)[:, None] / 30 * np.array([math.cos(angle), math.sin(angle)]))
+        )
         np.testing.assert_allclose(turn_errors(along(way), wanted), [[error]], atol=1e-6)
 
 
 def test_responses_are_timed_from_the_change_on():
-    # From 1 s on 1 m/s to the left is wanted: one gets there at 1 m/s^2, so that 0.8 m/s are reached after 0.8 s, and stops at once at 3 s.
+    # From 1 s on 1 m/s to the left is wanted: one gets there at 1 m/s^2, so that 0.8 m/s are reached after 0.8 s, and
+    # stops at once at 3 s.
     wanted = np.repeat([(0.0, 0.0), (-1.0, 0.0), (0.0, 0.0)], [30, 60, 31], axis=0)
     speed = np.minimum(np.maximum(np.arange(121) - 30, 0) / 30, 1.0) * (np.arange(121) < 90)
     found = response_times(along(np.stack((-np.cumsum(speed) / 30, 0 * speed), -1)), wanted)
@@ -125,7 +130,9 @@ BODY = Body(SimulatorOptions(num_samples=2), prior="field")
 
 
 def test_walkers_go_on_and_turn_to_the_side_that_is_asked_for():
-    found = RoamChunk(BODY, "turn", "walk", ((0.0, 0.0, 1.2, math.nan), (2.0, -1.2, 0.0, math.nan)), (0, 1, 2, 3), 4.0).run()
+    found = RoamChunk(
+        BODY, "turn", "walk", ((0.0, 0.0, 1.2, math.nan), (2.0, -1.2, 0.0, math.nan)), (0, 1, 2, 3), 4.0
+    ).run()
     assert found["finished"].all()
     assert found["turn_errors"].shape == (4, 1)
     # One of sixteen is tripped by the turn.
@@ -139,9 +146,23 @@ def test_a_scenario_with_several_people_has_a_row_for_each():
 
 
 def test_the_command_writes_numbers(tmp_path, monkeypatch):
-    quick = classmethod(lambda cls, **given: cls(people=1, seconds=6.0, seeds=1, scenarios=("projectiles",), seed=given["seed"]))
+    quick = classmethod(
+        lambda cls, **given: cls(people=1, seconds=6.0, seeds=1, scenarios=("projectiles",), seed=given["seed"])
+    )
     monkeypatch.setattr(SteeringProtocol, "quick", quick)
-    arguments = ["evaluate", "steering", "--quick", "--prior", "field", "--samples", "2", "--workers", "1", "--out", str(tmp_path)]
+    arguments = [
+        "evaluate",
+        "steering",
+        "--quick",
+        "--prior",
+        "field",
+        "--samples",
+        "2",
+        "--workers",
+        "1",
+        "--out",
+        str(tmp_path),
+    ]
     assert main(arguments) == 0
     found = json.loads((tmp_path / "steering.json").read_text())
     assert set(found["paces"]) == set(TASKS)

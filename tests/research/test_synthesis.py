@@ -147,9 +147,15 @@ def test_a_scenario_and_a_scene_file_are_distributions_too(tmp_path: Path):
             "[[push]]\nduration = { betwen = [1, 2] }",
             "line 2: push duration is drawn by between, or by one_of with weights, not by 'betwen'",
         ),
-        ("[[push]]\nduration = { between = [2, 1] }", "line 2: push duration is drawn between 2 and 1: put the smaller first"),
+        (
+            "[[push]]\nduration = { between = [2, 1] }",
+            "line 2: push duration is drawn between 2 and 1: put the smaller first",
+        ),
         ("[[push]]\nduration = { between = [1] }", "line 2: push duration needs two ends"),
-        ("[[push]]\nduration = { between = [0, 1] }", "line 1: a push starts at 0 s or later and lasts longer than 0 s"),
+        (
+            "[[push]]\nduration = { between = [0, 1] }",
+            "line 1: a push starts at 0 s or later and lasts longer than 0 s",
+        ),
         ('[[push]]\nduration = { between = ["1 m", 2] }', "line 2: push duration is a number [s]"),
         ("[[push]]\nforce = { between = [1, 2] }", "line 2: push force is no single number"),
         ("[[push]]\npart = { one_of = [] }", "line 2: push part needs a list of 1 to 256 options"),
@@ -160,11 +166,17 @@ def test_a_scenario_and_a_scene_file_are_distributions_too(tmp_path: Path):
         (f"[[push]]\nforce = {'[' * 300}{']' * 300}", "is nested too deeply"),
         ('[[push]]\npart = { one_of = ["torso", "tail"] }', "line 1: there is no joint 'tail'"),
         ('[[push]]\npart = { one_of = ["torso", 3] }', "line 2: push part is text in quotes"),
-        ('[[push]]\npart = { one_of = ["torso"], weights = [1, 2] }', "line 2: push part needs a weight for each of its 1 options"),
+        (
+            '[[push]]\npart = { one_of = ["torso"], weights = [1, 2] }',
+            "line 2: push part needs a weight for each of its 1 options",
+        ),
         ('[[push]]\npart = { one_of = ["torso"], weights = [0] }', "line 2: push part needs weights of 0 or more"),
         ("[[push]]\ncount = 1.5", "line 2: push count is a whole number"),
         ("[[push]]\ncount = -1", "line 2: push count is from 0 to 64, not -1"),
-        ('[categories]\npush = 1\n[[push]]\ncategory = "pusch"', "line 4: [categories] has no 'pusch': did you mean 'push'?"),
+        (
+            '[categories]\npush = 1\n[[push]]\ncategory = "pusch"',
+            "line 4: [categories] has no 'pusch': did you mean 'push'?",
+        ),
         ('[[push]]\ncategory = "push"', "line 2: [categories] has no 'push'"),
         ("[categories]\npush = -1", "line 1: categories needs weights of 0 or more"),
         ("categories = 3", "line 1: categories is a table"),
@@ -252,7 +264,13 @@ def test_ready_distributions_have_every_category(name: str):
 def test_rows_hold_the_tracks_of_objects():
     drawn = next(d for d in (distribution("objects").draw(0, i) for i in range(100)) if d.category == "boxes")
     motion = stepping_clip(0.3)
-    track = SolidTrack("crate", np.zeros((3, 3)), np.zeros((1, 3), int), np.ones((len(motion), 3)), np.tile(np.eye(3), (len(motion), 1, 1)))
+    track = SolidTrack(
+        "crate",
+        np.zeros((3, 3)),
+        np.zeros((1, 3), int),
+        np.ones((len(motion), 3)),
+        np.tile(np.eye(3), (len(motion), 1, 1)),
+    )
     ground = Plane.stacked([Plane.ground()] * len(motion))
     table = rows_of([Clip(drawn, (motion,), ground, (track,))], schema_of(motion.skeleton, motion.fps, {}))
     (found,) = table["objects"].to_pylist()[0]
@@ -277,9 +295,11 @@ def test_motions_come_back_whole(undisturbed: Path):
         assert motion.wrench_before.shape == motion.wrench_after.shape == (9,)
         assert {"rigidity", "contact", "kinematic", "momentum"} <= motion.energies.keys()
         assert ("pin" in motion.energies) <= (row["category"] == "trip")
-        assert [event.name.split()[0] for event in motion.events][:1] == {"push": ["push"], "ball": ["ball"], "trip": ["trip"]}.get(
-            row["category"], []
-        )
+        assert [event.name.split()[0] for event in motion.events][:1] == {
+            "push": ["push"],
+            "ball": ["ball"],
+            "trip": ["trip"],
+        }.get(row["category"], [])
 
 
 def test_a_row_holds_the_scene_that_makes_it_again(undisturbed: Path, tmp_path: Path):
@@ -294,7 +314,8 @@ def test_a_row_holds_the_scene_that_makes_it_again(undisturbed: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_what_is_drawn_later_does_not_change_what_was_drawn_before(undisturbed: Path, tmp_path: Path):
-    # Another count ends within another group, and other shards hold other clips: the first are the same to the last bit.
+    # Another count ends within another group, and other shards hold other clips: the first are the same to the last
+    # bit.
     make_shard(recipe(count=60, shard_size=64), tmp_path, 0)
     longer = pq.read_table(clips_path(tmp_path, 0)).slice(0, 56)
     assert longer.replace_schema_metadata().equals(pq.read_table(undisturbed / "clips").replace_schema_metadata())
@@ -337,7 +358,9 @@ def test_gates_of_the_file_are_used(tmp_path: Path, gate: str, reason: str):
 @pytest.mark.slow
 def test_a_scene_that_cannot_be_is_left_out_alone(tmp_path: Path):
     text = "[[person]]\n[[person]]\nposition = [0, { between = [0, 3] }]\n"
-    found = synthesize(recipe(distribution=distribution(written(tmp_path, text)), count=NUM, seconds=0.2), tmp_path / "out", Here())
+    found = synthesize(
+        recipe(distribution=distribution(written(tmp_path, text)), count=NUM, seconds=0.2), tmp_path / "out", Here()
+    )
     assert 0 < found.rejected["refused"] < NUM
     table = pq.read_table(tmp_path / "out" / "clips")
     assert table.num_rows == 2 * found.kept
@@ -386,7 +409,9 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_files(undisturbed: Path, tm
     for workers in (2, 1, 1):
         before = shards_done(out)
         finished = functools.partial(lambda before: shards_done(out) > before, before)
-        process = subprocess.Popen([*COMMAND, *OPTIONS, "--out", str(out), "--workers", str(workers)], stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [*COMMAND, *OPTIONS, "--out", str(out), "--workers", str(workers)], stderr=subprocess.DEVNULL
+        )
         wait_for(finished if workers == 1 and before else functools.partial(half_written, out), process)
         time.sleep(rng.random() * 0.1)
         process.send_signal(signal.SIGKILL)
@@ -401,7 +426,9 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_files(undisturbed: Path, tm
 @pytest.mark.slow
 def test_the_shard_of_a_killed_worker_is_made_again(undisturbed: Path, tmp_path: Path):
     out = tmp_path / "data"
-    process = subprocess.Popen([*COMMAND, *OPTIONS, "--out", str(out), "--workers", "2"], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, *OPTIONS, "--out", str(out), "--workers", "2"], stderr=subprocess.PIPE, text=True
+    )
     workers = list[int]()
 
     def a_worker_is_busy() -> bool:
@@ -422,7 +449,9 @@ def test_a_worker_that_is_killed_again_and_again_ends_the_run(tmp_path: Path, mo
     # As if memory ran out: every worker of shard 1 is killed.
     monkeypatch.setattr(workers_module, "_work", deadly_work)
     monkeypatch.setattr(workers_module, "RETRIES", 1)
-    with pytest.raises(ValueError, match=r"shard 1: its worker was killed 2 times, .*: run the same command again with fewer --workers"):
+    with pytest.raises(
+        ValueError, match=r"shard 1: its worker was killed 2 times, .*: run the same command again with fewer --workers"
+    ):
         list(Processes(2).make(recipe(), tmp_path, [0, 1, 2]))
 
 
@@ -442,7 +471,9 @@ def test_an_error_of_a_worker_is_told_with_its_shard(tmp_path: Path):
 
 def test_a_shard_is_made_on_one_thread(tmp_path: Path, monkeypatch):
     seen = list[int]()
-    monkeypatch.setattr(shard_module, "simulated", lambda *_: seen.extend(info["num_threads"] for info in threadpool_info()) or [])
+    monkeypatch.setattr(
+        shard_module, "simulated", lambda *_: seen.extend(info["num_threads"] for info in threadpool_info()) or []
+    )
     with threadpool_limits(2):
         make_shard(recipe(count=1), tmp_path, 0)
     assert set(seen) == {1}
@@ -450,7 +481,9 @@ def test_a_shard_is_made_on_one_thread(tmp_path: Path, monkeypatch):
 
 @pytest.mark.slow
 def test_two_workers_make_the_same_files_as_one(undisturbed: Path, tmp_path: Path):
-    result = subprocess.run([*COMMAND, *OPTIONS, "--out", str(tmp_path / "two"), "--workers", "2"], capture_output=True, text=True)
+    result = subprocess.run(
+        [*COMMAND, *OPTIONS, "--out", str(tmp_path / "two"), "--workers", "2"], capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr
     assert "56 clips in" in result.stdout
     assert re.search(r"56 of 56 clips, \d+ per minute, 0 min left", result.stderr)
@@ -559,7 +592,8 @@ def test_ray_makes_the_same_files_and_survives_the_kill_of_a_worker(undisturbed:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds what runs on the machine to kill in /proc")
 @pytest.mark.ray
 def test_ray_survives_the_loss_of_a_machine(undisturbed: Path, tmp_path: Path):
-    # A cluster of two on one machine: the head, and another node that dies with all that runs on it while it makes a shard.
+    # A cluster of two on one machine: the head, and another node that dies with all that runs on it while it makes a
+    # shard.
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
@@ -567,7 +601,9 @@ def test_ray_survives_the_loss_of_a_machine(undisturbed: Path, tmp_path: Path):
     cluster = Cluster(initialize_head=True, head_node_args=options)
     try:
         raylet = cluster.add_node(**options).all_processes["raylet"][0].process.pid
-        process = subprocess.Popen([*COMMAND, *OPTIONS, "--out", str(out), "--ray", cluster.address], stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [*COMMAND, *OPTIONS, "--out", str(out), "--ray", cluster.address], stderr=subprocess.PIPE, text=True
+        )
 
         def on_the_node() -> list[tuple[int, str]]:
             return descendants(raylet)

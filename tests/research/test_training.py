@@ -96,7 +96,10 @@ def test_frames_are_the_clips_end_to_end():
     # Velocities are differences from the frame before, and none crosses the seam.
     torch.testing.assert_close(FRAMES.velocity[1:90, :3] * H, single(np.diff(MOTION.root, axis=0)), rtol=0, atol=1e-6)
     torch.testing.assert_close(
-        FRAMES.velocity[91:, 6:VELOCITY_SIZE].unflatten(-1, (22, 3)) * H, single(np.diff(second.joints, axis=0)), rtol=0, atol=1e-6
+        FRAMES.velocity[91:, 6:VELOCITY_SIZE].unflatten(-1, (22, 3)) * H,
+        single(np.diff(second.joints, axis=0)),
+        rtol=0,
+        atol=1e-6,
     )
     assert FRAMES.velocity[[0, 90]].abs().max() < 20
 
@@ -108,11 +111,14 @@ def test_a_transition_is_a_frame_and_the_next_in_the_heading_of_the_first():
     torch.testing.assert_close(pair.now.root[:, :2], place, rtol=0, atol=1e-5)
     torch.testing.assert_close(heading(pair.now.q[:, 0]), torch.eye(3).expand(len(EVERY), 3, 3), rtol=0, atol=1e-5)
     torch.testing.assert_close(pair.now.root[:, 2], FRAMES.root[EVERY, 2])
-    # One step of a moving frame: places differ by the velocity of the next frame times 1/30 s, and joints follow from the rotations.
+    # One step of a moving frame: places differ by the velocity of the next frame times 1/30 s, and joints follow from
+    # the rotations.
     torch.testing.assert_close(pair.then.root - pair.now.root, pair.then.velocity[:, :3] * H, rtol=0, atol=1e-5)
     step = pair.then.velocity[:, 6:VELOCITY_SIZE].unflatten(-1, (NUM_JOINTS, 3)) * H
     torch.testing.assert_close(pair.then.joints - pair.now.joints, step, rtol=0, atol=1e-5)
-    torch.testing.assert_close(exp(pair.then.velocity[:, 3:6] * H) @ pair.now.q[:, 0], pair.then.q[:, 0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        exp(pair.then.velocity[:, 3:6] * H) @ pair.now.q[:, 0], pair.then.q[:, 0], rtol=0, atol=1e-5
+    )
     turns = pair.then.velocity[:, VELOCITY_SIZE:].unflatten(-1, (NUM_JOINTS - 1, 3)) * H
     torch.testing.assert_close(exp(turns) @ pair.now.q[:, 1:], pair.then.q[:, 1:], rtol=0, atol=1e-5)
     for frame in (pair.now, pair.then):
@@ -146,9 +152,12 @@ def test_a_mirrored_transition_is_the_transition_of_the_mirrored_motion():
 
 
 def test_categories_are_drawn_by_the_power_law(generator: torch.Generator):
-    clips = [clip_of(MOTION.slice(0, 80), "walk", f"a_{i}") for i in range(9)] + [clip_of(MOTION.slice(0, 80), "jump", "a_9")]
+    clips = [clip_of(MOTION.slice(0, 80), "walk", f"a_{i}") for i in range(9)] + [
+        clip_of(MOTION.slice(0, 80), "jump", "a_9")
+    ]
     frames = Frames.of([*clips, clip_of(MOTION.slice(0, 20), "run", "a_10")])
-    # A category weighs as its minutes to the power of BALANCE, spread over its frames; of every clip the first and the last are no starts.
+    # A category weighs as its minutes to the power of BALANCE, spread over its frames; of every clip the first and the
+    # last are no starts.
     minutes = {"walk": 720, "jump": 80, "run": 20}
     starts = {"walk": 9 * 78, "jump": 78, "run": 18}
     shares = {name: starts[name] * minutes[name] ** (BALANCE - 1) for name in minutes}
@@ -159,7 +168,8 @@ def test_categories_are_drawn_by_the_power_law(generator: torch.Generator):
         p = shares[name] / sum(shares.values())
         # Four standard deviations of a binomial share.
         assert abs(float(group.double().mean()) - p) < 4 * math.sqrt(p * (1 - p) / count), name
-    # Within a category all starts are alike: over walking's 702 starts the least and the most draws are within 6 deviations.
+    # Within a category all starts are alike: over walking's 702 starts the least and the most draws are within 6
+    # deviations.
     each = torch.bincount(at[groups["walk"]], minlength=720)[frames.starts[:702]].double()
     assert (each - each.mean()).abs().max() < 6 * each.mean().sqrt()
     assert torch.isin(at, frames.starts).all()
@@ -253,7 +263,9 @@ def test_a_part_of_a_shove_lasts():
     elbow = VELOCITY_SIZE + 3 * (joint_index("left_elbow") - 1)
     velocity[:, elbow : elbow + 3] += spin
     target = target_of(pair, replace(pair.now, velocity=velocity))
-    torch.testing.assert_close(target.root - pair.then.root, (LASTING * H * shove).expand(len(EVERY), 3), rtol=0, atol=2e-6)
+    torch.testing.assert_close(
+        target.root - pair.then.root, (LASTING * H * shove).expand(len(EVERY), 3), rtol=0, atol=2e-6
+    )
     for joint in (0, joint_index("left_elbow")):
         expected = exp((LASTING * H * spin).expand(len(EVERY), 3)) @ pair.then.q[:, joint]
         torch.testing.assert_close(target.q[:, joint], expected, rtol=0, atol=5e-6)
@@ -263,7 +275,8 @@ TOES = [CONTACT_JOINTS[5], CONTACT_JOINTS[6]]
 
 
 def test_standing_feet_are_not_asked_to_slide_when_the_person_stands_elsewhere():
-    # 10 cm aside of the recording as a whole: nothing tells it apart from a person who was recorded there, so it goes on from there.
+    # 10 cm aside of the recording as a whole: nothing tells it apart from a person who was recorded there, so it goes
+    # on from there.
     pair = transition(FRAMES, EVERY, PLAIN)
     aside = torch.tensor([0.08, -0.06, 0.0])
     target = target_of(pair, replace(pair.now, root=pair.now.root + aside, joints=pair.now.joints + aside))
@@ -278,9 +291,10 @@ def test_standing_feet_are_not_asked_to_slide_when_the_person_stands_elsewhere()
 
 @pytest.mark.parametrize(("side", "hip"), [(0, 1), (1, 2)])
 def test_a_standing_foot_is_not_asked_to_slide_when_the_root_is_off_it(side: int, hip: int):
-    # The root 9 cm off to the side of where it was above the standing foot, by a turn of the leg at the hip of a = 0.11 rad. The way back
-    # moves the root; the foot only to second order, 0.9 m a^2 FADE (1 - FADE) / 2 = 0.5 mm, and by a times what the leg moves in a frame
-    # (pelvis at 0.23 m/s): 0.8 mm. Fading all offsets alike instead would ask for (1 - FADE) 9 cm = 1 cm.
+    # The root 9 cm off to the side of where it was above the standing foot, by a turn of the leg at the hip of a = 0.11
+    # rad. The way back moves the root; the foot only to second order, 0.9 m a^2 FADE (1 - FADE) / 2 = 0.5 mm, and by a
+    # times what the leg moves in a frame (pelvis at 0.23 m/s): 0.8 mm. Fading all offsets alike instead would ask for
+    # (1 - FADE) 9 cm = 1 cm.
     steps = stepping_clip(2.0)
     frames = Frames.of([clip_of(replace(steps, touching=label_contacts(steps)))])
     at = frames.starts[(frames.contacts[frames.starts] & frames.contacts[frames.starts + 1])[:, 5 + side]]
@@ -357,7 +371,10 @@ TINY = PriorOptions(width=32, latent=4, batch=16)
 
 def weights(trainer: PriorTrainer) -> dict[str, Tensor]:
     return {
-        k: v.clone() for k, v in (trainer.network.state_dict() | {f"ema.{k}": v for k, v in trainer.average.state_dict().items()}).items()
+        k: v.clone()
+        for k, v in (
+            trainer.network.state_dict() | {f"ema.{k}": v for k, v in trainer.average.state_dict().items()}
+        ).items()
     }
 
 
@@ -368,7 +385,8 @@ def test_the_loss_falls():
         trainer = PriorTrainer(FRAMES, replace(TINY, batch=64, displaced=0.0, shoved=0.0, learning_rate=rate), 10**6)
         return [trainer.step()["loss"] for _ in range(40)]
 
-    # Both see the same frames and the same noise, one learning and one not: over three seeds the last ten steps differ by 14 to 17 %.
+    # Both see the same frames and the same noise, one learning and one not: over three seeds the last ten steps differ
+    # by 14 to 17 %.
     learning, idle = losses(0.2), losses(1e-9)
     assert learning[0] == pytest.approx(idle[0])
     assert sum(learning[-10:]) < 0.93 * sum(idle[-10:])
@@ -429,7 +447,8 @@ def test_an_intent_is_where_the_person_is_later():
     pair = transition(FRAMES, EVERY, PLAIN)
     known = FRAMES.last[EVERY] - EVERY >= 20
     assert torch.equal(known, ~pair.intent.isnan().any(-1))
-    # The person turns by 0.8 rad/s to the left: facing, in the heading frame, is (-sin, cos) of the change of heading in 20 frames.
+    # The person turns by 0.8 rad/s to the left: facing, in the heading frame, is (-sin, cos) of the change of heading
+    # in 20 frames.
     at = EVERY[known]
     now, later = (heading(FRAMES.q[i, 0]) for i in (at, at + 20))
     facing = (now @ later.transpose(-1, -2))[:, :2, 1]
@@ -449,7 +468,9 @@ def test_a_displaced_state_is_matched_with_the_recording_that_fits():
     assert torch.equal(at, EVERY)
     assert not mirrored.any()
     # A state on its own frame stays there if the pool has nothing nearer.
-    assert torch.equal(Pool(EVERY[:5], PLAIN[:5], features(everything[:5])).match(everything, FRAMES, EVERY, PLAIN)[0], EVERY)
+    assert torch.equal(
+        Pool(EVERY[:5], PLAIN[:5], features(everything[:5])).match(everything, FRAMES, EVERY, PLAIN)[0], EVERY
+    )
 
 
 @pytest.mark.parametrize("offset", [0, 3])
@@ -464,7 +485,9 @@ def test_a_window_is_the_recording_in_the_heading_of_its_start(offset: int):
         torch.testing.assert_close(window.intents[:, 0], first.intent, rtol=0, atol=1e-5, equal_nan=True)
     # It is one motion of one body: seen from its own heading, every frame is the transition that starts there.
     for k in range(5):
-        torch.testing.assert_close(BODY.forward(window.q[:, k], window.joints[:, k, 0]), window.joints[:, k], rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            BODY.forward(window.q[:, k], window.joints[:, k, 0]), window.joints[:, k], rtol=0, atol=1e-5
+        )
         own = recentred(Local(window.joints[:, k, 0], window.q[:, k], window.joints[:, k], first.now.velocity), BODY)
         there = (at + offset + k).clamp(max=len(FRAMES.last) - 2)
         torch.testing.assert_close(own.joints[:-1], transition(FRAMES, there, plain).now.joints[:-1], rtol=0, atol=1e-5)
@@ -476,10 +499,16 @@ def test_a_window_is_the_recording_in_the_heading_of_its_start(offset: int):
 
 
 @pytest.mark.parametrize(("mean", "spread"), [(0.3, 1.0), (0.0, 0.5), (0.0, 2.0)])
-def test_the_energy_score_is_least_for_the_distribution_that_was_recorded(mean: float, spread: float, generator: torch.Generator):
-    # Recorded: three independent standard normal numbers. Samples with another mean or spread score worse, by more than the noise.
+def test_the_energy_score_is_least_for_the_distribution_that_was_recorded(
+    mean: float, spread: float, generator: torch.Generator
+):
+    # Recorded: three independent standard normal numbers. Samples with another mean or spread score worse, by more than
+    # the noise.
     recorded = torch.randn(100_000, 3, generator=generator)
-    right, wrong = torch.randn(200_000, 3, generator=generator), mean + spread * torch.randn(200_000, 3, generator=generator)
+    right, wrong = (
+        torch.randn(200_000, 3, generator=generator),
+        mean + spread * torch.randn(200_000, 3, generator=generator),
+    )
     worse = energy_score(wrong, recorded) - energy_score(right, recorded)
     assert float(worse.mean()) > 5 * float(worse.std()) / math.sqrt(len(worse))
 
@@ -518,7 +547,9 @@ def test_people_of_an_ensemble_start_together_and_part():
     going = (after.age == 4) & (after.start == before.start)
     assert going.any()
     # They are somewhere on the way of the recording, in bodies, and no longer in the same place.
-    places = (after.state.joints - BODY.rest[0] * torch.tensor([1.0, 1.0, 0.0])) @ after.R.transpose(-1, -2) + after.origin.unsqueeze(1)
+    places = (after.state.joints - BODY.rest[0] * torch.tensor([1.0, 1.0, 0.0])) @ after.R.transpose(
+        -1, -2
+    ) + after.origin.unsqueeze(1)
     assert bone_error(places) < 2e-5
     ones, others = places.chunk(2)
     apart = (ones - others)[going].norm(dim=-1).mean()
@@ -589,11 +620,20 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ensemble, "POOL_SIZE", 500)
 
 
-def run(data: Path, out: Path, *, resume: bool = False, watch: Callable[[Progress], None] | None = None, init: Path | None = None) -> Path:
+def run(
+    data: Path,
+    out: Path,
+    *,
+    resume: bool = False,
+    watch: Callable[[Progress], None] | None = None,
+    init: Path | None = None,
+) -> Path:
     return train_prior(data, out, TINY, Budget(5.0, steps=10, resume=resume, init=init), watch)
 
 
-def test_a_run_by_the_clock_fits_its_schedule_to_a_machine_that_slows_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_by_the_clock_fits_its_schedule_to_a_machine_that_slows_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     clock = [0.0]
     monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
 
@@ -636,7 +676,11 @@ def test_a_resumed_run_ends_with_the_same_bits(data: Path, tmp_path: Path):
     states = [torch.load(tmp_path / run / "checkpoint.pt", weights_only=True) for run in ("whole", "killed")]
     for part in ("network", "average"):
         assert all(torch.equal(states[0][part][k], states[1][part][k]) for k in states[0][part])
-    assert (states[0]["step"], states[0]["log_beta"], states[0]["best"]) == (10, states[1]["log_beta"], states[1]["best"])
+    assert (states[0]["step"], states[0]["log_beta"], states[0]["best"]) == (
+        10,
+        states[1]["log_beta"],
+        states[1]["best"],
+    )
     assert torch.equal(states[0]["rng"], states[1]["rng"])
     assert CVAEPrior.load(best).network.shape.latent == TINY.latent
 
@@ -685,7 +729,9 @@ def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def refused(data: Path, out: Path) -> str:
     """The sentence with which a run refuses to go on."""
-    with pytest.raises(ValueError, match=r"checkpoint\.pt (cannot be resumed|is not a PyTorch checkpoint|is damaged)") as error:
+    with pytest.raises(
+        ValueError, match=r"checkpoint\.pt (cannot be resumed|is not a PyTorch checkpoint|is damaged)"
+    ) as error:
         run(data, out, resume=True)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
@@ -735,11 +781,19 @@ def changed(state: dict, **parts: object) -> dict:
         pytest.param(lambda s: changed(s, network={}), id="no weights"),
         pytest.param(lambda s: changed(s, particles={"at": torch.zeros(2)}), id="no particles"),
         pytest.param(lambda s: changed(s, optimizer=[]), id="no optimizer"),
-        pytest.param(lambda s: changed(s, particles={**s["particles"], "at": s["particles"]["at"] + 1000}), id="longer recordings"),
-        pytest.param(lambda s: changed(s, particles={**s["particles"], "at": 0 * s["particles"]["at"] + 44}), id="other recordings"),
+        pytest.param(
+            lambda s: changed(s, particles={**s["particles"], "at": s["particles"]["at"] + 1000}),
+            id="longer recordings",
+        ),
+        pytest.param(
+            lambda s: changed(s, particles={**s["particles"], "at": 0 * s["particles"]["at"] + 44}),
+            id="other recordings",
+        ),
     ],
 )
-def test_a_checkpoint_of_something_else_is_a_sentence(data: Path, tmp_path: Path, checkpoint: bytes, change: Callable[[dict], object]):
+def test_a_checkpoint_of_something_else_is_a_sentence(
+    data: Path, tmp_path: Path, checkpoint: bytes, change: Callable[[dict], object]
+):
     (tmp_path / "good.pt").write_bytes(checkpoint)
     torch.save(change(torch.load(tmp_path / "good.pt", weights_only=True)), tmp_path / "checkpoint.pt")
     refused(data, tmp_path)
@@ -759,8 +813,14 @@ class _Malice:
 def test_a_checkpoint_that_wants_to_run_code_is_not_let(data: Path, tmp_path: Path, how: str):
     trap = tmp_path / "trap"
     torch.save({"network": _Malice(trap), "options": {}}, tmp_path / "checkpoint.pt")
-    options = {"out": tmp_path, "resume": True} if how == "resume" else {"out": tmp_path / "out", "init": tmp_path / "checkpoint.pt"}
-    with pytest.raises(ValueError, match=r"checkpoint\.pt was not loaded: it asks for posix\.mkdir, which could run code") as error:
+    options = (
+        {"out": tmp_path, "resume": True}
+        if how == "resume"
+        else {"out": tmp_path / "out", "init": tmp_path / "checkpoint.pt"}
+    )
+    with pytest.raises(
+        ValueError, match=r"checkpoint\.pt was not loaded: it asks for posix\.mkdir, which could run code"
+    ) as error:
         run(data, **options)
     assert "\n" not in str(error.value)
     assert not trap.exists()

@@ -97,14 +97,19 @@ def some_intents(rng: np.random.Generator, count: int) -> Intent:
     facing = np.stack((np.cos(angle), np.sin(angle)), axis=-1)
     known = (np.arange(count)[:, None] >> np.arange(3)) % 2 == 1
     velocity, height = rng.normal(size=(count, 2)), rng.normal(size=count)
-    return Intent(np.where(known[:, :1], velocity, np.nan), np.where(known[:, 1:2], facing, np.nan), np.where(known[:, 2], height, np.nan))
+    return Intent(
+        np.where(known[:, :1], velocity, np.nan),
+        np.where(known[:, 1:2], facing, np.nan),
+        np.where(known[:, 2], height, np.nan),
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 def test_a_step_in_torch_is_a_step_of_the_exported_prior(
     rng: np.random.Generator, random_rotations: Callable[..., np.ndarray], shape: CVAEShape
 ):
-    # The state vector, the networks and the composed frame: what training differentiates against what the simulator runs.
+    # The state vector, the networks and the composed frame: what training differentiates against what the simulator
+    # runs.
     state, network = some_states(rng, random_rotations), random_network(rng, shape)
     prior = CVAEPrior(twin.exported_cvae(network), BODY)
     assert prior.takes_intent == shape.intent
@@ -132,7 +137,10 @@ def test_a_step_in_torch_is_a_step_of_the_exported_prior(
 
 def test_gradients_pass_through_a_step(rng: np.random.Generator, random_rotations: Callable[..., np.ndarray]):
     # The derivative by autograd is that of finite differences.
-    frame, network = twin.recentred(as_local(some_states(rng, random_rotations, 2)), TORCH_BODY), random_network(rng).double()
+    frame, network = (
+        twin.recentred(as_local(some_states(rng, random_rotations, 2)), TORCH_BODY),
+        random_network(rng).double(),
+    )
     output = 0.05 * torch.randn(2, SHAPE.output_size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
     def made(output: torch.Tensor) -> torch.Tensor:

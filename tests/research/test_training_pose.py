@@ -86,7 +86,8 @@ def test_the_exported_model_has_the_wanted_share_in_range(data: Path):
     trainer.step()
     prior = trainer.prior()
     q = trainer.poses.draw(5000, torch.Generator().manual_seed(3)).double().numpy()
-    # 99.9 % of the poses, within four standard deviations of a binomial share over the 90 frames and their mirror images.
+    # 99.9 % of the poses, within four standard deviations of a binomial share over the 90 frames and their mirror
+    # images.
     assert (prior.norm(q) <= prior.limit).mean() > 0.999 - 4 * (0.001 * 0.999 / 180) ** 0.5
 
 
@@ -157,8 +158,8 @@ def test_disturbed_joints_go_back_into_the_recorded_range(data: Path):
     wrong = disturbed(poses.draw(64, generator), within, generator)
     every = torch.arange(21)
     gap, _ = within.nearest(wrong.target[:, 1:], every)
-    # A joint that was out of range is back to half of the tolerance; the others are recorded, less than three degrees from the sample of
-    # the recordings that the range is made of.
+    # A joint that was out of range is back to half of the tolerance; the others are recorded, less than three degrees
+    # from the sample of the recordings that the range is made of.
     assert (gap <= within.cover + torch.clamp(within.tolerance / 2, min=0.05) + 1e-3).all()
     far, _ = within.nearest(wrong.q[:, 1:], every)
     beyond = (far - within.cover - within.tolerance).amax(-1)
@@ -172,7 +173,9 @@ def test_impossible_poses_are_rotations_and_differ():
     poses = impossible(CLIP.q, skeleton, seed=0)
     for name, wrong in poses.items():
         # One kind is drawn in single precision.
-        np.testing.assert_allclose(wrong @ wrong.swapaxes(-1, -2), np.broadcast_to(np.eye(3), wrong.shape), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(
+            wrong @ wrong.swapaxes(-1, -2), np.broadcast_to(np.eye(3), wrong.shape), rtol=0, atol=1e-5
+        )
         assert np.linalg.norm(wrong - CLIP.q, axis=(-1, -2)).max(-1).min() > 0.5, name
     joints = skeleton.forward(poses["wrist in the chest"], CLIP.root)
     # Within the chest's sphere of 11 cm.

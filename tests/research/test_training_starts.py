@@ -85,7 +85,14 @@ def coasting() -> CVAEPrior:
 
 @pytest.mark.parametrize(
     ("category", "speed", "fits"),
-    [("stand", 0.0, True), ("stand", 0.5, False), ("walk", 1.2, True), ("walk", 3.0, False), ("run", 3.0, True), ("run", 1.2, False)],
+    [
+        ("stand", 0.0, True),
+        ("stand", 0.5, False),
+        ("walk", 1.2, True),
+        ("walk", 3.0, False),
+        ("run", 3.0, True),
+        ("run", 1.2, False),
+    ],
 )
 def test_states_fit_their_name_by_speed(category, speed, fits):
     other = clip("stand" if category != "stand" else "walk", gliding(0.0 if category != "stand" else 1.0))
@@ -93,7 +100,9 @@ def test_states_fit_their_name_by_speed(category, speed, fits):
     assert (category in bank.categories) == fits
     if fits:
         assert bank.count(category) == 3
-        assert np.linalg.norm(bank.states[category].v[:, 0, :2], axis=-1).tolist() == pytest.approx([speed] * 3, abs=1e-6)
+        assert np.linalg.norm(bank.states[category].v[:, 0, :2], axis=-1).tolist() == pytest.approx(
+            [speed] * 3, abs=1e-6
+        )
 
 
 def test_states_are_made_by_rolling_out():
@@ -112,7 +121,9 @@ def test_states_are_made_by_rolling_out():
 
 def test_a_bank_is_the_same_for_the_same_seed():
     clips = [clip("walk", gliding(1.2)), clip("walk", gliding(0.9, angle=1.0))]
-    one, again, other = (make_starts(coasting(), clips, StartOptions(count=6, batch=6, rounds=1, seed=s)) for s in (0, 0, 1))
+    one, again, other = (
+        make_starts(coasting(), clips, StartOptions(count=6, batch=6, rounds=1, seed=s)) for s in (0, 0, 1)
+    )
     assert np.array_equal(one.states["walk"].x, again.states["walk"].x)
     assert not np.array_equal(one.states["walk"].v, other.states["walk"].v)
 
@@ -133,7 +144,10 @@ def test_poses_out_of_range_are_not_kept():
         last = {"encoder.2.weight": np.zeros((32, 256), np.float32), "encoder.2.bias": np.full(32, bias, np.float32)}
         network = PoseNetwork.from_tensors(shape, tensors | last)
         if kept:
-            assert make_starts(coasting(), [clip("walk", gliding(1.2))], options, pose=PosePrior(network)).count("walk") == 2
+            assert (
+                make_starts(coasting(), [clip("walk", gliding(1.2))], options, pose=PosePrior(network)).count("walk")
+                == 2
+            )
         else:
             with pytest.raises(ValueError, match="no rollout"):
                 make_starts(coasting(), [clip("walk", gliding(1.2))], options, pose=PosePrior(network))

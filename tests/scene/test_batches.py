@@ -34,13 +34,18 @@ SMALL = Planner(num_rollouts=4, horizon=4)
 SCENES = (
     Scene(elements=(Push.toward("left", 300.0, start=0.2),), planner=SMALL),
     Scene((Person("run", (1.0, 2.0), 30.0),), (Trip(start=0.0), Trip("left_ankle", start=0.1)), planner=SMALL),
-    Scene(elements=(Throw(start=0.0, distance=1.5),), ground=Ground(((0.2, 0.0, 0.0), (0.6, 15.0, 5.0))), planner=SMALL),
+    Scene(
+        elements=(Throw(start=0.0, distance=1.5),), ground=Ground(((0.2, 0.0, 0.0), (0.6, 15.0, 5.0))), planner=SMALL
+    ),
     Scene(elements=(Obstacle((0.0, 0.6, 0.0), 0.2), Follow(((0.0, 1.0, 1.0),))), planner=SMALL),
     Scene(elements=(Pin(start=0.1), Pin("head", start=0.2, weight=30.0)), planner=SMALL),
     Scene(ground=Ground(((0.0, 10.0, 0.0), (1.0, 0.0, 0.0)), (0.5, 0.5)), planner=SMALL),
     Scene(planner=SMALL),
     Scene(elements=(StiffJoint(start=0.3),), planner=SMALL),
-    Scene(elements=(Drag(path=((0.1, 0.4, 0.3, 1.1), (0.7, 0.6, 0.6, 1.3))), Ball((0.1, 2.0, 1.2)), Dodge()), planner=SMALL),
+    Scene(
+        elements=(Drag(path=((0.1, 0.4, 0.3, 1.1), (0.7, 0.6, 0.6, 1.3))), Ball((0.1, 2.0, 1.2)), Dodge()),
+        planner=SMALL,
+    ),
 )
 
 
@@ -83,7 +88,10 @@ def test_pushed_worlds_do_what_they_do_alone_for_a_long_time(simulator: Simulato
 
 def test_two_people_stay_in_their_worlds(simulator: Simulator):
     people = (Person(), Person(position=(0.4, 1.2), facing=180.0))
-    scenes = [Scene(people, (Push.toward("front", 300.0, start=0.1, person=i), Pin(start=0.2, person=1 - i)), get_up=False) for i in (0, 1)]
+    scenes = [
+        Scene(people, (Push.toward("front", 300.0, start=0.1, person=i), Pin(start=0.2, person=1 - i)), get_up=False)
+        for i in (0, 1)
+    ]
     world, start = batch_scenes(scenes, simulator, [1, 2])
     together = run(world, 12, [1, 2], start=start)
     for i, scene in enumerate(scenes):
@@ -129,7 +137,9 @@ def test_an_energy_of_ones_own_sees_its_own_world(simulator: Simulator):
         assert_same(together, run(World(scene, simulator), 6, i), i)
 
 
-@pytest.mark.parametrize("other", [Scene((Person(), Person(position=(3.0, 0.0)))), Scene(get_up=False), Scene(planner=SMALL)])
+@pytest.mark.parametrize(
+    "other", [Scene((Person(), Person(position=(3.0, 0.0)))), Scene(get_up=False), Scene(planner=SMALL)]
+)
 def test_scenes_that_cannot_share_a_batch_are_refused(simulator: Simulator, other: Scene):
     with pytest.raises(ValueError, match="scenes in a batch need the same number of people, planner and get_up"):
         batch_scenes([Scene(), other], simulator, [0, 1])

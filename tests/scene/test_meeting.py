@@ -45,8 +45,8 @@ def test_people_who_overlap_are_moved_apart():
 
 
 def test_what_one_gains_in_momentum_the_other_loses():
-    # Newton's third law: the impulses of a pair are opposite, and restoring lengths changes no momentum. A force F over a step h moves a
-    # mass by F h^2 within it.
+    # Newton's third law: the impulses of a pair are opposite, and restoring lengths changes no momentum. A force F over
+    # a step h moves a mass by F h^2 within it.
     before = two(0.15)
     x, forces, _, _ = apart(before)
     assert np.abs(forces).max() > 100
@@ -109,7 +109,8 @@ def test_equally_deep_overlaps_push_both_alike():
 
 
 def test_somebody_who_is_pushed_into_the_ground_touches_it():
-    # One lies a millimetre above the floor, another on top of them and three centimetres into them: the lower one is pushed down.
+    # One lies a millimetre above the floor, another on top of them and three centimetres into them: the lower one is
+    # pushed down.
     q = np.tile(np.eye(3), (NUM_JOINTS, 1, 1))
     lying = BODY.forward(q, np.zeros(3))
     lying[:, 2] += 0.001 - (lying[:, 2] - BODY.radii).min()
@@ -148,9 +149,12 @@ def test_the_report_of_people_who_were_separated_is_about_where_they_are():
     assert np.array_equal(report.bone_error, BODY.bone_error(after.x))
     assert np.array_equal(after.v, (after.x - state.x) / simulator.h)
     assert deepest(after.x) < 0.03 < deepest(state.x)
-    # Newton for each body: contact, external and mutual forces leave no more of the change of momentum than the reported root wrench.
+    # Newton for each body: contact, external and mutual forces leave no more of the change of momentum than the
+    # reported root wrench.
     rate = (BODY.masses[:, None] * ((after.v - state.v) / simulator.h + np.array([0.0, 0.0, 9.81]))).sum(1)
-    left = np.linalg.norm(rate - (report.contact_forces + report.external_forces).sum(1), axis=-1) / (9.81 * BODY.masses.sum())
+    left = np.linalg.norm(rate - (report.contact_forces + report.external_forces).sum(1), axis=-1) / (
+        9.81 * BODY.masses.sum()
+    )
     assert (left <= report.wrench_after + 1e-9).all()
     # The same step without the other: nobody is moved, and the energies are those of other joints.
     _, alone, before = stepped(state, shared=False, forces=forces)
@@ -163,12 +167,14 @@ def test_the_report_of_people_who_were_separated_is_about_where_they_are():
 def test_rotations_fit_the_joints_of_people_who_were_separated():
     _, after, _ = stepped(overlapping(), shared=True)
     again = BODY.forward(after.q, after.x[:, 0])
-    # But for bones that are a little off their lengths, and hips and shoulders, which take the nearest rotation of three bones.
+    # But for bones that are a little off their lengths, and hips and shoulders, which take the nearest rotation of
+    # three bones.
     assert np.linalg.norm(again - after.x, axis=-1).max() < 0.04
 
 
 def test_the_prior_hears_of_the_meeting():
-    # As of any push: the impulse over the mass is added to its velocities along the ground. It has one candidate, so that both take it.
+    # As of any push: the impulse over the mass is added to its velocities along the ground. It has one candidate, so
+    # that both take it.
     state = overlapping()
     (_, after, report), (_, alone, _) = (stepped(state, shared=shared, samples=1) for shared in (True, False))
     change = report.external_forces.sum(1)[:, :2] / (BODY.masses.sum() * 30)
@@ -190,7 +196,11 @@ def test_people_who_run_into_each_other_exchange_their_momentum_and_stay_whole()
     total = first.external_forces.sum(-2) + second.external_forces.sum(-2)
     assert np.abs(first.external_forces).max() > 100
     assert np.abs(total).max() < 1e-8
-    gaps = np.linalg.norm(first.joints[..., :, None, :] - second.joints[..., None, :, :], axis=-1) - BODY.radii[:, None] - BODY.radii
+    gaps = (
+        np.linalg.norm(first.joints[..., :, None, :] - second.joints[..., None, :, :], axis=-1)
+        - BODY.radii[:, None]
+        - BODY.radii
+    )
     assert gaps.min() > -0.06
     assert max(BODY.bone_error(motion.joints).max() for motion in rollout.motions) < 0.02
 
@@ -210,7 +220,9 @@ def test_two_bodies_that_fall_onto_each_other_keep_their_common_momentum():
 
 def test_a_push_on_one_person_moves_the_other_who_stands_behind():
     people = (Person("stand"), Person("stand", (0.0, 0.5)))
-    world = World(Scene(people, (Push.toward("front", 400.0, start=0.1),), get_up=False), Simulator.shipped(num_samples=4))
+    world = World(
+        Scene(people, (Push.toward("front", 400.0, start=0.1),), get_up=False), Simulator.shipped(num_samples=4)
+    )
     calm = World(Scene(people, get_up=False), Simulator.shipped(num_samples=4))
     moved, stayed = (run(w, 20, 0).motions[1].joints[-1, 0, 1] for w in (world, calm))
     assert moved > stayed + 0.05

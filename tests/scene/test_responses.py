@@ -10,7 +10,8 @@ from dropsim.priors.motion_field import MotionField
 
 
 def test_nobody_reacts_before_a_fifth_of_a_second():
-    # A push of 1 m/s within 0.1 s: people go on as they did for six frames, so each frame follows the next one of the same recording.
+    # A push of 1 m/s within 0.1 s: people go on as they did for six frames, so each frame follows the next one of the
+    # same recording.
     simulator = Simulator.shipped(num_samples=8)
     push = Push.toward("left", newtons=700.0, part="torso", start=0.5, duration=0.1)
     world = World(Scene((Person("stand", speed=0.0),), (push,)), simulator)
@@ -42,7 +43,8 @@ def bends(joints, limb):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("limb", "most"), [(("right_hip", "right_knee", "right_ankle"), 11.0), (("left_shoulder", "left_elbow", "left_wrist"), 8.5)]
+    ("limb", "most"),
+    [(("right_hip", "right_knee", "right_ankle"), 11.0), (("left_shoulder", "left_elbow", "left_wrist"), 8.5)],
 )
 def test_a_limb_that_is_bent_when_it_stiffens_does_not_snap(limb, most):
     # Runners bend knees and elbows by up to a right angle and more, and move their limbs at up to 8 m/s.

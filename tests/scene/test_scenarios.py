@@ -68,7 +68,11 @@ def test_the_hand_is_led_along_the_way_that_is_followed():
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("psuh", "did you mean push?"), ("two_people", "did you mean two-people?"), ("xyzzy", "`dropsim scenarios` lists them")],
+    [
+        ("psuh", "did you mean push?"),
+        ("two_people", "did you mean two-people?"),
+        ("xyzzy", "`dropsim scenarios` lists them"),
+    ],
 )
 def test_a_misspelt_name_gets_a_suggestion(name: str, hint: str):
     with pytest.raises(ValueError, match="there is no scenario") as error:

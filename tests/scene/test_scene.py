@@ -70,7 +70,9 @@ def together(*worlds: State) -> State:
     return State(*(np.stack([getattr(w, name) for w in worlds]) for name in ("x", "v", "q", "memory")))
 
 
-def context_of(people: State, frame: int = 0, *, balls: Sequence[Balls] = (), ground: Plane | None = None) -> SceneContext:
+def context_of(
+    people: State, frame: int = 0, *, balls: Sequence[Balls] = (), ground: Plane | None = None
+) -> SceneContext:
     return SceneContext(frame, 30.0, people, SKELETON, ground or Plane.ground(), balls)
 
 
@@ -138,7 +140,11 @@ def effects(inputs: StepInputs, people: State) -> list[np.ndarray]:
         changed = stage.change(candidates)
         found += [changed.x - candidates.x, changed.q - candidates.q]
     if inputs.intent is not None:
-        found += [inputs.intent.known.astype(float), np.nan_to_num(inputs.intent.velocity), np.nan_to_num(inputs.intent.facing)]
+        found += [
+            inputs.intent.known.astype(float),
+            np.nan_to_num(inputs.intent.velocity),
+            np.nan_to_num(inputs.intent.facing),
+        ]
     return found
 
 
@@ -248,9 +254,18 @@ BAD = (math.nan, math.inf, -math.inf)
         (Drag, {"path": ((0.0, 0.0, 0.0, 1.0),)}, "at least two rows .*, not 1"),
         (Drag, {"path": ((1.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 1.0))}, "times that grow"),
         *((Drag, {"path": ((0.0, 0.0, 0.0, bad), (1.0, 0.0, 0.0, 1.0))}, "finite") for bad in BAD),
-        *((Drag, {"path": ((0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 1.0)), "stiffness": bad}, "stiffness|finite") for bad in BAD),
-        *((Drag, {"path": ((0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 1.0)), "damping": bad}, "damping|finite") for bad in BAD),
-        *((Drag, {"path": ((0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 1.0)), "largest": bad}, "largest|finite") for bad in (math.nan, 0.0)),
+        *(
+            (Drag, {"path": ((0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 1.0)), "stiffness": bad}, "stiffness|finite")
+            for bad in BAD
+        ),
+        *(
+            (Drag, {"path": ((0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 1.0)), "damping": bad}, "damping|finite")
+            for bad in BAD
+        ),
+        *(
+            (Drag, {"path": ((0.0, 0.0, 0.0, 1.0), (1.0, 0.0, 0.0, 1.0)), "largest": bad}, "largest|finite")
+            for bad in (math.nan, 0.0)
+        ),
         *((Pin, {"target": (0.0, bad, 0.0)}, "finite") for bad in BAD),
         *((Pin, {"weight": bad}, "finite|weight") for bad in (*BAD, -1.0)),
         (Pin, {"start": -1.0}, "0 s or later"),
@@ -264,7 +279,11 @@ BAD = (math.nan, math.inf, -math.inf)
         (StiffJoint, {"joint_b": "right_hip"}, "two different neighbours"),
         *((StiffJoint, {"weight": bad}, "finite|weight") for bad in (*BAD, -1.0)),
         *((StiffJoint, {"start": bad}, "0 s or later") for bad in (math.nan, -1.0)),
-        *((kind, {"radius": bad}, "radius|finite") for kind in (Ball, Throw, Obstacle, Trip) for bad in (*BAD, 0.0, 11.0)),
+        *(
+            (kind, {"radius": bad}, "radius|finite")
+            for kind in (Ball, Throw, Obstacle, Trip)
+            for bad in (*BAD, 0.0, 11.0)
+        ),
         *((kind, {"mass": bad}, "mass|finite") for kind in (Ball, Throw) for bad in (*BAD, 0.0)),
         (Ball, {"position": (0.0, 0.0, 0.1)}, "in the floor"),
         (Ball, {"mass": 0.01}, "it would bounce ever faster"),
@@ -334,7 +353,8 @@ class Counting(PassivePrior):
 
 
 def test_a_plan_is_followed_frame_by_frame_and_made_again_in_time(monkeypatch: pytest.MonkeyPatch):
-    # The memory of a planned frame says which frame of the whole run it is: between one plan and the next none is left out or repeated.
+    # The memory of a planned frame says which frame of the whole run it is: between one plan and the next none is left
+    # out or repeated.
     followed, step = list[float](), Simulator.step
 
     def watched(self: Simulator, state: State, inputs: StepInputs, rng: Streams) -> tuple[State, Report]:
@@ -385,7 +405,10 @@ def test_people_are_put_where_the_scene_says():
 
 
 def test_events_are_those_of_the_person_concerned():
-    first, second = Push.toward("left", 100.0, part="hand", start=1.0, duration=0.25), Push.toward("left", 100.0, start=0.5, person=1)
+    first, second = (
+        Push.toward("left", 100.0, part="hand", start=1.0, duration=0.25),
+        Push.toward("left", 100.0, start=0.5, person=1),
+    )
     scene = Scene((Person(), Person(position=(3.0, 0.0))), (first, second, Ball((0.0, 5.0, 1.0), start=2.0)))
     assert scene.events_of(0) == (Event("push hand", 1.0, 0.25), Event("ball", 2.0))
     assert scene.events_of(1) == (Event("push torso", 0.5, 0.5), Event("ball", 2.0))
@@ -437,7 +460,9 @@ def forces_of(push: Push, frame: int = 0, people: State | None = None) -> np.nda
     return push.act(None, context_of(standing((0.0, 0.0)) if people is None else people, frame))[1].forces
 
 
-@pytest.mark.parametrize(("direction", "joint", "other"), [("left", "left_hip", "right_hip"), ("front", "left_foot", "left_ankle")])
+@pytest.mark.parametrize(
+    ("direction", "joint", "other"), [("left", "left_hip", "right_hip"), ("front", "left_foot", "left_ankle")]
+)
 def test_directions_are_those_of_the_person(direction: str, joint: str, other: str):
     np.testing.assert_allclose(heading(CLIP.q[0, 0]), np.eye(3), rtol=0, atol=1e-12)
     way = (CLIP.joints[0, joint_index(joint)] - CLIP.joints[0, joint_index(other)])[:2]
@@ -447,7 +472,16 @@ def test_directions_are_those_of_the_person(direction: str, joint: str, other: s
 
 @pytest.mark.parametrize(
     ("direction", "x", "y"),
-    [("front", 0, 1), ("left", -1, 0), ("back", 0, -1), ("right", 1, 0), ("0", 0, 1), ("90", -1, 0), ("-90", 1, 0), ("450", -1, 0)],
+    [
+        ("front", 0, 1),
+        ("left", -1, 0),
+        ("back", 0, -1),
+        ("right", 1, 0),
+        ("0", 0, 1),
+        ("90", -1, 0),
+        ("-90", 1, 0),
+        ("450", -1, 0),
+    ],
 )
 def test_directions_in_the_world(direction: str, x: float, y: float):
     # Facing +y, left is -x; degrees run counterclockwise seen from above. A force of 250 N is rounded at 1e-14 of it.
@@ -479,8 +513,13 @@ def test_the_parts_of_a_body_share_the_force(part: str):
 
 @pytest.mark.parametrize("duration", [0.5, 0.1, 1 / 30, 0.05, 0.001])
 def test_a_push_gives_the_same_momentum_wherever_it_starts(duration: float):
-    # The sum of F h over its frames is F t, t in whole frames and at least one, on frames, between them and a rounding error beside them.
-    starts = [(k + shift) * H for k in (0, 7, 63) for shift in (0.0, 0.3, 0.7, 1e-12)] + [63 * H - 1e-12, 0.1 + 0.2, 2.1]
+    # The sum of F h over its frames is F t, t in whole frames and at least one, on frames, between them and a rounding
+    # error beside them.
+    starts = [(k + shift) * H for k in (0, 7, 63) for shift in (0.0, 0.3, 0.7, 1e-12)] + [
+        63 * H - 1e-12,
+        0.1 + 0.2,
+        2.1,
+    ]
     for start in starts:
         push = Push("pelvis", (100.0, 0.0, 0.0), start, duration)
         given = sum(float(f.sum() * H) for frame in range(90) if (f := forces_of(push, frame)) is not None)
@@ -494,8 +533,11 @@ def test_the_papers_push():
 
 
 def test_a_push_moves_a_body_in_free_fall_by_its_momentum():
-    # Nothing to touch: F t / m is what the centre of mass gains, exactly, since the internal energies cancel and no correction is needed.
-    free = Simulator(PassivePrior(SKELETON), options=SimulatorOptions(kinematic=False, contact=False, correct=False), pose=None)
+    # Nothing to touch: F t / m is what the centre of mass gains, exactly, since the internal energies cancel and no
+    # correction is needed.
+    free = Simulator(
+        PassivePrior(SKELETON), options=SimulatorOptions(kinematic=False, contact=False, correct=False), pose=None
+    )
     world = World(Scene(elements=(Push("torso", (70.0, 0.0, 0.0), 0.0, 0.2),), get_up=False), free)
     high = standing((0.0, 0.0))
     motion = run(world, 9, 0, start=world.start_from(replace(high, x=high.x + 5.0))).motions[0]
@@ -527,10 +569,12 @@ def flown(ball: Ball | Throw, people: State, frames: int) -> list[tuple[np.ndarr
 
 
 @pytest.mark.parametrize(
-    "ball", [Ball((0.1, 1.5, 1.3), (0.0, -8.0, 1.0)), Ball((1.0, 0.1, 1.0), (-6.0, 0.0, 2.0), mass=1.0), Throw(start=0.0)]
+    "ball",
+    [Ball((0.1, 1.5, 1.3), (0.0, -8.0, 1.0)), Ball((1.0, 0.1, 1.0), (-6.0, 0.0, 2.0), mass=1.0), Throw(start=0.0)],
 )
 def test_a_ball_gives_what_it_loses(ball: Ball | Throw):
-    # Newton's third law: in every frame m dv = -F h + m g h, F the mean force on the people; away from the floor nothing else acts.
+    # Newton's third law: in every frame m dv = -F h + m g h, F the mean force on the people; away from the floor
+    # nothing else acts.
     seen = flown(ball, standing((0.0, 0.0)), 22)
     hits = 0
     for (_, before, _), (centre, after, forces) in pairwise(seen):
@@ -556,8 +600,8 @@ def test_a_ball_is_in_the_forces_of_the_run():
 
 
 def test_a_bounce_does_not_add_energy():
-    # Dropped from 2 m, far from anybody: E = m g z + m v^2 / 2 falls with each bounce. A substep of semi-implicit Euler is wrong by
-    # m g h |v| / 2, h = 1/480 s and |v| < 6.3 m/s, which makes 0.07 J per kg.
+    # Dropped from 2 m, far from anybody: E = m g z + m v^2 / 2 falls with each bounce. A substep of semi-implicit Euler
+    # is wrong by m g h |v| / 2, h = 1/480 s and |v| < 6.3 m/s, which makes 0.07 J per kg.
     ball = Ball((5.0, 5.0, 2.0), (1.0, 0.0, 0.0), mass=2.0)
     seen = flown(ball, standing((0.0, 0.0)), 150)
     energy = np.stack([ball.mass * (GRAVITY * c[2] + v @ v / 2) for c, v, _ in seen])
@@ -606,7 +650,8 @@ def test_a_throw_hits(angle: float, velocity: tuple[float, float]):
     first = next(i for i, forces in enumerate(struck) if forces.any())
     assert first <= 16
     trunk = [
-        joint_index(name) for name in ("spine1", "spine2", "spine3", "neck", "left_collar", "right_collar", "left_shoulder", "left_elbow")
+        joint_index(name)
+        for name in ("spine1", "spine2", "spine3", "neck", "left_collar", "right_collar", "left_shoulder", "left_elbow")
     ]
     arms = [j for j, name in enumerate(JOINTS) if "elbow" in name or "wrist" in name or "shoulder" in name]
     assert struck[first][[*trunk, *arms]].any()
@@ -700,7 +745,9 @@ def test_a_foot_slips_over_the_obstacle_if_holding_takes_too_much():
             now, report = world.step(now, rng)
             assert norm(report.external_forces[0, joint_index(trip.joint)]) <= trip.largest * 1.01
             if now.frame == float(now.memories[0].since) + 10:
-                ways.append(float((now.people.x[0, joint_index(trip.joint)] - now.memories[0].heel) @ now.memories[0].ahead))
+                ways.append(
+                    float((now.people.x[0, joint_index(trip.joint)] - now.memories[0].heel) @ now.memories[0].ahead)
+                )
     assert ways[0] > ways[1] + 0.2
 
 
@@ -718,7 +765,8 @@ def test_a_trip_lays_the_obstacle_in_front_of_the_foot():
 
 
 def test_an_obstacle_lies_on_the_ground_while_it_tilts():
-    # By 20 degrees about the y axis through the origin, ground 1 m to the side comes up or goes down by tan(20 degrees) m.
+    # By 20 degrees about the y axis through the origin, ground 1 m to the side comes up or goes down by tan(20 degrees)
+    # m.
     people, trip = standing((0.0, 0.0)), Trip(obstacle=(1.0, 0.5))
     ground = Ground(((0.0, 20.0, 0.0), (1.0, 20.0, 0.0))).plane(0.5, H, np.zeros(3))
     memory, _ = trip.act(None, replace(context_of(people), ground=ground))
@@ -731,7 +779,8 @@ def test_an_obstacle_lies_on_the_ground_while_it_tilts():
 
 
 def test_the_grounds_normal_and_velocity_are_those_of_its_path():
-    # Surface velocity along the normal at a point r: -r . dn/dt, by central differences of n; sin(a)/a of a step of 1 degree is 5e-5.
+    # Surface velocity along the normal at a point r: -r . dn/dt, by central differences of n; sin(a)/a of a step of 1
+    # degree is 5e-5.
     ground, pivot = Ground(((0.0, 0.0, 0.0), (1.0, 12.0, -8.0), (2.0, 0.0, 0.0))), np.array([0.4, -0.3, 0.0])
     points = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.1], [0.4, -0.3, 0.0]])
     for time in (0.3, 0.9, 1.4):
@@ -795,18 +844,27 @@ TILTED = ((0.0, 0.0, 15.0), (1.0, 0.0, 15.0))
 @pytest.mark.parametrize("pivot", [None, (0.0, 4.0), (3.0, -4.0)])
 @pytest.mark.parametrize("tilts", [TILTED, ((0.0, -10.0, 10.0), (1.0, 0.0, 0.0))], ids=["stays", "comes back"])
 def test_ground_that_is_tilted_from_the_first_frame_throws_nobody(tilts, pivot):
-    # Put at height zero, people would start up to a metre in such ground, or above it, and be thrown at 20 to 66 m/s. Of people who lose
-    # their balance on it, a hand or a foot may reach 14 m/s.
-    world = World(Scene((Person("walk"), Person("stand", (2.0, 1.0))), ground=Ground(tilts, pivot)), Simulator.shipped(num_samples=8))
+    # Put at height zero, people would start up to a metre in such ground, or above it, and be thrown at 20 to 66 m/s.
+    # Of people who lose their balance on it, a hand or a foot may reach 14 m/s.
+    world = World(
+        Scene((Person("walk"), Person("stand", (2.0, 1.0))), ground=Ground(tilts, pivot)),
+        Simulator.shipped(num_samples=8),
+    )
     rollout = run(world, 61, [0, 1])
     for motion in rollout.motions:
         assert speeds_of(motion.joints).max() < 16.0
-        gap = (motion.joints * rollout.ground.normal[..., None, :]).sum(-1) - rollout.ground.offset[..., None] - SKELETON.radii
+        gap = (
+            (motion.joints * rollout.ground.normal[..., None, :]).sum(-1)
+            - rollout.ground.offset[..., None]
+            - SKELETON.radii
+        )
         assert gap.min(-1)[:, 1:].min() > -0.03
 
 
 def test_people_start_at_the_height_of_tilted_ground():
-    tilted = World(Scene((Person("stand"), Person("stand", (0.0, 2.0))), ground=Ground(TILTED, (0.0, -3.0))), Simulator.shipped())
+    tilted = World(
+        Scene((Person("stand"), Person("stand", (0.0, 2.0))), ground=Ground(TILTED, (0.0, -3.0))), Simulator.shipped()
+    )
     level = World(Scene((Person("stand"), Person("stand", (0.0, 2.0)))), Simulator.shipped())
     risen = tilted.start(0).people.x - level.start(0).people.x
     expected = math.tan(math.radians(15.0)) * (level.start(0).people.x[:, 0, 1] + 3.0)
@@ -825,7 +883,10 @@ def test_a_ground_of_ones_own_pivot():
 def test_two_people_do_not_go_through_each_other():
     # Pushed at each other from 0.9 m: their spheres come to touch, and hardly deeper.
     people = standing((0.0, 0.0), (0.9, 0.0))
-    pushes = [Push("torso", (250.0, 0.0, 0.0), 0.0, 0.5, person=0), Push("torso", (-250.0, 0.0, 0.0), 0.0, 0.5, person=1)]
+    pushes = [
+        Push("torso", (250.0, 0.0, 0.0), 0.0, 0.5, person=0),
+        Push("torso", (-250.0, 0.0, 0.0), 0.0, 0.5, person=1),
+    ]
     rollout = still_run(pushes, 26, people, get_up=False)
     a, b = (motion.joints for motion in rollout.motions)
     gap = norm(a[:, :, None] - b[:, None]) - SKELETON.radii[:, None] - SKELETON.radii

@@ -78,7 +78,9 @@ def test_what_a_file_leaves_out_has_its_default(tmp_path: Path):
 
 
 def test_the_order_of_elements_is_that_of_the_file(tmp_path: Path):
-    kinds = [type(e) for e in read_scene(written(tmp_path, "[[ball]]\n[[obstacle]]\n[[ball]]\nmass = 2\n")).scene.elements]
+    kinds = [
+        type(e) for e in read_scene(written(tmp_path, "[[ball]]\n[[obstacle]]\n[[ball]]\nmass = 2\n")).scene.elements
+    ]
     assert kinds == [Ball, Obstacle, Ball]
 
 
@@ -97,7 +99,9 @@ def test_a_clip_is_relative_to_its_scene_file(tmp_path: Path):
 
 
 def test_the_schema_is_the_dataclasses():
-    assert all(set(keys_of(cls)) == {f.name for f in dataclasses.fields(cls)} for cls in (*MANY.values(), *SINGLE.values()))
+    assert all(
+        set(keys_of(cls)) == {f.name for f in dataclasses.fields(cls)} for cls in (*MANY.values(), *SINGLE.values())
+    )
     assert set(TOP) == {"name", "description", "seconds", "seed", "clip", "handover", "prior", "body", "pose", "get_up"}
     assert set(short_keys(Push)) == {"direction", "newtons"}
     assert set(short_keys(Follow)) == {"speed", "every", "seconds"}
@@ -106,11 +110,23 @@ def test_the_schema_is_the_dataclasses():
 
 def test_lengths_times_and_forces_have_units():
     # Whoever adds a field [m] gives it the type Metres: a file may then say "7 cm".
-    plain = {"weight", "friction", "leaf_damping", "threshold", "ridge", "largest_load", "largest_bearing", "scale", "bounce"}
+    plain = {
+        "weight",
+        "friction",
+        "leaf_damping",
+        "threshold",
+        "ridge",
+        "largest_load",
+        "largest_bearing",
+        "scale",
+        "bounce",
+    }
     for cls in (*MANY.values(), *SINGLE.values(), Setup):
         for name, key in keys_of(cls).items():
             kind, unit = plain_type(key.wanted)
-            assert kind is not float or unit or name in plain or name.endswith("_weight"), f"{cls.__name__}.{name} has no unit"
+            assert kind is not float or unit or name in plain or name.endswith("_weight"), (
+                f"{cls.__name__}.{name} has no unit"
+            )
 
 
 # --- units
@@ -169,7 +185,11 @@ def test_units_are_converted_exactly(tmp_path: Path, text: str, expected: object
         ("[[push]]\nforce = [1, 2, nan]", 2, "push force is a number [N] of at most 1e+12, not nan"),
         ("[[push]]\nforce = [1, 2, 1e999]", 2, "push force is a number [N] of at most 1e+12, not inf"),
         ("[[push]]\nstart = 1" + "0" * 400, 2, "push start is a number [s] of at most 1e+12"),
-        ("[[drag]]\n\n# a path\npath = [\n  [0, 0, 0, 0],\n  [1, 0, 0],\n]", 4, "drag path row 1 is a list of 4 numbers"),
+        (
+            "[[drag]]\n\n# a path\npath = [\n  [0, 0, 0, 0],\n  [1, 0, 0],\n]",
+            4,
+            "drag path row 1 is a list of 4 numbers",
+        ),
         ("[[push]]\nduration = '3 N'", 2, "push duration is a number [s], such as 3 s, and 'N' is no unit of it"),
         ("[[pin]]\nweight = '3 kg'", 2, "pin weight is a plain number, and 'kg' is no unit of it"),
         ("[[push]]\nduration = 0", 1, "a push starts at 0 s or later"),
@@ -203,9 +223,15 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, line: int
         ("clip = 'a.bvh'\n[[person]]\n[[person]]\nposition = [2, 0]", "has one person, not 2"),
         ("[planner]\nnum_rollouts = 1000000", "more than 100000 frames"),
         ("[simulator]\nnum_samples = 1000000", "between 1 and 4096"),
-        ("[[pin]]\n[[pin]]\nstart = 1.5", "the pin in line 1 and the pin in line 2 both hold the right_wrist of person 0"),
+        (
+            "[[pin]]\n[[pin]]\nstart = 1.5",
+            "the pin in line 1 and the pin in line 2 both hold the right_wrist of person 0",
+        ),
         ("[[follow]]\n\n[[follow]]", "the follow in line 1 and the follow in line 3 both lead person 0"),
-        ("[[trip]]\n[[pin]]\njoint = 'right_ankle'", "the trip in line 1 and the pin in line 2 both hold the right_ankle"),
+        (
+            "[[trip]]\n[[pin]]\njoint = 'right_ankle'",
+            "the trip in line 1 and the pin in line 2 both hold the right_ankle",
+        ),
         ("[[drag]]\npath = [[0, 0, 0, 0], [9, 0, 0, 0]]\n[[pin]]", "the drag in line 1 and the pin in line 3"),
     ],
 )
@@ -241,15 +267,24 @@ def test_files_that_are_none(tmp_path: Path):
 BROKEN = {
     "rows of a square": ("[[follow]]\nspeed = 1\nevery = 1e-9\nseconds = 3600", "has too many turns"),
     "rows of nothing": ("[[follow]]\nspeed = 1\nevery = 1e-300\nseconds = 1e300", "at most 1e+12"),
-    "rows of a path": (f"[[drag]]\npath = [{'[0, 0, 0, 0], ' * 10_001}]", "drag path has 10001 rows: give at most 10000"),
+    "rows of a path": (
+        f"[[drag]]\npath = [{'[0, 0, 0, 0], ' * 10_001}]",
+        "drag path has 10001 rows: give at most 10000",
+    ),
     "tables": ("[[push]]\n" * 100_000, "there are 100000 tables [[push]]: write at most 1000"),
     "a huge number": (f"seed = 0x{'f' * 1900}", "seed is a whole number below 2^63, not 6729"),
     "a huge time": (f"seconds = 0x{'f' * 1900}", "seconds is a number [s] of at most 1e+12"),
     "a long header": (f"[{'a' * 800_000}]", "line 1: a name or a line of text has more than 2000 characters"),
     "a wide header": (f'["a{" " * 800_000}b"]', "line 1: a name or a line of text has more than 2000 characters"),
     "a dotted header": (f"[{'a.' * 400_000}a]", "line 1: a name or a line of text has more than 2000 characters"),
-    "a long key": (f"\n[[push]]\n{'a' * 100_000} = 1", "line 3: a name or a line of text has more than 2000 characters"),
-    "a long text": (f"[[push]]\npart = '{'a' * 100_000}'", "line 2: a name or a line of text has more than 2000 characters"),
+    "a long key": (
+        f"\n[[push]]\n{'a' * 100_000} = 1",
+        "line 3: a name or a line of text has more than 2000 characters",
+    ),
+    "a long text": (
+        f"[[push]]\npart = '{'a' * 100_000}'",
+        "line 2: a name or a line of text has more than 2000 characters",
+    ),
     "many lines": ("name = '''" + "aaaa\n" * 20_000 + "'''", "cannot be a file's"),
     "an open string": ('name = "' + '\\"' * 400_000, "is not TOML"),
     "deep lists": (f"seconds = {'[' * 400}{']' * 400}", "seconds is a number [s]"),
@@ -317,19 +352,29 @@ planner.every = 3
 def test_changes_by_dotted_paths():
     setup = changed(
         scenario("push"),
-        [("push.newtons", "300"), ("push.0.part", "hand"), ("person.start", "run"), ("seconds", "8 s"), ("simulator.react", "false")],
+        [
+            ("push.newtons", "300"),
+            ("push.0.part", "hand"),
+            ("person.start", "run"),
+            ("seconds", "8 s"),
+            ("simulator.react", "false"),
+        ],
     )
     expected = Scene((Person("run", speed=1.2),), (Push.toward("left", 300.0, part="hand"),))
     assert setup == replace(scenario("push"), scene=expected, seconds=8.0, simulator=SimulatorOptions(react=False))
 
 
 def test_a_change_without_a_number_is_for_all():
-    speeds = {e.speed for e in changed(scenario("projectiles"), [("throw.speed", "9")]).scene.elements if isinstance(e, Throw)}
+    speeds = {
+        e.speed for e in changed(scenario("projectiles"), [("throw.speed", "9")]).scene.elements if isinstance(e, Throw)
+    }
     assert speeds == {9.0}
 
 
 def test_a_change_can_add_and_replace():
-    setup = changed(scenario("push"), [("pin.0.joint", "head"), ("push.0.force", "[1, 2, 3]"), ("ground.pivot", "[0, 1]")])
+    setup = changed(
+        scenario("push"), [("pin.0.joint", "head"), ("push.0.force", "[1, 2, 3]"), ("ground.pivot", "[0, 1]")]
+    )
     assert setup.scene.elements == (Push(force=(1.0, 2.0, 3.0)), Pin("head"))
     assert setup.scene.ground == Ground(pivot=(0.0, 1.0))
     assert changed(scenario("follow"), [("follow.speed", "2")]).scene.elements == (Follow.square(2.0),)
@@ -345,7 +390,11 @@ def test_no_change_changes_nothing():
         ("push.froce", "1", "push.froce: push has no field 'froce': did you mean 'force'?"),
         ("psuh.force", "1", "a scene has no 'psuh': did you mean 'push'?"),
         ("ball.mass", "1", "the scene has 0 of ball: write ball.0.KEY to add one"),
-        ("push.2.start", "1", "the scene has 1 of push: write push.0.KEY for one of them, push.KEY for all, and push.1.KEY to add one"),
+        (
+            "push.2.start",
+            "1",
+            "the scene has 1 of push: write push.0.KEY for one of them, push.KEY for all, and push.1.KEY to add one",
+        ),
         ("push", "1", "write push.0.KEY for one of them"),
         ("push.0", "1", "write push.0.KEY for one of them"),
         ("push.x.start", "1", "write push.0.KEY for one of them"),

@@ -68,20 +68,27 @@ def test_a_ramp_rises_as_its_slope_says():
 
 def test_stairs_rise_step_by_step():
     stairs = Stairs((0.0, 2.0), num_steps=3, rise=0.15, run=0.3, landing=1.0)
-    assert [height(stairs, 0.0, y) for y in (1.9, 2.1, 2.4, 2.7, 3.5, 3.7)] == pytest.approx([0.0, 0.15, 0.3, 0.45, 0.45, 0.0])
+    assert [height(stairs, 0.0, y) for y in (1.9, 2.1, 2.4, 2.7, 3.5, 3.7)] == pytest.approx(
+        [0.0, 0.15, 0.3, 0.45, 0.45, 0.0]
+    )
 
 
 def test_terrain_has_its_heights_and_is_solid():
     terrain = Terrain((0.0, 0.0), (2.0, 2.0), ((0.0, 0.1, 0.0), (0.1, 0.3, 0.2), (0.0, 0.1, 0.0)))
-    assert [height(terrain, x, y) for x, y in ((0.0, 0.0), (1.0, 0.0), (0.5, 0.0), (0.0, -1.0 + 1e-9))] == pytest.approx(
-        [0.3, 0.2, 0.25, 0.1]
-    )
+    assert [
+        height(terrain, x, y) for x, y in ((0.0, 0.0), (1.0, 0.0), (0.5, 0.0), (0.0, -1.0 + 1e-9))
+    ] == pytest.approx([0.3, 0.2, 0.25, 0.1])
     points = np.array([[[0.0, 0.0, 0.2], [0.0, 0.0, 0.4], [3.0, 0.0, 0.1], [0.9, 0.9, -0.1]]])
     assert (nearest_surface(terrain.shapes(0.0, H), points).distance[0] < 0).tolist() == [True, False, False, True]
 
 
 @pytest.mark.parametrize(
-    "element", [Box((0.0, 0.0, 0.0), (0.6, 0.6, 1.0)), Cylinder((0.0, 0.0, 0.0), 0.3, 1.0), Stairs((0.0, -0.3), 1, 1.0, 0.6, 0.6, 0.6)]
+    "element",
+    [
+        Box((0.0, 0.0, 0.0), (0.6, 0.6, 1.0)),
+        Cylinder((0.0, 0.0, 0.0), 0.3, 1.0),
+        Stairs((0.0, -0.3), 1, 1.0, 0.6, 0.6, 0.6),
+    ],
 )
 def test_nobody_is_pushed_out_through_the_bottom_of_what_stands_on_the_ground(element):
     # 6 cm inside, 2.5 cm above the ground: the way out is to the side.
@@ -89,9 +96,9 @@ def test_nobody_is_pushed_out_through_the_bottom_of_what_stands_on_the_ground(el
     assert float(surface.distance[0]) == pytest.approx(-0.06)
     np.testing.assert_allclose(surface.normal[0], (1.0, 0.0, 0.0), atol=1e-12)
     # It is drawn as it was.
-    assert min(float((solid.vertices @ solid.rotation.T + solid.centre)[:, 2].min()) for solid in element.solids(None)) == pytest.approx(
-        0.0
-    )
+    assert min(
+        float((solid.vertices @ solid.rotation.T + solid.centre)[:, 2].min()) for solid in element.solids(None)
+    ) == pytest.approx(0.0)
 
 
 def test_what_hangs_in_the_air_has_a_bottom():
@@ -129,13 +136,19 @@ def glb_of(vertices, indices, **accessor):
 
 
 def test_meshes_are_read_from_files(tmp_path):
-    # A tetrahedron: its inside is below x + y + z = 1. In glTF y is up, so (x, y, z) becomes (x, -z, y), and the node lifts it by 2 m.
+    # A tetrahedron: its inside is below x + y + z = 1. In glTF y is up, so (x, y, z) becomes (x, -z, y), and the node
+    # lifts it by 2 m.
     (tmp_path / "a.obj").write_text(OBJ)
     mesh = read_mesh(tmp_path / "a.obj")
     assert mesh.faces.shape == (4, 3)
-    (tmp_path / "a.glb").write_bytes(glb_of([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [0, 2, 1, 0, 1, 3, 0, 3, 2, 1, 2, 3]))
+    (tmp_path / "a.glb").write_bytes(
+        glb_of([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], [0, 2, 1, 0, 1, 3, 0, 3, 2, 1, 2, 3])
+    )
     points = np.array([[[0.1, 0.1, 0.1], [0.5, 0.5, 0.5], [0.1, -0.1, 2.1]]])
-    found = [nearest_surface(MeshObject(str(tmp_path / name)).shapes(0.0, H), points).distance[0] < 0 for name in ("a.obj", "a.glb")]
+    found = [
+        nearest_surface(MeshObject(str(tmp_path / name)).shapes(0.0, H), points).distance[0] < 0
+        for name in ("a.obj", "a.glb")
+    ]
     assert [inside.tolist() for inside in found] == [[True, False, False], [False, False, True]]
 
 
@@ -208,15 +221,19 @@ def test_feet_find_their_own_ground():
 
 
 def test_what_is_not_seen_is_known_a_while_after_it_was_touched():
-    # A box at the head, and one that nobody touches: after NOTICE, which is a little more than 17 frames, the first is seen, and stays so
-    # when the person has gone.
+    # A box at the head, and one that nobody touches: after NOTICE, which is a little more than 17 frames, the first is
+    # seen, and stays so when the person has gone.
     x = np.zeros((1, 22, 3)) + np.arange(22)[:, None]
-    person, gone = (State(place, np.zeros_like(x), np.tile(np.eye(3), (1, 22, 1, 1)), np.zeros((1, 0))) for place in (x, x + 100.0))
+    person, gone = (
+        State(place, np.zeros_like(x), np.tile(np.eye(3), (1, 22, 1, 1)), np.zeros((1, 0))) for place in (x, x + 100.0)
+    )
     boxes = [Shape(BOX, (0.1, 0.1, 0.1), x[0, 15] + at, np.eye(3), seen=False) for at in (0.0, 50.0)]
     around, known, seen = solids(tuple(boxes), (1,)), None, []
     for frame in range(30):
         known = noticed(person if frame < 5 else gone, SKELETON, around, known, H)
-        ways = (ray(*place, 0.0, 0.0, -1.0, of_person(known, 0), True)[0] for place in (x[0, 15] + UP, x[0, 15] + UP + 50.0))
+        ways = (
+            ray(*place, 0.0, 0.0, -1.0, of_person(known, 0), True)[0] for place in (x[0, 15] + UP, x[0, 15] + UP + 50.0)
+        )
         seen.append([way <= 1.0 for way in ways])
     assert [first for first, _ in seen].index(True) == pytest.approx(NOTICE / H - 1, abs=1)
     assert seen[-1] == [True, False]
@@ -227,7 +244,8 @@ def test_what_is_higher_than_a_step_is_no_ground():
 
 
 def test_a_proposal_of_the_same_pose_is_the_same_pose_on_any_ground():
-    # Put onto a level floor for the prior and back onto the slope, a body is where it was; bones keep their lengths on the way.
+    # Put onto a level floor for the prior and back onto the slope, a body is where it was; bones keep their lengths on
+    # the way.
     state = standing(y=3.0, z=math.tan(math.radians(10)))
     state = replace(state, x=state.x - [0.0, 0.0, 0.05])  # legs that can reach
     stage = FootingStage(footing_of(state, Ramp((0.0, 2.0), 10.0)), state, SKELETON, 1 / 30)
@@ -251,7 +269,9 @@ def test_people_see_walls_and_slow_down():
     assert 0 < kept(0.0, 0.9, 0.3)[1] < 1.2
     assert kept(0.0, 1.5, 0.3)[1] == 0
     # Along the wall they go on.
-    assert kept_from_walls(np.array([1.0, 0.5]), replace(state, x=standing(y=1.5).x), floor, around).tolist() == pytest.approx([1.0, 0.0])
+    assert kept_from_walls(
+        np.array([1.0, 0.5]), replace(state, x=standing(y=1.5).x), floor, around
+    ).tolist() == pytest.approx([1.0, 0.0])
 
 
 def test_a_step_among_others_is_no_wall():
@@ -316,11 +336,16 @@ AHEAD = Follow(((0.0, 0.0, 1.2),))
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("element", "rise"),
-    [(Box((0.0, 4.0, 0.0), (4.0, 4.0, 0.1)), 0.1), (Ramp((0.0, 1.5), 12.0, 2.0, width=4.0, landing=4.0), 2 * math.tan(math.radians(12)))],
+    [
+        (Box((0.0, 4.0, 0.0), (4.0, 4.0, 0.1)), 0.1),
+        (Ramp((0.0, 1.5), 12.0, 2.0, width=4.0, landing=4.0), 2 * math.tan(math.radians(12))),
+    ],
     ids=["curb", "ramp"],
 )
 def test_people_walk_up(element, rise, walkers):
-    rollout = run(World(Scene(elements=(AHEAD, element)), walkers), 130, [0, 2, 4])  # seed 1 is on the ramp still: slow, not stuck
+    rollout = run(
+        World(Scene(elements=(AHEAD, element)), walkers), 130, [0, 2, 4]
+    )  # seed 1 is on the ramp still: slow, not stuck
     motion = rollout.motions[0]
     assert (motion.root[:, -1, 1] > 3.5).all()
     assert np.abs(motion.root[:, -1, 2] - motion.root[:, 0, 2] - rise).max() < 0.15
@@ -378,13 +403,18 @@ def test_somebody_who_runs_into_a_box_gives_it_what_they_lose():
 
 
 def test_a_box_makes_way_for_a_foot_that_is_suddenly_pushed_into_it():
-    # A push of 3000 N takes the ankle along within one frame: objects, which expect people to keep their velocities, see nothing of it.
+    # A push of 3000 N takes the ankle along within one frame: objects, which expect people to keep their velocities,
+    # see nothing of it.
     ankle = joint_index("right_ankle")
     x = standing().x
     box = Box((float(x[ankle, 0]), float(x[ankle, 1]) + 0.3, 0.0), (0.3, 0.3, 0.3), mass=2.0)
     simulator = Simulator(PassivePrior(SKELETON), pose=None).with_options(correct=False, num_samples=1)
     world = World(Scene(elements=(box, Push("right_ankle", (0.0, 3000.0, 0.0), 0.0, 0.1)), get_up=False), simulator)
-    now, rng, deepest = world.start_from(limp(x, (0.0, 0.0, 0.0)).map(lambda values: values[None])), world.streams(0), 0.0
+    now, rng, deepest = (
+        world.start_from(limp(x, (0.0, 0.0, 0.0)).map(lambda values: values[None])),
+        world.streams(0),
+        0.0,
+    )
     for _ in range(6):
         now, _ = world.step(now, rng)
         crate = Shape(BOX, (0.15, 0.15, 0.15), now.memories[0].x, now.memories[0].R)
@@ -409,12 +439,18 @@ def test_a_foot_that_is_pushed_onto_a_box_on_the_ground_stays_out_of_it():
 
 
 def test_what_people_get_from_a_box_that_is_stuck_is_in_the_report():
-    # Nothing else bears this body, so its momentum changes by gravity and the forces of the report: M dv / h = M g + sum f.
+    # Nothing else bears this body, so its momentum changes by gravity and the forces of the report: M dv / h = M g +
+    # sum f.
     ankle, x = joint_index("right_ankle"), standing(z=0.4).x
     box = Box((float(x[ankle, 0]), float(x[ankle, 1]), 0.0), (0.5, 0.5, 0.35), mass=2.0)
     simulator = Simulator(PassivePrior(SKELETON), pose=None).with_options(kinematic=False, correct=False, num_samples=1)
     world = World(Scene(elements=(box, Push("right_ankle", (0.0, 0.0, -3000.0), 0.0, 0.2)), get_up=False), simulator)
-    now, rng, mass, upward = world.start_from(limp(x).map(lambda values: values[None])), world.streams(0), SKELETON.masses, 0.0
+    now, rng, mass, upward = (
+        world.start_from(limp(x).map(lambda values: values[None])),
+        world.streams(0),
+        SKELETON.masses,
+        0.0,
+    )
     for _ in range(4):
         before = now.people.v
         now, report = world.step(now, rng)
@@ -426,9 +462,11 @@ def test_what_people_get_from_a_box_that_is_stuck_is_in_the_report():
 
 
 def test_joints_give_way_to_objects_as_the_simulators_options_say():
-    # A prior that holds on to its pose for ever makes the body one mass; a limp body gives way more than one with a prior.
+    # A prior that holds on to its pose for ever makes the body one mass; a limp body gives way more than one with a
+    # prior.
     rigid, usual, limp_body = (
-        response_of(SKELETON, SimulatorOptions(**options)) for options in ({"kinematic_weight": 1e9}, {}, {"kinematic": False})
+        response_of(SKELETON, SimulatorOptions(**options))
+        for options in ({"kinematic_weight": 1e9}, {}, {"kinematic": False})
     )
     np.testing.assert_allclose(rigid, 1 / SKELETON.masses.sum(), rtol=1e-6)
     assert (np.diag(limp_body) > np.diag(usual)).all()
@@ -436,7 +474,13 @@ def test_joints_give_way_to_objects_as_the_simulators_options_say():
 
 def test_loose_things_of_a_batch_are_where_they_are_alone(walkers):
     scenes = [
-        Scene(elements=(AHEAD, Box((0.0, 0.7, 0.0), (1.4, 0.4, 0.4), mass=mass), Obstacle((0.1, 1.3, 0.11), 0.11, mass=0.4)))
+        Scene(
+            elements=(
+                AHEAD,
+                Box((0.0, 0.7, 0.0), (1.4, 0.4, 0.4), mass=mass),
+                Obstacle((0.1, 1.3, 0.11), 0.11, mass=0.4),
+            )
+        )
         for mass in (2.0, 8.0)
     ]
     world, start = batch_scenes(scenes, walkers, [0, 0])
@@ -455,14 +499,18 @@ def test_loose_things_of_a_batch_are_where_they_are_alone(walkers):
 @pytest.mark.parametrize("seeds", [0, [0, 1]])
 def test_ice_lies_on_ground_that_tilts(walkers, seeds):
     ice = Patch((0.5, 2.0), (2.0, 1.0), 30.0)
-    rollout = run(World(Scene(elements=(ice,), ground=Ground(((0.0, 0.0, 0.0), (0.4, 12.0, -8.0)))), walkers), 13, seeds)
+    rollout = run(
+        World(Scene(elements=(ice,), ground=Ground(((0.0, 0.0, 0.0), (0.4, 12.0, -8.0)))), walkers), 13, seeds
+    )
     [track], ground = rollout.solids, rollout.ground
     corners = track.vertices @ np.swapaxes(track.rotations, -1, -2) + track.centres[..., None, :]
     above = (corners * ground.normal[..., None, :]).sum(-1) - ground.offset[..., None]
     # Every corner is as high above the ground as a sheet is drawn, and seen from above its middle stays where it is.
     np.testing.assert_allclose(above, SHEET, atol=1e-12)
     assert np.ptp(corners[..., -1, :, 2]) > 0.2
-    np.testing.assert_allclose(track.centres[..., :2], np.broadcast_to((0.5, 2.0), track.centres[..., :2].shape), atol=SHEET)
+    np.testing.assert_allclose(
+        track.centres[..., :2], np.broadcast_to((0.5, 2.0), track.centres[..., :2].shape), atol=SHEET
+    )
 
 
 def test_people_start_on_top_of_things(walkers):

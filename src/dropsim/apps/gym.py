@@ -1,7 +1,8 @@
 """A Gymnasium environment: a person who reacts to the forces of an agent.
 
-Importing this module registers `dropsim/KnockOver-v0` and `dropsim/KeepUpright-v0`; gymnasium.make("dropsim.apps.gym:dropsim/KnockOver-v0")
-imports it too. It needs the extra `gym`; docs/gymnasium.md shows how to use it.
+Importing this module registers `dropsim/KnockOver-v0` and `dropsim/KeepUpright-v0`;
+gymnasium.make("dropsim.apps.gym:dropsim/KnockOver-v0") imports it too. It needs the extra `gym`; docs/gymnasium.md
+shows how to use it.
 """
 
 import math
@@ -51,10 +52,10 @@ KEEP_UPRIGHT = Reward(fallen=-1.0, upright=1 / 6, effort=-0.2)
 class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """A person in a scene; the agent's action is a force on each of some body parts, a step is a frame of 1/30 s.
 
-    An action has three numbers for each part, from -1 to 1 times the largest force, toward the person's right, front and up. An observation
-    has, in the frame that faces along +y with the pelvis above the origin: the 22 joints [m] (66 numbers), their velocities [m/s] (66),
-    which joints touch something (22), the share of the episode that is over (1), and the last action (3 for each part). An episode ends
-    when the person has fallen, and is cut off after its seconds.
+    An action has three numbers for each part, from -1 to 1 times the largest force, toward the person's right, front
+    and up. An observation has, in the frame that faces along +y with the pelvis above the origin: the 22 joints [m] (66
+    numbers), their velocities [m/s] (66), which joints touch something (22), the share of the episode that is over (1),
+    and the last action (3 for each part). An episode ends when the person has fallen, and is cut off after its seconds.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - as the base class has it
@@ -68,7 +69,9 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     ) -> None:  # fmt: skip
         """Take the person and the other events from a distribution of scenes (its name or file), drawn again at each reset."""
         if not (0 < seconds <= MAX_SECONDS and 0 < max_force < math.inf):
-            raise ValueError(f"an episode has up to {MAX_SECONDS:g} seconds and forces above 0 N, not {seconds:g} and {max_force:g}")
+            raise ValueError(
+                f"an episode has up to {MAX_SECONDS:g} seconds and forces above 0 N, not {seconds:g} and {max_force:g}"
+            )
         if not parts:
             raise ValueError(f"an agent needs a body part to push, such as {', '.join(BODY_PARTS)}")
         if render_mode not in (None, *self.metadata["render_modes"]):
@@ -84,12 +87,16 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.observation_space = gymnasium.spaces.Box(-FARTHEST, FARTHEST, (size,), np.float32)
         self._world: World | None = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Draw a scene and put the person at its start."""
         super().reset(seed=seed)
         drawn = self._scenes.draw(int(self.np_random.integers(2**62)), 0)
         if len(drawn.setup.scene.people) != 1 or drawn.setup.clip is not None:
-            raise ValueError(f"the scene {self._scenes.name!r} has several people or follows a recording: this environment has one person")
+            raise ValueError(
+                f"the scene {self._scenes.name!r} has several people or follows a recording: this environment has one person"
+            )
         self._world = World(drawn.setup.scene, self._simulator)
         self._states, self._reports = [self._world.start(drawn.seed)], list[Report]()
         self._rng: Streams = self._world.streams(drawn.seed)
@@ -117,7 +124,9 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def _checked(self, action: np.ndarray) -> np.ndarray:
         found, wanted = np.asarray(action, np.float32), self.action_space.shape
         if found.shape != wanted:
-            raise ValueError(f"an action has three numbers for each of the {len(self._joints)} body parts: {wanted}, not {found.shape}")
+            raise ValueError(
+                f"an action has three numbers for each of the {len(self._joints)} body parts: {wanted}, not {found.shape}"
+            )
         if not np.isfinite(found).all():
             raise ValueError("an action has finite numbers from -1 to 1")
         return np.clip(found, -1.0, 1.0)
@@ -125,7 +134,9 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a picture of the person, (height, width, 3), in the mode rgb_array."""
         if self.render_mode is None:
-            gymnasium.logger.warn("there is no picture without a render mode: make the environment with render_mode='rgb_array'")
+            gymnasium.logger.warn(
+                "there is no picture without a render mode: make the environment with render_mode='rgb_array'"
+            )
             return None
         from dropsim.render import Stage, draw_frame
 
@@ -166,8 +177,14 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return bool(metrics.lying(x, self._simulator.skeleton))
 
     def _info(self) -> dict[str, Any]:
-        return {"fallen": self._fallen(), "impulse": self._impulse, "seconds": len(self._reports) / self._simulator.prior.fps}
+        return {
+            "fallen": self._fallen(),
+            "impulse": self._impulse,
+            "seconds": len(self._reports) / self._simulator.prior.fps,
+        }
 
 
 gymnasium.register("dropsim/KnockOver-v0", "dropsim.apps.gym:PushEnv", kwargs={"scene": "calm", "reward": KNOCK_OVER})
-gymnasium.register("dropsim/KeepUpright-v0", "dropsim.apps.gym:PushEnv", kwargs={"scene": "pushes", "reward": KEEP_UPRIGHT})
+gymnasium.register(
+    "dropsim/KeepUpright-v0", "dropsim.apps.gym:PushEnv", kwargs={"scene": "pushes", "reward": KEEP_UPRIGHT}
+)

@@ -38,7 +38,14 @@ _LIMBS = {
     "hip": "UpperLeg", "knee": "LowerLeg", "ankle": "Foot", "foot": "Toes", "collar": "Shoulder", "shoulder": "UpperArm",
     "elbow": "LowerArm", "wrist": "Hand",
 }  # fmt: skip
-_TRUNK = {"pelvis": "Hips", "spine1": "Spine", "spine2": "Chest", "spine3": "UpperChest", "neck": "Neck", "head": "Head"}
+_TRUNK = {
+    "pelvis": "Hips",
+    "spine1": "Spine",
+    "spine2": "Chest",
+    "spine3": "UpperChest",
+    "neck": "Neck",
+    "head": "Head",
+}
 
 
 def _bone_name(joint: str) -> str:
@@ -49,7 +56,8 @@ def _bone_name(joint: str) -> str:
 BONES = tuple(_bone_name(joint) for joint in JOINTS)
 """Unity's HumanBodyBones in the order of our joints: one to one, with the same parents."""
 
-# Unity is left-handed: x right, y up, z ahead. Our world has x right, y ahead, z up; the rest pose has x left, y up, z ahead.
+# Unity is left-handed: x right, y up, z ahead. Our world has x right, y ahead, z up; the rest pose has x left, y up, z
+# ahead.
 _WORLD = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
 _REST = np.diag([-1.0, 1.0, 1.0])
 
@@ -83,7 +91,9 @@ class Address:
         if not host:
             host, number = ("", number) if number.isdecimal() else (number, "")
         if number and not (number.isdecimal() and 1 <= int(number) <= 65535):
-            raise ValueError(f"{text!r} is no address: write HOST:PORT with a port from 1 to 65535, such as 127.0.0.1:{port}")
+            raise ValueError(
+                f"{text!r} is no address: write HOST:PORT with a port from 1 to 65535, such as 127.0.0.1:{port}"
+            )
         return cls(host.strip("[]") or cls.host, int(number) if number else port)
 
     def socket_address(self) -> tuple[socket.AddressFamily, Any]:
@@ -91,7 +101,9 @@ class Address:
         try:
             family, _, _, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_DGRAM)[0]
         except (OSError, UnicodeError):
-            raise ValueError(f"there is no host {self.host!r}: name one that this machine can reach, or 127.0.0.1 for itself") from None
+            raise ValueError(
+                f"there is no host {self.host!r}: name one that this machine can reach, or 127.0.0.1 for itself"
+            ) from None
         return family, address
 
     def __str__(self) -> str:
@@ -109,7 +121,8 @@ class LinkOptions:
     bundle: bool = True
     """Whether messages travel in bundles, or each in a packet of its own, which some receivers want."""
     travel: Literal["root", "hips"] = "root"
-    """Which of the two moves through the world. Godot's receiver ignores the root; Unity's moves no hips unless it is told to."""
+    """Which of the two moves through the world. Godot's receiver ignores the root; Unity's moves no hips unless it is
+    told to."""
     hip_height: float | None = None
     """Of the character at rest [m]; positions are scaled to it. None: as our body's."""
 
@@ -118,7 +131,9 @@ class LinkOptions:
             raise ValueError(f"hips are 0.05 to 10 m above the floor, not {self.hip_height:g}")
 
 
-def poses(q: Float[np.ndarray, "p 22 3 3"], root: Float[np.ndarray, "p 3"], skeleton: Skeleton, options: LinkOptions) -> list[list[list]]:
+def poses(
+    q: Float[np.ndarray, "p 22 3 3"], root: Float[np.ndarray, "p 3"], skeleton: Skeleton, options: LinkOptions
+) -> list[list[list]]:
     """Return each person's arguments of the VMC messages: first of the root, then of the bones: name, position, quaternion."""
     own = skeleton.standing_height
     scale = (options.hip_height or own) / own
@@ -145,7 +160,9 @@ class VmcSender:
         self.sent = self.lost = 0
         """Packets so far, and those that the system did not take."""
 
-    def send(self, q: Float[np.ndarray, "p 22 3 3"], root: Float[np.ndarray, "p 3"], skeleton: Skeleton, seconds: float) -> None:
+    def send(
+        self, q: Float[np.ndarray, "p 22 3 3"], root: Float[np.ndarray, "p 3"], skeleton: Skeleton, seconds: float
+    ) -> None:
         """Send everybody's pose at a time [s]."""
         for i, (origin, *bones) in enumerate(poses(q, root, skeleton, self.options)):
             messages = [("/VMC/Ext/OK", [1]), ("/VMC/Ext/T", [seconds]), ("/VMC/Ext/Root/Pos", origin)]
@@ -311,7 +328,9 @@ class Listener:
             self._socket.bind(address)
         except OSError as error:
             self._socket.close()
-            raise ValueError(f"cannot listen at {at}: {error.strerror or error}; choose another port with --listen") from None
+            raise ValueError(
+                f"cannot listen at {at}: {error.strerror or error}; choose another port with --listen"
+            ) from None
         self._socket.settimeout(0.2)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="osc", daemon=True)

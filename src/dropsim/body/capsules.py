@@ -1,7 +1,7 @@
 """The body as capsules between joints, which keep apart when it runs into itself.
 
-A capsule's radius changes linearly between its two joints. Collision spheres are no measure for it: those of the ankles reach down to the
-sole. Hands beyond the wrist are not covered.
+A capsule's radius changes linearly between its two joints. Collision spheres are no measure for it: those of the ankles
+reach down to the sole. Hands beyond the wrist are not covered.
 """
 
 import math
@@ -24,10 +24,13 @@ _LIMBS = {
     ("shoulder", "elbow"): (0.045, 0.035), ("elbow", "wrist"): (0.034, 0.023), ("hip", "knee"): (0.080, 0.050),
     ("knee", "ankle"): (0.046, 0.026), ("ankle", "foot"): (0.040, 0.024),
 }  # fmt: skip
-"""Radii at the two ends, for an adult of 1.70 m [m]: the line through the lower quartiles of the skin's distances from the bone, along the
-body mesh in its rest pose; of the chest below the armpits. The median would be too thick: limbs are flattest on the inside, where they
-meet, and flesh gives way."""
-_ENDS = {**_TRUNK, **{(f"{side}_{a}", f"{side}_{b}"): radii for side in ("left", "right") for (a, b), radii in _LIMBS.items()}}
+"""Radii at the two ends, for an adult of 1.70 m [m]: the line through the lower quartiles of the skin's distances from
+the bone, along the body mesh in its rest pose; of the chest below the armpits. The median would be too thick: limbs are
+flattest on the inside, where they meet, and flesh gives way."""
+_ENDS = {
+    **_TRUNK,
+    **{(f"{side}_{a}", f"{side}_{b}"): radii for side in ("left", "right") for (a, b), radii in _LIMBS.items()},
+}
 CAPSULES = np.array([[joint_index(near), joint_index(far)] for near, far in _ENDS])
 """Joints at the two ends of each capsule: trunk, shoulders and head first, then arm and leg of each side."""
 _RADII = np.array(list(_ENDS.values()))
@@ -94,7 +97,9 @@ def overlap(x: Array, radii: Array, pair: int) -> tuple[float, float, float, flo
     ny = x[a, 1] + s * (x[b, 1] - x[a, 1]) - x[c, 1] - t * (x[d, 1] - x[c, 1])
     nz = x[a, 2] + s * (x[b, 2] - x[a, 2]) - x[c, 2] - t * (x[d, 2] - x[c, 2])
     length = max(math.sqrt(nx * nx + ny * ny + nz * nz), 1e-9)
-    reach = radii[one, 0] + s * (radii[one, 1] - radii[one, 0]) + radii[other, 0] + t * (radii[other, 1] - radii[other, 0])
+    reach = (
+        radii[one, 0] + s * (radii[one, 1] - radii[one, 0]) + radii[other, 0] + t * (radii[other, 1] - radii[other, 0])
+    )
     return reach - length, s, t, nx / length, ny / length, nz / length
 
 

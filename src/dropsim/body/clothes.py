@@ -21,12 +21,20 @@ JOINTS_A_VERTEX = 4
 def outfit(skeleton: Skeleton, shirt: Color, *, plain: bool = False) -> Float[np.ndarray, "18"]:
     """Return the colours of shirt, trousers, skin and hair, and where they end in the rest pose; a plain one has the shirt's colour only.
 
-    That is the heights of ankles, waist, neck and hairline, where sleeves end, and the head's middle from front to back [m].
+    That is the heights of ankles, waist, neck and hairline, where sleeves end, and the head's middle from front to back
+    [m].
     """
     colors = [shirt] * 4 if plain else [shirt, TROUSERS, SKIN, HAIR]
     rest = dict(zip(JOINTS, skeleton.rest.tolist(), strict=True))
     sleeve = 0.45 * rest["left_shoulder"][0] + 0.55 * rest["left_elbow"][0]
-    ends = (rest["left_ankle"][1] + 0.05, rest["spine1"][1], rest["neck"][1], rest["head"][1] + 0.055, sleeve, rest["head"][2])
+    ends = (
+        rest["left_ankle"][1] + 0.05,
+        rest["spine1"][1],
+        rest["neck"][1],
+        rest["head"][1] + 0.055,
+        sleeve,
+        rest["head"][2],
+    )
     return np.concatenate((*colors, ends))
 
 
@@ -105,7 +113,10 @@ def dressed(body: Body, number: int) -> Dressed:
     blend = np.where(blend >= least, blend, 0.0)
     normals /= np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), 1e-12)
     return Dressed(
-        vertices, normals, blend / blend.sum(-1, keepdims=True), tuple(Piece(name, colors[name], found[name]) for name in colors)
+        vertices,
+        normals,
+        blend / blend.sum(-1, keepdims=True),
+        tuple(Piece(name, colors[name], found[name]) for name in colors),
     )
 
 

@@ -15,12 +15,17 @@ PARENTS = (-1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 12, 13, 14, 16, 17, 18,
 NUM_JOINTS = len(JOINTS)
 CHILDREN = tuple(tuple(c for c in range(NUM_JOINTS) if PARENTS[c] == j) for j in range(NUM_JOINTS))
 LEAVES = tuple(j for j in range(NUM_JOINTS) if not CHILDREN[j])
-MIRROR = tuple(JOINTS.index(name.replace("left", "right") if name.startswith("left") else name.replace("right", "left")) for name in JOINTS)
+MIRROR = tuple(
+    JOINTS.index(name.replace("left", "right") if name.startswith("left") else name.replace("right", "left"))
+    for name in JOINTS
+)
 """Index of each joint's counterpart on the other side."""
 BEYOND = tuple({"foot": 0.58, "wrist": 0.35}.get(name.split("_")[-1], 0.0) for name in JOINTS)
-"""How far the body goes on beyond a joint and its bone, over the bone's length: toes 7.6 cm beyond the ball of the foot, palms 9 cm."""
+"""How far the body goes on beyond a joint and its bone, over the bone's length: toes 7.6 cm beyond the ball of the
+foot, palms 9 cm."""
 FLESH = tuple(0.0 if name.endswith(("ankle", "foot")) else 0.03 for name in JOINTS)
-"""How far the skin reaches beyond a joint's sphere where a body lies or sits on it [m]: by the mesh 1 to 5 cm at seat and sides."""
+"""How far the skin reaches beyond a joint's sphere where a body lies or sits on it [m]: by the mesh 1 to 5 cm at seat
+and sides."""
 
 
 def joint_index(name: str) -> int:

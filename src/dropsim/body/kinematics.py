@@ -16,7 +16,8 @@ _CHILDREN = np.array([(*c, *([-1] * (3 - len(c)))) for c in CHILDREN])
 _NEARLY_OPPOSED = -0.5
 _EPS = float(np.finfo(np.float64).eps)
 _SIDE = np.array([{1: -1.0, 2: -1.0, 4: 1.0, 5: 1.0, 16: 1.0, 17: 1.0}.get(j, 0.0) for j in range(NUM_JOINTS)])
-"""For joints whose bone has a hinge at its end: whether it bends forward (feet and forearms) or back (shins) as the bone is twisted."""
+"""For joints whose bone has a hinge at its end: whether it bends forward (feet and forearms) or back (shins) as the
+bone is twisted."""
 _OFF_HINGE = np.array([math.radians({1: 15, 2: 15, 4: 45, 5: 45, 16: 70, 17: 70}.get(j, 0)) for j in range(NUM_JOINTS)])
 """How far to the side of that it bends at most [rad]: the 99th percentiles of all sources of the shipped bank."""
 _STRAIGHT, _BENT = math.sin(math.radians(10)), math.sin(math.radians(20))
@@ -52,13 +53,21 @@ def product_transposed(A: Array, B: Array, out: Array) -> None:
 @kernel
 def _turned(R: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
     """Return R times a vector."""
-    return R[0, 0] * x + R[0, 1] * y + R[0, 2] * z, R[1, 0] * x + R[1, 1] * y + R[1, 2] * z, R[2, 0] * x + R[2, 1] * y + R[2, 2] * z
+    return (
+        R[0, 0] * x + R[0, 1] * y + R[0, 2] * z,
+        R[1, 0] * x + R[1, 1] * y + R[1, 2] * z,
+        R[2, 0] * x + R[2, 1] * y + R[2, 2] * z,
+    )
 
 
 @kernel
 def _turned_back(R: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
     """Return R^T times a vector."""
-    return R[0, 0] * x + R[1, 0] * y + R[2, 0] * z, R[0, 1] * x + R[1, 1] * y + R[2, 1] * z, R[0, 2] * x + R[1, 2] * y + R[2, 2] * z
+    return (
+        R[0, 0] * x + R[1, 0] * y + R[2, 0] * z,
+        R[0, 1] * x + R[1, 1] * y + R[2, 1] * z,
+        R[0, 2] * x + R[1, 2] * y + R[2, 2] * z,
+    )
 
 
 @kernel
@@ -119,8 +128,9 @@ def _swing_of_opposed(ax: float, ay: float, az: float, bx: float, by: float, bz:
 def best_rotation(M: Array, out: Array) -> None:
     """Write the rotation R with the largest sum of M[r, c] R[c, r] (Horn 1987): exact also for coplanar points.
 
-    With M the sum of a b^T, it brings points a nearest to points b in least squares. Its quaternion is the eigenvector of the largest
-    eigenvalue of a symmetric 4 x 4 matrix. Shifted so that no eigenvalue is negative, that matrix is squared until only this one is left.
+    With M the sum of a b^T, it brings points a nearest to points b in least squares. Its quaternion is the eigenvector
+    of the largest eigenvalue of a symmetric 4 x 4 matrix. Shifted so that no eigenvalue is negative, that matrix is
+    squared until only this one is left.
     """
     xx, xy, xz, yx, yy, yz, zx, zy, zz = M[0, 0], M[0, 1], M[0, 2], M[1, 0], M[1, 1], M[1, 2], M[2, 0], M[2, 1], M[2, 2]
     shift = math.sqrt(3.0 * (xx * xx + xy * xy + xz * xz + yx * yx + yy * yy + yz * yz + zx * zx + zy * zy + zz * zz))
@@ -130,9 +140,22 @@ def best_rotation(M: Array, out: Array) -> None:
         ww = 1.0
     for _ in range(_MAX_SQUARES):
         s = 1.0 / (ww + ii + jj + kk)
-        ww, ii, jj, kk, wi, wj, wk, ij, jk, ki = s * ww, s * ii, s * jj, s * kk, s * wi, s * wj, s * wk, s * ij, s * jk, s * ki
+        ww, ii, jj, kk, wi, wj, wk, ij, jk, ki = (
+            s * ww,
+            s * ii,
+            s * jj,
+            s * kk,
+            s * wi,
+            s * wj,
+            s * wk,
+            s * ij,
+            s * jk,
+            s * ki,
+        )
         # The eigenvalues now add up to one, and these are their squares.
-        squares = ww * ww + ii * ii + jj * jj + kk * kk + 2.0 * (wi * wi + wj * wj + wk * wk + ij * ij + jk * jk + ki * ki)
+        squares = (
+            ww * ww + ii * ii + jj * jj + kk * kk + 2.0 * (wi * wi + wj * wj + wk * wk + ij * ij + jk * jk + ki * ki)
+        )
         ww, ii, jj, kk, wi, wj, wk, ij, jk, ki = (
             ww * ww + wi * wi + wj * wj + wk * wk,
             wi * wi + ii * ii + ij * ij + ki * ki,
@@ -260,7 +283,9 @@ def follow(joints: Array, twists: Array, last: Array, offsets: Array, most: floa
                 product(moved, before[j], M)
                 product_transposed(M, wanted, moved)
                 rx, ry, rz = moved[2, 1] - moved[1, 2], moved[0, 2] - moved[2, 0], moved[1, 0] - moved[0, 1]
-                angle = math.atan2(rx * axis[0] + ry * axis[1] + rz * axis[2], moved[0, 0] + moved[1, 1] + moved[2, 2] - 1.0)
+                angle = math.atan2(
+                    rx * axis[0] + ry * axis[1] + rz * axis[2], moved[0, 0] + moved[1, 1] + moved[2, 2] - 1.0
+                )
                 if _SIDE[j] != 0.0:
                     angle += _off_hinge(x, j, child, wanted, axis)
                 angle -= 2 * math.pi * round(angle / (2 * math.pi))

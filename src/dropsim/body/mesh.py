@@ -12,7 +12,8 @@ from dropsim.files.weights import read_weights
 
 KIND = "body mesh"
 BLOCK_EASE = 0.1
-"""How slowly pelvis and chest follow their joints when a mesh is fitted [m]: a hip joint further in does not make a narrow pelvis."""
+"""How slowly pelvis and chest follow their joints when a mesh is fitted [m]: a hip joint further in does not make a
+narrow pelvis."""
 _FEET = {joint_index("left_ankle"): joint_index("left_foot"), joint_index("right_ankle"): joint_index("right_foot")}
 
 
@@ -50,19 +51,23 @@ class Body:
     def fitted(self, skeleton: Skeleton) -> "Body":
         """Return the same mesh on a skeleton of other proportions, whose rest pose is a T-pose too.
 
-        Every vertex moves by its joints' blend of linear maps: lengths follow the bones, thickness the collision spheres, and the soles
-        stay level.
+        Every vertex moves by its joints' blend of linear maps: lengths follow the bones, thickness the collision
+        spheres, and the soles stay level.
         """
         stretch = np.stack([_stretch(j, self.skeleton, skeleton) for j in range(NUM_JOINTS)])
         shift = skeleton.rest - apply(stretch, self.skeleton.rest)
         return replace(self, skeleton=skeleton, vertices=self._moved(stretch, shift))
 
-    def skinned(self, q: Float[np.ndarray, "*b 22 3 3"], joints: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b v 3"]:
+    def skinned(
+        self, q: Float[np.ndarray, "*b 22 3 3"], joints: Float[np.ndarray, "*b 22 3"]
+    ) -> Float[np.ndarray, "*b v 3"]:
         """Return world vertices [m] from local rotations and world joints [m], by linear blend skinning."""
         R_world = self.skeleton.global_rotations(q)
         return self._moved(R_world, joints - apply(R_world, self.skeleton.rest))
 
-    def _moved(self, linear: Float[np.ndarray, "*b 22 3 3"], shift: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b v 3"]:
+    def _moved(
+        self, linear: Float[np.ndarray, "*b 22 3 3"], shift: Float[np.ndarray, "*b 22 3"]
+    ) -> Float[np.ndarray, "*b v 3"]:
         """Move each vertex by its blend of the joints' affine maps."""
         maps = np.concatenate((linear, shift[..., None]), axis=-1)
         blended = (self.blend @ maps.reshape(*maps.shape[:-2], 12)).reshape(*maps.shape[:-3], -1, 3, 4)
@@ -80,7 +85,8 @@ class Body:
 def _stretch(joint: int, old: Skeleton, new: Skeleton) -> Float[np.ndarray, "3 3"]:
     """Return the linear map about a joint that takes its old bones to the new ones and scales the rest as the joint's sphere.
 
-    Ridge regression S = argmin sum |S a - b|^2 + ease^2 |S - g I|^2 over the bones a -> b, with g the ratio of the radii.
+    Ridge regression S = argmin sum |S a - b|^2 + ease^2 |S - g I|^2 over the bones a -> b, with g the ratio of the
+    radii.
     """
     scale = new.radii[joint] / old.radii[joint]
     children = list(CHILDREN[joint])
@@ -88,6 +94,9 @@ def _stretch(joint: int, old: Skeleton, new: Skeleton) -> Float[np.ndarray, "3 3
     if joint in _FEET:
         # Forward and down separately, so that the sole stays level; down to the sole, where the ball's sphere ends.
         down = np.array([0.0, 1.0, 0.0])
-        a, b = (np.concatenate((bone * (1 - down), (bone - s.radii[_FEET[joint]]) * down)) for bone, s in ((a, old), (b, new)))
+        a, b = (
+            np.concatenate((bone * (1 - down), (bone - s.radii[_FEET[joint]]) * down))
+            for bone, s in ((a, old), (b, new))
+        )
     ease = (BLOCK_EASE if len(children) > 1 else 1e-6) ** 2
     return (b.T @ a + ease * scale * np.eye(3)) @ np.linalg.inv(a.T @ a + ease * np.eye(3))

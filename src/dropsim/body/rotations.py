@@ -67,7 +67,9 @@ def _swing_of_opposed(a: Float[np.ndarray, "*b 3"], b: Float[np.ndarray, "*b 3"]
     return _EYE + 4 * cosine * ma - 2 * mm - 2 * aa
 
 
-def twist_about(rotation: Float[np.ndarray, "*#b 3 3"], axis: Float[np.ndarray, "*#b 3"]) -> Float[np.ndarray, "*b 3 3"]:
+def twist_about(
+    rotation: Float[np.ndarray, "*#b 3 3"], axis: Float[np.ndarray, "*#b 3"]
+) -> Float[np.ndarray, "*b 3 3"]:
     """Return the twist T of rotation = S T, where T turns about axis and S is the swing that moves axis.
 
     The split of HybrIK (Li et al. 2021): S is the least rotation taking axis to rotation @ axis.
@@ -78,7 +80,8 @@ def twist_about(rotation: Float[np.ndarray, "*#b 3 3"], axis: Float[np.ndarray, 
 def heading(rotation: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 3 3"]:
     """Return the turn about world z that makes a body with this root orientation face +y.
 
-    The body's right is -R[:, 0] (the rest pose has its left along +x); its horizontal part is turned onto +x, as HuMoR does.
+    The body's right is -R[:, 0] (the rest pose has its left along +x); its horizontal part is turned onto +x, as HuMoR
+    does.
     """
     right = -rotation[..., :2, 0]
     norm = np.linalg.norm(right, axis=-1, keepdims=True)
@@ -104,14 +107,18 @@ def exp(rotvec: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 3 3"]:
 def log_small(rotation: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 3"]:
     """Return the rotation vector of a turn that is well below half a circle, as between two frames: the inverse of exp there."""
     R = rotation
-    axis = 0.5 * np.stack((R[..., 2, 1] - R[..., 1, 2], R[..., 0, 2] - R[..., 2, 0], R[..., 1, 0] - R[..., 0, 1]), axis=-1)
+    axis = 0.5 * np.stack(
+        (R[..., 2, 1] - R[..., 1, 2], R[..., 0, 2] - R[..., 2, 0], R[..., 1, 0] - R[..., 0, 1]), axis=-1
+    )
     sine = np.maximum(np.linalg.norm(axis, axis=-1, keepdims=True), 1e-12)
     cosine = 0.5 * (np.trace(R, axis1=-2, axis2=-1)[..., None] - 1)
     return axis * (np.arctan2(sine, cosine) / sine)
 
 
 def best_turn(
-    points: Float[np.ndarray, "*#b n 3"], onto: Float[np.ndarray, "*#b n 3"], weights: Float[np.ndarray, "n"] | None = None
+    points: Float[np.ndarray, "*#b n 3"],
+    onto: Float[np.ndarray, "*#b n 3"],
+    weights: Float[np.ndarray, "n"] | None = None,
 ) -> Float[np.ndarray, "*b 3 3"]:
     """Return the rotation about the origin that brings points nearest to others, in weighted least squares (Kabsch)."""
     weighted = onto if weights is None else onto * weights[:, None]

@@ -36,10 +36,10 @@ def mirrored_rotations(q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "
 def _adult_joints(height: float) -> Float[np.ndarray, "22 3"]:
     """Rest joints of an adult of a given height [m]; y up from the sole, facing +z, left = +x.
 
-    Heights of hip, knee, ankle and shoulder and the lengths of arm and forearm are the fractions of body height of Drillis & Contini
-    (1966), as printed in Winter, Biomechanics and Motor Control of Human Movement (4th ed., fig. 4.1): hip 0.530, knee 0.285, ankle 0.039,
-    shoulder 0.818, upper arm 0.186, forearm 0.146. Between them, the spine's joints, the collar bones and the ball of the foot stand where
-    SMPL's template has them relative to those landmarks.
+    Heights of hip, knee, ankle and shoulder and the lengths of arm and forearm are the fractions of body height of
+    Drillis & Contini (1966), as printed in Winter, Biomechanics and Motor Control of Human Movement (4th ed., fig.
+    4.1): hip 0.530, knee 0.285, ankle 0.039, shoulder 0.818, upper arm 0.186, forearm 0.146. Between them, the spine's
+    joints, the collar bones and the ball of the foot stand where SMPL's template has them relative to those landmarks.
     """
     left = {
         "hip": (0.052, 0.530, 0.0), "knee": (0.052, 0.285, 0.0), "ankle": (0.052, 0.039, 0.0), "foot": (0.057, 0.015, 0.073),
@@ -60,7 +60,8 @@ def _adult_joints(height: float) -> Float[np.ndarray, "22 3"]:
 def _segment_masses(body_mass: float) -> Float[np.ndarray, "22"]:
     """Split the body's mass [kg] over the joints so that each segment keeps its mass and its centre along the bone.
 
-    Mass fractions and centres of mass (share of the way from the proximal joint) are Dempster's, as tabulated by Winter (table 4.1).
+    Mass fractions and centres of mass (share of the way from the proximal joint) are Dempster's, as tabulated by Winter
+    (table 4.1).
     """
     segments = [
         ("pelvis", "spine1", 0.142, 0.3),
@@ -110,7 +111,8 @@ class Skeleton:
     """A person's bones in the rest pose, with masses and collision spheres at the joints."""
 
     rest: Float[np.ndarray, "22 3"]
-    """Rest joints [m]; SMPL's T-pose frame: y up, facing +z, left = +x. The first row is SMPL's J0: pelvis = trans + rest[0]."""
+    """Rest joints [m]; SMPL's T-pose frame: y up, facing +z, left = +x. The first row is SMPL's J0: pelvis = trans +
+    rest[0]."""
     masses: Float[np.ndarray, "22"]
     """Particle masses [kg]."""
     radii: Float[np.ndarray, "22"]
@@ -128,8 +130,14 @@ class Skeleton:
             raise ValueError("a skeleton needs finite joints, masses and radii")
         if not (self.masses.min() > 0 and self.radii.min() > 0):
             raise ValueError("a skeleton needs masses and radii above zero")
-        if not (max(np.abs(self.rest).max(), self.radii.max()) < 1e3 and self.masses.min() > 1e-6 and self.masses.max() < 1e6):
-            raise ValueError("a skeleton needs joints within a kilometre, and masses between a milligram and a thousand tonnes")
+        if not (
+            max(np.abs(self.rest).max(), self.radii.max()) < 1e3
+            and self.masses.min() > 1e-6
+            and self.masses.max() < 1e6
+        ):
+            raise ValueError(
+                "a skeleton needs joints within a kilometre, and masses between a milligram and a thousand tonnes"
+            )
         offsets = self.rest - self.rest[np.maximum(PARENTS, 0)]
         lengths = np.linalg.norm(offsets, axis=-1)
         if not lengths[1:].min() > 0:
@@ -138,7 +146,14 @@ class Skeleton:
             )
         object.__setattr__(self, "offsets", offsets)
         object.__setattr__(self, "lengths", lengths)
-        arrays = (offsets, lengths, self.masses, self.radii, self.masses.mean() / self.masses, capsule_radii(self.height))
+        arrays = (
+            offsets,
+            lengths,
+            self.masses,
+            self.radii,
+            self.masses.mean() / self.masses,
+            capsule_radii(self.height),
+        )
         object.__setattr__(self, "arrays", BodyArrays(*arrays))
 
     @classmethod
@@ -153,11 +168,13 @@ class Skeleton:
         return cls(rest, _segment_masses(body_mass), radii * height / 1.70)
 
     @classmethod
-    def from_smpl(cls, path: str | Path, *, betas: Float[np.ndarray, "k"] | None = None, body_mass: float | None = 70.0) -> "Skeleton":
+    def from_smpl(
+        cls, path: str | Path, *, betas: Float[np.ndarray, "k"] | None = None, body_mass: float | None = 70.0
+    ) -> "Skeleton":
         """Return the bones of a user's own SMPL, SMPL+H or SMPL-X file (npz or pkl), with an adult's masses and spheres in proportion.
 
-        `betas` are a person's shape; without them it is the template body. For body_mass=None the mass follows from the height. A pickle is
-        read without running what it asks for.
+        `betas` are a person's shape; without them it is the template body. For body_mass=None the mass follows from the
+        height. A pickle is read without running what it asks for.
         """
         return cls.adult().with_bones(read_rest_joints(Path(path), betas), body_mass=body_mass)
 
@@ -199,23 +216,34 @@ class Skeleton:
         """Chain local rotations from the root outwards."""
         world = np.empty(q.shape)
         joints = np.zeros(q.shape[:-1])
-        kinematics.forward(flat(q, 3), np.zeros((max(1, math.prod(q.shape[:-3])), 3)), self.offsets, flat(joints, 2), flat(world, 3))
+        kinematics.forward(
+            flat(q, 3), np.zeros((max(1, math.prod(q.shape[:-3])), 3)), self.offsets, flat(joints, 2), flat(world, 3)
+        )
         return world
 
-    def forward(self, q: Float[np.ndarray, "*#b 22 3 3"], root: Float[np.ndarray, "*#b 3"]) -> Float[np.ndarray, "*b 22 3"]:
+    def forward(
+        self, q: Float[np.ndarray, "*#b 22 3 3"], root: Float[np.ndarray, "*#b 3"]
+    ) -> Float[np.ndarray, "*b 22 3"]:
         """Return world joints [m] from local rotations (the root's is its world orientation) and the pelvis position [m]."""
         q = np.broadcast_to(q, (*np.broadcast_shapes(q.shape[:-3], root.shape[:-1]), NUM_JOINTS, 3, 3))
         joints = np.empty(q.shape[:-1])
         kinematics.forward(
-            flat(q, 3), flat(np.broadcast_to(root, (*q.shape[:-3], 3)), 1), self.offsets, flat(joints, 2), kinematics.NO_ROTATIONS
+            flat(q, 3),
+            flat(np.broadcast_to(root, (*q.shape[:-3], 3)), 1),
+            self.offsets,
+            flat(joints, 2),
+            kinematics.NO_ROTATIONS,
         )
         return joints
 
-    def inverse(self, joints: Float[np.ndarray, "*b 22 3"], twist_from: Float[np.ndarray, "*#b 22 3 3"]) -> Float[np.ndarray, "*b 22 3 3"]:
+    def inverse(
+        self, joints: Float[np.ndarray, "*b 22 3"], twist_from: Float[np.ndarray, "*#b 22 3 3"]
+    ) -> Float[np.ndarray, "*b 22 3 3"]:
         """Return local rotations whose bones point along the given joints (HybrIK's swing-twist inverse kinematics).
 
-        Swings come from the bone directions, twists and leaf rotations from another pose's local rotations; the joints with several
-        children (pelvis, spine3) take the least-squares rotation over them. Lengths are ignored, so stretched bones do no harm.
+        Swings come from the bone directions, twists and leaf rotations from another pose's local rotations; the joints
+        with several children (pelvis, spine3) take the least-squares rotation over them. Lengths are ignored, so
+        stretched bones do no harm.
         """
         q, twists = np.empty((*joints.shape, 3)), self.twists(flat(np.broadcast_to(twist_from, (*joints.shape, 3)), 3))
         kinematics.inverse(flat(joints, 2), twists, self.offsets, flat(q, 3))
@@ -230,9 +258,9 @@ class Skeleton:
     ) -> Float[np.ndarray, "n 22 3 3"]:
         """Return local rotations like `inverse`, of bodies that had the rotations `last` a frame before: no bone flips.
 
-        Each bone goes the shortest way to its new direction, and turns about itself toward the other pose's twist by at most an angle
-        [rad]. Knees, ankles and elbows are hinges: if they are bent, thighs, shins and upper arms are twisted so that shins bend back, feet
-        and forearms forward, to within what recorded ones deviate.
+        Each bone goes the shortest way to its new direction, and turns about itself toward the other pose's twist by at
+        most an angle [rad]. Knees, ankles and elbows are hinges: if they are bent, thighs, shins and upper arms are
+        twisted so that shins bend back, feet and forearms forward, to within what recorded ones deviate.
         """
         q = np.empty((*joints.shape, 3))
         kinematics.follow(joints, self.twists(twist_from), last, self.offsets, most, q)
@@ -260,7 +288,8 @@ _FLIP = np.array([-1.0, 1.0, 1.0])
 def flat(values: np.ndarray, trailing: int) -> np.ndarray:
     """Return an array with all dimensions but the trailing ones as one, contiguous, as kernels take it: a view where that can be."""
     lead = values.ndim - trailing
-    # A read-only array, such as a broadcast one, would be another type to numba, and every kernel would be compiled again for it.
+    # A read-only array, such as a broadcast one, would be another type to numba, and every kernel would be compiled
+    # again for it.
     if not (values.flags.c_contiguous and values.flags.writeable):
         values = values.copy()
     # Not -1: a trailing dimension may be empty, such as the memory of a prior that has none.

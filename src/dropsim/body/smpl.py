@@ -48,7 +48,9 @@ def read_rest_joints(path: str | Path, betas: Float[np.ndarray, "k"] | None = No
     if betas is not None:
         directions = shapes[0]
         if directions.ndim != 3 or directions.shape[:2] != template.shape:
-            raise ValueError(f"{path}: 'shapedirs' has shape {directions.shape}: expected ({len(template)}, 3, directions)")
+            raise ValueError(
+                f"{path}: 'shapedirs' has shape {directions.shape}: expected ({len(template)}, 3, directions)"
+            )
         if not (np.isfinite(betas).all() and np.abs(betas).max(initial=0) < 100):
             raise ValueError("betas should be finite and below 100: they count standard deviations")
         num = min(len(betas), directions.shape[2])
@@ -56,7 +58,9 @@ def read_rest_joints(path: str | Path, betas: Float[np.ndarray, "k"] | None = No
         joints = joints + np.einsum("jv,vck,k->jc", weights, directions, betas[:num], optimize=True)
     pelvis, left_hip, right_hip, head = joints[[0, 1, 2, 15]]
     if not (0.3 < head[1] - pelvis[1] < 1.5 and 0.02 < left_hip[0] - right_hip[0] < 0.5):
-        raise ValueError(f"{path}: these joints are no SMPL body: expected metres, y up, the left side along +x and SMPL's joint order")
+        raise ValueError(
+            f"{path}: these joints are no SMPL body: expected metres, y up, the left side along +x and SMPL's joint order"
+        )
     return joints
 
 
@@ -152,7 +156,9 @@ def _read_pickle(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
     try:
         model = _Unpickler(io.BytesIO(data), encoding="latin-1").load()
     except _RefusedError as refused:
-        raise ValueError(f"{path}: holds {refused}, which no SMPL file needs and which is not run here; {CONVERT}") from None
+        raise ValueError(
+            f"{path}: holds {refused}, which no SMPL file needs and which is not run here; {CONVERT}"
+        ) from None
     except Exception:  # a damaged pickle fails in many ways
         raise ValueError(f"{path}: not a pickle, or cut off; if Python reads it, {CONVERT}") from None
     model = model.state if isinstance(model, _Stub) else model
@@ -161,7 +167,9 @@ def _read_pickle(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
     arrays = []
     for name in names:
         if name not in model:
-            raise ValueError(f"{path}: has no {name!r}; it holds {', '.join(key for key in model if isinstance(key, str))}"[:600])
+            raise ValueError(
+                f"{path}: has no {name!r}; it holds {', '.join(key for key in model if isinstance(key, str))}"[:600]
+            )
         try:
             arrays.append(_array(model[name]))
         except Exception:

@@ -9,7 +9,8 @@ import numpy as np
 NUM_BUFFERS = 6
 """Arrays that are kept: two times what a step takes."""
 _FREE = 2
-"""References to an array that nobody holds: the queue's and that of the count itself. Every view of it holds another."""
+"""References to an array that nobody holds: the queue's and that of the count itself. Every view of it holds
+another."""
 
 
 class Buffers:

@@ -1,7 +1,7 @@
 """How kernels are compiled, and where the machine code is kept.
 
-numba's own cache notices a change in a kernel's file, but not in the files of the kernels that it calls. So the machine code lives in a
-folder named after a hash of all kernel sources and of numba's version: another hash is another folder.
+numba's own cache notices a change in a kernel's file, but not in the files of the kernels that it calls. So the machine
+code lives in a folder named after a hash of all kernel sources and of numba's version: another hash is another folder.
 """
 
 import functools

@@ -1,7 +1,8 @@
 """Matrix products in single precision that give every row the same numbers, whatever other rows there are.
 
-A BLAS chooses the order of its sums by the number of rows, so a person in a batch would part from the same person alone. Here each
-number is summed in the order of the columns. The weights are laid out once, so for the few rows of one person this is also faster.
+A BLAS chooses the order of its sums by the number of rows, so a person in a batch would part from the same person
+alone. Here each number is summed in the order of the columns. The weights are laid out once, so for the few rows of one
+person this is also faster.
 """
 
 from typing import Any
@@ -21,7 +22,8 @@ Array = Any
 LANES = 16 if llvmlite.binding.get_host_cpu_features().get("avx512f") else 8
 """Numbers in a vector register."""
 PANEL = 2 * LANES
-"""Columns of the result that are computed together: with 6 rows, 6 x 2 sums, 2 vectors of weights and one of x fit in 16 registers."""
+"""Columns of the result that are computed together: with 6 rows, 6 x 2 sums, 2 vectors of weights and one of x fit in
+16 registers."""
 
 
 class Linear:
@@ -42,10 +44,13 @@ class Linear:
         weight = self.panels.transpose(0, 2, 1).reshape(-1, self.size_in)[: self.size_out]
         return Linear, (weight, self.bias[0, : self.size_out])
 
-    def __call__(self, x: Float32[np.ndarray, "r i"], plus: Float32[np.ndarray, "p w"] | None = None) -> Float32[np.ndarray, "r w"]:
+    def __call__(
+        self, x: Float32[np.ndarray, "r i"], plus: Float32[np.ndarray, "p w"] | None = None
+    ) -> Float32[np.ndarray, "r w"]:
         """Return x weight^T + bias, filled up to whole panels: only the first `size_out` columns mean something.
 
-        With `plus`, an earlier result, this is added instead of the bias: its first row to the first r / p rows of x, and so on.
+        With `plus`, an earlier result, this is added instead of the bias: its first row to the first r / p rows of x,
+        and so on.
         """
         out = np.empty((len(x), self.bias.shape[1]), dtype=np.float32)
         multiply(np.ascontiguousarray(x), self.panels, self.bias if plus is None else plus, out)
@@ -60,7 +65,9 @@ def _tile(num_rows: int, num_panels: int = 1) -> Any:  # noqa: ANN401
         return types.void(x, panels, start, out, types.intp, types.intp, types.intp), write_tile
 
     def write_tile(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> Any:  # noqa: ANN401
-        x, panels, start, out = (context.make_array(t)(context, b, a) for t, a in zip(signature.args[:4], args[:4], strict=True))
+        x, panels, start, out = (
+            context.make_array(t)(context, b, a) for t, a in zip(signature.args[:4], args[:4], strict=True)
+        )
         row, group, panel = args[4:]
         integer, vector = row.type, ir.VectorType(ir.FloatType(), LANES)
         width, width_out = b.extract_value(x.shape, 1), b.extract_value(out.shape, 1)
@@ -95,7 +102,9 @@ def _tile(num_rows: int, num_panels: int = 1) -> Any:  # noqa: ANN401
         for source, totals in zip(sources, sums, strict=True):
             value = b.insert_element(nowhere, b.load(at(source, k), align=4), ir.IntType(32)(0))
             value = b.shuffle_vector(value, nowhere, first_lane)
-            ends.append([b.call(multiply_add, [value, factor, total]) for factor, total in zip(factors, totals, strict=True)])
+            ends.append(
+                [b.call(multiply_add, [value, factor, total]) for factor, total in zip(factors, totals, strict=True)]
+            )
         following = b.add(k, integer(1))
         b.cbranch(b.icmp_signed("<", following, width), loop, after)
         k.add_incoming(integer(0), before)

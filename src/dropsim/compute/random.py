@@ -14,7 +14,8 @@ class Streams:
         """Start a stream per seed; a single number starts one person without a batch dimension."""
         self.batch = () if isinstance(seeds, int) else (len(seeds),)
         self.generators = [
-            np.random.Generator(np.random.Philox(key=seed % 2**64)) for seed in ([seeds] if isinstance(seeds, int) else seeds)
+            np.random.Generator(np.random.Philox(key=seed % 2**64))
+            for seed in ([seeds] if isinstance(seeds, int) else seeds)
         ]
         self._copies: tuple[int, ...] = ()
 
@@ -48,7 +49,9 @@ class Streams:
         """Return streams for a batch that holds everyone count times, along a last batch dimension."""
         return self._with(self.generators, self.batch, (*self._copies, count))
 
-    def _with(self, generators: Sequence[np.random.Generator], batch: tuple[int, ...], copies: tuple[int, ...]) -> "Streams":
+    def _with(
+        self, generators: Sequence[np.random.Generator], batch: tuple[int, ...], copies: tuple[int, ...]
+    ) -> "Streams":
         other = Streams([])
         other.generators, other.batch, other._copies = list(generators), batch, copies
         return other

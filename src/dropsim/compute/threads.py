@@ -1,7 +1,8 @@
 """How many threads BLAS may use.
 
-A step needs no BLAS: its kernels run on one thread. What does (benchmarks, evaluation, data sets, pictures) runs on one too, whatever
-OMP_NUM_THREADS says, or on as many as DROPSIM_THREADS says: threads that wait for each other on busy cores can be a thousand times slower.
+A step needs no BLAS: its kernels run on one thread. What does (benchmarks, evaluation, data sets, pictures) runs on one
+too, whatever OMP_NUM_THREADS says, or on as many as DROPSIM_THREADS says: threads that wait for each other on busy
+cores can be a thousand times slower.
 """
 
 import functools

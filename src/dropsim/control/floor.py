@@ -1,7 +1,7 @@
 """Ground at another height than zero: priors know people on a level floor at z = 0.
 
-Over ramps, curbs and steps the prior is asked as if the ground under each foot were that floor, and its proposals are put back onto the
-ground: the body at the height of the floor, each foot at its own, with the knee between.
+Over ramps, curbs and steps the prior is asked as if the ground under each foot were that floor, and its proposals are
+put back onto the ground: the body at the height of the floor, each foot at its own, with the knee between.
 """
 
 import functools
@@ -31,11 +31,13 @@ FAR = 1e8
 """What is deeper than this is not there [m]."""
 SIGHT = np.array([0.08, 0.16, 0.24, 0.32])
 LIFT = np.array([1.0, 0.8, 0.5, 0.2])
-"""Times ahead at which a swinging foot sees the ground that it goes over [s], and how much of a rise it makes up for by then."""
+"""Times ahead at which a swinging foot sees the ground that it goes over [s], and how much of a rise it makes up for by
+then."""
 FLOOR_HALF_LIFE, FOOT_HALF_LIFE = 0.12, 0.05
 """In which the floor of the body, and that of a foot, follow an edge in the ground [s]; slopes are followed at once."""
 EARLY = 2.0
-"""A foot that has to rise is there sooner than it lands: a share of (1 - t)^2 of the rise is left when a share t of the way is over."""
+"""A foot that has to rise is there sooner than it lands: a share of (1 - t)^2 of the rise is left when a share t of the
+way is over."""
 SOLE = np.array([-0.03, 0.0, 0.13, 0.19])
 """Where a foot has to be on one level, from the ankle to the tip of the toes; the heel may stick out [m]."""
 EVEN = 0.02
@@ -45,11 +47,14 @@ LANDING, CLEARANCE = 0.12, 0.03
 TIP = 0.03
 """Of the toes, beyond their joint [m]."""
 TRY, NUM_TRIES = 0.02, 12
-"""By how much more or less than the prior proposes feet are put down, to be on one level: in steps of [m], and how many."""
+"""By how much more or less than the prior proposes feet are put down, to be on one level: in steps of [m], and how
+many."""
 RISE, CLIMB = 0.2, 2.0
-"""A higher step is taken only if a lower one is out of reach [m]; a metre more of it counts like so many of a shorter or longer step."""
+"""A higher step is taken only if a lower one is out of reach [m]; a metre more of it counts like so many of a shorter
+or longer step."""
 UPRIGHT, LOW = 0.65, 0.45
-"""Heights of the pelvis between which feet cease to be put onto the ground one by one [m]: people who lie have no use for it."""
+"""Heights of the pelvis between which feet cease to be put onto the ground one by one [m]: people who lie have no use
+for it."""
 REACH = 0.998
 """Of a leg's length that is used at most."""
 BRAKE = 1.5
@@ -63,7 +68,8 @@ ROOM = 0.45
 NEAR = 0.05
 """How far before the face of something the ground is looked up [m]."""
 CLIMBING, STRETCH = 0.3, 1.0
-"""How fast people rise on stairs [m/s]: 1.6 steps of 17 cm a second and a little more; and the way ahead that they look at for it [m]."""
+"""How fast people rise on stairs [m/s]: 1.6 steps of 17 cm a second and a little more; and the way ahead that they look
+at for it [m]."""
 LOOK = (0.5, 1.1)
 """Heights above the floor at which people see walls [m]."""
 
@@ -99,7 +105,9 @@ class Footing:
         return Footing(*(values[world] for values in vars(self).values()))
 
     @classmethod
-    def found(cls, state: State, solids: Solids, before: "Footing | None", h: float, landings: Landings | None = None) -> "Footing":
+    def found(
+        cls, state: State, solids: Solids, before: "Footing | None", h: float, landings: Landings | None = None
+    ) -> "Footing":
         """Look for the ground with rays; edges are followed over some frames, from the footing before."""
         batch = state.x.shape[:-2]
         if landings is None:
@@ -170,12 +178,21 @@ def _footing(
             swings = seconds[i, f] > 0.5 * h
             farthest, there, level = math.inf, height, last_feet[i, 1 - f] if known else base
             if swings:
-                # Where the foot will stand: a little nearer or farther than the prior has it, if an edge would be under it there.
+                # Where the foot will stand: a little nearer or farther than the prior has it, if an edge would be under
+                # it there.
                 dx, dy = x[i, toe, 0] - x[i, ankle, 0], x[i, toe, 1] - x[i, ankle, 1]
                 size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
-                more, there = _foothold(places[i, f, 0], places[i, f, 1], dx / size, dy / size, level, base + STEP, here)
-                ways[i, f, 0], ways[i, f, 1] = more * dx / size * h / seconds[i, f], more * dy / size * h / seconds[i, f]
-                px, py = places[i, f, 0] + more * dx / size - x[i, ankle, 0], places[i, f, 1] + more * dy / size - x[i, ankle, 1]
+                more, there = _foothold(
+                    places[i, f, 0], places[i, f, 1], dx / size, dy / size, level, base + STEP, here
+                )
+                ways[i, f, 0], ways[i, f, 1] = (
+                    more * dx / size * h / seconds[i, f],
+                    more * dy / size * h / seconds[i, f],
+                )
+                px, py = (
+                    places[i, f, 0] + more * dx / size - x[i, ankle, 0],
+                    places[i, f, 1] + more * dy / size - x[i, ankle, 1],
+                )
                 there -= gx * px + gy * py
                 farthest = math.sqrt(px * px + py * py)
             climbs = there > height + EVEN
@@ -227,8 +244,8 @@ def _room(ankle: Array, toe: Array, height: float, top: float, here: Solids) -> 
 def _foothold(x: float, y: float, ux: float, uy: float, level: float, top: float, here: Solids) -> tuple[float, float]:
     """Return how much farther along its direction a foot has to land to be on one level, and the height there.
 
-    Of two treads the one is taken that is nearer to `level`, the ground of the other foot. If none is near, the foot lands where it would,
-    on the highest ground under it.
+    Of two treads the one is taken that is nearer to `level`, the ground of the other foot. If none is near, the foot
+    lands where it would, on the highest ground under it.
     """
     least, best, found = math.inf, 0.0, -math.inf
     for k in range(2 * NUM_TRIES + 1):
@@ -290,14 +307,19 @@ class FootingStage(Stage):
 
     def change(self, candidates: Candidates) -> Candidates:
         f, x = self.footing, np.array(candidates.x)
-        floor, feet = np.asarray(f.floor + self.h * f.rate), np.asarray(f.feet + self.h * f.lifts)  # as they will be at the step's end
+        floor, feet = (
+            np.asarray(f.floor + self.h * f.rate),
+            np.asarray(f.feet + self.h * f.lifts),
+        )  # as they will be at the step's end
         _raise(flat(x, 3), flat(floor, 0), flat(feet, 1), *self._parts[2:], flat(f.ways, 2), flat(f.room, 1))
         return candidates.with_joints(x)
 
     @functools.cached_property
     def _uneven(self) -> np.ndarray:
         f = self.footing
-        return np.asarray((np.abs(f.feet - f.floor[..., None]).max(-1) > 1e-6) | (np.abs(f.slopes).max((-1, -2)) > 1e-6))
+        return np.asarray(
+            (np.abs(f.feet - f.floor[..., None]).max(-1) > 1e-6) | (np.abs(f.slopes).max((-1, -2)) > 1e-6)
+        )
 
     @functools.cached_property
     def _parts(self) -> tuple[np.ndarray, ...]:
@@ -306,7 +328,9 @@ class FootingStage(Stage):
 
 
 @kernel
-def _lower(x: Array, v: Array, rate: Array, lifts: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array) -> None:
+def _lower(
+    x: Array, v: Array, rate: Array, lifts: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array
+) -> None:
     """Move people, in place, as if the ground under them and under their feet were a level floor at height zero."""
     nowhere = np.zeros((2, 2))
     for i in range(len(x)):
@@ -321,7 +345,9 @@ def _lower(x: Array, v: Array, rate: Array, lifts: Array, floor: Array, feet: Ar
 
 
 @kernel
-def _raise(x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array, ways: Array, room: Array) -> None:
+def _raise(
+    x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array, ways: Array, room: Array
+) -> None:
     """Move candidates, in place, from a level floor at height zero to the ground under people and under their feet."""
     for i in range(len(x)):
         for k in range(x.shape[1]):
@@ -344,7 +370,9 @@ def _shift_feet(
         if sign > 0.0 and room[f] < math.inf:
             dx, dy = now[toe, 0] - now[ankle, 0], now[toe, 1] - now[ankle, 1]
             size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
-            over = max(((x[toe, 0] + wx - now[toe, 0]) * dx + (x[toe, 1] + wy - now[toe, 1]) * dy) / size - room[f], 0.0)
+            over = max(
+                ((x[toe, 0] + wx - now[toe, 0]) * dx + (x[toe, 1] + wy - now[toe, 1]) * dy) / size - room[f], 0.0
+            )
             wx, wy = wx - over * dx / size, wy - over * dy / size
         _reach(x, LEGS[f], sign * share * up, sign * share * pitch, share * wx, share * wy)
 
@@ -412,7 +440,9 @@ def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: A
             walled[i], wx, wy, speed = True, allowed / speed * wx, allowed / speed * wy, allowed
         sight = ROOM + REACTION * speed + 0.5 * speed * speed / BRAKE + 0.2
         for k in range(len(LOOK)):
-            share, nx, ny, nz = ray(x[i, 0, 0], x[i, 0, 1], floor[i] + LOOK[k], wx / speed * sight, wy / speed * sight, 0.0, here, True)
+            share, nx, ny, nz = ray(
+                x[i, 0, 0], x[i, 0, 1], floor[i] + LOOK[k], wx / speed * sight, wy / speed * sight, 0.0, here, True
+            )
             size = math.sqrt(nx * nx + ny * ny)
             if not share <= 1.0 or nz > 0.7 or size < 1e-6:
                 continue
@@ -420,11 +450,16 @@ def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: A
             ux, uy, way = wx / speed, wy / speed, share * sight - NEAR
             px, py = x[i, 0, 0] + way * ux, x[i, 0, 1] + way * uy
             top = _ground(px, py, floor[i] + LOOK[k], here)[0] + STEP
-            if floor[i] + LOOK[k] < top and not ray(px, py, top, 2 * NEAR * ux, 2 * NEAR * uy, 0.0, here, True)[0] <= 1.0:
+            if (
+                floor[i] + LOOK[k] < top
+                and not ray(px, py, top, 2 * NEAR * ux, 2 * NEAR * uy, 0.0, here, True)[0] <= 1.0
+            ):
                 continue
             toward = -(wx * nx + wy * ny) / size
             nearing = max(-(v[i, 0, 0] * nx + v[i, 0, 1] * ny) / size, 0.0)
-            gap = share * sight * toward / speed - ROOM - REACTION * nearing  # along the normal, when they begin to stop
+            gap = (
+                share * sight * toward / speed - ROOM - REACTION * nearing
+            )  # along the normal, when they begin to stop
             allowed = math.sqrt(2 * BRAKE * max(gap, 0.0))
             if toward > allowed:
                 walled[i] = True

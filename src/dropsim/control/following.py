@@ -47,8 +47,9 @@ class Planted(Energy):
 def clip_simulator(prior: ClipPrior) -> Simulator:
     """Return the simulator that follows a recording within 3 cm and takes from it what no body does.
 
-    Compared with the defaults, which give way to a push, the recording pulls four times as strongly, its feet stand, and the root wrench
-    is corrected gently but down to nothing: a strong correction carries a recorded flight, whose noise is many times gravity, far away.
+    Compared with the defaults, which give way to a push, the recording pulls four times as strongly, its feet stand,
+    and the root wrench is corrected gently but down to nothing: a strong correction carries a recorded flight, whose
+    noise is many times gravity, far away.
     """
     options = SimulatorOptions(
         kinematic_weight=12.0, correction_weight=0.7, drift=0.0, threshold=0.0,

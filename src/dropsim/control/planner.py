@@ -33,7 +33,9 @@ class Planner:
 
     def __post_init__(self) -> None:
         if min(self.num_rollouts, self.horizon, self.every) < 1 or self.every > self.horizon:
-            raise ValueError("a planner needs at least one rollout of at least one frame, and a horizon as long as it keeps to a plan")
+            raise ValueError(
+                "a planner needs at least one rollout of at least one frame, and a horizon as long as it keeps to a plan"
+            )
 
     def plan(self, prior: Prior, state: State, cost: Cost, rng: Streams) -> Candidates:
         """Return the first frames of each person's best rollout, `every` of them along the candidates' dimension."""

@@ -39,10 +39,11 @@ def write(
 ) -> None:  # fmt: skip
     """Write a motion, or several people at one rate into a GLB, HTML or USD file; whole or not at all.
 
-    GLB, HTML and USD carry a skinned body, the shipped one unless given, fitted to each person's bones; its hands are bent out of the
-    ground, a Rollout's or else the level floor. The other formats carry the simulator's own joints and rotations. `seed` records what a
-    simulation started from. `objects` are a Rollout's, and go into GLB and USD, where they are hidden while their centres are NaN. `up` and
-    `unit` [m] are a BVH file's, y up and metres by default; the other formats' are fixed.
+    GLB, HTML and USD carry a skinned body, the shipped one unless given, fitted to each person's bones; its hands are
+    bent out of the ground, a Rollout's or else the level floor. The other formats carry the simulator's own joints and
+    rotations. `seed` records what a simulation started from. `objects` are a Rollout's, and go into GLB and USD, where
+    they are hidden while their centres are NaN. `up` and `unit` [m] are a BVH file's, y up and metres by default; the
+    other formats' are fixed.
     """
     path, ending = Path(path), export_ending(path)
     if ending == ".bvh":
@@ -58,7 +59,9 @@ def write(
         write_html(displayed(motions, path, ground), path, body=body, seed=seed)
     else:
         people = displayed(motions, path, ground)
-        (write_glb if ending == ".glb" else write_usd)(people, path, body=body, seed=seed, objects=_checked(objects, path, people))
+        (write_glb if ending == ".glb" else write_usd)(
+            people, path, body=body, seed=seed, objects=_checked(objects, path, people)
+        )
 
 
 def _checked(objects: Sequence[SolidTrack], path: Path, people: Sequence[Motion]) -> Sequence[SolidTrack]:

@@ -11,7 +11,16 @@ import numpy as np
 
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS
-from dropsim.export.people import R_ZUP_YUP, Rig, facts, linear_color, names, object_color, object_names, quaternions_xyzw
+from dropsim.export.people import (
+    R_ZUP_YUP,
+    Rig,
+    facts,
+    linear_color,
+    names,
+    object_color,
+    object_names,
+    quaternions_xyzw,
+)
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 from dropsim.scene.rollout import SolidTrack
@@ -25,13 +34,18 @@ _VERTICES, _INDICES = 34962, 34963
 
 
 def write_glb(
-    people: Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None, objects: Sequence[SolidTrack] = ()
+    people: Sequence[Motion],
+    path: Path,
+    *,
+    body: Body | None = None,
+    seed: int | None = None,
+    objects: Sequence[SolidTrack] = (),
 ) -> None:
     """Write people as skinned meshes with 22 joints each, y up and in metres, all in one animation, and objects as meshes that move.
 
-    Above each pelvis a node turns our z-up world into glTF's; below it the numbers are ours. Without the animation the people stand in
-    the T-pose and face +z, as glTF and humanoid importers expect. Joints that a simulator solved off the bones are written as their
-    rotations have them. `extras` of that node hold the rate, the events and the seed.
+    Above each pelvis a node turns our z-up world into glTF's; below it the numbers are ours. Without the animation the
+    people stand in the T-pose and face +z, as glTF and humanoid importers expect. Joints that a simulator solved off
+    the bones are written as their rotations have them. `extras` of that node hold the rate, the events and the seed.
     """
     file = _File()
     for number, (name, motion) in enumerate(zip(names(people), people, strict=True)):
@@ -50,9 +64,16 @@ class _File:
         self.top: list[int] = []
         """Nodes without a parent."""
         self.blob = bytearray()
-        self.nodes, self.meshes, self.skins, self.materials, self.accessors, self.views, self.channels, self.samplers = (
-            list[dict[str, Any]]() for _ in range(8)
-        )
+        (
+            self.nodes,
+            self.meshes,
+            self.skins,
+            self.materials,
+            self.accessors,
+            self.views,
+            self.channels,
+            self.samplers,
+        ) = (list[dict[str, Any]]() for _ in range(8))
 
     def data(self) -> bytes:
         document = {
@@ -63,7 +84,9 @@ class _File:
         }  # fmt: skip
         text = json.dumps(document, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 4)
-        chunks = struct.pack("<I4s", len(text), b"JSON") + text + struct.pack("<I4s", len(self.blob), b"BIN\0") + self.blob
+        chunks = (
+            struct.pack("<I4s", len(text), b"JSON") + text + struct.pack("<I4s", len(self.blob), b"BIN\0") + self.blob
+        )
         return struct.pack("<4sII", b"glTF", 2, 12 + len(chunks)) + chunks
 
     def accessor(self, values: np.ndarray, kind: str, *, target: int | None = None, bounds: bool = False) -> int:
@@ -72,7 +95,12 @@ class _File:
         view = {"buffer": 0, "byteOffset": len(self.blob), "byteLength": len(data)}
         self.views.append(view if target is None else view | {"target": target})
         self.blob.extend(data + bytes(-len(data) % 4))
-        accessor = {"bufferView": len(self.views) - 1, "componentType": _COMPONENTS[values.dtype.name], "count": len(values), "type": kind}
+        accessor = {
+            "bufferView": len(self.views) - 1,
+            "componentType": _COMPONENTS[values.dtype.name],
+            "count": len(values),
+            "type": kind,
+        }
         if bounds:
             rows = values.reshape(len(values), -1)
             accessor |= {"min": rows.min(0).tolist(), "max": rows.max(0).tolist()}
@@ -82,7 +110,9 @@ class _File:
     def add_person(self, motion: Motion, rig: Rig, name: str, seed: int | None) -> None:
         """Add a mesh, a skin, the nodes of the joints and their channels."""
         axes, pelvis = len(self.nodes), len(self.nodes) + 1
-        self.nodes.append({"name": name, "rotation": _YUP_FROM_ZUP_XYZW, "children": [pelvis], "extras": facts(motion, seed)})
+        self.nodes.append(
+            {"name": name, "rotation": _YUP_FROM_ZUP_XYZW, "children": [pelvis], "extras": facts(motion, seed)}
+        )
         offsets = rig.bind - rig.bind[[max(parent, 0) for parent in PARENTS]]
         offsets[0] = R_ZUP_YUP @ rig.bind[0]
         for j, joint in enumerate(JOINTS):
@@ -95,10 +125,21 @@ class _File:
         inverse_bind = np.tile(np.eye(4, dtype=np.float32), (NUM_JOINTS, 1, 1))
         inverse_bind[:, 3, :3] = -rig.bind  # by columns
         joints = list(range(pelvis, pelvis + NUM_JOINTS))
-        self.skins.append({"name": name, "skeleton": axes, "joints": joints, "inverseBindMatrices": self.accessor(inverse_bind, "MAT4")})
+        self.skins.append(
+            {
+                "name": name,
+                "skeleton": axes,
+                "joints": joints,
+                "inverseBindMatrices": self.accessor(inverse_bind, "MAT4"),
+            }
+        )
         self.meshes.append({"name": f"{name}_body", "primitives": self._primitives(rig)})
         for piece in rig.pieces:
-            surface = {"baseColorFactor": [*linear_color(piece.color), 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.8}
+            surface = {
+                "baseColorFactor": [*linear_color(piece.color), 1.0],
+                "metallicFactor": 0.0,
+                "roughnessFactor": 0.8,
+            }
             self.materials.append({"name": f"{name}_{piece.name}", "pbrMetallicRoughness": surface})
         self._add_channels(motion, pelvis)
 
@@ -111,7 +152,11 @@ class _File:
             "POSITION": self.accessor(corners.reshape(-1, 3), "VEC3", target=_VERTICES, bounds=True),
             "NORMAL": self.accessor(np.repeat(normals, 3, axis=0).astype(np.float32), "VEC3", target=_VERTICES),
         }
-        surface = {"baseColorFactor": [*linear_color(object_color(track.name)), 1.0], "metallicFactor": 0.0, "roughnessFactor": 0.9}
+        surface = {
+            "baseColorFactor": [*linear_color(object_color(track.name)), 1.0],
+            "metallicFactor": 0.0,
+            "roughnessFactor": 0.9,
+        }
         self.meshes.append({"name": name, "primitives": [{"attributes": attributes, "material": len(self.materials)}]})
         self.materials.append({"name": name, "pbrMetallicRoughness": surface})
         lasting, there = track.at_all_times(), track.there
@@ -119,7 +164,12 @@ class _File:
         axes = len(self.nodes)
         self.top.append(axes)
         self.nodes.append({"name": f"{name}_axes", "rotation": _YUP_FROM_ZUP_XYZW, "children": [axes + 1]})
-        node = {"name": name, "mesh": len(self.meshes) - 1, "translation": places[0].tolist(), "rotation": turns[0].tolist()}
+        node = {
+            "name": name,
+            "mesh": len(self.meshes) - 1,
+            "translation": places[0].tolist(),
+            "rotation": turns[0].tolist(),
+        }
         self.nodes.append(node)
         curves = [("translation", places, "LINEAR"), ("rotation", turns, "LINEAR")]
         if np.ptp(places, axis=0).max() < 1e-6 and np.ptp(turns, axis=0).max() < 1e-6:
@@ -147,7 +197,9 @@ class _File:
         """Add the pelvis' path and every joint's rotation to the animation."""
         turns = quaternions_xyzw(motion.q).astype(np.float32)
         curves = [(pelvis, "translation", motion.root.astype(np.float32), "LINEAR")]
-        self._add_curves([*curves, *((pelvis + j, "rotation", turns[:, j], "LINEAR") for j in range(NUM_JOINTS))], motion.fps)
+        self._add_curves(
+            [*curves, *((pelvis + j, "rotation", turns[:, j], "LINEAR") for j in range(NUM_JOINTS))], motion.fps
+        )
 
     def _add_curves(self, curves: Sequence[tuple[int, str, np.ndarray, str]], fps: float) -> None:
         """Add nodes' values at every frame to the animation, with how to get from one to the next."""

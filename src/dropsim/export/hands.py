@@ -1,7 +1,7 @@
 """Hands on the ground, for display only: they bend at the wrist, so that the fingers, which no joint of ours moves, stay out of it.
 
-A Motion holds the simulator's own rotations. Pictures, the app, and the formats that carry a skinned body (GLB, HTML, USD) bend the hands
-when they draw or write; BVH, npz and CSV do not.
+A Motion holds the simulator's own rotations. Pictures, the app, and the formats that carry a skinned body (GLB, HTML,
+USD) bend the hands when they draw or write; BVH, npz and CSV do not.
 """
 
 import numpy as np
@@ -18,7 +18,8 @@ THICKNESS = 0.03
 FARTHEST_BACK = 2.0
 """Largest angle by which a hand bends back, of which 0.4 make the relaxed fingers flat [rad]."""
 PALM_UP = (-0.8, -0.5)
-"""Upward part of the direction out of the back of a hand that is left alone, for it would have to bend forward; and where that begins."""
+"""Upward part of the direction out of the back of a hand that is left alone, for it would have to bend forward; and
+where that begins."""
 DEEPEST = -0.1
 """A wrist below this stands on some other ground, and its hand is left alone [m]."""
 _WRISTS = [joint_index("left_wrist"), joint_index("right_wrist")]

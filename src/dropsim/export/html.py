@@ -59,7 +59,8 @@ def _server() -> Iterator["viser.ViserServer"]:
 def stop_server(server: "viser.ViserServer") -> None:
     """Stop viser's server silently, and wait for the end of its thread.
 
-    viser waits only a few seconds. The thread prints a line at its end, which on a busy machine would come later, among other output.
+    viser waits only a few seconds. The thread prints a line at its end, which on a busy machine would come later, among
+    other output.
     """
     with contextlib.redirect_stdout(io.StringIO()):
         server.stop()
@@ -81,7 +82,10 @@ def _record(server: "viser.ViserServer", people: Sequence[Motion], rigs: Sequenc
         for name, rig in zip(names(people), rigs, strict=True)
     ]  # fmt: skip
     poses = [
-        (quaternions_xyzw(motion.skeleton.global_rotations(motion.q))[..., [3, 0, 1, 2]].round(6), motion.joints.round(5))
+        (
+            quaternions_xyzw(motion.skeleton.global_rotations(motion.q))[..., [3, 0, 1, 2]].round(6),
+            motion.joints.round(5),
+        )
         for motion in people
     ]
     recorder = server.get_scene_serializer()

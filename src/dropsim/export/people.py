@@ -41,7 +41,9 @@ def checked(motions: Motion | Sequence[Motion], path: Path) -> list[Motion]:
     for motion in people:
         if motion.root.ndim != 2:
             batch = tuple(motion.root.shape[:-2])
-            raise ValueError(f"{path}: this motion has people in a batch of shape {batch}: pick one, or pass a list of single ones")
+            raise ValueError(
+                f"{path}: this motion has people in a batch of shape {batch}: pick one, or pass a list of single ones"
+            )
         if len(motion) == 0:
             raise ValueError(f"{path}: the motion has no frames")
         if not 0 < motion.fps < math.inf:
@@ -50,7 +52,9 @@ def checked(motions: Motion | Sequence[Motion], path: Path) -> list[Motion]:
             raise ValueError(f"{path}: the motion holds values that are not finite, so it was not written")
     if len(rates := sorted({motion.fps for motion in people})) > 1:
         listed = " and ".join(f"{rate:g}" for rate in rates)
-        raise ValueError(f"{path}: one file has one rate, and these motions have {listed} frames per second: resample them first")
+        raise ValueError(
+            f"{path}: one file has one rate, and these motions have {listed} frames per second: resample them first"
+        )
     return people
 
 
@@ -58,7 +62,9 @@ def single(motions: Motion | Sequence[Motion], path: Path) -> Motion:
     """Return the one person of a file that can hold only one."""
     people = checked(motions, path)
     if len(people) > 1:
-        raise ValueError(f"{path}: a {path.suffix} file holds one person, and here are {len(people)}: write them one by one")
+        raise ValueError(
+            f"{path}: a {path.suffix} file holds one person, and here are {len(people)}: write them one by one"
+        )
     return people[0]
 
 
@@ -67,7 +73,9 @@ def displayed(motions: Motion | Sequence[Motion], path: Path, ground: Plane | No
     people = checked(motions, path)
     ground = Plane.ground() if ground is None else ground
     if ground.normal.ndim > 1 and ground.normal.shape[:-1] != (max(map(len, people)),):
-        raise ValueError(f"{path}: the ground needs one plane, or one for each of the motion's {max(map(len, people))} frames")
+        raise ValueError(
+            f"{path}: the ground needs one plane, or one for each of the motion's {max(map(len, people))} frames"
+        )
     bent = []
     for motion in people:
         until = slice(len(motion))
@@ -94,7 +102,9 @@ def object_color(name: str) -> Color:
 
 def facts(motion: Motion, seed: int | None) -> dict[str, Any]:
     """Return what a file may say about a person besides the frames, in plain JSON types."""
-    events = [{"name": event.name, "start": float(event.start), "duration": float(event.duration)} for event in motion.events]
+    events = [
+        {"name": event.name, "start": float(event.start), "duration": float(event.duration)} for event in motion.events
+    ]
     given = {"fps": float(motion.fps), "frames": len(motion), "name": motion.name, "seed": seed, "events": events}
     return {key: value for key, value in given.items() if value not in (None, "", [])}
 
@@ -122,7 +132,8 @@ class Rig:
     weights: Float[np.ndarray, "v 4"]
     """Sum to one."""
     pieces: tuple[Piece, ...]
-    """Parts of one colour each: clothes, skin and hair, or the whole body. `faces` are those of all pieces, one after the other."""
+    """Parts of one colour each: clothes, skin and hair, or the whole body. `faces` are those of all pieces, one after
+    the other."""
 
     @classmethod
     def of(cls, motion: Motion, body: Body | None, number: int) -> "Rig":
@@ -138,7 +149,13 @@ class Rig:
 
     @classmethod
     def _bound(
-        cls, motion: Motion, vertices: np.ndarray, normals: np.ndarray, joints: np.ndarray, weights: np.ndarray, pieces: tuple[Piece, ...]
+        cls,
+        motion: Motion,
+        vertices: np.ndarray,
+        normals: np.ndarray,
+        joints: np.ndarray,
+        weights: np.ndarray,
+        pieces: tuple[Piece, ...],
     ) -> "Rig":
         rest = motion.skeleton.rest
         ground = np.array((rest[0, 0], vertices[:, 1].min(), rest[0, 2]))

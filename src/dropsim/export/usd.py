@@ -12,7 +12,16 @@ from jaxtyping import Float
 
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS
-from dropsim.export.people import R_ZUP_YUP, Rig, facts, linear_color, names, object_color, object_names, quaternions_xyzw
+from dropsim.export.people import (
+    R_ZUP_YUP,
+    Rig,
+    facts,
+    linear_color,
+    names,
+    object_color,
+    object_names,
+    quaternions_xyzw,
+)
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 from dropsim.scene.rollout import SolidTrack
@@ -31,12 +40,17 @@ for _joint, _parent in zip(JOINTS[1:], PARENTS[1:], strict=True):
 
 
 def write_usd(
-    people: Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None, objects: Sequence[SolidTrack] = ()
+    people: Sequence[Motion],
+    path: Path,
+    *,
+    body: Body | None = None,
+    seed: int | None = None,
+    objects: Sequence[SolidTrack] = (),
 ) -> None:
     """Write people as skinned meshes and objects as meshes, z up and in metres, with a time code for each frame.
 
-    A name in .usda makes text, .usdc and .usd make binary. The skin is bound in the T-pose, facing -y. Joints that a simulator solved off
-    the bones are written as their rotations have them.
+    A name in .usda makes text, .usdc and .usd make binary. The skin is bound in the T-pose, facing -y. Joints that a
+    simulator solved off the bones are written as their rotations have them.
     """
     try:
         from pxr import Tf, Usd, UsdGeom
@@ -72,7 +86,9 @@ def _add_object(stage: "pxr.Usd.Stage", track: SolidTrack, path: str) -> None:
     mesh, points = UsdGeom.Mesh.Define(stage, path), np.ascontiguousarray(track.vertices.astype(np.float32))
     mesh.CreatePointsAttr(Vt.Vec3fArray.FromNumpy(points))
     mesh.CreateFaceVertexCountsAttr(Vt.IntArray.FromNumpy(np.full(len(track.faces), 3, dtype=np.int32)))
-    mesh.CreateFaceVertexIndicesAttr(Vt.IntArray.FromNumpy(np.ascontiguousarray(track.faces.reshape(-1).astype(np.int32))))
+    mesh.CreateFaceVertexIndicesAttr(
+        Vt.IntArray.FromNumpy(np.ascontiguousarray(track.faces.reshape(-1).astype(np.int32)))
+    )
     mesh.CreateSubdivisionSchemeAttr(UsdGeom.Tokens.none)
     mesh.CreateExtentAttr(Vt.Vec3fArray.FromNumpy(np.stack((points.min(0), points.max(0)))))
     mesh.CreateDisplayColorAttr([Gf.Vec3f(*linear_color(object_color(track.name)))])
@@ -99,10 +115,14 @@ def _add_person(stage: "pxr.Usd.Stage", motion: Motion, rig: Rig, root: str, see
         plain = {str(number): item for number, item in enumerate(value)} if isinstance(value, list) else value
         person.GetPrim().SetCustomDataByKey(f"dropsim:{key}", plain)
     joints = motion.joints.reshape(-1, 3)
-    person.CreateExtentAttr(Vt.Vec3fArray([Gf.Vec3f(*(joints.min(0) - REACH).tolist()), Gf.Vec3f(*(joints.max(0) + REACH).tolist())]))
+    person.CreateExtentAttr(
+        Vt.Vec3fArray([Gf.Vec3f(*(joints.min(0) - REACH).tolist()), Gf.Vec3f(*(joints.max(0) + REACH).tolist())])
+    )
     bind = np.tile(np.eye(4), (NUM_JOINTS, 1, 1))
     bind[:, :3, :3], bind[:, :3, 3] = R_ZUP_YUP, rig.bind @ R_ZUP_YUP.T
-    local = np.stack([bind[j] if parent < 0 else np.linalg.inv(bind[parent]) @ bind[j] for j, parent in enumerate(PARENTS)])
+    local = np.stack(
+        [bind[j] if parent < 0 else np.linalg.inv(bind[parent]) @ bind[j] for j, parent in enumerate(PARENTS)]
+    )
     skeleton = UsdSkel.Skeleton.Define(stage, f"{root}/skeleton")
     skeleton.CreateJointsAttr(_PATHS)
     skeleton.CreateJointNamesAttr(JOINTS)
@@ -120,13 +140,19 @@ def _matrices(matrices: Float[np.ndarray, "n 4 4"]) -> "pxr.Vt.Matrix4dArray":
     return Vt.Matrix4dArray([Gf.Matrix4d(matrix.T.tolist()) for matrix in matrices])
 
 
-def _animation(stage: "pxr.Usd.Stage", motion: Motion, path: str, local: Float[np.ndarray, "22 4 4"]) -> "pxr.UsdSkel.Animation":
+def _animation(
+    stage: "pxr.Usd.Stage", motion: Motion, path: str, local: Float[np.ndarray, "22 4 4"]
+) -> "pxr.UsdSkel.Animation":
     """Add every joint's rotation and the pelvis' path, a time sample for each frame."""
     from pxr import UsdSkel, Vt
 
     animation = UsdSkel.Animation.Define(stage, path)
     animation.CreateJointsAttr(_PATHS)
-    translations, rotations, scales = animation.CreateTranslationsAttr(), animation.CreateRotationsAttr(), animation.CreateScalesAttr()
+    translations, rotations, scales = (
+        animation.CreateTranslationsAttr(),
+        animation.CreateRotationsAttr(),
+        animation.CreateScalesAttr(),
+    )
     ones = Vt.Vec3hArray.FromNumpy(np.ones((NUM_JOINTS, 3), dtype=np.float16))
     places, turns = np.repeat(local[None, :, :3, 3], len(motion), axis=0), quaternions_xyzw(motion.q)
     places[:, 0] = motion.root
@@ -142,7 +168,9 @@ def _animation(stage: "pxr.Usd.Stage", motion: Motion, path: str, local: Float[n
 def _add_mesh(stage: "pxr.Usd.Stage", rig: Rig, path: str, skeleton: "pxr.UsdSkel.Skeleton") -> None:
     from pxr import Gf, UsdGeom, UsdSkel, Vt
 
-    points, normals = (np.ascontiguousarray((values @ R_ZUP_YUP.T).astype(np.float32)) for values in (rig.vertices, rig.normals))
+    points, normals = (
+        np.ascontiguousarray((values @ R_ZUP_YUP.T).astype(np.float32)) for values in (rig.vertices, rig.normals)
+    )
     mesh = UsdGeom.Mesh.Define(stage, path)
     mesh.CreatePointsAttr(Vt.Vec3fArray.FromNumpy(points))
     mesh.CreateFaceVertexCountsAttr(Vt.IntArray.FromNumpy(np.full(len(rig.faces), 3, dtype=np.int32)))
@@ -158,4 +186,6 @@ def _add_mesh(stage: "pxr.Usd.Stage", rig: Rig, path: str, skeleton: "pxr.UsdSke
     binding.CreateSkeletonRel().SetTargets([skeleton.GetPath()])
     binding.CreateGeomBindTransformAttr(Gf.Matrix4d(1))
     binding.CreateJointIndicesPrimvar(False, 4).Set(Vt.IntArray.FromNumpy(rig.joints.reshape(-1).astype(np.int32)))
-    binding.CreateJointWeightsPrimvar(False, 4).Set(Vt.FloatArray.FromNumpy(np.ascontiguousarray(rig.weights.reshape(-1))))
+    binding.CreateJointWeightsPrimvar(False, 4).Set(
+        Vt.FloatArray.FromNumpy(np.ascontiguousarray(rig.weights.reshape(-1)))
+    )

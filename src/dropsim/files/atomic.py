@@ -18,10 +18,12 @@ def refuse_read_only(path: Path) -> None:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary sibling of path that takes its place on success and is removed on error.
 
-    The sibling keeps the extension, because many writers choose the format by it. The parent folder is made when it is missing.
+    The sibling keeps the extension, because many writers choose the format by it. The parent folder is made when it is
+    missing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A folder of its own: no name clash between processes, and the writer creates the file itself, with the usual permissions.
+    # A folder of its own: no name clash between processes, and the writer creates the file itself, with the usual
+    # permissions.
     try:
         made = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-")
     except OSError as error:

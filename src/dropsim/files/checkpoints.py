@@ -17,7 +17,8 @@ _IGNORED = (
     "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint", "pytorch_lightning.callbacks.early_stopping.EarlyStopping",
     "pytorch_lightning.callbacks.lr_logger.LearningRateLogger", "pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",
 )  # fmt: skip
-"""Names that training tools leave in a checkpoint next to the weights (a best loss, options, a callback's state); not needed here."""
+"""Names that training tools leave in a checkpoint next to the weights (a best loss, options, a callback's state); not
+needed here."""
 
 _DICTS = ("pytorch_lightning.utilities.parsing.AttributeDict", "lightning_fabric.utilities.data.AttributeDict")
 """Dicts under other names."""
@@ -98,7 +99,9 @@ def _as_arrays(path: Path, value: Any, name: str) -> Any:  # noqa: ANN401 - what
     return value
 
 
-def require_tensors(path: Path, state: object, shapes: Mapping[str, tuple[int, ...]], kind: str) -> dict[str, np.ndarray]:
+def require_tensors(
+    path: Path, state: object, shapes: Mapping[str, tuple[int, ...]], kind: str
+) -> dict[str, np.ndarray]:
     """Return the named arrays of a checkpoint, or raise with the first that is missing or does not fit."""
     if not isinstance(state, Mapping):
         raise ValueError(f"{path} holds no weights by name, so it is not a checkpoint of {kind}")

@@ -35,7 +35,9 @@ def kept(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, 
     with contextlib.suppress(OSError):
         with atomic_path(path) as temporary:
             safetensors.numpy.save_file(made, temporary)
-        for old in sorted(path.parent.glob(f"*{path.suffix}"), key=lambda file: file.stat().st_mtime, reverse=True)[MAX_KEPT:]:
+        for old in sorted(path.parent.glob(f"*{path.suffix}"), key=lambda file: file.stat().st_mtime, reverse=True)[
+            MAX_KEPT:
+        ]:
             old.unlink(missing_ok=True)
     return made
 
@@ -51,7 +53,11 @@ def map_arrays(path: Path) -> dict[str, np.ndarray]:
             header = json.loads(file.read(length))
             header.pop("__metadata__", None)
             entries = {
-                str(name): (np.dtype(_KINDS[entry["dtype"]]), tuple(map(int, entry["shape"])), *map(int, entry["data_offsets"]))
+                str(name): (
+                    np.dtype(_KINDS[entry["dtype"]]),
+                    tuple(map(int, entry["shape"])),
+                    *map(int, entry["data_offsets"]),
+                )
                 for name, entry in header.items()
             }
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

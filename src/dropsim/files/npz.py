@@ -33,7 +33,8 @@ def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.nd
                 with archive.open(info) as member:
                     arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
             except Exception:
-                # zipfile, zlib, numpy and the tokenizer that it reads headers with raise a dozen types; each of them means damage.
+                # zipfile, zlib, numpy and the tokenizer that it reads headers with raise a dozen types; each of them
+                # means damage.
                 raise ValueError(f"{path}: the array {name!r} is damaged: copy or download the file again") from None
     return arrays
 
@@ -95,5 +96,7 @@ def real_numbers(path: Path, name: str, array: np.ndarray, *, limit: float) -> n
     bad = ~(np.abs(values) <= limit)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise ValueError(f"{path}: {name!r} holds {values[where]} at {list(where)}: expected finite numbers up to {limit:g}")
+        raise ValueError(
+            f"{path}: {name!r} holds {values[where]} at {list(where)}: expected finite numbers up to {limit:g}"
+        )
     return values

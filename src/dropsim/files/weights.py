@@ -27,7 +27,9 @@ def write_weights(path: str | Path, kind: str, tensors: Mapping[str, np.ndarray]
     """Write arrays with the metadata that describes the network they belong to."""
     plain = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     with atomic_path(Path(path)) as temporary:
-        safetensors.numpy.save_file(plain, temporary, metadata={"dropsim": json.dumps({"kind": kind, **metadata}, sort_keys=True)})
+        safetensors.numpy.save_file(
+            plain, temporary, metadata={"dropsim": json.dumps({"kind": kind, **metadata}, sort_keys=True)}
+        )
         temporary.chmod(0o644)  # safetensors makes its files readable for their owner alone
 
 
@@ -40,7 +42,9 @@ def read_weights(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], di
             with safetensors.safe_open(path, framework="np") as file:
                 metadata = _parsed((file.metadata() or {}).get("dropsim", "{}"))
                 if metadata.get("kind") != kind:
-                    raise ValueError(f"it holds {str(metadata.get('kind') or 'weights of unknown origin')[:60]}, not {kind}")
+                    raise ValueError(
+                        f"it holds {str(metadata.get('kind') or 'weights of unknown origin')[:60]}, not {kind}"
+                    )
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         except (safetensors.SafetensorError, TypeError, AttributeError):  # also numbers that numpy does not have
             raise ValueError("it is not a safetensors file that dropsim wrote, or it is damaged") from None
@@ -102,7 +106,9 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SIZE
 
 
-def read_number(metadata: Mapping[str, Any], name: str, default: float | None = None, *, low: float, high: float) -> float:
+def read_number(
+    metadata: Mapping[str, Any], name: str, default: float | None = None, *, low: float, high: float
+) -> float:
     """Return a number of the metadata that has to be between two bounds."""
     value = metadata.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:

@@ -40,15 +40,16 @@ _EXTRAS: Mapping[str, tuple[int, ...]] = {
 """What we add to AMASS's keys, by the shape of one frame."""
 _ENERGY = "energy_"
 _REST = "rest_joints"
-"""The skeleton's rest joints; the mark of a file that we wrote, since other tools have keys named joints and contacts too."""
+"""The skeleton's rest joints; the mark of a file that we wrote, since other tools have keys named joints and contacts
+too."""
 _NEEDED = {"poses", "root_orient", "pose_body", "trans", *RATES, *_EXTRAS, _REST, "event_names", "event_times"}
 
 
 def read_amass(path: str | Path, skeleton: Skeleton) -> Motion:
     """Read an AMASS file of the SMPL, SMPL+H or SMPL-X layout onto a skeleton; hands, face and body shape are left out.
 
-    The pelvis is trans + skeleton.rest[0]. From our own files, contacts, forces, energies and events come back too, and the joints that
-    a simulator solved where the skeleton is the one that was written.
+    The pelvis is trans + skeleton.rest[0]. From our own files, contacts, forces, energies and events come back too, and
+    the joints that a simulator solved where the skeleton is the one that was written.
     """
     path = Path(path)
     arrays = read_npz(path, lambda name: name in _NEEDED or name.startswith(_ENERGY))
@@ -128,7 +129,9 @@ def _events(path: Path, arrays: Arrays) -> tuple[Event, ...]:
     times = real_numbers(path, "event_times", require(path, arrays, "event_times"), limit=MAX_VALUE)
     if names.dtype.kind != "U" or names.ndim != 1 or times.shape != (len(names), 2):
         raise ValueError(f"{path}: 'event_names' should be text, with a start and a duration each in 'event_times'")
-    return tuple(Event(str(name), float(start), float(duration)) for name, (start, duration) in zip(names, times, strict=True))
+    return tuple(
+        Event(str(name), float(start), float(duration)) for name, (start, duration) in zip(names, times, strict=True)
+    )
 
 
 def write_amass(motion: Motion, path: str | Path, *, seed: int | None = None) -> None:
@@ -138,12 +141,16 @@ def write_amass(motion: Motion, path: str | Path, *, seed: int | None = None) ->
     """
     path = Path(path)
     if motion.root.ndim != 2:
-        raise ValueError(f"an AMASS file holds one person, and this motion has {motion.root.shape[:-2]}: write them one by one")
+        raise ValueError(
+            f"an AMASS file holds one person, and this motion has {motion.root.shape[:-2]}: write them one by one"
+        )
     if seed is not None and not -(2**63) <= seed < 2**63:
         raise ValueError(f"the seed {seed} does not fit into 64 bits")
 
     frames = {"joints": motion.joints, "contacts": motion.touching, "contact_forces": motion.contact_forces}
-    frames |= {"external_forces": motion.external_forces} | {f"{_ENERGY}{name}": value for name, value in motion.energies.items()}
+    frames |= {"external_forces": motion.external_forces} | {
+        f"{_ENERGY}{name}": value for name, value in motion.energies.items()
+    }
     if motion.wrench_before is not None and motion.wrench_after is not None:
         frames["root_wrench"] = np.stack((motion.wrench_before, motion.wrench_after), axis=-1)
     frames = {name: values for name, values in frames.items() if values is not None}

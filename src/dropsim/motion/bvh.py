@@ -124,7 +124,10 @@ class _Lines:
         line = self.next_or_none()
         if line is None:
             # Line 1 for an empty file: people look there.
-            raise self.error(f"the file ends where {expected} should come: it is empty or cut off, so export it again", max(self.number, 1))
+            raise self.error(
+                f"the file ends where {expected} should come: it is empty or cut off, so export it again",
+                max(self.number, 1),
+            )
         return line
 
     def piece(self, expected: str) -> list[str]:
@@ -199,7 +202,9 @@ class _Header:
         self.parents.append(parent)
 
 
-_CHANNELS = {f"{axis}{kind}".lower(): (kind, "xyz".index(axis.lower())) for kind in ("position", "rotation") for axis in "XYZ"}
+_CHANNELS = {
+    f"{axis}{kind}".lower(): (kind, "xyz".index(axis.lower())) for kind in ("position", "rotation") for axis in "XYZ"
+}
 
 
 def _read_hierarchy(lines: _Lines) -> _Header:
@@ -217,7 +222,9 @@ def _read_hierarchy(lines: _Lines) -> _Header:
             open_joints.pop()
         elif is_end or (keyword in ("ROOT", "JOINT") and len(words) >= 2):
             if (keyword == "ROOT") != (not open_joints) or (keyword == "ROOT" and header.names):
-                raise lines.error(f"{words[0]} stands in the wrong place: a BVH file has one ROOT, and all other joints inside it")
+                raise lines.error(
+                    f"{words[0]} stands in the wrong place: a BVH file has one ROOT, and all other joints inside it"
+                )
             if sum(map(len, words)) > MAX_NAME:
                 raise lines.error(f"a joint's name of over {MAX_NAME} characters: this is not a BVH file")
             if len(header.names) >= MAX_JOINTS:
@@ -280,13 +287,17 @@ def _read_frames(lines: _Lines, header: _Header) -> tuple[float, Float[np.ndarra
     if count == 0:
         raise lines.error("the file has zero frames: export it again with the animation")
     if count * len(header.names) > MAX_POSES:
-        raise lines.error(f"{count} frames of {len(header.names)} joints are too many to hold in memory: cut the recording into pieces")
+        raise lines.error(
+            f"{count} frames of {len(header.names)} joints are too many to hold in memory: cut the recording into pieces"
+        )
     words = lines.next("'Frame Time:'").split()
     if not (match := _FRAME_TIME.fullmatch(" ".join(words))):
         raise lines.error(f"expected 'Frame Time:' and seconds, found {_quoted(words)}")
     (frame_time,) = lines.numbers([match[1]], 1, "'Frame Time:'")
     if not FRAME_TIMES[0] <= frame_time <= FRAME_TIMES[1]:
-        raise lines.error(f"a frame time of {frame_time:g} s: give the seconds from one frame to the next, such as 0.0333333 for 30 Hz")
+        raise lines.error(
+            f"a frame time of {frame_time:g} s: give the seconds from one frame to the next, such as 0.0333333 for 30 Hz"
+        )
     fps = _roundest_rate(match[1])
     chunks: list[Float[np.ndarray, "t c"]] = []
     for first in range(0, count, _CHUNK):
@@ -296,12 +307,16 @@ def _read_frames(lines: _Lines, header: _Header) -> tuple[float, Float[np.ndarra
             line = lines.next_or_none()
             if line is None:
                 chunks.append(_parse_frames(lines, rows, numbers, header.num_channels))
-                raise lines.error(f"the file ends after {frame} of its {count} frames: it is cut off, or line {count_line} counts wrong")
+                raise lines.error(
+                    f"the file ends after {frame} of its {count} frames: it is cut off, or line {count_line} counts wrong"
+                )
             rows.append(line)
             numbers.append(lines.number)
         chunks.append(_parse_frames(lines, rows, numbers, header.num_channels))
     if (line := lines.next_or_none()) is not None:
-        raise lines.error(f"the file goes on after its {count} frames with {_quoted(line.split())}: line {count_line} counts wrong")
+        raise lines.error(
+            f"the file goes on after its {count} frames with {_quoted(line.split())}: line {count_line} counts wrong"
+        )
     return fps, np.concatenate(chunks)
 
 
@@ -318,12 +333,16 @@ def _parse_frames(lines: _Lines, rows: list[str], numbers: list[int], num_channe
     for row, number in zip(rows, numbers, strict=True):
         words = row.split()
         if len(words) != num_channels:
-            raise lines.error(f"{len(words)} values in this frame, but the hierarchy has {num_channels} channels", number)
+            raise lines.error(
+                f"{len(words)} values in this frame, but the hierarchy has {num_channels} channels", number
+            )
         for k, word in enumerate(words):
             value = _number(word)
             if value is None or abs(value) > MAX_VALUE:
                 hint = ", which needs a decimal point instead of the comma" if "," in word else ""
-                raise lines.error(f"value {k + 1} of this frame should be a plain number, found {_quoted([word])}{hint}", number)
+                raise lines.error(
+                    f"value {k + 1} of this frame should be a plain number, found {_quoted([word])}{hint}", number
+                )
     raise lines.error("these frames are not plain numbers", numbers[0])
 
 
@@ -356,7 +375,9 @@ def _euler_rotations(order: str, degrees: Float[np.ndarray, "*b k"]) -> Float[np
     return total
 
 
-def _posed(header: _Header, values: Float[np.ndarray, "t c"]) -> tuple[Float[np.ndarray, "t n 3"], Float[np.ndarray, "t n 3 3"]]:
+def _posed(
+    header: _Header, values: Float[np.ndarray, "t c"]
+) -> tuple[Float[np.ndarray, "t n 3"], Float[np.ndarray, "t n 3 3"]]:
     """Return local translations and rotations. Position channels stand in place of the offset, as importers agree."""
     translations = np.tile(np.array(header.offsets), (len(values), 1, 1))
     rotations = np.tile(np.eye(3), (len(values), len(header.names), 1, 1))
@@ -383,7 +404,8 @@ def read_bvh(path: str | Path) -> RigMotion:
     path = Path(path)
     if path.exists() and not path.is_file():
         raise ValueError(f"{path}: not a file")
-    # Names in an unknown encoding become escapes instead of an error; -sig drops the byte order mark of Windows editors.
+    # Names in an unknown encoding become escapes instead of an error; -sig drops the byte order mark of Windows
+    # editors.
     with path.open(encoding="utf-8-sig", errors="backslashreplace", newline=None) as file:
         lines = _Lines(path, iter(lambda: file.readline(MAX_LINE), ""))
         header = _read_hierarchy(lines)
@@ -391,7 +413,15 @@ def read_bvh(path: str | Path) -> RigMotion:
     translations, rotations = _posed(header, values)
     rig = Rig(tuple(header.names), tuple(header.parents), np.array(header.offsets))
     movable = tuple(sum(channel.endswith("position") for channel in channels) == 3 for channels in header.channels)
-    return RigMotion(rig, fps, translations, rotations, path.stem, movable=movable, bvh=BvhFrames(path, tuple(header.channels), values))
+    return RigMotion(
+        rig,
+        fps,
+        translations,
+        rotations,
+        path.stem,
+        movable=movable,
+        bvh=BvhFrames(path, tuple(header.channels), values),
+    )
 
 
 def _end_offset(skeleton: Skeleton, joint: int) -> Float[np.ndarray, "3"]:
@@ -406,7 +436,9 @@ def _end_offset(skeleton: Skeleton, joint: int) -> Float[np.ndarray, "3"]:
             return 0.74 * skeleton.offsets[joint]
 
 
-def _hierarchy_lines(skeleton: Skeleton, R_file: Float[np.ndarray, "3 3"], unit: float, decimals: int) -> tuple[list[str], list[int]]:
+def _hierarchy_lines(
+    skeleton: Skeleton, R_file: Float[np.ndarray, "3 3"], unit: float, decimals: int
+) -> tuple[list[str], list[int]]:
     """Return the HIERARCHY part with the T-pose turned by R_file, and the joints in its (depth-first) order."""
     lines: list[str] = ["HIERARCHY"]
     order: list[int] = []
@@ -418,12 +450,20 @@ def _hierarchy_lines(skeleton: Skeleton, R_file: Float[np.ndarray, "3 3"], unit:
         inner = indent + "\t"
         order.append(joint)
         position = "" if joint else "Xposition Yposition Zposition "
-        lines.extend((f"{indent}{'JOINT' if joint else 'ROOT'} {JOINTS[joint]}", f"{indent}{{", inner + offset(skeleton.offsets[joint])))
+        lines.extend(
+            (
+                f"{indent}{'JOINT' if joint else 'ROOT'} {JOINTS[joint]}",
+                f"{indent}{{",
+                inner + offset(skeleton.offsets[joint]),
+            )
+        )
         lines.append(f"{inner}CHANNELS {3 if joint else 6} {position}Zrotation Xrotation Yrotation")
         for child in CHILDREN[joint]:
             add(child, inner)
         if not CHILDREN[joint]:
-            lines.extend((f"{inner}End Site", f"{inner}{{", inner + "\t" + offset(_end_offset(skeleton, joint)), f"{inner}}}"))
+            lines.extend(
+                (f"{inner}End Site", f"{inner}{{", inner + "\t" + offset(_end_offset(skeleton, joint)), f"{inner}}}")
+            )
         lines.append(f"{indent}}}")
 
     add(0, "")
@@ -449,9 +489,10 @@ Y_TO_Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
 def write_bvh(motion: Motion, path: str | Path, *, up: str = "y", unit: float = 1.0) -> None:
     """Write one person as BVH: our joint names, rotations as Z, X, Y, the root with six channels.
 
-    With y up the world becomes (x, y, z) -> (x, z, -y), the T-pose faces +z, and joints turn as ours do. With z up the world is ours and
-    the T-pose faces -y. Either way the zero pose stands upright in the file. `unit` is metres per file unit; Blender takes a unit for a
-    metre. Read back, joints agree to 1e-5 m. Joints that a simulator solved off the bones are written as their rotations have them.
+    With y up the world becomes (x, y, z) -> (x, z, -y), the T-pose faces +z, and joints turn as ours do. With z up the
+    world is ours and the T-pose faces -y. Either way the zero pose stands upright in the file. `unit` is metres per
+    file unit; Blender takes a unit for a metre. Read back, joints agree to 1e-5 m. Joints that a simulator solved off
+    the bones are written as their rotations have them.
     """
     path = Path(path)
     if up not in ("y", "z"):
@@ -459,7 +500,9 @@ def write_bvh(motion: Motion, path: str | Path, *, up: str = "y", unit: float = 
     if not 0 < unit < math.inf:
         raise ValueError(f"the unit is a positive number of metres, not {unit}")
     if motion.root.ndim != 2:
-        raise ValueError(f"a BVH file holds one person, and this motion has {motion.root.shape[:-2]}: write them one by one")
+        raise ValueError(
+            f"a BVH file holds one person, and this motion has {motion.root.shape[:-2]}: write them one by one"
+        )
     if not (np.isfinite(motion.root).all() and np.isfinite(motion.q).all()):
         raise ValueError(f"{path}: the motion holds values that are not finite, so it was not written")
     # R_file turns our rest frame (y up) into the file's, R_world our world (z up).
@@ -473,7 +516,9 @@ def write_bvh(motion: Motion, path: str | Path, *, up: str = "y", unit: float = 
     angles = np.unwrap(_euler_degrees("ZXY", q[:, order]).reshape(len(motion), -1), period=360.0, axis=0)
     lines += ["MOTION", f"Frames: {len(motion)}", f"Frame Time: {np.format_float_positional(1 / motion.fps)}"]
     row = " ".join([f"%.{decimals}f"] * 3 + ["%.6f"] * (3 * NUM_JOINTS))
-    lines += [row % tuple(values) for values in np.concatenate((motion.root @ R_world.T / unit, angles), axis=1).tolist()]
+    lines += [
+        row % tuple(values) for values in np.concatenate((motion.root @ R_world.T / unit, angles), axis=1).tolist()
+    ]
     with atomic_path(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
@@ -485,8 +530,8 @@ SAME = 1e-8
 def write_back(motion: RigMotion, path: str | Path, *, source: RigMotion) -> None:
     """Write frames on the rig of a BVH file: its hierarchy, channels, frame time and decimals.
 
-    What is as it was in the source's frame of the same number keeps the source's own numbers. Frames beyond the source's end count from
-    its last one.
+    What is as it was in the source's frame of the same number keeps the source's own numbers. Frames beyond the
+    source's end count from its last one.
     """
     path, file = Path(path), source.bvh
     if file is None:
@@ -508,7 +553,10 @@ def write_back(motion: RigMotion, path: str | Path, *, source: RigMotion) -> Non
         start += len(channels)
     header, frame_time, decimals = _preamble(file.path)
     row = " ".join([f"%.{decimals}f"] * values.shape[1])
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as out:
+    with (
+        atomic_path(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as out,
+    ):
         out.writelines(header)
         out.write(f"Frames: {len(values)}\nFrame Time: {frame_time}\n")
         out.writelines(row % tuple(frame) + "\n" for frame in values.tolist())
@@ -538,7 +586,9 @@ def _preamble(path: Path) -> tuple[list[str], str, int]:
             if not line:
                 raise ValueError(f"{path}: was changed while it was being worked on")
             lines.append(line)
-        rest = list(itertools.islice((line for line in iter(lambda: file.readline(MAX_LINE), "") if not line.isspace()), 3))
+        rest = list(
+            itertools.islice((line for line in iter(lambda: file.readline(MAX_LINE), "") if not line.isspace()), 3)
+        )
     frame_time = next((match[1] for line in rest if (match := _FRAME_TIME.fullmatch(" ".join(line.split())))), None)
     if frame_time is None or len(rest) < 3:
         raise ValueError(f"{path}: was changed while it was being worked on")

@@ -1,7 +1,7 @@
 """The data set: a folder of recordings turned into clean, labelled clips at one rate, split by person.
 
-Bad frames are masked, so that a recording becomes its runs of good frames. Whoever needs recordings (training sets, banks) reads them by
-`read_clips`.
+Bad frames are masked, so that a recording becomes its runs of good frames. Whoever needs recordings (training sets,
+banks) reads them by `read_clips`.
 """
 
 import json
@@ -74,7 +74,8 @@ UNSEEN_SUPPORT = re.compile(
 """Words of a description that tell of a support that the recording does not show."""
 SITTING = re.compile(r"\b(sits?|sitting)\b")
 SITTING_HEIGHT = 0.3
-"""Whoever sits with the pelvis lower than this sits on the ground; others sit on something that the recording does not show [m]."""
+"""Whoever sits with the pelvis lower than this sits on the ground; others sit on something that the recording does not
+show [m]."""
 UNSEEN = "not flat: leans or sits on something unseen"
 
 
@@ -126,7 +127,11 @@ def _long_runs(flags: Bool[np.ndarray, "t"], longest: float) -> Bool[np.ndarray,
 
 
 def _widened(flags: Bool[np.ndarray, "t"], margin: int) -> Bool[np.ndarray, "t"]:
-    return np.convolve(flags, np.ones(2 * margin + 1), "same") > 0.5 if len(flags) > 2 * margin else np.full_like(flags, flags.any())
+    return (
+        np.convolve(flags, np.ones(2 * margin + 1), "same") > 0.5
+        if len(flags) > 2 * margin
+        else np.full_like(flags, flags.any())
+    )
 
 
 def _pose_faults(motion: Motion) -> dict[str, Bool[np.ndarray, "t"]]:
@@ -214,7 +219,9 @@ def read_on_floor(path: str | Path) -> Motion:
     return out_of_floor(grounded(on_floor(motion)))
 
 
-def read_clips(path: str | Path, *, held_out: Iterable[str] = (), rig_map: RigMap | None = None) -> list[tuple[Clip, Motion | None]]:
+def read_clips(
+    path: str | Path, *, held_out: Iterable[str] = (), rig_map: RigMap | None = None
+) -> list[tuple[Clip, Motion | None]]:
     """Read a recording as its runs of good frames on the floor, with labelled contacts; what is left out has no motion.
 
     People whom priors are judged by are held out, and so are those that are named. `rig_map` is for BVH files.
@@ -230,7 +237,9 @@ def read_clips(path: str | Path, *, held_out: Iterable[str] = (), rig_map: RigMa
     motion = Motion.from_rotations(motion.skeleton, FPS, motion.root, mend(motion.q), name=name)
     motion = on_floor(motion, ~_any(_pose_faults(motion)))
     person, category = _person_and_category(name, recording.rig)
-    clip = replace(clip, person=person, category=category, held_out=_is_held_out(name, person, people), read_as=recording.read_as)
+    clip = replace(
+        clip, person=person, category=category, held_out=_is_held_out(name, person, people), read_as=recording.read_as
+    )
     if SITTING.search(words_of(name).lower()) and np.quantile(motion.root[:, 2], 0.05) > SITTING_HEIGHT:
         return [(replace(clip, frames=len(motion), left_out=UNSEEN), None)]
     faults = find_faults(motion)
@@ -300,7 +309,11 @@ def build(
     people = frozenset(held_out)
     # A recording is read once: the journal is appended to as recordings come in, and says so after a kill.
     done = _read_journal(journal)
-    todo = [f for f in files if f.stem not in done or not all(c.left_out or (folder / f"{c.name}.npz").exists() for c in done[f.stem])]
+    todo = [
+        f
+        for f in files
+        if f.stem not in done or not all(c.left_out or (folder / f"{c.name}.npz").exists() for c in done[f.stem])
+    ]
     with journal.open("a", encoding="utf-8") as log:
         if todo and journal.stat().st_size:
             log.write("\n")  # a killed run may have left half a line
@@ -336,7 +349,12 @@ def _read_journal(path: Path) -> dict[str, list[Clip]]:
             if row["edition"] == EDITION:
                 clips = [Clip(**clip) for clip in row["clips"]]
                 done[clips[0].recording] = clips
-        except (json.JSONDecodeError, TypeError, KeyError, IndexError):  # the last line of a killed run, or another edition's
+        except (
+            json.JSONDecodeError,
+            TypeError,
+            KeyError,
+            IndexError,
+        ):  # the last line of a killed run, or another edition's
             continue
     return done
 
@@ -364,7 +382,9 @@ def report(clips: Iterable[Clip]) -> str:
     lines += ["", "## Left out", ""]
     reasons = Counter(c.left_out.partition(":")[0] for c in left_out)
     for reason, count in reasons.most_common():
-        lines.append(f"- {reason}: {count}, {minutes(c for c in left_out if c.left_out.startswith(reason)):.1f} min of what was read")
+        lines.append(
+            f"- {reason}: {count}, {minutes(c for c in left_out if c.left_out.startswith(reason)):.1f} min of what was read"
+        )
     lines += ["", "## Rigs", ""]
     files = {c.recording: c.read_as for c in clips if c.read_as}
     for read_as, count in Counter(files.values()).most_common():
@@ -380,7 +400,9 @@ def index_of(folder: str | Path, *, held_out: bool | None = None) -> list[Clip]:
     folder = Path(folder)
     index = folder / "index.json"
     if not index.exists():
-        raise ValueError(f"{folder} is not a data set (it has no index.json): make one with `dropsim data build SRC {folder}`")
+        raise ValueError(
+            f"{folder} is not a data set (it has no index.json): make one with `dropsim data build SRC {folder}`"
+        )
     try:
         clips = [Clip(**row) for row in json.loads(index.read_text(encoding="utf-8"))]
     except (ValueError, TypeError):

@@ -1,6 +1,7 @@
 """CMU mocap in the cgspeed BVH conversion: its lost bones, false frame rates and duplicates.
 
-The data used in this project was obtained from mocap.cs.cmu.edu. The database was created with funding from NSF EIA-0196217.
+The data used in this project was obtained from mocap.cs.cmu.edu. The database was created with funding from NSF
+EIA-0196217.
 """
 
 import csv
@@ -24,7 +25,8 @@ STEPS = 83
 EVALUATION_SUBJECTS = frozenset((2, 8, 9, 27, 47, 76, 82, 118, 138))
 """People whom priors are judged by, so they and whatever duplicates their clips are never in training data or in banks.
 
-They walk, run, jump, turn, march, push and fight, and the first learned prior was trained without them: its numbers stay comparable.
+They walk, run, jump, turn, march, push and fight, and the first learned prior was trained without them: its numbers
+stay comparable.
 """
 
 DEMONSTRATION_SUBJECTS = frozenset((87, 88))
@@ -56,7 +58,9 @@ def clip_table() -> dict[str, ClipInfo]:
     """Return what is known of each clip, by name such as 02_01."""
     text = resources.files("dropsim").joinpath("assets/cmu_clips.csv").read_text(encoding="utf-8")
     return {
-        row["clip"]: ClipInfo(row["description"], int(row["frames"]), float(row["fps"]), row["duplicate_of"], row["glitch"] != "0")
+        row["clip"]: ClipInfo(
+            row["description"], int(row["frames"]), float(row["fps"]), row["duplicate_of"], row["glitch"] != "0"
+        )
         for row in csv.DictReader(text.splitlines())
     }
 
@@ -110,7 +114,11 @@ def _with_lost_bones(source: RigMotion) -> RigMotion:
 
 def _without_t_pose(source: RigMotion) -> RigMotion:
     """Drop frame 0 where it is the artificial T-pose: a hip turned by exactly nothing, which no recording holds."""
-    if len(source) < 2 or not (source.rotations[0, 0] == np.eye(3)).all() or (source.rotations[1, 0] == np.eye(3)).all():
+    if (
+        len(source) < 2
+        or not (source.rotations[0, 0] == np.eye(3)).all()
+        or (source.rotations[1, 0] == np.eye(3)).all()
+    ):
         return source
     return replace(source, translations=source.translations[1:], rotations=source.rotations[1:])
 

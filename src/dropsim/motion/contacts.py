@@ -44,8 +44,9 @@ def bearing_heights(motion: Motion) -> Float[np.ndarray, "*b t 22"]:
 def floor_height(motion: Motion, frames: Bool[np.ndarray, "t"] | None = None) -> float:
     """Return the height of the floor that a recorded person moves on [m], by all frames or by those that are marked.
 
-    Where the person is upright, that is the median of the lower standing toe, without feet that rest high in the air. Someone who never
-    stands (lies, crawls, runs through) has the floor under a low quantile of the lowest sphere of the whole body.
+    Where the person is upright, that is the median of the lower standing toe, without feet that rest high in the air.
+    Someone who never stands (lies, crawls, runs through) has the floor under a low quantile of the lowest sphere of the
+    whole body.
     """
     marked = np.ones(len(motion), dtype=bool) if frames is None or not frames.any() else frames
     heights = sphere_heights(motion)
@@ -71,8 +72,9 @@ LOW_BONES = tuple(joint_index(f"{side}_{part}") for part in ("elbow", "wrist", "
 def out_of_floor(motion: Motion) -> Motion:
     """Turn arms and feet so that no elbow, hand or toe is below the floor.
 
-    When a foot pushes off, a marker-based skeleton's toe dips by some centimetres, and arms that lie on the floor dip where ours are longer
-    or thicker than the person's. A bone keeps its length and its heading: what it loses in drop it gains in reach.
+    When a foot pushes off, a marker-based skeleton's toe dips by some centimetres, and arms that lie on the floor dip
+    where ours are longer or thicker than the person's. A bone keeps its length and its heading: what it loses in drop
+    it gains in reach.
     """
     joints = motion.joints.copy()
     for far in LOW_BONES:
@@ -102,9 +104,10 @@ GROUND_RANGE = (-0.25, 0.12)
 def grounded(motion: Motion) -> Motion:
     """Shift frames vertically so that bodies that something bears touch the floor, and are not in it.
 
-    A recorded floor fits the toes of people who stand; other feet, knees and backs are as thick as ours, not as the person's. Whoever is
-    not in free fall touches something: the shift is the height of the lowest sphere (in the floor: of trunk and legs, as arms and feet can
-    be turned) in frames in which the centre of mass does not fall freely, averaged over time.
+    A recorded floor fits the toes of people who stand; other feet, knees and backs are as thick as ours, not as the
+    person's. Whoever is not in free fall touches something: the shift is the height of the lowest sphere (in the floor:
+    of trunk and legs, as arms and feet can be turned) in frames in which the centre of mass does not fall freely,
+    averaged over time.
     """
     heights = sphere_heights(motion)
     bendable = np.isin(np.arange(NUM_JOINTS), LOW_BONES)

@@ -12,7 +12,8 @@ LARGEST_ANGLE = {
     "hip": 180, "knee": 165, "ankle": 110, "foot": 90, "spine1": 135, "spine2": 60, "spine3": 60, "neck": 105, "head": 90, "collar": 60,
     "shoulder": 180, "elbow": 160, "wrist": 135,
 }  # fmt: skip
-"""From the rest pose [degrees]; recorded joints beyond it are defects (a foot that flips by half a turn between two frames), not poses.
+"""From the rest pose [degrees]; recorded joints beyond it are defects (a foot that flips by half a turn between two
+frames), not poses.
 
 Hips and shoulders have no limit: bent and twisted together they reach any angle."""
 LARGEST_KNEE_BACK = 15.0
@@ -36,8 +37,8 @@ _MENDABLE = tuple(j for j, name in enumerate(JOINTS) if not CHILDREN[j] or name.
 def mend(q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b 22 3 3"]:
     """Turn hands, toes, heads and collar bones back to their largest angle.
 
-    A flipped hand moves no joint of ours, and a solver that blames the collar bone for the arm moves the shoulder by a few centimetres.
-    All other orientations stay as they are in the world.
+    A flipped hand moves no joint of ours, and a solver that blames the collar bone for the arm moves the shoulder by a
+    few centimetres. All other orientations stay as they are in the world.
     """
     mended = q.copy()
     for j in _MENDABLE:

@@ -24,15 +24,19 @@ BLEND = 0.2
 STEADY = 0.15
 """Width over which the pelvis follows the feet [s]."""
 DRIFT_WINDOW, FLOOR_WIDTH = 0.75, 0.4
-"""Half of the window whose median tells the drift of the whole body, and the width of the average that tells the floor under it [s]."""
+"""Half of the window whose median tells the drift of the whole body, and the width of the average that tells the floor
+under it [s]."""
 NATURAL_DRIFT = 0.05
-"""Slower drifts, root mean square over a clip, are in good recordings too [m/s]: in 24 of 25, by 150 recordings of 90 people."""
+"""Slower drifts, root mean square over a clip, are in good recordings too [m/s]: in 24 of 25, by 150 recordings of 90
+people."""
 CREEP = 0.02
-"""Share of the pelvis' velocity at which flat feet of good recordings creep along: soles roll and shoes give (fitted to the same 150)."""
+"""Share of the pelvis' velocity at which flat feet of good recordings creep along: soles roll and shoes give (fitted to
+the same 150)."""
 ROLLING = 0.1
 """The heel and the ball of a foot that stands flat differ by less than this [m/s]."""
 HEEL = 0.15
-"""A standing leg that does not reach lifts the heel by up to this angle about the ball [rad], 2 cm, before the pelvis goes down."""
+"""A standing leg that does not reach lifts the heel by up to this angle about the ball [rad], 2 cm, before the pelvis
+goes down."""
 STRAIGHT = 0.99
 """Share of its length to which a leg is stretched at most, unless the recording stretches it further."""
 
@@ -68,7 +72,11 @@ def with_own_ankles(motion: Motion) -> Motion:
     skeleton, speeds = motion.skeleton, np.linalg.norm(motion.velocity(), axis=-1)
     radii = skeleton.radii.copy()
     for toe, ankle in zip(FEET, ANKLES, strict=True):
-        flat = (speeds[:, toe] < STILL) & (speeds[:, ankle] < STILL) & (motion.joints[:, toe, 2] < skeleton.radii[toe] + RAISED)
+        flat = (
+            (speeds[:, toe] < STILL)
+            & (speeds[:, ankle] < STILL)
+            & (motion.joints[:, toe, 2] < skeleton.radii[toe] + RAISED)
+        )
         if flat.any():
             rise = float(np.median(motion.joints[flat, ankle, 2] - motion.joints[flat, toe, 2]))
             radii[ankle] = np.clip(radii[toe] + rise, radii[toe], radii[ankle])
@@ -104,7 +112,11 @@ def _drift_of(motion: Motion) -> _Path:
     height = joints[:, toe, 2] - radii[toe]
     upright = motion.root[:, 2] > UPRIGHT
     # Ball and heel move alike: the foot is not rolling.
-    flat = (speed[:, toe] < SLOW) & (np.linalg.norm(V[:, toe] - V[:, ankle], axis=-1) < ROLLING) & (np.abs(height) < RAISED)
+    flat = (
+        (speed[:, toe] < SLOW)
+        & (np.linalg.norm(V[:, toe] - V[:, ankle], axis=-1) < ROLLING)
+        & (np.abs(height) < RAISED)
+    )
     v, when = V[:, toe, :2][flat], np.nonzero(flat)[0]
     drift = _drift_by((v - CREEP * V[when, 0, :2]) / (1 - CREEP), when, len(motion), DRIFT_WINDOW * motion.fps)
     floor = np.zeros(len(motion))
@@ -186,7 +198,8 @@ def _settled(height: Float[np.ndarray, "t"], start: int, stop: int) -> tuple[int
 def _blended(offsets: Float[np.ndarray, "t 3"], held: Bool[np.ndarray, "t"], width: int) -> Float[np.ndarray, "t 3"]:
     """Fill the frames between those that are held: the offset and its rate fade to nothing, by the polynomial of least degree.
 
-    Fifth degree: place, velocity and acceleration are continuous at both ends. Offsets of two stances that are near each other add up.
+    Fifth degree: place, velocity and acceleration are continuous at both ends. Offsets of two stances that are near
+    each other add up.
     """
     out = np.where(held[:, None], offsets, 0.0)
     for start, stop in _runs(~held):
@@ -201,7 +214,9 @@ def _blended(offsets: Float[np.ndarray, "t 3"], held: Bool[np.ndarray, "t"], wid
     return out
 
 
-def _fading(s: Float[np.ndarray, "t"], value: Float[np.ndarray, "3"], rate: Float[np.ndarray, "3"]) -> Float[np.ndarray, "t 3"]:
+def _fading(
+    s: Float[np.ndarray, "t"], value: Float[np.ndarray, "3"], rate: Float[np.ndarray, "3"]
+) -> Float[np.ndarray, "t 3"]:
     s = np.clip(s, 0, 1)[:, None]
     return value * (1 - s**3 * (10 - 15 * s + 6 * s * s)) + rate * s * (1 - s * s * (6 - 8 * s + 3 * s * s))
 
@@ -209,9 +224,10 @@ def _fading(s: Float[np.ndarray, "t"], value: Float[np.ndarray, "3"], rate: Floa
 def standing(motion: Motion, tolerance: Tolerance) -> tuple[Motion, list[Stance]]:
     """Return a motion on the floor with its standing feet held in place, and the stances that were changed.
 
-    First the whole body: a drift of the feet that stand is taken off the root's path, and their height off its height. Then each foot: the
-    ball stays where it stands, the heel too while it is down, and the foot goes there from its own path within 0.2 s. The pelvis follows
-    the feet that stand, smoothly, so that straight legs stay straight; heels and knees take the rest.
+    First the whole body: a drift of the feet that stand is taken off the root's path, and their height off its height.
+    Then each foot: the ball stays where it stands, the heel too while it is down, and the foot goes there from its own
+    path within 0.2 s. The pelvis follows the feet that stand, smoothly, so that straight legs stay straight; heels and
+    knees take the rest.
     """
     path = _drift_of(motion)
     shift = np.zeros_like(motion.root)
@@ -262,13 +278,17 @@ def _corrections(
     return offsets, turns
 
 
-def _flat_rise(foot: Float[np.ndarray, "t 3"], toe_speed: Float[np.ndarray, "t"], ankle_speed: Float[np.ndarray, "t"]) -> float:
+def _flat_rise(
+    foot: Float[np.ndarray, "t 3"], toe_speed: Float[np.ndarray, "t"], ankle_speed: Float[np.ndarray, "t"]
+) -> float:
     """Return how much higher the ankle is than the ball of a foot that stands flat [m]."""
     still = (toe_speed < STILL) & (ankle_speed < STILL)
     return float(np.median(foot[still, 2])) if still.any() else float(np.quantile(foot[:, 2], 0.1))
 
 
-def _with_feet(motion: Motion, wrong: list[Stance], offsets: Float[np.ndarray, "t 2 3"], turns: Float[np.ndarray, "t 2 3"]) -> Motion:
+def _with_feet(
+    motion: Motion, wrong: list[Stance], offsets: Float[np.ndarray, "t 2 3"], turns: Float[np.ndarray, "t 2 3"]
+) -> Motion:
     skeleton, joints = motion.skeleton, motion.joints
     toe, ankle, knee, hip = list(FEET), list(ANKLES), list(KNEES), list(HIPS)
     balls = joints[:, toe] + offsets

@@ -42,8 +42,8 @@ class Glitch:
 def find_glitches(motion: Motion, *, unusual: float = UNUSUAL) -> list[Glitch]:
     """Return the glitches of a recording, in order.
 
-    Frames s to e - 1 are one where the steps into s and into e differ from the steps around them by more than any other step does, and
-    where the frames s - 1 and e fit together without those between.
+    Frames s to e - 1 are one where the steps into s and into e differ from the steps around them by more than any other
+    step does, and where the frames s - 1 and e fit together without those between.
     """
     if len(motion) < 4:
         return []
@@ -91,7 +91,9 @@ def without_glitches(motion: Motion, glitches: list[Glitch]) -> Motion:
             )
             continue
         own = q[:, glitch.joint]
-        before, across, after = (rotmat_to_rotvec(own[i].T @ own[j]) for i, j in ((max(a - 1, 0), a), (a, b), (b, min(b + 1, last))))
+        before, across, after = (
+            rotmat_to_rotvec(own[i].T @ own[j]) for i, j in ((max(a - 1, 0), a), (a, b), (b, min(b + 1, last)))
+        )
         own[glitch.start : b] = own[a] @ rotvec_to_rotmat(_bridge(b - a, before, across, after))
     joints = motion.skeleton.forward(q, root) if glitches else motion.joints
     return replace(motion, q=q, root=root, joints=joints)

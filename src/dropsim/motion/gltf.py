@@ -85,9 +85,13 @@ class _Document:
         view = self.at("bufferViews", accessor.get("bufferView"))
         kind, width = accessor.get("componentType"), _WIDTHS.get(str(accessor.get("type")))
         if kind not in _TYPES or width is None or "sparse" in accessor:
-            raise self.error("an animation's numbers are of a kind that is not read here: export it without compression")
+            raise self.error(
+                "an animation's numbers are of a kind that is not read here: export it without compression"
+            )
         if view.get("buffer") != 0 or "extensions" in view or self.at("buffers", 0).get("uri") is not None:
-            raise self.error("an animation lies in another file or is compressed: export it as one GLB file without compression")
+            raise self.error(
+                "an animation lies in another file or is compressed: export it as one GLB file without compression"
+            )
         dtype, scale = _TYPES[kind]  # pyright: ignore[reportArgumentType]
         size = np.dtype(dtype).itemsize
         count, start, offset, stride = (
@@ -168,7 +172,9 @@ class GlbFile:
         points = motion.positions(R_world)
         R_nodes = R_world @ R_rest
         at = np.minimum(np.arange(len(motion)), len(source) - 1)
-        out = _Out(document, document.list("animations")[self.animation], self.start + np.arange(len(motion)) / motion.fps)
+        out = _Out(
+            document, document.list("animations")[self.animation], self.start + np.arange(len(motion)) / motion.fps
+        )
         for j, (number, parent) in enumerate(zip(self.moving.numbers, self.moving.parents, strict=True)):
             turned = np.abs(motion.rotations[:, j] - source.rotations[at, j]).max() > SAME
             if turned or len(motion) > len(source):
@@ -212,7 +218,11 @@ class _Out:
     def replace(self, node: int, path: str, values: np.ndarray) -> None:
         """Give a node's channel new keys, or a new channel."""
         channels, samplers = self.animation["channels"], self.animation["samplers"]
-        sampler = {"input": self._input, "output": self._add(values, f"VEC{values.shape[1]}"), "interpolation": "LINEAR"}
+        sampler = {
+            "input": self._input,
+            "output": self._add(values, f"VEC{values.shape[1]}"),
+            "interpolation": "LINEAR",
+        }
         found = next((c for c in channels if c["target"].get("node") == node and c["target"].get("path") == path), None)
         if found is None:
             found = {"target": {"node": node, "path": path}}
@@ -229,7 +239,12 @@ class _Out:
         json_part["buffers"][0]["byteLength"] = len(self.blob)
         text = json.dumps(json_part, separators=(",", ":"), ensure_ascii=False).encode()
         text += b" " * (-len(text) % 4)
-        chunks = struct.pack("<I4s", len(text), b"JSON") + text + struct.pack("<I4s", len(self.blob), b"BIN\0") + bytes(self.blob)
+        chunks = (
+            struct.pack("<I4s", len(text), b"JSON")
+            + text
+            + struct.pack("<I4s", len(self.blob), b"BIN\0")
+            + bytes(self.blob)
+        )
         chunks += self.document.rest
         return struct.pack("<4sII", b"glTF", 2, 12 + len(chunks)) + chunks
 
@@ -245,7 +260,9 @@ def read_glb(path: str | Path, *, animation: str | None = None) -> RigMotion:
     rest = _rest(document, numbers, parents)
     start, fps, count = _grid(document, channels)
     if count * len(numbers) > MAX_POSES:
-        raise document.error(f"{count} frames of {len(numbers)} joints are too many to hold in memory: cut the animation into pieces")
+        raise document.error(
+            f"{count} frames of {len(numbers)} joints are too many to hold in memory: cut the animation into pieces"
+        )
     translations = np.tile(rest.translations, (count, 1, 1))
     rotations = np.tile(rest.rotations, (count, 1, 1, 1))
     times = start + np.arange(count) / fps
@@ -346,13 +363,21 @@ def _animation(document: _Document, nodes: set[int], name: str | None) -> tuple[
     best = max(found, key=lambda item: len(item[1]), default=(0, []))
     if not best[1]:
         names = ", ".join(str(a.get("name", "without a name")) for a in document.list("animations")[:10]) or "none"
-        wanted = "no animation that moves its character" if name is None else f"no animation {name!r} that moves its character"
+        wanted = (
+            "no animation that moves its character"
+            if name is None
+            else f"no animation {name!r} that moves its character"
+        )
         raise document.error(f"has {wanted}; its animations: {names}")
     return best
 
 
 def _rest(document: _Document, numbers: tuple[int, ...], parents: tuple[int, ...]) -> _Nodes:
-    translations, rotations, scales = np.zeros((len(numbers), 3)), np.tile(np.eye(3), (len(numbers), 1, 1)), np.ones(len(numbers))
+    translations, rotations, scales = (
+        np.zeros((len(numbers), 3)),
+        np.tile(np.eye(3), (len(numbers), 1, 1)),
+        np.ones(len(numbers)),
+    )
     for j, (number, parent) in enumerate(zip(numbers, parents, strict=True)):
         node = document.at("nodes", number)
         if "matrix" in node:
@@ -366,8 +391,14 @@ def _rest(document: _Document, numbers: tuple[int, ...], parents: tuple[int, ...
             if not np.linalg.norm(turn) > 0.5:
                 raise document.error("the rotation of a node is no unit quaternion: the file is damaged")
             rotation = unitquat_to_rotmat(turn)
-        if np.ptp(scale) > UNIFORM * scale.max() or not scale.min() > 0 or np.abs(rotation @ rotation.T - np.eye(3)).max() > 0.01:
-            raise document.error(f"the node {node.get('name', number)!r} is scaled unevenly or mirrored: apply the scale before exporting")
+        if (
+            np.ptp(scale) > UNIFORM * scale.max()
+            or not scale.min() > 0
+            or np.abs(rotation @ rotation.T - np.eye(3)).max() > 0.01
+        ):
+            raise document.error(
+                f"the node {node.get('name', number)!r} is scaled unevenly or mirrored: apply the scale before exporting"
+            )
         translations[j], rotations[j] = translation, rotation
         scales[j] = float(scale.mean()) * (scales[parent] if parent >= 0 else 1.0)
     return _Nodes(numbers, parents, translations, rotations, scales)
@@ -389,7 +420,9 @@ def _grid(document: _Document, channels: list[Channel]) -> tuple[float, float, i
     return start, fps, math.floor((end - start) * fps + 1e-3) + 1
 
 
-def _sampled(document: _Document, sampler: dict[str, Any], at: Float[np.ndarray, "t"], *, turns: bool) -> Float[np.ndarray, "t w"]:
+def _sampled(
+    document: _Document, sampler: dict[str, Any], at: Float[np.ndarray, "t"], *, turns: bool
+) -> Float[np.ndarray, "t w"]:
     """Return a sampler's values at given times, as glTF interpolates them."""
     times, values = document.values(sampler.get("input"))[:, 0], document.values(sampler.get("output"))
     kind = sampler.get("interpolation", "LINEAR")
@@ -417,7 +450,10 @@ def _sampled(document: _Document, sampler: dict[str, Any], at: Float[np.ndarray,
         angle = np.arccos(cosine)
         near = angle < 1e-4
         weight = np.where(near, 1.0, np.sin(np.where(near, 1.0, angle)))
-        one, other = np.where(near, 1 - share, np.sin((1 - share) * angle)), np.where(near, share, np.sin(share * angle))
+        one, other = (
+            np.where(near, 1 - share, np.sin((1 - share) * angle)),
+            np.where(near, share, np.sin(share * angle)),
+        )
         found = (one * a + other * b) / weight
     else:
         found = (1 - share) * values[low] + share * values[high]

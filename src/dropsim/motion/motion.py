@@ -33,7 +33,8 @@ _TIME_OF_EXTRAS = {
 class Motion:
     """A person's frames at a constant rate, with whatever was recorded along.
 
-    World: z up, metres, seconds, right-handed. Leading dimensions `*b` hold independent people; time is the dimension before the joints.
+    World: z up, metres, seconds, right-handed. Leading dimensions `*b` hold independent people; time is the dimension
+    before the joints.
     """
 
     skeleton: Skeleton
@@ -48,7 +49,8 @@ class Motion:
     touching: Bool[np.ndarray, "*b t 22"] | None = None
     """Joints whose spheres touch something."""
     contact_forces: Float[np.ndarray, "*b t 22 3"] | None = None
-    """On the person between the frame before and this one [N]; fitted to the motion, up to the simulator's contact margin away."""
+    """On the person between the frame before and this one [N]; fitted to the motion, up to the simulator's contact
+    margin away."""
     external_forces: Float[np.ndarray, "*b t 22 3"] | None = None
     """On the person between the frame before and this one [N]."""
     wrench_before: Float[np.ndarray, "*b t"] | None = None
@@ -63,7 +65,13 @@ class Motion:
 
     @classmethod
     def from_rotations(
-        cls, skeleton: Skeleton, fps: float, root: Float[np.ndarray, "*b t 3"], q: Float[np.ndarray, "*b t 22 3 3"], *, name: str = ""
+        cls,
+        skeleton: Skeleton,
+        fps: float,
+        root: Float[np.ndarray, "*b t 3"],
+        q: Float[np.ndarray, "*b t 22 3 3"],
+        *,
+        name: str = "",
     ) -> "Motion":
         """Build a motion whose joints follow from the rotations by forward kinematics."""
         return cls(skeleton, fps, root, q, skeleton.forward(q, root), name=name)
@@ -79,7 +87,9 @@ class Motion:
 
     def _map_extras(self, change: Callable[[np.ndarray, int], np.ndarray]) -> dict[str, object]:
         """Apply a change to every per-frame extra; the change is told the time axis."""
-        mapped: dict[str, object] = {k: None if (v := getattr(self, k)) is None else change(v, dim) for k, dim in _TIME_OF_EXTRAS.items()}
+        mapped: dict[str, object] = {
+            k: None if (v := getattr(self, k)) is None else change(v, dim) for k, dim in _TIME_OF_EXTRAS.items()
+        }
         mapped["energies"] = {k: change(v, -1) for k, v in self.energies.items()}
         return mapped
 
@@ -99,9 +109,16 @@ class Motion:
 
         shift = start / self.fps
         # Rounded, because 123 / 30 * 30 < 123 in floating point.
-        events = tuple(replace(e, start=e.start - shift) for e in self.events if start <= round(e.start * self.fps, 6) < stop)
+        events = tuple(
+            replace(e, start=e.start - shift) for e in self.events if start <= round(e.start * self.fps, 6) < stop
+        )
         return replace(
-            self, root=cut(self.root, -2), q=cut(self.q, -4), joints=cut(self.joints, -3), events=events, **self._map_extras(cut)
+            self,
+            root=cut(self.root, -2),
+            q=cut(self.q, -4),
+            joints=cut(self.joints, -3),
+            events=events,
+            **self._map_extras(cut),
         )
 
     @classmethod
@@ -169,7 +186,8 @@ class Motion:
 
         q = slerp_rotmat(self.q.take(low, -4), self.q.take(high, -4), share[:, None])
         root = blend(self.root, -2)
-        # Bones keep their length: kinematic joints come from the rotations, and only a simulator's residual is interpolated.
+        # Bones keep their length: kinematic joints come from the rotations, and only a simulator's residual is
+        # interpolated.
         residual = blend(self.joints - self.skeleton.forward(self.q, self.root), -3)
         joints = self.skeleton.forward(q, root) + residual
         return replace(self, fps=fps, root=root, q=q, joints=joints, **self._map_extras(blend))

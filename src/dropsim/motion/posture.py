@@ -14,7 +14,8 @@ WALKING = (0.5, 2.0)
 UPRIGHT = 0.75
 """Share of their standing heights above which pelvis and head are of somebody upright."""
 LOOKS_AHEAD = (-15.0, 10.0)
-"""Lowest and highest median pitch of a face that looks ahead [degrees]: walkers look 0 to 10 degrees below the horizon."""
+"""Lowest and highest median pitch of a face that looks ahead [degrees]: walkers look 0 to 10 degrees below the
+horizon."""
 
 BOWED = 20.0
 """Median pitch beyond which people bow, look up or stick out the pelvis [degrees]."""
@@ -65,19 +66,21 @@ class Posture:
     def __str__(self) -> str:
         if not self.frames:
             return "nobody walks upright"
-        where = "at the floor" if self.face < LOOKS_AHEAD[0] else "at the sky" if self.face > LOOKS_AHEAD[1] else "ahead"
+        where = (
+            "at the floor" if self.face < LOOKS_AHEAD[0] else "at the sky" if self.face > LOOKS_AHEAD[1] else "ahead"
+        )
         return f"people who walk look {where}: face {self.face:+.0f}, pelvis {self.pelvis:+.0f}, chest {self.chest:+.0f} degrees (+ up)"
 
     @property
     def bows(self) -> bool:
         """Whether people walk with the face, the chest or the pelvis turned far up or down, as nobody does who goes somewhere."""
-        return bool(self.frames) and not (abs(self.face) < BOWED and abs(self.pelvis) < BOWED and abs(self.chest) < BOWED)
+        return bool(self.frames) and not (
+            abs(self.face) < BOWED and abs(self.pelvis) < BOWED and abs(self.chest) < BOWED
+        )
 
     @property
     def remedy(self) -> str:
         """Advice for people who look at the floor or the sky; empty for others."""
         if not self.frames or LOOKS_AHEAD[0] <= self.face <= LOOKS_AHEAD[1]:
             return ""
-        return (
-            "if that is not what was recorded, name a pose that looks ahead under [standing] of a map (`dropsim rig FILE --save map.toml`)"
-        )
+        return "if that is not what was recorded, name a pose that looks ahead under [standing] of a map (`dropsim rig FILE --save map.toml`)"

@@ -51,7 +51,9 @@ def read_recording(
     if motion_ending(path) == ".npz":
         options = (("up", up), ("unit", unit), ("map", rig_map), ("animation", animation))
         if given := [name for name, value in options if value is not None]:
-            raise ValueError(f"{path}: an AMASS file is z up and in metres, on SMPL's joints: leave out {' and '.join(given)}")
+            raise ValueError(
+                f"{path}: an AMASS file is z up and in metres, on SMPL's joints: leave out {' and '.join(given)}"
+            )
         return Recording(read_amass(path, skeleton or Skeleton.adult()), "SMPL", "z", "AMASS's layout")
     source = read_rig_motion(path, animation=animation)
     try:
@@ -91,14 +93,18 @@ def read_person(
     skeleton = None
     if motion_ending(path) == ".npz":
         shaped = person.smpl is not None
-        skeleton = Skeleton.from_smpl(person.smpl, betas=read_betas(path), body_mass=None) if shaped else Skeleton.adult()
+        skeleton = (
+            Skeleton.from_smpl(person.smpl, betas=read_betas(path), body_mass=None) if shaped else Skeleton.adult()
+        )
         skeleton = _of_height(skeleton, person.height)
     recording = read_recording(path, skeleton, up=up, unit=unit, rig_map=rig_map, animation=animation)
     own = recording.motion.skeleton
     if recording.fit is not None and person.height is not None:
         if unit is not None:
             raise ValueError("the height and the unit say the same: give one of them")
-        recording = retarget(recording.fit.source, None, rig_map=rig_map, up=up, unit=recording.fit.scale * person.height / own.height)
+        recording = retarget(
+            recording.fit.source, None, rig_map=rig_map, up=up, unit=recording.fit.scale * person.height / own.height
+        )
         own = recording.motion.skeleton
     if person.mass is None:
         return recording
@@ -119,7 +125,12 @@ def read_rig_motion(path: str | Path, *, animation: str | None = None) -> RigMot
 
 
 def read_motion(
-    path: str | Path, skeleton: Skeleton | None, *, up: str | None = None, unit: float | None = None, rig_map: RigMap | None = None
+    path: str | Path,
+    skeleton: Skeleton | None,
+    *,
+    up: str | None = None,
+    unit: float | None = None,
+    rig_map: RigMap | None = None,
 ) -> Motion:
     """Read a motion onto a skeleton; read_recording also says how the file was understood."""
     return read_recording(path, skeleton, up=up, unit=unit, rig_map=rig_map).motion

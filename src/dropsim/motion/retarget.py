@@ -21,13 +21,16 @@ from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion, write_back
 from dropsim.motion.motion import Motion
 from dropsim.motion.structure import SURE, find_person, leftness
 
-OPTIONAL = frozenset(("spine1", "spine2", "spine3", "left_foot", "right_foot", "neck", "left_collar", "right_collar", "head"))
+OPTIONAL = frozenset(
+    ("spine1", "spine2", "spine3", "left_foot", "right_foot", "neck", "left_collar", "right_collar", "head")
+)
 """Joints that a rig may lack; they then move with their parent."""
 
 MAX_MAP_BYTES = 1_000_000
 """Of a file that maps joints."""
 MAX_REST_SWING = 2.1
-"""A zero pose whose bones are bent further than this from ours [rad] is no rest pose; a frame of the motion serves instead."""
+"""A zero pose whose bones are bent further than this from ours [rad] is no rest pose; a frame of the motion serves
+instead."""
 
 AXES = {"x": np.roll(np.eye(3), 1, axis=1), "y": Y_TO_Z_UP, "z": np.eye(3)}
 """The rotation that takes a world with this axis up into ours (z up)."""
@@ -65,18 +68,23 @@ class RigMap:
     lengths: Mapping[str, float] = field(default_factory=dict)
     """Lengths of bones by which to tell it from rigs of the same names, in the file's unit, to three decimals."""
     standing: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-    """Global orientations of the file's joints in a standing pose, as rotation vectors [degrees], where the zero pose is none."""
+    """Global orientations of the file's joints in a standing pose, as rotation vectors [degrees], where the zero pose
+    is none."""
 
 
 def plain(name: str) -> str:
     """Reduce a joint's name to what tells it apart: no namespace, no DEF-, ORG-, Bip01 or m_avg_ prefix, no case, no punctuation."""
-    return re.sub(r"[\W_]", "", re.sub(r"^(def[-_]|org[-_]|bip\d+[-_ ]|[mf]_avg_)", "", name.rpartition(":")[2].lower()))
+    return re.sub(
+        r"[\W_]", "", re.sub(r"^(def[-_]|org[-_]|bip\d+[-_ ]|[mf]_avg_)", "", name.rpartition(":")[2].lower())
+    )
 
 
 def read_rig_map(path: Path) -> RigMap:
     """Read a user's own map from a TOML file."""
     if path.stat().st_size > MAX_MAP_BYTES:
-        raise ValueError(f"{path}: has more than {MAX_MAP_BYTES / 1e6:g} MB, and a map of joints needs less: this is another file")
+        raise ValueError(
+            f"{path}: has more than {MAX_MAP_BYTES / 1e6:g} MB, and a map of joints needs less: this is another file"
+        )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -92,7 +100,10 @@ def known_rig_maps() -> tuple[RigMap, ...]:
         "dropsim", "cmu", "accad", "100style", "mixamo", "lafan1", "bandai", "humanoid", "unreal", "rokoko", "xsens", "daz", "daz9",
         "vroid", "biped", "smpl", "mmd", "o3de",
     )  # fmt: skip
-    return tuple(_parse_rig_map(name, tomllib.loads(folder.joinpath(f"{name}.toml").read_text(encoding="utf-8"))) for name in order)
+    return tuple(
+        _parse_rig_map(name, tomllib.loads(folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")))
+        for name in order
+    )
 
 
 _KEYS = ("joints", "rotations", "repair", "up", "unit", "only_with", "lengths", "standing")
@@ -101,7 +112,9 @@ _KEYS = ("joints", "rotations", "repair", "up", "unit", "only_with", "lengths", 
 def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
     if unknown := sorted(set(table) - set(_KEYS)):
         raise ValueError(f"{name}: unknown key {unknown[0]!r}: a map has {', '.join(_KEYS)}")
-    joints, rotations, lengths, standing = (table.get(key, {}) for key in ("joints", "rotations", "lengths", "standing"))
+    joints, rotations, lengths, standing = (
+        table.get(key, {}) for key in ("joints", "rotations", "lengths", "standing")
+    )
     for key, value in (("joints", joints), ("rotations", rotations), ("lengths", lengths), ("standing", standing)):
         if not isinstance(value, Mapping):
             raise ValueError(f"{name}: {key} should be a table")
@@ -148,7 +161,12 @@ def _parse_source(name: str, joint: str, value: object) -> Source:
     if not isinstance(value, Mapping):
         return Source(_names(name, joint, value))
     between, share = value.get("between"), value.get("share")
-    if set(value) != {"between", "share"} or not _is_number(share) or not isinstance(between, list) or len(between) != 2:
+    if (
+        set(value) != {"between", "share"}
+        or not _is_number(share)
+        or not isinstance(between, list)
+        or len(between) != 2
+    ):
         raise ValueError(f"{name}: {joint} should be a name, a list of names, or {{ between = [A, B], share = 0.5 }}")
     return Source(_names(name, joint, between), float(share))
 
@@ -172,7 +190,9 @@ class _Match:
 
         marks = [(find((n,)), rig_map.lengths.get(n)) for n in (*rig_map.only_with, *rig_map.lengths)]
         lengths = np.linalg.norm(rig.offsets, axis=-1)
-        self.has_marks = all(j is not None and (length is None or abs(lengths[j] - length) < 1e-3) for j, length in marks)
+        self.has_marks = all(
+            j is not None and (length is None or abs(lengths[j] - length) < 1e-3) for j, length in marks
+        )
         self.positions: list[tuple[int, int, float] | None] = []
         self.drivers: list[int | None] = []
         self.missing: list[str] = []
@@ -183,7 +203,9 @@ class _Match:
             self.positions.append((found[0], found[1], source.share or 0.0) if len(found) == 2 else None)
             turned = rig_map.rotations.get(joint)
             # A joint that has an orientation but no place of its own stays at rest in the reference pose.
-            self.drivers.append(find(turned) if turned and (found or not source.names) else found[0] if len(found) == 2 else None)
+            self.drivers.append(
+                find(turned) if turned and (found or not source.names) else found[0] if len(found) == 2 else None
+            )
             if joint not in OPTIONAL and self.positions[-1] is None:
                 self.missing.append(f"{joint} ({' or '.join(source.names)})")
             elif joint not in OPTIONAL and self.drivers[-1] is None:
@@ -230,7 +252,9 @@ def match_source(source: RigMotion, rig_map: RigMap | None = None) -> _Match:
         if match is None or match.missing:
             raise error from None
     if objection := _objection(source, match):
-        which = f"the map {match.rig_map.name}" if match.rig_map.name != BY_STRUCTURE else "what the rig's structure shows"
+        which = (
+            f"the map {match.rig_map.name}" if match.rig_map.name != BY_STRUCTURE else "what the rig's structure shows"
+        )
         raise ValueError(
             f"{which} is not a person: {objection}. Write one with `dropsim rig FILE --save map.toml`, correct it and pass it with --rig"
         )
@@ -265,7 +289,10 @@ _BONES = (("hip", "knee"), ("knee", "ankle"), ("ankle", "foot"), ("shoulder", "e
 
 def _objection(source: RigMotion, match: _Match) -> str | None:
     """Return what no person has: limbs in the wrong order, legs on the spine, or left and right swapped."""
-    rig, at = source.rig, {name: where[0] for name, where in zip(JOINTS, match.positions, strict=True) if where and not where[2]}
+    rig, at = (
+        source.rig,
+        {name: where[0] for name, where in zip(JOINTS, match.positions, strict=True) if where and not where[2]},
+    )
 
     def hangs(low: str, high: str) -> bool:
         joint = at[low]
@@ -279,7 +306,8 @@ def _objection(source: RigMotion, match: _Match) -> str | None:
                 return f"{low} ({rig.names[at[low]]}) does not hang on {high} ({rig.names[at[high]]})"
         if f"{side}_hip" in at and "spine3" in at and hangs(f"{side}_hip", "spine3"):
             return f"it stands on its head: {side}_hip ({rig.names[at[f'{side}_hip']]}) hangs on the spine ({rig.names[at['spine3']]})"
-    # A zero pose that stands tells, whatever people do in the recording: some walk on their hands, or have a foot that flips.
+    # A zero pose that stands tells, whatever people do in the recording: some walk on their hands, or have a foot that
+    # flips.
     points = match.points((zero := _zero_pose(source)).positions(zero.rotations))
     if not _stands(points[0]):
         some = np.unique(np.linspace(0, len(source) - 1, 50).astype(int))
@@ -293,7 +321,9 @@ def _objection(source: RigMotion, match: _Match) -> str | None:
     if legs < -SURE:
         return f"left and right are swapped: left_hip ({match.name_of(rig, 'left_hip')}) is on the right of the spine and the toes"
     if arms < -SURE:
-        return f"the arms are swapped: left_shoulder ({match.name_of(rig, 'left_shoulder')}) is on the side of right_hip"
+        return (
+            f"the arms are swapped: left_shoulder ({match.name_of(rig, 'left_shoulder')}) is on the side of right_hip"
+        )
     return None
 
 
@@ -316,8 +346,14 @@ def _stands(points: Float[np.ndarray, "22 3"]) -> bool:
 
 def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
     """Find the map that fits a rig by its names, or raise with the joints that could not be matched."""
-    matches = [_Match(rig, rig_map)] if rig_map else [m for m in (_Match(rig, known) for known in known_rig_maps()) if m.has_marks]
-    best = min(matches, key=lambda m: (len(m.missing), not (m.rig_map.only_with or m.rig_map.lengths), m.positions.count(None)))
+    matches = (
+        [_Match(rig, rig_map)]
+        if rig_map
+        else [m for m in (_Match(rig, known) for known in known_rig_maps()) if m.has_marks]
+    )
+    best = min(
+        matches, key=lambda m: (len(m.missing), not (m.rig_map.only_with or m.rig_map.lengths), m.positions.count(None))
+    )
     if best.missing:
         known = ", ".join(m.rig_map.name for m in matches)
         fits = f"none of the known rigs ({known}) fits this hierarchy; nearest is {best.rig_map.name}"
@@ -333,8 +369,8 @@ def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
 _ANKLES = (joint_index("left_ankle"), joint_index("right_ankle"))
 _LOINS, _CHEST = (joint_index("spine1"), joint_index("spine2")), joint_index("spine3")
 TRUNK = (joint_index("pelvis"), *_LOINS, _CHEST, joint_index("neck"), joint_index("head"))
-"""Joints of which a reference pose tells no lean: people carry the head in front of the neck's base, and some rigs have the spine behind
-the hips, while pelvis, chest and face look ahead."""
+"""Joints of which a reference pose tells no lean: people carry the head in front of the neck's base, and some rigs have
+the spine behind the hips, while pelvis, chest and face look ahead."""
 
 
 def _reference_rotations(
@@ -342,7 +378,8 @@ def _reference_rotations(
 ) -> tuple[Float[np.ndarray, "22 3 3"], float]:
     """Pose our skeleton like given points: global rotations, and the largest swing of a bone from its parent's [rad].
 
-    Pelvis, chest, neck and head are level, as are the soles of a pose that stands, and other bones are swung the least from their parents.
+    Pelvis, chest, neck and head are level, as are the soles of a pose that stands, and other bones are swung the least
+    from their parents.
     """
     R_world = np.empty((NUM_JOINTS, 3, 3))
     largest = 0.0
@@ -361,11 +398,16 @@ def _reference_rotations(
             R_world[j] = level @ lean if j in _LOINS else level
         elif j in _ANKLES and stands and known[j] and children:
             across = np.eye(3) - np.outer(level[:, 1], level[:, 1])
-            R_world[j] = swing(across @ level @ skeleton.offsets[children[0]], across @ (points[children[0]] - points[j])) @ level
+            R_world[j] = (
+                swing(across @ level @ skeleton.offsets[children[0]], across @ (points[children[0]] - points[j]))
+                @ level
+            )
     return R_world, largest
 
 
-def _lean(skeleton: Skeleton, points: Float[np.ndarray, "22 3"], level: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "3 3"]:
+def _lean(
+    skeleton: Skeleton, points: Float[np.ndarray, "22 3"], level: Float[np.ndarray, "3 3"]
+) -> Float[np.ndarray, "3 3"]:
     """Return the turn of the loins that puts the upper body as far before the hips as some points have it: people stay in balance."""
     between = skeleton.rest[_CHEST] - skeleton.rest[_LOINS[0]]
     upper = np.nanmean(points[[_CHEST, 16, 17]], axis=0)
@@ -420,9 +462,14 @@ def _rise(points: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b 3"]:
     return points[..., 16:18, :].mean(-2) - points[..., 7:9, :].mean(-2)
 
 
-def _least_bent_pose(points: Float[np.ndarray, "t 22 3"], R_source: Float[np.ndarray, "t n 3 3"], skeleton: Skeleton) -> _Reference:
+def _least_bent_pose(
+    points: Float[np.ndarray, "t 22 3"], R_source: Float[np.ndarray, "t n 3 3"], skeleton: Skeleton
+) -> _Reference:
     """Return the frame of a motion that is nearest to our rest pose."""
-    poses = [(i, *_reference_rotations(skeleton, points[i], stands=False)) for i in range(0, len(points), max(1, len(points) // 50))]
+    poses = [
+        (i, *_reference_rotations(skeleton, points[i], stands=False))
+        for i in range(0, len(points), max(1, len(points) // 50))
+    ]
     frame, R_ours, _ = min(poses, key=lambda pose: pose[2])
     return _Reference(R_source[frame], R_ours, points[frame], None)
 
@@ -456,7 +503,9 @@ class Fit:
             else:
                 R_ours[:, j] = self.R_axes @ R_source[:, driver] @ self.alignments[j]
         q = np.concatenate((R_ours[:, :1], transpose(R_ours[:, PARENTS[1:]]) @ R_ours[:, 1:]), axis=1)
-        root = self.scale * self._middle_of_hips(points) @ self.R_axes.T - apply(R_ours[:, 0], self.skeleton.offsets[1:3].mean(0))
+        root = self.scale * self._middle_of_hips(points) @ self.R_axes.T - apply(
+            R_ours[:, 0], self.skeleton.offsets[1:3].mean(0)
+        )
         return Motion.from_rotations(self.skeleton, self.source.fps, root, q, name=self.source.name)
 
     def _middle_of_hips(self, points: Float[np.ndarray, "t n 3"]) -> Float[np.ndarray, "t 3"]:
@@ -465,9 +514,10 @@ class Fit:
     def back(self, motion: Motion) -> RigMotion:
         """Return a motion of ours, which begins with the file's first frame, on the file's own rig.
 
-        The rig's joints that drive ours take our orientations, R_source = R_axes^T R_ours C^T; all others keep what the file has relative
-        to their parents, its last frame where our motion is longer. So the file's own motion comes back as it was. Where several of our
-        joints have one driver, the outermost counts. The hips are put where ours are.
+        The rig's joints that drive ours take our orientations, R_source = R_axes^T R_ours C^T; all others keep what the
+        file has relative to their parents, its last frame where our motion is longer. So the file's own motion comes
+        back as it was. Where several of our joints have one driver, the outermost counts. The hips are put where ours
+        are.
         """
         source, rig = self.source, self.source.rig
         at = np.minimum(np.arange(self.first + len(motion)), len(source) - 1)
@@ -535,7 +585,11 @@ class Recording:
     @property
     def read_as(self) -> str:
         """How the file was understood, in a line."""
-        hint = f"; people lie along {self.stretched}: give --up {self.stretched} if that is wrong" if self.stretched else ""
+        hint = (
+            f"; people lie along {self.stretched}: give --up {self.stretched} if that is wrong"
+            if self.stretched
+            else ""
+        )
         return f"rig {self.rig}, {self.up} up ({self.up_from}){hint}"
 
 
@@ -546,13 +600,19 @@ LEGS = (0.55, 1.15)
 
 
 def retarget(
-    source: RigMotion, skeleton: Skeleton | None, *, rig_map: RigMap | None = None, up: str | None = None, unit: float | None = None
+    source: RigMotion,
+    skeleton: Skeleton | None,
+    *,
+    rig_map: RigMap | None = None,
+    up: str | None = None,
+    unit: float | None = None,
 ) -> Recording:
     """Return a rig's motion on a skeleton, or on one with the rig's own proportions where None is given.
 
-    Each joint's global orientation follows its source joint, R_ours(t) = R_source(t) C, with C constant and such that bones point alike
-    in a reference pose. The hips' path is scaled by the ratio of leg lengths, or by `unit` [m per file unit] where given. `up` names the
-    file's vertical axis; without it, the rig's known layout or its rest pose tells. The motion does not: people may lie.
+    Each joint's global orientation follows its source joint, R_ours(t) = R_source(t) C, with C constant and such that
+    bones point alike in a reference pose. The hips' path is scaled by the ratio of leg lengths, or by `unit` [m per
+    file unit] where given. `up` names the file's vertical axis; without it, the rig's known layout or its rest pose
+    tells. The motion does not: people may lie.
     """
     if up is not None and up not in AXES:
         raise ValueError(f"the up axis is x, y or z, not {up!r}")
@@ -586,13 +646,27 @@ def retarget(
     else:
         scale = unit or skeleton.leg_length / legs
     alignments = np.stack(
-        [np.eye(3) if driver is None else pose.R_source[driver].T @ pose.R_ours[j] for j, driver in enumerate(match.drivers)]
+        [
+            np.eye(3) if driver is None else pose.R_source[driver].T @ pose.R_ours[j]
+            for j, driver in enumerate(match.drivers)
+        ]
     )
     hips = tuple(where for where in match.positions[1:3] if where is not None)
-    fit = Fit(replace(read, fps=source.fps), skeleton, tuple(match.drivers), alignments, AXES[axis], scale, hips, len(read) - len(source))
+    fit = Fit(
+        replace(read, fps=source.fps),
+        skeleton,
+        tuple(match.drivers),
+        alignments,
+        AXES[axis],
+        scale,
+        hips,
+        len(read) - len(source),
+    )
     # A known layout leaves no doubt.
     stretched = "xyz"[int(np.abs(_rise(points).mean(0)).argmax())] if not (up or known or gltf_up) else axis
-    return Recording(fit.there(R_source, positions), match.rig_map.name, axis, up_from, fit, stretched if stretched != axis else None)
+    return Recording(
+        fit.there(R_source, positions), match.rig_map.name, axis, up_from, fit, stretched if stretched != axis else None
+    )
 
 
 SHORTEST_BONE = 0.01

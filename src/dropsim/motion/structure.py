@@ -13,7 +13,8 @@ from dropsim.motion.bvh import Rig
 LIKE = 0.1
 """Bones of the two sides differ by less than this share of their chain."""
 LEG, ARM = (1.0, 0.35), (1.2, 0.33)
-"""Of a leg and of an arm: the upper bone over the lower one, and the foot or hand over both (Drillis & Contini 1966, Winter)."""
+"""Of a leg and of an arm: the upper bone over the lower one, and the foot or hand over both (Drillis & Contini 1966,
+Winter)."""
 FEWEST = 3
 """Joints of a leg or an arm."""
 MOST = 12
@@ -129,7 +130,9 @@ class _Tree:
             start = max(0.0, along[at[0]] / (upper + lower) - 0.5)
             # Fingers begin at a hand; a twist joint inside a bone does not bend.
             palm = 0.0 if len(self.children[chain[at[2]]]) > 1 else 0.2
-            return abs(np.log(upper / lower / ratio)) + 0.6 * end + 4 * start + palm + 2 * (not self.bends[chain[at[1]]])
+            return (
+                abs(np.log(upper / lower / ratio)) + 0.6 * end + 4 * start + palm + 2 * (not self.bends[chain[at[1]]])
+            )
 
         joints = [k for k, j in enumerate(chain[:MOST]) if not is_end(self.rig.names[j])]
         return min(itertools.combinations(joints if len(joints) >= FEWEST else range(len(chain)), 3), key=oddness)
@@ -138,11 +141,14 @@ class _Tree:
 def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.ndarray, "t n 3"]) -> Found | None:
     """Return our joints in a rig, or None where it has no two pairs of like chains; `poses` are joints in some poses, for left and right.
 
-    Legs and arms are the longest pairs such that the arms hang on a joint that is neither above the legs nor on one of them.
+    Legs and arms are the longest pairs such that the arms hang on a joint that is neither above the legs nor on one of
+    them.
     """
     tree = _Tree(rig, offsets, poses)
     for pairs in (tree.pairs(), tree.pairs(one_hand_may_hold_something=True)):
-        fits = [(legs, arms) for legs, arms in itertools.permutations(pairs[:MOST_PAIRS], 2) if _is_person(tree, legs, arms)]
+        fits = [
+            (legs, arms) for legs, arms in itertools.permutations(pairs[:MOST_PAIRS], 2) if _is_person(tree, legs, arms)
+        ]
         if fits:
             break
     else:
@@ -152,7 +158,9 @@ def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.nda
     order, told = _sides(tree, legs, arms, poses)
     hip, knee, ankle = tree.limb(legs, LEG)
     shoulder, elbow, wrist = tree.limb(arms, ARM)
-    for side, leg, arm in zip(("left", "right"), (legs.chains[k] for k in order[0]), (arms.chains[k] for k in order[1]), strict=True):
+    for side, leg, arm in zip(
+        ("left", "right"), (legs.chains[k] for k in order[0]), (arms.chains[k] for k in order[1]), strict=True
+    ):
         joints |= {f"{side}_hip": leg[hip], f"{side}_knee": leg[knee], f"{side}_ankle": leg[ankle]}
         if ankle + 1 < len(leg):
             joints[f"{side}_foot"] = leg[ankle + 1]

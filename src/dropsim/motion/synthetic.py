@@ -11,7 +11,8 @@ from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
 
 FACING_Y = np.array([[-1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
-"""Root orientation of a person who stands upright and faces world +y: rest left to -x, rest up to z, rest front to +y."""
+"""Root orientation of a person who stands upright and faces world +y: rest left to -x, rest up to z, rest front to
++y."""
 
 CADENCE = 0.9
 """Steps of one foot a second [Hz]."""
@@ -52,7 +53,9 @@ def _leg(
     return hip, knee, transpose(hip @ knee) @ foot
 
 
-def _triangle(thigh: float, shank: float, reach: Float[np.ndarray, "t"]) -> tuple[Float[np.ndarray, "t"], Float[np.ndarray, "t"]]:
+def _triangle(
+    thigh: float, shank: float, reach: Float[np.ndarray, "t"]
+) -> tuple[Float[np.ndarray, "t"], Float[np.ndarray, "t"]]:
     """Return the angles at the hip and at the knee of a leg whose ankle is `reach` from the hip."""
     at_hip = np.arccos(np.clip((thigh**2 + reach**2 - shank**2) / (2 * thigh * reach), -1, 1))
     return at_hip, np.arccos(np.clip((thigh**2 + shank**2 - reach**2) / (2 * thigh * shank), -1, 1))
@@ -83,9 +86,13 @@ def stepping_clip(seconds: float = 4.0, fps: float = 30.0) -> Motion:
         place = skeleton.rest[ankle] - skeleton.rest[0] + skeleton.standing_height * _Y
         target = place + LIFT * lifted[:, None] * _Y
         hip_to_ankle = target - pelvis - skeleton.offsets[hip]
-        legs = _leg(float(skeleton.lengths[knee]), float(skeleton.lengths[ankle]), hip_to_ankle, _turn(_X, TOE_DROP * lifted))
+        legs = _leg(
+            float(skeleton.lengths[knee]), float(skeleton.lengths[ankle]), hip_to_ankle, _turn(_X, TOE_DROP * lifted)
+        )
         q[:, joints] = np.stack(legs, axis=1)
-        q[:, joint_index(f"{side}_shoulder")] = _turn(_X, sign * ARM_SWING * beat) @ _turn(_Z, np.full_like(beat, -sign * ARM_DOWN))
+        q[:, joint_index(f"{side}_shoulder")] = _turn(_X, sign * ARM_SWING * beat) @ _turn(
+            _Z, np.full_like(beat, -sign * ARM_DOWN)
+        )
         q[:, joint_index(f"{side}_elbow")] = _turn(_Y, np.full_like(beat, -sign * ELBOW_BEND))
     q[:, joint_index("spine3")] = _turn(_Y, CHEST_TURN * beat)
 
@@ -138,7 +145,8 @@ _BENDS: dict[str, Knots] = {
 """[rad]; spine and neck to the front, the shoulder from a hanging arm to the front and up."""
 _TUCKED, _OPENING = 1.60, 1.76
 _TUCK = (-2.15, 2.2, 0.5)
-"""Hip, knee and ankle of a tucked leg; about rest x, so that the thigh goes to the front and the shank to the back [rad]."""
+"""Hip, knee and ankle of a tucked leg; about rest x, so that the thigh goes to the front and the shank to the back
+[rad]."""
 
 _FASTEST = 6.0
 """How fast the joints of a leg bend as it leaves the ground and as it comes to it, at most [rad/s]."""
@@ -153,7 +161,11 @@ def _curve(time: Float[np.ndarray, "t"], knots: Knots) -> Float[np.ndarray, "t"]
     s = np.clip((time - t0) / span, 0, 1)
     # Powers from the third up make good what the parabola from the first knot misses at the second.
     miss, miss_v, miss_a = x1 - x0 - v0 * span - a0 * span**2 / 2, (v1 - v0 - a0 * span) * span, (a1 - a0) * span**2
-    third, fourth, fifth = 10 * miss - 4 * miss_v + miss_a / 2, -15 * miss + 7 * miss_v - miss_a, 6 * miss - 3 * miss_v + miss_a / 2
+    third, fourth, fifth = (
+        10 * miss - 4 * miss_v + miss_a / 2,
+        -15 * miss + 7 * miss_v - miss_a,
+        6 * miss - 3 * miss_v + miss_a / 2,
+    )
     return x0 + v0 * span * s + a0 * (span * s) ** 2 / 2 + s**3 * (third + s * (fourth + s * fifth))
 
 
@@ -177,13 +189,18 @@ def _posed(
 
 
 def _planted_legs(
-    skeleton: Skeleton, time: Float[np.ndarray, "t"], pitch: Float[np.ndarray, "t"], bends: dict[str, Float[np.ndarray, "t"]]
+    skeleton: Skeleton,
+    time: Float[np.ndarray, "t"],
+    pitch: Float[np.ndarray, "t"],
+    bends: dict[str, Float[np.ndarray, "t"]],
 ) -> Float[np.ndarray, "t 3"]:
     """Return the angles of hip, knee and ankle that keep the toes on the ground with the centre of mass on its path."""
     hip, knee, ankle, toe = (joint_index(f"left_{part}") for part in ("hip", "knee", "ankle", "foot"))
     thigh, shank = float(skeleton.lengths[knee]), float(skeleton.lengths[ankle])
     down = bends["toes down"]
-    toes = np.stack((np.full_like(time, skeleton.radii[toe]), skeleton.offsets[toe, 2] - _BACKWARD * (time > TAKE_OFF)), axis=-1)
+    toes = np.stack(
+        (np.full_like(time, skeleton.radii[toe]), skeleton.offsets[toe, 2] - _BACKWARD * (time > TAKE_OFF)), axis=-1
+    )
     place = toes - apply(_turn(_X, down), skeleton.offsets[toe])[:, 1:]
     centre = np.stack((_curve(time, _UP), _curve(time, _AHEAD)), axis=-1)
     legs, pelvis = np.zeros((len(time), 3)), centre
@@ -205,7 +222,12 @@ def _flying_legs(skeleton: Skeleton, time: Float[np.ndarray, "t"]) -> Float[np.n
     off, last, first, on = _planted_legs(skeleton, ends, _curve(ends, _PITCH), _bends(ends)).tolist()
     # A leg that leaves the ground nearly straight would snap through: muscles brake it.
     knots = [
-        ((TAKE_OFF, b, _braked((b - a) / eps)), (_TUCKED, tucked), (_OPENING, tucked), (LANDING, c, _braked((d - c) / eps)))
+        (
+            (TAKE_OFF, b, _braked((b - a) / eps)),
+            (_TUCKED, tucked),
+            (_OPENING, tucked),
+            (LANDING, c, _braked((d - c) / eps)),
+        )
         for a, b, c, d, tucked in zip(off, last, first, on, _TUCK, strict=True)
     ]
     return np.stack([_curve(time, one) for one in knots], axis=-1)
@@ -223,9 +245,13 @@ def _flying_pitch(skeleton: Skeleton, time: Float[np.ndarray, "t"]) -> Float[np.
     joints = skeleton.forward(q, np.zeros((len(fine), 3)))
     arms = joints - skeleton.centre_of_mass(joints)[:, None]
     inertia = (skeleton.masses * (arms[..., 1:] ** 2).sum(-1)).sum(-1)
-    bending = -(skeleton.masses * np.cross(arms, np.gradient(arms, step, axis=0))[..., 0]).sum(-1)  # backward, as the pitch is
+    bending = -(skeleton.masses * np.cross(arms, np.gradient(arms, step, axis=0))[..., 0]).sum(
+        -1
+    )  # backward, as the pitch is
     start, end = _curve(fine[[0, -1]], _PITCH)
-    rate = ((end - start + np.trapezoid(bending / inertia, dx=step)) / np.trapezoid(1 / inertia, dx=step) - bending) / inertia
+    rate = (
+        (end - start + np.trapezoid(bending / inertia, dx=step)) / np.trapezoid(1 / inertia, dx=step) - bending
+    ) / inertia
     pitch = start + np.concatenate(([0.0], np.cumsum((rate[1:] + rate[:-1]) / 2 * step)))
     return np.interp(time, fine, pitch)
 
@@ -237,8 +263,8 @@ def _bends(time: Float[np.ndarray, "t"]) -> dict[str, Float[np.ndarray, "t"]]:
 def somersault_clip(seconds: float = 4.0, fps: float = 30.0) -> Motion:
     """Return the first seconds of an average adult's tucked back somersault, facing +y: stand, crouch, fly, land, stand.
 
-    On the ground the centre of mass follows polynomials and the legs reach for the feet. In flight it is ballistic, and the pelvis turns
-    as an angular momentum that nothing changes makes it turn.
+    On the ground the centre of mass follows polynomials and the legs reach for the feet. In flight it is ballistic, and
+    the pelvis turns as an angular momentum that nothing changes makes it turn.
     """
     time = _frame_times(seconds, fps)
     skeleton = Skeleton.adult()

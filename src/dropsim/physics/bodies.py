@@ -1,7 +1,7 @@
 """Loose boxes and balls: rigid bodies that are pushed, kicked and stacked, fall over and come to rest.
 
-Sequential impulses with Coulomb friction (Catto 2005) at short substeps. People's spheres take part as particles that keep their velocity
-but for the impulses; those impulses are then forces on the people.
+Sequential impulses with Coulomb friction (Catto 2005) at short substeps. People's spheres take part as particles that
+keep their velocity but for the impulses; those impulses are then forces on the people.
 """
 
 # pyright: reportPossiblyUnboundVariable=false
@@ -20,7 +20,8 @@ Array = Any
 """numba knows the types."""
 BALL = 1
 SUBSTEP_WAY, FEWEST_SUBSTEPS, MOST_SUBSTEPS = 0.006, 4, 16
-"""Farthest that something moves in a substep [m], in so many to so many substeps of a frame: 3 m/s and more take all."""
+"""Farthest that something moves in a substep [m], in so many to so many substeps of a frame: 3 m/s and more take
+all."""
 MOST_ITERATIONS = 200
 """Of the impulses within a substep: between somebody of 40 kg and the ground, a box of 1 kg takes about a hundred."""
 CONVERGED = 1e-4
@@ -36,7 +37,8 @@ FASTEST_RECOVERY = 0.5
 BOUNCING = 0.3
 """Slower impacts do not bounce [m/s]."""
 AT_REST, FRAMES_TO_SLEEP = 0.01, 15
-"""A body all of which is slower [m/s] for so many frames sleeps: something that falls is that slow for one frame at most."""
+"""A body all of which is slower [m/s] for so many frames sleeps: something that falls is that slow for one frame at
+most."""
 TOUCHING = 0.1
 """Nearest that somebody's sphere comes to a body before they are looked at more closely [m]."""
 MARGIN = 0.01
@@ -84,10 +86,11 @@ def advance(
 ) -> bool:  # fmt: skip
     """Move the bodies of every world by a frame, in place, and write the mean forces on the people [N]; return whether any is awake.
 
-    x, v, w are (worlds n 3), R (worlds n 3 3) from the bodies' own axes to the world's; people (worlds p 22 3). An impulse on joint k
-    changes the velocity of joint j by response[j, k] times it (22 22) [1/kg]. `still` counts the frames that each body has been at rest
-    (worlds n); bodies that rest long enough sleep until somebody or something that moves comes near. Bodies that cannot meet within the
-    frame are moved apart from each other, each such island in as many substeps as its own speed takes.
+    x, v, w are (worlds n 3), R (worlds n 3 3) from the bodies' own axes to the world's; people (worlds p 22 3). An
+    impulse on joint k changes the velocity of joint j by response[j, k] times it (22 22) [1/kg]. `still` counts the
+    frames that each body has been at rest (worlds n); bodies that rest long enough sleep until somebody or something
+    that moves comes near. Bodies that cannot meet within the frame are moved apart from each other, each such island in
+    as many substeps as its own speed takes.
     """
     n, count, joints, anything = x.shape[1], people.shape[1], people.shape[2], False
     for world in range(len(x)):
@@ -166,13 +169,17 @@ def _advance_island(
     before, known = Contacts(np.empty((most, 2), np.int64), np.empty((most, 4, 3)), np.empty((most, 4))), 0
     points, depths, normal, scratch = np.empty((16, 3)), np.empty(16), np.empty(3), np.empty((2, 16, 3))
     held = np.empty(len(x) + 1, np.bool_)
-    rows, counts, low = np.empty((num_members, *here.shapes.shape)), np.zeros(num_members, np.int64), np.zeros(num_members, np.bool_)
+    rows, counts, low = (
+        np.empty((num_members, *here.shapes.shape)),
+        np.zeros(num_members, np.int64),
+        np.zeros(num_members, np.bool_),
+    )
     for m in range(num_members):
         counts[m], low[m] = _surroundings(members[m], x, bodies, here, h, travel, rows[m])
     for _ in range(substeps):
         num = 0
-        # What gives way to nobody comes last in every iteration, so that it has the last word: between somebody heavy and the ground,
-        # iterations for a light body take long to agree.
+        # What gives way to nobody comes last in every iteration, so that it has the last word: between somebody heavy
+        # and the ground, iterations for a light body take long to agree.
         for i in members:
             v[i, 2] -= GRAVITY * dt
         for i in members:
@@ -180,11 +187,15 @@ def _advance_island(
                 num = _touch_person(i, p, x, R, v, w, bodies, at, pace, radii[p % joints], dt, contacts, num)
         for m in range(num_members):
             for k in members[m + 1 :]:
-                num = _touch_each_other(members[m], k, x, R, v, w, bodies, dt, contacts, num, points, depths, normal, scratch)
+                num = _touch_each_other(
+                    members[m], k, x, R, v, w, bodies, dt, contacts, num, points, depths, normal, scratch
+                )
         for m in range(num_members):
             if low[m]:
                 own = Solids(here.planes, here.spheres, here.patches, rows[m][: counts[m]], here.mesh)
-                num = _touch_statics(members[m], x, R, v, w, bodies, own, dt, contacts, num, points, depths, normal, scratch)
+                num = _touch_statics(
+                    members[m], x, R, v, w, bodies, own, dt, contacts, num, points, depths, normal, scratch
+                )
         for c in range(num):
             _start_warm(c, x, R, v, w, bodies, pace, given, response, contacts, before, known)
         for _ in range(MOST_ITERATIONS):
@@ -210,11 +221,13 @@ def _advance_island(
 
 
 @kernel
-def make_way(x: Array, R: Array, still: Array, bodies: Bodies, people: Array, radii: Array, solids: Solids, stuck: Array) -> bool:
+def make_way(
+    x: Array, R: Array, still: Array, bodies: Bodies, people: Array, radii: Array, solids: Solids, stuck: Array
+) -> bool:
     """Move bodies, in place, out of people who went farther into them than their velocities said, as by a muscle's sudden pull.
 
-    The impulses are there in the next frame; here a body only gets out of the way, and not into the ground or what stands around. Write
-    which ones are stuck between people and that (worlds n), and return whether any is.
+    The impulses are there in the next frame; here a body only gets out of the way, and not into the ground or what
+    stands around. Write which ones are stuck between people and that (worlds n), and return whether any is.
     """
     count, joints, anything = people.shape[1], people.shape[2], False
     for world in range(len(x)):
@@ -224,7 +237,9 @@ def make_way(x: Array, R: Array, still: Array, bodies: Bodies, people: Array, ra
                 deepest, mx, my, mz = SHALLOW, 0.0, 0.0, 0.0
                 for p in range(count * joints):
                     reach = _reach(i, bodies) + radii[p % joints]
-                    if (at[p, 0] - x[world, i, 0]) ** 2 + (at[p, 1] - x[world, i, 1]) ** 2 + (at[p, 2] - x[world, i, 2]) ** 2 > reach**2:
+                    if (at[p, 0] - x[world, i, 0]) ** 2 + (at[p, 1] - x[world, i, 1]) ** 2 + (
+                        at[p, 2] - x[world, i, 2]
+                    ) ** 2 > reach**2:
                         continue
                     d, nx, ny, nz = _out_of_body(i, at[p], x[world], R[world], bodies)
                     if radii[p % joints] - d > deepest:
@@ -328,13 +343,17 @@ def _near_people(x: Array, v: Array, bodies: Bodies, people: Array, pace: Array,
 
 
 @kernel
-def _surroundings(i: int, x: Array, bodies: Bodies, here: Solids, h: float, travel: float, rows: Array) -> tuple[int, bool]:
+def _surroundings(
+    i: int, x: Array, bodies: Bodies, here: Solids, h: float, travel: float, rows: Array
+) -> tuple[int, bool]:
     """Write the shapes that a body may reach within a frame; return how many, and whether it may reach any surface."""
     reach, count = _reach(i, bodies) + MARGIN + travel, 0
     for k in range(len(here.shapes)):
         row = here.shapes[k]
         nearing = h * (_size(row[16:19]) + row[BOUND] * _size(row[19:22]))
-        if (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2 < (reach + row[BOUND] + nearing) ** 2:
+        if (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2 < (
+            reach + row[BOUND] + nearing
+        ) ** 2:
             rows[count] = row
             count += 1
     plain = Solids(here.planes, here.spheres, here.patches, here.shapes[:0], here.mesh)
@@ -346,7 +365,11 @@ def _spin(R: Array, w: Array, dt: float) -> None:
     """Turn a rotation by w dt and make it orthonormal again."""
     for c in range(3):
         a, b, d = R[0, c], R[1, c], R[2, c]
-        R[0, c], R[1, c], R[2, c] = a + dt * (w[1] * d - w[2] * b), b + dt * (w[2] * a - w[0] * d), d + dt * (w[0] * b - w[1] * a)
+        R[0, c], R[1, c], R[2, c] = (
+            a + dt * (w[1] * d - w[2] * b),
+            b + dt * (w[2] * a - w[0] * d),
+            d + dt * (w[0] * b - w[1] * a),
+        )
     size = math.sqrt(R[0, 0] ** 2 + R[1, 0] ** 2 + R[2, 0] ** 2)
     for k in range(3):
         R[k, 0] /= size
@@ -407,7 +430,12 @@ def _touch_statics(
     half, mu, bounce = bodies.half[i], bodies.friction[i], bodies.bounce[i]
     reach = math.sqrt(half[0] ** 2 + half[1] ** 2 + half[2] ** 2) if bodies.kind[i] == BOX else half[0]
     margin = (
-        dt * (math.sqrt(v[i, 0] ** 2 + v[i, 1] ** 2 + v[i, 2] ** 2) + reach * math.sqrt(w[i, 0] ** 2 + w[i, 1] ** 2 + w[i, 2] ** 2)) + 0.005
+        dt
+        * (
+            math.sqrt(v[i, 0] ** 2 + v[i, 1] ** 2 + v[i, 2] ** 2)
+            + reach * math.sqrt(w[i, 0] ** 2 + w[i, 1] ** 2 + w[i, 2] ** 2)
+        )
+        + 0.005
     )
     if bodies.kind[i] != BOX:
         d, nx, ny, nz, ux, uy, uz, own = nearest_within(reach + margin, x[i, 0], x[i, 1], x[i, 2], here)
@@ -415,7 +443,9 @@ def _touch_statics(
             return num
         px, py, pz = x[i, 0] - half[0] * nx, x[i, 1] - half[0] * ny, x[i, 2] - half[0] * nz
         rough = mu if math.isnan(own) else min(mu, own)
-        return _add(i, STATIC, px, py, pz, nx, ny, nz, d - half[0], rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num)
+        return _add(
+            i, STATIC, px, py, pz, nx, ny, nz, d - half[0], rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num
+        )
     plain = Solids(here.planes, here.spheres, here.patches, here.shapes[:0], here.mesh)
     for corner in range(8):
         a = half[0] if corner & 1 else -half[0]
@@ -427,7 +457,9 @@ def _touch_statics(
         pz += R[i, 2, 0] * a + R[i, 2, 1] * b + R[i, 2, 2] * c
         above = math.inf
         for k in range(len(here.planes)):
-            above = min(above, px * here.planes[k, 0] + py * here.planes[k, 1] + pz * here.planes[k, 2] - here.planes[k, 3])
+            above = min(
+                above, px * here.planes[k, 0] + py * here.planes[k, 1] + pz * here.planes[k, 2] - here.planes[k, 3]
+            )
         if above < margin or len(here.spheres):
             d, nx, ny, nz, ux, uy, uz, own = nearest(px, py, pz, plain)
             if d < margin:
@@ -442,13 +474,46 @@ def _touch_statics(
             if d < margin:
                 nx, ny, nz = turned(lx, ly, lz, row)
                 rough = mu if math.isnan(row[22]) else min(mu, row[22])
-                num = _add(i, STATIC, px, py, pz, nx, ny, nz, d, rough, bounce, row[16], row[17], row[18], x, v, w, dt, contacts, num)
+                num = _add(
+                    i,
+                    STATIC,
+                    px,
+                    py,
+                    pz,
+                    nx,
+                    ny,
+                    nz,
+                    d,
+                    rough,
+                    bounce,
+                    row[16],
+                    row[17],
+                    row[18],
+                    x,
+                    v,
+                    w,
+                    dt,
+                    contacts,
+                    num,
+                )
     for k in range(len(here.shapes)):
         row = here.shapes[k]
         apart = (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2
         if row[0] != BOX or apart > (row[23] + reach + margin) ** 2:
             continue
-        found = box_contacts(x[i], R[i], half, row[4:7], row[7:16].copy().reshape(3, 3), row[1:4], margin, points, depths, normal, scratch)
+        found = box_contacts(
+            x[i],
+            R[i],
+            half,
+            row[4:7],
+            row[7:16].copy().reshape(3, 3),
+            row[1:4],
+            margin,
+            points,
+            depths,
+            normal,
+            scratch,
+        )
         rough = mu if math.isnan(row[22]) else min(mu, row[22])
         for c in range(found):
             p = points[c]
@@ -479,13 +544,34 @@ def _touch_each_other(
         for c in range(found):
             p = points[c]
             num = _add(
-                i, k, p[0], p[1], p[2], normal[0], normal[1], normal[2], -depths[c], mu, bounce, 0.0, 0.0, 0.0, x, v, w, dt, contacts, num
+                i,
+                k,
+                p[0],
+                p[1],
+                p[2],
+                normal[0],
+                normal[1],
+                normal[2],
+                -depths[c],
+                mu,
+                bounce,
+                0.0,
+                0.0,
+                0.0,
+                x,
+                v,
+                w,
+                dt,
+                contacts,
+                num,
             )
         return num
     if not box_i and not box_k:
         nx, ny, nz = (dx / apart, dy / apart, dz / apart) if apart > 1e-9 else (0.0, 0.0, 1.0)
         px, py, pz = x[k, 0] + b[0] * nx, x[k, 1] + b[0] * ny, x[k, 2] + b[0] * nz
-        return _add(i, k, px, py, pz, nx, ny, nz, apart - a[0] - b[0], mu, bounce, 0.0, 0.0, 0.0, x, v, w, dt, contacts, num)
+        return _add(
+            i, k, px, py, pz, nx, ny, nz, apart - a[0] - b[0], mu, bounce, 0.0, 0.0, 0.0, x, v, w, dt, contacts, num
+        )
     box, ball = (i, k) if box_i else (k, i)
     d, nx, ny, nz = _out_of_box(x[ball], x[box], R[box], bodies.half[box])
     radius = bodies.half[ball, 0]
@@ -538,7 +624,9 @@ def _touch_person(
     # Seen from the body, the normal points away from the person.
     px, py, pz = here[0] - d * nx, here[1] - d * ny, here[2] - d * nz
     mu, bounce, own = bodies.friction[i], bodies.bounce[i], pace[p]
-    return _add(i, -2 - p, px, py, pz, -nx, -ny, -nz, gap, mu, bounce, own[0], own[1], own[2], x, v, w, dt, contacts, num)
+    return _add(
+        i, -2 - p, px, py, pz, -nx, -ny, -nz, gap, mu, bounce, own[0], own[1], own[2], x, v, w, dt, contacts, num
+    )
 
 
 @inlined_kernel
@@ -554,7 +642,9 @@ def _mobility(i: int, p: Array, nx: float, ny: float, nz: float, x: Array, R: Ar
 
 
 @inlined_kernel
-def _kick(i: int, p: Array, jx: float, jy: float, jz: float, x: Array, R: Array, v: Array, w: Array, bodies: Bodies) -> None:
+def _kick(
+    i: int, p: Array, jx: float, jy: float, jz: float, x: Array, R: Array, v: Array, w: Array, bodies: Bodies
+) -> None:
     """Give a body an impulse at a point."""
     m = bodies.mobility[i]
     v[i, 0] += m * jx
@@ -592,14 +682,28 @@ def _kick_back(
 
 @inlined_kernel
 def _push(
-    c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array, given: Array, response: Array, contacts: Contacts
+    c: int,
+    x: Array,
+    R: Array,
+    v: Array,
+    w: Array,
+    bodies: Bodies,
+    pace: Array,
+    given: Array,
+    response: Array,
+    contacts: Contacts,
 ) -> float:
     """Bring the velocity at a contact to what it should be, first along the normal and then, as far as friction goes, along the surface.
 
     Return the larger of the two changes [m/s].
     """
     a, b = contacts.who[c, 0], contacts.who[c, 1]
-    point, n, surface, rubbed = contacts.vectors[c, 0], contacts.vectors[c, 1], contacts.vectors[c, 2], contacts.vectors[c, 3]
+    point, n, surface, rubbed = (
+        contacts.vectors[c, 0],
+        contacts.vectors[c, 1],
+        contacts.vectors[c, 2],
+        contacts.vectors[c, 3],
+    )
     numbers, change = contacts.numbers[c], 0.0
     for part in range(2):
         vx, vy, vz = _point_velocity(a, point, x, v, w)
@@ -687,7 +791,8 @@ def box_contacts(
 ) -> int:
     """Write where two boxes touch or come nearer than a margin, and the normal from the second to the first; return how many points.
 
-    Separating axes; then the face that faces the other box is clipped to it, or the two nearest points of two edges are taken.
+    Separating axes; then the face that faces the other box is clipped to it, or the two nearest points of two edges are
+    taken.
     """
     dx, dy, dz = xa[0] - xb[0], xa[1] - xb[1], xa[2] - xb[2]
     best, which, bx, by, bz = math.inf, -1, 0.0, 0.0, 0.0
@@ -706,7 +811,9 @@ def box_contacts(
             lx, ly, lz = lx / size, ly / size, lz / size
         reach = 0.0
         for k in range(3):
-            reach += ha[k] * abs(Ra[0, k] * lx + Ra[1, k] * ly + Ra[2, k] * lz) + hb[k] * abs(Rb[0, k] * lx + Rb[1, k] * ly + Rb[2, k] * lz)
+            reach += ha[k] * abs(Ra[0, k] * lx + Ra[1, k] * ly + Ra[2, k] * lz) + hb[k] * abs(
+                Rb[0, k] * lx + Rb[1, k] * ly + Rb[2, k] * lz
+            )
         along = dx * lx + dy * ly + dz * lz
         overlap = reach - abs(along)
         if overlap < -margin:
@@ -725,7 +832,18 @@ def box_contacts(
 
 @kernel
 def _edge_contact(
-    xa: Array, Ra: Array, ha: Array, xb: Array, Rb: Array, hb: Array, i: int, k: int, depth: float, n: Array, points: Array, depths: Array
+    xa: Array,
+    Ra: Array,
+    ha: Array,
+    xb: Array,
+    Rb: Array,
+    hb: Array,
+    i: int,
+    k: int,
+    depth: float,
+    n: Array,
+    points: Array,
+    depths: Array,
 ) -> int:
     pa, pb = np.empty(3), np.empty(3)
     for c in range(3):
@@ -771,7 +889,9 @@ def _face_contacts(
     for k in range(4):
         su, sv = (-1.0 if k == 0 or k == 3 else 1.0), (-1.0 if k < 2 else 1.0)
         for c in range(3):
-            polygon[k, c] = other[c] + side * ho[against] * Ro[c, against] + su * ho[u] * Ro[c, u] + sv * ho[v] * Ro[c, v]
+            polygon[k, c] = (
+                other[c] + side * ho[against] * Ro[c, against] + su * ho[u] * Ro[c, u] + sv * ho[v] * Ro[c, v]
+            )
     for k in range(1, 3):
         e = (axis + k) % 3
         for turn in range(2):

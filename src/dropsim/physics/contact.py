@@ -1,8 +1,9 @@
 """What a joint's sphere can touch: planes, spheres and shapes, as signed distances with normals, velocities and friction.
 
-Kernels take them as `Solids`: rows of planes (normal, offset, angular velocity, velocity, pivot, friction), of spheres (centre, radius,
-velocity, friction) and of patches on the planes (centre, half sizes, cosine and sine of the turn, friction), and of boxes, cylinders and
-meshes (see `shapes`), the same for everyone (a leading dimension of 1) or one set per person. A friction of NaN is the simulator's own.
+Kernels take them as `Solids`: rows of planes (normal, offset, angular velocity, velocity, pivot, friction), of spheres
+(centre, radius, velocity, friction) and of patches on the planes (centre, half sizes, cosine and sine of the turn,
+friction), and of boxes, cylinders and meshes (see `shapes`), the same for everyone (a leading dimension of 1) or one
+set per person. A friction of NaN is the simulator's own.
 """
 
 import functools
@@ -18,14 +19,23 @@ from dropsim.body.joints import BEYOND, FLESH, NUM_JOINTS, PARENTS
 from dropsim.body.skeleton import flat
 from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.physics import shapes as forms
-from dropsim.physics.shapes import NO_TRIANGLES, Mesh, Triangles, shape_distance, shape_entry, to_local, turned, velocity_at
+from dropsim.physics.shapes import (
+    NO_TRIANGLES,
+    Mesh,
+    Triangles,
+    shape_distance,
+    shape_entry,
+    to_local,
+    turned,
+    velocity_at,
+)
 
 Array = Any
 """numba knows the types."""
 _BEYOND, _FLESH, _PARENTS = np.array(BEYOND), np.array(FLESH), np.array(PARENTS)
 STICKS, SLIDES = 1.0, 3.0
-"""Feet that move slower than the first on average over a frame stand during it, as one that lands within it; from the second on they
-slide [m/s]. The bank's recordings are explained as well with this as without."""
+"""Feet that move slower than the first on average over a frame stand during it, as one that lands within it; from the
+second on they slide [m/s]. The bank's recordings are explained as well with this as without."""
 Found = tuple[float, float, float, float, float, float, float, float]
 """Distance, normal, velocity and friction of a surface."""
 HAIR = 1e-9
@@ -74,7 +84,10 @@ class Plane:
     @classmethod
     def stacked(cls, planes: Sequence["Plane"]) -> "Plane":
         """Stack planes along a new last batch dimension, such as time."""
-        vectors = [np.stack([getattr(plane, name) for plane in planes], -2) for name in ("normal", "angular_velocity", "velocity", "pivot")]
+        vectors = [
+            np.stack([getattr(plane, name) for plane in planes], -2)
+            for name in ("normal", "angular_velocity", "velocity", "pivot")
+        ]
         offsets = np.stack([plane.offset for plane in planes], -1)
         friction = np.stack([np.broadcast_to(plane.friction, plane.offset.shape) for plane in planes], -1)
         return cls(vectors[0], offsets, *vectors[1:], friction)  # pyright: ignore[reportCallIssue]
@@ -92,7 +105,14 @@ class Plane:
     @property
     def rows(self) -> Float[np.ndarray, "*b 1 14"]:
         """As kernels take it."""
-        parts = (self.normal, self.offset[..., None], self.angular_velocity, self.velocity, self.pivot, self.friction[..., None])
+        parts = (
+            self.normal,
+            self.offset[..., None],
+            self.angular_velocity,
+            self.velocity,
+            self.pivot,
+            self.friction[..., None],
+        )
         shape = np.broadcast_shapes(*(p.shape[:-1] for p in parts))
         return np.concatenate([np.broadcast_to(p, (*shape, p.shape[-1])) for p in parts], -1)[..., None, :]
 
@@ -101,7 +121,10 @@ class Plane:
         normal = self.normal[..., None, :]
         distance = (points * normal).sum(-1) - self.offset[..., None]
         spin = np.cross(self.angular_velocity[..., None, :], points - self.pivot[..., None, :])
-        velocity, friction = spin + self.velocity[..., None, :], np.broadcast_to(self.friction[..., None], distance.shape)
+        velocity, friction = (
+            spin + self.velocity[..., None, :],
+            np.broadcast_to(self.friction[..., None], distance.shape),
+        )
         return Surface(distance, np.broadcast_to(normal, points.shape), velocity, friction)
 
 
@@ -124,7 +147,9 @@ class Spheres:
     @property
     def rows(self) -> Float[np.ndarray, "*b s 8"]:
         """As kernels take them."""
-        radii, friction = (np.broadcast_to(v, (*self.centres.shape[:-1], 1)) for v in (self.radii[:, None], self.friction))
+        radii, friction = (
+            np.broadcast_to(v, (*self.centres.shape[:-1], 1)) for v in (self.radii[:, None], self.friction)
+        )
         return np.concatenate((self.centres, radii, np.broadcast_to(self.velocities, self.centres.shape), friction), -1)
 
 
@@ -185,7 +210,14 @@ class Shape:
         """As kernels take it."""
         batch, flags = self.centre.shape[:-1], np.array([self.friction, self.bound, float(self.seen)])
         turn = self.rotation.reshape(*self.rotation.shape[:-2], 9)
-        parts = (np.array([float(self.kind), *self.sizes]), self.centre, turn, self.velocity, self.angular_velocity, flags)
+        parts = (
+            np.array([float(self.kind), *self.sizes]),
+            self.centre,
+            turn,
+            self.velocity,
+            self.angular_velocity,
+            flags,
+        )
         return np.concatenate([np.broadcast_to(part, (*batch, part.shape[-1])) for part in parts], -1)[..., None, :]
 
 
@@ -222,7 +254,9 @@ def colliders_by_world(parts: tuple[tuple[int, Collider], ...], batch: tuple[int
     for kind, worlds in groups.items():
         meshes = tuple(dict.fromkeys(mesh for own in worlds.values() for c in own for mesh in _meshes_of(c)))
         places = list(range(len(meshes)))
-        stacked = {world: _stacked([_rooted(c, meshes, places) for c in own], batch[1:]) for world, own in worlds.items()}
+        stacked = {
+            world: _stacked([_rooted(c, meshes, places) for c in own], batch[1:]) for world, own in worlds.items()
+        }
         nowhere, most = _NOWHERE[kind], max(rows.shape[-2] for rows in stacked.values())
         rows = np.broadcast_to(nowhere, (*batch, most, len(nowhere))).copy()
         for world, own in stacked.items():
@@ -235,7 +269,9 @@ def colliders_by_world(parts: tuple[tuple[int, Collider], ...], batch: tuple[int
 def solids(colliders: tuple[Collider, ...], batch: tuple[int, ...]) -> Solids:
     """Stack colliders as kernels take them; colliders with batch dimensions are broadcast to `batch`."""
     if strange := [type(c).__name__ for c in colliders if not isinstance(c, Collider)]:
-        raise ValueError(f"people can touch planes, spheres and shapes, not a {strange[0]}: build it of Plane, Spheres and Shape")
+        raise ValueError(
+            f"people can touch planes, spheres and shapes, not a {strange[0]}: build it of Plane, Spheres and Shape"
+        )
     meshes = tuple(dict.fromkeys(mesh for c in colliders for mesh in _meshes_of(c)))
     mesh, roots = _joined(meshes)
     found = []
@@ -416,7 +452,9 @@ def _or_entered(found: Found, before: Array, x: float, y: float, z: float, here:
 
 
 @kernel
-def ray(x: float, y: float, z: float, dx: float, dy: float, dz: float, here: Solids, seen: bool) -> tuple[float, float, float, float]:
+def ray(
+    x: float, y: float, z: float, dx: float, dy: float, dz: float, here: Solids, seen: bool
+) -> tuple[float, float, float, float]:
     """Return where the way from a point along d enters something, as a share of d, and the normal there; infinite if it does not.
 
     `seen` leaves out what people do not see or know. What the point is inside of does not count.
@@ -457,7 +495,9 @@ def _patched(x: float, y: float, friction: float, patches: Array) -> float:
 
 
 @kernel
-def _surfaces(points: Array, solids: Solids, distance: Array, normals: Array, velocities: Array, friction: Array) -> None:
+def _surfaces(
+    points: Array, solids: Solids, distance: Array, normals: Array, velocities: Array, friction: Array
+) -> None:
     for i in range(len(points)):
         here = of_person(solids, i)
         for j in range(points.shape[1]):
@@ -474,12 +514,14 @@ def near_spheres(
 ) -> None:  # fmt: skip
     """Write which of a person's spheres are nearer than a margin to something, the normals and the friction there, and how they slide.
 
-    `sliding` is the way along which a sphere slides that goes to `after`, as a unit vector; shorter for one that hardly slides. If the body
-    is not taken as a `whole`, spheres are all there is of it, and none slides. Of a sphere that is not near, nothing else is known.
+    `sliding` is the way along which a sphere slides that goes to `after`, as a unit vector; shorter for one that hardly
+    slides. If the body is not taken as a `whole`, spheres are all there is of it, and none slides. Of a sphere that is
+    not near, nothing else is known.
     """
     sliding[:] = 0.0
     for j in range(NUM_JOINTS):
-        # Toes and palms bear what the ball of the foot and the wrist are too high for, and flesh is softer than a sphere.
+        # Toes and palms bear what the ball of the foot and the wrist are too high for, and flesh is softer than a
+        # sphere.
         parent, reach = _PARENTS[j], radii[j]
         ax, ay, az = x[j, 0] - x[parent, 0], x[j, 1] - x[parent, 1], x[j, 2] - x[parent, 2]
         if whole:
@@ -510,8 +552,8 @@ def contact_targets(
 ) -> None:
     """Project for the contact energy: spheres inside something touch it normally and stick to it tangentially, as far as friction holds.
 
-    The tangent plane at x stands for the surface: exact for planes, and for spheres at the step of one frame. The energy's normal force
-    is in proportion to the depth, so its tangential one is bounded by friction times the depth.
+    The tangent plane at x stands for the surface: exact for planes, and for spheres at the step of one frame. The
+    energy's normal force is in proportion to the depth, so its tangential one is bounded by friction times the depth.
     """
     for i in range(len(x)):
         here = of_person(solids, i)
@@ -535,7 +577,17 @@ def contact_targets(
 
 @inlined_kernel
 def _slide(
-    px: float, py: float, pz: float, before: Array, h: float, nx: float, ny: float, nz: float, vx: float, vy: float, vz: float
+    px: float,
+    py: float,
+    pz: float,
+    before: Array,
+    h: float,
+    nx: float,
+    ny: float,
+    nz: float,
+    vx: float,
+    vy: float,
+    vz: float,
 ) -> tuple[float, float, float, float]:
     """Return a sphere's way along a surface within the step, relative to the surface, and its length."""
     sx, sy, sz = px - before[0] - h * vx, py - before[1] - h * vy, pz - before[2] - h * vz
@@ -551,17 +603,20 @@ def push_out(
 ) -> None:  # fmt: skip
     """Move a person's spheres that are inside something out to its surface, with Coulomb friction on the way, and mark them.
 
-    The way out stands for the normal impulse: a step along the surface is undone up to friction times that way (Mueller et al. 2007). A
-    sphere that rests on the surface has in addition the impulse that bears the body, as the way `bearing` that it would sink without.
-    `pressed` and `rubbed` add up the ways out and the ways undone so far in this frame: however often spheres are pushed out, friction is
-    what the whole way out allows. What slides on all the same is marked too.
+    The way out stands for the normal impulse: a step along the surface is undone up to friction times that way (Mueller
+    et al. 2007). A sphere that rests on the surface has in addition the impulse that bears the body, as the way
+    `bearing` that it would sink without. `pressed` and `rubbed` add up the ways out and the ways undone so far in this
+    frame: however often spheres are pushed out, friction is what the whole way out allows. What slides on all the same
+    is marked too.
     """
     for j in range(NUM_JOINTS):
         px, py, pz = x[j, 0], x[j, 1], x[j, 2]
         sliding[j] = False
         if beyond_planes(radii[j] + 2 * GRIP_GAP, px, py, pz, here):
             continue
-        distance, nx, ny, nz, vx, vy, vz, own = nearest_on_the_way(radii[j] + 2 * GRIP_GAP, before[j], px, py, pz, here, h)
+        distance, nx, ny, nz, vx, vy, vz, own = nearest_on_the_way(
+            radii[j] + 2 * GRIP_GAP, before[j], px, py, pz, here, h
+        )
         gap = distance - radii[j]
         if gap < 0:
             touching[j] = True

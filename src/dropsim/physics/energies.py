@@ -18,7 +18,8 @@ from dropsim.priors.pose import PosePrior
 Array = Any
 """numba knows the types."""
 BRACES = ((1, 2), (1, 3), (2, 3), (12, 13), (12, 14), (13, 14))
-"""Pairs that hold the children of the pelvis and of the chest in shape, so that these two are blocks and not loose hubs."""
+"""Pairs that hold the children of the pelvis and of the chest in shape, so that these two are blocks and not loose
+hubs."""
 _RODS = np.array((*((c, PARENTS[c]) for c in range(1, NUM_JOINTS)), *BRACES))
 
 
@@ -39,7 +40,12 @@ class Rigidity(KernelEnergy):
         return _differences(_RODS)
 
     def write(
-        self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
+        self,
+        x: Float[np.ndarray, "n 22 3"],
+        frame: Frame,
+        p: Float[np.ndarray, "n r 3"],
+        active: Bool[np.ndarray, "n r"],
+        at: int,
     ) -> None:
         _scaled_rods(x, _RODS, frame.skeleton.rest, p, at)
 
@@ -60,8 +66,9 @@ def _scaled_rods(x: Array, ends: Array, rest: Array, p: Array, at: int) -> None:
 class Contact(KernelEnergy):
     """E_2: particles that would be inside something stay where they were along it and come out to its surface.
 
-    Static friction, as in the paper: the target is x_t carried along by the surface, moved along the normal until it touches. What
-    friction cannot hold slides: a step along the surface is undone by at most friction times the depth and g h^2.
+    Static friction, as in the paper: the target is x_t carried along by the surface, moved along the normal until it
+    touches. What friction cannot hold slides: a step along the surface is undone by at most friction times the depth
+    and g h^2.
     """
 
     weight: float = 3.0
@@ -73,7 +80,12 @@ class Contact(KernelEnergy):
         return np.eye(NUM_JOINTS)
 
     def write(
-        self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
+        self,
+        x: Float[np.ndarray, "n 22 3"],
+        frame: Frame,
+        p: Float[np.ndarray, "n r 3"],
+        active: Bool[np.ndarray, "n r"],
+        at: int,
     ) -> None:
         contact_targets(x, frame.x, frame.skeleton.radii, frame.solids, self.friction, frame.h, p, active, at)
 
@@ -82,8 +94,9 @@ class Contact(KernelEnergy):
 class RangeOfMotion(KernelEnergy):
     """E_3: poses that no person can take are drawn back to the nearest one that people can, eq. (15): codes are scaled to the limit.
 
-    A stop without bounce, like that of a joint at its end. Joints go back by the share by which the code is too long, which is zero at the
-    limit, and a joint that already goes back as fast is not pulled: the stop takes outward velocity away and throws nothing back.
+    A stop without bounce, like that of a joint at its end. Joints go back by the share by which the code is too long,
+    which is zero at the limit, and a joint that already goes back as fast is not pulled: the stop takes outward
+    velocity away and throws nothing back.
     """
 
     pose: PosePrior
@@ -97,7 +110,12 @@ class RangeOfMotion(KernelEnergy):
         return np.eye(NUM_JOINTS) - 1.0 / NUM_JOINTS
 
     def write(
-        self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
+        self,
+        x: Float[np.ndarray, "n 22 3"],
+        frame: Frame,
+        p: Float[np.ndarray, "n r 3"],
+        active: Bool[np.ndarray, "n r"],
+        at: int,
     ) -> None:
         q = np.empty((*x.shape, 3))
         inverse(x, frame.twists, frame.skeleton.offsets, q)
@@ -110,10 +128,13 @@ class RangeOfMotion(KernelEnergy):
 
 
 @kernel
-def _draw_back(people: Array, q: Array, wanted: Array, x: Array, before: Array, offsets: Array, p: Array, active: Array, at: int) -> None:
+def _draw_back(
+    people: Array, q: Array, wanted: Array, x: Array, before: Array, offsets: Array, p: Array, active: Array, at: int
+) -> None:
     """Write how far joints of people out of range go back toward natural poses, about their middle.
 
-    Progress since the step's start counts. All is turned to lie on the body: a pose has no orientation either, so there is no moment.
+    Progress since the step's start counts. All is turned to lie on the body: a pose has no orientation either, so there
+    is no moment.
     """
     posed, world = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3, 3))
     here, natural = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3))
@@ -129,9 +150,15 @@ def _draw_back(people: Array, q: Array, wanted: Array, x: Array, before: Array, 
         for j in range(NUM_JOINTS):
             dx, dy, dz = natural[j, 0] - here[j, 0], natural[j, 1] - here[j, 1], natural[j, 2] - here[j, 2]
             away = max(dx * dx + dy * dy + dz * dz, 1e-18)
-            progress = (dx * (here[j, 0] - past[j, 0]) + dy * (here[j, 1] - past[j, 1]) + dz * (here[j, 2] - past[j, 2])) / away
+            progress = (
+                dx * (here[j, 0] - past[j, 0]) + dy * (here[j, 1] - past[j, 1]) + dz * (here[j, 2] - past[j, 2])
+            ) / away
             share = min(max(wanted[k] - progress, 0.0), 1.0)
-            target[j, 0], target[j, 1], target[j, 2] = here[j, 0] + share * dx, here[j, 1] + share * dy, here[j, 2] + share * dz
+            target[j, 0], target[j, 1], target[j, 2] = (
+                here[j, 0] + share * dx,
+                here[j, 1] + share * dy,
+                here[j, 2] + share * dz,
+            )
         _turn_onto(here, target, p[i, at : at + NUM_JOINTS])
         active[i, at : at + NUM_JOINTS] = True
 
@@ -175,12 +202,19 @@ class Kinematic(KernelEnergy):
         return np.eye(NUM_JOINTS)
 
     def write(
-        self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
+        self,
+        x: Float[np.ndarray, "n 22 3"],
+        frame: Frame,
+        p: Float[np.ndarray, "n r 3"],
+        active: Bool[np.ndarray, "n r"],
+        at: int,
     ) -> None:
         _nearest(frame.candidates, x, np.empty(len(x), dtype=np.int64), p, at)
 
 
-def nearest_candidate(candidates: Float[np.ndarray, "*b k 22 3"], x: Float[np.ndarray, "*b 22 3"]) -> Int[np.ndarray, "*b"]:
+def nearest_candidate(
+    candidates: Float[np.ndarray, "*b k 22 3"], x: Float[np.ndarray, "*b 22 3"]
+) -> Int[np.ndarray, "*b"]:
     """Return the index of the candidate nearest to x in joint space, the first of equals."""
     index = np.empty(x.shape[:-2], dtype=np.int64)
     _nearest(flat(candidates, 3), flat(x, 2), index.reshape(-1), np.empty((index.size, NUM_JOINTS, 3)), 0)

@@ -51,8 +51,8 @@ class Target:
 class Energy(ABC):
     """A preference about the next frame, written as a linear map A of the joints and a projection p onto where A x should be.
 
-    Weights are relative to M / h^2 (see docs/architecture.md): the solver minimises 1/2 (x - y)^T M (x - y) + sum w/2 |A x - p|^2
-    with M scaled to a mean of one, so values are in m^2.
+    Weights are relative to M / h^2 (see docs/architecture.md): the solver minimises 1/2 (x - y)^T M (x - y) + sum w/2
+    |A x - p|^2 with M scaled to a mean of one, so values are in m^2.
     """
 
     name: str
@@ -80,7 +80,12 @@ class KernelEnergy(Energy):
 
     @abstractmethod
     def write(
-        self, x: Float[np.ndarray, "n 22 3"], frame: Frame, p: Float[np.ndarray, "n r 3"], active: Bool[np.ndarray, "n r"], at: int
+        self,
+        x: Float[np.ndarray, "n 22 3"],
+        frame: Frame,
+        p: Float[np.ndarray, "n r 3"],
+        active: Bool[np.ndarray, "n r"],
+        at: int,
     ) -> None:
         """Write the projection into rows from `at` on; rows that do not apply are marked."""
 
@@ -101,7 +106,9 @@ def check_energy(energy: Energy, skeleton: Skeleton) -> Float[np.ndarray, "m 22"
         raise ValueError(f"the energy {name!r} needs a weight of 0 or more, not {weight!r}")
     A = np.asarray(energy.matrix(skeleton), dtype=np.float64)
     if A.ndim != 2 or A.shape[1] != len(skeleton.masses) or not np.isfinite(A).all():
-        raise ValueError(f"the matrix of the energy {name!r} has to be m x {len(skeleton.masses)} finite numbers, and is {A.shape}")
+        raise ValueError(
+            f"the matrix of the energy {name!r} has to be m x {len(skeleton.masses)} finite numbers, and is {A.shape}"
+        )
     return np.ascontiguousarray(A)
 
 
@@ -111,9 +118,13 @@ def check_target(energy: Energy, target: object, num: int, rows: int) -> Target:
         raise ValueError(f"project of the energy {energy.name!r} has to return a Target, not {type(target).__name__}")
     shape = np.shape(target.p)
     if shape[-2:] != (rows, 3) or len(shape) > 3 or (len(shape) == 3 and shape[0] not in (1, num)):
-        raise ValueError(f"p of the energy {energy.name!r} has to be {num} x {rows} x 3, as its matrix has {rows} rows, and is {shape}")
+        raise ValueError(
+            f"p of the energy {energy.name!r} has to be {num} x {rows} x 3, as its matrix has {rows} rows, and is {shape}"
+        )
     if target.active is not None and np.shape(target.active) not in ((num, rows), (1, rows), (rows,)):
-        raise ValueError(f"active of the energy {energy.name!r} has to be {num} x {rows}, and is {np.shape(target.active)}")
+        raise ValueError(
+            f"active of the energy {energy.name!r} has to be {num} x {rows}, and is {np.shape(target.active)}"
+        )
     if not np.isfinite(target.p if target.active is None else np.where(target.active[..., None], target.p, 0.0)).all():
         raise ValueError(f"p of the energy {energy.name!r} holds numbers that are not finite")
     return target

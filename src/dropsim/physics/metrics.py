@@ -1,7 +1,7 @@
 """Measures of motion quality: pure functions of a Motion, batched over its leading dimensions, in the unit that the name says.
 
-`since` and `end` are frames: one number for everybody, or one per person. The Frechet distance, which compares sets of motions, is in
-`research.evaluation.windows`, and speed, which depends on the machine, in `research.evaluation.bench`.
+`since` and `end` are frames: one number for everybody, or one per person. The Frechet distance, which compares sets of
+motions, is in `research.evaluation.windows`, and speed, which depends on the machine, in `research.evaluation.bench`.
 """
 
 import functools
@@ -26,7 +26,8 @@ TOES = (10, 11)
 TOLERANCE = 0.005
 """How far a sphere may be off the floor and still count as touching it [m]."""
 LOW = 0.05
-"""A foot whose sphere is lower than this should not slide [m] (GMD); up to here a sphere can bear a contact force too."""
+"""A foot whose sphere is lower than this should not slide [m] (GMD); up to here a sphere can bear a contact force
+too."""
 SLIDING = 0.5
 """A low foot that is faster than this slides [m/s] (GMD)."""
 RECOVERY = 3.0
@@ -34,7 +35,8 @@ RECOVERY = 3.0
 GET_UP = 8.0
 """Time within which people who fell may get up [s]."""
 LIFTED, LANDED = 0.04, 0.02
-"""A foot is lifted when ankle and toes are higher than the first above where they stand, and has landed below the second [m]."""
+"""A foot is lifted when ankle and toes are higher than the first above where they stand, and has landed below the
+second [m]."""
 TOUCHING = 0.02
 """Spheres within this of the floor can bear a contact force, in the ledger [m]."""
 LEDGER_ARM = 1.0
@@ -48,7 +50,8 @@ TURNING = 1.0
 SLOWER, SLOW = 0.2, 0.25
 """A person stops when slower than the first, and stands while slower than the second [m/s]."""
 STOP_WINDOW, STOP_STAYS, STOP_LATEST = 0.3, 0.5, 6.0
-"""Time over which the speed of somebody who stops is averaged, for which it stays low, and after which they count as never stopping [s]."""
+"""Time over which the speed of somebody who stops is averaged, for which it stays low, and after which they count as
+never stopping [s]."""
 HUMAN_SINK = 0.10
 """Deepest that any joint sphere of a human motion may go below the floor [m]."""
 HUMAN_SPEED = 12.0
@@ -117,8 +120,9 @@ def bone_error_percent(motion: Motion) -> Numbers:
 def root_wrench(motion: Motion, *, cylinders: bool = False) -> Float[np.ndarray, "*b t 2"]:
     """Force and moment that no contact explains, in body weights and body weights at 1 m (DROP, ManipNet).
 
-    Whatever is within 5 cm of level ground may bear a force, as in the simulator, so that recordings and simulations compare. The external
-    forces that the motion holds are accounted for. Masses are points at the joints, or bones are solid cylinders.
+    Whatever is within 5 cm of level ground may bear a force, as in the simulator, so that recordings and simulations
+    compare. The external forces that the motion holds are accounted for. Masses are points at the joints, or bones are
+    solid cylinders.
     """
     return wrench.root_wrench_of_motion(motion, sphere_heights(motion) < LOW, cylinders=cylinders)
 
@@ -126,16 +130,22 @@ def root_wrench(motion: Motion, *, cylinders: bool = False) -> Float[np.ndarray,
 def ledger(motion: Motion, *, same_frame: bool = False) -> Float[np.ndarray, "*b w 2"]:
     """Return the impulse of every half second that neither external nor contact forces explain: over the mass [m/s], and as spin [rad/s].
 
-    The first is the larger of its horizontal and its vertical part. An acceleration spans three frames (x_{t-1} - 2 x_t + x_{t+1}), so
-    whatever is within 2 cm of level ground in one of them may bear a force, in the friction cone; with `same_frame`, only what is so at t.
-    Forces and moments [N, N m] are fitted together, as in the paper: a moment weighs as at 1 m.
+    The first is the larger of its horizontal and its vertical part. An acceleration spans three frames (x_{t-1} - 2 x_t
+    + x_{t+1}), so whatever is within 2 cm of level ground in one of them may bear a force, in the friction cone; with
+    `same_frame`, only what is so at t. Forces and moments [N, N m] are fitted together, as in the paper: a moment
+    weighs as at 1 m.
     """
     low = bearing_heights(motion) < TOUCHING
     if not same_frame:
-        before, after = np.roll(low, 1, axis=-2), np.roll(low, -1, axis=-2)  # the ends, which wrap around, are not looked at
+        before, after = (
+            np.roll(low, 1, axis=-2),
+            np.roll(low, -1, axis=-2),
+        )  # the ends, which wrap around, are not looked at
         low = before | low | after
     skeleton, h, x = motion.skeleton, 1 / motion.fps, motion.joints[..., 1:-1, :, :]
-    residual = wrench.unexplained_of_motion(motion, low, options=SimulatorOptions(moment_arm=LEDGER_ARM, largest_bearing=wrench.IMPACT))
+    residual = wrench.unexplained_of_motion(
+        motion, low, options=SimulatorOptions(moment_arm=LEDGER_ARM, largest_bearing=wrench.IMPACT)
+    )
     turns = np.linalg.solve(_inertia(x, skeleton), residual[..., 3:, None])[..., 0]
     rates = np.concatenate((residual[..., :3] / skeleton.masses.sum(), turns), -1)
     sums = np.cumsum(np.concatenate((np.zeros_like(rates[..., :1, :]), rates * h), -2), -2)
@@ -190,7 +200,9 @@ def fallen(motion: Motion) -> Bool[np.ndarray, "*b t"]:
     return lying(motion.joints, motion.skeleton)
 
 
-def lying(joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton, floor: Float[np.ndarray, "*b"] | float = 0.0) -> Flags:
+def lying(
+    joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton, floor: Float[np.ndarray, "*b"] | float = 0.0
+) -> Flags:
     """Pelvis or head below 0.45 of its standing height above the floor."""
     return ~above(joints, skeleton, 0.45, floor).all(-1)
 
@@ -283,7 +295,10 @@ def stop_distance(motion: Motion, start: FrameIndex, end: FrameIndex) -> Numbers
     """Distance over the ground from the centre of mass at a push's start to where somebody stands again [m], or is 6 s after its end."""
     centre = motion.skeleton.centre_of_mass(motion.joints)[..., :2]
     last = np.minimum(_stop_frame(motion, end), len(motion) - 1)
-    way = [_at(np.moveaxis(centre, -1, 0), np.broadcast_to(at, (2, *last.shape))) for at in (last, _per_person(motion, start))]
+    way = [
+        _at(np.moveaxis(centre, -1, 0), np.broadcast_to(at, (2, *last.shape)))
+        for at in (last, _per_person(motion, start))
+    ]
     return np.hypot(*(way[0] - way[1]))
 
 
@@ -318,7 +333,8 @@ def _aloft(motion: Motion) -> tuple[Bool[np.ndarray, "*b t 2"], Int[np.ndarray, 
 def first_step(motion: Motion, since: FrameIndex = 0) -> Int[np.ndarray, "*b 3"]:
     """Return the first step whose lift-off is at a frame or later: frame of lift-off, frame of landing, and foot (0 left, 1 right).
 
-    All are -1 for people who take none. Lift-off is the last frame at which the foot is within 2 cm of where feet stand.
+    All are -1 for people who take none. Lift-off is the last frame at which the foot is within 2 cm of where feet
+    stand.
     """
     aloft, stood = _aloft(motion)
     lands = aloft[..., :-1, :] & ~aloft[..., 1:, :]

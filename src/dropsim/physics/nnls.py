@@ -12,19 +12,24 @@ from dropsim.compute.jit import inlined_kernel, kernel
 Array = Any
 """numba knows the types."""
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
-"""Relative to its factors, a sum of a few products is as good as zero below this. Columns that are equal would take turns for ever
-otherwise."""
+"""Relative to its factors, a sum of a few products is as good as zero below this. Columns that are equal would take
+turns for ever otherwise."""
 FINE, ENDLESS, NOT_FINITE = 0, 1, 2
 """What a least-squares problem came to."""
 
 
 def nnls(
-    F: Float[np.ndarray, "*b m n"], b: Float[np.ndarray, "*b m"], active: Bool[np.ndarray, "*b n"] | None = None, *, ridge: float = 0.0
+    F: Float[np.ndarray, "*b m n"],
+    b: Float[np.ndarray, "*b m"],
+    active: Bool[np.ndarray, "*b n"] | None = None,
+    *,
+    ridge: float = 0.0,
 ) -> Float[np.ndarray, "*b n"]:
     """Return c >= 0 that minimises |F c - b|^2, with c = 0 in the columns that are not active.
 
-    F c is unique; if columns depend on each other, c is not. A ridge above zero adds (ridge s |c|)^2, s being the norm of the longest
-    column, and so picks the smallest c: the optimality conditions are then off by ridge^2 s^2 c, which is 1e-12 at ridge = 1e-6.
+    F c is unique; if columns depend on each other, c is not. A ridge above zero adds (ridge s |c|)^2, s being the norm
+    of the longest column, and so picks the smallest c: the optimality conditions are then off by ridge^2 s^2 c, which
+    is 1e-12 at ridge = 1e-6.
     """
     if not ridge >= 0:
         raise ValueError(f"the ridge of a least-squares problem cannot be negative, and is {ridge}")
@@ -37,7 +42,9 @@ def nnls(
 def check(status: int) -> None:
     """Raise what went wrong in a kernel."""
     if status == NOT_FINITE:
-        raise ValueError("a least-squares problem has numbers that are not finite: look for NaN in the positions, velocities or forces")
+        raise ValueError(
+            "a least-squares problem has numbers that are not finite: look for NaN in the positions, velocities or forces"
+        )
     if status == ENDLESS:
         raise RuntimeError("a least-squares problem did not come to an end")
 
@@ -89,9 +96,10 @@ def solve(A: Array, b: Array, n: int, ridge: float, x: Array) -> int:
 def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
     """Lawson and Hanson's algorithm NNLS (1974, chapter 23); return whether it came to an end.
 
-    order[:passive] are the columns in the least-squares fit, in the order of their triangular factor; the others are zero. A column's
-    row of the ridge comes into the problem with the column. So each column adds one row, and its reflection, which clears what is
-    below the diagonal, acts on as many rows as the problem has, and one: that is little work, however many columns there are.
+    order[:passive] are the columns in the least-squares fit, in the order of their triangular factor; the others are
+    zero. A column's row of the ridge comes into the problem with the column. So each column adds one row, and its
+    reflection, which clears what is below the diagonal, acts on as many rows as the problem has, and one: that is
+    little work, however many columns there are.
     """
     num_rows, size = len(b), 0.0
     for r in range(num_rows):
@@ -230,7 +238,16 @@ def _reflect(reflection: Array, scale: float, first: int, vector: Array) -> None
 
 @kernel
 def _drop(
-    A: Array, b: Array, ridge: float, passive: int, x: Array, order: Array, R: Array, reflections: Array, scales: Array, B: Array
+    A: Array,
+    b: Array,
+    ridge: float,
+    passive: int,
+    x: Array,
+    order: Array,
+    R: Array,
+    reflections: Array,
+    scales: Array,
+    B: Array,
 ) -> int:
     """Take the columns out of the fit that have come to zero, and factor those behind them again; return how many are left."""
     left, same = 0, True

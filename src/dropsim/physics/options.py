@@ -15,11 +15,13 @@ class SimulatorOptions:
     num_iterations: int = 3
     """Local and global steps a frame."""
     start_at_mode: bool | None = None
-    """Start the iterations at the mode, as in the paper, or at the first sample; by default at the candidate that physics chooses."""
+    """Start the iterations at the mode, as in the paper, or at the first sample; by default at the candidate that
+    physics chooses."""
     wrench_weight: float = 0.3
     """Weight of a candidate's root wrench, squared, in the choice [m^2 per squared body weight]."""
     nearest_sample: bool = False
-    """Let the candidate nearest to the solution drive the next state, as in the paper, instead of the one at which the iterations start."""
+    """Let the candidate nearest to the solution drive the next state, as in the paper, instead of the one at which the
+    iterations start."""
     contact: bool = True
     """Whether people touch the ground, objects, each other and themselves."""
     range_of_motion: bool = True
@@ -42,29 +44,35 @@ class SimulatorOptions:
     leaf_damping: float = 0.03
     """Share by which the rotations of head, hands and toes, which no joint tells, go back to rest each frame."""
     twist_from_sample: bool = False
-    """Whether bones are twisted as in the nearest candidate, as in the paper, which turns limbs over when candidates change."""
+    """Whether bones are twisted as in the nearest candidate, as in the paper, which turns limbs over when candidates
+    change."""
     drift: MetresPerSecond | None = None
-    """Bound on the unexplained velocity that adds up within half a second, of the body and of its turning at the moment arm [m/s]; by
-    default what suits the prior. With 0 each step is corrected on its own, as in the paper."""
+    """Bound on the unexplained velocity that adds up within half a second, of the body and of its turning at the moment
+    arm [m/s]; by default what suits the prior. With 0 each step is corrected on its own, as in the paper."""
     threshold: float = 0.0
     """Size below which an excess of the root wrench is left alone [body weights]."""
     correction_weight: float = 20.0
-    """Strength of the correction, w_p: it removes w_p / (1 + w_p) of an unexplained force, and less of an unexplained moment."""
+    """Strength of the correction, w_p: it removes w_p / (1 + w_p) of an unexplained force, and less of an unexplained
+    moment."""
     correction_cap: Metres = 0.1
     """Farthest that the correction moves any joint [m]."""
     moment_arm: Metres = 0.4
-    """Arm at which a moment weighs as much as a force, in the fit and in the correction [m]: about a body's radius of gyration."""
+    """Arm at which a moment weighs as much as a force, in the fit and in the correction [m]: about a body's radius of
+    gyration."""
     largest_load: float = 4.0
-    """Most that ankles and toes together bear along their normals [body weights]; people land from jumps with about as much."""
+    """Most that ankles and toes together bear along their normals [body weights]; people land from jumps with about as
+    much."""
     largest_bearing: float = 1.0
-    """Most that all other joints bear together [body weights]: hands, hips and backs carry a body but do not throw it into the air."""
+    """Most that all other joints bear together [body weights]: hands, hips and backs carry a body but do not throw it
+    into the air."""
     soles: bool = True
-    """Whether bodies bear forces with soles, toes, palms and flesh, and none that helps where they slide; the paper's points are below the
-    joints alone."""
+    """Whether bodies bear forces with soles, toes, palms and flesh, and none that helps where they slide; the paper's
+    points are below the joints alone."""
     friction_edges: int = 4
     """Edges of the pyramid inscribed in the friction cone."""
     ridge: float = 1e-6
-    """Spreads the load over the contacts: of all forces that fit equally well, the smallest. Changes the fit by less than 1e-10."""
+    """Spreads the load over the contacts: of all forces that fit equally well, the smallest. Changes the fit by less
+    than 1e-10."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -17,7 +17,8 @@ from dropsim.physics.contact import Solids, deepest, of_person, push_out
 Array = Any
 """numba knows the types."""
 ROUNDS = 4
-"""Rounds of pushing out and restoring lengths: a neck between a head and shoulders that lie on the floor takes several."""
+"""Rounds of pushing out and restoring lengths: a neck between a head and shoulders that lie on the floor takes
+several."""
 MOST_ROUNDS = 128
 """Rounds for people who are still too deep or stretched after the usual ones."""
 DEEP = 0.005
@@ -31,7 +32,8 @@ CLOSE = 0.05
 COMING_OUT = 0.3
 """Speed at which capsules that overlap already, such as crossed legs of a recording, come out of each other [m/s]."""
 FASTEST_HOLD = 6.0
-"""Speed at which a joint is brought to where it is held, at most [m/s]: bones stretched farther within a frame do not come back."""
+"""Speed at which a joint is brought to where it is held, at most [m/s]: bones stretched farther within a frame do not
+come back."""
 HOLD_ROUNDS = 8
 """Most rounds in which a hold that takes too large a force is loosened; two or three are usual."""
 HOLD_ITERATIONS = 6
@@ -51,10 +53,13 @@ def settle(
 ) -> None:  # fmt: skip
     """Push everyone out of what they are inside of and out of themselves, and restore bones' lengths, in turns; write which joints touched.
 
-    Joints in contact give less than their inverse masses say, by a factor, unless they slide. `borne` is what the ground's reaction
-    gives each person already, along the normals and along the surfaces, as ways [m].
+    Joints in contact give less than their inverse masses say, by a factor, unless they slide. `borne` is what the
+    ground's reaction gives each person already, along the normals and along the surfaces, as ways [m].
     """
-    give, work = np.empty(NUM_JOINTS), (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
+    give, work = (
+        np.empty(NUM_JOINTS),
+        (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS)),
+    )
     pressed, rubbed, sliding = np.empty(NUM_JOINTS), np.empty(NUM_JOINTS), np.empty(NUM_JOINTS, dtype=np.bool_)
     close, allowed, bounds = np.empty(len(PAIRS), dtype=np.int64), np.empty(len(PAIRS)), np.empty((len(CAPSULES), 4))
     for i in range(len(x)):
@@ -66,18 +71,25 @@ def settle(
             whole = done >= rounds and inside < DEEP and _stretch(out[i], body.lengths) < STRETCHED
             if whole and deepest(out[i], body.radii, here) < DEEP:
                 break
-            push_out(out[i], before[i], body.radii, here, friction, borne[i, 0], h, touching[i], sliding, pressed, rubbed)
-            # A body that is pressed against the floor is rather inside of itself than inside of the floor. A joint in a corner, out of
-            # which a round pushes it to one side, goes to and fro between both while it gives less than its neighbours.
+            push_out(
+                out[i], before[i], body.radii, here, friction, borne[i, 0], h, touching[i], sliding, pressed, rubbed
+            )
+            # A body that is pressed against the floor is rather inside of itself than inside of the floor. A joint in a
+            # corner, out of which a round pushes it to one side, goes to and fro between both while it gives less than
+            # its neighbours.
             last = 4 * done >= 3 * most_rounds
             for j in range(NUM_JOINTS):
-                give[j] = body.mobility[j] * (contact_mobility if touching[i, j] and not sliding[j] and not last else 1.0)
+                give[j] = body.mobility[j] * (
+                    contact_mobility if touching[i, j] and not sliding[j] and not last else 1.0
+                )
             inside = 0.0 if last else keep_apart(out[i], body.capsules, give, close, num_close, allowed)
             restore_person(out[i], body.lengths, give, 2, work[0], work[1], work[2])
 
 
 @kernel
-def close_pairs(x: Array, before: Array, body: BodyArrays, h: float, bounds: Array, close: Array, allowed: Array) -> int:
+def close_pairs(
+    x: Array, before: Array, body: BodyArrays, h: float, bounds: Array, close: Array, allowed: Array
+) -> int:
     """Write which pairs of a person's capsules may come to overlap while the person settles, and return how many they are.
 
     Also write how deep they may be in each other: what overlapped before comes out at a speed.
@@ -105,8 +117,9 @@ def close_pairs(x: Array, before: Array, body: BodyArrays, h: float, bounds: Arr
 def keep_apart(x: Array, radii: Array, give: Array, close: Array, num: int, allowed: Array) -> float:
     """Move a person's overlapping capsules apart, and return how much too deep the deepest were in each other [m].
 
-    A pair is pushed apart along the line between the nearest points of its axes, by the least displacement weighted by mobilities: equal
-    and opposite impulses along one line, so that with inverse masses both momenta stay what they were.
+    A pair is pushed apart along the line between the nearest points of its axes, by the least displacement weighted by
+    mobilities: equal and opposite impulses along one line, so that with inverse masses both momenta stay what they
+    were.
     """
     worst = 0.0
     for i in range(num):
@@ -155,7 +168,9 @@ class Holds(NamedTuple):
     @classmethod
     def nothing(cls, *batch: int) -> "Holds":
         """Return arrays in which every joint is free."""
-        return cls(np.full((*batch, NUM_JOINTS, 3), np.nan), np.zeros((*batch, NUM_JOINTS, 3)), np.zeros((*batch, NUM_JOINTS)))
+        return cls(
+            np.full((*batch, NUM_JOINTS, 3), np.nan), np.zeros((*batch, NUM_JOINTS, 3)), np.zeros((*batch, NUM_JOINTS))
+        )
 
     @classmethod
     def merged(cls, parts: Sequence["Holds"]) -> "Holds | None":
@@ -174,9 +189,9 @@ class Holds(NamedTuple):
 def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> None:
     """Bring held joints to their places, and write the forces that this takes [N].
 
-    The rest of the body follows by its bones, as a chain that hangs on the joint: the force is what changes the body's momentum, and no
-    more. So bones are brought to their lengths first, which changes none. A place for which the force would be too large is reached in
-    part.
+    The rest of the body follows by its bones, as a chain that hangs on the joint: the force is what changes the body's
+    momentum, and no more. So bones are brought to their lengths first, which changes none. A place for which the force
+    would be too large is reached in part.
     """
     y, give = np.empty((NUM_JOINTS, 3)), np.empty(NUM_JOINTS)
     work = (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
@@ -230,12 +245,17 @@ def _way_back(x: Array, point: Array, ahead: Array, way: Array) -> float:
 
 
 def restore_lengths(
-    x: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton, mobility: Float[np.ndarray, "*#b 22"] | None = None, *, iterations: int = 2
+    x: Float[np.ndarray, "*b 22 3"],
+    skeleton: Skeleton,
+    mobility: Float[np.ndarray, "*#b 22"] | None = None,
+    *,
+    iterations: int = 2,
 ) -> Float[np.ndarray, "*b 22 3"]:
     """Bring every bone back to its length by the least mass-weighted displacement (fast projection, Goldenthal et al. 2007).
 
-    Bones pull their two ends along themselves, in proportion to the ends' mobilities (inverse masses unless given): with the true ones,
-    linear and angular momentum stay what they were. Newton's method on the 21 lengths; twice is enough for the errors of one step.
+    Bones pull their two ends along themselves, in proportion to the ends' mobilities (inverse masses unless given):
+    with the true ones, linear and angular momentum stay what they were. Newton's method on the 21 lengths; twice is
+    enough for the errors of one step.
     """
     out = np.array(x, order="C")
     give = np.broadcast_to(skeleton.arrays.mobility if mobility is None else mobility, x.shape[:-1])
@@ -251,7 +271,9 @@ def _restore_everyone(x: Array, lengths: Array, mobility: Array, iterations: int
 
 
 @kernel
-def restore_person(p: Array, lengths: Array, give: Array, iterations: int, direction: Array, S: Array, tension: Array) -> None:
+def restore_person(
+    p: Array, lengths: Array, give: Array, iterations: int, direction: Array, S: Array, tension: Array
+) -> None:
     """Restore a person's bone lengths in place; bones taken from the ends of the limbs inward fill in nothing."""
     for _ in range(iterations):
         for c in range(1, NUM_JOINTS):
@@ -264,7 +286,11 @@ def restore_person(p: Array, lengths: Array, give: Array, iterations: int, direc
         for c in range(1, NUM_JOINTS):
             for k in range(_NUM_MEETING[c]):
                 o = _MEETING[c, k]
-                along = direction[c, 0] * direction[o, 0] + direction[c, 1] * direction[o, 1] + direction[c, 2] * direction[o, 2]
+                along = (
+                    direction[c, 0] * direction[o, 0]
+                    + direction[c, 1] * direction[o, 1]
+                    + direction[c, 2] * direction[o, 2]
+                )
                 # A child hangs on the far end of its parent bone, siblings on the same near end.
                 S[c, o] = S[o, c] = along * (-give[o] if o == _PARENTS[c] else give[_PARENTS[c]])
         for c in range(NUM_JOINTS - 1, 0, -1):
@@ -287,7 +313,8 @@ def restore_person(p: Array, lengths: Array, give: Array, iterations: int, direc
 
 
 WHOLE_ROUNDS = 2
-"""Rounds of moving whole bodies apart: moved joint by joint alone, people who meet lift each other's limbs and wrestle."""
+"""Rounds of moving whole bodies apart: moved joint by joint alone, people who meet lift each other's limbs and
+wrestle."""
 JOINT_ROUNDS = 4
 """Rounds of moving joints apart and restoring lengths."""
 SHARE = 0.7
@@ -305,13 +332,20 @@ def separate(
     friction: float,
     borne: Float[np.ndarray, "n 2"],
     h: float,
-) -> tuple[Float[np.ndarray, "*w p 22 3"], Float[np.ndarray, "*w p 22 3"], Bool[np.ndarray, "*w p"], Bool[np.ndarray, "*w p 22"]]:
+) -> tuple[
+    Float[np.ndarray, "*w p 22 3"],
+    Float[np.ndarray, "*w p 22 3"],
+    Bool[np.ndarray, "*w p"],
+    Bool[np.ndarray, "*w p 22"],
+]:
     """Move people of one world out of each other by equal and opposite impulses.
 
-    Return joints, forces [N], who met somebody, and the joints that touched something else when those people settled again.
+    Return joints, forces [N], who met somebody, and the joints that touched something else when those people settled
+    again.
 
-    First whole bodies are moved, along the ground, by their deepest overlap; then each pair of spheres by its masses. So one gains the
-    momentum that the other loses; lengths are restored without changing any. Last, nobody is left in the ground.
+    First whole bodies are moved, along the ground, by their deepest overlap; then each pair of spheres by its masses.
+    So one gains the momentum that the other loses; lengths are restored without changing any. Last, nobody is left in
+    the ground.
     """
     out, forces, met = np.array(x, order="C"), np.zeros(x.shape), np.zeros(x.shape[:-2], dtype=np.bool_)
     settled, touching = np.empty(x.shape), np.zeros(x.shape[:-1], dtype=np.bool_)
@@ -342,7 +376,9 @@ def _separate(x: Array, body: BodyArrays, h: float, forces: Array, met: Array) -
                     if done < WHOLE_ROUNDS:
                         overlap |= _move_whole(x[w, a], x[w, b], body.radii, total, step[a], step[b], push[a], push[b])
                     else:
-                        overlap |= _move_joints(x[w, a], x[w, b], body.radii, body.masses, step[a], step[b], push[a], push[b])
+                        overlap |= _move_joints(
+                            x[w, a], x[w, b], body.radii, body.masses, step[a], step[b], push[a], push[b]
+                        )
             if not overlap:
                 break
             anybody = True
@@ -376,7 +412,9 @@ def _overlap(a: Array, b: Array, i: int, j: int, radii: Array) -> tuple[float, f
 
 
 @kernel
-def _move_whole(a: Array, b: Array, radii: Array, mass: float, step_a: Array, step_b: Array, push_a: Array, push_b: Array) -> bool:
+def _move_whole(
+    a: Array, b: Array, radii: Array, mass: float, step_a: Array, step_b: Array, push_a: Array, push_b: Array
+) -> bool:
     """Move two people apart along the ground by their deepest overlap; the momentum goes to the joints that touch."""
     deepest, at, to, nx, ny = 0.0, 0, 0, 0.0, 0.0
     for i in range(NUM_JOINTS):
@@ -400,7 +438,9 @@ def _move_whole(a: Array, b: Array, radii: Array, mass: float, step_a: Array, st
 
 
 @kernel
-def _move_joints(a: Array, b: Array, radii: Array, masses: Array, step_a: Array, step_b: Array, push_a: Array, push_b: Array) -> bool:
+def _move_joints(
+    a: Array, b: Array, radii: Array, masses: Array, step_a: Array, step_b: Array, push_a: Array, push_b: Array
+) -> bool:
     """Move every two overlapping spheres apart, the lighter one farther."""
     found = False
     for i in range(NUM_JOINTS):

@@ -1,8 +1,9 @@
 """Boxes, cylinders and triangle meshes: exact signed distances, and where rays enter.
 
-Kernels take them as rows: kind, three sizes, centre, rotation (from the shape's own axes to the world's, row by row), velocity, angular
-velocity, friction, bounding radius, and whether people see it. Sizes are half the edges of a box, radius and half the height (along its own
-z) of a cylinder, and the first node of a mesh. The triangles of all meshes are in one bounding hierarchy.
+Kernels take them as rows: kind, three sizes, centre, rotation (from the shape's own axes to the world's, row by row),
+velocity, angular velocity, friction, bounding radius, and whether people see it. Sizes are half the edges of a box,
+radius and half the height (along its own z) of a cylinder, and the first node of a mesh. The triangles of all meshes
+are in one bounding hierarchy.
 """
 
 import math
@@ -53,7 +54,11 @@ class Mesh:
     def __post_init__(self) -> None:
         if not 1 <= len(self.faces) <= MAX_TRIANGLES:
             raise ValueError(f"a mesh has 1 to {MAX_TRIANGLES} triangles, not {len(self.faces)}")
-        if self.faces.min() < 0 or self.faces.max() >= len(self.vertices) or not (np.abs(self.vertices) < FARTHEST).all():
+        if (
+            self.faces.min() < 0
+            or self.faces.max() >= len(self.vertices)
+            or not (np.abs(self.vertices) < FARTHEST).all()
+        ):
             raise ValueError(f"a mesh needs vertices within {FARTHEST / 1000:g} km, and faces that are indices of them")
         object.__setattr__(self, "triangles", _hierarchy(self.vertices.astype(float), self.faces.astype(np.int64)))
 
@@ -93,7 +98,11 @@ def _pseudo_normals(vertices: np.ndarray, faces: np.ndarray, corners: np.ndarray
     face /= np.linalg.norm(face, axis=-1, keepdims=True)
     found = np.zeros((len(faces), 7, 3))
     found[:, 0] = face
-    at_corner, at_edge, borders = np.zeros((len(vertices), 3)), dict[tuple[int, int], np.ndarray](), dict[tuple[int, int], int]()
+    at_corner, at_edge, borders = (
+        np.zeros((len(vertices), 3)),
+        dict[tuple[int, int], np.ndarray](),
+        dict[tuple[int, int], int](),
+    )
     for k in range(3):
         a, b = corners[:, (k + 1) % 3] - corners[:, k], corners[:, (k + 2) % 3] - corners[:, k]
         cosine = (a * b).sum(-1) / np.maximum(np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1), 1e-30)
@@ -120,26 +129,37 @@ def joined(meshes: list[Triangles]) -> tuple[Triangles, list[int]]:
     nodes = np.cumsum([0, *(m.links.shape[1] for m in meshes)])
     first = np.cumsum([0, *(m.corners.shape[1] for m in meshes)])
     links = [
-        np.where(m.links[..., 1:] > 0, m.links + np.array([first[i], 0]), m.links + np.array([nodes[i], 0])) for i, m in enumerate(meshes)
+        np.where(m.links[..., 1:] > 0, m.links + np.array([first[i], 0]), m.links + np.array([nodes[i], 0]))
+        for i, m in enumerate(meshes)
     ]
     parts = (np.concatenate([getattr(m, name) for m in meshes], 1) for name in ("corners", "normals", "bounds"))
     return Triangles(*parts, np.concatenate(links, 1)), [int(n) for n in nodes[:-1]]  # pyright: ignore[reportCallIssue]
 
 
-NO_TRIANGLES = Triangles(np.empty((1, 0, 3, 3)), np.empty((1, 0, 7, 3)), np.empty((1, 0, 6)), np.empty((1, 0, 2), dtype=np.int64))
+NO_TRIANGLES = Triangles(
+    np.empty((1, 0, 3, 3)), np.empty((1, 0, 7, 3)), np.empty((1, 0, 6)), np.empty((1, 0, 2), dtype=np.int64)
+)
 
 
 @kernel
 def to_local(x: float, y: float, z: float, row: Array) -> tuple[float, float, float]:
     """Return a point in a shape's own axes."""
     dx, dy, dz = x - row[4], y - row[5], z - row[6]
-    return row[7] * dx + row[10] * dy + row[13] * dz, row[8] * dx + row[11] * dy + row[14] * dz, row[9] * dx + row[12] * dy + row[15] * dz
+    return (
+        row[7] * dx + row[10] * dy + row[13] * dz,
+        row[8] * dx + row[11] * dy + row[14] * dz,
+        row[9] * dx + row[12] * dy + row[15] * dz,
+    )
 
 
 @kernel
 def turned(x: float, y: float, z: float, row: Array) -> tuple[float, float, float]:
     """Return a direction of a shape's own axes in the world."""
-    return row[7] * x + row[8] * y + row[9] * z, row[10] * x + row[11] * y + row[12] * z, row[13] * x + row[14] * y + row[15] * z
+    return (
+        row[7] * x + row[8] * y + row[9] * z,
+        row[10] * x + row[11] * y + row[12] * z,
+        row[13] * x + row[14] * y + row[15] * z,
+    )
 
 
 @kernel
@@ -154,7 +174,9 @@ def velocity_at(x: float, y: float, z: float, row: Array) -> tuple[float, float,
 
 
 @kernel
-def shape_distance(x: float, y: float, z: float, row: Array, mesh: Triangles, within: float) -> tuple[float, float, float, float]:
+def shape_distance(
+    x: float, y: float, z: float, row: Array, mesh: Triangles, within: float
+) -> tuple[float, float, float, float]:
     """Return the signed distance from a point in a shape's own axes and the outward normal there; infinite if farther than `within`."""
     if row[0] == BOX:
         return _to_box(x, y, z, row[1], row[2], row[3])
@@ -198,7 +220,9 @@ def _to_bounds(x: float, y: float, z: float, bounds: Array) -> float:
 
 
 @kernel
-def _to_mesh(x: float, y: float, z: float, root: int, mesh: Triangles, within: float) -> tuple[float, float, float, float]:
+def _to_mesh(
+    x: float, y: float, z: float, root: int, mesh: Triangles, within: float
+) -> tuple[float, float, float, float]:
     bounds, links = mesh.bounds[0], mesh.links[0]
     best, at, feature, cx, cy, cz = math.inf, -1, 0, 0.0, 0.0, 0.0
     if (
@@ -359,7 +383,9 @@ def _into_mesh(
 
 
 @kernel
-def _into_triangle(x: float, y: float, z: float, dx: float, dy: float, dz: float, corners: Array, normal: Array) -> float:
+def _into_triangle(
+    x: float, y: float, z: float, dx: float, dy: float, dz: float, corners: Array, normal: Array
+) -> float:
     """Return where a way goes through a triangle from its front to its back, or infinity; Moeller and Trumbore 1997."""
     if dx * normal[0] + dy * normal[1] + dz * normal[2] >= 0:
         return math.inf

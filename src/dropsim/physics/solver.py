@@ -22,8 +22,8 @@ Array = Any
 class System:
     """The global step, eq. (4): (M + sum w A^T A) x = M y + sum w A^T p, with M scaled to a mean of one.
 
-    Every A acts alike on x, y and z, so the system is 22 x 22 with three right-hand sides. It is in double precision: single loses
-    two per cent of the momentum in a second. The rows of all energies stand one below the other.
+    Every A acts alike on x, y and z, so the system is 22 x 22 with three right-hand sides. It is in double precision:
+    single loses two per cent of the momentum in a second. The rows of all energies stand one below the other.
     """
 
     def __init__(self, energies: Sequence[Energy], skeleton: Skeleton) -> None:
@@ -32,7 +32,9 @@ class System:
         matrices = [check_energy(energy, skeleton) for energy in self.energies]
         ends = np.cumsum([0, *map(len, matrices)])
         self.rows = [slice(int(start), int(end)) for start, end in pairwise(ends)]
-        weights = np.concatenate([np.full(len(A), float(e.weight)) for e, A in zip(self.energies, matrices, strict=True)])
+        weights = np.concatenate(
+            [np.full(len(A), float(e.weight)) for e, A in zip(self.energies, matrices, strict=True)]
+        )
         always = np.concatenate([np.full(len(A), e.always) for e, A in zip(self.energies, matrices, strict=True)])
         self.matrix = Rows.of(np.concatenate(matrices), weights, always)
         constant = np.diag(self.mass)
@@ -103,7 +105,8 @@ class Rows(NamedTuple):
 def _global_step(y: Array, constant: Array, rows: Rows, p: Array, active: Array, x: Array) -> None:
     """Write the minimisers for given projections.
 
-    Solved for x - y, which is small: so nothing is rounded away far from the origin. Rows that always apply are in the constant matrix.
+    Solved for x - y, which is small: so nothing is rounded away far from the origin. Rows that always apply are in the
+    constant matrix.
     """
     left = np.empty((NUM_JOINTS, NUM_JOINTS))
     A, first, joints, entries, weights, always = rows

@@ -30,7 +30,8 @@ from dropsim.priors.prior import Candidate, Candidates, Prior, State
 BUILT_IN = ("rigidity", "contact", "range_of_motion", "kinematic", "momentum", "kinematic_mode")
 """Names of energies that a user's own cannot have."""
 FASTEST_TWIST = 10.0
-"""Speed at which bones turn about themselves at most [rad/s]: the 99.9th percentile of shins and feet in the shipped bank."""
+"""Speed at which bones turn about themselves at most [rad/s]: the 99.9th percentile of shins and feet in the shipped
+bank."""
 _LEAVES = np.array(LEAVES)
 
 
@@ -67,7 +68,8 @@ class StepInputs:
     shared: bool = False
     """Whether the people along the last batch dimension share a world and can touch each other."""
     immovable: Callable[[Float[np.ndarray, "*b 22 3"]], Sequence[Collider]] | None = None
-    """What tells, for joints that have settled, which objects cannot make way for people: they settle once more, out of these."""
+    """What tells, for joints that have settled, which objects cannot make way for people: they settle once more, out of
+    these."""
 
     @classmethod
     def merged(cls, parts: Sequence["StepInputs"]) -> "StepInputs":
@@ -124,7 +126,8 @@ class Aim:
     chosen: Int[np.ndarray, "n"]
     """Candidates at which the iterations start."""
     borne: Float[np.ndarray, "n 2"]
-    """How far the ground's reaction moves the body within the step, along the contacts' normals and along their surfaces [m]."""
+    """How far the ground's reaction moves the body within the step, along the contacts' normals and along their
+    surfaces [m]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +215,9 @@ class Simulator:
         report, drift = self._report(now, aim, system, frame, x, before, touching, pushes, chosen, mode)
         kept = proposed_memory(self.prior, taken, x, q, pushes + now.forces - now.loads)
         found = State(x, (x - now.x) / self.h, q, kept, drift)
-        return found.map(lambda v: v.reshape((*batch, *v.shape[1:]))), report.map(lambda v: v.reshape((*batch, *v.shape[1:])))
+        return found.map(lambda v: v.reshape((*batch, *v.shape[1:]))), report.map(
+            lambda v: v.reshape((*batch, *v.shape[1:]))
+        )
 
     def _propose(self, state: State, inputs: StepInputs, rng: Streams) -> tuple[np.ndarray, Candidates]:
         """Let the prior propose, eq. (9), through the stages; return its mode and the candidates."""
@@ -231,11 +236,24 @@ class Simulator:
         """Choose candidates, and return the inertial target y, eq. (1), with the reaction of the ground that they count on."""
         num, o = len(now.x), self.options
         near, shares = np.empty((num, NUM_JOINTS), dtype=np.bool_), wrench.no_shares(num, o)
-        support = wrench.Support(near, np.empty(now.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.x.shape), shares)
+        support = wrench.Support(
+            near, np.empty(now.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.x.shape), shares
+        )
         found = Aim(np.empty(now.x.shape), support, np.empty(num, dtype=np.int64), np.empty((num, 2)))
-        world = (self.skeleton.arrays, now.solids, o.contact_margin, wrench.fit_of(self.skeleton, o), self.h, o.react and o.kinematic)
+        world = (
+            self.skeleton.arrays,
+            now.solids,
+            o.contact_margin,
+            wrench.fit_of(self.skeleton, o),
+            self.h,
+            o.react and o.kinematic,
+        )
         choice = (flat(proposed.x, 3), self._costs(flat(proposed.cost, 1)), o.wrench_weight)
-        check(wrench.aim(now.x, now.v, *choice, now.forces, now.loads, *world, found.support, found.chosen, found.borne, found.y))
+        check(
+            wrench.aim(
+                now.x, now.v, *choice, now.forces, now.loads, *world, found.support, found.chosen, found.borne, found.y
+            )
+        )
         return found
 
     def _costs(self, costs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
@@ -243,37 +261,55 @@ class Simulator:
         if costs.shape[1] == 1:
             return costs
         at_mode, index = self.options.start_at_mode, np.arange(costs.shape[1])
-        free = (index == (0 if at_mode else 1)) if at_mode is not None else index >= (0 if self.prior.starts_at_mode else 1)
+        free = (
+            (index == (0 if at_mode else 1))
+            if at_mode is not None
+            else index >= (0 if self.prior.starts_at_mode else 1)
+        )
         return np.where(free | (costs == -np.inf), costs, np.inf)
 
-    def _let_slip(self, now: "_Now", aim: Aim, candidates: np.ndarray, start: np.ndarray) -> Float[np.ndarray, "n k 22 3"]:
+    def _let_slip(
+        self, now: "_Now", aim: Aim, candidates: np.ndarray, start: np.ndarray
+    ) -> Float[np.ndarray, "n k 22 3"]:
         """Return candidates whose feet slip as far as the ground does not hold them.
 
-        People count on the friction of usual ground. The part of the start's contact forces that slippery ground does not give is missing
-        at the foot, and moves it by its mass.
+        People count on the friction of usual ground. The part of the start's contact forces that slippery ground does
+        not give is missing at the foot, and moves it by its mass.
         """
         support, o = aim.support, self.options
         slippery = support.near & (support.friction < o.friction)
         if not slippery.any():
             return candidates
-        usual = support._replace(friction=np.maximum(support.friction, o.friction), shares=np.zeros_like(support.shares))
+        usual = support._replace(
+            friction=np.maximum(support.friction, o.friction), shares=np.zeros_like(support.shares)
+        )
         forces, residual, drift = np.empty(start.shape), np.empty((len(start), 6)), np.empty((len(start), 6))
         world = (self.skeleton.arrays, usual, wrench.fit_of(self.skeleton, o), self.h, now.drift)
         check(wrench.explain(now.x, now.v, start, now.loads, *world, forces, residual, drift))
         load = (forces * support.normals).sum(-1, keepdims=True)
         along = forces - load * support.normals
         size = np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-9)
-        missing = along * np.where(slippery[..., None], np.maximum(1 - support.friction[..., None] * load / size, 0.0), 0.0)
+        missing = along * np.where(
+            slippery[..., None], np.maximum(1 - support.friction[..., None] * load / size, 0.0), 0.0
+        )
         out = np.array(candidates)
         for foot in ([7, 10], [8, 11]):
-            out[:, :, foot] -= self.h**2 / self.skeleton.masses[foot].sum() * missing[:, None, foot].sum(-2, keepdims=True)
+            out[:, :, foot] -= (
+                self.h**2 / self.skeleton.masses[foot].sum() * missing[:, None, foot].sum(-2, keepdims=True)
+            )
         return out
 
     def _balance(self, now: "_Now", aim: Aim, solved: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
         """Correct a solution softly, eq. (14); also return its root wrench before that [body weights]."""
         out, before, o = np.empty(solved.shape), np.empty(len(solved)), self.options
         bound, left = self.prior.drift if o.drift is None else o.drift, np.full(len(solved), not o.correct)
-        fit = (self.skeleton.arrays, aim.support, wrench.fit_of(self.skeleton, o), self.h, wrench.correction_of(o, bound))
+        fit = (
+            self.skeleton.arrays,
+            aim.support,
+            wrench.fit_of(self.skeleton, o),
+            self.h,
+            wrench.correction_of(o, bound),
+        )
         drift = now.drift if bound else np.zeros_like(now.drift)
         check(wrench.balance(now.x, now.v, solved, now.forces, *fit, drift, left, out, before))
         return out, before
@@ -300,11 +336,19 @@ class Simulator:
             return out, touching, np.zeros(x.shape)
         together = (*shared, NUM_JOINTS, 3)
         apart, forces, _, again = settling.separate(
-            out.reshape(together), now.x.reshape(together), self.skeleton, around, friction=o.friction, borne=aim.borne, h=self.h
+            out.reshape(together),
+            now.x.reshape(together),
+            self.skeleton,
+            around,
+            friction=o.friction,
+            borne=aim.borne,
+            h=self.h,
         )
         return flat(apart, 2), touching | flat(again, 1), flat(forces, 2)
 
-    def _give_way(self, now: "_Now", inputs: StepInputs, x: Float[np.ndarray, "n 22 3"], batch: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    def _give_way(
+        self, now: "_Now", inputs: StepInputs, x: Float[np.ndarray, "n 22 3"], batch: tuple[int, ...]
+    ) -> tuple[np.ndarray, ...]:
         """Move people out of what cannot make way for them; return joints, touching joints and the forces that it takes [N]."""
         touching, everyone, o = np.zeros(x.shape[:-1], dtype=np.bool_), x.reshape(*batch, NUM_JOINTS, 3), self.options
         stuck = () if inputs.immovable is None or not o.contact else tuple(inputs.immovable(everyone))
@@ -314,7 +358,9 @@ class Simulator:
             return x, touching, np.zeros(x.shape)
         out, unborne, around = np.empty(x.shape), np.zeros((len(x), 2)), solids((*inputs.colliders, *stuck), batch)
         rounds = settling.ROUNDS, settling.MOST_ROUNDS
-        settling.settle(x, now.x, self.skeleton.arrays, around, o.friction, unborne, self.h, *rounds, 1.0, out, touching)
+        settling.settle(
+            x, now.x, self.skeleton.arrays, around, o.friction, unborne, self.h, *rounds, 1.0, out, touching
+        )
         out = np.where(met[:, None, None], out, x)
         return out, touching & met[:, None], self.skeleton.masses[:, None] * (out - x) / self.h**2
 
@@ -340,7 +386,9 @@ class Simulator:
         check(wrench.explain(now.x, now.v, x, external, *world, forces, residual, drift))
         values = system.values(x, frame)
         values["momentum"] = 0.5 * squared_distance(x, aim.y, system.mass)
-        values["kinematic_mode"] = 0.5 * self.options.kinematic_weight * self.options.kinematic * squared_distance(x, mode)
+        values["kinematic_mode"] = (
+            0.5 * self.options.kinematic_weight * self.options.kinematic * squared_distance(x, mode)
+        )
         after = np.linalg.norm(residual, axis=-1) / fit.body_weight
         return Report(values, chosen, touching, forces, external, before, after, self.skeleton.bone_error(x)), drift
 
@@ -367,10 +415,16 @@ class _Now:
             np.zeros(x.shape) if given is None else flat(np.broadcast_to(given, state.x.shape), 2)
             for given in (inputs.forces, inputs.loads)
         )
-        holds = None if (h := inputs.holds) is None else settling.Holds(flat(h.points, 2), flat(h.ahead, 2), flat(h.largest, 1))
+        holds = (
+            None
+            if (h := inputs.holds) is None
+            else settling.Holds(flat(h.points, 2), flat(h.ahead, 2), flat(h.largest, 1))
+        )
         if not np.isfinite(forces.sum()):
             raise ValueError("an external force is not finite")
-        return cls(x, flat(state.v, 2), forces, loads, holds, solids(tuple(inputs.colliders), batch), flat(state.drift, 1))
+        return cls(
+            x, flat(state.v, 2), forces, loads, holds, solids(tuple(inputs.colliders), batch), flat(state.drift, 1)
+        )
 
 
 def proposed_memory(
@@ -378,8 +432,8 @@ def proposed_memory(
 ) -> Float[np.ndarray, "n m"]:
     """Return what the prior remembers of a step: its chosen candidate, and how external forces changed the velocity over the ground.
 
-    Its own velocities stay what it predicted: replaced by solved ones, they destabilise it, as the paper found. But of a push it has to
-    know, or it would brake it at once.
+    Its own velocities stay what it predicted: replaced by solved ones, they destabilise it, as the paper found. But of
+    a push it has to know, or it would brake it at once.
     """
     memory = prior.commit(chosen, x, q)
     if not forces.any():
@@ -403,7 +457,8 @@ def simulate(
 ) -> Motion:  # fmt: skip
     """Return num_frames frames from a start, which is the first; `world` tells what happens between frame i and the next.
 
-    Scenes have dropsim.scene.run; this is for one person or a batch of people who never meet, on level ground by default.
+    Scenes have dropsim.scene.run; this is for one person or a batch of people who never meet, on level ground by
+    default.
     """
     if num_frames < 1:
         raise ValueError(f"cannot simulate {num_frames} frames: ask for at least 1")
@@ -441,6 +496,7 @@ def stack_frames(simulator: Simulator, states: Sequence[State], reports: Sequenc
         wrench_after=stacked("wrench_after", -1),
         # What acts only now and then, such as a pin, is zero in the other frames.
         energies={
-            k: np.stack([r.energies.get(k, zero) for r in reports], -1) for k in dict.fromkeys(k for r in reports for k in r.energies)
+            k: np.stack([r.energies.get(k, zero) for r in reports], -1)
+            for k in dict.fromkeys(k for r in reports for k in r.energies)
         },
     )

@@ -28,10 +28,11 @@ _FEET = tuple(joint_index(f"{side}_{name}") for side in ("left", "right") for na
 _GROUP = np.array([0 if joint in _FEET else 1 for joint in range(NUM_JOINTS)])
 """Joints that share a largest load: feet, and all others."""
 _SOLE = {"ankle": ((-0.28, 0.2), (-0.28, -0.2)), "foot": ((0.0, 0.29), (0.0, -0.29), (0.46, 0.0))}
-"""Points of the sole that bear forces, by what touches: ahead of the joint and across, over the length from ankle to ball.
+"""Points of the sole that bear forces, by what touches: ahead of the joint and across, over the length from ankle to
+ball.
 
-They are at 0.8 of what the skinned body's sole spans, whose heel ends 4.6 cm behind the ankle and is 6.4 cm wide, and whose toes end 7.6 cm
-beyond the ball, which is 9.6 cm wide: the edge of a sole bears little.
+They are at 0.8 of what the skinned body's sole spans, whose heel ends 4.6 cm behind the ankle and is 6.4 cm wide, and
+whose toes end 7.6 cm beyond the ball, which is 9.6 cm wide: the edge of a sole bears little.
 """
 _BEARING = [_SOLE[JOINTS[j].split("_")[1]] if j in _FEET else ((0.0, 0.0),) for j in range(NUM_JOINTS)]
 _NUM_POINTS = np.array([len(points) for points in _BEARING])
@@ -41,7 +42,8 @@ _UP = np.array([0.0, 0.0, 1.0])
 DRIFT_TIME = 0.5
 """Time over which unexplained changes of velocity are added up [s]."""
 IMPACT = 8.0
-"""Largest load on anything that hits the ground [body weights]: hips bear 5.6 to 8.6 kN in falls (Robinovitch et al. 1991)."""
+"""Largest load on anything that hits the ground [body weights]: hips bear 5.6 to 8.6 kN in falls (Robinovitch et al.
+1991)."""
 LARGEST_WRENCH = 3.0
 """Root wrench from which on candidates are equally impossible [body weights]."""
 
@@ -78,7 +80,9 @@ def fit_of(skeleton: Skeleton, options: SimulatorOptions) -> Fit:
     """Return the constants of a body's fits."""
     weight = GRAVITY * float(skeleton.masses.sum())
     limits = weight * np.array([options.largest_load, options.largest_bearing])
-    return Fit(weight, 1 / options.moment_arm, options.friction, options.friction_edges, options.ridge, limits, options.soles)
+    return Fit(
+        weight, 1 / options.moment_arm, options.friction, options.friction_edges, options.ridge, limits, options.soles
+    )
 
 
 def correction_of(options: SimulatorOptions, bound: float) -> Correction:
@@ -96,10 +100,11 @@ class Support(NamedTuple):
     friction: np.ndarray
     """Of what they touch (n 22)."""
     sliding: np.ndarray
-    """Unit vectors along which they slide over it, so that friction acts against them; shorter for those that hardly slide (n 22 3)."""
+    """Unit vectors along which they slide over it, so that friction acts against them; shorter for those that hardly
+    slide (n 22 3)."""
     shares: np.ndarray
-    """Forces along the edges of the friction cones in the last fit, from which the next one starts, as those of a step are alike; one row
-    for all if they are not (n m)."""
+    """Forces along the edges of the friction cones in the last fit, from which the next one starts, as those of a step
+    are alike; one row for all if they are not (n m)."""
 
 
 def no_shares(num: int, options: SimulatorOptions) -> Float[np.ndarray, "n m"]:
@@ -160,8 +165,9 @@ def fit_contacts(
 ) -> int:
     """Write the contact forces of person i that come nearest to giving a rate of momentum b, eq. (11), and what they leave unexplained.
 
-    Each contact has the edges cos(k) t1 + sin(k) t2 + n / mu of a pyramid inscribed in its friction cone; moments weigh at an arm. What
-    slides has less of the cone the faster it is, and in the end only forces from none to full friction against the way that it slides.
+    Each contact has the edges cos(k) t1 + sin(k) t2 + n / mu of a pyramid inscribed in its friction cone; moments weigh
+    at an arm. What slides has less of the cone the faster it is, and in the end only forces from none to full friction
+    against the way that it slides.
     """
     near, normals, friction, sliding = support.near[i], support.normals[i], support.friction[i], support.sliding[i]
     most, given = support.shares.shape[1], support.shares[i % len(support.shares)]
@@ -170,7 +176,10 @@ def fit_contacts(
     n, t, s, point = 0, np.empty(3), np.empty(3), np.empty(3)
     turns = np.empty((fit.num_edges, 2))
     for e in range(fit.num_edges):
-        turns[e, 0], turns[e, 1] = math.cos(e * (2 * math.pi / fit.num_edges)), math.sin(e * (2 * math.pi / fit.num_edges))
+        turns[e, 0], turns[e, 1] = (
+            math.cos(e * (2 * math.pi / fit.num_edges)),
+            math.sin(e * (2 * math.pi / fit.num_edges)),
+        )
     for j in range(NUM_JOINTS):
         if not near[j]:
             continue
@@ -179,7 +188,11 @@ def fit_contacts(
         if length == 0.0:
             _perpendicular(normal, t)
         sticks = 1.0 - math.sqrt(sliding[j, 0] ** 2 + sliding[j, 1] ** 2 + sliding[j, 2] ** 2)
-        s[0], s[1], s[2] = normal[1] * t[2] - normal[2] * t[1], normal[2] * t[0] - normal[0] * t[2], normal[0] * t[1] - normal[1] * t[0]
+        s[0], s[1], s[2] = (
+            normal[1] * t[2] - normal[2] * t[1],
+            normal[2] * t[0] - normal[0] * t[2],
+            normal[0] * t[1] - normal[1] * t[0],
+        )
         cosine, sine = b[0] * t[0] + b[1] * t[1] + b[2] * t[2], b[0] * s[0] + b[1] * s[1] + b[2] * s[2]
         size = math.sqrt(cosine * cosine + sine * sine)
         cosine, sine = (cosine / size, sine / size) if size > 1e-9 else (1.0, 0.0)
@@ -247,7 +260,9 @@ def _perpendicular(a: Array, out: Array) -> None:
 
 
 @kernel
-def turn_of(mx: float, my: float, mz: float, x: Array, centre: Array, masses: Array, arm: float, ridge: float, out: Array) -> None:
+def turn_of(
+    mx: float, my: float, mz: float, x: Array, centre: Array, masses: Array, arm: float, ridge: float, out: Array
+) -> None:
     """Solve (arm^2 I + ridge) out = m with I the body's inertia about its centre, by cofactors."""
     xx = yy = zz = xy = yz = zx = 0.0
     for j in range(len(masses)):
@@ -274,10 +289,11 @@ def aim(
 ) -> int:  # fmt: skip
     """Choose the cheapest candidates, and write where momentum, external forces, gravity and the ground's reaction lead: y of eq. (1).
 
-    A candidate's own cost grows by the square of its root wrench [body weights], times a weight. The reaction is what contact can give of
-    the chosen candidate's change of momentum; it moves the body as a rigid one. External forces do not enter, because the person has not
-    met them yet, but for the `loads` among them, which the person carries: reaction and loads move the body together. `borne` is how far
-    the reaction moves the body within the step, along the contacts' normals and along their surfaces [m].
+    A candidate's own cost grows by the square of its root wrench [body weights], times a weight. The reaction is what
+    contact can give of the chosen candidate's change of momentum; it moves the body as a rigid one. External forces do
+    not enter, because the person has not met them yet, but for the `loads` among them, which the person carries:
+    reaction and loads move the body together. `borne` is how far the reaction moves the body within the step, along the
+    contacts' normals and along their surfaces [m].
     """
     centre, b, fitted, spin, residual = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(3), np.empty(6)
     reaction, bearing, status = np.empty(6), np.empty((NUM_JOINTS, 3)), FINE
@@ -314,7 +330,9 @@ def aim(
             rx, ry, rz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]
             turned = (spin[1] * rz - spin[2] * ry, spin[2] * rx - spin[0] * rz, spin[0] * ry - spin[1] * rx)
             for k in range(3):
-                acceleration = (forces[i, j, k] - (loads[i, j, k] if react else 0.0)) / body.masses[j] - (GRAVITY if k == 2 else 0.0)
+                acceleration = (forces[i, j, k] - (loads[i, j, k] if react else 0.0)) / body.masses[j] - (
+                    GRAVITY if k == 2 else 0.0
+                )
                 if react:
                     acceleration += reaction[k] / total + turned[k]
                 y[i, j, k] = x[i, j, k] + h * v[i, j, k] + h * h * acceleration
@@ -322,7 +340,9 @@ def aim(
 
 
 @kernel
-def _meet(x: Array, after: Array, h: float, body: BodyArrays, here: Solids, margin: float, fit: Fit, support: Support, i: int) -> None:
+def _meet(
+    x: Array, after: Array, h: float, body: BodyArrays, here: Solids, margin: float, fit: Fit, support: Support, i: int
+) -> None:
     """Write what of person i can bear a force on the way to a candidate."""
     near_spheres(
         x, after, h, body.radii, here, margin, fit.friction, fit.soles, support.near[i], support.normals[i], support.friction[i],
@@ -348,7 +368,11 @@ def _load(forces: Array, near: Array, normals: Array, scale: float, out: Array) 
             normal, force = normals[j], forces[j]
             along = force[0] * normal[0] + force[1] * normal[1] + force[2] * normal[2]
             load += along
-            rx, ry, rz = rx + force[0] - along * normal[0], ry + force[1] - along * normal[1], rz + force[2] - along * normal[2]
+            rx, ry, rz = (
+                rx + force[0] - along * normal[0],
+                ry + force[1] - along * normal[1],
+                rz + force[2] - along * normal[2],
+            )
     out[0], out[1] = scale * load, scale * math.sqrt(rx * rx + ry * ry + rz * rz)
 
 
@@ -359,12 +383,14 @@ def balance(
 ) -> int:  # fmt: skip
     """Write solutions moved so that contact explains more of their change of momentum, eq. (14), and the root wrench before that.
 
-    With e the excess of the root wrench in body weights, and u = g h^2 the way that one body weight moves a body within a step:
+    With e the excess of the root wrench in body weights, and u = g h^2 the way that one body weight moves a body within
+    a step:
 
         dx = argmin |dx|^2_M / m + w_p |u e + J dx|^2
 
-    J maps displacements to the change of u e. M weighs by mass, so dx is a rigid motion, which stretches no bone:
-    -u w_p / (1 + w_p) of the force, and the turn -u s z about the centre with (w_p s^2 I / m + 1) z = w_p e, s the scale of moments.
+    J maps displacements to the change of u e. M weighs by mass, so dx is a rigid motion, which stretches no bone: -u
+    w_p / (1 + w_p) of the force, and the turn -u s z about the centre with (w_p s^2 I / m + 1) z = w_p e, s the scale
+    of moments.
     """
     centre, b, e = np.empty(3), np.empty(6), np.empty(6)
     fitted, residual, turn = np.empty((NUM_JOINTS, 3)), np.empty(6), np.empty(3)
@@ -388,7 +414,15 @@ def balance(
             continue
         strength = correction.weight
         turn_of(
-            strength * e[3], strength * e[4], strength * e[5], x[i], centre, body.masses, fit.scale * math.sqrt(strength / total), 1.0, turn
+            strength * e[3],
+            strength * e[4],
+            strength * e[5],
+            x[i],
+            centre,
+            body.masses,
+            fit.scale * math.sqrt(strength / total),
+            1.0,
+            turn,
         )
         farthest = 0.0
         for j in range(NUM_JOINTS):
@@ -438,7 +472,11 @@ def explain(
 
 
 def root_wrench_of_motion(
-    motion: Motion, contacts: Bool[np.ndarray, "*b t 22"], *, cylinders: bool = False, options: SimulatorOptions | None = None
+    motion: Motion,
+    contacts: Bool[np.ndarray, "*b t 22"],
+    *,
+    cylinders: bool = False,
+    options: SimulatorOptions | None = None,
 ) -> Float[np.ndarray, "*b t 2"]:
     """Return the norms of the unexplained force and moment of every frame of a motion on level ground [body weights, at 1 m].
 
@@ -451,15 +489,21 @@ def root_wrench_of_motion(
 
 
 def unexplained_of_motion(
-    motion: Motion, contacts: Bool[np.ndarray, "*b t 22"], *, cylinders: bool = False, options: SimulatorOptions | None = None
+    motion: Motion,
+    contacts: Bool[np.ndarray, "*b t 22"],
+    *,
+    cylinders: bool = False,
+    options: SimulatorOptions | None = None,
 ) -> Float[np.ndarray, "*b s 6"]:
     """Return the force and moment that no contact explains, in every frame of a motion on level ground but the first and last [N, N m].
 
-    Accelerations are central second differences. External forces that came with the motion are accounted for: those between a frame and
-    the next, which the acceleration at the frame shows.
+    Accelerations are central second differences. External forces that came with the motion are accounted for: those
+    between a frame and the next, which the acceleration at the frame shows.
     """
     if len(motion) < 3:
-        raise ValueError(f"the root wrench needs at least 3 frames for an acceleration, and the motion has {len(motion)}")
+        raise ValueError(
+            f"the root wrench needs at least 3 frames for an acceleration, and the motion has {len(motion)}"
+        )
     # How the load is spread does not show in the sizes.
     options = replace(options or SimulatorOptions(), ridge=0.0)
     h, skeleton = 1 / motion.fps, motion.skeleton
@@ -470,7 +514,9 @@ def unexplained_of_motion(
         spin = cylinder_angular_rate(motion.joints, skeleton.global_rotations(motion.q), skeleton, h)
     friction = np.full(x.shape[:-1], options.friction)
     normals, still = np.broadcast_to(_UP, x.shape), np.zeros(x.shape)
-    support = Support(flat(contacts[..., 1:-1, :], 1), flat(normals, 2), flat(friction, 1), flat(still, 2), no_shares(1, options))
+    support = Support(
+        flat(contacts[..., 1:-1, :], 1), flat(normals, 2), flat(friction, 1), flat(still, 2), no_shares(1, options)
+    )
     residual = np.empty((*x.shape[:-2], 6))
     now = (flat(x, 2), flat((x - before) / h, 2), flat(after, 2), flat(forces, 2), flat(spin, 1))
     check(_explain_frames(*now, skeleton.arrays, support, fit_of(skeleton, options), h, flat(residual, 1)))
@@ -479,7 +525,16 @@ def unexplained_of_motion(
 
 @kernel
 def _explain_frames(
-    x: Array, v: Array, after: Array, forces: Array, spin: Array, body: BodyArrays, support: Support, fit: Fit, h: float, residual: Array
+    x: Array,
+    v: Array,
+    after: Array,
+    forces: Array,
+    spin: Array,
+    body: BodyArrays,
+    support: Support,
+    fit: Fit,
+    h: float,
+    residual: Array,
 ) -> int:
     centre, b, fitted, status = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), FINE
     for i in range(len(x)):
@@ -501,12 +556,13 @@ def cylinder_angular_rate(
 ) -> Float[np.ndarray, "*b s 3"]:
     """Return the rate of angular momentum that limbs of solid cylinders have beside point masses at the joints [N m], for inner frames.
 
-    A cylinder of mass m, length L and radius R has second moments m L^2 / 12 along its axis and m R^2 / 4 across it; its two end
-    masses have a b / (a + b) L^2 along and nothing across.
+    A cylinder of mass m, length L and radius R has second moments m L^2 / 12 along its axis and m R^2 / 4 across it;
+    its two end masses have a b / (a + b) L^2 along and nothing across.
     """
     lengths, parents = skeleton.lengths[1:], list(PARENTS[1:])
     meeting = np.array([skeleton.lengths[j] + skeleton.lengths[list(CHILDREN[j])].sum() for j in range(NUM_JOINTS)])
-    # A joint's mass belongs to the bones that meet there, in proportion to their lengths; a bone's radius is the mean of its ends'.
+    # A joint's mass belongs to the bones that meet there, in proportion to their lengths; a bone's radius is the mean
+    # of its ends'.
     per_length = skeleton.masses / meeting
     near, far = lengths * per_length[parents], lengths * per_length[1:]
     mass, radius = near + far, (skeleton.radii[parents] + skeleton.radii[1:]) / 2

@@ -1,7 +1,8 @@
 """A bank of recordings: the frames that a motion field plays, in one file without code.
 
-The file is a safetensors file of integers: positions in tenths of a millimetre, rotations as rotation vectors in fifths of a
-milliradian, both as differences from frame to frame, which zip and git pack to a third. Mirror images are not stored.
+The file is a safetensors file of integers: positions in tenths of a millimetre, rotations as rotation vectors in fifths
+of a milliradian, both as differences from frame to frame, which zip and git pack to a third. Mirror images are not
+stored.
 """
 
 import functools
@@ -34,24 +35,27 @@ UNPACKED = 1
 MAX_CLIPS, MAX_FRAMES, MAX_TABLE = 100_000, 20_000_000, 32_000_000
 """Largest numbers of clips, frames and characters of the clips' table that a file may have."""
 SPREAD, ASTRIDE = 0.8, 0.35
-"""Hands and feet of somebody who stands calmly are no farther apart than this [m]: arms hang, and feet are about as far apart as hips."""
+"""Hands and feet of somebody who stands calmly are no farther apart than this [m]: arms hang, and feet are about as far
+apart as hips."""
 STILL, SLOW, FAST = 0.12, (0.8, 1.6), 2.2
 """Speeds of people who stand (at most), walk (between) and run (at least) [m/s]."""
 LOW, CROUCHED, UPRIGHT = 0.45, 0.7, 0.8
 """Height of the pelvis of people on the ground (below), crouching (below) and upright (above) [m]."""
 ERECT = 0.9
-"""Share of the head's height at rest above which somebody is erect; walking and running lower it by some centimetres."""
+"""Share of the head's height at rest above which somebody is erect; walking and running lower it by some
+centimetres."""
 EVERYDAY = ("walk", "run", "turn", "stand")
 """Tags of what everybody does."""
 STEADY = 30
 """Frames of its clip that a start has before it ends, and over which people who walk or run go straight on."""
 STRAIGHT = 0.15
-"""Share of their speed by which people who go straight on at one speed get off their way, faster or slower: about 9 degrees."""
+"""Share of their speed by which people who go straight on at one speed get off their way, faster or slower: about 9
+degrees."""
 STAY, SWAY, ROAMING = 2.0, 0.04, 0.3
 """People stay if the pelvis gets no farther than the second within the first [s], and roam beyond the third [m]."""
 MIDDLE = (0.1, 0.7, 0.25)
-"""Middle of the feet: shares of the way from the ankles to the balls of the feet, and least share of the way from one ankle to the other.
-Quiet stance has the centre of mass about 5 cm before the ankles, at 0.4 (Winter 2009)."""
+"""Middle of the feet: shares of the way from the ankles to the balls of the feet, and least share of the way from one
+ankle to the other. Quiet stance has the centre of mass about 5 cm before the ankles, at 0.4 (Winter 2009)."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,9 @@ class Bank:
         first, frames = sum(info.frames for info in self.clips[:clip]), self.clips[clip].frames
         rows = slice(first, first + (frames if seconds is None else min(round(seconds * self.fps), frames)))
         q = unitquat_to_rotmat(self.quaternions[rows].astype(np.float64))
-        return Motion.from_rotations(self.skeleton, self.fps, self.root[rows].astype(np.float64), q, name=self.clips[clip].name)
+        return Motion.from_rotations(
+            self.skeleton, self.fps, self.root[rows].astype(np.float64), q, name=self.clips[clip].name
+        )
 
     def starts(self, category: str) -> Int[np.ndarray, "s"]:
         """Return frames at which somebody stands, walks, runs, crouches or is on the ground, or of clips with a tag."""
@@ -157,7 +163,9 @@ class Bank:
         for choice in (plain, long):
             if choice.any():
                 return np.flatnonzero(choice)
-        raise ValueError(f"nobody in this bank does {category!r}: start from another category, or build a bank that has it")
+        raise ValueError(
+            f"nobody in this bank does {category!r}: start from another category, or build a bank that has it"
+        )
 
     @property
     def erect(self) -> float:
@@ -172,7 +180,9 @@ class Bank:
         """
         joints = self._joints(rows)
         head = joints[:, [joint_index("head")], 2]
-        hands, feet = (joints[:, [joint_index(f"{side}_{part}") for side in ("left", "right")]] for part in ("wrist", "ankle"))
+        hands, feet = (
+            joints[:, [joint_index(f"{side}_{part}") for side in ("left", "right")]] for part in ("wrist", "ankle")
+        )
         erect = (head[:, 0] > self.erect) & (hands[..., 2] < head).all(1)
         if calm:
             erect &= (hands[..., 2] < joints[:, [joint_index("spine2")], 2]).all(1)
@@ -183,10 +193,14 @@ class Bank:
 
     def _steady(self, rows: Int[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
         """Tell the frames around which somebody goes straight ahead at one speed for a second."""
-        before, after = np.maximum(rows - STEADY // 2, self.first[rows]), np.minimum(rows + STEADY // 2, self.last[rows])
+        before, after = (
+            np.maximum(rows - STEADY // 2, self.first[rows]),
+            np.minimum(rows + STEADY // 2, self.last[rows]),
+        )
         turns = heading(unitquat_to_rotmat(self.quaternions[rows, 0].astype(np.float64)))
         halves = (
-            (self.root[b] - self.root[a]).astype(np.float64) / np.maximum(b - a, 1)[:, None] for a, b in ((before, rows), (rows, after))
+            (self.root[b] - self.root[a]).astype(np.float64) / np.maximum(b - a, 1)[:, None]
+            for a, b in ((before, rows), (rows, after))
         )
         (right, ahead), (then_right, then_ahead) = ((turns @ way[..., None])[:, :2, 0].T for way in halves)
         straight = (np.abs(right) < STRAIGHT * ahead) & (np.abs(then_right) < STRAIGHT * then_ahead)
@@ -196,12 +210,15 @@ class Bank:
     def excursion(self) -> Float32[np.ndarray, "n"]:
         """Farthest that the pelvis of each frame gets over the ground within the next two seconds [m].
 
-        It is infinite if the clip ends before, and for people who are not in balance over the middle of both feet: they cannot stay.
+        It is infinite if the clip ends before, and for people who are not in balance over the middle of both feet: they
+        cannot stay.
         """
         now, span = np.arange(len(self)), round(STAY * self.fps)
         far = np.zeros(len(self), dtype=np.float32)
         for k in range(1, span + 1):
-            far = np.maximum(far, np.linalg.norm(self.root[np.minimum(now + k, self.last), :2] - self.root[:, :2], axis=-1))
+            far = np.maximum(
+                far, np.linalg.norm(self.root[np.minimum(now + k, self.last), :2] - self.root[:, :2], axis=-1)
+            )
         still = np.flatnonzero((now + span <= self.last) & (far < ROAMING) & self.standing.all(1))
         stays = np.full(len(self), np.inf, dtype=np.float32)
         stays[still] = np.where(self._balanced(still), far[still], np.inf)
@@ -211,10 +228,15 @@ class Bank:
         """Tell the frames in which the centre of mass is over the middle of the feet, where ankles hold it either way."""
         joints = self._joints(rows)
         centre = self.skeleton.centre_of_mass(joints)[:, None, :2]
-        ankles, balls = (joints[:, [joint_index(f"{side}_{part}") for side in ("left", "right")], :2] for part in ("ankle", "foot"))
+        ankles, balls = (
+            joints[:, [joint_index(f"{side}_{part}") for side in ("left", "right")], :2] for part in ("ankle", "foot")
+        )
         heel, across = ankles.mean(1, keepdims=True), ankles[:, 1:] - ankles[:, :1]
         along = balls.mean(1, keepdims=True) - heel
-        ahead, aside = (((centre - start) * way).sum(-1) / (way**2).sum(-1) for start, way in ((heel, along), (ankles[:, :1], across)))
+        ahead, aside = (
+            ((centre - start) * way).sum(-1) / (way**2).sum(-1)
+            for start, way in ((heel, along), (ankles[:, :1], across))
+        )
         return ((ahead > MIDDLE[0]) & (ahead < MIDDLE[1]) & (aside > MIDDLE[2]) & (aside < 1 - MIDDLE[2]))[:, 0]
 
     def _joints(self, rows: Int[np.ndarray, "r"]) -> Float[np.ndarray, "r 22 3"]:
@@ -228,7 +250,9 @@ class Bank:
             raise ValueError("a bank needs at least one recording of at least a second")
         first = motions[0][0]
         packed = [_Packed.of(motion.root, motion.q, contacts) for motion, _, contacts in motions]
-        whole = _Packed(*(np.concatenate(parts) for parts in zip(*((p.root, p.rotations, p.standing) for p in packed), strict=True)))
+        whole = _Packed(
+            *(np.concatenate(parts) for parts in zip(*((p.root, p.rotations, p.standing) for p in packed), strict=True))
+        )
         return whole.bank(first.skeleton, first.fps, tuple(info for _, info, _ in motions))
 
     def picked(self, clips: Sequence[int]) -> "Bank":
@@ -236,7 +260,12 @@ class Bank:
         ends = np.cumsum([clip.frames for clip in self.clips])
         rows = np.concatenate([np.arange(ends[i] - self.clips[i].frames, ends[i]) for i in clips])
         return Bank(
-            self.skeleton, self.fps, tuple(self.clips[i] for i in clips), self.root[rows], self.quaternions[rows], self.standing[rows]
+            self.skeleton,
+            self.fps,
+            tuple(self.clips[i] for i in clips),
+            self.root[rows],
+            self.quaternions[rows],
+            self.standing[rows],
         )
 
     def chosen(self, *, only: Sequence[str] = (), without: Sequence[str] = ()) -> "Bank":
@@ -244,9 +273,15 @@ class Bank:
         for tag in (*only, *without):
             if tag not in TAGS:
                 raise ValueError(f"there is no tag {tag!r}: {suggestion(tag, TAGS)}")
-        kept = [i for i, clip in enumerate(self.clips) if (not only or set(only) & set(clip.tags)) and not set(without) & set(clip.tags)]
+        kept = [
+            i
+            for i, clip in enumerate(self.clips)
+            if (not only or set(only) & set(clip.tags)) and not set(without) & set(clip.tags)
+        ]
         if not kept:
-            raise ValueError("no clip of this bank has tags like that: `dropsim bank info` lists the minutes of each tag")
+            raise ValueError(
+                "no clip of this bank has tags like that: `dropsim bank info` lists the minutes of each tag"
+            )
         return self.picked(kept)
 
     def write(self, path: str | Path) -> None:
@@ -272,7 +307,9 @@ class Bank:
             raise ValueError(f"{path} is not there: give a .bank file, which `dropsim bank build` makes")
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
-        found = kept(cache_folder() / "banks" / f"{digest}-{UNPACKED}.safetensors", lambda: cls._unpacked(path)._arrays())
+        found = kept(
+            cache_folder() / "banks" / f"{digest}-{UNPACKED}.safetensors", lambda: cls._unpacked(path)._arrays()
+        )
         return cls._of_arrays(found, digest)
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -307,7 +344,10 @@ class Bank:
     def info(self) -> dict[str, Any]:
         """Return how much of what is in the bank."""
         minutes = {tag: sum(c.frames for c in self.clips if tag in c.tags) / self.fps / 60 for tag in TAGS}
-        sources = {s: sum(c.frames for c in self.clips if c.source == s) / self.fps / 60 for s in sorted({c.source for c in self.clips})}
+        sources = {
+            s: sum(c.frames for c in self.clips if c.source == s) / self.fps / 60
+            for s in sorted({c.source for c in self.clips})
+        }
         return {
             "frames": len(self), "clips": len(self.clips), "minutes": len(self) / self.fps / 60, "fps": self.fps,
             "minutes by tag": minutes, "minutes by source": sources,
@@ -382,7 +422,9 @@ def _read_table(text: bytes) -> tuple[ClipInfo, ...]:
         raise ValueError(f"it has more than {MAX_CLIPS} clips")
     try:
         rows = [json.loads(line) for line in lines]
-        clips = tuple(ClipInfo(str(n)[:200], str(s)[:200], str(li)[:200], tuple(tags), frames) for n, s, li, tags, frames in rows)
+        clips = tuple(
+            ClipInfo(str(n)[:200], str(s)[:200], str(li)[:200], tuple(tags), frames) for n, s, li, tags, frames in rows
+        )
     except (ValueError, TypeError, RecursionError, UnicodeDecodeError):
         raise ValueError("its table of clips is damaged") from None
     if any(type(clip.frames) is not int or clip.frames < 2 for clip in clips):

@@ -30,7 +30,8 @@ _LINEAR = np.ones((VELOCITY_SIZE // 3, 1))
 """Which of its vectors are velocities of points."""
 _LINEAR[1] = 0.0
 INTENT_SIZE = 5 + 3
-"""Velocity 2, facing 2 and height 1 of an intent in the heading frame, and a flag for each of the three that is known."""
+"""Velocity 2, facing 2 and height 1 of an intent in the heading frame, and a flag for each of the three that is
+known."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,17 @@ class CVAEShape:
     groups: int = 16
     """Of every group normalisation."""
     kinematic: bool = False
-    """Ours: joints come from the rotations by forward kinematics and velocities from differences, so that neither can drift apart.
-    The state then also holds the body's angular velocities, and the network's deltas are added to those of constant velocity."""
+    """Ours: joints come from the rotations by forward kinematics and velocities from differences, so that neither can
+    drift apart. The state then also holds the body's angular velocities, and the network's deltas are added to those of
+    constant velocity."""
     joints_from_kinematics: bool = False
     """HuMoR's Qual variant: joints by forward kinematics of the predicted rotations instead of the predicted joints."""
     intent: bool = False
     """Ours: the input ends with an intent."""
     trunk: tuple[int, ...] = ()
-    """Ours: hidden widths, and the number of features at the end, of a network that is computed once a frame. The prior and the decoder,
-    which is computed for every sample, then see its features instead of the state, and can be small. Empty: both see the state."""
+    """Ours: hidden widths, and the number of features at the end, of a network that is computed once a frame. The prior
+    and the decoder, which is computed for every sample, then see its features instead of the state, and can be small.
+    Empty: both see the state."""
 
     def __post_init__(self) -> None:
         if not (self.decoder and self.prior):
@@ -104,7 +107,11 @@ class CVAEShape:
         size, out = self.state_size, self.output_size
         plain = {"state_mean": np.zeros(size), "state_scale": np.ones(size), "output_scale": np.ones(out)}
         if self.kinematic:
-            plain |= {"carry": np.ones(6 + POSE_VELOCITY_SIZE), "free": np.ones((NUM_JOINTS, 3)), "held": np.zeros((NUM_JOINTS, 3))}
+            plain |= {
+                "carry": np.ones(6 + POSE_VELOCITY_SIZE),
+                "free": np.ones((NUM_JOINTS, 3)),
+                "held": np.zeros((NUM_JOINTS, 3)),
+            }
         return plain
 
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -141,7 +148,9 @@ class CVAENetwork:
     def from_tensors(cls, shape: CVAEShape, tensors: Mapping[str, np.ndarray]) -> "CVAENetwork":
         """Build from tensors by their names in a file; names, shapes and numbers were checked before. Constants may be left out."""
         constants = CVAEShape(kinematic=True).buffers() | shape.buffers()
-        constants = {name: np.ascontiguousarray(tensors.get(name, value), dtype=np.float64) for name, value in constants.items()}
+        constants = {
+            name: np.ascontiguousarray(tensors.get(name, value), dtype=np.float64) for name, value in constants.items()
+        }
         if not (constants["state_scale"] > 0).all():
             raise ValueError("the network's state_scale has to be above zero")
         trunk = MLP.from_tensors("trunk", tensors, len(shape.trunk) - 1, groups=shape.groups) if shape.trunk else None
@@ -159,7 +168,9 @@ class CVAENetwork:
             layers |= MLP.random((shape.state_size, *shape.trunk), rng, groups=shape.groups).tensors("trunk")
         return cls.from_tensors(shape, layers)
 
-    def decode(self, seen: Float32[np.ndarray, "b s"], noise: Float[np.ndarray, "b k z"]) -> Float32[np.ndarray, "b k o"]:
+    def decode(
+        self, seen: Float32[np.ndarray, "b s"], noise: Float[np.ndarray, "b k z"]
+    ) -> Float32[np.ndarray, "b k o"]:
         """Return deltas and contact logits for normalised states and standard normal noise in the latent."""
         features = seen if self.trunk is None else self.trunk.forward(seen)
         z = np.empty(noise.shape, dtype=np.float32)
@@ -186,7 +197,9 @@ def difference_memory(
     """Return our variant's memory after a step: velocities by differences of two frames."""
     turns, moves = log_small(q @ transpose(q0)) * fps, (x - x0) * fps
     batch = x.shape[:-2]
-    return np.concatenate((moves[..., 0, :], turns[..., 0, :], moves.reshape(*batch, -1), turns[..., 1:, :].reshape(*batch, -1)), axis=-1)
+    return np.concatenate(
+        (moves[..., 0, :], turns[..., 0, :], moves.reshape(*batch, -1), turns[..., 1:, :].reshape(*batch, -1)), axis=-1
+    )
 
 
 def _seen_intent(
@@ -213,7 +226,8 @@ class CVAEPrior(Prior):
     ) -> None:  # fmt: skip
         """Wrap a network for a body; the spread of the candidates goes from `temperature` for the second one to 1 for the last.
 
-        `guidance` is how much an intent counts: what it changes in the mode is taken this many times (Ho and Salimans 2022).
+        `guidance` is how much an intent counts: what it changes in the mode is taken this many times (Ho and Salimans
+        2022).
         """
         self.network, self.skeleton, self.fps, self.name, self.temperature = network, skeleton, fps, name, temperature
         self.guidance = guidance
@@ -225,7 +239,9 @@ class CVAEPrior(Prior):
         """Return the model that comes with the package."""
         with importlib.resources.as_file(importlib.resources.files("dropsim") / "assets" / "prior.safetensors") as path:
             if not path.exists():
-                raise ValueError("this package holds no weights of the motion prior: train them with `dropsim train prior`")
+                raise ValueError(
+                    "this package holds no weights of the motion prior: train them with `dropsim train prior`"
+                )
             prior = cls.load(path)
         prior.name = "cvae"
         return prior
@@ -256,7 +272,12 @@ class CVAEPrior(Prior):
 
     def save(self, path: str | Path) -> None:
         """Write weights and body as safetensors, with what is needed to build the network again."""
-        metadata = {"shape": asdict(self.network.shape), "fps": self.fps, "temperature": self.temperature, "guidance": self.guidance}
+        metadata = {
+            "shape": asdict(self.network.shape),
+            "fps": self.fps,
+            "temperature": self.temperature,
+            "guidance": self.guidance,
+        }
         write_weights(path, "cvae", self.network.tensors() | skeleton_tensors(self.skeleton), metadata)
 
     def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
@@ -264,7 +285,8 @@ class CVAEPrior(Prior):
         if num < 1:
             raise ValueError(f"the prior cannot give {num} candidates: ask for at least 1")
         noise = np.zeros((*state.x.shape[:-2], num, self.network.shape.latent))
-        # The first sample is as calm as a motion should be; later ones reach further, so that a body that was pushed finds one near.
+        # The first sample is as calm as a motion should be; later ones reach further, so that a body that was pushed
+        # finds one near.
         spread = np.linspace(self.temperature, max(1.0, self.temperature), num - 1)
         np.multiply(rng.normal(num - 1, noise.shape[-1]), spread[:, None], out=noise[..., 1:, :])
         return self.decode(state, noise, intent)
@@ -278,7 +300,9 @@ class CVAEPrior(Prior):
         network, shape = self.network, self.network.shape
         now = (flat(state.x, 2), flat(state.q, 3), flat(state.memory, 1))
         if now[2].shape[1] != shape.memory_size:
-            raise ValueError(f"the state's memory is of another prior than {self.name}: make the state with its start or start_from")
+            raise ValueError(
+                f"the state's memory is of another prior than {self.name}: make the state with its start or start_from"
+            )
         people, k = len(now[0]), noise.shape[-2]
         H, seen = np.empty((people, 3, 3)), np.empty((people, shape.state_size), dtype=np.float32)
         local_state(*now, self.skeleton.rest[0], network.state_mean, network.state_scale, H, seen)
@@ -296,7 +320,9 @@ class CVAEPrior(Prior):
             constants = (network.output_scale, network.carry, network.free, network.held, self.skeleton.offsets)
             compose_kinematic(*now, H, output, *constants, self.fps, *then)
         else:
-            compose_regressed(*now, H, output, network.output_scale, self.skeleton.offsets, shape.joints_from_kinematics, *then)
+            compose_regressed(
+                *now, H, output, network.output_scale, self.skeleton.offsets, shape.joints_from_kinematics, *then
+            )
         batch = noise.shape[:-1]
         return Candidates(*(values.reshape(*batch, *values.shape[2:]) for values in then))
 
@@ -308,12 +334,16 @@ class CVAEPrior(Prior):
     def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
         return turn_memory(memory, R)
 
-    def apply_impulse(self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b m"]:
+    def apply_impulse(
+        self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         """Add the change to the velocities of the root and of all joints."""
         moved = memory[..., :VELOCITY_SIZE].reshape(*memory.shape[:-1], -1, 3) + change[..., None, :] * _LINEAR
         return np.concatenate((moved.reshape(*moved.shape[:-2], VELOCITY_SIZE), memory[..., VELOCITY_SIZE:]), axis=-1)
 
-    def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
+    def recall(
+        self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         """Return velocities by differences from a state."""
         return self._padded(difference_memory(before.x, before.q, x, q, self.fps))
 

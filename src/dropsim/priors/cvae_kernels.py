@@ -21,7 +21,9 @@ DELTAS = (0, 6, 12, 75, 3, 9, 141)
 
 
 @kernel
-def local_state(x: Array, q: Array, memory: Array, rest_root: Array, mean: Array, scale: Array, H: Array, seen: Array) -> None:
+def local_state(
+    x: Array, q: Array, memory: Array, rest_root: Array, mean: Array, scale: Array, H: Array, seen: Array
+) -> None:
     """Write each person's heading H, and the state in the heading frame of the root as the networks see it, normalised.
 
     HuMoR's root is not the pelvis: its memory ends with the drift of one from the other.
@@ -99,8 +101,8 @@ def compose_kinematic(
 ) -> None:  # fmt: skip
     """Write K next frames of each person, in the world: the network's steps on top of what the velocities carry on.
 
-    Joints follow by kinematics, velocities by differences. Rotations about axes that the recorded joints do not have, such as a knee's
-    own axis, are put back to where the recordings hold them. Some samples are worked on side by side.
+    Joints follow by kinematics, velocities by differences. Rotations about axes that the recorded joints do not have,
+    such as a knee's own axis, are put back to where the recordings hold them. Some samples are worked on side by side.
     """
     h, num_step, num_samples = 1.0 / fps, 3 + 3 * NUM_JOINTS, output.shape[1]
     carried, step = np.empty(num_step), np.empty((num_step, LANES))
@@ -131,7 +133,9 @@ def compose_kinematic(
             _from_heading(R, then[0], turn)
             for c in range(3):
                 for lane in range(LANES):
-                    place[0, c, lane] = x[i, 0, c] + (R[0, c] * step[0, lane] + R[1, c] * step[1, lane] + R[2, c] * step[2, lane])
+                    place[0, c, lane] = x[i, 0, c] + (
+                        R[0, c] * step[0, lane] + R[1, c] * step[1, lane] + R[2, c] * step[2, lane]
+                    )
             copy(then[0], world[0])
             for j in range(1, NUM_JOINTS):
                 _link(world[PARENT[j]], then[j], offsets[j], place[PARENT[j]], world[j], place[j])
@@ -211,7 +215,9 @@ def _from_heading(R: Array, q: Array, spare: Array) -> None:
     for r in range(3):
         for c in range(3):
             for lane in range(LANES):
-                q[3 * r + c, lane] = R[0, r] * spare[c, lane] + R[1, r] * spare[3 + c, lane] + R[2, r] * spare[6 + c, lane]
+                q[3 * r + c, lane] = (
+                    R[0, r] * spare[c, lane] + R[1, r] * spare[3 + c, lane] + R[2, r] * spare[6 + c, lane]
+                )
 
 
 @kernel
@@ -220,11 +226,15 @@ def _link(above: Array, q: Array, offset: Array, start: Array, world: Array, pla
     ax, ay, az = offset[0], offset[1], offset[2]
     for r in range(3):
         for lane in range(LANES):
-            place[r, lane] = start[r, lane] + (above[3 * r, lane] * ax + above[3 * r + 1, lane] * ay + above[3 * r + 2, lane] * az)
+            place[r, lane] = start[r, lane] + (
+                above[3 * r, lane] * ax + above[3 * r + 1, lane] * ay + above[3 * r + 2, lane] * az
+            )
         for c in range(3):
             for lane in range(LANES):
                 world[3 * r + c, lane] = (
-                    above[3 * r, lane] * q[c, lane] + above[3 * r + 1, lane] * q[3 + c, lane] + above[3 * r + 2, lane] * q[6 + c, lane]
+                    above[3 * r, lane] * q[c, lane]
+                    + above[3 * r + 1, lane] * q[3 + c, lane]
+                    + above[3 * r + 2, lane] * q[6 + c, lane]
                 )
 
 

@@ -27,7 +27,8 @@ WEIGHTS[[18, 19, 20, 21]] = 0.5
 LOOK_AHEAD = 0.15
 """Seconds for which velocities count like displacements in the features [s]."""
 HELD = 0.03
-"""Feet that are to stand and are no higher than this above the floor keep their place, as far as the leg reaches [m]; others come down."""
+"""Feet that are to stand and are no higher than this above the floor keep their place, as far as the leg reaches [m];
+others come down."""
 GROUNDED = 0.05
 """Feet no higher than this above the floor bear the body [m]."""
 SEATED = 0.35
@@ -37,7 +38,8 @@ LOW = 0.6
 ABSORBS = 0.15
 """Time constant in which legs absorb a difference in height and its velocity [s]: about half of a runner's stance."""
 LEG_SPEED = 4.0
-"""Speed at which a leg is brought to the recorded height of its foot, at most [m/s]: feet of sprinters come down so fast."""
+"""Speed at which a leg is brought to the recorded height of its foot, at most [m/s]: feet of sprinters come down so
+fast."""
 STRAIGHT = 0.98
 """Share of a leg's length from which on it straightens ever more slowly: the knee is bent by 23 degrees there."""
 LONGEST = 0.9995
@@ -135,7 +137,12 @@ def to_quaternion(R: Array, out: Array) -> None:
     trace = R[0, 0] + R[1, 1] + R[2, 2]
     if trace > 0.0:
         s = 2.0 * math.sqrt(trace + 1.0)
-        out[0], out[1], out[2], out[3] = (R[2, 1] - R[1, 2]) / s, (R[0, 2] - R[2, 0]) / s, (R[1, 0] - R[0, 1]) / s, 0.25 * s
+        out[0], out[1], out[2], out[3] = (
+            (R[2, 1] - R[1, 2]) / s,
+            (R[0, 2] - R[2, 0]) / s,
+            (R[1, 0] - R[0, 1]) / s,
+            0.25 * s,
+        )
         return
     i = 0
     if R[1, 1] > R[0, 0]:
@@ -163,13 +170,19 @@ def features(x: Array, v: Array, yaw: float, out: Array) -> None:
         dx, dy = x[j, 0] - x[0, 0], x[j, 1] - x[0, 1]
         out[3 * j], out[3 * j + 1], out[3 * j + 2] = w * (c * dx + s * dy), w * (c * dy - s * dx), w * x[j, 2]
         at, w = 3 * (NUM_JOINTS + j), w * LOOK_AHEAD
-        out[at], out[at + 1], out[at + 2] = w * (c * v[j, 0] + s * v[j, 1]), w * (c * v[j, 1] - s * v[j, 0]), w * v[j, 2]
+        out[at], out[at + 1], out[at + 2] = (
+            w * (c * v[j, 0] + s * v[j, 1]),
+            w * (c * v[j, 1] - s * v[j, 0]),
+            w * v[j, 2],
+        )
     at = 6 * NUM_JOINTS
     out[at], out[at + 1], out[at + 2] = c * v[0, 0] + s * v[0, 1], c * v[0, 1] - s * v[0, 0], v[0, 2]
 
 
 @kernel
-def features_of_people(x: Array, v: Array, q: Array, masses: Array, radii: Array, out: Array, yaws: Array, falling: Array) -> None:
+def features_of_people(
+    x: Array, v: Array, q: Array, masses: Array, radii: Array, out: Array, yaws: Array, falling: Array
+) -> None:
     """Write everyone's features and headings, and how far they are out of balance."""
     for i in range(len(x)):
         yaws[i] = yaw_of(q[i, 0])
@@ -197,7 +210,12 @@ def features_of_frames(
     balance = np.empty(2)
     root, quaternions = np.empty(3), np.empty((NUM_JOINTS, 4))
     q, world = np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3, 3))
-    now, past, v, one = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3)), np.empty(NUM_FEATURES)
+    now, past, v, one = (
+        np.empty((NUM_JOINTS, 3)),
+        np.empty((NUM_JOINTS, 3)),
+        np.empty((NUM_JOINTS, 3)),
+        np.empty(NUM_FEATURES),
+    )
     for i in range(len(rows)):
         if i > 0 and rows[i - 1] == before[i]:
             copy(now, past)
@@ -319,8 +337,8 @@ def follow(
 ) -> None:  # fmt: skip
     """Write K next frames of everyone: the recorded changes applied to their own pose, with the offset to the recording fading.
 
-    So does where the pelvis is over the feet on which the recording stands; these keep their place, and the legs reach for it. If
-    `next_q` is empty, only joints are written, in half the time.
+    So does where the pelvis is over the feet on which the recording stands; these keep their place, and the legs reach
+    for it. If `next_q` is empty, only joints are written, in half the time.
     """
     turns = len(next_q) > 0
     ankles, goals, steps, shares = np.empty((2, 3)), np.empty((2, 3)), np.empty((2, 3)), np.empty(2)
@@ -354,7 +372,8 @@ def follow(
                 shares[side] = 1.0 / (lands - at) if lands >= 0 else 0.0
                 stands[side] = frames.standing[at, other] and frames.standing[at + 1, other]
                 if stands[side]:
-                    # How far the pelvis is from where the recording has it over this foot, a moment later, and how it is turned over it.
+                    # How far the pelvis is from where the recording has it over this foot, a moment later, and how it
+                    # is turned over it.
                     ankle, toe = _LEGS[side, 2], _LEGS[side, 3]
                     o, fx, fy = body.offsets[toe], x[i, toe, 0] - x[i, ankle, 0], x[i, toe, 1] - x[i, ankle, 1]
                     turned(turn, o[0], o[1], o[2], _ORIGIN, foot)
@@ -370,13 +389,20 @@ def follow(
             # How much faster the body is than the recorded one was on its way here.
             before = row - 1 if at > 0 and frames.last[at - 1] == frames.last[at] else row
             way = body.scale / pull.h * (1.0 if row < n else -1.0)
-            px, py = way * (frames.root[at, 0] - frames.root[before % n, 0]), abs(way) * (frames.root[at, 1] - frames.root[before % n, 1])
+            px, py = (
+                way * (frames.root[at, 0] - frames.root[before % n, 0]),
+                abs(way) * (frames.root[at, 1] - frames.root[before % n, 1]),
+            )
             ux, uy = v[i, 0, 0] - (c * px - s * py), v[i, 0, 1] - (s * px + c * py)
             seconds = math.sqrt(max(x[i, 0, 2], LOW) / GRAVITY)
             p = next_x[i, k]
-            # The pelvis comes back over the feet as a pendulum would that is damped critically, without a jump in its velocity.
+            # The pelvis comes back over the feet as a pendulum would that is damped critically, without a jump in its
+            # velocity.
             keep, draw = max(1.0 - 2.0 * pull.h / seconds, 0.0), (pull.h / seconds) ** 2
-            p[0, 0], p[0, 1] = x[i, 0, 0] + dx + keep * pull.h * ux - draw * ox, x[i, 0, 1] + dy + keep * pull.h * uy - draw * oy
+            p[0, 0], p[0, 1] = (
+                x[i, 0, 0] + dx + keep * pull.h * ux - draw * ox,
+                x[i, 0, 1] + dy + keep * pull.h * uy - draw * oy,
+            )
             # Over both feet it also turns back.
             if feet == 2:
                 back = 0.5 * draw * math.atan2(sine, cosine)
@@ -384,7 +410,10 @@ def follow(
                 times(turn, d[0], d[0])
             # So does its height, as legs absorb a landing.
             keep, draw = max(1.0 - 2.0 * pull.h / ABSORBS, 0.0), (pull.h / ABSORBS) ** 2
-            uz, oz = v[i, 0, 2] - abs(way) * (frames.root[at, 2] - frames.root[before % n, 2]), x[i, 0, 2] - body.scale * now_root[2]
+            uz, oz = (
+                v[i, 0, 2] - abs(way) * (frames.root[at, 2] - frames.root[before % n, 2]),
+                x[i, 0, 2] - body.scale * now_root[2],
+            )
             p[0, 2] = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2]) + keep * pull.h * uz - draw * oz
             if turns:
                 for j in range(NUM_JOINTS):
@@ -407,7 +436,10 @@ def follow(
                     # A foot lands as far from the extrapolated centre of mass as the recorded one does.
                     fx, fy = x[i, ankle, 0] - x[i, 0, 0] - step[0], x[i, ankle, 1] - x[i, 0, 1] - step[1]
                     fx, fy = fx + shares[side] * (seconds * ux - fx), fy + shares[side] * (seconds * uy - fy)
-                    step[0], step[1] = p[0, 0] + ankles[side, 0] + fx - p[ankle, 0], p[0, 1] + ankles[side, 1] + fy - p[ankle, 1]
+                    step[0], step[1] = (
+                        p[0, 0] + ankles[side, 0] + fx - p[ankle, 0],
+                        p[0, 1] + ankles[side, 1] + fy - p[ankle, 1],
+                    )
                     size = max(math.sqrt(step[0] ** 2 + step[1] ** 2) / (LEG_SPEED * pull.h), 1.0)
                     step[0], step[1] = step[0] / size, step[1] / size
                 _foothold(x[i], p, _LEGS[side], body, height, stands[side], step, pull, goals[side])
@@ -462,7 +494,9 @@ def _ankle(quaternions: Array, leg: Array, body: Body, above: Array, out: Array)
 
 
 @kernel
-def _foothold(x: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, step: Array, pull: Pull, goal: Array) -> None:
+def _foothold(
+    x: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, step: Array, pull: Pull, goal: Array
+) -> None:
     """Write where an ankle goes: to its recorded height above the floor and by a step; one that stands comes down and keeps its place."""
     ankle, toe = leg[2], leg[3]
     # The ankle's height at which the lower one of heel and toes is on the floor.
@@ -576,8 +610,8 @@ def _point(x: Array, world: Array, p: Array, ankle: int, toe: int, turns: bool) 
 def overbalance(x: Array, v: Array, yaw: float, masses: Array, radii: Array, out: Array) -> None:
     """Write how far a person's extrapolated centre of mass is outside of what the feet span [m], in the heading frame (Hof et al. 2005).
 
-    Seen from above, it is where a body comes to rest over that falls like a pendulum; outside of the feet it takes a step. It is 0 for
-    people who are in the air or low on the ground.
+    Seen from above, it is where a body comes to rest over that falls like a pendulum; outside of the feet it takes a
+    step. It is 0 for people who are in the air or low on the ground.
     """
     out[:] = 0.0
     points, sizes, centre, speed, num = np.empty((4, 2)), np.empty(4), np.zeros(3), np.zeros(2), 0
@@ -597,7 +631,9 @@ def overbalance(x: Array, v: Array, yaw: float, masses: Array, radii: Array, out
         speed[0] += masses[j] * v[j, 0]
         speed[1] += masses[j] * v[j, 1]
     seconds = math.sqrt(centre[2] / total / GRAVITY)
-    _outside((centre[0] + seconds * speed[0]) / total, (centre[1] + seconds * speed[1]) / total, points, sizes, num, out)
+    _outside(
+        (centre[0] + seconds * speed[0]) / total, (centre[1] + seconds * speed[1]) / total, points, sizes, num, out
+    )
     c, s = math.cos(yaw), math.sin(yaw)
     out[0], out[1] = c * out[0] + s * out[1], c * out[1] - s * out[0]
 

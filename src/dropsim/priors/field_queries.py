@@ -15,7 +15,8 @@ Array = Any
 NUM_COMPONENTS = 24
 """Principal components of the features that are searched: 97 % of the variance of everyday motion."""
 SPEED_SCALE, HEIGHT_SCALE, STANDING = 1.5, 4.0, 0.85
-"""A difference of 1.5 m/s counts like a metre of the features, one of 25 cm in height too; heights count from 0.85 m."""
+"""A difference of 1.5 m/s counts like a metre of the features, one of 25 cm in height too; heights count from 0.85
+m."""
 ROAM_SCALE = 0.3
 """Excursion of people who are to stand that counts like a metre of the features [m]: about a foot's length."""
 WEIGHTS = np.array([1.5, 1.5, 1.0, 1.0, 0.6, 1.0])
@@ -27,7 +28,8 @@ BALANCE = NUM_COMPONENTS + NUM_INTENT
 """Column from which on the two of the balance are."""
 NUM_COLUMNS = BALANCE + 2
 FALL = math.e
-"""Growth of a fall until a foot lands a third of a second later, by which the search weighs how far people are out of balance."""
+"""Growth of a fall until a foot lands a third of a second later, by which the search weighs how far people are out of
+balance."""
 LARGEST_TURN = 1.2
 """Turn within the time ahead that is asked for at most [rad]: recorded people hardly turn faster."""
 UPRIGHT = 0.88
@@ -35,9 +37,11 @@ UPRIGHT = 0.88
 LATELY, CATCH_UP, LAG = 4.0, 1.0, 0.6
 """A lag is forgotten within 2 s, people would like to make it up within 1 s, and none is remembered beyond 30 cm."""
 REACTION = 0.2
-"""Time between losing balance and doing something about it [s]: pushed walkers answer with the ankle after 0.2 s (Hof et al. 2010)."""
+"""Time between losing balance and doing something about it [s]: pushed walkers answer with the ankle after 0.2 s (Hof
+et al. 2010)."""
 UNSTEADY = 0.05
-"""Distance from which on people notice that they are out of balance [m]: toes and the ball of the foot hold less than that."""
+"""Distance from which on people notice that they are out of balance [m]: toes and the ball of the foot hold less than
+that."""
 DOWN = 0.45
 """Share of their standing heights below which pelvis or head are of somebody who lies."""
 AT_REST = 0.7
@@ -45,12 +49,13 @@ AT_REST = 0.7
 FALL_TIME = 0.3
 """A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""
 JUMPING = 1.05
-"""Height of the pelvis that people only reach in the air, on the recordings' body [m]: those who want to be higher jump."""
+"""Height of the pelvis that people only reach in the air, on the recordings' body [m]: those who want to be higher
+jump."""
 MOMENT = 15
 """Frames of a recording that count as one moment, of which only one is a candidate: about a step."""
 ROW, BEHIND, SHAKEN, RISING, NUM_REMEMBERED = 0, slice(1, 3), 3, 4, 5
-"""Columns of the memory: the recorded frame that is followed, how far people lag behind [m], for how many frames they were out of balance,
-and whether they get up."""
+"""Columns of the memory: the recorded frame that is followed, how far people lag behind [m], for how many frames they
+were out of balance, and whether they get up."""
 ANY, GOING, JUMPS, GETTING_UP, NUM_SETS = 0, 1, 2, 3, 4
 """Sets of frames that can be followed: by anybody, to go or stand, to jump, and to get up."""
 BACK_SPEED = 0.5
@@ -126,8 +131,8 @@ def write_queries(
 ) -> None:  # fmt: skip
     """Write what people want who are in some state, remember something and are told a velocity, a facing, a height and a place, or NaN.
 
-    Velocities are those of the time `ahead` [s]. People are as large as the bank's, by a `scale`, and what they are told is not. `falls`
-    is how far they are out of balance.
+    Velocities are those of the time `ahead` [s]. People are as large as the bank's, by a `scale`, and what they are
+    told is not. `falls` is how far they are out of balance.
     """
     project(feats, recorded.mean, recorded.basis, out.codes)
     wanted = np.empty(NUM_INTENT)
@@ -150,8 +155,13 @@ def write_queries(
             out.weights[i, k] = 1.0
         for k in range(2):
             out.codes[i, BALANCE + k], out.weights[i, BALANCE + k] = FALL * falls[i, k], 1.0
-        crouches, jumps = wanted[4] < HEIGHT_SCALE * (CROUCHED - STANDING), wanted[4] > HEIGHT_SCALE * (JUMPING - STANDING)
-        out.rising[i] = recorded.gets_up and not crouches and not jumps and _rises(x[i], v[i], memory[i, RISING] > 0, recorded.tall)
+        crouches, jumps = (
+            wanted[4] < HEIGHT_SCALE * (CROUCHED - STANDING),
+            wanted[4] > HEIGHT_SCALE * (JUMPING - STANDING),
+        )
+        out.rising[i] = (
+            recorded.gets_up and not crouches and not jumps and _rises(x[i], v[i], memory[i, RISING] > 0, recorded.tall)
+        )
         pelvis = x[i, 0, 2]
         if jumps:
             out.which[i] = JUMPS
@@ -191,7 +201,8 @@ def _farther(own: Array, recorded: Array) -> float:
 def _lag_behind(vx: float, vy: float, asked: Array, memory: Array, h: float, out: Array) -> None:
     """Write how far a person has lagged behind the velocity asked for, lately [m].
 
-    The nearest recording is rarely as fast as what is asked for, and physics costs some of it: asking for a little more makes up.
+    The nearest recording is rarely as fast as what is asked for, and physics costs some of it: asking for a little more
+    makes up.
     """
     out[0], out[1] = 0.0, 0.0
     if math.sqrt(asked[0] ** 2 + asked[1] ** 2) > STILL:
@@ -237,8 +248,8 @@ def weigh(
 ) -> None:  # fmt: skip
     """Write the frames that candidates follow, first the cheapest but for chance, their costs, and what is remembered of each.
 
-    `found` are places among the rows that are searched, nearest first. The recording that is followed is a candidate like the others; of
-    one moment of a recording there is one.
+    `found` are places among the rows that are searched, nearest first. The recording that is followed is a candidate
+    like the others; of one moment of a recording there is one.
     """
     n, num = len(recorded.last), chosen.shape[1]
     for i in range(len(memory)):
@@ -248,7 +259,11 @@ def weigh(
         stays = goes_on and (recorded.allowed[queries.which[i], row] or queries.late[i])
         count = 0
         if stays:
-            chosen[i, 0], costs[i, 0], count = row, _cost(row, queries, falls[i], i, recorded, taste.catch) - taste.going_on, 1
+            chosen[i, 0], costs[i, 0], count = (
+                row,
+                _cost(row, queries, falls[i], i, recorded, taste.catch) - taste.going_on,
+                1,
+            )
         for k in range(0 if queries.late[i] and goes_on else found.shape[1]):
             if count == num:
                 break
@@ -282,4 +297,6 @@ def _cost(row: int, queries: Queries, own: Array, i: int, recorded: Recorded, ca
     cost = 0.0
     for k in range(BALANCE):
         cost += queries.weights[i, k] * (recorded.codes[row, k] - queries.codes[i, k]) ** 2
-    return cost + catch * queries.weights[i, BALANCE] * (recorded.growth[row] * _farther(own, recorded.falling[row])) ** 2
+    return (
+        cost + catch * queries.weights[i, BALANCE] * (recorded.growth[row] * _farther(own, recorded.falling[row])) ** 2
+    )

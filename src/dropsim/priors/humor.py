@@ -35,7 +35,10 @@ def humor_prior(path: str | Path, skeleton: Skeleton, *, joints_from_kinematics:
 def _layout(shape: CVAEShape) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Give HuMoR's name, our name and the shape of every tensor: its linear layers are at every third place, group norms after them."""
     networks = (
-        ("encoder", MLP.tensor_shapes("encoder", (2 * STATE_SIZE, *shape.prior, 2 * shape.latent))),  # for training only
+        (
+            "encoder",
+            MLP.tensor_shapes("encoder", (2 * STATE_SIZE, *shape.prior, 2 * shape.latent)),
+        ),  # for training only
         ("prior_net", MLP.tensor_shapes("prior", shape.prior_widths)),
         ("decoder", MLP.tensor_shapes("decoder", shape.decoder_widths, shape.latent)),
     )

@@ -15,7 +15,8 @@ from dropsim.priors.prior import Candidate, Candidates, Prior, State
 class Mixture(Prior):
     """Candidates of several priors, in equal shares; the mode is the first prior's.
 
-    The memory holds everybody's, side by side. A prior whose candidate was not taken recalls its memory from the frame that was.
+    The memory holds everybody's, side by side. A prior whose candidate was not taken recalls its memory from the frame
+    that was.
     """
 
     def __init__(self, *priors: Prior) -> None:
@@ -25,7 +26,9 @@ class Mixture(Prior):
         first = priors[0]
         for other in priors[1:]:
             if other.fps != first.fps or not _same_body(other.skeleton, first.skeleton):
-                raise ValueError(f"{first.name} and {other.name} cannot be mixed: they have another body or rate than each other")
+                raise ValueError(
+                    f"{first.name} and {other.name} cannot be mixed: they have another body or rate than each other"
+                )
         self.priors, self.name = priors, "+".join(prior.name for prior in priors)
         self.fps, self.skeleton, self.starts_at_mode = first.fps, first.skeleton, first.starts_at_mode
         self.takes_intent = any(prior.takes_intent for prior in priors)
@@ -57,10 +60,14 @@ class Mixture(Prior):
 
         def repeated(values: np.ndarray) -> np.ndarray:
             rows = values.shape[dims:]
-            return np.broadcast_to(values.reshape(*values.shape[:dims], *(1,) * (len(batch) - dims), *rows), (*batch, *rows))
+            return np.broadcast_to(
+                values.reshape(*values.shape[:dims], *(1,) * (len(batch) - dims), *rows), (*batch, *rows)
+            )
 
         parts = [
-            made.memory if i == owner else prior.recall(State(state.x, state.v, state.q, own).map(repeated), made.x, made.q)
+            made.memory
+            if i == owner
+            else prior.recall(State(state.x, state.v, state.q, own).map(repeated), made.x, made.q)
             for i, (prior, own) in enumerate(zip(self.priors, self._split(state.memory), strict=True))
         ]
         return np.concatenate(parts, axis=-1)
@@ -69,23 +76,35 @@ class Mixture(Prior):
         if memory.shape[-1] == 0:  # somebody who is about to start
             return [memory] * len(self.priors)
         if memory.shape[-1] != self._ends[-1]:
-            raise ValueError(f"the state's memory is of another prior than {self.name}: make the state with its start or start_from")
+            raise ValueError(
+                f"the state's memory is of another prior than {self.name}: make the state with its start or start_from"
+            )
         return [memory[..., start:end] for start, end in itertools.pairwise((0, *self._ends))]
 
-    def commit(self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
+    def commit(
+        self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         parts = zip(self.priors, self._split(chosen.memory), strict=True)
         return np.concatenate([prior.commit(Candidate(chosen.x, chosen.q, own), x, q) for prior, own in parts], axis=-1)
 
-    def apply_impulse(self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b m"]:
+    def apply_impulse(
+        self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         parts = zip(self.priors, self._split(memory), strict=True)
         return np.concatenate([prior.apply_impulse(own, change) for prior, own in parts], axis=-1)
 
     def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
-        return np.concatenate([prior.turn_memory(own, R) for prior, own in zip(self.priors, self._split(memory), strict=True)], axis=-1)
+        return np.concatenate(
+            [prior.turn_memory(own, R) for prior, own in zip(self.priors, self._split(memory), strict=True)], axis=-1
+        )
 
-    def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
+    def recall(
+        self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         parts = zip(self.priors, self._split(before.memory), strict=True)
-        return np.concatenate([prior.recall(State(before.x, before.v, before.q, own), x, q) for prior, own in parts], axis=-1)
+        return np.concatenate(
+            [prior.recall(State(before.x, before.v, before.q, own), x, q) for prior, own in parts], axis=-1
+        )
 
     def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
         """Start where the first prior does; the others recall their memory from the velocities."""

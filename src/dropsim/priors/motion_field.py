@@ -1,7 +1,7 @@
 """The motion field: a prior out of recordings, with no training (after Lee et al. 2010 and Clavet 2016).
 
-The K recorded frames nearest to the body's own state and to what it wants are found, and the candidates are what those people did
-next. The query is the simulated body, so a push is felt at once.
+The K recorded frames nearest to the body's own state and to what it wants are found, and the candidates are what those
+people did next. The query is the simulated body, so a push is felt at once.
 """
 
 import functools
@@ -45,7 +45,8 @@ from dropsim.priors.prior import Candidates, Landings, LazyCandidates, Prior, St
 from dropsim.priors.search import Filter, SearchIndex
 
 AHEAD = 20
-"""Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is then."""
+"""Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is
+then."""
 UP = 0.75
 """Share of their standing heights above which pelvis and head are of somebody upright."""
 RISE = 2.5
@@ -120,19 +121,47 @@ class MotionField(Prior):
         batch, index = state.x.shape[:-2], self._index
         x, v, q, memory = flat(state.x, 2), flat(state.v, 2), flat(state.q, 3), flat(state.memory, 1)
         n = len(x)
-        feats, yaws, falls, queries = np.empty((n, kernels.NUM_FEATURES)), np.empty(n), np.empty((n, 2)), Queries.empty(n)
+        feats, yaws, falls, queries = (
+            np.empty((n, kernels.NUM_FEATURES)),
+            np.empty(n),
+            np.empty((n, 2)),
+            Queries.empty(n),
+        )
         # The bank's people have their own size: positions and velocities are compared at theirs.
         scale = 1.0 / self._body.scale
         sized = scale * x, scale * v
         kernels.features_of_people(*sized, q, self.skeleton.masses, scale * self.skeleton.radii, feats, yaws, falls)
         intent = Intent.unknown(*batch) if intent is None else intent
         place = np.full((n, 2), np.nan) if intent.place is None else intent.place.reshape(-1, 2)
-        told = intent.velocity.reshape(-1, 2), intent.facing.reshape(-1, 2), intent.height.reshape(-1), place, AHEAD / self.fps
+        told = (
+            intent.velocity.reshape(-1, 2),
+            intent.facing.reshape(-1, 2),
+            intent.height.reshape(-1),
+            place,
+            AHEAD / self.fps,
+        )
         write_queries(*sized, scale, self.fps, yaws, feats, falls, memory, *told, self._recorded, queries)
-        found, _ = index.search.nearest(queries.codes, self.num_found, weights=queries.weights, filter=self._sets, which=queries.which)
-        rows, costs, remembered = np.empty((n, num), dtype=np.int64), np.empty((n, num)), np.empty((n, num, NUM_REMEMBERED))
+        found, _ = index.search.nearest(
+            queries.codes, self.num_found, weights=queries.weights, filter=self._sets, which=queries.which
+        )
+        rows, costs, remembered = (
+            np.empty((n, num), dtype=np.int64),
+            np.empty((n, num)),
+            np.empty((n, num, NUM_REMEMBERED)),
+        )
         taste = Taste(self.going_on, self.catch, self.noise)
-        weigh(memory, queries, falls, found, rng.uniform(num).reshape(n, num), self._recorded, taste, rows, costs, remembered)
+        weigh(
+            memory,
+            queries,
+            falls,
+            found,
+            rng.uniform(num).reshape(n, num),
+            self._recorded,
+            taste,
+            rows,
+            costs,
+            remembered,
+        )
         next_x = np.empty((n, num, NUM_JOINTS, 3))
         kernels.follow(x, v, q, yaws, queries.late, rows, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
         rotations = functools.partial(self._rotations, (x, v, q, yaws, queries.late), rows)
@@ -213,13 +242,17 @@ class MotionField(Prior):
         top = height[np.minimum(np.arange(len(bank))[:, None] + np.arange(AHEAD + 1), bank.last[:, None])].max(1)
         jumping = np.tile((top > JUMPING) & (top > height), 2)
         every = np.ones(len(everyday), dtype=np.bool_)
-        return np.stack([some if some[self._index.rows].any() else every for some in (every, everyday, jumping, self._rises)])
+        return np.stack(
+            [some if some[self._index.rows].any() else every for some in (every, everyday, jumping, self._rises)]
+        )
 
     @functools.cached_property
     def _sets(self) -> Filter:
         return self._index.search.filter(self._allowed[:, self._index.rows])
 
-    def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
+    def recall(
+        self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         del before, q
         return np.broadcast_to(np.where(np.arange(NUM_REMEMBERED) == ROW, -1.0, 0.0), (*x.shape[:-2], NUM_REMEMBERED))
 
@@ -259,7 +292,9 @@ def frames_of(bank: Bank) -> kernels.Frames:
     quaternions /= np.linalg.norm(quaternions, axis=-1, keepdims=True)
     lands = _next(bank.standing)
     soon = (lands <= bank.last[:, None]) & (lands - now[:, None] < LANDS * bank.fps)
-    return kernels.Frames(root.astype(np.float32), quaternions.astype(np.float32), bank.standing, bank.last, np.where(soon, lands, -1))
+    return kernels.Frames(
+        root.astype(np.float32), quaternions.astype(np.float32), bank.standing, bank.last, np.where(soon, lands, -1)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +339,9 @@ class FieldIndex:
         feats = np.empty((2 * n, kernels.NUM_FEATURES), dtype=np.float32)
         before = np.where(np.concatenate((first, first)), every, every - 1)
         falling, heads = np.empty((2 * n, 2), dtype=np.float32), np.empty(2 * n, dtype=np.float32)
-        kernels.features_of_frames(frames, every, before, skeleton.offsets, skeleton.masses, skeleton.radii, fps, feats, falling, heads)
+        kernels.features_of_frames(
+            frames, every, before, skeleton.offsets, skeleton.masses, skeleton.radii, fps, feats, falling, heads
+        )
         mean = feats.mean(0, dtype=np.float64)
         sample = feats[:: max(1, len(feats) // 40_000)] - mean
         _, vectors = np.linalg.eigh(sample.T @ sample)
@@ -321,12 +358,16 @@ _KEPT = {name: name for name in ("rows", "mean", "basis", "falling", "heads")} |
 """Names of an index' arrays in a file, next to those of its search."""
 
 
-def _intent_columns(across: np.ndarray, along: np.ndarray, turn: np.ndarray, height: np.ndarray, roam: np.ndarray) -> np.ndarray:
+def _intent_columns(
+    across: np.ndarray, along: np.ndarray, turn: np.ndarray, height: np.ndarray, roam: np.ndarray
+) -> np.ndarray:
     way, turns = (across / SPEED_SCALE, along / SPEED_SCALE), (np.sin(turn), np.cos(turn) - 1)
     return np.stack((*way, *turns, HEIGHT_SCALE * (height - STANDING), roam / ROAM_SCALE), -1)
 
 
-def recorded_intents(frames: kernels.Frames, fps: float, excursion: Float32[np.ndarray, "n"]) -> Float[np.ndarray, "r 6"]:
+def recorded_intents(
+    frames: kernels.Frames, fps: float, excursion: Float32[np.ndarray, "n"]
+) -> Float[np.ndarray, "r 6"]:
     """Return what each recorded frame, and its mirror image, is about to do within the time ahead."""
     n = len(frames.root)
     now = np.arange(n)
@@ -340,4 +381,6 @@ def recorded_intents(frames: kernels.Frames, fps: float, excursion: Float32[np.n
     turn = (yaw[then] - yaw + np.pi) % (2 * np.pi) - np.pi
     height = frames.root[then, 2].astype(np.float64)
     roam = np.minimum(excursion, FARTHEST_ROAM)
-    return np.concatenate((_intent_columns(across, along, turn, height, roam), _intent_columns(-across, along, -turn, height, roam)))
+    return np.concatenate(
+        (_intent_columns(across, along, turn, height, roam), _intent_columns(-across, along, -turn, height, roam))
+    )

@@ -26,7 +26,9 @@ def is_checkpoint(name: str | Path) -> bool:
     return Path(name).suffix.lower() in (".pth", ".pt", ".ckpt")
 
 
-def open_prior(name: str | Path, *, body: str | Path | None = None, progress: Callable[[int, int], None] | None = None) -> Prior:
+def open_prior(
+    name: str | Path, *, body: str | Path | None = None, progress: Callable[[int, int], None] | None = None
+) -> Prior:
     """Return a prior: field, cvae, a .bank file, a .safetensors file, a folder of recordings, HuMoR's checkpoint, or several joined by +.
 
     HuMoR's checkpoint needs the file of the SMPL body that it was trained on. It is converted once and kept.
@@ -44,7 +46,9 @@ def open_prior(name: str | Path, *, body: str | Path | None = None, progress: Ca
     kinds = {".bank": MotionField.open, ".safetensors": CVAEPrior.load}
     if path.suffix not in kinds:
         wanted = "field, cvae, a .bank or .safetensors file, HuMoR's best_model.pth or a folder of recordings"
-        raise ValueError(f"there is no prior {name!r}: give {wanted}{'' if path.suffix else f'; {suggestion(name, SHIPPED)}'}")
+        raise ValueError(
+            f"there is no prior {name!r}: give {wanted}{'' if path.suffix else f'; {suggestion(name, SHIPPED)}'}"
+        )
     if not path.is_file():
         raise ValueError(f"{path} is not there")
     return kinds[path.suffix](path)
@@ -55,12 +59,16 @@ def prior_name(name: str | Path, body: str | Path | None = None) -> str:
     path = Path(name)
     if not is_checkpoint(path):
         if body is not None:
-            raise ValueError(f"a body is for HuMoR's checkpoint, which ends in .pth: {str(name)!r} has a body of its own, so leave it out")
+            raise ValueError(
+                f"a body is for HuMoR's checkpoint, which ends in .pth: {str(name)!r} has a body of its own, so leave it out"
+            )
         return str(name)
     if not path.is_file():
         raise ValueError(f"{path} is not there: give HuMoR's checkpoint, best_model.pth")
     if body is None:
-        raise ValueError(f"{path} needs the SMPL body that HuMoR was trained on: give its file with --body, e.g. SMPLH_NEUTRAL.npz")
+        raise ValueError(
+            f"{path} needs the SMPL body that HuMoR was trained on: give its file with --body, e.g. SMPLH_NEUTRAL.npz"
+        )
     if not Path(body).is_file():
         raise ValueError(f"{body} is not there: give the file of an SMPL, SMPL+H or SMPL-X body")
     kept = cache_folder() / "priors" / _digest([path, Path(body)]) / "humor.safetensors"
@@ -77,7 +85,9 @@ def open_pose(name: str | Path | None) -> PosePrior:
         return PosePrior.shipped()
     path = Path(name)
     if not path.exists():
-        raise ValueError(f"{path} is not there: give VPoser's checkpoint or folder, or a pose model's .safetensors file")
+        raise ValueError(
+            f"{path} is not there: give VPoser's checkpoint or folder, or a pose model's .safetensors file"
+        )
     return PosePrior.load(path) if path.suffix == ".safetensors" else PosePrior.from_vposer(path)
 
 
@@ -88,7 +98,14 @@ def for_body(prior: Prior, skeleton: Skeleton) -> Prior:
     if isinstance(prior, Mixture):
         return Mixture(*(for_body(part, skeleton) for part in prior.priors))
     if isinstance(prior, CVAEPrior):
-        return CVAEPrior(prior.network, skeleton, fps=prior.fps, name=prior.name, temperature=prior.temperature, guidance=prior.guidance)
+        return CVAEPrior(
+            prior.network,
+            skeleton,
+            fps=prior.fps,
+            name=prior.name,
+            temperature=prior.temperature,
+            guidance=prior.guidance,
+        )
     raise ValueError(f"the prior {prior.name} is bound to its own body")
 
 

@@ -57,12 +57,16 @@ class MLP:
         return shapes
 
     @classmethod
-    def from_tensors(cls, name: str, tensors: Mapping[str, np.ndarray], num_hidden: int, *, groups: int, skip: int = 0) -> "MLP":
+    def from_tensors(
+        cls, name: str, tensors: Mapping[str, np.ndarray], num_hidden: int, *, groups: int, skip: int = 0
+    ) -> "MLP":
         """Take the layers out of named tensors that were checked before."""
 
         def parts(kind: str, count: int) -> tuple[Affine, ...]:
             names = (f"{name}.{kind}.{i}" for i in range(count))
-            return tuple((tensors[f"{n}.weight"].astype(np.float32), tensors[f"{n}.bias"].astype(np.float32)) for n in names)
+            return tuple(
+                (tensors[f"{n}.weight"].astype(np.float32), tensors[f"{n}.bias"].astype(np.float32)) for n in names
+            )
 
         return cls(parts("linears", num_hidden + 1), parts("norms", num_hidden), groups, skip)
 
@@ -95,7 +99,9 @@ class MLP:
         """Run a network that has no second input."""
         return self._run(self._layers[0](x), x[:, :0])
 
-    def forward_shared(self, x: Float32[np.ndarray, "b i"], skip: Float32[np.ndarray, "b k s"]) -> Float32[np.ndarray, "b k o"]:
+    def forward_shared(
+        self, x: Float32[np.ndarray, "b i"], skip: Float32[np.ndarray, "b k s"]
+    ) -> Float32[np.ndarray, "b k o"]:
         """Run K second inputs of each x; the part of the first layer that sees x is computed once."""
         b, k, _ = skip.shape
         shared, people = self._layers[0](x), max(1, CACHED_ROWS // k)
@@ -161,7 +167,11 @@ class LeakyMLP:
     @functools.cached_property
     def arrays(self) -> "Layers":
         """The layers as kernels take them."""
-        return tuple(layer.panels for layer in self._layers), tuple(layer.bias for layer in self._layers), np.float32(self.slope)
+        return (
+            tuple(layer.panels for layer in self._layers),
+            tuple(layer.bias for layer in self._layers),
+            np.float32(self.slope),
+        )
 
     @property
     def size_out(self) -> int:

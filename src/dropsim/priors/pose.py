@@ -34,8 +34,8 @@ class PoseShape:
     decoder: tuple[int, ...] = (256, 256)
     """Hidden widths."""
     radius: tuple[int, ...] = (256, 256)
-    """Hidden widths of the part that gives the code's norm, so that its direction says which pose it is and its norm how natural;
-    empty for VPoser, whose encoder gives both in one."""
+    """Hidden widths of the part that gives the code's norm, so that its direction says which pose it is and its norm
+    how natural; empty for VPoser, whose encoder gives both in one."""
     latent: int = 32
     slope: float = 0.2
     """Of the leaky ReLU below zero."""
@@ -53,7 +53,10 @@ class PoseShape:
 
     def widths(self) -> dict[str, tuple[int, ...]]:
         """Return the widths of the layers of each part, input and output included."""
-        parts = {"encoder": (self.input_size, *self.encoder, self.latent), "decoder": (self.latent, *self.decoder, NUM_COLUMNS)}
+        parts = {
+            "encoder": (self.input_size, *self.encoder, self.latent),
+            "decoder": (self.latent, *self.decoder, NUM_COLUMNS),
+        }
         return parts | ({"radius": (self.input_size, *self.radius, 1)} if self.radius else {})
 
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -69,8 +72,9 @@ class PoseShape:
 class PoseNetwork:
     """The encoder's mean and the decoder: linear layers with leaky ReLUs between them. `research.training` has its torch twin.
 
-    Ours keeps direction and norm of the code apart, and the decoder sees the direction only. Then an unnatural pose can have the direction
-    of the natural pose next to it, whose own code is short, and scaling its code back gives that pose.
+    Ours keeps direction and norm of the code apart, and the decoder sees the direction only. Then an unnatural pose can
+    have the direction of the natural pose next to it, whose own code is short, and scaling its code back gives that
+    pose.
     """
 
     shape: PoseShape
@@ -98,7 +102,9 @@ class PoseNetwork:
         """Return a network that has not learnt anything yet."""
         rng, size = np.random.default_rng(seed), shape.input_size
         parts = {part: random_affines(widths, 0, rng) for part, widths in ({"radius": ()} | shape.widths()).items()}
-        return cls(shape, **parts, input_mean=np.zeros(size, dtype=np.float32), input_scale=np.ones(size, dtype=np.float32))
+        return cls(
+            shape, **parts, input_mean=np.zeros(size, dtype=np.float32), input_scale=np.ones(size, dtype=np.float32)
+        )
 
     def tensors(self) -> dict[str, np.ndarray]:
         """Return all numbers by their names in a file."""
@@ -134,7 +140,9 @@ class PoseNetwork:
 
     def decode(self, z: Float32[np.ndarray, "b z"]) -> Float32[np.ndarray, "b c"]:
         """Return two columns for each body joint, not yet orthonormal."""
-        return self._layers["decoder"].forward(_unit(z) * np.float32(math.sqrt(self.shape.latent)) if self.radius else z)
+        return self._layers["decoder"].forward(
+            _unit(z) * np.float32(math.sqrt(self.shape.latent)) if self.radius else z
+        )
 
 
 def _unit(v: np.ndarray) -> np.ndarray:
@@ -163,7 +171,14 @@ def columns_to_rotations(columns: Float[np.ndarray, "*b c"]) -> Float[np.ndarray
 @kernel
 def _orthonormalise(pairs: Array, out: Array) -> None:
     for i in range(len(pairs)):
-        ax, ay, az, bx, by, bz = pairs[i, 0, 0], pairs[i, 1, 0], pairs[i, 2, 0], pairs[i, 0, 1], pairs[i, 1, 1], pairs[i, 2, 1]
+        ax, ay, az, bx, by, bz = (
+            pairs[i, 0, 0],
+            pairs[i, 1, 0],
+            pairs[i, 2, 0],
+            pairs[i, 0, 1],
+            pairs[i, 1, 1],
+            pairs[i, 2, 1],
+        )
         size = max(math.sqrt(ax * ax + ay * ay + az * az), 1e-12)
         ax, ay, az = ax / size, ay / size, az / size
         along = ax * bx + ay * by + az * bz
@@ -209,7 +224,9 @@ class PosePrior:
         with errors_of(path):
             shape = read_record(metadata, "shape", PoseShape)
             require_shapes(tensors, shape.tensor_shapes())
-            return cls(PoseNetwork.from_tensors(shape, tensors), read_number(metadata, "limit", cls.limit, low=1e-6, high=1e6))
+            return cls(
+                PoseNetwork.from_tensors(shape, tensors), read_number(metadata, "limit", cls.limit, low=1e-6, high=1e6)
+            )
 
     def save(self, path: str | Path) -> None:
         """Write the weights as safetensors, with what is needed to build the network again."""

@@ -93,7 +93,10 @@ class Candidates:
     def led_by(self, new: Candidate, people: Bool[np.ndarray, "*b"]) -> "Candidates":
         """Return candidates of which some people's first is replaced by one that they follow whatever it costs."""
         return Candidates(
-            _put(self.x, new.x, people), _put(self.q, new.q, people), _put(self.memory, new.memory, people), self._led(people)
+            _put(self.x, new.x, people),
+            _put(self.q, new.q, people),
+            _put(self.memory, new.memory, people),
+            self._led(people),
         )
 
     def _led(self, people: Bool[np.ndarray, "*b"]) -> Float[np.ndarray, "*b k"]:
@@ -134,7 +137,9 @@ class LazyCandidates(Candidates):
 
     def pick(self, index: int | Int[np.ndarray, "*b"]) -> Candidate:
         asked = np.broadcast_to(index, self.x.shape[:-3])[..., None]
-        return Candidate(self._taken(self.x, index), self._rotations(asked)[..., 0, :, :, :], self._taken(self.memory, index))
+        return Candidate(
+            self._taken(self.x, index), self._rotations(asked)[..., 0, :, :, :], self._taken(self.memory, index)
+        )
 
     def with_joints(self, x: Float[np.ndarray, "*b k 22 3"]) -> Candidates:
         return LazyCandidates(x, self.memory, self.cost, self._rotations)
@@ -147,7 +152,9 @@ class LazyCandidates(Candidates):
             replaced = (people[..., None] & (asked == 0))[..., None, None, None]
             return np.where(replaced, new.q[..., None, :, :, :], self._rotations(asked))
 
-        return LazyCandidates(_put(self.x, new.x, people), _put(self.memory, new.memory, people), self._led(people), rotations)
+        return LazyCandidates(
+            _put(self.x, new.x, people), _put(self.memory, new.memory, people), self._led(people), rotations
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,13 +170,15 @@ class Landings:
 class Prior(ABC):
     """An autoregressive motion model: a class with one method, `propose`; the others have defaults.
 
-    A prior sees the world only through the state. It must not depend on where a person stands or looks, and somebody in a batch must
-    get the candidates that they would get alone. Random numbers come from `rng` and nowhere else. What it has to remember between
-    frames it keeps in `memory`, a row of numbers per person, and nowhere else: rollouts are stopped, copied and batched.
+    A prior sees the world only through the state. It must not depend on where a person stands or looks, and somebody in
+    a batch must get the candidates that they would get alone. Random numbers come from `rng` and nowhere else. What it
+    has to remember between frames it keeps in `memory`, a row of numbers per person, and nowhere else: rollouts are
+    stopped, copied and batched.
 
-    Forces, objects and other people it sees only by what they did to the state; if its memory holds velocities, `apply_impulse` tells it
-    of impulses. Its floor is at z = 0: the simulator takes the state there and the candidates back. Its body is `skeleton`, whose joints
-    the candidates have. docs/your-own-prior.md says more, and tests/priors/test_contract.py tests every prior.
+    Forces, objects and other people it sees only by what they did to the state; if its memory holds velocities,
+    `apply_impulse` tells it of impulses. Its floor is at z = 0: the simulator takes the state there and the candidates
+    back. Its body is `skeleton`, whose joints the candidates have. docs/your-own-prior.md says more, and
+    tests/priors/test_contract.py tests every prior.
     """
 
     name: str
@@ -179,16 +188,20 @@ class Prior(ABC):
     skeleton: Skeleton
     """Body whose joints it proposes."""
     starts_at_mode: bool = False
-    """Whether the solver's iterations start at its mode, as in the paper, or at a sample: the mode of some priors soon stands still."""
+    """Whether the solver's iterations start at its mode, as in the paper, or at a sample: the mode of some priors soon
+    stands still."""
     num_samples: int = 64
     """Candidates that it proposes unless asked for another number."""
     drift: float = 0.06
-    """Unexplained velocity that may add up within half a second as noise of its candidates [m/s]: 0.012 body weights all the time."""
+    """Unexplained velocity that may add up within half a second as noise of its candidates [m/s]: 0.012 body weights
+    all the time."""
     takes_intent: bool = False
-    """Whether it goes where an intent says; other priors are steered by a planner that looks ahead over their samples."""
+    """Whether it goes where an intent says; other priors are steered by a planner that looks ahead over their
+    samples."""
 
     gets_up: bool = False
-    """Whether it knows people on the ground and how they get up; for other priors a motion field does (dropsim.control.getting_up)."""
+    """Whether it knows people on the ground and how they get up; for other priors a motion field does
+    (dropsim.control.getting_up)."""
 
     @abstractmethod
     def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
@@ -207,7 +220,9 @@ class Prior(ABC):
         del state
         return None
 
-    def commit(self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
+    def commit(
+        self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         """Return the memory for the next query after a frame was solved; by default the chosen candidate's own.
 
         The paper keeps the prior's predicted velocities: overwriting them with solved ones makes it unstable.
@@ -215,7 +230,9 @@ class Prior(ABC):
         del x, q
         return chosen.memory
 
-    def apply_impulse(self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b m"]:
+    def apply_impulse(
+        self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         """Return the memory after the world changed the velocity of the whole body by `change` [m/s]; by default it stays as it is."""
         del change
         return memory
@@ -225,7 +242,9 @@ class Prior(ABC):
         del R
         return memory
 
-    def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
+    def recall(
+        self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         """Return the memory of somebody who went from a state to a frame that the prior did not propose; by default the state's own."""
         del x, q
         return before.memory
@@ -248,7 +267,9 @@ class Prior(ABC):
         if motion.fps != self.fps:
             motion = motion.resampled(self.fps)
         if not 1 <= frame < len(motion):
-            raise ValueError(f"cannot start at frame {frame}: give one from 1 to {len(motion) - 1}, so that there is a frame before it")
+            raise ValueError(
+                f"cannot start at frame {frame}: give one from 1 to {len(motion) - 1}, so that there is a frame before it"
+            )
         (x0, q0), (x, q) = ((motion.joints[..., i, :, :], motion.q[..., i, :, :, :]) for i in (frame - 1, frame))
         before = State(x0, np.zeros_like(x0), q0, x0[..., 0, :0])
         return State(x, (x - x0) * self.fps, q, self.recall(before, x, q))

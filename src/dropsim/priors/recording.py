@@ -24,7 +24,9 @@ class ClipPrior(Prior):
         if then is not None and motion.fps != then.fps:
             motion = motion.resampled(then.fps)
         if handover is not None and not 1 <= handover < len(motion):
-            raise ValueError(f"cannot hand over at frame {handover}: the recording has frames 1 to {len(motion) - 1} to choose from")
+            raise ValueError(
+                f"cannot hand over at frame {handover}: the recording has frames 1 to {len(motion) - 1} to choose from"
+            )
         self.motion, self.then, self.handover = motion, then, len(motion) - 1 if handover is None else handover
         self.skeleton, self.fps, self.name = motion.skeleton, motion.fps, f"clip {motion.name}".strip()
         if then is not None:
@@ -46,12 +48,19 @@ class ClipPrior(Prior):
         del category
         joints, frame = self.motion.joints, np.zeros(() if isinstance(seed, int) else len(seed), dtype=np.int64)
         v = (joints[min(1, len(joints) - 1)] - joints[0]) * self.fps
-        return State(joints[frame], np.broadcast_to(v, (*frame.shape, *v.shape)).copy(), self.motion.q[frame], self._memories[frame])
+        return State(
+            joints[frame],
+            np.broadcast_to(v, (*frame.shape, *v.shape)).copy(),
+            self.motion.q[frame],
+            self._memories[frame],
+        )
 
     def start_from(self, motion: Motion, frame: int) -> State:
         """Return the state of the recording itself at a frame; from another motion it cannot go on."""
         if motion is not self.motion:
-            raise ValueError("a clip prior goes on from its own recording only: make a ClipPrior of the motion to start from")
+            raise ValueError(
+                "a clip prior goes on from its own recording only: make a ClipPrior of the motion to start from"
+            )
         state = super().start_from(motion, frame)
         return State(state.x, state.v, state.q, self._memories[frame])
 
@@ -79,23 +88,34 @@ class ClipPrior(Prior):
             return merged.reshape(shape)
 
         memory = np.concatenate((count, other.memory), axis=-1)
-        parts = ((following.x, other.x), (following.q, other.q), (following.memory, memory), (following.cost, other.cost))
+        parts = (
+            (following.x, other.x),
+            (following.q, other.q),
+            (following.memory, memory),
+            (following.cost, other.cost),
+        )
         return Candidates(*(merge(*part) for part in parts))
 
-    def commit(self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
+    def commit(
+        self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         """Keep the frame count, and let the other prior take back its own part."""
         if self.then is None:
             return chosen.memory
         inner = self.then.commit(Candidate(chosen.x, chosen.q, chosen.memory[..., 1:]), x, q)
         return np.concatenate((chosen.memory[..., :1], inner), axis=-1)
 
-    def apply_impulse(self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b m"]:
+    def apply_impulse(
+        self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         """Let the other prior notice."""
         if self.then is None:
             return memory
         return np.concatenate((memory[..., :1], self.then.apply_impulse(memory[..., 1:], change)), axis=-1)
 
-    def recall(self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b m"]:
+    def recall(
+        self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]
+    ) -> Float[np.ndarray, "*b m"]:
         """Keep the frame count, and let the other prior remember its own part."""
         if self.then is None:
             return before.memory

@@ -43,13 +43,15 @@ BALANCE = re.compile(
     r"|turn around|hop|bounce|sway|stagger|limp",
     re.IGNORECASE,
 )
-"""Words of recordings that show how people keep or get back their balance, and start, stop and change direction: chosen first too."""
+"""Words of recordings that show how people keep or get back their balance, and start, stop and change direction: chosen
+first too."""
 STYLED = re.compile(
     r"styl|weird|baby|jackson|mummy|frankenstein|zombie|\bcat\b|chicken|drunk|flip|breakdanc|acrobat|gymnast|basketball|dribble|punch|kick"
     r"|salsa|danc|mickey|monkey|robot|clumsy|childish|cartwheel|wounded|hopscotch|obstacles [12]|martial|capoeira|form \d|roundhouse"
     r"|crescent|uppercut|jab|hook|backfist|cross (left|right)|victory|taunt|stance|football|offensive|defensive|feint|fake|evasive|drive"
     r"|pivot|quarrel|box"
-    # Mimes, exercises, moods, two people and bodies that carry something: arms are busy, and balance is not that of somebody who goes.
+    # Mimes, exercises, moods, two people and bodies that carry something: arms are busy, and balance is not that of
+    # somebody who goes.
     r"|wash|window|teapot|traffic|wav(e|ing)|phone|broom|swing|chop|drink|smok|soda|bottle|jack|twist|squat|stretch|range ?of ?motion"
     r"|conversation|gesture|shake|five|whip|link|hold hands|clean|bow\b|curtsey|ache|hurt|scared|ghetto|sexy|macho|cool|shy|attitude|stern"
     r"|happy|excited|stomach|synchronized|soldier|march|navigate|suitcase|careful|search|object|pregnant|stumbles into|limp|reach"
@@ -57,7 +59,8 @@ STYLED = re.compile(
     r"|\b[DE]\d+\b",
     re.IGNORECASE,
 )
-"""Words of recordings in which people act, dance, do sports or have their hands full: they do not move like that when they are pushed."""
+"""Words of recordings in which people act, dance, do sports or have their hands full: they do not move like that when
+they are pushed."""
 
 
 def tags_of(motion: Motion, category: str) -> tuple[str, ...]:
@@ -99,9 +102,17 @@ def info_of(clip: Clip, motion: Motion) -> ClipInfo:
     recording = clip.recording or clip.name
     known = clip_table().get(recording)
     words = known.description if known else words_of(recording)
-    styled = source != "O3DE" and (STYLED.search(words) or (source == "100STYLE" and not recording.startswith("Neutral")))
+    styled = source != "O3DE" and (
+        STYLED.search(words) or (source == "100STYLE" and not recording.startswith("Neutral"))
+    )
     everyday = source == "O3DE" or BALANCE.search(words)
-    category = "other" if styled and clip.category != "get up" else "stand" if clip.category == "other" and everyday else clip.category
+    category = (
+        "other"
+        if styled and clip.category != "get up"
+        else "stand"
+        if clip.category == "other" and everyday
+        else clip.category
+    )
     return ClipInfo(clip.name, source, licence, tags_of(motion, category), len(motion))
 
 
@@ -141,24 +152,27 @@ ENOUGH = 3
 
 
 ALWAYS, NEVER = "ground", {"dance", "sport", "other"}
-"""Tag of clips that are all chosen, because few recordings show people who fall and get up, and tags of those that are not, such as
-acrobats: of 32 people who had to get up after a somersault, 66 % were up in time with them on the floor, and 88 % without."""
+"""Tag of clips that are all chosen, because few recordings show people who fall and get up, and tags of those that are
+not, such as acrobats: of 32 people who had to get up after a somersault, 66 % were up in time with them on the floor,
+and 88 % without."""
 STEP = re.compile(r"^(short|medium|large|very large) (side)?step")
-"""Words of recordings of single steps, by size and direction, which are all chosen: people who are pushed take such steps."""
+"""Words of recordings of single steps, by size and direction, which are all chosen: people who are pushed take such
+steps."""
 TOO_HARD = ("Acceleration1", "OutofRange1", "Pushes1")
-"""O3DE's recordings of hard push-offs and cuts, which are left out: of 96 people who ran for 30 s at 2.5 and 3.5 m/s, 5 and 12 % fell with
-them and 0 and 2 % without; of 64 who ran around a square, 13 and 5 %."""
+"""O3DE's recordings of hard push-offs and cuts, which are left out: of 96 people who ran for 30 s at 2.5 and 3.5 m/s, 5
+and 12 % fell with them and 0 and 2 % without; of 64 who ran around a square, 13 and 5 %."""
 FIRST_SHARE = 0.75
-"""Share of the time for what is chosen first: all of the above, O3DE's recordings, and how people keep their balance, start and stop."""
+"""Share of the time for what is chosen first: all of the above, O3DE's recordings, and how people keep their balance,
+start and stop."""
 
 
 def choose(bank: Bank, *, minutes: float) -> Bank:
     """Choose clips for behaviour and coverage: greedily those that fill most empty cells of the feature space per frame."""
     index = FieldIndex.of(frames_of(bank), bank)
     codes = index.codes_of_frames[: len(bank)]
-    cells = np.floor(np.concatenate((codes[:, :NUM_COVERED], codes[:, NUM_COMPONENTS : NUM_COMPONENTS + NUM_INTENT - 1]), 1) / CELL).astype(
-        np.int32
-    )
+    cells = np.floor(
+        np.concatenate((codes[:, :NUM_COVERED], codes[:, NUM_COMPONENTS : NUM_COMPONENTS + NUM_INTENT - 1]), 1) / CELL
+    ).astype(np.int32)
     cells = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
     ends = np.cumsum([c.frames for c in bank.clips])
     own = [np.unique(cells[end - clip.frames : end]) for clip, end in zip(bank.clips, ends, strict=True)]
@@ -169,7 +183,9 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
 
     words = [words_of(clip.name.partition("@")[0]) for clip in bank.clips]
     plain = [i for i, clip in enumerate(bank.clips) if not NEVER & set(clip.tags) and clip.name not in TOO_HARD]
-    whole = [i for i in plain if ALWAYS in bank.clips[i].tags or bank.clips[i].source == "O3DE" or STEP.search(words[i])]
+    whole = [
+        i for i in plain if ALWAYS in bank.clips[i].tags or bank.clips[i].source == "O3DE" or STEP.search(words[i])
+    ]
     plain = [i for i in plain if i in whole or not Posture.of([bank.motion(i)]).bows]
     for i in whole:
         chosen.append(i)
@@ -194,15 +210,26 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
 def postures(bank: Bank) -> dict[str, Posture]:
     """Return the posture of each source's people."""
     clips = [(clip.source, bank.motion(i)) for i, clip in enumerate(bank.clips)]
-    return {name: Posture.of(motion for source, motion in clips if source == name) for name in sorted({source for source, _ in clips})}
+    return {
+        name: Posture.of(motion for source, motion in clips if source == name)
+        for name in sorted({source for source, _ in clips})
+    }
 
 
 def card_of(bank: Bank) -> str:
     """Describe a bank in Markdown."""
     info = bank.info()
     low = f"{info['minutes on the ground']:.1f} minutes with the pelvis below {LOW:g} m"
-    lines = [f"{info['clips']} clips, {info['minutes']:.1f} minutes at {info['fps']:g} Hz; {low}.", "", "| tag | minutes |", "|---|---|"]
+    lines = [
+        f"{info['clips']} clips, {info['minutes']:.1f} minutes at {info['fps']:g} Hz; {low}.",
+        "",
+        "| tag | minutes |",
+        "|---|---|",
+    ]
     lines += [f"| {tag} | {value:.1f} |" for tag, value in info["minutes by tag"].items()]
     lines += ["", "| source | minutes | posture |", "|---|---|---|"]
-    lines += [f"| {source} | {info['minutes by source'][source]:.1f} | {posture} |" for source, posture in postures(bank).items()]
+    lines += [
+        f"| {source} | {info['minutes by source'][source]:.1f} | {posture} |"
+        for source, posture in postures(bank).items()
+    ]
     return "\n".join(lines) + "\n"

@@ -1,14 +1,16 @@
 """Exact search for the recorded frames that are nearest to a query.
 
-Motion matching compares a query with every frame of a bank. Two properties of motion make that fast without losing exactness:
+Motion matching compares a query with every frame of a bank. Two properties of motion make that fast without losing
+exactness:
 
 - Frames change slowly, so eight consecutive frames of a clip fit into a small box. Such runs are the leaves of a tree, and eight children
   make a node. Ward's clustering puts runs into one node that are alike: the same phase of another step rather than the next half second.
 - The distance to a box is at most the distance to any frame inside. Nodes are visited nearest first, and the search ends when no box is
   as near as the K-th best frame.
 
-Boxes are rounded outward to 16 bits, which halves what has to be read and changes nothing in the result. Distances are sums in single
-precision in a fixed order; since rounding keeps order, the distance to a box is never above that of a frame inside, to the last bit.
+Boxes are rounded outward to 16 bits, which halves what has to be read and changes nothing in the result. Distances are
+sums in single precision in a fixed order; since rounding keeps order, the distance to a box is never above that of a
+frame inside, to the last bit.
 """
 
 import functools
@@ -27,7 +29,8 @@ from dropsim.compute.jit import kernel
 from dropsim.compute.prefetch import prefetch
 
 LANES = 8
-"""Frames in a run, children of a node, and columns that are summed before looking whether the sum is too large already."""
+"""Frames in a run, children of a node, and columns that are summed before looking whether the sum is too large
+already."""
 MAX_CLUSTERED = 512
 """Runs that are clustered together: Ward's method takes time and memory with the square of it."""
 NUM_BUCKETS = 192
@@ -68,7 +71,8 @@ class SearchIndex:
     numbers: Int32[np.ndarray, "leaves 8"]
     """Row numbers; -1 where a run ends early."""
     boxes: UInt32[np.ndarray, "nodes c 8"]
-    """Corners of each child's box, of the upper one the upper 16 bits of a single-precision number, below them those of the lower one."""
+    """Corners of each child's box, of the upper one the upper 16 bits of a single-precision number, below them those of
+    the lower one."""
     children: Int32[np.ndarray, "nodes 8"]
     """Node, or -1 - leaf."""
     places: Int32[np.ndarray, "n"]
@@ -138,7 +142,9 @@ class SearchIndex:
     def filter(self, allowed: Bool[np.ndarray, "*f n"]) -> Filter:
         """Lay sets of allowed rows out for the search; takes about 0.5 ms per set and 200,000 rows, so keep it."""
         sets = np.ascontiguousarray(allowed).reshape(-1, len(self))
-        found = Filter(np.empty((len(sets), len(self.boxes)), np.uint8), np.empty((len(sets), len(self.leaves)), np.uint8))
+        found = Filter(
+            np.empty((len(sets), len(self.boxes)), np.uint8), np.empty((len(sets), len(self.leaves)), np.uint8)
+        )
         for rows, nodes, leaves in zip(sets, found.nodes, found.leaves, strict=True):
             _fill_filter(rows, self.numbers, self.children, self._num_children, nodes, leaves)
         return found
@@ -154,8 +160,9 @@ class SearchIndex:
     ) -> Nearest:
         """Return the `num` rows with the least weighted squared distance to each query; of equal ones those with the lower numbers.
 
-        Weights are of each column of each query, 1 if not given; a column of weight 0 does not count. Only rows that pass the filter
-        are found; `which` chooses among several sets of a filter, for each query. A query finds the same rows alone and in a batch.
+        Weights are of each column of each query, 1 if not given; a column of weight 0 does not count. Only rows that
+        pass the filter are found; `which` chooses among several sets of a filter, for each query. A query finds the
+        same rows alone and in a batch.
         """
         if queries.shape[1] != len(self.columns):
             raise ValueError(f"a query has {queries.shape[1]} features, and the rows have {len(self.columns)}")
@@ -166,13 +173,17 @@ class SearchIndex:
         filter = self._everything if filter is None else filter
         which = np.zeros(len(queries), dtype=np.int64) if which is None else np.ascontiguousarray(which, dtype=np.int64)
         if weights.shape not in ((1, queries.shape[1]), queries.shape) or which.shape != queries.shape[:1]:
-            raise ValueError("the search takes one row of weights, or one for each query, and one choice of a filter's set for each query")
+            raise ValueError(
+                "the search takes one row of weights, or one for each query, and one choice of a filter's set for each query"
+            )
         if (filter.nodes.shape[1], filter.leaves.shape[1]) != (len(self.boxes), len(self.leaves)):
             raise ValueError("the filter belongs to another index: make it with this one's filter()")
         found = Nearest(np.empty((len(queries), num), dtype=np.int32), np.empty((len(queries), num), dtype=np.float32))
         # Queries that are alike visit the same nodes: one after the other they find them in the cache.
         order = np.argsort(queries[:, self.columns[0]]) if len(queries) > 1 else np.zeros(len(queries), dtype=np.int64)
-        fault = _search(order, queries, weights, *self._tree, filter.nodes, filter.leaves, which, *self._scratch, *found)
+        fault = _search(
+            order, queries, weights, *self._tree, filter.nodes, filter.leaves, which, *self._scratch, *found
+        )
         if fault == _NOT_FINITE:
             raise ValueError("a search needs finite queries, and finite weights of at least 0")
         if fault == _NO_SUCH_SET:
@@ -275,7 +286,9 @@ def _pairs(points: Float32[np.ndarray, "r c"]) -> list[tuple[int, int]]:
     return merged
 
 
-def _halves(points: Float32[np.ndarray, "r c"], part: Int[np.ndarray, "p"]) -> tuple[Int[np.ndarray, "a"], Int[np.ndarray, "b"]]:
+def _halves(
+    points: Float32[np.ndarray, "r c"], part: Int[np.ndarray, "p"]
+) -> tuple[Int[np.ndarray, "a"], Int[np.ndarray, "b"]]:
     """Divide points into two equally large halves around two means."""
     centred = points[part] - points[part].mean(0)
     order, half = np.argsort(centred[:, centred.var(0).argmax()], kind="stable"), len(part) // 2
@@ -330,7 +343,8 @@ def _distance_to_boxes(builder: Code, data: Callable[[int], Code], column: int, 
 def _add_columns(distance: Callable[..., Code]) -> Code:
     """Make the function add(data, start, query, weights, column, sums, bound), which calls the code that `distance` writes.
 
-    It adds the weighted squared distances in eight columns to the sums of eight lanes, and returns a bit for each sum up to the bound.
+    It adds the weighted squared distances in eight columns to the sums of eight lanes, and returns a bit for each sum
+    up to the bound.
     """
 
     def add(context, data, start, query, weights, column, sums, bound):  # noqa: ANN001, ANN202, types of numba
@@ -401,9 +415,9 @@ def _search_one(
 ) -> None:  # fmt: skip
     """Find the nearest rows of one query.
 
-    Nodes and leaves wait in buckets by their distance, each a linked list. An entry of the queue is the node, or -1 - leaf, its
-    distance, and the next entry; `bounds` is the same memory as floating-point numbers. Rows and distances are a heap with the worst on
-    top.
+    Nodes and leaves wait in buckets by their distance, each a linked list. An entry of the queue is the node, or -1 -
+    leaf, its distance, and the next entry; `bounds` is the same memory as floating-point numbers. Rows and distances
+    are a heap with the worst on top.
     """
     num_columns, num_found, worst = len(query), 0, np.float32(np.inf)
     rows[:], distances[:], heads[:] = NO_ROW, np.inf, -1
@@ -429,21 +443,26 @@ def _search_one(
         sums[:] = 0.0
         if at >= 0:
             for c in range(0, num_columns, LANES):
-                near = np.int32(allowed_nodes[at]) & _add_boxes(boxes, (at * num_columns + c) * LANES, query, weights, c, sums, worst)
+                near = np.int32(allowed_nodes[at]) & _add_boxes(
+                    boxes, (at * num_columns + c) * LANES, query, weights, c, sums, worst
+                )
                 if near == 0:
                     break
             while near:
                 lane = _lowest_bit(near)
                 near = np.int32(near & (near - 1))
                 queue[num_queued, 0], bounds[num_queued, 1] = children[at, lane], sums[lane]
-                # The bits of positive numbers are in the order of the numbers: the exponent and three more bits choose the bucket.
+                # The bits of positive numbers are in the order of the numbers: the exponent and three more bits choose
+                # the bucket.
                 chosen = min(max((queue[num_queued, 1] >> 20) - FIRST_BUCKET, 0), NUM_BUCKETS - 1)
                 queue[num_queued, 2], heads[chosen] = heads[chosen], num_queued
                 num_queued, bucket = num_queued + 1, min(bucket, chosen)
         else:
             at = -1 - at
             for c in range(0, num_columns, LANES):
-                near = np.int32(allowed_leaves[at]) & _add_rows(leaves, (at * num_columns + c) * LANES, query, weights, c, sums, worst)
+                near = np.int32(allowed_leaves[at]) & _add_rows(
+                    leaves, (at * num_columns + c) * LANES, query, weights, c, sums, worst
+                )
                 if near == 0:
                     break
             while near:
@@ -503,7 +522,12 @@ def _sink(distances: np.ndarray, rows: np.ndarray, size: int, distance: float, r
 
 @kernel
 def _fill_filter(
-    allowed: np.ndarray, numbers: np.ndarray, children: np.ndarray, num_children: np.ndarray, nodes: np.ndarray, leaves: np.ndarray
+    allowed: np.ndarray,
+    numbers: np.ndarray,
+    children: np.ndarray,
+    num_children: np.ndarray,
+    nodes: np.ndarray,
+    leaves: np.ndarray,
 ) -> None:
     for leaf in range(len(numbers)):
         found = 0

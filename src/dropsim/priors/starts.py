@@ -17,7 +17,8 @@ from dropsim.files.weights import errors_of, read_weights, write_weights
 from dropsim.priors.prior import State
 
 MEMORY_SIZE = 6 + 3 * NUM_JOINTS + 3 * (NUM_JOINTS - 1)
-"""Memory of a prior trained here: velocity and angular velocity of the root, velocities of the joints, angular ones of the body."""
+"""Memory of a prior trained here: velocity and angular velocity of the root, velocities of the joints, angular ones of
+the body."""
 _JOINT_VELOCITY = slice(6, 6 + 3 * NUM_JOINTS)
 _BODY_TURNS = slice(6 + 3 * NUM_JOINTS, MEMORY_SIZE)
 _RATE = 30.0
@@ -37,9 +38,13 @@ class StartBank:
     @classmethod
     def shipped(cls) -> "StartBank":
         """Return the bank that comes with the package."""
-        with importlib.resources.as_file(importlib.resources.files("dropsim") / "assets" / "starts.safetensors") as path:
+        with importlib.resources.as_file(
+            importlib.resources.files("dropsim") / "assets" / "starts.safetensors"
+        ) as path:
             if not path.exists():
-                raise ValueError("this package holds no start states: make them with `dropsim train starts`, or start from a motion")
+                raise ValueError(
+                    "this package holds no start states: make them with `dropsim train starts`, or start from a motion"
+                )
             return cls.load(path)
 
     @classmethod
@@ -50,7 +55,9 @@ class StartBank:
             skeleton = pop_skeleton(tensors) or Skeleton.adult()
             names = metadata.get("categories")
             if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
-                raise ValueError("it does not say which categories it holds: make the start states again with `dropsim train starts`")
+                raise ValueError(
+                    "it does not say which categories it holds: make the start states again with `dropsim train starts`"
+                )
             return cls({name: _unpacked(name, tensors) for name in names}, skeleton)
 
     def save(self, path: str | Path) -> None:
@@ -74,7 +81,9 @@ class StartBank:
         """Return one state of a category."""
         batch = self._batch(category)
         if not 0 <= index < len(batch.x):
-            raise ValueError(f"there are {len(batch.x)} states to {category} from: give an index from 0 to {len(batch.x) - 1}, not {index}")
+            raise ValueError(
+                f"there are {len(batch.x)} states to {category} from: give an index from 0 to {len(batch.x) - 1}, not {index}"
+            )
         return batch[index].map(np.copy)
 
     def draw(self, category: str, seed: Sequence[int] | int, skeleton: Skeleton | None = None) -> State:
@@ -101,8 +110,8 @@ class StartBank:
 def fitted(state: State, old: Skeleton, new: Skeleton) -> State:
     """Give another body the rotations of a state with such a memory.
 
-    The root's velocity grows with the legs, joints and their velocities follow by kinematics, and the lowest sphere is as far above the
-    floor, in proportion.
+    The root's velocity grows with the legs, joints and their velocities follow by kinematics, and the lowest sphere is
+    as far above the floor, in proportion.
     """
     if np.array_equal(old.rest, new.rest) and np.array_equal(old.radii, new.radii):
         return state

@@ -27,7 +27,9 @@ def _checkpoint_file(path: Path) -> Path:
         return path
     found = sorted(p for folder in (path / "snapshots", path) for p in folder.glob("*") if p.suffix in (".ckpt", ".pt"))
     if not found:
-        raise ValueError(f"{path} holds no VPoser checkpoint: expected a .ckpt or .pt file in it or in its folder snapshots")
+        raise ValueError(
+            f"{path} holds no VPoser checkpoint: expected a .ckpt or .pt file in it or in its folder snapshots"
+        )
     return found[-1]
 
 
@@ -47,7 +49,11 @@ def _version_1(path: Path, state: object) -> PoseNetwork:
     linears = {f"{enc}fc1": (63, w), f"{enc}fc2": (w, w), f"{enc}mu": (w, z), f"{enc}logvar": (w, z)}
     linears |= {f"{dec}fc1": (z, w), f"{dec}fc2": (w, w), f"{dec}out": (w, NUM_COLUMNS)}
     tensors = require_tensors(path, state, _sizes({f"{enc}bn1": 63, f"{enc}bn2": w}, linears), "VPoser")
-    encoder = [_after_norm(tensors, f"{enc}bn1", f"{enc}fc1"), _after_norm(tensors, f"{enc}bn2", f"{enc}fc2"), _affine(tensors, f"{enc}mu")]
+    encoder = [
+        _after_norm(tensors, f"{enc}bn1", f"{enc}fc1"),
+        _after_norm(tensors, f"{enc}bn2", f"{enc}fc2"),
+        _affine(tensors, f"{enc}mu"),
+    ]
     decoder = [_affine(tensors, f"{dec}{name}") for name in ("fc1", "fc2", "out")]
     return _network(PoseShape((w, w), (w, w), (), z, slope=0.2, rotvecs=True), encoder, decoder)
 
@@ -64,7 +70,11 @@ def _version_2(path: Path, state: Mapping[str, object]) -> PoseNetwork:
         weight, bias = _affine(tensors, enc + name)
         tail = (weight @ tail[0], weight @ tail[1] + bias)
     decoder = [_affine(tensors, dec + name) for name in ("0", "3", "5")]
-    return _network(PoseShape((w,), (w, w), (), z, slope=0.01, rotvecs=True), [_after_norm(tensors, f"{enc}1", f"{enc}2"), tail], decoder)
+    return _network(
+        PoseShape((w,), (w, w), (), z, slope=0.01, rotvecs=True),
+        [_after_norm(tensors, f"{enc}1", f"{enc}2"), tail],
+        decoder,
+    )
 
 
 def _affine(tensors: Mapping[str, np.ndarray], linear: str) -> Affine:

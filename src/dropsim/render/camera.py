@@ -18,7 +18,8 @@ class Camera:
     target: Point = (0.0, 0.0, 0.9)
     """The point in the middle of the picture [m]."""
     azimuth: float = 30.0
-    """Where the camera stands around the target, counterclockwise from +x [degrees]; -90 is behind a person who faces +y."""
+    """Where the camera stands around the target, counterclockwise from +x [degrees]; -90 is behind a person who faces
+    +y."""
     elevation: float = 14.0
     """How far it stands above the target's level [degrees]."""
     distance: float = 5.0
@@ -49,7 +50,9 @@ class View:
         right = np.array((-math.sin(a), math.cos(a), 0.0))
         focal = 0.5 * min(width, height) / math.tan(math.radians(camera.field_of_view) / 2)
         axes = np.stack((right, np.cross(right, forward), forward))
-        return cls(np.array(camera.target) - camera.distance * forward, axes, focal, (width / 2, height / 2), width, height)
+        return cls(
+            np.array(camera.target) - camera.distance * forward, axes, focal, (width / 2, height / 2), width, height
+        )
 
     def pixels(self, points: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, "n 2"]:
         """Return the column and row of points in front of the camera."""
@@ -74,7 +77,8 @@ class View:
     def ground(self, axes: Float[np.ndarray, "3 3"], shift: Float[np.ndarray, "3"]) -> Float[np.ndarray, "3 3"]:
         """Return the map from a pixel (column, row, 1) to its place on the floor (x, y, 1) over its depth [m].
 
-        `axes` and `shift` take the world to the floor's coordinates: a ray o + depth d meets the floor at depth -o_z / d_z.
+        `axes` and `shift` take the world to the floor's coordinates: a ray o + depth d meets the floor at depth -o_z /
+        d_z.
         """
         rays, (x, y, height) = axes @ self.rays(), axes @ self.eye + shift
         height = math.copysign(max(abs(height), 1e-6), height)

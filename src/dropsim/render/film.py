@@ -64,7 +64,9 @@ def contact_sheet(
     rows, pitch = math.ceil(frames / columns), (width + 2, height + 2)
     block = HEADER + rows * pitch[1] - 2
     if columns * pitch[0] * block * len(stages) > 200e6:
-        raise ValueError(f"a contact sheet of {frames} frames of {width} x {height} is too large: ask for fewer or smaller ones")
+        raise ValueError(
+            f"a contact sheet of {frames} frames of {width} x {height} is too large: ask for fewer or smaller ones"
+        )
     sheet = Image.new("RGB", (columns * pitch[0], len(stages) * block), (40, 42, 48))
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(size=14)
     for number, stage in enumerate(stages):
@@ -101,7 +103,9 @@ def video(
         write(temporary, pictures, style.size, fps)
 
 
-def _pictures(stage: Stage, cameras: Sequence[Camera], style: Style, progress: Progress | None) -> Iterator[Image.Image]:
+def _pictures(
+    stage: Stage, cameras: Sequence[Camera], style: Style, progress: Progress | None
+) -> Iterator[Image.Image]:
     for index, camera in enumerate(cameras):
         yield draw_frame(stage, index, camera=camera, style=style)
         if progress is not None:

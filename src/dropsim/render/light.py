@@ -87,7 +87,8 @@ def _sky_shadow(
 ) -> Float[np.ndarray, "texels texels"]:
     """Return how dark the floor is under a bright sky, by row and column: soft, and darkest where something touches it.
 
-    A ball darkens a Gaussian below it that widens and pales with its height; a sum of separable Gaussians is one matrix product.
+    A ball darkens a Gaussian below it that widens and pales with its height; a sum of separable Gaussians is one matrix
+    product.
     """
     spread = 0.6 * radii + 0.25 * np.maximum(places[:, 2], radii)
     ticks = (np.arange(FLOOR_TEXELS) + 0.5) * side / FLOOR_TEXELS

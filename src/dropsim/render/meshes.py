@@ -17,7 +17,8 @@ class Mesh(NamedTuple):
     """Triangles with what their corners look like."""
 
     surface: Float[np.ndarray, "n 10"]
-    """Place in the world [m], normal, colour or place in the rest pose [m], and number of the outfit; -1 has a colour."""
+    """Place in the world [m], normal, colour or place in the rest pose [m], and number of the outfit; -1 has a
+    colour."""
     lift: Float[np.ndarray, "n"]
     """How much nearer than it is a corner counts in the depth buffer [m]."""
     faces: Int[np.ndarray, "m 3"]
@@ -27,7 +28,9 @@ class Mesh(NamedTuple):
     def join(cls, meshes: Sequence["Mesh"]) -> "Mesh":
         starts = np.cumsum([0, *(len(mesh.lift) for mesh in meshes)])
         faces = np.concatenate([mesh.faces + start for mesh, start in zip(meshes, starts[:-1], strict=True)])
-        return cls(np.concatenate([mesh.surface for mesh in meshes]), np.concatenate([mesh.lift for mesh in meshes]), faces)
+        return cls(
+            np.concatenate([mesh.surface for mesh in meshes]), np.concatenate([mesh.lift for mesh in meshes]), faces
+        )
 
 
 def cones(parts: Parts, *, rings: int, segments: int) -> Mesh:
@@ -48,7 +51,12 @@ def cones(parts: Parts, *, rings: int, segments: int) -> Mesh:
     places = parts.near[:, None] + local @ np.linalg.inv(basis @ parts.squash).swapaxes(1, 2)
     normals = out @ (basis @ parts.squash)
     count = len(end)
-    rows = (places.reshape(-1, 3), normals.reshape(-1, 3), np.repeat(parts.color, count, axis=0), np.full((len(parts) * count, 1), -1.0))
+    rows = (
+        places.reshape(-1, 3),
+        normals.reshape(-1, 3),
+        np.repeat(parts.color, count, axis=0),
+        np.full((len(parts) * count, 1), -1.0),
+    )
     numbered = faces + count * np.arange(len(parts))[:, None, None]
     return Mesh(np.concatenate(rows, axis=1), np.repeat(parts.lift, count), numbered.reshape(-1, 3))
 
@@ -58,7 +66,12 @@ def facets(triangles: Float[np.ndarray, "n 3 3"], color: Float[np.ndarray, "n 3"
     normals = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])
     normals /= np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), 1e-12)
     n = len(triangles)
-    rows = (triangles.reshape(-1, 3), np.repeat(normals, 3, axis=0), np.repeat(color, 3, axis=0), np.full((3 * n, 1), -1.0))
+    rows = (
+        triangles.reshape(-1, 3),
+        np.repeat(normals, 3, axis=0),
+        np.repeat(color, 3, axis=0),
+        np.full((3 * n, 1), -1.0),
+    )
     return Mesh(np.concatenate(rows, axis=1), np.zeros(3 * n), np.arange(3 * n).reshape(n, 3))
 
 
@@ -87,5 +100,10 @@ def skinned(figure: Figure, outfit: int) -> Mesh:
     maps = np.concatenate((figure.R_world, shift[..., None]), axis=-1).reshape(-1, 12)
     blended = (body.blend @ maps).reshape(-1, 3, 4)
     places = np.einsum("vij,vj->vi", blended[..., :3], body.vertices) + blended[..., 3]
-    rows = (places, np.einsum("vij,vj->vi", blended[..., :3], normals), body.vertices, np.full((len(places), 1), float(outfit)))
+    rows = (
+        places,
+        np.einsum("vij,vj->vi", blended[..., :3], normals),
+        body.vertices,
+        np.full((len(places), 1), float(outfit)),
+    )
     return Mesh(np.concatenate(rows, axis=1), np.zeros(len(places)), body.faces)

@@ -23,7 +23,10 @@ def paint(snapshot: Snapshot, camera: Camera, style: Style) -> Image.Image:
     """Return a picture of the style's size, without its caption."""
     view, capsules = View.of(camera, *style.size), style.body == "capsules"
     figures = [*snapshot.people, *([] if snapshot.ghost is None else [snapshot.ghost])]
-    bodies = [_body(figure, number, capsules=capsules, plain=figure is snapshot.ghost) for number, figure in enumerate(figures)]
+    bodies = [
+        _body(figure, number, capsules=capsules, plain=figure is snapshot.ghost)
+        for number, figure in enumerate(figures)
+    ]
     outfits = np.stack([outfit(figure.skeleton, figure.shirt, plain=figure is snapshot.ghost) for figure in figures])
     solid = Mesh.join(
         [
@@ -44,7 +47,9 @@ def paint(snapshot: Snapshot, camera: Camera, style: Style) -> Image.Image:
         owner = np.zeros(nearness.shape, np.int32)
         points = fine.projected(mesh.surface[:, :3], mesh.lift)
         raster.rasterize(points, mesh.faces, -1, floor, nearness, owner)
-        raster.shade(picture, owner, nearness, opacity, points, mesh.faces, mesh.surface, outfits, light, 1 / view.focal)
+        raster.shade(
+            picture, owner, nearness, opacity, points, mesh.faces, mesh.surface, outfits, light, 1 / view.focal
+        )
     return Image.fromarray(picture)
 
 

@@ -45,8 +45,8 @@ class Light(NamedTuple):
 def rasterize(points: Array, faces: Array, facing: int, floor: Array, nearness: Array, owner: Array) -> None:
     """Draw triangles of one winding, given by column, row and nearness of their corners, into buffers that begin with zeros.
 
-    The largest nearness wins; `owner` gets the number of its triangle, from 1 on. Nothing is drawn that is behind the floor, whose
-    nearness at a pixel is the dot product of `floor` with (column, row, 1).
+    The largest nearness wins; `owner` gets the number of its triangle, from 1 on. Nothing is drawn that is behind the
+    floor, whose nearness at a pixel is the dot product of `floor` with (column, row, 1).
     """
     height, width = nearness.shape
     for f in range(len(faces)):
@@ -150,8 +150,8 @@ def shade(
 ) -> None:  # fmt: skip
     """Light the triangles that own the samples of a picture, four a pixel, and lay them over it.
 
-    A row of `surface` is a corner's place and normal, its colour or its place in the rest pose, and which of the outfits it wears (-1:
-    none). `lens` is the size of a pixel one metre away [m].
+    A row of `surface` is a corner's place and normal, its colour or its place in the rest pose, and which of the
+    outfits it wears (-1: none). `lens` is the size of a pixel one metre away [m].
     """
     at, albedo, color = np.empty(6), np.empty(3), np.empty(3)
     for row in range(0, owner.shape[0], 2):
@@ -206,8 +206,9 @@ def _wave(at: float, width: float) -> float:
 def draw_floor(picture: Array, rays: Array, ground: Array, sight: float, shadows: Array, square: Array) -> None:
     """Draw the floor's squares with the shadows on them, fading into the sky where sight ends [m].
 
-    A pixel (column, row, 1) is turned by `rays` into the direction of its ray, and by `ground` into the place on the floor and 1, over
-    the depth. `square` is the corner and the side of the part of the floor that the shadows' map covers [m].
+    A pixel (column, row, 1) is turned by `rays` into the direction of its ray, and by `ground` into the place on the
+    floor and 1, over the depth. `square` is the corner and the side of the part of the floor that the shadows' map
+    covers [m].
     """
     texels, texel = len(shadows), len(shadows) / square[2]
     for row in range(picture.shape[0]):

@@ -18,7 +18,8 @@ from dropsim.render.stage import BLUE, RED, Stage
 TEAL, ORANGE = (0.11, 0.62, 0.60), (0.96, 0.55, 0.16)
 GHOST = (0.48, 0.58, 0.84)
 GHOST_OPACITY, GHOST_APART = 0.45, 0.25
-"""Opacity of a ghost, and the mean distance of its joints from the nearest person's at which it is reached [m]; nearer, it is less."""
+"""Opacity of a ghost, and the mean distance of its joints from the nearest person's at which it is reached [m]; nearer,
+it is less."""
 
 METRES_PER_NEWTON, LONGEST_ARROW = 1e-3, 1.5
 SHAFT, BARB = 0.012, 0.035
@@ -42,10 +43,14 @@ class Parts:
     """How much nearer to the camera a part counts than it is, so that less hides it [m]."""
 
     @classmethod
-    def round(cls, near: np.ndarray, far: np.ndarray, radii: np.ndarray, color: np.ndarray, *, lift: float = 0.0) -> "Parts":
+    def round(
+        cls, near: np.ndarray, far: np.ndarray, radii: np.ndarray, color: np.ndarray, *, lift: float = 0.0
+    ) -> "Parts":
         """Return parts that are not flattened."""
         n = len(near)
-        arrays = (np.asarray(v, dtype=float).reshape(n, width) for v, width in ((near, 3), (far, 3), (radii, 2), (color, 3)))
+        arrays = (
+            np.asarray(v, dtype=float).reshape(n, width) for v, width in ((near, 3), (far, 3), (radii, 2), (color, 3))
+        )
         return cls(*arrays, squash=np.tile(np.eye(3), (n, 1, 1)), lift=np.full(n, lift))
 
     @classmethod
@@ -116,7 +121,9 @@ _BODY = (
     *_side("left", TEAL),
     *_side("right", ORANGE),
 )
-_NEAR, _FAR = (np.array([joint_index(name) for name in names]) for names in zip(*((s.near, s.far) for s in _BODY), strict=True))
+_NEAR, _FAR = (
+    np.array([joint_index(name) for name in names]) for names in zip(*((s.near, s.far) for s in _BODY), strict=True)
+)
 _OFFSETS = np.array([(s.near_offset, s.far_offset) for s in _BODY])
 _RADII = np.array([(s.near_radius, s.far_radius) for s in _BODY])
 _FLAT = np.array([s.flat for s in _BODY])
@@ -139,18 +146,23 @@ class Figure:
         """Take a frame of a motion, or the last one after its end, with hands bent out of the ground."""
         index = min(index, len(motion) - 1)
         skeleton, joints = motion.skeleton, motion.joints[index]
-        return cls(skeleton, joints, skeleton.global_rotations(lifted_hands(motion.q[index], joints, skeleton, ground)), shirt)
+        return cls(
+            skeleton, joints, skeleton.global_rotations(lifted_hands(motion.q[index], joints, skeleton, ground)), shirt
+        )
 
     def capsules(self) -> Parts:
         """Return the body as round cones."""
         size, radii = self.skeleton.leg_length / (0.491 * 1.70), self.skeleton.radii
         near, far = (
-            self.joints[at] + size * np.einsum("nij,nj->ni", self.R_world[at], _OFFSETS[:, end]) for end, at in ((0, _NEAR), (1, _FAR))
+            self.joints[at] + size * np.einsum("nij,nj->ni", self.R_world[at], _OFFSETS[:, end])
+            for end, at in ((0, _NEAR), (1, _FAR))
         )
         axis = self.R_world[_FAR, :, _FLAT]
         squash = np.eye(3) + _STRETCH[:, None, None] * axis[:, :, None] * axis[:, None, :]
         color = np.where(_IS_SHIRT[:, None], np.array(self.shirt), _COLORS)
-        return Parts(near, far, _RADII * np.stack((radii[_NEAR], radii[_FAR]), axis=1), color, squash, np.zeros(len(near)))
+        return Parts(
+            near, far, _RADII * np.stack((radii[_NEAR], radii[_FAR]), axis=1), color, squash, np.zeros(len(near))
+        )
 
     def balls(self) -> tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n"]]:
         """Return the centres and radii of balls that stand for the body in its soft shadow: at the joints and halfway along the bones."""
@@ -176,19 +188,35 @@ class Snapshot:
     @classmethod
     def of(cls, stage: Stage, index: int, *, forces: bool) -> "Snapshot":
         floor = stage.plane(index)
-        people = tuple(Figure.of(motion, index, SHIRTS[i % len(SHIRTS)], floor) for i, motion in enumerate(stage.people))
+        people = tuple(
+            Figure.of(motion, index, SHIRTS[i % len(SHIRTS)], floor) for i, motion in enumerate(stage.people)
+        )
         ghost = None if stage.ghost is None else Figure.of(stage.ghost, index, GHOST, floor)
         arrows = [_force_arrows(motion, index) for motion in stage.people if forces and index < len(motion)]
         here = [(sphere.path[index], sphere) for sphere in stage.spheres]
         there = [(centre, sphere) for centre, sphere in here if np.isfinite(centre).all()]
         centres = np.array([centre for centre, _ in there]).reshape(-1, 3)
-        radii, colors = np.array([[s.radius] * 2 for _, s in there]).reshape(-1, 2), np.array([s.color for _, s in there]).reshape(-1, 3)
+        radii, colors = (
+            np.array([[s.radius] * 2 for _, s in there]).reshape(-1, 2),
+            np.array([s.color for _, s in there]).reshape(-1, 3),
+        )
         spheres = Parts.round(centres, centres, radii, colors)
         solid = [(s.vertices @ s.rotations[index].T + s.centres[index])[s.faces] for s in stage.solids]
-        shown = [(corners, s.color) for corners, s in zip(solid, stage.solids, strict=True) if np.isfinite(corners).all()]
+        shown = [
+            (corners, s.color) for corners, s in zip(solid, stage.solids, strict=True) if np.isfinite(corners).all()
+        ]
         triangles = np.concatenate([np.zeros((0, 3, 3)), *(corners for corners, _ in shown)])
         dyes = np.concatenate([np.zeros((0, 3)), *(np.tile(color, (len(corners), 1)) for corners, color in shown)])
-        return cls(people, ghost, _ghost_opacity(people, ghost), spheres, Parts.join([NOTHING, *arrows]), floor, triangles, dyes)
+        return cls(
+            people,
+            ghost,
+            _ghost_opacity(people, ghost),
+            spheres,
+            Parts.join([NOTHING, *arrows]),
+            floor,
+            triangles,
+            dyes,
+        )
 
     def balls(self) -> tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n"]]:
         """Return the centres and radii of balls that stand for everything with a shadow."""
@@ -236,4 +264,6 @@ def _arrows(starts: Float[np.ndarray, "n 3"], forces: Float[np.ndarray, "n 3"], 
     necks = tips - np.minimum(0.09, 0.7 * length) * direction
     n = len(starts)
     pieces = ((starts, necks, (SHAFT, SHAFT)), (necks, tips, (BARB, 0.002)))
-    return Parts.join([Parts.round(a, b, np.tile(radii, (n, 1)), np.tile(color, (n, 1)), lift=ARROW_LIFT) for a, b, radii in pieces])
+    return Parts.join(
+        [Parts.round(a, b, np.tile(radii, (n, 1)), np.tile(color, (n, 1)), lift=ARROW_LIFT) for a, b, radii in pieces]
+    )

@@ -66,7 +66,8 @@ class Stage:
     spheres: Sequence[Sphere] = ()
     """Balls and obstacles."""
     ground: Plane = field(default_factory=Plane.ground)
-    """One plane, or with a leading dimension one for each frame, as a Rollout has it. Its squares move with its pivot."""
+    """One plane, or with a leading dimension one for each frame, as a Rollout has it. Its squares move with its
+    pivot."""
     solids: Sequence[SolidPath] = ()
     """Boxes, ramps, meshes."""
 
@@ -77,15 +78,21 @@ class Stage:
         for motion in everyone:
             _check(motion)
         if len(rates := {motion.fps for motion in everyone}) > 1:
-            raise ValueError(f"motions at {sorted(rates)} frames per second do not fit together: resample them to one rate first")
+            raise ValueError(
+                f"motions at {sorted(rates)} frames per second do not fit together: resample them to one rate first"
+            )
         for sphere in self.spheres:
             if len(sphere.path) != len(self):
-                raise ValueError(f"a sphere's path needs a centre for each of the motion's {len(self)} frames, got {len(sphere.path)}")
+                raise ValueError(
+                    f"a sphere's path needs a centre for each of the motion's {len(self)} frames, got {len(sphere.path)}"
+                )
             if not (math.isfinite(sphere.radius) and sphere.radius > 0):
                 raise ValueError(f"a sphere needs a positive radius, not {sphere.radius:g}")
         for solid in self.solids:
             if len(solid.centres) != len(self) or len(solid.rotations) != len(self):
-                raise ValueError(f"a solid object needs a place for each of the motion's {len(self)} frames, got {len(solid.centres)}")
+                raise ValueError(
+                    f"a solid object needs a place for each of the motion's {len(self)} frames, got {len(solid.centres)}"
+                )
         if self.ground.normal.ndim > 2 or (self.ground.normal.ndim == 2 and len(self.ground.normal) != len(self)):
             raise ValueError(f"the ground needs one plane, or one for each of the motion's {len(self)} frames")
         length = np.linalg.norm(self.ground.normal, axis=-1)
@@ -128,7 +135,9 @@ class Stage:
             ground=replace(ground, normal=normalize(ground.normal)),
             # Rotations are those of the nearest frame: at display rates nobody sees the difference.
             solids=tuple(
-                replace(solid, centres=blend(solid.centres, 1), rotations=solid.rotations[np.where(share < 0.5, low, high)])
+                replace(
+                    solid, centres=blend(solid.centres, 1), rotations=solid.rotations[np.where(share < 0.5, low, high)]
+                )
                 for solid in self.solids
             ),
         )
@@ -141,7 +150,9 @@ def as_stage(shown: Stage | Motion) -> Stage:
 
 def _check(motion: Motion) -> None:
     if motion.root.ndim != 2:
-        raise ValueError(f"can draw one person at a time, got a motion with batch shape {tuple(motion.root.shape[:-2])}: pick one first")
+        raise ValueError(
+            f"can draw one person at a time, got a motion with batch shape {tuple(motion.root.shape[:-2])}: pick one first"
+        )
     finite = np.isfinite(motion.joints).all((1, 2)) & np.isfinite(motion.q).all((1, 2, 3))
     if not finite.all():
         frame = int(finite.argmin())
@@ -194,8 +205,8 @@ ARMS = 0.5
 def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: float = 0.25) -> list[Camera]:
     """Return a camera for each frame that keeps its angle and tracks the people over the ground, smoothed over +- half_life [s].
 
-    The default camera stands in front of the first person's left, as they face in the first frame. It stands further back where people
-    are apart, up to six metres from their middle.
+    The default camera stands in front of the first person's left, as they face in the first frame. It stands further
+    back where people are apart, up to six metres from their middle.
     """
     stage = as_stage(shown)
     camera = camera or Camera(azimuth=facing(stage.people[0]) + 55)

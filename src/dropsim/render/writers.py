@@ -33,7 +33,9 @@ def _write_mp4(path: Path, pictures: Iterator[Image.Image], size: tuple[int, int
     import av
 
     with av.open(str(path), "w", format="mp4") as container:
-        stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001), options={"crf": "18", "preset": "veryfast"})
+        stream = container.add_stream(
+            "libx264", rate=Fraction(fps).limit_denominator(1001), options={"crf": "18", "preset": "veryfast"}
+        )
         stream.width, stream.height, stream.pix_fmt = *size, "yuv420p"
         # One thread: the same bytes on every machine, and drawing is slower than encoding anyway.
         stream.thread_count = 1

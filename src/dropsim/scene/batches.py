@@ -30,14 +30,18 @@ def batch_scenes(
 ) -> tuple[World, WorldState]:
     """Return a world for each scene and seed, along one leading dimension, and its start; `opening` as World has it.
 
-    The scenes have the same number of people, planner and get_up; people, objects, ground and what happens are each scene's own. The
-    objects of a run are in its `by_world`; events are the scenes'.
+    The scenes have the same number of people, planner and get_up; people, objects, ground and what happens are each
+    scene's own. The objects of a run are in its `by_world`; events are the scenes'.
     """
     first = scenes[0]
     if any((len(s.people), s.planner, s.get_up) != (len(first.people), first.planner, first.get_up) for s in scenes):
-        raise ValueError("scenes in a batch need the same number of people, planner and get_up: run them in groups that have")
+        raise ValueError(
+            "scenes in a batch need the same number of people, planner and get_up: run them in groups that have"
+        )
     ground = (
-        first.ground if all(s.ground == first.ground and s.ground.level for s in scenes) else Grounds(each=tuple(s.ground for s in scenes))
+        first.ground
+        if all(s.ground == first.ground and s.ground.level for s in scenes)
+        else Grounds(each=tuple(s.ground for s in scenes))
     )
     wanted = [intent_of(s.people) or Intent.unknown(len(s.people)) for s in scenes]
     together = Intent(*(np.stack([getattr(one, name) for one in wanted]) for name in ("velocity", "facing", "height")))
@@ -45,7 +49,9 @@ def batch_scenes(
     people = tuple(replace(person, speed=None) for person in first.people)
     world = World(replace(first, people=people, elements=(everyone,), ground=ground), simulator, opening)
     starts = [World(s, simulator).start(seed).people for s, seed in zip(scenes, seeds, strict=True)]
-    return world, world.start_from(State(*(np.stack([getattr(s, name) for s in starts]) for name in ("x", "v", "q", "memory"))))
+    return world, world.start_from(
+        State(*(np.stack([getattr(s, name) for s in starts]) for name in ("x", "v", "q", "memory")))
+    )
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,16 @@ class Grounds(Ground):
 
     def plane(self, time: float, h: float, pivot: Float[np.ndarray, "w 3"]) -> Plane:
         planes = [ground.plane(time, h, here) for ground, here in zip(self.each, pivot, strict=True)]
-        vectors = [np.stack([getattr(plane, name) for plane in planes]) for name in ("normal", "angular_velocity", "velocity", "pivot")]
-        return Plane(vectors[0], np.stack([plane.offset for plane in planes]), *vectors[1:], np.stack([plane.friction for plane in planes]))
+        vectors = [
+            np.stack([getattr(plane, name) for plane in planes])
+            for name in ("normal", "angular_velocity", "velocity", "pivot")
+        ]
+        return Plane(
+            vectors[0],
+            np.stack([plane.offset for plane in planes]),
+            *vectors[1:],
+            np.stack([plane.friction for plane in planes]),
+        )
 
     def settled(
         self, pivot: Float[np.ndarray, "w 3"] | None, here: Float[np.ndarray, "w 3"], frame: int, fps: float
@@ -85,7 +99,9 @@ class EveryWorld(Element[Memories]):
     """What everyone wants unless an element says otherwise."""
 
     def begin(self, context: SceneContext) -> Memories:
-        return tuple(tuple(e.begin(_context_of(context, i)) for e in elements) for i, elements in enumerate(self.worlds))
+        return tuple(
+            tuple(e.begin(_context_of(context, i)) for e in elements) for i, elements in enumerate(self.worlds)
+        )
 
     def act(self, memory: Memories | None, context: SceneContext) -> tuple[Memories, StepInputs]:
         memory = memory or self.begin(context)
@@ -137,7 +153,11 @@ def _context_of(context: SceneContext, world: int) -> SceneContext:
 
 def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext) -> StepInputs:
     """Put together what happens in some worlds of a batch; parts are worlds and their inputs."""
-    forces, loads, holds = np.zeros(context.people.x.shape), np.zeros(context.people.x.shape), Holds.nothing(*context.batch)
+    forces, loads, holds = (
+        np.zeros(context.people.x.shape),
+        np.zeros(context.people.x.shape),
+        Holds.nothing(*context.batch),
+    )
     intent, energies = Intent.unknown(*context.batch), list[tuple[int, Energy]]()
     colliders, stages = list[tuple[int, Collider]](), list[tuple[int, Stage]]()
     for world, part in parts:

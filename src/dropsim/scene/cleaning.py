@@ -46,7 +46,9 @@ def own_floor(motion: Motion, floor: float | None = None) -> Motion:
 
 def _require_frames(motion: Motion) -> None:
     if len(motion) < FEW_FRAMES:
-        raise ValueError(f"{motion.name or 'the recording'} has {len(motion)} frames: give one with at least {FEW_FRAMES}")
+        raise ValueError(
+            f"{motion.name or 'the recording'} has {len(motion)} frames: give one with at least {FEW_FRAMES}"
+        )
     if not (np.isfinite(motion.joints).all() and np.isfinite(motion.q).all()):
         raise ValueError(f"{motion.name or 'the recording'} holds numbers that are not finite: repair it first")
 
@@ -54,7 +56,9 @@ def _require_frames(motion: Motion) -> None:
 def _before_first(prior: ClipPrior) -> State:
     """Return the state a frame before the recording, so that its first frame is cleaned too."""
     first = prior.start()
-    return replace(first, x=first.x - first.v / prior.fps, memory=np.concatenate((first.memory[:1] - 1, first.memory[1:])))
+    return replace(
+        first, x=first.x - first.v / prior.fps, memory=np.concatenate((first.memory[:1] - 1, first.memory[1:]))
+    )
 
 
 @dataclass(frozen=True)
@@ -104,14 +108,23 @@ def clean(motion: Motion, *, strength: str = "normal") -> Cleaned:
 
 
 def perturb(
-    motion: Motion, scene: Scene, free: Simulator, *, handover: float, seconds: float, seed: int = 0, watch: Watch | None = None
+    motion: Motion,
+    scene: Scene,
+    free: Simulator,
+    *,
+    handover: float,
+    seconds: float,
+    seed: int = 0,
+    watch: Watch | None = None,
 ) -> Motion:
     """Follow a recording until a time [s], and from then on let its person go on with another simulator's prior."""
     prior = free.prior
     motion = motion.resampled(prior.fps)
     last = round(handover * prior.fps)
     if not 1 <= last < len(motion):
-        raise ValueError(f"the recording is {motion.duration:.2f} s long: the motion prior cannot take over at {handover:g} s")
+        raise ValueError(
+            f"the recording is {motion.duration:.2f} s long: the motion prior cannot take over at {handover:g} s"
+        )
     follower = ClipPrior(motion, then=prior, handover=last)
     world = World(scene, replace(free, prior=follower), opening=clip_simulator(follower))
     start = replace(world.start_from(_before_first(follower).map(lambda values: values[None])), frame=-1)
@@ -125,7 +138,8 @@ FADE = 0.1
 def continued(recording: Motion, result: Motion, at: float) -> Motion:
     """Return the recording's own frames until a time [s], and from then on a simulation of it, at the recording's rate.
 
-    The simulation has followed the recording within centimetres; that offset fades after the handover instead of jumping.
+    The simulation has followed the recording within centimetres; that offset fades after the handover instead of
+    jumping.
     """
     result = result.resampled(recording.fps)
     until = min(int(at * recording.fps + 1e-6), len(recording) - 1, len(result) - 1)
@@ -134,10 +148,14 @@ def continued(recording: Motion, result: Motion, at: float) -> Motion:
     q = rotvec_to_rotmat(left[:, None, None] * turns) @ result.q[until + 1 :]
     root = result.root[until + 1 :] + left[:, None] * (recording.root[until] - result.root[until])
     q, root = np.concatenate((recording.q[: until + 1], q)), np.concatenate((recording.root[: until + 1], root))
-    return replace(Motion.from_rotations(recording.skeleton, recording.fps, root, q, name=result.name), events=result.events)
+    return replace(
+        Motion.from_rotations(recording.skeleton, recording.fps, root, q, name=result.name), events=result.events
+    )
 
 
-def quality_of(motion: Motion, recording: Motion, *, standing: Bool[np.ndarray, "t 2"] | None = None) -> dict[str, float]:
+def quality_of(
+    motion: Motion, recording: Motion, *, standing: Bool[np.ndarray, "t 2"] | None = None
+) -> dict[str, float]:
     """Measure a motion next to the recording that it follows, frame by frame; `standing` tells when its feet stand."""
     wrench = np.linalg.norm(root_wrench_of_motion(motion, sphere_heights(motion) < CONTACT_GAP), axis=-1)
     apart = 100 * np.linalg.norm(motion.joints - recording.joints, axis=-1)

@@ -121,7 +121,9 @@ class SceneContext:
         mask[..., person] = True
         return mask
 
-    def force_on(self, person: int, joints: Sequence[int], force: Float[np.ndarray, "*#w 3"]) -> Float[np.ndarray, "*w p 22 3"]:
+    def force_on(
+        self, person: int, joints: Sequence[int], force: Float[np.ndarray, "*#w 3"]
+    ) -> Float[np.ndarray, "*w p 22 3"]:
         """Share a force evenly among some joints of a person."""
         forces = np.zeros(self.people.x.shape)
         forces[..., person, list(joints), :] = (force / len(joints))[..., None, :]
@@ -155,8 +157,9 @@ class Element(ABC, Generic[Memory]):
     def after(self, memory: Memory | None, context: SceneContext) -> tuple[Memory | None, tuple[Collider, ...]]:
         """Return its memory once people have moved, and what of it cannot make way for those who went into it.
 
-        The context has people, and what can be touched, as they are at the frame's end. The step asks for the latter before that, when
-        people have settled and their rotations are still those of the last frame; they settle once more then.
+        The context has people, and what can be touched, as they are at the frame's end. The step asks for the latter
+        before that, when people have settled and their rotations are still those of the last frame; they settle once
+        more then.
         """
         del context
         return memory, ()

@@ -41,7 +41,9 @@ class BodyState:
     def at_rest(cls, x: np.ndarray, R: np.ndarray, batch: tuple[int, ...]) -> "BodyState":
         """Return an object that does not move, in every world."""
         still = np.zeros(batch, dtype=np.int64)
-        return cls(np.tile(x, (*batch, 1)), np.tile(R, (*batch, 1, 1)), np.zeros((*batch, 3)), np.zeros((*batch, 3)), still)
+        return cls(
+            np.tile(x, (*batch, 1)), np.tile(R, (*batch, 1, 1)), np.zeros((*batch, 3)), np.zeros((*batch, 3)), still
+        )
 
 
 class Loose(Element[Any]):
@@ -77,7 +79,9 @@ class LooseObjects:
         """What does not change of them."""
         return _bodies_of([self.elements[i] for i in self.places])
 
-    def move(self, memories: Sequence[Any], context: SceneContext, colliders: Sequence[Collider]) -> tuple[tuple[Any, ...], StepInputs]:
+    def move(
+        self, memories: Sequence[Any], context: SceneContext, colliders: Sequence[Collider]
+    ) -> tuple[tuple[Any, ...], StepInputs]:
         """Move them by a frame; return the memories of all elements, and the forces on the people."""
         if not self.places:
             return tuple(memories), StepInputs()
@@ -87,19 +91,26 @@ class LooseObjects:
         radii, around = context.skeleton.radii, solids(tuple(colliders), context.batch)
         if not advance(x, R, v, w, still, self.bodies, people, pace, radii, response, around, context.h, forces):
             return tuple(memories), StepInputs()
-        return self._put_back(memories, context, x, R, v, w, still), StepInputs(forces=forces.reshape(context.people.x.shape))
+        return self._put_back(memories, context, x, R, v, w, still), StepInputs(
+            forces=forces.reshape(context.people.x.shape)
+        )
 
-    def let_through(self, memories: Sequence[Any], context: SceneContext) -> tuple[tuple[Any, ...], tuple[Collider, ...]]:
+    def let_through(
+        self, memories: Sequence[Any], context: SceneContext
+    ) -> tuple[tuple[Any, ...], tuple[Collider, ...]]:
         """Move them out of people who went into them, once people have moved; return the memories of all elements, and what is stuck.
 
-        Objects are moved before people, whom they expect to keep their velocities; a leg that swings changes its own by 3 m/s in a frame.
-        What is stuck between somebody and the ground or a wall cannot make way: people have to, and get it as colliders.
+        Objects are moved before people, whom they expect to keep their velocities; a leg that swings changes its own by
+        3 m/s in a frame. What is stuck between somebody and the ground or a wall cannot make way: people have to, and
+        get it as colliders.
         """
         if not self.places or context.around is None or not self._anybody_near(memories, context):
             return tuple(memories), ()
         x, R, v, w, still = self._stacked(memories, context)
         stuck = np.zeros(still.shape, dtype=np.bool_)
-        any_stuck = make_way(x, R, still, self.bodies, flat(context.people.x, 3), context.skeleton.radii, context.around, stuck)
+        any_stuck = make_way(
+            x, R, still, self.bodies, flat(context.people.x, 3), context.skeleton.radii, context.around, stuck
+        )
         found = self._put_back(memories, context, x, R, v, w, still)
         return found, self._as_colliders(found, stuck.reshape((*context.batch[:-1], -1))) if any_stuck else ()
 
@@ -122,13 +133,17 @@ class LooseObjects:
         """Tell whether somebody is within the sphere around one of them."""
         x, reach = np.array([memories[i].x for i in self.places]), np.linalg.norm(self.bodies.half, axis=-1)
         away = context.people.x - x[..., None, None, :]
-        return bool(((away * away).sum(-1) < (reach[(..., *(None,) * (away.ndim - 2))] + context.skeleton.radii) ** 2).any())
+        return bool(
+            ((away * away).sum(-1) < (reach[(..., *(None,) * (away.ndim - 2))] + context.skeleton.radii) ** 2).any()
+        )
 
     def _stacked(self, memories: Sequence[Any], context: SceneContext) -> tuple[np.ndarray, ...]:
         """Return the parts of their states with one dimension for worlds and one for objects."""
         dim = len(context.batch) - 1
         parts = (np.array([getattr(memories[i], name) for i in self.places]) for name in ("x", "R", "v", "w", "still"))
-        return tuple(np.moveaxis(p, 0, dim).reshape((-1, *p.shape[:1], *p.shape[1 + dim :])) if dim else p[None] for p in parts)
+        return tuple(
+            np.moveaxis(p, 0, dim).reshape((-1, *p.shape[:1], *p.shape[1 + dim :])) if dim else p[None] for p in parts
+        )
 
     def _put_back(self, memories: Sequence[Any], context: SceneContext, *parts: np.ndarray) -> tuple[Any, ...]:
         """Return memories with their states replaced."""
@@ -143,11 +158,14 @@ class LooseObjects:
 def response_of(skeleton: Skeleton, options: SimulatorOptions) -> Float[np.ndarray, "22 22"]:
     """Return how an impulse on one joint changes the velocities of all joints within a step [1/kg].
 
-    The body as a whole moves as its mass says. Against that, joints give way as the solver lets them: by the inverse of its matrix
-    M + sum w A^T A, in which bones take the neighbours along and the prior holds on to its pose.
+    The body as a whole moves as its mass says. Against that, joints give way as the solver lets them: by the inverse of
+    its matrix M + sum w A^T A, in which bones take the neighbours along and the prior holds on to its pose.
     """
     A, masses = Rigidity(options.rigidity_weight).matrix(skeleton), skeleton.masses
-    S = np.diag(masses / masses.mean() + options.kinematic * options.kinematic_weight) + options.rigidity_weight * A.T @ A
+    S = (
+        np.diag(masses / masses.mean() + options.kinematic * options.kinematic_weight)
+        + options.rigidity_weight * A.T @ A
+    )
     apart = np.eye(len(masses)) - masses / masses.sum()  # takes the motion of the centre of mass away
     return apart @ np.linalg.inv(S) @ apart.T / masses.mean() + 1 / masses.sum()
 
@@ -159,4 +177,6 @@ def _bodies_of(elements: Sequence[Any]) -> Bodies:
     boxes = mass[:, None] / 3 * (square.sum(-1, keepdims=True) - square)
     inertia = np.where(np.array(kinds)[:, None] == BOX, boxes, 0.4 * mass[:, None] * square)
     bounce = np.array([e.bounce for e in elements], dtype=float)
-    return Bodies(np.array(kinds, dtype=np.int64), half, 1 / mass, 1 / inertia, np.array(frictions, dtype=float), bounce)
+    return Bodies(
+        np.array(kinds, dtype=np.int64), half, 1 / mass, 1 / inertia, np.array(frictions, dtype=float), bounce
+    )

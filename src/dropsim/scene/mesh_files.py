@@ -24,7 +24,15 @@ def read_mesh(path: Path) -> Mesh:
     try:
         with np.errstate(invalid="ignore", over="ignore"):  # numbers are checked once they are all there
             return _read_obj(path) if path.suffix.lower() == ".obj" else _read_glb(path)
-    except (LookupError, TypeError, AttributeError, OverflowError, struct.error, json.JSONDecodeError, RecursionError) as error:
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        struct.error,
+        json.JSONDecodeError,
+        RecursionError,
+    ) as error:
         raise ValueError(f"{path}: is not a mesh that can be read ({type(error).__name__}: {error})") from None
     except ValueError as error:
         raise ValueError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
@@ -62,7 +70,11 @@ def _read_glb(path: Path) -> Mesh:
             if primitive.get("mode", 4) != 4:
                 continue
             points = _accessor(tree, binary, primitive["attributes"]["POSITION"]).astype(float)
-            index = _accessor(tree, binary, primitive["indices"]).reshape(-1) if "indices" in primitive else np.arange(len(points))
+            index = (
+                _accessor(tree, binary, primitive["indices"]).reshape(-1)
+                if "indices" in primitive
+                else np.arange(len(points))
+            )
             if not np.issubdtype(index.dtype, np.integer):
                 raise ValueError("has triangles whose corners are not numbered by whole numbers")
             triangles = index[: len(index) // 3 * 3].reshape(-1, 3).astype(np.int64)

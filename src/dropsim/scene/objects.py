@@ -47,7 +47,8 @@ class Ground:
     """The floor: level, tilted, or tilting in time about a point."""
 
     tilts: tuple[tuple[Seconds, Degrees, Degrees], ...] = ()
-    """Rows of time [s], roll (about +y) and pitch (about +x) [degrees], linear between them; level if there are none."""
+    """Rows of time [s], roll (about +y) and pitch (about +x) [degrees], linear between them; level if there are
+    none."""
     pivot: tuple[Metres, Metres] | None = None
     """Point of the floor about which it tilts; under the first person when the tilt begins unless given."""
     friction: float | None = None
@@ -192,7 +193,11 @@ class Flying(Element[Flight]):
 
 def _fly(ball: Flying, flight: Flight, context: SceneContext) -> tuple[Flight, Float[np.ndarray, "*w p 22 3"]]:
     """Advance a ball by a frame and return the mean forces on the people."""
-    x, ground, (centre, velocity) = context.people.x, context.ground, (np.array(v, order="C") for v in (flight.centre, flight.velocity))
+    x, ground, (centre, velocity) = (
+        context.people.x,
+        context.ground,
+        (np.array(v, order="C") for v in (flight.centre, flight.velocity)),
+    )
     total, normal = np.zeros(x.shape), np.broadcast_to(ground.normal, centre.shape)
     offset, reach = np.broadcast_to(ground.offset, centre.shape[:-1]), context.skeleton.radii + ball.radius
     law = (ball.radius, ball.mass, ball.stiffness, context.h / NUM_SUBSTEPS)
@@ -235,7 +240,11 @@ def _bounce(
                     dx, dy, dz = force * dx, force * dy, force * dz
                     fx, fy, fz = fx + dx, fy + dy, fz + dz
                     share = total[w, p, j]
-                    share[0], share[1], share[2] = share[0] + dx / NUM_SUBSTEPS, share[1] + dy / NUM_SUBSTEPS, share[2] + dz / NUM_SUBSTEPS
+                    share[0], share[1], share[2] = (
+                        share[0] + dx / NUM_SUBSTEPS,
+                        share[1] + dy / NUM_SUBSTEPS,
+                        share[2] + dz / NUM_SUBSTEPS,
+                    )
             u[0], u[1], u[2] = u[0] - h * fx / mass, u[1] - h * fy / mass, u[2] - h * (GRAVITY + fz / mass)
             for k in range(3):
                 c[k] += h * u[k]
@@ -262,7 +271,9 @@ def _check_ball(ball: Flying) -> None:
             f"a ball has a radius up to 2 m, a mass up to 1000 kg and a positive stiffness, not {ball.radius:g} m, {ball.mass:g} kg"
         )
     if ball.stiffness / NUM_SUBSTEPS**2 > 900 * ball.mass:
-        raise ValueError(f"a ball of {ball.mass:g} kg cannot have a stiffness of {ball.stiffness:g} N/m: it would bounce ever faster")
+        raise ValueError(
+            f"a ball of {ball.mass:g} kg cannot have a stiffness of {ball.stiffness:g} N/m: it would bounce ever faster"
+        )
 
 
 @dataclass(frozen=True)
@@ -283,13 +294,17 @@ class Ball(Flying):
         _check_ball(self)
         check_finite("a ball", *self.position, *self.velocity)
         if self.position[2] < self.radius:
-            raise ValueError(f"a ball at a height of {self.position[2]:g} m is in the floor: give at least its radius, {self.radius:g} m")
+            raise ValueError(
+                f"a ball at a height of {self.position[2]:g} m is in the floor: give at least its radius, {self.radius:g} m"
+            )
 
     def begin(self, context: SceneContext) -> Flight | None:
         return self._thrown(context) if self.start * context.fps < 1 else None
 
     def _thrown(self, context: SceneContext) -> Flight:
-        centre, velocity = (np.broadcast_to(np.array(v), (*context.batch[:-1], 3)) for v in (self.position, self.velocity))
+        centre, velocity = (
+            np.broadcast_to(np.array(v), (*context.batch[:-1], 3)) for v in (self.position, self.velocity)
+        )
         _refuse_inside(f"the ball that starts at {self.position}", centre, self.radius, context)
         return Flight(centre, velocity, np.zeros_like(centre))
 
@@ -316,7 +331,9 @@ class Throw(Flying):
         _check_ball(self)
         check_finite("a throw", self.angle, self.distance, self.speed)
         if not (self.distance > 0.5 and self.speed > 0.5):
-            raise ValueError(f"a throw takes at least 0.5 m and 0.5 m/s, not {self.distance:g} m and {self.speed:g} m/s")
+            raise ValueError(
+                f"a throw takes at least 0.5 m and 0.5 m/s, not {self.distance:g} m and {self.speed:g} m/s"
+            )
 
     def people(self) -> tuple[int, ...]:
         return (self.person,)
@@ -328,7 +345,9 @@ class Throw(Flying):
         ahead = ahead_of(context.people.q[..., self.person, :, :, :])
         turn = math.radians(self.angle)
         c, s = math.cos(turn), math.sin(turn)
-        side = np.stack((c * ahead[..., 0] - s * ahead[..., 1], s * ahead[..., 0] + c * ahead[..., 1], 0 * ahead[..., 0]), -1)
+        side = np.stack(
+            (c * ahead[..., 0] - s * ahead[..., 1], s * ahead[..., 0] + c * ahead[..., 1], 0 * ahead[..., 0]), -1
+        )
         last = self.distance / self.speed
         centre = aim + self.distance * side
         centre[..., 2] = np.maximum(centre[..., 2], context.floor[..., self.person] + self.radius)
@@ -365,7 +384,9 @@ class Obstacle(Loose):
     def begin(self, context: SceneContext) -> BodyState | None:
         gap = np.linalg.norm(context.people.x - np.array(self.position), axis=-1) - context.skeleton.radii - self.radius
         if (gap < -0.03).any():
-            raise ValueError(f"the obstacle at {self.position} is inside a person: move it away by {-float(gap.min()):.2f} m")
+            raise ValueError(
+                f"the obstacle at {self.position} is inside a person: move it away by {-float(gap.min()):.2f} m"
+            )
         return None if self.mass is None else BodyState.at_rest(np.array(self.position), np.eye(3), context.batch[:-1])
 
     def act(self, memory: BodyState | None, context: SceneContext) -> tuple[BodyState | None, StepInputs]:
@@ -377,7 +398,9 @@ class Obstacle(Loose):
     def collider(self) -> Spheres:
         """As people touch it while it has no mass."""
         balls = self._still
-        return Spheres(balls.centres, balls.radii, balls.velocities, math.nan if self.friction is None else self.friction)
+        return Spheres(
+            balls.centres, balls.radii, balls.velocities, math.nan if self.friction is None else self.friction
+        )
 
     def balls(self, memory: BodyState | None) -> Balls:
         if memory is not None:
@@ -425,8 +448,8 @@ class Trip(Element[Caught]):
     hold: Seconds = 1.0
     """How long the heel is held."""
     largest: Newtons = 250.0
-    """Most that holds the heel. A swinging leg pulls with what the hip's flexors give, about 120 N m at 0.9 m, and the impact with as much
-    again: if more were needed, the foot would slip over the obstacle."""
+    """Most that holds the heel. A swinging leg pulls with what the hip's flexors give, about 120 N m at 0.9 m, and the
+    impact with as much again: if more were needed, the foot would slip over the obstacle."""
     start: Seconds = 1.0
     """When an obstacle without a place is put down at the earliest."""
     person: int = 0
@@ -447,7 +470,9 @@ class Trip(Element[Caught]):
 
     def begin(self, context: SceneContext) -> Caught:
         heel = context.people.x[..., self.person, joint_index(self.joint), :]
-        place = np.broadcast_to(np.full(3, np.nan) if self.obstacle is None else np.array((*self.obstacle, 0.0)), heel.shape)
+        place = np.broadcast_to(
+            np.full(3, np.nan) if self.obstacle is None else np.array((*self.obstacle, 0.0)), heel.shape
+        )
         return Caught(place, np.zeros_like(heel), np.zeros_like(heel), np.full(heel.shape[:-1], np.inf))
 
     def act(self, memory: Caught | None, context: SceneContext) -> tuple[Caught, StepInputs]:
@@ -541,7 +566,9 @@ class Carry(Element[Load]):
         return (self.person,)
 
     def begin(self, context: SceneContext) -> Load:
-        velocity = (context.skeleton.masses[:, None] * context.people.v[..., self.person, :, :]).sum(-2) / context.skeleton.masses.sum()
+        velocity = (context.skeleton.masses[:, None] * context.people.v[..., self.person, :, :]).sum(
+            -2
+        ) / context.skeleton.masses.sum()
         joints = [joint_index(name) for name in _HANDS[self.hand]]
         return Load(velocity, context.people.x[..., self.person, joints, :] - np.array([0.0, 0.0, HANGING]))
 
@@ -556,7 +583,10 @@ class Carry(Element[Load]):
         load = context.force_on(self.person, joints, -self.mass * (change + np.array([0.0, 0.0, GRAVITY])))
         if self.hand == "both":
             return now, StepInputs(forces=load, loads=load)
-        side, taken = (1.0 if self.hand == "right" else -1.0), min(1.0, (context.time + context.h - self.start) / TAKING_UP)
+        side, taken = (
+            (1.0 if self.hand == "right" else -1.0),
+            min(1.0, (context.time + context.h - self.start) / TAKING_UP),
+        )
         lean = np.zeros(context.batch)
         lean[..., self.person] = taken * side * lean_against(self.mass, context.skeleton)
         return now, StepInputs(forces=load, loads=load, stages=[leaning(lean, context.people)])

@@ -36,7 +36,8 @@ from dropsim.scene.element import (
 )
 
 DIRECTIONS = {"front": 0.0, "left": 90.0, "back": 180.0, "right": 270.0}
-"""Degrees from the direction that the person faces at the start, counterclockwise seen from above: where the push drives it."""
+"""Degrees from the direction that the person faces at the start, counterclockwise seen from above: where the push
+drives it."""
 STIFFENING = 0.5
 """Time in which a joint stiffens [s]: a bent knee that straightened at once would snap."""
 
@@ -61,11 +62,20 @@ class Push(Element[None]):
 
     @classmethod
     def toward(
-        cls, direction: str, newtons: Newtons, *, part: str = "torso", start: Seconds = 2.0, duration: Seconds = 0.5, person: int = 0
+        cls,
+        direction: str,
+        newtons: Newtons,
+        *,
+        part: str = "torso",
+        start: Seconds = 2.0,
+        duration: Seconds = 0.5,
+        person: int = 0,
     ) -> "Push":
         """Push horizontally toward front, back, left, right, or an angle in degrees counterclockwise from the front."""
         if not math.isfinite(newtons) or newtons < 0:
-            raise ValueError(f"a push needs a force of 0 N or more, not {newtons:g}: turn the direction instead of the sign")
+            raise ValueError(
+                f"a push needs a force of 0 N or more, not {newtons:g}: turn the direction instead of the sign"
+            )
         angle = math.radians(degrees_of(direction) + 90.0)
         return cls(part, (newtons * math.cos(angle), newtons * math.sin(angle), 0.0), start, duration, person)
 
@@ -89,7 +99,9 @@ def degrees_of(direction: str) -> float:
         if not math.isfinite(degrees):
             raise ValueError
     except ValueError:
-        raise ValueError(f"there is no direction {direction!r}: use {', '.join(DIRECTIONS)} or degrees from the front") from None
+        raise ValueError(
+            f"there is no direction {direction!r}: use {', '.join(DIRECTIONS)} or degrees from the front"
+        ) from None
     return degrees
 
 
@@ -176,7 +188,8 @@ class Pin(Element[np.ndarray]):
         people = context.only(self.person)
         energy = PinEnergy(self.joint, np.broadcast_to(memory[..., None, :], (*context.batch, 3)), weight=self.weight)
         return memory, StepInputs(
-            energies=(MaskedEnergy(energy, people),), holds=held_at(context, self.person, self.joint, memory, self.largest)
+            energies=(MaskedEnergy(energy, people),),
+            holds=held_at(context, self.person, self.joint, memory, self.largest),
         )
 
     @property
@@ -224,12 +237,16 @@ class Follow(Element[None]):
             raise ValueError("to follow takes times that grow from row to row")
 
     @classmethod
-    def square(cls, speed: MetresPerSecond, *, every: Seconds = 4.0, seconds: Seconds = 20.0, person: int = 0) -> "Follow":
+    def square(
+        cls, speed: MetresPerSecond, *, every: Seconds = 4.0, seconds: Seconds = 20.0, person: int = 0
+    ) -> "Follow":
         """Go round a square, turning left after every so many seconds."""
         if not (speed > 0 and every > 0 and seconds > 0):
             raise ValueError("a square needs a positive speed, time and duration")
         if seconds / every > 10_000:
-            raise ValueError(f"a square of {seconds:g} s with a turn every {every:g} s has too many turns: give at most 10000")
+            raise ValueError(
+                f"a square of {seconds:g} s with a turn every {every:g} s has too many turns: give at most 10000"
+            )
         ways = ((0.0, 1.0), (-1.0, 0.0), (0.0, -1.0), (1.0, 0.0))
         rows = [(i * every, *(speed * part for part in ways[i % 4])) for i in range(math.ceil(seconds / every))]
         return cls(tuple((t, x, y) for t, x, y in rows), person=person)
@@ -256,7 +273,9 @@ class Follow(Element[None]):
         return tuple(Event(f"go at ({x:g}, {y:g}) m/s", t) for t, x, y in self.velocities)
 
 
-def led_by(velocity: Float[np.ndarray, "*w p 2"], weight: float, people: np.ndarray, *, look_ahead: bool = True) -> StepInputs:
+def led_by(
+    velocity: Float[np.ndarray, "*w p 2"], weight: float, people: np.ndarray, *, look_ahead: bool = True
+) -> StepInputs:
     """Return the intent to go at a velocity, and the gentle energy of it."""
     energies = (MaskedEnergy(CentreOfMassVelocity(velocity, weight=weight), people),) if weight > 0 else ()
     return StepInputs(energies=energies, intent=Intent.toward(velocity, look_ahead=look_ahead).only(people))
@@ -319,7 +338,9 @@ class StiffJoint(Element[np.ndarray]):
         if joint_index(self.joint_a) == joint_index(self.joint_b):
             raise ValueError(f"a stiff joint needs two different neighbours, not {self.joint_a} twice")
         if PARENTS[PARENTS[joint_index(self.joint_b)]] != joint_index(self.joint_a):
-            raise ValueError(f"{self.joint_a} and {self.joint_b} have no single joint between them: give e.g. right_hip and right_ankle")
+            raise ValueError(
+                f"{self.joint_a} and {self.joint_b} have no single joint between them: give e.g. right_hip and right_ankle"
+            )
         check_time("a stiff joint", self.start)
         check_weight("a stiff joint", self.weight)
 

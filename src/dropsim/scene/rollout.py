@@ -60,7 +60,10 @@ class SolidTrack:
         there, count = self.there, self.centres.shape[-2]
         first, last = np.argmax(there, -1), count - 1 - np.argmax(there[..., ::-1], -1)
         at = np.clip(np.arange(count), first[..., None], last[..., None])[..., None]
-        centres, rotations = np.take_along_axis(self.centres, at, -2), np.take_along_axis(self.rotations, at[..., None], -3)
+        centres, rotations = (
+            np.take_along_axis(self.centres, at, -2),
+            np.take_along_axis(self.rotations, at[..., None], -3),
+        )
         return replace(self, centres=centres, rotations=rotations)
 
 
@@ -99,7 +102,10 @@ def as_solid(centres: Float[np.ndarray, "*w t 3"], radius: float, *, flying: boo
     a, b, c, d = index[:-1], np.roll(index, -1, 1)[:-1], index[1:], np.roll(index, -1, 1)[1:]
     upper, lower = np.stack((a, c, d), -1), np.stack((a, d, b), -1)  # at the poles one of the two has no area
     faces = np.concatenate((upper[:-1].reshape(-1, 3), lower[1:].reshape(-1, 3)))
-    centres, rotations = np.where(centres[..., 2:] > WAITING, centres, np.nan), np.tile(np.eye(3), (*centres.shape[:-1], 1, 1))
+    centres, rotations = (
+        np.where(centres[..., 2:] > WAITING, centres, np.nan),
+        np.tile(np.eye(3), (*centres.shape[:-1], 1, 1)),
+    )
     return SolidTrack("ball" if flying else "obstacle", radius * points, faces, centres, rotations)
 
 
@@ -169,22 +175,33 @@ def seen(world: World, states: Sequence[WorldState], reports: Sequence[Report]) 
     whole = stack_frames(world.simulator, [s.people for s in states], reports)
     dim = whole.root.ndim - 3
     motions = tuple(
-        replace(whole.map(lambda values, i=i: values.take(i, dim)), events=world.scene.events_of(i)) for i in range(len(world.scene.people))
+        replace(whole.map(lambda values, i=i: values.take(i, dim)), events=world.scene.events_of(i))
+        for i in range(len(world.scene.people))
     )
-    elements, memories, batch = world.scene.elements, [state.memories for state in states], states[0].people.x.shape[:-3]
+    elements, memories, batch = (
+        world.scene.elements,
+        [state.memories for state in states],
+        states[0].people.x.shape[:-3],
+    )
     spheres, solids = _spheres(elements, memories, batch), _solids(elements, memories, batch)
     return Rollout(motions, spheres, world.grounds(states), solids, tuple(_each_world(elements, memories)))
 
 
-def _each_world(elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]]) -> Iterator[tuple[SolidTrack, ...]]:
+def _each_world(
+    elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]]
+) -> Iterator[tuple[SolidTrack, ...]]:
     """Return everything but people of each world of a batch of scenes."""
     for k, every in enumerate(elements):
         for i, own in enumerate(every.worlds if isinstance(every, EveryWorld) else ()):
             kept = [memory[k][i] for memory in memories]
-            yield tuple(track.at_all_times() for track in (*_solids(own, kept, ()), *_as_solids(_spheres(own, kept, ()))))
+            yield tuple(
+                track.at_all_times() for track in (*_solids(own, kept, ()), *_as_solids(_spheres(own, kept, ())))
+            )
 
 
-def _spheres(elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]], batch: tuple[int, ...]) -> tuple[Track, ...]:
+def _spheres(
+    elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]], batch: tuple[int, ...]
+) -> tuple[Track, ...]:
     """Stack every sphere in time."""
     shown = []
     for i, element in enumerate(elements):
@@ -195,14 +212,22 @@ def _spheres(elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]]
         for k in range(len(known.radii)):
             missing = np.full((*batch, 3), np.nan)
             centres, velocities = (
-                np.stack([missing if f is None else np.broadcast_to(getattr(f, name)[..., k, :], (*batch, 3)) for f in frames], -2)
+                np.stack(
+                    [
+                        missing if f is None else np.broadcast_to(getattr(f, name)[..., k, :], (*batch, 3))
+                        for f in frames
+                    ],
+                    -2,
+                )
                 for name in ("centres", "velocities")
             )
             shown.append(Track(centres, velocities, known.radii[k : k + 1], known.flying))
     return tuple(shown)
 
 
-def _solids(elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]], batch: tuple[int, ...]) -> tuple[SolidTrack, ...]:
+def _solids(
+    elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]], batch: tuple[int, ...]
+) -> tuple[SolidTrack, ...]:
     """Stack every solid object in time."""
     tracks = list[SolidTrack]()
     for i, element in enumerate(elements):

@@ -40,7 +40,9 @@ _SPEEDS = {"stand": 0.0, "walk": 1.2, "run": 2.5}
 """At which people go straight on while nothing in the scene says otherwise [m/s]."""
 
 
-def _setup(name: str, description: str, start: str = "walk", *elements: Element[Any], seconds: float = 6.0, seed: int = 0) -> Setup:
+def _setup(
+    name: str, description: str, start: str = "walk", *elements: Element[Any], seconds: float = 6.0, seed: int = 0
+) -> Setup:
     """Return a setup with one person."""
     person = Person(start, speed=_SPEEDS[start])
     return Setup(name=name, description=description, seconds=seconds, seed=seed, scene=Scene((person,), elements))
@@ -78,7 +80,12 @@ def _ring(count: int, radius: float, speed: float, seconds: float) -> Scene:
         # Facing is measured from +y, which is the direction of the circle at angle 0.
         people.append(Person("walk", place, round(math.degrees(angle), 3)))
         turns = [(0.5 * k, angle + 0.5 * (k + 0.5) * speed / radius) for k in range(round(2 * seconds))]
-        ways.append(Follow(tuple((time, round(-speed * math.sin(a), 3), round(speed * math.cos(a), 3)) for time, a in turns), person=i))
+        ways.append(
+            Follow(
+                tuple((time, round(-speed * math.sin(a), 3), round(speed * math.cos(a), 3)) for time, a in turns),
+                person=i,
+            )
+        )
     return Scene(tuple(people), tuple(ways))
 
 
@@ -93,7 +100,9 @@ _TILTS = ((1.5, 0.0, 0.0), (2.0, 25.0, 0.0), (3.5, 25.0, 0.0), (4.0, 0.0, 0.0))
 _IN_THE_AIR = Push.toward("left", 250.0, start=1.5, duration=0.3)
 
 _CRATES = tuple(
-    Box((x, 2.6, 0.3 * k), (0.4, 0.4, 0.3), facing=10.0 * k, mass=4.0) for x, high in ((-0.45, 2), (0.0, 3), (0.45, 2)) for k in range(high)
+    Box((x, 2.6, 0.3 * k), (0.4, 0.4, 0.3), facing=10.0 * k, mass=4.0)
+    for x, high in ((-0.45, 2), (0.0, 3), (0.45, 2))
+    for k in range(high)
 )
 
 _ALL = [

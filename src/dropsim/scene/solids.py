@@ -16,7 +16,16 @@ from dropsim.files.units import Degrees, Kilograms, Metres, Seconds
 from dropsim.physics.contact import Shape, nearest_surface
 from dropsim.physics.shapes import BOX, CYLINDER, MESH, Mesh
 from dropsim.physics.step import StepInputs
-from dropsim.scene.element import Element, SceneContext, Solid, check_finite, check_friction, check_loose, check_rows, interpolated
+from dropsim.scene.element import (
+    Element,
+    SceneContext,
+    Solid,
+    check_finite,
+    check_friction,
+    check_loose,
+    check_rows,
+    interpolated,
+)
 from dropsim.scene.loose import BodyState, Loose
 from dropsim.scene.mesh_files import read_mesh
 
@@ -42,7 +51,13 @@ def cylinder_mesh(radius: float, half: float) -> tuple[np.ndarray, np.ndarray]:
     a, b = np.arange(SIDES), (np.arange(SIDES) + 1) % SIDES
     low, high = 2 * SIDES, 2 * SIDES + 1
     faces = [
-        np.stack(t, -1) for t in ((a, b, b + SIDES), (a, b + SIDES, a + SIDES), (b, a, a * 0 + low), (a + SIDES, b + SIDES, a * 0 + high))
+        np.stack(t, -1)
+        for t in (
+            (a, b, b + SIDES),
+            (a, b + SIDES, a + SIDES),
+            (b, a, a * 0 + low),
+            (a + SIDES, b + SIDES, a * 0 + high),
+        )
     ]
     return np.concatenate((*points, [(0.0, 0.0, -half), (0.0, 0.0, half)])), np.concatenate(faces)
 
@@ -114,8 +129,14 @@ class SolidObject(Element[float]):
         for part in self.parts if place[2] > 0 else [part.founded for part in self.parts]:
             arm = R @ np.array(part.centre)
             velocity = (place - before) / h + np.cross(spin, arm)
-            own = {"friction": math.nan if self.friction is None else self.friction, "seen": not self.unseen, "mesh": part.mesh}
-            made.append(Shape(part.kind, part.sizes, place + arm, R @ exp(np.array(part.rotation)), velocity, spin, **own))
+            own = {
+                "friction": math.nan if self.friction is None else self.friction,
+                "seen": not self.unseen,
+                "mesh": part.mesh,
+            }
+            made.append(
+                Shape(part.kind, part.sizes, place + arm, R @ exp(np.array(part.rotation)), velocity, spin, **own)
+            )
         return tuple(made)
 
     def begin(self, context: SceneContext) -> float:
@@ -137,7 +158,10 @@ class SolidObject(Element[float]):
     def solids(self, memory: float | None) -> tuple[Solid, ...]:
         place, R = self.pose(memory or 0.0)
         name = type(self).__name__.lower()
-        return tuple(Solid(name, *part.drawn, place + R @ np.array(part.centre), R @ exp(np.array(part.rotation))) for part in self.parts)
+        return tuple(
+            Solid(name, *part.drawn, place + R @ np.array(part.centre), R @ exp(np.array(part.rotation)))
+            for part in self.parts
+        )
 
     def _named(self) -> str:
         at = ", ".join(f"{value:g}" for value in self._origin())
@@ -279,12 +303,19 @@ class Ramp(SolidObject):
     @functools.cached_property
     def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         angle, height = math.radians(self.slope), self.height
-        # A box that is tilted, thick enough to be in the ground at its upper end too, and begins a little before the edge, in the ground.
+        # A box that is tilted, thick enough to be in the ground at its upper end too, and begins a little before the
+        # edge, in the ground.
         long, thick, early = self.length / math.cos(angle), height / math.cos(angle), height * math.sin(angle)
         along, down = (long - early) / 2, -thick / 2
-        middle = (0.0, along * math.cos(angle) - down * math.sin(angle), along * math.sin(angle) + down * math.cos(angle))
+        middle = (
+            0.0,
+            along * math.cos(angle) - down * math.sin(angle),
+            along * math.sin(angle) + down * math.cos(angle),
+        )
         slope = Part(BOX, (self.width / 2, (long + early) / 2, thick / 2), middle, (angle, 0.0, 0.0))
-        top = Part(BOX, (self.width / 2, self.landing / 2, height / 2), (0.0, self.length + self.landing / 2, height / 2))
+        top = Part(
+            BOX, (self.width / 2, self.landing / 2, height / 2), (0.0, self.length + self.landing / 2, height / 2)
+        )
         return slope, top
 
 
@@ -375,7 +406,9 @@ def height_field(heights: Float[np.ndarray, "r c"], width: float, length: float)
     border = np.concatenate((index[0, :-1], index[:-1, -1], index[-1, :0:-1], index[:0:-1, 0]))
     after = np.roll(border, -1)
     down = rows * columns
-    sides = np.concatenate((np.stack((border + down, after + down, after), -1), np.stack((border + down, after, border), -1)))
+    sides = np.concatenate(
+        (np.stack((border + down, after + down, after), -1), np.stack((border + down, after, border), -1))
+    )
     return Mesh(np.concatenate((top, bottom)), np.concatenate((upper, upper[:, ::-1] + down, sides)))
 
 

@@ -33,9 +33,11 @@ HIGHEST_START = 1.6
 
 FEET = (joint_index("left_ankle"), joint_index("right_ankle"))
 STILL, AT_REST = 0.05, 0.25
-"""Velocities below the first are asked of people who are to stand, and below the second they have come to rest [m/s]."""
+"""Velocities below the first are asked of people who are to stand, and below the second they have come to rest
+[m/s]."""
 AWAY = 0.3
-"""People whose feet are farther than this from their place, about a foot's length, stand where they come to rest next [m]."""
+"""People whose feet are farther than this from their place, about a foot's length, stand where they come to rest next
+[m]."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class Person:
     facing: Degrees = 0.0
     """Counterclockwise from +y, seen from above."""
     speed: MetresPerSecond | None = None
-    """How fast to go in that direction, 0 to stand, while nothing in the scene says otherwise; by default people do as recorded ones do."""
+    """How fast to go in that direction, 0 to stand, while nothing in the scene says otherwise; by default people do as
+    recorded ones do."""
 
     def __post_init__(self) -> None:
         if not all(map(math.isfinite, (*self.position, self.facing, self.speed or 0.0))):
@@ -89,7 +92,9 @@ class Scene:
             for person in element.people():
                 if not 0 <= person < len(self.people):
                     name = type(element).__name__.lower()
-                    raise ValueError(f"{name} is for person {person}, and the scene has people 0 to {len(self.people) - 1}")
+                    raise ValueError(
+                        f"{name} is for person {person}, and the scene has people 0 to {len(self.people) - 1}"
+                    )
 
     def events_of(self, person: int) -> tuple[Event, ...]:
         """What happens to a person, for exports."""
@@ -147,7 +152,9 @@ class World:
             count = () if isinstance(seeds, int) else (len(seeds),)
             state = prior.start().map(lambda values: np.broadcast_to(values, (*count, 1, *values.shape)).copy())
         else:
-            parts = [_placed(prior.start(p.start, _seeds_of(seeds, i)), p, self.simulator) for i, p in enumerate(people)]
+            parts = [
+                _placed(prior.start(p.start, _seeds_of(seeds, i)), p, self.simulator) for i, p in enumerate(people)
+            ]
             dim = 0 if isinstance(seeds, int) else 1
             state = State(*(np.stack([getattr(s, name) for s in parts], dim) for name in ("x", "v", "q", "memory")))
         # Tilted ground has people at its own height from the start.
@@ -169,13 +176,17 @@ class World:
         # To look down from, and not where feet go next: nobody starts on what is ahead of them.
         above = lowered(replace(state, v=np.zeros_like(state.v)), np.full(batch, -HIGHEST_START))
         footing = Footing.found(above, solids((plane, *shapes), batch), None, 1 / self.fps)
-        rise = footing.floor - height_of(self.scene.ground.plane(0.0, 1 / self.fps, _origin(state)), state.x[..., 0, :2])
+        rise = footing.floor - height_of(
+            self.scene.ground.plane(0.0, 1 / self.fps, _origin(state)), state.x[..., 0, :2]
+        )
         return lowered(state, -np.where(rise > 1e-6, rise, 0.0))
 
     def start_from(self, people: State) -> WorldState:
         """Start with given states of everyone, *w p."""
         if people.x.shape[-3] != len(self.scene.people):
-            raise ValueError(f"the scene has {len(self.scene.people)} people, and {people.x.shape[-3]} states were given")
+            raise ValueError(
+                f"the scene has {len(self.scene.people)} people, and {people.x.shape[-3]} states were given"
+            )
         if not all(np.isfinite(values).all() for values in (people.x, people.v, people.q)):
             raise ValueError("a start state holds numbers that are not finite")
         _refuse_overlap(people, self.simulator)
@@ -212,7 +223,9 @@ class World:
         simulator = self.opening if self.opening and follows else self.simulator
         seen = (ground, self.balls(now), now.footing, now.around)
         context = SceneContext(now.frame, self.fps, now.people, simulator.skeleton, *seen, simulator.options)
-        acted = [element.act(memory, context) for element, memory in zip(self.scene.elements, now.memories, strict=True)]
+        acted = [
+            element.act(memory, context) for element, memory in zip(self.scene.elements, now.memories, strict=True)
+        ]
         inputs = StepInputs.merged([self._wanted, *(done for _, done in acted), *also])
         if inputs.intent is not None and inputs.intent.height.shape != context.batch:
             inputs = replace(inputs, intent=inputs.intent.broadcast(*context.batch))
@@ -228,7 +241,11 @@ class World:
             places = _places(now, inputs.intent)
             inputs = replace(inputs, intent=replace(inputs.intent, place=places))
         plan = None if follows else self._plan(now, inputs.intent, context, rng)
-        floor = [] if context.footing is None else [FootingStage(context.footing, now.people, self.simulator.skeleton, context.h)]
+        floor = (
+            []
+            if context.footing is None
+            else [FootingStage(context.footing, now.people, self.simulator.skeleton, context.h)]
+        )
         rising, up = (None, None) if follows else self._get_up(now, floor, inputs.intent, rng)
         stages = [*([plan.stage(now.frame)] if plan else []), *([up] if up else []), *floor, *inputs.stages]
 
@@ -239,7 +256,9 @@ class World:
         inputs = replace(inputs, colliders=colliders, stages=stages, shared=True, immovable=immovable)
         people, report = simulator.step(now.people, inputs, rng)
         memories, _ = self._after(memories, replace(context, people=people, around=around))
-        return WorldState(now.frame + 1, people, memories, now.pivot, plan, rising, context.footing, context.around, places), report
+        return WorldState(
+            now.frame + 1, people, memories, now.pivot, plan, rising, context.footing, context.around, places
+        ), report
 
     def _after(self, memories: Sequence[Any], context: SceneContext) -> tuple[tuple[Any, ...], tuple[Collider, ...]]:
         """Return what the elements remember once people have moved, and what cannot make way for them."""
@@ -261,7 +280,9 @@ class World:
             return context if context.around is None else replace(context, footing=None, around=None)
         around = noticed(context.people, self.simulator.skeleton, around, context.around, context.h)
         landings = self.simulator.prior.landings(context.people)
-        return replace(context, footing=Footing.found(context.people, around, context.footing, context.h, landings), around=around)
+        return replace(
+            context, footing=Footing.found(context.people, around, context.footing, context.h, landings), around=around
+        )
 
     def _plan(self, now: WorldState, intent: Intent | None, context: SceneContext, rng: Streams) -> Plan | None:
         """Look ahead every few frames for people who want something, if the prior does not take intents itself."""
@@ -271,7 +292,9 @@ class World:
             return now.plan
         if intent is None:
             return None
-        return make_plan(self.scene.planner, self.simulator.prior, lowered(now.people, context.floor), intent, now.frame, rng)
+        return make_plan(
+            self.scene.planner, self.simulator.prior, lowered(now.people, context.floor), intent, now.frame, rng
+        )
 
     def _get_up(
         self, now: WorldState, floor: Sequence[Stage], intent: Intent | None, rng: Streams

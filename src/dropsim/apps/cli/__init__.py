@@ -1,7 +1,8 @@
 """The command line: only this package prints, parses arguments and sets threads.
 
-A command is a frozen dataclass whose fields are its arguments and whose `run()` does the work, in a module of its own. It imports
-heavy libraries inside `run()`, so that `--help` is quick and the thread settings below come before BLAS is loaded.
+A command is a frozen dataclass whose fields are its arguments and whose `run()` does the work, in a module of its own.
+It imports heavy libraries inside `run()`, so that `--help` is quick and the thread settings below come before BLAS is
+loaded.
 """
 
 import contextlib
@@ -80,7 +81,8 @@ def main(args: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of the output, such as `head`, has seen enough; Python's own flush at the end must not complain either.
+        # The reader of the output, such as `head`, has seen enough; Python's own flush at the end must not complain
+        # either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
     except (ValueError, OSError, MemoryError) as error:
@@ -103,7 +105,9 @@ def _parsed(args: Sequence[str]) -> Command:
         except SystemExit as end:
             if end.code != EXIT_ERROR:
                 raise
-            raise ValueError(f"{_usage_error(said.getvalue())} (`dropsim {first} --help` explains the options)") from None
+            raise ValueError(
+                f"{_usage_error(said.getvalue())} (`dropsim {first} --help` explains the options)"
+            ) from None
     if first == "--version":
         return Version()
     if first.startswith("--tyro-") and (len(args) < 2 or args[1] not in SHELLS):
@@ -118,9 +122,9 @@ def _usage_error(box: str) -> str:
     lines = [line.strip("│ ") for line in box.splitlines()[1:]]
     parts = re.split(r"^[─╰╯-]+$", "\n".join(lines), flags=re.MULTILINE)
     # The first part says what is wrong; tyro's own list of errors only repeats it.
-    said = " ".join(next((part for part in parts if part.strip()), "the options cannot be read").partition("Got errors")[0].split()).rstrip(
-        ". "
-    )
+    said = " ".join(
+        next((part for part in parts if part.strip()), "the options cannot be read").partition("Got errors")[0].split()
+    ).rstrip(". ")
     if value := re.fullmatch(r"Error parsing (\S+): (.*) could be instantiated from \[(.*)\]", said):
         kinds = {"INT": "a whole number", "FLOAT": "a number"}
         said = f"{value[1]}: {value[3]} is not {next((words for kind, words in kinds.items() if kind in value[2]), 'possible')}"
@@ -130,7 +134,10 @@ def _usage_error(box: str) -> str:
         said = f"there is no {choice[2]} {choice[1]}: use one of {choice[3].replace(chr(39), '')}"
     said = re.sub(r" \((?:required|applied to .*?)\)| Arguments are applied .*", "", said[:1].lower() + said[1:])
     # A long list goes on in the next lines of the box.
-    known = [" ".join(names.split()) for names in re.findall(r"^Available subcommands: ((?:.*,\n)*.*)", "\n".join(lines), re.MULTILINE)]
+    known = [
+        " ".join(names.split())
+        for names in re.findall(r"^Available subcommands: ((?:.*,\n)*.*)", "\n".join(lines), re.MULTILINE)
+    ]
     near = re.findall(r"^--\w[\w-]*", "\n".join(lines), re.MULTILINE) if "Perhaps you meant:" in lines else []
     near = [option for option in dict.fromkeys(near) if option not in said]
     return said + (f": use one of {known[0]}" if known else f": did you mean {' or '.join(near[:3])}?" if near else "")
@@ -139,7 +146,9 @@ def _usage_error(box: str) -> str:
 def _every_command() -> Any:  # noqa: ANN401 - a union that is made at run time
     """Return the union of all commands, each with the first line of its docstring as its description."""
     each = [
-        Annotated[cls, tyro.conf.subcommand(name, description=(cls.__doc__ or "").partition("\n")[0], prefix_name=False)]
+        Annotated[
+            cls, tyro.conf.subcommand(name, description=(cls.__doc__ or "").partition("\n")[0], prefix_name=False)
+        ]
         for name, cls in COMMANDS.items()
     ]
     return Union[tuple(each)]  # noqa: UP007 - of as many as there are

@@ -14,9 +14,9 @@ from dropsim.apps.cli.arguments import optional
 class BankCommand:
     """Make a bank of recordings that people move by, or say what is in one.
 
-    Examples: dropsim bank build MY_BVH --out mine.bank, then dropsim run push --prior mine.bank; dropsim bank info mine.bank. Every BVH
-    or AMASS file of a rig that dropsim reads is resampled to 30 Hz, put on our body and on the floor, labelled and tagged; bad frames
-    are left out. An interrupted build goes on where it was.
+    Examples: dropsim bank build MY_BVH --out mine.bank, then dropsim run push --prior mine.bank; dropsim bank info
+    mine.bank. Every BVH or AMASS file of a rig that dropsim reads is resampled to 30 Hz, put on our body and on the
+    floor, labelled and tagged; bad frames are left out. An interrupted build goes on where it was.
     """
 
     action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="build|info")]]
@@ -41,7 +41,9 @@ class BankCommand:
         elif self.action == "build":
             self._build()
         else:
-            raise ValueError(f"there is no `dropsim bank {self.action}`: use `dropsim bank build FOLDER` or `dropsim bank info FILE`")
+            raise ValueError(
+                f"there is no `dropsim bank {self.action}`: use `dropsim bank build FOLDER` or `dropsim bank info FILE`"
+            )
 
     def _info(self) -> None:
         from dropsim.priors.bank import Bank
@@ -73,4 +75,6 @@ class BankCommand:
         for source, posture in postures(bank).items():
             if posture.remedy:
                 print(f"{source}: {posture}; {posture.remedy}")
-        print(f"wrote {self.out}: {self.out.stat().st_size / 1e6:.1f} MB, {self.out.stat().st_size / len(bank):.0f} bytes a frame")
+        print(
+            f"wrote {self.out}: {self.out.stat().st_size / 1e6:.1f} MB, {self.out.stat().st_size / len(bank):.0f} bytes a frame"
+        )

@@ -11,14 +11,15 @@ from dropsim.apps.cli.arguments import BodyFile, PriorName, optional
 class Bench:
     """Time worlds of one person and of many, the bare step, and the prior's matrix products at the machine's measured peak.
 
-    Warm, the median of many steps; times in milliseconds, by the clock and of the processor. The ratio is the step's processor time over
-    the floor, the prior's matrix products alone at the peak. Example: dropsim bench --quick
+    Warm, the median of many steps; times in milliseconds, by the clock and of the processor. The ratio is the step's
+    processor time over the floor, the prior's matrix products alone at the peak. Example: dropsim bench --quick
     """
 
     json: Annotated[Path | None, optional("FILE.json", "only print them")] = None
     """File to write the numbers to."""
     prior: PriorName = "field"
-    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
+    best_model.pth."""
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""
     quick: bool = False
@@ -26,7 +27,8 @@ class Bench:
     seconds: float = 2.0
     """How long each size is measured [s]."""
     history: Annotated[Path | None, optional("FILE.jsonl", "none is kept")] = None
-    """File to which a line is added: costs as multiples of what sgemm does in the same time, and how they compare with earlier lines."""
+    """File to which a line is added: costs as multiples of what sgemm does in the same time, and how they compare with
+    earlier lines."""
     sweep: bool = False
     """Also measure the cost against the size of the bank, and against boxes in the scene."""
     first_run: bool = True
@@ -60,13 +62,22 @@ class Bench:
         )
         from dropsim.research.evaluation.report import write_json
 
-        people, samples, seconds = ((1, 256), (8, 16, 64), min(self.seconds, 0.5)) if self.quick else (PEOPLE, SAMPLES, self.seconds)
+        people, samples, seconds = (
+            ((1, 256), (8, 16, 64), min(self.seconds, 0.5)) if self.quick else (PEOPLE, SAMPLES, self.seconds)
+        )
         with bar("sizes") as advance:
             found = bench(
-                prior_name(self.prior, self.body), people=people, samples=samples, seconds=seconds, first_run=self.first_run, watch=advance
+                prior_name(self.prior, self.body),
+                people=people,
+                samples=samples,
+                seconds=seconds,
+                first_run=self.first_run,
+                watch=advance,
             )
         print(found.table())
-        print(f"sgemm peak {found.sgemm:.1f} GFLOP/s, copies {found.bandwidth:.1f} GB/s; floor = the prior's matrix products at that peak")
+        print(
+            f"sgemm peak {found.sgemm:.1f} GFLOP/s, copies {found.bandwidth:.1f} GB/s; floor = the prior's matrix products at that peak"
+        )
         if not self.quick:
             print(f"left out: more than {MOST_CANDIDATES} candidates in a step (people times K)")
         print(f"peak memory of the process {found.peak_memory / 1e6:.0f} MB")
@@ -75,7 +86,9 @@ class Bench:
                 f"a new process imports in {found.import_seconds:.1f} s, and its first step ever compiles in {found.compile_seconds:.0f} s"
             )
         for name, rate in (found.mujoco or {}).items():
-            print(f"MuJoCo's humanoid at 2 ms, {name}, physics alone: {rate:.1f} simulated seconds per processor second")
+            print(
+                f"MuJoCo's humanoid at 2 ms, {name}, physics alone: {rate:.1f} simulated seconds per processor second"
+            )
         if (many := found.row(256, 64)) is not None:
             simulated = many.people / many.world.processor / 30.0
             print(f"256 people with K = 64: {simulated:.1f} simulated seconds per processor second")

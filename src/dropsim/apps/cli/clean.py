@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 class Clean:
     """Clean a recording, or a folder of them: standing feet neither slide nor float nor sink, and glitches of a few frames are mended.
 
-    Examples: dropsim clean walk.bvh clean.bvh; dropsim clean mocap cleaned --strength strict. A BVH file comes back on its own rig: same
-    joints, rate, axes, unit and floor, and frames in which nothing was wrong as they were. A GLB file comes back with its mesh, materials
-    and other animations. Prints measures before and after.
+    Examples: dropsim clean walk.bvh clean.bvh; dropsim clean mocap cleaned --strength strict. A BVH file comes back on
+    its own rig: same joints, rate, axes, unit and floor, and frames in which nothing was wrong as they were. A GLB file
+    comes back with its mesh, materials and other animations. Prints measures before and after.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP|FOLDER")]
     """Motion to read, .bvh, .glb or .npz, or a folder of them."""
     output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
-    """File to write, by its ending: .bvh, .npz, .glb, .csv, .html, .usd, .usda or .usdc; for a folder the folder to write to."""
+    """File to write, by its ending: .bvh, .npz, .glb, .csv, .html, .usd, .usda or .usdc; for a folder the folder to
+    write to."""
     strength: Literal["gentle", "normal", "strict"] = "normal"
-    """How much is cleaned: stances that slide by over 2 cm or are 1 cm off the floor, by over 5 mm or 2 mm, or all of them."""
+    """How much is cleaned: stances that slide by over 2 cm or are 1 cm off the floor, by over 5 mm or 2 mm, or all of
+    them."""
     report: Annotated[Path | None, optional("FILE.md", "none")] = None
     """Also write a report: measures before and after, what was found, and plots next to it."""
     floor: Annotated[float | None, optional("M", "where the feet stand")] = None
@@ -66,7 +68,11 @@ class Clean:
             raise ValueError("a report is of one file: leave out --report for a folder")
         if self.output.exists() and (not self.output.is_dir() or self.output.samefile(self.input)):
             raise ValueError(f"{self.output}: give another folder to write to")
-        files = sorted(path for path in self.input.rglob("*") if path.suffix.lower() in ALL_ENDINGS and self.output not in path.parents)
+        files = sorted(
+            path
+            for path in self.input.rglob("*")
+            if path.suffix.lower() in ALL_ENDINGS and self.output not in path.parents
+        )
         if not files:
             raise ValueError(f"{self.input} holds no {' or '.join(ALL_ENDINGS)} files")
         failed: list[str] = []
@@ -93,7 +99,9 @@ class Clean:
         source = read_recording(path, None, up=self.up, unit=self.unit, rig_map=rig_map, animation=self.animation)
         goes_back = source.fit is not None and ending == source.fit.ending
         if goes_back and self.fps is not None:
-            raise ValueError(f"{output}: comes back on its own rig and at its own rate: leave out --fps, or write another format")
+            raise ValueError(
+                f"{output}: comes back on its own rig and at its own rate: leave out --fps, or write another format"
+            )
         motion = source.motion if self.fps is None else source.motion.resampled(self.fps)
         recording = checked(motion) if source.fit is None and self.floor is None else own_floor(motion, self.floor)
         cleaned = clean(recording, strength=self.strength)
@@ -106,7 +114,9 @@ class Clean:
         if brief:
             return f"{path}: {_found(cleaned)}"
         moved = "" if goes_back else _floor_moved(motion, recording)
-        length = f"{len(cleaned.motion)} frames at {cleaned.motion.fps:g} frames per second, {cleaned.motion.duration:.2f} s"
+        length = (
+            f"{len(cleaned.motion)} frames at {cleaned.motion.fps:g} frames per second, {cleaned.motion.duration:.2f} s"
+        )
         lines = (f"read {path}: {source.read_as}", _summary(recording, cleaned), f"{moved}wrote {output}: {length}")
         return "\n".join(lines)
 
@@ -144,7 +154,9 @@ def write_report(path: Path, name: str, recording: "Motion", cleaned: "Cleaned")
             axes[0, k].plot(time, 1000 * sphere_heights(motion)[:, toe], color, label=label, linewidth=1)
             axes[1, k].plot(time, speed, color, label=label, linewidth=1)
         for axis in axes[:, k]:
-            axis.fill_between(time, 0, 1, where=cleaned.standing[:, k], transform=axis.get_xaxis_transform(), color="0.9", linewidth=0)
+            axis.fill_between(
+                time, 0, 1, where=cleaned.standing[:, k], transform=axis.get_xaxis_transform(), color="0.9", linewidth=0
+            )
         axes[0, k].set(title=f"{side} foot (grey: stands)", ylabel="above the floor [mm]", ylim=(-40, 120))
         axes[1, k].set(xlabel="time [s]", ylabel="horizontal speed [m/s]", ylim=(0, 1))
         axes[0, k].legend()

@@ -16,9 +16,10 @@ MAX_FPS = 1000.0
 class Convert:
     """Convert a motion from BVH or AMASS npz to what another program reads, by the file's ending.
 
-    Examples: dropsim convert out/push.npz push.glb; dropsim convert walk.bvh walk.npz --fps 30. The motion goes onto our 22
-    joints. .bvh and .npz lead back here; .glb is for Blender, Unity and Unreal, .usd, .usda and .usdc for USD tools, .csv for
-    spreadsheets, .html plays in any browser. docs/exporting.md has their axes, units and common mistakes.
+    Examples: dropsim convert out/push.npz push.glb; dropsim convert walk.bvh walk.npz --fps 30. The motion goes onto
+    our 22 joints. .bvh and .npz lead back here; .glb is for Blender, Unity and Unreal, .usd, .usda and .usdc for USD
+    tools, .csv for spreadsheets, .html plays in any browser. docs/exporting.md has their axes, units and common
+    mistakes.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
@@ -52,7 +53,9 @@ class Convert:
         if self.output.is_dir():
             raise ValueError(f"{self.output}: is a folder: give the name of a file")
         if self.fps is not None and not 0 < self.fps <= MAX_FPS:
-            raise ValueError(f"cannot resample to {self.fps:g} frames per second: give a positive number up to {MAX_FPS:g}")
+            raise ValueError(
+                f"cannot resample to {self.fps:g} frames per second: give a positive number up to {MAX_FPS:g}"
+            )
         rig_map = None if self.rig is None else read_rig_map(self.rig)
         recording = read_recording(self.input, Skeleton.adult(), up=self.up, unit=self.unit, rig_map=rig_map)
         print(f"read {self.input}: {recording.read_as}")

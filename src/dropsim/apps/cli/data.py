@@ -12,8 +12,9 @@ import tyro
 class Data:
     """Turn a folder of BVH or AMASS files into training data at 30 Hz.
 
-    Example: dropsim data build CMU_BVH DATA --held-out 05,12. Floors are aligned, contacts labelled, bad frames masked, and the data
-    split by person. CMU's people 02, 08, 09, 27, 47, 76, 82, 118 and 138 are always held out: priors are judged by them.
+    Example: dropsim data build CMU_BVH DATA --held-out 05,12. Floors are aligned, contacts labelled, bad frames masked,
+    and the data split by person. CMU's people 02, 08, 09, 27, 47, 76, 82, 118 and 138 are always held out: priors are
+    judged by them.
     """
 
     action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="build")]]
@@ -23,7 +24,8 @@ class Data:
     out: tyro.conf.Positional[Path]
     """Folder of the data set."""
     held_out: str = ""
-    """More people to keep out of training, by the part of the file name before the first underscore, separated by commas."""
+    """More people to keep out of training, by the part of the file name before the first underscore, separated by
+    commas."""
     workers: int = os.cpu_count() or 1
     """Processes."""
 
@@ -37,6 +39,12 @@ class Data:
         if not self.source.is_dir():
             raise ValueError(f"{self.source} is not a folder")
         with bar("clips") as advance:
-            clips = build(self.source, self.out, held_out=filter(None, self.held_out.split(",")), workers=self.workers, progress=advance)
+            clips = build(
+                self.source,
+                self.out,
+                held_out=filter(None, self.held_out.split(",")),
+                workers=self.workers,
+                progress=advance,
+            )
         print(report(clips).partition("\n## Files")[0])
         print(f"wrote {self.out / 'report.md'}")

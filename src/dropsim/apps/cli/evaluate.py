@@ -23,7 +23,8 @@ class _Simulated:
     """Options of everything that simulates many people."""
 
     prior: PriorName = "field"
-    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
+    best_model.pth."""
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""
     seed: int = 0
@@ -61,7 +62,9 @@ class Ablation(_Simulated):
         from dropsim.research.evaluation.ablation import AblationOptions, evaluate_ablation
         from dropsim.research.evaluation.ablation_report import table, write_ablation_report
 
-        options = replace(AblationOptions.quick() if self.quick else AblationOptions(), seed=self.seed, prior=self._prior)
+        options = replace(
+            AblationOptions.quick() if self.quick else AblationOptions(), seed=self.seed, prior=self._prior
+        )
         options = options if self.motions is None else replace(options, motions=self.motions)
         with bar("chunks") as advance:
             rows = evaluate_ablation(options, self.out / "chunks", workers=self._workers, watch=advance)
@@ -91,10 +94,14 @@ class Behaviour(_Simulated):
         from dropsim.research.evaluation.trials import Body
 
         small = self.quick and self.people is None
-        protocol = BehaviourProtocol.quick(self.seed) if small else BehaviourProtocol.sized(self.people or 64, self.seed)
+        protocol = (
+            BehaviourProtocol.quick(self.seed) if small else BehaviourProtocol.sized(self.people or 64, self.seed)
+        )
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
             folder = Path(scratch) if self.out is None else self.out / "chunks"
-            behaviour = evaluate_behaviour(Body.of(self.samples, self._prior), protocol, folder, workers=self._workers, watch=advance)
+            behaviour = evaluate_behaviour(
+                Body.of(self.samples, self._prior), protocol, folder, workers=self._workers, watch=advance
+            )
         print(table(behaviour))
         written = [path for path in (self.json, self.out and self.out / "behaviour.json") if path is not None]
         for path in written:
@@ -148,7 +155,9 @@ class Paper(_Simulated):
     """Folder for the report, the figures and their data."""
     also: Annotated[tuple[str, ...] | None, optional("PRIOR ...", "field and cvae; none with --quick")] = None
     """Other priors that the claims are judged for."""
-    newtons: Annotated[tuple[float, float] | None, optional("LOW HIGH", "both 150 to 350 and 300 to 700; the second with --quick")] = None
+    newtons: Annotated[
+        tuple[float, float] | None, optional("LOW HIGH", "both 150 to 350 and 300 to 700; the second with --quick")
+    ] = None
     """Range of the pushes [N]."""
     motions: Annotated[int | None, optional("INT", "250")] = None
     """Pushed motions."""
@@ -167,7 +176,11 @@ class Paper(_Simulated):
         make = PaperOptions.quick if self.quick else PaperOptions
         others = (() if self.quick else ("field", "cvae")) if self.also is None else self.also
         ranges = ((HARD,) if self.quick else (MILD, HARD)) if self.newtons is None else (self.newtons,)
-        options = [make(**kept, prior=prior, newtons=newtons) for prior in dict.fromkeys((self._prior, *others)) for newtons in ranges]
+        options = [
+            make(**kept, prior=prior, newtons=newtons)
+            for prior in dict.fromkeys((self._prior, *others))
+            for newtons in ranges
+        ]
         with bar("chunks") as advance:
             cases = reproduce_over(options, self.out, workers=self._workers, watch=advance)
         for case in cases:
@@ -260,7 +273,12 @@ class Response(_Simulated):
         given = {name: value for name, value in (("people", self.people), ("parts", self.only)) if value is not None}
         if self.people is not None:
             n = self.people
-            given |= {"others": 4 * n, "trips": max(4, n // 2), "balls": max(1, n // 4), "scenario_seeds": max(1, n // 16)}
+            given |= {
+                "others": 4 * n,
+                "trips": max(4, n // 2),
+                "balls": max(1, n // 4),
+                "scenario_seeds": max(1, n // 16),
+            }
         protocol = (ResponseProtocol.quick if self.quick else ResponseProtocol)(**given, seed=self.seed)
         body = Body.of(self.samples, self._prior)
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
@@ -307,7 +325,12 @@ class Prior(_Simulated):
         from dropsim.priors.named import open_prior
         from dropsim.research.evaluation.card import fill_card, table
         from dropsim.research.evaluation.figures import draw_report
-        from dropsim.research.evaluation.prior import PriorEvaluation, evaluate_prior, measure_activity, refuse_same_people
+        from dropsim.research.evaluation.prior import (
+            PriorEvaluation,
+            evaluate_prior,
+            measure_activity,
+            refuse_same_people,
+        )
         from dropsim.research.evaluation.report import write_json
         from dropsim.research.evaluation.trials import Body
 
@@ -361,13 +384,19 @@ class Steering(_Simulated):
 
         given = {name: value for name in ("people", "seeds", "scenarios") if (value := getattr(self, name)) is not None}
         protocol = (SteeringProtocol.quick if self.quick else SteeringProtocol)(**given, seed=self.seed)
-        recorded = None if self.recordings is None else RecordedPaces.of([motion for _, motion in load(self.recordings, held_out=True)])
+        recorded = (
+            None
+            if self.recordings is None
+            else RecordedPaces.of([motion for _, motion in load(self.recordings, held_out=True)])
+        )
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
             folder, body = (
                 Path(scratch) if self.out is None else self.out / "chunks",
                 Body.of(self.samples, self._prior),
             )
-            steering = evaluate_steering(body, protocol, folder, recorded=recorded, workers=self._workers, watch=advance)
+            steering = evaluate_steering(
+                body, protocol, folder, recorded=recorded, workers=self._workers, watch=advance
+            )
         print(table(steering))
         written = [self.json, *([] if self.out is None else [self.out / "steering.json"])]
         for path in written:
@@ -408,7 +437,9 @@ class Reliability(_Simulated):
         options = ReliabilityOptions(**{**small, **given}, seed=self.seed)
         with tempfile.TemporaryDirectory() as scratch, bar("chunks") as advance:
             folder = Path(scratch) if self.out is None else self.out / "chunks"
-            found = evaluate_reliability(Body.of(64, self._prior), options, folder, workers=self._workers, watch=advance)
+            found = evaluate_reliability(
+                Body.of(64, self._prior), options, folder, workers=self._workers, watch=advance
+            )
         print(markdown(table(found)))
         for one in found:
             for example in one.examples:
@@ -486,7 +517,9 @@ class All(_Simulated):
         Steering(**common, **more, out=self.out / "steering", recordings=self.recordings).run()
         if self.recordings is not None:
             few = {} if n is None else {"simulated": n, "rollouts": 4 * n}
-            Prior(**common, **few, data=self.recordings, out=self.out / "prior", json=self.out / "prior" / "prior.json").run()
+            Prior(
+                **common, **few, data=self.recordings, out=self.out / "prior", json=self.out / "prior" / "prior.json"
+            ).run()
         Paper(**common, out=self.out / "paper", recordings=self.recordings, motions=None if n is None else 4 * n).run()
         fewer = {} if n is None or n >= 32 else {"seeds": 1, "responses": 1 + (n >= 16), "moments": (1.0,)}
         Push(**common, **fewer, out=self.out / "push").run()
@@ -499,7 +532,8 @@ class All(_Simulated):
 class Evaluate:
     """Measure the paper's claims, people who are pushed or steered, the simulator's settings, the motion prior, or cleaning.
 
-    Examples: dropsim evaluate paper --out paper --recordings DATA; dropsim evaluate push --quick; dropsim evaluate push --help
+    Examples: dropsim evaluate paper --out paper --recordings DATA; dropsim evaluate push --quick; dropsim evaluate push
+    --help
     """
 
     what: tyro.conf.OmitArgPrefixes[

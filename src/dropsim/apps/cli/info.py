@@ -25,7 +25,10 @@ class Info:
         from dropsim.compute.threads import limit
 
         package = Path(__file__).parents[2]
-        weights = [f"{path.name} {path.stat().st_size / 1e6:.2f} MB" for path in sorted((package / "assets").rglob("*.safetensors"))]
+        weights = [
+            f"{path.name} {path.stat().st_size / 1e6:.2f} MB"
+            for path in sorted((package / "assets").rglob("*.safetensors"))
+        ]
         settings = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
         facts = {
             "dropsim": version("dropsim"),
@@ -61,7 +64,9 @@ def _bank(path: Path) -> str:
     bank = Bank.open(path)
     info = bank.info()
     tags = ", ".join(f"{tag} {minutes:.0f}" for tag, minutes in info["minutes by tag"].items() if minutes >= 0.5)
-    sources = ", ".join(f"{source}: {licence}" for source, licence in sorted({(clip.source, clip.licence) for clip in bank.clips}))
+    sources = ", ".join(
+        f"{source}: {licence}" for source, licence in sorted({(clip.source, clip.licence) for clip in bank.clips})
+    )
     return f"{path.name} {path.stat().st_size / 1e6:.1f} MB, {info['clips']} clips, {info['minutes']:.0f} minutes ({tags}; {sources})"
 
 

@@ -23,9 +23,10 @@ AFTERWARD = 4.0
 class Perturb:
     """Push the person of a recording; from then on the motion prior decides what they do.
 
-    Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5. Writes CLIP_pushed as npz, bvh, md and png into a folder. The
-    person has the proportions of the input BVH, and the new one is on its rig: same joints, rate, axes and unit, the same frames before
-    the push, and fingers and props as they were. For a GLB it is a GLB with the same mesh, materials and other animations.
+    Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5. Writes CLIP_pushed as npz, bvh, md and
+    png into a folder. The person has the proportions of the input BVH, and the new one is on its rig: same joints,
+    rate, axes and unit, the same frames before the push, and fingers and props as they were. For a GLB it is a GLB with
+    the same mesh, materials and other animations.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP")]
@@ -35,7 +36,8 @@ class Perturb:
     newtons: float = 250.0
     """How strong the push is [N]."""
     direction: str = "left"
-    """Where the push drives the person, as they face then: front, back, left, right, or degrees counterclockwise from the front."""
+    """Where the push drives the person, as they face then: front, back, left, right, or degrees counterclockwise from
+    the front."""
     at: float = 2.0
     """When the push begins, inside the recording [s]."""
     duration: float = 0.5
@@ -43,7 +45,8 @@ class Perturb:
     seconds: Annotated[float | None, optional("S", "until 4 s after the push begins")] = None
     """How long to simulate in all [s]."""
     prior: PriorName = "field"
-    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
+    best_model.pth."""
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""
     pose: PoseFile = None
@@ -100,7 +103,9 @@ class Perturb:
         body = source.motion.skeleton
         print(f"read {self.input}: {source.read_as}; a person of {body.height:.2f} m and {body.masses.sum():.0f} kg")
         original = checked(source.motion) if source.fit is None else own_floor(source.motion)
-        free = Simulator(for_body(prior, original.skeleton), options=SimulatorOptions(num_samples=self.samples), pose=pose)
+        free = Simulator(
+            for_body(prior, original.skeleton), options=SimulatorOptions(num_samples=self.samples), pose=pose
+        )
         recording = original.resampled(prior.fps)
         push = self._push(recording)
         self.out.mkdir(parents=True, exist_ok=True)
@@ -110,7 +115,15 @@ class Perturb:
         tell_of_compiling()
         with bar("frames") as advance:
             try:
-                motion = perturb(recording, Scene(elements=(push,)), free, handover=self.at, seconds=seconds, seed=self.seed, watch=advance)
+                motion = perturb(
+                    recording,
+                    Scene(elements=(push,)),
+                    free,
+                    handover=self.at,
+                    seconds=seconds,
+                    seed=self.seed,
+                    watch=advance,
+                )
             except DivergedError as error:
                 if error.motion is None:
                     raise
@@ -142,7 +155,13 @@ class Perturb:
             )
         x, y = ahead_of(recording.q[frame]).tolist()
         turned = math.degrees(math.atan2(y, x)) - 90.0
-        return Push.toward(str(degrees_of(self.direction) + turned), self.newtons, part=self.part, start=self.at, duration=self.duration)
+        return Push.toward(
+            str(degrees_of(self.direction) + turned),
+            self.newtons,
+            part=self.part,
+            start=self.at,
+            duration=self.duration,
+        )
 
     def _write(self, motion: "Motion", recording: "Motion") -> None:
         """Write the motion, the report and the pictures."""
@@ -177,4 +196,6 @@ class Perturb:
             write_bvh(motion, self._files()["bvh"])
         else:
             output = self._files()[source.fit.ending[1:]]
-            source.fit.write(continued(original, motion, self.at), output, raised=original.root[0] - source.motion.root[0])
+            source.fit.write(
+                continued(original, motion, self.at), output, raised=original.root[0] - source.motion.root[0]
+            )

@@ -65,7 +65,15 @@ def told_if_long(message: str, seconds: float = 2.0) -> Iterator[None]:
 def bar(what: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on stderr, if asked with the rate per minute, and yield the function that moves it: advance(done, total)."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
     from rich.text import Text
 
     class Rate(ProgressColumn):
@@ -73,7 +81,13 @@ def bar(what: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]
             speed = task.finished_speed or task.speed
             return Text(f"{60 * speed:.0f}/min" if speed else "-/min")
 
-    columns = (TextColumn(f"[bold]{what}"), BarColumn(), MofNCompleteColumn(), *([Rate()] if rate else []), TimeRemainingColumn())
+    columns = (
+        TextColumn(f"[bold]{what}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        *([Rate()] if rate else []),
+        TimeRemainingColumn(),
+    )
     progress = Progress(*columns, console=Console(stderr=True))
     task = progress.add_task(what, total=None)
 

@@ -20,8 +20,9 @@ SHEET_COLUMNS = 6
 class Render:
     """Draw motions into a video (mp4, gif) or a picture (png).
 
-    Examples: dropsim render out/push.npz push.mp4 --caption "250 N to the left"; dropsim render out/two-people_0.npz out/two-people_1.npz
-    both.gif, for several people in one world; dropsim render out/push.npz sheet.png --contact-sheet
+    Examples: dropsim render out/push.npz push.mp4 --caption "250 N to the left"; dropsim render out/two-people_0.npz
+    out/two-people_1.npz both.gif, for several people in one world; dropsim render out/push.npz sheet.png
+    --contact-sheet
     """
 
     files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MOTION... OUT")]
@@ -72,17 +73,25 @@ class Render:
             else:
                 video(stage, output, fps=self.fps, style=style, progress=advance)
                 # As convert counts: from the first frame to the last.
-                drawn = f"{len(stage)} frames at {stage.fps:g} frames per second, {(len(stage) - 1) / stage.fps:.2f} s of"
-        print(f"wrote {output}: {drawn} {', '.join(motion.name for motion in people)}, {style.size[0]} x {style.size[1]}")
+                drawn = (
+                    f"{len(stage)} frames at {stage.fps:g} frames per second, {(len(stage) - 1) / stage.fps:.2f} s of"
+                )
+        print(
+            f"wrote {output}: {drawn} {', '.join(motion.name for motion in people)}, {style.size[0]} x {style.size[1]}"
+        )
 
     def _output(self) -> Path:
         """Return the file to write, or raise where it cannot be written or does not go with the options."""
         if len(self.files) < 2:
-            raise ValueError("give at least one motion to read, and then the file to write: dropsim render MOTION... OUT.mp4")
+            raise ValueError(
+                "give at least one motion to read, and then the file to write: dropsim render MOTION... OUT.mp4"
+            )
         output = self.files[-1]
         ending = output.suffix.lower()
         if ending not in (".mp4", ".gif", ".png"):
-            raise ValueError(f"{output}: the last file is the one to write and ends in .mp4, .gif or .png, not in {ending!r}")
+            raise ValueError(
+                f"{output}: the last file is the one to write and ends in .mp4, .gif or .png, not in {ending!r}"
+            )
         if self.contact_sheet and ending != ".png":
             raise ValueError(f"{output}: a contact sheet is a picture: use a name that ends in .png")
         if output.is_dir():

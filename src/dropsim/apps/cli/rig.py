@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class Rig:
     """Show which joints of a BVH or GLB file are taken for which of ours, or write that as a map to correct by hand.
 
-    Examples: dropsim rig take.bvh; dropsim rig odd.bvh --save map.toml, then correct map.toml and pass it to clean, perturb or convert with
-    --rig map.toml. Joints are found by their names, or else by the structure of the rig: two legs and two arms on a spine.
+    Examples: dropsim rig take.bvh; dropsim rig odd.bvh --save map.toml, then correct map.toml and pass it to clean,
+    perturb or convert with --rig map.toml. Joints are found by their names, or else by the structure of the rig: two
+    legs and two arms on a spine.
     """
 
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
@@ -57,7 +58,9 @@ class Rig:
             return
         recording = retarget(source, None, rig_map=None if self.rig is None else read_rig_map(self.rig))
         body, unit = recording.motion.skeleton, recording.fit.scale if recording.fit else 1.0
-        print(f"{recording.read_as}; {unit:g} m a unit; a person of {body.height:.2f} m and, of usual build, {body.masses.sum():.0f} kg")
+        print(
+            f"{recording.read_as}; {unit:g} m a unit; a person of {body.height:.2f} m and, of usual build, {body.masses.sum():.0f} kg"
+        )
         posture = Posture.of([recording.motion])
         print("; ".join(part for part in (str(posture), posture.remedy) if part))
 

@@ -45,7 +45,8 @@ class Run:
     """Simulate a scene and write its motions (npz, bvh), a report (md) and a strip of pictures (png).
 
     Files are named after the scene, and after the seed if it is not the scene's own. Ctrl-C keeps the frames so far.
-    Examples: dropsim run trip --seed 3; dropsim run push --part torso --newtons 250 --direction left; dropsim run my-scene.toml --out out
+    Examples: dropsim run trip --seed 3; dropsim run push --part torso --newtons 250 --direction left; dropsim run
+    my-scene.toml --out out
     """
 
     scene: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME|FILE.toml")]
@@ -55,7 +56,8 @@ class Run:
     save: Annotated[Path | None, optional("FILE.toml", "simulate")] = None
     """Write the scene to this .toml file, to be edited, instead of simulating it."""
     start: Annotated[str | None, optional("NAME", THE_SCENES)] = None
-    """What everybody is doing: stand, walk, run or crouch; what else there is depends on the prior, and a wrong name lists it."""
+    """What everybody is doing: stand, walk, run or crouch; what else there is depends on the prior, and a wrong name
+    lists it."""
     part: Annotated[str | None, optional("NAME", THE_SCENES)] = None
     """Where pushes act: pelvis, torso, hand, foot, or a joint's name."""
     newtons: Annotated[float | None, optional("N", THE_SCENES)] = None
@@ -73,7 +75,8 @@ class Run:
     seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
     """Of everything random: the same seed gives the same motion."""
     prior: Annotated[str | None, optional("NAME|FILE", "the scene's own, else field")] = None
-    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
+    best_model.pth."""
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""
     pose: PoseFile = None
@@ -105,9 +108,14 @@ class Run:
             prior_name(setup.prior or "field", self.body)  # refuses a body that is of no use
         from dropsim.scene import RunInterrupted, WorldDivergedError, run
 
-        for event in sorted({(event.start, event.name) for i in range(len(setup.scene.people)) for event in setup.scene.events_of(i)}):
+        for event in sorted(
+            {(event.start, event.name) for i in range(len(setup.scene.people)) for event in setup.scene.events_of(i)}
+        ):
             if event[0] >= setup.seconds:
-                print(f"dropsim: {event[1]} at {event[0]:g} s never happens: the run ends at {setup.seconds:g} s", file=sys.stderr)
+                print(
+                    f"dropsim: {event[1]} at {event[0]:g} s never happens: the run ends at {setup.seconds:g} s",
+                    file=sys.stderr,
+                )
         world = setup.world()
         start = world.start(setup.seed)
         self.out.mkdir(parents=True, exist_ok=True)
@@ -124,7 +132,9 @@ class Run:
         print(text)
         print(f"wrote {', '.join(written)} to {self.out}")
         if isinstance(failure, RunInterrupted):
-            print(f"dropsim: interrupted; the {len(rollout.motions[0])} frames so far are in {self.out}", file=sys.stderr)
+            print(
+                f"dropsim: interrupted; the {len(rollout.motions[0])} frames so far are in {self.out}", file=sys.stderr
+            )
             raise failure
         if failure is not None:
             raise ValueError(f"{failure}; the frames up to there are in {self.out}")
@@ -133,9 +143,15 @@ class Run:
         """Refuse a folder that is none, and files of another run."""
         if self.out.suffix.lower() in ENDINGS or (self.out.exists() and not self.out.is_dir()):
             raise ValueError(f"--out {self.out}: give a folder; the files in it are named after the scene")
-        others = [path for path in (self.out / f"{stem}.md", self.out / f"{stem}.npz", self.out / f"{stem}_0.npz") if path.exists()]
+        others = [
+            path
+            for path in (self.out / f"{stem}.md", self.out / f"{stem}.npz", self.out / f"{stem}_0.npz")
+            if path.exists()
+        ]
         if others and not self.force and _scene_of(self.out / f"{stem}.md") != _scene_block(setup):
-            raise ValueError(f"{others[0]} is of another run: choose another folder with --out, or replace it with --force")
+            raise ValueError(
+                f"{others[0]} is of another run: choose another folder with --out, or replace it with --force"
+            )
 
     def _given(self) -> "Setup":
         """Read or look up the scene."""
@@ -149,13 +165,19 @@ class Run:
         from dropsim.scene.files import changed
 
         setup = self._given()
-        options = {path: (f"--{name}", str(value)) for name, path in SHORT.items() if (value := getattr(self, name)) is not None}
+        options = {
+            path: (f"--{name}", str(value))
+            for name, path in SHORT.items()
+            if (value := getattr(self, name)) is not None
+        }
         for one in self.set:
             path, equals, value = one.partition("=")
             if not equals:
                 raise ValueError(f"--set {one}: write a path, = and a value, such as --set push.part=hand")
             options[path.strip()] = (f"--set {path.strip()}", value.strip())
-        return changed(setup, [(path, value) for path, (_, value) in options.items()], said=lambda path: f"{options[path][0]}: ")
+        return changed(
+            setup, [(path, value) for path, (_, value) in options.items()], said=lambda path: f"{options[path][0]}: "
+        )
 
 
 def _scene_block(setup: "Setup") -> str:
@@ -200,7 +222,9 @@ def write_rollout(setup: "Setup", rollout: "Rollout", out: Path, stem: str, *, p
     # Never next to a picture of another run.
     (out / f"{stem}.png").unlink(missing_ok=True)
     if picture:
-        contact_sheet([stage_of(setup, rollout)], out / f"{stem}.png", frames=12, labels=[setup.description or setup.name])
+        contact_sheet(
+            [stage_of(setup, rollout)], out / f"{stem}.png", frames=12, labels=[setup.description or setup.name]
+        )
         written.append(f"{stem}.png")
     return text, written
 
@@ -224,13 +248,24 @@ def stage_of(setup: "Setup", rollout: "Rollout") -> "Stage":
             path = np.array([origin + drag.target(i / fps) for i in range(len(joint))])
             path[:begin] = np.nan
             spheres.append(Sphere(path, 0.06))
-    return Stage(rollout.motions, spheres=spheres, ground=rollout.ground, solids=[SolidPath.of(track) for track in rollout.solids])
+    return Stage(
+        rollout.motions,
+        spheres=spheres,
+        ground=rollout.ground,
+        solids=[SolidPath.of(track) for track in rollout.solids],
+    )
 
 
 def report_of(name: str, description: str, rollout: "Rollout") -> str:
     """Say in a few lines what happened to everybody, measured against the ground as it was."""
     first = rollout.motions[0]
-    lines = [f"# {name}", "", *([description, ""] if description else []), f"{len(first)} frames at {first.fps:g} Hz.", ""]
+    lines = [
+        f"# {name}",
+        "",
+        *([description, ""] if description else []),
+        f"{len(first)} frames at {first.fps:g} Hz.",
+        "",
+    ]
     for i, motion in enumerate(rollout.motions):
         lines += _about(motion, rollout.ground, "The person" if len(rollout.motions) == 1 else f"Person {i}")
     return "\n".join(lines).rstrip() + "\n"
@@ -255,9 +290,16 @@ def _about(motion: "Motion", ground: "Plane", who: str) -> Sequence[str]:
         means = f"{motion.wrench_before.mean():.3f}, {motion.wrench_after.mean():.3f}"
         rows.append(("root wrench before, after correction [body weights]", means))
     if motion.external_forces is not None:
-        rows.append(("largest external force [N]", f"{np.linalg.norm(motion.external_forces.sum(1), axis=-1).max():.0f}"))
+        rows.append(
+            ("largest external force [N]", f"{np.linalg.norm(motion.external_forces.sum(1), axis=-1).max():.0f}")
+        )
     rows += [(f"energy {name}, mean [m^2]", f"{values.mean():.3g}") for name, values in sorted(motion.energies.items())]
-    lines = [f"{who} {'fell' if fell else 'did not fall'} and is {'upright' if up else 'not upright'} at the end.", "", markdown(rows), ""]
+    lines = [
+        f"{who} {'fell' if fell else 'did not fall'} and is {'upright' if up else 'not upright'} at the end.",
+        "",
+        markdown(rows),
+        "",
+    ]
     if motion.events:
         lines += [f"What happened: {', '.join(f'{event.start:g} s {event.name}' for event in motion.events)}.", ""]
     return lines

@@ -41,7 +41,8 @@ class Synthesize:
     samples: int | None = None
     """K, candidates of the prior per frame; by default the distribution's."""
     prior: Annotated[str | None, optional("NAME|FILE", "the distribution's")] = None
-    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth."""
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
+    best_model.pth."""
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""
     shard_size: int = 64
@@ -112,7 +113,11 @@ class _Progress:
             self.advance(done, total)
         elif self.made and (now - self.told > TELL_PERIOD or done == total):
             self.told, left = now, (total - done) / self.per_minute
-            print(f"{done} of {total} clips, {self.per_minute:.0f} per minute, {left:.0f} min left", file=sys.stderr, flush=True)
+            print(
+                f"{done} of {total} clips, {self.per_minute:.0f} per minute, {left:.0f} min left",
+                file=sys.stderr,
+                flush=True,
+            )
 
     @property
     def per_minute(self) -> float:

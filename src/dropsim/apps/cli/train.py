@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Train:
     """Train the motion prior or the pose model, or let the prior make its start states.
 
-    Example: dropsim train prior --data DATA --out RUN --minutes 120, with data from `dropsim data build`. Needs the extra `train`.
+    Example: dropsim train prior --data DATA --out RUN --minutes 120, with data from `dropsim data build`. Needs the
+    extra `train`.
     """
 
     model: tyro.conf.Positional[Literal["prior", "pose", "starts"]]
@@ -40,7 +41,8 @@ class Train:
     seed: int = 0
     """Of everything random."""
     recipe: Literal["first", "second"] = "first"
-    """How the motion prior is trained: from random weights, or by rollouts, with an intent as an input; the second goes on from --init."""
+    """How the motion prior is trained: from random weights, or by rollouts, with an intent as an input; the second goes
+    on from --init."""
     weights: Annotated[Path | None, optional("FILE", "the package's")] = None
     """Prior that makes the start states."""
 
@@ -65,7 +67,9 @@ class Train:
         torch.set_num_threads(self.threads)
         budget = Budget(self.minutes, self.steps, self.resume, self.init)
         if self.model == "prior":
-            return train_prior(self.data, self.out, replace(RECIPES[self.recipe], seed=self.seed), budget, _print_progress)
+            return train_prior(
+                self.data, self.out, replace(RECIPES[self.recipe], seed=self.seed), budget, _print_progress
+            )
         return train_pose(self.data, self.out, PoseOptions(seed=self.seed), budget, _print_progress)
 
     def _make_starts(self) -> None:
@@ -82,11 +86,18 @@ class Train:
         path = self.out / "starts.safetensors"
         bank.save(path)
         for name in FITS:
-            print(f"{name}: {bank.count(name)} states" if name in bank.categories else f"{name}: none, the prior gave no state that fits")
+            print(
+                f"{name}: {bank.count(name)} states"
+                if name in bank.categories
+                else f"{name}: none, the prior gave no state that fits"
+            )
         print(f"wrote {path}")
 
 
 def _print_progress(progress: Progress) -> None:
     parts = " ".join(f"{k} {v:.3g}" for k, v in (progress.parts | progress.quality).items())
     left = progress.seconds_left
-    print(f"step {progress.step}/{progress.total}, {left // 3600:.0f}:{left % 3600 // 60:02.0f} h left: {parts}", flush=True)
+    print(
+        f"step {progress.step}/{progress.total}, {left // 3600:.0f}:{left % 3600 // 60:02.0f} h left: {parts}",
+        flush=True,
+    )

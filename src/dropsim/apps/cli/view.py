@@ -33,10 +33,13 @@ class View:
     people: Annotated[int | None, optional("INT", "the scene's own")] = None
     """How many people."""
     start: Annotated[str | None, optional("NAME", "the scene's own")] = None
-    """What they are doing at first: stand, walk, run or crouch; what else there is depends on the prior, and a wrong name lists it."""
-    prior: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: field)")] = ()
-    """Motion priors to choose from: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's best_model.pth; it
-    begins with the first."""
+    """What they are doing at first: stand, walk, run or crouch; what else there is depends on the prior, and a wrong
+    name lists it."""
+    prior: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: field)")
+    ] = ()
+    """Motion priors to choose from: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
+    best_model.pth; it begins with the first."""
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""
     pose: PoseFile = None
@@ -79,7 +82,10 @@ class View:
             if self.host not in LOCAL_HOSTS:
                 who = f"anybody who can reach {self.host} port {browser.port} can watch and steer this"
                 print(f"dropsim: WARNING: {who}: there is no password", file=sys.stderr)
-            print(f"open http://{'localhost' if self.host == '0.0.0.0' else self.host}:{browser.port} (Ctrl-C ends it)", flush=True)
+            print(
+                f"open http://{'localhost' if self.host == '0.0.0.0' else self.host}:{browser.port} (Ctrl-C ends it)",
+                flush=True,
+            )
             loop.start()
             loop.wait(self.seconds)
         finally:
@@ -109,7 +115,9 @@ class View:
             setup = replace(setup, seed=self.seed)
         given = self.prior or (() if setup.prior is None else (setup.prior,))
         priors = Priors(given, self.body or setup.body)
-        session = Session(Simulator(next(iter(priors.values())), pose=open_pose(self.pose or setup.pose)), priors=priors)
+        session = Session(
+            Simulator(next(iter(priors.values())), pose=open_pose(self.pose or setup.pose)), priors=priors
+        )
         session.load(setup)
         if self.people is not None or self.start is not None:
             session.begin(people=self.people, start=self.start)
@@ -129,7 +137,9 @@ class Priors(Mapping[str, "Prior"]):
         from dropsim.priors.named import SHIPPED, is_checkpoint
 
         if body is not None and not any(map(is_checkpoint, given)):
-            raise ValueError("a body is for HuMoR's checkpoint: give its best_model.pth as a prior, or leave the body out")
+            raise ValueError(
+                "a body is for HuMoR's checkpoint: give its best_model.pth as a prior, or leave the body out"
+            )
         self._given: dict[str, str] = {}
         self._body = body
         for one in (*given, *(name for name in SHIPPED if name not in given)):
@@ -155,8 +165,12 @@ class Priors(Mapping[str, "Prior"]):
 
         prior = open_prior(given, body=self._body if is_checkpoint(given) else None)
         first = next(iter(self._opened.values()), None)
-        if first is not None and (prior.fps != first.fps or not np.allclose(prior.skeleton.rest, first.skeleton.rest, atol=1e-4)):
-            raise ValueError(f"{given} has another body or rate than the prior that the app began with: start the app with it alone")
+        if first is not None and (
+            prior.fps != first.fps or not np.allclose(prior.skeleton.rest, first.skeleton.rest, atol=1e-4)
+        ):
+            raise ValueError(
+                f"{given} has another body or rate than the prior that the app began with: start the app with it alone"
+            )
         return prior
 
 

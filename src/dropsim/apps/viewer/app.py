@@ -31,7 +31,8 @@ PLOT_PERIOD = 0.2
 TELL_PERIOD = 0.5
 """Between two updates of the status line [s]."""
 CLIENTS_AT_FULL_RATE = 4
-"""Each client costs time in every frame. With more clients the picture updates less often; the simulation keeps its pace."""
+"""Each client costs time in every frame. With more clients the picture updates less often; the simulation keeps its
+pace."""
 CAMERA_DISTANCE, FARTHEST_STEP_BACK = 3.6, 1.7
 """[m], and how many times as far it is at most on a screen that is higher than wide."""
 
@@ -40,7 +41,13 @@ class Browser(Viewer):
     """Shows the simulation to every connected browser."""
 
     def __init__(
-        self, session: Session, commands: Commands, *, host: str = "127.0.0.1", port: int = 8080, link: LinkOptions | None = None
+        self,
+        session: Session,
+        commands: Commands,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8080,
+        link: LinkOptions | None = None,
     ) -> None:
         """Serve the app at a host and port; `link` is where the live link streams to when a client switches it on."""
         self._commands = commands

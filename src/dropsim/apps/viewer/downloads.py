@@ -54,7 +54,13 @@ def _write_film(recording: Recording, path: Path) -> None:
 
     spheres = [Drawn(centres, ball.radius) for ball, centres in _spheres(recording)]
     people = [replace(motion, name=f"person {i}") for i, motion in enumerate(recording.motions, start=1)]
-    stage = Stage(people, recording.ghost, spheres, _ground(recording), solids=[SolidPath.of(track) for track in _solids(recording)])
+    stage = Stage(
+        people,
+        recording.ghost,
+        spheres,
+        _ground(recording),
+        solids=[SolidPath.of(track) for track in _solids(recording)],
+    )
     video(stage, path, style=Style(size=(848, 480)))
 
 

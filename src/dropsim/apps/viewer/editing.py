@@ -26,12 +26,16 @@ NAMES = (SOMERSAULT, *SHIPPED)
 def typed_scene(text: str) -> Setup:
     """Read a scene that somebody typed in a browser. It names no files: they would be the server's."""
     if len(text) > MAX_LENGTH:
-        raise ValueError(f"a scene that is typed has at most {MAX_LENGTH} characters: start `dropsim view` with a file instead")
+        raise ValueError(
+            f"a scene that is typed has at most {MAX_LENGTH} characters: start `dropsim view` with a file instead"
+        )
     tables = parse_tables(text, "the scene")
     for table in tables:
         for key in ("file", *FILES) if isinstance(table.values, Mapping) else ():
             if key in table.values and table.values[key] not in NAMES:
-                raise ValueError(f"{table.where(key)}{key} names a file, which a browser may not: start `dropsim view` with a scene file")
+                raise ValueError(
+                    f"{table.where(key)}{key} names a file, which a browser may not: start `dropsim view` with a scene file"
+                )
     setup = setup_of(tables, Path(), "edited")
     if len(setup.scene.people) > MAX_TYPED_PEOPLE:
         raise ValueError(f"a live world has at most {MAX_TYPED_PEOPLE} people, not {len(setup.scene.people)}")

@@ -59,7 +59,9 @@ def upright_to(ways: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 4"]:
     return np.where(length < 1e-6, (0.0, 1.0, 0.0, 0.0), q / np.maximum(length, 1e-6))
 
 
-def set_bones(skin: "viser.MeshSkinnedHandle", wxyz: Float[np.ndarray, "n 4"], position: Float[np.ndarray, "n 3"]) -> None:
+def set_bones(
+    skin: "viser.MeshSkinnedHandle", wxyz: Float[np.ndarray, "n 4"], position: Float[np.ndarray, "n 3"]
+) -> None:
     """Pose a body. Same as assigning each bone's pose, without viser's comparison with the last one, which takes three times as long."""
     from viser._messages import SetBoneOrientationMessage, SetBonePositionMessage
 
@@ -107,13 +109,21 @@ def capsule(sides: int = 10, rings: int = 3) -> tuple[Float[np.ndarray, "v 3"], 
         angle = np.pi / 2 * k / rings
         heights.append(-0.1 * np.cos(angle))
         radii.append(np.sin(angle))
-    profile = [*zip(heights, radii, strict=True), *((1 - h, r) for h, r in zip(heights[::-1], radii[::-1], strict=True))]
+    profile = [
+        *zip(heights, radii, strict=True),
+        *((1 - h, r) for h, r in zip(heights[::-1], radii[::-1], strict=True)),
+    ]
     turn = np.arange(sides) * 2 * np.pi / sides
     rows = np.stack([np.stack((r * np.cos(turn), r * np.sin(turn), np.full(sides, h)), axis=-1) for h, r in profile])
     faces = []
     for i in range(len(profile) - 1):
         for j in range(sides):
-            a, b, c, d = i * sides + j, i * sides + (j + 1) % sides, (i + 1) * sides + j, (i + 1) * sides + (j + 1) % sides
+            a, b, c, d = (
+                i * sides + j,
+                i * sides + (j + 1) % sides,
+                (i + 1) * sides + j,
+                (i + 1) * sides + (j + 1) % sides,
+            )
             faces += [(a, b, d), (a, d, c)]
     return rows.reshape(-1, 3).astype(np.float32), np.array(faces, dtype=np.uint32)
 
@@ -217,9 +227,12 @@ class Figures:
 
     def _made(self, number: int, ghost: bool) -> _Figure:
         scene, body = self._server.scene, self._body
-        # A ghost is pale and not translucent: what shows through it twice, such as an arm behind the chest, would be dark.
+        # A ghost is pale and not translucent: what shows through it twice, such as an arm behind the chest, would be
+        # dark.
         pale = tuple(float(v) for v in 0.35 * np.array(GHOST) + 0.65 * np.array(LIGHT_TILE))
-        everything = Part(body.vertices, body.faces, body.blend, np.arange(NUM_JOINTS), _rgb((pale[0], pale[1], pale[2])))
+        everything = Part(
+            body.vertices, body.faces, body.blend, np.arange(NUM_JOINTS), _rgb((pale[0], pale[1], pale[2]))
+        )
         skin = []
         for i, part in enumerate([everything] if ghost else dressed(body, number).parts):
             handle = scene.add_mesh_skinned(
@@ -260,7 +273,9 @@ class Figures:
                 figure.limbs.position = x[i, 0]
                 figure.limbs.batched_positions = near[i] - x[i, 0]
                 figure.limbs.batched_wxyzs = upright[i]
-                figure.limbs.batched_scales = np.stack((wide, wide, lengths[i] + 0.5 * wide), axis=-1).astype(np.float32)
+                figure.limbs.batched_scales = np.stack((wide, wide, lengths[i] + 0.5 * wide), axis=-1).astype(
+                    np.float32
+                )
 
     def _lay_ground(self, plane: Plane) -> None:
         self._ground.wxyz = upright_to(plane.normal)
@@ -274,7 +289,11 @@ class Figures:
         while len(self._goals) < len(shot.goals):
             self._goals.append(
                 self._server.scene.add_mesh_simple(
-                    f"/world/goal_{len(self._goals)}", *ring(0.22, 0.28), color=GOAL_COLOR, side="double", cast_shadow=False
+                    f"/world/goal_{len(self._goals)}",
+                    *ring(0.22, 0.28),
+                    color=GOAL_COLOR,
+                    side="double",
+                    cast_shadow=False,
                 )
             )
         for i, mark in enumerate(self._goals):
@@ -317,7 +336,9 @@ class Figures:
         if shot.report is not None and look.external_forces:
             hands = [np.stack((at, (at + METRES_PER_NEWTON * force))) for at, force in shot.pulls]
             # Draw a hand's force where it holds, and not again at the ends of the bone.
-            external = np.stack(hands) if hands else _pushes(shot.people.x, shot.report.external_forces[0], self.skeleton)
+            external = (
+                np.stack(hands) if hands else _pushes(shot.people.x, shot.report.external_forces[0], self.skeleton)
+            )
         about = shot.people.x[0, 0]
         for name, points in (("contact", contact), ("external", external)):
             self._arrows[name].visible = bool(points.any())
@@ -352,7 +373,9 @@ def _height(plane: Plane, place: Float[np.ndarray, "2"]) -> float:
     return float((float(plane.offset) - normal[:2] @ place) / normal[2])
 
 
-def _pushes(x: Float[np.ndarray, "p 22 3"], forces: Float[np.ndarray, "p 22 3"], skeleton: Skeleton) -> Float[np.ndarray, "n 2 3"]:
+def _pushes(
+    x: Float[np.ndarray, "p 22 3"], forces: Float[np.ndarray, "p 22 3"], skeleton: Skeleton
+) -> Float[np.ndarray, "n 2 3"]:
     """Arrows of external forces, starting at the skin; a push spread over several joints is one arrow."""
     arrows = []
     for joints, force in zip(x, forces, strict=True):

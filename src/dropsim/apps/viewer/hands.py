@@ -111,7 +111,10 @@ class Hands(Grabbed):
         if client == event.client_id and time.monotonic() - when < SAME_CLICK:
             return
         origin = (np.asarray(event.ray_origin, dtype=float) + np.array(self._browser.origin)).tolist()
-        way, person = np.asarray(event.ray_direction, dtype=float).tolist(), self._browser.keys.person_of(event.client_id)
+        way, person = (
+            np.asarray(event.ray_direction, dtype=float).tolist(),
+            self._browser.keys.person_of(event.client_id),
+        )
         self._commands.put(self._browser.panel.clicking(origin, way, person, speed))
 
 

@@ -19,8 +19,8 @@ Command = Callable[[Session], object]
 """Changes the session; runs in the simulation's thread, between two frames."""
 
 AHEAD = 2
-"""Frames simulated before they are shown at most. A frame begins as late as its cost allows, so that keys count at once; slow frames
-(planning) begin earlier, so that they do not stop the picture."""
+"""Frames simulated before they are shown at most. A frame begins as late as its cost allows, so that keys count at
+once; slow frames (planning) begin earlier, so that they do not stop the picture."""
 SPARE, COST_KEPT = 0.004, 0.95
 """Time to spare for each frame [s]; how much of the cost that is expected stays from frame to frame."""
 MAX_COMMANDS = 1000
@@ -95,7 +95,9 @@ class Loop:
         self._due, self._cost = 0.0, 1.0 / self.session.fps
         """When the next frame is shown, and what it is expected to take [s]."""
         self._frames = self._late = self._breaks = self._unseen = 0
-        self._threads = [threading.Thread(target=work, name=work.__name__, daemon=True) for work in (self._simulate, self._show)]
+        self._threads = [
+            threading.Thread(target=work, name=work.__name__, daemon=True) for work in (self._simulate, self._show)
+        ]
 
     def start(self) -> None:
         # A full garbage collection takes as long as ten frames: exclude everything that is loaded by now.
@@ -210,7 +212,9 @@ class Loop:
         if self._breaks >= MAX_BREAKS:
             self._breaks = 0
             self.session.pause(True)
-            self.viewer.say("The simulation breaks again and again, so it is paused: choose another start or switch the energies on.")
+            self.viewer.say(
+                "The simulation breaks again and again, so it is paused: choose another start or switch the energies on."
+            )
 
     # --- the clock's thread
 

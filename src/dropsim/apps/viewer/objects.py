@@ -39,11 +39,15 @@ class BoxGrab:
         velocity = (np.array(self.pointer) - self.held(box)) / REACHING
         velocity = velocity * (FASTEST / max(float(np.linalg.norm(velocity)), FASTEST))
         pull = mass / h * (velocity - box.v)
-        return pull * (self.largest / max(float(np.linalg.norm(pull)), self.largest)) + np.array([0.0, 0.0, mass * GRAVITY])
+        return pull * (self.largest / max(float(np.linalg.norm(pull)), self.largest)) + np.array(
+            [0.0, 0.0, mass * GRAVITY]
+        )
 
     def moved(self, box: BodyState, mass: float, h: float) -> BodyState:
         """Return the box after that force has acted for a step; it wakes up."""
-        return replace(box, v=box.v + h / mass * self.force(box, mass, h), w=CALMING * box.w, still=np.zeros_like(box.still))
+        return replace(
+            box, v=box.v + h / mass * self.force(box, mass, h), w=CALMING * box.w, still=np.zeros_like(box.still)
+        )
 
 
 def first_hit(solids: Mapping[int, Solid], origin: Float[np.ndarray, "3"], way: Float[np.ndarray, "3"]) -> int | None:
@@ -55,7 +59,9 @@ def first_hit(solids: Mapping[int, Solid], origin: Float[np.ndarray, "3"], way: 
         across, other = np.cross(way, ac), np.cross(ao, ab)
         volume = (ab * across).sum(-1)
         # A ray along a triangle misses it.
-        u, v, far = np.array(((ao * across).sum(-1), other @ way, (ac * other).sum(-1))) / np.where(volume == 0, math.inf, volume)
+        u, v, far = np.array(((ao * across).sum(-1), other @ way, (ac * other).sum(-1))) / np.where(
+            volume == 0, math.inf, volume
+        )
         hit = (u >= 0) & (v >= 0) & (u + v <= 1) & (far > 0)
         if hit.any() and (least := float(far[hit].min())) < nearest:
             nearest, found = least, key

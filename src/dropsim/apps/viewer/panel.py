@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
 PLOT_SECONDS = 10.0
 PLOT_POINTS = 150
-ENERGIES = {"kinematic": "#2a7fb8", "momentum": "#e2843e", "contact": "#3a9d5d", "range_of_motion": "#b0539e", "rigidity": "#8a8f98"}
+ENERGIES = {
+    "kinematic": "#2a7fb8",
+    "momentum": "#e2843e",
+    "contact": "#3a9d5d",
+    "range_of_motion": "#b0539e",
+    "rigidity": "#8a8f98",
+}
 """Plotted, with their colours."""
 WRENCH = {"root wrench": "#c8373a", "root wrench left": "#2a7fb8"}
 PACES = {"1": 1.0, "1/2": 0.5, "1/4": 0.25, "1/10": 0.1}
@@ -58,7 +64,9 @@ class Panel:
         self._plotted: list[tuple[float, dict[str, float]]] = []
         self._icon = _icons()
         gui = server.gui
-        gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(42, 127, 184), control_width="medium")
+        gui.configure_theme(
+            show_logo=False, show_share_button=False, brand_color=(42, 127, 184), control_width="medium"
+        )
         gui.set_panel_label("dropsim")
         self._status = gui.add_markdown("Starting.")
         # The page reads it, for its title and address.
@@ -97,19 +105,34 @@ class Panel:
     def _add_time(self, session: Session) -> None:
         gui = self._gui
         with gui.add_folder("Time"):
-            self._pause = gui.add_button("Pause", icon=self._icon.PLAYER_PAUSE, hint="Stop, or go on from the newest frame.")
+            self._pause = gui.add_button(
+                "Pause", icon=self._icon.PLAYER_PAUSE, hint="Stop, or go on from the newest frame."
+            )
             self._ask(self._pause, lambda _: lambda s: s.pause(not s.paused))
-            row = gui.add_button_group("Once", ("Step", "Restart"), hint="One frame; or again with the same random numbers.")
+            row = gui.add_button_group(
+                "Once", ("Step", "Restart"), hint="One frame; or again with the same random numbers."
+            )
             self._ask(row, lambda e: (lambda s: s.step()) if e.target.value == "Step" else _restarted)
             pace = gui.add_dropdown("Speed", tuple(PACES), initial_value="1", hint="Slow motion.")
             self._ask(pace, lambda e: lambda s, value=e.target.value: s.slow(PACES.get(value, 1.0)))
             self._timeline = gui.add_slider(
-                "Look back [s]", min=-session.seconds, max=0.0, step=0.1, initial_value=0.0, hint="Stops, and shows what was."
+                "Look back [s]",
+                min=-session.seconds,
+                max=0.0,
+                step=0.1,
+                initial_value=0.0,
+                hint="Stops, and shows what was.",
             )
             self._ask(self._timeline, lambda e: lambda s, value=e.target.value: s.scrub(value))
             whole = (-session.seconds, 0.0)
             self._cut = gui.add_multi_slider(
-                "Cut [s]", min=whole[0], max=0.0, step=0.1, initial_value=whole, min_range=0.1, hint="Stops. Save writes what is between."
+                "Cut [s]",
+                min=whole[0],
+                max=0.0,
+                step=0.1,
+                initial_value=whole,
+                min_range=0.1,
+                hint="Stops. Save writes what is between.",
             )
             self._ends = whole
 
@@ -125,7 +148,9 @@ class Panel:
         gui = self._gui
         with gui.add_folder("Push"):
             gui.add_markdown("Drag a limb with the mouse, or push the chest for 0.3 s. Press **?** for the keys.")
-            self._drag = gui.add_slider("Drag [N]", min=50, max=1000, step=10, initial_value=400, hint="Largest force of the mouse.")
+            self._drag = gui.add_slider(
+                "Drag [N]", min=50, max=1000, step=10, initial_value=400, hint="Largest force of the mouse."
+            )
             force = gui.add_slider("Force [N]", min=50, max=800, step=10, initial_value=250)
             ways = gui.add_button_group("Toward", tuple(way.capitalize() for way in DIRECTIONS))
 
@@ -146,7 +171,9 @@ class Panel:
             self.ball_speed = gui.add_slider("Speed [m/s]", min=3, max=15, step=0.5, initial_value=8)
             self.ball_mass = gui.add_slider("Mass [kg]", min=0.5, max=15, step=0.5, initial_value=3)
             throw = gui.add_button(
-                "Throw", icon=self._icon.BALL_VOLLEYBALL, hint="From where you look, at the chest. Or click on the body to aim."
+                "Throw",
+                icon=self._icon.BALL_VOLLEYBALL,
+                hint="From where you look, at the chest. Or click on the body to aim.",
             )
             self._ask(throw, lambda e: self.throwing(self._browser.eye(e.client)))
 
@@ -184,11 +211,16 @@ class Panel:
         gui = self._gui
         with gui.add_folder("Scenario"):
             self._shown = gui.add_dropdown(
-                "Show", (FREE, *SCENARIOS), initial_value=self._scenario, hint="Loads it and starts it. G shows pictures."
+                "Show",
+                (FREE, *SCENARIOS),
+                initial_value=self._scenario,
+                hint="Loads it and starts it. G shows pictures.",
             )
             self._about = gui.add_markdown(SCENARIOS[self._scenario].description if self._scenario in SCENARIOS else "")
             self._ask(self._shown, lambda e: showing(SCENARIOS.get(str(e.target.value), Setup())))
-            self._ask(gui.add_button("Replay", icon=self._icon.RELOAD, hint="Again from the start."), lambda _: _restarted)
+            self._ask(
+                gui.add_button("Replay", icon=self._icon.RELOAD, hint="Again from the start."), lambda _: _restarted
+            )
             edit = gui.add_button("Edit", icon=self._icon.PENCIL, hint="The scene as text: change it and start it.")
             self._ask(edit, lambda e: editing(e.client, self._commands))
 
@@ -196,21 +228,34 @@ class Panel:
         gui = self._gui
         doing, starts = session.scene.people[0].start, starts_of(session.simulator.prior)
         with gui.add_folder("Start"):
-            self._start = start = gui.add_dropdown("Motion", starts, initial_value=doing if doing in starts else starts[0])
+            self._start = start = gui.add_dropdown(
+                "Motion", starts, initial_value=doing if doing in starts else starts[0]
+            )
             # The first is the current one.
             names = tuple(session.priors) or (session.simulator.prior.name,)
             self._prior = prior = gui.add_dropdown(
-                "Prior", names, disabled=len(names) < 2, hint="The bank or model that people move by. Changing it restarts."
+                "Prior",
+                names,
+                disabled=len(names) < 2,
+                hint="The bank or model that people move by. Changing it restarts.",
             )
             self._ask(prior, lambda e: lambda s, name=str(e.target.value): s.use(name))
             self._ask(start, lambda e: lambda s, value=e.target.value: s.begin(start=value))
             self._people = people = gui.add_slider(
-                "People", min=1, max=max(MAX_PEOPLE, len(session.scene.people)), step=1, initial_value=len(session.scene.people)
+                "People",
+                min=1,
+                max=max(MAX_PEOPLE, len(session.scene.people)),
+                step=1,
+                initial_value=len(session.scene.people),
             )
             self._ask(people, lambda e: lambda s, value=e.target.value: s.begin(people=int(value)))
-            self._seed = seed = gui.add_number("Seed", initial_value=session.seed, min=0, max=2**31, step=1, hint="Other random numbers.")
+            self._seed = seed = gui.add_number(
+                "Seed", initial_value=session.seed, min=0, max=2**31, step=1, hint="Other random numbers."
+            )
             self._ask(seed, lambda e: lambda s, value=e.target.value: s.begin(seed=int(value)))
-            self._ghost = ghost = gui.add_checkbox("Ghost", initial_value=session.ghost, hint="The same person, undisturbed.")
+            self._ghost = ghost = gui.add_checkbox(
+                "Ghost", initial_value=session.ghost, hint="The same person, undisturbed."
+            )
             self._ask(ghost, lambda e: lambda s, value=e.target.value: s.show_ghost(value))
 
     def _add_walk(self) -> None:
@@ -218,7 +263,14 @@ class Panel:
         with gui.add_folder("Walk"):
             led = gui.add_checkbox("Lead them", initial_value=False, hint="People plan ahead to move at this velocity.")
             speed = gui.add_slider("Speed [m/s]", min=0.0, max=MAX_SPEED, step=0.1, initial_value=1.2)
-            way = gui.add_slider("Way [deg]", min=-180, max=180, step=5, initial_value=0, hint="Left is positive; 0 is ahead at the start.")
+            way = gui.add_slider(
+                "Way [deg]",
+                min=-180,
+                max=180,
+                step=5,
+                initial_value=0,
+                hint="Left is positive; 0 is ahead at the start.",
+            )
 
             def walk(_: object) -> Command:
                 goal = Walk(float(speed.value), float(way.value)) if led.value else None
@@ -239,12 +291,19 @@ class Panel:
             self._box_mass = gui.add_slider("Box [kg]", min=1, max=50, step=1, initial_value=8)
             self._box_size = gui.add_slider("Box [m]", min=0.2, max=0.8, step=0.05, initial_value=0.4)
             self._ice_size = gui.add_slider("Ice [m]", min=0.5, max=3.0, step=0.1, initial_value=1.0)
-            empty = gui.add_button("Take all away", icon=self._icon.TRASH, hint="Every loose box and every patch of ice.")
+            empty = gui.add_button(
+                "Take all away", icon=self._icon.TRASH, hint="Every loose box and every patch of ice."
+            )
             self._ask(empty, lambda _: lambda s: s.take_all_away())
 
     def clicking(self, origin: Sequence[float], way: Sequence[float], person: int, speed: float) -> Command:
         """Command of a click on the world, along a ray; `person` is whom the client steers, at a speed [m/s]."""
-        what, size, mass, ice = self._click.value, float(self._box_size.value), float(self._box_mass.value), float(self._ice_size.value)
+        what, size, mass, ice = (
+            self._click.value,
+            float(self._box_size.value),
+            float(self._box_mass.value),
+            float(self._ice_size.value),
+        )
 
         def click(session: Session) -> None:
             if what == TAKE:
@@ -263,7 +322,12 @@ class Panel:
     def _add_energies(self) -> None:
         gui = self._gui
         with gui.add_folder("Energies"):
-            names = {"contact": "Contact", "range_of_motion": "Range of motion", "kinematic": "Motion prior", "correct": "Correction"}
+            names = {
+                "contact": "Contact",
+                "range_of_motion": "Range of motion",
+                "kinematic": "Motion prior",
+                "correct": "Correction",
+            }
             boxes = {name: gui.add_checkbox(label, initial_value=True) for name, label in names.items()}
 
             def switched(_: object) -> Command:
@@ -276,7 +340,12 @@ class Panel:
     def _add_look(self) -> None:
         gui = self._gui
         with gui.add_folder("Look", expand_by_default=False):
-            names = {"skin": "Skin", "contact_forces": "Contact forces", "external_forces": "External forces", "follow": "Follow"}
+            names = {
+                "skin": "Skin",
+                "contact_forces": "Contact forces",
+                "external_forces": "External forces",
+                "follow": "Follow",
+            }
             self._look = {name: gui.add_checkbox(label, initial_value=True) for name, label in names.items()}
 
             async def changed(event: Any) -> None:  # noqa: ANN401
@@ -296,7 +365,10 @@ class Panel:
 
     def _plot(self, title: str, lines: dict[str, str], *, log: bool) -> Any:  # noqa: ANN401
         empty = tuple(np.zeros(2) for _ in range(1 + len(lines)))
-        series: Any = ({"label": "s"}, *({"label": name, "stroke": color, "width": 1.5} for name, color in lines.items()))
+        series: Any = (
+            {"label": "s"},
+            *({"label": name, "stroke": color, "width": 1.5} for name, color in lines.items()),
+        )
         scales: Any = {"x": {"time": False}, "y": {"distr": 3, "log": 10} if log else {"auto": True}}
         self._gui.add_markdown(f"**{title}**")
         return self._gui.add_uplot(empty, series, scales=scales, height=240)
@@ -314,7 +386,9 @@ class Panel:
 
             _register(button, saved)
         with gui.add_folder("Live link"):
-            live = gui.add_checkbox("Stream by VMC", initial_value=False, hint="To Unity, Unreal, Blender or Godot, as they move.")
+            live = gui.add_checkbox(
+                "Stream by VMC", initial_value=False, hint="To Unity, Unreal, Blender or Godot, as they move."
+            )
             self._ask(live, lambda e: lambda _, on=bool(e.target.value): self._browser.stream(on))
 
     def remember(self, shot: Shot) -> None:
@@ -334,7 +408,10 @@ class Panel:
         for handle, lines, unit, least in (
             (self._energies, ENERGIES, SQUARE_CENTIMETRES, TINY), (self._wrench, WRENCH, 1.0, 0.0),
         ):  # fmt: skip
-            handle.data = (times, *(np.array([max(unit * values.get(name, 0.0), least) for _, values in rows]) for name in lines))
+            handle.data = (
+                times,
+                *(np.array([max(unit * values.get(name, 0.0), least) for _, values in rows]) for name in lines),
+            )
 
     def tell(self, shot: Shot, status: Status) -> None:
         """Update the status line."""

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 """Names of this machine that nobody else can reach."""
 CLOSE_TIMEOUT = 1.0
-"""How long a browser may take to answer a goodbye [s]; one that has gone silent would otherwise hold up the end of the app by 10 s."""
+"""How long a browser may take to answer a goodbye [s]; one that has gone silent would otherwise hold up the end of the
+app by 10 s."""
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32' fill='none' stroke='%232a7fb8' "
     "stroke-width='4' stroke-linecap='round'%3E%3Ccircle cx='20' cy='6' r='3'/%3E"
@@ -72,7 +73,11 @@ def _our_page(local: bool) -> Iterator[None]:
             if not is_own_page(request.headers, local=local):
                 return connection.respond(403, "dropsim: only its own page may use this server\n")
             response = process_request(connection, request)
-            if response is not None and response.status_code == 200 and response.headers["Content-Type"].startswith("text/html"):
+            if (
+                response is not None
+                and response.status_code == 200
+                and response.headers["Content-Type"].startswith("text/html")
+            ):
                 response.body = with_head(response.body)
                 for name, value in (("Content-Length", str(len(response.body))), ("Content-Encoding", "identity")):
                     del response.headers[name]
@@ -112,7 +117,8 @@ def gallery() -> str:
 def is_own_page(headers: Mapping[str, str], *, local: bool) -> bool:
     """Tell whether a request comes from a page of this server, or from no page at all: browsers always name that page.
 
-    A local server only accepts this machine's own names, so that a foreign domain that resolves to it (DNS rebinding) is refused.
+    A local server only accepts this machine's own names, so that a foreign domain that resolves to it (DNS rebinding)
+    is refused.
     """
     host, origin = headers.get("Host", ""), headers.get("Origin")
     try:
@@ -148,13 +154,17 @@ def refuse_busy(host: str, port: int) -> None:
     if not 0 <= port <= 65535:
         raise ValueError(f"a port is a number from 0 to 65535, not {port}")
     try:
-        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         with socket.socket(family, kind, proto) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
         if isinstance(error, socket.gaierror):
-            raise ValueError(f"there is no host {host!r}: use 127.0.0.1 for this machine only, or 0.0.0.0 for everybody") from None
+            raise ValueError(
+                f"there is no host {host!r}: use 127.0.0.1 for this machine only, or 0.0.0.0 for everybody"
+            ) from None
         if error.errno in (98, 48, 10048):
             raise ValueError(_busy(port)) from None
         raise ValueError(f"cannot listen at {host} port {port}: {error.strerror or error}") from None

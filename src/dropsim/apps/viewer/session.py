@@ -161,7 +161,9 @@ class Session:
         self._ground: Ground = self.scene.ground
         self.grabs.clear()
         self.jumping.clear()
-        self.goals = {i: goal for i, goal in self.goals.items() if isinstance(goal, Walk) and i < len(self.scene.people)}
+        self.goals = {
+            i: goal for i, goal in self.goals.items() if isinstance(goal, Walk) and i < len(self.scene.people)
+        }
         self._world, self._laid = self._built(), tuple(self._items)
         seeds = [self.seed] * self._num_worlds
         self._rng: Streams = self._world.streams(seeds)
@@ -178,8 +180,13 @@ class Session:
         """Advance by a frame and return it; raises ValueError if the simulation breaks."""
         self._drop_expired()
         people = self._now.people
-        hands = [grab for grab in self.grabs.values() if isinstance(grab, Grab) and grab.person < len(self.scene.people)]
-        pulls = (*((grab.held(people.x[0]), grab.force(people.x[0], people.v[0])) for grab in hands), *self._move_boxes())
+        hands = [
+            grab for grab in self.grabs.values() if isinstance(grab, Grab) and grab.person < len(self.scene.people)
+        ]
+        pulls = (
+            *((grab.held(people.x[0]), grab.force(people.x[0], people.v[0])) for grab in hands),
+            *self._move_boxes(),
+        )
         also = [StepInputs(forces=grab.forces(people.x, people.v)) for grab in hands]
         heights = dict.fromkeys(self.crouched, CROUCHING) | dict.fromkeys(self.jumping, JUMPING)
         if self.goals or heights:
@@ -193,7 +200,9 @@ class Session:
             now = replace(now, people=now.people.map(lambda values: np.repeat(values[:1], len(values), axis=0)))
         self._now, self._looking = now, None
         # People who are over the top of their jump land by themselves.
-        over = (now.people.x[0, :, 0, 2] - floor[0] > JUMPED * self.simulator.skeleton.standing_height) & (now.people.v[0, :, 0, 2] < 0)
+        over = (now.people.x[0, :, 0, 2] - floor[0] > JUMPED * self.simulator.skeleton.standing_height) & (
+            now.people.v[0, :, 0, 2] < 0
+        )
         self.jumping = {i: until for i, until in self.jumping.items() if self.time < until and not over[i]}
         shot = self._shot(report, pulls)
         self._shots.append(shot)
@@ -202,7 +211,9 @@ class Session:
     @property
     def _disturbed(self) -> bool:
         """Whether anything has disturbed people since the start, or may."""
-        return bool(self._events or not self._ground.level or any(not isinstance(item.element, Follow) for item in self._items))
+        return bool(
+            self._events or not self._ground.level or any(not isinstance(item.element, Follow) for item in self._items)
+        )
 
     def warm_up(self) -> None:
         """Compile and load what commands need later: compiled while somebody watches, it would stop the picture for half a minute."""
@@ -271,7 +282,9 @@ class Session:
     def setup(self) -> Setup:
         """The scene with what was done since the start, to be written to a file; hands and steering are left out."""
         scene = replace(self.scene, elements=(*self.scene.elements, *self._added))
-        return replace(self._setup, scene=scene, seed=self.seed, simulator=self.switches.applied(self.simulator).options)
+        return replace(
+            self._setup, scene=scene, seed=self.seed, simulator=self.switches.applied(self.simulator).options
+        )
 
     @property
     def _prior(self) -> Prior:
@@ -316,7 +329,9 @@ class Session:
         """Release what this holder has grabbed."""
         self.grabs.pop(who, None)
 
-    def push(self, direction: str, newtons: float = 200.0, *, part: str = "torso", duration: float = 0.3, person: int = 0) -> None:
+    def push(
+        self, direction: str, newtons: float = 200.0, *, part: str = "torso", duration: float = 0.3, person: int = 0
+    ) -> None:
         """Push a person toward their own front, back, left or right."""
         if direction not in DIRECTIONS:
             raise ValueError(f"there is no direction {direction!r}: use {', '.join(DIRECTIONS)}")
@@ -340,7 +355,9 @@ class Session:
         if origin is not None and (len(origin) != 3 or not all(map(math.isfinite, origin))):
             raise ValueError("a ball needs a place of three finite numbers")
         people, skeleton = self._now.people[0], self.simulator.skeleton
-        place, velocity = aimed(people, self._person(person), joint_index(joint), origin, speed, radius + skeleton.radii)
+        place, velocity = aimed(
+            people, self._person(person), joint_index(joint), origin, speed, radius + skeleton.radii
+        )
         balls = [item for item in self._items if isinstance(item.element, Ball) and item.until is not None]
         for oldest in balls[: max(0, len(balls) + 1 - MAX_BALLS)]:
             self._items.remove(oldest)
@@ -375,7 +392,9 @@ class Session:
         """Put a loose box down; `place` is the middle of its base [m]."""
         size, mass = _within("the size", size, 0.1, 1.0), _within("the mass", mass, 0.5, 100.0)
         x, y = self._place(place)
-        self._put_object(Box((x, y, round(_within("the height", place[2], 0.0, 5.0), 3)), (size, size, size), mass=mass), "box")
+        self._put_object(
+            Box((x, y, round(_within("the height", place[2], 0.0, 5.0), 3)), (size, size, size), mass=mass), "box"
+        )
 
     def paint_ice(self, place: Sequence[float], *, size: float = 1.0) -> None:
         """Make a square of the floor about a place icy."""
@@ -442,7 +461,9 @@ class Session:
 
     def _remove(self, keys: set[int]) -> None:
         gone = [item for item in self._items if item.key in keys]
-        self.scene = replace(self.scene, elements=tuple(e for e in self.scene.elements if all(e is not item.element for item in gone)))
+        self.scene = replace(
+            self.scene, elements=tuple(e for e in self.scene.elements if all(e is not item.element for item in gone))
+        )
         self._items = [item for item in self._items if item.key not in keys]
         holding = [who for who, g in self.grabs.items() if isinstance(g, BoxGrab) and g.key // MAX_PARTS in keys]
         for who in holding:
@@ -532,7 +553,16 @@ class Session:
 
     def load(self, setup: Setup) -> None:
         """Restart with another scene."""
-        self._begin(setup, self._prior, scene=setup.scene, seed=setup.seed, tilt=(0.0, 0.0), stiff=False, goals={}, crouched=set())
+        self._begin(
+            setup,
+            self._prior,
+            scene=setup.scene,
+            seed=setup.seed,
+            tilt=(0.0, 0.0),
+            stiff=False,
+            goals={},
+            crouched=set(),
+        )
 
     def _begin(self, setup: Setup, prior: Prior, **changes: Any) -> None:  # noqa: ANN401, fields of its own
         world, own = setup.world(prior), self.simulator
@@ -635,7 +665,10 @@ class Session:
         now, values = self._now, dict[str, float]()
         if report is not None:
             values = {name: float(value[0, 0]) for name, value in report.energies.items()}
-            values["root wrench"], values["root wrench left"] = float(report.wrench_before[0, 0]), float(report.wrench_after[0, 0])
+            values["root wrench"], values["root wrench left"] = (
+                float(report.wrench_before[0, 0]),
+                float(report.wrench_after[0, 0]),
+            )
         goals = tuple((goal.x, goal.y) for goal in self.goals.values() if isinstance(goal, GoTo))
         return Shot(
             now.frame,

@@ -56,7 +56,9 @@ class Grab:
         pull = self.stiffness * (np.array(self.pointer) - self.held(x)) - self.damping * self.held(v)
         return pull * (self.largest / max(float(np.linalg.norm(pull)), self.largest))
 
-    def forces(self, x: Float[np.ndarray, "w p 22 3"], v: Float[np.ndarray, "w p 22 3"]) -> Float[np.ndarray, "w p 22 3"]:
+    def forces(
+        self, x: Float[np.ndarray, "w p 22 3"], v: Float[np.ndarray, "w p 22 3"]
+    ) -> Float[np.ndarray, "w p 22 3"]:
         """Forces on the joints [N]: shared between the bone's ends, in the first world only."""
         forces, force = np.zeros_like(x), self.force(x[0], v[0])
         forces[0, self.person, self.bone] += self.share * force
@@ -97,7 +99,9 @@ class GoTo:
         return self.speed * min(1.0, max(far, 0.5) / SLOWING) * way / far if far > ARRIVED else np.zeros(2)
 
 
-def steering_inputs(goals: Mapping[int, Walk | GoTo], heights: Mapping[int, float], people: State, prior: Prior) -> StepInputs:
+def steering_inputs(
+    goals: Mapping[int, Walk | GoTo], heights: Mapping[int, float], people: State, prior: Prior
+) -> StepInputs:
     """Return what people who are steered want; everybody goes by where the person of the first world is.
 
     `heights` are those of the pelvis that some people want [m].
@@ -122,10 +126,15 @@ def aimed(
 ) -> tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]]:
     """Return where a ball starts, and the velocity with which it hits a joint of somebody who keeps theirs; by default from the front.
 
-    `reach` is the ball's radius plus those of the joints. It starts on the line to the origin, but clear of people and above the floor.
+    `reach` is the ball's radius plus those of the joints. It starts on the line to the origin, but clear of people and
+    above the floor.
     """
     aim, pace = people.x[person, joint], people.v[person, 0] * [1.0, 1.0, 0.0]
-    way = np.array([*(4.0 * ahead_of(people.q[person])), 0.3]) if origin is None else np.asarray(origin, dtype=float) - aim
+    way = (
+        np.array([*(4.0 * ahead_of(people.q[person])), 0.3])
+        if origin is None
+        else np.asarray(origin, dtype=float) - aim
+    )
     far = float(np.linalg.norm(way))
     way = way / far if far > 1e-6 else np.array([0.0, 1.0, 0.0])
     for more in range(20):

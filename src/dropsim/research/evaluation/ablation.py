@@ -47,7 +47,13 @@ class AblationOptions:
     """Strengths of the soft correction."""
     weights: tuple[float, ...] = (1.0, 3.0, 9.0)
     """Of the prior's, the contacts' and the poses' energies in turn."""
-    switches: tuple[str, ...] = ("unit masses", "start at the mode", "no ground reaction", "no contact", "no range of motion")
+    switches: tuple[str, ...] = (
+        "unit masses",
+        "start at the mode",
+        "no ground reaction",
+        "no contact",
+        "no range of motion",
+    )
     """What is on or off."""
     prior: str = "field"
     """As `open_prior` takes it."""
@@ -55,7 +61,9 @@ class AblationOptions:
     def __post_init__(self) -> None:
         check_seed(self.seed)
         if self.motions < 1 or self.num_frames < RECOVERY.stop:
-            raise ValueError(f"cannot judge by {self.motions} motions of {self.num_frames} frames: take at least 1 of {RECOVERY.stop}")
+            raise ValueError(
+                f"cannot judge by {self.motions} motions of {self.num_frames} frames: take at least 1 of {RECOVERY.stop}"
+            )
 
     @classmethod
     def quick(cls) -> "AblationOptions":
@@ -69,12 +77,21 @@ class AblationOptions:
             "no ground reaction": whole.changed(react=False), "no contact": whole.changed(contact=False),
             "no range of motion": whole.changed(range_of_motion=False),
         }  # fmt: skip
-        values = {"K": self.samples, "iterations": self.iterations, "correction": self.corrections, **dict.fromkeys(WEIGHTS, self.weights)}
+        values = {
+            "K": self.samples,
+            "iterations": self.iterations,
+            "correction": self.corrections,
+            **dict.fromkeys(WEIGHTS, self.weights),
+        }
         changed = [
             Setting(name, float(value), whole.changed(**{OPTIONS[name]: value}))
             for name, tried in values.items() for value in tried if value != default_of(name)
         ]  # fmt: skip
-        return [Setting("default", 0.0, whole), *changed, *(Setting(name, 1.0, switched[name]) for name in self.switches)]
+        return [
+            Setting("default", 0.0, whole),
+            *changed,
+            *(Setting(name, 1.0, switched[name]) for name in self.switches),
+        ]
 
 
 WEIGHTS = ("weight of the prior", "weight of the contact", "weight of the pose")
@@ -112,7 +129,11 @@ class AblationChunk(Chunk):
         motion, finished = simulate_trials(simulator, self.trials, self.num_frames)
         spent = (time.process_time() - began) / (len(self.trials) * (self.num_frames - 1))
         found = {"finished": finished, "seconds_a_frame": np.array([spent])}
-        return found if motion is None else found | _measured(motion, [t for t, f in zip(self.trials, finished, strict=True) if f])
+        return (
+            found
+            if motion is None
+            else found | _measured(motion, [t for t, f in zip(self.trials, finished, strict=True) if f])
+        )
 
 
 def _measured(motion: Motion, trials: Sequence[Trial]) -> Arrays:
@@ -179,7 +200,9 @@ def evaluate_ablation(
 
 
 def _windows(part: Sequence[Arrays]) -> np.ndarray:
-    return np.concatenate([np.zeros((0, NUM_FEATURES)), *(a["features"].reshape(-1, NUM_FEATURES) for a in part if "features" in a)])
+    return np.concatenate(
+        [np.zeros((0, NUM_FEATURES)), *(a["features"].reshape(-1, NUM_FEATURES) for a in part if "features" in a)]
+    )
 
 
 _MEASURES: dict[str, Callable[[np.ndarray], np.floating]] = {
@@ -206,5 +229,8 @@ def _row(setting: Setting, part: Sequence[Arrays], usual: np.ndarray) -> Ablatio
 def panels(rows: Sequence[AblationRow]) -> dict[str, list[tuple[float, AblationRow]]]:
     """Return the rows of each setting that is a number, by value, the default among them."""
     names = [name for name in dict.fromkeys(row.setting for row in rows) if name in OPTIONS]
-    points = {name: [(default_of(name), rows[0]), *((row.value, row) for row in rows if row.setting == name)] for name in names}
+    points = {
+        name: [(default_of(name), rows[0]), *((row.value, row) for row in rows if row.setting == name)]
+        for name in names
+    }
     return {name: sorted(of, key=lambda point: point[0]) for name, of in points.items()}

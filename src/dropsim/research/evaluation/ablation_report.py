@@ -17,7 +17,11 @@ COLUMNS = {
 }  # fmt: skip
 """Fields of a row and their headers."""
 SHARES = ("recovered", "fell", "fell_unpushed")
-DRAWN = {"recovered": "recovered", "kinematic_recovery": "E_kin in 100-150 [m²]", "frames_per_second": "frames/s a core"}
+DRAWN = {
+    "recovered": "recovered",
+    "kinematic_recovery": "E_kin in 100-150 [m²]",
+    "frames_per_second": "frames/s a core",
+}
 
 
 def table_rows(rows: Sequence[AblationRow]) -> list[list[str]]:
@@ -58,6 +62,10 @@ def _draw(rows: Sequence[AblationRow], path: Path) -> None:
         for axes, (measure, label) in zip(grid[:, column], DRAWN.items(), strict=True):
             axes.plot([value for value, _ in points], [getattr(row, measure) for _, row in points], marker=".")
             axes.axvline(default_of(name), color="gray", linestyle=":", linewidth=0.9)
-            axes.set(xscale="symlog", yscale="linear" if measure == "recovered" else "log", ylabel=label if column == 0 else "")
+            axes.set(
+                xscale="symlog",
+                yscale="linear" if measure == "recovered" else "log",
+                ylabel=label if column == 0 else "",
+            )
         grid[0, column].set(title=name, ylim=(-0.02, 1.02))
     save_figure(figure, path, vector=True)

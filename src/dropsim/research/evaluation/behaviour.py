@@ -11,7 +11,16 @@ import numpy as np
 from dropsim.files.tables import shown
 from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
 from dropsim.research.evaluation.report import counted_table
-from dropsim.research.evaluation.response import LOST_RANGE, WAY_SHARE, Found, ResponseProtocol, Row, branch_rows, cells_of, ways_up
+from dropsim.research.evaluation.response import (
+    LOST_RANGE,
+    WAY_SHARE,
+    Found,
+    ResponseProtocol,
+    Row,
+    branch_rows,
+    cells_of,
+    ways_up,
+)
 from dropsim.research.evaluation.response_runs import BallChunk, BankChunk, BranchChunk, RecordedChunk, TripChunk
 from dropsim.research.evaluation.steering import (
     SETTLED,
@@ -28,7 +37,8 @@ from dropsim.research.evaluation.trials import Body
 IMPULSES = (0.15, 0.7, 1.3, 2.0)
 """Pushes of standing people [N s/kg]."""
 PUSHED_SECONDS = 6.8
-"""Time from a push that is simulated [s]: 6 s to stop in, and half a second more in which people who stopped have to stay."""
+"""Time from a push that is simulated [s]: 6 s to stop in, and half a second more in which people who stopped have to
+stay."""
 PARTS = ("push", "walk-perturb", "getup", "trips", "balls", "recorded")
 """Parts of the response protocol."""
 AWAY = 0.3
@@ -59,8 +69,9 @@ SCENES = tuple(FALLS)
 class Statistic:
     """One number about how people move.
 
-    The error of a share is a quarter of Wilson's interval of two standard errors, which is not 0 for nobody or everybody; that of the worst
-    cell is the standard error of its mean; all others are the standard deviation over 100 bootstrap samples of the people.
+    The error of a share is a quarter of Wilson's interval of two standard errors, which is not 0 for nobody or
+    everybody; that of the worst cell is the standard error of its mean; all others are the standard deviation over 100
+    bootstrap samples of the people.
     """
 
     name: str
@@ -92,11 +103,15 @@ class BehaviourProtocol:
     @classmethod
     def quick(cls, seed: int = 0) -> "BehaviourProtocol":
         """Return a small version within about two minutes of CPU time."""
-        return cls._of({"people": 96, "seconds": 24.0, "seeds": 64}, {"people": 21, "others": 128, "trips": 64, "balls": 8}, seed)
+        return cls._of(
+            {"people": 96, "seconds": 24.0, "seeds": 64}, {"people": 21, "others": 128, "trips": 64, "balls": 8}, seed
+        )
 
     @classmethod
     def _of(cls, steering: Mapping[str, Any], response: Mapping[str, Any], seed: int) -> "BehaviourProtocol":
-        pushes = ResponseProtocol(impulses=IMPULSES, moving_impulses=(), seconds=PUSHED_SECONDS, parts=PARTS, seed=seed, **response)
+        pushes = ResponseProtocol(
+            impulses=IMPULSES, moving_impulses=(), seconds=PUSHED_SECONDS, parts=PARTS, seed=seed, **response
+        )
         return cls(SteeringProtocol(**steering, scenarios=SCENES, seed=seed), pushes)
 
     def chunks(self, body: Body) -> list[Chunk]:
@@ -106,7 +121,9 @@ class BehaviourProtocol:
 
 
 def _only_twins(chunk: Chunk) -> bool:
-    return isinstance(chunk, BranchChunk) and chunk.part == "push" and not any(branch.shoves for branch in chunk.branches)
+    return (
+        isinstance(chunk, BranchChunk) and chunk.part == "push" and not any(branch.shoves for branch in chunk.branches)
+    )
 
 
 @dataclass(frozen=True)
@@ -122,7 +139,12 @@ class Behaviour:
 
 
 def evaluate_behaviour(
-    body: Body, protocol: BehaviourProtocol, folder: Path, *, workers: int = 1, watch: Callable[[int, int], None] | None = None
+    body: Body,
+    protocol: BehaviourProtocol,
+    folder: Path,
+    *,
+    workers: int = 1,
+    watch: Callable[[int, int], None] | None = None,
 ) -> Behaviour:
     """Run the protocol in chunks that are saved in a folder, and sum them up."""
     chunks = protocol.chunks(body)
@@ -152,7 +174,9 @@ def share(name: str, flags: np.ndarray | Sequence[Any], target: str = "", law: s
     return Statistic(name, p, "share", n, math.sqrt(p * (1 - p) / n + 1 / n**2) / (1 + 4 / n), target, law)
 
 
-def resampled(name: str, unit: str, values: np.ndarray, measure: Callable[..., Any], target: str = "", law: str = "") -> Statistic:
+def resampled(
+    name: str, unit: str, values: np.ndarray, measure: Callable[..., Any], target: str = "", law: str = ""
+) -> Statistic:
     """Return a measure of people, who are the rows of an array, with its standard deviation over bootstrap samples of them."""
     n = len(values)
     if not n:
@@ -174,48 +198,93 @@ def _undisturbed(results: Found, recorded: RecordedPaces, seconds: float) -> Ite
             feet = "told to stand, feet stay"
             yield share(f"{name}: ended more than {AWAY} m away", people["away"] > AWAY, "0", feet)
             yield resampled(f"{name}: farthest end", "m", people["away"], np.max, f"at most {AWAY}", feet)
-            yield resampled(f"{name}: speed", "m/s", speed[:, round(SETTLED / WINDOW) :], np.mean, "at most 0.03", "sway of millimetres")
-            yield resampled(f"{name}: steps", "1/min", people["steps"] * 60 / seconds, np.mean, law="shifting a foot now and then is fine")
+            yield resampled(
+                f"{name}: speed",
+                "m/s",
+                speed[:, round(SETTLED / WINDOW) :],
+                np.mean,
+                "at most 0.03",
+                "sway of millimetres",
+            )
+            yield resampled(
+                f"{name}: steps",
+                "1/min",
+                people["steps"] * 60 / seconds,
+                np.mean,
+                law="shifting a foot now and then is fine",
+            )
             continue
-        yield resampled(f"{name}: speed kept", "ratio", speed[:, 4] / asked, np.mean, law="1: the speed asked for, after 8 s")
+        yield resampled(
+            f"{name}: speed kept", "ratio", speed[:, 4] / asked, np.mean, law="1: the speed asked for, after 8 s"
+        )
         styles = np.stack([people[key] for key in STYLES], -1)
         for i, style in enumerate(("foot skate", "jerk")):
 
             def ratio(rows: np.ndarray, i: int = i, asked: float = asked) -> float:
                 return recorded.ratios({key: rows[..., k] for k, key in enumerate(STYLES)}, asked)[i]
 
-            yield resampled(f"{name}: {style}", "ratio", styles, ratio, law="1: that of the bank's recordings of this speed")
+            yield resampled(
+                f"{name}: {style}", "ratio", styles, ratio, law="1: that of the bank's recordings of this speed"
+            )
     turned = np.concatenate([people_of(results, name)[0]["turn_errors"] for name in TURNS])
-    yield resampled("turn of 90 degrees: error", "degrees", turned, np.mean, "at most 12", "0: they go the new way after 1 s")
+    yield resampled(
+        "turn of 90 degrees: error", "degrees", turned, np.mean, "at most 12", "0: they go the new way after 1 s"
+    )
 
 
 def _manoeuvres(results: Found) -> Iterator[Statistic]:
     """Yield what people do who crouch, jump, start, stop and turn, and whom nobody touches."""
     for name, values, target in measured(results):
         if name.endswith("[s]"):
-            yield resampled(name[:-4], "s", values, np.median, f"at most {target:g}", "80 % of the new velocity, or below 0.2 m/s")
+            yield resampled(
+                name[:-4], "s", values, np.median, f"at most {target:g}", "80 % of the new velocity, or below 0.2 m/s"
+            )
         else:
-            yield share(name, values, "0", "steering alone fells nobody" if name.endswith("fell") else "people do as told")
+            yield share(
+                name, values, "0", "steering alone fells nobody" if name.endswith("fell") else "people do as told"
+            )
 
 
 def _pushes(rows: Sequence[Row]) -> Iterator[Statistic]:
     """Yield how standing people answer pushes of 0.1 s from eight sides; stops are of people who do not fall."""
     low, high = LOST_RANGE
-    worst = max((c for c in cells_of(rows, by_direction=True) if low <= c.impulse <= high), key=lambda cell: abs(cell.lost))
+    worst = max(
+        (c for c in cells_of(rows, by_direction=True) if low <= c.impulse <= high), key=lambda cell: abs(cell.lost)
+    )
     yield Statistic("pushes: velocity lost, worst cell", abs(worst.lost), "m/s", worst.people, worst.lost_error, "at most 0.25",
                     "feet brake by 1.5 to 2 m/s^2 without a step")  # fmt: skip
     for impulse in IMPULSES:
-        people = [row for _, branch, row in rows if row is not None and branch.shoves and branch.shoves[0].impulse == impulse]
+        people = [
+            row for _, branch, row in rows if row is not None and branch.shoves and branch.shoves[0].impulse == impulse
+        ]
         stepped, lift_off, fell, time, way = (
-            np.array([row[key] for row in people]) for key in ("stepped", "lift_off", "fell", "stop_time", "stop_distance")
+            np.array([row[key] for row in people])
+            for key in ("stepped", "lift_off", "fell", "stop_time", "stop_distance")
         )
-        name, (median, late, distance), (few, falls) = f"push {impulse:g} N s/kg", STOPS.get(impulse, ("", "", "")), ANSWERS[impulse]
-        stands = "recovered by one or two steps within about a second" if impulse < 1.6 else "beyond one step of young women (Wojcik 1999)"
+        name, (median, late, distance), (few, falls) = (
+            f"push {impulse:g} N s/kg",
+            STOPS.get(impulse, ("", "", "")),
+            ANSWERS[impulse],
+        )
+        stands = (
+            "recovered by one or two steps within about a second"
+            if impulse < 1.6
+            else "beyond one step of young women (Wojcik 1999)"
+        )
         yield share(f"{name}: stepped", stepped, few, "steps begin at 0.2 (backward) to 0.4 N s/kg (after Hof)")
         if impulse > 0.4:
-            yield resampled(f"{name}: first step", "s", lift_off[stepped], np.median, law="a changed step from 0.3 s on (Hof 2010)")
+            yield resampled(
+                f"{name}: first step", "s", lift_off[stepped], np.median, law="a changed step from 0.3 s on (Hof 2010)"
+            )
         yield resampled(f"{name}: stop time, median", "s", time[~fell], np.median, median, stands)
-        yield resampled(f"{name}: stop time, nine of ten", "s", time[~fell], lambda times: np.quantile(times, 0.9), late, "6 s is never")
+        yield resampled(
+            f"{name}: stop time, nine of ten",
+            "s",
+            time[~fell],
+            lambda times: np.quantile(times, 0.9),
+            late,
+            "6 s is never",
+        )
         yield resampled(f"{name}: stop distance, median", "m", way[~fell], np.median, distance, stands)
         yield share(f"{name}: fell", fell, falls, "one step recovers from 0.87 to 1.6 N s/kg (Wojcik 1999)")
 
@@ -223,11 +292,19 @@ def _pushes(rows: Sequence[Row]) -> Iterator[Statistic]:
 def _perturbed(results: Found, rows: Sequence[Row]) -> Iterator[Statistic]:
     """Yield who falls by kicks, trips and balls, and in scenarios."""
     kicked = [row["fell"] for chunk, _, row in rows if chunk.part == "walk-perturb" and row is not None]
-    yield share("Walk-Perturb: fell", kicked, "at most 2 %", "published: BeyondMimic 0 %, Diffuse-CLoC 16 % (second-hand)")
+    yield share(
+        "Walk-Perturb: fell", kicked, "at most 2 %", "published: BeyondMimic 0 %, Diffuse-CLoC 16 % (second-hand)"
+    )
     trips, balls = (_joined(results, kind) for kind in (TripChunk, BallChunk))
     caught, hit = trips["caught"], balls["hit"]
     yield share("trip: fell", trips["fell"][caught], "25 to 60 %", "older adults tripped at a walk: 10 of 61 (Pai)")
-    yield resampled("trip: speed kept", "ratio", trips["speed_kept"][caught], np.mean, law="momentum carries people on over a caught foot")
+    yield resampled(
+        "trip: speed kept",
+        "ratio",
+        trips["speed_kept"][caught],
+        np.mean,
+        law="momentum carries people on over a caught foot",
+    )
     yield share("ball: fell", balls["fell"][hit], law="8 kg at 8 m/s, about 0.9 N s/kg")
     yield resampled("ball: largest mismatch", "ratio", balls["mismatch"][hit], np.max, law="0: action is reaction")
     for scene in SCENES:
@@ -235,7 +312,9 @@ def _perturbed(results: Found, rows: Sequence[Row]) -> Iterator[Statistic]:
         yield share(f"{scene}: fell", people["fell"], *FALLS[scene])
         if scene.startswith("follow"):
             error = people["turn_error_deg"]
-            yield resampled(f"{scene}: turn error", "degrees", error, np.mean, "at most 12", "0: they go the new way after 1 s")
+            yield resampled(
+                f"{scene}: turn error", "degrees", error, np.mean, "at most 12", "0: they go the new way after 1 s"
+            )
         if scene.startswith("lead"):
             target = "at most 0.3" if scene == "lead-by-hand" else "at most 0.8"
             yield resampled(f"{scene}: hand off", "m", people["hand_m"], np.mean, target, FALLS[scene][1])
@@ -252,9 +331,13 @@ def _falls(fallen: Sequence[Arrays], thrown: Sequence[Arrays | None]) -> Iterato
     rises = np.array([row["rise"] for row in down if np.isfinite(row["rise"]).all()], dtype=float)
     spins = np.array([row["spin"] for row in down if np.isfinite(row["spin"])])
     yield share("thrown over: got up", [row["got_up"] for row in down], "at least 95 %", "upright within 8 s")
-    ways = resampled("thrown over: ways of getting up", "ways", rises, lambda some: (np.array(ways_up(some)) >= WAY_SHARE).sum())
+    ways = resampled(
+        "thrown over: ways of getting up", "ways", rises, lambda some: (np.array(ways_up(some)) >= WAY_SHARE).sum()
+    )
     yield replace(ways, law="people get up in several ways, as recorded")
-    yield resampled("thrown over: largest spin", "rad/s", spins, np.max, "at most 8", "bodies on the floor do not whirl (DROP 8.6)")
+    yield resampled(
+        "thrown over: largest spin", "rad/s", spins, np.max, "at most 8", "bodies on the floor do not whirl (DROP 8.6)"
+    )
     flips = [row["twist"] > FLIP for row in fallen]
     yield share(f"falls: shin or foot turns by {FLIP:g} degrees in a frame", flips, "at most 2 %", "no recording does")
 
@@ -282,17 +365,23 @@ def _ledgers(results: Found, pushed: Sequence[Arrays]) -> Iterator[Statistic]:
     recorded = next(arrays["ledger"] for chunk, arrays in results if isinstance(chunk, RecordedChunk))
     ledgers = {"pushed people": np.stack([row["ledger"] for row in pushed]), "recordings": recorded}
     for name, ledger in ledgers.items():
-        for i, (part, unit, target) in enumerate((("linear", "m/s", "at most 0.1"), ("angular", "rad/s", "below the recordings'"))):
+        for i, (part, unit, target) in enumerate(
+            (("linear", "m/s", "at most 0.1"), ("angular", "rad/s", "below the recordings'"))
+        ):
             law = "momentum changes by forces only" if name == "pushed people" else "what measuring recordings costs"
             target = target if name == "pushed people" else ""
-            yield resampled(f"ledger of {name}: {part}", unit, ledger[..., i], lambda some: np.quantile(some, 0.99), target, law)
+            yield resampled(
+                f"ledger of {name}: {part}", unit, ledger[..., i], lambda some: np.quantile(some, 0.99), target, law
+            )
 
 
 def statistic_rows(statistics: Sequence[Statistic]) -> list[list[str]]:
     """Lay statistics out under a header; shares are in percent."""
     rows = [["statistic", "value", "unit", "error", "people", "target", "law or recorded fact"]]
     for one in statistics:
-        value, error, unit = (one.value, one.error, one.unit) if one.unit != "share" else (100 * one.value, 100 * one.error, "%")
+        value, error, unit = (
+            (one.value, one.error, one.unit) if one.unit != "share" else (100 * one.value, 100 * one.error, "%")
+        )
         rows.append([one.name, shown(value), unit, shown(error, ".2g"), str(one.people), one.target, one.law])
     return rows
 

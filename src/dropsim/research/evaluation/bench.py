@@ -44,7 +44,14 @@ MUJOCO_STEP = 0.002
 """[s]"""
 COPIED = 1 << 27
 """Bytes of an array that is copied: more than caches hold."""
-STAGES = {"prior": "_propose", "aim": "_aim", "balance": "_balance", "settle": "_settle", "pose": "_pose", "report": "_report"}
+STAGES = {
+    "prior": "_propose",
+    "aim": "_aim",
+    "balance": "_balance",
+    "settle": "_settle",
+    "pose": "_pose",
+    "report": "_report",
+}
 """Parts of a step and the simulator's methods; "iterate" is the solver's."""
 FIRST_RUN = """
 import time
@@ -122,7 +129,8 @@ class Bench:
     bandwidth: float | None = None
     """Bytes that one core copies, read and written, in this run [GB/s]; None if not measured."""
     mujoco: Mapping[str, float] | None = None
-    """Simulated seconds per processor second of MuJoCo's humanoid by integrator, physics alone; None if it is not installed."""
+    """Simulated seconds per processor second of MuJoCo's humanoid by integrator, physics alone; None if it is not
+    installed."""
     import_seconds: float | None = None
     """Imports of a new process [s]; None if not measured."""
     compile_seconds: float | None = None
@@ -165,9 +173,29 @@ class Bench:
     def table(self) -> str:
         """Return the rows as a table, times in milliseconds; those of the stages are the processor's."""
         names = list(self.rows[0].stages)
-        rows = [["people", "K", "step", "spread", "processor", "floor", "ratio", "frames/s", "World frames/s", *names, "kB a person"]]
+        rows = [
+            [
+                "people",
+                "K",
+                "step",
+                "spread",
+                "processor",
+                "floor",
+                "ratio",
+                "frames/s",
+                "World frames/s",
+                *names,
+                "kB a person",
+            ]
+        ]
         for r in self.rows:
-            times = [r.step.median, r.step.spread, r.step.processor, r.floor, *(r.stages[name].processor for name in names)]
+            times = [
+                r.step.median,
+                r.step.spread,
+                r.step.processor,
+                r.floor,
+                *(r.stages[name].processor for name in names),
+            ]
             ms = [shown(None if t is None else 1000 * t, ".2f") for t in times]
             rates = [shown(r.ratio, ".2f"), f"{r.fps:.0f}", f"{r.world_fps:.0f}"]
             rows.append([str(r.people), str(r.samples), *ms[:4], *rates, *ms[4:], f"{r.memory / 1000:.0f}"])
@@ -193,7 +221,9 @@ def bench(
         rows = [replace(row, floor=prior_flops(model, row.people, row.samples) / peak) for row in rows]
     memory = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     copied = copy_rate(seconds) / 1e9
-    return Bench(prior, rows, peak / 1e9, memory, copied, mujoco_rates(seconds), *(first_run_seconds() if first_run else ()))
+    return Bench(
+        prior, rows, peak / 1e9, memory, copied, mujoco_rates(seconds), *(first_run_seconds() if first_run else ())
+    )
 
 
 @single_threaded
@@ -208,8 +238,14 @@ def sgemm_peak(seconds: float) -> float:
 def prior_flops(prior: CVAEPrior, people: int, samples: int) -> float:
     """Return the operations of the prior's matrix products in one step; the samples share the first layer's view of the state."""
     shape = prior.network.shape
-    weights = {name: math.prod(size) for name, size in shape.tensor_shapes().items() if len(size) == 2 and name.endswith("weight")}
-    encoding, decoding = (sum(2 * size for name, size in weights.items() if name.startswith(part)) for part in ("prior", "decoder"))
+    weights = {
+        name: math.prod(size)
+        for name, size in shape.tensor_shapes().items()
+        if len(size) == 2 and name.endswith("weight")
+    }
+    encoding, decoding = (
+        sum(2 * size for name, size in weights.items() if name.startswith(part)) for part in ("prior", "decoder")
+    )
     first = 2 * shape.state_size * shape.decoder[0]
     return float(people) * (encoding + samples * (decoding - first) + first)
 
@@ -218,7 +254,9 @@ def first_run_seconds() -> tuple[float, float, float]:
     """Return how long the imports and, with an empty kernel cache, the first step of a new process take, also in processor time [s]."""
     with tempfile.TemporaryDirectory() as cache:
         command = [sys.executable, "-c", FIRST_RUN]
-        done = subprocess.run(command, env={**os.environ, CACHE_VARIABLE: cache}, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env={**os.environ, CACHE_VARIABLE: cache}, capture_output=True, text=True, check=False
+        )
     if done.returncode:
         raise ValueError(f"the first run of a new process failed: {done.stderr.strip().splitlines()[-1]}")
     imports, compilation, processor = map(float, done.stdout.split())
@@ -308,7 +346,9 @@ def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) ->
     """Time the parts of a step while it runs."""
     parts: dict[str, tuple[object, str]] = {name: (simulator, method) for name, method in STAGES.items()}
     parts["iterate"] = (system_of(simulator._energies, simulator.skeleton), "iterate")
-    times = {name: list[tuple[float, float]]() for name in ("prior", "aim", "iterate", "balance", "settle", "pose", "report")}
+    times = {
+        name: list[tuple[float, float]]() for name in ("prior", "aim", "iterate", "balance", "settle", "pose", "report")
+    }
     for name, (owner, method) in parts.items():
         # A method of the instance hides that of its class.
         vars(owner)[method] = _clocked(getattr(owner, method), times[name])
@@ -323,16 +363,23 @@ def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) ->
 def _arrays(holder: object) -> Iterator[np.ndarray]:
     """Find the arrays that an object holds."""
     for value in vars(holder).values():
-        yield from (v for v in (value.values() if isinstance(value, Mapping) else (value,)) if isinstance(v, np.ndarray))
+        yield from (
+            v for v in (value.values() if isinstance(value, Mapping) else (value,)) if isinstance(v, np.ndarray)
+        )
 
 
-def bank_sizes(seconds: float, *, shares: Sequence[float] = (0.125, 0.25, 0.5, 1.0), people: int = 64) -> list[list[str]]:
+def bank_sizes(
+    seconds: float, *, shares: Sequence[float] = (0.125, 0.25, 0.5, 1.0), people: int = 64
+) -> list[list[str]]:
     """Return what a frame of a person costs with parts of the shipped bank, as rows under a header."""
     rows, bank = [["frames in the bank", "ms a person"]], MotionField.shipped().bank
     for share in shares:
         some = bank if share == 1 else bank.picked(range(0, len(bank.clips), round(1 / share)))
         rows.append(
-            [str(len(some)), f"{1000 * _world_seconds(Scene((Person('walk'),)), MotionField(some, some.skeleton), people, seconds):.3f}"]
+            [
+                str(len(some)),
+                f"{1000 * _world_seconds(Scene((Person('walk'),)), MotionField(some, some.skeleton), people, seconds):.3f}",
+            ]
         )
     return rows
 
@@ -345,7 +392,9 @@ def object_counts(seconds: float, *, counts: Sequence[int] = (0, 1, 4, 16, 64), 
         cells = []
         for mass in (None, 5.0):
             boxes = tuple(Box(place, (0.4, 0.4, 0.4), mass=mass) for place in places)
-            cells.append(f"{1000 * _world_seconds(Scene((Person('walk', speed=0.0),), boxes), prior, people, seconds):.3f}")
+            cells.append(
+                f"{1000 * _world_seconds(Scene((Person('walk', speed=0.0),), boxes), prior, people, seconds):.3f}"
+            )
         rows.append([str(count), *cells])
     return rows
 
@@ -395,7 +444,9 @@ def keep_history(path: Path, entry: Entry) -> list[str]:
         sentences = []
         for size, cost in entry.megaflops.items():
             if old := [one["megaflops"][size] for one in before if size in one["megaflops"]]:
-                sentences.append(f"{size}: {cost:.1f} MFLOP a person, {cost / statistics.median(old):.2f} x the last {len(old)}")
+                sentences.append(
+                    f"{size}: {cost:.1f} MFLOP a person, {cost / statistics.median(old):.2f} x the last {len(old)}"
+                )
             else:
                 sentences.append(f"{size}: {cost:.1f} MFLOP a person, the first of its kind")
     except (json.JSONDecodeError, KeyError, TypeError):

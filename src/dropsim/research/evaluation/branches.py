@@ -65,7 +65,8 @@ class Acted(Element[np.ndarray]):
     """What is done to the person of each world, and what they want, frame by frame."""
 
     wanted: Float[np.ndarray, "w v 3"]
-    """Velocity [m/s] and height of the pelvis [m], the last ones from then on; NaN for people who want nothing in particular."""
+    """Velocity [m/s] and height of the pelvis [m], the last ones from then on; NaN for people who want nothing in
+    particular."""
     forces: Float[np.ndarray, "w t 22 3"] | None = None
     """[N]"""
 
@@ -94,7 +95,9 @@ def lead_in(simulator: Simulator, start: str, seeds: Sequence[int]) -> tuple[Sta
     return now.people.map(lambda values: values[:, 0]), rng
 
 
-def forces_of(branches: Sequence[Branch], people: State, masses: Float[np.ndarray, "22"], fps: float) -> Float[np.ndarray, "w t 22 3"]:
+def forces_of(
+    branches: Sequence[Branch], people: State, masses: Float[np.ndarray, "22"], fps: float
+) -> Float[np.ndarray, "w t 22 3"]:
     """Return all that happens from the branch on [N]; shoves are relative to where people face there."""
     length = max((shove.first + shove.frames for branch in branches for shove in branch.shoves), default=0)
     forces = np.zeros((len(branches), length, NUM_JOINTS, 3))
@@ -113,7 +116,13 @@ def direction(q: Float[np.ndarray, "*b 22 3 3"], degrees: float | int) -> Float[
 
 
 def branch_out(
-    simulator: Simulator, start: str, people: State, rng: Streams, branches: Sequence[Branch], num_frames: int, method: str = FULL
+    simulator: Simulator,
+    start: str,
+    people: State,
+    rng: Streams,
+    branches: Sequence[Branch],
+    num_frames: int,
+    method: str = FULL,
 ) -> tuple[Motion | None, Bool[np.ndarray, "w"]]:
     """Return the motions of the branches that went through, and which these are; the first frame is the branch."""
     masses, fps = simulator.skeleton.masses, simulator.prior.fps

@@ -15,7 +15,10 @@ def table(report: PriorReport) -> str:
     back, back_own = report.recovery.returns, report.recovery.own_returns
 
     def both(name: str, label: str, form: str) -> tuple[str, str, str]:
-        made, own = (shown(getattr(quality, name), form, otherwise="not measured") for quality in (report.generated, report.recorded))
+        made, own = (
+            shown(getattr(quality, name), form, otherwise="not measured")
+            for quality in (report.generated, report.recorded)
+        )
         return label, made, own
 
     def alone(label: str, value: float | None, form: str = ".3g", floor: str = "") -> tuple[str, str, str]:
@@ -25,7 +28,9 @@ def table(report: PriorReport) -> str:
     done = report.activity.get("rolled_out", {})
     rows = [
         ("measure", "prior", "recordings, or what to compare with"),
-        alone("one-step joint error of the mode [mm]", step.mode_mm, ".2f", f"{step.coasting_mm:.2f} (constant velocity)"),
+        alone(
+            "one-step joint error of the mode [mm]", step.mode_mm, ".2f", f"{step.coasting_mm:.2f} (constant velocity)"
+        ),
         alone(f"one-step joint error, {best} [mm]", step.best_mm, ".2f"),
         alone("ratio to constant velocity, mode", numbers["one_step_ratio_mode"], floor="1"),
         alone(f"ratio to constant velocity, {best}", numbers["one_step_ratio_best"], floor="1"),
@@ -55,12 +60,20 @@ def table(report: PriorReport) -> str:
             for b in report.speed_bias
             if b.frames
         ),
-        *((f"in the simulator, {name}", f"{did:.1%}", f"{report.activity['recorded'][name]:.1%}") for name, did in done.items()),
+        *(
+            (f"in the simulator, {name}", f"{did:.1%}", f"{report.activity['recorded'][name]:.1%}")
+            for name, did in done.items()
+        ),
         alone(f"diversity of {options.diversity_seconds:g} s from one start (APD) [m]", report.diversity_m, ".3f"),
         alone("back within 2 s after a shove", back.back_share, ".1%", f"{back.calm_share:.1%} (without a shove)"),
         alone("put out of the distribution at all", back.left_share, ".1%"),
         alone("median time to be back [s]", back.median_seconds),
-        alone("back, by the limit of each category", back_own.back_share, ".1%", f"{back_own.calm_share:.1%} (without a shove)"),
+        alone(
+            "back, by the limit of each category",
+            back_own.back_share,
+            ".1%",
+            f"{back_own.calm_share:.1%} (without a shove)",
+        ),
         alone("put out at all, by that limit", back_own.left_share, ".1%"),
         alone("median time to be back, by that limit [s]", back_own.median_seconds),
         alone("human after a shove", report.recovery.human_share, ".1%"),

@@ -58,7 +58,9 @@ def fingerprint() -> str:
     return digest.hexdigest()
 
 
-def run_chunks(chunks: Sequence[Chunk], folder: Path, *, workers: int = 1, watch: Callable[[int, int], None] | None = None) -> list[Arrays]:
+def run_chunks(
+    chunks: Sequence[Chunk], folder: Path, *, workers: int = 1, watch: Callable[[int, int], None] | None = None
+) -> list[Arrays]:
     """Return what every chunk found, running those whose result is not in the folder yet; the number of workers changes no number.
 
     `watch` is told how many of the chunks that had to be run are done.
@@ -96,14 +98,17 @@ def _run(chunk: Chunk, path: Path) -> None:
 
 
 def _in_parallel(todo: Sequence[tuple[Chunk, Path]], workers: int) -> Iterator[None]:
-    # Spawned, because threads do not survive a fork. Ctrl-C ends a worker silently: the parent says what there is to say.
+    # Spawned, because threads do not survive a fork. Ctrl-C ends a worker silently: the parent says what there is to
+    # say.
     context, quiet = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_DFL)
     pool = ProcessPoolExecutor(min(workers, len(todo)), mp_context=context, initializer=signal.signal, initargs=quiet)
     try:
         for future in as_completed([pool.submit(_run, chunk, path) for chunk, path in todo]):
             yield future.result()
     except BrokenProcessPool:
-        raise ValueError("a worker process ended too early, perhaps because memory ran out: go on with fewer --workers") from None
+        raise ValueError(
+            "a worker process ended too early, perhaps because memory ran out: go on with fewer --workers"
+        ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

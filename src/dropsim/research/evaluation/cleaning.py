@@ -24,7 +24,8 @@ from dropsim.scene.cleaning import Cleaned, clean, own_floor
 SECONDS = 10.0
 """Of each recording at most [s]."""
 SHORTEST = 2.0
-"""Shorter recordings are left out [s]: mostly sprints, in which no foot stands and a drift cannot be told from the run."""
+"""Shorter recordings are left out [s]: mostly sprints, in which no foot stands and a drift cannot be told from the
+run."""
 MANY = 40
 """Recordings, spread evenly over the people."""
 DRIFT = (0.06, 0.18)
@@ -161,7 +162,8 @@ class Row:
 
 
 LEFT, OFF_FLOOR, APART = 0.25, 2.0, 3.0
-"""The bars: share of the added foot skate, height and depth of standing feet [mm], and mean distance of the joints [cm]."""
+"""The bars: share of the added foot skate, height and depth of standing feet [mm], and mean distance of the joints
+[cm]."""
 
 
 def recordings(folder: Path, people: str, many: int = MANY) -> list[Path]:
@@ -184,7 +186,10 @@ def recordings(folder: Path, people: str, many: int = MANY) -> list[Path]:
 
 def _shuffled(by_person: Mapping[int, Sequence[Path]]) -> list[list[Path]]:
     """Return each person's recordings in an order that does not change; neighbours in number are often of one kind."""
-    return [[files[k] for k in np.random.default_rng(person).permutation(len(files))] for person, files in sorted(by_person.items())]
+    return [
+        [files[k] for k in np.random.default_rng(person).permutation(len(files))]
+        for person, files in sorted(by_person.items())
+    ]
 
 
 def evaluate_cleaning(
@@ -217,7 +222,8 @@ def evaluate_recording(path: Path, *, strength: str, spoils: Iterable[str], seed
         spoilt = SPOILS[name](unspoilt, rng)
         cleaned = clean(own_floor(spoilt.motion), strength=strength)
         before, after = (
-            measures_of(replace(motion, skeleton=unspoilt.skeleton), unspoilt, standing) for motion in (spoilt.motion, cleaned.motion)
+            measures_of(replace(motion, skeleton=unspoilt.skeleton), unspoilt, standing)
+            for motion in (spoilt.motion, cleaned.motion)
         )
         rows.append(Row(path.stem, name, at_first, before, after, *_counted(spoilt, cleaned)))
     return rows
@@ -245,10 +251,15 @@ def table(rows: Sequence[Row]) -> str:
         cells = []
         for spoil in spoils:
             own = [row for row in rows if row.spoil == spoil]
-            means = ", ".join(f"{np.mean([getattr(row, at)[measure] for row in own]):.3g}" for at in ("unspoilt", "before", "after"))
+            means = ", ".join(
+                f"{np.mean([getattr(row, at)[measure] for row in own]):.3g}" for at in ("unspoilt", "before", "after")
+            )
             held = [row.holds()[measure] for row in own if measure in row.holds()]
             cells.append(f"{means} ({sum(held)} of {len(held)})" if held else means)
         lines.append((measure, *cells))
-    counts = [[sum(getattr(row, name) for row in rows if row.spoil == spoil) for name in ("put_in", "found", "others")] for spoil in spoils]
+    counts = [
+        [sum(getattr(row, name) for row in rows if row.spoil == spoil) for name in ("put_in", "found", "others")]
+        for spoil in spoils
+    ]
     lines.append(("glitches: put in, of them mended, others mended", *(", ".join(map(str, count)) for count in counts)))
     return markdown(lines)

@@ -28,9 +28,13 @@ def draw_report(report: PriorReport, out: Path) -> list[Path]:
 def _draw_speeds(report: PriorReport, path: Path) -> None:
     """Histograms of walking speed and turning rate, of rollouts and of recordings."""
     figure, ((left, right),) = new_figure(1, 2)
-    finite = [person(report.rollouts, i) for i, joints in enumerate(report.rollouts.joints) if np.isfinite(joints).all()]
+    finite = [
+        person(report.rollouts, i) for i, joints in enumerate(report.rollouts.joints) if np.isfinite(joints).all()
+    ]
     for motions, label in ((finite, "rollouts"), (report.recordings, "recordings")):
-        speed, turn = (np.concatenate([measure(m) for m in motions]) for measure in (metrics.root_speed, metrics.turn_rate))
+        speed, turn = (
+            np.concatenate([measure(m) for m in motions]) for measure in (metrics.root_speed, metrics.turn_rate)
+        )
         for axes, values, top in ((left, speed, 5.0), (right, np.abs(turn), 4.0)):
             axes.hist(np.minimum(values, top), bins=50, range=(0, top), density=True, histtype="step", label=label)
     left.set(xlabel="speed of the pelvis over half a second [m/s]", ylabel="density", yscale="log")
@@ -83,5 +87,7 @@ def _draw_sheet(report: PriorReport, path: Path) -> None:
         one = person(report.rollouts, i)
         human = "human" if metrics.human(one) else "not human"
         ugly = f"ugliest {worst.index(i) + 1}, " if i in worst else ""
-        labels.append(f"rollout {i}: {ugly}from {report.categories[i]}, {float(metrics.root_speed(one).mean()):.2f} m/s, {human}")
+        labels.append(
+            f"rollout {i}: {ugly}from {report.categories[i]}, {float(metrics.root_speed(one).mean()):.2f} m/s, {human}"
+        )
     contact_sheet([person(report.rollouts, i) for i in chosen], path, labels=labels)

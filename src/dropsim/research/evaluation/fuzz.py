@@ -81,7 +81,8 @@ def _rig_map(folder: Path) -> bytes:
 
 def _obj(folder: Path) -> bytes:
     return b"# a box\nv 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nv 0 0 1\nv 1 0 1\nv 1 1 1\nv 0 1 1\n" + b"".join(
-        b"f %d %d %d %d\n" % face for face in ((1, 4, 3, 2), (5, 6, 7, 8), (1, 2, 6, 5), (2, 3, 7, 6), (3, 4, 8, 7), (4, 1, 5, 8))
+        b"f %d %d %d %d\n" % face
+        for face in ((1, 4, 3, 2), (5, 6, 7, 8), (1, 2, 6, 5), (2, 3, 7, 6), (3, 4, 8, 7), (4, 1, 5, 8))
     )
 
 
@@ -147,4 +148,6 @@ READERS: Mapping[str, Reader] = {
 
 def usable_readers() -> dict[str, Reader]:
     """Return the readers whose libraries are installed: PyTorch's checkpoints are read by torch."""
-    return {name: reader for name, reader in READERS.items() if name != "checkpoint" or importlib.util.find_spec("torch")}
+    return {
+        name: reader for name, reader in READERS.items() if name != "checkpoint" or importlib.util.find_spec("torch")
+    }

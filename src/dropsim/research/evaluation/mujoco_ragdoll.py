@@ -1,7 +1,7 @@
 """A baseline from outside: the same body in MuJoCo, whose joints track the motion of the unpushed person by springs and dampers.
 
-Masses, bones and spheres are ours, on MuJoCo's contacts and integrator. Gains and torque limits are those of DeepMimic (Peng et al. 2018).
-Nothing balances it: what it shows is what joint torques alone do.
+Masses, bones and spheres are ours, on MuJoCo's contacts and integrator. Gains and torque limits are those of DeepMimic
+(Peng et al. 2018). Nothing balances it: what it shows is what joint torques alone do.
 """
 
 import importlib.util

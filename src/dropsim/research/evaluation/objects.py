@@ -173,8 +173,15 @@ class ObjectsProtocol:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        if self.people < 1 or self.random_scenes < 0 or not 3 <= self.seconds <= 600 or not 0.1 <= self.random_seconds <= 600:
-            raise ValueError("objects are measured with at least one person, for 3 to 600 s, and random scenes for 0.1 to 600 s")
+        if (
+            self.people < 1
+            or self.random_scenes < 0
+            or not 3 <= self.seconds <= 600
+            or not 0.1 <= self.random_seconds <= 600
+        ):
+            raise ValueError(
+                "objects are measured with at least one person, for 3 to 600 s, and random scenes for 0.1 to 600 s"
+            )
 
     @classmethod
     def quick(cls, **given: Any) -> "ObjectsProtocol":  # noqa: ANN401
@@ -251,18 +258,28 @@ class Objects:
 
     def numbers(self) -> dict[str, Any]:
         """Return all as plain values for JSON."""
-        return {"scenes": {m.scene: asdict(m) for m in self.scenes}, "random": dict(self.random), "protocol": asdict(self.protocol)}
+        return {
+            "scenes": {m.scene: asdict(m) for m in self.scenes},
+            "random": dict(self.random),
+            "protocol": asdict(self.protocol),
+        }
 
 
 def evaluate_objects(
-    body: Body, protocol: ObjectsProtocol, folder: Path, *, workers: int = 1, watch: Callable[[int, int], None] | None = None
+    body: Body,
+    protocol: ObjectsProtocol,
+    folder: Path,
+    *,
+    workers: int = 1,
+    watch: Callable[[int, int], None] | None = None,
 ) -> Objects:
     """Run the protocol in chunks that are kept in a folder."""
     walkers = protocol.chunks(body)
     random = RandomChunk.all(body, protocol.random_scenes, protocol.random_seconds, protocol.seed)
     found = run_chunks([*walkers, *random], folder, workers=workers, watch=watch)
     parts = {
-        name: merged([a for c, a in zip(walkers, found, strict=False) if c.name == name.replace(" ", "-")]) for name in protocol.scenes()
+        name: merged([a for c, a in zip(walkers, found, strict=False) if c.name == name.replace(" ", "-")])
+        for name in protocol.scenes()
     }
     plain = parts[PLAIN][0]
     scenes = tuple(met(name, *part, plain) for name, part in parts.items())
@@ -290,7 +307,9 @@ def table(objects: Objects) -> str:
     parts = [counted_table(rows, sum(m.diverged for m in objects.scenes))]
     slip = next((m for m in objects.scenes if m.scene == "slip"), None)
     if slip is not None:
-        parts.append(f"Of older adults, {OLDER_ADULTS_FELL:.0%} fell when they slipped for the first time; here {slip.fell:.0%}.\n")
+        parts.append(
+            f"Of older adults, {OLDER_ADULTS_FELL:.0%} fell when they slipped for the first time; here {slip.fell:.0%}.\n"
+        )
     if objects.random:
         parts.append(" ".join(f"{name.replace('_', ' ')}: {value:g}." for name, value in objects.random.items()) + "\n")
     return "\n".join(parts)

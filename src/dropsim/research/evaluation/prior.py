@@ -53,7 +53,9 @@ class PriorEvaluation:
     def __post_init__(self) -> None:
         check_seed(self.seed)
         if self.rollouts < 2 or not 2 <= self.seconds <= 3600:
-            raise ValueError(f"cannot judge by {self.rollouts} rollouts of {self.seconds:g} s: take at least 2 of at least 2 s")
+            raise ValueError(
+                f"cannot judge by {self.rollouts} rollouts of {self.seconds:g} s: take at least 2 of at least 2 s"
+            )
         if self.num_samples < 1 or self.one_step_frames < 1 or self.diversity_samples < 2:
             raise ValueError("num_samples and one_step_frames must be at least 1, diversity_samples at least 2")
 
@@ -202,9 +204,19 @@ class PriorReport:
         }
         shove = {"energy_limit_m2": back.limit, "human_share": back.human_share}
         shove |= {"one_limit": asdict(back.returns), "limit_by_category": asdict(back.own_returns)}
-        nested = {"one_step": asdict(step), "rollouts": asdict(self.generated), "recordings": asdict(self.recorded), "come_back": shove}
+        nested = {
+            "one_step": asdict(step),
+            "rollouts": asdict(self.generated),
+            "recordings": asdict(self.recorded),
+            "come_back": shove,
+        }
         nested |= {"speed_bias": [asdict(bias) for bias in self.speed_bias]}
-        about = {"prior": self.prior, "people": list(self.people), "minutes": self.minutes, "options": asdict(self.options)}
+        about = {
+            "prior": self.prior,
+            "people": list(self.people),
+            "minutes": self.minutes,
+            "options": asdict(self.options),
+        }
         return {name: plain(value) for name, value in {**main, "activity": self.activity, **nested, **about}.items()}
 
 
@@ -254,7 +266,9 @@ def evaluate_prior(
         frechet=frechet(all_features(motions), all_features(recordings)),
         frechet_floor=frechet(*alternate_features(recordings)),
         diversity_m=_diversity(prior, starts, options, tick),
-        recovery=measure_recovery(prior, starts, categories, num_samples=options.num_samples, seed=options.seed, chunk=CHUNK, tick=tick),
+        recovery=measure_recovery(
+            prior, starts, categories, num_samples=options.num_samples, seed=options.seed, chunk=CHUNK, tick=tick
+        ),
         rollouts=rollouts,
         categories=categories,
         recordings=recordings,
@@ -287,8 +301,8 @@ def _one_step(
         miss = np.linalg.norm(candidates.x - target[:, None], axis=-1).mean(-1)
         coasting = np.linalg.norm(state.x + state.v / prior.fps - target, axis=-1).mean(-1)
         errors.append(np.stack((miss[:, 0], miss.min(-1), coasting), axis=-1))
-        # The way and the speed are those of the last half second. The next frame must not be part of it: people who are about to speed up
-        # would be sorted among the faster ones, and the best of all priors would seem slow there.
+        # The way and the speed are those of the last half second. The next frame must not be part of it: people who are
+        # about to speed up would be sorted among the faster ones, and the best of all priors would seem slow there.
         way = np.stack([_way(motions[i], frame) for i, frame in part])
         speeds.append(np.linalg.norm(way, axis=-1))
         ahead = (candidates.x[:, :, 0, :2].mean(1) - target[:, 0, :2]) * prior.fps**2
@@ -321,13 +335,20 @@ def refuse_same_people(prior: Prior, clips: Sequence[tuple[Clip, Motion]]) -> No
     known = {clip.name.partition("_")[0] for part in parts if isinstance(part, MotionField) for clip in part.bank.clips}
     if same := sorted({clip.person for clip, _ in clips} & known):
         names = ", ".join(same[:5]) + (", ..." if len(same) > 5 else "")
-        raise ValueError(f"the bank holds people of these recordings ({names}): judge it by others, or allow it with --same-people")
+        raise ValueError(
+            f"the bank holds people of these recordings ({names}): judge it by others, or allow it with --same-people"
+        )
 
 
-def measure_activity(simulator: Simulator, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation) -> dict[str, Any]:
+def measure_activity(
+    simulator: Simulator, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation
+) -> dict[str, Any]:
     """Return what people do in the simulator whom nobody asks for anything, and what those did in whose recordings they start."""
     clips = [(clip, motion.resampled(simulator.prior.fps)) for clip, motion in clips if len(motion) > 4]
-    places, length = draw_frames(clips, options.simulated, options.seed), round(options.seconds * simulator.prior.fps) + 1
+    places, length = (
+        draw_frames(clips, options.simulated, options.seed),
+        round(options.seconds * simulator.prior.fps) + 1,
+    )
 
     def together(some: Sequence[int]) -> Motion:
         states = stacked([simulator.prior.start_from(clips[places[i][0]][1], places[i][1]) for i in some])
@@ -337,7 +358,10 @@ def measure_activity(simulator: Simulator, clips: Sequence[tuple[Clip, Motion]],
     motion, _ = survivors(range(len(places)), together)
     recorded = [activity(_around(clips[i][1], frame, length)) for i, frame in places]
     rolled_out = {} if motion is None else {name: float(values.mean()) for name, values in activity(motion).items()}
-    return {"recorded": {name: float(np.mean([one[name] for one in recorded])) for name in recorded[0]}, "rolled_out": rolled_out}
+    return {
+        "recorded": {name: float(np.mean([one[name] for one in recorded])) for name in recorded[0]},
+        "rolled_out": rolled_out,
+    }
 
 
 @np.errstate(invalid="ignore", over="ignore")

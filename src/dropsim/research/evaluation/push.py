@@ -1,7 +1,7 @@
 """The push protocol: people who walk, run and stand are pushed with many forces from many sides, and the outcomes are counted.
 
-Baselines get the same pushes: the prior alone, moved as a free body would be, a ragdoll without a prior, and, where MuJoCo is installed, a
-body there that tracks the unpushed motion by springs and dampers.
+Baselines get the same pushes: the prior alone, moved as a free body would be, a ragdoll without a prior, and, where
+MuJoCo is installed, a body there that tracks the unpushed motion by springs and dampers.
 """
 
 import math
@@ -19,7 +19,18 @@ from dropsim.research.evaluation import mujoco_ragdoll
 from dropsim.research.evaluation.chunks import Arrays, run_chunks
 from dropsim.research.evaluation.push_runs import PushChunk, rows_of
 from dropsim.research.evaluation.report import counted_table
-from dropsim.research.evaluation.trials import ALONE, FULL, NO_PRIOR, RAGDOLL, TRACKED, Body, Trial, batched, check_seed, toward
+from dropsim.research.evaluation.trials import (
+    ALONE,
+    FULL,
+    NO_PRIOR,
+    RAGDOLL,
+    TRACKED,
+    Body,
+    Trial,
+    batched,
+    check_seed,
+    toward,
+)
 from dropsim.research.evaluation.windows import NUM_FEATURES, frechet
 from dropsim.scene.element import joints_of
 from dropsim.scene.perturbations import degrees_of
@@ -60,12 +71,16 @@ class PushProtocol:
         check_seed(self.seed)
         lists = (self.newtons, self.directions, self.parts, self.starts, self.moments)
         if not all(lists) or min(self.seeds, self.responses) < 1:
-            raise ValueError("a push protocol needs at least one force, direction, part, start, moment, seed and response")
+            raise ValueError(
+                "a push protocol needs at least one force, direction, part, start, moment, seed and response"
+            )
         for part, direction in product(self.parts, self.directions):
             joints_of(part)
             degrees_of(direction)
         if not all(math.isfinite(n) and n >= 0 for n in self.newtons):
-            raise ValueError(f"a push needs a force of 0 N or more, not {min(self.newtons):g}: turn the direction instead of the sign")
+            raise ValueError(
+                f"a push needs a force of 0 N or more, not {min(self.newtons):g}: turn the direction instead of the sign"
+            )
         if not all(0 <= moment <= 60 for moment in self.moments) or not 1 / FPS <= self.duration <= 10:
             raise ValueError("a push begins from 0 to 60 s after the start and lasts up to 10 s")
 
@@ -150,7 +165,8 @@ class PushCell:
     frechet: float
     """Frechet distance of the seconds after the push to those of the same people unpushed, or to recordings."""
     gave_way: float
-    """Share whose centre of mass had moved in the force's direction within two frames, against the same people unpushed."""
+    """Share whose centre of mass had moved in the force's direction within two frames, against the same people
+    unpushed."""
     travel_m: float
     """Median travel of the centre of mass along the force by the push's end, against the same people unpushed [m]."""
     deepest_mm: float
@@ -191,7 +207,9 @@ def evaluate_push(
         bodies[TRACKED] = body
     people, cases = protocol.people(), protocol.trials()
     work = [(UNPUSHED, body, people), *((method, one, [trial for _, trial in cases]) for method, one in bodies.items())]
-    chunks = [PushChunk(method, one, part, protocol.num_frames) for method, one, trials in work for part in batched(trials)]
+    chunks = [
+        PushChunk(method, one, part, protocol.num_frames) for method, one, trials in work for part in batched(trials)
+    ]
     rows = [row for arrays in run_chunks(chunks, folder, workers=workers, watch=watch) for row in rows_of(arrays)]
     unpushed, pushed = rows[: len(people)], iter(rows[len(people) :])
     outcomes = [Outcome(method, case, trial, next(pushed)) for method in bodies for case, trial in cases]
@@ -213,16 +231,25 @@ def _cells(
         if outcome.method == method:
             groups.setdefault(tuple(getattr(outcome.case, name) for name in names), []).append(outcome)
     common = dict.fromkeys(KEYS)
-    return [_cell(method, common | dict(zip(names, key, strict=True)), group, unpushed, real) for key, group in groups.items()]
+    return [
+        _cell(method, common | dict(zip(names, key, strict=True)), group, unpushed, real)
+        for key, group in groups.items()
+    ]
 
 
 def _cell(
-    method: str, common: Mapping[str, object], group: Sequence[Outcome], unpushed: Sequence[Arrays | None], real: np.ndarray
+    method: str,
+    common: Mapping[str, object],
+    group: Sequence[Outcome],
+    unpushed: Sequence[Arrays | None],
+    real: np.ndarray,
 ) -> PushCell:
     whole = [(o, o.numbers) for o in group if o.numbers is not None]
     column = {name: np.array([numbers[name] for _, numbers in whole]) for name in MEASURES}
     fell, recovered = column["fell"].astype(bool), column["recovered"].astype(bool)
-    moved = np.array([way for o, numbers in whole if (way := _travel(o.trial, numbers, unpushed[o.case.person]))]).reshape(-1, 2)
+    moved = np.array(
+        [way for o, numbers in whole if (way := _travel(o.trial, numbers, unpushed[o.case.person]))]
+    ).reshape(-1, 2)
     numbers = {
         "recovered": _of(np.mean, recovered),
         "fell": _of(np.mean, fell),

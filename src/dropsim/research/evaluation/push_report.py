@@ -21,7 +21,8 @@ def write_push_report(report: PushReport, folder: Path) -> list[Path]:
     paths = [folder / name for name in ("push.md", "push.csv", "trials.csv", "directions.png", "heat.png", "push.html")]
     overview = [cell for method in methods for cell in report.grouped("newtons", method=method)]
     parts = {"By method and force": overview} | {
-        f"The full method by force and {name}": report.grouped("newtons", name) for name in ("direction", "start", "part", "moment")
+        f"The full method by force and {name}": report.grouped("newtons", name)
+        for name in ("direction", "start", "part", "moment")
     }
     write_text(paths[0], "\n".join(f"## {title}\n\n{table(cells)}" for title, cells in parts.items()))
     write_csv(paths[1], list(asdict(report.cells[0])), [tuple(asdict(cell).values()) for cell in report.cells])
@@ -29,7 +30,9 @@ def write_push_report(report: PushReport, folder: Path) -> list[Path]:
     _draw_directions(report, methods, paths[3])
     _draw_heat(report, paths[4])
     pictures = {"By method and force": paths[3], "The full method by force and direction": paths[4]}
-    sections = [Section(title, picture=pictures.get(title), table=table_rows(cells)) for title, cells in parts.items() if cells]
+    sections = [
+        Section(title, picture=pictures.get(title), table=table_rows(cells)) for title, cells in parts.items() if cells
+    ]
     facts = machine() | {name: str(value) for name, value in asdict(report.protocol).items()}
     write_page(paths[5], "People who are pushed", facts, sections)
     return paths
@@ -42,8 +45,14 @@ _TRIAL_HEADER = ("method", "newtons", "direction", "part", "start", "moment", "p
 def _trial_rows(report: PushReport) -> list[tuple[object, ...]]:
     rows = []
     for outcome in report.outcomes:
-        numbers = ("",) * len(_NUMBERS) if outcome.numbers is None else tuple(float(outcome.numbers[name]) for name in _NUMBERS)
-        rows.append((outcome.method, *asdict(outcome.case).values(), outcome.trial.seed, outcome.numbers is None, *numbers))
+        numbers = (
+            ("",) * len(_NUMBERS)
+            if outcome.numbers is None
+            else tuple(float(outcome.numbers[name]) for name in _NUMBERS)
+        )
+        rows.append(
+            (outcome.method, *asdict(outcome.case).values(), outcome.trial.seed, outcome.numbers is None, *numbers)
+        )
     return rows
 
 
@@ -67,7 +76,9 @@ def _draw_directions(report: PushReport, methods: Sequence[str], path: Path) -> 
 def _draw_heat(report: PushReport, path: Path) -> None:
     """Shares that recover and fall, by force and direction."""
     forces, directions = report.protocol.newtons, report.protocol.directions
-    cells: dict[tuple[float | None, str | None], PushCell] = {(c.newtons, c.direction): c for c in report.grouped("newtons", "direction")}
+    cells: dict[tuple[float | None, str | None], PushCell] = {
+        (c.newtons, c.direction): c for c in report.grouped("newtons", "direction")
+    }
     figure, (row,) = new_figure(1, len(SHOWN))
     for axes, (name, title) in zip(row, SHOWN, strict=True):
         shares = np.array([[getattr(cells[n, d], name) for d in directions] for n in forces])
@@ -76,6 +87,8 @@ def _draw_heat(report: PushReport, path: Path) -> None:
         axes.set(xticks=range(len(directions)), yticks=range(len(forces)), yticklabels=[f"{n:g}" for n in forces])
         axes.set_xticklabels(directions, rotation=45)
         for (i, j), share in np.ndenumerate(shares):
-            axes.text(j, i, f"{share:.0%}", ha="center", va="center", fontsize=7, color="white" if share < 0.6 else "black")
+            axes.text(
+                j, i, f"{share:.0%}", ha="center", va="center", fontsize=7, color="white" if share < 0.6 else "black"
+            )
         figure.colorbar(picture, ax=axes)
     save_figure(figure, path, vector=True)

@@ -60,8 +60,12 @@ def measured(motion: Motion, trials: list[Trial]) -> Arrays:
         "deepest_mm": -1000 * sphere_heights(motion)[..., 1:, :].min((-1, -2)),
         "bone_error_percent": metrics.bone_error_percent(motion),
         "centre": motion.skeleton.centre_of_mass(motion.joints).astype(np.float32),
-        "joints": np.stack([_preview(x, trial.first) for x, trial in zip(motion.joints, trials, strict=True)]).astype(np.float32),
-        "features": np.stack([_features(motion.map(lambda v, i=i: v[i]), trial.end) for i, trial in enumerate(trials)]).astype(np.float32),
+        "joints": np.stack([_preview(x, trial.first) for x, trial in zip(motion.joints, trials, strict=True)]).astype(
+            np.float32
+        ),
+        "features": np.stack(
+            [_features(motion.map(lambda v, i=i: v[i]), trial.end) for i, trial in enumerate(trials)]
+        ).astype(np.float32),
     }
 
 

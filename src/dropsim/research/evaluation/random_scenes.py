@@ -81,7 +81,9 @@ class Placing:
         for _ in range(20):
             x, y = self.rng.uniform(-AREA, AREA, 2).tolist()
             free = all(math.dist((x, y), p.position) > radius + PERSONAL_SPACE for p in self.people)
-            if free and all(math.dist((x, y), (a, b)) > radius + r + (ALLEY if solid else 0.05) for a, b, r in self.circles):
+            if free and all(
+                math.dist((x, y), (a, b)) > radius + r + (ALLEY if solid else 0.05) for a, b, r in self.circles
+            ):
                 self.circles.append((x, y, radius))
                 return x, y
         return None
@@ -107,7 +109,12 @@ class Placing:
                 return Box(size=tuple(size), friction=friction, unseen=unseen, path=((0.0, *at, 0.0, 0.0), (0.9, *end)))
             case "crate" if at := self.place(0.4, solid=False):
                 size = rng.uniform(0.1, 0.55, 3).tolist()
-                return Box((*at, self.one_of(0.0, float(rng.uniform(0, 1)))), tuple(size), turn, mass=float(10 ** rng.uniform(-0.3, 2)))
+                return Box(
+                    (*at, self.one_of(0.0, float(rng.uniform(0, 1)))),
+                    tuple(size),
+                    turn,
+                    mass=float(10 ** rng.uniform(-0.3, 2)),
+                )
             case "cylinder" if at := self.place(radius, solid=True):
                 return Cylinder((*at, 0.0), radius, size[2], **own)
             case "ramp" if at := self.place(2.3, solid=True):
@@ -117,7 +124,9 @@ class Placing:
             case "stairs" if at := self.place(2.0, solid=True):
                 angle = math.radians(turn)
                 edge = (at[0] + math.sin(angle), at[1] - math.cos(angle))
-                return Stairs(edge, int(rng.integers(1, 5)), float(rng.uniform(0.05, 0.2)), width=2.0, landing=1.0, **own)
+                return Stairs(
+                    edge, int(rng.integers(1, 5)), float(rng.uniform(0.05, 0.2)), width=2.0, landing=1.0, **own
+                )
             case "terrain" if at := self.place(1.5, solid=True):
                 heights = tuple(tuple(row) for row in rng.uniform(0, 0.25, (5, 5)).tolist())
                 return Terrain(at, (2.0, 2.0), heights, **own)
@@ -127,10 +136,22 @@ class Placing:
                 return Obstacle((*at, 0.0), float(rng.uniform(0.05, 0.2)), friction)
             case "ball" if at := self.place(0.2, solid=False):
                 r = float(rng.uniform(0.05, 0.2))
-                return Obstacle((*at, r + self.one_of(0.0, float(rng.uniform(0, 1)))), r, friction, float(10 ** rng.uniform(-0.5, 1)))
+                return Obstacle(
+                    (*at, r + self.one_of(0.0, float(rng.uniform(0, 1)))),
+                    r,
+                    friction,
+                    float(10 ** rng.uniform(-0.5, 1)),
+                )
             case "throw":
                 speed, mass = float(rng.uniform(3, 20)), float(rng.uniform(0.2, 5))
-                return Throw(self.one_of("spine3", "head", "left_knee"), turn, 6.0, speed, mass=mass, start=float(rng.uniform(0, 0.5)))
+                return Throw(
+                    self.one_of("spine3", "head", "left_knee"),
+                    turn,
+                    6.0,
+                    speed,
+                    mass=mass,
+                    start=float(rng.uniform(0, 0.5)),
+                )
             case "carry" if not any(c == (math.inf, 0.0, 0.0) for c in self.circles):
                 self.circles.append((math.inf, 0.0, 0.0))  # one load is enough
                 return Carry(float(rng.uniform(1, 15)), self.one_of("left", "right", "both"))
@@ -190,10 +211,14 @@ class RandomChunk(Chunk):
     kinds: tuple[str, ...] = OBJECTS
 
     @classmethod
-    def all(cls, body: Body, count: int, seconds: float, seed: int, kinds: tuple[str, ...] = OBJECTS) -> list["RandomChunk"]:
+    def all(
+        cls, body: Body, count: int, seconds: float, seed: int, kinds: tuple[str, ...] = OBJECTS
+    ) -> list["RandomChunk"]:
         """Return so many scenes in chunks, with 1 to 4 people in turn."""
         firsts = range(0, count, BATCH)
-        return [cls(body, seed + i, min(BATCH, count - i), 1 + i // BATCH % MOST_PEOPLE, seconds, kinds) for i in firsts]
+        return [
+            cls(body, seed + i, min(BATCH, count - i), 1 + i // BATCH % MOST_PEOPLE, seconds, kinds) for i in firsts
+        ]
 
     @property
     def label(self) -> str:
@@ -203,8 +228,15 @@ class RandomChunk(Chunk):
         simulator, seeds = self.body.simulator(), [self.first + i for i in range(self.count)]
         scenes = [possible_scene(seed, self.num_people, simulator, self.kinds) for seed in seeds]
         laws = judged(scenes, simulator, seeds, self.seconds)
-        counts = {"objects": np.array([len(s.elements) for s in scenes]), "people": np.full(self.count, self.num_people)}
-        return counts | {"seed": np.array(seeds)} | {f.name: np.array([getattr(law, f.name) for law in laws]) for f in fields(Laws)}
+        counts = {
+            "objects": np.array([len(s.elements) for s in scenes]),
+            "people": np.full(self.count, self.num_people),
+        }
+        return (
+            counts
+            | {"seed": np.array(seeds)}
+            | {f.name: np.array([getattr(law, f.name) for law in laws]) for f in fields(Laws)}
+        )
 
 
 def judged(scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[int], seconds: float) -> "list[Laws]":
@@ -249,7 +281,10 @@ class Laws:
         planes = [Plane.ground()] if scene.ground.level else [_ground_of(world, state, number) for state in states[1:]]
         still, solid, loose, lowest = list[Collider](planes[:1]), 0.0, 0.0, math.inf
         if len(planes) > 1:
-            still, solid = [], max(inside([plane], here, skeleton) for plane, here in zip(planes, people[1:], strict=True))
+            still, solid = (
+                [],
+                max(inside([plane], here, skeleton) for plane, here in zip(planes, people[1:], strict=True)),
+            )
         for k, element in enumerate(scene.elements):
             over_time = [(frame / fps, people[frame], memory[k]) for frame, memory in enumerate(memories, start=1)]
             if is_loose(element):
@@ -257,7 +292,9 @@ class Laws:
                     collider, reach = _as_collider(element, own)
                     loose, lowest = max(loose, inside([collider], here, skeleton)), min(lowest, float(own.x[2]) - reach)
             elif isinstance(element, SolidObject) and element.path:
-                solid = max(solid, *(inside(element.shapes(time, 1 / fps), here, skeleton) for time, here, _ in over_time))
+                solid = max(
+                    solid, *(inside(element.shapes(time, 1 / fps), here, skeleton) for time, here, _ in over_time)
+                )
             elif isinstance(element, SolidObject):
                 still += element.shapes(0.0, 1 / fps)
             elif isinstance(element, Obstacle):
@@ -275,7 +312,9 @@ class Laws:
 
 def _ground_of(world: World, state: WorldState, number: int) -> Plane:
     """Return the ground of one world of a batch."""
-    return world.ground(state, state.frame / world.fps).map(lambda vectors: vectors[number], lambda scalars: scalars[number])
+    return world.ground(state, state.frame / world.fps).map(
+        lambda vectors: vectors[number], lambda scalars: scalars[number]
+    )
 
 
 def _as_collider(element: Any, state: BodyState) -> tuple[Collider, float]:  # noqa: ANN401

@@ -35,7 +35,11 @@ class Recorded:
     @classmethod
     def of(cls, name: str, kind: str, motion: Motion) -> "Recorded":
         """Measure a recording."""
-        return cls(name, kind, *(np.linalg.norm(metrics.root_wrench(motion, cylinders=solid)[1:-1], axis=-1) for solid in (False, True)))
+        return cls(
+            name,
+            kind,
+            *(np.linalg.norm(metrics.root_wrench(motion, cylinders=solid)[1:-1], axis=-1) for solid in (False, True)),
+        )
 
     @property
     def likeness(self) -> float:
@@ -49,7 +53,9 @@ def measure_recordings(folder: Path) -> list[Recorded]:
     """Measure runs and jumps of a data set that `dropsim data build` made, or of a folder of BVH or AMASS files named by what they show."""
     found = [Recorded.of(name, kind, motion) for kind in KINDS for name, motion in recorded_motions(folder, kind)]
     if not found:
-        raise ValueError(f"{folder}: holds no running or jumping, by the index of the data set or by the names of its files")
+        raise ValueError(
+            f"{folder}: holds no running or jumping, by the index of the data set or by the names of its files"
+        )
     return found
 
 
@@ -57,7 +63,9 @@ def recorded_windows(folder: Path, kinds: Sequence[str]) -> np.ndarray:
     """Return the features of the seconds of recordings of some kinds."""
     motions = [motion for kind in kinds for _, motion in recorded_motions(folder, kind)]
     if not motions:
-        raise ValueError(f"{folder}: holds no recordings of {', '.join(kinds)}, by the index of the data set or by the names of its files")
+        raise ValueError(
+            f"{folder}: holds no recordings of {', '.join(kinds)}, by the index of the data set or by the names of its files"
+        )
     return all_features(motions)
 
 
@@ -69,7 +77,9 @@ def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
         for clip in spread([clip for clip in index_of(folder) if clip.category == kind]):
             yield clip.name, _middle(read_clip(folder, clip))
         return
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and category_of_name(path.stem) == kind)
+    files = sorted(
+        path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and category_of_name(path.stem) == kind
+    )
     for path in spread(files):
         yield path.stem, _middle(read_on_floor(path))
 

@@ -1,11 +1,11 @@
 """The recovery test of a prior alone: does it return to its own distribution after a shove that no recording has?
 
-The one-step energy of a frame is the squared distance, summed over the joints [m^2], between where the body would coast, x_t + h v_t,
-and the nearest of K candidates of the next frame: the kinematic energy E_kin of a body without any physics of its own. v_t is the
-velocity of the last step, and at the displaced frame the shoved one. Curves are smoothed over 5 frames. A rollout is back at the first
-time within 2 s from which on its energy stays for 0.5 s within the 95th percentile of all frames of rollouts from the same starts
-without a shove. Runners and jumpers set that limit, and many shoves do not reach it (`left_share`); held to the limit of its own motion
-category, a rollout has a harder test.
+The one-step energy of a frame is the squared distance, summed over the joints [m^2], between where the body would
+coast, x_t + h v_t, and the nearest of K candidates of the next frame: the kinematic energy E_kin of a body without any
+physics of its own. v_t is the velocity of the last step, and at the displaced frame the shoved one. Curves are smoothed
+over 5 frames. A rollout is back at the first time within 2 s from which on its energy stays for 0.5 s within the 95th
+percentile of all frames of rollouts from the same starts without a shove. Runners and jumpers set that limit, and many
+shoves do not reach it (`left_share`); held to the limit of its own motion category, a rollout has a harder test.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,7 +79,9 @@ def _bent(
 
 
 @np.errstate(invalid="ignore", over="ignore")
-def energy_curves(prior: Prior, start: State, num_frames: int, num_samples: int, rng: Streams) -> tuple[Float[np.ndarray, "*b t"], Motion]:
+def energy_curves(
+    prior: Prior, start: State, num_frames: int, num_samples: int, rng: Streams
+) -> tuple[Float[np.ndarray, "*b t"], Motion]:
     """Roll a prior out, sampled, and return the one-step energy of every frame [m^2] and the motion."""
     states, energies = [start], []
     for _ in range(num_frames):
@@ -89,7 +91,9 @@ def energy_curves(prior: Prior, start: State, num_frames: int, num_samples: int,
         energies.append(np.square(candidates.x - coasting[..., None, :, :]).sum((-1, -2)).min(-1))
         # The second is the first that is sampled; a prior that has only its mode goes on with that.
         chosen = candidates.pick(min(1, candidates.x.shape[-3] - 1))
-        states.append(State(chosen.x, (chosen.x - state.x) * prior.fps, chosen.q, prior.commit(chosen, chosen.x, chosen.q)))
+        states.append(
+            State(chosen.x, (chosen.x - state.x) * prior.fps, chosen.q, prior.commit(chosen, chosen.x, chosen.q))
+        )
     return np.stack(energies, axis=-1), motion_of(prior, states)
 
 
@@ -99,7 +103,9 @@ def smoothed(curves: Float[np.ndarray, "b t"]) -> Float[np.ndarray, "b t"]:
     return np.nanmean(np.lib.stride_tricks.sliding_window_view(padded, SMOOTH, axis=-1), axis=-1)
 
 
-def return_times(curves: Float[np.ndarray, "b t"], limits: Float[np.ndarray, "b"], fps: float) -> Float[np.ndarray, "b"]:
+def return_times(
+    curves: Float[np.ndarray, "b t"], limits: Float[np.ndarray, "b"], fps: float
+) -> Float[np.ndarray, "b"]:
     """Return the time from which on each curve stays within its limit for half a second [s]; infinite if it is later than 2 s."""
     inside = metrics.sustained(curves <= limits[:, None], round(STAY * fps))[:, : round(WITHIN * fps) + 1]
     return np.where(inside.any(-1), inside.argmax(-1) / fps, np.inf)
@@ -119,7 +125,13 @@ class Returns:
     """Median time until they are back; rollouts that never are count as infinite [s]."""
 
     @classmethod
-    def of(cls, shoved: Float[np.ndarray, "b t"], calm: Float[np.ndarray, "b t"], limits: Float[np.ndarray, "b"], fps: float) -> "Returns":
+    def of(
+        cls,
+        shoved: Float[np.ndarray, "b t"],
+        calm: Float[np.ndarray, "b t"],
+        limits: Float[np.ndarray, "b"],
+        fps: float,
+    ) -> "Returns":
         """Judge curves with and without a shove by a limit for each."""
         times, calm_times = (return_times(curves, limits, fps) for curves in (shoved, calm))
         left = (shoved[:, :SMOOTH] > limits[:, None]).any(-1)
@@ -146,7 +158,14 @@ class Recovery:
 
 
 def measure_recovery(
-    prior: Prior, starts: State, categories: Sequence[str], *, num_samples: int, seed: int, chunk: int, tick: Callable[[], None]
+    prior: Prior,
+    starts: State,
+    categories: Sequence[str],
+    *,
+    num_samples: int,
+    seed: int,
+    chunk: int,
+    tick: Callable[[], None],
 ) -> Recovery:
     """Roll out from starts as they are and from displaced ones, with the same random numbers; tick twice for each chunk of people."""
     num_frames = round((WITHIN + STAY) * prior.fps) + SMOOTH
@@ -161,7 +180,9 @@ def measure_recovery(
         human.append(metrics.human(motion))
         tick()
     # What is not finite is outside of everything.
-    calm, shoved = (smoothed(np.nan_to_num(np.concatenate(curves), nan=np.inf, posinf=np.inf)) for curves in (calm, shoved))
+    calm, shoved = (
+        smoothed(np.nan_to_num(np.concatenate(curves), nan=np.inf, posinf=np.inf)) for curves in (calm, shoved)
+    )
     if not np.isfinite(calm).any():
         raise ValueError(f"every rollout of {prior.name} diverged: these weights cannot be measured")
     names = np.array(categories)

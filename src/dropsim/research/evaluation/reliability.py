@@ -1,7 +1,8 @@
 """Does it hold? Random pushes, random scenes, and damaged files for every reader.
 
-A simulation must go on with finite numbers, whole bones and nobody through the floor, whatever happens in it. A damaged file must be read
-or refused with a ValueError of one line, within bounds of time and memory; anything else counts as a failure.
+A simulation must go on with finite numbers, whole bones and nobody through the floor, whatever happens in it. A damaged
+file must be read or refused with a ValueError of one line, within bounds of time and memory; anything else counts as a
+failure.
 """
 
 import resource
@@ -36,7 +37,8 @@ FRAMES = 90
 DEEPEST, LONGEST_BONE = 0.03, 2.0
 """Worst that a frame may be: a sphere in the ground [m], an error of a bone's length [%]."""
 FASTEST = 40.0
-"""Speed of a joint beyond which a body is not thrown but broken [m/s]: an impulse of 1500 N for 20 frames gives a hand less."""
+"""Speed of a joint beyond which a body is not thrown but broken [m/s]: an impulse of 1500 N for 20 frames gives a hand
+less."""
 SCENE_SECONDS = 3.0
 """Of a random scene [s]."""
 MUTANT_SECONDS, MUTANT_MEMORY = 10.0, 1_000_000_000
@@ -177,7 +179,9 @@ def fuzz(name: str, reader: Reader, count: int, seed: int = 0) -> Counted:
             if taken > MUTANT_MEMORY:
                 examples.append(f"{name} {i}: took {taken / 1e9:.1f} GB")
                 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Counted(f"files: {name}", count, len(examples), {"read": read, "longest [s]": round(longest, 3)}, tuple(examples[:5]))
+    return Counted(
+        f"files: {name}", count, len(examples), {"read": read, "longest [s]": round(longest, 3)}, tuple(examples[:5])
+    )
 
 
 def _written(path: Path, data: bytes) -> Path:
@@ -185,16 +189,26 @@ def _written(path: Path, data: bytes) -> Path:
     return path
 
 
-def _totals(name: str, tried: int, results: Sequence[Arrays], harmless: Sequence[str], examples: Sequence[str] = ()) -> Counted:
+def _totals(
+    name: str, tried: int, results: Sequence[Arrays], harmless: Sequence[str], examples: Sequence[str] = ()
+) -> Counted:
     """Add flags up; `harmless` ones are no failures."""
     counts = {
-        key: int(sum(arrays[key].sum() for arrays in results if key in arrays)) for key in dict.fromkeys(k for r in results for k in r)
+        key: int(sum(arrays[key].sum() for arrays in results if key in arrays))
+        for key in dict.fromkeys(k for r in results for k in r)
     }
-    return Counted(name, tried, sum(count for key, count in counts.items() if key not in harmless), counts, tuple(examples))
+    return Counted(
+        name, tried, sum(count for key, count in counts.items() if key not in harmless), counts, tuple(examples)
+    )
 
 
 def evaluate_reliability(
-    body: Body, options: ReliabilityOptions, folder: Path, *, workers: int = 1, watch: Callable[[int, int], None] | None = None
+    body: Body,
+    options: ReliabilityOptions,
+    folder: Path,
+    *,
+    workers: int = 1,
+    watch: Callable[[int, int], None] | None = None,
 ) -> list[Counted]:
     """Try everything."""
     pushes = [PushedChunk(body, part) for part in batched(random_pushes(options.pushes, options.seed))]
@@ -207,7 +221,9 @@ def evaluate_reliability(
         _totals("scenes", options.scenes, [scene_faults(part) for part in laws], (), examples),
     ]
     return [one for one in found if one.tried] + [
-        fuzz(name, reader, options.mutants, options.seed) for name, reader in usable_readers().items() if options.mutants
+        fuzz(name, reader, options.mutants, options.seed)
+        for name, reader in usable_readers().items()
+        if options.mutants
     ]
 
 
@@ -215,7 +231,14 @@ def table(found: Sequence[Counted]) -> list[list[str]]:
     """Lay the counts out, under a header."""
     rows = [["what", "tried", "failures", "of these and others"]]
     for one in found:
-        rows.append([one.name, str(one.tried), str(one.failures), ", ".join(f"{value:g} {key}" for key, value in one.details.items())])
+        rows.append(
+            [
+                one.name,
+                str(one.tried),
+                str(one.failures),
+                ", ".join(f"{value:g} {key}" for key, value in one.details.items()),
+            ]
+        )
     return rows
 
 

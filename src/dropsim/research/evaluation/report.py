@@ -37,7 +37,9 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or "unknown processor"
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor")
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
+    )
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,10 @@ def _section(section: Section) -> str:
     parts = [f"<h2>{_text(section.title)}{mark}</h2>", *(f"<p>{_text(line)}</p>" for line in section.text)]
     if section.table:
         head, *rows = section.table
-        lines = ["".join(f"<th>{_text(cell)}</th>" for cell in head), *("".join(f"<td>{_text(cell)}</td>" for cell in row) for row in rows)]
+        lines = [
+            "".join(f"<th>{_text(cell)}</th>" for cell in head),
+            *("".join(f"<td>{_text(cell)}</td>" for cell in row) for row in rows),
+        ]
         parts.append(f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>")
     if section.picture is not None:
         data = base64.b64encode(section.picture.read_bytes()).decode("ascii")

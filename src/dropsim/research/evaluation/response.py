@@ -1,7 +1,8 @@
 """The response protocol: do pushes arrive, do people step when people step, fall when people fall, and get up again?
 
-Standing, walking and running people get short pushes of many sizes from all sides; walkers get PDP's pushes, everybody gets kicks, and
-others are thrown over, tripped and hit by balls. Every pushed person has a twin who is not pushed, with the same random numbers.
+Standing, walking and running people get short pushes of many sizes from all sides; walkers get PDP's pushes, everybody
+gets kicks, and others are thrown over, tripped and hit by balls. Every pushed person has a twin who is not pushed, with
+the same random numbers.
 """
 
 import math
@@ -94,7 +95,9 @@ class ResponseProtocol:
         """Return all work."""
         makers: Mapping[str, Callable[[Body], Iterator[Chunk]]] = {
             "push": lambda b: self._pushes(b, "push", FULL, self.people),
-            "baselines": lambda b: (c for m in (ALONE, RAGDOLL) for c in self._pushes(b, "baselines", m, max(1, self.people // 4))),
+            "baselines": lambda b: (
+                c for m in (ALONE, RAGDOLL) for c in self._pushes(b, "baselines", m, max(1, self.people // 4))
+            ),
             "pdp": self._pdp,
             "kicks": self._kicks,
             "walk-perturb": self._walk_perturb,
@@ -103,7 +106,9 @@ class ResponseProtocol:
             "balls": self._balls,
             "recorded": lambda b: iter((RecordedChunk(b, self.recorded),)),
             "overlap": lambda b: (
-                ScenarioChunk(b, name, seeds) for name in self.scenarios for seeds in _groups(self._seeds(self.scenario_seeds), 8)
+                ScenarioChunk(b, name, seeds)
+                for name in self.scenarios
+                for seeds in _groups(self._seeds(self.scenario_seeds), 8)
             ),
         }
         return [chunk for part in PARTS if part in self.parts for chunk in makers[part](body)]
@@ -214,7 +219,12 @@ class Response:
 
 
 def evaluate_response(
-    body: Body, protocol: ResponseProtocol, folder: Path, *, workers: int = 1, watch: Callable[[int, int], None] | None = None
+    body: Body,
+    protocol: ResponseProtocol,
+    folder: Path,
+    *,
+    workers: int = 1,
+    watch: Callable[[int, int], None] | None = None,
 ) -> Response:
     """Run the protocol in chunks that are kept in a folder."""
     chunks = protocol.chunks(body)
@@ -253,7 +263,9 @@ def cells_of(pushed: Sequence[Row], *, by_direction: bool) -> list[ResponseCell]
     return [_cell(*key, rows) for key, rows in groups.items()]
 
 
-def _cell(method: str, start: str, impulse: float, degrees: float | int | None, rows: Sequence[Arrays | None]) -> ResponseCell:
+def _cell(
+    method: str, start: str, impulse: float, degrees: float | int | None, rows: Sequence[Arrays | None]
+) -> ResponseCell:
     whole = [row for row in rows if row is not None]
     lost, lift_off, stepped, steps, fell = (
         np.array([row[name] for row in whole], dtype=float) for name in ("lost", "lift_off", "stepped", "steps", "fell")
@@ -312,7 +324,9 @@ def _push_numbers(rows: Sequence[Arrays], cells: Sequence[ResponseCell]) -> dict
 
     return {
         "lost_max": math.nan if worst is None else abs(worst.lost),
-        "lost_max_at": None if worst is None else f"{worst.start}, {worst.impulse:g} N s/kg, {worst.direction:g} degrees",
+        "lost_max_at": None
+        if worst is None
+        else f"{worst.start}, {worst.impulse:g} N s/kg, {worst.direction:g} degrees",
         "ledger_p99": float(force),
         "ledger_moment_p99": float(moment),
         "ledger_same_frame_p99": float(strict),
@@ -406,4 +420,8 @@ def table(cells: Sequence[ResponseCell]) -> str:
 
 def as_json(response: Response) -> dict[str, Any]:
     """Return all numbers as plain values: the main ones by name, then the cells and the protocol."""
-    return {**response.numbers, "cells": [asdict(cell) for cell in response.cells], "protocol": asdict(response.protocol)}
+    return {
+        **response.numbers,
+        "cells": [asdict(cell) for cell in response.cells],
+        "protocol": asdict(response.protocol),
+    }

@@ -26,7 +26,9 @@ BOUNDS: Mapping[str, Bound] = {
     "fell_walk_0_7": Bound(0, 0.03, f"recovered within two steps ({HOF})"),
     "pdp_fell": Bound(0, 0.02, "PDP's protocol"),
     "kicks_fell": Bound(0, 0.1, "kicks of 0.5 m/s every 2 s (BeyondMimic, ProtoMotions)"),
-    "walk_perturb_fell": Bound(0, 0.02, "0 to 0.5 m/s every second for 15 s: BeyondMimic 0 %, Diffuse-CLoC 16 %, as cited by others"),
+    "walk_perturb_fell": Bound(
+        0, 0.02, "0 to 0.5 m/s every second for 15 s: BeyondMimic 0 %, Diffuse-CLoC 16 %, as cited by others"
+    ),
     "getup_share": Bound(0.95, 1, "upright within 8 s"),
     "getup_ways": Bound(4, 1000, "clusters with 5 % of the people or more"),
     "getup_spin_max": Bound(0, 6, "[rad/s]"),
@@ -39,7 +41,8 @@ BOUNDS: Mapping[str, Bound] = {
 }
 """Bars of the main numbers, next to what real people do."""
 LIMITS = ((0.87, "older women"), (1.27, "older men"), (1.6, "young women"))
-"""Impulses from which people recover by one step [N s/kg], from their largest leans: v = l sin(lean) sqrt(g / l), l = 1 m."""
+"""Impulses from which people recover by one step [N s/kg], from their largest leans: v = l sin(lean) sqrt(g / l), l = 1
+m."""
 THRESHOLDS = ((0.2, "backward"), (0.4, "forward, sideways"))
 """Impulses at which the extrapolated centre of mass leaves the base of support (after Hof) [N s/kg]."""
 
@@ -64,9 +67,20 @@ def write_response_report(response: Response, folder: Path) -> list[Path]:
     if response.cells:
         write_csv(paths[1], list(asdict(response.cells[0])), [tuple(asdict(cell).values()) for cell in response.cells])
         _draw(response, paths[2])
-    sections = [Section("The main numbers", table=number_rows(response.numbers, BOUNDS), picture=paths[2] if response.cells else None)]
+    sections = [
+        Section(
+            "The main numbers",
+            table=number_rows(response.numbers, BOUNDS),
+            picture=paths[2] if response.cells else None,
+        )
+    ]
     sections += [Section(title, table=table_rows(cells)) for title, cells in parts.items()]
-    write_page(paths[3], "What people do when pushed", machine() | {k: str(v) for k, v in asdict(response.protocol).items()}, sections)
+    write_page(
+        paths[3],
+        "What people do when pushed",
+        machine() | {k: str(v) for k, v in asdict(response.protocol).items()},
+        sections,
+    )
     return [path for path in paths if path.exists()]
 
 
@@ -94,10 +108,16 @@ def _draw(response: Response, path: Path) -> None:
         impulses, lost, errors = ([getattr(c, name) for c in own] for name in ("impulse", "lost", "lost_error"))
         lower[0].errorbar(impulses, lost, errors, fmt=".", capsize=2, label=start, alpha=0.7)
     lower[0].axhspan(-0.25, 0.25, color="grey", alpha=0.15)
-    lower[0].set(xlabel="impulse / mass [N s/kg]", ylabel="velocity lost [m/s]", title="Lost 0.1 s after the push, a dot a direction")
+    lower[0].set(
+        xlabel="impulse / mass [N s/kg]",
+        ylabel="velocity lost [m/s]",
+        title="Lost 0.1 s after the push, a dot a direction",
+    )
     for degrees, places in sorted(response.placed.items()):
         lower[1].scatter(places[:, 0], places[:, 1], s=5, label=f"{degrees:g}°", alpha=0.6)
-    lower[1].set(xlabel="to the right [m]", ylabel="ahead [m]", aspect="equal", title="First step of standing people, by push")
+    lower[1].set(
+        xlabel="to the right [m]", ylabel="ahead [m]", aspect="equal", title="First step of standing people, by push"
+    )
     for panel in axes.flat:
         if panel.get_legend_handles_labels()[0]:
             panel.legend(fontsize=6, ncols=2)

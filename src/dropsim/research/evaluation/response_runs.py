@@ -29,7 +29,12 @@ LEDGER_EVERY = 5
 """Frames from one half second that is looked at to the next."""
 RISE = np.arange(-60, 1, 6)
 """Frames of getting up that tell ways apart: the two seconds until a person is upright."""
-TWISTED = (("left_knee", "left_ankle"), ("right_knee", "right_ankle"), ("left_ankle", "left_foot"), ("right_ankle", "right_foot"))
+TWISTED = (
+    ("left_knee", "left_ankle"),
+    ("right_knee", "right_ankle"),
+    ("left_ankle", "left_foot"),
+    ("right_ankle", "right_foot"),
+)
 """Shins and feet, whose turn about themselves within a frame is measured."""
 NEAR = 0.05
 """A hand or a head this near to the floor has reached it [m]."""
@@ -104,7 +109,9 @@ def answered(motion: Motion, step: Int[np.ndarray, "b 3"], twins: Int[np.ndarray
     unperturbed = np.where(landed < 0, len(motion), landed)[twins]
     # Feet of people who lie go up and down too.
     lies = np.where(down.any(-1), down.argmax(-1), len(motion))
-    return (twins >= 0) & (landed >= 0) & (landed <= STEP_SECONDS * motion.fps) & (landed < unperturbed) & (landed <= lies)
+    return (
+        (twins >= 0) & (landed >= 0) & (landed <= STEP_SECONDS * motion.fps) & (landed < unperturbed) & (landed <= lies)
+    )
 
 
 def _placed(motion: Motion, step: Int[np.ndarray, "b 3"]) -> Float[np.ndarray, "b 2"]:
@@ -161,7 +168,10 @@ class RecordedChunk(Chunk):
 
     def run(self) -> Arrays:
         bank = bank_of(self.body)
-        parts = [bank.motion(i, seconds=self.seconds) for i in np.linspace(0, len(bank.clips) - 1, self.clips).astype(int).tolist()]
+        parts = [
+            bank.motion(i, seconds=self.seconds)
+            for i in np.linspace(0, len(bank.clips) - 1, self.clips).astype(int).tolist()
+        ]
         return {
             "ledger": np.concatenate([metrics.ledger(motion)[::LEDGER_EVERY] for motion in parts]),
             "overlap_mm": np.concatenate([metrics.self_overlap_mm(motion) for motion in parts]),
@@ -255,7 +265,10 @@ class BallChunk(Chunk):
 
     def run(self) -> Arrays:
         throw = Throw("spine3", self.angle, speed=self.speed, mass=self.mass, start=1.0)
-        scene, simulator = Scene((Person(self.start),), (Acted.ahead(SPEEDS[self.start], len(self.seeds)),)), self.body.simulator()
+        scene, simulator = (
+            Scene((Person(self.start),), (Acted.ahead(SPEEDS[self.start], len(self.seeds)),)),
+            self.body.simulator(),
+        )
 
         def rollout(*more: Element) -> Rollout:
             return rolled(World(replace(scene, elements=(*scene.elements, *more)), simulator), self.seeds, 75)[0]

@@ -45,7 +45,11 @@ class ScenarioChunk(Chunk):
 
         def together(seeds: Sequence[int]) -> Motion:
             rollout = run(world, setup.num_frames(world.fps), list(seeds))
-            motions = rollout.motions if setup.scene.ground.level else [above_ground(m, rollout.ground) for m in rollout.motions]
+            motions = (
+                rollout.motions
+                if setup.scene.ground.level
+                else [above_ground(m, rollout.ground) for m in rollout.motions]
+            )
             heights.append(_people(motions))
             return _people(rollout.motions)
 
@@ -65,7 +69,11 @@ def _people(motions: Sequence[Motion]) -> Motion:
 
 def _at_once(element: Element[Any]) -> Element[Any]:
     """Let people who follow turn at once, without a ramp: that is how turns are judged."""
-    return replace(element, acceleration=AT_ONCE) if isinstance(element, Follow) and len(element.velocities) > 2 else element
+    return (
+        replace(element, acceleration=AT_ONCE)
+        if isinstance(element, Follow) and len(element.velocities) > 2
+        else element
+    )
 
 
 def followed(motion: Motion, scene: Scene) -> Arrays:
@@ -97,7 +105,9 @@ def turn_errors(motion: Motion, wanted: Float[np.ndarray, "t 2"]) -> Float[np.nd
     for turn in turns[turns + late < len(motion)].tolist():
         way = motion.root[..., turn + late, :2] - motion.root[..., turn + early, :2]
         x, y = wanted[turn]
-        errors.append(np.degrees(np.abs(np.arctan2(x * way[..., 1] - y * way[..., 0], x * way[..., 0] + y * way[..., 1]))))
+        errors.append(
+            np.degrees(np.abs(np.arctan2(x * way[..., 1] - y * way[..., 0], x * way[..., 0] + y * way[..., 1])))
+        )
     return np.stack(errors, -1) if errors else np.zeros((*motion.root.shape[:-2], 0))
 
 
@@ -105,7 +115,10 @@ def _straight_speed(motion: Motion, wanted: Float[np.ndarray, "t 2"]) -> Float[n
     """Return the net displacement of the two seconds before each turn and before the end, over what was asked for."""
     turns = [*np.flatnonzero((np.diff(wanted, axis=0) != 0).any(-1)).tolist(), len(motion) - 1]
     span = round(2 * motion.fps)
-    ways = [np.linalg.norm(motion.root[:, t, :2] - motion.root[:, t - span, :2], axis=-1) / 2 / np.linalg.norm(wanted[t]) for t in turns]
+    ways = [
+        np.linalg.norm(motion.root[:, t, :2] - motion.root[:, t - span, :2], axis=-1) / 2 / np.linalg.norm(wanted[t])
+        for t in turns
+    ]
     return np.mean(ways, axis=0)
 
 

@@ -37,7 +37,12 @@ Want = tuple[float, float, float, float]
 """Time from which on [s] people want a velocity [m/s] and a height of the pelvis [m]; NaN for none in particular."""
 CROUCH, JUMP = 0.55, 1.15
 """Heights that the app asks for [m]."""
-TASKS: Mapping[str, tuple[str, float]] = {"stand": ("stand", 0.0), "walk": ("walk", 1.2), "run": ("run", 2.5), "fast run": ("run", 3.5)}
+TASKS: Mapping[str, tuple[str, float]] = {
+    "stand": ("stand", 0.0),
+    "walk": ("walk", 1.2),
+    "run": ("run", 2.5),
+    "fast run": ("run", 3.5),
+}
 """Starts, and the speeds that are asked for [m/s]."""
 PITCH_EVERY = 5
 """Frames from one measurement of people's posture to the next."""
@@ -57,7 +62,11 @@ MANOEUVRES: Mapping[str, tuple[str, tuple[Want, ...], float]] = {
     "crouch and up": ("stand", _wants((0, 0, 0), (1, 0, 0, CROUCH), (3.5, 0, 0)), 6.0),
     "jump": ("stand", _wants((0, 0, 0), (1, 0, 0, JUMP), (2.5, 0, 0)), 5.0),
     "jump from a walk": ("walk", _wants((0, 0, 1.2), (1, 0, 1.2, JUMP), (2.5, 0, 1.2)), 5.0),
-    "zigzag": ("run", _wants(*((1.5 * i, 2.5 * math.sqrt(0.5) * (-1) ** i, 2.5 * math.sqrt(0.5)) for i in range(6))), 9.0),
+    "zigzag": (
+        "run",
+        _wants(*((1.5 * i, 2.5 * math.sqrt(0.5) * (-1) ** i, 2.5 * math.sqrt(0.5)) for i in range(6))),
+        9.0,
+    ),
     "stop and reverse": ("walk", _wants((0, 0, 1.2), (2, 0, 0), (4, 0, -1.2)), 7.0),
     "start": ("stand", _wants((0, 0, 0), (1, 0, 1.2)), 4.0),
     "reversal": ("walk", _wants((0, 0, 1.2), (2, 0, -1.2)), 6.0),
@@ -127,7 +136,8 @@ def not_done(motion: Motion, height: Float[np.ndarray, "t"]) -> np.ndarray:
 def response_times(motion: Motion, wanted: Float[np.ndarray, "t 2"]) -> Float[np.ndarray, "b n"]:
     """Return the times from each change of the wanted velocity until 80 % of it along the new way, or until slower than 0.2 m/s [s].
 
-    The velocity is that of the centre of mass, averaged over the 0.3 s around a frame; the time to the next change stands for never.
+    The velocity is that of the centre of mass, averaged over the 0.3 s around a frame; the time to the next change
+    stands for never.
     """
     centre, span = motion.skeleton.centre_of_mass(motion.joints)[..., :2], round(0.3 * motion.fps)
     velocity = (centre[..., span:, :] - centre[..., :-span, :]) * motion.fps / span
@@ -140,7 +150,9 @@ def response_times(motion: Motion, wanted: Float[np.ndarray, "t 2"]) -> Float[np
     return np.concatenate(times, -1)
 
 
-def roam(simulator: Simulator, people: State, wanted: Float[np.ndarray, "b t 3"], rng: Streams, num_frames: int) -> Motion:
+def roam(
+    simulator: Simulator, people: State, wanted: Float[np.ndarray, "b t 3"], rng: Streams, num_frames: int
+) -> Motion:
     """Return how people go on who want some velocities and heights; NaN for nothing in particular."""
     world = World(Scene((Person(),), (Acted(wanted),)), simulator)
     start = world.start_from(people.map(lambda values: values[:, None]))
@@ -150,7 +162,9 @@ def roam(simulator: Simulator, people: State, wanted: Float[np.ndarray, "b t 3"]
 def paces(motion: Motion) -> Arrays:
     """Return the speed of the windows of two seconds, end to end, and speed, foot skate and jerk of those of one second."""
     style = {"style_speed": _net_speed, "skate": metrics.foot_skate, "jerk": metrics.jerk}
-    return {"speed": _windowed(motion, WINDOW, _net_speed)} | {name: _windowed(motion, STYLE, how) for name, how in style.items()}
+    return {"speed": _windowed(motion, WINDOW, _net_speed)} | {
+        name: _windowed(motion, STYLE, how) for name, how in style.items()
+    }
 
 
 def _windowed(motion: Motion, seconds: float, measure: Callable[[Motion], Any]) -> np.ndarray:
@@ -197,7 +211,9 @@ class RecordedPaces:
         near = np.abs(people["style_speed"] - speed) <= _band(speed)
         if not (len(recorded) and near.any()):
             return math.nan, math.nan
-        skate, jerk = (float(np.median(people[name][near]) / np.median(recorded[:, i])) for i, name in ((1, "skate"), (2, "jerk")))
+        skate, jerk = (
+            float(np.median(people[name][near]) / np.median(recorded[:, i])) for i, name in ((1, "skate"), (2, "jerk"))
+        )
         return skate, jerk
 
 
@@ -235,7 +251,11 @@ class SteeringProtocol:
         straight = {name: (start, _wants((0, 0, speed)), self.seconds) for name, (start, speed) in TASKS.items()}
         kinds = {**straight, **MANOEUVRES}
         groups = self._groups(self.people)
-        return [RoamChunk(body, name, start, wants, some, length) for name, (start, wants, length) in kinds.items() for some in groups]
+        return [
+            RoamChunk(body, name, start, wants, some, length)
+            for name, (start, wants, length) in kinds.items()
+            for some in groups
+        ]
 
     def scenes(self, body: Body) -> list[ScenarioChunk]:
         """Return the scenarios."""
@@ -250,7 +270,9 @@ def merged(parts: Sequence[Arrays]) -> tuple[Arrays, int]:
     """Put the rows of chunks together; also count the people who diverged."""
     rows = [row for part in parts for row in rows_of(part)]
     whole = [row for row in rows if row is not None]
-    return {name: np.stack([row[name] for row in whole]) for name in (whole[0] if whole else ())}, len(rows) - len(whole)
+    return {name: np.stack([row[name] for row in whole]) for name in (whole[0] if whole else ())}, len(rows) - len(
+        whole
+    )
 
 
 def people_of(found: Sequence[tuple[Chunk, Arrays]], name: str) -> tuple[Arrays, int]:
@@ -331,7 +353,11 @@ def scene_numbers(people: Arrays, diverged: int) -> dict[str, Any]:
         "bone_error_percent": float(people["bone_error_percent"].max()),
         "overlap_p99_mm": float(np.quantile(people["overlap_mm"], 0.99)),
     }
-    means = {name: float(people[name].mean()) for name in ("speed_ratio", "turn_error_deg", "hand_m", "hits") if name in people}
+    means = {
+        name: float(people[name].mean())
+        for name in ("speed_ratio", "turn_error_deg", "hand_m", "hits")
+        if name in people
+    }
     return numbers | means
 
 
@@ -350,16 +376,23 @@ SCENE_COLUMNS = {
 """Keys of a scenario's numbers, with their titles and forms."""
 
 
-def scene_rows(scenes: Mapping[str, Mapping[str, Any]], columns: Mapping[str, tuple[str, str]] = SCENE_COLUMNS) -> list[list[str]]:
+def scene_rows(
+    scenes: Mapping[str, Mapping[str, Any]], columns: Mapping[str, tuple[str, str]] = SCENE_COLUMNS
+) -> list[list[str]]:
     """Lay scenarios or tasks out under a header."""
     head = ["scenario" if columns is SCENE_COLUMNS else "task", *(title for title, _ in columns.values())]
-    return [head, *([name, *(shown(n.get(key), form) for key, (_, form) in columns.items())] for name, n in scenes.items())]
+    return [
+        head,
+        *([name, *(shown(n.get(key), form) for key, (_, form) in columns.items())] for name, n in scenes.items()),
+    ]
 
 
 def table(steering: Steering) -> str:
     """Lay all out in Markdown."""
     parts = [counted_table(scene_rows(steering.paces, PACE_COLUMNS), 0)]
-    parts += [f"Off the way one second after a turn of 90 degrees: {shown(steering.turn_error_deg, '.1f', otherwise='?')} degrees.\n"]
+    parts += [
+        f"Off the way one second after a turn of 90 degrees: {shown(steering.turn_error_deg, '.1f', otherwise='?')} degrees.\n"
+    ]
     parts += [counted_table(number_rows(steering.manoeuvres, MANOEUVRE_BOUNDS), 0)]
     parts += [counted_table(scene_rows(steering.scenes), 0)] if steering.scenes else []
     return "\n".join(parts)

@@ -65,24 +65,35 @@ def _behaviour_rows(found: Mapping[str, Any]) -> Rows:
 
 
 def _response_rows(found: Mapping[str, Any]) -> Rows:
-    return number_rows({name: value for name, value in found.items() if name not in ("cells", "protocol", "made_by")}, RESPONSE_BOUNDS)
+    return number_rows(
+        {name: value for name, value in found.items() if name not in ("cells", "protocol", "made_by")}, RESPONSE_BOUNDS
+    )
 
 
 def _impulse_rows(found: Mapping[str, Any]) -> Rows:
-    cells = [_restored(response.ResponseCell, cell, ("direction",)) for cell in found["cells"] if cell["direction"] is None]
+    cells = [
+        _restored(response.ResponseCell, cell, ("direction",)) for cell in found["cells"] if cell["direction"] is None
+    ]
     return response.table_rows(cells)
 
 
 def _steering_rows(found: Mapping[str, Any]) -> Rows:
     numbers: dict[str, Any] = {}
     for task, pace in found["paces"].items():
-        numbers |= {f"{task}.{name}": pace[name] for name in ("fell", "speed", "skate_ratio", "jerk_ratio") if pace.get(name) is not None}
+        numbers |= {
+            f"{task}.{name}": pace[name]
+            for name in ("fell", "speed", "skate_ratio", "jerk_ratio")
+            if pace.get(name) is not None
+        }
         if pace["asked"] and pace.get("speed") is not None:
             numbers[f"{task}.speed_ratio"] = pace["speed"] / pace["asked"]
     numbers |= {"turn_error_deg": found["turn_error_deg"], **found.get("manoeuvres", {})}
     scenes = found["scenarios"]
     numbers |= {
-        f"{scene}.{name}": value for scene, own in scenes.items() for name, value in own.items() if f"{scene}.{name}" in STEERING_BOUNDS
+        f"{scene}.{name}": value
+        for scene, own in scenes.items()
+        for name, value in own.items()
+        if f"{scene}.{name}" in STEERING_BOUNDS
     }
     if scenes.get("projectiles", {}).get("hits") and "hits" in scenes.get("projectiles-dodge", {}):
         numbers["dodged"] = scenes["projectiles-dodge"]["hits"] / scenes["projectiles"]["hits"]
@@ -100,7 +111,8 @@ def _prior_rows(found: Mapping[str, Any]) -> Rows:
              for b in found.get("speed_bias", ()) if b["frames"]]  # fmt: skip
     shares = found.get("activity") or {"rolled_out": {}}
     return rows + [
-        [name, f"{value:.1%}", "", "", f"{shares['recorded'][name]:.1%} recorded"] for name, value in shares["rolled_out"].items()
+        [name, f"{value:.1%}", "", "", f"{shares['recorded'][name]:.1%} recorded"]
+        for name, value in shares["rolled_out"].items()
     ]
 
 
@@ -110,12 +122,16 @@ def _paper_rows(found: Mapping[str, Any]) -> Rows:
         groups.setdefault((claim.get("prior", "cvae"), tuple(claim.get("newtons", (300.0, 700.0)))), []).append(
             _restored(Claim, claim, ("number", "reproduced"))
         )
-    return verdict_rows([Case(PaperOptions(prior=prior, newtons=newtons), tuple(own)) for (prior, newtons), own in groups.items()])
+    return verdict_rows(
+        [Case(PaperOptions(prior=prior, newtons=newtons), tuple(own)) for (prior, newtons), own in groups.items()]
+    )
 
 
 def _push_rows(found: Mapping[str, Any]) -> Rows:
     cells = [_restored(push.PushCell, cell, push.KEYS) for cell in found["cells"]]
-    return push.table_rows([c for c in cells if c.newtons is not None and all(getattr(c, key) is None for key in push.KEYS[1:])])
+    return push.table_rows(
+        [c for c in cells if c.newtons is not None and all(getattr(c, key) is None for key in push.KEYS[1:])]
+    )
 
 
 def _reliability_rows(found: Mapping[str, Any]) -> Rows:
@@ -144,7 +160,13 @@ def sections(results: Mapping[str, Any], folder: Path) -> list[Section]:
         if part in results:
             picture = folder / PICTURES[part] if part in PICTURES and part not in shown_pictures else None
             shown_pictures.add(part)
-            parts.append(Section(title, picture=picture if picture is not None and picture.exists() else None, table=make(results[part])))
+            parts.append(
+                Section(
+                    title,
+                    picture=picture if picture is not None and picture.exists() else None,
+                    table=make(results[part]),
+                )
+            )
     return parts
 
 
@@ -203,7 +225,11 @@ def _caption(part: str, results: Mapping[str, Any]) -> str:
     else:
         motions = found.get("motions")
         paper = "Each prior over each range" + (f", {motions} motions" if motions else "")
-        many = {"prior": "People that the prior never saw", "paper": paper, "reliability": "All failures should be zero"}[part]
+        many = {
+            "prior": "People that the prior never saw",
+            "paper": paper,
+            "reliability": "All failures should be zero",
+        }[part]
     made_by = found.get("made_by", results["made_by"])
     return f"{many}; dropsim {made_by['dropsim']}, {made_by['made']}."
 

@@ -30,7 +30,8 @@ CHUNK = 25
 """Trials of a batch; fixed, so that a chunk's file does not depend on how many workers there are."""
 Item = TypeVar("Item")
 FULL, ALONE, RAGDOLL, TRACKED = "full", "prior alone", "ragdoll", "MuJoCo with PD"
-"""The simulator, and baselines: the prior without a body, a body without a prior, and one in MuJoCo that tracks the unpushed motion."""
+"""The simulator, and baselines: the prior without a body, a body without a prior, and one in MuJoCo that tracks the
+unpushed motion."""
 NO_PRIOR = {"kinematic": False, "range_of_motion": False, "correct": False, "num_samples": 1}
 """Options of a ragdoll: momentum, bones and contact only."""
 
@@ -97,7 +98,11 @@ def _digest(path: Path) -> str:
     """Return a digest of a file, or of the names, sizes and times of a folder's files; nothing for another name."""
     if path.is_file():
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    files = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(path.rglob("*"))] if path.is_dir() else []
+    files = (
+        [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(path.rglob("*"))]
+        if path.is_dir()
+        else []
+    )
     return hashlib.sha256(repr(files).encode()).hexdigest() if files else ""
 
 
@@ -135,10 +140,17 @@ def toward(degrees: float, newtons: float) -> tuple[float, float, float]:
 
 def starts_of(prior: Prior, trials: Sequence[Trial]) -> State:
     """Return the state that each trial starts in."""
-    return stacked([prior.start(trial.start, seed=trial.seed if trial.start_seed is None else trial.start_seed) for trial in trials])
+    return stacked(
+        [
+            prior.start(trial.start, seed=trial.seed if trial.start_seed is None else trial.start_seed)
+            for trial in trials
+        ]
+    )
 
 
-def simulate_trials(simulator: Simulator, trials: Sequence[Trial], num_frames: int) -> tuple[Motion | None, Bool[np.ndarray, "b"]]:
+def simulate_trials(
+    simulator: Simulator, trials: Sequence[Trial], num_frames: int
+) -> tuple[Motion | None, Bool[np.ndarray, "b"]]:
     """Return the motions of the trials that went through to the end, along a batch dimension, and which these are."""
 
     def together(some: Sequence[Trial]) -> Motion:
@@ -150,7 +162,9 @@ def simulate_trials(simulator: Simulator, trials: Sequence[Trial], num_frames: i
     return survivors(trials, together)
 
 
-def survivors(items: Sequence[Item], simulate: Callable[[Sequence[Item]], Motion]) -> tuple[Motion | None, Bool[np.ndarray, "b"]]:
+def survivors(
+    items: Sequence[Item], simulate: Callable[[Sequence[Item]], Motion]
+) -> tuple[Motion | None, Bool[np.ndarray, "b"]]:
     """Simulate a batch; if somebody diverges, it is run again in halves until that person is alone, and they are left out."""
     try:
         return simulate(items), np.ones(len(items), dtype=bool)
@@ -170,7 +184,9 @@ def joined(motions: Sequence[Motion], axis: int = 0) -> Motion:
         parts = [getattr(motion, name) for motion in motions]
         return None if parts[0] is None else np.concatenate(parts, axis)
 
-    energies = {name: np.concatenate([motion.energies[name] for motion in motions], axis) for name in motions[0].energies}
+    energies = {
+        name: np.concatenate([motion.energies[name] for motion in motions], axis) for name in motions[0].energies
+    }
     return replace(motions[0], **{name: join(name) for name in _ARRAYS}, energies=energies)
 
 
@@ -184,7 +200,12 @@ def prior_alone(prior: Prior, trials: Sequence[Trial], num_frames: int) -> Motio
 
 
 def moved_alone(
-    prior: Prior, start: State, forces: Float[np.ndarray, "b t 22 3"], num_frames: int, rng: Streams, intent: Intent | None = None
+    prior: Prior,
+    start: State,
+    forces: Float[np.ndarray, "b t 22 3"],
+    num_frames: int,
+    rng: Streams,
+    intent: Intent | None = None,
 ) -> Motion:
     """Return the same for people in given states; forces are those from the first frame on."""
     mass, h = float(prior.skeleton.masses.sum()), 1 / prior.fps
@@ -202,7 +223,14 @@ def moved_alone(
 def motion_of(prior: Prior, states: Sequence[State], name: str = "") -> Motion:
     """Return states over time as a motion."""
     joints = np.stack([state.x for state in states], axis=-3)
-    return Motion(prior.skeleton, prior.fps, joints[..., 0, :], np.stack([s.q for s in states], axis=-4), joints, name=name or prior.name)
+    return Motion(
+        prior.skeleton,
+        prior.fps,
+        joints[..., 0, :],
+        np.stack([s.q for s in states], axis=-4),
+        joints,
+        name=name or prior.name,
+    )
 
 
 def all_energies(motion: Motion) -> Mapping[str, Float[np.ndarray, "*b t"]]:
@@ -210,13 +238,19 @@ def all_energies(motion: Motion) -> Mapping[str, Float[np.ndarray, "*b t"]]:
 
     Contact and range of motion are taken at the frames themselves; physics is the sum of all but the prior's.
     """
-    before, x, q = flat(motion.joints[..., :-1, :, :], 2), flat(motion.joints[..., 1:, :, :], 2), flat(motion.q[..., 1:, :, :, :], 3)
+    before, x, q = (
+        flat(motion.joints[..., :-1, :, :], 2),
+        flat(motion.joints[..., 1:, :, :], 2),
+        flat(motion.q[..., 1:, :, :, :], 3),
+    )
     frame = Frame(motion.skeleton, 1 / motion.fps, before, x, q, x[:, None], solids((Plane.ground(),), (len(x),)))
     values = dict(motion.energies)
     for energy in (Contact(), RangeOfMotion(PosePrior.shipped())):
         after = energy.value(x, frame).reshape(*motion.root.shape[:-2], -1)
         values[energy.name] = np.concatenate((after[..., :1], after), axis=-1)
-    values["physics"] = np.sum([values[name] for name in ("momentum", "rigidity", "contact", "range_of_motion")], axis=0)
+    values["physics"] = np.sum(
+        [values[name] for name in ("momentum", "rigidity", "contact", "range_of_motion")], axis=0
+    )
     return values
 
 

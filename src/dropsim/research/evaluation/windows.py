@@ -22,8 +22,8 @@ PROJECTION_SEED = 20231
 def window_features(motion: Motion) -> Float[np.ndarray, "*b w f"]:
     """Return the features of the windows of a second, end to end, that a motion holds.
 
-    Each frame's joints, and its joints' velocities, are seen from its own root: turned to face +y, the pelvis above the origin. Ten
-    frames of a window go through a fixed random projection to 32 numbers.
+    Each frame's joints, and its joints' velocities, are seen from its own root: turned to face +y, the pelvis above the
+    origin. Ten frames of a window go through a fixed random projection to 32 numbers.
     """
     span = round(SECONDS * motion.fps)
     count = (len(motion) - 1) // span
@@ -40,7 +40,11 @@ def window_features(motion: Motion) -> Float[np.ndarray, "*b w f"]:
 @functools.cache
 def _projection(size: int) -> Float[np.ndarray, "s f"]:
     """Return normal numbers as torch draws them (Box and Muller, 16 at a time), so that distances compare with the first edition's."""
-    drawn = np.random.RandomState(PROJECTION_SEED).randint(0, 2**32, (size * NUM_FEATURES, 2), dtype=np.uint32).astype(np.uint64)
+    drawn = (
+        np.random.RandomState(PROJECTION_SEED)
+        .randint(0, 2**32, (size * NUM_FEATURES, 2), dtype=np.uint32)
+        .astype(np.uint64)
+    )
     uniform = ((drawn[:, 0] << 32 | drawn[:, 1]) % 2**53 * 2.0**-53).reshape(-1, 2, 8)
     radius, angle = np.sqrt(-2 * np.log(1 - uniform[:, 0])), 2 * np.pi * uniform[:, 1]
     return np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=1).reshape(size, NUM_FEATURES) / size**0.5

@@ -46,7 +46,10 @@ class Clip:
     @property
     def penetration(self) -> float:
         """Deepest that a joint's sphere is in the ground after the first frame [mm]."""
-        return max(1000 * max(0.0, -float(sphere_heights(motion)[1:].min())) if len(motion) > 1 else 0.0 for motion in self.above)
+        return max(
+            1000 * max(0.0, -float(sphere_heights(motion)[1:].min())) if len(motion) > 1 else 0.0
+            for motion in self.above
+        )
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,9 @@ def _together(drawn: Sequence[Drawn]) -> Iterator[Clip | Rejected]:
     template = template_of(drawn[0].setup)
     seeds = [one.seed for one in drawn]
     try:
-        world, start = batch_scenes([one.setup.scene for one in drawn], template.simulator, seeds, opening=template.opening)
+        world, start = batch_scenes(
+            [one.setup.scene for one in drawn], template.simulator, seeds, opening=template.opening
+        )
         rollout = run(world, drawn[0].setup.num_frames(world.fps), seeds, start=start)
     except ValueError as error:
         if len(drawn) > 1:

@@ -51,7 +51,12 @@ class Tilt:
     def rows(self) -> list[list[float]]:
         """Return the ground's rows of time, roll and pitch."""
         up, down = self.start + self.rise, self.start + self.rise + self.hold
-        return [[self.start, 0.0, 0.0], [up, self.roll, self.pitch], [down, self.roll, self.pitch], [down + self.rise, 0.0, 0.0]]
+        return [
+            [self.start, 0.0, 0.0],
+            [up, self.roll, self.pitch],
+            [down, self.roll, self.pitch],
+            [down + self.rise, 0.0, 0.0],
+        ]
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,9 @@ class Distribution:
         for table in self.tables:
             for category in _categories_of(table):
                 if category not in self.weights:
-                    raise ValueError(f"{table.where('category')}[categories] has no {category!r}: {suggestion(category, self.weights)}")
+                    raise ValueError(
+                        f"{table.where('category')}[categories] has no {category!r}: {suggestion(category, self.weights)}"
+                    )
         starts = StartBank.shipped().categories
         for category in self.weights:
             for number in range(max(2, *(most_options(table.values) for table in self.tables))):
@@ -136,7 +143,9 @@ class Distribution:
                 setup = self._setup(tables)
                 for table, person in zip((t for t in tables if t.name == "person"), setup.scene.people, strict=False):
                     if setup.clip is None and person.start not in starts:
-                        raise ValueError(f"{table.where('start')}there is no start {person.start!r}: {suggestion(person.start, starts)}")
+                        raise ValueError(
+                            f"{table.where('start')}there is no start {person.start!r}: {suggestion(person.start, starts)}"
+                        )
 
     def _setup(self, tables: list[Table]) -> Setup:
         return setup_of(tables, Path(self.folder), self.name)
@@ -162,7 +171,9 @@ def _fixed(table: Table) -> Table:
     """Refuse to draw what all clips share."""
     for key, value in table.values.items() if isinstance(table.values, Mapping) else ():
         if isinstance(value, Mapping):
-            raise ValueError(f"{table.where(key)}{f'{table.name} {key}'.strip()} is the same for all clips: write one value")
+            raise ValueError(
+                f"{table.where(key)}{f'{table.name} {key}'.strip()} is the same for all clips: write one value"
+            )
     return table
 
 
@@ -203,7 +214,9 @@ def _with_tilt(tables: list[Table]) -> list[Table]:
         if not isinstance(ground.values, dict):
             continue  # reading refuses it
         if "tilts" in ground.values:
-            raise ValueError(f"{tilt.where()}the ground tilts once in a clip: leave out the other tilt, or [ground] tilts")
+            raise ValueError(
+                f"{tilt.where()}the ground tilts once in a clip: leave out the other tilt, or [ground] tilts"
+            )
         ground.values["tilts"] = object_of(Tilt, tilt).rows()
     return tables
 
@@ -222,7 +235,9 @@ def distribution(source: str | Path) -> Distribution:
         if source.lower().endswith(".toml"):
             text, folder = read_text(Path(source)), str(Path(source).parent.absolute())
         elif source in READY:
-            text = (importlib.resources.files("dropsim") / "assets" / "synthesis" / f"{source}.toml").read_text(encoding="utf-8")
+            text = (importlib.resources.files("dropsim") / "assets" / "synthesis" / f"{source}.toml").read_text(
+                encoding="utf-8"
+            )
         elif source in SCENARIOS:
             text = scene_text(scenario(source), Path())
         else:

@@ -29,13 +29,18 @@ def read_motions(out: Path | str) -> Iterator[tuple[Mapping[str, Any], Motion]]:
         for batch in file.iter_batches(batch_size=16):
             for i in range(batch.num_rows):
                 row = {name: batch.column(name)[i] for name in batch.schema.names}
-                yield {name: value.as_py() for name, value in row.items() if name not in ROWS}, _motion_of(row, skeleton)
+                yield (
+                    {name: value.as_py() for name, value in row.items() if name not in ROWS},
+                    _motion_of(row, skeleton),
+                )
 
 
 def _skeleton_of(schema: "pa.Schema", path: Path) -> Skeleton:
     about = json.loads((schema.metadata or {}).get(b"dropsim", b"{}"))
     if about.get("format") != FORMAT:
-        raise ValueError(f"{path}: is no shard of format {FORMAT}: give the folder that this version's `dropsim synthesize` wrote")
+        raise ValueError(
+            f"{path}: is no shard of format {FORMAT}: give the folder that this version's `dropsim synthesize` wrote"
+        )
     return Skeleton(*(np.array(about["skeleton"][name]) for name in ("rest", "masses", "radii")))
 
 

@@ -9,7 +9,9 @@ from dropsim.research.synthesis.shard import LOCK, Totals, close_folder, is_done
 from dropsim.research.synthesis.workers import Workers
 
 
-def synthesize(recipe: Recipe, out: Path | str, workers: Workers, watch: Callable[[int, int], None] | None = None) -> Totals:
+def synthesize(
+    recipe: Recipe, out: Path | str, workers: Workers, watch: Callable[[int, int], None] | None = None
+) -> Totals:
     """Make all shards that are missing; `watch` is told how many clips are done, and how many there will be."""
     out = Path(out)
     with _alone(out):

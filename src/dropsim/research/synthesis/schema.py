@@ -45,11 +45,17 @@ def schema_of(skeleton: Skeleton, fps: float, identity: Mapping[str, Any]) -> "p
     }  # fmt: skip
     fields = [pa.field(name, kind) for name, kind in plain.items()]
     for name, (shape, unit) in ROWS.items():
-        fields.append(pa.field(name, pa.list_(pa.bool_()) if name == "contacts" else numbers, metadata={"shape": shape, "unit": unit}))
+        fields.append(
+            pa.field(
+                name, pa.list_(pa.bool_()) if name == "contacts" else numbers, metadata={"shape": shape, "unit": unit}
+            )
+        )
     fields += [
         pa.field("energies", pa.list_(pa.struct([("name", pa.string()), ("values", numbers)]))),
         pa.field("objects", pa.list_(pa.struct([("name", pa.string()), ("centres", numbers), ("rotations", numbers)]))),
-        pa.field("events", pa.list_(pa.struct([("name", pa.string()), ("start", pa.float32()), ("duration", pa.float32())]))),
+        pa.field(
+            "events", pa.list_(pa.struct([("name", pa.string()), ("start", pa.float32()), ("duration", pa.float32())]))
+        ),
         pa.field("parameters", pa.string()),
         pa.field("scene", pa.string()),
     ]
@@ -67,7 +73,10 @@ def rows_of(clips: Sequence[Clip], schema: "pa.Schema") -> "pa.Table":
     import pyarrow as pa
 
     rows = [row for clip in clips for row in _rows(clip)]
-    return pa.table({name: pa.array([row[name] for row in rows], type=schema.field(name).type) for name in schema.names}, schema=schema)
+    return pa.table(
+        {name: pa.array([row[name] for row in rows], type=schema.field(name).type) for name in schema.names},
+        schema=schema,
+    )
 
 
 def _rows(clip: Clip) -> Iterator[dict[str, Any]]:
@@ -94,7 +103,11 @@ def _rows(clip: Clip) -> Iterator[dict[str, Any]]:
 
 
 def _over_time(motion: Motion, ground: np.ndarray) -> dict[str, np.ndarray | None]:
-    wrench = None if motion.wrench_before is None or motion.wrench_after is None else (motion.wrench_before, motion.wrench_after)
+    wrench = (
+        None
+        if motion.wrench_before is None or motion.wrench_after is None
+        else (motion.wrench_before, motion.wrench_after)
+    )
     return {
         "root": motion.root, "joints": motion.joints, "rotations": rotmat_to_rotvec(motion.q), "contacts": motion.touching,
         "contact_forces": motion.contact_forces, "external_forces": motion.external_forces,

@@ -1,7 +1,8 @@
 """Shards: some clips as one Parquet file, with a small manifest that says that the file is whole and what was left out.
 
-A data set's folder holds `manifest.json` with the recipe, `clips/` with the Parquet files and nothing else, so that any reader can take
-the folder as it is, and `shards/` with a manifest for each. The manifest of a shard is written last: a shard that has one is done.
+A data set's folder holds `manifest.json` with the recipe, `clips/` with the Parquet files and nothing else, so that any
+reader can take the folder as it is, and `shards/` with a manifest for each. The manifest of a shard is written last: a
+shard that has one is done.
 """
 
 import hashlib
@@ -105,7 +106,9 @@ def close_folder(recipe: Recipe, out: Path) -> Totals:
     """Write and return the totals of a data set that is complete."""
     shards = [_read_json(manifest_path(out, shard)) or {} for shard in range(recipe.num_shards)]
     reasons = Counter(rejected["reason"] for shard in shards for rejected in shard["rejected"])
-    found = Totals(sum(shard["clips"] for shard in shards), sum(shard["kept"] for shard in shards), dict(sorted(reasons.items())))
+    found = Totals(
+        sum(shard["clips"] for shard in shards), sum(shard["kept"] for shard in shards), dict(sorted(reasons.items()))
+    )
     _write_json(out / MANIFEST, {"recipe": recipe.identity(), "complete": True, **asdict(found)})
     return found
 

@@ -149,7 +149,9 @@ class OnRay(Workers):
             while True:
                 # The cluster may grow and shrink meanwhile.
                 room = max(2, int(2 * ray.cluster_resources().get("CPU", 1))) - len(running)
-                running |= {task.remote(shared, str(out.absolute()), shard): shard for shard in islice(waiting, max(0, room))}
+                running |= {
+                    task.remote(shared, str(out.absolute()), shard): shard for shard in islice(waiting, max(0, room))
+                }
                 if not running:
                     return
                 done, _ = ray.wait(list(running), num_returns=1)
@@ -172,14 +174,18 @@ def _imported_ray():  # noqa: ANN202 - a module that may not be installed
 
 def _connect(ray, address: str, num: int) -> None:  # noqa: ANN001 - a module
     quiet = {"log_to_driver": False, "logging_level": "error", "runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}}}
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its new default, which Ray would otherwise announce
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # its new default, which Ray would otherwise announce
     try:
         if address == "local":
             ray.init(address="local", num_cpus=num, include_dashboard=False, **quiet)
         else:
             ray.init(address=address, **quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise ValueError(f"there is no Ray cluster at {address!r} ({str(error).splitlines()[0]}): start one, or use --ray local") from None
+        raise ValueError(
+            f"there is no Ray cluster at {address!r} ({str(error).splitlines()[0]}): start one, or use --ray local"
+        ) from None
 
 
 def _finished(ray, task: object, out: Path, shard: int) -> int:  # noqa: ANN001 - a module
@@ -189,7 +195,11 @@ def _finished(ray, task: object, out: Path, shard: int) -> int:  # noqa: ANN001 
     except ray.exceptions.RayTaskError as error:
         raise ValueError(f"shard {shard}: {error.cause}") from None
     except ray.exceptions.RayError as error:
-        raise ValueError(f"shard {shard} failed {RETRIES + 1} times on Ray, the last time with: {str(error).splitlines()[0]}") from None
+        raise ValueError(
+            f"shard {shard} failed {RETRIES + 1} times on Ray, the last time with: {str(error).splitlines()[0]}"
+        ) from None
     if not is_done(out, shard):
-        raise ValueError(f"shard {shard} was made on another machine and is not in {out} here: give a folder that all machines share")
+        raise ValueError(
+            f"shard {shard} was made on another machine and is not in {out} here: give a folder that all machines share"
+        )
     return shard

@@ -41,11 +41,14 @@ def displaced(frame: Local, body: Body, freedom: Float[Tensor, "22 3"], rng: tor
     return recentred(Local(root + lift, q, joints + lift[:, None], frame.velocity + noise * (uniform(1) < 0.6)), body)
 
 
-def returning_target(recorded: Transition, state: Local, body: Body, *, half_life: float, lasting: float, fps: float) -> Local:
+def returning_target(
+    recorded: Transition, state: Local, body: Body, *, half_life: float, lasting: float, fps: float
+) -> Local:
     """Return the next recorded frame, moved by what is left after one frame of the state's offset from the present one.
 
-    Offsets fade with a half-life [s]. Of a difference in velocity a share `lasting` acts on the next frame, so that a shove is not undone
-    at once. If the recording stands on a foot, places are compared at that foot: the way back never asks a standing foot to slide.
+    Offsets fade with a half-life [s]. Of a difference in velocity a share `lasting` acts on the next frame, so that a
+    shove is not undone at once. If the recording stands on a foot, places are compared at that foot: the way back never
+    asks a standing foot to slide.
     """
     fade = 2 ** (-1 / (fps * half_life))
     now, then = recorded.now, recorded.then
@@ -62,7 +65,13 @@ def returning_target(recorded: Transition, state: Local, body: Body, *, half_lif
 
 
 _JOINT_WEIGHTS = torch.ones(NUM_JOINTS, 1)
-for _name, _weight in (("pelvis", 2.0), ("left_foot", 2.0), ("right_foot", 2.0), ("left_wrist", 0.5), ("right_wrist", 0.5)):
+for _name, _weight in (
+    ("pelvis", 2.0),
+    ("left_foot", 2.0),
+    ("right_foot", 2.0),
+    ("left_wrist", 0.5),
+    ("right_wrist", 0.5),
+):
     _JOINT_WEIGHTS[joint_index(_name)] = _weight
 POOL_SIZE = 32_768
 """Recorded frames that displaced states are matched with."""

@@ -1,9 +1,10 @@
 """Training of the motion prior by its own rollouts: two samples of the same future are scored against the recorded one.
 
-Two people start in one recorded state and roll on, each from their own samples, as at run time. They are scored as weather forecasts are,
-by the energy score (Gneiting and Raftery 2007): S = (|a - t| + |b - t|) / 2 - |a - b| / 2 for samples a, b and what was recorded, t. It is
-smallest in expectation only if samples are distributed as the recordings are, so neither their mean nor their spread is biased, and nobody
-is taught to come back to one recording of many that might have been. There is no encoder and no divergence.
+Two people start in one recorded state and roll on, each from their own samples, as at run time. They are scored as
+weather forecasts are, by the energy score (Gneiting and Raftery 2007): S = (|a - t| + |b - t|) / 2 - |a - b| / 2 for
+samples a, b and what was recorded, t. It is smallest in expectation only if samples are distributed as the recordings
+are, so neither their mean nor their spread is biased, and nobody is taught to come back to one recording of many that
+might have been. There is no encoder and no divergence.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,15 @@ from torch import Tensor
 from dropsim.body.skeleton import joint_index
 from dropsim.priors.cvae import CVAEPrior, CVAEShape
 from dropsim.research.training.displaced import POOL_SIZE, POOL_STEPS, Pool, displaced, returning_target
-from dropsim.research.training.frames import INTENT_SECONDS, Frames, Window, draw_by, normalise, recorded_window, transition
+from dropsim.research.training.frames import (
+    INTENT_SECONDS,
+    Frames,
+    Window,
+    draw_by,
+    normalise,
+    recorded_window,
+    transition,
+)
 from dropsim.research.training.loop import Trainer
 from dropsim.research.training.network import (
     CVAENetwork,
@@ -49,7 +58,8 @@ class EnsembleOptions:
     displaced: float = 0.25
     """Share of the batch that starts off the recordings. It follows the most similar recording for one window."""
     surprising: float = 0.3
-    """Share of the batch whose starts are drawn by how much they turn, speed up or slow down; their intent is never hidden."""
+    """Share of the batch whose starts are drawn by how much they turn, speed up or slow down; their intent is never
+    hidden."""
     hidden: float = 0.4
     """Share of the others whose intent is hidden altogether."""
     part_hidden: float = 0.25
@@ -63,7 +73,8 @@ class EnsembleOptions:
     temperature: float = 0.7
     """Spread of a sample at run time, stored with the weights: at 1 rollouts jitter and skate more than recordings."""
     guidance: float = 2.0
-    """How much an intent counts at run time, stored with the weights: 2 suits minutes of training; after two hours walkers are too fast."""
+    """How much an intent counts at run time, stored with the weights: 2 suits minutes of training; after two hours
+    walkers are too fast."""
     ema: float = 0.998
     seed: int = 0
 
@@ -147,7 +158,9 @@ class EnsembleTrainer(Trainer[CVAENetwork]):
         """Start from random weights."""
         torch.manual_seed(options.seed)
         decoder, prior = (options.width,) * (2 if options.trunk else 3), (options.width,) * (1 if options.trunk else 2)
-        self.cvae = CVAENetwork(CVAEShape(options.latent, decoder, prior, kinematic=True, intent=True, trunk=options.trunk))
+        self.cvae = CVAENetwork(
+            CVAEShape(options.latent, decoder, prior, kinematic=True, intent=True, trunk=options.trunk)
+        )
         for mlp in (self.cvae.decoder, self.cvae.prior):
             torch.nn.init.normal_(mlp.last.weight, std=0.01)
             torch.nn.init.zeros_(mlp.last.bias)
@@ -228,7 +241,9 @@ class EnsembleTrainer(Trainer[CVAENetwork]):
         joints = [(state.joints - rest) @ R.transpose(-1, -2) + origin.unsqueeze(1)]
         parts = dict[str, Tensor]()
         for k in range(window):
-            features = self.cvae.features(self.cvae.normalized(state_vector(state, body.rest[0]), _turned(intents[:, k], R)))
+            features = self.cvae.features(
+                self.cvae.normalized(state_vector(state, body.rest[0]), _turned(intents[:, k], R))
+            )
             mean, log_variance = self.cvae.latent(features)
             z = mean + (0.5 * log_variance.clamp(-8, 4)).exp() * torch.randn(mean.shape, generator=self.rng)
             frame = compose_kinematic(state, self.cvae.decode(features, z), self.cvae, body, self.frames.fps)
@@ -244,7 +259,9 @@ class EnsembleTrainer(Trainer[CVAENetwork]):
             state = recentred(frame, body)
         loss = torch.stack(list(parts.values())).sum()
         self.descend(loss)
-        moved = replace(ensemble, age=ensemble.age + window, state=state.map(Tensor.detach), R=R.detach(), origin=origin.detach())
+        moved = replace(
+            ensemble, age=ensemble.age + window, state=state.map(Tensor.detach), R=R.detach(), origin=origin.detach()
+        )
         with torch.no_grad():
             self.ensemble = moved.put(*self._again(self._spent(moved)))
         return {name: float(value.detach()) for name, value in {**parts, "loss": loss}.items()}
@@ -254,19 +271,25 @@ class EnsembleTrainer(Trainer[CVAENetwork]):
     ) -> Float[Tensor, ""]:
         """Return the mean distance of the mode's joints from the recorded ones, of starts on the recording [cm]."""
         index = (self.ensemble.age == 0).nonzero().squeeze(-1)
-        mode = compose_kinematic(state[index], self.cvae.decode(features[index], mean[index]), self.cvae, self.body, self.frames.fps)
+        mode = compose_kinematic(
+            state[index], self.cvae.decode(features[index], mean[index]), self.cvae, self.body, self.frames.fps
+        )
         miss = 100 * (mode.joints - recorded.joints[index, 1])
         return (miss.square().sum(-1) + SMOOTH**2).sqrt().mean(-1).sum() / max(1, len(index)) * 3
 
     @torch.no_grad()
     def _recorded(self, ensemble: Ensemble) -> Window:
         """Return what was recorded in the window; those who start off the recording follow it with an offset that fades."""
-        recorded = recorded_window(self.frames, ensemble.start, ensemble.start + ensemble.age, ensemble.mirrored, self.options.window)
+        recorded = recorded_window(
+            self.frames, ensemble.start, ensemble.start + ensemble.age, ensemble.mirrored, self.options.window
+        )
         index = ensemble.off.nonzero().squeeze(-1)
         if not len(index):
             return recorded
         joints, q = self._returns(ensemble.state[index], ensemble.start[index], ensemble.mirrored[index])
-        return replace(recorded, joints=recorded.joints.index_copy(0, index, joints), q=recorded.q.index_copy(0, index, q))
+        return replace(
+            recorded, joints=recorded.joints.index_copy(0, index, joints), q=recorded.q.index_copy(0, index, q)
+        )
 
     def _returns(
         self, state: Local, at: Int[Tensor, "i"], mirrored: Bool[Tensor, "i"]
@@ -280,7 +303,9 @@ class EnsembleTrainer(Trainer[CVAENetwork]):
             step = transition(self.frames, at + k, mirrored)
             extra = state.velocity - step.now.velocity if extra is None else options.lasting * extra
             moving = replace(state, velocity=step.now.velocity + extra)
-            then = returning_target(step, moving, body, half_life=options.return_half_life, lasting=options.lasting, fps=self.frames.fps)
+            then = returning_target(
+                step, moving, body, half_life=options.return_half_life, lasting=options.lasting, fps=self.frames.fps
+            )
             joints.append((then.joints - rest) @ R.transpose(-1, -2) + origin.unsqueeze(1))
             q.append(torch.cat(((R @ then.q[:, 0]).unsqueeze(1), then.q[:, 1:]), dim=1))
             origin = origin + (R @ (then.root * _FLAT - rest).unsqueeze(-1)).squeeze(-1)
@@ -296,7 +321,11 @@ def _turned(intent: Float[Tensor, "p 5"], R: Float[Tensor, "p 3 3"]) -> Float[Te
 
 
 def _scores(
-    joints: list[Float[Tensor, "p 22 3"]], first: Float[Tensor, "p 22 3"], q: Float[Tensor, "p 22 3 3"], recorded: Window, k: int
+    joints: list[Float[Tensor, "p 22 3"]],
+    first: Float[Tensor, "p 22 3"],
+    q: Float[Tensor, "p 22 3 3"],
+    recorded: Window,
+    k: int,
 ) -> dict[str, Float[Tensor, ""]]:
     """Score one frame of a window; lengths are in centimetres, all in the start's frame."""
     before, after = joints

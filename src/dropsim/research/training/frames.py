@@ -131,8 +131,8 @@ class Transition:
     standing: Bool[Tensor, "b 9"]
     """Contacts of both frames."""
     intent: Float[Tensor, "b 5"]
-    """What the person is about to do, as the prior's input: mean velocity [m/s], then facing and height of the pelvis [m] at that time; NaN
-    if the clip ends before."""
+    """What the person is about to do, as the prior's input: mean velocity [m/s], then facing and height of the pelvis
+    [m] at that time; NaN if the clip ends before."""
 
 
 def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]) -> Transition:
@@ -153,7 +153,9 @@ def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]
     q = torch.cat((H.unsqueeze(2) @ q[:, :, :1], q[:, :, 1:]), dim=2)
     velocity = turn_memory(velocity, H)
     now, then = (Local(joints[:, i, 0], q[:, i], joints[:, i], velocity[:, i]) for i in (0, 1))
-    return Transition(now, then, contacts[:, 1], contacts[:, 0] & contacts[:, 1], _intent(frames, at, mirrored, H[:, 0]))
+    return Transition(
+        now, then, contacts[:, 1], contacts[:, 0] & contacts[:, 1], _intent(frames, at, mirrored, H[:, 0])
+    )
 
 
 def normalise(cvae: CVAENetwork, frames: Frames, rng: torch.Generator) -> Float[Tensor, "22 3"]:
@@ -190,7 +192,9 @@ class Window:
     """As of a transition, at every frame, in that frame."""
 
 
-def recorded_window(frames: Frames, start: Int[Tensor, "b"], at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"], count: int) -> Window:
+def recorded_window(
+    frames: Frames, start: Int[Tensor, "b"], at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"], count: int
+) -> Window:
     """Gather the frames from at to at + count, some of them mirrored, in the heading frame of the frame at start."""
     index = at.unsqueeze(1) + torch.arange(count + 1)
     flip, flat = torch.tensor([-1.0, 1.0, 1.0]), torch.tensor([1.0, 1.0, 0.0])
@@ -209,7 +213,9 @@ def recorded_window(frames: Frames, start: Int[Tensor, "b"], at: Int[Tensor, "b"
     return Window(joints, q, intents.unflatten(0, (len(at), many)))
 
 
-def _intent(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"], H: Float[Tensor, "b 3 3"]) -> Float[Tensor, "b 5"]:
+def _intent(
+    frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"], H: Float[Tensor, "b 3 3"]
+) -> Float[Tensor, "b 5"]:
     """Look ahead in the recordings; H turns into the heading frame."""
     count = round(INTENT_SECONDS * frames.fps)
     later = torch.minimum(at + count, frames.last[at])

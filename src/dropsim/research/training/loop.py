@@ -62,7 +62,9 @@ class Trainer(ABC, Generic[Exported]):
         self.network, self._averaged = network, exported
         self.average = copy.deepcopy(exported).requires_grad_(False)
         self.options, self.total_steps, self.step_count = options, total_steps, 0
-        self.optimizer = torch.optim.AdamW(network.parameters(), lr=options.learning_rate, weight_decay=1e-4, fused=True)
+        self.optimizer = torch.optim.AdamW(
+            network.parameters(), lr=options.learning_rate, weight_decay=1e-4, fused=True
+        )
 
     @abstractmethod
     def step(self) -> dict[str, float]:
@@ -117,7 +119,16 @@ def resuming(path: Path) -> Iterator[None]:
     """Turn what goes wrong with a checkpoint into one sentence."""
     try:
         yield
-    except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+    except (
+        OSError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RuntimeError,
+        EOFError,
+        pickle.UnpicklingError,
+    ) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"{path} cannot be resumed ({reason}): start again in another folder") from None
 
@@ -145,7 +156,8 @@ def train(
 ) -> Path:
     """Train until the budget is spent, and return the path of the best weights by the "score" that `judge` measures.
 
-    `make` builds a trainer from options and a number of steps. The checkpoint, the log and the last weights are next to `path`.
+    `make` builds a trainer from options and a number of steps. The checkpoint, the log and the last weights are next to
+    `path`.
     """
     deadline = time.monotonic() + 60 * budget.minutes
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +210,8 @@ def _run(
 ) -> None:
     """Take steps until all are done or the deadline has passed; log, report and save on the way and at the end.
 
-    An adaptive run estimates its steps again from time to time, so that its schedule ends with the deadline on a busy machine too.
+    An adaptive run estimates its steps again from time to time, so that its schedule ends with the deadline on a busy
+    machine too.
     """
     clock, sums, quality, saved = time.monotonic(), dict[str, float](), dict[str, float](), -1
     with log_path.open("a", encoding="utf-8") as log:
@@ -213,7 +226,10 @@ def _run(
                 if adaptive:
                     trainer.total_steps = trainer.step_count + max(1, round((deadline - now) / pace))
                 left = pace * (trainer.total_steps - trainer.step_count)
-                log.write(json.dumps({"step": trainer.step_count, **{k: round(v, 4) for k, v in (sums | quality).items()}}) + "\n")
+                log.write(
+                    json.dumps({"step": trainer.step_count, **{k: round(v, 4) for k, v in (sums | quality).items()}})
+                    + "\n"
+                )
                 log.flush()
                 if watch:
                     watch(Progress(trainer.step_count, trainer.total_steps, left, dict(sums), quality))

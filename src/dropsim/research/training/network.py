@@ -1,7 +1,7 @@
 """The networks in torch, and one torch copy of the functions that training differentiates.
 
-The simulator runs the same networks in numpy (`dropsim.priors`). Tests compare every function here with its numpy counterpart to 1e-6.
-Weights have the same names on both sides.
+The simulator runs the same networks in numpy (`dropsim.priors`). Tests compare every function here with its numpy
+counterpart to 1e-6. Weights have the same names on both sides.
 """
 
 import itertools
@@ -38,7 +38,9 @@ def exp(rotvec: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 3 3"]:
 
 def log_small(R: Float[Tensor, "*b 3 3"]) -> Float[Tensor, "*b 3"]:
     """Return the rotation vector of a turn well below half a circle: the inverse of exp there."""
-    axis = 0.5 * torch.stack((R[..., 2, 1] - R[..., 1, 2], R[..., 0, 2] - R[..., 2, 0], R[..., 1, 0] - R[..., 0, 1]), dim=-1)
+    axis = 0.5 * torch.stack(
+        (R[..., 2, 1] - R[..., 1, 2], R[..., 0, 2] - R[..., 2, 0], R[..., 1, 0] - R[..., 0, 1]), dim=-1
+    )
     sine = axis.square().sum(-1, keepdim=True).clamp_min(1e-24).sqrt()
     cosine = 0.5 * (R.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True) - 1)
     return axis * (torch.atan2(sine, cosine) / sine)
@@ -71,7 +73,10 @@ def _levels() -> list[list[int]]:
 _LEVELS = _levels()
 _LEVEL_ORDER = list(itertools.chain(*_LEVELS))
 _FROM_LEVEL_ORDER = torch.tensor([_LEVEL_ORDER.index(j) for j in range(NUM_JOINTS)])
-_CHAIN = [(torch.tensor([above.index(PARENTS[j]) for j in level]), torch.tensor(level)) for above, level in itertools.pairwise(_LEVELS)]
+_CHAIN = [
+    (torch.tensor([above.index(PARENTS[j]) for j in level]), torch.tensor(level))
+    for above, level in itertools.pairwise(_LEVELS)
+]
 """For every level below the root: the places of the parents in the level above, and the joints."""
 
 
@@ -112,7 +117,8 @@ class Local:
     q: Float[Tensor, "*b 22 3 3"]
     joints: Float[Tensor, "*b 22 3"]
     velocity: Float[Tensor, "*b m"]
-    """The prior's memory in this frame: velocities of root, root orientation and joints, angular velocities of the body's joints."""
+    """The prior's memory in this frame: velocities of root, root orientation and joints, angular velocities of the
+    body's joints."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Local":
         return Local(change(self.root), change(self.q), change(self.joints), change(self.velocity))
@@ -144,7 +150,13 @@ def recentred(frame: Local, body: Body) -> Local:
 def state_vector(frame: Local, pelvis_offset: Float[Tensor, "3"]) -> Float[Tensor, "*b s"]:
     """Lay a local frame out in HuMoR's order, followed by the angular velocities of the body's joints."""
     v, q = frame.velocity, frame.q
-    parts = (frame.root - pelvis_offset, v[..., :3], q[..., 0, :, :].flatten(-2), v[..., 3:6], q[..., 1:, :, :].flatten(-3))
+    parts = (
+        frame.root - pelvis_offset,
+        v[..., :3],
+        q[..., 0, :, :].flatten(-2),
+        v[..., 3:6],
+        q[..., 1:, :, :].flatten(-3),
+    )
     return torch.cat((*parts, frame.joints.flatten(-2), v[..., 6:]), dim=-1)
 
 
@@ -153,10 +165,13 @@ def root_and_body_velocity(memory: Float[Tensor, "*b m"]) -> Float[Tensor, "*b d
     return torch.cat((memory[..., :6], memory[..., VELOCITY_SIZE:]), dim=-1)
 
 
-def compose_kinematic(frame: Local, output: Float[Tensor, "*b o"], network: "CVAENetwork", body: Body, fps: float) -> Local:
+def compose_kinematic(
+    frame: Local, output: Float[Tensor, "*b o"], network: "CVAENetwork", body: Body, fps: float
+) -> Local:
     """Add the network's deltas to what the velocities carry on; joints follow by kinematics, velocities by differences.
 
-    Turns about axes that the recorded joints do not have, such as a knee's own axis, are put back to where the recordings hold them.
+    Turns about axes that the recorded joints do not have, such as a knee's own axis, are put back to where the
+    recordings hold them.
     """
     carried = root_and_body_velocity(frame.velocity)
     step = network.carry * carried / fps + output[..., : carried.shape[-1]]
@@ -168,7 +183,9 @@ def compose_kinematic(frame: Local, output: Float[Tensor, "*b o"], network: "CVA
     q = q.index_copy(q.ndim - 3, hinges, held)
     joints = body.forward(q, root)
     angular, linear = turns * network.free * fps, (joints - frame.joints) * fps
-    memory = torch.cat((step[..., :3] * fps, angular[..., 0, :], linear.flatten(-2), angular[..., 1:, :].flatten(-2)), dim=-1)
+    memory = torch.cat(
+        (step[..., :3] * fps, angular[..., 0, :], linear.flatten(-2), angular[..., 1:, :].flatten(-2)), dim=-1
+    )
     return Local(root, q, joints, memory)
 
 
@@ -181,7 +198,9 @@ class MLP(nn.Module):
     def __init__(self, size_in: int, hidden: Sequence[int], size_out: int, *, groups: int, skip: int = 0) -> None:
         """Build the layers; `skip` is the width of the second input."""
         super().__init__()
-        self.linears = nn.ModuleList(nn.Linear(a + skip, b) for a, b in zip((size_in, *hidden), (*hidden, size_out), strict=True))
+        self.linears = nn.ModuleList(
+            nn.Linear(a + skip, b) for a, b in zip((size_in, *hidden), (*hidden, size_out), strict=True)
+        )
         self.norms = nn.ModuleList(nn.GroupNorm(groups, b) for b in hidden)
 
     @property
@@ -231,7 +250,9 @@ class CVAENetwork(nn.Module):
             return (state - self.state_mean) / self.state_scale
         known, size = ~intent.isnan(), state.shape[-1]
         wanted = torch.where(known, (intent - self.state_mean[size:-3]) / self.state_scale[size:-3], 0.0)
-        return torch.cat(((state - self.state_mean[:size]) / self.state_scale[:size], wanted, known[:, [0, 2, 4]].to(state)), dim=-1)
+        return torch.cat(
+            ((state - self.state_mean[:size]) / self.state_scale[:size], wanted, known[:, [0, 2, 4]].to(state)), dim=-1
+        )
 
     def features(self, seen: Float[Tensor, "b i"]) -> Float[Tensor, "b f"]:
         """Return what the conditional prior and the decoder see, computed once a frame: the normalised state, through the trunk if any."""
@@ -254,7 +275,8 @@ def _linears(widths: Sequence[int]) -> nn.ModuleList:
 class PoseNetwork(nn.Module):
     """The pose model: an encoder whose code has its direction and its norm from two parts, and a decoder that sees the direction.
 
-    An unnatural pose can then share its direction with the natural pose next to it, and scaling its code back gives that pose.
+    An unnatural pose can then share its direction with the natural pose next to it, and scaling its code back gives
+    that pose.
     """
 
     input_mean: Tensor

@@ -1,9 +1,10 @@
 """Training of the pose model: an auto-encoder whose codes are short for natural poses and long for unnatural ones.
 
-Every step sees recorded poses, slightly shaken, and others with a few joints turned out of the range that the recordings have. Recorded
-poses are rebuilt from the directions of their codes, with a little noise, in place of a VAE's divergence. Disturbed poses get codes beyond
-the limit whose directions stand for the same pose with each joint taken back to the nearest recorded rotation: the range of motion as a
-projection. A plain VAE, with one vector for both, had to choose between rebuilding poses and telling them apart.
+Every step sees recorded poses, slightly shaken, and others with a few joints turned out of the range that the
+recordings have. Recorded poses are rebuilt from the directions of their codes, with a little noise, in place of a VAE's
+divergence. Disturbed poses get codes beyond the limit whose directions stand for the same pose with each joint taken
+back to the nearest recorded rotation: the range of motion as a projection. A plain VAE, with one vector for both, had
+to choose between rebuilding poses and telling them apart.
 """
 
 import copy
@@ -27,7 +28,15 @@ from dropsim.motion.motion import Motion
 from dropsim.priors.pose import NUM_BODY, PosePrior, PoseShape
 from dropsim.research.training.frames import category_weights, draw_by
 from dropsim.research.training.loop import Budget, Progress, Trainer, train
-from dropsim.research.training.network import Body, PoseNetwork, exp, exported_pose, flatten_pose, log_small, mirrored_rotations
+from dropsim.research.training.network import (
+    Body,
+    PoseNetwork,
+    exp,
+    exported_pose,
+    flatten_pose,
+    log_small,
+    mirrored_rotations,
+)
 
 LIMIT = PosePrior.limit
 
@@ -60,14 +69,15 @@ class PoseOptions:
     shake: float = 8.0
     """Noise on the recorded poses [degrees]; as much off a recording is still natural."""
     slack: float = 0.015
-    """How far a joint may be off its place while the pose is still natural [m]. On short bones this allows more than the noise and the
-    tolerance in degrees: the simulator solves for joints and derives rotations from them."""
+    """How far a joint may be off its place while the pose is still natural [m]. On short bones this allows more than
+    the noise and the tolerance in degrees: the simulator solves for joints and derives rotations from them."""
     natural_norm: float = 5.2
     """Norm of the code that recorded poses are kept below in training."""
     in_range: float = 0.999
     """Share of every source's recorded poses that the limit is set for afterwards."""
     tolerance: float = 10.0
-    """How far a joint may be out of the recorded range, in addition to the slack, before the pose must be beyond the limit [degrees]."""
+    """How far a joint may be out of the recorded range, in addition to the slack, before the pose must be beyond the
+    limit [degrees]."""
     representatives: int = 1024
     """Rotations that stand for the range of a joint."""
     support: int = 3
@@ -82,7 +92,9 @@ def random_rotations(shape: Sequence[int], rng: torch.Generator) -> Float[Tensor
     return torch.from_numpy(rotations.unitquat_to_rotmat(quaternions.numpy())).float()
 
 
-def shaken(q: Float[Tensor, "b 22 3 3"], angles: Float[Tensor, "21"], rng: torch.Generator) -> Float[Tensor, "b 22 3 3"]:
+def shaken(
+    q: Float[Tensor, "b 22 3 3"], angles: Float[Tensor, "21"], rng: torch.Generator
+) -> Float[Tensor, "b 22 3 3"]:
     """Turn every body joint by about its angle [rad] or less; some poses more than others."""
     turns = angles[:, None] * torch.randn(len(q), NUM_BODY, 3, generator=rng) * torch.rand(len(q), 1, 1, generator=rng)
     return torch.cat((q[:, :1], q[:, 1:] @ exp(turns)), 1)
@@ -172,9 +184,13 @@ class JointRange:
         for joint in range(1, NUM_JOINTS):
             all_of_it = poses[:, joint].flatten(1)
             candidates = all_of_it[chosen]
-            doing = torch.cat([((part @ all_of_it.T > near).float() @ member > 0).float() for part in candidates.split(512)])
+            doing = torch.cat(
+                [((part @ all_of_it.T > near).float() @ member > 0).float() for part in candidates.split(512)]
+            )
             supported = (doing @ works_for >= needed).any(-1)
-            spread, gap = _farthest_points(candidates[supported] if supported.any() else candidates, options.representatives)
+            spread, gap = _farthest_points(
+                candidates[supported] if supported.any() else candidates, options.representatives
+            )
             spread_out.append(spread.unflatten(-1, (3, 3)))
             cover.append(gap)
         tolerance = math.radians(options.tolerance) + slack_angles(recorded.skeleton, options.slack)
@@ -262,12 +278,18 @@ class PoseTrainer(Trainer[PoseNetwork]):
         self.pose_network.input_scale.copy_(seen.std(0).clamp(min=0.15))
         super().__init__(self.pose_network, self.pose_network, options, total_steps)
 
-    def _rebuilding(self, z: Float[Tensor, "b z"], target: Float[Tensor, "b 22 3 3"]) -> tuple[Float[Tensor, "b"], Float[Tensor, "b"]]:
+    def _rebuilding(
+        self, z: Float[Tensor, "b z"], target: Float[Tensor, "b 22 3 3"]
+    ) -> tuple[Float[Tensor, "b"], Float[Tensor, "b"]]:
         """Return the loss of decoding to a target, from joints [cm] and rotations, and the mean joint error [mm]."""
         body = self.pose_network.decode(z)
         root, origin = torch.eye(3).expand(len(z), 1, 3, 3), torch.zeros(len(z), 3)
-        miss = self.body.forward(torch.cat((root, body), 1), origin) - self.body.forward(torch.cat((root, target[:, 1:]), 1), origin)
-        squares = (100 * miss).square().sum((-1, -2)) + self.options.rotations * (body - target[:, 1:]).square().sum((-1, -2, -3))
+        miss = self.body.forward(torch.cat((root, body), 1), origin) - self.body.forward(
+            torch.cat((root, target[:, 1:]), 1), origin
+        )
+        squares = (100 * miss).square().sum((-1, -2)) + self.options.rotations * (body - target[:, 1:]).square().sum(
+            (-1, -2, -3)
+        )
         # Grows like a root beyond some centimetres, so that hopeless poses do not drown the others.
         return 2 * ROBUST * ((1 + squares / ROBUST).sqrt() - 1), miss.detach().norm(dim=-1).mean(-1) * 1000
 
@@ -309,7 +331,9 @@ class PoseTrainer(Trainer[PoseNetwork]):
         return PosePrior(exported_pose(network))
 
 
-def impossible(q: Float[np.ndarray, "n 22 3 3"], skeleton: Skeleton, seed: int) -> dict[str, Float[np.ndarray, "n 22 3 3"]]:
+def impossible(
+    q: Float[np.ndarray, "n 22 3 3"], skeleton: Skeleton, seed: int
+) -> dict[str, Float[np.ndarray, "n 22 3 3"]]:
     """Return poses that no human can take, by what is wrong with them, each made from a recorded one; training never sees them."""
     x, y, _ = np.eye(3)
     rng = torch.Generator().manual_seed(seed)
@@ -343,7 +367,10 @@ def impossible(q: Float[np.ndarray, "n 22 3 3"], skeleton: Skeleton, seed: int) 
 
 
 def _wrist_to_chest(
-    q: Float[np.ndarray, "n 22 3 3"], skeleton: Skeleton, elbow_bend: Float[np.ndarray, "3 3"], about: Float[np.ndarray, "n 1"]
+    q: Float[np.ndarray, "n 22 3 3"],
+    skeleton: Skeleton,
+    elbow_bend: Float[np.ndarray, "3 3"],
+    about: Float[np.ndarray, "n 1"],
 ) -> Float[np.ndarray, "n 3 3"]:
     """Return rotations of the left shoulder that put the wrist of a bent arm into the chest, turned by `about` [rad] about that line."""
     joints = skeleton.forward(q, np.zeros((len(q), 3)))
@@ -362,22 +389,34 @@ def pose_quality(
     missed = {f"caught_{name}": float((prior.norm(pose) > prior.limit).mean()) for name, pose in wrong.items()}
     refused = {f"out_{name}": float((prior.norm(q) > prior.limit).mean()) for name, q in trained.items()}
     unseen = {f"out_{name}_held_out": float((prior.norm(q) > prior.limit).mean()) for name, q in held_out.items()}
-    caught, worst, q = float(np.mean(list(missed.values()))), max(unseen.values()), np.concatenate(list(held_out.values()))
+    caught, worst, q = (
+        float(np.mean(list(missed.values()))),
+        max(unseen.values()),
+        np.concatenate(list(held_out.values())),
+    )
     rebuilt, origin = np.concatenate((q[:, :1], prior.decode(prior.encode(q))), 1), np.zeros((len(q), 3))
-    error = 1000 * float(np.linalg.norm(skeleton.forward(rebuilt, origin) - skeleton.forward(q, origin), axis=-1).mean())
+    error = 1000 * float(
+        np.linalg.norm(skeleton.forward(rebuilt, origin) - skeleton.forward(q, origin), axis=-1).mean()
+    )
     # Both bars count alike: recorded people are in range, and no kind of impossible pose is.
     score = -max(0.0, worst - 0.01) - max(0.0, 0.99 - min(missed.values())) - error / 1000
     return refused | unseen | missed | {"caught": caught, "rebuilt_mm": error, "score": score}
 
 
 def train_pose(
-    data: str | Path, out: str | Path, options: PoseOptions, budget: Budget, watch: Callable[[Progress], None] | None = None
+    data: str | Path,
+    out: str | Path,
+    options: PoseOptions,
+    budget: Budget,
+    watch: Callable[[Progress], None] | None = None,
 ) -> Path:
     """Train on a data set until the budget is spent, and return the path of the best weights."""
     poses, held_out = (Poses.of(load(Path(data), held_out=held_out)) for held_out in (False, True))
     trained, unseen = poses.upright_samples(QUALITY_POSES), held_out.upright_samples(QUALITY_POSES)
     if not unseen:
-        raise ValueError("nobody who is held out is on their feet: hold out other people with `dropsim data build --held-out`")
+        raise ValueError(
+            "nobody who is held out is on their feet: hold out other people with `dropsim data build --held-out`"
+        )
     wrong = impossible(np.concatenate([q[:512] for q in unseen.values()]), poses.skeleton, seed=1)
 
     def judge(trainer: PoseTrainer) -> tuple[PosePrior, dict[str, float]]:

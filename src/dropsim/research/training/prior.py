@@ -1,8 +1,9 @@
 """Training of the motion prior, a conditional VAE: particles that roll through the recordings, displaced and taught to come back.
 
-A particle starts on a recorded frame, often displaced, and goes on from its own predictions. Its target is the recording, approached with
-a half-life from where the particle is, so that the model learns smooth returns from states that no recording has. Every optimisation step
-advances a batch of particles by one frame, at which gradients are cut. `ensemble` goes on from such weights by rollouts.
+A particle starts on a recorded frame, often displaced, and goes on from its own predictions. Its target is the
+recording, approached with a half-life from where the particle is, so that the model learns smooth returns from states
+that no recording has. Every optimisation step advances a batch of particles by one frame, at which gradients are cut.
+`ensemble` goes on from such weights by rollouts.
 """
 
 import math
@@ -140,7 +141,9 @@ def _slide(state: Local, predicted: Local, target: Local, standing: Bool[Tensor,
     return 2.0 * (step.square().sum(-1) * still).sum(-1)
 
 
-def _losses(state: Local, predicted: Local, logits: Tensor, target: Local, recorded: Transition, body: Body) -> dict[str, Tensor]:
+def _losses(
+    state: Local, predicted: Local, logits: Tensor, target: Local, recorded: Transition, body: Body
+) -> dict[str, Tensor]:
     """Return the parts of the reconstruction loss, each a mean over the batch; lengths are in centimetres so that they are of order one."""
     miss = (100 * (predicted.joints - target.joints)).square().sum(-1)
     turn_miss = (predicted.q - target.q).square().sum((-1, -2))
@@ -218,7 +221,11 @@ class PriorTrainer(Trainer[CVAENetwork]):
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
         """Take over the weights of another run, but neither its schedule nor what it measured of the recordings."""
         scale, last = self.cvae.output_scale.clone(), self.cvae.decoder.last
-        own = {name: value for name, value in self.network.state_dict().items() if name.split(".")[-1] in ("carry", "free", "held")}
+        own = {
+            name: value
+            for name, value in self.network.state_dict().items()
+            if name.split(".")[-1] in ("carry", "free", "held")
+        }
         super().start_from({**weights, **own})
         with torch.no_grad():
             last.weight.mul_((self.cvae.output_scale / scale).unsqueeze(-1))
@@ -251,7 +258,9 @@ class PriorTrainer(Trainer[CVAENetwork]):
         at = self.frames.draw(len(slots), self.rng)
         mirrored = torch.rand(len(slots), generator=self.rng) < 0.5
         fresh = Particles(at, mirrored, torch.zeros_like(at), transition(self.frames, at, mirrored).now)
-        return self._displaced(fresh, (torch.rand(len(slots), generator=self.rng) < self.options.displaced) & ~self._clean(slots))
+        return self._displaced(
+            fresh, (torch.rand(len(slots), generator=self.rng) < self.options.displaced) & ~self._clean(slots)
+        )
 
     def _displaced(self, particles: Particles, chosen: Bool[Tensor, "b"]) -> Particles:
         index = chosen.nonzero().squeeze(-1)
@@ -273,10 +282,14 @@ class PriorTrainer(Trainer[CVAENetwork]):
         loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
         self.descend(loss)
         if self.step_count > self.encoder_first:
-            self.log_beta = min(max(self.log_beta + 0.01 * min(float(kl.detach()) / options.target_kl - 1, 5.0), -9.0), 4.0)
+            self.log_beta = min(
+                max(self.log_beta + 0.01 * min(float(kl.detach()) / options.target_kl - 1, 5.0), -9.0), 4.0
+            )
         with torch.no_grad():
             self._advance(recentred(frame, self.body), recorded.then)
-        return {name: float(value.detach()) for name, value in {**parts, "kl": kl, "loss": loss, "error_mm": error}.items()}
+        return {
+            name: float(value.detach()) for name, value in {**parts, "kl": kl, "loss": loss, "error_mm": error}.items()
+        }
 
     def _predict(self, state: Local, recorded: Transition, free: Int[Tensor, "i"]) -> tuple[Local, dict[str, Tensor]]:
         """Predict the next frame of every particle, in the heading frame of its state, and return it with the parts of the loss.
@@ -285,7 +298,9 @@ class PriorTrainer(Trainer[CVAENetwork]):
         """
         options, cvae, fps = self.options, self.cvae, self.frames.fps
         with torch.no_grad():
-            target = returning_target(recorded, state, self.body, half_life=options.return_half_life, lasting=options.lasting, fps=fps)
+            target = returning_target(
+                recorded, state, self.body, half_life=options.return_half_life, lasting=options.lasting, fps=fps
+            )
         seen = cvae.normalized(state_vector(state, self.body.rest[0]), recorded.intent)
         posterior = self.posterior(seen, state, target, recorded.touching)
         mean, log_variance = cvae.latent(seen)
@@ -304,7 +319,9 @@ class PriorTrainer(Trainer[CVAENetwork]):
     def _advance(self, state: Local, recorded: Local) -> None:
         """Move the particles on to their own predictions; start those again that are too old, lost or at the end of their clip."""
         options, slots = self.options, torch.arange(self.options.batch)
-        moved = replace(self.particles, at=self.particles.at + 1, age=self.particles.age + 1, state=state.map(Tensor.detach))
+        moved = replace(
+            self.particles, at=self.particles.at + 1, age=self.particles.age + 1, state=state.map(Tensor.detach)
+        )
         gap = (state.joints - recorded.joints).norm(dim=-1).mean(-1)
         spent = (moved.age >= self._max_age()) | self._at_end(moved.at) | (gap > LOST) | self._clean(slots)
         moved = self._displaced(moved, (torch.rand(options.batch, generator=self.rng) < options.shoved) & ~spent)

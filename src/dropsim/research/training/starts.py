@@ -53,9 +53,11 @@ class StartOptions:
 
 
 EARLIEST, LATEST, END = 1.0, 4.0, 7.0
-"""A state is taken between the first two times of a rollout, which goes on to the third, so that people have time to get up [s]."""
+"""A state is taken between the first two times of a rollout, which goes on to the third, so that people have time to
+get up [s]."""
 SINK = 0.03
-"""Deepest that a sphere may be in the floor at a state and, on average, in the second before [m]; a state is lifted by that much."""
+"""Deepest that a sphere may be in the floor at a state and, on average, in the second before [m]; a state is lifted by
+that much."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +133,8 @@ def make_starts(
 ) -> StartBank:  # fmt: skip
     """Roll the model out from recordings of each category; keep states, seconds later, that are human and fit the category's name.
 
-    No state is a copy of a recorded frame. If a pose model is given, poses out of its range are not kept. A category for which the model
-    gives no such state is left out.
+    No state is a copy of a recorded frame. If a pose model is given, poses out of its range are not kept. A category
+    for which the model gives no such state is left out.
     """
     if not prior.network.shape.kinematic:
         raise ValueError("start states are made by our own kind of prior: train one with `dropsim train prior`")
@@ -153,7 +155,9 @@ def make_starts(
         if progress:
             progress(done + 1, len(FITS))
     if not bank:
-        raise ValueError("no rollout of this prior gave a state to start from: train it longer, or give recordings of more categories")
+        raise ValueError(
+            "no rollout of this prior gave a state to start from: train it longer, or give recordings of more categories"
+        )
     return StartBank(bank, prior.skeleton)
 
 

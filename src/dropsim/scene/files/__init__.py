@@ -1,6 +1,7 @@
 """Scene files: a scene, and how it is simulated, as TOML that people read, edit and write.
 
-The tables and keys are the dataclasses' own fields; units come from the types, comments from the lines under the fields.
+The tables and keys are the dataclasses' own fields; units come from the types, comments from the lines under the
+fields.
 """
 
 from dropsim.physics.options import SimulatorOptions

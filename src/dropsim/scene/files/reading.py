@@ -12,7 +12,20 @@ from typing import Any
 from dropsim.files.names import suggestion
 from dropsim.priors.named import SHIPPED
 from dropsim.scene import MeshObject, Scene
-from dropsim.scene.files.schema import ELEMENTS, MANY, SHORTS, SINGLE, TOP, Key, Value, all_keys, located, read_value, short_keys, shown
+from dropsim.scene.files.schema import (
+    ELEMENTS,
+    MANY,
+    SHORTS,
+    SINGLE,
+    TOP,
+    Key,
+    Value,
+    all_keys,
+    located,
+    read_value,
+    short_keys,
+    shown,
+)
 from dropsim.scene.files.setup import SOMERSAULT, Setup, refuse_contradictions
 
 MAX_BYTES = 1_000_000
@@ -76,7 +89,12 @@ def read_text(path: Path) -> str:
 
 
 def parse_tables(
-    text: str, source: str, *, single: Mapping[str, type] = SINGLE, many: Mapping[str, type] = MANY, what: str = "a scene"
+    text: str,
+    source: str,
+    *,
+    single: Mapping[str, type] = SINGLE,
+    many: Mapping[str, type] = MANY,
+    what: str = "a scene",
 ) -> list[Table]:
     """Return the tables of a TOML text in its order, first the keys above all tables; `source` and `what` are for messages."""
     lines, raw, known = _lines_of(text, source), _parsed(text, source), (*TOP, *single, *many)
@@ -95,7 +113,13 @@ def parse_tables(
             raise ValueError(f"{where(name)}write [[{name}]] in two brackets, since there may be several")
         if name in many and len(values) > MAX_TABLES:
             raise ValueError(f"{where(name)}there are {len(values)} tables [[{name}]]: write at most {MAX_TABLES}")
-        found |= {(name, i): one for i, one in enumerate(values)} if name in many else {(name,): values} if name in single else {}
+        found |= (
+            {(name, i): one for i, one in enumerate(values)}
+            if name in many
+            else {(name,): values}
+            if name in single
+            else {}
+        )
     top = {name: values for name, values in raw.items() if name in TOP}
     tables = [Table("", top, {"": f"{source}: ", **{name: where(name) for name in top}})]
     for at in sorted(found, key=lambda at: line(*at)):
@@ -113,7 +137,9 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
         raise ValueError(f"{source}{f' {line[0]}' if line else ''}: is not TOML: {what}") from None
 
 
-_STRING = re.compile(r'"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\.|[^"\\\n])*"?|\'[^\'\n]*\'?|#[^\n]*', re.DOTALL)
+_STRING = re.compile(
+    r'"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\.|[^"\\\n])*"?|\'[^\'\n]*\'?|#[^\n]*', re.DOTALL
+)
 _TOKEN = re.compile(r"\n|^[ \t]*(\[\[?)([^\[\]\n]*)\]\]?|^([^=\[\]{}\n]*)=|[\[\]{}]", re.MULTILINE)
 
 
@@ -185,7 +211,8 @@ def values_of(table: Table, known: Mapping[str, Key]) -> dict[str, Value]:
         if key not in known:
             raise ValueError(f"{table.where(key)}{table.name} has no field {shown(key)}: {suggestion(key, known)}")
     return {
-        key: read_value(known[key].wanted, raw, f"{table.where(key)}{f'{table.name} {key}'.strip()}") for key, raw in table.values.items()
+        key: read_value(known[key].wanted, raw, f"{table.where(key)}{f'{table.name} {key}'.strip()}")
+        for key, raw in table.values.items()
     }
 
 

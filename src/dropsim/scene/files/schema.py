@@ -99,10 +99,14 @@ def _row(options: Sequence[Value], raw: object, what: str) -> tuple[Value, ...]:
     """Read a list: of any number of rows, or of one number per column."""
     rows = options[-1] is ...
     if not isinstance(raw, list | tuple) or not (rows or len(raw) == len(options)):
-        raise ValueError(f"{what} is a list of {'rows' if rows else f'{len(options)} numbers'} in brackets, not {shown(raw)}")
+        raise ValueError(
+            f"{what} is a list of {'rows' if rows else f'{len(options)} numbers'} in brackets, not {shown(raw)}"
+        )
     if len(raw) > MAX_ROWS:
         raise ValueError(f"{what} has {len(raw)} rows: give at most {MAX_ROWS}")
-    return tuple(read_value(options[0 if rows else i], value, f"{what} row {i}" if rows else what) for i, value in enumerate(raw))
+    return tuple(
+        read_value(options[0 if rows else i], value, f"{what} row {i}" if rows else what) for i, value in enumerate(raw)
+    )
 
 
 _QUANTITY = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(.*)", re.IGNORECASE)
@@ -146,13 +150,19 @@ def located(where: str) -> Iterator[None]:
 def keys_of(cls: type) -> Mapping[str, Key]:
     """Return the keys of a dataclass' table: its fields, except those that are tables of their own."""
     hints, docs = typing.get_type_hints(cls, include_extras=True), _docs_of(cls)
-    return {f.name: Key(hints[f.name], docs.get(f.name, "")) for f in fields(cls) if f.init and _is_plain(hints[f.name])}
+    return {
+        f.name: Key(hints[f.name], docs.get(f.name, "")) for f in fields(cls) if f.init and _is_plain(hints[f.name])
+    }
 
 
 def _is_plain(wanted: Value) -> bool:
     """Tell whether a type is made of numbers, text and rows of them."""
     kind, _ = plain_type(wanted)
-    return all(map(_is_plain, typing.get_args(kind))) if typing.get_origin(kind) is tuple else kind in (bool, int, float, str, ...)
+    return (
+        all(map(_is_plain, typing.get_args(kind)))
+        if typing.get_origin(kind) is tuple
+        else kind in (bool, int, float, str, ...)
+    )
 
 
 def _docs_of(cls: type) -> Mapping[str, str]:
@@ -169,7 +179,10 @@ def _docs_of(cls: type) -> Mapping[str, str]:
     }
 
 
-SHORTS: Mapping[type, tuple[Callable[..., Any], str]] = {Push: (Push.toward, "force"), Follow: (Follow.square, "velocities")}
+SHORTS: Mapping[type, tuple[Callable[..., Any], str]] = {
+    Push: (Push.toward, "force"),
+    Follow: (Follow.square, "velocities"),
+}
 """Class methods whose arguments a table may have instead of a field."""
 
 

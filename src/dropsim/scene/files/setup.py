@@ -37,11 +37,13 @@ class Setup:
     seed: int = 0
     """Of everything random."""
     clip: str | None = None
-    """A recording (.bvh or .npz) to follow from the start, relative to this file; "somersault" is one made by our own code."""
+    """A recording (.bvh or .npz) to follow from the start, relative to this file; "somersault" is one made by our own
+    code."""
     handover: Seconds | None = None
     """When the motion prior takes over from the recording; by default at its end."""
     prior: str | None = None
-    """The motion prior: field, cvae, or a .bank, .safetensors or .pth file or a folder of recordings, relative to this file."""
+    """The motion prior: field, cvae, or a .bank, .safetensors or .pth file or a folder of recordings, relative to this
+    file."""
     body: str | None = None
     """SMPL's file of the body that HuMoR was trained on, if the prior is its best_model.pth."""
     pose: str | None = None
@@ -57,12 +59,16 @@ class Setup:
         if not 0 <= self.seed < 2**62:
             raise ValueError(f"a seed is a whole number from 0 to 2^62, not {self.seed}")
         if self.handover is not None and (self.clip is None or not self.handover > 0):
-            raise ValueError("handover is when the motion prior takes over from a clip: give a clip, and a time later than 0 s")
+            raise ValueError(
+                "handover is when the motion prior takes over from a clip: give a clip, and a time later than 0 s"
+            )
         if self.clip is not None and len(self.scene.people) > 1:
             raise ValueError(f"a scene that follows a clip has one person, not {len(self.scene.people)}")
         planner = self.scene.planner
         if planner.num_rollouts * planner.horizon > 100_000:
-            raise ValueError(f"a planner of {planner.num_rollouts} rollouts of {planner.horizon} frames is more than 100000 frames in all")
+            raise ValueError(
+                f"a planner of {planner.num_rollouts} rollouts of {planner.horizon} frames is more than 100000 frames in all"
+            )
         kinds = [table_name(type(element)) for element in self.scene.elements]
         refuse_contradictions(self.scene.elements, [f"{kind} {kinds[:i].count(kind)}" for i, kind in enumerate(kinds)])
 
@@ -77,7 +83,9 @@ class Setup:
         handover = None if self.handover is None else round(self.handover * prior.fps)
         recording = somersault_clip() if self.clip == SOMERSAULT else read_motion(self.clip, prior.skeleton)
         follower = ClipPrior(recording, then=prior, handover=handover)
-        return World(self.scene, Simulator(follower, options=self.simulator, pose=pose), opening=clip_simulator(follower))
+        return World(
+            self.scene, Simulator(follower, options=self.simulator, pose=pose), opening=clip_simulator(follower)
+        )
 
     def num_frames(self, fps: float) -> int:
         """Count the frames of a run."""

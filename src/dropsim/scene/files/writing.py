@@ -13,7 +13,20 @@ from dropsim.files.atomic import atomic_path
 from dropsim.files.names import suggestion
 from dropsim.scene import DIRECTIONS, MeshObject, Push
 from dropsim.scene.files.reading import FILES, MAX_TEXT, Table, is_file, setup_of
-from dropsim.scene.files.schema import ELEMENTS, MANY, NAMES, SINGLE, TOP, Key, Value, keys_of, located, plain_type, same_as, shown
+from dropsim.scene.files.schema import (
+    ELEMENTS,
+    MANY,
+    NAMES,
+    SINGLE,
+    TOP,
+    Key,
+    Value,
+    keys_of,
+    located,
+    plain_type,
+    same_as,
+    shown,
+)
 from dropsim.scene.files.setup import Setup, table_name
 
 
@@ -35,7 +48,10 @@ def scene_text(setup: Setup, folder: Path) -> str:
     for key in FILES:
         if is_file(key, value := getattr(setup, key), Path()):
             top.values[key] = os.path.relpath(value, folder)
-    parts = ["# A scene of dropsim: run it with `dropsim run`. Keys that are left out have their defaults.", *_written(top, TOP)]
+    parts = [
+        "# A scene of dropsim: run it with `dropsim run`. Keys that are left out have their defaults.",
+        *_written(top, TOP),
+    ]
     seen = set[str]()
     for table in tables:
         if table.name == table_name(MeshObject):
@@ -53,7 +69,10 @@ def _tables_of(setup: Setup) -> list[Table]:
         raise ValueError(f"a scene file knows no {own[0]}: it holds {', '.join(ELEMENTS)}")
     many = (*(("person", person) for person in scene.people), *((table_name(type(e)), e) for e in scene.elements))
     single = ((name, getattr(setup if hasattr(setup, name) else scene, name)) for name in SINGLE)
-    return [Table("", {**_values_of(setup), **_values_of(scene)}), *(Table(name, _values_of(item)) for name, item in (*many, *single))]
+    return [
+        Table("", {**_values_of(setup), **_values_of(scene)}),
+        *(Table(name, _values_of(item)) for name, item in (*many, *single)),
+    ]
 
 
 def _values_of(item: object) -> dict[str, Any]:
@@ -95,7 +114,9 @@ def _toml(value: Value) -> str:
     return f"[{', '.join(map(_toml, value))}]" if isinstance(value, tuple) else repr(value)
 
 
-def changed(setup: Setup, changes: Sequence[tuple[str, str]], *, said: Callable[[str], str] = lambda path: f"{path}: ") -> Setup:
+def changed(
+    setup: Setup, changes: Sequence[tuple[str, str]], *, said: Callable[[str], str] = lambda path: f"{path}: "
+) -> Setup:
     """Return a setup with some fields changed: ("push.0.part", "hand"), ("person.start", "run") for everybody, ("seconds", "8").
 
     A table that comes right after the last of its kind is new. `said` names a path in messages.

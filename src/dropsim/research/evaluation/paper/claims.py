@@ -100,7 +100,11 @@ def pushed_walk(walks: Arrays) -> Claim:
     stepping = float(np.median(of("kinematic", STEPPING) / np.maximum(of("kinematic", BEFORE), TINY)))
     # Single frames of a walk scatter, so that its end is held against most of what it does unperturbed.
     kinematic = walks["energy_kinematic"][chosen]
-    end = float(np.median(np.median(kinematic[:, END], axis=1) / np.maximum(np.quantile(kinematic[:, BEFORE], 0.95, axis=1), TINY)))
+    end = float(
+        np.median(
+            np.median(kinematic[:, END], axis=1) / np.maximum(np.quantile(kinematic[:, BEFORE], 0.95, axis=1), TINY)
+        )
+    )
     return Claim(
         "pushed-walk",
         "Of a pushed walk the range-of-motion and momentum energies rise at the push, E_kin stays high while stepping, all return.",
@@ -115,7 +119,10 @@ def pushed_walk(walks: Arrays) -> Claim:
 
 def agreement(full: Arrays, calm: Arrays) -> Claim:
     """Judge the paper's first hypothesis: in ordinary motion the prior agrees with physics."""
-    ordinary, peak = median(calm, "kinematic", slice(BEFORE.start, None)), float(np.median(full["energy_kinematic"], axis=0).max())
+    ordinary, peak = (
+        median(calm, "kinematic", slice(BEFORE.start, None)),
+        float(np.median(full["energy_kinematic"], axis=0).max()),
+    )
     # E = w / 2 times the sum of squares over the joints.
     distance = 1000 * (2 * ordinary / (SimulatorOptions().kinematic_weight * NUM_JOINTS)) ** 0.5
     number = ratio(ordinary, peak)
@@ -139,7 +146,11 @@ def back_to_level(full: Arrays, calm: Arrays, longer: Arrays) -> Claim:
     first = np.flatnonzero(seconds <= BACK * level)
     when = f"back {first[0] + 1} s after the push" if len(first) else "not back"
     twins = ratio(median(full, "kinematic", END), median(calm, "kinematic", END))
-    back = float((full["energy_kinematic"][:, END].mean(1) <= np.quantile(calm["energy_kinematic"][:, BEFORE.start :], 0.95)).mean())
+    back = float(
+        (
+            full["energy_kinematic"][:, END].mean(1) <= np.quantile(calm["energy_kinematic"][:, BEFORE.start :], 0.95)
+        ).mean()
+    )
     lost, frames = int((~full["finished"]).sum()), full["energy_kinematic"].shape[1]
     return Claim(
         "back-to-level",
@@ -158,7 +169,9 @@ def manifold(full: Arrays, mean: Arrays) -> Claim:
     """Judge the manifold of K samples against the prior's mode alone."""
     with_k = median(full, "kinematic", RECOVERY)
     number = 1 - ratio(with_k, median(full, "kinematic_mode", RECOVERY))
-    alone, at_once = (ratio(median(mean, "kinematic", frames), median(full, "kinematic", frames)) for frames in (RECOVERY, STEPPING))
+    alone, at_once = (
+        ratio(median(mean, "kinematic", frames), median(full, "kinematic", frames)) for frames in (RECOVERY, STEPPING)
+    )
     return Claim(
         "manifold",
         "The manifold of samples lowers E_kin by at least 30 % against the single mean in frames 100-150.",
@@ -172,11 +185,16 @@ def manifold(full: Arrays, mean: Arrays) -> Claim:
 
 def ablation(full: Arrays, ablated: Arrays, others: Mapping[str, Arrays]) -> Claim:
     """Judge what happens without contact and range of motion, also with other parts switched off."""
-    kinematic, physics = (ratio(median(ablated, name, END), median(full, name, END)) for name in ("kinematic", "physics"))
+    kinematic, physics = (
+        ratio(median(ablated, name, END), median(full, name, END)) for name in ("kinematic", "physics")
+    )
     tried = [
         f"{label} x {ratio(median(others[f'{name}-ablated'], 'kinematic', END), median(others[name], 'kinematic', END)):.2g} and "
         f"x {ratio(median(others[f'{name}-ablated'], 'physics', END), median(others[name], 'physics', END)):.2g}"
-        for name, label in (("literal", "without the ground's reaction"), ("uncorrected", "without the soft correction"))
+        for name, label in (
+            ("literal", "without the ground's reaction"),
+            ("uncorrected", "without the soft correction"),
+        )
         if f"{name}-ablated" in others
     ]
     depth = ablated["energy_contact"][:, END].mean(1)
@@ -218,7 +236,14 @@ def corrected_wrench(runs: Arrays, recorded: Sequence[Recorded] | None) -> Claim
     finding = f"95th percentile {before:.2f} before and {after:.2f} body weights after the correction, from the push to a second after it"
     recorded = [r for r in recorded or () if r.kind == "run"] or list(recorded or ())
     if not recorded:
-        return Claim("corrected-wrench", text, None, bound, None, f"{finding}; the range needs recordings: give a folder with --recordings")
+        return Claim(
+            "corrected-wrench",
+            text,
+            None,
+            bound,
+            None,
+            f"{finding}; the range needs recordings: give a folder with --recordings",
+        )
     high = float(np.quantile(np.concatenate([r.points for r in recorded]), 0.95))
     return Claim("corrected-wrench", text, after / high, bound, after <= high, f"{finding}; {high:.2f} recorded")
 
@@ -242,7 +267,9 @@ def following(found: Mapping[str, Arrays]) -> Claim:
         speed, wanted = speed_along(found[name])
         upright = float(found[name]["upright"][:, -1].mean())
         gap = f", hand {np.median(found[name]['hand_gap']):.2f} m off" if "hand_gap" in found[name] else ""
-        parts.append(f"{name} {speed:.2f} of {wanted:g} m/s, {upright:.0%} of {len(found[name]['upright'])} upright{gap}")
+        parts.append(
+            f"{name} {speed:.2f} of {wanted:g} m/s, {upright:.0%} of {len(found[name]['upright'])} upright{gap}"
+        )
         if "hand_gap" not in found[name]:
             worst = max(worst, abs(speed / wanted - 1))
         up = min(up, upright)

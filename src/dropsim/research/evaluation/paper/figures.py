@@ -51,7 +51,11 @@ class Drawing:
         axes.set(title="Energies of one walk, pushed at the pelvis", ylabel="energy [m²]")
         pictures, frames = _filmstrip(walk_motion(walks, index))
         strip.imshow(pictures)
-        strip.set(yticks=[], xticks=[(i + 0.5) * CELL.size[0] for i in range(len(frames))], xticklabels=[f"frame {i}" for i in frames])
+        strip.set(
+            yticks=[],
+            xticks=[(i + 0.5) * CELL.size[0] for i in range(len(frames))],
+            xticklabels=[f"frame {i}" for i in frames],
+        )
         self.save("pushed-walk", figure, ("frame", *curves), _columns(curves))
 
     def medians(self, name: str, title: str, arrays: Arrays, beside: Mapping[str, Arrays]) -> None:
@@ -89,7 +93,9 @@ class Drawing:
         figure, (row,) = new_figure(1, max(1, len(kinds)))
         for axes, kind in zip(row, kinds, strict=False):
             # The one whose size is in the middle, so that it is neither the best nor the worst.
-            one = sorted((r for r in recorded if r.kind == kind), key=lambda r: r.points.mean())[sum(r.kind == kind for r in recorded) // 2]
+            one = sorted((r for r in recorded if r.kind == kind), key=lambda r: r.points.mean())[
+                sum(r.kind == kind for r in recorded) // 2
+            ]
             axes.plot(one.points, label="masses at the joints")
             axes.plot(one.cylinders, "--", label="cylinders")
             axes.set(title=f"recorded {kind}: {one.name}", xlabel="frame", ylabel="root wrench [body weights]")
@@ -105,7 +111,10 @@ class Drawing:
         """Draw the root wrench of one pushed run, and of all, before and after the correction."""
         figure, ((left, right),) = new_figure(1, 2, sharey=True)
         curves = {f"one run, {part}": runs[f"wrench_{part}"][0] for part in ("before", "after")}
-        curves |= {f"95th percentile, {part}": np.quantile(runs[f"wrench_{part}"], 0.95, axis=0) for part in ("before", "after")}
+        curves |= {
+            f"95th percentile, {part}": np.quantile(runs[f"wrench_{part}"], 0.95, axis=0)
+            for part in ("before", "after")
+        }
         for axes, label in ((left, "one run,"), (right, "95th percentile,")):
             for part, color in (("before", "tab:red"), ("after", "tab:blue")):
                 axes.plot(curves[f"{label} {part}"], color=color, label=f"{part} the correction")
@@ -123,7 +132,9 @@ class Drawing:
         figure, (row,) = new_figure(1, len(FOLLOWS), size=(14.0, 3.6))
         rows = []
         for axes, (name, speed) in zip(row, FOLLOWS.items(), strict=True):
-            path = np.concatenate((np.zeros((1, 2)), np.cumsum(found[name]["wanted"] / 30.0, axis=0)))[: found[name]["root"].shape[1]]
+            path = np.concatenate((np.zeros((1, 2)), np.cumsum(found[name]["wanted"] / 30.0, axis=0)))[
+                : found[name]["root"].shape[1]
+            ]
             axes.plot(*path.T, "--", color="red", label="the dot")
             for person, root in enumerate(found[name]["root"]):
                 axes.plot(*(root - root[0]).T, linewidth=0.8)
@@ -143,7 +154,9 @@ class Drawing:
         self.save("speed", figure, ("frame", "seconds"), list(enumerate(speed.frame_seconds)))
 
 
-def draw_all(found: Mapping[str, Arrays], recorded: Sequence[Recorded] | None, speed: Speed, folder: Path) -> dict[str, Path]:
+def draw_all(
+    found: Mapping[str, Arrays], recorded: Sequence[Recorded] | None, speed: Speed, folder: Path
+) -> dict[str, Path]:
     """Draw every result that was run and return the pictures by the name of the claim."""
     drawing = Drawing(folder)
     drawing.pushed_walk(found["walk"])
@@ -155,7 +168,16 @@ def draw_all(found: Mapping[str, Arrays], recorded: Sequence[Recorded] | None, s
     drawing.corrected_wrench(found["run"], recorded)
     drawing.following(found)
     drawing.speed(speed)
-    names = ("pushed-walk", "back-to-level", "manifold", "ablation", "recorded-wrench", "corrected-wrench", "following", "speed")
+    names = (
+        "pushed-walk",
+        "back-to-level",
+        "manifold",
+        "ablation",
+        "recorded-wrench",
+        "corrected-wrench",
+        "following",
+        "speed",
+    )
     return {name: folder / f"{name}.png" for name in names if recorded or name != "recorded-wrench"}
 
 
@@ -188,4 +210,6 @@ def _filmstrip(motion: Motion) -> tuple[np.ndarray, list[int]]:
     frames = [frame for frame in STRIP if frame < len(motion)]
     cameras = follow(stage, camera=Camera(azimuth=facing(motion) + 55, distance=4.2))
     style = replace(CELL, caption="")
-    return np.concatenate([np.asarray(draw_frame(stage, i, camera=cameras[i], style=style)) for i in frames], axis=1), frames
+    return np.concatenate(
+        [np.asarray(draw_frame(stage, i, camera=cameras[i], style=style)) for i in frames], axis=1
+    ), frames

@@ -15,8 +15,8 @@ from dropsim.research.evaluation.trials import Body, Trial, batched, check_seed,
 CATEGORIES = ("walk", "run", "turn", "stand", "jump", "crouch", "dance", "sport")
 """Starts of the random motions, all that begin on their feet."""
 MILD, HARD = (150.0, 350.0), (300.0, 700.0)
-"""Ranges of the pushes [N]: most people bear the first on their feet, the second fells most. The paper gives no number, so that every
-claim is judged over both."""
+"""Ranges of the pushes [N]: most people bear the first on their feet, the second fells most. The paper gives no number,
+so that every claim is judged over both."""
 PUSHED = (63, 78)
 """Frames of the push: the paper's."""
 FOLLOWERS = 4
@@ -76,7 +76,15 @@ class PaperOptions:
     @classmethod
     def quick(cls, **others: object) -> "PaperOptions":
         """Return a small version that shows the direction of the claims within seconds."""
-        small = {"motions": 5, "num_samples": 8, "num_frames": 160, "walks": 2, "runs": 2, "followers": 1, "follow_seconds": 4.0}
+        small = {
+            "motions": 5,
+            "num_samples": 8,
+            "num_frames": 160,
+            "walks": 2,
+            "runs": 2,
+            "followers": 1,
+            "follow_seconds": 4.0,
+        }
         return cls(**{**small, "rollouts": 16, "remedies": 0, "longer_frames": 160, "speed_frames": 30, **others})  # pyright: ignore[reportArgumentType]
 
 
@@ -108,24 +116,35 @@ class Plan:
             "mode": (body.changed(start_at_mode=True), some),
         }
         parts: dict[str, Sequence[Chunk]] = {
-            name: [EnergyChunk(name, one, part, options.num_frames) for part in batched(of)] for name, (one, of) in bodies.items()
+            name: [EnergyChunk(name, one, part, options.num_frames) for part in batched(of)]
+            for name, (one, of) in bodies.items()
         }
-        parts["longer"] = [EnergyChunk("longer", body, part, options.longer_frames) for part in batched(trials[: options.longer])]
+        parts["longer"] = [
+            EnergyChunk("longer", body, part, options.longer_frames) for part in batched(trials[: options.longer])
+        ]
         force, (first, end) = toward(90.0, sum(options.newtons) / 2), PUSHED
-        walks = tuple(Trial("walk", options.seed + i, force, "pelvis", first, end - first) for i in range(options.walks))
+        walks = tuple(
+            Trial("walk", options.seed + i, force, "pelvis", first, end - first) for i in range(options.walks)
+        )
         parts["walk"] = [EnergyChunk("walk", body, walks, options.num_frames, keep_motion=True)]
-        runners = [replace(trial, start="run") for trial in random_trials(options.runs, options.seed + 1, options.newtons)]
+        runners = [
+            replace(trial, start="run") for trial in random_trials(options.runs, options.seed + 1, options.newtons)
+        ]
         parts["run"] = [EnergyChunk("run", body, part, options.num_frames) for part in batched(runners)]
         seeds = range(options.seed, options.seed + options.followers)
         how = (body, options.follow_seconds, options.rollouts)
         for name in FOLLOWS:
-            parts[name] = [FollowChunk(name, tuple(seeds[i : i + FOLLOWERS]), *how) for i in range(0, len(seeds), FOLLOWERS)]
+            parts[name] = [
+                FollowChunk(name, tuple(seeds[i : i + FOLLOWERS]), *how) for i in range(0, len(seeds), FOLLOWERS)
+            ]
         return cls(options, parts)
 
     @property
     def chunks(self) -> list[Chunk]:
         """All chunks, the longest first, so that no worker is left with one at the end."""
-        return sorted((chunk for part in self.parts.values() for chunk in part), key=lambda chunk: isinstance(chunk, EnergyChunk))
+        return sorted(
+            (chunk for part in self.parts.values() for chunk in part), key=lambda chunk: isinstance(chunk, EnergyChunk)
+        )
 
     def by_part(self, results: Sequence[Arrays]) -> dict[str, Arrays]:
         """Return what was found, by part; a part without any chunk is left out."""
@@ -143,7 +162,9 @@ def startable(prior: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def random_trials(count: int, seed: int, newtons: tuple[float, float] = HARD, categories: Sequence[str] = CATEGORIES) -> list[Trial]:
+def random_trials(
+    count: int, seed: int, newtons: tuple[float, float] = HARD, categories: Sequence[str] = CATEGORIES
+) -> list[Trial]:
     """Draw motions, and for each a push on the torso in any horizontal direction; the first of more are those of fewer."""
     rng = np.random.default_rng(seed)
     first, end = PUSHED
@@ -151,5 +172,7 @@ def random_trials(count: int, seed: int, newtons: tuple[float, float] = HARD, ca
     for i in range(count):
         kind, angle, size = rng.random(3).tolist()
         force = toward(360 * angle, newtons[0] + (newtons[1] - newtons[0]) * size)
-        trials.append(Trial(categories[int(kind * len(categories))], seed * 1000 + i, force, "torso", first, end - first))
+        trials.append(
+            Trial(categories[int(kind * len(categories))], seed * 1000 + i, force, "torso", first, end - first)
+        )
     return trials

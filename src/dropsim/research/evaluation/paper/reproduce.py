@@ -45,11 +45,19 @@ def reproduce_over(
     """
     if len(options) == 1:
         return [Case(options[0], reproduce(options[0], out, workers=workers, watch=watch))]
-    cases = [Case(o, reproduce(o, out / case_name(o), chunks=out / "chunks", workers=workers, watch=watch)) for o in options]
+    cases = [
+        Case(o, reproduce(o, out / case_name(o), chunks=out / "chunks", workers=workers, watch=watch)) for o in options
+    ]
     rows = verdict_rows(cases)
     text = ("A number in each cell, then the verdict. The full reports are in the folders of that name.",)
-    write_page(out / "report.html", TITLE, machine(), [Section("Every claim over both ranges of pushes", text, table=rows)])
-    claims = [asdict(claim) | {"prior": c.options.prior, "newtons": list(c.options.newtons)} for c in cases for claim in c.claims]
+    write_page(
+        out / "report.html", TITLE, machine(), [Section("Every claim over both ranges of pushes", text, table=rows)]
+    )
+    claims = [
+        asdict(claim) | {"prior": c.options.prior, "newtons": list(c.options.newtons)}
+        for c in cases
+        for claim in c.claims
+    ]
     write_json(out / "claims.json", {"claims": claims, "motions": options[0].motions, "made_by": machine()})
     return cases
 
@@ -77,8 +85,12 @@ def reproduce(
     pictures = draw_all(found, recorded, speed, out)
     facts = machine() | {name: str(value) for name, value in asdict(options).items() if value is not None}
     variants = variant_rows(found)
-    sections = [Section(c.claim, (c.finding + ".", f"Bound: {c.bound}."), c.verdict, pictures.get(c.id)) for c in claims]
-    sections.append(Section("Every form of the method", ("Medians over people of the mean over the last second.",), table=variants))
+    sections = [
+        Section(c.claim, (c.finding + ".", f"Bound: {c.bound}."), c.verdict, pictures.get(c.id)) for c in claims
+    ]
+    sections.append(
+        Section("Every form of the method", ("Medians over people of the mean over the last second.",), table=variants)
+    )
     write_page(out / "report.html", TITLE, facts, sections)
     lost = {name: int((~arrays["finished"]).sum()) for name, arrays in found.items()}
     write_json(out / "claims.json", {"claims": [asdict(c) for c in claims], "diverged": lost, "made_by": facts})
@@ -88,12 +100,22 @@ def reproduce(
 def variant_rows(found: Mapping[str, Arrays]) -> Sequence[Sequence[str]]:
     """Lay out the outcomes of the same pushes under every form of the method."""
     rows: list[tuple[str, ...]] = [
-        ("form", "motions", "diverged", "E_kin at the end [m^2]", "physics at the end [m^2]", "fell", "upright at the end")
+        (
+            "form",
+            "motions",
+            "diverged",
+            "E_kin at the end [m^2]",
+            "physics at the end [m^2]",
+            "fell",
+            "upright at the end",
+        )
     ]
     for name, arrays in found.items():
         if "energy_kinematic" in arrays:
             numbers = (median(arrays, "kinematic", END), median(arrays, "physics", END))
             shares = (arrays["fallen"].any(axis=1).mean(), arrays["upright"][:, -1].mean())
             counts = (len(arrays["finished"]), int(np.sum(~arrays["finished"])))
-            rows.append((name, *map(str, counts), *(f"{n:.2e}" for n in numbers), *(f"{share:.0%}" for share in shares)))
+            rows.append(
+                (name, *map(str, counts), *(f"{n:.2e}" for n in numbers), *(f"{share:.0%}" for share in shares))
+            )
     return rows

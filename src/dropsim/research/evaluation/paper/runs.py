@@ -103,6 +103,8 @@ def merged(chunks: Sequence[Arrays]) -> Arrays:
     whole = [chunk for chunk in chunks if "upright" in chunk]
     if not whole:
         raise ValueError("every simulated person diverged: nothing can be measured with these weights")
-    arrays = {name: np.concatenate([chunk[name] for chunk in (chunks if name == "finished" else whole)]) for name in whole[0]}
+    arrays = {
+        name: np.concatenate([chunk[name] for chunk in (chunks if name == "finished" else whole)]) for name in whole[0]
+    }
     # What is asked for is the same for everybody.
     return arrays | {name: whole[0][name] for name in ("wanted",) if name in whole[0]}
