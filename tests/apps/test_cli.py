@@ -180,7 +180,8 @@ def test_bash_completes_commands_and_options(capsys, tmp_path):
 
 def test_a_reader_that_has_seen_enough_is_no_error():
     # Many lines into a pipe that is closed at once.
-    command = f"{sys.executable} -c 'import sys; from dropsim.apps.cli import main; sys.exit(main())' scenarios | true; echo ${{PIPESTATUS[0]}}"
+    program = "import sys; from dropsim.apps.cli import main; sys.exit(main())"
+    command = f"{sys.executable} -c '{program}' scenarios | true; echo ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert result.stderr == ""
     assert result.stdout in ("0\n", "141\n")

@@ -83,4 +83,7 @@ class Posture:
         """Advice for people who look at the floor or the sky; empty for others."""
         if not self.frames or LOOKS_AHEAD[0] <= self.face <= LOOKS_AHEAD[1]:
             return ""
-        return "if that is not what was recorded, name a pose that looks ahead under [standing] of a map (`dropsim rig FILE --save map.toml`)"
+        return (
+            "if that is not what was recorded, name a pose that looks ahead under [standing] of a map "
+            "(`dropsim rig FILE --save map.toml`)"
+        )
