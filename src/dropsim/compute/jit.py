@@ -24,6 +24,8 @@ KEPT = 3
 _IN_USE = 24 * 3600.0
 """Folders used within this time are kept too: a process may still run that writes into one [s]."""
 _PACKAGE = Path(__file__).parents[1]
+_FOLDERS = ("files", "compute", "body", "motion", "priors", "physics", "control", "scene", "render")
+"""Folders with kernels and what they import."""
 
 
 @functools.cache
@@ -31,9 +33,9 @@ def kernel_hash() -> str:
     """Return a hash of all that decides what the kernels compute: their sources, numba, numpy and Python."""
     found = hashlib.sha256(f"{version('numba')} {version('numpy')} {sys.version}".encode())
     for path in sorted(_PACKAGE.rglob("*.py")):
-        source = path.read_bytes()
-        if b"compute.jit import" in source or path == Path(__file__):
-            found.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + source + b"\0")
+        # Kernels take constants from modules next to them.
+        if path.relative_to(_PACKAGE).parts[0] in _FOLDERS:
+            found.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()[:16]
 
 

@@ -451,7 +451,6 @@ def follow(
                 p[j, 2] -= sink
             for side in range(2):
                 _reach(local, world, p, _LEGS[side], body, goals[side], stands[side], turns)
-            _lift(p, body.radii)
             if turns:
                 for j in range(NUM_JOINTS):
                     copy(local[j], next_q[i, k, j])
@@ -672,14 +671,3 @@ def _outside(px: float, py: float, points: Array, sizes: Array, num: int, out: A
 def _side(a: Array, b: Array, px: float, py: float) -> float:
     """Return on which side of a line from a to b a point is, by sign."""
     return (b[0] - a[0]) * (py - a[1]) - (b[1] - a[1]) * (px - a[0])
-
-
-@kernel
-def _lift(p: Array, radii: Array) -> None:
-    """Lift a candidate whose lowest sphere is below the floor."""
-    lowest = math.inf
-    for j in range(NUM_JOINTS):
-        lowest = min(lowest, p[j, 2] - radii[j])
-    if lowest < 0.0:
-        for j in range(NUM_JOINTS):
-            p[j, 2] -= lowest

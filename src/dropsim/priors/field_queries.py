@@ -42,10 +42,10 @@ et al. 2010)."""
 UNSTEADY = 0.05
 """Distance from which on people notice that they are out of balance [m]: toes and the ball of the foot hold less than
 that."""
-DOWN = 0.45
-"""Share of their standing heights below which pelvis or head are of somebody who lies."""
 AT_REST = 0.7
 """People get up once their joints are slower than this on average [m/s]."""
+HASTE = 2.0
+"""Cost of each second until a recording is upright, for people who get up [m^2/s]: without it they rock to and fro."""
 FALL_TIME = 0.3
 """A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""
 JUMPING = 1.05
@@ -86,14 +86,14 @@ class Recorded(NamedTuple):
     falling: np.ndarray
     growth: np.ndarray
     """Factor by which a fall grows until the next foot lands (r)."""
+    rise: np.ndarray
+    """Time until people who are not upright will be (r) [s]."""
     allowed: np.ndarray
     """Frames of each set (4 r)."""
     last: np.ndarray
     """Last frame of each frame's clip."""
     radii: np.ndarray
     """Of the bank's body [m]."""
-    tall: tuple[float, float]
-    """Heights of pelvis and head of somebody who stands, on the bank's body [m]."""
     gets_up: bool
     """Whether somebody gets up from the ground."""
 
@@ -159,9 +159,7 @@ def write_queries(
             wanted[4] < HEIGHT_SCALE * (CROUCHED - STANDING),
             wanted[4] > HEIGHT_SCALE * (JUMPING - STANDING),
         )
-        out.rising[i] = (
-            recorded.gets_up and not crouches and not jumps and _rises(x[i], v[i], memory[i, RISING] > 0, recorded.tall)
-        )
+        out.rising[i] = recorded.gets_up and not crouches and not jumps and _rises(x[i], v[i], memory[i, RISING] > 0)
         pelvis = x[i, 0, 2]
         if jumps:
             out.which[i] = JUMPS
@@ -230,15 +228,12 @@ def _in_heading_frame(vx: float, vy: float, facing: Array, height: float, yaw: f
 
 
 @kernel
-def _rises(x: Array, v: Array, already: bool, tall: tuple[float, float]) -> bool:
-    """Tell whether a person gets up: one who lies at rest, until on both feet."""
-    pelvis = x[0, 2]
-    if already:
-        return pelvis < LOW
+def _rises(x: Array, v: Array, already: bool) -> bool:
+    """Tell whether a person gets up: one who is at rest near the ground, until on both feet."""
     speed = 0.0
     for j in range(NUM_JOINTS):
         speed += math.sqrt(v[j, 0] ** 2 + v[j, 1] ** 2 + v[j, 2] ** 2) / NUM_JOINTS
-    return (pelvis < DOWN * tall[0] or x[HEAD, 2] < DOWN * tall[1]) and speed < AT_REST
+    return x[0, 2] < LOW and (already or speed < AT_REST)
 
 
 @kernel
@@ -270,9 +265,9 @@ def weigh(
             if found[i, k] < 0:
                 continue
             other = recorded.rows[found[i, k]]
-            new = not (goes_on and abs(other - row) < MOMENT)
+            new = not (goes_on and abs(other % n - at) < MOMENT)
             for c in range(count):
-                new = new and abs(other - chosen[i, c]) >= MOMENT
+                new = new and abs(other % n - chosen[i, c] % n) >= MOMENT
             if new:
                 chosen[i, count], costs[i, count] = other, _cost(other, queries, falls[i], i, recorded, taste.catch)
                 count += 1
@@ -297,6 +292,8 @@ def _cost(row: int, queries: Queries, own: Array, i: int, recorded: Recorded, ca
     cost = 0.0
     for k in range(BALANCE):
         cost += queries.weights[i, k] * (recorded.codes[row, k] - queries.codes[i, k]) ** 2
+    if queries.rising[i]:
+        cost += HASTE * recorded.rise[row]
     return (
         cost + catch * queries.weights[i, BALANCE] * (recorded.growth[row] * _farther(own, recorded.falling[row])) ** 2
     )

@@ -22,7 +22,6 @@ from dropsim.priors import field_kernels as kernels
 from dropsim.priors.bank import EVERYDAY, TAGS, Bank
 from dropsim.priors.field_queries import (
     BEHIND,
-    DOWN,
     FALL,
     FALL_TIME,
     HEIGHT_SCALE,
@@ -47,10 +46,9 @@ from dropsim.priors.search import Filter, SearchIndex
 AHEAD = 20
 """Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is
 then."""
-UP = 0.75
-"""Share of their standing heights above which pelvis and head are of somebody upright."""
-RISE = 2.5
-"""People get up as recorded people did who were upright within this time [s]."""
+UP, DOWN = 0.75, 0.45
+"""Shares of their standing heights above which pelvis and head are of somebody upright, and below which the pelvis is of
+somebody who lies."""
 LANDS = 1.0
 """Feet are known to land within this time [s]: longer in the air is no step."""
 FARTHEST_ROAM = 1.0
@@ -209,8 +207,8 @@ class MotionField(Prior):
         lands = _next(landing).min(1)
         seconds = np.where(lands <= bank.last, np.minimum((lands - np.arange(n)) / bank.fps, LANDS), LANDS)
         growth = np.tile(np.exp(seconds / FALL_TIME), 2)
-        codes = (index.rows, index.mean, index.basis, index.codes_of_frames, index.falling, growth)
-        return Recorded(*codes, self._allowed, self._frames.last, bank.skeleton.radii, self._tall, self.gets_up)
+        codes = (index.rows, index.mean, index.basis, index.codes_of_frames, index.falling, growth, self._until_upright)
+        return Recorded(*codes, self._allowed, self._frames.last, bank.skeleton.radii, self.gets_up)
 
     @functools.cached_property
     def _tall(self) -> tuple[float, float]:
@@ -219,18 +217,18 @@ class MotionField(Prior):
         return float(up[0] - (up - radii).min()), float(up[kernels.HEAD] - (up - radii).min())
 
     @functools.cached_property
-    def _rises(self) -> Bool[np.ndarray, "r"]:
-        """Frames, and mirror images, of people who are not upright and will soon be."""
+    def _until_upright(self) -> Float[np.ndarray, "r"]:
+        """Time until each frame, and mirror image, is upright [s]; infinite if it never is."""
         n, height, heads = len(self.bank), self.bank.root[:, 2], self._index.heads[: len(self.bank)]
-        upright = (height > UP * self._tall[0]) & (heads > UP * self._tall[1])
-        ahead = np.where(upright, np.arange(n), 10 * n)
-        then = np.minimum.accumulate(ahead[::-1])[::-1]
-        return np.tile(~upright & (then <= self.bank.last) & (then - np.arange(n) < RISE * self.fps), 2)
+        then = _next(((height > UP * self._tall[0]) & (heads > UP * self._tall[1]))[:, None])[:, 0]
+        return np.tile(np.where(then <= self.bank.last, (then - np.arange(n)) / self.fps, np.inf), 2)
 
     @functools.cached_property
     def gets_up(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether somebody in the bank gets up from the ground."""
-        return bool((self._rises & (np.tile(self.bank.root[:, 2], 2) < DOWN * self._tall[0])).any())
+        return bool(
+            (np.isfinite(self._until_upright) & (np.tile(self.bank.root[:, 2], 2) < DOWN * self._tall[0])).any()
+        )
 
     @functools.cached_property
     def _allowed(self) -> Bool[np.ndarray, "4 r"]:
@@ -241,9 +239,10 @@ class MotionField(Prior):
         height = bank.root[:, 2]
         top = height[np.minimum(np.arange(len(bank))[:, None] + np.arange(AHEAD + 1), bank.last[:, None])].max(1)
         jumping = np.tile((top > JUMPING) & (top > height), 2)
+        rising = np.isfinite(self._until_upright) & (self._until_upright > 0)
         every = np.ones(len(everyday), dtype=np.bool_)
         return np.stack(
-            [some if some[self._index.rows].any() else every for some in (every, everyday, jumping, self._rises)]
+            [some if some[self._index.rows].any() else every for some in (every, everyday, jumping, rising)]
         )
 
     @functools.cached_property
