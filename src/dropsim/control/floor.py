@@ -70,6 +70,9 @@ NEAR = 0.05
 CLIMBING, STRETCH = 0.3, 1.0
 """How fast people rise on stairs [m/s]: 1.6 steps of 17 cm a second and a little more; and the way ahead that they look
 at for it [m]."""
+CROUCHING, ERECT = 0.8, 0.96
+"""Speed at which people lower and raise their bodies to crouch [m/s], and the share of its height in the rest pose at
+which people who stand and walk carry the pelvis."""
 LOOK = (0.5, 1.1)
 """Heights above the floor at which people see walls [m]."""
 
@@ -105,6 +108,20 @@ class Footing:
         return Footing(*(values[world] for values in vars(self).values()))
 
     @classmethod
+    def level(cls, *batch: int) -> "Footing":
+        """Return the footing of people on a level floor at height zero."""
+        feet, ways = np.zeros((*batch, 2)), np.zeros((*batch, 2, 2))
+        return cls(
+            np.zeros(batch), feet, ways, np.zeros(batch), np.ones(batch), feet, ways, np.full((*batch, 2), np.inf)
+        )
+
+    def crouched(self, state: State, depth: Float[np.ndarray, "*b"], rate: Float[np.ndarray, "*b"]) -> "Footing":
+        """Return the footing of people whose bodies are lower than their feet have them, by a depth [m] that grows [m/s]."""
+        floor = self.floor - depth
+        share = np.clip((state.x[..., 0, 2] - floor - LOW) / (UPRIGHT - LOW), 0.0, 1.0)
+        return replace(self, floor=floor, rate=self.rate - rate, share=np.where(depth > 0.0, share, self.share))
+
+    @classmethod
     def found(
         cls, state: State, solids: Solids, before: "Footing | None", h: float, landings: Landings | None = None
     ) -> "Footing":
@@ -123,6 +140,16 @@ class Footing:
         ahead = (flat(landings.seconds, 1), flat(landings.ankles, 2))
         _footing(flat(state.x, 2), flat(state.v, 2), solids, known, *memory, *ahead, h, *arrays)
         return made
+
+
+def crouch(
+    depth: Float[np.ndarray, "*b"] | None, height: Float[np.ndarray, "*b"], standing: float, h: float
+) -> Float[np.ndarray, "*b"] | None:
+    """Return how far people have lowered their bodies a step later [m], for wanted heights of the pelvis or NaN; None if nobody has."""
+    before = np.zeros(height.shape) if depth is None else depth
+    goal = np.maximum(ERECT * standing - np.where(np.isnan(height), standing, height), 0.0)
+    after = before + np.clip(goal - before, -CROUCHING * h, CROUCHING * h)
+    return after if after.any() or before.any() else None
 
 
 def noticed(state: State, skeleton: Skeleton, around: Solids, before: Solids | None, h: float) -> Solids:

@@ -7,7 +7,7 @@ import numpy as np
 
 from dropsim.body.joints import NUM_JOINTS
 from dropsim.compute.jit import kernel
-from dropsim.priors.bank import CROUCHED, STILL
+from dropsim.priors.bank import STILL
 from dropsim.priors.field_kernels import HEAD, LOW, project
 
 Array = Any
@@ -155,18 +155,15 @@ def write_queries(
             out.weights[i, k] = 1.0
         for k in range(2):
             out.codes[i, BALANCE + k], out.weights[i, BALANCE + k] = FALL * falls[i, k], 1.0
-        crouches, jumps = (
-            wanted[4] < HEIGHT_SCALE * (CROUCHED - STANDING),
-            wanted[4] > HEIGHT_SCALE * (JUMPING - STANDING),
-        )
-        out.rising[i] = recorded.gets_up and not crouches and not jumps and _rises(x[i], v[i], memory[i, RISING] > 0)
+        jumps = wanted[4] > HEIGHT_SCALE * (JUMPING - STANDING)
+        out.rising[i] = recorded.gets_up and not jumps and _rises(x[i], v[i], memory[i, RISING] > 0)
         pelvis = x[i, 0, 2]
         if jumps:
             out.which[i] = JUMPS
         elif out.rising[i]:
             out.which[i] = GETTING_UP
             out.weights[i, NUM_COMPONENTS:] = 0.0  # any way up will do
-        elif crouches or pelvis < LOW or pelvis > JUMPING or x[i, HEAD, 2] < pelvis:
+        elif pelvis < LOW or pelvis > JUMPING or x[i, HEAD, 2] < pelvis:
             out.which[i] = ANY
         else:
             out.which[i] = GOING

@@ -11,8 +11,9 @@ from jaxtyping import Float
 
 from dropsim.body.joints import joint_index
 from dropsim.body.rotations import exp
+from dropsim.body.skeleton import Skeleton
 from dropsim.compute.random import Streams
-from dropsim.control.floor import Footing, FootingStage, lowered, noticed
+from dropsim.control.floor import Footing, FootingStage, crouch, lowered, noticed
 from dropsim.control.getting_up import get_up
 from dropsim.control.planner import Plan, Planner, make_plan
 from dropsim.files.units import Degrees, Metres, MetresPerSecond
@@ -122,6 +123,8 @@ class WorldState:
     """What can be touched, as people know it, if there is more than a plane."""
     places: Float[np.ndarray, "*w p 2"] | None = None
     """Places of people who stand, between their feet [m]; NaN for others."""
+    crouch: Float[np.ndarray, "*w p"] | None = None
+    """Depth by which people have lowered their bodies [m]; None if nobody has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,16 +239,17 @@ class World:
         context = self._around(context, around)
         if context.around is not None and not follows:
             inputs = replace(inputs, intent=_clear(inputs.intent, context))
-        places = None
+        places = depth = None
         if inputs.intent is not None:
             places = _places(now, inputs.intent)
-            inputs = replace(inputs, intent=replace(inputs.intent, place=places))
+            depth = crouch(now.crouch, inputs.intent.height, simulator.skeleton.standing_height, context.h)
+            inputs = replace(inputs, intent=_upright(inputs.intent, places, simulator.skeleton))
         plan = None if follows else self._plan(now, inputs.intent, context, rng)
-        floor = (
-            []
-            if context.footing is None
-            else [FootingStage(context.footing, now.people, self.simulator.skeleton, context.h)]
-        )
+        footing = context.footing
+        if depth is not None:
+            level, before = Footing.level(*context.batch), np.zeros_like(depth) if now.crouch is None else now.crouch
+            footing = (footing or level).crouched(now.people, before, (depth - before) * self.fps)
+        floor = [] if footing is None else [FootingStage(footing, now.people, simulator.skeleton, context.h)]
         rising, up = (None, None) if follows else self._get_up(now, floor, inputs.intent, rng)
         stages = [*([plan.stage(now.frame)] if plan else []), *([up] if up else []), *floor, *inputs.stages]
 
@@ -257,7 +261,7 @@ class World:
         people, report = simulator.step(now.people, inputs, rng)
         memories, _ = self._after(memories, replace(context, people=people, around=around))
         return WorldState(
-            now.frame + 1, people, memories, now.pivot, plan, rising, context.footing, context.around, places
+            now.frame + 1, people, memories, now.pivot, plan, rising, context.footing, context.around, places, depth
         ), report
 
     def _after(self, memories: Sequence[Any], context: SceneContext) -> tuple[tuple[Any, ...], tuple[Collider, ...]]:
@@ -315,6 +319,13 @@ def _places(now: WorldState, intent: Intent) -> Float[np.ndarray, "*w p 2"]:
     rests = lost & (np.linalg.norm(v[..., 0, :2], axis=-1) < AT_REST)
     places = np.where(rests[..., None], feet, np.where(lost[..., None], np.nan, before))
     return np.where((np.linalg.norm(intent.velocity, axis=-1) < STILL)[..., None], places, np.nan)
+
+
+def _upright(intent: Intent, places: Float[np.ndarray, "*w p 2"], skeleton: Skeleton) -> Intent:
+    """Return intents as priors take them: with places, and without heights below standing, to which bodies are lowered."""
+    return replace(
+        intent, place=places, height=np.where(intent.height < skeleton.standing_height, np.nan, intent.height)
+    )
 
 
 def _clear(intent: Intent | None, context: SceneContext) -> Intent:
