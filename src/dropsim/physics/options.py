@@ -17,7 +17,7 @@ class SimulatorOptions:
     start_at_mode: bool | None = None
     """Start the iterations at the mode, as in the paper, or at the first sample; by default at the candidate that
     physics chooses."""
-    wrench_weight: float = 0.3
+    wrench_weight: float = 1.0
     """Weight of a candidate's root wrench, squared, in the choice [m^2 per squared body weight]."""
     nearest_sample: bool = False
     """Let the candidate nearest to the solution drive the next state, as in the paper, instead of the one at which the

@@ -44,7 +44,7 @@ DRIFT_TIME = 0.5
 IMPACT = 8.0
 """Largest load on anything that hits the ground [body weights]: hips bear 5.6 to 8.6 kN in falls (Robinovitch et al.
 1991)."""
-LARGEST_WRENCH = 3.0
+LARGEST_WRENCH = 1.5
 """Root wrench from which on candidates are equally impossible [body weights]."""
 
 
