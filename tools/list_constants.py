@@ -19,7 +19,8 @@ MODULES = (
 )
 HEAD = """# Constants that decide how people move
 
-Written by `python tools/list_constants.py` from the sources. An option of `SimulatorOptions` or of a prior can be set; the others are constants.
+Written by `python tools/list_constants.py` from the sources. Options of `SimulatorOptions` and of priors can be set;
+the others are constants.
 
 | module | name | value | meaning and reason |
 |---|---|---|---|
@@ -39,7 +40,7 @@ def constants_of(module: str) -> Iterator[tuple[str, str, str]]:
             if not all(isinstance(n, float) or (isinstance(n, int) and not isinstance(n, bool)) for n in numbers):
                 continue
             text = following.value if isinstance(following, ast.Expr) else None
-            if isinstance(text, ast.Constant) and ast.unparse(target).isidentifier() or "," in ast.unparse(target):
+            if (isinstance(text, ast.Constant) and ast.unparse(target).isidentifier()) or "," in ast.unparse(target):
                 reason = text.value if isinstance(text, ast.Constant) else ""
                 yield ast.unparse(target).strip("()"), ast.unparse(value), " ".join(str(reason).split())
 
