@@ -8,6 +8,7 @@ import functools
 import hashlib
 import inspect
 import os
+import re
 import shutil
 import sys
 import time
@@ -24,18 +25,20 @@ KEPT = 3
 _IN_USE = 24 * 3600.0
 """Folders used within this time are kept too: a process may still run that writes into one [s]."""
 _PACKAGE = Path(__file__).parents[1]
-_FOLDERS = ("files", "compute", "body", "motion", "priors", "physics", "control", "scene", "render")
-"""Folders with kernels and what they import."""
 
 
 @functools.cache
 def kernel_hash() -> str:
     """Return a hash of all that decides what the kernels compute: their sources, numba, numpy and Python."""
     found = hashlib.sha256(f"{version('numba')} {version('numpy')} {sys.version}".encode())
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        # Kernels take constants from modules next to them.
-        if path.relative_to(_PACKAGE).parts[0] in _FOLDERS:
-            found.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    sources = {path: path.read_bytes() for path in sorted(_PACKAGE.rglob("*.py"))}
+    kernels = [source for path, source in sources.items() if b"compute.jit import" in source or path == Path(__file__)]
+    # Kernels take constants from the modules that they import.
+    imported = {name.decode() for source in kernels for name in re.findall(rb"from dropsim\.([\w.]+) import", source)}
+    for path, source in sources.items():
+        name = path.relative_to(_PACKAGE).with_suffix("").as_posix()
+        if source in kernels or name.replace("/", ".") in imported:
+            found.update(name.encode() + b"\0" + source + b"\0")
     return found.hexdigest()[:16]
 
 
