@@ -31,45 +31,55 @@ class RiseStage(Stage):
 
     who: Int[np.ndarray, "n"]
     """People, counted through all batch dimensions."""
-    found: Candidates
+    proposals: Candidates
     """Proposals for each of them, the mode first, with the memory of the people's own prior."""
+    memory: Float[np.ndarray, "n k m"]
+    """Memory of the field for each proposal."""
 
     def change(self, candidates: Candidates) -> Candidates:
-        batch, num = candidates.x.shape[:-3], candidates.x.shape[-3]
-        order = np.arange(num) % self.found.x.shape[1]
+        batch, order = candidates.x.shape[:-3], self._order(candidates.x.shape[-3])
 
         def put(own: np.ndarray, new: np.ndarray) -> np.ndarray:
             out = own.reshape(-1, *own.shape[len(batch) :]).copy()
             out[self.who] = new[:, order]
             return out.reshape(own.shape)
 
-        pairs = ((getattr(candidates, name), getattr(self.found, name)) for name in ("x", "q", "memory", "cost"))
+        pairs = ((getattr(candidates, name), getattr(self.proposals, name)) for name in ("x", "q", "memory", "cost"))
         return Candidates(*(put(*pair) for pair in pairs))
+
+    def _order(self, num: int) -> Int[np.ndarray, "num"]:
+        """Return the proposal behind each candidate: the mode first, and all of them again behind it."""
+        return np.concatenate(([0], np.arange(num - 1) % self.proposals.x.shape[1]))
+
+    def remember(self, chosen: Int[np.ndarray, "*b"], num: int) -> Float[np.ndarray, "*b m"]:
+        """Return the field's memory of the proposals that were followed; NaN for people who do not rise."""
+        memory = np.full((*chosen.shape, self.memory.shape[-1]), np.nan)
+        followed = self._order(num)[chosen.reshape(-1)[self.who]]
+        memory.reshape(chosen.size, -1)[self.who] = self.memory[np.arange(len(self.who)), followed]
+        return memory
 
 
 def get_up(
     remembered: Float[np.ndarray, "*b m"] | None, seen: State, prior: Prior, rng: Streams, intent: Intent | None
-) -> tuple[Float[np.ndarray, "*b m"] | None, RiseStage | None]:
-    """Return what the field remembers of people who lie or rise, NaN for others, and the change of the proposals; None if nobody does.
+) -> RiseStage | None:
+    """Return the change of the proposals for people who lie or rise; None if nobody does.
 
-    People are as the prior sees them, on a floor at height zero.
+    `remembered` is the field's memory of people who rose before, NaN for others. People are as the prior sees them, on
+    a floor at height zero.
     """
     x, skeleton = seen.x, prior.skeleton
     rises = metrics.lying(x, skeleton)
     if remembered is not None:
         rises |= ~np.isnan(remembered[..., 0]) & ~metrics.above(x, skeleton, ON_FEET).all(-1)
     if not rises.any() or (field := field_of(skeleton, prior.fps)) is None:
-        return None, None
+        return None
     fresh = field.recall(seen, x, seen.q)
     memory = np.array(fresh) if remembered is None else np.where(np.isnan(remembered), fresh, remembered)
     # Only people who lie draw random numbers: the others must not notice who else is in the batch.
     who, own = np.flatnonzero(rises), seen.flat()
     asked = replace(own[who], memory=memory.reshape(-1, memory.shape[-1])[who])
     wanted = Intent.merged([Intent.toward(np.zeros((len(who), 2))), None if intent is None else intent.pick(who)])
-    found = field.propose(asked, field.num_samples, rng.pick(who.tolist()), wanted)
-    memory[...] = np.nan
-    memory[rises] = found.memory[:, 0]
-    before = own[who].map(lambda values: np.repeat(values[:, None], found.x.shape[1], axis=1))
-    # The mode, which the field remembers, is followed.
-    cost = np.where(np.arange(found.x.shape[1]) == 0, -np.inf, found.cost)
-    return memory, RiseStage(who, Candidates(found.x, found.q, prior.recall(before, found.x, found.q), cost))
+    proposals = field.propose(asked, field.num_samples, rng.pick(who.tolist()), wanted)
+    before = own[who].map(lambda values: np.repeat(values[:, None], proposals.x.shape[1], axis=1))
+    recalled = prior.recall(before, proposals.x, proposals.q)
+    return RiseStage(who, Candidates(proposals.x, proposals.q, recalled, proposals.cost), proposals.memory)

@@ -14,7 +14,7 @@ from dropsim.body.rotations import exp
 from dropsim.body.skeleton import Skeleton
 from dropsim.compute.random import Streams
 from dropsim.control.floor import Footing, FootingStage, crouch, lowered, noticed
-from dropsim.control.getting_up import get_up
+from dropsim.control.getting_up import RiseStage, get_up
 from dropsim.control.planner import Plan, Planner, make_plan
 from dropsim.files.units import Degrees, Metres, MetresPerSecond
 from dropsim.motion.motion import Event
@@ -250,7 +250,7 @@ class World:
             level, before = Footing.level(*context.batch), np.zeros_like(depth) if now.crouch is None else now.crouch
             footing = (footing or level).crouched(now.people, before, (depth - before) * self.fps)
         floor = [] if footing is None else [FootingStage(footing, now.people, simulator.skeleton, context.h)]
-        rising, up = (None, None) if follows else self._get_up(now, floor, inputs.intent, rng)
+        up = None if follows else self._get_up(now, floor, inputs.intent, rng)
         stages = [*([plan.stage(now.frame)] if plan else []), *([up] if up else []), *floor, *inputs.stages]
 
         def immovable(x: Float[np.ndarray, "*w p 22 3"]) -> tuple[Collider, ...]:
@@ -259,6 +259,7 @@ class World:
 
         inputs = replace(inputs, colliders=colliders, stages=stages, shared=True, immovable=immovable)
         people, report = simulator.step(now.people, inputs, rng)
+        rising = None if up is None else up.remember(report.chosen, simulator.num_samples)
         memories, _ = self._after(memories, replace(context, people=people, around=around))
         return WorldState(
             now.frame + 1, people, memories, now.pivot, plan, rising, context.footing, context.around, places, depth
@@ -300,12 +301,10 @@ class World:
             self.scene.planner, self.simulator.prior, lowered(now.people, context.floor), intent, now.frame, rng
         )
 
-    def _get_up(
-        self, now: WorldState, floor: Sequence[Stage], intent: Intent | None, rng: Streams
-    ) -> tuple[Float[np.ndarray, "*w p m"] | None, Stage | None]:
+    def _get_up(self, now: WorldState, floor: Sequence[Stage], intent: Intent | None, rng: Streams) -> RiseStage | None:
         """Ask the motion field for people who lie, if the prior knows nobody on the ground."""
         if not self.scene.get_up or self.simulator.prior.gets_up:
-            return None, None
+            return None
         seen = functools.reduce(lambda state, stage: stage.query(state), floor, now.people)
         return get_up(now.rising, seen, self.simulator.prior, rng, intent)
 
