@@ -1,6 +1,5 @@
 """The data set: categories, faults, and a build that reports, resumes, does nothing twice and never crashes on a file."""
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,9 +25,9 @@ from dropsim.motion.clips import (
     Clip,
     build,
     category_of,
-    category_of_name,
     find_faults,
     load,
+    person_and_category,
     read_clips,
     report,
 )
@@ -180,17 +179,12 @@ def test_broken_poses_are_masked_and_hands_mended():
 # --- building
 
 
-def known_clip(wanted: Callable[[cmu.ClipInfo], bool], *, flat: bool = True) -> str:
-    return next(
-        name
-        for name, info in cmu.clip_table().items()
-        if wanted(info) and (cmu.subject(name) not in cmu.NOT_FLAT) == flat
-    )
+def left_out_as(words: str) -> str:
+    return next(name for name, info in cmu.clip_table().items() if info.left_out.startswith(words))
 
 
-DUPLICATE = known_clip(lambda info: info.is_duplicate)
-PLAYGROUND = known_clip(lambda info: not info.is_duplicate, flat=False)
-CHAIR = known_clip(lambda info: "chair" in info.description.partition("(")[0] and not info.is_duplicate)
+DUPLICATE = left_out_as("duplicate of ")
+PLAYGROUND, CHAIR = "01_01", left_out_as("not flat: leans")
 FLIP = "88_01"
 TWIN = next(
     info.duplicate_of for name, info in cmu.clip_table().items() if info.duplicate_of and name.startswith("82_")
@@ -280,7 +274,7 @@ def test_build_keeps_what_is_good_and_says_why_the_rest_is_not(source: Path, tmp
         assert reasons[name].startswith("unreadable: ")
         assert words in reasons[name]
         assert "\n" not in reasons[name]
-    assert sorted(p.stem for p in (out / "clips").iterdir()) == sorted(KEPT)
+    assert sorted(p.stem for p in (out / "clips").glob("*.npz")) == sorted(KEPT)
 
 
 def test_built_clips_stand_on_the_floor_at_one_rate_with_their_contacts(source: Path, tmp_path: Path):
@@ -338,40 +332,28 @@ def test_only_what_is_new_is_built(source: Path, tmp_path: Path):
     clips = build(source, out, held_out=["ann"], workers=1, progress=counting(calls))
     assert calls == [(1, 1)]
     after = snapshot(out / "clips")
-    assert {k: v for k, v in after.items() if k != "eve_walk.npz"} == before
+    assert {k: v for k, v in after.items() if not k.startswith("eve_walk")} == before
     # The split is made anew every time, without touching the clips.
     assert {c.person for c in clips if c.held_out} == {"ann"}
     assert {c.person for c, _ in load(out, held_out=True)} == {"ann"}
 
 
-@pytest.mark.parametrize("cut", [1, 30])
-def test_a_killed_run_goes_on_where_it_was(source: Path, tmp_path: Path, cut: int):
+def test_a_killed_run_goes_on_where_it_was(source: Path, tmp_path: Path):
     out, calls = tmp_path / "out", list[tuple[int, int]]()
     whole = build(source, out, workers=1)
-    # The kill came while the last line of the journal was being written, before the index.
-    journal = out / "journal.jsonl"
-    lines = [line for line in journal.read_text().splitlines() if line]
-    last = json.loads(lines[-1])["clips"][0]["recording"]
-    journal.write_text("\n".join(lines)[:-cut])
+    # Killed before a recording's last clip, with half of another record written, and before the index.
+    (out / "clips" / "ann_walk.json").unlink()
+    (out / "clips" / "ann_run.json").write_text('{"edition": 3')
+    (out / "clips" / "bob_jump.json").write_text('{"edition": 2, "clips": []}')
+    (out / "clips" / "dan_table@0.npz").unlink()
     (out / "index.json").unlink()
     before = snapshot(out / "clips")
     assert build(source, out, workers=1, progress=counting(calls)) == whole
-    assert calls == [(1, 1)]
-    assert {k: v for k, v in snapshot(out / "clips").items() if not k.startswith(last)} == {
-        k: v for k, v in before.items() if not k.startswith(last)
-    }
-    # What the second run wrote behind the half line counts.
+    assert len(calls) == 4
+    after = snapshot(out / "clips")
+    assert all(after[name] == at for name, at in before.items() if name.startswith("cat"))
     assert build(source, out, workers=1, progress=counting(calls)) == whole
-    assert calls == [(1, 1)]
-
-
-def test_a_clip_that_somebody_deleted_is_made_again(source: Path, tmp_path: Path):
-    out, calls = tmp_path / "out", list[tuple[int, int]]()
-    build(source, out, workers=1)
-    (out / "clips" / "ann_walk.npz").unlink()
-    build(source, out, workers=1, progress=counting(calls))
-    assert calls == [(1, 1)]
-    assert (out / "clips" / "ann_walk.npz").exists()
+    assert len(calls) == 4
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -417,14 +399,6 @@ def test_an_empty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "data build" in errors[2]
 
 
-def test_another_editions_data_are_made_again(source: Path, tmp_path: Path):
-    out, calls = tmp_path / "out", list[tuple[int, int]]()
-    whole = build(source, out, workers=1)
-    (out / "journal.jsonl").write_text(json.dumps({"name": "ann_walk", "person": "ann", "frames": 60}) + "\n")
-    assert build(source, out, workers=1, progress=counting(calls)) == whole
-    assert len(calls) == 15
-
-
 # --- people who are kept for something else
 
 
@@ -444,13 +418,12 @@ def test_people_whom_priors_are_judged_by_are_held_out(tmp_path: Path):
 def test_no_motion_of_theirs_is_in_training_under_another_name():
     table = cmu.clip_table()
     for name, info in table.items():
-        if cmu.subject(name) in cmu.EVALUATION_SUBJECTS:
-            assert cmu.is_for_evaluation(name)
-            if info.duplicate_of:
-                assert cmu.is_for_evaluation(info.duplicate_of)
-        elif info.duplicate_of and cmu.subject(info.duplicate_of) in cmu.EVALUATION_SUBJECTS:
-            assert cmu.is_for_evaluation(name)
-    assert not cmu.is_for_evaluation("05_01")
+        names = {name, info.duplicate_of or name} | {n for n, other in table.items() if other.duplicate_of == name}
+        judged = any(cmu.subject(n) in cmu.EVALUATION_SUBJECTS for n in names)
+        assert info.for_evaluation >= judged
+        if judged and cmu.subject(name) not in cmu.EVALUATION_SUBJECTS:
+            assert info.left_out
+    assert not table["05_01"].for_evaluation
 
 
 @pytest.mark.parametrize(
@@ -464,7 +437,7 @@ def test_no_motion_of_theirs_is_in_training_under_another_name():
     ],
 )
 def test_categories_from_names(name: str, category: str):
-    assert category_of_name(name) == category
+    assert person_and_category(name)[1] == category
 
 
 # --- people on the ground
