@@ -15,7 +15,7 @@ from dropsim.apps.cli import main
 from dropsim.body.rotations import rotmat_to_rotvec, rotvec_to_rotmat, swing
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS, Skeleton, joint_index
 from dropsim.motion import cmu
-from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion, read_bvh, write_bvh
+from dropsim.motion.bvh import Y_TO_Z_UP, BvhFile, Rig, RigMotion, read_bvh, write_bvh
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import read_motion
 from dropsim.motion.retarget import known_rig_maps, match_rig, match_source, plain, read_rig_map, retarget
@@ -984,10 +984,10 @@ def test_the_way_back_is_the_files_own_motion(tmp_path: Path, rig: str, stretch:
     start = lines.index("MOTION")
     assert back[: start + 2] == lines[: start + 2]
     again = read_bvh(tmp_path / "back.bvh")
-    assert again.bvh is not None
-    assert source.bvh is not None
+    assert isinstance(again.file, BvhFile)
+    assert isinstance(source.file, BvhFile)
     # Written with as many decimals as the file has, twelve at most.
-    np.testing.assert_allclose(again.bvh.values, source.bvh.values, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(again.file.values, source.file.values, rtol=0, atol=1e-11)
 
 
 @EVERY_RIG

@@ -148,6 +148,12 @@ def rotmat_to_unitquat(rotation: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarra
     return _rotation().from_matrix(rotation.reshape(-1, 3, 3)).as_quat().reshape(*rotation.shape[:-2], 4)
 
 
+def euler_to_rotmat(order: str, degrees: Float[np.ndarray, "*b k"]) -> Float[np.ndarray, "*b 3 3"]:
+    """Return R = R_1 R_2 ..., each about the axis that `order` names, such as ZXY."""
+    turns = _rotation().from_euler(order, degrees.reshape(-1, len(order)), degrees=True)
+    return turns.as_matrix().reshape(*degrees.shape[:-1], 3, 3)
+
+
 def unitquat_to_rotmat(quaternion: Float[np.ndarray, "*b 4"]) -> Float[np.ndarray, "*b 3 3"]:
     """Return matrices of quaternions (x, y, z, w)."""
     return _rotation().from_quat(quaternion.reshape(-1, 4)).as_matrix().reshape(*quaternion.shape[:-1], 3, 3)

@@ -7,14 +7,14 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.rotations import rotmat_to_unitquat, transpose, unitquat_to_rotmat
 from dropsim.files.atomic import atomic_path
-from dropsim.motion.bvh import MAX_JOINTS, MAX_POSES, SAME, Rig, RigMotion
+from dropsim.motion.bvh import MAX_JOINTS, MAX_POSES, SAME, Rig, RigMotion, SourceFile
 
 MAX_BYTES = 1 << 30
 MAX_JSON = 64 << 20
@@ -151,7 +151,7 @@ class _Nodes:
 
 
 @dataclass(frozen=True, eq=False)
-class GlbFile:
+class GlbFile(SourceFile):
     """Where a character's motion comes from."""
 
     path: Path
@@ -160,6 +160,8 @@ class GlbFile:
     moving: _Nodes
     start: float
     """Time of the first frame [s]."""
+    ending: ClassVar[str] = ".glb"
+    up: ClassVar[str | None] = "y"
 
     def write_back(self, motion: RigMotion, path: Path, *, source: RigMotion) -> None:
         """Write frames into the file's animation: the channels of joints that changed are replaced, and nothing else.
@@ -292,7 +294,7 @@ def _aligned(document: _Document, file: GlbFile, fps: float) -> RigMotion:
             rotations[:, j] = transpose(R[:, parent]) @ R[:, j]
             translations[:, j] = (transpose(R[:, parent]) @ (x[:, j] - x[:, parent])[..., None])[..., 0]
     rig = Rig(_names(document, file.rest.numbers), parents, offsets)
-    return RigMotion(rig, fps, translations, rotations, document.path.stem, glb=file)
+    return RigMotion(rig, fps, translations, rotations, document.path.stem, file=file)
 
 
 def _names(document: _Document, numbers: Sequence[int]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from dropsim.body.rotations import apply, rotmat_to_rotvec, rotvec_to_rotmat, sw
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, Skeleton, joint_index
 from dropsim.files.names import suggestion
 from dropsim.motion import cmu
-from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion, write_back
+from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion
 from dropsim.motion.motion import Motion
 from dropsim.motion.structure import SURE, find_person, leftness
 
@@ -544,15 +544,16 @@ class Fit:
     def write(self, motion: Motion, path: str | Path, *, raised: Float[np.ndarray, "3"] | float = 0.0) -> None:
         """Write a motion of ours onto the file's own rig; `raised` is how far it was moved from where the file has it [m]."""
         back = self.back(replace(motion, root=motion.root - raised))
-        if self.source.glb is not None:
-            self.source.glb.write_back(back, Path(path), source=self.source)
-        else:
-            write_back(back, path, source=self.source)
+        if self.source.file is None:
+            raise ValueError(
+                f"{path}: {self.source.name} was not read from a file that frames can be written back into"
+            )
+        self.source.file.write_back(back, Path(path), source=self.source)
 
     @property
     def ending(self) -> str:
-        """Of the files that can be written back."""
-        return ".bvh" if self.source.glb is None else ".glb"
+        """Ending of the files that can be written back."""
+        return self.source.file.ending if self.source.file else ""
 
     def _mover(self) -> int:
         """Return the joint whose translation moves the person: the lowest that can be moved and has all of them below it."""
@@ -629,7 +630,7 @@ def retarget(
     legs = _leg_length(points)
     rest = _rest_pose(source.rig, match, usual)
     known, rest_up = match.rig_map.up, rest.up if rest else None
-    gltf_up = "y" if source.glb is not None else None
+    gltf_up = source.file.up if source.file else None
     told = (
         (up, "as given"),
         (gltf_up, "glTF's"),
