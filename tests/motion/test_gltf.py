@@ -180,14 +180,20 @@ def test_damaged_files_get_a_sentence(character: Path, tmp_path: Path, damage: A
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d["skins"][0]["joints"].append(10_000), "no number 10000 in 'nodes'"),
+        (lambda d: d["skins"][0]["joints"].append(10_000), "no tree"),
         (lambda d: d.pop("skins"), "no skinned character"),
         (lambda d: d.pop("animations"), "no animation that moves its character; its animations: none"),
-        (lambda d: d["nodes"][2].update(children=[1]), "parent"),
-        (lambda d: d["accessors"][-1].update(count=10**6), "outside the file"),
+        (lambda d: d["nodes"][2].update(children=[1]), "its own parent"),
+        (lambda d: d["accessors"][-1].update(count=-3), "lie outside"),
+        (lambda d: d["accessors"][-1].update(count="many"), "damaged"),
+        (lambda d: d["bufferViews"][-2].update(byteStride=0), "lie outside the file"),
+        (lambda d: d["bufferViews"][-2].update(byteOffset=-8), "lie outside the file"),
+        (lambda d: d.update(nodes=7), "damaged"),
+        (lambda d: d["nodes"][1].update(translation=[1, "a", 2]), "should be 3 numbers"),
+        (lambda d: d["accessors"][-1].update(count=10**6), "lie outside the file"),
         (lambda d: d["nodes"][1].update(scale=[1, 2, 3]), "scaled unevenly"),
-        (lambda d: d["nodes"][1].update(rotation=[0, 0, 0, 0]), "no unit quaternion"),
-        (lambda d: d["buffers"][0].update(uri="other.bin"), "one GLB file"),
+        (lambda d: d["nodes"][1].update(rotation=[0, 0, 0, 0]), "zero norm"),
+        (lambda d: d["buffers"][0].update(uri="other.bin"), "one GLB"),
     ],
 )
 def test_documents_that_lie_get_a_sentence(character: Path, tmp_path: Path, change: Any, message: str):

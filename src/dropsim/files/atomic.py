@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one."""
+"""Writing files so that a reader never sees half of one, and reading those that may be damaged."""
 
 import os
 import tempfile
@@ -33,3 +33,14 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary = Path(folder) / path.name
         yield temporary
         os.replace(temporary, path)
+
+
+@contextmanager
+def errors_of(path: str | Path) -> Iterator[None]:
+    """Put a file's name before its fault; numbers, lists and entries that are not where they should be are damage."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        raise ValueError(f"{path}: the file is damaged: export it or download it again") from None

@@ -2,8 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from dropsim.files.atomic import atomic_path
+from dropsim.files.atomic import atomic_path, errors_of
 
 MAX_METADATA = 100_000
 """Longest metadata that is parsed [characters]."""
@@ -52,15 +51,6 @@ def read_weights(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], di
             if not np.isfinite(value).all():
                 raise ValueError(f"{name[:60]} holds values that are not finite")
         return tensors, metadata
-
-
-@contextmanager
-def errors_of(path: str | Path) -> Iterator[None]:
-    """Put the file's name before what is wrong with it."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def _parsed(text: str) -> dict[str, Any]:
