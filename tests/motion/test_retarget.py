@@ -796,7 +796,7 @@ def test_an_orientation_from_a_joint_that_is_not_there(tmp_path: Path, joint: st
         pytest.param('joints = ["pelvis"]\n', "joints should be a table", id="joints a list"),
         pytest.param('rotations = "head"\n' + toml(ODD), "rotations should be a table", id="rotations a text"),
         pytest.param("repair = 3\n" + toml(ODD), "repair", id="repair a number"),
-        pytest.param('repair = "all"\n' + toml(ODD), "only 'cmu'", id="unknown repair"),
+        pytest.param('repair = "all"\n' + toml(ODD), "repair should be 'cmu'", id="unknown repair"),
         pytest.param(toml(ODD).replace('"bone4"', "4"), "left_knee should be a joint's name", id="number for a name"),
         pytest.param(toml(ODD).replace('"bone4"', "[]"), "left_knee should be a joint's name", id="no names"),
         pytest.param(
@@ -824,7 +824,7 @@ def test_an_orientation_from_a_joint_that_is_not_there(tmp_path: Path, joint: st
             "left_knee should be",
             id="between numbers",
         ),
-        pytest.param('up = "w"\n' + toml(ODD), "up is x, y or z, not 'w'", id="unknown axis"),
+        pytest.param('up = "w"\n' + toml(ODD), "up should be x, y or z, not 'w'", id="unknown axis"),
         pytest.param("only_with = 3\n" + toml(ODD), "only_with should be", id="marks a number"),
         pytest.param(toml(ODD) + "[standing]\nHips = [1, 2]\n", "Hips should be three angles", id="two angles"),
         pytest.param(toml(ODD) + "[standing]\nHips = [1, 2, inf]\n", "Hips should be three angles", id="endless angle"),
