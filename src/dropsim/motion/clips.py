@@ -19,7 +19,7 @@ from dropsim.files.atomic import atomic_path
 from dropsim.files.tables import markdown
 from dropsim.motion import cmu
 from dropsim.motion.amass import read_amass, write_amass
-from dropsim.motion.contacts import UPRIGHT, grounded, label_contacts, on_floor, out_of_floor, sphere_heights
+from dropsim.motion.contacts import UPRIGHT, grounded, label_contacts, on_floor, out_of_floor, runs, sphere_heights
 from dropsim.motion.defects import intact, mend
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import ENDINGS, read_recording
@@ -101,12 +101,6 @@ def category_of(description: str) -> str:
     """Return the motion category that a description's words tell."""
     text = description.lower()
     return next((name for name, pattern in CATEGORIES if re.search(pattern, text)), "other")
-
-
-def runs(flags: Bool[np.ndarray, "t"]) -> list[tuple[int, int]]:
-    """Return first and one past last of every stretch of true values."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False]))))
-    return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
 def _long_runs(flags: Bool[np.ndarray, "t"], longest: float) -> Bool[np.ndarray, "t"]:

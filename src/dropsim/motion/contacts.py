@@ -17,17 +17,23 @@ FEET = (joint_index("left_foot"), joint_index("right_foot"))
 ANKLES = (joint_index("left_ankle"), joint_index("right_ankle"))
 
 CONTACT_SPEED = 0.6
-"""A joint that touches moves slower than this [m/s] (HuMoR's threshold)."""
+"""Fastest that a joint in contact moves [m/s] (HuMoR's threshold)."""
 CONTACT_GAP = 0.03
-"""A joint that touches has its sphere within this of the floor [m]."""
+"""Largest gap between the floor and the sphere of a joint in contact [m]."""
 STATIC_SPEED = 0.15
-"""A foot slower than this is taken to stand [m/s]."""
+"""Fastest that a standing foot moves [m/s]."""
 RAISED = 0.08
-"""A still foot that is higher than this above the lowest ones is in the air [m]."""
+"""Height above the lowest still feet from which a still foot is in the air [m]."""
 UPRIGHT = 0.6
-"""A person whose pelvis is higher than this above the floor is on their feet [m]."""
+"""Height of the pelvis above which a person is on their feet [m]."""
 LOW_QUANTILE = 0.05
-"""Where nobody stands, this share of the frames has its lowest sphere below the floor."""
+"""Share of the frames whose lowest sphere is below the floor where nobody stands."""
+
+
+def runs(flags: Bool[np.ndarray, "t"]) -> list[tuple[int, int]]:
+    """Return first and one past last of every stretch of true values."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False]))))
+    return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
 def sphere_heights(motion: Motion) -> Float[np.ndarray, "*b t 22"]:

@@ -7,11 +7,11 @@ from jaxtyping import Bool, Float
 
 from dropsim.body.rotations import apply, dot, normalize, rotmat_to_rotvec, rotvec_to_rotmat, swing
 from dropsim.body.skeleton import Skeleton
-from dropsim.motion.contacts import ANKLES, FEET, RAISED, UPRIGHT
+from dropsim.motion.contacts import ANKLES, FEET, RAISED, STATIC_SPEED, UPRIGHT, runs
 from dropsim.motion.motion import Motion
 
 HIPS, KNEES = (1, 2), (4, 5)
-SLOW, STILL = 0.4, 0.15
+SLOW, STILL = 0.4, STATIC_SPEED
 """A foot that stands is slower than the first throughout, and than the second at some time [m/s]."""
 LOW = 0.03
 """A foot that stands is lower than this above the floor [m]."""
@@ -53,18 +53,13 @@ def _gaussian(values: np.ndarray, width: float) -> np.ndarray:
 
 def _hysteresis(core: Bool[np.ndarray, "t"], wide: Bool[np.ndarray, "t"], least: int) -> list[tuple[int, int]]:
     """Return the runs of the wide condition in which the narrow one holds somewhere, as [start, stop); short gaps are closed."""
-    runs: list[tuple[int, int]] = []
-    for start, stop in _runs(core | wide):
-        if runs and start - runs[-1][1] <= least // 2:
-            runs[-1] = (runs[-1][0], stop)
+    joined: list[tuple[int, int]] = []
+    for start, stop in runs(core | wide):
+        if joined and start - joined[-1][1] <= least // 2:
+            joined[-1] = (joined[-1][0], stop)
         else:
-            runs.append((start, stop))
-    return [(start, stop) for start, stop in runs if stop - start >= least and core[start:stop].any()]
-
-
-def _runs(flags: Bool[np.ndarray, "t"]) -> list[tuple[int, int]]:
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+            joined.append((start, stop))
+    return [(start, stop) for start, stop in joined if stop - start >= least and core[start:stop].any()]
 
 
 def with_own_ankles(motion: Motion) -> Motion:
@@ -202,7 +197,7 @@ def _blended(offsets: Float[np.ndarray, "t 3"], held: Bool[np.ndarray, "t"], wid
     each other add up.
     """
     out = np.where(held[:, None], offsets, 0.0)
-    for start, stop in _runs(~held):
+    for start, stop in runs(~held):
         k, gap = np.arange(1, stop - start + 1), stop - start + 1
         fade = min(width, gap) if start and stop < len(out) else width
         if start:
