@@ -13,19 +13,9 @@ from dropsim.body.capsules import capsule_radii
 from dropsim.body.joints import CHILDREN, JOINTS, LEAVES, MIRROR, NUM_JOINTS, PARENTS, joint_index
 from dropsim.body.smpl import read_rest_joints
 
-__all__ = [
-    "CHILDREN",
-    "JOINTS",
-    "LEAVES",
-    "MIRROR",
-    "NUM_JOINTS",
-    "PARENTS",
-    "BodyArrays",
-    "Skeleton",
-    "flat",
-    "joint_index",
-    "mirrored_rotations",
-]
+__all__ = ["BodyArrays", "Skeleton", "flat", "joint_index", "mirrored_rotations"]
+__all__ += ["CHILDREN", "JOINTS", "LEAVES", "MIRROR", "NUM_JOINTS", "PARENTS"]
+_FLIP = np.array([-1.0, 1.0, 1.0])
 
 
 def mirrored_rotations(q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b 22 3 3"]:
@@ -130,31 +120,18 @@ class Skeleton:
             raise ValueError("a skeleton needs finite joints, masses and radii")
         if not (self.masses.min() > 0 and self.radii.min() > 0):
             raise ValueError("a skeleton needs masses and radii above zero")
-        if not (
-            max(np.abs(self.rest).max(), self.radii.max()) < 1e3
-            and self.masses.min() > 1e-6
-            and self.masses.max() < 1e6
-        ):
-            raise ValueError(
-                "a skeleton needs joints within a kilometre, and masses between a milligram and a thousand tonnes"
-            )
+        if max(np.abs(self.rest).max(), self.radii.max()) > 1e3 or self.masses.min() < 1e-6 or self.masses.max() > 1e6:
+            raise ValueError("a skeleton needs joints within a kilometre, and masses from a milligram to 1000 tonnes")
         offsets = self.rest - self.rest[np.maximum(PARENTS, 0)]
         lengths = np.linalg.norm(offsets, axis=-1)
         if not lengths[1:].min() > 0:
-            raise ValueError(
-                f"the bone to {JOINTS[1 + int(lengths[1:].argmin())]} has no length: two joints of the skeleton are at one place"
-            )
+            joint = JOINTS[1 + int(lengths[1:].argmin())]
+            raise ValueError(f"the bone to {joint} has no length: two joints of the skeleton are at one place")
         object.__setattr__(self, "offsets", offsets)
         object.__setattr__(self, "lengths", lengths)
-        arrays = (
-            offsets,
-            lengths,
-            self.masses,
-            self.radii,
-            self.masses.mean() / self.masses,
-            capsule_radii(self.height),
-        )
-        object.__setattr__(self, "arrays", BodyArrays(*arrays))
+        mobility, capsules = self.masses.mean() / self.masses, capsule_radii(self.height)
+        arrays = BodyArrays(offsets, lengths, self.masses, self.radii, mobility, capsules)
+        object.__setattr__(self, "arrays", arrays)
 
     @classmethod
     def adult(cls, *, height: float = 1.70, body_mass: float = 70.0) -> "Skeleton":
@@ -216,9 +193,8 @@ class Skeleton:
         """Chain local rotations from the root outwards."""
         world = np.empty(q.shape)
         joints = np.zeros(q.shape[:-1])
-        kinematics.forward(
-            flat(q, 3), np.zeros((max(1, math.prod(q.shape[:-3])), 3)), self.offsets, flat(joints, 2), flat(world, 3)
-        )
+        root = np.zeros((math.prod(q.shape[:-3]), 3))
+        kinematics.forward(flat(q, 3), root, self.offsets, flat(joints, 2), flat(world, 3))
         return world
 
     def forward(
@@ -226,14 +202,8 @@ class Skeleton:
     ) -> Float[np.ndarray, "*b 22 3"]:
         """Return world joints [m] from local rotations (the root's is its world orientation) and the pelvis position [m]."""
         q = np.broadcast_to(q, (*np.broadcast_shapes(q.shape[:-3], root.shape[:-1]), NUM_JOINTS, 3, 3))
-        joints = np.empty(q.shape[:-1])
-        kinematics.forward(
-            flat(q, 3),
-            flat(np.broadcast_to(root, (*q.shape[:-3], 3)), 1),
-            self.offsets,
-            flat(joints, 2),
-            kinematics.NO_ROTATIONS,
-        )
+        joints, root = np.empty(q.shape[:-1]), np.broadcast_to(root, (*q.shape[:-3], 3))
+        kinematics.forward(flat(q, 3), flat(root, 1), self.offsets, flat(joints, 2), kinematics.NO_ROTATIONS)
         return joints
 
     def inverse(
@@ -280,9 +250,6 @@ class Skeleton:
     def centre_of_mass(self, joints: Float[np.ndarray, "*b 22 3"]) -> Float[np.ndarray, "*b 3"]:
         """Mass-weighted mean of the joints [m]."""
         return (self.masses[:, None] * joints).sum(-2) / self.masses.sum()
-
-
-_FLIP = np.array([-1.0, 1.0, 1.0])
 
 
 def flat(values: np.ndarray, trailing: int) -> np.ndarray:
