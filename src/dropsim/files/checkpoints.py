@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 
 _IGNORED = (
-    "numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
-    "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint", "pytorch_lightning.callbacks.early_stopping.EarlyStopping",
-    "pytorch_lightning.callbacks.lr_logger.LearningRateLogger", "pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",
-)  # fmt: skip
-"""Names that training tools leave in a checkpoint next to the weights (a best loss, options, a callback's state); not
-needed here."""
+    "numpy.dtype",
+    "numpy.core.multiarray.scalar",
+    "numpy._core.multiarray.scalar",
+    "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint",
+    "pytorch_lightning.callbacks.early_stopping.EarlyStopping",
+    "pytorch_lightning.callbacks.lr_logger.LearningRateLogger",
+    "pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",
+)
+"""Names that training tools leave in a checkpoint next to the weights; not needed here."""
 
 _DICTS = ("pytorch_lightning.utilities.parsing.AttributeDict", "lightning_fabric.utilities.data.AttributeDict")
 """Dicts under other names."""
@@ -49,17 +52,14 @@ def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the fil
         # torch warns of pickles that it would not have written; the errors below say all.
         with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals(stand_ins):  # pyright: ignore[reportArgumentType]
             return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        named = re.search(r"GLOBAL ([\w.]+)|(?:class|global|function) ([\w.]+\.\w+)", str(error))
-        if named is None:
-            raise ValueError(f"{path} is not a PyTorch checkpoint, or it is damaged") from None
-        raise ValueError(
-            f"{path} was not loaded: it asks for {named[1] or named[2]}, which could run code; weights do not need that"
-        ) from None
     except OSError:
         raise
-    except Exception:  # a damaged file fails in many ways
-        raise ValueError(f"{path} is not a PyTorch checkpoint, or it is damaged") from None
+    except Exception as error:  # a damaged file fails in many ways
+        named = re.search(r"GLOBAL ([\w.]+)|(?:class|global|function) ([\w.]+\.\w+)", str(error))
+        if named is None or not isinstance(error, pickle.UnpicklingError):
+            raise ValueError(f"{path} is not a PyTorch checkpoint, or it is damaged") from None
+        asked = f"{path} was not loaded: it asks for {named[1] or named[2]}"
+        raise ValueError(f"{asked}, which could run code; weights do not need that") from None
 
 
 def _check_archive(path: Path) -> None:

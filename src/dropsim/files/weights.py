@@ -40,10 +40,8 @@ def read_weights(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], di
         try:
             with safetensors.safe_open(path, framework="np") as file:
                 metadata = _parsed((file.metadata() or {}).get("dropsim", "{}"))
-                if metadata.get("kind") != kind:
-                    raise ValueError(
-                        f"it holds {str(metadata.get('kind') or 'weights of unknown origin')[:60]}, not {kind}"
-                    )
+                if (other := metadata.get("kind")) != kind:
+                    raise ValueError(f"it holds {str(other or 'weights of unknown origin')[:60]}, not {kind}")
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         except (safetensors.SafetensorError, TypeError, AttributeError):  # also numbers that numpy does not have
             raise ValueError("it is not a safetensors file that dropsim wrote, or it is damaged") from None
