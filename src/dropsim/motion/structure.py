@@ -47,7 +47,7 @@ class Found:
 
     joints: Mapping[str, int]
     sides_from: str
-    """What told left from right: names, the pose, or nothing."""
+    """Source of left and right: names, the pose, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Tree:
         return sorted(found, key=lambda pair: -pair.length)
 
     def limb(self, pair: _Limbs, build: tuple[float, float]) -> tuple[int, int, int]:
-        """Return where in its chains the hips, knees and ankles are, or the shoulders, elbows and wrists, by the bones' mean lengths."""
+        """Return where in its chains the hips, knees and ankles are, or the shoulders, elbows and wrists, by lengths."""
         chain = min(pair.chains, key=len)
         means = np.mean([self.lengths[line[: len(chain)]] for line in pair.chains], axis=0)
         along = np.concatenate(([0.0], np.cumsum(means[1:])))
@@ -130,25 +130,22 @@ class _Tree:
             start = max(0.0, along[at[0]] / (upper + lower) - 0.5)
             # Fingers begin at a hand; a twist joint inside a bone does not bend.
             palm = 0.0 if len(self.children[chain[at[2]]]) > 1 else 0.2
-            return (
-                abs(np.log(upper / lower / ratio)) + 0.6 * end + 4 * start + palm + 2 * (not self.bends[chain[at[1]]])
-            )
+            stiff = 2 * (not self.bends[chain[at[1]]])
+            return abs(np.log(upper / lower / ratio)) + 0.6 * end + 4 * start + palm + stiff
 
         joints = [k for k, j in enumerate(chain[:MOST]) if not is_end(self.rig.names[j])]
         return min(itertools.combinations(joints if len(joints) >= FEWEST else range(len(chain)), 3), key=oddness)
 
 
 def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.ndarray, "t n 3"]) -> Found | None:
-    """Return our joints in a rig, or None where it has no two pairs of like chains; `poses` are joints in some poses, for left and right.
+    """Return our joints in a rig, or None where it has no two pairs of like chains; `poses` tell left from right.
 
     Legs and arms are the longest pairs such that the arms hang on a joint that is neither above the legs nor on one of
     them.
     """
     tree = _Tree(rig, offsets, poses)
     for pairs in (tree.pairs(), tree.pairs(one_hand_may_hold_something=True)):
-        fits = [
-            (legs, arms) for legs, arms in itertools.permutations(pairs[:MOST_PAIRS], 2) if _is_person(tree, legs, arms)
-        ]
+        fits = [pair for pair in itertools.permutations(pairs[:MOST_PAIRS], 2) if _is_person(tree, *pair)]
         if fits:
             break
     else:
@@ -158,9 +155,8 @@ def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.nda
     order, told = _sides(tree, legs, arms, poses)
     hip, knee, ankle = tree.limb(legs, LEG)
     shoulder, elbow, wrist = tree.limb(arms, ARM)
-    for side, leg, arm in zip(
-        ("left", "right"), (legs.chains[k] for k in order[0]), (arms.chains[k] for k in order[1]), strict=True
-    ):
+    for k, side in enumerate(("left", "right")):
+        leg, arm = legs.chains[order[0][k]], arms.chains[order[1][k]]
         joints |= {f"{side}_hip": leg[hip], f"{side}_knee": leg[knee], f"{side}_ankle": leg[ankle]}
         if ankle + 1 < len(leg):
             joints[f"{side}_foot"] = leg[ankle + 1]
@@ -179,7 +175,6 @@ def _is_person(tree: _Tree, legs: _Limbs, arms: _Limbs) -> bool:
 def _spine(tree: _Tree, pelvis: int, arms: _Limbs) -> dict[str, int]:
     common = set(tree.above(pelvis))
     spine = [j for j in reversed(tree.above(arms.parent)) if j not in common]
-    spine = [j for j in spine if j != pelvis]
     if not spine:
         return {}
     named = {"spine3": spine[-1]}
@@ -226,7 +221,7 @@ def _sides(
 
 
 def leftness(across: Float[np.ndarray, "t 3"], up: Float[np.ndarray, "t 3"], toes: Float[np.ndarray, "t 3"]) -> float:
-    """Return the middle cosine between a line across the body and the line to its left, up x front; 1 where it leads to the left."""
+    """Return the median cosine between a line across the body and the line to its left, up x front."""
     left = np.cross(up, toes)
     size = np.linalg.norm(across, axis=-1) * np.linalg.norm(left, axis=-1)
     cosines = (across * left).sum(-1) / np.maximum(size, 1e-12)
