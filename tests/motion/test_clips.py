@@ -57,43 +57,25 @@ def frames(motion: Motion, *ranges: tuple[float, float], value: float) -> np.nda
 # --- categories
 
 
-@pytest.mark.parametrize(
-    ("description", "category"),
-    [
-        ("walk", "walk"),
-        ("Walk, veer left", "turn"),
-        ("DRAGBADLEGWALK", "walk"),
-        ("run/jog", "run"),
-        ("startrun", "run"),
-        ("forward jump", "jump"),
-        ("backflip", "jump"),
-        ("salsa dance", "dance"),
-        ("get up from ground laying on back", "get up"),
-        ("lie down", "get up"),
-        ("roll on the side", "get up"),
-        ("boxing", "sport"),
-        ("picking up a box", "crouch"),
-        ("bow", "crouch"),
-        ("walk 90 degree turn", "turn"),
-        ("stand still", "stand"),
-        ("", "other"),
-        ("chicken", "other"),
-        # Words inside words, each of them in CMU's table or close to it.
-        ("playing the piano", "other"),
-        ("swordplay", "sport"),
-        ("alien", "other"),
-        ("flying", "other"),
-        ("drunk walk", "walk"),
-        ("a stroll", "walk"),
-        ("chopping", "other"),
-        ("shopping", "other"),
-        ("elbow to shoulder", "other"),
-        ("walk with avoidance", "walk"),
-        ("footfalls", "other"),
-    ],
-)
-def test_categories_from_descriptions(description: str, category: str):
-    assert category_of(description) == category
+DESCRIPTIONS = {
+    "walk": "walk; DRAGBADLEGWALK; drunk walk; a stroll; walk with avoidance",
+    "turn": "Walk, veer left; walk 90 degree turn",
+    "run": "run/jog; startrun",
+    "jump": "forward jump; backflip",
+    "dance": "salsa dance",
+    "get up": "get up from ground laying on back; lie down; roll on the side",
+    "sport": "boxing; swordplay",
+    "crouch": "picking up a box; bow",
+    "stand": "stand still",
+    # Words inside words, each of them in CMU's table or close to it.
+    "other": "; chicken; playing the piano; alien; flying; chopping; shopping; elbow to shoulder; footfalls",
+}
+
+
+@pytest.mark.parametrize("category", DESCRIPTIONS)
+def test_categories_from_descriptions(category: str):
+    for description in DESCRIPTIONS[category].split("; "):
+        assert category_of(description) == category, description
 
 
 def test_every_category_occurs_in_the_table():
@@ -147,12 +129,6 @@ def test_one_joint_that_jumps_is_enough():
     joints = LONG.joints.copy()
     joints[90, 21] += np.array([0.0, 0.0, 0.45])
     assert reasons(replace(LONG, joints=joints))[JUMPS] >= 5
-
-
-def test_flights_do_not_add_up():
-    # Twice 0.6 s off the floor, with a step between them.
-    long = stepping_clip(4.0)
-    assert reasons(lifted(long, frames(long, (0.5, 1.1), (1.5, 2.1), value=0.3))) == {}
 
 
 def test_broken_poses_are_masked_and_hands_mended():
