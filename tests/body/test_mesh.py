@@ -37,7 +37,7 @@ def both_sides(**turns):
 
 
 def smpl_like():
-    """An adult with SMPL's habits: hips close together, legs apart, longer feet under higher ankles, wider shoulders that lie back."""
+    """An adult with SMPL's habits: close hips, legs apart, longer feet, wider shoulders that lie back."""
     adult = Skeleton.adult()
     offsets = adult.offsets.copy()
     for side, sign in (("left", 1.0), ("right", -1.0)):

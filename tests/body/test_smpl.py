@@ -75,7 +75,7 @@ def test_number_types(tmp_path: Path, dtype: str):
 
 @pytest.fixture
 def chumpy() -> Iterator[type]:
-    """Stand-in for the library whose arrays are in SMPL's own pickles; it is gone from the interpreter when they are read."""
+    """Stand-in for the library whose arrays are in SMPL's own pickles; it is gone when they are read."""
 
     class Ch:
         """Keeps its values in x, next to book-keeping that holds a set."""

@@ -1,4 +1,4 @@
-"""A step keeps to one thread, whatever the environment: threads that wait for each other on busy cores take a thousand times as long."""
+"""A step keeps to one thread, whatever the environment."""
 
 import os
 import subprocess

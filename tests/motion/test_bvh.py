@@ -394,7 +394,8 @@ def test_deep_nesting_and_many_joints(tmp_path: Path):
     def nested(depth: int) -> str:
         joints = "".join(f"JOINT j{i}\n{{\nOFFSET 0 1 0\nCHANNELS 0\n" for i in range(depth))
         braces = "}\n" * (depth + 1)
-        return f"HIERARCHY\nROOT r\n{{\nOFFSET 0 0 0\nCHANNELS 1 Xrotation\n{joints}{braces}MOTION\nFrames: 1\nFrame Time: 1\n90\n"
+        root = "HIERARCHY\nROOT r\n{\nOFFSET 0 0 0\nCHANNELS 1 Xrotation\n"
+        return f"{root}{joints}{braces}MOTION\nFrames: 1\nFrame Time: 1\n90\n"
 
     source = read_text(tmp_path, nested(bvh.MAX_JOINTS - 1))
     # A quarter turn of the root takes the whole chain from y to z.

@@ -1,4 +1,4 @@
-"""The data set: categories, faults, and a build that reports, resumes, does nothing twice and never crashes on a file."""
+"""The data set: categories, faults, and a build that reports, resumes and never crashes on a file."""
 
 import os
 from collections.abc import Callable

@@ -80,7 +80,7 @@ def test_the_floor_of_one_who_never_stands_still():
 
 
 def dipping() -> tuple[Motion, np.ndarray]:
-    """The stepping clip with its feet pitched to and fro by up to 0.6 rad, and where a toe is in the floor by more than rounding."""
+    """The stepping clip with its feet pitched by up to 0.6 rad, and where a toe is in the floor."""
     time = np.arange(len(CLIP)) / CLIP.fps
     q = CLIP.q.copy()
     for joint, phase in zip(ANKLES, (0.0, 1.0), strict=True):

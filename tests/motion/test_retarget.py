@@ -1,4 +1,4 @@
-"""Retargeting: one walk on many rigs (names, zero poses, units, axes, channel orders) is the same walk, and CMU's files are mended."""
+"""Retargeting: one walk on many rigs, zero poses, units and axes is the same walk, and CMU's files are mended."""
 
 import math
 import re
@@ -26,7 +26,7 @@ BONES = list(range(1, NUM_JOINTS))
 
 
 def _lively(clip: Motion) -> Motion:
-    """The stepping clip going somewhere, turning on the way, with a spine that bends at every joint and a head that looks about."""
+    """The stepping clip going somewhere, turning on the way, with a spine that bends and a head that looks about."""
     time = np.arange(len(clip)) / clip.fps
     axes = np.random.default_rng(1).standard_normal((NUM_JOINTS, 3))
     bend = np.zeros((len(clip), NUM_JOINTS, 3))
@@ -176,7 +176,7 @@ def halfway(nodes: list[Node], name: str, above: str, below: str) -> list[Node]:
 
 
 def mannequin(version: int) -> list[Node]:
-    """Unreal's mannequin with all that it has: fingers, twist joints, targets of inverse kinematics at the root, and correctives in 5."""
+    """Unreal's mannequin with fingers, twist joints, targets of inverse kinematics, and correctives in 5."""
     nodes = rig_of(UNREAL)
     if version == 5:
         nodes = halfway(rig_of(UNREAL5), "spine_04", "spine_02", "spine_05")
@@ -208,7 +208,7 @@ def mannequin(version: int) -> list[Node]:
 
 
 def rigify() -> list[Node]:
-    """Rigify's deform bones as Blender exports them: limbs in two pieces, a pelvis bone on each side, fingers and a face."""
+    """Rigify's deform bones: limbs in two pieces, a pelvis bone on each side, fingers and a face."""
     nodes = rig_of(RIGIFY, "DEF-")
     at = {node.name: node for node in nodes}
     for side, x in (("L", 1.0), ("R", -1.0)):
@@ -238,7 +238,7 @@ def daz() -> list[Node]:
 
 
 def biped() -> list[Node]:
-    """3ds Max's centre of mass is above the pelvis, and its legs hang on the spine's first joint in older versions; here on the pelvis."""
+    """3ds Max's centre of mass is above the pelvis, on which the legs hang."""
     pelvis, *others = rig_of(BIPED)
     return [Node("Bip01", "", 0, pelvis.at), replace(pelvis, parent="Bip01"), *others]
 
@@ -307,7 +307,7 @@ def arms_down() -> np.ndarray:
 
 
 def accad_rig() -> list[Node]:
-    """ACCAD's: one joint in place of two in the lower spine, another one that is known by its name, shoulders anywhere."""
+    """ACCAD's: one joint in place of two in the lower spine, one known by its name, shoulders anywhere."""
     nodes = {JOINTS[node.turns]: node for node in rig_of({k: v for k, v in MIXAMO.items() if k != "spine2"})}
     nodes["spine3"] = replace(nodes["spine3"], name="Spine1")
     nodes |= {k: replace(n, parent="Spine1") for k, n in nodes.items() if n.parent == "Spine2"}
@@ -320,7 +320,7 @@ def accad_rig() -> list[Node]:
 
 
 def accad_zero() -> np.ndarray:
-    """ACCAD's zero pose Z = S^T P: where our joints have the pose P with hanging arms, its joints have the orientations S of its map."""
+    """ACCAD's zero pose Z = S^T P: hanging arms P of ours, and the orientations S of its map."""
     (rig_map,) = (m for m in known_rig_maps() if m.name == "accad")
     zero = arms_down()
     for node in accad_rig():
@@ -355,7 +355,7 @@ def bvh_text(
     stretch: bool = False,
     motion: Motion = CLIP,
 ) -> str:
-    """Write a motion on a rig. Global rotations are R(t) Z^T, so that all of them are I where our joints have the zero pose Z."""
+    """Write a motion on a rig; its global rotations are R(t) Z^T, with Z our joints in its zero pose."""
     index = {node.name: k for k, node in enumerate(nodes)}
     W, rng = TO_FILE[up], np.random.default_rng(0)
     R = SKELETON.global_rotations(motion.q)
@@ -453,7 +453,7 @@ this [rad]."""
 
 
 def assert_same_person(motion: Motion, *, but: set[str] = frozenset(), within: float = 1e-6) -> None:
-    """Bones point alike; and, whatever the numbers say, the person stands, has its left on its left and bends its knees to the front."""
+    """Bones point alike, the person stands, has its left on its left and bends its knees to the front."""
     checked = [i for i, j in enumerate(BONES) if JOINTS[j] not in but]
     # Files have twelve digits: 1e-12 of a bone's length, 1e-10 degrees along nine joints. Four orders of slack.
     np.testing.assert_allclose(
@@ -682,7 +682,8 @@ def test_a_users_own_map(tmp_path: Path):
     names = {joint: name for joint, name in ODD.items() if joint not in ("head", "neck")}
     # A list takes the first that the rig has; a point between two joints is as good as a joint; an orientation may come
     # from elsewhere.
-    extra = 'neck = ["nothing", "BONE12"]\nhead = { between = ["bone12", "bone15"], share = 1 }\n[rotations]\nhead = "bone15"\n'
+    extra = 'neck = ["nothing", "BONE12"]\nhead = { between = ["bone12", "bone15"], share = 1 }\n'
+    extra += '[rotations]\nhead = "bone15"\n'
     (tmp_path / "odd.toml").write_text(toml(names) + extra)
     rig_map = read_rig_map(tmp_path / "odd.toml")
     assert_same_person(on_ours(source, rig_map=rig_map))

@@ -66,7 +66,7 @@ PAIRS = np.array([pair for pair in combinations(range(len(CAPSULES)), 2) if _may
 
 @kernel
 def closest(p: Array, q: Array, r: Array, s: Array) -> tuple[float, float]:
-    """Return how far along the segments p q and r s their nearest points are, as shares of the way (Ericson 2005, section 5.1.9)."""
+    """Return the nearest points of the segments p q and r s as shares of the way (Ericson 2005, section 5.1.9)."""
     a = b = c = e = f = 0.0
     for k in range(3):
         d1, d2, w = q[k] - p[k], s[k] - r[k], p[k] - r[k]

@@ -117,7 +117,7 @@ def dressed(body: Body, number: int) -> Dressed:
 def cut(
     rows: Float[np.ndarray, "v n"], faces: Int[np.ndarray, "f 3"], values: Float[np.ndarray, "v"]
 ) -> tuple[Float[np.ndarray, "w n"], Int[np.ndarray, "g 3"], Int[np.ndarray, "h 3"]]:
-    """Cut a mesh where values at its vertices change sign; return the vertices, new ones last, and both sides' faces."""
+    """Cut a mesh where values at its vertices change sign; return all vertices, new ones last, and both sides."""
     positive = values > 0
     count = positive[faces].sum(1)
     sides = {True: [faces[count == 3]], False: [faces[count == 0]]}

@@ -28,7 +28,7 @@ _MAX_SQUARES = 60
 
 @kernel
 def copy(A: Array, out: Array) -> None:
-    """Copy a matrix element by element: numba takes seconds to compile `out[:] = A`, for the error message of its shapes alone."""
+    """Copy a matrix element by element: numba takes seconds to compile `out[:] = A`."""
     for r in range(A.shape[0]):
         for c in range(A.shape[1]):
             out[r, c] = A[r, c]
@@ -212,7 +212,7 @@ def _rotation_of_children(joints: Array, joint: int, offsets: Array, M: Array, o
 
 @kernel
 def twists(q: Array, offsets: Array, out: Array) -> None:
-    """Write what is left of local rotations without the swings of their bones; of joints with no or several children all is left."""
+    """Write local rotations without the swings of their bones, which joints with no or several children keep."""
     moved = np.empty((3, 3))
     for i in range(len(q)):
         for j in range(NUM_JOINTS):
@@ -255,7 +255,7 @@ def inverse(joints: Array, twists: Array, offsets: Array, out: Array) -> None:
 
 @kernel
 def follow(joints: Array, twists: Array, last: Array, offsets: Array, most: float, out: Array) -> None:
-    """Write the local rotations of bodies that were posed as `last`, with twists like another pose's (Skeleton.follow)."""
+    """Write local rotations of bodies that were posed as `last`, with twists of another pose (Skeleton.follow)."""
     world, before, joint = np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3))
     M, moved, wanted, axis = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty(3)
     for i in range(len(joints)):

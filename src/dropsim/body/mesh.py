@@ -83,7 +83,7 @@ class Body:
 
 
 def _stretch(joint: int, old: Skeleton, new: Skeleton) -> Float[np.ndarray, "3 3"]:
-    """Return the linear map about a joint that takes its old bones to the new ones and scales the rest as the joint's sphere.
+    """Return the linear map about a joint that takes its old bones to the new ones.
 
     Ridge regression S = argmin sum |S a - b|^2 + ease^2 |S - g I|^2 over the bones a -> b, with g the ratio of the
     radii.

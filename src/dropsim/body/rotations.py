@@ -1,4 +1,4 @@
-"""Rotations as 3x3 matrices acting on column vectors, batched over any leading dimensions. Quaternions are (x, y, z, w)."""
+"""Rotations as 3x3 matrices that act on column vectors, with any leading dimensions; quaternions are (x, y, z, w)."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ def exp(rotvec: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 3 3"]:
 
 
 def log_small(rotation: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 3"]:
-    """Return the rotation vector of a turn that is well below half a circle, as between two frames: the inverse of exp there."""
+    """Return the rotation vector of a turn well below half a circle, as between two frames: the inverse of exp."""
     R = rotation
     axis = 0.5 * np.stack(
         (R[..., 2, 1] - R[..., 1, 2], R[..., 0, 2] - R[..., 2, 0], R[..., 1, 0] - R[..., 0, 1]), axis=-1

@@ -195,7 +195,7 @@ class Skeleton:
     def forward(
         self, q: Float[np.ndarray, "*#b 22 3 3"], root: Float[np.ndarray, "*#b 3"]
     ) -> Float[np.ndarray, "*b 22 3"]:
-        """Return world joints [m] from local rotations (the root's is its world orientation) and the pelvis position [m]."""
+        """Return world joints [m] from local rotations, the root's in the world, and the pelvis position [m]."""
         q = np.broadcast_to(q, (*np.broadcast_shapes(q.shape[:-3], root.shape[:-1]), NUM_JOINTS, 3, 3))
         joints, root = np.empty(q.shape[:-1]), np.broadcast_to(root, (*q.shape[:-3], 3))
         kinematics.forward(flat(q, 3), flat(root, 1), self.offsets, flat(joints, 2), kinematics.NO_ROTATIONS)
@@ -248,7 +248,7 @@ class Skeleton:
 
 
 def flat(values: np.ndarray, trailing: int) -> np.ndarray:
-    """Return an array with all dimensions but the trailing ones as one, contiguous, as kernels take it: a view where that can be."""
+    """Return an array with all dimensions but the trailing ones as one, contiguous, and a view where possible."""
     lead = values.ndim - trailing
     # A read-only array, such as a broadcast one, would be another type to numba, and every kernel would be compiled
     # again for it.

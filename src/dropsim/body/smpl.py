@@ -1,4 +1,4 @@
-"""Rest joints of a user's own SMPL, SMPL+H or SMPL-X model file; nothing that a pickle asks for is imported or called."""
+"""Rest joints of a user's own SMPL, SMPL+H or SMPL-X file; nothing that a pickle asks for is imported or called."""
 
 import io
 import pickle
@@ -92,7 +92,7 @@ class _Stub:
 
 
 class _Unpickler(pickle._Unpickler):
-    """Python's own unpickler, in Python: names become stubs, and no opcode takes more memory than the file has bytes."""
+    """Python's unpickler, in Python: names become stubs, and no opcode takes more memory than the file has bytes."""
 
     dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
 

@@ -47,7 +47,7 @@ def cache_folder() -> Path:
 
 @functools.cache
 def kernel_folder() -> Path | None:
-    """Return the folder of this version's machine code, or None if nothing can be kept there; older folders are deleted."""
+    """Return the folder of this version's machine code, or None if it cannot be written; delete older folders."""
     base = cache_folder() / "kernels"
     folder = base / kernel_hash()
     try:
@@ -72,7 +72,7 @@ def inlined_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
 
 
 def fast_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
-    """Compile a function whose sums may be reordered, as in a matrix product; the order does not depend on the batch."""
+    """Compile a function whose sums may be reordered, as in a matrix product, in an order that no batch changes."""
     return _compiled(function, fastmath={"reassoc", "contract"})
 
 

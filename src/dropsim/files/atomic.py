@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def refuse_read_only(path: Path) -> None:
-    """Raise where a file of this name, or files in this folder, cannot be written: better before long work than after it."""
+    """Raise where a file, or files in a folder, cannot be written: better before long work than after it."""
     folder = next(place for place in (path.absolute(), *path.absolute().parents) if place.is_dir())
     if not os.access(folder, os.W_OK):
         raise ValueError(f"{path}: cannot be written, because the folder {folder} is read-only")

@@ -1,4 +1,4 @@
-"""Other people's PyTorch checkpoints, read without running anything that they ask for. The only part of the run time that imports torch."""
+"""Other people's PyTorch checkpoints, read without running anything that they ask for."""
 
 import pickle
 import re
@@ -50,7 +50,8 @@ def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the fil
     stand_ins = [(_Ignored, name) for name in _IGNORED] + [(OrderedDict, name) for name in _DICTS]
     try:
         # torch warns of pickles that it would not have written; the errors below say all.
-        with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals(stand_ins):  # pyright: ignore[reportArgumentType]
+        allowed: Any = torch.serialization.safe_globals
+        with warnings.catch_warnings(action="ignore"), allowed(stand_ins):
             return torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise
@@ -63,7 +64,7 @@ def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the fil
 
 
 def _check_archive(path: Path) -> None:
-    """Compare the check sums of a zip archive, which torch does not; older checkpoints are no archives and have none."""
+    """Compare the check sums of a zip archive, which torch does not; older checkpoints are no archives."""
     try:
         if not zipfile.is_zipfile(path):
             return
@@ -77,7 +78,7 @@ def _check_archive(path: Path) -> None:
 
 
 def read_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
-    """Return what a PyTorch checkpoint holds, with numpy arrays in place of tensors; floating-point ones in single precision."""
+    """Return the content of a PyTorch checkpoint with numpy arrays as tensors, in single precision if not integers."""
     try:
         return _as_arrays(Path(path), load_checkpoint(path), "the checkpoint")
     except RecursionError:

@@ -19,7 +19,7 @@ _KINDS = {width: kind for kind, width in _WIDTHS.items()}
 
 
 class Glb:
-    """A glTF document and its binary part. Errors of documents that lie are LookupErrors, TypeErrors and ValueErrors."""
+    """A glTF document and its binary part; documents that lie raise LookupError, TypeError or ValueError."""
 
     def __init__(self, document: dict[str, Any], blob: bytes = b"", rest: bytes = b"") -> None:
         """Start with a document, the numbers that it refers to, and chunks of other kinds."""

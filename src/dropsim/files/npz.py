@@ -38,7 +38,7 @@ def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.nd
                 shape, _, dtype = np.lib.format.read_array_header_1_0(member)
             if dtype.hasobject:
                 raise ValueError(
-                    f"{path}: {name!r} holds pickled objects, which could run code and are not read: where you trust the "
+                    f"{path}: {name!r} holds pickled objects, which could run code and are not read: if you trust the "
                     f"file, load it with allow_pickle=True, and save {name!r} as a plain array with numpy.savez"
                 )
             size = math.prod(shape) * dtype.itemsize

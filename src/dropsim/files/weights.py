@@ -1,4 +1,4 @@
-"""Our own weights as safetensors: arrays and a little JSON, never code. Whatever the file claims is checked before it is used."""
+"""Our own weights as safetensors: arrays and a little JSON, never code; all claims are checked."""
 
 import json
 import math
@@ -64,7 +64,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def read_record(metadata: Mapping[str, Any], name: str, record: type[Record]) -> Record:
-    """Build a dataclass of sizes, switches and factors from metadata; each value must have the type of the field's default."""
+    """Build a dataclass of sizes, switches and factors from metadata; values have the types of the defaults."""
     values = metadata.get(name)
     if not isinstance(values, Mapping):
         raise ValueError(f"it does not say the {name} of its network: train it again")

@@ -154,7 +154,7 @@ class _Lines:
 
 
 def _is_number(word: str) -> bool:
-    """Tell whether a word is a number of a sane size; Python's 1_000 and other scripts' digits are none in a BVH file."""
+    """Tell whether a word is a number of a sane size; 1_000 and other scripts' digits are none in a BVH file."""
     try:
         return word.isascii() and "_" not in word and abs(float(word)) <= MAX_VALUE
     except ValueError:
@@ -339,7 +339,7 @@ class BvhFile(SourceFile):
 def _continued(
     order: str, R: Float[np.ndarray, "t 3 3"], written: Float[np.ndarray, "t k"], turned: Bool[np.ndarray, "t"]
 ) -> Float[np.ndarray, "t k"]:
-    """Return angles of the frames that were turned; of the two ways to write them, the one nearer to the frame before."""
+    """Return angles of turned frames; of the two ways to write them, the one nearer to the frame before."""
     full = order + "".join(axis for axis in "XYZ" if axis not in order)
     angles = _euler_degrees(full, R)
     out = written.copy()

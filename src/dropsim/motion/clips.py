@@ -158,7 +158,7 @@ _STYLE_WAYS = {"F": "forward", "B": "backward", "S": "sideways", "W": "walk", "R
 
 
 def person_and_category(name: str, rig: str = "") -> tuple[str, str]:
-    """Return the person and the motion category that a recording's name tells, through CMU's table where it is in there."""
+    """Return the person and the motion category of a recording by its name, through CMU's table if it is in there."""
     person, _, rest = name.partition("_")
     if rig == "100style":  # STYLE_XY, all of one actor
         return "100style", category_of(" ".join(_STYLE_WAYS.get(letter, letter) for letter in rest))
@@ -322,7 +322,8 @@ def report(clips: Iterable[Clip]) -> str:
     reasons = Counter(c.left_out.partition(":")[0] for c in left_out)
     files = {c.recording: c.read_as for c in clips if c.read_as}
     lines = [
-        f"# Data set\n\n{len(good)} clips, {minutes(good) / 60:.2f} h at {FPS:g} Hz, {len({c.person for c in good})} people.",
+        "# Data set\n",
+        f"{len(good)} clips, {minutes(good) / 60:.2f} h at {FPS:g} Hz, {len({c.person for c in good})} people.",
         f"Held out: {people} ({minutes(c for c in good if c.held_out):.1f} min).",
         f"Pelvis below {LOW:g} m: {low(good):.0f} s; another {low(left_out):.0f} s were left out.",
         f"\n{markdown(rows)}\n\n## Left out\n",

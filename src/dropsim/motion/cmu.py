@@ -60,7 +60,7 @@ def subject(clip: str) -> int:
 
 
 def repair(source: RigMotion) -> RigMotion:
-    """Restore the bones that the conversion lost, drop its artificial first frame, and correct the rate where the header is false."""
+    """Restore lost bones, drop the artificial first frame, and correct the rate where the header is false."""
     return _true_rate(_without_t_pose(_with_lost_bones(source)))
 
 

@@ -10,7 +10,7 @@ from dropsim.body.skeleton import CHILDREN, JOINTS, joint_index
 
 LARGEST_ANGLE = {"hip": 180, "knee": 165, "ankle": 110, "foot": 90, "spine1": 135, "spine2": 60, "spine3": 60}
 LARGEST_ANGLE |= {"neck": 105, "head": 90, "collar": 60, "shoulder": 180, "elbow": 160, "wrist": 135}
-"""Largest angles from the rest pose [degrees]; joints beyond them are defects, such as a foot that flips by half a turn.
+"""Largest angles from the rest pose [degrees]; joints beyond them are defects, such as a foot that flips.
 
 Hips and shoulders have no limit: bent and twisted together they reach any angle."""
 LARGEST_KNEE_BACK = 15.0

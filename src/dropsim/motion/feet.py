@@ -98,7 +98,7 @@ def _drift_of(motion: Motion) -> tuple[Float[np.ndarray, "t 2"], Float[np.ndarra
 
 
 def _drift_by(v: Float[np.ndarray, "k 2"], when: np.ndarray, num: int, half: float) -> Float[np.ndarray, "num 2"]:
-    """Return the drift by velocities of flat feet: none if it is natural, one for all frames if that is enough, else a path."""
+    """Return the drift of flat feet: none if it is natural, one for all frames if that is enough, else a path."""
     if not len(v):
         return np.zeros((num, 2))
     always = np.median(v, axis=0)
@@ -169,8 +169,8 @@ def _settled(height: Float[np.ndarray, "t"], start: int, stop: int) -> tuple[int
 def _blended(offsets: Float[np.ndarray, "t 3"], held: Bool[np.ndarray, "t"], width: int) -> Float[np.ndarray, "t 3"]:
     """Fill the frames between those that are held: the offset and its rate fade to nothing.
 
-    By polynomials of fifth degree: place, velocity and acceleration are continuous at both ends. Offsets of two stances that are near
-    each other add up.
+    By polynomials of fifth degree: place, velocity and acceleration are continuous at both ends. Offsets of two stances
+    that are near each other add up.
     """
     out = np.where(held[:, None], offsets, 0.0)
     for start, stop in runs(~held):

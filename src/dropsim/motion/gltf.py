@@ -1,4 +1,4 @@
-"""GLB in and back: an animated, skinned character's motion is read, and written back into the same file; all else stays."""
+"""GLB in and back: a skinned character's animation is read, and written back into the same file; all else stays."""
 
 import math
 from collections.abc import Iterator
@@ -147,7 +147,7 @@ def _aligned(file: GlbFile) -> RigMotion:
 
 
 def _character(glb: Glb) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the nodes of the skin with most joints and those above them, parents first, and their parents among them."""
+    """Return the nodes of the skin with most joints and those above them, parents first, and their parents."""
     nodes = glb.list("nodes")
     above = {child: number for number, node in enumerate(nodes) for child in node.get("children", [])}
     joints = max((skin["joints"] for skin in glb.list("skins")), key=len, default=[])

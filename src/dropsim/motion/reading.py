@@ -77,7 +77,7 @@ def read_person(
     rig_map: RigMap | None = None,
     animation: str | None = None,
 ) -> Recording:
-    """Read a motion onto the body of its own person: the rig's proportions, those of betas, or an adult's of a height."""
+    """Read a motion onto its person's body: the rig's proportions, those of betas, or an adult's of a height."""
     for value, (low, high), name in ((person.height, HEIGHTS, "m"), (person.mass, MASSES, "kg")):
         if value is not None and not low <= value <= high:
             raise ValueError(f"a person of {value:g} {name}: give {low:g} to {high:g} {name}")

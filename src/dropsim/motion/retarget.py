@@ -76,7 +76,7 @@ _PREFIX = re.compile(r"^(def[-_]|org[-_]|bip\d+[-_ ]|[mf]_avg_)")
 
 
 def plain(name: str) -> str:
-    """Reduce a joint's name to what tells it apart: no namespace, no DEF-, ORG-, Bip01 or m_avg_ prefix, only letters."""
+    """Reduce a joint's name to lower-case letters and digits, without namespace and DEF-, ORG-, Bip01 or m_avg_."""
     return re.sub(r"[\W_]", "", _PREFIX.sub("", name.rpartition(":")[2].lower()))
 
 
@@ -409,7 +409,7 @@ def _reference_rotations(
 def _lean(
     skeleton: Skeleton, points: Float[np.ndarray, "22 3"], level: Float[np.ndarray, "3 3"]
 ) -> Float[np.ndarray, "3 3"]:
-    """Return the turn of the loins that puts the upper body as far before the hips as some points have it: people stay in balance."""
+    """Return the turn of the loins that puts the upper body as far before the hips as some points have it."""
     between = skeleton.rest[_CHEST] - skeleton.rest[_LOINS[0]]
     upper = np.nanmean(points[[_CHEST, 16, 17]], axis=0)
     ahead = (upper - points[1:3].mean(0)) @ level[:, 2] * skeleton.leg_length / _leg_length(points[None])
@@ -417,7 +417,7 @@ def _lean(
 
 
 def _level(points: Float[np.ndarray, "22 3"]) -> Float[np.ndarray, "3 3"]:
-    """Return the orientation of somebody who stands like some points: left by the hips, up along the axis that they stand along, if any."""
+    """Return the orientation of a standing person: left by the hips, up along the axis of the pose, if any."""
     rise = _rise(points)
     axis = _axis(rise)
     up = rise / np.linalg.norm(rise) if axis is None else np.eye(3)["xyz".index(axis)]
@@ -540,7 +540,7 @@ class Fit:
         return replace(source, translations=translations, rotations=local)
 
     def write(self, motion: Motion, path: str | Path, *, raised: Float[np.ndarray, "3"] | float = 0.0) -> None:
-        """Write a motion of ours onto the file's own rig; `raised` is how far it was moved from where the file has it [m]."""
+        """Write a motion of ours onto the file's rig, moved back by `raised`, its distance from the file's [m]."""
         back = self.back(replace(motion, root=motion.root - raised))
         if self.source.file is None:
             raise ValueError(
@@ -554,7 +554,7 @@ class Fit:
         return self.source.file.ending if self.source.file else ""
 
     def _mover(self) -> int:
-        """Return the joint whose translation moves the person: the lowest that can be moved and has all of them below it."""
+        """Return the joint that moves the person: the lowest movable one that has all driven joints below it."""
         parents, movable = self.source.rig.parents, self.source.movable
         below = np.zeros(len(parents), dtype=int)
         for joint in {driver for driver in self.drivers if driver is not None}:
@@ -653,7 +653,7 @@ SHORTEST_BONE = 0.01
 
 
 def _own_skeleton(adult: Skeleton, points: Float[np.ndarray, "22 3"], R_ours: Float[np.ndarray, "22 3 3"]) -> Skeleton:
-    """Return a skeleton with the bones of a reference pose [m], an adult's where the rig has none, and spheres and masses of its size."""
+    """Return a skeleton with the bones of a reference pose [m], an adult's where the rig has none."""
     ratio = _leg_length(points[None]) / adult.leg_length
     points = points.copy()
     # Spine joints that the rig lacks lie evenly between those that it has.

@@ -114,7 +114,7 @@ class _Tree:
         return sorted(found, key=lambda pair: -pair.length)
 
     def limb(self, pair: _Limbs, build: tuple[float, float]) -> tuple[int, int, int]:
-        """Return where in its chains the hips, knees and ankles are, or the shoulders, elbows and wrists, by lengths."""
+        """Return the places of hips, knees and ankles, or of shoulders, elbows and wrists, in a chain."""
         chain = min(pair.chains, key=len)
         means = np.mean([self.lengths[line[: len(chain)]] for line in pair.chains], axis=0)
         along = np.concatenate(([0.0], np.cumsum(means[1:])))

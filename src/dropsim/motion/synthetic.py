@@ -63,7 +63,7 @@ def _frame_times(seconds: float, fps: float) -> Float[np.ndarray, "t"]:
 
 
 def stepping_clip(seconds: float = 4.0, fps: float = 30.0) -> Motion:
-    """Return an average adult stepping in place and facing +y, one foot on the ground at any time and the arms against the legs."""
+    """Return an average adult stepping in place and facing +y, one foot on the ground, the arms against the legs."""
     time = _frame_times(seconds, fps)
     skeleton = Skeleton.adult()
     # The left foot is up in the first half of the cycle, the right foot in the second.
@@ -96,7 +96,7 @@ def stepping_clip(seconds: float = 4.0, fps: float = 30.0) -> Motion:
 
 
 def somersault_clip(seconds: float = 4.0) -> Motion:
-    """Return the first seconds of an average adult's tucked back somersault at 30 Hz, facing +y: stand, fly, land, stand.
+    """Return the first seconds of an average adult's tucked back somersault at 30 Hz, facing +y.
 
     It was computed once: on the ground the legs reach for the feet; in flight the centre of mass is ballistic and the
     angular momentum constant.
