@@ -19,7 +19,7 @@ _SIDE = np.array([{1: -1.0, 2: -1.0, 4: 1.0, 5: 1.0, 16: 1.0, 17: 1.0}.get(j, 0.
 """For joints whose bone has a hinge at its end: whether it bends forward (feet and forearms) or back (shins) as the
 bone is twisted."""
 _OFF_HINGE = np.array([math.radians({1: 15, 2: 15, 4: 45, 5: 45, 16: 70, 17: 70}.get(j, 0)) for j in range(NUM_JOINTS)])
-"""How far to the side of that it bends at most [rad]: the 99th percentiles of all sources of the shipped bank."""
+"""Largest bend to the side of that [rad]: 99th percentiles of all sources of the shipped bank."""
 _STRAIGHT, _BENT = math.sin(math.radians(10)), math.sin(math.radians(20))
 """Sines of bends between which a hinge begins to tell how the bone is twisted."""
 _MAX_SQUARES = 60

@@ -12,8 +12,7 @@ from dropsim.files.weights import read_weights
 
 KIND = "body mesh"
 BLOCK_EASE = 0.1
-"""How slowly pelvis and chest follow their joints when a mesh is fitted [m]: a hip joint further in does not make a
-narrow pelvis."""
+"""Ease with which pelvis and chest follow their joints when a mesh is fitted [m]: narrow hips make no narrow pelvis."""
 _FEET = {joint_index("left_ankle"): joint_index("left_foot"), joint_index("right_ankle"): joint_index("right_foot")}
 
 

@@ -1,4 +1,4 @@
-"""How kernels are compiled, and where the machine code is kept.
+"""Compilation of kernels, and the folder of their machine code.
 
 numba's own cache notices a change in a kernel's file, but not in the files of the kernels that it calls. So the machine
 code lives in a folder named after a hash of all kernel sources and of numba's version: another hash is another folder.
@@ -29,12 +29,12 @@ _PACKAGE = Path(__file__).parents[1]
 @functools.cache
 def kernel_hash() -> str:
     """Return a hash of all that decides what the kernels compute: their sources, numba, numpy and Python."""
-    found = hashlib.sha256(f"{version('numba')} {version('numpy')} {sys.version}".encode())
+    digest = hashlib.sha256(f"{version('numba')} {version('numpy')} {sys.version}".encode())
     for path in sorted(_PACKAGE.rglob("*.py")):
         source = path.read_bytes()
         if b"compute.jit import" in source or path == Path(__file__):
-            found.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + source + b"\0")
-    return found.hexdigest()[:16]
+            digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + source + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def cache_folder() -> Path:

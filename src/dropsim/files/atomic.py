@@ -25,11 +25,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
     # A folder of its own: no name clash between processes, and the writer creates the file itself, with the usual
     # permissions.
     try:
-        made = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-")
+        directory = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-")
     except OSError as error:
         # The user has never heard of the temporary name.
         raise type(error)(error.errno, f"cannot be written: {error.strerror}", str(path)) from None
-    with made as folder:
+    with directory as folder:
         temporary = Path(folder) / path.name
         yield temporary
         os.replace(temporary, path)

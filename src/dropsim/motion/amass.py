@@ -21,11 +21,11 @@ POSE_WIDTHS = {66: "body only", 72: "SMPL", 156: "SMPL+H", 165: "SMPL-X"}
 RATES = ("mocap_framerate", "mocap_frame_rate")
 """Both spellings of the frame rate that AMASS has used."""
 MAX_RATE = 10_000.0
-"""[Hz]"""
+"""Highest frame rate [Hz]."""
 MAX_VALUE = 1e6
-"""Radians or metres."""
+"""Largest number [rad or m]."""
 MAX_EXTRA = 1e12
-"""Newtons or energies."""
+"""Largest force or energy [N or 1]."""
 
 MAX_BETAS = 400
 _SMPLH_WIDTH = 156
@@ -37,7 +37,7 @@ _EXTRAS: Mapping[str, tuple[int, ...]] = {
     "external_forces": (NUM_JOINTS, 3),
     "root_wrench": (2,),
 }
-"""What we add to AMASS's keys, by the shape of one frame."""
+"""Keys that we add to AMASS's, with the shape of one frame."""
 _ENERGY = "energy_"
 _REST = "rest_joints"
 """The skeleton's rest joints; the mark of a file that we wrote, since other tools have keys named joints and contacts

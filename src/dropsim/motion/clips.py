@@ -38,10 +38,11 @@ MARGIN = 2
 MAX_FLOAT_SECONDS = 0.9
 """Longest flight [s]; people who are off the floor for longer stand on something."""
 FLOAT_HEIGHT = 0.10
-"""[m]"""
+"""Height of the lowest sphere of people off the floor [m]."""
 SINK_HEIGHT, LOW_SINK_HEIGHT = 0.12, 0.25
 """Deeper than this in the floor is no floor: for people on their feet, and for those who lie, sit or crawl [m]."""
 MAX_SINK_SECONDS = 0.3
+"""Longest time below the floor [s]."""
 LOW = 0.45
 """Height of the pelvis below which people are on the ground: they lie, sit, kneel, crawl or squat [m]."""
 

@@ -104,7 +104,7 @@ LOADED = 0.6
 GROUND_SECONDS = 0.2
 """Standard deviation of the weights by which heights are averaged over time [s]: about half a step."""
 GROUND_RANGE = (-0.25, 0.12)
-"""How deep in the floor and how high above it a body may be that the floor bears [m]."""
+"""Lowest and highest place above the floor of a body that the floor bears [m]."""
 
 
 def grounded(motion: Motion) -> Motion:
@@ -120,9 +120,9 @@ def grounded(motion: Motion) -> Motion:
     gap = np.clip(np.maximum(heights.min(-1), 0) + np.minimum(heights[..., ~bendable].min(-1), 0), *GROUND_RANGE)
     centre = gaussian_filter1d(motion.skeleton.centre_of_mass(motion.joints)[..., 2], 1.0, mode="nearest")
     falls = np.diff(centre, 2, prepend=centre[:1], append=centre[-1:]) * motion.fps**2 / GRAVITY
-    borne = (falls + 1 > LOADED) + 1e-6  # frames that follow nothing else follow all
+    loaded = (falls + 1 > LOADED) + 1e-6  # frames that follow nothing else follow all
     shift = np.zeros_like(motion.root)
-    shift[:, 2] = _averaged(gap * borne, motion.fps) / _averaged(borne, motion.fps)
+    shift[:, 2] = _averaged(gap * loaded, motion.fps) / _averaged(loaded, motion.fps)
     return replace(motion, root=motion.root - shift, joints=motion.joints - shift[:, None, :])
 
 

@@ -127,7 +127,7 @@ class Stance:
     stop: int
     """The frame after the last."""
     place: Float[np.ndarray, "3"]
-    """Of the ball of the foot [m]."""
+    """Place of the ball of the foot [m]."""
     slid: float
     """Farthest that the recorded foot was from the place, horizontally [m]."""
     lifted: float

@@ -186,8 +186,8 @@ def _animation(glb: Glb, nodes: set[int], name: str | None) -> tuple[int, list[C
             if node in nodes and path in ("rotation", "translation", "scale"):
                 yield node, path, animation["samplers"][channel["sampler"]]
 
-    found = [(i, list(channels(a))) for i, a in enumerate(animations) if name is None or a.get("name") == name]
-    chosen, moved = max(found, key=lambda item: len(item[1]), default=(0, []))
+    candidates = [(i, list(channels(a))) for i, a in enumerate(animations) if name is None or a.get("name") == name]
+    chosen, moved = max(candidates, key=lambda item: len(item[1]), default=(0, []))
     if not moved:
         names = ", ".join(str(a.get("name", "without a name")) for a in animations[:10]) or "none"
         wanted = "no animation" if name is None else f"no animation {name!r}"

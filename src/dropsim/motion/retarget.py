@@ -27,15 +27,14 @@ OPTIONAL = frozenset(
 """Joints that a rig may lack; they then move with their parent."""
 
 MAX_MAP_BYTES = 1_000_000
-"""Of a file that maps joints."""
+"""Largest file that maps joints [bytes]."""
 MAX_REST_SWING = 2.1
-"""A zero pose whose bones are bent further than this from ours [rad] is no rest pose; a frame of the motion serves
-instead."""
+"""Largest bend of a bone of a rest pose from ours [rad]; else a frame of the motion serves instead."""
 
 AXES = {"x": np.roll(np.eye(3), 1, axis=1), "y": Y_TO_Z_UP, "z": np.eye(3)}
 """The rotation that takes a world with this axis up into ours (z up)."""
 BVH_UP = "y"
-"""What most BVH files have up; taken where neither the rig nor its zero pose tells."""
+"""Vertical axis of most BVH files, for rigs that tell none."""
 
 
 @dataclass(frozen=True)
@@ -475,7 +474,7 @@ def _least_bent_pose(
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """How a file's rig and our skeleton fit together: the way there, and the way back."""
+    """Correspondence of a file's rig and our skeleton: the way there, and the way back."""
 
     source: RigMotion
     """As it was read."""
@@ -489,7 +488,7 @@ class Fit:
     scale: float
     """Metres per unit of the file."""
     hips: tuple[tuple[int, int, float], ...]
-    """Where the rig has our two hips: at a share of the way from a joint to another."""
+    """Places of our two hips: a share of the way from one of the rig's joints to another."""
     first: int
     """The source's frame that is our first; a known artificial one before it is not read."""
 
@@ -575,7 +574,7 @@ class Recording:
     up: str
     """The file's vertical axis: x, y or z."""
     up_from: str
-    """What told the vertical axis."""
+    """Source of the vertical axis."""
     fit: Fit | None = None
     """The way back onto the file's rig; None for files that have our joints."""
     stretched: str | None = None
@@ -583,13 +582,13 @@ class Recording:
 
     @property
     def read_as(self) -> str:
-        """How the file was understood, in a line."""
+        """Line that says how the file was understood."""
         hint = f"; people lie along {self.stretched}: give --up {self.stretched} if that is wrong"
         return f"rig {self.rig}, {self.up} up ({self.up_from}){hint if self.stretched else ''}"
 
 
 UNITS = (1.0, 0.01, 0.0254, 0.001)
-"""What files count in: metres, centimetres, inches, millimetres [m]."""
+"""Usual units of files: metres, centimetres, inches, millimetres [m]."""
 LEGS = (0.55, 1.15)
 """Legs of people, hip to ankle [m]: by them the unit of a file is told."""
 

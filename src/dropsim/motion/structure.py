@@ -13,8 +13,7 @@ from dropsim.motion.bvh import Rig
 LIKE = 0.1
 """Bones of the two sides differ by less than this share of their chain."""
 LEG, ARM = (1.0, 0.35), (1.2, 0.33)
-"""Of a leg and of an arm: the upper bone over the lower one, and the foot or hand over both (Drillis & Contini 1966,
-Winter)."""
+"""Ratios of a leg and an arm: upper over lower bone, and foot or hand over both (Drillis & Contini 1966, Winter)."""
 FEWEST = 3
 """Joints of a leg or an arm."""
 MOST = 12
@@ -57,7 +56,7 @@ class _Limbs:
     parent: int
     chains: tuple[list[int], list[int]]
     length: float
-    """Of one, in the file's unit."""
+    """Length of one, in the file's unit."""
 
 
 class _Tree:
@@ -101,7 +100,7 @@ class _Tree:
     def pairs(self, *, one_hand_may_hold_something: bool = False) -> list[_Limbs]:
         """Return all pairs of like chains, the longest first; a prop makes one chain longer than the other."""
         missing = [] if one_hand_may_hold_something else [0.0, 0.0]
-        found = []
+        pairs = []
         for parent, below in enumerate(self.children):
             for a, b in itertools.combinations(below, 2):
                 chains = self.chain(a), self.chain(b)
@@ -110,8 +109,8 @@ class _Tree:
                     continue
                 lengths = [[*self.lengths[chain][1:], *missing] for chain in chains]
                 if all(abs(x - y) < LIKE * size for x, y in zip(*lengths, strict=False)):
-                    found.append(_Limbs(parent, chains, float(size)))
-        return sorted(found, key=lambda pair: -pair.length)
+                    pairs.append(_Limbs(parent, chains, float(size)))
+        return sorted(pairs, key=lambda pair: -pair.length)
 
     def limb(self, pair: _Limbs, build: tuple[float, float]) -> tuple[int, int, int]:
         """Return the places of hips, knees and ankles, or of shoulders, elbows and wrists, in a chain."""
@@ -152,7 +151,7 @@ def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.nda
         return None
     legs, arms = max(fits, key=lambda fit: (fit[0].length + fit[1].length, fit[0].length))
     joints: dict[str, int] = {"pelvis": legs.parent}
-    order, told = _sides(tree, legs, arms, poses)
+    order, sides_from = _sides(tree, legs, arms, poses)
     hip, knee, ankle = tree.limb(legs, LEG)
     shoulder, elbow, wrist = tree.limb(arms, ARM)
     for k, side in enumerate(("left", "right")):
@@ -164,7 +163,7 @@ def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.nda
         if shoulder:
             joints[f"{side}_collar"] = arm[0]
     joints |= _spine(tree, legs.parent, arms) | _head(tree, arms)
-    return Found(joints, told)
+    return Found(joints, sides_from)
 
 
 def _is_person(tree: _Tree, legs: _Limbs, arms: _Limbs) -> bool:

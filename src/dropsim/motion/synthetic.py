@@ -20,19 +20,19 @@ CADENCE = 0.9
 LIFT = 0.14
 """Highest point of the ankle above its place on the ground [m]."""
 CROUCH = 0.03
-"""How far the pelvis hangs below a straight-legged stand while both feet are down [m]."""
+"""Distance of the pelvis below a straight-legged stand while both feet are down [m]."""
 RISE = 0.015
-"""How far it rises over the standing leg [m]."""
+"""Rise of the pelvis over the standing leg [m]."""
 SWAY = 0.04
-"""How far it moves over the standing foot [m]."""
+"""Sway of the pelvis over the standing foot [m]."""
 TOE_DROP = 0.35
 """Pitch of the lifted foot, toes down [rad]."""
 ARM_SWING = 0.45
 """Swing of the arms to the front and back [rad]."""
 ARM_DOWN = 1.35
-"""From the T-pose's level arms to hanging ones [rad]."""
+"""Angle from the T-pose's level arms to hanging ones [rad]."""
 ELBOW_BEND = 0.5
-"""[rad]"""
+"""Bend of the elbows [rad]."""
 CHEST_TURN = 0.12
 """Turn of the shoulders with the arms [rad]."""
 
