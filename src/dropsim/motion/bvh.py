@@ -119,9 +119,9 @@ class _Lines:
                 raise self.error(f"a line of over {MAX_LINE} characters: this is not a BVH file")
             if self.is_header and not line.isspace():
                 self.header.append(line)
-            for is_brace, group in itertools.groupby(line.split(), {"{", "}"}.__contains__):
-                words = list(group)
-                yield from ([word] for word in words) if is_brace else [words]
+            # A brace is a word of its own; parts of names stay together.
+            parts = re.split(r"(?<!\S)([{}])(?!\S)", line) if self.is_header else [line]
+            yield from filter(None, map(str.split, parts))
 
     def error(self, message: str) -> ValueError:
         # Line 1 for an empty file: people look there.
@@ -142,15 +142,19 @@ class _Lines:
             raise self.error(f"the file ends where {what} should come: it is empty or cut off, so export it again")
         return words
 
-    def numbers(self, words: list[str], count: int, what: str) -> list[float]:
+    def numbers(self, words: list[str], count: int, what: str) -> np.ndarray:
         """Return plain numbers."""
         if len(words) != count:
             raise self.error(f"{len(words)} values instead of the {count} of {what}")
-        for word in words:
-            if not _is_number(word):
-                hint = ", with a decimal point instead of the comma" if "," in word else ""
-                raise self.expected(f"plain numbers as {what}{hint}", [word])
-        return [float(word) for word in words]
+        text = "".join(words)
+        try:
+            values = np.array([float(word) for word in words])
+        except ValueError:
+            values = np.array(math.nan)
+        if text.isascii() and "_" not in text and (np.abs(values) <= MAX_VALUE).all():
+            return values
+        hint = ", with a decimal point instead of the comma" if "," in text else ""
+        raise self.expected(f"plain numbers as {what}{hint}", [word for word in words if not _is_number(word)][:1])
 
 
 def _is_number(word: str) -> bool:
@@ -169,7 +173,7 @@ def _read_hierarchy(lines: _Lines) -> tuple[Rig, tuple[tuple[str, ...], ...]]:
     if [word.upper() for word in lines.next("HIERARCHY")] != ["HIERARCHY"]:
         raise lines.error("the file does not begin with HIERARCHY: this is not a BVH file, or not saved as plain text")
     names: dict[str, int] = {}
-    offsets: list[list[float]] = []
+    offsets: list[np.ndarray] = []
     channels: list[tuple[str, ...]] = []
     open_joints: list[int] = []
     ends: set[int] = set()
@@ -205,7 +209,7 @@ def _read_hierarchy(lines: _Lines) -> tuple[Rig, tuple[tuple[str, ...], ...]]:
     lines.is_header = False
     if not any(channels):
         raise lines.error("no joint has channels: there is nothing that moves in this file")
-    return Rig(tuple(names), tuple(names.values()), np.array(offsets)), tuple(channels)
+    return Rig(tuple(names), tuple(names.values()), np.stack(offsets)), tuple(channels)
 
 
 def _read_channels(lines: _Lines) -> tuple[str, ...]:
@@ -243,7 +247,7 @@ def read_bvh(path: str | Path) -> RigMotion:
         match = _FRAME_TIME.fullmatch(" ".join(words))
         if not (match and _is_number(match[1]) and FRAME_TIMES[0] <= float(match[1]) <= FRAME_TIMES[1]):
             raise lines.expected("'Frame Time:' and seconds, such as 0.0333333 for 30 Hz", words)
-        rows: list[list[float]] = []
+        rows: list[np.ndarray] = []
         for frame in range(count):
             words = lines.next(f"frame {frame + 1} of {count}")
             rows.append(lines.numbers(words, num_channels, "the hierarchy's channels"))
@@ -251,7 +255,7 @@ def read_bvh(path: str | Path) -> RigMotion:
             raise lines.error(f"the file goes on after its {count} frames: their number or a line is wrong")
     digits = [word.partition(".")[2] for word in words]
     decimals = min(12, max([6, *(len(part) for part in digits if part.isdecimal())]))
-    values = np.array(rows)
+    values = np.stack(rows)
     translations, rotations = _posed(rig, channels, values)
     movable = tuple(sum(channel.endswith("position") for channel in joint) == 3 for joint in channels)
     source = BvhFile("".join(lines.header), match[1], decimals, channels, values)
