@@ -77,12 +77,8 @@ def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
         for clip in spread([clip for clip in index_of(folder) if clip.category == kind]):
             yield clip.name, _middle(read_clip(folder, clip))
         return
-    files = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in ENDINGS and person_and_category(path.stem)[1] == kind
-    )
-    for path in spread(files):
+    files = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in ENDINGS]
+    for path in spread([path for path in files if person_and_category(path.stem)[1] == kind]):
         yield path.stem, _middle(read_on_floor(path))
 
 
