@@ -24,9 +24,9 @@ from dropsim.motion.clips import (
     Clip,
     build,
     category_of,
+    category_of_name,
     find_faults,
     load,
-    person_and_category,
     read_clips,
     report,
 )
@@ -381,7 +381,7 @@ def test_no_motion_of_theirs_is_in_training_under_another_name():
     ],
 )
 def test_categories_from_names(name: str, category: str):
-    assert person_and_category(name)[1] == category
+    assert category_of_name(name) == category
 
 
 # --- people on the ground

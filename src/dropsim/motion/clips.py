@@ -158,14 +158,24 @@ def words_of(name: str) -> str:
 _STYLE_WAYS = {"F": "forward", "B": "backward", "S": "sideways", "W": "walk", "R": "run", "I": "stand", "D": "idle"}
 
 
-def person_and_category(name: str, rig: str = "") -> tuple[str, str]:
-    """Return the person and the motion category of a recording by its name, through CMU's table if it is in there."""
+def _person_and_category(name: str, rig: str = "") -> tuple[str, str]:
     person, _, rest = name.partition("_")
     if rig == "100style":  # STYLE_XY, all of one actor
         return "100style", category_of(" ".join(_STYLE_WAYS.get(letter, letter) for letter in rest))
     category, info = category_of(words_of(name)), cmu.clip_table().get(name)
     # What the subject does in general, where the clip's own words say nothing.
     return person, category_of(info.description) if info and category == "other" else category
+
+
+def category_of_name(name: str) -> str:
+    """Return the motion category that a recording's name tells, through CMU's table if it is in there."""
+    return _person_and_category(name)[1]
+
+
+def reason_to_skip(name: str) -> str:
+    """Return why a recording is left out without being read, or nothing."""
+    info = cmu.clip_table().get(name)
+    return info.left_out if info else ""
 
 
 def _is_held_out(name: str, person: str, people: Collection[str]) -> bool:
@@ -187,16 +197,15 @@ def read_clips(
     """
     path = Path(path)
     name, people = path.stem, frozenset(held_out)
-    person, category = person_and_category(name)
+    person, category = _person_and_category(name)
     clip = Clip(name, person, category, 0, _is_held_out(name, person, people), recording=name)
-    info = cmu.clip_table().get(name)
-    if info is not None and info.left_out:
-        return [(replace(clip, left_out=info.left_out), None)]
+    if reason := reason_to_skip(name):
+        return [(replace(clip, left_out=reason), None)]
     recording = read_recording(path, Skeleton.adult(), rig_map=rig_map if path.suffix.lower() == ".bvh" else None)
     motion = recording.motion.resampled(FPS)
     motion = Motion.from_rotations(motion.skeleton, FPS, motion.root, mend(motion.q), name=name)
     motion = on_floor(motion, ~_any(_pose_faults(motion)))
-    person, category = person_and_category(name, recording.rig)
+    person, category = _person_and_category(name, recording.rig)
     is_held_out = _is_held_out(name, person, people)
     clip = replace(clip, person=person, category=category, held_out=is_held_out, read_as=recording.read_as)
     if SITTING.search(words_of(name).lower()) and np.quantile(motion.root[:, 2], 0.05) > SITTING_HEIGHT:

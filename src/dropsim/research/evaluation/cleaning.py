@@ -11,6 +11,7 @@ from dropsim.body.joints import JOINTS, NUM_JOINTS
 from dropsim.body.rotations import rotvec_to_rotmat
 from dropsim.files.tables import markdown
 from dropsim.motion import cmu
+from dropsim.motion.clips import reason_to_skip
 from dropsim.motion.contacts import CONTACT_GAP, FEET, sphere_heights
 from dropsim.motion.feet import stances
 from dropsim.motion.glitches import ROOT, Glitch
@@ -173,9 +174,9 @@ def recordings(folder: Path, people: str, many: int = MANY) -> list[Path]:
     by_person: dict[int, list[Path]] = {}
     for path in sorted(folder.rglob("*.bvh")):
         known = cmu.clip_table().get(path.stem)
-        if known is None or known.glitch or known.left_out or known.frames / known.fps < SHORTEST:
+        if known is None or known.glitch or reason_to_skip(path.stem) or known.frames / known.fps < SHORTEST:
             continue
-        if known.for_evaluation == (people == "unseen"):
+        if cmu.is_for_evaluation(path.stem) == (people == "unseen"):
             by_person.setdefault(cmu.subject(path.stem), []).append(path)
     if not by_person:
         raise ValueError(f"{folder}: holds no BVH files of CMU's {people} people, such as 02_01.bvh")

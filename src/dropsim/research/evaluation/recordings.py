@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from dropsim.motion.clips import index_of, person_and_category, read_clip, read_on_floor
+from dropsim.motion.clips import category_of_name, index_of, read_clip, read_on_floor
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import ENDINGS
 from dropsim.physics import metrics
@@ -77,8 +77,10 @@ def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
         for clip in spread([clip for clip in index_of(folder) if clip.category == kind]):
             yield clip.name, _middle(read_clip(folder, clip))
         return
-    files = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in ENDINGS]
-    for path in spread([path for path in files if person_and_category(path.stem)[1] == kind]):
+    files = sorted(
+        path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and category_of_name(path.stem) == kind
+    )
+    for path in spread(files):
         yield path.stem, _middle(read_on_floor(path))
 
 
