@@ -119,14 +119,11 @@ class _Unpickler(pickle._Unpickler):
 
 def _read_pickle(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
     """Return arrays from a pickle as SMPL's authors published it: Python 2, scipy and chumpy objects."""
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path}: not a file")
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"{path}: over {MAX_BYTES >> 30} GB: this is no SMPL model file")
+    if path.exists() and (not path.is_file() or path.stat().st_size > MAX_BYTES):
+        raise ValueError(f"{path}: not a file of at most {MAX_BYTES >> 30} GB")
+    data = io.BytesIO(path.read_bytes())
     try:
-        model = _Unpickler(io.BytesIO(data), encoding="latin-1").load()
+        model = _Unpickler(data, encoding="latin-1").load()
     except Exception:  # a damaged pickle fails in many ways
         raise ValueError(f"{path}: not a pickle, or cut off; {CONVERT}") from None
     model = model.state if isinstance(model, _Stub) else model

@@ -38,17 +38,7 @@ def single_threaded(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-        if _inside:
+        with _controller().limit(limits=limit()):
             return function(*args, **kwargs)
-        _inside.append(True)
-        try:
-            with _controller().limit(limits=limit()):
-                return function(*args, **kwargs)
-        finally:
-            _inside.pop()
 
     return limited
-
-
-_inside: list[bool] = []
-"""Whether a limited function runs: limits need not be set twice."""

@@ -22,8 +22,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     missing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A folder of its own: no name clash between processes, and the writer creates the file itself, with the usual
-    # permissions.
+    # A folder of its own: no clash of names, and the writer creates the file itself, with the usual permissions.
     try:
         directory = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-")
     except OSError as error:

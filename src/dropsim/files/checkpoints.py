@@ -12,15 +12,10 @@ from typing import Any
 
 import numpy as np
 
-_IGNORED = (
-    "numpy.dtype",
-    "numpy.core.multiarray.scalar",
-    "numpy._core.multiarray.scalar",
-    "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint",
-    "pytorch_lightning.callbacks.early_stopping.EarlyStopping",
-    "pytorch_lightning.callbacks.lr_logger.LearningRateLogger",
-    "pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",
-)
+_CALLBACKS = "model_checkpoint.ModelCheckpoint early_stopping.EarlyStopping lr_logger.LearningRateLogger"
+_CALLBACKS += " lr_monitor.LearningRateMonitor"
+_IGNORED = ("numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
+_IGNORED += tuple(f"pytorch_lightning.callbacks.{name}" for name in _CALLBACKS.split())
 """Names that training tools leave in a checkpoint next to the weights; not needed here."""
 
 _DICTS = ("pytorch_lightning.utilities.parsing.AttributeDict", "lightning_fabric.utilities.data.AttributeDict")
@@ -30,11 +25,9 @@ _DICTS = ("pytorch_lightning.utilities.parsing.AttributeDict", "lightning_fabric
 class _Ignored:
     """Takes whatever a checkpoint says and does nothing."""
 
-    def __init__(self, *_: object) -> None:
-        pass
+    def __init__(self, *_: object) -> None: ...
 
-    def __setstate__(self, _: object) -> None:
-        pass
+    def __setstate__(self, _: object) -> None: ...
 
 
 def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
@@ -70,11 +63,11 @@ def _check_archive(path: Path) -> None:
             return
         with zipfile.ZipFile(path) as archive:
             name = archive.testzip()
-            damaged = None if name is None else repr(name[:100])  # a damaged name may have anything in it
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, RuntimeError, ValueError):
-        damaged = "its table of contents"
-    if damaged is not None:
-        raise ValueError(f"{path} is damaged: {damaged} does not match its check sum; copy or download the file again")
+        name = "its table of contents"
+    if name is not None:
+        part = repr(name[:100])  # a damaged name may have anything in it
+        raise ValueError(f"{path} is damaged: {part} does not match its check sum; copy or download the file again")
 
 
 def read_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
@@ -112,8 +105,10 @@ def require_tensors(
             raise ValueError(f"{path} has no tensor {name}, so it is not a checkpoint of {kind}")
         if value.shape != shape:
             raise ValueError(f"{path}: {name} has shape {value.shape}, {kind} needs {shape}")
-        if value.dtype.kind != "f" or not np.isfinite(value).all():
-            raise ValueError(f"{path}: {name} holds values that are not finite numbers")
-        if name.endswith("running_var") and (value < 0).any():
-            raise ValueError(f"{path}: {name} holds a negative variance")
+        if (
+            value.dtype.kind != "f"
+            or not np.isfinite(value).all()
+            or (name.endswith("running_var") and value.min() < 0)
+        ):
+            raise ValueError(f"{path}: {name} holds values that are not finite, or a negative variance")
     return {name: state[name] for name in shapes}

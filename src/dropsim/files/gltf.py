@@ -30,12 +30,9 @@ class Glb:
     @classmethod
     def read(cls, path: Path, *, max_bytes: int = MAX_BYTES) -> "Glb":
         """Read a file, or raise a ValueError with its fault."""
-        if path.exists() and not path.is_file():
-            raise ValueError("not a file")
-        with path.open("rb") as file:
-            data = file.read(max_bytes + 1)
-        if len(data) > max_bytes:
-            raise ValueError(f"over {max_bytes / 1e9:.1g} GB: simplify it first")
+        if path.exists() and (not path.is_file() or path.stat().st_size > max_bytes):
+            raise ValueError(f"not a file of at most {max_bytes / 1e9:.1g} GB: simplify it first")
+        data = path.read_bytes()
         if len(data) < 20 or data[:4] != b"glTF" or struct.unpack_from("<I", data, 4)[0] != 2:
             raise ValueError("not a GLB file of glTF 2.0: export it as glTF Binary (.glb)")
         length, kind = struct.unpack_from("<I4s", data, 12)
