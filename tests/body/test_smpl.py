@@ -1,6 +1,5 @@
 """A user's own SMPL file: rest joints out of npz and pickles of every age, and no code of a pickle ever runs."""
 
-import contextlib
 import io
 import os
 import pickle
@@ -187,13 +186,12 @@ ATTACKS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_attacks_do_nothing(tmp_path: Path, attack: str, protocol: int):
+def test_attacks_are_refused(tmp_path: Path, attack: str, protocol: int):
     target = tmp_path / "ran"
     payload = ATTACKS[attack](str(target))
-    for content in (payload, model() | {"v_template": payload}, [payload, model()]):
-        refusal(saved(tmp_path, pickle.dumps(content, protocol)))
-    with contextlib.suppress(ValueError):  # nothing looks at this entry, so the file may well be read
-        read_rest_joints(saved(tmp_path, pickle.dumps(model() | {"posedirs": payload}, protocol)))
+    for content in (payload, model() | {"v_template": payload}, model() | {"posedirs": payload}, [payload, model()]):
+        sentence = refusal(saved(tmp_path, pickle.dumps(content, protocol)))
+        assert "which no SMPL file needs and which is not run here" in sentence
     assert not target.exists()
 
 
@@ -206,12 +204,12 @@ def test_the_attack_is_live(tmp_path: Path):
 ARRAY = b"cnumpy._core.multiarray\n_reconstruct\n"
 NO_PICKLE = "not a pickle, or cut off"
 RAW: dict[str, tuple[bytes, str]] = {
-    "global": (b"cos\nsystem\n(S'true'\ntR.", "holds no dictionary"),
-    "global in a dictionary that is thrown away": (b"cos\nsystem\n0}.", "has no 'J_regressor'"),
-    "instance": (b"(S'true'\nios\nsystem\n.", "holds no dictionary"),
-    "object": (b"(cos\nsystem\nS'true'\no.", "holds no dictionary"),
-    "new object": (b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85\x81.", "holds no dictionary"),
-    "stack global": (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.", "holds no dictionary"),
+    "global": (b"cos\nsystem\n(S'true'\ntR.", "asks for 'os.system'"),
+    "global in a dictionary that is thrown away": (b"cos\nsystem\n0}.", "asks for 'os.system'"),
+    "instance": (b"(S'true'\nios\nsystem\n.", "asks for 'os.system'"),
+    "object": (b"(cos\nsystem\nS'true'\no.", "asks for 'os.system'"),
+    "new object": (b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85\x81.", "asks for 'os.system'"),
+    "stack global": (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.", "asks for 'os.system'"),
     "an object that chumpy imports": (b"}S'J_regressor'\ncchumpy.ch\nos.system\n(S'true'\ntRs.", "is no array"),
     "extension": (b"\x80\x02\x82\x01.", NO_PICKLE),
     "persistent id": (b"Pabc\n.", NO_PICKLE),
@@ -236,10 +234,7 @@ RAW: dict[str, tuple[bytes, str]] = {
     "no template": (pickle.dumps({"J_regressor": np.eye(22)}), "has no 'v_template'"),
     "list for an array": (pickle.dumps(model() | {"v_template": [[0.0, 0.0, 0.0]]}), "'v_template' is no array"),
     "array of objects": (pickle.dumps(model() | {"v_template": np.array([None])}), "'v_template' is no array"),
-    "other sparse format": (
-        pickle.dumps(model() | {"J_regressor": scipy.sparse.coo_matrix(np.eye(3))}),
-        "'J_regressor' is no array",
-    ),
+    "other sparse format": (pickle.dumps(model() | {"J_regressor": scipy.sparse.coo_matrix(np.eye(3))}), "coo_matrix"),
 }
 
 

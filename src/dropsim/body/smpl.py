@@ -60,6 +60,16 @@ def read_rest_joints(path: str | Path, betas: Float[np.ndarray, "k"] | None = No
     return joints
 
 
+_SPARSE = ("csc_matrix", "csr_matrix", "csc_array", "csr_array")
+_NAMES = {"numpy.ndarray", "numpy.dtype", "_codecs.encode", "collections.OrderedDict"}
+_NAMES |= {f"{module}.{name}" for module in ("__builtin__", "builtins") for name in ("object", "set")}
+_NAMES |= {"copy_reg._reconstructor", "copyreg._reconstructor"}
+_NAMES |= {f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("_reconstruct", "scalar")}
+_NAMES |= {"numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer"}
+_NAMES |= {f"scipy.sparse.{module}{name}" for name in _SPARSE for module in ("", f"{name[:3]}.", f"_{name[:3]}.")}
+"""Names in SMPL's own pickles, besides chumpy's arrays; a file with any other name is refused."""
+
+
 class _Dict(dict[Any, Any]):
     __slots__ = ()
 
@@ -98,9 +108,14 @@ class _Unpickler(pickle._Unpickler):
 
     append: Callable[[Any], None]
     pop_mark: Callable[[], list[Any]]
+    fault = "not a pickle, or cut off"
 
     def find_class(self, module: str, name: str) -> type[_Stub]:
-        return type("_Stub", (_Stub,), {"kind": f"{module}.{name}"})
+        dotted = f"{module}.{name}"
+        if dotted not in _NAMES and not module.startswith("chumpy."):
+            self.fault = f"asks for {dotted[:80]!r}, which no SMPL file needs and which is not run here"
+            raise pickle.UnpicklingError
+        return type("_Stub", (_Stub,), {"kind": dotted})
 
     def _load_dict(self) -> None:
         items, table = self.pop_mark(), _Dict()
@@ -121,11 +136,11 @@ def _read_pickle(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
     """Return arrays from a pickle as SMPL's authors published it: Python 2, scipy and chumpy objects."""
     if path.exists() and (not path.is_file() or path.stat().st_size > MAX_BYTES):
         raise ValueError(f"{path}: not a file of at most {MAX_BYTES >> 30} GB")
-    data = io.BytesIO(path.read_bytes())
+    unpickler = _Unpickler(io.BytesIO(path.read_bytes()), encoding="latin-1")
     try:
-        model = _Unpickler(data, encoding="latin-1").load()
+        model = unpickler.load()
     except Exception:  # a damaged pickle fails in many ways
-        raise ValueError(f"{path}: not a pickle, or cut off; {CONVERT}") from None
+        raise ValueError(f"{path}: {unpickler.fault}; {CONVERT}") from None
     model = model.state if isinstance(model, _Stub) else model
     if not isinstance(model, dict):
         raise ValueError(f"{path}: holds no dictionary: this is no SMPL model file")
@@ -151,7 +166,7 @@ def _array(value: Any) -> np.ndarray:  # noqa: ANN401 - whatever a pickle may ho
         return _from_bytes(content, dtype, shape, "F" if is_fortran else "C")
     if kind.endswith(".numeric._frombuffer"):
         return _from_bytes(*args)
-    if kind.endswith(("csc_matrix", "csc_array", "csr_matrix", "csr_array")):
+    if kind.endswith(_SPARSE):
         return _from_sparse(state, by_column=".csc_" in kind)
     # A chumpy array that is not computed from others keeps its values in x.
     inner = state["x"]
