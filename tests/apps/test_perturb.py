@@ -11,7 +11,7 @@ from dropsim.body.skeleton import Skeleton
 from dropsim.compute.random import Streams
 from dropsim.control.following import Planted, clip_simulator
 from dropsim.motion.amass import read_amass, write_amass
-from dropsim.motion.bvh import read_bvh, write_bvh
+from dropsim.motion.bvh import BvhFile, read_bvh, write_bvh
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import somersault_clip, stepping_clip
 from dropsim.physics import metrics
@@ -210,9 +210,9 @@ def test_clean_reads_bvh(tmp_path: Path):
 
 
 def values_of(path: Path) -> np.ndarray:
-    frames = read_bvh(path).bvh
-    assert frames is not None
-    return frames.values
+    file = read_bvh(path).file
+    assert isinstance(file, BvhFile)
+    return file.values
 
 
 def test_a_bvh_file_comes_back_on_its_own_rig(tmp_path: Path, capsys: pytest.CaptureFixture):

@@ -10,12 +10,10 @@ from scipy.spatial.transform import Rotation
 from dropsim.body import kinematics
 from dropsim.body.rotations import (
     apply,
-    best_turn,
     exp,
     heading,
     log_small,
     normalize,
-    perpendicular,
     rotmat_to_rotvec,
     rotmat_to_unitquat,
     rotvec_to_rotmat,
@@ -116,14 +114,6 @@ def test_one_axis_serves_a_batch(random_rotations):
     assert np.array_equal(twist_about(R, axis), twist_about(R, np.broadcast_to(axis, (4, 5, 3))))
 
 
-@given(vectors)
-def test_perpendicular_is_a_unit_normal(v):
-    a = normalize(v)
-    p = perpendicular(a)
-    assert abs(p @ a) < 4 * EPS
-    assert abs(np.linalg.norm(p) - 1) < 4 * EPS
-
-
 def test_heading_turns_the_right_hand_side_to_x(random_rotations):
     # The body's right, -R x, has its horizontal part along +x after the turn, and the turn keeps z.
     R = random_rotations(1000)
@@ -181,14 +171,3 @@ def test_slerp_goes_a_share_of_the_shortest_way(random_rotations, rng):
         assert np.abs(slerp_rotmat(a, a @ exp(w), share) - a @ exp(share * w)).max() < 10 * TOLERANCE
     each = rng.random(50)
     assert np.abs(slerp_rotmat(a, a @ exp(w), each) - a @ exp(each[:, None] * w)).max() < 10 * TOLERANCE
-
-
-def test_the_best_turn_of_turned_points_is_their_turn(random_rotations, rng):
-    # Points that were turned as a whole come to lie on each other exactly, coplanar ones too; mirrored ones are not
-    # reflected.
-    points, R = rng.standard_normal((20, 6, 3)), random_rotations(20)
-    flat = points * np.array([1.0, 1.0, 0.0])
-    for cloud in (points, flat):
-        found = best_turn(cloud, cloud @ transpose(R), rng.random(6) + 0.1)
-        assert np.abs(found - R).max() < 1e-12
-    assert np.linalg.det(best_turn(points, -points)) == pytest.approx(np.ones(20))

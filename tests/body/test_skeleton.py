@@ -144,12 +144,6 @@ def test_forward_follows_the_chain(pose):
     np.testing.assert_allclose(SKELETON.forward(q, root), np.stack(p, 1), rtol=0, atol=1e-14)
 
 
-def test_one_pose_serves_many_places_and_one_place_many_poses(random_rotations, rng):
-    q, roots = random_rotations(3, NUM_JOINTS), rng.standard_normal((3, 3))
-    assert np.array_equal(SKELETON.forward(q[0], roots), SKELETON.forward(np.stack([q[0]] * 3), roots))
-    assert np.array_equal(SKELETON.forward(q, roots[0]), SKELETON.forward(q, np.stack([roots[0]] * 3)))
-
-
 def test_inverse_undoes_forward(pose):
     # With its own pose as the twist source, inverse returns the rotations themselves, hence the same joints.
     q, root = pose
@@ -291,17 +285,6 @@ def test_best_rotation_of_nothing_is_none():
     found = np.empty((3, 3))
     best_rotation(np.zeros((3, 3)), found)
     assert np.array_equal(found, np.eye(3))
-
-
-def test_batch_equals_loop_to_the_last_bit(random_rotations, rng):
-    q, source = random_rotations(2, 2, 3, NUM_JOINTS)
-    root = rng.standard_normal((2, 3, 3))
-    joints = SKELETON.forward(q, root)
-    solved = SKELETON.inverse(joints, source)
-    for i in range(2):
-        for j in range(3):
-            assert np.array_equal(joints[i, j], SKELETON.forward(q[i, j], root[i, j]))
-            assert np.array_equal(solved[i, j], SKELETON.inverse(joints[i, j], source[i, j]))
 
 
 def test_mirrored_pose_gives_mirrored_joints(pose):

@@ -52,7 +52,7 @@ def begin(package: Path, number: int = 0) -> subprocess.Popen[str]:
 
 
 def ran(process: subprocess.Popen[str]) -> list[str]:
-    """Return whether kernels had been compiled, the result, how often the cache was hit and missed, and whether they are compiled now."""
+    """Return whether kernels were compiled before, the result, the hits and misses, and whether they are now."""
     out, error = process.communicate(timeout=120)
     assert process.returncode == 0, error
     return out.split()

@@ -191,40 +191,32 @@ NAN = np.zeros((NUM_FRAMES, 156))
 NAN[2, 5] = np.nan
 OURS = {"rest_joints": SKELETON.rest}
 
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no poses": (amass(poses=None), "has no 'poses' (nor 'root_orient' and 'pose_body'); it holds trans, betas, gender, mocap_framerate"),
-    "half of the separate arrays": (amass(poses=None, root_orient=np.zeros((4, 3))), "has no 'poses'"),
-    "no trans": (amass(trans=None), "has no 'trans'"),
-    "no rate": (amass(mocap_framerate=None), "add an array 'mocap_framerate'"),
-    "an empty archive": ({}, "has no frame rate"),
-    "rate zero": (amass(mocap_framerate=np.array(0.0)), "positive"),
-    "rate negative": (amass(mocap_framerate=np.array(-30.0)), "positive"),
-    "rate NaN": (amass(mocap_framerate=np.array(np.nan)), "'mocap_framerate' holds nan"),
-    "rate huge": (amass(mocap_framerate=np.array(1e9)), "'mocap_framerate' holds"),
-    "two rates": (amass(mocap_framerate=np.array([30.0, 60.0])), "one positive number"),
-    "rate is text": (amass(mocap_framerate=np.array("30")), "should hold numbers"),
-    "odd width": (amass(100), "'poses' has shape (4, 100): expected frames of 66 (body only), 72 (SMPL), 156 (SMPL+H), 165 (SMPL-X)"),
-    "joints by themselves": (amass(poses=np.zeros((4, 22, 3))), "'poses' has shape (4, 22, 3)"),
-    "no dimensions": (amass(poses=np.array(1.0)), "'poses' has shape ()"),
-    "zero frames": (amass(poses=np.zeros((0, 156)), trans=np.zeros((0, 3))), "'poses' has zero frames"),
-    "lengths differ": (amass(trans=np.zeros((3, 3))), "'trans' has shape (3, 3): expected (4, 3)"),
-    "trans is flat": (amass(trans=np.zeros(12)), "'trans' has shape (12,)"),
-    "body too narrow": (amass(poses=None, root_orient=np.zeros((4, 3)), pose_body=np.zeros((4, 69))), "'pose_body' has shape (4, 69)"),
-    "NaN": (amass(poses=NAN), "'poses' holds nan at [2, 5]"),
-    "infinity": (amass(trans=np.full((4, 3), np.inf)), "'trans' holds inf at [0, 0]"),
-    "implausible": (amass(trans=np.full((4, 3), 1e30)), "'trans' holds 1e+30"),
-    "complex": (amass(trans=np.zeros((4, 3), dtype=complex)), "should hold numbers"),
-    "text": (amass(poses=np.full((4, 156), "a")), "should hold numbers"),
-    "structured": (amass(trans=np.zeros((4, 3), dtype=[("x", "f8")])), "should hold numbers"),
-    "dates": (amass(trans=np.zeros((4, 3), dtype="M8[s]")), "should hold numbers"),
-    "pickled poses": (amass(poses=np.zeros((4, 156), dtype=object)), "'poses' holds pickled objects"),
-    "pickled rate": (amass(mocap_framerate=np.array({"fps": 30}, dtype=object)), "save it again with numpy.savez"),
-    "our contacts, wrong shape": (amass(**OURS, contacts=np.zeros((4, 9))), "'contacts' has shape (4, 9): expected (4, 22)"),
-    "our energy, wrong length": (amass(**OURS, energy_contact=np.zeros(3)), "'energy_contact' has shape (3,)"),
-    "our rest joints, wrong shape": (amass(rest_joints=np.zeros((24, 3))), "'rest_joints' has shape (24, 3)"),
-    "events without times": (amass(**OURS, event_names=np.array(["push"])), "has no 'event_times'"),
-    "events of numbers": (amass(**OURS, event_names=np.zeros(1), event_times=np.zeros((1, 2))), "should be text"),
-}  # fmt: skip
+BAD: list[tuple[dict[str, Any], str]] = [
+    (amass(poses=None), "has no 'poses' (nor 'root_orient' and 'pose_body'); it holds trans, betas, gender"),
+    (amass(poses=None, root_orient=np.zeros((4, 3))), "has no 'poses'"),
+    (amass(trans=None), "has no 'trans'"),
+    (amass(mocap_framerate=None), "add an array 'mocap_framerate'"),
+    ({}, "has no frame rate"),
+    *((amass(mocap_framerate=np.array(rate)), "one positive number") for rate in (0.0, -30.0, [30.0, 60.0])),
+    *((amass(mocap_framerate=np.array(rate)), "'mocap_framerate' holds") for rate in (np.nan, 1e9)),
+    (amass(mocap_framerate=np.array("30")), "should hold numbers"),
+    (amass(100), "'poses' has shape (4, 100): expected frames of 66 (body only), 72 (SMPL), 156 (SMPL+H)"),
+    (amass(poses=np.zeros((4, 22, 3))), "'poses' has shape (4, 22, 3)"),
+    (amass(poses=np.array(1.0)), "'poses' has shape ()"),
+    (amass(poses=np.zeros((0, 156)), trans=np.zeros((0, 3))), "'poses' has zero frames"),
+    (amass(trans=np.zeros((3, 3))), "'trans' has shape (3, 3): expected (4, 3)"),
+    (amass(poses=None, root_orient=np.zeros((4, 3)), pose_body=np.zeros((4, 69))), "'pose_body' has shape (4, 69)"),
+    (amass(poses=NAN), "'poses' holds nan at [2, 5]"),
+    (amass(trans=np.full((4, 3), 1e30)), "'trans' holds 1e+30"),
+    *((amass(trans=np.zeros((4, 3), kind)), "should hold numbers") for kind in (complex, "M8[s]", [("x", "f8")], "U1")),
+    (amass(poses=np.zeros((4, 156), dtype=object)), "'poses' holds pickled objects"),
+    (amass(mocap_framerate=np.array({"fps": 30}, dtype=object)), "as a plain array with numpy.savez"),
+    (amass(**OURS, contacts=np.zeros((4, 9))), "'contacts' has shape (4, 9): expected (4, 22)"),
+    (amass(**OURS, energy_contact=np.zeros(3)), "'energy_contact' has shape (3,)"),
+    (amass(rest_joints=np.zeros((24, 3))), "'rest_joints' has shape (24, 3)"),
+    (amass(**OURS, event_names=np.array(["push"])), "has no 'event_times'"),
+    (amass(**OURS, event_names=np.zeros(1), event_times=np.zeros((1, 2))), "should be text"),
+]
 
 
 def sentence_of(path: Path) -> str:
@@ -237,9 +229,8 @@ def sentence_of(path: Path) -> str:
     return sentence
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_arrays_are_one_sentence(tmp_path: Path, case: str):
-    arrays, message = BAD[case]
+@pytest.mark.parametrize(("arrays", "message"), BAD)
+def test_bad_arrays_are_one_sentence(tmp_path: Path, arrays: dict[str, Any], message: str):
     assert message in sentence_of(saved(tmp_path, arrays))
 
 
@@ -271,15 +262,15 @@ def header(shape: str, descr: str = "'<f8'") -> str:
 MEMBERS: dict[str, tuple[bytes, str]] = {
     "no header": (b"", "damaged"),
     "another file": (b"hello", "damaged"),
-    "claims more than it holds": (npy(header("(1000, 156)"), bytes(80)), "cut off"),
-    "claims terabytes": (npy(header("(1000000000000, 156)"), bytes(80)), "take over 2 GB"),
+    "claims more than it holds": (npy(header("(1000, 156)"), bytes(80)), "damaged"),
+    "claims terabytes": (npy(header("(1000000000000, 156)"), bytes(80)), "damaged"),
     "negative shape": (npy(header("(-1, 156)"), bytes(80)), "damaged"),
     "shape is text": (npy(header("'a'"), bytes(80)), "damaged"),
     "header is code": (npy("__import__('os').system('true')"), "damaged"),
     "header of brackets": (npy("(" * 5000), "damaged"),
     "object type in a structure": (npy(header("(4,)", "[('a', '|O')]"), bytes(80)), "pickled objects"),
     "unknown type": (npy(header("(4,)", "'<q9'"), bytes(80)), "damaged"),
-    "a gigantic item": (npy(header("(2,)", "'|V2147483647'"), bytes(80)), "take over 2 GB"),
+    "a gigantic item": (npy(header("(2,)", "'|V2147483647'"), bytes(80)), "damaged"),
     "long headers' version": (npy(header("(4, 156)"), bytes(4992), b"\x02\x00"), "damaged"),
     "unknown version": (npy(header("(4, 156)"), bytes(4992), b"\x09\x00"), "damaged"),
 }

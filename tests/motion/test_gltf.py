@@ -13,6 +13,7 @@ from dropsim.apps.cli import main
 from dropsim.body.rotations import exp, rotmat_to_unitquat
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS
 from dropsim.export import write
+from dropsim.files.gltf import Glb
 from dropsim.motion.gltf import read_glb
 from dropsim.motion.motion import Motion
 from dropsim.motion.retarget import known_rig_maps, retarget
@@ -30,10 +31,7 @@ def parts(path: Path) -> tuple[dict[str, Any], bytes]:
 
 
 def pack(path: Path, document: dict[str, Any], blob: bytes) -> Path:
-    text = json.dumps(document).encode()
-    text += b" " * (-len(text) % 4)
-    chunks = struct.pack("<I4s", len(text), b"JSON") + text + struct.pack("<I4s", len(blob), b"BIN\0") + blob
-    path.write_bytes(struct.pack("<4sII", b"glTF", 2, 12 + len(chunks)) + chunks)
+    path.write_bytes(Glb(document, blob).data())
     return path
 
 
@@ -42,58 +40,35 @@ def character(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Somebody of another make: Mixamo's names, an armature in centimetres, a finger, and a second animation."""
     folder = tmp_path_factory.mktemp("glb")
     write(STEPS, folder / "ours.glb")
-    document, blob = parts(folder / "ours.glb")
-    nodes = document["nodes"]
+    glb = Glb.read(folder / "ours.glb")
+    nodes, skin, (walk,) = glb.json["nodes"], glb.json["skins"][0], glb.json["animations"]
     for node in nodes:
         if node["name"] in JOINTS:
             node["translation"] = [100 * v for v in node["translation"]]
             node["name"] = f"mixamorig:{MIXAMO.joints[node['name']].names[0]}"
     armature = next(node for node in nodes if node["name"] == "person")
     armature |= {"name": "Armature", "scale": [0.01, 0.01, 0.01]}
-    # The pelvis' path in centimetres too, and the skin's rest pose with it.
-    (walk,) = document["animations"]
+    # The pelvis' path in centimetres too, and a finger in the skin.
     path = next(c for c in walk["channels"] if c["target"]["path"] == "translation")
-    accessor = document["accessors"][walk["samplers"][path["sampler"]]["output"]]
-    start = document["bufferViews"][accessor["bufferView"]]["byteOffset"]
-    count = 3 * accessor["count"]
-    places = np.frombuffer(blob, "<f4", count, start) * np.float32(100)
-    blob = blob[:start] + places.tobytes() + blob[start + 4 * count :]
-    finger = np.tile(rotmat_to_unitquat(exp(np.array([0.5, 0.0, 0.0]))).astype("<f4"), (2, 1))
-    document["bufferViews"] += [{"buffer": 0, "byteOffset": len(blob), "byteLength": 8}]
-    document["bufferViews"] += [{"buffer": 0, "byteOffset": len(blob) + 8, "byteLength": finger.nbytes}]
-    document["accessors"] += [
-        {
-            "bufferView": len(document["bufferViews"]) - 2,
-            "componentType": 5126,
-            "count": 2,
-            "type": "SCALAR",
-            "min": [0.0],
-            "max": [float(LAST)],
-        },
-        {"bufferView": len(document["bufferViews"]) - 1, "componentType": 5126, "count": 2, "type": "VEC4"},
-    ]
-    blob += np.array([0.0, LAST], "<f4").tobytes() + finger.tobytes()
-    document["buffers"][0]["byteLength"] = len(blob)
+    sampler = walk["samplers"][path["sampler"]]
+    sampler["output"] = glb.add(np.float32(100) * glb.values(sampler["output"]))
     hand = next(node for node in nodes if node["name"] == "mixamorig:LeftHand")
     hand["children"] = [len(nodes)]
     nodes.append({"name": "mixamorig:LeftHandIndex1", "translation": [8.0, 0.0, 0.0]})
-    document["skins"][0]["joints"].append(len(nodes) - 1)
-    inverse = document["accessors"][document["skins"][0]["inverseBindMatrices"]]
-    view = document["bufferViews"][inverse["bufferView"]]
-    matrices = np.frombuffer(blob, "<f4", 16 * NUM_JOINTS, view["byteOffset"])
-    document["bufferViews"].append({"buffer": 0, "byteOffset": len(blob), "byteLength": 64 * (NUM_JOINTS + 1)})
-    blob += matrices.tobytes() + matrices[-16:].tobytes()
-    document["buffers"][0]["byteLength"] = len(blob)
-    inverse |= {"bufferView": len(document["bufferViews"]) - 1, "count": NUM_JOINTS + 1}
-    accessors = len(document["accessors"])
+    skin["joints"].append(len(nodes) - 1)
+    matrices = glb.values(skin["inverseBindMatrices"])
+    skin["inverseBindMatrices"] = glb.add(np.concatenate((matrices, matrices[-1:])))
+    finger = np.tile(rotmat_to_unitquat(exp(np.array([0.5, 0.0, 0.0]))).astype(np.float32), (2, 1))
+    times = glb.add(np.array([0.0, LAST], np.float32), bounds=True)
+    keys = {"input": times, "output": glb.add(finger)}
+    target = {"node": len(nodes) - 1, "path": "rotation"}
+    curl = {"name": "curl", "channels": [{"sampler": 0, "target": target}], "samplers": [keys]}
+    glb.json["animations"].append(curl)
     walk["name"] = "walk"
-    curl = [{"sampler": 0, "target": {"node": len(nodes) - 1, "path": "rotation"}}]
-    document["animations"].append(
-        {"name": "curl", "channels": curl, "samplers": [{"input": accessors - 2, "output": accessors - 1}]}
-    )
-    walk["channels"].append({"sampler": len(walk["samplers"]), "target": curl[0]["target"]})
-    walk["samplers"].append({"input": accessors - 2, "output": accessors - 1})
-    return pack(folder / "character.glb", document, blob)
+    walk["channels"].append({"sampler": len(walk["samplers"]), "target": target})
+    walk["samplers"].append(dict(keys))
+    (folder / "character.glb").write_bytes(glb.data())
+    return folder / "character.glb"
 
 
 def test_a_character_is_read_as_it_moves(character: Path):
@@ -180,14 +155,20 @@ def test_damaged_files_get_a_sentence(character: Path, tmp_path: Path, damage: A
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d["skins"][0]["joints"].append(10_000), "no number 10000 in 'nodes'"),
+        (lambda d: d["skins"][0]["joints"].append(10_000), "no tree"),
         (lambda d: d.pop("skins"), "no skinned character"),
         (lambda d: d.pop("animations"), "no animation that moves its character; its animations: none"),
-        (lambda d: d["nodes"][2].update(children=[1]), "parent"),
-        (lambda d: d["accessors"][-1].update(count=10**6), "outside the file"),
+        (lambda d: d["nodes"][2].update(children=[1]), "its own parent"),
+        (lambda d: d["accessors"][-1].update(count=-3), "lie outside"),
+        (lambda d: d["accessors"][-1].update(count="many"), "damaged"),
+        (lambda d: d["bufferViews"][-2].update(byteStride=0), "lie outside the file"),
+        (lambda d: d["bufferViews"][-2].update(byteOffset=-8), "lie outside the file"),
+        (lambda d: d.update(nodes=7), "damaged"),
+        (lambda d: d["nodes"][1].update(translation=[1, "a", 2]), "should be 3 numbers"),
+        (lambda d: d["accessors"][-1].update(count=10**6), "lie outside the file"),
         (lambda d: d["nodes"][1].update(scale=[1, 2, 3]), "scaled unevenly"),
-        (lambda d: d["nodes"][1].update(rotation=[0, 0, 0, 0]), "no unit quaternion"),
-        (lambda d: d["buffers"][0].update(uri="other.bin"), "one GLB file"),
+        (lambda d: d["nodes"][1].update(rotation=[0, 0, 0, 0]), "zero norm"),
+        (lambda d: d["buffers"][0].update(uri="other.bin"), "one GLB"),
     ],
 )
 def test_documents_that_lie_get_a_sentence(character: Path, tmp_path: Path, change: Any, message: str):

@@ -50,7 +50,7 @@ def motions(files: list[Path]) -> dict[str, Motion]:
 
 
 def is_flat(name: str) -> bool:
-    return cmu.subject(name) not in cmu.NOT_FLAT
+    return not cmu.clip_table()[name].left_out.startswith("not flat")
 
 
 def directions(joints: np.ndarray) -> np.ndarray:

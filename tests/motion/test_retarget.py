@@ -1,4 +1,4 @@
-"""Retargeting: one walk on many rigs (names, zero poses, units, axes, channel orders) is the same walk, and CMU's files are mended."""
+"""Retargeting: one walk on many rigs, zero poses, units and axes is the same walk, and CMU's files are mended."""
 
 import math
 import re
@@ -15,7 +15,7 @@ from dropsim.apps.cli import main
 from dropsim.body.rotations import rotmat_to_rotvec, rotvec_to_rotmat, swing
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS, Skeleton, joint_index
 from dropsim.motion import cmu
-from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion, read_bvh, write_bvh
+from dropsim.motion.bvh import Y_TO_Z_UP, BvhFile, Rig, RigMotion, read_bvh
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import read_motion
 from dropsim.motion.retarget import known_rig_maps, match_rig, match_source, plain, read_rig_map, retarget
@@ -26,7 +26,7 @@ BONES = list(range(1, NUM_JOINTS))
 
 
 def _lively(clip: Motion) -> Motion:
-    """The stepping clip going somewhere, turning on the way, with a spine that bends at every joint and a head that looks about."""
+    """The stepping clip going somewhere, turning on the way, with a spine that bends and a head that looks about."""
     time = np.arange(len(clip)) / clip.fps
     axes = np.random.default_rng(1).standard_normal((NUM_JOINTS, 3))
     bend = np.zeros((len(clip), NUM_JOINTS, 3))
@@ -106,43 +106,24 @@ def limbs(*names: str) -> dict[str, str]:
 
 DROPSIM = {joint: joint for joint in JOINTS}
 LAFAN1 = sided(
-    {"pelvis": "Hips", "spine1": "Spine", "spine2": "Spine1", "spine3": "Spine2", "neck": "Neck", "head": "Head"},
-    {
-        "hip": "{S}UpLeg", "knee": "{S}Leg", "ankle": "{S}Foot", "foot": "{S}Toe",
-        "collar": "{S}Shoulder", "shoulder": "{S}Arm", "elbow": "{S}ForeArm", "wrist": "{S}Hand",
-    },
-)  # fmt: skip
+    spine("Hips", "Spine", "Spine1", "Spine2", "Neck", "Head"),
+    limbs("{S}UpLeg", "{S}Leg", "{S}Foot", "{S}Toe", "{S}Shoulder", "{S}Arm", "{S}ForeArm", "{S}Hand"),
+)
 MIXAMO = LAFAN1 | {"left_foot": "LeftToeBase", "right_foot": "RightToeBase"}
-BANDAI = sided(
-    {"pelvis": "Hips", "spine1": "Spine", "spine3": "Chest", "neck": "Neck", "head": "Head"},
-    {
-        "hip": "UpperLeg_{s}", "knee": "LowerLeg_{s}", "ankle": "Foot_{s}", "foot": "Toes_{s}",
-        "collar": "Shoulder_{s}", "shoulder": "UpperArm_{s}", "elbow": "LowerArm_{s}", "wrist": "Hand_{s}",
-    },
-)  # fmt: skip
+_UNITY_LIMBS = ("UpperLeg", "LowerLeg", "Foot", "Toes", "Shoulder", "UpperArm", "LowerArm", "Hand")
+BANDAI = sided(spine("Hips", "Spine", "", "Chest", "Neck", "Head"), limbs(*(f"{name}_{{s}}" for name in _UNITY_LIMBS)))
+del BANDAI["spine2"]
 UNITY = sided(
-    {"pelvis": "Hips", "spine1": "Spine", "spine2": "Chest", "spine3": "UpperChest", "neck": "Neck", "head": "Head"},
-    {
-        "hip": "{S}UpperLeg", "knee": "{S}LowerLeg", "ankle": "{S}Foot", "foot": "{S}Toes",
-        "collar": "{S}Shoulder", "shoulder": "{S}UpperArm", "elbow": "{S}LowerArm", "wrist": "{S}Hand",
-    },
-)  # fmt: skip
+    spine("Hips", "Spine", "Chest", "UpperChest", "Neck", "Head"), limbs(*(f"{{S}}{name}" for name in _UNITY_LIMBS))
+)
 STYLE = sided(
-    {"pelvis": "Hips", "spine1": "Chest", "spine2": "Chest3", "spine3": "Chest4", "neck": "Neck", "head": "Head"},
-    {
-        "hip": "{S}Hip", "knee": "{S}Knee", "ankle": "{S}Ankle", "foot": "{S}Toe",
-        "collar": "{S}Collar", "shoulder": "{S}Shoulder", "elbow": "{S}Elbow", "wrist": "{S}Wrist",
-    },
-)  # fmt: skip
+    spine("Hips", "Chest", "Chest3", "Chest4", "Neck", "Head"),
+    limbs("{S}Hip", "{S}Knee", "{S}Ankle", "{S}Toe", "{S}Collar", "{S}Shoulder", "{S}Elbow", "{S}Wrist"),
+)
 RIGIFY = sided(
-    {"pelvis": "spine", "spine1": "spine.001", "spine2": "spine.002", "spine3": "spine.003", "neck": "spine.004", "head": "spine.006"},
-    {
-        "hip": "thigh.{s}", "knee": "shin.{s}", "ankle": "foot.{s}", "foot": "toe.{s}",
-        "collar": "shoulder.{s}", "shoulder": "upper_arm.{s}", "elbow": "forearm.{s}", "wrist": "hand.{s}",
-    },
-)  # fmt: skip
-
-
+    spine("spine", "spine.001", "spine.002", "spine.003", "spine.004", "spine.006"),
+    limbs("thigh.{s}", "shin.{s}", "foot.{s}", "toe.{s}", "shoulder.{s}", "upper_arm.{s}", "forearm.{s}", "hand.{s}"),
+)
 UNREAL = sided(
     spine("pelvis", "spine_01", "spine_02", "spine_03", "neck_01", "head"),
     limbs("thigh_{l}", "calf_{l}", "foot_{l}", "ball_{l}", "clavicle_{l}", "upperarm_{l}", "lowerarm_{l}", "hand_{l}"),
@@ -156,33 +137,24 @@ XSENS = sided(
     spine("Pelvis", "L5", "L3", "T8", "Neck", "Head"),
     limbs("{S}UpperLeg", "{S}LowerLeg", "{S}Foot", "{S}Toe", "{S}Shoulder", "{S}UpperArm", "{S}ForeArm", "{S}Hand"),
 )
+_DAZ_LIMBS = ("ThighBend", "Shin", "Foot", "Metatarsals", "Collar", "ShldrBend", "ForearmBend", "Hand")
 DAZ = sided(
     spine("hip", "abdomenLower", "abdomenUpper", "chestUpper", "neckLower", "head"),
-    limbs(
-        "{l}ThighBend", "{l}Shin", "{l}Foot", "{l}Metatarsals", "{l}Collar", "{l}ShldrBend", "{l}ForearmBend", "{l}Hand"
-    ),
+    limbs(*(f"{{l}}{name}" for name in _DAZ_LIMBS)),
 )
 DAZ9 = sided(
     spine("hip", "spine1", "spine3", "spine4", "neck1", "head"),
     limbs("{l}_thigh", "{l}_shin", "{l}_foot", "{l}_toes", "{l}_shoulder", "{l}_upperarm", "{l}_forearm", "{l}_hand"),
 )
+_VROID_LIMBS = ("UpperLeg", "LowerLeg", "Foot", "ToeBase", "Shoulder", "UpperArm", "LowerArm", "Hand")
 VROID = sided(
     spine(*(f"J_Bip_C_{name}" for name in ("Hips", "Spine", "Chest", "UpperChest", "Neck", "Head"))),
-    limbs(
-        *(
-            f"J_Bip_{{s}}_{name}"
-            for name in ("UpperLeg", "LowerLeg", "Foot", "ToeBase", "Shoulder", "UpperArm", "LowerArm", "Hand")
-        )
-    ),
+    limbs(*(f"J_Bip_{{s}}_{name}" for name in _VROID_LIMBS)),
 )
+_BIPED_LIMBS = ("Thigh", "Calf", "Foot", "Toe0", "Clavicle", "UpperArm", "Forearm", "Hand")
 BIPED = sided(
-    spine("Bip01_Pelvis", "Bip01_Spine", "Bip01_Spine1", "Bip01_Spine2", "Bip01_Neck", "Bip01_Head"),
-    limbs(
-        *(
-            f"Bip01_{{s}}_{name}"
-            for name in ("Thigh", "Calf", "Foot", "Toe0", "Clavicle", "UpperArm", "Forearm", "Hand")
-        )
-    ),
+    spine(*(f"Bip01_{name}" for name in ("Pelvis", "Spine", "Spine1", "Spine2", "Neck", "Head"))),
+    limbs(*(f"Bip01_{{s}}_{name}" for name in _BIPED_LIMBS)),
 )
 SMPL = sided(
     spine("Pelvis", "Spine1", "Spine2", "Spine3", "Neck", "Head"),
@@ -203,18 +175,8 @@ def halfway(nodes: list[Node], name: str, above: str, below: str) -> list[Node]:
     return [*rest[: index[below]], middle, *rest[index[below] :]]
 
 
-def unreal5() -> list[Node]:
-    """UE5's mannequin has two more spine joints, and twist joints next to the bones."""
-    nodes = halfway(rig_of(UNREAL5), "spine_04", "spine_02", "spine_05")
-    nodes = halfway(nodes, "spine_03", "spine_02", "spine_04")
-    knee = next(node for node in nodes if node.name == "calf_l")
-    hip = next(node for node in nodes if node.name == "thigh_l")
-    return [Node("root", "", 0, np.zeros(3)), *(replace(n, parent="root") if not n.parent else n for n in nodes),
-            Node("thigh_twist_01_l", "thigh_l", hip.turns, (hip.at + knee.at) / 2)]  # fmt: skip
-
-
 def mannequin(version: int) -> list[Node]:
-    """Unreal's mannequin with all that it has: fingers, twist joints, targets of inverse kinematics at the root, and correctives in 5."""
+    """Unreal's mannequin with fingers, twist joints, targets of inverse kinematics, and correctives in 5."""
     nodes = rig_of(UNREAL)
     if version == 5:
         nodes = halfway(rig_of(UNREAL5), "spine_04", "spine_02", "spine_05")
@@ -228,13 +190,10 @@ def mannequin(version: int) -> list[Node]:
         nodes.append(at[name])
 
     for side, x in (("l", 1.0), ("r", -1.0)):
-        for part, parent in (("upperarm", "upperarm"), ("lowerarm", "lowerarm"), ("thigh", "thigh"), ("calf", "calf")):
+        for part in ("upperarm", "lowerarm", "thigh", "calf"):
             for k in (1, 2)[: version - 3]:
-                add(
-                    f"{part}_twist_0{k}_{side}",
-                    f"{parent}_{side}",
-                    (0.05 * x, 0.0, 0.0) if "arm" in part else (0.0, -0.1 * k, 0.0),
-                )
+                away = (0.05 * x, 0.0, 0.0) if "arm" in part else (0.0, -0.1 * k, 0.0)
+                add(f"{part}_twist_0{k}_{side}", f"{part}_{side}", away)
         for finger, z in (("thumb", 0.03), ("index", 0.02), ("middle", 0.0), ("ring", -0.02), ("pinky", -0.03)):
             parent = f"hand_{side}"
             for k in (1, 2, 3):
@@ -243,16 +202,13 @@ def mannequin(version: int) -> list[Node]:
         if version == 5:
             add(f"clavicle_out_{side}", f"clavicle_{side}", (0.05 * x, 0.0, 0.0))
             add(f"upperarm_correctiveRoot_{side}", f"upperarm_{side}")
-    targets = {
-        "ik_foot_root": "root", "ik_foot_l": "ik_foot_root", "ik_foot_r": "ik_foot_root", "ik_hand_root": "root",
-        "ik_hand_gun": "ik_hand_root", "ik_hand_l": "ik_hand_gun", "ik_hand_r": "ik_hand_gun",
-    }  # fmt: skip
-    nodes += [Node(name, parent, 0, np.zeros(3)) for name, parent in targets.items()]
-    return nodes
+    targets = {f"ik_foot_{side}": "ik_foot_root" for side in "lr"} | {f"ik_hand_{side}": "ik_hand_gun" for side in "lr"}
+    targets = {"ik_foot_root": "root", "ik_hand_root": "root", "ik_hand_gun": "ik_hand_root"} | targets
+    return nodes + [Node(name, parent, 0, np.zeros(3)) for name, parent in targets.items()]
 
 
 def rigify() -> list[Node]:
-    """Rigify's deform bones as Blender exports them: limbs in two pieces, a pelvis bone on each side, fingers and a face."""
+    """Rigify's deform bones: limbs in two pieces, a pelvis bone on each side, fingers and a face."""
     nodes = rig_of(RIGIFY, "DEF-")
     at = {node.name: node for node in nodes}
     for side, x in (("L", 1.0), ("R", -1.0)):
@@ -282,7 +238,7 @@ def daz() -> list[Node]:
 
 
 def biped() -> list[Node]:
-    """3ds Max's centre of mass is above the pelvis, and its legs hang on the spine's first joint in older versions; here on the pelvis."""
+    """3ds Max's centre of mass is above the pelvis, on which the legs hang."""
     pelvis, *others = rig_of(BIPED)
     return [Node("Bip01", "", 0, pelvis.at), replace(pelvis, parent="Bip01"), *others]
 
@@ -351,7 +307,7 @@ def arms_down() -> np.ndarray:
 
 
 def accad_rig() -> list[Node]:
-    """ACCAD's: one joint in place of two in the lower spine, another one that is known by its name, shoulders anywhere."""
+    """ACCAD's: one joint in place of two in the lower spine, one known by its name, shoulders anywhere."""
     nodes = {JOINTS[node.turns]: node for node in rig_of({k: v for k, v in MIXAMO.items() if k != "spine2"})}
     nodes["spine3"] = replace(nodes["spine3"], name="Spine1")
     nodes |= {k: replace(n, parent="Spine1") for k, n in nodes.items() if n.parent == "Spine2"}
@@ -364,7 +320,7 @@ def accad_rig() -> list[Node]:
 
 
 def accad_zero() -> np.ndarray:
-    """ACCAD's zero pose Z = S^T P: where our joints have the pose P with hanging arms, its joints have the orientations S of its map."""
+    """ACCAD's zero pose Z = S^T P: hanging arms P of ours, and the orientations S of its map."""
     (rig_map,) = (m for m in known_rig_maps() if m.name == "accad")
     zero = arms_down()
     for node in accad_rig():
@@ -399,7 +355,7 @@ def bvh_text(
     stretch: bool = False,
     motion: Motion = CLIP,
 ) -> str:
-    """Write a motion on a rig. Global rotations are R(t) Z^T, so that all of them are I where our joints have the zero pose Z."""
+    """Write a motion on a rig; its global rotations are R(t) Z^T, with Z our joints in its zero pose."""
     index = {node.name: k for k, node in enumerate(nodes)}
     W, rng = TO_FILE[up], np.random.default_rng(0)
     R = SKELETON.global_rotations(motion.q)
@@ -468,13 +424,10 @@ RIGS = {
     "bandai": (bandai(), "bandai"),
     "unity": (rig_of(UNITY), "humanoid"),
     "rigify": (rig_of(RIGIFY), "humanoid"),
-    "rigify's deform bones": (rig_of(RIGIFY, "DEF-"), "humanoid"),
     "accad": (accad_rig(), "accad"),
     "100style": (rig_of(STYLE), "100style"),
-    "unreal 4": (rig_of(UNREAL), "unreal"),
-    "unreal 5": (unreal5(), "unreal"),
-    "unreal 4's whole mannequin": (mannequin(4), "unreal"),
-    "unreal 5's whole mannequin": (mannequin(5), "unreal"),
+    "unreal 4": (mannequin(4), "unreal"),
+    "unreal 5": (mannequin(5), "unreal"),
     "rigify's whole deform rig": (rigify(), "humanoid"),
     "rokoko": (rig_of(ROKOKO), "rokoko"),
     "xsens": (rig_of(XSENS), "xsens"),
@@ -486,10 +439,9 @@ RIGS = {
     "smpl with its prefix": (rig_of(SMPL, "m_avg_"), "smpl"),
     "japanese": (mmd(), "mmd"),
 }
-NOT_CARRIED = {
-    "cmu": {"neck", "head", "left_collar", "right_collar", "left_shoulder", "right_shoulder"},
-    "bandai": {"spine3"}, "accad": {"spine2", "spine3"}, "japanese": {"spine1", "spine3"},
-}  # fmt: skip
+NOT_CARRIED = {"bandai": {"spine3"}, "accad": {"spine2", "spine3"}, "japanese": {"spine1", "spine3"}} | {
+    "cmu": {"neck", "head", "left_collar", "right_collar", "left_shoulder", "right_shoulder"}
+}
 """Bones whose direction a rig does not have: CMU's lost ones and its head, which leans forward when the face is level,
 and the spines of Bandai and ACCAD, which have one joint less."""
 EVERY_RIG = pytest.mark.parametrize("rig", RIGS)
@@ -501,7 +453,7 @@ this [rad]."""
 
 
 def assert_same_person(motion: Motion, *, but: set[str] = frozenset(), within: float = 1e-6) -> None:
-    """Bones point alike; and, whatever the numbers say, the person stands, has its left on its left and bends its knees to the front."""
+    """Bones point alike, the person stands, has its left on its left and bends its knees to the front."""
     checked = [i for i, j in enumerate(BONES) if JOINTS[j] not in but]
     # Files have twelve digits: 1e-12 of a bone's length, 1e-10 degrees along nine joints. Four orders of slack.
     np.testing.assert_allclose(
@@ -522,23 +474,14 @@ def assert_same_person(motion: Motion, *, but: set[str] = frozenset(), within: f
 
 
 @EVERY_RIG
-@pytest.mark.parametrize("stretch", [False, True])
-def test_every_known_rig_by_its_names(tmp_path: Path, rig: str, stretch: bool):
+def test_every_known_rig_by_its_names(tmp_path: Path, rig: str):
     nodes, expected = RIGS[rig]
     zero = accad_zero() if rig == "accad" else t_pose()
-    source = read_text(tmp_path, bvh_text(nodes, zero=zero, unit=0.01, stretch=stretch))
+    source = read_text(tmp_path, bvh_text(nodes, zero=zero, unit=0.01, stretch=True))
     assert match_rig(source.rig).rig_map.name == expected
     motion = on_ours(source)
     assert (motion.fps, len(motion), motion.name) == (30.0, len(CLIP), "take")
     assert_same_person(motion, but=NOT_CARRIED.get(rig, set()))
-
-
-def test_bones_that_cmu_lost_point_within_their_known_error(tmp_path: Path):
-    motion = on_ours(read_text(tmp_path, bvh_text(cmu_rig(), zero=t_pose(), unit=0.056444)))
-    angle = np.arccos(np.clip((directions(motion.joints) * directions(CLIP.joints)).sum(-1), -1, 1)).max(0)
-    # The collar bone has its joint 37 % of the way along a straight line, ours has a kink of 0.3 rad there; the neck
-    # turns with the thorax, and this clip bends it by 0.25 rad.
-    assert angle.max() < 0.3 + 0.25
 
 
 @pytest.mark.parametrize(
@@ -576,15 +519,6 @@ def test_a_zero_pose_that_no_body_can_take_does_not_twist_the_limbs(tmp_path: Pa
         j for j, name in enumerate(JOINTS) if name.rpartition("_")[2] in ("hip", "knee", "ankle", "shoulder", "elbow")
     ]
     assert turned[limbs].max() < 0.9
-
-
-def test_our_own_file_comes_back_the_same(tmp_path: Path):
-    # 1e-6 degrees on each of nine joints of a chain at most 2 m long: 3e-7 m; lengths have seven decimals.
-    for up, unit in (("y", 1.0), ("z", 1.0), ("y", 0.01)):
-        write_bvh(CLIP, tmp_path / "own.bvh", up=up, unit=unit)
-        back = on_ours(read_bvh(tmp_path / "own.bvh"))
-        np.testing.assert_allclose(back.joints, CLIP.joints, rtol=0, atol=1e-6)
-        np.testing.assert_allclose(back.q, CLIP.q, rtol=0, atol=1e-6)
 
 
 def test_prefixes_case_and_punctuation_do_not_matter():
@@ -641,12 +575,6 @@ def test_the_rest_pose_tells_which_way_is_up(tmp_path: Path, up: str):
     np.testing.assert_allclose(recording.motion.joints, lying().joints, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("up", ["y", "z"])
-def test_our_own_file_of_a_person_who_lies(tmp_path: Path, up: str):
-    write_bvh(lying(), tmp_path / "own.bvh", up=up)
-    np.testing.assert_allclose(read_motion(tmp_path / "own.bvh", SKELETON).joints, lying().joints, rtol=0, atol=1e-6)
-
-
 def test_the_up_axis_that_is_given_counts(tmp_path: Path):
     # SMPL's own habit: the rest pose is y up, the world z up. Nothing in the file says so.
     source = read_text(tmp_path, bvh_text(rig_of(UNITY), zero=t_pose(), up="z"))
@@ -669,12 +597,8 @@ def test_a_zero_pose_that_does_not_stand_tells_nothing(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"up": "w"}, "x, y or z, not 'w'"),
-        ({"up": ""}, "x, y or z, not ''"),
-        ({"unit": 0.0}, "positive number of metres"),
-        ({"unit": -1.0}, "positive number of metres"),
-        ({"unit": math.nan}, "positive number of metres"),
-        ({"unit": math.inf}, "positive number of metres"),
+        *(({"up": up}, "x, y or z, not") for up in ("w", "")),
+        *(({"unit": unit}, "positive number of metres") for unit in (0.0, -1.0, math.nan, math.inf)),
     ],
 )
 def test_options_that_cannot_work(tmp_path: Path, options: dict, message: str):
@@ -754,7 +678,8 @@ def test_a_users_own_map(tmp_path: Path):
     names = {joint: name for joint, name in ODD.items() if joint not in ("head", "neck")}
     # A list takes the first that the rig has; a point between two joints is as good as a joint; an orientation may come
     # from elsewhere.
-    extra = 'neck = ["nothing", "BONE12"]\nhead = { between = ["bone12", "bone15"], share = 1 }\n[rotations]\nhead = "bone15"\n'
+    extra = 'neck = ["nothing", "BONE12"]\nhead = { between = ["bone12", "bone15"], share = 1 }\n'
+    extra += '[rotations]\nhead = "bone15"\n'
     (tmp_path / "odd.toml").write_text(toml(names) + extra)
     rig_map = read_rig_map(tmp_path / "odd.toml")
     assert_same_person(on_ours(source, rig_map=rig_map))
@@ -778,57 +703,44 @@ def test_an_orientation_from_a_joint_that_is_not_there(tmp_path: Path, joint: st
         on_ours(source, rig_map=read_rig_map(tmp_path / "odd.toml"))
 
 
+def knee(value: str) -> str:
+    return toml(ODD).replace('"bone4"', value)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("[joints\n", "not a TOML file", id="not TOML"),
-        pytest.param(b"\xff\xfe\x00", "not a TOML file", id="bytes"),
-        pytest.param("a = " + 100_000 * "[", "not a TOML file", id="endless nesting"),
-        pytest.param("", "says nothing of pelvis, left_hip", id="empty"),
-        pytest.param("# " + 1_000_000 * "x", "has more than 1 MB", id="endless"),
-        pytest.param(toml(ODD) + 'tail = "Tail"\n', "there is no joint 'tail': use one of pelvis", id="unknown joint"),
-        pytest.param(toml(ODD) + '[rotations]\ntail = "Tail"\n', "there is no joint 'tail'", id="unknown rotation"),
-        pytest.param(
-            toml({k: v for k, v in ODD.items() if k != "left_knee"}), "says nothing of left_knee$", id="missing joint"
+        ("[joints\n", "not a TOML file"),
+        (b"\xff\xfe\x00", "not a TOML file"),
+        ("a = " + 100_000 * "[", "not a TOML file"),
+        ("", "says nothing of pelvis, left_hip"),
+        ("# " + 1_000_000 * "x", "has more than 1 MB"),
+        (toml(ODD) + 'tail = "Tail"\n', "there is no joint 'tail': use one of pelvis"),
+        (toml(ODD) + '[rotations]\ntail = "Tail"\n', "there is no joint 'tail'"),
+        (toml({k: v for k, v in ODD.items() if k != "left_knee"}), "says nothing of left_knee$"),
+        ("scale = 2\n" + toml(ODD), "unknown key 'scale'"),
+        ("joints = 3\n", "joints should be a table"),
+        ('joints = ["pelvis"]\n', "joints should be a table"),
+        ("repair = 3\n" + toml(ODD), "repair should be 'cmu'"),
+        ('repair = "all"\n' + toml(ODD), "repair should be 'cmu'"),
+        ('up = "w"\n' + toml(ODD), "up should be x, y or z, not 'w'"),
+        ("unit = -1\n" + toml(ODD), "unit should be a positive number"),
+        ("only_with = 3\n" + toml(ODD), "only_with should be"),
+        (toml(ODD) + "[standing]\nHips = [1, 2]\n", "Hips should be three angles"),
+        (toml(ODD) + "[standing]\nHips = [1, 2, inf]\n", "Hips should be three angles"),
+        (toml(ODD) + "[rotations]\nhead = 3\n", "head should be a joint's name"),
+        *((knee(value), "left_knee should be a joint's name") for value in ("4", "[]", '["a", 4]')),
+        *(
+            (knee(f"{{ between = {between}, share = {share} }}"), "left_knee should be")
+            for between, share in (
+                ('["a"]', 0.5),
+                ('["a", 1]', 0.5),
+                ('["a", "b"]', '"x"'),
+                ('["a", "b"]', "true"),
+                ('["a", "b"]', "nan"),
+            )
         ),
-        pytest.param("scale = 2\n" + toml(ODD), "unknown key 'scale'", id="unknown key"),
-        pytest.param("joints = 3\n", "joints should be a table", id="joints a number"),
-        pytest.param('joints = ["pelvis"]\n', "joints should be a table", id="joints a list"),
-        pytest.param('rotations = "head"\n' + toml(ODD), "rotations should be a table", id="rotations a text"),
-        pytest.param("repair = 3\n" + toml(ODD), "repair", id="repair a number"),
-        pytest.param('repair = "all"\n' + toml(ODD), "only 'cmu'", id="unknown repair"),
-        pytest.param(toml(ODD).replace('"bone4"', "4"), "left_knee should be a joint's name", id="number for a name"),
-        pytest.param(toml(ODD).replace('"bone4"', "[]"), "left_knee should be a joint's name", id="no names"),
-        pytest.param(
-            toml(ODD).replace('"bone4"', '["a", 4]'), "left_knee should be a joint's name", id="a number among names"
-        ),
-        pytest.param(
-            toml(ODD).replace('"bone4"', '{ between = ["a"], share = 0.5 }'), "left_knee should be", id="between one"
-        ),
-        pytest.param(toml(ODD).replace('"bone4"', '{ between = ["a", "b"] }'), "left_knee should be", id="no share"),
-        pytest.param(
-            toml(ODD).replace('"bone4"', '{ between = ["a", "b"], share = "x" }'),
-            "left_knee should be",
-            id="share a text",
-        ),
-        pytest.param(
-            toml(ODD).replace('"bone4"', '{ between = ["a", "b"], share = true }'),
-            "left_knee should be",
-            id="share a flag",
-        ),
-        pytest.param(
-            toml(ODD).replace('"bone4"', '{ between = ["a", "b"], share = nan }'), "left_knee should be", id="share NaN"
-        ),
-        pytest.param(
-            toml(ODD).replace('"bone4"', '{ between = ["a", 1], share = 0.5 }'),
-            "left_knee should be",
-            id="between numbers",
-        ),
-        pytest.param('up = "w"\n' + toml(ODD), "up is x, y or z, not 'w'", id="unknown axis"),
-        pytest.param("only_with = 3\n" + toml(ODD), "only_with should be", id="marks a number"),
-        pytest.param(toml(ODD) + "[standing]\nHips = [1, 2]\n", "Hips should be three angles", id="two angles"),
-        pytest.param(toml(ODD) + "[standing]\nHips = [1, 2, inf]\n", "Hips should be three angles", id="endless angle"),
-        pytest.param(toml(ODD) + "[rotations]\nhead = 3\n", "head should be a joint's name", id="rotation a number"),
+        (knee('{ between = ["a", "b"] }'), "left_knee should be"),
     ],
 )
 def test_mistakes_in_a_map_are_a_sentence(tmp_path: Path, text: str | bytes, message: str):
@@ -906,23 +818,6 @@ def test_cmu_bones_are_restored_under_other_spellings(tmp_path: Path):
     np.testing.assert_allclose(on_ours(read_text(tmp_path, changed)).joints, expected.joints, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("missing", ["Spine1", "LeftHand"])
-def test_cmu_repair_of_a_rig_that_lacks_a_bone(missing: str):
-    source = cmu_source(3)
-    names = tuple("Gizmo" if name == missing else name for name in source.rig.names)
-    mended = cmu.repair(replace(source, rig=replace(source.rig, names=names)))
-    restored = {
-        name
-        for name, old, new in zip(names, source.rig.offsets, mended.rig.offsets, strict=True)
-        if not np.array_equal(old, new)
-    }
-    left = {
-        "Spine1": {"LeftFingerBase", "RightFingerBase"},
-        "LeftHand": {"Neck", "LeftShoulder", "RightShoulder", "RightFingerBase"},
-    }
-    assert restored == left[missing]
-
-
 def test_cmu_first_frame_is_dropped_only_where_it_is_artificial():
     artificial = cmu_source(4)
     assert np.array_equal(cmu.repair(artificial).rotations, artificial.rotations[1:])
@@ -972,37 +867,25 @@ def test_cmu_table_is_the_one_that_formats_tell_of():
 
 
 @EVERY_RIG
-@pytest.mark.parametrize("stretch", [False, True])
-def test_the_way_back_is_the_files_own_motion(tmp_path: Path, rig: str, stretch: bool):
+def test_there_and_back(tmp_path: Path, rig: str, rng: np.random.Generator):
     nodes, _ = RIGS[rig]
     zero = accad_zero() if rig == "accad" else t_pose()
-    source = read_text(tmp_path, bvh_text(nodes, zero=zero, unit=0.01, stretch=stretch, order="YXZ"))
+    source = read_text(tmp_path, bvh_text(nodes, zero=zero, unit=0.01, stretch=True, order="YXZ"))
     recording = retarget(source, None)
+    motion = recording.motion
     assert recording.fit is not None
-    recording.fit.write(recording.motion, tmp_path / "back.bvh")
+    recording.fit.write(motion, tmp_path / "back.bvh")
     lines, back = ((tmp_path / name).read_text().splitlines() for name in ("take.bvh", "back.bvh"))
     start = lines.index("MOTION")
     assert back[: start + 2] == lines[: start + 2]
     again = read_bvh(tmp_path / "back.bvh")
-    assert again.bvh is not None
-    assert source.bvh is not None
+    assert isinstance(again.file, BvhFile)
+    assert isinstance(source.file, BvhFile)
     # Written with as many decimals as the file has, twelve at most.
-    np.testing.assert_allclose(again.bvh.values, source.bvh.values, rtol=0, atol=1e-11)
-
-
-@EVERY_RIG
-def test_a_changed_motion_goes_back_onto_the_rig(tmp_path: Path, rig: str, rng: np.random.Generator):
-    nodes, _ = RIGS[rig]
-    source = read_text(
-        tmp_path, bvh_text(nodes, zero=accad_zero() if rig == "accad" else t_pose(), unit=0.01, stretch=True)
-    )
-    recording = retarget(source, None)
-    assert recording.fit is not None
-    motion = recording.motion
+    np.testing.assert_allclose(again.file.values, source.file.values, rtol=0, atol=1e-11)
     q = motion.q @ rotvec_to_rotmat(0.3 * rng.standard_normal((len(motion), NUM_JOINTS, 3)))
-    changed = Motion.from_rotations(
-        motion.skeleton, motion.fps, motion.root + 0.2 * rng.standard_normal(motion.root.shape), q
-    )
+    path = motion.root + 0.2 * rng.standard_normal(motion.root.shape)
+    changed = Motion.from_rotations(motion.skeleton, motion.fps, path, q)
     recording.fit.write(changed, tmp_path / "back.bvh")
     again = retarget(read_bvh(tmp_path / "back.bvh"), None).motion
     legs = [joint_index(f"{side}_{part}") for side in ("left", "right") for part in ("hip", "knee", "ankle", "foot")]
@@ -1010,28 +893,19 @@ def test_a_changed_motion_goes_back_onto_the_rig(tmp_path: Path, rig: str, rng: 
     np.testing.assert_allclose(again.joints[:, legs], changed.joints[:, legs], rtol=0, atol=1e-5)
 
 
-def test_joints_that_are_not_ours_keep_their_motion(tmp_path: Path, rng: np.random.Generator):
+def test_joints_that_are_not_ours_keep_their_motion_and_then_hold_it(tmp_path: Path, rng: np.random.Generator):
     hand = next(node for node in rig_of(MIXAMO) if node.name == "LeftHand")
     finger = Node("LeftHandIndex1", "LeftHand", joint_index("left_elbow"), hand.at + np.array([0.1, 0.0, 0.0]))
     source = read_text(tmp_path, bvh_text([*rig_of(MIXAMO), finger], zero=t_pose()))
     recording = retarget(source, None)
     assert recording.fit is not None
-    motion = recording.motion
+    motion = Motion.concatenate([recording.motion, recording.motion])
     q = motion.q @ rotvec_to_rotmat(0.3 * rng.standard_normal((len(motion), NUM_JOINTS, 3)))
     back = recording.fit.back(Motion.from_rotations(motion.skeleton, motion.fps, motion.root, q))
-    j = source.rig.names.index("LeftHandIndex1")
-    np.testing.assert_array_equal(back.rotations[:, j], source.rotations[:, j])
-    assert np.abs(back.rotations - source.rotations).max() > 0.1
-
-
-def test_a_longer_motion_holds_the_last_fingers(tmp_path: Path):
-    source = read_text(tmp_path, bvh_text(rig_of(LAFAN1), zero=t_pose()))
-    recording = retarget(source, None)
-    assert recording.fit is not None
-    twice = Motion.concatenate([recording.motion, recording.motion])
-    recording.fit.write(twice, tmp_path / "back.bvh")
-    again = read_bvh(tmp_path / "back.bvh")
-    np.testing.assert_allclose(again.rotations[len(source) :], source.rotations, rtol=0, atol=1e-6)
+    j, count = source.rig.names.index("LeftHandIndex1"), len(source)
+    np.testing.assert_array_equal(back.rotations[:count, j], source.rotations[:, j])
+    np.testing.assert_array_equal(back.rotations[count:, j], np.tile(source.rotations[-1:, j], (count, 1, 1)))
+    assert np.abs(back.rotations[:count] - source.rotations).max() > 0.1
 
 
 def test_the_rigs_own_body(tmp_path: Path):
@@ -1049,13 +923,12 @@ def test_the_rigs_own_body(tmp_path: Path):
     assert skeleton.masses.sum() == pytest.approx(70.0 * (span / adult) ** 2)
 
 
-@pytest.mark.parametrize(("unit", "read_as"), [(1.0, 1.0), (0.01, 0.01), (0.0254, 0.0254), (0.001, 0.001), (0.2, None)])
-def test_the_unit_is_told_by_the_legs(tmp_path: Path, unit: float, read_as: float | None):
-    source = read_text(tmp_path, bvh_text(rig_of(MIXAMO), zero=t_pose(), unit=unit))
-    fit = retarget(source, None).fit
+@pytest.mark.parametrize("unit", [1.0, 0.01, 0.0254, 0.001, 0.2])
+def test_the_unit_is_told_by_the_legs(tmp_path: Path, unit: float):
+    # In a unit that nobody uses, such as the last, the person has an adult's legs, as this one does.
+    fit = retarget(read_text(tmp_path, bvh_text(rig_of(MIXAMO), zero=t_pose(), unit=unit)), None).fit
     assert fit is not None
-    # In a unit that nobody uses, the person has an adult's legs.
-    assert fit.scale == pytest.approx(unit if read_as is None else read_as, rel=1e-6)
+    assert fit.scale == pytest.approx(unit, rel=1e-6)
 
 
 def test_names_in_another_encoding_come_back_byte_by_byte(tmp_path: Path):
@@ -1092,30 +965,25 @@ def test_a_person_is_found_without_names(tmp_path: Path, rig: str, up: str):
     )
 
 
-def test_a_sword_in_one_hand_is_no_limb(tmp_path: Path):
-    hand = next(node for node in rig_of(UNITY) if node.name == "RightHand")
-    grip = Node("Sword", "RightHand", hand.turns, hand.at + np.array([-0.05, 0.0, 0.0]))
-    tip = Node("Sword_tip", "Sword", hand.turns, grip.at + np.array([0.0, 0.8, 0.0]))
-    source = read_text(tmp_path, bvh_text([*rig_of(UNITY), grip, tip], zero=t_pose()))
-    named, found = match_rig(source.rig), match_source(anonymous(source))
-    limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]
-    assert [found.positions[j] for j in limbs_of_ours] == [named.positions[j] for j in limbs_of_ours]
-
-
-def test_fingers_and_hair_are_no_limbs(tmp_path: Path):
+@pytest.mark.parametrize("props", ["sword", "fingers and hair"])
+def test_swords_fingers_and_hair_are_no_limbs(tmp_path: Path, props: str):
     nodes = rig_of(MIXAMO)
-    for side in ("Left", "Right"):
-        hand = next(node for node in nodes if node.name == f"{side}Hand")
-        out = np.array([0.04 if side == "Left" else -0.04, 0.0, 0.0])
-        for finger in ("Index", "Middle", "Ring"):
-            for k in range(3):
-                above = hand.name if k == 0 else f"{side}{finger}{k}"
-                nodes.append(Node(f"{side}{finger}{k + 1}", above, hand.turns, hand.at + (k + 1) * out))
-    head = next(node for node in nodes if node.name == "Head")
-    for side, x in (("A", 0.1), ("B", -0.1)):
-        for k in range(4):
-            above = "Head" if k == 0 else f"Hair{side}{k}"
-            nodes.append(Node(f"Hair{side}{k + 1}", above, head.turns, head.at + np.array([x, -0.15 * k, -0.1])))
+    at = {node.name: node for node in nodes}
+
+    def chain(name: str, above: str, *steps: tuple[float, float, float]) -> None:
+        turns, place, parent = at[above].turns, at[above].at, above
+        for k, step in enumerate(steps):
+            place = place + np.array(step)
+            nodes.append(Node(f"{name}{k}", parent, turns, place))
+            parent = f"{name}{k}"
+
+    if props == "sword":
+        chain("Sword", "RightHand", (-0.05, 0.0, 0.0), (0.0, 0.8, 0.0))
+    else:
+        for side, x in (("Left", 1.0), ("Right", -1.0)):
+            for finger in ("Index", "Middle", "Ring"):
+                chain(f"{side}{finger}", f"{side}Hand", *[(0.04 * x, 0.0, 0.0)] * 3)
+            chain(f"Hair{side}", "Head", (0.1 * x, 0.0, -0.1), *[(0.0, -0.15, 0.0)] * 3)
     source = read_text(tmp_path, bvh_text(nodes, zero=t_pose()))
     named, found = match_rig(source.rig), match_source(anonymous(source))
     limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from dropsim.body.rotations import normalize, perpendicular
+from dropsim.body.rotations import normalize, plane_basis
 from dropsim.body.skeleton import NUM_JOINTS
 from dropsim.physics.nnls import nnls
 
@@ -24,7 +24,7 @@ def body_problem(rng, num_contacts, friction=0.8):
     x = rng.standard_normal((NUM_JOINTS, 3)) * np.array([0.2, 0.2, 0.5])
     normals = normalize(0.3 * rng.standard_normal((num_contacts, 3)) + np.array([0.0, 0.0, 1.0]))
     points = x[rng.permutation(NUM_JOINTS)[:num_contacts]] - 0.05 * normals
-    t = perpendicular(normals)
+    t = plane_basis(normals)[:, 0]
     s = np.cross(normals, t)
     edges = np.stack([normals / friction + way for way in (t, s, -t, -s)], 1)
     moments = np.cross(np.broadcast_to((points - x.mean(0))[:, None], edges.shape), edges)

@@ -17,20 +17,23 @@ from dropsim.compute.jit import kernel
 Array = Any
 """numba knows the types."""
 _TRUNK = {
-    ("pelvis", "spine2"): (0.100, 0.095), ("spine2", "spine3"): (0.100, 0.110), ("left_shoulder", "right_shoulder"): (0.060, 0.060),
+    ("pelvis", "spine2"): (0.100, 0.095),
+    ("spine2", "spine3"): (0.100, 0.110),
+    ("left_shoulder", "right_shoulder"): (0.060, 0.060),
     ("neck", "head"): (0.055, 0.075),
-}  # fmt: skip
+}
 _LIMBS = {
-    ("shoulder", "elbow"): (0.045, 0.035), ("elbow", "wrist"): (0.034, 0.023), ("hip", "knee"): (0.080, 0.050),
-    ("knee", "ankle"): (0.046, 0.026), ("ankle", "foot"): (0.040, 0.024),
-}  # fmt: skip
+    ("shoulder", "elbow"): (0.045, 0.035),
+    ("elbow", "wrist"): (0.034, 0.023),
+    ("hip", "knee"): (0.080, 0.050),
+    ("knee", "ankle"): (0.046, 0.026),
+    ("ankle", "foot"): (0.040, 0.024),
+}
 """Radii at the two ends, for an adult of 1.70 m [m]: the line through the lower quartiles of the skin's distances from
 the bone, along the body mesh in its rest pose; of the chest below the armpits. The median would be too thick: limbs are
 flattest on the inside, where they meet, and flesh gives way."""
-_ENDS = {
-    **_TRUNK,
-    **{(f"{side}_{a}", f"{side}_{b}"): radii for side in ("left", "right") for (a, b), radii in _LIMBS.items()},
-}
+_SIDES = ("left", "right")
+_ENDS = _TRUNK | {(f"{side}_{a}", f"{side}_{b}"): radii for side in _SIDES for (a, b), radii in _LIMBS.items()}
 CAPSULES = np.array([[joint_index(near), joint_index(far)] for near, far in _ENDS])
 """Joints at the two ends of each capsule: trunk, shoulders and head first, then arm and leg of each side."""
 _RADII = np.array(list(_ENDS.values()))
@@ -42,15 +45,13 @@ def capsule_radii(height: float) -> Float[np.ndarray, "c 2"]:
     return _RADII * (height / _HEIGHT)
 
 
+def _way_up(joint: int) -> list[int]:
+    return [joint] if joint == 0 else [joint, *_way_up(PARENTS[joint])]
+
+
 def _bones_between(a: int, b: int) -> int:
     """Count the bones on the way from one joint to another."""
-    ways = []
-    for joint in (a, b):
-        way = [joint]
-        while way[-1] > 0:
-            way.append(PARENTS[way[-1]])
-        ways.append(way)
-    return min(i + ways[1].index(joint) for i, joint in enumerate(ways[0]) if joint in ways[1])
+    return len(set(_way_up(a)) ^ set(_way_up(b)))
 
 
 def _may_meet(one: int, other: int) -> bool:
@@ -65,7 +66,7 @@ PAIRS = np.array([pair for pair in combinations(range(len(CAPSULES)), 2) if _may
 
 @kernel
 def closest(p: Array, q: Array, r: Array, s: Array) -> tuple[float, float]:
-    """Return how far along the segments p q and r s their nearest points are, as shares of the way (Ericson 2005, section 5.1.9)."""
+    """Return the nearest points of the segments p q and r s as shares of the way (Ericson 2005, section 5.1.9)."""
     a = b = c = e = f = 0.0
     for k in range(3):
         d1, d2, w = q[k] - p[k], s[k] - r[k], p[k] - r[k]
@@ -97,9 +98,8 @@ def overlap(x: Array, radii: Array, pair: int) -> tuple[float, float, float, flo
     ny = x[a, 1] + s * (x[b, 1] - x[a, 1]) - x[c, 1] - t * (x[d, 1] - x[c, 1])
     nz = x[a, 2] + s * (x[b, 2] - x[a, 2]) - x[c, 2] - t * (x[d, 2] - x[c, 2])
     length = max(math.sqrt(nx * nx + ny * ny + nz * nz), 1e-9)
-    reach = (
-        radii[one, 0] + s * (radii[one, 1] - radii[one, 0]) + radii[other, 0] + t * (radii[other, 1] - radii[other, 0])
-    )
+    reach = radii[one, 0] + s * (radii[one, 1] - radii[one, 0])
+    reach = reach + radii[other, 0] + t * (radii[other, 1] - radii[other, 0])
     return reach - length, s, t, nx / length, ny / length, nz / length
 
 

@@ -1,4 +1,4 @@
-"""What people wear: their colours, where shirt, trousers, skin and hair end on the body, and the body cut along those lines."""
+"""Clothes: colours, the ends of shirt, trousers, skin and hair on the body, and the body cut along those lines."""
 
 from dataclasses import dataclass
 
@@ -11,31 +11,29 @@ from dropsim.body.skeleton import JOINTS, NUM_JOINTS, Skeleton
 Color = tuple[float, float, float]
 TROUSERS, SKIN, HAIR = (0.33, 0.35, 0.42), (0.92, 0.72, 0.59), (0.27, 0.19, 0.15)
 SHIRTS: tuple[Color, ...] = (
-    (0.66, 0.74, 0.82), (0.78, 0.40, 0.34), (0.50, 0.68, 0.52), (0.62, 0.52, 0.78), (0.86, 0.74, 0.38), (0.36, 0.42, 0.58),
-)  # fmt: skip
-"""One for each person; after the last they begin again."""
+    (0.66, 0.74, 0.82),
+    (0.78, 0.40, 0.34),
+    (0.50, 0.68, 0.52),
+    (0.62, 0.52, 0.78),
+    (0.86, 0.74, 0.38),
+    (0.36, 0.42, 0.58),
+)
+"""Colours, one for each person; after the last they begin again."""
 JOINTS_A_VERTEX = 4
-"""That browsers and engines move a vertex by."""
+"""Number of joints by which browsers and engines move a vertex."""
 
 
 def outfit(skeleton: Skeleton, shirt: Color, *, plain: bool = False) -> Float[np.ndarray, "18"]:
-    """Return the colours of shirt, trousers, skin and hair, and where they end in the rest pose; a plain one has the shirt's colour only.
+    """Return the colours of shirt, trousers, skin and hair, and their ends; a plain outfit has the shirt's colour only.
 
-    That is the heights of ankles, waist, neck and hairline, where sleeves end, and the head's middle from front to back
-    [m].
+    The ends are the heights of ankles, waist, neck and hairline in the rest pose, the ends of the sleeves, and the
+    head's middle from front to back [m].
     """
     colors = [shirt] * 4 if plain else [shirt, TROUSERS, SKIN, HAIR]
     rest = dict(zip(JOINTS, skeleton.rest.tolist(), strict=True))
+    heights = rest["left_ankle"][1] + 0.05, rest["spine1"][1], rest["neck"][1], rest["head"][1] + 0.055
     sleeve = 0.45 * rest["left_shoulder"][0] + 0.55 * rest["left_elbow"][0]
-    ends = (
-        rest["left_ankle"][1] + 0.05,
-        rest["spine1"][1],
-        rest["neck"][1],
-        rest["head"][1] + 0.055,
-        sleeve,
-        rest["head"][2],
-    )
-    return np.concatenate((*colors, ends))
+    return np.concatenate((*colors, heights, (sleeve, rest["head"][2])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,7 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A piece as a mesh of its own, with the vertices and joints that it needs: viser knows no colours of vertices."""
+    """A piece as a mesh of its own, with the vertices and joints that it needs."""
 
     vertices: Float[np.ndarray, "v 3"]
     faces: Int[np.ndarray, "f 3"]
@@ -75,7 +73,7 @@ class Dressed:
     vertices: Float[np.ndarray, "v 3"]
     """Rest pose [m]."""
     normals: Float[np.ndarray, "v 3"]
-    """Of the whole body, so that seams do not show in the shading."""
+    """Normals of the whole body, so that seams do not show in the shading."""
     blend: Float[np.ndarray, "v 22"]
     """Shares of the joints that move each vertex, of four joints at most; they sum to one."""
     pieces: tuple[Piece, ...]
@@ -92,42 +90,38 @@ def dressed(body: Body, number: int) -> Dressed:
     ankles, waist, neck, hairline, sleeve, head = outfit(body.skeleton, shirt)[12:]
 
     def inside(name: str, at: Float[np.ndarray, "v 3"]) -> Float[np.ndarray, "v"]:
-        """How far vertices are inside a piece [m], as the films' `_dress` has it."""
+        """Return how far vertices are inside a piece [m], as the films' `_dress` has it."""
         x, y, z = at.T
         collar = y - (neck - 0.028 - 0.35 * np.clip(z - head + 0.03, 0.0, 0.1) + 6 * x * x)
-        fields = {
-            "hair": np.minimum(np.minimum(y - hairline - 0.75 * (z - head), collar), 0.2 - abs(x)),
-            "skin": np.maximum(abs(x) - sleeve, collar), "shirt": y - waist, "trousers": y - ankles,
-        }  # fmt: skip
-        return fields[name]
+        if name == "hair":
+            return np.minimum(np.minimum(y - hairline - 0.75 * (z - head), collar), 0.2 - abs(x))
+        if name == "skin":
+            return np.maximum(abs(x) - sleeve, collar)
+        return y - (waist if name == "shirt" else ankles)
 
     colors = {"hair": HAIR, "skin": SKIN, "shirt": shirt, "trousers": TROUSERS}
     # Place, normal and shares of the joints of each vertex: new ones on an edge have the mean of its ends.
     rows, faces = np.concatenate((body.vertices, body.normals(body.vertices), body.blend), 1), body.faces
-    found = dict[str, np.ndarray]()
+    sides = dict[str, np.ndarray]()
     for name in colors:
-        rows, found[name], faces = cut(rows, faces, inside(name, rows[:, :3]))
-    found["skin"] = np.concatenate((found["skin"], faces))  # the feet are left
+        rows, sides[name], faces = cut(rows, faces, inside(name, rows[:, :3]))
+    sides["skin"] = np.concatenate((sides["skin"], faces))  # the feet are left
     vertices, normals, blend = np.split(rows, (3, 6), axis=1)
     least = np.partition(blend, NUM_JOINTS - JOINTS_A_VERTEX, axis=-1)[:, NUM_JOINTS - JOINTS_A_VERTEX, None]
     blend = np.where(blend >= least, blend, 0.0)
     normals /= np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), 1e-12)
-    return Dressed(
-        vertices,
-        normals,
-        blend / blend.sum(-1, keepdims=True),
-        tuple(Piece(name, colors[name], found[name]) for name in colors),
-    )
+    pieces = tuple(Piece(name, color, sides[name]) for name, color in colors.items())
+    return Dressed(vertices, normals, blend / blend.sum(-1, keepdims=True), pieces)
 
 
 def cut(
     rows: Float[np.ndarray, "v n"], faces: Int[np.ndarray, "f 3"], values: Float[np.ndarray, "v"]
 ) -> tuple[Float[np.ndarray, "w n"], Int[np.ndarray, "g 3"], Int[np.ndarray, "h 3"]]:
-    """Cut a mesh where values at its vertices change sign; return the vertices, new ones at the end, and both sides' faces."""
+    """Cut a mesh where values at its vertices change sign; return all vertices, new ones last, and both sides."""
     positive = values > 0
     count = positive[faces].sum(1)
     sides = {True: [faces[count == 3]], False: [faces[count == 0]]}
-    found, first = [rows], len(rows)
+    parts, first = [rows], len(rows)
     for lone_is_positive, mixed in ((True, faces[count == 1]), (False, faces[count == 2])):
         # Turn each triangle so that the vertex which is alone on its side comes first.
         lone = (positive[mixed] == lone_is_positive).argmax(1)
@@ -135,10 +129,10 @@ def cut(
         middles = []
         for other in (b, c):
             t = (values[a] / (values[a] - values[other]))[:, None]
-            found.append((1 - t) * rows[a] + t * rows[other])
+            parts.append((1 - t) * rows[a] + t * rows[other])
             middles.append(np.arange(first, first + len(mixed)))
             first += len(mixed)
         ab, ac = middles
         sides[lone_is_positive].append(np.stack((a, ab, ac), 1))
         sides[not lone_is_positive] += [np.stack((ab, b, c), 1), np.stack((ab, c, ac), 1)]
-    return np.concatenate(found), np.concatenate(sides[True]), np.concatenate(sides[False])
+    return np.concatenate(parts), np.concatenate(sides[True]), np.concatenate(sides[False])

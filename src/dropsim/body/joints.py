@@ -2,11 +2,9 @@
 
 from dropsim.files.names import suggestion
 
-JOINTS = (
-    "pelvis", "left_hip", "right_hip", "spine1", "left_knee", "right_knee", "spine2", "left_ankle", "right_ankle", "spine3",
-    "left_foot", "right_foot", "neck", "left_collar", "right_collar", "head", "left_shoulder", "right_shoulder",
-    "left_elbow", "right_elbow", "left_wrist", "right_wrist",
-)  # fmt: skip
+_TRUNK_AND_LEGS = "pelvis left_hip right_hip spine1 left_knee right_knee spine2 left_ankle right_ankle spine3 left_foot"
+_REST = "right_foot neck left_collar right_collar head left_shoulder right_shoulder left_elbow right_elbow left_wrist"
+JOINTS = (*_TRUNK_AND_LEGS.split(), *_REST.split(), "right_wrist")
 """Joint names in SMPL's order."""
 
 PARENTS = (-1, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 12, 13, 14, 16, 17, 18, 19)
@@ -21,11 +19,10 @@ MIRROR = tuple(
 )
 """Index of each joint's counterpart on the other side."""
 BEYOND = tuple({"foot": 0.58, "wrist": 0.35}.get(name.split("_")[-1], 0.0) for name in JOINTS)
-"""How far the body goes on beyond a joint and its bone, over the bone's length: toes 7.6 cm beyond the ball of the
-foot, palms 9 cm."""
+"""Length of the body beyond a joint, over that of its bone: toes 7.6 cm beyond the ball of the foot, palms 9 cm."""
 FLESH = tuple(0.0 if name.endswith(("ankle", "foot")) else 0.05 for name in JOINTS)
-"""How far a body that sits or lies reaches beyond a joint's sphere [m]: by the mesh 1 to 5 cm; seats of recorded people
-who sit are 4.4 cm (median) above our spheres."""
+"""Thickness of the flesh around a joint's sphere where a body lies or sits on it [m]: by the mesh 1 to 5 cm; seats of
+recorded people who sit are 4.4 cm (median) above our spheres."""
 
 
 def joint_index(name: str) -> int:

@@ -19,7 +19,7 @@ _SIDE = np.array([{1: -1.0, 2: -1.0, 4: 1.0, 5: 1.0, 16: 1.0, 17: 1.0}.get(j, 0.
 """For joints whose bone has a hinge at its end: whether it bends forward (feet and forearms) or back (shins) as the
 bone is twisted."""
 _OFF_HINGE = np.array([math.radians({1: 15, 2: 15, 4: 45, 5: 45, 16: 70, 17: 70}.get(j, 0)) for j in range(NUM_JOINTS)])
-"""How far to the side of that it bends at most [rad]: the 99th percentiles of all sources of the shipped bank."""
+"""Largest bend to the side of that [rad]: 99th percentiles of all sources of the shipped bank."""
 _STRAIGHT, _BENT = math.sin(math.radians(10)), math.sin(math.radians(20))
 """Sines of bends between which a hinge begins to tell how the bone is twisted."""
 _MAX_SQUARES = 60
@@ -28,7 +28,7 @@ _MAX_SQUARES = 60
 
 @kernel
 def copy(A: Array, out: Array) -> None:
-    """Copy a matrix element by element: numba takes seconds to compile `out[:] = A`, for the error message of its shapes alone."""
+    """Copy a matrix element by element: numba takes seconds to compile `out[:] = A`."""
     for r in range(A.shape[0]):
         for c in range(A.shape[1]):
             out[r, c] = A[r, c]
@@ -72,7 +72,10 @@ def _turned_back(R: Array, x: float, y: float, z: float) -> tuple[float, float, 
 
 @kernel
 def swing(ax: float, ay: float, az: float, bx: float, by: float, bz: float, out: Array) -> None:
-    """Write the least rotation that takes the direction of a to that of b (rotations.swing)."""
+    """Write the least rotation that takes the direction of a to that of b; a collapsed one turns nothing.
+
+    With unit vectors and u = a + b: R = I - u u^T / (1 + a.b) + 2 b a^T.
+    """
     size = max(math.sqrt(ax * ax + ay * ay + az * az), 1e-12)
     ax, ay, az = ax / size, ay / size, az / size
     size = max(math.sqrt(bx * bx + by * by + bz * bz), 1e-12)
@@ -98,7 +101,19 @@ def swing(ax: float, ay: float, az: float, bx: float, by: float, bz: float, out:
 
 
 @kernel
+def swings(a: Array, b: Array, out: Array) -> None:
+    """Write the least rotations that take the directions of a to those of b."""
+    for i in range(len(a)):
+        swing(a[i, 0], a[i, 1], a[i, 2], b[i, 0], b[i, 1], b[i, 2], out[i])
+
+
+@kernel
 def _swing_of_opposed(ax: float, ay: float, az: float, bx: float, by: float, bz: float, out: Array) -> None:
+    """Write the swing of unit vectors that are nearly antiparallel, where the short form loses precision.
+
+    It is the half turn about a followed by the half turn about the bisector m of a and b:
+    R = (2 m m^T - I)(2 a a^T - I). Where b = -a, any m perpendicular to a serves.
+    """
     mx, my, mz = ax + bx, ay + by, az + bz
     size = math.sqrt(mx * mx + my * my + mz * mz)
     if size < 8 * _EPS:
@@ -111,6 +126,7 @@ def _swing_of_opposed(ax: float, ay: float, az: float, bx: float, by: float, bz:
             mx, my, mz = ay, -ax, 0.0
         size = math.sqrt(mx * mx + my * my + mz * mz)
     mx, my, mz = mx / size, my / size, mz / size
+    # Where a + b nearly cancels, rounding tilts m along a - b; the true bisector is perpendicular to it.
     hx, hy, hz = 0.5 * (ax - bx), 0.5 * (ay - by), 0.5 * (az - bz)
     along = mx * hx + my * hy + mz * hz
     mx, my, mz = mx - along * hx, my - along * hy, mz - along * hz
@@ -140,22 +156,11 @@ def best_rotation(M: Array, out: Array) -> None:
         ww = 1.0
     for _ in range(_MAX_SQUARES):
         s = 1.0 / (ww + ii + jj + kk)
-        ww, ii, jj, kk, wi, wj, wk, ij, jk, ki = (
-            s * ww,
-            s * ii,
-            s * jj,
-            s * kk,
-            s * wi,
-            s * wj,
-            s * wk,
-            s * ij,
-            s * jk,
-            s * ki,
-        )
+        ww, ii, jj, kk = s * ww, s * ii, s * jj, s * kk
+        wi, wj, wk, ij, jk, ki = s * wi, s * wj, s * wk, s * ij, s * jk, s * ki
         # The eigenvalues now add up to one, and these are their squares.
-        squares = (
-            ww * ww + ii * ii + jj * jj + kk * kk + 2.0 * (wi * wi + wj * wj + wk * wk + ij * ij + jk * jk + ki * ki)
-        )
+        mixed = wi * wi + wj * wj + wk * wk + ij * ij + jk * jk + ki * ki
+        squares = ww * ww + ii * ii + jj * jj + kk * kk + 2.0 * mixed
         ww, ii, jj, kk, wi, wj, wk, ij, jk, ki = (
             ww * ww + wi * wi + wj * wj + wk * wk,
             wi * wi + ii * ii + ij * ij + ki * ki,
@@ -207,7 +212,7 @@ def _rotation_of_children(joints: Array, joint: int, offsets: Array, M: Array, o
 
 @kernel
 def twists(q: Array, offsets: Array, out: Array) -> None:
-    """Write what is left of local rotations without the swings of their bones; of joints with no or several children all is left."""
+    """Write local rotations without the swings of their bones, which joints with no or several children keep."""
     moved = np.empty((3, 3))
     for i in range(len(q)):
         for j in range(NUM_JOINTS):
@@ -250,7 +255,7 @@ def inverse(joints: Array, twists: Array, offsets: Array, out: Array) -> None:
 
 @kernel
 def follow(joints: Array, twists: Array, last: Array, offsets: Array, most: float, out: Array) -> None:
-    """Write the local rotations of bodies that were posed as `last`, with twists like another pose's (Skeleton.follow)."""
+    """Write local rotations of bodies that were posed as `last`, with twists of another pose (Skeleton.follow)."""
     world, before, joint = np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3))
     M, moved, wanted, axis = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty(3)
     for i in range(len(joints)):

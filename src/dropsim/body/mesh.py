@@ -12,8 +12,7 @@ from dropsim.files.weights import read_weights
 
 KIND = "body mesh"
 BLOCK_EASE = 0.1
-"""How slowly pelvis and chest follow their joints when a mesh is fitted [m]: a hip joint further in does not make a
-narrow pelvis."""
+"""Ease with which pelvis and chest follow their joints when a mesh is fitted [m]: narrow hips make no narrow pelvis."""
 _FEET = {joint_index("left_ankle"): joint_index("left_foot"), joint_index("right_ankle"): joint_index("right_foot")}
 
 
@@ -83,7 +82,7 @@ class Body:
 
 
 def _stretch(joint: int, old: Skeleton, new: Skeleton) -> Float[np.ndarray, "3 3"]:
-    """Return the linear map about a joint that takes its old bones to the new ones and scales the rest as the joint's sphere.
+    """Return the linear map about a joint that takes its old bones to the new ones.
 
     Ridge regression S = argmin sum |S a - b|^2 + ease^2 |S - g I|^2 over the bones a -> b, with g the ratio of the
     radii.

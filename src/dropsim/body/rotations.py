@@ -1,13 +1,11 @@
-"""Rotations as 3x3 matrices acting on column vectors, batched over any leading dimensions. Quaternions are (x, y, z, w)."""
+"""Rotations as 3x3 matrices that act on column vectors, with any leading dimensions; quaternions are (x, y, z, w)."""
 
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-NEARLY_OPPOSED = -0.5
-"""Cosine below which the least rotation between two directions takes the careful formula."""
-_EYE = np.eye(3)
+from dropsim.body import kinematics
 
 
 def dot(a: Float[np.ndarray, "*#b 3"], b: Float[np.ndarray, "*#b 3"]) -> Float[np.ndarray, "*b 1"]:
@@ -30,41 +28,12 @@ def normalize(v: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 3"]:
     return v / np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-12)
 
 
-def perpendicular(a: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 3"]:
-    """Some unit vector perpendicular to the unit vector a."""
-    # Crossing with the axis in which a is smallest is never degenerate.
-    return normalize(np.cross(a, _EYE[np.abs(a).argmin(-1)]))
-
-
 def swing(a: Float[np.ndarray, "*#b 3"], b: Float[np.ndarray, "*#b 3"]) -> Float[np.ndarray, "*b 3 3"]:
-    """Return the least rotation that takes the direction of a to the direction of b.
-
-    With unit vectors and u = a + b: R = I - u u^T / (1 + a.b) + 2 b a^T.
-    """
-    a, b = np.broadcast_arrays(normalize(a), normalize(b))
-    b = np.where(b.any(-1, keepdims=True), b, a)  # a collapsed bone has no direction: it stays as it is
-    cosine = dot(a, b)
-    u = a + b
-    R = _EYE - (u / np.maximum(1 + cosine, 1e-12))[..., None] * u[..., None, :] + 2 * b[..., None] * a[..., None, :]
-    opposed = (cosine < NEARLY_OPPOSED)[..., None]
-    return np.where(opposed, _swing_of_opposed(a, b), R) if opposed.any() else R
-
-
-def _swing_of_opposed(a: Float[np.ndarray, "*b 3"], b: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 3 3"]:
-    """Do swing's work for unit vectors that are nearly antiparallel, where its short form loses precision.
-
-    It is the half turn about a followed by the half turn about the bisector m of a and b:
-    R = (2 m m^T - I)(2 a a^T - I). Where b = -a, any m perpendicular to a serves.
-    """
-    bisector = a + b
-    antiparallel = np.linalg.norm(bisector, axis=-1, keepdims=True) < 8 * np.finfo(np.float64).eps
-    m = np.where(antiparallel, perpendicular(a), normalize(bisector))
-    # Where a + b nearly cancels, rounding tilts m along a - b; the true bisector is perpendicular to it.
-    half = (a - b) / 2
-    m = normalize(m - dot(m, half) * half)
-    cosine = dot(m, a)[..., None]
-    mm, ma, aa = (p[..., None] * r[..., None, :] for p, r in ((m, m), (m, a), (a, a)))
-    return _EYE + 4 * cosine * ma - 2 * mm - 2 * aa
+    """Return the least rotation that takes the direction of a to the direction of b."""
+    a, b = (np.array(side, dtype=np.float64) for side in np.broadcast_arrays(a, b))
+    out = np.empty((a.size // 3, 3, 3))
+    kinematics.swings(a.reshape(-1, 3), b.reshape(-1, 3), out)
+    return out.reshape(*a.shape, 3)
 
 
 def twist_about(
@@ -105,7 +74,7 @@ def exp(rotvec: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 3 3"]:
 
 
 def log_small(rotation: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 3"]:
-    """Return the rotation vector of a turn that is well below half a circle, as between two frames: the inverse of exp there."""
+    """Return the rotation vector of a turn well below half a circle, as between two frames: the inverse of exp."""
     R = rotation
     axis = 0.5 * np.stack(
         (R[..., 2, 1] - R[..., 1, 2], R[..., 0, 2] - R[..., 2, 0], R[..., 1, 0] - R[..., 0, 1]), axis=-1
@@ -113,19 +82,6 @@ def log_small(rotation: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 3"
     sine = np.maximum(np.linalg.norm(axis, axis=-1, keepdims=True), 1e-12)
     cosine = 0.5 * (np.trace(R, axis1=-2, axis2=-1)[..., None] - 1)
     return axis * (np.arctan2(sine, cosine) / sine)
-
-
-def best_turn(
-    points: Float[np.ndarray, "*#b n 3"],
-    onto: Float[np.ndarray, "*#b n 3"],
-    weights: Float[np.ndarray, "n"] | None = None,
-) -> Float[np.ndarray, "*b 3 3"]:
-    """Return the rotation about the origin that brings points nearest to others, in weighted least squares (Kabsch)."""
-    weighted = onto if weights is None else onto * weights[:, None]
-    U, _, Vh = np.linalg.svd(weighted.swapaxes(-1, -2) @ points)
-    flip = np.ones(U.shape[:-1])
-    flip[..., 2] = np.sign(np.linalg.det(U @ Vh))
-    return (U * flip[..., None, :]) @ Vh
 
 
 def _rotation() -> Any:  # noqa: ANN401
@@ -146,6 +102,12 @@ rotvec_to_rotmat = exp
 def rotmat_to_unitquat(rotation: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 4"]:
     """Return unit quaternions (x, y, z, w)."""
     return _rotation().from_matrix(rotation.reshape(-1, 3, 3)).as_quat().reshape(*rotation.shape[:-2], 4)
+
+
+def euler_to_rotmat(order: str, degrees: Float[np.ndarray, "*b k"]) -> Float[np.ndarray, "*b 3 3"]:
+    """Return R = R_1 R_2 ..., each about the axis that `order` names, such as ZXY."""
+    turns = _rotation().from_euler(order, degrees.reshape(-1, len(order)), degrees=True)
+    return turns.as_matrix().reshape(*degrees.shape[:-1], 3, 3)
 
 
 def unitquat_to_rotmat(quaternion: Float[np.ndarray, "*b 4"]) -> Float[np.ndarray, "*b 3 3"]:

@@ -13,19 +13,9 @@ from dropsim.body.capsules import capsule_radii
 from dropsim.body.joints import CHILDREN, JOINTS, LEAVES, MIRROR, NUM_JOINTS, PARENTS, joint_index
 from dropsim.body.smpl import read_rest_joints
 
-__all__ = [
-    "CHILDREN",
-    "JOINTS",
-    "LEAVES",
-    "MIRROR",
-    "NUM_JOINTS",
-    "PARENTS",
-    "BodyArrays",
-    "Skeleton",
-    "flat",
-    "joint_index",
-    "mirrored_rotations",
-]
+__all__ = ["BodyArrays", "Skeleton", "flat", "joint_index", "mirrored_rotations"]
+__all__ += ["CHILDREN", "JOINTS", "LEAVES", "MIRROR", "NUM_JOINTS", "PARENTS"]
+_FLIP = np.array([-1.0, 1.0, 1.0])
 
 
 def mirrored_rotations(q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "*b 22 3 3"]:
@@ -33,48 +23,47 @@ def mirrored_rotations(q: Float[np.ndarray, "*b 22 3 3"]) -> Float[np.ndarray, "
     return (_FLIP[:, None] * q * _FLIP)[..., MIRROR, :, :]
 
 
-def _adult_joints(height: float) -> Float[np.ndarray, "22 3"]:
-    """Rest joints of an adult of a given height [m]; y up from the sole, facing +z, left = +x.
+_ADULT = {
+    "pelvis": (0.0, 0.575, 0.0, 0.11),
+    "spine1": (0.0, 0.630, 0.0, 0.11),
+    "spine2": (0.0, 0.695, 0.0, 0.11),
+    "spine3": (0.0, 0.750, 0.0, 0.11),
+    "neck": (0.0, 0.840, 0.0, 0.06),
+    "head": (0.0, 0.905, 0.0, 0.10),
+    "hip": (0.052, 0.530, 0.0, 0.08),
+    "knee": (0.052, 0.285, 0.0, 0.055),
+    "ankle": (0.052, 0.039, 0.0, 0.055),
+    "foot": (0.057, 0.015, 0.073, 0.025),
+    "collar": (0.043, 0.800, 0.0, 0.07),
+    "shoulder": (0.108, 0.818, 0.0, 0.06),
+    "elbow": (0.294, 0.818, 0.0, 0.045),
+    "wrist": (0.440, 0.818, 0.0, 0.045),
+}
+"""Places of an adult's joints over the height, and radii of collision spheres, sized to a clothed adult's limbs [m].
 
-    Heights of hip, knee, ankle and shoulder and the lengths of arm and forearm are the fractions of body height of
-    Drillis & Contini (1966), as printed in Winter, Biomechanics and Motor Control of Human Movement (4th ed., fig.
-    4.1): hip 0.530, knee 0.285, ankle 0.039, shoulder 0.818, upper arm 0.186, forearm 0.146. Between them, the spine's
-    joints, the collar bones and the ball of the foot stand where SMPL's template has them relative to those landmarks.
-    """
-    left = {
-        "hip": (0.052, 0.530, 0.0), "knee": (0.052, 0.285, 0.0), "ankle": (0.052, 0.039, 0.0), "foot": (0.057, 0.015, 0.073),
-        "collar": (0.043, 0.800, 0.0), "shoulder": (0.108, 0.818, 0.0), "elbow": (0.294, 0.818, 0.0), "wrist": (0.440, 0.818, 0.0),
-    }  # fmt: skip
-    middle = {"pelvis": 0.575, "spine1": 0.630, "spine2": 0.695, "spine3": 0.750, "neck": 0.840, "head": 0.905}
-    rows = []
-    for name in JOINTS:
-        side, _, part = name.partition("_")
-        if part:
-            x, y, z = left[part]
-            rows.append((x if side == "left" else -x, y, z))
-        else:
-            rows.append((0.0, middle[name], 0.0))
-    return height * np.array(rows)
+y is up from the sole, left = +x. Heights of hip, knee, ankle and shoulder and the lengths of arm and forearm are the
+fractions of body height of Drillis & Contini (1966), as printed in Winter, Biomechanics and Motor Control of Human
+Movement (4th ed., fig. 4.1). Between them, the spine's joints, the collar bones and the ball of the foot stand where
+SMPL's template has them relative to those landmarks.
+"""
+_ROWS = np.array([_ADULT[name.rpartition("_")[2]] for name in JOINTS])
+_ADULT_JOINTS, _ADULT_RADII = _ROWS[:, :3], _ROWS[:, 3]
+_ADULT_JOINTS[[name.startswith("right") for name in JOINTS], 0] *= -1
+_ADULT_HEIGHT = 1.70
+"""Height that the radii belong to [m]."""
+_TRUNK = (("pelvis", "spine1", 0.142, 0.3), ("spine1", "spine2", 0.139, 0.5), ("spine2", "spine3", 0.216, 0.7))
+_LEG = (("hip", "knee", 0.100, 0.433), ("knee", "ankle", 0.0465, 0.433), ("ankle", "foot", 0.0145, 0.5))
+_ARM = (("shoulder", "elbow", 0.028, 0.436), ("elbow", "wrist", 0.016, 0.430), ("wrist", "wrist", 0.006, 0.0))
+"""Ends of each segment, its share of the body's mass, and its centre as a share of the way from the first end.
+
+These are Dempster's, as tabulated by Winter (table 4.1)."""
 
 
 def _segment_masses(body_mass: float) -> Float[np.ndarray, "22"]:
-    """Split the body's mass [kg] over the joints so that each segment keeps its mass and its centre along the bone.
-
-    Mass fractions and centres of mass (share of the way from the proximal joint) are Dempster's, as tabulated by Winter
-    (table 4.1).
-    """
-    segments = [
-        ("pelvis", "spine1", 0.142, 0.3),
-        ("spine1", "spine2", 0.139, 0.5),
-        ("spine2", "spine3", 0.216, 0.7),
-        ("neck", "head", 0.081, 0.8),
-    ]
+    """Split the body's mass [kg] over the joints so that each segment keeps its mass and its centre along the bone."""
+    segments = [*_TRUNK, ("neck", "head", 0.081, 0.8)]
     for side in ("left", "right"):
-        segments += [
-            (f"{side}_hip", f"{side}_knee", 0.100, 0.433), (f"{side}_knee", f"{side}_ankle", 0.0465, 0.433),
-            (f"{side}_ankle", f"{side}_foot", 0.0145, 0.5), (f"{side}_shoulder", f"{side}_elbow", 0.028, 0.436),
-            (f"{side}_elbow", f"{side}_wrist", 0.016, 0.430), (f"{side}_wrist", f"{side}_wrist", 0.006, 0.0),
-        ]  # fmt: skip
+        segments += [(f"{side}_{near}", f"{side}_{far}", mass, along) for near, far, mass, along in (*_LEG, *_ARM)]
     masses = np.zeros(NUM_JOINTS)
     for near, far, mass, along in segments:
         masses[joint_index(near)] += mass * (1 - along)
@@ -86,11 +75,9 @@ def _segment_masses(body_mass: float) -> Float[np.ndarray, "22"]:
     return body_mass * masses / masses.sum()
 
 
-_RADII = {
-    "pelvis": 0.11, "hip": 0.08, "spine1": 0.11, "knee": 0.055, "spine2": 0.11, "ankle": 0.055, "spine3": 0.11, "foot": 0.025, "neck": 0.06,
-    "collar": 0.07, "head": 0.10, "shoulder": 0.06, "elbow": 0.045, "wrist": 0.045,
-}  # fmt: skip
-"""Collision spheres at the joints [m], sized to a clothed adult's limbs."""
+def _span(rest: Float[np.ndarray, "22 3"]) -> float:
+    """Return the way from the balls of the feet up to the head in the T-pose [m]."""
+    return float(rest[15, 1] - rest[[10, 11], 1].mean())
 
 
 class BodyArrays(NamedTuple):
@@ -130,48 +117,34 @@ class Skeleton:
             raise ValueError("a skeleton needs finite joints, masses and radii")
         if not (self.masses.min() > 0 and self.radii.min() > 0):
             raise ValueError("a skeleton needs masses and radii above zero")
-        if not (
-            max(np.abs(self.rest).max(), self.radii.max()) < 1e3
-            and self.masses.min() > 1e-6
-            and self.masses.max() < 1e6
-        ):
-            raise ValueError(
-                "a skeleton needs joints within a kilometre, and masses between a milligram and a thousand tonnes"
-            )
+        if max(np.abs(self.rest).max(), self.radii.max()) > 1e3 or self.masses.min() < 1e-6 or self.masses.max() > 1e6:
+            raise ValueError("a skeleton needs joints within a kilometre, and masses from a milligram to 1000 tonnes")
         offsets = self.rest - self.rest[np.maximum(PARENTS, 0)]
         lengths = np.linalg.norm(offsets, axis=-1)
         if not lengths[1:].min() > 0:
-            raise ValueError(
-                f"the bone to {JOINTS[1 + int(lengths[1:].argmin())]} has no length: two joints of the skeleton are at one place"
-            )
+            joint = JOINTS[1 + int(lengths[1:].argmin())]
+            raise ValueError(f"the bone to {joint} has no length: two joints of the skeleton are at one place")
         object.__setattr__(self, "offsets", offsets)
         object.__setattr__(self, "lengths", lengths)
-        arrays = (
-            offsets,
-            lengths,
-            self.masses,
-            self.radii,
-            self.masses.mean() / self.masses,
-            capsule_radii(self.height),
-        )
-        object.__setattr__(self, "arrays", BodyArrays(*arrays))
+        mobility, capsules = self.masses.mean() / self.masses, capsule_radii(self.height)
+        arrays = BodyArrays(offsets, lengths, self.masses, self.radii, mobility, capsules)
+        object.__setattr__(self, "arrays", arrays)
 
     @classmethod
     def adult(cls, *, height: float = 1.70, body_mass: float = 70.0) -> "Skeleton":
         """Return an adult of average proportions, with anthropometric masses that sum to body_mass [kg]."""
         if not (0.3 <= height <= 3.0 and 1.0 <= body_mass <= 1000.0):
             raise ValueError(f"an adult of {height:g} m and {body_mass:g} kg: give 0.3 to 3 m and 1 to 1000 kg")
-        joints = _adult_joints(height)
+        joints = height * _ADULT_JOINTS
         # SMPL's model origin lies 0.22 m above its pelvis; keeping that makes `trans` mean what AMASS's readers expect.
         rest = joints - joints[0] + np.array([0.0, -0.22, 0.03])
-        radii = np.array([_RADII[name.partition("_")[2] or name] for name in JOINTS])
-        return cls(rest, _segment_masses(body_mass), radii * height / 1.70)
+        return cls(rest, _segment_masses(body_mass), _ADULT_RADII * height / _ADULT_HEIGHT)
 
     @classmethod
     def from_smpl(
         cls, path: str | Path, *, betas: Float[np.ndarray, "k"] | None = None, body_mass: float | None = 70.0
     ) -> "Skeleton":
-        """Return the bones of a user's own SMPL, SMPL+H or SMPL-X file (npz or pkl), with an adult's masses and spheres in proportion.
+        """Return the bones of a user's own SMPL, SMPL+H or SMPL-X file (npz or pkl), with an adult's build.
 
         `betas` are a person's shape; without them it is the template body. For body_mass=None the mass follows from the
         height. A pickle is read without running what it asks for.
@@ -183,14 +156,14 @@ class Skeleton:
         return self.with_bones(self.rest, body_mass=body_mass)
 
     def with_bones(self, rest: Float[np.ndarray, "22 3"], *, body_mass: float | None = None) -> "Skeleton":
-        """Return the same build with other rest joints [m]: spheres in proportion to the height, the mass [kg] to its square unless given.
+        """Return the same build with other rest joints [m]: spheres in proportion to the height.
 
-        People of all heights have about the same body mass index (Quetelet's law).
+        The mass [kg] is in proportion to its square unless given: people of all heights have about the same body mass
+        index (Quetelet's law).
         """
-        # From the balls of the feet to the head, both in the T-pose.
-        span, own = (float(r[15, 1] - r[[10, 11], 1].mean()) for r in (rest, self.rest))
-        mass = self.masses.sum() * (span / own) ** 2 if body_mass is None else body_mass
-        return type(self)(rest, mass * self.masses / self.masses.sum(), self.radii * span / own)
+        span, before = _span(rest), _span(self.rest)
+        mass = self.masses.sum() * (span / before) ** 2 if body_mass is None else body_mass
+        return type(self)(rest, mass * self.masses / self.masses.sum(), self.radii * span / before)
 
     def with_unit_masses(self) -> "Skeleton":
         """Return the same body with its mass spread evenly over the particles: the paper's M = I, in kilograms."""
@@ -198,9 +171,8 @@ class Skeleton:
 
     @property
     def height(self) -> float:
-        """Of the person [m]: an adult's, times the ratio of the ways from the balls of the feet to the head in the T-pose."""
-        span, usual = (float(r[15, 1] - r[[10, 11], 1].mean()) for r in (self.rest, _adult_joints(1.0)))
-        return span / usual
+        """Height of the person [m]: as an adult's of the same span."""
+        return _span(self.rest) / _span(_ADULT_JOINTS)
 
     @property
     def leg_length(self) -> float:
@@ -216,24 +188,17 @@ class Skeleton:
         """Chain local rotations from the root outwards."""
         world = np.empty(q.shape)
         joints = np.zeros(q.shape[:-1])
-        kinematics.forward(
-            flat(q, 3), np.zeros((max(1, math.prod(q.shape[:-3])), 3)), self.offsets, flat(joints, 2), flat(world, 3)
-        )
+        root = np.zeros((math.prod(q.shape[:-3]), 3))
+        kinematics.forward(flat(q, 3), root, self.offsets, flat(joints, 2), flat(world, 3))
         return world
 
     def forward(
         self, q: Float[np.ndarray, "*#b 22 3 3"], root: Float[np.ndarray, "*#b 3"]
     ) -> Float[np.ndarray, "*b 22 3"]:
-        """Return world joints [m] from local rotations (the root's is its world orientation) and the pelvis position [m]."""
+        """Return world joints [m] from local rotations, the root's in the world, and the pelvis position [m]."""
         q = np.broadcast_to(q, (*np.broadcast_shapes(q.shape[:-3], root.shape[:-1]), NUM_JOINTS, 3, 3))
-        joints = np.empty(q.shape[:-1])
-        kinematics.forward(
-            flat(q, 3),
-            flat(np.broadcast_to(root, (*q.shape[:-3], 3)), 1),
-            self.offsets,
-            flat(joints, 2),
-            kinematics.NO_ROTATIONS,
-        )
+        joints, root = np.empty(q.shape[:-1]), np.broadcast_to(root, (*q.shape[:-3], 3))
+        kinematics.forward(flat(q, 3), flat(root, 1), self.offsets, flat(joints, 2), kinematics.NO_ROTATIONS)
         return joints
 
     def inverse(
@@ -282,11 +247,8 @@ class Skeleton:
         return (self.masses[:, None] * joints).sum(-2) / self.masses.sum()
 
 
-_FLIP = np.array([-1.0, 1.0, 1.0])
-
-
 def flat(values: np.ndarray, trailing: int) -> np.ndarray:
-    """Return an array with all dimensions but the trailing ones as one, contiguous, as kernels take it: a view where that can be."""
+    """Return an array with all dimensions but the trailing ones as one, contiguous, and a view where possible."""
     lead = values.ndim - trailing
     # A read-only array, such as a broadcast one, would be another type to numba, and every kernel would be compiled
     # again for it.

@@ -1,4 +1,4 @@
-"""Rest joints of a user's own SMPL, SMPL+H or SMPL-X model file; nothing that a pickle asks for is imported or called."""
+"""Rest joints of a user's own SMPL, SMPL+H or SMPL-X file; nothing that a pickle asks for is imported or called."""
 
 import io
 import pickle
@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from dropsim.body.joints import NUM_JOINTS
 from dropsim.files.npz import read_npz, real_numbers, require
 
-NUM_JOINTS = 22
-"""The first joints of SMPL's order, which SMPL+H and SMPL-X share."""
 MAX_BYTES = 1 << 30
 """Largest pickle that is read; SMPL-X's is half as large."""
 MAX_VERTICES = 200_000
@@ -40,17 +39,15 @@ def read_rest_joints(path: str | Path, betas: Float[np.ndarray, "k"] | None = No
     if template.ndim != 2 or template.shape[1] != 3 or not 0 < len(template) <= MAX_VERTICES:
         raise ValueError(f"{path}: 'v_template' has shape {template.shape}: expected (vertices, 3)")
     if regressor.ndim != 2 or len(regressor) < NUM_JOINTS or regressor.shape[1] != len(template):
-        raise ValueError(
-            f"{path}: 'J_regressor' has shape {regressor.shape}: expected ({NUM_JOINTS} joints or more, {len(template)} vertices)"
-        )
+        expected = f"({NUM_JOINTS} joints or more, {len(template)} vertices)"
+        raise ValueError(f"{path}: 'J_regressor' has shape {regressor.shape}: expected {expected}")
     weights = real_numbers(path, "J_regressor", regressor[:NUM_JOINTS], limit=1e3)
     joints = weights @ real_numbers(path, "v_template", template, limit=1e3)
     if betas is not None:
         directions = shapes[0]
         if directions.ndim != 3 or directions.shape[:2] != template.shape:
-            raise ValueError(
-                f"{path}: 'shapedirs' has shape {directions.shape}: expected ({len(template)}, 3, directions)"
-            )
+            expected = f"({len(template)}, 3, directions)"
+            raise ValueError(f"{path}: 'shapedirs' has shape {directions.shape}: expected {expected}")
         if not (np.isfinite(betas).all() and np.abs(betas).max(initial=0) < 100):
             raise ValueError("betas should be finite and below 100: they count standard deviations")
         num = min(len(betas), directions.shape[2])
@@ -58,27 +55,19 @@ def read_rest_joints(path: str | Path, betas: Float[np.ndarray, "k"] | None = No
         joints = joints + np.einsum("jv,vck,k->jc", weights, directions, betas[:num], optimize=True)
     pelvis, left_hip, right_hip, head = joints[[0, 1, 2, 15]]
     if not (0.3 < head[1] - pelvis[1] < 1.5 and 0.02 < left_hip[0] - right_hip[0] < 0.5):
-        raise ValueError(
-            f"{path}: these joints are no SMPL body: expected metres, y up, the left side along +x and SMPL's joint order"
-        )
+        expected = "metres, y up, the left side along +x and SMPL's joint order"
+        raise ValueError(f"{path}: these joints are no SMPL body: expected {expected}")
     return joints
 
 
-_ARRAY_MAKERS = ("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct")
-_BUFFER_MAKERS = ("numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer")
-_OBJECT_MAKERS = ("copy_reg._reconstructor", "copyreg._reconstructor")
 _SPARSE = ("csc_matrix", "csr_matrix", "csc_array", "csr_array")
-_NAMES = frozenset((
-    *_ARRAY_MAKERS, *_BUFFER_MAKERS, *_OBJECT_MAKERS, "numpy.ndarray", "numpy.dtype", "numpy.core.multiarray.scalar",
-    "numpy._core.multiarray.scalar", "_codecs.encode", "__builtin__.object", "builtins.object", "__builtin__.set", "builtins.set",
-    "collections.OrderedDict",
-    *(f"scipy.sparse.{module}{name}" for name in _SPARSE for module in ("", f"{name[:3]}.", f"_{name[:3]}.")),
-))  # fmt: skip
-"""All that SMPL's own pickles name, besides chumpy's arrays. A file with any other name is refused."""
-
-
-class _RefusedError(Exception):
-    """The pickle holds something that SMPL files do not."""
+_NAMES = {"numpy.ndarray", "numpy.dtype", "_codecs.encode", "collections.OrderedDict"}
+_NAMES |= {f"{module}.{name}" for module in ("__builtin__", "builtins") for name in ("object", "set")}
+_NAMES |= {"copy_reg._reconstructor", "copyreg._reconstructor"}
+_NAMES |= {f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("_reconstruct", "scalar")}
+_NAMES |= {"numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer"}
+_NAMES |= {f"scipy.sparse.{module}{name}" for name in _SPARSE for module in ("", f"{name[:3]}.", f"_{name[:3]}.")}
+"""Names in SMPL's own pickles, besides chumpy's arrays; a file with any other name is refused."""
 
 
 class _Dict(dict[Any, Any]):
@@ -92,7 +81,7 @@ class _Dict(dict[Any, Any]):
 
 
 class _Stub:
-    """Stands for an object that a pickle wants to be made; it only keeps what the pickle says about it."""
+    """Stands for an object that a pickle asks for, and only keeps what the pickle says about it."""
 
     kind: ClassVar[str] = ""
     """Dotted name of the class or function."""
@@ -113,63 +102,53 @@ class _Stub:
 
 
 class _Unpickler(pickle._Unpickler):
-    """Python's own unpickler, in Python: names become stubs, and no opcode takes more memory than the file has bytes."""
+    """Python's unpickler, in Python: names become stubs, and no opcode takes more memory than the file has bytes."""
 
     dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
 
     append: Callable[[Any], None]
     pop_mark: Callable[[], list[Any]]
+    fault = "not a pickle, or cut off"
 
     def find_class(self, module: str, name: str) -> type[_Stub]:
         dotted = f"{module}.{name}"
         if dotted not in _NAMES and not module.startswith("chumpy."):
-            raise _RefusedError(repr(dotted[:80]))
+            self.fault = f"asks for {dotted[:80]!r}, which no SMPL file needs and which is not run here"
+            raise pickle.UnpicklingError
         return type("_Stub", (_Stub,), {"kind": dotted})
 
     def _load_dict(self) -> None:
-        items, found = self.pop_mark(), _Dict()
+        items, table = self.pop_mark(), _Dict()
         for key, value in zip(items[::2], items[1::2], strict=True):
-            found[key] = value
-        self.append(found)
-
-    def _refuse(self, opcode: str) -> None:
-        raise _RefusedError(f"the pickle opcode {opcode}")
+            table[key] = value
+        self.append(table)
 
     dispatch[pickle.EMPTY_DICT[0]] = lambda self: self.append(_Dict())
     dispatch[pickle.DICT[0]] = _load_dict
     # The standard one makes room for as many bytes as the file claims to have.
     dispatch[pickle.BYTEARRAY8[0]] = dispatch[pickle.BINBYTES8[0]]
-    for opcode in (
-        "EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID", "NEWOBJ_EX", "EMPTY_SET", "ADDITEMS", "FROZENSET", "NEXT_BUFFER", "READONLY_BUFFER",
-    ):  # fmt: skip
-        dispatch[getattr(pickle, opcode)[0]] = lambda self, opcode=opcode: self._refuse(opcode)
+    # Sets hash what they hold.
+    for opcode in (pickle.EMPTY_SET, pickle.FROZENSET, pickle.EXT1, pickle.EXT2, pickle.EXT4):
+        del dispatch[opcode[0]]
 
 
 def _read_pickle(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
     """Return arrays from a pickle as SMPL's authors published it: Python 2, scipy and chumpy objects."""
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path}: not a file")
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"{path}: over {MAX_BYTES >> 30} GB: this is no SMPL model file")
+    if path.exists() and (not path.is_file() or path.stat().st_size > MAX_BYTES):
+        raise ValueError(f"{path}: not a file of at most {MAX_BYTES >> 30} GB")
+    unpickler = _Unpickler(io.BytesIO(path.read_bytes()), encoding="latin-1")
     try:
-        model = _Unpickler(io.BytesIO(data), encoding="latin-1").load()
-    except _RefusedError as refused:
-        raise ValueError(
-            f"{path}: holds {refused}, which no SMPL file needs and which is not run here; {CONVERT}"
-        ) from None
+        model = unpickler.load()
     except Exception:  # a damaged pickle fails in many ways
-        raise ValueError(f"{path}: not a pickle, or cut off; if Python reads it, {CONVERT}") from None
+        raise ValueError(f"{path}: {unpickler.fault}; {CONVERT}") from None
     model = model.state if isinstance(model, _Stub) else model
     if not isinstance(model, dict):
         raise ValueError(f"{path}: holds no dictionary: this is no SMPL model file")
     arrays = []
     for name in names:
         if name not in model:
-            raise ValueError(
-                f"{path}: has no {name!r}; it holds {', '.join(key for key in model if isinstance(key, str))}"[:600]
-            )
+            held = ", ".join(key for key in model if isinstance(key, str))
+            raise ValueError(f"{path}: has no {name!r}; it holds {held}"[:600])
         try:
             arrays.append(_array(model[name]))
         except Exception:
@@ -180,15 +159,15 @@ def _read_pickle(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
 def _array(value: Any) -> np.ndarray:  # noqa: ANN401 - whatever a pickle may hold
     """Build the array that a stub describes; any flaw raises."""
     kind, args, state = value.kind, value.args, value.state
-    if kind in _OBJECT_MAKERS:
+    if kind.endswith("._reconstructor"):
         kind = args[0].kind
-    if kind in _ARRAY_MAKERS:
+    if kind.endswith(".multiarray._reconstruct"):
         _, shape, dtype, is_fortran, content = state
         return _from_bytes(content, dtype, shape, "F" if is_fortran else "C")
-    if kind in _BUFFER_MAKERS:
+    if kind.endswith(".numeric._frombuffer"):
         return _from_bytes(*args)
-    if kind.startswith("scipy.sparse."):
-        return _from_sparse(state, by_column=".csc" in kind)
+    if kind.endswith(_SPARSE):
+        return _from_sparse(state, by_column=".csc_" in kind)
     # A chumpy array that is not computed from others keeps its values in x.
     inner = state["x"]
     if inner.kind.startswith("chumpy."):

@@ -1,1 +1,1 @@
-"""How numbers are computed: compiled kernels, threads, random numbers."""
+"""Computation: compiled kernels, threads, random numbers."""

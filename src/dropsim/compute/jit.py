@@ -1,4 +1,4 @@
-"""How kernels are compiled, and where the machine code is kept.
+"""Compilation of kernels, and the folder of their machine code.
 
 numba's own cache notices a change in a kernel's file, but not in the files of the kernels that it calls. So the machine
 code lives in a folder named after a hash of all kernel sources and of numba's version: another hash is another folder.
@@ -30,7 +30,7 @@ _PACKAGE = Path(__file__).parents[1]
 @functools.cache
 def kernel_hash() -> str:
     """Return a hash of all that decides what the kernels compute: their sources, numba, numpy and Python."""
-    found = hashlib.sha256(f"{version('numba')} {version('numpy')} {sys.version}".encode())
+    digest = hashlib.sha256(f"{version('numba')} {version('numpy')} {sys.version}".encode())
     sources = {path: path.read_bytes() for path in sorted(_PACKAGE.rglob("*.py"))}
     kernels = [source for path, source in sources.items() if b"compute.jit import" in source or path == Path(__file__)]
     # Kernels take constants from the modules that they import.
@@ -38,8 +38,8 @@ def kernel_hash() -> str:
     for path, source in sources.items():
         name = path.relative_to(_PACKAGE).with_suffix("").as_posix()
         if source in kernels or name.replace("/", ".") in imported:
-            found.update(name.encode() + b"\0" + source + b"\0")
-    return found.hexdigest()[:16]
+            digest.update(name.encode() + b"\0" + source + b"\0")
+    return digest.hexdigest()[:16]
 
 
 def cache_folder() -> Path:
@@ -52,7 +52,7 @@ def cache_folder() -> Path:
 
 @functools.cache
 def kernel_folder() -> Path | None:
-    """Return the folder of this version's machine code, or None if nothing can be kept there; older folders are deleted."""
+    """Return the folder of this version's machine code, or None if it cannot be written; delete older folders."""
     base = cache_folder() / "kernels"
     folder = base / kernel_hash()
     try:
@@ -77,7 +77,7 @@ def inlined_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
 
 
 def fast_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
-    """Compile a function whose sums may be reordered, as in a matrix product; the order does not depend on the batch."""
+    """Compile a function whose sums may be reordered, as in a matrix product, in an order that no batch changes."""
     return _compiled(function, fastmath={"reassoc", "contract"})
 
 

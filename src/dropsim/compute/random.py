@@ -1,4 +1,4 @@
-"""Random numbers: one counter-based stream per person, so that everyone draws the same numbers alone and in any batch."""
+"""Random numbers: one counter-based stream per person, so everyone draws the same numbers alone and in any batch."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ class Streams:
         return self._with([self.generators[i] for i in index], (len(index),), self._copies)
 
     def branched(self, index: Sequence[int]) -> "Streams":
-        """Return streams for some people, each as often as they are named, that go on by themselves from where those are."""
+        """Return copies of the streams of some people, one each time that somebody is named."""
         return self._with([copy.deepcopy(self.generators[i]) for i in index], (len(index),), self._copies)
 
     def copies(self, count: int) -> "Streams":

@@ -1,4 +1,4 @@
-"""How many threads BLAS may use.
+"""Number of threads of BLAS.
 
 A step needs no BLAS: its kernels run on one thread. What does (benchmarks, evaluation, data sets, pictures) runs on one
 too, whatever OMP_NUM_THREADS says, or on as many as DROPSIM_THREADS says: threads that wait for each other on busy
@@ -34,21 +34,11 @@ def _controller() -> ThreadpoolController:
 
 
 def single_threaded(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a function with that number of BLAS threads; what was set before holds again afterwards."""
+    """Run a function with that number of BLAS threads, and restore the previous setting."""
 
     @functools.wraps(function)
     def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-        if _inside:
+        with _controller().limit(limits=limit()):
             return function(*args, **kwargs)
-        _inside.append(True)
-        try:
-            with _controller().limit(limits=limit()):
-                return function(*args, **kwargs)
-        finally:
-            _inside.pop()
 
     return limited
-
-
-_inside: list[bool] = []
-"""Whether a limited function runs: limits need not be set twice."""

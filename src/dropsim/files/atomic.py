@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one."""
+"""Writing files so that a reader never sees half of one, and reading those that may be damaged."""
 
 import os
 import tempfile
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def refuse_read_only(path: Path) -> None:
-    """Raise where a file of this name, or files in this folder, cannot be written: better before long work than after it."""
+    """Raise where a file, or files in a folder, cannot be written: better before long work than after it."""
     folder = next(place for place in (path.absolute(), *path.absolute().parents) if place.is_dir())
     if not os.access(folder, os.W_OK):
         raise ValueError(f"{path}: cannot be written, because the folder {folder} is read-only")
@@ -22,14 +22,24 @@ def atomic_path(path: Path) -> Iterator[Path]:
     missing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A folder of its own: no name clash between processes, and the writer creates the file itself, with the usual
-    # permissions.
+    # A folder of its own: no clash of names, and the writer creates the file itself, with the usual permissions.
     try:
-        made = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-")
+        directory = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-")
     except OSError as error:
         # The user has never heard of the temporary name.
         raise type(error)(error.errno, f"cannot be written: {error.strerror}", str(path)) from None
-    with made as folder:
+    with directory as folder:
         temporary = Path(folder) / path.name
         yield temporary
         os.replace(temporary, path)
+
+
+@contextmanager
+def errors_of(path: str | Path) -> Iterator[None]:
+    """Put a file's name before its fault; numbers, lists and entries that are not where they should be are damage."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        raise ValueError(f"{path}: the file is damaged: export it or download it again") from None

@@ -1,4 +1,4 @@
-"""Other people's PyTorch checkpoints, read without running anything that they ask for. The only part of the run time that imports torch."""
+"""Other people's PyTorch checkpoints, read without running anything that they ask for."""
 
 import pickle
 import re
@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-_IGNORED = (
-    "numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
-    "pytorch_lightning.callbacks.model_checkpoint.ModelCheckpoint", "pytorch_lightning.callbacks.early_stopping.EarlyStopping",
-    "pytorch_lightning.callbacks.lr_logger.LearningRateLogger", "pytorch_lightning.callbacks.lr_monitor.LearningRateMonitor",
-)  # fmt: skip
-"""Names that training tools leave in a checkpoint next to the weights (a best loss, options, a callback's state); not
-needed here."""
+_CALLBACKS = "model_checkpoint.ModelCheckpoint early_stopping.EarlyStopping lr_logger.LearningRateLogger"
+_CALLBACKS += " lr_monitor.LearningRateMonitor"
+_IGNORED = ("numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
+_IGNORED += tuple(f"pytorch_lightning.callbacks.{name}" for name in _CALLBACKS.split())
+"""Names that training tools leave in a checkpoint next to the weights; not needed here."""
 
 _DICTS = ("pytorch_lightning.utilities.parsing.AttributeDict", "lightning_fabric.utilities.data.AttributeDict")
 """Dicts under other names."""
@@ -27,11 +25,9 @@ _DICTS = ("pytorch_lightning.utilities.parsing.AttributeDict", "lightning_fabric
 class _Ignored:
     """Takes whatever a checkpoint says and does nothing."""
 
-    def __init__(self, *_: object) -> None:
-        pass
+    def __init__(self, *_: object) -> None: ...
 
-    def __setstate__(self, _: object) -> None:
-        pass
+    def __setstate__(self, _: object) -> None: ...
 
 
 def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
@@ -47,37 +43,35 @@ def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the fil
     stand_ins = [(_Ignored, name) for name in _IGNORED] + [(OrderedDict, name) for name in _DICTS]
     try:
         # torch warns of pickles that it would not have written; the errors below say all.
-        with warnings.catch_warnings(action="ignore"), torch.serialization.safe_globals(stand_ins):  # pyright: ignore[reportArgumentType]
+        allowed: Any = torch.serialization.safe_globals
+        with warnings.catch_warnings(action="ignore"), allowed(stand_ins):
             return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        named = re.search(r"GLOBAL ([\w.]+)|(?:class|global|function) ([\w.]+\.\w+)", str(error))
-        if named is None:
-            raise ValueError(f"{path} is not a PyTorch checkpoint, or it is damaged") from None
-        raise ValueError(
-            f"{path} was not loaded: it asks for {named[1] or named[2]}, which could run code; weights do not need that"
-        ) from None
     except OSError:
         raise
-    except Exception:  # a damaged file fails in many ways
-        raise ValueError(f"{path} is not a PyTorch checkpoint, or it is damaged") from None
+    except Exception as error:  # a damaged file fails in many ways
+        named = re.search(r"GLOBAL ([\w.]+)|(?:class|global|function) ([\w.]+\.\w+)", str(error))
+        if named is None or not isinstance(error, pickle.UnpicklingError):
+            raise ValueError(f"{path} is not a PyTorch checkpoint, or it is damaged") from None
+        asked = f"{path} was not loaded: it asks for {named[1] or named[2]}"
+        raise ValueError(f"{asked}, which could run code; weights do not need that") from None
 
 
 def _check_archive(path: Path) -> None:
-    """Compare the check sums of a zip archive, which torch does not; older checkpoints are no archives and have none."""
+    """Compare the check sums of a zip archive, which torch does not; older checkpoints are no archives."""
     try:
         if not zipfile.is_zipfile(path):
             return
         with zipfile.ZipFile(path) as archive:
             name = archive.testzip()
-            damaged = None if name is None else repr(name[:100])  # a damaged name may have anything in it
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, RuntimeError, ValueError):
-        damaged = "its table of contents"
-    if damaged is not None:
-        raise ValueError(f"{path} is damaged: {damaged} does not match its check sum; copy or download the file again")
+        name = "its table of contents"
+    if name is not None:
+        part = repr(name[:100])  # a damaged name may have anything in it
+        raise ValueError(f"{path} is damaged: {part} does not match its check sum; copy or download the file again")
 
 
 def read_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
-    """Return what a PyTorch checkpoint holds, with numpy arrays in place of tensors; floating-point ones in single precision."""
+    """Return the content of a PyTorch checkpoint with numpy arrays as tensors, in single precision if not integers."""
     try:
         return _as_arrays(Path(path), load_checkpoint(path), "the checkpoint")
     except RecursionError:
@@ -111,8 +105,10 @@ def require_tensors(
             raise ValueError(f"{path} has no tensor {name}, so it is not a checkpoint of {kind}")
         if value.shape != shape:
             raise ValueError(f"{path}: {name} has shape {value.shape}, {kind} needs {shape}")
-        if value.dtype.kind != "f" or not np.isfinite(value).all():
-            raise ValueError(f"{path}: {name} holds values that are not finite numbers")
-        if name.endswith("running_var") and (value < 0).any():
-            raise ValueError(f"{path}: {name} holds a negative variance")
+        if (
+            value.dtype.kind != "f"
+            or not np.isfinite(value).all()
+            or (name.endswith("running_var") and value.min() < 0)
+        ):
+            raise ValueError(f"{path}: {name} holds values that are not finite, or a negative variance")
     return {name: state[name] for name in shapes}

@@ -1,9 +1,8 @@
-"""Our own weights as safetensors: arrays and a little JSON, never code. Whatever the file claims is checked before it is used."""
+"""Our own weights as safetensors: arrays and a little JSON, never code; all claims are checked."""
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from dropsim.files.atomic import atomic_path
+from dropsim.files.atomic import atomic_path, errors_of
 
 MAX_METADATA = 100_000
 """Longest metadata that is parsed [characters]."""
@@ -40,43 +39,23 @@ def read_weights(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], di
             raise ValueError("it is not there: give a .safetensors file that dropsim wrote")
         try:
             with safetensors.safe_open(path, framework="np") as file:
-                metadata = _parsed((file.metadata() or {}).get("dropsim", "{}"))
-                if metadata.get("kind") != kind:
-                    raise ValueError(
-                        f"it holds {str(metadata.get('kind') or 'weights of unknown origin')[:60]}, not {kind}"
-                    )
+                text = (file.metadata() or {}).get("dropsim", "{}")
+                metadata: Any = json.loads(text) if len(text) <= MAX_METADATA else None
+                if (other := metadata.get("kind")) != kind:
+                    raise ValueError(f"it holds {str(other or 'weights of unknown origin')[:60]}, not {kind}")
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-        except (safetensors.SafetensorError, TypeError, AttributeError):  # also numbers that numpy does not have
-            raise ValueError("it is not a safetensors file that dropsim wrote, or it is damaged") from None
+        except (safetensors.SafetensorError, json.JSONDecodeError, RecursionError, TypeError, AttributeError):
+            raise ValueError(
+                "it is not a safetensors file that dropsim wrote, or it or its metadata is damaged or too long"
+            ) from None
         for name, value in tensors.items():
             if not np.isfinite(value).all():
                 raise ValueError(f"{name[:60]} holds values that are not finite")
         return tensors, metadata
 
 
-@contextmanager
-def errors_of(path: str | Path) -> Iterator[None]:
-    """Put the file's name before what is wrong with it."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    if len(text) > MAX_METADATA:
-        raise ValueError("its metadata is too long")
-    try:
-        metadata = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
-        raise ValueError("its metadata is damaged") from None
-    if not isinstance(metadata, dict):
-        raise ValueError("its metadata is damaged")
-    return metadata
-
-
 def read_record(metadata: Mapping[str, Any], name: str, record: type[Record]) -> Record:
-    """Build a dataclass of sizes, switches and factors from metadata; each value must have the type of the field's default."""
+    """Build a dataclass of sizes, switches and factors from metadata; values have the types of the defaults."""
     values = metadata.get(name)
     if not isinstance(values, Mapping):
         raise ValueError(f"it does not say the {name} of its network: train it again")
@@ -88,22 +67,15 @@ def read_record(metadata: Mapping[str, Any], name: str, record: type[Record]) ->
     return record(**{key: _checked(f"{name}.{key}", value, known[key]) for key, value in values.items()})
 
 
-def _checked(name: str, value: object, default: object) -> Any:  # noqa: ANN401 - the type of the default
-    if isinstance(default, bool):
-        good = isinstance(value, bool)
-    elif isinstance(default, int):
-        good = _is_size(value)
-    elif isinstance(default, tuple):
-        good = isinstance(value, list) and len(value) <= MAX_LAYERS and all(_is_size(v) for v in value)
-    else:
-        good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not good:
+def _checked(name: str, value: Any, default: object) -> Any:  # noqa: ANN401 - the type of the default
+    if isinstance(default, tuple) and isinstance(value, list) and len(value) <= MAX_LAYERS:
+        return tuple(_checked(name, part, 1) for part in value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    is_size = is_number and isinstance(value, int) and 0 < value <= MAX_SIZE
+    kinds = {bool: isinstance(value, bool), int: is_size, tuple: False}
+    if not kinds.get(type(default), is_number):
         raise ValueError(f"its {name} is {str(value)[:60]}, which cannot be")
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_SIZE
+    return value
 
 
 def read_number(

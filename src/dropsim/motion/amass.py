@@ -1,4 +1,4 @@
-"""AMASS npz: a person's frames as SMPL parameters, which Blender's SMPL add-on, aitviewer and most of the field's tools read."""
+"""AMASS npz: a person's frames as SMPL parameters, which most of the field's tools read."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,11 +21,11 @@ POSE_WIDTHS = {66: "body only", 72: "SMPL", 156: "SMPL+H", 165: "SMPL-X"}
 RATES = ("mocap_framerate", "mocap_frame_rate")
 """Both spellings of the frame rate that AMASS has used."""
 MAX_RATE = 10_000.0
-"""[Hz]"""
+"""Highest frame rate [Hz]."""
 MAX_VALUE = 1e6
-"""Radians or metres."""
+"""Largest number [rad or m]."""
 MAX_EXTRA = 1e12
-"""Newtons or energies."""
+"""Largest force or energy [N or 1]."""
 
 MAX_BETAS = 400
 _SMPLH_WIDTH = 156
@@ -37,7 +37,7 @@ _EXTRAS: Mapping[str, tuple[int, ...]] = {
     "external_forces": (NUM_JOINTS, 3),
     "root_wrench": (2,),
 }
-"""What we add to AMASS's keys, by the shape of one frame."""
+"""Keys that we add to AMASS's, with the shape of one frame."""
 _ENERGY = "energy_"
 _REST = "rest_joints"
 """The skeleton's rest joints; the mark of a file that we wrote, since other tools have keys named joints and contacts
@@ -129,28 +129,24 @@ def _events(path: Path, arrays: Arrays) -> tuple[Event, ...]:
     times = real_numbers(path, "event_times", require(path, arrays, "event_times"), limit=MAX_VALUE)
     if names.dtype.kind != "U" or names.ndim != 1 or times.shape != (len(names), 2):
         raise ValueError(f"{path}: 'event_names' should be text, with a start and a duration each in 'event_times'")
-    return tuple(
-        Event(str(name), float(start), float(duration)) for name, (start, duration) in zip(names, times, strict=True)
-    )
+    return tuple(Event(str(name), *map(float, time)) for name, time in zip(names, times, strict=True))
 
 
 def write_amass(motion: Motion, path: str | Path, *, seed: int | None = None) -> None:
-    """Write one person as AMASS npz in the SMPL+H layout, hands flat and betas zero, with the motion's extras under keys of their own.
+    """Write one person as AMASS npz in the SMPL+H layout, hands flat and betas zero, with the extras under other keys.
 
     Read back onto the same skeleton, a motion returns to 1e-9 m and rad. `seed` records what a simulation started from.
     """
     path = Path(path)
     if motion.root.ndim != 2:
-        raise ValueError(
-            f"an AMASS file holds one person, and this motion has {motion.root.shape[:-2]}: write them one by one"
-        )
+        people = motion.root.shape[:-2]
+        raise ValueError(f"an AMASS file holds one person, and this motion has {people}: write them one by one")
     if seed is not None and not -(2**63) <= seed < 2**63:
         raise ValueError(f"the seed {seed} does not fit into 64 bits")
 
     frames = {"joints": motion.joints, "contacts": motion.touching, "contact_forces": motion.contact_forces}
-    frames |= {"external_forces": motion.external_forces} | {
-        f"{_ENERGY}{name}": value for name, value in motion.energies.items()
-    }
+    frames["external_forces"] = motion.external_forces
+    frames |= {f"{_ENERGY}{name}": value for name, value in motion.energies.items()}
     if motion.wrench_before is not None and motion.wrench_after is not None:
         frames["root_wrench"] = np.stack((motion.wrench_before, motion.wrench_after), axis=-1)
     frames = {name: values for name, values in frames.items() if values is not None}

@@ -17,17 +17,23 @@ FEET = (joint_index("left_foot"), joint_index("right_foot"))
 ANKLES = (joint_index("left_ankle"), joint_index("right_ankle"))
 
 CONTACT_SPEED = 0.6
-"""A joint that touches moves slower than this [m/s] (HuMoR's threshold)."""
+"""Fastest that a joint in contact moves [m/s] (HuMoR's threshold)."""
 CONTACT_GAP = 0.03
-"""A joint that touches has its sphere within this of the floor [m]."""
+"""Largest gap between the floor and the sphere of a joint in contact [m]."""
 STATIC_SPEED = 0.15
-"""A foot slower than this is taken to stand [m/s]."""
+"""Fastest that a standing foot moves [m/s]."""
 RAISED = 0.08
-"""A still foot that is higher than this above the lowest ones is in the air [m]."""
+"""Height above the lowest still feet from which a still foot is in the air [m]."""
 UPRIGHT = 0.6
-"""A person whose pelvis is higher than this above the floor is on their feet [m]."""
+"""Height of the pelvis above which a person is on their feet [m]."""
 LOW_QUANTILE = 0.05
-"""Where nobody stands, this share of the frames has its lowest sphere below the floor."""
+"""Share of the frames whose lowest sphere is below the floor where nobody stands."""
+
+
+def runs(flags: Bool[np.ndarray, "t"]) -> list[tuple[int, int]]:
+    """Return first and one past last of every stretch of true values."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False]))))
+    return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
 def sphere_heights(motion: Motion) -> Float[np.ndarray, "*b t 22"]:
@@ -98,7 +104,7 @@ LOADED = 0.6
 GROUND_SECONDS = 0.2
 """Standard deviation of the weights by which heights are averaged over time [s]: about half a step."""
 GROUND_RANGE = (-0.25, 0.12)
-"""How deep in the floor and how high above it a body may be that the floor bears [m]."""
+"""Lowest and highest place above the floor of a body that the floor bears [m]."""
 
 
 def grounded(motion: Motion) -> Motion:
@@ -114,9 +120,9 @@ def grounded(motion: Motion) -> Motion:
     gap = np.clip(np.maximum(heights.min(-1), 0) + np.minimum(heights[..., ~bendable].min(-1), 0), *GROUND_RANGE)
     centre = gaussian_filter1d(motion.skeleton.centre_of_mass(motion.joints)[..., 2], 1.0, mode="nearest")
     falls = np.diff(centre, 2, prepend=centre[:1], append=centre[-1:]) * motion.fps**2 / GRAVITY
-    borne = (falls + 1 > LOADED) + 1e-6  # frames that follow nothing else follow all
+    loaded = (falls + 1 > LOADED) + 1e-6  # frames that follow nothing else follow all
     shift = np.zeros_like(motion.root)
-    shift[:, 2] = _averaged(gap * borne, motion.fps) / _averaged(borne, motion.fps)
+    shift[:, 2] = _averaged(gap * loaded, motion.fps) / _averaged(loaded, motion.fps)
     return replace(motion, root=motion.root - shift, joints=motion.joints - shift[:, None, :])
 
 

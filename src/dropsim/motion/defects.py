@@ -8,16 +8,13 @@ from jaxtyping import Bool, Float
 from dropsim.body.rotations import rotmat_to_rotvec, rotvec_to_rotmat, transpose
 from dropsim.body.skeleton import CHILDREN, JOINTS, joint_index
 
-LARGEST_ANGLE = {
-    "hip": 180, "knee": 165, "ankle": 110, "foot": 90, "spine1": 135, "spine2": 60, "spine3": 60, "neck": 105, "head": 90, "collar": 60,
-    "shoulder": 180, "elbow": 160, "wrist": 135,
-}  # fmt: skip
-"""From the rest pose [degrees]; recorded joints beyond it are defects (a foot that flips by half a turn between two
-frames), not poses.
+LARGEST_ANGLE = {"hip": 180, "knee": 165, "ankle": 110, "foot": 90, "spine1": 135, "spine2": 60, "spine3": 60}
+LARGEST_ANGLE |= {"neck": 105, "head": 90, "collar": 60, "shoulder": 180, "elbow": 160, "wrist": 135}
+"""Largest angles from the rest pose [degrees]; joints beyond them are defects, such as a foot that flips.
 
 Hips and shoulders have no limit: bent and twisted together they reach any angle."""
 LARGEST_KNEE_BACK = 15.0
-"""A recorded knee bent further to the front is a defect [degrees]."""
+"""Angle by which a sound recorded knee is bent to the front at most [degrees]."""
 
 
 _SMALLEST_COSINE = np.cos(np.deg2rad([180.0] + [LARGEST_ANGLE[name.partition("_")[2] or name] for name in JOINTS[1:]]))

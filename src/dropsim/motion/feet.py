@@ -7,42 +7,36 @@ from jaxtyping import Bool, Float
 
 from dropsim.body.rotations import apply, dot, normalize, rotmat_to_rotvec, rotvec_to_rotmat, swing
 from dropsim.body.skeleton import Skeleton
-from dropsim.motion.contacts import ANKLES, FEET, RAISED, UPRIGHT
+from dropsim.motion.contacts import ANKLES, FEET, RAISED, STATIC_SPEED, UPRIGHT, runs
 from dropsim.motion.motion import Motion
 
 HIPS, KNEES = (1, 2), (4, 5)
-SLOW, STILL = 0.4, 0.15
-"""A foot that stands is slower than the first throughout, and than the second at some time [m/s]."""
+SLOW, STILL = 0.4, STATIC_SPEED
+"""Speeds that a standing foot never reaches, and that it is below at some time [m/s]."""
 LOW = 0.03
-"""A foot that stands is lower than this above the floor [m]."""
+"""Height of a standing foot above the floor at most [m]."""
 LEVEL = 0.01
-"""At its ends, a stance is within this of its own median height [m]."""
+"""Distance from its median height at the ends of a stance at most [m]."""
 SHORTEST = 0.1
-"""Stances shorter than this are none, and gaps between stances that are shorter than half of it neither [s]."""
+"""Duration of the shortest stance, and twice that of the shortest gap between two [s]."""
 BLEND = 0.2
 """Time in which a foot goes from its own path to the place where it stands, and back [s]."""
 STEADY = 0.15
 """Width over which the pelvis follows the feet [s]."""
 DRIFT_WINDOW, FLOOR_WIDTH = 0.75, 0.4
-"""Half of the window whose median tells the drift of the whole body, and the width of the average that tells the floor
-under it [s]."""
+"""Half of the window of the drift's median, and width of the floor's average [s]."""
 NATURAL_DRIFT = 0.05
-"""Slower drifts, root mean square over a clip, are in good recordings too [m/s]: in 24 of 25, by 150 recordings of 90
-people."""
+"""Drift of good recordings, root mean square over a clip [m/s]: 24 of 25, by 150 recordings of 90 people, are below."""
 CREEP = 0.02
-"""Share of the pelvis' velocity at which flat feet of good recordings creep along: soles roll and shoes give (fitted to
-the same 150)."""
+"""Share of the pelvis' velocity at which flat feet of the same 150 creep along: soles roll and shoes give."""
 ROLLING = 0.1
-"""The heel and the ball of a foot that stands flat differ by less than this [m/s]."""
+"""Difference of speed between heel and ball of a foot that stands flat at most [m/s]."""
 HEEL = 0.15
-"""A standing leg that does not reach lifts the heel by up to this angle about the ball [rad], 2 cm, before the pelvis
-goes down."""
+"""Angle about the ball by which a leg that does not reach lifts the heel before the pelvis goes down [rad]; 2 cm."""
 STRAIGHT = 0.99
 """Share of its length to which a leg is stretched at most, unless the recording stretches it further."""
-
-
 REACH = 3.0
-"""Widths at which an average ends."""
+"""Number of widths at which an average ends."""
 
 
 def _gaussian(values: np.ndarray, width: float) -> np.ndarray:
@@ -52,31 +46,22 @@ def _gaussian(values: np.ndarray, width: float) -> np.ndarray:
 
 
 def _hysteresis(core: Bool[np.ndarray, "t"], wide: Bool[np.ndarray, "t"], least: int) -> list[tuple[int, int]]:
-    """Return the runs of the wide condition in which the narrow one holds somewhere, as [start, stop); short gaps are closed."""
-    runs: list[tuple[int, int]] = []
-    for start, stop in _runs(core | wide):
-        if runs and start - runs[-1][1] <= least // 2:
-            runs[-1] = (runs[-1][0], stop)
+    """Return the runs of the wide condition in which the narrow one holds somewhere; short gaps are closed."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in runs(core | wide):
+        if joined and start - joined[-1][1] <= least // 2:
+            joined[-1] = (joined[-1][0], stop)
         else:
-            runs.append((start, stop))
-    return [(start, stop) for start, stop in runs if stop - start >= least and core[start:stop].any()]
-
-
-def _runs(flags: Bool[np.ndarray, "t"]) -> list[tuple[int, int]]:
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+            joined.append((start, stop))
+    return [(start, stop) for start, stop in joined if stop - start >= least and core[start:stop].any()]
 
 
 def with_own_ankles(motion: Motion) -> Motion:
-    """Return a motion with ankle spheres no larger than the ankles' height while the feet stand flat: rigs differ by centimetres."""
-    skeleton, speeds = motion.skeleton, np.linalg.norm(motion.velocity(), axis=-1)
+    """Return a motion with ankle spheres no larger than the ankles' height while the feet stand flat: rigs differ."""
+    skeleton, still = motion.skeleton, np.linalg.norm(motion.velocity(), axis=-1) < STILL
     radii = skeleton.radii.copy()
     for toe, ankle in zip(FEET, ANKLES, strict=True):
-        flat = (
-            (speeds[:, toe] < STILL)
-            & (speeds[:, ankle] < STILL)
-            & (motion.joints[:, toe, 2] < skeleton.radii[toe] + RAISED)
-        )
+        flat = still[:, toe] & still[:, ankle] & (motion.joints[:, toe, 2] < radii[toe] + RAISED)
         if flat.any():
             rise = float(np.median(motion.joints[flat, ankle, 2] - motion.joints[flat, toe, 2]))
             radii[ankle] = np.clip(radii[toe] + rise, radii[toe], radii[ankle])
@@ -85,49 +70,35 @@ def with_own_ankles(motion: Motion) -> Motion:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What is left as it is."""
+    """Errors that are left as they are."""
 
     slide: float
-    """A stance whose foot stays within this of its place [m] is not touched."""
+    """Distance of a standing foot from its place that is not corrected [m]."""
     height: float
-    """A stance whose foot stays within this of the floor [m] is not touched."""
+    """Distance of a standing foot from the floor that is not corrected [m]."""
     share: float = 1.0
-    """Of every correction that is made."""
+    """Share of each correction that is applied."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Path:
-    """Drift of the whole body: what the feet that stand say about it."""
-
-    drift: Float[np.ndarray, "t 2"]
-    """Velocity [m/s]; zero where it is natural."""
-    floor: Float[np.ndarray, "t"]
-    """Height of the feet that stand [m]."""
-
-
-def _drift_of(motion: Motion) -> _Path:
+def _drift_of(motion: Motion) -> tuple[Float[np.ndarray, "t 2"], Float[np.ndarray, "t"]]:
+    """Return the drift of the whole body [m/s], zero where it is natural, and the height of the standing feet [m]."""
     joints, V, radii = motion.joints, motion.velocity(), motion.skeleton.radii
-    speed, time = np.linalg.norm(V, axis=-1), np.arange(len(motion))
-    toe, ankle = list(FEET), list(ANKLES)
+    time, toe, ankle = np.arange(len(motion)), list(FEET), list(ANKLES)
     height = joints[:, toe, 2] - radii[toe]
-    upright = motion.root[:, 2] > UPRIGHT
+    slow = (np.linalg.norm(V[:, toe], axis=-1) < SLOW) & (np.abs(height) < RAISED)
     # Ball and heel move alike: the foot is not rolling.
-    flat = (
-        (speed[:, toe] < SLOW)
-        & (np.linalg.norm(V[:, toe] - V[:, ankle], axis=-1) < ROLLING)
-        & (np.abs(height) < RAISED)
-    )
+    flat = slow & (np.linalg.norm(V[:, toe] - V[:, ankle], axis=-1) < ROLLING)
     v, when = V[:, toe, :2][flat], np.nonzero(flat)[0]
     drift = _drift_by((v - CREEP * V[when, 0, :2]) / (1 - CREEP), when, len(motion), DRIFT_WINDOW * motion.fps)
-    floor = np.zeros(len(motion))
-    standing = np.where((speed[:, toe] < SLOW) & (np.abs(height) < RAISED) & upright[:, None], height, np.inf).min(-1)
-    if (seen := np.isfinite(standing)).any():
-        floor = _gaussian(np.interp(time, time[seen], standing[seen]), FLOOR_WIDTH * motion.fps)
-    return _Path(drift, floor)
+    standing = np.where(slow & (motion.root[:, 2:] > UPRIGHT), height, np.inf).min(-1)
+    seen = np.isfinite(standing)
+    if not seen.any():
+        return drift, np.zeros(len(motion))
+    return drift, _gaussian(np.interp(time, time[seen], standing[seen]), FLOOR_WIDTH * motion.fps)
 
 
 def _drift_by(v: Float[np.ndarray, "k 2"], when: np.ndarray, num: int, half: float) -> Float[np.ndarray, "num 2"]:
-    """Return the drift that velocities of flat feet tell: none if it is natural, one for all frames if that explains them, else a path."""
+    """Return the drift of flat feet: none if it is natural, one for all frames if that is enough, else a path."""
     if not len(v):
         return np.zeros((num, 2))
     always = np.median(v, axis=0)
@@ -156,7 +127,7 @@ class Stance:
     stop: int
     """The frame after the last."""
     place: Float[np.ndarray, "3"]
-    """Of the ball of the foot [m]."""
+    """Place of the ball of the foot [m]."""
     slid: float
     """Farthest that the recorded foot was from the place, horizontally [m]."""
     lifted: float
@@ -165,7 +136,7 @@ class Stance:
 
 def stances(motion: Motion) -> list[Stance]:
     """Return when and where the balls of the feet stand, by their speed and height."""
-    found, least = [], max(2, round(SHORTEST * motion.fps))
+    standing, least = list[Stance](), max(2, round(SHORTEST * motion.fps))
     V, radii = motion.velocity(), motion.skeleton.radii
     for side, toe in enumerate(FEET):
         speed, height = np.linalg.norm(V[:, toe], axis=-1), motion.joints[:, toe, 2] - radii[toe]
@@ -184,25 +155,25 @@ def stances(motion: Motion) -> list[Stance]:
                 pending += [(a, b) for a, b in ((start, fastest - 1), (fastest + 2, stop)) if b - a >= least]
                 continue
             place = np.array([*middle, radii[toe]])
-            found.append(Stance(side, start, stop, place, float(far.max()), float(height[start:stop].mean())))
-    return sorted(found, key=lambda stance: (stance.start, stance.foot))
+            standing.append(Stance(side, start, stop, place, float(far.max()), float(height[start:stop].mean())))
+    return sorted(standing, key=lambda stance: (stance.start, stance.foot))
 
 
 def _settled(height: Float[np.ndarray, "t"], start: int, stop: int) -> tuple[int, int]:
-    """Return a stance without the frames at its ends in which the ball of the foot is still coming down, or already going up."""
+    """Return a stance without the frames at its ends in which the ball of the foot comes down or goes up."""
     usual = float(np.median(height[start:stop]))
     down = np.flatnonzero(np.abs(height[start:stop] - usual) < LEVEL)
     return start + int(down[0]), start + int(down[-1]) + 1
 
 
 def _blended(offsets: Float[np.ndarray, "t 3"], held: Bool[np.ndarray, "t"], width: int) -> Float[np.ndarray, "t 3"]:
-    """Fill the frames between those that are held: the offset and its rate fade to nothing, by the polynomial of least degree.
+    """Fill the frames between those that are held: the offset and its rate fade to nothing.
 
-    Fifth degree: place, velocity and acceleration are continuous at both ends. Offsets of two stances that are near
-    each other add up.
+    By polynomials of fifth degree: place, velocity and acceleration are continuous at both ends. Offsets of two stances
+    that are near each other add up.
     """
     out = np.where(held[:, None], offsets, 0.0)
-    for start, stop in _runs(~held):
+    for start, stop in runs(~held):
         k, gap = np.arange(1, stop - start + 1), stop - start + 1
         fade = min(width, gap) if start and stop < len(out) else width
         if start:
@@ -229,14 +200,13 @@ def standing(motion: Motion, tolerance: Tolerance) -> tuple[Motion, list[Stance]
     path within 0.2 s. The pelvis follows the feet that stand, smoothly, so that straight legs stay straight; heels and
     knees take the rest.
     """
-    path = _drift_of(motion)
+    drift, floor = _drift_of(motion)
     shift = np.zeros_like(motion.root)
-    shift[:, :2] = -tolerance.share * np.cumsum(path.drift, axis=0) / motion.fps
-    if np.abs(path.floor).max() > tolerance.height:
-        shift[:, 2] = -tolerance.share * path.floor
+    shift[:, :2] = -tolerance.share * np.cumsum(drift, axis=0) / motion.fps
+    if np.abs(floor).max() > tolerance.height:
+        shift[:, 2] = -tolerance.share * floor
     motion = _moved(motion, shift)
-    found = stances(motion)
-    wrong = [s for s in found if s.slid > tolerance.slide or abs(s.lifted) > tolerance.height]
+    wrong = [s for s in stances(motion) if s.slid > tolerance.slide or abs(s.lifted) > tolerance.height]
     toe_offsets, turns = _corrections(motion, wrong, tolerance)
     heights = motion.joints[:, FEET, 2] + toe_offsets[..., 2] - motion.skeleton.radii[list(FEET)]
     toe_offsets[..., 2] += tolerance.share * np.maximum(-heights - tolerance.height, 0)
@@ -257,11 +227,10 @@ def _corrections(
     speed, least = np.linalg.norm(motion.velocity(), axis=-1), max(2, round(SHORTEST * motion.fps))
     offsets, turns = np.zeros((len(motion), 2, 3)), np.zeros((len(motion), 2, 3))
     for side, (toe, ankle) in enumerate(zip(FEET, ANKLES, strict=True)):
-        own = [s for s in wrong if s.foot == side]
         foot = joints[:, ankle] - joints[:, toe]
         held, flat = np.zeros(len(motion), bool), np.zeros(len(motion), bool)
         rise = _flat_rise(foot, speed[:, toe], speed[:, ankle])
-        for s in own:
+        for s in (stance for stance in wrong if stance.foot == side):
             held[s.start : s.stop] = True
             offsets[s.start : s.stop, side] = tolerance.share * (s.place - joints[s.start : s.stop, toe])
             down = np.abs(foot[s.start : s.stop, 2] - rise) < LOW / 2
@@ -349,7 +318,7 @@ def _raised_heels(
 def _drop(
     hips: Float[np.ndarray, "t 2 3"], ankles: Float[np.ndarray, "t 2 3"], longest: Float[np.ndarray, "t 2"], fps: float
 ) -> Float[np.ndarray, "t"]:
-    """Return how far the pelvis has to go down so that the legs that stand reach [m], smoothly; others have no ankle to reach."""
+    """Return how far the pelvis has to go down, smoothly, so that the legs reach their ankles, NaN for none [m]."""
     from scipy.ndimage import maximum_filter1d
 
     reach = hips - ankles

@@ -10,13 +10,13 @@ from dropsim.body.rotations import rotmat_to_rotvec, rotvec_to_rotmat, transpose
 from dropsim.motion.motion import Motion
 
 LONGEST = 0.2
-"""Of a glitch [s]; what lasts longer may be meant."""
+"""Duration of the longest glitch [s]; longer jumps may be meant."""
 LEAST_TURN, LEAST_SHIFT = np.deg2rad(12.0), 0.04
-"""Jumps from frame to frame below these, beyond the motion around them, are no glitches [rad, m]."""
+"""Smallest jumps from frame to frame, beyond the motion around them, that are glitches [rad, m]."""
 UNUSUAL = 3.0
-"""A glitch jumps by so many times what the fastest tenth of the clip changes its step by."""
+"""Least size of a glitch's jumps, over the change of step that a tenth of the clip exceeds."""
 SHARP = 0.4
-"""The steps next to the jumps and between them differ from each other by less than this share of the jumps."""
+"""Largest difference of the steps next to the jumps and between them, as a share of the jumps."""
 ROOT = -1
 
 
@@ -48,10 +48,10 @@ def find_glitches(motion: Motion, *, unusual: float = UNUSUAL) -> list[Glitch]:
     if len(motion) < 4:
         return []
     turns = rotmat_to_rotvec(transpose(motion.q[:-1]) @ motion.q[1:])
-    found = _jumps(np.diff(motion.root, axis=0), ROOT, LEAST_SHIFT, unusual, motion.fps)
+    glitches = _jumps(np.diff(motion.root, axis=0), ROOT, LEAST_SHIFT, unusual, motion.fps)
     for joint in range(NUM_JOINTS):
-        found += _jumps(turns[:, joint], joint, LEAST_TURN, unusual, motion.fps)
-    return sorted(found, key=lambda glitch: (glitch.start, glitch.joint))
+        glitches += _jumps(turns[:, joint], joint, LEAST_TURN, unusual, motion.fps)
+    return sorted(glitches, key=lambda glitch: (glitch.start, glitch.joint))
 
 
 def _jumps(steps: Float[np.ndarray, "t 3"], joint: int, least: float, unusual: float, fps: float) -> list[Glitch]:
@@ -59,8 +59,8 @@ def _jumps(steps: Float[np.ndarray, "t 3"], joint: int, least: float, unusual: f
     limit = max(least, unusual * float(np.quantile(changes, 0.9)))
     # Beyond the ends, the motion goes on as it did.
     padded = np.concatenate((steps[:1], steps[:1], steps, steps[-1:], steps[-1:]))
-    found: list[Glitch] = []
-    taken = np.zeros(len(steps) + 1, bool)
+    glitches: list[Glitch] = []
+    seen = np.zeros(len(steps) + 1, bool)
     for length in range(1, max(1, round(LONGEST * fps)) + 1):
         if length + 1 >= len(steps):
             break
@@ -74,10 +74,10 @@ def _jumps(steps: Float[np.ndarray, "t 3"], joint: int, least: float, unusual: f
         sharp = np.delete(off, (2, length + 2), axis=0).max(0) < SHARP * size
         for k in np.flatnonzero((size > limit) & opposed & sharp):
             start, stop = int(k) + 1, int(k) + 1 + length
-            if not taken[start:stop].any():
-                taken[start:stop] = True
-                found.append(Glitch(joint, start, stop, float(size[k])))
-    return found
+            if not seen[start:stop].any():
+                seen[start:stop] = True
+                glitches.append(Glitch(joint, start, stop, float(size[k])))
+    return glitches
 
 
 def without_glitches(motion: Motion, glitches: list[Glitch]) -> Motion:
@@ -90,11 +90,10 @@ def without_glitches(motion: Motion, glitches: list[Glitch]) -> Motion:
                 b - a, root[a] - root[max(a - 1, 0)], root[b] - root[a], root[min(b + 1, last)] - root[b]
             )
             continue
-        own = q[:, glitch.joint]
-        before, across, after = (
-            rotmat_to_rotvec(own[i].T @ own[j]) for i, j in ((max(a - 1, 0), a), (a, b), (b, min(b + 1, last)))
-        )
-        own[glitch.start : b] = own[a] @ rotvec_to_rotmat(_bridge(b - a, before, across, after))
+        R = q[:, glitch.joint]
+        steps = (max(a - 1, 0), a), (a, b), (b, min(b + 1, last))
+        before, across, after = (rotmat_to_rotvec(R[i].T @ R[j]) for i, j in steps)
+        R[glitch.start : b] = R[a] @ rotvec_to_rotmat(_bridge(b - a, before, across, after))
     joints = motion.skeleton.forward(q, root) if glitches else motion.joints
     return replace(motion, q=q, root=root, joints=joints)
 
@@ -102,6 +101,6 @@ def without_glitches(motion: Motion, glitches: list[Glitch]) -> Motion:
 def _bridge(
     num: int, before: Float[np.ndarray, "3"], across: Float[np.ndarray, "3"], after: Float[np.ndarray, "3"]
 ) -> Float[np.ndarray, "t 3"]:
-    """Return the way from nothing to `across` in `num` frames, without its ends, with given steps a frame before and after."""
+    """Return the way to `across` in `num` frames, without its ends, with given steps a frame before and after."""
     u = (np.arange(1, num) / num)[:, None]
     return u * u * (3 - 2 * u) * across + num * (u * (1 - u) ** 2 * before - u * u * (1 - u) * after)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -16,17 +17,18 @@ class Event:
     """Something that happened to the person, for exports and plots."""
 
     name: str
-    """What it was, e.g. push."""
+    """Kind of event, e.g. push."""
     start: float
-    """Seconds from the motion's first frame [s]."""
+    """Time from the motion's first frame [s]."""
     duration: float = 0.0
-    """[s]"""
+    """Duration [s]."""
 
 
-_TIME_OF_EXTRAS = {
-    "touching": -2, "contact_forces": -3, "external_forces": -3, "wrench_before": -1, "wrench_after": -1,
-}  # fmt: skip
-"""The time axis of what is recorded along with a motion."""
+_TIME = {"root": -2, "q": -4, "joints": -3, "touching": -2, "contact_forces": -3, "external_forces": -3} | {
+    "wrench_before": -1,
+    "wrench_after": -1,
+}
+"""Time axis of each part of a motion; energies have it last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +51,10 @@ class Motion:
     touching: Bool[np.ndarray, "*b t 22"] | None = None
     """Joints whose spheres touch something."""
     contact_forces: Float[np.ndarray, "*b t 22 3"] | None = None
-    """On the person between the frame before and this one [N]; fitted to the motion, up to the simulator's contact
-    margin away."""
+    """Forces of contact on the person between the frame before and this one [N]; fitted to the motion, up to the
+    simulator's contact margin away."""
     external_forces: Float[np.ndarray, "*b t 22 3"] | None = None
-    """On the person between the frame before and this one [N]."""
+    """Other forces on the person between the frame before and this one [N]."""
     wrench_before: Float[np.ndarray, "*b t"] | None = None
     """Root wrench before the soft correction: change of momentum that contact does not explain [body weights]."""
     wrench_after: Float[np.ndarray, "*b t"] | None = None
@@ -61,7 +63,7 @@ class Motion:
     """Value of each energy by name."""
     events: tuple[Event, ...] = ()
     name: str = ""
-    """Where it came from, for messages."""
+    """Origin, for messages."""
 
     @classmethod
     def from_rotations(
@@ -85,68 +87,46 @@ class Motion:
         """Time from the first frame to the last [s]."""
         return (len(self) - 1) / self.fps
 
-    def _map_extras(self, change: Callable[[np.ndarray, int], np.ndarray]) -> dict[str, object]:
-        """Apply a change to every per-frame extra; the change is told the time axis."""
-        mapped: dict[str, object] = {
-            k: None if (v := getattr(self, k)) is None else change(v, dim) for k, dim in _TIME_OF_EXTRAS.items()
-        }
-        mapped["energies"] = {k: change(v, -1) for k, v in self.energies.items()}
-        return mapped
+    def _map(self, change: Callable[[np.ndarray, int], np.ndarray]) -> "Motion":
+        """Apply a change, which is given the time axis, to every part."""
+        parts = {name: getattr(self, name) for name in _TIME}
+        parts = {name: change(part, _TIME[name]) for name, part in parts.items() if part is not None}
+        return replace(self, **parts, energies={name: change(part, -1) for name, part in self.energies.items()})
 
     def map(self, change: Callable[[np.ndarray], np.ndarray]) -> "Motion":
-        """Apply a change of the leading dimensions to every part, e.g. `motion.map(lambda values: values[0])` for one person of a batch."""
-        extras = self._map_extras(lambda values, _: change(values))
-        return replace(self, root=change(self.root), q=change(self.q), joints=change(self.joints), **extras)
+        """Apply a change of the leading dimensions to every part, e.g. `motion.map(lambda values: values[0])`."""
+        return self._map(lambda part, _: change(part))
 
     def slice(self, start: int, stop: int) -> "Motion":
         """Return frames start to stop, as Python slices count them; events move along."""
         start, stop, _ = slice(start, stop).indices(len(self))
         if stop <= start:
             raise ValueError(f"frames {start} to {stop} hold nothing: the motion has {len(self)} frames")
-
-        def cut(v: np.ndarray, dim: int) -> np.ndarray:
-            return v[(..., slice(start, stop), *[slice(None)] * (-dim - 1))]
-
-        shift = start / self.fps
         # Rounded, because 123 / 30 * 30 < 123 in floating point.
-        events = tuple(
-            replace(e, start=e.start - shift) for e in self.events if start <= round(e.start * self.fps, 6) < stop
-        )
-        return replace(
-            self,
-            root=cut(self.root, -2),
-            q=cut(self.q, -4),
-            joints=cut(self.joints, -3),
-            events=events,
-            **self._map_extras(cut),
-        )
+        events = (e for e in self.events if start <= round(e.start * self.fps, 6) < stop)
+        events = tuple(replace(e, start=e.start - start / self.fps) for e in events)
+        cut = self._map(lambda part, dim: part[(..., slice(start, stop), *[slice(None)] * (-dim - 1))])
+        return replace(cut, events=events)
 
     @classmethod
     def concatenate(cls, motions: Sequence["Motion"]) -> "Motion":
         """Join motions of one rate and one skeleton end to end; an extra survives where all of them have it."""
         first = motions[0]
-        if any(m.fps != first.fps for m in motions):
+        if len(rates := {motion.fps for motion in motions}) > 1:
             raise ValueError(
-                f"cannot join motions at {sorted({m.fps for m in motions})} frames per second: resample them to one rate first"
+                f"cannot join motions at {sorted(rates)} frames per second: resample them to one rate first"
             )
         starts = [sum(len(m) for m in motions[:i]) / first.fps for i in range(len(motions))]
         events = tuple(replace(e, start=e.start + t) for m, t in zip(motions, starts, strict=True) for e in m.events)
 
         def join(name: str, dim: int) -> np.ndarray | None:
-            parts = [getattr(m, name) for m in motions]
-            return None if any(p is None for p in parts) else np.concatenate(parts, dim)
+            parts = [getattr(motion, name) for motion in motions]
+            return None if any(part is None for part in parts) else np.concatenate(parts, dim)
 
-        extras = {k: join(k, dim) for k, dim in _TIME_OF_EXTRAS.items()}
-        names = set.intersection(*(set(m.energies) for m in motions))
-        return replace(
-            first,
-            root=join("root", -2),
-            q=join("q", -4),
-            joints=join("joints", -3),
-            energies={k: np.concatenate([m.energies[k] for m in motions], -1) for k in sorted(names)},
-            events=events,
-            **extras,
-        )
+        names = sorted(set.intersection(*(set(motion.energies) for motion in motions)))
+        energies = {name: np.concatenate([motion.energies[name] for motion in motions], -1) for name in names}
+        parts: dict[str, Any] = {name: join(name, dim) for name, dim in _TIME.items()}
+        return replace(first, **parts, energies=energies, events=events)
 
     def mirrored(self) -> "Motion":
         """Swap left and right by reflection in the plane x = 0."""
@@ -166,7 +146,7 @@ class Motion:
         )
 
     def resampled(self, fps: float) -> "Motion":
-        """Return it at another rate: positions and forces by linear interpolation, rotations by slerp, contacts by nearest frame."""
+        """Return it at another rate: rotations by slerp, contacts by the nearest frame, all else linearly."""
         if not (fps > 0 and math.isfinite(fps)):
             raise ValueError(f"cannot resample to {fps} frames per second: give a positive number")
         if fps == self.fps:
@@ -184,13 +164,12 @@ class Motion:
             weight = share.reshape(-1, *([1] * (-dim - 1)))
             return (1 - weight) * v.take(low, dim) + weight * v.take(high, dim)
 
-        q = slerp_rotmat(self.q.take(low, -4), self.q.take(high, -4), share[:, None])
-        root = blend(self.root, -2)
         # Bones keep their length: kinematic joints come from the rotations, and only a simulator's residual is
         # interpolated.
         residual = blend(self.joints - self.skeleton.forward(self.q, self.root), -3)
-        joints = self.skeleton.forward(q, root) + residual
-        return replace(self, fps=fps, root=root, q=q, joints=joints, **self._map_extras(blend))
+        q = slerp_rotmat(self.q.take(low, -4), self.q.take(high, -4), share[:, None])
+        blended = self._map(blend)
+        return replace(blended, fps=fps, q=q, joints=self.skeleton.forward(q, blended.root) + residual)
 
     def velocity(self) -> Float[np.ndarray, "*b t 22 3"]:
         """Return joint velocities [m/s] by central differences, one-sided at the ends."""

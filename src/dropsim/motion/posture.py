@@ -12,7 +12,7 @@ from dropsim.motion.motion import Motion
 WALKING = (0.5, 2.0)
 """Slowest and fastest that a walker's pelvis is over the second around a frame [m/s]."""
 UPRIGHT = 0.75
-"""Share of their standing heights above which pelvis and head are of somebody upright."""
+"""Share of the standing height above which pelvis and head are those of somebody upright."""
 LOOKS_AHEAD = (-15.0, 10.0)
 """Lowest and highest median pitch of a face that looks ahead [degrees]: walkers look 0 to 10 degrees below the
 horizon."""
@@ -69,21 +69,18 @@ class Posture:
         where = (
             "at the floor" if self.face < LOOKS_AHEAD[0] else "at the sky" if self.face > LOOKS_AHEAD[1] else "ahead"
         )
-        return f"people who walk look {where}: face {self.face:+.0f}, pelvis {self.pelvis:+.0f}, chest {self.chest:+.0f} degrees (+ up)"
+        pitches = f"face {self.face:+.0f}, pelvis {self.pelvis:+.0f}, chest {self.chest:+.0f} degrees (+ up)"
+        return f"people who walk look {where}: {pitches}"
 
     @property
     def bows(self) -> bool:
-        """Whether people walk with the face, the chest or the pelvis turned far up or down, as nobody does who goes somewhere."""
-        return bool(self.frames) and not (
-            abs(self.face) < BOWED and abs(self.pelvis) < BOWED and abs(self.chest) < BOWED
-        )
+        """Whether people walk with the face, the chest or the pelvis turned far up or down."""
+        return bool(self.frames) and max(abs(self.face), abs(self.pelvis), abs(self.chest)) >= BOWED
 
     @property
     def remedy(self) -> str:
         """Advice for people who look at the floor or the sky; empty for others."""
         if not self.frames or LOOKS_AHEAD[0] <= self.face <= LOOKS_AHEAD[1]:
             return ""
-        return (
-            "if that is not what was recorded, name a pose that looks ahead under [standing] of a map "
-            "(`dropsim rig FILE --save map.toml`)"
-        )
+        advice = "if that is not what was recorded, name a pose that looks ahead under [standing] of a map"
+        return f"{advice} (`dropsim rig FILE --save map.toml`)"

@@ -1,11 +1,10 @@
 """Motion files by their ending."""
 
-# pyright: reportArgumentType=false
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dropsim.body.skeleton import Skeleton
+from dropsim.files.atomic import errors_of
 from dropsim.motion.amass import read_amass, read_betas
 from dropsim.motion.bvh import RigMotion, read_bvh
 from dropsim.motion.gltf import read_glb
@@ -17,12 +16,10 @@ ENDINGS = {".bvh": "BVH", ".npz": "AMASS"}
 ALL_ENDINGS = ENDINGS | {".glb": "glTF"}
 """The formats that are read: recordings, and animated characters."""
 OTHER_ANIMATIONS = (".fbx", ".gltf", ".vrm", ".blend", ".dae")
-"""Formats of animations that are not read, and that other programs turn into one that is."""
+"""Formats of animations that are not read; other programs convert them."""
 
-SMALLEST, TALLEST = 0.3, 3.0
-"""[m]"""
-LIGHTEST, HEAVIEST = 1.0, 1000.0
-"""[kg]"""
+HEIGHTS, MASSES = (0.3, 3.0), (1.0, 1000.0)
+"""Least and greatest height [m] and mass [kg] of a person."""
 
 
 def motion_ending(path: str | Path) -> str:
@@ -44,34 +41,31 @@ def read_recording(
     rig_map: RigMap | None = None,
     animation: str | None = None,
 ) -> Recording:
-    """Read a motion onto a skeleton, or onto one with the rig's own proportions where None is given, and say how it was understood.
+    """Read a motion onto a skeleton, or onto one with the rig's proportions for None, and say how it was understood.
 
     `up`, `unit` [m] and `rig_map` say what a BVH file leaves open; AMASS's are fixed.
     """
     if motion_ending(path) == ".npz":
-        options = (("up", up), ("unit", unit), ("map", rig_map), ("animation", animation))
-        if given := [name for name, value in options if value is not None]:
-            raise ValueError(
-                f"{path}: an AMASS file is z up and in metres, on SMPL's joints: leave out {' and '.join(given)}"
-            )
+        options = {"up": up, "unit": unit, "map": rig_map, "animation": animation}
+        if given := [name for name, value in options.items() if value is not None]:
+            fixed = "an AMASS file is z up and in metres, on SMPL's joints"
+            raise ValueError(f"{path}: {fixed}: leave out {' and '.join(given)}")
         return Recording(read_amass(path, skeleton or Skeleton.adult()), "SMPL", "z", "AMASS's layout")
     source = read_rig_motion(path, animation=animation)
-    try:
+    with errors_of(path):
         return retarget(source, skeleton, rig_map=rig_map, up=up, unit=unit)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 @dataclass(frozen=True)
 class Person:
-    """What is known of a recording's person beyond the file."""
+    """Facts about a recording's person beyond the file."""
 
     height: float | None = None
-    """[m]; by the rig's bones and unit unless given."""
+    """Height [m]; by the rig's bones and unit unless given."""
     mass: float | None = None
-    """[kg]; at a usual build unless given."""
+    """Mass [kg]; at a usual build unless given."""
     smpl: Path | None = None
-    """An SMPL model file, for the shape that an AMASS file has as betas."""
+    """SMPL model file, for the shape that an AMASS file has as betas."""
 
 
 def read_person(
@@ -83,36 +77,29 @@ def read_person(
     rig_map: RigMap | None = None,
     animation: str | None = None,
 ) -> Recording:
-    """Read a motion onto the body of its own person: the rig's proportions, or those of betas, or an adult's of a height."""
-    if person.height is not None and not SMALLEST <= person.height <= TALLEST:
-        raise ValueError(f"a person of {person.height:g} m: give {SMALLEST:g} to {TALLEST:g} m")
-    if person.mass is not None and not LIGHTEST <= person.mass <= HEAVIEST:
-        raise ValueError(f"a person of {person.mass:g} kg: give {LIGHTEST:g} to {HEAVIEST:g} kg")
-    if person.smpl is not None and motion_ending(path) != ".npz":
+    """Read a motion onto its person's body: the rig's proportions, those of betas, or an adult's of a height."""
+    for value, (low, high), name in ((person.height, HEIGHTS, "m"), (person.mass, MASSES, "kg")):
+        if value is not None and not low <= value <= high:
+            raise ValueError(f"a person of {value:g} {name}: give {low:g} to {high:g} {name}")
+    is_amass, skeleton = motion_ending(path) == ".npz", None
+    if is_amass:
+        skeleton = Skeleton.adult()
+        if person.smpl is not None:
+            skeleton = Skeleton.from_smpl(person.smpl, betas=read_betas(path), body_mass=None)
+        if person.height is not None:
+            skeleton = skeleton.with_bones(skeleton.rest * person.height / skeleton.height)
+    elif person.smpl is not None:
         raise ValueError(f"{path}: an SMPL model is for AMASS files, which have betas: leave it out")
-    skeleton = None
-    if motion_ending(path) == ".npz":
-        shaped = person.smpl is not None
-        skeleton = (
-            Skeleton.from_smpl(person.smpl, betas=read_betas(path), body_mass=None) if shaped else Skeleton.adult()
-        )
-        skeleton = _of_height(skeleton, person.height)
     recording = read_recording(path, skeleton, up=up, unit=unit, rig_map=rig_map, animation=animation)
-    own = recording.motion.skeleton
     if recording.fit is not None and person.height is not None:
         if unit is not None:
             raise ValueError("the height and the unit say the same: give one of them")
-        recording = retarget(
-            recording.fit.source, None, rig_map=rig_map, up=up, unit=recording.fit.scale * person.height / own.height
-        )
-        own = recording.motion.skeleton
+        unit = recording.fit.scale * person.height / recording.motion.skeleton.height
+        recording = retarget(recording.fit.source, None, rig_map=rig_map, up=up, unit=unit)
     if person.mass is None:
         return recording
-    return replace(recording, motion=replace(recording.motion, skeleton=own.with_mass(person.mass)))
-
-
-def _of_height(skeleton: Skeleton, height: float | None) -> Skeleton:
-    return skeleton if height is None else skeleton.with_bones(skeleton.rest * height / skeleton.height)
+    heavier = recording.motion.skeleton.with_mass(person.mass)
+    return replace(recording, motion=replace(recording.motion, skeleton=heavier))
 
 
 def read_rig_motion(path: str | Path, *, animation: str | None = None) -> RigMotion:

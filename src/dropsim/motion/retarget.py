@@ -4,11 +4,11 @@ import functools
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -17,7 +17,7 @@ from dropsim.body.rotations import apply, rotmat_to_rotvec, rotvec_to_rotmat, sw
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, Skeleton, joint_index
 from dropsim.files.names import suggestion
 from dropsim.motion import cmu
-from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion, write_back
+from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion
 from dropsim.motion.motion import Motion
 from dropsim.motion.structure import SURE, find_person, leftness
 
@@ -27,40 +27,39 @@ OPTIONAL = frozenset(
 """Joints that a rig may lack; they then move with their parent."""
 
 MAX_MAP_BYTES = 1_000_000
-"""Of a file that maps joints."""
+"""Largest file that maps joints [bytes]."""
 MAX_REST_SWING = 2.1
-"""A zero pose whose bones are bent further than this from ours [rad] is no rest pose; a frame of the motion serves
-instead."""
+"""Largest bend of a bone of a rest pose from ours [rad]; else a frame of the motion serves instead."""
 
 AXES = {"x": np.roll(np.eye(3), 1, axis=1), "y": Y_TO_Z_UP, "z": np.eye(3)}
 """The rotation that takes a world with this axis up into ours (z up)."""
 BVH_UP = "y"
-"""What most BVH files have up; taken where neither the rig nor its zero pose tells."""
+"""Vertical axis of most BVH files, for rigs that tell none."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where one of our joints lies in a source rig: at a joint, or part of the way between two."""
+    """Place of one of our joints in a source rig: at a joint, or part of the way between two."""
 
     names: tuple[str, ...]
     """Accepted spellings, the first that the rig has; for a point between two joints, exactly those two."""
     share: float | None = None
-    """How far from the first to the second joint."""
+    """Share of the way from the first to the second joint."""
 
 
 @dataclass(frozen=True)
 class RigMap:
-    """Which source joint drives which of ours."""
+    """Source joints that drive ours."""
 
     name: str
     joints: Mapping[str, Source]
-    """Position in the reference pose."""
+    """Positions in the reference pose."""
     rotations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Orientation, where it does not come from the joint of the position."""
+    """Joints of the orientations that do not come from the joint of the position."""
     repair: str = ""
     """A known conversion's faults to mend first; only `cmu` is known."""
     up: str | None = None
-    """The vertical axis of all files on this rig; None where they differ."""
+    """Vertical axis of all files on this rig; None where they differ."""
     unit: float | None = None
     """Metres per unit of all files on this rig; None where they differ."""
     only_with: tuple[str, ...] = ()
@@ -72,19 +71,18 @@ class RigMap:
     is none."""
 
 
+_PREFIX = re.compile(r"^(def[-_]|org[-_]|bip\d+[-_ ]|[mf]_avg_)")
+
+
 def plain(name: str) -> str:
-    """Reduce a joint's name to what tells it apart: no namespace, no DEF-, ORG-, Bip01 or m_avg_ prefix, no case, no punctuation."""
-    return re.sub(
-        r"[\W_]", "", re.sub(r"^(def[-_]|org[-_]|bip\d+[-_ ]|[mf]_avg_)", "", name.rpartition(":")[2].lower())
-    )
+    """Reduce a joint's name to lower-case letters and digits, without namespace and DEF-, ORG-, Bip01 or m_avg_."""
+    return re.sub(r"[\W_]", "", _PREFIX.sub("", name.rpartition(":")[2].lower()))
 
 
 def read_rig_map(path: Path) -> RigMap:
     """Read a user's own map from a TOML file."""
     if path.stat().st_size > MAX_MAP_BYTES:
-        raise ValueError(
-            f"{path}: has more than {MAX_MAP_BYTES / 1e6:g} MB, and a map of joints needs less: this is another file"
-        )
+        raise ValueError(f"{path}: has more than {MAX_MAP_BYTES / 1e6:g} MB: this is no map of joints")
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -92,90 +90,90 @@ def read_rig_map(path: Path) -> RigMap:
     return _parse_rig_map(str(path), table)
 
 
+_KNOWN = (
+    "dropsim cmu accad 100style mixamo lafan1 bandai humanoid unreal rokoko xsens daz daz9 vroid biped smpl mmd o3de"
+)
+
+
 @functools.cache
 def known_rig_maps() -> tuple[RigMap, ...]:
     """Return the maps that the package brings, the most particular first."""
     folder = resources.files("dropsim").joinpath("assets/rigs")
-    order = (
-        "dropsim", "cmu", "accad", "100style", "mixamo", "lafan1", "bandai", "humanoid", "unreal", "rokoko", "xsens", "daz", "daz9",
-        "vroid", "biped", "smpl", "mmd", "o3de",
-    )  # fmt: skip
-    return tuple(
-        _parse_rig_map(name, tomllib.loads(folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")))
-        for name in order
-    )
+    texts = {name: folder.joinpath(f"{name}.toml").read_text(encoding="utf-8") for name in _KNOWN.split()}
+    return tuple(_parse_rig_map(name, tomllib.loads(text)) for name, text in texts.items())
 
 
-_KEYS = ("joints", "rotations", "repair", "up", "unit", "only_with", "lengths", "standing")
+def _number(value: Any) -> float:  # noqa: ANN401 - TOML
+    if isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError
+    return float(value)
 
 
-def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
-    if unknown := sorted(set(table) - set(_KEYS)):
-        raise ValueError(f"{name}: unknown key {unknown[0]!r}: a map has {', '.join(_KEYS)}")
-    joints, rotations, lengths, standing = (
-        table.get(key, {}) for key in ("joints", "rotations", "lengths", "standing")
-    )
-    for key, value in (("joints", joints), ("rotations", rotations), ("lengths", lengths), ("standing", standing)):
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{name}: {key} should be a table")
-    repair, up = table.get("repair", ""), table.get("up")
-    if repair not in ("", "cmu"):
-        raise ValueError(f"{name}: there is no repair {repair!r}: only 'cmu' is known")
-    if up is not None and up not in AXES:
-        raise ValueError(f"{name}: up is x, y or z, not {up!r}")
-    unit = table.get("unit")
-    if unit is not None and not (_is_number(unit) and unit > 0):
-        raise ValueError(f"{name}: unit is a positive number of metres, not {unit!r}")
-    if not all(_is_number(length) for length in lengths.values()):
-        raise ValueError(f"{name}: lengths should be numbers")
-    for joint in (*joints, *rotations):
-        if joint not in JOINTS:
-            raise ValueError(f"{name}: there is no joint {joint!r}: {suggestion(joint, JOINTS)}")
-    if missing := [j for j in JOINTS if j not in joints and j not in OPTIONAL]:
-        raise ValueError(f"{name}: the map says nothing of {', '.join(missing)}")
-    return RigMap(
-        name,
-        {j: _parse_source(name, j, v) for j, v in joints.items()},
-        {j: _names(name, j, v) for j, v in rotations.items()},
-        repair,
-        up,
-        unit,
-        _names(name, "only_with", table["only_with"]) if "only_with" in table else (),
-        lengths,
-        {j: _vector(name, j, v) for j, v in standing.items()},
-    )
+def _positive(value: Any) -> float:  # noqa: ANN401 - TOML
+    if not _number(value) > 0:
+        raise ValueError
+    return float(value)
 
 
-def _vector(name: str, joint: str, value: object) -> tuple[float, float, float]:
-    if not isinstance(value, list) or len(value) != 3 or not all(_is_number(v) for v in value):
-        raise ValueError(f"{name}: {joint} should be three angles, a rotation vector in degrees")
-    x, y, z = map(float, value)
+def _names(value: object) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError
+    return tuple(names)
+
+
+def _source(value: Any) -> Source:  # noqa: ANN401 - TOML
+    if not isinstance(value, Mapping):
+        return Source(_names(value))
+    first, second = _names(value["between"])
+    return Source((first, second), _number(value["share"]))
+
+
+def _angles(value: Any) -> tuple[float, float, float]:  # noqa: ANN401 - TOML
+    x, y, z = map(_number, value)
     return x, y, z
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+_TABLES: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "joints": (_source, "a joint's name, a list of names, or { between = [A, B], share = 0.5 }"),
+    "rotations": (_names, "a joint's name or a list of names"),
+    "lengths": (_number, "a number"),
+    "standing": (_angles, "three angles, a rotation vector in degrees"),
+}
+"""Parsers of the entries of a map's tables, and their forms in words."""
+_VALUES: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "repair": ({"cmu": "cmu", "": ""}.__getitem__, "'cmu'"),
+    "up": ({axis: axis for axis in AXES}.__getitem__, "x, y or z"),
+    "unit": (_positive, "a positive number of metres"),
+    "only_with": (_names, "a joint's name or a list of names"),
+}
 
 
-def _parse_source(name: str, joint: str, value: object) -> Source:
-    if not isinstance(value, Mapping):
-        return Source(_names(name, joint, value))
-    between, share = value.get("between"), value.get("share")
-    if (
-        set(value) != {"between", "share"}
-        or not _is_number(share)
-        or not isinstance(between, list)
-        or len(between) != 2
-    ):
-        raise ValueError(f"{name}: {joint} should be a name, a list of names, or {{ between = [A, B], share = 0.5 }}")
-    return Source(_names(name, joint, between), float(share))
+def _parsed(name: str, key: str, value: object, parser: tuple[Callable[[Any], Any], str]) -> Any:  # noqa: ANN401
+    try:
+        return parser[0](value)
+    except (ValueError, TypeError, LookupError):
+        raise ValueError(f"{name}: {key} should be {parser[1]}, not {str(value)[:60]!r}") from None
 
 
-def _names(name: str, joint: str, value: object) -> tuple[str, ...]:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
-        raise ValueError(f"{name}: {joint} should be a joint's name or a list of names")
-    return tuple(names)
+def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
+    if unknown := sorted(set(table) - {*_TABLES, *_VALUES}):
+        raise ValueError(f"{name}: unknown key {unknown[0]!r}: a map has {', '.join((*_TABLES, *_VALUES))}")
+    entries: dict[str, Any] = {}
+    for key, value in table.items():
+        if key in _VALUES:
+            entries[key] = _parsed(name, key, value, _VALUES[key])
+        elif isinstance(value, Mapping):
+            entries[key] = {joint: _parsed(name, joint, part, _TABLES[key]) for joint, part in value.items()}
+        else:
+            raise ValueError(f"{name}: {key} should be a table")
+    joints = entries.setdefault("joints", {})
+    for joint in (*joints, *entries.get("rotations", ())):
+        if joint not in JOINTS:
+            raise ValueError(f"{name}: there is no joint {joint!r}: {suggestion(joint, JOINTS)}")
+    if missing := [joint for joint in JOINTS if joint not in joints and joint not in OPTIONAL]:
+        raise ValueError(f"{name}: the map says nothing of {', '.join(missing)}")
+    return RigMap(name, **entries)
 
 
 class _Match:
@@ -188,8 +186,8 @@ class _Match:
         def find(names: tuple[str, ...]) -> int | None:
             return next((index[plain(n)] for n in names if plain(n) in index), None)
 
-        marks = [(find((n,)), rig_map.lengths.get(n)) for n in (*rig_map.only_with, *rig_map.lengths)]
         lengths = np.linalg.norm(rig.offsets, axis=-1)
+        marks = [(find((name,)), rig_map.lengths.get(name)) for name in (*rig_map.only_with, *rig_map.lengths)]
         self.has_marks = all(
             j is not None and (length is None or abs(lengths[j] - length) < 1e-3) for j, length in marks
         )
@@ -198,18 +196,17 @@ class _Match:
         self.missing: list[str] = []
         for joint in JOINTS:
             source = rig_map.joints.get(joint, Source(()))
-            ends = [find((n,)) for n in source.names] if source.share is not None else [find(source.names)] * 2
-            found = [e for e in ends if e is not None]
-            self.positions.append((found[0], found[1], source.share or 0.0) if len(found) == 2 else None)
-            turned = rig_map.rotations.get(joint)
+            ends = [find((name,)) for name in source.names] if source.share is not None else [find(source.names)] * 2
+            ends = [end for end in ends if end is not None]
+            place = (ends[0], ends[1], source.share or 0.0) if len(ends) == 2 else None
+            turned, driver = rig_map.rotations.get(joint), place[0] if place else None
             # A joint that has an orientation but no place of its own stays at rest in the reference pose.
-            self.drivers.append(
-                find(turned) if turned and (found or not source.names) else found[0] if len(found) == 2 else None
-            )
-            if joint not in OPTIONAL and self.positions[-1] is None:
-                self.missing.append(f"{joint} ({' or '.join(source.names)})")
-            elif joint not in OPTIONAL and self.drivers[-1] is None:
-                self.missing.append(f"the rotation of {joint} ({' or '.join(turned or ())})")
+            if turned and (ends or not source.names):
+                driver = find(turned)
+            self.positions.append(place)
+            self.drivers.append(driver)
+            if joint not in OPTIONAL and (place is None or driver is None):
+                self.missing.append(f"{joint} ({' or '.join(source.names if place is None else turned or ())})")
 
     def name_of(self, rig: Rig, joint: str) -> str:
         """Return the rig's joint at one of ours."""
@@ -230,20 +227,33 @@ BY_STRUCTURE = "by structure"
 
 
 def map_by_structure(source: RigMotion, *, sure: bool = True) -> RigMap | None:
-    """Return a map of the joints that a rig's structure shows, or None where it shows no person, or not which side is which."""
-    still = _zero_pose(source)
-    offsets = still.translations[0]
+    """Return a map of the joints that a rig's structure shows.
+
+    None where it shows no person or, to be sure, not which side is which.
+    """
+    still, offsets = _zero_pose(source)
+    person = find_person(source.rig, offsets, np.concatenate((still, _some_poses(source))))
+    if person is None or (sure and person.sides_from == "nothing"):
+        return None
+    return RigMap(BY_STRUCTURE, {joint: Source((source.rig.names[j],)) for joint, j in person.joints.items()})
+
+
+def _zero_pose(source: RigMotion) -> tuple[Float[np.ndarray, "1 n 3"], Float[np.ndarray, "n 3"]]:
+    """Return the joints of a rig in which nothing is turned, and their offsets."""
+    offsets = np.concatenate((source.rig.offsets[:1], np.median(source.translations[:, 1:], axis=0)))
+    R_world = np.tile(np.eye(3), (1, len(offsets), 1, 1))
+    return RigMotion(source.rig, 1.0, offsets[None], R_world).positions(R_world), offsets
+
+
+def _some_poses(source: RigMotion) -> Float[np.ndarray, "t n 3"]:
+    """Return the joints in 50 frames of a motion at most."""
     some = np.unique(np.linspace(0, len(source) - 1, 50).astype(int))
     moving = replace(source, translations=source.translations[some], rotations=source.rotations[some])
-    poses = np.concatenate([motion.positions(motion.global_rotations()) for motion in (still, moving)])
-    found = find_person(source.rig, offsets, poses)
-    if found is None or (sure and found.sides_from == "nothing"):
-        return None
-    return RigMap(BY_STRUCTURE, {joint: Source((source.rig.names[j],)) for joint, j in found.joints.items()})
+    return moving.positions(moving.global_rotations())
 
 
 def match_source(source: RigMotion, rig_map: RigMap | None = None) -> _Match:
-    """Find the map that fits a file's rig, by its names or else by its structure, or raise with what is wrong."""
+    """Find the map that fits a file's rig, by its names or else by its structure, or raise with the fault."""
     try:
         match = match_rig(source.rig, rig_map)
     except ValueError as error:
@@ -252,24 +262,47 @@ def match_source(source: RigMotion, rig_map: RigMap | None = None) -> _Match:
         if match is None or match.missing:
             raise error from None
     if objection := _objection(source, match):
-        which = (
-            f"the map {match.rig_map.name}" if match.rig_map.name != BY_STRUCTURE else "what the rig's structure shows"
-        )
-        raise ValueError(
-            f"{which} is not a person: {objection}. Write one with `dropsim rig FILE --save map.toml`, correct it and pass it with --rig"
-        )
+        name = match.rig_map.name
+        which = "what the rig's structure shows" if name == BY_STRUCTURE else f"the map {name}"
+        raise ValueError(f"{which} is not a person: {objection}. {REMEDY}")
     return match
+
+
+REMEDY = "Write a map with `dropsim rig FILE --save map.toml`, correct it, and pass it with --rig"
+
+
+def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
+    """Find the map that fits a rig by its names, or raise with the joints that could not be matched."""
+    matches = [_Match(rig, one) for one in ([rig_map] if rig_map else known_rig_maps())]
+    matches = [match for match in matches if rig_map or match.has_marks]
+
+    def misfit(match: _Match) -> tuple[int, bool, int]:
+        is_general = not (match.rig_map.only_with or match.rig_map.lengths)
+        return len(match.missing), is_general, match.positions.count(None)
+
+    best = min(matches, key=misfit)
+    if best.missing:
+        known, name = ", ".join(match.rig_map.name for match in matches), best.rig_map.name
+        fits = f"none of the known rigs ({known}) fits this hierarchy; nearest is {name}"
+        fits = f"the map {name} does not fit this hierarchy" if rig_map else fits
+        few = ", ".join(best.missing[:4]) + (f" and {len(best.missing) - 4} others" if len(best.missing) > 4 else "")
+        raise ValueError(
+            f"{fits}, without a match for {few}. The file has {', '.join(rig.names[:40])}. "
+            f"{'Change the map' if rig_map else REMEDY}"
+        )
+    return best
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What a file's joints are taken for, also where that is not enough."""
+    """Best match of a file's joints, also where that is not enough."""
 
     joints: Mapping[str, str]
-    """The file's joint for each of ours that was found."""
+    """File's joint for each of ours that was matched."""
     found_by: str
+    """Name of the map."""
     problem: str
-    """What keeps the file from being read with it; empty if nothing does."""
+    """Reason why the file cannot be read with it; empty if there is none."""
 
 
 def guess_rig(source: RigMotion, rig_map: RigMap | None = None) -> Guess:
@@ -279,7 +312,7 @@ def guess_rig(source: RigMotion, rig_map: RigMap | None = None) -> Guess:
     except ValueError as error:
         problem = str(error).partition(". ")[0]
         maps = [rig_map] if rig_map else [m for m in (map_by_structure(source, sure=False), *known_rig_maps()) if m]
-        match = min((_Match(source.rig, known) for known in maps), key=lambda m: len(m.missing))
+        match = min((_Match(source.rig, known) for known in maps), key=lambda match: len(match.missing))
     joints = {name: match.name_of(source.rig, name) for name in JOINTS if match.positions[joint_index(name)]}
     return Guess(joints, match.rig_map.name, problem)
 
@@ -289,10 +322,11 @@ _BONES = (("hip", "knee"), ("knee", "ankle"), ("ankle", "foot"), ("shoulder", "e
 
 def _objection(source: RigMotion, match: _Match) -> str | None:
     """Return what no person has: limbs in the wrong order, legs on the spine, or left and right swapped."""
-    rig, at = (
-        source.rig,
-        {name: where[0] for name, where in zip(JOINTS, match.positions, strict=True) if where and not where[2]},
-    )
+    rig = source.rig
+    at = {name: where[0] for name, where in zip(JOINTS, match.positions, strict=True) if where and not where[2]}
+
+    def called(joint: str) -> str:
+        return f"{joint} ({match.name_of(rig, joint)})"
 
     def hangs(low: str, high: str) -> bool:
         joint = at[low]
@@ -303,34 +337,24 @@ def _objection(source: RigMotion, match: _Match) -> str | None:
     for side in ("left", "right"):
         for high, low in ((f"{side}_{a}", f"{side}_{b}") for a, b in _BONES):
             if high in at and low in at and not hangs(low, high):
-                return f"{low} ({rig.names[at[low]]}) does not hang on {high} ({rig.names[at[high]]})"
+                return f"{called(low)} does not hang on {called(high)}"
         if f"{side}_hip" in at and "spine3" in at and hangs(f"{side}_hip", "spine3"):
-            return f"it stands on its head: {side}_hip ({rig.names[at[f'{side}_hip']]}) hangs on the spine ({rig.names[at['spine3']]})"
+            return f"it stands on its head: {called(f'{side}_hip')} hangs on {called('spine3')}"
     # A zero pose that stands tells, whatever people do in the recording: some walk on their hands, or have a foot that
     # flips.
-    points = match.points((zero := _zero_pose(source)).positions(zero.rotations))
+    points = match.points(_zero_pose(source)[0])
     if not _stands(points[0]):
-        some = np.unique(np.linspace(0, len(source) - 1, 50).astype(int))
-        moving = replace(source, translations=source.translations[some], rotations=source.rotations[some])
-        points = match.points(moving.positions(moving.global_rotations()))
+        points = match.points(_some_poses(source))
     up = points[:, 16:18].mean(1) - points[:, 1:3].mean(1)
     toes = (points[:, 10:12] - points[:, 7:9]).sum(1)
     if not (np.isfinite(up).all() and np.isfinite(toes).all()):
         return None
     legs, arms = (leftness(points[:, j] - points[:, j + 1], up, toes) for j in (1, 16))
     if legs < -SURE:
-        return f"left and right are swapped: left_hip ({match.name_of(rig, 'left_hip')}) is on the right of the spine and the toes"
+        return f"left and right are swapped: {called('left_hip')} is on the right of the spine and the toes"
     if arms < -SURE:
-        return (
-            f"the arms are swapped: left_shoulder ({match.name_of(rig, 'left_shoulder')}) is on the side of right_hip"
-        )
+        return f"the arms are swapped: {called('left_shoulder')} is on the side of right_hip"
     return None
-
-
-def _zero_pose(source: RigMotion) -> RigMotion:
-    """Return the pose of a rig in which nothing is turned."""
-    offsets = np.concatenate((source.rig.offsets[:1], np.median(source.translations[:, 1:], axis=0)))
-    return RigMotion(source.rig, 1.0, offsets[None], np.tile(np.eye(3), (1, len(offsets), 1, 1)), "")
 
 
 def _stands(points: Float[np.ndarray, "22 3"]) -> bool:
@@ -342,28 +366,6 @@ def _stands(points: Float[np.ndarray, "22 3"]) -> bool:
         return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12))
 
     return cosine(up, down) < -0.8 and abs(cosine(up, toes)) < 0.8
-
-
-def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
-    """Find the map that fits a rig by its names, or raise with the joints that could not be matched."""
-    matches = (
-        [_Match(rig, rig_map)]
-        if rig_map
-        else [m for m in (_Match(rig, known) for known in known_rig_maps()) if m.has_marks]
-    )
-    best = min(
-        matches, key=lambda m: (len(m.missing), not (m.rig_map.only_with or m.rig_map.lengths), m.positions.count(None))
-    )
-    if best.missing:
-        known = ", ".join(m.rig_map.name for m in matches)
-        fits = f"none of the known rigs ({known}) fits this hierarchy; nearest is {best.rig_map.name}"
-        few = ", ".join(best.missing[:4]) + (f" and {len(best.missing) - 4} others" if len(best.missing) > 4 else "")
-        raise ValueError(
-            f"{f'the map {best.rig_map.name} does not fit this hierarchy' if rig_map else fits}, without a match for "
-            f"{few}. The file has {', '.join(rig.names[:40])}. "
-            f"{'Change the map' if rig_map else 'Write a map with `dropsim rig FILE --save map.toml`, correct it, and pass it with --rig'}"
-        )
-    return best
 
 
 _ANKLES = (joint_index("left_ankle"), joint_index("right_ankle"))
@@ -398,17 +400,15 @@ def _reference_rotations(
             R_world[j] = level @ lean if j in _LOINS else level
         elif j in _ANKLES and stands and known[j] and children:
             across = np.eye(3) - np.outer(level[:, 1], level[:, 1])
-            R_world[j] = (
-                swing(across @ level @ skeleton.offsets[children[0]], across @ (points[children[0]] - points[j]))
-                @ level
-            )
+            bone = points[children[0]] - points[j]
+            R_world[j] = swing(across @ level @ skeleton.offsets[children[0]], across @ bone) @ level
     return R_world, largest
 
 
 def _lean(
     skeleton: Skeleton, points: Float[np.ndarray, "22 3"], level: Float[np.ndarray, "3 3"]
 ) -> Float[np.ndarray, "3 3"]:
-    """Return the turn of the loins that puts the upper body as far before the hips as some points have it: people stay in balance."""
+    """Return the turn of the loins that puts the upper body as far before the hips as some points have it."""
     between = skeleton.rest[_CHEST] - skeleton.rest[_LOINS[0]]
     upper = np.nanmean(points[[_CHEST, 16, 17]], axis=0)
     ahead = (upper - points[1:3].mean(0)) @ level[:, 2] * skeleton.leg_length / _leg_length(points[None])
@@ -416,7 +416,7 @@ def _lean(
 
 
 def _level(points: Float[np.ndarray, "22 3"]) -> Float[np.ndarray, "3 3"]:
-    """Return the orientation of somebody who stands like some points: left by the hips, up along the axis that they stand along, if any."""
+    """Return the orientation of a standing person: left by the hips, up along the axis of the pose, if any."""
     rise = _rise(points)
     axis = _axis(rise)
     up = rise / np.linalg.norm(rise) if axis is None else np.eye(3)["xyz".index(axis)]
@@ -449,7 +449,7 @@ def _rest_pose(rig: Rig, match: _Match, skeleton: Skeleton) -> _Reference | None
     standing = {plain(name): rotvec_to_rotmat(np.deg2rad(angles)) for name, angles in match.rig_map.standing.items()}
     for j, name in enumerate(rig.names):
         R_source[j] = standing.get(plain(name), R_source[max(rig.parents[j], 0)])
-    pose = RigMotion(rig, 1.0, rig.offsets[None], R_source[None], "")
+    pose = RigMotion(rig, 1.0, rig.offsets[None], R_source[None])
     points = match.points(pose.positions(R_source[None]))[0]
     R_ours, bend = _reference_rotations(skeleton, points)
     if bend > MAX_REST_SWING:
@@ -466,17 +466,15 @@ def _least_bent_pose(
     points: Float[np.ndarray, "t 22 3"], R_source: Float[np.ndarray, "t n 3 3"], skeleton: Skeleton
 ) -> _Reference:
     """Return the frame of a motion that is nearest to our rest pose."""
-    poses = [
-        (i, *_reference_rotations(skeleton, points[i], stands=False))
-        for i in range(0, len(points), max(1, len(points) // 50))
-    ]
+    some = range(0, len(points), max(1, len(points) // 50))
+    poses = [(i, *_reference_rotations(skeleton, points[i], stands=False)) for i in some]
     frame, R_ours, _ = min(poses, key=lambda pose: pose[2])
     return _Reference(R_source[frame], R_ours, points[frame], None)
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """How a file's rig and our skeleton fit together: the way there, and the way back."""
+    """Correspondence of a file's rig and our skeleton: the way there, and the way back."""
 
     source: RigMotion
     """As it was read."""
@@ -490,7 +488,7 @@ class Fit:
     scale: float
     """Metres per unit of the file."""
     hips: tuple[tuple[int, int, float], ...]
-    """Where the rig has our two hips: at a share of the way from a joint to another."""
+    """Places of our two hips: a share of the way from one of the rig's joints to another."""
     first: int
     """The source's frame that is our first; a known artificial one before it is not read."""
 
@@ -503,9 +501,8 @@ class Fit:
             else:
                 R_ours[:, j] = self.R_axes @ R_source[:, driver] @ self.alignments[j]
         q = np.concatenate((R_ours[:, :1], transpose(R_ours[:, PARENTS[1:]]) @ R_ours[:, 1:]), axis=1)
-        root = self.scale * self._middle_of_hips(points) @ self.R_axes.T - apply(
-            R_ours[:, 0], self.skeleton.offsets[1:3].mean(0)
-        )
+        hips = self.scale * self._middle_of_hips(points) @ self.R_axes.T
+        root = hips - apply(R_ours[:, 0], self.skeleton.offsets[1:3].mean(0))
         return Motion.from_rotations(self.skeleton, self.source.fps, root, q, name=self.source.name)
 
     def _middle_of_hips(self, points: Float[np.ndarray, "t n 3"]) -> Float[np.ndarray, "t 3"]:
@@ -542,20 +539,21 @@ class Fit:
         return replace(source, translations=translations, rotations=local)
 
     def write(self, motion: Motion, path: str | Path, *, raised: Float[np.ndarray, "3"] | float = 0.0) -> None:
-        """Write a motion of ours onto the file's own rig; `raised` is how far it was moved from where the file has it [m]."""
+        """Write a motion of ours onto the file's rig, moved back by `raised`, its distance from the file's [m]."""
         back = self.back(replace(motion, root=motion.root - raised))
-        if self.source.glb is not None:
-            self.source.glb.write_back(back, Path(path), source=self.source)
-        else:
-            write_back(back, path, source=self.source)
+        if self.source.file is None:
+            raise ValueError(
+                f"{path}: {self.source.name} was not read from a file that frames can be written back into"
+            )
+        self.source.file.write_back(back, Path(path), source=self.source)
 
     @property
     def ending(self) -> str:
-        """Of the files that can be written back."""
-        return ".bvh" if self.source.glb is None else ".glb"
+        """Ending of the files that can be written back."""
+        return self.source.file.ending if self.source.file else ""
 
     def _mover(self) -> int:
-        """Return the joint whose translation moves the person: the lowest that can be moved and has all of them below it."""
+        """Return the joint that moves the person: the lowest movable one that has all driven joints below it."""
         parents, movable = self.source.rig.parents, self.source.movable
         below = np.zeros(len(parents), dtype=int)
         for joint in {driver for driver in self.drivers if driver is not None}:
@@ -576,7 +574,7 @@ class Recording:
     up: str
     """The file's vertical axis: x, y or z."""
     up_from: str
-    """What told the vertical axis."""
+    """Source of the vertical axis."""
     fit: Fit | None = None
     """The way back onto the file's rig; None for files that have our joints."""
     stretched: str | None = None
@@ -584,17 +582,13 @@ class Recording:
 
     @property
     def read_as(self) -> str:
-        """How the file was understood, in a line."""
-        hint = (
-            f"; people lie along {self.stretched}: give --up {self.stretched} if that is wrong"
-            if self.stretched
-            else ""
-        )
-        return f"rig {self.rig}, {self.up} up ({self.up_from}){hint}"
+        """Line that says how the file was understood."""
+        hint = f"; people lie along {self.stretched}: give --up {self.stretched} if that is wrong"
+        return f"rig {self.rig}, {self.up} up ({self.up_from}){hint if self.stretched else ''}"
 
 
 UNITS = (1.0, 0.01, 0.0254, 0.001)
-"""What files count in: metres, centimetres, inches, millimetres [m]."""
+"""Usual units of files: metres, centimetres, inches, millimetres [m]."""
 LEGS = (0.55, 1.15)
 """Legs of people, hip to ankle [m]: by them the unit of a file is told."""
 
@@ -629,15 +623,10 @@ def retarget(
     legs = _leg_length(points)
     rest = _rest_pose(source.rig, match, usual)
     known, rest_up = match.rig_map.up, rest.up if rest else None
-    gltf_up = "y" if source.glb is not None else None
-    told = (
-        (up, "as given"),
-        (gltf_up, "glTF's"),
-        (known, "known layout"),
-        (rest_up, "rest pose"),
-        (BVH_UP, "custom, as the zero pose does not stand"),
-    )
-    axis, up_from = next((axis, how) for axis, how in told if axis)
+    gltf_up = source.file.up if source.file else None
+    ways = [(up, "as given"), (gltf_up, "glTF's"), (known, "known layout"), (rest_up, "rest pose")]
+    ways.append((BVH_UP, "custom, as the zero pose does not stand"))
+    axis, up_from = next((axis, how) for axis, how in ways if axis)
     pose = rest or _least_bent_pose(points, R_source, usual)
     if skeleton is None:
         unit = unit or match.rig_map.unit or next((size for size in UNITS if LEGS[0] <= size * legs <= LEGS[1]), None)
@@ -645,28 +634,17 @@ def retarget(
         skeleton = _own_skeleton(usual, scale * pose.points, pose.R_ours)
     else:
         scale = unit or skeleton.leg_length / legs
-    alignments = np.stack(
-        [
-            np.eye(3) if driver is None else pose.R_source[driver].T @ pose.R_ours[j]
-            for j, driver in enumerate(match.drivers)
-        ]
-    )
+    alignments = np.tile(np.eye(3), (NUM_JOINTS, 1, 1))
+    for j, driver in enumerate(match.drivers):
+        if driver is not None:
+            alignments[j] = pose.R_source[driver].T @ pose.R_ours[j]
     hips = tuple(where for where in match.positions[1:3] if where is not None)
-    fit = Fit(
-        replace(read, fps=source.fps),
-        skeleton,
-        tuple(match.drivers),
-        alignments,
-        AXES[axis],
-        scale,
-        hips,
-        len(read) - len(source),
-    )
+    first, read = len(read) - len(source), replace(read, fps=source.fps)
+    fit = Fit(read, skeleton, tuple(match.drivers), alignments, AXES[axis], scale, hips, first)
     # A known layout leaves no doubt.
     stretched = "xyz"[int(np.abs(_rise(points).mean(0)).argmax())] if not (up or known or gltf_up) else axis
-    return Recording(
-        fit.there(R_source, positions), match.rig_map.name, axis, up_from, fit, stretched if stretched != axis else None
-    )
+    motion = fit.there(R_source, positions)
+    return Recording(motion, match.rig_map.name, axis, up_from, fit, stretched if stretched != axis else None)
 
 
 SHORTEST_BONE = 0.01
@@ -674,7 +652,7 @@ SHORTEST_BONE = 0.01
 
 
 def _own_skeleton(adult: Skeleton, points: Float[np.ndarray, "22 3"], R_ours: Float[np.ndarray, "22 3 3"]) -> Skeleton:
-    """Return a skeleton with the bones of a reference pose [m], an adult's where the rig has none, and spheres and masses of its size."""
+    """Return a skeleton with the bones of a reference pose [m], an adult's where the rig has none."""
     ratio = _leg_length(points[None]) / adult.leg_length
     points = points.copy()
     # Spine joints that the rig lacks lie evenly between those that it has.

@@ -13,8 +13,7 @@ from dropsim.motion.bvh import Rig
 LIKE = 0.1
 """Bones of the two sides differ by less than this share of their chain."""
 LEG, ARM = (1.0, 0.35), (1.2, 0.33)
-"""Of a leg and of an arm: the upper bone over the lower one, and the foot or hand over both (Drillis & Contini 1966,
-Winter)."""
+"""Ratios of a leg and an arm: upper over lower bone, and foot or hand over both (Drillis & Contini 1966, Winter)."""
 FEWEST = 3
 """Joints of a leg or an arm."""
 MOST = 12
@@ -47,7 +46,7 @@ class Found:
 
     joints: Mapping[str, int]
     sides_from: str
-    """What told left from right: names, the pose, or nothing."""
+    """Source of left and right: names, the pose, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class _Limbs:
     parent: int
     chains: tuple[list[int], list[int]]
     length: float
-    """Of one, in the file's unit."""
+    """Length of one, in the file's unit."""
 
 
 class _Tree:
@@ -101,7 +100,7 @@ class _Tree:
     def pairs(self, *, one_hand_may_hold_something: bool = False) -> list[_Limbs]:
         """Return all pairs of like chains, the longest first; a prop makes one chain longer than the other."""
         missing = [] if one_hand_may_hold_something else [0.0, 0.0]
-        found = []
+        pairs = []
         for parent, below in enumerate(self.children):
             for a, b in itertools.combinations(below, 2):
                 chains = self.chain(a), self.chain(b)
@@ -110,11 +109,11 @@ class _Tree:
                     continue
                 lengths = [[*self.lengths[chain][1:], *missing] for chain in chains]
                 if all(abs(x - y) < LIKE * size for x, y in zip(*lengths, strict=False)):
-                    found.append(_Limbs(parent, chains, float(size)))
-        return sorted(found, key=lambda pair: -pair.length)
+                    pairs.append(_Limbs(parent, chains, float(size)))
+        return sorted(pairs, key=lambda pair: -pair.length)
 
     def limb(self, pair: _Limbs, build: tuple[float, float]) -> tuple[int, int, int]:
-        """Return where in its chains the hips, knees and ankles are, or the shoulders, elbows and wrists, by the bones' mean lengths."""
+        """Return the places of hips, knees and ankles, or of shoulders, elbows and wrists, in a chain."""
         chain = min(pair.chains, key=len)
         means = np.mean([self.lengths[line[: len(chain)]] for line in pair.chains], axis=0)
         along = np.concatenate(([0.0], np.cumsum(means[1:])))
@@ -130,37 +129,33 @@ class _Tree:
             start = max(0.0, along[at[0]] / (upper + lower) - 0.5)
             # Fingers begin at a hand; a twist joint inside a bone does not bend.
             palm = 0.0 if len(self.children[chain[at[2]]]) > 1 else 0.2
-            return (
-                abs(np.log(upper / lower / ratio)) + 0.6 * end + 4 * start + palm + 2 * (not self.bends[chain[at[1]]])
-            )
+            stiff = 2 * (not self.bends[chain[at[1]]])
+            return abs(np.log(upper / lower / ratio)) + 0.6 * end + 4 * start + palm + stiff
 
         joints = [k for k, j in enumerate(chain[:MOST]) if not is_end(self.rig.names[j])]
         return min(itertools.combinations(joints if len(joints) >= FEWEST else range(len(chain)), 3), key=oddness)
 
 
 def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.ndarray, "t n 3"]) -> Found | None:
-    """Return our joints in a rig, or None where it has no two pairs of like chains; `poses` are joints in some poses, for left and right.
+    """Return our joints in a rig, or None where it has no two pairs of like chains; `poses` tell left from right.
 
     Legs and arms are the longest pairs such that the arms hang on a joint that is neither above the legs nor on one of
     them.
     """
     tree = _Tree(rig, offsets, poses)
     for pairs in (tree.pairs(), tree.pairs(one_hand_may_hold_something=True)):
-        fits = [
-            (legs, arms) for legs, arms in itertools.permutations(pairs[:MOST_PAIRS], 2) if _is_person(tree, legs, arms)
-        ]
+        fits = [pair for pair in itertools.permutations(pairs[:MOST_PAIRS], 2) if _is_person(tree, *pair)]
         if fits:
             break
     else:
         return None
     legs, arms = max(fits, key=lambda fit: (fit[0].length + fit[1].length, fit[0].length))
     joints: dict[str, int] = {"pelvis": legs.parent}
-    order, told = _sides(tree, legs, arms, poses)
+    order, sides_from = _sides(tree, legs, arms, poses)
     hip, knee, ankle = tree.limb(legs, LEG)
     shoulder, elbow, wrist = tree.limb(arms, ARM)
-    for side, leg, arm in zip(
-        ("left", "right"), (legs.chains[k] for k in order[0]), (arms.chains[k] for k in order[1]), strict=True
-    ):
+    for k, side in enumerate(("left", "right")):
+        leg, arm = legs.chains[order[0][k]], arms.chains[order[1][k]]
         joints |= {f"{side}_hip": leg[hip], f"{side}_knee": leg[knee], f"{side}_ankle": leg[ankle]}
         if ankle + 1 < len(leg):
             joints[f"{side}_foot"] = leg[ankle + 1]
@@ -168,7 +163,7 @@ def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.nda
         if shoulder:
             joints[f"{side}_collar"] = arm[0]
     joints |= _spine(tree, legs.parent, arms) | _head(tree, arms)
-    return Found(joints, told)
+    return Found(joints, sides_from)
 
 
 def _is_person(tree: _Tree, legs: _Limbs, arms: _Limbs) -> bool:
@@ -179,7 +174,6 @@ def _is_person(tree: _Tree, legs: _Limbs, arms: _Limbs) -> bool:
 def _spine(tree: _Tree, pelvis: int, arms: _Limbs) -> dict[str, int]:
     common = set(tree.above(pelvis))
     spine = [j for j in reversed(tree.above(arms.parent)) if j not in common]
-    spine = [j for j in spine if j != pelvis]
     if not spine:
         return {}
     named = {"spine3": spine[-1]}
@@ -226,7 +220,7 @@ def _sides(
 
 
 def leftness(across: Float[np.ndarray, "t 3"], up: Float[np.ndarray, "t 3"], toes: Float[np.ndarray, "t 3"]) -> float:
-    """Return the middle cosine between a line across the body and the line to its left, up x front; 1 where it leads to the left."""
+    """Return the median cosine between a line across the body and the line to its left, up x front."""
     left = np.cross(up, toes)
     size = np.linalg.norm(across, axis=-1) * np.linalg.norm(left, axis=-1)
     cosines = (across * left).sum(-1) / np.maximum(size, 1e-12)

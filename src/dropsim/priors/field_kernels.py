@@ -8,7 +8,6 @@ import numpy as np
 from dropsim.body.joints import MIRROR, NUM_JOINTS, PARENTS
 from dropsim.body.kinematics import chain, copy, product, product_transposed, swing
 from dropsim.compute.jit import inlined_kernel, kernel
-from dropsim.compute.prefetch import prefetch
 from dropsim.files.units import GRAVITY
 
 Array = Any
@@ -346,14 +345,12 @@ def follow(
     now_root, now_q, then_root, then_q = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3), np.empty((NUM_JOINTS, 4))
     foot = np.empty(3)
     R, world, turn, stands = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4), np.empty(2, dtype=np.bool_)
-    n, fade, recorded = len(frames.root), pull.fade, frames.quaternions.reshape(-1)
+    n, fade = len(frames.root), pull.fade
     for i in range(len(x)):
         for j in range(NUM_JOINTS):
             to_quaternion(q[i, j], own[j])
         for k in range(rows.shape[1]):
             row = rows[i, k]
-            if k + 1 < rows.shape[1]:  # the next one's two frames
-                prefetch(recorded, rows[i, k + 1] % n * NUM_JOINTS * 4, 2 * NUM_JOINTS * 4)
             load(frames, row, now_root, now_q)
             load(frames, row + 1, then_root, then_q)
             to_matrix(now_q[0], R)

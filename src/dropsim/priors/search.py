@@ -26,7 +26,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from dropsim.compute.jit import kernel
-from dropsim.compute.prefetch import prefetch
 
 LANES = 8
 """Frames in a run, children of a node, and columns that are summed before looking whether the sum is too large
@@ -433,12 +432,6 @@ def _search_one(
         if bounds[entry, 1] > worst:
             last = bucket  # what is in later buckets is farther still
             continue
-        if queue[entry, 2] >= 0:  # probably the next one
-            at = queue[queue[entry, 2], 0]
-            if at >= 0:
-                prefetch(boxes, at * num_columns * LANES, num_columns * LANES)
-            else:
-                prefetch(leaves, (-1 - at) * num_columns * LANES, num_columns * LANES)
         at, near = queue[entry, 0], np.int32(0)
         sums[:] = 0.0
         if at >= 0:
