@@ -118,7 +118,7 @@ _ALL = [
     _setup("follow-run", "A person runs around a square at 2.5 m/s and turns every 4 s.", "run", _square(2.5)[0], seconds=16.0),
     _setup("lead-by-hand", "A person is led around a square by the right hand at 1.2 m/s.", "walk", *_square(1.2), seconds=16.0),
     _setup("lead-by-hand-run", "A person is led around a square by the right hand at 2.5 m/s.", "run", *_square(2.5), seconds=16.0),
-    _setup("trip", "An obstacle holds a running person's heel for a second.", "run", Trip(start=0.5)),
+    _setup("trip", "An obstacle holds a running person's heel for a second.", "run", Trip(start=0.5), seed=1),
     Setup("tilt", "The ground tilts sideways and back while a person walks.", scene=Scene(elements=(_ahead(1.0),), ground=Ground(_TILTS))),
     _setup("stiff-knee", "A person walks with a right knee that does not bend.", "walk", _ahead(1.0), StiffJoint()),
     Setup(
@@ -127,7 +127,7 @@ _ALL = [
     ),
     # Person 0 of eight lurches before it gets there; this one walks as the others do.
     _setup("slip", "A walking person steps onto ice.", "walk", _ahead(1.2), Patch((0.0, 3.0), (2.0, 2.0), friction=0.05), seed=7),
-    _setup("ramp", "A person walks up a ramp of 12 degrees.", "walk", _ahead(1.2), Ramp((0.0, 2.0), 12.0, width=4.0, landing=4.0), seed=7),
+    _setup("ramp", "A person walks up a ramp of 12 degrees.", "walk", _ahead(1.2), Ramp((0.0, 2.0), 12.0, width=4.0, landing=4.0), seed=8),
     _setup("curb", "A person walks over a curb of 10 cm.", "walk", _ahead(1.2), Box((0.0, 3.5, 0.0), (5.0, 2.0, 0.1)), seed=7),
     _setup(
         "trip-curb", "A person does not see a curb of 10 cm.", "walk",
