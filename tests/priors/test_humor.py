@@ -241,7 +241,7 @@ def test_the_shared_first_layer_is_the_plain_concatenation(path):
     prior = humor_prior(path, Skeleton.adult())
     rng = np.random.default_rng(2)
     x, z = rng.normal(size=(2, 339)), rng.normal(size=(2, 5, 48))
-    ours = prior.network.decoder.forward_shared(x.astype(np.float32), z.astype(np.float32))
+    ours = prior.network.decoder.forward(x.astype(np.float32), z.astype(np.float32))
     plain = [[naive_mlp("decoder", np.concatenate((x[b], z[b, k])), z[b, k]) for k in range(5)] for b in range(2)]
     # Single against double precision over sums of a thousand terms of order one.
     np.testing.assert_allclose(ours, np.array(plain), atol=1e-5, rtol=0)
@@ -263,8 +263,8 @@ def test_batches_are_loops(path):
 def test_the_module_prefix_may_be_missing(path, tmp_path):
     plain = tmp_path / "plain.pth"
     torch.save(checkpoint(WEIGHTS, prefix=""), plain)
-    state = humor_prior(plain, Skeleton.adult()).network.tensors()
-    for name, tensor in humor_prior(path, Skeleton.adult()).network.tensors().items():
+    state = humor_prior(plain, Skeleton.adult()).network.tensors
+    for name, tensor in humor_prior(path, Skeleton.adult()).network.tensors.items():
         assert np.array_equal(state[name], tensor)
 
 

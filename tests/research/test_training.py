@@ -1,6 +1,5 @@
 """Training of the motion prior: recorded frames, displaced states and their way back, and runs that resume to the bit."""
 
-import copy
 import math
 import os
 import pickle
@@ -22,13 +21,12 @@ from dropsim.motion.contacts import CONTACT_JOINTS, label_contacts
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAEPrior
-from dropsim.research.training import ensemble, loop, prior
 from dropsim.research.training import frames as frames_module
-from dropsim.research.training.displaced import Pool, displaced, features, returning_target
-from dropsim.research.training.ensemble import EnsembleOptions, EnsembleTrainer, energy_score
-from dropsim.research.training.frames import BALANCE, Frames, Transition, recorded_window, transition
+from dropsim.research.training import loop, prior
+from dropsim.research.training.displaced import LASTING, RETURN_HALF_LIFE, displaced, returning_target
+from dropsim.research.training.frames import BALANCE, Frames, Transition, transition
 from dropsim.research.training.loop import Budget, Progress
-from dropsim.research.training.network import Local, exp, heading, log_small, recentred
+from dropsim.research.training.network import Local, exp, heading, recentred
 from dropsim.research.training.prior import PriorOptions, PriorTrainer, train_prior
 
 FPS = 30.0
@@ -201,13 +199,12 @@ def test_data_without_contacts_is_refused():
 
 # --- the way back
 
-HALF_LIFE, LASTING = 0.2, 0.3
-FADE = 2 ** (-H / HALF_LIFE)
+FADE = 2 ** (-H / RETURN_HALF_LIFE)
 """What is left of an offset after a frame: 0.89, and a half after six."""
 
 
 def target_of(pair: Transition, state: Local) -> Local:
-    return returning_target(pair, state, BODY, half_life=HALF_LIFE, lasting=LASTING, fps=FPS)
+    return returning_target(pair, state, BODY, FPS)
 
 
 def bent(frame: Local, joint: int, rotvec: Tensor) -> Local:
@@ -382,7 +379,7 @@ def weights(trainer: PriorTrainer) -> dict[str, Tensor]:
 def test_the_loss_falls():
     def losses(rate: float) -> list[float]:
         # So long a schedule that roll-outs stay one frame long, and the task the same.
-        trainer = PriorTrainer(FRAMES, replace(TINY, batch=64, displaced=0.0, shoved=0.0, learning_rate=rate), 10**6)
+        trainer = PriorTrainer(FRAMES, replace(TINY, batch=64, displaced=0.0, shoved=0.0, learning_rate=rate))
         return [trainer.step()["loss"] for _ in range(40)]
 
     # Both see the same frames and the same noise, one learning and one not: over three seeds the last ten steps differ
@@ -394,7 +391,7 @@ def test_the_loss_falls():
 
 def test_the_same_seed_gives_the_same_weights():
     def trained(seed: int) -> dict[str, Tensor]:
-        trainer = PriorTrainer(FRAMES, replace(TINY, seed=seed), 20)
+        trainer = PriorTrainer(FRAMES, replace(TINY, seed=seed))
         for _ in range(5):
             torch.rand(3)  # what others draw from torch's own generator does not matter
             trainer.step()
@@ -406,7 +403,7 @@ def test_the_same_seed_gives_the_same_weights():
 
 
 def test_the_average_trails_the_weights():
-    trainer = PriorTrainer(FRAMES, TINY, 20)
+    trainer = PriorTrainer(FRAMES, TINY)
     for _ in range(3):
         before = weights(trainer)
         trainer.step()
@@ -421,14 +418,15 @@ def test_the_average_trails_the_weights():
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_nobody_or_everybody_goes_on_from_a_sample(share: float):
-    trainer = PriorTrainer(FRAMES, replace(TINY, sampled=share), 20)
+    trainer = PriorTrainer(FRAMES, replace(TINY, sampled=share))
     for _ in range(2):
         assert math.isfinite(trainer.step()["loss"])
     assert all(v.isfinite().all() for v in weights(trainer).values())
 
 
 def test_particles_roll_on_and_start_again():
-    trainer = PriorTrainer(FRAMES, replace(TINY, ramp=1e-9, max_age=4), 100)
+    trainer = PriorTrainer(FRAMES, replace(TINY, max_age=4))
+    trainer.progress = 1.0  # after the ramp
     ages = set()
     for _ in range(12):
         trainer.step()
@@ -438,9 +436,6 @@ def test_particles_roll_on_and_start_again():
         assert (particles.at < FRAMES.last[particles.at]).all()
         assert bone_error(particles.state.joints) < 2e-5
     assert ages == {0, 1, 2, 3}
-
-
-# --- rollouts
 
 
 def test_an_intent_is_where_the_person_is_later():
@@ -458,143 +453,6 @@ def test_an_intent_is_where_the_person_is_later():
     torch.testing.assert_close(pair.intent[known, 4], FRAMES.root[at + 20, 2])
     right = Frames.of([clip_of(MOTION.mirrored()), clip_of(lively(2.0, 1).mirrored(), name="ann_2")])
     torch.testing.assert_close(transition(right, EVERY, ~PLAIN).intent, pair.intent, rtol=0, atol=1e-5, equal_nan=True)
-
-
-def test_a_displaced_state_is_matched_with_the_recording_that_fits():
-    everything = transition(FRAMES, EVERY, PLAIN).now
-    pool = Pool(EVERY, PLAIN, features(everything))
-    # Recorded states are found among all of them, whatever frame they were said to be on.
-    at, mirrored = pool.match(everything, FRAMES, EVERY.roll(40), PLAIN)
-    assert torch.equal(at, EVERY)
-    assert not mirrored.any()
-    # A state on its own frame stays there if the pool has nothing nearer.
-    assert torch.equal(
-        Pool(EVERY[:5], PLAIN[:5], features(everything[:5])).match(everything, FRAMES, EVERY, PLAIN)[0], EVERY
-    )
-
-
-@pytest.mark.parametrize("offset", [0, 3])
-def test_a_window_is_the_recording_in_the_heading_of_its_start(offset: int):
-    at = EVERY[FRAMES.last[EVERY] >= EVERY + offset + 4]
-    plain = torch.zeros(len(at), dtype=torch.bool)
-    window = recorded_window(FRAMES, at, at + offset, plain, 4)
-    first = transition(FRAMES, at, plain)
-    if offset == 0:
-        torch.testing.assert_close(window.joints[:, 0], first.now.joints, rtol=0, atol=1e-5)
-        torch.testing.assert_close(window.joints[:, 1], first.then.joints, rtol=0, atol=1e-5)
-        torch.testing.assert_close(window.intents[:, 0], first.intent, rtol=0, atol=1e-5, equal_nan=True)
-    # It is one motion of one body: seen from its own heading, every frame is the transition that starts there.
-    for k in range(5):
-        torch.testing.assert_close(
-            BODY.forward(window.q[:, k], window.joints[:, k, 0]), window.joints[:, k], rtol=0, atol=1e-5
-        )
-        own = recentred(Local(window.joints[:, k, 0], window.q[:, k], window.joints[:, k], first.now.velocity), BODY)
-        there = (at + offset + k).clamp(max=len(FRAMES.last) - 2)
-        torch.testing.assert_close(own.joints[:-1], transition(FRAMES, there, plain).now.joints[:-1], rtol=0, atol=1e-5)
-    # Mirrored, it is the window of the mirrored motion.
-    right = Frames.of([clip_of(MOTION.mirrored()), clip_of(lively(2.0, 1).mirrored(), name="ann_2")])
-    mirrored = recorded_window(right, at, at + offset, ~plain, 4)
-    for name in ("joints", "q", "intents"):
-        torch.testing.assert_close(getattr(mirrored, name), getattr(window, name), rtol=0, atol=2e-5, equal_nan=True)
-
-
-@pytest.mark.parametrize(("mean", "spread"), [(0.3, 1.0), (0.0, 0.5), (0.0, 2.0)])
-def test_the_energy_score_is_least_for_the_distribution_that_was_recorded(
-    mean: float, spread: float, generator: torch.Generator
-):
-    # Recorded: three independent standard normal numbers. Samples with another mean or spread score worse, by more than
-    # the noise.
-    recorded = torch.randn(100_000, 3, generator=generator)
-    right, wrong = (
-        torch.randn(200_000, 3, generator=generator),
-        mean + spread * torch.randn(200_000, 3, generator=generator),
-    )
-    worse = energy_score(wrong, recorded) - energy_score(right, recorded)
-    assert float(worse.mean()) > 5 * float(worse.std()) / math.sqrt(len(worse))
-
-
-ROLLED = EnsembleOptions(width=32, latent=4, batch=16, window=4, mean_age=8)
-
-
-def rolling(options: EnsembleOptions = ROLLED) -> EnsembleTrainer:
-    frames = Frames.of([clip_of(MOTION), clip_of(lively(2.0, 1), name="ann_2")], ahead=options.window)
-    return EnsembleTrainer(frames, options, 20)
-
-
-@pytest.mark.parametrize("change", [{}, {"displaced": 0.0}, {"surprising": 0.0}, {"trunk": (48, 32)}])
-def test_rollouts_train_and_resume(change: dict):
-    options = replace(ROLLED, **change)
-    first = rolling(options)
-    for _ in range(3):
-        assert all(math.isfinite(value) for value in first.step().values())
-    second = rolling(options)
-    second.resume(copy.deepcopy(first.state()))  # as through a file: optimizers would share their tensors
-    first.step()
-    second.step()
-    theirs = second.network.state_dict()
-    assert all(torch.equal(value, theirs[name]) for name, value in first.network.state_dict().items())
-
-
-def test_people_of_an_ensemble_start_together_and_part():
-    trainer = rolling(replace(ROLLED, displaced=0.0, mean_age=10**6))
-    before = trainer.ensemble
-    ones, others = before.state.joints.chunk(2)
-    assert torch.equal(ones, others)
-    recorded = trainer._recorded(before)
-    torch.testing.assert_close(recorded.joints[:, 0], ones, rtol=0, atol=1e-5)
-    trainer.step()
-    after = trainer.ensemble
-    going = (after.age == 4) & (after.start == before.start)
-    assert going.any()
-    # They are somewhere on the way of the recording, in bodies, and no longer in the same place.
-    places = (after.state.joints - BODY.rest[0] * torch.tensor([1.0, 1.0, 0.0])) @ after.R.transpose(
-        -1, -2
-    ) + after.origin.unsqueeze(1)
-    assert bone_error(places) < 2e-5
-    ones, others = places.chunk(2)
-    apart = (ones - others)[going].norm(dim=-1).mean()
-    missed = (ones - recorded.joints[:, -1])[going].norm(dim=-1).mean()
-    assert 1e-5 < float(apart) < 0.2
-    assert float(missed) < 0.2
-
-
-def test_those_who_start_off_the_recording_come_back_to_it():
-    # The offset of a pose halves in 0.2 s, six frames; a window of 12 leaves a quarter of it.
-    trainer = rolling(replace(ROLLED, displaced=1.0, surprising=0.0, window=12))
-    ensemble = trainer.ensemble
-    recorded = recorded_window(trainer.frames, ensemble.start, ensemble.start, ensemble.mirrored, 12)
-    followed = trainer._recorded(ensemble)
-    torch.testing.assert_close(followed.joints[:, 0], ensemble.state.joints[:16], rtol=0, atol=1e-5)
-
-    def bend(k: int) -> Tensor:
-        return log_small(followed.q[:, k, 1:] @ recorded.q[:, k, 1:].transpose(-1, -2))
-
-    still = (
-        ensemble.state.velocity[:16, VELOCITY_SIZE:]
-        == transition(trainer.frames, ensemble.start, ensemble.mirrored).now.velocity[:, VELOCITY_SIZE:]
-    )
-    rows = still.all(-1)
-    assert rows.any()
-    torch.testing.assert_close(bend(12)[rows], 0.25 * bend(0)[rows], rtol=0, atol=1e-4)
-
-
-def test_a_run_by_rollouts_resumes_and_stores_how_its_weights_are_used(data: Path, tmp_path: Path):
-    for resume in (False, True):
-        path = train_prior(data, tmp_path, ROLLED, Budget(5.0, steps=3, resume=resume))
-    prior = CVAEPrior.load(path)
-    assert (prior.takes_intent, prior.temperature, prior.guidance) == (True, ROLLED.temperature, ROLLED.guidance)
-
-
-def test_an_intent_starts_without_effect_in_weights_that_knew_none(data: Path, tmp_path: Path):
-    first = CVAEPrior.load(run(data, tmp_path / "first")).network
-    trainer = rolling()
-    trainer.start_from(trainer.weights_of(tmp_path / "first" / "prior.safetensors"))
-    size = first.shape.state_size
-    for name, values in (("prior", first.prior.linears[0][0]), ("decoder", first.decoder.linears[0][0])):
-        ours = trainer.network.state_dict()[f"{name}.linears.0.weight"].numpy()
-        assert np.array_equal(np.delete(ours, slice(size, size + 8), axis=1), values)
-        assert not ours[:, size : size + 8].any()
-    assert (trainer.cvae.state_scale[size:-3] > 0).all()
 
 
 # --- whole runs
@@ -617,7 +475,6 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch):
     for name, value in {"QUALITY_PEOPLE": 2, "QUALITY_SECONDS": 0.3}.items():
         monkeypatch.setattr(prior, name, value)
     monkeypatch.setattr(frames_module, "NUM_MEASURED", 500)
-    monkeypatch.setattr(ensemble, "POOL_SIZE", 500)
 
 
 def run(
@@ -632,24 +489,21 @@ def run(
 
 
 def test_a_run_by_the_clock_fits_its_schedule_to_a_machine_that_slows_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    clock = [0.0]
+    # Steps of 3 s, and of 12 s from the sixth on, in a minute: 5 x 3 + 4 x 12 = 63. The learning rate falls with time.
+    clock, rates, step = [0.0], [], PriorTrainer.step
+
+    def slowing(trainer: PriorTrainer) -> dict[str, float]:
+        clock[0] += 3.0 if trainer.step_count < 5 else 12.0
+        parts = step(trainer)
+        rates.append(trainer.progress)
+        return parts
+
     monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
-
-    class Slowing(loop.Trainer):
-        def __init__(self) -> None:
-            self.step_count, self.total_steps = 0, 100  # what a minute of steps of 0.6 s would be
-
-        def step(self) -> dict[str, float]:
-            self.step_count += 1
-            clock[0] += 0.6 if self.step_count < 20 else 2.4
-            return {}
-
-    trainer = Slowing()
-    loop._run(trainer, tmp_path / "log.jsonl", 60.0, True, lambda: {"score": 0.0}, None)
-    assert abs(trainer.total_steps - trainer.step_count) <= 2  # the schedule ends when the time does
-    assert trainer.step_count == pytest.approx(20 + 48 / 2.4, abs=2)
+    monkeypatch.setattr(PriorTrainer, "step", slowing)
+    train_prior(data, tmp_path, TINY, Budget(1.0))
+    assert rates == pytest.approx([0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.45, 0.65, 0.85])
 
 
 class KilledError(Exception):
@@ -661,7 +515,7 @@ def test_a_resumed_run_ends_with_the_same_bits(data: Path, tmp_path: Path):
     seen: list[Progress] = []
     best = run(data, tmp_path / "whole", watch=seen.append)
     assert [p.step for p in seen] == [2, 4, 6, 8, 10]
-    assert all(p.total == 10 and p.seconds_left >= 0 and "loss" in p.parts for p in seen)
+    assert all(p.seconds_left >= 0 and "loss" in p.parts for p in seen)
     assert {"human", "skate", "speed", "score"} <= set(seen[-1].quality)
 
     def kill(progress: Progress) -> None:
@@ -700,15 +554,15 @@ def test_a_run_may_start_from_anothers_weights(data: Path, tmp_path: Path):
     # Ten small steps away from them, not from random weights.
     name = "cvae.prior.linears.0.weight"
     torch.manual_seed(TINY.seed)
-    random = PriorTrainer(FRAMES, TINY, 10).network.state_dict()[name]
+    random = PriorTrainer(FRAMES, TINY).network.state_dict()[name]
     assert (second["network"][name] - first["network"][name]).norm() < 2 * (first["network"][name] - random).norm()
 
 
 def test_a_run_may_start_from_a_priors_own_file(data: Path, tmp_path: Path):
     # It has no encoder, which is trained first.
     run(data, tmp_path / "first")
-    trainer = PriorTrainer(Frames.of(load(data, held_out=False)), TINY, 10)
-    trainer.start_from(trainer.weights_of(tmp_path / "first" / "prior.safetensors"))
+    trainer = PriorTrainer(Frames.of(load(data, held_out=False)), TINY)
+    trainer.start_from(tmp_path / "first" / "prior.safetensors")
     before = weights(trainer)
     trainer.encoder_first = 2
     for held in (True, True, False):
@@ -722,8 +576,9 @@ def test_a_run_may_start_from_a_priors_own_file(data: Path, tmp_path: Path):
 def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A good checkpoint of a tiny trainer."""
     folder = tmp_path_factory.mktemp("checkpoint")
-    trainer = PriorTrainer(Frames.of(load(data, held_out=False)), TINY, 1)
-    torch.save({**trainer.state(), "best": 0.0}, folder / "checkpoint.pt")
+    trainer = PriorTrainer(Frames.of(load(data, held_out=False)), TINY)
+    run = {"best": 0.0, "seconds": 0.0, "budget": {"minutes": 5.0, "steps": 1}}
+    torch.save({**trainer.state(), **run}, folder / "checkpoint.pt")
     return (folder / "checkpoint.pt").read_bytes()
 
 
@@ -779,14 +634,14 @@ def changed(state: dict, **parts: object) -> dict:
         pytest.param(lambda s: changed(s, options={**s["options"], "colour": 1}), id="an unknown option"),
         pytest.param(lambda s: changed(s, options={**s["options"], "width": 48}), id="other widths"),
         pytest.param(lambda s: changed(s, network={}), id="no weights"),
-        pytest.param(lambda s: changed(s, particles={"at": torch.zeros(2)}), id="no particles"),
+        pytest.param(lambda s: changed(s, places={"at": torch.zeros(2)}), id="no particles"),
         pytest.param(lambda s: changed(s, optimizer=[]), id="no optimizer"),
         pytest.param(
-            lambda s: changed(s, particles={**s["particles"], "at": s["particles"]["at"] + 1000}),
+            lambda s: changed(s, places={**s["places"], "at": s["places"]["at"] + 1000}),
             id="longer recordings",
         ),
         pytest.param(
-            lambda s: changed(s, particles={**s["particles"], "at": 0 * s["particles"]["at"] + 44}),
+            lambda s: changed(s, places={**s["places"], "at": 0 * s["places"]["at"] + 44}),
             id="other recordings",
         ),
     ],

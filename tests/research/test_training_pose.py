@@ -76,13 +76,13 @@ def test_training_resumes_to_the_same_result(data: Path, tmp_path: Path, monkeyp
 
 @pytest.mark.slow
 def test_training_learns(data: Path):
-    trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL, 200)
+    trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL)
     losses = [trainer.step()["rebuilt"] for _ in range(200)]
     assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
 
 
 def test_the_exported_model_has_the_wanted_share_in_range(data: Path):
-    trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL, 10)
+    trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL)
     trainer.step()
     prior = trainer.prior()
     q = trainer.poses.draw(5000, torch.Generator().manual_seed(3)).double().numpy()
@@ -100,7 +100,7 @@ def test_a_small_source_is_in_range_too(data: Path):
     other = Motion.from_rotations(motion.skeleton, motion.fps, motion.root[:60], q)
     poses = Poses.of([*clips, (replace(clip, person="carl", read_as="rig other, z up"), other)])
     assert len(poses.sources) == 2
-    trainer = PoseTrainer(poses, SMALL, 10)
+    trainer = PoseTrainer(poses, SMALL)
     trainer.step()
     prior = trainer.prior()
     for name, upright in poses.upright_samples(60).items():
@@ -154,7 +154,7 @@ def test_minutes_must_be_positive(data: Path, tmp_path: Path, capsys: pytest.Cap
 
 def test_disturbed_joints_go_back_into_the_recorded_range(data: Path):
     poses, generator = Poses.of(load(data, held_out=False)), torch.Generator().manual_seed(0)
-    within = PoseTrainer(poses, SMALL, 1).range
+    within = PoseTrainer(poses, SMALL).range
     wrong = disturbed(poses.draw(64, generator), within, generator)
     every = torch.arange(21)
     gap, _ = within.nearest(wrong.target[:, 1:], every)

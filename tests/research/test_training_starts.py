@@ -138,11 +138,11 @@ def test_people_in_the_floor_are_not_kept():
 
 def test_poses_out_of_range_are_not_kept():
     shape = PoseShape(radius=())
-    tensors = PoseNetwork.random(shape).tensors()
+    tensors = PoseNetwork.random(shape).tensors
     options = StartOptions(count=2, batch=2, rounds=1)
     for bias, kept in ((0.0, True), (100.0, False)):  # a code of 32 times this
         last = {"encoder.2.weight": np.zeros((32, 256), np.float32), "encoder.2.bias": np.full(32, bias, np.float32)}
-        network = PoseNetwork.from_tensors(shape, tensors | last)
+        network = PoseNetwork(shape, tensors | last)
         if kept:
             assert (
                 make_starts(coasting(), [clip("walk", gliding(1.2))], options, pose=PosePrior(network)).count("walk")

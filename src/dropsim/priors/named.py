@@ -11,7 +11,6 @@ from dropsim.files.names import suggestion
 from dropsim.motion.reading import ENDINGS
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.humor import humor_prior
-from dropsim.priors.mixture import Mixture
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PosePrior
 from dropsim.priors.prior import Prior
@@ -29,7 +28,7 @@ def is_checkpoint(name: str | Path) -> bool:
 def open_prior(
     name: str | Path, *, body: str | Path | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Prior:
-    """Return a prior: field, cvae, a .bank file, a .safetensors file, a folder of recordings, HuMoR's checkpoint, or several joined by +.
+    """Return a prior: field, cvae, a .bank file, a .safetensors file, a folder of recordings, HuMoR's checkpoint.
 
     HuMoR's checkpoint needs the file of the SMPL body that it was trained on. It is converted once and kept.
     """
@@ -39,8 +38,6 @@ def open_prior(
     if name == "cvae":
         return CVAEPrior.shipped()
     path = Path(name)
-    if "+" in name and not path.exists():
-        return Mixture(*(open_prior(part, progress=progress) for part in name.split("+")))
     if path.is_dir():
         return MotionField.open(_bank_of(path, progress))
     kinds = {".bank": MotionField.open, ".safetensors": CVAEPrior.load}
@@ -95,17 +92,8 @@ def for_body(prior: Prior, skeleton: Skeleton) -> Prior:
     """Return the same prior for another body: a motion field scales its recordings, a learned one knows its own proportions best."""
     if isinstance(prior, MotionField):
         return replace(prior, skeleton=skeleton)
-    if isinstance(prior, Mixture):
-        return Mixture(*(for_body(part, skeleton) for part in prior.priors))
     if isinstance(prior, CVAEPrior):
-        return CVAEPrior(
-            prior.network,
-            skeleton,
-            fps=prior.fps,
-            name=prior.name,
-            temperature=prior.temperature,
-            guidance=prior.guidance,
-        )
+        return CVAEPrior(prior.network, skeleton, fps=prior.fps, name=prior.name, temperature=prior.temperature)
     raise ValueError(f"the prior {prior.name} is bound to its own body")
 
 

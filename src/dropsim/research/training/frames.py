@@ -46,7 +46,7 @@ def category_weights(clips: Sequence[tuple[Clip, Motion]]) -> list[float]:
 
 
 def draw_by(edges: Float[Tensor, "n"], count: int, rng: torch.Generator) -> Int[Tensor, "count"]:
-    """Draw indices by their cumulated probability; torch's multinomial is limited to 2^24 categories and slow on half a million."""
+    """Draw indices by their cumulated probability; torch's multinomial is slow, and limited to 2^24 categories."""
     return torch.searchsorted(edges, torch.rand(count, generator=rng, dtype=torch.float64)).clamp(max=len(edges) - 1)
 
 
@@ -66,14 +66,14 @@ class Frames:
     last: Int[Tensor, "n"]
     """Index of the last frame of the clip that a frame belongs to."""
     starts: Int[Tensor, "s"]
-    """Frames with one before them and enough after them in their clip."""
+    """Frames with one before and one after them in their clip."""
     edges: Float[Tensor, "s"]
     """Cumulated probability of the starts."""
     fps: float
 
     @classmethod
-    def of(cls, clips: Sequence[tuple[Clip, Motion]], ahead: int = 1) -> "Frames":
-        """Lay out clips; a start has `ahead` frames after it."""
+    def of(cls, clips: Sequence[tuple[Clip, Motion]]) -> "Frames":
+        """Lay out clips."""
         if any(m.touching is None for _, m in clips):
             raise ValueError("some clips have no contact labels: build the data set with `dropsim data build`")
         motions = [motion for _, motion in clips]
@@ -83,11 +83,11 @@ class Frames:
         for motion, weight in zip(motions, category_weights(clips), strict=True):
             begin, end = end, end + len(motion)
             last.append(torch.full((len(motion),), end - 1))
-            starts.append(torch.arange(begin + 1, max(begin + 1, end - ahead)))
+            starts.append(torch.arange(begin + 1, max(begin + 1, end - 1)))
             weights.append(torch.full((len(starts[-1]),), weight, dtype=torch.float64))
         weight = torch.cat(weights)
         if len(weight) == 0:
-            raise ValueError(f"no clip has {ahead + 2} frames: build a data set of longer recordings")
+            raise ValueError("no clip has 3 frames: build a data set of longer recordings")
         skeleton = motions[0].skeleton
         return cls(
             skeleton=skeleton,
@@ -159,7 +159,7 @@ def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]
 
 
 def normalise(cvae: CVAENetwork, frames: Frames, rng: torch.Generator) -> Float[Tensor, "22 3"]:
-    """Measure mean and scale of the states and of the deltas from recorded transitions; return how freely joints turn about each axis."""
+    """Measure means and scales of states and deltas in recordings; return how freely joints turn about each axis."""
     at = frames.draw(NUM_MEASURED, rng)
     recorded = transition(frames, at, torch.zeros(len(at), dtype=torch.bool))
     vectors = state_vector(recorded.now, frames.body.rest[0])
@@ -179,38 +179,6 @@ def normalise(cvae: CVAENetwork, frames: Frames, rng: torch.Generator) -> Float[
     cvae.free.copy_((spread > HELD) | (torch.arange(NUM_JOINTS) == 0).unsqueeze(-1))
     cvae.held.copy_(torch.where(cvae.free > 0, 0.0, turn.mean(0)))
     return (spread / 0.2).clamp(0.1, 1.0) * cvae.free
-
-
-@dataclass(frozen=True, eq=False)
-class Window:
-    """Some recorded frames in a row, in the heading frame of an earlier one."""
-
-    joints: Float[Tensor, "b w 22 3"]
-    q: Float[Tensor, "b w 22 3 3"]
-    """Local rotations; the root's is in that frame."""
-    intents: Float[Tensor, "b w 5"]
-    """As of a transition, at every frame, in that frame."""
-
-
-def recorded_window(
-    frames: Frames, start: Int[Tensor, "b"], at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"], count: int
-) -> Window:
-    """Gather the frames from at to at + count, some of them mirrored, in the heading frame of the frame at start."""
-    index = at.unsqueeze(1) + torch.arange(count + 1)
-    flip, flat = torch.tensor([-1.0, 1.0, 1.0]), torch.tensor([1.0, 1.0, 0.0])
-    side = mirrored[:, None, None, None]
-    q, joints = frames.q[index], frames.joints[index]
-    q = torch.where(side[..., None], mirrored_rotations(q), q)
-    joints = torch.where(side, (joints * flip)[:, :, _MIRROR], joints)
-    first = frames.root[start]
-    first = torch.where(mirrored[:, None], first * flip, first) * flat
-    turn = frames.q[start, 0]
-    H = heading(torch.where(mirrored[:, None, None], flip[:, None] * turn * flip, turn))
-    joints = (joints - first[:, None, None]) @ H.transpose(-1, -2).unsqueeze(1) + frames.body.rest[0] * flat
-    q = torch.cat((H[:, None, None] @ q[:, :, :1], q[:, :, 1:]), dim=2)
-    many = count + 1
-    intents = _intent(frames, index.flatten(), mirrored.repeat_interleave(many), H.repeat_interleave(many, 0))
-    return Window(joints, q, intents.unflatten(0, (len(at), many)))
 
 
 def _intent(
