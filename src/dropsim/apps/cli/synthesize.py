@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ import tyro
 from dropsim.apps.cli.arguments import BodyFile, optional
 
 if TYPE_CHECKING:
-    from dropsim.research.synthesis.workers import Workers
+    from dropsim.research.synthesis.dataset import Workers
 
 TELL_PERIOD = 30.0
 """How often a line is written if there is no terminal for a bar [s]."""
@@ -33,7 +34,7 @@ class Synthesize:
     scene: Annotated[str, tyro.conf.arg(metavar="NAME|FILE.toml")] = "mixed"
     """A distribution of scenes: a ready one, a file (docs/synthesis.md), or a scenario or scene file."""
     seed: int = 0
-    """Of everything random; a clip depends only on it and on the clip's index."""
+    """Seed of everything random; a clip depends only on it and on the clip's index."""
     workers: int | None = None
     """Processes; by default one per core."""
     seconds: float | None = None
@@ -55,9 +56,9 @@ class Synthesize:
 
         from dropsim.apps.cli.progress import tell_of_compiling
         from dropsim.priors.named import prior_name
+        from dropsim.research.synthesis.dataset import synthesize
         from dropsim.research.synthesis.distribution import distribution
         from dropsim.research.synthesis.recipe import Recipe
-        from dropsim.research.synthesis.run import synthesize
 
         if importlib.util.find_spec("pyarrow") is None:
             raise ValueError('Parquet needs pyarrow: pip install "dropsim[scale]"')
@@ -75,24 +76,24 @@ class Synthesize:
         workers = self._workers(recipe.num_shards)
         tell_of_compiling()
         with _progress() as progress:
-            found = synthesize(recipe, self.out, workers, progress.watch)
+            totals = synthesize(recipe, self.out, workers, progress.watch)
         rate = f"{progress.per_minute:.0f} clips simulated per minute" if progress.made else "all done before"
-        print(f"{found.kept} clips in {self.out / 'clips'}, {rate}")
-        for reason, number in found.rejected.items():
+        print(f"{totals.kept} clips in {self.out / 'clips'}, {rate}")
+        for reason, number in totals.rejected.items():
             print(f"{number} left out: {reason}")
 
     def _workers(self, num_shards: int) -> "Workers":
         import os
 
-        from dropsim.research.synthesis.workers import Here, OnRay, Processes
+        from dropsim.research.synthesis.workers import here, in_processes, on_ray
 
         if self.workers is not None and not 1 <= self.workers <= 1024:
             raise ValueError(f"--workers {self.workers}: give from 1 to 1024 processes")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         num = min(self.workers or cores, num_shards)
         if self.ray is not None:
-            return OnRay(self.ray, num)
-        return Here() if num == 1 else Processes(num)
+            return partial(on_ray, self.ray, num)
+        return here if num == 1 else partial(in_processes, num)
 
 
 @dataclass
