@@ -36,9 +36,8 @@ def test_a_bank_comes_back_from_its_file(tmp_path):
             )
 
 
-def test_a_state_is_picked_or_drawn():
+def test_a_state_is_drawn_by_its_seed():
     bank = some_bank()
-    assert np.array_equal(bank.state("walk", 2).x, bank.states["walk"].x[2])
     one, again = (bank.draw("walk", 5) for _ in range(2))
     assert np.array_equal(one.x, again.x)
     assert one.x.shape == (22, 3)
@@ -50,21 +49,15 @@ def test_a_state_is_picked_or_drawn():
 
 def test_a_drawn_state_is_a_copy():
     bank = some_bank()
-    before = bank.state("walk", 0).x.copy()
-    for state in (bank.state("walk", 0), *(bank.draw("walk", seed) for seed in range(9))):
-        state.x[:] = np.nan
-    assert np.array_equal(bank.state("walk", 0).x, before)
+    before = bank.states["walk"].x.copy()
+    for seed in range(9):
+        bank.draw("walk", seed).x[:] = np.nan
+    assert np.array_equal(bank.states["walk"].x, before)
 
 
 def test_an_unknown_category_names_those_that_exist():
     with pytest.raises(ValueError, match=r"no start 'fly': use one of walk, get up"):
         some_bank().draw("fly", 0)
-
-
-@pytest.mark.parametrize("index", [-1, 3])
-def test_an_index_outside_the_bank_is_refused(index):
-    with pytest.raises(ValueError, match="index from 0 to 2"):
-        some_bank().state("walk", index)
 
 
 BROKEN = {

@@ -1,4 +1,4 @@
-"""A conditional VAE over transitions in HuMoR's form: state in the heading frame, a learned Gaussian latent, deltas out."""
+"""A conditional VAE over transitions in HuMoR's form: state in the heading frame, a Gaussian latent, deltas out."""
 
 import importlib.resources
 from collections.abc import Sequence
@@ -21,13 +21,16 @@ from dropsim.priors.starts import pop_skeleton, shipped_starts, skeleton_tensors
 
 NUM_BODY = NUM_JOINTS - 1
 STATE_SIZE = 339
-"""Width of HuMoR's state: trans 3, trans_vel 3, root_orient 9, root_orient_vel 3, pose_body 189, joints 66, joints_vel 66."""
+"""Width of HuMoR's state: trans, trans_vel, root_orient 9, root_orient_vel, pose_body 189, joints 66, joints_vel 66."""
 POSE_VELOCITY_SIZE = 3 * NUM_BODY
 NUM_CONTACTS = 9
 VELOCITY_SIZE = 3 + 3 + 3 * NUM_JOINTS
 """Width of HuMoR's memory: trans_vel, root_orient_vel, joints_vel."""
 INTENT_SIZE = 5 + 3
-"""Width of an intent: velocity 2, facing 2 and height 1 in the heading frame, and a flag for each of the three that is known."""
+"""Width of an intent: velocity 2, facing 2 and height 1 in the heading frame, and flags of what is known."""
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Joints, rotations and memories of some people."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,11 @@ class CVAEShape:
 
     @property
     def memory_size(self) -> int:
-        """Width of the memory: velocities, and then ours of the body's joints, or HuMoR's drift of trans from the pelvis."""
+        """Width of the memory: velocities; ours of the body's joints too, HuMoR's a drift of trans from the pelvis."""
         return VELOCITY_SIZE + (POSE_VELOCITY_SIZE if self.kinematic else 3)
 
     def constants(self) -> dict[str, np.ndarray]:
-        """Return the constants next to the layers by name, without effect: no normalisation, lasting velocities, free joints."""
+        """Return the constants next to the layers without effect: no normalisation, lasting velocities, free joints."""
         size, out = self.state_size, self.output_size
         plain = {"state_mean": np.zeros(size), "state_scale": np.ones(size), "output_scale": np.ones(out)}
         if self.kinematic:
@@ -183,7 +186,7 @@ class CVAEPrior(Prior):
 
     @classmethod
     def load(cls, path: str | Path) -> "CVAEPrior":
-        """Read a prior that `save` wrote; sizes are compared with the file's tensors before anything is built from them."""
+        """Read a prior that `save` wrote; sizes are compared with the file's tensors before anything is built."""
         path = Path(path)
         tensors, metadata = read_weights(path, "cvae")
         with errors_of(path):
@@ -235,26 +238,20 @@ class CVAEPrior(Prior):
                 f"the state's memory is of another prior than {self.name}: make the state with its start or start_from"
             )
         H = heading(now[1][:, 0])
-        output = network.decode(self._seen(*now, H, intent), flat(noise, 2))
+        output = network.decode(self._seen(now, H, intent), flat(noise, 2))
         if shape.kinematic:
             rows = ((NUM_JOINTS, 3), (NUM_JOINTS, 3, 3), (shape.memory_size,))
             then = tuple(self._buffers.take(*output.shape[:2], *row) for row in rows)
             constants = (network.output_scale, network.carry, network.free, network.held)
             compose_kinematic(now, H, output, *constants, (self.skeleton.offsets, self.fps), then)
         else:
-            then = self._regressed(*now, H, output * network.output_scale)
+            then = self._regressed(now, H, output * network.output_scale)
         batch = noise.shape[:-1]
         return Candidates(*(values.reshape(*batch, *values.shape[2:]) for values in then))
 
-    def _seen(
-        self,
-        x: Float[np.ndarray, "n 22 3"],
-        q: Float[np.ndarray, "n 22 3 3"],
-        memory: Float[np.ndarray, "n m"],
-        H: Float[np.ndarray, "n 3 3"],
-        intent: Intent | None,
-    ) -> Float32[np.ndarray, "n s"]:
+    def _seen(self, now: Arrays, H: Float[np.ndarray, "n 3 3"], intent: Intent | None) -> Float32[np.ndarray, "n s"]:
         """Return the network's input: the state in the heading frame of the root, and an intent, normalised."""
+        x, q, memory = now
         network, people = self.network, len(x)
         # HuMoR's root is not the pelvis: its memory ends with the drift of one from the other.
         root = x[:, 0] if network.shape.kinematic else x[:, 0] + memory[:, VELOCITY_SIZE:]
@@ -276,15 +273,9 @@ class CVAEPrior(Prior):
             seen += [np.where(known, wanted, 0.0), known[:, [0, 2, 4]]]
         return np.concatenate(seen, axis=1, dtype=np.float32)
 
-    def _regressed(
-        self,
-        x: Float[np.ndarray, "n 22 3"],
-        q: Float[np.ndarray, "n 22 3 3"],
-        memory: Float[np.ndarray, "n m"],
-        H: Float[np.ndarray, "n 3 3"],
-        deltas: Float[np.ndarray, "n k o"],
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return joints, rotations and memories after HuMoR's deltas, all of which are added; rotations are exp(delta) R."""
+    def _regressed(self, now: Arrays, H: Float[np.ndarray, "n 3 3"], deltas: Float[np.ndarray, "n k o"]) -> Arrays:
+        """Return K next frames after HuMoR's deltas, all of which are added; rotations are exp(delta) R."""
+        x, q, memory = now
         local = deltas[..., :-NUM_CONTACTS].reshape(*deltas.shape[:2], -1, 3)
         # The order is trans, trans_vel, root_orient, root_orient_vel, pose_body, joints, joints_vel.
         in_world = local @ H[:, None]
@@ -321,7 +312,7 @@ class CVAEPrior(Prior):
         return self._padded(difference_memory(before.x, before.q, x, q, self.fps))
 
     def _padded(self, memory: Float[np.ndarray, "*b v"]) -> Float[np.ndarray, "*b m"]:
-        """Return our variant's memory as this network's: HuMoR has a drift, which starts at zero, and no body velocities."""
+        """Return our variant's memory as this network's: HuMoR has a drift instead of the body's velocities."""
         if self.network.shape.kinematic:
             return memory
         return np.concatenate((memory[..., :VELOCITY_SIZE], np.zeros((*memory.shape[:-1], 3))), axis=-1)

@@ -1,4 +1,4 @@
-"""Small networks on arrays of single precision: a row's numbers are the same to the last bit, whatever else is in a batch."""
+"""Small networks in single precision: a row's numbers are the same to the last bit, whatever else is in a batch."""
 
 import itertools
 import math
@@ -40,7 +40,7 @@ def mlp_shapes(name: str, widths: Sequence[int], skip: int = 0) -> Shapes:
 
 
 def random_tensors(shapes: Shapes, seed: int) -> dict[str, np.ndarray]:
-    """Draw linear layers as PyTorch does, uniform within 1 / sqrt(width of the input); normalisations have no effect."""
+    """Draw layers as PyTorch does, uniform within 1 / sqrt(width of the input); normalisations have no effect."""
     rng, tensors = np.random.default_rng(seed), dict[str, np.ndarray]()
     for name, shape in shapes.items():
         layer, _, part = name.rpartition(".")
@@ -62,7 +62,7 @@ def _layers(tensors: Tensors, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 class MLP:
-    """Linear, GroupNorm, ReLU blocks and a linear end; every linear layer also sees a second input, which may be empty."""
+    """Linear, GroupNorm, ReLU blocks and a linear end; every linear layer may also see a second input."""
 
     def __init__(self, tensors: Tensors, name: str, groups: int, skip: int = 0) -> None:
         """Take the layers out of named tensors, with `groups` per normalisation and `skip` numbers as second input."""

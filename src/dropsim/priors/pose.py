@@ -1,4 +1,4 @@
-"""A pose VAE as a range of motion: the norm of a pose's code tells how natural it is, and long codes are scaled back."""
+"""A pose VAE as a range of motion: the norm of a pose's code tells how natural it is; long codes are scaled back."""
 
 import importlib.resources
 import math
@@ -173,7 +173,7 @@ class PosePrior:
 
     @classmethod
     def load(cls, path: str | Path) -> "PosePrior":
-        """Read weights that `save` wrote; sizes are compared with the file's tensors before anything is built from them."""
+        """Read weights that `save` wrote; sizes are compared with the file's tensors before anything is built."""
         tensors, metadata = read_weights(path, "pose")
         with errors_of(path):
             shape = read_record(metadata, "shape", PoseShape)

@@ -34,7 +34,7 @@ def _checkpoint_file(path: Path) -> Path:
 
 
 def _sizes(norms: Mapping[str, int], linears: Mapping[str, tuple[int, int]]) -> Shapes:
-    """Return the shapes of a checkpoint's tensors: batch normalisations, and linear layers by their sizes in and out."""
+    """Return the shapes of a checkpoint's tensors, from widths of batch normalisations and sizes of linear layers."""
     sizes: Shapes = {}
     for name, size in norms.items():
         sizes |= {f"{name}.{part}": (size,) for part in ("weight", "bias", "running_mean", "running_var")}

@@ -32,10 +32,8 @@ class Draw:
         if isinstance(self.source, int):
             return self.source % len(weights)
         at = self.share() * sum(weights)
-        return next(
-            (i for i, until in enumerate(accumulate(weights)) if at < until),
-            max(i for i, w in enumerate(weights) if w > 0),
-        )
+        last = max(i for i, weight in enumerate(weights) if weight > 0)
+        return next((i for i, until in enumerate(accumulate(weights)) if at < until), last)
 
     def value(self, raw: object, wanted: Value, what: str, path: str) -> Value:
         """Return a plain value of a type; `what` begins sentences about it."""
@@ -92,9 +90,8 @@ def most_options(raw: object) -> int:
 def _refuse_others(raw: Mapping[str, Any], known: Sequence[str], what: str) -> None:
     for name in raw:
         if name not in known:
-            raise ValueError(
-                f"{what} is drawn by between, or by one_of with weights, not by {name!r}: {suggestion(name, known)}"
-            )
+            hint = suggestion(name, known)
+            raise ValueError(f"{what} is drawn by between, or by one_of with weights, not by {name!r}: {hint}")
 
 
 def _part_of(wanted: Value, i: int) -> Value:

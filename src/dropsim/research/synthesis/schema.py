@@ -125,7 +125,7 @@ def _flat(values: np.ndarray | None) -> np.ndarray | None:
 
 
 def read_motions(out: Path | str) -> Iterator[tuple[Mapping[str, Any], Motion]]:
-    """Yield every row of a data set in the order of the clips: its other columns, and the motion with all that it has."""
+    """Yield every row of a data set in the order of the clips: its plain columns, and the whole motion."""
     import pyarrow.parquet as pq
 
     paths = sorted((Path(out) / "clips").glob("*.parquet"))

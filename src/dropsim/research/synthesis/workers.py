@@ -64,7 +64,7 @@ def _raise_error_of(future: "Future[None]", shard: int) -> None:
 
 
 def _begin_work(line: Connection) -> None:
-    """Prepare a worker: the first process decides about Ctrl-C, and when it closes the line or is gone, so is this one."""
+    """Prepare a worker: the first process decides about Ctrl-C, and when it closes the line or is gone, workers end."""
 
     def end() -> None:
         line.poll(None)

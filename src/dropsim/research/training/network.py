@@ -19,6 +19,10 @@ from dropsim.body.skeleton import MIRROR, NUM_JOINTS, PARENTS, Skeleton
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAEShape
 from dropsim.priors.pose import NUM_BODY, NUM_COLUMNS, PoseShape
 
+FLAT = torch.tensor([1.0, 1.0, 0.0])
+"""Factors that leave what is horizontal of a vector."""
+
+
 # --- Rotations and the body ---
 
 
@@ -62,24 +66,6 @@ def mirrored_rotations(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 
     return (flip[:, None] * q * flip)[..., MIRROR, :, :]
 
 
-def _levels() -> list[list[int]]:
-    """Group the joints by their distance from the root."""
-    levels = [[0]]
-    while below := [j for j in range(1, NUM_JOINTS) if PARENTS[j] in levels[-1]]:
-        levels.append(below)
-    return levels
-
-
-_LEVELS = _levels()
-_LEVEL_ORDER = list(itertools.chain(*_LEVELS))
-_FROM_LEVEL_ORDER = torch.tensor([_LEVEL_ORDER.index(j) for j in range(NUM_JOINTS)])
-_CHAIN = [
-    (torch.tensor([above.index(PARENTS[j]) for j in level]), torch.tensor(level))
-    for above, level in itertools.pairwise(_LEVELS)
-]
-"""For every level below the root: the places of the parents in the level above, and the joints."""
-
-
 @dataclass(frozen=True, eq=False)
 class Body:
     """The numbers of a skeleton as tensors."""
@@ -96,13 +82,13 @@ class Body:
         return cls(*(torch.tensor(values, dtype=dtype) for values in (skeleton.rest, skeleton.offsets, skeleton.radii)))
 
     def forward(self, q: Float[Tensor, "*b 22 3 3"], root: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 22 3"]:
-        """Return world joints [m] from local rotations and the pelvis position [m], one level of the skeleton at a time."""
-        turns, places = [q[..., :1, :, :]], [root.unsqueeze(-2)]
-        for parents, joints in _CHAIN:
-            R_parents = turns[-1][..., parents, :, :]
-            turns.append(R_parents @ q[..., joints, :, :])
-            places.append(places[-1][..., parents, :] + (R_parents @ self.offsets[joints].unsqueeze(-1)).squeeze(-1))
-        return torch.cat(places, dim=-2)[..., _FROM_LEVEL_ORDER, :]
+        """Return world joints [m] from local rotations and the pelvis position [m]."""
+        turns, joints = [q[..., 0, :, :]], [root]
+        for j in range(1, NUM_JOINTS):
+            R = turns[PARENTS[j]]
+            turns.append(R @ q[..., j, :, :])
+            joints.append(joints[PARENTS[j]] + R @ self.offsets[j])
+        return torch.stack(joints, dim=-2)
 
 
 # --- The state that the motion prior sees, and the frame that it makes ---
@@ -110,7 +96,7 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """A batch of frames, each in the heading frame of some root: the body faces +y and its trans is above the origin."""
+    """A batch of frames, each in the heading frame of a root: the body faces +y with its trans above the origin."""
 
     root: Float[Tensor, "*b 3"]
     """Pelvis [m]."""
@@ -141,7 +127,7 @@ def turn_memory(memory: Float[Tensor, "*b m"], R: Float[Tensor, "*#b 3 3"]) -> F
 
 def recentred(frame: Local, body: Body) -> Local:
     """Express a frame in the heading frame of its own root."""
-    H, flat = heading(frame.q[..., 0, :, :]), torch.tensor([1.0, 1.0, 0.0]).to(frame.root)
+    H, flat = heading(frame.q[..., 0, :, :]), FLAT.to(frame.root)
     q = torch.cat((H.unsqueeze(-3) @ frame.q[..., :1, :, :], frame.q[..., 1:, :, :]), dim=-3)
     joints = (frame.joints - (frame.root * flat).unsqueeze(-2)) @ H.transpose(-1, -2) + body.rest[0] * flat
     return Local(joints[..., 0, :], q, joints, turn_memory(frame.velocity, H))
@@ -161,7 +147,7 @@ def state_vector(frame: Local, pelvis_offset: Float[Tensor, "3"]) -> Float[Tenso
 
 
 def root_and_body_velocity(memory: Float[Tensor, "*b m"]) -> Float[Tensor, "*b d"]:
-    """Return the velocities that deltas change: of the root, of its orientation, and angular ones of the body's joints."""
+    """Return the velocities that deltas change: of the root, its orientation, and angular ones of the body's joints."""
     return torch.cat((memory[..., :6], memory[..., VELOCITY_SIZE:]), dim=-1)
 
 
@@ -239,7 +225,7 @@ class CVAENetwork(nn.Module):
         return (self.free < 1).any(dim=-1).nonzero().squeeze(-1)
 
     def normalized(self, state: Float[Tensor, "b s"], intent: Float[Tensor, "b 5"]) -> Float[Tensor, "b i"]:
-        """Bring a state to zero mean and unit variance; an intent follows, NaN as 0, and flags of what is known of it."""
+        """Bring a state to zero mean and unit variance; an intent follows, NaN as 0, and flags of what is known."""
         if not self.shape.intent:
             return (state - self.state_mean) / self.state_scale
         known, size = ~intent.isnan(), state.shape[-1]
@@ -263,7 +249,7 @@ def _linears(widths: Sequence[int]) -> nn.ModuleList:
 
 
 class PoseNetwork(nn.Module):
-    """The pose model: an encoder with one part for a code's direction and one for its norm, and a decoder of directions.
+    """The pose model: an encoder with a part for a code's direction and one for its norm, and a decoder of directions.
 
     An unnatural pose can then share its direction with the natural pose next to it, and scaling its code back gives
     that pose.

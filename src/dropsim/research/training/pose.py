@@ -375,39 +375,13 @@ def _wrist_to_chest(
     elbow_bend: Float[np.ndarray, "3 3"],
     about: Float[np.ndarray, "n 1"],
 ) -> Float[np.ndarray, "n 3 3"]:
-    """Return left shoulders that put the wrist of a bent arm into the chest, turned by `about` about that line [rad]."""
+    """Return left shoulders that put the wrist of a bent arm into the chest, turned about that line [rad]."""
     joints = skeleton.forward(q, np.zeros((len(q), 3)))
     shoulder, elbow, wrist, collar = (joint_index(f"left_{part}") for part in ("shoulder", "elbow", "wrist", "collar"))
     R_collar = skeleton.global_rotations(q)[:, collar]
     chest = rotations.normalize(((joints[:, joint_index("spine3")] - joints[:, shoulder])[:, None] @ R_collar)[:, 0])
     hand = skeleton.offsets[elbow] + elbow_bend @ skeleton.offsets[wrist]
     return rotations.exp(about * chest) @ rotations.swing(hand, chest)
-
-
-def pose_quality(
-    prior: PosePrior,
-    skeleton: Skeleton,
-    trained: Mapping[str, np.ndarray],
-    held_out: Mapping[str, np.ndarray],
-    wrong: Mapping[str, np.ndarray],
-) -> dict[str, float]:
-    """Measure shares out of range of upright poses by source and of impossible ones, the error of rebuilding, a score."""
-
-    def outside(poses: Mapping[str, np.ndarray], name: str) -> dict[str, float]:
-        return {name.format(key): float((prior.norm(q) > prior.limit).mean()) for key, q in poses.items()}
-
-    refused, unseen, caught = (
-        outside(poses, name)
-        for poses, name in ((trained, "out_{}"), (held_out, "out_{}_held_out"), (wrong, "caught_{}"))
-    )
-    q = np.concatenate(list(held_out.values()))
-    rebuilt, origin = np.concatenate((q[:, :1], prior.decode(prior.encode(q))), 1), np.zeros((len(q), 3))
-    miss = skeleton.forward(rebuilt, origin) - skeleton.forward(q, origin)
-    error = 1000 * float(np.linalg.norm(miss, axis=-1).mean())
-    # Both bars count alike: recorded people are in range, and no kind of impossible pose is.
-    score = -max(0.0, max(unseen.values()) - 0.01) - max(0.0, 0.99 - min(caught.values())) - error / 1000
-    mean_caught = float(np.mean(list(caught.values())))
-    return refused | unseen | caught | {"caught": mean_caught, "rebuilt_mm": error, "score": score}
 
 
 def train_pose(
@@ -427,8 +401,21 @@ def train_pose(
     wrong = impossible(np.concatenate([q[:512] for q in unseen.values()]), poses.skeleton, seed=1)
 
     def judge(trainer: PoseTrainer) -> tuple[PosePrior, dict[str, float]]:
-        prior = trainer.prior()
-        return prior, pose_quality(prior, poses.skeleton, trained, unseen, wrong)
+        """Measure shares out of range, the error of rebuilding, and a score."""
+        prior, skeleton = trainer.prior(), poses.skeleton
+
+        def outside(name: str, some: Mapping[str, np.ndarray]) -> dict[str, float]:
+            return {name.format(key): float((prior.norm(q) > prior.limit).mean()) for key, q in some.items()}
+
+        refused, caught = outside("out_{}_held_out", unseen), outside("caught_{}", wrong)
+        q = np.concatenate(list(unseen.values()))
+        rebuilt, origin = np.concatenate((q[:, :1], prior.decode(prior.encode(q))), 1), np.zeros((len(q), 3))
+        miss = skeleton.forward(rebuilt, origin) - skeleton.forward(q, origin)
+        error = 1000 * float(np.linalg.norm(miss, axis=-1).mean())
+        # Both bars count alike: recorded people are in range, and no kind of impossible pose is.
+        score = -max(0.0, max(refused.values()) - 0.01) - max(0.0, 0.99 - min(caught.values())) - error / 1000
+        overall = {"caught": float(np.mean(list(caught.values()))), "rebuilt_mm": error, "score": score}
+        return prior, outside("out_{}", trained) | refused | caught | overall
 
     path = Path(out) / "pose.safetensors"
     return train(lambda options: PoseTrainer(poses, options), options, judge, path, budget, watch)

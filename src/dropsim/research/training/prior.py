@@ -89,7 +89,6 @@ QUALITY_PEOPLE, QUALITY_SECONDS = 96, 6.0
 """Rollouts that a checkpoint is judged by, and their length [s]."""
 _FOOT_CONTACTS = [3, 4, 5, 6]
 _FOOT_JOINTS = [CONTACT_JOINTS[i] for i in _FOOT_CONTACTS]
-_PLACES = ("at", "mirrored", "age")
 
 
 class TrainingNetwork(nn.Module):
@@ -157,7 +156,6 @@ class Particles:
     """The batch: each particle's place in the recordings and its own state."""
 
     at: Int[Tensor, "b"]
-    mirrored: Bool[Tensor, "b"]
     age: Int[Tensor, "b"]
     """Frames since it started on a recorded one."""
     state: Local
@@ -165,8 +163,8 @@ class Particles:
 
     def put(self, index: Int[Tensor, "i"], part: "Particles") -> "Particles":
         """Return a copy with some particles replaced."""
-        places = {name: getattr(self, name).index_copy(0, index, getattr(part, name)) for name in _PLACES}
-        return Particles(**places, state=self.state.put(index, part.state))
+        at, age = self.at.index_copy(0, index, part.at), self.age.index_copy(0, index, part.age)
+        return Particles(at, age, self.state.put(index, part.state))
 
 
 class PriorTrainer(Trainer[CVAENetwork]):
@@ -214,14 +212,15 @@ class PriorTrainer(Trainer[CVAENetwork]):
 
     def state(self) -> dict[str, Any]:
         """Add the particles and the weight of the divergence."""
-        places = {name: getattr(self.particles, name) for name in _PLACES}
-        particles = {"places": places, "state": vars(self.particles.state)}
-        return {**super().state(), **particles, "log_beta": self.log_beta, "encoder_first": self.encoder_first}
+        particles = {"at": self.particles.at, "age": self.particles.age, "state": vars(self.particles.state)}
+        beta = {"log_beta": self.log_beta, "encoder_first": self.encoder_first}
+        return {**super().state(), "particles": particles, **beta}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Check that the particles are on these recordings."""
         super().resume(state)
-        self.particles = Particles(**state["places"], state=Local(**state["state"]))
+        particles = state["particles"]
+        self.particles = Particles(particles["at"], particles["age"], Local(**particles["state"]))
         self.log_beta, self.encoder_first = float(state["log_beta"]), int(state["encoder_first"])
         if self._at_end(self.particles.at).any():
             raise ValueError("it belongs to other data")
@@ -239,8 +238,7 @@ class PriorTrainer(Trainer[CVAENetwork]):
     def _fresh(self, slots: Int[Tensor, "i"]) -> Particles:
         """Start particles for some slots of the batch."""
         at = self.frames.draw(len(slots), self.rng)
-        mirrored = self._chance(len(slots), 0.5)
-        fresh = Particles(at, mirrored, torch.zeros_like(at), transition(self.frames, at, mirrored).now)
+        fresh = Particles(at, torch.zeros_like(at), transition(self.frames, at).now)
         return self._displaced(fresh, self._chance(len(slots), self.options.displaced) & ~self._clean(slots))
 
     def _displaced(self, particles: Particles, chosen: Bool[Tensor, "b"]) -> Particles:
@@ -253,7 +251,7 @@ class PriorTrainer(Trainer[CVAENetwork]):
         options, particles = self.options, self.particles
         self.cvae.requires_grad_(self.step_count >= self.encoder_first)
         free = self._chance(options.batch, options.sampled).nonzero().squeeze(-1)
-        recorded = transition(self.frames, particles.at, particles.mirrored)
+        recorded = transition(self.frames, particles.at)
         frame, parts = self._predict(particles.state, recorded, free)
         kl, error = parts.pop("kl"), parts.pop("error_mm")
         loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
