@@ -10,7 +10,7 @@ from dropsim.body.skeleton import JOINTS, Skeleton
 from dropsim.files.weights import write_weights
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.priors.starts import StartBank, fitted
+from dropsim.priors.starts import StartBank
 
 CLIP = stepping_clip(3.0)
 
@@ -135,12 +135,6 @@ def test_a_body_of_the_same_proportions_is_a_scaled_one():
     there, here = (one.x[..., 1:, :] - one.x[..., :1, :] for one in (state, before))
     np.testing.assert_allclose(there, scale * here, rtol=0, atol=1e-5)
     np.testing.assert_allclose(state.v, scale * before.v, rtol=0, atol=2e-3)
-
-
-def test_the_banks_own_body_keeps_its_states():
-    bank = StartBank.shipped()
-    state = bank.draw("run", 3)
-    assert fitted(state, bank.skeleton, Skeleton.adult()) is state
 
 
 def test_somebody_starts_alone_as_in_a_batch():

@@ -13,8 +13,8 @@ from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
 from dropsim.priors.pose import PoseNetwork, PosePrior, PoseShape
-from dropsim.priors.prior import Candidates, State
-from dropsim.research.training.starts import StartOptions, draw_frames, held_out_starts, make_starts, placed, stacked
+from dropsim.priors.prior import Candidates
+from dropsim.research.training.starts import StartOptions, draw_frames, held_out_starts, make_starts, placed
 
 SHAPE = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True)
 CLIP = stepping_clip(3.0)
@@ -165,10 +165,3 @@ def test_the_command_says_what_is_missing(tmp_path, capsys, asked):
     assert main(["train", "starts", "--data", str(tmp_path), "--out", str(tmp_path), "--weights", str(weights)]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert ("is not a data set" if asked == "data" else "is not there") in error
-
-
-def test_state_is_a_batch_of_states():
-    states = [tiny().start_from(CLIP, f) for f in (3, 4)]
-    together = stacked(states)
-    assert isinstance(together, State)
-    assert np.array_equal(together[1].q, states[1].q)
