@@ -170,11 +170,11 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
     ).astype(np.int32)
     cells = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
     ends = np.cumsum([c.frames for c in bank.clips])
-    own = [np.unique(cells[end - clip.frames : end]) for clip, end in zip(bank.clips, ends, strict=True)]
+    cells_of = [np.unique(cells[end - clip.frames : end]) for clip, end in zip(bank.clips, ends, strict=True)]
     filled, budget, chosen = np.zeros(cells.max() + 1, dtype=np.int64), minutes * 60 * bank.fps, list[int]()
 
     def worth(i: int) -> float:
-        return float((1.0 / (1.0 + filled[own[i]]))[filled[own[i]] < ENOUGH].sum()) / bank.clips[i].frames
+        return float((1.0 / (1.0 + filled[cells_of[i]]))[filled[cells_of[i]] < ENOUGH].sum()) / bank.clips[i].frames
 
     words = [words_of(clip.name.partition("@")[0]) for clip in bank.clips]
     plain = [i for i, clip in enumerate(bank.clips) if not NEVER & set(clip.tags) and clip.name not in TOO_HARD]
@@ -184,7 +184,7 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
     plain = [i for i in plain if i in whole or not Posture.of([bank.motion(i)]).bows]
     for i in whole:
         chosen.append(i)
-        filled[own[i]] += 1
+        filled[cells_of[i]] += 1
     first = [i for i in plain if i not in whole and ("crouch" in bank.clips[i].tags or BALANCE.search(words[i]))]
     others = [i for i in plain if i not in whole and i not in first]
     for open_clips, share in ((first, FIRST_SHARE * budget), (others, budget)):
@@ -198,7 +198,7 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
                 heapq.heappush(queue, (-now, best))
             elif now > 0:
                 chosen.append(best)
-                filled[own[best]] += 1
+                filled[cells_of[best]] += 1
     return bank.picked(sorted(chosen))
 
 

@@ -2,9 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +15,8 @@ from dropsim.apps.cli.arguments import BodyFile, optional
 if TYPE_CHECKING:
     from dropsim.research.synthesis.dataset import Workers
 
-TELL_PERIOD = 30.0
-"""How often a line is written if there is no terminal for a bar [s]."""
+LINE_PERIOD = 30.0
+"""Time between two lines if there is no terminal for a bar [s]."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Synthesize:
     def run(self) -> None:
         import importlib.util
 
-        from dropsim.apps.cli.progress import tell_of_compiling
+        from dropsim.apps.cli.progress import bar, tell_of_compiling
         from dropsim.priors.named import prior_name
         from dropsim.research.synthesis.dataset import synthesize
         from dropsim.research.synthesis.distribution import distribution
@@ -75,9 +74,10 @@ class Synthesize:
         )
         workers = self._workers(recipe.num_shards)
         tell_of_compiling()
-        with _progress() as progress:
+        with bar("clips", rate=True) as advance:
+            progress = _Progress(advance)
             totals = synthesize(recipe, self.out, workers, progress.watch)
-        rate = f"{progress.per_minute:.0f} clips simulated per minute" if progress.made else "all done before"
+        rate = f"{progress.per_minute:.0f} clips simulated per minute" if progress.simulated else "all done before"
         print(f"{totals.kept} clips in {self.out / 'clips'}, {rate}")
         for reason, number in totals.rejected.items():
             print(f"{number} left out: {reason}")
@@ -96,38 +96,24 @@ class Synthesize:
         return here if num == 1 else partial(in_processes, num)
 
 
-@dataclass
 class _Progress:
     """Shows progress: a bar on a terminal, or now and then a line in a log."""
 
-    advance: Callable[[int, int], None]
-    begun: float = field(default_factory=time.monotonic)
-    told: float = field(default_factory=time.monotonic)
-    first: int | None = None
-    """Clips that were done before."""
-    made: int = 0
+    def __init__(self, advance: Callable[[int, int], None]) -> None:
+        self.advance, self.simulated, self.before = advance, 0, -1
+        self.began = self.last_line = time.monotonic()
 
     def watch(self, done: int, total: int) -> None:
-        self.first = done if self.first is None else self.first
-        self.made, now = done - self.first, time.monotonic()
+        if self.before < 0:
+            self.before = done
+        self.simulated, now = done - self.before, time.monotonic()
         if sys.stderr.isatty():
             self.advance(done, total)
-        elif self.made and (now - self.told > TELL_PERIOD or done == total):
-            self.told, left = now, (total - done) / self.per_minute
-            print(
-                f"{done} of {total} clips, {self.per_minute:.0f} per minute, {left:.0f} min left",
-                file=sys.stderr,
-                flush=True,
-            )
+        elif self.simulated and (now - self.last_line > LINE_PERIOD or done == total):
+            self.last_line, rate = now, self.per_minute
+            line = f"{done} of {total} clips, {rate:.0f} per minute, {(total - done) / rate:.0f} min left"
+            print(line, file=sys.stderr, flush=True)
 
     @property
     def per_minute(self) -> float:
-        return 60 * self.made / (time.monotonic() - self.begun)
-
-
-@contextmanager
-def _progress() -> Iterator[_Progress]:
-    from dropsim.apps.cli.progress import bar
-
-    with bar("clips", rate=True) as advance:
-        yield _Progress(advance)
+        return 60 * self.simulated / (time.monotonic() - self.began)

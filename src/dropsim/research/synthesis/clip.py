@@ -23,7 +23,7 @@ BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """What happened to the people of one scene."""
+    """A simulated scene: the motions of its people, the ground and the objects."""
 
     drawn: Drawn
     motions: tuple[Motion, ...]
@@ -121,9 +121,9 @@ def _template(setup: Setup) -> World:
 
 def _motion_of(motion: Motion, i: int, drawn: Drawn, person: int) -> Motion:
     """Take one person of one clip out of a batch, without the energies that only scenes of other clips add."""
-    own = motion.map(lambda values: values[i])
-    energies = {name: values for name, values in own.energies.items() if name in BUILT_IN or values.any()}
-    return replace(own, energies=energies, events=drawn.setup.scene.events_of(person))
+    alone = motion.map(lambda values: values[i])
+    energies = {name: values for name, values in alone.energies.items() if name in BUILT_IN or values.any()}
+    return replace(alone, energies=energies, events=drawn.setup.scene.events_of(person))
 
 
 def _ground_of(ground: Plane, i: int, num_frames: int) -> Plane:

@@ -83,11 +83,11 @@ class Drawn:
 
     index: int
     seed: int
-    """Of the clip's own random numbers."""
+    """Seed of the clip's random numbers."""
     category: str
     setup: Setup
     values: Mapping[str, Any] = field(default_factory=dict)
-    """What was drawn, by dotted paths of the scene, such as push.0.newtons."""
+    """Drawn values by dotted paths of the scene, such as push.0.newtons."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,11 @@ class Distribution:
     name: str
     tables: tuple[Table, ...]
     folder: str
-    """What recordings are relative to."""
+    """Folder that recordings are relative to."""
 
     @property
     def gates(self) -> Gates:
-        """What clips have to pass."""
+        """Bounds that clips have to keep."""
         return next((object_of(Gates, table) for table in self.tables if table.name == "gates"), Gates())
 
     @property
@@ -116,11 +116,11 @@ class Distribution:
 
     def draw(self, seed: int, index: int) -> Drawn:
         """Return the scene of a clip, which depends on the seed and its index alone."""
-        own = int.from_bytes(hashlib.sha256(f"{seed} {index}".encode()).digest()[:8]) >> 2
-        draw, weights = Draw(random.Random(own)), self.weights
+        clip_seed = int.from_bytes(hashlib.sha256(f"{seed} {index}".encode()).digest()[:8]) >> 2
+        draw, weights = Draw(random.Random(clip_seed)), self.weights
         category = list(weights)[draw.pick(list(weights.values()))]
         setup = self._setup(self._drawn(category, draw))
-        return Drawn(index, own, category, replace(setup, seed=own), draw.taken)
+        return Drawn(index, clip_seed, category, replace(setup, seed=clip_seed), draw.values)
 
     def check(self) -> None:
         """Try both ends of every range and every option once, to find mistakes before anything is simulated."""

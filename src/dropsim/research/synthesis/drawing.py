@@ -19,8 +19,8 @@ class Draw:
 
     source: random.Random | int
     """Draws by chance; a number takes ends and options in turn instead, to try a file's extremes."""
-    taken: dict[str, Any] = field(default_factory=dict)
-    """What was drawn, by dotted paths."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """Drawn values by dotted paths."""
 
     def share(self) -> float:
         """Return a number from 0 to less than 1."""
@@ -38,7 +38,9 @@ class Draw:
     def value(self, raw: object, wanted: Value, what: str, path: str) -> Value:
         """Return a plain value of a type; `what` begins sentences about it."""
         if isinstance(raw, Mapping):
-            value = self.taken[path] = self._between(raw, wanted, what) if "between" in raw else self._one_of(raw, what)
+            value = self.values[path] = (
+                self._between(raw, wanted, what) if "between" in raw else self._one_of(raw, what)
+            )
             return value
         if isinstance(raw, list):
             return [self.value(one, _part_of(wanted, i), what, f"{path}.{i}") for i, one in enumerate(raw)]

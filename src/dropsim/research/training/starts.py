@@ -60,7 +60,7 @@ SINK = 0.03
 
 @dataclass(frozen=True, eq=False)
 class _Recent:
-    """What the second before each frame of some rollouts was like; in the first second, what that second was like."""
+    """The second before each frame of some rollouts; for frames of the first second, that second."""
 
     speed: Float[np.ndarray, "b t"]
     """Horizontal speed of the pelvis [m/s]."""
