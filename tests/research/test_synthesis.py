@@ -27,7 +27,7 @@ from dropsim.research.synthesis import dataset as dataset_module
 from dropsim.research.synthesis import workers as workers_module
 from dropsim.research.synthesis.clip import Clip, simulated
 from dropsim.research.synthesis.dataset import clips_path, make_shard, manifest_path, synthesize
-from dropsim.research.synthesis.distribution import READY, Distribution, distribution
+from dropsim.research.synthesis.distribution import READY, distribution
 from dropsim.research.synthesis.recipe import Recipe
 from dropsim.research.synthesis.schema import ROWS, read_motions, rows_of, schema_of
 from dropsim.research.synthesis.workers import here, in_processes
@@ -548,13 +548,6 @@ def test_what_ctrl_c_leaves_half_written_is_swept_away(tmp_path: Path):
     with pytest.raises(KeyboardInterrupt):
         synthesize(recipe(count=1), tmp_path / "out", interrupted)
     assert not list((tmp_path / "out" / "clips").iterdir())
-
-
-def test_a_distribution_goes_to_other_processes_as_it_is():
-    import pickle
-
-    found: Distribution = pickle.loads(pickle.dumps(distribution("mixed")))
-    assert found.draw(0, 3) == distribution("mixed").draw(0, 3)
 
 
 # --- Ray
