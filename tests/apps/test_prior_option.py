@@ -12,7 +12,7 @@ from dropsim.motion.amass import read_amass, write_amass
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors import named
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
-from dropsim.priors.humor import _layout
+from dropsim.priors.humor import humor_layout
 from dropsim.priors.named import open_pose, open_prior
 from dropsim.priors.pose import PosePrior
 from dropsim.scene.files import Setup, read_scene, write_scene
@@ -28,12 +28,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     body = Skeleton.adult(height=HEIGHT)
     np.savez(folder / "body.npz", v_template=body.rest, J_regressor=np.eye(22))
     shape = CVAEShape()
-    tensors = CVAENetwork.random(shape).tensors()
+    tensors = CVAENetwork.random(shape).tensors
     for name in ("decoder.linears.3.weight", "decoder.linears.3.bias"):
         tensors[name] *= 0.001  # next to no deltas: whoever stands keeps standing
     model = {
         theirs: torch.from_numpy(tensors[ours]) if ours in tensors else torch.zeros(size)
-        for theirs, ours, size in _layout(shape)
+        for theirs, (ours, size) in humor_layout(shape).items()
     }
     torch.save({"model": model, "epoch": 3}, folder / "best_model.pth")
     small = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True)
@@ -167,9 +167,8 @@ def test_a_scene_file_names_its_prior(folder: Path, tmp_path: Path, monkeypatch:
     monkeypatch.chdir(folder)
     write_scene(setup, tmp_path / "other.toml")
     assert Path(read_scene(tmp_path / "other.toml").prior or "").samefile(folder / "ours.safetensors")
-    for name in ("cvae", "field+cvae"):
-        write_scene(Setup(prior=name), tmp_path / "named.toml")
-        assert read_scene(tmp_path / "named.toml").prior == name
+    write_scene(Setup(prior="cvae"), tmp_path / "named.toml")
+    assert read_scene(tmp_path / "named.toml").prior == "cvae"
 
 
 def test_the_option_goes_before_the_scenes_own(folder: Path, tmp_path: Path):
@@ -177,13 +176,6 @@ def test_the_option_goes_before_the_scenes_own(folder: Path, tmp_path: Path):
     command = ["run", str(tmp_path / "scene.toml"), "--no-picture", "--out", str(tmp_path / "out")]
     assert main(command) == 2
     assert main([*command, "--prior", str(folder / "ours.safetensors"), "--samples", "2"]) == 0
-
-
-def test_priors_are_joined_by_plus():
-    mixed = open_prior("cvae+cvae")
-    assert mixed.name == "cvae+cvae"
-    with pytest.raises(ValueError, match="there is no prior 'fild'"):
-        open_prior("cvae+fild")
 
 
 def test_a_pose_model_of_our_own(folder: Path):

@@ -622,7 +622,7 @@ def test_too_much_is_cut_to_what_is_allowed(session: Session):
 def other_prior(simulator: Simulator, tmp_path: Path) -> Path:
     """A prior of the user's own: the shipped one, which drifts to the side."""
     prior = CVAEPrior.shipped()
-    prior.network.decoder.linears[-1][1][0] += 0.5
+    prior.network.tensors["decoder.linears.3.bias"][0] += 0.5
     prior.save(tmp_path / "mine.safetensors")
     return tmp_path / "mine.safetensors"
 

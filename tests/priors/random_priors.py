@@ -12,9 +12,9 @@ from dropsim.priors.prior import State
 def tiny(skeleton: Skeleton | None = None, **variant: bool | tuple[int, ...]) -> CVAEPrior:
     """Return a random network whose deltas are of the size of a frame's."""
     shape = CVAEShape(latent=4, decoder=(32, 32), prior=(32,), groups=4, **variant)
-    tensors = CVAENetwork.random(shape).tensors()
+    tensors = CVAENetwork.random(shape).tensors
     tensors["output_scale"] = np.full_like(tensors["output_scale"], 0.01)
-    return CVAEPrior(CVAENetwork.from_tensors(shape, tensors), skeleton or Skeleton.adult())
+    return CVAEPrior(CVAENetwork(shape, tensors), skeleton or Skeleton.adult())
 
 
 def batch(states: Sequence[State]) -> State:

@@ -237,34 +237,11 @@ def test_the_layout_is_humors():
     assert sum(value.size for value in WEIGHTS.values()) == 9_725_976
 
 
-def test_the_shared_first_layer_is_the_plain_concatenation(path):
-    prior = humor_prior(path, Skeleton.adult())
-    rng = np.random.default_rng(2)
-    x, z = rng.normal(size=(2, 339)), rng.normal(size=(2, 5, 48))
-    ours = prior.network.decoder.forward_shared(x.astype(np.float32), z.astype(np.float32))
-    plain = [[naive_mlp("decoder", np.concatenate((x[b], z[b, k])), z[b, k]) for k in range(5)] for b in range(2)]
-    # Single against double precision over sums of a thousand terms of order one.
-    np.testing.assert_allclose(ours, np.array(plain), atol=1e-5, rtol=0)
-
-
-def test_batches_are_loops(path):
-    prior = humor_prior(path, Skeleton.adult())
-    one = start_state(prior)
-    noise = np.random.default_rng(0).normal(size=(3, 4, 48))
-    x = np.stack([one.x + 0.01 * i for i in range(3)])
-    batch = State(x, *(np.stack([part] * 3) for part in (one.v, one.q, one.memory)))
-    together = prior.decode(batch, noise)
-    for i in range(3):
-        alone = prior.decode(batch[i], noise[i])
-        assert np.array_equal(together.x[i], alone.x)
-        assert np.array_equal(together.memory[i], alone.memory)
-
-
 def test_the_module_prefix_may_be_missing(path, tmp_path):
     plain = tmp_path / "plain.pth"
     torch.save(checkpoint(WEIGHTS, prefix=""), plain)
-    state = humor_prior(plain, Skeleton.adult()).network.tensors()
-    for name, tensor in humor_prior(path, Skeleton.adult()).network.tensors().items():
+    state = humor_prior(plain, Skeleton.adult()).network.tensors
+    for name, tensor in humor_prior(path, Skeleton.adult()).network.tensors.items():
         assert np.array_equal(state[name], tensor)
 
 
@@ -311,14 +288,3 @@ def test_other_files_are_refused_in_a_sentence(tmp_path, what):
         humor_prior(file, Skeleton.adult())
     assert "\n" not in str(error.value)
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize(
-    "content", [None, b"", b"not a checkpoint", b"PK\x03\x04 cut off"], ids=["missing", "empty", "text", "cut"]
-)
-def test_what_is_no_checkpoint_is_refused_in_a_sentence(tmp_path, content):
-    file = tmp_path / "other.pth"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(ValueError, match=r"other\.pth (is not|is damaged)"):
-        humor_prior(file, Skeleton.adult())

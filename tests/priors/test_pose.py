@@ -89,7 +89,7 @@ def test_weights_come_back_from_a_file(prior, tmp_path):
 
 
 def test_other_weights_are_refused(prior, tmp_path):
-    tensors = prior.network.tensors()
+    tensors = prior.network.tensors
     write_weights(tmp_path / "cvae.safetensors", "cvae", tensors, {})
     write_weights(tmp_path / "sizes.safetensors", "pose", tensors, {})
     write_weights(tmp_path / "shape.safetensors", "pose", tensors, {"shape": {"encoder": [16], "decoder": [16]}})
@@ -107,14 +107,14 @@ def test_a_limit_that_cannot_be_is_refused(prior, tmp_path, limit):
     with pytest.raises(ValueError, match="above zero"):
         PosePrior(prior.network, limit)
     metadata = {"shape": asdict(prior.network.shape), "limit": limit}
-    write_weights(tmp_path / "pose.safetensors", "pose", prior.network.tensors(), metadata)
+    write_weights(tmp_path / "pose.safetensors", "pose", prior.network.tensors, metadata)
     with pytest.raises(ValueError, match="its limit is"):
         PosePrior.load(tmp_path / "pose.safetensors")
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0])
 def test_a_scale_that_cannot_be_is_refused(prior, tmp_path, scale):
-    tensors = prior.network.tensors() | {"input_scale": np.full(126, scale, dtype=np.float32)}
+    tensors = prior.network.tensors | {"input_scale": np.full(126, scale, dtype=np.float32)}
     write_weights(tmp_path / "pose.safetensors", "pose", tensors, {"shape": asdict(prior.network.shape)})
     with pytest.raises(ValueError, match="input_scale has to be above zero"):
         PosePrior.load(tmp_path / "pose.safetensors")

@@ -10,7 +10,7 @@ from dropsim.body.skeleton import JOINTS, Skeleton
 from dropsim.files.weights import write_weights
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.priors.starts import StartBank, fitted
+from dropsim.priors.starts import StartBank
 
 CLIP = stepping_clip(3.0)
 
@@ -36,9 +36,8 @@ def test_a_bank_comes_back_from_its_file(tmp_path):
             )
 
 
-def test_a_state_is_picked_or_drawn():
+def test_a_state_is_drawn_by_its_seed():
     bank = some_bank()
-    assert np.array_equal(bank.state("walk", 2).x, bank.states["walk"].x[2])
     one, again = (bank.draw("walk", 5) for _ in range(2))
     assert np.array_equal(one.x, again.x)
     assert one.x.shape == (22, 3)
@@ -50,21 +49,15 @@ def test_a_state_is_picked_or_drawn():
 
 def test_a_drawn_state_is_a_copy():
     bank = some_bank()
-    before = bank.state("walk", 0).x.copy()
-    for state in (bank.state("walk", 0), *(bank.draw("walk", seed) for seed in range(9))):
-        state.x[:] = np.nan
-    assert np.array_equal(bank.state("walk", 0).x, before)
+    before = bank.states["walk"].x.copy()
+    for seed in range(9):
+        bank.draw("walk", seed).x[:] = np.nan
+    assert np.array_equal(bank.states["walk"].x, before)
 
 
 def test_an_unknown_category_names_those_that_exist():
     with pytest.raises(ValueError, match=r"no start 'fly': use one of walk, get up"):
         some_bank().draw("fly", 0)
-
-
-@pytest.mark.parametrize("index", [-1, 3])
-def test_an_index_outside_the_bank_is_refused(index):
-    with pytest.raises(ValueError, match="index from 0 to 2"):
-        some_bank().state("walk", index)
 
 
 BROKEN = {
@@ -142,12 +135,6 @@ def test_a_body_of_the_same_proportions_is_a_scaled_one():
     there, here = (one.x[..., 1:, :] - one.x[..., :1, :] for one in (state, before))
     np.testing.assert_allclose(there, scale * here, rtol=0, atol=1e-5)
     np.testing.assert_allclose(state.v, scale * before.v, rtol=0, atol=2e-3)
-
-
-def test_the_banks_own_body_keeps_its_states():
-    bank = StartBank.shipped()
-    state = bank.draw("run", 3)
-    assert fitted(state, bank.skeleton, Skeleton.adult()) is state
 
 
 def test_somebody_starts_alone_as_in_a_batch():

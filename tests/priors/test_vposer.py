@@ -142,7 +142,7 @@ def test_vposer_is_read(tmp_path, version):
 def test_vposers_folder_will_do(tmp_path, version):
     (tmp_path / "snapshots").mkdir()
     file = vposer_file(tmp_path / "snapshots", version)
-    a, b = (PosePrior.from_vposer(p).network.tensors() for p in (tmp_path, file))
+    a, b = (PosePrior.from_vposer(p).network.tensors for p in (tmp_path, file))
     assert all(np.array_equal(a[name], b[name]) for name in a)
 
 

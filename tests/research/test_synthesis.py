@@ -23,16 +23,14 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from dropsim.apps.cli import main
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.contact import Plane
-from dropsim.research.synthesis import shard as shard_module
+from dropsim.research.synthesis import dataset as dataset_module
 from dropsim.research.synthesis import workers as workers_module
 from dropsim.research.synthesis.clip import Clip, simulated
-from dropsim.research.synthesis.distribution import READY, Distribution, distribution
-from dropsim.research.synthesis.reading import read_motions
+from dropsim.research.synthesis.dataset import clips_path, make_shard, manifest_path, synthesize
+from dropsim.research.synthesis.distribution import READY, distribution
 from dropsim.research.synthesis.recipe import Recipe
-from dropsim.research.synthesis.run import synthesize
-from dropsim.research.synthesis.schema import ROWS, rows_of, schema_of
-from dropsim.research.synthesis.shard import clips_path, make_shard, manifest_path
-from dropsim.research.synthesis.workers import Here, Processes
+from dropsim.research.synthesis.schema import ROWS, read_motions, rows_of, schema_of
+from dropsim.research.synthesis.workers import here, in_processes
 from dropsim.scene import Push, run
 from dropsim.scene.files import read_scene
 from dropsim.scene.rollout import SolidTrack
@@ -51,7 +49,7 @@ def recipe(**changes) -> Recipe:
 def undisturbed(tmp_path_factory) -> Path:
     """A data set made in one go: 56 clips in four shards, the last of them partial."""
     out = tmp_path_factory.mktemp("undisturbed") / "data"
-    synthesize(recipe(), out, Here())
+    synthesize(recipe(), out, here)
     return out
 
 
@@ -335,7 +333,7 @@ start = 0.1
 @pytest.mark.slow
 def test_clips_that_diverge_are_counted_and_left_out(tmp_path: Path):
     made = recipe(distribution=distribution(written(tmp_path, VIOLENT)), count=NUM, seconds=0.3)
-    found = synthesize(made, tmp_path / "out", Here())
+    found = synthesize(made, tmp_path / "out", here)
     violent = [i for i in range(NUM) if made.drawn(i).values["push.0.newtons"] == 1e9]
     assert 0 < len(violent) < NUM
     assert found.rejected == {"diverged": len(violent)}
@@ -349,7 +347,7 @@ def test_clips_that_diverge_are_counted_and_left_out(tmp_path: Path):
 @pytest.mark.parametrize(("gate", "reason"), [("bone_error = 1e-12", "bone error"), ("penetration = 0", "penetration")])
 def test_gates_of_the_file_are_used(tmp_path: Path, gate: str, reason: str):
     strict = recipe(distribution=distribution(written(tmp_path, f"[gates]\n{gate}\n")), count=NUM)
-    found = synthesize(strict, tmp_path / "out", Here())
+    found = synthesize(strict, tmp_path / "out", here)
     assert found.rejected.keys() == {reason}
     assert found.rejected[reason] + found.kept == NUM
     assert pq.read_table(tmp_path / "out" / "clips").num_rows == found.kept
@@ -359,7 +357,7 @@ def test_gates_of_the_file_are_used(tmp_path: Path, gate: str, reason: str):
 def test_a_scene_that_cannot_be_is_left_out_alone(tmp_path: Path):
     text = "[[person]]\n[[person]]\nposition = [0, { between = [0, 3] }]\n"
     found = synthesize(
-        recipe(distribution=distribution(written(tmp_path, text)), count=NUM, seconds=0.2), tmp_path / "out", Here()
+        recipe(distribution=distribution(written(tmp_path, text)), count=NUM, seconds=0.2), tmp_path / "out", here
     )
     assert 0 < found.rejected["refused"] < NUM
     table = pq.read_table(tmp_path / "out" / "clips")
@@ -447,32 +445,30 @@ def test_the_shard_of_a_killed_worker_is_made_again(undisturbed: Path, tmp_path:
 @pytest.mark.slow
 def test_a_worker_that_is_killed_again_and_again_ends_the_run(tmp_path: Path, monkeypatch):
     # As if memory ran out: every worker of shard 1 is killed.
-    monkeypatch.setattr(workers_module, "_work", deadly_work)
+    monkeypatch.setattr(workers_module, "make_shard", deadly_shard)
     monkeypatch.setattr(workers_module, "RETRIES", 1)
     with pytest.raises(
         ValueError, match=r"shard 1: its worker was killed 2 times, .*: run the same command again with fewer --workers"
     ):
-        list(Processes(2).make(recipe(), tmp_path, [0, 1, 2]))
+        list(in_processes(2, recipe(), tmp_path, [0, 1, 2]))
 
 
-def deadly_work(line, made, out) -> None:
-    while True:
-        if line.recv() == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        line.send(None)
+def deadly_shard(made, out, shard) -> None:
+    if shard == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.slow
 def test_an_error_of_a_worker_is_told_with_its_shard(tmp_path: Path):
     (tmp_path / "clips").write_text("a file where a folder should be")
     with pytest.raises(ValueError, match=r"shard 0: .*clips"):
-        list(Processes(1).make(recipe(), tmp_path, [0]))
+        list(in_processes(1, recipe(), tmp_path, [0]))
 
 
 def test_a_shard_is_made_on_one_thread(tmp_path: Path, monkeypatch):
     seen = list[int]()
     monkeypatch.setattr(
-        shard_module, "simulated", lambda *_: seen.extend(info["num_threads"] for info in threadpool_info()) or []
+        dataset_module, "simulated", lambda *_: seen.extend(info["num_threads"] for info in threadpool_info()) or []
     )
     with threadpool_limits(2):
         make_shard(recipe(count=1), tmp_path, 0)
@@ -516,14 +512,14 @@ def test_a_data_set_that_is_complete_is_left_as_it_is(undisturbed: Path, capsys)
 def test_a_shard_that_is_cut_off_is_made_again(tmp_path: Path):
     out = tmp_path / "data"
     made = recipe(count=NUM, seconds=0.2)
-    synthesize(made, out, Here())
+    synthesize(made, out, here)
     before = contents(out)
     with clips_path(out, 0).open("r+b") as file:
         file.truncate(100)
-    synthesize(made, out, Here())
+    synthesize(made, out, here)
     assert contents(out) == before
     manifest_path(out, 0).write_text("{")
-    synthesize(made, out, Here())
+    synthesize(made, out, here)
     assert contents(out) == before
 
 
@@ -536,31 +532,22 @@ def test_a_folder_of_other_things_is_refused(tmp_path: Path, capsys):
 
 
 def test_two_runs_do_not_write_to_one_folder(tmp_path: Path):
-    class Again(Here):
-        def make(self, made, out, shards):
-            with pytest.raises(ValueError, match="another run is writing to it"):
-                synthesize(made, out, Here())
-            return super().make(made, out, shards)
+    def again(made, out, shards):
+        with pytest.raises(ValueError, match="another run is writing to it"):
+            synthesize(made, out, here)
+        return here(made, out, shards)
 
-    synthesize(recipe(count=1), tmp_path / "out", Again())
+    synthesize(recipe(count=1), tmp_path / "out", again)
 
 
 def test_what_ctrl_c_leaves_half_written_is_swept_away(tmp_path: Path):
-    class Interrupted(Here):
-        def make(self, made, out, shards):
-            (out / "clips" / ".clips-0000000-half").mkdir()
-            raise KeyboardInterrupt
+    def interrupted(made, out, shards):
+        (out / "clips" / ".clips-0000000-half").mkdir()
+        raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        synthesize(recipe(count=1), tmp_path / "out", Interrupted())
+        synthesize(recipe(count=1), tmp_path / "out", interrupted)
     assert not list((tmp_path / "out" / "clips").iterdir())
-
-
-def test_a_distribution_goes_to_other_processes_as_it_is():
-    import pickle
-
-    found: Distribution = pickle.loads(pickle.dumps(distribution("mixed")))
-    assert found.draw(0, 3) == distribution("mixed").draw(0, 3)
 
 
 # --- Ray
@@ -578,7 +565,7 @@ def test_ray_makes_the_same_files_and_survives_the_kill_of_a_worker(undisturbed:
 
     def a_worker_is_busy() -> bool:
         if half_written(out):
-            busy[:] = [pid for pid, line in descendants(process.pid) if line.startswith("ray::_make_on_ray")]
+            busy[:] = [pid for pid, line in descendants(process.pid) if line.startswith("ray::make_shard")]
         return bool(busy)
 
     wait_for(a_worker_is_busy, process)
@@ -608,7 +595,7 @@ def test_ray_survives_the_loss_of_a_machine(undisturbed: Path, tmp_path: Path):
         def on_the_node() -> list[tuple[int, str]]:
             return descendants(raylet)
 
-        wait_for(lambda: any(line.startswith("ray::_make_on_ray") for _, line in on_the_node()), process)
+        wait_for(lambda: any(line.startswith("ray::make_shard") for _, line in on_the_node()), process)
         assert process.poll() is None, process.communicate()[1]
         for pid in (raylet, *(pid for pid, _ in on_the_node())):
             os.kill(pid, signal.SIGKILL)

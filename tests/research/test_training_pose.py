@@ -39,16 +39,6 @@ def weights_of(folder: Path) -> bytes:
 
 
 @pytest.mark.slow
-def test_training_is_reproducible_by_its_seed(data: Path, tmp_path: Path):
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        options = PoseOptions(**{**SMALL.__dict__, "seed": seed})
-        path = train_pose(data, tmp_path / name, options, Budget(5.0, steps=6))
-        assert path == tmp_path / name / "pose.safetensors"
-    assert weights_of(tmp_path / "a") == weights_of(tmp_path / "b") != weights_of(tmp_path / "c")
-    assert np.isfinite(PosePrior.load(path).norm(CLIP.q)).all()
-
-
-@pytest.mark.slow
 def test_training_resumes_to_the_same_result(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(loop, "LOG_EVERY", 1)
     monkeypatch.setattr(loop, "SAVE_EVERY", 3)
@@ -76,13 +66,13 @@ def test_training_resumes_to_the_same_result(data: Path, tmp_path: Path, monkeyp
 
 @pytest.mark.slow
 def test_training_learns(data: Path):
-    trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL, 200)
+    trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL)
     losses = [trainer.step()["rebuilt"] for _ in range(200)]
     assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
 
 
 def test_the_exported_model_has_the_wanted_share_in_range(data: Path):
-    trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL, 10)
+    trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL)
     trainer.step()
     prior = trainer.prior()
     q = trainer.poses.draw(5000, torch.Generator().manual_seed(3)).double().numpy()
@@ -100,7 +90,7 @@ def test_a_small_source_is_in_range_too(data: Path):
     other = Motion.from_rotations(motion.skeleton, motion.fps, motion.root[:60], q)
     poses = Poses.of([*clips, (replace(clip, person="carl", read_as="rig other, z up"), other)])
     assert len(poses.sources) == 2
-    trainer = PoseTrainer(poses, SMALL, 10)
+    trainer = PoseTrainer(poses, SMALL)
     trainer.step()
     prior = trainer.prior()
     for name, upright in poses.upright_samples(60).items():
@@ -109,12 +99,6 @@ def test_a_small_source_is_in_range_too(data: Path):
     gap, _ = trainer.range.nearest(poses.q[poses.source == poses.sources.index("other")][:, 1:][:, shoulder], shoulder)
     # Half of the way to the arms of the others, which are 1 rad away.
     assert gap.max() < 0.5
-
-
-def test_a_damaged_checkpoint_is_refused(data: Path, tmp_path: Path):
-    (tmp_path / "checkpoint.pt").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="not a PyTorch checkpoint"):
-        train_pose(data, tmp_path, SMALL, Budget(1.0, resume=True))
 
 
 @pytest.mark.slow
@@ -131,10 +115,6 @@ def one_line_error(capsys: pytest.CaptureFixture[str], *args: object) -> str:
     return captured.err
 
 
-def test_an_empty_folder_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert "is not a data set" in one_line_error(capsys, "--data", tmp_path, "--out", tmp_path / "out")
-
-
 def test_data_that_is_not_finite_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     source, out = tmp_path / "source", tmp_path / "data"
     source.mkdir()
@@ -148,13 +128,9 @@ def test_data_that_is_not_finite_is_a_sentence(tmp_path: Path, capsys: pytest.Ca
     assert "anna_1" in one_line_error(capsys, "--data", out, "--out", tmp_path / "out")
 
 
-def test_minutes_must_be_positive(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert "positive" in one_line_error(capsys, "--data", data, "--out", tmp_path, "--minutes", "0")
-
-
 def test_disturbed_joints_go_back_into_the_recorded_range(data: Path):
     poses, generator = Poses.of(load(data, held_out=False)), torch.Generator().manual_seed(0)
-    within = PoseTrainer(poses, SMALL, 1).range
+    within = PoseTrainer(poses, SMALL).range
     wrong = disturbed(poses.draw(64, generator), within, generator)
     every = torch.arange(21)
     gap, _ = within.nearest(wrong.target[:, 1:], every)

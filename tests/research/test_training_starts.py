@@ -13,8 +13,8 @@ from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
 from dropsim.priors.pose import PoseNetwork, PosePrior, PoseShape
-from dropsim.priors.prior import Candidates, State
-from dropsim.research.training.starts import StartOptions, draw_frames, held_out_starts, make_starts, placed, stacked
+from dropsim.priors.prior import Candidates
+from dropsim.research.training.starts import StartOptions, draw_frames, held_out_starts, make_starts, placed
 
 SHAPE = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True)
 CLIP = stepping_clip(3.0)
@@ -138,11 +138,11 @@ def test_people_in_the_floor_are_not_kept():
 
 def test_poses_out_of_range_are_not_kept():
     shape = PoseShape(radius=())
-    tensors = PoseNetwork.random(shape).tensors()
+    tensors = PoseNetwork.random(shape).tensors
     options = StartOptions(count=2, batch=2, rounds=1)
     for bias, kept in ((0.0, True), (100.0, False)):  # a code of 32 times this
         last = {"encoder.2.weight": np.zeros((32, 256), np.float32), "encoder.2.bias": np.full(32, bias, np.float32)}
-        network = PoseNetwork.from_tensors(shape, tensors | last)
+        network = PoseNetwork(shape, tensors | last)
         if kept:
             assert (
                 make_starts(coasting(), [clip("walk", gliding(1.2))], options, pose=PosePrior(network)).count("walk")
@@ -165,10 +165,3 @@ def test_the_command_says_what_is_missing(tmp_path, capsys, asked):
     assert main(["train", "starts", "--data", str(tmp_path), "--out", str(tmp_path), "--weights", str(weights)]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert ("is not a data set" if asked == "data" else "is not there") in error
-
-
-def test_state_is_a_batch_of_states():
-    states = [tiny().start_from(CLIP, f) for f in (3, 4)]
-    together = stacked(states)
-    assert isinstance(together, State)
-    assert np.array_equal(together[1].q, states[1].q)

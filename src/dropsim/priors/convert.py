@@ -8,19 +8,15 @@ from dropsim.priors.pose import PosePrior
 
 
 def convert_checkpoint(path: str | Path, out: str | Path, skeleton: Skeleton | None = None) -> str:
-    """Write HuMoR's or VPoser's checkpoint as safetensors, for `CVAEPrior.load` or `PosePrior.load`; return which of them it was.
+    """Write HuMoR's or VPoser's checkpoint for `CVAEPrior.load` or `PosePrior.load`; return which of them it was.
 
     HuMoR's prior is written with its body: give the SMPL body that it was trained on, or it becomes an average adult.
     """
-    found: dict[str, str] = {}
-    for name, convert in (
-        ("HuMoR", lambda: humor_prior(path, skeleton or Skeleton.adult()).save(out)),
-        ("VPoser", lambda: PosePrior.from_vposer(path).save(out)),
-    ):
-        try:
-            convert()
-        except ValueError as error:
-            found[name] = str(error)
-        else:
-            return name
-    raise ValueError(found["HuMoR"] if "not a checkpoint of HuMoR" not in found["HuMoR"] else found["VPoser"])
+    try:
+        humor_prior(path, skeleton or Skeleton.adult()).save(out)
+    except ValueError as error:
+        if "not a checkpoint of HuMoR" not in str(error):
+            raise
+        PosePrior.from_vposer(path).save(out)
+        return "VPoser"
+    return "HuMoR"

@@ -1,9 +1,7 @@
-"""A pose VAE as a range of motion: the norm of a pose's code tells how natural it is, and a code that is too long is scaled back."""
+"""A pose VAE as a range of motion: the norm of a pose's code tells how natural it is; long codes are scaled back."""
 
-import functools
 import importlib.resources
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from dropsim.body.rotations import rotmat_to_rotvec
 from dropsim.body.skeleton import NUM_JOINTS, flat
 from dropsim.compute.jit import kernel
 from dropsim.files.weights import errors_of, read_number, read_record, read_weights, require_shapes, write_weights
-from dropsim.priors.network import Affine, LeakyMLP, random_affines
+from dropsim.priors.network import LeakyMLP, Shapes, Tensors, linear_shapes, random_tensors
 
 Array = Any
 """numba knows the types."""
@@ -38,7 +36,7 @@ class PoseShape:
     how natural; empty for VPoser, whose encoder gives both in one."""
     latent: int = 32
     slope: float = 0.2
-    """Of the leaky ReLU below zero."""
+    """Slope of the leaky ReLU below zero."""
     rotvecs: bool = False
     """VPoser's input: rotation vectors instead of the first two columns of the rotations."""
 
@@ -51,114 +49,76 @@ class PoseShape:
         """Width of the encoder's input."""
         return 3 * NUM_BODY if self.rotvecs else NUM_COLUMNS
 
-    def widths(self) -> dict[str, tuple[int, ...]]:
-        """Return the widths of the layers of each part, input and output included."""
-        parts = {
-            "encoder": (self.input_size, *self.encoder, self.latent),
-            "decoder": (self.latent, *self.decoder, NUM_COLUMNS),
-        }
-        return parts | ({"radius": (self.input_size, *self.radius, 1)} if self.radius else {})
+    def layer_shapes(self) -> Shapes:
+        """Return the names and shapes of the layers' tensors."""
+        shapes = linear_shapes("encoder", (self.input_size, *self.encoder, self.latent))
+        shapes |= linear_shapes("decoder", (self.latent, *self.decoder, NUM_COLUMNS))
+        return shapes | (linear_shapes("radius", (self.input_size, *self.radius, 1)) if self.radius else {})
 
-    def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the names and shapes of the tensors in a file."""
-        shapes: dict[str, tuple[int, ...]] = {"input_mean": (self.input_size,), "input_scale": (self.input_size,)}
-        for part, widths in self.widths().items():
-            for i in range(len(widths) - 1):
-                shapes |= {f"{part}.{i}.weight": (widths[i + 1], widths[i]), f"{part}.{i}.bias": (widths[i + 1],)}
-        return shapes
+    def tensor_shapes(self) -> Shapes:
+        """Return the names and shapes of all tensors in a file."""
+        return {"input_mean": (self.input_size,), "input_scale": (self.input_size,)} | self.layer_shapes()
 
 
-@dataclass(frozen=True, eq=False)
 class PoseNetwork:
-    """The encoder's mean and the decoder: linear layers with leaky ReLUs between them. `research.training` has its torch twin.
+    """The encoder's mean and the decoder: linear layers with leaky ReLUs. `research.training` has its torch twin.
 
     Ours keeps direction and norm of the code apart, and the decoder sees the direction only. Then an unnatural pose can
     have the direction of the natural pose next to it, whose own code is short, and scaling its code back gives that
     pose.
     """
 
-    shape: PoseShape
-    encoder: tuple[Affine, ...]
-    decoder: tuple[Affine, ...]
-    radius: tuple[Affine, ...]
-    """Empty for VPoser."""
-    input_mean: Float32[np.ndarray, "i"]
-    input_scale: Float32[np.ndarray, "i"]
-
-    @classmethod
-    def from_tensors(cls, shape: PoseShape, tensors: Mapping[str, np.ndarray]) -> "PoseNetwork":
-        """Build from tensors by their names in a file; names, shapes and numbers were checked before."""
-        single = {name: value.astype(np.float32) for name, value in tensors.items()}
-        if not (single["input_scale"] > 0).all():
+    def __init__(self, shape: PoseShape, tensors: Tensors) -> None:
+        """Build from checked tensors by their names in a file; the input's mean and scale may be left out."""
+        size = shape.input_size
+        plain = {"input_mean": np.zeros(size), "input_scale": np.ones(size)}
+        self.shape, tensors = shape, {name: value.astype(np.float32) for name, value in (plain | dict(tensors)).items()}
+        self.tensors = tensors
+        mean, scale = tensors["input_mean"], tensors["input_scale"]
+        if not (scale > 0).all():
             raise ValueError("the network's input_scale has to be above zero")
-        parts = {
-            part: tuple((single[f"{part}.{i}.weight"], single[f"{part}.{i}.bias"]) for i in range(len(widths) - 1))
-            for part, widths in ({"radius": (0,)} | shape.widths()).items()
-        }
-        return cls(shape, **parts, input_mean=single["input_mean"], input_scale=single["input_scale"])
+        # Layers that take the input as it is, for layers that take it less its mean, over its scale.
+        scaled = dict(tensors)
+        for part in ("encoder", "radius") if shape.radius else ("encoder",):
+            weight = tensors[f"{part}.0.weight"].astype(np.float64) / scale
+            scaled[f"{part}.0.weight"] = weight.astype(np.float32)
+            scaled[f"{part}.0.bias"] = (tensors[f"{part}.0.bias"] - weight @ mean).astype(np.float32)
+        self._encoder, self._decoder, self._radius = (
+            LeakyMLP(scaled, part, shape.slope) for part in ("encoder", "decoder", "radius")
+        )
+
+    def __reduce__(self) -> tuple[type["PoseNetwork"], tuple[PoseShape, Tensors]]:
+        return PoseNetwork, (self.shape, self.tensors)  # the layers' layout depends on the processor
 
     @classmethod
     def random(cls, shape: PoseShape, seed: int = 0) -> "PoseNetwork":
         """Return a network that has not learnt anything yet."""
-        rng, size = np.random.default_rng(seed), shape.input_size
-        parts = {part: random_affines(widths, 0, rng) for part, widths in ({"radius": ()} | shape.widths()).items()}
-        return cls(
-            shape, **parts, input_mean=np.zeros(size, dtype=np.float32), input_scale=np.ones(size, dtype=np.float32)
-        )
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        """Return all numbers by their names in a file."""
-        named = {"input_mean": self.input_mean, "input_scale": self.input_scale}
-        for part in self.shape.widths():
-            for i, (weight, bias) in enumerate(getattr(self, part)):
-                named |= {f"{part}.{i}.weight": weight, f"{part}.{i}.bias": bias}
-        return named
-
-    @functools.cached_property
-    def _layers(self) -> dict[str, LeakyMLP]:
-        """The parts, with the normalisation of the input in the first layers."""
-        slope = self.shape.slope
-        parts = {"encoder": _after_scaling(self.encoder, self.input_mean, self.input_scale), "decoder": self.decoder}
-        if self.radius:
-            parts["radius"] = _after_scaling(self.radius, self.input_mean, self.input_scale)
-        return {part: LeakyMLP(layers, slope) for part, layers in parts.items()}
+        return cls(shape, random_tensors(shape.layer_shapes(), seed))
 
     def encode(self, seen: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b z"]:
         """Return the mean of the code for a flattened pose."""
-        code = self._layers["encoder"].forward(seen)
-        return _unit(code) * self.norm(seen)[:, None] if self.radius else code
+        code = self._encoder.forward(seen)
+        return _unit(code) * self.norm(seen)[:, None] if self.shape.radius else code
 
     def scaled_code(self, seen: Float32[np.ndarray, "b i"], norm: float) -> Float32[np.ndarray, "b z"]:
         """Return codes of flattened poses, brought to a norm."""
-        return _unit(self._layers["encoder"].forward(seen)) * np.float32(norm)
+        return _unit(self._encoder.forward(seen)) * np.float32(norm)
 
     def norm(self, seen: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b"]:
         """Return the norm of that mean; ours has a part for it."""
-        if not self.radius:
+        if not self.shape.radius:
             return np.linalg.norm(self.encode(seen), axis=-1)
-        return _softplus(self._layers["radius"].forward(seen)[:, 0])
+        radius = self._radius.forward(seen)[:, 0]
+        # Softplus; a number that is not finite stays so.
+        return np.maximum(radius, 0) + np.log1p(np.exp(-np.abs(radius)))
 
     def decode(self, z: Float32[np.ndarray, "b z"]) -> Float32[np.ndarray, "b c"]:
         """Return two columns for each body joint, not yet orthonormal."""
-        return self._layers["decoder"].forward(
-            _unit(z) * np.float32(math.sqrt(self.shape.latent)) if self.radius else z
-        )
+        return self._decoder.forward(_unit(z) * np.float32(math.sqrt(self.shape.latent)) if self.shape.radius else z)
 
 
 def _unit(v: np.ndarray) -> np.ndarray:
     return v / np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-12)
-
-
-def _softplus(v: np.ndarray) -> np.ndarray:
-    """Return log(1 + exp(v)); a number that is not finite stays so."""
-    return np.maximum(v, 0) + np.log1p(np.exp(-np.abs(v)))
-
-
-def _after_scaling(layers: tuple[Affine, ...], mean: np.ndarray, scale: np.ndarray) -> tuple[Affine, ...]:
-    """Return layers that take the input as it is for layers that take it less its mean, over its scale."""
-    (weight, bias), *others = layers
-    scaled = weight.astype(np.float64) / scale
-    return ((scaled.astype(np.float32), (bias - scaled @ mean).astype(np.float32)), *others)
 
 
 def columns_to_rotations(columns: Float[np.ndarray, "*b c"]) -> Float[np.ndarray, "*b 21 3 3"]:
@@ -171,14 +131,8 @@ def columns_to_rotations(columns: Float[np.ndarray, "*b c"]) -> Float[np.ndarray
 @kernel
 def _orthonormalise(pairs: Array, out: Array) -> None:
     for i in range(len(pairs)):
-        ax, ay, az, bx, by, bz = (
-            pairs[i, 0, 0],
-            pairs[i, 1, 0],
-            pairs[i, 2, 0],
-            pairs[i, 0, 1],
-            pairs[i, 1, 1],
-            pairs[i, 2, 1],
-        )
+        ax, ay, az = pairs[i, 0, 0], pairs[i, 1, 0], pairs[i, 2, 0]
+        bx, by, bz = pairs[i, 0, 1], pairs[i, 1, 1], pairs[i, 2, 1]
         size = max(math.sqrt(ax * ax + ay * ay + az * az), 1e-12)
         ax, ay, az = ax / size, ay / size, az / size
         along = ax * bx + ay * by + az * bz
@@ -219,18 +173,17 @@ class PosePrior:
 
     @classmethod
     def load(cls, path: str | Path) -> "PosePrior":
-        """Read weights that `save` wrote. Sizes are compared with the tensors in the file before anything is built from them."""
+        """Read weights that `save` wrote; sizes are compared with the file's tensors before anything is built."""
         tensors, metadata = read_weights(path, "pose")
         with errors_of(path):
             shape = read_record(metadata, "shape", PoseShape)
             require_shapes(tensors, shape.tensor_shapes())
-            return cls(
-                PoseNetwork.from_tensors(shape, tensors), read_number(metadata, "limit", cls.limit, low=1e-6, high=1e6)
-            )
+            limit = read_number(metadata, "limit", cls.limit, low=1e-6, high=1e6)
+            return cls(PoseNetwork(shape, tensors), limit)
 
     def save(self, path: str | Path) -> None:
         """Write the weights as safetensors, with what is needed to build the network again."""
-        write_weights(path, "pose", self.network.tensors(), {"shape": asdict(self.network.shape), "limit": self.limit})
+        write_weights(path, "pose", self.network.tensors, {"shape": asdict(self.network.shape), "limit": self.limit})
 
     @classmethod
     def from_vposer(cls, path: str | Path) -> "PosePrior":

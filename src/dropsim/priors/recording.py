@@ -36,7 +36,7 @@ class ClipPrior(Prior):
         self._memories = count if then is None else np.concatenate((count, self._memories_of(then)), axis=-1)
 
     def _memories_of(self, then: Prior) -> Float[np.ndarray, "t m"]:
-        """Return the memory with which the other prior would go on from each frame; the first frame has the second one's."""
+        """Return the memory with which the other prior would go on from each frame; the first two share one."""
         x, q = self.motion.joints, self.motion.q
         if len(x) < 2:
             raise ValueError("a recording of one frame has no velocity to hand over with: give at least two frames")
@@ -48,19 +48,13 @@ class ClipPrior(Prior):
         del category
         joints, frame = self.motion.joints, np.zeros(() if isinstance(seed, int) else len(seed), dtype=np.int64)
         v = (joints[min(1, len(joints) - 1)] - joints[0]) * self.fps
-        return State(
-            joints[frame],
-            np.broadcast_to(v, (*frame.shape, *v.shape)).copy(),
-            self.motion.q[frame],
-            self._memories[frame],
-        )
+        v = np.broadcast_to(v, (*frame.shape, *v.shape)).copy()
+        return State(joints[frame], v, self.motion.q[frame], self._memories[frame])
 
     def start_from(self, motion: Motion, frame: int) -> State:
         """Return the state of the recording itself at a frame; from another motion it cannot go on."""
         if motion is not self.motion:
-            raise ValueError(
-                "a clip prior goes on from its own recording only: make a ClipPrior of the motion to start from"
-            )
+            raise ValueError("a clip prior goes on from its own recording only: make a ClipPrior of the other motion")
         state = super().start_from(motion, frame)
         return State(state.x, state.v, state.q, self._memories[frame])
 
@@ -88,13 +82,8 @@ class ClipPrior(Prior):
             return merged.reshape(shape)
 
         memory = np.concatenate((count, other.memory), axis=-1)
-        parts = (
-            (following.x, other.x),
-            (following.q, other.q),
-            (following.memory, memory),
-            (following.cost, other.cost),
-        )
-        return Candidates(*(merge(*part) for part in parts))
+        x, q = merge(following.x, other.x), merge(following.q, other.q)
+        return Candidates(x, q, merge(following.memory, memory), merge(following.cost, other.cost))
 
     def commit(
         self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]

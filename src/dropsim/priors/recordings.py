@@ -33,28 +33,25 @@ SHARE = 0.15
 """Share of a clip's frames that does something for the clip to have its tag."""
 CROUCHING = 0.72
 """Height of the pelvis below which somebody crouches [m]."""
-NAMED = {"get up": "ground", "run": "run", "jump": "jump", "dance": "dance", "turn": "turn", "crouch": "crouch", "sport": "sport",
-         "walk": "walk", "stand": "stand", "other": "other"}  # fmt: skip
-"""Tags by the category that a clip's name tells."""
-
-
 BALANCE = re.compile(
-    r"side ?step|backward|walk ?back|stand to|to stand|dodge|retreat|advance|duck|stumbl|trip|push|slip|balance|lean|stop|start|shift"
-    r"|turn around|hop|bounce|sway|stagger|limp",
+    r"side ?step|backward|walk ?back|stand to|to stand|dodge|retreat|advance|duck|stumbl|trip|push|slip|balance|lean"
+    r"|stop|start|shift|turn around|hop|bounce|sway|stagger|limp",
     re.IGNORECASE,
 )
 """Words of recordings that show how people keep or get back their balance, and start, stop and change direction: chosen
 first too."""
 STYLED = re.compile(
-    r"styl|weird|baby|jackson|mummy|frankenstein|zombie|\bcat\b|chicken|drunk|flip|breakdanc|acrobat|gymnast|basketball|dribble|punch|kick"
-    r"|salsa|danc|mickey|monkey|robot|clumsy|childish|cartwheel|wounded|hopscotch|obstacles [12]|martial|capoeira|form \d|roundhouse"
-    r"|crescent|uppercut|jab|hook|backfist|cross (left|right)|victory|taunt|stance|football|offensive|defensive|feint|fake|evasive|drive"
+    r"styl|weird|baby|jackson|mummy|frankenstein|zombie|\bcat\b|chicken|drunk|flip|breakdanc|acrobat|gymnast|basketball"
+    r"|dribble|punch|kick|salsa|danc|mickey|monkey|robot|clumsy|childish|cartwheel|wounded|hopscotch|obstacles [12]"
+    r"|martial|capoeira|form \d|roundhouse|crescent|uppercut|jab|hook|backfist|cross (left|right)|victory|taunt|stance"
+    r"|football|offensive|defensive|feint|fake|evasive|drive"
     r"|pivot|quarrel|box"
     # Mimes, exercises, moods, two people and bodies that carry something: arms are busy, and balance is not that of
     # somebody who goes.
-    r"|wash|window|teapot|traffic|wav(e|ing)|phone|broom|swing|chop|drink|smok|soda|bottle|jack|twist|squat|stretch|range ?of ?motion"
-    r"|conversation|gesture|shake|five|whip|link|hold hands|clean|bow\b|curtsey|ache|hurt|scared|ghetto|sexy|macho|cool|shy|attitude|stern"
-    r"|happy|excited|stomach|synchronized|soldier|march|navigate|suitcase|careful|search|object|pregnant|stumbles into|limp|reach"
+    r"|wash|window|teapot|traffic|wav(e|ing)|phone|broom|swing|chop|drink|smok|soda|bottle|jack|twist|squat|stretch"
+    r"|range ?of ?motion|conversation|gesture|shake|five|whip|link|hold hands|clean|bow\b|curtsey|ache|hurt|scared"
+    r"|ghetto|sexy|macho|cool|shy|attitude|stern|happy|excited|stomach|synchronized|soldier|march|navigate|suitcase"
+    r"|careful|search|object|pregnant|stumbles into|limp|reach"
     # ACCAD's takes D and E: ready to fight, boxing and dodging.
     r"|\b[DE]\d+\b",
     re.IGNORECASE,
@@ -79,12 +76,12 @@ def tags_of(motion: Motion, category: str) -> tuple[str, ...]:
         "ground": root[:, 2] < LOW,
         "jump": sphere_heights(motion).min(-1) > 0.08,
     }
-    found = {tag for tag, frames in doing.items() if frames.mean() > (SHARE if tag != "jump" else 0.05)}
-    named = NAMED.get(category, "other")
+    tags = {tag for tag, frames in doing.items() if frames.mean() > (SHARE if tag != "jump" else 0.05)}
+    named = "ground" if category == "get up" else category if category in TAGS else "other"
     # A name decides what motion cannot tell; what it says of walking and standing the motion tells better.
-    if named in ("dance", "sport", "jump", "ground", "other") or not found:
-        found.add(named)
-    return tuple(tag for tag in TAGS if tag in found)
+    if named in ("dance", "sport", "jump", "ground", "other") or not tags:
+        tags.add(named)
+    return tuple(tag for tag in TAGS if tag in tags)
 
 
 def _smooth(values: Float[np.ndarray, "t c"], width: int) -> Float[np.ndarray, "t c"]:
@@ -106,13 +103,11 @@ def info_of(clip: Clip, motion: Motion) -> ClipInfo:
         STYLED.search(words) or (source == "100STYLE" and not recording.startswith("Neutral"))
     )
     everyday = source == "O3DE" or BALANCE.search(words)
-    category = (
-        "other"
-        if styled and clip.category != "get up"
-        else "stand"
-        if clip.category == "other" and everyday
-        else clip.category
-    )
+    category = clip.category
+    if styled and category != "get up":
+        category = "other"
+    elif category == "other" and everyday:
+        category = "stand"
     return ClipInfo(clip.name, source, licence, tags_of(motion, category), len(motion))
 
 
@@ -167,7 +162,7 @@ start and stop."""
 
 
 def choose(bank: Bank, *, minutes: float) -> Bank:
-    """Choose clips for behaviour and coverage: greedily those that fill most empty cells of the feature space per frame."""
+    """Choose clips for behaviour and coverage: greedily those that fill most empty cells of the features per frame."""
     index = FieldIndex.of(frames_of(bank), bank)
     codes = index.codes_of_frames[: len(bank)]
     cells = np.floor(
@@ -175,11 +170,11 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
     ).astype(np.int32)
     cells = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
     ends = np.cumsum([c.frames for c in bank.clips])
-    own = [np.unique(cells[end - clip.frames : end]) for clip, end in zip(bank.clips, ends, strict=True)]
+    cells_of = [np.unique(cells[end - clip.frames : end]) for clip, end in zip(bank.clips, ends, strict=True)]
     filled, budget, chosen = np.zeros(cells.max() + 1, dtype=np.int64), minutes * 60 * bank.fps, list[int]()
 
     def worth(i: int) -> float:
-        return float((1.0 / (1.0 + filled[own[i]]))[filled[own[i]] < ENOUGH].sum()) / bank.clips[i].frames
+        return float((1.0 / (1.0 + filled[cells_of[i]]))[filled[cells_of[i]] < ENOUGH].sum()) / bank.clips[i].frames
 
     words = [words_of(clip.name.partition("@")[0]) for clip in bank.clips]
     plain = [i for i, clip in enumerate(bank.clips) if not NEVER & set(clip.tags) and clip.name not in TOO_HARD]
@@ -189,7 +184,7 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
     plain = [i for i in plain if i in whole or not Posture.of([bank.motion(i)]).bows]
     for i in whole:
         chosen.append(i)
-        filled[own[i]] += 1
+        filled[cells_of[i]] += 1
     first = [i for i in plain if i not in whole and ("crouch" in bank.clips[i].tags or BALANCE.search(words[i]))]
     others = [i for i in plain if i not in whole and i not in first]
     for open_clips, share in ((first, FIRST_SHARE * budget), (others, budget)):
@@ -203,7 +198,7 @@ def choose(bank: Bank, *, minutes: float) -> Bank:
                 heapq.heappush(queue, (-now, best))
             elif now > 0:
                 chosen.append(best)
-                filled[own[best]] += 1
+                filled[cells_of[best]] += 1
     return bank.picked(sorted(chosen))
 
 

@@ -22,8 +22,9 @@ the body."""
 _JOINT_VELOCITY = slice(6, 6 + 3 * NUM_JOINTS)
 _BODY_TURNS = slice(6 + 3 * NUM_JOINTS, MEMORY_SIZE)
 _RATE = 30.0
-"""Over whose frames the velocities are differences [Hz]."""
+"""Rate of the frames whose differences the velocities are [Hz]."""
 _SKELETON = ("rest", "masses", "radii")
+AGAIN = "make the start states again with `dropsim train starts`"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +39,11 @@ class StartBank:
     @classmethod
     def shipped(cls) -> "StartBank":
         """Return the bank that comes with the package."""
-        with importlib.resources.as_file(
-            importlib.resources.files("dropsim") / "assets" / "starts.safetensors"
-        ) as path:
+        asset = importlib.resources.files("dropsim") / "assets" / "starts.safetensors"
+        with importlib.resources.as_file(asset) as path:
             if not path.exists():
-                raise ValueError(
-                    "this package holds no start states: make them with `dropsim train starts`, or start from a motion"
-                )
+                remedy = "make them with `dropsim train starts`, or start from a motion"
+                raise ValueError(f"this package holds no start states: {remedy}")
             return cls.load(path)
 
     @classmethod
@@ -55,9 +54,7 @@ class StartBank:
             skeleton = pop_skeleton(tensors) or Skeleton.adult()
             names = metadata.get("categories")
             if not (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
-                raise ValueError(
-                    "it does not say which categories it holds: make the start states again with `dropsim train starts`"
-                )
+                raise ValueError(f"it does not say which categories it holds: {AGAIN}")
             return cls({name: _unpacked(name, tensors) for name in names}, skeleton)
 
     def save(self, path: str | Path) -> None:
@@ -77,24 +74,15 @@ class StartBank:
         """Count the states of a category."""
         return len(self._batch(category).x)
 
-    def state(self, category: str, index: int) -> State:
-        """Return one state of a category."""
-        batch = self._batch(category)
-        if not 0 <= index < len(batch.x):
-            raise ValueError(
-                f"there are {len(batch.x)} states to {category} from: give an index from 0 to {len(batch.x) - 1}, not {index}"
-            )
-        return batch[index].map(np.copy)
-
     def draw(self, category: str, seed: Sequence[int] | int, skeleton: Skeleton | None = None) -> State:
-        """Return a random state of a category, or a batch with one state for each seed; for another body, its own bones in that pose."""
+        """Return a random state of a category, or a batch with one for each seed, fitted to a body if it is given."""
         batch = self._batch(category)
         index = (Streams(seed).uniform(1) * len(batch.x)).astype(np.int64)[..., 0]
         state = batch[np.asarray(index)].map(np.copy)
         return state if skeleton is None else fitted(state, self.skeleton, skeleton)
 
     def pair(self, category: str, seed: Sequence[int] | int, skeleton: Skeleton, fps: float) -> tuple[State, State]:
-        """Return the frame before a drawn state, which has no memory, and the state, for priors with a memory of another kind."""
+        """Return the frame before a drawn state, and the state, for priors with a memory of another kind."""
         now = self.draw(category, seed, skeleton)
         turns = _turns(now.memory)
         empty = now.memory[..., :0]
@@ -159,6 +147,6 @@ def _unpacked(name: str, tensors: Mapping[str, np.ndarray]) -> State:
     x, rotvec, memory = (tensors.get(f"{name}.{part}", np.zeros(0)).astype(np.float64) for part in ("x", "q", "memory"))
     count = len(x)
     if not (count > 0 and x.shape == rotvec.shape == (count, NUM_JOINTS, 3) and memory.shape == (count, MEMORY_SIZE)):
-        raise ValueError("it is damaged: make the start states again with `dropsim train starts`")
+        raise ValueError(f"it is damaged: {AGAIN}")
     v = memory[:, _JOINT_VELOCITY].reshape(count, NUM_JOINTS, 3)
     return State(x, v, rotvec_to_rotmat(rotvec), memory)

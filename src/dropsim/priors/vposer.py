@@ -1,4 +1,4 @@
-"""VPoser's public checkpoints (Pavlakos et al. 2019), versions 1 and 2, as our pose network: normalisations go into the linear layers."""
+"""VPoser's public checkpoints (Pavlakos et al. 2019), versions 1 and 2, as our pose network."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from dropsim.files.checkpoints import read_checkpoint, require_tensors
-from dropsim.priors.network import EPSILON, Affine
+from dropsim.priors.network import EPSILON, Shapes, Tensors
 from dropsim.priors.pose import NUM_COLUMNS, PoseNetwork, PoseShape
 
 WIDTH, LATENT = 512, 32
+Affine = tuple[np.ndarray, np.ndarray]
+"""Weight and bias of a linear layer."""
 
 
 def vposer_network(path: str | Path) -> PoseNetwork:
@@ -25,16 +27,15 @@ def _checkpoint_file(path: Path) -> Path:
     """Return the checkpoint in one of VPoser's folders, the last by name; a file is returned as it is."""
     if not path.is_dir():
         return path
-    found = sorted(p for folder in (path / "snapshots", path) for p in folder.glob("*") if p.suffix in (".ckpt", ".pt"))
-    if not found:
-        raise ValueError(
-            f"{path} holds no VPoser checkpoint: expected a .ckpt or .pt file in it or in its folder snapshots"
-        )
-    return found[-1]
+    files = sorted(p for folder in (path / "snapshots", path) for p in folder.glob("*") if p.suffix in (".ckpt", ".pt"))
+    if not files:
+        raise ValueError(f"{path} holds no VPoser checkpoint: put a .ckpt or .pt file in it or in its folder snapshots")
+    return files[-1]
 
 
-def _sizes(norms: Mapping[str, int], linears: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, ...]]:
-    sizes: dict[str, tuple[int, ...]] = {}
+def _sizes(norms: Mapping[str, int], linears: Mapping[str, tuple[int, int]]) -> Shapes:
+    """Return the shapes of a checkpoint's tensors, from widths of batch normalisations and sizes of linear layers."""
+    sizes: Shapes = {}
     for name, size in norms.items():
         sizes |= {f"{name}.{part}": (size,) for part in ("weight", "bias", "running_mean", "running_var")}
     for name, (size_in, size_out) in linears.items():
@@ -70,18 +71,15 @@ def _version_2(path: Path, state: Mapping[str, object]) -> PoseNetwork:
         weight, bias = _affine(tensors, enc + name)
         tail = (weight @ tail[0], weight @ tail[1] + bias)
     decoder = [_affine(tensors, dec + name) for name in ("0", "3", "5")]
-    return _network(
-        PoseShape((w,), (w, w), (), z, slope=0.01, rotvecs=True),
-        [_after_norm(tensors, f"{enc}1", f"{enc}2"), tail],
-        decoder,
-    )
+    encoder = [_after_norm(tensors, f"{enc}1", f"{enc}2"), tail]
+    return _network(PoseShape((w,), (w, w), (), z, slope=0.01, rotvecs=True), encoder, decoder)
 
 
-def _affine(tensors: Mapping[str, np.ndarray], linear: str) -> Affine:
+def _affine(tensors: Tensors, linear: str) -> Affine:
     return tensors[f"{linear}.weight"].astype(np.float64), tensors[f"{linear}.bias"].astype(np.float64)
 
 
-def _after_norm(tensors: Mapping[str, np.ndarray], norm: str, linear: str) -> Affine:
+def _after_norm(tensors: Tensors, norm: str, linear: str) -> Affine:
     """Return the linear layer that a trained batch normalisation and the linear layer after it amount to."""
     gain, shift, mean, variance = (
         tensors[f"{norm}.{part}"].astype(np.float64) for part in ("weight", "bias", "running_mean", "running_var")
@@ -92,8 +90,5 @@ def _after_norm(tensors: Mapping[str, np.ndarray], norm: str, linear: str) -> Af
 
 
 def _network(shape: PoseShape, encoder: list[Affine], decoder: list[Affine]) -> PoseNetwork:
-    tensors = {"input_mean": np.zeros(shape.input_size), "input_scale": np.ones(shape.input_size)}
-    for part, layers in (("encoder", encoder), ("decoder", decoder)):
-        for i, (weight, bias) in enumerate(layers):
-            tensors |= {f"{part}.{i}.weight": weight, f"{part}.{i}.bias": bias}
-    return PoseNetwork.from_tensors(shape, tensors)
+    layers = (*(array for layer in (*encoder, *decoder) for array in layer),)
+    return PoseNetwork(shape, dict(zip(shape.layer_shapes(), layers, strict=True)))

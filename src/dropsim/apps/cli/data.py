@@ -18,7 +18,7 @@ class Data:
     """
 
     action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="build")]]
-    """What to do; `build` is all there is."""
+    """Action; `build` is all there is."""
     source: tyro.conf.Positional[Path]
     """Folder of .bvh or .npz files."""
     out: tyro.conf.Positional[Path]
@@ -39,12 +39,7 @@ class Data:
         if not self.source.is_dir():
             raise ValueError(f"{self.source} is not a folder")
         with bar("clips") as advance:
-            clips = build(
-                self.source,
-                self.out,
-                held_out=filter(None, self.held_out.split(",")),
-                workers=self.workers,
-                progress=advance,
-            )
+            people = filter(None, self.held_out.split(","))
+            clips = build(self.source, self.out, held_out=people, workers=self.workers, progress=advance)
         print(report(clips).partition("\n## Files")[0])
         print(f"wrote {self.out / 'report.md'}")

@@ -2,9 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +13,10 @@ import tyro
 from dropsim.apps.cli.arguments import BodyFile, optional
 
 if TYPE_CHECKING:
-    from dropsim.research.synthesis.workers import Workers
+    from dropsim.research.synthesis.dataset import Workers
 
-TELL_PERIOD = 30.0
-"""How often a line is written if there is no terminal for a bar [s]."""
+LINE_PERIOD = 30.0
+"""Time between two lines if there is no terminal for a bar [s]."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Synthesize:
     scene: Annotated[str, tyro.conf.arg(metavar="NAME|FILE.toml")] = "mixed"
     """A distribution of scenes: a ready one, a file (docs/synthesis.md), or a scenario or scene file."""
     seed: int = 0
-    """Of everything random; a clip depends only on it and on the clip's index."""
+    """Seed of everything random; a clip depends only on it and on the clip's index."""
     workers: int | None = None
     """Processes; by default one per core."""
     seconds: float | None = None
@@ -53,11 +53,11 @@ class Synthesize:
     def run(self) -> None:
         import importlib.util
 
-        from dropsim.apps.cli.progress import tell_of_compiling
+        from dropsim.apps.cli.progress import bar, tell_of_compiling
         from dropsim.priors.named import prior_name
+        from dropsim.research.synthesis.dataset import synthesize
         from dropsim.research.synthesis.distribution import distribution
         from dropsim.research.synthesis.recipe import Recipe
-        from dropsim.research.synthesis.run import synthesize
 
         if importlib.util.find_spec("pyarrow") is None:
             raise ValueError('Parquet needs pyarrow: pip install "dropsim[scale]"')
@@ -74,59 +74,46 @@ class Synthesize:
         )
         workers = self._workers(recipe.num_shards)
         tell_of_compiling()
-        with _progress() as progress:
-            found = synthesize(recipe, self.out, workers, progress.watch)
-        rate = f"{progress.per_minute:.0f} clips simulated per minute" if progress.made else "all done before"
-        print(f"{found.kept} clips in {self.out / 'clips'}, {rate}")
-        for reason, number in found.rejected.items():
+        with bar("clips", rate=True) as advance:
+            progress = _Progress(advance)
+            totals = synthesize(recipe, self.out, workers, progress.watch)
+        rate = f"{progress.per_minute:.0f} clips simulated per minute" if progress.simulated else "all done before"
+        print(f"{totals.kept} clips in {self.out / 'clips'}, {rate}")
+        for reason, number in totals.rejected.items():
             print(f"{number} left out: {reason}")
 
     def _workers(self, num_shards: int) -> "Workers":
         import os
 
-        from dropsim.research.synthesis.workers import Here, OnRay, Processes
+        from dropsim.research.synthesis.workers import here, in_processes, on_ray
 
         if self.workers is not None and not 1 <= self.workers <= 1024:
             raise ValueError(f"--workers {self.workers}: give from 1 to 1024 processes")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         num = min(self.workers or cores, num_shards)
         if self.ray is not None:
-            return OnRay(self.ray, num)
-        return Here() if num == 1 else Processes(num)
+            return partial(on_ray, self.ray, num)
+        return here if num == 1 else partial(in_processes, num)
 
 
-@dataclass
 class _Progress:
     """Shows progress: a bar on a terminal, or now and then a line in a log."""
 
-    advance: Callable[[int, int], None]
-    begun: float = field(default_factory=time.monotonic)
-    told: float = field(default_factory=time.monotonic)
-    first: int | None = None
-    """Clips that were done before."""
-    made: int = 0
+    def __init__(self, advance: Callable[[int, int], None]) -> None:
+        self.advance, self.simulated, self.before = advance, 0, -1
+        self.began = self.last_line = time.monotonic()
 
     def watch(self, done: int, total: int) -> None:
-        self.first = done if self.first is None else self.first
-        self.made, now = done - self.first, time.monotonic()
+        if self.before < 0:
+            self.before = done
+        self.simulated, now = done - self.before, time.monotonic()
         if sys.stderr.isatty():
             self.advance(done, total)
-        elif self.made and (now - self.told > TELL_PERIOD or done == total):
-            self.told, left = now, (total - done) / self.per_minute
-            print(
-                f"{done} of {total} clips, {self.per_minute:.0f} per minute, {left:.0f} min left",
-                file=sys.stderr,
-                flush=True,
-            )
+        elif self.simulated and (now - self.last_line > LINE_PERIOD or done == total):
+            self.last_line, rate = now, self.per_minute
+            line = f"{done} of {total} clips, {rate:.0f} per minute, {(total - done) / rate:.0f} min left"
+            print(line, file=sys.stderr, flush=True)
 
     @property
     def per_minute(self) -> float:
-        return 60 * self.made / (time.monotonic() - self.begun)
-
-
-@contextmanager
-def _progress() -> Iterator[_Progress]:
-    from dropsim.apps.cli.progress import bar
-
-    with bar("clips", rate=True) as advance:
-        yield _Progress(advance)
+        return 60 * self.simulated / (time.monotonic() - self.began)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -39,10 +39,7 @@ class Train:
     threads: int = 1
     """Threads that torch may use."""
     seed: int = 0
-    """Of everything random."""
-    recipe: Literal["first", "second"] = "first"
-    """How the motion prior is trained: from random weights, or by rollouts, with an intent as an input; the second goes
-    on from --init."""
+    """Seed of everything random."""
     weights: Annotated[Path | None, optional("FILE", "the package's")] = None
     """Prior that makes the start states."""
 
@@ -62,14 +59,12 @@ class Train:
             raise ValueError("training needs PyTorch: run `pip install 'dropsim[train]'`") from None
         from dropsim.research.training.loop import Budget
         from dropsim.research.training.pose import PoseOptions, train_pose
-        from dropsim.research.training.prior import RECIPES, train_prior
+        from dropsim.research.training.prior import PriorOptions, train_prior
 
         torch.set_num_threads(self.threads)
         budget = Budget(self.minutes, self.steps, self.resume, self.init)
         if self.model == "prior":
-            return train_prior(
-                self.data, self.out, replace(RECIPES[self.recipe], seed=self.seed), budget, _print_progress
-            )
+            return train_prior(self.data, self.out, PriorOptions(seed=self.seed), budget, _print_progress)
         return train_pose(self.data, self.out, PoseOptions(seed=self.seed), budget, _print_progress)
 
     def _make_starts(self) -> None:
@@ -86,18 +81,12 @@ class Train:
         path = self.out / "starts.safetensors"
         bank.save(path)
         for name in FITS:
-            print(
-                f"{name}: {bank.count(name)} states"
-                if name in bank.categories
-                else f"{name}: none, the prior gave no state that fits"
-            )
+            count = bank.count(name) if name in bank.categories else 0
+            print(f"{name}: {count} states" if count else f"{name}: none, the prior gave no state that fits")
         print(f"wrote {path}")
 
 
 def _print_progress(progress: Progress) -> None:
     parts = " ".join(f"{k} {v:.3g}" for k, v in (progress.parts | progress.quality).items())
-    left = progress.seconds_left
-    print(
-        f"step {progress.step}/{progress.total}, {left // 3600:.0f}:{left % 3600 // 60:02.0f} h left: {parts}",
-        flush=True,
-    )
+    hours, seconds = divmod(progress.seconds_left, 3600)
+    print(f"step {progress.step}, {hours:.0f}:{seconds // 60:02.0f} h left: {parts}", flush=True)

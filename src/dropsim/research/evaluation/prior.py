@@ -14,7 +14,6 @@ from dropsim.motion.clips import Clip
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.physics.step import Simulator
-from dropsim.priors.mixture import Mixture
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PosePrior
 from dropsim.priors.prior import Prior, State
@@ -331,8 +330,7 @@ def speed_biases(speeds: np.ndarray, faster: np.ndarray) -> tuple[SpeedBias, ...
 
 def refuse_same_people(prior: Prior, clips: Sequence[tuple[Clip, Motion]]) -> None:
     """Refuse to judge a bank by people who are in it."""
-    parts = prior.priors if isinstance(prior, Mixture) else (prior,)
-    known = {clip.name.partition("_")[0] for part in parts if isinstance(part, MotionField) for clip in part.bank.clips}
+    known = {clip.name.partition("_")[0] for clip in prior.bank.clips} if isinstance(prior, MotionField) else set()
     if same := sorted({clip.person for clip, _ in clips} & known):
         names = ", ".join(same[:5]) + (", ..." if len(same) > 5 else "")
         raise ValueError(

@@ -23,7 +23,7 @@ BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """What happened to the people of one scene."""
+    """A simulated scene: the motions of its people, the ground and the objects."""
 
     drawn: Drawn
     motions: tuple[Motion, ...]
@@ -46,10 +46,7 @@ class Clip:
     @property
     def penetration(self) -> float:
         """Deepest that a joint's sphere is in the ground after the first frame [mm]."""
-        return max(
-            1000 * max(0.0, -float(sphere_heights(motion)[1:].min())) if len(motion) > 1 else 0.0
-            for motion in self.above
-        )
+        return max(1000 * max(0.0, -float(sphere_heights(motion)[1:].min(initial=0.0))) for motion in self.above)
 
 
 @dataclass(frozen=True)
@@ -64,26 +61,27 @@ class Rejected:
 
 
 def simulated(recipe: Recipe, indices: Sequence[int]) -> list[Clip | Rejected]:
-    """Return some clips in the order of their indices, simulated together; a clip is the same whichever others there are."""
-    alike, found = dict[int, list[Drawn]](), dict[int, Clip | Rejected]()
+    """Return clips in the order of their indices, simulated together, which changes none of them."""
+    alike, outcomes = dict[int, list[Drawn]](), dict[int, Clip | Rejected]()
     for index in indices:
         try:
             drawn = recipe.drawn(index)
             alike.setdefault(len(drawn.setup.scene.people), []).append(drawn)
         except ValueError as error:
-            found[index] = Rejected(index, "", "refused", str(error))
+            outcomes[index] = Rejected(index, "", "refused", str(error))
     for drawn in alike.values():
-        found |= zip((d.index for d in drawn), _together(drawn), strict=True)
-    outcomes = (found[index] for index in indices)
-    return [judged(one, recipe.distribution.gates) if isinstance(one, Clip) else one for one in outcomes]
+        for outcome in _together(drawn):
+            index = outcome.drawn.index if isinstance(outcome, Clip) else outcome.index
+            outcomes[index] = judged(outcome, recipe.distribution.gates) if isinstance(outcome, Clip) else outcome
+    return [outcomes[index] for index in indices]
 
 
 def judged(clip: Clip, gates: Gates) -> Clip | Rejected:
     """Return the clip if it passes the gates."""
-    for reason, value, limit, unit in (
-        ("bone error", clip.bone_error, gates.bone_error, "%"), ("penetration", clip.penetration, gates.penetration, "mm"),
-    ):  # fmt: skip
-        if not value <= limit:
+    for name, unit in (("bone_error", "%"), ("penetration", "mm")):
+        value = getattr(clip, name)
+        if not value <= getattr(gates, name):
+            reason = name.replace("_", " ")
             return Rejected(clip.drawn.index, clip.drawn.category, reason, f"{value:.3g} {unit}")
     return clip
 
@@ -123,9 +121,9 @@ def _template(setup: Setup) -> World:
 
 def _motion_of(motion: Motion, i: int, drawn: Drawn, person: int) -> Motion:
     """Take one person of one clip out of a batch, without the energies that only scenes of other clips add."""
-    own = motion.map(lambda values: values[i])
-    energies = {name: values for name, values in own.energies.items() if name in BUILT_IN or values.any()}
-    return replace(own, energies=energies, events=drawn.setup.scene.events_of(person))
+    alone = motion.map(lambda values: values[i])
+    energies = {name: values for name, values in alone.energies.items() if name in BUILT_IN or values.any()}
+    return replace(alone, energies=energies, events=drawn.setup.scene.events_of(person))
 
 
 def _ground_of(ground: Plane, i: int, num_frames: int) -> Plane:

@@ -51,12 +51,8 @@ class Tilt:
     def rows(self) -> list[list[float]]:
         """Return the ground's rows of time, roll and pitch."""
         up, down = self.start + self.rise, self.start + self.rise + self.hold
-        return [
-            [self.start, 0.0, 0.0],
-            [up, self.roll, self.pitch],
-            [down, self.roll, self.pitch],
-            [down + self.rise, 0.0, 0.0],
-        ]
+        tilted = [self.roll, self.pitch]
+        return [[self.start, 0.0, 0.0], [up, *tilted], [down, *tilted], [down + self.rise, 0.0, 0.0]]
 
 
 @dataclass(frozen=True)
@@ -87,11 +83,11 @@ class Drawn:
 
     index: int
     seed: int
-    """Of the clip's own random numbers."""
+    """Seed of the clip's random numbers."""
     category: str
     setup: Setup
     values: Mapping[str, Any] = field(default_factory=dict)
-    """What was drawn, by dotted paths of the scene, such as push.0.newtons."""
+    """Drawn values by dotted paths of the scene, such as push.0.newtons."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +97,11 @@ class Distribution:
     name: str
     tables: tuple[Table, ...]
     folder: str
-    """What recordings are relative to."""
+    """Folder that recordings are relative to."""
 
     @property
     def gates(self) -> Gates:
-        """What clips have to pass."""
+        """Bounds that clips have to keep."""
         return next((object_of(Gates, table) for table in self.tables if table.name == "gates"), Gates())
 
     @property
@@ -114,28 +110,26 @@ class Distribution:
         table = next((table for table in self.tables if table.name == "categories"), Table("categories", {ANY: 1}))
         what = f"{table.where()}categories"
         if not isinstance(table.values, Mapping) or not 0 < len(table.values) <= MAX_CATEGORIES:
-            raise ValueError(
-                f"{what} is a table: write [categories] and below it 1 to {MAX_CATEGORIES} names and weights, such as push = 2"
-            )
+            remedy = f"write [categories] and below it 1 to {MAX_CATEGORIES} names and weights, such as push = 2"
+            raise ValueError(f"{what} is a table: {remedy}")
         return dict(zip(table.values, checked_weights(list(table.values.values()), what), strict=True))
 
     def draw(self, seed: int, index: int) -> Drawn:
         """Return the scene of a clip, which depends on the seed and its index alone."""
-        own = int.from_bytes(hashlib.sha256(f"{seed} {index}".encode()).digest()[:8]) >> 2
-        draw, weights = Draw(random.Random(own)), self.weights
+        clip_seed = int.from_bytes(hashlib.sha256(f"{seed} {index}".encode()).digest()[:8]) >> 2
+        draw, weights = Draw(random.Random(clip_seed)), self.weights
         category = list(weights)[draw.pick(list(weights.values()))]
         setup = self._setup(self._drawn(category, draw))
-        return Drawn(index, own, category, replace(setup, seed=own), draw.taken)
+        return Drawn(index, clip_seed, category, replace(setup, seed=clip_seed), draw.values)
 
     def check(self) -> None:
-        """Try both ends of every range and every option once, so that mistakes are found before anything is simulated."""
+        """Try both ends of every range and every option once, to find mistakes before anything is simulated."""
         _ = self.gates
         for table in self.tables:
             for category in _categories_of(table):
                 if category not in self.weights:
-                    raise ValueError(
-                        f"{table.where('category')}[categories] has no {category!r}: {suggestion(category, self.weights)}"
-                    )
+                    hint = suggestion(category, self.weights)
+                    raise ValueError(f"{table.where('category')}[categories] has no {category!r}: {hint}")
         starts = StartBank.shipped().categories
         for category in self.weights:
             for number in range(max(2, *(most_options(table.values) for table in self.tables))):
@@ -143,9 +137,8 @@ class Distribution:
                 setup = self._setup(tables)
                 for table, person in zip((t for t in tables if t.name == "person"), setup.scene.people, strict=False):
                     if setup.clip is None and person.start not in starts:
-                        raise ValueError(
-                            f"{table.where('start')}there is no start {person.start!r}: {suggestion(person.start, starts)}"
-                        )
+                        hint = suggestion(person.start, starts)
+                        raise ValueError(f"{table.where('start')}there is no start {person.start!r}: {hint}")
 
     def _setup(self, tables: list[Table]) -> Setup:
         return setup_of(tables, Path(self.folder), self.name)
@@ -171,9 +164,8 @@ def _fixed(table: Table) -> Table:
     """Refuse to draw what all clips share."""
     for key, value in table.values.items() if isinstance(table.values, Mapping) else ():
         if isinstance(value, Mapping):
-            raise ValueError(
-                f"{table.where(key)}{f'{table.name} {key}'.strip()} is the same for all clips: write one value"
-            )
+            name = f"{table.name} {key}".strip()
+            raise ValueError(f"{table.where(key)}{name} is the same for all clips: write one value")
     return table
 
 
@@ -214,9 +206,8 @@ def _with_tilt(tables: list[Table]) -> list[Table]:
         if not isinstance(ground.values, dict):
             continue  # reading refuses it
         if "tilts" in ground.values:
-            raise ValueError(
-                f"{tilt.where()}the ground tilts once in a clip: leave out the other tilt, or [ground] tilts"
-            )
+            remedy = "leave out the other tilt, or [ground] tilts"
+            raise ValueError(f"{tilt.where()}the ground tilts once in a clip: {remedy}")
         ground.values["tilts"] = object_of(Tilt, tilt).rows()
     return tables
 
@@ -235,15 +226,14 @@ def distribution(source: str | Path) -> Distribution:
         if source.lower().endswith(".toml"):
             text, folder = read_text(Path(source)), str(Path(source).parent.absolute())
         elif source in READY:
-            text = (importlib.resources.files("dropsim") / "assets" / "synthesis" / f"{source}.toml").read_text(
-                encoding="utf-8"
-            )
+            folder_of_ready = importlib.resources.files("dropsim") / "assets" / "synthesis"
+            text = (folder_of_ready / f"{source}.toml").read_text(encoding="utf-8")
         elif source in SCENARIOS:
             text = scene_text(scenario(source), Path())
         else:
             hint = suggestion(source, (*READY, *SCENARIOS))
             raise ValueError(f"there is no distribution or scenario {source!r}: {hint} A file ends in .toml")
         tables = parse_tables(text, source, single={**SINGLE, **OWN}, many=TABLES, what="a distribution of scenes")
-        found = Distribution(Path(source).stem if folder else source, tuple(tables), folder)
-        found.check()
-        return found
+        scenes = Distribution(Path(source).stem if folder else source, tuple(tables), folder)
+        scenes.check()
+        return scenes

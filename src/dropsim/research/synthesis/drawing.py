@@ -19,8 +19,8 @@ class Draw:
 
     source: random.Random | int
     """Draws by chance; a number takes ends and options in turn instead, to try a file's extremes."""
-    taken: dict[str, Any] = field(default_factory=dict)
-    """What was drawn, by dotted paths."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """Drawn values by dotted paths."""
 
     def share(self) -> float:
         """Return a number from 0 to less than 1."""
@@ -32,15 +32,15 @@ class Draw:
         if isinstance(self.source, int):
             return self.source % len(weights)
         at = self.share() * sum(weights)
-        return next(
-            (i for i, until in enumerate(accumulate(weights)) if at < until),
-            max(i for i, w in enumerate(weights) if w > 0),
-        )
+        last = max(i for i, weight in enumerate(weights) if weight > 0)
+        return next((i for i, until in enumerate(accumulate(weights)) if at < until), last)
 
     def value(self, raw: object, wanted: Value, what: str, path: str) -> Value:
         """Return a plain value of a type; `what` begins sentences about it."""
         if isinstance(raw, Mapping):
-            value = self.taken[path] = self._between(raw, wanted, what) if "between" in raw else self._one_of(raw, what)
+            value = self.values[path] = (
+                self._between(raw, wanted, what) if "between" in raw else self._one_of(raw, what)
+            )
             return value
         if isinstance(raw, list):
             return [self.value(one, _part_of(wanted, i), what, f"{path}.{i}") for i, one in enumerate(raw)]
@@ -92,9 +92,8 @@ def most_options(raw: object) -> int:
 def _refuse_others(raw: Mapping[str, Any], known: Sequence[str], what: str) -> None:
     for name in raw:
         if name not in known:
-            raise ValueError(
-                f"{what} is drawn by between, or by one_of with weights, not by {name!r}: {suggestion(name, known)}"
-            )
+            hint = suggestion(name, known)
+            raise ValueError(f"{what} is drawn by between, or by one_of with weights, not by {name!r}: {hint}")
 
 
 def _part_of(wanted: Value, i: int) -> Value:

@@ -1,4 +1,4 @@
-"""The columns of a shard: a row for each person of each clip. docs/synthesis.md lists them for readers."""
+"""The columns of a shard, written and read: a row for each person of each clip. docs/synthesis.md lists them."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dropsim.body.rotations import rotmat_to_rotvec
+from dropsim.body.rotations import rotmat_to_rotvec, rotvec_to_rotmat
 from dropsim.body.skeleton import JOINTS, PARENTS, Skeleton
-from dropsim.motion.motion import Motion
+from dropsim.motion.motion import Event, Motion
 from dropsim.physics import metrics
 from dropsim.research.synthesis.clip import Clip
 from dropsim.scene.files.writing import scene_text
@@ -20,6 +20,22 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Version of the columns' meaning."""
+PLAIN = {
+    "clip": "int64",
+    "person": "int32",
+    "num_people": "int32",
+    "category": "string",
+    "seed": "int64",
+    "fps": "float32",
+    "num_frames": "int32",
+    "start": "string",
+    "fell": "bool",
+    "upright_at_end": "bool",
+    "bone_error": "float32",
+    "penetration": "float32",
+    "foot_skate": "float32",
+}
+"""Columns of one value, and their types."""
 ROWS: Mapping[str, tuple[str, str]] = {
     "root": ("t 3", "m"),
     "joints": ("t 22 3", "m"),
@@ -31,41 +47,29 @@ ROWS: Mapping[str, tuple[str, str]] = {
     "ground": ("t 4", "1 1 1 m"),
 }
 """Columns of numbers over time, as flat lists: their shapes and units."""
+_BODY = ("rest", "masses", "radii")
 
 
 def schema_of(skeleton: Skeleton, fps: float, identity: Mapping[str, Any]) -> "pa.Schema":
     """Return the columns, with what all clips share as metadata."""
     import pyarrow as pa
 
-    numbers = pa.list_(pa.float32())
-    plain = {
-        "clip": pa.int64(), "person": pa.int32(), "num_people": pa.int32(), "category": pa.string(), "seed": pa.int64(),
-        "fps": pa.float32(), "num_frames": pa.int32(), "start": pa.string(), "fell": pa.bool_(), "upright_at_end": pa.bool_(),
-        "bone_error": pa.float32(), "penetration": pa.float32(), "foot_skate": pa.float32(),
-    }  # fmt: skip
-    fields = [pa.field(name, kind) for name, kind in plain.items()]
+    numbers, number, text = pa.list_(pa.float32()), pa.float32(), pa.string()
+    fields = [pa.field(name, pa.type_for_alias(kind)) for name, kind in PLAIN.items()]
     for name, (shape, unit) in ROWS.items():
-        fields.append(
-            pa.field(
-                name, pa.list_(pa.bool_()) if name == "contacts" else numbers, metadata={"shape": shape, "unit": unit}
-            )
-        )
-    fields += [
-        pa.field("energies", pa.list_(pa.struct([("name", pa.string()), ("values", numbers)]))),
-        pa.field("objects", pa.list_(pa.struct([("name", pa.string()), ("centres", numbers), ("rotations", numbers)]))),
-        pa.field(
-            "events", pa.list_(pa.struct([("name", pa.string()), ("start", pa.float32()), ("duration", pa.float32())]))
-        ),
-        pa.field("parameters", pa.string()),
-        pa.field("scene", pa.string()),
-    ]
-    about = {"format": FORMAT, "fps": fps, "skeleton": _skeleton(skeleton), "recipe": identity}
+        kind = pa.list_(pa.bool_()) if name == "contacts" else numbers
+        fields.append(pa.field(name, kind, metadata={"shape": shape, "unit": unit}))
+    structs = {
+        "energies": {"name": text, "values": numbers},
+        "objects": {"name": text, "centres": numbers, "rotations": numbers},
+        "events": {"name": text, "start": number, "duration": number},
+    }
+    fields += [pa.field(name, pa.list_(pa.struct(list(parts.items())))) for name, parts in structs.items()]
+    fields += [pa.field("parameters", text), pa.field("scene", text)]
+    body = {"joints": list(JOINTS), "parents": list(PARENTS)}
+    body |= {name: getattr(skeleton, name).tolist() for name in _BODY}
+    about = {"format": FORMAT, "fps": fps, "skeleton": body, "recipe": identity}
     return pa.schema(fields, metadata={"dropsim": json.dumps(about)})
-
-
-def _skeleton(skeleton: Skeleton) -> dict[str, Any]:
-    numbers = {name: getattr(skeleton, name).tolist() for name in ("rest", "masses", "radii")}
-    return {"joints": list(JOINTS), "parents": list(PARENTS), **numbers}
 
 
 def rows_of(clips: Sequence[Clip], schema: "pa.Schema") -> "pa.Table":
@@ -73,47 +77,94 @@ def rows_of(clips: Sequence[Clip], schema: "pa.Schema") -> "pa.Table":
     import pyarrow as pa
 
     rows = [row for clip in clips for row in _rows(clip)]
-    return pa.table(
-        {name: pa.array([row[name] for row in rows], type=schema.field(name).type) for name in schema.names},
-        schema=schema,
-    )
+    columns = {name: pa.array([row[name] for row in rows], type=schema.field(name).type) for name in schema.names}
+    return pa.table(columns, schema=schema)
 
 
 def _rows(clip: Clip) -> Iterator[dict[str, Any]]:
     drawn, scene = clip.drawn, clip.drawn.setup.scene
-    text = scene_text(drawn.setup, Path())
-    ground = np.concatenate((clip.ground.normal, clip.ground.offset[:, None]), -1)
-    objects = [
-        {"name": track.name, "centres": _flat(track.centres), "rotations": _flat(rotmat_to_rotvec(track.rotations))}
-        for track in clip.objects
-    ]
+    shared = {
+        "clip": drawn.index,
+        "num_people": len(clip.motions),
+        "category": drawn.category,
+        "seed": drawn.seed,
+        "bone_error": clip.bone_error,
+        "penetration": clip.penetration,
+        "ground": _flat(np.concatenate((clip.ground.normal, clip.ground.offset[:, None]), -1)),
+        "objects": [
+            {"name": track.name, "centres": _flat(track.centres), "rotations": _flat(rotmat_to_rotvec(track.rotations))}
+            for track in clip.objects
+        ],
+        "parameters": json.dumps(drawn.values),
+        "scene": scene_text(drawn.setup, Path()),
+    }
     for i, (motion, above) in enumerate(zip(clip.motions, clip.above, strict=True)):
-        yield {
-            "clip": drawn.index, "person": i, "num_people": len(clip.motions), "category": drawn.category, "seed": drawn.seed,
-            "fps": motion.fps, "num_frames": len(motion), "start": "" if drawn.setup.clip else scene.people[i].start,
-            "fell": bool(metrics.fallen(above).any()), "upright_at_end": bool(metrics.upright(above)[-1]),
-            "bone_error": clip.bone_error, "penetration": clip.penetration,
+        before, after = motion.wrench_before, motion.wrench_after
+        yield shared | {
+            "person": i,
+            "fps": motion.fps,
+            "num_frames": len(motion),
+            "start": "" if drawn.setup.clip else scene.people[i].start,
+            "fell": bool(metrics.fallen(above).any()),
+            "upright_at_end": bool(metrics.upright(above)[-1]),
             "foot_skate": float(metrics.foot_skate(above)) if len(motion) > 1 else 0.0,
-            **{name: _flat(values) for name, values in _over_time(motion, ground).items()},
+            "root": _flat(motion.root),
+            "joints": _flat(motion.joints),
+            "rotations": _flat(rotmat_to_rotvec(motion.q)),
+            "contacts": _flat(motion.touching),
+            "contact_forces": _flat(motion.contact_forces),
+            "external_forces": _flat(motion.external_forces),
+            "root_wrench": None if before is None or after is None else _flat(np.stack((before, after), -1)),
             "energies": [{"name": name, "values": _flat(values)} for name, values in sorted(motion.energies.items())],
-            "objects": objects,
             "events": [asdict(event) for event in motion.events],
-            "parameters": json.dumps(drawn.values), "scene": text,
-        }  # fmt: skip
-
-
-def _over_time(motion: Motion, ground: np.ndarray) -> dict[str, np.ndarray | None]:
-    wrench = (
-        None
-        if motion.wrench_before is None or motion.wrench_after is None
-        else (motion.wrench_before, motion.wrench_after)
-    )
-    return {
-        "root": motion.root, "joints": motion.joints, "rotations": rotmat_to_rotvec(motion.q), "contacts": motion.touching,
-        "contact_forces": motion.contact_forces, "external_forces": motion.external_forces,
-        "root_wrench": None if wrench is None else np.stack(wrench, -1), "ground": ground,
-    }  # fmt: skip
+        }
 
 
 def _flat(values: np.ndarray | None) -> np.ndarray | None:
     return None if values is None else values.reshape(-1).astype(np.bool_ if values.dtype == np.bool_ else np.float32)
+
+
+def read_motions(out: Path | str) -> Iterator[tuple[Mapping[str, Any], Motion]]:
+    """Yield every row of a data set in the order of the clips: its plain columns, and the whole motion."""
+    import pyarrow.parquet as pq
+
+    paths = sorted((Path(out) / "clips").glob("*.parquet"))
+    if not paths:
+        raise ValueError(f"{out}: holds no clips: give the folder that `dropsim synthesize` wrote")
+    for path in paths:
+        file = pq.ParquetFile(path)
+        about = json.loads((file.schema_arrow.metadata or {}).get(b"dropsim", b"{}"))
+        if about.get("format") != FORMAT:
+            remedy = "give the folder that this version's `dropsim synthesize` wrote"
+            raise ValueError(f"{path}: is no shard of format {FORMAT}: {remedy}")
+        skeleton = Skeleton(*(np.array(about["skeleton"][name]) for name in _BODY))
+        for batch in file.iter_batches(batch_size=16):
+            for i in range(batch.num_rows):
+                row = {name: batch.column(name)[i] for name in batch.schema.names}
+                others = {name: value.as_py() for name, value in row.items() if name not in ROWS}
+                yield others, _motion_of(row, others, skeleton)
+
+
+def _motion_of(row: Mapping[str, "pa.Scalar"], others: Mapping[str, Any], skeleton: Skeleton) -> Motion:
+    arrays = dict[str, np.ndarray]()
+    for name, (shape, _) in ROWS.items():
+        if row[name].is_valid:
+            values = row[name].values.to_numpy(zero_copy_only=False)
+            values = values.astype(np.bool_ if values.dtype == np.bool_ else np.float64)
+            arrays[name] = values.reshape(-1, *(int(size) for size in shape.split()[1:]))
+    before, after = np.moveaxis(arrays["root_wrench"], -1, 0) if "root_wrench" in arrays else (None, None)
+    return Motion(
+        skeleton,
+        others["fps"],
+        arrays["root"],
+        rotvec_to_rotmat(arrays["rotations"]),
+        arrays["joints"],
+        touching=arrays.get("contacts"),
+        contact_forces=arrays.get("contact_forces"),
+        external_forces=arrays.get("external_forces"),
+        wrench_before=before,
+        wrench_after=after,
+        energies={energy["name"]: np.array(energy["values"]) for energy in others["energies"]},
+        events=tuple(Event(**event) for event in others["events"]),
+        name=f"clip {others['clip']}",
+    )

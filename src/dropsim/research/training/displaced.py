@@ -1,16 +1,18 @@
-"""States that no recording has, and what they should do next: displaced frames, their way back, and the recording that fits them best."""
-
-from dataclasses import dataclass
+"""States that no recording has, and what they should do next: displaced frames and their way back."""
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from dropsim.body.skeleton import NUM_JOINTS, joint_index
+from dropsim.body.skeleton import NUM_JOINTS
 from dropsim.motion.contacts import CONTACT_JOINTS
-from dropsim.priors.cvae import VELOCITY_SIZE
-from dropsim.research.training.frames import Frames, Transition, transition
+from dropsim.research.training.frames import Transition
 from dropsim.research.training.network import Body, Local, exp, log_small, recentred, root_and_body_velocity
+
+RETURN_HALF_LIFE = 0.2
+"""Half-life of a displacement from the recording [s]."""
+LASTING = 0.3
+"""Share of a difference in velocity from the recording that acts on the next frame."""
 
 
 def displaced(frame: Local, body: Body, freedom: Float[Tensor, "22 3"], rng: torch.Generator) -> Local:
@@ -41,72 +43,21 @@ def displaced(frame: Local, body: Body, freedom: Float[Tensor, "22 3"], rng: tor
     return recentred(Local(root + lift, q, joints + lift[:, None], frame.velocity + noise * (uniform(1) < 0.6)), body)
 
 
-def returning_target(
-    recorded: Transition, state: Local, body: Body, *, half_life: float, lasting: float, fps: float
-) -> Local:
+def returning_target(recorded: Transition, state: Local, body: Body, fps: float) -> Local:
     """Return the next recorded frame, moved by what is left after one frame of the state's offset from the present one.
 
-    Offsets fade with a half-life [s]. Of a difference in velocity a share `lasting` acts on the next frame, so that a
-    shove is not undone at once. If the recording stands on a foot, places are compared at that foot: the way back never
-    asks a standing foot to slide.
+    Offsets fade. A share of a difference in velocity acts on the next frame, so that a shove is not undone at once. If
+    the recording stands on a foot, places are compared at that foot: the way back never asks a standing foot to slide.
     """
-    fade = 2 ** (-1 / (fps * half_life))
+    fade = 2 ** (-1 / (fps * RETURN_HALF_LIFE))
     now, then = recorded.now, recorded.then
     weight = recorded.standing[:, [5, 6]].float() + 0.5 * recorded.standing[:, [3, 4]].float()
     feet = [CONTACT_JOINTS[i] for i in (5, 6)]
     gap = (state.joints - now.joints)[:, feet, :2]
     shift = (weight.unsqueeze(-1) * gap).sum(1) / weight.sum(1, keepdim=True).clamp(min=1e-6)
     shift = nn.functional.pad(shift, (0, 1))
-    change = lasting / fps * root_and_body_velocity(state.velocity - now.velocity)
+    change = LASTING / fps * root_and_body_velocity(state.velocity - now.velocity)
     turn = log_small(state.q @ now.q.transpose(-1, -2))
     q = exp(fade * turn + change[:, 3:].unflatten(-1, (NUM_JOINTS, 3))) @ then.q
     root = then.root + shift + fade * (state.root - now.root - shift) + change[:, :3]
     return Local(root, q, body.forward(q, root), then.velocity)
-
-
-_JOINT_WEIGHTS = torch.ones(NUM_JOINTS, 1)
-for _name, _weight in (
-    ("pelvis", 2.0),
-    ("left_foot", 2.0),
-    ("right_foot", 2.0),
-    ("left_wrist", 0.5),
-    ("right_wrist", 0.5),
-):
-    _JOINT_WEIGHTS[joint_index(_name)] = _weight
-POOL_SIZE = 32_768
-"""Recorded frames that displaced states are matched with."""
-POOL_STEPS = 500
-"""Steps of training after which they are drawn again."""
-_VELOCITY_SECONDS = 0.15
-"""A difference in velocity counts as much as the distance that it makes in this time [s]."""
-
-
-def features(frame: Local) -> Float[Tensor, "b f"]:
-    """Return the numbers by which states are compared: weighted joints and joint velocities in the heading frame."""
-    velocity = frame.velocity[:, 6:VELOCITY_SIZE].unflatten(-1, (NUM_JOINTS, 3))
-    return torch.cat((_JOINT_WEIGHTS * frame.joints, _VELOCITY_SECONDS * _JOINT_WEIGHTS * velocity), dim=-1).flatten(1)
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """A random sample of the recorded frames, to find the one that is most like a displaced state."""
-
-    at: Int[Tensor, "p"]
-    mirrored: Bool[Tensor, "p"]
-    features: Float[Tensor, "p f"]
-
-    @classmethod
-    def drawn(cls, frames: Frames, count: int, rng: torch.Generator) -> "Pool":
-        at = frames.draw(count, rng)
-        mirrored = torch.rand(count, generator=rng) < 0.5
-        return cls(at, mirrored, features(transition(frames, at, mirrored).now))
-
-    def match(
-        self, state: Local, frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]
-    ) -> tuple[Int[Tensor, "b"], Bool[Tensor, "b"]]:
-        """Return the recorded frame nearest to each state, and whether it is mirrored; its own frame if none of the pool is nearer."""
-        wanted = features(state)
-        own = (wanted - features(transition(frames, at, mirrored).now)).square().sum(-1)
-        best, index = (self.features.square().sum(-1) - 2 * wanted @ self.features.T).min(-1)
-        nearer = best + wanted.square().sum(-1) < own
-        return torch.where(nearer, self.at[index], at), torch.where(nearer, self.mirrored[index], mirrored)

@@ -1,4 +1,4 @@
-"""Recorded frames as tensors: all clips end to end, drawn with balanced categories, mirrored half of the time."""
+"""Recorded frames as tensors: all clips and their mirror images end to end, drawn with balanced categories."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,33 +8,30 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from dropsim.body.skeleton import MIRROR, NUM_JOINTS, Skeleton
+from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.motion.clips import Clip
 from dropsim.motion.contacts import CONTACT_JOINTS
 from dropsim.motion.motion import Motion
-from dropsim.priors.cvae import NUM_CONTACTS, difference_memory
+from dropsim.priors.cvae import NUM_CONTACTS
 from dropsim.research.training.network import (
+    FLAT,
     Body,
     CVAENetwork,
     Local,
     heading,
     log_small,
-    mirrored_rotations,
     root_and_body_velocity,
     state_vector,
-    turn_memory,
 )
 
-_MIRROR = torch.tensor(MIRROR)
-_MIRROR_CONTACTS = torch.tensor([CONTACT_JOINTS.index(MIRROR[j]) for j in CONTACT_JOINTS])
 INTENT_SECONDS = 2 / 3
-"""A recorded person's intent is where they are this much later [s]."""
+"""Time after which a recorded person is where their intent led [s]."""
 NUM_MEASURED = 20_000
 """Recorded transitions that means and scales are measured from."""
 HELD = 0.012
-"""A joint whose rotation about an axis varies less than this in the recordings does not turn about it [rad]."""
+"""Spread of a joint's rotation about an axis below which it does not turn about it [rad]."""
 BALANCE = 0.35
-"""A category of a source is drawn in proportion to its minutes to this power: 1 is as recorded, 0 all alike."""
+"""Power of its minutes by which a category of a source is drawn: 1 is as recorded, 0 all alike."""
 
 
 def category_weights(clips: Sequence[tuple[Clip, Motion]]) -> list[float]:
@@ -46,78 +43,57 @@ def category_weights(clips: Sequence[tuple[Clip, Motion]]) -> list[float]:
 
 
 def draw_by(edges: Float[Tensor, "n"], count: int, rng: torch.Generator) -> Int[Tensor, "count"]:
-    """Draw indices by their cumulated probability; torch's multinomial is limited to 2^24 categories and slow on half a million."""
+    """Draw indices by their cumulated probability; torch's multinomial is slow, and limited to 2^24 categories."""
     return torch.searchsorted(edges, torch.rand(count, generator=rng, dtype=torch.float64)).clamp(max=len(edges) - 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """All frames of some clips, end to end, in single precision."""
+    """All frames of some clips, end to end, and then those of their mirror images, in single precision."""
 
     skeleton: Skeleton
     body: Body
-    """The same as tensors."""
+    """The skeleton as tensors."""
     root: Float[Tensor, "n 3"]
     q: Float[Tensor, "n 22 3 3"]
-    joints: Float[Tensor, "n 22 3"]
-    velocity: Float[Tensor, "n m"]
-    """The prior's memory at each frame, in the world: differences from the frame before."""
     contacts: Bool[Tensor, "n 9"]
     last: Int[Tensor, "n"]
     """Index of the last frame of the clip that a frame belongs to."""
     starts: Int[Tensor, "s"]
-    """Frames with one before them and enough after them in their clip."""
+    """Frames with one before and one after them in their clip."""
     edges: Float[Tensor, "s"]
     """Cumulated probability of the starts."""
     fps: float
 
     @classmethod
-    def of(cls, clips: Sequence[tuple[Clip, Motion]], ahead: int = 1) -> "Frames":
-        """Lay out clips; a start has `ahead` frames after it."""
-        if any(m.touching is None for _, m in clips):
+    def of(cls, clips: Sequence[tuple[Clip, Motion]]) -> "Frames":
+        """Lay out clips."""
+        if any(motion.touching is None for _, motion in clips):
             raise ValueError("some clips have no contact labels: build the data set with `dropsim data build`")
-        motions = [motion for _, motion in clips]
-        if not all(np.isfinite(values).all() for m in motions for values in (m.root, m.q, m.joints)):
+        if not all(np.isfinite(values).all() for _, motion in clips for values in (motion.root, motion.q)):
             raise ValueError("the data holds NaN or infinite values: build it again with `dropsim data build`")
-        starts, weights, last, end = [], [], [], 0
-        for motion, weight in zip(motions, category_weights(clips), strict=True):
-            begin, end = end, end + len(motion)
-            last.append(torch.full((len(motion),), end - 1))
-            starts.append(torch.arange(begin + 1, max(begin + 1, end - ahead)))
-            weights.append(torch.full((len(starts[-1]),), weight, dtype=torch.float64))
+        root, q, contacts, starts, weights, last, end = [], [], [], [], [], [], 0
+        for mirrored in (False, True):
+            for (_, recorded), weight in zip(clips, category_weights(clips), strict=True):
+                motion = recorded.mirrored() if mirrored else recorded
+                assert motion.touching is not None
+                root.append(torch.from_numpy(motion.root).float())
+                q.append(torch.from_numpy(motion.q).float())
+                contacts.append(torch.from_numpy(motion.touching[:, CONTACT_JOINTS]))
+                begin, end = end, end + len(motion)
+                last.append(torch.full((len(motion),), end - 1))
+                starts.append(torch.arange(begin + 1, max(begin + 1, end - 1)))
+                weights.append(torch.full((len(starts[-1]),), weight, dtype=torch.float64))
         weight = torch.cat(weights)
         if len(weight) == 0:
-            raise ValueError(f"no clip has {ahead + 2} frames: build a data set of longer recordings")
-        skeleton = motions[0].skeleton
-        return cls(
-            skeleton=skeleton,
-            body=Body.of(skeleton),
-            root=_joined([m.root for m in motions]),
-            q=_joined([m.q for m in motions]),
-            joints=_joined([m.joints for m in motions]),
-            velocity=_joined([_velocity(m) for m in motions]),
-            contacts=_joined([m.touching[:, CONTACT_JOINTS] for m in motions if m.touching is not None]),
-            last=torch.cat(last),
-            starts=torch.cat(starts),
-            edges=weight.cumsum(0) / weight.sum(),
-            fps=motions[0].fps,
-        )
+            raise ValueError("no clip has 3 frames: build a data set of longer recordings")
+        arrays = (torch.cat(parts) for parts in (root, q, contacts, last, starts))
+        skeleton, fps = clips[0][1].skeleton, clips[0][1].fps
+        return cls(skeleton, Body.of(skeleton), *arrays, edges=weight.cumsum(0) / weight.sum(), fps=fps)
 
     def draw(self, count: int, rng: torch.Generator) -> Int[Tensor, "count"]:
         """Draw start frames."""
         return self.starts[draw_by(self.edges, count, rng)]
-
-
-def _joined(parts: Sequence[np.ndarray]) -> Tensor:
-    """Join arrays end to end; floating numbers in single precision."""
-    kind = np.bool_ if parts[0].dtype == np.bool_ else np.float32
-    return torch.from_numpy(np.concatenate([part.astype(kind) for part in parts]))
-
-
-def _velocity(motion: Motion) -> Float[np.ndarray, "t m"]:
-    """Return the prior's memory at every frame; the first repeats the second."""
-    memory = difference_memory(motion.joints[:-1], motion.q[:-1], motion.joints[1:], motion.q[1:], motion.fps)
-    return np.concatenate((memory[:1], memory))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,37 +107,28 @@ class Transition:
     standing: Bool[Tensor, "b 9"]
     """Contacts of both frames."""
     intent: Float[Tensor, "b 5"]
-    """What the person is about to do, as the prior's input: mean velocity [m/s], then facing and height of the pelvis
-    [m] at that time; NaN if the clip ends before."""
+    """Intent as the prior's input: the mean velocity until some time later [m/s], then facing and height of the pelvis
+    at that time [m]; NaN if the clip ends before."""
 
 
-def transition(frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"]) -> Transition:
-    """Gather frames at and at + 1, some of them mirrored, in the heading frame of the first."""
-    window = torch.stack((at, at + 1), dim=1)
-    root, q, joints, velocity = frames.root[window], frames.q[window], frames.joints[window], frames.velocity[window]
-    contacts = frames.contacts[window]
-    flip = torch.tensor([-1.0, 1.0, 1.0])
-    side = mirrored[:, None, None]
-    root = torch.where(side, root * flip, root)
-    q = torch.where(side[..., None, None], mirrored_rotations(q), q)
-    joints = torch.where(side[..., None], (joints * flip)[:, :, _MIRROR], joints)
-    velocity = torch.where(side, _mirrored_velocity(velocity), velocity)
-    contacts = torch.where(side, contacts[:, :, _MIRROR_CONTACTS], contacts)
-    H = heading(q[:, 0, 0]).unsqueeze(1)
-    flat = torch.tensor([1.0, 1.0, 0.0])
-    joints = (joints - (root[:, :1] * flat).unsqueeze(-2)) @ H.transpose(-1, -2) + frames.body.rest[0] * flat
-    q = torch.cat((H.unsqueeze(2) @ q[:, :, :1], q[:, :, 1:]), dim=2)
-    velocity = turn_memory(velocity, H)
-    now, then = (Local(joints[:, i, 0], q[:, i], joints[:, i], velocity[:, i]) for i in (0, 1))
-    return Transition(
-        now, then, contacts[:, 1], contacts[:, 0] & contacts[:, 1], _intent(frames, at, mirrored, H[:, 0])
-    )
+def transition(frames: Frames, at: Int[Tensor, "b"]) -> Transition:
+    """Gather frames at and at + 1 in the heading frame of the first, with velocities by differences."""
+    window = at.unsqueeze(1) + torch.arange(-1, 2)
+    root, q, contacts = frames.root[window], frames.q[window], frames.contacts[window]
+    H = heading(q[:, 1, 0])
+    root = (root - root[:, 1:2] * FLAT) @ H.transpose(-1, -2) + frames.body.rest[0] * FLAT
+    q = torch.cat((H[:, None, None] @ q[:, :, :1], q[:, :, 1:]), dim=2)
+    joints = frames.body.forward(q, root)
+    moves, turns = joints.diff(dim=1) * frames.fps, log_small(q[:, 1:] @ q[:, :-1].transpose(-1, -2)) * frames.fps
+    velocity = torch.cat((moves[:, :, :1], turns[:, :, :1], moves, turns[:, :, 1:]), dim=2).flatten(2)
+    now, then = (Local(root[:, i], q[:, i], joints[:, i], velocity[:, i - 1]) for i in (1, 2))
+    return Transition(now, then, contacts[:, 2], contacts[:, 1] & contacts[:, 2], _intent(frames, at, H))
 
 
 def normalise(cvae: CVAENetwork, frames: Frames, rng: torch.Generator) -> Float[Tensor, "22 3"]:
-    """Measure mean and scale of the states and of the deltas from recorded transitions; return how freely joints turn about each axis."""
+    """Measure means and scales of states and deltas in recordings; return how freely joints turn about each axis."""
     at = frames.draw(NUM_MEASURED, rng)
-    recorded = transition(frames, at, torch.zeros(len(at), dtype=torch.bool))
+    recorded = transition(frames, at)
     vectors = state_vector(recorded.now, frames.body.rest[0])
     if cvae.shape.intent:
         known = ~recorded.intent.isnan().any(-1)
@@ -181,58 +148,12 @@ def normalise(cvae: CVAENetwork, frames: Frames, rng: torch.Generator) -> Float[
     return (spread / 0.2).clamp(0.1, 1.0) * cvae.free
 
 
-@dataclass(frozen=True, eq=False)
-class Window:
-    """Some recorded frames in a row, in the heading frame of an earlier one."""
-
-    joints: Float[Tensor, "b w 22 3"]
-    q: Float[Tensor, "b w 22 3 3"]
-    """Local rotations; the root's is in that frame."""
-    intents: Float[Tensor, "b w 5"]
-    """As of a transition, at every frame, in that frame."""
-
-
-def recorded_window(
-    frames: Frames, start: Int[Tensor, "b"], at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"], count: int
-) -> Window:
-    """Gather the frames from at to at + count, some of them mirrored, in the heading frame of the frame at start."""
-    index = at.unsqueeze(1) + torch.arange(count + 1)
-    flip, flat = torch.tensor([-1.0, 1.0, 1.0]), torch.tensor([1.0, 1.0, 0.0])
-    side = mirrored[:, None, None, None]
-    q, joints = frames.q[index], frames.joints[index]
-    q = torch.where(side[..., None], mirrored_rotations(q), q)
-    joints = torch.where(side, (joints * flip)[:, :, _MIRROR], joints)
-    first = frames.root[start]
-    first = torch.where(mirrored[:, None], first * flip, first) * flat
-    turn = frames.q[start, 0]
-    H = heading(torch.where(mirrored[:, None, None], flip[:, None] * turn * flip, turn))
-    joints = (joints - first[:, None, None]) @ H.transpose(-1, -2).unsqueeze(1) + frames.body.rest[0] * flat
-    q = torch.cat((H[:, None, None] @ q[:, :, :1], q[:, :, 1:]), dim=2)
-    many = count + 1
-    intents = _intent(frames, index.flatten(), mirrored.repeat_interleave(many), H.repeat_interleave(many, 0))
-    return Window(joints, q, intents.unflatten(0, (len(at), many)))
-
-
-def _intent(
-    frames: Frames, at: Int[Tensor, "b"], mirrored: Bool[Tensor, "b"], H: Float[Tensor, "b 3 3"]
-) -> Float[Tensor, "b 5"]:
+def _intent(frames: Frames, at: Int[Tensor, "b"], H: Float[Tensor, "b 3 3"]) -> Float[Tensor, "b 5"]:
     """Look ahead in the recordings; H turns into the heading frame."""
     count = round(INTENT_SECONDS * frames.fps)
     later = torch.minimum(at + count, frames.last[at])
-    flip = torch.where(mirrored, -1.0, 1.0).unsqueeze(-1)
     gone = (frames.root[later] - frames.root[at]) * frames.fps / count
-    # The body faces along the second row of its heading, and its mirror image along the mirrored row.
-    facing = heading(frames.q[later, 0])[:, 1]
-    vectors = torch.stack((gone, facing), dim=1)
-    vectors = torch.cat((flip.unsqueeze(-1) * vectors[..., :1], vectors[..., 1:]), dim=-1) @ H.transpose(-1, -2)
+    # The body faces along the second row of its heading.
+    vectors = torch.stack((gone, heading(frames.q[later, 0])[:, 1]), dim=1) @ H.transpose(-1, -2)
     intent = torch.cat((vectors[..., :2].flatten(1), frames.root[later, 2:]), dim=-1)
     return torch.where((later - at == count).unsqueeze(-1), intent, torch.nan)
-
-
-def _mirrored_velocity(velocity: Float[Tensor, "*b m"]) -> Float[Tensor, "*b m"]:
-    """Reflect a memory in x = 0: velocities flip their x, angular velocities their y and z."""
-    vectors = velocity.unflatten(-1, (-1, 3))
-    linear, angular = torch.tensor([-1.0, 1.0, 1.0]), torch.tensor([1.0, -1.0, -1.0])
-    joints = (vectors[..., 2 : 2 + NUM_JOINTS, :] * linear)[..., _MIRROR, :]
-    turns = (vectors[..., 2 + NUM_JOINTS :, :] * angular)[..., _MIRROR[1:] - 1, :]
-    return torch.cat((vectors[..., :1, :] * linear, vectors[..., 1:2, :] * angular, joints, turns), dim=-2).flatten(-2)

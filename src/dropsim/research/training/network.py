@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,9 +16,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dropsim.body.skeleton import MIRROR, NUM_JOINTS, PARENTS, Skeleton
-from dropsim.priors import cvae, pose
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAEShape
 from dropsim.priors.pose import NUM_BODY, NUM_COLUMNS, PoseShape
+
+FLAT = torch.tensor([1.0, 1.0, 0.0])
+"""Factors that leave what is horizontal of a vector."""
+
 
 # --- Rotations and the body ---
 
@@ -62,24 +66,6 @@ def mirrored_rotations(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 
     return (flip[:, None] * q * flip)[..., MIRROR, :, :]
 
 
-def _levels() -> list[list[int]]:
-    """Group the joints by their distance from the root."""
-    levels = [[0]]
-    while below := [j for j in range(1, NUM_JOINTS) if PARENTS[j] in levels[-1]]:
-        levels.append(below)
-    return levels
-
-
-_LEVELS = _levels()
-_LEVEL_ORDER = list(itertools.chain(*_LEVELS))
-_FROM_LEVEL_ORDER = torch.tensor([_LEVEL_ORDER.index(j) for j in range(NUM_JOINTS)])
-_CHAIN = [
-    (torch.tensor([above.index(PARENTS[j]) for j in level]), torch.tensor(level))
-    for above, level in itertools.pairwise(_LEVELS)
-]
-"""For every level below the root: the places of the parents in the level above, and the joints."""
-
-
 @dataclass(frozen=True, eq=False)
 class Body:
     """The numbers of a skeleton as tensors."""
@@ -96,13 +82,13 @@ class Body:
         return cls(*(torch.tensor(values, dtype=dtype) for values in (skeleton.rest, skeleton.offsets, skeleton.radii)))
 
     def forward(self, q: Float[Tensor, "*b 22 3 3"], root: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 22 3"]:
-        """Return world joints [m] from local rotations and the pelvis position [m]; one level of the skeleton at a time."""
-        turns, places = [q[..., :1, :, :]], [root.unsqueeze(-2)]
-        for parents, joints in _CHAIN:
-            R_parents = turns[-1][..., parents, :, :]
-            turns.append(R_parents @ q[..., joints, :, :])
-            places.append(places[-1][..., parents, :] + (R_parents @ self.offsets[joints].unsqueeze(-1)).squeeze(-1))
-        return torch.cat(places, dim=-2)[..., _FROM_LEVEL_ORDER, :]
+        """Return world joints [m] from local rotations and the pelvis position [m]."""
+        turns, joints = [q[..., 0, :, :]], [root]
+        for j in range(1, NUM_JOINTS):
+            R = turns[PARENTS[j]]
+            turns.append(R @ q[..., j, :, :])
+            joints.append(joints[PARENTS[j]] + R @ self.offsets[j])
+        return torch.stack(joints, dim=-2)
 
 
 # --- The state that the motion prior sees, and the frame that it makes ---
@@ -110,7 +96,7 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """A batch of frames, each in the heading frame of some root: the body faces +y and its trans is above the origin."""
+    """A batch of frames, each in the heading frame of a root: the body faces +y with its trans above the origin."""
 
     root: Float[Tensor, "*b 3"]
     """Pelvis [m]."""
@@ -134,14 +120,14 @@ class Local:
 
 
 def turn_memory(memory: Float[Tensor, "*b m"], R: Float[Tensor, "*#b 3 3"]) -> Float[Tensor, "*b m"]:
-    """Turn the velocities in a memory by R; angular velocities of the body's joints are in their parents' frames and stay."""
+    """Turn the velocities in a memory by R; angular ones of the body's joints are in their parents' frames and stay."""
     vectors = memory[..., :VELOCITY_SIZE].unflatten(-1, (-1, 3))
     return torch.cat(((vectors @ R.transpose(-1, -2)).flatten(-2), memory[..., VELOCITY_SIZE:]), dim=-1)
 
 
 def recentred(frame: Local, body: Body) -> Local:
     """Express a frame in the heading frame of its own root."""
-    H, flat = heading(frame.q[..., 0, :, :]), torch.tensor([1.0, 1.0, 0.0]).to(frame.root)
+    H, flat = heading(frame.q[..., 0, :, :]), FLAT.to(frame.root)
     q = torch.cat((H.unsqueeze(-3) @ frame.q[..., :1, :, :], frame.q[..., 1:, :, :]), dim=-3)
     joints = (frame.joints - (frame.root * flat).unsqueeze(-2)) @ H.transpose(-1, -2) + body.rest[0] * flat
     return Local(joints[..., 0, :], q, joints, turn_memory(frame.velocity, H))
@@ -161,7 +147,7 @@ def state_vector(frame: Local, pelvis_offset: Float[Tensor, "3"]) -> Float[Tenso
 
 
 def root_and_body_velocity(memory: Float[Tensor, "*b m"]) -> Float[Tensor, "*b d"]:
-    """Return the velocities that the network's deltas change: of the root, of its orientation, and angular ones of the body's joints."""
+    """Return the velocities that deltas change: of the root, its orientation, and angular ones of the body's joints."""
     return torch.cat((memory[..., :6], memory[..., VELOCITY_SIZE:]), dim=-1)
 
 
@@ -193,21 +179,17 @@ def compose_kinematic(
 
 
 class MLP(nn.Module):
-    """Blocks of Linear, GroupNorm and ReLU with a linear layer at the end; a second input may be appended before every linear layer."""
+    """Blocks of Linear, GroupNorm and ReLU and a linear end; every linear layer may see a second input."""
 
-    def __init__(self, size_in: int, hidden: Sequence[int], size_out: int, *, groups: int, skip: int = 0) -> None:
-        """Build the layers; `skip` is the width of the second input."""
+    def __init__(self, widths: Sequence[int], groups: int, skip: int = 0) -> None:
+        """Build the layers between some widths; `skip` is the width of the second input."""
         super().__init__()
-        self.linears = nn.ModuleList(
-            nn.Linear(a + skip, b) for a, b in zip((size_in, *hidden), (*hidden, size_out), strict=True)
-        )
-        self.norms = nn.ModuleList(nn.GroupNorm(groups, b) for b in hidden)
+        self.linears = nn.ModuleList(nn.Linear(a + skip, b) for a, b in itertools.pairwise(widths))
+        self.norms = nn.ModuleList(nn.GroupNorm(groups, width) for width in widths[1:-1])
 
     @property
     def last(self) -> nn.Linear:
-        layer = self.linears[-1]
-        assert isinstance(layer, nn.Linear)
-        return layer
+        return cast(nn.Linear, self.linears[-1])
 
     def forward(self, x: Float[Tensor, "b i"], skip: Float[Tensor, "b s"] | None = None) -> Float[Tensor, "b o"]:
         for linear, norm in zip(self.linears[:-1], self.norms, strict=True):
@@ -232,11 +214,9 @@ class CVAENetwork(nn.Module):
         """Build with random weights and no normalisation."""
         super().__init__()
         self.shape = shape
-        *hidden, size_in = shape.trunk or (shape.state_size,)
-        self.trunk = MLP(shape.state_size, hidden, size_in, groups=shape.groups) if shape.trunk else None
-        self.prior = MLP(size_in, shape.prior, 2 * shape.latent, groups=shape.groups)
-        self.decoder = MLP(size_in, shape.decoder, shape.output_size, groups=shape.groups, skip=shape.latent)
-        for name, values in shape.buffers().items():
+        self.prior = MLP((shape.state_size, *shape.prior, 2 * shape.latent), shape.groups)
+        self.decoder = MLP((shape.state_size, *shape.decoder, shape.output_size), shape.groups, skip=shape.latent)
+        for name, values in shape.constants().items():
             self.register_buffer(name, torch.tensor(values, dtype=torch.float32))
 
     @property
@@ -245,7 +225,7 @@ class CVAENetwork(nn.Module):
         return (self.free < 1).any(dim=-1).nonzero().squeeze(-1)
 
     def normalized(self, state: Float[Tensor, "b s"], intent: Float[Tensor, "b 5"]) -> Float[Tensor, "b i"]:
-        """Bring a state to zero mean and unit variance. A network that takes an intent sees it next, NaN as 0, and what of it is known."""
+        """Bring a state to zero mean and unit variance; an intent follows, NaN as 0, and flags of what is known."""
         if not self.shape.intent:
             return (state - self.state_mean) / self.state_scale
         known, size = ~intent.isnan(), state.shape[-1]
@@ -254,18 +234,14 @@ class CVAENetwork(nn.Module):
             ((state - self.state_mean[:size]) / self.state_scale[:size], wanted, known[:, [0, 2, 4]].to(state)), dim=-1
         )
 
-    def features(self, seen: Float[Tensor, "b i"]) -> Float[Tensor, "b f"]:
-        """Return what the conditional prior and the decoder see, computed once a frame: the normalised state, through the trunk if any."""
-        return seen if self.trunk is None else self.trunk(seen)
-
-    def latent(self, features: Float[Tensor, "b f"]) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
+    def latent(self, seen: Float[Tensor, "b i"]) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
         """Return mean and log-variance of the latent."""
-        mean, log_variance = self.prior(features).chunk(2, dim=-1)
+        mean, log_variance = self.prior(seen).chunk(2, dim=-1)
         return mean, log_variance
 
-    def decode(self, features: Float[Tensor, "b f"], z: Float[Tensor, "b z"]) -> Float[Tensor, "b o"]:
+    def decode(self, seen: Float[Tensor, "b i"], z: Float[Tensor, "b z"]) -> Float[Tensor, "b o"]:
         """Return deltas and contact logits for a latent."""
-        return self.decoder(features, z) * self.output_scale
+        return self.decoder(seen, z) * self.output_scale
 
 
 def _linears(widths: Sequence[int]) -> nn.ModuleList:
@@ -273,7 +249,7 @@ def _linears(widths: Sequence[int]) -> nn.ModuleList:
 
 
 class PoseNetwork(nn.Module):
-    """The pose model: an encoder whose code has its direction and its norm from two parts, and a decoder that sees the direction.
+    """The pose model: an encoder with a part for a code's direction and one for its norm, and a decoder of directions.
 
     An unnatural pose can then share its direction with the natural pose next to it, and scaling its code back gives
     that pose.
@@ -322,51 +298,11 @@ def flatten_pose(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b i"]:
     return q[..., 1:, :, :2].flatten(-3)
 
 
-# --- To numpy and back ---
-
-
 def arrays_of(network: nn.Module) -> dict[str, np.ndarray]:
-    """Return copies of a network's weights by name."""
+    """Return copies of a network's weights by name, for the simulator's twin of it."""
     return {name: value.detach().numpy().copy() for name, value in network.state_dict().items()}
 
 
 def fill(network: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
-    """Set a network's weights by name."""
+    """Set a network's weights by name, as the simulator's twin has them."""
     network.load_state_dict({name: torch.tensor(values) for name, values in arrays.items()})
-
-
-def exported_cvae(network: CVAENetwork) -> cvae.CVAENetwork:
-    """Return the network that the simulator runs."""
-    return cvae.CVAENetwork.from_tensors(network.shape, arrays_of(network))
-
-
-def imported_cvae(network: cvae.CVAENetwork) -> CVAENetwork:
-    """Return the network that training can go on with."""
-    module = CVAENetwork(network.shape)
-    fill(module, network.tensors())
-    return module
-
-
-def widened(network: cvae.CVAENetwork, own: CVAENetwork) -> dict[str, Tensor]:
-    """Return the weights of a network for one that may also take an intent, which starts without effect, normalised as measured."""
-    theirs = imported_cvae(network)
-    found, size, room = theirs.state_dict(), theirs.shape.state_size, own.shape.state_size - theirs.shape.state_size
-    if room > 0:
-        for name in ("state_mean", "state_scale"):
-            found[name] = torch.cat((found[name], getattr(own, name)[size:]))
-        for name in ("prior.linears.0.weight", "decoder.linears.0.weight"):
-            weight = found[name]
-            found[name] = torch.cat((weight[:, :size], weight.new_zeros(len(weight), room), weight[:, size:]), dim=1)
-    return found
-
-
-def exported_pose(network: PoseNetwork) -> pose.PoseNetwork:
-    """Return the pose network that the simulator runs."""
-    return pose.PoseNetwork.from_tensors(network.shape, arrays_of(network))
-
-
-def imported_pose(network: pose.PoseNetwork) -> PoseNetwork:
-    """Return the pose network that training can go on with."""
-    module = PoseNetwork(network.shape)
-    fill(module, network.tensors())
-    return module

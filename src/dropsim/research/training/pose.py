@@ -25,14 +25,15 @@ from dropsim.motion.clips import Clip, load
 from dropsim.motion.contacts import UPRIGHT
 from dropsim.motion.defects import intact
 from dropsim.motion.motion import Motion
+from dropsim.priors import pose as run_time
 from dropsim.priors.pose import NUM_BODY, PosePrior, PoseShape
 from dropsim.research.training.frames import category_weights, draw_by
 from dropsim.research.training.loop import Budget, Progress, Trainer, train
 from dropsim.research.training.network import (
     Body,
     PoseNetwork,
+    arrays_of,
     exp,
-    exported_pose,
     flatten_pose,
     log_small,
     mirrored_rotations,
@@ -53,37 +54,38 @@ class PoseOptions:
     """How the pose model is trained."""
 
     width: int = 384
-    """Of the encoder's and the decoder's hidden layers."""
+    """Width of the encoder's and the decoder's hidden layers."""
     radius_width: int = 256
-    """Of the hidden layers that give the code's norm."""
+    """Width of the hidden layers that give the code's norm."""
     batch: int = 256
     """Recorded poses a step, and as many disturbed ones."""
     learning_rate: float = 2e-3
-    """At the start; it falls to a hundredth along a cosine."""
-    rotations: float = 30.0
-    """Weight of a rotation's error, next to that of the joints in square centimetres."""
-    blur: float = 0.02
-    """Noise on the code's direction [rad], so that near codes are near poses."""
-    inside: float = 20.0
-    """Weight of keeping recorded poses in range."""
-    shake: float = 8.0
-    """Noise on the recorded poses [degrees]; as much off a recording is still natural."""
-    slack: float = 0.015
-    """How far a joint may be off its place while the pose is still natural [m]. On short bones this allows more than
-    the noise and the tolerance in degrees: the simulator solves for joints and derives rotations from them."""
-    natural_norm: float = 5.2
-    """Norm of the code that recorded poses are kept below in training."""
-    in_range: float = 0.999
-    """Share of every source's recorded poses that the limit is set for afterwards."""
-    tolerance: float = 10.0
-    """How far a joint may be out of the recorded range, in addition to the slack, before the pose must be beyond the
-    limit [degrees]."""
+    """Learning rate at the start; it falls to a hundredth along a cosine."""
     representatives: int = 1024
     """Rotations that stand for the range of a joint."""
-    support: int = 3
-    """People of one source who must have a rotation before it counts as in range; all of them in sources of fewer."""
     ema: float = 0.999
     seed: int = 0
+
+
+ROTATIONS = 30.0
+"""Weight of a rotation's error, next to that of the joints in square centimetres."""
+BLUR = 0.02
+"""Noise on the code's direction, so that near codes are near poses [rad]."""
+INSIDE = 20.0
+"""Weight of keeping recorded poses in range."""
+SHAKE = math.radians(8.0)
+"""Noise on the recorded poses; as much off a recording is still natural [rad]."""
+SLACK = 0.015
+"""Distance by which a joint may be off its place while the pose is still natural [m]. On short bones this allows more
+than the noise and the tolerance: the simulator solves for joints and derives rotations from them."""
+NATURAL_NORM = 5.2
+"""Norm of the code that recorded poses are kept below in training."""
+IN_RANGE = 0.999
+"""Share of every source's recorded poses that the limit is set for afterwards."""
+TOLERANCE = math.radians(10.0)
+"""Angle by which a joint may be out of the recorded range, besides the slack, while the pose may be in range [rad]."""
+SUPPORT = 3
+"""People of one source who must have a rotation before it counts as in range; all of them in sources of fewer."""
 
 
 def random_rotations(shape: Sequence[int], rng: torch.Generator) -> Float[Tensor, "*s 3 3"]:
@@ -100,10 +102,10 @@ def shaken(
     return torch.cat((q[:, :1], q[:, 1:] @ exp(turns)), 1)
 
 
-def slack_angles(skeleton: Skeleton, slack: float) -> Float[Tensor, "21"]:
-    """Return how far each body joint turns when the joint after it is off by a distance [m]; 0 for leaves."""
+def slack_angles(skeleton: Skeleton) -> Float[Tensor, "21"]:
+    """Return how far each body joint turns when the joint after it is off by the slack [rad]; 0 for leaves."""
     after = [[float(skeleton.lengths[child]) for child in CHILDREN[joint]] for joint in range(1, NUM_JOINTS)]
-    return torch.tensor([math.atan(slack / min(lengths)) if lengths else 0.0 for lengths in after])
+    return torch.tensor([math.atan(SLACK / min(lengths)) if lengths else 0.0 for lengths in after])
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,18 +131,25 @@ class Poses:
         q = np.concatenate([motion.q for _, motion in clips])
         if not np.isfinite(q).all():
             raise ValueError("the data holds NaN or infinite values: build it again with `dropsim data build`")
-        kept = intact(q)
-        if not kept.any():
+        whole = intact(q)
+        if not whole.any():
             raise ValueError("the data holds no pose that a human can take: build it again with `dropsim data build`")
-        people, lengths = sorted({clip.person for clip, _ in clips}), [len(motion) for _, motion in clips]
-        person = np.repeat([people.index(clip.person) for clip, _ in clips], lengths)[kept]
-        weight = np.repeat(category_weights(clips), lengths)[kept].cumsum()
-        sources = sorted({clip.source for clip, _ in clips})
-        source = np.repeat([sources.index(clip.source) for clip, _ in clips], lengths)[kept]
-        upright = np.concatenate([motion.root[:, 2] > UPRIGHT for _, motion in clips])[kept]
-        arrays = (q[kept].astype(np.float32), person, weight / weight[-1], source, upright)
-        poses, people, edges, origin, standing = (torch.from_numpy(values) for values in arrays)
-        return cls(clips[0][1].skeleton, poses, people, edges, origin, standing, tuple(sources))
+
+        def of_poses(each_clip: Sequence[int | float]) -> np.ndarray:
+            return np.repeat(each_clip, [len(motion) for _, motion in clips])[whole]
+
+        people, sources = (sorted({getattr(clip, name) for clip, _ in clips}) for name in ("person", "source"))
+        weight = of_poses(category_weights(clips)).cumsum()
+        upright = np.concatenate([motion.root[:, 2] > UPRIGHT for _, motion in clips])[whole]
+        return cls(
+            skeleton=clips[0][1].skeleton,
+            q=torch.from_numpy(q[whole].astype(np.float32)),
+            person=torch.from_numpy(of_poses([people.index(clip.person) for clip, _ in clips])),
+            edges=torch.from_numpy(weight / weight[-1]),
+            source=torch.from_numpy(of_poses([sources.index(clip.source) for clip, _ in clips])),
+            upright=torch.from_numpy(upright),
+            sources=tuple(sources),
+        )
 
     def sample(self, of: Bool[Tensor, "n"], count: int) -> Float[Tensor, "count 22 3 3"]:
         """Return some of the marked poses, the same every time, evenly drawn without balance."""
@@ -149,8 +158,8 @@ class Poses:
 
     def upright_samples(self, count: int) -> dict[str, Float[np.ndarray, "count 22 3 3"]]:
         """Return upright poses of each source that has any, by its name."""
-        found = {name: self.sample((self.source == i) & self.upright, count) for i, name in enumerate(self.sources)}
-        return {name: q.double().numpy() for name, q in found.items() if len(q)}
+        samples = {name: self.sample((self.source == i) & self.upright, count) for i, name in enumerate(self.sources)}
+        return {name: q.double().numpy() for name, q in samples.items() if len(q)}
 
     def draw(self, count: int, rng: torch.Generator) -> Float[Tensor, "count 22 3 3"]:
         """Draw poses, half of them mirrored."""
@@ -177,29 +186,27 @@ class JointRange:
         # A source has few people and a posture of its own: none of it is out of range because the other sources differ.
         works_for = torch.zeros(member.shape[1], len(recorded.sources))
         works_for[people, recorded.source[at].repeat(2)] = 1
-        needed = works_for.sum(0).clamp(min=1, max=options.support)
+        needed = works_for.sum(0).clamp(min=1, max=SUPPORT)
         chosen = torch.randperm(len(poses), generator=rng)[: 4 * options.representatives]
         near = 1 + 2 * math.cos(math.radians(10.0))
         spread_out, cover = [], []
         for joint in range(1, NUM_JOINTS):
             all_of_it = poses[:, joint].flatten(1)
             candidates = all_of_it[chosen]
-            doing = torch.cat(
-                [((part @ all_of_it.T > near).float() @ member > 0).float() for part in candidates.split(512)]
-            )
-            supported = (doing @ works_for >= needed).any(-1)
-            spread, gap = _farthest_points(
-                candidates[supported] if supported.any() else candidates, options.representatives
-            )
+            alike = [(part @ all_of_it.T > near).float() @ member > 0 for part in candidates.split(512)]
+            supported = (torch.cat(alike).float() @ works_for >= needed).any(-1)
+            if supported.any():
+                candidates = candidates[supported]
+            spread, gap = _farthest_points(candidates, options.representatives)
             spread_out.append(spread.unflatten(-1, (3, 3)))
             cover.append(gap)
-        tolerance = math.radians(options.tolerance) + slack_angles(recorded.skeleton, options.slack)
+        tolerance = TOLERANCE + slack_angles(recorded.skeleton)
         return cls(torch.stack(spread_out), torch.stack(cover), tolerance)
 
     def nearest(
         self, rotations: Float[Tensor, "b k 3 3"], joints: Int[Tensor, "k"]
     ) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k 3 3"]]:
-        """Return the angle [rad] to the nearest representative of each joint, and that representative; the pelvis does not count."""
+        """Return the angle [rad] to the nearest representative of each joint, and that representative."""
         known = self.rotations[joints]
         trace = torch.einsum("bki,kri->bkr", rotations.flatten(-2), known.flatten(-2))
         best, index = trace.max(-1)
@@ -207,7 +214,7 @@ class JointRange:
 
 
 def _farthest_points(candidates: Float[Tensor, "n 9"], count: int) -> tuple[Float[Tensor, "r 9"], Float[Tensor, ""]]:
-    """Pick rotations one by one, each the farthest from those before it; return them and the angle that they leave uncovered."""
+    """Pick rotations, each the farthest from those before it; return them and the angle that they leave uncovered."""
     at = [0]
     best = candidates @ candidates[0]
     for _ in range(count - 1):
@@ -263,78 +270,74 @@ class PoseTrainer(Trainer[PoseNetwork]):
 
     warm_up, max_gradient = 200, 1000.0
 
-    def __init__(self, poses: Poses, options: PoseOptions, total_steps: int) -> None:
+    def __init__(self, poses: Poses, options: PoseOptions) -> None:
         """Start from random weights."""
         torch.manual_seed(options.seed)
         self.rng = torch.Generator().manual_seed(options.seed)
         self.poses, self.body = poses, Body.of(poses.skeleton)
         self.range = JointRange.of(poses, options, self.rng)
-        self.shake = math.radians(options.shake) + slack_angles(poses.skeleton, options.slack)
+        self.shake = SHAKE + slack_angles(poses.skeleton)
         width = (options.width,) * 2
-        self.pose_network = PoseNetwork(PoseShape(width, width, (options.radius_width,) * 2))
+        network = PoseNetwork(PoseShape(width, width, (options.radius_width,) * 2))
         seen = flatten_pose(poses.draw(20000, self.rng))
-        self.pose_network.input_mean.copy_(seen.mean(0))
+        network.input_mean.copy_(seen.mean(0))
         # Joints that hardly move are not blown up.
-        self.pose_network.input_scale.copy_(seen.std(0).clamp(min=0.15))
-        super().__init__(self.pose_network, self.pose_network, options, total_steps)
+        network.input_scale.copy_(seen.std(0).clamp(min=0.15))
+        super().__init__(network, network, options)
 
     def _rebuilding(
         self, z: Float[Tensor, "b z"], target: Float[Tensor, "b 22 3 3"]
     ) -> tuple[Float[Tensor, "b"], Float[Tensor, "b"]]:
         """Return the loss of decoding to a target, from joints [cm] and rotations, and the mean joint error [mm]."""
-        body = self.pose_network.decode(z)
+        body, wanted = self.exported.decode(z), target[:, 1:]
         root, origin = torch.eye(3).expand(len(z), 1, 3, 3), torch.zeros(len(z), 3)
-        miss = self.body.forward(torch.cat((root, body), 1), origin) - self.body.forward(
-            torch.cat((root, target[:, 1:]), 1), origin
-        )
-        squares = (100 * miss).square().sum((-1, -2)) + self.options.rotations * (body - target[:, 1:]).square().sum(
-            (-1, -2, -3)
-        )
+        joints, wanted_joints = (self.body.forward(torch.cat((root, q), 1), origin) for q in (body, wanted))
+        miss = joints - wanted_joints
+        squares = (100 * miss).square().sum((-1, -2)) + ROTATIONS * (body - wanted).square().sum((-1, -2, -3))
         # Grows like a root beyond some centimetres, so that hopeless poses do not drown the others.
         return 2 * ROBUST * ((1 + squares / ROBUST).sqrt() - 1), miss.detach().norm(dim=-1).mean(-1) * 1000
 
     def step(self) -> dict[str, float]:
         """Take one step on recorded and disturbed poses; return the parts of the loss."""
-        options, half = self.options, self.options.batch
+        half = self.options.batch
         # Shaken poses are rebuilt as they are: new people differ in small ways from those recorded.
         natural, other = shaken(self.poses.draw(2 * half, self.rng), self.shake, self.rng).split(half)
         wrong = disturbed(other, self.range, self.rng)
         q, target = torch.cat((natural, wrong.q)), torch.cat((natural, wrong.target))
-        z = self.pose_network.encode(flatten_pose(q))
+        z = self.exported.encode(flatten_pose(q))
         norm = z.norm(dim=-1)
-        blur = options.blur * torch.randn(z.shape, generator=self.rng) / math.sqrt(z.shape[-1])
+        blur = BLUR * torch.randn(z.shape, generator=self.rng) / math.sqrt(z.shape[-1])
         loss, error = self._rebuilding(nn.functional.normalize(z, dim=-1) + blur, target)
         unnatural = wrong.beyond > 0
         needed = torch.where(unnatural, LIMIT + 0.5 + 2.5 * (wrong.beyond / (math.pi / 4)).clamp(max=1), 0.0)
         parts = {
             "rebuilt": loss[:half].mean(),
             "returned": 0.3 * loss[half:].mean(),
-            "inside": options.inside * (norm[:half] - options.natural_norm).clamp(min=0).square().mean(),
+            "inside": INSIDE * (norm[:half] - NATURAL_NORM).clamp(min=0).square().mean(),
             "outside": 5 * (needed - norm[half:]).clamp(min=0).square().mean(),
         }
         self.descend(torch.stack(list(parts.values())).sum())
-        missed = (norm[half:] < LIMIT)[unnatural].float().mean()
-        return {k: float(v.detach()) for k, v in parts.items()} | {
-            "error_mm": float(error[:half].mean()), "returned_mm": float(error[half:].mean()),
-            "missed": float(missed), "refused": float((norm[:half] > LIMIT).float().mean()),
-        }  # fmt: skip
+        parts |= {"error_mm": error[:half].mean(), "returned_mm": error[half:].mean()}
+        parts["missed"] = (norm[half:] < LIMIT)[unnatural].float().mean()
+        parts["refused"] = (norm[:half] > LIMIT).float().mean()
+        return {name: float(value.detach()) for name, value in parts.items()}
 
     def prior(self) -> PosePrior:
-        """Export the average weights, the norms shifted so that the wanted share of every source's recorded poses is in range."""
+        """Export the average weights, with norms shifted so that the wanted share of every source is in range."""
         network, poses = copy.deepcopy(self.average), self.poses
         with torch.no_grad():
             each = [poses.sample(poses.source == i, 10000) for i in range(len(poses.sources))]
             norms = [network.norm(flatten_pose(torch.cat((q, mirrored_rotations(q))))) for q in each]
-            highest = torch.stack([torch.quantile(norm, self.options.in_range) for norm in norms]).max()
+            highest = torch.stack([torch.quantile(norm, IN_RANGE) for norm in norms]).max()
             # At the limit, softplus is linear to 0.3 %.
             cast(nn.Linear, network.radius[-1]).bias.sub_(highest - LIMIT)
-        return PosePrior(exported_pose(network))
+        return PosePrior(run_time.PoseNetwork(network.shape, arrays_of(network)))
 
 
 def impossible(
     q: Float[np.ndarray, "n 22 3 3"], skeleton: Skeleton, seed: int
 ) -> dict[str, Float[np.ndarray, "n 22 3 3"]]:
-    """Return poses that no human can take, by what is wrong with them, each made from a recorded one; training never sees them."""
+    """Return recorded poses turned into some that no human can take, by what is wrong; training never sees them."""
     x, y, _ = np.eye(3)
     rng = torch.Generator().manual_seed(seed)
 
@@ -372,35 +375,13 @@ def _wrist_to_chest(
     elbow_bend: Float[np.ndarray, "3 3"],
     about: Float[np.ndarray, "n 1"],
 ) -> Float[np.ndarray, "n 3 3"]:
-    """Return rotations of the left shoulder that put the wrist of a bent arm into the chest, turned by `about` [rad] about that line."""
+    """Return left shoulders that put the wrist of a bent arm into the chest, turned about that line [rad]."""
     joints = skeleton.forward(q, np.zeros((len(q), 3)))
     shoulder, elbow, wrist, collar = (joint_index(f"left_{part}") for part in ("shoulder", "elbow", "wrist", "collar"))
     R_collar = skeleton.global_rotations(q)[:, collar]
     chest = rotations.normalize(((joints[:, joint_index("spine3")] - joints[:, shoulder])[:, None] @ R_collar)[:, 0])
     hand = skeleton.offsets[elbow] + elbow_bend @ skeleton.offsets[wrist]
     return rotations.exp(about * chest) @ rotations.swing(hand, chest)
-
-
-def pose_quality(
-    prior: PosePrior, trained: Mapping[str, np.ndarray], held_out: Mapping[str, np.ndarray], wrong: Mapping[str, np.ndarray],
-    skeleton: Skeleton,
-) -> dict[str, float]:  # fmt: skip
-    """Measure shares out of range, of upright poses by source and of impossible ones, the error of rebuilding, and a score of all."""
-    missed = {f"caught_{name}": float((prior.norm(pose) > prior.limit).mean()) for name, pose in wrong.items()}
-    refused = {f"out_{name}": float((prior.norm(q) > prior.limit).mean()) for name, q in trained.items()}
-    unseen = {f"out_{name}_held_out": float((prior.norm(q) > prior.limit).mean()) for name, q in held_out.items()}
-    caught, worst, q = (
-        float(np.mean(list(missed.values()))),
-        max(unseen.values()),
-        np.concatenate(list(held_out.values())),
-    )
-    rebuilt, origin = np.concatenate((q[:, :1], prior.decode(prior.encode(q))), 1), np.zeros((len(q), 3))
-    error = 1000 * float(
-        np.linalg.norm(skeleton.forward(rebuilt, origin) - skeleton.forward(q, origin), axis=-1).mean()
-    )
-    # Both bars count alike: recorded people are in range, and no kind of impossible pose is.
-    score = -max(0.0, worst - 0.01) - max(0.0, 0.99 - min(missed.values())) - error / 1000
-    return refused | unseen | missed | {"caught": caught, "rebuilt_mm": error, "score": score}
 
 
 def train_pose(
@@ -420,10 +401,21 @@ def train_pose(
     wrong = impossible(np.concatenate([q[:512] for q in unseen.values()]), poses.skeleton, seed=1)
 
     def judge(trainer: PoseTrainer) -> tuple[PosePrior, dict[str, float]]:
-        prior = trainer.prior()
-        return prior, pose_quality(prior, trained, unseen, wrong, poses.skeleton)
+        """Measure shares out of range, the error of rebuilding, and a score."""
+        prior, skeleton = trainer.prior(), poses.skeleton
 
-    def make(options: PoseOptions, steps: int) -> PoseTrainer:
-        return PoseTrainer(poses, options, steps)
+        def outside(name: str, some: Mapping[str, np.ndarray]) -> dict[str, float]:
+            return {name.format(key): float((prior.norm(q) > prior.limit).mean()) for key, q in some.items()}
 
-    return train(make, options, judge, Path(out) / "pose.safetensors", budget, watch)
+        refused, caught = outside("out_{}_held_out", unseen), outside("caught_{}", wrong)
+        q = np.concatenate(list(unseen.values()))
+        rebuilt, origin = np.concatenate((q[:, :1], prior.decode(prior.encode(q))), 1), np.zeros((len(q), 3))
+        miss = skeleton.forward(rebuilt, origin) - skeleton.forward(q, origin)
+        error = 1000 * float(np.linalg.norm(miss, axis=-1).mean())
+        # Both bars count alike: recorded people are in range, and no kind of impossible pose is.
+        score = -max(0.0, max(refused.values()) - 0.01) - max(0.0, 0.99 - min(caught.values())) - error / 1000
+        overall = {"caught": float(np.mean(list(caught.values()))), "rebuilt_mm": error, "score": score}
+        return prior, outside("out_{}", trained) | refused | caught | overall
+
+    path = Path(out) / "pose.safetensors"
+    return train(lambda options: PoseTrainer(poses, options), options, judge, path, budget, watch)

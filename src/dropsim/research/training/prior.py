@@ -1,9 +1,8 @@
-"""Training of the motion prior, a conditional VAE: particles that roll through the recordings, displaced and taught to come back.
+"""Training of the motion prior, a conditional VAE: particles roll through the recordings and learn to come back.
 
 A particle starts on a recorded frame, often displaced, and goes on from its own predictions. Its target is the
 recording, approached with a half-life from where the particle is, so that the model learns smooth returns from states
 that no recording has. Every optimisation step advances a batch of particles by one frame, at which gradients are cut.
-`ensemble` goes on from such weights by rollouts.
 """
 
 import math
@@ -22,24 +21,24 @@ from dropsim.compute.random import Streams
 from dropsim.motion.clips import load
 from dropsim.motion.contacts import CONTACT_JOINTS
 from dropsim.physics import metrics
+from dropsim.priors import cvae as run_time
 from dropsim.priors.cvae import NUM_CONTACTS, CVAEPrior, CVAEShape
 from dropsim.priors.prior import State
 from dropsim.priors.rollout import roll_out
 from dropsim.research.training.displaced import displaced, returning_target
-from dropsim.research.training.ensemble import EnsembleOptions, EnsembleTrainer
 from dropsim.research.training.frames import Frames, Transition, normalise, transition
-from dropsim.research.training.loop import Budget, Progress, Trainer, train
+from dropsim.research.training.loop import Budget, Progress, Trainer, resuming, train
 from dropsim.research.training.network import (
     MLP,
     Body,
     CVAENetwork,
     Local,
+    arrays_of,
     compose_kinematic,
-    exported_cvae,
+    fill,
     log_small,
     recentred,
     state_vector,
-    widened,
 )
 from dropsim.research.training.starts import held_out_starts
 
@@ -50,16 +49,14 @@ class PriorOptions:
 
     latent: int = 32
     width: int = 512
-    """Of the hidden layers."""
+    """Width of the hidden layers."""
+    intent: bool = False
+    """Give the network the recorded people's intents as an input."""
     batch: int = 256
     learning_rate: float = 8e-4
-    """At the start; it falls to a hundredth along a cosine."""
+    """Learning rate at the start; it falls to a hundredth along a cosine."""
     target_kl: float = 6.0
     """Divergence of the posterior from the conditional prior that a controller on its weight holds [nats a frame]."""
-    return_half_life: float = 0.2
-    """Of a displacement from the recording [s]."""
-    lasting: float = 0.3
-    """Share of a difference in velocity from the recording that acts on the next frame."""
     max_age: int = 30
     """Frames that a particle rolls on from its own predictions, at the end of the ramp."""
     ramp: float = 0.2
@@ -79,13 +76,17 @@ class PriorOptions:
 
 
 ROBUST = 2.0
-"""Where a part of the loss turns from square to root [cm^2]."""
+"""Size at which a part of the loss turns from square to root [cm^2]."""
 STILL = 0.009
-"""A standing foot whose target is nearer than this should not move at all [m]."""
+"""Distance to the target below which a standing foot should not move at all [m]."""
 LOST = 0.5
-"""A particle whose joints are further than this from its recording starts again elsewhere [m]."""
+"""Distance of the joints from the recording beyond which a particle starts again elsewhere [m]."""
+HIDDEN = 0.4
+"""Share of the intents that are hidden."""
 ENCODER_STEPS = 200
 """Steps for the encoder alone if the weights to start from have none."""
+QUALITY_PEOPLE, QUALITY_SECONDS = 96, 6.0
+"""Rollouts that a checkpoint is judged by, and their length [s]."""
 _FOOT_CONTACTS = [3, 4, 5, 6]
 _FOOT_JOINTS = [CONTACT_JOINTS[i] for i in _FOOT_CONTACTS]
 
@@ -98,7 +99,7 @@ class TrainingNetwork(nn.Module):
         super().__init__()
         self.cvae = CVAENetwork(shape)
         target = 3 + 2 * 3 * NUM_JOINTS + NUM_CONTACTS
-        self.encoder = MLP(shape.state_size + target, (width, width), 2 * shape.latent, groups=shape.groups)
+        self.encoder = MLP((shape.state_size + target, width, width, 2 * shape.latent), shape.groups)
         for mlp in (self.cvae.decoder, self.cvae.prior, self.encoder):
             nn.init.normal_(mlp.last.weight, std=0.01)
             nn.init.zeros_(mlp.last.bias)
@@ -120,22 +121,13 @@ def _kl(mean: Tensor, log_variance: Tensor, mean_to: Tensor, log_variance_to: Te
     return 0.5 * (ratio - 1 - log_variance + log_variance_to).sum(-1)
 
 
-def _sample(mean: Tensor, log_variance: Tensor, rng: torch.Generator) -> Tensor:
-    return mean + (0.5 * log_variance).exp() * torch.randn(mean.shape, generator=rng)
-
-
-def _mean(loss: Float[Tensor, "i"]) -> Float[Tensor, ""]:
-    """Average over the batch; zero, not NaN, if it is empty."""
-    return loss.sum() / max(1, len(loss))
-
-
 def _robust(loss: Float[Tensor, "i"]) -> Float[Tensor, ""]:
-    """Average over the batch, growing like a root beyond a few centimetres, so that lost particles do not drown the others."""
-    return _mean(2 * ROBUST * ((1 + loss / ROBUST).sqrt() - 1))
+    """Average a loss that grows like a root from some size on, so that lost particles do not drown the others."""
+    return (2 * ROBUST * ((1 + loss / ROBUST).sqrt() - 1)).sum() / max(1, len(loss))
 
 
 def _slide(state: Local, predicted: Local, target: Local, standing: Bool[Tensor, "i 9"]) -> Float[Tensor, "i"]:
-    """Return horizontal steps of feet that stand in the recording and whose target hardly moves [cm^2, summed over the feet]."""
+    """Return the squared horizontal steps of feet that stand in the recording and whose target hardly moves [cm^2]."""
     still = standing[:, _FOOT_CONTACTS] & ((target.joints - state.joints)[:, _FOOT_JOINTS].norm(dim=-1) < STILL)
     step = 100 * (predicted.joints - state.joints)[:, _FOOT_JOINTS, :2]
     return 2.0 * (step.square().sum(-1) * still).sum(-1)
@@ -144,7 +136,7 @@ def _slide(state: Local, predicted: Local, target: Local, standing: Bool[Tensor,
 def _losses(
     state: Local, predicted: Local, logits: Tensor, target: Local, recorded: Transition, body: Body
 ) -> dict[str, Tensor]:
-    """Return the parts of the reconstruction loss, each a mean over the batch; lengths are in centimetres so that they are of order one."""
+    """Return the parts of the reconstruction loss; lengths are in centimetres, so that they are of order one."""
     miss = (100 * (predicted.joints - target.joints)).square().sum(-1)
     turn_miss = (predicted.q - target.q).square().sum((-1, -2))
     foot_miss = (miss[:, _FOOT_JOINTS] * recorded.standing[:, _FOOT_CONTACTS]).sum(-1)
@@ -159,34 +151,20 @@ def _losses(
     }
 
 
-_PLACES = ("at", "mirrored", "age")
-
-
 @dataclass(frozen=True, eq=False)
 class Particles:
-    """Where each member of the batch is: its place in the recordings and its own state."""
+    """The batch: each particle's place in the recordings and its own state."""
 
     at: Int[Tensor, "b"]
-    mirrored: Bool[Tensor, "b"]
     age: Int[Tensor, "b"]
     """Frames since it started on a recorded one."""
     state: Local
-    """In the heading frame of its own root."""
+    """State in the heading frame of its own root."""
 
     def put(self, index: Int[Tensor, "i"], part: "Particles") -> "Particles":
         """Return a copy with some particles replaced."""
-        places = {name: getattr(self, name).index_copy(0, index, getattr(part, name)) for name in _PLACES}
-        return Particles(**places, state=self.state.put(index, part.state))
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return everything by name, for a checkpoint."""
-        return {**{name: getattr(self, name) for name in _PLACES}, **vars(self.state)}
-
-    @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> "Particles":
-        """Build particles from what `tensors` returned."""
-        state = Local(*(tensors[name] for name in ("root", "q", "joints", "velocity")))
-        return cls(**{name: tensors[name] for name in _PLACES}, state=state)
+        at, age = self.at.index_copy(0, index, part.at), self.age.index_copy(0, index, part.age)
+        return Particles(at, age, self.state.put(index, part.state))
 
 
 class PriorTrainer(Trainer[CVAENetwork]):
@@ -196,55 +174,59 @@ class PriorTrainer(Trainer[CVAENetwork]):
     encoder_first = 0
     """Steps in which the encoder alone is trained."""
 
-    def __init__(self, frames: Frames, options: PriorOptions, total_steps: int) -> None:
+    def __init__(self, frames: Frames, options: PriorOptions) -> None:
         """Start from random weights."""
         torch.manual_seed(options.seed)
-        shape = CVAEShape(options.latent, (options.width,) * 3, (options.width,) * 2, kinematic=True)
+        decoder, prior = (options.width,) * 3, (options.width,) * 2
+        shape = CVAEShape(options.latent, decoder, prior, kinematic=True, intent=options.intent)
         model = TrainingNetwork(shape, options.width)
         self.frames, self.body, self.cvae, self.posterior = frames, frames.body, model.cvae, model.posterior
         self.rng = torch.Generator().manual_seed(options.seed)
         self.freedom = normalise(self.cvae, frames, self.rng)
-        super().__init__(model, model.cvae, options, total_steps)
+        super().__init__(model, model.cvae, options)
         self.log_beta = math.log(0.3)
         fresh = self._fresh(torch.arange(options.batch))
         # Ages are spread from the start, so that particles do not all end together.
         self.particles = replace(fresh, age=torch.randint(0, options.max_age, (options.batch,), generator=self.rng))
 
-    def weights_of(self, path: Path) -> Mapping[str, Tensor]:
-        """Read a checkpoint, or a prior's own file. Those weights have no encoder: it is trained first, with everything else held."""
-        if path.suffix != ".safetensors":
-            return super().weights_of(path)
-        found = {f"cvae.{name}": values for name, values in widened(CVAEPrior.load(path).network, self.cvae).items()}
-        self.encoder_first = ENCODER_STEPS
-        return self.network.state_dict() | found
+    def start_from(self, path: Path) -> None:
+        """Take over weights, but not what another run measured of its recordings.
 
-    def start_from(self, weights: Mapping[str, Tensor]) -> None:
-        """Take over the weights of another run, but neither its schedule nor what it measured of the recordings."""
-        scale, last = self.cvae.output_scale.clone(), self.cvae.decoder.last
-        own = {
-            name: value
-            for name, value in self.network.state_dict().items()
-            if name.split(".")[-1] in ("carry", "free", "held")
-        }
-        super().start_from({**weights, **own})
+        A prior's own file has no encoder: it is trained first, with everything else held.
+        """
+        cvae, last = self.cvae, self.cvae.decoder.last
+        measured = {name: getattr(cvae, name).clone() for name in ("output_scale", "carry", "free", "held")}
+        if path.suffix == ".safetensors":
+            tensors, self.encoder_first = CVAEPrior.load(path).network.tensors, ENCODER_STEPS
+            with resuming(path):
+                fill(cvae, tensors)
+        else:
+            super().start_from(path)
         with torch.no_grad():
-            last.weight.mul_((self.cvae.output_scale / scale).unsqueeze(-1))
-            last.bias.mul_(self.cvae.output_scale / scale)
-            self.cvae.output_scale.copy_(scale)
-        self.average.load_state_dict(self.cvae.state_dict())
+            rescale = cvae.output_scale / measured["output_scale"]
+            last.weight.mul_(rescale.unsqueeze(-1))
+            last.bias.mul_(rescale)
+            for name, values in measured.items():
+                getattr(cvae, name).copy_(values)
+        self.average.load_state_dict(cvae.state_dict())
 
     def state(self) -> dict[str, Any]:
         """Add the particles and the weight of the divergence."""
-        own = {"particles": self.particles.tensors(), "log_beta": self.log_beta, "encoder_first": self.encoder_first}
-        return {**super().state(), **own}
+        particles = {"at": self.particles.at, "age": self.particles.age, "state": vars(self.particles.state)}
+        beta = {"log_beta": self.log_beta, "encoder_first": self.encoder_first}
+        return {**super().state(), "particles": particles, **beta}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Check that the particles are on these recordings."""
         super().resume(state)
-        self.particles, self.log_beta = Particles.of(state["particles"]), float(state["log_beta"])
-        self.encoder_first = int(state["encoder_first"])
+        particles = state["particles"]
+        self.particles = Particles(particles["at"], particles["age"], Local(**particles["state"]))
+        self.log_beta, self.encoder_first = float(state["log_beta"]), int(state["encoder_first"])
         if self._at_end(self.particles.at).any():
             raise ValueError("it belongs to other data")
+
+    def _chance(self, count: int, probability: float) -> Bool[Tensor, "count"]:
+        return torch.rand(count, generator=self.rng) < probability
 
     def _clean(self, slots: Int[Tensor, "i"]) -> Bool[Tensor, "i"]:
         return slots < round(self.options.clean * self.options.batch)
@@ -256,85 +238,76 @@ class PriorTrainer(Trainer[CVAENetwork]):
     def _fresh(self, slots: Int[Tensor, "i"]) -> Particles:
         """Start particles for some slots of the batch."""
         at = self.frames.draw(len(slots), self.rng)
-        mirrored = torch.rand(len(slots), generator=self.rng) < 0.5
-        fresh = Particles(at, mirrored, torch.zeros_like(at), transition(self.frames, at, mirrored).now)
-        return self._displaced(
-            fresh, (torch.rand(len(slots), generator=self.rng) < self.options.displaced) & ~self._clean(slots)
-        )
+        fresh = Particles(at, torch.zeros_like(at), transition(self.frames, at).now)
+        return self._displaced(fresh, self._chance(len(slots), self.options.displaced) & ~self._clean(slots))
 
     def _displaced(self, particles: Particles, chosen: Bool[Tensor, "b"]) -> Particles:
         index = chosen.nonzero().squeeze(-1)
         state = displaced(particles.state[index], self.body, self.freedom, self.rng)
         return replace(particles, state=particles.state.put(index, state))
 
-    def _max_age(self) -> int:
-        progress = self.step_count / max(1, self.options.ramp * self.total_steps)
-        return max(1, round(self.options.max_age * min(1.0, progress)))
-
     def step(self) -> dict[str, float]:
         """Advance every particle by a frame and the weights by one step; return the parts of the loss."""
         options, particles = self.options, self.particles
         self.cvae.requires_grad_(self.step_count >= self.encoder_first)
-        free = (torch.rand(options.batch, generator=self.rng) < options.sampled).nonzero().squeeze(-1)
-        recorded = transition(self.frames, particles.at, particles.mirrored)
+        free = self._chance(options.batch, options.sampled).nonzero().squeeze(-1)
+        recorded = transition(self.frames, particles.at)
         frame, parts = self._predict(particles.state, recorded, free)
         kl, error = parts.pop("kl"), parts.pop("error_mm")
         loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
         self.descend(loss)
         if self.step_count > self.encoder_first:
-            self.log_beta = min(
-                max(self.log_beta + 0.01 * min(float(kl.detach()) / options.target_kl - 1, 5.0), -9.0), 4.0
-            )
+            excess = min(float(kl.detach()) / options.target_kl - 1, 5.0)
+            self.log_beta = min(max(self.log_beta + 0.01 * excess, -9.0), 4.0)
         with torch.no_grad():
             self._advance(recentred(frame, self.body), recorded.then)
-        return {
-            name: float(value.detach()) for name, value in {**parts, "kl": kl, "loss": loss, "error_mm": error}.items()
-        }
+        parts |= {"kl": kl, "loss": loss, "error_mm": error}
+        return {name: float(value.detach()) for name, value in parts.items()}
 
     def _predict(self, state: Local, recorded: Transition, free: Int[Tensor, "i"]) -> tuple[Local, dict[str, Tensor]]:
-        """Predict the next frame of every particle, in the heading frame of its state, and return it with the parts of the loss.
+        """Predict the next frames, in the heading frames of their states, and return them with the parts of the loss.
 
-        It is decoded from the posterior; `free` particles go on from a sample of the conditional prior, as at run time.
+        They are decoded from the posterior; `free` particles go on from a sample of the conditional prior, as at run
+        time.
         """
-        options, cvae, fps = self.options, self.cvae, self.frames.fps
+        options, cvae, fps, intent = self.options, self.cvae, self.frames.fps, recorded.intent
+
+        def sample(mean: Tensor, log_variance: Tensor) -> Tensor:
+            return mean + (0.5 * log_variance).exp() * torch.randn(mean.shape, generator=self.rng)
+
+        if options.intent:
+            intent = torch.where(self._chance(len(intent), HIDDEN).unsqueeze(-1), torch.nan, intent)
         with torch.no_grad():
-            target = returning_target(
-                recorded, state, self.body, half_life=options.return_half_life, lasting=options.lasting, fps=fps
-            )
-        seen = cvae.normalized(state_vector(state, self.body.rest[0]), recorded.intent)
+            target = returning_target(recorded, state, self.body, fps)
+        seen = cvae.normalized(state_vector(state, self.body.rest[0]), intent)
         posterior = self.posterior(seen, state, target, recorded.touching)
         mean, log_variance = cvae.latent(seen)
         prior = (mean, log_variance.clamp(-8, 4))
-        output = cvae.decode(seen, _sample(*posterior, self.rng))
+        output = cvae.decode(seen, sample(*posterior))
         frame = compose_kinematic(state, output, cvae, self.body, fps)
         parts = _losses(state, frame, output[:, -NUM_CONTACTS:], target, recorded, self.body)
         parts["kl"] = _kl(*posterior, *prior).mean()
         parts["error_mm"] = (frame.joints - target.joints).detach().norm(dim=-1).mean() * 1000
-        z = _sample(prior[0][free], prior[1][free], self.rng)
+        z = sample(prior[0][free], prior[1][free])
         sampled = compose_kinematic(state[free], cvae.decode(seen[free], z), cvae, self.body, fps)
         slide = _slide(state[free], sampled, target[free], recorded.standing[free])
         parts["free slide"] = len(free) / options.batch * _robust(slide)
         return frame.put(free, sampled), parts
 
     def _advance(self, state: Local, recorded: Local) -> None:
-        """Move the particles on to their own predictions; start those again that are too old, lost or at the end of their clip."""
-        options, slots = self.options, torch.arange(self.options.batch)
-        moved = replace(
-            self.particles, at=self.particles.at + 1, age=self.particles.age + 1, state=state.map(Tensor.detach)
-        )
+        """Move particles on to their predictions; those that are too old, lost or at the end of a clip start again."""
+        options, old, slots = self.options, self.particles, torch.arange(self.options.batch)
+        moved = replace(old, at=old.at + 1, age=old.age + 1, state=state.map(Tensor.detach))
         gap = (state.joints - recorded.joints).norm(dim=-1).mean(-1)
-        spent = (moved.age >= self._max_age()) | self._at_end(moved.at) | (gap > LOST) | self._clean(slots)
-        moved = self._displaced(moved, (torch.rand(options.batch, generator=self.rng) < options.shoved) & ~spent)
+        max_age = max(1, round(options.max_age * min(1.0, self.progress / options.ramp)))
+        spent = (moved.age >= max_age) | self._at_end(moved.at) | (gap > LOST) | self._clean(slots)
+        moved = self._displaced(moved, self._chance(options.batch, options.shoved) & ~spent)
         index = spent.nonzero().squeeze(-1)
         self.particles = moved.put(index, self._fresh(index))
 
 
-QUALITY_PEOPLE = 96
-QUALITY_SECONDS = 6.0
-
-
 def rollout_quality(prior: CVAEPrior, starts: State) -> dict[str, float]:
-    """Measure sampled rollouts of the exported prior: people who stay human and upright, foot skate, speed, and a score to choose by."""
+    """Measure sampled rollouts: people who stay human and upright, foot skate, speed, and a score to choose by."""
     motion = roll_out(prior, starts, round(QUALITY_SECONDS * prior.fps), Streams(list(range(len(starts.x)))))
     human, upright = float(metrics.human(motion).mean()), float(metrics.upright(motion)[..., -1].mean())
     skate = float(np.median(np.nan_to_num(metrics.foot_skate(motion), nan=10.0)))
@@ -342,34 +315,22 @@ def rollout_quality(prior: CVAEPrior, starts: State) -> dict[str, float]:
     return {"human": human, "upright": upright, "skate": skate, "speed": speed, "score": human - skate}
 
 
-Options = PriorOptions | EnsembleOptions
-RECIPES: dict[str, Options] = {"first": PriorOptions(), "second": EnsembleOptions()}
-"""Ways to train: from random weights, and by rollouts, to go on from weights of the first."""
-
-
 def train_prior(
-    data: str | Path, out: str | Path, options: Options, budget: Budget, watch: Callable[[Progress], None] | None = None
+    data: str | Path,
+    out: str | Path,
+    options: PriorOptions,
+    budget: Budget,
+    watch: Callable[[Progress], None] | None = None,
 ) -> Path:
     """Train on a data set until the budget is spent, and return the path of the best weights."""
-    data = Path(data)
-    clips = load(data, held_out=False)
-    starts: State | None = None
+    frames, unseen = Frames.of(load(Path(data), held_out=False)), load(Path(data), held_out=True)
 
-    def judge(trainer: PriorTrainer | EnsembleTrainer) -> tuple[CVAEPrior, dict[str, float]]:
-        nonlocal starts
-        frames = trainer.frames
-        options, network = trainer.options, exported_cvae(trainer.average)
-        guidance = options.guidance if isinstance(options, EnsembleOptions) else 1.0
-        prior = CVAEPrior(network, frames.skeleton, fps=frames.fps, temperature=options.temperature, guidance=guidance)
-        if starts is None:
-            starts = held_out_starts(load(data, held_out=True), prior, QUALITY_PEOPLE, seed=1)
-        return prior, rollout_quality(prior, starts)
+    def judge(trainer: PriorTrainer) -> tuple[CVAEPrior, dict[str, float]]:
+        network = run_time.CVAENetwork(trainer.cvae.shape, arrays_of(trainer.average))
+        prior = CVAEPrior(network, frames.skeleton, fps=frames.fps, temperature=trainer.options.temperature)
+        return prior, rollout_quality(prior, held_out_starts(unseen, prior, QUALITY_PEOPLE, seed=1))
 
-    def trainer_of(options: Options, steps: int) -> PriorTrainer | EnsembleTrainer:
-        if isinstance(options, EnsembleOptions):
-            return EnsembleTrainer(Frames.of(clips, options.window), options, steps)
-        return PriorTrainer(Frames.of(clips), options, steps)
-
-    if budget.init and isinstance(options, PriorOptions):  # a network that can already move rolls far from the start
+    if budget.init:  # a network that can already move rolls far from the start
         options = replace(options, ramp=0.05)
-    return train(trainer_of, options, judge, Path(out) / "prior.safetensors", budget, watch)
+    path = Path(out) / "prior.safetensors"
+    return train(lambda options: PriorTrainer(frames, options), options, judge, path, budget, watch)

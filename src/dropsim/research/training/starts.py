@@ -1,4 +1,4 @@
-"""Start states: recorded ones to train and measure with, and the bank that ships, which our own model makes. No torch here."""
+"""Start states: recorded ones to train and measure with, and the bank that our own model makes. No torch here."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -53,33 +53,31 @@ class StartOptions:
 
 
 EARLIEST, LATEST, END = 1.0, 4.0, 7.0
-"""A state is taken between the first two times of a rollout, which goes on to the third, so that people have time to
-get up [s]."""
+"""Times of a rollout between which a state is taken, and its end, so that people have time to get up [s]."""
 SINK = 0.03
-"""Deepest that a sphere may be in the floor at a state and, on average, in the second before [m]; a state is lifted by
-that much."""
+"""Depth of a sphere in the floor that is allowed at a state and on average in the second before [m]."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Recent:
-    """What the second before each frame of some rollouts was like; in the first second, what that second was like."""
+    """The second before each frame of some rollouts; for frames of the first second, that second."""
 
     speed: Float[np.ndarray, "b t"]
-    """Horizontal, of the pelvis [m/s]."""
+    """Horizontal speed of the pelvis [m/s]."""
     speed_now: Float[np.ndarray, "b t"]
-    """The same over the last fifth of the second [m/s]."""
+    """Horizontal speed over the last fifth of the second [m/s]."""
     turn: Float[np.ndarray, "b t"]
     """Mean rate of the heading [rad/s]."""
     stir: Float[np.ndarray, "b t"]
     """Mean speed of the joints [m/s]."""
     flight: Float[np.ndarray, "b t"]
-    """Highest that the lowest sphere was above the floor [m]."""
+    """Largest height of the lowest sphere above the floor [m]."""
     pelvis: Float[np.ndarray, "b t"]
     """Height of the pelvis now, as a share of its height when standing."""
     upright: Bool[np.ndarray, "b t"]
-    """Now."""
+    """True for people who are upright now."""
     upright_later: Bool[np.ndarray, "b t"]
-    """At some time from now to the rollout's end."""
+    """True for people who are upright at some time from now on."""
 
     @classmethod
     def of(cls, motion: Motion) -> "_Recent":
@@ -128,35 +126,39 @@ FITS: dict[str, Fit] = {
 
 
 def make_starts(
-    prior: CVAEPrior, clips: Clips, options: StartOptions, progress: Callable[[int, int], None] | None = None, *,
+    prior: CVAEPrior,
+    clips: Clips,
+    options: StartOptions,
+    progress: Callable[[int, int], None] | None = None,
+    *,
     pose: PosePrior | None = None,
-) -> StartBank:  # fmt: skip
-    """Roll the model out from recordings of each category; keep states, seconds later, that are human and fit the category's name.
+) -> StartBank:
+    """Roll the model out from recordings of each category, and keep states, seconds later, that fit its name.
 
-    No state is a copy of a recorded frame. If a pose model is given, poses out of its range are not kept. A category
-    for which the model gives no such state is left out.
+    No state is a copy of a recorded frame. States are human and, if a pose model is given, in its range. A category for
+    which the model gives no such state is left out.
     """
     if not prior.network.shape.kinematic:
         raise ValueError("start states are made by our own kind of prior: train one with `dropsim train prior`")
     bank: dict[str, State] = {}
     for done, (name, fits) in enumerate(FITS.items()):
         frames = _recorded_frames([motion for clip, motion in clips if clip.category == name], fits)
-        found: list[State] = []
+        states: list[State] = []
         for round_ in range(options.rounds if frames else 0):
             seed = options.seed + 1000 * (done * options.rounds + round_)
             chosen = np.random.default_rng(seed).integers(len(frames), size=options.batch)
             starts = stacked([prior.start_from(*frames[i]) for i in chosen])
             rolled = roll_out(prior, starts, round(END * prior.fps), Streams([seed + i for i in range(options.batch)]))
-            found += _fitting_states(prior, rolled, fits, pose)
-            if len(found) >= options.count:
+            states += _fitting_states(prior, rolled, fits, pose)
+            if len(states) >= options.count:
                 break
-        if found:
-            bank[name] = stacked(found[: options.count])
+        if states:
+            bank[name] = stacked(states[: options.count])
         if progress:
             progress(done + 1, len(FITS))
     if not bank:
         raise ValueError(
-            "no rollout of this prior gave a state to start from: train it longer, or give recordings of more categories"
+            "no rollout of this prior gave a start: train it longer, or give recordings of more categories"
         )
     return StartBank(bank, prior.skeleton)
 

@@ -65,7 +65,7 @@ class Table:
 def is_file(key: str, value: str | None, folder: Path) -> bool:
     """Tell whether the value of a key is a file or folder; a clip and a prior may also be a name."""
     if key == "prior" and value is not None:
-        return "+" not in value and (Path(value).suffix != "" or (value not in SHIPPED and (folder / value).exists()))
+        return Path(value).suffix != "" or (value not in SHIPPED and (folder / value).exists())
     return value is not None and value != SOMERSAULT
 
 

@@ -1,0 +1,168 @@
+"""A data set's folder: shards of some clips as Parquet files, each with a manifest that says that it is whole.
+
+The folder holds `manifest.json` with the recipe, `clips/` with the Parquet files and nothing else, so that any reader
+can take it as it is, and `shards/` with a manifest for each, which says what was left out. The manifest of a shard is
+written last: a shard that has one is done.
+"""
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dropsim.compute.threads import single_threaded
+from dropsim.files.atomic import atomic_path
+from dropsim.research.synthesis.clip import BATCH, Clip, Rejected, simulated, template_of
+from dropsim.research.synthesis.recipe import Recipe, difference
+from dropsim.research.synthesis.schema import rows_of, schema_of
+
+MANIFEST, LOCK = "manifest.json", ".lock"
+Workers = Callable[[Recipe, Path, Sequence[int]], Iterator[int]]
+"""Makes shards of a folder in any order, and yields the number of each when it is done."""
+
+
+def clips_path(out: Path, shard: int) -> Path:
+    """Return where a shard's clips are."""
+    return out / "clips" / f"clips-{shard:07d}.parquet"
+
+
+def manifest_path(out: Path, shard: int) -> Path:
+    """Return where a shard's manifest is."""
+    return out / "shards" / f"clips-{shard:07d}.json"
+
+
+@single_threaded
+def make_shard(recipe: Recipe, out: Path, shard: int) -> None:
+    """Simulate a shard and write it; it appears whole or not at all."""
+    import pyarrow.parquet as pq
+
+    indices = recipe.clips_of(shard)
+    prior = template_of(recipe.drawn(indices[0]).setup).simulator.prior
+    schema = schema_of(prior.skeleton, prior.fps, recipe.identity())
+    rejected, num_clips = list[Rejected](), 0
+    with atomic_path(clips_path(out, shard)) as temporary:
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for first in range(0, len(indices), BATCH):
+                outcomes = simulated(recipe, indices[first : first + BATCH])
+                rejected += [o for o in outcomes if isinstance(o, Rejected)]
+                clips = [o for o in outcomes if isinstance(o, Clip)]
+                writer.write_table(rows_of(clips, schema))
+                num_clips += len(clips)
+        written = temporary.read_bytes()
+    counts = {"shard": shard, "first": indices.start, "clips": len(indices), "kept": num_clips, "bytes": len(written)}
+    digest = {"sha256": hashlib.sha256(written).hexdigest(), "rejected": [asdict(r) for r in rejected]}
+    _write_json(manifest_path(out, shard), counts | digest)
+
+
+def is_done(out: Path, shard: int) -> bool:
+    """Tell whether a shard is there and whole."""
+    path = clips_path(out, shard)
+    try:
+        manifest = _read_json(manifest_path(out, shard))
+    except ValueError:  # damaged: the shard is made again
+        return False
+    return manifest is not None and path.is_file() and path.stat().st_size == manifest.get("bytes")
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Counts of a data set's clips."""
+
+    clips: int
+    """Clips that were simulated."""
+    kept: int
+    rejected: Mapping[str, int]
+    """Clips that were left out, by reason."""
+
+
+def synthesize(
+    recipe: Recipe, out: Path | str, workers: Workers, watch: Callable[[int, int], None] | None = None
+) -> Totals:
+    """Make all shards that are missing; `watch` gets the number of clips that are done, and that of all."""
+    out = Path(out)
+    with _alone(out):
+        _open_folder(recipe, out)
+        missing = [shard for shard in range(recipe.num_shards) if not is_done(out, shard)]
+        finished = recipe.count - sum(len(recipe.clips_of(shard)) for shard in missing)
+        try:
+            if watch:
+                watch(finished, recipe.count)
+            for shard in workers(recipe, out, missing) if missing else ():
+                finished += len(recipe.clips_of(shard))
+                if watch:
+                    watch(finished, recipe.count)
+        finally:
+            _sweep(out)
+        return _close_folder(recipe, out)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Refuse a folder that another run is writing to; the system releases the lock however that run ends."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out}: is a file: give a folder")
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(f"{out}: another run is writing to it: wait for that, or give another folder") from None
+        yield
+
+
+def _open_folder(recipe: Recipe, out: Path) -> None:
+    """Begin a data set in a folder, or resume the one that is there; refuse one of another recipe."""
+    manifest = _read_json(out / MANIFEST)
+    if manifest is None:
+        if out.exists() and any(path.name != LOCK for path in out.iterdir()):
+            raise ValueError(f"{out}: holds something other than a data set: give a new folder")
+        _write_json(out / MANIFEST, {"recipe": recipe.identity()})
+    elif changed := difference(manifest.get("recipe", {}), recipe.identity()):
+        raise ValueError(f"{out}: was begun {changed}: give the same options to go on with it, or another folder")
+    for folder in ("clips", "shards"):
+        (out / folder).mkdir(parents=True, exist_ok=True)
+    _sweep(out)
+
+
+def _sweep(out: Path) -> None:
+    """Remove what a killed run left half-written."""
+    for folder in (out, out / "clips", out / "shards"):
+        for path in folder.glob(".*-*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _close_folder(recipe: Recipe, out: Path) -> Totals:
+    """Write and return the totals of a data set that is complete."""
+    shards = [_read_json(manifest_path(out, shard)) or {} for shard in range(recipe.num_shards)]
+    reasons = Counter(rejected["reason"] for shard in shards for rejected in shard["rejected"])
+    clips, kept = (sum(shard[name] for shard in shards) for name in ("clips", "kept"))
+    totals = Totals(clips, kept, dict(sorted(reasons.items())))
+    _write_json(out / MANIFEST, {"recipe": recipe.identity(), "complete": True, **asdict(totals)})
+    return totals
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: is damaged: give another folder, or remove this one")
+    return content
