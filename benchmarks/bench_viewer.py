@@ -17,11 +17,10 @@ import time
 from collections.abc import Iterator
 
 from dropsim.apps.viewer.app import Browser
-from dropsim.apps.viewer.loop import AHEAD, Commands, Loop, Status
-from dropsim.apps.viewer.null import NullViewer
+from dropsim.apps.viewer.commands import do
+from dropsim.apps.viewer.loop import AHEAD, Commands, Loop, NullViewer, Status
 from dropsim.apps.viewer.session import Session
 from dropsim.apps.viewer.shot import Shot
-from dropsim.apps.viewer.steering import Walk
 from dropsim.physics.step import Simulator
 from dropsim.priors.named import open_prior
 
@@ -29,10 +28,9 @@ from dropsim.priors.named import open_prior
 def made(prior: str, people: int, *, ghost: bool = False, led: bool = False) -> Session:
     """Return a session at its start."""
     session = Session(Simulator(open_prior(prior)))
-    session.begin(people=people)
-    session.show_ghost(ghost)
+    do(session, "begin", people=people, ghost=ghost)
     if led:
-        session.steer(Walk(1.2))
+        do(session, "walk", 1.2)
     return session
 
 
@@ -105,7 +103,7 @@ def latencies(session: Session, keys: int) -> tuple[list[float], list[int]]:
             pressed, first = time.perf_counter(), list[int]()
 
             def steer(now: Session, k: int = k, first: list[int] = first) -> None:
-                now.steer(Walk(1.3, 90.0 * (k % 4)))
+                do(now, "walk", 1.3, 90.0 * (k % 4))
                 first.append(now.shown.frame + 1)
 
             loop.commands.put(steer)

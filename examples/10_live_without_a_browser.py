@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from dropsim import Simulator, write
+from dropsim.apps.viewer.commands import do
 from dropsim.apps.viewer.session import Session
-from dropsim.apps.viewer.steering import GoTo, Walk
 from dropsim.priors.named import open_prior
 from dropsim.render import contact_sheet
 
@@ -16,14 +16,14 @@ out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 out.mkdir(parents=True, exist_ok=True)
 
 session = Session(Simulator(open_prior("field")))
-session.steer(Walk(speed=1.3, direction=0.0))
+do(session, "walk", speed=1.3, degrees=0.0)
 for frame in range(150):
     if frame == 40:
-        session.steer(Walk(speed=1.3, direction=90.0))
+        do(session, "walk", speed=1.3, degrees=90.0)
     if frame == 70:
-        session.push("left", 150.0)
+        do(session, "push", "left", 150.0)
     if frame == 100:
-        session.steer(GoTo(x=0.0, y=0.0))
+        do(session, "go_to", x=0.0, y=0.0)
     session.tick()
 motion = session.recording().motions[0]
 write(motion, out / "10_live.bvh")

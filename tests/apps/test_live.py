@@ -15,7 +15,6 @@ import pytest
 from dropsim.apps.cli import EXIT_ERROR, main
 from dropsim.apps.live import (
     BONES,
-    COMMANDS,
     COMMANDS_PER_SECOND,
     Address,
     Link,
@@ -29,12 +28,14 @@ from dropsim.apps.live import (
 )
 from dropsim.apps.viewer.loop import Commands, Loop, Status
 from dropsim.apps.viewer.session import Session
+from dropsim.apps.viewer.steering import GoTo, Walk
 from dropsim.body.rotations import exp
 from dropsim.body.skeleton import PARENTS, Skeleton, joint_index
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import Simulator
 from dropsim.priors.motion_field import MotionField
 from dropsim.scene import Person, Scene
+from dropsim.scene.files import Setup
 
 pytest.importorskip("pythonosc", reason="python-osc is not installed: pip install 'dropsim[live]'")
 
@@ -127,11 +128,9 @@ def sent(q: np.ndarray, root: np.ndarray, **options: object) -> dict[str, tuple[
 
 
 def test_the_bones_are_unitys():
-    assert set(BONES) == {
-        "Hips", "Spine", "Chest", "UpperChest", "Neck", "Head",
-        *(side + part for side in ("Left", "Right") for part in (
-            "Shoulder", "UpperArm", "LowerArm", "Hand", "UpperLeg", "LowerLeg", "Foot", "Toes")),
-    }  # fmt: skip
+    limbs = ("Shoulder", "UpperArm", "LowerArm", "Hand", "UpperLeg", "LowerLeg", "Foot", "Toes")
+    trunk = {"Hips", "Spine", "Chest", "UpperChest", "Neck", "Head"}
+    assert set(BONES) == trunk | {side + part for side in ("Left", "Right") for part in limbs}
     # As Unity's humanoids are built.
     assert PARENT_BONES["LeftShoulder"] == PARENT_BONES["Neck"] == "UpperChest"
     assert PARENT_BONES["RightToes"] == "RightFoot"
@@ -229,6 +228,10 @@ def simulator() -> Simulator:
     return simulator
 
 
+def live(simulator: Simulator, *people: Person) -> Session:
+    return Session(simulator, Setup(scene=Scene(people or (Person("stand"),))))
+
+
 def test_60_hz_has_poses_in_between(simulator: Simulator):
     session = Session(simulator)
     with receiving() as (receiver, port):
@@ -255,7 +258,7 @@ def test_a_restart_is_a_cut(simulator: Simulator):
 
 
 def test_everybody_has_a_port(simulator: Simulator):
-    session = Session(simulator, Scene((Person("stand"), Person("stand", (2.0, 0.0)))))
+    session = live(simulator, Person("stand"), Person("stand", (2.0, 0.0)))
     with receiving() as (first, port), receiving(port + 10) as (second, _):
         link = Link(simulator.skeleton, LinkOptions(Address(port=port)))
         link.show(session.tick(), Status())
@@ -267,7 +270,7 @@ def test_everybody_has_a_port(simulator: Simulator):
 
 def test_a_stream_keeps_its_rate_and_obeys(simulator: Simulator):
     """Seconds of it in real time: the rate, and somebody who stands is walked ahead, pushed and put back by OSC."""
-    session = Session(simulator, Scene((Person("stand"),)))
+    session = live(simulator)
     session.tick()
     with receiving() as (receiver, port), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as remote:
         link = Link(simulator.skeleton, LinkOptions(Address(port=port)))
@@ -312,6 +315,7 @@ def test_a_stream_keeps_its_rate_and_obeys(simulator: Simulator):
         ("/dropsim/walk", [1.5, 1.0, 0.0]),
         ("/dropsim/goto", [1, math.inf, 0.0]),
         ("/dropsim/push", [1, "left", True]),
+        ("/dropsim/push", [1, "up", 90.0]),
         ("/dropsim/restart", [1, 2]),
     ],
 )
@@ -321,19 +325,19 @@ def test_nonsense_is_told_how_to_write_it(address: str, arguments: list):
 
 
 def test_every_message_of_the_table_works(simulator: Simulator):
-    session = Session(simulator, Scene((Person("stand"),)))
-    good = {
-        "walk": [1, 1.0, 30.0], "goto": [1, 2.0, 3.0, 1.0], "free": [1], "crouch": [1, 1], "push": [1, "back", 90.0, 0.1], "restart": [],
-        "pause": [1],
-    }  # fmt: skip
-    assert {f"/dropsim/{name}" for name in good} == set(COMMANDS)
-    for name, arguments in good.items():
-        command_of(f"/dropsim/{name}", arguments)(session)
-    assert session.paused
-    assert session.crouched == {0}
-    # Ranges are the session's: nobody walks at the speed of sound.
-    command_of("/dropsim/walk", [1, 340.0, 0.0])(session)
-    assert session.goals[0].speed == 4.0
+    session = live(simulator)
+    for address, arguments, holds in (
+        ("walk", [1, 1.0, 30.0], lambda: session.goals == {0: Walk(1.0, 30.0)}),
+        ("walk", [1, 340.0, 0.0], lambda: session.goals[0].speed == 4.0),  # nobody walks at the speed of sound
+        ("goto", [1, 2.0, 3.0, 1.0], lambda: session.goals == {0: GoTo(2.0, 3.0, 1.0)}),
+        ("free", [1], lambda: not session.goals),
+        ("crouch", [1, 1], lambda: session.crouched == {0}),
+        ("push", [1, "back", 90.0, 0.1], lambda: session.events[-1].duration == 0.1),
+        ("restart", [], lambda: not session.events),
+        ("pause", [1], lambda: session.paused),
+    ):
+        command_of(f"/dropsim/{address}", arguments)(session)
+        assert holds(), address
     with pytest.raises(ValueError, match="no person"):
         command_of("/dropsim/walk", [2, 1.0, 0.0])(session)
 

@@ -3,21 +3,22 @@
 import contextlib
 import logging
 import math
+import operator
 import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.apps.viewer.loop import Command, Commands, Status, Viewer
+from dropsim.apps.viewer.commands import checked, do
+from dropsim.apps.viewer.loop import Commands, Status, Viewer
 from dropsim.apps.viewer.session import Session
 from dropsim.apps.viewer.shot import Shot
-from dropsim.apps.viewer.steering import WALKING, GoTo, Walk
 from dropsim.body.joints import JOINTS
 from dropsim.body.rotations import rotmat_to_unitquat, slerp_rotmat
 from dropsim.body.skeleton import Skeleton
@@ -34,26 +35,14 @@ COMMANDS_PER_SECOND = 60
 LARGEST_PACKET = 2048
 """Of a command [bytes]; the rest is cut off, and what is left cannot be read."""
 
-_LIMBS = {
-    "hip": "UpperLeg", "knee": "LowerLeg", "ankle": "Foot", "foot": "Toes", "collar": "Shoulder", "shoulder": "UpperArm",
-    "elbow": "LowerArm", "wrist": "Hand",
-}  # fmt: skip
-_TRUNK = {
-    "pelvis": "Hips",
-    "spine1": "Spine",
-    "spine2": "Chest",
-    "spine3": "UpperChest",
-    "neck": "Neck",
-    "head": "Head",
+_TRUNK = ("Spine", "Chest", "UpperChest", "Neck", "Head")
+_LIMBS = ("UpperLeg", "LowerLeg", "Foot", "Toes", "Shoulder", "UpperArm", "LowerArm", "Hand")
+_NAMES = {"pelvis": "Hips", **dict(zip(("spine1", "spine2", "spine3", "neck", "head"), _TRUNK, strict=True))} | {
+    f"{side}_{part}": side.capitalize() + name
+    for side in ("left", "right")
+    for part, name in zip(("hip", "knee", "ankle", "foot", "collar", "shoulder", "elbow", "wrist"), _LIMBS, strict=True)
 }
-
-
-def _bone_name(joint: str) -> str:
-    side, _, part = joint.partition("_")
-    return side.capitalize() + _LIMBS[part] if part else _TRUNK[joint]
-
-
-BONES = tuple(_bone_name(joint) for joint in JOINTS)
+BONES = tuple(_NAMES[joint] for joint in JOINTS)
 """Unity's HumanBodyBones in the order of our joints: one to one, with the same parents."""
 
 # Unity is left-handed: x right, y up, z ahead. Our world has x right, y ahead, z up; the rest pose has x left, y up, z
@@ -86,7 +75,7 @@ class Address:
 
     @classmethod
     def read(cls, text: str, *, port: int = PORT) -> "Address":
-        """Read HOST:PORT, HOST or PORT; what is missing is this machine, and the given port."""
+        """Read HOST:PORT, HOST or PORT; a missing part is this machine or the given port."""
         host, _, number = text.rpartition(":")
         if not host:
             host, number = ("", number) if number.isdecimal() else (number, "")
@@ -130,22 +119,26 @@ class LinkOptions:
         if self.hip_height is not None and not 0.05 <= self.hip_height <= 10.0:
             raise ValueError(f"hips are 0.05 to 10 m above the floor, not {self.hip_height:g}")
 
+    def ports(self, people: int) -> list[int]:
+        """Return everybody's port."""
+        return [self.to.port + PORTS_APART * i for i in range(people)]
+
 
 def poses(
     q: Float[np.ndarray, "p 22 3 3"], root: Float[np.ndarray, "p 3"], skeleton: Skeleton, options: LinkOptions
 ) -> list[list[list]]:
     """Return each person's arguments of the VMC messages: first of the root, then of the bones: name, position, quaternion."""
-    own = skeleton.standing_height
-    scale = (options.hip_height or own) / own
-    hips, offsets = np.array([0.0, own, 0.0]), skeleton.offsets @ _REST
-    found = []
+    height = skeleton.standing_height
+    scale = (options.hip_height or height) / height
+    hips, offsets = np.array([0.0, height, 0.0]), skeleton.offsets @ _REST
+    people = []
     for turns, place in zip(unity_rotations(q), unity_positions(root), strict=True):
         at_hips = options.travel == "hips"
         at = np.concatenate(((place if at_hips else hips)[None], offsets[1:])) * scale
         origin = np.zeros(3) if at_hips else (place - hips) * scale
         bones = [[name, *p, *r] for name, p, r in zip(BONES, at.tolist(), turns.tolist(), strict=True)]
-        found.append([["root", *origin.tolist(), 0.0, 0.0, 0.0, 1.0], *bones])
-    return found
+        people.append([["root", *origin.tolist(), 0.0, 0.0, 0.0, 1.0], *bones])
+    return people
 
 
 class VmcSender:
@@ -191,13 +184,13 @@ def packets(messages: list[tuple[str, list]], *, bundle: bool) -> list[bytes]:
     built = [build_msg(address, arguments) for address, arguments in messages]
     if not bundle:
         return [message.dgram for message in built]
-    found = []
+    bundles = []
     for first in range(0, len(built), MESSAGES_IN_A_BUNDLE):
         builder = OscBundleBuilder(IMMEDIATELY)
         for message in built[first : first + MESSAGES_IN_A_BUNDLE]:
             builder.add_content(message)
-        found.append(builder.build().dgram)
-    return found
+        bundles.append(builder.build().dgram)
+    return bundles
 
 
 class Link(Viewer):
@@ -241,76 +234,39 @@ class Link(Viewer):
 
 # --- commands by OSC
 
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError
-    return float(value)
-
-
-def _person(value: object) -> int:
-    """Return the index of a person, who are numbered from 1 as in the app."""
-    number = _number(value)
-    if number != int(number) or number < 1:
-        raise ValueError
-    return int(number) - 1
-
-
-def _walk(person: object, speed: object, direction: object) -> Command:
-    who, goal = _person(person), Walk(_number(speed), math.remainder(_number(direction), 360.0))
-    return lambda session: session.steer(goal, person=who)
-
-
-def _go_to(person: object, x: object, y: object, speed: object = WALKING) -> Command:
-    who, goal = _person(person), GoTo(_number(x), _number(y), _number(speed))
-    return lambda session: session.steer(goal, person=who)
-
-
-def _free(person: object) -> Command:
-    who = _person(person)
-    return lambda session: session.steer(None, person=who)
-
-
-def _crouch(person: object, low: object) -> Command:
-    who, down = _person(person), _number(low) != 0
-    return lambda session: session.crouch(down, person=who)
-
-
-def _push(person: object, direction: object, newtons: object, seconds: object = 0.3) -> Command:
-    who, force, lasts, way = _person(person), _number(newtons), _number(seconds), str(direction)
-    return lambda session: session.push(way, force, duration=lasts, person=who)
-
-
-def _restart() -> Command:
-    return lambda session: session.restart()
-
-
-def _pause(paused: object) -> Command:
-    still = _number(paused) != 0
-    return lambda session: session.pause(still)
-
-
-COMMANDS: Mapping[str, tuple[Callable[..., Command], str]] = {
-    "/dropsim/walk": (_walk, "person speed direction"),
-    "/dropsim/goto": (_go_to, "person x y [speed]"),
-    "/dropsim/free": (_free, "person"),
-    "/dropsim/crouch": (_crouch, "person 0|1"),
-    "/dropsim/push": (_push, "person front|back|left|right newtons [seconds]"),
-    "/dropsim/restart": (_restart, ""),
-    "/dropsim/pause": (_pause, "0|1"),
+MESSAGES = {
+    "/dropsim/walk": ("walk", "person speed degrees"),
+    "/dropsim/goto": ("go_to", "person x y [speed]"),
+    "/dropsim/free": ("free", "person"),
+    "/dropsim/crouch": ("crouch", "person low"),
+    "/dropsim/push": ("push", "person direction newtons [duration]"),
+    "/dropsim/restart": ("restart", ""),
+    "/dropsim/pause": ("pause", "paused"),
 }
-"""What can be told by OSC, and its arguments."""
+"""Messages by address: the command of the app's table, and its arguments."""
 
 
-def command_of(address: str, arguments: list[object]) -> Command:
-    """Return the command of an OSC message, or raise a ValueError that says how it is written; the session checks the ranges."""
-    if address not in COMMANDS:
-        raise ValueError(f"there is no message {address[:60]!r}: use {', '.join(COMMANDS)}")
-    make, written = COMMANDS[address]
+def command_of(address: str, arguments: Sequence[object]) -> Callable[[Session], None]:
+    """Return the command of an OSC message, or raise a ValueError that says how it is written.
+
+    People are numbered from 1, as in the app.
+    """
+    if address not in MESSAGES:
+        raise ValueError(f"there is no message {address[:60]!r}: use {', '.join(MESSAGES)}")
+    name, written = MESSAGES[address]
+    names = [word.strip("[]") for word in written.split()]
     try:
-        return make(*arguments)
-    except (TypeError, ValueError, OverflowError):
+        if not len(names) - written.count("[") <= len(arguments) <= len(names):
+            raise ValueError
+        options: dict[str, Any] = dict(zip(names, arguments, strict=False))
+        if "person" in options:
+            options["person"] = operator.index(options["person"]) - 1
+            if options["person"] < 0:
+                raise ValueError
+        checked(name, **options)
+    except (TypeError, ValueError):
         raise ValueError(f"{address} takes {written or 'nothing'}, with people from 1 and finite numbers") from None
+    return lambda session: do(session, name, **options)
 
 
 class Listener:
@@ -389,9 +345,3 @@ def osc() -> None:
         import pythonosc  # noqa: F401
     except ImportError as error:
         raise ValueError("the live link needs python-osc: run `pip install 'dropsim[live]'`") from error
-
-
-def said_by(session: Session, options: LinkOptions) -> str:
-    """Say where people go."""
-    ports = [options.to.port + PORTS_APART * i for i in range(len(session.scene.people))]
-    return f"{len(ports)} {'person' if len(ports) == 1 else 'people'} to {options.to.host} port {', '.join(map(str, ports))}"

@@ -117,40 +117,43 @@ def _parsed(args: Sequence[str]) -> Command:
     return tyro.cli(_every_command(), prog="dropsim", description=DESCRIPTION, args=args or [first])  # pyright: ignore[reportReturnType]
 
 
+VALUE = r"Error parsing (\S+): (.*) could be instantiated from \[(.*)\]"
+WHOLE = r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)"
+CHOICE = r"(?i)invalid choice ('.*?') for argument '(.*?)'\. Expected one of \((.*?)\)"
+"""Errors of tyro that are said in other words."""
+
+
 def _usage_error(box: str) -> str:
     """Put what tyro says of wrong options, in a box of several lines, into one sentence."""
     lines = [line.strip("│ ") for line in box.splitlines()[1:]]
-    parts = re.split(r"^[─╰╯-]+$", "\n".join(lines), flags=re.MULTILINE)
+    text = "\n".join(lines)
     # The first part says what is wrong; tyro's own list of errors only repeats it.
-    said = " ".join(
-        next((part for part in parts if part.strip()), "the options cannot be read").partition("Got errors")[0].split()
-    ).rstrip(". ")
-    if value := re.fullmatch(r"Error parsing (\S+): (.*) could be instantiated from \[(.*)\]", said):
+    parts = [part for part in re.split(r"^[─╰╯-]+$", text, flags=re.MULTILINE) if part.strip()]
+    said = " ".join(parts[0].partition("Got errors")[0].split()).rstrip(". ") if parts else "the options cannot be read"
+    if value := re.fullmatch(VALUE, said):
         kinds = {"INT": "a whole number", "FLOAT": "a number"}
-        said = f"{value[1]}: {value[3]} is not {next((words for kind, words in kinds.items() if kind in value[2]), 'possible')}"
-    elif number := re.fullmatch(r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)", said):
+        kind = next((words for kind, words in kinds.items() if kind in value[2]), "possible")
+        said = f"{value[1]}: {value[3]} is not {kind}"
+    elif number := re.fullmatch(WHOLE, said):
         said = f"{number[1]}: {number[2]} is not a whole number"
-    elif choice := re.match(r"(?i)invalid choice ('.*?') for argument '(.*?)'\. Expected one of \((.*?)\)", said):
+    elif choice := re.match(CHOICE, said):
         said = f"there is no {choice[2]} {choice[1]}: use one of {choice[3].replace(chr(39), '')}"
     said = re.sub(r" \((?:required|applied to .*?)\)| Arguments are applied .*", "", said[:1].lower() + said[1:])
     # A long list goes on in the next lines of the box.
-    known = [
-        " ".join(names.split())
-        for names in re.findall(r"^Available subcommands: ((?:.*,\n)*.*)", "\n".join(lines), re.MULTILINE)
-    ]
-    near = re.findall(r"^--\w[\w-]*", "\n".join(lines), re.MULTILINE) if "Perhaps you meant:" in lines else []
-    near = [option for option in dict.fromkeys(near) if option not in said]
-    return said + (f": use one of {known[0]}" if known else f": did you mean {' or '.join(near[:3])}?" if near else "")
+    known = re.search(r"^Available subcommands: ((?:.*,\n)*.*)", text, re.MULTILINE)
+    if known:
+        return f"{said}: use one of {' '.join(known[1].split())}"
+    near = re.findall(r"^--\w[\w-]*", text, re.MULTILINE) if "Perhaps you meant:" in lines else []
+    near = [option for option in dict.fromkeys(near) if option not in said][:3]
+    return f"{said}: did you mean {' or '.join(near)}?" if near else said
 
 
 def _every_command() -> Any:  # noqa: ANN401 - a union that is made at run time
     """Return the union of all commands, each with the first line of its docstring as its description."""
-    each = [
-        Annotated[
-            cls, tyro.conf.subcommand(name, description=(cls.__doc__ or "").partition("\n")[0], prefix_name=False)
-        ]
-        for name, cls in COMMANDS.items()
-    ]
+    each = []
+    for name, cls in COMMANDS.items():
+        summary = (cls.__doc__ or "").partition("\n")[0]
+        each.append(Annotated[cls, tyro.conf.subcommand(name, description=summary, prefix_name=False)])
     return Union[tuple(each)]  # noqa: UP007 - of as many as there are
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import optional
+from dropsim.apps.cli.arguments import RigMapFile, optional, read_map
 
 
 @dataclass(frozen=True)
@@ -27,54 +27,48 @@ class BankCommand:
     """File that build writes."""
     minutes: Annotated[float | None, optional("M", "all")] = None
     """Choose at most so many minutes, for coverage and against redundancy."""
-    rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
+    rig: RigMapFile = None
     """File that maps the joints of the BVH files to ours, as `dropsim rig` writes it."""
     workers: int = os.cpu_count() or 1
     """Processes."""
 
     def run(self) -> None:
         """Build a bank, or print what is in some."""
+        if self.action not in ("build", "info"):
+            use = "use `dropsim bank build FOLDER` or `dropsim bank info FILE`"
+            raise ValueError(f"there is no `dropsim bank {self.action}`: {use}")
         if not self.sources:
             raise ValueError(f"name at least one {'bank' if self.action == 'info' else 'folder of recordings'}")
-        if self.action == "info":
-            self._info()
-        elif self.action == "build":
-            self._build()
-        else:
-            raise ValueError(
-                f"there is no `dropsim bank {self.action}`: use `dropsim bank build FOLDER` or `dropsim bank info FILE`"
-            )
-
-    def _info(self) -> None:
+        if self.action == "build":
+            return self._build()
         from dropsim.priors.bank import Bank
         from dropsim.priors.recordings import card_of
 
         for path in self.sources:
             print(f"{path}: {card_of(Bank.open(path))}")
+        return None
 
     def _build(self) -> None:
         from dropsim.apps.cli.progress import bar
         from dropsim.motion.clips import report
-        from dropsim.motion.retarget import read_rig_map
         from dropsim.priors.recordings import build_bank, card_of, choose, postures
 
         if self.minutes is not None and not 0 < self.minutes <= 1e6:
             raise ValueError(f"minutes has to be above 0, not {self.minutes:g}")
+        rig_map = read_map(self.rig)
         with bar("recordings") as advance:
-            rig_map = None if self.rig is None else read_rig_map(self.rig)
             bank, entries = build_bank(self.sources, self.out, rig_map=rig_map, workers=self.workers, progress=advance)
         if self.minutes is not None:
             bank = choose(bank, minutes=self.minutes)
             bank.write(self.out)
         if entries:
             print(report(entries).partition("\n## Files")[0])
-            for entry in entries:
-                if entry.left_out.startswith("unreadable"):
-                    print(f"{entry.name}: {entry.left_out}")
+        for entry in entries:
+            if entry.left_out.startswith("unreadable"):
+                print(f"{entry.name}: {entry.left_out}")
         print(card_of(bank))
         for source, posture in postures(bank).items():
             if posture.remedy:
                 print(f"{source}: {posture}; {posture.remedy}")
-        print(
-            f"wrote {self.out}: {self.out.stat().st_size / 1e6:.1f} MB, {self.out.stat().st_size / len(bank):.0f} bytes a frame"
-        )
+        size = self.out.stat().st_size
+        print(f"wrote {self.out}: {size / 1e6:.1f} MB, {size / len(bank):.0f} bytes a frame")

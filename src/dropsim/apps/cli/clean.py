@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dropsim.apps.cli.arguments import optional
-from dropsim.files.atomic import refuse_read_only
+from dropsim.apps.cli.arguments import RigOptions, optional, refuse_output
 
 if TYPE_CHECKING:
     from dropsim.motion.motion import Motion
-    from dropsim.motion.retarget import RigMap
     from dropsim.scene.cleaning import Cleaned
 
 
-@dataclass(frozen=True)
-class Clean:
+@dataclass(frozen=True, kw_only=True)
+class Clean(RigOptions):
     """Clean a recording, or a folder of them: standing feet neither slide nor float nor sink, and glitches of a few frames are mended.
 
     Examples: dropsim clean walk.bvh clean.bvh; dropsim clean mocap cleaned --strength strict. A BVH file comes back on
@@ -38,29 +36,17 @@ class Clean:
     """Height of the floor in the input [m]."""
     fps: Annotated[float | None, optional("HZ", "the input's own")] = None
     """Frames per second to resample to; a BVH file that comes back on its own rig keeps its rate."""
-    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "the rig's, or its rest pose's")] = None
-    """Which axis of the input BVH points up."""
-    unit: Annotated[float | None, optional("M", "told by the length of the legs")] = None
-    """Metres per unit of the input BVH."""
-    rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
-    """File that maps the input BVH's joints to ours, as `dropsim rig` writes it."""
-
-    animation: Annotated[str | None, optional("NAME", "the one that moves most joints")] = None
-    """Animation of the input GLB."""
 
     def run(self) -> None:
         """Read, clean, write, and say what changed."""
-        from dropsim.motion.retarget import read_rig_map
-
         if not self.input.exists():
             raise ValueError(f"{self.input}: there is no such file or folder")
-        rig_map = None if self.rig is None else read_rig_map(self.rig)
         if self.input.is_dir():
-            self._clean_folder(rig_map)
+            self._clean_folder()
         else:
-            print(self._clean_file(self.input, self.output, rig_map))
+            print(self._clean_file(self.input, self.output))
 
-    def _clean_folder(self, rig_map: "RigMap | None") -> None:
+    def _clean_folder(self) -> None:
         """Clean every motion file of a folder into another, under the same names."""
         from dropsim.motion.reading import ALL_ENDINGS
 
@@ -68,19 +54,14 @@ class Clean:
             raise ValueError("a report is of one file: leave out --report for a folder")
         if self.output.exists() and (not self.output.is_dir() or self.output.samefile(self.input)):
             raise ValueError(f"{self.output}: give another folder to write to")
-        files = sorted(
-            path
-            for path in self.input.rglob("*")
-            if path.suffix.lower() in ALL_ENDINGS and self.output not in path.parents
-        )
+        files = sorted(path for path in self.input.rglob("*") if path.suffix.lower() in ALL_ENDINGS)
+        files = [path for path in files if self.output not in path.parents]
         if not files:
             raise ValueError(f"{self.input} holds no {' or '.join(ALL_ENDINGS)} files")
         failed: list[str] = []
         for path in files:
-            output = self.output / path.relative_to(self.input)
-            output.parent.mkdir(parents=True, exist_ok=True)
             try:
-                print(self._clean_file(path, output, rig_map, brief=True))
+                print(self._clean_file(path, self.output / path.relative_to(self.input), brief=True))
             except (ValueError, OSError) as error:
                 print(f"left out: {error}")
                 failed.append(path.name)
@@ -88,20 +69,19 @@ class Clean:
             few = ", ".join(failed[:5]) + (" and others" if len(failed) > 5 else "")
             raise ValueError(f"{len(failed)} of {len(files)} files could not be cleaned: {few}")
 
-    def _clean_file(self, path: Path, output: Path, rig_map: "RigMap | None", *, brief: bool = False) -> str:
+    def _clean_file(self, path: Path, output: Path, *, brief: bool = False) -> str:
         from dropsim.export import export_ending, write
         from dropsim.motion.reading import read_recording
         from dropsim.scene.cleaning import checked, clean, own_floor
 
         # Before a long file is read.
         ending = export_ending(output)
-        refuse_unwritable(output, path)
-        source = read_recording(path, None, up=self.up, unit=self.unit, rig_map=rig_map, animation=self.animation)
+        refuse_output(output, path)
+        source = read_recording(path, None, **self.reading())
         goes_back = source.fit is not None and ending == source.fit.ending
         if goes_back and self.fps is not None:
-            raise ValueError(
-                f"{output}: comes back on its own rig and at its own rate: leave out --fps, or write another format"
-            )
+            remedy = "leave out --fps, or write another format"
+            raise ValueError(f"{output}: comes back on its own rig and at its own rate: {remedy}")
         motion = source.motion if self.fps is None else source.motion.resampled(self.fps)
         recording = checked(motion) if source.fit is None and self.floor is None else own_floor(motion, self.floor)
         cleaned = clean(recording, strength=self.strength)
@@ -113,12 +93,11 @@ class Clean:
             write_report(self.report, path.name, recording, cleaned)
         if brief:
             return f"{path}: {_found(cleaned)}"
-        moved = "" if goes_back else _floor_moved(motion, recording)
-        length = (
-            f"{len(cleaned.motion)} frames at {cleaned.motion.fps:g} frames per second, {cleaned.motion.duration:.2f} s"
-        )
-        lines = (f"read {path}: {source.read_as}", _summary(recording, cleaned), f"{moved}wrote {output}: {length}")
-        return "\n".join(lines)
+        lines = [f"read {path}: {source.read_as}", _summary(recording, cleaned)]
+        raised = 0.0 if goes_back else 100 * float(recording.root[0, 2] - motion.root[0, 2])
+        if raised:
+            lines.append(f"moved the recording by {raised:.1f} cm along z, so that its feet stand at z = 0")
+        return "\n".join((*lines, f"wrote {output}: {length_of(cleaned.motion)}"))
 
 
 def _found(cleaned: "Cleaned") -> str:
@@ -133,9 +112,9 @@ def _summary(recording: "Motion", cleaned: "Cleaned") -> str:
     return f"{table_of({'before': before, 'after': after})}\n\n{_found(cleaned)}\n{found}".rstrip() + "\n"
 
 
-def _floor_moved(motion: "Motion", recording: "Motion") -> str:
-    up = float(recording.root[0, 2] - motion.root[0, 2])
-    return f"moved the recording by {100 * up:.1f} cm along z, so that its feet stand at z = 0\n" if abs(up) > 0 else ""
+def length_of(motion: "Motion") -> str:
+    """Say how long a motion is."""
+    return f"{len(motion)} frames at {motion.fps:g} frames per second, {motion.duration:.2f} s"
 
 
 def write_report(path: Path, name: str, recording: "Motion", cleaned: "Cleaned") -> None:
@@ -168,14 +147,3 @@ def write_report(path: Path, name: str, recording: "Motion", cleaned: "Cleaned")
         for s in cleaned.stances
     )
     write_text(path, f"# {name}\n\n{_summary(recording, cleaned)}\nStances:\n\n{held}\n\n![feet]({picture.name})\n")
-
-
-def refuse_unwritable(output: Path, source: Path) -> None:
-    """Refuse to write over the file that is read, onto a folder or into one that is not there."""
-    if output.exists() and source.exists() and output.samefile(source):
-        raise ValueError(f"{output}: is the input itself: write to another file")
-    if output.is_dir():
-        raise ValueError(f"{output}: is a folder: give the name of a file")
-    if not output.parent.is_dir():
-        raise ValueError(f"{output.parent}: there is no such folder: make it first")
-    refuse_read_only(output)

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 import tyro
 
-from dropsim.apps.cli.arguments import optional
+from dropsim.apps.cli.arguments import RigOptions, optional, refuse_output
 
 MAX_FPS = 1000.0
 """A slip of the finger beyond it would fill the memory [Hz]."""
 
 
-@dataclass(frozen=True)
-class Convert:
+@dataclass(frozen=True, kw_only=True)
+class Convert(RigOptions):
     """Convert a motion from BVH or AMASS npz to what another program reads, by the file's ending.
 
     Examples: dropsim convert out/push.npz push.glb; dropsim convert walk.bvh walk.npz --fps 30. The motion goes onto
@@ -28,12 +28,6 @@ class Convert:
     """File to write, .bvh, .npz, .glb, .csv, .html, .usd, .usda or .usdc; made whole or not at all."""
     fps: Annotated[float | None, optional("HZ", "the input's own")] = None
     """Frames per second to resample to."""
-    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "the rig's, or its rest pose's")] = None
-    """Which axis of the input BVH points up."""
-    unit: Annotated[float | None, optional("M", "the person is scaled to our leg length")] = None
-    """Metres per unit of the input BVH."""
-    rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
-    """File that maps the input BVH's joints to ours, as `dropsim rig` writes it."""
     out_up: Annotated[Literal["y", "z"] | None, optional("y|z", "y")] = None
     """Which axis of the output BVH points up."""
     out_unit: Annotated[float | None, optional("M", "1, as Blender assumes")] = None
@@ -41,29 +35,22 @@ class Convert:
 
     def run(self) -> None:
         """Read, resample, write."""
+        from dropsim.apps.cli.clean import length_of
         from dropsim.body.skeleton import Skeleton
         from dropsim.export import export_ending, write
         from dropsim.motion.reading import read_recording
-        from dropsim.motion.retarget import read_rig_map
 
         # Before a long file is read.
         export_ending(self.output)
-        if self.output.exists() and self.output.samefile(self.input):
-            raise ValueError(f"{self.output}: is the input itself: write to another file")
-        if self.output.is_dir():
-            raise ValueError(f"{self.output}: is a folder: give the name of a file")
+        refuse_output(self.output, self.input)
         if self.fps is not None and not 0 < self.fps <= MAX_FPS:
-            raise ValueError(
-                f"cannot resample to {self.fps:g} frames per second: give a positive number up to {MAX_FPS:g}"
-            )
-        rig_map = None if self.rig is None else read_rig_map(self.rig)
-        recording = read_recording(self.input, Skeleton.adult(), up=self.up, unit=self.unit, rig_map=rig_map)
+            remedy = f"give a positive number up to {MAX_FPS:g}"
+            raise ValueError(f"cannot resample to {self.fps:g} frames per second: {remedy}")
+        recording = read_recording(self.input, Skeleton.adult(), **self.reading())
         print(f"read {self.input}: {recording.read_as}")
-        motion = recording.motion
-        if self.fps is not None:
-            motion = motion.resampled(self.fps)
+        motion = recording.motion if self.fps is None else recording.motion.resampled(self.fps)
         write(motion, self.output, seed=_seed(self.input), up=self.out_up, unit=self.out_unit)
-        print(f"wrote {self.output}: {len(motion)} frames at {motion.fps:g} frames per second, {motion.duration:.2f} s")
+        print(f"wrote {self.output}: {length_of(motion)}")
 
 
 def _seed(path: Path) -> int | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from dropsim.apps.cli.arguments import optional
+from dropsim.apps.cli.arguments import THE_SCENES, optional
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Demo:
 
     out: Path = Path("out")
     """Folder to write to; made when it is missing."""
-    seed: Annotated[int | None, optional("INT", "the scene's own")] = None
+    seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
     """Of everything random: another seed is another person."""
     force: bool = False
     """Replace the files of another run."""

@@ -25,10 +25,9 @@ class Info:
         from dropsim.compute.threads import limit
 
         package = Path(__file__).parents[2]
-        weights = [
-            f"{path.name} {path.stat().st_size / 1e6:.2f} MB"
-            for path in sorted((package / "assets").rglob("*.safetensors"))
-        ]
+        files = sorted((package / "assets").rglob("*.safetensors"))
+        weights = [f"{path.name} {path.stat().st_size / 1e6:.2f} MB" for path in files]
+        compiled = "compiled" if jit.compiled() else "not compiled yet"
         settings = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
         facts = {
             "dropsim": version("dropsim"),
@@ -37,7 +36,7 @@ class Info:
             "packages": _versions(LIBRARIES),
             "extras": _versions(EXTRAS),
             "threads": f"{limit()} of {os.cpu_count()} cores",
-            "kernels": f"{'compiled' if jit.compiled() else 'not compiled yet'}, in {jit.kernel_folder() or 'memory only'}",
+            "kernels": f"{compiled}, in {jit.kernel_folder() or 'memory only'}",
             "platform": platform.platform(),
             "machine": platform.machine(),
             "weights": ", ".join(weights) or "none in this package",
@@ -64,10 +63,9 @@ def _bank(path: Path) -> str:
     bank = Bank.open(path)
     info = bank.info()
     tags = ", ".join(f"{tag} {minutes:.0f}" for tag, minutes in info["minutes by tag"].items() if minutes >= 0.5)
-    sources = ", ".join(
-        f"{source}: {licence}" for source, licence in sorted({(clip.source, clip.licence) for clip in bank.clips})
-    )
-    return f"{path.name} {path.stat().st_size / 1e6:.1f} MB, {info['clips']} clips, {info['minutes']:.0f} minutes ({tags}; {sources})"
+    sources = ", ".join(sorted({f"{clip.source}: {clip.licence}" for clip in bank.clips}))
+    size = f"{path.stat().st_size / 1e6:.1f} MB, {info['clips']} clips, {info['minutes']:.0f} minutes"
+    return f"{path.name} {size} ({tags}; {sources})"
 
 
 def _versions(names: tuple[str, ...]) -> str:

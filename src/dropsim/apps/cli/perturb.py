@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import BodyFile, PoseFile, PriorName, optional
+from dropsim.apps.cli.arguments import ModelOptions, OutputOptions, PriorName, RigOptions, optional, refuse_output
 
 if TYPE_CHECKING:
     from dropsim.motion.motion import Motion
@@ -19,8 +19,8 @@ AFTERWARD = 4.0
 """How long to simulate after the push begins, unless told [s]."""
 
 
-@dataclass(frozen=True)
-class Perturb:
+@dataclass(frozen=True, kw_only=True)
+class Perturb(OutputOptions, ModelOptions, RigOptions):
     """Push the person of a recording; from then on the motion prior decides what they do.
 
     Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5. Writes CLIP_pushed as npz, bvh, md and
@@ -47,28 +47,10 @@ class Perturb:
     prior: PriorName = "field"
     """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
     best_model.pth."""
-    body: BodyFile = None
-    """SMPL's file of the body that HuMoR was trained on."""
-    pose: PoseFile = None
-    """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
     samples: Annotated[int | None, optional("K", "the prior's own")] = None
     """Candidates of the prior a frame."""
     seed: int = 0
     """Of everything random: the same seed gives the same motion."""
-    out: Path = Path("out")
-    """Folder to write to."""
-    picture: bool = True
-    """Also draw a strip of pictures."""
-    up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "the rig's, or its rest pose's")] = None
-    """Which axis of the input BVH points up."""
-    unit: Annotated[float | None, optional("M", "told by the length of the legs")] = None
-    """Metres per unit of the input BVH."""
-    rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
-    """File that maps the input BVH's joints to ours, as `dropsim rig` writes it."""
-
-    animation: Annotated[str | None, optional("NAME", "the one that moves most joints")] = None
-    """Animation of the input GLB."""
-
     height: Annotated[float | None, optional("M", "by the rig's bones; 1.70 for AMASS files")] = None
     """How tall the person is [m]."""
     mass: Annotated[float | None, optional("KG", "usual for the height")] = None
@@ -81,56 +63,43 @@ class Perturb:
         import math
         from dataclasses import replace
 
-        from dropsim.apps.cli.clean import refuse_unwritable
         from dropsim.apps.cli.progress import bar, tell_of_compiling
         from dropsim.motion.reading import Person, read_person
-        from dropsim.motion.retarget import read_rig_map
         from dropsim.physics.options import SimulatorOptions
         from dropsim.physics.step import DivergedError, Simulator
         from dropsim.priors.named import for_body, open_pose, open_prior
-        from dropsim.scene import Push, Scene
+        from dropsim.scene import Scene
         from dropsim.scene.cleaning import checked, own_floor, perturb
 
         seconds = self.at + AFTERWARD if self.seconds is None else self.seconds
         if not (math.isfinite(seconds) and 0 < seconds <= LONGEST):
             raise ValueError(f"seconds must be between 0 and {LONGEST:g}, not {seconds:g}")
-        # What is wrong with the push, before a long file is read.
-        Push.toward(self.direction, self.newtons, part=self.part, start=self.at, duration=self.duration)
+        self._push()  # refuses a wrong push before a long file is read
         prior, pose = open_prior(self.prior, body=self.body), open_pose(self.pose)
-        rig_map = None if self.rig is None else read_rig_map(self.rig)
-        person = Person(self.height, self.mass, self.smpl)
-        source = read_person(self.input, person, up=self.up, unit=self.unit, rig_map=rig_map, animation=self.animation)
+        source = read_person(self.input, Person(self.height, self.mass, self.smpl), **self.reading())
         body = source.motion.skeleton
         print(f"read {self.input}: {source.read_as}; a person of {body.height:.2f} m and {body.masses.sum():.0f} kg")
         original = checked(source.motion) if source.fit is None else own_floor(source.motion)
-        free = Simulator(
-            for_body(prior, original.skeleton), options=SimulatorOptions(num_samples=self.samples), pose=pose
-        )
+        options = SimulatorOptions(num_samples=self.samples)
+        free = Simulator(for_body(prior, original.skeleton), options=options, pose=pose)
         recording = original.resampled(prior.fps)
-        push = self._push(recording)
+        scene = Scene(elements=(self._push(self._turned(recording)),))
         self.out.mkdir(parents=True, exist_ok=True)
         for path in self._files().values():
-            refuse_unwritable(path, self.input)
+            refuse_output(path, self.input)
         failure: DivergedError | None = None
         tell_of_compiling()
         with bar("frames") as advance:
             try:
                 motion = perturb(
-                    recording,
-                    Scene(elements=(push,)),
-                    free,
-                    handover=self.at,
-                    seconds=seconds,
-                    seed=self.seed,
-                    watch=advance,
+                    recording, scene, free, handover=self.at, seconds=seconds, seed=self.seed, watch=advance
                 )
             except DivergedError as error:
                 if error.motion is None:
                     raise
                 failure, motion = error, error.motion
-        motion = replace(motion, name=f"{self.input.stem}_pushed")
-        self._write(motion, recording)
-        self._write_bvh(motion, original, source)
+        self._write(replace(motion, name=f"{self.input.stem}_pushed"), recording)
+        self._write_rigged(motion, original, source)
         print(f"wrote {', '.join(path.name for path in self._files().values())} to {self.out}")
         if failure is not None:
             raise ValueError(f"{failure}; the frames up to there are in {self.out}")
@@ -140,28 +109,26 @@ class Perturb:
         endings = ("npz", rigged, "md", "png") if self.picture else ("npz", rigged, "md")
         return {ending: self.out / f"{self.input.stem}_pushed.{ending}" for ending in endings}
 
-    def _push(self, recording: "Motion") -> "Push":
-        """Return the push, in the direction that the person of the recording faces when it begins."""
+    def _turned(self, recording: "Motion") -> float:
+        """Return the direction that the person of the recording faces when the push begins [degrees from +y]."""
         import math
 
-        from dropsim.scene import Push
-        from dropsim.scene.perturbations import ahead_of, degrees_of
+        from dropsim.scene.perturbations import ahead_of
 
         frame = round(self.at * recording.fps)
         if not 1 <= frame < len(recording):
-            raise ValueError(
-                f"{self.input}: the push begins at {self.at:g} s, and the recording goes on from 0 to {recording.duration:.2f} s: choose a "
-                "time inside it"
-            )
+            inside = f"the recording goes on from 0 to {recording.duration:.2f} s: choose a time inside it"
+            raise ValueError(f"{self.input}: the push begins at {self.at:g} s, and {inside}")
         x, y = ahead_of(recording.q[frame]).tolist()
-        turned = math.degrees(math.atan2(y, x)) - 90.0
-        return Push.toward(
-            str(degrees_of(self.direction) + turned),
-            self.newtons,
-            part=self.part,
-            start=self.at,
-            duration=self.duration,
-        )
+        return math.degrees(math.atan2(y, x)) - 90.0
+
+    def _push(self, turned: float = 0.0) -> "Push":
+        """Return the push on somebody who faces a direction [degrees from +y]."""
+        from dropsim.scene import Push
+        from dropsim.scene.perturbations import degrees_of
+
+        direction = str(degrees_of(self.direction) + turned)
+        return Push.toward(direction, self.newtons, part=self.part, start=self.at, duration=self.duration)
 
     def _write(self, motion: "Motion", recording: "Motion") -> None:
         """Write the motion, the report and the pictures."""
@@ -187,15 +154,12 @@ class Perturb:
             contact_sheet([motion], files["png"], frames=24, labels=[label])
         print(text)
 
-    def _write_bvh(self, motion: "Motion", original: "Motion", source: "Recording") -> None:
+    def _write_rigged(self, motion: "Motion", original: "Motion", source: "Recording") -> None:
         """Write the motion onto the input's own rig, or onto our joints where it has none."""
         from dropsim.motion.bvh import write_bvh
         from dropsim.scene.cleaning import continued
 
         if source.fit is None:
-            write_bvh(motion, self._files()["bvh"])
-        else:
-            output = self._files()[source.fit.ending[1:]]
-            source.fit.write(
-                continued(original, motion, self.at), output, raised=original.root[0] - source.motion.root[0]
-            )
+            return write_bvh(motion, self._files()["bvh"])
+        output, raised = self._files()[source.fit.ending[1:]], original.root[0] - source.motion.root[0]
+        return source.fit.write(continued(original, motion, self.at), output, raised=raised)

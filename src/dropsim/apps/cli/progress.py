@@ -35,8 +35,8 @@ def compiling() -> Iterator[None]:
     def show() -> None:
         began = time.monotonic()
         while not done.wait(0.5 if terminal else PERIOD):
-            made = sum(1 for _ in folder.rglob("*.nbi"))
-            line = f"dropsim: {made} of about {KERNELS} kernels, {time.monotonic() - began:.0f} s"
+            count = sum(1 for _ in folder.rglob("*.nbi"))
+            line = f"dropsim: {count} of about {KERNELS} kernels, {time.monotonic() - began:.0f} s"
             print(f"\r{line}" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True)
 
     watcher = threading.Thread(target=show, daemon=True)
@@ -64,37 +64,20 @@ def told_if_long(message: str, seconds: float = 2.0) -> Iterator[None]:
 @contextmanager
 def bar(what: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on stderr, if asked with the rate per minute, and yield the function that moves it: advance(done, total)."""
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
 
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text(f"{60 * speed:.0f}/min" if speed else "-/min")
-
-    columns = (
-        TextColumn(f"[bold]{what}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        *([Rate()] if rate else []),
-        TimeRemainingColumn(),
-    )
-    progress = Progress(*columns, console=Console(stderr=True))
-    task = progress.add_task(what, total=None)
+    columns = [rich.TextColumn(f"[bold]{what}"), rich.BarColumn(), rich.MofNCompleteColumn()]
+    if rate:
+        columns.append(rich.TextColumn("{task.fields[rate]}"))
+    progress = rich.Progress(*columns, rich.TimeRemainingColumn(), console=Console(stderr=True))
+    task = progress.add_task(what, total=None, rate="-/min")
 
     def advance(done: int, total: int) -> None:
         # Nothing is shown before there is something to count, so that an error stays one line.
         progress.start()
-        progress.update(task, completed=done, total=total)
+        speed = progress.tasks[0].speed
+        progress.update(task, completed=done, total=total, rate=f"{60 * speed:.0f}/min" if speed else "-/min")
 
     try:
         yield advance

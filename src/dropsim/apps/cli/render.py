@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from dropsim.apps.cli.arguments import optional
-from dropsim.files.atomic import refuse_read_only
+from dropsim.apps.cli.arguments import optional, refuse_output
 
 if TYPE_CHECKING:
     from dropsim.motion.motion import Motion
@@ -73,30 +72,23 @@ class Render:
             else:
                 video(stage, output, fps=self.fps, style=style, progress=advance)
                 # As convert counts: from the first frame to the last.
-                drawn = (
-                    f"{len(stage)} frames at {stage.fps:g} frames per second, {(len(stage) - 1) / stage.fps:.2f} s of"
-                )
-        print(
-            f"wrote {output}: {drawn} {', '.join(motion.name for motion in people)}, {style.size[0]} x {style.size[1]}"
-        )
+                seconds = (len(stage) - 1) / stage.fps
+                drawn = f"{len(stage)} frames at {stage.fps:g} frames per second, {seconds:.2f} s of"
+        names, (width, height) = ", ".join(motion.name for motion in people), style.size
+        print(f"wrote {output}: {drawn} {names}, {width} x {height}")
 
     def _output(self) -> Path:
         """Return the file to write, or raise where it cannot be written or does not go with the options."""
         if len(self.files) < 2:
-            raise ValueError(
-                "give at least one motion to read, and then the file to write: dropsim render MOTION... OUT.mp4"
-            )
-        output = self.files[-1]
-        ending = output.suffix.lower()
+            use = "dropsim render MOTION... OUT.mp4"
+            raise ValueError(f"give at least one motion to read, and then the file to write: {use}")
+        output, ending = self.files[-1], self.files[-1].suffix.lower()
         if ending not in (".mp4", ".gif", ".png"):
-            raise ValueError(
-                f"{output}: the last file is the one to write and ends in .mp4, .gif or .png, not in {ending!r}"
-            )
+            wanted = "the last file is the one to write and ends in .mp4, .gif or .png"
+            raise ValueError(f"{output}: {wanted}, not in {ending!r}")
         if self.contact_sheet and ending != ".png":
             raise ValueError(f"{output}: a contact sheet is a picture: use a name that ends in .png")
-        if output.is_dir():
-            raise ValueError(f"{output}: is a folder: give the name of a file")
-        refuse_read_only(output)
+        refuse_output(output, *self.files[:-1])
         if self.at is not None and (ending != ".png" or self.contact_sheet):
             raise ValueError("--at is for a single picture: write to a .png, without --contact-sheet")
         return output

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import optional
+from dropsim.apps.cli.arguments import RigMapFile, optional, read_map, refuse_output
 
 if TYPE_CHECKING:
     from dropsim.motion.bvh import Rig as FileRig
@@ -27,9 +27,8 @@ class Rig:
     """File to read, .bvh or .glb."""
     save: Annotated[Path | None, optional("MAP.toml", "none")] = None
     """Map to write, filled in as far as the joints were found."""
-    rig: Annotated[Path | None, optional("MAP.toml", "found by themselves")] = None
+    rig: RigMapFile = None
     """Map to check against the file."""
-
     animation: Annotated[str | None, optional("NAME", "the one that moves most joints")] = None
     """Animation of a GLB file."""
 
@@ -38,29 +37,27 @@ class Rig:
         from dropsim.files.atomic import atomic_path
         from dropsim.motion.posture import Posture
         from dropsim.motion.reading import read_rig_motion
-        from dropsim.motion.retarget import guess_rig, read_rig_map, retarget
+        from dropsim.motion.retarget import guess_rig, retarget
 
-        if self.save is not None and self.save.is_dir():
-            raise ValueError(f"{self.save}: is a folder: give the name of a file")
-        source = read_rig_motion(self.input, animation=self.animation)
-        guess = guess_rig(source, None if self.rig is None else read_rig_map(self.rig))
+        if self.save is not None:
+            refuse_output(self.save, self.input)
+        source, rig_map = read_rig_motion(self.input, animation=self.animation), read_map(self.rig)
+        guess = guess_rig(source, rig_map)
         print(_table(guess))
         if self.save is not None:
             with atomic_path(self.save) as temporary:
                 temporary.write_text(template(guess, source.rig, self.input.name), encoding="utf-8")
             print(f"wrote {self.save}: check its lines, then pass it with --rig")
-        if guess.problem:
-            hint = "" if self.save else ": write a map with --save map.toml, correct it and pass it with --rig"
-            # A template was asked for and is there: that is no failure.
-            if not self.save:
-                raise ValueError(f"{self.input}: {guess.problem}{hint}")
+        if guess.problem and self.save is not None:  # a template was asked for and is there: that is no failure
             print(f"not usable yet: {guess.problem}")
             return
-        recording = retarget(source, None, rig_map=None if self.rig is None else read_rig_map(self.rig))
+        if guess.problem:
+            remedy = "write a map with --save map.toml, correct it and pass it with --rig"
+            raise ValueError(f"{self.input}: {guess.problem}: {remedy}")
+        recording = retarget(source, None, rig_map=rig_map)
         body, unit = recording.motion.skeleton, recording.fit.scale if recording.fit else 1.0
-        print(
-            f"{recording.read_as}; {unit:g} m a unit; a person of {body.height:.2f} m and, of usual build, {body.masses.sum():.0f} kg"
-        )
+        person = f"a person of {body.height:.2f} m and, of usual build, {body.masses.sum():.0f} kg"
+        print(f"{recording.read_as}; {unit:g} m a unit; {person}")
         posture = Posture.of([recording.motion])
         print("; ".join(part for part in (str(posture), posture.remedy) if part))
 

@@ -1,14 +1,13 @@
 """`dropsim run`: people in a scene, simulated and written to files."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import BodyFile, PoseFile, optional
+from dropsim.apps.cli.arguments import THE_SCENES, ModelOptions, OutputOptions, optional, read_setup
 from dropsim.files.atomic import refuse_read_only
 
 if TYPE_CHECKING:
@@ -33,15 +32,14 @@ SHORT = {
     "pose": "pose",
 }
 """Options that stand for a field of the scene."""
-THE_SCENES = "the scene's own"
 SCENE_TITLE = "## The scene"
 """Of the part of a report from which a run can be repeated."""
 ENDINGS = (".bvh", ".npz", ".png", ".md", ".mp4", ".gif", ".glb", ".toml")
 """Of names that somebody gives for a file, where a folder is wanted."""
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, kw_only=True)
+class Run(OutputOptions, ModelOptions):
     """Simulate a scene and write its motions (npz, bvh), a report (md) and a strip of pictures (png).
 
     Files are named after the scene, and after the seed if it is not the scene's own. Ctrl-C keeps the frames so far.
@@ -77,14 +75,6 @@ class Run:
     prior: Annotated[str | None, optional("NAME|FILE", "the scene's own, else field")] = None
     """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
     best_model.pth."""
-    body: BodyFile = None
-    """SMPL's file of the body that HuMoR was trained on."""
-    pose: PoseFile = None
-    """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
-    out: Path = Path("out")
-    """Folder to write to."""
-    picture: bool = True
-    """Also draw a strip of pictures."""
     force: bool = False
     """Replace the files of another run."""
 
@@ -100,7 +90,7 @@ class Run:
             return
         tell_of_compiling()
         setup = self._setup()
-        stem = setup.name if setup.seed == self._given().seed else f"{setup.name}-{setup.seed}"
+        stem = setup.name if setup.seed == read_setup(self.scene).seed else f"{setup.name}-{setup.seed}"
         self._refuse_output(setup, stem)
         if self.body is not None:
             from dropsim.priors.named import prior_name
@@ -108,14 +98,7 @@ class Run:
             prior_name(setup.prior or "field", self.body)  # refuses a body that is of no use
         from dropsim.scene import RunInterrupted, WorldDivergedError, run
 
-        for event in sorted(
-            {(event.start, event.name) for i in range(len(setup.scene.people)) for event in setup.scene.events_of(i)}
-        ):
-            if event[0] >= setup.seconds:
-                print(
-                    f"dropsim: {event[1]} at {event[0]:g} s never happens: the run ends at {setup.seconds:g} s",
-                    file=sys.stderr,
-                )
+        _tell_of_missed(setup)
         world = setup.world()
         start = world.start(setup.seed)
         self.out.mkdir(parents=True, exist_ok=True)
@@ -132,9 +115,8 @@ class Run:
         print(text)
         print(f"wrote {', '.join(written)} to {self.out}")
         if isinstance(failure, RunInterrupted):
-            print(
-                f"dropsim: interrupted; the {len(rollout.motions[0])} frames so far are in {self.out}", file=sys.stderr
-            )
+            frames = f"the {len(rollout.motions[0])} frames so far"
+            print(f"dropsim: interrupted; {frames} are in {self.out}", file=sys.stderr)
             raise failure
         if failure is not None:
             raise ValueError(f"{failure}; the frames up to there are in {self.out}")
@@ -143,41 +125,33 @@ class Run:
         """Refuse a folder that is none, and files of another run."""
         if self.out.suffix.lower() in ENDINGS or (self.out.exists() and not self.out.is_dir()):
             raise ValueError(f"--out {self.out}: give a folder; the files in it are named after the scene")
-        others = [
-            path
-            for path in (self.out / f"{stem}.md", self.out / f"{stem}.npz", self.out / f"{stem}_0.npz")
-            if path.exists()
-        ]
+        others = [self.out / name for name in (f"{stem}.md", f"{stem}.npz", f"{stem}_0.npz")]
+        others = [path for path in others if path.exists()]
         if others and not self.force and _scene_of(self.out / f"{stem}.md") != _scene_block(setup):
-            raise ValueError(
-                f"{others[0]} is of another run: choose another folder with --out, or replace it with --force"
-            )
-
-    def _given(self) -> "Setup":
-        """Read or look up the scene."""
-        from dropsim.scene.files import read_scene
-        from dropsim.scene.scenarios import scenario
-
-        return read_scene(Path(self.scene)) if self.scene.lower().endswith(".toml") else scenario(self.scene)
+            remedy = "choose another folder with --out, or replace it with --force"
+            raise ValueError(f"{others[0]} is of another run: {remedy}")
 
     def _setup(self) -> "Setup":
-        """Return the scene with what the options change."""
+        """Return the scene with the fields that the options change."""
         from dropsim.scene.files import changed
 
-        setup = self._given()
-        options = {
-            path: (f"--{name}", str(value))
-            for name, path in SHORT.items()
-            if (value := getattr(self, name)) is not None
-        }
+        options = {path: (f"--{name}", getattr(self, name)) for name, path in SHORT.items()}
         for one in self.set:
-            path, equals, value = one.partition("=")
+            path, equals, value = (part.strip() for part in one.partition("="))
             if not equals:
                 raise ValueError(f"--set {one}: write a path, = and a value, such as --set push.part=hand")
-            options[path.strip()] = (f"--set {path.strip()}", value.strip())
-        return changed(
-            setup, [(path, value) for path, (_, value) in options.items()], said=lambda path: f"{options[path][0]}: "
-        )
+            options[path] = (f"--set {path}", value)
+        given = [(path, str(value)) for path, (_, value) in options.items() if value is not None]
+        return changed(read_setup(self.scene), given, said=lambda path: f"{options[path][0]}: ")
+
+
+def _tell_of_missed(setup: "Setup") -> None:
+    """Say which events come after the end of the run."""
+    events = (event for i in range(len(setup.scene.people)) for event in setup.scene.events_of(i))
+    for start, name in sorted({(event.start, event.name) for event in events}):
+        if start >= setup.seconds:
+            end = f"never happens: the run ends at {setup.seconds:g} s"
+            print(f"dropsim: {name} at {start:g} s {end}", file=sys.stderr)
 
 
 def _scene_block(setup: "Setup") -> str:
@@ -259,19 +233,14 @@ def stage_of(setup: "Setup", rollout: "Rollout") -> "Stage":
 def report_of(name: str, description: str, rollout: "Rollout") -> str:
     """Say in a few lines what happened to everybody, measured against the ground as it was."""
     first = rollout.motions[0]
-    lines = [
-        f"# {name}",
-        "",
-        *([description, ""] if description else []),
-        f"{len(first)} frames at {first.fps:g} Hz.",
-        "",
-    ]
+    about = f"{description}\n\n" if description else ""
+    parts = [f"# {name}\n\n{about}{len(first)} frames at {first.fps:g} Hz.\n"]
     for i, motion in enumerate(rollout.motions):
-        lines += _about(motion, rollout.ground, "The person" if len(rollout.motions) == 1 else f"Person {i}")
-    return "\n".join(lines).rstrip() + "\n"
+        parts.append(_about(motion, rollout.ground, "The person" if len(rollout.motions) == 1 else f"Person {i}"))
+    return "\n".join(parts)
 
 
-def _about(motion: "Motion", ground: "Plane", who: str) -> Sequence[str]:
+def _about(motion: "Motion", ground: "Plane", who: str) -> str:
     import numpy as np
 
     from dropsim.files.tables import markdown
@@ -279,7 +248,8 @@ def _about(motion: "Motion", ground: "Plane", who: str) -> Sequence[str]:
     from dropsim.scene import above_ground
 
     seen = above_ground(motion, ground)
-    fell, up = bool(metrics.fallen(seen).any()), bool(metrics.upright(seen)[-1])
+    fell = "fell" if metrics.fallen(seen).any() else "did not fall"
+    up = "upright" if metrics.upright(seen)[-1] else "not upright"
     rows = [
         ("measure", "value"),
         ("foot skate [m/s]", f"{metrics.foot_skate(seen):.3f}"),
@@ -290,16 +260,9 @@ def _about(motion: "Motion", ground: "Plane", who: str) -> Sequence[str]:
         means = f"{motion.wrench_before.mean():.3f}, {motion.wrench_after.mean():.3f}"
         rows.append(("root wrench before, after correction [body weights]", means))
     if motion.external_forces is not None:
-        rows.append(
-            ("largest external force [N]", f"{np.linalg.norm(motion.external_forces.sum(1), axis=-1).max():.0f}")
-        )
+        largest = np.linalg.norm(motion.external_forces.sum(1), axis=-1).max()
+        rows.append(("largest external force [N]", f"{largest:.0f}"))
     rows += [(f"energy {name}, mean [m^2]", f"{values.mean():.3g}") for name, values in sorted(motion.energies.items())]
-    lines = [
-        f"{who} {'fell' if fell else 'did not fall'} and is {'upright' if up else 'not upright'} at the end.",
-        "",
-        markdown(rows),
-        "",
-    ]
-    if motion.events:
-        lines += [f"What happened: {', '.join(f'{event.start:g} s {event.name}' for event in motion.events)}.", ""]
-    return lines
+    text = f"{who} {fell} and is {up} at the end.\n\n{markdown(rows)}\n"
+    events = ", ".join(f"{event.start:g} s {event.name}" for event in motion.events)
+    return f"{text}\nWhat happened: {events}.\n" if events else text

@@ -5,6 +5,7 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -26,15 +27,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PLOT_PERIOD = 0.2
-"""Between two updates of the plots [s]."""
-TELL_PERIOD = 0.5
-"""Between two updates of the status line [s]."""
+PLOT_PERIOD, TELL_PERIOD = 0.2, 0.5
+"""Times between two updates of the plots and of the status line [s]."""
 CLIENTS_AT_FULL_RATE = 4
 """Each client costs time in every frame. With more clients the picture updates less often; the simulation keeps its
 pace."""
 CAMERA_DISTANCE, FARTHEST_STEP_BACK = 3.6, 1.7
-"""[m], and how many times as far it is at most on a screen that is higher than wide."""
+"""Distance of the camera [m], and the largest factor to it on a screen that is higher than wide."""
 
 
 class Browser(Viewer):
@@ -50,74 +49,75 @@ class Browser(Viewer):
         link: LinkOptions | None = None,
     ) -> None:
         """Serve the app at a host and port; `link` is where the live link streams to when a client switches it on."""
-        self._commands = commands
+        self.commands, self.server = commands, start_server(host, port)
+        self.num_people = len(session.scene.people)
         self._link_options, self._link = link or LinkOptions(), None
-        self._server = start_server(host, port)
-        self._hands = Hands(self._server, commands, self)
-        self._figures = Figures(self._server, session.simulator.prior.skeleton, self._hands)
-        self.panel = Panel(self._server, commands, session, self)
-        self.keys = Keys(self._server, commands, self)
+        self._hands = Hands(self)
+        self._figures = Figures(self.server, session.simulator.prior.skeleton, self._hands)
+        self.panel = Panel(self, session)
+        self.keys = Keys(self)
         self._saver, self._saving = ThreadPoolExecutor(1, thread_name_prefix="save"), threading.Lock()
         self._shown = self._plotted = self._told = 0.0
-        self._frame, self._paused = 0, False
-        _set_camera(self._server)
-        self._start_for_the_first()
-        self._step_back_for_narrow_ones()
+        self._frame, self._paused, self._begun = 0, False, False
+        # Look from the front and left of people who face +y.
+        camera, angle = self.server.initial_camera, math.radians(90 + 50)
+        camera.fov = math.radians(42)
+        camera.look_at = (0.0, 0.0, 0.85)
+        camera.position = (CAMERA_DISTANCE * math.cos(angle), CAMERA_DISTANCE * math.sin(angle), 1.7)
+        self.server.on_client_connect(self._join)
+
+    async def _join(self, client: "viser.ClientHandle") -> None:
+        """Begin when the first browser is there, and show people whole on a phone that is held upright."""
+        if not self._begun:
+            self._begun = True
+            self.commands.do("pause", False)
+        camera = client.camera
+        if camera.aspect < 1:  # the field of view is given from top to bottom
+            away = np.asarray(camera.position) - np.asarray(camera.look_at)
+            camera.position = np.asarray(camera.look_at) + away * min(1 / camera.aspect, FARTHEST_STEP_BACK)
 
     @property
     def port(self) -> int:
-        return self._server.get_port()
+        return self.server.get_port()
 
     @property
-    def origin(self) -> tuple[float, float, float]:
-        """Point of the simulated world that is drawn at the browser's origin [m]."""
-        return self._figures.origin
+    def watching(self) -> int:
+        """Number of connections, including those that have not sent anything yet."""
+        return len(self.server._websock_server._client_state_from_id)
+
+    def in_world(self, point: Iterable[float]) -> tuple[float, ...]:
+        """Return a point of the browser's scene in the simulated world, which moves in it [m]."""
+        return tuple(a + b for a, b in zip(map(float, point), self._figures.origin, strict=True))
+
+    def eye(self, client: "viser.ClientHandle") -> tuple[float, ...] | None:
+        """Position of a client's camera in the simulated world [m]; None if it has not told it yet."""
+        try:
+            return self.in_world(client.camera.position)
+        except (AssertionError, ValueError):
+            return None
 
     def show(self, shot: Shot, status: Status) -> None:
         now = time.perf_counter()
-        if (link := self._link) is not None and not status.paused:
+        link, self.num_people = self._link, len(shot.people.x)
+        if link is not None and not status.paused:
             link.show(shot, status)
         self.panel.remember(shot)
-        clients = self.watching
         self._frame += 1
-        if not status.paused and self._frame % (1 + clients // (CLIENTS_AT_FULL_RATE + 1)):
+        if not status.paused and self._frame % (1 + self.watching // (CLIENTS_AT_FULL_RATE + 1)):
             return
         self._hands.go_along()
-        with self._server.atomic():
+        with self.server.atomic():
             self._figures.draw(shot, self.panel.look, min(0.1, now - self._shown))
             if now - self._plotted > PLOT_PERIOD:
                 self._plotted = now
                 self.panel.plot()
             if now - self._told > TELL_PERIOD or status.paused != self._paused:
                 self._told, self._paused = now, status.paused
-                self.panel.tell(shot, Status(status.paused, status.frames, status.late, clients))
+                self.panel.tell(shot, status)
         self._shown = now
 
-    def _start_for_the_first(self) -> None:
-        """Begin when the first browser is there, so that nobody misses what happens early."""
-        seen = threading.Event()
-
-        async def joined(client: "viser.ClientHandle") -> None:
-            del client
-            if not seen.is_set():
-                seen.set()
-                self._commands.put(lambda session: session.pause(False))
-
-        self._server.on_client_connect(joined)
-
-    def _step_back_for_narrow_ones(self) -> None:
-        """Show people whole on a phone that is held upright: the field of view is given from top to bottom."""
-
-        async def joined(client: "viser.ClientHandle") -> None:
-            camera = client.camera
-            if camera.aspect < 1:
-                away = np.asarray(camera.position) - np.asarray(camera.look_at)
-                camera.position = np.asarray(camera.look_at) + away * min(1 / camera.aspect, FARTHEST_STEP_BACK)
-
-        self._server.on_client_connect(joined)
-
     def say(self, message: str) -> None:
-        for client in self._server.get_clients().values():
+        for client in self.server.get_clients().values():
             with contextlib.suppress(Exception):
                 client.add_notification("dropsim", message, auto_close_seconds=8.0)
 
@@ -132,20 +132,7 @@ class Browser(Viewer):
     def close(self) -> None:
         self.stream(False)
         self._saver.shutdown(wait=False, cancel_futures=True)
-        stop_server(self._server)
-
-    @property
-    def watching(self) -> int:
-        """Number of connections, including those that have not sent anything yet."""
-        return len(self._server._websock_server._client_state_from_id)
-
-    def eye(self, client: "viser.ClientHandle") -> tuple[float, float, float] | None:
-        """Position of a client's camera in the simulated world [m]."""
-        try:
-            x, y, z = (np.asarray(client.camera.position) + np.array(self.origin)).tolist()
-        except (AssertionError, ValueError):
-            return None
-        return x, y, z
+        stop_server(self.server)
 
     def save(self, client: "viser.ClientHandle", kind: str) -> None:
         """Write a file while the simulation goes on, and send it to the client."""
@@ -169,20 +156,12 @@ class Browser(Viewer):
                 note.loading, note.with_close_button, note.auto_close_seconds = False, True, 6.0
                 self._saving.release()
 
-        def recorded(session: Session) -> None:
+        def record(session: Session) -> None:
             try:
                 self._saver.submit(write, session.recording())
             except BaseException:
                 self._saving.release()
                 raise
 
-        if not self._commands.put(recorded):
+        if not self.commands.put(record):
             self._saving.release()
-
-
-def _set_camera(server: "viser.ViserServer") -> None:
-    """Look from the front and left of people who face +y."""
-    camera, angle = server.initial_camera, math.radians(90 + 50)
-    camera.fov = math.radians(42)
-    camera.look_at = (0.0, 0.0, 0.85)
-    camera.position = (CAMERA_DISTANCE * math.cos(angle), CAMERA_DISTANCE * math.sin(angle), 1.7)

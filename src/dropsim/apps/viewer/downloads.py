@@ -1,13 +1,14 @@
 """The last half minute as files, in memory."""
 
-import math
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from dropsim.apps.viewer.shot import Recording, Sphere
+from dropsim.apps.viewer.shot import Recording
 from dropsim.physics.contact import Plane
 from dropsim.scene.files import write_scene
 from dropsim.scene.rollout import SolidTrack, as_solid
@@ -22,25 +23,26 @@ def files_of(recording: Recording, kind: str) -> list[tuple[str, bytes]]:
         raise ValueError(f"there are no {kind!r} files to save: use one of {', '.join(KINDS)}")
     if len(recording.shots) < 2:
         raise ValueError("there is nothing to save yet: let it run for a moment")
+    from dropsim.export import write
+    from dropsim.export.objects import write_objects
+
+    seed, motions, paths = recording.setup.seed, recording.motions, list[Path]()
     with tempfile.TemporaryDirectory(prefix="dropsim-") as folder:
         path = Path(folder) / f"dropsim.{kind}"
-        if kind in ("mp4", "toml"):
-            _write_film(recording, path) if kind == "mp4" else write_scene(recording.setup, path)
-            return [(path.name, path.read_bytes())]
-        from dropsim.export import write
-        from dropsim.export.objects import write_objects
-
-        seed, solids, found = recording.setup.seed, _solids(recording), list[Path]()
-        if kind == "glb":
-            write(recording.motions, path, ground=_ground(recording), seed=seed, objects=[*solids, *_balls(recording)])
-            return [(path.name, path.read_bytes())]
-        for number, motion in enumerate(recording.motions, start=1):
-            found.append(path if len(recording.motions) == 1 else path.with_stem(f"dropsim_person_{number}"))
-            write(motion, found[-1], seed=None if kind == "bvh" else seed)
-        if kind == "npz" and solids:
-            found.append(path.with_stem("dropsim_objects"))
-            write_objects([*solids, *_balls(recording)], found[-1], recording.motions[0].fps)
-        return [(one.name, one.read_bytes()) for one in found]
+        if kind == "mp4":
+            _write_film(recording, path)
+        elif kind == "toml":
+            write_scene(recording.setup, path)
+        elif kind == "glb":
+            write(motions, path, ground=_ground(recording), seed=seed, objects=_objects(recording))
+        else:
+            for number, motion in enumerate(motions, start=1):
+                paths.append(path if len(motions) == 1 else path.with_stem(f"dropsim_person_{number}"))
+                write(motion, paths[-1], seed=None if kind == "bvh" else seed)
+        if kind == "npz" and any(shot.solids for shot in recording.shots):
+            paths.append(path.with_stem("dropsim_objects"))
+            write_objects(_objects(recording), paths[-1], motions[0].fps)
+        return [(one.name, one.read_bytes()) for one in paths or [path]]
 
 
 def _ground(recording: Recording) -> Plane:
@@ -52,40 +54,31 @@ def _write_film(recording: Recording, path: Path) -> None:
     from dropsim.render import Stage, Style, video
     from dropsim.render.stage import SolidPath
 
-    spheres = [Drawn(centres, ball.radius) for ball, centres in _spheres(recording)]
     people = [replace(motion, name=f"person {i}") for i, motion in enumerate(recording.motions, start=1)]
-    stage = Stage(
-        people,
-        recording.ghost,
-        spheres,
-        _ground(recording),
-        solids=[SolidPath.of(track) for track in _solids(recording)],
-    )
-    video(stage, path, style=Style(size=(848, 480)))
+    spheres = [Drawn(centres, sphere.radius) for sphere, centres, _ in _paths(recording, "spheres")]
+    solids = [SolidPath.of(track) for track in solid_tracks(recording)]
+    video(Stage(people, recording.ghost, spheres, _ground(recording), solids), path, style=Style(size=(848, 480)))
 
 
-def _spheres(recording: Recording) -> list[tuple[Sphere, np.ndarray]]:
-    """Return every ball and obstacle, and its centre at each frame [m]; NaN while it is not there."""
-    frames = [{sphere.key: sphere for sphere in shot.spheres} for shot in recording.shots]
-    gone = (math.nan,) * 3
-    return [
-        (sphere, np.array([frame[key].centre if key in frame else gone for frame in frames]))
-        for key, sphere in {key: sphere for frame in frames for key, sphere in frame.items()}.items()
-    ]
-
-
-def _balls(recording: Recording) -> list[SolidTrack]:
-    return [as_solid(centres, sphere.radius, flying=sphere.flying) for sphere, centres in _spheres(recording)]
-
-
-def _solids(recording: Recording) -> list[SolidTrack]:
-    """Return every solid object on its path."""
-    frames = [shot.solids for shot in recording.shots]
-    found = []
-    for key, solid in {key: solid for frame in frames for key, solid in frame.items()}.items():
+def _paths(recording: Recording, kind: str) -> list[tuple[Any, np.ndarray, np.ndarray]]:
+    """Return all `spheres` or `solids`, with their centres [m] (NaN while they are not there) and rotations."""
+    frames: list[Mapping[int, Any]] = [getattr(shot, kind) for shot in recording.shots]
+    paths = []
+    for key, one in {key: one for frame in frames for key, one in frame.items()}.items():
         centres, turns = np.full((len(frames), 3), np.nan), np.tile(np.eye(3), (len(frames), 1, 1))
         for i, frame in enumerate(frames):
             if key in frame:
-                centres[i], turns[i] = frame[key].centre, frame[key].rotation
-        found.append(SolidTrack(solid.name, solid.vertices, solid.faces, centres, turns))
-    return found
+                centres[i], turns[i] = frame[key].centre, getattr(frame[key], "rotation", np.eye(3))
+        paths.append((one, centres, turns))
+    return paths
+
+
+def solid_tracks(recording: Recording) -> list[SolidTrack]:
+    """Return every solid object on its path."""
+    return [SolidTrack(solid.name, solid.vertices, solid.faces, *path) for solid, *path in _paths(recording, "solids")]
+
+
+def _objects(recording: Recording) -> list[SolidTrack]:
+    """Return every solid object, ball and obstacle on its path."""
+    balls = _paths(recording, "spheres")
+    return [*solid_tracks(recording), *(as_solid(path, ball.radius, flying=ball.flying) for ball, path, _ in balls)]

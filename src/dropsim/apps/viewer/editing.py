@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dropsim.apps.viewer.hands import showing
-from dropsim.apps.viewer.loop import Command, Commands
+from dropsim.apps.viewer.loop import Commands
 from dropsim.apps.viewer.session import Session
 from dropsim.priors.named import SHIPPED
 from dropsim.scene.files import SOMERSAULT, Setup
@@ -18,41 +17,38 @@ if TYPE_CHECKING:
 MAX_LENGTH = 20_000
 """Characters of a scene that is typed."""
 MAX_TYPED_PEOPLE = 9
-"""As many as the largest scenario has."""
+"""People of the largest scenario."""
 NAMES = (SOMERSAULT, *SHIPPED)
 """Values of keys for files that name none."""
 
 
 def typed_scene(text: str) -> Setup:
     """Read a scene that somebody typed in a browser. It names no files: they would be the server's."""
+    remedy = "start `dropsim view` with a scene file instead"
     if len(text) > MAX_LENGTH:
-        raise ValueError(
-            f"a scene that is typed has at most {MAX_LENGTH} characters: start `dropsim view` with a file instead"
-        )
+        raise ValueError(f"a scene that is typed has at most {MAX_LENGTH} characters: {remedy}")
     tables = parse_tables(text, "the scene")
     for table in tables:
         for key in ("file", *FILES) if isinstance(table.values, Mapping) else ():
             if key in table.values and table.values[key] not in NAMES:
-                raise ValueError(
-                    f"{table.where(key)}{key} names a file, which a browser may not: start `dropsim view` with a scene file"
-                )
+                raise ValueError(f"{table.where(key)}{key} names a file, which a browser may not: {remedy}")
     setup = setup_of(tables, Path(), "edited")
     if len(setup.scene.people) > MAX_TYPED_PEOPLE:
         raise ValueError(f"a live world has at most {MAX_TYPED_PEOPLE} people, not {len(setup.scene.people)}")
     return setup
 
 
-def editing(client: "viser.ClientHandle", commands: Commands) -> Command:
-    """Return the command that shows a client the scene, with what was done to it, as text to change."""
+def edit_scene(client: "viser.ClientHandle", commands: Commands) -> None:
+    """Show a client the scene, with what was done to it, as text to change."""
 
-    def edit(session: Session) -> None:
+    def show(session: Session) -> None:
         with client.gui.add_modal("The scene, as a file has it") as modal:
-            text = client.gui.add_text("TOML", scene_text(session.setup, Path()), multiline=True)
+            text = client.gui.add_text("TOML", scene_text(session.played_setup(), Path()), multiline=True)
             start, leave = client.gui.add_button("Start it"), client.gui.add_button("Leave it")
 
         async def started(_: object) -> None:
             try:
-                commands.put(showing(typed_scene(str(text.value))))
+                commands.do("load", typed_scene(str(text.value)))
                 modal.close()
             except ValueError as error:
                 client.add_notification("dropsim", str(error)[:500], auto_close_seconds=12.0)
@@ -63,4 +59,4 @@ def editing(client: "viser.ClientHandle", commands: Commands) -> Command:
         start.on_click(started)
         leave.on_click(left)
 
-    return edit
+    commands.put(show)

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dropsim.apps.viewer.figures import BONES, Grabbed
-from dropsim.apps.viewer.loop import Command, Commands
-from dropsim.apps.viewer.objects import BoxGrab
-from dropsim.apps.viewer.session import MAX_GRABS, Session
-from dropsim.apps.viewer.steering import RUNNING, WALKING, Grab, Walk
-from dropsim.body.skeleton import JOINTS, PARENTS
-from dropsim.scene.files import Setup
+from dropsim.apps.viewer.commands import MAX_GRABS
+from dropsim.apps.viewer.figures import BONES
+from dropsim.apps.viewer.steering import RUNNING, WALKING
+from dropsim.body.skeleton import JOINTS
 from dropsim.scene.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
@@ -24,139 +21,112 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Point = tuple[float, ...]
-"""Of the browser's scene, x, y and z [m]."""
 SAME_CLICK = 0.3
 """A click on the floor this soon after one on a limb is the same one [s]."""
 STICK_RESTS, STICK_RUNS = 0.2, 0.97
 """Deflections of the thumb stick below which people stand and above which they run."""
 
 
-class Hands(Grabbed):
+class Hands:
     """The mouse: drags of limbs and boxes, and clicks on limbs and on the floor."""
 
-    def __init__(self, server: "viser.ViserServer", commands: Commands, browser: "Browser") -> None:
-        self._commands, self._browser = commands, browser
-        self._holds: dict[object, Command] = {}
+    def __init__(self, browser: "Browser") -> None:
+        self._browser = browser
+        self._holds: dict[int, tuple[str, tuple[int, ...], tuple[float, ...], tuple[float, ...]]] = {}
+        """Command of each client that holds something, what it holds, and where it began and is, on the screen's axes."""
         self._hit = (0, 0.0)
         """Client that clicked on a limb last, and when."""
         # Its stubs do not know asynchronous callbacks, which keep the order of events.
-        on_click: Any = server.scene.on_click
-
-        def send(speed: float) -> Any:  # noqa: ANN401
-            async def clicked(event: Any) -> None:  # noqa: ANN401
-                _guarded(lambda: self._click_floor(event, speed))
-
-            return clicked
-
-        on_click()(send(WALKING))
-        on_click(modifier="shift")(send(RUNNING))
+        on_click: Any = browser.server.scene.on_click
+        on_click()(_guarded(lambda event: self._click_floor(event, WALKING)))
+        on_click(modifier="shift")(_guarded(lambda event: self._click_floor(event, RUNNING)))
 
     def go_along(self) -> None:
         """Keep a resting mouse at its place on the screen while the view moves."""
-        for hold in list(self._holds.values()):
-            self._commands.put(hold)
+        for who in list(self._holds):
+            self._hold(who)
 
-    def listen(self, limbs: "viser.BatchedMeshHandle", person: int) -> None:
+    def listen_to_limbs(self, limbs: "viser.BatchedMeshHandle", person: int) -> None:
         """Drag a limb to pull it; click it to throw a ball at it."""
-
-        def holding(event: Any, held: Point, pointer: Point) -> Command:  # noqa: ANN401, viser's event is generic in its handle
-            return _holding(event.client_id, person, BONES[event.instance_index], held, pointer, self._browser)
-
-        async def clicked(event: Any) -> None:  # noqa: ANN401
-            _guarded(lambda: self._click(event, person))
-
-        self._listen_to_drags(limbs, holding)
-        limbs.on_click(clicked)
+        self._listen_to_drags(limbs, "hold_limb", lambda event: (person, BONES[event.instance_index]))
+        limbs.on_click(_guarded(lambda event: self._click_limb(event, person)))
 
     def listen_to_box(self, box: "viser.MeshHandle", key: int) -> None:
-        """Drag a loose box."""
+        """Drag a loose box; `key` is its number in `Shot.solids`."""
+        self._listen_to_drags(box, "hold_box", lambda _: (key,))
 
-        def holding(event: Any, held: Point, pointer: Point) -> Command:  # noqa: ANN401
-            return _holding_box(event.client_id, key, held, pointer, self._browser)
+    def _listen_to_drags(self, handle: Any, name: str, what: Callable[[Any], tuple[int, ...]]) -> None:  # noqa: ANN401
+        def drag(event: Any) -> None:  # noqa: ANN401, viser's event is generic in its handle
+            who = event.client_id
+            if event.phase == "end":
+                self._holds.pop(who, None)
+                self._browser.commands.do("let_go", who)
+                return
+            held, pointer = (tuple(map(float, point)) for point in (event.start_position, event.end_position))
+            if np.isfinite((held, pointer)).all() and (who in self._holds or len(self._holds) < MAX_GRABS):
+                self._holds[who] = name, what(event), held, pointer
+                self._hold(who)
 
-        self._listen_to_drags(box, holding)
+        handle.on_drag("left")(_guarded(drag))
 
-    def _listen_to_drags(
-        self, handle: "viser.MeshHandle | viser.BatchedMeshHandle", holding: Callable[[Any, Point, Point], Command]
-    ) -> None:
-        async def dragged(event: Any) -> None:  # noqa: ANN401
-            _guarded(lambda: self._drag(event, holding))
+    def _hold(self, who: int) -> None:
+        name, what, *points = self._holds[who]
+        held, pointer = (self._browser.in_world(point) for point in points)
+        self._browser.commands.do(name, who, *what, held, pointer, largest=self._browser.panel.drag.value)
 
-        handle.on_drag("left")(dragged)
-
-    def _drag(self, event: Any, holding: Callable[[Any, Point, Point], Command]) -> None:  # noqa: ANN401
-        who = event.client_id
-        if event.phase == "end":
-            self._holds.pop(who, None)
-            self._commands.put(lambda session: session.let_go(who))
-            return
-        held, pointer = (tuple(float(v) for v in point) for point in (event.start_position, event.end_position))
-        if not all(map(math.isfinite, (*held, *pointer))):
-            return
-        hold = holding(event, held, pointer)
-        if who in self._holds or len(self._holds) < MAX_GRABS:
-            self._holds[who] = hold
-        self._commands.put(hold)
-
-    def _click(self, event: Any, person: int) -> None:  # noqa: ANN401
+    def _click_limb(self, event: Any, person: int) -> None:  # noqa: ANN401
         self._hit = event.client_id, time.monotonic()
-        bone = BONES[event.instance_index]
-        origin = np.asarray(event.ray_origin, dtype=float) + np.array(self._browser.origin)
-        self._commands.put(self._browser.panel.throwing(tuple(origin.tolist()), JOINTS[bone], person))
+        ball = {name: handle.value for name, handle in self._browser.panel.ball.items()}
+        origin = self._browser.in_world(event.ray_origin)
+        self._browser.commands.do("throw", origin, JOINTS[BONES[event.instance_index]], person, **ball)
 
     def _click_floor(self, event: Any, speed: float) -> None:  # noqa: ANN401
         """Do what the panel says that a click does; viser also reports clicks on limbs here, a moment later."""
         client, when = self._hit
         if client == event.client_id and time.monotonic() - when < SAME_CLICK:
             return
-        origin = (np.asarray(event.ray_origin, dtype=float) + np.array(self._browser.origin)).tolist()
-        way, person = (
-            np.asarray(event.ray_direction, dtype=float).tolist(),
-            self._browser.keys.person_of(event.client_id),
-        )
-        self._commands.put(self._browser.panel.clicking(origin, way, person, speed))
+        origin, person = self._browser.in_world(event.ray_origin), self._browser.keys.person_of(event.client_id)
+        options = {name: handle.value for name, handle in self._browser.panel.click.items()}
+        way = tuple(map(float, event.ray_direction))
+        self._browser.commands.do("click", origin=origin, way=way, person=person, speed=speed, **options)
 
 
 class Keys:
     """The keys and the thumb stick of each browser, which steer a person as its own camera sees it."""
 
-    def __init__(self, server: "viser.ViserServer", commands: Commands, browser: "Browser") -> None:
-        self._commands, self._browser = commands, browser
+    def __init__(self, browser: "Browser") -> None:
+        self._browser = browser
         self._ways: dict[int, tuple[float, float, float]] = {}
-        """Of each client: to the right and ahead, of length one at most, and the speed [m/s]."""
+        """Direction of each client, to the right and ahead, of length one at most, and the speed [m/s]."""
         self._people: dict[int, int] = {}
-        field = server.gui.add_text("dropsim keys", "", visible=False)
+        """Person that each client has chosen."""
+        field = browser.server.gui.add_text("dropsim keys", "", visible=False)
+        field.on_update(_guarded(lambda event: self._press(event.client, str(event.target.value).split()[1:])))
+        browser.server.on_client_connect(_guarded(self._join))
+        browser.server.on_client_disconnect(_guarded(self._leave))
 
-        async def pressed(event: Any) -> None:  # noqa: ANN401
-            if event.client is not None:
-                _guarded(lambda: self._press(event.client, str(event.target.value).split()[1:]))
+    def _join(self, client: "viser.ClientHandle") -> None:
+        def turned(_: object) -> None:
+            if any(self._ways.get(client.client_id, ())[:2]):
+                self._walk(client)
 
-        async def joined(client: "viser.ClientHandle") -> None:
-            async def turned(camera: "viser.CameraHandle") -> None:
-                del camera
-                if any(self._ways.get(client.client_id, ())[:2]):
-                    _guarded(lambda: self._walk(client))
+        client.camera.on_update(_guarded(turned))
 
-            client.camera.on_update(turned)
-
-        async def left(client: "viser.ClientHandle") -> None:
-            if any(self._ways.pop(client.client_id, ())[:2]):
-                person = self.person_of(client.client_id)
-                self._commands.put(lambda session: session.steer(Walk(0.0), person=person))
-            self._people.pop(client.client_id, None)
-
-        field.on_update(pressed)
-        server.on_client_connect(joined)
-        server.on_client_disconnect(left)
+    def _leave(self, client: "viser.ClientHandle") -> None:
+        if any(self._ways.pop(client.client_id, ())[:2]):
+            self._browser.commands.do("walk", 0.0, person=self.person_of(client.client_id))
+        self._people.pop(client.client_id, None)
 
     def person_of(self, client_id: int) -> int:
-        """Return the person whom a client steers."""
-        return self._people.get(client_id, 0)
+        """Return the person whom a client steers: the first, if the chosen one is not there."""
+        chosen = self._people.get(client_id, 0)
+        return chosen if chosen < self._browser.num_people else 0
 
-    def _press(self, client: "viser.ClientHandle", words: list[str]) -> None:
+    def _press(self, client: "viser.ClientHandle | None", words: list[str]) -> None:
         """Do what the page sent: what is held down now, or a key that was pressed."""
-        person, put = self.person_of(client.client_id), self._commands.put
+        if client is None:
+            return
+        do, person = self._browser.commands.do, self.person_of(client.client_id)
         match words:
             case ["hold", *keys]:
                 x, y = (float(a in keys) - float(b in keys) for a, b in (("right", "left"), ("up", "down")))
@@ -169,20 +139,14 @@ class Keys:
                 self._walk(client)
             case ["person", number]:
                 self._people[client.client_id] = int(number) - 1
-            case ["crouch"]:
-                put(lambda session: session.crouch(person not in session.crouched, person=person))
-            case ["jump"]:
-                put(lambda session: session.jump(person=person))
-            case ["free"]:
-                put(lambda session: session.steer(None, person=person))
-            case ["pause"]:
-                put(lambda session: session.pause(not session.paused))
-            case ["restart"]:
-                put(lambda session: session.restart())
+            case ["crouch" | "jump" | "free" as name]:
+                do(name, person=person)
+            case ["pause" | "restart" as name]:
+                do(name)
             case ["begin"] if self._browser.watching == 1:
-                put(lambda session: session.restart())
+                do("restart")
             case ["scenario", name] if name in SCENARIOS:
-                put(showing(SCENARIOS[name]))
+                do("load", SCENARIOS[name])
             case ["follow"]:
                 self._browser.panel.toggle_follow()
 
@@ -191,62 +155,17 @@ class Keys:
         x, y, speed = self._ways[client.client_id]
         far, person = math.hypot(x, y), self.person_of(client.client_id)
         look = np.asarray(client.camera.look_at) - np.asarray(client.camera.position)
-        direction = math.degrees(math.atan2(-look[0], look[1]) + math.atan2(-x, y))
-        goal = Walk(speed * far if far > STICK_RESTS else 0.0, math.remainder(direction, 360.0))
-        self._commands.put(lambda session: session.steer(goal, person=person))
+        degrees = math.degrees(math.atan2(-look[0], look[1]) + math.atan2(-x, y))
+        self._browser.commands.do("walk", speed * far if far > STICK_RESTS else 0.0, degrees, person)
 
 
-def showing(setup: Setup) -> Command:
-    """Return the command that loads a scene and starts it."""
+def _guarded(work: Callable[[Any], None]) -> Any:  # noqa: ANN401, its stubs do not know asynchronous callbacks
+    """Return a callback for viser that ignores malformed messages from a browser; asynchronous ones keep their order."""
 
-    def show(session: Session) -> None:
-        session.load(setup)
-        session.pause(False)
+    async def guarded(event: Any) -> None:  # noqa: ANN401
+        try:
+            work(event)
+        except (TypeError, ValueError, IndexError, OverflowError):
+            log.debug("ignored a malformed message", exc_info=True)
 
-    return show
-
-
-def _holding(who: object, person: int, bone: int, held: Point, pointer: Point, browser: "Browser") -> Command:
-    """Return the command that moves a hand; the point it holds on the bone is fixed when the drag starts."""
-
-    def hold(session: Session) -> None:
-        x, y, z = (a + b for a, b in zip(pointer, browser.origin, strict=True))
-        known = session.grabs.get(who)
-        if isinstance(known, Grab) and (known.person, known.bone) == (person, bone):
-            session.grab(who, Grab(bone, known.share, (x, y, z), person, largest=browser.panel.largest_drag))
-            return
-        joints = session.shown.people.x[person]
-        near, far = joints[PARENTS[bone]], joints[bone]
-        point, way = np.add(held, browser.origin), far - near
-        share = float(np.clip((point - near) @ way / max(way @ way, 1e-9), 0.0, 1.0))
-        session.grab(who, Grab(bone, share, (x, y, z), person, largest=browser.panel.largest_drag))
-
-    return hold
-
-
-def _holding_box(who: object, key: int, held: Point, pointer: Point, browser: "Browser") -> Command:
-    """Return the command that moves a hand on a box; where it holds the box is fixed when the drag starts."""
-
-    def hold(session: Session) -> None:
-        x, y, z = (a + b for a, b in zip(pointer, browser.origin, strict=True))
-        known, box = session.grabs.get(who), session.shown.solids.get(key)
-        if isinstance(known, BoxGrab) and known.key == key:
-            point = known.point
-        elif box is not None:
-            # The view may have moved since the mouse went down, so the point can be a little off.
-            touched = box.rotation.T @ (np.add(held, browser.origin) - box.centre)
-            a, b, c = np.clip(touched, box.vertices.min(0), box.vertices.max(0)).tolist()
-            point = a, b, c
-        else:
-            return
-        session.grab(who, BoxGrab(key, point, (x, y, z), largest=browser.panel.largest_drag))
-
-    return hold
-
-
-def _guarded(work: Callable[[], None]) -> None:
-    """Ignore malformed messages from a browser."""
-    try:
-        work()
-    except (TypeError, ValueError, IndexError, OverflowError):
-        log.debug("ignored a malformed message", exc_info=True)
+    return guarded

@@ -8,44 +8,49 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from dropsim.apps.viewer.commands import do
 from dropsim.apps.viewer.session import Session
 from dropsim.apps.viewer.shot import Shot
 
 log = logging.getLogger(__name__)
 
-Command = Callable[[Session], object]
-"""Changes the session; runs in the simulation's thread, between two frames."""
-
 AHEAD = 2
 """Frames simulated before they are shown at most. A frame begins as late as its cost allows, so that keys count at
 once; slow frames (planning) begin earlier, so that they do not stop the picture."""
 SPARE, COST_KEPT = 0.004, 0.95
-"""Time to spare for each frame [s]; how much of the cost that is expected stays from frame to frame."""
+"""Time to spare for each frame [s]; the share of the expected cost that stays from frame to frame."""
 MAX_COMMANDS = 1000
 """Length of the queue; further commands are dropped."""
 MAX_BEHIND = 5
 """If the clock is more frames behind than this, it skips them."""
 MAX_BREAKS = 3
 """Failures in a row after which the loop pauses."""
+REMEMBERED = 10_000
+"""Frames and messages that a viewer without a screen remembers."""
 
 
 class Commands:
     """Queue of commands, filled from any thread."""
 
     def __init__(self) -> None:
-        self._waiting: queue.Queue[Command] = queue.Queue(MAX_COMMANDS)
+        self._waiting: queue.Queue[Callable[[Session], object]] = queue.Queue(MAX_COMMANDS)
 
-    def put(self, command: Command) -> bool:
-        """Queue a command; False if the queue is full."""
+    def do(self, name: str, *arguments: object, **options: object) -> bool:
+        """Queue a command of the table; False if the queue is full."""
+        return self.put(lambda session: do(session, name, *arguments, **options))
+
+    def put(self, work: Callable[[Session], object]) -> bool:
+        """Queue something to do in the simulation's thread, between two frames; False if the queue is full."""
         try:
-            self._waiting.put_nowait(command)
+            self._waiting.put_nowait(work)
         except queue.Full:
             return False
         return True
 
-    def take(self, timeout: float = 0.0) -> Command | None:
+    def take(self, timeout: float = 0.0) -> Callable[[Session], object] | None:
         """Return the next command, or None if none arrives within `timeout` [s]."""
         try:
             return self._waiting.get(timeout=timeout) if timeout > 0 else self._waiting.get_nowait()
@@ -59,10 +64,9 @@ class Status:
 
     paused: bool = False
     frames: int = 0
-    """Shown so far, pauses excluded."""
+    """Number of frames shown so far, pauses excluded."""
     late: int = 0
-    """Frames that were not ready in time or shown more than a frame late."""
-    clients: int = 0
+    """Number of frames that were not ready in time or shown more than a frame late."""
 
 
 class Viewer(ABC):
@@ -81,6 +85,25 @@ class Viewer(ABC):
         """Release everything; nothing is shown afterwards."""
 
 
+class NullViewer(Viewer):
+    """A viewer without a screen that remembers frames and messages, for tests and headless runs."""
+
+    def __init__(self) -> None:
+        self.shots: deque[Shot] = deque(maxlen=REMEMBERED)
+        self.said: deque[str] = deque(maxlen=REMEMBERED)
+        self.status = Status()
+
+    def show(self, shot: Shot, status: Status) -> None:
+        self.shots.append(shot)
+        self.status = status
+
+    def say(self, message: str) -> None:
+        self.said.append(message)
+
+    def close(self) -> None:
+        pass
+
+
 @dataclass(eq=False)
 class Loop:
     """Runs a session in real time. Errors are reported to the viewer; the loop goes on."""
@@ -93,7 +116,7 @@ class Loop:
         self._ready = deque[Shot]()
         self._room, self._stop = threading.Condition(), threading.Event()
         self._due, self._cost = 0.0, 1.0 / self.session.fps
-        """When the next frame is shown, and what it is expected to take [s]."""
+        """When the next frame is shown, and its expected cost [s]."""
         self._frames = self._late = self._breaks = self._unseen = 0
         self._threads = [
             threading.Thread(target=work, name=work.__name__, daemon=True) for work in (self._simulate, self._show)
@@ -124,25 +147,19 @@ class Loop:
     def status(self) -> Status:
         return Status(self.session.paused, self._frames, self._late)
 
-    def ask(self, command: Command, timeout: float = 30.0) -> object:
-        """Run a command in the simulation's thread and return its result."""
-        answer: queue.Queue[object] = queue.Queue()
+    def ask(self, question: Callable[[Session], object], timeout: float = 30.0) -> object:
+        """Call a function in the simulation's thread and return its result."""
+        answer = Future[object]()
 
         def answered(session: Session) -> None:
             try:
-                answer.put(command(session))
+                answer.set_result(question(session))
             except Exception as error:  # raised again in the caller's thread
-                answer.put(error)
+                answer.set_exception(error)
 
         if not self.commands.put(answered):
             raise ValueError("the simulation is too busy: try again")
-        try:
-            got = answer.get(timeout=timeout)
-        except queue.Empty:
-            raise ValueError(f"the simulation did not answer within {timeout:g} s") from None
-        if isinstance(got, Exception):
-            raise got
-        return got
+        return answer.result(timeout)
 
     # --- the simulation's thread
 
@@ -155,7 +172,8 @@ class Loop:
                     self._offer(self.session.shown)
                 continue
             early = self._begin_at() - time.perf_counter()
-            if (command := self.commands.take(min(max(early, 0.0), 0.1))) is not None:
+            command = self.commands.take(min(max(early, 0.0), 0.1))
+            if command is not None:
                 self._obey(command)
                 continue
             if early > 0:
@@ -165,8 +183,7 @@ class Loop:
                     self._room.wait(0.1)
                     continue
             began = time.perf_counter()
-            if not self.session.paused and (shot := self._tick()) is not None:
-                self._offer(shot)
+            if self._tick():
                 self._cost = max(COST_KEPT * self._cost, time.perf_counter() - began)
 
     def _begin_at(self) -> float:
@@ -181,7 +198,7 @@ class Loop:
                 self._ready.clear()
             self._ready.append(shot)
 
-    def _obey(self, command: Command) -> None:
+    def _obey(self, command: Callable[[Session], object]) -> None:
         try:
             command(self.session)
         except ValueError as error:
@@ -190,19 +207,20 @@ class Loop:
             log.exception("a command failed")
             self.viewer.say("That did not work: see the terminal for the reason.")
 
-    def _tick(self) -> Shot | None:
+    def _tick(self) -> bool:
+        """Advance by a frame, or begin again if that fails."""
         try:
-            shot = self.session.tick()
+            self._offer(self.session.tick())
+            self._breaks = 0
+            return True
         except Exception as error:
             if not isinstance(error, ValueError):
                 log.exception("a frame failed")
+            self._breaks += 1
             self._begin_again(error)
-            return None
-        self._breaks = 0
-        return shot
+            return False
 
     def _begin_again(self, error: Exception) -> None:
-        self._breaks += 1
         try:
             self.session.restart()
             self.viewer.say(f"The simulation could not go on ({_sentence(error)}), so it began again.")
@@ -211,10 +229,9 @@ class Loop:
             self._breaks = MAX_BREAKS
         if self._breaks >= MAX_BREAKS:
             self._breaks = 0
-            self.session.pause(True)
-            self.viewer.say(
-                "The simulation breaks again and again, so it is paused: choose another start or switch the energies on."
-            )
+            self.session.paused = True
+            remedy = "choose another start or switch the energies on"
+            self.viewer.say(f"The simulation breaks again and again, so it is paused: {remedy}.")
 
     # --- the clock's thread
 

@@ -18,9 +18,7 @@ from dropsim.scene.files import Setup
 class Sphere:
     """A ball or an obstacle at one frame."""
 
-    key: int
-    """Identifies the object across frames."""
-    centre: tuple[float, float, float]
+    centre: Float[np.ndarray, "3"]
     """[m]"""
     radius: float
     """[m]"""
@@ -33,22 +31,21 @@ class Shot:
 
     frame: int
     time: float
-    """Since the start [s]."""
+    """Time since the start [s]."""
     state: WorldState
-    """Of the world, and of the ghost's world if there is one."""
+    """State of the world, and of the ghost's world if there is one."""
     report: Report | None
-    """Of the step that led here; the start has none."""
+    """Report of the step that led here; the start has none."""
     ground: Plane
-    """Of the first world."""
-    spheres: tuple[Sphere, ...]
+    """Ground of the first world."""
+    spheres: Mapping[int, Sphere]
+    """Balls and obstacles, by a number that stays from frame to frame."""
     solids: Mapping[int, Solid]
     """Boxes, ramps, stairs and other solid objects, by a number that stays from frame to frame."""
     pulls: tuple[tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]], ...]
-    """Points where hands hold a limb [m], and their forces [N]."""
+    """Points where hands hold something [m], and their forces [N]."""
     goals: tuple[tuple[float, float], ...]
     """Places that people are sent to [m]."""
-    values: Mapping[str, float]
-    """The first person's energies [m^2], and root wrench before and after correction [body weights]."""
 
     @property
     def people(self) -> State:
@@ -60,6 +57,14 @@ class Shot:
         """Everybody in the ghost's world."""
         return self.state.people[1] if len(self.state.people.x) > 1 else None
 
+    @property
+    def values(self) -> dict[str, float]:
+        """The first person's energies [m^2], and root wrench before and after correction [body weights]."""
+        if self.report is None:
+            return {}
+        wrench = {"root wrench": self.report.wrench_before, "root wrench left": self.report.wrench_after}
+        return {name: float(values[0, 0]) for name, values in (*self.report.energies.items(), *wrench.items())}
+
 
 @dataclass(frozen=True, eq=False)
 class Recording:
@@ -67,7 +72,7 @@ class Recording:
 
     motions: tuple[Motion, ...]
     ghost: Motion | None
-    """Of the first person."""
+    """Ghost of the first person."""
     shots: tuple[Shot, ...]
     setup: Setup
     """The scene from its start."""

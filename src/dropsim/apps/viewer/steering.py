@@ -1,8 +1,8 @@
-"""What people at a screen do to a live world: hands that pull limbs, and where they send people."""
+"""What people at a screen do to a live world: hands on limbs and boxes, where they send people, and what they point at."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -13,20 +13,28 @@ from dropsim.physics.energies import CentreOfMassVelocity, MaskedEnergy
 from dropsim.physics.step import StepInputs
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Prior, State
+from dropsim.scene import Solid
+from dropsim.scene.loose import BodyState
 from dropsim.scene.perturbations import ahead_of
 
+Point = tuple[float, float, float]
+"""World [m]."""
 WALKING, RUNNING = 1.3, 3.0
 """Speeds of people who are steered [m/s]."""
 CROUCHING = 0.55
 """Height of the pelvis of people who are told to crouch [m]."""
 JUMPING, LONGEST_JUMP = 1.15, 1.5
-"""Height that people want who are told to jump, which they only reach in the air [m]; so long they try [s]."""
-ARRIVED = 0.3
-"""People this near to their goal stop [m]."""
-SLOWING = 1.2
-"""Within which people slow down toward their goal [m]."""
+"""Height that jumping people want, which they only reach in the air [m]; the time for which they try [s]."""
+ARRIVED, SLOWING = 0.3, 1.2
+"""Distances to the goal at which people stop, and at which they begin to slow down [m]."""
 COM_WEIGHT = 0.1
-"""Of the energy that draws people along whose prior takes no intent, as a Follow has it."""
+"""Weight of the energy that draws people whose prior takes no intent, as in a Follow."""
+STIFFNESS, DAMPING = 1500.0, 80.0
+"""Spring and damper of a hand on a limb [N/m, N s/m]."""
+REACHING, FASTEST = 0.1, 5.0
+"""Time within which a hand brings a box to the pointer [s], and its largest speed [m/s]."""
+CALMING = 0.7
+"""Share of its spin that a box in a hand keeps from frame to frame."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +45,8 @@ class Grab:
     """The joint at the bone's far end."""
     share: float
     """Point on the bone: 0 at the near end, 1 at the far end."""
-    pointer: tuple[float, float, float]
-    """World [m]."""
+    pointer: Point
     person: int = 0
-    stiffness: float = 1500.0
-    """[N/m]"""
-    damping: float = 80.0
-    """[N s/m]"""
     largest: float = 400.0
     """Largest force [N]."""
 
@@ -53,8 +56,8 @@ class Grab:
 
     def force(self, x: Float[np.ndarray, "p 22 3"], v: Float[np.ndarray, "p 22 3"]) -> Float[np.ndarray, "3"]:
         """Force on the limb [N]."""
-        pull = self.stiffness * (np.array(self.pointer) - self.held(x)) - self.damping * self.held(v)
-        return pull * (self.largest / max(float(np.linalg.norm(pull)), self.largest))
+        pull = STIFFNESS * (np.array(self.pointer) - self.held(x)) - DAMPING * self.held(v)
+        return _limited(pull, self.largest)
 
     def forces(
         self, x: Float[np.ndarray, "w p 22 3"], v: Float[np.ndarray, "w p 22 3"]
@@ -64,6 +67,37 @@ class Grab:
         forces[0, self.person, self.bone] += self.share * force
         forces[0, self.person, PARENTS[self.bone]] += (1 - self.share) * force
         return forces
+
+
+@dataclass(frozen=True)
+class BoxGrab:
+    """A hand on a loose box: it carries the box toward a point in the world, with a bounded force."""
+
+    key: int
+    """Number of the box in `Shot.solids`."""
+    point: Point
+    """Held point, in the box's own axes [m]."""
+    pointer: Point
+    largest: float = 400.0
+    """Largest force, on top of the box's weight [N]."""
+
+    def held(self, box: BodyState) -> Float[np.ndarray, "3"]:
+        """Position of the held point [m]."""
+        return box.x + box.R @ np.array(self.point)
+
+    def force(self, box: BodyState, mass: float, h: float) -> Float[np.ndarray, "3"]:
+        """Force that gives the box, within a step, the velocity with which it would reach the pointer [N]."""
+        velocity = _limited((np.array(self.pointer) - self.held(box)) / REACHING, FASTEST)
+        return _limited(mass / h * (velocity - box.v), self.largest) + np.array([0.0, 0.0, mass * GRAVITY])
+
+    def moved(self, box: BodyState, mass: float, h: float) -> BodyState:
+        """Return the box after that force has acted for a step; it wakes up."""
+        v = box.v + h / mass * self.force(box, mass, h)
+        return replace(box, v=v, w=CALMING * box.w, still=np.zeros_like(box.still))
+
+
+def _limited(vector: Float[np.ndarray, "3"], longest: float) -> Float[np.ndarray, "3"]:
+    return vector * (longest / max(float(np.linalg.norm(vector)), longest))
 
 
 @dataclass(frozen=True)
@@ -102,7 +136,7 @@ class GoTo:
 def steering_inputs(
     goals: Mapping[int, Walk | GoTo], heights: Mapping[int, float], people: State, prior: Prior
 ) -> StepInputs:
-    """Return what people who are steered want; everybody goes by where the person of the first world is.
+    """Return the intents of steered people, in every world by where the person of the first world is.
 
     `heights` are those of the pelvis that some people want [m].
     """
@@ -124,17 +158,14 @@ def steering_inputs(
 def aimed(
     people: State, person: int, joint: int, origin: Sequence[float] | None, speed: float, reach: Float[np.ndarray, "22"]
 ) -> tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]]:
-    """Return where a ball starts, and the velocity with which it hits a joint of somebody who keeps theirs; by default from the front.
+    """Return a ball's place and velocity with which it hits a joint of somebody who keeps their velocity.
 
-    `reach` is the ball's radius plus those of the joints. It starts on the line to the origin, but clear of people and
-    above the floor.
+    It comes from the origin, by default from the front. `reach` is the ball's radius plus those of the joints. It
+    starts on the line to the origin, but clear of people and above the floor.
     """
     aim, pace = people.x[person, joint], people.v[person, 0] * [1.0, 1.0, 0.0]
-    way = (
-        np.array([*(4.0 * ahead_of(people.q[person])), 0.3])
-        if origin is None
-        else np.asarray(origin, dtype=float) - aim
-    )
+    front = np.array([*(4.0 * ahead_of(people.q[person])), 0.3])
+    way = front if origin is None else np.asarray(origin, dtype=float) - aim
     far = float(np.linalg.norm(way))
     way = way / far if far > 1e-6 else np.array([0.0, 1.0, 0.0])
     for more in range(20):
@@ -147,3 +178,20 @@ def aimed(
         raise ValueError("there is no free place to throw a ball from: look from elsewhere")
     last = float(np.linalg.norm(place - aim)) / speed
     return place, (aim + last * pace - place) / last + np.array([0.0, 0.0, 0.5 * GRAVITY * last])
+
+
+def first_hit(solids: Mapping[int, Solid], origin: Point, way: Point) -> int | None:
+    """Return the key of the solid that a ray meets first (Moeller and Trumbore 1997); None if it meets none."""
+    nearest, key_of_nearest = math.inf, None
+    for key, solid in solids.items():
+        a, b, c = (solid.vertices @ solid.rotation.T + solid.centre)[solid.faces.T]
+        ab, ac, ao = b - a, c - a, np.array(origin) - a
+        across, other = np.cross(way, ac), np.cross(ao, ab)
+        volume = (ab * across).sum(-1)
+        # A ray along a triangle misses it.
+        scale = np.where(volume == 0, math.inf, volume)
+        u, v, far = np.array(((ao * across).sum(-1), other @ np.array(way), (ac * other).sum(-1))) / scale
+        far = np.where((u >= 0) & (v >= 0) & (u + v <= 1) & (far > 0), far, math.inf).min()
+        if far < nearest:
+            nearest, key_of_nearest = far, key
+    return key_of_nearest
