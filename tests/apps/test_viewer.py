@@ -24,7 +24,7 @@ from dropsim.apps.viewer.commands import BOX, COMMANDS, GO, MAX_BALLS, MAX_OBJEC
 from dropsim.apps.viewer.downloads import files_of, solid_tracks
 from dropsim.apps.viewer.editing import typed_scene
 from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop, NullViewer
-from dropsim.apps.viewer.session import Session, Switches
+from dropsim.apps.viewer.session import Session
 from dropsim.apps.viewer.shot import Shot
 from dropsim.apps.viewer.steering import CROUCHING, RUNNING, WALKING, BoxGrab, GoTo, Grab, Walk, steering_inputs
 from dropsim.body.clothes import dressed
@@ -130,7 +130,7 @@ AFTER: dict[str, tuple[list[tuple], Callable[[Session], object]]] = {
     "jump": ([("crouch",), ("jump",)], lambda s: (s.crouched, set(s.jumping)) == (set(), {0})),
     "stiffen": ([("stiffen", True), ("restart",)], lambda s: [type(i.element) for i in s.items] == [StiffJoint]),
     "unbend": ([("stiffen", True), ("stiffen", False)], lambda s: not s.items),
-    "switch": ([("switch", Switches(contact=False))], lambda s: "contact" not in s.tick().values),
+    "switch": ([("switch", "contact", False)], lambda s: "contact" not in s.tick().values),
     "load": (
         [("stiffen", 1), ("load", scenario("two-people"))],
         lambda s: (s.stiff, len(s.shown.people.x)) == (False, 2),
@@ -257,12 +257,12 @@ def test_a_hand_draws_the_limb_toward_the_pointer(session: Session):
     # 1500 N/m over 0.6 m is more than 150 N: the first force is the largest allowed.
     shot = session.shots[1]
     assert np.linalg.norm(shot.pulls[0][1]) == pytest.approx(150.0)
-    np.testing.assert_allclose(shot.report.external_forces[0, 0].sum(0), shot.pulls[0][1], rtol=1e-7)
+    np.testing.assert_allclose(shot.report.external_forces[0].sum(0), shot.pulls[0][1], rtol=1e-7)
     do(session, "let_go", "mouse")
     assert not session.tick().pulls
     # A hand on the middle of a bone draws both ends.
-    forces = Grab(WRIST, 0.25, (0.0, 5.0, 1.0)).forces(shot.state.people.x, shot.state.people.v)
-    ends = np.linalg.norm(forces[0, 0, [WRIST, joint_index("right_elbow")]], axis=-1)
+    forces = Grab(WRIST, 0.25, (0.0, 5.0, 1.0)).forces(shot.people.x, shot.people.v)
+    ends = np.linalg.norm(forces[0, [WRIST, joint_index("right_elbow")]], axis=-1)
     assert ends[0] / ends[1] == pytest.approx(0.25 / 0.75)
     assert ends.sum() == pytest.approx(400.0)
 
@@ -277,7 +277,7 @@ def test_pushes_go_where_they_say_and_end(session: Session, direction: str, axis
     do(session, "push", direction, 300.0)
     pushed = run(session, 12)
     assert sign * float((pushed.people.x - still.people.x)[0, 0, axis]) > 0.02
-    forces = [np.linalg.norm(shot.report.external_forces.sum((0, 1, 2))) for shot in session.shots[1:]]
+    forces = [np.linalg.norm(shot.report.external_forces.sum((0, 1))) for shot in session.shots[1:]]
     assert forces == pytest.approx([300.0] * 9 + [0.0] * 3)
     assert not session.items
 
@@ -285,7 +285,7 @@ def test_pushes_go_where_they_say_and_end(session: Session, direction: str, axis
 def test_a_ball_hits_what_it_is_aimed_at(session: Session):
     do(session, "throw", ball_speed=10.0)
     assert len(session.tick().spheres) == 1
-    forces = [run(session, 1).report.external_forces[0, 0] for _ in range(20)]
+    forces = [run(session, 1).report.external_forces[0] for _ in range(20)]
     hit = np.linalg.norm(forces, axis=-1).max(0)
     assert float(hit.max()) > 100.0
     trunk = ("spine2", "spine3", "neck", "left_collar", "right_collar")
@@ -333,13 +333,11 @@ def test_trip_lays_an_obstacle_and_a_stiff_knee_stays_straight(simulator: Simula
 @pytest.mark.parametrize("ghost", [False, True])
 @pytest.mark.parametrize("element", [Pin("right_wrist", start=0.0, target=(-0.4, 0.5, 1.3)), StiffJoint()])
 def test_a_scene_plays_as_elsewhere(simulator: Simulator, element: Element, ghost: bool):
-    # The same frames as without an app, but for the rounding of batches: also of people who are held, whose change of
-    # momentum is not corrected.
     session = live(simulator, "stand", element)
     do(session, "begin", ghost=ghost)
     shown = run(session, 12)
-    expected = run_world(World(session.scene, simulator), 13, [0]).motions[0].joints[0, -1]
-    np.testing.assert_allclose(shown.people.x[0], expected, rtol=0, atol=1e-6)
+    expected = run_world(World(session.scene, simulator), 13, 0).motions[0].joints[-1]
+    np.testing.assert_array_equal(shown.people.x[0], expected)
     if shown.ghosts is not None and isinstance(element, Pin):
         assert np.linalg.norm(shown.ghosts.x[0, WRIST] - [-0.4, 0.5, 1.3]) > 0.3
 
@@ -361,15 +359,15 @@ def test_people_go_to_a_place_and_crouch(session: Session):
     np.testing.assert_allclose(goal.velocity(np.zeros(2)), (1.5, 0.0))
     assert not goal.velocity(np.array([2.9, 0.1])).any()
     do(session, "begin", people=2)
-    people = session.shown.state.people
+    people = session.shown.people
     asked = steering_inputs({1: goal}, {0: CROUCHING}, people, session.prior)
     assert asked.intent is not None
-    np.testing.assert_allclose(asked.intent.height, [[CROUCHING, np.nan]])
-    assert np.isnan(asked.intent.velocity[0, 0]).all()
+    np.testing.assert_allclose(asked.intent.height, [CROUCHING, np.nan])
+    assert np.isnan(asked.intent.velocity[0]).all()
     # Straight to the place, and facing it.
-    way = goal.velocity(people.x[0, 1, 0, :2])
-    np.testing.assert_allclose(asked.intent.velocity[0, 1], way)
-    np.testing.assert_allclose(asked.intent.facing[0, 1], way / np.linalg.norm(way))
+    way = goal.velocity(people.x[1, 0, :2])
+    np.testing.assert_allclose(asked.intent.velocity[1], way)
+    np.testing.assert_allclose(asked.intent.facing[1], way / np.linalg.norm(way))
 
 
 @pytest.mark.parametrize(("start", "speed"), [("stand", 0.0), ("walk", WALKING)])
@@ -431,11 +429,11 @@ def test_without_the_prior_nothing_holds_the_body_up(session: Session, seed: int
     # The reaction of the ground is fitted to the prior's candidates, so it goes with the prior: with it, these two
     # stand for seconds.
     do(session, "begin", seed=seed)
-    do(session, "switch", Switches(kinematic=False))
+    do(session, "switch", "kinematic", False)
     fallen = run(session, 30)
     assert float(fallen.people.x[0, 15, 2]) < 1.2
     assert "kinematic" not in fallen.values
-    do(session, "switch", Switches())
+    do(session, "switch", "kinematic", True)
     session.restart()
     assert float(run(session, 30).people.x[0, 15, 2]) > 1.3
 
@@ -447,7 +445,7 @@ def test_the_ghost_goes_with_the_person_until_something_is_done(simulator: Simul
     shot = run(session, 10)
     assert shot.ghosts is not None
     assert np.array_equal(shot.people.x, shot.ghosts.x)
-    assert apart(shot, alone) < 1e-3
+    assert apart(shot, alone) == 0.0
     wrist = shot.people.x[0, WRIST]
     for command in (("push", "left", 400.0), ("throw",), ("stiffen", True), ("tilt", 8.0, 0.0)):
         do(session, *command)
@@ -456,7 +454,7 @@ def test_the_ghost_goes_with_the_person_until_something_is_done(simulator: Simul
     assert shot.ghosts is not None
     assert np.linalg.norm(shot.people.x - shot.ghosts.x, axis=-1).max() > 0.05
     # The ghost is where the person would be.
-    assert np.linalg.norm(run(Session(simulator), 25).people.x - shot.ghosts.x, axis=-1).max() < 0.01
+    assert np.linalg.norm(run(Session(simulator), 25).people.x - shot.ghosts.x, axis=-1).max() == 0.0
 
 
 def test_scripted_scenes_play_in_every_run(simulator: Simulator):
@@ -530,7 +528,7 @@ def other_prior(tmp_path: Path) -> Path:
 def test_another_prior_begins_again_and_keeps_the_settings(other_prior: Path):
     session = View(prior=(str(other_prior),), samples=8, start="stand").session()
     assert next(iter(session.priors)) == "mine.safetensors"
-    do(session, "switch", Switches(contact=False))
+    do(session, "switch", "contact", False)
     mine = run(session, 10)
     do(session, "use", "cvae")
     assert session.time == 0.0
@@ -1129,7 +1127,7 @@ def test_a_push_on_several_joints_is_one_arrow_outside_the_body(session: Session
     do(session, "push", "left", 300.0)
     report, x = session.tick().report, session.shown.people.x
     skeleton = session.simulator.prior.skeleton
-    [[start, tip]] = pushes(x, report.external_forces[0], skeleton)
+    [[start, tip]] = pushes(x, report.external_forces, skeleton)
     # A metre for 1000 N, and no joint's sphere holds the point of it.
     assert float(np.linalg.norm(tip - start)) == pytest.approx(0.3, abs=1e-4)
     assert (np.linalg.norm(x[0] - tip, axis=-1) > skeleton.radii).all()

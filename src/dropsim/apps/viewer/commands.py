@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dropsim.apps.viewer.session import MAX_PARTS, Item, Session, Switches
+from dropsim.apps.viewer.session import MAX_PARTS, PARTS, Item, Session
 from dropsim.apps.viewer.steering import LONGEST_JUMP, WALKING, BoxGrab, GoTo, Grab, Point, Walk, aimed, first_hit
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, joint_index
 from dropsim.files.names import suggestion
@@ -60,7 +60,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "bone": (1, NUM_JOINTS - 1),
 }
 """Ranges of arguments that are numbers [N, s, m/s, degrees, m, kg]; numbers beyond them are clipped."""
-NAMES = {"direction": tuple(DIRECTIONS), "foot": ("left", "right"), "does": (GO, BOX, PAINT, TAKE)}
+NAMES = {"direction": tuple(DIRECTIONS), "foot": ("left", "right"), "energy": PARTS, "does": (GO, BOX, PAINT, TAKE)}
 """Arguments that are one of a few names, in small or capital letters."""
 POINTS = ("origin", "way", "place", "held", "pointer")
 """Arguments that are points or directions in the world [m]."""
@@ -199,7 +199,7 @@ def _push(
     part: str = "torso",
 ) -> None:
     """Push a person toward their own front, back, left or right."""
-    x, y = ahead_of(session.now.people.q[0, person]).tolist()
+    x, y = ahead_of(session.now.people.q[person]).tolist()
     turn = math.radians(DIRECTIONS[direction])
     c, s = math.cos(turn) * newtons, math.sin(turn) * newtons
     force = (c * x - s * y, s * x + c * y, 0.0)
@@ -217,7 +217,7 @@ def _throw(
 ) -> None:
     """Throw a ball that will hit a joint if the person keeps their velocity; by default from the front."""
     reach = BALL_RADIUS + session.simulator.skeleton.radii
-    place, velocity = aimed(session.now.people[0], person, joint_index(joint), origin, ball_speed, reach)
+    place, velocity = aimed(session.now.people, person, joint_index(joint), origin, ball_speed, reach)
     balls = [item for item in session.items if isinstance(item.element, Ball) and item.until is not None]
     oldest = balls[: max(0, len(balls) + 1 - MAX_BALLS)]
     session.rebuild([item for item in session.items if item not in oldest])
@@ -316,7 +316,7 @@ def _objects(session: Session) -> dict[int, Element[Any]]:
 
 def _nearby(session: Session, *place: float) -> tuple[float, float]:
     """Return a place that is not too far from the first person, to a millimetre: it will stand in a file."""
-    here = session.now.people.x[0, 0, 0, :2]
+    here = session.now.people.x[0, 0, :2]
     x, y = np.clip(place, here - FARTHEST, here + FARTHEST).round(3).tolist()
     return x, y
 
@@ -327,8 +327,8 @@ def _put_object(session: Session, element: Element[Any], name: str) -> None:
         raise ValueError(f"there are {MAX_OBJECTS} boxes and patches already: take some away")
     if float(session.plane.normal[2]) < 1 - 1e-9:
         raise ValueError("boxes and ice are put on level ground: set roll and pitch to 0 first")
-    for people in (session.now.people[0], session.start):
-        element.begin(SceneContext(0, session.fps, people, session.simulator.skeleton, session.plane))
+    for world in (session.now, session.start):
+        element.begin(SceneContext(0, session.fps, world.people, session.simulator.skeleton, session.plane))
     _set_elements(session, (*session.scene.elements, element))
     session.rebuild([*session.items, Item(element)])
     session.note(name)
@@ -391,9 +391,9 @@ def _stiffen(session: Session, stiff: bool) -> None:
     session.rebuild([*scripted, *map(Item, session.stiffness)])
 
 
-def _switch(session: Session, switches: Switches) -> None:
-    """Switch parts of the simulator on or off."""
-    session.switches = switches
+def _switch(session: Session, energy: str, on: bool) -> None:
+    """Switch a part of the simulator on or off."""
+    session.off = session.off - {energy} if on else session.off | {energy}
     session.rebuild(session.items)
 
 

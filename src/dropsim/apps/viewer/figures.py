@@ -295,10 +295,10 @@ class Figures:
         x, report, about = shot.people.x, shot.report, shot.people.x[0, 0]
         if report is not None and look.contact_forces:
             # The ground's force on the person.
-            contact = _arrows(x, report.contact_forces[0])
+            contact = _arrows(x, report.contact_forces)
         if report is not None and look.external_forces:
             # Draw a hand's force where it holds, and not again at the ends of the bone.
-            external = pushes(x, report.external_forces[0], self.skeleton)
+            external = pushes(x, report.external_forces, self.skeleton)
             if shot.pulls:
                 external = _arrows(*(np.stack(values) for values in zip(*shot.pulls, strict=True)), least=0.0)
         for handle, points in ((self._contact, contact), (self._external, external)):

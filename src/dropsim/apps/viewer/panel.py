@@ -11,7 +11,7 @@ from dropsim.apps.viewer.downloads import KINDS
 from dropsim.apps.viewer.editing import edit_scene
 from dropsim.apps.viewer.figures import Look
 from dropsim.apps.viewer.loop import Status
-from dropsim.apps.viewer.session import Session, Switches
+from dropsim.apps.viewer.session import PARTS, Session
 from dropsim.apps.viewer.shot import Shot
 from dropsim.priors.prior import Prior
 from dropsim.scene import DIRECTIONS
@@ -41,13 +41,8 @@ FREE = "somebody alone"
 """Name of the scene in which nothing happens by itself."""
 FOLLOW_AFTER = 1.0
 """Time after somebody used a control until the controls show the session's values again [s]."""
-PARTS = {
-    "contact": "Contact",
-    "range_of_motion": "Range of motion",
-    "kinematic": "Motion prior",
-    "correct": "Correction",
-}
-"""Parts of the simulator that can be switched off."""
+ABLATIONS = dict(zip(PARTS, ("Contact", "Range of motion", "Motion prior", "Correction"), strict=True))
+"""Labels of the parts of the simulator that can be switched off."""
 
 
 class Panel:
@@ -204,9 +199,10 @@ class Panel:
             hint = "Every loose box and every patch of ice."
             self._do(gui.add_button("Take all away", icon=self._icon.TRASH, hint=hint), "take_away")
         with gui.add_folder("Energies"):
-            boxes = {name: gui.add_checkbox(label, initial_value=True) for name, label in PARTS.items()}
-            for box in boxes.values():
-                self._do(box, "switch", switches=lambda _: Switches(**flags_of(boxes)))
+            for part, label in ABLATIONS.items():
+                box = gui.add_checkbox(label, initial_value=True)
+                self._mirror(box, lambda s, part=part: part not in s.off)
+                self._do(box, "switch", energy=lambda _, part=part: part, on=box)
         with gui.add_folder("Look", expand_by_default=False):
             names = {name: name.replace("_", " ").capitalize() for name in vars(self.look)}
             self._look = {name: gui.add_checkbox(label, getattr(self.look, name)) for name, label in names.items()}
@@ -219,7 +215,7 @@ class Panel:
         self._change_look()
 
     def _change_look(self) -> None:
-        self.look = Look(**flags_of(self._look))
+        self.look = Look(**{name: bool(box.value) for name, box in self._look.items()})
 
     def _add_save(self, seconds: float) -> None:
         gui, labels = self._gui, {"npz": "npz (AMASS)", "toml": "Scene (TOML), from its start"}
@@ -290,11 +286,6 @@ class Panel:
             value = shows(session)
             if handle.value != value and value in getattr(handle, "options", (value,)):
                 handle.value = value
-
-
-def flags_of(boxes: dict[str, Any]) -> dict[str, bool]:
-    """Return the values of checkboxes."""
-    return {name: bool(box.value) for name, box in boxes.items()}
 
 
 def starts_of(prior: Prior) -> tuple[str, ...]:

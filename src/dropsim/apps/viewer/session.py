@@ -14,15 +14,13 @@ import numpy as np
 
 from dropsim.apps.viewer.shot import Recording, Shot, Sphere
 from dropsim.apps.viewer.steering import CROUCHING, JUMPING, BoxGrab, GoTo, Grab, Walk, steering_inputs
-from dropsim.compute.random import Streams
 from dropsim.control.planner import Planner
 from dropsim.motion.motion import Event, Motion
 from dropsim.physics.contact import Plane
 from dropsim.physics.step import Report, Simulator, StepInputs, stack_frames
 from dropsim.priors.prior import Prior
 from dropsim.priors.recording import ClipPrior
-from dropsim.scene import Box, Element, Follow, Ground, Scene, SceneContext, Solid, StiffJoint, World, WorldState
-from dropsim.scene.batches import EveryWorld, Grounds
+from dropsim.scene import Box, Element, Follow, Ground, Scene, SceneContext, Solid, StiffJoint, World
 from dropsim.scene.element import height_of, interpolated
 from dropsim.scene.files import Setup
 from dropsim.scene.loose import is_loose
@@ -38,27 +36,10 @@ TILT_RATE = 15.0
 """[degrees/s]"""
 MOST_EVENTS, MOST_ADDED = 1000, 100
 """Events and perturbations since the start that are remembered."""
+PARTS = ("contact", "range_of_motion", "kinematic", "correct")
+"""Options of the simulator that can be switched off; without the kinematic energy people are ragdolls."""
 LIVE_PLANNER = Planner(num_rollouts=16, horizon=10, every=5)
 """Smaller than a scene's own planner, which takes the time of several frames."""
-
-
-@dataclass(frozen=True)
-class Switches:
-    """Parts of the simulator that are on: the paper's ablations."""
-
-    contact: bool = True
-    range_of_motion: bool = True
-    kinematic: bool = True
-    """The motion prior; without it people are ragdolls."""
-    correct: bool = True
-    """The soft correction of the root wrench."""
-
-    def applied(self, simulator: Simulator) -> Simulator:
-        """Return a simulator with these parts; those that its own options switch off stay off."""
-        options = simulator.options
-        changes = {name: on and getattr(options, name) for name, on in vars(self).items()}
-        # The ground's reaction is fitted to the prior's candidates: it would hold a body up even without the prior.
-        return simulator.with_options(**changes, react=options.react and self.kinematic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +72,8 @@ class Session:
     """Simulator that follows a recording, if the scene starts with one."""
     prior_name: str = field(default="", init=False)
     """Name of the prior that was chosen among `priors`, or of the first."""
-    switches: Switches = field(default_factory=Switches, init=False)
+    off: frozenset[str] = field(default=frozenset(), init=False)
+    """Parts of the simulator that are switched off, out of PARTS: the paper's ablations."""
     goals: Mapping[int, Walk | GoTo] = field(default_factory=dict, init=False)
     """Goals of people who are steered."""
     crouched: frozenset[int] = field(default=frozenset(), init=False)
@@ -103,7 +85,7 @@ class Session:
     tilt: tuple[float, float] = field(default=(0.0, 0.0), init=False)
     """Target roll about +y and pitch about +x [degrees]."""
     ghost: bool = field(default=False, init=False)
-    """Adds a second world in which nothing disturbs the people."""
+    """Shows a second world in which people are led but not disturbed."""
     paused: bool = field(default=False, init=False)
     pace: float = field(default=1.0, init=False)
     """Speed relative to real time."""
@@ -128,10 +110,9 @@ class Session:
         self.events, self.added = tuple[Event, ...](), tuple[Element[Any], ...]()
         self.ground: Ground = self.scene.ground
         self._build()
-        seeds = [self.setup.seed] * self._num_worlds
-        self._rng: Streams = self.world.streams(seeds)
-        self.now = self.world.start(seeds)
-        self.start = self.now.people[0]
+        self._rng, self._ghosts_rng = (self.world.streams(self.setup.seed) for _ in range(2))
+        self.now = self.start = self.world.start(self.setup.seed)
+        self._ghosts = self._ghosts_world.start_from(self.start.people) if self.ghost else None
         self._shots = deque[Shot]((self._shot(None, ()),), maxlen=max(2, round(self.seconds * self.fps)))
         self.stiffness = tuple(StiffJoint(person=i) for i in range(len(self.scene.people) if self.stiff else 0))
         if self.stiffness:
@@ -143,34 +124,27 @@ class Session:
         """Advance by a frame and return it; raises ValueError if the simulation breaks."""
         if any(item.until is not None and item.until <= self.now.frame for item in self.items):
             self.rebuild([item for item in self.items if item.until is None or item.until > self.now.frame])
-        people = self.now.people
+        people, steered = self.now.people, list[StepInputs]()
         hands = [grab for grab in self.grabs.values() if isinstance(grab, Grab)]
-        pulls = [(grab.held(people.x[0]), grab.force(people.x[0], people.v[0])) for grab in hands]
+        pulls = [(grab.held(people.x), grab.force(people.x, people.v)) for grab in hands]
         pulls += self._move_boxes()
-        also = [StepInputs(forces=grab.forces(people.x, people.v)) for grab in hands]
         heights = dict.fromkeys(self.crouched, CROUCHING) | dict.fromkeys(self.jumping, JUMPING)
         if self.goals or heights:
-            also.append(steering_inputs(self.goals, heights, people, self.prior))
-        now, report = self.world.step(self.now, self._rng, also=also)
-        x = now.people.x[..., 0, :]
-        height = x[..., 2] - height_of(self.world.ground(now, now.frame / self.fps), x[..., :2])
+            steered = [steering_inputs(self.goals, heights, people, self.prior)]
+        pulled = [StepInputs(forces=grab.forces(people.x, people.v)) for grab in hands]
+        now, report = self.world.step(self.now, self._rng, also=[*pulled, *steered])
+        pelvis = now.people.x[:, 0]
+        height = pelvis[:, 2] - height_of(self.world.ground(now, now.frame / self.fps), pelvis[:, :2])
         if not np.isfinite(now.people.x).all() or (np.abs(height) > LOST).any():
             raise ValueError("a person left the world")
-        if self.ghost and not self._disturbed:
-            # Rounding differs between rows of a batch and would slowly drive the two worlds apart.
-            now = replace(now, people=now.people.map(lambda values: np.repeat(values[:1], len(values), axis=0)))
+        if self._ghosts is not None:
+            self._ghosts, _ = self._ghosts_world.step(self._ghosts, self._ghosts_rng, also=steered)
         self.now, self.looking = now, None
         # People who are over the top of their jump land by themselves.
-        over = (height[0] > JUMPED * self.simulator.skeleton.standing_height) & (now.people.v[0, :, 0, 2] < 0)
+        over = (height > JUMPED * self.simulator.skeleton.standing_height) & (now.people.v[:, 0, 2] < 0)
         self.jumping = {i: until for i, until in self.jumping.items() if self.time < until and not over[i]}
         self._shots.append(self._shot(report, tuple(pulls)))
         return self._shots[-1]
-
-    @property
-    def _disturbed(self) -> bool:
-        """Whether anything has disturbed people since the start, or may."""
-        follows = all(isinstance(item.element, Follow) for item in self.items)
-        return bool(self.events) or not self.ground.level or not follows
 
     @property
     def shown(self) -> Shot:
@@ -205,12 +179,8 @@ class Session:
 
     @property
     def plane(self) -> Plane:
-        """Ground of the first world."""
-        return self.world.ground(self.now, self.time).map(lambda vectors: vectors[0], lambda scalars: scalars[0])
-
-    @property
-    def _num_worlds(self) -> int:
-        return 2 if self.ghost else 1
+        """The ground."""
+        return self.world.ground(self.now, self.time)
 
     # --- recording
 
@@ -221,21 +191,22 @@ class Session:
         """
         first, last = self.cut or (0, len(self._shots) - 1)
         shots = self.shots[first : last + 1]
-        motions = tuple(self._motion(shots, 0, i) for i in range(len(self.scene.people)))
-        return Recording(motions, self._motion(shots, 1, 0) if self.ghost else None, shots, self.played_setup())
+        reports = [shot.report for shot in shots[1:] if shot.report is not None]
+        everybody = stack_frames(self.simulator, [shot.people for shot in shots], reports)
+        motions = []
+        for i in range(len(self.scene.people)):
+            noted = (*self.scene.events_of(i), *self.events)
+            noted = [event for event in noted if shots[0].time <= event.start <= shots[-1].time]
+            events = tuple(replace(event, start=event.start - shots[0].time) for event in noted)
+            motions.append(replace(_person(everybody, i), events=events))
+        ghosts = [shot.ghosts for shot in shots if shot.ghosts is not None]
+        ghost = _person(stack_frames(self.simulator, ghosts, ()), 0) if ghosts else None
+        return Recording(tuple(motions), ghost, shots, self.played_setup())
 
     def played_setup(self) -> Setup:
         """Return the scene with what was done since the start, to be written to a file."""
         scene = replace(self.scene, elements=(*self.scene.elements, *self.added))
-        return replace(self.setup, scene=scene, simulator=self.switches.applied(self.simulator).options)
-
-    def _motion(self, shots: Sequence[Shot], world: int, person: int) -> Motion:
-        reports = [shot.report for shot in shots[1:] if shot.report is not None]
-        whole = stack_frames(self.simulator, [shot.state.people for shot in shots], reports)
-        first, last = shots[0].time, shots[-1].time
-        noted = [*self.scene.events_of(person), *self.events] if world == 0 else []
-        events = tuple(replace(event, start=event.start - first) for event in noted if first <= event.start <= last)
-        return replace(whole.map(lambda values: values[world, person]), events=events, name="dropsim view")
+        return replace(self.setup, scene=scene, simulator=self.world.simulator.options)
 
     def note(self, name: str, duration: float = 0.0) -> None:
         """Add an event to the recording."""
@@ -251,41 +222,36 @@ class Session:
 
     def tilt_ground(self) -> None:
         """Tilt the ground smoothly about the first person's place, from its present angles to `tilt`."""
-        here = self.now.people.x[..., 0, :2]
+        here = self.now.people.x[:, 0, :2]
         height = height_of(self.world.ground(self.now, self.time), here)
         roll, pitch = interpolated(self.ground.tilts, self.time).tolist() if self.ground.tilts else (0.0, 0.0)
         change = max(abs(roll - self.tilt[0]), abs(pitch - self.tilt[1]))
         lasts = max(change / TILT_RATE, 1 / self.fps)
-        self.now = replace(self.now, pivot=np.concatenate((here[..., 0, :], height[..., :1]), axis=-1))
+        self.now = replace(self.now, pivot=np.array((*here[0], height[0])))
         self.ground = Ground(((self.time, roll, pitch), (self.time + lasts, *self.tilt)))
         self.rebuild(self.items)
         self.note("tilt", lasts)
 
     def rebuild(self, items: Sequence[Item]) -> None:
         """Build the world around the same people; elements that stay keep their memory, new ones begin."""
-        now = self.now
-        memories = {item.key: memory for item, memory in zip(self.items, self._memories, strict=True)}
+        memories = {item.key: memory for item, memory in zip(self.items, self.now.memories, strict=True)}
         self.items = tuple(items)
         self._build()
-        context = SceneContext(now.frame, self.fps, now.people[0], self.simulator.skeleton, self.plane)
-        mine = tuple(memories[i.key] if i.key in memories else i.element.begin(context) for i in items)
-        # Elements that lead the ghost remember nothing.
-        ghosts = (None,) * sum(isinstance(item.element, Follow) for item in items)
-        self.now = replace(now, memories=((mine, ghosts)[: self._num_worlds],))
+        context = SceneContext(self.now.frame, self.fps, self.now.people, self.simulator.skeleton, self.plane)
+        begun = (memories[i.key] if i.key in memories else i.element.begin(context) for i in items)
+        self.now = replace(self.now, memories=tuple(begun))
 
     def _build(self) -> None:
-        """Build the world; the ghost's is next to it, where people are led but not disturbed."""
-        mine = tuple(item.element for item in self.items)
-        worlds = (mine, tuple(element for element in mine if isinstance(element, Follow)))[: self._num_worlds]
-        ground = Grounds(each=(self.ground, Ground())[: self._num_worlds])
-        scene = replace(self.scene, elements=(EveryWorld(worlds),), ground=ground, planner=LIVE_PLANNER)
-        self.world = World(scene, self.switches.applied(self.simulator), self.opening)
-
-    @property
-    def _memories(self) -> tuple[Any, ...]:
-        """Memories of the first world's elements."""
-        every_world: Any = self.now.memories[0]
-        return every_world[0]
+        """Build the world, and that of the ghosts."""
+        options = self.simulator.options
+        # The ground's reaction is fitted to the prior's candidates: it would hold a body up even without the prior.
+        react = options.react and "kinematic" not in self.off
+        simulator = self.simulator.with_options(**dict.fromkeys(self.off, False), react=react)
+        elements = tuple(item.element for item in self.items)
+        follows = tuple(element for element in elements if isinstance(element, Follow))
+        scene = replace(self.scene, elements=elements, ground=self.ground, planner=LIVE_PLANNER)
+        undisturbed = replace(scene, elements=follows, ground=Ground())
+        self.world, self._ghosts_world = (World(s, simulator, self.opening) for s in (scene, undisturbed))
 
     def loose_box(self, key: int) -> int | None:
         """Return the position among the elements of the loose box whose solid has this number."""
@@ -294,15 +260,13 @@ class Session:
 
     def _move_boxes(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Let hands move the boxes that they hold; return the held points [m] and the forces [N]."""
-        memories, pulls, h = list(self._memories), [], 1 / self.fps
+        memories, pulls, h = list[Any](self.now.memories), [], 1 / self.fps
         for grab in self.grabs.values():
             if isinstance(grab, BoxGrab) and (at := self.loose_box(grab.key)) is not None:
                 element: Any = self.items[at].element
                 pulls.append((grab.held(memories[at]), grab.force(memories[at], element.mass, h)))
                 memories[at] = grab.moved(memories[at], element.mass, h)
-        if pulls:
-            every_world: Any = self.now.memories[0]
-            self.now = replace(self.now, memories=((tuple(memories), *every_world[1:]),))
+        self.now = replace(self.now, memories=tuple(memories))
         return pulls
 
     # --- what is shown
@@ -312,25 +276,29 @@ class Session:
         self._shots[-1] = replace(self._shots[-1], solids=self.solids())
 
     def _shot(self, report: Report | None, pulls: tuple[tuple[np.ndarray, np.ndarray], ...]) -> Shot:
-        now: WorldState = self.now
         goals = tuple((goal.x, goal.y) for goal in self.goals.values() if isinstance(goal, GoTo))
+        ghosts = None if self._ghosts is None else self._ghosts.people
         seen = self.plane, self._spheres(), self.solids()
-        return Shot(now.frame, self.time, now, report, *seen, pulls, goals)
+        return Shot(self.now.frame, self.time, self.now.people, ghosts, report, *seen, pulls, goals)
 
     def solids(self) -> dict[int, Solid]:
-        """Return the solid objects of the first world, by number."""
+        """Return the solid objects, by number."""
         shown = {}
-        for item, memory in zip(self.items, self._memories, strict=True):
+        for item, memory in zip(self.items, self.now.memories, strict=True):
             for k, solid in enumerate(item.element.solids(memory)):
                 shown[MAX_PARTS * item.key + k] = solid
         return shown
 
     def _spheres(self) -> dict[int, Sphere]:
         shown = {}
-        for item, memory in zip(self.items, self._memories, strict=True):
+        for item, memory in zip(self.items, self.now.memories, strict=True):
             if (balls := item.element.balls(memory)) is None:
                 continue
             for k, (centre, radius) in enumerate(zip(balls.centres, balls.radii, strict=True)):
                 if float(centre[2]) > WAITING:
                     shown[MAX_PARTS * item.key + k] = Sphere(centre, float(radius), balls.flying)
         return shown
+
+
+def _person(everybody: Motion, person: int) -> Motion:
+    return replace(everybody.map(lambda values: values[person]), name="dropsim view")

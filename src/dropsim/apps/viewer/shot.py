@@ -10,7 +10,7 @@ from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.physics.step import Report
 from dropsim.priors.prior import State
-from dropsim.scene import Solid, WorldState
+from dropsim.scene import Solid
 from dropsim.scene.files import Setup
 
 
@@ -32,12 +32,12 @@ class Shot:
     frame: int
     time: float
     """Time since the start [s]."""
-    state: WorldState
-    """State of the world, and of the ghost's world if there is one."""
+    people: State
+    ghosts: State | None
+    """The same people, undisturbed."""
     report: Report | None
     """Report of the step that led here; the start has none."""
     ground: Plane
-    """Ground of the first world."""
     spheres: Mapping[int, Sphere]
     """Balls and obstacles, by a number that stays from frame to frame."""
     solids: Mapping[int, Solid]
@@ -48,22 +48,12 @@ class Shot:
     """Places that people are sent to [m]."""
 
     @property
-    def people(self) -> State:
-        """Everybody in the first world."""
-        return self.state.people[0]
-
-    @property
-    def ghosts(self) -> State | None:
-        """Everybody in the ghost's world."""
-        return self.state.people[1] if len(self.state.people.x) > 1 else None
-
-    @property
     def values(self) -> dict[str, float]:
         """The first person's energies [m^2], and root wrench before and after correction [body weights]."""
         if self.report is None:
             return {}
         wrench = {"root wrench": self.report.wrench_before, "root wrench left": self.report.wrench_after}
-        return {name: float(values[0, 0]) for name, values in (*self.report.energies.items(), *wrench.items())}
+        return {name: float(values[0]) for name, values in (*self.report.energies.items(), *wrench.items())}
 
 
 @dataclass(frozen=True, eq=False)

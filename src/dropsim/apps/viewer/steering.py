@@ -59,13 +59,11 @@ class Grab:
         pull = STIFFNESS * (np.array(self.pointer) - self.held(x)) - DAMPING * self.held(v)
         return _limited(pull, self.largest)
 
-    def forces(
-        self, x: Float[np.ndarray, "w p 22 3"], v: Float[np.ndarray, "w p 22 3"]
-    ) -> Float[np.ndarray, "w p 22 3"]:
-        """Forces on the joints [N]: shared between the bone's ends, in the first world only."""
-        forces, force = np.zeros_like(x), self.force(x[0], v[0])
-        forces[0, self.person, self.bone] += self.share * force
-        forces[0, self.person, PARENTS[self.bone]] += (1 - self.share) * force
+    def forces(self, x: Float[np.ndarray, "p 22 3"], v: Float[np.ndarray, "p 22 3"]) -> Float[np.ndarray, "p 22 3"]:
+        """Forces on the joints [N]: shared between the bone's ends."""
+        forces, force = np.zeros_like(x), self.force(x, v)
+        forces[self.person, self.bone] += self.share * force
+        forces[self.person, PARENTS[self.bone]] += (1 - self.share) * force
         return forces
 
 
@@ -136,17 +134,13 @@ class GoTo:
 def steering_inputs(
     goals: Mapping[int, Walk | GoTo], heights: Mapping[int, float], people: State, prior: Prior
 ) -> StepInputs:
-    """Return the intents of steered people, in every world by where the person of the first world is.
-
-    `heights` are those of the pelvis that some people want [m].
-    """
-    batch = people.x.shape[:-2]
-    velocity, height, led = np.full((*batch, 2), np.nan), np.full(batch, np.nan), np.zeros(batch, dtype=np.bool_)
+    """Return the intents of steered people; `heights` are those of the pelvis that some people want [m]."""
+    num = len(people.x)
+    velocity, height, led = np.full((num, 2), np.nan), np.full(num, np.nan), np.zeros(num, dtype=np.bool_)
     for person, goal in goals.items():
-        velocity[:, person] = goal.velocity(people.x[0, person, 0, :2])
-        led[:, person] = True
+        velocity[person], led[person] = goal.velocity(people.x[person, 0, :2]), True
     for person, wanted in heights.items():
-        height[:, person] = wanted
+        height[person] = wanted
     going = Intent.toward(velocity)
     intent = Intent(going.velocity, going.facing, height)
     if prior.takes_intent or not led.any():
