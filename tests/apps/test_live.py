@@ -20,7 +20,6 @@ from dropsim.apps.live import (
     Link,
     LinkOptions,
     Listener,
-    VmcSender,
     command_of,
     messages_of,
     packets,
@@ -120,10 +119,10 @@ def places(bones: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, np.ndar
 def sent(q: np.ndarray, root: np.ndarray, **options: object) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Send one pose through a socket, and return what arrived."""
     with receiving() as (receiver, port):
-        sender = VmcSender(LinkOptions(Address(port=port), **options))
-        sender.send(q[None], root[None], Skeleton.adult(), 1.5)
+        link = Link(Skeleton.adult(), LinkOptions(Address(port=port), **options))
+        link.send(q[None], root[None], 1.5)
         wait_until(receiver.frames)
-        sender.close()
+        link.close()
     return receiver.frames()[0][1]
 
 
@@ -331,7 +330,7 @@ def test_every_message_of_the_table_works(simulator: Simulator):
         ("walk", [1, 340.0, 0.0], lambda: session.goals[0].speed == 4.0),  # nobody walks at the speed of sound
         ("goto", [1, 2.0, 3.0, 1.0], lambda: session.goals == {0: GoTo(2.0, 3.0, 1.0)}),
         ("free", [1], lambda: not session.goals),
-        ("crouch", [1, 1], lambda: session.crouched == {0}),
+        ("crouch", [1.0, 1], lambda: session.crouched == {0}),
         ("push", [1, "back", 90.0, 0.1], lambda: session.events[-1].duration == 0.1),
         ("restart", [], lambda: not session.events),
         ("pause", [1], lambda: session.paused),

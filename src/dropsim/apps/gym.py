@@ -64,14 +64,20 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     }
 
     def __init__(
-        self, *, scene: str = "calm", parts: Sequence[str] = ("torso",), max_force: float = 300.0, seconds: float = 6.0,
-        num_samples: int | None = None, reward: Reward = KNOCK_OVER, render_mode: str | None = None,
-    ) -> None:  # fmt: skip
-        """Take the person and the other events from a distribution of scenes (its name or file), drawn again at each reset."""
+        self,
+        *,
+        scene: str = "calm",
+        parts: Sequence[str] = ("torso",),
+        max_force: float = 300.0,
+        seconds: float = 6.0,
+        num_samples: int | None = None,
+        reward: Reward = KNOCK_OVER,
+        render_mode: str | None = None,
+    ) -> None:
+        """Take people and events from a distribution of scenes (its name or file), drawn again at each reset."""
         if not (0 < seconds <= MAX_SECONDS and 0 < max_force < math.inf):
-            raise ValueError(
-                f"an episode has up to {MAX_SECONDS:g} seconds and forces above 0 N, not {seconds:g} and {max_force:g}"
-            )
+            wanted = f"an episode has up to {MAX_SECONDS:g} seconds and forces above 0 N"
+            raise ValueError(f"{wanted}, not {seconds:g} and {max_force:g}")
         if not parts:
             raise ValueError(f"an agent needs a body part to push, such as {', '.join(BODY_PARTS)}")
         if render_mode not in (None, *self.metadata["render_modes"]):
@@ -94,9 +100,8 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         super().reset(seed=seed)
         drawn = self._scenes.draw(int(self.np_random.integers(2**62)), 0)
         if len(drawn.setup.scene.people) != 1 or drawn.setup.clip is not None:
-            raise ValueError(
-                f"the scene {self._scenes.name!r} has several people or follows a recording: this environment has one person"
-            )
+            wrong = "has several people or follows a recording: this environment has one person"
+            raise ValueError(f"the scene {self._scenes.name!r} {wrong}")
         self._world = World(drawn.setup.scene, self._simulator)
         self._states, self._reports = [self._world.start(drawn.seed)], list[Report]()
         self._rng: Streams = self._world.streams(drawn.seed)
@@ -122,21 +127,17 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return self._observation(), reward, fallen, len(self._reports) >= self._num_frames, self._info()
 
     def _checked(self, action: np.ndarray) -> np.ndarray:
-        found, wanted = np.asarray(action, np.float32), self.action_space.shape
-        if found.shape != wanted:
-            raise ValueError(
-                f"an action has three numbers for each of the {len(self._joints)} body parts: {wanted}, not {found.shape}"
-            )
-        if not np.isfinite(found).all():
-            raise ValueError("an action has finite numbers from -1 to 1")
-        return np.clip(found, -1.0, 1.0)
+        forces, wanted = np.asarray(action, np.float32), self.action_space.shape
+        if forces.shape != wanted or not np.isfinite(forces).all():
+            numbers = "three finite numbers from -1 to 1 for each body part"
+            raise ValueError(f"an action has {numbers}: the shape {wanted}, not {forces.shape}")
+        return np.clip(forces, -1.0, 1.0)
 
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a picture of the person, (height, width, 3), in the mode rgb_array."""
         if self.render_mode is None:
-            gymnasium.logger.warn(
-                "there is no picture without a render mode: make the environment with render_mode='rgb_array'"
-            )
+            remedy = "make the environment with render_mode='rgb_array'"
+            gymnasium.logger.warn(f"there is no picture without a render mode: {remedy}")
             return None
         from dropsim.render import Stage, draw_frame
 
@@ -177,14 +178,9 @@ class PushEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return bool(metrics.lying(x, self._simulator.skeleton))
 
     def _info(self) -> dict[str, Any]:
-        return {
-            "fallen": self._fallen(),
-            "impulse": self._impulse,
-            "seconds": len(self._reports) / self._simulator.prior.fps,
-        }
+        seconds = len(self._reports) / self._simulator.prior.fps
+        return {"fallen": self._fallen(), "impulse": self._impulse, "seconds": seconds}
 
 
-gymnasium.register("dropsim/KnockOver-v0", "dropsim.apps.gym:PushEnv", kwargs={"scene": "calm", "reward": KNOCK_OVER})
-gymnasium.register(
-    "dropsim/KeepUpright-v0", "dropsim.apps.gym:PushEnv", kwargs={"scene": "pushes", "reward": KEEP_UPRIGHT}
-)
+for _name, _scene, _reward in (("KnockOver", "calm", KNOCK_OVER), ("KeepUpright", "pushes", KEEP_UPRIGHT)):
+    gymnasium.register(f"dropsim/{_name}-v0", "dropsim.apps.gym:PushEnv", kwargs={"scene": _scene, "reward": _reward})

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import math
-import operator
 import queue
 import socket
 import threading
@@ -80,9 +79,8 @@ class Address:
         if not host:
             host, number = ("", number) if number.isdecimal() else (number, "")
         if number and not (number.isdecimal() and 1 <= int(number) <= 65535):
-            raise ValueError(
-                f"{text!r} is no address: write HOST:PORT with a port from 1 to 65535, such as 127.0.0.1:{port}"
-            )
+            wanted = f"write HOST:PORT with a port from 1 to 65535, such as 127.0.0.1:{port}"
+            raise ValueError(f"{text!r} is no address: {wanted}")
         return cls(host.strip("[]") or cls.host, int(number) if number else port)
 
     def socket_address(self) -> tuple[socket.AddressFamily, Any]:
@@ -90,9 +88,8 @@ class Address:
         try:
             family, _, _, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_DGRAM)[0]
         except (OSError, UnicodeError):
-            raise ValueError(
-                f"there is no host {self.host!r}: name one that this machine can reach, or 127.0.0.1 for itself"
-            ) from None
+            remedy = "name one that this machine can reach, or 127.0.0.1 for itself"
+            raise ValueError(f"there is no host {self.host!r}: {remedy}") from None
         return family, address
 
     def __str__(self) -> str:
@@ -104,16 +101,15 @@ class LinkOptions:
     """How people are streamed."""
 
     to: Address = Address()
-    """Of the first person; each further one has a port that is 10 higher."""
+    """Address of the first person; each further one has a port that is 10 higher."""
     rate: Literal[30, 60] = 30
     """Poses a second: as simulated, or with one in the middle of every two, and half a frame later."""
     bundle: bool = True
-    """Whether messages travel in bundles, or each in a packet of its own, which some receivers want."""
+    """Messages travel in bundles; else each in a packet of its own, which some receivers want."""
     travel: Literal["root", "hips"] = "root"
-    """Which of the two moves through the world. Godot's receiver ignores the root; Unity's moves no hips unless it is
-    told to."""
+    """Bone that moves through the world. Godot's receiver ignores the root; Unity's moves no hips unless told to."""
     hip_height: float | None = None
-    """Of the character at rest [m]; positions are scaled to it. None: as our body's."""
+    """Height of the character's hips at rest [m], to which positions are scaled; None for our body's."""
 
     def __post_init__(self) -> None:
         if self.hip_height is not None and not 0.05 <= self.hip_height <= 10.0:
@@ -124,56 +120,20 @@ class LinkOptions:
         return [self.to.port + PORTS_APART * i for i in range(people)]
 
 
-def poses(
-    q: Float[np.ndarray, "p 22 3 3"], root: Float[np.ndarray, "p 3"], skeleton: Skeleton, options: LinkOptions
-) -> list[list[list]]:
-    """Return each person's arguments of the VMC messages: first of the root, then of the bones: name, position, quaternion."""
-    height = skeleton.standing_height
-    scale = (options.hip_height or height) / height
-    hips, offsets = np.array([0.0, height, 0.0]), skeleton.offsets @ _REST
-    people = []
-    for turns, place in zip(unity_rotations(q), unity_positions(root), strict=True):
-        at_hips = options.travel == "hips"
-        at = np.concatenate(((place if at_hips else hips)[None], offsets[1:])) * scale
-        origin = np.zeros(3) if at_hips else (place - hips) * scale
-        bones = [[name, *p, *r] for name, p, r in zip(BONES, at.tolist(), turns.tolist(), strict=True)]
-        people.append([["root", *origin.tolist(), 0.0, 0.0, 0.0, 1.0], *bones])
-    return people
-
-
-class VmcSender:
-    """Sends frames as VMC messages: one port for each person."""
-
-    def __init__(self, options: LinkOptions) -> None:
-        osc()
-        self.options = options
-        family, self._address = options.to.socket_address()
-        self._socket = socket.socket(family, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
-        self.sent = self.lost = 0
-        """Packets so far, and those that the system did not take."""
-
-    def send(
-        self, q: Float[np.ndarray, "p 22 3 3"], root: Float[np.ndarray, "p 3"], skeleton: Skeleton, seconds: float
-    ) -> None:
-        """Send everybody's pose at a time [s]."""
-        for i, (origin, *bones) in enumerate(poses(q, root, skeleton, self.options)):
-            messages = [("/VMC/Ext/OK", [1]), ("/VMC/Ext/T", [seconds]), ("/VMC/Ext/Root/Pos", origin)]
-            # The last one ends a frame; Unreal's VMCLiveLink waits for it.
-            messages += [*(("/VMC/Ext/Bone/Pos", bone) for bone in bones), ("/VMC/Ext/Blend/Apply", [])]
-            for packet in packets(messages, bundle=self.options.bundle):
-                self._send(packet, i)
-
-    def _send(self, packet: bytes, person: int) -> None:
-        host, port, *rest = self._address
-        try:
-            self._socket.sendto(packet, (host, port + PORTS_APART * person, *rest))
-            self.sent += 1
-        except (OSError, OverflowError):  # nobody listens, or the network is down: the next frame may get through
-            self.lost += 1
-
-    def close(self) -> None:
-        self._socket.close()
+def messages_for(
+    q: Float[np.ndarray, "22 3 3"], root: Float[np.ndarray, "3"], skeleton: Skeleton, options: LinkOptions
+) -> list[tuple[str, list]]:
+    """Return the VMC messages of a pose: the root's, and those of the bones, with name, position and quaternion."""
+    height, place = skeleton.standing_height, unity_positions(root)
+    scale, hips = (options.hip_height or height) / height, np.array([0.0, height, 0.0])
+    at_hips = options.travel == "hips"
+    at = np.concatenate(((place if at_hips else hips)[None], (skeleton.offsets @ _REST)[1:])) * scale
+    origin = np.zeros(3) if at_hips else (place - hips) * scale
+    bones = zip(BONES, at.tolist(), unity_rotations(q).tolist(), strict=True)
+    return [
+        ("/VMC/Ext/Root/Pos", ["root", *origin.tolist(), 0.0, 0.0, 0.0, 1.0]),
+        *(("/VMC/Ext/Bone/Pos", [name, *position, *turn]) for name, position, turn in bones),
+    ]
 
 
 def packets(messages: list[tuple[str, list]], *, bundle: bool) -> list[bytes]:
@@ -194,19 +154,19 @@ def packets(messages: list[tuple[str, list]], *, bundle: bool) -> list[bytes]:
 
 
 class Link(Viewer):
-    """Streams what it is shown, from a thread of its own."""
+    """Streams people as VMC messages, from a thread of its own: one port for each person."""
 
     def __init__(self, skeleton: Skeleton, options: LinkOptions) -> None:
-        self._skeleton, self._sender = skeleton, VmcSender(options)
+        osc()
+        self._skeleton, self._options = skeleton, options
+        family, self._address = options.to.socket_address()
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self.sent = 0
+        """Number of packets so far."""
         self._shots: queue.Queue[Shot | None] = queue.Queue(4)
-        self._last: Shot | None = None
         self._thread = threading.Thread(target=self._stream, name="vmc", daemon=True)
         self._thread.start()
-
-    @property
-    def sent(self) -> int:
-        """Packets so far."""
-        return self._sender.sent
 
     def show(self, shot: Shot, status: Status) -> None:
         with contextlib.suppress(queue.Full):  # a network that is too slow loses frames
@@ -218,18 +178,32 @@ class Link(Viewer):
     def close(self) -> None:
         self._shots.put(None)
         self._thread.join(timeout=5.0)
-        self._sender.close()
+        self._socket.close()
 
     def _stream(self) -> None:
+        last: Shot | None = None
         while (shot := self._shots.get()) is not None:
-            came, last, people = time.perf_counter(), self._last, shot.people
-            self._last = shot
-            if self._sender.options.rate == 60 and last is not None and shot.frame == last.frame + 1:
+            came, people = time.perf_counter(), shot.people
+            if self._options.rate == 60 and last is not None and shot.frame == last.frame + 1:
                 step = shot.time - last.time
                 middle = slerp_rotmat(last.people.q, people.q, 0.5), 0.5 * (last.people.x + people.x)[:, 0]
-                self._sender.send(*middle, self._skeleton, shot.time - 0.5 * step)
+                self.send(*middle, shot.time - 0.5 * step)
                 time.sleep(max(0.0, came + 0.5 * step - time.perf_counter()))
-            self._sender.send(people.q, people.x[:, 0], self._skeleton, shot.time)
+            self.send(people.q, people.x[:, 0], shot.time)
+            last = shot
+
+    def send(self, q: Float[np.ndarray, "p 22 3 3"], root: Float[np.ndarray, "p 3"], seconds: float) -> None:
+        """Send everybody's pose at a time [s]."""
+        host, _, *rest = self._address
+        for person, port in enumerate(self._options.ports(len(q))):
+            messages = [("/VMC/Ext/OK", [1]), ("/VMC/Ext/T", [seconds])]
+            messages += messages_for(q[person], root[person], self._skeleton, self._options)
+            # The last one ends a frame; Unreal's VMCLiveLink waits for it.
+            for packet in packets([*messages, ("/VMC/Ext/Blend/Apply", [])], bundle=self._options.bundle):
+                # Nobody listens, or the network is down: the next frame may get through.
+                with contextlib.suppress(OSError, OverflowError):
+                    self._socket.sendto(packet, (host, port, *rest))
+                    self.sent += 1
 
 
 # --- commands by OSC
@@ -260,11 +234,12 @@ def command_of(address: str, arguments: Sequence[object]) -> Callable[[Session],
             raise ValueError
         options: dict[str, Any] = dict(zip(names, arguments, strict=False))
         if "person" in options:
-            options["person"] = operator.index(options["person"]) - 1
-            if options["person"] < 0:
+            number = options["person"]
+            if isinstance(number, bool) or number != int(number) or number < 1:
                 raise ValueError
+            options["person"] = int(number) - 1
         checked(name, **options)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{address} takes {written or 'nothing'}, with people from 1 and finite numbers") from None
     return lambda session: do(session, name, **options)
 
@@ -284,9 +259,8 @@ class Listener:
             self._socket.bind(address)
         except OSError as error:
             self._socket.close()
-            raise ValueError(
-                f"cannot listen at {at}: {error.strerror or error}; choose another port with --listen"
-            ) from None
+            reason = error.strerror or error
+            raise ValueError(f"cannot listen at {at}: {reason}; choose another port with --listen") from None
         self._socket.settimeout(0.2)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="osc", daemon=True)

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import errno
 import functools
 import gzip
 import importlib.resources
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 """Names of this machine that nobody else can reach."""
+BUSY = "port {port} is in use: choose another with --port, or --port 0 for any that is free"
 CLOSE_TIMEOUT = 1.0
-"""How long a browser may take to answer a goodbye [s]; one that has gone silent would otherwise hold up the end of the
-app by 10 s."""
+"""Time for a browser to answer a goodbye [s]; a silent one would otherwise hold up the end of the app by 10 s."""
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32' fill='none' stroke='%232a7fb8' "
     "stroke-width='4' stroke-linecap='round'%3E%3Ccircle cx='20' cy='6' r='3'/%3E"
@@ -44,7 +45,7 @@ def start_server(host: str, port: int) -> "viser.ViserServer":
         server = viser.ViserServer(host=host, port=port, label="dropsim", verbose=False)
     if port not in (0, server.get_port()):
         stop_server(server)
-        raise ValueError(_busy(port))
+        raise ValueError(BUSY.format(port=port))
     # A client may ask for a public tunnel to this server: never.
     server.request_share_url = lambda verbose=True: None
     _accept_values_only(server._websock_server)
@@ -73,11 +74,7 @@ def _our_page(local: bool) -> Iterator[None]:
             if not is_own_page(request.headers, local=local):
                 return connection.respond(403, "dropsim: only its own page may use this server\n")
             response = process_request(connection, request)
-            if (
-                response is not None
-                and response.status_code == 200
-                and response.headers["Content-Type"].startswith("text/html")
-            ):
+            if response is not None and response.headers.get("Content-Type", "").startswith("text/html"):
                 response.body = with_head(response.body)
                 for name, value in (("Content-Length", str(len(response.body))), ("Content-Encoding", "identity")):
                     del response.headers[name]
@@ -133,8 +130,6 @@ def _accept_values_only(connection: Any) -> None:  # noqa: ANN401, viser's serve
     """Let browsers set a control's value and no other property; viser itself would allow any."""
     from viser._messages import GuiUpdateMessage
 
-    handlers = connection._incoming_handlers[GuiUpdateMessage]
-
     def checked(handler: Callable[..., Any]) -> Callable[..., Any]:
         async def handle(client_id: Any, message: Any) -> None:  # noqa: ANN401
             if isinstance(message.updates, dict) and set(message.updates) <= {"value"}:
@@ -142,11 +137,8 @@ def _accept_values_only(connection: Any) -> None:  # noqa: ANN401, viser's serve
 
         return handle
 
-    handlers[:] = [checked(handler) for handler in handlers]
-
-
-def _busy(port: int) -> str:
-    return f"port {port} is in use: choose another with --port, or --port 0 for any that is free"
+    handlers = connection._incoming_handlers[GuiUpdateMessage]
+    handlers[:] = map(checked, handlers)
 
 
 def refuse_busy(host: str, port: int) -> None:
@@ -154,17 +146,15 @@ def refuse_busy(host: str, port: int) -> None:
     if not 0 <= port <= 65535:
         raise ValueError(f"a port is a number from 0 to 65535, not {port}")
     try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        options = {"type": socket.SOCK_STREAM, "flags": socket.AI_PASSIVE}
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, **options)[0]
         with socket.socket(family, kind, proto) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
+    except socket.gaierror:
+        use = "use 127.0.0.1 for this machine only, or 0.0.0.0 for everybody"
+        raise ValueError(f"there is no host {host!r}: {use}") from None
     except OSError as error:
-        if isinstance(error, socket.gaierror):
-            raise ValueError(
-                f"there is no host {host!r}: use 127.0.0.1 for this machine only, or 0.0.0.0 for everybody"
-            ) from None
-        if error.errno in (98, 48, 10048):
-            raise ValueError(_busy(port)) from None
+        if error.errno == errno.EADDRINUSE:
+            raise ValueError(BUSY.format(port=port)) from None
         raise ValueError(f"cannot listen at {host} port {port}: {error.strerror or error}") from None
