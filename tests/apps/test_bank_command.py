@@ -36,17 +36,3 @@ def test_a_folder_is_a_prior(folder):
     prior = open_prior(folder)
     assert isinstance(prior, MotionField)
     assert [clip.name for clip in prior.bank.clips] == ["my_walk"]
-
-
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        (["build", "nowhere"], "nowhere is not a folder"),
-        (["biuld", "x"], "there is no `dropsim bank biuld`"),
-        (["info", "x.bank"], "x.bank"),
-    ],
-)
-def test_mistakes_get_a_sentence(args, sentence, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["bank", *args]) == 2
-    assert sentence in capsys.readouterr().err

@@ -58,6 +58,7 @@ def failing(monkeypatch):
         ),
         (OSError("disk on fire"), "dropsim: disk on fire\n"),
         (ValueError(), "dropsim: ValueError\n"),
+        (MemoryError(), "dropsim: there is not enough memory for this: ask for fewer people, samples or seconds\n"),
     ],
 )
 def test_an_error_is_one_line_and_exit_code_2(failing, capsys, error, line):
@@ -68,16 +69,13 @@ def test_an_error_is_one_line_and_exit_code_2(failing, capsys, error, line):
     assert output.out == ""
 
 
-def test_debug_shows_the_traceback(failing, monkeypatch):
+def test_a_bug_or_a_wish_to_debug_shows_the_traceback(failing, monkeypatch):
+    failing(KeyError("q"))
+    with pytest.raises(KeyError):
+        main(["fail"])
     failing(ValueError("deep inside"))
     monkeypatch.setenv("DROPSIM_DEBUG", "1")
     with pytest.raises(ValueError, match="deep inside"):
-        main(["fail"])
-
-
-def test_a_bug_is_not_dressed_up_as_the_users_mistake(failing):
-    failing(KeyError("q"))
-    with pytest.raises(KeyError):
         main(["fail"])
 
 
@@ -85,49 +83,6 @@ def test_ctrl_c_is_quiet(failing, capsys):
     failing(KeyboardInterrupt())
     assert main(["fail"]) == 130
     assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        (["run", "push", "--seconds", "many"], "--seconds: 'many' is not a number"),
-        (["run", "push", "--seed", "1.5"], "--seed: '1.5' is not a whole number"),
-        (["run", "push", "--newtns", "3"], "unrecognized options: --newtns, 3: did you mean --newtons?"),
-        (["run"], "missing from dropsim run: NAME|FILE.toml"),
-        (["evaluate", "push", "--rollouts", "8"], "unrecognized or misplaced options: --rollouts 8"),
-        (["evaluate", "paper"], "missing from dropsim evaluate paper: --out"),
-        (["evaluate", "pusj"], "unrecognized options: pusj: use one of ablation, all,"),
-        (["evaluate", "pusj"], " response, steering (`dropsim evaluate"),  # the whole list, however long it is
-    ],
-)
-def test_a_usage_error_exits_with_2_and_one_sentence(capsys, args, sentence):
-    assert main(args) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("dropsim: ")
-    assert sentence in said
-    assert said.endswith(f"(`dropsim {args[0]} --help` explains the options)\n")
-    assert said.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        (["rnu", "push"], "there is no command 'rnu': did you mean 'run'?"),
-        (["xyzzy"], "there is no command 'xyzzy': use one of bank, bench, clean, convert,"),
-        (["--tyro-print-completion"], "--tyro-print-completion: name a shell, bash, zsh, tcsh, fish"),
-        (["--tyro-write-completion", "ksh", "file"], "name a shell"),
-        (["run", "push", "--part", "LeftAnkel"], "--part: there is no joint 'LeftAnkel': did you mean 'left_ankle'?"),
-        (["run", "push", "--part", "Torso"], "did you mean 'torso'?"),
-        (["run", "push", "--start", "wakl"], "did you mean 'walk'?"),
-        (["run", "Two People"], "did you mean two-people?"),
-    ],
-)
-def test_a_mistyped_name_is_answered_with_the_nearest(capsys, tmp_path, monkeypatch, args, sentence):
-    monkeypatch.chdir(tmp_path)  # where no earlier demo left its files
-    assert main(args) == 2
-    error = capsys.readouterr().err
-    assert sentence in error
-    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("args", [[], ["--help"], ["-h"]])
@@ -187,12 +142,6 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     assert result.stdout in ("0\n", "141\n")
 
 
-def test_too_little_memory_is_one_line(failing, capsys):
-    failing(MemoryError())
-    assert main(["fail"]) == 2
-    assert "not enough memory" in capsys.readouterr().err
-
-
 def test_demo_writes_what_it_says(capsys, tmp_path):
     assert main(["demo", "--out", str(tmp_path / "new")]) == 0
     written = sorted(path.name for path in (tmp_path / "new").iterdir())
@@ -201,70 +150,17 @@ def test_demo_writes_what_it_says(capsys, tmp_path):
     assert all(name in said for name in written)
     with np.load(tmp_path / "new" / "push.npz", allow_pickle=False) as archive:
         frames = len(archive["poses"])
-        shapes = {
-            "trans": (3,),
-            "joints": (22, 3),
-            "contacts": (22,),
-            "contact_forces": (22, 3),
-            "external_forces": (22, 3),
-            "root_wrench": (2,),
-        }
-        assert {name: archive[name].shape for name in shapes} == {
-            name: (frames, *shape) for name, shape in shapes.items()
-        }
-        assert {
-            "energy_kinematic",
-            "energy_contact",
-            "energy_rigidity",
-            "energy_range_of_motion",
-            "energy_momentum",
-        } <= set(archive)
+        shapes = {"trans": (3,), "contacts": (22,), "root_wrench": (2,)}
+        shapes |= dict.fromkeys(("joints", "contact_forces", "external_forces"), (22, 3))
+        assert {name: archive[name].shape[1:] for name in shapes} == shapes
+        assert {len(archive[name]) for name in shapes} == {frames}
+        energies = ("kinematic", "contact", "rigidity", "range_of_motion", "momentum")
+        assert {f"energy_{name}" for name in energies} <= set(archive)
         assert int(archive["seed"]) == scenario("push").seed
         # 250 N for half a second from 2 s on, at 30 Hz: 15 frames.
         pushed = np.abs(archive["external_forces"]).sum((1, 2)) > 0
         assert pushed.sum() == 15
         assert np.argmax(pushed) == 61
-
-
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        (["--newtons", "nan"], "--newtons: push newtons is a number [N]"),
-        (["--newtons", "-5"], "turn the direction instead of the sign"),
-        (["--part", "tail"], "there is no joint 'tail'"),
-        (["--direction", "up"], "there is no direction 'up'"),
-        (["--samples", "0"], "num_samples has to be between 1 and 4096"),
-        (["--seconds", "nan"], "--seconds: seconds is a number [s]"),
-        (["--seconds", "4000"], "seconds must be above 0"),
-        (["--start", "swim"], "swim"),
-        (["--duration", "0"], "a push starts at 0 s or later"),
-        (["--seed", "-1"], "a seed is a whole number from 0"),
-        (["--set", "push.froce=3"], "--set push.froce: push has no field 'froce': did you mean 'force'?"),
-        (["--set", "push.start"], "write a path, = and a value"),
-        (["--set", "clip=walk.fbx"], "walk.fbx: a motion file ends in .bvh"),
-        (["--set", "person.1.position=[0, 0.1]"], "people 0 and 1 start inside each other"),
-        (["--save", "scene.json"], "a scene file ends in .toml"),
-    ],
-)
-def test_run_refuses_what_cannot_be_in_one_line(capsys, tmp_path, args, sentence):
-    assert main(["run", "push", "--out", str(tmp_path / "new"), *args]) == 2
-    error = capsys.readouterr().err
-    assert sentence in error
-    assert error.count("\n") == 1
-    assert not list((tmp_path / "new").glob("*"))
-
-
-@pytest.mark.parametrize(
-    ("scene", "sentence"),
-    [
-        ("psuh", "there is no scenario 'psuh': did you mean push?"),
-        ("missing.toml", "missing.toml: No such file or directory"),
-    ],
-)
-def test_run_refuses_scenes_that_are_not_there(capsys, tmp_path, scene, sentence):
-    assert main(["run", scene, "--out", str(tmp_path / "new")]) == 2
-    assert capsys.readouterr().err == f"dropsim: {sentence}\n"
-    assert not (tmp_path / "new").exists()
 
 
 def test_run_writes_everybody_of_a_scene(capsys, tmp_path):
@@ -313,12 +209,8 @@ def test_files_of_another_run_are_not_replaced(capsys, tmp_path):
 
 
 def test_what_comes_after_the_end_is_said(capsys, tmp_path):
-    assert (
-        main(
-            ["run", "push", "--samples", "2", "--at", "100", "--seconds", "0.1", "--no-picture", "--out", str(tmp_path)]
-        )
-        == 0
-    )
+    options = "--samples 2 --at 100 --seconds 0.1 --no-picture --out"
+    assert main(["run", "push", *options.split(), str(tmp_path)]) == 0
     assert "push torso at 100 s never happens: the run ends at 0.1 s" in capsys.readouterr().err
 
 
@@ -356,12 +248,6 @@ def test_scenarios_are_listed_with_a_sentence_each(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("push-small ") and line.endswith(".") for line in lines)
     assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
-
-
-def test_demo_into_a_file_is_an_error(capsys, tmp_path):
-    (tmp_path / "taken").write_text("a file, not a folder")
-    assert main(["demo", "--out", str(tmp_path / "taken")]) == 2
-    assert capsys.readouterr().err.startswith(f"dropsim: --out {tmp_path / 'taken'}: give a folder")
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
@@ -433,11 +319,6 @@ def test_what_takes_long_is_explained(capsys):
     with progress.told_if_long("a reason", seconds=60.0):
         pass
     assert capsys.readouterr().err == ""
-
-
-def test_the_browser_app_refuses_more_people_than_it_shows(capsys):
-    assert main(["view", "--people", "99"]) == 2
-    assert capsys.readouterr().err == "dropsim: --people: a live world has 1 to 6 people, not 99\n"
 
 
 def test_ctrl_c_while_the_command_is_loaded_is_quiet(monkeypatch, capsys):

@@ -365,25 +365,6 @@ def test_a_flood_and_foreign_bytes_are_dropped(monkeypatch: pytest.MonkeyPatch):
     assert len(said) <= 1
 
 
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        (["--vmc", "127.0.0.1:99999"], "HOST:PORT"),
-        (["--vmc", "no.such.host.invalid:39539"], "no host"),
-        (["--seconds", "0"], "above 0"),
-        (["--hip-height", "-1"], "hips are"),
-        (["--rate", "45"], "rate"),
-        (["psuh"], "push"),
-        (["--people", "9"], "1 to 6"),
-    ],
-)
-def test_mistakes_get_one_sentence(capsys: pytest.CaptureFixture[str], args: list[str], sentence: str):
-    assert main(["live", *args]) == EXIT_ERROR
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.count("\n") == 1
-
-
 def test_the_command_streams_and_ends(capsys: pytest.CaptureFixture[str]):
     with receiving() as (receiver, port):
         assert (

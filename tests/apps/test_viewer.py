@@ -884,6 +884,13 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     ui, loop = page.page, page.loop
     assert ui.title() == "dropsim"
 
+    def control(label: str) -> object:
+        return ui.get_by_text(label, exact=True).locator("xpath=../../..").locator("input").first
+
+    def choose(label: str, option: str) -> None:
+        control(label).click()
+        ui.get_by_role("option", name=option, exact=True).click()
+
     # The help card greets who comes for the first time.
     ui.get_by_role("dialog", name="Help").wait_for()
     ui.get_by_role("button", name="Start", exact=True).click()
@@ -926,8 +933,7 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     ui.keyboard.press("Escape")
     wait_until(lambda: not loop.ask(lambda s: s.goals))
     # Keys that are typed into a field steer nobody.
-    seed = ui.get_by_text("Seed", exact=True).locator("xpath=../../..").locator("input").first
-    seed.click()
+    control("Seed").click()
     ui.keyboard.press("c")
     time.sleep(0.3)
     assert not loop.ask(lambda s: s.crouched)
@@ -942,6 +948,9 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     assert ui.url.endswith("?scenario=two-people")
     people = ui.get_by_text("People", exact=True).locator("xpath=../../..").locator("input").last
     wait_until(lambda: people.input_value() == "2")
+    ui.keyboard.press("2")
+    ui.keyboard.press("c")
+    wait_until(lambda: loop.ask(lambda s: s.crouched) == {1})
     ui.get_by_role("button", name="Replay").click()
     wait_until(lambda: loop.ask(lambda s: s.time) < 1.0)
     # It can be changed as text.
@@ -952,6 +961,14 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     ui.get_by_role("button", name="Start it").click()
     wait_until(lambda: loop.ask(lambda s: (len(s.scene.people), [type(e) for e in s.scene.elements])) == (1, [Push]))
     loop.commands.do("load", Setup(scene=Scene((Person("stand"),))))
+    # The second person, whom the keys steered, is gone: they steer the first. A dropdown does not keep the keys.
+    choose("Speed", "1/2")
+    wait_until(lambda: loop.ask(lambda s: s.pace) == 0.5)
+    choose("Speed", "1")
+    time.sleep(0.5)
+    ui.keyboard.press("c")
+    wait_until(lambda: loop.ask(lambda s: s.crouched) == {0})
+    loop.commands.do("crouch", False)
 
     # Pause pauses: the button turns into Play, and frames stop.
     pause, play = ui.get_by_role("button", name="Pause"), ui.get_by_role("button", name="Play", exact=True)
@@ -996,8 +1013,7 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
 
     # A click puts a box down, which the mouse then lifts; another paints ice, and a button takes both away.
     def a_click(does: str) -> None:
-        ui.get_by_text("A click", exact=True).locator("xpath=../../..").locator("input").first.click()
-        ui.get_by_role("option", name=does).click()
+        choose("A click", does)
         wait_until(lambda: page.viewer.panel.click["does"].value == does)
 
     ui.get_by_role("tab", name="World").click()
@@ -1054,8 +1070,7 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
 
     # Another prior can be chosen, and it begins again with it.
     ui.get_by_role("tab", name="Scene").click()
-    ui.get_by_text("Prior", exact=True).locator("xpath=../../..").locator("input").first.click()
-    ui.get_by_role("option", name="other").click()
+    choose("Prior", "other")
     wait_until(lambda: loop.ask(lambda s: (s.prior_name, s.shown.frame) == ("other", 0)))
     for _ in range(5):
         loop.ask(lambda s: do(s, "step"))
@@ -1165,27 +1180,22 @@ def _nonsense(uuids: list[str]) -> list[bytes]:
     def packed(**message: object) -> bytes:
         return _frame(msgspec.msgpack.encode(message))
 
-    limb = {"button": "left", "modifier": None, "start_screen_pos": (0, 0), "end_screen_pos": (0, 0)}
-    camera = {
-        "wxyz": (1, 0, 0, 0),
-        "position": (1e300, float("nan"), 0),
-        "fov": 1.0,
-        "look_at": (0, 0, 0),
-        "up_direction": (0, 0, 1),
-    }
-    values = (float("nan"), "x", None, -1)
+    nan, values = float("nan"), (float("nan"), "x", None, -1)
+    camera = {"wxyz": (1, 0, 0, 0), "position": (1e300, nan, 0), "look_at": (0, 0, 0), "up_direction": (0, 0, 1)}
+    camera |= {"fov": 1.0, "image_height": 1, "image_width": 1, "near": 0.1, "far": 10.0}
+    drag = {"button": "left", "modifier": None, "start_screen_pos": (0, 0), "end_screen_pos": (0, 0), "owner": ""}
+    drag |= {"name": "/world/limbs_0", "phase": "start", "instance_index": 99}
+    drag |= {"start_position": (nan, 0, 0), "end_position": (0, float("inf"), 0)}
+    broken = (b"\xff\x00nonsense", b"", b"\x93\x01\x02\x03")
     return [
-        _frame(b"\xff\x00nonsense"), _frame(b"text", 1), _frame(b""), b"\x00\x01\x02", b"\xff" * 40,
-        packed(type="NoSuchMessage"), packed(type="GuiUpdateMessage"), packed(type=7), _frame(b"\x93\x01\x02\x03"),
-        packed(type="ViewerCameraMessage", **camera, image_height=1, image_width=1, near=0.1, far=10.0),
-        packed(type="ShareUrlRequest"),
+        *(_frame(content) for content in broken),
+        *(_frame(b"text", 1), b"\x00\x01\x02", b"\xff" * 40),
+        *(packed(type=name) for name in ("NoSuchMessage", "GuiUpdateMessage", 7, "ShareUrlRequest")),
+        packed(type="ViewerCameraMessage", **camera),
         *(packed(type="GuiUpdateMessage", uuid=uuid, updates={"value": value}) for uuid in uuids for value in values),
         *(packed(type="GuiUpdateMessage", uuid=uuid, updates={"removed": True, "update_cb": 3}) for uuid in uuids),
-        packed(
-            type="SceneNodeDragMessage", name="/world/limbs_0", owner="", phase="start", instance_index=99, **limb,
-            start_position=(float("nan"), 0, 0), end_position=(0, float("inf"), 0),
-        ),
-    ]  # fmt: skip
+        packed(type="SceneNodeDragMessage", **drag),
+    ]
 
 
 @pytest.mark.slow
@@ -1235,17 +1245,18 @@ def test_pages_of_others_are_refused(session: Session):
             with _raw_client(port, f"viser-v{viser.__version__}", host=host, origin=origin) as client:
                 return client.recv(12)
 
-        for host, origin in (
-            ("127.0.0.1", None), ("127.0.0.1", f"http://127.0.0.1:{port}"), ("localhost", f"http://localhost:{port}"),
-        ):  # fmt: skip
+        own = [
+            ("127.0.0.1", None),
+            ("127.0.0.1", f"http://127.0.0.1:{port}"),
+            ("localhost", f"http://localhost:{port}"),
+        ]
+        for host, origin in own:
             assert answer(host, origin) == b"HTTP/1.1 101"
-        # Another site, another local server, a page in a sandbox or a file, and a name of somebody else's that leads
-        # here.
-        for host, origin in (
-            ("127.0.0.1", "https://evil.example"), ("127.0.0.1", "http://127.0.0.1:1"), ("127.0.0.1", "null"),
-            ("evil.example", f"http://evil.example:{port}"), ("127.0.0.1", "http://["),
-        ):  # fmt: skip
-            assert answer(host, origin) == b"HTTP/1.1 403"
+        # Another site, another local server, a page in a sandbox or a file, and no address at all.
+        for origin in ("https://evil.example", "http://127.0.0.1:1", "null", "http://["):
+            assert answer("127.0.0.1", origin) == b"HTTP/1.1 403"
+        # A name of somebody else's that leads here.
+        assert answer("evil.example", f"http://evil.example:{port}") == b"HTTP/1.1 403"
 
 
 def test_it_ends_at_once_and_silently_although_a_client_has_gone_silent(
