@@ -1,1 +1,1 @@
-"""What people start: the command, the browser app, a gymnasium environment."""
+"""Programs to start: the command, the browser app, the live link, a Gymnasium environment."""

@@ -33,7 +33,7 @@ FARTHEST = 100.0
 
 @dataclass(frozen=True)
 class Reward:
-    """What the agent is rewarded for."""
+    """Rewards of the agent."""
 
     fallen: float = 0.0
     """Once, when the person has fallen."""

@@ -32,7 +32,7 @@ MESSAGES_IN_A_BUNDLE = 12
 COMMANDS_PER_SECOND = 60
 """Further commands are dropped."""
 LARGEST_PACKET = 2048
-"""Of a command [bytes]; the rest is cut off, and what is left cannot be read."""
+"""Largest packet of a command [bytes]; longer ones are cut off, and then cannot be read."""
 
 _TRUNK = ("Spine", "Chest", "UpperChest", "Neck", "Head")
 _LIMBS = ("UpperLeg", "LowerLeg", "Foot", "Toes", "Shoulder", "UpperArm", "LowerArm", "Hand")
@@ -67,7 +67,7 @@ def unity_positions(world: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 3
 
 @dataclass(frozen=True)
 class Address:
-    """Where packets go to, or come from."""
+    """Host and port that packets go to or come from."""
 
     host: str = "127.0.0.1"
     port: int = PORT
@@ -98,7 +98,7 @@ class Address:
 
 @dataclass(frozen=True)
 class LinkOptions:
-    """How people are streamed."""
+    """Options of the stream."""
 
     to: Address = Address()
     """Address of the first person; each further one has a port that is 10 higher."""
@@ -304,7 +304,7 @@ class Listener:
 
 
 def messages_of(packet: bytes) -> list[tuple[str, list[object]]]:
-    """Return the messages of an OSC packet, in bundles or not, at once whatever their times say; none if it cannot be read."""
+    """Return the messages of an OSC packet, bundled or not, whatever their times; none if it cannot be read."""
     from pythonosc.osc_packet import OscPacket
 
     try:

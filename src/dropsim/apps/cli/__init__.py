@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Annotated, Any, Protocol, Union, runtime_checkable
 
 import tyro
@@ -22,7 +23,7 @@ from dropsim.apps.cli.convert import Convert
 from dropsim.apps.cli.data import Data
 from dropsim.apps.cli.demo import Demo
 from dropsim.apps.cli.evaluate import Evaluate
-from dropsim.apps.cli.info import Info, Version
+from dropsim.apps.cli.info import Info
 from dropsim.apps.cli.live import Live
 from dropsim.apps.cli.perturb import Perturb
 from dropsim.apps.cli.render import Render
@@ -37,7 +38,7 @@ from dropsim.files.names import suggestion
 
 @runtime_checkable
 class Command(Protocol):
-    """What every command has."""
+    """The method of every command."""
 
     def run(self) -> None:
         """Do the work; a ValueError or OSError raised here becomes one line for the user."""
@@ -69,7 +70,7 @@ EXIT_INTERRUPTED = 130
 EXIT_PIPE = 141
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 """Those that tyro writes completions for."""
-DESCRIPTION = "Gives any autoregressive human motion model a body that obeys physics. `dropsim COMMAND --help` explains a command."
+DESCRIPTION = "Gives any human motion model a body that obeys physics. `dropsim COMMAND --help` explains a command."
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -77,7 +78,11 @@ def main(args: Sequence[str] | None = None) -> int:
     # Threads of a step are set in dropsim.compute.threads; elsewhere the user's own setting holds.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
-        _parsed(sys.argv[1:] if args is None else args).run()
+        arguments = sys.argv[1:] if args is None else args
+        if list(arguments[:1]) == ["--version"]:
+            print(f"dropsim {version('dropsim')}")
+        else:
+            _parsed(arguments).run()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -108,13 +113,11 @@ def _parsed(args: Sequence[str]) -> Command:
             raise ValueError(
                 f"{_usage_error(said.getvalue())} (`dropsim {first} --help` explains the options)"
             ) from None
-    if first == "--version":
-        return Version()
     if first.startswith("--tyro-") and (len(args) < 2 or args[1] not in SHELLS):
         raise ValueError(f"{first}: name a shell, {', '.join(SHELLS)}")
     if not first.startswith("-"):
         raise ValueError(f"there is no command {first!r}: {suggestion(first, COMMANDS)}")
-    return tyro.cli(_every_command(), prog="dropsim", description=DESCRIPTION, args=args or [first])  # pyright: ignore[reportReturnType]
+    return tyro.cli(_every_command(), prog="dropsim", description=DESCRIPTION, args=args or [first])
 
 
 VALUE = r"Error parsing (\S+): (.*) could be instantiated from \[(.*)\]"
@@ -148,7 +151,7 @@ def _usage_error(box: str) -> str:
     return f"{said}: did you mean {' or '.join(near)}?" if near else said
 
 
-def _every_command() -> Any:  # noqa: ANN401 - a union that is made at run time
+def _every_command() -> Any:  # noqa: ANN401, a union that is made at run time
     """Return the union of all commands, each with the first line of its docstring as its description."""
     each = []
     for name, cls in COMMANDS.items():

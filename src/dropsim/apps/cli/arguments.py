@@ -53,7 +53,7 @@ class RigOptions:
     """Options that say what a BVH or GLB file leaves open."""
 
     up: Annotated[Literal["x", "y", "z"] | None, optional("x|y|z", "the rig's, or its rest pose's")] = None
-    """Which axis of the input BVH points up."""
+    """Axis of the input BVH that points up."""
     unit: Annotated[float | None, optional("M", "told by the length of the legs")] = None
     """Metres per unit of the input BVH."""
     rig: RigMapFile = None

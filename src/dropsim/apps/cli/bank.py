@@ -20,7 +20,7 @@ class BankCommand:
     """
 
     action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="build|info")]]
-    """What to do."""
+    """Build a bank, or print the contents of some."""
     sources: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of .bvh or .npz files; for info, banks."""
     out: Path = Path("recordings.bank")

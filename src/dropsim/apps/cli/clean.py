@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Clean(RigOptions):
-    """Clean a recording, or a folder of them: standing feet neither slide nor float nor sink, and glitches of a few frames are mended.
+    """Clean a recording, or a folder of them: feet that slide, float or sink, and glitches of a few frames.
 
     Examples: dropsim clean walk.bvh clean.bvh; dropsim clean mocap cleaned --strength strict. A BVH file comes back on
     its own rig: same joints, rate, axes, unit and floor, and frames in which nothing was wrong as they were. A GLB file
@@ -28,8 +28,7 @@ class Clean(RigOptions):
     """File to write, by its ending: .bvh, .npz, .glb, .csv, .html, .usd, .usda or .usdc; for a folder the folder to
     write to."""
     strength: Literal["gentle", "normal", "strict"] = "normal"
-    """How much is cleaned: stances that slide by over 2 cm or are 1 cm off the floor, by over 5 mm or 2 mm, or all of
-    them."""
+    """Stances that are cleaned: those that slide by 2 cm or are 1 cm off the floor, by 5 mm or 2 mm, or all of them."""
     report: Annotated[Path | None, optional("FILE.md", "none")] = None
     """Also write a report: measures before and after, what was found, and plots next to it."""
     floor: Annotated[float | None, optional("M", "where the feet stand")] = None
@@ -108,8 +107,8 @@ def _summary(recording: "Motion", cleaned: "Cleaned") -> str:
     from dropsim.scene.cleaning import quality_of, table_of
 
     before, after = (quality_of(m, recording, standing=cleaned.standing) for m in (recording, cleaned.motion))
-    found = "\n".join(f"- {glitch}" for glitch in cleaned.glitches)
-    return f"{table_of({'before': before, 'after': after})}\n\n{_found(cleaned)}\n{found}".rstrip() + "\n"
+    glitches = "\n".join(f"- {glitch}" for glitch in cleaned.glitches)
+    return f"{table_of({'before': before, 'after': after})}\n\n{_found(cleaned)}\n{glitches}".rstrip() + "\n"
 
 
 def length_of(motion: "Motion") -> str:

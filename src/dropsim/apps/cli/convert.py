@@ -29,7 +29,7 @@ class Convert(RigOptions):
     fps: Annotated[float | None, optional("HZ", "the input's own")] = None
     """Frames per second to resample to."""
     out_up: Annotated[Literal["y", "z"] | None, optional("y|z", "y")] = None
-    """Which axis of the output BVH points up."""
+    """Axis of the output BVH that points up."""
     out_unit: Annotated[float | None, optional("M", "1, as Blender assumes")] = None
     """Metres per unit of the output BVH."""
 

@@ -17,7 +17,7 @@ class Demo:
     out: Path = Path("out")
     """Folder to write to; made when it is missing."""
     seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
-    """Of everything random: another seed is another person."""
+    """Seed of everything random: another seed is another person."""
     force: bool = False
     """Replace the files of another run."""
 

@@ -47,15 +47,6 @@ class Info:
             print(f"{name:<10}{fact}")
 
 
-@dataclass(frozen=True)
-class Version:
-    """Print the version; `dropsim --version` asks for it."""
-
-    def run(self) -> None:
-        """Print one line."""
-        print(f"dropsim {version('dropsim')}")
-
-
 def _bank(path: Path) -> str:
     """Say what recordings a bank holds, and under which licences."""
     from dropsim.priors.bank import Bank

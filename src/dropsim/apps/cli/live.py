@@ -22,10 +22,9 @@ class Live(LiveOptions):
     bundle: bool = True
     """Several messages in a packet; some receivers want one message in each."""
     travel: Literal["root", "hips"] = "root"
-    """What moves through the world: the character's root, or its hips, for receivers that ignore the root, such as
-    Godot's."""
+    """Bone that moves through the world: the root, or the hips for receivers that ignore the root, such as Godot's."""
     hip_height: Annotated[float | None, optional("M", "0.98, our body's")] = None
-    """How high your character's hips are at rest [m]; positions are scaled to it."""
+    """Height of your character's hips at rest [m]; positions are scaled to it."""
     listen: Annotated[str | None, optional("[HOST:]PORT", "off")] = None
     """Take steering, pushes and restarts by OSC at this port, e.g. 39540; from this machine only, unless a host is
     given."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LONGEST = 3600.0
 """[s]"""
 AFTERWARD = 4.0
-"""How long to simulate after the push begins, unless told [s]."""
+"""Time to simulate after the push begins, unless one is given [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,29 +32,29 @@ class Perturb(OutputOptions, ModelOptions, RigOptions):
     input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CLIP")]
     """Motion to read, .bvh, .glb or .npz."""
     part: str = "torso"
-    """Where the push acts: pelvis, torso, hand, foot, or a joint's name."""
+    """Body part that is pushed: pelvis, torso, hand, foot, or a joint's name."""
     newtons: float = 250.0
-    """How strong the push is [N]."""
+    """Strength of the push [N]."""
     direction: str = "left"
-    """Where the push drives the person, as they face then: front, back, left, right, or degrees counterclockwise from
-    the front."""
+    """Direction of the push, as the person faces then: front, back, left, right, or degrees counterclockwise from the
+    front."""
     at: float = 2.0
     """When the push begins, inside the recording [s]."""
     duration: float = 0.5
-    """How long the push lasts [s]."""
+    """Duration of the push [s]."""
     seconds: Annotated[float | None, optional("S", "until 4 s after the push begins")] = None
-    """How long to simulate in all [s]."""
+    """Length of the simulation [s]."""
     prior: PriorName = "field"
     """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
     best_model.pth."""
     samples: Annotated[int | None, optional("K", "the prior's own")] = None
     """Candidates of the prior a frame."""
     seed: int = 0
-    """Of everything random: the same seed gives the same motion."""
+    """Seed of everything random: the same seed gives the same motion."""
     height: Annotated[float | None, optional("M", "by the rig's bones; 1.70 for AMASS files")] = None
-    """How tall the person is [m]."""
+    """Height of the person [m]."""
     mass: Annotated[float | None, optional("KG", "usual for the height")] = None
-    """How heavy the person is [kg]."""
+    """Mass of the person [kg]."""
     smpl: Annotated[Path | None, optional("FILE", "an adult of average proportions")] = None
     """Your own SMPL, SMPL+H or SMPL-X model file: people of AMASS files have the shape that their betas say."""
 

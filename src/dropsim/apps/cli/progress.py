@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 COMPILING = "compiling the simulator's kernels, once, about 30 s"
 KERNELS = 110
-"""How many a step compiles, about."""
+"""Number of kernels that a step compiles, about."""
 PERIOD = 10.0
-"""How often a line is written where there is no terminal [s]."""
+"""Time between two lines where there is no terminal [s]."""
 
 
 def tell_of_compiling() -> None:
-    """Say that this run compiles the kernels, unless they have been compiled before; numba need not be loaded for that."""
+    """Say that this run compiles the kernels, unless they are compiled; numba need not be loaded for that."""
     from dropsim.compute.jit import compiled
 
     if not compiled():
@@ -63,7 +63,7 @@ def told_if_long(message: str, seconds: float = 2.0) -> Iterator[None]:
 
 @contextmanager
 def bar(what: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on stderr, if asked with the rate per minute, and yield the function that moves it: advance(done, total)."""
+    """Show a bar on stderr, with the rate per minute if asked, and yield its function advance(done, total)."""
     from rich import progress as rich
     from rich.console import Console
 

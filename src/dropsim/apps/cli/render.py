@@ -41,7 +41,7 @@ class Render:
     contact_sheet: bool = False
     """Write a PNG with a grid of frames instead."""
     frames: int = 12
-    """How many frames a contact sheet shows."""
+    """Number of frames on a contact sheet."""
     at: Annotated[float | None, optional("S", "the middle")] = None
     """The moment that a single picture (png) shows [s]."""
 

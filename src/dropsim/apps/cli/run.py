@@ -33,9 +33,9 @@ SHORT = {
 }
 """Options that stand for a field of the scene."""
 SCENE_TITLE = "## The scene"
-"""Of the part of a report from which a run can be repeated."""
+"""Title of the part of a report from which a run can be repeated."""
 ENDINGS = (".bvh", ".npz", ".png", ".md", ".mp4", ".gif", ".glb", ".toml")
-"""Of names that somebody gives for a file, where a folder is wanted."""
+"""Endings of files, where a folder is wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,24 +54,23 @@ class Run(OutputOptions, ModelOptions):
     save: Annotated[Path | None, optional("FILE.toml", "simulate")] = None
     """Write the scene to this .toml file, to be edited, instead of simulating it."""
     start: Annotated[str | None, optional("NAME", THE_SCENES)] = None
-    """What everybody is doing: stand, walk, run or crouch; what else there is depends on the prior, and a wrong name
-    lists it."""
+    """Motion of everybody at the start: stand, walk, run or crouch; a wrong name lists what else the prior has."""
     part: Annotated[str | None, optional("NAME", THE_SCENES)] = None
-    """Where pushes act: pelvis, torso, hand, foot, or a joint's name."""
+    """Body part that is pushed: pelvis, torso, hand, foot, or a joint's name."""
     newtons: Annotated[float | None, optional("N", THE_SCENES)] = None
-    """How strong pushes are [N]."""
+    """Strength of pushes [N]."""
     direction: Annotated[str | None, optional("NAME|DEGREES", THE_SCENES)] = None
-    """Where pushes drive the person: front, back, left, right, or degrees counterclockwise from the front."""
+    """Direction of pushes: front, back, left, right, or degrees counterclockwise from the front."""
     at: Annotated[float | None, optional("S", THE_SCENES)] = None
-    """When pushes begin [s]."""
+    """Time at which pushes begin [s]."""
     duration: Annotated[float | None, optional("S", THE_SCENES)] = None
-    """How long pushes last [s]."""
+    """Duration of pushes [s]."""
     seconds: Annotated[float | None, optional("S", THE_SCENES)] = None
-    """How long to simulate [s]."""
+    """Length of the simulation [s]."""
     samples: Annotated[int | None, optional("K", THE_SCENES)] = None
     """Candidates of the prior a frame."""
     seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
-    """Of everything random: the same seed gives the same motion."""
+    """Seed of everything random: the same seed gives the same motion."""
     prior: Annotated[str | None, optional("NAME|FILE", "the scene's own, else field")] = None
     """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
     best_model.pth."""

@@ -23,12 +23,11 @@ class LiveOptions(ModelOptions):
     scene: Annotated[tyro.conf.Positional[str | None], optional("NAME|FILE.toml", "somebody alone")] = None
     """A ready scenario, which `dropsim scenarios` lists, or a scene file."""
     seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
-    """Of everything random."""
+    """Seed of everything random."""
     people: Annotated[int | None, optional("INT", THE_SCENES)] = None
-    """How many people."""
+    """Number of people."""
     start: Annotated[str | None, optional("NAME", THE_SCENES)] = None
-    """What they are doing at first: stand, walk, run or crouch; what else there is depends on the prior, and a wrong
-    name lists it."""
+    """Motion of everybody at the start: stand, walk, run or crouch; a wrong name lists what else the prior has."""
     prior: Annotated[
         tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: field)")
     ] = ()
@@ -37,9 +36,9 @@ class LiveOptions(ModelOptions):
     samples: Annotated[int | None, optional("K", THE_SCENES)] = None
     """Candidates of the prior a frame."""
     vmc: Annotated[str, tyro.conf.arg(metavar="HOST:PORT")] = "127.0.0.1:39539"
-    """Where the first person is streamed to; each further one goes to a port that is 10 higher."""
+    """Address that the first person is streamed to; each further one goes to a port that is 10 higher."""
     seconds: Annotated[float | None, optional("S", "until Ctrl-C")] = None
-    """How long it lasts [s]."""
+    """Time until it ends [s]."""
 
     def prepare(self) -> None:
         """Refuse wrong options, and say that kernels are compiled, before anything long."""
@@ -91,9 +90,9 @@ class View(LiveOptions):
     """
 
     port: int = 8080
-    """Where the page is; 0 for any that is free."""
+    """Port of the page; 0 for any that is free."""
     host: str = "127.0.0.1"
-    """Who can reach it: this machine only, or 0.0.0.0 for everybody on the network."""
+    """Address to listen at: 127.0.0.1 for this machine only, or 0.0.0.0 for everybody on the network."""
 
     def run(self) -> None:
         """Serve until Ctrl-C."""

@@ -25,9 +25,9 @@ from dropsim.scene.perturbations import ahead_of
 
 MAX_PEOPLE = 6
 MAX_BALLS, BALL_LIFE, BALL_RADIUS = 6, 12.0, 0.15
-"""Balls at once (throwing one more removes the oldest), how long each stays [s], and its radius [m]."""
+"""Balls at once (throwing one more removes the oldest), the time that each stays [s], and its radius [m]."""
 TRIP_LIFE = 8.0
-"""How long an obstacle waits for the foot [s]."""
+"""Time for which an obstacle waits for the foot [s]."""
 MAX_OBJECTS, MAX_GRABS = 20, 8
 """Loose boxes and patches of ice, and hands on something, at once."""
 MAX_TILT, MAX_SPEED = 30.0, 4.0
@@ -134,7 +134,7 @@ def _look_back(session: Session, seconds_ago: float) -> None:
 
 
 def _cut(session: Session, first_ago: float, last_ago: float) -> None:
-    """Pause and cut out a part of the buffer, by the times of its ends before the newest frame; show the end that moved."""
+    """Pause and cut out a part of the buffer, by the times of its ends before now; show the end that moved."""
     first, last = sorted((_index(session, first_ago), _index(session, last_ago)))
     was = session.cut or (0, len(session.shots) - 1)
     session.looking, session.cut, session.paused = first if first != was[0] else last, (first, last), True
@@ -463,7 +463,7 @@ def can_start(prior: Prior, motion: str) -> bool:
 
 
 def warm_up(session: Session) -> None:
-    """Compile what commands need later: compiled while somebody watches, it would stop the picture for half a minute."""
+    """Compile what commands need later: while somebody watches, that would stop the picture for half a minute."""
     if isinstance(session.simulator.prior, ClipPrior):  # which moves one person from one start only
         return
     other = Session(session.simulator)

@@ -1,4 +1,4 @@
-"""What the browser draws: bodies, limbs to grab, ground, objects and arrows; the world moves so that people stay in view."""
+"""The browser's scene: bodies, limbs to grab, ground, objects and arrows; it moves so that people stay in view."""
 
 import io
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ FOLLOW_HALF_LIFE, FARTHEST_BEHIND = 0.3, 5.0
 
 @dataclass(frozen=True)
 class Look:
-    """What is shown."""
+    """Choice of what is shown."""
 
     contact_forces: bool = False
     external_forces: bool = True

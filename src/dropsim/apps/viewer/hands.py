@@ -1,4 +1,4 @@
-"""What viewers do with mouse and keys: each becomes a command to the simulation."""
+"""Mouse and keys of the viewers: each drag, click and key becomes a command to the simulation."""
 
 import logging
 import math
@@ -33,7 +33,7 @@ class Hands:
     def __init__(self, browser: "Browser") -> None:
         self._browser = browser
         self._holds: dict[int, tuple[str, tuple[int, ...], tuple[float, ...], tuple[float, ...]]] = {}
-        """Command of each client that holds something, what it holds, and where it began and is, on the screen's axes."""
+        """Command of each client that holds something, its arguments, and where the mouse began and is."""
         self._hit = (0, 0.0)
         """Client that clicked on a limb last, and when."""
         # Its stubs do not know asynchronous callbacks, which keep the order of events.
@@ -160,7 +160,7 @@ class Keys:
 
 
 def _guarded(work: Callable[[Any], None]) -> Any:  # noqa: ANN401, its stubs do not know asynchronous callbacks
-    """Return a callback for viser that ignores malformed messages from a browser; asynchronous ones keep their order."""
+    """Return a callback that ignores malformed messages of a browser; asynchronous ones keep their order."""
 
     async def guarded(event: Any) -> None:  # noqa: ANN401
         try:

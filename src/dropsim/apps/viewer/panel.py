@@ -82,7 +82,7 @@ class Panel:
             self._add_save(session.seconds)
         self._follow()
 
-    def _listen(self, handle: Any, work: Callable[[Any], object]) -> None:  # noqa: ANN401, viser's handles share no type
+    def _listen(self, handle: Any, work: Callable[[Any], object]) -> None:  # noqa: ANN401, of viser
         """Call a function with the client whenever one clicks a button or changes another control."""
 
         async def used(event: Any) -> None:  # noqa: ANN401

@@ -31,7 +31,7 @@ ICON = (
     "stroke-width='4' stroke-linecap='round'%3E%3Ccircle cx='20' cy='6' r='3'/%3E"
     "%3Cpath d='M18 12l-5 8 6 3-2 7M13 20l-7 4M9 12h9l6 5'/%3E%3C/svg%3E"
 )
-"""Of the browser's tab: somebody who runs."""
+"""Icon of the browser's tab: somebody who runs."""
 
 
 def start_server(host: str, port: int) -> "viser.ViserServer":
@@ -69,7 +69,7 @@ def _our_page(local: bool) -> Iterator[None]:
 
     serve = websockets_server.serve
 
-    def guarded(*args: Any, process_request: Callable[..., Any], **options: Any) -> Any:  # noqa: ANN401, as websockets has it
+    def guarded(*args: Any, process_request: Callable[..., Any], **options: Any) -> Any:  # noqa: ANN401
         def answer(connection: Any, request: Any) -> Any:  # noqa: ANN401
             if not is_own_page(request.headers, local=local):
                 return connection.respond(403, "dropsim: only its own page may use this server\n")

@@ -1,4 +1,4 @@
-"""What people at a screen do to a live world: hands on limbs and boxes, where they send people, and what they point at."""
+"""Steering by people at a screen: hands on limbs and boxes, goals, thrown balls, and rays of the mouse."""
 
 import math
 from collections.abc import Mapping, Sequence
