@@ -884,12 +884,29 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     ui, loop = page.page, page.loop
     assert ui.title() == "dropsim"
 
+    def until(condition: Callable[[Session], object]) -> None:
+        wait_until(lambda: loop.ask(condition))
+
     def control(label: str) -> object:
-        return ui.get_by_text(label, exact=True).locator("xpath=../../..").locator("input").first
+        return ui.get_by_text(label, exact=True).locator("xpath=../../..").locator("input")
 
     def choose(label: str, option: str) -> None:
-        control(label).click()
+        control(label).first.click()
         ui.get_by_role("option", name=option, exact=True).click()
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            loop.ask(lambda s: do(s, "step"))
+
+    def drag(point: np.ndarray, right: float = 0.0, patience: float = 0.0) -> None:
+        u, v = on_screen(page, point)
+        ui.mouse.up()
+        ui.mouse.move(u, v)
+        time.sleep(0.5 + patience)
+        ui.mouse.down()
+        for far in (10, 30, 60, 120):
+            ui.mouse.move(u + right * far, v - (1 - right / 2) * far)
+            time.sleep(0.1)
 
     # The help card greets who comes for the first time.
     ui.get_by_role("dialog", name="Help").wait_for()
@@ -897,29 +914,23 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     ui.get_by_role("dialog", name="Help").wait_for(state="hidden")
 
     # Keys walk as the camera sees it: it looks at -40 degrees from behind, so that up is at -130 degrees.
-    ui.keyboard.down("w")
-    wait_until(lambda: loop.ask(lambda s: s.goals.get(0)) is not None)
-    walk = loop.ask(lambda s: s.goals[0])
-    assert (walk.speed, walk.direction) == (pytest.approx(WALKING), pytest.approx(-130.0, abs=1.0))
-    ui.keyboard.down("Shift")
-    wait_until(lambda: loop.ask(lambda s: s.goals[0].speed) == pytest.approx(RUNNING))
-    ui.keyboard.up("Shift")
-    ui.keyboard.down("ArrowLeft")
-    wait_until(lambda: loop.ask(lambda s: s.goals[0].direction) == pytest.approx(-85.0, abs=1.0))
-    ui.keyboard.up("w")
-    ui.keyboard.up("ArrowLeft")
-    wait_until(lambda: loop.ask(lambda s: s.goals[0].speed) == 0.0)
-    ui.keyboard.press("c")
-    wait_until(lambda: loop.ask(lambda s: s.crouched) == {0})
-    ui.keyboard.press("c")
-    wait_until(lambda: not loop.ask(lambda s: s.crouched))
+    for key, speed, degrees in (("w", WALKING, -130.0), ("Shift", RUNNING, -130.0), ("ArrowLeft", RUNNING, -85.0)):
+        walk = Walk(speed, degrees)
+        ui.keyboard.down(key)
+        until(lambda s, walk=walk: near_to(s.goals.get(0), walk))
+    for key in ("Shift", "w", "ArrowLeft"):
+        ui.keyboard.up(key)
+    until(lambda s: s.goals[0].speed == 0.0)
+    for people in ({0}, set()):
+        ui.keyboard.press("c")
+        until(lambda s, people=people: s.crouched == people)
     # How high people jump is tested above; here the key only has to reach them, which a busy machine may tell too late
     # to see.
     jumped = lambda s: bool(s.jumping) or any(shot.people.x[0, 0, 2] > 0.98 for shot in s.shots)  # noqa: E731
     again_until(lambda: ui.keyboard.press(" "), lambda: loop.ask(jumped))
     # A click on the floor sends the person there; while it is paused the view stands still.
     ui.keyboard.press("p")
-    wait_until(lambda: loop.ask(lambda s: s.paused))
+    until(lambda s: s.paused)
     time.sleep(0.5)
     # The camera may still be on its way after the person, so that a click meets the floor elsewhere.
     at = (pytest.approx(250, abs=40), pytest.approx(700, abs=40))
@@ -931,9 +942,9 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     again_until(lambda: ui.mouse.click(250, 700), sent)
     ui.keyboard.press("p")
     ui.keyboard.press("Escape")
-    wait_until(lambda: not loop.ask(lambda s: s.goals))
+    until(lambda s: not s.goals)
     # Keys that are typed into a field steer nobody.
-    control("Seed").click()
+    control("Seed").first.click()
     ui.keyboard.press("c")
     time.sleep(0.3)
     assert not loop.ask(lambda s: s.crouched)
@@ -943,31 +954,30 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     cards = ui.get_by_role("dialog", name="Scenarios").get_by_role("button")
     assert cards.count() == len(SCENARIOS)
     cards.filter(has_text="two-people").click()
-    wait_until(lambda: loop.ask(lambda s: len(s.shown.people.x)) == 2)
+    until(lambda s: len(s.shown.people.x) == 2)
     wait_until(lambda: ui.title() == "two-people · dropsim")
     assert ui.url.endswith("?scenario=two-people")
-    people = ui.get_by_text("People", exact=True).locator("xpath=../../..").locator("input").last
-    wait_until(lambda: people.input_value() == "2")
+    wait_until(lambda: control("People").last.input_value() == "2")
     ui.keyboard.press("2")
     ui.keyboard.press("c")
-    wait_until(lambda: loop.ask(lambda s: s.crouched) == {1})
+    until(lambda s: s.crouched == {1})
     ui.get_by_role("button", name="Replay").click()
-    wait_until(lambda: loop.ask(lambda s: s.time) < 1.0)
+    until(lambda s: s.time < 1.0)
     # It can be changed as text.
     ui.get_by_role("button", name="Edit").click()
     text = ui.get_by_role("dialog").get_by_role("textbox")
     assert text.input_value().count("[[person]]") == 2
     text.fill('[[person]]\nstart = "stand"\n[[push]]\nnewtons = 9\ndirection = "left"\nstart = 60\n')
     ui.get_by_role("button", name="Start it").click()
-    wait_until(lambda: loop.ask(lambda s: (len(s.scene.people), [type(e) for e in s.scene.elements])) == (1, [Push]))
+    until(lambda s: (len(s.scene.people), kinds(s)) == (1, [Push]))
     loop.commands.do("load", Setup(scene=Scene((Person("stand"),))))
     # The second person, whom the keys steered, is gone: they steer the first. A dropdown does not keep the keys.
-    choose("Speed", "1/2")
-    wait_until(lambda: loop.ask(lambda s: s.pace) == 0.5)
-    choose("Speed", "1")
+    for label, pace in (("1/2", 0.5), ("1", 1.0)):
+        choose("Speed", label)
+        until(lambda s, pace=pace: s.pace == pace)
     time.sleep(0.5)
     ui.keyboard.press("c")
-    wait_until(lambda: loop.ask(lambda s: s.crouched) == {0})
+    until(lambda s: s.crouched == {0})
     loop.commands.do("crouch", False)
 
     # Pause pauses: the button turns into Play, and frames stop.
@@ -987,93 +997,63 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     x = loop.ask(lambda s: s.shown.people.x[0])
     forearm, trunk = x[[joint_index("right_elbow"), WRIST]].mean(0), x[joint_index("spine2")]
     for attempt in range(6):  # arms are thin, and a busy machine may draw them only after the mouse went down
-        u, v = on_screen(page, forearm if attempt < 2 else trunk)
-        ui.mouse.move(u, v)
-        time.sleep(0.5 + attempt)
-        ui.mouse.down()
-        for far in (10, 30, 60, 120):
-            ui.mouse.move(u + far, v - far / 2)
-            time.sleep(0.1)
+        drag(forearm if attempt < 2 else trunk, 1.0, attempt)
         time.sleep(1.0 + attempt)
         if loop.ask(lambda s: s.grabs):
             break
-        ui.mouse.up()
-    wait_until(lambda: loop.ask(lambda s: s.grabs))
-    [grab] = loop.ask(lambda s: list(s.grabs.values()))
-    assert grab.person == 0
-    for _ in range(15):
-        loop.ask(lambda s: do(s, "step"))
+    until(lambda s: s.grabs)
+    assert loop.ask(lambda s: [grab.person for grab in s.grabs.values()]) == [0]
+    steps(15)
     dragged = loop.ask(lambda s: s.shown)
     assert dragged.frame == 15
     assert dragged.pulls
     ui.mouse.up()
-    wait_until(lambda: not loop.ask(lambda s: s.grabs))
+    until(lambda s: not s.grabs)
     still = run(live(simulator), 15)
     assert np.linalg.norm((dragged.people.x - still.people.x)[0, WRIST]) > 0.05
 
     # A click puts a box down, which the mouse then lifts; another paints ice, and a button takes both away.
-    def a_click(does: str) -> None:
-        choose("A click", does)
-        wait_until(lambda: page.viewer.panel.click["does"].value == does)
-
     ui.get_by_role("tab", name="World").click()
-    a_click(BOX)
+    choose("A click", BOX)
     floor = lambda x, y: on_screen(page, np.array([x, y, 0.0]))  # noqa: E731
     again_until(lambda: ui.mouse.click(*floor(0.3, -0.7)), lambda: loop.ask(lambda s: crates(s.shown)))
-    put = loop.ask(lambda s: s.scene.elements[-1])
-    assert put.position == pytest.approx((0.3, -0.7, 0.0), abs=0.1)
-    a_click(GO)  # so that a drag that goes astray puts no more boxes
+    assert loop.ask(lambda s: s.scene.elements[-1].position) == pytest.approx((0.3, -0.7, 0.0), abs=0.1)
+    choose("A click", GO)  # so that a drag that goes astray puts no more boxes
     [(key, centre)] = loop.ask(lambda s: crates(s.shown)).items()
-    u, v = on_screen(page, centre)
-
-    def lift() -> None:
-        ui.mouse.up()
-        ui.mouse.move(u, v)
-        time.sleep(0.5)
-        ui.mouse.down()
-        for far in (10, 30, 60, 120):
-            ui.mouse.move(u, v - far)
-            time.sleep(0.1)
-
-    again_until(lift, lambda: loop.ask(lambda s: s.grabs))
+    again_until(lambda: drag(centre), lambda: loop.ask(lambda s: s.grabs))
     [grab] = loop.ask(lambda s: list(s.grabs.values()))
     assert isinstance(grab, BoxGrab)
     assert grab.key == key
-    for _ in range(15):
-        loop.ask(lambda s: do(s, "step"))
+    steps(15)
     assert loop.ask(lambda s: crates(s.shown)[key][2]) > centre[2] + 0.05
     ui.mouse.up()
-    wait_until(lambda: not loop.ask(lambda s: s.grabs))
-    a_click(PAINT)
-    painted = lambda s: any(isinstance(e, Patch) for e in s.scene.elements)  # noqa: E731
-    again_until(lambda: ui.mouse.click(120, 720), lambda: loop.ask(painted))
+    until(lambda s: not s.grabs)
+    choose("A click", PAINT)
+    again_until(lambda: ui.mouse.click(120, 720), lambda: loop.ask(lambda s: Patch in kinds(s)))
     ui.get_by_role("button", name="Take all away").click()
-    wait_until(lambda: not loop.ask(lambda s: s.shown.solids))
-    a_click(GO)
+    until(lambda s: not s.shown.solids)
+    choose("A click", GO)
 
     ui.get_by_role("tab", name="Disturb").click()
     # The throw button makes a ball, and so does a click on the body.
     ui.get_by_role("button", name="Throw").click()
-    wait_until(lambda: len(loop.ask(lambda s: s.tick().spheres)) == 1)
+    until(lambda s: len(s.tick().spheres) == 1)
     time.sleep(1.0)
     body = lambda: on_screen(page, loop.ask(lambda s: s.shown.people.x[0, joint_index("spine2")]))  # noqa: E731
     again_until(lambda: ui.mouse.click(*body()), lambda: len(loop.ask(lambda s: s.tick().spheres)) >= 2)
 
     # The tilt slider tilts.
-    roll = ui.get_by_text("Roll [deg]").locator("xpath=../../..").locator("input").last
-    roll.fill("12")
-    roll.press("Enter")
-    wait_until(lambda: loop.ask(lambda s: s.tilt) == (12.0, 0.0))
-    for _ in range(26):
-        loop.ask(lambda s: do(s, "step"))
+    control("Roll [deg]").last.fill("12")
+    control("Roll [deg]").last.press("Enter")
+    until(lambda s: s.tilt == (12.0, 0.0))
+    steps(26)
     assert math.degrees(math.acos(loop.ask(lambda s: float(s.shown.ground.normal[2])))) == pytest.approx(12.0, abs=1e-6)
 
     # Another prior can be chosen, and it begins again with it.
     ui.get_by_role("tab", name="Scene").click()
     choose("Prior", "other")
-    wait_until(lambda: loop.ask(lambda s: (s.prior_name, s.shown.frame) == ("other", 0)))
-    for _ in range(5):
-        loop.ask(lambda s: do(s, "step"))
+    until(lambda s: (s.prior_name, s.shown.frame) == ("other", 0))
+    steps(5)
 
     # What is cut out is saved in every format, and reads back.
     loop.commands.do("cut", 0.1, 0.0)
@@ -1101,12 +1081,17 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     phone.set_default_timeout(60_000)
     phone.goto(f"http://127.0.0.1:{page.viewer.port}/?scenario=trip")
     phone.get_by_role("button", name="Start", exact=True).tap()
-    wait_until(lambda: loop.ask(lambda s: s.setup.name) == "trip", 60)
+    until(lambda s: s.setup.name == "trip")
     phone.get_by_text("Look back [s]").wait_for(state="hidden")
     assert phone.locator("#dropsim-stick").is_visible()
     phone.get_by_role("button", name="Crouch").tap()
-    wait_until(lambda: loop.ask(lambda s: s.crouched) == {0})
+    until(lambda s: s.crouched == {0})
     phone.close()
+
+
+def near_to(goal: object, walk: Walk) -> bool:
+    same = isinstance(goal, Walk) and goal.speed == pytest.approx(walk.speed)
+    return same and goal.direction == pytest.approx(walk.direction, abs=1.0)
 
 
 def test_the_floors_squares_stay_when_it_begins_to_tilt(session: Session):
