@@ -72,6 +72,7 @@ WRONG = {
     "live --listen 70000": "HOST:PORT",
     "live --hip-height -1": "hips are",
     "live --people 9": "1 to 6",
+    "live --prior cvae psuh": "there is no scenario 'psuh'",
     # motions
     "render only.mp4": "at least one motion",
     "render notes.npz film.mp4": "not an npz archive",

@@ -137,6 +137,10 @@ AFTER: dict[str, tuple[list[tuple], Callable[[Session], object]]] = {
     ),
     "use": ([("use", "other")], lambda s: (s.prior_name, s.time) == ("other", 0.0)),
     "begin": ([("begin", "walk", 1000, 7)], lambda s: (len(s.scene.people), s.setup.seed) == (6, 7)),
+    "people who are gone do nothing": (
+        [("begin", None, 2), ("crouch", True, 1), ("walk", 1.0, 0.0, 1), ("begin", None, 1)],
+        lambda s: (s.crouched, s.goals) == (set(), {}),
+    ),
     "ghost": ([("begin", None, None, None, True)], lambda s: s.tick().ghosts is not None),
     "hold a box": (
         [BEFORE[1], ("hold_box", "m", None, (1.2, 0.5, 0.3), EYE)],
@@ -526,7 +530,7 @@ def other_prior(tmp_path: Path) -> Path:
 
 
 def test_another_prior_begins_again_and_keeps_the_settings(other_prior: Path):
-    session = View(prior=(str(other_prior),), samples=8, start="stand").session()
+    session = View(samples=8, start="stand").open_session(str(other_prior))
     assert next(iter(session.priors)) == "mine.safetensors"
     do(session, "switch", "contact", False)
     mine = run(session, 10)
@@ -543,7 +547,7 @@ def test_a_prior_for_another_body_is_refused(other_prior: Path, capsys: pytest.C
     prior = CVAEPrior.load(other_prior)
     prior.fps = 20.0
     prior.save(other_prior)
-    session = View(prior=("cvae", str(other_prior)), samples=8).session()
+    session = View(samples=8).open_session("cvae", str(other_prior))
     with pytest.raises(ValueError, match="another body or rate"):
         do(session, "use", "mine.safetensors")
     session.tick()

@@ -17,6 +17,9 @@ class Live(LiveOptions):
     be steered by OSC. docs/live.md shows how to receive it.
     """
 
+    prior: Annotated[str | None, optional("NAME|FILE", "the scene's own, else field")] = None
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
+    best_model.pth."""
     rate: Literal[30, 60] = 30
     """Poses a second; 60 puts one in the middle of every two."""
     bundle: bool = True
@@ -41,7 +44,7 @@ class Live(LiveOptions):
         # Before anything is compiled: a mistyped host is told at once.
         options.to.socket_address()
         listen = None if self.listen is None else Address.read(self.listen, port=LISTEN_PORT)
-        session = self.session()
+        session = self.open_session(*([] if self.prior is None else [self.prior]))
         with compiling():
             session.tick()
         session.restart()

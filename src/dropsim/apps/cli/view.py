@@ -28,11 +28,6 @@ class LiveOptions(ModelOptions):
     """Number of people."""
     start: Annotated[str | None, optional("NAME", THE_SCENES)] = None
     """Motion of everybody at the start: stand, walk, run or crouch; a wrong name lists what else the prior has."""
-    prior: Annotated[
-        tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: field)")
-    ] = ()
-    """Motion priors to choose from: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
-    best_model.pth; it begins with the first."""
     samples: Annotated[int | None, optional("K", THE_SCENES)] = None
     """Candidates of the prior a frame."""
     vmc: Annotated[str, tyro.conf.arg(metavar="HOST:PORT")] = "127.0.0.1:39539"
@@ -48,8 +43,8 @@ class LiveOptions(ModelOptions):
             raise ValueError(f"--seconds has to be above 0, and is {self.seconds:g}")
         tell_of_compiling()
 
-    def session(self) -> "Session":
-        """Return a session at the start of the chosen scene."""
+    def open_session(self, *priors: str) -> "Session":
+        """Return a session at the start of the chosen scene, with priors to choose from."""
         from dropsim.apps.viewer.commands import MAX_PEOPLE, do
         from dropsim.apps.viewer.session import Session
         from dropsim.physics.step import Simulator
@@ -63,10 +58,10 @@ class LiveOptions(ModelOptions):
             setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
         if self.seed is not None:
             setup = replace(setup, seed=self.seed)
-        names = self.prior or (() if setup.prior is None else (setup.prior,))
-        priors = openers(names, self.body or setup.body)
-        first = next(iter(priors.values()))()
-        session = Session(Simulator(first, pose=open_pose(self.pose or setup.pose)), priors=priors)
+        names = priors or (() if setup.prior is None else (setup.prior,))
+        choice = openers(names, self.body or setup.body)
+        first = next(iter(choice.values()))()
+        session = Session(Simulator(first, pose=open_pose(self.pose or setup.pose)), priors=choice)
         do(session, "load", setup)
         if self.people is not None or self.start is not None:
             do(session, "begin", people=self.people, start=self.start)
@@ -89,6 +84,11 @@ class View(LiveOptions):
     the address of --vmc is switched on in the app; `dropsim live` streams without a browser.
     """
 
+    prior: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help_behavior_hint="(default: field)")
+    ] = ()
+    """Motion priors to choose from: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
+    best_model.pth; it begins with the first."""
     port: int = 8080
     """Port of the page; 0 for any that is free."""
     host: str = "127.0.0.1"
@@ -107,7 +107,7 @@ class View(LiveOptions):
         # Before anything is compiled.
         refuse_busy(self.host, self.port)
         link = LinkOptions(Address.read(self.vmc))
-        session = self.session()
+        session = self.open_session(*self.prior)
         # Compile and load everything before anybody watches.
         with compiling():
             session.tick()

@@ -387,7 +387,7 @@ def _stiffen(session: Session, stiff: bool) -> None:
     """Make everybody's right knee stiff or free."""
     session.stiff = bool(stiff)
     scripted = [item for item in session.items if not any(item.element is e for e in session.stiffness)]
-    session.stiffness = tuple(StiffJoint(person=i) for i in range(len(session.scene.people) if stiff else 0))
+    session.stiffness = tuple(StiffJoint(person=i) for i in range(len(session.scene.people)) if stiff)
     session.rebuild([*scripted, *map(Item, session.stiffness)])
 
 

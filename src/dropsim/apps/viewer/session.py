@@ -104,8 +104,9 @@ class Session:
     def restart(self) -> None:
         """Start again with the same random numbers. Settings, boxes and ice stay; pushes, balls and obstacles go."""
         self.grabs, self.jumping, self.looking, self.cut = {}, {}, None, None
-        walks = {i: goal for i, goal in self.goals.items() if isinstance(goal, Walk)}
-        self.goals = {i: goal for i, goal in walks.items() if i < len(self.scene.people)}
+        people = range(len(self.scene.people))
+        self.goals = {i: goal for i, goal in self.goals.items() if i in people and isinstance(goal, Walk)}
+        self.crouched = self.crouched.intersection(people)
         self.items = tuple(Item(element) for element in self.scene.elements)
         self.events, self.added = tuple[Event, ...](), tuple[Element[Any], ...]()
         self.ground: Ground = self.scene.ground
@@ -114,7 +115,7 @@ class Session:
         self.now = self.start = self.world.start(self.setup.seed)
         self._ghosts = self._ghosts_world.start_from(self.start.people) if self.ghost else None
         self._shots = deque[Shot]((self._shot(None, ()),), maxlen=max(2, round(self.seconds * self.fps)))
-        self.stiffness = tuple(StiffJoint(person=i) for i in range(len(self.scene.people) if self.stiff else 0))
+        self.stiffness = tuple(StiffJoint(person=i) for i in people if self.stiff)
         if self.stiffness:
             self.rebuild([*self.items, *map(Item, self.stiffness)])
         if self.tilt != (0.0, 0.0):
