@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from dropsim.apps.viewer.app import Browser
 from dropsim.apps.viewer.commands import do
 from dropsim.apps.viewer.loop import AHEAD, Commands, Loop, NullViewer, Status
-from dropsim.apps.viewer.session import Session
-from dropsim.apps.viewer.shot import Shot
+from dropsim.apps.viewer.session import Session, Shot
 from dropsim.physics.step import Simulator
 from dropsim.priors.named import open_prior
 

@@ -24,8 +24,7 @@ from dropsim.apps.viewer.commands import BOX, COMMANDS, GO, MAX_BALLS, MAX_OBJEC
 from dropsim.apps.viewer.downloads import files_of, solid_tracks
 from dropsim.apps.viewer.editing import typed_scene
 from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop, NullViewer
-from dropsim.apps.viewer.session import Session
-from dropsim.apps.viewer.shot import Shot
+from dropsim.apps.viewer.session import Session, Shot
 from dropsim.apps.viewer.steering import CROUCHING, RUNNING, WALKING, BoxGrab, GoTo, Grab, Walk, steering_inputs
 from dropsim.body.clothes import dressed
 from dropsim.body.mesh import Body

@@ -16,8 +16,7 @@ from jaxtyping import Float
 
 from dropsim.apps.viewer.commands import checked, do
 from dropsim.apps.viewer.loop import Commands, Status, Viewer
-from dropsim.apps.viewer.session import Session
-from dropsim.apps.viewer.shot import Shot
+from dropsim.apps.viewer.session import Session, Shot
 from dropsim.body.joints import JOINTS
 from dropsim.body.rotations import rotmat_to_unitquat, slerp_rotmat
 from dropsim.body.skeleton import Skeleton

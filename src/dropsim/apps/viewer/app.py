@@ -18,8 +18,7 @@ from dropsim.apps.viewer.hands import Hands, Keys
 from dropsim.apps.viewer.loop import Commands, Status, Viewer
 from dropsim.apps.viewer.panel import Panel
 from dropsim.apps.viewer.server import start_server
-from dropsim.apps.viewer.session import Session
-from dropsim.apps.viewer.shot import Recording, Shot
+from dropsim.apps.viewer.session import Recording, Session, Shot
 from dropsim.export.html import stop_server
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dropsim.apps.viewer.shot import Recording
+from dropsim.apps.viewer.session import Recording
 from dropsim.physics.contact import Plane
 from dropsim.scene.files import write_scene
 from dropsim.scene.rollout import SolidTrack, as_solid

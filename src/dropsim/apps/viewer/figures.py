@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.apps.viewer.shot import Shot
+from dropsim.apps.viewer.session import Shot
 from dropsim.body.clothes import Part, dressed
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import rotmat_to_unitquat

@@ -12,8 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from dropsim.apps.viewer.commands import do
-from dropsim.apps.viewer.session import Session
-from dropsim.apps.viewer.shot import Shot
+from dropsim.apps.viewer.session import Session, Shot
 
 log = logging.getLogger(__name__)
 
@@ -211,16 +210,16 @@ class Loop:
         """Advance by a frame, or begin again if that fails."""
         try:
             self._offer(self.session.tick())
-            self._breaks = 0
-            return True
         except Exception as error:
             if not isinstance(error, ValueError):
                 log.exception("a frame failed")
-            self._breaks += 1
             self._begin_again(error)
             return False
+        self._breaks = 0
+        return True
 
     def _begin_again(self, error: Exception) -> None:
+        self._breaks += 1
         try:
             self.session.restart()
             self.viewer.say(f"The simulation could not go on ({_sentence(error)}), so it began again.")
@@ -228,8 +227,7 @@ class Loop:
             log.exception("the restart failed")
             self._breaks = MAX_BREAKS
         if self._breaks >= MAX_BREAKS:
-            self._breaks = 0
-            self.session.paused = True
+            self._breaks, self.session.paused = 0, True
             remedy = "choose another start or switch the energies on"
             self.viewer.say(f"The simulation breaks again and again, so it is paused: {remedy}.")
 

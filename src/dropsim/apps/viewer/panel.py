@@ -11,8 +11,7 @@ from dropsim.apps.viewer.downloads import KINDS
 from dropsim.apps.viewer.editing import edit_scene
 from dropsim.apps.viewer.figures import Look
 from dropsim.apps.viewer.loop import Status
-from dropsim.apps.viewer.session import PARTS, Session
-from dropsim.apps.viewer.shot import Shot
+from dropsim.apps.viewer.session import PARTS, Session, Shot
 from dropsim.priors.prior import Prior
 from dropsim.scene import DIRECTIONS
 from dropsim.scene.files import Setup

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
-from dropsim.apps.viewer.shot import Recording, Shot, Sphere
 from dropsim.apps.viewer.steering import CROUCHING, JUMPING, BoxGrab, GoTo, Grab, Walk, steering_inputs
 from dropsim.control.planner import Planner
 from dropsim.motion.motion import Event, Motion
 from dropsim.physics.contact import Plane
 from dropsim.physics.step import Report, Simulator, StepInputs, stack_frames
-from dropsim.priors.prior import Prior
+from dropsim.priors.prior import Prior, State
 from dropsim.priors.recording import ClipPrior
 from dropsim.scene import Box, Element, Follow, Ground, Scene, SceneContext, Solid, StiffJoint, World
 from dropsim.scene.element import height_of, interpolated
@@ -40,6 +40,60 @@ PARTS = ("contact", "range_of_motion", "kinematic", "correct")
 """Options of the simulator that can be switched off; without the kinematic energy people are ragdolls."""
 LIVE_PLANNER = Planner(num_rollouts=16, horizon=10, every=5)
 """Smaller than a scene's own planner, which takes the time of several frames."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sphere:
+    """A ball or an obstacle at one frame."""
+
+    centre: Float[np.ndarray, "3"]
+    """[m]"""
+    radius: float
+    """[m]"""
+    flying: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Shot:
+    """Everything that is shown of one frame."""
+
+    frame: int
+    time: float
+    """Time since the start [s]."""
+    people: State
+    ghosts: State | None
+    """The same people, undisturbed."""
+    report: Report | None
+    """Report of the step that led here; the start has none."""
+    ground: Plane
+    spheres: Mapping[int, Sphere]
+    """Balls and obstacles, by a number that stays from frame to frame."""
+    solids: Mapping[int, Solid]
+    """Boxes, ramps, stairs and other solid objects, by a number that stays from frame to frame."""
+    pulls: tuple[tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]], ...]
+    """Points where hands hold something [m], and their forces [N]."""
+    goals: tuple[tuple[float, float], ...]
+    """Places that people are sent to [m]."""
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The first person's energies [m^2], and root wrench before and after correction [body weights]."""
+        if self.report is None:
+            return {}
+        wrench = {"root wrench": self.report.wrench_before, "root wrench left": self.report.wrench_after}
+        return {name: float(values[0]) for name, values in (*self.report.energies.items(), *wrench.items())}
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """The last half minute, to be written to files."""
+
+    motions: tuple[Motion, ...]
+    ghost: Motion | None
+    """Ghost of the first person."""
+    shots: tuple[Shot, ...]
+    setup: Setup
+    """The scene from its start."""
 
 
 @dataclass(frozen=True, eq=False)
