@@ -86,22 +86,26 @@ def _checked(name: str, value: Any) -> Any:  # noqa: ANN401
         if flagged or not isinstance(value, int | float) or not math.isfinite(value):
             raise ValueError(f"{name} needs a finite number")
         return type(low)(min(max(value, low), high))
-    if name in NAMES and str(value).lower() not in NAMES[name]:
-        raise ValueError(f"there is no {name} {str(value)[:40]!r}: use {', '.join(NAMES[name])}")
-    if name in POINTS and (np.shape(value) != (3,) or not np.isfinite(value).all()):
-        raise ValueError(f"{name} needs three finite numbers")
-    return str(value).lower() if name in NAMES else tuple(map(float, value)) if name in POINTS else value
+    if name in NAMES:
+        if str(value).lower() not in NAMES[name]:
+            raise ValueError(f"there is no {name} {str(value)[:40]!r}: use {', '.join(NAMES[name])}")
+        return str(value).lower()
+    if name in POINTS:
+        if np.shape(value) != (3,) or not np.isfinite(value).all():
+            raise ValueError(f"{name} needs three finite numbers")
+        return tuple(map(float, value))
+    return value
 
 
 def do(session: Session, name: str, *arguments: object, **options: object) -> None:
-    """Carry out a command; a ValueError leaves everything as it was."""
+    """Carry out a command; an error leaves everything as it was."""
     work, before = checked(name, *arguments, **options), dict(vars(session))
     person, last = work.keywords.get("person"), len(session.scene.people) - 1
     if person is not None and not (isinstance(person, int) and 0 <= person <= last):
         raise ValueError(f"there is no person {person}: there are people 0 to {last}")
     try:
         work(session)
-    except ValueError:
+    except Exception:
         vars(session).clear()
         vars(session).update(before)
         raise
@@ -110,30 +114,30 @@ def do(session: Session, name: str, *arguments: object, **options: object) -> No
 # --- time
 
 
-def _pause(session: Session, paused: bool | None = None) -> None:
+def pause(session: Session, paused: bool | None = None) -> None:
     """Pause or resume, or change between the two; resuming goes back to the newest frame."""
     session.paused = not session.paused if paused is None else bool(paused)
     if not session.paused:
         session.looking = session.cut = None
 
 
-def _step(session: Session) -> None:
+def step(session: Session) -> None:
     """Pause and advance by one frame."""
     session.paused, session.cut = True, None
     session.tick()
 
 
-def _slow(session: Session, pace: float) -> None:
+def slow(session: Session, pace: float) -> None:
     """Set the speed relative to real time."""
     session.pace = pace
 
 
-def _look_back(session: Session, seconds_ago: float) -> None:
+def look_back(session: Session, seconds_ago: float) -> None:
     """Pause and show an earlier frame of the buffer."""
     session.looking, session.paused = _index(session, seconds_ago), True
 
 
-def _cut(session: Session, first_ago: float, last_ago: float) -> None:
+def cut(session: Session, first_ago: float, last_ago: float) -> None:
     """Pause and cut out a part of the buffer, by the times of its ends before now; show the end that moved."""
     first, last = sorted((_index(session, first_ago), _index(session, last_ago)))
     was = session.cut or (0, len(session.shots) - 1)
@@ -148,7 +152,7 @@ def _index(session: Session, seconds_ago: float) -> int:
 # --- hands
 
 
-def _hold_limb(
+def hold_limb(
     session: Session, who: object, person: int, bone: int, held: Point, pointer: Point, largest: float = 400.0
 ) -> None:
     """Hold a limb at a point, or move the hand that holds it; `bone` is the joint at its far end."""
@@ -161,7 +165,7 @@ def _hold_limb(
     _hold(session, who, Grab(bone, share, pointer, person, largest), "drag")
 
 
-def _hold_box(session: Session, who: object, key: int, held: Point, pointer: Point, largest: float = 400.0) -> None:
+def hold_box(session: Session, who: object, key: int, held: Point, pointer: Point, largest: float = 400.0) -> None:
     """Hold a loose box at a point, or move the hand that holds it; `key` is its number in `Shot.solids`."""
     known, box = session.grabs.get(who), session.shown.solids.get(key)
     if session.loose_box(key) is None or box is None:
@@ -182,7 +186,7 @@ def _hold(session: Session, who: object, grab: Grab | BoxGrab, name: str) -> Non
     session.grabs = {**session.grabs, who: grab}
 
 
-def _let_go(session: Session, who: object) -> None:
+def let_go(session: Session, who: object) -> None:
     """Release what this holder has grabbed."""
     session.grabs = {other: grab for other, grab in session.grabs.items() if other != who}
 
@@ -190,7 +194,7 @@ def _let_go(session: Session, who: object) -> None:
 # --- perturbations
 
 
-def _push(
+def push(
     session: Session,
     direction: str,
     newtons: float = 200.0,
@@ -207,7 +211,7 @@ def _push(
     session.note(f"push {part}", duration)
 
 
-def _throw(
+def throw(
     session: Session,
     origin: Point | None = None,
     joint: str = "spine3",
@@ -225,14 +229,14 @@ def _throw(
     session.note("ball")
 
 
-def _trip(session: Session, foot: str = "right", person: int = 0) -> None:
+def trip(session: Session, foot: str = "right", person: int = 0) -> None:
     """Put an obstacle in the way of a foot's next swing."""
     session.rebuild([item for item in session.items if item.until is None or not isinstance(item.element, Trip)])
     session.perturb(Trip(f"{foot}_ankle", start=session.time, person=person), TRIP_LIFE)
     session.note(f"trip {foot}")
 
 
-def _tilt(session: Session, roll: float, pitch: float) -> None:
+def tilt(session: Session, roll: float, pitch: float) -> None:
     """Tilt the ground smoothly about the first person's place [degrees]."""
     session.tilt = (roll, pitch)
     session.tilt_ground()
@@ -241,18 +245,18 @@ def _tilt(session: Session, roll: float, pitch: float) -> None:
 # --- boxes and ice: they belong to the scene, so a restart keeps them and a saved scene has them
 
 
-def _put_box(session: Session, place: Point, box_size: float = 0.4, box_mass: float = 8.0) -> None:
+def put_box(session: Session, place: Point, box_size: float = 0.4, box_mass: float = 8.0) -> None:
     """Put a loose box down; `place` is the middle of its base [m]."""
     corner = (*_nearby(session, place[0], place[1]), round(min(max(place[2], 0.0), 5.0), 3))
     _put_object(session, Box(corner, (box_size, box_size, box_size), mass=box_mass), "box")
 
 
-def _paint_ice(session: Session, place: Point, ice_size: float = 1.0) -> None:
+def paint_ice(session: Session, place: Point, ice_size: float = 1.0) -> None:
     """Make a square of the floor about a place icy."""
     _put_object(session, Patch(_nearby(session, place[0], place[1]), (ice_size, ice_size), friction=ICE), "ice")
 
 
-def _take_away(session: Session, origin: Point | None = None, way: Point = (0.0, 0.0, -1.0)) -> None:
+def take_away(session: Session, origin: Point | None = None, way: Point = (0.0, 0.0, -1.0)) -> None:
     """Take away the loose box or the patch that a ray meets first; without a ray, all of them."""
     keys = set(_objects(session))
     if origin is not None:
@@ -265,12 +269,12 @@ def _take_away(session: Session, origin: Point | None = None, way: Point = (0.0,
     _set_elements(session, [e for e in session.scene.elements if all(e is not other for other in gone)])
     for who, grab in session.grabs.items():
         if isinstance(grab, BoxGrab) and grab.key // MAX_PARTS in keys:
-            _let_go(session, who)
+            let_go(session, who)
     session.rebuild([item for item in session.items if item.key not in keys])
     session.show_objects()
 
 
-def _click(
+def click(
     session: Session,
     does: str,
     origin: Point,
@@ -284,13 +288,13 @@ def _click(
     """Do at the place that a ray meets what a click is set to do; a ray to the sky does nothing."""
     place = pointed_at(session, origin, way)
     if does == TAKE:
-        _take_away(session, origin, way)
+        take_away(session, origin, way)
     elif place is not None and does == GO:
-        _go_to(session, place[0], place[1], speed, person)
+        go_to(session, place[0], place[1], speed, person)
     elif place is not None and does == PAINT:
-        _paint_ice(session, place, ice_size)
+        paint_ice(session, place, ice_size)
     elif place is not None:
-        _put_box(session, place, box_size, box_mass)
+        put_box(session, place, box_size, box_mass)
 
 
 def pointed_at(session: Session, origin: Point, way: Point) -> Point | None:
@@ -342,14 +346,14 @@ def _set_elements(session: Session, elements: Iterable[Element[Any]]) -> None:
 # --- steering
 
 
-def _walk(
+def walk(
     session: Session, speed: float = WALKING, degrees: float = 0.0, person: int | None = None, on: bool = True
 ) -> None:
     """Send a person, or everybody, at a velocity, in a direction counterclockwise from +y; or let them go."""
     _steer(session, Walk(speed, math.remainder(degrees, 360.0)) if on else None, person)
 
 
-def _go_to(session: Session, x: float, y: float, speed: float = WALKING, person: int | None = None) -> None:
+def go_to(session: Session, x: float, y: float, speed: float = WALKING, person: int | None = None) -> None:
     """Send a person, or everybody, to a place [m]."""
     _steer(session, GoTo(*_nearby(session, x, y), speed), person)
 
@@ -361,18 +365,18 @@ def _steer(session: Session, goal: Walk | GoTo | None, person: int | None = None
     session.goals = others if goal is None else others | dict.fromkeys(people, goal)
 
 
-def _free(session: Session, person: int | None = None) -> None:
+def free(session: Session, person: int | None = None) -> None:
     """Let a person, or everybody, do as they like."""
     _steer(session, None, person)
 
 
-def _crouch(session: Session, low: bool | None = None, person: int = 0) -> None:
+def crouch(session: Session, low: bool | None = None, person: int = 0) -> None:
     """Tell a person to crouch or to come up again, or to change between the two."""
     down = person not in session.crouched if low is None else bool(low)
     session.crouched = session.crouched | {person} if down else session.crouched - {person}
 
 
-def _jump(session: Session, person: int = 0) -> None:
+def jump(session: Session, person: int = 0) -> None:
     """Tell a person to jump, if the prior knows how."""
     if not session.prior.takes_intent or not can_start(session.prior, "jump"):
         raise ValueError("these people cannot jump: their prior has no recordings of it")
@@ -383,7 +387,7 @@ def _jump(session: Session, person: int = 0) -> None:
 # --- settings
 
 
-def _stiffen(session: Session, stiff: bool) -> None:
+def stiffen(session: Session, stiff: bool) -> None:
     """Make everybody's right knee stiff or free."""
     session.stiff = bool(stiff)
     scripted = [item for item in session.items if not any(item.element is e for e in session.stiffness)]
@@ -391,20 +395,20 @@ def _stiffen(session: Session, stiff: bool) -> None:
     session.rebuild([*scripted, *map(Item, session.stiffness)])
 
 
-def _switch(session: Session, energy: str, on: bool) -> None:
+def switch(session: Session, energy: str, on: bool) -> None:
     """Switch a part of the simulator on or off."""
     session.off = session.off - {energy} if on else session.off | {energy}
     session.rebuild(session.items)
 
 
-def _load(session: Session, setup: Setup) -> None:
+def load(session: Session, setup: Setup) -> None:
     """Restart with another scene, and let it run."""
     session.tilt, session.stiff, session.goals, session.crouched = (0.0, 0.0), False, {}, frozenset()
     _open(session, setup, session.prior)
-    _pause(session, False)
+    pause(session, False)
 
 
-def _use(session: Session, prior: str) -> None:
+def use(session: Session, prior: str) -> None:
     """Restart with another prior."""
     if prior not in session.priors:
         raise ValueError(f"there is no prior {prior!r}: {suggestion(str(prior), session.priors)}")
@@ -422,7 +426,7 @@ def _open(session: Session, setup: Setup, prior: Prior) -> None:
     session.restart()
 
 
-def _begin(
+def begin(
     session: Session,
     start: str | None = None,
     people: int | None = None,
@@ -467,22 +471,22 @@ def warm_up(session: Session) -> None:
     if isinstance(session.simulator.prior, ClipPrior):  # which moves one person from one start only
         return
     other = Session(session.simulator)
-    _begin(other, session.scene.people[0].start, people=2)
-    _put_box(other, (0.0, 2.0, 0.0))
-    _throw(other)
-    _trip(other)
-    _tilt(other, 1.0, 0.0)
+    begin(other, session.scene.people[0].start, people=2)
+    put_box(other, (0.0, 2.0, 0.0))
+    throw(other)
+    trip(other)
+    tilt(other, 1.0, 0.0)
     other.tick()
 
 
 TABLE = (
-    (_pause, _step, _slow, _look_back, _cut),
-    (_hold_limb, _hold_box, _let_go),
-    (_push, _throw, _trip, _tilt),
-    (_put_box, _paint_ice, _take_away, _click),
-    (_walk, _go_to, _free, _crouch, _jump),
-    (_stiffen, _switch, _load, _use, _begin),
+    (pause, step, slow, look_back, cut),
+    (hold_limb, hold_box, let_go),
+    (push, throw, trip, tilt),
+    (put_box, paint_ice, take_away, click),
+    (walk, go_to, free, crouch, jump),
+    (stiffen, switch, load, use, begin),
 )
 COMMANDS: dict[str, Callable[..., object]] = {"restart": Session.restart}
 """Every command, by name."""
-COMMANDS |= {work.__name__[1:]: work for group in TABLE for work in group}
+COMMANDS |= {work.__name__: work for group in TABLE for work in group}
