@@ -94,9 +94,9 @@ def test_ctrl_c_is_quiet(failing, capsys):
         (["run", "push", "--seed", "1.5"], "--seed: '1.5' is not a whole number"),
         (["run", "push", "--newtns", "3"], "unrecognized options: --newtns, 3: did you mean --newtons?"),
         (["run"], "missing from dropsim run: NAME|FILE.toml"),
-        (["evaluate", "push", "--rollouts", "8"], "unrecognized or misplaced options: --rollouts 8"),
+        (["evaluate", "response", "--rollouts", "8"], "unrecognized or misplaced options: --rollouts 8"),
         (["evaluate", "paper"], "missing from dropsim evaluate paper: --out"),
-        (["evaluate", "pusj"], "unrecognized options: pusj: use one of ablation, all,"),
+        (["evaluate", "pusj"], "unrecognized options: pusj: use one of all, behaviour,"),
         (["evaluate", "pusj"], " response, steering (`dropsim evaluate"),  # the whole list, however long it is
     ],
 )

@@ -12,24 +12,21 @@ from dropsim.body.rotations import exp
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.options import SimulatorOptions
-from dropsim.research.evaluation.branches import JUMPED
-from dropsim.research.evaluation.scenarios import ScenarioChunk, followed, turn_errors
+from dropsim.research.evaluation.harness import Body
+from dropsim.research.evaluation.people import JUMPED
+from dropsim.research.evaluation.prior import activity
+from dropsim.research.evaluation.scenarios import followed, run_scenario, turn_errors
 from dropsim.research.evaluation.steering import (
     CROUCH,
     JUMP,
-    MANOEUVRES,
-    RESPONSES,
     TASKS,
     RecordedPaces,
-    RoamChunk,
     SteeringProtocol,
-    activity,
-    merged,
     pace_of,
     paces,
     response_times,
+    roamed,
 )
-from dropsim.research.evaluation.trials import Body
 from dropsim.scene import Drag, Follow, Person, Scene
 
 CLIP = stepping_clip(1.0)
@@ -119,20 +116,19 @@ def test_a_task_is_summed_up():
         "fell": np.array([False, True]),
     }
     rows |= {name: np.zeros(2) for name in ("penetration_mm", "deepest_mm", "bone_error_percent", "overlap_mm")}
-    pace = pace_of("walk", *merged([rows]), None)
+    pace = pace_of("walk", rows, None)
     assert (pace["people"], pace["diverged"], pace["fell"]) == (2, 1, 0.5)
     assert pace["speed"] == pytest.approx(0.9)
     assert pace["speed_kept"] == pytest.approx(0.75)
-    assert merged([{"finished": np.array([False])}]) == ({}, 1)
+    assert pace_of("walk", {"finished": np.array([False])}, None)["people"] == 0
 
 
 BODY = Body(SimulatorOptions(num_samples=2), prior="field")
 
 
 def test_walkers_go_on_and_turn_to_the_side_that_is_asked_for():
-    found = RoamChunk(
-        BODY, "turn", "walk", ((0.0, 0.0, 1.2, math.nan), (2.0, -1.2, 0.0, math.nan)), (0, 1, 2, 3), 4.0
-    ).run()
+    wants = ((0.0, 0.0, 1.2, math.nan), (2.0, -1.2, 0.0, math.nan))
+    found = roamed(BODY, (0, 1, 2, 3), start="walk", wants=wants, seconds=4.0)
     assert found["finished"].all()
     assert found["turn_errors"].shape == (4, 1)
     # One of sixteen is tripped by the turn.
@@ -141,32 +137,24 @@ def test_walkers_go_on_and_turn_to_the_side_that_is_asked_for():
 
 
 def test_a_scenario_with_several_people_has_a_row_for_each():
-    found = ScenarioChunk(BODY, "two-people", (0,)).run()
+    found = run_scenario(BODY, (0,), scenario="two-people")
     assert len(found["finished"]) == len(found["fell"]) == 2
 
 
 def test_the_command_writes_numbers(tmp_path, monkeypatch):
-    quick = classmethod(
-        lambda cls, **given: cls(people=1, seconds=6.0, seeds=1, scenarios=("projectiles",), seed=given["seed"])
-    )
-    monkeypatch.setattr(SteeringProtocol, "quick", quick)
-    arguments = [
-        "evaluate",
-        "steering",
-        "--quick",
-        "--prior",
-        "field",
-        "--samples",
-        "2",
-        "--workers",
-        "1",
-        "--out",
-        str(tmp_path),
-    ]
-    assert main(arguments) == 0
-    found = json.loads((tmp_path / "steering.json").read_text())
-    assert set(found["paces"]) == set(TASKS)
-    assert found["turn_error_deg"] >= 0
-    assert len(found["manoeuvres"]) == len(MANOEUVRES) + 5 + len(RESPONSES)
-    assert {"fell", "deepest_mm", "bone_error_percent", "hits"} <= set(found["scenarios"]["projectiles"])
+    tiny = {"people": 1, "seconds": 6.0, "seeds": 1, "scenarios": ("projectiles", "tilt")}
+    monkeypatch.setattr(SteeringProtocol, "quick", classmethod(lambda cls, **given: cls(**tiny, **given)))
+    command = "evaluate steering --quick --prior field --samples 2 --workers 1 --out"
+    assert main([*command.split(), str(tmp_path)]) == 0
+    written = json.loads((tmp_path / "steering.json").read_text())
+    assert [pace["task"] for pace in written["paces"]] == list(TASKS)
+    names = {one["name"] for one in written["statistics"]}
+    assert {
+        "stand: fell undisturbed",
+        "turn of 90 degrees: error",
+        "jump: not done",
+        "stop: response",
+        "tilt: fell",
+    } <= names
+    assert {"fell", "deepest_mm", "bone_error_percent", "hits"} <= set(written["scenarios"]["projectiles"])
     assert "asked for" in (tmp_path / "steering.md").read_text()
