@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.skeleton import flat
+from dropsim.compute.threads import single_threaded
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.physics.contact import Plane, solids
@@ -17,7 +18,7 @@ from dropsim.physics.energies import Contact, RangeOfMotion
 from dropsim.physics.energy import Frame
 from dropsim.priors.named import open_prior
 from dropsim.priors.pose import PosePrior
-from dropsim.research.evaluation.bench import Speed, measure_speed
+from dropsim.research.evaluation.bench import measure_size
 from dropsim.research.evaluation.claims import END, FOLLOWS, PUSHED, Claim, judge, median
 from dropsim.research.evaluation.harness import (
     Arrays,
@@ -46,6 +47,8 @@ MILD, HARD = (150.0, 350.0), (300.0, 700.0)
 so that every claim is judged over both."""
 CHUNK, FOLLOWERS = 25, 4
 """Trials and followers of a batch."""
+SPEED_SECONDS = 1.0
+"""Time for which the speed is measured [s]."""
 ENERGIES = ("kinematic", "kinematic_mode", "momentum", "contact", "range_of_motion", "rigidity")
 """Energies that are drawn."""
 
@@ -76,8 +79,6 @@ class PaperOptions:
     """Motions on which the forms of the method that might explain a failed claim are tried."""
     longer: int = 100
     """Motions of the longer length."""
-    speed_frames: int = 150
-    """Frames that are timed."""
     recordings: Path | None = None
     """Folder of recordings that the root wrench is compared with."""
     prior: str = "field"
@@ -103,7 +104,7 @@ class PaperOptions:
     def quick(cls, **others: Any) -> "PaperOptions":  # noqa: ANN401
         """Return a small version that shows the direction of the claims within seconds."""
         few = {"motions": 5, "num_samples": 8, "walks": 2, "runs": 2, "followers": 1, "rollouts": 16, "remedies": 0}
-        short = {"num_frames": 160, "longer_frames": 160, "follow_seconds": 4.0, "speed_frames": 30}
+        short = {"num_frames": 160, "longer_frames": 160, "follow_seconds": 4.0}
         return cls(**{**few, **short, **others})
 
     @property
@@ -228,7 +229,6 @@ class Case:
     claims: Sequence[Claim]
     tables: Mapping[str, Arrays]
     recorded: Sequence[Recorded]
-    speed: Speed
 
     def rows(self) -> list[list[str]]:
         """Lay the claims out under a header."""
@@ -273,9 +273,6 @@ class Case:
             "ablation": [medians("full", "full"), medians("ablated", "no contact, no range of motion")],
             "corrected-wrench": [Panel("95th percentile of pushed runs", wrench, y=unit, spans=(PUSHED,), bands=band)],
             "following": [_paths(name, found[name]) for name in FOLLOWS],
-            "speed": [
-                Panel("One person, one thread", {"": 1 / np.array(self.speed.frame_seconds)}, y="frames a second")
-            ],
         }
         for kind in KINDS:
             ordered = sorted((one for one in self.recorded if one.kind == kind), key=lambda one: one.points.mean())
@@ -303,8 +300,9 @@ def evaluate_case(options: PaperOptions, folder: Path, *, workers: int = 1, watc
     tables = run_chunks(options.chunks(), folder, workers=workers, watch=watch)
     if not all("upright" in people for people in tables.values()):
         raise ValueError("every simulated person diverged: nothing can be measured with these weights")
-    speed = measure_speed(Body.of(options.num_samples, options.prior).simulator(), frames=options.speed_frames)
-    return Case(options, judge(tables, recorded, speed), tables, recorded, speed)
+    simulator = Body.of(options.num_samples, options.prior).simulator()
+    speed = [single_threaded(measure_size)(simulator, people, SPEED_SECONDS) for people in (1, CHUNK)]
+    return Case(options, judge(tables, recorded, speed), tables, recorded)
 
 
 def evaluate_paper(options: Sequence[PaperOptions], folder: Path, *, workers: int = 1, watch: Watch = None) -> Report:

@@ -54,7 +54,8 @@ def draw(figure: Figure, path: Path) -> Path:
         for label, (low, high) in panel.bands.items():
             axes.axhspan(low, high, color="gray", alpha=0.2, label=label)
         axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y, **panel.axes)
-        axes.legend(fontsize=7)
+        if panel.curves:
+            axes.legend(fontsize=7)
     save_figure(drawn, path, vector=True)
     rows = []
     for panel in figure:
