@@ -1,4 +1,4 @@
-"""The harness: chunks are saved and gone on with, and are the same on any number of processes; and the people in them."""
+"""The harness: chunks are saved, gone on with, and the same on any number of processes; and the people in them."""
 
 import os
 import subprocess
@@ -105,7 +105,7 @@ def test_other_code_or_other_work_is_another_result(tmp_path, monkeypatch):
 
 
 def test_every_module_that_simulates_decides():
-    # Whatever is loaded by a process that runs chunks; a pattern that matches nothing would let old results pass for new.
+    # Whatever is loaded by a process that runs chunks; a pattern without files would let old results pass for new.
     code = (
         "import sys, dropsim.research.evaluation.behaviour, dropsim.research.evaluation.paper\n"
         "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('dropsim.') and m.__file__))"

@@ -31,7 +31,15 @@ from dropsim.research.evaluation.prior import (
     refuse_same_people,
     speed_biases,
 )
-from dropsim.research.evaluation.recovery import REACH, SHOVE, Returns, displaced, energy_curves, return_times, smoothed
+from dropsim.research.evaluation.recovery import (
+    REACH,
+    SHOVE,
+    displaced,
+    energy_curves,
+    return_times,
+    returns_of,
+    smoothed,
+)
 from dropsim.research.evaluation.windows import alternate_features, frechet, window_features
 from dropsim.research.training.starts import stacked
 
@@ -200,10 +208,8 @@ def test_return_is_when_a_curve_stays_within_the_limit():
     curves[4, :61] = 2.0  # a frame too late
     times = return_times(curves, np.ones(5), 30.0)
     assert times.tolist() == pytest.approx([0.0, 1.0, 31 / 30, math.inf, math.inf])
-    returns = Returns.of(curves, np.zeros_like(curves), np.ones(5), 30.0)
-    assert asdict(returns) == pytest.approx(
-        {"back_share": 0.6, "left_share": 0.8, "calm_share": 1.0, "median_seconds": 31 / 30}
-    )
+    shares = {"back_share": 0.6, "left_share": 0.8, "calm_share": 1.0, "median_seconds": 31 / 30}
+    assert returns_of(curves, np.zeros_like(curves), np.ones(5), 30.0) == pytest.approx(shares)
 
 
 def test_energy_is_the_distance_of_coasting_from_the_nearest_candidate():
@@ -321,7 +327,7 @@ def test_the_command_prints_and_writes(data, tmp_path, capsys):
     written = json.loads(numbers.read_text())
     assert written.keys() >= KEYS
     assert written["people"] == ["00", "01", "02"]
-    pictures = [f"{name}.png" for name in ("come_back", "rollouts", "speeds")]
+    pictures = [f"{name}.png" for name in ("come_back", "rollouts")]
     assert sorted(p.name for p in out.iterdir() if p.suffix == ".png") == pictures
     assert all(f"wrote {out / picture}" in printed for picture in pictures)
     assert "| foot skate, median [m/s] |" in card.read_text()

@@ -22,10 +22,10 @@ from dropsim.research.evaluation.steering import (
     TASKS,
     RecordedPaces,
     SteeringProtocol,
-    pace_of,
     paces,
     response_times,
     roamed,
+    scene_numbers,
 )
 from dropsim.scene import Drag, Follow, Person, Scene
 
@@ -109,18 +109,13 @@ def test_recordings_of_the_same_speed_are_compared_with():
     assert math.isnan(RecordedPaces.of([]).ratios(paces(fast), 2.5)[0])
 
 
-def test_a_task_is_summed_up():
-    rows = {
-        "finished": np.array([True, False, True]),
-        "speed": np.array([[0.0, 1.2, 1.2], [0.0, 0.6, 0.6]]),
-        "fell": np.array([False, True]),
-    }
-    rows |= {name: np.zeros(2) for name in ("penetration_mm", "deepest_mm", "bone_error_percent", "overlap_mm")}
-    pace = pace_of("walk", rows, None)
-    assert (pace["people"], pace["diverged"], pace["fell"]) == (2, 1, 0.5)
-    assert pace["speed"] == pytest.approx(0.9)
-    assert pace["speed_kept"] == pytest.approx(0.75)
-    assert pace_of("walk", {"finished": np.array([False])}, None)["people"] == 0
+def test_people_are_summed_up():
+    rows = {"finished": np.array([True, False, True]), "fell": np.array([False, True])}
+    rows |= {name: np.array([1.0, 3.0]) for name in ("deepest_mm", "bone_error_percent", "overlap_mm", "hits")}
+    numbers = scene_numbers(rows)
+    assert (numbers["people"], numbers["diverged"], numbers["fell"]) == (2, 1, 0.5)
+    assert (numbers["deepest_mm"], numbers["hits"]) == (3.0, 2.0)
+    assert scene_numbers({"finished": np.array([False])}) == {"people": 0, "diverged": 1}
 
 
 BODY = Body(SimulatorOptions(num_samples=2), prior="field")
@@ -147,7 +142,7 @@ def test_the_command_writes_numbers(tmp_path, monkeypatch):
     command = "evaluate steering --quick --prior field --samples 2 --workers 1 --out"
     assert main([*command.split(), str(tmp_path)]) == 0
     written = json.loads((tmp_path / "steering.json").read_text())
-    assert [pace["task"] for pace in written["paces"]] == list(TASKS)
+    assert set(TASKS) < set(written["scenarios"])
     names = {one["name"] for one in written["statistics"]}
     assert {
         "stand: fell undisturbed",
@@ -157,4 +152,4 @@ def test_the_command_writes_numbers(tmp_path, monkeypatch):
         "tilt: fell",
     } <= names
     assert {"fell", "deepest_mm", "bone_error_percent", "hits"} <= set(written["scenarios"]["projectiles"])
-    assert "asked for" in (tmp_path / "steering.md").read_text()
+    assert "self-overlap" in (tmp_path / "steering.md").read_text()

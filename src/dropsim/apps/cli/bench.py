@@ -9,7 +9,7 @@ from dropsim.apps.cli.arguments import BodyFile, PriorName, optional
 
 @dataclass(frozen=True)
 class Bench:
-    """Time worlds of one person and of many, the bare step, and the prior's matrix products at the machine's measured peak.
+    """Time worlds of one person and of many, the bare step, and the prior's matrix products at the machine's peak.
 
     Warm, the median of many steps; times in milliseconds, by the clock and of the processor. The ratio is the step's
     processor time over the floor, the prior's matrix products alone at the peak. Example: dropsim bench --quick
@@ -57,25 +57,25 @@ class Bench:
         seconds = min(self.seconds, 0.5) if self.quick else self.seconds
         how = {"seconds": seconds, "first_run": self.first_run}
         with bar("sizes") as advance:
-            found = measure.bench(prior_name(self.prior, self.body), **sizes, **how, watch=advance)
-        print(markdown(found.table()))
-        rates = f"sgemm peak {found.sgemm_gflops:.1f} GFLOP/s, copies {found.copy_gigabytes:.1f} GB/s"
+            result = measure.bench(prior_name(self.prior, self.body), **sizes, **how, watch=advance)
+        print(markdown(result.table()))
+        rates = f"sgemm peak {result.sgemm_gflops:.1f} GFLOP/s, copies {result.copy_gigabytes:.1f} GB/s"
         print(f"{rates}; floor = the prior's matrix products at that peak")
         if not self.quick:
             print(f"left out: more than {measure.MOST_CANDIDATES} candidates in a step (people times K)")
-        print(f"peak memory of the process {found.peak_memory / 1e6:.0f} MB")
-        if found.import_seconds is not None:
-            compiles = f"its first step ever compiles in {found.compile_seconds:.0f} s"
-            print(f"a new process imports in {found.import_seconds:.1f} s, and {compiles}")
+        print(f"peak memory of the process {result.peak_memory / 1e6:.0f} MB")
+        if result.import_seconds is not None:
+            compiles = f"its first step ever compiles in {result.compile_seconds:.0f} s"
+            print(f"a new process imports in {result.import_seconds:.1f} s, and {compiles}")
         unit = "simulated seconds per processor second"
-        for name, rate in (found.mujoco_seconds_per_second or {}).items():
+        for name, rate in (result.mujoco_seconds_per_second or {}).items():
             print(f"MuJoCo's humanoid at 2 ms, {name}, physics alone: {rate:.1f} {unit}")
-        if (many := found.row(256, 64)) is not None:
+        if (many := result.row(256, 64)) is not None:
             print(f"256 people with K = 64: {many.people / many.world.processor / 30.0:.1f} {unit}")
         if self.sweep:
             print(markdown(measure.bank_sizes(seconds)), markdown(measure.object_counts(seconds)), sep="\n")
         if self.history is not None:
-            print(*measure.keep_history(self.history, found.entry()), f"wrote {self.history}", sep="\n")
+            print(*measure.keep_history(self.history, result.entry()), f"wrote {self.history}", sep="\n")
         if self.json is not None:
-            write_json(self.json, found.as_json())
+            write_json(self.json, result.as_json())
             print(f"wrote {self.json}")

@@ -162,7 +162,7 @@ class Response(_Simulated):
     people: Annotated[int | None, optional("INT", "64, and 16 with --quick")] = None
     """People in each cell of a start, an impulse and a direction; the other parts are in proportion."""
     only: Annotated[tuple[str, ...] | None, optional("PART ...", "all")] = None
-    """Parts to run: push, baselines, pdp, kicks, walk-perturb, getup, trips, balls, overlap, recorded."""
+    """Parts to run: push, baselines, pdp, kicks, walk-perturb, getup, trips, balls, recorded."""
     samples: Samples = None
     """Candidates of the prior a frame."""
 
@@ -171,12 +171,7 @@ class Response(_Simulated):
 
         given = self._given("people") | ({} if self.only is None else {"parts": self.only})
         if n := self.people:
-            given |= {
-                "others": 4 * n,
-                "trips": max(4, n // 2),
-                "balls": max(1, n // 4),
-                "scenario_seeds": max(1, n // 16),
-            }
+            given |= {"others": 4 * n, "trips": max(4, n // 2), "balls": max(1, n // 4)}
         protocol = (ResponseProtocol.quick if self.quick else ResponseProtocol)(**given)
         return evaluate_response(self._body(self.samples), protocol, folder, **how)
 
@@ -249,7 +244,7 @@ class Steering(_Simulated):
 
 @dataclass(frozen=True)
 class Reliability(_Simulated):
-    """Whether it holds: random pushes, random scenes, and damaged files for every reader. All failures should be zero."""
+    """Whether it holds: random pushes, random scenes, and damaged files for every reader. None should fail."""
 
     pushes: Annotated[int | None, optional("INT", "10000, and 50 with --quick")] = None
     """Random pushes."""

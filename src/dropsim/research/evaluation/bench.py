@@ -1,4 +1,4 @@
-"""How fast the simulator is: the bare step, a world around it, and the prior's matrix products at the machine's peak."""
+"""Speed of the simulator: the bare step, a world around it, and the prior's matrix products at the machine's peak."""
 
 import importlib.resources
 import importlib.util
@@ -235,7 +235,7 @@ def sgemm_peak(seconds: float) -> float:
 
 
 def prior_flops(prior: CVAEPrior, people: int, samples: int) -> float:
-    """Return the operations of the prior's matrix products in a step; samples share the first layer's view of the state."""
+    """Return the operations of the prior's matrix products; samples share the state's part of the first layer."""
     shape = prior.network.shape
     sizes = {"prior": 0, "decoder": 0}
     for name, size in shape.tensor_shapes().items():
@@ -247,7 +247,7 @@ def prior_flops(prior: CVAEPrior, people: int, samples: int) -> float:
 
 
 def first_run_seconds() -> tuple[float, float, float]:
-    """Return the duration of the imports and of the first step of a new process, the latter also of the processor [s]."""
+    """Return the duration of the imports and of the first step of a new process, also of the processor [s]."""
     with tempfile.TemporaryDirectory() as cache:
         command, environment = [sys.executable, "-c", FIRST_RUN], {**os.environ, CACHE_VARIABLE: cache}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

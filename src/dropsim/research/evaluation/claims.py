@@ -156,9 +156,10 @@ def back_to_level(full: Arrays, calm: Arrays, longer: Arrays) -> Claim:
         f"at most {BACK:g} x the level before the push",
         number <= BACK,
         f"median E_kin {level:.2g} m^2 before the push, {peak:.2g} at its peak, "
-        f"{median(longer, 'kinematic', END):.2g} in the last of {longer['energy_kinematic'].shape[1] / FPS:.0f} s, {when}; "
-        f"after {frames / FPS:.0f} s {twins:.2g} x that of the same people unpushed, {back:.0%} within their "
-        f"95th percentile and {full['upright'][:, -1].mean():.0%} upright; {len(full['finished'])} motions, {lost} diverged",
+        f"{median(longer, 'kinematic', END):.2g} in the last of {longer['energy_kinematic'].shape[1] / FPS:.0f} s, "
+        f"{when}; after {frames / FPS:.0f} s {twins:.2g} x that of the same people unpushed, {back:.0%} within their "
+        f"95th percentile and {full['upright'][:, -1].mean():.0%} upright; "
+        f"{len(full['finished'])} motions, {lost} diverged",
     )
 
 
@@ -173,8 +174,8 @@ def manifold(full: Arrays, mean: Arrays) -> Claim:
         number,
         f"at least {LESS:g}",
         number >= LESS,
-        f"{number:.0%} lower than the distance to the mode of the same frames, as the paper draws it; runs that have the "
-        f"mode alone have {at_once:.2g} x the E_kin in the second after the push, and {alone:.2g} x in frames 100-150",
+        f"{number:.0%} lower than the distance to the mode of the same frames, as the paper draws it; with the "
+        f"mode alone {at_once:.2g} x the E_kin in the second after the push, and {alone:.2g} x in frames 100-150",
     )
 
 
@@ -205,7 +206,7 @@ def ablation(full: Arrays, ablated: Arrays, others: Mapping[str, Arrays]) -> Cla
 
 def recorded_wrench(recorded: Sequence[Recorded] | None) -> Claim:
     """Judge the root wrench of recordings, and points against cylinders."""
-    text = "The root wrench of recorded runs and jumps is not zero, and masses at the joints give much the same as cylinders."
+    text = "The root wrench of recorded runs and jumps is not zero, and much the same with point masses and cylinders."
     bound = f"95th percentile at least {NOTICEABLE:g} body weights, and curves that correlate by {ALIKE:g}"
     if not recorded:
         return Claim("recorded-wrench", text, None, bound, None, "it needs recordings: give a folder with --recordings")
@@ -226,7 +227,7 @@ def corrected_wrench(runs: Arrays, recorded: Sequence[Recorded] | None) -> Claim
     bound = "95th percentile after the correction at most 1 x the recorded runs'"
     frames = slice(DURING.start, STEPPING.stop)
     before, after = (float(np.quantile(runs[name][:, frames], 0.95)) for name in ("wrench_before", "wrench_after"))
-    finding = f"95th percentile {before:.2f} before and {after:.2f} body weights after the correction, until 1 s after the push"
+    finding = f"95th percentile {before:.2f} before and {after:.2f} body weights after it, until 1 s after the push"
     recorded = [r for r in recorded or () if r.kind == "run"] or list(recorded or ())
     if not recorded:
         finding = f"{finding}; the range needs recordings: give a folder with --recordings"

@@ -19,7 +19,7 @@ from jaxtyping import Bool
 
 from dropsim.compute import jit
 from dropsim.compute.threads import single_threaded
-from dropsim.files.atomic import atomic_path
+from dropsim.files.atomic import atomic_path, refuse_read_only
 from dropsim.motion.motion import Motion
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import DivergedError, Simulator
@@ -42,7 +42,7 @@ DECISIVE = (
 
 @dataclass(frozen=True)
 class Body:
-    """How people are simulated, as plain values that name a result and can be sent to another process."""
+    """Settings of a simulator, as plain values that name a result and can be sent to another process."""
 
     options: SimulatorOptions = field(default_factory=SimulatorOptions)
     unit_masses: bool = False
@@ -136,9 +136,8 @@ def run_chunks(chunks: Sequence[Chunk], folder: Path, *, workers: int = 1, watch
         raise ValueError(f"cannot work with {workers} workers: give at least 1")
     make_writable(folder)
     todo = [chunk for chunk in chunks if not chunk.path(folder).exists()]
-    work = (
-        (_run(chunk, folder) for chunk in todo) if min(workers, len(todo)) < 2 else _in_parallel(todo, folder, workers)
-    )
+    alone = min(workers, len(todo)) < 2
+    work = (_run(chunk, folder) for chunk in todo) if alone else _in_parallel(todo, folder, workers)
     for done, _ in enumerate(work, start=1):
         if watch:
             watch(done, len(todo))
@@ -161,15 +160,11 @@ def num_diverged(tables: Iterable[Arrays]) -> int:
 
 def make_writable(folder: Path) -> None:
     """Make a folder, or raise if nothing can be written into it."""
+    refuse_read_only(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with atomic_path(folder / "writable") as temporary:
-            temporary.touch()
-        (folder / "writable").unlink()
     except (FileExistsError, NotADirectoryError):
         raise ValueError(f"{folder}: cannot be made, because a file stands in the way: give another folder") from None
-    except OSError as error:
-        raise ValueError(f"{folder}: cannot be written ({error.strerror}): give another folder") from None
 
 
 @single_threaded

@@ -248,40 +248,25 @@ class Case:
         return rows
 
     def figures(self) -> dict[str, Figure]:
-        """Return a figure of every claim."""
-        found, log = self.tables, {"yscale": "log"}
-
-        def medians(name: str, title: str) -> Panel:
-            curves = {energy: np.median(found[name][f"energy_{energy}"], axis=0) for energy in ENERGIES}
-            return Panel(title, curves, y="median energy [m^2]", axes=log, spans=(PUSHED,))
-
-        standing = ~found["walk"]["fallen"].any(axis=1)
-        walk = {energy: found["walk"][f"energy_{energy}"][int(standing.argmax())] for energy in ENERGIES}
-        samples = {
-            "manifold": np.median(found["full"]["energy_kinematic"], axis=0),
-            "mean, same frames": np.median(found["full"]["energy_kinematic_mode"], axis=0),
-            "mean, runs of its own": np.median(found["mean"]["energy_kinematic"], axis=0),
-        }
+        """Return the energies of every form of the method, root wrenches, and the paths of people who follow."""
+        forms = {"walk": "walks", "full": "pushed", "calm": "unpushed", "mean": "mode alone", "ablated": "ablated"}
+        energies = []
+        for name, title in forms.items():
+            curves = {energy: np.median(self.tables[name][f"energy_{energy}"], axis=0) for energy in ENERGIES}
+            panel = Panel(title, curves, y="median energy [m^2]", axes={"yscale": "log"}, spans=(PUSHED,))
+            energies.append(panel)
         runs = [one.points for one in self.recorded if one.kind == "run"]
         band = {"recorded runs": (0.0, float(np.quantile(np.concatenate(runs), 0.95)))} if runs else {}
-        wrench = {part: np.quantile(found["run"][f"wrench_{part}"], 0.95, axis=0) for part in ("before", "after")}
+        wrench = {part: np.quantile(self.tables["run"][f"wrench_{part}"], 0.95, axis=0) for part in ("before", "after")}
         unit = "root wrench [body weights]"
-        figures: dict[str, Figure] = {
-            "pushed-walk": [Panel("One walk, pushed at the pelvis", walk, y="energy [m^2]", axes=log, spans=(PUSHED,))],
-            "back-to-level": [medians("full", "pushed"), medians("calm", "unpushed")],
-            "manifold": [Panel("E_kin", samples, y="median E_kin [m^2]", axes=log, spans=(PUSHED, (100, 150)))],
-            "ablation": [medians("full", "full"), medians("ablated", "no contact, no range of motion")],
-            "corrected-wrench": [Panel("95th percentile of pushed runs", wrench, y=unit, spans=(PUSHED,), bands=band)],
-            "following": [_paths(name, found[name]) for name in FOLLOWS],
-        }
+        wrenches = [Panel("95th percentile of pushed runs", wrench, y=unit, spans=(PUSHED,), bands=band)]
         for kind in KINDS:
             ordered = sorted((one for one in self.recorded if one.kind == kind), key=lambda one: one.points.mean())
-            if ordered:
-                one = ordered[len(ordered) // 2]  # neither the best nor the worst
+            for one in ordered[len(ordered) // 2 :][:1]:  # neither the best nor the worst
                 curves = {"masses at the joints": one.points, "cylinders": one.cylinders}
-                panel = Panel(f"recorded {kind}: {one.name}", curves, y=unit)
-                figures["recorded-wrench"] = [*figures.get("recorded-wrench", ()), panel]
-        return figures
+                wrenches.append(Panel(f"recorded {kind}: {one.name}", curves, y=unit))
+        paths = [_paths(name, self.tables[name]) for name in FOLLOWS]
+        return {"energies": energies, "wrenches": wrenches, "following": paths}
 
 
 def _paths(name: str, people: Arrays) -> Panel:
@@ -319,7 +304,7 @@ def evaluate_paper(options: Sequence[PaperOptions], folder: Path, *, workers: in
         tables[name] = Table(f"{name}: findings", case.rows(), detail=len(cases) > 1)
         tables[f"{name}-forms"] = Table(f"{name}: every form of the method", case.form_rows(), detail=True)
         prefix = f"{name}/" if len(cases) > 1 else ""
-        figures |= {f"{prefix}{claim}": figure for claim, figure in case.figures().items()}
+        figures |= {f"{prefix}{part}": figure for part, figure in case.figures().items()}
         about = {"prior": case.options.prior, "newtons": list(case.options.newtons)}
         claims += [asdict(claim) | about for claim in case.claims]
     return Report(

@@ -216,14 +216,14 @@ def branch_out(
 
 
 def moved_alone(prior: Prior, start: State, acted: Acted, rng: Streams, num_frames: int) -> Motion:
-    """Return what the prior makes of pushes without a body: people are moved and sped up as free bodies of their mass."""
+    """Return what the prior makes of pushes without a body: people are moved as free bodies of their mass."""
     mass, h = float(prior.skeleton.masses.sum()), 1 / prior.fps
     assert acted.wanted is not None
     assert acted.forces is not None
     intent, forces = Intent.toward(acted.wanted[:, 0, :2]), acted.forces
-    states, taken = [start], 0 if prior.starts_at_mode else 1
+    states, index = [start], 0 if prior.starts_at_mode else 1
     for frame in range(num_frames - 1):
-        chosen = prior.propose(states[-1], 2, rng, intent).pick(taken)
+        chosen = prior.propose(states[-1], 2, rng, intent).pick(index)
         change = h * forces[:, frame].sum(-2) / mass if frame < forces.shape[1] else np.zeros((len(start.x), 3))
         # The prior goes on from the velocity that the push gave.
         memory = prior.apply_impulse(prior.commit(chosen, chosen.x, chosen.q), change)

@@ -65,7 +65,13 @@ def draw(figure: Figure, path: Path) -> Path:
     return path
 
 
-def new_figure(rows: int, columns: int, *, size: tuple[float, float] | None = None, **axes: Any) -> tuple[Any, Any]:  # noqa: ANN401
+def new_figure(
+    rows: int,
+    columns: int,
+    *,
+    size: tuple[float, float] | None = None,
+    **axes: Any,  # noqa: ANN401
+) -> tuple[Any, Any]:
     """Return an empty figure and its axes, rows x columns; a size is in inches."""
     try:
         from matplotlib.figure import Figure
@@ -75,7 +81,7 @@ def new_figure(rows: int, columns: int, *, size: tuple[float, float] | None = No
     return figure, figure.subplots(rows, columns, squeeze=False, **axes)
 
 
-def save_figure(figure: Any, path: Path, *, vector: bool = False) -> None:  # noqa: ANN401 - matplotlib is not loaded here
+def save_figure(figure: Any, path: Path, *, vector: bool = False) -> None:  # noqa: ANN401 - not loaded here
     """Write a PNG, and an SVG next to it if wanted; the same figure makes the same files."""
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=110)

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -121,19 +121,6 @@ def activity(motion: Motion) -> dict[str, np.ndarray]:
     return {name: np.asarray(flag.mean(-1)) for name, flag in flags.items()}
 
 
-def _speeds(rollouts: Sequence[Motion], recordings: Sequence[Motion]) -> Figure:
-    """Draw histograms of walking speed and turning rate, of rollouts and of recordings."""
-    panels = []
-    for title, measure, top in (("speed [m/s]", metrics.root_speed, 5.0), ("turning [rad/s]", metrics.turn_rate, 4.0)):
-        curves = {}
-        for label, motions in (("rollouts", rollouts), ("recordings", recordings)):
-            values = np.minimum(np.abs(np.concatenate([measure(motion) for motion in motions])), top)
-            density, edges = np.histogram(values, bins=50, range=(0, top), density=True)
-            curves[label] = (edges[:-1], density)
-        panels.append(Panel("over half a second", curves, title, "density", axes={"yscale": "log"}))
-    return panels
-
-
 def _returns(back: Recovery) -> Figure:
     """Draw the one-step energy over time with and without a shove: median, and the range of the middle four fifths."""
     curves = {}
@@ -141,7 +128,7 @@ def _returns(back: Recovery) -> Figure:
         for share in (0.1, 0.5, 0.9):
             curves[f"{label}, {share:.0%}"] = np.quantile(np.clip(energies, 1e-9, 1e9), share, axis=0)
     limit = {"95th percentile, not shoved": (0.0, back.limit)}
-    title = f"{back.returns.back_share:.0%} are back within 2 s"
+    title = f"{back.returns['back_share']:.0%} are back within 2 s"
     return (Panel(title, curves, "frame", "one-step energy [m^2]", axes={"yscale": "log"}, bands=limit),)
 
 
@@ -252,7 +239,7 @@ def evaluate_prior(
             "human_share": generated["human_share"],
             "skate_ratio_alone": _ratio(generated["skate"], recorded["skate"]),
             "penetration_mm": generated["penetration_mm"],
-            "back_share": back.returns.back_share,
+            "back_share": back.returns["back_share"],
             "frechet": distance,
             "frechet_floor": floor,
             "frechet_ratio": _ratio(distance, floor),
@@ -261,7 +248,7 @@ def evaluate_prior(
             "one_step": one_step,
             "rollouts": generated,
             "recordings": recorded,
-            "come_back": shove | {"one_limit": asdict(back.returns), "limit_by_category": asdict(back.own_returns)},
+            "come_back": shove | {"one_limit": back.returns, "limit_by_category": back.category_returns},
             "speed_bias": speed_bias,
             "prior": prior.name,
             "people": people,
@@ -277,7 +264,7 @@ def evaluate_prior(
         numbers=numbers,
         protocol=options,
         caption=f"Measured by `dropsim evaluate prior` (seed {options.seed}) on {about}: {amount}",
-        figures={"speeds": _speeds(motions, recordings), "come_back": _returns(back)},
+        figures={"come_back": _returns(back)},
         files=() if folder is None else (_sheet(rollouts, categories, folder / "rollouts.png"),),
     )
 
@@ -388,7 +375,7 @@ def _roll_out(prior: Prior, starts: State, length: int, seed: int, tick: Callabl
 
 
 def _around(motion: Motion, frame: int, length: int) -> Motion:
-    """Return at most `length` frames of a recording from a frame on, or from an earlier one if it would end too soon."""
+    """Return at most `length` frames of a recording from a frame on, or from an earlier one if it ends too soon."""
     start = max(0, min(frame, len(motion) - length))
     return motion.slice(start, start + length)
 

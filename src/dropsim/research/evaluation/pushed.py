@@ -61,7 +61,6 @@ def measured(motion: Motion, branches: Sequence[Branch]) -> Arrays:
         "lost": np.array([_lost(motion, row, branch, twins.get(branch.person)) for row, branch in enumerate(branches)]),
         "stepped": stepped,
         "lift_off": np.where(stepped, step[:, 0] / motion.fps, np.nan),
-        "placed": np.where(stepped[:, None], _placed(motion, step), np.nan),
         "steps": metrics.footfalls(motion, 1),
         "ledger": metrics.ledger(motion)[..., ::LEDGER_EVERY, :].astype(np.float32),
         "stop_time": metrics.seconds_to_stop(motion, end),
@@ -86,21 +85,13 @@ def _lost(motion: Motion, row: int, branch: Branch, twin: int | None) -> float:
 
 
 def answered(motion: Motion, step: Int[np.ndarray, "b 3"], twins: Int[np.ndarray, "b"]) -> np.ndarray:
-    """Whether people step within two seconds, and sooner than their unperturbed twins land one; False without a twin."""
+    """Return who steps within two seconds, and before the unperturbed twin lands a step; nobody without a twin."""
     landed, down = step[:, 1], metrics.fallen(motion)
     unperturbed = np.where(landed < 0, len(motion), landed)[twins]
     # Feet of people who lie go up and down too.
     lies = np.where(down.any(-1), down.argmax(-1), len(motion))
     soon = (landed >= 0) & (landed <= STEP_SECONDS * motion.fps) & (landed <= lies)
     return (twins >= 0) & soon & (landed < unperturbed)
-
-
-def _placed(motion: Motion, step: Int[np.ndarray, "b 3"]) -> Float[np.ndarray, "b 2"]:
-    """Return where the first step puts the foot, to the right and ahead of where it stood [m]."""
-    rows, (lift, land, foot) = np.arange(len(step)), np.maximum(step.T, 0)
-    ankle = motion.joints[:, :, (7, 8), :]
-    way = ankle[rows, land, foot] - ankle[rows, lift, foot]
-    return (heading(motion.q[:, 0, 0]) @ way[..., None])[..., :2, 0]
 
 
 def getting_up(motion: Motion) -> Float[np.ndarray, "b n 22 3"]:

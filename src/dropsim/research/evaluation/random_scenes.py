@@ -146,7 +146,7 @@ class Placing:
 
 
 def random_scene(seed: int, num_people: int) -> Scene:
-    """Return a scene of 1 to 20 objects and events; people stand 1.5 m or more apart. Ground without objects may tilt."""
+    """Return a scene of up to 20 objects and events, people 1.5 m or more apart; ground without objects may tilt."""
     rng = np.random.default_rng((seed, num_people))
     corners = [(0.0, 0.0), (2.0, 0.3), (-0.2, 2.0), (2.1, 2.2)]
     starts = [("stand", 0.0), ("walk", 1.2), ("run", 2.5)]

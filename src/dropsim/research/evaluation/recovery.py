@@ -26,7 +26,7 @@ from dropsim.research.evaluation.people import motion_of
 SHOVE = (0.3, 1.0)
 """Horizontal velocity that the whole body gets, in any direction [m/s]."""
 REACH = (0.05, 0.15)
-"""How far the furthest joint is moved by bending one to three joints [m]."""
+"""Way of the furthest joint when one to three joints are bent [m]."""
 WITHIN = 2.0
 """Time to be back in [s]."""
 STAY = 0.5
@@ -110,26 +110,18 @@ def return_times(curves: np.ndarray, limits: Float[np.ndarray, "b"], fps: float)
     return np.where(inside.any(-1), inside.argmax(-1) / fps, np.inf)
 
 
-@dataclass(frozen=True)
-class Returns:
-    """How many shoved rollouts are back within a limit."""
+def returns_of(shoved: np.ndarray, calm: np.ndarray, limits: Float[np.ndarray, "b"], fps: float) -> dict[str, float]:
+    """Judge smoothed curves with and without a shove by a limit for each.
 
-    back_share: float
-    """Share that is back within 2 s."""
-    left_share: float
-    """Share that the shove puts out at all: above the limit within the first 5 frames."""
-    calm_share: float
-    """Share of the rollouts without a shove that pass the same test: what can be reached."""
-    median_seconds: float
-    """Median time until they are back; rollouts that never are count as infinite [s]."""
-
-    @classmethod
-    def of(cls, shoved: np.ndarray, calm: np.ndarray, limits: Float[np.ndarray, "b"], fps: float) -> "Returns":
-        """Judge curves with and without a shove by a limit for each."""
-        times, calm_times = (return_times(curves, limits, fps) for curves in (shoved, calm))
-        left = (shoved[:, :SMOOTH] > limits[:, None]).any(-1)
-        shares = (float(flags.mean()) for flags in (np.isfinite(times), left, np.isfinite(calm_times)))
-        return cls(*shares, median_seconds=float(np.median(times)))
+    back_share is the share that is back within 2 s, left_share that which the shove puts above the limit within the
+    first 5 frames, calm_share that of the rollouts without a shove that pass the same test; median_seconds counts
+    rollouts that are never back as infinite.
+    """
+    times, calm_times = (return_times(curves, limits, fps) for curves in (shoved, calm))
+    left = (shoved[:, :SMOOTH] > limits[:, None]).any(-1)
+    flags = {"back_share": np.isfinite(times), "left_share": left, "calm_share": np.isfinite(calm_times)}
+    shares = {name: float(values.mean()) for name, values in flags.items()}
+    return shares | {"median_seconds": float(np.median(times))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,10 +134,10 @@ class Recovery:
     """Smoothed energy of the shoved rollouts [m^2]."""
     calm: Float[np.ndarray, "b t"]
     """The same without a shove."""
-    returns: Returns
-    """Judged by the one limit."""
-    own_returns: Returns
-    """Judged by the 95th percentile of the rollouts from recordings of the same category."""
+    returns: dict[str, float]
+    """Numbers of `returns_of`, judged by the one limit."""
+    category_returns: dict[str, float]
+    """Numbers judged by the 95th percentile of the rollouts from recordings of the same category."""
     human_share: float
     """Share of the shoved rollouts that stay human."""
 
@@ -172,8 +164,8 @@ def measure_recovery(
     names = np.array(categories)
     limits = np.array([_limit(calm[names == name]) for name in names])
     overall = _limit(calm)
-    returns, own_returns = (Returns.of(shoved, calm, at, prior.fps) for at in (np.full(len(limits), overall), limits))
-    return Recovery(overall, shoved, calm, returns, own_returns, float(np.concatenate(human).mean()))
+    judged = [returns_of(shoved, calm, at, prior.fps) for at in (np.full(len(limits), overall), limits)]
+    return Recovery(overall, shoved, calm, *judged, human_share=float(np.concatenate(human).mean()))
 
 
 def _limit(curves: Float[np.ndarray, "b t"]) -> float:

@@ -30,10 +30,8 @@ from dropsim.research.evaluation.people import ALONE, FULL, RAGDOLL, SPEEDS, Bra
 from dropsim.research.evaluation.plots import Figure, Panel
 from dropsim.research.evaluation.pushed import measure_recordings, push_branches, throw_ball, trip
 from dropsim.research.evaluation.report import Report, Statistic, Table, column_rows, resampled, share, statistic_rows
-from dropsim.research.evaluation.scenarios import run_scenario
-from dropsim.scene.scenarios import SCENARIOS
 
-PARTS = ("push", "baselines", "pdp", "kicks", "walk-perturb", "getup", "trips", "balls", "overlap", "recorded")
+PARTS = ("push", "baselines", "pdp", "kicks", "walk-perturb", "getup", "trips", "balls", "recorded")
 BATCH = 256
 """Branches that are simulated together, about."""
 LOST_RANGE = (0.3, 1.3)
@@ -94,9 +92,6 @@ class ResponseProtocol:
     """People for each start and direction at whom balls are thrown."""
     ball_angles: tuple[float, ...] = (0.0, 90.0, 180.0, 270.0)
     """Directions from which balls come, counterclockwise from the front [degrees]."""
-    scenario_seeds: int = 4
-    """Seeds of each scenario in which self-overlap is measured."""
-    scenarios: tuple[str, ...] = tuple(SCENARIOS)
     recorded: int = 100
     """Clips of the bank that are measured for comparison."""
     seed: int = 0
@@ -106,16 +101,15 @@ class ResponseProtocol:
         check_seed(self.seed)
         if unknown := set(self.parts) - set(PARTS):
             raise ValueError(f"the response protocol has no part {min(unknown)!r}: choose among {', '.join(PARTS)}")
-        if min(self.people, self.others, self.trips, self.balls, self.scenario_seeds) < 1:
+        if min(self.people, self.others, self.trips, self.balls) < 1:
             raise ValueError("the response protocol needs at least one person")
 
     @classmethod
     def quick(cls, **given: Any) -> "ResponseProtocol":  # noqa: ANN401
         """Return a small version within about a minute and a half of CPU time."""
         pushes = {"impulses": (0.15, 0.3, 0.7, 1.0, 2.0), "moving_impulses": (0.7,), "directions": (0, 90, 180, 270)}
-        few = {"people": 16, "others": 16, "trips": 16, "balls": 4, "scenario_seeds": 1, "recorded": 40}
-        scenarios = ("push", "push-large", "projectiles", "two-people", "trip", "tilt", "follow-run")
-        return cls(**{"seconds": 3.0, "kick_seconds": 10.0, "scenarios": scenarios, **pushes, **few, **given})
+        few = {"people": 16, "others": 16, "trips": 16, "balls": 4, "recorded": 40}
+        return cls(**{"seconds": 3.0, "kick_seconds": 10.0, **pushes, **few, **given})
 
     def chunks(self, body: Body) -> list[Chunk]:
         """Return all work."""
@@ -135,12 +129,8 @@ class ResponseProtocol:
             case "balls":
                 for start, angle in product(("stand", "walk"), self.ball_angles):
                     yield from chunks_of("balls", throw_ball, body, self._seeds(self.balls), start=start, angle=angle)
-            case "recorded":
-                yield from chunks_of("recorded", measure_recordings, body, range(self.recorded), self.recorded)
             case _:
-                seeds = self._seeds(self.scenario_seeds)
-                for name in self.scenarios:
-                    yield from chunks_of(f"overlap {name}", run_scenario, body, seeds, 8, scenario=name)
+                yield from chunks_of("recorded", measure_recordings, body, range(self.recorded), self.recorded)
 
     def _seeds(self, count: int) -> list[int]:
         return [self.seed + i for i in range(count)]
@@ -193,31 +183,6 @@ def _kicks(drawn: np.ndarray) -> tuple[Shove, ...]:
     return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in enumerate(drawn.tolist()))
 
 
-@dataclass(frozen=True)
-class ResponseCell:
-    """What became of a group of people."""
-
-    method: str
-    start: str
-    impulse: float
-    """Impulse over the mass [N s/kg]; 0 for the unpushed twins."""
-    direction: float | None
-    """Direction from the front [degrees]; None for all."""
-    people: int
-    lost: float
-    """Mean of impulse over mass less the change of velocity along the push, 0.1 s after its end [m/s]."""
-    lost_error: float
-    """Standard error of that [m/s]."""
-    stepped: float
-    """Share that steps within 2 s although the unpushed twin does not."""
-    first_step: float
-    """Median time from the push's start to the lift-off of that step [s]."""
-    steps: float
-    """Mean number of footfalls."""
-    fell: float
-    """Share that lay at any time after the push."""
-
-
 COLUMNS = {
     "method": "method",
     "start": "start",
@@ -230,11 +195,15 @@ COLUMNS = {
     "steps": "steps|.1f",
     "fell": "fell|.1%",
 }
-"""Fields of a cell, their titles and formats."""
+"""Numbers of a group of people, their titles and formats.
+
+Lost is the impulse over the mass less the change of velocity along the push, 0.1 s after its end. People stepped who
+stepped within 2 s although the unpushed twin did not; the first step is timed from the push's start to its lift-off.
+"""
 
 
-def cells_of(tables: Mapping[str, Arrays], *, by_direction: bool) -> list[ResponseCell]:
-    """Sum up pushed people by start and impulse, and by direction."""
+def cells_of(tables: Mapping[str, Arrays], *, by_direction: bool) -> list[dict[str, Any]]:
+    """Sum up pushed people by method, start and impulse, and by direction; unpushed twins have the impulse 0."""
     cells = []
     for name, people in tables.items():
         if not name.startswith("push ") or "impulse" not in people:
@@ -246,18 +215,20 @@ def cells_of(tables: Mapping[str, Arrays], *, by_direction: bool) -> list[Respon
                 continue
             group = (keys == (impulse, degrees)).all(-1)
             some = {key: people[key][group] for key in ("lost", "lift_off", "stepped", "steps", "fell")}
-            lost, lift_off = some["lost"], some["lift_off"][~np.isnan(some["lift_off"])]
-            error = float(np.std(lost, ddof=1) / len(lost) ** 0.5) if len(lost) > 1 else math.nan
-            first = float(np.median(lift_off)) if len(lift_off) else math.nan
-            shares = (mean(some["stepped"]), first, mean(some["steps"]), mean(some["fell"]))
-            direction = degrees if by_direction else None
-            cells.append(ResponseCell(method, start, impulse, direction, len(lost), mean(lost), error, *shares))
+            lift_off = some.pop("lift_off")
+            cell = {
+                "method": method,
+                "start": start,
+                "impulse": impulse,
+                "direction": degrees if by_direction else None,
+            }
+            cell |= {"people": int(group.sum())} | {key: float(np.mean(values)) for key, values in some.items()}
+            cell["lost_error"] = (
+                float(np.std(some["lost"], ddof=1) / group.sum() ** 0.5) if group.sum() > 1 else math.nan
+            )
+            cell["first_step"] = float(np.nanmedian(lift_off)) if np.isfinite(lift_off).any() else math.nan
+            cells.append(cell)
     return cells
-
-
-def mean(values: np.ndarray | Sequence[Any]) -> float:
-    """Return the mean, or NaN of nothing."""
-    return float(np.mean(values)) if len(values) else math.nan
 
 
 def evaluate_response(
@@ -269,22 +240,21 @@ def evaluate_response(
     statistics = [*response_statistics(tables), *_more_statistics(tables)]
     parts = {
         "response": Table("Answers to pushes, kicks, throws, trips and balls", statistic_rows(statistics)),
-        "impulses": Table("Pushes of 0.1 s on the torso, by impulse", column_rows(COLUMNS, [*map(asdict, whole)])),
+        "impulses": Table("Pushes of 0.1 s on the torso, by impulse", column_rows(COLUMNS, whole)),
     }
     for start in SPEEDS:
-        rows = [asdict(cell) for cell in single if (cell.start, cell.method) == (start, FULL)]
+        rows = [cell for cell in single if (cell["start"], cell["method"]) == (start, FULL)]
         parts[f"from_{start}"] = Table(f"From {start}, by direction", column_rows(COLUMNS, rows), detail=True)
     others = f"{protocol.others} in each other part, {protocol.trips} trips"
-    cells = [asdict(cell) for cell in (*whole, *single)]
     return Report(
         name="response",
         title="What people do when pushed, kicked, thrown over, tripped and hit",
         tables={name: table for name, table in parts.items() if table.rows},
-        numbers={"statistics": [asdict(one) for one in statistics], "cells": cells},
+        numbers={"statistics": [asdict(one) for one in statistics], "cells": [*whole, *single]},
         protocol=protocol,
         caption=f"{protocol.people} people in each cell, {others}",
         diverged=num_diverged(tables.values()),
-        figures={"response": _figure(tables, whole, single)} if whole else {},
+        figures={"response": _figure(whole, single)} if whole else {},
     )
 
 
@@ -314,12 +284,13 @@ def response_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
 
 def _pushes(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     """Yield how standing people answer pushes of 0.1 s from eight sides; stops are of people who do not fall."""
-    cells = [cell for cell in cells_of(tables, by_direction=True) if cell.method == FULL]
-    cells = [cell for cell in cells if LOST_RANGE[0] <= cell.impulse <= LOST_RANGE[1]]
+    cells = [cell for cell in cells_of(tables, by_direction=True) if cell["method"] == FULL]
+    cells = [cell for cell in cells if LOST_RANGE[0] <= cell["impulse"] <= LOST_RANGE[1]]
     if cells:
-        worst = max(cells, key=lambda cell: abs(cell.lost))
+        worst = max(cells, key=lambda cell: abs(cell["lost"]))
+        lost, error = abs(worst["lost"]), worst["lost_error"]
         name, law = "pushes: velocity lost, worst cell", "feet brake by 1.5 to 2 m/s^2 without a step"
-        yield Statistic(name, abs(worst.lost), "m/s", worst.people, worst.lost_error, "at most 0.25", law)
+        yield Statistic(name, lost, "m/s", worst["people"], error, "at most 0.25", law)
     people = tables[PUSHED]
     for impulse in dict.fromkeys(people["impulse"][people["impulse"] > 0].tolist()):
         some = people["impulse"] == impulse
@@ -384,10 +355,6 @@ def _more_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     if "balls" in tables:
         lost = tables["balls"]["lost"][tables["balls"]["hit"]]
         yield resampled("ball: velocity lost", "m/s", lost, np.mean, "-0.25 to 0.25")
-    scenes = [people for name, people in tables.items() if name.startswith("overlap ") and "overlap_mm" in people]
-    if scenes:
-        overlap = np.concatenate([people["overlap_mm"].ravel() for people in scenes])
-        yield resampled("scenarios: self-overlap", "mm", overlap, lambda some: np.quantile(some, 0.99), "at most 10")
 
 
 def ways_up(rises: np.ndarray) -> list[float]:
@@ -401,32 +368,21 @@ def ways_up(rises: np.ndarray) -> list[float]:
     return sorted((np.bincount(labels)[1:] / len(rises)).tolist(), reverse=True)
 
 
-def _figure(tables: Mapping[str, Arrays], whole: Sequence[ResponseCell], single: Sequence[ResponseCell]) -> Figure:
-    """Draw falls and steps by impulse, velocity lost by direction, and where first steps go."""
+def _figure(whole: Sequence[Mapping[str, Any]], single: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw falls, steps and velocity lost by impulse."""
 
-    def curves(cells: Sequence[ResponseCell], name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        groups: dict[str, list[ResponseCell]] = {}
-        for cell in sorted(cells, key=lambda cell: cell.impulse):
-            groups.setdefault(cell.start if cell.method == FULL else f"{cell.method}, {cell.start}", []).append(cell)
-        return {
-            k: (np.array([c.impulse for c in v]), np.array([getattr(c, name) for c in v])) for k, v in groups.items()
-        }
+    def curves(cells: Sequence[Mapping[str, Any]], name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        groups: dict[str, list[tuple[float, float]]] = {}
+        for cell in sorted(cells, key=lambda cell: cell["impulse"]):
+            label = cell["start"] if cell["method"] == FULL else f"{cell['method']}, {cell['start']}"
+            groups.setdefault(label, []).append((cell["impulse"], cell[name]))
+        return {label: (np.array(points)[:, 0], np.array(points)[:, 1]) for label, points in groups.items()}
 
-    full = [cell for cell in whole if cell.method == FULL]
-    standing = tables.get(f"push {FULL} stand", {})
-    places = {}
-    if "placed" in standing:
-        stepped = standing["stepped"] & (standing["impulse"] > 0)
-        for degrees in np.unique(standing["degrees"][stepped]).tolist():
-            placed = standing["placed"][stepped & (standing["degrees"] == degrees)]
-            places[f"{degrees:g} degrees"] = (placed[:, 0], placed[:, 1])
-    impulse, limits = "impulse / mass [N s/kg]", {"ylim": (-0.02, 1.02)}
-    lost = curves([cell for cell in single if cell.method == FULL], "lost")
+    impulse, limits, bar = "impulse / mass [N s/kg]", {"ylim": (-0.02, 1.02)}, {"bar": (-0.25, 0.25)}
+    full = [cell for cell in whole if cell["method"] == FULL]
+    lost = curves([cell for cell in single if cell["method"] == FULL], "lost")
     return (
         Panel("Fell", curves(whole, "fell"), impulse, "share of people", ".", limits),
-        Panel("Stepped", curves([c for c in full if c.start == "stand"], "stepped"), impulse, "", ".", limits),
-        Panel("Velocity lost", lost, impulse, "[m/s]", "o", bands={"bar": (-0.25, 0.25)}),
-        Panel(
-            "First steps of standing people, by push", places, "to the right [m]", "ahead [m]", "o", {"aspect": "equal"}
-        ),
+        Panel("Stepped", curves(full, "stepped"), impulse, "", ".", limits),
+        Panel("Velocity lost, by direction", lost, impulse, "[m/s]", "o", bands=bar),
     )

@@ -81,21 +81,9 @@ RESPONSES = {
     "reversal": ("reversal", 1.3),
 }
 """Manoeuvres whose first change of velocity is timed, and the longest median to reach [s]."""
-PACES = {
-    "asked": "asked for [m/s]|g",
-    "people": "people|g",
-    "fell": "fell|.1%",
-    "speed": "speed [m/s]|.2f",
-    "skate_ratio": "foot skate|.2f",
-    "jerk_ratio": "jerk|.2f",
-    "penetration_mm": "penetration [mm]|.2f",
-    "deepest_mm": "deepest [mm]|.1f",
-    "bone_error_percent": "bones [%]|.3f",
-    "diverged": "diverged|g",
-}
-"""Keys of a task's numbers, their titles and formats; foot skate and jerk are over those of recordings."""
-SCENES = {
-    "people": "people|g",
+COLUMNS = {
+    "name": "people",
+    "people": "number|g",
     "fell": "fell|.1%",
     "deepest_mm": "deepest [mm]|.1f",
     "bone_error_percent": "bones [%]|.3f",
@@ -106,7 +94,7 @@ SCENES = {
     "hits": "hits|.1f",
     "diverged": "diverged|g",
 }
-"""Keys of a scenario's numbers, their titles and formats."""
+"""Keys of the numbers of a task, a manoeuvre or a scenario, their titles and formats."""
 
 
 FALLS = {
@@ -297,26 +285,8 @@ def manoeuvres_of(tables: Mapping[str, Arrays]) -> Iterator[tuple[str, np.ndarra
             yield f"{name}: response [s]", people["responses"][~people["fell"], 0], target
 
 
-def pace_of(task: str, people: Arrays, recorded: RecordedPaces | None) -> dict[str, Any]:
-    """Sum up people who were asked for a speed; `speed_kept` is that of seconds 8 to 10 over the speed asked for."""
-    asked = TASKS[task][1]
-    numbers = {"task": task, "asked": asked, **scene_numbers(people)}
-    if "fell" not in people:
-        return numbers
-    speed = people["speed"]
-    late = speed[:, 4] if speed.shape[1] > 4 else speed[:, -1]
-    skate, jerk = recorded.ratios(people, asked) if recorded else (math.nan, math.nan)
-    return numbers | {
-        "speed": float(speed[:, round(SETTLED / WINDOW) :].mean()),
-        "speed_kept": float(late.mean() / asked) if asked else math.nan,
-        "skate_ratio": skate,
-        "jerk_ratio": jerk,
-        "penetration_mm": float(people["penetration_mm"].mean()),
-    }
-
-
 def scene_numbers(people: Arrays) -> dict[str, Any]:
-    """Sum up a scenario."""
+    """Sum up a task, a manoeuvre or a scenario."""
     diverged = num_diverged([people])
     if "fell" not in people:
         return {"people": 0, "diverged": diverged}
@@ -343,21 +313,19 @@ def evaluate_steering(
 ) -> Report:
     """Run the protocol in chunks that are saved in a folder."""
     tables = run_chunks(protocol.chunks(body), folder, workers=workers, watch=watch)
-    paces = [pace_of(task, tables[task], recorded) for task in TASKS]
-    scenes = {name: scene_numbers(tables[f"scenario {name}"]) for name in protocol.scenarios}
     statistics = list(steering_statistics(tables, protocol.seconds, recorded))
-    rows = [{"name": name, **scene} for name, scene in scenes.items()]
+    scenes = {name.removeprefix("scenario "): scene_numbers(people) for name, people in tables.items()}
+    rows = [{"name": name, **numbers} for name, numbers in scenes.items()]
     return Report(
         name="steering",
         title="People whom nobody touches, and people who are led",
         tables={
             "steering": Table("People whom nobody touches", statistic_rows(statistics)),
-            "paces": Table("People who go straight on", column_rows({"task": "task"} | PACES, paces)),
-            "scenarios": Table("Every scenario", column_rows({"name": "scenario"} | SCENES, rows)),
+            "scenarios": Table("Every task, manoeuvre and scenario", column_rows(COLUMNS, rows)),
         },
-        numbers={"statistics": [asdict(one) for one in statistics], "paces": paces, "scenarios": scenes},
+        numbers={"statistics": [asdict(one) for one in statistics], "scenarios": scenes},
         protocol=protocol,
-        caption=f"{protocol.people} people for {protocol.seconds:g} s at each speed, {protocol.seeds} seeds of each scenario",
+        caption=f"{protocol.people} people for {protocol.seconds:g} s, {protocol.seeds} seeds of each scenario",
         diverged=num_diverged(tables.values()),
     )
 
