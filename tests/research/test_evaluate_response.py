@@ -201,7 +201,7 @@ TINY = {**PUSHES, **FEW, "seconds": 1.0, "kick_seconds": 2.1, "getup_seconds": 2
 def test_every_part_gives_its_numbers(tmp_path):
     report = evaluate_response(Body.of(2, "field"), ResponseProtocol(**TINY), tmp_path)
     statistics = {one["name"]: one for one in report.numbers["statistics"]}
-    parts = "pushes/push 0.7/walking/PDP/kicks/Walk-/thrown/falls/trip/ball/ledger".split("/")
+    parts = ["pushes", "push 0.7", "walking", "PDP", "kicks", "Walk-", "thrown", "falls", "trip", "ball", "ledger"]
     assert all(any(name.startswith(part) for name in statistics) for part in parts)
     assert {cell["method"] for cell in report.numbers["cells"]} == {"full", "prior alone", "ragdoll"}
     full = [cell for cell in report.numbers["cells"] if cell["direction"] is not None and cell["method"] == "full"]

@@ -14,7 +14,6 @@ from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.options import SimulatorOptions
 from dropsim.research.evaluation.harness import Body
 from dropsim.research.evaluation.people import JUMPED
-from dropsim.research.evaluation.prior import activity
 from dropsim.research.evaluation.scenarios import followed, run_scenario, turn_errors
 from dropsim.research.evaluation.steering import (
     CROUCH,
@@ -52,15 +51,6 @@ def test_speed_is_net_displacement():
     # Once around a circle within the window is no way made.
     turn = 2 * math.pi * np.arange(61) / 60
     assert paces(along(np.stack((np.cos(turn), np.sin(turn)), -1)))["speed"][0, 0] < 1e-9
-
-
-@pytest.mark.parametrize(
-    ("speed", "spin", "doing"), [(0.1, 0.0, "standing"), (1.2, 1.5, "walking"), (3.0, 0.0, "running")]
-)
-def test_what_people_do_has_its_name(speed, spin, doing):
-    found = activity(along(np.arange(91)[:, None] / 30 * np.array([0.0, speed]), spin))
-    assert {name for name in ("standing", "walking", "running") if found[name] == 1} == {doing}
-    assert found["turning"] == (spin > 1)
 
 
 def test_a_turn_is_judged_a_second_later():

@@ -59,16 +59,16 @@ class Bench:
         with bar("sizes") as advance:
             result = measure.bench(prior_name(self.prior, self.body), **sizes, **how, watch=advance)
         print(markdown(result.table()))
-        rates = f"sgemm peak {result.sgemm_gflops:.1f} GFLOP/s, copies {result.copy_gigabytes:.1f} GB/s"
+        numbers, unit = result.numbers, "simulated seconds per processor second"
+        rates = f"sgemm peak {numbers['sgemm_gflops']:.1f} GFLOP/s, copies {numbers['copy_gigabytes']:.1f} GB/s"
         print(f"{rates}; floor = the prior's matrix products at that peak")
         if not self.quick:
             print(f"left out: more than {measure.MOST_CANDIDATES} candidates in a step (people times K)")
-        print(f"peak memory of the process {result.peak_memory / 1e6:.0f} MB")
-        if result.import_seconds is not None:
-            compiles = f"its first step ever compiles in {result.compile_seconds:.0f} s"
-            print(f"a new process imports in {result.import_seconds:.1f} s, and {compiles}")
-        unit = "simulated seconds per processor second"
-        for name, rate in (result.mujoco_seconds_per_second or {}).items():
+        print(f"peak memory of the process {numbers['peak_memory'] / 1e6:.0f} MB")
+        if self.first_run:
+            compiles = f"its first step ever compiles in {numbers['compile_seconds']:.0f} s"
+            print(f"a new process imports in {numbers['import_seconds']:.1f} s, and {compiles}")
+        for name, rate in (numbers["mujoco_seconds_per_second"] or {}).items():
             print(f"MuJoCo's humanoid at 2 ms, {name}, physics alone: {rate:.1f} {unit}")
         if (many := result.row(256, 64)) is not None:
             print(f"256 people with K = 64: {many.people / many.world.processor / 30.0:.1f} {unit}")

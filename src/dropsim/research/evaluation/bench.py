@@ -139,9 +139,8 @@ class Row:
         times = {"step": self.step.median, "spread": self.step.spread, "processor": self.step.processor}
         times |= {name: timing.processor for name, timing in self.stages.items()}
         times |= {} if self.floor is None else {"floor": self.floor}
-        rates = {"ratio": self.ratio, "fps": self.fps, "world_fps": self.world_fps, "memory": self.memory / 1000}
-        sizes = {"people": self.people, "samples": self.samples}
-        return sizes | rates | {name: 1000 * seconds for name, seconds in times.items()}
+        milliseconds = {name: 1000 * seconds for name, seconds in times.items()}
+        return self.as_json() | milliseconds | {"memory": self.memory / 1000}
 
 
 @dataclass(frozen=True)
@@ -150,20 +149,8 @@ class Bench:
 
     prior: str
     rows: Sequence[Row]
-    sgemm_gflops: float
-    """Peak of single-precision matrix products in this run, on one core [GFLOP/s]."""
-    peak_memory: float
-    """Largest memory of the process [bytes]."""
-    copy_gigabytes: float | None = None
-    """Bytes that one core copies, read and written, in this run [GB/s]; None if not measured."""
-    mujoco_seconds_per_second: Mapping[str, float] | None = None
-    """Simulated seconds per processor second of MuJoCo's humanoid by integrator; None if it is not installed."""
-    import_seconds: float | None = None
-    """Imports of a new process [s]; None if not measured."""
-    compile_seconds: float | None = None
-    """First step of a new process with an empty kernel cache [s]; None if not measured."""
-    compile_processor_seconds: float | None = None
-    """The same in processor time [s]."""
+    numbers: Mapping[str, Any]
+    """Numbers of the machine and of a first run by name, as docs/performance.md lists them; None if not measured."""
 
     def row(self, people: int, samples: int) -> Row | None:
         """Return the row of one size, if it was measured."""
@@ -173,6 +160,7 @@ class Bench:
         """Return the run as plain values, with the main numbers by name."""
         one, many = self.row(1, 64), self.row(256, 64)
         main = {
+            "prior": self.prior,
             "fps_one": one and one.fps,
             "fps_one_processor": one and 1 / one.step.processor,
             "world_fps_one": one and one.world_fps,
@@ -180,7 +168,7 @@ class Bench:
             "ratio_one": one and one.ratio,
             "ratio_256": many and many.ratio,
         }
-        return {**asdict(self), **main, "rows": [row.as_json() for row in self.rows]}
+        return {**main, **self.numbers, "rows": [row.as_json() for row in self.rows]}
 
     def table(self) -> list[list[str]]:
         """Lay the rows out under a header."""
@@ -192,9 +180,9 @@ class Bench:
         The processor time of a frame of a person is given as operations of sgemm [MFLOP] and as copied bytes [MB].
         """
         cost = {f"{row.people} x {row.samples}": row.world.processor / row.people for row in self.rows}
-        units = {"megaflops": 1e3 * self.sgemm_gflops, "megabytes": 1e3 * (self.copy_gigabytes or 0.0)}
+        rates = {"megaflops": self.numbers["sgemm_gflops"], "megabytes": self.numbers["copy_gigabytes"]}
         about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "version": version("dropsim")}
-        costs = {name: {size: round(s * unit, 3) for size, s in cost.items()} for name, unit in units.items()}
+        costs = {name: {size: round(1e3 * s * rate, 3) for size, s in cost.items()} for name, rate in rates.items()}
         return {**about, "machine": platform.machine(), "prior": self.prior, **costs}
 
 
@@ -220,9 +208,15 @@ def bench(
     peak = max(peak, sgemm_peak(seconds))
     if isinstance(model, CVAEPrior):
         rows = [replace(row, floor=prior_flops(model, row.people, row.samples) / peak) for row in rows]
-    memory = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    others = (copy_rate(seconds) / 1e9, mujoco_rates(seconds))
-    return Bench(prior, rows, peak / 1e9, memory, *others, *(first_run_seconds() if first_run else ()))
+    first = first_run_seconds() if first_run else (None, None, None)
+    numbers = {
+        **dict(zip(("import_seconds", "compile_seconds", "compile_processor_seconds"), first, strict=True)),
+        "sgemm_gflops": peak / 1e9,
+        "copy_gigabytes": copy_rate(seconds) / 1e9,
+        "mujoco_seconds_per_second": mujoco_rates(seconds),
+        "peak_memory": 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+    return Bench(prior, rows, numbers)
 
 
 @single_threaded
