@@ -1,6 +1,6 @@
 """How well `clean` cleans: recordings and copies of them with known defects, measured against the originals."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -42,47 +42,31 @@ GLITCH_SHIFT = (0.08, 0.2)
 """Way of a pelvis that jumps [m]."""
 
 
-@dataclass(frozen=True, eq=False)
-class Spoilt:
-    """A recording with a defect that was put in."""
-
-    motion: Motion
-    glitches: tuple[Glitch, ...] = ()
+SPOILS = ("as recorded", "drifting", "wandering", "floating", "glitches")
+"""Defects that are put in: none, a root that drifts at a constant velocity or at one that turns and swells every few
+seconds, a person who rises during the first half (a constant lift would be another floor), and joints that jump."""
 
 
-Spoil = Callable[[Motion, np.random.Generator], Spoilt]
+def spoil(name: str, motion: Motion, rng: np.random.Generator) -> tuple[Motion, list[Glitch]]:
+    """Put a defect into a recording."""
+    if name == "glitches":
+        return glitchy(motion, rng)
+    frames, by = np.arange(len(motion)), np.zeros((len(motion), 3))
+    match name:
+        case "drifting":
+            angle = rng.uniform(0, 2 * np.pi)
+            velocity = rng.uniform(*DRIFT) * np.array([np.cos(angle), np.sin(angle), 0.0])
+            by = velocity * frames[:, None] / motion.fps
+        case "wandering":
+            phases, periods, speed = rng.uniform(0, 2 * np.pi, 2), rng.uniform(4.0, 8.0, 2), rng.uniform(*DRIFT)
+            velocity = speed * np.cos(2 * np.pi * (frames / motion.fps)[:, None] / periods + phases)
+            by[:, :2] = np.cumsum(velocity, axis=0) / motion.fps
+        case "floating":
+            by[:, 2] = RISE * np.clip(frames / (len(motion) / 2), 0, 1)
+    return replace(motion, root=motion.root + by, joints=motion.joints + by[:, None]), []
 
 
-def as_recorded(motion: Motion, rng: np.random.Generator) -> Spoilt:
-    """Leave a recording as it is."""
-    del rng
-    return Spoilt(motion)
-
-
-def drifting(motion: Motion, rng: np.random.Generator) -> Spoilt:
-    """Let the root drift in a random direction at a constant speed: feet slide."""
-    angle = rng.uniform(0, 2 * np.pi)
-    velocity = rng.uniform(*DRIFT) * np.array([np.cos(angle), np.sin(angle), 0.0])
-    return Spoilt(_moved(motion, velocity * np.arange(len(motion))[:, None] / motion.fps))
-
-
-def wandering(motion: Motion, rng: np.random.Generator) -> Spoilt:
-    """Let the root drift at a speed that turns and swells every few seconds: nothing constant to be found."""
-    time = np.arange(len(motion)) / motion.fps
-    phases, periods, speed = rng.uniform(0, 2 * np.pi, 2), rng.uniform(4.0, 8.0, 2), rng.uniform(*DRIFT)
-    x, y = (speed * np.cos(2 * np.pi * time / period + phase) for period, phase in zip(periods, phases, strict=True))
-    velocity = np.stack((x, y, np.zeros_like(time)), axis=-1)
-    return Spoilt(_moved(motion, np.cumsum(velocity, axis=0) / motion.fps))
-
-
-def floating(motion: Motion, rng: np.random.Generator) -> Spoilt:
-    """Lift a person off the floor during the first half of the recording; a constant lift would be another floor."""
-    del rng
-    rise = RISE * np.clip(np.arange(len(motion)) / (len(motion) / 2), 0, 1)
-    return Spoilt(_moved(motion, rise[:, None] * np.array([0.0, 0.0, 1.0])))
-
-
-def glitchy(motion: Motion, rng: np.random.Generator) -> Spoilt:
+def glitchy(motion: Motion, rng: np.random.Generator) -> tuple[Motion, list[Glitch]]:
     """Turn one joint, or move the pelvis, for a few frames every two seconds."""
     q, root, glitches = motion.q.copy(), motion.root.copy(), []
     joints = [j for j in range(NUM_JOINTS) if not JOINTS[j].endswith(("collar", "foot"))]
@@ -98,20 +82,7 @@ def glitchy(motion: Motion, rng: np.random.Generator) -> Spoilt:
             size, joint = float(rng.uniform(*GLITCH_TURN)), int(rng.choice(joints))
             q[start:stop, joint] = q[start:stop, joint] @ rotvec_to_rotmat(size * axis)
         glitches.append(Glitch(joint, start, stop, size))
-    return Spoilt(Motion.from_rotations(motion.skeleton, motion.fps, root, q, name=motion.name), tuple(glitches))
-
-
-SPOILS: Mapping[str, Spoil] = {
-    "as recorded": as_recorded,
-    "drifting": drifting,
-    "wandering": wandering,
-    "floating": floating,
-    "glitches": glitchy,
-}
-
-
-def _moved(motion: Motion, by: np.ndarray) -> Motion:
-    return replace(motion, root=motion.root + by, joints=motion.joints + by[:, None])
+    return Motion.from_rotations(motion.skeleton, motion.fps, root, q, name=motion.name), glitches
 
 
 MEASURES = (
@@ -225,13 +196,13 @@ def evaluate_recording(path: Path, *, strength: str, spoils: Iterable[str], seed
     rows = []
     for name in spoils:
         rng = np.random.default_rng([seed, *path.stem.encode(), *name.encode()])
-        spoilt = SPOILS[name](unspoilt, rng)
-        cleaned = clean(own_floor(spoilt.motion), strength=strength)
+        spoilt, glitches = spoil(name, unspoilt, rng)
+        cleaned = clean(own_floor(spoilt), strength=strength)
         before, after = (
             measures_of(replace(motion, skeleton=unspoilt.skeleton), unspoilt, standing)
-            for motion in (spoilt.motion, cleaned.motion)
+            for motion in (spoilt, cleaned.motion)
         )
-        rows.append(Row(path.stem, name, at_first, before, after, *_counted(spoilt, cleaned)))
+        rows.append(Row(path.stem, name, at_first, before, after, *_counted(glitches, cleaned)))
     return rows
 
 
@@ -241,12 +212,12 @@ def _middle(motion: Motion) -> Motion:
     return motion.slice(start, start + most)
 
 
-def _counted(spoilt: Spoilt, cleaned: Cleaned) -> tuple[int, int, int]:
+def _counted(glitches: Sequence[Glitch], cleaned: Cleaned) -> tuple[int, int, int]:
     mended = {(g.joint, frame) for g in cleaned.glitches for frame in range(g.start, g.stop)}
-    whole = sum(all((g.joint, frame) in mended for frame in range(g.start, g.stop)) for g in spoilt.glitches)
-    put_in = {(g.joint, frame) for g in spoilt.glitches for frame in range(g.start - 1, g.stop + 1)}
+    whole = sum(all((g.joint, frame) in mended for frame in range(g.start, g.stop)) for g in glitches)
+    put_in = {(g.joint, frame) for g in glitches for frame in range(g.start - 1, g.stop + 1)}
     others = sum((g.joint, g.start) not in put_in for g in cleaned.glitches)
-    return len(spoilt.glitches), whole, others
+    return len(glitches), whole, others
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
