@@ -238,7 +238,8 @@ class Steering(_Simulated):
         make = SteeringProtocol.quick if self.quick else SteeringProtocol
         protocol, recorded = make(**self._given("people", "seeds", "scenarios")), None
         if self.recordings is not None:
-            recorded = RecordedPaces.of([motion for _, motion in load(self.recordings, held_out=True)])
+            motions = [motion for _, motion in load(self.recordings, held_out=True)]
+            recorded = RecordedPaces.of(motions, "held-out people")
         return evaluate_steering(self._body(self.samples), protocol, folder, recorded=recorded, **how)
 
 

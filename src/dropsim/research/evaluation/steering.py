@@ -22,6 +22,7 @@ from dropsim.research.evaluation.harness import (
     Watch,
     check_seed,
     chunks_of,
+    merged,
     num_diverged,
     run_chunks,
     survivors,
@@ -95,8 +96,6 @@ COLUMNS = {
     "diverged": "diverged|g",
 }
 """Keys of the numbers of a task, a manoeuvre or a scenario, their titles and formats."""
-
-
 FALLS = {
     "tilt": ("at most 10 %", "the ground tilts by 25 degrees and back"),
     "slip": ("20 to 60 %", "first slip of older adults: 44 % (Pai)"),
@@ -192,16 +191,17 @@ class RecordedPaces:
     """Speed, foot skate and jerk of one-second windows of recordings."""
 
     windows: Float[np.ndarray, "n 3"]
+    source: str = "the bank's recordings"
 
     @classmethod
-    def of(cls, motions: Sequence[Motion]) -> "RecordedPaces":
+    def of(cls, motions: Sequence[Motion], source: str = "the bank's recordings") -> "RecordedPaces":
         """Measure recordings; windows in which somebody is not upright are left out."""
         rows = [np.zeros((0, 3))]
         for motion in motions:
             columns = paces(motion)
             up = _windowed(motion, STYLE, lambda part: metrics.upright(part).all(-1)).astype(bool)
             rows.append(np.stack([columns[name] for name in STYLES], -1)[up])
-        return cls(np.concatenate(rows))
+        return cls(np.concatenate(rows), source)
 
     def ratios(self, people: Arrays, speed: float) -> tuple[float, float]:
         """Return medians of foot skate and jerk of people at a speed over those of recordings; NaN if there are none.
@@ -272,19 +272,6 @@ class SteeringProtocol:
         return chunks
 
 
-def manoeuvres_of(tables: Mapping[str, Arrays]) -> Iterator[tuple[str, np.ndarray, float]]:
-    """Yield names, people's numbers and targets: falls, tasks not done, and response times of people who stay up."""
-    for name, (_, wants, _) in MANOEUVRES.items():
-        people = tables[name]
-        yield f"{name}: fell", people.get("fell", np.zeros(0)), 0.0
-        if any(not math.isnan(height) for *_, height in wants):
-            yield f"{name}: not done", people.get("not_done", np.zeros(0)), 0.0
-    for name, (manoeuvre, target) in RESPONSES.items():
-        people = tables[manoeuvre]
-        if "fell" in people:
-            yield f"{name}: response [s]", people["responses"][~people["fell"], 0], target
-
-
 def scene_numbers(people: Arrays) -> dict[str, Any]:
     """Sum up a task, a manoeuvre or a scenario."""
     diverged = num_diverged([people])
@@ -336,11 +323,13 @@ def steering_statistics(
     """Yield the statistics of people whom nobody touches, of manoeuvres and of scenarios."""
     for task, (start, asked) in TASKS.items():
         people = tables[task]
+        if "fell" not in people:
+            continue
         name = f"{task} {asked:g} m/s" if asked else task
         target = "at most 1 %" if start == "run" else "0"
         yield share(f"{name}: fell undisturbed", people["fell"], target, f"nobody touches them for {seconds:g} s")
         yield from _walking(name, asked, people, recorded) if asked else _standing(name, people, seconds)
-    turned = np.concatenate([tables[name]["turn_errors"] for name in TURNS])
+    turned = merged([tables[name] for name in TURNS]).get("turn_errors", np.zeros(0))
     yield resampled("turn of 90 degrees: error", "degrees", turned, np.mean, "at most 12", NEW_WAY)
     yield from _manoeuvres(tables)
     for scene in FALLS:
@@ -365,7 +354,7 @@ def _walking(name: str, asked: float, people: Arrays, recorded: RecordedPaces | 
     if recorded is None:
         return
     styles = np.stack([people[key] for key in STYLES], -1)
-    law = "1: that of the bank's recordings of this speed"
+    law = f"1: that of {recorded.source} of this speed"
     for i, style in enumerate(("foot skate", "jerk")):
 
         def ratio(rows: np.ndarray, i: int = i) -> float:
@@ -375,14 +364,17 @@ def _walking(name: str, asked: float, people: Arrays, recorded: RecordedPaces | 
 
 
 def _manoeuvres(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
-    """Yield statistics of people who crouch, jump, start, stop and turn, and whom nobody touches."""
-    reached = "80 % of the new velocity, or below 0.2 m/s"
-    for name, values, target in manoeuvres_of(tables):
-        if name.endswith("[s]"):
-            yield resampled(name[:-4], "s", values, np.median, f"at most {target:g}", reached)
-        else:
-            law = "steering alone fells nobody" if name.endswith("fell") else "people do as told"
-            yield share(name, values, "0", law)
+    """Yield statistics of people who crouch, jump, start, stop and turn; response times are of people who stay up."""
+    for name, (_, wants, _) in MANOEUVRES.items():
+        yield share(f"{name}: fell", tables[name].get("fell", ()), "0", "steering alone fells nobody")
+        if any(not math.isnan(height) for *_, height in wants):
+            yield share(f"{name}: not done", tables[name].get("not_done", ()), "0", "people do as told")
+    law = "80 % of the new velocity, or below 0.2 m/s"
+    for name, (manoeuvre, target) in RESPONSES.items():
+        people = tables[manoeuvre]
+        if "fell" in people:
+            times = people["responses"][~people["fell"], 0]
+            yield resampled(f"{name}: response", "s", times, np.median, f"at most {target:g}", law)
 
 
 def _scene(scene: str, people: Arrays) -> Iterator[Statistic]:
