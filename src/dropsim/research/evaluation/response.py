@@ -6,7 +6,7 @@ the same random numbers.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -149,38 +149,29 @@ class ResponseProtocol:
 
     def _drawn(self, part: str, body: Body) -> Iterator[Chunk]:
         """Yield people who each get shoves of their own, an equal number of each start."""
-        low, high = (share * GRAVITY * 0.3 for share in PDP_FORCE)
-        kicks = range(0, round(self.kick_seconds * 30), 60)
-        plans: Mapping[str, tuple[Sequence[str], float, Callable[[Streams], tuple[Shove, ...]]]] = {
-            "pdp": (("walk",), 6.0, lambda rng: _pdp_shove(low, high, *rng.uniform(2))),
-            "kicks": (
-                tuple(SPEEDS),
-                self.kick_seconds,
-                lambda rng: tuple(Shove(0.5, 360 * float(rng.uniform()), 1, at, "body") for at in kicks),
-            ),
-            # Velocity changes by up to 0.5 m/s every second for 15 s (BeyondMimic, Diffuse-CLoC).
-            "walk-perturb": (("walk",), 15.0, lambda rng: _kicks(rng.uniform(15, 2))),
-            "getup": (
-                ("stand", "walk"),
-                self.getup_seconds,
-                lambda rng: (Shove(THROW, 360 * float(rng.uniform()), 15),),
-            ),
-        }
-        starts, seconds, draw = plans[part]
-        seeds = self._seeds(max(1, self.others // len(starts)))
+        lengths = {"pdp": 6.0, "kicks": self.kick_seconds, "walk-perturb": 15.0, "getup": self.getup_seconds}
+        starts = {"kicks": tuple(SPEEDS), "getup": ("stand", "walk")}.get(part, ("walk",))
+        frames, seeds = round(lengths[part] * 30) + 1, self._seeds(max(1, self.others // len(starts)))
         for start, first in product(starts, range(0, len(seeds), BATCH // 4)):
             some = seeds[first : first + BATCH // 4]
-            branches = [Branch(i, draw(Streams(10_000_019 + seed))) for i, seed in enumerate(some)]
-            options = {"start": start, "branches": branches, "num_frames": round(seconds * 30) + 1, "method": FULL}
+            branches = [Branch(i, self._shoves(part, Streams(10_000_019 + seed))) for i, seed in enumerate(some)]
+            options = {"start": start, "branches": branches, "num_frames": frames, "method": FULL}
             yield Chunk(part, push_branches, body, tuple(some), options)
 
-
-def _pdp_shove(low: float, high: float, size: float, turn: float) -> tuple[Shove, ...]:
-    return (Shove(low + size * (high - low), 360 * turn, frames=9),)
-
-
-def _kicks(drawn: np.ndarray) -> tuple[Shove, ...]:
-    return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in enumerate(drawn.tolist()))
+    def _shoves(self, part: str, rng: Streams) -> tuple[Shove, ...]:
+        match part:
+            case "pdp":
+                low, high = (share * GRAVITY * 0.3 for share in PDP_FORCE)
+                size, turn = rng.uniform(2)
+                return (Shove(low + size * (high - low), 360 * turn, frames=9),)
+            case "kicks":
+                times = range(0, round(self.kick_seconds * 30), 60)
+                return tuple(Shove(0.5, 360 * float(rng.uniform()), 1, at, "body") for at in times)
+            case "walk-perturb":  # up to 0.5 m/s every second for 15 s (BeyondMimic, Diffuse-CLoC)
+                drawn = enumerate(rng.uniform(15, 2).tolist())
+                return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in drawn)
+            case _:
+                return (Shove(THROW, 360 * float(rng.uniform()), 15),)
 
 
 COLUMNS = {
