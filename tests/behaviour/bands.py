@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from dropsim.research.evaluation.behaviour import BehaviourProtocol, Statistic, evaluate_behaviour
-from dropsim.research.evaluation.trials import Body
+from dropsim.research.evaluation.harness import Body
 
 FILE = Path(__file__).with_name("bands.toml")
 SEEDS = (0, 1000, 2000)

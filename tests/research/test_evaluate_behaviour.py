@@ -8,9 +8,10 @@ import pytest
 
 from dropsim.apps.cli import main
 from dropsim.research.evaluation import behaviour
-from dropsim.research.evaluation.behaviour import SCENES, Behaviour, BehaviourProtocol, Statistic, resampled, share
-from dropsim.research.evaluation.response_runs import BranchChunk
-from dropsim.research.evaluation.trials import Body
+from dropsim.research.evaluation.behaviour import Behaviour, BehaviourProtocol
+from dropsim.research.evaluation.harness import Body
+from dropsim.research.evaluation.report import Statistic, resampled, share
+from dropsim.research.evaluation.steering import FALLS
 
 
 def test_the_error_of_a_share_is_binomial_and_not_zero_for_nobody():
@@ -34,10 +35,10 @@ def test_sizes_are_in_proportion_and_nobody_is_simulated_for_nothing():
     protocol = BehaviourProtocol.sized(8, seed=3)
     assert (protocol.steering.people, protocol.steering.seeds, protocol.response.others) == (24, 8, 32)
     chunks = protocol.chunks(Body.of(2, "field"))
-    pushes = [chunk for chunk in chunks if isinstance(chunk, BranchChunk) and chunk.part == "push"]
-    assert {chunk.start for chunk in pushes} == {"stand"}
+    pushes = [chunk for chunk in chunks if chunk.name.startswith("push ")]
+    assert {chunk.options["start"] for chunk in pushes} == {"stand"}
     assert len({repr(chunk) for chunk in chunks}) == len(chunks)
-    assert all(min(chunk.seeds) >= 3 for chunk in pushes)
+    assert all(min(chunk.people) >= 3 for chunk in pushes)
 
 
 def test_the_command_prints_and_writes_the_table(tmp_path, monkeypatch, capsys):
@@ -49,6 +50,6 @@ def test_the_command_prints_and_writes_the_table(tmp_path, monkeypatch, capsys):
     assert main(["evaluate", "behaviour", "--quick", "--out", str(tmp_path), "--json", str(tmp_path / "n.json")]) == 0
     assert "| walk: fell | 0 | % |" in capsys.readouterr().out
     numbers = json.loads((tmp_path / "n.json").read_text())
-    assert numbers["protocol"]["steering"]["scenarios"] == list(SCENES)
+    assert numbers["protocol"]["steering"]["scenarios"] == list(FALLS)
     assert [one["value"] for one in numbers["statistics"]] == [0.0, None]
     assert {"behaviour.json", "behaviour.md"} <= {path.name for path in tmp_path.iterdir()}

@@ -7,23 +7,23 @@ import pytest
 
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.research.evaluation.fuzz import READERS, Reader, mutant
+from dropsim.research.evaluation.harness import Body
 from dropsim.research.evaluation.reliability import (
     ReliabilityOptions,
     evaluate_reliability,
     faults_of,
     fuzz,
     random_pushes,
+    report_of,
     scene_failures,
     scene_faults,
-    table,
 )
-from dropsim.research.evaluation.trials import Body
 
 
 def test_random_pushes_and_scenes_have_no_failures(tmp_path: Path):
     found = evaluate_reliability(Body.of(8), ReliabilityOptions(pushes=25, scenes=16, mutants=0), tmp_path)
     assert [(one.name, one.tried, one.failures) for one in found] == [("pushes", 25, 0), ("scenes", 16, 0)]
-    assert [row[0] for row in table(found)] == ["what", "pushes", "scenes"]
+    assert [row[0] for row in report_of(found).tables["reliability"].rows] == ["what", "pushes", "scenes"]
 
 
 def test_the_first_of_more_pushes_are_those_of_fewer():

@@ -12,24 +12,20 @@ from dropsim.body.rotations import exp
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.options import SimulatorOptions
-from dropsim.research.evaluation.branches import JUMPED
-from dropsim.research.evaluation.scenarios import ScenarioChunk, followed, turn_errors
+from dropsim.research.evaluation.harness import Body
+from dropsim.research.evaluation.people import JUMPED
+from dropsim.research.evaluation.scenarios import followed, run_scenario, turn_errors
 from dropsim.research.evaluation.steering import (
     CROUCH,
     JUMP,
-    MANOEUVRES,
-    RESPONSES,
     TASKS,
     RecordedPaces,
-    RoamChunk,
     SteeringProtocol,
-    activity,
-    merged,
-    pace_of,
     paces,
     response_times,
+    roamed,
+    scene_numbers,
 )
-from dropsim.research.evaluation.trials import Body
 from dropsim.scene import Drag, Follow, Person, Scene
 
 CLIP = stepping_clip(1.0)
@@ -55,15 +51,6 @@ def test_speed_is_net_displacement():
     # Once around a circle within the window is no way made.
     turn = 2 * math.pi * np.arange(61) / 60
     assert paces(along(np.stack((np.cos(turn), np.sin(turn)), -1)))["speed"][0, 0] < 1e-9
-
-
-@pytest.mark.parametrize(
-    ("speed", "spin", "doing"), [(0.1, 0.0, "standing"), (1.2, 1.5, "walking"), (3.0, 0.0, "running")]
-)
-def test_what_people_do_has_its_name(speed, spin, doing):
-    found = activity(along(np.arange(91)[:, None] / 30 * np.array([0.0, speed]), spin))
-    assert {name for name in ("standing", "walking", "running") if found[name] == 1} == {doing}
-    assert found["turning"] == (spin > 1)
 
 
 def test_a_turn_is_judged_a_second_later():
@@ -112,27 +99,21 @@ def test_recordings_of_the_same_speed_are_compared_with():
     assert math.isnan(RecordedPaces.of([]).ratios(paces(fast), 2.5)[0])
 
 
-def test_a_task_is_summed_up():
-    rows = {
-        "finished": np.array([True, False, True]),
-        "speed": np.array([[0.0, 1.2, 1.2], [0.0, 0.6, 0.6]]),
-        "fell": np.array([False, True]),
-    }
-    rows |= {name: np.zeros(2) for name in ("penetration_mm", "deepest_mm", "bone_error_percent", "overlap_mm")}
-    pace = pace_of("walk", *merged([rows]), None)
-    assert (pace["people"], pace["diverged"], pace["fell"]) == (2, 1, 0.5)
-    assert pace["speed"] == pytest.approx(0.9)
-    assert pace["speed_kept"] == pytest.approx(0.75)
-    assert merged([{"finished": np.array([False])}]) == ({}, 1)
+def test_people_are_summed_up():
+    rows = {"finished": np.array([True, False, True]), "fell": np.array([False, True])}
+    rows |= {name: np.array([1.0, 3.0]) for name in ("deepest_mm", "bone_error_percent", "overlap_mm", "hits")}
+    numbers = scene_numbers(rows)
+    assert (numbers["people"], numbers["diverged"], numbers["fell"]) == (2, 1, 0.5)
+    assert (numbers["deepest_mm"], numbers["hits"]) == (3.0, 2.0)
+    assert scene_numbers({"finished": np.array([False])}) == {"people": 0, "diverged": 1}
 
 
 BODY = Body(SimulatorOptions(num_samples=2), prior="field")
 
 
 def test_walkers_go_on_and_turn_to_the_side_that_is_asked_for():
-    found = RoamChunk(
-        BODY, "turn", "walk", ((0.0, 0.0, 1.2, math.nan), (2.0, -1.2, 0.0, math.nan)), (0, 1, 2, 3), 4.0
-    ).run()
+    wants = ((0.0, 0.0, 1.2, math.nan), (2.0, -1.2, 0.0, math.nan))
+    found = roamed(BODY, (0, 1, 2, 3), start="walk", wants=wants, seconds=4.0)
     assert found["finished"].all()
     assert found["turn_errors"].shape == (4, 1)
     # One of sixteen is tripped by the turn.
@@ -141,32 +122,24 @@ def test_walkers_go_on_and_turn_to_the_side_that_is_asked_for():
 
 
 def test_a_scenario_with_several_people_has_a_row_for_each():
-    found = ScenarioChunk(BODY, "two-people", (0,)).run()
+    found = run_scenario(BODY, (0,), scenario="two-people")
     assert len(found["finished"]) == len(found["fell"]) == 2
 
 
 def test_the_command_writes_numbers(tmp_path, monkeypatch):
-    quick = classmethod(
-        lambda cls, **given: cls(people=1, seconds=6.0, seeds=1, scenarios=("projectiles",), seed=given["seed"])
-    )
-    monkeypatch.setattr(SteeringProtocol, "quick", quick)
-    arguments = [
-        "evaluate",
-        "steering",
-        "--quick",
-        "--prior",
-        "field",
-        "--samples",
-        "2",
-        "--workers",
-        "1",
-        "--out",
-        str(tmp_path),
-    ]
-    assert main(arguments) == 0
-    found = json.loads((tmp_path / "steering.json").read_text())
-    assert set(found["paces"]) == set(TASKS)
-    assert found["turn_error_deg"] >= 0
-    assert len(found["manoeuvres"]) == len(MANOEUVRES) + 5 + len(RESPONSES)
-    assert {"fell", "deepest_mm", "bone_error_percent", "hits"} <= set(found["scenarios"]["projectiles"])
-    assert "asked for" in (tmp_path / "steering.md").read_text()
+    tiny = {"people": 1, "seconds": 6.0, "seeds": 1, "scenarios": ("projectiles", "tilt")}
+    monkeypatch.setattr(SteeringProtocol, "quick", classmethod(lambda cls, **given: cls(**tiny, **given)))
+    command = "evaluate steering --quick --prior field --samples 2 --workers 1 --out"
+    assert main([*command.split(), str(tmp_path)]) == 0
+    written = json.loads((tmp_path / "steering.json").read_text())
+    assert set(TASKS) < set(written["scenarios"])
+    names = {one["name"] for one in written["statistics"]}
+    assert {
+        "stand: fell undisturbed",
+        "turn of 90 degrees: error",
+        "jump: not done",
+        "stop: response",
+        "tilt: fell",
+    } <= names
+    assert {"fell", "deepest_mm", "bone_error_percent", "hits"} <= set(written["scenarios"]["projectiles"])
+    assert "self-overlap" in (tmp_path / "steering.md").read_text()

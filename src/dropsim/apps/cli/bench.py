@@ -9,7 +9,7 @@ from dropsim.apps.cli.arguments import BodyFile, PriorName, optional
 
 @dataclass(frozen=True)
 class Bench:
-    """Time worlds of one person and of many, the bare step, and the prior's matrix products at the machine's measured peak.
+    """Time worlds of one person and of many, the bare step, and the prior's matrix products at the machine's peak.
 
     Warm, the median of many steps; times in milliseconds, by the clock and of the processor. The ratio is the step's
     processor time over the floor, the prior's matrix products alone at the peak. Example: dropsim bench --quick
@@ -50,52 +50,32 @@ class Bench:
         tell_of_compiling()
         from dropsim.files.tables import markdown
         from dropsim.priors.named import prior_name
-        from dropsim.research.evaluation.bench import (
-            MOST_CANDIDATES,
-            PEOPLE,
-            SAMPLES,
-            Entry,
-            bank_sizes,
-            bench,
-            keep_history,
-            object_counts,
-        )
+        from dropsim.research.evaluation import bench as measure
         from dropsim.research.evaluation.report import write_json
 
-        people, samples, seconds = (
-            ((1, 256), (8, 16, 64), min(self.seconds, 0.5)) if self.quick else (PEOPLE, SAMPLES, self.seconds)
-        )
+        sizes = {"people": (1, 256), "samples": (8, 16, 64)} if self.quick else {}
+        seconds = min(self.seconds, 0.5) if self.quick else self.seconds
+        how = {"seconds": seconds, "first_run": self.first_run}
         with bar("sizes") as advance:
-            found = bench(
-                prior_name(self.prior, self.body),
-                people=people,
-                samples=samples,
-                seconds=seconds,
-                first_run=self.first_run,
-                watch=advance,
-            )
-        print(found.table())
-        print(
-            f"sgemm peak {found.sgemm:.1f} GFLOP/s, copies {found.bandwidth:.1f} GB/s; floor = the prior's matrix products at that peak"
-        )
+            result = measure.bench(prior_name(self.prior, self.body), **sizes, **how, watch=advance)
+        print(markdown(result.table()))
+        numbers, unit = result.numbers, "simulated seconds per processor second"
+        rates = f"sgemm peak {numbers['sgemm_gflops']:.1f} GFLOP/s, copies {numbers['copy_gigabytes']:.1f} GB/s"
+        print(f"{rates}; floor = the prior's matrix products at that peak")
         if not self.quick:
-            print(f"left out: more than {MOST_CANDIDATES} candidates in a step (people times K)")
-        print(f"peak memory of the process {found.peak_memory / 1e6:.0f} MB")
-        if found.import_seconds is not None:
-            print(
-                f"a new process imports in {found.import_seconds:.1f} s, and its first step ever compiles in {found.compile_seconds:.0f} s"
-            )
-        for name, rate in (found.mujoco or {}).items():
-            print(
-                f"MuJoCo's humanoid at 2 ms, {name}, physics alone: {rate:.1f} simulated seconds per processor second"
-            )
-        if (many := found.row(256, 64)) is not None:
-            simulated = many.people / many.world.processor / 30.0
-            print(f"256 people with K = 64: {simulated:.1f} simulated seconds per processor second")
+            print(f"left out: more than {measure.MOST_CANDIDATES} candidates in a step (people times K)")
+        print(f"peak memory of the process {numbers['peak_memory'] / 1e6:.0f} MB")
+        if self.first_run:
+            compiles = f"its first step ever compiles in {numbers['compile_seconds']:.0f} s"
+            print(f"a new process imports in {numbers['import_seconds']:.1f} s, and {compiles}")
+        for name, rate in (numbers["mujoco_seconds_per_second"] or {}).items():
+            print(f"MuJoCo's humanoid at 2 ms, {name}, physics alone: {rate:.1f} {unit}")
+        if (many := result.row(256, 64)) is not None:
+            print(f"256 people with K = 64: {many.people / many.world.processor / 30.0:.1f} {unit}")
         if self.sweep:
-            print(markdown(bank_sizes(seconds)), markdown(object_counts(seconds)), sep="\n")
+            print(markdown(measure.bank_sizes(seconds)), markdown(measure.object_counts(seconds)), sep="\n")
         if self.history is not None:
-            print(*keep_history(self.history, Entry.of(found)), f"wrote {self.history}", sep="\n")
+            print(*measure.keep_history(self.history, result.entry()), f"wrote {self.history}", sep="\n")
         if self.json is not None:
-            write_json(self.json, found.to_json())
+            write_json(self.json, result.as_json())
             print(f"wrote {self.json}")

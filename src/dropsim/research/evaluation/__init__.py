@@ -1,1 +1,1 @@
-"""Measuring what the parts can do: numbers beside those of recorded motion, figures, and the table of the model card."""
+"""Experiments: people are simulated in chunks, their numbers are tables, and a report is tables, JSON and figures."""

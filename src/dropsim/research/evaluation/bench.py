@@ -1,4 +1,4 @@
-"""How fast the simulator is: the bare step, a world around it, and the floor, the prior's matrix products at the machine's peak."""
+"""Speed of the simulator: the bare step, a world around it, and the prior's matrix products at the machine's peak."""
 
 import importlib.resources
 import importlib.util
@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import platform
 import resource
 import statistics
 import subprocess
@@ -14,6 +15,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,6 @@ import numpy as np
 from dropsim.compute.jit import VARIABLE as CACHE_VARIABLE
 from dropsim.compute.threads import single_threaded
 from dropsim.files.atomic import atomic_path
-from dropsim.files.tables import markdown, shown
 from dropsim.physics.contact import Plane
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.solver import system_of
@@ -31,28 +33,23 @@ from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.named import open_prior
 from dropsim.priors.prior import Prior
-from dropsim.scene import Box, Person, Scene, World, run
+from dropsim.research.evaluation.harness import Watch
+from dropsim.research.evaluation.report import column_rows
+from dropsim.scene import Box, Person, Scene, World
 
 PEOPLE = (1, 16, 64, 256, 1024)
 SAMPLES = (16, 64, 256)
 MOST_CANDIDATES = 65536
 """Candidates of one step beyond which a size is left out: their frames alone take two hundred megabytes."""
 GEMM_SIZE = 1024
-"""Of the square matrices whose product gives the peak."""
+"""Size of the square matrices whose product gives the peak."""
 MOST_RUNS = 2000
 MUJOCO_STEP = 0.002
-"""[s]"""
+"""Time step of MuJoCo's humanoid [s]."""
 COPIED = 1 << 27
 """Bytes of an array that is copied: more than caches hold."""
-STAGES = {
-    "prior": "_propose",
-    "aim": "_aim",
-    "balance": "_balance",
-    "settle": "_settle",
-    "pose": "_pose",
-    "report": "_report",
-}
-"""Parts of a step and the simulator's methods; "iterate" is the solver's."""
+STAGES = ("prior", "aim", "iterate", "balance", "settle", "pose", "report")
+"""Parts of a step."""
 FIRST_RUN = """
 import time
 began = time.perf_counter()
@@ -63,16 +60,32 @@ loaded, processor = time.perf_counter(), time.process_time()
 run(world, 2, 0)
 print(imported - began, time.perf_counter() - loaded, time.process_time() - processor)
 """
+COLUMNS = {
+    "people": "people|g",
+    "samples": "K|g",
+    "step": "step|.2f",
+    "spread": "spread|.2f",
+    "processor": "processor|.2f",
+    "floor": "floor|.2f",
+    "ratio": "ratio|.2f",
+    "fps": "frames/s|.0f",
+    "world_fps": "World frames/s|.0f",
+    **{stage: f"{stage}|.2f" for stage in STAGES},
+    "memory": "kB a person|.0f",
+}
+"""Columns of the table; times are in milliseconds, those of the stages are the processor's."""
+Times = list[tuple[float, float]]
+"""Durations of runs by the clock and by the processor [s]."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How long something takes."""
+    """Duration of something over many runs."""
 
     median: float
-    """By the clock [s]."""
+    """Median by the clock [s]."""
     spread: float
-    """Between the quartiles, by the clock [s]."""
+    """Distance between the quartiles, by the clock [s]."""
     processor: float
     """Median of the processor's time [s]; it leaves out the time in which other processes have the core."""
 
@@ -90,15 +103,15 @@ class Row:
     people: int
     samples: int
     step: Timing
-    """The simulator's step alone."""
+    """Duration of the simulator's step alone."""
     world: Timing
-    """The same people in a world, each alone in a scene: what a user runs."""
+    """Duration of a step of the same people in a world, each alone in a scene: what a user runs."""
     stages: Mapping[str, Timing]
-    """Parts of the step by name."""
+    """Durations of the parts of the step by name."""
     memory: float
-    """What a step holds and gives back, per person [bytes]."""
+    """Size of the arrays that a step takes and returns, per person [bytes]."""
     floor: float | None = None
-    """The prior's matrix products at the measured peak [s]; None for a prior without."""
+    """Duration of the prior's matrix products at the measured peak [s]; None for a prior without."""
 
     @property
     def ratio(self) -> float | None:
@@ -115,6 +128,20 @@ class Row:
         """Frames a second of all people together, in a world."""
         return self.people / self.world.median
 
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values; times in seconds, memory in bytes, rates in frames of people a second."""
+        values = asdict(self)
+        rates = {"ratio": self.ratio, "fps": self.fps, "world_fps": self.world_fps}
+        return values | rates | {"memory_per_person": values.pop("memory")}
+
+    def cells(self) -> dict[str, Any]:
+        """Return the values of the table's columns."""
+        times = {"step": self.step.median, "spread": self.step.spread, "processor": self.step.processor}
+        times |= {name: timing.processor for name, timing in self.stages.items()}
+        times |= {} if self.floor is None else {"floor": self.floor}
+        milliseconds = {name: 1000 * seconds for name, seconds in times.items()}
+        return self.as_json() | milliseconds | {"memory": self.memory / 1000}
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -122,30 +149,17 @@ class Bench:
 
     prior: str
     rows: Sequence[Row]
-    sgemm: float
-    """Peak of single-precision matrix products in this run, on one core [GFLOP/s]."""
-    peak_memory: float
-    """Most that the process ever held [bytes]."""
-    bandwidth: float | None = None
-    """Bytes that one core copies, read and written, in this run [GB/s]; None if not measured."""
-    mujoco: Mapping[str, float] | None = None
-    """Simulated seconds per processor second of MuJoCo's humanoid by integrator, physics alone; None if it is not
-    installed."""
-    import_seconds: float | None = None
-    """Imports of a new process [s]; None if not measured."""
-    compile_seconds: float | None = None
-    """First step of a new process with an empty kernel cache [s]; None if not measured."""
-    compile_processor_seconds: float | None = None
-    """The same in processor time [s]."""
+    numbers: Mapping[str, Any]
+    """Numbers of the machine and of a first run by name, as docs/performance.md lists them; None if not measured."""
 
     def row(self, people: int, samples: int) -> Row | None:
         """Return the row of one size, if it was measured."""
         return next((r for r in self.rows if (r.people, r.samples) == (people, samples)), None)
 
-    def to_json(self) -> dict[str, object]:
-        """Return the run as plain values; times in seconds, memory in bytes, rates in frames of people a second."""
+    def as_json(self) -> dict[str, Any]:
+        """Return the run as plain values, with the main numbers by name."""
         one, many = self.row(1, 64), self.row(256, 64)
-        return {
+        main = {
             "prior": self.prior,
             "fps_one": one and one.fps,
             "fps_one_processor": one and 1 / one.step.processor,
@@ -153,77 +167,56 @@ class Bench:
             "world_fps_256": many and many.world_fps,
             "ratio_one": one and one.ratio,
             "ratio_256": many and many.ratio,
-            "import_seconds": self.import_seconds,
-            "compile_seconds": self.compile_seconds,
-            "compile_processor_seconds": self.compile_processor_seconds,
-            "sgemm_gflops": self.sgemm,
-            "copy_gigabytes": self.bandwidth,
-            "mujoco_seconds_per_second": self.mujoco,
-            "peak_memory": self.peak_memory,
-            "rows": [
-                {
-                    "people": r.people, "samples": r.samples, "step": asdict(r.step), "world": asdict(r.world), "floor": r.floor,
-                    "ratio": r.ratio, "fps": r.fps, "world_fps": r.world_fps, "memory_per_person": r.memory,
-                    "stages": {name: asdict(timing) for name, timing in r.stages.items()},
-                }
-                for r in self.rows
-            ],
-        }  # fmt: skip
+        }
+        return {**main, **self.numbers, "rows": [row.as_json() for row in self.rows]}
 
-    def table(self) -> str:
-        """Return the rows as a table, times in milliseconds; those of the stages are the processor's."""
-        names = list(self.rows[0].stages)
-        rows = [
-            [
-                "people",
-                "K",
-                "step",
-                "spread",
-                "processor",
-                "floor",
-                "ratio",
-                "frames/s",
-                "World frames/s",
-                *names,
-                "kB a person",
-            ]
-        ]
-        for r in self.rows:
-            times = [
-                r.step.median,
-                r.step.spread,
-                r.step.processor,
-                r.floor,
-                *(r.stages[name].processor for name in names),
-            ]
-            ms = [shown(None if t is None else 1000 * t, ".2f") for t in times]
-            rates = [shown(r.ratio, ".2f"), f"{r.fps:.0f}", f"{r.world_fps:.0f}"]
-            rows.append([str(r.people), str(r.samples), *ms[:4], *rates, *ms[4:], f"{r.memory / 1000:.0f}"])
-        return markdown(rows)
+    def table(self) -> list[list[str]]:
+        """Lay the rows out under a header."""
+        return column_rows(COLUMNS, [row.cells() for row in self.rows])
+
+    def entry(self) -> dict[str, Any]:
+        """Return a line of the history: costs in units of the machine, so that other machines and other load compare.
+
+        The processor time of a frame of a person is given as operations of sgemm [MFLOP] and as copied bytes [MB].
+        """
+        cost = {f"{row.people} x {row.samples}": row.world.processor / row.people for row in self.rows}
+        rates = {"megaflops": self.numbers["sgemm_gflops"], "megabytes": self.numbers["copy_gigabytes"]}
+        about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "version": version("dropsim")}
+        costs = {name: {size: round(1e3 * s * rate, 3) for size, s in cost.items()} for name, rate in rates.items()}
+        return {**about, "machine": platform.machine(), "prior": self.prior, **costs}
 
 
 @single_threaded
 def bench(
-    prior: str = "field", *, people: Sequence[int] = PEOPLE, samples: Sequence[int] = SAMPLES, seconds: float = 2.0,
-    first_run: bool = True, watch: Callable[[int, int], None] | None = None,
-) -> Bench:  # fmt: skip
+    prior: str = "field",
+    *,
+    people: Sequence[int] = PEOPLE,
+    samples: Sequence[int] = SAMPLES,
+    seconds: float = 2.0,
+    first_run: bool = True,
+    watch: Watch = None,
+) -> Bench:
     """Measure every size for some seconds, with people who walk on a floor by a prior as `open_prior` takes it."""
     sizes = [(p, k) for p in people for k in samples if p * k <= MOST_CANDIDATES]
     model = open_prior(prior)
     # The peak before and after: on a shared machine it comes and goes.
     peak, rows = sgemm_peak(seconds), list[Row]()
     for i, (p, k) in enumerate(sizes):
-        rows.append(_measured(Simulator(model, options=SimulatorOptions(num_samples=k)), p, seconds))
+        rows.append(measure_size(Simulator(model, options=SimulatorOptions(num_samples=k)), p, seconds))
         if watch:
             watch(i + 1, len(sizes))
     peak = max(peak, sgemm_peak(seconds))
     if isinstance(model, CVAEPrior):
         rows = [replace(row, floor=prior_flops(model, row.people, row.samples) / peak) for row in rows]
-    memory = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    copied = copy_rate(seconds) / 1e9
-    return Bench(
-        prior, rows, peak / 1e9, memory, copied, mujoco_rates(seconds), *(first_run_seconds() if first_run else ())
-    )
+    first = first_run_seconds() if first_run else (None, None, None)
+    numbers = {
+        **dict(zip(("import_seconds", "compile_seconds", "compile_processor_seconds"), first, strict=True)),
+        "sgemm_gflops": peak / 1e9,
+        "copy_gigabytes": copy_rate(seconds) / 1e9,
+        "mujoco_seconds_per_second": mujoco_rates(seconds),
+        "peak_memory": 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+    return Bench(prior, rows, numbers)
 
 
 @single_threaded
@@ -236,27 +229,22 @@ def sgemm_peak(seconds: float) -> float:
 
 
 def prior_flops(prior: CVAEPrior, people: int, samples: int) -> float:
-    """Return the operations of the prior's matrix products in one step; the samples share the first layer's view of the state."""
+    """Return the operations of the prior's matrix products; samples share the state's part of the first layer."""
     shape = prior.network.shape
-    weights = {
-        name: math.prod(size)
-        for name, size in shape.tensor_shapes().items()
-        if len(size) == 2 and name.endswith("weight")
-    }
-    encoding, decoding = (
-        sum(2 * size for name, size in weights.items() if name.startswith(part)) for part in ("prior", "decoder")
-    )
+    sizes = {"prior": 0, "decoder": 0}
+    for name, size in shape.tensor_shapes().items():
+        part = name.partition(".")[0]
+        if len(size) == 2 and name.endswith("weight") and part in sizes:
+            sizes[part] += 2 * math.prod(size)
     first = 2 * shape.state_size * shape.decoder[0]
-    return float(people) * (encoding + samples * (decoding - first) + first)
+    return float(people) * (sizes["prior"] + samples * (sizes["decoder"] - first) + first)
 
 
 def first_run_seconds() -> tuple[float, float, float]:
-    """Return how long the imports and, with an empty kernel cache, the first step of a new process take, also in processor time [s]."""
+    """Return the duration of the imports and of the first step of a new process, also of the processor [s]."""
     with tempfile.TemporaryDirectory() as cache:
-        command = [sys.executable, "-c", FIRST_RUN]
-        done = subprocess.run(
-            command, env={**os.environ, CACHE_VARIABLE: cache}, capture_output=True, text=True, check=False
-        )
+        command, environment = [sys.executable, "-c", FIRST_RUN], {**os.environ, CACHE_VARIABLE: cache}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(f"the first run of a new process failed: {done.stderr.strip().splitlines()[-1]}")
     imports, compilation, processor = map(float, done.stdout.split())
@@ -273,7 +261,7 @@ def copy_rate(seconds: float) -> float:
 
 
 def mujoco_rates(seconds: float) -> dict[str, float] | None:
-    """Return the simulated seconds per processor second of MuJoCo's humanoid at 2 ms, by integrator; it lies and flails at random.
+    """Return the simulated seconds per processor second of MuJoCo's humanoid, by integrator; it flails at random.
 
     None without MuJoCo or Gymnasium, which has the model.
     """
@@ -301,21 +289,22 @@ def mujoco_rates(seconds: float) -> dict[str, float] | None:
     return rates
 
 
-def _times(works: Sequence[Callable[[], object]], seconds: float) -> list[list[tuple[float, float]]]:
-    """Run each work warm for some seconds, at least five times, in turns; return the times of every run by clock and processor."""
+def _times(works: Sequence[Callable[[], object]], seconds: float) -> list[Times]:
+    """Run each work warm for some seconds, at least five times, in turns; return the durations of all runs."""
     for work in (*works, *works):
         work()
-    times, until = [list[tuple[float, float]]() for _ in works], time.perf_counter() + seconds * len(works)
+    times, until = [Times() for _ in works], time.perf_counter() + seconds * len(works)
+    clocked = [_clocked(work, durations) for work, durations in zip(works, times, strict=True)]
     for count in itertools.count():
         if count >= 5 and (time.perf_counter() > until or count >= MOST_RUNS):
-            return times
-        for work, found in zip(works, times, strict=True):
-            _clocked(work, found)()
-    raise AssertionError
+            break
+        for work in clocked:
+            work()
+    return times
 
 
-def _clocked(work: Callable[..., object], times: list[tuple[float, float]]) -> Callable[..., object]:
-    """Return a function that notes how long each of its runs takes."""
+def _clocked(work: Callable[..., object], times: Times) -> Callable[..., object]:
+    """Return a function that notes the duration of each of its runs."""
 
     def timed(*args: object) -> object:
         began, processor = time.perf_counter(), time.process_time()
@@ -326,7 +315,7 @@ def _clocked(work: Callable[..., object], times: list[tuple[float, float]]) -> C
     return timed
 
 
-def _measured(simulator: Simulator, people: int, seconds: float) -> Row:
+def measure_size(simulator: Simulator, people: int, seconds: float) -> Row:
     """Time the step and the world from the same state, a few frames after the start, in turns."""
     world = World(Scene((Person("walk"),)), simulator)
     seeds = 0 if people == 1 else list(range(people))
@@ -344,11 +333,10 @@ def _measured(simulator: Simulator, people: int, seconds: float) -> Row:
 
 def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) -> dict[str, Timing]:
     """Time the parts of a step while it runs."""
-    parts: dict[str, tuple[object, str]] = {name: (simulator, method) for name, method in STAGES.items()}
+    parts: dict[str, tuple[object, str]] = {name: (simulator, f"_{name}") for name in STAGES}
+    parts["prior"] = (simulator, "_propose")
     parts["iterate"] = (system_of(simulator._energies, simulator.skeleton), "iterate")
-    times = {
-        name: list[tuple[float, float]]() for name in ("prior", "aim", "iterate", "balance", "settle", "pose", "report")
-    }
+    times = {name: Times() for name in STAGES}
     for name, (owner, method) in parts.items():
         # A method of the instance hides that of its class.
         vars(owner)[method] = _clocked(getattr(owner, method), times[name])
@@ -357,44 +345,36 @@ def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) ->
     finally:
         for owner, method in parts.values():
             del vars(owner)[method]
-    return {name: Timing.of(found[2:]) for name, found in times.items()}
+    return {name: Timing.of(durations[2:]) for name, durations in times.items()}
 
 
 def _arrays(holder: object) -> Iterator[np.ndarray]:
     """Find the arrays that an object holds."""
     for value in vars(holder).values():
-        yield from (
-            v for v in (value.values() if isinstance(value, Mapping) else (value,)) if isinstance(v, np.ndarray)
-        )
+        parts = value.values() if isinstance(value, Mapping) else (value,)
+        yield from (part for part in parts if isinstance(part, np.ndarray))
 
 
-def bank_sizes(
-    seconds: float, *, shares: Sequence[float] = (0.125, 0.25, 0.5, 1.0), people: int = 64
-) -> list[list[str]]:
-    """Return what a frame of a person costs with parts of the shipped bank, as rows under a header."""
-    rows, bank = [["frames in the bank", "ms a person"]], MotionField.shipped().bank
-    for share in shares:
-        some = bank if share == 1 else bank.picked(range(0, len(bank.clips), round(1 / share)))
-        rows.append(
-            [
-                str(len(some)),
-                f"{1000 * _world_seconds(Scene((Person('walk'),)), MotionField(some, some.skeleton), people, seconds):.3f}",
-            ]
-        )
+def bank_sizes(seconds: float, *, people: int = 64) -> list[list[str]]:
+    """Return the cost of a frame of a person with parts of the shipped bank, as rows under a header."""
+    rows, bank, scene = [["frames in the bank", "ms a person"]], MotionField.shipped().bank, Scene((Person("walk"),))
+    for every in (8, 4, 2, 1):
+        some = bank if every == 1 else bank.picked(range(0, len(bank.clips), every))
+        cost = _world_seconds(scene, MotionField(some, some.skeleton), people, seconds)
+        rows.append([str(len(some)), f"{1000 * cost:.3f}"])
     return rows
 
 
-def object_counts(seconds: float, *, counts: Sequence[int] = (0, 1, 4, 16, 64), people: int = 16) -> list[list[str]]:
-    """Return what a frame of a person costs with boxes around, fixed or loose, as rows under a header."""
+def object_counts(seconds: float, *, people: int = 16) -> list[list[str]]:
+    """Return the cost of a frame of a person with boxes around, fixed or loose, as rows under a header."""
     rows, prior = [["boxes", "fixed [ms a person]", "loose [ms a person]"]], MotionField.shipped()
-    for count in counts:
+    for count in (0, 1, 4, 16, 64):
         places = [(1.5 * (i % 8) - 5.25, 6.0 + 1.5 * (i // 8), 0.0) for i in range(count)]
         cells = []
         for mass in (None, 5.0):
             boxes = tuple(Box(place, (0.4, 0.4, 0.4), mass=mass) for place in places)
-            cells.append(
-                f"{1000 * _world_seconds(Scene((Person('walk', speed=0.0),), boxes), prior, people, seconds):.3f}"
-            )
+            cost = _world_seconds(Scene((Person("walk", speed=0.0),), boxes), prior, people, seconds)
+            cells.append(f"{1000 * cost:.3f}")
         rows.append([str(count), *cells])
     return rows
 
@@ -408,79 +388,21 @@ def _world_seconds(scene: Scene, prior: Prior, people: int, seconds: float) -> f
     return Timing.of(_times([lambda: world.step(now, rng)], seconds)[0]).processor / people
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A line of the history: costs in units of the machine, so that other machines and other load compare."""
-
-    date: str
-    version: str
-    machine: str
-    prior: str
-    megaflops: Mapping[str, float]
-    """What sgemm does in the processor time of a frame of a person, by size [MFLOP]."""
-    megabytes: Mapping[str, float]
-    """What is copied in that time [MB]."""
-
-    @classmethod
-    def of(cls, found: Bench) -> "Entry":
-        """Sum up a run."""
-        import platform
-        from datetime import UTC, datetime
-        from importlib.metadata import version
-
-        cost = {f"{r.people} x {r.samples}": r.world.processor / r.people for r in found.rows}
-        return cls(
-            datetime.now(UTC).isoformat(timespec="seconds"), version("dropsim"), platform.machine(), found.prior,
-            {size: round(1e3 * found.sgemm * seconds, 3) for size, seconds in cost.items()},
-            {size: round(1e3 * (found.bandwidth or 0.0) * seconds, 3) for size, seconds in cost.items()},
-        )  # fmt: skip
-
-
-def keep_history(path: Path, entry: Entry) -> list[str]:
-    """Append a line to a history, and return how each size compares with the median of the last five lines of the same prior."""
-    lines = path.read_text().splitlines() if path.is_file() else []
+def keep_history(path: Path, entry: Mapping[str, Any]) -> list[str]:
+    """Append a line to a history, and compare each size with the median of the last five lines of the same prior."""
+    lines, sentences = path.read_text().splitlines() if path.is_file() else [], []
     try:
-        before = [old for line in lines if (old := json.loads(line))["prior"] == entry.prior][-5:]
-        sentences = []
-        for size, cost in entry.megaflops.items():
-            if old := [one["megaflops"][size] for one in before if size in one["megaflops"]]:
-                sentences.append(
-                    f"{size}: {cost:.1f} MFLOP a person, {cost / statistics.median(old):.2f} x the last {len(old)}"
-                )
-            else:
-                sentences.append(f"{size}: {cost:.1f} MFLOP a person, the first of its kind")
+        before = [old["megaflops"] for old in map(json.loads, lines) if old["prior"] == entry["prior"]][-5:]
+        for size, cost in entry["megaflops"].items():
+            earlier = [old[size] for old in before if size in old]
+            ratio = (
+                f"{cost / statistics.median(earlier):.2f} x the last {len(earlier)}"
+                if earlier
+                else "the first of its kind"
+            )
+            sentences.append(f"{size}: {cost:.1f} MFLOP a person, {ratio}")
     except (json.JSONDecodeError, KeyError, TypeError):
         raise ValueError(f"{path}: is not a history that `dropsim bench` wrote: give another file") from None
     with atomic_path(path) as temporary:
-        temporary.write_text("\n".join((*lines, json.dumps(asdict(entry)))) + "\n")
+        temporary.write_text("\n".join((*lines, json.dumps(entry))) + "\n")
     return sentences
-
-
-@dataclass(frozen=True)
-class Speed:
-    """How fast people are simulated on one thread, for the paper's claim."""
-
-    frames_per_second: float
-    """Of one person."""
-    batch_frames_per_second: float
-    """Frames of the people of a batch, in all."""
-    batch: int
-    """How many people."""
-    gflops: float
-    """Peak of a product of matrices in single precision."""
-    frame_seconds: tuple[float, ...]
-    """Time that each frame of the one person took [s]."""
-
-
-@single_threaded
-def measure_speed(simulator: Simulator, *, frames: int = 150, batch: int = 25) -> Speed:
-    """Time people who walk."""
-    world = World(Scene((Person("walk"),)), simulator)
-    run(world, 5, 0)  # compiled and warm
-    ticks = [time.perf_counter()]
-    run(world, frames + 1, 0, watch=lambda done, total: ticks.append(time.perf_counter()))
-    began, few = time.perf_counter(), max(2, frames // 10)
-    run(world, few + 1, list(range(batch)))
-    together = batch * few / (time.perf_counter() - began)
-    spent = tuple(after - before for before, after in itertools.pairwise(ticks))
-    return Speed(len(spent) / sum(spent), together, batch, sgemm_peak(0.1) / 1e9, spent)

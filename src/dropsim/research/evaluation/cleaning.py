@@ -1,7 +1,7 @@
-"""How well `clean` cleans: recordings and copies of them with known defects, measured against what they were before."""
+"""How well `clean` cleans: recordings and copies of them with known defects, measured against the originals."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,6 @@ from jaxtyping import Bool
 
 from dropsim.body.joints import JOINTS, NUM_JOINTS
 from dropsim.body.rotations import rotvec_to_rotmat
-from dropsim.files.tables import markdown
 from dropsim.motion import cmu
 from dropsim.motion.clips import reason_to_skip
 from dropsim.motion.contacts import CONTACT_GAP, FEET, sphere_heights
@@ -19,10 +18,12 @@ from dropsim.motion.motion import Motion
 from dropsim.motion.reading import read_recording
 from dropsim.physics import metrics
 from dropsim.physics.wrench import root_wrench_of_motion
+from dropsim.research.evaluation.harness import Watch
+from dropsim.research.evaluation.report import Report, Table
 from dropsim.scene.cleaning import Cleaned, clean, own_floor
 
 SECONDS = 10.0
-"""Of each recording at most [s]."""
+"""Length of a recording at most [s]."""
 SHORTEST = 2.0
 """Shorter recordings are left out [s]: mostly sprints, in which no foot stands and a drift cannot be told from the
 run."""
@@ -31,57 +32,41 @@ MANY = 40
 DRIFT = (0.06, 0.18)
 """Speed of a drifting root [m/s]."""
 RISE = 0.03
-"""How high a floating person is above the floor [m]."""
+"""Height of a floating person above the floor [m]."""
 GLITCH_EVERY = 2.0
-"""[s]"""
+"""Time from one glitch to the next [s]."""
 GLITCH_FRAMES = (1, 4)
 GLITCH_TURN = (np.deg2rad(25.0), np.deg2rad(60.0))
-"""Of a joint that jumps [rad]."""
+"""Turn of a joint that jumps [rad]."""
 GLITCH_SHIFT = (0.08, 0.2)
-"""Of a pelvis that jumps [m]."""
+"""Way of a pelvis that jumps [m]."""
 
 
-@dataclass(frozen=True, eq=False)
-class Spoilt:
-    """A recording with a defect that was put in."""
-
-    motion: Motion
-    glitches: tuple[Glitch, ...] = ()
+SPOILS = ("as recorded", "drifting", "wandering", "floating", "glitches")
+"""Defects that are put in: none, a root that drifts at a constant velocity or at one that turns and swells every few
+seconds, a person who rises during the first half (a constant lift would be another floor), and joints that jump."""
 
 
-Spoil = Callable[[Motion, np.random.Generator], Spoilt]
+def spoil(name: str, motion: Motion, rng: np.random.Generator) -> tuple[Motion, list[Glitch]]:
+    """Put a defect into a recording."""
+    if name == "glitches":
+        return glitchy(motion, rng)
+    frames, by = np.arange(len(motion)), np.zeros((len(motion), 3))
+    match name:
+        case "drifting":
+            angle = rng.uniform(0, 2 * np.pi)
+            velocity = rng.uniform(*DRIFT) * np.array([np.cos(angle), np.sin(angle), 0.0])
+            by = velocity * frames[:, None] / motion.fps
+        case "wandering":
+            phases, periods, speed = rng.uniform(0, 2 * np.pi, 2), rng.uniform(4.0, 8.0, 2), rng.uniform(*DRIFT)
+            velocity = speed * np.cos(2 * np.pi * (frames / motion.fps)[:, None] / periods + phases)
+            by[:, :2] = np.cumsum(velocity, axis=0) / motion.fps
+        case "floating":
+            by[:, 2] = RISE * np.clip(frames / (len(motion) / 2), 0, 1)
+    return replace(motion, root=motion.root + by, joints=motion.joints + by[:, None]), []
 
 
-def as_recorded(motion: Motion, rng: np.random.Generator) -> Spoilt:
-    """Leave a recording as it is."""
-    del rng
-    return Spoilt(motion)
-
-
-def drifting(motion: Motion, rng: np.random.Generator) -> Spoilt:
-    """Let the root drift in a random direction at a constant speed: feet slide."""
-    angle = rng.uniform(0, 2 * np.pi)
-    velocity = rng.uniform(*DRIFT) * np.array([np.cos(angle), np.sin(angle), 0.0])
-    return Spoilt(_moved(motion, velocity * np.arange(len(motion))[:, None] / motion.fps))
-
-
-def wandering(motion: Motion, rng: np.random.Generator) -> Spoilt:
-    """Let the root drift at a speed that turns and swells every few seconds: nothing constant to be found."""
-    time = np.arange(len(motion)) / motion.fps
-    phases, periods, speed = rng.uniform(0, 2 * np.pi, 2), rng.uniform(4.0, 8.0, 2), rng.uniform(*DRIFT)
-    velocity = np.stack([*(speed * np.cos(2 * np.pi * time / period + phase) for period, phase in zip(periods, phases, strict=True)),
-                         np.zeros_like(time)], axis=-1)  # fmt: skip
-    return Spoilt(_moved(motion, np.cumsum(velocity, axis=0) / motion.fps))
-
-
-def floating(motion: Motion, rng: np.random.Generator) -> Spoilt:
-    """Lift a person off the floor during the first half of the recording; a constant lift would be another floor."""
-    del rng
-    rise = RISE * np.clip(np.arange(len(motion)) / (len(motion) / 2), 0, 1)
-    return Spoilt(_moved(motion, rise[:, None] * np.array([0.0, 0.0, 1.0])))
-
-
-def glitchy(motion: Motion, rng: np.random.Generator) -> Spoilt:
+def glitchy(motion: Motion, rng: np.random.Generator) -> tuple[Motion, list[Glitch]]:
     """Turn one joint, or move the pelvis, for a few frames every two seconds."""
     q, root, glitches = motion.q.copy(), motion.root.copy(), []
     joints = [j for j in range(NUM_JOINTS) if not JOINTS[j].endswith(("collar", "foot"))]
@@ -97,36 +82,39 @@ def glitchy(motion: Motion, rng: np.random.Generator) -> Spoilt:
             size, joint = float(rng.uniform(*GLITCH_TURN)), int(rng.choice(joints))
             q[start:stop, joint] = q[start:stop, joint] @ rotvec_to_rotmat(size * axis)
         glitches.append(Glitch(joint, start, stop, size))
-    return Spoilt(Motion.from_rotations(motion.skeleton, motion.fps, root, q, name=motion.name), tuple(glitches))
-
-
-SPOILS: Mapping[str, Spoil] = {
-    "as recorded": as_recorded, "drifting": drifting, "wandering": wandering, "floating": floating, "glitches": glitchy,
-}  # fmt: skip
-
-
-def _moved(motion: Motion, by: np.ndarray) -> Motion:
-    return replace(motion, root=motion.root + by, joints=motion.joints + by[:, None])
+    return Motion.from_rotations(motion.skeleton, motion.fps, root, q, name=motion.name), glitches
 
 
 MEASURES = (
-    "foot skate [m/s]", "slide of standing feet [m/s]", "standing feet above the floor [mm]", "standing feet in the floor [mm]",
-    "distance of the joints [cm]", "root wrench, median [body weights]", "root wrench, 95th percentile [body weights]", "jerk [m/s^3]",
-)  # fmt: skip
+    "foot skate [m/s]",
+    "slide of standing feet [m/s]",
+    "standing feet above the floor [mm]",
+    "standing feet in the floor [mm]",
+    "distance of the joints [cm]",
+    "root wrench, median [body weights]",
+    "root wrench, 95th percentile [body weights]",
+    "jerk [m/s^3]",
+)
+COUNTS = ("put_in", "mended", "others")
 
 
 def measures_of(motion: Motion, unspoilt: Motion, standing: Bool[np.ndarray, "t 2"]) -> dict[str, float]:
-    """Measure a motion next to the recording before it was spoilt; `standing` tells when that recording's feet stand."""
+    """Measure a motion next to the unspoilt recording; `standing` says when that recording's feet stand."""
     heights = 1000 * sphere_heights(motion)[:, FEET][standing]
     both = standing[1:] & standing[:-1]
     slides = np.linalg.norm(np.diff(motion.joints[:, FEET, :2], axis=0), axis=-1)[both] * motion.fps
     wrench = np.linalg.norm(root_wrench_of_motion(motion, sphere_heights(motion) < CONTACT_GAP), axis=-1)
     apart = 100 * np.linalg.norm(motion.joints - unspoilt.joints, axis=-1)
     values = (
-        metrics.foot_skate(motion), slides.mean() if len(slides) else 0.0,
-        np.maximum(heights, 0).mean() if len(heights) else 0.0, np.maximum(-heights, 0).mean() if len(heights) else 0.0,
-        apart.mean(), np.median(wrench), np.quantile(wrench, 0.95), metrics.jerk(motion),
-    )  # fmt: skip
+        metrics.foot_skate(motion),
+        slides.mean() if len(slides) else 0.0,
+        np.maximum(heights, 0).mean() if len(heights) else 0.0,
+        np.maximum(-heights, 0).mean() if len(heights) else 0.0,
+        apart.mean(),
+        np.median(wrench),
+        np.quantile(wrench, 0.95),
+        metrics.jerk(motion),
+    )
     return dict(zip(MEASURES, map(float, values), strict=True))
 
 
@@ -140,25 +128,19 @@ class Row:
     before: Mapping[str, float]
     after: Mapping[str, float]
     put_in: int = 0
-    """Glitches."""
-    found: int = 0
-    """Of those, mended in all of their frames."""
+    """Glitches that were put in."""
+    mended: int = 0
+    """Glitches of those that were mended in all of their frames."""
     others: int = 0
     """Glitches that were mended and not put in."""
 
     def holds(self) -> dict[str, bool]:
         """Return which of the bars this recording is within."""
-        skate, above, inside, apart, median, high, jerk = (MEASURES[k] for k in (0, 2, 3, 4, 5, 6, 7))
-        added = self.before[skate] - self.unspoilt[skate]
-        return {
-            skate: self.after[skate] - self.unspoilt[skate] <= max(LEFT * added, 0.0),
-            above: self.after[above] <= OFF_FLOOR,
-            inside: self.after[inside] <= OFF_FLOOR,
-            apart: self.after[apart] <= APART,
-            median: self.after[median] <= self.unspoilt[median],
-            high: self.after[high] <= self.unspoilt[high],
-            jerk: self.after[jerk] <= self.unspoilt[jerk],
-        }
+        skate, _, above, inside, apart, *others = MEASURES
+        added = max(LEFT * (self.before[skate] - self.unspoilt[skate]), 0.0)
+        bars = {skate: self.unspoilt[skate] + added, above: OFF_FLOOR, inside: OFF_FLOOR, apart: APART}
+        bars |= {name: self.unspoilt[name] for name in others}
+        return {name: self.after[name] <= bar for name, bar in bars.items()}
 
 
 LEFT, OFF_FLOOR, APART = 0.25, 2.0, 3.0
@@ -167,9 +149,9 @@ LEFT, OFF_FLOOR, APART = 0.25, 2.0, 3.0
 
 
 def recordings(folder: Path, people: str, many: int = MANY) -> list[Path]:
-    """Return BVH files of CMU people, one of each person in turn: of those on whom nothing was chosen, or of the others.
+    """Return BVH files of CMU people, one of each person in turn: of people on whom nothing was chosen, or of others.
 
-    Recordings that CMU's table calls damaged are left out: what they were before is not known.
+    Recordings that CMU's table calls damaged are left out.
     """
     by_person: dict[int, list[Path]] = {}
     for path in sorted(folder.rglob("*.bvh")):
@@ -192,21 +174,16 @@ def _shuffled(by_person: Mapping[int, Sequence[Path]]) -> list[list[Path]]:
     ]
 
 
-def evaluate_cleaning(
-    files: Sequence[Path],
-    *,
-    strength: str = "normal",
-    spoils: Iterable[str] = tuple(SPOILS),
-    seed: int = 0,
-    watch: Callable[[int, int], None] | None = None,
-) -> list[Row]:
+def evaluate_cleaning(files: Sequence[Path], *, strength: str = "normal", seed: int = 0, watch: Watch = None) -> Report:
     """Clean recordings as they are and after each defect was put in."""
     rows: list[Row] = []
     for done, path in enumerate(files):
-        rows += evaluate_recording(path, strength=strength, spoils=spoils, seed=seed)
+        rows += evaluate_recording(path, strength=strength, spoils=SPOILS, seed=seed)
         if watch:
             watch(done + 1, len(files))
-    return rows
+    tables = {"cleaning": Table("Means over the recordings: unspoilt, before, after (within the bar)", table(rows))}
+    caption = f"{len(files)} recordings: {', '.join(path.stem for path in files)}"
+    return Report("cleaning", "Cleaning", tables, {"rows": [asdict(row) for row in rows]}, caption=caption)
 
 
 def evaluate_recording(path: Path, *, strength: str, spoils: Iterable[str], seed: int) -> list[Row]:
@@ -219,13 +196,13 @@ def evaluate_recording(path: Path, *, strength: str, spoils: Iterable[str], seed
     rows = []
     for name in spoils:
         rng = np.random.default_rng([seed, *path.stem.encode(), *name.encode()])
-        spoilt = SPOILS[name](unspoilt, rng)
-        cleaned = clean(own_floor(spoilt.motion), strength=strength)
+        spoilt, glitches = spoil(name, unspoilt, rng)
+        cleaned = clean(own_floor(spoilt), strength=strength)
         before, after = (
             measures_of(replace(motion, skeleton=unspoilt.skeleton), unspoilt, standing)
-            for motion in (spoilt.motion, cleaned.motion)
+            for motion in (spoilt, cleaned.motion)
         )
-        rows.append(Row(path.stem, name, at_first, before, after, *_counted(spoilt, cleaned)))
+        rows.append(Row(path.stem, name, at_first, before, after, *_counted(glitches, cleaned)))
     return rows
 
 
@@ -235,31 +212,27 @@ def _middle(motion: Motion) -> Motion:
     return motion.slice(start, start + most)
 
 
-def _counted(spoilt: Spoilt, cleaned: Cleaned) -> tuple[int, int, int]:
+def _counted(glitches: Sequence[Glitch], cleaned: Cleaned) -> tuple[int, int, int]:
     mended = {(g.joint, frame) for g in cleaned.glitches for frame in range(g.start, g.stop)}
-    found = sum(all((g.joint, frame) in mended for frame in range(g.start, g.stop)) for g in spoilt.glitches)
-    put_in = {(g.joint, frame) for g in spoilt.glitches for frame in range(g.start - 1, g.stop + 1)}
+    whole = sum(all((g.joint, frame) in mended for frame in range(g.start, g.stop)) for g in glitches)
+    put_in = {(g.joint, frame) for g in glitches for frame in range(g.start - 1, g.stop + 1)}
     others = sum((g.joint, g.start) not in put_in for g in cleaned.glitches)
-    return len(spoilt.glitches), found, others
+    return len(glitches), whole, others
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Return means over the recordings as Markdown: unspoilt, before and after, and how many recordings are within the bar."""
-    spoils = list(dict.fromkeys(row.spoil for row in rows))
-    lines = [("mean over the recordings: unspoilt, before, after (within the bar)", *spoils)]
+def table(rows: Sequence[Row]) -> list[list[str]]:
+    """Lay out means over the recordings, how many of these are within the bar, and the glitches."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.spoil, []).append(row)
+    lines = [["measure", *groups]]
     for measure in MEASURES:
         cells = []
-        for spoil in spoils:
-            own = [row for row in rows if row.spoil == spoil]
-            means = ", ".join(
-                f"{np.mean([getattr(row, at)[measure] for row in own]):.3g}" for at in ("unspoilt", "before", "after")
-            )
-            held = [row.holds()[measure] for row in own if measure in row.holds()]
+        for some in groups.values():
+            stages = [[getattr(row, at)[measure] for row in some] for at in ("unspoilt", "before", "after")]
+            means = ", ".join(f"{np.mean(values):.3g}" for values in stages)
+            held = [row.holds()[measure] for row in some if measure in row.holds()]
             cells.append(f"{means} ({sum(held)} of {len(held)})" if held else means)
-        lines.append((measure, *cells))
-    counts = [
-        [sum(getattr(row, name) for row in rows if row.spoil == spoil) for name in ("put_in", "found", "others")]
-        for spoil in spoils
-    ]
-    lines.append(("glitches: put in, of them mended, others mended", *(", ".join(map(str, count)) for count in counts)))
-    return markdown(lines)
+        lines.append([measure, *cells])
+    counts = ([str(sum(getattr(row, n) for row in some)) for n in COUNTS] for some in groups.values())
+    return [*lines, ["glitches: put in, of them mended, others mended", *map(", ".join, counts)]]

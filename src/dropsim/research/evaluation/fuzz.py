@@ -28,11 +28,17 @@ from dropsim.scene.mesh_files import read_mesh
 from dropsim.scene.scenarios import scenario
 
 WORDS = (
-    b"", b"0", b"-1", b"1e400", b"nan", b"9" * 30, b"\0", b"\xff" * 4, b"\n", b'"', b"{", b"}", b"[", b"]", b"#", b",", b"=", b"null",
-    b"../../x", b"\x80\x04", struct.pack("<I", 0xFFFFFFFF), struct.pack("<I", 0x7FFFFFFF), struct.pack("<f", float("nan")),
-    struct.pack("<d", float("inf")), struct.pack("<Q", 1 << 40),
-)  # fmt: skip
-"""What damage likes to leave in a file."""
+    *(b"", b"0", b"-1", b"1e400", b"nan", b"9" * 30, b"\0", b"\xff" * 4, b"\n", b'"', b"{", b"}", b"[", b"]", b"#"),
+    *(b",", b"=", b"null", b"../../x", b"\x80\x04", struct.pack("<I", 0xFFFFFFFF), struct.pack("<I", 0x7FFFFFFF)),
+    *(struct.pack("<f", float("nan")), struct.pack("<d", float("inf")), struct.pack("<Q", 1 << 40)),
+)
+"""Bytes that damage leaves in a file."""
+
+
+CORNERS = "".join(f"v {x} {y} {z}\n" for z in (0, 1) for x, y in ((0, 0), (1, 0), (1, 1), (0, 1)))
+FACES = "f 1 4 3 2\nf 5 6 7 8\nf 1 2 6 5\nf 2 3 7 6\nf 3 4 8 7\nf 4 1 5 8\n"
+BOX = f"# a box\n{CORNERS}{FACES}"
+"""Mesh of a box as an OBJ file."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class Reader:
     ending: str
     read: Callable[[Path], object]
     whole: Callable[[Path], bytes]
-    """Makes a right one in a folder."""
+    """Function that makes an undamaged one in a folder."""
 
 
 def mutant(data: bytes, rng: np.random.Generator) -> bytes:
@@ -75,15 +81,8 @@ def _exported(name: str) -> Callable[[Path], bytes]:
     return whole
 
 
-def _rig_map(folder: Path) -> bytes:
-    return (importlib.resources.files("dropsim") / "assets" / "rigs" / "mixamo.toml").read_bytes()
-
-
-def _obj(folder: Path) -> bytes:
-    return b"# a box\nv 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nv 0 0 1\nv 1 0 1\nv 1 1 1\nv 0 1 1\n" + b"".join(
-        b"f %d %d %d %d\n" % face
-        for face in ((1, 4, 3, 2), (5, 6, 7, 8), (1, 2, 6, 5), (2, 3, 7, 6), (3, 4, 8, 7), (4, 1, 5, 8))
-    )
+def _asset(*path: str) -> Callable[[Path], bytes]:
+    return lambda folder: importlib.resources.files("dropsim").joinpath("assets", *path).read_bytes()
 
 
 def _bank(folder: Path) -> bytes:
@@ -122,17 +121,13 @@ def _smpl(folder: Path) -> bytes:
     return (folder / "smpl.npz").read_bytes()
 
 
-def _drawn(folder: Path) -> bytes:
-    return (importlib.resources.files("dropsim") / "assets" / "synthesis" / "objects.toml").read_bytes()
-
-
 READERS: Mapping[str, Reader] = {
     "bvh": Reader(".bvh", lambda path: read_motion(path, None), _exported("whole.bvh")),
     "amass": Reader(".npz", lambda path: read_motion(path, Skeleton.adult()), _exported("whole.npz")),
     "glb": Reader(".glb", lambda path: read_motion(path, None), _exported("whole.glb")),
     "scene": Reader(".toml", read_scene, lambda folder: scene_text(scenario("boxes"), folder).encode()),
-    "rig map": Reader(".toml", read_rig_map, _rig_map),
-    "mesh obj": Reader(".obj", read_mesh, _obj),
+    "rig map": Reader(".toml", read_rig_map, _asset("rigs", "mixamo.toml")),
+    "mesh obj": Reader(".obj", read_mesh, lambda folder: BOX.encode()),
     "mesh glb": Reader(".glb", read_mesh, _exported("whole.glb")),
     # Not open(), which would keep every mutant that can be read in the cache folder.
     "bank": Reader(".bank", Bank._unpacked, _bank),
@@ -140,7 +135,7 @@ READERS: Mapping[str, Reader] = {
     "cvae weights": Reader(".safetensors", CVAEPrior.load, _cvae),
     "smpl": Reader(".npz", read_rest_joints, _smpl),
     "smpl pickle": Reader(".pkl", read_rest_joints, lambda folder: pickle.dumps(_body(), protocol=2)),
-    "distribution": Reader(".toml", distribution, _drawn),
+    "distribution": Reader(".toml", distribution, _asset("synthesis", "objects.toml")),
     "checkpoint": Reader(".pth", read_checkpoint, _checkpoint),
 }
 """By what they read."""
@@ -148,6 +143,7 @@ READERS: Mapping[str, Reader] = {
 
 def usable_readers() -> dict[str, Reader]:
     """Return the readers whose libraries are installed: PyTorch's checkpoints are read by torch."""
-    return {
-        name: reader for name, reader in READERS.items() if name != "checkpoint" or importlib.util.find_spec("torch")
-    }
+    usable = dict(READERS)
+    if importlib.util.find_spec("torch") is None:
+        del usable["checkpoint"]
+    return usable

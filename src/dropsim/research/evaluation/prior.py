@@ -3,13 +3,15 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dropsim.compute.random import Streams
+from dropsim.files.tables import shown
 from dropsim.motion.clips import Clip
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
@@ -18,20 +20,41 @@ from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PosePrior
 from dropsim.priors.prior import Prior, State
 from dropsim.priors.rollout import roll_out
-from dropsim.research.evaluation.recovery import Recovery, measure_recovery
-from dropsim.research.evaluation.report import plain
-from dropsim.research.evaluation.steering import activity, roam
-from dropsim.research.evaluation.trials import check_seed, joined, survivors
+from dropsim.render import contact_sheet
+from dropsim.research.evaluation.harness import check_seed, joined, survivors
+from dropsim.research.evaluation.people import Acted, roam
+from dropsim.research.evaluation.plots import Figure, Panel
+from dropsim.research.evaluation.recovery import CHUNK, Recovery, measure_recovery
+from dropsim.research.evaluation.report import Report, Table, plain
 from dropsim.research.evaluation.windows import all_features, alternate_features, frechet
 from dropsim.research.training.starts import draw_frames, stacked
 
-CHUNK = 64
-"""People at a time: more are no faster, and this keeps the memory small."""
+SPEED_CLASSES = (0.2, 0.8, 1.5, 2.2, 3.2, math.inf)
+"""Limits of the speeds by which a bias is reported [m/s]."""
+QUALITY = {
+    "human_share": "human to the end|.1%",
+    "human_in_range_share": "human, and never in an unnatural pose for 1 s|.1%",
+    "upright_share": "upright at the end|.1%",
+    "out_of_range_percent": "frames with a pose out of range [%]|.3g",
+    "skate": "foot skate, median [m/s]|.3f",
+    "skate_mean": "foot skate, mean [m/s]|.3f",
+    "penetration_mm": "penetration [mm]|.2f",
+    "float_mm": "float [mm]|.1f",
+    "jerk": "jerk [m/s^3]|.0f",
+    "standing": "standing, below 0.2 m/s|.1%",
+    "walking": "walking, 0.2 to 2.2 m/s|.1%",
+    "running": "running, above 2.2 m/s|.1%",
+    "turning": "turning, above 1 rad/s|.1%",
+    "height_drift": "change of pelvis height, first to last second [m]|+.3f",
+}
+"""Measures of a set of motions, each motion weighing the same: titles and formats."""
+SHEET, SHEET_WORST = 10, 3
+"""Rollouts of the contact sheet, and how many of them are the ugliest."""
 
 
 @dataclass(frozen=True)
 class PriorEvaluation:
-    """What is measured, and how much of it."""
+    """Amounts of all that is measured."""
 
     rollouts: int = 256
     """Sampled rollouts, and as many for the recovery test."""
@@ -52,84 +75,24 @@ class PriorEvaluation:
     def __post_init__(self) -> None:
         check_seed(self.seed)
         if self.rollouts < 2 or not 2 <= self.seconds <= 3600:
-            raise ValueError(
-                f"cannot judge by {self.rollouts} rollouts of {self.seconds:g} s: take at least 2 of at least 2 s"
-            )
+            what = f"{self.rollouts} rollouts of {self.seconds:g} s"
+            raise ValueError(f"cannot judge by {what}: take at least 2 of at least 2 s")
         if self.num_samples < 1 or self.one_step_frames < 1 or self.diversity_samples < 2:
             raise ValueError("num_samples and one_step_frames must be at least 1, diversity_samples at least 2")
 
 
-@dataclass(frozen=True)
-class OneStep:
-    """Distance of the predicted from the recorded next frame, mean over joints and frames [mm]."""
-
-    mode_mm: float
-    best_mm: float
-    """Of the nearest candidate."""
-    coasting_mm: float
-    """Of constant velocity: x_t + (x_t - x_{t-1})."""
-
-
-SPEED_CLASSES = (0.2, 0.8, 1.5, 2.2, 3.2, math.inf)
-"""Limits of the speeds by which a bias is told [m/s]."""
-
-
-@dataclass(frozen=True)
-class SpeedBias:
-    """How much faster than recorded people the prior goes on in a frame, along the recorded way, as an acceleration."""
-
-    speeds: str
-    """[m/s]"""
-    frames: int
-    bias: float
-    """[m/s^2]"""
-    error: float
-    """Standard error [m/s^2]."""
-
-
-@dataclass(frozen=True)
-class Quality:
-    """What a set of motions is like, each motion weighing the same."""
-
-    human_share: float
-    """Share that stays human to the end (`metrics.human`)."""
-    human_in_range_share: float
-    """Share that stays human and whose pose is never out of range for a second in a row; NaN without a pose model."""
-    upright_share: float
-    """Share that is upright at the end."""
-    out_of_range_percent: float
-    """Share of the frames whose pose code is longer than 6; NaN without a pose model."""
-    skate: float
-    """Foot skate, median [m/s]."""
-    skate_mean: float
-    """Foot skate, mean [m/s]."""
-    penetration_mm: float
-    float_mm: float
-    jerk: float
-    """[m/s^3]"""
-    standing: float
-    """Share of the time at less than 0.2 m/s."""
-    walking: float
-    """Share of the time between 0.2 and 2.2 m/s."""
-    running: float
-    """Share of the time at more than 2.2 m/s."""
-    turning: float
-    """Share of the time at more than 1 rad/s."""
-    height_drift: float
-    """Mean height of the pelvis in the last second less that in the first [m]; motions of 2 s or more."""
-
-    @classmethod
-    def of(cls, motions: Sequence[Motion], pose: PosePrior | None) -> "Quality":
-        """Measure motions of any length."""
-        rows = [_measure(motion, pose) for motion in motions]
-        columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-        known = {name: values[~np.isnan(values)] for name, values in columns.items()}
-        means = {name: float(values.mean()) if len(values) else math.nan for name, values in known.items()}
-        return cls(**means, skate=float(np.median(known["skate_mean"])))
+def quality_of(motions: Sequence[Motion], pose: PosePrior | None) -> dict[str, float]:
+    """Measure motions of any length; NaN for measures that no motion gives."""
+    rows = [_measure(motion, pose) for motion in motions]
+    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    known = {name: values[~np.isnan(values)] for name, values in columns.items()}
+    means = {name: float(values.mean()) if len(values) else math.nan for name, values in known.items()}
+    means["skate"] = float(np.median(known["skate_mean"]))
+    return {name: means[name] for name in QUALITY}
 
 
 def _measure(motion: Motion, pose: PosePrior | None) -> dict[str, float]:
-    """Return the measures of one motion that a Quality averages; NaN if the motion cannot tell."""
+    """Return the measures of one motion; NaN if the motion is too short for one."""
     second = round(motion.fps)
     height = motion.root[:, 2]
     # What may last a second cannot be judged in a shorter motion.
@@ -150,73 +113,73 @@ def _measure(motion: Motion, pose: PosePrior | None) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
-@dataclass(frozen=True, eq=False)
-class PriorReport:
-    """Everything that was measured, and the motions it was measured on."""
+def activity(motion: Motion) -> dict[str, np.ndarray]:
+    """Return the shares of the time in which people stand, walk, run and turn."""
+    speed, turn = metrics.root_speed(motion), np.abs(metrics.turn_rate(motion))
+    stands, runs = speed < metrics.STANDING, speed > metrics.RUNNING
+    flags = {"standing": stands, "walking": ~stands & ~runs, "running": runs, "turning": turn > metrics.TURNING}
+    return {name: np.asarray(flag.mean(-1)) for name, flag in flags.items()}
 
-    prior: str
-    people: tuple[str, ...]
-    minutes: float
-    """Of their recordings [min]."""
-    options: PriorEvaluation
-    one_step: OneStep
-    speed_bias: tuple[SpeedBias, ...]
-    generated: Quality
-    """Of the rollouts that are finite; the others only count as not human."""
-    recorded: Quality
-    """Of the recordings that the rollouts start in, up to the same length, each as often as a rollout starts in it."""
-    frechet: float
-    """Between windows of a second of the rollouts and of the recordings."""
-    frechet_floor: float
-    """The same between every other second of the recordings and the seconds after those; NaN if there are too few."""
-    diversity_m: float
-    """Mean pairwise distance of rollouts from the same start (APD) [m]."""
-    recovery: Recovery
-    rollouts: Motion
-    categories: tuple[str, ...]
-    """Of the recordings that the rollouts start in."""
-    recordings: tuple[Motion, ...]
-    activity: Mapping[str, Any] = field(default_factory=dict)
-    """What people do in the simulator with this prior, and in the recordings."""
 
-    @property
-    def skate_ratio(self) -> float:
-        """Median foot skate of the rollouts over that of the recordings."""
-        return _ratio(self.generated.skate, self.recorded.skate)
+def _returns(back: Recovery) -> Figure:
+    """Draw the one-step energy over time with and without a shove: median, and the range of the middle four fifths."""
+    curves = {}
+    for label, energies in (("shoved at 0 s", back.shoved), ("not shoved", back.calm)):
+        for share in (0.1, 0.5, 0.9):
+            curves[f"{label}, {share:.0%}"] = np.quantile(np.clip(energies, 1e-9, 1e9), share, axis=0)
+    limit = {"95th percentile, not shoved": (0.0, back.limit)}
+    title = f"{back.returns['back_share']:.0%} are back within 2 s"
+    return (Panel(title, curves, "frame", "one-step energy [m^2]", axes={"yscale": "log"}, bands=limit),)
 
-    def numbers(self) -> dict[str, Any]:
-        """Return what was measured as plain values for JSON: the main ones by name, then rollouts and recordings."""
-        step, back = self.one_step, self.recovery
-        main = {
-            "one_step_ratio_mode": _ratio(step.mode_mm, step.coasting_mm),
-            "one_step_ratio_best": _ratio(step.best_mm, step.coasting_mm),
-            "human_share": self.generated.human_share,
-            "human_in_range_share": self.generated.human_in_range_share,
-            "skate_ratio_alone": self.skate_ratio,
-            "penetration_mm": self.generated.penetration_mm,
-            "out_of_range_percent": self.generated.out_of_range_percent,
-            "back_share": back.returns.back_share,
-            "frechet": self.frechet,
-            "frechet_floor": self.frechet_floor,
-            "frechet_ratio": _ratio(self.frechet, self.frechet_floor),
-            "diversity_m": self.diversity_m,
-        }
-        shove = {"energy_limit_m2": back.limit, "human_share": back.human_share}
-        shove |= {"one_limit": asdict(back.returns), "limit_by_category": asdict(back.own_returns)}
-        nested = {
-            "one_step": asdict(step),
-            "rollouts": asdict(self.generated),
-            "recordings": asdict(self.recorded),
-            "come_back": shove,
-        }
-        nested |= {"speed_bias": [asdict(bias) for bias in self.speed_bias]}
-        about = {
-            "prior": self.prior,
-            "people": list(self.people),
-            "minutes": self.minutes,
-            "options": asdict(self.options),
-        }
-        return {name: plain(value) for name, value in {**main, "activity": self.activity, **nested, **about}.items()}
+
+@np.errstate(invalid="ignore")
+def _sheet(motion: Motion, categories: Sequence[str], path: Path) -> Path:
+    """Draw the ugliest rollouts, by penetration, fastest joint and jerk, and then others."""
+    fastest = np.linalg.norm(np.diff(motion.joints, axis=-3), axis=-1).max((-1, -2)) * motion.fps
+    ugliness = metrics.penetration_mm(motion) / 20 + fastest / metrics.HUMAN_SPEED + metrics.jerk(motion) / 1000
+    drawable = np.abs(motion.joints).max((-1, -2, -3)) < 1e4
+    order = [i for i in np.argsort(-np.nan_to_num(ugliness, nan=np.inf)).tolist() if drawable[i]]
+    chosen = [*order[:SHEET_WORST], *sorted(order[SHEET_WORST:])][:SHEET]
+    labels = [f"rollout {i}, from {categories[i]}" for i in chosen]
+    contact_sheet([person(motion, i) for i in chosen], path, labels=labels)
+    return path
+
+
+def _rows(numbers: Mapping[str, Any], num_samples: int) -> list[list[str]]:
+    """Lay the numbers out, rollouts next to the recordings that they start in."""
+    step, back, best = numbers["one_step"], numbers["come_back"], f"best of {num_samples}"
+
+    def row(
+        label: str, value: float | None, form: str = ".3g", compare: float | None = None, of: str = ""
+    ) -> list[str]:
+        cells = [shown(number, form, otherwise="not measured") for number in (value, compare)]
+        return [label, cells[0], "" if compare is None else f"{cells[1]}{of}"]
+
+    rows = [
+        ["measure", "prior", "recordings, or what to compare with"],
+        row("one-step joint error, mode [mm]", step["mode_mm"], ".2f", step["coasting_mm"], " (constant velocity)"),
+        row(f"one-step joint error, {best} [mm]", step["best_mm"], ".2f", step["coasting_mm"], " (constant velocity)"),
+    ]
+    for name, title in QUALITY.items():
+        label, _, form = title.partition("|")
+        rows.append(row(label, numbers["rollouts"][name], form, numbers["recordings"][name]))
+    rows.append(
+        row("Frechet distance of 1 s windows", numbers["frechet"], ".3g", numbers["frechet_floor"], " (their halves)")
+    )
+    rows.append(row("diversity from one start (APD) [m]", numbers["diversity_m"], ".3f"))
+    for bias in numbers["speed_bias"]:
+        label = f"speed bias at {bias['speeds']} m/s [m/s^2]"
+        rows += [row(label, bias["bias"], "+.2f", bias["error"], " (standard error)")] if bias["frames"] else []
+    for name, share in numbers["activity"].get("rolled_out", {}).items():
+        rows.append(row(f"in the simulator, {name}", share, ".1%", numbers["activity"]["recorded"][name]))
+    for kind, label in (("one_limit", ""), ("limit_by_category", ", by the limit of each category")):
+        one = back[kind]
+        rows.append(
+            row(f"back within 2 s after a shove{label}", one["back_share"], ".1%", one["calm_share"], " (no shove)")
+        )
+        rows.append(row(f"put out at all{label}", one["left_share"], ".1%"))
+        rows.append(row(f"median time to be back{label} [s]", one["median_seconds"]))
+    return [*rows, row("human after a shove", back["human_share"], ".1%")]
 
 
 def _ratio(value: float, to: float) -> float:
@@ -224,10 +187,19 @@ def _ratio(value: float, to: float) -> float:
 
 
 def evaluate_prior(
-    prior: Prior, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation, progress: Callable[[int, int], None] | None = None, *,
+    prior: Prior,
+    clips: Sequence[tuple[Clip, Motion]],
+    options: PriorEvaluation,
+    progress: Callable[[int, int], None] | None = None,
+    *,
     pose: PosePrior | None = None,
-) -> PriorReport:  # fmt: skip
-    """Measure a prior on recordings of people that it never saw; the same numbers for the same seed."""
+    simulator: Simulator | None = None,
+    folder: Path | None = None,
+) -> Report:
+    """Measure a prior on recordings of people that it never saw; the same numbers for the same seed.
+
+    People are also simulated if there is a simulator; a folder gets a contact sheet of rollouts.
+    """
     clips = [(clip, motion.resampled(prior.fps)) for clip, motion in clips if len(motion) > 4]
     if not clips:
         raise ValueError("there is no recording to measure the prior on: each is shorter than five frames")
@@ -246,32 +218,59 @@ def evaluate_prior(
     length = round(options.seconds * prior.fps) + 1
     recordings = tuple(_around(clips[i][1], frame, length) for i, frame in places)
     rollouts = _roll_out(prior, starts, length, options.seed, tick)
-    finite = np.isfinite(rollouts.joints).all((-1, -2, -3))
+    finite = _finite(rollouts)
     if not finite.any():
         raise ValueError(f"every rollout of {prior.name} diverged: these weights cannot be measured")
     motions = [person(rollouts, i) for i in np.flatnonzero(finite).tolist()]
-    quality, shares = Quality.of(motions, pose), ("human_share", "human_in_range_share", "upright_share")
-    categories = tuple(clips[i][0].category for i, _ in places)
-    return PriorReport(
-        prior=prior.name,
-        people=tuple(sorted({clip.person for clip, _ in clips})),
-        minutes=sum(len(motion) for _, motion in clips) / prior.fps / 60,
-        options=options,
-        one_step=one_step,
-        speed_bias=speed_bias,
-        # Rollouts that are not finite are neither human nor upright.
-        generated=replace(quality, **{name: float(finite.mean()) * getattr(quality, name) for name in shares}),
-        recorded=Quality.of(recordings, pose),
-        frechet=frechet(all_features(motions), all_features(recordings)),
-        frechet_floor=frechet(*alternate_features(recordings)),
-        diversity_m=_diversity(prior, starts, options, tick),
-        recovery=measure_recovery(
-            prior, starts, categories, num_samples=options.num_samples, seed=options.seed, chunk=CHUNK, tick=tick
-        ),
-        rollouts=rollouts,
-        categories=categories,
-        recordings=recordings,
+    generated, recorded = quality_of(motions, pose), quality_of(recordings, pose)
+    # Rollouts that are not finite are neither human nor upright.
+    for name in ("human_share", "human_in_range_share", "upright_share"):
+        generated[name] *= float(finite.mean())
+    categories = [clips[i][0].category for i, _ in places]
+    distance, floor = frechet(all_features(motions), all_features(recordings)), frechet(*alternate_features(recordings))
+    diversity = _diversity(prior, starts, options, tick)
+    back = measure_recovery(prior, starts, categories, options.num_samples, options.seed, tick)
+    people, minutes = sorted({clip.person for clip, _ in clips}), sum(len(m) for _, m in clips) / prior.fps / 60
+    shove = {"energy_limit_m2": back.limit, "human_share": back.human_share}
+    numbers: Any = plain(
+        {
+            "one_step_ratio_mode": _ratio(one_step["mode_mm"], one_step["coasting_mm"]),
+            "one_step_ratio_best": _ratio(one_step["best_mm"], one_step["coasting_mm"]),
+            "human_share": generated["human_share"],
+            "skate_ratio_alone": _ratio(generated["skate"], recorded["skate"]),
+            "penetration_mm": generated["penetration_mm"],
+            "back_share": back.returns["back_share"],
+            "frechet": distance,
+            "frechet_floor": floor,
+            "frechet_ratio": _ratio(distance, floor),
+            "diversity_m": diversity,
+            "activity": {} if simulator is None else measure_activity(simulator, clips, options),
+            "one_step": one_step,
+            "rollouts": generated,
+            "recordings": recorded,
+            "come_back": shove | {"one_limit": back.returns, "limit_by_category": back.category_returns},
+            "speed_bias": speed_bias,
+            "prior": prior.name,
+            "people": people,
+            "minutes": minutes,
+        }
     )
+    about = f"{len(people)} people ({', '.join(people)}), {minutes:.1f} min of recordings"
+    amount = f"{options.rollouts} sampled rollouts of {options.seconds:g} s"
+    return Report(
+        name="prior",
+        title="The motion prior",
+        tables={"prior": Table("The motion prior, on people that it never saw", _rows(numbers, options.num_samples))},
+        numbers=numbers,
+        protocol=options,
+        caption=f"Measured by `dropsim evaluate prior` (seed {options.seed}) on {about}: {amount}",
+        figures={"come_back": _returns(back)},
+        files=() if folder is None else (_sheet(rollouts, categories, folder / "rollouts.png"),),
+    )
+
+
+def _finite(motion: Motion) -> np.ndarray:
+    return np.asarray(np.isfinite(motion.joints).all((-1, -2, -3)))
 
 
 def person(motion: Motion, index: int) -> Motion:
@@ -286,8 +285,12 @@ def _chunks(count: int) -> int:
 @np.errstate(invalid="ignore", over="ignore")
 def _one_step(
     prior: Prior, motions: Sequence[Motion], options: PriorEvaluation, tick: Callable[[], None]
-) -> tuple[OneStep, tuple[SpeedBias, ...]]:
-    """Predict the frame after each of some recorded frames, drawn evenly from all of them."""
+) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """Predict the frame after each of some recorded frames, drawn evenly from all of them.
+
+    Return the mean distance of the mode, of the nearest candidate and of constant velocity from the recorded joints
+    [mm], and the biases of speed.
+    """
     frames = [(i, frame) for i, motion in enumerate(motions) for frame in range(1, len(motion) - 1)]
     order = np.random.default_rng(options.seed).permutation(len(frames))
     chosen = [frames[i] for i in sorted(order[: options.one_step_frames])]
@@ -307,7 +310,8 @@ def _one_step(
         ahead = (candidates.x[:, :, 0, :2].mean(1) - target[:, 0, :2]) * prior.fps**2
         faster.append((ahead * way).sum(-1) / np.maximum(speeds[-1], 1e-9))
         tick()
-    one_step = OneStep(*(1000 * np.concatenate(errors).mean(0)).tolist())
+    mode, best, coasting = (1000 * np.concatenate(errors).mean(0)).tolist()
+    one_step = {"mode_mm": mode, "best_mm": best, "coasting_mm": coasting}
     return one_step, speed_biases(np.concatenate(speeds), np.concatenate(faster))
 
 
@@ -317,15 +321,16 @@ def _way(motion: Motion, frame: int) -> np.ndarray:
     return (motion.root[frame, :2] - motion.root[first, :2]) * motion.fps / (frame - first)
 
 
-def speed_biases(speeds: np.ndarray, faster: np.ndarray) -> tuple[SpeedBias, ...]:
-    """Sort the frames by speed."""
-    found = []
+def speed_biases(speeds: np.ndarray, faster: np.ndarray) -> list[dict[str, Any]]:
+    """Return how much faster than recorded people the prior goes on, by speed, with standard errors [m/s^2]."""
+    biases = []
     for low, high in pairwise(SPEED_CLASSES):
-        own = faster[(speeds >= low) & (speeds < high)]
-        error = float(own.std(ddof=1) / len(own) ** 0.5) if len(own) > 1 else math.nan
+        some = faster[(speeds >= low) & (speeds < high)]
+        error = float(some.std(ddof=1) / len(some) ** 0.5) if len(some) > 1 else math.nan
         name = f"{low:g}-{high:g}" if math.isfinite(high) else f"above {low:g}"
-        found.append(SpeedBias(name, len(own), float(own.mean()) if len(own) else math.nan, error))
-    return tuple(found)
+        bias = float(some.mean()) if len(some) else math.nan
+        biases.append({"speeds": name, "frames": len(some), "bias": bias, "error": error})
+    return biases
 
 
 def refuse_same_people(prior: Prior, clips: Sequence[tuple[Clip, Motion]]) -> None:
@@ -333,33 +338,28 @@ def refuse_same_people(prior: Prior, clips: Sequence[tuple[Clip, Motion]]) -> No
     known = {clip.name.partition("_")[0] for clip in prior.bank.clips} if isinstance(prior, MotionField) else set()
     if same := sorted({clip.person for clip, _ in clips} & known):
         names = ", ".join(same[:5]) + (", ..." if len(same) > 5 else "")
-        raise ValueError(
-            f"the bank holds people of these recordings ({names}): judge it by others, or allow it with --same-people"
-        )
+        remedy = "judge it by others, or allow it with --same-people"
+        raise ValueError(f"the bank holds people of these recordings ({names}): {remedy}")
 
 
 def measure_activity(
     simulator: Simulator, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation
 ) -> dict[str, Any]:
-    """Return what people do in the simulator whom nobody asks for anything, and what those did in whose recordings they start."""
+    """Return the activities of people in the simulator whom nobody asks for anything, and of their recordings."""
     clips = [(clip, motion.resampled(simulator.prior.fps)) for clip, motion in clips if len(motion) > 4]
-    places, length = (
-        draw_frames(clips, options.simulated, options.seed),
-        round(options.seconds * simulator.prior.fps) + 1,
-    )
+    places = draw_frames(clips, options.simulated, options.seed)
+    length = round(options.seconds * simulator.prior.fps) + 1
 
     def together(some: Sequence[int]) -> Motion:
         states = stacked([simulator.prior.start_from(clips[places[i][0]][1], places[i][1]) for i in some])
-        nothing = np.full((len(some), 1, 3), np.nan)
-        return roam(simulator, states, nothing, Streams([options.seed + i for i in some]), length)
+        wanted = Acted(np.full((len(some), 1, 3), np.nan))
+        return roam(simulator, states, wanted, Streams([options.seed + i for i in some]), length)
 
     motion, _ = survivors(range(len(places)), together)
     recorded = [activity(_around(clips[i][1], frame, length)) for i, frame in places]
     rolled_out = {} if motion is None else {name: float(values.mean()) for name, values in activity(motion).items()}
-    return {
-        "recorded": {name: float(np.mean([one[name] for one in recorded])) for name in recorded[0]},
-        "rolled_out": rolled_out,
-    }
+    means = {name: float(np.mean([one[name] for one in recorded])) for name in recorded[0]}
+    return {"recorded": means, "rolled_out": rolled_out}
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -367,7 +367,7 @@ def _roll_out(prior: Prior, starts: State, length: int, seed: int, tick: Callabl
     """Roll out a part of the batch at a time; each person has random numbers of their own."""
     parts = []
     for first, last in pairwise([*range(0, len(starts.x), CHUNK), len(starts.x)]):
-        # Where the simulator starts at the mode, that is what goes on: a motion field draws it anew when a clip ends.
+        # Where the simulator starts at the mode, the mode goes on: a motion field draws it again when a clip ends.
         rng = Streams([seed + i for i in range(first, last)])
         parts.append(roll_out(prior, starts[first:last], length, rng, mode=prior.starts_at_mode))
         tick()
@@ -375,7 +375,7 @@ def _roll_out(prior: Prior, starts: State, length: int, seed: int, tick: Callabl
 
 
 def _around(motion: Motion, frame: int, length: int) -> Motion:
-    """Return at most `length` frames of a recording from a frame on, or from an earlier one if it would end too soon."""
+    """Return at most `length` frames of a recording from a frame on, or from an earlier one if it ends too soon."""
     start = max(0, min(frame, len(motion) - length))
     return motion.slice(start, start + length)
 

@@ -16,8 +16,7 @@ from dropsim.body.skeleton import JOINTS, Skeleton
 from dropsim.physics.contact import Collider, Plane, Shape, Spheres, nearest_surface
 from dropsim.physics.shapes import BOX
 from dropsim.physics.step import Simulator
-from dropsim.research.evaluation.chunks import Arrays, Chunk
-from dropsim.research.evaluation.trials import Body
+from dropsim.research.evaluation.harness import Arrays, Body
 from dropsim.scene import (
     Ball,
     Box,
@@ -44,26 +43,22 @@ from dropsim.scene.loose import BodyState, is_loose
 from dropsim.scene.objects import Flying
 from dropsim.scene.solids import SolidObject
 
-MOST_OBJECTS, MOST_PEOPLE = 20, 4
-BATCH = 25
-"""Scenes of a chunk, all with as many people."""
+MOST_OBJECTS = 20
 AREA = 4.0
 """Objects are placed within this distance of the middle [m]."""
 PERSONAL_SPACE = 0.5
 """Nothing starts nearer than this to somebody [m]."""
 ALLEY = 0.7
 """Between solid objects, so that people are never squeezed into less than they are wide [m]."""
-OBJECTS = (
-    "box", "moving", "crate", "crate", "cylinder", "ramp", "stairs", "terrain", "patch", "stone", "ball", "throw", "carry",
-)  # fmt: skip
-EVENTS = (*OBJECTS, "push", "push", "flying", "trip")
-"""Kinds of what is drawn: objects alone, or also what happens to people."""
+SOLIDS = ("box", "moving", "crate", "crate", "cylinder", "ramp", "stairs", "terrain", "patch", "stone")
+KINDS = (*SOLIDS, "ball", "throw", "carry", "push", "push", "flying", "trip")
+"""Kinds of objects and events that are drawn; those named twice are drawn twice as often."""
 MOST_TILT = 25.0
-"""Of ground that tilts in scenes with events [degrees]."""
+"""Largest tilt of the ground [degrees]."""
 PARTS = (*BODY_PARTS, *JOINTS)
-"""That are pushed."""
+"""Body parts and joints that are pushed."""
 DEEP, BELOW = 0.02, 0.02
-"""How deep people may be in something solid, and objects below the ground [m]."""
+"""Depth of people in something solid, and of objects below the ground, that is allowed [m]."""
 
 
 @dataclass
@@ -72,7 +67,6 @@ class Placing:
 
     rng: np.random.Generator
     people: tuple[Person, ...]
-    kinds: tuple[str, ...]
     circles: list[tuple[float, float, float]] = field(default_factory=list)
     """Around solid objects: x, y and radius [m]."""
 
@@ -81,9 +75,8 @@ class Placing:
         for _ in range(20):
             x, y = self.rng.uniform(-AREA, AREA, 2).tolist()
             free = all(math.dist((x, y), p.position) > radius + PERSONAL_SPACE for p in self.people)
-            if free and all(
-                math.dist((x, y), (a, b)) > radius + r + (ALLEY if solid else 0.05) for a, b, r in self.circles
-            ):
+            alley = radius + (ALLEY if solid else 0.05)
+            if free and all(math.dist((x, y), (a, b)) > r + alley for a, b, r in self.circles):
                 self.circles.append((x, y, radius))
                 return x, y
         return None
@@ -96,62 +89,47 @@ class Placing:
         """Draw an object."""
         rng, turn = self.rng, float(self.rng.uniform(0, 360))
         friction, unseen = self.one_of(None, 0.05, 0.3, 1.0), bool(rng.random() < 0.3)
-        own = {"facing": turn, "friction": friction, "unseen": unseen}
-        kind = self.one_of(*self.kinds)
+        common = {"facing": turn, "friction": friction, "unseen": unseen}
+        kind = self.one_of(*KINDS)
         size = rng.uniform((0.2, 0.2, 0.05), (1.5, 1.5, 2.0)).tolist()
         radius = math.hypot(*size[:2]) / 2
         match kind:
             case "box" if at := self.place(radius, solid=True):
-                return Box((*at, 0.0), tuple(size), **own)
+                return Box((*at, 0.0), tuple(size), **common)
             case "moving" if at := self.place(radius + 0.8, solid=True):
                 angle, way = math.radians(turn), float(rng.uniform(0.1, 0.7))
                 end = (at[0] + way * math.cos(angle), at[1] + way * math.sin(angle), 0.0, float(rng.uniform(-45, 45)))
                 return Box(size=tuple(size), friction=friction, unseen=unseen, path=((0.0, *at, 0.0, 0.0), (0.9, *end)))
             case "crate" if at := self.place(0.4, solid=False):
                 size = rng.uniform(0.1, 0.55, 3).tolist()
-                return Box(
-                    (*at, self.one_of(0.0, float(rng.uniform(0, 1)))),
-                    tuple(size),
-                    turn,
-                    mass=float(10 ** rng.uniform(-0.3, 2)),
-                )
+                place = (*at, self.one_of(0.0, float(rng.uniform(0, 1))))
+                return Box(place, tuple(size), turn, mass=float(10 ** rng.uniform(-0.3, 2)))
             case "cylinder" if at := self.place(radius, solid=True):
-                return Cylinder((*at, 0.0), radius, size[2], **own)
+                return Cylinder((*at, 0.0), radius, size[2], **common)
             case "ramp" if at := self.place(2.3, solid=True):
                 angle = math.radians(turn)
                 edge = (at[0] + 1.5 * math.sin(angle), at[1] - 1.5 * math.cos(angle))
-                return Ramp(edge, float(rng.uniform(3, 25)), length=2.0, width=2.0, landing=1.0, **own)
+                return Ramp(edge, float(rng.uniform(3, 25)), length=2.0, width=2.0, landing=1.0, **common)
             case "stairs" if at := self.place(2.0, solid=True):
                 angle = math.radians(turn)
                 edge = (at[0] + math.sin(angle), at[1] - math.cos(angle))
-                return Stairs(
-                    edge, int(rng.integers(1, 5)), float(rng.uniform(0.05, 0.2)), width=2.0, landing=1.0, **own
-                )
+                count, rise = int(rng.integers(1, 5)), float(rng.uniform(0.05, 0.2))
+                return Stairs(edge, count, rise, width=2.0, landing=1.0, **common)
             case "terrain" if at := self.place(1.5, solid=True):
                 heights = tuple(tuple(row) for row in rng.uniform(0, 0.25, (5, 5)).tolist())
-                return Terrain(at, (2.0, 2.0), heights, **own)
+                return Terrain(at, (2.0, 2.0), heights, **common)
             case "patch":
                 return Patch(tuple(rng.uniform(-AREA, AREA, 2).tolist()), tuple(size[:2]), turn, friction or 0.8)
             case "stone" if at := self.place(0.2, solid=True):
                 return Obstacle((*at, 0.0), float(rng.uniform(0.05, 0.2)), friction)
             case "ball" if at := self.place(0.2, solid=False):
                 r = float(rng.uniform(0.05, 0.2))
-                return Obstacle(
-                    (*at, r + self.one_of(0.0, float(rng.uniform(0, 1)))),
-                    r,
-                    friction,
-                    float(10 ** rng.uniform(-0.5, 1)),
-                )
+                place = (*at, r + self.one_of(0.0, float(rng.uniform(0, 1))))
+                return Obstacle(place, r, friction, float(10 ** rng.uniform(-0.5, 1)))
             case "throw":
                 speed, mass = float(rng.uniform(3, 20)), float(rng.uniform(0.2, 5))
-                return Throw(
-                    self.one_of("spine3", "head", "left_knee"),
-                    turn,
-                    6.0,
-                    speed,
-                    mass=mass,
-                    start=float(rng.uniform(0, 0.5)),
-                )
+                joint = self.one_of("spine3", "head", "left_knee")
+                return Throw(joint, turn, 6.0, speed, mass=mass, start=float(rng.uniform(0, 0.5)))
             case "carry" if not any(c == (math.inf, 0.0, 0.0) for c in self.circles):
                 self.circles.append((math.inf, 0.0, 0.0))  # one load is enough
                 return Carry(float(rng.uniform(1, 15)), self.one_of("left", "right", "both"))
@@ -167,8 +145,8 @@ class Placing:
                 return None
 
 
-def random_scene(seed: int, num_people: int, kinds: tuple[str, ...] = OBJECTS) -> Scene:
-    """Return a scene of 1 to 20 objects and events; people stand 1.5 m or more apart. With events, ground without objects may tilt."""
+def random_scene(seed: int, num_people: int) -> Scene:
+    """Return a scene of up to 20 objects and events, people 1.5 m or more apart; ground without objects may tilt."""
     rng = np.random.default_rng((seed, num_people))
     corners = [(0.0, 0.0), (2.0, 0.3), (-0.2, 2.0), (2.1, 2.2)]
     starts = [("stand", 0.0), ("walk", 1.2), ("run", 2.5)]
@@ -176,20 +154,21 @@ def random_scene(seed: int, num_people: int, kinds: tuple[str, ...] = OBJECTS) -
     for i in range(num_people):
         start, speed = starts[int(rng.integers(3))]
         people.append(Person(start, corners[i], float(rng.uniform(0, 360)), speed))
-    placing, wanted = Placing(rng, tuple(people), kinds), int(rng.integers(1, MOST_OBJECTS + 1))
-    found = [element for _ in range(8 * wanted) if (element := placing.element()) is not None][:wanted]
+    placing, wanted = Placing(rng, tuple(people)), int(rng.integers(1, MOST_OBJECTS + 1))
+    drawn = [placing.element() for _ in range(8 * wanted)]
+    elements = [element for element in drawn if element is not None][:wanted]
     ground = Ground()
-    if "push" in kinds and rng.random() < 0.2:
+    if rng.random() < 0.2:
         roll, pitch = rng.uniform(-MOST_TILT, MOST_TILT, 2).tolist()
         ground = Ground(((0.5, 0.0, 0.0), (1.0, roll, pitch), (2.5, 0.0, 0.0)))
-        found = [e for e in found if not isinstance(e, SolidObject | Obstacle | Patch)]
-    return Scene(tuple(people), tuple(found), ground)
+        elements = [e for e in elements if not isinstance(e, SolidObject | Obstacle | Patch)]
+    return Scene(tuple(people), tuple(elements), ground)
 
 
-def possible_scene(seed: int, num_people: int, simulator: Simulator, kinds: tuple[str, ...] = OBJECTS) -> Scene:
+def possible_scene(seed: int, num_people: int, simulator: Simulator) -> Scene:
     """Return a random scene in which nobody starts inside something or somebody."""
     for attempt in range(100):
-        scene = random_scene(seed + attempt * 2**41, num_people, kinds)
+        scene = random_scene(seed + attempt * 2**41, num_people)
         try:
             World(scene, simulator).start(seed)
         except ValueError:
@@ -198,45 +177,13 @@ def possible_scene(seed: int, num_people: int, simulator: Simulator, kinds: tupl
     raise ValueError(f"no scene of {num_people} people was found for the seed {seed}")
 
 
-@dataclass(frozen=True)
-class RandomChunk(Chunk):
-    """Some random scenes with as many people."""
-
-    body: Body
-    first: int
-    """Seed of the first scene."""
-    count: int
-    num_people: int
-    seconds: float
-    kinds: tuple[str, ...] = OBJECTS
-
-    @classmethod
-    def all(
-        cls, body: Body, count: int, seconds: float, seed: int, kinds: tuple[str, ...] = OBJECTS
-    ) -> list["RandomChunk"]:
-        """Return so many scenes in chunks, with 1 to 4 people in turn."""
-        firsts = range(0, count, BATCH)
-        return [
-            cls(body, seed + i, min(BATCH, count - i), 1 + i // BATCH % MOST_PEOPLE, seconds, kinds) for i in firsts
-        ]
-
-    @property
-    def label(self) -> str:
-        return f"random-{self.first:06d}"
-
-    def run(self) -> Arrays:
-        simulator, seeds = self.body.simulator(), [self.first + i for i in range(self.count)]
-        scenes = [possible_scene(seed, self.num_people, simulator, self.kinds) for seed in seeds]
-        laws = judged(scenes, simulator, seeds, self.seconds)
-        counts = {
-            "objects": np.array([len(s.elements) for s in scenes]),
-            "people": np.full(self.count, self.num_people),
-        }
-        return (
-            counts
-            | {"seed": np.array(seeds)}
-            | {f.name: np.array([getattr(law, f.name) for law in laws]) for f in fields(Laws)}
-        )
+def measure_scenes(body: Body, seeds: Sequence[int], *, num_people: int, seconds: float) -> Arrays:
+    """Judge random scenes with as many people; a row for each."""
+    simulator = body.simulator()
+    scenes = [possible_scene(seed, num_people, simulator) for seed in seeds]
+    laws = judged(scenes, simulator, seeds, seconds)
+    columns = {f.name: np.array([getattr(law, f.name) for law in laws]) for f in fields(Laws)}
+    return {"people": np.full(len(seeds), num_people), "seed": np.array(seeds), **columns}
 
 
 def judged(scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[int], seconds: float) -> "list[Laws]":
@@ -258,19 +205,19 @@ def judged(scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[int], 
 
 @dataclass(frozen=True)
 class Laws:
-    """What is judged of a scene, over all frames but the first, which is the prior's own."""
+    """Worst values of a scene over all frames but the first, which is the prior's own."""
 
     finite: bool
     solid: float = 0.0
-    """Farthest that somebody is inside the ground or an object that gives way to nobody [m]."""
+    """Largest depth of a person in the ground or in a static object [m]."""
     loose: float = 0.0
-    """Farthest that somebody is inside a loose object [m]."""
+    """Largest depth of a person in a loose object [m]."""
     lowest: float = math.inf
     """Lowest point of an object that moves, above the ground [m]."""
     bones: float = 0.0
     """Largest relative error of a bone's length [%]."""
     speed: float = 0.0
-    """Of the fastest joint [m/s]."""
+    """Speed of the fastest joint [m/s]."""
 
     @classmethod
     def of(cls, world: World, scene: Scene, states: Sequence[WorldState], number: int) -> "Laws":
@@ -281,27 +228,26 @@ class Laws:
         planes = [Plane.ground()] if scene.ground.level else [_ground_of(world, state, number) for state in states[1:]]
         still, solid, loose, lowest = list[Collider](planes[:1]), 0.0, 0.0, math.inf
         if len(planes) > 1:
-            still, solid = (
-                [],
-                max(inside([plane], here, skeleton) for plane, here in zip(planes, people[1:], strict=True)),
-            )
+            depths = [inside([plane], here, skeleton) for plane, here in zip(planes, people[1:], strict=True)]
+            still, solid = [], max(depths)
         for k, element in enumerate(scene.elements):
             over_time = [(frame / fps, people[frame], memory[k]) for frame, memory in enumerate(memories, start=1)]
             if is_loose(element):
-                for _, here, own in over_time:
-                    collider, reach = _as_collider(element, own)
-                    loose, lowest = max(loose, inside([collider], here, skeleton)), min(lowest, float(own.x[2]) - reach)
+                for _, here, state in over_time:
+                    collider, reach = _as_collider(element, state)
+                    loose = max(loose, inside([collider], here, skeleton))
+                    lowest = min(lowest, float(state.x[2]) - reach)
             elif isinstance(element, SolidObject) and element.path:
-                solid = max(
-                    solid, *(inside(element.shapes(time, 1 / fps), here, skeleton) for time, here, _ in over_time)
-                )
+                depths = [inside(element.shapes(time, 1 / fps), here, skeleton) for time, here, _ in over_time]
+                solid = max(solid, *depths)
             elif isinstance(element, SolidObject):
                 still += element.shapes(0.0, 1 / fps)
             elif isinstance(element, Obstacle):
                 still.append(element.collider)
             elif isinstance(element, Flying):
-                for plane, (_, _, own) in zip(itertools.cycle(planes), over_time, strict=False):
-                    if (balls := element.balls(own)) is not None:
+                for plane, (_, _, state) in zip(itertools.cycle(planes), over_time, strict=False):
+                    balls = element.balls(state)
+                    if balls is not None:
                         lowest = min(lowest, float((plane.surface(balls.centres).distance - balls.radii).min()))
         if not np.isfinite(people).all() or math.isnan(lowest):
             return cls(finite=False)
@@ -328,22 +274,3 @@ def _as_collider(element: Any, state: BodyState) -> tuple[Collider, float]:  # n
 def inside(colliders: Sequence[Collider], joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton) -> float:
     """Return how far the deepest joint's sphere is inside something [m]."""
     return float(max(0.0, (skeleton.radii - nearest_surface(colliders, joints).distance).max()))
-
-
-def random_numbers(parts: Sequence[Arrays]) -> dict[str, float | int]:
-    """Count the scenes that break a law."""
-    if not parts:
-        return {}
-    found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return {
-        "random_scenes": len(found["finite"]),
-        "people": int(found["people"].sum()),
-        "objects": int(found["objects"].sum()),
-        "not_finite": int((~found["finite"]).sum()),
-        "somebody_deeper_than_2_cm": int((found["solid"] > DEEP).sum()),
-        "deepest_mm": round(1000 * float(found["solid"].max()), 1),
-        "deeper_than_2_cm_in_a_loose_object": int((found["loose"] > DEEP).sum()),
-        "deepest_in_a_loose_object_mm": round(1000 * float(found["loose"].max()), 1),
-        "object_below_the_ground": int((found["lowest"] < -BELOW).sum()),
-        "lowest_mm": round(1000 * float(found["lowest"].min()), 1),
-    }

@@ -1,4 +1,4 @@
-"""Recordings to compare with: their motions by kind, and the root wrench that even they have."""
+"""Recordings of runs and jumps, and the root wrench that even they have."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,35 +11,31 @@ from dropsim.motion.clips import category_of_name, index_of, read_clip, read_on_
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import ENDINGS
 from dropsim.physics import metrics
-from dropsim.research.evaluation.windows import all_features
 
 KINDS = ("run", "jump")
 CLIPS = 12
-"""Recordings of each kind that are looked at, spread over all that there are."""
+"""Number of recordings of each kind, spread over all that there are."""
 FRAMES = 300
-"""Of each recording at most."""
+"""Length of a recording at most [frames]."""
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """The root wrench of one recording in every frame but the first and the last, force and moment as one size [body weights]."""
+    """Root wrench of a recording in every frame but the first and the last, force and moment as one [body weights]."""
 
     name: str
     kind: str
     points: np.ndarray
-    """With masses at the joints."""
+    """Wrench with masses at the joints."""
     cylinders: np.ndarray
-    """With solid bones."""
+    """Wrench with solid bones."""
 
     @classmethod
     def of(cls, name: str, kind: str, motion: Motion) -> "Recorded":
         """Measure a recording."""
-        return cls(
-            name,
-            kind,
-            *(np.linalg.norm(metrics.root_wrench(motion, cylinders=solid)[1:-1], axis=-1) for solid in (False, True)),
-        )
+        wrenches = [metrics.root_wrench(motion, cylinders=solid)[1:-1] for solid in (False, True)]
+        return cls(name, kind, *(np.linalg.norm(wrench, axis=-1) for wrench in wrenches))
 
     @property
     def likeness(self) -> float:
@@ -50,23 +46,12 @@ class Recorded:
 
 
 def measure_recordings(folder: Path) -> list[Recorded]:
-    """Measure runs and jumps of a data set that `dropsim data build` made, or of a folder of BVH or AMASS files named by what they show."""
-    found = [Recorded.of(name, kind, motion) for kind in KINDS for name, motion in recorded_motions(folder, kind)]
-    if not found:
-        raise ValueError(
-            f"{folder}: holds no running or jumping, by the index of the data set or by the names of its files"
-        )
-    return found
-
-
-def recorded_windows(folder: Path, kinds: Sequence[str]) -> np.ndarray:
-    """Return the features of the seconds of recordings of some kinds."""
-    motions = [motion for kind in kinds for _, motion in recorded_motions(folder, kind)]
-    if not motions:
-        raise ValueError(
-            f"{folder}: holds no recordings of {', '.join(kinds)}, by the index of the data set or by the names of its files"
-        )
-    return all_features(motions)
+    """Measure runs and jumps of a built data set, or of a folder of BVH or AMASS files named by what they show."""
+    recorded = [Recorded.of(name, kind, motion) for kind in KINDS for name, motion in recorded_motions(folder, kind)]
+    if not recorded:
+        where = "by the index of the data set or by the names of its files"
+        raise ValueError(f"{folder}: holds no running or jumping, {where}")
+    return recorded
 
 
 def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
@@ -77,10 +62,8 @@ def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
         for clip in spread([clip for clip in index_of(folder) if clip.category == kind]):
             yield clip.name, _middle(read_clip(folder, clip))
         return
-    files = sorted(
-        path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and category_of_name(path.stem) == kind
-    )
-    for path in spread(files):
+    files = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in ENDINGS]
+    for path in spread([path for path in files if category_of_name(path.stem) == kind]):
         yield path.stem, _middle(read_on_floor(path))
 
 

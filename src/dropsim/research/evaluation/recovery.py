@@ -21,18 +21,20 @@ from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.priors.prior import Prior, State
-from dropsim.research.evaluation.trials import motion_of
+from dropsim.research.evaluation.people import motion_of
 
 SHOVE = (0.3, 1.0)
 """Horizontal velocity that the whole body gets, in any direction [m/s]."""
 REACH = (0.05, 0.15)
-"""How far the furthest joint is moved by bending one to three joints [m]."""
+"""Way of the furthest joint when one to three joints are bent [m]."""
 WITHIN = 2.0
 """Time to be back in [s]."""
 STAY = 0.5
 """Time to stay there [s]."""
 SMOOTH = 5
-"""[frames]"""
+"""Frames over which curves are smoothed."""
+CHUNK = 64
+"""People at a time: more are no faster, and this keeps the memory small."""
 
 _BENDS = {0: 3, 1: 4, 2: 5, 3: 6, 4: 7, 5: 8, 6: 9, 9: 12, 13: 16, 14: 17, 16: 18, 17: 19, 18: 20, 19: 21}
 """Joints that bend and the child whose bone they swing: those with enough below them to move something by 15 cm."""
@@ -91,9 +93,8 @@ def energy_curves(
         energies.append(np.square(candidates.x - coasting[..., None, :, :]).sum((-1, -2)).min(-1))
         # The second is the first that is sampled; a prior that has only its mode goes on with that.
         chosen = candidates.pick(min(1, candidates.x.shape[-3] - 1))
-        states.append(
-            State(chosen.x, (chosen.x - state.x) * prior.fps, chosen.q, prior.commit(chosen, chosen.x, chosen.q))
-        )
+        memory = prior.commit(chosen, chosen.x, chosen.q)
+        states.append(State(chosen.x, (chosen.x - state.x) * prior.fps, chosen.q, memory))
     return np.stack(energies, axis=-1), motion_of(prior, states)
 
 
@@ -103,45 +104,29 @@ def smoothed(curves: Float[np.ndarray, "b t"]) -> Float[np.ndarray, "b t"]:
     return np.nanmean(np.lib.stride_tricks.sliding_window_view(padded, SMOOTH, axis=-1), axis=-1)
 
 
-def return_times(
-    curves: Float[np.ndarray, "b t"], limits: Float[np.ndarray, "b"], fps: float
-) -> Float[np.ndarray, "b"]:
-    """Return the time from which on each curve stays within its limit for half a second [s]; infinite if it is later than 2 s."""
+def return_times(curves: np.ndarray, limits: Float[np.ndarray, "b"], fps: float) -> Float[np.ndarray, "b"]:
+    """Return the time from which on each curve stays within its limit for half a second [s]; infinite after 2 s."""
     inside = metrics.sustained(curves <= limits[:, None], round(STAY * fps))[:, : round(WITHIN * fps) + 1]
     return np.where(inside.any(-1), inside.argmax(-1) / fps, np.inf)
 
 
-@dataclass(frozen=True)
-class Returns:
-    """How many shoved rollouts are back within a limit."""
+def returns_of(shoved: np.ndarray, calm: np.ndarray, limits: Float[np.ndarray, "b"], fps: float) -> dict[str, float]:
+    """Judge smoothed curves with and without a shove by a limit for each.
 
-    back_share: float
-    """Share that is back within 2 s."""
-    left_share: float
-    """Share that the shove puts out at all: above the limit within the first 5 frames."""
-    calm_share: float
-    """Share of the rollouts without a shove that pass the same test: what can be reached."""
-    median_seconds: float
-    """Median time until they are back; rollouts that never are count as infinite [s]."""
-
-    @classmethod
-    def of(
-        cls,
-        shoved: Float[np.ndarray, "b t"],
-        calm: Float[np.ndarray, "b t"],
-        limits: Float[np.ndarray, "b"],
-        fps: float,
-    ) -> "Returns":
-        """Judge curves with and without a shove by a limit for each."""
-        times, calm_times = (return_times(curves, limits, fps) for curves in (shoved, calm))
-        left = (shoved[:, :SMOOTH] > limits[:, None]).any(-1)
-        shares = (float(flags.mean()) for flags in (np.isfinite(times), left, np.isfinite(calm_times)))
-        return cls(*shares, median_seconds=float(np.median(times)))
+    back_share is the share that is back within 2 s, left_share that which the shove puts above the limit within the
+    first 5 frames, calm_share that of the rollouts without a shove that pass the same test; median_seconds counts
+    rollouts that are never back as infinite.
+    """
+    times, calm_times = (return_times(curves, limits, fps) for curves in (shoved, calm))
+    left = (shoved[:, :SMOOTH] > limits[:, None]).any(-1)
+    flags = {"back_share": np.isfinite(times), "left_share": left, "calm_share": np.isfinite(calm_times)}
+    shares = {name: float(values.mean()) for name, values in flags.items()}
+    return shares | {"median_seconds": float(np.median(times))}
 
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """What became of rollouts that were displaced at their start."""
+    """Outcome of rollouts that were displaced at their start."""
 
     limit: float
     """95th percentile of the one-step energy without a shove [m^2]."""
@@ -149,28 +134,21 @@ class Recovery:
     """Smoothed energy of the shoved rollouts [m^2]."""
     calm: Float[np.ndarray, "b t"]
     """The same without a shove."""
-    returns: Returns
-    """Judged by the one limit."""
-    own_returns: Returns
-    """Judged by the 95th percentile of the rollouts from recordings of the same category."""
+    returns: dict[str, float]
+    """Numbers of `returns_of`, judged by the one limit."""
+    category_returns: dict[str, float]
+    """Numbers judged by the 95th percentile of the rollouts from recordings of the same category."""
     human_share: float
     """Share of the shoved rollouts that stay human."""
 
 
 def measure_recovery(
-    prior: Prior,
-    starts: State,
-    categories: Sequence[str],
-    *,
-    num_samples: int,
-    seed: int,
-    chunk: int,
-    tick: Callable[[], None],
+    prior: Prior, starts: State, categories: Sequence[str], num_samples: int, seed: int, tick: Callable[[], None]
 ) -> Recovery:
-    """Roll out from starts as they are and from displaced ones, with the same random numbers; tick twice for each chunk of people."""
+    """Roll out from starts as they are and displaced, with the same random numbers; tick twice for each chunk."""
     num_frames = round((WITHIN + STAY) * prior.fps) + SMOOTH
     calm, shoved, human = [], [], []
-    for first, last in pairwise([*range(0, len(starts.x), chunk), len(starts.x)]):
+    for first, last in pairwise([*range(0, len(starts.x), CHUNK), len(starts.x)]):
         part, seeds = starts[first:last], [seed + 2 * i for i in range(first, last)]
         pushed = displaced(part, prior, Streams([s + 1 for s in seeds]))
         calm.append(energy_curves(prior, part, num_frames, num_samples, Streams(seeds))[0])
@@ -179,20 +157,18 @@ def measure_recovery(
         shoved.append(energies)
         human.append(metrics.human(motion))
         tick()
-    # What is not finite is outside of everything.
-    calm, shoved = (
-        smoothed(np.nan_to_num(np.concatenate(curves), nan=np.inf, posinf=np.inf)) for curves in (calm, shoved)
-    )
+    # Curves that are not finite are outside of every limit.
+    calm, shoved = (smoothed(np.nan_to_num(np.concatenate(curves), nan=np.inf)) for curves in (calm, shoved))
     if not np.isfinite(calm).any():
         raise ValueError(f"every rollout of {prior.name} diverged: these weights cannot be measured")
     names = np.array(categories)
     limits = np.array([_limit(calm[names == name]) for name in names])
     overall = _limit(calm)
-    returns, own_returns = (Returns.of(shoved, calm, at, prior.fps) for at in (np.full(len(limits), overall), limits))
-    return Recovery(overall, shoved, calm, returns, own_returns, float(np.concatenate(human).mean()))
+    judged = [returns_of(shoved, calm, at, prior.fps) for at in (np.full(len(limits), overall), limits)]
+    return Recovery(overall, shoved, calm, *judged, human_share=float(np.concatenate(human).mean()))
 
 
 def _limit(curves: Float[np.ndarray, "b t"]) -> float:
-    """95th percentile of what is finite."""
+    """Return the 95th percentile of finite values."""
     finite = curves[np.isfinite(curves)]
     return float(np.quantile(finite, 0.95)) if len(finite) else 0.0

@@ -9,11 +9,10 @@ import resource
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,10 +20,11 @@ from dropsim.body.joints import JOINTS
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
-from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
 from dropsim.research.evaluation.fuzz import Reader, mutant, usable_readers
-from dropsim.research.evaluation.random_scenes import BELOW, DEEP, EVENTS, RandomChunk
-from dropsim.research.evaluation.trials import Body, Trial, batched, check_seed, simulate_trials
+from dropsim.research.evaluation.harness import Arrays, Body, Chunk, Watch, check_seed, chunks_of, run_chunks
+from dropsim.research.evaluation.people import Trial, simulate_trials
+from dropsim.research.evaluation.random_scenes import BELOW, DEEP, measure_scenes
+from dropsim.research.evaluation.report import Report, Table
 from dropsim.scene.element import BODY_PARTS
 
 STARTS = ("stand", "walk", "run", "crouch")
@@ -33,26 +33,28 @@ PUSHED_AT, SHORTEST, LONGEST = 15, 1, 20
 STRONGEST = 1500.0
 """Force of a random push at most [N]: that of a car at walking pace, for a moment."""
 FRAMES = 90
-"""Of every random motion."""
+"""Length of every random motion."""
 DEEPEST, LONGEST_BONE = 0.03, 2.0
 """Worst that a frame may be: a sphere in the ground [m], an error of a bone's length [%]."""
 FASTEST = 40.0
 """Speed of a joint beyond which a body is not thrown but broken [m/s]: an impulse of 1500 N for 20 frames gives a hand
 less."""
-SCENE_SECONDS = 3.0
-"""Of a random scene [s]."""
+SCENE_SECONDS, MOST_PEOPLE = 3.0, 4
+"""Length of a random scene [s], and the largest number of people in one."""
+BATCH = 25
+"""Pushes or scenes of a chunk."""
 MUTANT_SECONDS, MUTANT_MEMORY = 10.0, 1_000_000_000
 """Processor time [s] and memory [bytes] within which a damaged file is read or refused."""
 
 
 @dataclass(frozen=True)
 class ReliabilityOptions:
-    """How much is tried."""
+    """Numbers of trials."""
 
     pushes: int = 10_000
     scenes: int = 3_000
     mutants: int = 5_000
-    """Of each kind of file."""
+    """Damaged files of each kind."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -68,14 +70,14 @@ class Counted:
     name: str
     tried: int
     failures: int
-    """All that should be zero."""
+    """Outcomes that should not be."""
     details: Mapping[str, int | float] = field(default_factory=dict)
     examples: tuple[str, ...] = ()
-    """Of failures."""
+    """Some of the failures."""
 
 
 def faults_of(motion: Motion) -> dict[str, np.ndarray]:
-    """Tell of each person of a batch what is wrong with their motion."""
+    """Return the faults of each person's motion."""
     joints = motion.joints
     finite = np.isfinite(joints).all((-1, -2, -3))
     with np.errstate(invalid="ignore"):
@@ -88,7 +90,7 @@ def faults_of(motion: Motion) -> dict[str, np.ndarray]:
 
 
 def random_pushes(count: int, seed: int) -> list[Trial]:
-    """Draw pushes of any part of anybody from any side, also from above and below; the first of more are those of fewer."""
+    """Draw pushes of any part of anybody from any side, also from above and below; more begin with the same ones."""
     rng, parts, trials = np.random.default_rng(seed), (*BODY_PARTS, *JOINTS), list[Trial]()
     for i in range(count):
         way = rng.normal(size=3)
@@ -99,26 +101,16 @@ def random_pushes(count: int, seed: int) -> list[Trial]:
     return trials
 
 
-@dataclass(frozen=True)
-class PushedChunk(Chunk):
-    """Some of the pushes."""
-
-    body: Body
-    trials: tuple[Trial, ...]
-
-    @property
-    def label(self) -> str:
-        return f"pushed-{self.trials[0].seed:09d}"
-
-    def run(self) -> Arrays:
-        motion, finished = simulate_trials(self.body.simulator(), self.trials, FRAMES)
-        if motion is None:
-            return {"diverged": ~finished}
-        return {"diverged": ~finished, "fell": metrics.fallen(motion).any(-1)} | faults_of(motion)
+def measure_pushes(body: Body, trials: Sequence[Trial]) -> Arrays:
+    """Simulate random pushes."""
+    motion, finished = simulate_trials(body.simulator(), trials, FRAMES)
+    if motion is None:
+        return {"diverged": ~finished}
+    return {"diverged": ~finished, "fell": metrics.fallen(motion).any(-1)} | faults_of(motion)
 
 
 def scene_faults(laws: Arrays) -> Arrays:
-    """Tell of each random scene what is wrong with somebody or something in it."""
+    """Return the faults of each random scene."""
     finite = laws["finite"]
     worst = {
         "too deep": laws["solid"] > DEEP,
@@ -133,13 +125,16 @@ def scene_faults(laws: Arrays) -> Arrays:
 def scene_failures(laws: Arrays) -> list[str]:
     """Name the random scenes that fail, so that `random_scenes.possible_scene` makes each of them again."""
     faults = scene_faults(laws)
-    found = [", ".join(name for name, flags in faults.items() if flags[i]) for i in range(len(laws["finite"]))]
-    return [f"scene {laws['seed'][i]} of {laws['people'][i]}: {what}" for i, what in enumerate(found) if what]
+    failures = []
+    for i, (seed, people) in enumerate(zip(laws["seed"], laws["people"], strict=True)):
+        names = [name for name, flags in faults.items() if flags[i]]
+        failures += [f"scene {seed} of {people}: {', '.join(names)}"] if names else []
+    return failures
 
 
 @contextmanager
 def _bounded(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in what takes longer, in processor time."""
+    """Raise TimeoutError after some processor time."""
 
     def stop(number: int, frame: object) -> None:
         del number, frame
@@ -155,7 +150,7 @@ def _bounded(seconds: float) -> Iterator[None]:
 
 
 def fuzz(name: str, reader: Reader, count: int, seed: int = 0) -> Counted:
-    """Read damaged files of a kind; count what is neither read nor refused in a line, and the longest time [s]."""
+    """Read damaged files of a kind; count those that are neither read nor refused in a line."""
     examples, read, longest = list[str](), 0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"damaged{reader.ending}"
@@ -175,13 +170,12 @@ def fuzz(name: str, reader: Reader, count: int, seed: int = 0) -> Counted:
             except Exception as error:
                 examples.append(f"{name} {i}: {type(error).__name__}: {error}")
             longest = max(longest, time.process_time() - began)
-            taken = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory)
-            if taken > MUTANT_MEMORY:
-                examples.append(f"{name} {i}: took {taken / 1e9:.1f} GB")
+            used = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory)
+            if used > MUTANT_MEMORY:
+                examples.append(f"{name} {i}: took {used / 1e9:.1f} GB")
                 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Counted(
-        f"files: {name}", count, len(examples), {"read": read, "longest [s]": round(longest, 3)}, tuple(examples[:5])
-    )
+    details = {"read": read, "longest [s]": round(longest, 3)}
+    return Counted(f"files: {name}", count, len(examples), details, tuple(examples[:5]))
 
 
 def _written(path: Path, data: bytes) -> Path:
@@ -189,59 +183,40 @@ def _written(path: Path, data: bytes) -> Path:
     return path
 
 
-def _totals(
-    name: str, tried: int, results: Sequence[Arrays], harmless: Sequence[str], examples: Sequence[str] = ()
-) -> Counted:
-    """Add flags up; `harmless` ones are no failures."""
-    counts = {
-        key: int(sum(arrays[key].sum() for arrays in results if key in arrays))
-        for key in dict.fromkeys(k for r in results for k in r)
-    }
-    return Counted(
-        name, tried, sum(count for key, count in counts.items() if key not in harmless), counts, tuple(examples)
-    )
+def _totals(name: str, faults: Arrays, examples: Sequence[str] = ()) -> Counted:
+    """Add flags up; falls are no failures."""
+    counts = {key: int(flags.sum()) for key, flags in faults.items()}
+    failures = sum(count for key, count in counts.items() if key != "fell")
+    return Counted(name, len(next(iter(faults.values()))), failures, counts, tuple(examples))
 
 
 def evaluate_reliability(
-    body: Body,
-    options: ReliabilityOptions,
-    folder: Path,
-    *,
-    workers: int = 1,
-    watch: Callable[[int, int], None] | None = None,
+    body: Body, options: ReliabilityOptions, folder: Path, *, workers: int = 1, watch: Watch = None
 ) -> list[Counted]:
     """Try everything."""
-    pushes = [PushedChunk(body, part) for part in batched(random_pushes(options.pushes, options.seed))]
-    scenes = RandomChunk.all(body, options.scenes, SCENE_SECONDS, options.seed * 1_000_000, EVENTS)
-    results = run_chunks([*pushes, *scenes], folder, workers=workers, watch=watch)
-    laws = results[len(pushes) :]
-    examples = [text for part in laws for text in scene_failures(part)]
-    found = [
-        _totals("pushes", options.pushes, results[: len(pushes)], ("fell",)),
-        _totals("scenes", options.scenes, [scene_faults(part) for part in laws], (), examples),
-    ]
-    return [one for one in found if one.tried] + [
-        fuzz(name, reader, options.mutants, options.seed)
-        for name, reader in usable_readers().items()
-        if options.mutants
-    ]
+    pushes = random_pushes(options.pushes, options.seed)
+    chunks = chunks_of("pushes", measure_pushes, body, pushes, BATCH)
+    seeds = [1_000_000 * options.seed + i for i in range(options.scenes)]
+    for i in range(0, len(seeds), BATCH):
+        kind = {"num_people": 1 + i // BATCH % MOST_PEOPLE, "seconds": SCENE_SECONDS}
+        chunks.append(Chunk("scenes", measure_scenes, body, tuple(seeds[i : i + BATCH]), kind))
+    tables = run_chunks(chunks, folder, workers=workers, watch=watch)
+    counted = [_totals("pushes", tables["pushes"])] if pushes else []
+    if seeds:
+        counted.append(_totals("scenes", scene_faults(tables["scenes"]), scene_failures(tables["scenes"])))
+    readers = usable_readers() if options.mutants else {}
+    return counted + [fuzz(name, reader, options.mutants, options.seed) for name, reader in readers.items()]
 
 
-def table(found: Sequence[Counted]) -> list[list[str]]:
-    """Lay the counts out, under a header."""
+def report_of(counted: Sequence[Counted]) -> Report:
+    """Lay the counts out."""
     rows = [["what", "tried", "failures", "of these and others"]]
-    for one in found:
-        rows.append(
-            [
-                one.name,
-                str(one.tried),
-                str(one.failures),
-                ", ".join(f"{value:g} {key}" for key, value in one.details.items()),
-            ]
-        )
-    return rows
-
-
-def as_json(found: Sequence[Counted]) -> dict[str, Any]:
-    """Return the counts as plain values."""
-    return {"counted": [asdict(one) for one in found]}
+    for one in counted:
+        details = ", ".join(f"{value:g} {key}" for key, value in one.details.items())
+        rows.append([one.name, str(one.tried), str(one.failures), details])
+    tables = {"reliability": Table("Random pushes, random scenes and damaged files", rows)}
+    examples = [[example] for one in counted for example in one.examples]
+    if examples:
+        tables["failures"] = Table("Failures", [["failure"], *examples])
+    numbers = {"counted": [asdict(one) for one in counted]}
+    return Report("reliability", "Does it hold?", tables, numbers, caption="All failures should be zero")

@@ -6,8 +6,8 @@ the same random numbers.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,23 @@ from typing import Any
 import numpy as np
 
 from dropsim.compute.random import Streams
-from dropsim.files.tables import shown
 from dropsim.files.units import GRAVITY
-from dropsim.research.evaluation.branches import SPEEDS, Branch, Shove
-from dropsim.research.evaluation.chunks import Arrays, Chunk, run_chunks
-from dropsim.research.evaluation.push_runs import rows_of
-from dropsim.research.evaluation.report import counted_table
-from dropsim.research.evaluation.response_runs import BallChunk, BranchChunk, RecordedChunk, TripChunk
-from dropsim.research.evaluation.scenarios import ScenarioChunk
-from dropsim.research.evaluation.trials import ALONE, FULL, RAGDOLL, Body, check_seed
-from dropsim.scene.scenarios import SCENARIOS
+from dropsim.research.evaluation.harness import (
+    Arrays,
+    Body,
+    Chunk,
+    Watch,
+    check_seed,
+    chunks_of,
+    num_diverged,
+    run_chunks,
+)
+from dropsim.research.evaluation.people import ALONE, FULL, RAGDOLL, SPEEDS, Branch, Shove
+from dropsim.research.evaluation.plots import Figure, Panel
+from dropsim.research.evaluation.pushed import measure_recordings, push_branches, throw_ball, trip
+from dropsim.research.evaluation.report import Report, Statistic, Table, column_rows, resampled, share, statistic_rows
 
-PARTS = ("push", "baselines", "pdp", "kicks", "walk-perturb", "getup", "trips", "balls", "overlap", "recorded")
+PARTS = ("push", "baselines", "pdp", "kicks", "walk-perturb", "getup", "trips", "balls", "recorded")
 BATCH = 256
 """Branches that are simulated together, about."""
 LOST_RANGE = (0.3, 1.3)
@@ -38,37 +43,55 @@ THROW = 3.2
 WAYS_APART = 0.25
 """Ways of getting up differ when joints are this far apart on average [m]."""
 WAY_SHARE = 0.05
-"""A way of getting up that fewer take is none."""
+"""Share of the people from which on a way of getting up counts."""
+FLIP = 45.0
+"""Turn of a bone about itself within a frame beyond which it flips [degrees]."""
+STOPS: Mapping[float, tuple[str, str, str]] = {
+    0.7: ("at most 1.2", "at most 2.5", "at most 0.7"),
+    1.3: ("at most 1.8", "at most 3", "at most 1.3"),
+}
+"""Targets of stop time (median and nine of ten) [s] and stop distance [m] by impulse."""
+ANSWERS: Mapping[float, tuple[str, str]] = {
+    0.15: ("at most 10 %", "0"),
+    0.7: ("at least 80 %", "at most 2 %"),
+    2.0: ("", "30 to 95 %"),
+}
+"""Targets of the shares of people who step and who fall by impulse."""
+KICKED = {
+    "pdp": ("PDP's pushes", "at most 2 %", "PDP's protocol"),
+    "kicks": ("kicks of 0.5 m/s every 2 s", "at most 10 %", "BeyondMimic, ProtoMotions"),
+    "walk-perturb": ("Walk-Perturb", "at most 2 %", "published: BeyondMimic 0 %, Diffuse-CLoC 16 % (second-hand)"),
+}
+"""Names of the parts in which people are kicked, and targets and laws of the share who fall."""
+PUSHED = f"push {FULL} stand"
+"""Name of the table of standing people who are pushed."""
 
 
 @dataclass(frozen=True)
 class ResponseProtocol:
-    """Who is perturbed, how, and how often."""
+    """Perturbations, and numbers of people."""
 
     people: int = 64
-    """In each cell: of a start, an impulse and a direction."""
+    """People in each cell of a start, an impulse and a direction."""
     impulses: tuple[float, ...] = (0.15, 0.3, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0)
-    """Of 0.1 s, over the mass, of standing people [N s/kg]."""
+    """Impulses of 0.1 s over the mass, of standing people [N s/kg]."""
     moving_impulses: tuple[float, ...] = (0.15, 0.3, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0)
-    """Of people who walk or run."""
+    """Impulses of people who walk or run [N s/kg]."""
     directions: tuple[int, ...] = tuple(range(0, 360, 45))
-    """Degrees counterclockwise from the front: where they drive people."""
+    """Directions in which they drive people, counterclockwise from the front [degrees]."""
     seconds: float = 4.0
     """Time from a push that is simulated [s]."""
     others: int = 256
     """People who get PDP's pushes, kicks, and are thrown over."""
     kick_seconds: float = 30.0
-    """[s]"""
+    """Time in which people are kicked [s]."""
     getup_seconds: float = 12.0
     """Time from the throw that is simulated [s]: the fallen have eight to get up."""
     trips: int = 32
     balls: int = 16
     """People for each start and direction at whom balls are thrown."""
     ball_angles: tuple[float, ...] = (0.0, 90.0, 180.0, 270.0)
-    """Where balls come from, counterclockwise from the front [degrees]."""
-    scenario_seeds: int = 4
-    """Seeds of each scenario in which self-overlap is measured."""
-    scenarios: tuple[str, ...] = tuple(SCENARIOS)
+    """Directions from which balls come, counterclockwise from the front [degrees]."""
     recorded: int = 100
     """Clips of the bank that are measured for comparison."""
     seed: int = 0
@@ -78,288 +101,255 @@ class ResponseProtocol:
         check_seed(self.seed)
         if unknown := set(self.parts) - set(PARTS):
             raise ValueError(f"the response protocol has no part {min(unknown)!r}: choose among {', '.join(PARTS)}")
-        if min(self.people, self.others, self.trips, self.balls, self.scenario_seeds) < 1:
+        if min(self.people, self.others, self.trips, self.balls) < 1:
             raise ValueError("the response protocol needs at least one person")
 
     @classmethod
     def quick(cls, **given: Any) -> "ResponseProtocol":  # noqa: ANN401
         """Return a small version within about a minute and a half of CPU time."""
-        small = {
-            "people": 16, "impulses": (0.15, 0.3, 0.7, 1.0, 2.0), "moving_impulses": (0.7,), "directions": (0, 90, 180, 270),
-            "seconds": 3.0, "others": 16, "kick_seconds": 10.0, "trips": 16, "balls": 4, "scenario_seeds": 1, "recorded": 40,
-            "scenarios": ("push", "push-large", "projectiles", "two-people", "trip", "tilt", "follow-run"),
-        }  # fmt: skip
-        return cls(**{**small, **given})
+        pushes = {"impulses": (0.15, 0.3, 0.7, 1.0, 2.0), "moving_impulses": (0.7,), "directions": (0, 90, 180, 270)}
+        few = {"people": 16, "others": 16, "trips": 16, "balls": 4, "recorded": 40}
+        return cls(**{"seconds": 3.0, "kick_seconds": 10.0, **pushes, **few, **given})
 
     def chunks(self, body: Body) -> list[Chunk]:
         """Return all work."""
-        makers: Mapping[str, Callable[[Body], Iterator[Chunk]]] = {
-            "push": lambda b: self._pushes(b, "push", FULL, self.people),
-            "baselines": lambda b: (
-                c for m in (ALONE, RAGDOLL) for c in self._pushes(b, "baselines", m, max(1, self.people // 4))
-            ),
-            "pdp": self._pdp,
-            "kicks": self._kicks,
-            "walk-perturb": self._walk_perturb,
-            "getup": self._thrown,
-            "trips": lambda b: (TripChunk(b, seeds) for seeds in _groups(self._seeds(self.trips), 32)),
-            "balls": self._balls,
-            "recorded": lambda b: iter((RecordedChunk(b, self.recorded),)),
-            "overlap": lambda b: (
-                ScenarioChunk(b, name, seeds)
-                for name in self.scenarios
-                for seeds in _groups(self._seeds(self.scenario_seeds), 8)
-            ),
-        }
-        return [chunk for part in PARTS if part in self.parts for chunk in makers[part](body)]
+        return [chunk for part in PARTS if part in self.parts for chunk in self._part(part, body)]
+
+    def _part(self, part: str, body: Body) -> Iterator[Chunk]:
+        match part:
+            case "push":
+                yield from self._pushes(body, FULL, self.people)
+            case "baselines":
+                yield from self._pushes(body, ALONE, max(1, self.people // 4))
+                yield from self._pushes(body, RAGDOLL, max(1, self.people // 4))
+            case "pdp" | "kicks" | "walk-perturb" | "getup":
+                yield from self._drawn(part, body)
+            case "trips":
+                yield from chunks_of("trips", trip, body, self._seeds(self.trips))
+            case "balls":
+                for start, angle in product(("stand", "walk"), self.ball_angles):
+                    yield from chunks_of("balls", throw_ball, body, self._seeds(self.balls), start=start, angle=angle)
+            case _:
+                yield from chunks_of("recorded", measure_recordings, body, range(self.recorded), self.recorded)
 
     def _seeds(self, count: int) -> list[int]:
         return [self.seed + i for i in range(count)]
 
-    def _pushes(self, body: Body, part: str, method: str, people: int) -> Iterator[Chunk]:
+    def _pushes(self, body: Body, method: str, people: int) -> Iterator[Chunk]:
+        """Yield people who each get every push, and none."""
         for start in SPEEDS:
             impulses = self.impulses if start == "stand" else self.moving_impulses
             shoves = [Shove(impulse, degrees) for impulse, degrees in product(impulses, self.directions)]
             cases = [(), *((shove,) for shove in shoves)]
-            frames = round(self.seconds * 30) + 1
-            for seeds in _groups(self._seeds(people), max(1, BATCH // len(cases))):
-                branches = tuple(Branch(person, case) for case in cases for person in range(len(seeds)))
-                yield BranchChunk(part, method, body, start, seeds, branches, frames)
+            seeds, size = self._seeds(people), max(1, BATCH // len(cases))
+            for some in (seeds[i : i + size] for i in range(0, people, size)):
+                branches = [Branch(person, case) for case in cases for person in range(len(some))]
+                options = {"start": start, "branches": branches, "num_frames": round(self.seconds * 30) + 1}
+                yield Chunk(f"push {method} {start}", push_branches, body, tuple(some), options | {"method": method})
 
-    def _drawn(
-        self, part: str, body: Body, starts: Sequence[str], draw: Callable[[Streams], tuple[Shove, ...]], frames: int
-    ) -> Iterator[Chunk]:
+    def _drawn(self, part: str, body: Body) -> Iterator[Chunk]:
         """Yield people who each get shoves of their own, an equal number of each start."""
-        for start in starts:
-            for seeds in _groups(self._seeds(max(1, self.others // len(starts))), BATCH // 4):
-                branches = tuple(Branch(i, draw(Streams(10_000_019 + seed))) for i, seed in enumerate(seeds))
-                yield BranchChunk(part, FULL, body, start, seeds, branches, frames)
+        lengths = {"pdp": 6.0, "kicks": self.kick_seconds, "walk-perturb": 15.0, "getup": self.getup_seconds}
+        starts = {"kicks": tuple(SPEEDS), "getup": ("stand", "walk")}.get(part, ("walk",))
+        frames, seeds = round(lengths[part] * 30) + 1, self._seeds(max(1, self.others // len(starts)))
+        for start, first in product(starts, range(0, len(seeds), BATCH // 4)):
+            some = seeds[first : first + BATCH // 4]
+            branches = [Branch(i, self._shoves(part, Streams(10_000_019 + seed))) for i, seed in enumerate(some)]
+            options = {"start": start, "branches": branches, "num_frames": frames, "method": FULL}
+            yield Chunk(part, push_branches, body, tuple(some), options)
 
-    def _pdp(self, body: Body) -> Iterator[Chunk]:
-        low, high = (share * GRAVITY * 0.3 for share in PDP_FORCE)
-
-        def draw(rng: Streams) -> tuple[Shove, ...]:
-            size, turn = rng.uniform(2)
-            return (Shove(low + size * (high - low), 360 * turn, frames=9),)
-
-        return self._drawn("pdp", body, ("walk",), draw, 6 * 30 + 1)
-
-    def _kicks(self, body: Body) -> Iterator[Chunk]:
-        times = range(0, round(self.kick_seconds * 30), 60)
-        return self._drawn(
-            "kicks", body, tuple(SPEEDS), lambda rng: tuple(Shove(0.5, 360 * float(rng.uniform()), 1, at, "body") for at in times),
-            round(self.kick_seconds * 30) + 1,
-        )  # fmt: skip
-
-    def _walk_perturb(self, body: Body) -> Iterator[Chunk]:
-        """Yield walkers whose velocity changes by up to 0.5 m/s every second for 15 s (BeyondMimic, Diffuse-CLoC)."""
-
-        def draw(rng: Streams) -> tuple[Shove, ...]:
-            kicks = rng.uniform(15, 2).tolist()
-            return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in enumerate(kicks))
-
-        return self._drawn("walk-perturb", body, ("walk",), draw, 15 * 30 + 1)
-
-    def _thrown(self, body: Body) -> Iterator[Chunk]:
-        return self._drawn(
-            "getup",
-            body,
-            ("stand", "walk"),
-            lambda rng: (Shove(THROW, 360 * float(rng.uniform()), 15),),
-            round(self.getup_seconds * 30) + 1,
-        )
-
-    def _balls(self, body: Body) -> Iterator[Chunk]:
-        for start, angle in product(("stand", "walk"), self.ball_angles):
-            for seeds in _groups(self._seeds(self.balls), 32):
-                yield BallChunk(body, start, angle, seeds)
+    def _shoves(self, part: str, rng: Streams) -> tuple[Shove, ...]:
+        match part:
+            case "pdp":
+                low, high = (share * GRAVITY * 0.3 for share in PDP_FORCE)
+                size, turn = rng.uniform(2)
+                return (Shove(low + size * (high - low), 360 * turn, frames=9),)
+            case "kicks":
+                times = range(0, round(self.kick_seconds * 30), 60)
+                return tuple(Shove(0.5, 360 * float(rng.uniform()), 1, at, "body") for at in times)
+            case "walk-perturb":  # up to 0.5 m/s every second for 15 s (BeyondMimic, Diffuse-CLoC)
+                drawn = enumerate(rng.uniform(15, 2).tolist())
+                return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in drawn)
+            case _:
+                return (Shove(THROW, 360 * float(rng.uniform()), 15),)
 
 
-def _groups(items: Sequence[int], size: int) -> list[tuple[int, ...]]:
-    return [tuple(items[i : i + size]) for i in range(0, len(items), size)]
+COLUMNS = {
+    "method": "method",
+    "start": "start",
+    "impulse": "impulse [N s/kg]|g",
+    "direction": "toward [degrees]|g",
+    "people": "people|g",
+    "lost": "lost [m/s]|+.2f",
+    "stepped": "stepped|.0%",
+    "first_step": "first step [s]|.2f",
+    "steps": "steps|.1f",
+    "fell": "fell|.1%",
+}
+"""Numbers of a group of people, their titles and formats.
+
+Lost is the impulse over the mass less the change of velocity along the push, 0.1 s after its end. People stepped who
+stepped within 2 s although the unpushed twin did not; the first step is timed from the push's start to its lift-off.
+"""
 
 
-@dataclass(frozen=True)
-class ResponseCell:
-    """What became of a group of people."""
-
-    method: str
-    start: str
-    impulse: float
-    """[N s/kg]; 0 for the unpushed twins."""
-    direction: float | int | None
-    """Degrees from the front; None for all."""
-    people: int
-    diverged: int
-    """People whose simulation could not go on; they count in nothing else."""
-    lost: float
-    """Mean of impulse over mass less the change of velocity along the push, 0.1 s after its end [m/s]."""
-    lost_error: float
-    """Standard error of that [m/s]."""
-    stepped: float
-    """Share that steps within 2 s although the unpushed twin does not."""
-    first_step: float
-    """Median time from the push's start to the lift-off of that step [s]."""
-    steps: float
-    """Mean number of footfalls."""
-    fell: float
-    """Share that lay at any time after the push."""
-
-
-@dataclass(frozen=True, eq=False)
-class Response:
-    """Everything that was measured."""
-
-    protocol: ResponseProtocol
-    cells: tuple[ResponseCell, ...]
-    placed: Mapping[float | int, np.ndarray] = field(default_factory=dict)
-    """First steps of standing people by the direction of the push: to the right and ahead [m]."""
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    """The main numbers by name, for JSON."""
+def cells_of(tables: Mapping[str, Arrays], *, by_direction: bool) -> list[dict[str, Any]]:
+    """Sum up pushed people by method, start and impulse, and by direction; unpushed twins have the impulse 0."""
+    cells = []
+    for name, people in tables.items():
+        if not name.startswith("push ") or "impulse" not in people:
+            continue
+        method, _, start = name.removeprefix("push ").rpartition(" ")
+        keys = np.stack((people["impulse"], people["degrees"] if by_direction else 0 * people["degrees"]), -1)
+        for impulse, degrees in dict.fromkeys(map(tuple, keys.tolist())):
+            if by_direction and impulse == 0:
+                continue
+            group = (keys == (impulse, degrees)).all(-1)
+            some = {key: people[key][group] for key in ("lost", "lift_off", "stepped", "steps", "fell")}
+            lift_off = some.pop("lift_off")
+            cell = {
+                "method": method,
+                "start": start,
+                "impulse": impulse,
+                "direction": degrees if by_direction else None,
+            }
+            cell |= {"people": int(group.sum())} | {key: float(np.mean(values)) for key, values in some.items()}
+            cell["lost_error"] = (
+                float(np.std(some["lost"], ddof=1) / group.sum() ** 0.5) if group.sum() > 1 else math.nan
+            )
+            cell["first_step"] = float(np.nanmedian(lift_off)) if np.isfinite(lift_off).any() else math.nan
+            cells.append(cell)
+    return cells
 
 
 def evaluate_response(
-    body: Body,
-    protocol: ResponseProtocol,
-    folder: Path,
-    *,
-    workers: int = 1,
-    watch: Callable[[int, int], None] | None = None,
-) -> Response:
-    """Run the protocol in chunks that are kept in a folder."""
-    chunks = protocol.chunks(body)
-    found = list(zip(chunks, run_chunks(chunks, folder, workers=workers, watch=watch), strict=True))
-    pushed = [(chunk, branch, row) for chunk, branch, row in branch_rows(found) if chunk.part in ("push", "baselines")]
-    cells = [*cells_of(pushed, by_direction=False), *cells_of(pushed, by_direction=True)]
-    placed = {}
-    for chunk, branch, row in pushed:
-        if row is not None and branch.shoves and (chunk.method, chunk.start) == (FULL, "stand") and row["stepped"]:
-            placed.setdefault(branch.shoves[0].degrees, []).append(row["placed"])
-    placed = {degrees: np.array(places) for degrees, places in placed.items()}
-    return Response(protocol, tuple(cells), placed, _numbers(found, cells))
-
-
-Found = Sequence[tuple[Chunk, Arrays]]
-Row = tuple[BranchChunk, Branch, Arrays | None]
-
-
-def branch_rows(found: Found) -> Iterator[Row]:
-    """Yield every branch with its numbers; None if it diverged."""
-    for chunk, arrays in found:
-        if isinstance(chunk, BranchChunk):
-            for branch, row in zip(chunk.branches, rows_of(arrays), strict=True):
-                yield chunk, branch, row
-
-
-def cells_of(pushed: Sequence[Row], *, by_direction: bool) -> list[ResponseCell]:
-    """Sum up pushed people by start and impulse, and by direction."""
-    groups: dict[tuple[str, str, float, float | int | None], list[Arrays | None]] = {}
-    for chunk, branch, row in pushed:
-        if by_direction and not branch.shoves:
-            continue
-        shove = branch.shoves[0] if branch.shoves else Shove(0.0, 0.0)
-        key = (chunk.method, chunk.start, shove.impulse, shove.degrees if by_direction else None)
-        groups.setdefault(key, []).append(row)
-    return [_cell(*key, rows) for key, rows in groups.items()]
-
-
-def _cell(
-    method: str, start: str, impulse: float, degrees: float | int | None, rows: Sequence[Arrays | None]
-) -> ResponseCell:
-    whole = [row for row in rows if row is not None]
-    lost, lift_off, stepped, steps, fell = (
-        np.array([row[name] for row in whole], dtype=float) for name in ("lost", "lift_off", "stepped", "steps", "fell")
+    body: Body, protocol: ResponseProtocol, folder: Path, *, workers: int = 1, watch: Watch = None
+) -> Report:
+    """Run the protocol in chunks that are saved in a folder."""
+    tables = run_chunks(protocol.chunks(body), folder, workers=workers, watch=watch)
+    whole, single = (cells_of(tables, by_direction=by) for by in (False, True))
+    statistics = [*response_statistics(tables), *_more_statistics(tables)]
+    parts = {
+        "response": Table("Answers to pushes, kicks, throws, trips and balls", statistic_rows(statistics)),
+        "impulses": Table("Pushes of 0.1 s on the torso, by impulse", column_rows(COLUMNS, whole)),
+    }
+    for start in SPEEDS:
+        rows = [cell for cell in single if (cell["start"], cell["method"]) == (start, FULL)]
+        parts[f"from_{start}"] = Table(f"From {start}, by direction", column_rows(COLUMNS, rows), detail=True)
+    others = f"{protocol.others} in each other part, {protocol.trips} trips"
+    return Report(
+        name="response",
+        title="What people do when pushed, kicked, thrown over, tripped and hit",
+        tables={name: table for name, table in parts.items() if table.rows},
+        numbers={"statistics": [asdict(one) for one in statistics], "cells": [*whole, *single]},
+        protocol=protocol,
+        caption=f"{protocol.people} people in each cell, {others}",
+        diverged=num_diverged(tables.values()),
+        figures={"response": _figure(whole, single)} if whole else {},
     )
-    error = float(np.std(lost, ddof=1) / len(lost) ** 0.5) if len(lost) > 1 else math.nan
-    timed = lift_off[~np.isnan(lift_off)]
-    return ResponseCell(
-        method, start, impulse, degrees, len(whole), len(rows) - len(whole), mean(lost), error, mean(stepped),
-        float(np.median(timed)) if len(timed) else math.nan, mean(steps), mean(fell),
-    )  # fmt: skip
 
 
-def mean(values: np.ndarray | Sequence[Any]) -> float:
-    """Return the mean, or NaN of nothing."""
-    return float(np.mean(values)) if len(values) else math.nan
+def response_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
+    """Yield the statistics of the parts that were run."""
+    if "fell" in tables.get(PUSHED, ()):
+        yield from _pushes(tables)
+    for part, (name, target, law) in KICKED.items():
+        if "fell" in tables.get(part, ()):
+            yield share(f"{name}: fell", tables[part]["fell"], target, law)
+    if "trips" in tables:
+        trips = {key: values[tables["trips"]["caught"]] for key, values in tables["trips"].items()}
+        yield share("trip: fell", trips["fell"], "25 to 60 %", "older adults tripped at a walk: 10 of 61 (Pai)")
+        law = "momentum carries people on over a caught foot"
+        yield resampled("trip: speed kept", "ratio", trips["speed_kept"], np.mean, law=law)
+    if "balls" in tables:
+        balls = {key: values[tables["balls"]["hit"]] for key, values in tables["balls"].items()}
+        yield share("ball: fell", balls["fell"], law="8 kg at 8 m/s, about 0.9 N s/kg")
+        yield resampled("ball: largest mismatch", "ratio", balls["mismatch"], np.max, law="0: action is reaction")
+    if "fell" in tables.get("getup", ()):
+        yield from _falls(tables)
+    ledgers = {"pushed people": tables.get(PUSHED, {}), "recordings": tables.get("recorded", {})}
+    for name, people in ledgers.items():
+        if "ledger" in people:
+            yield from _ledgers(name, people["ledger"])
 
 
-def _numbers(found: Found, cells: Sequence[ResponseCell]) -> dict[str, Any]:
-    """Return the numbers that the parts that were run give."""
-    rows: dict[str, list[Arrays]] = {}
-    for chunk, _, row in branch_rows(found):
-        if row is not None and chunk.method == FULL:
-            rows.setdefault(chunk.part, []).append(row)
-    numbers: dict[str, Any] = {}
-    if "push" in rows:
-        numbers |= _push_numbers(rows["push"], [cell for cell in cells if cell.method == FULL])
-    for part in ("pdp", "kicks", "walk-perturb"):
-        if part in rows:
-            numbers[f"{part.replace('-', '_')}_fell"] = mean([row["fell"] for row in rows[part]])
-    if "getup" in rows:
-        numbers |= _getup_numbers([row for row in rows["getup"] if row["fell"]])
-    for kind, name, measure in ((TripChunk, "trips", _trip_numbers), (BallChunk, "balls", _ball_numbers)):
-        if parts := [arrays for chunk, arrays in found if isinstance(chunk, kind)]:
-            numbers[name] = measure({key: np.concatenate([part[key] for part in parts]) for key in parts[0]})
-    if overlaps := [a["overlap_mm"].ravel() for c, a in found if isinstance(c, ScenarioChunk) and "overlap_mm" in a]:
-        numbers["self_overlap_p99_mm"] = float(np.quantile(np.concatenate(overlaps), 0.99))
-    for recorded in (arrays for chunk, arrays in found if isinstance(chunk, RecordedChunk)):
-        force, moment = np.quantile(recorded["ledger"], 0.99, axis=0).tolist()
-        overlap = float(np.quantile(recorded["overlap_mm"], 0.99))
-        numbers["recorded"] = {"ledger_p99": force, "ledger_moment_p99": moment, "self_overlap_p99_mm": overlap}
-    return numbers
+def _pushes(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
+    """Yield how standing people answer pushes of 0.1 s from eight sides; stops are of people who do not fall."""
+    cells = [cell for cell in cells_of(tables, by_direction=True) if cell["method"] == FULL]
+    cells = [cell for cell in cells if LOST_RANGE[0] <= cell["impulse"] <= LOST_RANGE[1]]
+    if cells:
+        worst = max(cells, key=lambda cell: abs(cell["lost"]))
+        lost, error = abs(worst["lost"]), worst["lost_error"]
+        name, law = "pushes: velocity lost, worst cell", "feet brake by 1.5 to 2 m/s^2 without a step"
+        yield Statistic(name, lost, "m/s", worst["people"], error, "at most 0.25", law)
+    people = tables[PUSHED]
+    for impulse in dict.fromkeys(people["impulse"][people["impulse"] > 0].tolist()):
+        some = people["impulse"] == impulse
+        yield from _answers(impulse, {key: values[some] for key, values in people.items() if key != "finished"})
 
 
-def _push_numbers(rows: Sequence[Arrays], cells: Sequence[ResponseCell]) -> dict[str, Any]:
-    """Return what the pushes show; shares of standing people are over all directions."""
-    low, high = LOST_RANGE
-    single = [cell for cell in cells if cell.direction is not None and low <= cell.impulse <= high]
-    worst = max(single, key=lambda cell: abs(cell.lost), default=None)
-    standing = {cell.impulse: cell for cell in cells if cell.direction is None and cell.start == "stand"}
-    walking = {cell.impulse: cell for cell in cells if cell.direction is None and cell.start == "walk"}
-    ledger = np.concatenate([row["ledger"] for row in rows])
-    force, moment, strict = np.quantile(ledger, 0.99, axis=0)
-
-    def of(cells: Mapping[float, ResponseCell], impulse: float, name: str) -> float:
-        return getattr(cells[impulse], name) if impulse in cells else math.nan
-
-    return {
-        "lost_max": math.nan if worst is None else abs(worst.lost),
-        "lost_max_at": None
-        if worst is None
-        else f"{worst.start}, {worst.impulse:g} N s/kg, {worst.direction:g} degrees",
-        "ledger_p99": float(force),
-        "ledger_moment_p99": float(moment),
-        "ledger_same_frame_p99": float(strict),
-        "stepped_at_0_15": of(standing, 0.15, "stepped"),
-        "stepped_at_0_7": of(standing, 0.7, "stepped"),
-        "first_step_median": of(standing, 0.7, "first_step"),
-        "fell_at_0_3": of(standing, 0.3, "fell"),
-        "fell_at_0_7": of(standing, 0.7, "fell"),
-        "fell_at_1_0": of(standing, 1.0, "fell"),
-        "fell_at_2_0": of(standing, 2.0, "fell"),
-        "fell_walk_0_7": of(walking, 0.7, "fell"),
-        "fell_unpushed": {cell.start: cell.fell for cell in cells if cell.impulse == 0},
-        "ledger_median": float(np.median(ledger[..., 0])),
-        "deepest_mm": float(max(row["deepest_mm"] for row in rows)),
-        "bone_error_percent": float(max(row["bone_error_percent"] for row in rows)),
-        "self_overlap_pushed_p99_mm": float(np.quantile(np.concatenate([row["overlap_mm"] for row in rows]), 0.99)),
-    }
+def _answers(impulse: float, people: Arrays) -> Iterator[Statistic]:
+    """Yield the answers to one impulse."""
+    name, stepped, fell = f"push {impulse:g} N s/kg", people["stepped"], people["fell"]
+    (median, late, distance), (few, falls) = STOPS.get(impulse, ("", "", "")), ANSWERS.get(impulse, ("", ""))
+    mild, strong = "recovered by one or two steps within about a second", "beyond one step of young women (Wojcik 1999)"
+    law = mild if impulse < 1.6 else strong
+    yield share(f"{name}: stepped", stepped, few, "steps begin at 0.2 (backward) to 0.4 N s/kg (after Hof)")
+    if impulse > 0.4:
+        changed = "a changed step from 0.3 s on (Hof 2010)"
+        yield resampled(f"{name}: first step", "s", people["lift_off"][stepped], np.median, law=changed)
+    time, way = people["stop_time"][~fell], people["stop_distance"][~fell]
+    yield resampled(f"{name}: stop time, median", "s", time, np.median, median, law)
+    yield resampled(f"{name}: stop time, nine of ten", "s", time, lambda t: np.quantile(t, 0.9), late, "6 s is never")
+    yield resampled(f"{name}: stop distance, median", "m", way, np.median, distance, law)
+    yield share(f"{name}: fell", fell, falls, "one step recovers from 0.87 to 1.6 N s/kg (Wojcik 1999)")
 
 
-def _getup_numbers(fallen: Sequence[Arrays]) -> dict[str, Any]:
-    rises = np.array([row["rise"] for row in fallen if np.isfinite(row["rise"]).all()]).astype(float)
-    spins = [row["spin"] for row in fallen if np.isfinite(row["spin"])]
-    return {
-        "getup_people": len(fallen),
-        "getup_share": mean([row["got_up"] for row in fallen]),
-        "getup_ways": int((np.array(ways_up(rises)) >= WAY_SHARE).sum()),
-        "getup_spin_max": float(max(spins, default=math.nan)),
-        "getup_hop_max_m": float(max((row["hop"] for row in fallen), default=math.nan)),
-    }
+def _falls(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
+    """Yield how people fall and get up again."""
+    down = {key: values[tables["getup"]["fell"]] for key, values in tables["getup"].items() if key != "finished"}
+    rises, spins = down["rise"][np.isfinite(down["rise"]).all((1, 2, 3))].astype(float), down["spin"]
+    yield share("thrown over: got up", down["got_up"], "at least 95 %", "upright within 8 s")
+
+    def ways(some: np.ndarray) -> int:
+        return (np.array(ways_up(some)) >= WAY_SHARE).sum()
+
+    law = "people get up in several ways, as recorded"
+    yield resampled("thrown over: ways of getting up", "ways", rises, ways, law=law)
+    law = "bodies on the floor do not whirl (DROP 8.6)"
+    yield resampled("thrown over: largest spin", "rad/s", spins[np.isfinite(spins)], np.max, "at most 8", law)
+    parts = [tables[name] for name in (PUSHED, "walk-perturb", "getup") if "fell" in tables.get(name, ())]
+    flips = np.concatenate([part["twist"][part["fell"]] > FLIP for part in parts])
+    name = f"falls: shin or foot turns by {FLIP:g} degrees in a frame"
+    yield share(name, flips, "at most 2 %", "no recording does")
+
+
+def _ledgers(name: str, ledger: np.ndarray) -> Iterator[Statistic]:
+    """Yield the 99th percentile of unexplained impulses of half a second."""
+    pushed = name == "pushed people"
+    law = "momentum changes by forces only" if pushed else "what measuring recordings costs"
+    parts = (("linear", "m/s", "at most 0.1"), ("angular", "rad/s", "below the recordings'"))
+    for i, (part, unit, target) in enumerate(parts):
+        label, values = f"ledger of {name}: {part}", ledger[..., i]
+        yield resampled(label, unit, values, lambda some: np.quantile(some, 0.99), target if pushed else "", law)
+
+
+def _more_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
+    """Yield what only the response protocol reports."""
+    walking = tables.get(f"push {FULL} walk", {})
+    if "fell" in walking:
+        fell = walking["fell"][walking["impulse"] == 0.7]
+        yield share("walking, push 0.7 N s/kg: fell", fell, "at most 3 %", "recovered within two steps (Hof 2010)")
+    if "trips" in tables:
+        first = tables["trips"]["hands_first"][tables["trips"]["forward"] & tables["trips"]["caught"]]
+        yield share("trip, falls forward: hands before head", first, "at least 80 %")
+    if "balls" in tables:
+        lost = tables["balls"]["lost"][tables["balls"]["hit"]]
+        yield resampled("ball: velocity lost", "m/s", lost, np.mean, "-0.25 to 0.25")
 
 
 def ways_up(rises: np.ndarray) -> list[float]:
-    """Return the shares of people who get up in ways that differ, the most common first: clusters at a mean distance of joints."""
+    """Return the shares of people who get up in ways that differ, by clusters of distant joints, the largest first."""
     if len(rises) < 2:
         return [1.0] * len(rises)
     from scipy.cluster.hierarchy import fcluster, linkage
@@ -369,59 +359,21 @@ def ways_up(rises: np.ndarray) -> list[float]:
     return sorted((np.bincount(labels)[1:] / len(rises)).tolist(), reverse=True)
 
 
-def _trip_numbers(people: Arrays) -> dict[str, Any]:
-    caught = people["caught"]
-    fell, forward = people["fell"][caught], people["forward"][caught]
-    return {
-        "people": int(caught.sum()),
-        "speed_kept": mean(people["speed_kept"][caught]),
-        "stumbled_on": mean(~fell),
-        "fell": mean(fell),
-        "forward_falls": int(forward.sum()),
-        "hands_before_head": mean(people["hands_first"][caught][forward]),
-    }
+def _figure(whole: Sequence[Mapping[str, Any]], single: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw falls, steps and velocity lost by impulse."""
 
+    def curves(cells: Sequence[Mapping[str, Any]], name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        groups: dict[str, list[tuple[float, float]]] = {}
+        for cell in sorted(cells, key=lambda cell: cell["impulse"]):
+            label = cell["start"] if cell["method"] == FULL else f"{cell['method']}, {cell['start']}"
+            groups.setdefault(label, []).append((cell["impulse"], cell[name]))
+        return {label: (np.array(points)[:, 0], np.array(points)[:, 1]) for label, points in groups.items()}
 
-def _ball_numbers(people: Arrays) -> dict[str, Any]:
-    hit = people["hit"]
-    return {
-        "people": int(hit.sum()),
-        "impulse": mean(people["impulse"][hit]),
-        "mismatch_max": float(people["mismatch"][hit].max()) if hit.any() else math.nan,
-        "lost": mean(people["lost"][hit]),
-        "fell": mean(people["fell"][hit]),
-    }
-
-
-COLUMNS: Mapping[str, Callable[[ResponseCell], str]] = {
-    "method": lambda c: c.method,
-    "start": lambda c: c.start,
-    "impulse [N s/kg]": lambda c: f"{c.impulse:g}",
-    "toward [degrees]": lambda c: shown(c.direction, "g"),
-    "people": lambda c: str(c.people),
-    "lost [m/s]": lambda c: shown(c.lost, "+.2f"),
-    "stepped": lambda c: shown(c.stepped, ".0%"),
-    "first step [s]": lambda c: shown(c.first_step, ".2f"),
-    "steps": lambda c: shown(c.steps, ".1f"),
-    "fell": lambda c: shown(c.fell, ".1%"),
-}
-
-
-def table_rows(cells: Sequence[ResponseCell]) -> list[list[str]]:
-    """Lay cells out under a header, without columns that are empty in all of them."""
-    columns = [[title, *map(show, cells)] for title, show in COLUMNS.items()]
-    return [list(row) for row in zip(*(column for column in columns if any(column[1:])), strict=True)]
-
-
-def table(cells: Sequence[ResponseCell]) -> str:
-    """Lay the cells out in Markdown."""
-    return counted_table(table_rows(cells), sum(cell.diverged for cell in cells)) if cells else ""
-
-
-def as_json(response: Response) -> dict[str, Any]:
-    """Return all numbers as plain values: the main ones by name, then the cells and the protocol."""
-    return {
-        **response.numbers,
-        "cells": [asdict(cell) for cell in response.cells],
-        "protocol": asdict(response.protocol),
-    }
+    impulse, limits, bar = "impulse / mass [N s/kg]", {"ylim": (-0.02, 1.02)}, {"bar": (-0.25, 0.25)}
+    full = [cell for cell in whole if cell["method"] == FULL]
+    lost = curves([cell for cell in single if cell["method"] == FULL], "lost")
+    return (
+        Panel("Fell", curves(whole, "fell"), impulse, "share of people", ".", limits),
+        Panel("Stepped", curves(full, "stepped"), impulse, "", ".", limits),
+        Panel("Velocity lost, by direction", lost, impulse, "[m/s]", "o", bands=bar),
+    )

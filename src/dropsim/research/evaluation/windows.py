@@ -39,7 +39,7 @@ def window_features(motion: Motion) -> Float[np.ndarray, "*b w f"]:
 
 @functools.cache
 def _projection(size: int) -> Float[np.ndarray, "s f"]:
-    """Return normal numbers as torch draws them (Box and Muller, 16 at a time), so that distances compare with the first edition's."""
+    """Return normal numbers as torch draws them (Box and Muller, 16 at a time), as the first edition did."""
     drawn = (
         np.random.RandomState(PROJECTION_SEED)
         .randint(0, 2**32, (size * NUM_FEATURES, 2), dtype=np.uint32)
@@ -71,4 +71,5 @@ def all_features(motions: Sequence[Motion]) -> Float[np.ndarray, "n f"]:
 def alternate_features(motions: Sequence[Motion]) -> tuple[Float[np.ndarray, "n f"], Float[np.ndarray, "n f"]]:
     """Return the features of every other window, and of the windows after those."""
     parts = [window_features(m) for m in motions]
-    return tuple(np.concatenate([p[i : len(p) // 2 * 2 : 2] for p in parts]) for i in (0, 1))  # pyright: ignore[reportReturnType]
+    even, odd = (np.concatenate([p[i : len(p) // 2 * 2 : 2] for p in parts]) for i in (0, 1))
+    return even, odd

@@ -1,7 +1,6 @@
-"""Chunks of the response protocol: what became of each person, as numbers."""
+"""People who are pushed, tripped and hit by balls, and the recordings that they are compared with, as numbers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -9,15 +8,12 @@ from jaxtyping import Float, Int
 from dropsim.body.rotations import heading
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
-from dropsim.motion.posture import walking_pitches
 from dropsim.physics import metrics
 from dropsim.priors.bank import Bank
 from dropsim.priors.motion_field import MotionField
-from dropsim.research.evaluation.branches import SPEEDS, Acted, Branch, branch_out, direction, lead_in
-from dropsim.research.evaluation.chunks import Arrays, Chunk
+from dropsim.research.evaluation.harness import Arrays, Body
+from dropsim.research.evaluation.people import SPEEDS, Acted, Branch, branch_out, direction, lead_in
 from dropsim.research.evaluation.scenarios import state_of_health
-from dropsim.research.evaluation.steering import PITCH_EVERY, RecordedPaces
-from dropsim.research.evaluation.trials import Body
 from dropsim.scene import Element, Person, Rollout, Scene, Throw, Trip, World, WorldState
 from dropsim.scene.rollout import seen
 
@@ -29,42 +25,25 @@ LEDGER_EVERY = 5
 """Frames from one half second that is looked at to the next."""
 RISE = np.arange(-60, 1, 6)
 """Frames of getting up that tell ways apart: the two seconds until a person is upright."""
-TWISTED = (
-    ("left_knee", "left_ankle"),
-    ("right_knee", "right_ankle"),
-    ("left_ankle", "left_foot"),
-    ("right_ankle", "right_foot"),
-)
+TWISTED = [
+    (f"{side}_{a}", f"{side}_{b}") for a, b in (("knee", "ankle"), ("ankle", "foot")) for side in ("left", "right")
+]
 """Shins and feet, whose turn about themselves within a frame is measured."""
 NEAR = 0.05
 """A hand or a head this near to the floor has reached it [m]."""
 
 
-@dataclass(frozen=True)
-class BranchChunk(Chunk):
-    """A few people of one start, each in many branches."""
-
-    part: str
-    method: str
-    body: Body
-    start: str
-    seeds: tuple[int, ...]
-    branches: tuple[Branch, ...]
-    num_frames: int
-
-    @property
-    def label(self) -> str:
-        return f"response-{self.part}-{self.method}-{self.start}-{self.seeds[0]:06d}"
-
-    def run(self) -> Arrays:
-        """Simulate; rows are the branches that went through, in order."""
-        simulator = self.body.simulator()
-        people, rng = lead_in(simulator, self.start, self.seeds)
-        motion, finished = branch_out(simulator, self.start, people, rng, self.branches, self.num_frames, self.method)
-        if motion is None:
-            return {"finished": finished}
-        whole = [branch for branch, done in zip(self.branches, finished, strict=True) if done]
-        return {"finished": finished, **measured(motion, whole)}
+def push_branches(
+    body: Body, seeds: Sequence[int], *, start: str, branches: Sequence[Branch], num_frames: int, method: str
+) -> Arrays:
+    """Simulate a few people of one start, each in many branches; rows are the branches that went through, in order."""
+    simulator = body.simulator()
+    lead = lead_in(simulator, start, seeds)
+    motion, finished = branch_out(simulator, start, lead, branches, num_frames, method)
+    if motion is None:
+        return {"finished": finished}
+    whole = [branch for branch, done in zip(branches, finished, strict=True) if done]
+    return {"finished": finished, **measured(motion, whole)}
 
 
 def measured(motion: Motion, branches: Sequence[Branch]) -> Arrays:
@@ -74,26 +53,28 @@ def measured(motion: Motion, branches: Sequence[Branch]) -> Arrays:
     start = np.array([min((shove.first for shove in branch.shoves), default=0) for branch in branches])
     end = np.array([max((shove.first + shove.frames for shove in branch.shoves), default=0) for branch in branches])
     stepped = answered(motion, step, np.array([twins.get(branch.person, -1) for branch in branches]))
-    ledger = metrics.ledger(motion)[..., ::LEDGER_EVERY, :]
-    strict = metrics.ledger(motion, same_frame=True)[..., ::LEDGER_EVERY, :1]
+    first = [(branch.shoves[0].impulse, branch.shoves[0].degrees) if branch.shoves else (0, 0) for branch in branches]
     return {
         **state_of_health(motion),
+        "impulse": np.array([impulse for impulse, _ in first], dtype=float),
+        "degrees": np.array([degrees for _, degrees in first], dtype=float),
         "lost": np.array([_lost(motion, row, branch, twins.get(branch.person)) for row, branch in enumerate(branches)]),
         "stepped": stepped,
         "lift_off": np.where(stepped, step[:, 0] / motion.fps, np.nan),
-        "placed": np.where(stepped[:, None], _placed(motion, step), np.nan),
         "steps": metrics.footfalls(motion, 1),
-        "ledger": np.concatenate((ledger, strict), -1).astype(np.float32),
+        "ledger": metrics.ledger(motion)[..., ::LEDGER_EVERY, :].astype(np.float32),
         "stop_time": metrics.seconds_to_stop(motion, end),
         "stop_distance": metrics.stop_distance(motion, start, end),
         "twist": np.max([metrics.bone_twist(motion, *bone) for bone in TWISTED], axis=(0, -1)),
         "rise": rise.astype(np.float32),
-        "hop": _hop(motion),
     }
 
 
 def _lost(motion: Motion, row: int, branch: Branch, twin: int | None) -> float:
-    """Return the push's impulse over the mass less the change of velocity along it 0.1 s after its end [m/s]; NaN without a twin."""
+    """Return the push's impulse over the mass less the velocity that it changed 0.1 s after its end [m/s].
+
+    NaN without a twin.
+    """
     if twin is None or len(branch.shoves) != 1:
         return float("nan")
     (shove,) = branch.shoves
@@ -104,22 +85,13 @@ def _lost(motion: Motion, row: int, branch: Branch, twin: int | None) -> float:
 
 
 def answered(motion: Motion, step: Int[np.ndarray, "b 3"], twins: Int[np.ndarray, "b"]) -> np.ndarray:
-    """Whether people step within two seconds, and sooner than their unperturbed twins land one; False without a twin."""
+    """Return who steps within two seconds, and before the unperturbed twin lands a step; nobody without a twin."""
     landed, down = step[:, 1], metrics.fallen(motion)
     unperturbed = np.where(landed < 0, len(motion), landed)[twins]
     # Feet of people who lie go up and down too.
     lies = np.where(down.any(-1), down.argmax(-1), len(motion))
-    return (
-        (twins >= 0) & (landed >= 0) & (landed <= STEP_SECONDS * motion.fps) & (landed < unperturbed) & (landed <= lies)
-    )
-
-
-def _placed(motion: Motion, step: Int[np.ndarray, "b 3"]) -> Float[np.ndarray, "b 2"]:
-    """Return where the first step puts the foot, from where it stood: to the right and ahead as the person faces at first [m]."""
-    rows, (lift, land, foot) = np.arange(len(step)), np.maximum(step.T, 0)
-    ankle = motion.joints[:, :, (7, 8), :]
-    way = ankle[rows, land, foot] - ankle[rows, lift, foot]
-    return (heading(motion.q[:, 0, 0]) @ way[..., None])[..., :2, 0]
+    soon = (landed >= 0) & (landed <= STEP_SECONDS * motion.fps) & (landed <= lies)
+    return (twins >= 0) & soon & (landed < unperturbed)
 
 
 def getting_up(motion: Motion) -> Float[np.ndarray, "b n 22 3"]:
@@ -134,14 +106,6 @@ def getting_up(motion: Motion) -> Float[np.ndarray, "b n 22 3"]:
     return np.where((risen.any(-1))[:, None, None, None], joints, np.nan)
 
 
-def _hop(motion: Motion) -> Float[np.ndarray, "b"]:
-    """Return how high people who fell are off the floor at most, from when they first lie until they are upright [m]; NaN for others."""
-    down, up = metrics.fallen(motion), metrics.upright(motion)
-    lies = np.maximum.accumulate(down, axis=-1) & ~up
-    lowest = np.where(lies, sphere_heights(motion).min(-1), -np.inf).max(-1)
-    return np.where(down.any(-1), np.maximum(lowest, 0), np.nan)
-
-
 def rolled(world: World, seeds: Sequence[int], num_frames: int) -> tuple[Rollout, WorldState]:
     """Run a world and return also the state in which it ends."""
     rng, states, reports = world.streams(list(seeds)), [world.start(list(seeds))], []
@@ -152,53 +116,15 @@ def rolled(world: World, seeds: Sequence[int], num_frames: int) -> tuple[Rollout
     return seen(world, states, reports), states[-1]
 
 
-@dataclass(frozen=True)
-class RecordedChunk(Chunk):
-    """Recordings of the prior's bank, or of the shipped one: what recorded people owe, and how deep they are in themselves."""
-
-    body: Body
-    clips: int
-    """Spread over the bank."""
-    seconds: float = 10.0
-    """Of each, at most."""
-
-    @property
-    def label(self) -> str:
-        return "response-recorded"
-
-    def run(self) -> Arrays:
-        bank = bank_of(self.body)
-        parts = [
-            bank.motion(i, seconds=self.seconds)
-            for i in np.linspace(0, len(bank.clips) - 1, self.clips).astype(int).tolist()
-        ]
-        return {
-            "ledger": np.concatenate([metrics.ledger(motion)[::LEDGER_EVERY] for motion in parts]),
-            "overlap_mm": np.concatenate([metrics.self_overlap_mm(motion) for motion in parts]),
-        }
-
-
-@dataclass(frozen=True)
-class BankChunk(Chunk):
-    """Paces of all recordings of a bank, and how people hold themselves who walk in it."""
-
-    body: Body
-
-    @property
-    def label(self) -> str:
-        return "bank"
-
-    def run(self) -> Arrays:
-        bank = bank_of(self.body)
-        motions = [bank.motion(i) for i in range(len(bank.clips))]
-        pitches = [walking_pitches(motion, every=PITCH_EVERY) for motion in motions]
-        pitches = [values[np.isfinite(values[:, 0])] for values in pitches]
-        return {
-            "paces": RecordedPaces.of(motions).windows,
-            "pitches": np.concatenate(pitches),
-            "clip": np.repeat(np.arange(len(motions)), [len(values) for values in pitches]),
-            "source": np.array([info.source for info in bank.clips]),
-        }
+def measure_recordings(body: Body, clips: Sequence[int], *, seconds: float = 10.0) -> Arrays:
+    """Measure momentum and self-overlap of some clips, spread over the bank, for at most some seconds each."""
+    bank = bank_of(body)
+    chosen = np.linspace(0, len(bank.clips) - 1, len(clips)).astype(int).tolist()
+    motions = [bank.motion(i, seconds=seconds) for i in chosen]
+    return {
+        "ledger": np.concatenate([metrics.ledger(motion)[::LEDGER_EVERY] for motion in motions]),
+        "overlap_mm": np.concatenate([metrics.self_overlap_mm(motion) for motion in motions]),
+    }
 
 
 def bank_of(body: Body) -> Bank:
@@ -207,23 +133,12 @@ def bank_of(body: Body) -> Bank:
     return prior.bank if isinstance(prior, MotionField) else MotionField.shipped().bank
 
 
-@dataclass(frozen=True)
-class TripChunk(Chunk):
-    """Runners whose heel is caught."""
-
-    body: Body
-    seeds: tuple[int, ...]
-    seconds: float = 5.0
-
-    @property
-    def label(self) -> str:
-        return f"response-trips-{self.seeds[0]:06d}"
-
-    def run(self) -> Arrays:
-        elements = (Acted.ahead(SPEEDS["run"], len(self.seeds)), Trip(start=1.0))
-        world = World(Scene((Person("run"),), elements), self.body.simulator())
-        rollout, end = rolled(world, self.seeds, round(self.seconds * world.fps))
-        return tripped(rollout.motions[0], np.asarray(end.memories[1].since))  # pyright: ignore[reportAttributeAccessIssue]
+def trip(body: Body, seeds: Sequence[int], *, seconds: float = 5.0) -> Arrays:
+    """Catch the heels of runners."""
+    elements = (Acted.ahead(SPEEDS["run"], len(seeds)), Trip(start=1.0))
+    world = World(Scene((Person("run"),), elements), body.simulator())
+    rollout, end = rolled(world, seeds, round(seconds * world.fps))
+    return tripped(rollout.motions[0], np.asarray(end.memories[1].since))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def tripped(motion: Motion, since: Float[np.ndarray, "b"]) -> Arrays:
@@ -248,38 +163,23 @@ def tripped(motion: Motion, since: Float[np.ndarray, "b"]) -> Arrays:
     }
 
 
-@dataclass(frozen=True)
-class BallChunk(Chunk):
-    """People at whom a heavy ball is thrown."""
+def throw_ball(
+    body: Body, seeds: Sequence[int], *, start: str, angle: float, mass: float = 8.0, speed: float = 8.0
+) -> Arrays:
+    """Throw a heavy ball at people."""
+    throw = Throw("spine3", angle, speed=speed, mass=mass, start=1.0)
+    simulator, ahead = body.simulator(), Acted.ahead(SPEEDS[start], len(seeds))
 
-    body: Body
-    start: str
-    angle: float
-    seeds: tuple[int, ...]
-    mass: float = 8.0
-    speed: float = 8.0
+    def rollout(*elements: Element) -> Rollout:
+        return rolled(World(Scene((Person(start),), elements), simulator), seeds, 75)[0]
 
-    @property
-    def label(self) -> str:
-        return f"response-balls-{self.start}-{self.angle:g}-{self.seeds[0]:06d}"
-
-    def run(self) -> Arrays:
-        throw = Throw("spine3", self.angle, speed=self.speed, mass=self.mass, start=1.0)
-        scene, simulator = (
-            Scene((Person(self.start),), (Acted.ahead(SPEEDS[self.start], len(self.seeds)),)),
-            self.body.simulator(),
-        )
-
-        def rollout(*more: Element) -> Rollout:
-            return rolled(World(replace(scene, elements=(*scene.elements, *more)), simulator), self.seeds, 75)[0]
-
-        hit, calm = rollout(throw), rollout()
-        (ball,) = hit.balls
-        return struck(hit.motions[0], calm.motions[0], ball.velocities, self.mass)
+    hit, calm = rollout(ahead, throw), rollout(ahead)
+    (ball,) = hit.balls
+    return struck(hit.motions[0], calm.motions[0], ball.velocities, mass)
 
 
 def struck(motion: Motion, calm: Motion, velocities: Float[np.ndarray, "b t 3"], mass: float) -> Arrays:
-    """Measure the first fifth of a second of each hit: impulses on person and ball, and the velocity that is lost 0.1 s later."""
+    """Measure the first 0.2 s of each hit: impulses on person and ball, and the velocity that is lost 0.1 s later."""
     h, total = 1 / motion.fps, motion.skeleton.masses.sum()
     forces = np.asarray(motion.external_forces).sum(-2)
     acts = np.linalg.norm(forces, axis=-1) > 1e-6
@@ -291,9 +191,9 @@ def struck(motion: Motion, calm: Motion, velocities: Float[np.ndarray, "b t 3"],
     on_ball = mass * (change * acts[..., None]).sum(-2)
     size = np.maximum(np.linalg.norm(on_person, axis=-1), 1e-9)
     last = np.minimum(len(motion) - 1 - acts[:, ::-1].argmax(-1) + AFTER, len(motion) - 1)
-    centres = [m.skeleton.centre_of_mass(m.joints) for m in (motion, calm)]
+    apart = motion.skeleton.centre_of_mass(motion.joints) - calm.skeleton.centre_of_mass(calm.joints)
     rows = np.arange(len(last))
-    faster = (centres[0] - centres[1])[rows, last] - (centres[0] - centres[1])[rows, last - 1]
+    faster = apart[rows, last] - apart[rows, last - 1]
     # Over the ground: what a ball pushes people down, the floor takes.
     way = on_person[:, :2] / np.maximum(np.linalg.norm(on_person[:, :2], axis=-1, keepdims=True), 1e-9)
     lost = (on_person[:, :2] / total - faster[:, :2] * motion.fps) * way

@@ -1,9 +1,9 @@
-"""Chunks of work: kept, gone on with, and the same on any number of processes."""
+"""The harness: chunks are saved, gone on with, and the same on any number of processes; and the people in them."""
 
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,108 +11,111 @@ import pytest
 import threadpoolctl
 
 from dropsim.compute import jit
+from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.step import DivergedError
 from dropsim.priors.cvae import CVAEPrior
-from dropsim.research.evaluation import chunks
-from dropsim.research.evaluation.chunks import Chunk, chunk_path, run_chunks
-from dropsim.research.evaluation.trials import (
+from dropsim.research.evaluation import harness
+from dropsim.research.evaluation.harness import (
     Body,
-    Trial,
-    forces_on_joints,
+    Chunk,
+    chunks_of,
     joined,
-    prior_alone,
-    simulate_trials,
+    merged,
+    num_diverged,
+    run_chunks,
     survivors,
-    toward,
 )
+from dropsim.research.evaluation.people import Acted, Trial, forces_of_trials, moved_alone, simulate_trials, toward
+
+BODY = Body()
 
 
-@dataclass(frozen=True)
-class Draw(Chunk):
-    """Some random numbers, and how often they were drawn in this process."""
+def draw(body, seeds, *, fails=False):
+    """Return some random numbers, and the number of threads."""
+    if fails:
+        raise ValueError("this chunk cannot be run")
+    CALLS.extend(seeds)
+    numbers = np.random.default_rng(seeds[0]).normal(size=(64, 64))
+    threads = [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
+    return {"product": (numbers @ numbers)[None], "threads": np.array(threads)}
 
-    seed: int
-    fails: bool = False
 
-    @property
-    def label(self):
-        return "draw"
-
-    def run(self):
-        if self.fails:
-            raise ValueError("this chunk cannot be run")
-        CALLS.append(self.seed)
-        numbers = np.random.default_rng(self.seed).normal(size=(64, 64))
-        return {
-            "product": numbers @ numbers,
-            "threads": np.array([pool["num_threads"] for pool in threadpoolctl.threadpool_info()]),
-        }
+def chunk(seed, **options):
+    return Chunk(f"draw {seed}", draw, BODY, (seed,), options)
 
 
 CALLS: list[int] = []
 
 
-def test_results_come_in_order_and_are_not_made_twice(tmp_path):
+def test_results_are_not_made_twice(tmp_path):
     CALLS.clear()
     heard = []
-    first = run_chunks([Draw(3), Draw(1)], tmp_path, watch=lambda done, total: heard.append((done, total)))
+    first = run_chunks([chunk(3), chunk(1)], tmp_path, watch=lambda done, total: heard.append((done, total)))
     assert CALLS == [3, 1]
     assert heard == [(1, 2), (2, 2)]
     # A third one is added: only it has to be run.
-    again = run_chunks([Draw(1), Draw(3), Draw(5)], tmp_path)
+    again = run_chunks([chunk(1), chunk(3), chunk(5)], tmp_path)
     assert CALLS == [3, 1, 5]
-    np.testing.assert_array_equal(again[1]["product"], first[0]["product"])
+    np.testing.assert_array_equal(again["draw 3"]["product"], first["draw 3"]["product"])
 
 
-def test_what_was_finished_before_a_failure_is_kept(tmp_path):
+def test_chunks_of_one_name_are_one_table_in_their_order(tmp_path):
+    one, two = (run_chunks([chunk(seed)], tmp_path)[f"draw {seed}"]["product"][0] for seed in (1, 2))
+    both = run_chunks(chunks_of("both", draw, BODY, (2, 1), size=1), tmp_path)["both"]["product"]
+    np.testing.assert_array_equal(both, (two, one))
+    assert [part.people for part in chunks_of("parts", draw, BODY, range(5), size=2)] == [(0, 1), (2, 3), (4,)]
+    # A chunk in which everybody diverged only counts.
+    lost = {"finished": np.array([False])}
+    table = merged([{"finished": np.array([True, False]), "fell": np.array([True])}, lost])
+    assert (table["finished"].tolist(), table["fell"].tolist()) == ([True, False, False], [True])
+    assert num_diverged([table, lost]) == 3
+
+
+def test_results_before_a_failure_are_kept(tmp_path):
     CALLS.clear()
     with pytest.raises(ValueError, match="cannot be run"):
-        run_chunks([Draw(1), Draw(2, fails=True), Draw(3)], tmp_path)
+        run_chunks([chunk(1), chunk(2, fails=True), chunk(3)], tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
-    run_chunks([Draw(1), Draw(3)], tmp_path)
+    run_chunks([chunk(1), chunk(3)], tmp_path)
     assert CALLS == [1, 3]
 
 
 def test_the_number_of_workers_changes_no_number(tmp_path):
-    work = [Draw(i) for i in range(4)]
+    work = [chunk(i) for i in range(4)]
     alone, together = (run_chunks(work, tmp_path / str(workers), workers=workers) for workers in (1, 2))
-    for one, other in zip(alone, together, strict=True):
-        np.testing.assert_array_equal(one["product"], other["product"])
-        assert {*one["threads"], *other["threads"]} == {1}
+    for name, one in alone.items():
+        np.testing.assert_array_equal(one["product"], together[name]["product"])
+        assert {*one["threads"], *together[name]["threads"]} == {1}
 
 
 def test_other_code_or_other_work_is_another_result(tmp_path, monkeypatch):
-    before = chunk_path(Draw(1), tmp_path)
-    assert chunk_path(Draw(2), tmp_path) != before
-    assert chunk_path(Draw(1), tmp_path) == before
+    before = chunk(1).path(tmp_path)
+    others = (chunk(2), chunk(1, fails=True), replace(chunk(1), body=BODY.changed(num_samples=3)))
+    assert len({before, *(other.path(tmp_path).name.replace("-2-", "-1-") for other in others)}) == 4
+    assert chunk(1).path(tmp_path) == before
     # Kernels are named by their hash, which also holds the versions of what compiles them.
     monkeypatch.setattr(jit, "kernel_hash", lambda: "other kernels")
-    chunks.fingerprint.cache_clear()
-    assert chunk_path(Draw(1), tmp_path) != before
+    harness.fingerprint.cache_clear()
+    assert chunk(1).path(tmp_path) != before
     monkeypatch.undo()
-    chunks.fingerprint.cache_clear()
-    assert chunk_path(Draw(1), tmp_path) == before
+    harness.fingerprint.cache_clear()
+    assert chunk(1).path(tmp_path) == before
 
 
 def test_every_module_that_simulates_decides():
-    # Whatever is loaded by a process that runs chunks, but for what only lays chunks out.
+    # Whatever is loaded by a process that runs chunks; a pattern without files would let old results pass for new.
     code = (
-        "import sys, dropsim.research.evaluation.push_runs, dropsim.research.evaluation.paper.runs\n"
+        "import sys, dropsim.research.evaluation.behaviour, dropsim.research.evaluation.paper\n"
         "print(*(m.__file__ for n, m in sys.modules.items() if n.startswith('dropsim.') and m.__file__))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    decisive = {str(path) for pattern in chunks.DECISIVE for path in chunks.PACKAGE.glob(pattern)}
-    others = {Path(file).relative_to(chunks.PACKAGE).as_posix() for file in loaded if file not in decisive}
-    assert {name for name in others if not name.endswith("__init__.py") and not name.startswith("files/")} <= {
-        "research/evaluation/chunks.py"
-    }
-
-
-def test_the_files_that_decide_are_there():
-    # A pattern that matches nothing would let old results pass for new ones.
-    assert [pattern for pattern in chunks.DECISIVE if not list(chunks.PACKAGE.glob(pattern))] == []
+    matches = {pattern: list(harness.PACKAGE.glob(pattern)) for pattern in harness.DECISIVE}
+    assert all(matches.values())
+    decisive = {str(path) for paths in matches.values() for path in paths}
+    others = {Path(file).relative_to(harness.PACKAGE).as_posix() for file in loaded if file not in decisive}
+    assert [name for name in others if not name.endswith("__init__.py") and not name.startswith("files/")] == []
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):
@@ -128,7 +131,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):
         run_chunks([], tmp_path, workers=0)
 
 
-# --- trials
+# --- people
 
 
 def people(seeds):
@@ -138,7 +141,7 @@ def people(seeds):
     return Motion(clip.skeleton, clip.fps, x, *batch)
 
 
-def test_who_diverges_is_left_out_and_nobody_else():
+def test_people_who_diverge_are_left_out_and_nobody_else():
     calls = []
 
     def simulate(seeds):
@@ -163,11 +166,11 @@ def test_joining_keeps_everybody():
 
 def test_forces_act_for_their_frames_and_are_shared():
     trials = [Trial("walk", 0, (100.0, 0.0, 0.0), "torso", 3, 2), Trial("walk", 0, (0.0, 50.0, 0.0), "pelvis", 4, 1)]
-    total = np.stack([forces_on_joints(trials, frame).sum(-2) for frame in range(6)])
-    assert total[:, 0, 0].tolist() == [0, 0, 0, 100, 100, 0]
-    assert total[:, 1, 1].tolist() == [0, 0, 0, 0, 50, 0]
+    forces = forces_of_trials(trials)
+    assert forces[0].sum(-2)[:, 0].tolist() == [0, 0, 0, 100, 100]
+    assert forces[1].sum(-2)[:, 1].tolist() == [0, 0, 0, 0, 50]
     # Five joints of the torso have a fifth each.
-    assert np.unique(np.linalg.norm(forces_on_joints(trials, 3)[0], axis=-1)).tolist() == pytest.approx([0, 20])
+    assert np.unique(np.linalg.norm(forces[0, 3], axis=-1)).tolist() == pytest.approx([0, 20])
 
 
 @pytest.mark.parametrize(("degrees", "way"), [(0.0, (0, 1)), (90.0, (-1, 0)), (180.0, (0, -1)), (270.0, (1, 0))])
@@ -188,8 +191,10 @@ def test_every_trial_has_its_own_push():
 
 def test_the_prior_alone_is_moved_as_a_free_body():
     prior = CVAEPrior.shipped()
-    trials = [Trial("stand", 1, force, "torso", 0, 1) for force in ((0.0, 0.0, 0.0), (210.0, 0.0, 0.0))]
-    alone = prior_alone(prior, trials, 2)
+    start = prior.start("stand", [1, 1])
+    forces = np.zeros((2, 1, 22, 3))
+    forces[1, 0, 0, 0] = 210.0
+    alone = moved_alone(prior, start, Acted.ahead(0.0, 2, forces), Streams([1, 1]), 2)
     # 210 N on 70 kg for 1/30 s is 0.1 m/s, and 1/300 m within the frame; random numbers are those of the seed.
     np.testing.assert_allclose(alone.root[1, 1] - alone.root[0, 1], [1 / 300, 0.0, 0.0], rtol=0, atol=1e-9)
 
