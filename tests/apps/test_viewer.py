@@ -732,7 +732,7 @@ def test_steps_are_shown_and_filmed(simulator: Simulator):
     assert len(session.shown.solids) >= 4
     paths = _solids(session.recording())
     assert len(paths) == len(session.shown.solids)
-    assert paths[0].centres.shape == (3, 3)
+    assert paths[0].centre.shape == (3, 3)
     with served(session) as (loop, viewer):
         wait_until(lambda: len(viewer._figures._solids) == len(paths))
         loop.ask(lambda s: s.load(scenario("stand-still")))

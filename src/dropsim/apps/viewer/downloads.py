@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dropsim.apps.viewer.shot import Recording, Sphere
+from dropsim.apps.viewer.shot import Recording
 from dropsim.physics.contact import Plane
+from dropsim.scene import Solid
 from dropsim.scene.files import write_scene
-from dropsim.scene.rollout import SolidTrack, as_solid
 
 KINDS = ("bvh", "glb", "npz", "mp4", "toml")
 """File formats that can be saved."""
@@ -48,37 +48,28 @@ def _ground(recording: Recording) -> Plane:
 
 
 def _write_film(recording: Recording, path: Path) -> None:
-    from dropsim.render import Sphere as Drawn
     from dropsim.render import Stage, Style, video
-    from dropsim.render.stage import SolidPath
 
-    spheres = [Drawn(centres, ball.radius) for ball, centres in _spheres(recording)]
     people = [replace(motion, name=f"person {i}") for i, motion in enumerate(recording.motions, start=1)]
-    stage = Stage(
-        people,
-        recording.ghost,
-        spheres,
-        _ground(recording),
-        solids=[SolidPath.of(track) for track in _solids(recording)],
-    )
-    video(stage, path, style=Style(size=(848, 480)))
+    objects = [*_solids(recording), *_balls(recording)]
+    video(Stage(people, recording.ghost, objects, _ground(recording)), path, style=Style(size=(848, 480)))
 
 
-def _spheres(recording: Recording) -> list[tuple[Sphere, np.ndarray]]:
-    """Return every ball and obstacle, and its centre at each frame [m]; NaN while it is not there."""
+def _balls(recording: Recording) -> list[Solid]:
+    """Return every ball and obstacle on its path."""
     frames = [{sphere.key: sphere for sphere in shot.spheres} for shot in recording.shots]
     gone = (math.nan,) * 3
     return [
-        (sphere, np.array([frame[key].centre if key in frame else gone for frame in frames]))
+        Solid.sphere(
+            sphere.radius,
+            np.array([frame[key].centre if key in frame else gone for frame in frames]),
+            name="ball" if sphere.flying else "obstacle",
+        )
         for key, sphere in {key: sphere for frame in frames for key, sphere in frame.items()}.items()
     ]
 
 
-def _balls(recording: Recording) -> list[SolidTrack]:
-    return [as_solid(centres, sphere.radius, flying=sphere.flying) for sphere, centres in _spheres(recording)]
-
-
-def _solids(recording: Recording) -> list[SolidTrack]:
+def _solids(recording: Recording) -> list[Solid]:
     """Return every solid object on its path."""
     frames = [shot.solids for shot in recording.shots]
     found = []
@@ -87,5 +78,5 @@ def _solids(recording: Recording) -> list[SolidTrack]:
         for i, frame in enumerate(frames):
             if key in frame:
                 centres[i], turns[i] = frame[key].centre, frame[key].rotation
-        found.append(SolidTrack(solid.name, solid.vertices, solid.faces, centres, turns))
+        found.append(replace(solid, centre=centres, rotation=turns))
     return found

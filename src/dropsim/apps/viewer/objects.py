@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -45,9 +45,8 @@ class BoxGrab:
 
     def moved(self, box: BodyState, mass: float, h: float) -> BodyState:
         """Return the box after that force has acted for a step; it wakes up."""
-        return replace(
-            box, v=box.v + h / mass * self.force(box, mass, h), w=CALMING * box.w, still=np.zeros_like(box.still)
-        )
+        v = box.v + h / mass * self.force(box, mass, h)
+        return box._replace(v=v, w=CALMING * box.w, still=np.zeros_like(box.still))
 
 
 def first_hit(solids: Mapping[int, Solid], origin: Float[np.ndarray, "3"], way: Float[np.ndarray, "3"]) -> int | None:

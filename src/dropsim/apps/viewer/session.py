@@ -40,12 +40,10 @@ from dropsim.scene import (
     World,
     WorldState,
 )
-from dropsim.scene.batches import EveryWorld, Grounds
 from dropsim.scene.element import height_of, interpolated
 from dropsim.scene.files import Setup
 from dropsim.scene.loose import is_loose
 from dropsim.scene.perturbations import ahead_of
-from dropsim.scene.rollout import WAITING
 
 MAX_PEOPLE = 6
 MAX_BALLS = 6
@@ -485,8 +483,7 @@ class Session:
                 pulls.append((grab.held(box), grab.force(box, mass, h)))
                 memories[at] = grab.moved(box, mass, h)
         if pulls:
-            every_world: Any = self._now.memories[0]
-            self._now = replace(self._now, memories=((tuple(memories), *every_world[1:]),))
+            self._now = replace(self._now, memories=(tuple(memories), *self._now.memories[1:]))
         return pulls
 
     # --- settings
@@ -641,10 +638,10 @@ class Session:
     def _built(self) -> World:
         """World of the current elements, ground and switches; the ghost's is next to it, where people are led but not disturbed."""
         mine = tuple(item.element for item in self._items)
-        worlds = (mine, tuple(element for element in mine if isinstance(element, Follow)))[: self._num_worlds]
-        ground = Grounds(each=(self._ground, Ground())[: self._num_worlds])
-        scene = replace(self.scene, elements=(EveryWorld(worlds),), ground=ground, planner=LIVE_PLANNER)
-        return World(scene, self.switches.applied(self.simulator), self.opening)
+        led = tuple(element for element in mine if isinstance(element, Follow))
+        scene = replace(self.scene, elements=mine, ground=self._ground, planner=LIVE_PLANNER)
+        scenes = (scene, replace(scene, elements=led, ground=Ground()))[: self._num_worlds]
+        return World(scene, self.switches.applied(self.simulator), self.opening, scenes)
 
     def _rebuild(self) -> None:
         """Rebuild the world around the same people; elements that stay keep their memory, new ones begin."""
@@ -655,11 +652,12 @@ class Session:
         kept = tuple(known[item.key] if item.key in known else item.element.begin(context) for item in self._laid)
         # What leads the ghost remembers nothing.
         ghosts = (None,) * sum(isinstance(item.element, Follow) for item in self._laid)
-        self._now = replace(now, memories=((kept, ghosts)[: self._num_worlds],))
+        self._now = replace(now, memories=(kept, ghosts)[: self._num_worlds])
 
     def _plane(self, now: WorldState) -> Plane:
         """Ground of the first world."""
-        return self._world.ground(now, now.frame / self.fps).map(lambda vectors: vectors[0], lambda scalars: scalars[0])
+        ground = self._world.ground(now, now.frame / self.fps)
+        return ground if ground.normal.ndim == 1 else ground.map(lambda vectors: vectors[0], lambda scalars: scalars[0])
 
     def _shot(self, report: Report | None, pulls: tuple[tuple[np.ndarray, np.ndarray], ...]) -> Shot:
         now, values = self._now, dict[str, float]()
@@ -688,24 +686,22 @@ class Session:
             MAX_PARTS * item.key + k: solid
             for item, memory in zip(self._laid, _memories(now), strict=True)
             for k, solid in enumerate(item.element.solids(memory))
+            if not solid.radius
         }
 
     def _spheres(self, now: WorldState) -> list[Sphere]:
         spheres = list[Sphere]()
         for item, memory in zip(self._laid, _memories(now), strict=True):
-            balls = item.element.balls(memory)
-            if balls is None:
-                continue
-            for k, (centre, radius) in enumerate(zip(balls.centres, balls.radii, strict=True)):
-                if float(centre[2]) > WAITING:
-                    spheres.append(Sphere(MAX_PARTS * item.key + k, _triple(centre), float(radius), balls.flying))
+            for k, ball in enumerate(item.element.solids(memory)):
+                if ball.radius and ball.there:
+                    thrown = ball.name == "ball"
+                    spheres.append(Sphere(MAX_PARTS * item.key + k, _triple(ball.centre), ball.radius, thrown))
         return spheres
 
 
 def _memories(now: WorldState) -> tuple[Any, ...]:
     """Memories of the first world's elements."""
-    every_world: Any = now.memories[0]
-    return every_world[0]
+    return now.memories[0]
 
 
 def people_in_a_row(people: int, start: str) -> tuple[Person, ...]:

@@ -275,7 +275,7 @@ class BallChunk(Chunk):
 
         hit, calm = rollout(throw), rollout()
         (ball,) = hit.balls
-        return struck(hit.motions[0], calm.motions[0], ball.velocities, self.mass)
+        return struck(hit.motions[0], calm.motions[0], ball.velocity, self.mass)
 
 
 def struck(motion: Motion, calm: Motion, velocities: Float[np.ndarray, "b t 3"], mass: float) -> Arrays:
