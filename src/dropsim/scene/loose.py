@@ -95,12 +95,10 @@ class LooseObjects:
 
     def _anybody_near(self, memories: Sequence[Any], context: SceneContext) -> bool:
         """Tell whether somebody is within the sphere around one of them."""
-        for k, i in enumerate(self.places):
-            reach = np.linalg.norm(self.bodies.half[k]) + context.skeleton.radii
-            away = context.people.x - memories[i].x[..., None, None, :]
-            if ((away * away).sum(-1) < reach**2).any():
-                return True
-        return False
+        x, reach = np.array([memories[i].x for i in self.places]), np.linalg.norm(self.bodies.half, axis=-1)
+        away = context.people.x - x[..., None, None, :]
+        within = reach[(..., *(None,) * (away.ndim - 2))] + context.skeleton.radii
+        return bool(((away * away).sum(-1) < within**2).any())
 
     def _stacked(self, memories: Sequence[Any], context: SceneContext) -> BodyState:
         """Return their states with one dimension for worlds and one for objects."""
