@@ -1,4 +1,4 @@
-"""Seconds of video drawn and encoded a second on one core, by size and body."""
+"""Seconds of video drawn and encoded a second on one core, by size."""
 
 import tempfile
 import time
@@ -25,12 +25,11 @@ def video_seconds(motion: Motion, style: Style) -> float:
 def main() -> None:
     """Print a table."""
     motion = stepping_clip(2.0).slice(0, FRAMES)
-    print("| size | body | video/drawing [s/s] | frames/s |")
-    print("|---|---|---|---|")
+    print("| size | video/drawing [s/s] | frames/s |")
+    print("|---|---|---|")
     for width, height in SIZES:
-        for body in ("skin", "capsules"):
-            rate = video_seconds(motion, Style(size=(width, height), body=body))
-            print(f"| {width} x {height} | {body} | {rate:.2f} | {rate * motion.fps:.1f} |")
+        rate = video_seconds(motion, Style(size=(width, height)))
+        print(f"| {width} x {height} | {rate:.2f} | {rate * motion.fps:.1f} |")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dropsim import read_scene, run, scenario, write_scene
-from dropsim.render import Sphere, Stage, contact_sheet
+from dropsim.render import Stage, contact_sheet
 from dropsim.scene.files import changed
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
@@ -22,9 +22,8 @@ write_scene(setup, out / "02_balls.toml")
 setup = read_scene(out / "02_balls.toml")
 world = setup.world()
 rollout = run(world, setup.num_frames(world.fps), seeds=setup.seed)
-spheres = [Sphere(balls.centres, float(balls.radii[0])) for balls in rollout.balls]
 contact_sheet(
-    [Stage(rollout.motions, spheres=spheres, ground=rollout.ground)],
+    [Stage(rollout.motions, objects=rollout.objects, ground=rollout.ground)],
     out / "02_balls.png",
     frames=8,
     labels=["balls of 12 kg"],

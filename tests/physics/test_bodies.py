@@ -7,7 +7,7 @@ import pytest
 
 from dropsim.body.joints import NUM_JOINTS
 from dropsim.body.rotations import exp
-from dropsim.physics.bodies import BALL, SHALLOW, Bodies, advance, make_way
+from dropsim.physics.bodies import BALL, SHALLOW, Bodies, BodyState, Crowd, advance, make_way
 from dropsim.physics.contact import Plane, Shape, solids
 from dropsim.physics.shapes import BOX
 
@@ -45,13 +45,20 @@ class Pile:
         self.still = np.zeros(self.x.shape[:2], dtype=np.int64)
         return self
 
+    @property
+    def state(self):
+        return BodyState(self.x, self.R, self.v, self.w, self.still)
+
+    @property
+    def crowd(self):
+        return Crowd(self.people, self.pace, self.radii, self.response)
+
     def run(self, seconds, watch=None):
         if not hasattr(self, "bodies"):
             self.ready()
         around, forces = solids(tuple(self.colliders), (1, 1)), np.zeros(self.people.shape)
         for _ in range(round(seconds / H)):
-            state = (self.x, self.R, self.v, self.w, self.still)
-            advance(*state, self.bodies, self.people, self.pace, self.radii, self.response, around, H, forces)
+            advance(self.state, self.bodies, self.crowd, around, H, forces)
             if watch:
                 watch(self)
         self.forces = forces
@@ -229,8 +236,7 @@ def test_somebody_gets_the_opposite_of_what_they_give():
     given = np.zeros(3)
     around, forces = solids(tuple(pile.ready().colliders), (1, 1)), np.zeros(pile.people.shape)
     for _ in range(3):
-        state = (pile.x, pile.R, pile.v, pile.w, pile.still)
-        advance(*state, pile.bodies, pile.people, pile.pace, pile.radii, pile.response, around, H, forces)
+        advance(pile.state, pile.bodies, pile.crowd, around, H, forces)
         given += H * forces[0, 0, 10]
         pile.pace[0, 0, 10] += H * forces[0, 0, 10] / 3.0
         pile.people += H * pile.pace
@@ -242,7 +248,7 @@ def made_way(pile: Pile, foot: tuple[float, float, float], *, stuck: bool = Fals
     """Put a foot somewhere, let the first body make way, and return where it is then."""
     pile.ready().people[0, 0, 10] = foot
     found, around = np.zeros(pile.still.shape, dtype=np.bool_), solids(tuple(pile.colliders), (1, 1))
-    assert make_way(pile.x, pile.R, pile.still, pile.bodies, pile.people, pile.radii, around, found) is stuck
+    assert make_way(pile.state, pile.bodies, pile.crowd, around, found) is stuck
     assert found.tolist() == [[stuck]]
     return pile.x[0, 0]
 

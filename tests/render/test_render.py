@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,16 +16,18 @@ from dropsim.body.mesh import Body
 from dropsim.body.rotations import exp
 from dropsim.body.skeleton import Skeleton, joint_index
 from dropsim.export import write
+from dropsim.export.people import BALL_COLOR
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
-from dropsim.render import Camera, Sphere, Stage, Style, contact_sheet, draw_frame, follow, video
+from dropsim.render import Camera, Stage, Style, contact_sheet, draw_frame, follow, video
 from dropsim.render.camera import View
-from dropsim.render.snapshot import ORANGE, TEAL, Snapshot
+from dropsim.render.snapshot import Snapshot
 from dropsim.render.stage import RED
+from dropsim.scene import Solid
 
 BEHIND = Camera(azimuth=-90.0)
 SIZE = (96, 96)
-SMALL = Style(size=SIZE, body="capsules")
+SMALL = Style(size=SIZE)
 
 
 def walk(frames: int = 4, *, speed: float = 1.2) -> Motion:
@@ -44,7 +47,7 @@ def pixels(picture: Image.Image) -> np.ndarray:
 
 
 def columns_of(picture: Image.Image, color: tuple[float, float, float]) -> np.ndarray:
-    """The columns of the pixels that have a colour's hue: shading scales the three channels nearly alike, so directions are compared."""
+    """The columns of the pixels that have a colour's hue: shading scales the three channels nearly alike."""
     values = pixels(picture)
     cosine = values @ np.array(color) / np.linalg.norm(values, axis=-1).clip(min=1e-9) / np.linalg.norm(color)
     return np.nonzero(cosine > 0.985)[1]
@@ -74,8 +77,14 @@ def tilted(*degrees: float) -> Plane:
     return plane if len(degrees) > 1 else plane.map(lambda v: v[0], lambda s: np.asarray(s[0]))
 
 
-def ball(x: float, y: float, z: float, frames: int = 4) -> Sphere:
-    return Sphere(np.tile((x, y, z), (frames, 1)), 0.2, color=RED)
+def ball(x: float, y: float, z: float, frames: int = 4) -> Solid:
+    return Solid.sphere(0.2, np.tile((x, y, z), (frames, 1)))
+
+
+def columns_of_person(motion: Motion, index: int, camera: Camera) -> np.ndarray:
+    """The columns in which somebody is seen."""
+    empty = shown(moved(motion, 0.0, -60.0), index, camera)
+    return np.nonzero(difference(shown(motion, index, camera), empty) > 0.1)[1]
 
 
 def with_force(motion: Motion, kind: str, joint: str, force: tuple[float, float, float]) -> Motion:
@@ -84,32 +93,10 @@ def with_force(motion: Motion, kind: str, joint: str, force: tuple[float, float,
     return replace(motion, **{kind: forces})
 
 
-def test_the_left_colour_is_on_the_left_from_behind_and_on_the_right_from_the_front() -> None:
-    motion = walk()
-    for azimuth, sign in ((-90.0, 1), (90.0, -1)):
-        picture = shown(motion, 0, Camera(azimuth=azimuth))
-        left, right = columns_of(picture, TEAL), columns_of(picture, ORANGE)
-        assert len(left) > 100
-        assert len(right) > 100
-        assert sign * (right.mean() - left.mean()) > 10
-
-
-def test_a_frame_has_the_size_asked_for_and_shows_a_person_of_the_right_height() -> None:
-    camera = Camera(target=(0.0, 0.0, 0.85), azimuth=-90.0, elevation=0.0, distance=100.0, field_of_view=1.0)
-    picture = shown(walk(), 0, camera, (121, 160))
-    assert picture.size == (121, 160)
-    # A pinhole far away: a metre is width / (2 d tan(fov / 2)) pixels. Limbs reach from the shoulder's top, 0.818 of
-    # 1.70 m and a radius of 0.058 m, down to the ankle, at 0.066 m where the shoe begins.
-    metre = 121 / (2 * 100 * math.tan(math.radians(0.5)))
-    rows = rows_of(picture, TEAL)
-    assert rows.min() == pytest.approx(80 - (0.818 * 1.70 + 0.058 - 0.85) * metre, abs=3)
-    assert rows.max() == pytest.approx(80 + (0.85 - 0.066) * metre, abs=5)
-
-
-@pytest.mark.parametrize("body", ["skin", "capsules"])
-def test_a_person_is_where_the_projected_joints_are(body: str) -> None:
-    motion, style = walk(), Style(size=(160, 200), body=body)
+def test_a_person_is_where_the_projected_joints_are() -> None:
+    motion, style = walk(), Style(size=(160, 200))
     there, empty = (draw_frame(m, 1, camera=BEHIND, style=style) for m in (motion, moved(motion, 0.0, -60.0)))
+    assert there.size == (160, 200)
     changed = difference(there, empty)
     columns, rows = View.of(BEHIND, *style.size).pixels(motion.joints[1]).astype(int).T
     # Every joint is inside the body, except that the outline may run through one at the rim.
@@ -123,11 +110,12 @@ def test_a_person_is_where_the_projected_joints_are(body: str) -> None:
 def test_the_skin_is_where_the_body_has_it() -> None:
     # The silhouette from far away is bounded by the vertices that Body.skinned returns, to a pixel on either side for
     # antialiasing.
-    motion, camera = (
-        walk(),
-        Camera(target=(0.0, 0.1, 0.9), azimuth=-90.0, elevation=0.0, distance=100.0, field_of_view=1.3),
-    )
-    style = Style(size=(200, 200))
+    # The left arm hangs, so that a picture that mirrors people is found.
+    camera = Camera(target=(0.0, 0.1, 0.9), azimuth=-90.0, elevation=0.0, distance=100.0, field_of_view=1.3)
+    motion, style = walk(), Style(size=(200, 200))
+    q = motion.q.copy()
+    q[:, joint_index("left_shoulder")] = exp(np.array([0.0, 0.0, -1.3]))
+    motion = Motion.from_rotations(motion.skeleton, motion.fps, motion.root, q)
     there, empty = (draw_frame(m, 1, camera=camera, style=style) for m in (motion, moved(motion, 30.0, 0.0)))
     rows, columns = np.nonzero(difference(there, empty) > 0.1)
     vertices = Body.shipped().fitted(motion.skeleton).skinned(motion.q[1], motion.joints[1])
@@ -143,11 +131,11 @@ def test_the_skin_is_where_the_body_has_it() -> None:
 def test_the_person_moves_in_a_camera_that_stands_and_stays_in_one_that_follows() -> None:
     motion = walk(31)
     from_the_right = Camera(target=(0.0, 1.8, 0.9), azimuth=0.0, distance=10.0)
-    still = [columns_of(shown(motion, i, from_the_right), ORANGE).mean() for i in (0, 30)]
+    still = [columns_of_person(motion, i, from_the_right).mean() for i in (0, 30)]
     # 3.6 m along +y, which is to the right from +x: 96 / (2 * 10 * tan 13.5) = 20 pixels a metre.
     assert still[1] - still[0] == pytest.approx(72, abs=5)
     cameras = follow(motion, camera=from_the_right)
-    tracked = [columns_of(shown(motion, i, cameras[i]), ORANGE).mean() for i in (10, 20)]
+    tracked = [columns_of_person(motion, i, cameras[i]).mean() for i in (10, 20)]
     assert abs(tracked[1] - tracked[0]) < 2
 
 
@@ -204,10 +192,8 @@ def test_one_push_on_neighbouring_joints_is_one_arrow() -> None:
     torso = [joint_index(name) for name in ("spine1", "spine2", "spine3", "left_collar", "right_collar")]
     forces[:, [*torso, joint_index("left_wrist")]] = [0.0, 50.0, 0.0]
     arrows = Snapshot.of(Stage((replace(walk(), external_forces=forces),)), 0, forces=True).arrows
-    # A shaft and a head each for the torso, 250 N and so 0.25 m long, and for the hand.
-    assert len(arrows) == 4
-    lengths = np.linalg.norm(arrows.far[2:] - arrows.near[:2], axis=1)
-    assert sorted(lengths.tolist()) == pytest.approx([0.05, 0.25])
+    # One for the torso, 250 N and so 0.25 m long, and one for the hand.
+    assert sorted(float(np.linalg.norm(arrow.way)) for arrow in arrows) == pytest.approx([0.05, 0.25])
 
 
 def test_a_ghost_changes_the_picture_less_than_a_person_and_hides_in_the_one_that_it_is() -> None:
@@ -235,7 +221,7 @@ def test_who_ends_first_stands_still_without_forces() -> None:
     assert len(stage) == 4
     moments = [Snapshot.of(stage, i, forces=True) for i in (1, 3)]
     assert np.array_equal(moments[0].people[1].joints, moments[1].people[1].joints)
-    assert len(moments[0].arrows) == 2
+    assert len(moments[0].arrows) == 1
     assert len(moments[1].arrows) == 0
 
 
@@ -245,7 +231,8 @@ def test_a_sphere_is_a_disc_of_its_size_that_hides_what_is_behind_it() -> None:
     # circumference.
     radius = 0.2 * 96 / (2 * 100 * math.tan(math.radians(0.5)))
     before, behind = (
-        len(columns_of(shown(Stage((walk(),), spheres=[ball(0.0, y, 1.0)]), 0, camera), RED)) for y in (-2.0, 2.0)
+        len(columns_of(shown(Stage((walk(),), objects=[ball(0.0, y, 1.0)]), 0, camera), BALL_COLOR))
+        for y in (-2.0, 2.0)
     )
     assert before == pytest.approx(math.pi * radius**2, abs=2 * math.pi * radius)
     assert behind < 0.6 * before
@@ -253,9 +240,9 @@ def test_a_sphere_is_a_disc_of_its_size_that_hides_what_is_behind_it() -> None:
 
 def test_the_ground_hides_what_is_below_it_and_tilts_over_time() -> None:
     # At x = 1 m a ground that has tilted by 25 degrees is 0.47 m lower, below the ball's middle at -0.15 m.
-    stage = Stage((walk(),), spheres=[ball(1.0, -1.0, -0.25)], ground=tilted(0.0, 5.0, 15.0, 25.0))
+    stage = Stage((walk(),), objects=[ball(1.0, -1.0, -0.25)], ground=tilted(0.0, 5.0, 15.0, 25.0))
     camera = Camera(target=(0.5, 0.0, 0.5), azimuth=-90.0)
-    seen = [len(columns_of(shown(stage, i, camera), RED)) for i in range(4)]
+    seen = [len(columns_of(shown(stage, i, camera), BALL_COLOR)) for i in range(4)]
     assert seen[0] == 0
     assert seen[3] > 50
     level, still = (shown(Stage((walk(),), ground=g), 3, camera) for g in (Plane.ground(), tilted(25.0)))
@@ -275,14 +262,13 @@ def test_the_squares_stay_with_the_pivot() -> None:
 
 
 def test_a_sphere_that_is_not_there_yet_is_not_drawn() -> None:
-    absent = Sphere(np.full((4, 3), math.nan), 0.2)
-    pictures = [shown(Stage((walk(),), spheres=s), 0, BEHIND) for s in ([absent], [])]
+    absent = ball(math.nan, 0.0, 0.0)
+    pictures = [shown(Stage((walk(),), objects=s), 0, BEHIND) for s in ([absent], [])]
     assert pictures[0].tobytes() == pictures[1].tobytes()
 
 
-@pytest.mark.parametrize("body", ["skin", "capsules"])
-def test_the_same_motion_gives_the_same_bytes(body: str) -> None:
-    first, second = (draw_frame(walk(), 2, camera=BEHIND, style=Style(size=SIZE, body=body)) for _ in range(2))
+def test_the_same_motion_gives_the_same_bytes() -> None:
+    first, second = (draw_frame(walk(), 2, camera=BEHIND, style=SMALL) for _ in range(2))
     assert first.tobytes() == second.tobytes()
 
 
@@ -303,13 +289,13 @@ def test_hands_are_bent_out_of_the_ground() -> None:
 
 def test_what_is_behind_the_camera_or_around_it_is_not_drawn() -> None:
     camera = Camera(target=(0.0, 0.0, 1.5), azimuth=-90.0, elevation=0.0, distance=0.05)
-    stage = Stage((walk(),), spheres=[ball(0.0, -3.0, 1.0), ball(0.0, 0.0, 1.5)])
+    stage = Stage((walk(),), objects=[ball(0.0, -3.0, 1.0), ball(0.0, 0.0, 1.5)])
     assert shown(stage, 0, camera).size == SIZE
 
 
 def test_a_shadow_is_on_the_ground_below_a_ball() -> None:
     camera = Camera(target=(2.0, 0.0, 0.0), azimuth=-90.0, elevation=80.0, distance=6.0)
-    bare, there = (pixels(shown(Stage((walk(),), spheres=s), 0, camera)) for s in ([], [ball(2.0, 0.0, 0.6)]))
+    bare, there = (pixels(shown(Stage((walk(),), objects=s), 0, camera)) for s in ([], [ball(2.0, 0.0, 0.6)]))
     darker = (bare - there).min(-1) > 0.05
     columns, rows = View.of(camera, *SIZE).pixels(np.array([[2.0, 0.0, 0.6], [2.0, 0.0, 0.0]])).T
     assert darker.sum() > 30
@@ -317,20 +303,6 @@ def test_a_shadow_is_on_the_ground_below_a_ball() -> None:
     # pixels.
     far = np.hypot(*(np.argwhere(darker).T - np.array([[rows[0]], [columns[0]]])))
     assert far.max() > 9
-
-
-@pytest.mark.parametrize("direction", [(0.0, 1.0, 0.0), (0.0, -1.0, 0.0), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)])
-def test_a_limb_seen_along_its_axis_is_drawn(direction: tuple[float, float, float]) -> None:
-    motion = walk()
-    joints = motion.joints.copy()
-    shoulder = joints[:, joint_index("left_shoulder")]
-    for reach, name in ((0.3, "left_elbow"), (0.55, "left_wrist")):
-        joints[:, joint_index(name)] = shoulder + reach * np.array(direction)
-    x, y, z = shoulder[0].tolist()
-    camera = Camera(target=(x, y, z), azimuth=-90.0, elevation=0.0, field_of_view=5.0)
-    # The picture is 0.44 m across and the upper arm 0.058 m in radius: a disc of 500 pixels, of which hand or shirt
-    # hide about half.
-    assert len(columns_of(shown(replace(motion, joints=joints), 0, camera), TEAL)) > 200
 
 
 def test_a_caption_is_written_at_the_top_and_shrinks_to_fit() -> None:
@@ -352,7 +324,8 @@ def test_a_contact_sheet_has_a_row_for_each_motion(tmp_path: Path) -> None:
         assert width == 3 * 60
         assert height > 2 * 70
         cells = [sheet.crop((60 * i, 0, 60 * i + 60, height // 2)) for i in range(3)]
-    assert all(len(columns_of(cell, TEAL)) > 20 for cell in cells)
+    # Each shows somebody: skin and clothes are darker than the floor and the sky.
+    assert all((pixels(cell)[25:, 5:-5].max(-1) < 0.6).sum() > 20 for cell in cells)
     assert [file.name for file in tmp_path.iterdir()] == ["sheet.png"]
 
 
@@ -383,7 +356,7 @@ def test_an_mp4_has_the_frames_and_rate_of_its_motion(tmp_path: Path) -> None:
 def test_a_gif_plays_at_the_rate_asked_for_and_everything_goes_along(tmp_path: Path) -> None:
     path = np.column_stack((np.linspace(-1, 1, 4), np.zeros(4), np.full(4, 0.5)))
     ground = tilted(0.0, 3.0, 6.0, 9.0)
-    stage = Stage((walk(),), ghost=walk(), spheres=[Sphere(path, 0.2)], ground=ground)
+    stage = Stage((walk(),), ghost=walk(), objects=[Solid.sphere(0.2, path)], ground=ground)
     video(stage, tmp_path / "walk.gif", style=Style(size=(48, 48)), fps=30.0)
     with Image.open(tmp_path / "walk.gif") as gif:
         assert gif.n_frames == 10
@@ -398,20 +371,13 @@ def test_a_gif_plays_at_the_rate_asked_for_and_everything_goes_along(tmp_path: P
 
 def test_resampling_a_stage_keeps_its_places_at_the_old_times() -> None:
     path = np.column_stack((np.linspace(-1, 1, 4), np.zeros(4), np.full(4, 0.5)))
-    stage = Stage((walk(),), spheres=[Sphere(path, 0.2)], ground=tilted(0.0, 3.0, 6.0, 9.0))
+    stage = Stage((walk(),), objects=[Solid.sphere(0.2, path)], ground=tilted(0.0, 3.0, 6.0, 9.0))
     fine = stage.resampled(30.0)
     assert len(fine) == 10
-    np.testing.assert_allclose(fine.spheres[0].path[::3], path)
+    np.testing.assert_allclose(fine.objects[0].centre[::3], path)
     for i in range(4):
         assert np.allclose(fine.plane(3 * i).normal, stage.plane(i).normal)
     assert np.linalg.norm(fine.ground.normal, axis=1) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("name", ["walk.avi", "walk", "walk.png"])
-def test_another_suffix_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match=r"ends in \.mp4 or \.gif"):
-        video(walk(), tmp_path / name)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_pyav_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,36 +426,32 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path, motion: Motion, message
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_stage_that_does_not_fit_together_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one motion"):
-        Stage(())
-    with pytest.raises(ValueError, match="4 frames, got 3"):
-        Stage((walk(),), spheres=[Sphere(np.zeros((3, 3)), 0.1)])
-    with pytest.raises(ValueError, match="positive radius"):
-        Stage((walk(),), spheres=[Sphere(np.zeros((4, 3)), -0.1)])
-    with pytest.raises(ValueError, match="one for each of the motion's 4 frames"):
-        Stage((walk(),), ground=tilted(0.0, 0.0, 0.0))
-    with pytest.raises(ValueError, match="normal of unit length"):
-        Stage((walk(),), ground=tilted(math.nan))
-    with pytest.raises(ValueError, match="resample them to one rate"):
-        Stage((walk(), replace(walk(), fps=30.0)))
-    with pytest.raises(ValueError, match="there is no frame 4"):
-        draw_frame(walk(), 4)
+REFUSED = [
+    (lambda: Stage(()), "at least one motion"),
+    (lambda: Stage((walk(),), objects=[Solid.sphere(0.1, np.zeros((3, 3)))]), "4 frames"),
+    (lambda: Stage((walk(),), objects=[Solid.sphere(-0.1, np.zeros((4, 3)))]), "positive radius"),
+    (lambda: Stage((walk(),), ground=tilted(0.0, 0.0, 0.0)), "one for each of the motion's 4 frames"),
+    (lambda: Stage((walk(),), ground=tilted(math.nan)), "normal of unit length"),
+    (lambda: Stage((walk(), replace(walk(), fps=30.0))), "resample them to one rate"),
+    (lambda: draw_frame(walk(), 4), "there is no frame 4"),
+    *(
+        (lambda size=size: Style(size=size), "from 16 pixels")
+        for size in ((0, 100), (15, 100), (-640, -480), (10**5, 10**5))
+    ),
+    (lambda: contact_sheet([], "sheet.png"), "at least one motion"),
+    (lambda: contact_sheet([walk(), walk()], "sheet.png", labels=["one"]), "1 labels for 2 motions"),
+    (lambda: contact_sheet([walk()], "sheet.png", frames=10_000, style=Style(size=(1000, 1000))), "too large"),
+    *((lambda name=name: video(walk(), name), r"ends in \.mp4 or \.gif") for name in ("walk.avi", "walk", "walk.png")),
+]
 
 
-@pytest.mark.parametrize("size", [(0, 100), (15, 100), (-640, -480), (100_000, 100_000)])
-def test_a_silly_size_is_refused(size: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="give a width and height from 16 pixels"):
-        Style(size=size)
-
-
-def test_a_sheet_without_motions_or_with_too_few_labels_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="at least one motion"):
-        contact_sheet([], tmp_path / "sheet.png")
-    with pytest.raises(ValueError, match="1 labels for 2 motions"):
-        contact_sheet([walk(), walk()], tmp_path / "sheet.png", labels=["one"])
-    with pytest.raises(ValueError, match="too large"):
-        contact_sheet([walk()], tmp_path / "sheet.png", frames=10_000, style=Style(size=(1000, 1000)))
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_what_does_not_fit_together_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], object], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        make()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -506,12 +468,7 @@ def files(tmp_path: Path) -> Path:
     ("name", "options", "size", "frames"),
     [
         ("walk.mp4", ["--size", "64x48"], (64, 48), 4),
-        (
-            "walk.mp4",
-            ["--size", "64x48", "--fps", "30", "--no-forces", "--caption", "hello", "--body", "capsules"],
-            (64, 48),
-            10,
-        ),
+        ("walk.mp4", ["--size", "64x48", "--fps", "30", "--no-forces", "--caption", "hello"], (64, 48), 10),
         ("walk.gif", ["--size", "50x40"], (50, 40), 4),
         ("walk.png", ["--size", "50x41", "--at", "0.2"], (50, 41), 1),
         ("new/walk.png", ["--contact-sheet", "--frames", "8", "--size", "48x40"], (6 * 50, 22 + 2 * 42 - 2), 1),
@@ -552,7 +509,7 @@ def test_the_command_draws_people_and_a_ghost(
         (["IN/walk.npz", "OUT/walk.png", "--contact-sheet", "--frames", "0"], "at least one frame"),
         (["IN/walk.npz", "OUT/walk.mp4", "--size", "huge"], "such as 1280x720"),
         (["IN/walk.npz", "OUT/walk.mp4", "--size", "640"], "such as 1280x720"),
-        (["IN/walk.npz", "OUT/walk.mp4", "--size", "4x4"], "give a width and height from 16 pixels"),
+        (["IN/walk.npz", "OUT/walk.mp4", "--size", "4x4"], "from 16 pixels"),
         (["IN/walk.npz", "OUT/walk.mp4", "--size", "99999x99999"], "up to 3840 x 2160"),
         (["IN/walk.npz", "OUT/walk.mp4", "--size", "65x48"], "an even width and height"),
         (["IN/walk.npz", "OUT/walk.mp4", "--fps", "0"], "0 frames per second"),

@@ -13,7 +13,6 @@ from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.recording import ClipPrior
 from dropsim.scene import Ball, Dodge, Drag, Follow, Ground, Obstacle, Person, Pin, Push, Scene, StiffJoint, Throw, Trip
 from dropsim.scene.files import Setup, SimulatorOptions, changed, read_scene, write_scene
-from dropsim.scene.files.reading import _lines_of
 from dropsim.scene.files.schema import ELEMENTS, MANY, SINGLE, TOP, keys_of, plain_type, short_keys
 from dropsim.scene.scenarios import SCENARIOS, scenario
 
@@ -99,9 +98,8 @@ def test_a_clip_is_relative_to_its_scene_file(tmp_path: Path):
 
 
 def test_the_schema_is_the_dataclasses():
-    assert all(
-        set(keys_of(cls)) == {f.name for f in dataclasses.fields(cls)} for cls in (*MANY.values(), *SINGLE.values())
-    )
+    for cls in (*MANY.values(), *SINGLE.values()):
+        assert set(keys_of(cls)) == {f.name for f in dataclasses.fields(cls) if f.init}
     assert set(TOP) == {"name", "description", "seconds", "seed", "clip", "handover", "prior", "body", "pose", "get_up"}
     assert set(short_keys(Push)) == {"direction", "newtons"}
     assert set(short_keys(Follow)) == {"speed", "every", "seconds"}
@@ -110,23 +108,12 @@ def test_the_schema_is_the_dataclasses():
 
 def test_lengths_times_and_forces_have_units():
     # Whoever adds a field [m] gives it the type Metres: a file may then say "7 cm".
-    plain = {
-        "weight",
-        "friction",
-        "leaf_damping",
-        "threshold",
-        "ridge",
-        "largest_load",
-        "largest_bearing",
-        "scale",
-        "bounce",
-    }
+    plain = {"weight", "friction", "leaf_damping", "threshold", "ridge", "scale", "bounce"}
+    plain |= {"largest_load", "largest_bearing"}
     for cls in (*MANY.values(), *SINGLE.values(), Setup):
         for name, key in keys_of(cls).items():
             kind, unit = plain_type(key.wanted)
-            assert kind is not float or unit or name in plain or name.endswith("_weight"), (
-                f"{cls.__name__}.{name} has no unit"
-            )
+            assert kind is not float or unit or name in plain or name.endswith("_weight"), f"{cls.__name__}.{name}"
 
 
 # --- units
@@ -163,82 +150,61 @@ def test_units_are_converted_exactly(tmp_path: Path, text: str, expected: object
 # --- what is refused
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "sentence"),
-    [
-        ("\n[[push]]\npart = 'hand'\nfroce = [1, 0, 0]", 4, "push has no field 'froce': did you mean 'force'?"),
-        ("[[push]]\nxyzzy = 1", 2, "push has no field 'xyzzy': use one of part, force,"),
-        ("secnods = 3", 1, "a scene has no 'secnods': did you mean 'seconds'?"),
-        ("[[psuh]]\nstart = 1", 1, "a scene has no 'psuh': did you mean 'push'?"),
-        ("[simulator]\nfriciton = 1", 2, "simulator has no field 'friciton': did you mean 'friction'?"),
-        ("\n[push]\nstart = 1", 2, "write [[push]] in two brackets"),
-        ("[[ground]]", 1, "ground is a table: write [ground]"),
-        ("ground = 3", 1, "ground is a table"),
-        ("push = [1]", 1, "push is a table"),
-        ("seconds = 'many'", 1, "seconds is a number [s], not 'many'"),
-        ("seconds = true", 1, "seconds is a number [s], not True"),
-        ("seconds = 1979-05-27", 1, "seconds is a number [s], not datetime"),
-        ("seed = 1.5", 1, "seed is a whole number, not 1.5"),
-        ("[[person]]\nstart = 3", 2, "person start is text in quotes, not 3"),
-        ("[simulator]\nreact = 0", 2, "simulator react is true or false, not 0"),
-        ("[[push]]\nforce = [1, 2]", 2, "push force is a list of 3 numbers in brackets, not [1, 2]"),
-        ("[[push]]\nforce = [1, 2, nan]", 2, "push force is a number [N] of at most 1e+12, not nan"),
-        ("[[push]]\nforce = [1, 2, 1e999]", 2, "push force is a number [N] of at most 1e+12, not inf"),
-        ("[[push]]\nstart = 1" + "0" * 400, 2, "push start is a number [s] of at most 1e+12"),
-        (
-            "[[drag]]\n\n# a path\npath = [\n  [0, 0, 0, 0],\n  [1, 0, 0],\n]",
-            4,
-            "drag path row 1 is a list of 4 numbers",
-        ),
-        ("[[push]]\nduration = '3 N'", 2, "push duration is a number [s], such as 3 s, and 'N' is no unit of it"),
-        ("[[pin]]\nweight = '3 kg'", 2, "pin weight is a plain number, and 'kg' is no unit of it"),
-        ("[[push]]\nduration = 0", 1, "a push starts at 0 s or later"),
-        ("[[push]]\npart = 'tail'", 1, "there is no joint 'tail'"),
-        ("\n[[push]]\nperson = 2", 2, "push is for person 2, and the scene has people 0 to 0"),
-        ("[[push]]\nforce = [0, 0, 0]\nnewtons = 3", 1, "push has both 'force' and 'newtons': leave one out"),
-        ("[[push]]\nnewtons = 3", 1, "push has 'newtons' and needs 'direction' too"),
-        ("[[push]]\nnewtons = -3\ndirection = 'left'", 1, "turn the direction instead of the sign"),
-        ("[[drag]]\npath = [[0, 0, 0, 0]]", 1, "a drag needs a path of at least two rows"),
-        ("a = 1\nb = [", 2, "is not TOML"),
-        ("[[push]]\nstart 3", 2, "is not TOML"),
-    ],
-)
+MISTAKES = [
+    ("\n[[push]]\npart = 'hand'\nfroce = [1, 0, 0]", 4, "push has no field 'froce': did you mean 'force'?"),
+    ("[[push]]\nxyzzy = 1", 2, "push has no field 'xyzzy': use one of part, force,"),
+    ("secnods = 3", 1, "a scene has no 'secnods': did you mean 'seconds'?"),
+    ("[[psuh]]\nstart = 1", 1, "a scene has no 'psuh': did you mean 'push'?"),
+    ("[simulator]\nfriciton = 1", 2, "simulator has no field 'friciton': did you mean 'friction'?"),
+    ("\n[push]\nstart = 1", 2, "write [[push]] in two brackets"),
+    ("[[ground]]", 1, "ground is a table: write [ground]"),
+    ("ground = 3", 1, "ground is a table"),
+    ("push = [1]", 1, "push is a table"),
+    ("seconds = 'many'", 1, "seconds is a number [s], not 'many'"),
+    ("seconds = true", 1, "seconds is a number [s], not True"),
+    ("seconds = 1979-05-27", 1, "seconds is a number [s], not datetime"),
+    ("seed = 1.5", 1, "seed is a whole number, not 1.5"),
+    ("[[person]]\nstart = 3", 2, "person start is text in quotes, not 3"),
+    ("[simulator]\nreact = 0", 2, "simulator react is true or false, not 0"),
+    ("[[push]]\n[[push]]\nforce = [1, 2]", 3, "push force is a list of 3 numbers in brackets, not [1, 2]"),
+    ("[[push]]\nforce = [1, 2, nan]", 2, "push force is a number [N] of at most 1e+12, not nan"),
+    ("[[push]]\nforce = [1, 2, 1e999]", 2, "push force is a number [N] of at most 1e+12, not inf"),
+    ("[[push]]\nstart = 1" + "0" * 400, 2, "push start is a number [s] of at most 1e+12"),
+    ("[[drag]]\npath = [\n  [0, 0, 0, 0],\n  [1, 0, 0],\n]", 2, "drag path row 1 is a list of 4 numbers"),
+    ("[[push]]\nduration = '3 N'", 2, "push duration is a number [s], such as 3 s, and 'N' is no unit of it"),
+    ("[[pin]]\nweight = '3 kg'", 2, "pin weight is a plain number, and 'kg' is no unit of it"),
+    ("[[push]]\nduration = 0", 1, "push duration has to be in (0, inf), not 0"),
+    ("[[push]]\npart = 'tail'", 1, "there is no joint 'tail'"),
+    ("\n[[push]]\nperson = 2", 0, "push is for person 2, and the scene has people 0 to 0"),
+    ("[[push]]\nforce = [0, 0, 0]\nnewtons = 3", 1, "push has both 'force' and 'newtons': leave one out"),
+    ("[[push]]\nnewtons = 3", 1, "push has 'newtons' and needs 'direction' too"),
+    ("[[push]]\nnewtons = -3\ndirection = 'left'", 1, "turn the direction, not the sign"),
+    ("[[drag]]\npath = [[0, 0, 0, 0]]", 1, "a drag needs 2 or more rows of 4 numbers"),
+    ("[[push]]\nstart 3", 2, "is not TOML"),
+    ("seconds = 0", 0, "seconds must be above 0 and at most 3600"),
+    ("seconds = 1e9", 0, "seconds must be above 0 and at most 3600"),
+    ("seed = -1", 0, "a seed is a whole number from 0"),
+    ("name = '../up'", 0, "cannot be a file's"),
+    ("name = ''", 0, "cannot be a file's"),
+    ("handover = 1", 0, "handover needs a clip"),
+    ("clip = 'a.bvh'\n[[person]]\n[[person]]\nposition = [2, 0]", 0, "has one person, not 2"),
+    ("[planner]\nnum_rollouts = 1000000", 0, "frames are more than 100000"),
+    ("[simulator]\nnum_samples = 1000000", 1, "between 1 and 4096"),
+    ("[[pin]]\n[[pin]]\nstart = 1.5", 0, "pin 0 and pin 1 both hold the right_wrist of person 0"),
+    ("[[follow]]\n\n[[follow]]", 0, "follow 0 and follow 1 both lead person 0"),
+    ("[[trip]]\n[[pin]]\njoint = 'right_ankle'", 0, "trip 0 and pin 0 both hold the right_ankle"),
+    ("[[drag]]\npath = [[0, 0, 0, 0], [9, 0, 0, 0]]\n[[pin]]", 0, "drag 0 and pin 0 both hold"),
+]
+"""Text, line or 0 where it is about the whole scene, and the sentence."""
+
+
+@pytest.mark.parametrize(("text", "line", "sentence"), MISTAKES)
 def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, line: int, sentence: str):
     path = written(tmp_path, text)
     with pytest.raises(ValueError, match=re.escape(sentence)) as error:
         read_scene(path)
-    assert str(error.value).startswith(f"{path} line {line}: ") or text.startswith("a = 1")
+    assert str(error.value).startswith(f"{path} line {line}: " if line else f"{path}: ")
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("seconds = 0", "seconds must be above 0 and at most 3600"),
-        ("seconds = 1e9", "seconds must be above 0 and at most 3600"),
-        ("seed = -1", "a seed is a whole number from 0"),
-        ("name = '../up'", "cannot be a file's"),
-        ("name = ''", "cannot be a file's"),
-        ("handover = 1", "give a clip"),
-        ("clip = 'a.bvh'\n[[person]]\n[[person]]\nposition = [2, 0]", "has one person, not 2"),
-        ("[planner]\nnum_rollouts = 1000000", "more than 100000 frames"),
-        ("[simulator]\nnum_samples = 1000000", "between 1 and 4096"),
-        (
-            "[[pin]]\n[[pin]]\nstart = 1.5",
-            "the pin in line 1 and the pin in line 2 both hold the right_wrist of person 0",
-        ),
-        ("[[follow]]\n\n[[follow]]", "the follow in line 1 and the follow in line 3 both lead person 0"),
-        (
-            "[[trip]]\n[[pin]]\njoint = 'right_ankle'",
-            "the trip in line 1 and the pin in line 2 both hold the right_ankle",
-        ),
-        ("[[drag]]\npath = [[0, 0, 0, 0], [9, 0, 0, 0]]\n[[pin]]", "the drag in line 1 and the pin in line 3"),
-    ],
-)
-def test_scenes_that_cannot_be(tmp_path: Path, text: str, sentence: str):
-    with pytest.raises(ValueError, match=re.escape(sentence)) as error:
-        read_scene(written(tmp_path, text))
-    assert str(error.value).startswith(str(tmp_path / "scene.toml"))
 
 
 def test_what_only_looks_contradictory(tmp_path: Path):
@@ -246,11 +212,6 @@ def test_what_only_looks_contradictory(tmp_path: Path):
     pins = "[[pin]]\n[[pin]]\nstart = 2\n[[pin]]\nperson = 1\n[[pin]]\njoint = 'head'\n"
     text = f"[[person]]\n[[person]]\nposition = [2, 0]\n{pins}[[trip]]\n[[trip]]\n"
     assert len(read_scene(written(tmp_path, text)).scene.elements) == 6
-
-
-def test_contradictions_are_refused_from_python_too():
-    with pytest.raises(ValueError, match="pin 0 and pin 1 both hold"):
-        Setup(scene=Scene(elements=(Pin(), Ball(), Pin(start=1.2))))
 
 
 def test_files_that_are_none(tmp_path: Path):
@@ -264,28 +225,20 @@ def test_files_that_are_none(tmp_path: Path):
         read_scene(tmp_path / "missing.toml")
 
 
+LONG = "a" * 100_000
 BROKEN = {
-    "rows of a square": ("[[follow]]\nspeed = 1\nevery = 1e-9\nseconds = 3600", "has too many turns"),
+    "rows of a square": ("[[follow]]\nspeed = 1\nevery = 1e-9\nseconds = 3600", "no more than 10000 turns"),
     "rows of nothing": ("[[follow]]\nspeed = 1\nevery = 1e-300\nseconds = 1e300", "at most 1e+12"),
-    "rows of a path": (
-        f"[[drag]]\npath = [{'[0, 0, 0, 0], ' * 10_001}]",
-        "drag path has 10001 rows: give at most 10000",
-    ),
+    "rows of a path": (f"[[drag]]\npath = [{'[0, 0, 0, 0], ' * 10_001}]", "drag path has 10001 rows"),
     "tables": ("[[push]]\n" * 100_000, "there are 100000 tables [[push]]: write at most 1000"),
     "a huge number": (f"seed = 0x{'f' * 1900}", "seed is a whole number below 2^63, not 6729"),
     "a huge time": (f"seconds = 0x{'f' * 1900}", "seconds is a number [s] of at most 1e+12"),
-    "a long header": (f"[{'a' * 800_000}]", "line 1: a name or a line of text has more than 2000 characters"),
-    "a wide header": (f'["a{" " * 800_000}b"]', "line 1: a name or a line of text has more than 2000 characters"),
-    "a dotted header": (f"[{'a.' * 400_000}a]", "line 1: a name or a line of text has more than 2000 characters"),
-    "a long key": (
-        f"\n[[push]]\n{'a' * 100_000} = 1",
-        "line 3: a name or a line of text has more than 2000 characters",
-    ),
-    "a long text": (
-        f"[[push]]\npart = '{'a' * 100_000}'",
-        "line 2: a name or a line of text has more than 2000 characters",
-    ),
-    "many lines": ("name = '''" + "aaaa\n" * 20_000 + "'''", "cannot be a file's"),
+    "a long header": (f"[{8 * LONG}]", "a scene has no 'aaaa"),
+    "a wide header": (f'["a{" " * 800_000}b"]', "a scene has no 'a "),
+    "a dotted header": (f"[{'a.' * 400_000}a]", "a scene has no 'a'"),
+    "a long key": (f"\n[[push]]\n{LONG} = 1", "line 3: push has no field 'aaaa"),
+    "a long text": (f"[[push]]\npart = '{LONG}'", "push part has 100000 characters: write at most 2000"),
+    "many lines": ("name = '''" + "aaaa\n" * 20_000 + "'''", "write at most 2000"),
     "an open string": ('name = "' + '\\"' * 400_000, "is not TOML"),
     "deep lists": (f"seconds = {'[' * 400}{']' * 400}", "seconds is a number [s]"),
     "deep tables": (f"[push.{'a.' * 900}a]", "write [[push]] in two brackets"),
@@ -317,33 +270,11 @@ def test_an_element_of_ones_own_has_no_table(tmp_path: Path):
         write_scene(Setup(), tmp_path / "scene.json")
 
 
-def test_lines_are_found_among_strings_arrays_and_comments():
-    text = '''# seconds = 1
-description = """
-[[push]]
-seconds = 5
-"""
-seconds = 3
-[[drag]]  # [[pin]]
-path = [ # start = 1
-  [0, 0],
-]
-joint = "a # b"
-["ground"]
-pivot = [1, 2]
-[[drag]]
-joint = 'x = ['
-planner.every = 3
-'''
-    lines = _lines_of(text, "")
-    assert lines["seconds",] == 6
-    assert lines["drag", 0] == 7
-    assert lines["drag", 0, "path"] == 8
-    assert lines["drag", 0, "joint"] == 11
-    assert lines["ground", "pivot"] == 13
-    assert lines["drag", 1, "joint"] == 15
-    assert lines["drag", 1, "planner"] == 16
-    assert not {("push", 0), ("pin", 0)} & set(lines)
+def test_tables_may_be_spelt_in_other_ways(tmp_path: Path):
+    text = 'description = """\n[[pin]]\n"""\npush = [{}, {start = 1}]\n["ground"]\npivot = [1, 2]\n[[pin]]\n'
+    setup = read_scene(written(tmp_path, text))
+    assert [type(e) for e in setup.scene.elements] == [Push, Push, Pin]
+    assert setup.scene.ground.pivot == (1.0, 2.0)
 
 
 # --- changing
@@ -390,11 +321,7 @@ def test_no_change_changes_nothing():
         ("push.froce", "1", "push.froce: push has no field 'froce': did you mean 'force'?"),
         ("psuh.force", "1", "a scene has no 'psuh': did you mean 'push'?"),
         ("ball.mass", "1", "the scene has 0 of ball: write ball.0.KEY to add one"),
-        (
-            "push.2.start",
-            "1",
-            "the scene has 1 of push: write push.0.KEY for one of them, push.KEY for all, and push.1.KEY to add one",
-        ),
+        ("push.2.start", "1", "write push.0.KEY for one of them, push.KEY for all, and push.1.KEY to add one"),
         ("push", "1", "write push.0.KEY for one of them"),
         ("push.0", "1", "write push.0.KEY for one of them"),
         ("push.x.start", "1", "write push.0.KEY for one of them"),
@@ -403,7 +330,7 @@ def test_no_change_changes_nothing():
         ("seconds.x", "1", "write seconds, and no more"),
         ("seconds", "many", "seconds is a number [s], not 'many'"),
         ("seconds", "1\nseed = 3", "seconds is a number [s]"),
-        ("push.person", "1", "push.person: push is for person 1"),
+        ("push.person", "1", "push is for person 1"),
         ("", "1", "a scene has no ''"),
         ("seed", f"0x{'f' * 100_000}", "seed is a whole number, not '0xffff"),
         ("x" * 100_000, "1", "a scene has no 'xxxx"),

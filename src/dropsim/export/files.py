@@ -3,24 +3,28 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from dropsim.body.mesh import Body
 from dropsim.export.csv import write_csv
 from dropsim.export.glb import write_glb
 from dropsim.export.html import write_html
-from dropsim.export.people import displayed, single
+from dropsim.export.people import Exported, single
 from dropsim.export.usd import write_usd
 from dropsim.motion.amass import write_amass
 from dropsim.motion.bvh import write_bvh
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
-from dropsim.scene.rollout import SolidTrack
+from dropsim.scene.element import Solid
 
 ENDINGS = {
-    ".bvh": "BVH", ".npz": "AMASS", ".glb": "glTF", ".csv": "a table", ".html": "a page that plays it", ".usd": "USD",
-    ".usda": "USD as text", ".usdc": "USD in binary",
-}  # fmt: skip
+    ".bvh": "BVH",
+    ".npz": "AMASS",
+    ".glb": "glTF",
+    ".csv": "a table",
+    ".html": "a page that plays it",
+    ".usd": "USD",
+    ".usda": "USD as text",
+    ".usdc": "USD in binary",
+}
 """The formats that are written, by the file's ending."""
 
 
@@ -34,9 +38,16 @@ def export_ending(path: str | Path) -> str:
 
 
 def write(
-    motions: Motion | Sequence[Motion], path: str | Path, *, body: Body | None = None, ground: Plane | None = None, seed: int | None = None,
-    up: str | None = None, unit: float | None = None, objects: Sequence[SolidTrack] = (),
-) -> None:  # fmt: skip
+    motions: Motion | Sequence[Motion],
+    path: str | Path,
+    *,
+    body: Body | None = None,
+    ground: Plane | None = None,
+    seed: int | None = None,
+    up: str | None = None,
+    unit: float | None = None,
+    objects: Sequence[Solid] = (),
+) -> None:
     """Write a motion, or several people at one rate into a GLB, HTML or USD file; whole or not at all.
 
     GLB, HTML and USD carry a skinned body, the shipped one unless given, fitted to each person's bones; its hands are
@@ -49,29 +60,12 @@ def write(
     if ending == ".bvh":
         write_bvh(single(motions, path), path, up="y" if up is None else up, unit=1.0 if unit is None else unit)
         return
-    if given := [name for name, value in (("up", up), ("unit", unit)) if value is not None]:
-        raise ValueError(f"{path}: only a BVH file's axes and unit can be chosen: leave out {' and '.join(given)}")
+    if up is not None or unit is not None:
+        raise ValueError(f"{path}: only a BVH file's axes and unit can be chosen: leave out up and unit")
     if ending == ".npz":
         write_amass(single(motions, path), path, seed=seed)
     elif ending == ".csv":
         write_csv(single(motions, path), path, seed=seed)
-    elif ending == ".html":
-        write_html(displayed(motions, path, ground), path, body=body, seed=seed)
     else:
-        people = displayed(motions, path, ground)
-        (write_glb if ending == ".glb" else write_usd)(
-            people, path, body=body, seed=seed, objects=_checked(objects, path, people)
-        )
-
-
-def _checked(objects: Sequence[SolidTrack], path: Path, people: Sequence[Motion]) -> Sequence[SolidTrack]:
-    """Refuse objects of several worlds, of another length, or with numbers that are not finite while they are there."""
-    for track in objects:
-        if track.centres.shape != (max(map(len, people)), 3):
-            raise ValueError(
-                f"{path}: the {track.name} needs a place for each of the motion's {max(map(len, people))} frames: pick one world"
-            )
-        lasting = track.at_all_times()
-        if not (track.there.any() and np.isfinite(lasting.centres).all() and np.isfinite(lasting.rotations).all()):
-            raise ValueError(f"{path}: the {track.name} has places that are not finite, so nothing was written")
-    return objects
+        writer = {".html": write_html, ".glb": write_glb}.get(ending, write_usd)
+        writer(Exported.of(motions, path, ground=ground, objects=objects, body=body, seed=seed), path)

@@ -1,4 +1,4 @@
-"""Hands on the ground, for display only: they bend at the wrist, so that the fingers, which no joint of ours moves, stay out of it.
+"""Hands on the ground, for display only: they bend at the wrist, so that the fingers stay out of it.
 
 A Motion holds the simulator's own rotations. Pictures, the app, and the formats that carry a skinned body (GLB, HTML,
 USD) bend the hands when they draw or write; BVH, npz and CSV do not.

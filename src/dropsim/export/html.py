@@ -5,14 +5,13 @@ import html
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dropsim.body.clothes import Part
-from dropsim.body.mesh import Body
 from dropsim.body.skeleton import NUM_JOINTS
-from dropsim.export.people import Rig, names, quaternions_xyzw
+from dropsim.export.people import Exported, Rig, quaternions_xyzw
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 
@@ -23,14 +22,14 @@ _POLICY = "default-src 'unsafe-inline' 'unsafe-eval' data: blob:"
 """What the page may load: what is in it, and nothing else."""
 
 
-def write_html(people: Sequence[Motion], path: Path, *, body: Body | None = None, seed: int | None = None) -> None:
-    """Write people as a page that plays them in a loop at their rate, through viser's recorder; joints are where the motion has them.
+def write_html(exported: Exported, path: Path) -> None:
+    """Write people as a page that plays them in a loop at their rate, through viser's recorder.
 
-    The page forbids itself every request to the outside.
+    Joints are where the motion has them. The page forbids itself every request to the outside.
     """
-    rigs = [Rig.of(motion, body, number) for number, motion in enumerate(people)]
+    people, seed = exported.people, exported.seed
     with _server() as server:
-        page = _record(server, people, rigs)
+        page = _record(server, exported)
     title = people[0].name or "dropsim"
     if seed is not None:
         title += f", seed {seed}"
@@ -68,26 +67,16 @@ def stop_server(server: "viser.ViserServer") -> None:
             thread.join()
 
 
-def _record(server: "viser.ViserServer", people: Sequence[Motion], rigs: Sequence[Rig]) -> str:
+def _record(server: "viser.ViserServer", exported: Exported) -> str:
     """Set the scene, play every frame into the recorder, and return the page."""
+    people = exported.people
     _set_scene(server, people)
-    meshes = [
-        [
-            (part.joints, server.scene.add_mesh_skinned(
-                f"/{name}_{number}", part.vertices, part.faces, bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (len(part.joints), 1)),
-                bone_positions=rig.bind[part.joints], skin_weights=part.blend, color=part.color,
-            ))
-            for number, part in enumerate(Part.of(piece, rig.vertices, _dense(rig)) for piece in rig.pieces)
-        ]
-        for name, rig in zip(names(people), rigs, strict=True)
-    ]  # fmt: skip
-    poses = [
-        (
-            quaternions_xyzw(motion.skeleton.global_rotations(motion.q))[..., [3, 0, 1, 2]].round(6),
-            motion.joints.round(5),
-        )
-        for motion in people
-    ]
+    meshes, poses = list[list[tuple[Any, Any]]](), list[tuple[np.ndarray, np.ndarray]]()
+    for name, motion, rig in exported.named_people():
+        parts = [Part.of(piece, rig.vertices, _dense(rig)) for piece in rig.pieces]
+        meshes.append([(part.joints, _add_part(server, f"/{name}_{k}", part, rig)) for k, part in enumerate(parts)])
+        turns = quaternions_xyzw(motion.skeleton.global_rotations(motion.q))
+        poses.append((turns[..., [3, 0, 1, 2]].round(6), motion.joints.round(5)))
     recorder = server.get_scene_serializer()
     frames = max(map(len, people))
     for frame in range(frames):
@@ -100,6 +89,19 @@ def _record(server: "viser.ViserServer", people: Sequence[Motion], rigs: Sequenc
         if frames > 1:
             recorder.insert_sleep(1 / people[0].fps)
     return recorder.as_html()
+
+
+def _add_part(server: "viser.ViserServer", name: str, part: Part, rig: Rig) -> "viser.MeshSkinnedHandle":
+    """Add a skinned mesh of one colour in the rest pose."""
+    return server.scene.add_mesh_skinned(
+        name,
+        part.vertices,
+        part.faces,
+        bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (len(part.joints), 1)),
+        bone_positions=rig.bind[part.joints],
+        skin_weights=part.blend,
+        color=part.color,
+    )
 
 
 def _dense(rig: Rig) -> np.ndarray:
@@ -116,9 +118,15 @@ def _set_scene(server: "viser.ViserServer", people: Sequence[Motion]) -> None:
     middle, reach = (low + high) / 2, float(np.linalg.norm(high - low))
     side = float(np.ceil(reach + 8))
     server.scene.add_grid(
-        "/floor", side, side, position=(*middle.round(), 0.0), section_color=(200, 200, 200), plane_color=(245, 245, 245),
-        plane_opacity=1.0, shadow_opacity=0.3,
-    )  # fmt: skip
+        "/floor",
+        side,
+        side,
+        position=(*middle.round(), 0.0),
+        section_color=(200, 200, 200),
+        plane_color=(245, 245, 245),
+        plane_opacity=1.0,
+        shadow_opacity=0.3,
+    )
     right = -people[0].q[0, 0, :2, 0]
     facing = np.arctan2(right[1], right[0]) + np.pi / 2 + np.radians(55)
     distance = 3.2 + 0.6 * reach

@@ -10,49 +10,59 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.files.units import GRAVITY
 from dropsim.physics.contact import HAIR, Solids, nearest, nearest_within, of_person
-from dropsim.physics.shapes import BOUND, BOX, shape_distance, to_local, turned
+from dropsim.physics.shapes import BOUND, BOX, FRICTION, box_distance, shape_distance, to_local, turned
 
 Array = Any
 """numba knows the types."""
-BALL = 1
+Vector = tuple[float, float, float]
+Axes = tuple[Vector, Vector, Vector]
+Box = tuple[Vector, Axes, Vector]
+"""Centre, own axes and half sizes."""
+State = tuple[Array, Array, Array, Array]
+"""Positions, rotations, velocities and angular velocities of a world's bodies."""
+People = tuple[Array, Array, Array, Array, Array]
+"""Places of a world's spheres, their velocities and the impulses that they got; radii and response of a body."""
+BALL = 3
+"""Kind of a body, next to shapes.BOX."""
 SUBSTEP_WAY, FEWEST_SUBSTEPS, MOST_SUBSTEPS = 0.006, 4, 16
-"""Farthest that something moves in a substep [m], in so many to so many substeps of a frame: 3 m/s and more take
-all."""
+"""Largest way of a body in a substep [m], and the fewest and most substeps of a frame: 3 m/s and more take all."""
 MOST_ITERATIONS = 200
-"""Of the impulses within a substep: between somebody of 40 kg and the ground, a box of 1 kg takes about a hundred."""
+"""Limit of iterations in a substep: between somebody of 40 kg and the ground, a box of 1 kg takes about a hundred."""
 CONVERGED = 1e-4
-"""Iterations end when none of them changes a velocity by more than this [m/s]."""
+"""Change of velocity below which the iterations end [m/s]."""
 SAME_CONTACT = 0.02
-"""Contacts of two bodies that are nearer than this in two substeps are one [m]."""
+"""Distance below which contacts of two bodies in two substeps are one [m]."""
 SLOP = 0.0005
 """Depth that is left alone, so that contacts do not come and go [m]."""
 RECOVERY = 0.1
 """Share of a depth that a substep takes back."""
 FASTEST_RECOVERY = 0.5
-"""[m/s]"""
+"""Largest velocity with which a depth is taken back [m/s]."""
 BOUNCING = 0.3
-"""Slower impacts do not bounce [m/s]."""
+"""Speed below which impacts do not bounce [m/s]."""
 AT_REST, FRAMES_TO_SLEEP = 0.01, 15
-"""A body all of which is slower [m/s] for so many frames sleeps: something that falls is that slow for one frame at
-most."""
+"""Speed of a body at rest [m/s], and frames at rest after which it sleeps: what falls is that slow for one at most."""
 TOUCHING = 0.1
-"""Nearest that somebody's sphere comes to a body before they are looked at more closely [m]."""
+"""Distance from a person's sphere at which a body is looked at more closely [m]."""
 MARGIN = 0.01
-"""How much farther than by what moves bodies are looked for [m]."""
+"""Distance at which bodies and surfaces are looked for, besides what may move within a frame [m]."""
 SHALLOW, NUM_ROUNDS = 0.01, 4
-"""Depth in people at which bodies make way [m], and in how many rounds they do so."""
+"""Depth in people at which bodies make way [m], and the rounds in which they do so."""
+NEARBY = 0.005
+"""Distance at which contacts are looked for, besides what may move in a substep [m]."""
 MOST_CONTACTS = 64
-"""Of a body, without those with people: a box has up to 8 with each that it touches."""
+"""Limit of a body's contacts, without those with people: a box has up to 8 with each body."""
 STATIC = -1
-"""Index of what gives way to nobody; people's spheres are counted on from -2."""
+"""Index of surfaces that give way to nobody; people's spheres are counted on from -2."""
 
 
 class Bodies(NamedTuple):
-    """What does not change of some rigid bodies."""
+    """Properties of rigid bodies that do not change."""
 
     kind: np.ndarray
     """shapes.BOX or BALL (n)."""
@@ -63,9 +73,43 @@ class Bodies(NamedTuple):
     ease: np.ndarray
     """Inverse moments of inertia about their own axes (n 3) [1/(kg m^2)]."""
     friction: np.ndarray
-    """Between each and what is no rougher (n)."""
+    """Friction coefficient of each body; a pair uses the smaller one (n)."""
     bounce: np.ndarray
     """Share of the speed that an impact gives back (n)."""
+
+
+class BodyState(NamedTuple):
+    """Poses and velocities of one body in every world `*b`, or of all bodies (worlds n)."""
+
+    x: Float[np.ndarray, "*b 3"]
+    """Centre [m]."""
+    R: Float[np.ndarray, "*b 3 3"]
+    """Rotation from its own axes to the world's."""
+    v: Float[np.ndarray, "*b 3"]
+    """Velocity [m/s]."""
+    w: Float[np.ndarray, "*b 3"]
+    """Angular velocity [rad/s]."""
+    still: Int[np.ndarray, "*b"]
+    """Number of frames for which it has been at rest."""
+
+    @classmethod
+    def at_rest(cls, x: np.ndarray, R: np.ndarray, batch: tuple[int, ...]) -> "BodyState":
+        """Return a body that does not move, in every world."""
+        zero, still = np.zeros((*batch, 3)), np.zeros(batch, dtype=np.int64)
+        return cls(np.tile(x, (*batch, 1)), np.tile(R, (*batch, 1, 1)), zero, zero, still)
+
+
+class Crowd(NamedTuple):
+    """People as bodies meet them."""
+
+    x: np.ndarray
+    """Joints (worlds p 22 3) [m]."""
+    v: np.ndarray
+    """Their velocities [m/s]."""
+    radii: np.ndarray
+    """Radii of the joints' spheres (22) [m]."""
+    response: np.ndarray
+    """Change of joint j's velocity by a unit impulse on joint k (22 22) [1/kg]."""
 
 
 class Contacts(NamedTuple):
@@ -79,42 +123,43 @@ class Contacts(NamedTuple):
     """Gap, friction, velocity to leave with, impulse along the normal so far (c 4)."""
 
 
-@kernel
-def advance(
-    x: Array, R: Array, v: Array, w: Array, still: Array, bodies: Bodies, people: Array, velocities: Array, radii: Array, response: Array,
-    solids: Solids, h: float, forces: Array,
-) -> bool:  # fmt: skip
-    """Move the bodies of every world by a frame, in place, and write the mean forces on the people [N]; return whether any is awake.
+class Manifold(NamedTuple):
+    """Points at which two boxes touch, and space to find them."""
 
-    x, v, w are (worlds n 3), R (worlds n 3 3) from the bodies' own axes to the world's; people (worlds p 22 3). An
-    impulse on joint k changes the velocity of joint j by response[j, k] times it (22 22) [1/kg]. `still` counts the
-    frames that each body has been at rest (worlds n); bodies that rest long enough sleep until somebody or something
-    that moves comes near. Bodies that cannot meet within the frame are moved apart from each other, each such island in
-    as many substeps as its own speed takes.
+    points: np.ndarray
+    depths: np.ndarray
+    scratch: np.ndarray
+
+
+@kernel
+def advance(states: BodyState, bodies: Bodies, crowd: Crowd, solids: Solids, h: float, forces: Array) -> bool:
+    """Move the bodies of every world by a frame, in place; write the mean forces on people [N]; return if any is awake.
+
+    Bodies that rest long enough sleep until somebody or something that moves comes near. Bodies that cannot meet within
+    the frame are moved apart from each other, each such island in as many substeps as its own speed takes.
     """
-    n, count, joints, anything = x.shape[1], people.shape[1], people.shape[2], False
-    for world in range(len(x)):
-        here = of_person(solids, world * count)
-        at, pace = people[world].copy().reshape(count * joints, 3), velocities[world].copy().reshape(count * joints, 3)
-        state, given = (x[world], R[world], v[world], w[world]), np.zeros(at.shape)
-        near = _near_people(x[world], v[world], bodies, at, pace, radii, h)
-        awake = _awake(x[world], v[world], still[world], near, bodies, here, h)
+    count, joints, anything = crowd.x.shape[1], crowd.x.shape[2], False
+    for world in range(len(states.x)):
+        x, R, v, w = states.x[world], states.R[world], states.v[world], states.w[world]
+        here, still = of_person(solids, world * count), states.still[world]
+        at, pace = crowd.x[world].copy().reshape(count * joints, 3), crowd.v[world].copy().reshape(count * joints, 3)
+        given = np.zeros(at.shape)
+        near = _near_people(x, v, bodies, at, pace, crowd.radii, h)
+        awake = _awake(x, v, still, near, bodies, here, h)
         if not awake.any():
             continue
         anything = True
-        travel = 2 * h * _fastest(np.nonzero(awake)[0], v[world], w[world], bodies, near, pace, h)
-        first = _islands(awake, near, x[world], bodies, travel)
-        for i in range(n):
+        travel = 2 * h * _fastest(np.nonzero(awake)[0], v, w, bodies, near, pace, h)
+        first = _islands(awake, near, x, bodies, travel)
+        people = (at, pace, given, crowd.radii, crowd.response)
+        for i in range(len(x)):
             if first[i] == i:
                 members = np.nonzero(first == i)[0]
-                _advance_island(members, state, bodies, near, at, pace, given, radii, response, here, h, travel)
-        for p in range(count * joints):
-            for k in range(3):
-                forces[world, p // joints, p % joints, k] = given[p, k] / h
-        for i in range(n):
-            if awake[i]:
-                moves = _size(v[world, i]) > AT_REST or _size(w[world, i]) * _reach(i, bodies) > AT_REST
-                still[world, i] = 0 if moves else still[world, i] + 1
+                _advance_island(members, (x, R, v, w), bodies, near, people, here, h, travel)
+        forces[world] = (given / h).reshape(forces.shape[1:])
+        for i in np.nonzero(awake)[0]:
+            moves = _size(v[i]) > AT_REST or _size(w[i]) * _reach(i, bodies) > AT_REST
+            still[i] = 0 if moves else still[i] + 1
     return anything
 
 
@@ -131,7 +176,7 @@ def _fastest(members: Array, v: Array, w: Array, bodies: Bodies, near: Array, pa
 
 @kernel
 def _islands(awake: Array, near: Array, x: Array, bodies: Bodies, travel: float) -> Array:
-    """Return for each body that is awake the first one of its island, -1 for the others; all that people are near are one island."""
+    """Return the first body of each body's island, -1 for those asleep; all bodies near people are one island."""
     first, waiting = np.full(len(x), -1), np.empty(len(x), np.int64)
     for i in range(len(x)):
         if not awake[i] or first[i] >= 0:
@@ -156,18 +201,18 @@ def _may_meet(i: int, k: int, x: Array, bodies: Bodies, travel: float) -> bool:
 
 @kernel
 def _advance_island(
-    members: Array, state: tuple[Array, Array, Array, Array], bodies: Bodies, near: Array, at: Array, pace: Array, given: Array,
-    radii: Array, response: Array, here: Solids, h: float, travel: float,
-) -> None:  # fmt: skip
-    """Move some bodies by a frame, and the people near them along; add the impulses that people get to `given`."""
-    (x, R, v, w), num_members, joints = state, len(members), len(radii)
+    members: Array, state: State, bodies: Bodies, near: Array, people: People, here: Solids, h: float, travel: float
+) -> None:
+    """Move some bodies by a frame, and the people near them along; add the impulses that people get to theirs."""
+    (x, R, v, w), (at, pace, given, radii, response) = state, people
+    num_members = len(members)
     way = h * _fastest(members, v, w, bodies, near, pace, h)
     substeps = min(max(math.ceil(way / SUBSTEP_WAY), FEWEST_SUBSTEPS), MOST_SUBSTEPS)
     dt, touched = h / substeps, near[members].any()
     most = num_members * (MOST_CONTACTS + (len(at) if touched else 0))
     contacts = Contacts(np.empty((most, 2), np.int64), np.empty((most, 4, 3)), np.empty((most, 4)))
     before, known = Contacts(np.empty((most, 2), np.int64), np.empty((most, 4, 3)), np.empty((most, 4))), 0
-    points, depths, normal, scratch = np.empty((16, 3)), np.empty(16), np.empty(3), np.empty((2, 16, 3))
+    manifold = Manifold(np.empty((16, 3)), np.empty(16), np.empty((2, 16, 3)))
     held = np.empty(len(x) + 1, np.bool_)
     rows, counts, low = (
         np.empty((num_members, *here.shapes.shape)),
@@ -183,19 +228,17 @@ def _advance_island(
         for i in members:
             v[i, 2] -= GRAVITY * dt
         for i in members:
+            within = _reach(i, bodies) + TOUCHING
             for p in range(len(at) if near[i] else 0):
-                num = _touch_person(i, p, x, R, v, w, bodies, at, pace, radii[p % joints], dt, contacts, num)
+                if _size(_plus(_row(at, p), _row(x, i), -1.0)) < within + radii[p % len(radii)]:
+                    num = _touch_person(i, p, state, bodies, people, dt, contacts, num)
         for m in range(num_members):
             for k in members[m + 1 :]:
-                num = _touch_each_other(
-                    members[m], k, x, R, v, w, bodies, dt, contacts, num, points, depths, normal, scratch
-                )
+                num = _touch_each_other(members[m], k, state, bodies, dt, contacts, num, manifold)
         for m in range(num_members):
             if low[m]:
                 own = Solids(here.planes, here.spheres, here.patches, rows[m][: counts[m]], here.mesh)
-                num = _touch_statics(
-                    members[m], x, R, v, w, bodies, own, dt, contacts, num, points, depths, normal, scratch
-                )
+                num = _touch_statics(members[m], state, bodies, own, dt, contacts, num, manifold)
         for c in range(num):
             _start_warm(c, x, R, v, w, bodies, pace, given, response, contacts, before, known)
         for _ in range(MOST_ITERATIONS):
@@ -221,80 +264,65 @@ def _advance_island(
 
 
 @kernel
-def make_way(
-    x: Array, R: Array, still: Array, bodies: Bodies, people: Array, radii: Array, solids: Solids, stuck: Array
-) -> bool:
-    """Move bodies, in place, out of people who went farther into them than their velocities said, as by a muscle's sudden pull.
+def make_way(states: BodyState, bodies: Bodies, crowd: Crowd, solids: Solids, stuck: Array) -> bool:
+    """Move bodies, in place, out of people who went farther into them than their velocities said.
 
     The impulses are there in the next frame; here a body only gets out of the way, and not into the ground or what
     stands around. Write which ones are stuck between people and that (worlds n), and return whether any is.
     """
-    count, joints, anything = people.shape[1], people.shape[2], False
-    for world in range(len(x)):
-        here, at = of_person(solids, world * count), people[world].copy().reshape(count * joints, 3)
-        for i in range(x.shape[1]):
+    count, joints = crowd.x.shape[1], crowd.x.shape[2]
+    for world in range(len(states.x)):
+        here, at = of_person(solids, world * count), crowd.x[world].copy().reshape(count * joints, 3)
+        x, R = states.x[world], states.R[world]
+        for i in range(len(x)):
             for done in range(NUM_ROUNDS + 1):
-                deepest, mx, my, mz = SHALLOW, 0.0, 0.0, 0.0
+                deepest, way = SHALLOW, (0.0, 0.0, 0.0)
                 for p in range(count * joints):
-                    reach = _reach(i, bodies) + radii[p % joints]
-                    if (at[p, 0] - x[world, i, 0]) ** 2 + (at[p, 1] - x[world, i, 1]) ** 2 + (
-                        at[p, 2] - x[world, i, 2]
-                    ) ** 2 > reach**2:
+                    radius = crowd.radii[p % joints]
+                    if _size(at[p] - x[i]) > _reach(i, bodies) + radius:
                         continue
-                    d, nx, ny, nz = _out_of_body(i, at[p], x[world], R[world], bodies)
-                    if radii[p % joints] - d > deepest:
-                        deepest, mx, my, mz = radii[p % joints] - d, -nx, -ny, -nz
+                    d, n = _out_of_body(i, at[p], x, R, bodies)
+                    if radius - d > deepest:
+                        deepest, way = radius - d, _times(-1.0, n)
                 stuck[world, i] = deepest > SHALLOW + HAIR
                 if not stuck[world, i] or done == NUM_ROUNDS:
                     break
-                far = deepest - SHALLOW
-                fx, fy, fz = _free_way(i, x[world], R[world], bodies, here, far * mx, far * my, far * mz)
-                x[world, i, 0] += fx
-                x[world, i, 1] += fy
-                x[world, i, 2] += fz
-                still[world, i] = 0
-            anything = anything or stuck[world, i]
-    return anything
+                _write(x, i, _plus(x[i], _free_way(i, x, R, bodies, here, _times(deepest - SHALLOW, way)), 1.0))
+                states.still[world, i] = 0
+    return stuck.any()
 
 
 @kernel
-def _free_way(
-    i: int, x: Array, R: Array, bodies: Bodies, here: Solids, mx: float, my: float, mz: float
-) -> tuple[float, float, float]:  # fmt: skip
-    """Return the part of a way that takes a body no farther than up to what gives way to nobody; along that it goes on."""
-    num_planes, num_spheres = len(here.planes), len(here.spheres)
-    for k in range(num_planes + num_spheres + len(here.shapes)):
-        if k < num_planes:
-            plane = here.planes[k]
-            nx, ny, nz = plane[0], plane[1], plane[2]
-            d = x[i, 0] * nx + x[i, 1] * ny + x[i, 2] * nz - plane[3]
-        elif k < num_planes + num_spheres:
-            ball = here.spheres[k - num_planes]
-            nx, ny, nz = x[i, 0] - ball[0], x[i, 1] - ball[1], x[i, 2] - ball[2]
-            length = max(math.sqrt(nx * nx + ny * ny + nz * nz), 1e-9)
-            d, nx, ny, nz = length - ball[3], nx / length, ny / length, nz / length
-        else:
-            row = here.shapes[k - num_planes - num_spheres]
-            reach = _reach(i, bodies) + math.sqrt(mx * mx + my * my + mz * mz)
-            if (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2 > (row[BOUND] + reach) ** 2:
-                continue
-            lx, ly, lz = to_local(x[i, 0], x[i, 1], x[i, 2], row)
+def _free_way(i: int, x: Array, R: Array, bodies: Bodies, here: Solids, way: Vector) -> Vector:
+    """Return the part of a way that takes a body no farther than up to static surfaces; along these it goes on."""
+    at = _row(x, i)
+    for plane in here.planes:
+        way = _stopped(i, R, bodies, _dot(at, plane) - plane[3], (plane[0], plane[1], plane[2]), way)
+    for ball in here.spheres:
+        out = _plus(at, ball, -1.0)
+        length = max(_size(out), 1e-9)
+        way = _stopped(i, R, bodies, length - ball[3], _times(1 / length, out), way)
+    for row in here.shapes:
+        reach = _reach(i, bodies) + _size(way)
+        if _size(_plus(at, row[4:7], -1.0)) <= row[BOUND] + reach:
+            lx, ly, lz = to_local(at[0], at[1], at[2], row)
             d, lx, ly, lz = shape_distance(lx, ly, lz, row, here.mesh, reach)
-            nx, ny, nz = turned(lx, ly, lz, row)
-        extent = bodies.half[i, 0]
-        if bodies.kind[i] == BOX:
-            extent = 0.0
-            for c in range(3):
-                extent += bodies.half[i, c] * abs(R[i, 0, c] * nx + R[i, 1, c] * ny + R[i, 2, c] * nz)
-        beyond = -(mx * nx + my * ny + mz * nz) - max(d - extent, 0.0)
-        if beyond > 0:
-            mx, my, mz = mx + beyond * nx, my + beyond * ny, mz + beyond * nz
-    return mx, my, mz
+            way = _stopped(i, R, bodies, d, turned(lx, ly, lz, row), way)
+    return way
 
 
 @kernel
-def _size(vector: Array) -> float:
-    return math.sqrt(vector[0] ** 2 + vector[1] ** 2 + vector[2] ** 2)
+def _stopped(i: int, R: Array, bodies: Bodies, d: float, n: Vector, way: Vector) -> Vector:
+    """Return a way without what leads a body into a surface at a distance d from its centre."""
+    extent = bodies.half[i, 0]
+    if bodies.kind[i] == BOX:
+        extent = _extent(_axes(R, i), _row(bodies.half, i), n)
+    return _plus(way, n, max(-_dot(way, n) - max(d - extent, 0.0), 0.0))
+
+
+@inlined_kernel
+def _size(a: Array) -> float:
+    return math.sqrt(a[0] * a[0] + a[1] * a[1] + a[2] * a[2])
 
 
 @kernel
@@ -305,7 +333,7 @@ def _reach(i: int, bodies: Bodies) -> float:
 
 @kernel
 def _awake(x: Array, v: Array, still: Array, near: Array, bodies: Bodies, here: Solids, h: float) -> Array:
-    """Return which bodies may move within a frame: those that moved lately or that somebody may reach, and all that these may reach."""
+    """Return which bodies may move within a frame: those that moved lately or may be reached by people or by these."""
     moves = False
     for row in here.planes:
         moves = moves or row[4:10].any()
@@ -380,35 +408,44 @@ def _spin(R: Array, w: Array, dt: float) -> None:
     for k in range(3):
         R[k, 1] /= size
     R[0, 2], R[1, 2], R[2, 2] = (
-        R[1, 0] * R[2, 1] - R[2, 0] * R[1, 1], R[2, 0] * R[0, 1] - R[0, 0] * R[2, 1], R[0, 0] * R[1, 1] - R[1, 0] * R[0, 1],
-    )  # fmt: skip
+        R[1, 0] * R[2, 1] - R[2, 0] * R[1, 1],
+        R[2, 0] * R[0, 1] - R[0, 0] * R[2, 1],
+        R[0, 0] * R[1, 1] - R[1, 0] * R[0, 1],
+    )
 
 
 @inlined_kernel
 def _point_velocity(i: int, p: Array, x: Array, v: Array, w: Array) -> tuple[float, float, float]:
     rx, ry, rz = p[0] - x[i, 0], p[1] - x[i, 1], p[2] - x[i, 2]
     return (
-        v[i, 0] + w[i, 1] * rz - w[i, 2] * ry, v[i, 1] + w[i, 2] * rx - w[i, 0] * rz, v[i, 2] + w[i, 0] * ry - w[i, 1] * rx,
-    )  # fmt: skip
+        v[i, 0] + w[i, 1] * rz - w[i, 2] * ry,
+        v[i, 1] + w[i, 2] * rx - w[i, 0] * rz,
+        v[i, 2] + w[i, 0] * ry - w[i, 1] * rx,
+    )
 
 
 @kernel
-def _add(
-    a: int, b: int, px: float, py: float, pz: float, nx: float, ny: float, nz: float, gap: float, friction: float, bounce: float,
-    ux: float, uy: float, uz: float, x: Array, v: Array, w: Array, dt: float, contacts: Contacts, num: int,
-) -> int:  # fmt: skip
-    """Note a contact if it is one by the substep's end; u is the velocity of what gives way to nobody, or of a person's sphere."""
+def _note(
+    pair: tuple[int, int],
+    point: Vector,
+    n: Vector,
+    gap: float,
+    law: tuple[float, float],
+    u: Vector,
+    moving: tuple[Array, Array, Array],
+    dt: float,
+    contacts: Contacts,
+    num: int,
+) -> int:
+    """Note a contact if it is one by the substep's end, and return how many there are.
+
+    `law` is friction and bounce, u the velocity of a static surface or a person's sphere, `moving` x, v and w.
+    """
+    (a, b), (friction, bounce), (x, v, w) = pair, law, moving
     if num == len(contacts.who):
         return num
-    vectors, numbers = contacts.vectors[num], contacts.numbers[num]
-    vectors[0, 0], vectors[0, 1], vectors[0, 2] = px, py, pz
-    vectors[1, 0], vectors[1, 1], vectors[1, 2] = nx, ny, nz
-    vectors[2, 0], vectors[2, 1], vectors[2, 2] = (ux, uy, uz) if b == STATIC else (0.0, 0.0, 0.0)
-    vectors[3] = 0.0
-    vx, vy, vz = _point_velocity(a, vectors[0], x, v, w)
-    if b >= 0:
-        ux, uy, uz = _point_velocity(b, vectors[0], x, v, w)
-    nearing = -((vx - ux) * nx + (vy - uy) * ny + (vz - uz) * nz)
+    other = _point_velocity(b, point, x, v, w) if b >= 0 else u
+    nearing = -_dot(_plus(_point_velocity(a, point, x, v, w), other, -1.0), n)
     if gap > max(nearing, 0.0) * dt:
         return num
     leave = bounce * nearing if nearing > BOUNCING else 0.0
@@ -416,6 +453,11 @@ def _add(
         leave = -gap / dt
     elif gap < -SLOP:
         leave = max(leave, min(RECOVERY * (-gap - SLOP) / dt, FASTEST_RECOVERY))
+    vectors, numbers = contacts.vectors[num], contacts.numbers[num]
+    _write(vectors, 0, point)
+    _write(vectors, 1, n)
+    _write(vectors, 2, u)
+    _write(vectors, 3, (0.0, 0.0, 0.0))
     numbers[0], numbers[1], numbers[2], numbers[3] = gap, friction, leave, 0.0
     contacts.who[num, 0], contacts.who[num, 1] = a, b
     return num + 1
@@ -423,210 +465,114 @@ def _add(
 
 @kernel
 def _touch_statics(
-    i: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, here: Solids, dt: float, contacts: Contacts, num: int, points: Array,
-    depths: Array, normal: Array, scratch: Array,
-) -> int:  # fmt: skip
-    """Note where a body touches what gives way to nobody: by its centre if it is a ball, by its corners, and by boxes' faces and edges."""
-    half, mu, bounce = bodies.half[i], bodies.friction[i], bodies.bounce[i]
-    reach = math.sqrt(half[0] ** 2 + half[1] ** 2 + half[2] ** 2) if bodies.kind[i] == BOX else half[0]
-    margin = (
-        dt
-        * (
-            math.sqrt(v[i, 0] ** 2 + v[i, 1] ** 2 + v[i, 2] ** 2)
-            + reach * math.sqrt(w[i, 0] ** 2 + w[i, 1] ** 2 + w[i, 2] ** 2)
-        )
-        + 0.005
-    )
+    i: int, state: State, bodies: Bodies, here: Solids, dt: float, contacts: Contacts, num: int, manifold: Manifold
+) -> int:
+    """Note where a body touches static surfaces: a ball by its centre, a box by its corners, and by boxes' faces."""
+    (x, R, v, w), half, pair, law = state, _row(bodies.half, i), (i, STATIC), (bodies.friction[i], bodies.bounce[i])
+    reach, at, axes, moving = _reach(i, bodies), _row(x, i), _axes(R, i), (x, v, w)
+    margin = dt * (_size(v[i]) + reach * _size(w[i])) + NEARBY
     if bodies.kind[i] != BOX:
-        d, nx, ny, nz, ux, uy, uz, own = nearest_within(reach + margin, x[i, 0], x[i, 1], x[i, 2], here)
+        d, nx, ny, nz, ux, uy, uz, rough = nearest_within(reach + margin, at[0], at[1], at[2], here)
         if d >= reach + margin:
             return num
-        px, py, pz = x[i, 0] - half[0] * nx, x[i, 1] - half[0] * ny, x[i, 2] - half[0] * nz
-        rough = mu if math.isnan(own) else min(mu, own)
-        return _add(
-            i, STATIC, px, py, pz, nx, ny, nz, d - half[0], rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num
-        )
+        n, law = (nx, ny, nz), (_rougher(law[0], rough), law[1])
+        return _note(pair, _plus(at, n, -half[0]), n, d - half[0], law, (ux, uy, uz), moving, dt, contacts, num)
     plain = Solids(here.planes, here.spheres, here.patches, here.shapes[:0], here.mesh)
     for corner in range(8):
-        a = half[0] if corner & 1 else -half[0]
-        b = half[1] if corner & 2 else -half[1]
-        c = half[2] if corner & 4 else -half[2]
-        px, py, pz = x[i, 0], x[i, 1], x[i, 2]
-        px += R[i, 0, 0] * a + R[i, 0, 1] * b + R[i, 0, 2] * c
-        py += R[i, 1, 0] * a + R[i, 1, 1] * b + R[i, 1, 2] * c
-        pz += R[i, 2, 0] * a + R[i, 2, 1] * b + R[i, 2, 2] * c
+        p = _corner(at, axes, half, corner)
         above = math.inf
-        for k in range(len(here.planes)):
-            above = min(
-                above, px * here.planes[k, 0] + py * here.planes[k, 1] + pz * here.planes[k, 2] - here.planes[k, 3]
-            )
+        for plane in here.planes:
+            above = min(above, _dot(p, plane) - plane[3])
         if above < margin or len(here.spheres):
-            d, nx, ny, nz, ux, uy, uz, own = nearest(px, py, pz, plain)
+            d, nx, ny, nz, ux, uy, uz, rough = nearest(p[0], p[1], p[2], plain)
             if d < margin:
-                rough = mu if math.isnan(own) else min(mu, own)
-                num = _add(i, STATIC, px, py, pz, nx, ny, nz, d, rough, bounce, ux, uy, uz, x, v, w, dt, contacts, num)
-        for k in range(len(here.shapes)):
-            row = here.shapes[k]
-            if row[0] == BOX or (px - row[4]) ** 2 + (py - row[5]) ** 2 + (pz - row[6]) ** 2 > (row[23] + margin) ** 2:
-                continue
-            lx, ly, lz = to_local(px, py, pz, row)
+                own = _rougher(law[0], rough), law[1]
+                num = _note(pair, p, (nx, ny, nz), d, own, (ux, uy, uz), moving, dt, contacts, num)
+    for row in here.shapes:
+        apart = (at[0] - row[4]) ** 2 + (at[1] - row[5]) ** 2 + (at[2] - row[6]) ** 2
+        if apart > (row[BOUND] + reach + margin) ** 2:
+            continue
+        own, velocity = (_rougher(law[0], row[FRICTION]), law[1]), (row[16], row[17], row[18])
+        if row[0] == BOX:
+            turn = (row[7], row[10], row[13]), (row[8], row[11], row[14]), (row[9], row[12], row[15])
+            other = (row[4], row[5], row[6]), turn, (row[1], row[2], row[3])
+            count, n = _box_contacts((at, axes, half), other, margin, manifold)
+            for c in range(count):
+                p, gap = _row(manifold.points, c), -manifold.depths[c]
+                num = _note(pair, p, n, gap, own, velocity, moving, dt, contacts, num)
+            continue
+        for corner in range(8):
+            p = _corner(at, axes, half, corner)
+            lx, ly, lz = to_local(p[0], p[1], p[2], row)
             d, lx, ly, lz = shape_distance(lx, ly, lz, row, here.mesh, margin)
             if d < margin:
-                nx, ny, nz = turned(lx, ly, lz, row)
-                rough = mu if math.isnan(row[22]) else min(mu, row[22])
-                num = _add(
-                    i,
-                    STATIC,
-                    px,
-                    py,
-                    pz,
-                    nx,
-                    ny,
-                    nz,
-                    d,
-                    rough,
-                    bounce,
-                    row[16],
-                    row[17],
-                    row[18],
-                    x,
-                    v,
-                    w,
-                    dt,
-                    contacts,
-                    num,
-                )
-    for k in range(len(here.shapes)):
-        row = here.shapes[k]
-        apart = (x[i, 0] - row[4]) ** 2 + (x[i, 1] - row[5]) ** 2 + (x[i, 2] - row[6]) ** 2
-        if row[0] != BOX or apart > (row[23] + reach + margin) ** 2:
-            continue
-        found = box_contacts(
-            x[i],
-            R[i],
-            half,
-            row[4:7],
-            row[7:16].copy().reshape(3, 3),
-            row[1:4],
-            margin,
-            points,
-            depths,
-            normal,
-            scratch,
-        )
-        rough = mu if math.isnan(row[22]) else min(mu, row[22])
-        for c in range(found):
-            p = points[c]
-            num = _add(
-                i, STATIC, p[0], p[1], p[2], normal[0], normal[1], normal[2], -depths[c], rough, bounce, row[16], row[17], row[18],
-                x, v, w, dt, contacts, num,
-            )  # fmt: skip
+                num = _note(pair, p, turned(lx, ly, lz, row), d, own, velocity, moving, dt, contacts, num)
     return num
+
+
+@inlined_kernel
+def _rougher(friction: float, other: float) -> float:
+    """Return the friction of a pair, the smaller one; NaN is that of a surface without its own."""
+    return friction if math.isnan(other) else min(friction, other)
+
+
+@inlined_kernel
+def _corner(centre: Vector, axes: Axes, half: Vector, corner: int) -> Vector:
+    x = half[0] if corner & 1 else -half[0]
+    y = half[1] if corner & 2 else -half[1]
+    return _plus(_plus(_plus(centre, axes[0], x), axes[1], y), axes[2], half[2] if corner & 4 else -half[2])
 
 
 @kernel
 def _touch_each_other(
-    i: int, k: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, dt: float, contacts: Contacts, num: int, points: Array,
-    depths: Array, normal: Array, scratch: Array,
-) -> int:  # fmt: skip
-    a, b = bodies.half[i], bodies.half[k]
-    box_i, box_k = bodies.kind[i] == BOX, bodies.kind[k] == BOX
-    reach_i = math.sqrt(a[0] ** 2 + a[1] ** 2 + a[2] ** 2) if box_i else a[0]
-    reach_k = math.sqrt(b[0] ** 2 + b[1] ** 2 + b[2] ** 2) if box_k else b[0]
-    dx, dy, dz = x[i, 0] - x[k, 0], x[i, 1] - x[k, 1], x[i, 2] - x[k, 2]
-    speed = math.sqrt((v[i, 0] - v[k, 0]) ** 2 + (v[i, 1] - v[k, 1]) ** 2 + (v[i, 2] - v[k, 2]) ** 2)
-    margin, apart = dt * speed + 0.005, math.sqrt(dx * dx + dy * dy + dz * dz)
-    if apart > reach_i + reach_k + margin:
+    i: int, k: int, state: State, bodies: Bodies, dt: float, contacts: Contacts, num: int, manifold: Manifold
+) -> int:
+    """Note where two bodies touch."""
+    x, R, v, w = state
+    moving, still = (x, v, w), (0.0, 0.0, 0.0)
+    margin = dt * _size(_plus(v[i], v[k], -1.0)) + NEARBY
+    if _size(_plus(x[i], x[k], -1.0)) > _reach(i, bodies) + _reach(k, bodies) + margin:
         return num
-    mu, bounce = min(bodies.friction[i], bodies.friction[k]), max(bodies.bounce[i], bodies.bounce[k])
-    if box_i and box_k:
-        found = box_contacts(x[i], R[i], a, x[k], R[k], b, margin, points, depths, normal, scratch)
-        for c in range(found):
-            p = points[c]
-            num = _add(
-                i,
-                k,
-                p[0],
-                p[1],
-                p[2],
-                normal[0],
-                normal[1],
-                normal[2],
-                -depths[c],
-                mu,
-                bounce,
-                0.0,
-                0.0,
-                0.0,
-                x,
-                v,
-                w,
-                dt,
-                contacts,
-                num,
-            )
+    law = min(bodies.friction[i], bodies.friction[k]), max(bodies.bounce[i], bodies.bounce[k])
+    if bodies.kind[i] == BOX and bodies.kind[k] == BOX:
+        first = _row(x, i), _axes(R, i), _row(bodies.half, i)
+        second = _row(x, k), _axes(R, k), _row(bodies.half, k)
+        count, n = _box_contacts(first, second, margin, manifold)
+        for c in range(count):
+            p, gap = _row(manifold.points, c), -manifold.depths[c]
+            num = _note((i, k), p, n, gap, law, still, moving, dt, contacts, num)
         return num
-    if not box_i and not box_k:
-        nx, ny, nz = (dx / apart, dy / apart, dz / apart) if apart > 1e-9 else (0.0, 0.0, 1.0)
-        px, py, pz = x[k, 0] + b[0] * nx, x[k, 1] + b[0] * ny, x[k, 2] + b[0] * nz
-        return _add(
-            i, k, px, py, pz, nx, ny, nz, apart - a[0] - b[0], mu, bounce, 0.0, 0.0, 0.0, x, v, w, dt, contacts, num
-        )
-    box, ball = (i, k) if box_i else (k, i)
-    d, nx, ny, nz = _out_of_box(x[ball], x[box], R[box], bodies.half[box])
-    radius = bodies.half[ball, 0]
-    px, py, pz = x[ball, 0] - d * nx, x[ball, 1] - d * ny, x[ball, 2] - d * nz
-    return _add(ball, box, px, py, pz, nx, ny, nz, d - radius, mu, bounce, 0.0, 0.0, 0.0, x, v, w, dt, contacts, num)
+    ball, other = (i, k) if bodies.kind[k] == BOX else (k, i)
+    d, n = _out_of_body(other, x[ball], x, R, bodies)
+    point, gap = _plus(x[ball], n, -d), d - bodies.half[ball, 0]
+    return _note((ball, other), point, n, gap, law, still, moving, dt, contacts, num)
 
 
 @kernel
-def _out_of_box(p: Array, x: Array, R: Array, half: Array) -> tuple[float, float, float, float]:
-    """Return the distance from a box to a point, and the normal toward it."""
-    dx, dy, dz = p[0] - x[0], p[1] - x[1], p[2] - x[2]
-    l0 = R[0, 0] * dx + R[1, 0] * dy + R[2, 0] * dz
-    l1 = R[0, 1] * dx + R[1, 1] * dy + R[2, 1] * dz
-    l2 = R[0, 2] * dx + R[1, 2] * dy + R[2, 2] * dz
-    q0, q1, q2 = abs(l0) - half[0], abs(l1) - half[1], abs(l2) - half[2]
-    s0, s1, s2 = 1.0 if l0 >= 0 else -1.0, 1.0 if l1 >= 0 else -1.0, 1.0 if l2 >= 0 else -1.0
-    if q0 <= 0 and q1 <= 0 and q2 <= 0:
-        d = max(q0, q1, q2)
-        m0, m1, m2 = (s0, 0.0, 0.0) if d == q0 else (0.0, s1, 0.0) if d == q1 else (0.0, 0.0, s2)
-    else:
-        q0, q1, q2 = max(q0, 0.0), max(q1, 0.0), max(q2, 0.0)
-        d = math.sqrt(q0 * q0 + q1 * q1 + q2 * q2)
-        m0, m1, m2 = s0 * q0 / d, s1 * q1 / d, s2 * q2 / d
-    return (
-        d, R[0, 0] * m0 + R[0, 1] * m1 + R[0, 2] * m2, R[1, 0] * m0 + R[1, 1] * m1 + R[1, 2] * m2,
-        R[2, 0] * m0 + R[2, 1] * m1 + R[2, 2] * m2,
-    )  # fmt: skip
-
-
-@kernel
-def _out_of_body(i: int, p: Array, x: Array, R: Array, bodies: Bodies) -> tuple[float, float, float, float]:
+def _out_of_body(i: int, p: Array, x: Array, R: Array, bodies: Bodies) -> tuple[float, Vector]:
     """Return the distance from a body to a point, and the normal toward it."""
-    if bodies.kind[i] == BOX:
-        return _out_of_box(p, x[i], R[i], bodies.half[i])
-    dx, dy, dz = p[0] - x[i, 0], p[1] - x[i, 1], p[2] - x[i, 2]
-    length = max(math.sqrt(dx * dx + dy * dy + dz * dz), 1e-9)
-    return length - bodies.half[i, 0], dx / length, dy / length, dz / length
+    away, axes, half = _plus(p, x[i], -1.0), _axes(R, i), _row(bodies.half, i)
+    if bodies.kind[i] != BOX:
+        length = max(_size(away), 1e-9)
+        return length - half[0], _times(1 / length, away)
+    local = _dot(axes[0], away), _dot(axes[1], away), _dot(axes[2], away)
+    d, nx, ny, nz = box_distance(local[0], local[1], local[2], half[0], half[1], half[2])
+    return d, _plus(_plus(_times(nx, axes[0]), axes[1], ny), axes[2], nz)
 
 
 @kernel
 def _touch_person(
-    i: int, p: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, at: Array, pace: Array, radius: float, dt: float,
-    contacts: Contacts, num: int,
-) -> int:  # fmt: skip
-    here = at[p]
-    d, nx, ny, nz = _out_of_body(i, here, x, R, bodies)
-    gap = d - radius
+    i: int, p: int, state: State, bodies: Bodies, people: People, dt: float, contacts: Contacts, num: int
+) -> int:
+    """Note where a body touches a person's sphere."""
+    (x, R, v, w), (at, pace, _, radii, _) = state, people
+    d, n = _out_of_body(i, at[p], x, R, bodies)
+    gap, law = d - radii[p % len(radii)], (bodies.friction[i], bodies.bounce[i])
     if gap > TOUCHING:
         return num
     # Seen from the body, the normal points away from the person.
-    px, py, pz = here[0] - d * nx, here[1] - d * ny, here[2] - d * nz
-    mu, bounce, own = bodies.friction[i], bodies.bounce[i], pace[p]
-    return _add(
-        i, -2 - p, px, py, pz, -nx, -ny, -nz, gap, mu, bounce, own[0], own[1], own[2], x, v, w, dt, contacts, num
-    )
+    point, pair = _plus(at[p], n, -d), (i, -2 - p)
+    return _note(pair, point, _times(-1.0, n), gap, law, _row(pace, p), (x, v, w), dt, contacts, num)
 
 
 @inlined_kernel
@@ -661,9 +607,20 @@ def _kick(
 
 @inlined_kernel
 def _kick_back(
-    b: int, point: Array, jx: float, jy: float, jz: float, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array,
-    given: Array, response: Array,
-) -> None:  # fmt: skip
+    b: int,
+    point: Array,
+    jx: float,
+    jy: float,
+    jz: float,
+    x: Array,
+    R: Array,
+    v: Array,
+    w: Array,
+    bodies: Bodies,
+    pace: Array,
+    given: Array,
+    response: Array,
+) -> None:
     """Give the other side of a contact, a body or somebody's joint, the opposite of an impulse."""
     if b >= 0:
         _kick(b, point, -jx, -jy, -jz, x, R, v, w, bodies)
@@ -693,7 +650,7 @@ def _push(
     response: Array,
     contacts: Contacts,
 ) -> float:
-    """Bring the velocity at a contact to what it should be, first along the normal and then, as far as friction goes, along the surface.
+    """Bring the velocity at a contact to what it should be: along the normal, then along the surface up to friction.
 
     Return the larger of the two changes [m/s].
     """
@@ -747,10 +704,20 @@ def _push(
 
 @kernel
 def _start_warm(
-    c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array, given: Array, response: Array, contacts: Contacts,
-    before: Contacts, known: int,
-) -> None:  # fmt: skip
-    """Begin with the impulses that a contact had in the substep before, so that what rests stays at rest; impacts start from nothing."""
+    c: int,
+    x: Array,
+    R: Array,
+    v: Array,
+    w: Array,
+    bodies: Bodies,
+    pace: Array,
+    given: Array,
+    response: Array,
+    contacts: Contacts,
+    before: Contacts,
+    known: int,
+) -> None:
+    """Begin with the impulses of the substep before, so that what rests stays at rest; impacts start from nothing."""
     a, b, numbers = contacts.who[c, 0], contacts.who[c, 1], contacts.numbers[c]
     if numbers[2] > FASTEST_RECOVERY:
         return
@@ -775,150 +742,140 @@ def _start_warm(
     _kick_back(b, point, jx, jy, jz, x, R, v, w, bodies, pace, given, response)
 
 
+@inlined_kernel
+def _row(rows: Array, i: int) -> Vector:
+    # Numbers and not a view: counting the references to views takes longer than the arithmetic.
+    return rows[i, 0], rows[i, 1], rows[i, 2]
+
+
+@inlined_kernel
+def _dot(a: Array, b: Array) -> float:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+@inlined_kernel
+def _plus(a: Array, b: Array, scale: float) -> Vector:
+    """Return a + scale b."""
+    return a[0] + scale * b[0], a[1] + scale * b[1], a[2] + scale * b[2]
+
+
+@inlined_kernel
+def _times(scale: float, a: Array) -> Vector:
+    return scale * a[0], scale * a[1], scale * a[2]
+
+
+@inlined_kernel
+def _cross(a: Array, b: Array) -> Vector:
+    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+
+
+@inlined_kernel
+def _axis(R: Array, i: int, k: int) -> Vector:
+    return R[i, 0, k], R[i, 1, k], R[i, 2, k]
+
+
+@inlined_kernel
+def _axes(R: Array, i: int) -> Axes:
+    return _axis(R, i, 0), _axis(R, i, 1), _axis(R, i, 2)
+
+
+@inlined_kernel
+def _write(rows: Array, i: int, a: Vector) -> None:
+    rows[i, 0], rows[i, 1], rows[i, 2] = a
+
+
+@inlined_kernel
+def _extent(R: Axes, half: Vector, n: Vector) -> float:
+    """Return how far a box reaches from its centre along a direction [m]."""
+    return half[0] * abs(_dot(R[0], n)) + half[1] * abs(_dot(R[1], n)) + half[2] * abs(_dot(R[2], n))
+
+
 @kernel
-def box_contacts(
-    xa: Array,
-    Ra: Array,
-    ha: Array,
-    xb: Array,
-    Rb: Array,
-    hb: Array,
-    margin: float,
-    points: Array,
-    depths: Array,
-    normal: Array,
-    scratch: Array,
-) -> int:
-    """Write where two boxes touch or come nearer than a margin, and the normal from the second to the first; return how many points.
+def _box_contacts(first: Box, second: Box, margin: float, manifold: Manifold) -> tuple[int, Vector]:
+    """Write where two boxes come nearer than a margin; return how many points, and the normal toward the first box.
 
     Separating axes; then the face that faces the other box is clipped to it, or the two nearest points of two edges are
     taken.
     """
-    dx, dy, dz = xa[0] - xb[0], xa[1] - xb[1], xa[2] - xb[2]
-    best, which, bx, by, bz = math.inf, -1, 0.0, 0.0, 0.0
+    (xa, Ra, ha), (xb, Rb, hb) = first, second
+    away, best, which, normal = _plus(xa, xb, -1.0), math.inf, -1, (0.0, 0.0, 0.0)
     for axis in range(15):
-        if axis < 3:
-            lx, ly, lz = Ra[0, axis], Ra[1, axis], Ra[2, axis]
-        elif axis < 6:
-            lx, ly, lz = Rb[0, axis - 3], Rb[1, axis - 3], Rb[2, axis - 3]
-        else:
-            i, k = (axis - 6) // 3, (axis - 6) % 3
-            lx, ly, lz = Ra[1, i] * Rb[2, k] - Ra[2, i] * Rb[1, k], Ra[2, i] * Rb[0, k] - Ra[0, i] * Rb[2, k], 0.0
-            lz = Ra[0, i] * Rb[1, k] - Ra[1, i] * Rb[0, k]
-            size = math.sqrt(lx * lx + ly * ly + lz * lz)
+        n = Ra[axis % 3] if axis < 3 else Rb[axis % 3]
+        if axis >= 6:
+            n = _cross(Ra[(axis - 6) // 3], Rb[(axis - 6) % 3])
+            size = _size(n)
             if size < 1e-4:
                 continue
-            lx, ly, lz = lx / size, ly / size, lz / size
-        reach = 0.0
-        for k in range(3):
-            reach += ha[k] * abs(Ra[0, k] * lx + Ra[1, k] * ly + Ra[2, k] * lz) + hb[k] * abs(
-                Rb[0, k] * lx + Rb[1, k] * ly + Rb[2, k] * lz
-            )
-        along = dx * lx + dy * ly + dz * lz
-        overlap = reach - abs(along)
+            n = _times(1 / size, n)
+        along = _dot(away, n)
+        overlap = _extent(Ra, ha, n) + _extent(Rb, hb, n) - abs(along)
         if overlap < -margin:
-            return 0
+            return 0, normal
         # Faces before edges, unless these are clearly nearer: faces give contacts that hold.
         if overlap < (best if axis < 6 else best - 0.003):
-            sign = 1.0 if along >= 0 else -1.0
-            best, which, bx, by, bz = overlap, axis, sign * lx, sign * ly, sign * lz
-    normal[0], normal[1], normal[2] = bx, by, bz
+            best, which, normal = overlap, axis, _times(1.0 if along >= 0 else -1.0, n)
     if which >= 6:
-        return _edge_contact(xa, Ra, ha, xb, Rb, hb, (which - 6) // 3, (which - 6) % 3, best, normal, points, depths)
+        edges = (which - 6) // 3, (which - 6) % 3
+        _write(manifold.points, 0, _edge_contact(first, second, edges, normal))
+        manifold.depths[0] = best
+        return 1, normal
     if which < 3:
-        return _face_contacts(xa, Ra, ha, which, xb, Rb, hb, -1.0, margin, normal, points, depths, scratch)
-    return _face_contacts(xb, Rb, hb, which - 3, xa, Ra, ha, 1.0, margin, normal, points, depths, scratch)
+        return _face_contacts(first, which, second, _times(-1.0, normal), margin, manifold), normal
+    return _face_contacts(second, which - 3, first, normal, margin, manifold), normal
 
 
 @kernel
-def _edge_contact(
-    xa: Array,
-    Ra: Array,
-    ha: Array,
-    xb: Array,
-    Rb: Array,
-    hb: Array,
-    i: int,
-    k: int,
-    depth: float,
-    n: Array,
-    points: Array,
-    depths: Array,
-) -> int:
-    pa, pb = np.empty(3), np.empty(3)
-    for c in range(3):
-        pa[c], pb[c] = xa[c], xb[c]
-    for axis in range(3):
-        if axis != i:
-            sign = -1.0 if Ra[0, axis] * n[0] + Ra[1, axis] * n[1] + Ra[2, axis] * n[2] > 0 else 1.0
-            for c in range(3):
-                pa[c] += sign * ha[axis] * Ra[c, axis]
-        if axis != k:
-            sign = 1.0 if Rb[0, axis] * n[0] + Rb[1, axis] * n[1] + Rb[2, axis] * n[2] > 0 else -1.0
-            for c in range(3):
-                pb[c] += sign * hb[axis] * Rb[c, axis]
-    dot = ua = ub = 0.0
-    for c in range(3):
-        dot += Ra[c, i] * Rb[c, k]
-        ua += Ra[c, i] * (pb[c] - pa[c])
-        ub += Rb[c, k] * (pb[c] - pa[c])
+def _edge_contact(first: Box, second: Box, edges: tuple[int, int], n: Vector) -> Vector:
+    """Return the point between the nearest points of an edge of each box."""
+    (xa, Ra, ha), (xb, Rb, hb) = first, second
+    pa, pb = xa, xb
+    for k in range(3):
+        if k != edges[0]:
+            pa = _plus(pa, Ra[k], -ha[k] if _dot(Ra[k], n) > 0 else ha[k])
+        if k != edges[1]:
+            pb = _plus(pb, Rb[k], hb[k] if _dot(Rb[k], n) > 0 else -hb[k])
+    ea, eb, away = Ra[edges[0]], Rb[edges[1]], _plus(pb, pa, -1.0)
+    dot, ua, ub = _dot(ea, eb), _dot(ea, away), _dot(eb, away)
     share = 1 - dot * dot
     s, t = ((ua - dot * ub) / share, (dot * ua - ub) / share) if share > 1e-9 else (0.0, 0.0)
-    for c in range(3):
-        points[0, c] = 0.5 * (pa[c] + s * Ra[c, i] + pb[c] + t * Rb[c, k])
-    depths[0] = depth
-    return 1
+    return _times(0.5, _plus(_plus(pa, ea, s), _plus(pb, eb, t), 1.0))
 
 
 @kernel
-def _face_contacts(
-    x: Array, R: Array, h: Array, axis: int, other: Array, Ro: Array, ho: Array, sign: float, margin: float, n: Array, points: Array,
-    depths: Array, scratch: Array,
-) -> int:  # fmt: skip
-    """Clip the other box's face to a face of a box; sign is that of the way from this box to the other along n."""
-    fx, fy, fz = sign * n[0], sign * n[1], sign * n[2]  # out of the reference face
+def _face_contacts(box: Box, axis: int, other: Box, out: Vector, margin: float, manifold: Manifold) -> int:
+    """Clip the other box's face to a face of a box, out of which `out` points; return how many points are left."""
+    (x, R, half), (xo, Ro, ho) = box, other
     against, most = 0, -1.0
     for k in range(3):
-        along = Ro[0, k] * fx + Ro[1, k] * fy + Ro[2, k] * fz
-        if abs(along) > most:
-            most, against = abs(along), k
-    along = Ro[0, against] * fx + Ro[1, against] * fy + Ro[2, against] * fz
-    side = -1.0 if along > 0 else 1.0
+        along = abs(_dot(Ro[k], out))
+        if along > most:
+            most, against = along, k
+    side = -1.0 if _dot(Ro[against], out) > 0 else 1.0
     u, v = (against + 1) % 3, (against + 2) % 3
-    polygon, clipped, num = scratch[0], scratch[1], 4
+    face = _plus(xo, Ro[against], side * ho[against])
+    polygon, clipped, num = manifold.scratch[0], manifold.scratch[1], 4
     for k in range(4):
         su, sv = (-1.0 if k == 0 or k == 3 else 1.0), (-1.0 if k < 2 else 1.0)
-        for c in range(3):
-            polygon[k, c] = (
-                other[c] + side * ho[against] * Ro[c, against] + su * ho[u] * Ro[c, u] + sv * ho[v] * Ro[c, v]
-            )
-    for k in range(1, 3):
-        e = (axis + k) % 3
-        for turn in range(2):
-            way, kept = (1.0 if turn == 0 else -1.0), 0
-            for p in range(num):
-                q = (p + 1) % num
-                dp, dq = -h[e], -h[e]
-                for c in range(3):
-                    dp += way * R[c, e] * (polygon[p, c] - x[c])
-                    dq += way * R[c, e] * (polygon[q, c] - x[c])
-                if dp <= 0 and kept < 16:
-                    clipped[kept] = polygon[p]
-                    kept += 1
-                if (dp < 0 < dq or dq < 0 < dp) and kept < 16:
-                    share = dp / (dp - dq)
-                    for c in range(3):
-                        clipped[kept, c] = polygon[p, c] + share * (polygon[q, c] - polygon[p, c])
-                    kept += 1
-            polygon, clipped, num = clipped, polygon, kept
-            if num == 0:
-                return 0
-    found = 0
+        _write(polygon, k, _plus(_plus(face, Ro[u], su * ho[u]), Ro[v], sv * ho[v]))
+    for turn in range(4):
+        e = (axis + 1 + turn // 2) % 3
+        way = _times(1.0 if turn % 2 == 0 else -1.0, R[e])
+        limit, count = half[e] + _dot(way, x), 0
+        for p in range(num):
+            a, b = _row(polygon, p), _row(polygon, (p + 1) % num)
+            da, db = _dot(way, a) - limit, _dot(way, b) - limit
+            if da <= 0 and count < 16:
+                _write(clipped, count, a)
+                count += 1
+            if (da < 0 < db or db < 0 < da) and count < 16:
+                _write(clipped, count, _plus(a, _plus(b, a, -1.0), da / (da - db)))
+                count += 1
+        polygon, clipped, num = clipped, polygon, count
+    count, top = 0, half[axis] + _dot(out, x)
     for p in range(num):
-        depth = h[axis] - (fx * (polygon[p, 0] - x[0]) + fy * (polygon[p, 1] - x[1]) + fz * (polygon[p, 2] - x[2]))
+        depth = top - _dot(out, _row(polygon, p))
         if depth > -margin:
-            for c in range(3):
-                points[found, c] = polygon[p, c]
-            depths[found] = depth
-            found += 1
-    return found
+            _write(manifold.points, count, _row(polygon, p))
+            manifold.depths[count] = depth
+            count += 1
+    return count

@@ -179,14 +179,15 @@ def shape_distance(
 ) -> tuple[float, float, float, float]:
     """Return the signed distance from a point in a shape's own axes and the outward normal there; infinite if farther than `within`."""
     if row[0] == BOX:
-        return _to_box(x, y, z, row[1], row[2], row[3])
+        return box_distance(x, y, z, row[1], row[2], row[3])
     if row[0] == CYLINDER:
         return _to_cylinder(x, y, z, row[1], row[2])
     return _to_mesh(x, y, z, int(row[1]), mesh, within)
 
 
 @kernel
-def _to_box(x: float, y: float, z: float, a: float, b: float, c: float) -> tuple[float, float, float, float]:
+def box_distance(x: float, y: float, z: float, a: float, b: float, c: float) -> tuple[float, float, float, float]:
+    """Return the signed distance from a box of half sizes a, b, c to a point, and the outward normal there."""
     qx, qy, qz = abs(x) - a, abs(y) - b, abs(z) - c
     sx, sy, sz = 1.0 if x >= 0 else -1.0, 1.0 if y >= 0 else -1.0, 1.0 if z >= 0 else -1.0
     if qx <= 0 and qy <= 0 and qz <= 0:

@@ -30,7 +30,7 @@ def draw_frame(shown: Stage | Motion, index: int, *, camera: Camera | None = Non
     if not 0 <= index < len(stage):
         raise ValueError(f"there is no frame {index}: the motion has {len(stage)}")
     camera = camera or follow(stage)[index]
-    picture = paint(Snapshot.of(stage, index, forces=style.forces), camera, style)
+    picture = paint(Snapshot.of(stage, index, forces=style.forces), camera, style.size)
     return _captioned(picture, style.caption) if style.caption else picture
 
 
@@ -46,10 +46,16 @@ def _captioned(picture: Image.Image, caption: str) -> Image.Image:
 
 
 def contact_sheet(
-    shown: Sequence[Stage | Motion], path: str | Path, *, frames: int = 8, columns: int = 12, labels: Sequence[str] = (),
-    style: Style = CELL, progress: Progress | None = None,
-) -> None:  # fmt: skip
-    """Write a PNG with evenly spaced frames of each stage, from a row of its own on; the style's size is that of one frame."""
+    shown: Sequence[Stage | Motion],
+    path: str | Path,
+    *,
+    frames: int = 8,
+    columns: int = 12,
+    labels: Sequence[str] = (),
+    style: Style = CELL,
+    progress: Progress | None = None,
+) -> None:
+    """Write a PNG with evenly spaced frames of each stage in rows; the style's size is that of one frame."""
     path = Path(path)
     if not shown:
         raise ValueError("a contact sheet needs at least one motion")
@@ -85,9 +91,14 @@ def contact_sheet(
 
 
 def video(
-    shown: Stage | Motion, path: str | Path, *, fps: float | None = None, camera: Camera | None = None, style: Style = PLAIN,
+    shown: Stage | Motion,
+    path: str | Path,
+    *,
+    fps: float | None = None,
+    camera: Camera | None = None,
+    style: Style = PLAIN,
     progress: Progress | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write an mp4 or a gif, by the path's suffix, at the motion's own rate unless `fps` is given."""
     path = Path(path)
     stage = as_stage(shown)

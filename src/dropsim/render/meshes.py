@@ -1,4 +1,4 @@
-"""Triangles of what is in a picture: round cones, and skinned people."""
+"""Triangles of a picture: objects, arrows and skinned people."""
 
 import functools
 from collections.abc import Sequence
@@ -7,10 +7,20 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from dropsim.body.clothes import Color
 from dropsim.body.mesh import Body
-from dropsim.body.rotations import plane_basis
+from dropsim.body.rotations import normalize, plane_basis
 from dropsim.body.skeleton import Skeleton
-from dropsim.render.snapshot import Figure, Parts
+from dropsim.export.people import object_color
+from dropsim.render.snapshot import Arrow, Figure
+from dropsim.scene.element import Solid
+
+SHAFT, BARB = 0.012, 0.035
+"""Radii of an arrow [m]."""
+SIDES = 24
+"""Sides of an arrow."""
+ARROW_LIFT = 1.0
+"""Distance by which an arrow counts as nearer to the camera, so that the body does not hide it [m]."""
 
 
 class Mesh(NamedTuple):
@@ -20,71 +30,54 @@ class Mesh(NamedTuple):
     """Place in the world [m], normal, colour or place in the rest pose [m], and number of the outfit; -1 has a
     colour."""
     lift: Float[np.ndarray, "n"]
-    """How much nearer than it is a corner counts in the depth buffer [m]."""
+    """Distance by which a corner counts as nearer than it is in the depth buffer [m]."""
     faces: Int[np.ndarray, "m 3"]
     """Counterclockwise from outside."""
 
     @classmethod
+    def of(
+        cls, places: np.ndarray, normals: np.ndarray, faces: np.ndarray, color: Color | np.ndarray, outfit: float = -1.0
+    ) -> "Mesh":
+        """Return triangles of a colour, or of an outfit on places in the rest pose."""
+        ones = np.ones((len(places), 1))
+        rows = (places, normals, np.broadcast_to(color, places.shape), outfit * ones)
+        return cls(np.concatenate(rows, axis=1), np.zeros(len(places)), faces)
+
+    @classmethod
     def join(cls, meshes: Sequence["Mesh"]) -> "Mesh":
+        """Return the triangles of several meshes."""
         starts = np.cumsum([0, *(len(mesh.lift) for mesh in meshes)])
-        faces = np.concatenate([mesh.faces + start for mesh, start in zip(meshes, starts[:-1], strict=True)])
-        return cls(
-            np.concatenate([mesh.surface for mesh in meshes]), np.concatenate([mesh.lift for mesh in meshes]), faces
-        )
+        surface, lift = (np.concatenate(parts) for parts in zip(*(mesh[:2] for mesh in meshes), strict=True))
+        return cls(surface, lift, np.concatenate([mesh.faces + starts[i] for i, mesh in enumerate(meshes)]))
 
 
-def cones(parts: Parts, *, rings: int, segments: int) -> Mesh:
-    """Return round cones as triangles."""
-    around, share, end, faces = _round_cone(rings, segments)
-    axis = np.einsum("nij,nj->ni", parts.squash, parts.far - parts.near)
-    length = np.linalg.norm(axis, axis=1)
-    unit = np.where(length[:, None] > 1e-9, axis / np.maximum(length, 1e-9)[:, None], (0.0, 0.0, 1.0))
-    basis = plane_basis(unit)
-    # The cone touches its spheres at this latitude.
-    tilt = np.arcsin(np.clip((parts.radii[:, 0] - parts.radii[:, 1]) / np.maximum(length, 1e-6), -1, 1))[:, None]
-    top = np.pi / 2
-    latitude = np.where(end == 0, -top + share * (tilt + top), tilt + share * (top - tilt))
-    out = np.concatenate((np.cos(latitude)[..., None] * around, np.sin(latitude)[..., None]), axis=-1)
-    local = out * np.where(end == 0, parts.radii[:, :1], parts.radii[:, 1:])[..., None]
-    local[..., 2] += end * length[:, None]
-    # From axes that make a part round back to the world.
-    places = parts.near[:, None] + local @ np.linalg.inv(basis @ parts.squash).swapaxes(1, 2)
-    normals = out @ (basis @ parts.squash)
-    count = len(end)
-    rows = (
-        places.reshape(-1, 3),
-        normals.reshape(-1, 3),
-        np.repeat(parts.color, count, axis=0),
-        np.full((len(parts) * count, 1), -1.0),
-    )
-    numbered = faces + count * np.arange(len(parts))[:, None, None]
-    return Mesh(np.concatenate(rows, axis=1), np.repeat(parts.lift, count), numbered.reshape(-1, 3))
+def solid_mesh(solid: Solid) -> Mesh:
+    """Return an object at one frame, with flat faces unless it is a sphere."""
+    corners, faces, color = solid.vertices @ solid.rotation.T, solid.faces, object_color(solid.name)
+    if solid.radius:
+        return Mesh.of(corners + solid.centre, corners, faces, color)
+    corners = corners[faces]
+    normals = normalize(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]))
+    numbers = np.arange(3 * len(faces)).reshape(-1, 3)
+    return Mesh.of(corners.reshape(-1, 3) + solid.centre, np.repeat(normals, 3, axis=0), numbers, color)
 
 
-def facets(triangles: Float[np.ndarray, "n 3 3"], color: Float[np.ndarray, "n 3"]) -> Mesh:
-    """Return triangles with flat faces."""
-    normals = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])
-    normals /= np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), 1e-12)
-    n = len(triangles)
-    rows = (
-        triangles.reshape(-1, 3),
-        np.repeat(normals, 3, axis=0),
-        np.repeat(color, 3, axis=0),
-        np.full((3 * n, 1), -1.0),
-    )
-    return Mesh(np.concatenate(rows, axis=1), np.zeros(3 * n), np.arange(3 * n).reshape(n, 3))
-
-
-@functools.cache
-def _round_cone(num_rings: int, segments: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return cosine and sine about the axis, the share of the way along an end's cap, which end, and the triangles."""
-    angle = np.tile(np.arange(segments) * 2 * np.pi / segments, 2 * num_rings)
-    share = np.repeat(np.tile(np.linspace(0, 1, num_rings), 2), segments)
-    end = np.repeat((0.0, 1.0), num_rings * segments)
-    ring, segment = (v.ravel() for v in np.meshgrid(np.arange(2 * num_rings - 1), np.arange(segments), indexing="ij"))
-    a, b = ring * segments + segment, ring * segments + (segment + 1) % segments
-    faces = np.stack((a, b, a + segments, b, b + segments, a + segments), axis=1).reshape(-1, 3)
-    return np.stack((np.cos(angle), np.sin(angle)), axis=1), share, end, faces
+def arrow_mesh(arrow: Arrow) -> Mesh:
+    """Return an arrow: rings about its axis, of which two neighbours make its shaft and two its head."""
+    length = float(np.linalg.norm(arrow.way))
+    neck = length - min(0.09, 0.7 * length)
+    heights, radii = np.array((0.0, neck, neck, length)), np.array((SHAFT, SHAFT, BARB, 0.002))
+    turns = 2 * np.pi * np.arange(SIDES) / SIDES
+    around = np.stack((np.cos(turns), np.sin(turns), 0 * turns), -1)
+    rings = radii[:, None, None] * around + heights[:, None, None] * np.array((0.0, 0.0, 1.0))
+    slopes = np.array((0.0, 0.0, 1.0, 1.0))[:, None, None] * np.array((0.0, 0.0, BARB / (length - neck)))
+    a, b = np.arange(SIDES), (np.arange(SIDES) + 1) % SIDES
+    faces = [np.stack(corners, -1) for corners in ((a, b, a + SIDES), (b, b + SIDES, a + SIDES))]
+    numbered = np.concatenate([face + SIDES * ring for face in faces for ring in (0, 1, 2)])
+    basis = plane_basis(arrow.way / length)
+    places, normals = (part.reshape(-1, 3) @ basis for part in (rings, around + slopes))
+    mesh = Mesh.of(places + arrow.start, normals, numbered, arrow.color)
+    return mesh._replace(lift=mesh.lift + ARROW_LIFT)
 
 
 @functools.lru_cache(maxsize=16)
@@ -100,10 +93,5 @@ def skinned(figure: Figure, outfit: int) -> Mesh:
     maps = np.concatenate((figure.R_world, shift[..., None]), axis=-1).reshape(-1, 12)
     blended = (body.blend @ maps).reshape(-1, 3, 4)
     places = np.einsum("vij,vj->vi", blended[..., :3], body.vertices) + blended[..., 3]
-    rows = (
-        places,
-        np.einsum("vij,vj->vi", blended[..., :3], normals),
-        body.vertices,
-        np.full((len(places), 1), float(outfit)),
-    )
-    return Mesh(np.concatenate(rows, axis=1), np.zeros(len(places)), body.faces)
+    turned = np.einsum("vij,vj->vi", blended[..., :3], normals)
+    return Mesh.of(places, turned, body.faces, body.vertices, float(outfit))

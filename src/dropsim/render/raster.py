@@ -145,14 +145,21 @@ def _lit(at: Array, albedo: Array, light: Light, color: Array) -> None:
 
 @fast_kernel
 def shade(
-    picture: Array, owner: Array, nearness: Array, opacity: float, points: Array, faces: Array, surface: Array, outfits: Array,
-    light: Light, lens: float,
-) -> None:  # fmt: skip
+    picture: Array,
+    samples: tuple[Array, Array, Array],
+    mesh: tuple[Array, Array],
+    outfits: Array,
+    light: Light,
+    opacity: float,
+    lens: float,
+) -> None:
     """Light the triangles that own the samples of a picture, four a pixel, and lay them over it.
 
-    A row of `surface` is a corner's place and normal, its colour or its place in the rest pose, and which of the
-    outfits it wears (-1: none). `lens` is the size of a pixel one metre away [m].
+    `samples` are owners and nearness, as `rasterize` writes them, and its points. `mesh` is a row for each corner, with
+    place and normal, colour or place in the rest pose, and the outfit that it wears (-1: none), and the faces. `lens`
+    is the size of a pixel one metre away [m].
     """
+    (owner, nearness, points), (surface, faces) = samples, mesh
     at, albedo, color = np.empty(6), np.empty(3), np.empty(3)
     for row in range(0, owner.shape[0], 2):
         for column in range(0, owner.shape[1], 2):

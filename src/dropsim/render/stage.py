@@ -1,20 +1,17 @@
-"""What to draw: people, a ghost, spheres and the ground over time; and how it looks."""
+"""People, a ghost, objects and the ground over time, to be drawn; and how it looks."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from dropsim.body.clothes import Color
 from dropsim.body.rotations import normalize, plane_basis
-from dropsim.export.people import BALL_COLOR, GREY, object_color
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.render.camera import Camera
-from dropsim.scene.rollout import SolidTrack
+from dropsim.scene.element import Solid
 
 RED, BLUE = (0.90, 0.08, 0.12), (0.15, 0.25, 0.95)
 
@@ -25,37 +22,6 @@ MAX_FPS = 240.0
 
 
 @dataclass(frozen=True, eq=False)
-class Sphere:
-    """A ball or an obstacle on a path; it is not drawn at frames where the path is not finite."""
-
-    path: Float[np.ndarray, "t 3"]
-    """Centre at each frame [m]."""
-    radius: float
-    """[m]"""
-    color: Color = BALL_COLOR
-
-
-@dataclass(frozen=True, eq=False)
-class SolidPath:
-    """A solid object on a path."""
-
-    vertices: Float[np.ndarray, "v 3"]
-    """In its own axes [m]."""
-    faces: Int[np.ndarray, "f 3"]
-    """Counterclockwise seen from outside."""
-    centres: Float[np.ndarray, "t 3"]
-    """Of its own axes at each frame [m]; it is not drawn at frames where they are not finite."""
-    rotations: Float[np.ndarray, "t 3 3"]
-    """From its own axes to the world's."""
-    color: Color = GREY
-
-    @classmethod
-    def of(cls, track: SolidTrack) -> "SolidPath":
-        """Return an object of a run in the colour of its kind."""
-        return cls(track.vertices, track.faces, track.centres, track.rotations, object_color(track.name))
-
-
-@dataclass(frozen=True, eq=False)
 class Stage:
     """One world with everyone and everything in it, at one rate."""
 
@@ -63,13 +29,11 @@ class Stage:
     """A person whose motion ends early stands still. Each gets a colour of their own."""
     ghost: Motion | None = None
     """A translucent person, e.g. the first one without the push."""
-    spheres: Sequence[Sphere] = ()
-    """Balls and obstacles."""
+    objects: Sequence[Solid] = ()
+    """Objects with a pose for each frame, as a Rollout has them; not drawn at frames where it is not finite."""
     ground: Plane = field(default_factory=Plane.ground)
     """One plane, or with a leading dimension one for each frame, as a Rollout has it. Its squares move with its
     pivot."""
-    solids: Sequence[SolidPath] = ()
-    """Boxes, ramps, meshes."""
 
     def __post_init__(self) -> None:
         if not self.people:
@@ -77,22 +41,14 @@ class Stage:
         everyone = (*self.people, *([] if self.ghost is None else [self.ghost]))
         for motion in everyone:
             _check(motion)
-        if len(rates := {motion.fps for motion in everyone}) > 1:
-            raise ValueError(
-                f"motions at {sorted(rates)} frames per second do not fit together: resample them to one rate first"
-            )
-        for sphere in self.spheres:
-            if len(sphere.path) != len(self):
-                raise ValueError(
-                    f"a sphere's path needs a centre for each of the motion's {len(self)} frames, got {len(sphere.path)}"
-                )
-            if not (math.isfinite(sphere.radius) and sphere.radius > 0):
-                raise ValueError(f"a sphere needs a positive radius, not {sphere.radius:g}")
-        for solid in self.solids:
-            if len(solid.centres) != len(self) or len(solid.rotations) != len(self):
-                raise ValueError(
-                    f"a solid object needs a place for each of the motion's {len(self)} frames, got {len(solid.centres)}"
-                )
+        rates = sorted({motion.fps for motion in everyone})
+        if len(rates) > 1:
+            raise ValueError(f"motions at {rates} frames per second do not fit together: resample them to one rate")
+        for solid in self.objects:
+            if solid.centre.shape != (len(self), 3) or solid.rotation.shape != (len(self), 3, 3):
+                raise ValueError(f"the {solid.name} needs a place for each of the motion's {len(self)} frames")
+            if not 0 <= solid.radius < math.inf:
+                raise ValueError(f"the {solid.name} needs a positive radius, not {solid.radius:g}")
         if self.ground.normal.ndim > 2 or (self.ground.normal.ndim == 2 and len(self.ground.normal) != len(self)):
             raise ValueError(f"the ground needs one plane, or one for each of the motion's {len(self)} frames")
         length = np.linalg.norm(self.ground.normal, axis=-1)
@@ -127,19 +83,15 @@ class Stage:
             return path[low] + (path[high] - path[low]) * share.reshape(-1, *([1] * dims))
 
         ground = self.ground.map(lambda vectors: blend(vectors, 1), lambda scalars: blend(scalars, 0))
+        # Rotations are those of the nearest frame: at display rates nobody sees the difference.
+        nearest = np.where(share < 0.5, low, high)
+        objects = [replace(s, centre=blend(s.centre, 1), rotation=s.rotation[nearest]) for s in self.objects]
         return replace(
             self,
             people=tuple(motion.resampled(fps) for motion in self.people),
             ghost=None if self.ghost is None else self.ghost.resampled(fps),
-            spheres=tuple(replace(sphere, path=blend(sphere.path, 1)) for sphere in self.spheres),
+            objects=objects,
             ground=replace(ground, normal=normalize(ground.normal)),
-            # Rotations are those of the nearest frame: at display rates nobody sees the difference.
-            solids=tuple(
-                replace(
-                    solid, centres=blend(solid.centres, 1), rotations=solid.rotations[np.where(share < 0.5, low, high)]
-                )
-                for solid in self.solids
-            ),
         )
 
 
@@ -150,9 +102,8 @@ def as_stage(shown: Stage | Motion) -> Stage:
 
 def _check(motion: Motion) -> None:
     if motion.root.ndim != 2:
-        raise ValueError(
-            f"can draw one person at a time, got a motion with batch shape {tuple(motion.root.shape[:-2])}: pick one first"
-        )
+        batch = tuple(motion.root.shape[:-2])
+        raise ValueError(f"can draw one person at a time, got a motion with batch shape {batch}: pick one first")
     finite = np.isfinite(motion.joints).all((1, 2)) & np.isfinite(motion.q).all((1, 2, 3))
     if not finite.all():
         frame = int(finite.argmin())
@@ -160,7 +111,7 @@ def _check(motion: Motion) -> None:
 
 
 def floor_axes(floor: Plane) -> tuple[Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]]:
-    """Return A and b such that A p + b is where p is along the floor's squares and how high above it, level or tilted."""
+    """Return A and b such that A p + b is the place of p along the floor's squares and its height above the floor."""
     axes = plane_basis(floor.normal)
     return axes, np.array((*(floor.pivot - axes @ floor.pivot)[:2], -float(floor.offset)))
 
@@ -177,8 +128,6 @@ class Style:
 
     size: tuple[int, int] = (640, 480)
     """Width and height [pixels]; of one cell in a contact sheet."""
-    body: Literal["skin", "capsules"] = "skin"
-    """A skinned body, or capsules: teal on the left, orange on the right."""
     forces: bool = True
     """Draw contact forces as blue arrows and external forces as red ones, a metre for 1000 N."""
     caption: str = ""
@@ -188,7 +137,7 @@ class Style:
         width, height = self.size
         if min(width, height) < MIN_SIDE or width * height > MAX_PIXELS:
             raise ValueError(
-                f"cannot draw a picture of {width} x {height}: give a width and height from {MIN_SIDE} pixels, up to 3840 x 2160 in all"
+                f"cannot draw a picture of {width} x {height}: give sides from {MIN_SIDE} pixels, up to 3840 x 2160 in all"
             )
 
 
@@ -203,7 +152,7 @@ ARMS = 0.5
 
 
 def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: float = 0.25) -> list[Camera]:
-    """Return a camera for each frame that keeps its angle and tracks the people over the ground, smoothed over +- half_life [s].
+    """Return a camera for each frame that keeps its angle and tracks people over the ground, smoothed by half_life [s].
 
     The default camera stands in front of the first person's left, as they face in the first frame. It stands further
     back where people are apart, up to six metres from their middle.
@@ -211,13 +160,15 @@ def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: fl
     stage = as_stage(shown)
     camera = camera or Camera(azimuth=facing(stage.people[0]) + 55)
     height = 0.92 * max(motion.skeleton.standing_height for motion in stage.people)
-    paths = np.stack([_places(motion, len(stage)) for motion in stage.people])
+    paths = np.stack([_padded(motion.root[:, :2], len(stage)) for motion in stage.people])
     middle = (paths.min(0) + paths.max(0)) / 2
-    others = paths if stage.ghost is None else np.concatenate((paths, _places(stage.ghost, len(stage))[None]))
+    others = (
+        paths if stage.ghost is None else np.concatenate((paths, _padded(stage.ghost.root[:, :2], len(stage))[None]))
+    )
     spread = np.linalg.norm(others - middle, axis=-1).max(0).clip(max=6.0)
     ground = [floor_height(stage.plane(i), *middle[i].tolist()) for i in range(len(stage))]
-    if stage.solids:  # on which people may stand
-        lowest = np.stack([_lowest(motion, len(stage)) for motion in stage.people]).min(0)
+    if any(not solid.radius for solid in stage.objects):  # on which people may stand
+        lowest = np.stack([_padded(motion.joints[..., 2].min(-1), len(stage)) for motion in stage.people]).min(0)
         ground = np.maximum(ground, _smoothed(lowest[:, None], 2 * half_life * stage.fps)[:, 0] - 0.1)
     track = _smoothed(np.column_stack((middle, ground, spread)), half_life * stage.fps)
     slope = math.tan(math.radians(camera.field_of_view / 2))
@@ -228,14 +179,9 @@ def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: fl
     ]
 
 
-def _places(motion: Motion, frames: int) -> Float[np.ndarray, "t 2"]:
-    path = motion.root[:, :2]
-    return np.concatenate((path, np.repeat(path[-1:], frames, axis=0)))[:frames]
-
-
-def _lowest(motion: Motion, frames: int) -> Float[np.ndarray, "t"]:
-    heights = motion.joints[..., 2].min(-1)
-    return np.concatenate((heights, np.repeat(heights[-1:], frames)))[:frames]
+def _padded(values: np.ndarray, frames: int) -> np.ndarray:
+    """Hold the last value until a number of frames is reached."""
+    return values[np.minimum(np.arange(frames), len(values) - 1)]
 
 
 def _smoothed(path: Float[np.ndarray, "t n"], half_life: float) -> Float[np.ndarray, "t n"]:

@@ -3,20 +3,18 @@
 from dropsim.physics.energies import MaskedEnergy
 from dropsim.physics.step import StepInputs
 from dropsim.priors.intent import Intent
-from dropsim.scene.batches import batch_scenes
-from dropsim.scene.element import BODY_PARTS, Balls, Element, SceneContext, Solid
-from dropsim.scene.loose import BodyState, Loose
-from dropsim.scene.objects import Ball, Carry, Ground, Obstacle, Patch, Throw, Trip
+from dropsim.scene.element import BODY_PARTS, Element, SceneContext, Solid
+from dropsim.scene.loose import BodyState
+from dropsim.scene.objects import Ball, Carry, Ground, Patch, Throw, Trip
 from dropsim.scene.perturbations import DIRECTIONS, Dodge, Drag, Follow, Pin, Push, StiffJoint
-from dropsim.scene.rollout import Rollout, RunInterrupted, SolidTrack, WorldDivergedError, above_ground, run
-from dropsim.scene.solids import Box, Cylinder, MeshObject, Ramp, SolidObject, Stairs, Terrain
-from dropsim.scene.world import Person, Scene, World, WorldState
+from dropsim.scene.rollout import Rollout, RunInterrupted, WorldDivergedError, above_ground, run
+from dropsim.scene.solids import Box, Cylinder, MeshObject, Obstacle, Ramp, SolidObject, Stairs, Terrain
+from dropsim.scene.world import Person, Scene, World, WorldState, batch_scenes
 
 __all__ = [
     "BODY_PARTS",
     "DIRECTIONS",
     "Ball",
-    "Balls",
     "BodyState",
     "Box",
     "Carry",
@@ -27,7 +25,6 @@ __all__ = [
     "Follow",
     "Ground",
     "Intent",
-    "Loose",
     "MaskedEnergy",
     "MeshObject",
     "Obstacle",
@@ -42,7 +39,6 @@ __all__ = [
     "SceneContext",
     "Solid",
     "SolidObject",
-    "SolidTrack",
     "Stairs",
     "StepInputs",
     "StiffJoint",

@@ -1,11 +1,12 @@
-"""The contract of what is in a scene: it sees the world between two frames, remembers what it has to, and says what it does to people."""
+"""The contract of an element of a scene: it sees the world between two frames, remembers, and acts on people."""
 
-import math
+import functools
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -14,7 +15,7 @@ from dropsim.body.skeleton import JOINTS, Skeleton, joint_index
 from dropsim.control.floor import Footing, kept_from_walls
 from dropsim.files.names import suggestion
 from dropsim.motion.motion import Event
-from dropsim.physics.contact import Collider, Plane, Solids
+from dropsim.physics.contact import Plane, Solids
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import StepInputs
 from dropsim.priors.prior import State
@@ -35,34 +36,61 @@ def joints_of(part: str) -> tuple[int, ...]:
     return tuple(joint_index(name) for name in BODY_PARTS.get(part, (part,)))
 
 
-@dataclass(frozen=True, eq=False)
-class Balls:
-    """Spheres that fly about or lie around."""
-
-    centres: Float[np.ndarray, "*w n 3"]
-    """[m]"""
-    velocities: Float[np.ndarray, "*w n 3"]
-    """[m/s]"""
-    radii: Float[np.ndarray, "#n"]
-    """[m]"""
-    flying: bool = True
-    """Whether they are thrown; obstacles are not."""
+@functools.lru_cache(maxsize=32)
+def sphere_mesh(radius: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vertices and the triangles of a sphere about the origin."""
+    rings, turns = np.meshgrid(np.linspace(0, np.pi, 13), np.arange(24) * np.pi / 12, indexing="ij")
+    points = np.stack((np.sin(rings) * np.cos(turns), np.sin(rings) * np.sin(turns), np.cos(rings)), -1).reshape(-1, 3)
+    index = np.arange(len(points)).reshape(rings.shape)
+    a, b, c, d = index[:-1], np.roll(index, -1, 1)[:-1], index[1:], np.roll(index, -1, 1)[1:]
+    upper, lower = np.stack((a, c, d), -1), np.stack((a, d, b), -1)  # at the poles one of the two has no area
+    return radius * points, np.concatenate((upper[:-1].reshape(-1, 3), lower[1:].reshape(-1, 3)))
 
 
 @dataclass(frozen=True, eq=False)
 class Solid:
-    """A solid object, to be drawn and exported: triangles that move as one."""
+    """An object with a pose, to be seen, drawn and exported; `*b` are worlds and, in a rollout, frames."""
 
     name: str
-    """What it is, such as box."""
+    """Kind of the object, such as box; ball means thrown."""
     vertices: Float[np.ndarray, "v 3"]
-    """In its own axes [m]."""
+    """Vertices in its own axes [m]."""
     faces: Int[np.ndarray, "f 3"]
-    """Counterclockwise seen from outside."""
-    centre: Float[np.ndarray, "*w 3"]
-    """Where its own axes are [m]."""
-    rotation: Float[np.ndarray, "*w 3 3"]
-    """From its own axes to the world's."""
+    """Triangles, counterclockwise seen from outside."""
+    centre: Float[np.ndarray, "*b 3"]
+    """Origin of its own axes [m]; NaN while it is not there."""
+    rotation: Float[np.ndarray, "*b 3 3"]
+    """Rotation from its own axes to the world's."""
+    velocity: Float[np.ndarray, "*#b 3"] = field(default_factory=lambda: np.zeros(3))
+    """Velocity of a sphere's centre [m/s]."""
+    radius: float = 0.0
+    """Radius of a sphere [m]; 0 for other shapes."""
+
+    @classmethod
+    def sphere(
+        cls, radius: float, centre: Float[np.ndarray, "*b 3"], velocity: np.ndarray | None = None, name: str = "ball"
+    ) -> "Solid":
+        """Return a sphere."""
+        rotation = np.broadcast_to(np.eye(3), (*centre.shape[:-1], 3, 3))
+        velocity = np.zeros(3) if velocity is None else velocity
+        return cls(name, *sphere_mesh(radius), centre, rotation, velocity, radius)
+
+    @property
+    def there(self) -> Bool[np.ndarray, "*b"]:
+        """Where, or at which frames, it is there."""
+        return np.asarray(np.isfinite(self.centre).all(-1))
+
+    def at(self, frame: int) -> "Solid":
+        """Return a single world's object at a frame."""
+        return replace(self, centre=self.centre[frame], rotation=self.rotation[frame], velocity=np.zeros(3))
+
+    def at_all_times(self) -> "Solid":
+        """Return an object that waits where it begins and stays where it ends; the last dimension is time."""
+        there, count = self.there, self.centre.shape[-2]
+        first, last = np.argmax(there, -1), count - 1 - np.argmax(there[..., ::-1], -1)
+        at = np.clip(np.arange(count), first[..., None], last[..., None])[..., None]
+        centre = np.take_along_axis(self.centre, at, -2)
+        return replace(self, centre=centre, rotation=np.take_along_axis(self.rotation, at[..., None], -3))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +105,8 @@ class SceneContext:
     skeleton: Skeleton
     ground: Plane
     """As it will be at the frame's end."""
-    balls: Sequence[Balls] = ()
-    """As they were at the last frame."""
+    objects: Sequence[Solid] = ()
+    """Everything but people, as it was at the last frame."""
     footing: Footing | None = None
     """The ground under people who are on more than a plane, as it was at the last frame."""
     around: Solids | None = None
@@ -121,6 +149,15 @@ class SceneContext:
         mask[..., person] = True
         return mask
 
+    def of_world(self, world: int) -> "SceneContext":
+        """Return what one world's elements see, without the leading dimension."""
+        ground, count = self.ground, self.batch[-1]
+        if ground.normal.ndim > 1:
+            ground = ground.map(lambda vectors: vectors[world], lambda scalars: scalars[world])
+        footing = None if self.footing is None else self.footing[world]
+        around = None if self.around is None else self.around.only(slice(world * count, (world + 1) * count))
+        return replace(self, people=self.people[world], ground=ground, footing=footing, around=around)
+
     def force_on(
         self, person: int, joints: Sequence[int], force: Float[np.ndarray, "*#w 3"]
     ) -> Float[np.ndarray, "*w p 22 3"]:
@@ -140,11 +177,12 @@ Memory = TypeVar("Memory")
 
 
 class Element(ABC, Generic[Memory]):
-    """Something in a scene. Its fields say what it is; what changes is kept in a memory that the world hands back to it."""
+    """Something in a scene. Its fields do not change; what does is a memory that the world hands back to it."""
 
     def people(self) -> tuple[int, ...]:
-        """Return the people that it concerns; none means everyone."""
-        return ()
+        """Return the people that it concerns, the one in its field `person` if it has that; none means everyone."""
+        person = getattr(self, "person", None)
+        return () if person is None else (person,)
 
     def begin(self, context: SceneContext) -> Memory | None:
         """Return its memory at the start, and refuse a start that cannot be."""
@@ -154,22 +192,8 @@ class Element(ABC, Generic[Memory]):
     def act(self, memory: Memory | None, context: SceneContext) -> tuple[Memory | None, StepInputs]:
         """Return its memory after the frame, and what it does during it."""
 
-    def after(self, memory: Memory | None, context: SceneContext) -> tuple[Memory | None, tuple[Collider, ...]]:
-        """Return its memory once people have moved, and what of it cannot make way for those who went into it.
-
-        The context has people, and what can be touched, as they are at the frame's end. The step asks for the latter
-        before that, when people have settled and their rotations are still those of the last frame; they settle once
-        more then.
-        """
-        del context
-        return memory, ()
-
-    def balls(self, memory: Memory | None) -> Balls | None:
-        """Return the spheres that it has in the world, to be drawn and to be seen by others."""
-        del memory
-
     def solids(self, memory: Memory | None) -> Sequence[Solid]:
-        """Return the solid objects that it has in the world, to be drawn."""
+        """Return the objects that it has in the world, to be drawn and to be seen by others."""
         del memory
         return ()
 
@@ -179,51 +203,58 @@ class Element(ABC, Generic[Memory]):
         return ()
 
 
-def check_finite(what: str, *numbers: float) -> None:
-    """Refuse NaN and infinity."""
-    if not all(map(math.isfinite, numbers)):
-        raise ValueError(f"{what} needs finite numbers")
+def table_name(cls: type) -> str:
+    """Return the name of a class' table in a scene file, such as stiff_joint for StiffJoint and mesh for MeshObject."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Object")).lower()
 
 
-def check_time(what: str, start: float, duration: float = 1.0) -> None:
-    """Refuse times before the start and empty durations."""
-    if not (math.isfinite(start) and start >= 0 and duration > 0):
-        raise ValueError(f"{what} starts at 0 s or later and lasts longer than 0 s, not {start:g} s and {duration:g} s")
+LIMITS = {
+    "start": "[0, inf)",
+    "duration": "(0, inf)",
+    "friction": "[0.01, 10]",
+    "bounce": "[0, 1]",
+    "weight": "(0, inf)",
+    "largest": "(0, inf)",
+}
+"""Intervals of fields that mean the same in all elements: ice has a friction of 0.05, rubber of 0.8."""
 
 
-def check_weight(what: str, weight: float) -> None:
-    """Refuse weights that would push away or blow up."""
-    if not (math.isfinite(weight) and weight > 0):
-        raise ValueError(f"{what} needs a weight above 0, not {weight:g}")
+def check_numbers(item: Any, **limits: str) -> None:  # noqa: ANN401, any dataclass
+    """Refuse numbers of a dataclass that are not finite or not in their interval, such as radius="(0, 2]"."""
+    limits = LIMITS | limits
+    for each in fields(item):
+        interval = limits.get(each.name, "(-inf, inf)")
+        for number in _numbers(getattr(item, each.name)):
+            if not _within(number, interval):
+                needed = "finite" if interval == "(-inf, inf)" else f"in {interval}"
+                raise ValueError(f"{table_name(type(item))} {each.name} has to be {needed}, not {number:g}")
 
 
-def check_friction(what: str, friction: float | None) -> None:
-    """Refuse a friction that no surface has; None is the simulator's own."""
-    if friction is not None and not 0.01 <= friction <= 10:
-        raise ValueError(f"{what} has a friction between 0.01 and 10, not {friction:g}: ice has 0.05, rubber 0.8")
+def _numbers(value: object) -> Iterator[float]:
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _numbers(part)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield float(value)
 
 
-def check_loose(what: str, mass: float | None, bounce: float) -> None:
-    """Refuse a loose object that no substep could move well."""
-    if mass is not None and not (0.05 <= mass <= 10_000):
-        raise ValueError(f"{what} that is loose has a mass between 0.05 and 10000 kg, not {mass:g}")
-    if not 0 <= bounce <= 1:
-        raise ValueError(f"{what} keeps a share between 0 and 1 of its speed when it bounces, not {bounce:g}")
+def _within(number: float, interval: str) -> bool:
+    low, high = map(float, interval[1:-1].split(","))
+    at_end = (interval[0] == "[" and number == low) or (interval[-1] == "]" and number == high)
+    return low < number < high or at_end
 
 
-def check_rows(what: str, rows: Sequence[Sequence[float]], width: int, content: str) -> None:
+def check_rows(what: str, rows: Sequence[Sequence[float]], content: str, *, least: int = 2) -> None:
     """Refuse a path in time that is too short, has the wrong number of columns or does not go forward."""
-    if len(rows) < 2:
-        raise ValueError(f"{what} needs a path of at least two rows ({content}), not {len(rows)}")
-    if any(len(row) != width for row in rows):
-        raise ValueError(f"{what} needs rows of {width} numbers: {content}")
-    check_finite(what, *(value for row in rows for value in row))
+    width = content.count(",") + 1
+    if len(rows) < least or any(len(row) != width for row in rows):
+        raise ValueError(f"{what} needs {least} or more rows of {width} numbers: {content}")
     if any(b[0] <= a[0] for a, b in pairwise(rows)):
         raise ValueError(f"{what} needs times that grow from row to row")
 
 
 def interpolated(rows: Sequence[Sequence[float]], time: float) -> Float[np.ndarray, "n"]:
-    """Return the values of a path (time first) at a time: linear between rows, held before the first and after the last."""
+    """Return the values of a path (time first) at a time: linear between rows, held at the ends."""
     i = min(max(sum(row[0] < time for row in rows), 1), len(rows) - 1)
     (t0, *a), (t1, *b) = rows[i - 1], rows[i]
     share = min(max((time - t0) / (t1 - t0), 0.0), 1.0)

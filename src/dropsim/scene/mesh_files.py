@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from dropsim.body.rotations import unitquat_to_rotmat
 from dropsim.physics.shapes import MAX_TRIANGLES, Mesh
 
 MAX_BYTES = 200_000_000
 _TYPES = {5121: np.uint8, 5123: np.uint16, 5125: np.uint32, 5126: np.float32}
 """glTF's names of number types that positions and indices have."""
+_DAMAGED = (LookupError, TypeError, AttributeError, OverflowError, struct.error, json.JSONDecodeError, RecursionError)
+"""Errors that damaged files lead to."""
 
 
 def read_mesh(path: Path) -> Mesh:
@@ -24,15 +27,7 @@ def read_mesh(path: Path) -> Mesh:
     try:
         with np.errstate(invalid="ignore", over="ignore"):  # numbers are checked once they are all there
             return _read_obj(path) if path.suffix.lower() == ".obj" else _read_glb(path)
-    except (
-        LookupError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        struct.error,
-        json.JSONDecodeError,
-        RecursionError,
-    ) as error:
+    except _DAMAGED as error:
         raise ValueError(f"{path}: is not a mesh that can be read ({type(error).__name__}: {error})") from None
     except ValueError as error:
         raise ValueError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None
@@ -70,11 +65,9 @@ def _read_glb(path: Path) -> Mesh:
             if primitive.get("mode", 4) != 4:
                 continue
             points = _accessor(tree, binary, primitive["attributes"]["POSITION"]).astype(float)
-            index = (
-                _accessor(tree, binary, primitive["indices"]).reshape(-1)
-                if "indices" in primitive
-                else np.arange(len(points))
-            )
+            index = np.arange(len(points))
+            if "indices" in primitive:
+                index = _accessor(tree, binary, primitive["indices"]).reshape(-1)
             if not np.issubdtype(index.dtype, np.integer):
                 raise ValueError("has triangles whose corners are not numbered by whole numbers")
             triangles = index[: len(index) // 3 * 3].reshape(-1, 3).astype(np.int64)
@@ -111,14 +104,7 @@ def _placed(tree: dict[str, Any]) -> list[tuple[dict[str, Any], np.ndarray]]:
 def _transform(node: dict[str, Any]) -> np.ndarray:
     if "matrix" in node:
         return np.array(node["matrix"], dtype=float).reshape(4, 4).T
-    x, y, z, w = node.get("rotation", (0.0, 0.0, 0.0, 1.0))
-    R = np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    )
+    R = unitquat_to_rotmat(np.array(node.get("rotation", (0.0, 0.0, 0.0, 1.0)), dtype=float))
     T = np.eye(4)
     T[:3, :3], T[:3, 3] = R * np.array(node.get("scale", (1.0, 1.0, 1.0))), node.get("translation", (0.0, 0.0, 0.0))
     return T

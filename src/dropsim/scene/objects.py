@@ -1,9 +1,9 @@
-"""What there is in a world besides people: ground, balls, obstacles."""
+"""The ground and patches of it, balls that fly, obstacles to trip over, and bags to carry."""
 
 import functools
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,24 +15,11 @@ from dropsim.compute.jit import kernel
 from dropsim.control.leaning import lean_against, leaning
 from dropsim.files.units import GRAVITY, Degrees, Kilograms, Metres, MetresPerSecond, Newtons, NewtonsPerMetre, Seconds
 from dropsim.motion.motion import Event
-from dropsim.physics.bodies import BALL
 from dropsim.physics.contact import FrictionPatch, Plane, Spheres
 from dropsim.physics.step import StepInputs
-from dropsim.scene.element import (
-    Balls,
-    Element,
-    SceneContext,
-    Solid,
-    check_finite,
-    check_friction,
-    check_loose,
-    check_rows,
-    check_time,
-    height_of,
-    interpolated,
-)
-from dropsim.scene.loose import BodyState, Loose
+from dropsim.scene.element import Element, SceneContext, Solid, check_numbers, check_rows, height_of, interpolated
 from dropsim.scene.perturbations import ahead_of, held_at
+from dropsim.scene.solids import box_mesh
 
 Array = Any
 """numba knows the types."""
@@ -55,13 +42,13 @@ class Ground:
     """Of soles on it: rubber 0.8, wet tiles 0.3, ice 0.05; the simulator's own unless given."""
 
     def __post_init__(self) -> None:
-        if self.tilts:
-            check_rows("the ground", self.tilts, 3, "time [s], roll, pitch [degrees]")
-            steepest = max(abs(angle) for row in self.tilts for angle in row[1:])
-            if steepest > 45:
-                raise ValueError(f"the ground tilts by at most 45 degrees, not {steepest:g}")
-        check_finite("the ground", *(self.pivot or ()))
-        check_friction("the ground", self.friction)
+        check_numbers(self)
+        if not self.tilts:
+            return
+        check_rows("the ground", self.tilts, "time [s], roll, pitch [degrees]")
+        steepest = max(abs(angle) for row in self.tilts for angle in row[1:])
+        if steepest > 45:
+            raise ValueError(f"the ground tilts by at most 45 degrees, not {steepest:g}")
 
     def normal_at(self, time: float) -> Float[np.ndarray, "3"]:
         """Return the unit vector out of the ground."""
@@ -81,7 +68,7 @@ class Ground:
     def settled(
         self, pivot: Float[np.ndarray, "*w 3"] | None, here: Float[np.ndarray, "*w 3"], frame: int, fps: float
     ) -> Float[np.ndarray, "*w 3"] | None:
-        """Return the pivot, which is settled when the ground begins to tilt; `here` is the place under the first person [m]."""
+        """Return the pivot, settled when the ground begins to tilt; `here` is the place under the first person [m]."""
         if pivot is not None or frame < self.start * fps - 1:
             return pivot
         return here if self.pivot is None else np.broadcast_to(np.array((*self.pivot, 0.0)), here.shape)
@@ -99,13 +86,40 @@ class Ground:
         return 0.0 if any(self.tilts[0][1:]) else self.tilts[0][0]
 
 
+@dataclass(frozen=True)
+class Grounds(Ground):
+    """The ground of each world."""
+
+    each: tuple[Ground, ...] = ()
+
+    @property
+    def level(self) -> bool:
+        return all(ground.level for ground in self.each)
+
+    def plane(self, time: float, h: float, pivot: Float[np.ndarray, "w 3"]) -> Plane:
+        planes = [ground.plane(time, h, here) for ground, here in zip(self.each, pivot, strict=True)]
+        return Plane(*(np.stack([getattr(plane, f.name) for plane in planes]) for f in fields(Plane)))
+
+    def settled(
+        self, pivot: Float[np.ndarray, "w 3"] | None, here: Float[np.ndarray, "w 3"], frame: int, fps: float
+    ) -> Float[np.ndarray, "w 3"]:
+        """Keep each pivot from when its ground begins to tilt; before that the place under the person serves."""
+        before = here if pivot is None else pivot
+        rows = []
+        for i, ground in enumerate(self.each):
+            began = pivot is not None and frame - 1 >= ground.start * fps - 1
+            now = ground.settled(before[i] if began else None, here[i], frame, fps)
+            rows.append(here[i] if now is None else now)
+        return np.stack(rows)
+
+
 SHEET = 0.002
 """Height at which a patch is drawn [m]."""
 
 
 @dataclass(frozen=True)
 class Patch(Element[Plane]):
-    """A rectangle of the ground with a friction of its own, such as ice or a wet floor; on a slope it is one seen from above."""
+    """A rectangle of the ground, seen from above, with a friction of its own, such as ice or a wet floor."""
 
     position: tuple[Metres, Metres] = (0.0, 2.0)
     """Of its middle."""
@@ -117,10 +131,7 @@ class Patch(Element[Plane]):
     """Of soles on it: rubber 0.8, wet tiles 0.3, ice 0.05."""
 
     def __post_init__(self) -> None:
-        check_finite("a patch", *self.position, *self.size, self.facing)
-        check_friction("a patch", self.friction)
-        if not min(self.size) > 0:
-            raise ValueError(f"a patch has sizes above 0 m, not {self.size[0]:g} x {self.size[1]:g}")
+        check_numbers(self, size="(0, inf)")
 
     def begin(self, context: SceneContext) -> Plane:
         return context.ground
@@ -169,6 +180,15 @@ class Flying(Element[Flight]):
     stiffness: float
     start: float
 
+    def __post_init__(self) -> None:
+        check_numbers(
+            self, radius="(0, 2]", mass="(0, 1000]", stiffness="(0, inf)", distance="(0.5, inf)", speed="(0.5, inf)"
+        )
+        if self.stiffness / NUM_SUBSTEPS**2 > 900 * self.mass:
+            raise ValueError(
+                f"a ball of {self.mass:g} kg cannot have a stiffness of {self.stiffness:g} N/m: it would bounce ever faster"
+            )
+
     @abstractmethod
     def _thrown(self, context: SceneContext) -> Flight:
         """Return where it begins, and how fast."""
@@ -181,10 +201,8 @@ class Flying(Element[Flight]):
         memory, forces = _fly(self, memory, context)
         return memory, StepInputs(forces=forces)
 
-    def balls(self, memory: Flight | None) -> Balls | None:
-        if memory is None:
-            return None
-        return Balls(memory.centre[..., None, :], memory.velocity[..., None, :], np.array([self.radius]))
+    def solids(self, memory: Flight | None) -> tuple[Solid, ...]:
+        return () if memory is None else (Solid.sphere(self.radius, memory.centre, memory.velocity),)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -193,62 +211,56 @@ class Flying(Element[Flight]):
 
 def _fly(ball: Flying, flight: Flight, context: SceneContext) -> tuple[Flight, Float[np.ndarray, "*w p 22 3"]]:
     """Advance a ball by a frame and return the mean forces on the people."""
-    x, ground, (centre, velocity) = (
-        context.people.x,
-        context.ground,
-        (np.array(v, order="C") for v in (flight.centre, flight.velocity)),
-    )
-    total, normal = np.zeros(x.shape), np.broadcast_to(ground.normal, centre.shape)
-    offset, reach = np.broadcast_to(ground.offset, centre.shape[:-1]), context.skeleton.radii + ball.radius
+    people, ground = context.people, context.ground
+    centre, velocity = (np.array(vector, order="C") for vector in (flight.centre, flight.velocity))
+    forces, normal = np.zeros(people.x.shape), np.broadcast_to(ground.normal, centre.shape)
+    offset = np.broadcast_to(ground.offset, centre.shape[:-1])
+    planes = flat(np.concatenate((normal, offset[..., None]), -1), 1)
     law = (ball.radius, ball.mass, ball.stiffness, context.h / NUM_SUBSTEPS)
-    _bounce(
-        flat(x, 3),
-        flat(context.people.v, 3),
-        reach,
-        flat(normal, 1),
-        flat(offset, 0),
-        *law,
-        flat(centre, 1),
-        flat(velocity, 1),
-        flat(total, 3),
-    )
-    return Flight(centre, velocity, -total.sum((-3, -2))), total
+    crowd = (flat(people.x, 3), flat(people.v, 3), context.skeleton.radii)
+    _bounce(crowd, planes, law, flat(centre, 1), flat(velocity, 1), flat(forces, 3))
+    return Flight(centre, velocity, -forces.sum((-3, -2))), forces
 
 
 @kernel
 def _bounce(
-    x: Array, v: Array, reach: Array, normal: Array, offset: Array, radius: float, mass: float, stiffness: float, h: float,
-    centre: Array, velocity: Array, total: Array,
-) -> None:  # fmt: skip
+    crowd: tuple[Array, Array, Array],
+    planes: Array,
+    law: tuple[float, float, float, float],
+    centre: Array,
+    velocity: Array,
+    forces: Array,
+) -> None:
     """Advance a ball of each world by a frame, in place, and add the mean forces on the people.
 
     They are f = k d along the line of centres, and the opposite on the ball.
     """
+    (x, v, radii), (radius, mass, stiffness, h) = crowd, law
+    away, push = np.empty(3), np.empty(3)
     for w in range(len(x)):
-        c, u, n = centre[w], velocity[w], normal[w]
+        c, u, n = centre[w], velocity[w], planes[w]
         for i in range(NUM_SUBSTEPS):
-            fx, fy, fz = 0.0, 0.0, 0.0
+            push[:] = 0.0
             for p in range(x.shape[1]):
                 for j in range(x.shape[2]):
-                    dx, dy = x[w, p, j, 0] + i * h * v[w, p, j, 0] - c[0], x[w, p, j, 1] + i * h * v[w, p, j, 1] - c[1]
-                    dz = x[w, p, j, 2] + i * h * v[w, p, j, 2] - c[2]
-                    square = dx * dx + dy * dy + dz * dz
-                    if square >= reach[j] * reach[j]:
+                    for k in range(3):
+                        away[k] = x[w, p, j, k] + i * h * v[w, p, j, k] - c[k]
+                    square, reach = away[0] * away[0] + away[1] * away[1] + away[2] * away[2], radii[j] + radius
+                    if square >= reach * reach:
                         continue
                     distance = math.sqrt(square)
-                    force = stiffness * (reach[j] - distance) / max(distance, 1e-6)
-                    dx, dy, dz = force * dx, force * dy, force * dz
-                    fx, fy, fz = fx + dx, fy + dy, fz + dz
-                    share = total[w, p, j]
-                    share[0], share[1], share[2] = (
-                        share[0] + dx / NUM_SUBSTEPS,
-                        share[1] + dy / NUM_SUBSTEPS,
-                        share[2] + dz / NUM_SUBSTEPS,
-                    )
-            u[0], u[1], u[2] = u[0] - h * fx / mass, u[1] - h * fy / mass, u[2] - h * (GRAVITY + fz / mass)
+                    force = stiffness * (reach - distance) / max(distance, 1e-6)
+                    for k in range(3):
+                        push[k] += force * away[k]
+                        forces[w, p, j, k] += force * away[k] / NUM_SUBSTEPS
+            u[0], u[1], u[2] = (
+                u[0] - h * push[0] / mass,
+                u[1] - h * push[1] / mass,
+                u[2] - h * (GRAVITY + push[2] / mass),
+            )
             for k in range(3):
                 c[k] += h * u[k]
-            below = radius - (c[0] * n[0] + c[1] * n[1] + c[2] * n[2] - offset[w])
+            below = radius - (c[0] * n[0] + c[1] * n[1] + c[2] * n[2] - n[3])
             sinking = u[0] * n[0] + u[1] * n[1] + u[2] * n[2]
             for k in range(3):
                 if below > 0 and sinking < 0:
@@ -261,19 +273,6 @@ def _refuse_inside(what: str, centre: Float[np.ndarray, "*w 3"], radius: float, 
     gap = np.linalg.norm(context.people.x - centre[..., None, None, :], axis=-1) - context.skeleton.radii - radius
     if (gap < -0.02).any():
         raise ValueError(f"{what} is inside a person: move it away by {-float(gap.min()):.2f} m")
-
-
-def _check_ball(ball: Flying) -> None:
-    check_finite("a ball", ball.radius, ball.mass, ball.stiffness, ball.start)
-    check_time("a ball", ball.start)
-    if not (0 < ball.radius <= 2 and 0 < ball.mass <= 1000 and ball.stiffness > 0):
-        raise ValueError(
-            f"a ball has a radius up to 2 m, a mass up to 1000 kg and a positive stiffness, not {ball.radius:g} m, {ball.mass:g} kg"
-        )
-    if ball.stiffness / NUM_SUBSTEPS**2 > 900 * ball.mass:
-        raise ValueError(
-            f"a ball of {ball.mass:g} kg cannot have a stiffness of {ball.stiffness:g} N/m: it would bounce ever faster"
-        )
 
 
 @dataclass(frozen=True)
@@ -291,12 +290,10 @@ class Ball(Flying):
     start: Seconds = 0.0
 
     def __post_init__(self) -> None:
-        _check_ball(self)
-        check_finite("a ball", *self.position, *self.velocity)
-        if self.position[2] < self.radius:
-            raise ValueError(
-                f"a ball at a height of {self.position[2]:g} m is in the floor: give at least its radius, {self.radius:g} m"
-            )
+        super().__post_init__()
+        height = self.position[2]
+        if height < self.radius:
+            raise ValueError(f"a ball at {height:g} m is in the floor: give at least its radius, {self.radius:g} m")
 
     def begin(self, context: SceneContext) -> Flight | None:
         return self._thrown(context) if self.start * context.fps < 1 else None
@@ -328,96 +325,22 @@ class Throw(Flying):
 
     def __post_init__(self) -> None:
         joint_index(self.joint)
-        _check_ball(self)
-        check_finite("a throw", self.angle, self.distance, self.speed)
-        if not (self.distance > 0.5 and self.speed > 0.5):
-            raise ValueError(
-                f"a throw takes at least 0.5 m and 0.5 m/s, not {self.distance:g} m and {self.speed:g} m/s"
-            )
-
-    def people(self) -> tuple[int, ...]:
-        return (self.person,)
+        super().__post_init__()
 
     def _thrown(self, context: SceneContext) -> Flight:
         """Aim: the flight lasts distance over speed; meanwhile the person goes on and the ball falls."""
         aim = context.people.x[..., self.person, joint_index(self.joint), :]
         pace = context.people.v[..., self.person, 0, :] * _ALONG
         ahead = ahead_of(context.people.q[..., self.person, :, :, :])
-        turn = math.radians(self.angle)
-        c, s = math.cos(turn), math.sin(turn)
-        side = np.stack(
-            (c * ahead[..., 0] - s * ahead[..., 1], s * ahead[..., 0] + c * ahead[..., 1], 0 * ahead[..., 0]), -1
-        )
+        c, s = math.cos(math.radians(self.angle)), math.sin(math.radians(self.angle))
+        x, y = ahead[..., 0], ahead[..., 1]
+        side = np.stack((c * x - s * y, s * x + c * y, 0 * x), -1)
         last = self.distance / self.speed
         centre = aim + self.distance * side
         centre[..., 2] = np.maximum(centre[..., 2], context.floor[..., self.person] + self.radius)
         velocity = (aim + last * pace - centre) / last + np.array([0.0, 0.0, 0.5 * GRAVITY * last])
         _refuse_inside(f"the ball thrown from {self.distance:g} m", centre, self.radius, context)
         return Flight(centre, velocity, np.zeros_like(centre))
-
-
-@dataclass(frozen=True)
-class Obstacle(Loose):
-    """A sphere that gives way to nobody; with its centre on the floor, half of one. With a mass it is a loose ball that people kick."""
-
-    position: tuple[Metres, Metres, Metres] = (0.0, 2.0, 0.0)
-    radius: Metres = 0.05
-    friction: float | None = None
-    """Of soles on it; the simulator's own unless given."""
-    mass: Kilograms | None = None
-    """Of a ball that is loose."""
-    bounce: float = 0.6
-    """Share of its speed that a loose ball keeps when it bounces off something."""
-
-    def __post_init__(self) -> None:
-        check_finite("an obstacle", *self.position, self.radius)
-        check_friction("an obstacle", self.friction)
-        check_loose("an obstacle", self.mass, self.bounce)
-        if not 0 < self.radius <= 10:
-            raise ValueError(f"an obstacle has a radius between 0 and 10 m, not {self.radius:g}")
-        if self.mass is not None and self.radius < 0.02:
-            raise ValueError(f"a loose ball has a radius of at least 2 cm, not {100 * self.radius:g} cm")
-
-    def body(self) -> tuple[int, tuple[float, float, float], float]:
-        return BALL, (self.radius, self.radius, self.radius), 0.5 if self.friction is None else self.friction
-
-    def begin(self, context: SceneContext) -> BodyState | None:
-        gap = np.linalg.norm(context.people.x - np.array(self.position), axis=-1) - context.skeleton.radii - self.radius
-        if (gap < -0.03).any():
-            raise ValueError(
-                f"the obstacle at {self.position} is inside a person: move it away by {-float(gap.min()):.2f} m"
-            )
-        return None if self.mass is None else BodyState.at_rest(np.array(self.position), np.eye(3), context.batch[:-1])
-
-    def act(self, memory: BodyState | None, context: SceneContext) -> tuple[BodyState | None, StepInputs]:
-        if self.mass is not None:
-            return memory or self.begin(context), StepInputs()
-        return memory, StepInputs(colliders=(self.collider,))
-
-    @functools.cached_property
-    def collider(self) -> Spheres:
-        """As people touch it while it has no mass."""
-        balls = self._still
-        return Spheres(
-            balls.centres, balls.radii, balls.velocities, math.nan if self.friction is None else self.friction
-        )
-
-    def balls(self, memory: BodyState | None) -> Balls:
-        if memory is not None:
-            return Balls(memory.x[..., None, :], memory.v[..., None, :], np.array([self.radius]), flying=False)
-        return self._still
-
-    @functools.cached_property
-    def _still(self) -> Balls:
-        centre = np.array([self.position])
-        return Balls(centre, np.zeros_like(centre), np.array([self.radius]), flying=False)
-
-
-def _solid(balls: Balls, context: SceneContext) -> Spheres:
-    """Return spheres as a collider for everyone in every world."""
-    shape = (*context.batch, len(balls.radii), 3)
-    centres, velocities = (np.broadcast_to(v[..., None, :, :], shape) for v in (balls.centres, balls.velocities))
-    return Spheres(centres, balls.radii, velocities)
 
 
 @dataclass(frozen=True, eq=False)
@@ -458,15 +381,7 @@ class Trip(Element[Caught]):
         if not self.joint.endswith(("_ankle", "_foot")):
             raise ValueError(f"people trip with an ankle or a foot, not with {self.joint}")
         joint_index(self.joint)
-        check_finite("a trip", *(self.obstacle or ()), self.radius, self.hold, self.largest)
-        check_time("a trip", self.start, self.hold)
-        if not self.largest > 0:
-            raise ValueError(f"a trip holds with a force above 0 N, not {self.largest:g}")
-        if not 0 < self.radius <= 0.5:
-            raise ValueError(f"an obstacle to trip over has a radius between 0 and 0.5 m, not {self.radius:g}")
-
-    def people(self) -> tuple[int, ...]:
-        return (self.person,)
+        check_numbers(self, radius="(0, 0.5]", hold="(0, inf)")
 
     def begin(self, context: SceneContext) -> Caught:
         heel = context.people.x[..., self.person, joint_index(self.joint), :]
@@ -503,22 +418,20 @@ class Trip(Element[Caught]):
             since=np.where(touching, float(context.frame), memory.since),
         )
         held = self._held(memory, context.frame, context.fps)
-        solid = StepInputs(colliders=(_solid(self._balls(memory), context),))
+        # Far away while it is not put down yet.
+        centre = np.nan_to_num(memory.obstacle, nan=-100.0)[..., None, None, :]
+        centre = np.broadcast_to(centre, (*context.batch, 1, 3))
+        inputs = StepInputs(colliders=(Spheres(centre, np.array([self.radius]), np.zeros_like(centre)),))
         if not held.any():
-            return memory, solid
+            return memory, inputs
         holds = held_at(context, self.person, self.joint, memory.heel, self.largest, ahead=memory.ahead, held=held)
-        return memory, StepInputs.merged((solid, StepInputs(holds=holds)))
+        return memory, replace(inputs, holds=holds)
 
     def _held(self, memory: Caught, frame: int, fps: float) -> Bool[np.ndarray, "*w"]:
         return np.asarray((frame >= memory.since) & (frame < memory.since + round(self.hold * fps)))
 
-    def balls(self, memory: Caught | None) -> Balls | None:
-        return None if memory is None else self._balls(memory)
-
-    def _balls(self, memory: Caught) -> Balls:
-        """Return the obstacle, far away while it is not put down yet."""
-        centre = np.nan_to_num(memory.obstacle, nan=-100.0)[..., None, :]
-        return Balls(centre, np.zeros_like(centre), np.array([self.radius]), flying=False)
+    def solids(self, memory: Caught | None) -> tuple[Solid, ...]:
+        return () if memory is None else (Solid.sphere(self.radius, memory.obstacle, name="obstacle"),)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -555,20 +468,13 @@ class Carry(Element[Load]):
     person: int = 0
 
     def __post_init__(self) -> None:
-        check_finite("a load", self.mass, self.start)
-        check_time("a load", self.start)
+        check_numbers(self, mass="(0, 100]")
         if self.hand not in _HANDS:
             raise ValueError(f"a load is carried in the left or the right hand or in both, not in {self.hand!r}")
-        if not 0 < self.mass <= 100:
-            raise ValueError(f"a load has a mass above 0 and up to 100 kg, not {self.mass:g}")
-
-    def people(self) -> tuple[int, ...]:
-        return (self.person,)
 
     def begin(self, context: SceneContext) -> Load:
-        velocity = (context.skeleton.masses[:, None] * context.people.v[..., self.person, :, :]).sum(
-            -2
-        ) / context.skeleton.masses.sum()
+        masses = context.skeleton.masses
+        velocity = (masses[:, None] * context.people.v[..., self.person, :, :]).sum(-2) / masses.sum()
         joints = [joint_index(name) for name in _HANDS[self.hand]]
         return Load(velocity, context.people.x[..., self.person, joints, :] - np.array([0.0, 0.0, HANGING]))
 
@@ -583,23 +489,19 @@ class Carry(Element[Load]):
         load = context.force_on(self.person, joints, -self.mass * (change + np.array([0.0, 0.0, GRAVITY])))
         if self.hand == "both":
             return now, StepInputs(forces=load, loads=load)
-        side, taken = (
-            (1.0 if self.hand == "right" else -1.0),
-            min(1.0, (context.time + context.h - self.start) / TAKING_UP),
-        )
+        side = 1.0 if self.hand == "right" else -1.0
+        share = min(1.0, (context.time + context.h - self.start) / TAKING_UP)
         lean = np.zeros(context.batch)
-        lean[..., self.person] = taken * side * lean_against(self.mass, context.skeleton)
+        lean[..., self.person] = share * side * lean_against(self.mass, context.skeleton)
         return now, StepInputs(forces=load, loads=load, stages=[leaning(lean, context.people)])
 
     def solids(self, memory: Load | None) -> tuple[Solid, ...]:
         if memory is None:
             return ()
-        corners = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * [0.06, 0.16, 0.14]
-        quads = ((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3))
-        faces = np.array([t for a, b, c, d in quads for t in ((a, b, c), (a, c, d))])
+        look = box_mesh(np.array([0.06, 0.16, 0.14]))
         *worlds, bags, _ = memory.places.shape
         upright = np.broadcast_to(np.eye(3), (*worlds, 3, 3))
-        return tuple(Solid("bag", corners, faces, memory.places[..., k, :], upright) for k in range(bags))
+        return tuple(Solid("bag", *look, memory.places[..., k, :], upright) for k in range(bags))
 
     @property
     def events(self) -> tuple[Event, ...]:

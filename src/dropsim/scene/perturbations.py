@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
@@ -24,16 +23,7 @@ from dropsim.physics.energies import Pin as PinEnergy
 from dropsim.physics.settle import Holds
 from dropsim.physics.step import StepInputs
 from dropsim.priors.intent import Intent
-from dropsim.scene.element import (
-    Element,
-    SceneContext,
-    check_finite,
-    check_rows,
-    check_time,
-    check_weight,
-    interpolated,
-    joints_of,
-)
+from dropsim.scene.element import Element, SceneContext, check_numbers, check_rows, interpolated, joints_of
 
 DIRECTIONS = {"front": 0.0, "left": 90.0, "back": 180.0, "right": 270.0}
 """Degrees from the direction that the person faces at the start, counterclockwise seen from above: where the push
@@ -57,8 +47,7 @@ class Push(Element[None]):
 
     def __post_init__(self) -> None:
         joints_of(self.part)
-        check_finite("a push", *self.force, self.start, self.duration)
-        check_time("a push", self.start, self.duration)
+        check_numbers(self)
 
     @classmethod
     def toward(
@@ -72,15 +61,10 @@ class Push(Element[None]):
         person: int = 0,
     ) -> "Push":
         """Push horizontally toward front, back, left, right, or an angle in degrees counterclockwise from the front."""
-        if not math.isfinite(newtons) or newtons < 0:
-            raise ValueError(
-                f"a push needs a force of 0 N or more, not {newtons:g}: turn the direction instead of the sign"
-            )
+        if not 0 <= newtons < math.inf:
+            raise ValueError(f"a push needs a force of 0 N or more, not {newtons:g}: turn the direction, not the sign")
         angle = math.radians(degrees_of(direction) + 90.0)
         return cls(part, (newtons * math.cos(angle), newtons * math.sin(angle), 0.0), start, duration, person)
-
-    def people(self) -> tuple[int, ...]:
-        return (self.person,)
 
     def act(self, memory: None, context: SceneContext) -> tuple[None, StepInputs]:
         if not context.during(self.start, self.duration):
@@ -96,12 +80,11 @@ def degrees_of(direction: str) -> float:
     """Return a direction's angle counterclockwise from the front [degrees]."""
     try:
         degrees = DIRECTIONS[direction] if direction in DIRECTIONS else float(direction)
-        if not math.isfinite(degrees):
-            raise ValueError
     except ValueError:
-        raise ValueError(
-            f"there is no direction {direction!r}: use {', '.join(DIRECTIONS)} or degrees from the front"
-        ) from None
+        degrees = math.nan
+    if not math.isfinite(degrees):
+        known = ", ".join(DIRECTIONS)
+        raise ValueError(f"there is no direction {direction!r}: use {known} or degrees from the front")
     return degrees
 
 
@@ -122,13 +105,8 @@ class Drag(Element[np.ndarray]):
 
     def __post_init__(self) -> None:
         joint_index(self.joint)
-        check_rows("a drag", self.path, 4, "time [s], x, y, z [m]")
-        check_finite("a drag", self.stiffness, self.damping, self.largest)
-        if not (self.stiffness > 0 and self.damping >= 0 and self.largest > 0):
-            raise ValueError("a drag needs a positive stiffness and a largest force, and no negative damping")
-
-    def people(self) -> tuple[int, ...]:
-        return (self.person,)
+        check_numbers(self, stiffness="(0, inf)", damping="[0, inf)")
+        check_rows("a drag", self.path, "time [s], x, y, z [m]")
 
     def target(self, time: float) -> Float[np.ndarray, "3"]:
         """Return the point at a time, before what it may be relative to [m]."""
@@ -170,14 +148,7 @@ class Pin(Element[np.ndarray]):
 
     def __post_init__(self) -> None:
         joint_index(self.joint)
-        check_time("a pin", self.start, self.duration)
-        check_finite("a pin", self.largest, *(self.target or ()))
-        check_weight("a pin", self.weight)
-        if not self.largest > 0:
-            raise ValueError(f"a pin holds with a force above 0 N, not {self.largest:g}")
-
-    def people(self) -> tuple[int, ...]:
-        return (self.person,)
+        check_numbers(self, duration="(0, inf]")
 
     def act(self, memory: np.ndarray | None, context: SceneContext) -> tuple[np.ndarray | None, StepInputs]:
         if not context.during(self.start, self.duration):
@@ -228,31 +199,19 @@ class Follow(Element[None]):
     person: int = 0
 
     def __post_init__(self) -> None:
-        if not self.acceleration > 0:
-            raise ValueError(f"to follow takes an acceleration above 0 m/s^2, not {self.acceleration:g}")
-        if not self.velocities or any(len(row) != 3 for row in self.velocities):
-            raise ValueError("to follow takes rows of 3 numbers: time [s], velocity along x and y [m/s]")
-        check_finite("to follow", self.weight, *(value for row in self.velocities for value in row))
-        if any(b[0] <= a[0] for a, b in pairwise(self.velocities)):
-            raise ValueError("to follow takes times that grow from row to row")
+        check_numbers(self, acceleration="(0, inf]", weight="[0, inf)")
+        check_rows("to follow", self.velocities, "time [s], velocity along x, velocity along y [m/s]", least=1)
 
     @classmethod
     def square(
         cls, speed: MetresPerSecond, *, every: Seconds = 4.0, seconds: Seconds = 20.0, person: int = 0
     ) -> "Follow":
         """Go round a square, turning left after every so many seconds."""
-        if not (speed > 0 and every > 0 and seconds > 0):
-            raise ValueError("a square needs a positive speed, time and duration")
-        if seconds / every > 10_000:
-            raise ValueError(
-                f"a square of {seconds:g} s with a turn every {every:g} s has too many turns: give at most 10000"
-            )
+        if not (speed > 0 and every > 0 and 0 < seconds <= 10_000 * every):
+            raise ValueError("a square needs a positive speed, time and duration, and no more than 10000 turns")
         ways = ((0.0, 1.0), (-1.0, 0.0), (0.0, -1.0), (1.0, 0.0))
         rows = [(i * every, *(speed * part for part in ways[i % 4])) for i in range(math.ceil(seconds / every))]
         return cls(tuple((t, x, y) for t, x, y in rows), person=person)
-
-    def people(self) -> tuple[int, ...]:
-        return (self.person,)
 
     def velocity_at(self, time: float) -> tuple[float, float]:
         """Return the velocity to go at [m/s]."""
@@ -293,30 +252,24 @@ class Dodge(Element[None]):
     person: int = 0
 
     def __post_init__(self) -> None:
-        check_finite("to dodge", self.speed, self.reach, self.sight)
-        if not (self.speed > 0 and self.reach > 0 and self.sight > 0):
-            raise ValueError("to dodge takes a positive speed, reach and sight")
-
-    def people(self) -> tuple[int, ...]:
-        return (self.person,)
+        check_numbers(self, speed="(0, inf)", reach="(0, inf)", sight="(0, inf)")
 
     def act(self, memory: None, context: SceneContext) -> tuple[None, StepInputs]:
         """Step aside, away from where the balls will pass."""
         centre = context.skeleton.centre_of_mass(context.people.x)[..., self.person, :2]
         pace = context.people.v[..., self.person, 0, :2]
         way = np.zeros_like(centre)
-        for balls in context.balls:
-            if not balls.flying:
+        for ball in context.objects:
+            if ball.name != "ball":
                 continue
-            apart = balls.centres[..., :2] - centre[..., None, :]
-            moving = balls.velocities[..., :2] - pace[..., None, :]
+            apart, moving = ball.centre[..., :2] - centre, ball.velocity[..., :2] - pace
             when = -(apart * moving).sum(-1) / np.maximum((moving**2).sum(-1), 1e-6)
             miss = apart + np.maximum(when, 0)[..., None] * moving
             coming = (when > 0) & (when < self.sight) & (np.linalg.norm(miss, axis=-1) < self.reach)
             side = np.stack((-moving[..., 1], moving[..., 0]), -1)
             side = side / np.maximum(np.linalg.norm(side, axis=-1, keepdims=True), 1e-6)
             side = np.where((side * miss).sum(-1, keepdims=True) > 0, -side, side)
-            way = way + (coming[..., None] * side / (0.2 + np.maximum(when, 0))[..., None]).sum(-2)
+            way = way + coming[..., None] * side / (0.2 + np.maximum(when, 0))[..., None]
         strength = np.linalg.norm(way, axis=-1, keepdims=True)
         velocity, people = np.zeros((*context.batch, 2)), context.only(self.person)
         velocity[..., self.person, :] = self.speed * way / np.maximum(strength, 1e-6)
@@ -326,7 +279,7 @@ class Dodge(Element[None]):
 
 @dataclass(frozen=True)
 class StiffJoint(Element[np.ndarray]):
-    """A joint that does not bend: a spring between its neighbours at their greatest distance, such as hip and ankle for a knee."""
+    """A joint that does not bend: a spring keeps its neighbours, such as hip and ankle, as far apart as they can be."""
 
     joint_a: str = "right_hip"
     joint_b: str = "right_ankle"
@@ -335,17 +288,11 @@ class StiffJoint(Element[np.ndarray]):
     person: int = 0
 
     def __post_init__(self) -> None:
-        if joint_index(self.joint_a) == joint_index(self.joint_b):
-            raise ValueError(f"a stiff joint needs two different neighbours, not {self.joint_a} twice")
+        check_numbers(self)
         if PARENTS[PARENTS[joint_index(self.joint_b)]] != joint_index(self.joint_a):
             raise ValueError(
-                f"{self.joint_a} and {self.joint_b} have no single joint between them: give e.g. right_hip and right_ankle"
+                f"{self.joint_a} and {self.joint_b} have no single joint between them: give e.g. right_hip, right_ankle"
             )
-        check_time("a stiff joint", self.start)
-        check_weight("a stiff joint", self.weight)
-
-    def people(self) -> tuple[int, ...]:
-        return (self.person,)
 
     def act(self, memory: np.ndarray | None, context: SceneContext) -> tuple[np.ndarray | None, StepInputs]:
         """Keep the two ends apart; at first as far as they are, and over half a second as far as they can be."""

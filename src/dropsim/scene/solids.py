@@ -1,39 +1,47 @@
-"""Solid objects of a scene: boxes (walls and curbs too), ramps, stairs, cylinders, uneven ground and meshes; still, or moving on a path."""
-
-# pyright: reportIncompatibleMethodOverride=false
+"""Solid objects of a scene: boxes, ramps, stairs, cylinders, spheres, uneven ground and meshes; still, moving or loose."""
 
 import functools
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.rotations import exp
 from dropsim.files.units import Degrees, Kilograms, Metres, Seconds
-from dropsim.physics.contact import Shape, nearest_surface
+from dropsim.physics.bodies import BALL
+from dropsim.physics.contact import Shape, Spheres, nearest_surface
 from dropsim.physics.shapes import BOX, CYLINDER, MESH, Mesh
 from dropsim.physics.step import StepInputs
 from dropsim.scene.element import (
     Element,
     SceneContext,
     Solid,
-    check_finite,
-    check_friction,
-    check_loose,
+    check_numbers,
     check_rows,
     interpolated,
+    sphere_mesh,
+    table_name,
 )
-from dropsim.scene.loose import BodyState, Loose
+from dropsim.scene.loose import BodyState
 from dropsim.scene.mesh_files import read_mesh
 
 Path5 = tuple[tuple[Seconds, Metres, Metres, Metres, Degrees], ...]
 DEPTH = 0.5
-"""Of what stands on the ground below it [m]: a foot inside of it is nearer to a side or the top than to the bottom."""
+"""Depth of foundations in the ground [m]: a foot inside an object is nearer to a side or the top than to the bottom."""
 SIDES = 32
-"""Of a cylinder when it is drawn."""
+"""Number of sides with which a cylinder is drawn."""
+DEEPEST_START = 0.05
+"""Largest depth of a person in an object at the start [m]."""
+SIZE = "(0, 1000]"
+LOOSE_MASS = "[0.05, 10000]"
+SMALLEST_LOOSE = 0.02
+"""Smallest size that substeps can move well [m]."""
+ROUGHNESS = 0.5
+"""Friction coefficient of loose objects that set none."""
 
 
 def box_mesh(half: Float[np.ndarray, "3"]) -> tuple[np.ndarray, np.ndarray]:
@@ -49,17 +57,25 @@ def cylinder_mesh(radius: float, half: float) -> tuple[np.ndarray, np.ndarray]:
     ring = np.stack((radius * np.cos(turns), radius * np.sin(turns)), -1)
     points = [np.column_stack((ring, np.full(SIDES, z))) for z in (-half, half)]
     a, b = np.arange(SIDES), (np.arange(SIDES) + 1) % SIDES
-    low, high = 2 * SIDES, 2 * SIDES + 1
-    faces = [
-        np.stack(t, -1)
-        for t in (
-            (a, b, b + SIDES),
-            (a, b + SIDES, a + SIDES),
-            (b, a, a * 0 + low),
-            (a + SIDES, b + SIDES, a * 0 + high),
-        )
-    ]
+    low, high = 0 * a + 2 * SIDES, 0 * a + 2 * SIDES + 1
+    sides = ((a, b, b + SIDES), (a, b + SIDES, a + SIDES))
+    faces = [np.stack(corners, -1) for corners in (*sides, (b, a, low), (a + SIDES, b + SIDES, high))]
     return np.concatenate((*points, [(0.0, 0.0, -half), (0.0, 0.0, half)])), np.concatenate(faces)
+
+
+def height_field(heights: Float[np.ndarray, "r c"], width: float, length: float) -> Mesh:
+    """Return a closed mesh under a grid of heights."""
+    rows, columns = heights.shape
+    x, y = np.meshgrid(np.linspace(-width / 2, width / 2, columns), np.linspace(-length / 2, length / 2, rows))
+    top = np.stack((x, y, heights), -1).reshape(-1, 3)
+    bottom = top * [1.0, 1.0, 0.0] - [0.0, 0.0, DEPTH]
+    index = np.arange(rows * columns).reshape(rows, columns)
+    a, b, c, d = index[:-1, :-1].ravel(), index[:-1, 1:].ravel(), index[1:, 1:].ravel(), index[1:, :-1].ravel()
+    upper = np.concatenate((np.stack((a, b, c), -1), np.stack((a, c, d), -1)))
+    border = np.concatenate((index[0, :-1], index[:-1, -1], index[-1, :0:-1], index[:0:-1, 0]))
+    after, down = np.roll(border, -1), rows * columns
+    sides = [np.stack(corner, -1) for corner in ((border + down, after + down, after), (border + down, after, border))]
+    return Mesh(np.concatenate((top, bottom)), np.concatenate((upper, upper[:, ::-1] + down, *sides)))
 
 
 @dataclass(frozen=True)
@@ -67,10 +83,13 @@ class Part:
     """A shape of an object, in the object's own axes."""
 
     kind: int
-    sizes: tuple[float, float, float]
-    centre: tuple[float, float, float]
+    """shapes.BOX, CYLINDER or MESH, or bodies.BALL."""
+    sizes: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Half the edges of a box, radius and half the height of a cylinder, three times the radius of a ball [m]."""
+    centre: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Centre [m]."""
     rotation: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """As a rotation vector [rad]."""
+    """Rotation vector [rad]."""
     mesh: Mesh | None = None
 
     @functools.cached_property
@@ -78,6 +97,8 @@ class Part:
         """Vertices and faces, about the part's own centre."""
         if self.mesh is not None:
             return self.mesh.vertices, self.mesh.faces
+        if self.kind == BALL:
+            return sphere_mesh(self.sizes[0])
         return box_mesh(np.array(self.sizes)) if self.kind == BOX else cylinder_mesh(*self.sizes[:2])
 
     @functools.cached_property
@@ -91,63 +112,94 @@ class Part:
         return replace(self, sizes=sizes, centre=(x, y, z - DEPTH / 2))
 
 
-class SolidObject(Element[float]):
-    """Something that gives way to nobody. Its memory is the time, for things that move."""
+@dataclass(frozen=True, kw_only=True)
+class SolidObject(Element[Any]):
+    """An object of solid parts. Its memory is the time, or a BodyState if it has a mass and is loose."""
 
-    facing: float
-    friction: float | None
-    unseen: bool
-    path: Path5
+    facing: Degrees = 0.0
+    """Direction, counterclockwise from +y seen from above; ramps and stairs rise there."""
+    friction: float | None = None
+    """Friction coefficient of soles on it; the simulator's unless given."""
+    unseen: bool = False
+    """Whether people do not see it: they neither step over it nor stop before they have touched it."""
+    path: Path5 = ()
+    """Rows of time, position and facing along which it moves; linear between them."""
+
+    limits: ClassVar[dict[str, str]] = {}
+    """Intervals of its sizes."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self, **self.limits)
+        if self.path:
+            check_rows(f"a {table_name(type(self))}", self.path, "time [s], x, y, z [m], facing [degrees]")
+
+    @abstractmethod
+    def _parts(self) -> tuple[Part, ...]:
+        """Return the shapes that it is made of, about its position."""
+
+    @functools.cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Shapes that it is made of, about its position."""
+        return self._parts()
 
     @property
-    @abstractmethod
-    def parts(self) -> tuple[Part, ...]:
-        """The shapes that it is made of, about its position."""
-
-    @abstractmethod
-    def _origin(self) -> tuple[float, float, float]:
-        """Return its position while it has no path [m]."""
+    def loose(self) -> bool:
+        """Whether it is moved by what touches it."""
+        return getattr(self, "mass", None) is not None
 
     def pose(self, time: float) -> tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3 3"]]:
-        """Return where it is at a time, and how it is turned."""
-        *place, turn = interpolated(self.path, time) if self.path else (*self._origin(), self.facing)
+        """Return its position [m] and rotation at a time [s]."""
+        *place, turn = interpolated(self.path, time) if self.path else (*self._origin, self.facing)
         return np.array(place, dtype=float), exp(np.array([0.0, 0.0, math.radians(turn)]))
 
-    def shapes(self, time: float, h: float) -> tuple[Shape, ...]:
+    @property
+    def _origin(self) -> tuple[float, ...]:
+        return (*vars(self)["position"], 0.0)[:3]
+
+    def shapes(self, time: float, h: float) -> tuple[Shape | Spheres, ...]:
         """Return it as colliders at a time, with the velocity with which it got there within a step."""
         return self._still if not self.path else self._shapes(time, h)
 
     @functools.cached_property
-    def _still(self) -> tuple[Shape, ...]:
+    def _still(self) -> tuple[Shape | Spheres, ...]:
         return self._shapes(0.0, 1.0)
 
-    def _shapes(self, time: float, h: float) -> tuple[Shape, ...]:
+    def _shapes(self, time: float, h: float) -> tuple[Shape | Spheres, ...]:
         (place, R), (before, R_before) = self.pose(time), self.pose(time - h)
         turn = R @ R_before.T
         spin = np.array([0.0, 0.0, math.atan2(turn[1, 0], turn[0, 0]) / h])
-        made = []
+        friction = math.nan if self.friction is None else self.friction
+        colliders = list[Shape | Spheres]()
         for part in self.parts if place[2] > 0 else [part.founded for part in self.parts]:
             arm = R @ np.array(part.centre)
-            velocity = (place - before) / h + np.cross(spin, arm)
-            own = {
-                "friction": math.nan if self.friction is None else self.friction,
-                "seen": not self.unseen,
-                "mesh": part.mesh,
-            }
-            made.append(
-                Shape(part.kind, part.sizes, place + arm, R @ exp(np.array(part.rotation)), velocity, spin, **own)
-            )
-        return tuple(made)
+            centre, velocity = place + arm, (place - before) / h + np.cross(spin, arm)
+            if part.kind == BALL:
+                colliders.append(Spheres(centre[None], np.array(part.sizes[:1]), velocity[None], friction))
+                continue
+            moving = (centre, R @ exp(np.array(part.rotation)), velocity, spin)
+            colliders.append(Shape(part.kind, part.sizes, *moving, friction, seen=not self.unseen, mesh=part.mesh))
+        return tuple(colliders)
 
-    def begin(self, context: SceneContext) -> float:
+    def body(self) -> tuple[int, tuple[float, float, float], float]:
+        """Return the kind, half the sizes [m] and the friction of a loose object."""
+        return self.parts[0].kind, self.parts[0].sizes, ROUGHNESS if self.friction is None else self.friction
+
+    def begin(self, context: SceneContext) -> float | BodyState:
         surface = nearest_surface(self.shapes(0.0, context.h), context.people.x)
         gap = float((surface.distance - context.skeleton.radii).min())
-        if gap < -0.05:
-            raise ValueError(f"{self._named()} is inside a person: move it away by {-gap:.2f} m")
-        return 0.0
+        if gap < -DEEPEST_START:
+            at = ", ".join(f"{value:g}" for value in self._origin)
+            name = table_name(type(self))
+            raise ValueError(f"the {name} at ({at}) is inside a person: move it away by {-gap:.2f} m")
+        if not self.loose:
+            return 0.0
+        place, R = self.pose(0.0)
+        return BodyState.at_rest(place + R @ np.array(self.parts[0].centre), R, context.batch[:-1])
 
-    def act(self, memory: float | None, context: SceneContext) -> tuple[float, StepInputs]:
-        del memory
+    def act(self, memory: float | BodyState | None, context: SceneContext) -> tuple[float | BodyState, StepInputs]:
+        """Stand in the way; loose objects are moved by the world, all at once."""
+        if self.loose:
+            return memory if isinstance(memory, BodyState) else self.begin(context), StepInputs()
         time = context.time + context.h
         return time, StepInputs(colliders=self.shapes(time, context.h)) if self.path else self._standing
 
@@ -155,86 +207,77 @@ class SolidObject(Element[float]):
     def _standing(self) -> StepInputs:
         return StepInputs(colliders=self._still)
 
-    def solids(self, memory: float | None) -> tuple[Solid, ...]:
-        place, R = self.pose(memory or 0.0)
-        name = type(self).__name__.lower()
-        return tuple(
-            Solid(name, *part.drawn, place + R @ np.array(part.centre), R @ exp(np.array(part.rotation)))
-            for part in self.parts
-        )
+    def solids(self, memory: float | BodyState | None) -> tuple[Solid, ...]:
+        if isinstance(memory, BodyState):
+            name = "crate" if self.parts[0].kind == BOX else table_name(type(self))
+            return (self._drawn(name, self.parts[0], memory.x, memory.R, memory.v),)
+        return self._placed(memory or 0.0) if self.path else self._unmoved
 
-    def _named(self) -> str:
-        at = ", ".join(f"{value:g}" for value in self._origin())
-        return f"the {type(self).__name__.lower()} at ({at})"
+    @functools.cached_property
+    def _unmoved(self) -> tuple[Solid, ...]:
+        return self._placed(0.0)
 
-    def _check(self, *numbers: float) -> None:
-        what = f"a {type(self).__name__.lower()}"
-        check_finite(what, *self._origin(), self.facing, *numbers)
-        check_friction(what, self.friction)
-        if self.path:
-            check_rows(what, self.path, 5, "time [s], x, y, z [m], facing [degrees]")
-        if numbers and not 0 < min(numbers) <= max(numbers) <= 1000:
-            raise ValueError(f"{what} has sizes above 0 and up to 1000 m, not {min(numbers):g} m")
+    def _placed(self, time: float) -> tuple[Solid, ...]:
+        (place, R), name = self.pose(time), table_name(type(self))
+        turned = [(part, place + R @ np.array(part.centre), R @ exp(np.array(part.rotation))) for part in self.parts]
+        return tuple(self._drawn(name, part, centre, rotation, np.zeros(3)) for part, centre, rotation in turned)
+
+    @staticmethod
+    def _drawn(name: str, part: Part, centre: np.ndarray, rotation: np.ndarray, velocity: np.ndarray) -> Solid:
+        return Solid(name, *part.drawn, centre, rotation, velocity, part.sizes[0] if part.kind == BALL else 0.0)
 
 
 @dataclass(frozen=True)
-class Box(SolidObject, Loose):
+class Box(SolidObject):
     """A box: a curb, a wall, a table; with a mass, a crate that people push and knock over."""
 
     position: tuple[Metres, Metres, Metres] = (0.0, 2.0, 0.0)
-    """Of the middle of its base."""
+    """Middle of its base."""
     size: tuple[Metres, Metres, Metres] = (1.0, 1.0, 1.0)
-    """Along x, y and z, before it is turned."""
-    facing: Degrees = 0.0
-    """Counterclockwise, seen from above."""
-    friction: float | None = None
-    """Of soles on it; the simulator's own unless given."""
-    unseen: bool = False
-    """Whether people do not see it: they neither step over it nor stop before they have touched it."""
-    path: Path5 = ()
-    """Rows of time, position and facing along which it moves; linear between them."""
-    mass: Kilograms | None = None
-    """Of a box that is loose; without, it gives way to nobody."""
-    bounce: float = 0.1
+    """Sizes along x, y and z, before it is turned."""
+    mass: Kilograms | None = field(default=None, kw_only=True)
+    """Mass of a loose box; without, it gives way to nobody."""
+    bounce: float = field(default=0.1, kw_only=True)
     """Share of its speed that a loose box keeps when it bounces off something."""
 
+    limits: ClassVar = {"size": SIZE, "mass": LOOSE_MASS}
+
     def __post_init__(self) -> None:
-        self._check(*self.size)
-        check_loose("a box", self.mass, self.bounce)
-        if self.mass is not None and self.path:
+        super().__post_init__()
+        if self.loose and self.path:
             raise ValueError("a box has a mass or a path: leave one out")
-        if self.mass is not None and min(self.size) < 0.02:
+        if self.loose and min(self.size) < SMALLEST_LOOSE:
             raise ValueError(f"a loose box has sizes of at least 2 cm, not {100 * min(self.size):g} cm")
 
-    def body(self) -> tuple[int, tuple[float, float, float], float]:
-        x, y, z = self.size
-        return BOX, (x / 2, y / 2, z / 2), 0.5 if self.friction is None else self.friction
-
-    def begin(self, context: SceneContext) -> "float | BodyState":  # pyright: ignore[reportIncompatibleMethodOverride]
-        if self.mass is None:
-            return super().begin(context)
-        super().begin(context)
-        place, R = self.pose(0.0)
-        return BodyState.at_rest(place + R @ np.array(self.parts[0].centre), R, context.batch[:-1])
-
-    def act(self, memory: "float | BodyState | None", context: SceneContext) -> tuple["float | BodyState", StepInputs]:
-        """Stand in the way; loose boxes are moved by the world, all at once."""
-        if self.mass is None:
-            return super().act(memory, context)  # pyright: ignore[reportArgumentType]
-        return memory if isinstance(memory, BodyState) else self.begin(context), StepInputs()
-
-    def solids(self, memory: "float | BodyState | None") -> tuple[Solid, ...]:
-        if not isinstance(memory, BodyState):
-            return super().solids(memory)
-        return (Solid("crate", *self.parts[0].drawn, memory.x, memory.R),)
-
-    def _origin(self) -> tuple[float, float, float]:
-        return self.position
-
-    @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def _parts(self) -> tuple[Part, ...]:
         x, y, z = self.size
         return (Part(BOX, (x / 2, y / 2, z / 2), (0.0, 0.0, z / 2)),)
+
+
+@dataclass(frozen=True)
+class Obstacle(SolidObject):
+    """A sphere that gives way to nobody; with its centre on the floor, half of one; with a mass, a ball to kick."""
+
+    position: tuple[Metres, Metres, Metres] = (0.0, 2.0, 0.0)
+    """Centre."""
+    radius: Metres = 0.05
+    mass: Kilograms | None = field(default=None, kw_only=True)
+    """Mass of a loose ball."""
+    bounce: float = field(default=0.6, kw_only=True)
+    """Share of its speed that a loose ball keeps when it bounces off something."""
+    facing: float = field(default=0.0, init=False)
+    unseen: bool = field(default=False, init=False)
+    path: Path5 = field(default=(), init=False)
+
+    limits: ClassVar = {"radius": "(0, 10]", "mass": LOOSE_MASS}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loose and self.radius < SMALLEST_LOOSE:
+            raise ValueError(f"a loose ball has a radius of at least 2 cm, not {100 * self.radius:g} cm")
+
+    def _parts(self) -> tuple[Part, ...]:
+        return (Part(BALL, (self.radius, self.radius, self.radius)),)
 
 
 @dataclass(frozen=True)
@@ -242,26 +285,13 @@ class Cylinder(SolidObject):
     """An upright cylinder: a column, a bollard, a drum."""
 
     position: tuple[Metres, Metres, Metres] = (0.0, 2.0, 0.0)
-    """Of the middle of its base."""
+    """Middle of its base."""
     radius: Metres = 0.2
     height: Metres = 1.0
-    facing: Degrees = 0.0
-    """Counterclockwise, seen from above."""
-    friction: float | None = None
-    """Of soles on it; the simulator's own unless given."""
-    unseen: bool = False
-    """Whether people do not see it: they neither step over it nor stop before they have touched it."""
-    path: Path5 = ()
-    """Rows of time, position and facing along which it moves; linear between them."""
 
-    def __post_init__(self) -> None:
-        self._check(self.radius, self.height)
+    limits: ClassVar = {"radius": SIZE, "height": SIZE}
 
-    def _origin(self) -> tuple[float, float, float]:
-        return self.position
-
-    @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def _parts(self) -> tuple[Part, ...]:
         return (Part(CYLINDER, (self.radius, self.height / 2, 0.0), (0.0, 0.0, self.height / 2)),)
 
 
@@ -270,53 +300,33 @@ class Ramp(SolidObject):
     """A plane that rises from an edge on the ground, with a level landing behind it."""
 
     position: tuple[Metres, Metres] = (0.0, 2.0)
-    """Of the middle of its lower edge."""
+    """Middle of its lower edge."""
     slope: Degrees = 10.0
-    """Above the level, up to 60 degrees."""
+    """Angle above the level, up to 60 degrees."""
     length: Metres = 3.0
-    """Of the slope, seen from above."""
+    """Length of the slope, seen from above."""
     width: Metres = 2.0
     landing: Metres = 2.0
     """Length of the level part behind it."""
-    facing: Degrees = 0.0
-    """Where it rises to, counterclockwise from +y."""
-    friction: float | None = None
-    """Of soles on it; the simulator's own unless given."""
-    unseen: bool = False
-    """Whether people do not see it."""
-    path: Path5 = ()
-    """Rows of time, position and facing along which it moves; linear between them."""
 
-    def __post_init__(self) -> None:
-        self._check(self.length, self.width, self.landing)
-        if not 0 < self.slope <= 60:
-            raise ValueError(f"a ramp has a slope above 0 and up to 60 degrees, not {self.slope:g}")
-
-    def _origin(self) -> tuple[float, float, float]:
-        return (*self.position, 0.0)
+    limits: ClassVar = {"slope": "(0, 60]", "length": SIZE, "width": SIZE, "landing": SIZE}
 
     @property
     def height(self) -> float:
-        """Of its upper end [m]."""
+        """Height of its upper end [m]."""
         return self.length * math.tan(math.radians(self.slope))
 
-    @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        angle, height = math.radians(self.slope), self.height
+    def _parts(self) -> tuple[Part, ...]:
+        angle, height, half = math.radians(self.slope), self.height, self.width / 2
         # A box that is tilted, thick enough to be in the ground at its upper end too, and begins a little before the
         # edge, in the ground.
         long, thick, early = self.length / math.cos(angle), height / math.cos(angle), height * math.sin(angle)
         along, down = (long - early) / 2, -thick / 2
-        middle = (
-            0.0,
-            along * math.cos(angle) - down * math.sin(angle),
-            along * math.sin(angle) + down * math.cos(angle),
-        )
-        slope = Part(BOX, (self.width / 2, (long + early) / 2, thick / 2), middle, (angle, 0.0, 0.0))
-        top = Part(
-            BOX, (self.width / 2, self.landing / 2, height / 2), (0.0, self.length + self.landing / 2, height / 2)
-        )
-        return slope, top
+        y = along * math.cos(angle) - down * math.sin(angle)
+        z = along * math.sin(angle) + down * math.cos(angle)
+        slope = Part(BOX, (half, (long + early) / 2, thick / 2), (0.0, y, z), (angle, 0.0, 0.0))
+        middle = (0.0, self.length + self.landing / 2, height / 2)
+        return slope, Part(BOX, (half, self.landing / 2, height / 2), middle)
 
 
 @dataclass(frozen=True)
@@ -324,7 +334,7 @@ class Stairs(SolidObject):
     """Steps that rise from an edge on the ground; the last one is a landing."""
 
     position: tuple[Metres, Metres] = (0.0, 2.0)
-    """Of the middle of the lowest edge."""
+    """Middle of the lowest edge."""
     num_steps: int = 4
     rise: Metres = 0.15
     """Height of a step."""
@@ -333,30 +343,16 @@ class Stairs(SolidObject):
     width: Metres = 2.0
     landing: Metres = 2.0
     """Depth of the last step."""
-    facing: Degrees = 0.0
-    """Where they rise to, counterclockwise from +y."""
-    friction: float | None = None
-    """Of soles on them; the simulator's own unless given."""
-    unseen: bool = False
-    """Whether people do not see them."""
-    path: Path5 = ()
-    """Rows of time, position and facing along which they move; linear between them."""
 
-    def __post_init__(self) -> None:
-        self._check(self.rise, self.run, self.width, self.landing)
-        if not 1 <= self.num_steps <= 200:
-            raise ValueError(f"stairs have 1 to 200 steps, not {self.num_steps}")
+    limits: ClassVar = {"num_steps": "[1, 200]", "rise": SIZE, "run": SIZE, "width": SIZE, "landing": SIZE}
 
-    def _origin(self) -> tuple[float, float, float]:
-        return (*self.position, 0.0)
-
-    @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        made = []
+    def _parts(self) -> tuple[Part, ...]:
+        steps = list[Part]()
         for i in range(self.num_steps):
             depth, height = self.run if i < self.num_steps - 1 else self.landing, (i + 1) * self.rise
-            made.append(Part(BOX, (self.width / 2, depth / 2, height / 2), (0.0, i * self.run + depth / 2, height / 2)))
-        return tuple(made)
+            sizes = (self.width / 2, depth / 2, height / 2)
+            steps.append(Part(BOX, sizes, (0.0, i * self.run + depth / 2, height / 2)))
+        return tuple(steps)
 
 
 @dataclass(frozen=True)
@@ -364,52 +360,21 @@ class Terrain(SolidObject):
     """Uneven ground: heights on a grid, with triangles between them and walls around."""
 
     position: tuple[Metres, Metres] = (0.0, 3.0)
-    """Of its middle."""
+    """Middle."""
     size: tuple[Metres, Metres] = (4.0, 4.0)
-    """Along x and y, before it is turned."""
+    """Sizes along x and y, before it is turned."""
     heights: tuple[tuple[Metres, ...], ...] = ((0.0, 0.0, 0.0), (0.0, 0.1, 0.0), (0.0, 0.0, 0.0))
     """Rows from -y to +y of heights from -x to +x, evenly spaced, none below 0."""
-    facing: Degrees = 0.0
-    """Counterclockwise, seen from above."""
-    friction: float | None = None
-    """Of soles on it; the simulator's own unless given."""
-    unseen: bool = False
-    """Whether people do not see it."""
-    path: Path5 = ()
-    """Rows of time, position and facing along which it moves; linear between them."""
+
+    limits: ClassVar = {"size": SIZE, "heights": "[0, inf)"}
 
     def __post_init__(self) -> None:
-        self._check(*self.size)
+        super().__post_init__()
         if len(self.heights) < 2 or len({len(row) for row in self.heights}) != 1 or len(self.heights[0]) < 2:
             raise ValueError("terrain needs at least two rows of at least two heights, all of one length")
-        check_finite("terrain", *(height for row in self.heights for height in row))
-        if min(min(row) for row in self.heights) < 0:
-            raise ValueError("terrain has heights of 0 m or more: it lies on the ground")
 
-    def _origin(self) -> tuple[float, float, float]:
-        return (*self.position, 0.0)
-
-    @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return (Part(MESH, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), mesh=height_field(np.array(self.heights), *self.size)),)
-
-
-def height_field(heights: Float[np.ndarray, "r c"], width: float, length: float) -> Mesh:
-    """Return a closed mesh under a grid of heights."""
-    rows, columns = heights.shape
-    x, y = np.meshgrid(np.linspace(-width / 2, width / 2, columns), np.linspace(-length / 2, length / 2, rows))
-    top = np.stack((x, y, heights), -1).reshape(-1, 3)
-    bottom = top * [1.0, 1.0, 0.0] - [0.0, 0.0, DEPTH]
-    index = np.arange(rows * columns).reshape(rows, columns)
-    a, b, c, d = index[:-1, :-1].ravel(), index[:-1, 1:].ravel(), index[1:, 1:].ravel(), index[1:, :-1].ravel()
-    upper = np.concatenate((np.stack((a, b, c), -1), np.stack((a, c, d), -1)))
-    border = np.concatenate((index[0, :-1], index[:-1, -1], index[-1, :0:-1], index[:0:-1, 0]))
-    after = np.roll(border, -1)
-    down = rows * columns
-    sides = np.concatenate(
-        (np.stack((border + down, after + down, after), -1), np.stack((border + down, after, border), -1))
-    )
-    return Mesh(np.concatenate((top, bottom)), np.concatenate((upper, upper[:, ::-1] + down, sides)))
+    def _parts(self) -> tuple[Part, ...]:
+        return (Part(MESH, mesh=height_field(np.array(self.heights), *self.size)),)
 
 
 @dataclass(frozen=True)
@@ -419,28 +384,18 @@ class MeshObject(SolidObject):
     file: str = ""
     """An .obj or .glb file, relative to the scene file; of a .glb the geometry alone, y up as glTF has it."""
     position: tuple[Metres, Metres, Metres] = (0.0, 0.0, 0.0)
+    """Origin of the file's axes."""
     scale: float = 1.0
-    facing: Degrees = 0.0
-    """Counterclockwise, seen from above."""
-    friction: float | None = None
-    """Of soles on it; the simulator's own unless given."""
-    unseen: bool = False
-    """Whether people do not see it."""
-    path: Path5 = ()
-    """Rows of time, position and facing along which it moves; linear between them."""
+
+    limits: ClassVar = {"scale": SIZE}
 
     def __post_init__(self) -> None:
-        self._check(self.scale)
+        super().__post_init__()
         if not self.file.lower().endswith((".obj", ".glb")):
             raise ValueError(f"a mesh is read from an .obj or .glb file, not from {self.file or 'nothing'!r}")
 
-    def _origin(self) -> tuple[float, float, float]:
-        return self.position
-
-    @functools.cached_property
-    def parts(self) -> tuple[Part, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        mesh = _read(self.file, self.scale)
-        return (Part(MESH, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), mesh=mesh),)
+    def _parts(self) -> tuple[Part, ...]:
+        return (Part(MESH, mesh=_read(self.file, self.scale)),)
 
 
 @functools.lru_cache(maxsize=16)

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,15 +18,16 @@ from dropsim.control.getting_up import RiseStage, get_up
 from dropsim.control.planner import Plan, Planner, make_plan
 from dropsim.files.units import Degrees, Metres, MetresPerSecond
 from dropsim.motion.motion import Event
-from dropsim.physics.contact import Collider, Plane, Solids, solids
+from dropsim.physics.contact import Collider, Plane, Shape, Solids, colliders_by_world, solids
 from dropsim.physics.settle import NEAR
 from dropsim.physics.step import Report, Simulator, Stage, StepInputs
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import State
 from dropsim.priors.recording import ClipPrior
-from dropsim.scene.element import Balls, Element, SceneContext, height_of
+from dropsim.scene.batches import stack_inputs
+from dropsim.scene.element import Element, SceneContext, height_of
 from dropsim.scene.loose import LooseObjects, is_loose
-from dropsim.scene.objects import Ground
+from dropsim.scene.objects import Ground, Grounds
 from dropsim.scene.solids import SolidObject
 
 HIGHEST_START = 1.6
@@ -110,8 +111,8 @@ class WorldState:
     frame: int
     people: State
     """x has the shape *w p 22 3."""
-    memories: tuple[object, ...]
-    """Of the elements."""
+    memories: tuple[Any, ...]
+    """Memories of the elements; if worlds have scenes of their own, a tuple of them for each world."""
     pivot: Float[np.ndarray, "*w 3"] | None = None
     """Of a ground that has begun to tilt [m]."""
     plan: Plan | None = None
@@ -129,12 +130,14 @@ class WorldState:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """A scene and the simulator that moves its people. Worlds with leading dimensions `*w` run in one batch, each with its own people."""
+    """A scene and the simulator that moves its people; a batch of worlds has leading dimensions `*w`."""
 
     scene: Scene
     simulator: Simulator
     opening: Simulator | None = None
     """Moves the people of a scene that follows a recording, up to the frame at which the recording hands over."""
+    scenes: tuple[Scene, ...] = ()
+    """Scenes of the worlds along one leading dimension, if they differ; all have the planner and get_up of `scene`."""
 
     def _follows(self, frame: int) -> bool:
         """Whether people follow a recording at a frame."""
@@ -149,6 +152,10 @@ class World:
     def start(self, seeds: Sequence[int] | int) -> WorldState:
         """Put everyone at their places: one world, or one for each seed."""
         prior, people = self.simulator.prior, self.scene.people
+        if self.scenes and not isinstance(seeds, int):
+            starts = [World(s, self.simulator).start(k) for s, k in zip(self.scenes, seeds, strict=True)]
+            parts = zip(*(vars(one.people).values() for one in starts), strict=True)
+            return self.start_from(State(*(np.stack(part) for part in parts)))
         if isinstance(prior, ClipPrior):
             if len(people) > 1:
                 raise ValueError("a scene that follows a recording has one person")
@@ -170,18 +177,16 @@ class World:
 
     def _on_objects(self, state: State) -> State:
         """Put people who start on top of something onto it; loose objects bear nobody."""
-        solid = (e for e in self.scene.elements if isinstance(e, SolidObject) and not is_loose(e))
-        shapes = tuple(s for e in solid for s in e.shapes(0.0, 1 / self.fps))
+        still = (e for e in self.scene.elements if isinstance(e, SolidObject) and not is_loose(e))
+        shapes = tuple(s for e in still for s in e.shapes(0.0, 1 / self.fps) if isinstance(s, Shape))
         if not shapes:
             return state
         batch = state.x.shape[:-2]
-        plane = _per_person(self.scene.ground.plane(0.0, 1 / self.fps, _origin(state)))
+        ground = self.scene.ground.plane(0.0, 1 / self.fps, _origin(state))
         # To look down from, and not where feet go next: nobody starts on what is ahead of them.
         above = lowered(replace(state, v=np.zeros_like(state.v)), np.full(batch, -HIGHEST_START))
-        footing = Footing.found(above, solids((plane, *shapes), batch), None, 1 / self.fps)
-        rise = footing.floor - height_of(
-            self.scene.ground.plane(0.0, 1 / self.fps, _origin(state)), state.x[..., 0, :2]
-        )
+        footing = Footing.found(above, solids((_per_person(ground), *shapes), batch), None, 1 / self.fps)
+        rise = footing.floor - height_of(ground, state.x[..., 0, :2])
         return lowered(state, -np.where(rise > 1e-6, rise, 0.0))
 
     def start_from(self, people: State) -> WorldState:
@@ -193,9 +198,10 @@ class World:
         if not all(np.isfinite(values).all() for values in (people.x, people.v, people.q)):
             raise ValueError("a start state holds numbers that are not finite")
         _refuse_overlap(people, self.simulator)
-        ground = self.scene.ground.plane(0.0, 1 / self.fps, _origin(people))
+        ground = self._ground.plane(0.0, 1 / self.fps, _origin(people))
         context = SceneContext(0, self.fps, people, self.simulator.skeleton, ground)
-        return WorldState(0, people, tuple(element.begin(context) for element in self.scene.elements))
+        memories = [tuple(e.begin(here) for e in loose.elements) for loose, here in self._parts(context)]
+        return WorldState(0, people, self._remembered(memories))
 
     def streams(self, seeds: Sequence[int] | int) -> Streams:
         """Return the random numbers of everyone."""
@@ -207,34 +213,26 @@ class World:
     def ground(self, now: WorldState, time: float) -> Plane:
         """Return the ground at a time."""
         pivot = _origin(now.people) if now.pivot is None else now.pivot
-        return self.scene.ground.plane(time, 1 / self.fps, pivot)
+        return self._ground.plane(time, 1 / self.fps, pivot)
 
     def grounds(self, states: Sequence[WorldState]) -> Plane:
         """Return the ground at every frame, along a dimension before the vector's."""
         return Plane.stacked([self.ground(state, state.frame / self.fps) for state in states])
 
-    def balls(self, now: WorldState) -> list[Balls]:
-        """Return all spheres in the world."""
-        shown = (element.balls(memory) for element, memory in zip(self.scene.elements, now.memories, strict=True))
-        return [balls for balls in shown if balls is not None]
-
     def step(self, now: WorldState, rng: Streams, *, also: Sequence[StepInputs] = ()) -> tuple[WorldState, Report]:
         """Advance everyone and everything by a frame; `also` is what somebody outside does, such as a viewer's mouse."""
-        now = replace(now, pivot=self.scene.ground.settled(now.pivot, _origin(now.people), now.frame, self.fps))
+        now = replace(now, pivot=self._ground.settled(now.pivot, _origin(now.people), now.frame, self.fps))
         ground = self.ground(now, (now.frame + 1) / self.fps)
         follows = self._follows(now.frame)
         simulator = self.opening if self.opening and follows else self.simulator
-        seen = (ground, self.balls(now), now.footing, now.around)
-        context = SceneContext(now.frame, self.fps, now.people, simulator.skeleton, *seen, simulator.options)
-        acted = [
-            element.act(memory, context) for element, memory in zip(self.scene.elements, now.memories, strict=True)
-        ]
-        inputs = StepInputs.merged([self._wanted, *(done for _, done in acted), *also])
+        context = SceneContext(
+            now.frame, self.fps, now.people, simulator.skeleton, ground, (), now.footing, now.around, simulator.options
+        )
+        memories, acted = self._act(now.memories, context)
+        inputs = StepInputs.merged([self._wanted, acted, *also])
         if inputs.intent is not None and inputs.intent.height.shape != context.batch:
             inputs = replace(inputs, intent=inputs.intent.broadcast(*context.batch))
         colliders = (_per_person(ground), *inputs.colliders)
-        memories, pushed = self._loose.move([memory for memory, _ in acted], context, colliders)
-        inputs = inputs if pushed.forces is None else StepInputs.merged([inputs, pushed])
         around = solids(colliders, context.batch)
         context = self._around(context, around)
         if context.around is not None and not follows:
@@ -265,23 +263,67 @@ class World:
             now.frame + 1, people, memories, now.pivot, plan, rising, context.footing, context.around, places, depth
         ), report
 
-    def _after(self, memories: Sequence[Any], context: SceneContext) -> tuple[tuple[Any, ...], tuple[Collider, ...]]:
-        """Return what the elements remember once people have moved, and what cannot make way for them."""
-        own = [element.after(memory, context) for element, memory in zip(self.scene.elements, memories, strict=True)]
-        memories, stuck = self._loose.let_through([memory for memory, _ in own], context)
-        return memories, (*stuck, *(collider for _, colliders in own for collider in colliders))
+    def _act(self, memories: tuple[Any, ...], context: SceneContext) -> tuple[tuple[Any, ...], StepInputs]:
+        """Let the elements act and loose objects move; return the memories, and what all that does to people."""
+        changed, inputs = list[tuple[Any, ...]](), list[tuple[int, StepInputs]]()
+        for world, (loose, here) in enumerate(self._parts(context)):
+            pairs = list(zip(loose.elements, memories[world] if self.scenes else memories, strict=True))
+            here = replace(here, objects=[solid for element, memory in pairs for solid in element.solids(memory)])
+            acted = [element.act(memory, here) for element, memory in pairs]
+            colliders = (_per_person(here.ground), *(c for _, done in acted for c in done.colliders))
+            moved, pushed = loose.move([memory for memory, _ in acted], here, colliders)
+            changed.append(moved)
+            inputs += [(world, done) for done in (*(done for _, done in acted), pushed)]
+        alone = [done for _, done in inputs]
+        done = stack_inputs(inputs, context) if self.scenes else StepInputs.merged(alone)
+        return self._remembered(changed), done
+
+    def _after(self, memories: tuple[Any, ...], context: SceneContext) -> tuple[tuple[Any, ...], tuple[Collider, ...]]:
+        """Return the memories once people have moved, and the loose objects that cannot make way for them."""
+        if not any(loose.places for loose in self._loose):
+            return memories, ()
+        changed, stuck = list[tuple[Any, ...]](), list[tuple[int, Collider]]()
+        for world, (loose, here) in enumerate(self._parts(context)):
+            moved, colliders = loose.let_through(memories[world] if self.scenes else memories, here)
+            changed.append(moved)
+            stuck += [(world, collider) for collider in colliders]
+        alone = tuple(collider for _, collider in stuck)
+        return self._remembered(changed), (
+            colliders_by_world(tuple(stuck), context.batch) if self.scenes and stuck else alone
+        )
+
+    def _parts(self, context: SceneContext) -> Iterator[tuple[LooseObjects, SceneContext]]:
+        """Return the elements of each scene, and what they see."""
+        for world, loose in enumerate(self._loose):
+            yield loose, context.of_world(world) if self.scenes and loose.elements else context
+
+    def _remembered(self, memories: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+        return tuple(memories) if self.scenes else memories[0]
 
     @functools.cached_property
-    def _loose(self) -> LooseObjects:
-        return LooseObjects(self.scene.elements)
+    def _loose(self) -> tuple[LooseObjects, ...]:
+        return tuple(LooseObjects(scene.elements) for scene in self.scenes or (self.scene,))
+
+    @functools.cached_property
+    def _ground(self) -> Ground:
+        """Ground of all worlds."""
+        grounds = tuple(scene.ground for scene in self.scenes or (self.scene,))
+        same = not self.scenes or (len(set(grounds)) == 1 and grounds[0].level)
+        return grounds[0] if same else Grounds(each=grounds)
 
     @functools.cached_property
     def _wanted(self) -> StepInputs:
-        return StepInputs(intent=intent_of(self.scene.people))
+        """Velocities that people have of their own."""
+        if not self.scenes:
+            return StepInputs(intent=intent_of(self.scene.people))
+        wanted = [intent_of(s.people) or Intent.unknown(len(s.people)) for s in self.scenes]
+        parts = (np.stack([getattr(one, name) for one in wanted]) for name in ("velocity", "facing", "height"))
+        intent = Intent(*parts)
+        return StepInputs(intent=intent if intent.known.any() else None)
 
     def _around(self, context: SceneContext, around: Solids) -> SceneContext:
         """Look for the ground under people's feet, if there is more than a level plane."""
-        if not around.shapes.shape[1] and self.scene.ground.level:
+        if not around.shapes.shape[1] and self._ground.level:
             return context if context.around is None else replace(context, footing=None, around=None)
         around = noticed(context.people, self.simulator.skeleton, around, context.around, context.h)
         landings = self.simulator.prior.landings(context.people)
@@ -372,3 +414,19 @@ def _refuse_overlap(people: State, simulator: Simulator) -> None:
             gap = float((apart - radii[:, None] - radii).min())
             if gap < -0.03:
                 raise ValueError(f"people {i} and {j} start inside each other by {-gap:.2f} m: move one of them away")
+
+
+def batch_scenes(
+    scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[int], *, opening: Simulator | None = None
+) -> tuple[World, WorldState]:
+    """Return a world for each scene and seed, along one leading dimension, and its start; `opening` as World has it.
+
+    The scenes have the same number of people, planner and get_up; people, objects, ground and what happens are each
+    scene's own. The objects of a run are in its `by_world`; events are the scenes'.
+    """
+    if len({(len(s.people), s.planner, s.get_up) for s in scenes}) > 1:
+        raise ValueError(
+            "scenes in a batch need the same number of people, planner and get_up: run them in groups that have"
+        )
+    world = World(scenes[0], simulator, opening, tuple(scenes))
+    return world, world.start(list(seeds))

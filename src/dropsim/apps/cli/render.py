@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -32,8 +32,6 @@ class Render:
     """Frames per second of a video."""
     ghost: Annotated[Path | None, optional("MOTION", "nobody")] = None
     """A motion to show as a translucent person, e.g. the same one without the push."""
-    body: Literal["skin", "capsules"] = "skin"
-    """A skinned body, or capsules that are teal on the left and orange on the right."""
     forces: bool = True
     """Draw contact forces (blue) and external forces (red), a metre for 1000 N."""
     caption: str = ""
@@ -57,7 +55,7 @@ class Render:
         from dropsim.render.writers import writer_for
 
         style = CELL if self.contact_sheet else Style()
-        style = replace(style, size=size or style.size, body=self.body, forces=self.forces, caption=self.caption)
+        style = replace(style, size=size or style.size, forces=self.forces, caption=self.caption)
         if output.suffix.lower() != ".png":
             # Before long files are read.
             writer_for(output, style.size)

@@ -207,12 +207,10 @@ def stage_of(setup: "Setup", rollout: "Rollout") -> "Stage":
     import numpy as np
 
     from dropsim.body.skeleton import joint_index
-    from dropsim.render import Sphere, Stage
-    from dropsim.render.stage import SolidPath
-    from dropsim.scene import Drag
+    from dropsim.render import Stage
+    from dropsim.scene import Drag, Solid
 
-    spheres = [Sphere(balls.centres, float(balls.radii[0])) for balls in rollout.balls]
-    fps = rollout.motions[0].fps
+    objects, fps = list(rollout.objects), rollout.motions[0].fps
     for drag in setup.scene.elements:
         if isinstance(drag, Drag):
             joint = rollout.motions[drag.person].joints[:, joint_index(drag.joint)]
@@ -220,13 +218,8 @@ def stage_of(setup: "Setup", rollout: "Rollout") -> "Stage":
             origin = joint[min(begin, len(joint) - 1)] if drag.relative else 0.0
             path = np.array([origin + drag.target(i / fps) for i in range(len(joint))])
             path[:begin] = np.nan
-            spheres.append(Sphere(path, 0.06))
-    return Stage(
-        rollout.motions,
-        spheres=spheres,
-        ground=rollout.ground,
-        solids=[SolidPath.of(track) for track in rollout.solids],
-    )
+            objects.append(Solid.sphere(0.06, path))
+    return Stage(rollout.motions, objects=objects, ground=rollout.ground)
 
 
 def report_of(name: str, description: str, rollout: "Rollout") -> str:

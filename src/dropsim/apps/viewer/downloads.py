@@ -1,17 +1,15 @@
 """The last half minute as files, in memory."""
 
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dropsim.apps.viewer.session import Recording
 from dropsim.physics.contact import Plane
+from dropsim.scene import Solid
 from dropsim.scene.files import write_scene
-from dropsim.scene.rollout import SolidTrack, as_solid
 
 KINDS = ("bvh", "glb", "npz", "mp4", "toml")
 """File formats that can be saved."""
@@ -50,35 +48,21 @@ def _ground(recording: Recording) -> Plane:
 
 
 def _write_film(recording: Recording, path: Path) -> None:
-    from dropsim.render import Sphere as Drawn
     from dropsim.render import Stage, Style, video
-    from dropsim.render.stage import SolidPath
 
     people = [replace(motion, name=f"person {i}") for i, motion in enumerate(recording.motions, start=1)]
-    spheres = [Drawn(centres, sphere.radius) for sphere, centres, _ in _paths(recording, "spheres")]
-    solids = [SolidPath.of(track) for track in solid_tracks(recording)]
-    video(Stage(people, recording.ghost, spheres, _ground(recording), solids), path, style=Style(size=(848, 480)))
+    stage = Stage(people, recording.ghost, _objects(recording), _ground(recording))
+    video(stage, path, style=Style(size=(848, 480)))
 
 
-def _paths(recording: Recording, kind: str) -> list[tuple[Any, np.ndarray, np.ndarray]]:
-    """Return all `spheres` or `solids`, with their centres [m] (NaN while they are not there) and rotations."""
-    frames: list[Mapping[int, Any]] = [getattr(shot, kind) for shot in recording.shots]
-    paths = []
-    for key, one in {key: one for frame in frames for key, one in frame.items()}.items():
+def _objects(recording: Recording) -> list[Solid]:
+    """Return every solid object, ball and obstacle on its path."""
+    frames = [{**shot.solids, **shot.spheres} for shot in recording.shots]
+    objects = []
+    for key, solid in {key: solid for frame in frames for key, solid in frame.items()}.items():
         centres, turns = np.full((len(frames), 3), np.nan), np.tile(np.eye(3), (len(frames), 1, 1))
         for i, frame in enumerate(frames):
             if key in frame:
-                centres[i], turns[i] = frame[key].centre, getattr(frame[key], "rotation", np.eye(3))
-        paths.append((one, centres, turns))
-    return paths
-
-
-def solid_tracks(recording: Recording) -> list[SolidTrack]:
-    """Return every solid object on its path."""
-    return [SolidTrack(solid.name, solid.vertices, solid.faces, *path) for solid, *path in _paths(recording, "solids")]
-
-
-def _objects(recording: Recording) -> list[SolidTrack]:
-    """Return every solid object, ball and obstacle on its path."""
-    balls = _paths(recording, "spheres")
-    return [*solid_tracks(recording), *(as_solid(path, ball.radius, flying=ball.flying) for ball, path, _ in balls)]
+                centres[i], turns[i] = frame[key].centre, frame[key].rotation
+        objects.append(replace(solid, centre=centres, rotation=turns))
+    return objects

@@ -270,7 +270,7 @@ class Figures:
             self.objects.pop(key).remove()
         for key, sphere in shot.spheres.items():
             if key not in self.objects:
-                color, name = _rgb(BALL_COLOR) if sphere.flying else OBSTACLE_COLOR, f"/world/sphere_{key}"
+                color, name = _rgb(BALL_COLOR) if sphere.name == "ball" else OBSTACLE_COLOR, f"/world/sphere_{key}"
                 self.objects[key] = self._scene.add_icosphere(name, sphere.radius, color=color, subdivisions=3)
             self.objects[key].position = sphere.centre
         for key, solid in shot.solids.items():

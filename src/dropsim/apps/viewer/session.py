@@ -24,7 +24,6 @@ from dropsim.scene import Box, Element, Follow, Ground, Scene, SceneContext, Sol
 from dropsim.scene.element import height_of, interpolated
 from dropsim.scene.files import Setup
 from dropsim.scene.loose import is_loose
-from dropsim.scene.rollout import WAITING
 
 JUMPED = 1.08
 """Height of the pelvis in the air, relative to standing."""
@@ -43,17 +42,6 @@ LIVE_PLANNER = Planner(num_rollouts=16, horizon=10, every=5)
 
 
 @dataclass(frozen=True, eq=False)
-class Sphere:
-    """A ball or an obstacle at one frame."""
-
-    centre: Float[np.ndarray, "3"]
-    """[m]"""
-    radius: float
-    """[m]"""
-    flying: bool
-
-
-@dataclass(frozen=True, eq=False)
 class Shot:
     """Everything that is shown of one frame."""
 
@@ -66,7 +54,7 @@ class Shot:
     report: Report | None
     """Report of the step that led here; the start has none."""
     ground: Plane
-    spheres: Mapping[int, Sphere]
+    spheres: Mapping[int, Solid]
     """Balls and obstacles, by a number that stays from frame to frame."""
     solids: Mapping[int, Solid]
     """Boxes, ramps, stairs and other solid objects, by a number that stays from frame to frame."""
@@ -338,20 +326,16 @@ class Session:
 
     def solids(self) -> dict[int, Solid]:
         """Return the solid objects, by number."""
+        return {key: solid for key, solid in self._objects().items() if not solid.radius}
+
+    def _spheres(self) -> dict[int, Solid]:
+        return {key: solid for key, solid in self._objects().items() if solid.radius and solid.there}
+
+    def _objects(self) -> dict[int, Solid]:
         shown = {}
         for item, memory in zip(self.items, self.now.memories, strict=True):
             for k, solid in enumerate(item.element.solids(memory)):
                 shown[MAX_PARTS * item.key + k] = solid
-        return shown
-
-    def _spheres(self) -> dict[int, Sphere]:
-        shown = {}
-        for item, memory in zip(self.items, self.now.memories, strict=True):
-            if (balls := item.element.balls(memory)) is None:
-                continue
-            for k, (centre, radius) in enumerate(zip(balls.centres, balls.radii, strict=True)):
-                if float(centre[2]) > WAITING:
-                    shown[MAX_PARTS * item.key + k] = Sphere(centre, float(radius), balls.flying)
         return shown
 
 

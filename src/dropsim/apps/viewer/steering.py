@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -91,7 +91,7 @@ class BoxGrab:
     def moved(self, box: BodyState, mass: float, h: float) -> BodyState:
         """Return the box after that force has acted for a step; it wakes up."""
         v = box.v + h / mass * self.force(box, mass, h)
-        return replace(box, v=v, w=CALMING * box.w, still=np.zeros_like(box.still))
+        return box._replace(v=v, w=CALMING * box.w, still=np.zeros_like(box.still))
 
 
 def _limited(vector: Float[np.ndarray, "3"], longest: float) -> Float[np.ndarray, "3"]:

@@ -175,7 +175,7 @@ def throw_ball(
 
     hit, calm = rollout(ahead, throw), rollout(ahead)
     (ball,) = hit.balls
-    return struck(hit.motions[0], calm.motions[0], ball.velocities, mass)
+    return struck(hit.motions[0], calm.motions[0], ball.velocity, mass)
 
 
 def struck(motion: Motion, calm: Motion, velocities: Float[np.ndarray, "b t 3"], mass: float) -> Arrays:

@@ -103,7 +103,7 @@ class Placing:
             case "crate" if at := self.place(0.4, solid=False):
                 size = rng.uniform(0.1, 0.55, 3).tolist()
                 place = (*at, self.one_of(0.0, float(rng.uniform(0, 1))))
-                return Box(place, tuple(size), turn, mass=float(10 ** rng.uniform(-0.3, 2)))
+                return Box(place, tuple(size), facing=turn, mass=float(10 ** rng.uniform(-0.3, 2)))
             case "cylinder" if at := self.place(radius, solid=True):
                 return Cylinder((*at, 0.0), radius, size[2], **common)
             case "ramp" if at := self.place(2.3, solid=True):
@@ -121,11 +121,11 @@ class Placing:
             case "patch":
                 return Patch(tuple(rng.uniform(-AREA, AREA, 2).tolist()), tuple(size[:2]), turn, friction or 0.8)
             case "stone" if at := self.place(0.2, solid=True):
-                return Obstacle((*at, 0.0), float(rng.uniform(0.05, 0.2)), friction)
+                return Obstacle((*at, 0.0), float(rng.uniform(0.05, 0.2)), friction=friction)
             case "ball" if at := self.place(0.2, solid=False):
                 r = float(rng.uniform(0.05, 0.2))
                 place = (*at, r + self.one_of(0.0, float(rng.uniform(0, 1))))
-                return Obstacle(place, r, friction, float(10 ** rng.uniform(-0.5, 1)))
+                return Obstacle(place, r, friction=friction, mass=float(10 ** rng.uniform(-0.5, 1)))
             case "throw":
                 speed, mass = float(rng.uniform(3, 20)), float(rng.uniform(0.2, 5))
                 joint = self.one_of("spine3", "head", "left_knee")
@@ -161,7 +161,7 @@ def random_scene(seed: int, num_people: int) -> Scene:
     if rng.random() < 0.2:
         roll, pitch = rng.uniform(-MOST_TILT, MOST_TILT, 2).tolist()
         ground = Ground(((0.5, 0.0, 0.0), (1.0, roll, pitch), (2.5, 0.0, 0.0)))
-        elements = [e for e in elements if not isinstance(e, SolidObject | Obstacle | Patch)]
+        elements = [e for e in elements if not isinstance(e, SolidObject | Patch)]
     return Scene(tuple(people), tuple(elements), ground)
 
 
@@ -224,7 +224,7 @@ class Laws:
         """Judge one world of a batch."""
         skeleton, fps = world.simulator.skeleton, world.fps
         people = np.stack([state.people.x[number] for state in states])
-        memories: Any = [state.memories[0][number] for state in states[1:]]  # pyright: ignore[reportIndexIssue]
+        memories: Any = [state.memories[number] for state in states[1:]]
         planes = [Plane.ground()] if scene.ground.level else [_ground_of(world, state, number) for state in states[1:]]
         still, solid, loose, lowest = list[Collider](planes[:1]), 0.0, 0.0, math.inf
         if len(planes) > 1:
@@ -242,13 +242,10 @@ class Laws:
                 solid = max(solid, *depths)
             elif isinstance(element, SolidObject):
                 still += element.shapes(0.0, 1 / fps)
-            elif isinstance(element, Obstacle):
-                still.append(element.collider)
             elif isinstance(element, Flying):
                 for plane, (_, _, state) in zip(itertools.cycle(planes), over_time, strict=False):
-                    balls = element.balls(state)
-                    if balls is not None:
-                        lowest = min(lowest, float((plane.surface(balls.centres).distance - balls.radii).min()))
+                    for ball in element.solids(state):
+                        lowest = min(lowest, float(plane.surface(ball.centre[None]).distance.min()) - ball.radius)
         if not np.isfinite(people).all() or math.isnan(lowest):
             return cls(finite=False)
         speed = float(np.linalg.norm(np.diff(people, axis=0), axis=-1).max()) * fps

@@ -13,9 +13,8 @@ from dropsim.physics.contact import Plane
 from dropsim.physics.step import BUILT_IN
 from dropsim.research.synthesis.distribution import Drawn, Gates
 from dropsim.research.synthesis.recipe import Recipe
-from dropsim.scene import World, WorldDivergedError, above_ground, batch_scenes, run
+from dropsim.scene import Solid, World, WorldDivergedError, above_ground, batch_scenes, run
 from dropsim.scene.files import Setup
-from dropsim.scene.rollout import SolidTrack
 
 BATCH = 64
 """Clips that are simulated together: four times as fast as one by one."""
@@ -30,7 +29,7 @@ class Clip:
     """One for each person."""
     ground: Plane
     """At every frame."""
-    objects: tuple[SolidTrack, ...] = ()
+    objects: tuple[Solid, ...] = ()
     """Everything else that could be seen, at every frame."""
 
     @functools.cached_property

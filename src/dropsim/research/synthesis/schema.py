@@ -92,7 +92,7 @@ def _rows(clip: Clip) -> Iterator[dict[str, Any]]:
         "penetration": clip.penetration,
         "ground": _flat(np.concatenate((clip.ground.normal, clip.ground.offset[:, None]), -1)),
         "objects": [
-            {"name": track.name, "centres": _flat(track.centres), "rotations": _flat(rotmat_to_rotvec(track.rotations))}
+            {"name": track.name, "centres": _flat(track.centre), "rotations": _flat(rotmat_to_rotvec(track.rotation))}
             for track in clip.objects
         ],
         "parameters": json.dumps(drawn.values),

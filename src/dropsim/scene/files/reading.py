@@ -26,17 +26,13 @@ from dropsim.scene.files.schema import (
     short_keys,
     shown,
 )
-from dropsim.scene.files.setup import SOMERSAULT, Setup, refuse_contradictions
+from dropsim.scene.files.setup import SOMERSAULT, Setup
 
 MAX_BYTES = 1_000_000
-MAX_TEXT = 2000
-"""Characters of a name, a key or a line of text."""
 MAX_TABLES = 1000
 """Tables of one name."""
 FILES = ("clip", "prior", "body", "pose")
 """Keys whose values are paths, relative to the scene's file."""
-Place = tuple[str | int, ...]
-"""Where something is in a file, such as ("push", 0, "force")."""
 
 
 @dataclass(frozen=True)
@@ -96,36 +92,35 @@ def parse_tables(
     many: Mapping[str, type] = MANY,
     what: str = "a scene",
 ) -> list[Table]:
-    """Return the tables of a TOML text in its order, first the keys above all tables; `source` and `what` are for messages."""
-    lines, raw, known = _lines_of(text, source), _parsed(text, source), (*TOP, *single, *many)
-
-    def line(*at: str | int) -> int:
-        return next((lines[at[:n]] for n in range(len(at), 0, -1) if at[:n] in lines), 0)
-
-    def where(*at: str | int) -> str:
-        return f"{source} line {number}: " if (number := line(*at)) else f"{source}: "
-
-    found = dict[Place, Any]()
+    """Return the tables of a TOML text in its order, first the keys above all; `source` and `what` are for messages."""
+    raw, known = _parsed(text, source), (*TOP, *single, *many)
+    tables = list[tuple[int, Table]]()
     for name, values in raw.items():
+        where = _where(source, text, name)
         if name not in known:
-            raise ValueError(f"{where(name)}{what} has no {shown(name)}: {suggestion(name, known)}")
+            raise ValueError(f"{where}{what} has no {shown(name)}: {suggestion(name, known)}")
         if name in many and not isinstance(values, list):
-            raise ValueError(f"{where(name)}write [[{name}]] in two brackets, since there may be several")
+            raise ValueError(f"{where}write [[{name}]] in two brackets, since there may be several")
         if name in many and len(values) > MAX_TABLES:
-            raise ValueError(f"{where(name)}there are {len(values)} tables [[{name}]]: write at most {MAX_TABLES}")
-        found |= (
-            {(name, i): one for i, one in enumerate(values)}
-            if name in many
-            else {(name,): values}
-            if name in single
-            else {}
-        )
+            raise ValueError(f"{where}there are {len(values)} tables [[{name}]]: write at most {MAX_TABLES}")
+        alike = values if name in many else [values] if name in single else []
+        headers = [match.start() for match in re.finditer(rf"^[ \t]*\[+[ \t]*{name}[ \t]*\]", text, re.MULTILINE)]
+        # Tables that are written in another way come first.
+        starts = headers if len(headers) == len(alike) else [0] * len(alike)
+        for start, one in zip(starts, alike, strict=True):
+            keys = one if isinstance(one, Mapping) else ()
+            places = {key: _where(source, text, key, start) for key in keys}
+            tables.append((start, Table(name, one, {"": _where(source, text, name, start), **places})))
     top = {name: values for name, values in raw.items() if name in TOP}
-    tables = [Table("", top, {"": f"{source}: ", **{name: where(name) for name in top}})]
-    for at in sorted(found, key=lambda at: line(*at)):
-        keys = found[at] if isinstance(found[at], Mapping) else ()
-        tables.append(Table(str(at[0]), found[at], {"": where(*at), **{key: where(*at, key) for key in keys}}))
-    return tables
+    places = {"": f"{source}: ", **{name: _where(source, text, name) for name in top}}
+    ordered = sorted(tables, key=lambda item: item[0])
+    return [Table("", top, places), *(table for _, table in ordered)]
+
+
+def _where(source: str, text: str, name: str, start: int = 0) -> str:
+    """Return the beginning of a sentence about a table or a key, with its line at or after a place in the text."""
+    match = re.compile(rf"^[ \t]*\[*[ \t]*{re.escape(name)}[ \t]*[\]=]", re.MULTILINE).search(text, start)
+    return f"{source} line {text.count(chr(10), 0, match.start()) + 1}: " if match else f"{source}: "
 
 
 def _parsed(text: str, source: str) -> dict[str, Any]:
@@ -137,72 +132,25 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
         raise ValueError(f"{source}{f' {line[0]}' if line else ''}: is not TOML: {what}") from None
 
 
-_STRING = re.compile(
-    r'"""(?:\\.|[^\\])*?(?:"{3,5}|\Z)|\'\'\'.*?(?:\'{3,5}|\Z)|"(?:\\.|[^"\\\n])*"?|\'[^\'\n]*\'?|#[^\n]*', re.DOTALL
-)
-_TOKEN = re.compile(r"\n|^[ \t]*(\[\[?)([^\[\]\n]*)\]\]?|^([^=\[\]{}\n]*)=|[\[\]{}]", re.MULTILINE)
-
-
-def _lines_of(text: str, source: str) -> Mapping[Place, int]:
-    """Return the lines of all tables and keys of a TOML text, which its parser does not tell."""
-    # Of strings only words and line breaks stay, of comments nothing.
-    text = _STRING.sub(lambda match: "" if match[0][0] == "#" else re.sub(r"[^\w\s-]", "", match[0]), text)
-    for word in re.finditer(r"[^,=\[\]{}\n]+", text):
-        if len(word[0]) > MAX_TEXT:
-            line = text.count("\n", 0, word.start()) + 1
-            raise ValueError(f"{source} line {line}: a name or a line of text has more than {MAX_TEXT} characters")
-    lines, counts = dict[Place, int](), dict[str, int]()
-    table: Place = ()
-    depth, number = 0, 1
-    for token in _TOKEN.finditer(text):
-        bracket, header, key = token.groups()
-        if token[0] == "\n":
-            number += 1
-        elif depth or (bracket is None and key is None):
-            depth += sum(map(token[0].count, "[{")) - sum(map(token[0].count, "]}"))
-        elif bracket:
-            name = _first(header)
-            if bracket == "[[":
-                counts[name] = counts.get(name, -1) + 1
-            table = (name, counts[name]) if bracket == "[[" else (name,)
-            lines.setdefault((name,), number)
-            lines.setdefault(table, number)
-        else:
-            lines.setdefault((*table, _first(key)), number)
-    return lines
-
-
-def _first(key: str) -> str:
-    return key.split(".")[0].strip()
-
-
 def setup_of(tables: Sequence[Table], folder: Path, name: str) -> Setup:
     """Build a setup; clips are relative to the folder, and the name serves if the tables give none."""
     values = {"name": name, **values_of(tables[0], TOP)}
     for key in FILES:
         if is_file(key, values.get(key), folder):
             values[key] = os.path.normpath(folder / values[key])
-    made = [(table, _found(object_of(table.cls, table), folder)) for table in tables[1:]]
-    values |= {table.name: one for table, one in made if table.name in SINGLE}
-    if people := tuple(one for table, one in made if table.name == "person"):
-        values["people"] = people
+    items = list[tuple[str, Any]]()
+    for table in tables[1:]:
+        item = object_of(table.cls, table)
+        if isinstance(item, MeshObject):
+            item = replace(item, file=os.path.normpath(folder / item.file))
+        items.append((table.name, item))
+    values |= {name: item for name, item in items if name in SINGLE}
+    people = tuple(item for name, item in items if name == "person")
+    values |= {"people": people} if people else {}
     inside = {f.name: values.pop(f.name) for f in fields(Scene) if f.name in values}
-    elements = [(table, one) for table, one in made if table.name in ELEMENTS]
-    names = list[str]()
-    for table, element in elements:
-        line = re.search(r"line \d+", table.where())
-        names.append(f"the {table.name}{f' in {line[0]}' if line else ''}")
-        with located(table.where()):  # alone first, so that a mistake gets its line
-            Scene(**inside, elements=(element,))
     with located(tables[0].where()):
-        scene = Scene(**inside, elements=tuple(element for _, element in elements))
-        refuse_contradictions(scene.elements, names)
+        scene = Scene(**inside, elements=tuple(item for name, item in items if name in ELEMENTS))
         return Setup(scene=scene, **values)
-
-
-def _found(item: Value, folder: Path) -> Value:
-    """Return an object with the path of its file from here."""
-    return replace(item, file=os.path.normpath(folder / item.file)) if isinstance(item, MeshObject) else item
 
 
 def values_of(table: Table, known: Mapping[str, Key]) -> dict[str, Value]:

@@ -1,4 +1,4 @@
-"""What a scene file may hold: tables, keys and values, read off the dataclasses."""
+"""Tables, keys and values of scene files, read off the dataclasses."""
 
 import ast
 import functools
@@ -13,40 +13,20 @@ from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union
 
+from dropsim import scene
 from dropsim.control.planner import Planner
 from dropsim.files.units import Unit
 from dropsim.physics.options import SimulatorOptions
-from dropsim.scene import (
-    Ball,
-    Box,
-    Carry,
-    Cylinder,
-    Dodge,
-    Drag,
-    Element,
-    Follow,
-    Ground,
-    MeshObject,
-    Obstacle,
-    Patch,
-    Person,
-    Pin,
-    Push,
-    Ramp,
-    Scene,
-    Stairs,
-    StiffJoint,
-    Terrain,
-    Throw,
-    Trip,
-)
-from dropsim.scene.files.setup import Setup, table_name
+from dropsim.scene.element import table_name
+from dropsim.scene.files.setup import Setup
 
 Value = Any
 """A number, a text, true or false, or a list of those; or the type of one."""
 MAX_NUMBER = 1e12
 """Products of a few numbers stay finite."""
 MAX_ROWS = 10_000
+MAX_TEXT = 2000
+"""Characters of a text."""
 MAX_MESSAGE = 600
 """Characters of an error message, not counting where the mistake is."""
 
@@ -92,6 +72,8 @@ def read_value(wanted: Value, raw: object, what: str) -> Value:
         raise ValueError(f"{what} is {_KINDS[kind]}, not {shown(raw)}")
     if isinstance(raw, int) and abs(raw) >= 2**63:
         raise ValueError(f"{what} is a whole number below 2^63, not {shown(raw)}")
+    if isinstance(raw, str) and len(raw) > MAX_TEXT:
+        raise ValueError(f"{what} has {len(raw)} characters: write at most {MAX_TEXT}")
     return raw
 
 
@@ -99,9 +81,8 @@ def _row(options: Sequence[Value], raw: object, what: str) -> tuple[Value, ...]:
     """Read a list: of any number of rows, or of one number per column."""
     rows = options[-1] is ...
     if not isinstance(raw, list | tuple) or not (rows or len(raw) == len(options)):
-        raise ValueError(
-            f"{what} is a list of {'rows' if rows else f'{len(options)} numbers'} in brackets, not {shown(raw)}"
-        )
+        content = "rows" if rows else f"{len(options)} numbers"
+        raise ValueError(f"{what} is a list of {content} in brackets, not {shown(raw)}")
     if len(raw) > MAX_ROWS:
         raise ValueError(f"{what} has {len(raw)} rows: give at most {MAX_ROWS}")
     return tuple(
@@ -149,27 +130,26 @@ def located(where: str) -> Iterator[None]:
 @functools.cache
 def keys_of(cls: type) -> Mapping[str, Key]:
     """Return the keys of a dataclass' table: its fields, except those that are tables of their own."""
-    hints, docs = typing.get_type_hints(cls, include_extras=True), _docs_of(cls)
-    return {
-        f.name: Key(hints[f.name], docs.get(f.name, "")) for f in fields(cls) if f.init and _is_plain(hints[f.name])
-    }
+    hints, docs = typing.get_type_hints(cls, include_extras=True), dict[str, str]()
+    for base in reversed(cls.__mro__):
+        docs |= _docs_of(base)
+    plain = [f for f in fields(cls) if f.init and _is_plain(hints[f.name])]
+    return {f.name: Key(hints[f.name], docs.get(f.name, "")) for f in sorted(plain, key=lambda f: f.kw_only is True)}
 
 
 def _is_plain(wanted: Value) -> bool:
     """Tell whether a type is made of numbers, text and rows of them."""
     kind, _ = plain_type(wanted)
-    return (
-        all(map(_is_plain, typing.get_args(kind)))
-        if typing.get_origin(kind) is tuple
-        else kind in (bool, int, float, str, ...)
-    )
+    if typing.get_origin(kind) is tuple:
+        return all(map(_is_plain, typing.get_args(kind)))
+    return kind in (bool, int, float, str, ...)
 
 
 def _docs_of(cls: type) -> Mapping[str, str]:
     """Return the line under each field in the source; nothing if there is no source."""
     try:
         node = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    except OSError:
+    except (OSError, TypeError):
         return {}
     assert isinstance(node, ast.ClassDef)
     return {
@@ -180,8 +160,8 @@ def _docs_of(cls: type) -> Mapping[str, str]:
 
 
 SHORTS: Mapping[type, tuple[Callable[..., Any], str]] = {
-    Push: (Push.toward, "force"),
-    Follow: (Follow.square, "velocities"),
+    scene.Push: (scene.Push.toward, "force"),
+    scene.Follow: (scene.Follow.square, "velocities"),
 }
 """Class methods whose arguments a table may have instead of a field."""
 
@@ -203,34 +183,16 @@ def same_as(cls: type, key: str) -> tuple[str, ...]:
     return tuple(others) if key == field else (field,) if key in others else ()
 
 
-ELEMENTS: Mapping[str, type[Element[Any]]] = {
-    table_name(cls): cls
-    for cls in (
-        Push,
-        Drag,
-        Pin,
-        Ball,
-        Throw,
-        Obstacle,
-        Patch,
-        Box,
-        Cylinder,
-        Ramp,
-        Stairs,
-        Terrain,
-        MeshObject,
-        Carry,
-        Trip,
-        Follow,
-        Dodge,
-        StiffJoint,
-    )
+_CLASSES = [getattr(scene, name) for name in scene.__all__ if isinstance(getattr(scene, name), type)]
+ELEMENTS: Mapping[str, type[scene.Element[Any]]] = {
+    table_name(cls): cls for cls in _CLASSES if issubclass(cls, scene.Element) and not inspect.isabstract(cls)
 }
-MANY: Mapping[str, type] = {"person": Person, **ELEMENTS}
+"""Tables of elements."""
+MANY: Mapping[str, type] = {"person": scene.Person, **ELEMENTS}
 """Tables in two brackets, of which there may be several."""
-SINGLE: Mapping[str, type] = {"ground": Ground, "planner": Planner, "simulator": SimulatorOptions}
+SINGLE: Mapping[str, type] = {"ground": scene.Ground, "planner": Planner, "simulator": SimulatorOptions}
 """Tables in one bracket."""
-TOP: Mapping[str, Key] = {**keys_of(Setup), **keys_of(Scene)}
+TOP: Mapping[str, Key] = {**keys_of(Setup), **keys_of(scene.Scene)}
 """Keys above all tables."""
 NAMES = (*TOP, *SINGLE, *MANY)
 

@@ -16,6 +16,7 @@ from dropsim.priors.named import is_checkpoint, open_pose, open_prior
 from dropsim.priors.prior import Prior
 from dropsim.priors.recording import ClipPrior
 from dropsim.scene import Drag, Element, Follow, Pin, Scene, Trip, World
+from dropsim.scene.element import table_name
 
 MAX_SECONDS = 3600.0
 SOMERSAULT = "somersault"
@@ -59,18 +60,13 @@ class Setup:
         if not 0 <= self.seed < 2**62:
             raise ValueError(f"a seed is a whole number from 0 to 2^62, not {self.seed}")
         if self.handover is not None and (self.clip is None or not self.handover > 0):
-            raise ValueError(
-                "handover is when the motion prior takes over from a clip: give a clip, and a time later than 0 s"
-            )
+            raise ValueError("handover needs a clip, and a time later than 0 s at which the motion prior takes over")
         if self.clip is not None and len(self.scene.people) > 1:
             raise ValueError(f"a scene that follows a clip has one person, not {len(self.scene.people)}")
         planner = self.scene.planner
         if planner.num_rollouts * planner.horizon > 100_000:
-            raise ValueError(
-                f"a planner of {planner.num_rollouts} rollouts of {planner.horizon} frames is more than 100000 frames in all"
-            )
-        kinds = [table_name(type(element)) for element in self.scene.elements]
-        refuse_contradictions(self.scene.elements, [f"{kind} {kinds[:i].count(kind)}" for i, kind in enumerate(kinds)])
+            raise ValueError(f"the planner's {planner.num_rollouts} x {planner.horizon} frames are more than 100000")
+        refuse_contradictions(self.scene.elements)
 
     def world(self, prior: Prior | None = None) -> World:
         """Build the world, with the scene's own prior unless another is given."""
@@ -83,24 +79,20 @@ class Setup:
         handover = None if self.handover is None else round(self.handover * prior.fps)
         recording = somersault_clip() if self.clip == SOMERSAULT else read_motion(self.clip, prior.skeleton)
         follower = ClipPrior(recording, then=prior, handover=handover)
-        return World(
-            self.scene, Simulator(follower, options=self.simulator, pose=pose), opening=clip_simulator(follower)
-        )
+        simulator = Simulator(follower, options=self.simulator, pose=pose)
+        return World(self.scene, simulator, opening=clip_simulator(follower))
 
     def num_frames(self, fps: float) -> int:
         """Count the frames of a run."""
         return max(1, round(self.seconds * fps))
 
 
-def table_name(cls: type) -> str:
-    """Return the name of a class' table, such as stiff_joint for StiffJoint and mesh for MeshObject."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Object")).lower()
-
-
-def refuse_contradictions(elements: Sequence[Element[Any]], names: Sequence[str]) -> None:
+def refuse_contradictions(elements: Sequence[Element[Any]]) -> None:
     """Refuse two follows of one person, and a joint that two elements hold at the same time."""
     claims: dict[str, list[tuple[str, Element[Any], float, float]]] = {}
-    for name, element in zip(names, elements, strict=True):
+    kinds = [table_name(type(element)) for element in elements]
+    for i, element in enumerate(elements):
+        name = f"{kinds[i]} {kinds[:i].count(kinds[i])}"
         match element:
             case Follow(person=person):
                 what, start, end = f"lead person {person}: put their velocities into one follow", 0.0, math.inf

@@ -12,10 +12,12 @@ from typing import Any
 from dropsim.files.atomic import atomic_path
 from dropsim.files.names import suggestion
 from dropsim.scene import DIRECTIONS, MeshObject, Push
-from dropsim.scene.files.reading import FILES, MAX_TEXT, Table, is_file, setup_of
+from dropsim.scene.element import table_name
+from dropsim.scene.files.reading import FILES, Table, is_file, setup_of
 from dropsim.scene.files.schema import (
     ELEMENTS,
     MANY,
+    MAX_TEXT,
     NAMES,
     SINGLE,
     TOP,
@@ -27,7 +29,7 @@ from dropsim.scene.files.schema import (
     same_as,
     shown,
 )
-from dropsim.scene.files.setup import Setup, table_name
+from dropsim.scene.files.setup import Setup
 
 
 def write_scene(setup: Setup, path: Path | str) -> None:
