@@ -21,7 +21,7 @@ import pytest
 from dropsim.apps.cli import EXIT_ERROR, main
 from dropsim.apps.cli.view import View
 from dropsim.apps.viewer.commands import BOX, COMMANDS, GO, MAX_BALLS, MAX_OBJECTS, MAX_TILT, PAINT, TAKE, do, warm_up
-from dropsim.apps.viewer.downloads import files_of, solid_tracks
+from dropsim.apps.viewer.downloads import files_of, objects_of
 from dropsim.apps.viewer.editing import typed_scene
 from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop, NullViewer
 from dropsim.apps.viewer.session import Session, Shot
@@ -1114,9 +1114,9 @@ def test_steps_are_shown_and_filmed(simulator: Simulator):
     session = Session(simulator, scenario("stairs"))
     run(session, 2)
     assert len(session.shown.solids) >= 4
-    paths = solid_tracks(session.recording())
+    paths = objects_of(session.recording())
     assert len(paths) == len(session.shown.solids)
-    assert paths[0].centres.shape == (3, 3)
+    assert paths[0].centre.shape == (3, 3)
     with served(session) as (loop, viewer):
         wait_until(lambda: len(viewer._figures.objects) == len(paths))
         loop.commands.do("load", scenario("stand-still"))

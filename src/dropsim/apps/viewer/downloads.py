@@ -32,14 +32,14 @@ def files_of(recording: Recording, kind: str) -> list[tuple[str, bytes]]:
         elif kind == "toml":
             write_scene(recording.setup, path)
         elif kind == "glb":
-            write(motions, path, ground=_ground(recording), seed=seed, objects=_objects(recording))
+            write(motions, path, ground=_ground(recording), seed=seed, objects=objects_of(recording))
         else:
             for number, motion in enumerate(motions, start=1):
                 paths.append(path if len(motions) == 1 else path.with_stem(f"dropsim_person_{number}"))
                 write(motion, paths[-1], seed=None if kind == "bvh" else seed)
         if kind == "npz" and any(shot.solids for shot in recording.shots):
             paths.append(path.with_stem("dropsim_objects"))
-            write_objects(_objects(recording), paths[-1], motions[0].fps)
+            write_objects(objects_of(recording), paths[-1], motions[0].fps)
         return [(one.name, one.read_bytes()) for one in paths or [path]]
 
 
@@ -51,11 +51,11 @@ def _write_film(recording: Recording, path: Path) -> None:
     from dropsim.render import Stage, Style, video
 
     people = [replace(motion, name=f"person {i}") for i, motion in enumerate(recording.motions, start=1)]
-    stage = Stage(people, recording.ghost, _objects(recording), _ground(recording))
+    stage = Stage(people, recording.ghost, objects_of(recording), _ground(recording))
     video(stage, path, style=Style(size=(848, 480)))
 
 
-def _objects(recording: Recording) -> list[Solid]:
+def objects_of(recording: Recording) -> list[Solid]:
     """Return every solid object, ball and obstacle on its path."""
     frames = [{**shot.solids, **shot.spheres} for shot in recording.shots]
     objects = []
