@@ -1,7 +1,7 @@
 """A Gymnasium environment: a person who reacts to the forces of an agent.
 
 Importing this module registers `dropsim/KnockOver-v0` and `dropsim/KeepUpright-v0`;
-gymnasium.make("dropsim.apps.gym:dropsim/KnockOver-v0") imports it too. It needs the extra `gym`; docs/gymnasium.md
+gymnasium.make("dropsim.apps.gym:dropsim/KnockOver-v0") imports it too. It needs the extra `gym`; docs/synthesis.md
 shows how to use it.
 """
 
