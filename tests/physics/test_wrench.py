@@ -356,6 +356,11 @@ def test_the_cheapest_candidate_is_chosen_physics_included():
         assert aimed(x, 0 * x, aside, x, react=True, costs=[[0.0, more * cost]])[1] == chosen
         assert aimed(x, 0 * x, aside, x, react=True, costs=[[0.0, more * cost]], weight=0.0)[1] == 0
     assert aimed(x, 0 * x, aside, x, react=True, costs=[[-np.inf, 0.0]])[1] == 0
+    # Of candidates that all cost infinitely much, one is followed all the same.
+    for cost in (np.inf, np.nan):
+        y, chosen, _ = aimed(x, 0 * x, aside, x, react=True, costs=[[cost, cost]])
+        assert chosen == 0
+        assert np.isfinite(y).all()
 
 
 def test_the_ground_answers_a_load_and_not_a_push():

@@ -304,15 +304,15 @@ def aim(
         open_costs[:], cheapest, last = costs[i], math.inf, -1
         while True:
             k = np.argmin(open_costs)
-            if not open_costs[k] < cheapest:  # no wrench makes up for that
+            if last >= 0 and not open_costs[k] < cheapest:  # no wrench makes up for that
                 break
-            last, open_costs[k] = k, math.inf
+            first, last, open_costs[k] = last < 0, k, math.inf
             _meet(x[i], candidates[i, k], h, body, here, margin, fit, support, i)
             momentum_rate(x[i], v[i], candidates[i, k], body.masses, h, centre, b)
             take_forces(loads[i], x[i], centre, b)
             status = max(status, fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual))
             cost = costs[i, k] + weight * min(_size(residual, fit), LARGEST_WRENCH) ** 2
-            if cost < cheapest:
+            if first or cost < cheapest:
                 cheapest, chosen[i] = cost, k
                 for r in range(6):
                     reaction[r] = b[r] - residual[r]

@@ -49,6 +49,8 @@ then."""
 UP, DOWN = 0.75, 0.45
 """Shares of their standing heights above which pelvis and head are of somebody upright, and below which the pelvis is of
 somebody who lies."""
+NEVER = 10.0
+"""Time that counts for recordings that do not get up [s]: longer than those who do take."""
 LANDS = 1.0
 """Feet are known to land within this time [s]: longer in the air is no step."""
 FARTHEST_ROAM = 1.0
@@ -207,7 +209,8 @@ class MotionField(Prior):
         lands = _next(landing).min(1)
         seconds = np.where(lands <= bank.last, np.minimum((lands - np.arange(n)) / bank.fps, LANDS), LANDS)
         growth = np.tile(np.exp(seconds / FALL_TIME), 2)
-        codes = (index.rows, index.mean, index.basis, index.codes_of_frames, index.falling, growth, self._until_upright)
+        rise = np.minimum(self._until_upright, NEVER)
+        codes = (index.rows, index.mean, index.basis, index.codes_of_frames, index.falling, growth, rise)
         return Recorded(*codes, self._allowed, self._frames.last, bank.skeleton.radii, self.gets_up)
 
     @functools.cached_property
