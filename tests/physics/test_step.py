@@ -236,12 +236,8 @@ def settled(x, colliders, *, rounds, most=settling.MOST_ROUNDS, before=None):
         before[None],
         SKELETON.arrays,
         solids(colliders, ()),
-        0.8,
         np.zeros((1, 2)),
-        H,
-        rounds,
-        most,
-        settling.CONTACT_MOBILITY,
+        settling.Settling(0.8, H, settling.CONTACT_MOBILITY, rounds, most),
         out,
         touching,
     )
