@@ -170,7 +170,7 @@ def velocity_at(x: float, y: float, z: float, row: Array) -> tuple[float, float,
         row[16] + row[20] * dz - row[21] * dy,
         row[17] + row[21] * dx - row[19] * dz,
         row[18] + row[19] * dy - row[20] * dx,
-    )  # fmt: skip
+    )
 
 
 @kernel

@@ -442,9 +442,14 @@ class DivergedError(ValueError):
 
 
 def simulate(
-    simulator: Simulator, start: State, num_frames: int, rng: Streams, *,
-    world: Callable[[int, State], StepInputs] | None = None, watch: Callable[[int, int], None] | None = None,
-) -> Motion:  # fmt: skip
+    simulator: Simulator,
+    start: State,
+    num_frames: int,
+    rng: Streams,
+    *,
+    world: Callable[[int, State], StepInputs] | None = None,
+    watch: Callable[[int, int], None] | None = None,
+) -> Motion:
     """Return num_frames frames from a start, which is the first; `world` tells what happens between frame i and the next.
 
     Scenes have dropsim.scene.run; this is for one person or a batch of people who never meet, on level ground by
