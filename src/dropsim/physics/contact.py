@@ -1,4 +1,4 @@
-"""What a joint's sphere can touch: planes, spheres and shapes, as signed distances with normals, velocities and friction.
+"""Planes, spheres and shapes that joints' spheres can touch: signed distances, normals, velocities and friction.
 
 Kernels take them as `Solids`: rows of planes (normal, offset, angular velocity, velocity, pivot, friction), of spheres
 (centre, radius, velocity, friction) and of patches on the planes (centre, half sizes, cosine and sine of the turn,
@@ -267,7 +267,7 @@ _NOWHERE: dict[type, Float[np.ndarray, "c"]] = {
 
 @functools.lru_cache(maxsize=8)
 def colliders_by_world(parts: tuple[tuple[int, Collider], ...], batch: tuple[int, int]) -> tuple[Rows, ...]:
-    """Return colliders that only the people of one world can touch, given with their worlds; `batch` is worlds and people.
+    """Return colliders that only the people of their world can touch; `batch` is worlds and people.
 
     Everyone has as many rows as the world with the most colliders of a kind needs: the others' are nowhere.
     """
@@ -379,7 +379,7 @@ def nearest(x: float, y: float, z: float, here: Solids) -> Found:
 
 @inlined_kernel
 def nearest_within(limit: float, x: float, y: float, z: float, here: Solids) -> Found:
-    """Return the same as `nearest` if it is nearer than a limit, and otherwise the limit as the distance: that takes much less time."""
+    """Return the same as `nearest`, or the limit as the distance if nothing is nearer: that takes much less time."""
     distance, nx, ny, nz, vx, vy, vz, friction = limit, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, math.nan
     for k in range(len(here.planes)):
         plane = here.planes[k]
@@ -479,7 +479,7 @@ def _or_entered(found: Found, before: Array, x: float, y: float, z: float, here:
 def ray(
     x: float, y: float, z: float, dx: float, dy: float, dz: float, here: Solids, seen: bool
 ) -> tuple[float, float, float, float]:
-    """Return where the way from a point along d enters something, as a share of d, and the normal there; infinite if it does not.
+    """Return where the way from a point along d enters something, as a share of d or infinity, and the normal there.
 
     `seen` leaves out what people do not see or know. What the point is inside of does not count.
     """
@@ -581,7 +581,7 @@ def near_spheres(
 def contact_targets(
     x: Array, before: Array, radii: Array, solids: Solids, friction: float, h: float, p: Array, active: Array, at: int
 ) -> None:
-    """Project for the contact energy: spheres inside something touch it normally and stick to it tangentially, as far as friction holds.
+    """Project for the contact energy: spheres inside something come out to its surface and stick as far as friction holds.
 
     The tangent plane at x stands for the surface: exact for planes, and for spheres at the step of one frame. The
     energy's normal force is in proportion to the depth, so its tangential one is bounded by friction times the depth.

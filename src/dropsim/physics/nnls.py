@@ -43,7 +43,8 @@ def check(status: int) -> None:
     """Raise what went wrong in a kernel."""
     if status == NOT_FINITE:
         raise ValueError(
-            "a least-squares problem has numbers that are not finite: look for NaN in the positions, velocities or forces"
+            "a least-squares problem has numbers that are not finite: "
+            "look for NaN in the positions, velocities or forces"
         )
     if status == ENDLESS:
         raise RuntimeError("a least-squares problem did not come to an end")
@@ -253,7 +254,7 @@ def _reflect(reflection: Array, scale: float, first: int, vector: Array) -> None
 
 @kernel
 def _drop(f: Factors, passive: int, x: Array) -> int:
-    """Take columns that have come to zero out of the fit, and factor those behind them again; return how many are left."""
+    """Take columns that have come to zero out of the fit, and factor those behind them again; return the number left."""
     left, same, order = 0, True, f.order
     for k in range(passive):
         j = order[k]

@@ -82,7 +82,7 @@ class SimulatorOptions:
             low, high = _BETWEEN.get(field.name, (-math.inf, math.inf))
             if value is not None and not low <= value <= high:
                 raise ValueError(f"{field.name} has to be between {low:g} and {high:g}, not {value:g}")
-            if field.name in _ABOVE_ZERO and not value > 0:
+            if field.name in _ABOVE_ZERO and not (value or 0) > 0:
                 raise ValueError(f"{field.name} has to be above 0, not {value:g}")
             if value is not None and not value >= 0:
                 raise ValueError(f"{field.name} cannot be negative, and is {value:g}")

@@ -1,4 +1,4 @@
-"""Settling: people out of what they are inside of, out of themselves and out of each other, and bones at their lengths."""
+"""Settling: people come out of objects, out of themselves and out of each other, and bones keep their lengths."""
 
 import math
 from collections.abc import Sequence
@@ -102,7 +102,7 @@ def settle(
 def close_pairs(
     x: Array, before: Array, body: BodyArrays, h: float, bounds: Array, close: Array, allowed: Array
 ) -> int:
-    """Write which pairs of a person's capsules may come to overlap while the person settles, and return how many they are.
+    """Write which pairs of a person's capsules may come to overlap while the person settles; return their number.
 
     Also write how deep they may be in each other: what overlapped before comes out at a speed.
     """
@@ -243,7 +243,7 @@ def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> N
 
 @kernel
 def _way_back(x: Array, point: Array, ahead: Array, way: Array) -> float:
-    """Write the way of a joint to where it is held, and return its length [m]: 0 for one that has not gone as far as it can."""
+    """Write the way of a joint to where it is held, and return its length [m]; 0 if it can still go on."""
     beyond, length = 0.0, 0.0
     for k in range(3):
         way[k] = point[k] - x[k]
@@ -263,7 +263,7 @@ def restore_lengths(
     *,
     iterations: int = 2,
 ) -> Float[np.ndarray, "*b 22 3"]:
-    """Bring every bone back to its length by the least mass-weighted displacement (fast projection, Goldenthal et al. 2007).
+    """Restore the lengths of bones by the least mass-weighted displacement (fast projection, Goldenthal et al. 2007).
 
     Bones pull their two ends along themselves, in proportion to the ends' mobilities (inverse masses unless given):
     with the true ones, linear and angular momentum stay what they were. Newton's method on the 21 lengths; twice is
@@ -370,7 +370,7 @@ def separate(
 
 @kernel
 def _separate(x: Array, body: BodyArrays, h: float, forces: Array, met: Array) -> bool:
-    """Move everyone apart in place, world by world; write the forces and who met somebody, and return whether anybody did."""
+    """Move everyone apart in place, world by world; write forces and people who met, and return whether anybody did."""
     num, count = len(x), x.shape[1]
     step, push, total = np.empty((count, NUM_JOINTS, 3)), np.empty((count, NUM_JOINTS, 3)), 0.0
     direction, S, tension = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS)

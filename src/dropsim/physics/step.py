@@ -150,7 +150,7 @@ class Simulator:
 
     @classmethod
     def shipped(cls, **options: Any) -> "Simulator":  # noqa: ANN401
-        """Return the simulator with the prior and the pose model that come with the package; options as SimulatorOptions has them."""
+        """Return the simulator with the package's own prior and pose model; options are those of SimulatorOptions."""
         return cls(MotionField.shipped(), options=SimulatorOptions(**options))
 
     def with_options(self, **changes: Any) -> "Simulator":  # noqa: ANN401
@@ -236,7 +236,7 @@ class Simulator:
         return flat(mode, 2), candidates
 
     def _aim(self, now: "_Now", proposed: Candidates) -> Aim:
-        """Choose candidates, and return the inertial target y, eq. (1), with the reaction of the ground that they count on."""
+        """Choose candidates, and return the inertial target y, eq. (1), with the ground's reaction that they count on."""
         num, o = len(now.x), self.options
         near, shares = np.empty((num, NUM_JOINTS), dtype=np.bool_), wrench.no_shares(num, o)
         support = wrench.Support(
@@ -314,7 +314,7 @@ class Simulator:
     def _settle(
         self, now: "_Now", aim: Aim, x: Float[np.ndarray, "n 22 3"], shared: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Bring everyone out of what they are inside of and out of each other; return joints, touching joints and mutual forces [N]."""
+        """Bring everyone out of objects and out of each other; return joints, touching joints and mutual forces [N]."""
         out, touching, o = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_), self.options
         how = settling.Settling(o.friction, self.h, settling.CONTACT_MOBILITY)
         how = how if o.contact else how._replace(rounds=1, most_rounds=1)
@@ -339,7 +339,7 @@ class Simulator:
     def _give_way(
         self, now: "_Now", inputs: StepInputs, x: Float[np.ndarray, "n 22 3"], batch: tuple[int, ...]
     ) -> tuple[np.ndarray, ...]:
-        """Move people out of what cannot make way for them; return joints, touching joints and the forces that it takes [N]."""
+        """Move people out of objects that cannot make way; return joints, touching joints and the forces it takes [N]."""
         touching, everyone, o = np.zeros(x.shape[:-1], dtype=np.bool_), x.reshape(*batch, NUM_JOINTS, 3), self.options
         stuck = () if inputs.immovable is None or not o.contact else tuple(inputs.immovable(everyone))
         inside = nearest_surface(stuck, everyone).distance < self.skeleton.radii if stuck else touching
@@ -353,7 +353,7 @@ class Simulator:
         return out, touching & met[:, None], self.skeleton.masses[:, None] * (out - x) / self.h**2
 
     def _pose(self, x: np.ndarray, twist_from: np.ndarray, last: np.ndarray) -> Float[np.ndarray, "n 22 3 3"]:
-        """Return local rotations: swings from x, twists toward those of the nearest candidate; leaves turn a little toward rest."""
+        """Return local rotations: swings from x, twists toward the candidate's; leaves turn a little toward rest."""
         if self.options.twist_from_sample:
             q = self.skeleton.inverse(x, twist_from)
         else:
@@ -420,7 +420,7 @@ class _Now:
 def proposed_memory(
     prior: Prior, chosen: Candidate, x: np.ndarray, q: np.ndarray, forces: Float[np.ndarray, "n 22 3"]
 ) -> Float[np.ndarray, "n m"]:
-    """Return what the prior remembers of a step: its chosen candidate, and how external forces changed the velocity over the ground.
+    """Return the prior's memory of a step: its chosen candidate, and the velocity over the ground from external forces.
 
     Its own velocities stay what it predicted: replaced by solved ones, they destabilise it, as the paper found. But of
     a push it has to know, or it would brake it at once.
@@ -450,7 +450,7 @@ def simulate(
     world: Callable[[int, State], StepInputs] | None = None,
     watch: Callable[[int, int], None] | None = None,
 ) -> Motion:
-    """Return num_frames frames from a start, which is the first; `world` tells what happens between frame i and the next.
+    """Return num_frames frames, the first of which is the start; `world` tells what happens after frame i.
 
     Scenes have dropsim.scene.run; this is for one person or a batch of people who never meet, on level ground by
     default.

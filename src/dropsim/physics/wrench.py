@@ -1,4 +1,4 @@
-"""The root wrench: the part of a motion's change of momentum that no contact force explains, and the soft correction that reduces it.
+"""The root wrench, the change of momentum that no contact force explains, and the soft correction that reduces it.
 
 After DROP (Jiang et al. 2023), section 6, and ManipNet (Zhang et al. 2021). Symbols are those of docs/notation.md.
 """

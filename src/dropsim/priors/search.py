@@ -7,7 +7,7 @@ inside: nodes are visited nearest first, and those farther than the K-th best fr
 
 import functools
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Int32
@@ -257,7 +257,7 @@ def _search_one(
 @inlined_fast_kernel
 def _distance(lower: np.ndarray, upper: np.ndarray, query: np.ndarray, weights: np.ndarray) -> float:
     """Return the weighted squared distance of a query to a box, or to a row, which is both corners."""
-    total = np.float32(0.0)
+    total: Any = np.float32(0.0)
     for c in range(len(query)):
         below, above = lower[c] - query[c], query[c] - upper[c]
         outside = below if below > above else above
