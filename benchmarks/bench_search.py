@@ -51,7 +51,7 @@ def main() -> None:
     field = MotionField.open(arguments.bank) if arguments.bank else MotionField.shipped()
     queries, weights = asked(field, arguments.seeds)
     index = field._index.search
-    rows = index.features(np.arange(len(index)))
+    rows = index.features
     print(f"{len(index):,} rows of {rows.shape[1]} features, {len(queries):,} queries, K = {K}")
     one = []
     for i in range(min(1000, len(queries))):

@@ -43,9 +43,10 @@ def measure(batch: int, num_contacts: int) -> list[float]:
     # Problems of the same size as the fits: six equations, four edges for each contact.
     F, b = rng.standard_normal((batch, 6, 4 * num_contacts)), rng.standard_normal((batch, 6))
     active = np.ones((batch, 4 * num_contacts), dtype=np.bool_)
-    pushes = np.zeros(x.shape)
+    start = wrench.Start(x, v, np.zeros(x.shape), np.zeros(x.shape), skeleton.arrays, fit, H)
+    drift = np.zeros((batch, 6))
     return [
-        best_ms(lambda: wrench.explain(x, v, after, pushes, skeleton.arrays, support, fit, H, forces, residual)),
+        best_ms(lambda: wrench.explain(start, after, support, drift, forces, residual, np.empty_like(drift))),
         best_ms(lambda: nnls(F, b, active)),
         best_ms(lambda: nnls(F, b, active, ridge=options.ridge)),
         best_ms(lambda: [scipy.optimize.nnls(A, target) for A, target in zip(F, b, strict=True)]),

@@ -27,17 +27,17 @@ BUDGETS = {
 }
 """Lines at 120 columns."""
 LAST = {
-    "body": 1487,
-    "files compute": 997,
-    "motion": 4083,
-    "priors": 4820,
-    "physics": 4938,
-    "control": 854,
-    "scene": 4006,
-    "export render": 2236,
-    "apps": 6274,
-    "research": 10847,
-    "tests": 24460,
+    "body": 1385,
+    "files compute": 1003,
+    "motion": 3410,
+    "priors": 4021,
+    "physics": 4934,
+    "control": 906,
+    "scene": 3513,
+    "export render": 1973,
+    "apps": 5372,
+    "research": 7391,
+    "tests": 22150,
 }
 """Lines when the limit was last lowered. A change that makes a folder smaller lowers its number here."""
 SLACK = 40

@@ -14,8 +14,10 @@ from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.contact import (
     GRIP_GAP,
     FrictionPatch,
+    Marks,
     Plane,
     Spheres,
+    Touch,
     contact_targets,
     deepest,
     near_spheres,
@@ -429,7 +431,7 @@ def test_friction_undoes_a_slide_by_its_share_of_the_way_out():
         np.zeros(NUM_JOINTS, dtype=np.bool_),
         GRAVITY * H * H,
     )
-    push_out(x, before, radii, of_person(ground, 0), 0.5, weight, H, touching, sliding, pressed, rubbed)
+    push_out(x, before, radii, of_person(ground, 0), 0.5, weight, H, Marks(touching, sliding, pressed, rubbed))
     slides = [0.05 - 0.5 * (0.02 + weight), 0.0, 0.05 - 0.5 * weight, 0.05]
     expected = [[slides[0], 0, 0.1], [0, 0, 0.1], [slides[2], 0, 0.1 + GRIP_GAP / 2], [slides[3], 0, 0.2]]
     np.testing.assert_allclose(x[:4], expected, rtol=0, atol=1e-12)
@@ -437,7 +439,7 @@ def test_friction_undoes_a_slide_by_its_share_of_the_way_out():
     assert sliding[:4].tolist() == [True, False, True, False]
     assert (x[4:] == [0.0, 0.0, 5.0]).all()
     # Once per frame: pushed out again, the slide of what is out already is not shortened again.
-    push_out(x, before, radii, of_person(ground, 0), 0.5, weight, H, touching, sliding, pressed, rubbed)
+    push_out(x, before, radii, of_person(ground, 0), 0.5, weight, H, Marks(touching, sliding, pressed, rubbed))
     np.testing.assert_allclose(x[:4], expected, rtol=0, atol=1e-12)
 
 
@@ -477,8 +479,8 @@ def test_joints_far_from_every_plane_are_left_out_without_a_difference(rng):
             normals, slides, frictions, pressed, rubbed = (
                 np.zeros((NUM_JOINTS, *rest)) for rest in ((3,), (3,), (), (), ())
             )
-            near_spheres(before[i], x[i], H, radii, here, 0.02, 0.8, True, near, normals, frictions, slides)
-            push_out(out, before[i], radii, here, 0.8, 0.01, H, touching, sliding, pressed, rubbed)
+            near_spheres(before[i], x[i], H, radii, here, Touch(0.02, 0.8, True), near, normals, frictions, slides)
+            push_out(out, before[i], radii, here, 0.8, 0.01, H, Marks(touching, sliding, pressed, rubbed))
             lowest = np.array(deepest(x[i], radii, here))
             found[-1] += [out, near, touching, sliding, normals, slides, frictions, pressed, rubbed, lowest]
     assert 0.1 < found[0][1].mean() < 0.9

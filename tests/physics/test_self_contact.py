@@ -39,10 +39,9 @@ def crossed(by):
 
 def settled(x, before, colliders=(), mobility=1.0):
     out, touching = np.empty((1, NUM_JOINTS, 3)), np.empty((1, NUM_JOINTS), dtype=np.bool_)
-    settling.settle(
-        x[None], before[None], SKELETON.arrays, solids(colliders, ()), 0.8, np.zeros((1, 2)), H, settling.ROUNDS, settling.MOST_ROUNDS,
-        mobility, out, touching,
-    )  # fmt: skip
+    how = settling.Settling(0.8, H, mobility)
+    around = solids(colliders, ())
+    settling.settle(x[None], before[None], SKELETON.arrays, around, np.zeros((1, 2)), how, out, touching)
     return out[0]
 
 

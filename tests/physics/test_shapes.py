@@ -8,6 +8,7 @@ import pytest
 from dropsim.body.joints import NUM_JOINTS
 from dropsim.body.rotations import exp
 from dropsim.physics.contact import (
+    Marks,
     Plane,
     Shape,
     colliders_by_world,
@@ -134,9 +135,8 @@ def pushed(before, x, colliders, *, radius=0.05):
     start[0], end[0] = before, x
     marks = [np.zeros(NUM_JOINTS, dtype=np.bool_) for _ in range(2)]
     sums = [np.zeros(NUM_JOINTS) for _ in range(2)]
-    push_out(
-        end, start, np.full(NUM_JOINTS, radius), of_person(solids(tuple(colliders), ()), 0), 0.0, 0.0, H, *marks, *sums
-    )
+    here = of_person(solids(tuple(colliders), ()), 0)
+    push_out(end, start, np.full(NUM_JOINTS, radius), here, 0.0, 0.0, H, Marks(*marks, *sums))
     return end[0]
 
 

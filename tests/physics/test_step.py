@@ -236,12 +236,8 @@ def settled(x, colliders, *, rounds, most=settling.MOST_ROUNDS, before=None):
         before[None],
         SKELETON.arrays,
         solids(colliders, ()),
-        0.8,
         np.zeros((1, 2)),
-        H,
-        rounds,
-        most,
-        settling.CONTACT_MOBILITY,
+        settling.Settling(0.8, H, settling.CONTACT_MOBILITY, rounds, most),
         out,
         touching,
     )
@@ -518,7 +514,7 @@ def test_energies_of_one_name_are_reported_as_their_sum():
     [
         ({"num_samples": 0}, "num_samples has to be between 1 and 4096"),
         ({"num_iterations": 0}, "num_iterations has to be between 1 and 100"),
-        ({"friction": -1.0}, "friction has to be above 0 and at most 10, not -1"),
+        ({"friction": -1.0}, "friction has to be above 0, not -1"),
         ({"friction": 0.0}, "friction has to be above 0"),
         ({"friction": math.nan}, "friction has to be a finite number"),
         ({"friction_edges": 2}, "friction_edges has to be between 3 and 32"),

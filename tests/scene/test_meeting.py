@@ -28,7 +28,7 @@ def two(gap: float) -> np.ndarray:
 
 
 def apart(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    return separate(x, x, BODY, FLOOR, friction=0.8, borne=np.zeros((x.size // 66, 2)), h=H)
+    return separate(x, x, BODY, FLOOR, friction=0.8, load=np.zeros((x.size // 66, 2)), h=H)
 
 
 def deepest(x: np.ndarray) -> float:

@@ -81,6 +81,11 @@ def fast_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
     return _compiled(function, fastmath={"reassoc", "contract"})
 
 
+def inlined_fast_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
+    """Compile a function whose sums may be reordered into its callers."""
+    return _compiled(function, fastmath={"reassoc", "contract"}, forceinline=True)
+
+
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:  # noqa: ANN401
     import numba.core.config  # not above: `compiled()` answers before numba, which takes half a second, is loaded
 

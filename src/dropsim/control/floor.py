@@ -7,7 +7,7 @@ put back onto the ground: the body at the height of the floor, each foot at its 
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -129,17 +129,15 @@ class Footing:
         batch = state.x.shape[:-2]
         if landings is None:
             landings = Landings(np.full((*batch, 2), np.nan), np.full((*batch, 2, 2), np.nan))
-        made = cls(
-            np.empty(batch), np.empty((*batch, 2)), np.empty((*batch, 2, 2)), np.empty(batch), np.empty(batch), np.empty((*batch, 2)),
-            np.empty((*batch, 2, 2)), np.empty((*batch, 2)),
-        )  # fmt: skip
-        arrays = [flat(values, values.ndim - len(batch)) for values in vars(made).values()]
+        shapes = ((), (2,), (2, 2), (), (), (2,), (2, 2), (2,))
+        footing = cls(*(np.empty((*batch, *shape)) for shape in shapes))
+        arrays = [flat(values, values.ndim - len(batch)) for values in vars(footing).values()]
         known = before is not None
-        last = made if before is None else before
+        last = footing if before is None else before
         memory = (flat(np.array(last.floor), 0), flat(np.array(last.feet), 1))
         ahead = (flat(landings.seconds, 1), flat(landings.ankles, 2))
-        _footing(flat(state.x, 2), flat(state.v, 2), solids, known, *memory, *ahead, h, *arrays)
-        return made
+        _find_footing(flat(state.x, 2), flat(state.v, 2), solids, known, memory, ahead, h, _Ground(*arrays))
+        return footing
 
 
 def crouch(
@@ -179,11 +177,33 @@ def _notice(x: Array, radii: Array, mesh: Triangles, share: float, shapes: Array
             row[SEEN] = min(row[SEEN] + share, 1.0) if touched else 0.0
 
 
+class _Ground(NamedTuple):
+    """A Footing as kernels take it: people along one dimension."""
+
+    floor: np.ndarray
+    feet: np.ndarray
+    slopes: np.ndarray
+    rate: np.ndarray
+    share: np.ndarray
+    lifts: np.ndarray
+    ways: np.ndarray
+    room: np.ndarray
+
+
 @kernel
-def _footing(
-    x: Array, v: Array, solids: Solids, known: bool, last_floor: Array, last_feet: Array, seconds: Array, places: Array, h: float,
-    floor: Array, feet: Array, slopes: Array, rate: Array, share: Array, lifts: Array, ways: Array, room: Array,
-) -> None:  # fmt: skip
+def _find_footing(
+    x: Array,
+    v: Array,
+    solids: Solids,
+    known: bool,
+    last: tuple[Array, Array],
+    ahead: tuple[Array, Array],
+    h: float,
+    out: _Ground,
+) -> None:
+    """Write the ground under people, from where it was last and where feet will land, if that is known."""
+    floor, feet, slopes, rate, share, lifts, ways, room = out
+    (last_floor, last_feet), (seconds, places) = last, ahead
     keep_floor, keep_foot = 0.5 ** (h / FLOOR_HALF_LIFE), 0.5 ** (h / FOOT_HALF_LIFE)
     for i in range(len(x)):
         here = of_person(solids, i)
@@ -212,14 +232,10 @@ def _footing(
                 more, there = _foothold(
                     places[i, f, 0], places[i, f, 1], dx / size, dy / size, level, base + STEP, here
                 )
-                ways[i, f, 0], ways[i, f, 1] = (
-                    more * dx / size * h / seconds[i, f],
-                    more * dy / size * h / seconds[i, f],
-                )
-                px, py = (
-                    places[i, f, 0] + more * dx / size - x[i, ankle, 0],
-                    places[i, f, 1] + more * dy / size - x[i, ankle, 1],
-                )
+                ways[i, f, 0] = more * dx / size * h / seconds[i, f]
+                ways[i, f, 1] = more * dy / size * h / seconds[i, f]
+                px = places[i, f, 0] + more * dx / size - x[i, ankle, 0]
+                py = places[i, f, 1] + more * dy / size - x[i, ankle, 1]
                 there -= gx * px + gy * py
                 farthest = math.sqrt(px * px + py * py)
             climbs = there > height + EVEN

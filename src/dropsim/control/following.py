@@ -52,7 +52,6 @@ def clip_simulator(prior: ClipPrior) -> Simulator:
     noise is many times gravity, far away.
     """
     options = SimulatorOptions(
-        kinematic_weight=12.0, correction_weight=0.7, drift=0.0, threshold=0.0,
-        num_samples=1, num_iterations=6, leaf_damping=0.0,
-    )  # fmt: skip
+        kinematic_weight=12.0, correction_weight=0.7, drift=0.0, num_samples=1, num_iterations=6, leaf_damping=0.0
+    )
     return Simulator(prior, options=options, energies=(Planted(),))

@@ -606,7 +606,7 @@ def _kick(
 
 
 @inlined_kernel
-def _kick_back(
+def _kick_back(  # noqa: PLR0913 (records cost four times the time here)
     b: int,
     point: Array,
     jx: float,
@@ -703,7 +703,7 @@ def _push(
 
 
 @kernel
-def _start_warm(
+def _start_warm(  # noqa: PLR0913 (records cost four times the time here)
     c: int,
     x: Array,
     R: Array,

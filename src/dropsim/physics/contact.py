@@ -1,4 +1,4 @@
-"""What a joint's sphere can touch: planes, spheres and shapes, as signed distances with normals, velocities and friction.
+"""Planes, spheres and shapes that joints' spheres can touch: signed distances, normals, velocities and friction.
 
 Kernels take them as `Solids`: rows of planes (normal, offset, angular velocity, velocity, pivot, friction), of spheres
 (centre, radius, velocity, friction) and of patches on the planes (centre, half sizes, cosine and sine of the turn,
@@ -42,6 +42,30 @@ HAIR = 1e-9
 """How much farther than needed is searched, so that rounding loses nothing [m]."""
 GRIP_GAP = 0.003
 """A sphere this near to a surface rests on it [m]."""
+
+
+class Touch(NamedTuple):
+    """How bodies touch: what counts as near, and how much of a body there is."""
+
+    margin: float
+    """Gap up to which a sphere can bear a contact force [m]."""
+    friction: float
+    """Friction coefficient of surfaces that set none."""
+    soles: bool
+    """Whether bodies bear forces all over soles, toes, palms and flesh, or only below their joints."""
+
+
+class Marks(NamedTuple):
+    """Contacts of a person's spheres within a frame."""
+
+    touching: np.ndarray
+    """Spheres that were inside something (22)."""
+    sliding: np.ndarray
+    """Spheres that slide although friction acts (22)."""
+    pressed: np.ndarray
+    """Way by which each was pushed out so far (22) [m]."""
+    rubbed: np.ndarray
+    """Way along the surface that friction has undone so far (22) [m]."""
 
 
 class Solids(NamedTuple):
@@ -243,7 +267,7 @@ _NOWHERE: dict[type, Float[np.ndarray, "c"]] = {
 
 @functools.lru_cache(maxsize=8)
 def colliders_by_world(parts: tuple[tuple[int, Collider], ...], batch: tuple[int, int]) -> tuple[Rows, ...]:
-    """Return colliders that only the people of one world can touch, given with their worlds; `batch` is worlds and people.
+    """Return colliders that only the people of their world can touch; `batch` is worlds and people.
 
     Everyone has as many rows as the world with the most colliders of a kind needs: the others' are nowhere.
     """
@@ -355,7 +379,7 @@ def nearest(x: float, y: float, z: float, here: Solids) -> Found:
 
 @inlined_kernel
 def nearest_within(limit: float, x: float, y: float, z: float, here: Solids) -> Found:
-    """Return the same as `nearest` if it is nearer than a limit, and otherwise the limit as the distance: that takes much less time."""
+    """Return the same as `nearest`, or the limit as the distance if nothing is nearer: that takes much less time."""
     distance, nx, ny, nz, vx, vy, vz, friction = limit, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, math.nan
     for k in range(len(here.planes)):
         plane = here.planes[k]
@@ -455,7 +479,7 @@ def _or_entered(found: Found, before: Array, x: float, y: float, z: float, here:
 def ray(
     x: float, y: float, z: float, dx: float, dy: float, dz: float, here: Solids, seen: bool
 ) -> tuple[float, float, float, float]:
-    """Return where the way from a point along d enters something, as a share of d, and the normal there; infinite if it does not.
+    """Return where the way from a point along d enters something, as a share of d or infinity, and the normal there.
 
     `seen` leaves out what people do not see or know. What the point is inside of does not count.
     """
@@ -509,15 +533,24 @@ def _surfaces(
 
 @kernel
 def near_spheres(
-    x: Array, after: Array, h: float, radii: Array, here: Solids, margin: float, friction: float, whole: bool, near: Array,
-    normals: Array, frictions: Array, sliding: Array,
-) -> None:  # fmt: skip
-    """Write which of a person's spheres are nearer than a margin to something, the normals and the friction there, and how they slide.
+    x: Array,
+    after: Array,
+    h: float,
+    radii: Array,
+    here: Solids,
+    touch: Touch,
+    near: Array,
+    normals: Array,
+    frictions: Array,
+    sliding: Array,
+) -> None:
+    """Write which of a person's spheres are near to something, the normals and the friction there, and how they slide.
 
     `sliding` is the way along which a sphere slides that goes to `after`, as a unit vector; shorter for one that hardly
-    slides. If the body is not taken as a `whole`, spheres are all there is of it, and none slides. Of a sphere that is
-    not near, nothing else is known.
+    slides. Without soles, spheres are all there is of a body, and none slides. Of a sphere that is not near, nothing
+    else is known.
     """
+    margin, friction, whole = touch
     sliding[:] = 0.0
     for j in range(NUM_JOINTS):
         # Toes and palms bear what the ball of the foot and the wrist are too high for, and flesh is softer than a
@@ -539,9 +572,7 @@ def near_spheres(
             continue
         tip = _BEYOND[j] * (ax * found[1] + ay * found[2] + az * found[3])
         near[j] = found[0] + min(tip, -radii[j] - _FLESH[j]) < margin
-        sx, sy, sz, way = _slide(
-            after[j, 0], after[j, 1], after[j, 2], x[j], h, found[1], found[2], found[3], found[4], found[5], found[6]
-        )  # fmt: skip
+        sx, sy, sz, way = _slide(after[j, 0], after[j, 1], after[j, 2], x[j], h, found)
         share = min(max((way / h - STICKS) / (SLIDES - STICKS), 0.0), 1.0) / max(way, 1e-12)
         sliding[j, 0], sliding[j, 1], sliding[j, 2] = share * sx, share * sy, share * sz
 
@@ -550,7 +581,7 @@ def near_spheres(
 def contact_targets(
     x: Array, before: Array, radii: Array, solids: Solids, friction: float, h: float, p: Array, active: Array, at: int
 ) -> None:
-    """Project for the contact energy: spheres inside something touch it normally and stick to it tangentially, as far as friction holds.
+    """Project for the contact energy: spheres inside something come out to its surface and stick as far as friction holds.
 
     The tangent plane at x stands for the surface: exact for planes, and for spheres at the step of one frame. The
     energy's normal force is in proportion to the depth, so its tangential one is bounded by friction times the depth.
@@ -563,33 +594,22 @@ def contact_targets(
                 active[i, at + j] = False
                 p[i, at + j, 0], p[i, at + j, 1], p[i, at + j, 2] = px, py, pz
                 continue
-            distance, nx, ny, nz, vx, vy, vz, own = nearest_on_the_way(radii[j], before[i, j], px, py, pz, here, h)
-            gap = distance - radii[j]
+            found = nearest_on_the_way(radii[j], before[i, j], px, py, pz, here, h)
+            gap = found[0] - radii[j]
             active[i, at + j] = gap < 0
             if gap < 0:
-                mu = friction if math.isnan(own) else own
-                px, py, pz = px - gap * nx, py - gap * ny, pz - gap * nz
-                sx, sy, sz, length = _slide(px, py, pz, before[i, j], h, nx, ny, nz, vx, vy, vz)
+                mu = friction if math.isnan(found[7]) else found[7]
+                px, py, pz = px - gap * found[1], py - gap * found[2], pz - gap * found[3]
+                sx, sy, sz, length = _slide(px, py, pz, before[i, j], h, found)
                 undone = min(length, -mu * gap) / max(length, 1e-12)
                 px, py, pz = px - undone * sx, py - undone * sy, pz - undone * sz
             p[i, at + j, 0], p[i, at + j, 1], p[i, at + j, 2] = px, py, pz
 
 
 @inlined_kernel
-def _slide(
-    px: float,
-    py: float,
-    pz: float,
-    before: Array,
-    h: float,
-    nx: float,
-    ny: float,
-    nz: float,
-    vx: float,
-    vy: float,
-    vz: float,
-) -> tuple[float, float, float, float]:
+def _slide(px: float, py: float, pz: float, before: Array, h: float, found: Found) -> tuple[float, float, float, float]:
     """Return a sphere's way along a surface within the step, relative to the surface, and its length."""
+    _, nx, ny, nz, vx, vy, vz, _ = found
     sx, sy, sz = px - before[0] - h * vx, py - before[1] - h * vy, pz - before[2] - h * vz
     along = sx * nx + sy * ny + sz * nz
     sx, sy, sz = sx - along * nx, sy - along * ny, sz - along * nz
@@ -598,34 +618,31 @@ def _slide(
 
 @kernel
 def push_out(
-    x: Array, before: Array, radii: Array, here: Solids, friction: float, bearing: float, h: float, touching: Array, sliding: Array,
-    pressed: Array, rubbed: Array,
-) -> None:  # fmt: skip
-    """Move a person's spheres that are inside something out to its surface, with Coulomb friction on the way, and mark them.
+    x: Array, before: Array, radii: Array, here: Solids, friction: float, bearing: float, h: float, marks: Marks
+) -> None:
+    """Move a person's spheres out of what they are inside of, with Coulomb friction on the way, and mark them.
 
     The way out stands for the normal impulse: a step along the surface is undone up to friction times that way (Mueller
     et al. 2007). A sphere that rests on the surface has in addition the impulse that bears the body, as the way
-    `bearing` that it would sink without. `pressed` and `rubbed` add up the ways out and the ways undone so far in this
-    frame: however often spheres are pushed out, friction is what the whole way out allows. What slides on all the same
-    is marked too.
+    `bearing` that it would sink without. Marks add up the ways out and the ways undone so far in this frame: however
+    often spheres are pushed out, friction is what the whole way out allows.
     """
+    touching, sliding, pressed, rubbed = marks
     for j in range(NUM_JOINTS):
         px, py, pz = x[j, 0], x[j, 1], x[j, 2]
         sliding[j] = False
         if beyond_planes(radii[j] + 2 * GRIP_GAP, px, py, pz, here):
             continue
-        distance, nx, ny, nz, vx, vy, vz, own = nearest_on_the_way(
-            radii[j] + 2 * GRIP_GAP, before[j], px, py, pz, here, h
-        )
-        gap = distance - radii[j]
+        found = nearest_on_the_way(radii[j] + 2 * GRIP_GAP, before[j], px, py, pz, here, h)
+        gap = found[0] - radii[j]
         if gap < 0:
             touching[j] = True
         if gap >= GRIP_GAP:
             continue
-        depth, mu = max(-gap, 0.0), friction if math.isnan(own) else own
+        depth, mu = max(-gap, 0.0), friction if math.isnan(found[7]) else found[7]
         pressed[j] += depth
-        px, py, pz = px + depth * nx, py + depth * ny, pz + depth * nz
-        sx, sy, sz, length = _slide(px, py, pz, before[j], h, nx, ny, nz, vx, vy, vz)
+        px, py, pz = px + depth * found[1], py + depth * found[2], pz + depth * found[3]
+        sx, sy, sz, length = _slide(px, py, pz, before[j], h, found)
         way = min(length, max(mu * (pressed[j] + bearing) - rubbed[j], 0.0))
         rubbed[j] += way
         sliding[j] = way < length

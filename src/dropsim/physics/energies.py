@@ -73,7 +73,7 @@ class Contact(KernelEnergy):
 
     weight: float = 3.0
     friction: float = 0.8
-    """Of what has none of its own."""
+    """Friction coefficient of surfaces that set none."""
     name: str = field(default="contact", init=False)
 
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
@@ -92,7 +92,7 @@ class Contact(KernelEnergy):
 
 @dataclass(frozen=True, eq=False)
 class RangeOfMotion(KernelEnergy):
-    """E_3: poses that no person can take are drawn back to the nearest one that people can, eq. (15): codes are scaled to the limit.
+    """E_3: poses that no person can take are drawn back to the nearest natural one, eq. (15): codes scaled to the limit.
 
     A stop without bounce, like that of a joint at its end. Joints go back by the share by which the code is too long,
     which is zero at the limit, and a joint that already goes back as fast is not pulled: the stop takes outward
@@ -176,7 +176,7 @@ def _centre(points: Array, out: Array) -> None:
 
 @kernel
 def _turn_onto(centred: Array, points: Array, out: Array) -> None:
-    """Write points about their middle, turned to be nearest to others in least squares: equal pulls between them have no moment."""
+    """Write points about their middle, turned to be nearest to others in least squares, so that pulls have no moment."""
     M, R = np.zeros((3, 3)), np.empty((3, 3))
     _centre(points, out)
     for j in range(len(points)):
@@ -254,7 +254,7 @@ class CentreOfMassVelocity(Energy):
     name: str = field(default="com_velocity", init=False)
 
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
-        """Return one row, the shares of the particles in the body's mass, scaled so that the weight acts on the body as a whole."""
+        """Return one row: the particles' shares of the body's mass, scaled so that the weight acts on the whole body."""
         return NUM_JOINTS**0.5 * (skeleton.masses / skeleton.masses.sum())[None]
 
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:

@@ -49,7 +49,7 @@ class Target:
 
 
 class Energy(ABC):
-    """A preference about the next frame, written as a linear map A of the joints and a projection p onto where A x should be.
+    """A preference about the next frame: a linear map A of the joints, and a projection p onto where A x should be.
 
     Weights are relative to M / h^2 (see docs/architecture.md): the solver minimises 1/2 (x - y)^T M (x - y) + sum w/2
     |A x - p|^2 with M scaled to a mean of one, so values are in m^2.

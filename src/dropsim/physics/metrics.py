@@ -1,4 +1,4 @@
-"""Measures of motion quality: pure functions of a Motion, batched over its leading dimensions, in the unit that the name says.
+"""Measures of motion quality: functions of a Motion, batched over its leading dimensions, in the unit of the name.
 
 `since` and `end` are frames: one number for everybody, or one per person. The Frechet distance, which compares sets of
 motions, is in `research.evaluation.windows`, and speed, which depends on the machine, in `research.evaluation.bench`.
@@ -128,7 +128,7 @@ def root_wrench(motion: Motion, *, cylinders: bool = False) -> Float[np.ndarray,
 
 
 def ledger(motion: Motion, *, same_frame: bool = False) -> Float[np.ndarray, "*b w 2"]:
-    """Return the impulse of every half second that neither external nor contact forces explain: over the mass [m/s], and as spin [rad/s].
+    """Return the unexplained impulse of every half second: over the mass [m/s], and as spin [rad/s].
 
     The first is the larger of its horizontal and its vertical part. An acceleration spans three frames (x_{t-1} - 2 x_t
     + x_{t+1}), so whatever is within 2 cm of level ground in one of them may bear a force, in the friction cone; with
@@ -182,7 +182,7 @@ def root_speed(motion: Motion) -> Float[np.ndarray, "*b t"]:
 
 
 def turn_rate(motion: Motion) -> Float[np.ndarray, "*b t"]:
-    """Rate at which the pelvis' heading turns, counterclockwise, over half a second [rad/s]; shorter motions use what they have."""
+    """Counterclockwise turn rate of the heading over half a second [rad/s]; shorter motions use what they have."""
     span = min(len(motion) - 1, round(motion.fps / 2))
     left = motion.q[..., 0, :2, 0]
     before, after = left[..., :-span, :], left[..., span:, :]
@@ -242,7 +242,7 @@ def pelvis_spin(motion: Motion) -> Float[np.ndarray, "*b t"]:
 
 
 def bone_twist(motion: Motion, joint: str, child: str) -> Float[np.ndarray, "*b t"]:
-    """Return the angle by which a bone turns about itself from each frame to the next, one value less than there are frames [degrees]."""
+    """Return the angle by which a bone turns about itself from each frame to the next [degrees]."""
     rotations = motion.skeleton.global_rotations(motion.q)[..., joint_index(joint), :, :]
     turns = rotations[..., :-1, :, :].swapaxes(-1, -2) @ rotations[..., 1:, :, :]
     twists = twist_about(turns, normalize(motion.skeleton.offsets[joint_index(child)]))
@@ -276,7 +276,7 @@ def got_up(motion: Motion, since: FrameIndex) -> Flags:
 
 
 def seconds_to_recover(motion: Motion, end: FrameIndex) -> Numbers:
-    """Time from a push's end until somebody stays upright, as seen three seconds after it [s]; infinite for people not upright then."""
+    """Time from a push's end until somebody stays upright [s]; infinite for people not upright three seconds after it."""
     last, first, time = _judged_at(motion, end), _per_person(motion, end), np.arange(len(motion))
     down = ~upright(motion) & (time >= first) & (time <= last)
     settled = (down * (time + 1 - first)).max(-1) / motion.fps
@@ -284,7 +284,7 @@ def seconds_to_recover(motion: Motion, end: FrameIndex) -> Numbers:
 
 
 def seconds_to_stop(motion: Motion, end: FrameIndex) -> Numbers:
-    """Time from a push's end until somebody stands again [s]: slower than 0.2 m/s, and below 0.25 m/s for half a second; 6 for never.
+    """Time from a push's end until somebody stands again [s]: below 0.2 m/s, and 0.25 m/s for half a second; 6 for never.
 
     The speed is that of the centre of mass over the ground, averaged over the 0.3 s around a frame.
     """
@@ -292,7 +292,7 @@ def seconds_to_stop(motion: Motion, end: FrameIndex) -> Numbers:
 
 
 def stop_distance(motion: Motion, start: FrameIndex, end: FrameIndex) -> Numbers:
-    """Distance over the ground from the centre of mass at a push's start to where somebody stands again [m], or is 6 s after its end."""
+    """Distance of the centre of mass from a push's start to where somebody stands again, or is 6 s after its end [m]."""
     centre = motion.skeleton.centre_of_mass(motion.joints)[..., :2]
     last = np.minimum(_stop_frame(motion, end), len(motion) - 1)
     way = [
@@ -331,7 +331,7 @@ def _aloft(motion: Motion) -> tuple[Bool[np.ndarray, "*b t 2"], Int[np.ndarray, 
 
 
 def first_step(motion: Motion, since: FrameIndex = 0) -> Int[np.ndarray, "*b 3"]:
-    """Return the first step whose lift-off is at a frame or later: frame of lift-off, frame of landing, and foot (0 left, 1 right).
+    """Return the first step from a frame on: frame of lift-off, frame of landing, and foot (0 left, 1 right).
 
     All are -1 for people who take none. Lift-off is the last frame at which the foot is within 2 cm of where feet
     stand.
@@ -349,7 +349,7 @@ def first_step(motion: Motion, since: FrameIndex = 0) -> Int[np.ndarray, "*b 3"]
 
 
 def spin_while_lying(motion: Motion, since: FrameIndex = 0) -> Numbers:
-    """95th percentile of the pelvis' angular speed while lying, from a frame on [rad/s]; NaN for people who never lie (DROP 8.6)."""
+    """95th percentile of the pelvis' angular speed while lying [rad/s]; NaN for people who never lie (DROP 8.6)."""
     lies = (fallen(motion) & _from(motion, since))[..., 1:]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)

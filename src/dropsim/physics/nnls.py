@@ -1,7 +1,7 @@
 """Non-negative least squares for small problems: the contact forces that come nearest to a change of momentum."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -43,7 +43,8 @@ def check(status: int) -> None:
     """Raise what went wrong in a kernel."""
     if status == NOT_FINITE:
         raise ValueError(
-            "a least-squares problem has numbers that are not finite: look for NaN in the positions, velocities or forces"
+            "a least-squares problem has numbers that are not finite: "
+            "look for NaN in the positions, velocities or forces"
         )
     if status == ENDLESS:
         raise RuntimeError("a least-squares problem did not come to an end")
@@ -92,6 +93,22 @@ def solve(A: Array, b: Array, n: int, ridge: float, x: Array) -> int:
     return FINE if _lawson_hanson(A, b, n, ridge * math.sqrt(longest), x) else ENDLESS
 
 
+class Factors(NamedTuple):
+    """A least-squares problem and the triangular factor of the columns in the fit."""
+
+    A: np.ndarray
+    """Columns of the problem, as rows."""
+    b: np.ndarray
+    ridge: float
+    order: np.ndarray
+    """Columns, those in the fit first, in the order of their factor."""
+    R: np.ndarray
+    reflections: np.ndarray
+    scales: np.ndarray
+    B: np.ndarray
+    """Right-hand side after the reflections."""
+
+
 @kernel
 def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
     """Lawson and Hanson's algorithm NNLS (1974, chapter 23); return whether it came to an end.
@@ -107,17 +124,17 @@ def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
     size = ROUNDING * math.sqrt(size)
     R, reflections, scales = np.empty((n, num_rows + n)), np.empty((n, num_rows + 1)), np.empty(n)
     B, z, w, order = np.empty(num_rows + n), np.empty(num_rows + n), np.empty(n), np.empty(n, dtype=np.int64)
-    passive, steps = 0, 0
+    passive, steps, f = 0, 0, Factors(A, b, ridge, order, R, reflections, scales, B)
     for j in range(n):
         order[j] = j
         if x[j] > 0.0 and ridge > 0.0:
             order[j], order[passive] = order[passive], j
-            _append(A[j], ridge, passive, R, reflections, scales)
+            _append(j, passive, f)
             passive += 1
         else:
             x[j] = 0.0
-    _reflect_all(b, passive, reflections, scales, B)
-    passive, steps = _fit(A, b, ridge, passive, 100 * n, x, order, R, reflections, scales, B, z)
+    _reflect_all(passive, f)
+    passive, steps = _fit(f, passive, 100 * n, x, z)
     while passive < n:
         # What the fit leaves: the rows behind the triangle, reflected back.
         for k in range(passive + num_rows):
@@ -139,7 +156,7 @@ def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
             if where < 0:
                 break
             j = order[where]
-            above = _append(A[j], ridge, passive, R, reflections, scales)
+            above = _append(j, passive, f)
             # Far enough from the span of those taken before?
             if (above + abs(R[passive, passive]) * 0.01) - above > 0.0:
                 for k in range(passive, passive + num_rows + 1):
@@ -153,7 +170,7 @@ def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
             break
         _reflect(reflections[passive], scales[passive], passive, B)
         passive += 1
-        passive, more = _fit(A, b, ridge, passive, 100 * n - steps, x, order, R, reflections, scales, B, z)
+        passive, more = _fit(f, passive, 100 * n - steps, x, z)
         steps += more
         if steps >= 100 * n:
             return False
@@ -161,14 +178,12 @@ def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
 
 
 @kernel
-def _fit(
-    A: Array, b: Array, ridge: float, passive: int, most: int, x: Array, order: Array, R: Array, reflections: Array, scales: Array,
-    B: Array, z: Array,
-) -> tuple[int, int]:  # fmt: skip
+def _fit(f: Factors, passive: int, most: int, x: Array, z: Array) -> tuple[int, int]:
     """Move x to the least-squares fit of the passive columns, and take those out that come to zero on the way.
 
     Return how many are left, and how many steps it took, of `most`.
     """
+    order, R, B = f.order, f.R, f.B
     for step in range(most):
         for k in range(passive):
             z[k] = B[k]
@@ -189,19 +204,20 @@ def _fit(
         for k in range(passive):
             x[order[k]] += alpha * (z[k] - x[order[k]])
         x[order[leaving]] = 0.0
-        passive = _drop(A, b, ridge, passive, x, order, R, reflections, scales, B)
+        passive = _drop(f, passive, x)
     return passive, most
 
 
 @kernel
-def _append(column: Array, ridge: float, k: int, R: Array, reflections: Array, scales: Array) -> float:
-    """Make a column the k-th of the factor, and its reflection; return how long it is above the diagonal."""
-    num_rows, new = len(column), R[k]
+def _append(j: int, k: int, f: Factors) -> float:
+    """Make column j the k-th of the factor, and its reflection; return how long it is above the diagonal."""
+    column, reflections, scales = f.A[j], f.reflections, f.scales
+    num_rows, new = len(f.b), f.R[k]
     for r in range(num_rows + k + 1):
         new[r] = 0.0
     for r in range(num_rows):
         new[r] = column[r]
-    new[num_rows + k] += ridge
+    new[num_rows + k] += f.ridge
     for i in range(k):
         _reflect(reflections[i], scales[i], i, new)
     above, largest, total = 0.0, 0.0, 0.0
@@ -237,20 +253,9 @@ def _reflect(reflection: Array, scale: float, first: int, vector: Array) -> None
 
 
 @kernel
-def _drop(
-    A: Array,
-    b: Array,
-    ridge: float,
-    passive: int,
-    x: Array,
-    order: Array,
-    R: Array,
-    reflections: Array,
-    scales: Array,
-    B: Array,
-) -> int:
-    """Take the columns out of the fit that have come to zero, and factor those behind them again; return how many are left."""
-    left, same = 0, True
+def _drop(f: Factors, passive: int, x: Array) -> int:
+    """Take columns that have come to zero out of the fit, and factor those behind them again; return the number left."""
+    left, same, order = 0, True, f.order
     for k in range(passive):
         j = order[k]
         if x[j] <= 0.0:
@@ -258,16 +263,17 @@ def _drop(
             continue
         order[k], order[left] = order[left], j
         if not same:
-            _append(A[j], ridge, left, R, reflections, scales)
+            _append(j, left, f)
         left += 1
-    _reflect_all(b, left, reflections, scales, B)
+    _reflect_all(left, f)
     return left
 
 
 @kernel
-def _reflect_all(b: Array, passive: int, reflections: Array, scales: Array, B: Array) -> None:
+def _reflect_all(passive: int, f: Factors) -> None:
     """Write the right-hand side as the passive columns' reflections leave it."""
+    b, B = f.b, f.B
     for k in range(len(B)):
         B[k] = b[k] if k < len(b) else 0.0
     for k in range(passive):
-        _reflect(reflections[k], scales[k], k, B)
+        _reflect(f.reflections[k], f.scales[k], k, B)

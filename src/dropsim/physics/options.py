@@ -79,24 +79,16 @@ class SimulatorOptions:
             value = getattr(self, field.name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{field.name} has to be a finite number, not {value}")
-        if self.num_samples is not None and not 1 <= self.num_samples <= 4096:
-            raise ValueError(f"num_samples has to be between 1 and 4096, not {self.num_samples}")
-        if not 1 <= self.num_iterations <= 100:
-            raise ValueError(f"num_iterations has to be between 1 and 100, not {self.num_iterations}")
-        if not 0 < self.friction <= 10:
-            raise ValueError(f"friction has to be above 0 and at most 10, not {self.friction:g}")
-        if not 3 <= self.friction_edges <= 32:
-            raise ValueError(f"friction_edges has to be between 3 and 32, not {self.friction_edges}")
-        if not 0 <= self.leaf_damping <= 1:
-            raise ValueError(f"leaf_damping has to be between 0 and 1, not {self.leaf_damping:g}")
-        if self.drift is not None and not self.drift >= 0:
-            raise ValueError(f"drift cannot be negative, and is {self.drift:g}")
-        for name in ("moment_arm", "largest_load", "largest_bearing"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} has to be above 0, not {getattr(self, name):g}")
-        for name in (
-            "rigidity_weight", "contact_weight", "range_of_motion_weight", "kinematic_weight", "contact_margin", "threshold",
-            "correction_weight", "correction_cap", "ridge", "wrench_weight",
-        ):  # fmt: skip
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} cannot be negative, and is {getattr(self, name):g}")
+            low, high = _BETWEEN.get(field.name, (-math.inf, math.inf))
+            if value is not None and not low <= value <= high:
+                raise ValueError(f"{field.name} has to be between {low:g} and {high:g}, not {value:g}")
+            if field.name in _ABOVE_ZERO and not (value or 0) > 0:
+                raise ValueError(f"{field.name} has to be above 0, not {value:g}")
+            if value is not None and not value >= 0:
+                raise ValueError(f"{field.name} cannot be negative, and is {value:g}")
+        if not self.friction <= 10:
+            raise ValueError(f"friction has to be at most 10, not {self.friction:g}")
+
+
+_BETWEEN = {"num_samples": (1, 4096), "num_iterations": (1, 100), "friction_edges": (3, 32), "leaf_damping": (0, 1)}
+_ABOVE_ZERO = ("friction", "moment_arm", "largest_load", "largest_bearing")

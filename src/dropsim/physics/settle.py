@@ -1,4 +1,4 @@
-"""Settling: people out of what they are inside of, out of themselves and out of each other, and bones at their lengths."""
+"""Settling: people come out of objects, out of themselves and out of each other, and bones keep their lengths."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS
 from dropsim.body.kinematics import copy
 from dropsim.body.skeleton import BodyArrays, Skeleton, flat
 from dropsim.compute.jit import kernel
-from dropsim.physics.contact import Solids, deepest, of_person, push_out
+from dropsim.physics.contact import Marks, Solids, deepest, of_person, push_out
 
 Array = Any
 """numba knows the types."""
@@ -26,7 +26,7 @@ DEEP = 0.005
 STRETCHED = 0.002
 """Relative error of a bone's length that the usual rounds may leave."""
 CONTACT_MOBILITY = 0.05
-"""How much a joint in contact gives when bones are brought back to length, relative to a free one."""
+"""Mobility of a joint in contact when bones are brought back to length, relative to a free one."""
 CLOSE = 0.05
 """Capsules of one body that are farther apart than this do not come to overlap while it settles [m]."""
 COMING_OUT = 0.3
@@ -46,34 +46,46 @@ _MEETING = np.array([(*m, *([0] * (3 - len(m)))) for m in _meeting])
 """For each bone, by its far joint: the bones nearer to the root that it shares a joint with."""
 
 
+class Settling(NamedTuple):
+    """How people settle."""
+
+    friction: float
+    """Friction coefficient of surfaces that set none."""
+    h: float
+    """Length of a step [s]."""
+    contact_mobility: float = 1.0
+    """How much a joint in contact gives when bones are brought back to length, relative to a free one."""
+    rounds: int = ROUNDS
+    """Rounds for everybody."""
+    most_rounds: int = MOST_ROUNDS
+    """Rounds for people who are still too deep or stretched after the usual ones."""
+
+
 @kernel
 def settle(
-    x: Array, before: Array, body: BodyArrays, solids: Solids, friction: float, borne: Array, h: float, rounds: int,
-    most_rounds: int, contact_mobility: float, out: Array, touching: Array,
-) -> None:  # fmt: skip
-    """Push everyone out of what they are inside of and out of themselves, and restore bones' lengths, in turns; write which joints touched.
+    x: Array, before: Array, body: BodyArrays, solids: Solids, load: Array, how: Settling, out: Array, touching: Array
+) -> None:
+    """Push everyone out of objects and out of themselves, and restore bones' lengths, in turns; write touching joints.
 
-    Joints in contact give less than their inverse masses say, by a factor, unless they slide. `borne` is what the
+    Joints in contact give less than their inverse masses say, by a factor, unless they slide. `load` is what the
     ground's reaction gives each person already, along the normals and along the surfaces, as ways [m].
     """
-    give, work = (
-        np.empty(NUM_JOINTS),
-        (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS)),
-    )
+    friction, h, contact_mobility, rounds, most_rounds = how
+    give = np.empty(NUM_JOINTS)
+    work = (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
     pressed, rubbed, sliding = np.empty(NUM_JOINTS), np.empty(NUM_JOINTS), np.empty(NUM_JOINTS, dtype=np.bool_)
     close, allowed, bounds = np.empty(len(PAIRS), dtype=np.int64), np.empty(len(PAIRS)), np.empty((len(CAPSULES), 4))
     for i in range(len(x)):
         here = of_person(solids, i)
         copy(x[i], out[i])
-        touching[i], pressed[:], rubbed[:] = False, 0.0, borne[i, 1]
+        touching[i], pressed[:], rubbed[:] = False, 0.0, load[i, 1]
         num_close, inside = close_pairs(out[i], before[i], body, h, bounds, close, allowed), 0.0
         for done in range(most_rounds):
             whole = done >= rounds and inside < DEEP and _stretch(out[i], body.lengths) < STRETCHED
             if whole and deepest(out[i], body.radii, here) < DEEP:
                 break
-            push_out(
-                out[i], before[i], body.radii, here, friction, borne[i, 0], h, touching[i], sliding, pressed, rubbed
-            )
+            marks = Marks(touching[i], sliding, pressed, rubbed)
+            push_out(out[i], before[i], body.radii, here, friction, load[i, 0], h, marks)
             # A body that is pressed against the floor is rather inside of itself than inside of the floor. A joint in a
             # corner, out of which a round pushes it to one side, goes to and fro between both while it gives less than
             # its neighbours.
@@ -90,7 +102,7 @@ def settle(
 def close_pairs(
     x: Array, before: Array, body: BodyArrays, h: float, bounds: Array, close: Array, allowed: Array
 ) -> int:
-    """Write which pairs of a person's capsules may come to overlap while the person settles, and return how many they are.
+    """Write which pairs of a person's capsules may come to overlap while the person settles; return their number.
 
     Also write how deep they may be in each other: what overlapped before comes out at a speed.
     """
@@ -231,7 +243,7 @@ def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> N
 
 @kernel
 def _way_back(x: Array, point: Array, ahead: Array, way: Array) -> float:
-    """Write the way of a joint to where it is held, and return its length [m]: 0 for one that has not gone as far as it can."""
+    """Write the way of a joint to where it is held, and return its length [m]; 0 if it can still go on."""
     beyond, length = 0.0, 0.0
     for k in range(3):
         way[k] = point[k] - x[k]
@@ -251,7 +263,7 @@ def restore_lengths(
     *,
     iterations: int = 2,
 ) -> Float[np.ndarray, "*b 22 3"]:
-    """Bring every bone back to its length by the least mass-weighted displacement (fast projection, Goldenthal et al. 2007).
+    """Restore the lengths of bones by the least mass-weighted displacement (fast projection, Goldenthal et al. 2007).
 
     Bones pull their two ends along themselves, in proportion to the ends' mobilities (inverse masses unless given):
     with the true ones, linear and angular momentum stay what they were. Newton's method on the 21 lengths; twice is
@@ -330,7 +342,7 @@ def separate(
     solids: Solids,
     *,
     friction: float,
-    borne: Float[np.ndarray, "n 2"],
+    load: Float[np.ndarray, "n 2"],
     h: float,
 ) -> tuple[
     Float[np.ndarray, "*w p 22 3"],
@@ -351,15 +363,14 @@ def separate(
     settled, touching = np.empty(x.shape), np.zeros(x.shape[:-1], dtype=np.bool_)
     if x.shape[-3] < 2 or not _separate(flat(out, 3), skeleton.arrays, h, flat(forces, 3), flat(met, 1)):
         return x, forces, met, touching
-    most = 2 * MOST_ROUNDS // ROUNDS
-    flattened = (flat(out, 2), flat(before, 2), skeleton.arrays, solids)
-    settle(*flattened, friction, borne, h, 2, most, 1.0, flat(settled, 2), flat(touching, 1))
+    how = Settling(friction, h, rounds=2, most_rounds=2 * MOST_ROUNDS // ROUNDS)
+    settle(flat(out, 2), flat(before, 2), skeleton.arrays, solids, load, how, flat(settled, 2), flat(touching, 1))
     return np.where(met[..., None, None], settled, x), forces, met, touching & met[..., None]
 
 
 @kernel
 def _separate(x: Array, body: BodyArrays, h: float, forces: Array, met: Array) -> bool:
-    """Move everyone apart in place, world by world; write the forces and who met somebody, and return whether anybody did."""
+    """Move everyone apart in place, world by world; write forces and people who met, and return whether anybody did."""
     num, count = len(x), x.shape[1]
     step, push, total = np.empty((count, NUM_JOINTS, 3)), np.empty((count, NUM_JOINTS, 3)), 0.0
     direction, S, tension = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS)

@@ -91,7 +91,7 @@ def _hierarchy(vertices: np.ndarray, faces: np.ndarray) -> Triangles:
 
 
 def _pseudo_normals(vertices: np.ndarray, faces: np.ndarray, corners: np.ndarray) -> Float[np.ndarray, "t 7 3"]:
-    """Return normals that tell inside from outside (Baerentzen and Aanaes 2005): sums over the faces that meet, by angle at corners."""
+    """Return normals that tell inside from outside: sums over faces, by angle at corners (Baerentzen and Aanaes 2005)."""
     _, same = np.unique(np.round(vertices, 9), axis=0, return_inverse=True)
     ids = same.reshape(-1)[faces]
     face = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -170,14 +170,14 @@ def velocity_at(x: float, y: float, z: float, row: Array) -> tuple[float, float,
         row[16] + row[20] * dz - row[21] * dy,
         row[17] + row[21] * dx - row[19] * dz,
         row[18] + row[19] * dy - row[20] * dx,
-    )  # fmt: skip
+    )
 
 
 @kernel
 def shape_distance(
     x: float, y: float, z: float, row: Array, mesh: Triangles, within: float
 ) -> tuple[float, float, float, float]:
-    """Return the signed distance from a point in a shape's own axes and the outward normal there; infinite if farther than `within`."""
+    """Return the signed distance of a point in a shape's own axes, infinite beyond `within`, and the outward normal."""
     if row[0] == BOX:
         return box_distance(x, y, z, row[1], row[2], row[3])
     if row[0] == CYLINDER:
@@ -264,7 +264,7 @@ def _to_mesh(
 
 @kernel
 def _on_triangle(x: float, y: float, z: float, corners: Array) -> tuple[float, float, float, int]:
-    """Return the nearest point of a triangle, and whether it is on the face (0), an edge (1 to 3) or a corner (4 to 6); Ericson 2005."""
+    """Return a triangle's nearest point, and whether it is on the face (0), an edge (1-3) or a corner (4-6); Ericson 2005."""
     ax, ay, az = corners[0, 0], corners[0, 1], corners[0, 2]
     bx, by, bz = corners[1, 0] - ax, corners[1, 1] - ay, corners[1, 2] - az
     cx, cy, cz = corners[2, 0] - ax, corners[2, 1] - ay, corners[2, 2] - az
@@ -298,7 +298,7 @@ def _on_triangle(x: float, y: float, z: float, corners: Array) -> tuple[float, f
 def shape_entry(
     x: float, y: float, z: float, dx: float, dy: float, dz: float, row: Array, mesh: Triangles
 ) -> tuple[float, float, float, float]:
-    """Return where the way from a point along d, in a shape's own axes, enters the shape, as a share of d, and the normal there.
+    """Return where the way from a point along d enters a shape, in its own axes, as a share of d, and the normal.
 
     Infinite if it does not enter within d; ways that begin inside do not enter.
     """

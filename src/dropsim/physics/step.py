@@ -125,7 +125,7 @@ class Aim:
     support: wrench.Support
     chosen: Int[np.ndarray, "n"]
     """Candidates at which the iterations start."""
-    borne: Float[np.ndarray, "n 2"]
+    ways: Float[np.ndarray, "n 2"]
     """How far the ground's reaction moves the body within the step, along the contacts' normals and along their
     surfaces [m]."""
 
@@ -150,7 +150,7 @@ class Simulator:
 
     @classmethod
     def shipped(cls, **options: Any) -> "Simulator":  # noqa: ANN401
-        """Return the simulator with the prior and the pose model that come with the package; options as SimulatorOptions has them."""
+        """Return the simulator with the package's own prior and pose model; options are those of SimulatorOptions."""
         return cls(MotionField.shipped(), options=SimulatorOptions(**options))
 
     def with_options(self, **changes: Any) -> "Simulator":  # noqa: ANN401
@@ -208,16 +208,19 @@ class Simulator:
         x, again, given = self._give_way(now, inputs, x, batch)
         touching, pushes = touching | again, pushes + holding + given
         chosen = nearest_candidate(candidates, x) if self.options.nearest_sample else aim.chosen
-        taken = start if (chosen == aim.chosen).all() else proposed.pick(chosen.reshape(batch))
-        taken = Candidate(flat(taken.x, 2), flat(taken.q, 3), flat(taken.memory, 1))
-        q = self._pose(x, taken.q if self.options.kinematic else twist, flat(state.q, 3))
+        followed = start if (chosen == aim.chosen).all() else proposed.pick(chosen.reshape(batch))
+        followed = Candidate(flat(followed.x, 2), flat(followed.q, 3), flat(followed.memory, 1))
+        q = self._pose(x, followed.q if self.options.kinematic else twist, flat(state.q, 3))
 
-        report, drift = self._report(now, aim, system, frame, x, before, touching, pushes, chosen, mode)
-        kept = proposed_memory(self.prior, taken, x, q, pushes + now.forces - now.loads)
-        found = State(x, (x - now.x) / self.h, q, kept, drift)
-        return found.map(lambda v: v.reshape((*batch, *v.shape[1:]))), report.map(
-            lambda v: v.reshape((*batch, *v.shape[1:]))
-        )
+        external, values = now.forces + pushes, self._values(system, frame, x, mode)
+        forces, after, drift = self._explain(now, aim, x, external)
+        report = Report(values, chosen, touching, forces, external, before, after, self.skeleton.bone_error(x))
+        memory = proposed_memory(self.prior, followed, x, q, pushes + now.forces - now.loads)
+
+        def unflat(values: np.ndarray) -> np.ndarray:
+            return values.reshape((*batch, *values.shape[1:]))
+
+        return State(x, (x - now.x) / self.h, q, memory, drift).map(unflat), report.map(unflat)
 
     def _propose(self, state: State, inputs: StepInputs, rng: Streams) -> tuple[np.ndarray, Candidates]:
         """Let the prior propose, eq. (9), through the stages; return its mode and the candidates."""
@@ -233,28 +236,22 @@ class Simulator:
         return flat(mode, 2), candidates
 
     def _aim(self, now: "_Now", proposed: Candidates) -> Aim:
-        """Choose candidates, and return the inertial target y, eq. (1), with the reaction of the ground that they count on."""
+        """Choose candidates, and return the inertial target y, eq. (1), with the ground's reaction that they count on."""
         num, o = len(now.x), self.options
         near, shares = np.empty((num, NUM_JOINTS), dtype=np.bool_), wrench.no_shares(num, o)
         support = wrench.Support(
             near, np.empty(now.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.x.shape), shares
         )
-        found = Aim(np.empty(now.x.shape), support, np.empty(num, dtype=np.int64), np.empty((num, 2)))
-        world = (
-            self.skeleton.arrays,
-            now.solids,
-            o.contact_margin,
-            wrench.fit_of(self.skeleton, o),
-            self.h,
-            o.react and o.kinematic,
-        )
+        aim = Aim(np.empty(now.x.shape), support, np.empty(num, dtype=np.int64), np.empty((num, 2)))
         choice = (flat(proposed.x, 3), self._costs(flat(proposed.cost, 1)), o.wrench_weight)
-        check(
-            wrench.aim(
-                now.x, now.v, *choice, now.forces, now.loads, *world, found.support, found.chosen, found.borne, found.y
-            )
-        )
-        return found
+        out = (support, aim.chosen, aim.ways, aim.y)
+        check(wrench.aim(self._start(now), *choice, now.solids, o.react and o.kinematic, *out))
+        return aim
+
+    def _start(self, now: "_Now") -> wrench.Start:
+        """Return a step's start as the fits of contact forces take it."""
+        fit = wrench.fit_of(self.skeleton, self.options)
+        return wrench.Start(now.x, now.v, now.forces, now.loads, self.skeleton.arrays, fit, self.h)
 
     def _costs(self, costs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
         """Return the costs of the candidates at which the iterations may start; infinite for the others."""
@@ -284,8 +281,8 @@ class Simulator:
             friction=np.maximum(support.friction, o.friction), shares=np.zeros_like(support.shares)
         )
         forces, residual, drift = np.empty(start.shape), np.empty((len(start), 6)), np.empty((len(start), 6))
-        world = (self.skeleton.arrays, usual, wrench.fit_of(self.skeleton, o), self.h, now.drift)
-        check(wrench.explain(now.x, now.v, start, now.loads, *world, forces, residual, drift))
+        carried = self._start(now)._replace(forces=now.loads)
+        check(wrench.explain(carried, start, usual, now.drift, forces, residual, drift))
         load = (forces * support.normals).sum(-1, keepdims=True)
         along = forces - load * support.normals
         size = np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-9)
@@ -302,16 +299,9 @@ class Simulator:
     def _balance(self, now: "_Now", aim: Aim, solved: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
         """Correct a solution softly, eq. (14); also return its root wrench before that [body weights]."""
         out, before, o = np.empty(solved.shape), np.empty(len(solved)), self.options
-        bound, left = self.prior.drift if o.drift is None else o.drift, np.full(len(solved), not o.correct)
-        fit = (
-            self.skeleton.arrays,
-            aim.support,
-            wrench.fit_of(self.skeleton, o),
-            self.h,
-            wrench.correction_of(o, bound),
-        )
-        drift = now.drift if bound else np.zeros_like(now.drift)
-        check(wrench.balance(now.x, now.v, solved, now.forces, *fit, drift, left, out, before))
+        bound = self.prior.drift if o.drift is None else o.drift
+        drift, correction = now.drift if bound else np.zeros_like(now.drift), wrench.correction_of(o, bound)
+        check(wrench.balance(self._start(now), solved, aim.support, correction, drift, out, before))
         return out, before
 
     def _hold(self, now: "_Now", x: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
@@ -324,14 +314,14 @@ class Simulator:
     def _settle(
         self, now: "_Now", aim: Aim, x: Float[np.ndarray, "n 22 3"], shared: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Bring everyone out of what they are inside of and out of each other; return joints, touching joints and mutual forces [N]."""
+        """Bring everyone out of objects and out of each other; return joints, touching joints and mutual forces [N]."""
         out, touching, o = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_), self.options
-        rounds, most = (settling.ROUNDS, settling.MOST_ROUNDS) if o.contact else (1, 1)
-        around = now.solids if o.contact else _NOTHING
-        body, mobility = self.skeleton.arrays, settling.CONTACT_MOBILITY
+        how = settling.Settling(o.friction, self.h, settling.CONTACT_MOBILITY)
+        how = how if o.contact else how._replace(rounds=1, most_rounds=1)
+        around, body = now.solids if o.contact else _NOTHING, self.skeleton.arrays
         # Thin capsules touch nothing.
         body = body if o.contact else body._replace(capsules=np.zeros_like(body.capsules))
-        settling.settle(x, now.x, body, around, o.friction, aim.borne, self.h, rounds, most, mobility, out, touching)
+        settling.settle(x, now.x, body, around, aim.ways, how, out, touching)
         if not shared or shared[-1] < 2 or not o.contact:
             return out, touching, np.zeros(x.shape)
         together = (*shared, NUM_JOINTS, 3)
@@ -341,7 +331,7 @@ class Simulator:
             self.skeleton,
             around,
             friction=o.friction,
-            borne=aim.borne,
+            load=aim.ways,
             h=self.h,
         )
         return flat(apart, 2), touching | flat(again, 1), flat(forces, 2)
@@ -349,23 +339,21 @@ class Simulator:
     def _give_way(
         self, now: "_Now", inputs: StepInputs, x: Float[np.ndarray, "n 22 3"], batch: tuple[int, ...]
     ) -> tuple[np.ndarray, ...]:
-        """Move people out of what cannot make way for them; return joints, touching joints and the forces that it takes [N]."""
+        """Move people out of objects that cannot make way; return joints, touching joints and the forces it takes [N]."""
         touching, everyone, o = np.zeros(x.shape[:-1], dtype=np.bool_), x.reshape(*batch, NUM_JOINTS, 3), self.options
         stuck = () if inputs.immovable is None or not o.contact else tuple(inputs.immovable(everyone))
         inside = nearest_surface(stuck, everyone).distance < self.skeleton.radii if stuck else touching
         met = np.asarray(flat(inside, 1).any(-1))
         if not met.any():
             return x, touching, np.zeros(x.shape)
-        out, unborne, around = np.empty(x.shape), np.zeros((len(x), 2)), solids((*inputs.colliders, *stuck), batch)
-        rounds = settling.ROUNDS, settling.MOST_ROUNDS
-        settling.settle(
-            x, now.x, self.skeleton.arrays, around, o.friction, unborne, self.h, *rounds, 1.0, out, touching
-        )
+        out, unloaded, around = np.empty(x.shape), np.zeros((len(x), 2)), solids((*inputs.colliders, *stuck), batch)
+        how = settling.Settling(o.friction, self.h)
+        settling.settle(x, now.x, self.skeleton.arrays, around, unloaded, how, out, touching)
         out = np.where(met[:, None, None], out, x)
         return out, touching & met[:, None], self.skeleton.masses[:, None] * (out - x) / self.h**2
 
     def _pose(self, x: np.ndarray, twist_from: np.ndarray, last: np.ndarray) -> Float[np.ndarray, "n 22 3 3"]:
-        """Return local rotations: swings from x, twists toward those of the nearest candidate; leaves turn a little toward rest."""
+        """Return local rotations: swings from x, twists toward the candidate's; leaves turn a little toward rest."""
         if self.options.twist_from_sample:
             q = self.skeleton.inverse(x, twist_from)
         else:
@@ -373,24 +361,26 @@ class Simulator:
         damp(q, _LEAVES, 1 - self.options.leaf_damping)
         return q
 
-    def _report(
-        self, now: "_Now", aim: Aim, system: System, frame: Frame, x: np.ndarray, before: np.ndarray, touching: np.ndarray,
-        pushes: np.ndarray, chosen: np.ndarray, mode: np.ndarray,
-    ) -> tuple[Report, Float[np.ndarray, "n 6"]]:  # fmt: skip
-        """Return what happened, and the drift after it."""
-        external, fit = now.forces + pushes, wrench.fit_of(self.skeleton, self.options)
+    def _values(
+        self, system: System, frame: Frame, x: np.ndarray, mode: np.ndarray
+    ) -> dict[str, Float[np.ndarray, "n"]]:
+        """Return the energies of a solution, by name [m^2]."""
+        values, weight = system.values(x, frame), self.options.kinematic_weight * self.options.kinematic
+        values["momentum"] = 0.5 * squared_distance(x, frame.y, system.mass)
+        values["kinematic_mode"] = 0.5 * weight * squared_distance(x, mode)
+        return values
+
+    def _explain(
+        self, now: "_Now", aim: Aim, x: np.ndarray, external: Float[np.ndarray, "n 22 3"]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return contact forces [N], the root wrench [body weights] and the drift after a step."""
+        start = self._start(now)._replace(forces=external)
         forces, residual, drift = np.empty(x.shape), np.empty((len(x), 6)), np.empty((len(x), 6))
         # What hits the ground is stopped by more than what people push themselves off with.
-        impacts = fit._replace(limits=np.maximum(fit.limits, wrench.IMPACT * fit.body_weight))
-        world = (self.skeleton.arrays, aim.support, impacts, self.h, now.drift)
-        check(wrench.explain(now.x, now.v, x, external, *world, forces, residual, drift))
-        values = system.values(x, frame)
-        values["momentum"] = 0.5 * squared_distance(x, aim.y, system.mass)
-        values["kinematic_mode"] = (
-            0.5 * self.options.kinematic_weight * self.options.kinematic * squared_distance(x, mode)
-        )
-        after = np.linalg.norm(residual, axis=-1) / fit.body_weight
-        return Report(values, chosen, touching, forces, external, before, after, self.skeleton.bone_error(x)), drift
+        limits = np.maximum(start.fit.limits, wrench.IMPACT * start.fit.body_weight)
+        start = start._replace(fit=start.fit._replace(limits=limits))
+        check(wrench.explain(start, x, aim.support, now.drift, forces, residual, drift))
+        return forces, np.linalg.norm(residual, axis=-1) / start.fit.body_weight, drift
 
 
 _NOTHING = solids((), ())
@@ -430,7 +420,7 @@ class _Now:
 def proposed_memory(
     prior: Prior, chosen: Candidate, x: np.ndarray, q: np.ndarray, forces: Float[np.ndarray, "n 22 3"]
 ) -> Float[np.ndarray, "n m"]:
-    """Return what the prior remembers of a step: its chosen candidate, and how external forces changed the velocity over the ground.
+    """Return the prior's memory of a step: its chosen candidate, and the velocity over the ground from external forces.
 
     Its own velocities stay what it predicted: replaced by solved ones, they destabilise it, as the paper found. But of
     a push it has to know, or it would brake it at once.
@@ -452,10 +442,15 @@ class DivergedError(ValueError):
 
 
 def simulate(
-    simulator: Simulator, start: State, num_frames: int, rng: Streams, *,
-    world: Callable[[int, State], StepInputs] | None = None, watch: Callable[[int, int], None] | None = None,
-) -> Motion:  # fmt: skip
-    """Return num_frames frames from a start, which is the first; `world` tells what happens between frame i and the next.
+    simulator: Simulator,
+    start: State,
+    num_frames: int,
+    rng: Streams,
+    *,
+    world: Callable[[int, State], StepInputs] | None = None,
+    watch: Callable[[int, int], None] | None = None,
+) -> Motion:
+    """Return num_frames frames, the first of which is the start; `world` tells what happens after frame i.
 
     Scenes have dropsim.scene.run; this is for one person or a batch of people who never meet, on level ground by
     default.

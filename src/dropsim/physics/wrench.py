@@ -1,4 +1,4 @@
-"""The root wrench: the part of a motion's change of momentum that no contact force explains, and the soft correction that reduces it.
+"""The root wrench, the change of momentum that no contact force explains, and the soft correction that reduces it.
 
 After DROP (Jiang et al. 2023), section 6, and ManipNet (Zhang et al. 2021). Symbols are those of docs/notation.md.
 """
@@ -18,7 +18,7 @@ from dropsim.body.skeleton import BodyArrays, Skeleton, flat
 from dropsim.compute.jit import kernel
 from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
-from dropsim.physics.contact import Solids, near_spheres, of_person
+from dropsim.physics.contact import Solids, Touch, near_spheres, of_person
 from dropsim.physics.nnls import FINE, check, solve
 from dropsim.physics.options import SimulatorOptions
 
@@ -55,18 +55,36 @@ class Fit(NamedTuple):
     """[N]"""
     scale: float
     """Makes a moment [N m] comparable with a force [N]: one over the arm [1/m]."""
-    friction: float
+    touch: Touch
     num_edges: int
+    """Edges of the pyramid in the friction cone."""
     ridge: float
     limits: np.ndarray
     """Most that feet, and all other joints, bear together [N]."""
-    soles: bool
-    """Whether bodies bear forces all over soles, toes, palms and flesh, or only below their joints."""
+
+
+class Start(NamedTuple):
+    """People at a step's start."""
+
+    x: np.ndarray
+    """Joints (n 22 3) [m]."""
+    v: np.ndarray
+    """Velocities of the joints (n 22 3) [m/s]."""
+    forces: np.ndarray
+    """External forces on the joints (n 22 3) [N]."""
+    loads: np.ndarray
+    """Those of them that people carry and count on (n 22 3) [N]."""
+    body: BodyArrays
+    fit: Fit
+    h: float
+    """Length of the step [s]."""
 
 
 class Correction(NamedTuple):
     """How the soft correction acts."""
 
+    acts: bool
+    """Whether it acts at all."""
     bound: float
     """Unexplained velocity that may add up before it is corrected [m/s]."""
     threshold: float
@@ -80,14 +98,13 @@ def fit_of(skeleton: Skeleton, options: SimulatorOptions) -> Fit:
     """Return the constants of a body's fits."""
     weight = GRAVITY * float(skeleton.masses.sum())
     limits = weight * np.array([options.largest_load, options.largest_bearing])
-    return Fit(
-        weight, 1 / options.moment_arm, options.friction, options.friction_edges, options.ridge, limits, options.soles
-    )
+    touch = Touch(options.contact_margin, options.friction, options.soles)
+    return Fit(weight, 1 / options.moment_arm, touch, options.friction_edges, options.ridge, limits)
 
 
 def correction_of(options: SimulatorOptions, bound: float) -> Correction:
     """Return the constants of the correction, with a bound on the drift [m/s]."""
-    return Correction(bound, options.threshold, options.correction_weight, options.correction_cap)
+    return Correction(options.correct, bound, options.threshold, options.correction_weight, options.correction_cap)
 
 
 class Support(NamedTuple):
@@ -184,7 +201,7 @@ def fit_contacts(
         if not near[j]:
             continue
         normal = normals[j]
-        length = _along_foot(x, j, normal, t) if fit.soles else 0.0
+        length = _along_foot(x, j, normal, t) if fit.touch.soles else 0.0
         if length == 0.0:
             _perpendicular(normal, t)
         sticks = 1.0 - math.sqrt(sliding[j, 0] ** 2 + sliding[j, 1] ** 2 + sliding[j, 2] ** 2)
@@ -283,18 +300,45 @@ def turn_of(
 
 
 @kernel
+def _fit_step(
+    start: Start,
+    i: int,
+    after: Array,
+    forces: Array,
+    support: Support,
+    centre: Array,
+    b: Array,
+    fitted: Array,
+    residual: Array,
+) -> int:
+    """Write the rate of momentum of person i who goes to `after`, the contact forces, and the root wrench they leave."""
+    momentum_rate(start.x[i], start.v[i], after, start.body.masses, start.h, centre, b)
+    take_forces(forces, start.x[i], centre, b)
+    return fit_contacts(start.x[i], support, i, start.body.radii, centre, b, start.fit, fitted, residual)
+
+
+@kernel
 def aim(
-    x: Array, v: Array, candidates: Array, costs: Array, weight: float, forces: Array, loads: Array, body: BodyArrays, solids: Solids,
-    margin: float, fit: Fit, h: float, react: bool, support: Support, chosen: Array, borne: Array, y: Array,
-) -> int:  # fmt: skip
-    """Choose the cheapest candidates, and write where momentum, external forces, gravity and the ground's reaction lead: y of eq. (1).
+    start: Start,
+    candidates: Array,
+    costs: Array,
+    weight: float,
+    solids: Solids,
+    react: bool,
+    support: Support,
+    chosen: Array,
+    ways: Array,
+    y: Array,
+) -> int:
+    """Choose the cheapest candidates, and write where momentum, forces and the ground's reaction lead: y of eq. (1).
 
     A candidate's own cost grows by the square of its root wrench [body weights], times a weight. The reaction is what
     contact can give of the chosen candidate's change of momentum; it moves the body as a rigid one. External forces do
-    not enter, because the person has not met them yet, but for the `loads` among them, which the person carries:
-    reaction and loads move the body together. `borne` is how far the reaction moves the body within the step, along the
+    not enter, because the person has not met them yet, but for the loads among them, which the person carries:
+    reaction and loads move the body together. `ways` is how far the reaction moves the body within the step, along the
     contacts' normals and along their surfaces [m].
     """
+    x, v, forces, loads, body, fit, h = start
     centre, b, fitted, spin, residual = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(3), np.empty(6)
     reaction, bearing, status = np.empty(6), np.empty((NUM_JOINTS, 3)), FINE
     open_costs = np.empty(costs.shape[1])
@@ -307,10 +351,9 @@ def aim(
             if last >= 0 and not open_costs[k] < cheapest:  # no wrench makes up for that
                 break
             first, last, open_costs[k] = last < 0, k, math.inf
-            _meet(x[i], candidates[i, k], h, body, here, margin, fit, support, i)
-            momentum_rate(x[i], v[i], candidates[i, k], body.masses, h, centre, b)
-            take_forces(loads[i], x[i], centre, b)
-            status = max(status, fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual))
+            _meet(start, i, candidates[i, k], here, support)
+            fault = _fit_step(start, i, candidates[i, k], loads[i], support, centre, b, fitted, residual)
+            status = max(status, fault)
             cost = costs[i, k] + weight * min(_size(residual, fit), LARGEST_WRENCH) ** 2
             if first or cost < cheapest:
                 cheapest, chosen[i] = cost, k
@@ -318,11 +361,11 @@ def aim(
                     reaction[r] = b[r] - residual[r]
                 copy(fitted, bearing)
         if last != chosen[i]:
-            _meet(x[i], candidates[i, chosen[i]], h, body, here, margin, fit, support, i)
+            _meet(start, i, candidates[i, chosen[i]], here, support)
         if react:
-            _load(bearing, near, normals, h * h / total, borne[i])
+            _load(bearing, near, normals, h * h / total, ways[i])
         else:
-            borne[i] = 0.0
+            ways[i] = 0.0
         for j in range(NUM_JOINTS):
             add_force(loads[i, j, 0], loads[i, j, 1], loads[i, j, 2], x[i, j], centre, 1.0, reaction)
         turn_of(reaction[3], reaction[4], reaction[5], x[i], centre, body.masses, 1.0, 0.0, spin)
@@ -340,14 +383,11 @@ def aim(
 
 
 @kernel
-def _meet(
-    x: Array, after: Array, h: float, body: BodyArrays, here: Solids, margin: float, fit: Fit, support: Support, i: int
-) -> None:
+def _meet(start: Start, i: int, after: Array, here: Solids, support: Support) -> None:
     """Write what of person i can bear a force on the way to a candidate."""
-    near_spheres(
-        x, after, h, body.radii, here, margin, fit.friction, fit.soles, support.near[i], support.normals[i], support.friction[i],
-        support.sliding[i],
-    )  # fmt: skip
+    near, normals, friction, sliding = support.near[i], support.normals[i], support.friction[i], support.sliding[i]
+    x, radii, touch = start.x[i], start.body.radii, start.fit.touch
+    near_spheres(x, after, start.h, radii, here, touch, near, normals, friction, sliding)
 
 
 @kernel
@@ -378,10 +418,9 @@ def _load(forces: Array, near: Array, normals: Array, scale: float, out: Array) 
 
 @kernel
 def balance(
-    x: Array, v: Array, solved: Array, forces: Array, body: BodyArrays, support: Support, fit: Fit, h: float, correction: Correction,
-    drift: Array, held: Array, out: Array, wrench: Array,
-) -> int:  # fmt: skip
-    """Write solutions moved so that contact explains more of their change of momentum, eq. (14), and the root wrench before that.
+    start: Start, solved: Array, support: Support, correction: Correction, drift: Array, out: Array, wrench: Array
+) -> int:
+    """Write solutions moved so that contact explains more of them, eq. (14), and the root wrench before that.
 
     With e the excess of the root wrench in body weights, and u = g h^2 the way that one body weight moves a body within
     a step:
@@ -394,15 +433,15 @@ def balance(
     """
     centre, b, e = np.empty(3), np.empty(6), np.empty(6)
     fitted, residual, turn = np.empty((NUM_JOINTS, 3)), np.empty(6), np.empty(3)
+    x, _, forces, _, body, fit, h = start
     u, status = GRAVITY * h * h, FINE
     for i in range(len(x)):
         total = centre_of_mass(x[i], body.masses, centre)
-        momentum_rate(x[i], v[i], solved[i], body.masses, h, centre, b)
-        take_forces(forces[i], x[i], centre, b)
-        status = max(status, fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual))
+        fault = _fit_step(start, i, solved[i], forces[i], support, centre, b, fitted, residual)
+        status = max(status, fault)
         wrench[i] = _norm(residual) / fit.body_weight
         copy(solved[i], out[i])
-        if held[i]:
+        if not correction.acts:
             continue
         _add_drift(drift[i], residual, fit, h, e)
         for part in (e[:3], e[3:]):
@@ -413,17 +452,8 @@ def balance(
         if not _norm(e) > correction.threshold:
             continue
         strength = correction.weight
-        turn_of(
-            strength * e[3],
-            strength * e[4],
-            strength * e[5],
-            x[i],
-            centre,
-            body.masses,
-            fit.scale * math.sqrt(strength / total),
-            1.0,
-            turn,
-        )
+        mx, my, mz = strength * e[3], strength * e[4], strength * e[5]
+        turn_of(mx, my, mz, x[i], centre, body.masses, fit.scale * math.sqrt(strength / total), 1.0, turn)
         farthest = 0.0
         for j in range(NUM_JOINTS):
             rx, ry, rz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]
@@ -457,17 +487,15 @@ def _norm(vector: Array) -> float:
 
 @kernel
 def explain(
-    x: Array, v: Array, after: Array, forces: Array, body: BodyArrays, support: Support, fit: Fit, h: float, drift: Array, fitted: Array,
-    residual: Array, drifted: Array,
-) -> int:  # fmt: skip
-    """Write the contact forces of a step from x to `after`, the root wrench that they leave [N, N m], and the drift after it [m/s]."""
+    start: Start, after: Array, support: Support, drift: Array, fitted: Array, residual: Array, drifted: Array
+) -> int:
+    """Write the contact forces of a step to `after`, the root wrench they leave [N, N m], and the drift after it [m/s]."""
     centre, b, status = np.empty(3), np.empty(6), FINE
-    for i in range(len(x)):
-        centre_of_mass(x[i], body.masses, centre)
-        momentum_rate(x[i], v[i], after[i], body.masses, h, centre, b)
-        take_forces(forces[i], x[i], centre, b)
-        status = max(status, fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted[i], residual[i]))
-        _add_drift(drift[i], residual[i], fit, h, drifted[i])
+    for i in range(len(after)):
+        centre_of_mass(start.x[i], start.body.masses, centre)
+        fault = _fit_step(start, i, after[i], start.forces[i], support, centre, b, fitted[i], residual[i])
+        status = max(status, fault)
+        _add_drift(drift[i], residual[i], start.fit, start.h, drifted[i])
     return status
 
 
@@ -518,24 +546,16 @@ def unexplained_of_motion(
         flat(contacts[..., 1:-1, :], 1), flat(normals, 2), flat(friction, 1), flat(still, 2), no_shares(1, options)
     )
     residual = np.empty((*x.shape[:-2], 6))
-    now = (flat(x, 2), flat((x - before) / h, 2), flat(after, 2), flat(forces, 2), flat(spin, 1))
-    check(_explain_frames(*now, skeleton.arrays, support, fit_of(skeleton, options), h, flat(residual, 1)))
+    fit, pushes = fit_of(skeleton, options), flat(forces, 2)
+    start = Start(flat(x, 2), flat((x - before) / h, 2), pushes, pushes, skeleton.arrays, fit, h)
+    check(_explain_frames(start, flat(after, 2), flat(spin, 1), support, flat(residual, 1)))
     return residual
 
 
 @kernel
-def _explain_frames(
-    x: Array,
-    v: Array,
-    after: Array,
-    forces: Array,
-    spin: Array,
-    body: BodyArrays,
-    support: Support,
-    fit: Fit,
-    h: float,
-    residual: Array,
-) -> int:
+def _explain_frames(start: Start, after: Array, spin: Array, support: Support, residual: Array) -> int:
+    """Write the root wrench of steps in which bodies have some more rate of angular momentum, `spin` [N m]."""
+    x, v, forces, _, body, fit, h = start
     centre, b, fitted, status = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), FINE
     for i in range(len(x)):
         centre_of_mass(x[i], body.masses, centre)
@@ -544,10 +564,7 @@ def _explain_frames(
         for k in range(3):
             b[3 + k] += spin[i, k]
         support.shares[:] = 0.0
-        status = max(
-            status,
-            fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual[i]),
-        )
+        status = max(status, fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual[i]))
     return status
 
 

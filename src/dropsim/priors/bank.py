@@ -291,10 +291,8 @@ class Bank:
             "root": np.diff(packed.root, axis=0, prepend=0).astype(np.int32),
             "rotations": np.diff(packed.rotations, axis=0, prepend=np.int16(0)).astype(np.int16),
             "standing": packed.standing,
-            "clips": _table(self.clips),
-            "rest": self.skeleton.rest, "masses": self.skeleton.masses, "radii": self.skeleton.radii,
-        }  # fmt: skip
-        write_weights(path, "bank", tensors, {"fps": self.fps, "version": 1})
+        }
+        write_weights(path, "bank", tensors | self._people, {"fps": self.fps, "version": 1})
 
     @classmethod
     def open(cls, path: str | Path) -> "Bank":
@@ -313,11 +311,14 @@ class Bank:
         return cls._of_arrays(found, digest)
 
     def _arrays(self) -> dict[str, np.ndarray]:
+        frames = {"root": self.root, "quaternions": self.quaternions, "standing": self.standing}
+        return frames | {"fps": np.array(self.fps)} | self._people
+
+    @property
+    def _people(self) -> dict[str, np.ndarray]:
+        """Arrays of the clips and the body, as in files."""
         s = self.skeleton
-        return {
-            "root": self.root, "quaternions": self.quaternions, "standing": self.standing, "fps": np.array(self.fps),
-            "clips": _table(self.clips), "rest": s.rest, "masses": s.masses, "radii": s.radii,
-        }  # fmt: skip
+        return {"clips": _table(self.clips), "rest": s.rest, "masses": s.masses, "radii": s.radii}
 
     @classmethod
     def _of_arrays(cls, found: Mapping[str, np.ndarray], digest: str) -> "Bank":
@@ -348,11 +349,9 @@ class Bank:
             s: sum(c.frames for c in self.clips if c.source == s) / self.fps / 60
             for s in sorted({c.source for c in self.clips})
         }
-        return {
-            "frames": len(self), "clips": len(self.clips), "minutes": len(self) / self.fps / 60, "fps": self.fps,
-            "minutes by tag": minutes, "minutes by source": sources,
-            "minutes on the ground": float((self.root[:, 2] < LOW).sum() / self.fps / 60),
-        }  # fmt: skip
+        on_ground = float((self.root[:, 2] < LOW).sum() / self.fps / 60)
+        sizes = {"frames": len(self), "clips": len(self.clips), "minutes": len(self) / self.fps / 60, "fps": self.fps}
+        return sizes | {"minutes by tag": minutes, "minutes by source": sources, "minutes on the ground": on_ground}
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,8 +387,8 @@ class _Packed:
         return Bank(skeleton, fps, clips, root, quaternions.astype(np.float32), self.standing.astype(np.bool_))
 
 
-_SHAPES = {"root": (None, 3), "rotations": (None, NUM_JOINTS, 3), "standing": (None, 2), "clips": (None,),
-           "rest": (NUM_JOINTS, 3), "masses": (NUM_JOINTS,), "radii": (NUM_JOINTS,)}  # fmt: skip
+_SHAPES = {"root": (None, 3), "rotations": (None, NUM_JOINTS, 3), "standing": (None, 2), "clips": (None,)}
+_SHAPES |= {"rest": (NUM_JOINTS, 3), "masses": (NUM_JOINTS,), "radii": (NUM_JOINTS,)}
 _KINDS = {"root": np.int32, "rotations": np.int16, "standing": np.uint8, "clips": np.uint8}
 
 

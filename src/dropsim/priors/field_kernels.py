@@ -71,6 +71,21 @@ class Body(NamedTuple):
     """Size relative to the recordings' body."""
 
 
+class People(NamedTuple):
+    """People who follow recordings."""
+
+    x: np.ndarray
+    """Joints (n 22 3) [m]."""
+    v: np.ndarray
+    """Velocities of the joints (n 22 3) [m/s]."""
+    q: np.ndarray
+    """Local rotations (n 22 3 3)."""
+    yaws: np.ndarray
+    """Headings, about z from +y (n) [rad]."""
+    late: np.ndarray
+    """True while a person is off balance but within the reaction time (n)."""
+
+
 class Pull(NamedTuple):
     """How candidates come back to the recording."""
 
@@ -273,10 +288,21 @@ def ankles_of_frames(frames: Frames, body: Body, out: Array) -> None:
 
 @kernel
 def landings(
-    x: Array, yaws: Array, rows: Array, frames: Frames, scale: float, ankles: Array, yaws_of_frames: Array, pull: Pull, seconds: Array,
+    x: Array,
+    yaws: Array,
+    rows: Array,
+    frames: Frames,
+    scale: float,
+    steps: tuple[Array, Array],
+    pull: Pull,
+    seconds: Array,
     places: Array,
-) -> None:  # fmt: skip
-    """Write when and where the feet of people who follow recordings will stand; what is off the recording now fades until then."""
+) -> None:
+    """Write when and where the feet of people who follow recordings will stand; what is off the recording now fades.
+
+    `steps` are the ankles of all frames, seen from above, and their headings.
+    """
+    ankles, yaws_of_frames = steps
     n = len(frames.root)
     for i in range(len(x)):
         row = rows[i]
@@ -330,15 +356,13 @@ def pose(root: Array, quaternions: Array, offsets: Array, scale: float, q: Array
 
 
 @kernel
-def follow(
-    x: Array, v: Array, q: Array, yaws: Array, late: Array, rows: Array, frames: Frames, body: Body, pull: Pull, next_x: Array,
-    next_q: Array,
-) -> None:  # fmt: skip
-    """Write K next frames of everyone: the recorded changes applied to their own pose, with the offset to the recording fading.
+def follow(people: People, rows: Array, frames: Frames, body: Body, pull: Pull, next_x: Array, next_q: Array) -> None:
+    """Write K next frames of everyone: recorded changes of their own pose, with the offset to the recording fading.
 
     So does where the pelvis is over the feet on which the recording stands; these keep their place, and the legs reach
     for it. If `next_q` is empty, only joints are written, in half the time.
     """
+    x, v, q, yaws, late = people
     turns = len(next_q) > 0
     ankles, goals, steps, shares = np.empty((2, 3)), np.empty((2, 3)), np.empty((2, 3)), np.empty(2)
     own, d, local = np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 3, 3))

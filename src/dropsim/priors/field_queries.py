@@ -98,6 +98,42 @@ class Recorded(NamedTuple):
     """Whether somebody gets up from the ground."""
 
 
+class Seen(NamedTuple):
+    """People as the field sees them: as large as the bank's."""
+
+    x: np.ndarray
+    """Joints (n 22 3) [m]."""
+    v: np.ndarray
+    """Velocities of the joints (n 22 3) [m/s]."""
+    yaws: np.ndarray
+    """Headings, about z from +y (n) [rad]."""
+    feats: np.ndarray
+    """Features (n f)."""
+    falls: np.ndarray
+    """How far people are out of balance, in the heading frame (n 2) [m]."""
+    memory: np.ndarray
+    """Memory of the field (n m)."""
+    scale: float
+    """Size of the bank's body relative to theirs."""
+    fps: float
+    """Frame rate [Hz]."""
+
+
+class Wanted(NamedTuple):
+    """Intents of people, at their own size; NaN where they leave it open."""
+
+    velocity: np.ndarray
+    """Velocity over the ground (n 2) [m/s]."""
+    facing: np.ndarray
+    """Horizontal unit vector (n 2)."""
+    height: np.ndarray
+    """Height of the pelvis (n) [m]."""
+    place: np.ndarray
+    """Place to stand at (n 2) [m]."""
+    ahead: float
+    """Time within which a place is reached and that velocities are of [s]."""
+
+
 class Queries(NamedTuple):
     """What people want, and what they are about."""
 
@@ -125,15 +161,10 @@ class Queries(NamedTuple):
 
 
 @kernel
-def write_queries(
-    x: Array, v: Array, scale: float, fps: float, yaws: Array, feats: Array, falls: Array, memory: Array, velocity: Array, facing: Array,
-    height: Array, place: Array, ahead: float, recorded: Recorded, out: Queries,
-) -> None:  # fmt: skip
-    """Write what people want who are in some state, remember something and are told a velocity, a facing, a height and a place, or NaN.
-
-    Velocities are those of the time `ahead` [s]. People are as large as the bank's, by a `scale`, and what they are
-    told is not. `falls` is how far they are out of balance.
-    """
+def write_queries(seen: Seen, intents: Wanted, recorded: Recorded, out: Queries) -> None:
+    """Write queries for people who see, remember and want something."""
+    x, v, yaws, feats, falls, memory, scale, fps = seen
+    velocity, facing, height, place, ahead = intents
     project(feats, recorded.mean, recorded.basis, out.codes)
     wanted = np.empty(NUM_INTENT)
     for i in range(len(x)):
@@ -235,14 +266,22 @@ def _rises(x: Array, v: Array, already: bool) -> bool:
 
 @kernel
 def weigh(
-    memory: Array, queries: Queries, falls: Array, found: Array, draws: Array, recorded: Recorded, taste: Taste, chosen: Array,
-    costs: Array, remembered: Array,
-) -> None:  # fmt: skip
-    """Write the frames that candidates follow, first the cheapest but for chance, their costs, and what is remembered of each.
+    seen: Seen,
+    queries: Queries,
+    found: Array,
+    draws: Array,
+    recorded: Recorded,
+    taste: Taste,
+    chosen: Array,
+    costs: Array,
+    remembered: Array,
+) -> None:
+    """Write the frames that candidates follow, the cheapest but for chance first, their costs, and their memories.
 
     `found` are places among the rows that are searched, nearest first. The recording that is followed is a candidate
     like the others; of one moment of a recording there is one.
     """
+    memory, falls = seen.memory, seen.falls
     n, num = len(recorded.last), chosen.shape[1]
     for i in range(len(memory)):
         row = int(memory[i, ROW])
@@ -278,9 +317,9 @@ def weigh(
                 chosen[i, k], costs[i, k] = chosen[i, 0], math.inf
             elif chosen[i, k] != row:
                 costs[i, k] -= taste.noise * math.log(1.0 - draws[i, k])
-            kept = remembered[i, k]
-            kept[ROW], kept[SHAKEN], kept[RISING] = chosen[i, k] + 1, queries.shaken[i], queries.rising[i]
-            kept[_BEHIND], kept[_BEHIND + 1] = queries.behind[i, 0], queries.behind[i, 1]
+            then = remembered[i, k]
+            then[ROW], then[SHAKEN], then[RISING] = chosen[i, k] + 1, queries.shaken[i], queries.rising[i]
+            then[_BEHIND], then[_BEHIND + 1] = queries.behind[i, 0], queries.behind[i, 1]
 
 
 @kernel

@@ -35,10 +35,12 @@ from dropsim.priors.field_queries import (
     WEIGHTS,
     Queries,
     Recorded,
+    Seen,
     Taste,
+    Wanted,
     weigh,
     write_queries,
-)  # fmt: skip
+)
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, Landings, LazyCandidates, Prior, State
 from dropsim.priors.search import Filter, SearchIndex
@@ -121,50 +123,33 @@ class MotionField(Prior):
         batch, index = state.x.shape[:-2], self._index
         x, v, q, memory = flat(state.x, 2), flat(state.v, 2), flat(state.q, 3), flat(state.memory, 1)
         n = len(x)
-        feats, yaws, falls, queries = (
-            np.empty((n, kernels.NUM_FEATURES)),
-            np.empty(n),
-            np.empty((n, 2)),
-            Queries.empty(n),
-        )
+        queries, feats = Queries.empty(n), np.empty((n, kernels.NUM_FEATURES))
+        yaws, falls = np.empty(n), np.empty((n, 2))
         # The bank's people have their own size: positions and velocities are compared at theirs.
         scale = 1.0 / self._body.scale
         sized = scale * x, scale * v
         kernels.features_of_people(*sized, q, self.skeleton.masses, scale * self.skeleton.radii, feats, yaws, falls)
         intent = Intent.unknown(*batch) if intent is None else intent
         place = np.full((n, 2), np.nan) if intent.place is None else intent.place.reshape(-1, 2)
-        told = (
+        velocity, facing, height = (
             intent.velocity.reshape(-1, 2),
             intent.facing.reshape(-1, 2),
             intent.height.reshape(-1),
-            place,
-            AHEAD / self.fps,
         )
-        write_queries(*sized, scale, self.fps, yaws, feats, falls, memory, *told, self._recorded, queries)
+        wanted = Wanted(velocity, facing, height, place, AHEAD / self.fps)
+        seen = Seen(*sized, yaws, feats, falls, memory, scale, self.fps)
+        write_queries(seen, wanted, self._recorded, queries)
         found, _ = index.search.nearest(
             queries.codes, self.num_found, weights=queries.weights, filter=self._sets, which=queries.which
         )
-        rows, costs, remembered = (
-            np.empty((n, num), dtype=np.int64),
-            np.empty((n, num)),
-            np.empty((n, num, NUM_REMEMBERED)),
-        )
+        rows, costs = np.empty((n, num), dtype=np.int64), np.empty((n, num))
+        remembered, draws = np.empty((n, num, NUM_REMEMBERED)), rng.uniform(num).reshape(n, num)
         taste = Taste(self.going_on, self.catch, self.noise)
-        weigh(
-            memory,
-            queries,
-            falls,
-            found,
-            rng.uniform(num).reshape(n, num),
-            self._recorded,
-            taste,
-            rows,
-            costs,
-            remembered,
-        )
+        weigh(seen, queries, found, draws, self._recorded, taste, rows, costs, remembered)
         next_x = np.empty((n, num, NUM_JOINTS, 3))
-        kernels.follow(x, v, q, yaws, queries.late, rows, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
-        rotations = functools.partial(self._rotations, (x, v, q, yaws, queries.late), rows)
+        people = kernels.People(x, v, q, yaws, queries.late)
+        kernels.follow(people, rows, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
+        rotations = functools.partial(self._rotations, people, rows)
         next_x, remembered, costs = (part.reshape(*batch, *part.shape[1:]) for part in (next_x, remembered, costs))
         return LazyCandidates(next_x, remembered, costs, rotations)
 
@@ -173,7 +158,7 @@ class MotionField(Prior):
         seconds, ankles, yaws = np.full((len(x), 2), np.nan), np.full((len(x), 2, 2), np.nan), np.empty(len(x))
         kernels.headings_of_people(flat(state.q, 3), yaws)
         rows = memory[:, ROW].astype(np.int64)
-        kernels.landings(x, yaws, rows, self._frames, self._body.scale, *self._steps, self._pull, seconds, ankles)
+        kernels.landings(x, yaws, rows, self._frames, self._body.scale, self._steps, self._pull, seconds, ankles)
         return Landings(seconds.reshape(*batch, 2), ankles.reshape(*batch, 2, 2))
 
     @functools.cached_property
@@ -186,12 +171,12 @@ class MotionField(Prior):
         return ankles, yaws
 
     def _rotations(
-        self, people: tuple[np.ndarray, ...], rows: Int[np.ndarray, "n k"], asked: Int[np.ndarray, "*b s"]
+        self, people: kernels.People, rows: Int[np.ndarray, "n k"], asked: Int[np.ndarray, "*b s"]
     ) -> Float[np.ndarray, "*b s 22 3 3"]:
         """Return the rotations of some candidates, by their numbers."""
         rows = rows[np.arange(len(rows))[:, None], asked.reshape(len(rows), -1)]
         x, q = np.empty((*rows.shape, NUM_JOINTS, 3)), np.empty((*rows.shape, NUM_JOINTS, 3, 3))
-        kernels.follow(*people, rows, self._frames, self._body, self._pull, x, q)
+        kernels.follow(people, rows, self._frames, self._body, self._pull, x, q)
         return q.reshape(*asked.shape, NUM_JOINTS, 3, 3)
 
     def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
