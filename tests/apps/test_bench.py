@@ -48,7 +48,7 @@ def test_a_short_run_has_every_stage_and_leaves_the_threads_alone():
         assert threadpoolctl.threadpool_info() == before
     assert [(r.people, r.samples) for r in found.rows] == [(1, 4), (2, 4)]
     for row in found.rows:
-        assert list(row.stages) == ["prior", "aim", "iterate", "balance", "settle", "pose", "report"]
+        assert list(row.stages) == ["prior", "aim", "iterate", "balance", "settle", "pose", "explain"]
         # Measured while the step runs, they fill most of it; their medians may come from other runs.
         assert sum(stage.processor for stage in row.stages.values()) < 2 * row.step.processor
         assert row.floor is not None

@@ -275,12 +275,12 @@ def the_wall_stops(scene: Scenario) -> None:
 @says("boxes")
 def boxes_and_ball_are_moved(scene: Scenario) -> None:
     crates = [
-        norm(track.centres[:, -1] - track.centres[:, 0])[0] for track in scene.rollout.solids if track.name == "crate"
+        norm(track.centre[:, -1] - track.centre[:, 0])[0] for track in scene.rollout.solids if track.name == "crate"
     ]
     (ball,) = scene.rollout.balls
     assert len(crates) == 7
     assert np.sum(np.array(crates) > 0.3) >= 2
-    assert norm(ball.centres[0, -1] - ball.centres[0, 0]) > 0.5
+    assert norm(ball.centre[0, -1] - ball.centre[0, 0]) > 0.5
     assert scene.walks_on.all()
 
 
@@ -322,7 +322,7 @@ def pushed_in_a_somersault(scene: Scenario) -> None:
 def the_bag_is_in_the_right_hand(scene: Scenario) -> None:
     (bag,) = scene.rollout.solids
     wrist = scene.person.joints[..., joint_index("right_wrist"), :]
-    assert norm(bag.centres - wrist)[:, 1:].max() < 0.8
+    assert norm(bag.centre - wrist)[:, 1:].max() < 0.8
     holds(scene.walks_on & ~scene.fell)
 
 

@@ -131,7 +131,10 @@ def over_time(
     for i, element in enumerate(elements):
         frames = [element.solids(memory[i]) for memory in memories]
         for k, one in enumerate(max(frames, key=len)):
-            here = [frame[k] if k < len(frame) else replace(one, centre=np.full(3, np.nan)) for frame in frames]
+            here = [
+                frame[k] if k < len(frame) else replace(one, centre=np.full_like(one.centre, np.nan))
+                for frame in frames
+            ]
             track = replace(
                 one,
                 centre=np.stack([np.broadcast_to(solid.centre, (*batch, 3)) for solid in here], -2),

@@ -48,7 +48,7 @@ MUJOCO_STEP = 0.002
 """Time step of MuJoCo's humanoid [s]."""
 COPIED = 1 << 27
 """Bytes of an array that is copied: more than caches hold."""
-STAGES = ("prior", "aim", "iterate", "balance", "settle", "pose", "report")
+STAGES = ("prior", "aim", "iterate", "balance", "settle", "pose", "explain")
 """Parts of a step."""
 FIRST_RUN = """
 import time

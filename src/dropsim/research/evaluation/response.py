@@ -312,7 +312,7 @@ def _falls(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     yield share("thrown over: got up", down["got_up"], "at least 95 %", "upright within 8 s")
 
     def ways(some: np.ndarray) -> int:
-        return (np.array(ways_up(some)) >= WAY_SHARE).sum()
+        return int((np.array(ways_up(some)) >= WAY_SHARE).sum())
 
     law = "people get up in several ways, as recorded"
     yield resampled("thrown over: ways of getting up", "ways", rises, ways, law=law)
