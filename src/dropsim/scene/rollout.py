@@ -130,13 +130,10 @@ def over_time(
     tracks = list[Solid]()
     for i, element in enumerate(elements):
         frames = [element.solids(memory[i]) for memory in memories]
-        for k, one in enumerate(max(frames, key=len)):
-            here = [
-                frame[k] if k < len(frame) else replace(one, centre=np.full_like(one.centre, np.nan))
-                for frame in frames
-            ]
+        gone = [replace(one, centre=np.full_like(one.centre, np.nan)) for one in max(frames, key=len)]
+        for here in zip(*((*frame, *gone[len(frame) :]) for frame in frames), strict=True):
             track = replace(
-                one,
+                here[0],
                 centre=np.stack([np.broadcast_to(solid.centre, (*batch, 3)) for solid in here], -2),
                 rotation=np.stack([np.broadcast_to(solid.rotation, (*batch, 3, 3)) for solid in here], -3),
                 velocity=np.stack([np.broadcast_to(solid.velocity, (*batch, 3)) for solid in here], -2),
