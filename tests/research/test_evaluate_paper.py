@@ -270,14 +270,13 @@ def test_the_quick_version_shows_the_direction_of_the_claims(recordings, tmp_pat
     ids = "pushed-walk back-to-level manifold ablation recorded-wrench corrected-wrench following speed agreement"
     assert list(found) == ids.split()
     assert {"id", "claim", "number", "bound", "reproduced", "finding", "prior", "newtons"} == set(written["claims"][0])
-    # The push shows, and is mostly over at the end; the manifold is nearer than its mode; people follow; and all faster
+    # The push shows, and is mostly over at the end; the manifold is nearer than its mode; and all is faster
     # than the paper.
     rows = [line.split(",") for line in (out / "energies.csv").read_text().splitlines()]
     curve = np.array([float(row[3]) for row in rows if row[:2] == ["pushed", "kinematic"]])
     assert curve[64:79].max() > 20 * np.median(curve[10:63])
     assert np.median(curve[-30:]) < curve[64:79].max() / 3
     assert found["manifold"]["number"] > 0.1
-    assert found["following"]["number"] < 0.4  # one runner with eight candidates
     assert found["speed"]["number"] > 10
     assert written["diverged"] == 0
     for name in ("energies", "wrenches", "following"):

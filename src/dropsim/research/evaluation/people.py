@@ -36,7 +36,7 @@ class Acted(Element[np.ndarray]):
     """Forces on the person of each world and what they want, frame by frame."""
 
     wanted: Float[np.ndarray, "w v 3"] | None = None
-    """Velocity [m/s] and height of the pelvis [m], the last ones from then on; NaN or None for no wish."""
+    """Velocity [m/s] and height of the pelvis [m], the last ones from then on; NaN or None if unknown."""
     forces: Float[np.ndarray, "w t 22 3"] | None = None
     """Forces on the joints [N]."""
 
