@@ -84,6 +84,8 @@ class People(NamedTuple):
     """Headings, about z from +y (n) [rad]."""
     late: np.ndarray
     """True while a person is off balance but within the reaction time (n)."""
+    rising: np.ndarray
+    """True for people who get up (n)."""
 
 
 class Pull(NamedTuple):
@@ -93,6 +95,8 @@ class Pull(NamedTuple):
     """Length of a frame [s]."""
     fade: float
     """Share of an offset from the recording that is gone after a frame."""
+    rising: float
+    """The same for people who get up."""
 
 
 @inlined_kernel
@@ -362,15 +366,16 @@ def follow(people: People, rows: Array, frames: Frames, body: Body, pull: Pull, 
     So does where the pelvis is over the feet on which the recording stands; these keep their place, and the legs reach
     for it. If `next_q` is empty, only joints are written, in half the time.
     """
-    x, v, q, yaws, late = people
+    x, v, q, yaws, late, rising = people
     turns = len(next_q) > 0
     ankles, goals, steps, shares = np.empty((2, 3)), np.empty((2, 3)), np.empty((2, 3)), np.empty(2)
     own, d, local = np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 3, 3))
     now_root, now_q, then_root, then_q = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3), np.empty((NUM_JOINTS, 4))
     foot = np.empty(3)
     R, world, turn, stands = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4), np.empty(2, dtype=np.bool_)
-    n, fade = len(frames.root), pull.fade
+    n = len(frames.root)
     for i in range(len(x)):
+        fade = pull.rising if rising[i] else pull.fade
         for j in range(NUM_JOINTS):
             to_quaternion(q[i, j], own[j])
         for k in range(rows.shape[1]):

@@ -44,7 +44,7 @@ UNSTEADY = 0.05
 that."""
 AT_REST = 0.7
 """People get up once their joints are slower than this on average [m/s]."""
-HASTE = 2.0
+HASTE = 4.0
 """Cost of each second until a recording is upright, for people who get up [m^2/s]: without it they rock to and fro."""
 FALL_TIME = 0.3
 """A body falls like a pendulum of this time constant, sqrt(l / g) for l = 0.9 m [s]."""

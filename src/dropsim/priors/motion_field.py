@@ -51,6 +51,9 @@ then."""
 UP, DOWN = 0.75, 0.45
 """Shares of their standing heights above which pelvis and head are of somebody upright, and below which the pelvis is of
 somebody who lies."""
+EFFORT = 0.13
+"""Half-life of the offset between body and recording for people who get up [s]: with that of people who walk, one in five
+stays down."""
 NEVER = 10.0
 """Time that counts for recordings that do not get up [s]: longer than those who do take."""
 LANDS = 1.0
@@ -112,8 +115,7 @@ class MotionField(Prior):
     @functools.cached_property
     def _pull(self) -> kernels.Pull:
         h = 1 / self.fps
-        fade = 1 - 0.5 ** (h / self.half_life)
-        return kernels.Pull(h, fade)
+        return kernels.Pull(h, *(1 - 0.5 ** (h / time) for time in (self.half_life, EFFORT)))
 
     @functools.cached_property
     def _index(self) -> "FieldIndex":
@@ -147,7 +149,7 @@ class MotionField(Prior):
         taste = Taste(self.going_on, self.catch, self.noise)
         weigh(seen, queries, found, draws, self._recorded, taste, rows, costs, remembered)
         next_x = np.empty((n, num, NUM_JOINTS, 3))
-        people = kernels.People(x, v, q, yaws, queries.late)
+        people = kernels.People(x, v, q, yaws, queries.late, queries.rising)
         kernels.follow(people, rows, self._frames, self._body, self._pull, next_x, _NO_ROTATIONS)
         rotations = functools.partial(self._rotations, people, rows)
         next_x, remembered, costs = (part.reshape(*batch, *part.shape[1:]) for part in (next_x, remembered, costs))
