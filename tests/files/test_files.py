@@ -1,8 +1,14 @@
 """Laws of atomic writing: all or nothing, and no litter."""
 
+import errno
+
+import numpy as np
 import pytest
+import safetensors
 
 from dropsim.files.atomic import atomic_path, refuse_read_only
+from dropsim.files.kept import kept
+from dropsim.files.weights import write_weights
 
 
 def test_success_puts_the_file_in_place(tmp_path):
@@ -58,3 +64,28 @@ def test_a_read_only_folder_is_refused_before_the_work(tmp_path, monkeypatch):
     for path in (tmp_path, tmp_path / "clip.npz", tmp_path / "new" / "clip.npz"):
         with pytest.raises(ValueError, match=rf"{path}: cannot be written, because the folder {tmp_path} is read-only"):
             refuse_read_only(path)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with a name", "without"])
+def test_a_full_disk_is_told_by_the_users_name(tmp_path, named):
+    path = tmp_path / "clip.npz"
+    with pytest.raises(OSError, match="No space left") as error, atomic_path(path) as temporary:
+        raise OSError(errno.ENOSPC, "No space left on device", *([str(temporary)] if named else []))
+    assert (error.value.filename, error.value.errno) == (str(path), errno.ENOSPC)
+
+
+def test_errors_about_other_files_stay(tmp_path):
+    with pytest.raises(OSError, match=r"^\[Errno 2\] gone: 'other.bvh'$"), atomic_path(tmp_path / "clip.npz"):
+        raise FileNotFoundError(2, "gone", "other.bvh")
+
+
+def test_weights_and_caches_on_a_full_disk(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise safetensors.SafetensorError("Error while serializing: No space left on device (os error 28)")
+
+    monkeypatch.setattr("safetensors.numpy.save_file", fail)
+    with pytest.raises(OSError, match="No space left") as error:
+        write_weights(tmp_path / "my.bank", "bank", {"a": np.zeros(3)}, {})
+    assert error.value.filename == str(tmp_path / "my.bank")
+    assert kept(tmp_path / "cache.safetensors", lambda: {"a": np.ones(3)})["a"].tolist() == [1, 1, 1]
+    assert list(tmp_path.iterdir()) == []

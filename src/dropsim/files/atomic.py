@@ -22,16 +22,18 @@ def atomic_path(path: Path) -> Iterator[Path]:
     missing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A folder of its own: no clash of names, and the writer creates the file itself, with the usual permissions.
+    start = path.with_name(f".{path.stem}-")
     try:
-        directory = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-")
+        # A folder of its own: no clash of names, and the writer creates the file itself, with the usual permissions.
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=start.name) as folder:
+            temporary = Path(folder) / path.name
+            yield temporary
+            os.replace(temporary, path)
     except OSError as error:
-        # The user has never heard of the temporary name.
+        if error.strerror is None or not str(error.filename or start).startswith(str(start)):
+            raise
+        # The user has never heard of the temporary name; a full disk has none.
         raise type(error)(error.errno, f"cannot be written: {error.strerror}", str(path)) from None
-    with directory as folder:
-        temporary = Path(folder) / path.name
-        yield temporary
-        os.replace(temporary, path)
 
 
 @contextmanager

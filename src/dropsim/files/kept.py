@@ -4,12 +4,14 @@ Mapped arrays are there at once, and processes share their memory. The files are
 """
 
 import contextlib
+import errno
 import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+import safetensors
 import safetensors.numpy
 
 from dropsim.files.atomic import atomic_path, errors_of
@@ -36,12 +38,21 @@ def kept(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, 
         return arrays
     arrays = {name: np.asarray(values, order="C") for name, values in make().items()}
     with contextlib.suppress(OSError):
-        with atomic_path(path) as temporary:
-            safetensors.numpy.save_file(arrays, temporary)
+        save_safetensors(arrays, path)
         files = sorted(path.parent.glob(f"*{path.suffix}"), key=lambda file: file.stat().st_mtime, reverse=True)
         for old in files[MAX_KEPT:]:
             old.unlink(missing_ok=True)
     return arrays
+
+
+def save_safetensors(arrays: Mapping[str, np.ndarray], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write arrays and a few texts."""
+    with atomic_path(path) as temporary:
+        try:
+            safetensors.numpy.save_file(dict(arrays), temporary, metadata=metadata)
+        except safetensors.SafetensorError as error:  # such as a full disk
+            raise OSError(errno.EIO, str(error), str(temporary)) from None
+        temporary.chmod(0o644)  # safetensors makes its files readable for their owner alone
 
 
 def map_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import safetensors.numpy
 
-from dropsim.files.atomic import atomic_path, errors_of
-from dropsim.files.kept import map_safetensors
+from dropsim.files.atomic import errors_of
+from dropsim.files.kept import map_safetensors, save_safetensors
 from dropsim.files.limits import Budget, read_json
 
 MAX_LAYERS = 64
@@ -24,11 +23,7 @@ Record = TypeVar("Record")
 def write_weights(path: str | Path, kind: str, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
     """Write arrays with the metadata that describes the network they belong to."""
     plain = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
-    with atomic_path(Path(path)) as temporary:
-        safetensors.numpy.save_file(
-            plain, temporary, metadata={"dropsim": json.dumps({"kind": kind, **metadata}, sort_keys=True)}
-        )
-        temporary.chmod(0o644)  # safetensors makes its files readable for their owner alone
+    save_safetensors(plain, Path(path), {"dropsim": json.dumps({"kind": kind, **metadata}, sort_keys=True)})
 
 
 def read_weights(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
