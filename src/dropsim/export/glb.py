@@ -107,10 +107,8 @@ class _File:
 
     def add_object(self, solid: Solid, name: str, fps: float) -> None:
         """Add a mesh with flat faces below a node that turns our world into glTF's, and its channels if it moves."""
-        corners = solid.vertices[solid.faces].astype(np.float32)
-        normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-        normals /= np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), 1e-20)
-        attributes = self.vertices(corners.reshape(-1, 3), np.repeat(normals, 3, axis=0).astype(np.float32))
+        corners, normals = solid.flat_faces()
+        attributes = self.vertices(corners.astype(np.float32), normals.astype(np.float32))
         primitive = {"attributes": attributes, "material": self.material(name, object_color(solid.name), 0.9)}
         mesh = self.add("meshes", {"name": name, "primitives": [primitive]})
         lasting, there = solid.at_all_times(), solid.there

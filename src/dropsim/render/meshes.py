@@ -9,11 +9,11 @@ from jaxtyping import Float, Int
 
 from dropsim.body.clothes import Color
 from dropsim.body.mesh import Body
-from dropsim.body.rotations import normalize, plane_basis
+from dropsim.body.rotations import plane_basis
 from dropsim.body.skeleton import Skeleton
 from dropsim.export.people import object_color
 from dropsim.render.snapshot import Arrow, Figure
-from dropsim.scene.element import Solid
+from dropsim.scene.element import Solid, revolved_mesh
 
 SHAFT, BARB = 0.012, 0.035
 """Radii of an arrow [m]."""
@@ -53,13 +53,10 @@ class Mesh(NamedTuple):
 
 def solid_mesh(solid: Solid) -> Mesh:
     """Return an object at one frame, with flat faces unless it is a sphere."""
-    corners, faces, color = solid.vertices @ solid.rotation.T, solid.faces, object_color(solid.name)
-    if solid.radius:
-        return Mesh.of(corners + solid.centre, corners, faces, color)
-    corners = corners[faces]
-    normals = normalize(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]))
-    numbers = np.arange(3 * len(faces)).reshape(-1, 3)
-    return Mesh.of(corners.reshape(-1, 3) + solid.centre, np.repeat(normals, 3, axis=0), numbers, color)
+    corners, normals = (solid.vertices, solid.vertices) if solid.radius else solid.flat_faces()
+    faces = solid.faces if solid.radius else np.arange(len(corners)).reshape(-1, 3)
+    places, normals = corners @ solid.rotation.T + solid.centre, normals @ solid.rotation.T
+    return Mesh.of(places, normals, faces, object_color(solid.name))
 
 
 def arrow_mesh(arrow: Arrow) -> Mesh:
@@ -67,16 +64,10 @@ def arrow_mesh(arrow: Arrow) -> Mesh:
     length = float(np.linalg.norm(arrow.way))
     neck = length - min(0.09, 0.7 * length)
     heights, radii = np.array((0.0, neck, neck, length)), np.array((SHAFT, SHAFT, BARB, 0.002))
-    turns = 2 * np.pi * np.arange(SIDES) / SIDES
-    around = np.stack((np.cos(turns), np.sin(turns), 0 * turns), -1)
-    rings = radii[:, None, None] * around + heights[:, None, None] * np.array((0.0, 0.0, 1.0))
-    slopes = np.array((0.0, 0.0, 1.0, 1.0))[:, None, None] * np.array((0.0, 0.0, BARB / (length - neck)))
-    a, b = np.arange(SIDES), (np.arange(SIDES) + 1) % SIDES
-    faces = [np.stack(corners, -1) for corners in ((a, b, a + SIDES), (b, b + SIDES, a + SIDES))]
-    numbered = np.concatenate([face + SIDES * ring for face in faces for ring in (0, 1, 2)])
-    basis = plane_basis(arrow.way / length)
-    places, normals = (part.reshape(-1, 3) @ basis for part in (rings, around + slopes))
-    mesh = Mesh.of(places + arrow.start, normals, numbered, arrow.color)
+    rings, faces = revolved_mesh(radii, heights, SIDES)
+    basis, normals = plane_basis(arrow.way / length), rings / np.repeat(radii, SIDES)[:, None]
+    normals[:, 2] = np.repeat((0.0, 0.0, 1.0, 1.0), SIDES) * (BARB / (length - neck))
+    mesh = Mesh.of(rings @ basis + arrow.start, normals @ basis, faces, arrow.color)
     return mesh._replace(lift=mesh.lift + ARROW_LIFT)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from dropsim.body.rotations import normalize
 from dropsim.body.skeleton import JOINTS, Skeleton, joint_index
 from dropsim.control.floor import Footing, kept_from_walls
 from dropsim.files.names import suggestion
@@ -36,15 +37,24 @@ def joints_of(part: str) -> tuple[int, ...]:
     return tuple(joint_index(name) for name in BODY_PARTS.get(part, (part,)))
 
 
+def revolved_mesh(radii: np.ndarray, heights: np.ndarray, sides: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the vertices and the triangles of rings about the z axis, from below; triangles without area are left out."""
+    turns = 2 * np.pi * np.arange(sides) / sides
+    around = np.stack((np.cos(turns), np.sin(turns), 0 * turns), -1)
+    vertices = radii[:, None, None] * around + heights[:, None, None] * np.array((0.0, 0.0, 1.0))
+    a = np.arange(len(radii) * sides).reshape(len(radii), sides)
+    b, wide = np.roll(a, -1, 1), radii > 0
+    lower = np.stack((a[:-1], b[:-1], b[1:]), -1)[wide[:-1]]
+    upper = np.stack((a[:-1], b[1:], a[1:]), -1)[wide[1:]]
+    return vertices.reshape(-1, 3), np.concatenate((lower, upper)).reshape(-1, 3)
+
+
 @functools.lru_cache(maxsize=32)
 def sphere_mesh(radius: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the vertices and the triangles of a sphere about the origin."""
-    rings, turns = np.meshgrid(np.linspace(0, np.pi, 13), np.arange(24) * np.pi / 12, indexing="ij")
-    points = np.stack((np.sin(rings) * np.cos(turns), np.sin(rings) * np.sin(turns), np.cos(rings)), -1).reshape(-1, 3)
-    index = np.arange(len(points)).reshape(rings.shape)
-    a, b, c, d = index[:-1], np.roll(index, -1, 1)[:-1], index[1:], np.roll(index, -1, 1)[1:]
-    upper, lower = np.stack((a, c, d), -1), np.stack((a, d, b), -1)  # at the poles one of the two has no area
-    return radius * points, np.concatenate((upper[:-1].reshape(-1, 3), lower[1:].reshape(-1, 3)))
+    rings = np.linspace(np.pi, 0, 13)
+    widths = np.sin(rings) * (np.arange(13) % 12 > 0)  # poles are points
+    return revolved_mesh(radius * widths, radius * np.cos(rings), 24)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +84,12 @@ class Solid:
         rotation = np.broadcast_to(np.eye(3), (*centre.shape[:-1], 3, 3))
         velocity = np.zeros(3) if velocity is None else velocity
         return cls(name, *sphere_mesh(radius), centre, rotation, velocity, radius)
+
+    def flat_faces(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the corners of all triangles in its own axes [m], one after the other, and their unit normals."""
+        corners = self.vertices[self.faces]
+        normals = normalize(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]))
+        return corners.reshape(-1, 3), np.repeat(normals, 3, axis=0)
 
     @property
     def there(self) -> Bool[np.ndarray, "*b"]:

@@ -23,6 +23,7 @@ from dropsim.scene.element import (
     check_numbers,
     check_rows,
     interpolated,
+    revolved_mesh,
     sphere_mesh,
     table_name,
 )
@@ -49,18 +50,6 @@ def box_mesh(half: Float[np.ndarray, "3"]) -> tuple[np.ndarray, np.ndarray]:
     corners = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half
     quads = ((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3))
     return corners, np.array([t for a, b, c, d in quads for t in ((a, b, c), (a, c, d))])
-
-
-def cylinder_mesh(radius: float, half: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners and the triangles of an upright cylinder about the origin."""
-    turns = 2 * math.pi * np.arange(SIDES) / SIDES
-    ring = np.stack((radius * np.cos(turns), radius * np.sin(turns)), -1)
-    points = [np.column_stack((ring, np.full(SIDES, z))) for z in (-half, half)]
-    a, b = np.arange(SIDES), (np.arange(SIDES) + 1) % SIDES
-    low, high = 0 * a + 2 * SIDES, 0 * a + 2 * SIDES + 1
-    sides = ((a, b, b + SIDES), (a, b + SIDES, a + SIDES))
-    faces = [np.stack(corners, -1) for corners in (*sides, (b, a, low), (a + SIDES, b + SIDES, high))]
-    return np.concatenate((*points, [(0.0, 0.0, -half), (0.0, 0.0, half)])), np.concatenate(faces)
 
 
 def height_field(heights: Float[np.ndarray, "r c"], width: float, length: float) -> Mesh:
@@ -99,7 +88,10 @@ class Part:
             return self.mesh.vertices, self.mesh.faces
         if self.kind == BALL:
             return sphere_mesh(self.sizes[0])
-        return box_mesh(np.array(self.sizes)) if self.kind == BOX else cylinder_mesh(*self.sizes[:2])
+        if self.kind == BOX:
+            return box_mesh(np.array(self.sizes))
+        radius, half, _ = self.sizes
+        return revolved_mesh(np.array((0.0, radius, radius, 0.0)), np.array((-half, -half, half, half)), SIDES)
 
     @functools.cached_property
     def founded(self) -> "Part":
