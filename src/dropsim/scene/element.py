@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -195,6 +195,9 @@ Memory = TypeVar("Memory")
 class Element(ABC, Generic[Memory]):
     """Something in a scene. Its fields do not change; what does is a memory that the world hands back to it."""
 
+    label: ClassVar[str] = ""
+    """Name of its event, with fields in braces; none if it is empty."""
+
     def people(self) -> tuple[int, ...]:
         """Return the people that it concerns, the one in its field `person` if it has that; none means everyone."""
         person = getattr(self, "person", None)
@@ -215,8 +218,10 @@ class Element(ABC, Generic[Memory]):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What happens and when, for exports."""
-        return ()
+        """What happens and when, for exports: `label` with the fields that it names, from its start on."""
+        given = vars(self)
+        lasting = given.get("duration", given.get("hold", 0.0))
+        return (Event(self.label.format_map(given), given["start"], lasting),) if self.label else ()
 
 
 def table_name(cls: type) -> str:

@@ -4,7 +4,7 @@ import functools
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -14,7 +14,6 @@ from dropsim.body.skeleton import flat, joint_index
 from dropsim.compute.jit import kernel
 from dropsim.control.leaning import lean_against, leaning
 from dropsim.files.units import GRAVITY, Degrees, Kilograms, Metres, MetresPerSecond, Newtons, NewtonsPerMetre, Seconds
-from dropsim.motion.motion import Event
 from dropsim.physics.contact import FrictionPatch, Plane, Spheres
 from dropsim.physics.step import StepInputs
 from dropsim.scene.element import Element, SceneContext, Solid, check_numbers, check_rows, height_of, interpolated
@@ -177,6 +176,8 @@ BOUNCE = 0.7
 class Flying(Element[Flight]):
     """A ball that flies from a time on; it pushes people and is pushed by them, falls and bounces."""
 
+    label: ClassVar[str] = "ball"
+
     radius: float
     mass: float
     stiffness: float
@@ -205,10 +206,6 @@ class Flying(Element[Flight]):
 
     def solids(self, memory: Flight | None) -> tuple[Solid, ...]:
         return () if memory is None else (Solid.sphere(self.radius, memory.centre, memory.velocity),)
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return (Event("ball", self.start),)
 
 
 def _fly(ball: Flying, flight: Flight, context: SceneContext) -> tuple[Flight, Float[np.ndarray, "*w p 22 3"]]:
@@ -380,6 +377,8 @@ class Trip(Element[Caught]):
     The heel cannot go on, but down and back. The body can: it loses only what the obstacle's force takes.
     """
 
+    label: ClassVar[str] = "trip {joint}"
+
     joint: str = "right_ankle"
     """The heel that is caught."""
     obstacle: tuple[Metres, Metres] | None = None
@@ -451,10 +450,6 @@ class Trip(Element[Caught]):
     def solids(self, memory: Caught | None) -> tuple[Solid, ...]:
         return () if memory is None else (Solid.sphere(self.radius, memory.obstacle, name="obstacle"),)
 
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return (Event(f"trip {self.joint}", self.start, self.hold),)
-
 
 TAKING_UP = 0.5
 """How long people take to lean against a load [s]."""
@@ -478,6 +473,8 @@ class Load:
 @dataclass(frozen=True)
 class Carry(Element[Load]):
     """Bags in one hand or in both: their weight and inertia act at the wrists, and the person has to balance them."""
+
+    label: ClassVar[str] = "carry {mass:g} kg"
 
     mass: Kilograms = 5.0
     """Of all bags together."""
@@ -527,7 +524,3 @@ class Carry(Element[Load]):
         *worlds, bags, _ = memory.places.shape
         upright = np.broadcast_to(np.eye(3), (*worlds, 3, 3))
         return tuple(Solid("bag", *look, memory.places[..., k, :], upright) for k in range(bags))
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return (Event(f"carry {self.mass:g} kg", self.start),)

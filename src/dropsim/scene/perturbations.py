@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -35,6 +36,8 @@ STIFFENING = 0.5
 @dataclass(frozen=True)
 class Push(Element[None]):
     """A force on a body part for a while, shared evenly by its joints."""
+
+    label: ClassVar[str] = "push {part}"
 
     part: str = "torso"
     """A body part (pelvis, torso, hand, foot) or a joint."""
@@ -70,10 +73,6 @@ class Push(Element[None]):
         if not context.during(self.start, self.duration):
             return memory, StepInputs()
         return memory, StepInputs(forces=context.force_on(self.person, joints_of(self.part), np.array(self.force)))
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return (Event(f"push {self.part}", self.start, self.duration),)
 
 
 def degrees_of(direction: str) -> float:
@@ -135,6 +134,8 @@ class Drag(Element[np.ndarray]):
 class Pin(Element[np.ndarray]):
     """A joint held at a point for a while: an energy draws it there, and a bounded force keeps it."""
 
+    label: ClassVar[str] = "pin {joint}"
+
     joint: str = "right_wrist"
     target: tuple[Metres, Metres, Metres] | None = None
     """World; where the joint is at the start unless given."""
@@ -162,10 +163,6 @@ class Pin(Element[np.ndarray]):
             energies=(MaskedEnergy(energy, people),),
             holds=held_at(context, self.person, self.joint, memory, self.largest),
         )
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return (Event(f"pin {self.joint}", self.start, self.duration),)
 
 
 def held_at(
