@@ -191,7 +191,7 @@ def test_attacks_are_refused(tmp_path: Path, attack: str, protocol: int):
     payload = ATTACKS[attack](str(target))
     for content in (payload, model() | {"v_template": payload}, model() | {"posedirs": payload}, [payload, model()]):
         sentence = refusal(saved(tmp_path, pickle.dumps(content, protocol)))
-        assert "which no SMPL file needs and which is not run here" in sentence
+        assert "could run code and which is not run here" in sentence
     assert not target.exists()
 
 
@@ -212,8 +212,8 @@ RAW: dict[str, tuple[bytes, str]] = {
     "stack global": (b"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c\x04true\x85R.", "asks for 'os.system'"),
     "an object that chumpy imports": (b"}S'J_regressor'\ncchumpy.ch\nos.system\n(S'true'\ntRs.", "is no array"),
     "extension": (b"\x80\x02\x82\x01.", NO_PICKLE),
-    "persistent id": (b"Pabc\n.", NO_PICKLE),
-    "persistent id from the stack": (b"\x80\x02K\x01Q.", NO_PICKLE),
+    "persistent id": (b"Pabc\n.", "holds no dictionary"),
+    "persistent id from the stack": (b"\x80\x02K\x01Q.", "holds no dictionary"),
     "buffer out of band": (b"\x80\x05\x97.", NO_PICKLE),
     "a state for a function": (ARRAY + b"}S'__code__'\nNsb.", NO_PICKLE),
     "a state for a dictionary": (b"}}S'a'\nNsb.", NO_PICKLE),

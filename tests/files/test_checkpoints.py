@@ -29,11 +29,12 @@ def test_tensors_become_arrays(tmp_path):
     assert found["list"][1:] == [3, "text", None]
 
 
-def test_without_torch_it_says_what_to_install(tmp_path, monkeypatch):
-    (tmp_path / "some.pt").write_bytes(b"")
+def test_torch_is_not_needed(tmp_path, monkeypatch):
+    torch.save({"a": torch.arange(6.0).reshape(2, 3).T}, tmp_path / "some.pt")
+    torch.save({"a": torch.arange(6.0).reshape(2, 3).T}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ValueError, match=r"pip install 'dropsim\[train\]'"):
-        read_checkpoint(tmp_path / "some.pt")
+    for name in ("some.pt", "old.pt"):
+        assert np.array_equal(read_checkpoint(tmp_path / name)["a"], [[0, 3], [1, 4], [2, 5]])
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
@@ -43,7 +44,7 @@ def test_a_flipped_bit_is_damage(tmp_path, share):
     content = bytearray(path.read_bytes())
     content[int(share * 40_000) + 1000] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"is damaged: .* does not match its check sum"):
+    with pytest.raises(ValueError, match="is damaged"):
         read_checkpoint(path)
 
 
@@ -68,7 +69,7 @@ def test_tensors_that_hold_no_plain_numbers_are_refused(tmp_path, what):
         "meta": lambda: torch.zeros(3, device="meta"),
     }
     torch.save({"weights": made[what]()}, tmp_path / "some.pt")
-    with pytest.raises(ValueError, match=r"only plain tensors|not a PyTorch checkpoint"):
+    with pytest.raises(ValueError, match="which could run code"):
         read_checkpoint(tmp_path / "some.pt")
 
 
@@ -84,7 +85,7 @@ class Asks:
 @pytest.mark.parametrize("old", [False, True], ids=["zip", "plain pickle"])
 def test_what_would_run_code_is_refused_by_name(tmp_path, function, args, old):
     torch.save({"weights": Asks(function, *args)}, tmp_path / "some.pt", _use_new_zipfile_serialization=not old)
-    with pytest.raises(ValueError, match=rf"asks for (builtins\.)?{function.__name__}, which could run code") as error:
+    with pytest.raises(ValueError, match=rf"asks for '__builtin__.{function.__name__}', which could run code") as error:
         read_checkpoint(tmp_path / "some.pt")
     assert "\n" not in str(error.value)
 
@@ -105,7 +106,7 @@ def test_extras_of_training_tools_are_read_past(tmp_path):
 def test_deep_nesting_is_a_sentence(tmp_path):
     # A list in a list in a list: Python's own pickler would not write it, but the opcodes are simple.
     (tmp_path / "some.pt").write_bytes(b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".")
-    with pytest.raises(ValueError, match=r"nested too deeply|not a PyTorch checkpoint"):
+    with pytest.raises(ValueError, match="not a pickle, or cut off"):
         read_checkpoint(tmp_path / "some.pt")
 
 

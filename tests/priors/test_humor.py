@@ -275,7 +275,7 @@ def broken(tmp_path):
         "infinite": (checkpoint(infinite), "not finite"),
         "no model": ({"weights": {}}, "no entry 'model'"),
         "a list": ([1, 2], "no entry 'model'"),
-        "code": (checkpoint(WEIGHTS) | {"epoch": Malicious(tmp_path / "ran")}, r"asks for posix\.system"),
+        "code": (checkpoint(WEIGHTS) | {"epoch": Malicious(tmp_path / "ran")}, r"asks for 'posix\.system'"),
     }
 
 

@@ -169,7 +169,7 @@ class Malicious:
         (lambda w, _: w | {"bodyprior_dec_out.weight": torch.zeros(63, 512)}, r"dec_out\.weight has shape \(63, 512\), VPoser needs"),
         (lambda w, _: {k: v for k, v in w.items() if "bn2" not in k}, r"has no tensor bodyprior_enc_bn2\.weight"),
         (lambda w, _: w | {"bodyprior_enc_mu.bias": torch.full((32,), torch.inf)}, "not finite"),
-        (lambda w, folder: w | {"extra": Malicious(folder / "ran")}, r"asks for posix\.system, which could run code"),
+        (lambda w, folder: w | {"extra": Malicious(folder / "ran")}, r"asks for 'posix\.system', which could run code"),
         (lambda w, _: w | {"bodyprior_enc_bn1.running_var": -torch.ones(63)}, "negative variance"),
         (lambda w, _: {"state_dict": w}, r"has no tensor vp_model\.encoder_net"),
         (lambda *_: [1, 2, 3], "holds no weights by name"),

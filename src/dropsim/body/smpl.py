@@ -1,16 +1,16 @@
 """Rest joints of a user's own SMPL, SMPL+H or SMPL-X file; nothing that a pickle asks for is imported or called."""
 
-import io
-import pickle
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.joints import NUM_JOINTS
+from dropsim.files.atomic import errors_of
+from dropsim.files.limits import Budget
 from dropsim.files.npz import read_npz, real_numbers, require
+from dropsim.files.pickles import Stub, read_pickles
 
 MAX_BYTES = 1 << 30
 """Largest pickle that is read; SMPL-X's is half as large."""
@@ -61,87 +61,17 @@ def read_rest_joints(path: str | Path, betas: Float[np.ndarray, "k"] | None = No
 
 
 _SPARSE = ("csc_matrix", "csr_matrix", "csc_array", "csr_array")
-_NAMES = {"numpy.ndarray", "numpy.dtype", "_codecs.encode", "collections.OrderedDict"}
-_NAMES |= {f"{module}.{name}" for module in ("__builtin__", "builtins") for name in ("object", "set")}
-_NAMES |= {"copy_reg._reconstructor", "copyreg._reconstructor"}
-_NAMES |= {f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("_reconstruct", "scalar")}
-_NAMES |= {"numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer"}
-_NAMES |= {f"scipy.sparse.{module}{name}" for name in _SPARSE for module in ("", f"{name[:3]}.", f"_{name[:3]}.")}
-"""Names in SMPL's own pickles, besides chumpy's arrays; a file with any other name is refused."""
-
-
-class _Dict(dict[Any, Any]):
-    __slots__ = ()
-
-    def __setitem__(self, key: object, value: object) -> None:
-        # Nested tuples can take forever to hash.
-        if not isinstance(key, str | int | bytes):
-            raise TypeError("not a plain key")
-        super().__setitem__(key, value)
-
-
-class _Stub:
-    """Stands for an object that a pickle asks for, and only keeps what the pickle says about it."""
-
-    kind: ClassVar[str] = ""
-    """Dotted name of the class or function."""
-    args: tuple[Any, ...]
-    state: Any = None
-
-    def __new__(cls, *args: object) -> "_Stub":
-        self = super().__new__(cls)
-        self.args = args
-        return self
-
-    def __setstate__(self, state: object) -> None:
-        self.state = state
-
-    def __setitem__(self, key: object, value: object) -> None:
-        self.state = _Dict() if self.state is None else self.state
-        self.state[key] = value
-
-
-class _Unpickler(pickle._Unpickler):
-    """Python's unpickler, in Python: names become stubs, and no opcode takes more memory than the file has bytes."""
-
-    dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
-
-    append: Callable[[Any], None]
-    pop_mark: Callable[[], list[Any]]
-    fault = "not a pickle, or cut off"
-
-    def find_class(self, module: str, name: str) -> type[_Stub]:
-        dotted = f"{module}.{name}"
-        if dotted not in _NAMES and not module.startswith("chumpy."):
-            self.fault = f"asks for {dotted[:80]!r}, which no SMPL file needs and which is not run here"
-            raise pickle.UnpicklingError
-        return type("_Stub", (_Stub,), {"kind": dotted})
-
-    def _load_dict(self) -> None:
-        items, table = self.pop_mark(), _Dict()
-        for key, value in zip(items[::2], items[1::2], strict=True):
-            table[key] = value
-        self.append(table)
-
-    dispatch[pickle.EMPTY_DICT[0]] = lambda self: self.append(_Dict())
-    dispatch[pickle.DICT[0]] = _load_dict
-    # The standard one makes room for as many bytes as the file claims to have.
-    dispatch[pickle.BYTEARRAY8[0]] = dispatch[pickle.BINBYTES8[0]]
-    # Sets hash what they hold.
-    for opcode in (pickle.EMPTY_SET, pickle.FROZENSET, pickle.EXT1, pickle.EXT2, pickle.EXT4):
-        del dispatch[opcode[0]]
 
 
 def _read_pickle(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
     """Return arrays from a pickle as SMPL's authors published it: Python 2, scipy and chumpy objects."""
-    if path.exists() and (not path.is_file() or path.stat().st_size > MAX_BYTES):
-        raise ValueError(f"{path}: not a file of at most {MAX_BYTES >> 30} GB")
-    unpickler = _Unpickler(io.BytesIO(path.read_bytes()), encoding="latin-1")
-    try:
-        model = unpickler.load()
-    except Exception:  # a damaged pickle fails in many ways
-        raise ValueError(f"{path}: {unpickler.fault}; {CONVERT}") from None
-    model = model.state if isinstance(model, _Stub) else model
+    with errors_of(path):
+        Budget(path, MAX_BYTES)
+        try:
+            (model,) = read_pickles(path.read_bytes()).values
+        except ValueError as error:
+            raise ValueError(f"{error}; {CONVERT}") from None
+    model = model.items if isinstance(model, Stub) else model
     if not isinstance(model, dict):
         raise ValueError(f"{path}: holds no dictionary: this is no SMPL model file")
     arrays = []
@@ -175,9 +105,9 @@ def _array(value: Any) -> np.ndarray:  # noqa: ANN401 - whatever a pickle may ho
     return _array(inner)
 
 
-def _from_bytes(content: Any, dtype: _Stub, shape: tuple[int, ...], order: Any) -> np.ndarray:  # noqa: ANN401
+def _from_bytes(content: Any, dtype: Stub, shape: tuple[int, ...], order: Any) -> np.ndarray:  # noqa: ANN401
     """Return an array of plain numbers."""
-    if isinstance(content, _Stub) and content.kind == "_codecs.encode":
+    if isinstance(content, Stub) and content.kind == "_codecs.encode":
         # Python 3 writes bytes like this for Python 2.
         content = content.args[0]
     if isinstance(content, str):

@@ -36,10 +36,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def errors_of(path: str | Path) -> Iterator[None]:
-    """Put a file's name before its fault; numbers, lists and entries that are not where they should be are damage."""
+    """Put a file's name before its fault; whatever else goes wrong while a file is read is damage to it."""
     try:
         yield
+    except OSError:
+        raise
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    except (LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-        raise ValueError(f"{path}: the file is damaged: export it or download it again") from None
+    except Exception as error:
+        raise ValueError(f"{path}: the file is damaged: export it or download it again") from error

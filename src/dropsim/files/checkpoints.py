@@ -1,96 +1,110 @@
-"""Other people's PyTorch checkpoints, read without running anything that they ask for."""
+"""Other people's PyTorch checkpoints, read without PyTorch and without running anything that they ask for."""
 
-import pickle
-import re
-import warnings
+import functools
+import io
 import zipfile
-import zlib
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-_CALLBACKS = "model_checkpoint.ModelCheckpoint early_stopping.EarlyStopping lr_logger.LearningRateLogger"
-_CALLBACKS += " lr_monitor.LearningRateMonitor"
-_IGNORED = ("numpy.dtype", "numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
-_IGNORED += tuple(f"pytorch_lightning.callbacks.{name}" for name in _CALLBACKS.split())
-"""Names that training tools leave in a checkpoint next to the weights; not needed here."""
+from dropsim.files.atomic import errors_of
+from dropsim.files.limits import Budget, strided
+from dropsim.files.pickles import Stub, read_pickles
 
-_DICTS = ("pytorch_lightning.utilities.parsing.AttributeDict", "lightning_fabric.utilities.data.AttributeDict")
-"""Dicts under other names."""
-
-
-class _Ignored:
-    """Takes whatever a checkpoint says and does nothing."""
-
-    def __init__(self, *_: object) -> None: ...
-
-    def __setstate__(self, _: object) -> None: ...
+_KINDS = {"Float": "<f4", "Double": "<f8", "Half": "<f2", "Long": "<i8", "Int": "<i4", "Short": "<i2"}
+_KINDS |= {"Char": "i1", "Byte": "u1", "Bool": "?", "BFloat16": "<u2"}
+Storages = Callable[[str], bytes]
+"""Function from a key to the numbers of some tensors."""
 
 
 def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
-    """Return what a PyTorch checkpoint holds, tensors as torch's, or raise with what is wrong with it."""
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"{path} is not there: give the checkpoint file")
-    try:
-        import torch
-    except ImportError:
-        raise ValueError(f"reading {path} needs PyTorch: run `pip install 'dropsim[train]'`") from None
-    _check_archive(path)
-    stand_ins = [(_Ignored, name) for name in _IGNORED] + [(OrderedDict, name) for name in _DICTS]
-    try:
-        # torch warns of pickles that it would not have written; the errors below say all.
-        allowed: Any = torch.serialization.safe_globals
-        with warnings.catch_warnings(action="ignore"), allowed(stand_ins):
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:  # a damaged file fails in many ways
-        named = re.search(r"GLOBAL ([\w.]+)|(?:class|global|function) ([\w.]+\.\w+)", str(error))
-        if named is None or not isinstance(error, pickle.UnpicklingError):
-            raise ValueError(f"{path} is not a PyTorch checkpoint, or it is damaged") from None
-        asked = f"{path} was not loaded: it asks for {named[1] or named[2]}"
-        raise ValueError(f"{asked}, which could run code; weights do not need that") from None
+    """Return what a checkpoint of our own training holds, tensors as torch's."""
+    import torch
 
-
-def _check_archive(path: Path) -> None:
-    """Compare the check sums of a zip archive, which torch does not; older checkpoints are no archives."""
-    try:
-        if not zipfile.is_zipfile(path):
-            return
-        with zipfile.ZipFile(path) as archive:
-            name = archive.testzip()
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, RuntimeError, ValueError):
-        name = "its table of contents"
-    if name is not None:
-        part = repr(name[:100])  # a damaged name may have anything in it
-        raise ValueError(f"{path} is damaged: {part} does not match its check sum; copy or download the file again")
+    with errors_of(path):
+        return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def read_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
-    """Return the content of a PyTorch checkpoint with numpy arrays as tensors, in single precision if not integers."""
+    """Return the content of a PyTorch checkpoint with numpy arrays as tensors, in single precision if not integers.
+
+    Objects that are neither tensors nor plain containers, which training tools leave there, become None.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise ValueError(f"{path} is not there: give the checkpoint file")
+    with errors_of(path):
+        budget, data = Budget(path), path.read_bytes()
+        content, storages = _read_archive(data, budget) if data.startswith(b"PK") else _read_stream(data)
+        return _plain(content, storages, budget, {})
+
+
+def _read_archive(data: bytes, budget: Budget) -> tuple[Any, Storages]:
+    """Return content and storages of an archive, as PyTorch writes since version 1.6."""
     try:
-        return _as_arrays(Path(path), load_checkpoint(path), "the checkpoint")
-    except RecursionError:
-        raise ValueError(f"{path} is not a checkpoint of a network: its contents are nested too deeply") from None
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except OSError:
+        raise ValueError("the archive is damaged: copy or download it again") from None
+
+    def read(name: str) -> bytes:
+        budget.take(archive.getinfo(name).file_size, itemsize=1)
+        return archive.read(name)
+
+    folder = next(name for name in archive.namelist() if name.endswith("data.pkl")).removesuffix("data.pkl")
+    return read_pickles(read(f"{folder}data.pkl")).values[0], functools.cache(lambda key: read(f"{folder}data/{key}"))
 
 
-def _as_arrays(path: Path, value: Any, name: str) -> Any:  # noqa: ANN401 - whatever the file holds
-    import torch
+def _read_stream(data: bytes) -> tuple[Any, Storages]:
+    """Return content and storages of five pickles with numbers behind them, as older versions wrote."""
+    pickles = read_pickles(data, 5)
+    kinds = {key: kind for _, kind, key, *_ in pickles.ids}
+    storages, at = dict[str, bytes](), pickles.end
+    for key in pickles.values[4]:
+        start, count = at + 8, int.from_bytes(data[at : at + 8], "little")
+        at = start + count * np.dtype(_dtype(kinds[key])).itemsize
+        storages[key] = data[start:at]
+    return pickles.values[3], storages.__getitem__
 
-    if isinstance(value, torch.Tensor):
-        if value.layout is not torch.strided or value.is_meta or value.is_quantized:
-            raise ValueError(f"{path}: {name} is a sparse, quantized or meta tensor; only plain tensors can be read")
-        plain = value.detach()
-        return (plain.float() if plain.is_floating_point() else plain).resolve_conj().numpy()
-    if isinstance(value, Mapping):
-        return {key: _as_arrays(path, part, str(key)[:100]) for key, part in value.items()}
+
+def _dtype(storage: type[Stub]) -> str:
+    return _KINDS[storage.kind.removeprefix("torch.").removesuffix("Storage")]
+
+
+def _plain(value: Any, storages: Storages, budget: Budget, done: dict[int, Any]) -> Any:  # noqa: ANN401
+    """Return arrays and plain containers; those that are `done`, by their ids, may be in many places."""
+    if id(value) in done:
+        return done[id(value)]
+    kind = value.kind if isinstance(value, Stub) else ""
+    if kind in ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor"):
+        return done.setdefault(id(value), _tensor(value, storages, budget))
+    if kind == "torch._utils._rebuild_parameter":
+        value = value.args[0]
+        return _plain(value, storages, budget, done)
+    if isinstance(value, Stub):
+        value = value.items or None
+    if isinstance(value, dict):
+        table = done.setdefault(id(value), {})
+        table.update((key, _plain(part, storages, budget, done)) for key, part in value.items())
+        return table
     if isinstance(value, list | tuple):
-        return [_as_arrays(path, part, name) for part in value]
-    return value
+        row = done.setdefault(id(value), [])
+        row.extend(_plain(part, storages, budget, done) for part in value)
+        return row
+    return None if isinstance(value, type) else value
+
+
+def _tensor(stub: Stub, storages: Storages, budget: Budget) -> np.ndarray:
+    """Return a tensor as an array."""
+    (_, storage, key, *_), offset, shape, strides = stub.args[:4]
+    dtype = _dtype(storage)
+    budget.take(*shape)
+    size = np.dtype(dtype).itemsize
+    values = strided(storages(key), dtype, offset * size, shape, [size * stride for stride in strides])
+    if storage.kind == "torch.BFloat16Storage":
+        return (values.astype("<u4") << 16).view("<f4")
+    return values.astype(np.float32) if values.dtype.kind == "f" else values
 
 
 def require_tensors(
@@ -105,10 +119,7 @@ def require_tensors(
             raise ValueError(f"{path} has no tensor {name}, so it is not a checkpoint of {kind}")
         if value.shape != shape:
             raise ValueError(f"{path}: {name} has shape {value.shape}, {kind} needs {shape}")
-        if (
-            value.dtype.kind != "f"
-            or not np.isfinite(value).all()
-            or (name.endswith("running_var") and value.min() < 0)
-        ):
+        is_variance = name.endswith("running_var")
+        if value.dtype.kind != "f" or not np.isfinite(value).all() or (is_variance and value.min() < 0):
             raise ValueError(f"{path}: {name} holds values that are not finite, or a negative variance")
     return {name: state[name] for name in shapes}

@@ -9,17 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
-MAX_BYTES = 2 << 30
-"""Largest sum of the arrays that are loaded from one archive [bytes]."""
+from dropsim.files.atomic import errors_of
+from dropsim.files.limits import Budget
 
 
 def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
     """Load the arrays whose names are wanted; their sizes are known from the headers before anything is unpacked."""
     path = Path(path)
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path}: not a file")
+    with errors_of(path):
+        budget = Budget(path)
     arrays: dict[str, np.ndarray] = {}
-    budget = MAX_BYTES
     # numpy warns of headers that Python 2 wrote; they are fine.
     with path.open("rb") as file, warnings.catch_warnings(action="ignore"):
         with _any_error_means(f"{path}: not an npz archive, or cut off"):
@@ -41,12 +40,10 @@ def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.nd
                     f"{path}: {name!r} holds pickled objects, which could run code and are not read: if you trust the "
                     f"file, load it with allow_pickle=True, and save {name!r} as a plain array with numpy.savez"
                 )
-            size = math.prod(shape) * dtype.itemsize
-            if not 0 <= size <= info.file_size or min(shape, default=0) < 0:
+            if not 0 <= math.prod(shape) * dtype.itemsize <= info.file_size:
                 raise ValueError(damage)
-            budget -= size
-            if budget < 0:
-                raise ValueError(f"{path}: its arrays take over {MAX_BYTES >> 30} GB: cut the recording into pieces")
+            with errors_of(path):
+                budget.take(*shape, itemsize=max(dtype.itemsize, 8))
             with _any_error_means(damage), archive.open(info) as member:
                 arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
     return arrays
