@@ -182,7 +182,7 @@ def test_what_only_some_formats_hold(export: Callable[..., Path], tmp_path: Path
     if ending != ".bvh":
         assert "leave out up and unit" in refused(export, tmp_path, CLIP, ending, up="z", unit=0.01)
     if ending in SKINNED:
-        assert "30 and 60 frames per second" in refused(export, tmp_path, [CLIP.resampled(60.0), CLIP], ending)
+        assert "frames per second" in refused(export, tmp_path, [CLIP.resampled(60.0), CLIP], ending)
         assert export([CLIP, CLIP.slice(0, 5)], ending).exists()
     else:
         assert "holds one person, not 2" in refused(export, tmp_path, [CLIP, CLIP], ending)

@@ -414,7 +414,7 @@ def broken(motion: Motion) -> Motion:
 
 
 @pytest.mark.parametrize(
-    ("motion", "message"), [(batch(walk()), "one person at a time"), (broken(walk()), "from frame 2 on")]
+    ("motion", "message"), [(batch(walk()), "batch of shape"), (broken(walk()), "from frame 2 on")]
 )
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path, motion: Motion, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dropsim.body.clothes import Part
-from dropsim.body.skeleton import NUM_JOINTS
 from dropsim.export.people import Exported, Rig, quaternions_xyzw
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
@@ -73,7 +72,7 @@ def _record(server: "viser.ViserServer", exported: Exported) -> str:
     _set_scene(server, people)
     meshes, poses = list[list[tuple[Any, Any]]](), list[tuple[np.ndarray, np.ndarray]]()
     for name, motion, rig in exported.named_people():
-        parts = [Part.of(piece, rig.vertices, _dense(rig)) for piece in rig.pieces]
+        parts = [Part.of(piece, rig.vertices, rig.blend) for piece in rig.pieces]
         meshes.append([(part.joints, _add_part(server, f"/{name}_{k}", part, rig)) for k, part in enumerate(parts)])
         turns = quaternions_xyzw(motion.skeleton.global_rotations(motion.q))
         poses.append((turns[..., [3, 0, 1, 2]].round(6), motion.joints.round(5)))
@@ -102,13 +101,6 @@ def _add_part(server: "viser.ViserServer", name: str, part: Part, rig: Rig) -> "
         skin_weights=part.blend,
         color=part.color,
     )
-
-
-def _dense(rig: Rig) -> np.ndarray:
-    """Return the weights of all joints for each vertex, of which viser picks the four largest itself."""
-    dense = np.zeros((len(rig.vertices), NUM_JOINTS), dtype=np.float32)
-    np.add.at(dense, (np.arange(len(dense))[:, None], rig.joints), rig.weights)
-    return dense
 
 
 def _set_scene(server: "viser.ViserServer", people: Sequence[Motion]) -> None:

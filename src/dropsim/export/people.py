@@ -1,6 +1,5 @@
 """People and objects as every exporter takes them, and the skinned body of each person."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,8 @@ from dropsim.body.clothes import SHIRTS, Color, Piece, dressed
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import rotmat_to_unitquat
 from dropsim.export.hands import lifted_hands
+from dropsim.export.stage import Stage
+from dropsim.files.atomic import errors_of
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.scene.element import Solid
@@ -37,34 +38,18 @@ def linear_color(color: Color) -> list[float]:
     return [((channel + 0.055) / 1.055) ** 2.4 for channel in color]
 
 
-def checked(motions: Motion | Sequence[Motion], path: Path) -> list[Motion]:
-    """Return the people that go into one file, or raise with the reason why they cannot."""
-    people = [motions] if isinstance(motions, Motion) else list(motions)
-    if not people:
-        raise ValueError(f"{path}: there is no motion to write")
-    for motion in people:
-        if motion.root.ndim != 2:
-            batch = tuple(motion.root.shape[:-2])
-            raise ValueError(f"{path}: the motion is a batch of shape {batch}: pick one, or pass a list of single ones")
-        if len(motion) == 0:
-            raise ValueError(f"{path}: the motion has no frames")
-        if not 0 < motion.fps < math.inf:
-            raise ValueError(f"{path}: the motion has {motion.fps} frames per second: expected a positive number")
-        if not all(np.isfinite(values).all() for values in (motion.root, motion.q, motion.joints)):
-            raise ValueError(f"{path}: the motion holds values that are not finite, so it was not written")
-    rates = sorted({motion.fps for motion in people})
-    if len(rates) > 1:
-        listed = " and ".join(f"{rate:g}" for rate in rates)
-        raise ValueError(f"{path}: one file has one rate, not {listed} frames per second: resample the motions first")
-    return people
-
-
 def single(motions: Motion | Sequence[Motion], path: Path) -> Motion:
     """Return the one person of a file that can hold only one."""
-    people = checked(motions, path)
-    if len(people) > 1:
-        raise ValueError(f"{path}: a {path.suffix} file holds one person, not {len(people)}: write them one by one")
+    with errors_of(path):
+        people = Stage(as_people(motions)).people
+        if len(people) > 1:
+            raise ValueError(f"a {path.suffix} file holds one person, not {len(people)}: write them one by one")
     return people[0]
+
+
+def as_people(motions: Motion | Sequence[Motion]) -> tuple[Motion, ...]:
+    """Return one or several motions as several."""
+    return (motions,) if isinstance(motions, Motion) else tuple(motions)
 
 
 def object_names(objects: Sequence[Solid]) -> list[str]:
@@ -101,22 +86,17 @@ class Exported:
         seed: int | None = None,
     ) -> "Exported":
         """Check everything that goes into a file; hands are bent out of the ground, the level floor unless given."""
-        people, ground = checked(motions, path), Plane.ground() if ground is None else ground
-        frames = max(map(len, people))
-        if ground.normal.ndim > 1 and ground.normal.shape[:-1] != (frames,):
-            raise ValueError(f"{path}: the ground needs one plane, or one for each of the motion's {frames} frames")
-        for solid in objects:
-            if solid.centre.shape != (frames, 3):
-                raise ValueError(f"{path}: the {solid.name} needs a place for each of {frames} frames: pick one world")
-            lasting = solid.at_all_times()
-            if not (solid.there.any() and np.isfinite(lasting.centre).all() and np.isfinite(lasting.rotation).all()):
-                raise ValueError(f"{path}: the {solid.name} has places that are not finite, so nothing was written")
+        with errors_of(path):
+            stage = Stage(as_people(motions), objects=objects, ground=Plane.ground() if ground is None else ground)
+            for solid in objects:
+                lasting = solid.at_all_times()
+                if not (
+                    solid.there.any() and np.isfinite(lasting.centre).all() and np.isfinite(lasting.rotation).all()
+                ):
+                    raise ValueError(f"the {solid.name} has places that are not finite, so nothing was written")
         bent = list[Motion]()
-        for motion in people:
-            until = slice(len(motion))
-            below = ground.map(
-                lambda v, at=until: v[at] if v.ndim > 1 else v, lambda s, at=until: s[at] if s.ndim else s
-            )
+        for motion in stage.people:
+            below = stage.plane(slice(len(motion)))
             bent.append(replace(motion, q=lifted_hands(motion.q, motion.joints, motion.skeleton, below)))
         return cls(bent, objects, body, seed)
 
@@ -157,34 +137,35 @@ class Rig:
     vertices: Float[np.ndarray, "v 3"]
     """[m]"""
     normals: Float[np.ndarray, "v 3"]
-    faces: UInt32[np.ndarray, "f 3"]
-    joints: UInt8[np.ndarray, "v 4"]
-    """The joints that move each vertex; 0 where the weight is 0, as glTF has it."""
-    weights: Float[np.ndarray, "v 4"]
-    """Sum to one."""
+    blend: Float[np.ndarray, "v 22"]
+    """Shares of the joints that move each vertex; they sum to one."""
     pieces: tuple[Piece, ...]
-    """Parts of one colour each: clothes, skin and hair, or the whole body. `faces` are those of all pieces, one after
-    the other."""
+    """Parts of one colour each: clothes, skin and hair, or the whole body."""
 
     @classmethod
     def of(cls, motion: Motion, body: Body | None, number: int) -> "Rig":
         """Return a body fitted to a person's bones: the shipped one, dressed as person `number`, or the given one."""
         rest = motion.skeleton.rest
         if body is None:
-            person = dressed(Body.shipped().fitted(motion.skeleton), number)
-            vertices, normals, pieces = person.vertices, person.normals, person.pieces
-            joints = np.argsort(-person.blend, axis=-1, kind="stable")[:, :4]
-            weights = np.take_along_axis(person.blend, joints, -1)
+            skin = dressed(Body.shipped().fitted(motion.skeleton), number)
+            normals, pieces = skin.normals, skin.pieces
         else:
-            body = body.fitted(motion.skeleton)
-            vertices, normals, joints, weights = body.vertices, body.normals(body.vertices), body.joints, body.weights
-            pieces = (Piece("body", SHIRTS[number % len(SHIRTS)], body.faces),)
-        ground = np.array((rest[0, 0], vertices[:, 1].min(), rest[0, 2]))
-        weights = weights.astype(np.float32)
-        weights /= weights.sum(-1, keepdims=True)
-        joints = np.where(weights > 0, joints, 0).astype(np.uint8)
+            skin = body.fitted(motion.skeleton)
+            normals, pieces = skin.normals(skin.vertices), (Piece("body", SHIRTS[number % len(SHIRTS)], skin.faces),)
+        ground = np.array((rest[0, 0], skin.vertices[:, 1].min(), rest[0, 2]))
         normals = normals.astype(np.float32)
         # A vertex in no face, or in faces without area; glTF wants unit length of it all the same.
         normals[np.linalg.norm(normals, axis=-1) < 0.5] = (0.0, 1.0, 0.0)
-        faces = np.concatenate([piece.faces for piece in pieces]).astype(np.uint32)
-        return cls(rest - ground, (vertices - ground).astype(np.float32), normals, faces, joints, weights, pieces)
+        return cls(rest - ground, (skin.vertices - ground).astype(np.float32), normals, skin.blend, pieces)
+
+    @property
+    def faces(self) -> UInt32[np.ndarray, "f 3"]:
+        """Triangles of all pieces, one after the other."""
+        return np.concatenate([piece.faces for piece in self.pieces]).astype(np.uint32)
+
+    def strongest(self) -> tuple[UInt8[np.ndarray, "v 4"], Float[np.ndarray, "v 4"]]:
+        """Return the four joints that move each vertex, 0 where the weight is 0, as glTF has it, and their weights."""
+        joints = np.argsort(-self.blend, axis=-1, kind="stable")[:, :4]
+        weights = np.take_along_axis(self.blend, joints, -1).astype(np.float32)
+        weights /= weights.sum(-1, keepdims=True)
+        return np.where(weights > 0, joints, 0).astype(np.uint8), weights

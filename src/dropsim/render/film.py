@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from dropsim.export.stage import Stage, as_stage
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 from dropsim.render.camera import Camera
 from dropsim.render.painter import paint
 from dropsim.render.snapshot import Snapshot
-from dropsim.render.stage import MAX_FPS, Stage, Style, as_stage, facing, follow
+from dropsim.render.stage import MAX_FPS, Style, facing, follow
 from dropsim.render.writers import FASTEST_GIF, writer_for
 
 Progress = Callable[[int, int], None]

@@ -9,9 +9,10 @@ from jaxtyping import Float
 from dropsim.body.clothes import SHIRTS, Color
 from dropsim.body.skeleton import PARENTS, Skeleton
 from dropsim.export.hands import lifted_hands
+from dropsim.export.stage import Stage
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
-from dropsim.render.stage import BLUE, RED, Stage
+from dropsim.render.stage import BLUE, RED
 from dropsim.scene.element import Solid
 
 GHOST = (0.48, 0.58, 0.84)

@@ -1,17 +1,16 @@
-"""People, a ghost, objects and the ground over time, to be drawn; and how it looks."""
+"""Where the camera stands, and how a picture looks."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.body.rotations import normalize, plane_basis
+from dropsim.body.rotations import plane_basis
+from dropsim.export.stage import Stage, as_stage
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.render.camera import Camera
-from dropsim.scene.element import Solid
 
 RED, BLUE = (0.90, 0.08, 0.12), (0.15, 0.25, 0.95)
 
@@ -19,95 +18,6 @@ MIN_SIDE, MAX_PIXELS = 16, 3840 * 2160
 """Of a picture [pixels]."""
 MAX_FPS = 240.0
 """Of a video [Hz]."""
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """One world with everyone and everything in it, at one rate."""
-
-    people: Sequence[Motion]
-    """A person whose motion ends early stands still. Each gets a colour of their own."""
-    ghost: Motion | None = None
-    """A translucent person, e.g. the first one without the push."""
-    objects: Sequence[Solid] = ()
-    """Objects with a pose for each frame, as a Rollout has them; not drawn at frames where it is not finite."""
-    ground: Plane = field(default_factory=Plane.ground)
-    """One plane, or with a leading dimension one for each frame, as a Rollout has it. Its squares move with its
-    pivot."""
-
-    def __post_init__(self) -> None:
-        if not self.people:
-            raise ValueError("a picture needs at least one motion")
-        everyone = (*self.people, *([] if self.ghost is None else [self.ghost]))
-        for motion in everyone:
-            _check(motion)
-        rates = sorted({motion.fps for motion in everyone})
-        if len(rates) > 1:
-            raise ValueError(f"motions at {rates} frames per second do not fit together: resample them to one rate")
-        for solid in self.objects:
-            if solid.centre.shape != (len(self), 3) or solid.rotation.shape != (len(self), 3, 3):
-                raise ValueError(f"the {solid.name} needs a place for each of the motion's {len(self)} frames")
-            if not 0 <= solid.radius < math.inf:
-                raise ValueError(f"the {solid.name} needs a positive radius, not {solid.radius:g}")
-        if self.ground.normal.ndim > 2 or (self.ground.normal.ndim == 2 and len(self.ground.normal) != len(self)):
-            raise ValueError(f"the ground needs one plane, or one for each of the motion's {len(self)} frames")
-        length = np.linalg.norm(self.ground.normal, axis=-1)
-        if not (np.isfinite(self.ground.offset).all() and np.allclose(length, 1.0)):
-            raise ValueError("the ground needs a finite offset and a normal of unit length")
-
-    def __len__(self) -> int:
-        """Count the frames of the longest motion."""
-        return max(len(motion) for motion in self.people)
-
-    @property
-    def fps(self) -> float:
-        """Frames per second [Hz]."""
-        return self.people[0].fps
-
-    def plane(self, index: int) -> Plane:
-        """Return the ground at a frame."""
-        return self.ground.map(lambda v: v[index] if v.ndim > 1 else v, lambda s: np.asarray(s[index]) if s.ndim else s)
-
-    def resampled(self, fps: float) -> "Stage":
-        """Return the stage at another rate."""
-        if fps == self.fps:
-            return self
-        last = len(self) - 1
-        at = np.minimum(np.arange(int(last / self.fps * fps + 1e-6) + 1) * (self.fps / fps), last)
-        low = at.astype(int)
-        high, share = np.minimum(low + 1, last), at - low
-
-        def blend(path: np.ndarray, dims: int) -> np.ndarray:
-            if path.ndim == dims:
-                return path
-            return path[low] + (path[high] - path[low]) * share.reshape(-1, *([1] * dims))
-
-        ground = self.ground.map(lambda vectors: blend(vectors, 1), lambda scalars: blend(scalars, 0))
-        # Rotations are those of the nearest frame: at display rates nobody sees the difference.
-        nearest = np.where(share < 0.5, low, high)
-        objects = [replace(s, centre=blend(s.centre, 1), rotation=s.rotation[nearest]) for s in self.objects]
-        return replace(
-            self,
-            people=tuple(motion.resampled(fps) for motion in self.people),
-            ghost=None if self.ghost is None else self.ghost.resampled(fps),
-            objects=objects,
-            ground=replace(ground, normal=normalize(ground.normal)),
-        )
-
-
-def as_stage(shown: Stage | Motion) -> Stage:
-    """Return a stage as it is, and a motion alone on a level floor."""
-    return shown if isinstance(shown, Stage) else Stage((shown,))
-
-
-def _check(motion: Motion) -> None:
-    if motion.root.ndim != 2:
-        batch = tuple(motion.root.shape[:-2])
-        raise ValueError(f"can draw one person at a time, got a motion with batch shape {batch}: pick one first")
-    finite = np.isfinite(motion.joints).all((1, 2)) & np.isfinite(motion.q).all((1, 2, 3))
-    if not finite.all():
-        frame = int(finite.argmin())
-        raise ValueError(f"cannot draw a motion whose joints are not finite from frame {frame} on: cut it there first")
 
 
 def floor_axes(floor: Plane) -> tuple[Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]]:
