@@ -66,26 +66,6 @@ def kernel_folder() -> Path | None:
     return folder if os.access(folder, os.W_OK) else None
 
 
-def kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
-    """Compile a function for one core, with every operation in the order written."""
-    return _compiled(function, fastmath=False)
-
-
-def inlined_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
-    """Compile a function into its callers: to hand over ten arrays takes longer than a little arithmetic on them."""
-    return _compiled(function, fastmath=False, forceinline=True)
-
-
-def fast_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
-    """Compile a function whose sums may be reordered, as in a matrix product, in an order that no batch changes."""
-    return _compiled(function, fastmath={"reassoc", "contract"})
-
-
-def inlined_fast_kernel(function: Callable[..., Any]) -> Any:  # noqa: ANN401
-    """Compile a function whose sums may be reordered into its callers."""
-    return _compiled(function, fastmath={"reassoc", "contract"}, forceinline=True)
-
-
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:  # noqa: ANN401
     import numba.core.config  # not above: `compiled()` answers before numba, which takes half a second, is loaded
 
@@ -100,6 +80,17 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Any:  # noqa: ANN
         return numba.njit(cache=True, error_model="numpy", **options)(function)
     finally:
         settings.CACHE_DIR = before
+
+
+_REORDERED = {"reassoc", "contract"}
+kernel = functools.partial(_compiled, fastmath=False)
+"""Compiles a function for one core, with every operation in the order written."""
+inlined_kernel = functools.partial(_compiled, fastmath=False, forceinline=True)
+"""Compiles a function into its callers: to hand over ten arrays takes longer than a little arithmetic on them."""
+fast_kernel = functools.partial(_compiled, fastmath=_REORDERED)
+"""Compiles a function whose sums may be reordered, as in a matrix product, in an order that no batch changes."""
+inlined_fast_kernel = functools.partial(_compiled, fastmath=_REORDERED, forceinline=True)
+"""Compiles a function whose sums may be reordered into its callers."""
 
 
 def compiled() -> bool:

@@ -39,7 +39,7 @@ def errors_of(path: str | Path) -> Iterator[None]:
     """Put a file's name before its fault; whatever else goes wrong while a file is read is damage to it."""
     try:
         yield
-    except OSError:
+    except (FileNotFoundError, PermissionError, IsADirectoryError, TimeoutError):
         raise
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None

@@ -43,10 +43,7 @@ def read_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the fil
 
 def _read_archive(data: bytes, budget: Budget) -> tuple[Any, Storages]:
     """Return content and storages of an archive, as PyTorch writes since version 1.6."""
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(data))
-    except OSError:
-        raise ValueError("the archive is damaged: copy or download it again") from None
+    archive = zipfile.ZipFile(io.BytesIO(data))
 
     def read(name: str) -> bytes:
         budget.take(archive.getinfo(name).file_size, itemsize=1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dropsim.files.limits import Budget, strided, tree_order
+from dropsim.files.limits import Budget, read_json, strided, tree_order
 
 MAX_BYTES = 1 << 30
 """Largest file that is read [bytes]."""
@@ -46,12 +46,7 @@ class Glb:
         length, kind = struct.unpack_from("<I4s", data, 12)
         if kind != b"JSON" or length > min(MAX_JSON, len(data) - 20):
             raise ValueError("cut off, or damaged at its beginning: export it again")
-        try:
-            document = json.loads(data[20 : 20 + length])
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict):
-            raise ValueError("its JSON part cannot be read: export it again")
+        document = read_json(data[20 : 20 + length])
         rest, size = data[20 + length :], 0
         if len(rest) >= 8:
             size, kind = struct.unpack_from("<I4s", rest)

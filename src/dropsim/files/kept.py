@@ -4,7 +4,6 @@ Mapped arrays are there at once, and processes share their memory. The files are
 """
 
 import contextlib
-import json
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -14,13 +13,19 @@ import numpy as np
 import safetensors.numpy
 
 from dropsim.files.atomic import atomic_path, errors_of
+from dropsim.files.limits import read_json
 
 MAX_HEADER = 1 << 20
 """Longest header that is parsed [bytes]."""
 MAX_KEPT = 12
 """Number of files that a folder keeps, the last used ones."""
 _KINDS = {f"{kind.upper()}{8 * size}": np.dtype(f"{kind}{size}") for kind in "ui" for size in (1, 2, 4, 8)}
-_KINDS |= {"BOOL": np.dtype(bool), "F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}
+_KINDS |= {
+    "BOOL": np.dtype(bool),
+    "F16": np.dtype(np.float16),
+    "F32": np.dtype(np.float32),
+    "F64": np.dtype(np.float64),
+}
 
 
 def kept(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -41,21 +46,26 @@ def kept(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, 
 
 def map_arrays(path: Path) -> dict[str, np.ndarray]:
     """Map the arrays of a safetensors file into memory; what is written to them is not written to the file."""
-    size = path.stat().st_size
-    with path.open("rb") as file, errors_of(path):
+    with errors_of(path):
+        return map_safetensors(path)[0]
+
+
+def map_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Return the arrays of a safetensors file, mapped into memory, and its metadata."""
+    size, arrays = path.stat().st_size, dict[str, np.ndarray]()
+    with path.open("rb") as file:
         start = 8 + int.from_bytes(file.read(8), "little")
         if start > min(MAX_HEADER, size):
             raise ValueError("not a safetensors file, or cut off")
-        header = json.loads(file.read(start - 8))
-        header.pop("__metadata__", None)
+        header = read_json(file.read(start - 8))
+        metadata = header.pop("__metadata__", {})
         # Copy on write, so that kernels see the arrays as they see all others.
         data = np.memmap(file, dtype=np.uint8, mode="c")
-        arrays = {}
-        for name, entry in header.items():
-            kind, shape = _KINDS[entry["dtype"]], tuple(map(int, entry["shape"]))
-            first, last = (start + int(offset) for offset in entry["data_offsets"])
-            is_inside = min(shape, default=0) >= 0 and start <= first <= last <= size and first % kind.itemsize == 0
-            if not is_inside or math.prod(shape) * kind.itemsize != last - first:
-                raise ValueError(f"{name[:60]} lies outside the file, or has another size than it says")
-            arrays[name] = np.ndarray(shape, kind, buffer=data, offset=first)
-    return arrays
+    for name, entry in header.items():
+        kind, shape = _KINDS[entry["dtype"]], tuple(map(int, entry["shape"]))
+        first, last = (start + int(offset) for offset in entry["data_offsets"])
+        is_inside = min(shape, default=0) >= 0 and start <= first <= last <= size and first % kind.itemsize == 0
+        if not is_inside or math.prod(shape) * kind.itemsize != last - first:
+            raise ValueError(f"{name[:60]} lies outside the file, or has another size than it says")
+        arrays[name] = np.ndarray(shape, kind, buffer=data, offset=first)
+    return arrays, metadata

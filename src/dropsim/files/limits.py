@@ -1,7 +1,9 @@
 """Bounds on what a file may ask for, checked before memory is taken: a few bytes can claim anything."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +32,17 @@ class Budget:
         self.left -= itemsize
         if self.left < 0:
             raise ValueError("asks for far more memory than its size: it is damaged, or cut it into pieces")
+
+
+def read_json(text: str | bytes) -> dict[str, Any]:
+    """Parse a JSON object that is part of a file."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise ValueError("its JSON part cannot be read: it is damaged, or another kind of file")
+    return values
 
 
 def strided(

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import safetensors
 import safetensors.numpy
 
 from dropsim.files.atomic import atomic_path, errors_of
+from dropsim.files.kept import map_safetensors
+from dropsim.files.limits import Budget, read_json
 
-MAX_METADATA = 100_000
-"""Longest metadata that is parsed [characters]."""
 MAX_LAYERS = 64
 """Most hidden layers that a network may have."""
 MAX_SIZE = 1 << 20
@@ -37,21 +36,15 @@ def read_weights(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], di
     with errors_of(path):
         if not Path(path).is_file():
             raise ValueError("it is not there: give a .safetensors file that dropsim wrote")
-        try:
-            with safetensors.safe_open(path, framework="np") as file:
-                text = (file.metadata() or {}).get("dropsim", "{}")
-                metadata: Any = json.loads(text) if len(text) <= MAX_METADATA else None
-                if (other := metadata.get("kind")) != kind:
-                    raise ValueError(f"it holds {str(other or 'weights of unknown origin')[:60]}, not {kind}")
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-        except (safetensors.SafetensorError, json.JSONDecodeError, RecursionError, TypeError, AttributeError):
-            raise ValueError(
-                "it is not a safetensors file that dropsim wrote, or it or its metadata is damaged or too long"
-            ) from None
-        for name, value in tensors.items():
+        budget, (mapped, texts) = Budget(Path(path)), map_safetensors(Path(path))
+        metadata = read_json(texts.get("dropsim", "{}"))
+        if (other := metadata.get("kind")) != kind:
+            raise ValueError(f"it holds {str(other or 'weights of unknown origin')[:60]}, not {kind}")
+        for name, value in mapped.items():
+            budget.take(value.nbytes, itemsize=1)
             if not np.isfinite(value).all():
                 raise ValueError(f"{name[:60]} holds values that are not finite")
-        return tensors, metadata
+        return {name: np.array(value) for name, value in mapped.items()}, metadata
 
 
 def read_record(metadata: Mapping[str, Any], name: str, record: type[Record]) -> Record:
