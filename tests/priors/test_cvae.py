@@ -225,7 +225,7 @@ def test_sizes_are_compared_before_anything_is_built(tmp_path, monkeypatch):
     arrays, metadata = spoilt(shape__latent=1_000_000, shape__decoder=[1_000_000, 1_000_000], shape__groups=1)
     write_weights(tmp_path / "huge.safetensors", "cvae", arrays, metadata)
     tracemalloc.start()
-    with pytest.raises(ValueError, match="JSON part cannot be read"):
+    with pytest.raises(ValueError, match=r"has shape|lack"):
         CVAEPrior.load(tmp_path / "huge.safetensors")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

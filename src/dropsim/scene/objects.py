@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from dropsim.body.rotations import exp, plane_basis
+from dropsim.body.rotations import exp, normalize, plane_basis
 from dropsim.body.skeleton import flat, joint_index
 from dropsim.compute.jit import kernel
 from dropsim.control.leaning import lean_against, leaning
@@ -168,6 +168,8 @@ class Flight:
 
 NUM_SUBSTEPS = 16
 """Steps of a ball within a frame: it is stiffer than a frame is short."""
+MOST_MOVES = 50
+"""Moves that bring a ball out of people who stand where it is thrown, from one joint after the other."""
 BOUNCE = 0.7
 """Share of its speed that a ball keeps when it bounces off the floor."""
 
@@ -268,11 +270,23 @@ def _bounce(
                 c[k] += max(below, 0.0) * n[k]
 
 
-def _refuse_inside(what: str, centre: Float[np.ndarray, "*w 3"], radius: float, context: SceneContext) -> None:
-    """Refuse a ball that starts inside somebody."""
-    gap = np.linalg.norm(context.people.x - centre[..., None, None, :], axis=-1) - context.skeleton.radii - radius
-    if (gap < -0.02).any():
-        raise ValueError(f"{what} is inside a person: move it away by {-float(gap.min()):.2f} m")
+INSIDE = 0.02
+"""Depth to which a ball may be in somebody when it is thrown [m]."""
+
+
+def _clear_of_people(centre: Float[np.ndarray, "*w 3"], radius: float, context: SceneContext) -> np.ndarray:
+    """Return the centre of a ball, moved out of people who have come to its place."""
+    joints = context.people.x.reshape(*centre.shape[:-1], -1, 3)
+    reach = np.tile(context.skeleton.radii + radius, context.batch[-1])
+    for _ in range(MOST_MOVES):
+        away = centre[..., None, :] - joints
+        depth = reach - np.linalg.norm(away, axis=-1)
+        if depth.max() <= INSIDE:
+            break
+        worst = depth.argmax(-1)[..., None]
+        way = normalize(np.take_along_axis(away, worst[..., None], -2)[..., 0, :] + np.array([0.0, 0.0, 1e-6]))
+        centre = centre + np.maximum(np.take_along_axis(depth, worst, -1), 0.0) * way
+    return centre
 
 
 @dataclass(frozen=True)
@@ -296,14 +310,19 @@ class Ball(Flying):
             raise ValueError(f"a ball at {height:g} m is in the floor: give at least its radius, {self.radius:g} m")
 
     def begin(self, context: SceneContext) -> Flight | None:
-        return self._thrown(context) if self.start * context.fps < 1 else None
+        if self.start * context.fps >= 1:
+            return None
+        flight = self._thrown(context)
+        moved = float(np.linalg.norm(flight.centre - np.array(self.position), axis=-1).max())
+        if moved > 0:
+            raise ValueError(f"the ball that starts at {self.position} is inside a person: move it by {moved:.2f} m")
+        return flight
 
     def _thrown(self, context: SceneContext) -> Flight:
         centre, velocity = (
             np.broadcast_to(np.array(v), (*context.batch[:-1], 3)) for v in (self.position, self.velocity)
         )
-        _refuse_inside(f"the ball that starts at {self.position}", centre, self.radius, context)
-        return Flight(centre, velocity, np.zeros_like(centre))
+        return Flight(_clear_of_people(centre, self.radius, context), velocity, np.zeros_like(centre))
 
 
 @dataclass(frozen=True)
@@ -339,8 +358,7 @@ class Throw(Flying):
         centre = aim + self.distance * side
         centre[..., 2] = np.maximum(centre[..., 2], context.floor[..., self.person] + self.radius)
         velocity = (aim + last * pace - centre) / last + np.array([0.0, 0.0, 0.5 * GRAVITY * last])
-        _refuse_inside(f"the ball thrown from {self.distance:g} m", centre, self.radius, context)
-        return Flight(centre, velocity, np.zeros_like(centre))
+        return Flight(_clear_of_people(centre, self.radius, context), velocity, np.zeros_like(centre))
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,6 +471,8 @@ class Load:
     """Of the person's centre of mass at the last frame [m/s]."""
     places: Float[np.ndarray, "*w n 3"]
     """Middles of the bags [m]."""
+    acceleration: Float[np.ndarray, "*w 3"]
+    """Acceleration of the bags [m/s^2]."""
 
 
 @dataclass(frozen=True)
@@ -476,17 +496,22 @@ class Carry(Element[Load]):
         masses = context.skeleton.masses
         velocity = (masses[:, None] * context.people.v[..., self.person, :, :]).sum(-2) / masses.sum()
         joints = [joint_index(name) for name in _HANDS[self.hand]]
-        return Load(velocity, context.people.x[..., self.person, joints, :] - np.array([0.0, 0.0, HANGING]))
+        places = context.people.x[..., self.person, joints, :] - np.array([0.0, 0.0, HANGING])
+        return Load(velocity, places, np.zeros_like(velocity))
 
     def act(self, memory: Load | None, context: SceneContext) -> tuple[Load, StepInputs]:
         """Pull at the wrists with the weight, and with the inertia of a load that moves with the body as a whole."""
         now = self.begin(context)
         if context.frame < round(self.start * context.fps):
             return now, StepInputs()
+        before = memory or now
         # Up to what people feel who jump down a step: impacts are not passed on through an arm.
-        change = np.clip((now.velocity - (memory or now).velocity) * context.fps, -GRAVITY, GRAVITY)
+        change = np.clip((now.velocity - before.velocity) * context.fps, -GRAVITY, GRAVITY)
+        # A load heavier than the body would overshoot every frame: the body follows what the load did a frame before.
+        share = min(1.0, float(context.skeleton.masses.sum()) / self.mass)
+        now = replace(now, acceleration=before.acceleration + share * (change - before.acceleration))
         joints = [joint_index(name) for name in _HANDS[self.hand]]
-        load = context.force_on(self.person, joints, -self.mass * (change + np.array([0.0, 0.0, GRAVITY])))
+        load = context.force_on(self.person, joints, -self.mass * (now.acceleration + np.array([0.0, 0.0, GRAVITY])))
         if self.hand == "both":
             return now, StepInputs(forces=load, loads=load)
         side = 1.0 if self.hand == "right" else -1.0
