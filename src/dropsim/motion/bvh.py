@@ -5,7 +5,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import ClassVar, TextIO
@@ -15,7 +15,9 @@ from jaxtyping import Bool, Float
 
 from dropsim.body.rotations import apply, euler_to_rotmat
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, Skeleton
-from dropsim.files.atomic import atomic_path
+from dropsim.files.atomic import atomic_path, errors_of
+from dropsim.files.limits import Budget
+from dropsim.files.names import printable
 from dropsim.motion.motion import Motion
 
 MAX_LINE = 1 << 20
@@ -23,8 +25,6 @@ MAX_LINE = 1 << 20
 MAX_NAME = 1000
 """Longest name of a joint [characters]."""
 MAX_JOINTS = 2000
-MAX_POSES = 20_000_000
-"""Frames times joints; 2 GB of matrices, or an hour of a 46-joint rig at 120 Hz."""
 MAX_VALUE = 1e9
 """Largest number [degrees or file units]; beyond it a number is a mistake, and products of such numbers overflow."""
 FRAME_TIMES = (1e-5, 100.0)
@@ -45,7 +45,12 @@ class Rig:
     parents: tuple[int, ...]
     """Index of each joint's parent, which comes before its children; -1 for the root."""
     offsets: Float[np.ndarray, "n 3"]
-    """Vector from the parent, in the zero pose."""
+    """Vector from the parent, in the parent's frame in the zero pose."""
+    rotations: Float[np.ndarray, "n 3 3"] = field(default_factory=lambda: np.eye(3)[None])
+    """Rotations relative to the parents in the zero pose; none in a BVH file."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rotations", np.broadcast_to(self.rotations, (len(self.names), 3, 3)))
 
 
 class SourceFile(ABC):
@@ -97,7 +102,8 @@ class RigMotion:
 
 
 def unique_name(name: str, names: Container[str]) -> str:
-    """Return a name that no other joint has: end sites share theirs, and some exporters repeat them."""
+    """Return a printable name that no other joint has: end sites share theirs, and some exporters repeat them."""
+    name = printable(name)
     copies = (f"{name}_duplicate{number}" for number in itertools.count(2))
     return next(copy for copy in itertools.chain((name,), copies) if copy not in names)
 
@@ -146,23 +152,22 @@ class _Lines:
         """Return plain numbers."""
         if len(words) != count:
             raise self.error(f"{len(words)} values instead of the {count} of {what}")
-        text = "".join(words)
-        try:
-            values = np.array([float(word) for word in words])
-        except ValueError:
-            values = np.array(math.nan)
-        if text.isascii() and "_" not in text and (np.abs(values) <= MAX_VALUE).all():
-            return values
-        hint = ", with a decimal point instead of the comma" if "," in text else ""
-        raise self.expected(f"plain numbers as {what}{hint}", [word for word in words if not _is_number(word)][:1])
+        values = _plain_numbers(words)
+        if values is None:
+            wrong = [word for word in words if _plain_numbers([word]) is None][:1]
+            hint = ", with a decimal point instead of the comma" if "," in wrong[0] else ""
+            raise self.expected(f"plain numbers as {what}{hint}", wrong)
+        return values
 
 
-def _is_number(word: str) -> bool:
-    """Tell whether a word is a number of a sane size; 1_000 and other scripts' digits are none in a BVH file."""
+def _plain_numbers(words: list[str]) -> np.ndarray | None:
+    """Return numbers of a sane size, or None; 1_000 and other scripts' digits are none in a BVH file."""
+    text = "".join(words)
     try:
-        return word.isascii() and "_" not in word and abs(float(word)) <= MAX_VALUE
+        values = np.array([float(word) for word in words])
     except ValueError:
-        return False
+        return None
+    return values if text.isascii() and "_" not in text and (np.abs(values) <= MAX_VALUE).all() else None
 
 
 _CHANNELS = tuple(f"{axis}{kind}" for kind in ("position", "rotation") for axis in "xyz")
@@ -229,8 +234,8 @@ _FRAME_TIME = re.compile(r"frame ?time ?:? ?(\S+)", re.IGNORECASE)
 def read_bvh(path: str | Path) -> RigMotion:
     """Read a BVH file of any hierarchy, channel order and rate; errors are ValueErrors with the file and the line."""
     path = Path(path)
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path}: not a file")
+    with errors_of(path):
+        budget = Budget(path)
     # -sig drops the byte order mark of Windows editors.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline=None) as file:
         lines = _Lines(path, file)
@@ -241,11 +246,13 @@ def read_bvh(path: str | Path) -> RigMotion:
         count = int(match[1]) if match else 0
         if count == 0:
             raise lines.expected("'Frames:' and their number, one or more", words)
-        if count * len(rig.names) > MAX_POSES:
-            raise lines.error(f"{count} frames are too many to hold in memory: cut the recording into pieces")
+        try:
+            budget.take(count, len(rig.names), 12)
+        except ValueError as error:
+            raise lines.error(str(error)) from None
         words = lines.next("'Frame Time:'")
         match = _FRAME_TIME.fullmatch(" ".join(words))
-        if not (match and _is_number(match[1]) and FRAME_TIMES[0] <= float(match[1]) <= FRAME_TIMES[1]):
+        if not match or _plain_numbers([match[1]]) is None or not FRAME_TIMES[0] <= float(match[1]) <= FRAME_TIMES[1]:
             raise lines.expected("'Frame Time:' and seconds, such as 0.0333333 for 30 Hz", words)
         rows: list[np.ndarray] = []
         for frame in range(count):

@@ -6,8 +6,9 @@ Bad frames are masked, so that a recording becomes its runs of good frames; `rea
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -80,7 +81,7 @@ class Clip:
     person: str
     category: str
     frames: int
-    held_out: bool
+    held_out: bool = False
     left_out: str = ""
     """Reason why these frames are not in the data set; empty where they are."""
     recording: str = ""
@@ -178,27 +179,20 @@ def reason_to_skip(name: str) -> str:
     return info.left_out if info else ""
 
 
-def _is_held_out(name: str, person: str, people: Collection[str]) -> bool:
-    return person in people or (name in cmu.clip_table() and cmu.subject(name) in cmu.EVALUATION_SUBJECTS)
-
-
 def read_on_floor(path: str | Path) -> Motion:
     """Read a motion file onto our skeleton, at the data set's rate and on the floor z = 0."""
     motion = read_recording(path, Skeleton.adult()).motion.resampled(FPS)
     return out_of_floor(grounded(on_floor(motion)))
 
 
-def read_clips(
-    path: str | Path, *, held_out: Iterable[str] = (), rig_map: RigMap | None = None
-) -> list[tuple[Clip, Motion | None]]:
+def read_clips(path: str | Path, *, rig_map: RigMap | None = None) -> list[tuple[Clip, Motion | None]]:
     """Read a recording as its runs of good frames on the floor, with labelled contacts; what is left out has no motion.
 
-    People whom priors are judged by are held out, and so are those that are named. `rig_map` is for BVH files.
+    `rig_map` is for BVH files.
     """
     path = Path(path)
-    name, people = path.stem, frozenset(held_out)
-    person, category = _person_and_category(name)
-    clip = Clip(name, person, category, 0, _is_held_out(name, person, people), recording=name)
+    name = path.stem
+    clip = Clip(name, *_person_and_category(name), 0, recording=name)
     if reason := reason_to_skip(name):
         return [(replace(clip, left_out=reason), None)]
     recording = read_recording(path, Skeleton.adult(), rig_map=rig_map if path.suffix.lower() == ".bvh" else None)
@@ -206,8 +200,7 @@ def read_clips(
     motion = Motion.from_rotations(motion.skeleton, FPS, motion.root, mend(motion.q), name=name)
     motion = on_floor(motion, ~_any(_pose_faults(motion)))
     person, category = _person_and_category(name, recording.rig)
-    is_held_out = _is_held_out(name, person, people)
-    clip = replace(clip, person=person, category=category, held_out=is_held_out, read_as=recording.read_as)
+    clip = replace(clip, person=person, category=category, read_as=recording.read_as)
     if SITTING.search(words_of(name).lower()) and np.quantile(motion.root[:, 2], 0.05) > SITTING_HEIGHT:
         return [(replace(clip, frames=len(motion), left_out=UNSEEN), None)]
     faults = find_faults(motion)
@@ -235,20 +228,20 @@ class _Build:
     """Job of turning recordings into clips."""
 
     folder: Path
-    held_out: frozenset[str]
     rig_map: RigMap | None
 
     def __call__(self, source: Path) -> list[Clip]:
         """Write a recording's runs of good frames, and then its lines of the index as a record that this was done."""
         try:
-            parts = read_clips(source, held_out=self.held_out, rig_map=self.rig_map)
-            for clip, motion in parts:
-                if motion is not None:
-                    write_amass(motion, self.folder / f"{clip.name}.npz")
-            clips = [clip for clip, _ in parts]
+            parts = read_clips(source, rig_map=self.rig_map)
         except (ValueError, OSError) as error:
-            person = source.stem.partition("_")[0]
-            clips = [Clip(source.stem, person, "other", 0, False, f"unreadable: {error}", source.stem)]
+            clip = Clip(source.stem, source.stem.partition("_")[0], "other", 0, recording=source.stem)
+            parts = [(replace(clip, left_out=f"unreadable: {error}"), None)]
+        # Outside: a full disk is no fault of the recording.
+        for clip, motion in parts:
+            if motion is not None:
+                write_amass(motion, self.folder / f"{clip.name}.npz")
+        clips = [clip for clip, _ in parts]
         _write_changed(self._record(source), json.dumps({"edition": EDITION, "clips": [asdict(c) for c in clips]}))
         return clips
 
@@ -275,7 +268,10 @@ def build(
     workers: int = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Clip, ...]:
-    """Turn a folder of BVH or AMASS files into a data set; recordings that are there already are not read again."""
+    """Turn a folder of BVH or AMASS files into a data set; recordings that are there already are not read again.
+
+    People whom priors are judged by are held out, and so are those that are named.
+    """
     source, out = Path(source), Path(out)
     inside = out.resolve()
     files = sorted(p for p in source.rglob("*") if p.suffix.lower() in ENDINGS and inside not in p.resolve().parents)
@@ -283,27 +279,22 @@ def build(
         raise ValueError(f"{source} holds no .bvh or .npz files")
     if clashes := [name for name, count in Counter(f.stem for f in files).items() if count > 1]:
         raise ValueError(f"{source} holds two files named {clashes[0]}: give each clip a name of its own")
-    job = _Build(out / "clips", frozenset(held_out), rig_map)
+    job = _Build(out / "clips", rig_map)
     job.folder.mkdir(parents=True, exist_ok=True)
     done = {file: job.done(file) for file in files}
     todo = [file for file, clips in done.items() if clips is None]
-    for count, (file, clips) in enumerate(zip(todo, _each(job, todo, workers), strict=True), start=1):
-        done[file] = clips
-        if progress:
-            progress(count, len(todo))
-    lines = [clip for file in files for clip in done[file] or ()]
-    clips = tuple(replace(c, held_out=_is_held_out(c.recording, c.person, job.held_out)) for c in lines)
+    with ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+        each = pool.map(job, todo) if pool else map(job, todo)
+        for count, (file, clips) in enumerate(zip(todo, each, strict=True), start=1):
+            done[file] = clips
+            if progress:
+                progress(count, len(todo))
+    lines, people = [clip for file in files for clip in done[file] or ()], {*held_out}
+    judged = {name for name in cmu.clip_table() if cmu.subject(name) in cmu.EVALUATION_SUBJECTS}
+    clips = tuple(replace(c, held_out=c.person in people or c.recording in judged) for c in lines)
     _write_changed(out / "index.json", json.dumps([asdict(c) for c in clips], indent=0) + "\n")
     _write_changed(out / "report.md", report(clips))
     return clips
-
-
-def _each(job: _Build, files: Sequence[Path], workers: int) -> Iterator[list[Clip]]:
-    if workers <= 1:
-        yield from map(job, files)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(job, files)
 
 
 def _write_changed(path: Path, text: str) -> None:
@@ -318,36 +309,24 @@ def report(clips: Iterable[Clip]) -> str:
     clips = tuple(clips)
     good, left_out = [c for c in clips if not c.left_out], [c for c in clips if c.left_out]
 
-    def minutes(chosen: Iterable[Clip]) -> float:
-        return sum(c.frames for c in chosen) / FPS / 60
+    def total(chosen: Iterable[Clip]) -> tuple[str, str, str]:
+        chosen = tuple(chosen)
+        minutes, low = sum(c.frames for c in chosen) / FPS / 60, sum(c.low for c in chosen) / FPS
+        return str(len(chosen)), f"{minutes:.1f}", f"{low:.0f}"
 
-    def low(chosen: Iterable[Clip]) -> float:
-        return sum(c.low for c in chosen) / FPS
-
-    people = ", ".join(sorted({c.person for c in good if c.held_out})) or "nobody"
-    rows = [("category", "clips", "minutes", "pelvis low [s]")]
-    for category in sorted({c.category for c in good}):
-        chosen = [c for c in good if c.category == category]
-        rows.append((category, str(len(chosen)), f"{minutes(chosen):.1f}", f"{low(chosen):.0f}"))
+    groups = {"all": good, "held out": [c for c in good if c.held_out]}
+    groups |= {name: [c for c in good if c.category == name] for name in sorted({c.category for c in good})}
     reasons = Counter(c.left_out.partition(":")[0] for c in left_out)
+    groups |= {f"left out: {name}": [c for c in left_out if c.left_out.startswith(name)] for name in reasons}
+    table = [("clips of", "number", "minutes", f"pelvis below {LOW:g} m [s]")]
+    table += [(name, *total(group)) for name, group in groups.items()]
     files = {c.recording: c.read_as for c in clips if c.read_as}
-    lines = [
-        "# Data set\n",
-        f"{len(good)} clips, {minutes(good) / 60:.2f} h at {FPS:g} Hz, {len({c.person for c in good})} people.",
-        f"Held out: {people} ({minutes(c for c in good if c.held_out):.1f} min).",
-        f"Pelvis below {LOW:g} m: {low(good):.0f} s; another {low(left_out):.0f} s were left out.",
-        f"\n{markdown(rows)}\n\n## Left out\n",
-    ]
-    for reason, count in reasons.most_common():
-        lost = minutes(c for c in left_out if c.left_out.startswith(reason))
-        lines.append(f"- {reason}: {count}, {lost:.1f} min of what was read")
-    lines.append("\n## Rigs\n")
-    for read_as, count in Counter(files.values()).most_common():
-        example = f", such as {next(name for name in files if files[name] == read_as)}" if ";" in read_as else ""
-        lines.append(f"- {read_as}: {count} files{example}")
-    lines.append("\n## Files\n")
-    lines += [f"- {c.recording}: {c.left_out}" + (f" ({c.frames / FPS:.1f} s)" if c.frames else "") for c in left_out]
-    return "\n".join(lines) + "\n"
+    rigs = [f"- {read_as}: {count} files" for read_as, count in Counter(files.values()).most_common()]
+    lost = [f"- {c.recording}: {c.left_out}" + (f" ({c.frames / FPS:.1f} s)" if c.frames else "") for c in left_out]
+    people = f"{len({c.person for c in good})} people at {FPS:g} Hz; held out: "
+    people += ", ".join(sorted({c.person for c in good if c.held_out})) or "nobody"
+    parts = ("# Data set\n", people + "\n", markdown(table), "\n## Rigs\n", *rigs, "\n## Files\n", *lost)
+    return "\n".join(parts) + "\n"
 
 
 def index_of(folder: str | Path, *, held_out: bool | None = None) -> list[Clip]:

@@ -162,8 +162,10 @@ def _every_command() -> Any:  # noqa: ANN401, a union that is made at run time
 
 def _sentence(error: Exception) -> str:
     """Say on one line what went wrong."""
+    from dropsim.files.names import printable
+
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-        return f"{error.filename}: {error.strerror}"
+        return printable(f"{error.filename}: {error.strerror}")
     if isinstance(error, MemoryError):
         return "there is not enough memory for this: ask for fewer people, samples or seconds"
-    return " ".join(str(error).split()) or type(error).__name__
+    return printable(" ".join(str(error).split())) or type(error).__name__
