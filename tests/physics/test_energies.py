@@ -471,7 +471,7 @@ def test_joints_far_from_every_plane_are_left_out_without_a_difference(rng):
     for colliders in ((ground, Plane.ground(), ice), (ground, Plane.ground(), ice, far)):
         around = solids(colliders, (len(x),))
         p, active = np.zeros(x.shape), np.zeros(x.shape[:2], dtype=np.bool_)
-        contact_targets(x, before, radii, around, 0.8, H, p, active, 0)
+        contact_targets(x, before, radii, around, 0.8, H, p, active)
         found.append([p, active])
         for i in range(len(x)):
             here, out = of_person(around, i), x[i].copy()

@@ -172,7 +172,7 @@ def test_the_contact_energy_knows_shapes():
     x = before.copy()
     x[0, 0, 1] = 0.8
     p, active = np.empty((1, NUM_JOINTS, 3)), np.empty((1, NUM_JOINTS), dtype=np.bool_)
-    contact_targets(x, before, np.full(NUM_JOINTS, 0.05), solids((wall,), ()), 0.8, H, p, active, 0)
+    contact_targets(x, before, np.full(NUM_JOINTS, 0.05), solids((wall,), ()), 0.8, H, p, active)
     assert active[0].tolist() == [True] + [False] * 21
     np.testing.assert_allclose(p[0, 0], [0.0, 0.34, 0.0], atol=1e-12)
 

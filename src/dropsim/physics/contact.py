@@ -579,7 +579,7 @@ def near_spheres(
 
 @kernel
 def contact_targets(
-    x: Array, before: Array, radii: Array, solids: Solids, friction: float, h: float, p: Array, active: Array, at: int
+    x: Array, before: Array, radii: Array, solids: Solids, friction: float, h: float, p: Array, active: Array
 ) -> None:
     """Project for the contact energy: spheres inside something come out to its surface and stick as far as friction holds.
 
@@ -591,19 +591,19 @@ def contact_targets(
         for j in range(NUM_JOINTS):
             px, py, pz = x[i, j, 0], x[i, j, 1], x[i, j, 2]
             if beyond_planes(radii[j], px, py, pz, here):
-                active[i, at + j] = False
-                p[i, at + j, 0], p[i, at + j, 1], p[i, at + j, 2] = px, py, pz
+                active[i, j] = False
+                p[i, j, 0], p[i, j, 1], p[i, j, 2] = px, py, pz
                 continue
             found = nearest_on_the_way(radii[j], before[i, j], px, py, pz, here, h)
             gap = found[0] - radii[j]
-            active[i, at + j] = gap < 0
+            active[i, j] = gap < 0
             if gap < 0:
                 mu = friction if math.isnan(found[7]) else found[7]
                 px, py, pz = px - gap * found[1], py - gap * found[2], pz - gap * found[3]
                 sx, sy, sz, length = _slide(px, py, pz, before[i, j], h, found)
                 undone = min(length, -mu * gap) / max(length, 1e-12)
                 px, py, pz = px - undone * sx, py - undone * sy, pz - undone * sz
-            p[i, at + j, 0], p[i, at + j, 1], p[i, at + j, 2] = px, py, pz
+            p[i, j, 0], p[i, j, 1], p[i, j, 2] = px, py, pz
 
 
 @inlined_kernel

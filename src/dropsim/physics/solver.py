@@ -13,7 +13,7 @@ from dropsim.body.joints import NUM_JOINTS
 from dropsim.body.kinematics import copy
 from dropsim.body.skeleton import Skeleton
 from dropsim.compute.jit import kernel
-from dropsim.physics.energy import Energy, Frame, KernelEnergy, check_energy, check_target
+from dropsim.physics.energy import Energy, Frame, check_energy, check_target
 
 Array = Any
 """numba knows the types."""
@@ -44,15 +44,14 @@ class System:
         self.constant = constant
 
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> tuple[np.ndarray, np.ndarray]:
-        """The local step: let every energy write its rows; return p and which rows apply."""
-        p, active = np.zeros((len(x), len(self.matrix.A), 3)), np.ones((len(x), len(self.matrix.A)), dtype=np.bool_)
+        """The local step: let every energy project; return p and which rows apply."""
+        num = len(self.matrix.A)
+        p, active = np.empty((len(x), num, 3)), np.ones((len(x), num), dtype=np.bool_)
         for energy, rows in zip(self.energies, self.rows, strict=True):
-            if isinstance(energy, KernelEnergy):
-                energy.write(x, frame, p, active, rows.start)
-            else:
-                target = check_target(energy, energy.project(x, frame), len(x), rows.stop - rows.start)
-                p[:, rows] = target.p
-                active[:, rows] = True if target.active is None else target.active
+            target = check_target(energy, energy.project(x, frame), len(x), rows.stop - rows.start)
+            p[:, rows] = target.p
+            if target.active is not None:
+                active[:, rows] = target.active
         return p, active
 
     def iterate(self, x: Float[np.ndarray, "n 22 3"], frame: Frame, num: int) -> Float[np.ndarray, "n 22 3"]:
