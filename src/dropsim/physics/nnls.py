@@ -4,9 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
 
-from dropsim.body.skeleton import flat
 from dropsim.compute.jit import inlined_kernel, kernel
 
 Array = Any
@@ -15,28 +13,7 @@ ROUNDING = 4 * float(np.finfo(np.float64).eps)
 """Relative to its factors, a sum of a few products is as good as zero below this. Columns that are equal would take
 turns for ever otherwise."""
 FINE, ENDLESS, NOT_FINITE = 0, 1, 2
-"""What a least-squares problem came to."""
-
-
-def nnls(
-    F: Float[np.ndarray, "*b m n"],
-    b: Float[np.ndarray, "*b m"],
-    active: Bool[np.ndarray, "*b n"] | None = None,
-    *,
-    ridge: float = 0.0,
-) -> Float[np.ndarray, "*b n"]:
-    """Return c >= 0 that minimises |F c - b|^2, with c = 0 in the columns that are not active.
-
-    F c is unique; if columns depend on each other, c is not. A ridge above zero adds (ridge s |c|)^2, s being the norm
-    of the longest column, and so picks the smallest c: the optimality conditions are then off by ridge^2 s^2 c, which
-    is 1e-12 at ridge = 1e-6.
-    """
-    if not ridge >= 0:
-        raise ValueError(f"the ridge of a least-squares problem cannot be negative, and is {ridge}")
-    active = np.ones((*F.shape[:-2], F.shape[-1]), dtype=np.bool_) if active is None else active
-    c = np.zeros((*F.shape[:-2], F.shape[-1]))
-    check(_solve_all(flat(F, 2), flat(b, 1), flat(active, 1), ridge, flat(c, 1)))
-    return c
+"""Results of a least-squares problem."""
 
 
 def check(status: int) -> None:
@@ -51,40 +28,23 @@ def check(status: int) -> None:
 
 
 @kernel
-def _solve_all(F: Array, b: Array, active: Array, ridge: float, c: Array) -> int:
-    num_rows, num_columns = F.shape[1], F.shape[2]
-    A, found = np.empty((num_columns, num_rows)), np.empty(num_columns)
-    columns, status = np.empty(num_columns, dtype=np.int64), FINE
-    for i in range(len(F)):
-        n = 0
-        for j in range(num_columns):
-            if active[i, j]:
-                for r in range(num_rows):
-                    A[n, r] = F[i, r, j]
-                columns[n] = j
-                n += 1
-        found[:] = 0.0
-        status = max(status, solve(A, b[i], n, ridge, found))
-        for k in range(n):
-            c[i, columns[k]] = found[k]
-    return status
-
-
-@kernel
 def solve(A: Array, b: Array, n: int, ridge: float, x: Array) -> int:
-    """Solve one problem, of which A holds the n columns as rows.
+    """Write x >= 0 that minimises |A^T x - b|^2, of which A holds the n columns as rows; return what it came to.
 
-    With a ridge, the search starts at x, which has to be 0 or more: from the solution of a similar problem it is short.
+    A^T x is unique; if columns depend on each other, x is not. A ridge above zero adds (ridge s |x|)^2, s being the norm
+    of the longest column, and so picks the smallest x: the optimality conditions are then off by ridge^2 s^2 x, which
+    is 1e-12 at ridge = 1e-6. With a ridge, the search starts at x, which has to be 0 or more: from the solution of a
+    similar problem it is short.
     """
-    longest, size = 0.0, 0.0
+    longest, total = 0.0, 0.0
     for r in range(len(b)):
-        size += b[r]
+        total += b[r]
     for j in range(n):
         square = 0.0
         for r in range(len(b)):
             square += A[j, r] * A[j, r]
         longest = max(longest, square) if math.isfinite(square) else square
-    if not math.isfinite(longest + size):
+    if not math.isfinite(longest + total):
         for j in range(n):
             x[j] = 0.0
         return NOT_FINITE
