@@ -119,19 +119,6 @@ def test_value_is_half_weight_times_squared_residual(name, poses):
 
 
 @EVERY
-def test_batch_equals_loop_to_the_last_bit(name, poses):
-    x, x_t, q, candidates = poses
-    energy = ENERGIES[name]()
-    together = energy.project(x, frame_of(x_t, q, candidates))
-    for i in range(len(x)):
-        one = slice(i, i + 1)
-        alone = energy.project(x[one], frame_of(x_t[one], q[one], candidates[one]))
-        assert np.array_equal(np.broadcast_to(together.p, (len(x), *together.p.shape[1:]))[i], alone.p[0])
-        if together.active is not None:
-            assert np.array_equal(together.active[i], alone.active[0])
-
-
-@EVERY
 def test_one_global_step_minimises_the_quadratic(name, poses):
     # With p held fixed, M (x - y) + w A^T (A x - p) = 0 at the minimum of 1/2 |x - y|^2_M + w/2 |A x - p|^2.
     x, x_t, q, candidates = poses

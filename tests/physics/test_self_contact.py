@@ -34,7 +34,8 @@ def crossed(by):
     gap = x[joint_index("right_ankle")] - x[joint_index("left_ankle")]
     y = x.copy()
     y[legs] += by * gap / np.linalg.norm(gap)
-    return x, settling.restore_lengths(y, SKELETON, iterations=8)
+    settling.restore_person(y, SKELETON.lengths, SKELETON.arrays.mobility, 8, settling.space())
+    return x, y
 
 
 def settled(x, before, colliders=(), mobility=1.0):

@@ -109,7 +109,7 @@ class Footing(NamedTuple):
         return zero._replace(share=np.ones(batch), room=np.full((*batch, 2), np.inf))
 
     def crouched(self, state: State, depth: Float[np.ndarray, "*b"], rate: Float[np.ndarray, "*b"]) -> "Footing":
-        """Return the footing of people whose bodies are lower than their feet have them, by a depth [m] that grows [m/s]."""
+        """Return the footing of people whose bodies are lowered over their feet by a depth [m] that grows [m/s]."""
         floor = self.floor - depth
         share = np.clip((state.x[..., 0, 2] - floor - LOW) / (UPRIGHT - LOW), 0.0, 1.0)
         return self._replace(floor=floor, rate=self.rate - rate, share=np.where(depth > 0.0, share, self.share))
@@ -136,7 +136,10 @@ class Footing(NamedTuple):
 def crouch(
     depth: Float[np.ndarray, "*b"] | None, height: Float[np.ndarray, "*b"], standing: float, h: float
 ) -> Float[np.ndarray, "*b"] | None:
-    """Return how far people have lowered their bodies a step later [m], for wanted heights of the pelvis or NaN; None if nobody has."""
+    """Return how far people have lowered their bodies a step later [m], for wanted heights of the pelvis or NaN.
+
+    None if nobody has.
+    """
     before = np.zeros(height.shape) if depth is None else depth
     goal = np.maximum(ERECT * standing - np.where(np.isnan(height), standing, height), 0.0)
     after = before + np.clip(goal - before, -CROUCHING * h, CROUCHING * h)
@@ -306,7 +309,7 @@ def _ground(x: float, y: float, top: float, here: Solids) -> tuple[float, float,
 
 @dataclass(frozen=True, eq=False)
 class FootingStage(Stage):
-    """Ask the prior as if the ground under each foot were a level floor at height zero, and put its proposals back onto the ground."""
+    """Ask the prior as if the ground were a level floor at height zero, and put its proposals back onto the ground."""
 
     footing: Footing
     state: State
@@ -399,9 +402,9 @@ def _reach(p: Array, leg: Array, up: float, pitch: float, wx: float, wy: float) 
 def kept_from_walls(
     velocity: Float[np.ndarray, "*b 2"], state: State, floor: Float[np.ndarray, "*b"], solids: Solids
 ) -> Float[np.ndarray, "*b 2"]:
-    """Return velocities to go at with which people can stop before walls and climb stairs; those who want nothing (NaN) stop too."""
-    wanted, walled = np.array(velocity, order="C"), np.zeros(velocity.shape[:-1], dtype=np.bool_)
-    _keep_from_walls(flat(state.x, 2), flat(state.v, 2), flat(floor, 0), solids, flat(wanted, 1), walled.reshape(-1))
+    """Return velocities at which people can stop before walls and climb stairs; without a wish (NaN) they stop too."""
+    wanted = np.array(velocity, order="C")
+    _keep_from_walls(flat(state.x, 2), flat(state.v, 2), flat(floor, 0), solids, flat(wanted, 1))
     return wanted
 
 
@@ -418,7 +421,7 @@ def _climbing_speed(x: float, y: float, ux: float, uy: float, top: float, here: 
 
 
 @kernel
-def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: Array, walled: Array) -> None:
+def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: Array) -> None:
     for i in range(len(x)):
         here = of_person(solids, i)
         if not _has_solids(here) or x[i, 0, 2] - floor[i] < LOW:
@@ -429,7 +432,8 @@ def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: A
             continue
         allowed = _climbing_speed(x[i, 0, 0], x[i, 0, 1], wx / speed, wy / speed, floor[i] + STEP, here)
         if speed > allowed:
-            walled[i], wx, wy, speed = True, allowed / speed * wx, allowed / speed * wy, allowed
+            wx, wy, speed = allowed / speed * wx, allowed / speed * wy, allowed
+            wanted[i, 0], wanted[i, 1] = wx, wy
         sight = ROOM + REACTION * speed + 0.5 * speed * speed / BRAKE + 0.2
         for k in range(len(LOOK)):
             way = (wx / speed * sight, wy / speed * sight, 0.0)
@@ -451,7 +455,5 @@ def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: A
             )  # along the normal, when they begin to stop
             allowed = math.sqrt(2 * BRAKE * max(gap, 0.0))
             if toward > allowed:
-                walled[i] = True
                 wx, wy = wx + (toward - allowed) * nx / steep, wy + (toward - allowed) * ny / steep
-        if walled[i]:
-            wanted[i, 0], wanted[i, 1] = wx, wy
+                wanted[i, 0], wanted[i, 1] = wx, wy

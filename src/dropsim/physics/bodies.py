@@ -433,18 +433,18 @@ def _touch_statics(
     reach, at, axes = _reach(i, bodies), row(x, i), _axes(R, i)
     margin = dt * (size(row(v, i)) + reach * size(row(w, i))) + NEARBY
     if bodies.kind[i] != BOX:
-        found = nearest_within(reach + margin, at, here)
-        n, d, law = found.normal, found.distance, (_rougher(law[0], found.friction), law[1])
+        surface = nearest_within(reach + margin, at, here)
+        n, d, law = surface.normal, surface.distance, (_rougher(law[0], surface.friction), law[1])
         if d < reach + margin:
-            num = _note(pair, plus(at, n, -half[0]), n, d - half[0], law, found.velocity, state, dt, contacts, num)
+            num = _note(pair, plus(at, n, -half[0]), n, d - half[0], law, surface.velocity, state, dt, contacts, num)
         return num
     ground = Solids(here.planes, here.patches, here.shapes[:0], here.mesh)
     for corner in range(8):
         p = _corner(at, axes, half, corner)
-        found = nearest_within(margin, p, ground)
-        if found.distance < margin:
-            rough = _rougher(law[0], found.friction), law[1]
-            num = _note(pair, p, found.normal, found.distance, rough, found.velocity, state, dt, contacts, num)
+        surface = nearest_within(margin, p, ground)
+        if surface.distance < margin:
+            rough = _rougher(law[0], surface.friction), law[1]
+            num = _note(pair, p, surface.normal, surface.distance, rough, surface.velocity, state, dt, contacts, num)
     for shape in here.shapes:
         if is_beyond(at, reach + margin, shape):
             continue
@@ -584,10 +584,16 @@ def _push(
 
     Return the larger of the two changes [m/s].
     """
-    a, b, numbers, change = contacts.who[c, 0], contacts.who[c, 1], contacts.numbers[c], 0.0
-    point, n = row(contacts.vectors[c], 0), row(contacts.vectors[c], 1)
+    a, b, numbers, vectors, change = (
+        contacts.who[c, 0],
+        contacts.who[c, 1],
+        contacts.numbers[c],
+        contacts.vectors[c],
+        0.0,
+    )
+    point, n = row(vectors, 0), row(vectors, 1)
     for along_surface in range(2):
-        u = _point_velocity(b, point, x, v, w) if b >= 0 else row(contacts.vectors[c], 2)
+        u = _point_velocity(b, point, x, v, w) if b >= 0 else row(vectors, 2)
         if b < STATIC:
             u = row(pace[-2 - b], 0)
         u = minus(_point_velocity(a, point, x, v, w), u)
@@ -605,12 +611,12 @@ def _push(
             joint = (-2 - b) % len(response)
             ease += response[joint, joint]
         if along_surface:
-            rubbed = row(contacts.vectors[c], 3)
+            rubbed = row(vectors, 3)
             total = plus(rubbed, way, -speed / ease)
             length, most = size(total), numbers[1] * numbers[3]
             total = times(most / length if length > most else 1.0, total)
             impulse = minus(total, rubbed)
-            write(contacts.vectors[c], 3, total)
+            write(vectors, 3, total)
         else:
             pressed = max(numbers[3] + (numbers[2] - speed) / ease, 0.0)
             impulse, numbers[3] = times(pressed - numbers[3], n), pressed

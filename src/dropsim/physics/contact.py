@@ -23,11 +23,11 @@ from dropsim.physics.shapes import (
     BOUND,
     CENTRE,
     FRICTION,
-    NO_TRIANGLES,
     SEEN,
     Mesh,
     Triangles,
     Way,
+    joined,
     shape_distance,
     shape_entry,
     to_local,
@@ -214,7 +214,7 @@ def colliders_by_world(parts: tuple[tuple[int, Collider], ...], batch: tuple[int
     groups: dict[type, dict[int, list[Collider]]] = {}
     for world, collider in parts:
         groups.setdefault(_kind_of(collider), {}).setdefault(world, []).append(collider)
-    found = []
+    colliders = []
     for kind, worlds in groups.items():
         meshes = tuple(dict.fromkeys(mesh for own in worlds.values() for c in own for mesh in _meshes_of(c)))
         places = list(range(len(meshes)))
@@ -225,8 +225,8 @@ def colliders_by_world(parts: tuple[tuple[int, Collider], ...], batch: tuple[int
         rows = np.broadcast_to(nowhere, (*batch, most, len(nowhere))).copy()
         for world, own in stacked.items():
             rows[world, :, : own.shape[-2]] = own
-        found.append(Rows(kind, rows, meshes))
-    return tuple(found)
+        colliders.append(Rows(kind, rows, meshes))
+    return tuple(colliders)
 
 
 @functools.lru_cache(maxsize=8)
@@ -235,17 +235,12 @@ def solids(colliders: tuple[Collider, ...], batch: tuple[int, ...]) -> Solids:
     if strange := [type(c).__name__ for c in colliders if not isinstance(c, Collider)]:
         raise ValueError(f"people can touch planes and shapes, not a {strange[0]}: build it of Plane and Shape")
     meshes = tuple(dict.fromkeys(mesh for c in colliders for mesh in _meshes_of(c)))
-    mesh, roots = _joined(meshes)
-    found = []
+    mesh, roots = joined(meshes)
+    arrays = []
     for kind, nowhere in _NOWHERE.items():
         rows = [_rooted(c, meshes, roots) for c in colliders if _kind_of(c) is kind]
-        found.append(flat(_stacked(rows, batch), 2) if rows else np.empty((1, 0, len(nowhere))))
-    return Solids(*found, mesh)  # pyright: ignore[reportCallIssue]
-
-
-@functools.lru_cache(maxsize=8)
-def _joined(meshes: tuple[Mesh, ...]) -> tuple[Triangles, list[int]]:
-    return forms.joined([mesh.triangles for mesh in meshes]) if meshes else (NO_TRIANGLES, [])
+        arrays.append(flat(_stacked(rows, batch), 2) if rows else np.empty((1, 0, len(nowhere))))
+    return Solids(*arrays, mesh)  # pyright: ignore[reportCallIssue]
 
 
 def _kind_of(collider: Collider) -> type:
@@ -299,10 +294,10 @@ def _surfaces(points: Array, solids: Solids, out: Surface) -> None:
     for i in range(len(points)):
         here = of_person(solids, i)
         for j in range(points.shape[1]):
-            found = nearest_within(math.inf, row(points[i], j), here)
-            out.distance[i, j], out.friction[i, j] = found.distance, found.friction
-            write(out.normal[i], j, found.normal)
-            write(out.velocity[i], j, found.velocity)
+            surface = nearest_within(math.inf, row(points[i], j), here)
+            out.distance[i, j], out.friction[i, j] = surface.distance, surface.friction
+            write(out.normal[i], j, surface.normal)
+            write(out.velocity[i], j, surface.velocity)
 
 
 @inlined_kernel
@@ -380,8 +375,8 @@ def nearest_on_the_way(limit: float, before: Vector, p: Vector, here: Solids, h:
 
     The tangent plane where the way entered stands for the surface then.
     """
-    found = nearest_within(limit, p, here)
-    return _or_entered(found, before, p, here, h) if len(here.shapes) > 0 else found
+    surface = nearest_within(limit, p, here)
+    return _or_entered(surface, before, p, here, h) if len(here.shapes) > 0 else surface
 
 
 @kernel
@@ -440,31 +435,31 @@ def contact_targets(
     energy's normal force is in proportion to the depth, so its tangential one is bounded by friction times the depth.
     """
     for i in range(len(x)):
-        here = of_person(solids, i)
+        here, now, earlier, out = of_person(solids, i), x[i], before[i], targets[i]
         for j in range(NUM_JOINTS):
-            p, past = row(x[i], j), row(before[i], j)
+            p, past = row(now, j), row(earlier, j)
             active[i, j] = False
             if not beyond_planes(radii[j], p, here):
-                found = nearest_on_the_way(radii[j], past, p, here, h)
-                gap = found.distance - radii[j]
+                surface = nearest_on_the_way(radii[j], past, p, here, h)
+                gap = surface.distance - radii[j]
                 if gap < 0:
-                    active[i, j], p = True, plus(p, found.normal, -gap)
-                    slide, length = slide_of(p, past, h, found)
-                    p = plus(p, slide, -min(length, -own_friction(found, friction) * gap) / max(length, 1e-12))
-            write(targets[i], j, p)
+                    active[i, j], p = True, plus(p, surface.normal, -gap)
+                    slide, length = slide_of(p, past, h, surface)
+                    p = plus(p, slide, -min(length, -own_friction(surface, friction) * gap) / max(length, 1e-12))
+            write(out, j, p)
 
 
 @inlined_kernel
-def own_friction(found: Surface, friction: float) -> float:
+def own_friction(surface: Surface, friction: float) -> float:
     """Return the friction of a surface, or one for surfaces that set none."""
-    return friction if math.isnan(found.friction) else found.friction
+    return friction if math.isnan(surface.friction) else surface.friction
 
 
 @inlined_kernel
-def slide_of(p: Vector, before: Vector, h: float, found: Surface) -> tuple[Vector, float]:
+def slide_of(p: Vector, before: Vector, h: float, surface: Surface) -> tuple[Vector, float]:
     """Return a sphere's way along a surface within the step, relative to the surface, and its length."""
-    way = plus(minus(p, before), found.velocity, -h)
-    way = plus(way, found.normal, -dot(way, found.normal))
+    way = plus(minus(p, before), surface.velocity, -h)
+    way = plus(way, surface.normal, -dot(way, surface.normal))
     return way, size(way)
 
 
@@ -485,17 +480,17 @@ def push_out(
         sliding[j] = False
         if beyond_planes(limit, p, here):
             continue
-        found = nearest_on_the_way(limit, past, p, here, h)
-        gap = found.distance - radii[j]
+        surface = nearest_on_the_way(limit, past, p, here, h)
+        gap = surface.distance - radii[j]
         if gap < 0:
             touching[j] = True
         if gap >= GRIP_GAP:
             continue
         depth = max(-gap, 0.0)
         pressed[j] += depth
-        p = plus(p, found.normal, depth)
-        slide, length = slide_of(p, past, h, found)
-        undone = min(length, max(own_friction(found, friction) * (pressed[j] + bearing) - rubbed[j], 0.0))
+        p = plus(p, surface.normal, depth)
+        slide, length = slide_of(p, past, h, surface)
+        undone = min(length, max(own_friction(surface, friction) * (pressed[j] + bearing) - rubbed[j], 0.0))
         rubbed[j] += undone
         sliding[j] = undone < length
         write(x, j, plus(p, slide, -undone / max(length, 1e-12)))

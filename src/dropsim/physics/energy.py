@@ -98,7 +98,8 @@ def check_target(energy: Energy, target: object, num: int, rows: int) -> Target:
     shape = np.shape(target.p)
     if shape[-2:] != (rows, 3) or len(shape) > 3 or (len(shape) == 3 and shape[0] not in (1, num)):
         raise ValueError(
-            f"p of the energy {energy.name!r} has to be {num} x {rows} x 3, as its matrix has {rows} rows, and is {shape}"
+            f"p of the energy {energy.name!r} has to be {num} x {rows} x 3, "
+            f"as its matrix has {rows} rows, and is {shape}"
         )
     if target.active is not None and np.shape(target.active) not in ((num, rows), (1, rows), (rows,)):
         raise ValueError(

@@ -189,7 +189,7 @@ def above(
 
 @np.errstate(invalid="ignore")
 def human(motion: Motion) -> Flags:
-    """Whether a motion stays human to its end: finite, bones whole, on the floor and not through it, at human speeds."""
+    """Whether a motion stays human to its end: finite, bones whole, on the floor, not through it, at human speeds."""
     joints, lowest = motion.joints, sphere_heights(motion).min(-1)
     finite = np.isfinite(joints).all((-1, -2, -3))
     fast = _norm(np.diff(joints, axis=-3)).max((-1, -2)) * motion.fps > HUMAN_SPEED
@@ -241,7 +241,7 @@ def got_up(motion: Motion, since: FrameIndex) -> Flags:
 
 
 def seconds_to_stop(motion: Motion, end: FrameIndex) -> Numbers:
-    """Time from a push's end until somebody stands again [s]: below 0.2 m/s, and 0.25 m/s for half a second; 6 for never.
+    """Time from a push's end until somebody stands [s]: below 0.2 m/s, and 0.25 m/s for half a second; 6 for never.
 
     The speed is that of the centre of mass over the ground, averaged over the 0.3 s around a frame.
     """
@@ -249,7 +249,7 @@ def seconds_to_stop(motion: Motion, end: FrameIndex) -> Numbers:
 
 
 def stop_distance(motion: Motion, start: FrameIndex, end: FrameIndex) -> Numbers:
-    """Distance of the centre of mass from a push's start to where somebody stands again, or is 6 s after its end [m]."""
+    """Distance of the centre of mass from a push's start to where somebody stands, or is 6 s after its end [m]."""
     centre = motion.skeleton.centre_of_mass(motion.joints)[..., :2]
     last = np.minimum(_stop_frame(motion, end), len(motion) - 1)
     way = [
@@ -301,8 +301,8 @@ def first_step(motion: Motion, since: FrameIndex = 0) -> Int[np.ndarray, "*b 3"]
     order = np.where(lands, 2 * lifts + np.arange(2), 2 * len(motion))
     order = order.reshape(*order.shape[:-2], -1)
     at = order.argmin(-1)
-    found = np.stack((np.take_along_axis(order, at[..., None], -1)[..., 0] // 2, at // 2 + 1, at % 2), -1)
-    return np.where(lands.any((-1, -2))[..., None], found, -1)  # pyright: ignore[reportIndexIssue]
+    first = np.stack((np.take_along_axis(order, at[..., None], -1)[..., 0] // 2, at // 2 + 1, at % 2), -1)
+    return np.where(lands.any((-1, -2))[..., None], first, -1)  # pyright: ignore[reportIndexIssue]
 
 
 def spin_while_lying(motion: Motion, since: FrameIndex = 0) -> Numbers:

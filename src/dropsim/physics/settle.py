@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from dropsim.body.capsules import CAPSULES, PAIRS, overlap
 from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS
 from dropsim.body.kinematics import copy
-from dropsim.body.skeleton import BodyArrays, Skeleton, flat
+from dropsim.body.skeleton import BodyArrays, flat
 from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.physics.contact import Marks, Solids, deepest, of_person, push_out
 from dropsim.physics.vectors import Vector, add, dot, minus, over, plus, row, size, times, write
@@ -70,7 +70,7 @@ def settle(
     load: Float[np.ndarray, "n 2"],
     how: Settling,
 ) -> tuple[Float[np.ndarray, "n 22 3"], Bool[np.ndarray, "n 22"]]:
-    """Push everyone out of objects and themselves, and restore bones' lengths, in turns; return joints and touching ones.
+    """Push people out of objects and themselves, restore bones' lengths, in turns; return joints and touching ones.
 
     Joints in contact give less than their inverse masses say, by a factor, unless they slide. `load` is what the
     ground's reaction gives each person already, along the normals and along the surfaces, as ways [m].
@@ -86,7 +86,7 @@ def _settle(
 ) -> None:
     friction, h, contact_mobility, rounds, most_rounds = how
     give = np.empty(NUM_JOINTS)
-    work = Bones(np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
+    work = space()
     pressed, rubbed, sliding = np.empty(NUM_JOINTS), np.empty(NUM_JOINTS), np.empty(NUM_JOINTS, dtype=np.bool_)
     close, allowed, bounds = np.empty(len(PAIRS), dtype=np.int64), np.empty(len(PAIRS)), np.empty((len(CAPSULES), 4))
     for i in range(len(x)):
@@ -195,12 +195,12 @@ class Holds(NamedTuple):
         """Put several together; of those of the same joint the last one counts."""
         if not parts:
             return None
-        found = cls(*(np.array(values) for values in parts[0]))
+        whole = cls(*(np.array(values) for values in parts[0]))
         for part in parts[1:]:
             held = ~np.isnan(part.points[..., 0])
-            for whole, own in zip(found, part, strict=True):
-                whole[held] = own[held]
-        return found
+            for all_of_them, own in zip(whole, part, strict=True):
+                all_of_them[held] = own[held]
+        return whole
 
 
 @kernel
@@ -212,7 +212,7 @@ def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> N
     would be too large is reached in part.
     """
     y, give = np.empty((NUM_JOINTS, 3)), np.empty(NUM_JOINTS)
-    work = Bones(np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
+    work = space()
     for i in range(len(x)):
         whole = False
         for j in range(NUM_JOINTS):
@@ -253,32 +253,6 @@ def _way_back(x: Vector, point: Vector, ahead: Vector) -> tuple[Vector, float]:
     return times(-beyond, ahead), beyond
 
 
-def restore_lengths(
-    x: Float[np.ndarray, "*b 22 3"],
-    skeleton: Skeleton,
-    mobility: Float[np.ndarray, "*#b 22"] | None = None,
-    *,
-    iterations: int = 2,
-) -> Float[np.ndarray, "*b 22 3"]:
-    """Restore the lengths of bones by the least mass-weighted displacement (fast projection, Goldenthal et al. 2007).
-
-    Bones pull their two ends along themselves, in proportion to the ends' mobilities (inverse masses unless given):
-    with the true ones, linear and angular momentum stay what they were. Newton's method on the 21 lengths; twice is
-    enough for the errors of one step.
-    """
-    out = np.array(x, order="C")
-    give = np.broadcast_to(skeleton.arrays.mobility if mobility is None else mobility, x.shape[:-1])
-    _restore_everyone(flat(out, 2), skeleton.lengths, flat(give, 1), iterations)
-    return out
-
-
-@kernel
-def _restore_everyone(x: Array, lengths: Array, mobility: Array, iterations: int) -> None:
-    work = Bones(np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
-    for i in range(len(x)):
-        restore_person(x[i], lengths, mobility[i], iterations, work)
-
-
 class Bones(NamedTuple):
     """Space to restore the lengths of a body's bones."""
 
@@ -290,9 +264,20 @@ class Bones(NamedTuple):
     """Tensions (22)."""
 
 
+@inlined_kernel
+def space() -> Bones:
+    """Return space to restore lengths in."""
+    return Bones(np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
+
+
 @kernel
 def restore_person(p: Array, lengths: Array, give: Array, iterations: int, work: Bones) -> None:
-    """Restore a person's bone lengths in place; bones taken from the ends of the limbs inward fill in nothing."""
+    """Restore a person's bone lengths in place, by the least displacement (fast projection, Goldenthal et al. 2007).
+
+    Bones pull their two ends along themselves, in proportion to the ends' mobilities: with inverse masses, linear and
+    angular momentum stay what they were. Newton's method on the 21 lengths; twice is enough for the errors of one step.
+    Bones taken from the ends of the limbs inward fill in nothing.
+    """
     direction, S, tension = work
     for _ in range(iterations):
         for c in range(1, NUM_JOINTS):
@@ -367,7 +352,7 @@ def _separate(x: Array, body: BodyArrays, h: float, forces: Array, met: Array) -
     """Move everyone apart in place, world by world; write forces and people who met, and return whether anybody did."""
     num, count = len(x), x.shape[1]
     step, push, anybody = np.empty((count, NUM_JOINTS, 3)), np.empty((count, NUM_JOINTS, 3)), False
-    work = Bones(np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
+    work = space()
     for w in range(num):
         for done in range(WHOLE_ROUNDS + JOINT_ROUNDS):
             step[:], push[:], overlap = 0.0, 0.0, False
@@ -395,7 +380,7 @@ def _separate(x: Array, body: BodyArrays, h: float, forces: Array, met: Array) -
 
 @inlined_kernel
 def _overlap(a: Vector, b: Vector, reach: float) -> tuple[float, Vector]:
-    """Return how deep two spheres overlap, whose radii add up to a reach, and the unit vector from the second to the first."""
+    """Return how deep two spheres overlap whose radii add up to a reach, and the unit vector to the first."""
     away = minus(a, b)
     square = dot(away, away)
     if square >= reach * reach:
@@ -407,10 +392,10 @@ def _overlap(a: Vector, b: Vector, reach: float) -> tuple[float, Vector]:
 @kernel
 def _move_whole(x: Array, a: int, b: int, body: BodyArrays, step: Array, push: Array) -> bool:
     """Move two people apart along the ground by their deepest overlap; the momentum goes to the joints that touch."""
-    deepest, at, to, out = 0.0, 0, 0, (0.0, 0.0, 0.0)
+    one, other, deepest, at, to, out = x[a], x[b], 0.0, 0, 0, (0.0, 0.0, 0.0)
     for i in range(NUM_JOINTS):
         for j in range(NUM_JOINTS):
-            depth, away = _overlap(row(x[a], i), row(x[b], j), body.radii[i] + body.radii[j])
+            depth, away = _overlap(row(one, i), row(other, j), body.radii[i] + body.radii[j])
             if depth > deepest:
                 deepest, at, to, out = depth, i, j, away
     if deepest == 0.0:
@@ -428,10 +413,10 @@ def _move_whole(x: Array, a: int, b: int, body: BodyArrays, step: Array, push: A
 @kernel
 def _move_joints(x: Array, a: int, b: int, body: BodyArrays, step: Array, push: Array) -> bool:
     """Move every two overlapping spheres apart, the lighter one farther."""
-    masses, anything = body.masses, False
+    one, other, masses, anything = x[a], x[b], body.masses, False
     for i in range(NUM_JOINTS):
         for j in range(NUM_JOINTS):
-            depth, out = _overlap(row(x[a], i), row(x[b], j), body.radii[i] + body.radii[j])
+            depth, out = _overlap(row(one, i), row(other, j), body.radii[i] + body.radii[j])
             if depth == 0.0:
                 continue
             anything = True

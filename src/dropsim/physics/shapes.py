@@ -6,6 +6,7 @@ the radius of a ball, radius and half the height (along its own z) of a cylinder
 triangles of all meshes are in one bounding hierarchy.
 """
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -90,7 +91,7 @@ def _hierarchy(vertices: np.ndarray, faces: np.ndarray) -> Triangles:
 
 
 def _pseudo_normals(vertices: np.ndarray, faces: np.ndarray, corners: np.ndarray) -> Float[np.ndarray, "t 7 3"]:
-    """Return normals that tell inside from outside: sums over faces, by angle at corners (Baerentzen and Aanaes 2005)."""
+    """Return normals that tell inside from outside: sums of faces, by angle at corners (Baerentzen and Aanaes 2005)."""
     _, same = np.unique(np.round(vertices, 9), axis=0, return_inverse=True)
     ids = same.reshape(-1)[faces]
     face = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
@@ -109,18 +110,18 @@ def _pseudo_normals(vertices: np.ndarray, faces: np.ndarray, corners: np.ndarray
     return np.concatenate((face[:, None], at_edge[edge].reshape(-1, 3, 3), at_corner[ids]), 1)
 
 
-def joined(meshes: list[Triangles]) -> tuple[Triangles, list[int]]:
+@functools.lru_cache(maxsize=8)
+def joined(meshes: tuple[Mesh, ...]) -> tuple[Triangles, list[int]]:
     """Return one hierarchy of several meshes, and the first node of each."""
     if not meshes:
         return NO_TRIANGLES, []
-    nodes = np.cumsum([0, *(m.links.shape[1] for m in meshes)])
-    first = np.cumsum([0, *(m.corners.shape[1] for m in meshes)])
-    links = [
-        np.where(m.links[..., 1:] > 0, m.links + np.array([first[i], 0]), m.links + np.array([nodes[i], 0]))
-        for i, m in enumerate(meshes)
-    ]
-    parts = (np.concatenate([getattr(m, name) for m in meshes], 1) for name in ("corners", "normals", "bounds"))
-    return Triangles(*parts, np.concatenate(links, 1)), [int(n) for n in nodes[:-1]]  # pyright: ignore[reportCallIssue]
+    trees = [mesh.triangles for mesh in meshes]
+    nodes = np.cumsum([0, *(tree.links.shape[1] for tree in trees)])
+    first = np.cumsum([0, *(tree.corners.shape[1] for tree in trees)])
+    for i, tree in enumerate(trees):
+        starts = np.where(tree.links[..., 1] > 0, first[i], nodes[i])
+        trees[i] = tree._replace(links=tree.links + np.stack((starts, 0 * starts), -1))
+    return Triangles(*(np.concatenate(arrays, 1) for arrays in zip(*trees, strict=True))), nodes[:-1].tolist()
 
 
 NO_TRIANGLES = Triangles(
@@ -253,7 +254,7 @@ def _mesh_distance(p: Vector, root: int, mesh: Triangles, within: float) -> Way:
 
 @kernel
 def _on_triangle(point: Vector, corners: Array) -> tuple[Vector, int]:
-    """Return a triangle's nearest point, and if it is on the face (0), an edge (1-3) or a corner (4-6); Ericson 2005."""
+    """Return a triangle's nearest point, and if it is on the face (0), edges (1-3) or corners (4-6); Ericson 2005."""
     a = row(corners, 0)
     b, c, p = minus(row(corners, 1), a), minus(row(corners, 2), a), minus(point, a)
     d1, d2 = dot(b, p), dot(c, p)

@@ -236,7 +236,7 @@ class Simulator:
         return flat(mode, 2), candidates
 
     def _aim(self, now: "_Now", proposed: Candidates) -> Aim:
-        """Choose candidates, and return the inertial target y, eq. (1), with the ground's reaction that they count on."""
+        """Choose candidates, and return the inertial target y, eq. (1), with the ground's reaction they count on."""
         num, o = len(now.start.x), self.options
         near, shares = np.empty((num, NUM_JOINTS), dtype=np.bool_), wrench.no_shares(num, o)
         support = wrench.Support(
@@ -336,7 +336,7 @@ class Simulator:
     def _give_way(
         self, now: "_Now", inputs: StepInputs, x: Float[np.ndarray, "n 22 3"], batch: tuple[int, ...]
     ) -> tuple[np.ndarray, ...]:
-        """Move people out of objects that cannot make way; return joints, touching joints and the forces it takes [N]."""
+        """Move people out of objects that cannot make way; return joints, touching joints and forces [N]."""
         everyone, o = x.reshape(*batch, NUM_JOINTS, 3), self.options
         stuck = () if inputs.immovable is None or not o.contact else tuple(inputs.immovable(everyone))
         inside = nearest_surface(stuck, everyone).distance < self.skeleton.radii if stuck else np.zeros(x.shape[:-1])

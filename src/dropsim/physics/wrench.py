@@ -157,17 +157,22 @@ def centre_of_mass(x: Array, masses: Array) -> tuple[float, Vector]:
 
 
 @kernel
-def momentum_rate(x: Array, v: Array, after: Array, masses: Array, h: float, centre: Vector, b: Array) -> None:
-    """Write b of eqs. (12) and (13): rates of linear and angular momentum from x with velocity v to `after`, less gravity.
+def momentum_rate(start: Start, i: int, after: Array, forces: Array, centre: Vector, b: Array) -> None:
+    """Write b of eqs. (12) and (13): person i's rates of momentum on the way to `after`, less gravity and forces.
 
     Accelerations are ((after - x) / h - v) / h; moments are about the centre of mass of x, with the arms of x.
     """
+    x, v, masses, h = start.x[i], start.v[i], start.body.masses, start.h
     b[:] = 0.0
-    for j in range(len(masses)):
+    for j in range(NUM_JOINTS):
         at = row(x, j)
         acceleration = over(minus(over(minus(row(after, j), at), h), row(v, j)), h)
         add_force(times(masses[j], acceleration), minus(at, centre), b)
         b[2] += masses[j] * GRAVITY
+    for j in range(NUM_JOINTS):
+        add_force(times(-1.0, row(forces, j)), minus(row(x, j), centre), b)
+    for k in range(3):
+        b[3 + k] += start.spin[i, k]
 
 
 @kernel
@@ -181,7 +186,7 @@ def add_force(force: Vector, arm: Vector, b: Array) -> None:
 
 @kernel
 def fit_contacts(
-    x: Array, support: Support, i: int, radii: Array, centre: Vector, b: Array, fit: Fit, forces: Array, residual: Array
+    start: Start, i: int, support: Support, centre: Vector, b: Array, forces: Array, residual: Array
 ) -> int:
     """Write the contact forces of person i nearest to giving a rate of momentum b, eq. (11), and the unexplained rest.
 
@@ -189,10 +194,10 @@ def fit_contacts(
     at an arm. What slides has less of the cone the faster it is, and in the end only forces from none to full friction
     against the way that it slides.
     """
-    near, friction = support.near[i], support.friction[i]
+    x, fit, near, friction = start.x[i], start.fit, support.near[i], support.friction[i]
     most, given = support.shares.shape[1], support.shares[i % len(support.shares)]
     A, edges, joint = np.empty((most, 6)), np.empty((most, 3)), np.empty(most, dtype=np.int64)
-    wrenches, scaled, n, asked = np.zeros((most, 6)), np.empty(6), 0, part(b, 0)
+    wrenches, scaled, n, asked = np.zeros((most, 6)), np.empty(6), np.int64(0), part(b, 0)
     for j in range(NUM_JOINTS):
         if not near[j]:
             continue
@@ -204,7 +209,7 @@ def fit_contacts(
         cosine, sine = (cosine / tangential, sine / tangential) if tangential > 1e-9 else (1.0, 0.0)
         for p in range(_NUM_POINTS[j] if length > 0.0 else 1):
             in_sole = plus(times(_POINTS[j, p, 0], t), s, _POINTS[j, p, 1])
-            arm = minus(plus(plus(row(x, j), normal, -radii[j]), in_sole, length), centre)
+            arm = minus(plus(plus(row(x, j), normal, -start.body.radii[j]), in_sole, length), centre)
             for e in range(len(fit.turns)):
                 # An edge lies along the force that is asked for, where the pyramid reaches as far as the cone.
                 c, d = (
@@ -247,7 +252,7 @@ def _weigh(wrench: Array, fit: Fit, out: Array) -> None:
 
 @kernel
 def _along_foot(x: Array, j: int, normal: Vector, soles: bool) -> tuple[Vector, float]:
-    """Return a unit vector in the surface, and the foot's length from ankle to ball if it is from heel to toes, or 0."""
+    """Return a unit vector in the surface, and the foot's length from ankle to ball if it points to the toes, or 0."""
     if soles and _NUM_POINTS[j] > 1:
         ankle, toe = (j, j + 3) if j < 9 else (j - 3, j)
         d = minus(row(x, toe), row(x, ankle))
@@ -284,37 +289,14 @@ def turn_of(m: Vector, x: Array, centre: Vector, masses: Array, arm: float, ridg
 
 
 @kernel
-def _fit_step(
-    start: Start,
-    i: int,
-    after: Array,
-    forces: Array,
-    support: Support,
-    centre: Vector,
-    b: Array,
-    fitted: Array,
-    residual: Array,
-) -> int:
-    """Write the rate of momentum of person i who goes to `after`, the contact forces, and the root wrench they leave."""
-    x = start.x[i]
-    momentum_rate(x, start.v[i], after, start.body.masses, start.h, centre, b)
-    for j in range(NUM_JOINTS):
-        add_force(times(-1.0, row(forces, j)), minus(row(x, j), centre), b)
-    for k in range(3):
-        b[3 + k] += start.spin[i, k]
-    return fit_contacts(x, support, i, start.body.radii, centre, b, start.fit, fitted, residual)
-
-
-@kernel
 def near_spheres(start: Start, i: int, after: Array, here: Solids, support: Support) -> None:
     """Write which spheres of person i can bear a force on the way to `after`, and normals, friction and slides there.
 
-    A slide is shorter than a unit vector if the sphere hardly slides. Without soles, spheres are all there is of a body,
-    and none slides. Of a sphere that is not near, nothing else is known.
+    A slide is shorter than a unit vector if the sphere hardly slides. Without soles, spheres are all there is of a
+    body, and none slides. Of a sphere that is not near, nothing else is known.
     """
     x, h, fit, radii = start.x[i], start.h, start.fit, start.body.radii
-    near, frictions = support.near[i], support.friction[i]
-    support.sliding[i] = 0.0
+    near, normals, frictions, sliding = support.near[i], support.normals[i], support.friction[i], support.sliding[i]
     for j in range(NUM_JOINTS):
         # Toes and palms bear what the ball of the foot and the wrist are too high for, and flesh is softer than a
         # sphere.
@@ -324,21 +306,22 @@ def near_spheres(start: Start, i: int, after: Array, here: Solids, support: Supp
             reach = max(radii[j] + _FLESH[j], _BEYOND[j] * size(bone))
         limit = fit.margin + reach + HAIR
         near[j], frictions[j] = False, fit.friction
-        write(support.normals[i], j, (0.0, 0.0, 0.0))
+        write(normals, j, (0.0, 0.0, 0.0))
+        write(sliding, j, (0.0, 0.0, 0.0))
         if beyond_planes(limit, p, here):
             continue
-        found = nearest_within(limit, p, here)
-        if found.distance >= limit:
+        surface = nearest_within(limit, p, here)
+        if surface.distance >= limit:
             continue
-        frictions[j] = own_friction(found, fit.friction)
-        write(support.normals[i], j, found.normal)
+        frictions[j] = own_friction(surface, fit.friction)
+        write(normals, j, surface.normal)
         deepest = -radii[j]
         if fit.soles:
-            deepest = min(_BEYOND[j] * dot(bone, found.normal), deepest - _FLESH[j])
-            slide, way = slide_of(row(after, j), p, h, found)
+            deepest = min(_BEYOND[j] * dot(bone, surface.normal), deepest - _FLESH[j])
+            slide, way = slide_of(row(after, j), p, h, surface)
             share = min(max((way / h - STICKS) / (SLIDES - STICKS), 0.0), 1.0) / max(way, 1e-12)
-            write(support.sliding[i], j, times(share, slide))
-        near[j] = found.distance + deepest < fit.margin
+            write(sliding, j, times(share, slide))
+        near[j] = surface.distance + deepest < fit.margin
 
 
 @kernel
@@ -368,15 +351,17 @@ def aim(
     open_costs = np.empty(costs.shape[1])
     for i in range(len(x)):
         here, (total, centre) = of_person(solids, i), centre_of_mass(x[i], body.masses)
-        open_costs[:], cheapest, last = costs[i], math.inf, -1
+        cheapest, last = math.inf, -1
+        for k in range(len(open_costs)):  # numba takes a second to compile `open_costs[:] = costs[i]`
+            open_costs[k] = costs[i, k]
         while True:
             k = np.argmin(open_costs)
             if last >= 0 and not open_costs[k] < cheapest:  # no wrench makes up for that
                 break
             first, last, open_costs[k] = last < 0, k, math.inf
             near_spheres(start, i, candidates[i, k], here, support)
-            fault = _fit_step(start, i, candidates[i, k], loads[i], support, centre, b, fitted, residual)
-            status = max(status, fault)
+            momentum_rate(start, i, candidates[i, k], loads[i], centre, b)
+            status = max(status, fit_contacts(start, i, support, centre, b, fitted, residual))
             cost = costs[i, k] + weight * min(_size(residual, fit), LARGEST_WRENCH) ** 2
             if first or cost < cheapest:
                 cheapest, chosen[i] = cost, k
@@ -437,15 +422,15 @@ def _explain(start: Start, after: Array, support: Support, fitted: Array, residu
     b, status = np.empty(6), FINE
     for i in range(len(after)):
         _, centre = centre_of_mass(start.x[i], start.body.masses)
-        fault = _fit_step(start, i, after[i], start.forces[i], support, centre, b, fitted[i], residual[i])
-        status = max(status, fault)
+        momentum_rate(start, i, after[i], start.forces[i], centre, b)
+        status = max(status, fit_contacts(start, i, support, centre, b, fitted[i], residual[i]))
     return status
 
 
 def add_drift(
     drift: Float[np.ndarray, "n 6"], residual: Float[np.ndarray, "n 6"], start: Start
 ) -> Float[np.ndarray, "n 6"]:
-    """Return the unexplained velocity of the last half second after a step with a root wrench [m/s]; moments at the arm."""
+    """Return the unexplained velocity of half a second after a step with a root wrench [m/s]; moments at the arm."""
     scales = np.array([1.0, 1.0, 1.0, start.fit.scale, start.fit.scale, start.fit.scale])
     return (1.0 - start.h / DRIFT_TIME) * drift + GRAVITY * start.h * residual * scales / start.fit.body_weight
 
@@ -554,7 +539,7 @@ def unexplained_of_motion(
 def cylinder_angular_rate(
     joints: Float[np.ndarray, "*b t 22 3"], R_world: Float[np.ndarray, "*b t 22 3 3"], skeleton: Skeleton, h: float
 ) -> Float[np.ndarray, "*b s 3"]:
-    """Return the rate of angular momentum of limbs of solid cylinders less that of their particles [N m], in inner frames.
+    """Return the rate of angular momentum of solid cylinders less that of their particles [N m], in inner frames.
 
     A cylinder of mass m, length L and radius R has second moments m L^2 / 12 along its axis and m R^2 / 4 across it;
     its two end masses have a b / (a + b) L^2 along and nothing across.
