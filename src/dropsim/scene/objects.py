@@ -422,7 +422,7 @@ class Trip(Element[Caught]):
         # Far away while it is not put down yet.
         centre = np.nan_to_num(memory.obstacle, nan=-100.0)[..., None, :]
         centre = np.broadcast_to(centre, (*context.batch, 3))
-        inputs = StepInputs(colliders=(Shape(BALL, (self.radius, 0.0, 0.0), centre, np.eye(3)),))
+        inputs = StepInputs(colliders=(Shape(BALL, (float(self.radius), 0.0, 0.0), centre, np.eye(3)),))
         if not held.any():
             return memory, inputs
         holds = held_at(context, self.person, self.joint, memory.heel, self.largest, ahead=memory.ahead, held=held)
