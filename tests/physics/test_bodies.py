@@ -7,9 +7,9 @@ import pytest
 
 from dropsim.body.joints import NUM_JOINTS
 from dropsim.body.rotations import exp
-from dropsim.physics.bodies import BALL, SHALLOW, Bodies, BodyState, Crowd, advance, make_way
+from dropsim.physics.bodies import SHALLOW, Bodies, BodyState, Crowd, advance, make_way
 from dropsim.physics.contact import Plane, Shape, solids
-from dropsim.physics.shapes import BOX
+from dropsim.physics.shapes import BALL, BOX
 
 H, G = 1 / 30, 9.81
 

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,16 +12,15 @@ from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.control.following import Planted
 from dropsim.files.units import GRAVITY
 from dropsim.motion.synthetic import stepping_clip
+from dropsim.physics import wrench
 from dropsim.physics.contact import (
     GRIP_GAP,
     FrictionPatch,
     Marks,
     Plane,
-    Spheres,
-    Touch,
+    Shape,
     contact_targets,
     deepest,
-    near_spheres,
     nearest_surface,
     of_person,
     push_out,
@@ -40,6 +40,7 @@ from dropsim.physics.energies import (
 )
 from dropsim.physics.energy import Energy, Frame, Target
 from dropsim.physics.options import SimulatorOptions
+from dropsim.physics.shapes import BALL
 from dropsim.physics.solver import System
 from dropsim.priors.pose import PosePrior
 
@@ -115,19 +116,6 @@ def test_value_is_half_weight_times_squared_residual(name, poses):
     np.testing.assert_allclose(
         System([energy], SKELETON).values(x, frame)[energy.name], expected, rtol=1e-12, atol=1e-15
     )
-
-
-@EVERY
-def test_batch_equals_loop_to_the_last_bit(name, poses):
-    x, x_t, q, candidates = poses
-    energy = ENERGIES[name]()
-    together = energy.project(x, frame_of(x_t, q, candidates))
-    for i in range(len(x)):
-        one = slice(i, i + 1)
-        alone = energy.project(x[one], frame_of(x_t[one], q[one], candidates[one]))
-        assert np.array_equal(np.broadcast_to(together.p, (len(x), *together.p.shape[1:]))[i], alone.p[0])
-        if together.active is not None:
-            assert np.array_equal(together.active[i], alone.active[0])
 
 
 @EVERY
@@ -242,7 +230,7 @@ def test_contact_projection_is_idempotent_on_a_tilted_plane(poses):
     plane = Plane(normal, np.array(0.5), zero, zero, zero)
     frame = frame_of(x_t, q, candidates, (plane,))
     first = Contact().project(x_t, frame)
-    touching = plane.surface(first.p).distance - SKELETON.radii
+    touching = plane.distance(first.p) - SKELETON.radii
     assert np.abs(touching[first.active]).max() < 1e-12
     again = Contact().project(first.p - 1e-9 * normal, frame)
     np.testing.assert_allclose(again.p[first.active], first.p[first.active], rtol=0, atol=1e-8)
@@ -382,10 +370,15 @@ def test_a_projection_that_cannot_be_is_refused_in_a_sentence(target, message, p
 # What spheres touch
 
 
+def ball_of(centre, radius: float, velocity=None) -> Shape:
+    return Shape(BALL, (float(radius), 0.0, 0.0), centre, np.eye(3), np.zeros(3) if velocity is None else velocity)
+
+
 def test_spheres_measure_to_the_nearest():
     centres = np.array([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
-    spheres = Spheres(centres, np.array([0.5, 0.2]), np.array([[0.0, 0.0, 0.0], [0.0, 3.0, 0.0]]))
-    surface = nearest_surface([spheres], np.array([[0.9, 0.0, 0.0], [1.9, 0.0, 0.0], [0.0, 0.0, 0.0]]))
+    velocities = np.array([[0.0, 0.0, 0.0], [0.0, 3.0, 0.0]])
+    balls = [ball_of(*ball) for ball in zip(centres, (0.5, 0.2), velocities, strict=True)]
+    surface = nearest_surface(balls, np.array([[0.9, 0.0, 0.0], [1.9, 0.0, 0.0], [0.0, 0.0, 0.0]]))
     np.testing.assert_allclose(surface.distance, [0.4, -0.1, -0.5], rtol=0, atol=1e-12)
     # From the very centre, out is up.
     np.testing.assert_allclose(surface.normal, [[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], rtol=0, atol=1e-12)
@@ -397,23 +390,23 @@ def test_of_several_colliders_the_nearest_counts(rng):
     points = rng.standard_normal((5, NUM_JOINTS, 3))
     up, spin, zero = (np.tile(v, (5, 1)) for v in ([0.0, 0.0, 1.0], [0.1, 0.0, 0.2], [0.0, 0.0, 0.0]))
     each = Plane(up, 0.3 * rng.standard_normal(5), spin, zero, zero)
-    balls = Spheres(rng.standard_normal((5, 4, 3)), np.array([0.1, 0.2, 0.3, 0.4]), rng.standard_normal((5, 4, 3)))
-    found = nearest_surface([each, balls, Plane.ground()], points)
-    apart = points[:, :, None] - balls.centres[:, None]
+    centres, radii = rng.standard_normal((5, 4, 3)), np.array([0.1, 0.2, 0.3, 0.4])
+    balls = [ball_of(centres[:, k], radii[k]) for k in range(4)]
+    found = nearest_surface([each, *balls, Plane.ground()], points)
+    apart = points[:, :, None] - centres[:, None]
     distances = np.concatenate(
-        (each.surface(points).distance[..., None], np.linalg.norm(apart, axis=-1) - balls.radii, points[..., 2:]), -1
+        (each.distance(points)[..., None], np.linalg.norm(apart, axis=-1) - radii, points[..., 2:]), -1
     )
     np.testing.assert_allclose(found.distance, distances.min(-1), rtol=0, atol=1e-14)
     on_plane = distances.argmin(-1) == 0
     assert on_plane.any()
-    np.testing.assert_allclose(found.velocity[on_plane], each.surface(points).velocity[on_plane], rtol=0, atol=1e-14)
+    turning = np.cross(spin[:, None], points)
+    np.testing.assert_allclose(found.velocity[on_plane], turning[on_plane], rtol=0, atol=1e-14)
     assert np.isinf(nearest_surface([], points).distance).all()
 
 
 def test_what_is_neither_a_plane_nor_a_sphere_is_refused_in_a_sentence():
-    with pytest.raises(
-        ValueError, match="people can touch planes, spheres and shapes, not a str: build it of Plane, Spheres and Shape"
-    ):
+    with pytest.raises(ValueError, match="people can touch planes and shapes, not a str: build it of Plane and Shape"):
         inspect.unwrap(solids)((Plane.ground(), "ceiling"), ())  # without the tests' checks of types
 
 
@@ -449,7 +442,7 @@ def test_every_surface_has_its_own_friction():
     zero = np.zeros(3)
     plane = Plane(np.array([0.0, 0.0, 1.0]), np.zeros(()), zero, zero, zero, np.array(0.3))
     ice = FrictionPatch(np.array([2.0, 0.0]), np.array([1.0, 0.1]), math.pi / 4, 0.05)
-    ball = Spheres(np.array([[0.0, 5.0, 0.0]]), np.array([0.5]), np.zeros((1, 3)), 1.2)
+    ball = replace(ball_of(np.array([0.0, 5.0, 0.0]), 0.5), friction=1.2)
     points = np.array([[0.0, 0.0, 0.1], [2.6, 0.6, 0.1], [2.6, 0.0, 0.1], [0.0, 5.0, 0.6]])
     assert nearest_surface([plane, ball, ice], points).friction.tolist() == [0.3, 0.05, 0.3, 1.2]
     assert np.isnan(nearest_surface([Plane.ground()], points).friction).all()
@@ -466,23 +459,25 @@ def test_joints_far_from_every_plane_are_left_out_without_a_difference(rng):
         np.array([0.6, 0.0, 0.8]), np.array(0.1), np.array([0.0, 0.1, 0.0]), np.array([0.2, 0.0, 0.1]), np.zeros(3)
     )
     ice = FrictionPatch(np.zeros(2), np.array([0.3, 0.3]), 0.5, 0.1)
-    far = Spheres(np.array([[0.0, 0.0, 1e4]]), np.array([0.1]), np.zeros((1, 3)))
-    found = []
+    far = ball_of(np.array([0.0, 0.0, 1e4]), 0.1)
+    found, zero, fit = [], np.zeros(x.shape), wrench.fit_of(SKELETON, SimulatorOptions())
+    start = wrench.Start(before, zero, zero, zero, zero[:, 0], SKELETON.arrays, fit, H)
     for colliders in ((ground, Plane.ground(), ice), (ground, Plane.ground(), ice, far)):
         around = solids(colliders, (len(x),))
         p, active = np.zeros(x.shape), np.zeros(x.shape[:2], dtype=np.bool_)
-        contact_targets(x, before, radii, around, 0.8, H, p, active, 0)
+        contact_targets(x, before, radii, around, 0.8, H, p, active)
         found.append([p, active])
+        near, friction = np.zeros(x.shape[:2], dtype=np.bool_), np.zeros(x.shape[:2])
+        support = wrench.Support(near, np.zeros(x.shape), friction, np.zeros(x.shape), np.zeros((1, 1)))
         for i in range(len(x)):
             here, out = of_person(around, i), x[i].copy()
-            near, touching, sliding = (np.zeros(NUM_JOINTS, dtype=np.bool_) for _ in range(3))
-            normals, slides, frictions, pressed, rubbed = (
-                np.zeros((NUM_JOINTS, *rest)) for rest in ((3,), (3,), (), (), ())
-            )
-            near_spheres(before[i], x[i], H, radii, here, Touch(0.02, 0.8, True), near, normals, frictions, slides)
+            touching, sliding = (np.zeros(NUM_JOINTS, dtype=np.bool_) for _ in range(2))
+            pressed, rubbed = np.zeros((2, NUM_JOINTS))
+            wrench.near_spheres(start, i, x[i], here, support)
             push_out(out, before[i], radii, here, 0.8, 0.01, H, Marks(touching, sliding, pressed, rubbed))
             lowest = np.array(deepest(x[i], radii, here))
-            found[-1] += [out, near, touching, sliding, normals, slides, frictions, pressed, rubbed, lowest]
+            found[-1] += [out, touching, sliding, pressed, rubbed, lowest]
+        found[-1] += support
     assert 0.1 < found[0][1].mean() < 0.9
     assert all(np.array_equal(one, other) for one, other in zip(*found, strict=True))
 

@@ -34,15 +34,14 @@ def crossed(by):
     gap = x[joint_index("right_ankle")] - x[joint_index("left_ankle")]
     y = x.copy()
     y[legs] += by * gap / np.linalg.norm(gap)
-    return x, settling.restore_lengths(y, SKELETON, iterations=8)
+    settling.restore_person(y, SKELETON.lengths, SKELETON.arrays.mobility, 8, settling.space())
+    return x, y
 
 
 def settled(x, before, colliders=(), mobility=1.0):
-    out, touching = np.empty((1, NUM_JOINTS, 3)), np.empty((1, NUM_JOINTS), dtype=np.bool_)
     how = settling.Settling(0.8, H, mobility)
     around = solids(colliders, ())
-    settling.settle(x[None], before[None], SKELETON.arrays, around, np.zeros((1, 2)), how, out, touching)
-    return out[0]
+    return settling.settle(x[None], before[None], SKELETON.arrays, around, np.zeros((1, 2)), how)[0][0]
 
 
 def test_pushing_capsules_apart_keeps_both_momenta(rng):

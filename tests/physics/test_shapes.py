@@ -107,7 +107,7 @@ def test_rays_enter_where_the_distance_is_zero(kind, rng):
     for _ in range(300):
         start = CENTRE + 3 * rng.standard_normal(3)
         way = 2 * (CENTRE + 0.3 * rng.standard_normal(3) - start)
-        share, *normal = ray(*start, *way, here, False)
+        share, normal = ray(tuple(start), tuple(way), here, False)
         path = nearest_surface([shape], (start + np.linspace(0, 1, 200)[:, None] * way)[None]).distance[0]
         if path[0] <= 0:
             continue
@@ -124,9 +124,9 @@ def test_rays_enter_where_the_distance_is_zero(kind, rng):
 def test_rays_leave_out_what_nobody_sees():
     wall = Shape(BOX, (1.0, 0.1, 1.0), np.array([0.0, 2.0, 1.0]), np.eye(3), seen=False)
     here = of_person(solids((Plane.ground(), wall), ()), 0)
-    assert ray(0.0, 0.0, 1.0, 0.0, 10.0, 0.0, here, False)[0] == pytest.approx(0.19)
-    assert math.isinf(ray(0.0, 0.0, 1.0, 0.0, 10.0, 0.0, here, True)[0])
-    assert ray(0.0, 0.0, 1.0, 0.0, 0.0, -2.0, here, True) == (0.5, 0.0, 0.0, 1.0)
+    assert ray((0.0, 0.0, 1.0), (0.0, 10.0, 0.0), here, False)[0] == pytest.approx(0.19)
+    assert math.isinf(ray((0.0, 0.0, 1.0), (0.0, 10.0, 0.0), here, True)[0])
+    assert ray((0.0, 0.0, 1.0), (0.0, 0.0, -2.0), here, True) == (0.5, (0.0, 0.0, 1.0))
 
 
 def pushed(before, x, colliders, *, radius=0.05):
@@ -172,7 +172,7 @@ def test_the_contact_energy_knows_shapes():
     x = before.copy()
     x[0, 0, 1] = 0.8
     p, active = np.empty((1, NUM_JOINTS, 3)), np.empty((1, NUM_JOINTS), dtype=np.bool_)
-    contact_targets(x, before, np.full(NUM_JOINTS, 0.05), solids((wall,), ()), 0.8, H, p, active, 0)
+    contact_targets(x, before, np.full(NUM_JOINTS, 0.05), solids((wall,), ()), 0.8, H, p, active)
     assert active[0].tolist() == [True] + [False] * 21
     np.testing.assert_allclose(p[0, 0], [0.0, 0.34, 0.0], atol=1e-12)
 

@@ -12,11 +12,11 @@ from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.compute.random import Streams
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics import settle as settling
-from dropsim.physics.contact import Plane, Spheres, solids
+from dropsim.physics.contact import Plane, Shape, solids
 from dropsim.physics.energies import Pin, RangeOfMotion, Rigidity
 from dropsim.physics.energy import Frame
 from dropsim.physics.options import SimulatorOptions
-from dropsim.physics.settle import restore_lengths
+from dropsim.physics.shapes import BALL
 from dropsim.physics.solver import System
 from dropsim.physics.step import BUILT_IN, DivergedError, Simulator, Stage, StepInputs, simulate
 from dropsim.priors.cvae import CVAEPrior
@@ -177,13 +177,19 @@ def test_bones_keep_their_length_in_a_fall_and_nobody_goes_through_the_floor():
     assert (motion.joints[..., 2] - SKELETON.radii).min() > -0.02
 
 
+def restored(x, iterations):
+    y = x.copy()
+    settling.restore_person(y, SKELETON.lengths, SKELETON.arrays.mobility, iterations, settling.space())
+    return y
+
+
 def test_restoring_lengths_keeps_both_momenta(rng):
     # Tensions act along the bones on both ends, with opposite signs: sum m dx = 0 and sum m x cross dx = 0.
     x = standing().x + 0.01 * rng.standard_normal((NUM_JOINTS, 3))
-    dx = SKELETON.masses[:, None] * (restore_lengths(x, SKELETON, iterations=1) - x)
+    dx = SKELETON.masses[:, None] * (restored(x, 1) - x)
     assert np.linalg.norm(dx.sum(0)) < 1e-12
     assert np.linalg.norm(np.cross(x, dx).sum(0)) < 1e-12
-    assert SKELETON.bone_error(restore_lengths(x, SKELETON, iterations=4)) < 1e-6
+    assert SKELETON.bone_error(restored(x, 4)) < 1e-6
 
 
 def held(x, joint, point, *, ahead=(0.0, 0.0, 0.0), largest=1e9):
@@ -229,18 +235,9 @@ def test_what_cannot_go_ahead_can_go_back():
 
 
 def settled(x, colliders, *, rounds, most=settling.MOST_ROUNDS, before=None):
-    out, touching = np.empty((1, NUM_JOINTS, 3)), np.empty((1, NUM_JOINTS), dtype=np.bool_)
-    before = x if before is None else before
-    settling.settle(
-        x[None],
-        before[None],
-        SKELETON.arrays,
-        solids(colliders, ()),
-        np.zeros((1, 2)),
-        settling.Settling(0.8, H, settling.CONTACT_MOBILITY, rounds, most),
-        out,
-        touching,
-    )
+    before, how = x if before is None else before, settling.Settling(0.8, H, settling.CONTACT_MOBILITY, rounds, most)
+    around, unloaded = solids(colliders, ()), np.zeros((1, 2))
+    out, touching = settling.settle(x[None], before[None], SKELETON.arrays, around, unloaded, how)
     return out[0], touching[0]
 
 
@@ -255,10 +252,10 @@ def test_settling_goes_on_until_the_bones_are_whole(rng):
 def test_settling_brings_a_body_out_of_all_that_it_is_inside_of(rng):
     # Sunk by 6 cm and with a ball in its side: out again, whole, and what had to be pushed is marked.
     x = standing(-0.06).x
-    ball = Spheres(x[[9]] + np.array([0.12, 0.0, 0.05]), np.array([0.1]), np.zeros((1, 3)))
+    ball = Shape(BALL, (0.1, 0.0, 0.0), x[9] + np.array([0.12, 0.0, 0.05]), np.eye(3))
     out, touching = settled(x, (Plane.ground(), ball), rounds=settling.ROUNDS)
     assert (SKELETON.radii - out[:, 2]).max() < settling.DEEP
-    assert (SKELETON.radii + 0.1 - np.linalg.norm(out - ball.centres, axis=-1)).max() < settling.DEEP
+    assert (SKELETON.radii + 0.1 - np.linalg.norm(out - ball.centre, axis=-1)).max() < settling.DEEP
     assert SKELETON.bone_error(out) < settling.STRETCHED
     assert touching[[10, 11, 9]].all()
     assert not touching[[15, 20, 21]].any()

@@ -8,7 +8,7 @@ from dropsim.compute.random import Streams
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.contact import Plane, solids
 from dropsim.physics.options import SimulatorOptions
-from dropsim.physics.settle import NEAR, separate
+from dropsim.physics.settle import NEAR, Settling, separate
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.passive import PassivePrior
@@ -28,7 +28,7 @@ def two(gap: float) -> np.ndarray:
 
 
 def apart(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    return separate(x, x, BODY, FLOOR, friction=0.8, load=np.zeros((x.size // 66, 2)), h=H)
+    return separate(x, x, BODY.arrays, FLOOR, np.zeros((x.size // 66, 2)), Settling(0.8, H))
 
 
 def deepest(x: np.ndarray) -> float:

@@ -52,7 +52,7 @@ SKELETON = CLIP.skeleton
 def height(element, x, y, *, top=5.0):
     """Return the height of the highest surface below a point."""
     here = of_person(solids((Plane.ground(), *element.shapes(0.0, H)), ()), 0)
-    return top - 10 * ray(x, y, top, 0.0, 0.0, -10.0, here, True)[0]
+    return top - 10 * ray((x, y, top), (0.0, 0.0, -10.0), here, True)[0]
 
 
 def test_a_ramp_rises_as_its_slope_says():
@@ -238,7 +238,8 @@ def test_what_is_not_seen_is_known_a_while_after_it_was_touched():
     for frame in range(30):
         known = noticed(person if frame < 5 else gone, SKELETON, around, known, H)
         ways = (
-            ray(*place, 0.0, 0.0, -1.0, of_person(known, 0), True)[0] for place in (x[0, 15] + UP, x[0, 15] + UP + 50.0)
+            ray(tuple(place), (0.0, 0.0, -1.0), of_person(known, 0), True)[0]
+            for place in (x[0, 15] + UP, x[0, 15] + UP + 50.0)
         )
         seen.append([way <= 1.0 for way in ways])
     assert [first for first, _ in seen].index(True) == pytest.approx(NOTICE / H - 1, abs=1)

@@ -4,7 +4,6 @@ Over ramps, curbs and steps the prior is asked as if the ground under each foot 
 put back onto the ground: the body at the height of the floor, each foot at its own, with the knee between.
 """
 
-import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -14,9 +13,10 @@ from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import kernel
-from dropsim.physics.contact import GRIP_GAP, Solids, of_person, ray
-from dropsim.physics.shapes import BOUND, SEEN, Triangles, shape_distance, to_local
+from dropsim.physics.contact import GRIP_GAP, Solids, is_beyond, of_person, ray
+from dropsim.physics.shapes import BALL, SEEN, Triangles, shape_distance, to_local
 from dropsim.physics.step import Stage
+from dropsim.physics.vectors import dot, minus, over, plus, row, size, write
 from dropsim.priors.prior import Candidates, Landings, State
 
 Array = Any
@@ -82,44 +82,42 @@ def lowered(state: State, floor: Float[np.ndarray, "*b"]) -> State:
     return replace(state, x=state.x - np.stack((0 * floor, 0 * floor, floor), -1)[..., None, :])
 
 
-@dataclass(frozen=True, eq=False)
-class Footing:
-    """The ground under people and under each of their feet."""
+class Footing(NamedTuple):
+    """The ground under people and under each of their feet; `*b` are the people's batch dimensions."""
 
     floor: Float[np.ndarray, "*b"]
-    """That of the body as a whole [m]."""
+    """Height of the ground of the body as a whole [m]."""
     feet: Float[np.ndarray, "*b 2"]
-    """Under the left and the right foot [m]."""
+    """Height of the ground under the left and the right foot [m]."""
     slopes: Float[np.ndarray, "*b 2 2"]
-    """How much that rises along x and along y."""
+    """Rise of that ground along x and along y."""
     rate: Float[np.ndarray, "*b"]
-    """With which the floor rises under the person [m/s]."""
+    """Velocity with which the floor rises under the person [m/s]."""
     share: Float[np.ndarray, "*b"]
-    """How much feet are put onto their own ground: 1 for people who are upright, 0 for those who lie."""
+    """Share by which feet are put onto their own ground: 1 for people who are upright, 0 for those who lie."""
     lifts: Float[np.ndarray, "*b 2"]
-    """With which the ground under each foot rises, but for slopes [m/s]."""
+    """Velocity with which the ground under each foot rises, but for slopes [m/s]."""
     ways: Float[np.ndarray, "*b 2 2"]
-    """How far feet go within the step, beyond what the prior proposes, to land on a tread and not on its edge [m]."""
+    """Way of feet within the step, beyond what the prior proposes, to land on a tread and not on its edge [m]."""
     room: Float[np.ndarray, "*b 2"]
-    """How far the toes can go ahead before they are at the face of a step that they are not above yet [m]."""
-
-    def __getitem__(self, world: int) -> "Footing":
-        """Pick a world out of a batch."""
-        return Footing(*(values[world] for values in vars(self).values()))
+    """Way that toes can go ahead before they are at the face of a step that they are not above yet [m]."""
 
     @classmethod
     def level(cls, *batch: int) -> "Footing":
         """Return the footing of people on a level floor at height zero."""
-        feet, ways = np.zeros((*batch, 2)), np.zeros((*batch, 2, 2))
-        return cls(
-            np.zeros(batch), feet, ways, np.zeros(batch), np.ones(batch), feet, ways, np.full((*batch, 2), np.inf)
-        )
+        zero = cls(*(np.zeros((*batch, *shape)) for shape in ((), (2,), (2, 2), (), (), (2,), (2, 2), (2,))))
+        return zero._replace(share=np.ones(batch), room=np.full((*batch, 2), np.inf))
 
     def crouched(self, state: State, depth: Float[np.ndarray, "*b"], rate: Float[np.ndarray, "*b"]) -> "Footing":
-        """Return the footing of people whose bodies are lower than their feet have them, by a depth [m] that grows [m/s]."""
+        """Return the footing of people whose bodies are lowered over their feet by a depth [m] that grows [m/s]."""
         floor = self.floor - depth
         share = np.clip((state.x[..., 0, 2] - floor - LOW) / (UPRIGHT - LOW), 0.0, 1.0)
-        return replace(self, floor=floor, rate=self.rate - rate, share=np.where(depth > 0.0, share, self.share))
+        return self._replace(floor=floor, rate=self.rate - rate, share=np.where(depth > 0.0, share, self.share))
+
+    def flat(self) -> "Footing":
+        """Return the same with people along one dimension."""
+        dims = np.ndim(self.floor)
+        return Footing(*(flat(np.asarray(values), np.ndim(values) - dims) for values in self))
 
     @classmethod
     def found(
@@ -129,21 +127,19 @@ class Footing:
         batch = state.x.shape[:-2]
         if landings is None:
             landings = Landings(np.full((*batch, 2), np.nan), np.full((*batch, 2, 2), np.nan))
-        shapes = ((), (2,), (2, 2), (), (), (2,), (2, 2), (2,))
-        footing = cls(*(np.empty((*batch, *shape)) for shape in shapes))
-        arrays = [flat(values, values.ndim - len(batch)) for values in vars(footing).values()]
-        known = before is not None
-        last = footing if before is None else before
-        memory = (flat(np.array(last.floor), 0), flat(np.array(last.feet), 1))
-        ahead = (flat(landings.seconds, 1), flat(landings.ankles, 2))
-        _find_footing(flat(state.x, 2), flat(state.v, 2), solids, known, memory, ahead, h, _Ground(*arrays))
+        footing, known = cls.level(*batch), before is not None
+        last, ahead = (before or footing).flat(), (flat(landings.seconds, 1), flat(landings.ankles, 2))
+        _find_footing(flat(state.x, 2), flat(state.v, 2), solids, known, last, ahead, h, footing.flat())
         return footing
 
 
 def crouch(
     depth: Float[np.ndarray, "*b"] | None, height: Float[np.ndarray, "*b"], standing: float, h: float
 ) -> Float[np.ndarray, "*b"] | None:
-    """Return how far people have lowered their bodies a step later [m], for wanted heights of the pelvis or NaN; None if nobody has."""
+    """Return how far people have lowered their bodies a step later [m], for wanted heights of the pelvis or NaN.
+
+    None if nobody has.
+    """
     before = np.zeros(height.shape) if depth is None else depth
     goal = np.maximum(ERECT * standing - np.where(np.isnan(height), standing, height), 0.0)
     after = before + np.clip(goal - before, -CROUCHING * h, CROUCHING * h)
@@ -167,50 +163,26 @@ def _notice(x: Array, radii: Array, mesh: Triangles, share: float, shapes: Array
     """Add a share to how well people know what they have touched, in place."""
     for i in range(len(x)):
         for k in range(shapes.shape[1]):
-            row = shapes[i, k]
-            touched = row[SEEN] > 0.0
+            shape = shapes[i, k]
+            touched = shape[SEEN] > 0.0
             for j in range(0 if touched else x.shape[1]):
-                reach = radii[j] + GRIP_GAP
-                px, py, pz = to_local(x[i, j, 0], x[i, j, 1], x[i, j, 2], row)
-                near = px * px + py * py + pz * pz < (row[BOUND] + reach) ** 2
-                touched = touched or (near and shape_distance(px, py, pz, row, mesh, reach)[0] < reach)
-            row[SEEN] = min(row[SEEN] + share, 1.0) if touched else 0.0
-
-
-class _Ground(NamedTuple):
-    """A Footing as kernels take it: people along one dimension."""
-
-    floor: np.ndarray
-    feet: np.ndarray
-    slopes: np.ndarray
-    rate: np.ndarray
-    share: np.ndarray
-    lifts: np.ndarray
-    ways: np.ndarray
-    room: np.ndarray
+                p, reach = row(x[i], j), radii[j] + GRIP_GAP
+                if not touched and not is_beyond(p, reach, shape):
+                    touched = shape_distance(to_local(p, shape), shape, mesh, reach)[0] < reach
+            shape[SEEN] = min(shape[SEEN] + share, 1.0) if touched else 0.0
 
 
 @kernel
 def _find_footing(
-    x: Array,
-    v: Array,
-    solids: Solids,
-    known: bool,
-    last: tuple[Array, Array],
-    ahead: tuple[Array, Array],
-    h: float,
-    out: _Ground,
+    x: Array, v: Array, solids: Solids, known: bool, last: Footing, ahead: tuple[Array, Array], h: float, out: Footing
 ) -> None:
     """Write the ground under people, from where it was last and where feet will land, if that is known."""
     floor, feet, slopes, rate, share, lifts, ways, room = out
-    (last_floor, last_feet), (seconds, places) = last, ahead
+    last_floor, last_feet, (seconds, places) = last.floor, last.feet, ahead
     keep_floor, keep_foot = 0.5 ** (h / FLOOR_HALF_LIFE), 0.5 ** (h / FOOT_HALF_LIFE)
     for i in range(len(x)):
         here = of_person(solids, i)
-        lifts[i], ways[i], room[i] = 0.0, 0.0, math.inf
         if _is_level(here):  # as exactly as for people who have no footing
-            floor[i], rate[i], share[i] = 0.0, 0.0, 1.0
-            feet[i], slopes[i] = 0.0, 0.0
             continue
         lowest = min(x[i, 7, 2], x[i, 8, 2], x[i, 10, 2], x[i, 11, 2])
         base = last_floor[i] if known else lowest
@@ -228,14 +200,13 @@ def _find_footing(
                 # Where the foot will stand: a little nearer or farther than the prior has it, if an edge would be under
                 # it there.
                 dx, dy = x[i, toe, 0] - x[i, ankle, 0], x[i, toe, 1] - x[i, ankle, 1]
-                size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
-                more, there = _foothold(
-                    places[i, f, 0], places[i, f, 1], dx / size, dy / size, level, base + STEP, here
-                )
-                ways[i, f, 0] = more * dx / size * h / seconds[i, f]
-                ways[i, f, 1] = more * dy / size * h / seconds[i, f]
-                px = places[i, f, 0] + more * dx / size - x[i, ankle, 0]
-                py = places[i, f, 1] + more * dy / size - x[i, ankle, 1]
+                length = max(math.sqrt(dx * dx + dy * dy), 1e-6)
+                ux, uy = dx / length, dy / length
+                more, there = _foothold(places[i, f, 0], places[i, f, 1], ux, uy, level, base + STEP, here)
+                ways[i, f, 0] = more * dx / length * h / seconds[i, f]
+                ways[i, f, 1] = more * dy / length * h / seconds[i, f]
+                px = places[i, f, 0] + more * dx / length - x[i, ankle, 0]
+                py = places[i, f, 1] + more * dy / length - x[i, ankle, 1]
                 there -= gx * px + gy * py
                 farthest = math.sqrt(px * px + py * py)
             climbs = there > height + EVEN
@@ -272,11 +243,11 @@ def _find_footing(
 def _room(ankle: Array, toe: Array, height: float, top: float, here: Solids) -> float:
     """Return how far toes can go ahead before they are at the face of something higher than their own ground [m]."""
     dx, dy = toe[0] - ankle[0], toe[1] - ankle[1]
-    size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
+    length = max(math.sqrt(dx * dx + dy * dy), 1e-6)
     before = _ground(toe[0], toe[1], top, here)[0]
     for k in range(1, NUM_TRIES + 1):
         way = TRY * k
-        after = _ground(toe[0] + way * dx / size, toe[1] + way * dy / size, top, here)[0]
+        after = _ground(toe[0] + way * dx / length, toe[1] + way * dy / length, top, here)[0]
         if after > max(before, height) + EVEN:  # steeper than 45 degrees
             return max(way - TRY - TIP, 0.0)
         before = after
@@ -317,13 +288,19 @@ def _is_level(here: Solids) -> bool:
     for k in range(len(here.planes)):
         if here.planes[k, 3] > -FAR and (here.planes[k, 2] != 1.0 or here.planes[k, 3] != 0.0):
             return False
-    return not (here.shapes[:, 6] > -FAR).any()
+    return not _has_solids(here)
+
+
+@kernel
+def _has_solids(here: Solids) -> bool:
+    """Tell whether there are shapes that can be ground or walls, so other ones than balls."""
+    return ((here.shapes[:, 0] != BALL) & (here.shapes[:, 6] > -FAR)).any()
 
 
 @kernel
 def _ground(x: float, y: float, top: float, here: Solids) -> tuple[float, float, float]:
     """Return the height of the ground that people see below a point, and how it rises along x and y."""
-    share, nx, ny, nz = ray(x, y, top, 0.0, 0.0, -DEEP, here, True)
+    share, (nx, ny, nz) = ray((x, y, top), (0.0, 0.0, -DEEP), here, True)
     if not share <= 1.0:
         return top - STEP, 0.0, 0.0
     # What is steeper than 45 degrees is no ground to put a foot on flat.
@@ -332,7 +309,7 @@ def _ground(x: float, y: float, top: float, here: Solids) -> tuple[float, float,
 
 @dataclass(frozen=True, eq=False)
 class FootingStage(Stage):
-    """Ask the prior as if the ground under each foot were a level floor at height zero, and put its proposals back onto the ground."""
+    """Ask the prior as if the ground were a level floor at height zero, and put its proposals back onto the ground."""
 
     footing: Footing
     state: State
@@ -342,42 +319,26 @@ class FootingStage(Stage):
     """Length of a step [s]."""
 
     def query(self, state: State) -> State:
-        x, v, q = np.array(state.x), np.array(state.v), state.q
-        _lower(flat(x, 2), flat(v, 2), flat(self.footing.rate, 0), flat(self.footing.lifts, 1), *self._parts)
-        if self._uneven.any():
-            q = np.where(self._uneven[..., None, None, None], self.skeleton.inverse(x, state.q), q)
+        f, x, v, q = self.footing, np.array(state.x), np.array(state.v), state.q
+        _lower(flat(x, 2), flat(v, 2), f.flat(), flat(self.state.x, 2))
+        uneven = (np.abs(f.feet - f.floor[..., None]).max(-1) > 1e-6) | (np.abs(f.slopes).max((-1, -2)) > 1e-6)
+        if uneven.any():
+            q = np.where(uneven[..., None, None, None], self.skeleton.inverse(x, state.q), q)
         return replace(state, x=x, v=v, q=q)
 
     def change(self, candidates: Candidates) -> Candidates:
         f, x = self.footing, np.array(candidates.x)
-        floor, feet = (
-            np.asarray(f.floor + self.h * f.rate),
-            np.asarray(f.feet + self.h * f.lifts),
-        )  # as they will be at the step's end
-        _raise(flat(x, 3), flat(floor, 0), flat(feet, 1), *self._parts[2:], flat(f.ways, 2), flat(f.room, 1))
+        at_end = f._replace(floor=f.floor + self.h * f.rate, feet=f.feet + self.h * f.lifts)
+        _raise(flat(x, 3), at_end.flat(), flat(self.state.x, 2))
         return candidates.with_joints(x)
-
-    @functools.cached_property
-    def _uneven(self) -> np.ndarray:
-        f = self.footing
-        return np.asarray(
-            (np.abs(f.feet - f.floor[..., None]).max(-1) > 1e-6) | (np.abs(f.slopes).max((-1, -2)) > 1e-6)
-        )
-
-    @functools.cached_property
-    def _parts(self) -> tuple[np.ndarray, ...]:
-        f = self.footing
-        return flat(f.floor, 0), flat(f.feet, 1), flat(f.slopes, 2), flat(f.share, 0), flat(self.state.x, 2)
 
 
 @kernel
-def _lower(
-    x: Array, v: Array, rate: Array, lifts: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array
-) -> None:
+def _lower(x: Array, v: Array, footing: Footing, now: Array) -> None:
     """Move people, in place, as if the ground under them and under their feet were a level floor at height zero."""
-    nowhere = np.zeros((2, 2))
+    floor, _, slopes, rate, share, lifts, _, _ = footing
     for i in range(len(x)):
-        _shift_feet(x[i], floor[i], feet[i], slopes[i], share[i], now[i], nowhere, nowhere[0], -1.0)
+        _shift_feet(x[i], footing, i, now[i], -1.0)
         for f in range(2):
             for k in range(2, 4):
                 foot = v[i, LEGS[f, k]]
@@ -388,36 +349,31 @@ def _lower(
 
 
 @kernel
-def _raise(
-    x: Array, floor: Array, feet: Array, slopes: Array, share: Array, now: Array, ways: Array, room: Array
-) -> None:
+def _raise(x: Array, footing: Footing, now: Array) -> None:
     """Move candidates, in place, from a level floor at height zero to the ground under people and under their feet."""
     for i in range(len(x)):
         for k in range(x.shape[1]):
             for j in range(x.shape[2]):
-                x[i, k, j, 2] += floor[i]
-            _shift_feet(x[i, k], floor[i], feet[i], slopes[i], share[i], now[i], ways[i], room[i], 1.0)
+                x[i, k, j, 2] += footing.floor[i]
+            _shift_feet(x[i, k], footing, i, now[i], 1.0)
 
 
 @kernel
-def _shift_feet(
-    x: Array, floor: float, feet: Array, slopes: Array, share: float, now: Array, ways: Array, room: Array, sign: float
-) -> None:
-    """Move feet from the floor of the body to their own ground, or back."""
+def _shift_feet(x: Array, footing: Footing, i: int, now: Array, sign: float) -> None:
+    """Move feet from the floor of the body to their own ground and along their ways, or back down."""
+    share = footing.share[i]
     for f in range(2):
-        ankle, toe = LEGS[f, 2], LEGS[f, 3]
-        gx, gy = slopes[f, 0], slopes[f, 1]
-        up = feet[f] - floor + gx * (x[ankle, 0] - now[ankle, 0]) + gy * (x[ankle, 1] - now[ankle, 1])
-        pitch = gx * (x[toe, 0] - x[ankle, 0]) + gy * (x[toe, 1] - x[ankle, 1])
-        wx, wy = ways[f, 0], ways[f, 1]
-        if sign > 0.0 and room[f] < math.inf:
-            dx, dy = now[toe, 0] - now[ankle, 0], now[toe, 1] - now[ankle, 1]
-            size = max(math.sqrt(dx * dx + dy * dy), 1e-6)
-            over = max(
-                ((x[toe, 0] + wx - now[toe, 0]) * dx + (x[toe, 1] + wy - now[toe, 1]) * dy) / size - room[f], 0.0
-            )
-            wx, wy = wx - over * dx / size, wy - over * dy / size
-        _reach(x, LEGS[f], sign * share * up, sign * share * pitch, share * wx, share * wy)
+        leg, room, ankle, toe = LEGS[f], footing.room[i, f], row(x, LEGS[f, 2]), row(x, LEGS[f, 3])
+        gx, gy, heel, ball = footing.slopes[i, f, 0], footing.slopes[i, f, 1], row(now, leg[2]), row(now, leg[3])
+        up = footing.feet[i, f] - footing.floor[i] + gx * (ankle[0] - heel[0]) + gy * (ankle[1] - heel[1])
+        pitch = gx * (toe[0] - ankle[0]) + gy * (toe[1] - ankle[1])
+        wx, wy = (footing.ways[i, f, 0], footing.ways[i, f, 1]) if sign > 0.0 else (0.0, 0.0)
+        if sign > 0.0 and room < math.inf:
+            dx, dy = ball[0] - heel[0], ball[1] - heel[1]
+            length = max(math.sqrt(dx * dx + dy * dy), 1e-6)
+            over_room = max(((toe[0] + wx - ball[0]) * dx + (toe[1] + wy - ball[1]) * dy) / length - room, 0.0)
+            wx, wy = wx - over_room * dx / length, wy - over_room * dy / length
+        _reach(x, leg, sign * share * up, sign * share * pitch, share * wx, share * wy)
 
 
 @kernel
@@ -425,34 +381,30 @@ def _reach(p: Array, leg: Array, up: float, pitch: float, wx: float, wy: float) 
     """Move a foot up and along (wx, wy), with the knee in the plane in which it bends, and turn the toes up."""
     if up == 0.0 and pitch == 0.0 and wx == 0.0 and wy == 0.0:
         return
-    hip, knee, ankle, toe = p[leg[0]], p[leg[1]], p[leg[2]], p[leg[3]]
-    thigh = math.sqrt((knee[0] - hip[0]) ** 2 + (knee[1] - hip[1]) ** 2 + (knee[2] - hip[2]) ** 2)
-    shank = math.sqrt((ankle[0] - knee[0]) ** 2 + (ankle[1] - knee[1]) ** 2 + (ankle[2] - knee[2]) ** 2)
-    foot = math.sqrt((toe[0] - ankle[0]) ** 2 + (toe[1] - ankle[1]) ** 2 + (toe[2] - ankle[2]) ** 2)
-    ux, uy, uz = ankle[0] + wx - hip[0], ankle[1] + wy - hip[1], ankle[2] + up - hip[2]
-    away = max(math.sqrt(ux * ux + uy * uy + uz * uz), 1e-9)
-    ux, uy, uz = ux / away, uy / away, uz / away
+    hip, knee, ankle, toe = row(p, leg[0]), row(p, leg[1]), row(p, leg[2]), row(p, leg[3])
+    thigh, shank, foot = size(minus(knee, hip)), size(minus(ankle, knee)), size(minus(toe, ankle))
+    way = minus((ankle[0] + wx, ankle[1] + wy, ankle[2] + up), hip)
+    away = max(size(way), 1e-9)
+    way = over(way, away)
     reach = min(max(away, abs(thigh - shank) + 1e-6), REACH * (thigh + shank))
-    bx, by, bz = knee[0] - hip[0], knee[1] - hip[1], knee[2] - hip[2]
-    along = bx * ux + by * uy + bz * uz
-    bx, by, bz = bx - along * ux, by - along * uy, bz - along * uz
-    bend = math.sqrt(bx * bx + by * by + bz * bz)
-    a = (thigh * thigh - shank * shank + reach * reach) / (2 * reach)
-    out = math.sqrt(max(thigh * thigh - a * a, 0.0)) / max(bend, 1e-9)
-    old = (ankle[0], ankle[1], ankle[2])
-    knee[0], knee[1], knee[2] = hip[0] + a * ux + out * bx, hip[1] + a * uy + out * by, hip[2] + a * uz + out * bz
-    ankle[0], ankle[1], ankle[2] = hip[0] + reach * ux, hip[1] + reach * uy, hip[2] + reach * uz
-    tx, ty, tz = toe[0] - old[0], toe[1] - old[1], toe[2] - old[2] + pitch
-    length = foot / max(math.sqrt(tx * tx + ty * ty + tz * tz), 1e-9)
-    toe[0], toe[1], toe[2] = ankle[0] + length * tx, ankle[1] + length * ty, ankle[2] + length * tz
+    bend = minus(knee, hip)
+    bend = plus(bend, way, -dot(bend, way))
+    along = (thigh * thigh - shank * shank + reach * reach) / (2 * reach)
+    out = math.sqrt(max(thigh * thigh - along * along, 0.0)) / max(size(bend), 1e-9)
+    tip = minus(toe, ankle)
+    tip = (tip[0], tip[1], tip[2] + pitch)
+    write(p, leg[1], plus(plus(hip, way, along), bend, out))
+    ankle = plus(hip, way, reach)
+    write(p, leg[2], ankle)
+    write(p, leg[3], plus(ankle, tip, foot / max(size(tip), 1e-9)))
 
 
 def kept_from_walls(
     velocity: Float[np.ndarray, "*b 2"], state: State, floor: Float[np.ndarray, "*b"], solids: Solids
 ) -> Float[np.ndarray, "*b 2"]:
-    """Return velocities to go at with which people can stop before walls and climb stairs; those who want nothing (NaN) stop too."""
-    wanted, walled = np.array(velocity, order="C"), np.zeros(velocity.shape[:-1], dtype=np.bool_)
-    _keep_from_walls(flat(state.x, 2), flat(state.v, 2), flat(floor, 0), solids, flat(wanted, 1), walled.reshape(-1))
+    """Return velocities at which people can stop before walls and climb stairs; without a wish (NaN) they stop too."""
+    wanted = np.array(velocity, order="C")
+    _keep_from_walls(flat(state.x, 2), flat(state.v, 2), flat(floor, 0), solids, flat(wanted, 1))
     return wanted
 
 
@@ -469,10 +421,10 @@ def _climbing_speed(x: float, y: float, ux: float, uy: float, top: float, here: 
 
 
 @kernel
-def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: Array, walled: Array) -> None:
+def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: Array) -> None:
     for i in range(len(x)):
         here = of_person(solids, i)
-        if len(here.shapes) == 0 or x[i, 0, 2] - floor[i] < LOW:
+        if not _has_solids(here) or x[i, 0, 2] - floor[i] < LOW:
             continue
         wx, wy = (v[i, 0, 0], v[i, 0, 1]) if math.isnan(wanted[i, 0]) else (wanted[i, 0], wanted[i, 1])
         speed = math.sqrt(wx * wx + wy * wy)
@@ -480,32 +432,28 @@ def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: A
             continue
         allowed = _climbing_speed(x[i, 0, 0], x[i, 0, 1], wx / speed, wy / speed, floor[i] + STEP, here)
         if speed > allowed:
-            walled[i], wx, wy, speed = True, allowed / speed * wx, allowed / speed * wy, allowed
+            wx, wy, speed = allowed / speed * wx, allowed / speed * wy, allowed
+            wanted[i, 0], wanted[i, 1] = wx, wy
         sight = ROOM + REACTION * speed + 0.5 * speed * speed / BRAKE + 0.2
         for k in range(len(LOOK)):
-            share, nx, ny, nz = ray(
-                x[i, 0, 0], x[i, 0, 1], floor[i] + LOOK[k], wx / speed * sight, wy / speed * sight, 0.0, here, True
-            )
-            size = math.sqrt(nx * nx + ny * ny)
-            if not share <= 1.0 or nz > 0.7 or size < 1e-6:
+            way = (wx / speed * sight, wy / speed * sight, 0.0)
+            share, (nx, ny, nz) = ray((x[i, 0, 0], x[i, 0, 1], floor[i] + LOOK[k]), way, here, True)
+            steep = math.sqrt(nx * nx + ny * ny)
+            if not share <= 1.0 or nz > 0.7 or steep < 1e-6:
                 continue
             # What is lower than a step above the ground in front of it is no wall, but a step among others.
-            ux, uy, way = wx / speed, wy / speed, share * sight - NEAR
-            px, py = x[i, 0, 0] + way * ux, x[i, 0, 1] + way * uy
+            ux, uy, before = wx / speed, wy / speed, share * sight - NEAR
+            px, py = x[i, 0, 0] + before * ux, x[i, 0, 1] + before * uy
             top = _ground(px, py, floor[i] + LOOK[k], here)[0] + STEP
-            if (
-                floor[i] + LOOK[k] < top
-                and not ray(px, py, top, 2 * NEAR * ux, 2 * NEAR * uy, 0.0, here, True)[0] <= 1.0
-            ):
+            step = (2 * NEAR * ux, 2 * NEAR * uy, 0.0)
+            if floor[i] + LOOK[k] < top and not ray((px, py, top), step, here, True)[0] <= 1.0:
                 continue
-            toward = -(wx * nx + wy * ny) / size
-            nearing = max(-(v[i, 0, 0] * nx + v[i, 0, 1] * ny) / size, 0.0)
+            toward = -(wx * nx + wy * ny) / steep
+            nearing = max(-(v[i, 0, 0] * nx + v[i, 0, 1] * ny) / steep, 0.0)
             gap = (
                 share * sight * toward / speed - ROOM - REACTION * nearing
             )  # along the normal, when they begin to stop
             allowed = math.sqrt(2 * BRAKE * max(gap, 0.0))
             if toward > allowed:
-                walled[i] = True
-                wx, wy = wx + (toward - allowed) * nx / size, wy + (toward - allowed) * ny / size
-        if walled[i]:
-            wanted[i, 0], wanted[i, 1] = wx, wy
+                wx, wy = wx + (toward - allowed) * nx / steep, wy + (toward - allowed) * ny / steep
+                wanted[i, 0], wanted[i, 1] = wx, wy

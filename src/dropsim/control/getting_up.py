@@ -1,4 +1,4 @@
-"""Getting up, for priors that have never seen people on the ground: the shipped motion field proposes until people are on their feet."""
+"""Getting up, for priors that never saw people on the ground: the shipped motion field proposes until they stand."""
 
 import functools
 from dataclasses import dataclass, replace

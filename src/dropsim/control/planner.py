@@ -1,4 +1,4 @@
-"""Steering for priors that take no intent: of many rollouts of the prior's own samples, the one with the lowest cost is followed."""
+"""Steering for priors that take no intent: of many rollouts of the prior's samples, the cheapest is followed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Planner:
     def __post_init__(self) -> None:
         if min(self.num_rollouts, self.horizon, self.every) < 1 or self.every > self.horizon:
             raise ValueError(
-                "a planner needs at least one rollout of at least one frame, and a horizon as long as it keeps to a plan"
+                "a planner needs at least one rollout of one frame, and a horizon as long as it keeps to a plan"
             )
 
     def plan(self, prior: Prior, state: State, cost: Cost, rng: Streams) -> Candidates:

@@ -34,15 +34,15 @@ def lifted_hands(
     q: Float[np.ndarray, "*b 22 3 3"], joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton, ground: Plane
 ) -> Float[np.ndarray, "*b 22 3 3"]:
     """Return local rotations with hands bent back as far as brings them out of the ground; no joint moves."""
-    surface = ground.surface(joints[..., _WRISTS, :])
-    near = (surface.distance > DEEPEST) & (surface.distance < HAND + THICKNESS)
+    height = ground.distance(joints[..., _WRISTS, :])
+    near = (height > DEEPEST) & (height < HAND + THICKNESS)
     if not near.any():
         return q
     turns = skeleton.global_rotations(q)
     hands = turns[..., _WRISTS, :, :]
     fingers, backs = apply(hands, _FINGERS), apply(hands, _BACKS)
-    rise, back = ((way * surface.normal).sum(-1) for way in (fingers, backs))
-    least = (THICKNESS - surface.distance) / HAND
+    rise, back = ((way * ground.normal[..., None, :]).sum(-1) for way in (fingers, backs))
+    least = (THICKNESS - height) / HAND
     # Bent by an angle the fingers rise as rise cos(angle) + back sin(angle).
     size = np.maximum(np.hypot(rise, back), 1e-6)
     angle = (np.arcsin(np.clip(least / size, -1, 1)) - np.arctan2(rise, back)).clip(0, FARTHEST_BACK)

@@ -1,6 +1,5 @@
-"""The energies: the ragdoll's own (rigid bones, contact, range of motion), the prior's, and those that edit a motion."""
+"""Energies: the ragdoll's own (rigid bones, contact, range of motion), the prior's, and those that edit a motion."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,11 +7,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from dropsim.body.joints import NUM_JOINTS, PARENTS, joint_index
-from dropsim.body.kinematics import best_rotation, chain, copy, inverse
+from dropsim.body.kinematics import best_rotation, chain, inverse
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import kernel
 from dropsim.physics.contact import contact_targets
-from dropsim.physics.energy import Energy, Frame, KernelEnergy, Target
+from dropsim.physics.energy import Energy, Frame, Target
+from dropsim.physics.vectors import dot, minus, over, plus, row, size, times, write
 from dropsim.priors.pose import PosePrior
 
 Array = Any
@@ -29,7 +29,7 @@ def _differences(pairs: Int[np.ndarray, "m 2"]) -> Float[np.ndarray, "m 22"]:
 
 
 @dataclass(frozen=True, eq=False)
-class Rigidity(KernelEnergy):
+class Rigidity(Energy):
     """E_1: bones as strong springs (Liu et al. 2013); p is each rod's direction at its rest length."""
 
     weight: float = 60.0
@@ -39,31 +39,24 @@ class Rigidity(KernelEnergy):
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
         return _differences(_RODS)
 
-    def write(
-        self,
-        x: Float[np.ndarray, "n 22 3"],
-        frame: Frame,
-        p: Float[np.ndarray, "n r 3"],
-        active: Bool[np.ndarray, "n r"],
-        at: int,
-    ) -> None:
-        _scaled_rods(x, _RODS, frame.skeleton.rest, p, at)
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
+        p = np.empty((len(x), len(_RODS), 3))
+        _scaled_rods(x, _RODS, frame.skeleton.rest, p)
+        return Target(p)
 
 
 @kernel
-def _scaled_rods(x: Array, ends: Array, rest: Array, p: Array, at: int) -> None:
-    for r in range(len(ends)):
-        a, b = ends[r, 0], ends[r, 1]
-        dx, dy, dz = rest[a, 0] - rest[b, 0], rest[a, 1] - rest[b, 1], rest[a, 2] - rest[b, 2]
-        length = math.sqrt(dx * dx + dy * dy + dz * dz)
-        for i in range(len(x)):
-            dx, dy, dz = x[i, a, 0] - x[i, b, 0], x[i, a, 1] - x[i, b, 1], x[i, a, 2] - x[i, b, 2]
-            share = length / max(math.sqrt(dx * dx + dy * dy + dz * dz), 1e-9)
-            p[i, at + r, 0], p[i, at + r, 1], p[i, at + r, 2] = share * dx, share * dy, share * dz
+def _scaled_rods(x: Array, ends: Array, rest: Array, p: Array) -> None:
+    for i in range(len(x)):
+        joints, out = x[i], p[i]
+        for r in range(len(ends)):
+            a, b = ends[r, 0], ends[r, 1]
+            rod, length = minus(row(joints, a), row(joints, b)), size(minus(row(rest, a), row(rest, b)))
+            write(out, r, times(length / max(size(rod), 1e-9), rod))
 
 
 @dataclass(frozen=True, eq=False)
-class Contact(KernelEnergy):
+class Contact(Energy):
     """E_2: particles that would be inside something stay where they were along it and come out to its surface.
 
     Static friction, as in the paper: the target is x_t carried along by the surface, moved along the normal until it
@@ -79,20 +72,15 @@ class Contact(KernelEnergy):
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
         return np.eye(NUM_JOINTS)
 
-    def write(
-        self,
-        x: Float[np.ndarray, "n 22 3"],
-        frame: Frame,
-        p: Float[np.ndarray, "n r 3"],
-        active: Bool[np.ndarray, "n r"],
-        at: int,
-    ) -> None:
-        contact_targets(x, frame.x, frame.skeleton.radii, frame.solids, self.friction, frame.h, p, active, at)
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
+        p, active = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_)
+        contact_targets(x, frame.x, frame.skeleton.radii, frame.solids, self.friction, frame.h, p, active)
+        return Target(p, active)
 
 
 @dataclass(frozen=True, eq=False)
-class RangeOfMotion(KernelEnergy):
-    """E_3: poses that no person can take are drawn back to the nearest natural one, eq. (15): codes scaled to the limit.
+class RangeOfMotion(Energy):
+    """E_3: poses that no person can take are drawn back to the nearest natural one, eq. (15), codes within the limit.
 
     A stop without bounce, like that of a joint at its end. Joints go back by the share by which the code is too long,
     which is zero at the limit, and a joint that already goes back as fast is not pulled: the stop takes outward
@@ -109,74 +97,55 @@ class RangeOfMotion(KernelEnergy):
         """Take all particles about their middle: a pose has no place, so this energy moves nobody as a whole."""
         return np.eye(NUM_JOINTS) - 1.0 / NUM_JOINTS
 
-    def write(
-        self,
-        x: Float[np.ndarray, "n 22 3"],
-        frame: Frame,
-        p: Float[np.ndarray, "n r 3"],
-        active: Bool[np.ndarray, "n r"],
-        at: int,
-    ) -> None:
-        q = np.empty((*x.shape, 3))
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
+        q, p, active = np.empty((*x.shape, 3)), np.zeros(x.shape), np.zeros(x.shape[:-1], dtype=np.bool_)
         inverse(x, frame.twists, frame.skeleton.offsets, q)
         norm = self.pose.norm(q)
         out = np.flatnonzero(norm > self.pose.limit)
-        active[:, at : at + NUM_JOINTS] = False
         if len(out):
             share = (1 - self.pose.limit / norm[out]) * min(1.0, frame.h / self.return_time)
-            _draw_back(out, self.pose.scaled_back(q[out]), share, x, frame.x, frame.skeleton.offsets, p, active, at)
+            _draw_back(out, self.pose.scaled_back(q[out]), share, x, frame.x, frame.skeleton.offsets, p)
+            active[out] = True
+        return Target(p, active)
 
 
 @kernel
-def _draw_back(
-    people: Array, q: Array, wanted: Array, x: Array, before: Array, offsets: Array, p: Array, active: Array, at: int
-) -> None:
+def _draw_back(people: Array, q: Array, wanted: Array, x: Array, before: Array, offsets: Array, p: Array) -> None:
     """Write how far joints of people out of range go back toward natural poses, about their middle.
 
     Progress since the step's start counts. All is turned to lie on the body: a pose has no orientation either, so there
     is no moment.
     """
-    posed, world = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3, 3))
-    here, natural = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3))
-    past, target = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3))
+    posed, world, target = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3))
+    here, natural, past = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3))
     for k in range(len(people)):
         i = people[k]
-        for c in range(3):
-            posed[0, c] = x[i, 0, c]
+        write(posed, 0, row(x[i], 0))
         chain(q[k], offsets, world, posed)
         _centre(x[i], here)
         _turn_onto(here, posed, natural)
         _turn_onto(here, before[i], past)
         for j in range(NUM_JOINTS):
-            dx, dy, dz = natural[j, 0] - here[j, 0], natural[j, 1] - here[j, 1], natural[j, 2] - here[j, 2]
-            away = max(dx * dx + dy * dy + dz * dz, 1e-18)
-            progress = (
-                dx * (here[j, 0] - past[j, 0]) + dy * (here[j, 1] - past[j, 1]) + dz * (here[j, 2] - past[j, 2])
-            ) / away
-            share = min(max(wanted[k] - progress, 0.0), 1.0)
-            target[j, 0], target[j, 1], target[j, 2] = (
-                here[j, 0] + share * dx,
-                here[j, 1] + share * dy,
-                here[j, 2] + share * dz,
-            )
-        _turn_onto(here, target, p[i, at : at + NUM_JOINTS])
-        active[i, at : at + NUM_JOINTS] = True
+            at = row(here, j)
+            way = minus(row(natural, j), at)
+            progress = dot(way, minus(at, row(past, j))) / max(dot(way, way), 1e-18)
+            write(target, j, plus(at, way, min(max(wanted[k] - progress, 0.0), 1.0)))
+        _turn_onto(here, target, p[i])
 
 
 @kernel
 def _centre(points: Array, out: Array) -> None:
     """Write points about their middle."""
-    for c in range(3):
-        middle = 0.0
-        for j in range(len(points)):
-            middle += points[j, c] / len(points)
-        for j in range(len(points)):
-            out[j, c] = points[j, c] - middle
+    middle = (0.0, 0.0, 0.0)
+    for j in range(len(points)):
+        middle = plus(middle, over(row(points, j), len(points)))
+    for j in range(len(points)):
+        write(out, j, minus(row(points, j), middle))
 
 
 @kernel
 def _turn_onto(centred: Array, points: Array, out: Array) -> None:
-    """Write points about their middle, turned to be nearest to others in least squares, so that pulls have no moment."""
+    """Write points about their middle, turned to be nearest to others in least squares: then pulls have no moment."""
     M, R = np.zeros((3, 3)), np.empty((3, 3))
     _centre(points, out)
     for j in range(len(points)):
@@ -185,13 +154,12 @@ def _turn_onto(centred: Array, points: Array, out: Array) -> None:
                 M[r, c] += out[j, r] * centred[j, c]
     best_rotation(M, R)
     for j in range(len(points)):
-        px, py, pz = out[j, 0], out[j, 1], out[j, 2]
-        for r in range(3):
-            out[j, r] = R[r, 0] * px + R[r, 1] * py + R[r, 2] * pz
+        point = row(out, j)
+        write(out, j, (dot(row(R, 0), point), dot(row(R, 1), point), dot(row(R, 2), point)))
 
 
 @dataclass(frozen=True, eq=False)
-class Kinematic(KernelEnergy):
+class Kinematic(Energy):
     """E_kin, eq. (10): p is the prior's candidate nearest to x."""
 
     weight: float = 3.0
@@ -201,15 +169,8 @@ class Kinematic(KernelEnergy):
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
         return np.eye(NUM_JOINTS)
 
-    def write(
-        self,
-        x: Float[np.ndarray, "n 22 3"],
-        frame: Frame,
-        p: Float[np.ndarray, "n r 3"],
-        active: Bool[np.ndarray, "n r"],
-        at: int,
-    ) -> None:
-        _nearest(frame.candidates, x, np.empty(len(x), dtype=np.int64), p, at)
+    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
+        return Target(frame.candidates[np.arange(len(x)), nearest_candidate(frame.candidates, x)])
 
 
 def nearest_candidate(
@@ -217,12 +178,12 @@ def nearest_candidate(
 ) -> Int[np.ndarray, "*b"]:
     """Return the index of the candidate nearest to x in joint space, the first of equals."""
     index = np.empty(x.shape[:-2], dtype=np.int64)
-    _nearest(flat(candidates, 3), flat(x, 2), index.reshape(-1), np.empty((index.size, NUM_JOINTS, 3)), 0)
+    _nearest(flat(candidates, 3), flat(x, 2), index.reshape(-1))
     return index
 
 
 @kernel
-def _nearest(candidates: Array, x: Array, index: Array, p: Array, at: int) -> None:
+def _nearest(candidates: Array, x: Array, index: Array) -> None:
     for i in range(len(x)):
         best = np.inf
         index[i] = 0
@@ -236,7 +197,6 @@ def _nearest(candidates: Array, x: Array, index: Array, p: Array, at: int) -> No
                     break
             if total < best:
                 best, index[i] = total, k
-        copy(candidates[i, index[i]], p[i, at : at + NUM_JOINTS])
 
 
 def _per_person(values: Float[np.ndarray, "*b c"]) -> Float[np.ndarray, "n c"]:
@@ -254,7 +214,7 @@ class CentreOfMassVelocity(Energy):
     name: str = field(default="com_velocity", init=False)
 
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
-        """Return one row: the particles' shares of the body's mass, scaled so that the weight acts on the whole body."""
+        """Return one row: the particles' shares of the body's mass, scaled so that the weight acts on all of it."""
         return NUM_JOINTS**0.5 * (skeleton.masses / skeleton.masses.sum())[None]
 
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:

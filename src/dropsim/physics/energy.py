@@ -75,27 +75,6 @@ class Energy(ABC):
         return 0.5 * self.weight * (squares if target.active is None else squares * target.active).sum(-1)
 
 
-class KernelEnergy(Energy):
-    """A built-in energy whose projection is a kernel that writes into the solver's rows."""
-
-    @abstractmethod
-    def write(
-        self,
-        x: Float[np.ndarray, "n 22 3"],
-        frame: Frame,
-        p: Float[np.ndarray, "n r 3"],
-        active: Bool[np.ndarray, "n r"],
-        at: int,
-    ) -> None:
-        """Write the projection into rows from `at` on; rows that do not apply are marked."""
-
-    def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
-        num = len(self.matrix(frame.skeleton))
-        p, active = np.zeros((len(x), num, 3)), np.ones((len(x), num), dtype=np.bool_)
-        self.write(np.ascontiguousarray(x), frame, p, active, 0)
-        return Target(p, None if self.always else active)
-
-
 def check_energy(energy: Energy, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
     """Return an energy's matrix, or raise with what is wrong with the energy."""
     name = getattr(energy, "name", None)
@@ -119,12 +98,15 @@ def check_target(energy: Energy, target: object, num: int, rows: int) -> Target:
     shape = np.shape(target.p)
     if shape[-2:] != (rows, 3) or len(shape) > 3 or (len(shape) == 3 and shape[0] not in (1, num)):
         raise ValueError(
-            f"p of the energy {energy.name!r} has to be {num} x {rows} x 3, as its matrix has {rows} rows, and is {shape}"
+            f"p of the energy {energy.name!r} has to be {num} x {rows} x 3, "
+            f"as its matrix has {rows} rows, and is {shape}"
         )
     if target.active is not None and np.shape(target.active) not in ((num, rows), (1, rows), (rows,)):
         raise ValueError(
             f"active of the energy {energy.name!r} has to be {num} x {rows}, and is {np.shape(target.active)}"
         )
-    if not np.isfinite(target.p if target.active is None else np.where(target.active[..., None], target.p, 0.0)).all():
-        raise ValueError(f"p of the energy {energy.name!r} holds numbers that are not finite")
+    if not np.isfinite(np.sum(target.p)):
+        applied = target.p if target.active is None else np.where(target.active[..., None], target.p, 0.0)
+        if not np.isfinite(applied).all():
+            raise ValueError(f"p of the energy {energy.name!r} holds numbers that are not finite")
     return target

@@ -26,10 +26,7 @@ TOES = (10, 11)
 TOLERANCE = 0.005
 """How far a sphere may be off the floor and still count as touching it [m]."""
 LOW = 0.05
-"""A foot whose sphere is lower than this should not slide [m] (GMD); up to here a sphere can bear a contact force
-too."""
-SLIDING = 0.5
-"""A low foot that is faster than this slides [m/s] (GMD)."""
+"""Height up to which a sphere can bear a contact force [m]."""
 RECOVERY = 3.0
 """Time after a push's end at which people have recovered or not [s] (after PDP)."""
 GET_UP = 8.0
@@ -80,30 +77,12 @@ def float_mm(motion: Motion) -> Numbers:
     return 1000 * np.maximum(sphere_heights(motion).min(-1) - TOLERANCE, 0).mean(-1)
 
 
-def skate_mm(motion: Motion) -> Numbers:
-    """Mean horizontal step of the lowest joint while it stays within 5 mm of the floor (PhysDiff)."""
-    heights = sphere_heights(motion)
-    lowest = heights.argmin(-1)[..., :-1, None]
-    near = np.abs(heights) < TOLERANCE
-    steps = _norm(np.diff(motion.joints[..., :2], axis=-3)) * (near[..., :-1, :] & near[..., 1:, :])
-    return 1000 * np.take_along_axis(steps, lowest, -1)[..., 0].sum(-1) / len(motion)
-
-
 def foot_skate(motion: Motion) -> Numbers:
     """Mean horizontal speed of the toes, weighted by 2 - 2^(h / 3 cm) of their height above the floor [m/s] (DART)."""
     heights = sphere_heights(motion)[..., TOES]
     height = np.maximum(heights[..., 1:, :], heights[..., :-1, :])
-    return (_toe_speeds(motion) * (2 - 2 ** np.clip(height / 0.03, 0, 1))).mean((-1, -2))
-
-
-def skating_ratio(motion: Motion) -> Numbers:
-    """Share of the steps from frame to frame in which a toe stays below 5 cm and moves faster than 0.5 m/s (GMD)."""
-    low = sphere_heights(motion)[..., TOES] < LOW
-    return (low[..., 1:, :] & low[..., :-1, :] & (_toe_speeds(motion) > SLIDING)).any(-1).mean(-1)
-
-
-def _toe_speeds(motion: Motion) -> Float[np.ndarray, "*b t 2"]:
-    return _norm(np.diff(motion.joints[..., TOES, :2], axis=-3)) * motion.fps
+    speeds = _norm(np.diff(motion.joints[..., TOES, :2], axis=-3)) * motion.fps
+    return (speeds * (2 - 2 ** np.clip(height / 0.03, 0, 1))).mean((-1, -2))
 
 
 @np.errstate(invalid="ignore")
@@ -127,21 +106,15 @@ def root_wrench(motion: Motion, *, cylinders: bool = False) -> Float[np.ndarray,
     return wrench.root_wrench_of_motion(motion, sphere_heights(motion) < LOW, cylinders=cylinders)
 
 
-def ledger(motion: Motion, *, same_frame: bool = False) -> Float[np.ndarray, "*b w 2"]:
+def ledger(motion: Motion) -> Float[np.ndarray, "*b w 2"]:
     """Return the unexplained impulse of every half second: over the mass [m/s], and as spin [rad/s].
 
     The first is the larger of its horizontal and its vertical part. An acceleration spans three frames (x_{t-1} - 2 x_t
-    + x_{t+1}), so whatever is within 2 cm of level ground in one of them may bear a force, in the friction cone; with
-    `same_frame`, only what is so at t. Forces and moments [N, N m] are fitted together, as in the paper: a moment
-    weighs as at 1 m.
+    + x_{t+1}), so whatever is within 2 cm of level ground in one of them may bear a force, in the friction cone. Forces
+    and moments [N, N m] are fitted together, as in the paper: a moment weighs as at 1 m.
     """
     low = bearing_heights(motion) < TOUCHING
-    if not same_frame:
-        before, after = (
-            np.roll(low, 1, axis=-2),
-            np.roll(low, -1, axis=-2),
-        )  # the ends, which wrap around, are not looked at
-        low = before | low | after
+    low = np.roll(low, 1, axis=-2) | low | np.roll(low, -1, axis=-2)  # the ends, which wrap around, are not looked at
     skeleton, h, x = motion.skeleton, 1 / motion.fps, motion.joints[..., 1:-1, :, :]
     residual = wrench.unexplained_of_motion(
         motion, low, options=SimulatorOptions(moment_arm=LEDGER_ARM, largest_bearing=wrench.IMPACT)
@@ -216,7 +189,7 @@ def above(
 
 @np.errstate(invalid="ignore")
 def human(motion: Motion) -> Flags:
-    """Whether a motion stays human to its end: finite, bones whole, on the floor and not through it, at human speeds."""
+    """Whether a motion stays human to its end: finite, bones whole, on the floor, not through it, at human speeds."""
     joints, lowest = motion.joints, sphere_heights(motion).min(-1)
     finite = np.isfinite(joints).all((-1, -2, -3))
     fast = _norm(np.diff(joints, axis=-3)).max((-1, -2)) * motion.fps > HUMAN_SPEED
@@ -231,14 +204,6 @@ def sustained(flags: Bool[np.ndarray, "*b t"], num: int) -> Bool[np.ndarray, "*b
     if flags.shape[-1] < num:
         return flags[..., :0]
     return np.lib.stride_tricks.sliding_window_view(flags, num, axis=-1).all(-1)  # pyright: ignore[reportReturnType]
-
-
-def pelvis_spin(motion: Motion) -> Float[np.ndarray, "*b t"]:
-    """Angular speed of the pelvis from each frame to the next, one value less than there are frames [rad/s]."""
-    before, after = motion.q[..., :-1, 0, :, :], motion.q[..., 1:, 0, :, :]
-    # The trace of after before^T is the sum of the products of their entries.
-    cosine = ((after * before).sum((-1, -2)) - 1) / 2
-    return np.arccos(np.clip(cosine, -1, 1)) * motion.fps
 
 
 def bone_twist(motion: Motion, joint: str, child: str) -> Float[np.ndarray, "*b t"]:
@@ -275,16 +240,8 @@ def got_up(motion: Motion, since: FrameIndex) -> Flags:
     return down.any(-1) & (upright(motion) & (time > first) & (time <= first + round(GET_UP * motion.fps))).any(-1)
 
 
-def seconds_to_recover(motion: Motion, end: FrameIndex) -> Numbers:
-    """Time from a push's end until somebody stays upright [s]; infinite for people not upright three seconds after it."""
-    last, first, time = _judged_at(motion, end), _per_person(motion, end), np.arange(len(motion))
-    down = ~upright(motion) & (time >= first) & (time <= last)
-    settled = (down * (time + 1 - first)).max(-1) / motion.fps
-    return np.where(_at(upright(motion), last), settled, np.inf)
-
-
 def seconds_to_stop(motion: Motion, end: FrameIndex) -> Numbers:
-    """Time from a push's end until somebody stands again [s]: below 0.2 m/s, and 0.25 m/s for half a second; 6 for never.
+    """Time from a push's end until somebody stands [s]: below 0.2 m/s, and 0.25 m/s for half a second; 6 for never.
 
     The speed is that of the centre of mass over the ground, averaged over the 0.3 s around a frame.
     """
@@ -292,7 +249,7 @@ def seconds_to_stop(motion: Motion, end: FrameIndex) -> Numbers:
 
 
 def stop_distance(motion: Motion, start: FrameIndex, end: FrameIndex) -> Numbers:
-    """Distance of the centre of mass from a push's start to where somebody stands again, or is 6 s after its end [m]."""
+    """Distance of the centre of mass from a push's start to where somebody stands, or is 6 s after its end [m]."""
     centre = motion.skeleton.centre_of_mass(motion.joints)[..., :2]
     last = np.minimum(_stop_frame(motion, end), len(motion) - 1)
     way = [
@@ -344,16 +301,19 @@ def first_step(motion: Motion, since: FrameIndex = 0) -> Int[np.ndarray, "*b 3"]
     order = np.where(lands, 2 * lifts + np.arange(2), 2 * len(motion))
     order = order.reshape(*order.shape[:-2], -1)
     at = order.argmin(-1)
-    found = np.stack((np.take_along_axis(order, at[..., None], -1)[..., 0] // 2, at // 2 + 1, at % 2), -1)
-    return np.where(lands.any((-1, -2))[..., None], found, -1)  # pyright: ignore[reportIndexIssue]
+    first = np.stack((np.take_along_axis(order, at[..., None], -1)[..., 0] // 2, at // 2 + 1, at % 2), -1)
+    return np.where(lands.any((-1, -2))[..., None], first, -1)  # pyright: ignore[reportIndexIssue]
 
 
 def spin_while_lying(motion: Motion, since: FrameIndex = 0) -> Numbers:
     """95th percentile of the pelvis' angular speed while lying [rad/s]; NaN for people who never lie (DROP 8.6)."""
     lies = (fallen(motion) & _from(motion, since))[..., 1:]
+    before, after = motion.q[..., :-1, 0, :, :], motion.q[..., 1:, 0, :, :]
+    # The trace of after before^T is the sum of the products of their entries.
+    spin = np.arccos(np.clip(((after * before).sum((-1, -2)) - 1) / 2, -1, 1)) * motion.fps
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
-        return np.nanquantile(np.where(lies, pelvis_spin(motion), np.nan), 0.95, axis=-1)
+        return np.nanquantile(np.where(lies, spin, np.nan), 0.95, axis=-1)
 
 
 def diversity_m(joints: Float[np.ndarray, "*b k t 22 3"]) -> Numbers:

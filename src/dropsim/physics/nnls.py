@@ -4,9 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
 
-from dropsim.body.skeleton import flat
 from dropsim.compute.jit import inlined_kernel, kernel
 
 Array = Any
@@ -15,28 +13,7 @@ ROUNDING = 4 * float(np.finfo(np.float64).eps)
 """Relative to its factors, a sum of a few products is as good as zero below this. Columns that are equal would take
 turns for ever otherwise."""
 FINE, ENDLESS, NOT_FINITE = 0, 1, 2
-"""What a least-squares problem came to."""
-
-
-def nnls(
-    F: Float[np.ndarray, "*b m n"],
-    b: Float[np.ndarray, "*b m"],
-    active: Bool[np.ndarray, "*b n"] | None = None,
-    *,
-    ridge: float = 0.0,
-) -> Float[np.ndarray, "*b n"]:
-    """Return c >= 0 that minimises |F c - b|^2, with c = 0 in the columns that are not active.
-
-    F c is unique; if columns depend on each other, c is not. A ridge above zero adds (ridge s |c|)^2, s being the norm
-    of the longest column, and so picks the smallest c: the optimality conditions are then off by ridge^2 s^2 c, which
-    is 1e-12 at ridge = 1e-6.
-    """
-    if not ridge >= 0:
-        raise ValueError(f"the ridge of a least-squares problem cannot be negative, and is {ridge}")
-    active = np.ones((*F.shape[:-2], F.shape[-1]), dtype=np.bool_) if active is None else active
-    c = np.zeros((*F.shape[:-2], F.shape[-1]))
-    check(_solve_all(flat(F, 2), flat(b, 1), flat(active, 1), ridge, flat(c, 1)))
-    return c
+"""Results of a least-squares problem."""
 
 
 def check(status: int) -> None:
@@ -48,49 +25,6 @@ def check(status: int) -> None:
         )
     if status == ENDLESS:
         raise RuntimeError("a least-squares problem did not come to an end")
-
-
-@kernel
-def _solve_all(F: Array, b: Array, active: Array, ridge: float, c: Array) -> int:
-    num_rows, num_columns = F.shape[1], F.shape[2]
-    A, found = np.empty((num_columns, num_rows)), np.empty(num_columns)
-    columns, status = np.empty(num_columns, dtype=np.int64), FINE
-    for i in range(len(F)):
-        n = 0
-        for j in range(num_columns):
-            if active[i, j]:
-                for r in range(num_rows):
-                    A[n, r] = F[i, r, j]
-                columns[n] = j
-                n += 1
-        found[:] = 0.0
-        status = max(status, solve(A, b[i], n, ridge, found))
-        for k in range(n):
-            c[i, columns[k]] = found[k]
-    return status
-
-
-@kernel
-def solve(A: Array, b: Array, n: int, ridge: float, x: Array) -> int:
-    """Solve one problem, of which A holds the n columns as rows.
-
-    With a ridge, the search starts at x, which has to be 0 or more: from the solution of a similar problem it is short.
-    """
-    longest, size = 0.0, 0.0
-    for r in range(len(b)):
-        size += b[r]
-    for j in range(n):
-        square = 0.0
-        for r in range(len(b)):
-            square += A[j, r] * A[j, r]
-        longest = max(longest, square) if math.isfinite(square) else square
-    if not math.isfinite(longest + size):
-        for j in range(n):
-            x[j] = 0.0
-        return NOT_FINITE
-    if n == 0:
-        return FINE
-    return FINE if _lawson_hanson(A, b, n, ridge * math.sqrt(longest), x) else ENDLESS
 
 
 class Factors(NamedTuple):
@@ -110,21 +44,35 @@ class Factors(NamedTuple):
 
 
 @kernel
-def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
-    """Lawson and Hanson's algorithm NNLS (1974, chapter 23); return whether it came to an end.
+def solve(A: Array, b: Array, n: int, ridge: float, x: Array) -> int:
+    """Write x >= 0 that minimises |A^T x - b|^2, of which A holds the n columns as rows; return what it came to.
 
-    order[:passive] are the columns in the least-squares fit, in the order of their triangular factor; the others are
-    zero. A column's row of the ridge comes into the problem with the column. So each column adds one row, and its
-    reflection, which clears what is below the diagonal, acts on as many rows as the problem has, and one: that is
-    little work, however many columns there are.
+    A^T x is unique; if columns depend on each other, x is not. A ridge above zero adds (ridge s |x|)^2, with s the norm
+    of the longest column, and so picks the smallest x: the optimality conditions are then off by ridge^2 s^2 x, which
+    is 1e-12 at ridge = 1e-6. With a ridge, the search starts at x, which has to be 0 or more: from the solution of a
+    similar problem it is short.
+
+    Lawson and Hanson's algorithm NNLS (1974, chapter 23): order[:passive] are the columns in the least-squares fit, in
+    the order of their triangular factor; the others are zero. A column's row of the ridge comes into the problem with
+    the column. So each column adds one row, and its reflection, which clears what is below the diagonal, acts on as
+    many rows as the problem has, and one: that is little work, however many columns there are.
     """
-    num_rows, size = len(b), 0.0
+    num_rows, longest, size = len(b), 0.0, 0.0
     for r in range(num_rows):
         size += b[r] * b[r]
-    size = ROUNDING * math.sqrt(size)
+    for j in range(n):
+        square = 0.0
+        for r in range(num_rows):
+            square += A[j, r] * A[j, r]
+        longest = max(longest, square) if math.isfinite(square) else square
+    if not math.isfinite(longest + size):
+        for j in range(n):
+            x[j] = 0.0
+        return NOT_FINITE
+    ridge, size = ridge * math.sqrt(longest), ROUNDING * math.sqrt(size)
     R, reflections, scales = np.empty((n, num_rows + n)), np.empty((n, num_rows + 1)), np.empty(n)
     B, z, w, order = np.empty(num_rows + n), np.empty(num_rows + n), np.empty(n), np.empty(n, dtype=np.int64)
-    passive, steps, f = 0, 0, Factors(A, b, ridge, order, R, reflections, scales, B)
+    passive, f = np.int64(0), Factors(A, b, ridge, order, R, reflections, scales, B)
     for j in range(n):
         order[j] = j
         if x[j] > 0.0 and ridge > 0.0:
@@ -147,8 +95,8 @@ def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
                 total += A[j, r] * z[r]
                 length += A[j, r] * A[j, r]
             w[j] = total if total > size * math.sqrt(length) else 0.0
-        taken = False
-        while not taken:
+        enters = False
+        while not enters:
             largest, where = 0.0, -1
             for k in range(passive, n):
                 if w[order[k]] > largest:
@@ -157,24 +105,24 @@ def _lawson_hanson(A: Array, b: Array, n: int, ridge: float, x: Array) -> bool:
                 break
             j = order[where]
             above = _append(j, passive, f)
-            # Far enough from the span of those taken before?
+            # Far enough from the span of those that are in?
             if (above + abs(R[passive, passive]) * 0.01) - above > 0.0:
                 for k in range(passive, passive + num_rows + 1):
                     z[k] = B[k]
                 _reflect(reflections[passive], scales[passive], passive, z)
-                taken = z[passive] / R[passive, passive] > 0.0
-            if taken:
+                enters = z[passive] / R[passive, passive] > 0.0
+            if enters:
                 order[where], order[passive] = order[passive], j
             w[j] = 0.0
-        if not taken:
+        if not enters:
             break
         _reflect(reflections[passive], scales[passive], passive, B)
         passive += 1
         passive, more = _fit(f, passive, 100 * n - steps, x, z)
         steps += more
         if steps >= 100 * n:
-            return False
-    return True
+            return ENDLESS
+    return FINE
 
 
 @kernel
@@ -254,7 +202,7 @@ def _reflect(reflection: Array, scale: float, first: int, vector: Array) -> None
 
 @kernel
 def _drop(f: Factors, passive: int, x: Array) -> int:
-    """Take columns that have come to zero out of the fit, and factor those behind them again; return the number left."""
+    """Take columns that came to zero out of the fit, factor those behind them again, and return the number left."""
     left, same, order = 0, True, f.order
     for k in range(passive):
         j = order[k]

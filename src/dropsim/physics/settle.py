@@ -10,9 +10,10 @@ from jaxtyping import Bool, Float
 from dropsim.body.capsules import CAPSULES, PAIRS, overlap
 from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS
 from dropsim.body.kinematics import copy
-from dropsim.body.skeleton import BodyArrays, Skeleton, flat
-from dropsim.compute.jit import kernel
+from dropsim.body.skeleton import BodyArrays, flat
+from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.physics.contact import Marks, Solids, deepest, of_person, push_out
+from dropsim.physics.vectors import Vector, add, dot, minus, over, plus, row, size, times, write
 
 Array = Any
 """numba knows the types."""
@@ -61,18 +62,31 @@ class Settling(NamedTuple):
     """Rounds for people who are still too deep or stretched after the usual ones."""
 
 
-@kernel
 def settle(
-    x: Array, before: Array, body: BodyArrays, solids: Solids, load: Array, how: Settling, out: Array, touching: Array
-) -> None:
-    """Push everyone out of objects and out of themselves, and restore bones' lengths, in turns; write touching joints.
+    x: Float[np.ndarray, "n 22 3"],
+    before: Float[np.ndarray, "n 22 3"],
+    body: BodyArrays,
+    solids: Solids,
+    load: Float[np.ndarray, "n 2"],
+    how: Settling,
+) -> tuple[Float[np.ndarray, "n 22 3"], Bool[np.ndarray, "n 22"]]:
+    """Push people out of objects and themselves, restore bones' lengths, in turns; return joints and touching ones.
 
     Joints in contact give less than their inverse masses say, by a factor, unless they slide. `load` is what the
     ground's reaction gives each person already, along the normals and along the surfaces, as ways [m].
     """
+    out, touching = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_)
+    _settle(x, before, body, solids, load, how, out, touching)
+    return out, touching
+
+
+@kernel
+def _settle(
+    x: Array, before: Array, body: BodyArrays, solids: Solids, load: Array, how: Settling, out: Array, touching: Array
+) -> None:
     friction, h, contact_mobility, rounds, most_rounds = how
     give = np.empty(NUM_JOINTS)
-    work = (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
+    work = space()
     pressed, rubbed, sliding = np.empty(NUM_JOINTS), np.empty(NUM_JOINTS), np.empty(NUM_JOINTS, dtype=np.bool_)
     close, allowed, bounds = np.empty(len(PAIRS), dtype=np.int64), np.empty(len(PAIRS)), np.empty((len(CAPSULES), 4))
     for i in range(len(x)):
@@ -95,7 +109,7 @@ def settle(
                     contact_mobility if touching[i, j] and not sliding[j] and not last else 1.0
                 )
             inside = 0.0 if last else keep_apart(out[i], body.capsules, give, close, num_close, allowed)
-            restore_person(out[i], body.lengths, give, 2, work[0], work[1], work[2])
+            restore_person(out[i], body.lengths, give, 2, work)
 
 
 @kernel
@@ -107,19 +121,15 @@ def close_pairs(
     Also write how deep they may be in each other: what overlapped before comes out at a speed.
     """
     for c in range(len(CAPSULES)):
-        a, b = CAPSULES[c, 0], CAPSULES[c, 1]
-        half = 0.0
-        for k in range(3):
-            bounds[c, k] = 0.5 * (x[a, k] + x[b, k])
-            half += (bounds[c, k] - x[a, k]) ** 2
-        bounds[c, 3] = math.sqrt(half) + max(body.capsules[c, 0], body.capsules[c, 1])
+        a, b = row(x, CAPSULES[c, 0]), row(x, CAPSULES[c, 1])
+        middle = times(0.5, plus(a, b))
+        write(bounds, c, middle)
+        bounds[c, 3] = size(minus(middle, a)) + max(body.capsules[c, 0], body.capsules[c, 1])
     num = 0
     for i in range(len(PAIRS)):
-        one, other = bounds[PAIRS[i, 0]], bounds[PAIRS[i, 1]]
-        square, reach = 0.0, one[3] + other[3] + CLOSE
-        for k in range(3):
-            square += (one[k] - other[k]) ** 2
-        if square < reach * reach and overlap(x, body.capsules, i)[0] > -CLOSE:
+        one, other = PAIRS[i, 0], PAIRS[i, 1]
+        apart, reach = minus(row(bounds, one), row(bounds, other)), bounds[one, 3] + bounds[other, 3] + CLOSE
+        if dot(apart, apart) < reach * reach and overlap(x, body.capsules, i)[0] > -CLOSE:
             close[num], allowed[num] = i, max(overlap(before, body.capsules, i)[0] - COMING_OUT * h, 0.0)
             num += 1
     return num
@@ -144,13 +154,11 @@ def keep_apart(x: Array, radii: Array, give: Array, close: Array, num: int, allo
         one, other = CAPSULES[PAIRS[pair, 0]], CAPSULES[PAIRS[pair, 1]]
         a, b, c, d = one[0], one[1], other[0], other[1]
         wa, wb, wc, wd = give[a] * (1 - s), give[b] * s, give[c] * (1 - t), give[d] * t
-        size = depth / (wa * (1 - s) + wb * s + wc * (1 - t) + wd * t)
-        for k in range(3):
-            way = size * (nx if k == 0 else ny if k == 1 else nz)
-            x[a, k] += wa * way
-            x[b, k] += wb * way
-            x[c, k] -= wc * way
-            x[d, k] -= wd * way
+        way = times(depth / (wa * (1 - s) + wb * s + wc * (1 - t) + wd * t), (nx, ny, nz))
+        add(x, a, times(wa, way))
+        add(x, b, times(wb, way))
+        add(x, c, times(-wc, way))
+        add(x, d, times(-wd, way))
     return worst
 
 
@@ -159,9 +167,7 @@ def _stretch(x: Array, lengths: Array) -> float:
     """Return the largest relative error of a person's bones; NaN counts as large."""
     worst = 0.0
     for c in range(1, NUM_JOINTS):
-        parent = _PARENTS[c]
-        dx, dy, dz = x[c, 0] - x[parent, 0], x[c, 1] - x[parent, 1], x[c, 2] - x[parent, 2]
-        error = abs(math.sqrt(dx * dx + dy * dy + dz * dz) - lengths[c]) / lengths[c]
+        error = abs(size(minus(row(x, c), row(x, _PARENTS[c]))) - lengths[c]) / lengths[c]
         if not error <= worst:
             worst = error
     return worst
@@ -189,12 +195,12 @@ class Holds(NamedTuple):
         """Put several together; of those of the same joint the last one counts."""
         if not parts:
             return None
-        found = cls(*(np.array(values) for values in parts[0]))
+        whole = cls(*(np.array(values) for values in parts[0]))
         for part in parts[1:]:
             held = ~np.isnan(part.points[..., 0])
-            for whole, own in zip(found, part, strict=True):
-                whole[held] = own[held]
-        return found
+            for all_of_them, own in zip(whole, part, strict=True):
+                all_of_them[held] = own[held]
+        return whole
 
 
 @kernel
@@ -206,105 +212,87 @@ def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> N
     would be too large is reached in part.
     """
     y, give = np.empty((NUM_JOINTS, 3)), np.empty(NUM_JOINTS)
-    work = (np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
-    way, force = np.empty(3), np.empty(3)
+    work = space()
     for i in range(len(x)):
         whole = False
         for j in range(NUM_JOINTS):
             if math.isnan(holds.points[i, j, 0]):
                 continue
-            length = _way_back(x[i, j], holds.points[i, j], holds.ahead[i, j], way)
+            point, ahead = row(holds.points[i], j), row(holds.ahead[i], j)
+            way, length = _way_back(row(x[i], j), point, ahead)
             if length > 0.0 and not whole:
-                restore_person(x[i], body.lengths, body.mobility, HOLD_ITERATIONS, work[0], work[1], work[2])
-                whole, length = True, _way_back(x[i, j], holds.points[i, j], holds.ahead[i, j], way)
+                restore_person(x[i], body.lengths, body.mobility, HOLD_ITERATIONS, work)
+                whole, (way, length) = True, _way_back(row(x[i], j), point, ahead)
             if length == 0.0:
                 continue
-            share = min(1.0, FASTEST_HOLD * h / length)
+            share, force = min(1.0, FASTEST_HOLD * h / length), (0.0, 0.0, 0.0)
             for _ in range(HOLD_ROUNDS):
                 copy(x[i], y)
                 for k in range(NUM_JOINTS):
                     give[k] = body.mobility[k]
                 give[j] = 0.0
-                for k in range(3):
-                    y[j, k] += share * way[k]
-                restore_person(y, body.lengths, give, HOLD_ITERATIONS, work[0], work[1], work[2])
-                force[:] = 0.0
+                add(y, j, times(share, way))
+                restore_person(y, body.lengths, give, HOLD_ITERATIONS, work)
+                force = (0.0, 0.0, 0.0)
                 for n in range(NUM_JOINTS):
-                    for k in range(3):
-                        force[k] += body.masses[n] * (y[n, k] - x[i, n, k]) / (h * h)
-                size = math.sqrt(force[0] ** 2 + force[1] ** 2 + force[2] ** 2)
-                if size <= holds.largest[i, j]:
+                    force = plus(force, over(times(body.masses[n], minus(row(y, n), row(x[i], n))), h * h))
+                if size(force) <= holds.largest[i, j]:
                     break
-                share *= holds.largest[i, j] / size
+                share *= holds.largest[i, j] / size(force)
             copy(y, x[i])
-            for k in range(3):
-                forces[i, j, k] += force[k]
+            add(forces[i], j, force)
 
 
-@kernel
-def _way_back(x: Array, point: Array, ahead: Array, way: Array) -> float:
-    """Write the way of a joint to where it is held, and return its length [m]; 0 if it can still go on."""
-    beyond, length = 0.0, 0.0
-    for k in range(3):
-        way[k] = point[k] - x[k]
-        beyond -= way[k] * ahead[k]
-        length += way[k] * way[k]
+@inlined_kernel
+def _way_back(x: Vector, point: Vector, ahead: Vector) -> tuple[Vector, float]:
+    """Return the way of a joint to where it is held, and its length [m]; none if it can still go on."""
+    way = minus(point, x)
     if ahead[0] == 0.0 and ahead[1] == 0.0 and ahead[2] == 0.0:
-        return math.sqrt(length)
-    for k in range(3):
-        way[k] = -max(beyond, 0.0) * ahead[k]
-    return max(beyond, 0.0)
+        return way, size(way)
+    beyond = max(-dot(way, ahead), 0.0)
+    return times(-beyond, ahead), beyond
 
 
-def restore_lengths(
-    x: Float[np.ndarray, "*b 22 3"],
-    skeleton: Skeleton,
-    mobility: Float[np.ndarray, "*#b 22"] | None = None,
-    *,
-    iterations: int = 2,
-) -> Float[np.ndarray, "*b 22 3"]:
-    """Restore the lengths of bones by the least mass-weighted displacement (fast projection, Goldenthal et al. 2007).
+class Bones(NamedTuple):
+    """Space to restore the lengths of a body's bones."""
 
-    Bones pull their two ends along themselves, in proportion to the ends' mobilities (inverse masses unless given):
-    with the true ones, linear and angular momentum stay what they were. Newton's method on the 21 lengths; twice is
-    enough for the errors of one step.
+    direction: np.ndarray
+    """Unit vectors along the bones (22 3)."""
+    S: np.ndarray
+    """System of the bones' tensions (22 22)."""
+    tension: np.ndarray
+    """Tensions (22)."""
+
+
+@inlined_kernel
+def space() -> Bones:
+    """Return space to restore lengths in."""
+    return Bones(np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
+
+
+@kernel
+def restore_person(p: Array, lengths: Array, give: Array, iterations: int, work: Bones) -> None:
+    """Restore a person's bone lengths in place, by the least displacement (fast projection, Goldenthal et al. 2007).
+
+    Bones pull their two ends along themselves, in proportion to the ends' mobilities: with inverse masses, linear and
+    angular momentum stay what they were. Newton's method on the 21 lengths; twice is enough for the errors of one step.
+    Bones taken from the ends of the limbs inward fill in nothing.
     """
-    out = np.array(x, order="C")
-    give = np.broadcast_to(skeleton.arrays.mobility if mobility is None else mobility, x.shape[:-1])
-    _restore_everyone(flat(out, 2), skeleton.lengths, flat(give, 1), iterations)
-    return out
-
-
-@kernel
-def _restore_everyone(x: Array, lengths: Array, mobility: Array, iterations: int) -> None:
-    direction, S, tension = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS)
-    for i in range(len(x)):
-        restore_person(x[i], lengths, mobility[i], iterations, direction, S, tension)
-
-
-@kernel
-def restore_person(
-    p: Array, lengths: Array, give: Array, iterations: int, direction: Array, S: Array, tension: Array
-) -> None:
-    """Restore a person's bone lengths in place; bones taken from the ends of the limbs inward fill in nothing."""
+    direction, S, tension = work
     for _ in range(iterations):
         for c in range(1, NUM_JOINTS):
             parent = _PARENTS[c]
-            dx, dy, dz = p[c, 0] - p[parent, 0], p[c, 1] - p[parent, 1], p[c, 2] - p[parent, 2]
-            length = math.sqrt(dx * dx + dy * dy + dz * dz)
-            direction[c, 0], direction[c, 1], direction[c, 2] = dx / length, dy / length, dz / length
+            bone = minus(row(p, c), row(p, parent))
+            length = size(bone)
+            write(direction, c, over(bone, length))
             tension[c] = length - lengths[c]
             S[c, c] = give[c] + give[parent]
         for c in range(1, NUM_JOINTS):
             for k in range(_NUM_MEETING[c]):
                 o = _MEETING[c, k]
-                along = (
-                    direction[c, 0] * direction[o, 0]
-                    + direction[c, 1] * direction[o, 1]
-                    + direction[c, 2] * direction[o, 2]
-                )
                 # A child hangs on the far end of its parent bone, siblings on the same near end.
-                S[c, o] = S[o, c] = along * (-give[o] if o == _PARENTS[c] else give[_PARENTS[c]])
+                shared = -give[o] if o == _PARENTS[c] else give[_PARENTS[c]]
+                S[c, o] = S[o, c] = dot(row(direction, c), row(direction, o)) * shared
         for c in range(NUM_JOINTS - 1, 0, -1):
             for k in range(_NUM_MEETING[c]):
                 o = _MEETING[c, k]
@@ -317,11 +305,9 @@ def restore_person(
                 tension[c] -= S[c, _MEETING[c, k]] * tension[_MEETING[c, k]]
             tension[c] /= S[c, c]
         for c in range(1, NUM_JOINTS):
-            parent = _PARENTS[c]
-            for k in range(3):
-                pull = tension[c] * direction[c, k]
-                p[c, k] -= give[c] * pull
-                p[parent, k] += give[parent] * pull
+            pull = times(tension[c], row(direction, c))
+            add(p, c, times(-give[c], pull))
+            add(p, _PARENTS[c], times(give[_PARENTS[c]], pull))
 
 
 WHOLE_ROUNDS = 2
@@ -330,7 +316,7 @@ wrestle."""
 JOINT_ROUNDS = 4
 """Rounds of moving joints apart and restoring lengths."""
 SHARE = 0.7
-"""Of an overlap that one round takes away: spheres overlap several others at once."""
+"""Share of an overlap that one round takes away: spheres overlap several others at once."""
 NEAR = 2.5
 """Hips farther apart than this cannot touch within a frame [m]."""
 
@@ -338,58 +324,46 @@ NEAR = 2.5
 def separate(
     x: Float[np.ndarray, "*w p 22 3"],
     before: Float[np.ndarray, "*w p 22 3"],
-    skeleton: Skeleton,
+    body: BodyArrays,
     solids: Solids,
-    *,
-    friction: float,
     load: Float[np.ndarray, "n 2"],
-    h: float,
-) -> tuple[
-    Float[np.ndarray, "*w p 22 3"],
-    Float[np.ndarray, "*w p 22 3"],
-    Bool[np.ndarray, "*w p"],
-    Bool[np.ndarray, "*w p 22"],
-]:
+    how: Settling,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Move people of one world out of each other by equal and opposite impulses.
 
-    Return joints, forces [N], who met somebody, and the joints that touched something else when those people settled
-    again.
+    Return joints, forces [N], people who met somebody, and the joints that touched something else when those people
+    settled again.
 
     First whole bodies are moved, along the ground, by their deepest overlap; then each pair of spheres by its masses.
     So one gains the momentum that the other loses; lengths are restored without changing any. Last, nobody is left in
     the ground.
     """
     out, forces, met = np.array(x, order="C"), np.zeros(x.shape), np.zeros(x.shape[:-2], dtype=np.bool_)
-    settled, touching = np.empty(x.shape), np.zeros(x.shape[:-1], dtype=np.bool_)
-    if x.shape[-3] < 2 or not _separate(flat(out, 3), skeleton.arrays, h, flat(forces, 3), flat(met, 1)):
-        return x, forces, met, touching
-    how = Settling(friction, h, rounds=2, most_rounds=2 * MOST_ROUNDS // ROUNDS)
-    settle(flat(out, 2), flat(before, 2), skeleton.arrays, solids, load, how, flat(settled, 2), flat(touching, 1))
-    return np.where(met[..., None, None], settled, x), forces, met, touching & met[..., None]
+    if x.shape[-3] < 2 or not _separate(flat(out, 3), body, how.h, flat(forces, 3), flat(met, 1)):
+        return x, forces, met, np.zeros(x.shape[:-1], dtype=np.bool_)
+    how = Settling(how.friction, how.h, rounds=2, most_rounds=2 * MOST_ROUNDS // ROUNDS)
+    settled, touching = settle(flat(out, 2), flat(before, 2), body, solids, load, how)
+    out = np.where(met[..., None, None], settled.reshape(x.shape), x)
+    return out, forces, met, touching.reshape(x.shape[:-1]) & met[..., None]
 
 
 @kernel
 def _separate(x: Array, body: BodyArrays, h: float, forces: Array, met: Array) -> bool:
     """Move everyone apart in place, world by world; write forces and people who met, and return whether anybody did."""
     num, count = len(x), x.shape[1]
-    step, push, total = np.empty((count, NUM_JOINTS, 3)), np.empty((count, NUM_JOINTS, 3)), 0.0
-    direction, S, tension = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS)
-    anybody = False
-    for j in range(NUM_JOINTS):
-        total += body.masses[j]
+    step, push, anybody = np.empty((count, NUM_JOINTS, 3)), np.empty((count, NUM_JOINTS, 3)), False
+    work = space()
     for w in range(num):
         for done in range(WHOLE_ROUNDS + JOINT_ROUNDS):
             step[:], push[:], overlap = 0.0, 0.0, False
             for a in range(count):
                 for b in range(a + 1, count):
-                    if _hips_apart(x[w, a], x[w, b]) > NEAR:
+                    if size(minus(row(x[w, a], 0), row(x[w, b], 0))) > NEAR:
                         continue
                     if done < WHOLE_ROUNDS:
-                        overlap |= _move_whole(x[w, a], x[w, b], body.radii, total, step[a], step[b], push[a], push[b])
+                        overlap |= _move_whole(x[w], a, b, body, step, push)
                     else:
-                        overlap |= _move_joints(
-                            x[w, a], x[w, b], body.radii, body.masses, step[a], step[b], push[a], push[b]
-                        )
+                        overlap |= _move_joints(x[w], a, b, body, step, push)
             if not overlap:
                 break
             anybody = True
@@ -398,73 +372,57 @@ def _separate(x: Array, body: BodyArrays, h: float, forces: Array, met: Array) -
                     continue
                 met[w, a] = True
                 for j in range(NUM_JOINTS):
-                    for k in range(3):
-                        x[w, a, j, k] += step[a, j, k]
-                        forces[w, a, j, k] += push[a, j, k] / (h * h)
-                restore_person(x[w, a], body.lengths, body.mobility, 2, direction, S, tension)
+                    add(x[w, a], j, row(step[a], j))
+                    add(forces[w, a], j, over(row(push[a], j), h * h))
+                restore_person(x[w, a], body.lengths, body.mobility, 2, work)
     return anybody
 
 
-@kernel
-def _hips_apart(a: Array, b: Array) -> float:
-    return math.sqrt((a[0, 0] - b[0, 0]) ** 2 + (a[0, 1] - b[0, 1]) ** 2 + (a[0, 2] - b[0, 2]) ** 2)
-
-
-@kernel
-def _overlap(a: Array, b: Array, i: int, j: int, radii: Array) -> tuple[float, float, float, float]:
-    """Return how deep two spheres overlap, and the unit vector from the second to the first."""
-    dx, dy, dz = a[i, 0] - b[j, 0], a[i, 1] - b[j, 1], a[i, 2] - b[j, 2]
-    reach = radii[i] + radii[j]
-    square = dx * dx + dy * dy + dz * dz
+@inlined_kernel
+def _overlap(a: Vector, b: Vector, reach: float) -> tuple[float, Vector]:
+    """Return how deep two spheres overlap whose radii add up to a reach, and the unit vector to the first."""
+    away = minus(a, b)
+    square = dot(away, away)
     if square >= reach * reach:
-        return 0.0, 0.0, 0.0, 0.0
+        return 0.0, (0.0, 0.0, 0.0)
     length = max(math.sqrt(square), 1e-9)
-    return reach - length, dx / length, dy / length, dz / length
+    return reach - length, over(away, length)
 
 
 @kernel
-def _move_whole(
-    a: Array, b: Array, radii: Array, mass: float, step_a: Array, step_b: Array, push_a: Array, push_b: Array
-) -> bool:
+def _move_whole(x: Array, a: int, b: int, body: BodyArrays, step: Array, push: Array) -> bool:
     """Move two people apart along the ground by their deepest overlap; the momentum goes to the joints that touch."""
-    deepest, at, to, nx, ny = 0.0, 0, 0, 0.0, 0.0
+    one, other, deepest, at, to, out = x[a], x[b], 0.0, 0, 0, (0.0, 0.0, 0.0)
     for i in range(NUM_JOINTS):
         for j in range(NUM_JOINTS):
-            depth, ux, uy, _ = _overlap(a, b, i, j, radii)
+            depth, away = _overlap(row(one, i), row(other, j), body.radii[i] + body.radii[j])
             if depth > deepest:
-                deepest, at, to, nx, ny = depth, i, j, ux, uy
+                deepest, at, to, out = depth, i, j, away
     if deepest == 0.0:
         return False
-    wx, wy = 0.5 * SHARE * deepest * nx, 0.5 * SHARE * deepest * ny
+    way, mass = times(0.5 * SHARE * deepest, (out[0], out[1], 0.0)), 0.0
     for k in range(NUM_JOINTS):
-        step_a[k, 0] += wx
-        step_a[k, 1] += wy
-        step_b[k, 0] -= wx
-        step_b[k, 1] -= wy
-    push_a[at, 0] += mass * wx
-    push_a[at, 1] += mass * wy
-    push_b[to, 0] -= mass * wx
-    push_b[to, 1] -= mass * wy
+        mass += body.masses[k]
+        add(step[a], k, way)
+        add(step[b], k, times(-1.0, way))
+    add(push[a], at, times(mass, way))
+    add(push[b], to, times(-mass, way))
     return True
 
 
 @kernel
-def _move_joints(
-    a: Array, b: Array, radii: Array, masses: Array, step_a: Array, step_b: Array, push_a: Array, push_b: Array
-) -> bool:
+def _move_joints(x: Array, a: int, b: int, body: BodyArrays, step: Array, push: Array) -> bool:
     """Move every two overlapping spheres apart, the lighter one farther."""
-    found = False
+    one, other, masses, anything = x[a], x[b], body.masses, False
     for i in range(NUM_JOINTS):
         for j in range(NUM_JOINTS):
-            depth, ux, uy, uz = _overlap(a, b, i, j, radii)
+            depth, out = _overlap(row(one, i), row(other, j), body.radii[i] + body.radii[j])
             if depth == 0.0:
                 continue
-            found = True
-            reduced = SHARE * depth * masses[i] * masses[j] / (masses[i] + masses[j])
-            for k in range(3):
-                along = reduced * (ux if k == 0 else uy if k == 1 else uz)
-                step_a[i, k] += along / masses[i]
-                step_b[j, k] -= along / masses[j]
-                push_a[i, k] += along
-                push_b[j, k] -= along
-    return found
+            anything = True
+            way = times(SHARE * depth * masses[i] * masses[j] / (masses[i] + masses[j]), out)
+            add(step[a], i, over(way, masses[i]))
+            add(step[b], j, over(way, -masses[j]))
+            add(push[a], i, way)
+            add(push[b], j, times(-1.0, way))
+    return anything

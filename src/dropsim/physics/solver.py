@@ -13,7 +13,8 @@ from dropsim.body.joints import NUM_JOINTS
 from dropsim.body.kinematics import copy
 from dropsim.body.skeleton import Skeleton
 from dropsim.compute.jit import kernel
-from dropsim.physics.energy import Energy, Frame, KernelEnergy, check_energy, check_target
+from dropsim.physics.energy import Energy, Frame, check_energy, check_target
+from dropsim.physics.vectors import add, dot, plus, row, times, write
 
 Array = Any
 """numba knows the types."""
@@ -44,15 +45,14 @@ class System:
         self.constant = constant
 
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> tuple[np.ndarray, np.ndarray]:
-        """The local step: let every energy write its rows; return p and which rows apply."""
-        p, active = np.zeros((len(x), len(self.matrix.A), 3)), np.ones((len(x), len(self.matrix.A)), dtype=np.bool_)
+        """The local step: let every energy project; return p and which rows apply."""
+        num = len(self.matrix.A)
+        p, active = np.empty((len(x), num, 3)), np.ones((len(x), num), dtype=np.bool_)
         for energy, rows in zip(self.energies, self.rows, strict=True):
-            if isinstance(energy, KernelEnergy):
-                energy.write(x, frame, p, active, rows.start)
-            else:
-                target = check_target(energy, energy.project(x, frame), len(x), rows.stop - rows.start)
-                p[:, rows] = target.p
-                active[:, rows] = True if target.active is None else target.active
+            target = check_target(energy, energy.project(x, frame), len(x), rows.stop - rows.start)
+            p[:, rows] = target.p
+            if target.active is not None:
+                active[:, rows] = target.active
         return p, active
 
     def iterate(self, x: Float[np.ndarray, "n 22 3"], frame: Frame, num: int) -> Float[np.ndarray, "n 22 3"]:
@@ -66,12 +66,12 @@ class System:
     def values(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> dict[str, Float[np.ndarray, "n"]]:
         """Return the value of each energy at x, by name [m^2]; energies of one name, such as two pins, are added up."""
         p, active = self.project(x, frame)
-        each, found = np.empty(active.shape), dict[str, np.ndarray]()
+        each, values = np.empty(active.shape), dict[str, np.ndarray]()
         _row_values(x, self.matrix, p, active, each)
         for energy, rows in zip(self.energies, self.rows, strict=True):
             value = each[:, rows].sum(-1)
-            found[energy.name] = found[energy.name] + value if energy.name in found else value
-        return found
+            values[energy.name] = values[energy.name] + value if energy.name in values else value
+        return values
 
 
 @functools.lru_cache(maxsize=8)
@@ -112,26 +112,23 @@ def _global_step(y: Array, constant: Array, rows: Rows, p: Array, active: Array,
     A, first, joints, entries, weights, always = rows
     for i in range(len(y)):
         copy(constant, left)
-        x[i] = 0.0
+        aims, target, out = p[i], y[i], x[i]
+        out[:] = 0.0
         for r in range(len(A)):
             if not active[i, r]:
                 continue
-            px, py, pz = p[i, r, 0], p[i, r, 1], p[i, r, 2]
+            pull = row(aims, r)
             for e in range(first[r], first[r + 1]):
-                j, value = joints[e], entries[e]
-                px, py, pz = px - value * y[i, j, 0], py - value * y[i, j, 1], pz - value * y[i, j, 2]
+                pull = plus(pull, row(target, joints[e]), -entries[e])
             for e in range(first[r], first[r + 1]):
                 j, value = joints[e], weights[r] * entries[e]
-                x[i, j, 0] += value * px
-                x[i, j, 1] += value * py
-                x[i, j, 2] += value * pz
+                add(out, j, times(value, pull))
                 if not always[r]:
                     for k in range(NUM_JOINTS):
                         left[j, k] += value * A[r, k]
-        _solve(left, x[i])
+        _solve(left, out)
         for j in range(NUM_JOINTS):
-            for c in range(3):
-                x[i, j, c] += y[i, j, c]
+            add(out, j, row(target, j))
 
 
 @kernel
@@ -147,36 +144,33 @@ def _solve(L: Array, x: Array) -> None:
         # The upper triangle, by rows: the factor is its transpose.
         for c in range(k + 1, n):
             L[k, c] *= inverse
-        px, py, pz = x[k, 0] * inverse, x[k, 1] * inverse, x[k, 2] * inverse
-        x[k, 0], x[k, 1], x[k, 2] = px, py, pz
+        pivot = times(inverse, row(x, k))
+        write(x, k, pivot)
         for r in range(k + 1, n):
             factor = L[k, r]
             if factor != 0.0:
                 for c in range(r, n):
                     L[r, c] -= factor * L[k, c]
-                x[r, 0] -= factor * px
-                x[r, 1] -= factor * py
-                x[r, 2] -= factor * pz
+                add(x, r, times(-factor, pivot))
     for k in range(n - 1, -1, -1):
-        px, py, pz = x[k, 0], x[k, 1], x[k, 2]
+        pivot = row(x, k)
         for r in range(k + 1, n):
-            px, py, pz = px - L[k, r] * x[r, 0], py - L[k, r] * x[r, 1], pz - L[k, r] * x[r, 2]
-        inverse = 1.0 / L[k, k]
-        x[k, 0], x[k, 1], x[k, 2] = px * inverse, py * inverse, pz * inverse
+            pivot = plus(pivot, row(x, r), -L[k, r])
+        write(x, k, times(1.0 / L[k, k], pivot))
 
 
 @kernel
 def _row_values(x: Array, rows: Rows, p: Array, active: Array, out: Array) -> None:
     _, first, joints, entries, weights, _ = rows
     for i in range(len(x)):
+        here, aims = x[i], p[i]
         for r in range(len(weights)):
             out[i, r] = 0.0
             if active[i, r]:
-                px, py, pz = -p[i, r, 0], -p[i, r, 1], -p[i, r, 2]
+                off = times(-1.0, row(aims, r))
                 for e in range(first[r], first[r + 1]):
-                    j, value = joints[e], entries[e]
-                    px, py, pz = px + value * x[i, j, 0], py + value * x[i, j, 1], pz + value * x[i, j, 2]
-                out[i, r] = 0.5 * weights[r] * (px * px + py * py + pz * pz)
+                    off = plus(off, row(here, joints[e]), entries[e])
+                out[i, r] = 0.5 * weights[r] * dot(off, off)
 
 
 def squared_distance(

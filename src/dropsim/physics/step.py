@@ -191,7 +191,7 @@ class Simulator:
             return self._step(state, inputs, rng)
 
     def _step(self, state: State, inputs: StepInputs, rng: Streams) -> tuple[State, Report]:
-        batch, now = state.x.shape[:-2], _Now.of(state, inputs)
+        batch, now = state.x.shape[:-2], self._now(state, inputs)
         system = system_of((*self._energies, *inputs.energies), self.skeleton)
 
         mode, proposed = self._propose(state, inputs, rng)
@@ -200,7 +200,7 @@ class Simulator:
         candidates = self._let_slip(now, aim, candidates, flat(start.x, 2))
         # A body without a prior twists its limbs as before, and not as a prior that has no say would.
         twist = flat(start.q if self.options.kinematic else state.q, 3)
-        frame = Frame(self.skeleton, self.h, now.x, aim.y, twist, candidates, now.solids)
+        frame = Frame(self.skeleton, self.h, now.start.x, aim.y, twist, candidates, now.solids)
         x = system.iterate(flat(start.x, 2) if self.options.kinematic else aim.y, frame, self.options.num_iterations)
         x, before = self._balance(now, aim, x)
         x, holding = self._hold(now, x)
@@ -212,15 +212,15 @@ class Simulator:
         followed = Candidate(flat(followed.x, 2), flat(followed.q, 3), flat(followed.memory, 1))
         q = self._pose(x, followed.q if self.options.kinematic else twist, flat(state.q, 3))
 
-        external, values = now.forces + pushes, self._values(system, frame, x, mode)
+        external, values = now.start.forces + pushes, self._values(system, frame, x, mode)
         forces, after, drift = self._explain(now, aim, x, external)
         report = Report(values, chosen, touching, forces, external, before, after, self.skeleton.bone_error(x))
-        memory = proposed_memory(self.prior, followed, x, q, pushes + now.forces - now.loads)
+        memory = proposed_memory(self.prior, followed, x, q, pushes + now.start.forces - now.start.loads)
 
         def unflat(values: np.ndarray) -> np.ndarray:
             return values.reshape((*batch, *values.shape[1:]))
 
-        return State(x, (x - now.x) / self.h, q, memory, drift).map(unflat), report.map(unflat)
+        return State(x, (x - now.start.x) / self.h, q, memory, drift).map(unflat), report.map(unflat)
 
     def _propose(self, state: State, inputs: StepInputs, rng: Streams) -> tuple[np.ndarray, Candidates]:
         """Let the prior propose, eq. (9), through the stages; return its mode and the candidates."""
@@ -236,22 +236,30 @@ class Simulator:
         return flat(mode, 2), candidates
 
     def _aim(self, now: "_Now", proposed: Candidates) -> Aim:
-        """Choose candidates, and return the inertial target y, eq. (1), with the ground's reaction that they count on."""
-        num, o = len(now.x), self.options
+        """Choose candidates, and return the inertial target y, eq. (1), with the ground's reaction they count on."""
+        num, o = len(now.start.x), self.options
         near, shares = np.empty((num, NUM_JOINTS), dtype=np.bool_), wrench.no_shares(num, o)
         support = wrench.Support(
-            near, np.empty(now.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.x.shape), shares
+            near, np.empty(now.start.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.start.x.shape), shares
         )
-        aim = Aim(np.empty(now.x.shape), support, np.empty(num, dtype=np.int64), np.empty((num, 2)))
+        aim = Aim(np.empty(now.start.x.shape), support, np.empty(num, dtype=np.int64), np.empty((num, 2)))
         choice = (flat(proposed.x, 3), self._costs(flat(proposed.cost, 1)), o.wrench_weight)
         out = (support, aim.chosen, aim.ways, aim.y)
-        check(wrench.aim(self._start(now), *choice, now.solids, o.react and o.kinematic, *out))
+        check(wrench.aim(now.start, *choice, now.solids, o.react and o.kinematic, *out))
         return aim
 
-    def _start(self, now: "_Now") -> wrench.Start:
-        """Return a step's start as the fits of contact forces take it."""
-        fit = wrench.fit_of(self.skeleton, self.options)
-        return wrench.Start(now.x, now.v, now.forces, now.loads, self.skeleton.arrays, fit, self.h)
+    def _now(self, state: State, inputs: StepInputs) -> "_Now":
+        """Return a step's inputs as kernels take them."""
+        batch, x = state.x.shape[:-2], flat(state.x, 2)
+        forces, loads = (
+            np.zeros(x.shape) if given is None else flat(np.broadcast_to(given, state.x.shape), 2)
+            for given in (inputs.forces, inputs.loads)
+        )
+        if not np.isfinite(forces.sum()):
+            raise ValueError("an external force is not finite")
+        spin, fit = np.zeros((len(x), 3)), wrench.fit_of(self.skeleton, self.options)
+        start = wrench.Start(x, flat(state.v, 2), forces, loads, spin, self.skeleton.arrays, fit, self.h)
+        return _Now(start, inputs.holds, solids(tuple(inputs.colliders), batch), flat(state.drift, 1))
 
     def _costs(self, costs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
         """Return the costs of the candidates at which the iterations may start; infinite for the others."""
@@ -280,9 +288,7 @@ class Simulator:
         usual = support._replace(
             friction=np.maximum(support.friction, o.friction), shares=np.zeros_like(support.shares)
         )
-        forces, residual, drift = np.empty(start.shape), np.empty((len(start), 6)), np.empty((len(start), 6))
-        carried = self._start(now)._replace(forces=now.loads)
-        check(wrench.explain(carried, start, usual, now.drift, forces, residual, drift))
+        forces, _ = wrench.explain(now.start._replace(forces=now.start.loads), start, usual)
         load = (forces * support.normals).sum(-1, keepdims=True)
         along = forces - load * support.normals
         size = np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-9)
@@ -298,57 +304,48 @@ class Simulator:
 
     def _balance(self, now: "_Now", aim: Aim, solved: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
         """Correct a solution softly, eq. (14); also return its root wrench before that [body weights]."""
-        out, before, o = np.empty(solved.shape), np.empty(len(solved)), self.options
-        bound = self.prior.drift if o.drift is None else o.drift
-        drift, correction = now.drift if bound else np.zeros_like(now.drift), wrench.correction_of(o, bound)
-        check(wrench.balance(self._start(now), solved, aim.support, correction, drift, out, before))
-        return out, before
+        bound = self.prior.drift if self.options.drift is None else self.options.drift
+        drift, correction = now.drift if bound else np.zeros_like(now.drift), wrench.correction_of(self.options, bound)
+        return wrench.balance(now.start, solved, aim.support, correction, drift)
 
     def _hold(self, now: "_Now", x: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
         """Hold what is held; return joints and the forces that it takes [N]."""
         forces = np.zeros(x.shape)
         if now.holds is not None:
-            settling.hold(x, now.holds, self.skeleton.arrays, self.h, forces)
+            points, ahead, largest = now.holds
+            holds = settling.Holds(flat(points, 2), flat(ahead, 2), flat(largest, 1))
+            settling.hold(x, holds, self.skeleton.arrays, self.h, forces)
         return x, forces
 
     def _settle(
         self, now: "_Now", aim: Aim, x: Float[np.ndarray, "n 22 3"], shared: tuple[int, ...]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Bring everyone out of objects and out of each other; return joints, touching joints and mutual forces [N]."""
-        out, touching, o = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_), self.options
+        o, body = self.options, self.skeleton.arrays
         how = settling.Settling(o.friction, self.h, settling.CONTACT_MOBILITY)
-        how = how if o.contact else how._replace(rounds=1, most_rounds=1)
-        around, body = now.solids if o.contact else _NOTHING, self.skeleton.arrays
-        # Thin capsules touch nothing.
-        body = body if o.contact else body._replace(capsules=np.zeros_like(body.capsules))
-        settling.settle(x, now.x, body, around, aim.ways, how, out, touching)
+        if not o.contact:  # thin capsules touch nothing
+            body, how = body._replace(capsules=np.zeros_like(body.capsules)), how._replace(rounds=1, most_rounds=1)
+        around = now.solids if o.contact else _NOTHING
+        out, touching = settling.settle(x, now.start.x, body, around, aim.ways, how)
         if not shared or shared[-1] < 2 or not o.contact:
             return out, touching, np.zeros(x.shape)
-        together = (*shared, NUM_JOINTS, 3)
-        apart, forces, _, again = settling.separate(
-            out.reshape(together),
-            now.x.reshape(together),
-            self.skeleton,
-            around,
-            friction=o.friction,
-            load=aim.ways,
-            h=self.h,
-        )
+        people, before = (values.reshape(*shared, NUM_JOINTS, 3) for values in (out, now.start.x))
+        apart, forces, _, again = settling.separate(people, before, body, around, aim.ways, how)
         return flat(apart, 2), touching | flat(again, 1), flat(forces, 2)
 
     def _give_way(
         self, now: "_Now", inputs: StepInputs, x: Float[np.ndarray, "n 22 3"], batch: tuple[int, ...]
     ) -> tuple[np.ndarray, ...]:
-        """Move people out of objects that cannot make way; return joints, touching joints and the forces it takes [N]."""
-        touching, everyone, o = np.zeros(x.shape[:-1], dtype=np.bool_), x.reshape(*batch, NUM_JOINTS, 3), self.options
+        """Move people out of objects that cannot make way; return joints, touching joints and forces [N]."""
+        everyone, o = x.reshape(*batch, NUM_JOINTS, 3), self.options
         stuck = () if inputs.immovable is None or not o.contact else tuple(inputs.immovable(everyone))
-        inside = nearest_surface(stuck, everyone).distance < self.skeleton.radii if stuck else touching
+        inside = nearest_surface(stuck, everyone).distance < self.skeleton.radii if stuck else np.zeros(x.shape[:-1])
         met = np.asarray(flat(inside, 1).any(-1))
         if not met.any():
-            return x, touching, np.zeros(x.shape)
-        out, unloaded, around = np.empty(x.shape), np.zeros((len(x), 2)), solids((*inputs.colliders, *stuck), batch)
+            return x, np.zeros(x.shape[:-1], dtype=np.bool_), np.zeros(x.shape)
+        unloaded, around = np.zeros((len(x), 2)), solids((*inputs.colliders, *stuck), batch)
         how = settling.Settling(o.friction, self.h)
-        settling.settle(x, now.x, self.skeleton.arrays, around, unloaded, how, out, touching)
+        out, touching = settling.settle(x, now.start.x, self.skeleton.arrays, around, unloaded, how)
         out = np.where(met[:, None, None], out, x)
         return out, touching & met[:, None], self.skeleton.masses[:, None] * (out - x) / self.h**2
 
@@ -374,13 +371,13 @@ class Simulator:
         self, now: "_Now", aim: Aim, x: np.ndarray, external: Float[np.ndarray, "n 22 3"]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return contact forces [N], the root wrench [body weights] and the drift after a step."""
-        start = self._start(now)._replace(forces=external)
-        forces, residual, drift = np.empty(x.shape), np.empty((len(x), 6)), np.empty((len(x), 6))
+        start = now.start._replace(forces=external)
         # What hits the ground is stopped by more than what people push themselves off with.
         limits = np.maximum(start.fit.limits, wrench.IMPACT * start.fit.body_weight)
         start = start._replace(fit=start.fit._replace(limits=limits))
-        check(wrench.explain(start, x, aim.support, now.drift, forces, residual, drift))
-        return forces, np.linalg.norm(residual, axis=-1) / start.fit.body_weight, drift
+        forces, residual = wrench.explain(start, x, aim.support)
+        size = np.linalg.norm(residual, axis=-1) / start.fit.body_weight
+        return forces, size, wrench.add_drift(now.drift, residual, start)
 
 
 _NOTHING = solids((), ())
@@ -388,33 +385,13 @@ _NOTHING = solids((), ())
 
 @dataclass(frozen=True, eq=False)
 class _Now:
-    """A step's inputs as kernels take them."""
+    """Inputs of a step as kernels take them."""
 
-    x: Float[np.ndarray, "n 22 3"]
-    v: Float[np.ndarray, "n 22 3"]
-    forces: Float[np.ndarray, "n 22 3"]
-    loads: Float[np.ndarray, "n 22 3"]
+    start: wrench.Start
     holds: settling.Holds | None
     solids: Solids
     drift: Float[np.ndarray, "n 6"]
-
-    @classmethod
-    def of(cls, state: State, inputs: StepInputs) -> "_Now":
-        batch, x = state.x.shape[:-2], flat(state.x, 2)
-        forces, loads = (
-            np.zeros(x.shape) if given is None else flat(np.broadcast_to(given, state.x.shape), 2)
-            for given in (inputs.forces, inputs.loads)
-        )
-        holds = (
-            None
-            if (h := inputs.holds) is None
-            else settling.Holds(flat(h.points, 2), flat(h.ahead, 2), flat(h.largest, 1))
-        )
-        if not np.isfinite(forces.sum()):
-            raise ValueError("an external force is not finite")
-        return cls(
-            x, flat(state.v, 2), forces, loads, holds, solids(tuple(inputs.colliders), batch), flat(state.drift, 1)
-        )
+    """Unexplained velocity of the last half second [m/s]."""
 
 
 def proposed_memory(

@@ -11,16 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from dropsim.body.joints import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, joint_index
+from dropsim.body.joints import BEYOND, CHILDREN, FLESH, JOINTS, NUM_JOINTS, PARENTS, joint_index
 from dropsim.body.kinematics import copy
 from dropsim.body.rotations import normalize
 from dropsim.body.skeleton import BodyArrays, Skeleton, flat
-from dropsim.compute.jit import kernel
+from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
-from dropsim.physics.contact import Solids, Touch, near_spheres, of_person
+from dropsim.physics.contact import Solids, beyond_planes, nearest_within, of_person, own_friction, slide_of
 from dropsim.physics.nnls import FINE, check, solve
 from dropsim.physics.options import SimulatorOptions
+from dropsim.physics.vectors import Vector, cross, dot, minus, over, part, plus, row, size, times, write
 
 Array = Any
 """numba knows the types."""
@@ -39,6 +40,12 @@ _NUM_POINTS = np.array([len(points) for points in _BEARING])
 _POINTS = np.array([(*points, *(((0.0, 0.0),) * (3 - len(points)))) for points in _BEARING])
 _MORE_POINTS = int(_NUM_POINTS.sum()) - NUM_JOINTS
 _UP = np.array([0.0, 0.0, 1.0])
+_BEYOND, _FLESH, _PARENTS = np.array(BEYOND), np.array(FLESH), np.array(PARENTS)
+STICKS, SLIDES = 1.0, 3.0
+"""Feet that move slower than the first on average over a frame stand during it, as one that lands within it; from the
+second on they slide [m/s]. The bank's recordings are explained as well with this as without."""
+HAIR = 1e-9
+"""How much farther than needed is searched, so that rounding loses nothing [m]."""
 DRIFT_TIME = 0.5
 """Time over which unexplained changes of velocity are added up [s]."""
 IMPACT = 8.0
@@ -55,9 +62,14 @@ class Fit(NamedTuple):
     """[N]"""
     scale: float
     """Makes a moment [N m] comparable with a force [N]: one over the arm [1/m]."""
-    touch: Touch
-    num_edges: int
-    """Edges of the pyramid in the friction cone."""
+    margin: float
+    """Gap up to which a sphere can bear a contact force [m]."""
+    friction: float
+    """Friction coefficient of surfaces that set none."""
+    soles: bool
+    """Whether bodies bear forces all over soles, toes, palms and flesh, or only below their joints."""
+    turns: np.ndarray
+    """Cosines and sines of the edges of the pyramid in the friction cone (e 2)."""
     ridge: float
     limits: np.ndarray
     """Most that feet, and all other joints, bear together [N]."""
@@ -74,6 +86,8 @@ class Start(NamedTuple):
     """External forces on the joints (n 22 3) [N]."""
     loads: np.ndarray
     """Those of them that people carry and count on (n 22 3) [N]."""
+    spin: np.ndarray
+    """Rate of angular momentum that bodies have besides that of their particles (n 3) [N m]."""
     body: BodyArrays
     fit: Fit
     h: float
@@ -98,8 +112,10 @@ def fit_of(skeleton: Skeleton, options: SimulatorOptions) -> Fit:
     """Return the constants of a body's fits."""
     weight = GRAVITY * float(skeleton.masses.sum())
     limits = weight * np.array([options.largest_load, options.largest_bearing])
-    touch = Touch(options.contact_margin, options.friction, options.soles)
-    return Fit(weight, 1 / options.moment_arm, touch, options.friction_edges, options.ridge, limits)
+    angles = [e * (2 * math.pi / options.friction_edges) for e in range(options.friction_edges)]
+    turns = np.array([(math.cos(angle), math.sin(angle)) for angle in angles])
+    touch = (options.contact_margin, options.friction, options.soles)
+    return Fit(weight, 1 / options.moment_arm, *touch, turns, options.ridge, limits)
 
 
 def correction_of(options: SimulatorOptions, bound: float) -> Correction:
@@ -130,104 +146,84 @@ def no_shares(num: int, options: SimulatorOptions) -> Float[np.ndarray, "n m"]:
 
 
 @kernel
-def centre_of_mass(x: Array, masses: Array, out: Array) -> float:
-    """Write a person's centre of mass and return the mass."""
-    total = 0.0
+def centre_of_mass(x: Array, masses: Array) -> tuple[float, Vector]:
+    """Return a person's mass and centre of mass."""
+    total, centre = 0.0, (0.0, 0.0, 0.0)
     for j in range(len(masses)):
         total += masses[j]
-    out[:] = 0.0
     for j in range(len(masses)):
-        for c in range(3):
-            out[c] += masses[j] / total * x[j, c]
-    return total
+        centre = plus(centre, row(x, j), masses[j] / total)
+    return total, centre
 
 
 @kernel
-def momentum_rate(x: Array, v: Array, after: Array, masses: Array, h: float, centre: Array, b: Array) -> None:
-    """Write b of eqs. (12) and (13): the rates of linear and angular momentum when x with velocity v goes to `after`, less gravity.
+def momentum_rate(start: Start, i: int, after: Array, forces: Array, centre: Vector, b: Array) -> None:
+    """Write b of eqs. (12) and (13): person i's rates of momentum on the way to `after`, less gravity and forces.
 
     Accelerations are ((after - x) / h - v) / h; moments are about the centre of mass of x, with the arms of x.
     """
+    x, v, masses, h = start.x[i], start.v[i], start.body.masses, start.h
     b[:] = 0.0
-    for j in range(len(masses)):
-        ax, ay, az = ((after[j, 0] - x[j, 0]) / h - v[j, 0]) / h, ((after[j, 1] - x[j, 1]) / h - v[j, 1]) / h, 0.0
-        az = ((after[j, 2] - x[j, 2]) / h - v[j, 2]) / h
-        add_force(masses[j] * ax, masses[j] * ay, masses[j] * az, x[j], centre, 1.0, b)
+    for j in range(NUM_JOINTS):
+        at = row(x, j)
+        acceleration = over(minus(over(minus(row(after, j), at), h), row(v, j)), h)
+        add_force(times(masses[j], acceleration), minus(at, centre), b)
         b[2] += masses[j] * GRAVITY
+    for j in range(NUM_JOINTS):
+        add_force(times(-1.0, row(forces, j)), minus(row(x, j), centre), b)
+    for k in range(3):
+        b[3 + k] += start.spin[i, k]
 
 
 @kernel
-def add_force(fx: float, fy: float, fz: float, point: Array, centre: Array, sign: float, b: Array) -> None:
-    """Add a force at a point to a wrench about a centre."""
-    rx, ry, rz = point[0] - centre[0], point[1] - centre[1], point[2] - centre[2]
-    b[0] += sign * fx
-    b[1] += sign * fy
-    b[2] += sign * fz
-    b[3] += sign * (ry * fz - rz * fy)
-    b[4] += sign * (rz * fx - rx * fz)
-    b[5] += sign * (rx * fy - ry * fx)
-
-
-@kernel
-def take_forces(forces: Array, x: Array, centre: Array, b: Array) -> None:
-    """Subtract external forces on the joints from a wrench."""
-    for j in range(len(x)):
-        if forces[j, 0] != 0.0 or forces[j, 1] != 0.0 or forces[j, 2] != 0.0:
-            add_force(forces[j, 0], forces[j, 1], forces[j, 2], x[j], centre, -1.0, b)
+def add_force(force: Vector, arm: Vector, b: Array) -> None:
+    """Add a force at an arm to a wrench."""
+    moment = cross(arm, force)
+    for k in range(3):
+        b[k] += force[k]
+        b[3 + k] += moment[k]
 
 
 @kernel
 def fit_contacts(
-    x: Array, support: Support, i: int, radii: Array, centre: Array, b: Array, fit: Fit, forces: Array, residual: Array
+    start: Start, i: int, support: Support, centre: Vector, b: Array, forces: Array, residual: Array
 ) -> int:
-    """Write the contact forces of person i that come nearest to giving a rate of momentum b, eq. (11), and what they leave unexplained.
+    """Write the contact forces of person i nearest to giving a rate of momentum b, eq. (11), and the unexplained rest.
 
     Each contact has the edges cos(k) t1 + sin(k) t2 + n / mu of a pyramid inscribed in its friction cone; moments weigh
     at an arm. What slides has less of the cone the faster it is, and in the end only forces from none to full friction
     against the way that it slides.
     """
-    near, normals, friction, sliding = support.near[i], support.normals[i], support.friction[i], support.sliding[i]
+    x, fit, near, friction = start.x[i], start.fit, support.near[i], support.friction[i]
     most, given = support.shares.shape[1], support.shares[i % len(support.shares)]
-    A, edges = np.empty((most, 6)), np.empty((most, 3))
-    wrenches, scaled, joint = np.zeros((most, 6)), np.empty(6), np.empty(most, dtype=np.int64)
-    n, t, s, point = 0, np.empty(3), np.empty(3), np.empty(3)
-    turns = np.empty((fit.num_edges, 2))
-    for e in range(fit.num_edges):
-        turns[e, 0], turns[e, 1] = (
-            math.cos(e * (2 * math.pi / fit.num_edges)),
-            math.sin(e * (2 * math.pi / fit.num_edges)),
-        )
+    A, edges, joint = np.empty((most, 6)), np.empty((most, 3)), np.empty(most, dtype=np.int64)
+    wrenches, scaled, n, asked = np.zeros((most, 6)), np.empty(6), np.int64(0), part(b, 0)
     for j in range(NUM_JOINTS):
         if not near[j]:
             continue
-        normal = normals[j]
-        length = _along_foot(x, j, normal, t) if fit.touch.soles else 0.0
-        if length == 0.0:
-            _perpendicular(normal, t)
-        sticks = 1.0 - math.sqrt(sliding[j, 0] ** 2 + sliding[j, 1] ** 2 + sliding[j, 2] ** 2)
-        s[0], s[1], s[2] = (
-            normal[1] * t[2] - normal[2] * t[1],
-            normal[2] * t[0] - normal[0] * t[2],
-            normal[0] * t[1] - normal[1] * t[0],
-        )
-        cosine, sine = b[0] * t[0] + b[1] * t[1] + b[2] * t[2], b[0] * s[0] + b[1] * s[1] + b[2] * s[2]
-        size = math.sqrt(cosine * cosine + sine * sine)
-        cosine, sine = (cosine / size, sine / size) if size > 1e-9 else (1.0, 0.0)
+        normal, slide = row(support.normals[i], j), row(support.sliding[i], j)
+        t, length = _along_foot(x, j, normal, fit.soles)
+        s, sticks = cross(normal, t), 1.0 - size(slide)
+        cosine, sine = dot(asked, t), dot(asked, s)
+        tangential = math.sqrt(cosine * cosine + sine * sine)
+        cosine, sine = (cosine / tangential, sine / tangential) if tangential > 1e-9 else (1.0, 0.0)
         for p in range(_NUM_POINTS[j] if length > 0.0 else 1):
-            for k in range(3):
-                point[k] = x[j, k] - radii[j] * normal[k] + length * (_POINTS[j, p, 0] * t[k] + _POINTS[j, p, 1] * s[k])
-            for e in range(fit.num_edges):
+            in_sole = plus(times(_POINTS[j, p, 0], t), s, _POINTS[j, p, 1])
+            arm = minus(plus(plus(row(x, j), normal, -start.body.radii[j]), in_sole, length), centre)
+            for e in range(len(fit.turns)):
                 # An edge lies along the force that is asked for, where the pyramid reaches as far as the cone.
-                c, d = turns[e, 0] * cosine - turns[e, 1] * sine, turns[e, 0] * sine + turns[e, 1] * cosine
-                for k in range(3):
-                    edges[n, k] = sticks * (c * t[k] + d * s[k]) - (e % 2) * sliding[j, k] + normal[k] / friction[j]
-                add_force(edges[n, 0], edges[n, 1], edges[n, 2], point, centre, 1.0, wrenches[n])
-                for r in range(6):
-                    A[n, r] = wrenches[n, r] * (1.0 if r < 3 else fit.scale)
+                c, d = (
+                    fit.turns[e, 0] * cosine - fit.turns[e, 1] * sine,
+                    fit.turns[e, 0] * sine + fit.turns[e, 1] * cosine,
+                )
+                edge = plus(times(sticks, plus(times(c, t), s, d)), slide, -float(e % 2))
+                edge = plus(edge, over(normal, friction[j]))
+                write(edges, n, edge)
+                add_force(edge, arm, wrenches[n])
+                _weigh(wrenches[n], fit, A[n])
                 joint[n] = j
                 n += 1
-    for r in range(6):
-        scaled[r] = b[r] * (1.0 if r < 3 else fit.scale)
+    _weigh(b, fit, scaled)
     status = solve(A, scaled, n, fit.ridge, given)
     forces[:] = 0.0
     for r in range(6):
@@ -242,79 +238,90 @@ def fit_contacts(
         given[k] *= fit.limits[group] / max(load[group], fit.limits[group])
         for r in range(6):
             residual[r] -= given[k] * wrenches[k, r]
-        for i in range(3):
-            forces[joint[k], i] += given[k] * edges[k, i]
+        for r in range(3):
+            forces[joint[k], r] += given[k] * edges[k, r]
     return FINE
 
 
-@kernel
-def _along_foot(x: Array, j: int, normal: Array, out: Array) -> float:
-    """Write the unit vector from heel to toes in the surface, and return the foot's length from ankle to ball; 0 for other joints."""
-    if _NUM_POINTS[j] == 1:
-        return 0.0
-    ankle, toe = (j, j + 3) if j < 9 else (j - 3, j)
-    dx, dy, dz = x[toe, 0] - x[ankle, 0], x[toe, 1] - x[ankle, 1], x[toe, 2] - x[ankle, 2]
-    length, up = math.sqrt(dx * dx + dy * dy + dz * dz), dx * normal[0] + dy * normal[1] + dz * normal[2]
-    dx, dy, dz = dx - up * normal[0], dy - up * normal[1], dz - up * normal[2]
-    flat = math.sqrt(dx * dx + dy * dy + dz * dz)
-    if flat < 0.3 * length:  # a foot that stands upright on its toes or heel has no sole on the ground
-        return 0.0
-    out[0], out[1], out[2] = dx / flat, dy / flat, dz / flat
-    return length
+@inlined_kernel
+def _weigh(wrench: Array, fit: Fit, out: Array) -> None:
+    """Write a wrench with its moment as a force at the arm."""
+    for r in range(6):
+        out[r] = wrench[r] * (1.0 if r < 3 else fit.scale)
 
 
 @kernel
-def _perpendicular(a: Array, out: Array) -> None:
-    """Cross with the axis in which a is smallest, the first of equals."""
-    if abs(a[0]) <= abs(a[1]) and abs(a[0]) <= abs(a[2]):
-        out[0], out[1], out[2] = 0.0, a[2], -a[1]
-    elif abs(a[1]) <= abs(a[2]):
-        out[0], out[1], out[2] = -a[2], 0.0, a[0]
-    else:
-        out[0], out[1], out[2] = a[1], -a[0], 0.0
-    size = max(math.sqrt(out[0] ** 2 + out[1] ** 2 + out[2] ** 2), 1e-12)
-    out[0], out[1], out[2] = out[0] / size, out[1] / size, out[2] / size
+def _along_foot(x: Array, j: int, normal: Vector, soles: bool) -> tuple[Vector, float]:
+    """Return a unit vector in the surface, and the foot's length from ankle to ball if it points to the toes, or 0."""
+    if soles and _NUM_POINTS[j] > 1:
+        ankle, toe = (j, j + 3) if j < 9 else (j - 3, j)
+        d = minus(row(x, toe), row(x, ankle))
+        length = size(d)
+        d = plus(d, normal, -dot(d, normal))
+        flat = size(d)
+        if flat >= 0.3 * length:  # a foot that stands upright on its toes or heel has no sole on the ground
+            return over(d, flat), length
+    # Across the axis in which the normal is smallest, the first of equals.
+    a, b, c = abs(normal[0]), abs(normal[1]), abs(normal[2])
+    axis = (1.0, 0.0, 0.0) if a <= b and a <= c else (0.0, 1.0, 0.0) if b <= c else (0.0, 0.0, 1.0)
+    across = cross(normal, axis)
+    return over(across, max(size(across), 1e-12)), 0.0
 
 
 @kernel
-def turn_of(
-    mx: float, my: float, mz: float, x: Array, centre: Array, masses: Array, arm: float, ridge: float, out: Array
-) -> None:
-    """Solve (arm^2 I + ridge) out = m with I the body's inertia about its centre, by cofactors."""
+def turn_of(m: Vector, x: Array, centre: Vector, masses: Array, arm: float, ridge: float) -> Vector:
+    """Solve (arm^2 I + ridge) w = m for w, with I the body's inertia about its centre, by cofactors."""
     xx = yy = zz = xy = yz = zx = 0.0
     for j in range(len(masses)):
-        m, rx, ry, rz = masses[j], x[j, 0] - centre[0], x[j, 1] - centre[1], x[j, 2] - centre[2]
-        xx += m * (ry * ry + rz * rz)
-        yy += m * (rx * rx + rz * rz)
-        zz += m * (rx * rx + ry * ry)
-        xy -= m * rx * ry
-        yz -= m * ry * rz
-        zx -= m * rz * rx
+        mass, (rx, ry, rz) = masses[j], minus(row(x, j), centre)
+        xx += mass * (ry * ry + rz * rz)
+        yy += mass * (rx * rx + rz * rz)
+        zz += mass * (rx * rx + ry * ry)
+        xy -= mass * rx * ry
+        yz -= mass * ry * rz
+        zx -= mass * rz * rx
     s = arm * arm
     xx, yy, zz, xy, yz, zx = s * xx + ridge, s * yy + ridge, s * zz + ridge, s * xy, s * yz, s * zx
     a, b, c = yy * zz - yz * yz, yz * zx - xy * zz, xy * yz - yy * zx
     d, e, f = xx * zz - zx * zx, xy * zx - xx * yz, xx * yy - xy * xy
-    determinant = xx * a + xy * b + zx * c
-    mx, my, mz = mx / determinant, my / determinant, mz / determinant
-    out[0], out[1], out[2] = a * mx + b * my + c * mz, b * mx + d * my + e * mz, c * mx + e * my + f * mz
+    m = over(m, xx * a + xy * b + zx * c)
+    return dot((a, b, c), m), dot((b, d, e), m), dot((c, e, f), m)
 
 
 @kernel
-def _fit_step(
-    start: Start,
-    i: int,
-    after: Array,
-    forces: Array,
-    support: Support,
-    centre: Array,
-    b: Array,
-    fitted: Array,
-    residual: Array,
-) -> int:
-    """Write the rate of momentum of person i who goes to `after`, the contact forces, and the root wrench they leave."""
-    momentum_rate(start.x[i], start.v[i], after, start.body.masses, start.h, centre, b)
-    take_forces(forces, start.x[i], centre, b)
-    return fit_contacts(start.x[i], support, i, start.body.radii, centre, b, start.fit, fitted, residual)
+def near_spheres(start: Start, i: int, after: Array, here: Solids, support: Support) -> None:
+    """Write which spheres of person i can bear a force on the way to `after`, and normals, friction and slides there.
+
+    A slide is shorter than a unit vector if the sphere hardly slides. Without soles, spheres are all there is of a
+    body, and none slides. Of a sphere that is not near, nothing else is known.
+    """
+    x, h, fit, radii = start.x[i], start.h, start.fit, start.body.radii
+    near, normals, frictions, sliding = support.near[i], support.normals[i], support.friction[i], support.sliding[i]
+    for j in range(NUM_JOINTS):
+        # Toes and palms bear what the ball of the foot and the wrist are too high for, and flesh is softer than a
+        # sphere.
+        p, reach = row(x, j), radii[j]
+        bone = minus(p, row(x, _PARENTS[j]))
+        if fit.soles:
+            reach = max(radii[j] + _FLESH[j], _BEYOND[j] * size(bone))
+        limit = fit.margin + reach + HAIR
+        near[j], frictions[j] = False, fit.friction
+        write(normals, j, (0.0, 0.0, 0.0))
+        write(sliding, j, (0.0, 0.0, 0.0))
+        if beyond_planes(limit, p, here):
+            continue
+        surface = nearest_within(limit, p, here)
+        if surface.distance >= limit:
+            continue
+        frictions[j] = own_friction(surface, fit.friction)
+        write(normals, j, surface.normal)
+        deepest = -radii[j]
+        if fit.soles:
+            deepest = min(_BEYOND[j] * dot(bone, surface.normal), deepest - _FLESH[j])
+            slide, way = slide_of(row(after, j), p, h, surface)
+            share = min(max((way / h - STICKS) / (SLIDES - STICKS), 0.0), 1.0) / max(way, 1e-12)
+            write(sliding, j, times(share, slide))
+        near[j] = surface.distance + deepest < fit.margin
 
 
 @kernel
@@ -338,22 +345,23 @@ def aim(
     reaction and loads move the body together. `ways` is how far the reaction moves the body within the step, along the
     contacts' normals and along their surfaces [m].
     """
-    x, v, forces, loads, body, fit, h = start
-    centre, b, fitted, spin, residual = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(3), np.empty(6)
+    x, v, forces, loads, _, body, fit, h = start
+    b, fitted, residual = np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(6)
     reaction, bearing, status = np.empty(6), np.empty((NUM_JOINTS, 3)), FINE
     open_costs = np.empty(costs.shape[1])
     for i in range(len(x)):
-        near, normals, here = support.near[i], support.normals[i], of_person(solids, i)
-        total = centre_of_mass(x[i], body.masses, centre)
-        open_costs[:], cheapest, last = costs[i], math.inf, -1
+        here, (total, centre) = of_person(solids, i), centre_of_mass(x[i], body.masses)
+        cheapest, last = math.inf, -1
+        for k in range(len(open_costs)):  # numba takes a second to compile `open_costs[:] = costs[i]`
+            open_costs[k] = costs[i, k]
         while True:
             k = np.argmin(open_costs)
             if last >= 0 and not open_costs[k] < cheapest:  # no wrench makes up for that
                 break
             first, last, open_costs[k] = last < 0, k, math.inf
-            _meet(start, i, candidates[i, k], here, support)
-            fault = _fit_step(start, i, candidates[i, k], loads[i], support, centre, b, fitted, residual)
-            status = max(status, fault)
+            near_spheres(start, i, candidates[i, k], here, support)
+            momentum_rate(start, i, candidates[i, k], loads[i], centre, b)
+            status = max(status, fit_contacts(start, i, support, centre, b, fitted, residual))
             cost = costs[i, k] + weight * min(_size(residual, fit), LARGEST_WRENCH) ** 2
             if first or cost < cheapest:
                 cheapest, chosen[i] = cost, k
@@ -361,33 +369,21 @@ def aim(
                     reaction[r] = b[r] - residual[r]
                 copy(fitted, bearing)
         if last != chosen[i]:
-            _meet(start, i, candidates[i, chosen[i]], here, support)
+            near_spheres(start, i, candidates[i, chosen[i]], here, support)
+        ways[i] = 0.0
         if react:
-            _load(bearing, near, normals, h * h / total, ways[i])
-        else:
-            ways[i] = 0.0
+            ways[i, 0], ways[i, 1] = _load(bearing, support.near[i], support.normals[i], h * h / total)
         for j in range(NUM_JOINTS):
-            add_force(loads[i, j, 0], loads[i, j, 1], loads[i, j, 2], x[i, j], centre, 1.0, reaction)
-        turn_of(reaction[3], reaction[4], reaction[5], x[i], centre, body.masses, 1.0, 0.0, spin)
+            add_force(row(loads[i], j), minus(row(x[i], j), centre), reaction)
+        push, spin = over(part(reaction, 0), total), turn_of(part(reaction, 3), x[i], centre, body.masses, 1.0, 0.0)
         for j in range(NUM_JOINTS):
-            rx, ry, rz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]
-            turned = (spin[1] * rz - spin[2] * ry, spin[2] * rx - spin[0] * rz, spin[0] * ry - spin[1] * rx)
-            for k in range(3):
-                acceleration = (forces[i, j, k] - (loads[i, j, k] if react else 0.0)) / body.masses[j] - (
-                    GRAVITY if k == 2 else 0.0
-                )
-                if react:
-                    acceleration += reaction[k] / total + turned[k]
-                y[i, j, k] = x[i, j, k] + h * v[i, j, k] + h * h * acceleration
+            at, carried = row(x[i], j), -1.0 if react else 0.0
+            ax, ay, az = over(plus(row(forces[i], j), row(loads[i], j), carried), body.masses[j])
+            acceleration = (ax, ay, az - GRAVITY)
+            if react:
+                acceleration = plus(acceleration, plus(push, cross(spin, minus(at, centre))))
+            write(y[i], j, plus(plus(at, row(v[i], j), h), acceleration, h * h))
     return status
-
-
-@kernel
-def _meet(start: Start, i: int, after: Array, here: Solids, support: Support) -> None:
-    """Write what of person i can bear a force on the way to a candidate."""
-    near, normals, friction, sliding = support.near[i], support.normals[i], support.friction[i], support.sliding[i]
-    x, radii, touch = start.x[i], start.body.radii, start.fit.touch
-    near_spheres(x, after, start.h, radii, here, touch, near, normals, friction, sliding)
 
 
 @kernel
@@ -400,27 +396,53 @@ def _size(residual: Array, fit: Fit) -> float:
 
 
 @kernel
-def _load(forces: Array, near: Array, normals: Array, scale: float, out: Array) -> None:
-    """Write the sum of contact forces along their normals, and the size of the sum of the rest, times a scale."""
-    load, rx, ry, rz = 0.0, 0.0, 0.0, 0.0
+def _load(forces: Array, near: Array, normals: Array, scale: float) -> tuple[float, float]:
+    """Return the sum of contact forces along their normals, and the size of the sum of the rest, times a scale."""
+    load, rest = 0.0, (0.0, 0.0, 0.0)
     for j in range(NUM_JOINTS):
         if near[j]:
-            normal, force = normals[j], forces[j]
-            along = force[0] * normal[0] + force[1] * normal[1] + force[2] * normal[2]
+            normal, force = row(normals, j), row(forces, j)
+            along = dot(force, normal)
             load += along
-            rx, ry, rz = (
-                rx + force[0] - along * normal[0],
-                ry + force[1] - along * normal[1],
-                rz + force[2] - along * normal[2],
-            )
-    out[0], out[1] = scale * load, scale * math.sqrt(rx * rx + ry * ry + rz * rz)
+            rest = plus(plus(rest, force), normal, -along)
+    return scale * load, scale * size(rest)
+
+
+def explain(
+    start: Start, after: Float[np.ndarray, "n 22 3"], support: Support
+) -> tuple[Float[np.ndarray, "n 22 3"], Float[np.ndarray, "n 6"]]:
+    """Return the contact forces of a step to `after`, and the root wrench that they leave [N, N m]."""
+    fitted, residual = np.empty(after.shape), np.empty((len(after), 6))
+    check(_explain(start, after, support, fitted, residual))
+    return fitted, residual
 
 
 @kernel
+def _explain(start: Start, after: Array, support: Support, fitted: Array, residual: Array) -> int:
+    b, status = np.empty(6), FINE
+    for i in range(len(after)):
+        _, centre = centre_of_mass(start.x[i], start.body.masses)
+        momentum_rate(start, i, after[i], start.forces[i], centre, b)
+        status = max(status, fit_contacts(start, i, support, centre, b, fitted[i], residual[i]))
+    return status
+
+
+def add_drift(
+    drift: Float[np.ndarray, "n 6"], residual: Float[np.ndarray, "n 6"], start: Start
+) -> Float[np.ndarray, "n 6"]:
+    """Return the unexplained velocity of half a second after a step with a root wrench [m/s]; moments at the arm."""
+    scales = np.array([1.0, 1.0, 1.0, start.fit.scale, start.fit.scale, start.fit.scale])
+    return (1.0 - start.h / DRIFT_TIME) * drift + GRAVITY * start.h * residual * scales / start.fit.body_weight
+
+
 def balance(
-    start: Start, solved: Array, support: Support, correction: Correction, drift: Array, out: Array, wrench: Array
-) -> int:
-    """Write solutions moved so that contact explains more of them, eq. (14), and the root wrench before that.
+    start: Start,
+    solved: Float[np.ndarray, "n 22 3"],
+    support: Support,
+    correction: Correction,
+    drift: Float[np.ndarray, "n 6"],
+) -> tuple[Float[np.ndarray, "n 22 3"], Float[np.ndarray, "n"]]:
+    """Return solutions moved so that contact explains more of them, eq. (14), and the root wrench before that.
 
     With e the excess of the root wrench in body weights, and u = g h^2 the way that one body weight moves a body within
     a step:
@@ -431,72 +453,36 @@ def balance(
     w_p / (1 + w_p) of the force, and the turn -u s z about the centre with (w_p s^2 I / m + 1) z = w_p e, s the scale
     of moments.
     """
-    centre, b, e = np.empty(3), np.empty(6), np.empty(6)
-    fitted, residual, turn = np.empty((NUM_JOINTS, 3)), np.empty(6), np.empty(3)
-    x, _, forces, _, body, fit, h = start
-    u, status = GRAVITY * h * h, FINE
-    for i in range(len(x)):
-        total = centre_of_mass(x[i], body.masses, centre)
-        fault = _fit_step(start, i, solved[i], forces[i], support, centre, b, fitted, residual)
-        status = max(status, fault)
-        wrench[i] = _norm(residual) / fit.body_weight
-        copy(solved[i], out[i])
-        if not correction.acts:
+    out, (_, residual) = np.array(solved), explain(start, solved, support)
+    if correction.acts:
+        _correct(start, correction, add_drift(drift, residual, start), out)
+    return out, np.linalg.norm(residual, axis=-1) / start.fit.body_weight
+
+
+@kernel
+def _correct(start: Start, correction: Correction, drifts: Array, out: Array) -> None:
+    """Move people, in place, by their drift beyond the bound: residuals that alternate pass, their sum does not."""
+    u, strength, s = GRAVITY * start.h * start.h, correction.weight, start.fit.scale
+    ways = np.empty((NUM_JOINTS, 3))
+    for i in range(len(out)):
+        x, (total, centre) = start.x[i], centre_of_mass(start.x[i], start.body.masses)
+        push, turn = _excess(part(drifts[i], 0), correction, start.h), _excess(part(drifts[i], 3), correction, start.h)
+        if not math.sqrt(dot(push, push) + dot(turn, turn)) > correction.threshold:
             continue
-        _add_drift(drift[i], residual, fit, h, e)
-        for part in (e[:3], e[3:]):
-            # Residuals that alternate pass: what would carry their sum beyond the bound does not.
-            excess = max(1.0 - correction.bound / max(_norm(part), 1e-30), 0.0) / (GRAVITY * h)
-            for r in range(3):
-                part[r] *= excess
-        if not _norm(e) > correction.threshold:
-            continue
-        strength = correction.weight
-        mx, my, mz = strength * e[3], strength * e[4], strength * e[5]
-        turn_of(mx, my, mz, x[i], centre, body.masses, fit.scale * math.sqrt(strength / total), 1.0, turn)
-        farthest = 0.0
+        spin = turn_of(times(strength, turn), x, centre, start.body.masses, s * math.sqrt(strength / total), 1.0)
+        farthest, push = 0.0, times(strength / (1 + strength), push)
         for j in range(NUM_JOINTS):
-            rx, ry, rz = x[i, j, 0] - centre[0], x[i, j, 1] - centre[1], x[i, j, 2] - centre[2]
-            share, s = strength / (1 + strength), fit.scale
-            fitted[j, 0] = -u * (share * e[0] + s * (turn[1] * rz - turn[2] * ry))
-            fitted[j, 1] = -u * (share * e[1] + s * (turn[2] * rx - turn[0] * rz))
-            fitted[j, 2] = -u * (share * e[2] + s * (turn[0] * ry - turn[1] * rx))
-            farthest = max(farthest, _norm(fitted[j]))
-        size = min(correction.cap / max(farthest, 1e-30), 1.0)
+            write(ways, j, times(-u, plus(push, cross(spin, minus(row(x, j), centre)), s)))
+            farthest = max(farthest, size(row(ways, j)))
+        share = min(correction.cap / max(farthest, 1e-30), 1.0)
         for j in range(NUM_JOINTS):
-            for k in range(3):
-                out[i, j, k] += size * fitted[j, k]
-    return status
+            write(out[i], j, plus(row(out[i], j), row(ways, j), share))
 
 
-@kernel
-def _add_drift(drift: Array, residual: Array, fit: Fit, h: float, out: Array) -> None:
-    """Write the unexplained velocity of the last half second with that of a step, which has a root wrench [m/s]; moments at the arm."""
-    for r in range(6):
-        change = GRAVITY * h * residual[r] * (1.0 if r < 3 else fit.scale) / fit.body_weight
-        out[r] = (1.0 - h / DRIFT_TIME) * drift[r] + change
-
-
-@kernel
-def _norm(vector: Array) -> float:
-    total = 0.0
-    for k in range(len(vector)):
-        total += vector[k] * vector[k]
-    return math.sqrt(total)
-
-
-@kernel
-def explain(
-    start: Start, after: Array, support: Support, drift: Array, fitted: Array, residual: Array, drifted: Array
-) -> int:
-    """Write the contact forces of a step to `after`, the root wrench they leave [N, N m], and the drift after it [m/s]."""
-    centre, b, status = np.empty(3), np.empty(6), FINE
-    for i in range(len(after)):
-        centre_of_mass(start.x[i], start.body.masses, centre)
-        fault = _fit_step(start, i, after[i], start.forces[i], support, centre, b, fitted[i], residual[i])
-        status = max(status, fault)
-        _add_drift(drift[i], residual[i], start.fit, start.h, drifted[i])
-    return status
+@inlined_kernel
+def _excess(drift: Vector, correction: Correction, h: float) -> Vector:
+    """Return the part of a drift beyond the bound [body weights]."""
+    return times(max(1.0 - correction.bound / max(size(drift), 1e-30), 0.0) / (GRAVITY * h), drift)
 
 
 def root_wrench_of_motion(
@@ -506,12 +492,12 @@ def root_wrench_of_motion(
     cylinders: bool = False,
     options: SimulatorOptions | None = None,
 ) -> Float[np.ndarray, "*b t 2"]:
-    """Return the norms of the unexplained force and moment of every frame of a motion on level ground [body weights, at 1 m].
+    """Return the unexplained force and moment of every frame on level ground, as sizes [body weights, at 1 m].
 
     The first and the last frame repeat their neighbours.
     """
     residual = unexplained_of_motion(motion, contacts, cylinders=cylinders, options=options)
-    sizes = np.stack((np.linalg.norm(residual[..., :3], axis=-1), np.linalg.norm(residual[..., 3:], axis=-1)), -1)
+    sizes = np.linalg.norm(residual.reshape(*residual.shape[:-1], 2, 3), axis=-1)
     sizes /= GRAVITY * motion.skeleton.masses.sum()
     return np.concatenate((sizes[..., :1, :], sizes, sizes[..., -1:, :]), -2)
 
@@ -523,7 +509,7 @@ def unexplained_of_motion(
     cylinders: bool = False,
     options: SimulatorOptions | None = None,
 ) -> Float[np.ndarray, "*b s 6"]:
-    """Return the force and moment that no contact explains, in every frame of a motion on level ground but the first and last [N, N m].
+    """Return the force and moment that no contact explains, in every inner frame of a motion on level ground [N, N m].
 
     Accelerations are central second differences. External forces that came with the motion are accounted for: those
     between a frame and the next, which the acceleration at the frame shows.
@@ -540,38 +526,20 @@ def unexplained_of_motion(
     spin = np.zeros((*x.shape[:-2], 3))
     if cylinders:
         spin = cylinder_angular_rate(motion.joints, skeleton.global_rotations(motion.q), skeleton, h)
-    friction = np.full(x.shape[:-1], options.friction)
-    normals, still = np.broadcast_to(_UP, x.shape), np.zeros(x.shape)
-    support = Support(
-        flat(contacts[..., 1:-1, :], 1), flat(normals, 2), flat(friction, 1), flat(still, 2), no_shares(1, options)
-    )
-    residual = np.empty((*x.shape[:-2], 6))
-    fit, pushes = fit_of(skeleton, options), flat(forces, 2)
-    start = Start(flat(x, 2), flat((x - before) / h, 2), pushes, pushes, skeleton.arrays, fit, h)
-    check(_explain_frames(start, flat(after, 2), flat(spin, 1), support, flat(residual, 1)))
-    return residual
-
-
-@kernel
-def _explain_frames(start: Start, after: Array, spin: Array, support: Support, residual: Array) -> int:
-    """Write the root wrench of steps in which bodies have some more rate of angular momentum, `spin` [N m]."""
-    x, v, forces, _, body, fit, h = start
-    centre, b, fitted, status = np.empty(3), np.empty(6), np.empty((NUM_JOINTS, 3)), FINE
-    for i in range(len(x)):
-        centre_of_mass(x[i], body.masses, centre)
-        momentum_rate(x[i], v[i], after[i], body.masses, h, centre, b)
-        take_forces(forces[i], x[i], centre, b)
-        for k in range(3):
-            b[3 + k] += spin[i, k]
-        support.shares[:] = 0.0
-        status = max(status, fit_contacts(x[i], support, i, body.radii, centre, b, fit, fitted, residual[i]))
-    return status
+    num = math.prod(x.shape[:-2])
+    normals, friction = np.tile(_UP, (num, NUM_JOINTS, 1)), np.full((num, NUM_JOINTS), options.friction)
+    near, still = flat(contacts[..., 1:-1, :], 1), np.zeros((num, NUM_JOINTS, 3))
+    support = Support(near, normals, friction, still, no_shares(1, options))
+    pushes, velocities = flat(forces, 2), flat((x - before) / h, 2)
+    fit = fit_of(skeleton, options)
+    start = Start(flat(x, 2), velocities, pushes, pushes, flat(spin, 1), skeleton.arrays, fit, h)
+    return explain(start, flat(after, 2), support)[1].reshape(*x.shape[:-2], 6)
 
 
 def cylinder_angular_rate(
     joints: Float[np.ndarray, "*b t 22 3"], R_world: Float[np.ndarray, "*b t 22 3 3"], skeleton: Skeleton, h: float
 ) -> Float[np.ndarray, "*b s 3"]:
-    """Return the rate of angular momentum that limbs of solid cylinders have beside point masses at the joints [N m], for inner frames.
+    """Return the rate of angular momentum of solid cylinders less that of their particles [N m], in inner frames.
 
     A cylinder of mass m, length L and radius R has second moments m L^2 / 12 along its axis and m R^2 / 4 across it;
     its two end masses have a b / (a + b) L^2 along and nothing across.

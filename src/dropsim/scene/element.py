@@ -170,7 +170,7 @@ class SceneContext:
         ground, count = self.ground, self.batch[-1]
         if ground.normal.ndim > 1:
             ground = ground.map(lambda vectors: vectors[world], lambda scalars: scalars[world])
-        footing = None if self.footing is None else self.footing[world]
+        footing = None if self.footing is None else Footing(*(values[world] for values in self.footing))
         around = None if self.around is None else self.around.only(slice(world * count, (world + 1) * count))
         return replace(self, people=self.people[world], ground=ground, footing=footing, around=around)
 

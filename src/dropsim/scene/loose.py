@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.physics.bodies import Bodies, BodyState, Crowd, advance, make_way
-from dropsim.physics.contact import Collider, Shape, Spheres, solids
+from dropsim.physics.contact import Collider, Shape, solids
 from dropsim.physics.energies import Rigidity
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.shapes import BOX
@@ -86,11 +86,8 @@ class LooseObjects:
                 continue
             state, half, friction = memories[i], self.bodies.half[k], float(self.bodies.friction[k])
             at = np.where(which[..., k, None], state.x, NOWHERE)[..., None, :]
-            if self.bodies.kind[k] == BOX:
-                turning = (state.R[..., None, :, :], state.v[..., None, :], state.w[..., None, :])
-                colliders.append(Shape(BOX, tuple(half.tolist()), at, *turning, friction))
-            else:
-                colliders.append(Spheres(at[..., None, :], half[:1], state.v[..., None, None, :], friction))
+            turning = (state.R[..., None, :, :], state.v[..., None, :], state.w[..., None, :])
+            colliders.append(Shape(int(self.bodies.kind[k]), tuple(half.tolist()), at, *turning, friction))
         return tuple(colliders)
 
     def _anybody_near(self, memories: Sequence[Any], context: SceneContext) -> bool:

@@ -14,7 +14,8 @@ from dropsim.body.skeleton import flat, joint_index
 from dropsim.compute.jit import kernel
 from dropsim.control.leaning import lean_against, leaning
 from dropsim.files.units import GRAVITY, Degrees, Kilograms, Metres, MetresPerSecond, Newtons, NewtonsPerMetre, Seconds
-from dropsim.physics.contact import FrictionPatch, Plane, Spheres
+from dropsim.physics.contact import FrictionPatch, Plane, Shape
+from dropsim.physics.shapes import BALL
 from dropsim.physics.step import StepInputs
 from dropsim.scene.element import Element, SceneContext, Solid, check_numbers, check_rows, height_of, interpolated
 from dropsim.scene.perturbations import ahead_of, held_at
@@ -436,9 +437,9 @@ class Trip(Element[Caught]):
         )
         held = self._held(memory, context.frame, context.fps)
         # Far away while it is not put down yet.
-        centre = np.nan_to_num(memory.obstacle, nan=-100.0)[..., None, None, :]
-        centre = np.broadcast_to(centre, (*context.batch, 1, 3))
-        inputs = StepInputs(colliders=(Spheres(centre, np.array([self.radius]), np.zeros_like(centre)),))
+        centre = np.nan_to_num(memory.obstacle, nan=-100.0)[..., None, :]
+        centre = np.broadcast_to(centre, (*context.batch, 3))
+        inputs = StepInputs(colliders=(Shape(BALL, (float(self.radius), 0.0, 0.0), centre, np.eye(3)),))
         if not held.any():
             return memory, inputs
         holds = held_at(context, self.person, self.joint, memory.heel, self.largest, ahead=memory.ahead, held=held)

@@ -12,9 +12,8 @@ from jaxtyping import Float
 
 from dropsim.body.rotations import exp
 from dropsim.files.units import Degrees, Kilograms, Metres, Seconds
-from dropsim.physics.bodies import BALL
-from dropsim.physics.contact import Shape, Spheres, nearest_surface
-from dropsim.physics.shapes import BOX, CYLINDER, MESH, Mesh
+from dropsim.physics.contact import Shape, nearest_surface
+from dropsim.physics.shapes import BALL, BOX, CYLINDER, MESH, Mesh
 from dropsim.physics.step import StepInputs
 from dropsim.scene.element import (
     Element,
@@ -148,26 +147,23 @@ class SolidObject(Element[Any]):
     def _origin(self) -> tuple[float, ...]:
         return (*vars(self)["position"], 0.0)[:3]
 
-    def shapes(self, time: float, h: float) -> tuple[Shape | Spheres, ...]:
+    def shapes(self, time: float, h: float) -> tuple[Shape, ...]:
         """Return it as colliders at a time, with the velocity with which it got there within a step."""
         return self._still if not self.path else self._shapes(time, h)
 
     @functools.cached_property
-    def _still(self) -> tuple[Shape | Spheres, ...]:
+    def _still(self) -> tuple[Shape, ...]:
         return self._shapes(0.0, 1.0)
 
-    def _shapes(self, time: float, h: float) -> tuple[Shape | Spheres, ...]:
+    def _shapes(self, time: float, h: float) -> tuple[Shape, ...]:
         (place, R), (before, R_before) = self.pose(time), self.pose(time - h)
         turn = R @ R_before.T
         spin = np.array([0.0, 0.0, math.atan2(turn[1, 0], turn[0, 0]) / h])
         friction = math.nan if self.friction is None else self.friction
-        colliders = list[Shape | Spheres]()
+        colliders = list[Shape]()
         for part in self.parts if place[2] > 0 else [part.founded for part in self.parts]:
             arm = R @ np.array(part.centre)
             centre, velocity = place + arm, (place - before) / h + np.cross(spin, arm)
-            if part.kind == BALL:
-                colliders.append(Spheres(centre[None], np.array(part.sizes[:1]), velocity[None], friction))
-                continue
             moving = (centre, R @ exp(np.array(part.rotation)), velocity, spin)
             colliders.append(Shape(part.kind, part.sizes, *moving, friction, seen=not self.unseen, mesh=part.mesh))
         return tuple(colliders)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.skeleton import JOINTS, Skeleton
-from dropsim.physics.contact import Collider, Plane, Shape, Spheres, nearest_surface
+from dropsim.physics.contact import Collider, Plane, Shape, nearest_surface
 from dropsim.physics.shapes import BOX
 from dropsim.physics.step import Simulator
 from dropsim.research.evaluation.harness import Arrays, Body
@@ -245,7 +245,7 @@ class Laws:
             elif isinstance(element, Flying):
                 for plane, (_, _, state) in zip(itertools.cycle(planes), over_time, strict=False):
                     for ball in element.solids(state):
-                        lowest = min(lowest, float(plane.surface(ball.centre[None]).distance.min()) - ball.radius)
+                        lowest = min(lowest, float(plane.distance(ball.centre[None]).min()) - ball.radius)
         if not np.isfinite(people).all() or math.isnan(lowest):
             return cls(finite=False)
         speed = float(np.linalg.norm(np.diff(people, axis=0), axis=-1).max()) * fps
@@ -265,7 +265,7 @@ def _as_collider(element: Any, state: BodyState) -> tuple[Collider, float]:  # n
     kind, half, _ = element.body()
     if kind == BOX:
         return Shape(BOX, half, state.x, state.R), float(np.abs(state.R[2]) @ np.array(half))
-    return Spheres(state.x[None], np.array(half[:1]), np.zeros((1, 3))), half[0]
+    return Shape(kind, half, state.x, state.R), half[0]
 
 
 def inside(colliders: Sequence[Collider], joints: Float[np.ndarray, "*b 22 3"], skeleton: Skeleton) -> float:
