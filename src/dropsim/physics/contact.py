@@ -598,7 +598,7 @@ def contact_targets(
             gap = found[0] - radii[j]
             active[i, at + j] = gap < 0
             if gap < 0:
-                mu = friction if math.isnan(found[7]) else found[7]
+                mu = friction if math.isnan(found[7]) or math.isinf(friction) else found[7]
                 px, py, pz = px - gap * found[1], py - gap * found[2], pz - gap * found[3]
                 sx, sy, sz, length = _slide(px, py, pz, before[i, j], h, found)
                 undone = min(length, -mu * gap) / max(length, 1e-12)
