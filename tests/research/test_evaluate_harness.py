@@ -11,9 +11,9 @@ import pytest
 import threadpoolctl
 
 from dropsim.compute import jit
-from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
+from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import DivergedError
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.research.evaluation import harness
@@ -27,7 +27,7 @@ from dropsim.research.evaluation.harness import (
     run_chunks,
     survivors,
 )
-from dropsim.research.evaluation.people import Acted, Trial, forces_of_trials, moved_alone, simulate_trials, toward
+from dropsim.research.evaluation.people import Trial, forces_of_trials, simulate_trials, toward
 
 BODY = Body()
 
@@ -189,21 +189,14 @@ def test_every_trial_has_its_own_push():
     assert moved[1] > 0.02
 
 
-def test_the_prior_alone_is_moved_as_a_free_body():
-    prior = CVAEPrior.shipped()
-    start = prior.start("stand", [1, 1])
-    forces = np.zeros((2, 1, 22, 3))
-    forces[1, 0, 0, 0] = 210.0
-    alone = moved_alone(prior, start, Acted.ahead(0.0, 2, forces), Streams([1, 1]), 2)
-    # 210 N on 70 kg for 1/30 s is 0.1 m/s, and 1/300 m within the frame; random numbers are those of the seed.
-    np.testing.assert_allclose(alone.root[1, 1] - alone.root[0, 1], [1 / 300, 0.0, 0.0], rtol=0, atol=1e-9)
-
-
-def test_a_body_says_what_it_changes():
+def test_a_body_says_what_it_changes(tmp_path):
     body = Body.of(4)
     plain = body.simulator()
     assert plain.options.num_samples == 4
-    other = replace(body.changed(contact=False, start_at_mode=True, kinematic_weight=1.5), unit_masses=True).simulator()
+    other = body.changed(contact=False, start_at_mode=True, kinematic_weight=1.5).simulator()
     assert other.options == replace(plain.options, contact=False, start_at_mode=True, kinematic_weight=1.5)
-    assert len(np.unique(other.skeleton.masses)) == 1
-    assert len(np.unique(plain.skeleton.masses)) > 1
+    assert Body.of(4, method="paper").options == SimulatorOptions.of_method("paper", num_samples=4)
+    CVAEPrior.shipped().save(tmp_path / "prior.safetensors")
+    named = Body.of(4, str(tmp_path / "prior.safetensors"))
+    (tmp_path / "prior.safetensors").write_bytes(b"other weights")
+    assert Body.of(4, str(tmp_path / "prior.safetensors")) != named

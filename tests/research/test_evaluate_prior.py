@@ -11,7 +11,6 @@ import pytest
 from dropsim.apps.cli import main
 from dropsim.body.rotations import exp
 from dropsim.body.skeleton import Skeleton
-from dropsim.compute.random import Streams
 from dropsim.motion.amass import write_amass
 from dropsim.motion.clips import Clip
 from dropsim.motion.contacts import label_contacts
@@ -21,7 +20,7 @@ from dropsim.physics.options import SimulatorOptions
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PosePrior
-from dropsim.priors.prior import Candidates, State
+from dropsim.priors.prior import Candidates
 from dropsim.research.evaluation.harness import Body
 from dropsim.research.evaluation.prior import (
     PriorEvaluation,
@@ -31,17 +30,7 @@ from dropsim.research.evaluation.prior import (
     refuse_same_people,
     speed_biases,
 )
-from dropsim.research.evaluation.recovery import (
-    REACH,
-    SHOVE,
-    displaced,
-    energy_curves,
-    return_times,
-    returns_of,
-    smoothed,
-)
 from dropsim.research.evaluation.windows import alternate_features, frechet, window_features
-from dropsim.research.training.starts import stacked
 
 SHAPE = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True)
 CLIP = stepping_clip(4.0)
@@ -53,7 +42,6 @@ KEYS = {
     "human_share",
     "skate_ratio_alone",
     "penetration_mm",
-    "back_share",
     "frechet",
 }
 
@@ -111,8 +99,6 @@ def test_constant_velocity_is_as_good_as_constant_velocity():
     assert numbers["one_step_ratio_mode"] == 1.0
     assert numbers["one_step_ratio_best"] == 1.0
     # It coasts, so the nearest candidate is where it would coast, shoved or not: no energy, and never out.
-    assert numbers["back_share"] == 1.0
-    assert numbers["come_back"]["energy_limit_m2"] < 1e-20
     assert numbers["diversity_m"] == 0.0
 
 
@@ -195,76 +181,6 @@ def test_windows_are_dealt_out_in_turn():
     np.testing.assert_array_equal(second, window_features(CLIP)[1:2])
 
 
-def test_curves_are_smoothed_over_five_frames():
-    curve = np.array([[10.0, 0.0, 0.0, 0.0, 5.0, 0.0, 0.0]])
-    np.testing.assert_allclose(smoothed(curve), [[10 / 3, 2.5, 3.0, 1.0, 1.0, 1.25, 5 / 3]])
-
-
-def test_return_is_when_a_curve_stays_within_the_limit():
-    curves = np.zeros((5, 80))
-    curves[1, :30] = 2.0  # back after a second
-    curves[2, :20], curves[2, 30] = 2.0, 2.0  # dips in for 10 frames only, and is back after 31
-    curves[3] = 2.0  # never
-    curves[4, :61] = 2.0  # a frame too late
-    times = return_times(curves, np.ones(5), 30.0)
-    assert times.tolist() == pytest.approx([0.0, 1.0, 31 / 30, math.inf, math.inf])
-    shares = {"back_share": 0.6, "left_share": 0.8, "calm_share": 1.0, "median_seconds": 31 / 30}
-    assert returns_of(curves, np.zeros_like(curves), np.ones(5), 30.0) == pytest.approx(shares)
-
-
-def test_energy_is_the_distance_of_coasting_from_the_nearest_candidate():
-    # Who stays where they are, though moving at 0.9 m/s, is 3 cm off in 22 joints at the first frame, and still from
-    # then on.
-    prior = made(Staying)
-    start = prior.start_from(moving((0.0, 0.9, 0.0)), 10)
-    energies, motion = energy_curves(prior, start, 5, 3, Streams(0))
-    np.testing.assert_allclose(energies, [22 * 0.03**2, 0, 0, 0, 0])
-    np.testing.assert_array_equal(motion.joints, np.stack([start.x] * 6))
-
-
-TINY = tiny()
-
-
-def starts(count: int) -> State:
-    return stacked([TINY.start_from(CLIP, 2 + i % 110) for i in range(count)])
-
-
-def test_a_shove_is_as_large_as_it_says():
-    before = starts(200)
-    after = displaced(before, TINY, Streams(list(range(200))))
-    moved = np.linalg.norm(after.x - before.x, axis=-1).max(-1)
-    assert moved.min() > REACH[0] - 1e-3
-    assert moved.max() < REACH[1] + 1e-3
-    assert moved.max() - moved.min() > 0.08
-    shove = (after.v - before.v)[:, 0]
-    assert np.abs(after.v - before.v - shove[:, None]).max() < 1e-12
-    assert not shove[:, 2].any()
-    speeds = np.linalg.norm(shove, axis=-1)
-    assert SHOVE[0] <= speeds.min() < speeds.max() <= SHOVE[1]
-    # The memory feels the same shove: the root and all joints, and no turning.
-    change = (after.memory - before.memory).reshape(200, -1, 3)
-    np.testing.assert_allclose(change[:, 0], shove, atol=1e-12)
-    np.testing.assert_allclose(change[:, 2:24], np.stack([shove] * 22, axis=1), atol=1e-12)
-    assert not change[:, [1, *range(24, 45)]].any()
-
-
-def test_a_shove_breaks_no_bones_and_goes_through_no_floor():
-    before = starts(100)
-    after = displaced(before, TINY, Streams(list(range(100))))
-    assert CLIP.skeleton.bone_error(after.x).max() < 1e-9
-    lowest = [(s.x[..., 2] - CLIP.skeleton.radii).min(-1) for s in (before, after)]
-    assert (lowest[1] - np.minimum(lowest[0], 0)).min() > -1e-9
-    np.testing.assert_allclose(CLIP.skeleton.forward(after.q, after.x[:, 0]), after.x, atol=1e-12)
-
-
-def test_a_shove_depends_on_the_character_alone():
-    before = starts(3)
-    together = displaced(before, TINY, Streams([4, 5, 6]))
-    alone = displaced(before[1], TINY, Streams(5))
-    np.testing.assert_array_equal(together.x[1], alone.x)
-    np.testing.assert_array_equal(together.memory[1], alone.memory)
-
-
 def test_the_same_seed_gives_the_same_numbers():
     first, again, other = (evaluate_prior(tiny(), clips(), replace(SMALL, seed=s)).numbers for s in (3, 3, 4))
     assert first == again
@@ -327,7 +243,7 @@ def test_the_command_prints_and_writes(data, tmp_path, capsys):
     written = json.loads(numbers.read_text())
     assert written.keys() >= KEYS
     assert written["people"] == ["00", "01", "02"]
-    pictures = [f"{name}.png" for name in ("come_back", "rollouts")]
+    pictures = ["rollouts.png"]
     assert sorted(p.name for p in out.iterdir() if p.suffix == ".png") == pictures
     assert all(f"wrote {out / picture}" in printed for picture in pictures)
     assert "| foot skate, median [m/s] |" in card.read_text()

@@ -23,7 +23,7 @@ from dropsim.files.atomic import atomic_path, refuse_read_only
 from dropsim.motion.motion import Motion
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import DivergedError, Simulator
-from dropsim.priors.named import open_prior
+from dropsim.priors.named import open_pose, open_prior
 
 Arrays = dict[str, np.ndarray]
 """Columns by name, with a row for every person; `finished` also has rows for people whose simulation diverged."""
@@ -45,17 +45,18 @@ class Body:
     """Settings of a simulator, as plain values that name a result and can be sent to another process."""
 
     options: SimulatorOptions = field(default_factory=SimulatorOptions)
-    unit_masses: bool = False
-    """Use the paper's equal masses instead of a body's."""
     prior: str = "field"
     """Name, file or folder of the prior, as `open_prior` takes it."""
-    prior_digest: str = ""
-    """Digest of that file or folder, so that other numbers under the same name make other results."""
+    pose: str = ""
+    """File or folder of the model of poses, as `open_pose` takes it; empty for the package's."""
+    digests: tuple[str, str] = ("", "")
+    """Digests of the two, so that other numbers under the same name make other results."""
 
     @classmethod
-    def of(cls, num_samples: int | None, prior: str = "field") -> "Body":
-        """Return the default body with K samples and a prior."""
-        return cls(SimulatorOptions(num_samples=num_samples), prior=prior, prior_digest=_digest(Path(prior)))
+    def of(cls, num_samples: int | None, prior: str = "field", *, method: str = "default", pose: str = "") -> "Body":
+        """Return a body with K samples, a prior, a method (as `SimulatorOptions.of_method` takes it) and poses."""
+        options = SimulatorOptions.of_method(method, num_samples=num_samples)
+        return cls(options, prior, pose, (_digest(Path(prior)), _digest(Path(pose)) if pose else ""))
 
     def changed(self, **options: bool | int | float) -> "Body":
         """Return the same with other options of the simulator."""
@@ -63,10 +64,7 @@ class Body:
 
     def simulator(self) -> Simulator:
         """Build the simulator."""
-        prior = open_prior(self.prior)
-        if self.unit_masses:
-            object.__setattr__(prior, "skeleton", prior.skeleton.with_unit_masses())
-        return Simulator(prior, options=self.options)
+        return Simulator(open_prior(self.prior), options=self.options, pose=open_pose(self.pose or None))
 
 
 def _digest(path: Path) -> str:

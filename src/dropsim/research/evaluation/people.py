@@ -12,17 +12,13 @@ from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
 from dropsim.physics.step import Simulator
 from dropsim.priors.intent import Intent
-from dropsim.priors.prior import Prior, State
+from dropsim.priors.prior import State
 from dropsim.research.evaluation.harness import survivors
 from dropsim.research.training.starts import stacked
 from dropsim.scene import Element, Person, Scene, SceneContext, StepInputs, World, run
 from dropsim.scene.element import joints_of
 from dropsim.scene.perturbations import ahead_of
 
-FULL, ALONE, RAGDOLL = "full", "prior alone", "ragdoll"
-"""The simulator, and two baselines: the prior without a body, and a body without a prior."""
-NO_PRIOR = {"kinematic": False, "range_of_motion": False, "correct": False, "num_samples": 1}
-"""Options of a ragdoll: momentum, bones and contact only."""
 SPEEDS = {"stand": 0.0, "walk": 1.2, "run": 2.5}
 """Speed straight ahead that people of each start want [m/s]."""
 JUMPED = 1.08
@@ -108,16 +104,14 @@ def toward(degrees: float, newtons: float) -> tuple[float, float, float]:
 
 
 def simulate_trials(
-    simulator: Simulator, trials: Sequence[Trial], num_frames: int
+    simulator: Simulator, trials: Sequence[Trial], num_frames: int, *, get_up: bool = True
 ) -> tuple[Motion | None, Bool[np.ndarray, "b"]]:
     """Return the motions of the trials that went through to the end, along a batch dimension, and which these are."""
 
     def together(some: Sequence[Trial]) -> Motion:
         starts = stacked([simulator.prior.start(trial.start, seed=trial.seed) for trial in some])
         rng = Streams([trial.seed for trial in some])
-        # Getting up is scripted: a body without a prior must not do it.
-        acted = Acted(forces=forces_of_trials(some))
-        return roam(simulator, starts, acted, rng, num_frames, get_up=simulator.options.kinematic)
+        return roam(simulator, starts, Acted(forces=forces_of_trials(some)), rng, num_frames, get_up=get_up)
 
     return survivors(trials, together)
 
@@ -188,51 +182,15 @@ def direction(q: Float[np.ndarray, "*b 22 3 3"], degrees: float | int) -> Float[
 
 
 def branch_out(
-    simulator: Simulator,
-    start: str,
-    lead: tuple[State, Streams],
-    branches: Sequence[Branch],
-    num_frames: int,
-    method: str,
+    simulator: Simulator, start: str, lead: tuple[State, Streams], branches: Sequence[Branch], num_frames: int
 ) -> tuple[Motion | None, Bool[np.ndarray, "w"]]:
     """Return the motions of the branches that went through, and which these are; the first frame is the branch."""
-    (people, rng), speed = lead, SPEEDS[start]
+    people, rng = lead
     forces = forces_of(branches, people, simulator.skeleton.masses, simulator.prior.fps)
-    simulator = simulator.with_options(**NO_PRIOR) if method == RAGDOLL else simulator
 
     def together(some: Sequence[int]) -> Motion:
         owners = [branches[i].person for i in some]
-        acted, streams = Acted.ahead(speed, len(some), forces[some]), rng.branched(owners)
-        if method == ALONE:
-            return moved_alone(simulator.prior, people[owners], acted, streams, num_frames)
-        # Getting up is scripted: a body without a prior must not do it.
-        return roam(simulator, people[owners], acted, streams, num_frames, get_up=method == FULL)
+        acted = Acted.ahead(SPEEDS[start], len(some), forces[some])
+        return roam(simulator, people[owners], acted, rng.branched(owners), num_frames)
 
-    motion, finished = survivors(range(len(branches)), together)
-    if method == ALONE and motion is not None:
-        finished = np.asarray(np.isfinite(motion.joints).all((-1, -2, -3)))
-        motion = motion.map(lambda values: values[finished]) if finished.any() else None
-    return motion, finished
-
-
-def moved_alone(prior: Prior, start: State, acted: Acted, rng: Streams, num_frames: int) -> Motion:
-    """Return what the prior makes of pushes without a body: people are moved as free bodies of their mass."""
-    mass, h = float(prior.skeleton.masses.sum()), 1 / prior.fps
-    assert acted.wanted is not None
-    assert acted.forces is not None
-    intent, forces = Intent.toward(acted.wanted[:, 0, :2]), acted.forces
-    states, index = [start], 0 if prior.starts_at_mode else 1
-    for frame in range(num_frames - 1):
-        chosen = prior.propose(states[-1], 2, rng, intent).pick(index)
-        change = h * forces[:, frame].sum(-2) / mass if frame < forces.shape[1] else np.zeros((len(start.x), 3))
-        # The prior goes on from the velocity that the push gave.
-        memory = prior.apply_impulse(prior.commit(chosen, chosen.x, chosen.q), change)
-        x = chosen.x + h * change[:, None]
-        states.append(State(x, (x - states[-1].x) / h, chosen.q, memory))
-    return motion_of(prior, states)
-
-
-def motion_of(prior: Prior, states: Sequence[State]) -> Motion:
-    """Return states over time as a motion."""
-    joints, q = np.stack([state.x for state in states], axis=-3), np.stack([state.q for state in states], axis=-4)
-    return Motion(prior.skeleton, prior.fps, joints[..., 0, :], q, joints, name=prior.name)
+    return survivors(range(len(branches)), together)

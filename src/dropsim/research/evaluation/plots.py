@@ -42,7 +42,7 @@ Figure = Sequence[Panel]
 
 
 def draw(figure: Figure, path: Path) -> Path:
-    """Draw panels as PNG, SVG, and their curves as CSV; return the PNG."""
+    """Draw panels as PNG, and write their curves as CSV; return the PNG."""
     drawn, (row,) = new_figure(1, len(figure))
     for axes, panel in zip(row, figure, strict=True):
         log = panel.axes.get("yscale") == "log"
@@ -56,7 +56,7 @@ def draw(figure: Figure, path: Path) -> Path:
         axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y, **panel.axes)
         if panel.curves:
             axes.legend(fontsize=7)
-    save_figure(drawn, path, vector=True)
+    save_figure(drawn, path)
     rows = []
     for panel in figure:
         for label, (x, y) in panel.points().items():
@@ -81,12 +81,7 @@ def new_figure(
     return figure, figure.subplots(rows, columns, squeeze=False, **axes)
 
 
-def save_figure(figure: Any, path: Path, *, vector: bool = False) -> None:  # noqa: ANN401 - not loaded here
-    """Write a PNG, and an SVG next to it if wanted; the same figure makes the same files."""
+def save_figure(figure: Any, path: Path) -> None:  # noqa: ANN401 - not loaded here
+    """Write a PNG; the same figure makes the same file."""
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=110)
-    if vector:
-        import matplotlib as mpl
-
-        with mpl.rc_context({"svg.hashsalt": path.stem}), atomic_path(path.with_suffix(".svg")) as temporary:
-            figure.savefig(temporary, metadata={"Date": None})

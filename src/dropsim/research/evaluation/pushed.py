@@ -34,12 +34,12 @@ NEAR = 0.05
 
 
 def push_branches(
-    body: Body, seeds: Sequence[int], *, start: str, branches: Sequence[Branch], num_frames: int, method: str
+    body: Body, seeds: Sequence[int], *, start: str, branches: Sequence[Branch], num_frames: int
 ) -> Arrays:
     """Simulate a few people of one start, each in many branches; rows are the branches that went through, in order."""
     simulator = body.simulator()
     lead = lead_in(simulator, start, seeds)
-    motion, finished = branch_out(simulator, start, lead, branches, num_frames, method)
+    motion, finished = branch_out(simulator, start, lead, branches, num_frames)
     if motion is None:
         return {"finished": finished}
     whole = [branch for branch, done in zip(branches, finished, strict=True) if done]

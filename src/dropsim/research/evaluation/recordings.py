@@ -13,10 +13,8 @@ from dropsim.motion.reading import ENDINGS
 from dropsim.physics import metrics
 
 KINDS = ("run", "jump")
-CLIPS = 12
-"""Number of recordings of each kind, spread over all that there are."""
-FRAMES = 300
-"""Length of a recording at most [frames]."""
+CLIPS, FRAMES = 12, 300
+"""Number of recordings of each kind, spread over all that there are, and their length at most [frames]."""
 Item = TypeVar("Item")
 
 
@@ -31,23 +29,22 @@ class Recorded:
     cylinders: np.ndarray
     """Wrench with solid bones."""
 
-    @classmethod
-    def of(cls, name: str, kind: str, motion: Motion) -> "Recorded":
-        """Measure a recording."""
-        wrenches = [metrics.root_wrench(motion, cylinders=solid)[1:-1] for solid in (False, True)]
-        return cls(name, kind, *(np.linalg.norm(wrench, axis=-1) for wrench in wrenches))
-
     @property
     def likeness(self) -> float:
         """Correlation of the two curves; NaN if one does not change."""
-        if min(self.points.std(), self.cylinders.std()) == 0:
-            return float("nan")
-        return float(np.corrcoef(self.points, self.cylinders)[0, 1])
+        changes = min(self.points.std(), self.cylinders.std()) > 0
+        return float(np.corrcoef(self.points, self.cylinders)[0, 1]) if changes else float("nan")
 
 
 def measure_recordings(folder: Path) -> list[Recorded]:
     """Measure runs and jumps of a built data set, or of a folder of BVH or AMASS files named by what they show."""
-    recorded = [Recorded.of(name, kind, motion) for kind in KINDS for name, motion in recorded_motions(folder, kind)]
+    recorded = list[Recorded]()
+    for kind in KINDS:
+        for name, motion in recorded_motions(folder, kind):
+            start = max(0, (len(motion) - FRAMES) // 2)  # people may wait at the ends
+            middle = motion.slice(start, start + FRAMES)
+            wrenches = [metrics.root_wrench(middle, cylinders=solid)[1:-1] for solid in (False, True)]
+            recorded.append(Recorded(name, kind, *(np.linalg.norm(wrench, axis=-1) for wrench in wrenches)))
     if not recorded:
         where = "by the index of the data set or by the names of its files"
         raise ValueError(f"{folder}: holds no running or jumping, {where}")
@@ -60,20 +57,14 @@ def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
         raise ValueError(f"{folder}: there is no such folder of recordings")
     if (folder / "index.json").exists():
         for clip in spread([clip for clip in index_of(folder) if clip.category == kind]):
-            yield clip.name, _middle(read_clip(folder, clip))
+            yield clip.name, read_clip(folder, clip)
         return
     files = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in ENDINGS]
     for path in spread([path for path in files if category_of_name(path.stem) == kind]):
-        yield path.stem, _middle(read_on_floor(path))
+        yield path.stem, read_on_floor(path)
 
 
 def spread(items: Sequence[Item]) -> list[Item]:
     """Take a few evenly out of many."""
     count = min(CLIPS, len(items))
     return [items[i * len(items) // count] for i in range(count)]
-
-
-def _middle(motion: Motion) -> Motion:
-    """Cut the middle out of a long recording: people may wait at its ends."""
-    start = max(0, (len(motion) - FRAMES) // 2)
-    return motion.slice(start, start + FRAMES)

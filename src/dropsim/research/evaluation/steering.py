@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,15 @@ from dropsim.research.evaluation.harness import (
 )
 from dropsim.research.evaluation.people import JUMPED, Acted, roam
 from dropsim.research.evaluation.pushed import bank_of
-from dropsim.research.evaluation.report import Report, Statistic, Table, column_rows, resampled, share, statistic_rows
+from dropsim.research.evaluation.report import (
+    Report,
+    Statistic,
+    Table,
+    column_rows,
+    report_statistics,
+    resampled,
+    share,
+)
 from dropsim.research.evaluation.scenarios import run_scenario, state_of_health, turn_errors
 from dropsim.scene.scenarios import SCENARIOS
 
@@ -303,18 +311,11 @@ def evaluate_steering(
     statistics = list(steering_statistics(tables, protocol.seconds, recorded))
     scenes = {name.removeprefix("scenario "): scene_numbers(people) for name, people in tables.items()}
     rows = [{"name": name, **numbers} for name, numbers in scenes.items()]
-    return Report(
-        name="steering",
-        title="People whom nobody touches, and people who are led",
-        tables={
-            "steering": Table("People whom nobody touches", statistic_rows(statistics)),
-            "scenarios": Table("Every task, manoeuvre and scenario", column_rows(COLUMNS, rows)),
-        },
-        numbers={"statistics": [asdict(one) for one in statistics], "scenarios": scenes},
-        protocol=protocol,
-        caption=f"{protocol.people} people for {protocol.seconds:g} s, {protocol.seeds} seeds of each scenario",
-        diverged=num_diverged(tables.values()),
-    )
+    caption = f"{protocol.people} people for {protocol.seconds:g} s, {protocol.seeds} seeds of each scenario"
+    report = report_statistics("steering", "People whom nobody touches", statistics, protocol, caption, tables)
+    scenarios = Table("Every task, manoeuvre and scenario", column_rows(COLUMNS, rows))
+    numbers = {**report.numbers, "scenarios": scenes}
+    return replace(report, tables={**report.tables, "scenarios": scenarios}, numbers=numbers)
 
 
 def steering_statistics(
