@@ -27,7 +27,6 @@ from dropsim.research.evaluation.harness import (
     run_chunks,
     survivors,
 )
-from dropsim.research.evaluation.people import Trial, forces_of_trials, simulate_trials, toward
 
 BODY = Body()
 
@@ -162,31 +161,6 @@ def test_people_who_diverge_are_left_out_and_nobody_else():
 
 def test_joining_keeps_everybody():
     assert joined([people([1, 2]), people([3])]).root[:, 0, 0].tolist() == [1.0, 2.0, 3.0]
-
-
-def test_forces_act_for_their_frames_and_are_shared():
-    trials = [Trial("walk", 0, (100.0, 0.0, 0.0), "torso", 3, 2), Trial("walk", 0, (0.0, 50.0, 0.0), "pelvis", 4, 1)]
-    forces = forces_of_trials(trials)
-    assert forces[0].sum(-2)[:, 0].tolist() == [0, 0, 0, 100, 100]
-    assert forces[1].sum(-2)[:, 1].tolist() == [0, 0, 0, 0, 50]
-    # Five joints of the torso have a fifth each.
-    assert np.unique(np.linalg.norm(forces[0, 3], axis=-1)).tolist() == pytest.approx([0, 20])
-
-
-@pytest.mark.parametrize(("degrees", "way"), [(0.0, (0, 1)), (90.0, (-1, 0)), (180.0, (0, -1)), (270.0, (1, 0))])
-def test_directions_are_counted_from_the_front(degrees, way):
-    assert toward(degrees, 10.0) == pytest.approx((10 * way[0], 10 * way[1], 0))
-
-
-def test_every_trial_has_its_own_push():
-    # Two people of one start and seed, pushed apart, are mirror images of nothing but go opposite ways.
-    trials = [Trial("stand", 1, toward(degrees, 300.0), "torso", 1, 6) for degrees in (90.0, 270.0)]
-    motion, finished = simulate_trials(Body.of(2).simulator(), trials, 12)
-    assert finished.all()
-    assert motion is not None
-    moved = motion.root[:, -1, 0] - motion.root[:, 0, 0]
-    assert moved[0] < -0.02
-    assert moved[1] > 0.02
 
 
 def test_a_body_says_what_it_changes(tmp_path):

@@ -9,11 +9,11 @@ import pytest
 from dropsim.apps.cli import main
 from dropsim.motion.amass import write_amass
 from dropsim.motion.synthetic import stepping_clip
-from dropsim.research.evaluation import claims
+from dropsim.research.evaluation import claims, paper
 from dropsim.research.evaluation.bench import Row, Timing
+from dropsim.research.evaluation.claims import Recorded, measure_recordings, spread
 from dropsim.research.evaluation.harness import Body
-from dropsim.research.evaluation.paper import PaperOptions, random_trials, startable
-from dropsim.research.evaluation.recordings import Recorded, measure_recordings, spread
+from dropsim.research.evaluation.paper import PaperOptions, Trial, push_toward, random_trials, startable
 
 T = 240
 
@@ -181,8 +181,22 @@ def test_nothing_is_reproduced_by_people_who_fall_before_the_push():
 def test_fewer_motions_are_the_first_of_more():
     assert random_trials(3, 5) == random_trials(9, 5)[:3]
     assert random_trials(3, 5) != random_trials(3, 6)
-    assert all(300 <= np.hypot(*trial.force[:2]) <= 700 and trial.end == 78 for trial in random_trials(50, 0))
-    assert all(10 <= np.hypot(*trial.force[:2]) <= 20 for trial in random_trials(50, 0, (10.0, 20.0)))
+    assert all(300 <= np.hypot(*trial.push.force[:2]) <= 700 for trial in random_trials(50, 0))
+    assert all(10 <= np.hypot(*trial.push.force[:2]) <= 20 for trial in random_trials(50, 0, (10.0, 20.0)))
+
+
+def test_a_push_acts_in_the_papers_frames(monkeypatch):
+    motions = []
+    monkeypatch.setattr(paper, "all_energies", lambda motion: motions.append(motion) or {})
+    trials = [Trial(1, "stand", push_toward(degrees, 300.0)) for degrees in (90.0, 270.0)]
+    numbers = paper.measure_energies(Body.of(2), trials, num_frames=85, get_up=False)
+    assert numbers["finished"].all()
+    forces = motions[0].external_forces.sum(-2)
+    # A frame has the force of the step that led to it.
+    assert np.flatnonzero(np.abs(forces).max((0, 2)) > 1).tolist() == list(range(64, 79))
+    np.testing.assert_allclose(forces[:, 70], [[-300.0, 0.0, 0.0], [300.0, 0.0, 0.0]], atol=1e-6)
+    moved = motions[0].root[:, -1, 0] - motions[0].root[:, 0, 0]
+    assert moved[0] < -0.02 < 0.02 < moved[1]
 
 
 def people(options):
@@ -196,7 +210,7 @@ def test_the_plan_has_every_motion_in_every_form():
     options = PaperOptions(motions=60, longer=30, method="paper")
     counts = {name: len(trials) for name, trials in people(options).items()}
     assert counts | {"full": 60, "calm": 60, "ablated": 60, "mean": 60, "longer": 30, "walk": 8, "follow": 8} == counts
-    assert all(trial.force == (0, 0, 0) for trial in people(options)["calm"])
+    assert all(trial.push.force == (0, 0, 0) for trial in people(options)["calm"])
     chunks = options.chunks(Body.of(4, method="paper"))
     assert len({repr(chunk) for chunk in chunks}) == len(chunks)
     assert not any(chunk.body.options.settle for chunk in chunks)
@@ -206,7 +220,7 @@ def test_the_plan_has_every_motion_in_every_form():
 
 def test_every_push_is_in_the_range_that_was_asked_for():
     tables = people(PaperOptions(motions=20, newtons=(150.0, 350.0)))
-    forces = {name: [np.hypot(*trial.force[:2]) for trial in tables[name]] for name in ("full", "run", "walk")}
+    forces = {name: [np.hypot(*trial.push.force[:2]) for trial in tables[name]] for name in ("full", "run", "walk")}
     assert all(150 <= force <= 350 for of in forces.values() for force in of)
     assert set(np.round(forces["walk"], 6)) == {250.0}
 

@@ -24,13 +24,15 @@ from dropsim.priors.prior import Candidates
 from dropsim.research.evaluation.harness import Body
 from dropsim.research.evaluation.prior import (
     PriorEvaluation,
+    alternate_features,
     evaluate_prior,
+    frechet,
     measure_activity,
     quality_of,
     refuse_same_people,
     speed_biases,
+    window_features,
 )
-from dropsim.research.evaluation.windows import alternate_features, frechet, window_features
 
 SHAPE = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True)
 CLIP = stepping_clip(4.0)

@@ -1,7 +1,7 @@
 """Measures of motion quality: functions of a Motion, batched over its leading dimensions, in the unit of the name.
 
 `since` and `end` are frames: one number for everybody, or one per person. The Frechet distance, which compares sets of
-motions, is in `research.evaluation.windows`, and speed, which depends on the machine, in `research.evaluation.bench`.
+motions, is in `research.evaluation.prior`, and speed, which depends on the machine, in `research.evaluation.bench`.
 """
 
 import functools

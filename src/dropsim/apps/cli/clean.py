@@ -121,8 +121,7 @@ def write_report(path: Path, name: str, recording: "Motion", cleaned: "Cleaned")
     import numpy as np
 
     from dropsim.motion.contacts import FEET, sphere_heights
-    from dropsim.research.evaluation.plots import new_figure, save_figure
-    from dropsim.research.evaluation.report import write_text
+    from dropsim.research.evaluation.report import new_figure, save_figure, write_text
 
     figure, axes = new_figure(2, 2, size=(12.0, 6.0), sharex=True)
     time = np.arange(len(recording)) / recording.fps

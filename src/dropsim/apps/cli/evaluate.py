@@ -241,19 +241,13 @@ class Steering(_Simulated):
     """Scenarios that are run."""
     samples: Samples = None
     """Candidates of the prior a frame."""
-    recordings: Recordings = None
-    """A data set of `dropsim data build`, whose held-out people foot skate and jerk are compared with."""
 
     def evaluate(self, folder: Path, how: dict[str, Any]) -> "Report":
-        from dropsim.motion.clips import load
-        from dropsim.research.evaluation.steering import RecordedPaces, SteeringProtocol, evaluate_steering
+        from dropsim.research.evaluation.steering import SteeringProtocol, evaluate_steering
 
         make = SteeringProtocol.quick if self.quick else SteeringProtocol
-        protocol, recorded = make(**self._given("people", "seeds", "scenarios")), None
-        if self.recordings is not None:
-            motions = [motion for _, motion in load(self.recordings, held_out=True)]
-            recorded = RecordedPaces.of(motions, "held-out people")
-        return evaluate_steering(self._body(self.samples), protocol, folder, recorded=recorded, **how)
+        protocol = make(**self._given("people", "seeds", "scenarios"))
+        return evaluate_steering(self._body(self.samples), protocol, folder, **how)
 
 
 @dataclass(frozen=True)
@@ -312,7 +306,7 @@ class All(_Simulated):
             del sizes[Prior]
         names = ("prior", "body", "pose", "method", "seed", "quick", "workers")
         common = {name: getattr(self, name) for name in names}
-        compared = {Steering: "recordings", Prior: "data", Paper: "recordings"}
+        compared = {Prior: "data", Paper: "recordings"}
         for command, size in sizes.items():
             recordings = {compared[command]: self.recordings} if command in compared else {}
             command(**common, **size, **recordings, out=self.out / command.__name__.lower()).run()

@@ -12,7 +12,6 @@ from dropsim.research.evaluation.report import Report, Statistic, report_statist
 from dropsim.research.evaluation.response import ResponseProtocol, response_statistics
 from dropsim.research.evaluation.steering import (
     FALLS,
-    RecordedPaces,
     SteeringProtocol,
     measure_bank,
     steering_statistics,
@@ -80,7 +79,7 @@ def evaluate_behaviour(
     law = "a simulation that cannot go on is a defect"
     diverged = float(num_diverged(tables.values()))
     statistics = (
-        *steering_statistics(tables, protocol.steering.seconds, RecordedPaces(tables["bank"]["paces"])),
+        *steering_statistics(tables, protocol.steering.seconds, tables["bank"]["paces"]),
         *response_statistics(tables),
         *_postures(tables),
         Statistic("diverged people", diverged, "people", people, 0.0, "0", law),

@@ -107,18 +107,13 @@ class Row:
         """Frames a second of all people together, in a world."""
         return self.people / self.world.median
 
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values; times in seconds, memory in bytes, rates in frames of people a second."""
-        values = asdict(self)
-        rates = {"fps": self.fps, "world_fps": self.world_fps}
-        return values | rates | {"memory_per_person": values.pop("memory")}
-
     def cells(self) -> dict[str, Any]:
         """Return the values of the table's columns."""
         times = {"step": self.step.median, "spread": self.step.spread, "processor": self.step.processor}
         times |= {name: timing.processor for name, timing in self.stages.items()}
-        milliseconds = {name: 1000 * seconds for name, seconds in times.items()}
-        return self.as_json() | milliseconds | {"memory": self.memory / 1000}
+        rates = {"fps": self.fps, "world_fps": self.world_fps, "memory": self.memory / 1000}
+        sizes = {"people": self.people, "samples": self.samples}
+        return {**sizes, **rates, **{name: 1000 * seconds for name, seconds in times.items()}}
 
 
 @dataclass(frozen=True)
@@ -144,10 +139,11 @@ class Bench:
             "world_fps_one": one and one.world_fps,
             "world_fps_256": many and many.world_fps,
         }
-        return {**main, **self.numbers, "rows": [row.as_json() for row in self.rows]}
+        rows = [asdict(row) | {"fps": row.fps, "world_fps": row.world_fps} for row in self.rows]
+        return {**main, **self.numbers, "rows": rows}
 
     def table(self) -> list[list[str]]:
-        """Lay the rows out under a header."""
+        """Lay the rows out under a header; times are in milliseconds, memory is in kB."""
         return column_rows(COLUMNS, [row.cells() for row in self.rows])
 
 

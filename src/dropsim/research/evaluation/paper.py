@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -23,7 +23,7 @@ from dropsim.priors.cvae import CVAENetwork, CVAEPrior
 from dropsim.priors.named import open_prior
 from dropsim.priors.pose import PosePrior
 from dropsim.research.evaluation.bench import measure_size
-from dropsim.research.evaluation.claims import END, FOLLOWS, PUSHED, Claim, judge, median
+from dropsim.research.evaluation.claims import END, FOLLOWS, PUSHED, Claim, judge, measure_recordings, median
 from dropsim.research.evaluation.harness import (
     Arrays,
     Body,
@@ -36,12 +36,9 @@ from dropsim.research.evaluation.harness import (
     run_chunks,
     survivors,
 )
-from dropsim.research.evaluation.people import Trial, simulate_trials, toward
-from dropsim.research.evaluation.plots import Figure, Panel
-from dropsim.research.evaluation.recordings import measure_recordings
-from dropsim.research.evaluation.report import Report, Table
+from dropsim.research.evaluation.report import Figure, Panel, Report, Table
 from dropsim.research.evaluation.scenarios import hand_gap
-from dropsim.scene import Drag, Follow, run
+from dropsim.scene import Drag, Follow, Person, Push, Scene, batch_scenes, run
 from dropsim.scene.scenarios import scenario
 
 CATEGORIES = ("walk", "run", "turn", "stand", "jump", "crouch", "dance", "sport")
@@ -59,6 +56,21 @@ CONTROL = "random"
 """Name of the prior with random weights."""
 ENERGIES = ("kinematic", "kinematic_mode", "momentum", "contact", "range_of_motion", "rigidity")
 """Energies that are drawn."""
+
+
+class Trial(NamedTuple):
+    """One person and their push."""
+
+    seed: int
+    start: str
+    """Category of the bank of starts."""
+    push: Push
+
+
+def push_toward(degrees: float, newtons: float, part: str = "torso") -> Push:
+    """Return the paper's push, counterclockwise from the front of somebody from the bank of starts."""
+    first, end = (frame / 30 for frame in PUSHED)
+    return Push.toward(f"{degrees:.9f}", newtons, part=part, start=first, duration=end - first)
 
 
 @dataclass(frozen=True)
@@ -130,10 +142,10 @@ class PaperOptions:
     def chunks(self, body: Body) -> list[Chunk]:
         """Return all work, the longest first, so that no worker is left with one at the end."""
         trials = random_trials(self.motions, self.seed, self.newtons, startable(body.prior))
-        force, (first, end) = toward(90.0, sum(self.newtons) / 2), PUSHED
-        walks = [Trial("walk", self.seed + i, force, "pelvis", first, end - first) for i in range(self.walks)]
-        runs = [replace(trial, start="run") for trial in random_trials(self.runs, self.seed + 1, self.newtons)]
-        calm = [replace(trial, force=(0.0, 0.0, 0.0)) for trial in trials]
+        push = push_toward(90.0, sum(self.newtons) / 2, "pelvis")
+        walks = [Trial(self.seed + i, "walk", push) for i in range(self.walks)]
+        runs = [trial._replace(start="run") for trial in random_trials(self.runs, self.seed + 1, self.newtons)]
+        calm = [trial._replace(push=push_toward(0.0, 0.0)) for trial in trials]
         forms: Mapping[str, tuple[Body, Sequence[Trial]]] = {
             "full": (body, trials),
             "calm": (body, calm),
@@ -167,18 +179,25 @@ def random_trials(
     count: int, seed: int, newtons: tuple[float, float] = HARD, categories: Sequence[str] = CATEGORIES
 ) -> list[Trial]:
     """Draw motions, and for each a push on the torso in any horizontal direction; more begin with the same ones."""
-    rng, (first, end), trials = np.random.default_rng(seed), PUSHED, []
+    rng, trials = np.random.default_rng(seed), list[Trial]()
     for i in range(count):
         kind, angle, size = rng.random(3).tolist()
-        force = toward(360 * angle, newtons[0] + (newtons[1] - newtons[0]) * size)
-        category = categories[int(kind * len(categories))]
-        trials.append(Trial(category, seed * 1000 + i, force, "torso", first, end - first))
+        push = push_toward(360 * angle, newtons[0] + (newtons[1] - newtons[0]) * size)
+        trials.append(Trial(seed * 1000 + i, categories[int(kind * len(categories))], push))
     return trials
 
 
 def measure_energies(body: Body, trials: Sequence[Trial], *, num_frames: int, get_up: bool) -> Arrays:
     """Simulate pushed people, and return their energies and root wrenches in every frame."""
-    motion, finished = simulate_trials(body.simulator(), trials, num_frames, get_up=get_up)
+    simulator = body.simulator()
+
+    def together(some: Sequence[Trial]) -> Motion:
+        scenes = [Scene((Person(trial.start),), (trial.push,), get_up=get_up) for trial in some]
+        seeds = [trial.seed for trial in some]
+        world, start = batch_scenes(scenes, simulator, seeds)
+        return run(world, num_frames, seeds, start=start).motions[0]
+
+    motion, finished = survivors(trials, together)
     if motion is None:
         return {"finished": finished}
     return {f"energy_{name}": values for name, values in all_energies(motion).items()} | {

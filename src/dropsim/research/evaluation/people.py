@@ -1,6 +1,5 @@
 """People who want something and to whom something is done, each in a world of their own, simulated as one batch."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +13,6 @@ from dropsim.physics.step import Simulator
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import State
 from dropsim.research.evaluation.harness import survivors
-from dropsim.research.training.starts import stacked
 from dropsim.scene import Element, Person, Scene, SceneContext, StepInputs, World, run
 from dropsim.scene.element import joints_of
 from dropsim.scene.perturbations import ahead_of
@@ -62,58 +60,6 @@ def roam(
     world = World(Scene((Person(),), (acted,), get_up=get_up), simulator)
     start = world.start_from(people.map(lambda values: values[:, None]))
     return run(world, num_frames, [], start=start, rng=rng.unflatten(len(people.x), 1)).motions[0]
-
-
-# --- Trials: people of the bank of starts, each with a push of their own.
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One person and their push."""
-
-    start: str
-    """Category of the bank of starts."""
-    seed: int
-    force: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Force in the world [N]; people from the bank face +y."""
-    part: str = "torso"
-    first: int = 63
-    """Frame from which on it acts."""
-    frames: int = 15
-    """Number of frames that it lasts; the paper's."""
-
-    @property
-    def end(self) -> int:
-        """First frame without it."""
-        return self.first + self.frames
-
-
-def forces_of_trials(trials: Sequence[Trial]) -> Float[np.ndarray, "b t 22 3"]:
-    """Return the pushes of every frame, each shared evenly by the joints of its part [N]."""
-    forces = np.zeros((len(trials), max(trial.end for trial in trials), NUM_JOINTS, 3))
-    for row, trial in zip(forces, trials, strict=True):
-        joints = list(joints_of(trial.part))
-        row[trial.first : trial.end, joints] = np.array(trial.force) / len(joints)
-    return forces
-
-
-def toward(degrees: float, newtons: float) -> tuple[float, float, float]:
-    """Return a horizontal force at an angle counterclockwise from the front of somebody who faces +y [N]."""
-    angle = math.radians(degrees + 90.0)
-    return newtons * math.cos(angle), newtons * math.sin(angle), 0.0
-
-
-def simulate_trials(
-    simulator: Simulator, trials: Sequence[Trial], num_frames: int, *, get_up: bool = True
-) -> tuple[Motion | None, Bool[np.ndarray, "b"]]:
-    """Return the motions of the trials that went through to the end, along a batch dimension, and which these are."""
-
-    def together(some: Sequence[Trial]) -> Motion:
-        starts = stacked([simulator.prior.start(trial.start, seed=trial.seed) for trial in some])
-        rng = Streams([trial.seed for trial in some])
-        return roam(simulator, starts, Acted(forces=forces_of_trials(some)), rng, num_frames, get_up=get_up)
-
-    return survivors(trials, together)
 
 
 # --- Branches: people lead in; then the same person goes on under many perturbations, with the same random numbers.
