@@ -1,22 +1,14 @@
 """Where the shards are made: in this process, in several, or on a Ray cluster. The result does not depend on it."""
 
-import multiprocessing
+import functools
 import os
-import signal
-import threading
-from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from multiprocessing.connection import Connection
 from pathlib import Path
 
+from dropsim.research import processes
 from dropsim.research.synthesis.dataset import is_done, make_shard
 from dropsim.research.synthesis.recipe import Recipe
-
-RETRIES = 5
-"""How often a shard is made again if its worker or machine went away."""
 
 
 def here(recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:
@@ -28,50 +20,7 @@ def here(recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:
 
 def in_processes(num: int, recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:
     """Make shards in several processes of this machine; if one is killed, others make its shard again."""
-    waiting, killed = deque(shards), Counter[int]()
-    while waiting:
-        # Spawned, because a fork would inherit threads in whatever state they are in.
-        context = multiprocessing.get_context("spawn")
-        theirs, ours = context.Pipe(duplex=False)
-        pool, running = ProcessPoolExecutor(num, context, _begin_work, (theirs,)), dict[Future[None], int]()
-        try:
-            while waiting or running:
-                while waiting and len(running) < num:
-                    shard = waiting.popleft()
-                    running[pool.submit(make_shard, recipe, out, shard)] = shard
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    _raise_error_of(future, running[future])
-                    yield running.pop(future)
-        except BrokenProcessPool:
-            killed.update(running.values())
-            shard, times = killed.most_common(1)[0]
-            if times > RETRIES:
-                why = f"shard {shard}: its worker was killed {times} times, perhaps because memory ran out"
-                raise ValueError(f"{why}: run the same command again with fewer --workers to go on") from None
-            waiting.extendleft(running.values())
-        finally:
-            # After an error or Ctrl-C nobody waits for shards that are half made: workers end when this closes.
-            ours.close()
-            pool.shutdown(cancel_futures=True)
-
-
-def _raise_error_of(future: "Future[None]", shard: int) -> None:
-    try:
-        future.result()
-    except (OSError, ValueError) as error:
-        raise ValueError(f"shard {shard}: {error}") from None
-
-
-def _begin_work(line: Connection) -> None:
-    """Prepare a worker: the first process decides about Ctrl-C, and when it closes the line or is gone, workers end."""
-
-    def end() -> None:
-        line.poll(None)
-        os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=end, daemon=True).start()
+    return processes.in_processes(num, functools.partial(make_shard, recipe, out), shards, "shard {}".format)
 
 
 def on_ray(address: str, num: int, recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:
@@ -86,7 +35,7 @@ def on_ray(address: str, num: int, recipe: Recipe, out: Path, shards: Sequence[i
         raise ValueError('Ray is not installed: pip install "dropsim[scale]", or leave --ray out') from None
     _connect(ray, address, num)
     try:
-        task = ray.remote(num_cpus=1, max_retries=RETRIES)(make_shard)
+        task = ray.remote(num_cpus=1, max_retries=processes.RETRIES)(make_shard)
         shared, waiting, running = ray.put(recipe), iter(shards), dict[object, int]()
         while True:
             # The cluster may grow and shrink meanwhile.
@@ -103,7 +52,7 @@ def on_ray(address: str, num: int, recipe: Recipe, out: Path, shards: Sequence[i
             except RayError as error:
                 last = str(error).splitlines()[0]
                 raise ValueError(
-                    f"shard {shard} failed {RETRIES + 1} times on Ray, the last time with: {last}"
+                    f"shard {shard} failed {processes.RETRIES + 1} times on Ray, the last time with: {last}"
                 ) from None
             if not is_done(out, shard):
                 lost = f"shard {shard} was made on another machine and is not in {out} here"
