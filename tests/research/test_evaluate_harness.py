@@ -114,7 +114,11 @@ def test_every_module_that_simulates_decides():
     assert all(matches.values())
     decisive = {str(path) for paths in matches.values() for path in paths}
     others = {Path(file).relative_to(harness.PACKAGE).as_posix() for file in loaded if file not in decisive}
-    assert [name for name in others if not name.endswith("__init__.py") and not name.startswith(("files/", "research/processes"))] == []
+    assert [
+        name
+        for name in others
+        if not name.endswith("__init__.py") and not name.startswith(("files/", "research/processes"))
+    ] == []
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path):

@@ -145,7 +145,7 @@ def test_followers_have_to_keep_up_stay_up_and_keep_the_hand():
 
 
 def row(seconds):
-    return Row(1, 64, *[Timing(seconds, 0.0, seconds)] * 2, {}, 0.0)
+    return Row(1, 64, *[Timing(seconds, 0.0, seconds)] * 2, {})
 
 
 def test_speed_is_that_of_one_person():

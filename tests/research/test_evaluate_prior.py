@@ -24,27 +24,23 @@ from dropsim.priors.prior import Candidates
 from dropsim.research.evaluation.harness import Body
 from dropsim.research.evaluation.prior import (
     PriorEvaluation,
-    alternate_features,
     evaluate_prior,
-    frechet,
     measure_activity,
     quality_of,
     refuse_same_people,
     speed_biases,
-    window_features,
 )
 
 SHAPE = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True)
 CLIP = stepping_clip(4.0)
 UP = np.array([0.0, 0.0, 1.0])
-SMALL = PriorEvaluation(rollouts=4, seconds=2.0, num_samples=4, one_step_frames=24, diversity_samples=2)
+SMALL = PriorEvaluation(rollouts=4, seconds=2.0, num_samples=4, one_step_frames=24)
 KEYS = {
     "one_step_ratio_mode",
     "one_step_ratio_best",
     "human_share",
     "skate_ratio_alone",
     "penetration_mm",
-    "frechet",
 }
 
 
@@ -100,8 +96,6 @@ def test_constant_velocity_is_as_good_as_constant_velocity():
     numbers = evaluate_prior(made(Coasting), clips(), SMALL).numbers
     assert numbers["one_step_ratio_mode"] == 1.0
     assert numbers["one_step_ratio_best"] == 1.0
-    # It coasts, so the nearest candidate is where it would coast, shoved or not: no energy, and never out.
-    assert numbers["diversity_m"] == 0.0
 
 
 def test_the_best_of_several_is_nearest_and_the_mode_first():
@@ -157,41 +151,15 @@ def test_poses_out_of_range_are_counted():
         assert shares == [1.0, in_range, 100 * (1 - in_range)]
 
 
-def test_frechet_of_gaussians_is_known(rng):
-    a = rng.normal(size=(200, 5))
-    assert frechet(a, a) == pytest.approx(0.0, abs=1e-9)
-    # A shift adds its square; doubling about the mean leaves tr(C + 4 C - 2 * 2 C) = tr C.
-    shift = np.array([1.0, -2.0, 0.0, 0.5, 0.0])
-    assert frechet(a, a + shift) == pytest.approx(5.25, abs=1e-9)
-    assert frechet(a, a.mean(0) + 2 * (a - a.mean(0))) == pytest.approx(np.cov(a.T).trace(), rel=1e-9)
-    assert math.isnan(frechet(a[:1], a))
-
-
-def test_windows_do_not_know_where_they_are():
-    R, shift = exp(1.3 * UP), np.array([4.0, -1.0, 0.0])
-    q = np.concatenate((R @ CLIP.q[:, :1], CLIP.q[:, 1:]), axis=1)
-    elsewhere = Motion.from_rotations(CLIP.skeleton, CLIP.fps, CLIP.root @ R.T + shift, q)
-    here = window_features(CLIP)
-    assert here.shape == (3, 32)  # 120 frames, and a velocity takes two
-    np.testing.assert_allclose(window_features(elsewhere), here)
-    assert np.abs(window_features(CLIP.mirrored()) - here).max() > 1e-3
-
-
-def test_windows_are_dealt_out_in_turn():
-    first, second = alternate_features([CLIP, CLIP.slice(0, 50)])  # three windows, and one: a pair and nothing
-    np.testing.assert_array_equal(first, window_features(CLIP)[:1])
-    np.testing.assert_array_equal(second, window_features(CLIP)[1:2])
-
-
 def test_the_same_seed_gives_the_same_numbers():
     first, again, other = (evaluate_prior(tiny(), clips(), replace(SMALL, seed=s)).numbers for s in (3, 3, 4))
     assert first == again
-    assert first["frechet"] != other["frechet"]
+    assert first["rollouts"] != other["rollouts"]
 
 
 def test_progress_ends_where_it_says():
     seen = []
-    options = replace(SMALL, rollouts=3, diversity_samples=5, one_step_frames=10**6)
+    options = replace(SMALL, rollouts=3, one_step_frames=10**6)
     evaluate_prior(tiny(), clips(), options, lambda done, total: seen.append((done, total)))
     assert seen == [(i + 1, len(seen)) for i in range(len(seen))]
 
@@ -209,7 +177,7 @@ def test_weights_that_diverge_are_a_sentence():
         evaluate_prior(prior, clips(), SMALL)
 
 
-@pytest.mark.parametrize("change", [{"rollouts": 1}, {"seconds": 1.0}, {"num_samples": 0}, {"diversity_samples": 1}])
+@pytest.mark.parametrize("change", [{"rollouts": 1}, {"seconds": 1.0}, {"num_samples": 0}])
 def test_options_that_measure_nothing_are_refused(change):
     with pytest.raises(ValueError, match="at least"):
         replace(SMALL, **change)

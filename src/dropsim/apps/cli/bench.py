@@ -53,7 +53,6 @@ class Bench:
             result = measure.bench(prior_name(self.prior, self.body), **sizes, **how, watch=advance)
         print(markdown(result.table()))
         numbers, unit = result.numbers, "simulated seconds per processor second"
-        print(f"sgemm peak {numbers['sgemm_gflops']:.1f} GFLOP/s")
         if not self.quick:
             print(f"left out: more than {measure.MOST_CANDIDATES} candidates in a step (people times K)")
         print(f"peak memory of the process {numbers['peak_memory'] / 1e6:.0f} MB")

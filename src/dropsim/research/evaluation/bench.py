@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -31,8 +31,6 @@ PEOPLE = (1, 16, 64, 256, 1024)
 SAMPLES = (16, 64, 256)
 MOST_CANDIDATES = 65536
 """Candidates of one step beyond which a size is left out: their frames alone take two hundred megabytes."""
-GEMM_SIZE = 1024
-"""Size of the square matrices whose product gives the peak."""
 MOST_RUNS = 2000
 MUJOCO_STEP = 0.002
 """Time step of MuJoCo's humanoid [s]."""
@@ -57,7 +55,6 @@ COLUMNS = {
     "fps": "frames/s|.0f",
     "world_fps": "World frames/s|.0f",
     **{stage: f"{stage}|.2f" for stage in STAGES},
-    "memory": "kB a person|.0f",
 }
 """Columns of the table; times are in milliseconds, those of the stages are the processor's."""
 Times = list[tuple[float, float]]
@@ -94,8 +91,6 @@ class Row:
     """Duration of a step of the same people in a world, each alone in a scene: what a user runs."""
     stages: Mapping[str, Timing]
     """Durations of the parts of the step by name."""
-    memory: float
-    """Size of the arrays that a step takes and returns, per person [bytes]."""
 
     @property
     def fps(self) -> float:
@@ -111,7 +106,7 @@ class Row:
         """Return the values of the table's columns."""
         times = {"step": self.step.median, "spread": self.step.spread, "processor": self.step.processor}
         times |= {name: timing.processor for name, timing in self.stages.items()}
-        rates = {"fps": self.fps, "world_fps": self.world_fps, "memory": self.memory / 1000}
+        rates = {"fps": self.fps, "world_fps": self.world_fps}
         sizes = {"people": self.people, "samples": self.samples}
         return {**sizes, **rates, **{name: 1000 * seconds for name, seconds in times.items()}}
 
@@ -143,7 +138,7 @@ class Bench:
         return {**main, **self.numbers, "rows": rows}
 
     def table(self) -> list[list[str]]:
-        """Lay the rows out under a header; times are in milliseconds, memory is in kB."""
+        """Lay the rows out under a header; times are in milliseconds."""
         return column_rows(COLUMNS, [row.cells() for row in self.rows])
 
 
@@ -160,30 +155,18 @@ def bench(
     """Measure every size for some seconds, with people who walk on a floor by a prior as `open_prior` takes it."""
     sizes = [(p, k) for p in people for k in samples if p * k <= MOST_CANDIDATES]
     model = open_prior(prior)
-    # The peak before and after: on a shared machine it comes and goes.
-    peak, rows = sgemm_peak(seconds), list[Row]()
+    rows = list[Row]()
     for i, (p, k) in enumerate(sizes):
         rows.append(measure_size(Simulator(model, options=SimulatorOptions(num_samples=k)), p, seconds))
         if watch:
             watch(i + 1, len(sizes))
-    peak = max(peak, sgemm_peak(seconds))
     first = first_run_seconds() if first_run else (None, None, None)
     numbers = {
         **dict(zip(("import_seconds", "compile_seconds", "compile_processor_seconds"), first, strict=True)),
-        "sgemm_gflops": peak / 1e9,
         "mujoco_seconds_per_second": mujoco_rates(seconds),
         "peak_memory": 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
     return Bench(prior, rows, numbers)
-
-
-@single_threaded
-def sgemm_peak(seconds: float) -> float:
-    """Return the best rate at which this machine multiplies matrices of single precision on one core [FLOP/s]."""
-    a, b = np.random.default_rng(0).standard_normal((2, GEMM_SIZE, GEMM_SIZE), dtype=np.float32)
-    out = np.empty_like(a)
-    (times,) = _times([lambda: np.matmul(a, b, out=out)], seconds)
-    return 2 * GEMM_SIZE**3 / min(processor for _, processor in times)
 
 
 def first_run_seconds() -> tuple[float, float, float]:
@@ -259,13 +242,11 @@ def measure_size(simulator: Simulator, people: int, seconds: float) -> Row:
     now, rng, inputs = world.start(seeds), world.streams(seeds), StepInputs(colliders=(Plane.ground(),))
     for _ in range(2):
         now, _ = world.step(now, rng)
-    now, report = world.step(now, rng)
+    now, _ = world.step(now, rng)
     state = now.people
-    candidates = simulator.prior.propose(state, simulator.num_samples, rng)
-    held = sum(array.nbytes for part in (state, candidates, report) for array in _arrays(part))
     step, whole = _times([lambda: simulator.step(state, inputs, rng), lambda: world.step(now, rng)], seconds)
     stages = _stages(simulator, lambda: simulator.step(state, inputs, rng), seconds / 2)
-    return Row(people, simulator.num_samples, Timing.of(step), Timing.of(whole), stages, held / people)
+    return Row(people, simulator.num_samples, Timing.of(step), Timing.of(whole), stages)
 
 
 def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) -> dict[str, Timing]:
@@ -283,10 +264,3 @@ def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) ->
         for owner, method in parts.values():
             del vars(owner)[method]
     return {name: Timing.of(durations[2:]) for name, durations in times.items()}
-
-
-def _arrays(holder: object) -> Iterator[np.ndarray]:
-    """Find the arrays that an object holds."""
-    for value in vars(holder).values():
-        parts = value.values() if isinstance(value, Mapping) else (value,)
-        yield from (part for part in parts if isinstance(part, np.ndarray))

@@ -1,6 +1,5 @@
-"""How good a motion prior is, on people that it never saw: one step, rollouts, and windows of them."""
+"""How good a motion prior is, on people that it never saw: one step, and rollouts alone and in the simulator."""
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from dropsim.body.rotations import heading
-from dropsim.body.skeleton import NUM_JOINTS
 from dropsim.compute.random import Streams
 from dropsim.files.tables import shown
 from dropsim.motion.clips import Clip
@@ -29,71 +25,6 @@ from dropsim.research.evaluation.harness import check_seed, joined, survivors
 from dropsim.research.evaluation.people import Acted, roam
 from dropsim.research.evaluation.report import Report, Table, plain
 from dropsim.research.training.starts import draw_frames, stacked
-
-NUM_FEATURES = 32
-SECONDS = 1.0
-FRAMES = 10
-"""Frames that are looked at in a window."""
-VELOCITY_SCALE = 0.2
-"""Weighs a velocity of 1 m/s like a distance of 0.2 m [s]."""
-PROJECTION_SEED = 20231
-
-
-def window_features(motion: Motion) -> Float[np.ndarray, "*b w f"]:
-    """Return the features of the windows of a second, end to end, that a motion holds.
-
-    Each frame's joints, and its joints' velocities, are seen from its own root: turned to face +y, the pelvis above the
-    origin. Ten frames of a window go through a fixed random projection to 32 numbers.
-    """
-    span = round(SECONDS * motion.fps)
-    count = (len(motion) - 1) // span
-    back = heading(motion.q[..., :-1, 0, :, :]).swapaxes(-1, -2)
-    joints = (motion.joints - (motion.root * (1.0, 1.0, 0.0))[..., None, :])[..., :-1, :, :] @ back
-    velocity = (np.diff(motion.joints, axis=-3) * motion.fps) @ back
-    frames = np.concatenate((joints, VELOCITY_SCALE * velocity), axis=-2)
-    at = span * np.arange(count)[:, None] + np.rint(np.linspace(0, span - 1, FRAMES)).astype(int)
-    size = FRAMES * 6 * NUM_JOINTS
-    windows = frames[..., at, :, :].reshape(*frames.shape[:-3], count, size)
-    return windows @ _projection(size)
-
-
-@functools.cache
-def _projection(size: int) -> Float[np.ndarray, "s f"]:
-    """Return normal numbers as torch draws them (Box and Muller, 16 at a time), as the first edition did."""
-    drawn = (
-        np.random.RandomState(PROJECTION_SEED)
-        .randint(0, 2**32, (size * NUM_FEATURES, 2), dtype=np.uint32)
-        .astype(np.uint64)
-    )
-    uniform = ((drawn[:, 0] << 32 | drawn[:, 1]) % 2**53 * 2.0**-53).reshape(-1, 2, 8)
-    radius, angle = np.sqrt(-2 * np.log(1 - uniform[:, 0])), 2 * np.pi * uniform[:, 1]
-    return np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=1).reshape(size, NUM_FEATURES) / size**0.5
-
-
-def frechet(a: Float[np.ndarray, "n f"], b: Float[np.ndarray, "m f"]) -> float:
-    """Distance between Gaussians fitted to two sets: |mean_a - mean_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^(1/2))."""
-    if min(len(a), len(b)) < 2:
-        return float("nan")
-    cov_a, cov_b = np.cov(a.T), np.cov(b.T)
-    values, vectors = np.linalg.eigh(cov_a)
-    root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
-    # C_a C_b has the eigenvalues of the symmetric C_a^(1/2) C_b C_a^(1/2).
-    cross = np.sqrt(np.maximum(np.linalg.eigvalsh(root @ cov_b @ root), 0)).sum()
-    # The distance of a set to itself is rounding, which may be below zero.
-    return max(0.0, float(np.square(a.mean(0) - b.mean(0)).sum() + cov_a.trace() + cov_b.trace() - 2 * cross))
-
-
-def all_features(motions: Sequence[Motion]) -> Float[np.ndarray, "n f"]:
-    """Return the features of every window of some motions; those that are too short add none."""
-    return np.concatenate([window_features(m).reshape(-1, NUM_FEATURES) for m in motions])
-
-
-def alternate_features(motions: Sequence[Motion]) -> tuple[Float[np.ndarray, "n f"], Float[np.ndarray, "n f"]]:
-    """Return the features of every other window, and of the windows after those."""
-    parts = [window_features(m) for m in motions]
-    even, odd = (np.concatenate([p[i : len(p) // 2 * 2 : 2] for p in parts]) for i in (0, 1))
-    return even, odd
-
 
 SPEED_CLASSES = (0.2, 0.8, 1.5, 2.2, 3.2, math.inf)
 """Limits of the speeds by which a bias is reported [m/s]."""
@@ -133,10 +64,6 @@ class PriorEvaluation:
     """K: candidates of the one-step error."""
     one_step_frames: int = 4096
     """Recorded frames whose next one is predicted; all of them if there are fewer."""
-    diversity_samples: int = 8
-    """Rollouts from the same start."""
-    diversity_seconds: float = 2.0
-    """Length of those [s]."""
     simulated: int = 64
     """People in the simulator; 0 measures the prior alone."""
 
@@ -145,8 +72,8 @@ class PriorEvaluation:
         if self.rollouts < 2 or not 2 <= self.seconds <= 3600:
             what = f"{self.rollouts} rollouts of {self.seconds:g} s"
             raise ValueError(f"cannot judge by {what}: take at least 2 of at least 2 s")
-        if self.num_samples < 1 or self.one_step_frames < 1 or self.diversity_samples < 2:
-            raise ValueError("num_samples and one_step_frames must be at least 1, diversity_samples at least 2")
+        if self.num_samples < 1 or self.one_step_frames < 1:
+            raise ValueError("num_samples and one_step_frames must be at least 1")
 
 
 def quality_of(motions: Sequence[Motion], pose: PosePrior | None) -> dict[str, float]:
@@ -215,8 +142,6 @@ def _rows(numbers: Mapping[str, Any], num_samples: int) -> list[list[str]]:
     for name, title in QUALITY.items():
         label, _, form = title.partition("|")
         add(label, numbers["rollouts"][name], form, numbers["recordings"][name])
-    add("Frechet distance of 1 s windows", numbers["frechet"], ".3g", numbers["frechet_floor"], " (their halves)")
-    add("diversity from one start (APD) [m]", numbers["diversity_m"], ".3f")
     for bias in numbers["speed_bias"]:
         if bias["frames"]:
             label = f"speed bias at {bias['speeds']} m/s [m/s^2]"
@@ -270,8 +195,6 @@ def evaluate_prior(
     for name in ("human_share", "human_in_range_share", "upright_share"):
         generated[name] *= float(finite.mean())
     categories = [clips[i][0].category for i, _ in places]
-    distance, floor = frechet(all_features(motions), all_features(recordings)), frechet(*alternate_features(recordings))
-    diversity = _diversity(prior, starts, options)
     tick()
     people, minutes = sorted({clip.person for clip, _ in clips}), sum(len(m) for _, m in clips) / prior.fps / 60
     numbers: Any = plain(
@@ -281,10 +204,6 @@ def evaluate_prior(
             "human_share": generated["human_share"],
             "skate_ratio_alone": _ratio(generated["skate"], recorded["skate"]),
             "penetration_mm": generated["penetration_mm"],
-            "frechet": distance,
-            "frechet_floor": floor,
-            "frechet_ratio": _ratio(distance, floor),
-            "diversity_m": diversity,
             "activity": {} if simulator is None else measure_activity(simulator, clips, options),
             "one_step": one_step,
             "rollouts": generated,
@@ -416,15 +335,3 @@ def _around(motion: Motion, frame: int, length: int) -> Motion:
     """Return at most `length` frames of a recording from a frame on, or from an earlier one if it ends too soon."""
     start = max(0, min(frame, len(motion) - length))
     return motion.slice(start, start + length)
-
-
-def _diversity(prior: Prior, starts: State, options: PriorEvaluation) -> float:
-    """Mean pairwise distance of rollouts from the same start, over a few starts [m]."""
-    k = options.diversity_samples
-    count = max(1, len(starts.x) // k)
-    repeated = starts[np.repeat(np.arange(count), k)]
-    length = round(options.diversity_seconds * prior.fps) + 1
-    joints = _roll_out(prior, repeated, length, options.seed + 10**6).joints
-    apart = metrics.diversity_m(joints.reshape(count, k, *joints.shape[1:]))
-    known = apart[~np.isnan(apart)]
-    return float(known.mean()) if len(known) else math.nan

@@ -88,16 +88,8 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
     """Say how two recipes differ, as the end of a sentence; None if they do not."""
     for name in dict.fromkeys((*old, *new)):
         before, now = old.get(name), new.get(name)
-        if before == now:
-            continue
-        if name == "scene":
-            return "with another distribution of scenes (--scene)"
-        if name == "dropsim":
-            return f"by dropsim {before}, and this is {now}"
-        option = f"--{name.replace('_', '-')}"
-        return f"{_said(option, before)}, and not {_said(option, now)}"
+        if before != now:
+            option = name if name == "dropsim" else f"--{name.replace('_', '-')}"
+            other = "another distribution of scenes (--scene)"
+            return f"with {other}" if name == "scene" else f"with {option} {before}, and not with {option} {now}"
     return None
-
-
-def _said(option: str, value: object) -> str:
-    return f"without {option}" if value is None else f"with {option} {value}"
