@@ -25,13 +25,10 @@ from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.contact import Plane
 from dropsim.research import processes
 from dropsim.research.synthesis import dataset as dataset_module
-from dropsim.research.synthesis import workers as workers_module
-from dropsim.research.synthesis.clip import Clip, simulated
-from dropsim.research.synthesis.dataset import clips_path, make_shard, manifest_path, synthesize
+from dropsim.research.synthesis.clip import Clip, Recipe, simulated
+from dropsim.research.synthesis.dataset import clips_path, here, in_processes, make_shard, manifest_path, synthesize
 from dropsim.research.synthesis.distribution import READY, distribution
-from dropsim.research.synthesis.recipe import Recipe
 from dropsim.research.synthesis.schema import ROWS, read_motions, rows_of, schema_of
-from dropsim.research.synthesis.workers import here, in_processes
 from dropsim.scene import Push, Solid, run
 from dropsim.scene.files import read_scene
 
@@ -445,7 +442,7 @@ def test_the_shard_of_a_killed_worker_is_made_again(undisturbed: Path, tmp_path:
 @pytest.mark.slow
 def test_a_worker_that_is_killed_again_and_again_ends_the_run(tmp_path: Path, monkeypatch):
     # As if memory ran out: every worker of shard 1 is killed.
-    monkeypatch.setattr(workers_module, "make_shard", deadly_shard)
+    monkeypatch.setattr(dataset_module, "make_shard", deadly_shard)
     monkeypatch.setattr(processes, "RETRIES", 1)
     with pytest.raises(
         ValueError, match=r"shard 1: its worker was killed 2 times, .*: run the same command again with fewer --workers"

@@ -175,7 +175,7 @@ class Response(_Simulated):
     people: Annotated[int | None, optional("INT", "64, and 16 with --quick")] = None
     """People in each cell of a start, an impulse and a direction; the other parts are in proportion."""
     only: Annotated[tuple[str, ...] | None, optional("PART ...", "all")] = None
-    """Parts to run: push, pdp, kicks, walk-perturb, getup, trips, balls, recorded."""
+    """Parts to run: push, walk-perturb, getup, trips, balls, recorded."""
     samples: Samples = None
     """Candidates of the prior a frame."""
 

@@ -270,17 +270,19 @@ class Case:
     def figures(self) -> dict[str, Figure]:
         """Return the energies of every form of the method, and the paths of people who follow."""
         forms = {"walk": "walks", "full": "pushed", "calm": "unpushed", "mean": "mode alone", "ablated": "ablated"}
-        energies, paths, log = list[Panel](), list[Panel](), {"yscale": "log"}
+        energies, paths = list[Panel](), list[Panel]()
+        logarithmic = {"xlabel": "frame", "ylabel": "median energy [m^2]", "yscale": "log"}
         for name, title in forms.items():
-            curves = {energy: np.median(self.tables[name][f"energy_{energy}"], axis=0) for energy in ENERGIES}
-            energies.append(Panel(title, curves, y="median energy [m^2]", axes=log, spans=(PUSHED,)))
+            medians = {energy: np.median(self.tables[name][f"energy_{energy}"], axis=0) for energy in ENERGIES}
+            curves = {energy: (np.arange(len(values)), values) for energy, values in medians.items()}
+            energies.append(Panel(title, curves, logarithmic, (PUSHED,)))
         for name in FOLLOWS:
             people = self.tables[name]
             dot = np.cumsum(people["wanted"][0] / 30.0, axis=0)
             lines = {"the dot": (dot[:, 0], dot[:, 1])}
             for i, root in enumerate(people["root"] - people["root"][:, :1]):
                 lines[f"person {i}"] = (root[:, 0], root[:, 1])
-            paths.append(Panel(name, lines, "x [m]", "y [m]", axes={"aspect": "equal"}))
+            paths.append(Panel(name, lines, {"xlabel": "x [m]", "ylabel": "y [m]", "aspect": "equal"}))
         return {"energies": energies, "following": paths}
 
 

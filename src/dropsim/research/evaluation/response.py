@@ -1,7 +1,7 @@
 """The response protocol: do pushes arrive, do people step when people step, fall when people fall, and get up again?
 
-Standing, walking and running people get short pushes of many sizes from all sides; walkers get PDP's pushes, everybody
-gets kicks, and others are thrown over, tripped and hit by balls. Every pushed person has a twin who is not pushed, with
+Standing, walking and running people get short pushes of many sizes from all sides; walkers are kicked again and again,
+and others are thrown over, tripped and hit by balls. Every pushed person has a twin who is not pushed, with
 the same random numbers.
 """
 
@@ -14,19 +14,16 @@ from typing import Any
 import numpy as np
 
 from dropsim.compute.random import Streams
-from dropsim.files.units import GRAVITY
 from dropsim.research.evaluation.harness import Arrays, Body, Chunk, Watch, check_seed, chunks_of, run_chunks
 from dropsim.research.evaluation.people import SPEEDS, Branch, Shove
 from dropsim.research.evaluation.pushed import measure_recordings, push_branches, throw_ball, trip
 from dropsim.research.evaluation.report import Report, Statistic, report_statistics, resampled, share
 
-PARTS = ("push", "pdp", "kicks", "walk-perturb", "getup", "trips", "balls", "recorded")
+PARTS = ("push", "walk-perturb", "getup", "trips", "balls", "recorded")
 BATCH = 256
 """Branches that are simulated together, about."""
 LOST_RANGE = (0.3, 1.3)
 """Impulses over which the velocity lost is judged [N s/kg]."""
-PDP_FORCE = (0.0745, 0.15)
-"""Smallest and largest force of PDP's pushes [body weights]."""
 THROW = 3.2
 """Impulse that throws people over: 450 N for half a second [N s/kg]."""
 WAYS_APART = 0.25
@@ -46,12 +43,6 @@ ANSWERS: Mapping[float, tuple[str, str]] = {
     2.0: ("", "30 to 95 %"),
 }
 """Targets of the shares of people who step and who fall by impulse."""
-KICKED = {
-    "pdp": ("PDP's pushes", "at most 2 %", "PDP's protocol"),
-    "kicks": ("kicks of 0.5 m/s every 2 s", "at most 10 %", "BeyondMimic, ProtoMotions"),
-    "walk-perturb": ("Walk-Perturb", "at most 2 %", "published: BeyondMimic 0 %, Diffuse-CLoC 16 % (second-hand)"),
-}
-"""Names of the parts in which people are kicked, and targets and laws of the share who fall."""
 PUSHED = "push stand"
 """Name of the table of standing people who are pushed."""
 
@@ -71,9 +62,7 @@ class ResponseProtocol:
     seconds: float = 4.0
     """Time from a push that is simulated [s]."""
     others: int = 256
-    """People who get PDP's pushes, kicks, and are thrown over."""
-    kick_seconds: float = 30.0
-    """Time in which people are kicked [s]."""
+    """People who are kicked while they walk, and who are thrown over."""
     getup_seconds: float = 12.0
     """Time from the throw that is simulated [s]: the fallen have eight to get up."""
     trips: int = 32
@@ -98,7 +87,7 @@ class ResponseProtocol:
         """Return a small version within about a minute and a half of CPU time."""
         pushes = {"impulses": (0.15, 0.7, 2.0), "directions": (0, 90, 180, 270)}
         few = {"people": 8, "others": 16, "trips": 16, "balls": 4, "recorded": 40}
-        return cls(**{"seconds": 3.0, "kick_seconds": 10.0, **pushes, **few, **given})
+        return cls(**{"seconds": 3.0, **pushes, **few, **given})
 
     def chunks(self, body: Body) -> list[Chunk]:
         """Return all work."""
@@ -109,7 +98,7 @@ class ResponseProtocol:
             case "push":
                 for start in self.starts:
                     yield from self._pushes(body, start)
-            case "pdp" | "kicks" | "walk-perturb" | "getup":
+            case "walk-perturb" | "getup":
                 yield from self._drawn(part, body)
             case "trips":
                 yield from chunks_of("trips", trip, body, self._seeds(self.trips))
@@ -134,9 +123,8 @@ class ResponseProtocol:
 
     def _drawn(self, part: str, body: Body) -> Iterator[Chunk]:
         """Yield people who each get shoves of their own, an equal number of each start."""
-        lengths = {"pdp": 6.0, "kicks": self.kick_seconds, "walk-perturb": 15.0, "getup": self.getup_seconds}
-        starts = {"kicks": tuple(SPEEDS), "getup": ("stand", "walk")}.get(part, ("walk",))
-        frames, seeds = round(lengths[part] * 30) + 1, self._seeds(max(1, self.others // len(starts)))
+        starts, seconds = (("stand", "walk"), self.getup_seconds) if part == "getup" else (("walk",), 15.0)
+        frames, seeds = round(seconds * 30) + 1, self._seeds(max(1, self.others // len(starts)))
         for start, first in product(starts, range(0, len(seeds), BATCH // 4)):
             some = seeds[first : first + BATCH // 4]
             branches = [Branch(i, self._shoves(part, Streams(10_000_019 + seed))) for i, seed in enumerate(some)]
@@ -144,19 +132,11 @@ class ResponseProtocol:
             yield Chunk(part, push_branches, body, tuple(some), options)
 
     def _shoves(self, part: str, rng: Streams) -> tuple[Shove, ...]:
-        match part:
-            case "pdp":
-                low, high = (share * GRAVITY * 0.3 for share in PDP_FORCE)
-                size, turn = rng.uniform(2)
-                return (Shove(low + size * (high - low), 360 * turn, frames=9),)
-            case "kicks":
-                times = range(0, round(self.kick_seconds * 30), 60)
-                return tuple(Shove(0.5, 360 * float(rng.uniform()), 1, at, "body") for at in times)
-            case "walk-perturb":  # up to 0.5 m/s every second for 15 s (BeyondMimic, Diffuse-CLoC)
-                drawn = enumerate(rng.uniform(15, 2).tolist())
-                return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in drawn)
-            case _:
-                return (Shove(THROW, 360 * float(rng.uniform()), 15),)
+        if part == "getup":
+            return (Shove(THROW, 360 * float(rng.uniform()), 15),)
+        # Walk-Perturb: up to 0.5 m/s every second for 15 s (BeyondMimic, Diffuse-CLoC).
+        drawn = enumerate(rng.uniform(15, 2).tolist())
+        return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in drawn)
 
 
 def evaluate_response(
@@ -175,9 +155,9 @@ def response_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     """Yield the statistics of the parts that were run."""
     if "fell" in tables.get(PUSHED, ()):
         yield from _pushes(tables)
-    for part, (name, target, law) in KICKED.items():
-        if "fell" in tables.get(part, ()):
-            yield share(f"{name}: fell", tables[part]["fell"], target, law)
+    if "fell" in tables.get("walk-perturb", ()):
+        law = "published: BeyondMimic 0 %, Diffuse-CLoC 16 % (second-hand)"
+        yield share("Walk-Perturb: fell", tables["walk-perturb"]["fell"], "at most 2 %", law)
     if "trips" in tables:
         trips = {key: values[tables["trips"]["caught"]] for key, values in tables["trips"].items()}
         yield share("trip: fell", trips["fell"], "25 to 60 %", "older adults tripped at a walk: 10 of 61 (Pai)")
