@@ -12,7 +12,7 @@ from dropsim.body.rotations import rotvec_to_rotmat
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import FACING_Y, stepping_clip
 from dropsim.physics import metrics
-from dropsim.research.evaluation import pushed
+from dropsim.research.evaluation import people
 from dropsim.research.evaluation.harness import Body
 from dropsim.research.evaluation.people import Branch, Shove, branch_out, forces_of, lead_in
 from dropsim.research.evaluation.response import ResponseProtocol, evaluate_response, ways_up
@@ -99,9 +99,9 @@ def test_a_step_that_the_twin_takes_too_is_no_answer():
     stepping, still = stepping_clip(2.0), standing()
     step = metrics.first_step(batch(stepping, still, stepping))
     both = batch(stepping, still, stepping)
-    assert pushed.answered(both, step, np.array([1, 1, 1])).tolist() == [True, False, True]
-    assert pushed.answered(both, step, np.array([2, 2, 2])).tolist() == [False, False, False]
-    assert pushed.answered(both, step, np.array([-1, -1, -1])).tolist() == [False, False, False]
+    assert people.answered(both, step, np.array([1, 1, 1])).tolist() == [True, False, True]
+    assert people.answered(both, step, np.array([2, 2, 2])).tolist() == [False, False, False]
+    assert people.answered(both, step, np.array([-1, -1, -1])).tolist() == [False, False, False]
 
 
 # --- velocity lost
@@ -116,7 +116,7 @@ def test_a_push_that_arrives_is_not_lost_and_one_that_is_braked_is():
     time = np.maximum(np.arange(60) - 3, 0)[:, None] / 30
     free, braked = (moved(calm, speed * time * (-1, 0, 0)) for speed in (1.0, 0.4))
     branches = [Branch(0), Branch(0, (Shove(1.0, 90),)), Branch(0, (Shove(1.0, 90),)), Branch(1, (Shove(1.0, 90),))]
-    lost = pushed.measured(batch(calm, free, braked, free), branches)["lost"]
+    lost = people.measured(batch(calm, free, braked, free), branches)["lost"]
     np.testing.assert_allclose(lost, [math.nan, 0.0, 0.6, math.nan], atol=1e-9)
 
 
@@ -166,7 +166,7 @@ def test_ways_up_are_counted_by_how_far_they_are_apart():
 def test_who_is_caught_and_goes_on_keeps_the_speed():
     calm, time = standing(), np.arange(60)[:, None] / 30
     on, stopped = moved(calm, 2.0 * time * (0, 1, 0)), moved(calm, 2.0 * np.minimum(time, 1.0) * (0, 1, 0))
-    found = pushed.tripped(batch(on, stopped, on), np.array([30.0, 30.0, np.inf]))
+    found = people.tripped(batch(on, stopped, on), np.array([30.0, 30.0, np.inf]))
     np.testing.assert_allclose(found["speed_kept"][:2], [1, 0], atol=1e-9)
     assert found["caught"].tolist() == [True, True, False]
     assert not found["fell"].any()
@@ -183,7 +183,7 @@ def test_a_ball_gives_what_it_loses():
     velocity = np.zeros((1, 90, 3))
     velocity[0, :31, 1] = 7.0
     velocity[..., 2] = -G * np.arange(90) / 30
-    found = pushed.struck(hit, calm.map(lambda values: values[None]), velocity, 8.0)
+    found = people.struck(hit, calm.map(lambda values: values[None]), velocity, 8.0)
     assert found["mismatch"][0] < 1e-9
     assert found["lost"][0] == pytest.approx(56 / mass - 0.3)
 

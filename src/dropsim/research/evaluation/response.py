@@ -5,6 +5,7 @@ and others are thrown over, tripped and hit by balls. Every pushed person has a 
 the same random numbers.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -15,8 +16,15 @@ import numpy as np
 
 from dropsim.compute.random import Streams
 from dropsim.research.evaluation.harness import Arrays, Body, Chunk, Watch, check_seed, chunks_of, run_chunks
-from dropsim.research.evaluation.people import SPEEDS, Branch, Shove
-from dropsim.research.evaluation.pushed import measure_recordings, push_branches, throw_ball, trip
+from dropsim.research.evaluation.people import (
+    SPEEDS,
+    Branch,
+    Shove,
+    measure_recordings,
+    push_branches,
+    throw_ball,
+    trip,
+)
 from dropsim.research.evaluation.report import Report, Statistic, report_statistics, resampled, share
 
 PARTS = ("push", "walk-perturb", "getup", "trips", "balls", "recorded")
@@ -185,7 +193,8 @@ def _lost(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
                 cells.append(people["lost"][(keys == (impulse, degrees)).all(-1)])
     if cells:
         worst = max(cells, key=lambda lost: abs(float(np.mean(lost))))
-        lost, error = abs(float(np.mean(worst))), float(np.std(worst) / max(len(worst) - 1, 1) ** 0.5)
+        lost = abs(float(np.mean(worst)))
+        error = float(np.std(worst, ddof=1) / len(worst) ** 0.5) if len(worst) > 1 else math.nan
         name, law = "pushes: velocity lost, worst cell", "feet brake by 1.5 to 2 m/s^2 without a step"
         yield Statistic(name, lost, "m/s", len(worst), error, "at most 0.25", law)
 

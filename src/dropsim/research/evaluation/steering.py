@@ -26,8 +26,7 @@ from dropsim.research.evaluation.harness import (
     run_chunks,
     survivors,
 )
-from dropsim.research.evaluation.people import JUMPED, Acted, roam
-from dropsim.research.evaluation.pushed import bank_of
+from dropsim.research.evaluation.people import JUMPED, Acted, bank_of, roam
 from dropsim.research.evaluation.report import (
     Report,
     Statistic,
