@@ -157,7 +157,7 @@ def pushed_walk(walks: Arrays) -> Claim:
 
     All energies, because E_kin alone returns in people who lie still; medians over walks that stay on their feet.
     """
-    up = ~walks["fallen"].any(axis=1)
+    up = np.asarray(~walks["fallen"].any(axis=1))
     chosen = {name: values[up if up.any() else slice(None)] for name, values in walks.items() if name != "finished"}
     rises = {
         "momentum": ratio(median(chosen, "momentum", DURING), median(chosen, "momentum", BEFORE)),

@@ -18,7 +18,7 @@ import numpy as np
 
 from dropsim.files.atomic import atomic_path
 from dropsim.files.tables import markdown, shown, write_csv
-from dropsim.research.evaluation.harness import num_diverged
+from dropsim.research.evaluation.harness import Arrays, num_diverged
 
 FLOOR = 1e-9
 """Smallest value that a logarithmic axis shows."""
@@ -164,7 +164,7 @@ def report_statistics(
     statistics: Sequence[Statistic],
     protocol: object,
     caption: str,
-    tables: Mapping[str, Mapping[str, np.ndarray]],
+    tables: Mapping[str, Arrays],
 ) -> "Report":
     """Return a report of one table of statistics; `tables` of the harness tell how many people diverged."""
     numbers = {"statistics": [asdict(one) for one in statistics]}
