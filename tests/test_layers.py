@@ -31,7 +31,7 @@ ADAPTERS = {"apps/gym.py": {"gymnasium"}}
 """Modules that are nothing without their library, and that nobody else imports."""
 TRAINING = "research/training/"
 """Where torch is at home."""
-TORCH_WHEN_USED = {"files/checkpoints.py", "apps/cli/train.py", "research/evaluation/fuzz.py"}
+TORCH_WHEN_USED = {"files/checkpoints.py", "apps/cli/train.py", "research/evaluation/reliability.py"}
 """Modules with a function that needs torch: other people's checkpoints, damaged ones of them, and the command that
 trains."""
 

@@ -345,18 +345,6 @@ def test_spin_counts_only_while_lying():
     assert np.isnan(metrics.spin_while_lying(replace(turning, joints=joints), T))
 
 
-def test_diversity_is_the_mean_over_pairs():
-    joints = np.zeros((3, 4, 22, 3))
-    joints[1, ..., 0], joints[2, ..., 0] = 1.0, 3.0
-    close(metrics.diversity_m(joints), (1 + 3 + 2) / 3)
-    # The same motion twice has none, and a batch of groups is its members.
-    groups = np.stack((joints, np.zeros_like(joints)))
-    np.testing.assert_allclose(metrics.diversity_m(groups), [2.0, 0.0])
-
-
-# --- sliding feet, poses and the root wrench
-
-
 def test_standing_needs_no_help_and_hovering_a_body_weight():
     close(metrics.root_wrench(STILL).max(), 0.0, tolerance=1e-6)
     hovering = metrics.root_wrench(standing(path(z=0.2)))

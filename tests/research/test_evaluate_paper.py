@@ -9,10 +9,11 @@ import pytest
 from dropsim.apps.cli import main
 from dropsim.motion.amass import write_amass
 from dropsim.motion.synthetic import stepping_clip
-from dropsim.research.evaluation import claims
+from dropsim.research.evaluation import claims, paper
 from dropsim.research.evaluation.bench import Row, Timing
-from dropsim.research.evaluation.paper import PaperOptions, random_trials, startable
-from dropsim.research.evaluation.recordings import Recorded, measure_recordings, spread
+from dropsim.research.evaluation.claims import Recorded, measure_recordings, spread
+from dropsim.research.evaluation.harness import Body
+from dropsim.research.evaluation.paper import PaperOptions, Trial, push_toward, random_trials, startable
 
 T = 240
 
@@ -37,135 +38,141 @@ def energies(people=4, *, kinematic=None, **others):
 CALM = energies()
 
 
-def test_energies_that_come_back_are_back():
-    level = energies(kinematic=(1, 100, 50, 5, 1.2))
-    back = claims.back_to_level(level, CALM, level)
-    assert back.reproduced
-    assert back.number == pytest.approx(1.2)
-    assert "back 5 s after the push" in back.finding
-    above = energies(kinematic=(1, 100, 50, 5, 1.3))
-    away = claims.back_to_level(above, CALM, above)
-    assert away.reproduced is False
-    assert away.number == pytest.approx(1.3)
+@pytest.mark.parametrize(
+    ("end", "upright", "number", "reproduced"),
+    [
+        ({}, True, 1.2, True),
+        ({"kinematic": 1.3}, True, 1.3, False),
+        ({"physics": 2.0}, True, 2.0, False),  # every energy has to return
+        ({}, False, 1.2, False),  # so do those of people who lie
+    ],
+)
+def test_energies_that_come_back_are_back(end, upright, number, reproduced):
+    people = energies(5, kinematic=(1, 100, 50, 5, 1.2))
+    for name, value in end.items():
+        people[f"energy_{name}"][:, 180:] = value
+    people["upright"][:, -1] = upright
+    people["energy_kinematic"][0] = 1e6  # one wild person does not move a median
+    back = claims.back_to_level(people)
+    assert back.number == pytest.approx(number)
+    assert back.reproduced is reproduced
 
 
-def test_one_wild_person_does_not_move_a_median():
-    wild = energies(5, kinematic=(1, 100, 50, 5, 1))
-    wild["energy_kinematic"][0] = 1e6
-    assert claims.back_to_level(wild, CALM, wild).number == pytest.approx(1.0)
-
-
-def test_those_who_diverged_are_told():
-    lost = energies()
-    lost["finished"] = np.array([True, True, False, True, True])
-    assert "5 motions, 1 diverged" in claims.back_to_level(lost, CALM, lost).finding
-
-
-def test_the_manifold_is_held_against_the_mean_of_the_same_frames():
+def test_the_manifold_is_held_against_the_mode_of_the_same_frames_and_alone():
     full = energies(kinematic=(1, 10, 10, 0.6, 1), kinematic_mode=(1, 10, 10, 1.0, 1))
     full["energy_kinematic"][:, 100:150], full["energy_kinematic_mode"][:, 100:150] = 0.6, 1.0
-    found = claims.manifold(full, energies())
-    assert found.number == pytest.approx(0.4)
-    assert found.reproduced
+    assert claims.manifold(full, CALM).number == pytest.approx(0.4)
+    assert claims.manifold(full, CALM).reproduced
+    # Samples that scatter are near to anything; people with the mode alone are as near.
+    assert claims.manifold(full, energies(kinematic=(0.6,) * 5)).reproduced is False
     full["energy_kinematic"][:, 100:150] = 0.8
-    assert claims.manifold(full, energies()).reproduced is False
+    assert claims.manifold(full, CALM).reproduced is False
 
 
 @pytest.mark.parametrize(
     ("kinematic", "physics", "number", "reproduced"), [(6, 7, 6, True), (6, 4, 4, False), (0.5, 9, 0.5, False)]
 )
 def test_both_energies_have_to_be_worse_without_contact(kinematic, physics, number, reproduced):
-    found = claims.ablation(CALM, energies(kinematic=(1, 1, 1, 1, kinematic), physics=(1, 1, 1, 1, physics)), {})
+    found = claims.ablation(CALM, energies(kinematic=(1, 1, 1, 1, kinematic), physics=(1, 1, 1, 1, physics)))
     assert found.number == pytest.approx(number)
     assert found.reproduced is reproduced
 
 
 def test_walks_rise_and_return():
-    walk = energies(kinematic=(1, 9, 9, 3, 1), momentum=(1, 9, 5, 1, 1), range_of_motion=(0, 1, 1, 0, 0))
+    walk = energies(5, kinematic=(1, 9, 9, 3, 1), momentum=(1, 9, 5, 1, 1), range_of_motion=(0, 1, 1, 0, 0))
     assert claims.pushed_walk(walk).reproduced
     # Where the pose never leaves its range, that part of the claim does not hold.
     assert claims.pushed_walk(walk | {"energy_range_of_motion": 0 * walk["energy_momentum"]}).reproduced is False
-    assert claims.pushed_walk(energies(kinematic=(1, 9, 9, 3, 2), momentum=(1, 9, 5, 1, 1))).reproduced is False
-
-
-def test_no_single_walk_decides():
-    walk = energies(5, kinematic=(1, 9, 9, 3, 1), momentum=(1, 9, 5, 1, 1), range_of_motion=(0, 1, 1, 0, 0))
-    walk["energy_kinematic"][0, 180:] = 50.0
-    assert claims.pushed_walk(walk).reproduced
-    walk["energy_kinematic"][:3, 180:] = 50.0
-    assert claims.pushed_walk(walk).reproduced is False
-    # Those who fall are another story.
-    walk["fallen"][:3, 100] = True
-    assert claims.pushed_walk(walk).reproduced
+    for name in claims.RETURNING:
+        away = walk | {f"energy_{name}": walk[f"energy_{name}"].copy()}
+        away[f"energy_{name}"][0, 180:] = 50.0
+        assert claims.pushed_walk(away).reproduced  # no single walk decides
+        away[f"energy_{name}"][:3, 180:] = 50.0
+        assert claims.pushed_walk(away).reproduced is False
+        # Those who fall are another story.
+        fallen = walk["fallen"].copy()
+        fallen[:3, 100] = True
+        assert claims.pushed_walk(away | {"fallen": fallen}).reproduced
+    assert claims.pushed_walk(walk | {"fallen": np.ones((5, T), bool)}).reproduced is False
 
 
 def recorded(kind="run", size=0.5, like=1.0):
     wave = size * (1 + np.sin(np.arange(200)))
-    other = wave if like == 1.0 else wave[::-1]
-    return Recorded("clip", kind, wave, other)
+    return Recorded("clip", kind, wave, wave if like == 1.0 else wave[::-1])
 
 
-def test_recordings_that_need_no_help_or_differ_do_not_agree_with_the_paper():
+def test_wrenches_are_held_against_recordings():
     assert claims.recorded_wrench([recorded(), recorded("jump")]).reproduced
     assert claims.recorded_wrench([recorded(), recorded("jump", size=0.01)]).reproduced is False
     assert claims.recorded_wrench([recorded(like=0.0)]).reproduced is False
-
-
-def test_without_recordings_nothing_is_claimed():
-    wrench = {"wrench_before": np.ones((4, T)), "wrench_after": np.ones((4, T))}
-    for claim in (claims.recorded_wrench(None), claims.corrected_wrench(wrench, None)):
-        assert claim.reproduced is None
-        assert claim.number is None
-        assert claim.verdict == "not run"
+    after, before, lower = ({"wrench": np.full((4, T), size)} for size in (0.8, 3.0, 0.5))
+    assert claims.corrected_wrench(after, before, [recorded(size=0.5)]).reproduced  # the wave goes up to 1
+    assert claims.corrected_wrench(after, before, [recorded(size=0.2), recorded("jump", size=9.0)]).reproduced is False
+    assert claims.corrected_wrench(after, lower, [recorded(size=0.5)]).reproduced is False  # it made them worse
+    for claim in (claims.recorded_wrench([]), claims.corrected_wrench(after, before, [])):
+        assert (claim.reproduced, claim.number, claim.verdict) == (None, None, "not run")
         assert "--recordings" in claim.finding
 
 
-def test_the_corrected_wrench_is_held_against_recorded_runs():
-    runs = {"wrench_before": np.full((4, T), 3.0), "wrench_after": np.full((4, T), 0.8)}
-    assert claims.corrected_wrench(runs, [recorded(size=0.5)]).reproduced  # the wave goes up to 1
-    assert claims.corrected_wrench(runs, [recorded(size=0.2), recorded("jump", size=9.0)]).reproduced is False
-
-
-def followers(speed, wanted=1.2, upright=1.0):
+def followers(speed, wanted=1.2, hand=None):
     frames = 240
     way = np.tile([0.0, wanted], (frames, 1))
     way[120:] = [-wanted, 0.0]
     # Two thirds of a second late in every turn, as people are.
     late = np.concatenate((np.zeros((20, 2)), way[:-20])) * speed / wanted
     root = np.tile(np.cumsum(late / 30.0, axis=0), (4, 1, 1))
-    up = np.zeros((4, frames), bool)
-    up[: round(4 * upright)] = True
-    return {"wanted": way[None], "root": root, "upright": up, "finished": np.ones(4, bool)}
+    people = {"wanted": way[None], "root": root, "fallen": np.zeros((4, frames), bool), "finished": np.ones(4, bool)}
+    return people if hand is None else people | {"hand_gap": np.full((4, frames), hand)}
 
 
-def test_speed_along_the_way_leaves_turns_out():
-    speed, wanted = claims.speed_along(followers(1.1))
+def test_followers_have_to_keep_up_stay_up_and_keep_the_hand():
+    speeds, wanted = claims.speeds_along(followers(1.1))
     assert wanted == pytest.approx(1.2)
-    assert speed == pytest.approx(1.1)
+    assert speeds == pytest.approx([1.1] * 4)
+    tables = {
+        "follow": followers(1.2),
+        "follow-run": followers(2.5, 2.5),
+        "lead-by-hand": followers(1.2, hand=0.2),
+        "lead-by-hand-run": followers(2.5, 2.5, hand=0.7),
+    }
+    assert claims.following(tables).reproduced
+    assert "hand 0.20 m off" in claims.following(tables).finding
+    assert claims.following(tables | {"follow": followers(0.9)}).reproduced is False
+    assert claims.following(tables | {"lead-by-hand": followers(1.2, hand=0.4)}).reproduced is False
+    tables["follow"]["fallen"][:2, 30] = True
+    assert claims.following(tables).number == pytest.approx(0.5)
+    assert claims.following(tables).reproduced is False
 
 
-def test_followers_have_to_keep_up_and_stay_up():
-    def judged(slow=1.2, upright=1.0):
-        led = {"hand_gap": np.full((4, 240), 0.3)}
-        good, fast = followers(1.2, upright=upright), followers(2.5, 2.5)
-        return claims.following(
-            {"follow": followers(slow), "follow-run": fast, "lead-by-hand": good | led, "lead-by-hand-run": fast | led}
-        )
-
-    assert judged().reproduced
-    assert "hand 0.30 m off" in judged().finding
-    assert judged(slow=0.9).reproduced is False
-    assert judged(upright=0.5).reproduced is False
+def row(seconds):
+    return Row(1, 64, *[Timing(seconds, 0.0, seconds)] * 2, {})
 
 
 def test_speed_is_that_of_one_person():
-    def row(people, seconds):
-        return Row(people, 64, *[Timing(seconds, 0.0, seconds)] * 2, {}, 0.0)
+    assert claims.real_time(row(0.09)).reproduced
+    assert claims.real_time(row(0.11)).reproduced is False
 
-    assert claims.real_time(row(1, 0.09), row(25, 1.0)).reproduced
-    slow = claims.real_time(row(1, 0.11), row(25, 0.1))
-    assert slow.reproduced is False
-    assert slow.number == pytest.approx(1 / 0.11)
+
+def test_the_prior_agrees_with_physics_in_ordinary_motion():
+    pushed = energies(kinematic=(1, 100, 50, 1, 1), physics=(1, 100, 50, 1, 1))
+    assert claims.agreement(pushed, energies(kinematic=(0.5,) * 5)).number == pytest.approx(2.0)
+    assert claims.agreement(pushed, energies(kinematic=(0.5,) * 5)).reproduced
+    assert claims.agreement(pushed, energies(kinematic=(0.05,) * 5)).reproduced is False  # not of one size
+    assert claims.agreement(CALM, CALM).reproduced is False  # not small
+
+
+def test_nothing_is_reproduced_by_people_who_fall_before_the_push():
+    walk = energies(kinematic=(1, 9, 9, 3, 1), momentum=(1, 9, 5, 1, 1), range_of_motion=(0, 1, 1, 0, 0))
+    tables = dict.fromkeys(("full", "walk", "longer", "calm", "mean", "ablated"), walk)
+    tables |= {name: {"wrench": np.full((4, T), size)} for name, size in (("run", 0.5), ("run-uncorrected", 1.0))}
+    tables |= {name: followers(1.2, hand=0.2 if reach else None) for name, reach in claims.FOLLOWS.items()}
+    judged = {claim.id: claim for claim in claims.judge(tables, [recorded()], row(0.01))}
+    assert judged["back-to-level"].reproduced
+    fallen = walk | {"fallen": np.ones((4, T), bool)}
+    judged = {claim.id: claim for claim in claims.judge(tables | {"full": fallen}, [recorded()], row(0.01))}
+    still = {name for name, claim in judged.items() if claim.reproduced}
+    assert still == {"recorded-wrench", "following", "speed"}
+    assert "100% fall before they are pushed" in judged["back-to-level"].finding
 
 
 # --- plan and recordings
@@ -174,30 +181,46 @@ def test_speed_is_that_of_one_person():
 def test_fewer_motions_are_the_first_of_more():
     assert random_trials(3, 5) == random_trials(9, 5)[:3]
     assert random_trials(3, 5) != random_trials(3, 6)
-    assert all(300 <= np.hypot(*trial.force[:2]) <= 700 and trial.end == 78 for trial in random_trials(50, 0))
-    assert all(10 <= np.hypot(*trial.force[:2]) <= 20 for trial in random_trials(50, 0, (10.0, 20.0)))
+    assert all(300 <= np.hypot(*trial.push.force[:2]) <= 700 for trial in random_trials(50, 0))
+    assert all(10 <= np.hypot(*trial.push.force[:2]) <= 20 for trial in random_trials(50, 0, (10.0, 20.0)))
+
+
+def test_a_push_acts_in_the_papers_frames(monkeypatch):
+    motions = []
+    monkeypatch.setattr(paper, "all_energies", lambda motion: motions.append(motion) or {})
+    trials = [Trial(1, "stand", push_toward(degrees, 300.0)) for degrees in (90.0, 270.0)]
+    numbers = paper.measure_energies(Body.of(2), trials, num_frames=85, get_up=False)
+    assert numbers["finished"].all()
+    forces = motions[0].external_forces.sum(-2)
+    # A frame has the force of the step that led to it.
+    assert np.flatnonzero(np.abs(forces).max((0, 2)) > 1).tolist() == list(range(64, 79))
+    np.testing.assert_allclose(forces[:, 70], [[-300.0, 0.0, 0.0], [300.0, 0.0, 0.0]], atol=1e-6)
+    moved = motions[0].root[:, -1, 0] - motions[0].root[:, 0, 0]
+    assert moved[0] < -0.02 < 0.02 < moved[1]
 
 
 def people(options):
     tables = {}
-    for chunk in options.chunks():
+    for chunk in options.chunks(Body.of(options.num_samples, options.prior, method=options.method)):
         tables.setdefault(chunk.name, []).extend(chunk.people)
     return tables
 
 
 def test_the_plan_has_every_motion_in_every_form():
-    options = PaperOptions(motions=60, remedies=30)
+    options = PaperOptions(motions=60, longer=30, method="paper")
     counts = {name: len(trials) for name, trials in people(options).items()}
-    assert counts | {"full": 60, "calm": 60, "ablated": 60, "mean": 60, "literal": 30, "walk": 8, "follow": 8} == counts
-    assert all(trial.force == (0, 0, 0) for trial in people(options)["calm"])
-    chunks = options.chunks()
+    assert counts | {"full": 60, "calm": 60, "ablated": 60, "mean": 60, "longer": 30, "walk": 8, "follow": 8} == counts
+    assert all(trial.push.force == (0, 0, 0) for trial in people(options)["calm"])
+    chunks = options.chunks(Body.of(4, method="paper"))
     assert len({repr(chunk) for chunk in chunks}) == len(chunks)
-    assert {chunk.body.prior for chunk in chunks} == {"field"}
+    assert not any(chunk.body.options.settle for chunk in chunks)
+    assert [chunk.options["get_up"] for chunk in chunks if chunk.name == "longer"] == [False, False]
+    assert options.name == "field-paper-300-700N"
 
 
 def test_every_push_is_in_the_range_that_was_asked_for():
     tables = people(PaperOptions(motions=20, newtons=(150.0, 350.0)))
-    forces = {name: [np.hypot(*trial.force[:2]) for trial in tables[name]] for name in ("full", "run", "walk")}
+    forces = {name: [np.hypot(*trial.push.force[:2]) for trial in tables[name]] for name in ("full", "run", "walk")}
     assert all(150 <= force <= 350 for of in forces.values() for force in of)
     assert set(np.round(forces["walk"], 6)) == {250.0}
 
@@ -206,15 +229,6 @@ def test_a_prior_starts_where_it_can():
     assert set(startable("field")) >= {"walk", "run", "stand"}
     trials = random_trials(30, 0, categories=startable("field"))
     assert {trial.start for trial in trials} <= set(startable("field"))
-
-
-def test_the_prior_agrees_with_physics_in_ordinary_motion():
-    # Unpushed a hundredth of the peak under a push.
-    calm = energies(kinematic=(0.01,) * 5)
-    found = claims.agreement(energies(kinematic=(0.01, 1.0, 0.5, 0.1, 0.01)), calm)
-    assert found.number == pytest.approx(0.01)
-    assert found.reproduced
-    assert not claims.agreement(energies(kinematic=(0.01, 0.1, 0.1, 0.1, 0.01)), calm).reproduced
 
 
 @pytest.mark.parametrize(
@@ -263,25 +277,22 @@ def test_recordings_are_told_by_their_names(recordings, tmp_path):
 @pytest.mark.slow
 def test_the_quick_version_shows_the_direction_of_the_claims(recordings, tmp_path, capsys):
     out = tmp_path / "out"
-    command = "evaluate paper --prior cvae --quick --workers 1 --recordings"
+    command = "evaluate paper --prior cvae --also random --quick --workers 1 --recordings"
     assert main([*command.split(), str(recordings), "--out", str(out)]) == 0
     written = json.loads((out / "paper.json").read_text())
-    found = {claim["id"]: claim for claim in written["claims"]}
+    judged = {(claim["prior"], claim["id"]): claim for claim in written["claims"]}
     ids = "pushed-walk back-to-level manifold ablation recorded-wrench corrected-wrench following speed agreement"
-    assert list(found) == ids.split()
-    assert {"id", "claim", "number", "bound", "reproduced", "finding", "prior", "newtons"} == set(written["claims"][0])
-    # The push shows, and is mostly over at the end; the manifold is nearer than its mode; and all is faster
-    # than the paper.
-    rows = [line.split(",") for line in (out / "energies.csv").read_text().splitlines()]
+    assert [name for prior, name in judged if prior == "cvae"] == ids.split()
+    # The push shows, and is mostly over at the end; and all is faster than the paper.
+    rows = [line.split(",") for line in (out / "cvae-300-700N" / "energies.csv").read_text().splitlines()]
     curve = np.array([float(row[3]) for row in rows if row[:2] == ["pushed", "kinematic"]])
     assert curve[64:79].max() > 20 * np.median(curve[10:63])
-    assert np.median(curve[-30:]) < curve[64:79].max() / 3
-    assert found["manifold"]["number"] > 0.1
-    assert found["speed"]["number"] > 10
+    assert judged["cvae", "speed"]["number"] > 10
+    # Random weights reproduce nothing that depends on how people move.
+    passed = {name for (prior, name), claim in judged.items() if prior == "random" and claim["reproduced"]}
+    assert passed <= {"recorded-wrench", "speed"}
     assert written["diverged"] == 0
-    for name in ("energies", "wrenches", "following"):
-        assert all((out / f"{name}.{ending}").stat().st_size > 200 for ending in ("png", "svg", "csv"))
-    assert (out / "paper.html").read_text().count("data:image/png;base64,") == 3
+    assert (out / "paper.html").read_text().count("data:image/png;base64,") == 4
     assert capsys.readouterr().out.count("reproduced |") >= 9
 
 

@@ -18,13 +18,13 @@ from dropsim.research.evaluation.scenarios import followed, run_scenario, turn_e
 from dropsim.research.evaluation.steering import (
     CROUCH,
     JUMP,
-    TASKS,
-    RecordedPaces,
+    STYLES,
     SteeringProtocol,
     paces,
+    recorded_paces,
     response_times,
     roamed,
-    scene_numbers,
+    style_ratio,
 )
 from dropsim.scene import Drag, Follow, Person, Scene
 
@@ -91,21 +91,13 @@ def test_a_hand_that_lags_and_people_who_are_slow_are_seen():
 
 def test_recordings_of_the_same_speed_are_compared_with():
     slow, fast = straight(1.2, 20.0), straight(2.5, 20.0)
-    recorded = RecordedPaces.of([m.map(lambda values: values[0]) for m in (slow, fast)])
-    assert recorded.ratios(paces(slow), 1.2)[0] == pytest.approx(1.0)
+    windows = [np.stack([paces(motion)[name] for name in STYLES], -1) for motion in (slow, fast)]
+    recorded = recorded_paces([m.map(lambda values: values[0]) for m in (slow, fast)])
+    assert style_ratio("skate", windows[0], recorded, 1.2) == pytest.approx(1.0)
     # A foot that glides at 2.5 m/s skates 2.5 / 1.2 times as much as one at 1.2 m/s.
-    only_slow = RecordedPaces.of([slow.map(lambda values: values[0])])
-    assert only_slow.ratios(paces(fast), 2.5)[0] == pytest.approx(2.5 / 1.2)
-    assert math.isnan(RecordedPaces.of([]).ratios(paces(fast), 2.5)[0])
-
-
-def test_people_are_summed_up():
-    rows = {"finished": np.array([True, False, True]), "fell": np.array([False, True])}
-    rows |= {name: np.array([1.0, 3.0]) for name in ("deepest_mm", "bone_error_percent", "overlap_mm", "hits")}
-    numbers = scene_numbers(rows)
-    assert (numbers["people"], numbers["diverged"], numbers["fell"]) == (2, 1, 0.5)
-    assert (numbers["deepest_mm"], numbers["hits"]) == (3.0, 2.0)
-    assert scene_numbers({"finished": np.array([False])}) == {"people": 0, "diverged": 1}
+    only_slow = recorded_paces([slow.map(lambda values: values[0])])
+    assert style_ratio("skate", windows[1], only_slow, 2.5) == pytest.approx(2.5 / 1.2)
+    assert math.isnan(style_ratio("jerk", windows[1], recorded_paces([]), 2.5))
 
 
 BODY = Body(SimulatorOptions(num_samples=2), prior="field")
@@ -132,7 +124,6 @@ def test_the_command_writes_numbers(tmp_path, monkeypatch):
     command = "evaluate steering --quick --prior field --samples 2 --workers 1 --out"
     assert main([*command.split(), str(tmp_path)]) == 0
     written = json.loads((tmp_path / "steering.json").read_text())
-    assert set(TASKS) < set(written["scenarios"])
     names = {one["name"] for one in written["statistics"]}
     assert {
         "stand: fell undisturbed",
@@ -141,5 +132,5 @@ def test_the_command_writes_numbers(tmp_path, monkeypatch):
         "stop: response",
         "tilt: fell",
     } <= names
-    assert {"fell", "deepest_mm", "bone_error_percent", "hits"} <= set(written["scenarios"]["projectiles"])
+    assert {"projectiles: fell", "projectiles: hits", "walk 1.2 m/s: jerk"} <= names
     assert "self-overlap" in (tmp_path / "steering.md").read_text()

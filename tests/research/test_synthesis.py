@@ -23,14 +23,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from dropsim.apps.cli import main
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.contact import Plane
+from dropsim.research import processes
 from dropsim.research.synthesis import dataset as dataset_module
-from dropsim.research.synthesis import workers as workers_module
-from dropsim.research.synthesis.clip import Clip, simulated
-from dropsim.research.synthesis.dataset import clips_path, make_shard, manifest_path, synthesize
+from dropsim.research.synthesis.clip import Clip, Recipe, simulated
+from dropsim.research.synthesis.dataset import clips_path, here, in_processes, make_shard, manifest_path, synthesize
 from dropsim.research.synthesis.distribution import READY, distribution
-from dropsim.research.synthesis.recipe import Recipe
 from dropsim.research.synthesis.schema import ROWS, read_motions, rows_of, schema_of
-from dropsim.research.synthesis.workers import here, in_processes
 from dropsim.scene import Push, Solid, run
 from dropsim.scene.files import read_scene
 
@@ -444,8 +442,8 @@ def test_the_shard_of_a_killed_worker_is_made_again(undisturbed: Path, tmp_path:
 @pytest.mark.slow
 def test_a_worker_that_is_killed_again_and_again_ends_the_run(tmp_path: Path, monkeypatch):
     # As if memory ran out: every worker of shard 1 is killed.
-    monkeypatch.setattr(workers_module, "make_shard", deadly_shard)
-    monkeypatch.setattr(workers_module, "RETRIES", 1)
+    monkeypatch.setattr(dataset_module, "make_shard", deadly_shard)
+    monkeypatch.setattr(processes, "RETRIES", 1)
     with pytest.raises(
         ValueError, match=r"shard 1: its worker was killed 2 times, .*: run the same command again with fewer --workers"
     ):
@@ -550,29 +548,6 @@ def test_what_ctrl_c_leaves_half_written_is_swept_away(tmp_path: Path):
 
 
 # --- Ray
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the worker to kill in /proc")
-@pytest.mark.ray
-def test_ray_makes_the_same_files_and_survives_the_kill_of_a_worker(undisturbed: Path, tmp_path: Path):
-    pytest.importorskip("ray")
-    out = tmp_path / "ray"
-    process = subprocess.Popen(
-        [*COMMAND, *OPTIONS, "--out", str(out), "--workers", "2", "--ray", "local"], stderr=subprocess.PIPE, text=True
-    )
-    busy = list[int]()
-
-    def a_worker_is_busy() -> bool:
-        if half_written(out):
-            busy[:] = [pid for pid, line in descendants(process.pid) if line.startswith("ray::make_shard")]
-        return bool(busy)
-
-    wait_for(a_worker_is_busy, process)
-    assert busy, process.stderr.read() if process.stderr else ""
-    os.kill(busy[0], signal.SIGKILL)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
-    assert contents(out) == contents(undisturbed)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds what runs on the machine to kill in /proc")

@@ -451,8 +451,8 @@ def contact_targets(
 
 @inlined_kernel
 def own_friction(surface: Surface, friction: float) -> float:
-    """Return the friction of a surface, or one for surfaces that set none."""
-    return friction if math.isnan(surface.friction) else surface.friction
+    """Return the friction of a surface, or one for surfaces that set none; if that is infinite, for all."""
+    return friction if math.isnan(surface.friction) or math.isinf(friction) else surface.friction
 
 
 @inlined_kernel

@@ -33,15 +33,22 @@ class Rigidity(Energy):
     """E_1: bones as strong springs (Liu et al. 2013); p is each rod's direction at its rest length."""
 
     weight: float = 60.0
+    braces: bool = True
+    """Also hold pelvis and chest in shape."""
     name: str = field(default="rigidity", init=False)
     always: bool = field(default=True, init=False)
 
+    @property
+    def _rods(self) -> Int[np.ndarray, "m 2"]:
+        return _RODS if self.braces else _RODS[: -len(BRACES)]
+
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
-        return _differences(_RODS)
+        return _differences(self._rods)
 
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
-        p = np.empty((len(x), len(_RODS), 3))
-        _scaled_rods(x, _RODS, frame.skeleton.rest, p)
+        rods = self._rods
+        p = np.empty((len(x), len(rods), 3))
+        _scaled_rods(x, rods, frame.skeleton.rest, p)
         return Target(p)
 
 
@@ -66,7 +73,7 @@ class Contact(Energy):
 
     weight: float = 3.0
     friction: float = 0.8
-    """Friction coefficient of surfaces that set none."""
+    """Friction coefficient of surfaces that set none; if infinite, everything sticks."""
     name: str = field(default="contact", init=False)
 
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
@@ -91,18 +98,22 @@ class RangeOfMotion(Energy):
     weight: float = 3.0
     return_time: float = 0.13
     """Time in which joints go back by that share [s]; in one frame, limbs would be thrown."""
+    gentle: bool = True
+    """False draws the whole body to the natural pose at once, as in the paper."""
     name: str = field(default="range_of_motion", init=False)
 
     def matrix(self, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
         """Take all particles about their middle: a pose has no place, so this energy moves nobody as a whole."""
-        return np.eye(NUM_JOINTS) - 1.0 / NUM_JOINTS
+        return np.eye(NUM_JOINTS) - (1.0 / NUM_JOINTS if self.gentle else 0.0)
 
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
         q, p, active = np.empty((*x.shape, 3)), np.zeros(x.shape), np.zeros(x.shape[:-1], dtype=np.bool_)
         inverse(x, frame.twists, frame.skeleton.offsets, q)
         norm = self.pose.norm(q)
         out = np.flatnonzero(norm > self.pose.limit)
-        if len(out):
+        if len(out) and not self.gentle:
+            p[out], active[out] = frame.skeleton.forward(self.pose.scaled_back(q[out]), x[out, 0]), True
+        elif len(out):
             share = (1 - self.pose.limit / norm[out]) * min(1.0, frame.h / self.return_time)
             _draw_back(out, self.pose.scaled_back(q[out]), share, x, frame.x, frame.skeleton.offsets, p)
             active[out] = True

@@ -1,7 +1,7 @@
 """Measures of motion quality: functions of a Motion, batched over its leading dimensions, in the unit of the name.
 
-`since` and `end` are frames: one number for everybody, or one per person. The Frechet distance, which compares sets of
-motions, is in `research.evaluation.windows`, and speed, which depends on the machine, in `research.evaluation.bench`.
+`since` and `end` are frames: one number for everybody, or one per person. Speed, which depends on the machine, is in
+`research.evaluation.bench`.
 """
 
 import functools
@@ -314,12 +314,6 @@ def spin_while_lying(motion: Motion, since: FrameIndex = 0) -> Numbers:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
         return np.nanquantile(np.where(lies, spin, np.nan), 0.95, axis=-1)
-
-
-def diversity_m(joints: Float[np.ndarray, "*b k t 22 3"]) -> Numbers:
-    """Mean distance between the same joint in two of K motions, over all pairs, frames and joints (APD) [m]."""
-    one, other = np.triu_indices(joints.shape[-4], 1)
-    return _norm(joints[..., one, :, :, :] - joints[..., other, :, :, :]).mean((-1, -2, -3))
 
 
 def _norm(vectors: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:

@@ -1,9 +1,12 @@
 """The simulator's options, in one place for Python, scene files, evaluation and the app."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
-from dropsim.files.units import Metres, MetresPerSecond
+from dropsim.files.names import suggestion
+from dropsim.files.units import Metres, MetresPerSecond, Seconds
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,31 @@ class SimulatorOptions:
     ridge: float = 1e-6
     """Spreads the load over the contacts: of all forces that fit equally well, the smallest. Changes the fit by less
     than 1e-10."""
+    unit_masses: bool = False
+    """Give all particles the same mass, as in the paper, instead of a body's."""
+    braces: bool = True
+    """Hold pelvis and chest in shape by more springs than the bones."""
+    slides: bool = True
+    """Let contacts slide where friction cannot hold them; in the paper they stick."""
+    gentle_range: bool = True
+    """Draw limbs back into the range of motion within 0.13 s; the paper draws the whole body to the natural pose at
+    once."""
+    settle: bool = True
+    """Push people out of objects, each other and themselves after the solve, and restore the lengths of bones."""
+    tell_prior: bool = True
+    """Tell the prior about intents, and about impulses that people get."""
+    reaction_time: Seconds | None = None
+    """Time for which people who are off balance go on as before [s]; by default the prior's own."""
+    scripts: bool = True
+    """Let scripts act for what priors do not know: plans, getting up, crouching, places to stand, uneven ground, walls
+    and loads."""
+
+    @classmethod
+    def of_method(cls, method: str, **changes: Any) -> "SimulatorOptions":  # noqa: ANN401
+        """Return the options of a method, `default` or `paper` (DROP as it was published), with some changes."""
+        if method not in METHODS:
+            raise ValueError(f"there is no method {method!r}: {suggestion(method, METHODS)}")
+        return cls(**{**METHODS[method], **changes})
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -92,3 +120,30 @@ class SimulatorOptions:
 
 _BETWEEN = {"num_samples": (1, 4096), "num_iterations": (1, 100), "friction_edges": (3, 32), "leaf_damping": (0, 1)}
 _ABOVE_ZERO = ("friction", "moment_arm", "largest_load", "largest_bearing")
+METHODS: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "paper": {
+        "unit_masses": True,
+        "rigidity_weight": 1.0,
+        "braces": False,
+        "start_at_mode": True,
+        "nearest_sample": True,
+        "react": False,
+        "slides": False,
+        "gentle_range": False,
+        "settle": False,
+        "soles": False,
+        "largest_load": 1000.0,
+        "largest_bearing": 1000.0,
+        "moment_arm": 1.0,
+        "drift": 0.0,
+        "threshold": 0.1,
+        "correction_weight": 1.0,
+        "correction_cap": 10.0,
+        "twist_from_sample": True,
+        "tell_prior": False,
+        "reaction_time": 0.0,
+        "scripts": False,
+    },
+}
+"""Options by method; docs/architecture.md has a line for each difference between the paper and the defaults."""

@@ -147,6 +147,9 @@ class Simulator:
         for energy in self.energies:
             if getattr(energy, "name", None) in BUILT_IN:
                 raise ValueError(f"an energy of your own cannot be called {energy.name!r}: that is a built-in one")
+        time = self.options.reaction_time
+        if time is not None and isinstance(self.prior, MotionField) and self.prior.reaction != time:
+            object.__setattr__(self, "prior", replace(self.prior, reaction=time))
 
     @classmethod
     def shipped(cls, **options: Any) -> "Simulator":  # noqa: ANN401
@@ -157,10 +160,11 @@ class Simulator:
         """Return the same simulator with some options changed."""
         return replace(self, options=replace(self.options, **changes))
 
-    @property
+    @functools.cached_property
     def skeleton(self) -> Skeleton:
         """The body that is simulated."""
-        return self.prior.skeleton
+        skeleton = self.prior.skeleton
+        return skeleton.with_unit_masses() if self.options.unit_masses else skeleton
 
     @property
     def num_samples(self) -> int:
@@ -176,11 +180,11 @@ class Simulator:
     def _energies(self) -> tuple[Energy, ...]:
         """Every energy that is switched on, but for the scene's."""
         o = self.options
-        own: list[Energy] = [Rigidity(o.rigidity_weight)]
+        own: list[Energy] = [Rigidity(o.rigidity_weight, o.braces)]
         if o.contact:
-            own.append(Contact(o.contact_weight, o.friction))
+            own.append(Contact(o.contact_weight, o.friction if o.slides else np.inf))
         if o.range_of_motion and self.pose is not None:
-            own.append(RangeOfMotion(self.pose, o.range_of_motion_weight))
+            own.append(RangeOfMotion(self.pose, o.range_of_motion_weight, gentle=o.gentle_range))
         if o.kinematic:
             own.append(Kinematic(o.kinematic_weight))
         return (*own, *self.energies)
@@ -215,7 +219,8 @@ class Simulator:
         external, values = now.start.forces + pushes, self._values(system, frame, x, mode)
         forces, after, drift = self._explain(now, aim, x, external)
         report = Report(values, chosen, touching, forces, external, before, after, self.skeleton.bone_error(x))
-        memory = proposed_memory(self.prior, followed, x, q, pushes + now.start.forces - now.start.loads)
+        told = pushes + now.start.forces - now.start.loads if self.options.tell_prior else np.zeros(x.shape)
+        memory = proposed_memory(self.prior, followed, x, q, told)
 
         def unflat(values: np.ndarray) -> np.ndarray:
             return values.reshape((*batch, *values.shape[1:]))
@@ -227,7 +232,8 @@ class Simulator:
         seen = state
         for stage in inputs.stages:
             seen = stage.query(seen)
-        candidates = self.prior.propose(seen, self.num_samples, rng, inputs.intent)
+        intent = inputs.intent if self.options.tell_prior else None
+        candidates = self.prior.propose(seen, self.num_samples, rng, intent)
         mode = candidates.x[..., 0, :, :]
         for stage in inputs.stages:
             candidates = stage.change(candidates)
@@ -283,7 +289,7 @@ class Simulator:
         """
         support, o = aim.support, self.options
         slippery = support.near & (support.friction < o.friction)
-        if not slippery.any():
+        if not (o.slides and slippery.any()):
             return candidates
         usual = support._replace(
             friction=np.maximum(support.friction, o.friction), shares=np.zeros_like(support.shares)
@@ -322,6 +328,8 @@ class Simulator:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Bring everyone out of objects and out of each other; return joints, touching joints and mutual forces [N]."""
         o, body = self.options, self.skeleton.arrays
+        if not o.settle:
+            return x, aim.support.near, np.zeros(x.shape)
         how = settling.Settling(o.friction, self.h, settling.CONTACT_MOBILITY)
         if not o.contact:  # thin capsules touch nothing
             body, how = body._replace(capsules=np.zeros_like(body.capsules)), how._replace(rounds=1, most_rounds=1)
@@ -338,7 +346,7 @@ class Simulator:
     ) -> tuple[np.ndarray, ...]:
         """Move people out of objects that cannot make way; return joints, touching joints and forces [N]."""
         everyone, o = x.reshape(*batch, NUM_JOINTS, 3), self.options
-        stuck = () if inputs.immovable is None or not o.contact else tuple(inputs.immovable(everyone))
+        stuck = () if inputs.immovable is None or not (o.contact and o.settle) else tuple(inputs.immovable(everyone))
         inside = nearest_surface(stuck, everyone).distance < self.skeleton.radii if stuck else np.zeros(x.shape[:-1])
         met = np.asarray(flat(inside, 1).any(-1))
         if not met.any():

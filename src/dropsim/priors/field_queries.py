@@ -117,6 +117,8 @@ class Seen(NamedTuple):
     """Size of the bank's body relative to theirs."""
     fps: float
     """Frame rate [Hz]."""
+    reaction: float
+    """Time for which people who are off balance go on as before [frames]."""
 
 
 class Wanted(NamedTuple):
@@ -163,12 +165,12 @@ class Queries(NamedTuple):
 @kernel
 def write_queries(seen: Seen, intents: Wanted, recorded: Recorded, out: Queries) -> None:
     """Write queries for people who see, remember and want something."""
-    x, v, yaws, feats, falls, memory, scale, fps = seen
+    x, v, yaws, feats, falls, memory, scale, fps, reaction = seen
     velocity, facing, height, place, ahead = intents
     project(feats, recorded.mean, recorded.basis, out.codes)
     wanted = np.empty(NUM_INTENT)
     for i in range(len(x)):
-        _notice(falls[i], memory[i], fps, recorded.falling, i, out)
+        _notice(falls[i], memory[i], reaction, recorded.falling, i, out)
         _lag_behind(v[i, 0, 0] / scale, v[i, 0, 1] / scale, velocity[i], memory[i], 1.0 / fps, out.behind[i])
         wanted[ROAM] = math.nan
         vx, vy = velocity[i, 0] + out.behind[i, 0] / CATCH_UP, velocity[i, 1] + out.behind[i, 1] / CATCH_UP
@@ -207,13 +209,13 @@ def _middle(x: Array, c: int) -> float:
 
 
 @kernel
-def _notice(own: Array, memory: Array, fps: float, recorded: Array, i: int, out: Queries) -> None:
+def _notice(own: Array, memory: Array, reaction: float, recorded: Array, i: int, out: Queries) -> None:
     """Write for how long a person has been farther out of balance than the recorded one, and whether it is too early to react."""
     row = int(memory[ROW])
     unsteady = row >= 0 and _farther(own, recorded[row]) > UNSTEADY
-    out.shaken[i] = min(max(memory[SHAKEN] + (1.0 if unsteady else -1.0), 0.0), 2.0 * REACTION * fps)
+    out.shaken[i] = min(max(memory[SHAKEN] + (1.0 if unsteady else -1.0), 0.0), 2.0 * reaction)
     # Before people react, they go on as they did.
-    out.late[i] = unsteady and out.shaken[i] <= REACTION * fps
+    out.late[i] = unsteady and out.shaken[i] <= reaction
 
 
 @kernel

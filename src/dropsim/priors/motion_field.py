@@ -28,6 +28,7 @@ from dropsim.priors.field_queries import (
     JUMPING,
     NUM_COMPONENTS,
     NUM_REMEMBERED,
+    REACTION,
     ROAM_SCALE,
     ROW,
     SPEED_SCALE,
@@ -79,6 +80,8 @@ class MotionField(Prior):
     """Weight of how far people will be out of balance when the recording's next foot lands."""
     noise: float = 0.05
     """Mean of the chance in the cost of other recordings [m^2], by which seeds differ."""
+    reaction: float = REACTION
+    """Time for which people who are off balance go on as before [s]."""
     num_found: int = 32
     """Nearest frames among which candidates are found."""
     num_samples: int = 8
@@ -139,7 +142,7 @@ class MotionField(Prior):
             intent.height.reshape(-1),
         )
         wanted = Wanted(velocity, facing, height, place, AHEAD / self.fps)
-        seen = Seen(*sized, yaws, feats, falls, memory, scale, self.fps)
+        seen = Seen(*sized, yaws, feats, falls, memory, scale, self.fps, self.reaction * self.fps)
         write_queries(seen, wanted, self._recorded, queries)
         found, _ = index.search.nearest(
             queries.codes, self.num_found, weights=queries.weights, filter=self._sets, which=queries.which

@@ -125,7 +125,7 @@ def response_of(skeleton: Skeleton, options: SimulatorOptions) -> Float[np.ndarr
     The body as a whole moves as its mass says. Against that, joints give way as the solver lets them: by the inverse of
     its matrix M + sum w A^T A, in which bones take the neighbours along and the prior holds on to its pose.
     """
-    A, masses = Rigidity(options.rigidity_weight).matrix(skeleton), skeleton.masses
+    A, masses = Rigidity(options.rigidity_weight, options.braces).matrix(skeleton), skeleton.masses
     held = masses / masses.mean() + options.kinematic * options.kinematic_weight
     S = np.diag(held) + options.rigidity_weight * A.T @ A
     apart = np.eye(len(masses)) - masses / masses.sum()  # takes the motion of the centre of mass away

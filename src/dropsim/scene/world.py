@@ -235,21 +235,23 @@ class World:
         colliders = (_per_person(ground), *inputs.colliders)
         around = solids(colliders, context.batch)
         context = self._around(context, around)
-        if context.around is not None and not follows:
+        scripted = simulator.options.scripts
+        if context.around is not None and not follows and scripted:
             inputs = replace(inputs, intent=_clear(inputs.intent, context))
         places = depth = None
-        if inputs.intent is not None:
+        if inputs.intent is not None and scripted:
             places = _places(now, inputs.intent)
             depth = crouch(now.crouch, inputs.intent.height, simulator.skeleton.standing_height, context.h)
             inputs = replace(inputs, intent=_upright(inputs.intent, places, simulator.skeleton))
-        plan = None if follows else self._plan(now, inputs.intent, context, rng)
+        plan = self._plan(now, inputs.intent, context, rng) if scripted and not follows else None
         footing = context.footing
         if depth is not None:
             level, before = Footing.level(*context.batch), np.zeros_like(depth) if now.crouch is None else now.crouch
             footing = (footing or level).crouched(now.people, before, (depth - before) * self.fps)
         floor = [] if footing is None else [FootingStage(footing, now.people, simulator.skeleton, context.h)]
-        up = None if follows else self._get_up(now, floor, inputs.intent, rng)
+        up = self._get_up(now, floor, inputs.intent, rng) if scripted and not follows else None
         stages = [*([plan.stage(now.frame)] if plan else []), *([up] if up else []), *floor, *inputs.stages]
+        stages = stages if scripted else []
 
         def immovable(x: Float[np.ndarray, "*w p 22 3"]) -> tuple[Collider, ...]:
             moved = replace(now.people, x=x, v=(x - now.people.x) * self.fps)

@@ -36,6 +36,10 @@ class ModelOptions:
     """SMPL's file of the body that HuMoR was trained on."""
     pose: PoseFile = None
     """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
+    method: Annotated[
+        Literal["default", "paper"] | None, optional("default|paper", "the scene's own, else default")
+    ] = None
+    """The method: ours, or `paper`, which is DROP as it was published."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ from dropsim.apps.cli.arguments import BodyFile, PriorName, optional
 
 @dataclass(frozen=True)
 class Bench:
-    """Time worlds of one person and of many, the bare step, and the prior's matrix products at the machine's peak.
+    """Time worlds of one person and of many, the bare step and its parts, and a first run.
 
-    Warm, the median of many steps; times in milliseconds, by the clock and of the processor. The ratio is the step's
-    processor time over the floor, the prior's matrix products alone at the peak. Example: dropsim bench --quick
+    Warm, the median of many steps; times in milliseconds, by the clock and of the processor. Example: dropsim bench
+    --quick
     """
 
     json: Annotated[Path | None, optional("FILE.json", "only print them")] = None
@@ -26,11 +26,6 @@ class Bench:
     """Measure one person and 256 with 8, 16 and 64 samples, for a moment each."""
     seconds: float = 2.0
     """How long each size is measured [s]."""
-    history: Annotated[Path | None, optional("FILE.jsonl", "none is kept")] = None
-    """File to which a line is added: costs as multiples of what sgemm does in the same time, and how they compare with
-    earlier lines."""
-    sweep: bool = False
-    """Also measure the cost against the size of the bank, and against boxes in the scene."""
     first_run: bool = True
     """Also time the imports and the compilation of a first run, in a process with an empty kernel cache."""
 
@@ -45,8 +40,6 @@ class Bench:
             if not self.json.parent.is_dir():
                 raise ValueError(f"{self.json.parent}: there is no such folder: make it first")
             refuse_read_only(self.json)
-        if self.history is not None:
-            refuse_read_only(self.history)
         tell_of_compiling()
         from dropsim.files.tables import markdown
         from dropsim.priors.named import prior_name
@@ -60,8 +53,6 @@ class Bench:
             result = measure.bench(prior_name(self.prior, self.body), **sizes, **how, watch=advance)
         print(markdown(result.table()))
         numbers, unit = result.numbers, "simulated seconds per processor second"
-        rates = f"sgemm peak {numbers['sgemm_gflops']:.1f} GFLOP/s, copies {numbers['copy_gigabytes']:.1f} GB/s"
-        print(f"{rates}; floor = the prior's matrix products at that peak")
         if not self.quick:
             print(f"left out: more than {measure.MOST_CANDIDATES} candidates in a step (people times K)")
         print(f"peak memory of the process {numbers['peak_memory'] / 1e6:.0f} MB")
@@ -72,10 +63,6 @@ class Bench:
             print(f"MuJoCo's humanoid at 2 ms, {name}, physics alone: {rate:.1f} {unit}")
         if (many := result.row(256, 64)) is not None:
             print(f"256 people with K = 64: {many.people / many.world.processor / 30.0:.1f} {unit}")
-        if self.sweep:
-            print(markdown(measure.bank_sizes(seconds)), markdown(measure.object_counts(seconds)), sep="\n")
-        if self.history is not None:
-            print(*measure.keep_history(self.history, result.entry()), f"wrote {self.history}", sep="\n")
         if self.json is not None:
             write_json(self.json, result.as_json())
             print(f"wrote {self.json}")

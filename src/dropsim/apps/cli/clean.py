@@ -123,10 +123,9 @@ def write_report(path: Path, name: str, recording: "Motion", cleaned: "Cleaned",
     import numpy as np
 
     from dropsim.motion.contacts import FEET, sphere_heights
-    from dropsim.research.evaluation.plots import new_figure, save_figure
-    from dropsim.research.evaluation.report import write_text
+    from dropsim.research.evaluation.report import new_figure, save_figure, write_text
 
-    figure, axes = new_figure(2, 2, size=(12.0, 6.0), sharex=True)
+    figure, axes = new_figure(2, 2, sharex=True)
     time = np.arange(len(recording)) / recording.fps
     for k, (toe, side) in enumerate(zip(FEET, ("left", "right"), strict=True)):
         for label, motion, color in (("before", recording, "tab:orange"), ("after", cleaned.motion, "tab:blue")):

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,6 +34,10 @@ class _Simulated:
     best_model.pth."""
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""
+    pose: Annotated[Path | None, optional("FILE|FOLDER", "the package's")] = None
+    """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
+    method: Annotated[Literal["default", "paper"] | None, optional("default|paper", "default")] = None
+    """The method: ours, or `paper`, which is DROP as it was published."""
     seed: int = 0
     """Seed of everything random."""
     quick: bool = False
@@ -54,7 +59,7 @@ class _Simulated:
     def _body(self, samples: int | None) -> "Body":
         from dropsim.research.evaluation.harness import Body
 
-        return Body.of(samples, self._prior)
+        return Body.of(samples, self._prior, method=self.method or "default", pose=str(self.pose or ""))
 
     def _given(self, *names: str) -> dict[str, Any]:
         """Return the options that were given, by name, and the seed."""
@@ -126,32 +131,40 @@ class Clean:
 
 @dataclass(frozen=True, kw_only=True)
 class Paper(_Simulated):
-    """The paper's eight results, measured again, each over two ranges of pushes and for two priors."""
+    """The paper's eight results, measured again: for priors, methods, ranges of pushes, and random weights as control."""
 
     out: Path = tyro.MISSING
     """Folder for the report, the figures and their data."""
-    also: Annotated[tuple[str, ...] | None, optional("PRIOR ...", "field and cvae; none with --quick")] = None
-    """Other priors that the claims are judged for."""
+    also: Annotated[tuple[str, ...] | None, optional("PRIOR ...", "field, cvae and random; none with --quick")] = None
+    """Other priors that the claims are judged for; `random` has random weights and should fail."""
     newtons: Annotated[
         tuple[float, float] | None, optional("LOW HIGH", "both 150 to 350 and 300 to 700; the second with --quick")
     ] = None
     """Range of the pushes [N]."""
     motions: Annotated[int | None, optional("INT", "250")] = None
     """Pushed motions."""
+    seeds: Annotated[int | None, optional("INT", "3, and 1 with --quick")] = None
+    """Seeds that each column is judged with."""
     samples: Annotated[int | None, optional("K", "64, and 8 with --quick")] = None
     """Candidates of the prior a frame."""
     recordings: Recordings = None
     """Recordings to compare with: a data set of `dropsim data build`, or BVH and AMASS files."""
 
     def evaluate(self, folder: Path, how: dict[str, Any]) -> "Report":
-        from dropsim.research.evaluation.paper import HARD, MILD, PaperOptions, evaluate_paper
+        from dropsim.research.evaluation.paper import CONTROL, HARD, MILD, PaperOptions, evaluate_paper
 
         given = self._given("motions", "recordings") | ({} if self.samples is None else {"num_samples": self.samples})
-        make = PaperOptions.quick if self.quick else PaperOptions
-        others = (() if self.quick else ("field", "cvae")) if self.also is None else self.also
+        make, seeds = PaperOptions.quick if self.quick else PaperOptions, self.seeds or (1 if self.quick else 3)
+        others = (() if self.quick else ("field", "cvae", CONTROL)) if self.also is None else self.also
         ranges = ((HARD,) if self.quick else (MILD, HARD)) if self.newtons is None else (self.newtons,)
-        priors = dict.fromkeys((self._prior, *others))
-        options = [make(**given, prior=prior, newtons=newtons) for prior in priors for newtons in ranges]
+        methods = (("default",) if self.quick else ("default", "paper")) if self.method is None else (self.method,)
+        options = list[PaperOptions]()
+        for method, prior in product(methods, dict.fromkeys((self._prior, *others))):
+            for newtons, i in product(ranges, range(seeds)):
+                if prior == CONTROL and method != methods[0]:
+                    continue
+                about = {"prior": prior, "method": method, "newtons": newtons, "pose": str(self.pose or "")}
+                options.append(make(**{**given, **about, "seed": self.seed + 1000 * i}))
         return evaluate_paper(options, folder, **how)
 
 
@@ -162,7 +175,7 @@ class Response(_Simulated):
     people: Annotated[int | None, optional("INT", "64, and 16 with --quick")] = None
     """People in each cell of a start, an impulse and a direction; the other parts are in proportion."""
     only: Annotated[tuple[str, ...] | None, optional("PART ...", "all")] = None
-    """Parts to run: push, baselines, pdp, kicks, walk-perturb, getup, trips, balls, recorded."""
+    """Parts to run: push, walk-perturb, getup, trips, balls, recorded."""
     samples: Samples = None
     """Candidates of the prior a frame."""
 
@@ -228,19 +241,13 @@ class Steering(_Simulated):
     """Scenarios that are run."""
     samples: Samples = None
     """Candidates of the prior a frame."""
-    recordings: Recordings = None
-    """A data set of `dropsim data build`, whose held-out people foot skate and jerk are compared with."""
 
     def evaluate(self, folder: Path, how: dict[str, Any]) -> "Report":
-        from dropsim.motion.clips import load
-        from dropsim.research.evaluation.steering import RecordedPaces, SteeringProtocol, evaluate_steering
+        from dropsim.research.evaluation.steering import SteeringProtocol, evaluate_steering
 
         make = SteeringProtocol.quick if self.quick else SteeringProtocol
-        protocol, recorded = make(**self._given("people", "seeds", "scenarios")), None
-        if self.recordings is not None:
-            motions = [motion for _, motion in load(self.recordings, held_out=True)]
-            recorded = RecordedPaces.of(motions, "held-out people")
-        return evaluate_steering(self._body(self.samples), protocol, folder, recorded=recorded, **how)
+        protocol = make(**self._given("people", "seeds", "scenarios"))
+        return evaluate_steering(self._body(self.samples), protocol, folder, **how)
 
 
 @dataclass(frozen=True)
@@ -297,8 +304,9 @@ class All(_Simulated):
             sizes[Reliability] = {"pushes": 150 * n, "scenes": 45 * n}
         if self.recordings is None:
             del sizes[Prior]
-        common = {name: getattr(self, name) for name in ("prior", "body", "seed", "quick", "workers")}
-        compared = {Steering: "recordings", Prior: "data", Paper: "recordings"}
+        names = ("prior", "body", "pose", "method", "seed", "quick", "workers")
+        common = {name: getattr(self, name) for name in names}
+        compared = {Prior: "data", Paper: "recordings"}
         for command, size in sizes.items():
             recordings = {compared[command]: self.recordings} if command in compared else {}
             command(**common, **size, **recordings, out=self.out / command.__name__.lower()).run()

@@ -25,6 +25,7 @@ SHORT = {
     "at": "push.start",
     "duration": "push.duration",
     "samples": "simulator.num_samples",
+    "method": "simulator.method",
     "seconds": "seconds",
     "seed": "seed",
     "prior": "prior",

@@ -55,9 +55,9 @@ class Synthesize:
 
         from dropsim.apps.cli.progress import bar, tell_of_compiling
         from dropsim.priors.named import prior_name
+        from dropsim.research.synthesis.clip import Recipe
         from dropsim.research.synthesis.dataset import synthesize
         from dropsim.research.synthesis.distribution import distribution
-        from dropsim.research.synthesis.recipe import Recipe
 
         if importlib.util.find_spec("pyarrow") is None:
             raise ValueError('Parquet needs pyarrow: pip install "dropsim[scale]"')
@@ -85,7 +85,7 @@ class Synthesize:
     def _workers(self, num_shards: int) -> "Workers":
         import os
 
-        from dropsim.research.synthesis.workers import here, in_processes, on_ray
+        from dropsim.research.synthesis.dataset import here, in_processes, on_ray
 
         if self.workers is not None and not 1 <= self.workers <= 1024:
             raise ValueError(f"--workers {self.workers}: give from 1 to 1024 processes")

@@ -49,11 +49,13 @@ class LiveOptions(ModelOptions):
         from dropsim.apps.viewer.session import Session
         from dropsim.physics.step import Simulator
         from dropsim.priors.named import open_pose
-        from dropsim.scene.files import Setup
+        from dropsim.scene.files import Setup, changed
 
         if self.people is not None and not 1 <= self.people <= MAX_PEOPLE:
             raise ValueError(f"--people: a live world has 1 to {MAX_PEOPLE} people, not {self.people}")
         setup = Setup() if self.scene is None else read_setup(self.scene)
+        if self.method is not None:
+            setup = changed(setup, [("simulator.method", self.method)])
         if self.samples is not None:
             setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
         if self.seed is not None:

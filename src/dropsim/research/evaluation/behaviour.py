@@ -1,18 +1,17 @@
 """Behaviour in one table: falls, standing, answers to pushes and trips, get-ups, posture and momentum."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dropsim.research.evaluation.harness import Arrays, Body, Chunk, Watch, num_diverged, run_chunks
-from dropsim.research.evaluation.report import Report, Statistic, Table, resampled, statistic_rows
-from dropsim.research.evaluation.response import PUSHED, ResponseProtocol, response_statistics
+from dropsim.research.evaluation.report import Report, Statistic, report_statistics, resampled
+from dropsim.research.evaluation.response import ResponseProtocol, response_statistics
 from dropsim.research.evaluation.steering import (
     FALLS,
-    RecordedPaces,
     SteeringProtocol,
     measure_bank,
     steering_statistics,
@@ -47,15 +46,13 @@ class BehaviourProtocol:
 
     @classmethod
     def _of(cls, steering: Mapping[str, Any], response: Mapping[str, Any], seed: int) -> "BehaviourProtocol":
-        pushes = ResponseProtocol(
-            impulses=IMPULSES, moving_impulses=(), seconds=PUSHED_SECONDS, parts=PARTS, seed=seed, **response
-        )
-        return cls(SteeringProtocol(**steering, scenarios=tuple(FALLS), seed=seed), pushes)
+        pushes = {"starts": ("stand",), "impulses": IMPULSES, "seconds": PUSHED_SECONDS, "parts": PARTS, "seed": seed}
+        steered = SteeringProtocol(**steering, scenarios=tuple(FALLS), seed=seed)
+        return cls(steered, ResponseProtocol(**pushes, **response))
 
     def chunks(self, body: Body) -> list[Chunk]:
-        """Return all work, the longest first; of the pushes only standing people's."""
-        pushes = [c for c in self.response.chunks(body) if not c.name.startswith("push ") or c.name == PUSHED]
-        return [*self.steering.chunks(body), *pushes, Chunk("bank", measure_bank, body, ())]
+        """Return all work, the longest first."""
+        return [*self.steering.chunks(body), *self.response.chunks(body), Chunk("bank", measure_bank, body, ())]
 
 
 @dataclass(frozen=True)
@@ -69,14 +66,8 @@ class Behaviour:
         """Lay the statistics out."""
         steering, pushes = self.protocol.steering, self.protocol.response.people
         people = f"{steering.people} people for {steering.seconds:g} s at each speed"
-        return Report(
-            name="behaviour",
-            title="How people move",
-            tables={"behaviour": Table("How people move", statistic_rows(self.statistics))},
-            numbers={"statistics": [asdict(one) for one in self.statistics]},
-            protocol=self.protocol,
-            caption=f"{people}, {pushes} in each cell of the pushes",
-        )
+        caption = f"{people}, {pushes} in each cell of the pushes"
+        return report_statistics("behaviour", "How people move", self.statistics, self.protocol, caption, {})
 
 
 def evaluate_behaviour(
@@ -88,7 +79,7 @@ def evaluate_behaviour(
     law = "a simulation that cannot go on is a defect"
     diverged = float(num_diverged(tables.values()))
     statistics = (
-        *steering_statistics(tables, protocol.steering.seconds, RecordedPaces(tables["bank"]["paces"])),
+        *steering_statistics(tables, protocol.steering.seconds, tables["bank"]["paces"]),
         *response_statistics(tables),
         *_postures(tables),
         Statistic("diverged people", diverged, "people", people, 0.0, "0", law),

@@ -1,53 +1,39 @@
-"""Speed of the simulator: the bare step, a world around it, and the prior's matrix products at the machine's peak."""
+"""Speed of the simulator: the bare step and its parts, a world around it, and a first run."""
 
 import importlib.resources
 import importlib.util
 import itertools
-import json
-import math
 import os
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from dropsim.compute.jit import VARIABLE as CACHE_VARIABLE
 from dropsim.compute.threads import single_threaded
-from dropsim.files.atomic import atomic_path
 from dropsim.physics.contact import Plane
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.solver import system_of
 from dropsim.physics.step import Simulator, StepInputs
-from dropsim.priors.cvae import CVAEPrior
-from dropsim.priors.motion_field import MotionField
 from dropsim.priors.named import open_prior
-from dropsim.priors.prior import Prior
 from dropsim.research.evaluation.harness import Watch
 from dropsim.research.evaluation.report import column_rows
-from dropsim.scene import Box, Person, Scene, World
+from dropsim.scene import Person, Scene, World
 
 PEOPLE = (1, 16, 64, 256, 1024)
 SAMPLES = (16, 64, 256)
 MOST_CANDIDATES = 65536
 """Candidates of one step beyond which a size is left out: their frames alone take two hundred megabytes."""
-GEMM_SIZE = 1024
-"""Size of the square matrices whose product gives the peak."""
 MOST_RUNS = 2000
 MUJOCO_STEP = 0.002
 """Time step of MuJoCo's humanoid [s]."""
-COPIED = 1 << 27
-"""Bytes of an array that is copied: more than caches hold."""
 STAGES = ("prior", "aim", "iterate", "balance", "settle", "pose", "explain")
 """Parts of a step."""
 FIRST_RUN = """
@@ -66,12 +52,9 @@ COLUMNS = {
     "step": "step|.2f",
     "spread": "spread|.2f",
     "processor": "processor|.2f",
-    "floor": "floor|.2f",
-    "ratio": "ratio|.2f",
     "fps": "frames/s|.0f",
     "world_fps": "World frames/s|.0f",
     **{stage: f"{stage}|.2f" for stage in STAGES},
-    "memory": "kB a person|.0f",
 }
 """Columns of the table; times are in milliseconds, those of the stages are the processor's."""
 Times = list[tuple[float, float]]
@@ -108,15 +91,6 @@ class Row:
     """Duration of a step of the same people in a world, each alone in a scene: what a user runs."""
     stages: Mapping[str, Timing]
     """Durations of the parts of the step by name."""
-    memory: float
-    """Size of the arrays that a step takes and returns, per person [bytes]."""
-    floor: float | None = None
-    """Duration of the prior's matrix products at the measured peak [s]; None for a prior without."""
-
-    @property
-    def ratio(self) -> float | None:
-        """The step over the floor, both in processor time."""
-        return None if self.floor is None else self.step.processor / self.floor
 
     @property
     def fps(self) -> float:
@@ -128,19 +102,13 @@ class Row:
         """Frames a second of all people together, in a world."""
         return self.people / self.world.median
 
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values; times in seconds, memory in bytes, rates in frames of people a second."""
-        values = asdict(self)
-        rates = {"ratio": self.ratio, "fps": self.fps, "world_fps": self.world_fps}
-        return values | rates | {"memory_per_person": values.pop("memory")}
-
     def cells(self) -> dict[str, Any]:
         """Return the values of the table's columns."""
         times = {"step": self.step.median, "spread": self.step.spread, "processor": self.step.processor}
         times |= {name: timing.processor for name, timing in self.stages.items()}
-        times |= {} if self.floor is None else {"floor": self.floor}
-        milliseconds = {name: 1000 * seconds for name, seconds in times.items()}
-        return self.as_json() | milliseconds | {"memory": self.memory / 1000}
+        rates = {"fps": self.fps, "world_fps": self.world_fps}
+        sizes = {"people": self.people, "samples": self.samples}
+        return {**sizes, **rates, **{name: 1000 * seconds for name, seconds in times.items()}}
 
 
 @dataclass(frozen=True)
@@ -165,25 +133,13 @@ class Bench:
             "fps_one_processor": one and 1 / one.step.processor,
             "world_fps_one": one and one.world_fps,
             "world_fps_256": many and many.world_fps,
-            "ratio_one": one and one.ratio,
-            "ratio_256": many and many.ratio,
         }
-        return {**main, **self.numbers, "rows": [row.as_json() for row in self.rows]}
+        rows = [asdict(row) | {"fps": row.fps, "world_fps": row.world_fps} for row in self.rows]
+        return {**main, **self.numbers, "rows": rows}
 
     def table(self) -> list[list[str]]:
-        """Lay the rows out under a header."""
+        """Lay the rows out under a header; times are in milliseconds."""
         return column_rows(COLUMNS, [row.cells() for row in self.rows])
-
-    def entry(self) -> dict[str, Any]:
-        """Return a line of the history: costs in units of the machine, so that other machines and other load compare.
-
-        The processor time of a frame of a person is given as operations of sgemm [MFLOP] and as copied bytes [MB].
-        """
-        cost = {f"{row.people} x {row.samples}": row.world.processor / row.people for row in self.rows}
-        rates = {"megaflops": self.numbers["sgemm_gflops"], "megabytes": self.numbers["copy_gigabytes"]}
-        about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "version": version("dropsim")}
-        costs = {name: {size: round(1e3 * s * rate, 3) for size, s in cost.items()} for name, rate in rates.items()}
-        return {**about, "machine": platform.machine(), "prior": self.prior, **costs}
 
 
 @single_threaded
@@ -199,45 +155,18 @@ def bench(
     """Measure every size for some seconds, with people who walk on a floor by a prior as `open_prior` takes it."""
     sizes = [(p, k) for p in people for k in samples if p * k <= MOST_CANDIDATES]
     model = open_prior(prior)
-    # The peak before and after: on a shared machine it comes and goes.
-    peak, rows = sgemm_peak(seconds), list[Row]()
+    rows = list[Row]()
     for i, (p, k) in enumerate(sizes):
         rows.append(measure_size(Simulator(model, options=SimulatorOptions(num_samples=k)), p, seconds))
         if watch:
             watch(i + 1, len(sizes))
-    peak = max(peak, sgemm_peak(seconds))
-    if isinstance(model, CVAEPrior):
-        rows = [replace(row, floor=prior_flops(model, row.people, row.samples) / peak) for row in rows]
     first = first_run_seconds() if first_run else (None, None, None)
     numbers = {
         **dict(zip(("import_seconds", "compile_seconds", "compile_processor_seconds"), first, strict=True)),
-        "sgemm_gflops": peak / 1e9,
-        "copy_gigabytes": copy_rate(seconds) / 1e9,
         "mujoco_seconds_per_second": mujoco_rates(seconds),
         "peak_memory": 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
     return Bench(prior, rows, numbers)
-
-
-@single_threaded
-def sgemm_peak(seconds: float) -> float:
-    """Return the best rate at which this machine multiplies matrices of single precision on one core [FLOP/s]."""
-    a, b = np.random.default_rng(0).standard_normal((2, GEMM_SIZE, GEMM_SIZE), dtype=np.float32)
-    out = np.empty_like(a)
-    (times,) = _times([lambda: np.matmul(a, b, out=out)], seconds)
-    return 2 * GEMM_SIZE**3 / min(processor for _, processor in times)
-
-
-def prior_flops(prior: CVAEPrior, people: int, samples: int) -> float:
-    """Return the operations of the prior's matrix products; samples share the state's part of the first layer."""
-    shape = prior.network.shape
-    sizes = {"prior": 0, "decoder": 0}
-    for name, size in shape.tensor_shapes().items():
-        part = name.partition(".")[0]
-        if len(size) == 2 and name.endswith("weight") and part in sizes:
-            sizes[part] += 2 * math.prod(size)
-    first = 2 * shape.state_size * shape.decoder[0]
-    return float(people) * (sizes["prior"] + samples * (sizes["decoder"] - first) + first)
 
 
 def first_run_seconds() -> tuple[float, float, float]:
@@ -249,15 +178,6 @@ def first_run_seconds() -> tuple[float, float, float]:
         raise ValueError(f"the first run of a new process failed: {done.stderr.strip().splitlines()[-1]}")
     imports, compilation, processor = map(float, done.stdout.split())
     return imports, compilation, processor
-
-
-@single_threaded
-def copy_rate(seconds: float) -> float:
-    """Return the best rate at which one core copies an array that no cache holds, bytes read and written [bytes/s]."""
-    source = np.ones(COPIED // 8)
-    out = np.empty_like(source)
-    (times,) = _times([lambda: np.copyto(out, source)], seconds / 2)
-    return 2 * source.nbytes / min(processor for _, processor in times)
 
 
 def mujoco_rates(seconds: float) -> dict[str, float] | None:
@@ -322,13 +242,11 @@ def measure_size(simulator: Simulator, people: int, seconds: float) -> Row:
     now, rng, inputs = world.start(seeds), world.streams(seeds), StepInputs(colliders=(Plane.ground(),))
     for _ in range(2):
         now, _ = world.step(now, rng)
-    now, report = world.step(now, rng)
+    now, _ = world.step(now, rng)
     state = now.people
-    candidates = simulator.prior.propose(state, simulator.num_samples, rng)
-    held = sum(array.nbytes for part in (state, candidates, report) for array in _arrays(part))
     step, whole = _times([lambda: simulator.step(state, inputs, rng), lambda: world.step(now, rng)], seconds)
     stages = _stages(simulator, lambda: simulator.step(state, inputs, rng), seconds / 2)
-    return Row(people, simulator.num_samples, Timing.of(step), Timing.of(whole), stages, held / people)
+    return Row(people, simulator.num_samples, Timing.of(step), Timing.of(whole), stages)
 
 
 def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) -> dict[str, Timing]:
@@ -346,63 +264,3 @@ def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) ->
         for owner, method in parts.values():
             del vars(owner)[method]
     return {name: Timing.of(durations[2:]) for name, durations in times.items()}
-
-
-def _arrays(holder: object) -> Iterator[np.ndarray]:
-    """Find the arrays that an object holds."""
-    for value in vars(holder).values():
-        parts = value.values() if isinstance(value, Mapping) else (value,)
-        yield from (part for part in parts if isinstance(part, np.ndarray))
-
-
-def bank_sizes(seconds: float, *, people: int = 64) -> list[list[str]]:
-    """Return the cost of a frame of a person with parts of the shipped bank, as rows under a header."""
-    rows, bank, scene = [["frames in the bank", "ms a person"]], MotionField.shipped().bank, Scene((Person("walk"),))
-    for every in (8, 4, 2, 1):
-        some = bank if every == 1 else bank.picked(range(0, len(bank.clips), every))
-        cost = _world_seconds(scene, MotionField(some, some.skeleton), people, seconds)
-        rows.append([str(len(some)), f"{1000 * cost:.3f}"])
-    return rows
-
-
-def object_counts(seconds: float, *, people: int = 16) -> list[list[str]]:
-    """Return the cost of a frame of a person with boxes around, fixed or loose, as rows under a header."""
-    rows, prior = [["boxes", "fixed [ms a person]", "loose [ms a person]"]], MotionField.shipped()
-    for count in (0, 1, 4, 16, 64):
-        places = [(1.5 * (i % 8) - 5.25, 6.0 + 1.5 * (i // 8), 0.0) for i in range(count)]
-        cells = []
-        for mass in (None, 5.0):
-            boxes = tuple(Box(place, (0.4, 0.4, 0.4), mass=mass) for place in places)
-            cost = _world_seconds(Scene((Person("walk", speed=0.0),), boxes), prior, people, seconds)
-            cells.append(f"{1000 * cost:.3f}")
-        rows.append([str(count), *cells])
-    return rows
-
-
-def _world_seconds(scene: Scene, prior: Prior, people: int, seconds: float) -> float:
-    """Return the processor time of a frame of one person among many worlds [s]."""
-    world, seeds = World(scene, Simulator(prior)), list(range(people))
-    now, rng = world.start(seeds), world.streams(seeds)
-    for _ in range(3):
-        now, _ = world.step(now, rng)
-    return Timing.of(_times([lambda: world.step(now, rng)], seconds)[0]).processor / people
-
-
-def keep_history(path: Path, entry: Mapping[str, Any]) -> list[str]:
-    """Append a line to a history, and compare each size with the median of the last five lines of the same prior."""
-    lines, sentences = path.read_text().splitlines() if path.is_file() else [], []
-    try:
-        before = [old["megaflops"] for old in map(json.loads, lines) if old["prior"] == entry["prior"]][-5:]
-        for size, cost in entry["megaflops"].items():
-            earlier = [old[size] for old in before if size in old]
-            ratio = (
-                f"{cost / statistics.median(earlier):.2f} x the last {len(earlier)}"
-                if earlier
-                else "the first of its kind"
-            )
-            sentences.append(f"{size}: {cost:.1f} MFLOP a person, {ratio}")
-    except (json.JSONDecodeError, KeyError, TypeError):
-        raise ValueError(f"{path}: is not a history that `dropsim bench` wrote: give another file") from None
-    with atomic_path(path) as temporary:
-        temporary.write_text("\n".join((*lines, json.dumps(entry))) + "\n")
-    return sentences

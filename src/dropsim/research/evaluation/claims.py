@@ -1,20 +1,85 @@
-"""The paper's eight results as verdicts: its claim, our measurement, and whether they agree."""
+"""The paper's eight results and its first hypothesis as verdicts: a number, a bound, and whether it is met.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+Criteria are chosen so that a prior with random weights fails them; the reason is the comment at each. Nothing is
+reproduced by people who do not stay on their feet until they are pushed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from dropsim.body.skeleton import NUM_JOINTS
-from dropsim.physics.options import SimulatorOptions
+from dropsim.motion.clips import category_of_name, index_of, read_clip, read_on_floor
+from dropsim.motion.motion import Motion
+from dropsim.motion.reading import ENDINGS
+from dropsim.physics import metrics
 from dropsim.research.evaluation.bench import Row
 from dropsim.research.evaluation.harness import Arrays
-from dropsim.research.evaluation.recordings import KINDS, Recorded
+
+KINDS = ("run", "jump")
+CLIPS, FRAMES = 12, 300
+"""Number of recordings of each kind, spread over all that there are, and their length at most [frames]."""
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """Root wrench of a recording in every frame but the first and the last, force and moment as one [body weights]."""
+
+    name: str
+    kind: str
+    points: np.ndarray
+    """Wrench with masses at the joints."""
+    cylinders: np.ndarray
+    """Wrench with solid bones."""
+
+    @property
+    def likeness(self) -> float:
+        """Correlation of the two curves; NaN if one does not change."""
+        changes = min(self.points.std(), self.cylinders.std()) > 0
+        return float(np.corrcoef(self.points, self.cylinders)[0, 1]) if changes else float("nan")
+
+
+def measure_recordings(folder: Path) -> list[Recorded]:
+    """Measure runs and jumps of a built data set, or of a folder of BVH or AMASS files named by what they show."""
+    recorded = list[Recorded]()
+    for kind in KINDS:
+        for name, motion in recorded_motions(folder, kind):
+            start = max(0, (len(motion) - FRAMES) // 2)  # people may wait at the ends
+            middle = motion.slice(start, start + FRAMES)
+            wrenches = [metrics.root_wrench(middle, cylinders=solid)[1:-1] for solid in (False, True)]
+            recorded.append(Recorded(name, kind, *(np.linalg.norm(wrench, axis=-1) for wrench in wrenches)))
+    if not recorded:
+        where = "by the index of the data set or by the names of its files"
+        raise ValueError(f"{folder}: holds no running or jumping, {where}")
+    return recorded
+
+
+def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
+    """Yield a few recordings of a kind with their names."""
+    if not folder.is_dir():
+        raise ValueError(f"{folder}: there is no such folder of recordings")
+    if (folder / "index.json").exists():
+        for clip in spread([clip for clip in index_of(folder) if clip.category == kind]):
+            yield clip.name, read_clip(folder, clip)
+        return
+    files = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in ENDINGS]
+    for path in spread([path for path in files if category_of_name(path.stem) == kind]):
+        yield path.stem, read_on_floor(path)
+
+
+def spread(items: Sequence[Item]) -> list[Item]:
+    """Take a few evenly out of many."""
+    count = min(CLIPS, len(items))
+    return [items[i * len(items) // count] for i in range(count)]
+
 
 PUSHED = (63, 78)
 """Frames of the push: the paper's."""
-FOLLOWS = {"follow": 1.2, "follow-run": 2.5, "lead-by-hand": 1.2, "lead-by-hand-run": 2.5}
-"""Scenarios and the speeds that they ask for [m/s]."""
+FOLLOWS = {"follow": 0.0, "follow-run": 0.0, "lead-by-hand": 0.3, "lead-by-hand-run": 0.8}
+"""Scenarios, and how far a led hand may be off on average [m]: an arm's reach at a walk, and more at a run."""
 BEFORE = slice(10, PUSHED[0])
 """Frames without a push; the first few still come from the start state."""
 DURING = slice(PUSHED[0] + 1, PUSHED[1] + 1)
@@ -28,13 +93,14 @@ END = slice(-30, None)
 FPS = 30.0
 SETTLE = 1.5
 """Time after a turn of the path that is left out of the speed [s]."""
-
-TINY = 1e-12
-"""Energy that counts as none [m^2]: a micrometre."""
+RETURNING = ("kinematic", "momentum", "range_of_motion", "contact", "rigidity")
+"""Energies that have to return."""
+TINY = 1e-6
+"""Energy that counts as none [m^2]: a millimetre."""
+STEADY = 0.9
+"""Smallest share of people who have not fallen when the push begins."""
 BACK = 1.25
 """Energies within this ratio of the unperturbed level are back."""
-AGREES = 0.05
-"""Share of the peak under a push below which E_kin is small."""
 RISE = 2.0
 """A rise is at least this ratio."""
 LESS = 0.30
@@ -43,8 +109,10 @@ WORSE = 5.0
 """Ratio by which energies are higher without contact and range of motion, as the paper says."""
 NOTICEABLE, ALIKE = 0.1, 0.9
 """A root wrench that is not zero [body weights], and the correlation of curves that are similar."""
-SPEED_ERROR, LED_UPRIGHT = 0.15, 0.75
-"""Largest relative error of a speed, and smallest share of followers on their feet at the end."""
+SPEED_ERROR, FOLLOWING = 0.15, 0.75
+"""Largest relative error of a follower's speed, and smallest share of people who follow."""
+ROUGHLY, SMALL = 10.0, 0.1
+"""Ratio within which energies roughly agree, and the share of its peak under a push below which an energy is small."""
 PAPER_FPS = 10.0
 
 
@@ -53,244 +121,216 @@ class Claim:
     """One result of the paper and our measurement of it."""
 
     id: str
-    claim: str
-    """Sentence of the paper."""
     number: float | None
     """Number that is compared with the bound; None if it was not measured."""
     bound: str
     reproduced: bool | None
-    """True if the number is within the bound; None if it was not measured."""
+    """True if the bound is met; None if it was not measured."""
     finding: str
     """Measurement in a sentence."""
+    pushed: bool = True
+    """True for results about pushed people, who have to be on their feet until then."""
 
     @property
     def verdict(self) -> str:
         """Word for the outcome."""
         return "not run" if self.reproduced is None else "reproduced" if self.reproduced else "not reproduced"
 
-    @property
-    def cell(self) -> str:
-        """Number and verdict."""
-        return self.verdict if self.number is None else f"{self.number:.3g}, {self.verdict}"
 
-
-def median(arrays: Arrays, name: str, frames: slice) -> float:
+def median(people: Arrays, name: str, frames: slice) -> float:
     """Return the median over people of an energy in each frame, and of that the mean over some frames [m^2]."""
-    return float(np.median(arrays[f"energy_{name}"], axis=0)[frames].mean())
+    return float(np.median(people[f"energy_{name}"], axis=0)[frames].mean())
+
+
+def peak(people: Arrays, name: str) -> float:
+    """Return the largest median of an energy [m^2]."""
+    return float(np.median(people[f"energy_{name}"], axis=0).max())
 
 
 def ratio(value: float, to: float) -> float:
-    """Return one energy over another; 0 over 0 is 1."""
-    return 1.0 if value == to == 0 else value / to if to > 0 else float("inf")
-
-
-def compared(arrays: Arrays, to: Arrays, name: str, frames: slice) -> float:
-    """Return the median energy of some people over that of others."""
-    return ratio(median(arrays, name, frames), median(to, name, frames))
+    """Return one energy over another; energies that count as none are equal."""
+    return max(value, TINY) / max(to, TINY)
 
 
 def pushed_walk(walks: Arrays) -> Claim:
-    """Judge the energies of pushed walks by medians over those that stay on their feet."""
-    up = np.flatnonzero(~walks["fallen"].any(axis=1))
-    chosen = up if len(up) else np.arange(len(walks["fallen"]))
+    """Judge pushed walks: energies rise at the push, E_kin stays high while stepping, and all return.
 
-    def of(name: str, frames: slice) -> np.ndarray:
-        return walks[f"energy_{name}"][chosen, frames].mean(1)
-
-    momentum = float(np.median(of("momentum", DURING) / np.maximum(of("momentum", BEFORE), TINY)))
-    pose_before = float(np.median(of("range_of_motion", BEFORE)))
-    pose = float(np.median(np.maximum(of("range_of_motion", DURING), of("range_of_motion", STEPPING))))
-    stepping = float(np.median(of("kinematic", STEPPING) / np.maximum(of("kinematic", BEFORE), TINY)))
-    # Single frames of a walk scatter, so that its end is held against most of what it does unperturbed.
-    kinematic = walks["energy_kinematic"][chosen]
-    before = np.maximum(np.quantile(kinematic[:, BEFORE], 0.95, axis=1), TINY)
-    end = float(np.median(np.median(kinematic[:, END], axis=1) / before))
+    All energies, because E_kin alone returns in people who lie still; medians over walks that stay on their feet.
+    """
+    up = np.asarray(~walks["fallen"].any(axis=1))
+    chosen = {name: values[up if up.any() else slice(None)] for name, values in walks.items() if name != "finished"}
+    rises = {
+        "momentum": ratio(median(chosen, "momentum", DURING), median(chosen, "momentum", BEFORE)),
+        "E_kin after it": ratio(median(chosen, "kinematic", STEPPING), median(chosen, "kinematic", BEFORE)),
+    }
+    pose = [float(chosen["energy_range_of_motion"][:, part].max(1).mean()) for part in (BEFORE, DURING, STEPPING)]
+    rises["range of motion"] = ratio(max(pose[1:]), pose[0])
+    returns = {}
+    for name in RETURNING:
+        curve = chosen[f"energy_{name}"]
+        level = np.maximum(np.quantile(curve[:, BEFORE], 0.95, axis=1), TINY)
+        returns[name] = float(np.median(np.maximum(np.median(curve[:, END], axis=1), TINY) / level))
+    number, risen = max(returns.values()), ", ".join(f"{name} x {rise:.2g}" for name, rise in rises.items())
     return Claim(
         "pushed-walk",
-        "Of a pushed walk the range-of-motion and momentum energies rise at the push, "
-        "E_kin stays high while stepping, all return.",
-        end,
-        "E_kin at the end at most 1 x its 95th percentile before the push, "
-        f"and momentum, pose and stepping E_kin up by {RISE:g}",
-        end <= 1.0 and min(momentum, stepping) >= RISE and pose > RISE * pose_before,
-        f"momentum x {momentum:.1f} in the push, range of motion from {pose_before:.2g} to {pose:.2g} m^2, "
-        f"E_kin x {stepping:.0f} in the second after it; medians of {len(chosen)} walks, "
-        f"{len(up)} of {len(walks['fallen'])} stay on their feet",
-    )
-
-
-def agreement(full: Arrays, calm: Arrays) -> Claim:
-    """Judge the paper's first hypothesis: in ordinary motion the prior agrees with physics."""
-    ordinary = median(calm, "kinematic", slice(BEFORE.start, None))
-    peak = float(np.median(full["energy_kinematic"], axis=0).max())
-    # E = w / 2 times the sum of squares over the joints.
-    distance = 1000 * (2 * ordinary / (SimulatorOptions().kinematic_weight * NUM_JOINTS)) ** 0.5
-    number = ratio(ordinary, peak)
-    return Claim(
-        "agreement",
-        "In ordinary motion the kinematic energy agrees with the others.",
         number,
-        f"unpushed at most {AGREES:g} x its peak under a push",
-        number <= AGREES,
-        f"median E_kin of unpushed people {ordinary:.2g} m^2, joints {distance:.1f} mm from the nearest candidate "
-        f"(root mean square); {peak:.2g} m^2 at the peak of the pushed",
+        f"every energy at the end at most 1 x its 95th percentile before the push; three rise by {RISE:g}",
+        bool(up.any()) and number <= 1.0 and min(rises.values()) >= RISE,
+        f"{risen}; highest at the end {max(returns, key=lambda name: returns[name])}; {up.sum()} of {len(up)} stay up",
     )
 
 
-def back_to_level(full: Arrays, calm: Arrays, longer: Arrays) -> Claim:
-    """Judge whether the medians over many pushed motions return; the paper does not say within what time."""
-    level, peak = median(longer, "kinematic", BEFORE), float(np.median(full["energy_kinematic"], axis=0).max())
-    number = ratio(median(longer, "kinematic", END), level)
-    curve = np.median(longer["energy_kinematic"], axis=0)[PUSHED[1] :]
-    seconds = curve[: len(curve) // 30 * 30].reshape(-1, 30).mean(1)
-    first = np.flatnonzero(seconds <= BACK * level)
-    when = f"back {first[0] + 1} s after the push" if len(first) else "not back"
-    twins = ratio(median(full, "kinematic", END), median(calm, "kinematic", END))
-    usual = np.quantile(calm["energy_kinematic"][:, BEFORE.start :], 0.95)
-    back = float((full["energy_kinematic"][:, END].mean(1) <= usual).mean())
-    lost, frames = int((~full["finished"]).sum()), full["energy_kinematic"].shape[1]
+def back_to_level(longer: Arrays) -> Claim:
+    """Judge whether the medians over many pushed motions return to their level before the push.
+
+    All energies, and without a script that gets people up: energies of people who lie return too, so that the median
+    person has to be upright.
+    """
+    ratios = {name: ratio(median(longer, name, END), median(longer, name, BEFORE)) for name in ("kinematic", "physics")}
+    upright, seconds = float(longer["upright"][:, -1].mean()), longer["upright"].shape[1] / FPS
     return Claim(
         "back-to-level",
-        "The median E_kin of 250 pushed motions falls back to its unperturbed level by the end.",
-        number,
-        f"at most {BACK:g} x the level before the push",
-        number <= BACK,
-        f"median E_kin {level:.2g} m^2 before the push, {peak:.2g} at its peak, "
-        f"{median(longer, 'kinematic', END):.2g} in the last of {longer['energy_kinematic'].shape[1] / FPS:.0f} s, "
-        f"{when}; after {frames / FPS:.0f} s {twins:.2g} x that of the same people unpushed, {back:.0%} within their "
-        f"95th percentile and {full['upright'][:, -1].mean():.0%} upright; "
-        f"{len(full['finished'])} motions, {lost} diverged",
+        max(ratios.values()),
+        f"E_kin and physics at most {BACK:g} x the level before the push, and half of the people upright by themselves",
+        max(ratios.values()) <= BACK and upright >= 0.5,
+        f"after {seconds:.0f} s E_kin x {ratios['kinematic']:.2g}, physics x {ratios['physics']:.2g}, {upright:.0%} upright",
     )
 
 
 def manifold(full: Arrays, mean: Arrays) -> Claim:
-    """Judge the manifold of K samples against the prior's mode alone."""
+    """Judge the manifold of K samples against the mode of the same frames, and against people who have the mode alone.
+
+    Samples that scatter lower the first by chance, but not the second.
+    """
     with_k = median(full, "kinematic", RECOVERY)
-    number = 1 - ratio(with_k, median(full, "kinematic_mode", RECOVERY))
-    alone, at_once = (compared(mean, full, "kinematic", frames) for frames in (RECOVERY, STEPPING))
+    same = 1 - ratio(with_k, median(full, "kinematic_mode", RECOVERY))
+    alone = 1 - ratio(with_k, median(mean, "kinematic", RECOVERY))
     return Claim(
         "manifold",
-        "The manifold of samples lowers E_kin by at least 30 % against the single mean in frames 100-150.",
-        number,
-        f"at least {LESS:g}",
-        number >= LESS,
-        f"{number:.0%} lower than the distance to the mode of the same frames, as the paper draws it; with the "
-        f"mode alone {at_once:.2g} x the E_kin in the second after the push, and {alone:.2g} x in frames 100-150",
+        min(same, alone),
+        f"E_kin lower by {LESS:g} than to the mode of the same frames, and than with the mode alone, in frames 100-150",
+        min(same, alone) >= LESS,
+        f"lower by {same:.0%} than to the mode, and by {alone:.0%} than with the mode alone",
     )
 
 
-def ablation(full: Arrays, ablated: Arrays, others: Mapping[str, Arrays]) -> Claim:
-    """Judge what happens without contact and range of motion, also with other parts switched off."""
-    kinematic, physics = (compared(ablated, full, name, END) for name in ("kinematic", "physics"))
-    tried = []
-    for name, label in (("literal", "without the ground's reaction"), ("uncorrected", "without the soft correction")):
-        if f"{name}-ablated" in others:
-            pair = others[f"{name}-ablated"], others[name]
-            ratios = [f"x {compared(*pair, energy, END):.2g}" for energy in ("kinematic", "physics")]
-            tried.append(f"{label} {' and '.join(ratios)}")
-    depth = ablated["energy_contact"][:, END].mean(1)
-    contact = f"contact energy at the end {depth.mean():.2g} m^2 on average and {np.median(depth):.2g} in the median"
-    upright = [f"{arrays['upright'][:, -1].mean():.0%}" for arrays in (ablated, full)]
-    text = (
-        f"E_kin x {kinematic:.2g}, physics x {physics:.2g}, {contact}, upright at the end {' against '.join(upright)}"
-    )
+def ablation(full: Arrays, ablated: Arrays) -> Claim:
+    """Judge the final energies without contact and range of motion."""
+    worse = {name: ratio(median(ablated, name, END), median(full, name, END)) for name in ("kinematic", "physics")}
+    upright = [f"{people['upright'][:, -1].mean():.0%}" for people in (ablated, full)]
     return Claim(
         "ablation",
-        "Without contact and range of motion the final kinematic and physics energies are at least 5 times higher.",
-        min(kinematic, physics),
-        f"at least {WORSE:g} x",
-        min(kinematic, physics) >= WORSE,
-        "; ".join((text, *tried)),
+        min(worse.values()),
+        f"final E_kin and physics at least {WORSE:g} x without contact and range of motion",
+        min(worse.values()) >= WORSE,
+        f"E_kin x {worse['kinematic']:.2g}, physics x {worse['physics']:.2g}, upright {' against '.join(upright)}",
     )
 
 
-def recorded_wrench(recorded: Sequence[Recorded] | None) -> Claim:
+def recorded_wrench(recorded: Sequence[Recorded]) -> Claim:
     """Judge the root wrench of recordings, and points against cylinders."""
-    text = "The root wrench of recorded runs and jumps is not zero, and much the same with point masses and cylinders."
-    bound = f"95th percentile at least {NOTICEABLE:g} body weights, and curves that correlate by {ALIKE:g}"
+    bound = f"95th percentile at least {NOTICEABLE:g} body weights; points and cylinders correlate by {ALIKE:g}"
     if not recorded:
-        return Claim("recorded-wrench", text, None, bound, None, "it needs recordings: give a folder with --recordings")
-    sizes = {kind: [r for r in recorded if r.kind == kind] for kind in KINDS if any(r.kind == kind for r in recorded)}
-    high = {kind: float(np.quantile(np.concatenate([r.points for r in of]), 0.95)) for kind, of in sizes.items()}
-    alike = float(np.nanmedian([r.likeness for r in recorded]))
-    parts = [f"{kind}: {high[kind]:.2f} in {len(of)} recordings" for kind, of in sizes.items()]
-    number = min(high.values())
-    finding = (
-        f"95th percentile [body weights] of {', '.join(parts)}; median correlation of points and cylinders {alike:.3f}"
-    )
-    return Claim("recorded-wrench", text, number, bound, number >= NOTICEABLE and alike >= ALIKE, finding)
+        return Claim("recorded-wrench", None, bound, None, "give recordings with --recordings", pushed=False)
+    high = {kind: _high(recorded, kind) for kind in KINDS if any(one.kind == kind for one in recorded)}
+    alike, number = float(np.nanmedian([one.likeness for one in recorded])), min(high.values())
+    parts = ", ".join(f"{kind} {value:.2f}" for kind, value in high.items())
+    finding = f"95th percentile [body weights] of {parts}; correlation {alike:.3f}"
+    return Claim("recorded-wrench", number, bound, number >= NOTICEABLE and alike >= ALIKE, finding, pushed=False)
 
 
-def corrected_wrench(runs: Arrays, recorded: Sequence[Recorded] | None) -> Claim:
-    """Judge whether the soft correction brings the root wrench of pushed runs into the range of recordings."""
-    text = "Soft correction brings the root wrench of a pushed run into the range of recorded motion."
-    bound = "95th percentile after the correction at most 1 x the recorded runs'"
+def _high(recorded: Sequence[Recorded], kind: str) -> float:
+    """Return the 95th percentile of the root wrench of a kind of recordings [body weights]."""
+    return float(np.quantile(np.concatenate([one.points for one in recorded if one.kind == kind]), 0.95))
+
+
+def corrected_wrench(runs: Arrays, uncorrected: Arrays, recorded: Sequence[Recorded]) -> Claim:
+    """Judge whether the soft correction brings the root wrench of pushed runs into the range of recorded ones.
+
+    Both are measured by the same function, which lets joints within 5 cm of the ground bear forces.
+    """
+    bound = "95th percentile at most 1 x the recorded runs', and lower than without the correction"
     frames = slice(DURING.start, STEPPING.stop)
-    before, after = (float(np.quantile(runs[name][:, frames], 0.95)) for name in ("wrench_before", "wrench_after"))
-    finding = f"95th percentile {before:.2f} before and {after:.2f} body weights after it, until 1 s after the push"
-    recorded = [r for r in recorded or () if r.kind == "run"] or list(recorded or ())
-    if not recorded:
-        finding = f"{finding}; the range needs recordings: give a folder with --recordings"
-        return Claim("corrected-wrench", text, None, bound, None, finding)
-    high = float(np.quantile(np.concatenate([r.points for r in recorded]), 0.95))
-    return Claim("corrected-wrench", text, after / high, bound, after <= high, f"{finding}; {high:.2f} recorded")
+    after, before = (float(np.quantile(people["wrench"][:, frames], 0.95)) for people in (runs, uncorrected))
+    finding = f"{after:.2f} body weights, {before:.2f} without the correction, until 1 s after the push"
+    if not any(one.kind == "run" for one in recorded):
+        return Claim("corrected-wrench", None, bound, None, f"{finding}; give recordings with --recordings")
+    high = _high(recorded, "run")
+    return Claim("corrected-wrench", after / high, bound, after <= min(high, before), f"{finding}; {high:.2f} recorded")
 
 
-def speed_along(path: Arrays) -> tuple[float, float]:
-    """Return the mean speed in the direction asked for, a while after each turn, and the speed asked for [m/s]."""
+def speeds_along(path: Arrays) -> tuple[np.ndarray, float]:
+    """Return each person's mean speed in the direction asked for, a while after each turn, and the speed asked for."""
     wanted = path["wanted"][0]
     size = np.linalg.norm(wanted, axis=1)
-    velocity = np.gradient(path["root"], 1 / FPS, axis=1)
     turned = np.concatenate(([True], (np.diff(wanted, axis=0) != 0).any(axis=1)))
     since = np.arange(len(wanted)) - np.maximum.accumulate(np.where(turned, np.arange(len(wanted)), 0))
     settled = (since >= SETTLE * FPS) & (size > 0)
-    along = (velocity * (wanted / np.maximum(size, 1e-9)[:, None])).sum(-1)
-    return float(along[:, settled].mean()), float(size[settled].mean())
+    along = (np.gradient(path["root"], 1 / FPS, axis=1) * (wanted / np.maximum(size, 1e-9)[:, None])).sum(-1)
+    return along[:, settled].mean(1), float(size[settled].mean())
 
 
 def following(tables: Mapping[str, Arrays]) -> Claim:
-    """Judge people who follow a path, by themselves and led by the hand."""
-    worst, up, parts = 0.0, 1.0, list[str]()
-    for name in FOLLOWS:
-        speed, wanted = speed_along(tables[name])
-        upright = float(tables[name]["upright"][:, -1].mean())
-        gap = f", hand {np.median(tables[name]['hand_gap']):.2f} m off" if "hand_gap" in tables[name] else ""
-        share = f"{upright:.0%} of {len(tables[name]['upright'])} upright"
-        parts.append(f"{name} {speed:.2f} of {wanted:g} m/s, {share}{gap}")
-        if "hand_gap" not in tables[name]:
-            worst = max(worst, abs(speed / wanted - 1))
-        up = min(up, upright)
-    return Claim(
-        "following",
-        "People walk at 1.2 m/s and run at 2.5 m/s after a dot that turns every 4 s, and can be led by the hand.",
-        worst,
-        f"speeds of the followers off by at most {SPEED_ERROR:g}, and {LED_UPRIGHT:.0%} of all upright at the end",
-        worst <= SPEED_ERROR and up >= LED_UPRIGHT,
-        "; ".join(parts),
+    """Judge people who follow a path, by themselves and led by the hand: those who keep up, stay up and keep the hand."""
+    shares, parts = list[float](), list[str]()
+    for name, reach in FOLLOWS.items():
+        people = tables[name]
+        speeds, wanted = speeds_along(people)
+        follows = ~people["fallen"].any(axis=1) & (np.abs(speeds / wanted - 1) <= SPEED_ERROR)
+        hand = ""
+        if reach:
+            follows &= people["hand_gap"].mean(1) <= reach
+            hand = f", hand {people['hand_gap'].mean():.2f} m off"
+        shares.append(float(follows.mean()))
+        parts.append(f"{name} {shares[-1]:.0%} at {speeds.mean():.2f} of {wanted:g} m/s{hand}")
+    bound = (
+        f"{FOLLOWING:.0%} of the people of each scenario never fall, are within {SPEED_ERROR:.0%} of the speed, and "
     )
+    bound += "have a led hand within 0.3 m (0.8 m at a run)"
+    return Claim("following", min(shares), bound, min(shares) >= FOLLOWING, "; ".join(parts), pushed=False)
 
 
-def real_time(one: Row, many: Row) -> Claim:
+def real_time(one: Row) -> Claim:
     """Judge the speed of one person."""
-    text = (
-        f"{one.world_fps:.0f} frames a second of one person on one thread, {many.world_fps:.0f} in all of {many.people}"
-    )
+    fps, bound = one.world_fps, f"at least {PAPER_FPS:g} frames a second"
+    return Claim("speed", fps, bound, fps >= PAPER_FPS, f"{fps:.0f} frames a second on one thread", pushed=False)
+
+
+def agreement(full: Arrays, calm: Arrays) -> Claim:
+    """Judge the paper's first hypothesis: in ordinary motion E_kin and the physics energies agree, and all are small."""
+    usual = [median(calm, name, slice(BEFORE.start, None)) for name in ("kinematic", "physics")]
+    peaks = [peak(full, name) for name in ("kinematic", "physics")]
+    number = ratio(max(usual), min(usual))
+    small = max(ratio(value, high) for value, high in zip(usual, peaks, strict=True))
     return Claim(
-        "speed", "Ten frames a second.", one.world_fps, f"at least {PAPER_FPS:g}", one.world_fps >= PAPER_FPS, text
+        "agreement",
+        number,
+        f"unpushed, E_kin and physics within {ROUGHLY:g} x of each other, each at most {SMALL:g} x its peak under a push",
+        number <= ROUGHLY and small <= SMALL,
+        f"E_kin {usual[0]:.2g}, physics {usual[1]:.2g} m^2, at most {small:.2g} x the peak",
     )
 
 
-def judge(tables: Mapping[str, Arrays], recorded: Sequence[Recorded] | None, speed: Sequence[Row]) -> list[Claim]:
+def judge(tables: Mapping[str, Arrays], recorded: Sequence[Recorded], speed: Row) -> list[Claim]:
     """Return the verdicts on the eight results, and on the first hypothesis."""
     full = tables["full"]
-    return [
+    claims = [
         pushed_walk(tables["walk"]),
-        back_to_level(full, tables["calm"], tables["longer"]),
+        back_to_level(tables["longer"]),
         manifold(full, tables["mean"]),
-        ablation(full, tables["ablated"], tables),
+        ablation(full, tables["ablated"]),
         recorded_wrench(recorded),
-        corrected_wrench(tables["run"], recorded),
+        corrected_wrench(tables["run"], tables["run-uncorrected"], recorded),
         following(tables),
-        real_time(*speed),
+        real_time(speed),
         agreement(full, tables["calm"]),
     ]
+    steady = 1 - float(full["fallen"][:, : PUSHED[0]].any(axis=1).mean())
+    if steady >= STEADY:
+        return claims
+    note = f"{1 - steady:.0%} fall before they are pushed"
+    judged = list[Claim]()
+    for claim in claims:
+        fails = claim.pushed and claim.reproduced
+        judged.append(replace(claim, reproduced=False, finding=f"{note}; {claim.finding}") if fails else claim)
+    return judged

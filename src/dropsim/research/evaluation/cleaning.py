@@ -22,26 +22,18 @@ from dropsim.research.evaluation.harness import Watch
 from dropsim.research.evaluation.report import Report, Table
 from dropsim.scene.cleaning import Cleaned, clean, own_floor
 
-SECONDS = 10.0
-"""Length of a recording at most [s]."""
-SHORTEST = 2.0
-"""Shorter recordings are left out [s]: mostly sprints, in which no foot stands and a drift cannot be told from the
-run."""
+SHORTEST, LONGEST = 2.0, 10.0
+"""Shorter recordings are left out, mostly sprints, in which no foot stands; of longer ones the middle is taken [s]."""
 MANY = 40
 """Recordings, spread evenly over the people."""
-DRIFT = (0.06, 0.18)
-"""Speed of a drifting root [m/s]."""
-RISE = 0.03
-"""Height of a floating person above the floor [m]."""
-GLITCH_EVERY = 2.0
-"""Time from one glitch to the next [s]."""
-GLITCH_FRAMES = (1, 4)
-GLITCH_TURN = (np.deg2rad(25.0), np.deg2rad(60.0))
-"""Turn of a joint that jumps [rad]."""
-GLITCH_SHIFT = (0.08, 0.2)
-"""Way of a pelvis that jumps [m]."""
-
-
+DRIFT, RISE = (0.06, 0.18), 0.03
+"""Speed of a drifting root [m/s], and height of a floating person above the floor [m]."""
+GLITCH_EVERY, GLITCH_FRAMES = 2.0, (1, 4)
+"""Time from one glitch to the next [s], and how many frames one lasts."""
+GLITCH_TURN, GLITCH_SHIFT = (np.deg2rad(25.0), np.deg2rad(60.0)), (0.08, 0.2)
+"""Turn of a joint that jumps [rad], and way of a pelvis that does [m]."""
+LEFT, OFF_FLOOR, APART = 0.25, 2.0, 3.0
+"""The bars: share of the added foot skate, height and depth of standing feet [mm], mean distance of the joints [cm]."""
 SPOILS = ("as recorded", "drifting", "wandering", "floating", "glitches")
 """Defects that are put in: none, a root that drifts at a constant velocity or at one that turns and swells every few
 seconds, a person who rises during the first half (a constant lift would be another floor), and joints that jump."""
@@ -95,7 +87,6 @@ MEASURES = (
     "root wrench, 95th percentile [body weights]",
     "jerk [m/s^3]",
 )
-COUNTS = ("put_in", "mended", "others")
 
 
 def measures_of(motion: Motion, unspoilt: Motion, standing: Bool[np.ndarray, "t 2"]) -> dict[str, float]:
@@ -143,11 +134,6 @@ class Row:
         return {name: self.after[name] <= bar for name, bar in bars.items()}
 
 
-LEFT, OFF_FLOOR, APART = 0.25, 2.0, 3.0
-"""The bars: share of the added foot skate, height and depth of standing feet [mm], and mean distance of the joints
-[cm]."""
-
-
 def recordings(folder: Path, people: str, many: int = MANY) -> list[Path]:
     """Return BVH files of CMU people, one of each person in turn: of people on whom nothing was chosen, or of others.
 
@@ -162,16 +148,12 @@ def recordings(folder: Path, people: str, many: int = MANY) -> list[Path]:
             by_person.setdefault(cmu.subject(path.stem), []).append(path)
     if not by_person:
         raise ValueError(f"{folder}: holds no BVH files of CMU's {people} people, such as 02_01.bvh")
-    turns = [files[k] for k in range(many) for files in _shuffled(by_person) if k < len(files)]
+    # Neighbours in number are often of one kind, so each person's are taken in an order of chance.
+    for person, files in by_person.items():
+        by_person[person] = [files[k] for k in np.random.default_rng(person).permutation(len(files))]
+    ordered = [by_person[person] for person in sorted(by_person)]
+    turns = [files[k] for k in range(many) for files in ordered if k < len(files)]
     return sorted(turns[:many])
-
-
-def _shuffled(by_person: Mapping[int, Sequence[Path]]) -> list[list[Path]]:
-    """Return each person's recordings in an order that does not change; neighbours in number are often of one kind."""
-    return [
-        [files[k] for k in np.random.default_rng(person).permutation(len(files))]
-        for person, files in sorted(by_person.items())
-    ]
 
 
 def evaluate_cleaning(files: Sequence[Path], *, strength: str = "normal", seed: int = 0, watch: Watch = None) -> Report:
@@ -188,7 +170,10 @@ def evaluate_cleaning(files: Sequence[Path], *, strength: str = "normal", seed: 
 
 def evaluate_recording(path: Path, *, strength: str, spoils: Iterable[str], seed: int) -> list[Row]:
     """Clean one recording; the same seed gives it the same defects, whatever else is measured."""
-    unspoilt = own_floor(_middle(read_recording(path, None).motion))
+    whole = read_recording(path, None).motion
+    most = round(LONGEST * whole.fps)
+    start = max(0, (len(whole) - most) // 2)
+    unspoilt = own_floor(whole.slice(start, start + most))
     standing = np.zeros((len(unspoilt), 2), dtype=bool)
     for stance in stances(unspoilt):
         standing[stance.start : stance.stop, stance.foot] = True
@@ -204,12 +189,6 @@ def evaluate_recording(path: Path, *, strength: str, spoils: Iterable[str], seed
         )
         rows.append(Row(path.stem, name, at_first, before, after, *_counted(glitches, cleaned)))
     return rows
-
-
-def _middle(motion: Motion) -> Motion:
-    most = round(SECONDS * motion.fps)
-    start = max(0, (len(motion) - most) // 2)
-    return motion.slice(start, start + most)
 
 
 def _counted(glitches: Sequence[Glitch], cleaned: Cleaned) -> tuple[int, int, int]:
@@ -234,5 +213,8 @@ def table(rows: Sequence[Row]) -> list[list[str]]:
             held = [row.holds()[measure] for row in some if measure in row.holds()]
             cells.append(f"{means} ({sum(held)} of {len(held)})" if held else means)
         lines.append([measure, *cells])
-    counts = ([str(sum(getattr(row, n) for row in some)) for n in COUNTS] for some in groups.values())
-    return [*lines, ["glitches: put in, of them mended, others mended", *map(", ".join, counts)]]
+    counts = [
+        [sum(getattr(row, n) for row in some) for n in ("put_in", "mended", "others")] for some in groups.values()
+    ]
+    cells = [", ".join(map(str, numbers)) for numbers in counts]
+    return [*lines, ["glitches: put in, of them mended, others mended", *cells]]

@@ -5,11 +5,7 @@ A chunk is saved as it finishes, so that an interrupted run goes on where it sto
 
 import functools
 import hashlib
-import multiprocessing
-import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +19,8 @@ from dropsim.files.atomic import atomic_path, refuse_read_only
 from dropsim.motion.motion import Motion
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import DivergedError, Simulator
-from dropsim.priors.named import open_prior
+from dropsim.priors.named import open_pose, open_prior
+from dropsim.research.processes import in_processes
 
 Arrays = dict[str, np.ndarray]
 """Columns by name, with a row for every person; `finished` also has rows for people whose simulation diverged."""
@@ -45,17 +42,18 @@ class Body:
     """Settings of a simulator, as plain values that name a result and can be sent to another process."""
 
     options: SimulatorOptions = field(default_factory=SimulatorOptions)
-    unit_masses: bool = False
-    """Use the paper's equal masses instead of a body's."""
     prior: str = "field"
     """Name, file or folder of the prior, as `open_prior` takes it."""
-    prior_digest: str = ""
-    """Digest of that file or folder, so that other numbers under the same name make other results."""
+    pose: str = ""
+    """File or folder of the model of poses, as `open_pose` takes it; empty for the package's."""
+    digests: tuple[str, str] = ("", "")
+    """Digests of the two, so that other numbers under the same name make other results."""
 
     @classmethod
-    def of(cls, num_samples: int | None, prior: str = "field") -> "Body":
-        """Return the default body with K samples and a prior."""
-        return cls(SimulatorOptions(num_samples=num_samples), prior=prior, prior_digest=_digest(Path(prior)))
+    def of(cls, num_samples: int | None, prior: str = "field", *, method: str = "default", pose: str = "") -> "Body":
+        """Return a body with K samples, a prior, a method (as `SimulatorOptions.of_method` takes it) and poses."""
+        options = SimulatorOptions.of_method(method, num_samples=num_samples)
+        return cls(options, prior, pose, (_digest(Path(prior)), _digest(Path(pose)) if pose else ""))
 
     def changed(self, **options: bool | int | float) -> "Body":
         """Return the same with other options of the simulator."""
@@ -63,10 +61,7 @@ class Body:
 
     def simulator(self) -> Simulator:
         """Build the simulator."""
-        prior = open_prior(self.prior)
-        if self.unit_masses:
-            object.__setattr__(prior, "skeleton", prior.skeleton.with_unit_masses())
-        return Simulator(prior, options=self.options)
+        return Simulator(open_prior(self.prior), options=self.options, pose=open_pose(self.pose or None))
 
 
 def _digest(path: Path) -> str:
@@ -137,8 +132,9 @@ def run_chunks(chunks: Sequence[Chunk], folder: Path, *, workers: int = 1, watch
     make_writable(folder)
     todo = [chunk for chunk in chunks if not chunk.path(folder).exists()]
     alone = min(workers, len(todo)) < 2
-    work = (_run(chunk, folder) for chunk in todo) if alone else _in_parallel(todo, folder, workers)
-    for done, _ in enumerate(work, start=1):
+    work = functools.partial(_run, folder)
+    finished = map(work, todo) if alone else in_processes(min(workers, len(todo)), work, todo, lambda chunk: chunk.name)
+    for done, _ in enumerate(finished, start=1):
         if watch:
             watch(done, len(todo))
     tables: dict[str, list[Arrays]] = {}
@@ -168,24 +164,10 @@ def make_writable(folder: Path) -> None:
 
 
 @single_threaded
-def _run(chunk: Chunk, folder: Path) -> None:
+def _run(folder: Path, chunk: Chunk) -> None:
     arrays = chunk.run()
     with atomic_path(chunk.path(folder)) as temporary:
         np.savez_compressed(temporary, **arrays)  # pyright: ignore[reportArgumentType]
-
-
-def _in_parallel(todo: Sequence[Chunk], folder: Path, workers: int) -> Iterator[None]:
-    # Spawned, because threads do not survive a fork. Ctrl-C ends a worker silently: the parent reports it.
-    context, quiet = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_DFL)
-    pool = ProcessPoolExecutor(min(workers, len(todo)), mp_context=context, initializer=signal.signal, initargs=quiet)
-    try:
-        for future in as_completed([pool.submit(_run, chunk, folder) for chunk in todo]):
-            yield future.result()
-    except BrokenProcessPool:
-        message = "a worker process ended too early, perhaps because memory ran out: go on with fewer --workers"
-        raise ValueError(message) from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _read(path: Path) -> Arrays:

@@ -1,25 +1,29 @@
-"""The paper's results in one go: people are pushed and led under every form of the method, and the claims judged."""
+"""The paper's results: people are pushed and led under several forms of each method, and the claims are judged.
+
+A column is a prior, a method and a range of pushes; the control has random weights.
+"""
 
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.body.skeleton import flat
+from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.threads import single_threaded
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.physics.contact import Plane, solids
 from dropsim.physics.energies import Contact, RangeOfMotion
 from dropsim.physics.energy import Frame
+from dropsim.priors.cvae import CVAENetwork, CVAEPrior
 from dropsim.priors.named import open_prior
 from dropsim.priors.pose import PosePrior
 from dropsim.research.evaluation.bench import measure_size
-from dropsim.research.evaluation.claims import END, FOLLOWS, PUSHED, Claim, judge, median
+from dropsim.research.evaluation.claims import END, FOLLOWS, PUSHED, Claim, judge, measure_recordings, median
 from dropsim.research.evaluation.harness import (
     Arrays,
     Body,
@@ -32,12 +36,9 @@ from dropsim.research.evaluation.harness import (
     run_chunks,
     survivors,
 )
-from dropsim.research.evaluation.people import Trial, simulate_trials, toward
-from dropsim.research.evaluation.plots import Figure, Panel
-from dropsim.research.evaluation.recordings import KINDS, Recorded, measure_recordings
-from dropsim.research.evaluation.report import Report, Table
+from dropsim.research.evaluation.report import Figure, Panel, Report, Table
 from dropsim.research.evaluation.scenarios import hand_gap
-from dropsim.scene import Drag, Follow, run
+from dropsim.scene import Drag, Follow, Person, Push, Scene, batch_scenes, run
 from dropsim.scene.scenarios import scenario
 
 CATEGORIES = ("walk", "run", "turn", "stand", "jump", "crouch", "dance", "sport")
@@ -49,13 +50,32 @@ CHUNK, FOLLOWERS = 25, 4
 """Trials and followers of a batch."""
 SPEED_SECONDS = 1.0
 """Time for which the speed is measured [s]."""
+PULL = 3.0
+"""Weight of E_com of people who are led by nothing else; the paper gives none."""
+CONTROL = "random"
+"""Name of the prior with random weights."""
 ENERGIES = ("kinematic", "kinematic_mode", "momentum", "contact", "range_of_motion", "rigidity")
 """Energies that are drawn."""
 
 
+class Trial(NamedTuple):
+    """One person and their push."""
+
+    seed: int
+    start: str
+    """Category of the bank of starts."""
+    push: Push
+
+
+def push_toward(degrees: float, newtons: float, part: str = "torso") -> Push:
+    """Return the paper's push, counterclockwise from the front of somebody from the bank of starts."""
+    first, end = (frame / 30 for frame in PUSHED)
+    return Push.toward(f"{degrees:.9f}", newtons, part=part, start=first, duration=end - first)
+
+
 @dataclass(frozen=True)
 class PaperOptions:
-    """Numbers of people, and how they are pushed."""
+    """A column with one seed: what is simulated, numbers of people, and how they are pushed."""
 
     motions: int = 250
     num_samples: int = 64
@@ -65,6 +85,8 @@ class PaperOptions:
     """Length of a pushed motion [frames]."""
     longer_frames: int = 480
     """Length of motions that show whether energies come back [frames]: people who fell need some seconds to get up."""
+    longer: int = 100
+    """Motions of that length."""
     walks: int = 8
     """Pushed walks."""
     runs: int = 25
@@ -73,25 +95,21 @@ class PaperOptions:
     """People of each scenario that follows a path."""
     follow_seconds: float = 16.0
     """Time for which they follow it [s]."""
-    rollouts: int = 64
-    """Rollouts that they look ahead over."""
-    remedies: int = 50
-    """Motions on which the forms of the method that might explain a failed claim are tried."""
-    longer: int = 100
-    """Motions of the longer length."""
     recordings: Path | None = None
     """Folder of recordings that the root wrench is compared with."""
     prior: str = "field"
-    """Name of the prior, as `open_prior` takes it."""
+    """Name of the prior, as `open_prior` takes it, or `random` for the control."""
+    method: str = "default"
+    """Method, as `SimulatorOptions.of_method` takes it."""
+    pose: str = ""
+    """Name of the model of poses, as `open_pose` takes it; empty for the package's."""
     newtons: tuple[float, float] = HARD
     """Range of all pushes [N]; walks get the middle of it."""
 
     def __post_init__(self) -> None:
         low, high = self.newtons
         if not 0 < low <= high:
-            raise ValueError(
-                f"pushes range from a force of at least 1 N to a larger one, not from {low:g} to {high:g} N"
-            )
+            raise ValueError(f"pushes range from a force of at least 1 N to a larger one, not {low:g} to {high:g} N")
         if min(self.motions, self.walks, self.runs, self.followers) < 1:
             raise ValueError(f"cannot judge by {self.motions} motions: give at least 1")
         if not 1 <= self.num_samples <= 4096:
@@ -103,45 +121,47 @@ class PaperOptions:
     @classmethod
     def quick(cls, **others: Any) -> "PaperOptions":  # noqa: ANN401
         """Return a small version that shows the direction of the claims within seconds."""
-        few = {"motions": 5, "num_samples": 8, "walks": 2, "runs": 2, "followers": 1, "rollouts": 16, "remedies": 0}
-        short = {"num_frames": 160, "longer_frames": 160, "follow_seconds": 4.0}
-        return cls(**{**few, **short, **others})
+        few = {"motions": 5, "num_samples": 8, "walks": 2, "runs": 2, "followers": 1}
+        return cls(**{**few, "num_frames": 160, "longer_frames": 160, "follow_seconds": 4.0, **others})
 
     @property
     def name(self) -> str:
-        """Name of the prior and the range of pushes."""
-        return f"{Path(self.prior).stem}-{self.newtons[0]:g}-{self.newtons[1]:g}N"
+        """Name of the column: prior, method and range of pushes."""
+        method = "" if self.method == "default" else f"-{self.method}"
+        return f"{Path(self.prior).stem}{method}-{self.newtons[0]:g}-{self.newtons[1]:g}N"
 
-    def chunks(self) -> list[Chunk]:
+    def body(self, folder: Path) -> Body:
+        """Return the settings of the simulator; random weights are kept in a folder."""
+        if self.prior != CONTROL:
+            return Body.of(self.num_samples, self.prior, method=self.method, pose=self.pose)
+        path = folder / f"{CONTROL}.safetensors"
+        if not path.exists():
+            CVAEPrior(CVAENetwork.random(CVAEPrior.shipped().network.shape), Skeleton.adult()).save(path)
+        return Body.of(self.num_samples, str(path), method=self.method, pose=self.pose)
+
+    def chunks(self, body: Body) -> list[Chunk]:
         """Return all work, the longest first, so that no worker is left with one at the end."""
-        body = Body.of(self.num_samples, self.prior)
-        trials = random_trials(self.motions, self.seed, self.newtons, startable(self.prior))
-        some = trials[: self.remedies]
-        bare = body.changed(contact=False, range_of_motion=False)
-        literal = body.changed(react=False)
-        force, (first, end) = toward(90.0, sum(self.newtons) / 2), PUSHED
-        walks = [Trial("walk", self.seed + i, force, "pelvis", first, end - first) for i in range(self.walks)]
-        runs = [replace(trial, start="run") for trial in random_trials(self.runs, self.seed + 1, self.newtons)]
-        forms: Mapping[str, tuple[Body, Sequence[Trial], int]] = {
-            "full": (body, trials, self.num_frames),
-            "calm": (body, [replace(trial, force=(0.0, 0.0, 0.0)) for trial in trials], self.num_frames),
-            "ablated": (bare, trials, self.num_frames),
-            "mean": (body.changed(num_samples=1, start_at_mode=True), trials, self.num_frames),
-            "literal": (literal, some, self.num_frames),
-            "literal-ablated": (literal.changed(contact=False, range_of_motion=False), some, self.num_frames),
-            "uncorrected": (body.changed(correct=False), some, self.num_frames),
-            "uncorrected-ablated": (bare.changed(correct=False), some, self.num_frames),
-            "mode": (body.changed(start_at_mode=True), some, self.num_frames),
-            "longer": (body, trials[: self.longer], self.longer_frames),
-            "walk": (body, walks, self.num_frames),
-            "run": (body, runs, self.num_frames),
+        trials = random_trials(self.motions, self.seed, self.newtons, startable(body.prior))
+        push = push_toward(90.0, sum(self.newtons) / 2, "pelvis")
+        walks = [Trial(self.seed + i, "walk", push) for i in range(self.walks)]
+        runs = [trial._replace(start="run") for trial in random_trials(self.runs, self.seed + 1, self.newtons)]
+        calm = [trial._replace(push=push_toward(0.0, 0.0)) for trial in trials]
+        forms: Mapping[str, tuple[Body, Sequence[Trial]]] = {
+            "full": (body, trials),
+            "calm": (body, calm),
+            "ablated": (body.changed(contact=False, range_of_motion=False), trials),
+            "mean": (body.changed(num_samples=1, start_at_mode=True), trials),
+            "longer": (body, trials[: self.longer]),
+            "walk": (body, walks),
+            "run": (body, runs),
+            "run-uncorrected": (body.changed(correct=False), runs),
         }
         chunks, seeds = list[Chunk](), range(self.seed, self.seed + self.followers)
-        how = {"seconds": self.follow_seconds, "rollouts": self.rollouts}
         for name in FOLLOWS:
-            chunks += chunks_of(name, measure_path, body, seeds, FOLLOWERS, scene=name, **how)
-        for name, (form, people, frames) in forms.items():
-            chunks += chunks_of(name, measure_energies, form, people, CHUNK, num_frames=frames)
+            chunks += chunks_of(name, measure_path, body, seeds, FOLLOWERS, scene=name, seconds=self.follow_seconds)
+        for name, (form, people) in forms.items():
+            frames = self.longer_frames if name == "longer" else self.num_frames
+            chunks += chunks_of(name, measure_energies, form, people, CHUNK, num_frames=frames, get_up=name != "longer")
         return chunks
 
 
@@ -159,26 +179,30 @@ def random_trials(
     count: int, seed: int, newtons: tuple[float, float] = HARD, categories: Sequence[str] = CATEGORIES
 ) -> list[Trial]:
     """Draw motions, and for each a push on the torso in any horizontal direction; more begin with the same ones."""
-    rng, (first, end), trials = np.random.default_rng(seed), PUSHED, []
+    rng, trials = np.random.default_rng(seed), list[Trial]()
     for i in range(count):
         kind, angle, size = rng.random(3).tolist()
-        force = toward(360 * angle, newtons[0] + (newtons[1] - newtons[0]) * size)
-        category = categories[int(kind * len(categories))]
-        trials.append(Trial(category, seed * 1000 + i, force, "torso", first, end - first))
+        push = push_toward(360 * angle, newtons[0] + (newtons[1] - newtons[0]) * size)
+        trials.append(Trial(seed * 1000 + i, categories[int(kind * len(categories))], push))
     return trials
 
 
-def measure_energies(body: Body, trials: Sequence[Trial], *, num_frames: int) -> Arrays:
+def measure_energies(body: Body, trials: Sequence[Trial], *, num_frames: int, get_up: bool) -> Arrays:
     """Simulate pushed people, and return their energies and root wrenches in every frame."""
-    motion, finished = simulate_trials(body.simulator(), trials, num_frames)
+    simulator = body.simulator()
+
+    def together(some: Sequence[Trial]) -> Motion:
+        scenes = [Scene((Person(trial.start),), (trial.push,), get_up=get_up) for trial in some]
+        seeds = [trial.seed for trial in some]
+        world, start = batch_scenes(scenes, simulator, seeds)
+        return run(world, num_frames, seeds, start=start).motions[0]
+
+    motion, finished = survivors(trials, together)
     if motion is None:
         return {"finished": finished}
-    assert motion.wrench_before is not None
-    assert motion.wrench_after is not None
     return {f"energy_{name}": values for name, values in all_energies(motion).items()} | {
         "finished": finished,
-        "wrench_before": motion.wrench_before,
-        "wrench_after": motion.wrench_after,
+        "wrench": np.linalg.norm(metrics.root_wrench(motion), axis=-1),
         "upright": metrics.upright(motion),
         "fallen": metrics.fallen(motion),
     }
@@ -200,120 +224,123 @@ def all_energies(motion: Motion) -> Mapping[str, Float[np.ndarray, "*b t"]]:
     return values | {"physics": np.sum([values[name] for name in names], axis=0)}
 
 
-def measure_path(body: Body, seeds: Sequence[int], *, scene: str, seconds: float, rollouts: int) -> Arrays:
+def measure_path(body: Body, seeds: Sequence[int], *, scene: str, seconds: float) -> Arrays:
     """Simulate people who follow a path, by themselves or led by the hand: their places, and the wanted velocity."""
     setup = scenario(scene)
-    planned = replace(setup.scene, planner=replace(setup.scene.planner, num_rollouts=rollouts))
-    setup = replace(setup, scene=planned, seconds=seconds, simulator=body.options)
+    if not body.options.tell_prior:
+        led = [replace(e, weight=PULL) if isinstance(e, Follow) else e for e in setup.scene.elements]
+        setup = replace(setup, scene=replace(setup.scene, elements=tuple(led)))
+    setup = replace(setup, simulator=body.options, pose=body.pose or None)
     world = setup.world(body.simulator().prior)
-    frames = setup.num_frames(world.fps)
+    frames = round(seconds * world.fps)
     motion, finished = survivors(seeds, lambda some: run(world, frames, some).motions[0])
     if motion is None:
         return {"finished": finished}
-    (follow,) = (element for element in planned.elements if isinstance(element, Follow))
+    (follow,) = (element for element in setup.scene.elements if isinstance(element, Follow))
     wanted = np.array([follow.velocity_at(i / world.fps) for i in range(frames)])
-    drags = [element for element in planned.elements if isinstance(element, Drag)]
+    drags = [element for element in setup.scene.elements if isinstance(element, Drag)]
     return {
         "finished": finished,
         "wanted": np.tile(wanted, (len(motion.root), 1, 1)),
         "root": motion.root[..., :2],
-        "upright": metrics.upright(motion),
+        "fallen": metrics.fallen(motion),
     } | ({"hand_gap": hand_gap(motion, drags[0])} if drags else {})
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Claims as judged with one prior and one range of pushes."""
+    """Claims of one column as judged with one seed."""
 
     options: PaperOptions
     claims: Sequence[Claim]
     tables: Mapping[str, Arrays]
-    recorded: Sequence[Recorded]
-
-    def rows(self) -> list[list[str]]:
-        """Lay the claims out under a header."""
-        rows = [["claim", "verdict", "bound", "finding"]]
-        return rows + [[one.id, one.cell, one.bound, one.finding] for one in self.claims]
 
     def form_rows(self) -> list[list[str]]:
         """Lay out the same pushes under every form of the method: medians of the last second, and shares of people."""
-        energies = ("E_kin at the end [m^2]", "physics at the end [m^2]")
-        rows = [["form", "motions", "diverged", *energies, "fell", "upright at the end"]]
+        rows = []
         for name, people in self.tables.items():
             if "energy_kinematic" in people:
                 numbers = (median(people, "kinematic", END), median(people, "physics", END))
                 shares = (people["fallen"].any(axis=1).mean(), people["upright"][:, -1].mean())
                 counts = (str(len(people["finished"])), str(num_diverged([people])))
-                rows.append([name, *counts, *(f"{n:.2e}" for n in numbers), *(f"{share:.0%}" for share in shares)])
+                cells = (*(f"{n:.2e}" for n in numbers), *(f"{share:.0%}" for share in shares))
+                rows.append([self.options.name, str(self.options.seed), name, *counts, *cells])
         return rows
 
     def figures(self) -> dict[str, Figure]:
-        """Return the energies of every form of the method, root wrenches, and the paths of people who follow."""
+        """Return the energies of every form of the method, and the paths of people who follow."""
         forms = {"walk": "walks", "full": "pushed", "calm": "unpushed", "mean": "mode alone", "ablated": "ablated"}
-        energies = []
+        energies, paths = list[Panel](), list[Panel]()
+        logarithmic = {"xlabel": "frame", "ylabel": "median energy [m^2]", "yscale": "log"}
         for name, title in forms.items():
-            curves = {energy: np.median(self.tables[name][f"energy_{energy}"], axis=0) for energy in ENERGIES}
-            panel = Panel(title, curves, y="median energy [m^2]", axes={"yscale": "log"}, spans=(PUSHED,))
-            energies.append(panel)
-        runs = [one.points for one in self.recorded if one.kind == "run"]
-        band = {"recorded runs": (0.0, float(np.quantile(np.concatenate(runs), 0.95)))} if runs else {}
-        wrench = {part: np.quantile(self.tables["run"][f"wrench_{part}"], 0.95, axis=0) for part in ("before", "after")}
-        unit = "root wrench [body weights]"
-        wrenches = [Panel("95th percentile of pushed runs", wrench, y=unit, spans=(PUSHED,), bands=band)]
-        for kind in KINDS:
-            ordered = sorted((one for one in self.recorded if one.kind == kind), key=lambda one: one.points.mean())
-            for one in ordered[len(ordered) // 2 :][:1]:  # neither the best nor the worst
-                curves = {"masses at the joints": one.points, "cylinders": one.cylinders}
-                wrenches.append(Panel(f"recorded {kind}: {one.name}", curves, y=unit))
-        paths = [_paths(name, self.tables[name]) for name in FOLLOWS]
-        return {"energies": energies, "wrenches": wrenches, "following": paths}
-
-
-def _paths(name: str, people: Arrays) -> Panel:
-    """Draw the paths of people who follow, and the dot's."""
-    dot = np.cumsum(people["wanted"][0] / 30.0, axis=0)
-    curves = {"the dot": (dot[:, 0], dot[:, 1])}
-    for i, root in enumerate(people["root"] - people["root"][:, :1]):
-        curves[f"person {i}"] = (root[:, 0], root[:, 1])
-    return Panel(f"{name}, {FOLLOWS[name]:g} m/s", curves, "x [m]", "y [m]", axes={"aspect": "equal"})
+            medians = {energy: np.median(self.tables[name][f"energy_{energy}"], axis=0) for energy in ENERGIES}
+            curves = {energy: (np.arange(len(values)), values) for energy, values in medians.items()}
+            energies.append(Panel(title, curves, logarithmic, (PUSHED,)))
+        for name in FOLLOWS:
+            people = self.tables[name]
+            dot = np.cumsum(people["wanted"][0] / 30.0, axis=0)
+            lines = {"the dot": (dot[:, 0], dot[:, 1])}
+            for i, root in enumerate(people["root"] - people["root"][:, :1]):
+                lines[f"person {i}"] = (root[:, 0], root[:, 1])
+            paths.append(Panel(name, lines, {"xlabel": "x [m]", "ylabel": "y [m]", "aspect": "equal"}))
+        return {"energies": energies, "following": paths}
 
 
 def evaluate_case(options: PaperOptions, folder: Path, *, workers: int = 1, watch: Watch = None) -> Case:
-    """Simulate in chunks that are saved in a folder, and judge the claims with one prior and one range of pushes."""
+    """Simulate in chunks that are saved in a folder, and judge the claims of one column with one seed."""
     # Wrong input shows before the long work.
     recorded = [] if options.recordings is None else measure_recordings(options.recordings)
-    tables = run_chunks(options.chunks(), folder, workers=workers, watch=watch)
-    if not all("upright" in people for people in tables.values()):
+    body = options.body(folder)
+    tables = run_chunks(options.chunks(body), folder, workers=workers, watch=watch)
+    if not all("fallen" in people for people in tables.values()):
         raise ValueError("every simulated person diverged: nothing can be measured with these weights")
-    simulator = Body.of(options.num_samples, options.prior).simulator()
-    speed = [single_threaded(measure_size)(simulator, people, SPEED_SECONDS) for people in (1, CHUNK)]
-    return Case(options, judge(tables, recorded, speed), tables, recorded)
+    speed = single_threaded(measure_size)(body.simulator(), 1, SPEED_SECONDS)
+    return Case(options, judge(tables, recorded, speed), tables)
 
 
 def evaluate_paper(options: Sequence[PaperOptions], folder: Path, *, workers: int = 1, watch: Watch = None) -> Report:
-    """Judge the claims for several priors and ranges of pushes, and compare them."""
+    """Judge the claims for several columns and seeds, and compare them."""
     make_writable(folder)
     cases = [evaluate_case(one, folder, workers=workers, watch=watch) for one in options]
-    rows = [["claim", "bound", *(case.options.name for case in cases)]]
-    for same in zip(*(case.claims for case in cases), strict=True):
-        rows.append([same[0].id, same[0].bound, *(claim.cell for claim in same)])
-    tables = {"paper": Table("The paper's results, for every prior and range of pushes", rows)}
-    figures, claims = dict[str, Figure](), list[dict[str, Any]]()
+    columns: dict[str, list[Case]] = {}
     for case in cases:
-        name = case.options.name
-        tables[name] = Table(f"{name}: findings", case.rows(), detail=len(cases) > 1)
-        tables[f"{name}-forms"] = Table(f"{name}: every form of the method", case.form_rows(), detail=True)
-        prefix = f"{name}/" if len(cases) > 1 else ""
-        figures |= {f"{prefix}{part}": figure for part, figure in case.figures().items()}
-        about = {"prior": case.options.prior, "newtons": list(case.options.newtons)}
-        claims += [asdict(claim) | about for claim in case.claims]
+        columns.setdefault(case.options.name, []).append(case)
+    rows = [["claim", "bound", *columns]]
+    for i, claim in enumerate(cases[0].claims):
+        rows.append([claim.id, claim.bound, *(_cell([case.claims[i] for case in some]) for some in columns.values())])
+    findings, claims = [["column", "seed", "claim", "verdict", "finding"]], list[dict[str, Any]]()
+    for case in cases:
+        about = {name: getattr(case.options, name) for name in ("prior", "method", "seed")}
+        for claim in case.claims:
+            findings.append([case.options.name, str(case.options.seed), claim.id, claim.verdict, claim.finding])
+            claims.append(asdict(claim) | about | {"newtons": list(case.options.newtons)})
+    energies = ("E_kin at the end [m^2]", "physics at the end [m^2]")
+    forms = [["column", "seed", "form", "motions", "diverged", *energies, "fell", "upright at the end"]]
+    figures = dict[str, Figure]()
+    for name, (first, *_) in columns.items():
+        prefix = f"{name}/" if len(columns) > 1 else ""
+        figures |= {f"{prefix}{part}": figure for part, figure in first.figures().items()}
     return Report(
         name="paper",
         title="DROP's results, measured again",
-        tables=tables,
+        tables={
+            "paper": Table("The paper's results", rows),
+            "findings": Table("Findings", findings, detail=len(cases) > 1),
+            "forms": Table("Every form of the method", forms + [row for case in cases for row in case.form_rows()]),
+        },
         numbers={"claims": claims, "motions": options[0].motions},
         protocol=options[0],
-        caption=f"Each prior over each range, {options[0].motions} motions",
+        caption=f"{options[0].motions} motions in each column, {len(cases) // len(columns)} seeds",
         diverged=sum(num_diverged(case.tables.values()) for case in cases),
         figures=figures,
     )
+
+
+def _cell(claims: Sequence[Claim]) -> str:
+    """Return the median of a claim's numbers over the seeds, and the verdict."""
+    numbers = [claim.number for claim in claims if claim.number is not None]
+    if not numbers:
+        return claims[0].verdict
+    passed = sum(bool(claim.reproduced) for claim in claims)
+    verdict = claims[0].verdict if len(claims) == 1 else f"reproduced by {passed} of {len(claims)} seeds"
+    return f"{np.median(numbers):.3g}, {verdict}"

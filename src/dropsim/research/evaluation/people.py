@@ -1,28 +1,29 @@
-"""People who want something and to whom something is done, each in a world of their own, simulated as one batch."""
+"""People to whom something is done, each in a world of their own, and what they do, as numbers: pushes, trips, balls."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
+from dropsim.body.rotations import heading
 from dropsim.body.skeleton import NUM_JOINTS
 from dropsim.compute.random import Streams
+from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
+from dropsim.physics import metrics
 from dropsim.physics.step import Simulator
+from dropsim.priors.bank import Bank
 from dropsim.priors.intent import Intent
-from dropsim.priors.prior import Prior, State
-from dropsim.research.evaluation.harness import survivors
-from dropsim.research.training.starts import stacked
-from dropsim.scene import Element, Person, Scene, SceneContext, StepInputs, World, run
+from dropsim.priors.motion_field import MotionField
+from dropsim.priors.prior import State
+from dropsim.research.evaluation.harness import Arrays, Body, survivors
+from dropsim.research.evaluation.scenarios import state_of_health
+from dropsim.scene import Element, Person, Rollout, Scene, SceneContext, StepInputs, Throw, Trip, World, WorldState, run
 from dropsim.scene.element import joints_of
 from dropsim.scene.perturbations import ahead_of
+from dropsim.scene.rollout import seen
 
-FULL, ALONE, RAGDOLL = "full", "prior alone", "ragdoll"
-"""The simulator, and two baselines: the prior without a body, and a body without a prior."""
-NO_PRIOR = {"kinematic": False, "range_of_motion": False, "correct": False, "num_samples": 1}
-"""Options of a ragdoll: momentum, bones and contact only."""
 SPEEDS = {"stand": 0.0, "walk": 1.2, "run": 2.5}
 """Speed straight ahead that people of each start want [m/s]."""
 JUMPED = 1.08
@@ -66,60 +67,6 @@ def roam(
     world = World(Scene((Person(),), (acted,), get_up=get_up), simulator)
     start = world.start_from(people.map(lambda values: values[:, None]))
     return run(world, num_frames, [], start=start, rng=rng.unflatten(len(people.x), 1)).motions[0]
-
-
-# --- Trials: people of the bank of starts, each with a push of their own.
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One person and their push."""
-
-    start: str
-    """Category of the bank of starts."""
-    seed: int
-    force: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Force in the world [N]; people from the bank face +y."""
-    part: str = "torso"
-    first: int = 63
-    """Frame from which on it acts."""
-    frames: int = 15
-    """Number of frames that it lasts; the paper's."""
-
-    @property
-    def end(self) -> int:
-        """First frame without it."""
-        return self.first + self.frames
-
-
-def forces_of_trials(trials: Sequence[Trial]) -> Float[np.ndarray, "b t 22 3"]:
-    """Return the pushes of every frame, each shared evenly by the joints of its part [N]."""
-    forces = np.zeros((len(trials), max(trial.end for trial in trials), NUM_JOINTS, 3))
-    for row, trial in zip(forces, trials, strict=True):
-        joints = list(joints_of(trial.part))
-        row[trial.first : trial.end, joints] = np.array(trial.force) / len(joints)
-    return forces
-
-
-def toward(degrees: float, newtons: float) -> tuple[float, float, float]:
-    """Return a horizontal force at an angle counterclockwise from the front of somebody who faces +y [N]."""
-    angle = math.radians(degrees + 90.0)
-    return newtons * math.cos(angle), newtons * math.sin(angle), 0.0
-
-
-def simulate_trials(
-    simulator: Simulator, trials: Sequence[Trial], num_frames: int
-) -> tuple[Motion | None, Bool[np.ndarray, "b"]]:
-    """Return the motions of the trials that went through to the end, along a batch dimension, and which these are."""
-
-    def together(some: Sequence[Trial]) -> Motion:
-        starts = stacked([simulator.prior.start(trial.start, seed=trial.seed) for trial in some])
-        rng = Streams([trial.seed for trial in some])
-        # Getting up is scripted: a body without a prior must not do it.
-        acted = Acted(forces=forces_of_trials(some))
-        return roam(simulator, starts, acted, rng, num_frames, get_up=simulator.options.kinematic)
-
-    return survivors(trials, together)
 
 
 # --- Branches: people lead in; then the same person goes on under many perturbations, with the same random numbers.
@@ -188,51 +135,204 @@ def direction(q: Float[np.ndarray, "*b 22 3 3"], degrees: float | int) -> Float[
 
 
 def branch_out(
-    simulator: Simulator,
-    start: str,
-    lead: tuple[State, Streams],
-    branches: Sequence[Branch],
-    num_frames: int,
-    method: str,
+    simulator: Simulator, start: str, lead: tuple[State, Streams], branches: Sequence[Branch], num_frames: int
 ) -> tuple[Motion | None, Bool[np.ndarray, "w"]]:
     """Return the motions of the branches that went through, and which these are; the first frame is the branch."""
-    (people, rng), speed = lead, SPEEDS[start]
+    people, rng = lead
     forces = forces_of(branches, people, simulator.skeleton.masses, simulator.prior.fps)
-    simulator = simulator.with_options(**NO_PRIOR) if method == RAGDOLL else simulator
 
     def together(some: Sequence[int]) -> Motion:
         owners = [branches[i].person for i in some]
-        acted, streams = Acted.ahead(speed, len(some), forces[some]), rng.branched(owners)
-        if method == ALONE:
-            return moved_alone(simulator.prior, people[owners], acted, streams, num_frames)
-        # Getting up is scripted: a body without a prior must not do it.
-        return roam(simulator, people[owners], acted, streams, num_frames, get_up=method == FULL)
+        acted = Acted.ahead(SPEEDS[start], len(some), forces[some])
+        return roam(simulator, people[owners], acted, rng.branched(owners), num_frames)
 
-    motion, finished = survivors(range(len(branches)), together)
-    if method == ALONE and motion is not None:
-        finished = np.asarray(np.isfinite(motion.joints).all((-1, -2, -3)))
-        motion = motion.map(lambda values: values[finished]) if finished.any() else None
-    return motion, finished
+    return survivors(range(len(branches)), together)
 
 
-def moved_alone(prior: Prior, start: State, acted: Acted, rng: Streams, num_frames: int) -> Motion:
-    """Return what the prior makes of pushes without a body: people are moved as free bodies of their mass."""
-    mass, h = float(prior.skeleton.masses.sum()), 1 / prior.fps
-    assert acted.wanted is not None
-    assert acted.forces is not None
-    intent, forces = Intent.toward(acted.wanted[:, 0, :2]), acted.forces
-    states, index = [start], 0 if prior.starts_at_mode else 1
-    for frame in range(num_frames - 1):
-        chosen = prior.propose(states[-1], 2, rng, intent).pick(index)
-        change = h * forces[:, frame].sum(-2) / mass if frame < forces.shape[1] else np.zeros((len(start.x), 3))
-        # The prior goes on from the velocity that the push gave.
-        memory = prior.apply_impulse(prior.commit(chosen, chosen.x, chosen.q), change)
-        x = chosen.x + h * change[:, None]
-        states.append(State(x, (x - states[-1].x) / h, chosen.q, memory))
-    return motion_of(prior, states)
+AFTER = 3
+"""Frames after a push's end at which its effect is judged: 0.1 s."""
+STEP_SECONDS = 2.0
+"""Time within which a step is a response to a push [s]."""
+LEDGER_EVERY = 5
+"""Frames from one half second that is looked at to the next."""
+RISE = np.arange(-60, 1, 6)
+"""Frames of getting up that tell ways apart: the two seconds until a person is upright."""
+TWISTED = [
+    (f"{side}_{a}", f"{side}_{b}") for a, b in (("knee", "ankle"), ("ankle", "foot")) for side in ("left", "right")
+]
+"""Shins and feet, whose turn about themselves within a frame is measured."""
+NEAR = 0.05
+"""A hand or a head this near to the floor has reached it [m]."""
 
 
-def motion_of(prior: Prior, states: Sequence[State]) -> Motion:
-    """Return states over time as a motion."""
-    joints, q = np.stack([state.x for state in states], axis=-3), np.stack([state.q for state in states], axis=-4)
-    return Motion(prior.skeleton, prior.fps, joints[..., 0, :], q, joints, name=prior.name)
+def push_branches(
+    body: Body, seeds: Sequence[int], *, start: str, branches: Sequence[Branch], num_frames: int
+) -> Arrays:
+    """Simulate a few people of one start, each in many branches; rows are the branches that went through, in order."""
+    simulator = body.simulator()
+    lead = lead_in(simulator, start, seeds)
+    motion, finished = branch_out(simulator, start, lead, branches, num_frames)
+    if motion is None:
+        return {"finished": finished}
+    whole = [branch for branch, done in zip(branches, finished, strict=True) if done]
+    return {"finished": finished, **measured(motion, whole)}
+
+
+def measured(motion: Motion, branches: Sequence[Branch]) -> Arrays:
+    """Measure each branch, against the unperturbed twin if there is one."""
+    twins = {branch.person: row for row, branch in enumerate(branches) if not branch.shoves}
+    step, rise = metrics.first_step(motion), getting_up(motion)
+    start = np.array([min((shove.first for shove in branch.shoves), default=0) for branch in branches])
+    end = np.array([max((shove.first + shove.frames for shove in branch.shoves), default=0) for branch in branches])
+    stepped = answered(motion, step, np.array([twins.get(branch.person, -1) for branch in branches]))
+    first = [(branch.shoves[0].impulse, branch.shoves[0].degrees) if branch.shoves else (0, 0) for branch in branches]
+    return {
+        **state_of_health(motion),
+        "impulse": np.array([impulse for impulse, _ in first], dtype=float),
+        "degrees": np.array([degrees for _, degrees in first], dtype=float),
+        "lost": np.array([_lost(motion, row, branch, twins.get(branch.person)) for row, branch in enumerate(branches)]),
+        "stepped": stepped,
+        "lift_off": np.where(stepped, step[:, 0] / motion.fps, np.nan),
+        "steps": metrics.footfalls(motion, 1),
+        "ledger": metrics.ledger(motion)[..., ::LEDGER_EVERY, :].astype(np.float32),
+        "stop_time": metrics.seconds_to_stop(motion, end),
+        "stop_distance": metrics.stop_distance(motion, start, end),
+        "twist": np.max([metrics.bone_twist(motion, *bone) for bone in TWISTED], axis=(0, -1)),
+        "rise": rise.astype(np.float32),
+    }
+
+
+def _lost(motion: Motion, row: int, branch: Branch, twin: int | None) -> float:
+    """Return the push's impulse over the mass less the velocity that it changed 0.1 s after its end [m/s].
+
+    NaN without a twin.
+    """
+    if twin is None or len(branch.shoves) != 1:
+        return float("nan")
+    (shove,) = branch.shoves
+    at = shove.first + shove.frames + AFTER
+    centre = motion.skeleton.centre_of_mass(motion.joints[[row, twin]][:, at - 1 : at + 1])
+    change = np.diff(centre, axis=1)[:, 0] * motion.fps
+    return shove.impulse - float((change[0] - change[1]) @ direction(motion.q[row, 0], shove.degrees))
+
+
+def answered(motion: Motion, step: Int[np.ndarray, "b 3"], twins: Int[np.ndarray, "b"]) -> np.ndarray:
+    """Return who steps within two seconds, and before the unperturbed twin lands a step; nobody without a twin."""
+    landed, down = step[:, 1], metrics.fallen(motion)
+    unperturbed = np.where(landed < 0, len(motion), landed)[twins]
+    # Feet of people who lie go up and down too.
+    lies = np.where(down.any(-1), down.argmax(-1), len(motion))
+    soon = (landed >= 0) & (landed <= STEP_SECONDS * motion.fps) & (landed <= lies)
+    return (twins >= 0) & soon & (landed < unperturbed)
+
+
+def getting_up(motion: Motion) -> Float[np.ndarray, "b n 22 3"]:
+    """Return the two seconds until people who fell are upright, as seen from their own root; NaN for all others."""
+    down, up = metrics.fallen(motion), metrics.upright(motion)
+    first = down.argmax(-1)
+    risen = up & (np.arange(len(motion)) > first[:, None]) & down.any(-1)[:, None]  # pyright: ignore[reportIndexIssue]
+    frames = np.maximum(risen.argmax(-1)[:, None] + RISE, 0)
+    rows = np.arange(len(down))[:, None]
+    joints = motion.joints[rows, frames] - (motion.root * (1.0, 1.0, 0.0))[rows, frames][..., None, :]
+    joints = joints @ heading(motion.q[rows, frames, 0]).swapaxes(-1, -2)
+    return np.where((risen.any(-1))[:, None, None, None], joints, np.nan)
+
+
+def rolled(world: World, seeds: Sequence[int], num_frames: int) -> tuple[Rollout, WorldState]:
+    """Run a world and return also the state in which it ends."""
+    rng, states, reports = world.streams(list(seeds)), [world.start(list(seeds))], []
+    for _ in range(num_frames - 1):
+        now, report = world.step(states[-1], rng)
+        states.append(now)
+        reports.append(report)
+    return seen(world, states, reports), states[-1]
+
+
+def measure_recordings(body: Body, clips: Sequence[int], *, seconds: float = 10.0) -> Arrays:
+    """Measure momentum and self-overlap of some clips, spread over the bank, for at most some seconds each."""
+    bank = bank_of(body)
+    chosen = np.linspace(0, len(bank.clips) - 1, len(clips)).astype(int).tolist()
+    motions = [bank.motion(i, seconds=seconds) for i in chosen]
+    return {
+        "ledger": np.concatenate([metrics.ledger(motion)[::LEDGER_EVERY] for motion in motions]),
+        "overlap_mm": np.concatenate([metrics.self_overlap_mm(motion) for motion in motions]),
+    }
+
+
+def bank_of(body: Body) -> Bank:
+    """Return the bank of a body's prior, or the shipped one for priors without a bank."""
+    prior = body.simulator().prior
+    return prior.bank if isinstance(prior, MotionField) else MotionField.shipped().bank
+
+
+def trip(body: Body, seeds: Sequence[int], *, seconds: float = 5.0) -> Arrays:
+    """Catch the heels of runners."""
+    elements = (Acted.ahead(SPEEDS["run"], len(seeds)), Trip(start=1.0))
+    world = World(Scene((Person("run"),), elements), body.simulator())
+    rollout, end = rolled(world, seeds, round(seconds * world.fps))
+    return tripped(rollout.motions[0], np.asarray(end.memories[1].since))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def tripped(motion: Motion, since: Float[np.ndarray, "b"]) -> Arrays:
+    """Measure people who trip, by the frame at which the heel is caught; infinite for those who were not."""
+    caught = np.isfinite(since)
+    at = np.clip(np.where(caught, since, 1), 1, len(motion) - 8).astype(int)
+    rows, centre = np.arange(len(at)), motion.skeleton.centre_of_mass(motion.joints)[..., :2]
+    velocity = np.diff(centre, axis=-2, prepend=centre[:, :1]) * motion.fps
+    before, after = velocity[rows, at], velocity[rows, at + round(0.2 * motion.fps)]
+    down = metrics.fallen(motion) & (np.arange(len(motion)) > at[:, None])
+    fell, first = down.any(-1), down.argmax(-1)
+    ahead = (motion.joints[rows, first, 15] - motion.joints[rows, first, 0])[:, :2]
+    low = sphere_heights(motion)[..., (20, 21, 15)] < NEAR
+    low &= (np.arange(len(motion)) > at[:, None])[..., None]
+    reached = np.where(low.any(-2), low.argmax(-2), len(motion))
+    return {
+        "caught": caught,
+        "speed_kept": (after * before).sum(-1) / np.maximum((before**2).sum(-1), 1e-9),
+        "fell": fell,  # pyright: ignore[reportReturnType]
+        "forward": fell & ((ahead * before).sum(-1) > 0),
+        "hands_first": reached[:, :2].min(-1) < reached[:, 2],
+    }
+
+
+def throw_ball(
+    body: Body, seeds: Sequence[int], *, start: str, angle: float, mass: float = 8.0, speed: float = 8.0
+) -> Arrays:
+    """Throw a heavy ball at people."""
+    throw = Throw("spine3", angle, speed=speed, mass=mass, start=1.0)
+    simulator, ahead = body.simulator(), Acted.ahead(SPEEDS[start], len(seeds))
+
+    def rollout(*elements: Element) -> Rollout:
+        return rolled(World(Scene((Person(start),), elements), simulator), seeds, 75)[0]
+
+    hit, calm = rollout(ahead, throw), rollout(ahead)
+    (ball,) = hit.balls
+    return struck(hit.motions[0], calm.motions[0], ball.velocity, mass)
+
+
+def struck(motion: Motion, calm: Motion, velocities: Float[np.ndarray, "b t 3"], mass: float) -> Arrays:
+    """Measure the first 0.2 s of each hit: impulses on person and ball, and the velocity that is lost 0.1 s later."""
+    h, total = 1 / motion.fps, motion.skeleton.masses.sum()
+    forces = np.asarray(motion.external_forces).sum(-2)
+    acts = np.linalg.norm(forces, axis=-1) > 1e-6
+    first = acts.argmax(-1)
+    time = np.arange(len(motion))
+    acts &= (time >= first[:, None]) & (time < first[:, None] + round(0.2 * motion.fps))
+    on_person = (forces * acts[..., None]).sum(-2) * h
+    change = np.nan_to_num(np.diff(velocities, axis=-2, prepend=velocities[:, :1])) + np.array([0.0, 0.0, 9.81 * h])
+    on_ball = mass * (change * acts[..., None]).sum(-2)
+    size = np.maximum(np.linalg.norm(on_person, axis=-1), 1e-9)
+    last = np.minimum(len(motion) - 1 - acts[:, ::-1].argmax(-1) + AFTER, len(motion) - 1)
+    apart = motion.skeleton.centre_of_mass(motion.joints) - calm.skeleton.centre_of_mass(calm.joints)
+    rows = np.arange(len(last))
+    faster = apart[rows, last] - apart[rows, last - 1]
+    # Over the ground: what a ball pushes people down, the floor takes.
+    way = on_person[:, :2] / np.maximum(np.linalg.norm(on_person[:, :2], axis=-1, keepdims=True), 1e-9)
+    lost = (on_person[:, :2] / total - faster[:, :2] * motion.fps) * way
+    return {
+        "hit": acts.any(-1),
+        "impulse": size / total,
+        "mismatch": np.linalg.norm(on_person + on_ball, axis=-1) / size,
+        "lost": lost.sum(-1),
+        "fell": metrics.fell(motion, 1),
+    }

@@ -1,8 +1,8 @@
-"""How good a motion prior is, on people that it never saw: one step, rollouts, windows, and the recovery test."""
+"""How good a motion prior is, on people that it never saw: one step, and rollouts alone and in the simulator."""
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,10 +23,7 @@ from dropsim.priors.rollout import roll_out
 from dropsim.render import contact_sheet
 from dropsim.research.evaluation.harness import check_seed, joined, survivors
 from dropsim.research.evaluation.people import Acted, roam
-from dropsim.research.evaluation.plots import Figure, Panel
-from dropsim.research.evaluation.recovery import CHUNK, Recovery, measure_recovery
 from dropsim.research.evaluation.report import Report, Table, plain
-from dropsim.research.evaluation.windows import all_features, alternate_features, frechet
 from dropsim.research.training.starts import draw_frames, stacked
 
 SPEED_CLASSES = (0.2, 0.8, 1.5, 2.2, 3.2, math.inf)
@@ -48,6 +45,8 @@ QUALITY = {
     "height_drift": "change of pelvis height, first to last second [m]|+.3f",
 }
 """Measures of a set of motions, each motion weighing the same: titles and formats."""
+CHUNK = 64
+"""People at a time: more are no faster, and this keeps the memory small."""
 SHEET, SHEET_WORST = 10, 3
 """Rollouts of the contact sheet, and how many of them are the ugliest."""
 
@@ -57,18 +56,14 @@ class PriorEvaluation:
     """Amounts of all that is measured."""
 
     rollouts: int = 256
-    """Sampled rollouts, and as many for the recovery test."""
+    """Sampled rollouts."""
     seconds: float = 10.0
     """Length of a rollout [s]."""
     seed: int = 0
     num_samples: int = 64
-    """K: candidates of the one-step error and of the recovery test."""
+    """K: candidates of the one-step error."""
     one_step_frames: int = 4096
     """Recorded frames whose next one is predicted; all of them if there are fewer."""
-    diversity_samples: int = 8
-    """Rollouts from the same start."""
-    diversity_seconds: float = 2.0
-    """Length of those [s]."""
     simulated: int = 64
     """People in the simulator; 0 measures the prior alone."""
 
@@ -77,8 +72,8 @@ class PriorEvaluation:
         if self.rollouts < 2 or not 2 <= self.seconds <= 3600:
             what = f"{self.rollouts} rollouts of {self.seconds:g} s"
             raise ValueError(f"cannot judge by {what}: take at least 2 of at least 2 s")
-        if self.num_samples < 1 or self.one_step_frames < 1 or self.diversity_samples < 2:
-            raise ValueError("num_samples and one_step_frames must be at least 1, diversity_samples at least 2")
+        if self.num_samples < 1 or self.one_step_frames < 1:
+            raise ValueError("num_samples and one_step_frames must be at least 1")
 
 
 def quality_of(motions: Sequence[Motion], pose: PosePrior | None) -> dict[str, float]:
@@ -121,17 +116,6 @@ def activity(motion: Motion) -> dict[str, np.ndarray]:
     return {name: np.asarray(flag.mean(-1)) for name, flag in flags.items()}
 
 
-def _returns(back: Recovery) -> Figure:
-    """Draw the one-step energy over time with and without a shove: median, and the range of the middle four fifths."""
-    curves = {}
-    for label, energies in (("shoved at 0 s", back.shoved), ("not shoved", back.calm)):
-        for share in (0.1, 0.5, 0.9):
-            curves[f"{label}, {share:.0%}"] = np.quantile(np.clip(energies, 1e-9, 1e9), share, axis=0)
-    limit = {"95th percentile, not shoved": (0.0, back.limit)}
-    title = f"{back.returns['back_share']:.0%} are back within 2 s"
-    return (Panel(title, curves, "frame", "one-step energy [m^2]", axes={"yscale": "log"}, bands=limit),)
-
-
 @np.errstate(invalid="ignore")
 def _sheet(motion: Motion, categories: Sequence[str], path: Path) -> Path:
     """Draw the ugliest rollouts, by penetration, fastest joint and jerk, and then others."""
@@ -147,39 +131,24 @@ def _sheet(motion: Motion, categories: Sequence[str], path: Path) -> Path:
 
 def _rows(numbers: Mapping[str, Any], num_samples: int) -> list[list[str]]:
     """Lay the numbers out, rollouts next to the recordings that they start in."""
-    step, back, best = numbers["one_step"], numbers["come_back"], f"best of {num_samples}"
+    step, rows = numbers["one_step"], [["measure", "prior", "recordings, or what to compare with"]]
 
-    def row(
-        label: str, value: float | None, form: str = ".3g", compare: float | None = None, of: str = ""
-    ) -> list[str]:
+    def add(label: str, value: float | None, form: str, compare: float | None = None, of: str = "") -> None:
         cells = [shown(number, form, otherwise="not measured") for number in (value, compare)]
-        return [label, cells[0], "" if compare is None else f"{cells[1]}{of}"]
+        rows.append([label, cells[0], "" if compare is None else f"{cells[1]}{of}"])
 
-    rows = [
-        ["measure", "prior", "recordings, or what to compare with"],
-        row("one-step joint error, mode [mm]", step["mode_mm"], ".2f", step["coasting_mm"], " (constant velocity)"),
-        row(f"one-step joint error, {best} [mm]", step["best_mm"], ".2f", step["coasting_mm"], " (constant velocity)"),
-    ]
+    for label, name in (("mode", "mode_mm"), (f"best of {num_samples}", "best_mm")):
+        add(f"one-step joint error, {label} [mm]", step[name], ".2f", step["coasting_mm"], " (constant velocity)")
     for name, title in QUALITY.items():
         label, _, form = title.partition("|")
-        rows.append(row(label, numbers["rollouts"][name], form, numbers["recordings"][name]))
-    rows.append(
-        row("Frechet distance of 1 s windows", numbers["frechet"], ".3g", numbers["frechet_floor"], " (their halves)")
-    )
-    rows.append(row("diversity from one start (APD) [m]", numbers["diversity_m"], ".3f"))
+        add(label, numbers["rollouts"][name], form, numbers["recordings"][name])
     for bias in numbers["speed_bias"]:
-        label = f"speed bias at {bias['speeds']} m/s [m/s^2]"
-        rows += [row(label, bias["bias"], "+.2f", bias["error"], " (standard error)")] if bias["frames"] else []
+        if bias["frames"]:
+            label = f"speed bias at {bias['speeds']} m/s [m/s^2]"
+            add(label, bias["bias"], "+.2f", bias["error"], " (standard error)")
     for name, share in numbers["activity"].get("rolled_out", {}).items():
-        rows.append(row(f"in the simulator, {name}", share, ".1%", numbers["activity"]["recorded"][name]))
-    for kind, label in (("one_limit", ""), ("limit_by_category", ", by the limit of each category")):
-        one = back[kind]
-        rows.append(
-            row(f"back within 2 s after a shove{label}", one["back_share"], ".1%", one["calm_share"], " (no shove)")
-        )
-        rows.append(row(f"put out at all{label}", one["left_share"], ".1%"))
-        rows.append(row(f"median time to be back{label} [s]", one["median_seconds"]))
-    return [*rows, row("human after a shove", back["human_share"], ".1%")]
+        add(f"in the simulator, {name}", share, ".1%", numbers["activity"]["recorded"][name])
+    return rows
 
 
 def _ratio(value: float, to: float) -> float:
@@ -203,21 +172,20 @@ def evaluate_prior(
     clips = [(clip, motion.resampled(prior.fps)) for clip, motion in clips if len(motion) > 4]
     if not clips:
         raise ValueError("there is no recording to measure the prior on: each is shorter than five frames")
-    num_frames = min(options.one_step_frames, sum(len(motion) - 2 for _, motion in clips))
-    num_diverse = options.diversity_samples * max(1, options.rollouts // options.diversity_samples)
-    total = _chunks(num_frames) + 3 * _chunks(options.rollouts) + _chunks(num_diverse)
-    done = itertools.count(1)
+    stages = itertools.count(1)
 
     def tick() -> None:
         if progress:
-            progress(next(done), total)
+            progress(next(stages), 3)
 
-    one_step, speed_bias = _one_step(prior, [motion for _, motion in clips], options, tick)
+    one_step, speed_bias = _one_step(prior, [motion for _, motion in clips], options)
+    tick()
     places = draw_frames(clips, options.rollouts, options.seed)
     starts = stacked([prior.start_from(clips[i][1], frame) for i, frame in places])
     length = round(options.seconds * prior.fps) + 1
     recordings = tuple(_around(clips[i][1], frame, length) for i, frame in places)
-    rollouts = _roll_out(prior, starts, length, options.seed, tick)
+    rollouts = _roll_out(prior, starts, length, options.seed)
+    tick()
     finite = _finite(rollouts)
     if not finite.any():
         raise ValueError(f"every rollout of {prior.name} diverged: these weights cannot be measured")
@@ -227,11 +195,8 @@ def evaluate_prior(
     for name in ("human_share", "human_in_range_share", "upright_share"):
         generated[name] *= float(finite.mean())
     categories = [clips[i][0].category for i, _ in places]
-    distance, floor = frechet(all_features(motions), all_features(recordings)), frechet(*alternate_features(recordings))
-    diversity = _diversity(prior, starts, options, tick)
-    back = measure_recovery(prior, starts, categories, options.num_samples, options.seed, tick)
+    tick()
     people, minutes = sorted({clip.person for clip, _ in clips}), sum(len(m) for _, m in clips) / prior.fps / 60
-    shove = {"energy_limit_m2": back.limit, "human_share": back.human_share}
     numbers: Any = plain(
         {
             "one_step_ratio_mode": _ratio(one_step["mode_mm"], one_step["coasting_mm"]),
@@ -239,16 +204,10 @@ def evaluate_prior(
             "human_share": generated["human_share"],
             "skate_ratio_alone": _ratio(generated["skate"], recorded["skate"]),
             "penetration_mm": generated["penetration_mm"],
-            "back_share": back.returns["back_share"],
-            "frechet": distance,
-            "frechet_floor": floor,
-            "frechet_ratio": _ratio(distance, floor),
-            "diversity_m": diversity,
             "activity": {} if simulator is None else measure_activity(simulator, clips, options),
             "one_step": one_step,
             "rollouts": generated,
             "recordings": recorded,
-            "come_back": shove | {"one_limit": back.returns, "limit_by_category": back.category_returns},
             "speed_bias": speed_bias,
             "prior": prior.name,
             "people": people,
@@ -264,7 +223,6 @@ def evaluate_prior(
         numbers=numbers,
         protocol=options,
         caption=f"Measured by `dropsim evaluate prior` (seed {options.seed}) on {about}: {amount}",
-        figures={"come_back": _returns(back)},
         files=() if folder is None else (_sheet(rollouts, categories, folder / "rollouts.png"),),
     )
 
@@ -278,13 +236,14 @@ def person(motion: Motion, index: int) -> Motion:
     return motion.map(lambda values: values[index])
 
 
-def _chunks(count: int) -> int:
-    return -(-count // CHUNK)
+def _parts(count: int) -> Iterator[tuple[int, int]]:
+    """Yield where each chunk of people begins and ends."""
+    return pairwise([*range(0, count, CHUNK), count])
 
 
 @np.errstate(invalid="ignore", over="ignore")
 def _one_step(
-    prior: Prior, motions: Sequence[Motion], options: PriorEvaluation, tick: Callable[[], None]
+    prior: Prior, motions: Sequence[Motion], options: PriorEvaluation
 ) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """Predict the frame after each of some recorded frames, drawn evenly from all of them.
 
@@ -295,7 +254,7 @@ def _one_step(
     order = np.random.default_rng(options.seed).permutation(len(frames))
     chosen = [frames[i] for i in sorted(order[: options.one_step_frames])]
     errors, faster, speeds = [], [], []
-    for first, last in pairwise([*range(0, len(chosen), CHUNK), len(chosen)]):
+    for first, last in _parts(len(chosen)):
         part = chosen[first:last]
         state = stacked([prior.start_from(motions[i], frame) for i, frame in part])
         target = np.stack([motions[i].joints[frame + 1] for i, frame in part])
@@ -309,7 +268,6 @@ def _one_step(
         speeds.append(np.linalg.norm(way, axis=-1))
         ahead = (candidates.x[:, :, 0, :2].mean(1) - target[:, 0, :2]) * prior.fps**2
         faster.append((ahead * way).sum(-1) / np.maximum(speeds[-1], 1e-9))
-        tick()
     mode, best, coasting = (1000 * np.concatenate(errors).mean(0)).tolist()
     one_step = {"mode_mm": mode, "best_mm": best, "coasting_mm": coasting}
     return one_step, speed_biases(np.concatenate(speeds), np.concatenate(faster))
@@ -363,14 +321,13 @@ def measure_activity(
 
 
 @np.errstate(invalid="ignore", over="ignore")
-def _roll_out(prior: Prior, starts: State, length: int, seed: int, tick: Callable[[], None]) -> Motion:
+def _roll_out(prior: Prior, starts: State, length: int, seed: int) -> Motion:
     """Roll out a part of the batch at a time; each person has random numbers of their own."""
     parts = []
-    for first, last in pairwise([*range(0, len(starts.x), CHUNK), len(starts.x)]):
+    for first, last in _parts(len(starts.x)):
         # Where the simulator starts at the mode, the mode goes on: a motion field draws it again when a clip ends.
         rng = Streams([seed + i for i in range(first, last)])
         parts.append(roll_out(prior, starts[first:last], length, rng, mode=prior.starts_at_mode))
-        tick()
     return joined(parts)
 
 
@@ -378,15 +335,3 @@ def _around(motion: Motion, frame: int, length: int) -> Motion:
     """Return at most `length` frames of a recording from a frame on, or from an earlier one if it ends too soon."""
     start = max(0, min(frame, len(motion) - length))
     return motion.slice(start, start + length)
-
-
-def _diversity(prior: Prior, starts: State, options: PriorEvaluation, tick: Callable[[], None]) -> float:
-    """Mean pairwise distance of rollouts from the same start, over a few starts [m]."""
-    k = options.diversity_samples
-    count = max(1, len(starts.x) // k)
-    repeated = starts[np.repeat(np.arange(count), k)]
-    length = round(options.diversity_seconds * prior.fps) + 1
-    joints = _roll_out(prior, repeated, length, options.seed + 10**6, tick).joints
-    apart = metrics.diversity_m(joints.reshape(count, k, *joints.shape[1:]))
-    known = apart[~np.isnan(apart)]
-    return float(known.mean()) if len(known) else math.nan

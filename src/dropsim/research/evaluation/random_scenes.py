@@ -1,12 +1,11 @@
-"""Random scenes of people, objects and events, and what holds in all.
+"""Random pushes, random scenes of people, objects and events, and what holds in all.
 
 Numbers are finite, bones are whole, nobody is inside a solid, nothing is below the ground.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -57,8 +56,13 @@ MOST_TILT = 25.0
 """Largest tilt of the ground [degrees]."""
 PARTS = (*BODY_PARTS, *JOINTS)
 """Body parts and joints that are pushed."""
-DEEP, BELOW = 0.02, 0.02
-"""Depth of people in something solid, and of objects below the ground, that is allowed [m]."""
+STARTS, STRONGEST, LONGEST = ("stand", "walk", "run", "crouch"), 1500.0, 20
+"""People who get a single push, its force at most [N], that of a car at walking pace, and its most frames."""
+DEEP, DEEP_PUSHED, BELOW = 0.02, 0.03, 0.02
+"""Depth of people in something solid, in scenes and after a single push, and of objects below the ground [m]."""
+LONGEST_BONE, FASTEST = 2.0, 40.0
+"""Error of a bone's length [%], and speed of a joint beyond which a body is not thrown but broken [m/s]: an impulse of
+1500 N for 20 frames gives a hand less."""
 
 
 @dataclass
@@ -165,8 +169,20 @@ def random_scene(seed: int, num_people: int) -> Scene:
     return Scene(tuple(people), tuple(elements), ground)
 
 
+def random_push(seed: int) -> Scene:
+    """Return somebody who is pushed on any part from any side, also from above and below."""
+    rng = np.random.default_rng(seed)
+    way = rng.normal(size=3)
+    force = STRONGEST * rng.random() * way / np.linalg.norm(way)
+    start, part = STARTS[rng.integers(len(STARTS))], PARTS[rng.integers(len(PARTS))]
+    push = Push(part, tuple(force.tolist()), 0.5, int(rng.integers(1, LONGEST + 1)) / 30)
+    return Scene((Person(start),), (push,))
+
+
 def possible_scene(seed: int, num_people: int, simulator: Simulator) -> Scene:
-    """Return a random scene in which nobody starts inside something or somebody."""
+    """Return a random scene in which nobody starts inside something or somebody; 0 people are one who is pushed."""
+    if num_people == 0:
+        return random_push(seed)
     for attempt in range(100):
         scene = random_scene(seed + attempt * 2**41, num_people)
         try:
@@ -181,9 +197,21 @@ def measure_scenes(body: Body, seeds: Sequence[int], *, num_people: int, seconds
     """Judge random scenes with as many people; a row for each."""
     simulator = body.simulator()
     scenes = [possible_scene(seed, num_people, simulator) for seed in seeds]
-    laws = judged(scenes, simulator, seeds, seconds)
-    columns = {f.name: np.array([getattr(law, f.name) for law in laws]) for f in fields(Laws)}
+    laws = np.array([astuple(law) for law in judged(scenes, simulator, seeds, seconds)])
+    columns = {field.name: laws[:, i] for i, field in enumerate(fields(Laws))}
     return {"people": np.full(len(seeds), num_people), "seed": np.array(seeds), **columns}
+
+
+def faults_of(laws: Arrays) -> Arrays:
+    """Return the faults of each random scene."""
+    finite = np.isfinite(laws["speed"])
+    worst = {
+        "too deep": laws["depth"] > np.where(laws["people"] == 0, DEEP_PUSHED, DEEP),
+        "below the ground": laws["lowest"] < -BELOW,
+        "broken bones": laws["bones"] > LONGEST_BONE,
+        "too fast": laws["speed"] > FASTEST,
+    }
+    return {"not finite": ~finite} | {name: finite & flags for name, flags in worst.items()}
 
 
 def judged(scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[int], seconds: float) -> "list[Laws]":
@@ -196,7 +224,7 @@ def judged(scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[int], 
             states.append(now)
     except ValueError:  # a DivergedError is one
         if len(scenes) == 1:
-            return [Laws(finite=False)]
+            return [Laws()]
         half = len(scenes) // 2
         parts = (slice(half), slice(half, None))
         return [law for part in parts for law in judged(scenes[part], simulator, seeds[part], seconds)]
@@ -207,50 +235,40 @@ def judged(scenes: Sequence[Scene], simulator: Simulator, seeds: Sequence[int], 
 class Laws:
     """Worst values of a scene over all frames but the first, which is the prior's own."""
 
-    finite: bool
-    solid: float = 0.0
-    """Largest depth of a person in the ground or in a static object [m]."""
-    loose: float = 0.0
-    """Largest depth of a person in a loose object [m]."""
+    depth: float = math.nan
+    """Largest depth of a person in the ground or in an object [m]."""
     lowest: float = math.inf
     """Lowest point of an object that moves, above the ground [m]."""
-    bones: float = 0.0
+    bones: float = math.nan
     """Largest relative error of a bone's length [%]."""
-    speed: float = 0.0
-    """Speed of the fastest joint [m/s]."""
+    speed: float = math.nan
+    """Speed of the fastest joint [m/s]; NaN for a scene that diverged."""
 
     @classmethod
     def of(cls, world: World, scene: Scene, states: Sequence[WorldState], number: int) -> "Laws":
         """Judge one world of a batch."""
-        skeleton, fps = world.simulator.skeleton, world.fps
+        skeleton, h = world.simulator.skeleton, 1 / world.fps
         people = np.stack([state.people.x[number] for state in states])
-        memories: Any = [state.memories[number] for state in states[1:]]
-        planes = [Plane.ground()] if scene.ground.level else [_ground_of(world, state, number) for state in states[1:]]
-        still, solid, loose, lowest = list[Collider](planes[:1]), 0.0, 0.0, math.inf
-        if len(planes) > 1:
-            depths = [inside([plane], here, skeleton) for plane, here in zip(planes, people[1:], strict=True)]
-            still, solid = [], max(depths)
-        for k, element in enumerate(scene.elements):
-            over_time = [(frame / fps, people[frame], memory[k]) for frame, memory in enumerate(memories, start=1)]
-            if is_loose(element):
-                for _, here, state in over_time:
-                    collider, reach = _as_collider(element, state)
-                    loose = max(loose, inside([collider], here, skeleton))
-                    lowest = min(lowest, float(state.x[2]) - reach)
-            elif isinstance(element, SolidObject) and element.path:
-                depths = [inside(element.shapes(time, 1 / fps), here, skeleton) for time, here, _ in over_time]
-                solid = max(solid, *depths)
-            elif isinstance(element, SolidObject):
-                still += element.shapes(0.0, 1 / fps)
-            elif isinstance(element, Flying):
-                for plane, (_, _, state) in zip(itertools.cycle(planes), over_time, strict=False):
-                    for ball in element.solids(state):
+        depth, lowest = 0.0, math.inf
+        for now, here in zip(states[1:], people[1:], strict=True):
+            time, memories = now.frame * h, now.memories[number]
+            plane = Plane.ground() if scene.ground.level else _ground_of(world, now, number)
+            colliders = list[Collider]([plane])
+            for element, memory in zip(scene.elements, memories, strict=True):
+                if is_loose(element):
+                    collider, reach = _as_collider(element, memory)
+                    colliders.append(collider)
+                    lowest = min(lowest, float(memory.x[2]) - reach)
+                elif isinstance(element, SolidObject):
+                    colliders += element.shapes(time, h)
+                elif isinstance(element, Flying):
+                    for ball in element.solids(memory):
                         lowest = min(lowest, float(plane.distance(ball.centre[None]).min()) - ball.radius)
+            depth = max(depth, inside(colliders, here, skeleton))
         if not np.isfinite(people).all() or math.isnan(lowest):
-            return cls(finite=False)
-        speed = float(np.linalg.norm(np.diff(people, axis=0), axis=-1).max()) * fps
-        bones = 100 * float(skeleton.bone_error(people).max())
-        return cls(True, max(solid, inside(still, people[1:], skeleton)), loose, lowest, bones, speed)
+            return cls()
+        speed = float(np.linalg.norm(np.diff(people, axis=0), axis=-1).max()) * world.fps
+        return cls(depth, lowest, 100 * float(skeleton.bone_error(people).max()), speed)
 
 
 def _ground_of(world: World, state: WorldState, number: int) -> Plane:

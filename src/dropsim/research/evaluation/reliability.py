@@ -5,40 +5,163 @@ file must be read or refused with a ValueError of one line, within bounds of tim
 failure.
 """
 
+import importlib.resources
+import importlib.util
+import pickle
 import resource
 import signal
+import struct
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from dropsim.body.joints import JOINTS
-from dropsim.motion.contacts import sphere_heights
-from dropsim.motion.motion import Motion
-from dropsim.physics import metrics
-from dropsim.research.evaluation.fuzz import Reader, mutant, usable_readers
-from dropsim.research.evaluation.harness import Arrays, Body, Chunk, Watch, check_seed, chunks_of, run_chunks
-from dropsim.research.evaluation.people import Trial, simulate_trials
-from dropsim.research.evaluation.random_scenes import BELOW, DEEP, measure_scenes
+from dropsim.body.skeleton import Skeleton
+from dropsim.body.smpl import read_rest_joints
+from dropsim.export.files import write
+from dropsim.files.checkpoints import read_checkpoint
+from dropsim.motion.reading import read_motion
+from dropsim.motion.retarget import read_rig_map
+from dropsim.motion.synthetic import stepping_clip
+from dropsim.priors.bank import Bank
+from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
+from dropsim.priors.motion_field import MotionField
+from dropsim.priors.pose import PoseNetwork, PosePrior, PoseShape
+from dropsim.research.evaluation.harness import Arrays, Body, Chunk, Watch, check_seed, run_chunks
+from dropsim.research.evaluation.random_scenes import faults_of, measure_scenes
 from dropsim.research.evaluation.report import Report, Table
-from dropsim.scene.element import BODY_PARTS
+from dropsim.research.synthesis.distribution import distribution
+from dropsim.scene.files import read_scene
+from dropsim.scene.files.writing import scene_text
+from dropsim.scene.mesh_files import read_mesh
+from dropsim.scene.scenarios import scenario
 
-STARTS = ("stand", "walk", "run", "crouch")
-PUSHED_AT, SHORTEST, LONGEST = 15, 1, 20
-"""Frame of a random push, and the fewest and the most frames that it lasts."""
-STRONGEST = 1500.0
-"""Force of a random push at most [N]: that of a car at walking pace, for a moment."""
-FRAMES = 90
-"""Length of every random motion."""
-DEEPEST, LONGEST_BONE = 0.03, 2.0
-"""Worst that a frame may be: a sphere in the ground [m], an error of a bone's length [%]."""
-FASTEST = 40.0
-"""Speed of a joint beyond which a body is not thrown but broken [m/s]: an impulse of 1500 N for 20 frames gives a hand
-less."""
+WORDS = (
+    *(b"", b"0", b"-1", b"1e400", b"nan", b"9" * 30, b"\0", b"\xff" * 4, b"\n", b'"', b"{", b"}", b"[", b"]", b"#"),
+    *(b",", b"=", b"null", b"../../x", b"\x80\x04", struct.pack("<I", 0xFFFFFFFF), struct.pack("<I", 0x7FFFFFFF)),
+    *(struct.pack("<f", float("nan")), struct.pack("<d", float("inf")), struct.pack("<Q", 1 << 40)),
+)
+"""Bytes that damage leaves in a file."""
+
+
+CORNERS = "".join(f"v {x} {y} {z}\n" for z in (0, 1) for x, y in ((0, 0), (1, 0), (1, 1), (0, 1)))
+FACES = "f 1 4 3 2\nf 5 6 7 8\nf 1 2 6 5\nf 2 3 7 6\nf 3 4 8 7\nf 4 1 5 8\n"
+BOX = f"# a box\n{CORNERS}{FACES}"
+"""Mesh of a box as an OBJ file."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of file."""
+
+    ending: str
+    read: Callable[[Path], object]
+    whole: Callable[[Path], bytes]
+    """Function that makes an undamaged one in a folder."""
+
+
+def mutant(data: bytes, rng: np.random.Generator) -> bytes:
+    """Damage a file in a few places: bits, words, pieces that are cut out, doubled or moved, or its end cut off."""
+    for _ in range(int(rng.integers(1, 6))):
+        if not data:
+            return data
+        at, size, kind = int(rng.integers(len(data))), int(rng.integers(1, 64)), int(rng.integers(6))
+        if kind == 0:
+            data = data[:at] + bytes([data[at] ^ (1 << int(rng.integers(8)))]) + data[at + 1 :]
+        elif kind == 1:
+            word = WORDS[int(rng.integers(len(WORDS)))]
+            data = data[:at] + word + data[at + len(word) :]
+        elif kind == 2:
+            data = data[:at] + WORDS[int(rng.integers(len(WORDS)))] + data[at:]
+        elif kind == 3:
+            data = data[:at] + data[at + size :]
+        elif kind == 4:
+            data = data[: at + size] + data[at:]
+        elif rng.random() < 0.3:
+            data = data[:at]
+    return data
+
+
+def _exported(name: str) -> Callable[[Path], bytes]:
+    def whole(folder: Path) -> bytes:
+        write(stepping_clip(0.5), folder / name)
+        return (folder / name).read_bytes()
+
+    return whole
+
+
+def _asset(*path: str) -> Callable[[Path], bytes]:
+    return lambda folder: importlib.resources.files("dropsim").joinpath("assets", *path).read_bytes()
+
+
+def _bank(folder: Path) -> bytes:
+    path = folder / "small.bank"
+    MotionField.shipped().bank.picked([0]).write(path)
+    return path.read_bytes()
+
+
+def _pose(folder: Path) -> bytes:
+    path = folder / "pose.safetensors"
+    PosePrior(PoseNetwork.random(PoseShape(encoder=(8,), decoder=(8,), radius=(8,)))).save(path)
+    return path.read_bytes()
+
+
+def _cvae(folder: Path) -> bytes:
+    path, shape = folder / "cvae.safetensors", CVAEShape(latent=4, decoder=(8,), prior=(8,), groups=4)
+    CVAEPrior(CVAENetwork.random(shape), Skeleton.adult()).save(path)
+    return path.read_bytes()
+
+
+def _checkpoint(folder: Path) -> bytes:
+    import torch
+
+    torch.save({"model": {"decoder.net.0.weight": torch.eye(3)}, "epoch": 3}, folder / "whole.pth")
+    return (folder / "whole.pth").read_bytes()
+
+
+def _body() -> dict[str, np.ndarray]:
+    """Return what dropsim reads of an SMPL body, whose vertices are its joints."""
+    rest = Skeleton.adult().rest
+    return {"v_template": rest, "J_regressor": np.eye(len(rest))}
+
+
+def _smpl(folder: Path) -> bytes:
+    np.savez(folder / "smpl.npz", allow_pickle=False, **_body())
+    return (folder / "smpl.npz").read_bytes()
+
+
+READERS: Mapping[str, Reader] = {
+    "bvh": Reader(".bvh", lambda path: read_motion(path, None), _exported("whole.bvh")),
+    "amass": Reader(".npz", lambda path: read_motion(path, Skeleton.adult()), _exported("whole.npz")),
+    "glb": Reader(".glb", lambda path: read_motion(path, None), _exported("whole.glb")),
+    "scene": Reader(".toml", read_scene, lambda folder: scene_text(scenario("boxes"), folder).encode()),
+    "rig map": Reader(".toml", read_rig_map, _asset("rigs", "mixamo.toml")),
+    "mesh obj": Reader(".obj", read_mesh, lambda folder: BOX.encode()),
+    "mesh glb": Reader(".glb", read_mesh, _exported("whole.glb")),
+    # Not open(), which would keep every mutant that can be read in the cache folder.
+    "bank": Reader(".bank", Bank._unpacked, _bank),
+    "pose weights": Reader(".safetensors", PosePrior.load, _pose),
+    "cvae weights": Reader(".safetensors", CVAEPrior.load, _cvae),
+    "smpl": Reader(".npz", read_rest_joints, _smpl),
+    "smpl pickle": Reader(".pkl", read_rest_joints, lambda folder: pickle.dumps(_body(), protocol=2)),
+    "distribution": Reader(".toml", distribution, _asset("synthesis", "objects.toml")),
+    "checkpoint": Reader(".pth", read_checkpoint, _checkpoint),
+}
+"""By what they read."""
+
+
+def usable_readers() -> dict[str, Reader]:
+    """Return the readers whose libraries are installed: PyTorch's checkpoints are read by torch."""
+    usable = dict(READERS)
+    if importlib.util.find_spec("torch") is None:
+        del usable["checkpoint"]
+    return usable
+
+
 SCENE_SECONDS, MOST_PEOPLE = 3.0, 4
 """Length of a random scene [s], and the largest number of people in one."""
 BATCH = 25
@@ -76,56 +199,9 @@ class Counted:
     """Some of the failures."""
 
 
-def faults_of(motion: Motion) -> dict[str, np.ndarray]:
-    """Return the faults of each person's motion."""
-    joints = motion.joints
-    finite = np.isfinite(joints).all((-1, -2, -3))
-    with np.errstate(invalid="ignore"):
-        # The first frame is the prior's own.
-        depth = -sphere_heights(motion)[..., 1:, :].min((-1, -2))
-        speed = np.linalg.norm(np.diff(joints, axis=-3), axis=-1).max((-1, -2)) * motion.fps
-        bones = metrics.bone_error_percent(motion)
-    worst = {"through the floor": depth > DEEPEST, "broken bones": bones > LONGEST_BONE, "too fast": speed > FASTEST}
-    return {"not finite": np.asarray(~finite)} | {name: np.asarray(finite & flags) for name, flags in worst.items()}
-
-
-def random_pushes(count: int, seed: int) -> list[Trial]:
-    """Draw pushes of any part of anybody from any side, also from above and below; more begin with the same ones."""
-    rng, parts, trials = np.random.default_rng(seed), (*BODY_PARTS, *JOINTS), list[Trial]()
-    for i in range(count):
-        way = rng.normal(size=3)
-        force = STRONGEST * rng.random() * way / np.linalg.norm(way)
-        start, part = STARTS[rng.integers(len(STARTS))], parts[rng.integers(len(parts))]
-        frames = int(rng.integers(SHORTEST, LONGEST + 1))
-        trials.append(Trial(start, seed * 1_000_000 + i, tuple(force.tolist()), part, PUSHED_AT, frames))
-    return trials
-
-
-def measure_pushes(body: Body, trials: Sequence[Trial]) -> Arrays:
-    """Simulate random pushes."""
-    motion, finished = simulate_trials(body.simulator(), trials, FRAMES)
-    if motion is None:
-        return {"diverged": ~finished}
-    return {"diverged": ~finished, "fell": metrics.fallen(motion).any(-1)} | faults_of(motion)
-
-
-def scene_faults(laws: Arrays) -> Arrays:
-    """Return the faults of each random scene."""
-    finite = laws["finite"]
-    worst = {
-        "too deep": laws["solid"] > DEEP,
-        "too deep in a loose object": laws["loose"] > DEEP,
-        "below the ground": laws["lowest"] < -BELOW,
-        "broken bones": laws["bones"] > LONGEST_BONE,
-        "too fast": laws["speed"] > FASTEST,
-    }
-    return {"not finite": ~finite} | {name: finite & flags for name, flags in worst.items()}
-
-
-def scene_failures(laws: Arrays) -> list[str]:
+def failures_of(laws: Arrays) -> list[str]:
     """Name the random scenes that fail, so that `random_scenes.possible_scene` makes each of them again."""
-    faults = scene_faults(laws)
-    failures = []
+    faults, failures = faults_of(laws), list[str]()
     for i, (seed, people) in enumerate(zip(laws["seed"], laws["people"], strict=True)):
         names = [name for name, flags in faults.items() if flags[i]]
         failures += [f"scene {seed} of {people}: {', '.join(names)}"] if names else []
@@ -183,27 +259,21 @@ def _written(path: Path, data: bytes) -> Path:
     return path
 
 
-def _totals(name: str, faults: Arrays, examples: Sequence[str] = ()) -> Counted:
-    """Add flags up; falls are no failures."""
-    counts = {key: int(flags.sum()) for key, flags in faults.items()}
-    failures = sum(count for key, count in counts.items() if key != "fell")
-    return Counted(name, len(next(iter(faults.values()))), failures, counts, tuple(examples))
-
-
 def evaluate_reliability(
     body: Body, options: ReliabilityOptions, folder: Path, *, workers: int = 1, watch: Watch = None
 ) -> list[Counted]:
     """Try everything."""
-    pushes = random_pushes(options.pushes, options.seed)
-    chunks = chunks_of("pushes", measure_pushes, body, pushes, BATCH)
-    seeds = [1_000_000 * options.seed + i for i in range(options.scenes)]
-    for i in range(0, len(seeds), BATCH):
-        kind = {"num_people": 1 + i // BATCH % MOST_PEOPLE, "seconds": SCENE_SECONDS}
-        chunks.append(Chunk("scenes", measure_scenes, body, tuple(seeds[i : i + BATCH]), kind))
-    tables = run_chunks(chunks, folder, workers=workers, watch=watch)
-    counted = [_totals("pushes", tables["pushes"])] if pushes else []
-    if seeds:
-        counted.append(_totals("scenes", scene_faults(tables["scenes"]), scene_failures(tables["scenes"])))
+    chunks = list[Chunk]()
+    for name, count in (("pushes", options.pushes), ("scenes", options.scenes)):
+        seeds = [1_000_000 * options.seed + i for i in range(count)]
+        for i in range(0, count, BATCH):
+            people = 0 if name == "pushes" else 1 + i // BATCH % MOST_PEOPLE
+            kind = {"num_people": people, "seconds": SCENE_SECONDS}
+            chunks.append(Chunk(name, measure_scenes, body, tuple(seeds[i : i + BATCH]), kind))
+    counted = list[Counted]()
+    for name, laws in run_chunks(chunks, folder, workers=workers, watch=watch).items():
+        counts = {fault: int(flags.sum()) for fault, flags in faults_of(laws).items()}
+        counted.append(Counted(name, len(laws["seed"]), sum(counts.values()), counts, tuple(failures_of(laws))))
     readers = usable_readers() if options.mutants else {}
     return counted + [fuzz(name, reader, options.mutants, options.seed) for name, reader in readers.items()]
 

@@ -17,8 +17,63 @@ from typing import Any
 import numpy as np
 
 from dropsim.files.atomic import atomic_path
-from dropsim.files.tables import markdown, shown
-from dropsim.research.evaluation.plots import Figure, draw
+from dropsim.files.tables import markdown, shown, write_csv
+from dropsim.research.evaluation.harness import Arrays, num_diverged
+
+FLOOR = 1e-9
+"""Smallest value that a logarithmic axis shows."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves over one pair of axes."""
+
+    title: str
+    curves: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    """Abscissae and values by label."""
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of matplotlib's axes, such as xlabel and yscale."""
+    spans: Sequence[tuple[int, int]] = ()
+    """Ranges of the abscissa that are shaded."""
+
+
+Figure = Sequence[Panel]
+"""Panels next to each other."""
+
+
+def draw(figure: Figure, path: Path) -> Path:
+    """Draw panels as PNG, and write their curves as CSV; return the PNG."""
+    drawn, (row,) = new_figure(1, len(figure))
+    rows = list[tuple[str, str, float, float]]()
+    for axes, panel in zip(row, figure, strict=True):
+        lowest = FLOOR if panel.axes.get("yscale") == "log" else -math.inf
+        for label, (x, y) in panel.curves.items():
+            axes.plot(x, np.maximum(y, lowest), label=label, linewidth=1.2)
+            rows += [(panel.title, label, float(a), float(b)) for a, b in zip(x, y, strict=True)]
+        for span in panel.spans:
+            axes.axvspan(*span, color="red", alpha=0.15)
+        axes.set(title=panel.title, **panel.axes)
+        axes.legend(fontsize=7)
+    save_figure(drawn, path)
+    write_csv(path.with_suffix(".csv"), ("panel", "curve", "x", "y"), rows)
+    return path
+
+
+def new_figure(rows: int, columns: int, *, sharex: bool = False) -> tuple[Any, Any]:
+    """Return an empty figure and its axes, rows x columns."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ValueError("figures need matplotlib: install it with `pip install 'dropsim[evaluate]'`") from None
+    figure = Figure(figsize=(5.5 * columns, 3.4 * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex)
+
+
+def save_figure(figure: Any, path: Path) -> None:  # noqa: ANN401 - not loaded here
+    """Write a PNG; the same figure makes the same file."""
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, dpi=110)
+
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}
 img{max-width:100%;border:1px solid #ddd}table{border-collapse:collapse;font-size:13px}
@@ -103,18 +158,29 @@ def statistic_rows(statistics: Sequence[Statistic]) -> list[list[str]]:
     return rows
 
 
+def report_statistics(
+    name: str,
+    title: str,
+    statistics: Sequence[Statistic],
+    protocol: object,
+    caption: str,
+    tables: Mapping[str, Arrays],
+) -> "Report":
+    """Return a report of one table of statistics; `tables` of the harness tell how many people diverged."""
+    numbers = {"statistics": [asdict(one) for one in statistics]}
+    rows = {name: Table(title, statistic_rows(statistics))}
+    return Report(name, title, rows, numbers, protocol, caption, num_diverged(tables.values()))
+
+
 def column_rows(columns: Mapping[str, str], items: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Lay items out under the titles of their keys, `title|format`, without columns that are empty in all of them."""
-    laid = []
+    laid = list[list[str]]()
     for key, title in columns.items():
         name, _, form = title.partition("|")
-        cells = [_cell(item.get(key), form) for item in items]
+        values = [item.get(key) for item in items]
+        cells = [value if isinstance(value, str) else shown(value, form or ".3g") for value in values]
         laid += [[name, *cells]] if any(cells) else []
     return [list(row) for row in zip(*laid, strict=True)]
-
-
-def _cell(value: object, form: str) -> str:
-    return value if isinstance(value, str) else shown(value, form or ".3g")  # pyright: ignore[reportArgumentType]
 
 
 @dataclass(frozen=True)
@@ -176,14 +242,12 @@ class Report:
             write_json(path, values)
         if folder is None:
             return paths
-        pictures = [draw(figure, folder / f"{name}.png") for name, figure in self.figures.items()]
-        write_text(folder / f"{self.name}.md", self.text(detail=True))
+        text, page = (folder / f"{self.name}.{ending}" for ending in ("md", "html"))
+        pictures = [*(draw(figure, folder / f"{name}.png") for name, figure in self.figures.items()), *self.files]
+        write_text(text, self.text(detail=True))
         facts = values["made_by"] | values.get("protocol", {})
-        write_page(
-            folder / f"{self.name}.html", self.title, facts, list(self.tables.values()), (*pictures, *self.files)
-        )
-        written = [folder / f"{self.name}.md", folder / f"{self.name}.html", *pictures, *self.files]
-        return [*paths, *written]
+        write_page(page, self.title, facts, list(self.tables.values()), pictures)
+        return [*paths, text, page, *pictures]
 
 
 def write_text(path: Path, text: str) -> None:
@@ -217,10 +281,7 @@ def write_page(
         parts += [f"<h2>{_text(table.title)}</h2>", _html_table(table.rows)]
     for picture in pictures:
         data = base64.b64encode(picture.read_bytes()).decode("ascii")
-        parts += [
-            f"<h2>{_text(picture.stem)}</h2>",
-            f'<img alt="{_text(picture.stem)}" src="data:image/png;base64,{data}">',
-        ]
+        parts.append(f'<h2>{_text(picture.stem)}</h2><img alt="" src="data:image/png;base64,{data}">')
     parts += ["<h2>How it was made</h2>", _html_table([[name, str(value)] for name, value in facts.items()], head="td")]
     head = f'<meta charset="utf-8"><title>{_text(title)}</title><style>{STYLE}</style>'
     write_text(path, f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n')

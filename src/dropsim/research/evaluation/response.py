@@ -1,13 +1,13 @@
 """The response protocol: do pushes arrive, do people step when people step, fall when people fall, and get up again?
 
-Standing, walking and running people get short pushes of many sizes from all sides; walkers get PDP's pushes, everybody
-gets kicks, and others are thrown over, tripped and hit by balls. Every pushed person has a twin who is not pushed, with
+Standing, walking and running people get short pushes of many sizes from all sides; walkers are kicked again and again,
+and others are thrown over, tripped and hit by balls. Every pushed person has a twin who is not pushed, with
 the same random numbers.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,29 +15,23 @@ from typing import Any
 import numpy as np
 
 from dropsim.compute.random import Streams
-from dropsim.files.units import GRAVITY
-from dropsim.research.evaluation.harness import (
-    Arrays,
-    Body,
-    Chunk,
-    Watch,
-    check_seed,
-    chunks_of,
-    num_diverged,
-    run_chunks,
+from dropsim.research.evaluation.harness import Arrays, Body, Chunk, Watch, check_seed, chunks_of, run_chunks
+from dropsim.research.evaluation.people import (
+    SPEEDS,
+    Branch,
+    Shove,
+    measure_recordings,
+    push_branches,
+    throw_ball,
+    trip,
 )
-from dropsim.research.evaluation.people import ALONE, FULL, RAGDOLL, SPEEDS, Branch, Shove
-from dropsim.research.evaluation.plots import Figure, Panel
-from dropsim.research.evaluation.pushed import measure_recordings, push_branches, throw_ball, trip
-from dropsim.research.evaluation.report import Report, Statistic, Table, column_rows, resampled, share, statistic_rows
+from dropsim.research.evaluation.report import Report, Statistic, report_statistics, resampled, share
 
-PARTS = ("push", "baselines", "pdp", "kicks", "walk-perturb", "getup", "trips", "balls", "recorded")
+PARTS = ("push", "walk-perturb", "getup", "trips", "balls", "recorded")
 BATCH = 256
 """Branches that are simulated together, about."""
 LOST_RANGE = (0.3, 1.3)
 """Impulses over which the velocity lost is judged [N s/kg]."""
-PDP_FORCE = (0.0745, 0.15)
-"""Smallest and largest force of PDP's pushes [body weights]."""
 THROW = 3.2
 """Impulse that throws people over: 450 N for half a second [N s/kg]."""
 WAYS_APART = 0.25
@@ -57,13 +51,7 @@ ANSWERS: Mapping[float, tuple[str, str]] = {
     2.0: ("", "30 to 95 %"),
 }
 """Targets of the shares of people who step and who fall by impulse."""
-KICKED = {
-    "pdp": ("PDP's pushes", "at most 2 %", "PDP's protocol"),
-    "kicks": ("kicks of 0.5 m/s every 2 s", "at most 10 %", "BeyondMimic, ProtoMotions"),
-    "walk-perturb": ("Walk-Perturb", "at most 2 %", "published: BeyondMimic 0 %, Diffuse-CLoC 16 % (second-hand)"),
-}
-"""Names of the parts in which people are kicked, and targets and laws of the share who fall."""
-PUSHED = f"push {FULL} stand"
+PUSHED = "push stand"
 """Name of the table of standing people who are pushed."""
 
 
@@ -73,18 +61,16 @@ class ResponseProtocol:
 
     people: int = 64
     """People in each cell of a start, an impulse and a direction."""
+    starts: tuple[str, ...] = tuple(SPEEDS)
+    """People who are pushed: they stand, walk or run."""
     impulses: tuple[float, ...] = (0.15, 0.3, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0)
-    """Impulses of 0.1 s over the mass, of standing people [N s/kg]."""
-    moving_impulses: tuple[float, ...] = (0.15, 0.3, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0)
-    """Impulses of people who walk or run [N s/kg]."""
+    """Impulses of 0.1 s over the mass [N s/kg]."""
     directions: tuple[int, ...] = tuple(range(0, 360, 45))
     """Directions in which they drive people, counterclockwise from the front [degrees]."""
     seconds: float = 4.0
     """Time from a push that is simulated [s]."""
     others: int = 256
-    """People who get PDP's pushes, kicks, and are thrown over."""
-    kick_seconds: float = 30.0
-    """Time in which people are kicked [s]."""
+    """People who are kicked while they walk, and who are thrown over."""
     getup_seconds: float = 12.0
     """Time from the throw that is simulated [s]: the fallen have eight to get up."""
     trips: int = 32
@@ -107,9 +93,9 @@ class ResponseProtocol:
     @classmethod
     def quick(cls, **given: Any) -> "ResponseProtocol":  # noqa: ANN401
         """Return a small version within about a minute and a half of CPU time."""
-        pushes = {"impulses": (0.15, 0.3, 0.7, 1.0, 2.0), "moving_impulses": (0.7,), "directions": (0, 90, 180, 270)}
-        few = {"people": 16, "others": 16, "trips": 16, "balls": 4, "recorded": 40}
-        return cls(**{"seconds": 3.0, "kick_seconds": 10.0, **pushes, **few, **given})
+        pushes = {"impulses": (0.15, 0.7, 2.0), "directions": (0, 90, 180, 270)}
+        few = {"people": 8, "others": 16, "trips": 16, "balls": 4, "recorded": 40}
+        return cls(**{"seconds": 3.0, **pushes, **few, **given})
 
     def chunks(self, body: Body) -> list[Chunk]:
         """Return all work."""
@@ -118,11 +104,9 @@ class ResponseProtocol:
     def _part(self, part: str, body: Body) -> Iterator[Chunk]:
         match part:
             case "push":
-                yield from self._pushes(body, FULL, self.people)
-            case "baselines":
-                yield from self._pushes(body, ALONE, max(1, self.people // 4))
-                yield from self._pushes(body, RAGDOLL, max(1, self.people // 4))
-            case "pdp" | "kicks" | "walk-perturb" | "getup":
+                for start in self.starts:
+                    yield from self._pushes(body, start)
+            case "walk-perturb" | "getup":
                 yield from self._drawn(part, body)
             case "trips":
                 yield from chunks_of("trips", trip, body, self._seeds(self.trips))
@@ -135,91 +119,32 @@ class ResponseProtocol:
     def _seeds(self, count: int) -> list[int]:
         return [self.seed + i for i in range(count)]
 
-    def _pushes(self, body: Body, method: str, people: int) -> Iterator[Chunk]:
+    def _pushes(self, body: Body, start: str) -> Iterator[Chunk]:
         """Yield people who each get every push, and none."""
-        for start in SPEEDS:
-            impulses = self.impulses if start == "stand" else self.moving_impulses
-            shoves = [Shove(impulse, degrees) for impulse, degrees in product(impulses, self.directions)]
-            cases = [(), *((shove,) for shove in shoves)]
-            seeds, size = self._seeds(people), max(1, BATCH // len(cases))
-            for some in (seeds[i : i + size] for i in range(0, people, size)):
-                branches = [Branch(person, case) for case in cases for person in range(len(some))]
-                options = {"start": start, "branches": branches, "num_frames": round(self.seconds * 30) + 1}
-                yield Chunk(f"push {method} {start}", push_branches, body, tuple(some), options | {"method": method})
+        shoves = [Shove(impulse, degrees) for impulse, degrees in product(self.impulses, self.directions)]
+        cases = [(), *((shove,) for shove in shoves)]
+        seeds, size = self._seeds(self.people), max(1, BATCH // len(cases))
+        for some in (seeds[i : i + size] for i in range(0, self.people, size)):
+            branches = [Branch(person, case) for case in cases for person in range(len(some))]
+            options = {"start": start, "branches": branches, "num_frames": round(self.seconds * 30) + 1}
+            yield Chunk(f"push {start}", push_branches, body, tuple(some), options)
 
     def _drawn(self, part: str, body: Body) -> Iterator[Chunk]:
         """Yield people who each get shoves of their own, an equal number of each start."""
-        lengths = {"pdp": 6.0, "kicks": self.kick_seconds, "walk-perturb": 15.0, "getup": self.getup_seconds}
-        starts = {"kicks": tuple(SPEEDS), "getup": ("stand", "walk")}.get(part, ("walk",))
-        frames, seeds = round(lengths[part] * 30) + 1, self._seeds(max(1, self.others // len(starts)))
+        starts, seconds = (("stand", "walk"), self.getup_seconds) if part == "getup" else (("walk",), 15.0)
+        frames, seeds = round(seconds * 30) + 1, self._seeds(max(1, self.others // len(starts)))
         for start, first in product(starts, range(0, len(seeds), BATCH // 4)):
             some = seeds[first : first + BATCH // 4]
             branches = [Branch(i, self._shoves(part, Streams(10_000_019 + seed))) for i, seed in enumerate(some)]
-            options = {"start": start, "branches": branches, "num_frames": frames, "method": FULL}
+            options = {"start": start, "branches": branches, "num_frames": frames}
             yield Chunk(part, push_branches, body, tuple(some), options)
 
     def _shoves(self, part: str, rng: Streams) -> tuple[Shove, ...]:
-        match part:
-            case "pdp":
-                low, high = (share * GRAVITY * 0.3 for share in PDP_FORCE)
-                size, turn = rng.uniform(2)
-                return (Shove(low + size * (high - low), 360 * turn, frames=9),)
-            case "kicks":
-                times = range(0, round(self.kick_seconds * 30), 60)
-                return tuple(Shove(0.5, 360 * float(rng.uniform()), 1, at, "body") for at in times)
-            case "walk-perturb":  # up to 0.5 m/s every second for 15 s (BeyondMimic, Diffuse-CLoC)
-                drawn = enumerate(rng.uniform(15, 2).tolist())
-                return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in drawn)
-            case _:
-                return (Shove(THROW, 360 * float(rng.uniform()), 15),)
-
-
-COLUMNS = {
-    "method": "method",
-    "start": "start",
-    "impulse": "impulse [N s/kg]|g",
-    "direction": "toward [degrees]|g",
-    "people": "people|g",
-    "lost": "lost [m/s]|+.2f",
-    "stepped": "stepped|.0%",
-    "first_step": "first step [s]|.2f",
-    "steps": "steps|.1f",
-    "fell": "fell|.1%",
-}
-"""Numbers of a group of people, their titles and formats.
-
-Lost is the impulse over the mass less the change of velocity along the push, 0.1 s after its end. People stepped who
-stepped within 2 s although the unpushed twin did not; the first step is timed from the push's start to its lift-off.
-"""
-
-
-def cells_of(tables: Mapping[str, Arrays], *, by_direction: bool) -> list[dict[str, Any]]:
-    """Sum up pushed people by method, start and impulse, and by direction; unpushed twins have the impulse 0."""
-    cells = []
-    for name, people in tables.items():
-        if not name.startswith("push ") or "impulse" not in people:
-            continue
-        method, _, start = name.removeprefix("push ").rpartition(" ")
-        keys = np.stack((people["impulse"], people["degrees"] if by_direction else 0 * people["degrees"]), -1)
-        for impulse, degrees in dict.fromkeys(map(tuple, keys.tolist())):
-            if by_direction and impulse == 0:
-                continue
-            group = (keys == (impulse, degrees)).all(-1)
-            some = {key: people[key][group] for key in ("lost", "lift_off", "stepped", "steps", "fell")}
-            lift_off = some.pop("lift_off")
-            cell = {
-                "method": method,
-                "start": start,
-                "impulse": impulse,
-                "direction": degrees if by_direction else None,
-            }
-            cell |= {"people": int(group.sum())} | {key: float(np.mean(values)) for key, values in some.items()}
-            cell["lost_error"] = (
-                float(np.std(some["lost"], ddof=1) / group.sum() ** 0.5) if group.sum() > 1 else math.nan
-            )
-            cell["first_step"] = float(np.nanmedian(lift_off)) if np.isfinite(lift_off).any() else math.nan
-            cells.append(cell)
-    return cells
+        if part == "getup":
+            return (Shove(THROW, 360 * float(rng.uniform()), 15),)
+        # Walk-Perturb: up to 0.5 m/s every second for 15 s (BeyondMimic, Diffuse-CLoC).
+        drawn = enumerate(rng.uniform(15, 2).tolist())
+        return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in drawn)
 
 
 def evaluate_response(
@@ -227,35 +152,20 @@ def evaluate_response(
 ) -> Report:
     """Run the protocol in chunks that are saved in a folder."""
     tables = run_chunks(protocol.chunks(body), folder, workers=workers, watch=watch)
-    whole, single = (cells_of(tables, by_direction=by) for by in (False, True))
-    statistics = [*response_statistics(tables), *_more_statistics(tables)]
-    parts = {
-        "response": Table("Answers to pushes, kicks, throws, trips and balls", statistic_rows(statistics)),
-        "impulses": Table("Pushes of 0.1 s on the torso, by impulse", column_rows(COLUMNS, whole)),
-    }
-    for start in SPEEDS:
-        rows = [cell for cell in single if (cell["start"], cell["method"]) == (start, FULL)]
-        parts[f"from_{start}"] = Table(f"From {start}, by direction", column_rows(COLUMNS, rows), detail=True)
     others = f"{protocol.others} in each other part, {protocol.trips} trips"
-    return Report(
-        name="response",
-        title="What people do when pushed, kicked, thrown over, tripped and hit",
-        tables={name: table for name, table in parts.items() if table.rows},
-        numbers={"statistics": [asdict(one) for one in statistics], "cells": [*whole, *single]},
-        protocol=protocol,
-        caption=f"{protocol.people} people in each cell, {others}",
-        diverged=num_diverged(tables.values()),
-        figures={"response": _figure(whole, single)} if whole else {},
-    )
+    caption = f"{protocol.people} people in each cell, {others}"
+    title = "Answers to pushes, kicks, throws, trips and balls"
+    statistics = [*response_statistics(tables), *_more_statistics(tables)]
+    return report_statistics("response", title, statistics, protocol, caption, tables)
 
 
 def response_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     """Yield the statistics of the parts that were run."""
     if "fell" in tables.get(PUSHED, ()):
         yield from _pushes(tables)
-    for part, (name, target, law) in KICKED.items():
-        if "fell" in tables.get(part, ()):
-            yield share(f"{name}: fell", tables[part]["fell"], target, law)
+    if "fell" in tables.get("walk-perturb", ()):
+        law = "published: BeyondMimic 0 %, Diffuse-CLoC 16 % (second-hand)"
+        yield share("Walk-Perturb: fell", tables["walk-perturb"]["fell"], "at most 2 %", law)
     if "trips" in tables:
         trips = {key: values[tables["trips"]["caught"]] for key, values in tables["trips"].items()}
         yield share("trip: fell", trips["fell"], "25 to 60 %", "older adults tripped at a walk: 10 of 61 (Pai)")
@@ -273,15 +183,25 @@ def response_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
             yield from _ledgers(name, people["ledger"])
 
 
+def _lost(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
+    """Yield the velocity that pushes lose: impulse over mass less the change of velocity, 0.1 s after the push's end."""
+    cells = list[np.ndarray]()
+    for people in (people for name, people in tables.items() if name.startswith("push ") and "lost" in people):
+        keys = np.stack((people["impulse"], people["degrees"]), -1)
+        for impulse, degrees in dict.fromkeys(map(tuple, keys.tolist())):
+            if LOST_RANGE[0] <= impulse <= LOST_RANGE[1]:
+                cells.append(people["lost"][(keys == (impulse, degrees)).all(-1)])
+    if cells:
+        worst = max(cells, key=lambda lost: abs(float(np.mean(lost))))
+        lost = abs(float(np.mean(worst)))
+        error = float(np.std(worst, ddof=1) / len(worst) ** 0.5) if len(worst) > 1 else math.nan
+        name, law = "pushes: velocity lost, worst cell", "feet brake by 1.5 to 2 m/s^2 without a step"
+        yield Statistic(name, lost, "m/s", len(worst), error, "at most 0.25", law)
+
+
 def _pushes(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     """Yield how standing people answer pushes of 0.1 s from eight sides; stops are of people who do not fall."""
-    cells = [cell for cell in cells_of(tables, by_direction=True) if cell["method"] == FULL]
-    cells = [cell for cell in cells if LOST_RANGE[0] <= cell["impulse"] <= LOST_RANGE[1]]
-    if cells:
-        worst = max(cells, key=lambda cell: abs(cell["lost"]))
-        lost, error = abs(worst["lost"]), worst["lost_error"]
-        name, law = "pushes: velocity lost, worst cell", "feet brake by 1.5 to 2 m/s^2 without a step"
-        yield Statistic(name, lost, "m/s", worst["people"], error, "at most 0.25", law)
+    yield from _lost(tables)
     people = tables[PUSHED]
     for impulse in dict.fromkeys(people["impulse"][people["impulse"] > 0].tolist()):
         some = people["impulse"] == impulse
@@ -336,10 +256,13 @@ def _ledgers(name: str, ledger: np.ndarray) -> Iterator[Statistic]:
 
 def _more_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     """Yield what only the response protocol reports."""
-    walking = tables.get(f"push {FULL} walk", {})
-    if "fell" in walking:
-        fell = walking["fell"][walking["impulse"] == 0.7]
-        yield share("walking, push 0.7 N s/kg: fell", fell, "at most 3 %", "recovered within two steps (Hof 2010)")
+    for start in SPEEDS:
+        people = tables.get(f"push {start}", {})
+        for impulse in dict.fromkeys(people["impulse"].tolist()) if start != "stand" and "fell" in people else ():
+            law = "recovered within two steps (Hof 2010)" if 0 < impulse <= 0.7 else ""
+            target = "at most 3 %" if (start, impulse) == ("walk", 0.7) else ""
+            fell = people["fell"][people["impulse"] == impulse]
+            yield share(f"{start}, push {impulse:g} N s/kg: fell", fell, target, law)
     if "trips" in tables:
         first = tables["trips"]["hands_first"][tables["trips"]["forward"] & tables["trips"]["caught"]]
         yield share("trip, falls forward: hands before head", first, "at least 80 %")
@@ -357,23 +280,3 @@ def ways_up(rises: np.ndarray) -> list[float]:
     apart = [np.linalg.norm(rises[i] - rises[i + 1 :], axis=-1).mean((-1, -2)) for i in range(len(rises) - 1)]
     labels = fcluster(linkage(np.concatenate(apart), "average"), WAYS_APART, "distance")
     return sorted((np.bincount(labels)[1:] / len(rises)).tolist(), reverse=True)
-
-
-def _figure(whole: Sequence[Mapping[str, Any]], single: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw falls, steps and velocity lost by impulse."""
-
-    def curves(cells: Sequence[Mapping[str, Any]], name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        groups: dict[str, list[tuple[float, float]]] = {}
-        for cell in sorted(cells, key=lambda cell: cell["impulse"]):
-            label = cell["start"] if cell["method"] == FULL else f"{cell['method']}, {cell['start']}"
-            groups.setdefault(label, []).append((cell["impulse"], cell[name]))
-        return {label: (np.array(points)[:, 0], np.array(points)[:, 1]) for label, points in groups.items()}
-
-    impulse, limits, bar = "impulse / mass [N s/kg]", {"ylim": (-0.02, 1.02)}, {"bar": (-0.25, 0.25)}
-    full = [cell for cell in whole if cell["method"] == FULL]
-    lost = curves([cell for cell in single if cell["method"] == FULL], "lost")
-    return (
-        Panel("Fell", curves(whole, "fell"), impulse, "share of people", ".", limits),
-        Panel("Stepped", curves(full, "stepped"), impulse, "", ".", limits),
-        Panel("Velocity lost, by direction", lost, impulse, "[m/s]", "o", bands=bar),
-    )

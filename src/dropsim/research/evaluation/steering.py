@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,17 @@ from dropsim.research.evaluation.harness import (
     check_seed,
     chunks_of,
     merged,
-    num_diverged,
     run_chunks,
     survivors,
 )
-from dropsim.research.evaluation.people import JUMPED, Acted, roam
-from dropsim.research.evaluation.pushed import bank_of
-from dropsim.research.evaluation.report import Report, Statistic, Table, column_rows, resampled, share, statistic_rows
+from dropsim.research.evaluation.people import JUMPED, Acted, bank_of, roam
+from dropsim.research.evaluation.report import (
+    Report,
+    Statistic,
+    report_statistics,
+    resampled,
+    share,
+)
 from dropsim.research.evaluation.scenarios import run_scenario, state_of_health, turn_errors
 from dropsim.scene.scenarios import SCENARIOS
 
@@ -82,20 +86,6 @@ RESPONSES = {
     "reversal": ("reversal", 1.3),
 }
 """Manoeuvres whose first change of velocity is timed, and the longest median to reach [s]."""
-COLUMNS = {
-    "name": "people",
-    "people": "number|g",
-    "fell": "fell|.1%",
-    "deepest_mm": "deepest [mm]|.1f",
-    "bone_error_percent": "bones [%]|.3f",
-    "overlap_p99_mm": "self-overlap [mm]|.0f",
-    "speed_ratio": "speed, of asked|.2f",
-    "turn_error_deg": "turn error [degrees]|.0f",
-    "hand_m": "hand off [m]|.2f",
-    "hits": "hits|.1f",
-    "diverged": "diverged|g",
-}
-"""Keys of the numbers of a task, a manoeuvre or a scenario, their titles and formats."""
 FALLS = {
     "tilt": ("at most 10 %", "the ground tilts by 25 degrees and back"),
     "slip": ("20 to 60 %", "first slip of older adults: 44 % (Pai)"),
@@ -186,35 +176,27 @@ def _net_speed(motion: Motion) -> np.ndarray:
     return np.asarray(np.linalg.norm(motion.root[..., -1, :2] - motion.root[..., 0, :2], axis=-1) / motion.duration)
 
 
-@dataclass(frozen=True, eq=False)
-class RecordedPaces:
-    """Speed, foot skate and jerk of one-second windows of recordings."""
+def recorded_paces(motions: Sequence[Motion]) -> Float[np.ndarray, "n 3"]:
+    """Return speed, foot skate and jerk of one-second windows of recordings in which people are upright."""
+    rows = [np.zeros((0, 3))]
+    for motion in motions:
+        columns = paces(motion)
+        up = _windowed(motion, STYLE, lambda part: metrics.upright(part).all(-1)).astype(bool)
+        rows.append(np.stack([columns[name] for name in STYLES], -1)[up])
+    return np.concatenate(rows)
 
-    windows: Float[np.ndarray, "n 3"]
-    source: str = "the bank's recordings"
 
-    @classmethod
-    def of(cls, motions: Sequence[Motion], source: str = "the bank's recordings") -> "RecordedPaces":
-        """Measure recordings; windows in which somebody is not upright are left out."""
-        rows = [np.zeros((0, 3))]
-        for motion in motions:
-            columns = paces(motion)
-            up = _windowed(motion, STYLE, lambda part: metrics.upright(part).all(-1)).astype(bool)
-            rows.append(np.stack([columns[name] for name in STYLES], -1)[up])
-        return cls(np.concatenate(rows), source)
+def style_ratio(style: str, people: Float[np.ndarray, "*b 3"], recorded: np.ndarray, speed: float) -> float:
+    """Return the median foot skate or jerk of people at a speed over that of recordings; NaN if there are none.
 
-    def ratios(self, people: Arrays, speed: float) -> tuple[float, float]:
-        """Return medians of foot skate and jerk of people at a speed over those of recordings; NaN if there are none.
-
-        Recordings are those of that speed, or the ten that are nearest to it.
-        """
-        off = np.abs(self.windows[:, 0] - speed)
-        recorded = self.windows[off <= max(np.sort(off)[:LEAST_WINDOWS].max(initial=0.0), _band(speed))]
-        near = np.abs(people["style_speed"] - speed) <= _band(speed)
-        if not (len(recorded) and near.any()):
-            return math.nan, math.nan
-        skate, jerk = (np.median(people[name][near]) / np.median(recorded[:, i]) for i, name in enumerate(STYLES) if i)
-        return float(skate), float(jerk)
+    Recordings are those of that speed, or the ten that are nearest to it.
+    """
+    off, k = np.abs(recorded[:, 0] - speed), STYLES.index(style)
+    recorded = recorded[off <= max(np.sort(off)[:LEAST_WINDOWS].max(initial=0.0), _band(speed))]
+    near = np.abs(people[..., 0] - speed) <= _band(speed)
+    if not (len(recorded) and near.any()):
+        return math.nan
+    return float(np.median(people[..., k][near]) / np.median(recorded[:, k]))
 
 
 def _band(speed: float) -> float:
@@ -229,7 +211,7 @@ def measure_bank(body: Body, nothing: Sequence[int]) -> Arrays:
     pitches = [walking_pitches(motion, every=PITCH_EVERY) for motion in motions]
     pitches = [values[np.isfinite(values[:, 0])] for values in pitches]
     return {
-        "paces": RecordedPaces.of(motions).windows,
+        "paces": recorded_paces(motions),
         "pitches": np.concatenate(pitches),
         "clip": np.repeat(np.arange(len(motions)), [len(values) for values in pitches]),
         "source": np.array([info.source for info in bank.clips]),
@@ -272,55 +254,40 @@ class SteeringProtocol:
         return chunks
 
 
-def scene_numbers(people: Arrays) -> dict[str, Any]:
-    """Sum up a task, a manoeuvre or a scenario."""
-    diverged = num_diverged([people])
-    if "fell" not in people:
-        return {"people": 0, "diverged": diverged}
-    means = [name for name in ("speed_ratio", "turn_error_deg", "hand_m", "hits") if name in people]
-    return {
-        "people": len(people["fell"]),
-        "diverged": diverged,
-        "fell": float(people["fell"].mean()),
-        "deepest_mm": float(people["deepest_mm"].max()),
-        "bone_error_percent": float(people["bone_error_percent"].max()),
-        "overlap_p99_mm": float(np.quantile(people["overlap_mm"], 0.99)),
-        **{name: float(people[name].mean()) for name in means},
-    }
-
-
 def evaluate_steering(
-    body: Body,
-    protocol: SteeringProtocol,
-    folder: Path,
-    *,
-    recorded: RecordedPaces | None = None,
-    workers: int = 1,
-    watch: Watch = None,
+    body: Body, protocol: SteeringProtocol, folder: Path, *, workers: int = 1, watch: Watch = None
 ) -> Report:
     """Run the protocol in chunks that are saved in a folder."""
-    tables = run_chunks(protocol.chunks(body), folder, workers=workers, watch=watch)
-    statistics = list(steering_statistics(tables, protocol.seconds, recorded))
-    scenes = {name.removeprefix("scenario "): scene_numbers(people) for name, people in tables.items()}
-    rows = [{"name": name, **numbers} for name, numbers in scenes.items()]
-    return Report(
-        name="steering",
-        title="People whom nobody touches, and people who are led",
-        tables={
-            "steering": Table("People whom nobody touches", statistic_rows(statistics)),
-            "scenarios": Table("Every task, manoeuvre and scenario", column_rows(COLUMNS, rows)),
-        },
-        numbers={"statistics": [asdict(one) for one in statistics], "scenarios": scenes},
-        protocol=protocol,
-        caption=f"{protocol.people} people for {protocol.seconds:g} s, {protocol.seeds} seeds of each scenario",
-        diverged=num_diverged(tables.values()),
-    )
+    chunks = [*protocol.chunks(body), Chunk("bank", measure_bank, body, ())]
+    tables = run_chunks(chunks, folder, workers=workers, watch=watch)
+    statistics = [
+        *steering_statistics(tables, protocol.seconds, tables["bank"]["paces"]),
+        *_health({name: people for name, people in tables.items() if "overlap_mm" in people}),
+    ]
+    caption = f"{protocol.people} people for {protocol.seconds:g} s, {protocol.seeds} seeds of each scenario"
+    return report_statistics("steering", "People whom nobody touches", statistics, protocol, caption, tables)
+
+
+def _health(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
+    """Yield falls in other scenarios, and the worst bodies of all: depth, bones, overlap with themselves."""
+    for name, people in tables.items():
+        scene = name.removeprefix("scenario ")
+        if scene != name and scene not in FALLS:
+            yield share(f"{scene}: fell", people["fell"])
+            if "hits" in people:
+                yield resampled(f"{scene}: hits", "hits", people["hits"], np.mean)
+    for key, name, unit in (("deepest_mm", "depth in the ground", "mm"), ("bone_error_percent", "error of bones", "%")):
+        worst = max(tables, key=lambda one: tables[one][key].max())
+        yield resampled(f"largest {name} ({worst})", unit, tables[worst][key], np.max)
+    worst = max(tables, key=lambda one: np.quantile(tables[one]["overlap_mm"], 0.99))
+    overlap = tables[worst]["overlap_mm"]
+    yield resampled(f"self-overlap, 99th percentile ({worst})", "mm", overlap, lambda some: np.quantile(some, 0.99))
 
 
 def steering_statistics(
-    tables: Mapping[str, Arrays], seconds: float, recorded: RecordedPaces | None
+    tables: Mapping[str, Arrays], seconds: float, recorded: Float[np.ndarray, "n 3"]
 ) -> Iterator[Statistic]:
-    """Yield the statistics of people whom nobody touches, of manoeuvres and of scenarios."""
+    """Yield the statistics of people whom nobody touches, of manoeuvres and of scenarios, next to recorded paces."""
     for task, (start, asked) in TASKS.items():
         people = tables[task]
         if "fell" not in people:
@@ -346,21 +313,19 @@ def _standing(name: str, people: Arrays, seconds: float) -> Iterator[Statistic]:
     yield resampled(f"{name}: steps", "1/min", steps, np.mean, law=law)
 
 
-def _walking(name: str, asked: float, people: Arrays, recorded: RecordedPaces | None) -> Iterator[Statistic]:
+def _walking(name: str, asked: float, people: Arrays, recorded: np.ndarray) -> Iterator[Statistic]:
     speed = people["speed"]
     late = speed[:, 4] if speed.shape[1] > 4 else speed[:, -1]
     law = "1: the speed asked for, after 8 s"
     yield resampled(f"{name}: speed kept", "ratio", late / asked, np.mean, law=law)
-    if recorded is None:
-        return
-    styles = np.stack([people[key] for key in STYLES], -1)
-    law = f"1: that of {recorded.source} of this speed"
-    for i, style in enumerate(("foot skate", "jerk")):
+    windows = np.stack([people[key] for key in STYLES], -1)
+    law = "1: that of the bank's recordings of this speed"
+    for style, label in (("skate", "foot skate"), ("jerk", "jerk")):
 
-        def ratio(rows: np.ndarray, i: int = i) -> float:
-            return recorded.ratios({key: rows[..., k] for k, key in enumerate(STYLES)}, asked)[i]
+        def ratio(rows: np.ndarray, style: str = style) -> float:
+            return style_ratio(style, rows, recorded, asked)
 
-        yield resampled(f"{name}: {style}", "ratio", styles, ratio, law=law)
+        yield resampled(f"{name}: {label}", "ratio", windows, ratio, law=law)
 
 
 def _manoeuvres(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:

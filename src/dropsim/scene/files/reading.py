@@ -177,7 +177,8 @@ def object_of(cls: type, table: Table) -> Value:
         make, replaced = SHORTS[cls]
         if replaced in values:
             raise ValueError(f"{name} has both {replaced!r} and {next(iter(easier))!r}: leave one out")
-        for key, parameter in inspect.signature(make).parameters.items():
-            if parameter.default is parameter.empty and key not in easier:
+        parameters = inspect.signature(make).parameters
+        for key in short_keys(cls):
+            if parameters[key].default is inspect.Parameter.empty and key not in easier:
                 raise ValueError(f"{name} has {next(iter(easier))!r} and needs {key!r} too")
         return replace(make(**easier), **values)

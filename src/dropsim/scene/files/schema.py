@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, Union
 from dropsim import scene
 from dropsim.control.planner import Planner
 from dropsim.files.units import Unit
-from dropsim.physics.options import SimulatorOptions
+from dropsim.physics.options import METHODS, SimulatorOptions
 from dropsim.scene.element import table_name
 from dropsim.scene.files.setup import Setup
 
@@ -162,8 +162,9 @@ def _docs_of(cls: type) -> Mapping[str, str]:
 SHORTS: Mapping[type, tuple[Callable[..., Any], str]] = {
     scene.Push: (scene.Push.toward, "force"),
     scene.Follow: (scene.Follow.square, "velocities"),
+    SimulatorOptions: (SimulatorOptions.of_method, ""),
 }
-"""Class methods whose arguments a table may have instead of a field."""
+"""Class methods whose arguments a table may have instead of a field; a method only sets what other fields start from."""
 
 
 @functools.cache
@@ -173,12 +174,15 @@ def short_keys(cls: type) -> Mapping[str, Key]:
         return {}
     make, own = SHORTS[cls][0], keys_of(cls)
     hints = typing.get_type_hints(make, include_extras=True)
-    names = [name for name in inspect.signature(make).parameters if name not in own]
+    parameters = inspect.signature(make).parameters.values()
+    names = [one.name for one in parameters if one.name not in own and one.kind is not one.VAR_KEYWORD]
     return {name: Key(hints[name], inspect.getdoc(make) or "" if name == names[0] else "") for name in names}
 
 
 def same_as(cls: type, key: str) -> tuple[str, ...]:
-    """Return the keys that say the same as a key in another way."""
+    """Return the keys that say the same as a key in another way, or that it sets."""
+    if cls is SimulatorOptions:
+        return tuple(METHODS["paper"]) if key == "method" else ()
     field, others = SHORTS[cls][1] if cls in SHORTS else "", short_keys(cls)
     return tuple(others) if key == field else (field,) if key in others else ()
 

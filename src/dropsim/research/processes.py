@@ -1,0 +1,67 @@
+"""Work in several processes of this machine."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
+from typing import TypeVar
+
+RETRIES = 5
+"""How often a job is done again if its worker or machine went away."""
+Job = TypeVar("Job")
+
+
+def in_processes(
+    num: int, work: Callable[[Job], object], jobs: Sequence[Job], say: Callable[[Job], str]
+) -> Iterator[Job]:
+    """Do jobs in any order and yield each when it is done; if a worker is killed, others do its job again.
+
+    `say` names a job in messages.
+    """
+    waiting, killed = deque(range(len(jobs))), Counter[int]()
+    while waiting:
+        # Spawned, because a fork would inherit threads in whatever state they are in.
+        context = multiprocessing.get_context("spawn")
+        theirs, ours = context.Pipe(duplex=False)
+        pool, running = ProcessPoolExecutor(num, context, _begin_work, (theirs,)), dict[Future[object], int]()
+        try:
+            while waiting or running:
+                while waiting and len(running) < num:
+                    i = waiting.popleft()
+                    running[pool.submit(work, jobs[i])] = i
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    job = jobs[running[future]]
+                    try:
+                        future.result()
+                    except (OSError, ValueError) as error:
+                        raise ValueError(f"{say(job)}: {error}") from None
+                    del running[future]
+                    yield job
+        except BrokenProcessPool:
+            killed.update(running.values())
+            i, times = killed.most_common(1)[0]
+            if times > RETRIES:
+                why = f"{say(jobs[i])}: its worker was killed {times} times, perhaps because memory ran out"
+                raise ValueError(f"{why}: run the same command again with fewer --workers to go on") from None
+            waiting.extendleft(running.values())
+        finally:
+            # After an error or Ctrl-C nobody waits for jobs that are half done: workers end when this closes.
+            ours.close()
+            pool.shutdown(cancel_futures=True)
+
+
+def _begin_work(line: Connection) -> None:
+    """Prepare a worker: the first process decides about Ctrl-C, and when it closes the line or is gone, workers end."""
+
+    def end() -> None:
+        line.poll(None)
+        os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end, daemon=True).start()
