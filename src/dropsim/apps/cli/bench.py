@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from dropsim.apps.cli.arguments import BodyFile, PriorName, optional
+from dropsim.apps.cli.arguments import PriorOptions, optional
 
 
-@dataclass(frozen=True)
-class Bench:
+@dataclass(frozen=True, kw_only=True)
+class Bench(PriorOptions):
     """Time worlds of one person and of many, the bare step, and the prior's matrix products at the machine's peak.
 
     Warm, the median of many steps; times in milliseconds, by the clock and of the processor. The ratio is the step's
@@ -17,11 +17,6 @@ class Bench:
 
     json: Annotated[Path | None, optional("FILE.json", "only print them")] = None
     """File to write the numbers to."""
-    prior: PriorName = "field"
-    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
-    best_model.pth."""
-    body: BodyFile = None
-    """SMPL's file of the body that HuMoR was trained on."""
     quick: bool = False
     """Measure one person and 256 with 8, 16 and 64 samples, for a moment each."""
     seconds: float = 2.0
@@ -57,7 +52,7 @@ class Bench:
         seconds = min(self.seconds, 0.5) if self.quick else self.seconds
         how = {"seconds": seconds, "first_run": self.first_run}
         with bar("sizes") as advance:
-            result = measure.bench(prior_name(self.prior, self.body), **sizes, **how, watch=advance)
+            result = measure.bench(prior_name(self.prior or "field", self.body), **sizes, **how, watch=advance)
         print(markdown(result.table()))
         numbers, unit = result.numbers, "simulated seconds per processor second"
         rates = f"sgemm peak {numbers['sgemm_gflops']:.1f} GFLOP/s, copies {numbers['copy_gigabytes']:.1f} GB/s"

@@ -5,21 +5,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from dropsim.apps.cli.arguments import optional
+from dropsim.apps.cli.arguments import PriorOptions, optional
 from dropsim.apps.cli.view import LiveOptions, warn_if_public
 
 
 @dataclass(frozen=True, kw_only=True)
-class Live(LiveOptions):
+class Live(LiveOptions, PriorOptions):
     """Stream people to Unity, Unreal, Blender or Godot by the VMC protocol, as fast as they move.
 
     Examples: dropsim live; dropsim live two-people --vmc 192.168.1.20:39539 --rate 60; dropsim live --listen 39540, to
     be steered by OSC. docs/live.md shows how to receive it.
     """
 
-    prior: Annotated[str | None, optional("NAME|FILE", "the scene's own, else field")] = None
-    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
-    best_model.pth."""
     rate: Literal[30, 60] = 30
     """Poses a second; 60 puts one in the middle of every two."""
     bundle: bool = True

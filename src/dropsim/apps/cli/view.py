@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import THE_SCENES, ModelOptions, optional, read_setup
+from dropsim.apps.cli.arguments import THE_SCENES, BodyOptions, PoseOptions, RandomOptions, optional, read_setup
 
 if TYPE_CHECKING:
     from dropsim.apps.viewer.loop import Loop
@@ -17,19 +17,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveOptions(ModelOptions):
+class LiveOptions(RandomOptions, BodyOptions, PoseOptions):
     """Options of live worlds."""
 
     scene: Annotated[tyro.conf.Positional[str | None], optional("NAME|FILE.toml", "somebody alone")] = None
     """A ready scenario, which `dropsim scenarios` lists, or a scene file."""
-    seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
-    """Seed of everything random."""
     people: Annotated[int | None, optional("INT", THE_SCENES)] = None
     """Number of people."""
     start: Annotated[str | None, optional("NAME", THE_SCENES)] = None
     """Motion of everybody at the start: stand, walk, run or crouch; a wrong name lists what else the prior has."""
-    samples: Annotated[int | None, optional("K", THE_SCENES)] = None
-    """Candidates of the prior a frame."""
     vmc: Annotated[str, tyro.conf.arg(metavar="HOST:PORT")] = "127.0.0.1:39539"
     """Address that the first person is streamed to; each further one goes to a port that is 10 higher."""
     seconds: Annotated[float | None, optional("S", "until Ctrl-C")] = None
@@ -97,7 +93,7 @@ class View(LiveOptions):
     def run(self) -> None:
         """Serve until Ctrl-C."""
         self.prepare()
-        from dropsim.apps.cli.progress import compiling, told_if_long
+        from dropsim.apps.cli.progress import compiling
         from dropsim.apps.live import Address, LinkOptions
         from dropsim.apps.viewer.app import Browser
         from dropsim.apps.viewer.commands import warm_up
@@ -111,9 +107,8 @@ class View(LiveOptions):
         # Compile and load everything before anybody watches.
         with compiling():
             session.tick()
-        session.restart()
-        with told_if_long("compiling what boxes, balls and slopes need, once, about 20 s"):
             warm_up(session)
+        session.restart()
         # The first browser starts it.
         session.paused = True
         commands = Commands()
