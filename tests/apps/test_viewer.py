@@ -21,7 +21,7 @@ import pytest
 from dropsim.apps.cli import EXIT_ERROR, main
 from dropsim.apps.cli.view import View
 from dropsim.apps.viewer.commands import BOX, COMMANDS, GO, MAX_BALLS, MAX_OBJECTS, MAX_TILT, PAINT, TAKE, do, warm_up
-from dropsim.apps.viewer.downloads import files_of, objects_of
+from dropsim.apps.viewer.downloads import files_of
 from dropsim.apps.viewer.editing import typed_scene
 from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop, NullViewer
 from dropsim.apps.viewer.session import Session, Shot
@@ -78,7 +78,7 @@ def kinds(session: Session) -> list[type]:
 
 def crates(shot: Shot) -> dict[int, np.ndarray]:
     """Centres of the loose boxes, by key."""
-    return {key: solid.centre for key, solid in shot.solids.items() if solid.name == "crate"}
+    return {key: solid.centre for key, solid in shot.objects.items() if solid.name == "crate"}
 
 
 # --- the table of commands
@@ -105,13 +105,13 @@ AFTER: dict[str, tuple[list[tuple], Callable[[Session], object]]] = {
     ),
     "let go": ([("hold_limb", "m", 0, 3, EYE, EYE), ("let_go", "m"), ("let_go", "m")], lambda s: not s.grabs),
     "push": ([("push", "left", 100.0)], lambda s: s.events[-1].name == "push torso"),
-    "throw too many": ([("throw",)] * 9, lambda s: len(s.tick().spheres) == MAX_BALLS),
+    "throw too many": ([("throw",)] * 9, lambda s: len(s.tick().objects) == MAX_BALLS),
     "trip": ([("trip", "Left")], lambda s: s.events[-1].name == "trip left"),
     "tilt": ([("tilt", 500.0, -500.0)], lambda s: s.tilt == (MAX_TILT, -MAX_TILT)),
     "a tilt stays": ([("tilt", 9, 0), ("restart",)], lambda s: not s.ground.level),
     "put a box": ([BEFORE[1]], lambda s: kinds(s) == [Box]),
     "boxes and ice stay": ([*BEFORE, ("restart",)], lambda s: kinds(s) == [Box, Patch]),
-    "take all away": ([*BEFORE, ("take_away",)], lambda s: (kinds(s), s.shown.solids) == ([], {})),
+    "take all away": ([*BEFORE, ("take_away",)], lambda s: (kinds(s), s.shown.objects) == ([], {})),
     "take away": ([*BEFORE, ("take_away", (0.0, 0.0, 3.0), FLOORWARD)], lambda s: kinds(s) == [Box]),
     "click to go": ([("click", GO, EYE, FLOORWARD)], lambda s: s.goals == {0: GoTo(1.0, 1.0)}),
     "click to put": ([("click", BOX, EYE, FLOORWARD)], lambda s: s.scene.elements[0].position == (1.0, 1.0, 0.0)),
@@ -287,7 +287,7 @@ def test_pushes_go_where_they_say_and_end(session: Session, direction: str, axis
 
 def test_a_ball_hits_what_it_is_aimed_at(session: Session):
     do(session, "throw", ball_speed=10.0)
-    assert len(session.tick().spheres) == 1
+    assert len(session.tick().objects) == 1
     forces = [run(session, 1).report.external_forces[0] for _ in range(20)]
     hit = np.linalg.norm(forces, axis=-1).max(0)
     assert float(hit.max()) > 100.0
@@ -297,7 +297,7 @@ def test_a_ball_hits_what_it_is_aimed_at(session: Session):
 
 def test_balls_come_from_where_one_looks(session: Session):
     do(session, "throw", (4.0, 0.0, 1.5), joint="head")
-    [ball] = session.tick().spheres.values()
+    [ball] = session.tick().objects.values()
     assert (ball.centre[0] > 3, abs(ball.centre[1]) < 1, ball.centre[2] > 1) == (True, True, True)
     # From inside the person and from below the floor they start beside and above.
     do(session, "throw", session.shown.people.x[0, 9])
@@ -330,7 +330,7 @@ def test_trip_lays_an_obstacle_and_a_stiff_knee_stays_straight(simulator: Simula
     session.restart()
     do(session, "stiffen", False)
     do(session, "trip", "right")
-    assert [sphere.name for sphere in run(session, 40).spheres.values()] == ["obstacle"]
+    assert [sphere.name for sphere in run(session, 40).objects.values()] == ["obstacle"]
 
 
 @pytest.mark.parametrize("ghost", [False, True])
@@ -467,7 +467,7 @@ def test_scripted_scenes_play_in_every_run(simulator: Simulator):
     for ghost in (False, True):
         do(session, "begin", ghost=ghost)
         shot = run(session, 15)
-        assert shot.spheres
+        assert shot.objects
         assert float(shot.ground.normal[2]) < 1
         assert {"push torso", "ball"} <= {event.name for event in session.recording().motions[0].events}
 
@@ -590,7 +590,7 @@ def test_files_read_back(session: Session, tmp_path: Path):
         for name, content in files_of(recording, kind):
             (tmp_path / name).write_bytes(content)
             names.append(name)
-    assert names == [f"dropsim_person_{i}.{kind}" for kind in ("bvh", "npz") for i in (1, 2)] + ["dropsim.glb"]
+    assert names == [f"scene_person_{i}.{kind}" for kind in ("bvh", "npz") for i in (1, 2)] + ["scene.glb"]
     skeleton = session.simulator.skeleton
     saved = read_amass(tmp_path / names[2], skeleton)
     np.testing.assert_allclose(saved.joints, recording.motions[0].joints, rtol=0, atol=1e-3)
@@ -613,8 +613,8 @@ def test_objects_are_in_the_files(session: Session, tmp_path: Path):
     # Each was put there after the start, so a size of zero hides it before that.
     assert sum(channel["target"]["path"] == "scale" for channel in document["animations"][0]["channels"]) == 3
     files = dict(files_of(session.recording(), "npz"))
-    assert list(files) == ["dropsim.npz", "dropsim_objects.npz"]
-    (tmp_path / "objects.npz").write_bytes(files["dropsim_objects.npz"])
+    assert list(files) == ["scene.npz", "scene_objects.npz"]
+    (tmp_path / "objects.npz").write_bytes(files["scene_objects.npz"])
     with np.load(tmp_path / "objects.npz") as objects:
         assert objects["names"].tolist() == ["crate_1", "patch_1", "ball_1"]
         there = {name: np.isfinite(objects[f"{name}/centres"]).all(-1).nonzero()[0] for name in objects["names"]}
@@ -628,7 +628,7 @@ def test_a_film_of_it(session: Session):
     do(session, "tilt", 5.0, 0.0)
     run(session, 2)
     [(name, content)] = files_of(session.recording(), "mp4")
-    assert name == "dropsim.mp4"
+    assert name == "scene.mp4"
     assert content[4:8] == b"ftyp"
 
 
@@ -860,9 +860,10 @@ def on_screen(page: Page, point: np.ndarray) -> tuple[float, float]:
     camera = client.camera
     R = SO3(np.asarray(camera.wxyz)).as_matrix()
     x, y, z = R.T @ (point - np.array(page.viewer._figures.origin) - np.asarray(camera.position))
-    size = page.page.viewport_size
-    focal = size["height"] / 2 / math.tan(camera.fov / 2)
-    return size["width"] / 2 + focal * x / z, size["height"] / 2 + focal * y / z
+    # The picture ends where the panel begins.
+    height = page.page.viewport_size["height"]
+    focal = height / 2 / math.tan(camera.fov / 2)
+    return height * camera.aspect / 2 + focal * x / z, height / 2 + focal * y / z
 
 
 @pytest.mark.slow
@@ -1034,16 +1035,16 @@ def use_everything(page: Page, tmp_path: Path, simulator: Simulator) -> None:
     choose("A click", PAINT)
     again_until(lambda: ui.mouse.click(120, 720), lambda: loop.ask(lambda s: Patch in kinds(s)))
     ui.get_by_role("button", name="Take all away").click()
-    until(lambda s: not s.shown.solids)
+    until(lambda s: not s.shown.objects)
     choose("A click", GO)
 
     ui.get_by_role("tab", name="Disturb").click()
     # The throw button makes a ball, and so does a click on the body.
     ui.get_by_role("button", name="Throw").click()
-    until(lambda s: len(s.tick().spheres) == 1)
+    until(lambda s: len(s.tick().objects) == 1)
     time.sleep(1.0)
     body = lambda: on_screen(page, loop.ask(lambda s: s.shown.people.x[0, joint_index("spine2")]))  # noqa: E731
-    again_until(lambda: ui.mouse.click(*body()), lambda: len(loop.ask(lambda s: s.tick().spheres)) >= 2)
+    again_until(lambda: ui.mouse.click(*body()), lambda: len(loop.ask(lambda s: s.tick().objects)) >= 2)
 
     # The tilt slider tilts.
     control("Roll [deg]").last.fill("12")
@@ -1113,9 +1114,9 @@ def test_steps_are_shown_and_filmed(simulator: Simulator):
     pytest.importorskip("viser")
     session = Session(simulator, scenario("stairs"))
     run(session, 2)
-    assert len(session.shown.solids) >= 4
-    paths = objects_of(session.recording())
-    assert len(paths) == len(session.shown.solids)
+    assert len(session.shown.objects) >= 4
+    paths = session.recording().objects
+    assert len(paths) == len(session.shown.objects)
     assert paths[0].centre.shape == (3, 3)
     with served(session) as (loop, viewer):
         wait_until(lambda: len(viewer._figures.objects) == len(paths))

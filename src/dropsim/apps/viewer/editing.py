@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dropsim.apps.viewer.commands import do
 from dropsim.apps.viewer.loop import Commands
 from dropsim.apps.viewer.session import Session
 from dropsim.priors.named import SHIPPED
@@ -46,12 +47,13 @@ def edit_scene(client: "viser.ClientHandle", commands: Commands) -> None:
             text = client.gui.add_text("TOML", scene_text(session.played_setup(), Path()), multiline=True)
             start, leave = client.gui.add_button("Start it"), client.gui.add_button("Leave it")
 
+        def load(session: Session) -> None:
+            """Start it, and close the text only then: whoever mistyped goes on with it."""
+            do(session, "load", typed_scene(str(text.value)))
+            modal.close()
+
         async def started(_: object) -> None:
-            try:
-                commands.do("load", typed_scene(str(text.value)))
-                modal.close()
-            except ValueError as error:
-                client.add_notification("dropsim", str(error)[:500], auto_close_seconds=12.0)
+            commands.put(load)
 
         async def left(_: object) -> None:
             modal.close()

@@ -174,9 +174,14 @@ def aimed(
     return place, (aim + last * pace - place) / last + np.array([0.0, 0.0, 0.5 * GRAVITY * last])
 
 
-def first_hit(solids: Mapping[int, Solid], origin: Point, way: Point) -> int | None:
-    """Return the key of the solid that a ray meets first (Moeller and Trumbore 1997); None if it meets none."""
-    nearest, key_of_nearest = math.inf, None
+def first_hit(
+    solids: Mapping[int, Solid], origin: Sequence[float], way: Sequence[float] | np.ndarray, farthest: float = math.inf
+) -> int | None:
+    """Return the key of the solid that a ray meets first (Moeller and Trumbore 1997); None if it meets none.
+
+    `farthest` is the end of the ray, in multiples of `way`.
+    """
+    nearest, key_of_nearest = farthest, None
     for key, solid in solids.items():
         a, b, c = (solid.vertices @ solid.rotation.T + solid.centre)[solid.faces.T]
         ab, ac, ao = b - a, c - a, np.array(origin) - a
