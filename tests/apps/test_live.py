@@ -351,6 +351,8 @@ def test_a_flood_and_foreign_bytes_are_dropped(monkeypatch: pytest.MonkeyPatch):
             b"",
             b"GET / HTTP/1.1\r\n",
             b"#bundle\0" + b"\xff" * 40,
+            # An element of -4 bytes, where the library goes round for ever.
+            b"#bundle\0" + bytes(8) + b"\xff\xff\xff\xfc/abc",
             b"/dropsim/walk\0\0\0,sss\0",
             b"/a\0\0,f\0\0",
         ):

@@ -112,6 +112,7 @@ class Browser(Viewer):
         if not status.paused and self._frame % (1 + self.watching // (CLIENTS_AT_FULL_RATE + 1)):
             return
         self._hands.go_along()
+        self._shot = shot
         with self.server.atomic():
             # Whoever looks back sees one frame and not the way to it.
             self._figures.draw(shot, self.panel.look, math.inf if status.paused else min(0.1, now - self._shown))
