@@ -145,9 +145,11 @@ def test_a_reader_that_has_seen_enough_is_no_error():
 def test_demo_writes_what_it_says(capsys, tmp_path):
     assert main(["demo", "--out", str(tmp_path / "new")]) == 0
     written = sorted(path.name for path in (tmp_path / "new").iterdir())
-    assert written == ["push.bvh", "push.md", "push.npz", "push.png"]
+    assert written == ["push.bvh", "push.md", "push.npz", "push.png", "recordings"]
     said = capsys.readouterr().out
     assert all(name in said for name in written)
+    # It ends with what to open.
+    assert f"open {tmp_path / 'new' / 'push.png'}" in said.splitlines()[-1]
     with np.load(tmp_path / "new" / "push.npz", allow_pickle=False) as archive:
         frames = len(archive["poses"])
         shapes = {"trans": (3,), "contacts": (22,), "root_wrench": (2,)}

@@ -64,7 +64,7 @@ class Bench(PriorOptions):
             compiles = f"its first step ever compiles in {numbers['compile_seconds']:.0f} s"
             print(f"a new process imports in {numbers['import_seconds']:.1f} s, and {compiles}")
         for name, rate in (numbers["mujoco_seconds_per_second"] or {}).items():
-            print(f"MuJoCo's humanoid at 2 ms, {name}, physics alone: {rate:.1f} {unit}")
+            print(f"MuJoCo, Gymnasium's {name}, physics alone: {rate:.1f} {unit}")
         if (many := result.row(256, 64)) is not None:
             print(f"256 people with K = 64: {many.people / many.world.processor / 30.0:.1f} {unit}")
         if self.sweep:

@@ -38,7 +38,7 @@ ENDINGS = (".bvh", ".npz", ".png", ".md", ".mp4", ".gif", ".glb", ".toml")
 class Run(OutputOptions, RandomOptions, PriorOptions, PoseOptions, PushOptions):
     """Simulate a scene and write its motions (npz, bvh), a report (md) and a strip of pictures (png).
 
-    Files are named after the scene, and after the seed if it is not the scene's own. Ctrl-C keeps the frames so far.
+    Files are named after the scene, and after the seed and the prior that are given. Ctrl-C keeps the frames so far.
     Examples: dropsim run trip --seed 3; dropsim run push --part torso --newtons 250 --direction left; dropsim run
     my-scene.toml --out out
     """
@@ -72,7 +72,9 @@ class Run(OutputOptions, RandomOptions, PriorOptions, PoseOptions, PushOptions):
         from dropsim.scene import RunInterrupted, WorldDivergedError, run
 
         setup = self._setup()
-        stem = setup.name if setup.seed == read_setup(self.scene).seed else f"{setup.name}-{setup.seed}"
+        other_seed = () if setup.seed == read_setup(self.scene).seed else (str(setup.seed),)
+        other_prior = () if self.prior is None else (Path(self.prior).stem,)
+        stem = "-".join((setup.name, *other_seed, *other_prior))
         if self.out.suffix.lower() in ENDINGS or (self.out.exists() and not self.out.is_dir()):
             raise ValueError(f"--out {self.out}: give a folder; the files in it are named after the scene")
         others = [self.out / name for name in (f"{stem}.md", f"{stem}.npz", f"{stem}_0.npz")]
