@@ -14,7 +14,7 @@ import pytest
 
 import dropsim.apps.cli
 from dropsim.apps.cli import COMMANDS, main
-from dropsim.apps.cli.demo import Demo
+from dropsim.apps.cli.run import Demo
 from dropsim.compute import jit
 from dropsim.compute.threads import limit
 from dropsim.scene import World

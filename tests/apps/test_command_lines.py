@@ -118,7 +118,7 @@ WRONG = {
     "perturb steps.npz --at 0.4 --out steps.npz": "steps.npz",
     # banks, data and research
     "bank": "missing",
-    "bank burn x": "there is no `dropsim bank burn`",
+    "bank burn x": "use one of build, info",
     "bank info none.bank": "is not there",
     "bank build nowhere": "nowhere is not a folder",
     "bank build folder": "folder",

@@ -26,7 +26,7 @@ from dropsim.apps.viewer.downloads import files_of
 from dropsim.apps.viewer.editing import typed_scene
 from dropsim.apps.viewer.loop import MAX_COMMANDS, Commands, Loop, NullViewer
 from dropsim.apps.viewer.session import Session, Shot
-from dropsim.apps.viewer.steering import CROUCHING, RUNNING, WALKING, BoxGrab, GoTo, Grab, Walk, steering_inputs
+from dropsim.apps.viewer.steering import CROUCHING, RUNNING, WALKING, Goal, Grab, steering_inputs
 from dropsim.body.clothes import dressed
 from dropsim.body.mesh import Body
 from dropsim.body.skeleton import joint_index
@@ -114,14 +114,14 @@ AFTER: dict[str, tuple[list[tuple], Callable[[Session], object]]] = {
     "boxes and ice stay": ([*BEFORE, ("restart",)], lambda s: kinds(s) == [Box, Patch]),
     "take all away": ([*BEFORE, ("take_away",)], lambda s: (kinds(s), s.shown.objects) == ([], {})),
     "take away": ([*BEFORE, ("take_away", (0.0, 0.0, 3.0), FLOORWARD)], lambda s: kinds(s) == [Box]),
-    "click to go": ([("click", GO, EYE, FLOORWARD)], lambda s: s.goals == {0: GoTo(1.0, 1.0)}),
+    "click to go": ([("click", GO, EYE, FLOORWARD)], lambda s: s.goals == {0: Goal(place=(1.0, 1.0))}),
     "click to put": ([("click", BOX, EYE, FLOORWARD)], lambda s: s.scene.elements[0].position == (1.0, 1.0, 0.0)),
     "click to paint": ([("click", PAINT, EYE, FLOORWARD)], lambda s: kinds(s) == [Patch]),
     "click to take": ([BEFORE[1], ("click", TAKE, (1.0, 0.5, 3.0), DOWN)], lambda s: not kinds(s)),
     "click at the sky": ([("click", BOX, EYE, (0.0, 1.0, 0.0))], lambda s: not kinds(s)),
-    "walk": ([("walk", 99.0, 450.0)], lambda s: s.goals == {0: Walk(4.0, 90.0)}),
+    "walk": ([("walk", 99.0, 450.0)], lambda s: s.goals == {0: Goal(4.0, 90.0)}),
     "walk, or not": ([("walk",), ("walk", 1.0, 0.0, None, False)], lambda s: not s.goals),
-    "a walk stays": ([("walk", 1.0), ("restart",)], lambda s: s.goals == {0: Walk(1.0)}),
+    "a walk stays": ([("walk", 1.0), ("restart",)], lambda s: s.goals == {0: Goal(1.0)}),
     "go there": ([("go_to", 2.0, 2.0)], lambda s: s.tick().goals == ((2.0, 2.0),)),
     "a goal does not stay": ([("go_to", 2.0, 2.0), ("restart",)], lambda s: not s.goals),
     "free": ([("walk",), ("free", 0)], lambda s: not s.goals),
@@ -359,7 +359,7 @@ def test_people_of_a_prior_without_intents_are_led_and_do_not_jump():
 
 
 def test_people_go_to_a_place_and_crouch(session: Session):
-    goal = GoTo(3.0, 0.0, speed=1.5)
+    goal = Goal(1.5, place=(3.0, 0.0))
     np.testing.assert_allclose(goal.velocity(np.zeros(2)), (1.5, 0.0))
     assert not goal.velocity(np.array([2.9, 0.1])).any()
     do(session, "begin", people=2)
@@ -412,6 +412,60 @@ def test_a_saved_scene_holds_what_was_done_and_plays_it_again(session: Session, 
     assert np.array_equal(run(session, 3).people.x, expected)
 
 
+def test_a_saved_scene_has_the_steering_and_its_length(session: Session):
+    run(session, 30)
+    do(session, "walk", 1.0, 90.0)
+    run(session, 30)
+    do(session, "go_to", 0.0, 3.0)
+    run(session, 15)
+    setup = session.recording().setup
+    assert setup.seconds == pytest.approx(2.5)
+    [follow] = setup.scene.elements
+    times = [row[0] for row in follow.velocities]
+    assert times[:3] == pytest.approx([0.0, 1.0, 2.0])
+    assert follow.velocity_at(1.5) == pytest.approx((-1.0, 0.0))
+    assert read_scene_text(scene_text(setup, Path())) == setup.scene.elements
+
+
+def read_scene_text(text: str) -> tuple[Element, ...]:
+    return typed_scene(text).scene.elements
+
+
+@pytest.mark.parametrize("own", [None, "other"])
+def test_a_scene_uses_its_own_prior_and_the_next_one_the_chosen(simulator: Simulator, own: str | None):
+    other = CVAEPrior.shipped()
+    session = Session(simulator, priors={"field": lambda: simulator.prior, "other": lambda: other})
+    do(session, "load", Setup(prior=own))
+    assert (session.prior is other) == (session.prior_name == "other") == (own is not None)
+    do(session, "load", Setup())
+    assert session.prior is simulator.prior
+
+
+def test_the_ring_of_a_goal_goes_when_it_is_reached(session: Session):
+    x, y = session.now.people.x[0, 0, :2].tolist()
+    do(session, "go_to", x + 2.0, y)
+    assert session.tick().goals
+    do(session, "go_to", x, y)
+    shot = session.tick()
+    assert (shot.goals, shot.steered) == ((), (0,))
+
+
+def test_a_camera_sees_everybody():
+    pytest.importorskip("viser")
+    from dropsim.apps.viewer.app import distance_to_see
+
+    eye, look = np.array([0.0, -3.0, 1.5]), np.array([0.0, 0.0, 0.9])
+    people = np.array([[-3.0, 0.0, 0.9], [3.0, 1.0, 0.9]])
+    far = distance_to_see(people, eye, look, (0.5, 0.4))
+    at = look + (eye - look) / np.linalg.norm(eye - look) * far
+    ahead = (look - at) / far
+    # With their arms everybody is within half the picture's width.
+    for person in people:
+        depth = float((person - at) @ ahead)
+        assert abs(person[0]) + 0.9 <= 0.5 * depth + 1e-6
+    assert distance_to_see(people / 3, eye, look, (0.5, 0.4)) < far
+
+
 def test_a_scene_is_typed_but_names_no_files():
     for name, setup in SCENARIOS.items():
         assert typed_scene(scene_text(setup, Path())).scene.elements == setup.scene.elements, name
@@ -423,6 +477,11 @@ def test_a_scene_is_typed_but_names_no_files():
         ("person = [3]", "the scene"),
         ("[[push]]\nnewton = 3", "line 2"),
         ("#" * 30_000, "characters"),
+        # Small texts, much work.
+        ("[[stairs]]\nnum_steps = 50\n" * 2, "at most 60 elements"),
+        ('[[push]]\nnewtons = 1\ndirection = "left"\n' * 61, "at most 60 elements"),
+        ("[simulator]\nnum_iterations = 1000", "at most 20 iterations"),
+        ("[simulator]\nnum_samples = 4096", "at most 256 samples"),
     ):
         with pytest.raises(ValueError, match=says):
             typed_scene(text)
@@ -804,7 +863,7 @@ class Page:
     def until(self, condition: Callable[[Session], object]) -> None:
         wait_until(lambda: self.loop.ask(condition), 30)
 
-    def do(self, *command: Any, times: int = 1) -> None:  # noqa: ANN401
+    def do(self, *command: Any, times: int = 1) -> None:
         for _ in range(times):
             self.loop.ask(lambda s: do(s, *command))
         self.settle()
@@ -830,7 +889,7 @@ class Page:
             self.page.mouse.move(u + far, v - far)
             self.settle()
 
-    def control(self, label: str) -> Any:  # noqa: ANN401
+    def control(self, label: str) -> Any:
         return self.page.get_by_text(label, exact=True).locator("xpath=../../..").locator("input")
 
     def choose(self, label: str, option: str) -> None:
@@ -857,7 +916,7 @@ def served(session: Session) -> Iterator[tuple[Loop, object]]:
 
 
 @contextlib.contextmanager
-def page_of(session: Session, **options: Any) -> Iterator[Page]:  # noqa: ANN401
+def page_of(session: Session, **options: Any) -> Iterator[Page]:
     """Open the app in a browser; options are those of Playwright's new_page."""
     pytest.importorskip("viser")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -910,7 +969,8 @@ def use_keys(page: Page) -> None:
     up = math.degrees(math.atan2(-look[0], look[1]))
     for key, speed, turn in (("w", WALKING, 0.0), ("Shift", RUNNING, 0.0), ("ArrowLeft", RUNNING, 45.0)):
         ui.keyboard.down(key)
-        page.until(lambda s, walk=Walk(speed, up + turn): near_to(s.goals.get(0), walk))
+        walk = Goal(speed, up + turn)
+        page.until(lambda s, walk=walk: near_to(s.goals.get(0), walk))
     for key in ("Shift", "w", "ArrowLeft"):
         ui.keyboard.up(key)
     page.until(lambda s: s.goals[0].speed == 0.0)
@@ -986,7 +1046,7 @@ def use_mouse(page: Page) -> None:
     spot = np.array([0.3, -0.7, 0.0])
     ui.mouse.click(*page.on_screen(spot))
     page.until(lambda s: s.goals)
-    assert loop.ask(lambda s: (s.goals[0].x, s.goals[0].y)) == pytest.approx((0.3, -0.7), abs=0.05)
+    assert loop.ask(lambda s: s.goals[0].place) == pytest.approx((0.3, -0.7), abs=0.05)
     page.do("restart")
     page.drag(loop.ask(lambda s: s.shown.people.x[0, joint_index("spine2")]))
     page.until(lambda s: s.grabs)
@@ -1048,7 +1108,7 @@ def use_panel(page: Page, folder: Path) -> None:
             ui.get_by_role("button", name=button).click()
         assert waiting.value.suggested_filename == f"scene.{ending}"
         waiting.value.save_as(folder / f"saved.{ending}")
-        wait_until(lambda: not page.viewer._saving.locked())
+        wait_until(lambda: not page.viewer._saving)
     for ending in ("bvh", "npz"):
         assert len(read_motion(folder / f"saved.{ending}", loop.session.simulator.prior.skeleton)) == 4
     assert read_scene(folder / "saved.toml").scene.people[0].start == "stand"
@@ -1094,8 +1154,8 @@ def test_everybody_is_in_the_picture(simulator: Simulator, device: str):
             assert outside() == [], (name, "looking back")
 
 
-def near_to(goal: object, walk: Walk) -> bool:
-    same = isinstance(goal, Walk) and goal.speed == pytest.approx(walk.speed)
+def near_to(goal: Goal | None, walk: Goal) -> bool:
+    same = goal is not None and goal.speed == pytest.approx(walk.speed)
     return same and goal.direction == pytest.approx(walk.direction, abs=1.0)
 
 
@@ -1224,6 +1284,30 @@ def test_hostile_clients_do_not_stop_it(session: Session, caplog: pytest.LogCapt
         assert viewer.server.request_share_url() is None
         assert not any(handle._impl.removed for handle in viewer.server.gui._gui_input_handle_from_uuid.values())
     assert "a frame failed" not in caplog.text
+
+
+def test_browsers_set_values_of_a_controls_own_kind_and_send_no_files():
+    pytest.importorskip("viser")
+    from viser._messages import FileTransferPart, FileTransferStartUpload
+
+    from dropsim.apps.viewer.server import is_alike, start_server
+    from dropsim.export.html import stop_server
+
+    for new, old, alike in (
+        (3, 2.5, True),
+        ({"a": 1}, 2.5, False),
+        (math.nan, 2.5, False),
+        (True, 1, False),
+        ("on", True, False),
+        ([-3.0, 0.0], (-30.0, 0.0), True),
+        ([-3.0], (-30.0, 0.0), False),
+        ("x" * 100_000, "", False),
+        (None, "", False),
+    ):
+        assert is_alike(new, old) == alike, (new, old)
+    server = start_server("127.0.0.1", 0)
+    assert not {FileTransferStartUpload, FileTransferPart} & set(server._websock_server._incoming_handlers)
+    stop_server(server)
 
 
 def test_pages_of_others_are_refused(session: Session):

@@ -21,18 +21,15 @@ from dropsim.apps.cli.bench import Bench
 from dropsim.apps.cli.clean import Clean
 from dropsim.apps.cli.convert import Convert
 from dropsim.apps.cli.data import Data
-from dropsim.apps.cli.demo import Demo
 from dropsim.apps.cli.evaluate import Evaluate
 from dropsim.apps.cli.info import Info
-from dropsim.apps.cli.live import Live
 from dropsim.apps.cli.perturb import Perturb
 from dropsim.apps.cli.render import Render
 from dropsim.apps.cli.rig import Rig
-from dropsim.apps.cli.run import Run
-from dropsim.apps.cli.scenarios import Scenarios
+from dropsim.apps.cli.run import Demo, Run, Scenarios
 from dropsim.apps.cli.synthesize import Synthesize
 from dropsim.apps.cli.train import Train
-from dropsim.apps.cli.view import View
+from dropsim.apps.cli.view import Live, View
 from dropsim.files.names import suggestion
 
 MAKING = (Clean, Convert, Demo, Live, Perturb, Render, Rig, Run, Scenarios, Synthesize, View)

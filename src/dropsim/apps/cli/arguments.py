@@ -27,15 +27,7 @@ RigMapFile = Annotated[Path | None, optional("MAP.toml", "found by themselves")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BodyOptions:
-    """Options for HuMoR's body."""
-
-    body: BodyFile = None
-    """SMPL's file (.npz, .pkl) of the body that HuMoR was trained on."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PriorOptions(BodyOptions):
+class PriorOptions:
     """Options for the motion prior."""
 
     prior: Annotated[str | None, optional("NAME|FILE", "the scene's own, else field")] = None
@@ -44,9 +36,11 @@ class PriorOptions(BodyOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoseOptions:
-    """Options for the model of poses."""
+class ModelOptions:
+    """Options for files of models."""
 
+    body: BodyFile = None
+    """SMPL's file (.npz, .pkl) of the body that HuMoR was trained on."""
     pose: Annotated[Path | None, optional("FILE|FOLDER", "the package's")] = None
     """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
 
@@ -85,6 +79,11 @@ class OutputOptions:
     """Folder to write to; made when it is missing."""
     picture: bool = True
     """Also draw a strip of pictures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions(OutputOptions, RandomOptions, PriorOptions, ModelOptions, PushOptions):
+    """Options of commands that simulate somebody who is pushed, and write files."""
 
 
 @dataclass(frozen=True, kw_only=True)

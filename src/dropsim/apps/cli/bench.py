@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from dropsim.apps.cli.arguments import PriorOptions, optional
+from dropsim.apps.cli.arguments import BodyFile, PriorOptions, optional
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,6 +17,8 @@ class Bench(PriorOptions):
 
     json: Annotated[Path | None, optional("FILE.json", "only print them")] = None
     """File to write the numbers to."""
+    body: BodyFile = None
+    """SMPL's file of the body that HuMoR was trained on."""
     quick: bool = False
     """Measure one person and 256 with 8, 16 and 64 samples, for a moment each."""
     seconds: float = 2.0

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import (
-    OutputOptions,
-    PoseOptions,
-    PriorOptions,
-    PushOptions,
-    RandomOptions,
-    RigOptions,
-    optional,
-    refuse_output,
-)
+from dropsim.apps.cli.arguments import RigOptions, SimulationOptions, optional, refuse_output
 
 if TYPE_CHECKING:
     from dropsim.motion.motion import Motion
@@ -29,7 +20,7 @@ AFTERWARD = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Perturb(OutputOptions, RandomOptions, PriorOptions, PoseOptions, PushOptions, RigOptions):
+class Perturb(SimulationOptions, RigOptions):
     """Push the person of a recording; from then on the motion prior decides what they do.
 
     Example: dropsim perturb flip.bvh --newtons 300 --direction left --at 1.5. Writes CLIP_pushed as npz, bvh, md and

@@ -1,4 +1,4 @@
-"""`dropsim run`: people in a scene, simulated and written to files."""
+"""`dropsim run`, `demo` and `scenarios`: people in a scene, simulated and written to files."""
 
 import sys
 from dataclasses import dataclass
@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import (
-    THE_SCENES,
-    OutputOptions,
-    PoseOptions,
-    PriorOptions,
-    PushOptions,
-    RandomOptions,
-    optional,
-    read_setup,
-)
+from dropsim.apps.cli.arguments import THE_SCENES, SimulationOptions, optional, read_setup
 from dropsim.files.atomic import refuse_read_only
 
 if TYPE_CHECKING:
@@ -35,7 +26,7 @@ ENDINGS = (".bvh", ".npz", ".png", ".md", ".mp4", ".gif", ".glb", ".toml")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(OutputOptions, RandomOptions, PriorOptions, PoseOptions, PushOptions):
+class Run(SimulationOptions):
     """Simulate a scene and write its motions (npz, bvh), a report (md) and a strip of pictures (png).
 
     Files are named after the scene, and after the seed and the prior that are given. Ctrl-C keeps the frames so far.
@@ -127,3 +118,47 @@ def _tell_of_missed(setup: "Setup") -> None:
         if start >= setup.seconds:
             end = f"never happens: the run ends at {setup.seconds:g} s"
             print(f"dropsim: {name} at {start:g} s {end}", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Push a walking person, and write the motion, a report and a strip of pictures; and a recording to try things on.
+
+    Example: dropsim demo --seed 2
+    """
+
+    out: Path = Path("out")
+    """Folder to write to; made when it is missing."""
+    seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
+    """Seed of everything random: another seed is another person."""
+    force: bool = False
+    """Replace the files of another run."""
+
+    def run(self) -> None:
+        """Run the push scene with its defaults, and let somebody walk undisturbed."""
+        Run(scene="push", seed=self.seed, out=self.out, force=self.force).run()
+        from dropsim.motion.bvh import write_bvh
+        from dropsim.scene import run
+
+        walk, sample = read_setup("follow"), self.out / "recordings" / "walk.bvh"
+        sample.parent.mkdir(exist_ok=True)
+        write_bvh(run(walk.world(), 300, walk.seed).motions[0], sample)
+        print(f"wrote {sample}, a recording to push, clean or build a bank from")
+        pictures = sorted(self.out.glob("push*.png"), key=lambda path: path.stat().st_mtime)[-1]
+        print(f"open {pictures} to see it, or run `dropsim view` and open http://127.0.0.1:8080")
+
+
+@dataclass(frozen=True)
+class Scenarios:
+    """List the ready scenarios, with a sentence each.
+
+    Example: dropsim scenarios; then: dropsim run trip, or dropsim view trip
+    """
+
+    def run(self) -> None:
+        """Print a line for each."""
+        from dropsim.scene.scenarios import SCENARIOS
+
+        width = max(map(len, SCENARIOS))
+        for name, setup in SCENARIOS.items():
+            print(f"{name:{width}}  {setup.description}")

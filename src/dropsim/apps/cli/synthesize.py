@@ -5,14 +5,11 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import PriorOptions, optional
-
-if TYPE_CHECKING:
-    from dropsim.research.synthesis.dataset import Workers
+from dropsim.apps.cli.arguments import BodyFile, PriorOptions, optional
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +33,8 @@ class Synthesize(PriorOptions):
     """Length of a clip [s]."""
     samples: Annotated[int | None, optional("K", "the distribution's")] = None
     """Candidates of the prior a frame."""
+    body: BodyFile = None
+    """SMPL's file of the body that HuMoR was trained on."""
     shard_size: int = 64
     """Clips per file."""
     ray: Annotated[str | None, tyro.conf.arg(metavar="local|auto|ADDRESS")] = None
@@ -48,6 +47,7 @@ class Synthesize(PriorOptions):
         from dropsim.research.synthesis.dataset import synthesize
         from dropsim.research.synthesis.distribution import distribution
         from dropsim.research.synthesis.recipe import Recipe
+        from dropsim.research.synthesis.workers import here, in_processes, on_ray
 
         if importlib.util.find_spec("pyarrow") is None:
             raise ValueError('Parquet needs pyarrow: pip install "dropsim[scale]"')
@@ -62,21 +62,16 @@ class Synthesize(PriorOptions):
             shard_size=self.shard_size,
             prior=None if self.prior is None else prior_name(self.prior, self.body),
         )
-        workers = self._workers(recipe.num_shards)
+        if self.workers is not None and not 1 <= self.workers <= 1024:
+            raise ValueError(f"--workers {self.workers}: give from 1 to 1024 processes")
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        num = min(self.workers or cores, recipe.num_shards)
+        workers = here if num == 1 else partial(in_processes, num)
+        if self.ray is not None:
+            workers = partial(on_ray, self.ray, num)
         tell_of_compiling()
         with bar("clips") as advance:
             totals = synthesize(recipe, self.out, workers, advance)
         print(f"{totals.kept} clips in {self.out / 'clips'}")
         for reason, number in totals.rejected.items():
             print(f"{number} left out: {reason}")
-
-    def _workers(self, num_shards: int) -> "Workers":
-        from dropsim.research.synthesis.workers import here, in_processes, on_ray
-
-        if self.workers is not None and not 1 <= self.workers <= 1024:
-            raise ValueError(f"--workers {self.workers}: give from 1 to 1024 processes")
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        num = min(self.workers or cores, num_shards)
-        if self.ray is not None:
-            return partial(on_ray, self.ray, num)
-        return here if num == 1 else partial(in_processes, num)

@@ -3,10 +3,9 @@
 import contextlib
 import logging
 import math
-import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,7 +60,7 @@ class Browser(Viewer):
         self._figures = Figures(self.server, session.simulator.prior.skeleton, self._hands)
         self.panel = Panel(self, session)
         self.keys = Keys(self)
-        self._saver, self._saving = ThreadPoolExecutor(1, thread_name_prefix="save"), threading.Lock()
+        self._saver, self._saving = ThreadPoolExecutor(1, thread_name_prefix="save"), False
         self._shown = self._plotted = self._told = 0.0
         self._frame, self._begun = 0, False
         self._framed = dict[int, float]()
@@ -181,19 +180,21 @@ class Browser(Viewer):
 
     def save(self, client: "viser.ClientHandle", kind: str) -> None:
         """Write a file while the simulation goes on, and send it to the client."""
-        if not self._saving.acquire(blocking=False):
+        if self._saving:
             client.add_notification("dropsim", "A file is being written already: wait for it.", auto_close_seconds=5.0)
             return
+        self._saving = True
         note = client.add_notification("dropsim", f"Writing the {kind}.", loading=True, with_close_button=False)
-        camera = self.camera(client)
+        camera, asked = self.camera(client), Future[Recording]()
 
         def progress(done: int, total: int) -> None:
             if done % 10 == 0:
                 note.body = f"Drawing the film: {done} of {total} frames."
 
-        def write(recording: Recording) -> None:
+        def write() -> None:
             try:
-                for name, content in files_of(recording, kind, camera=camera, progress=progress):
+                self.commands.put(lambda session: asked.set_result(session.recording()))
+                for name, content in files_of(asked.result(30.0), kind, camera=camera, progress=progress):
                     client.send_file_download(name, content, save_immediately=True)
                 note.body = "Saved."
             except (ValueError, OSError) as error:
@@ -203,25 +204,15 @@ class Browser(Viewer):
                 note.body = "The file could not be written: see the terminal for the reason."
             finally:
                 note.loading, note.with_close_button, note.auto_close_seconds = False, True, 6.0
-                self._saving.release()
+                self._saving = False
 
-        def record(session: Session) -> None:
-            try:
-                self._saver.submit(write, session.recording())
-            except BaseException:
-                self._saving.release()
-                raise
-
-        if not self.commands.put(record):
-            self._saving.release()
+        self._saver.submit(write)
 
 
-def distance_to_see(
-    people: Float[np.ndarray, "n 3"],
-    eye: Float[np.ndarray, "3"],
-    look: Float[np.ndarray, "3"],
-    slopes: tuple[float, float],
-) -> float:
+Vector = Float[np.ndarray, "3"]
+
+
+def distance_to_see(people: Float[np.ndarray, "n 3"], eye: Vector, look: Vector, slopes: tuple[float, float]) -> float:
     """Return the distance from the point that a camera looks at from which it sees everybody [m].
 
     `slopes` are half the width and half the height of the picture at a distance of one metre.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dropsim.apps.viewer.session import MAX_PARTS, PARTS, Item, Session
-from dropsim.apps.viewer.steering import LONGEST_JUMP, WALKING, BoxGrab, GoTo, Grab, Point, Walk, aimed, first_hit
+from dropsim.apps.viewer.steering import LONGEST_JUMP, WALKING, BoxGrab, Goal, Grab, Point, aimed, first_hit
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, joint_index
 from dropsim.files.names import suggestion
 from dropsim.priors.prior import Prior
@@ -352,15 +352,15 @@ def walk(
     session: Session, speed: float = WALKING, degrees: float = 0.0, person: int | None = None, on: bool = True
 ) -> None:
     """Send a person, or everybody, at a velocity, in a direction counterclockwise from +y; or let them go."""
-    _steer(session, Walk(speed, math.remainder(degrees, 360.0)) if on else None, person)
+    _steer(session, Goal(speed, math.remainder(degrees, 360.0)) if on else None, person)
 
 
 def go_to(session: Session, x: float, y: float, speed: float = WALKING, person: int | None = None) -> None:
     """Send a person, or everybody, to a place [m]."""
-    _steer(session, GoTo(*_nearby(session, x, y), speed), person)
+    _steer(session, Goal(speed, place=_nearby(session, x, y)), person)
 
 
-def _steer(session: Session, goal: Walk | GoTo | None, person: int | None = None) -> None:
+def _steer(session: Session, goal: Goal | None, person: int | None = None) -> None:
     """Give a person, or everybody, a goal; None lets them do as they like."""
     people = range(len(session.scene.people)) if person is None else (person,)
     others = {i: other for i, other in session.goals.items() if i not in people}
@@ -483,14 +483,8 @@ def warm_up(session: Session) -> None:
     other.tick()
 
 
-TABLE = (
-    (pause, step, slow, look_back, cut),
-    (hold_limb, hold_box, let_go),
-    (push, throw, trip, tilt),
-    (put_box, paint_ice, take_away, click),
-    (walk, go_to, free, crouch, jump),
-    (stiffen, switch, load, use, begin),
-)
+DISTURBING = (pause, step, slow, look_back, cut, hold_limb, hold_box, let_go, push, throw, trip, tilt)
+ARRANGING = (put_box, paint_ice, take_away, click, walk, go_to, free, crouch, jump, stiffen, switch, load, use, begin)
 COMMANDS: dict[str, Callable[..., object]] = {"restart": Session.restart}
 """Every command, by name."""
-COMMANDS |= {work.__name__: work for group in TABLE for work in group}
+COMMANDS |= {work.__name__: work for work in (*DISTURBING, *ARRANGING)}

@@ -1,26 +1,22 @@
 """The last half minute as files, in memory."""
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dropsim.apps.viewer.session import Recording
-from dropsim.render import Camera
 from dropsim.scene.files import write_scene
 
 KINDS = ("bvh", "glb", "npz", "mp4", "toml")
 """File formats that can be saved."""
 
 
-def files_of(
-    recording: Recording,
-    kind: str,
-    *,
-    camera: Camera | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> list[tuple[str, bytes]]:
-    """Return names and contents: one file for everybody, or one per person if the format holds only one."""
+def files_of(recording: Recording, kind: str, **film: Any) -> list[tuple[str, bytes]]:  # noqa: ANN401, as video has them
+    """Return names and contents: one file for everybody, or one per person if the format holds only one.
+
+    `film` are options of `dropsim.render.video`: the camera, and what is told of the progress.
+    """
     if kind not in KINDS:
         raise ValueError(f"there are no {kind!r} files to save: use one of {', '.join(KINDS)}")
     motions, seed, name = recording.motions, recording.setup.seed, recording.setup.name
@@ -36,7 +32,7 @@ def files_of(
         if kind == "mp4":
             people = [replace(motion, name=f"person {i}") for i, motion in enumerate(motions, start=1)]
             stage = Stage(people, recording.ghost, recording.objects, recording.ground)
-            video(stage, path, camera=camera, style=Style(size=(848, 480)), progress=progress)
+            video(stage, path, style=Style(size=(848, 480)), **film)
         elif kind == "toml":
             write_scene(recording.setup, path)
         elif kind == "glb":

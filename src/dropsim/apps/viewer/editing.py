@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 20_000
 """Characters of a scene that is typed."""
-MAX_TYPED_PEOPLE = 9
-"""People of the largest scenario."""
 NAMES = (SOMERSAULT, *SHIPPED)
 """Values of keys for files that name none."""
 
@@ -34,8 +32,15 @@ def typed_scene(text: str) -> Setup:
             if key in table.values and table.values[key] not in NAMES:
                 raise ValueError(f"{table.where(key)}{key} names a file, which a browser may not: {remedy}")
     setup = setup_of(tables, Path(), "edited")
-    if len(setup.scene.people) > MAX_TYPED_PEOPLE:
-        raise ValueError(f"a live world has at most {MAX_TYPED_PEOPLE} people, not {len(setup.scene.people)}")
+    counts = {
+        "people": (len(setup.scene.people), 9),
+        "elements and steps of stairs": (sum(getattr(e, "num_steps", 1) for e in setup.scene.elements), 60),
+        "iterations": (setup.simulator.num_iterations, 20),
+        "samples": (setup.simulator.num_samples or 1, 256),
+    }
+    for name, (count, most) in counts.items():
+        if count > most:
+            raise ValueError(f"a scene that is typed has at most {most} {name}, not {count}: {remedy}")
     return setup
 
 

@@ -33,10 +33,9 @@ NEAR_ENDS = [PARENTS[bone] for bone in BONES]
 LANDMARKS = [joint_index(name) for name in ("pelvis", "spine3", "left_ankle", "right_ankle")]
 CONTACT_COLOR, EXTERNAL_COLOR = (38, 64, 242), (230, 20, 31)
 GOAL_COLOR = (42, 127, 184)
-FLOOR_SIZE, TEXELS = 60, 64
-"""Side of the floor [m], and of the picture of one square metre of it [pixels]."""
-SIGHT = (9.0, 26.0)
-"""Distances from the middle at which the floor begins to fade, and is gone [m]."""
+FLOOR_SIZE, TEXELS = 200, 64
+"""Side of the floor [m], which goes to the horizon (viser's fog breaks its outlines of limbs that are held), and of the
+picture of one square metre of it [pixels]."""
 METRES_PER_NEWTON, MIN_FORCE = 1 / 1000, 15.0
 """Length of an arrow [m/N], and the smallest force that is drawn [N]."""
 GRAB_MARGIN = 1.25
@@ -89,42 +88,22 @@ def set_bones(
         queue(SetBonePositionMessage(name, bone, tuple(x)))
 
 
-def _glb(vertices: np.ndarray, faces: np.ndarray, uv: np.ndarray, picture: np.ndarray, **options: Any) -> bytes:  # noqa: ANN401
-    """Return a mesh with a picture on it as glTF."""
+def floor_glb() -> bytes:
+    """Return a floor of light and dark squares as glTF; unlike viser's grid it is opaque, and no limb hides it."""
     import trimesh
     from PIL import Image
     from trimesh.visual import TextureVisuals
     from trimesh.visual.material import PBRMaterial
 
-    texture = Image.fromarray((255 * picture).astype(np.uint8))
-    material = PBRMaterial(baseColorTexture=texture, metallicFactor=0.0, roughnessFactor=1.0, **options)
-    file = io.BytesIO()
-    visual = TextureVisuals(uv=uv, material=material)
-    trimesh.Trimesh(vertices, faces, process=False, visual=visual).export(file, file_type="glb")
-    return file.getvalue()
-
-
-def floor_glb() -> bytes:
-    """Return a floor of light and dark squares as glTF; unlike viser's grid it is opaque, and no limb hides it."""
     half, picture = TEXELS // 2, np.tile(LIGHT_TILE, (TEXELS, TEXELS, 1))
     picture[:half, :half] = picture[half:, half:] = DARK_TILE
+    texture = Image.fromarray((255 * picture).astype(np.uint8))
     corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * FLOOR_SIZE / 2
-    return _glb(np.column_stack((corners, np.zeros(4))), np.array([[0, 1, 2], [0, 2, 3]]), corners, picture)
-
-
-def haze_glb() -> bytes:
-    """Return a ring of the sky's colour over the far floor as glTF; viser's own fog breaks its outlines of limbs."""
-    turns, radii = np.linspace(0, 2 * np.pi, 49), np.array((*SIGHT, FLOOR_SIZE))
-    ring = radii[:, None, None] * np.stack((np.cos(turns), np.sin(turns)), -1)
-    a = (49 * np.arange(2)[:, None] + np.arange(48)).ravel()
-    faces = np.concatenate((np.stack((a, a + 49, a + 50), -1), np.stack((a, a + 50, a + 1), -1)))
-    # Black that shines in the sky's colour is not shaded, and clear where the ring begins.
-    picture = np.zeros((1, TEXELS, 4))
-    picture[..., 3] = np.linspace(0, 1, TEXELS)
-    uv = np.column_stack((np.repeat((0.01, 0.99, 0.99), 49), np.full(3 * 49, 0.5)))
-    shine = (np.array(HORIZON) ** 2.2).tolist()
-    vertices = np.column_stack((ring.reshape(-1, 2), np.full(3 * 49, 0.02)))
-    return _glb(vertices, faces, uv, picture, emissiveFactor=shine, alphaMode="BLEND")
+    material = PBRMaterial(baseColorTexture=texture, metallicFactor=0.0, roughnessFactor=1.0)
+    visual, level = TextureVisuals(uv=corners, material=material), np.column_stack((corners, np.zeros(4)))
+    file = io.BytesIO()
+    trimesh.Trimesh(level, [[0, 1, 2], [0, 2, 3]], process=False, visual=visual).export(file, file_type="glb")
+    return file.getvalue()
 
 
 @dataclass(eq=False)
@@ -149,7 +128,6 @@ class Figures:
         self._ground = scene.add_glb("/world/ground", floor_glb(), cast_shadow=False, receive_shadow=True)
         sky = (255 * np.array(HORIZON)).astype(np.uint8)
         scene.set_background_image(np.broadcast_to(sky, (2, 2, 3)).copy(), format="png")
-        scene.add_glb("/world/ground/haze", haze_glb(), cast_shadow=False, receive_shadow=False)
         scene.configure_default_lights(enabled=True, cast_shadow=True)
         scene.add_light_hemisphere("/light/sky", sky_color=(255, 255, 255), ground_color=(225, 225, 225), intensity=2.2)
         self._contact, self._external = (
@@ -294,12 +272,9 @@ class Figures:
         steered = shot.people.x[list(shot.steered), 0, :2].tolist() if len(shot.people.x) > 1 else ()
         places = np.array((*shot.goals, *steered)).reshape(-1, 2)
         while len(self._rings) < len(places):
-            ring = trimesh.creation.annulus(0.30, 0.36, 0.002)
-            vertices, faces = np.asarray(ring.vertices, np.float32), np.asarray(ring.faces, np.uint32)
-            options = {"color": GOAL_COLOR, "flat_shading": True, "cast_shadow": False}
-            self._rings.append(
-                self._scene.add_mesh_simple(f"/world/ring_{len(self._rings)}", vertices, faces, **options)
-            )
+            ring, name = trimesh.creation.annulus(0.30, 0.36, 0.002), f"/world/ring_{len(self._rings)}"
+            shape = np.asarray(ring.vertices, np.float32), np.asarray(ring.faces, np.uint32)
+            self._rings.append(self._scene.add_mesh_simple(name, *shape, color=GOAL_COLOR, cast_shadow=False))
         for i, mark in enumerate(self._rings):
             mark.visible = i < len(places)
             if mark.visible:

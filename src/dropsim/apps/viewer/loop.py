@@ -81,8 +81,7 @@ class Viewer(ABC):
     def say(self, message: str) -> None:
         """Show a message to the viewers."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027, some have nothing to release
         """Release everything; nothing is shown afterwards."""
 
 
@@ -100,9 +99,6 @@ class NullViewer(Viewer):
 
     def say(self, message: str) -> None:
         self.said.append(message)
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass(eq=False)

@@ -6,6 +6,7 @@ import errno
 import functools
 import gzip
 import importlib.resources
+import importlib.util
 import io
 import json
 import logging
@@ -39,11 +40,9 @@ ICON = (
 
 def start_server(host: str, port: int) -> "viser.ViserServer":
     """Start viser at exactly this host and port, silently, and without public share links."""
-    try:
-        import viser
-    except ImportError as error:
-        raise ValueError("the browser app needs viser: run `pip install 'dropsim[app]'`") from error
     refuse_busy(host, port)
+    import viser
+
     with contextlib.redirect_stdout(io.StringIO()), _our_page(host in LOCAL_HOSTS):
         server = viser.ViserServer(host=host, port=port, label="dropsim", verbose=False)
     if port not in (0, server.get_port()):
@@ -165,7 +164,9 @@ def is_alike(new: object, old: object) -> bool:
 
 
 def refuse_busy(host: str, port: int) -> None:
-    """Try the port first: viser itself would silently take the next one, or wait forever for an unknown host."""
+    """Try the port before long work: viser would silently take the next one, or wait forever for an unknown host."""
+    if importlib.util.find_spec("viser") is None:
+        raise ValueError("the browser app needs viser: run `pip install 'dropsim[app]'`")
     if not 0 <= port <= 65535:
         raise ValueError(f"a port is a number from 0 to 65535, not {port}")
     try:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.apps.viewer.steering import CROUCHING, JUMPING, BoxGrab, GoTo, Grab, Walk, steering_inputs
+from dropsim.apps.viewer.steering import CROUCHING, JUMPING, BoxGrab, Goal, Grab, steering_inputs
 from dropsim.control.planner import Planner
 from dropsim.motion.motion import Event, Motion
 from dropsim.physics.contact import Plane
@@ -120,7 +120,7 @@ class Session:
     """Name of the prior of scenes that have none of their own."""
     off: frozenset[str] = field(default=frozenset(), init=False)
     """Parts of the simulator that are switched off, out of PARTS: the paper's ablations."""
-    goals: Mapping[int, Walk | GoTo] = field(default_factory=dict, init=False)
+    goals: Mapping[int, Goal] = field(default_factory=dict, init=False)
     """Goals of people who are steered."""
     crouched: frozenset[int] = field(default=frozenset(), init=False)
     """People who are told to crouch."""
@@ -149,7 +149,7 @@ class Session:
         """Start again with the same random numbers. Settings, boxes and ice stay; pushes, balls and obstacles go."""
         self.grabs, self.jumping, self.looking, self.cut = {}, {}, None, None
         people = range(len(self.scene.people))
-        self.goals = {i: goal for i, goal in self.goals.items() if i in people and isinstance(goal, Walk)}
+        self.goals = {i: goal for i, goal in self.goals.items() if i in people and goal.place is None}
         self.crouched = self.crouched.intersection(people)
         self.items = tuple(Item(element) for element in self.scene.elements)
         self.events, self.added = tuple[Event, ...](), tuple[Element[Any], ...]()
@@ -350,8 +350,7 @@ class Session:
 
     def _shot(self, report: Report | None, pulls: tuple[tuple[np.ndarray, np.ndarray], ...]) -> Shot:
         people, places = self.now.people, self.now.people.x[:, 0, :2]
-        sent = ((goal, places[i]) for i, goal in self.goals.items() if isinstance(goal, GoTo))
-        goals = tuple((goal.x, goal.y) for goal, place in sent if goal.velocity(place).any())
+        goals = tuple(g.place for i, g in self.goals.items() if g.place is not None and g.velocity(places[i]).any())
         ghosts = None if self._ghosts is None else self._ghosts.people
         steered = tuple(sorted({*self.goals, *self.crouched, *self.jumping}))
         seen = self.plane, self.objects()
