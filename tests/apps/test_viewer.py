@@ -424,21 +424,14 @@ def test_a_saved_scene_has_the_steering_and_its_length(session: Session):
     times = [row[0] for row in follow.velocities]
     assert times[:3] == pytest.approx([0.0, 1.0, 2.0])
     assert follow.velocity_at(1.5) == pytest.approx((-1.0, 0.0))
-    assert read_scene_text(scene_text(setup, Path())) == setup.scene.elements
+    assert typed_scene(scene_text(setup, Path())).scene.elements == setup.scene.elements
 
 
-def read_scene_text(text: str) -> tuple[Element, ...]:
-    return typed_scene(text).scene.elements
-
-
-@pytest.mark.parametrize("own", [None, "other"])
-def test_a_scene_uses_its_own_prior_and_the_next_one_the_chosen(simulator: Simulator, own: str | None):
-    other = CVAEPrior.shipped()
-    session = Session(simulator, priors={"field": lambda: simulator.prior, "other": lambda: other})
-    do(session, "load", Setup(prior=own))
-    assert (session.prior is other) == (session.prior_name == "other") == (own is not None)
-    do(session, "load", Setup())
-    assert session.prior is simulator.prior
+def test_a_scene_uses_its_own_prior_and_the_next_one_the_chosen(simulator: Simulator):
+    session = Session(simulator, priors={"field": lambda: simulator.prior, "other": CVAEPrior.shipped})
+    for own, used in (("other", CVAEPrior), (None, type(simulator.prior))):
+        do(session, "load", Setup(prior=own))
+        assert isinstance(session.prior, used)
 
 
 def test_the_ring_of_a_goal_goes_when_it_is_reached(session: Session):
@@ -454,16 +447,11 @@ def test_a_camera_sees_everybody():
     pytest.importorskip("viser")
     from dropsim.apps.viewer.app import distance_to_see
 
-    eye, look = np.array([0.0, -3.0, 1.5]), np.array([0.0, 0.0, 0.9])
+    eye, look = np.array([0.0, -3.0, 0.9]), np.array([0.0, 0.0, 0.9])
     people = np.array([[-3.0, 0.0, 0.9], [3.0, 1.0, 0.9]])
     far = distance_to_see(people, eye, look, (0.5, 0.4))
-    at = look + (eye - look) / np.linalg.norm(eye - look) * far
-    ahead = (look - at) / far
-    # With their arms everybody is within half the picture's width.
-    for person in people:
-        depth = float((person - at) @ ahead)
-        assert abs(person[0]) + 0.9 <= 0.5 * depth + 1e-6
-    assert distance_to_see(people / 3, eye, look, (0.5, 0.4)) < far
+    # With his arms the nearer one just fits into half the picture's width.
+    assert pytest.approx(0.5 * far) == 3.0 + 0.9
 
 
 def test_a_scene_is_typed_but_names_no_files():
@@ -480,7 +468,7 @@ def test_a_scene_is_typed_but_names_no_files():
         # Small texts, much work.
         ("[[stairs]]\nnum_steps = 50\n" * 2, "at most 60 elements"),
         ('[[push]]\nnewtons = 1\ndirection = "left"\n' * 61, "at most 60 elements"),
-        ("[simulator]\nnum_iterations = 1000", "at most 20 iterations"),
+        ("[simulator]\nnum_iterations = 50", "at most 20 iterations"),
         ("[simulator]\nnum_samples = 4096", "at most 256 samples"),
     ):
         with pytest.raises(ValueError, match=says):
@@ -681,15 +669,6 @@ def test_objects_are_in_the_files(session: Session, tmp_path: Path):
     # The frame at which they were put down shows them at once; the ball flies from the next on.
     spans = {name: (frames[0], frames[-1]) for name, frames in there.items()}
     assert spans == {"crate_1": (3, 6), "patch_1": (3, 10), "ball_1": (4, 10)}
-
-
-def test_a_film_of_it(session: Session):
-    do(session, "throw")
-    do(session, "tilt", 5.0, 0.0)
-    run(session, 2)
-    [(name, content)] = files_of(session.recording(), "mp4")
-    assert name == "scene.mp4"
-    assert content[4:8] == b"ftyp"
 
 
 # --- the clock
