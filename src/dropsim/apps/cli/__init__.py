@@ -115,7 +115,7 @@ def _usage_error(box: str) -> str:
     elif number := re.fullmatch(WHOLE, said):
         said = f"{number[1]}: {number[2]} is not a whole number"
     elif choice := re.match(CHOICE, said):
-        said = f"there is no {choice[2]} {choice[1]}: use one of {choice[3].replace(chr(39), '')}"
+        said = f"there is no {choice[2]} {choice[1]}: use one of {choice[3].replace(chr(39), '').rstrip(',')}"
     said = re.sub(r" \((?:required|applied to .*?)\)| Arguments are applied .*", "", said[:1].lower() + said[1:])
     # A long list goes on in the next lines of the box.
     known = re.search(r"^Available subcommands: ((?:.*,\n)*.*)", text, re.MULTILINE)
