@@ -12,8 +12,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError:
+    sys.exit("this example needs PyTorch: pip install 'dropsim[train]'")
 
 from dropsim import (
     Candidates,

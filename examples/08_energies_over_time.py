@@ -6,14 +6,16 @@ Run: pip install 'dropsim[evaluate]'; python examples/08_energies_over_time.py [
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
+
+try:
+    import matplotlib.pyplot as plt
+except ImportError:
+    sys.exit("this example needs matplotlib: pip install 'dropsim[evaluate]'")
 
 from dropsim import Person, Push, Scene, Simulator, World, run
 
+plt.switch_backend("Agg")
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 out.mkdir(parents=True, exist_ok=True)
 

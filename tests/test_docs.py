@@ -2,7 +2,6 @@
 
 import pkgutil
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,23 +16,9 @@ ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 
 
-def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--config-file",
-        str(config),
-        "--site-dir",
-        str(site),
-    ]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 def test_the_site_builds_and_loads_nothing_from_the_internet(tmp_path):
-    result = build(ROOT / "mkdocs.yml", tmp_path)
+    command = f"-m mkdocs build --strict --config-file {ROOT / 'mkdocs.yml'} --site-dir {tmp_path}".split()
+    result = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) > 10
@@ -49,19 +34,6 @@ def test_the_site_builds_and_loads_nothing_from_the_internet(tmp_path):
         ), page
     for sheet in tmp_path.rglob("*.css"):
         assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", sheet.read_text()), sheet
-
-
-@pytest.mark.parametrize("link", ["[gone](nowhere.md)", "[gone](scenes.md#nowhere)", "![gone](images/nowhere.webp)"])
-def test_a_broken_link_is_an_error(tmp_path, link):
-    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
-    shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    (tmp_path / "tools").mkdir()
-    shutil.copy(ROOT / "tools" / "reference.py", tmp_path / "tools")
-    page = tmp_path / "docs" / "scenes.md"
-    page.write_text(page.read_text() + f"\n{link}\n")
-    result = build(tmp_path / "mkdocs.yml", tmp_path / "site")
-    assert result.returncode != 0
-    assert "nowhere" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])

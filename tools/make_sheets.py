@@ -8,7 +8,7 @@ from pathlib import Path
 from PIL import Image
 
 from dropsim import Person, Push, Scene, Simulator, World, run, scenario
-from dropsim.apps.cli.run import stage_of
+from dropsim.apps.outputs import stage_of
 from dropsim.files.atomic import atomic_path
 from dropsim.physics import metrics
 from dropsim.render import Stage, contact_sheet

@@ -15,7 +15,7 @@ import tyro
 
 from dropsim import run
 from dropsim.apps.cli.render import size_of
-from dropsim.apps.cli.run import stage_of
+from dropsim.apps.outputs import stage_of
 from dropsim.render import Style, contact_sheet, video
 from dropsim.scene.scenarios import SCENARIOS, scenario
 

@@ -21,8 +21,7 @@ from dropsim.body.skeleton import Skeleton
 from dropsim.body.smpl import read_rest_joints
 from dropsim.files.checkpoints import read_checkpoint
 from dropsim.motion.reading import read_motion
-from dropsim.research.evaluation.fuzz import READERS
-from dropsim.research.evaluation.reliability import fuzz
+from dropsim.research.evaluation.reliability import READERS, fuzz
 from dropsim.scene.mesh_files import read_mesh
 
 SECONDS, MEMORY = 10, 1_000_000_000

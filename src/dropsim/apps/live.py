@@ -4,6 +4,7 @@ import contextlib
 import logging
 import math
 import queue
+import re
 import socket
 import threading
 import time
@@ -30,6 +31,8 @@ MESSAGES_IN_A_BUNDLE = 12
 """So that a packet stays below the 1500 bytes of an Ethernet frame."""
 COMMANDS_PER_SECOND = 60
 """Further commands are dropped."""
+BUNDLE, READABLE = b"#bundle\0", re.compile(rb"/[!-~]*\0+,[ifdsTF]*\0")
+"""Beginnings of a bundle, and of a message of numbers, texts and switches; the library logs whatever else it meets."""
 LARGEST_PACKET = 2048
 """Largest packet of a command [bytes]; longer ones are cut off, and then cannot be read."""
 
@@ -303,13 +306,23 @@ class Listener:
 
 
 def messages_of(packet: bytes) -> list[tuple[str, list[object]]]:
-    """Return the messages of an OSC packet, bundled or not, whatever their times; none if it cannot be read."""
-    from pythonosc.osc_packet import OscPacket
+    """Return the messages of an OSC packet, bundled or not, whatever their times; none if it cannot be read.
 
-    try:
-        return [(timed.message.address, list(timed.message.params)) for timed in OscPacket(packet).messages]
-    except Exception:  # whatever a parser makes of foreign bytes
-        return []
+    Bundles are taken apart here: the library would go back for ever in one whose element has a negative size.
+    """
+    from pythonosc.osc_message import OscMessage
+
+    messages = list[tuple[str, list[object]]]()
+    if packet.startswith(BUNDLE):
+        rest = packet[len(BUNDLE) + 8 :]
+        while len(rest) > 4 and 0 < (size := int.from_bytes(rest[:4], "big")) <= len(rest) - 4:
+            messages += messages_of(rest[4 : 4 + size])
+            rest = rest[4 + size :]
+    elif READABLE.match(packet):
+        with contextlib.suppress(Exception):  # whatever a parser makes of foreign bytes
+            message = OscMessage(packet)
+            messages.append((message.address, list(message.params)))
+    return messages
 
 
 def osc() -> None:

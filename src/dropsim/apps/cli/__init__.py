@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Annotated, Any, Protocol, Union, runtime_checkable
+from typing import Annotated, Any, Union
 
 import tyro
 
@@ -21,49 +21,24 @@ from dropsim.apps.cli.bench import Bench
 from dropsim.apps.cli.clean import Clean
 from dropsim.apps.cli.convert import Convert
 from dropsim.apps.cli.data import Data
-from dropsim.apps.cli.demo import Demo
 from dropsim.apps.cli.evaluate import Evaluate
 from dropsim.apps.cli.info import Info
-from dropsim.apps.cli.live import Live
 from dropsim.apps.cli.perturb import Perturb
 from dropsim.apps.cli.render import Render
 from dropsim.apps.cli.rig import Rig
-from dropsim.apps.cli.run import Run
-from dropsim.apps.cli.scenarios import Scenarios
+from dropsim.apps.cli.run import Demo, Run, Scenarios
 from dropsim.apps.cli.synthesize import Synthesize
 from dropsim.apps.cli.train import Train
-from dropsim.apps.cli.view import View
+from dropsim.apps.cli.view import Live, View
 from dropsim.files.names import suggestion
 
-
-@runtime_checkable
-class Command(Protocol):
-    """The method of every command."""
-
-    def run(self) -> None:
-        """Do the work; a ValueError or OSError raised here becomes one line for the user."""
-
-
-COMMANDS: dict[str, type[Command]] = {
-    "bank": BankCommand,
-    "bench": Bench,
-    "clean": Clean,
-    "convert": Convert,
-    "data": Data,
-    "demo": Demo,
-    "evaluate": Evaluate,
-    "info": Info,
-    "live": Live,
-    "perturb": Perturb,
-    "render": Render,
-    "rig": Rig,
-    "run": Run,
-    "scenarios": Scenarios,
-    "synthesize": Synthesize,
-    "train": Train,
-    "view": View,
+MAKING = (Clean, Convert, Demo, Live, Perturb, Render, Rig, Run, Scenarios, Synthesize, View)
+STUDYING = (BankCommand, Bench, Data, Evaluate, Info, Train)
+COMMANDS: dict[str, type[Any]] = {
+    command.__name__.removesuffix("Command").lower(): command
+    for command in sorted((*MAKING, *STUDYING), key=lambda command: command.__name__)
 }
-"""Every command by the name that is typed."""
+"""Every command by the name that is typed; its method run() does the work. A ValueError or OSError becomes one line."""
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -98,7 +73,7 @@ def main(args: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parsed(args: Sequence[str]) -> Command:
+def _parsed(args: Sequence[str]) -> Any:  # noqa: ANN401, one of the commands
     """Return the command that the arguments ask for; help ends the program here."""
     first = args[0] if args else "--help"
     if first in COMMANDS:
@@ -140,7 +115,7 @@ def _usage_error(box: str) -> str:
     elif number := re.fullmatch(WHOLE, said):
         said = f"{number[1]}: {number[2]} is not a whole number"
     elif choice := re.match(CHOICE, said):
-        said = f"there is no {choice[2]} {choice[1]}: use one of {choice[3].replace(chr(39), '')}"
+        said = f"there is no {choice[2]} {choice[1]}: use one of {choice[3].replace(chr(39), '').rstrip(',')}"
     said = re.sub(r" \((?:required|applied to .*?)\)| Arguments are applied .*", "", said[:1].lower() + said[1:])
     # A long list goes on in the next lines of the box.
     known = re.search(r"^Available subcommands: ((?:.*,\n)*.*)", text, re.MULTILINE)

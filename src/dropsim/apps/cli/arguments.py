@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dropsim.scene.files import Setup
 
 
-def optional(metavar: str, otherwise: str) -> object:
+def optional(metavar: str, otherwise: str) -> Any:  # noqa: ANN401, tyro's own type is not exported
     """Annotate an argument whose default is None: what to give, and what holds when nothing is given."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint=f"(default: {otherwise})")
 
@@ -21,11 +21,18 @@ THE_SCENES = "the scene's own"
 PriorName = Annotated[str, tyro.conf.arg(metavar="NAME|FILE")]
 """The motion prior, as `dropsim.priors.named.open_prior` takes it."""
 BodyFile = Annotated[Path | None, optional("FILE", "none")]
-"""SMPL's file (.npz, .pkl) of the body that HuMoR was trained on."""
-PoseFile = Annotated[Path | None, optional("FILE|FOLDER", "the package's")]
-"""The model of natural poses, as `dropsim.priors.named.open_pose` takes it."""
+"""SMPL's file of the body that HuMoR was trained on."""
 RigMapFile = Annotated[Path | None, optional("MAP.toml", "found by themselves")]
 """Map of a file's joints to ours, as `dropsim rig` writes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriorOptions:
+    """Options for the motion prior."""
+
+    prior: Annotated[str | None, optional("NAME|FILE", "the scene's own, else field")] = None
+    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
+    best_model.pth."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +40,39 @@ class ModelOptions:
     """Options for files of models."""
 
     body: BodyFile = None
-    """SMPL's file of the body that HuMoR was trained on."""
-    pose: PoseFile = None
+    """SMPL's file (.npz, .pkl) of the body that HuMoR was trained on."""
+    pose: Annotated[Path | None, optional("FILE|FOLDER", "the package's")] = None
     """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
     method: Annotated[
         Literal["default", "paper"] | None, optional("default|paper", "the scene's own, else default")
     ] = None
     """The method: ours, or `paper`, which is DROP as it was published."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomOptions:
+    """Options for chance."""
+
+    seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
+    """Seed of everything random: the same seed gives the same motion."""
+    samples: Annotated[int | None, optional("K", "the scene's or the prior's own")] = None
+    """Candidates of the prior a frame."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushOptions:
+    """Options of pushes."""
+
+    part: Annotated[str | None, optional("NAME", "the scene's own, or torso")] = None
+    """Body part that is pushed: pelvis, torso, hand, foot, or a joint's name."""
+    newtons: Annotated[float | None, optional("N", "the scene's own, or 250")] = None
+    """Strength of pushes [N]."""
+    direction: Annotated[str | None, optional("NAME|DEGREES", "the scene's own, or left")] = None
+    """Direction of pushes: the person's front, back, left or right, or degrees counterclockwise from the front."""
+    at: Annotated[float | None, optional("S", "the scene's own, or 2")] = None
+    """Time at which pushes begin [s]."""
+    duration: Annotated[float | None, optional("S", "the scene's own, or 0.5")] = None
+    """Duration of pushes [s]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +83,11 @@ class OutputOptions:
     """Folder to write to; made when it is missing."""
     picture: bool = True
     """Also draw a strip of pictures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions(OutputOptions, RandomOptions, PriorOptions, ModelOptions, PushOptions):
+    """Options of commands that simulate somebody who is pushed, and write files."""
 
 
 @dataclass(frozen=True, kw_only=True)

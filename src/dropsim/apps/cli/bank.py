@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -22,7 +22,7 @@ class BankCommand:
     floor, labelled and tagged; bad frames are left out. An interrupted build goes on where it was.
     """
 
-    action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="build|info")]]
+    action: tyro.conf.Positional[Literal["build", "info"]]
     """Build a bank, or print the contents of some."""
     sources: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of .bvh or .npz files; for info, banks."""
@@ -37,9 +37,6 @@ class BankCommand:
 
     def run(self) -> None:
         """Build a bank, or print what is in some."""
-        if self.action not in ("build", "info"):
-            use = "use `dropsim bank build FOLDER` or `dropsim bank info FILE`"
-            raise ValueError(f"there is no `dropsim bank {self.action}`: {use}")
         if not self.sources:
             raise ValueError(f"name at least one {'bank' if self.action == 'info' else 'folder of recordings'}")
         if self.action == "build":

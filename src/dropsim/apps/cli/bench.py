@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from dropsim.apps.cli.arguments import BodyFile, PriorName, optional
+from dropsim.apps.cli.arguments import BodyFile, PriorOptions, optional
 
 
-@dataclass(frozen=True)
-class Bench:
+@dataclass(frozen=True, kw_only=True)
+class Bench(PriorOptions):
     """Time worlds of one person and of many, the bare step and its parts, and a first run.
 
     Warm, the median of many steps; times in milliseconds, by the clock and of the processor. Example: dropsim bench
@@ -17,9 +17,6 @@ class Bench:
 
     json: Annotated[Path | None, optional("FILE.json", "only print them")] = None
     """File to write the numbers to."""
-    prior: PriorName = "field"
-    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
-    best_model.pth."""
     body: BodyFile = None
     """SMPL's file of the body that HuMoR was trained on."""
     quick: bool = False
@@ -50,7 +47,7 @@ class Bench:
         seconds = min(self.seconds, 0.5) if self.quick else self.seconds
         how = {"seconds": seconds, "first_run": self.first_run}
         with bar("sizes") as advance:
-            result = measure.bench(prior_name(self.prior, self.body), **sizes, **how, watch=advance)
+            result = measure.bench(prior_name(self.prior or "field", self.body), **sizes, **how, watch=advance)
         print(markdown(result.table()))
         numbers, unit = result.numbers, "simulated seconds per processor second"
         if not self.quick:
@@ -60,7 +57,7 @@ class Bench:
             compiles = f"its first step ever compiles in {numbers['compile_seconds']:.0f} s"
             print(f"a new process imports in {numbers['import_seconds']:.1f} s, and {compiles}")
         for name, rate in (numbers["mujoco_seconds_per_second"] or {}).items():
-            print(f"MuJoCo's humanoid at 2 ms, {name}, physics alone: {rate:.1f} {unit}")
+            print(f"MuJoCo, Gymnasium's {name}, physics alone: {rate:.1f} {unit}")
         if (many := result.row(256, 64)) is not None:
             print(f"256 people with K = 64: {many.people / many.world.processor / 30.0:.1f} {unit}")
         if self.json is not None:

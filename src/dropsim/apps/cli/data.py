@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Literal
 
 import tyro
 
@@ -17,7 +17,7 @@ class Data:
     judged by them.
     """
 
-    action: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="build")]]
+    action: tyro.conf.Positional[Literal["build"]]
     """Action; `build` is all there is."""
     source: tyro.conf.Positional[Path]
     """Folder of .bvh or .npz files."""
@@ -34,8 +34,6 @@ class Data:
         from dropsim.apps.cli.progress import bar
         from dropsim.motion.clips import build, report
 
-        if self.action != "build":
-            raise ValueError(f"there is no `dropsim data {self.action}`: use `dropsim data build SRC OUT`")
         if not self.source.is_dir():
             raise ValueError(f"{self.source} is not a folder")
         with bar("clips") as advance:

@@ -3,7 +3,7 @@
 import os
 import platform
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions, version
 from pathlib import Path
 
 LIBRARIES = ("numpy", "numba", "scipy", "safetensors", "jaxtyping", "threadpoolctl", "tyro", "pillow")
@@ -61,11 +61,5 @@ def _bank(path: Path) -> str:
 
 def _versions(names: tuple[str, ...]) -> str:
     """Return each library with its version, or with a dash if it is not installed."""
-
-    def one(name: str) -> str:
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            return f"{name} -"
-
-    return ", ".join(map(one, names))
+    installed = {library.metadata["Name"].lower(): library.version for library in distributions()}
+    return ", ".join(f"{name} {installed.get(name, '-')}" for name in names)

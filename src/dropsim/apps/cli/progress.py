@@ -9,8 +9,10 @@ from contextlib import contextmanager
 COMPILING = "compiling the simulator's kernels, once, about 30 s"
 KERNELS = 110
 """Number of kernels that a step compiles, about."""
-PERIOD = 10.0
-"""Time between two lines where there is no terminal [s]."""
+PERIOD = 5.0
+"""Time between two lines while kernels are compiled [s]."""
+LOG_PERIOD = 30.0
+"""Time between two lines in place of a bar if there is no terminal [s]."""
 
 
 def tell_of_compiling() -> None:
@@ -23,21 +25,15 @@ def tell_of_compiling() -> None:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Show how far the compilation is while a first step is made."""
-    from dropsim.compute.jit import compiled, kernel_folder
+    """Show how far the compilation is, as long as it takes, while something is done for the first time."""
+    from dropsim.compute.jit import kernel_folder
 
-    folder = kernel_folder()
-    if folder is None or compiled():
-        yield
-        return
-    done, terminal = threading.Event(), sys.stderr.isatty()
+    folder, done, began = kernel_folder(), threading.Event(), time.monotonic()
 
     def show() -> None:
-        began = time.monotonic()
-        while not done.wait(0.5 if terminal else PERIOD):
-            count = sum(1 for _ in folder.rglob("*.nbi"))
-            line = f"dropsim: {count} of about {KERNELS} kernels, {time.monotonic() - began:.0f} s"
-            print(f"\r{line}" if terminal else line, end="" if terminal else "\n", file=sys.stderr, flush=True)
+        while folder is not None and not done.wait(PERIOD):
+            count, seconds = sum(1 for _ in folder.rglob("*.nbi")), time.monotonic() - began
+            print(f"dropsim: {count} of about {KERNELS} kernels, {seconds:.0f} s", file=sys.stderr, flush=True)
 
     watcher = threading.Thread(target=show, daemon=True)
     watcher.start()
@@ -46,38 +42,33 @@ def compiling() -> Iterator[None]:
     finally:
         done.set()
         watcher.join()
-        if terminal:
-            print(file=sys.stderr)
 
 
 @contextmanager
-def told_if_long(message: str, seconds: float = 2.0) -> Iterator[None]:
-    """Say why it takes long, once it does."""
-    timer = threading.Timer(seconds, lambda: print(f"dropsim: {message}", file=sys.stderr, flush=True))
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-@contextmanager
-def bar(what: str, *, rate: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on stderr, with the rate per minute if asked, and yield its function advance(done, total)."""
-    from rich import progress as rich
+def bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal, or now and then a line in a log, and yield its function advance(done, total)."""
     from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = [rich.TextColumn(f"[bold]{what}"), rich.BarColumn(), rich.MofNCompleteColumn()]
-    if rate:
-        columns.append(rich.TextColumn("{task.fields[rate]}"))
-    progress = rich.Progress(*columns, rich.TimeRemainingColumn(), console=Console(stderr=True))
-    task = progress.add_task(what, total=None, rate="-/min")
+    columns = [TextColumn(f"[bold]{what}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+    progress = Progress(*columns, console=Console(stderr=True))
+    task, terminal = progress.add_task(what, total=None), sys.stderr.isatty()
+    began = last = time.monotonic()
+    before: int | None = None
 
     def advance(done: int, total: int) -> None:
-        # Nothing is shown before there is something to count, so that an error stays one line.
-        progress.start()
-        speed = progress.tasks[0].speed
-        progress.update(task, completed=done, total=total, rate=f"{60 * speed:.0f}/min" if speed else "-/min")
+        nonlocal before, last
+        if terminal:
+            # Nothing is shown before there is something to count, so that an error stays one line.
+            progress.start()
+            progress.update(task, completed=done, total=total)
+            return
+        before, now = done if before is None else before, time.monotonic()
+        rate = 60 * (done - before) / max(now - began, 1e-9)
+        if rate and now - last > (1.0 if done == total else LOG_PERIOD):
+            last, left = now, (total - done) / rate
+            line = f"{done} of {total} {what}, {rate:.0f} per minute, {left:.0f} min left"
+            print(line, file=sys.stderr, flush=True)
 
     try:
         yield advance

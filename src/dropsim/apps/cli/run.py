@@ -1,4 +1,4 @@
-"""`dropsim run`: people in a scene, simulated and written to files."""
+"""`dropsim run`, `demo` and `scenarios`: people in a scene, simulated and written to files."""
 
 import sys
 from dataclasses import dataclass
@@ -7,43 +7,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from dropsim.apps.cli.arguments import THE_SCENES, ModelOptions, OutputOptions, optional, read_setup
+from dropsim.apps.cli.arguments import THE_SCENES, SimulationOptions, optional, read_setup
 from dropsim.files.atomic import refuse_read_only
 
 if TYPE_CHECKING:
-    from dropsim.motion.motion import Motion
-    from dropsim.physics.contact import Plane
-    from dropsim.render import Stage
-    from dropsim.scene import Rollout
     from dropsim.scene.files import Setup
 
 SHORT = {
     "start": "person.start",
-    "part": "push.part",
-    "newtons": "push.newtons",
-    "direction": "push.direction",
+    **{name: f"push.{name}" for name in ("part", "newtons", "direction", "duration")},
     "at": "push.start",
-    "duration": "push.duration",
     "samples": "simulator.num_samples",
     "method": "simulator.method",
-    "seconds": "seconds",
-    "seed": "seed",
-    "prior": "prior",
-    "body": "body",
-    "pose": "pose",
+    **{name: name for name in ("seconds", "seed", "prior", "body", "pose")},
 }
 """Options that stand for a field of the scene."""
-SCENE_TITLE = "## The scene"
-"""Title of the part of a report from which a run can be repeated."""
 ENDINGS = (".bvh", ".npz", ".png", ".md", ".mp4", ".gif", ".glb", ".toml")
 """Endings of files, where a folder is wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(OutputOptions, ModelOptions):
+class Run(SimulationOptions):
     """Simulate a scene and write its motions (npz, bvh), a report (md) and a strip of pictures (png).
 
-    Files are named after the scene, and after the seed if it is not the scene's own. Ctrl-C keeps the frames so far.
+    Files are named after the scene, and after the seed and the prior that are given. Ctrl-C keeps the frames so far.
     Examples: dropsim run trip --seed 3; dropsim run push --part torso --newtons 250 --direction left; dropsim run
     my-scene.toml --out out
     """
@@ -56,25 +43,8 @@ class Run(OutputOptions, ModelOptions):
     """Write the scene to this .toml file, to be edited, instead of simulating it."""
     start: Annotated[str | None, optional("NAME", THE_SCENES)] = None
     """Motion of everybody at the start: stand, walk, run or crouch; a wrong name lists what else the prior has."""
-    part: Annotated[str | None, optional("NAME", THE_SCENES)] = None
-    """Body part that is pushed: pelvis, torso, hand, foot, or a joint's name."""
-    newtons: Annotated[float | None, optional("N", THE_SCENES)] = None
-    """Strength of pushes [N]."""
-    direction: Annotated[str | None, optional("NAME|DEGREES", THE_SCENES)] = None
-    """Direction of pushes: front, back, left, right, or degrees counterclockwise from the front."""
-    at: Annotated[float | None, optional("S", THE_SCENES)] = None
-    """Time at which pushes begin [s]."""
-    duration: Annotated[float | None, optional("S", THE_SCENES)] = None
-    """Duration of pushes [s]."""
     seconds: Annotated[float | None, optional("S", THE_SCENES)] = None
     """Length of the simulation [s]."""
-    samples: Annotated[int | None, optional("K", THE_SCENES)] = None
-    """Candidates of the prior a frame."""
-    seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
-    """Seed of everything random: the same seed gives the same motion."""
-    prior: Annotated[str | None, optional("NAME|FILE", "the scene's own, else field")] = None
-    """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
-    best_model.pth."""
     force: bool = False
     """Replace the files of another run."""
 
@@ -89,15 +59,23 @@ class Run(OutputOptions, ModelOptions):
             print(f"wrote {self.save}: run it with `dropsim run {self.save}`")
             return
         tell_of_compiling()
-        setup = self._setup()
-        stem = setup.name if setup.seed == read_setup(self.scene).seed else f"{setup.name}-{setup.seed}"
-        self._refuse_output(setup, stem)
-        if self.body is not None:
-            from dropsim.priors.named import prior_name
-
-            prior_name(setup.prior or "field", self.body)  # refuses a body that is of no use
+        from dropsim.apps.outputs import has_scene, write_rollout
+        from dropsim.priors.named import prior_name
         from dropsim.scene import RunInterrupted, WorldDivergedError, run
 
+        setup = self._setup()
+        other_seed = () if setup.seed == read_setup(self.scene).seed else (str(setup.seed),)
+        other_prior = () if self.prior is None else (Path(self.prior).stem,)
+        stem = "-".join((setup.name, *other_seed, *other_prior))
+        if self.out.suffix.lower() in ENDINGS or (self.out.exists() and not self.out.is_dir()):
+            raise ValueError(f"--out {self.out}: give a folder; the files in it are named after the scene")
+        others = [self.out / name for name in (f"{stem}.md", f"{stem}.npz", f"{stem}_0.npz")]
+        others = [path for path in others if path.exists()]
+        if others and not self.force and not has_scene(self.out / f"{stem}.md", setup):
+            remedy = "choose another folder with --out, or replace it with --force"
+            raise ValueError(f"{others[0]} is of another run: {remedy}")
+        if self.body is not None:
+            prior_name(setup.prior or "field", self.body)  # refuses a body that is of no use
         _tell_of_missed(setup)
         world = setup.world()
         start = world.start(setup.seed)
@@ -112,24 +90,13 @@ class Run(OutputOptions, ModelOptions):
             except (WorldDivergedError, RunInterrupted) as error:
                 failure, rollout = error, error.rollout
         text, written = write_rollout(setup, rollout, self.out, stem, picture=self.picture)
-        print(text)
-        print(f"wrote {', '.join(written)} to {self.out}")
+        print(f"{text}\nwrote {', '.join(written)} to {self.out}")
         if isinstance(failure, RunInterrupted):
             frames = f"the {len(rollout.motions[0])} frames so far"
             print(f"dropsim: interrupted; {frames} are in {self.out}", file=sys.stderr)
             raise failure
         if failure is not None:
             raise ValueError(f"{failure}; the frames up to there are in {self.out}")
-
-    def _refuse_output(self, setup: "Setup", stem: str) -> None:
-        """Refuse a folder that is none, and files of another run."""
-        if self.out.suffix.lower() in ENDINGS or (self.out.exists() and not self.out.is_dir()):
-            raise ValueError(f"--out {self.out}: give a folder; the files in it are named after the scene")
-        others = [self.out / name for name in (f"{stem}.md", f"{stem}.npz", f"{stem}_0.npz")]
-        others = [path for path in others if path.exists()]
-        if others and not self.force and _scene_of(self.out / f"{stem}.md") != _scene_block(setup):
-            remedy = "choose another folder with --out, or replace it with --force"
-            raise ValueError(f"{others[0]} is of another run: {remedy}")
 
     def _setup(self) -> "Setup":
         """Return the scene with the fields that the options change."""
@@ -154,108 +121,45 @@ def _tell_of_missed(setup: "Setup") -> None:
             print(f"dropsim: {name} at {start:g} s {end}", file=sys.stderr)
 
 
-def _scene_block(setup: "Setup") -> str:
-    """Return the scene as it stands at the end of a report."""
-    from dropsim.scene.files.writing import scene_text
+@dataclass(frozen=True)
+class Demo:
+    """Push a walking person, and write the motion, a report and a strip of pictures; and a recording to try things on.
 
-    return f"{SCENE_TITLE}\n\n```toml\n{scene_text(setup, Path().resolve()).strip()}\n```\n"
+    Example: dropsim demo --seed 2
+    """
 
+    out: Path = Path("out")
+    """Folder to write to; made when it is missing."""
+    seed: Annotated[int | None, optional("INT", THE_SCENES)] = None
+    """Seed of everything random: another seed is another person."""
+    force: bool = False
+    """Replace the files of another run."""
 
-def _scene_of(report: Path) -> str | None:
-    """Return the scene of a report that is there."""
-    try:
-        _, title, scene = report.read_text(encoding="utf-8").partition(SCENE_TITLE)
-    except (OSError, UnicodeDecodeError):
-        return None
-    return title + scene
+    def run(self) -> None:
+        """Run the push scene with its defaults, and let somebody walk undisturbed."""
+        Run(scene="push", seed=self.seed, out=self.out, force=self.force).run()
+        from dropsim.motion.bvh import write_bvh
+        from dropsim.scene import run
 
-
-def write_rollout(setup: "Setup", rollout: "Rollout", out: Path, stem: str, *, picture: bool) -> tuple[str, list[str]]:
-    """Write everybody's motion, the report and the pictures; return the report and the names of the files."""
-    from dataclasses import replace
-
-    from dropsim.export.objects import write_objects
-    from dropsim.motion.amass import write_amass
-    from dropsim.motion.bvh import write_bvh
-    from dropsim.render import contact_sheet
-    from dropsim.research.evaluation.report import write_text
-
-    written = list[str]()
-    for i, motion in enumerate(rollout.motions):
-        name = stem if len(rollout.motions) == 1 else f"{stem}_{i}"
-        write_amass(replace(motion, name=name), out / f"{name}.npz", seed=setup.seed)
-        write_bvh(replace(motion, name=name), out / f"{name}.bvh")
-        written += [f"{name}.npz", f"{name}.bvh"]
-    (out / f"{stem}_objects.npz").unlink(missing_ok=True)
-    if rollout.solids:
-        write_objects(rollout.objects, out / f"{stem}_objects.npz", rollout.motions[0].fps)
-        written.append(f"{stem}_objects.npz")
-    text = report_of(stem, setup.description, rollout)
-    write_text(out / f"{stem}.md", f"{text}\n{_scene_block(setup)}")
-    written.append(f"{stem}.md")
-    # Never next to a picture of another run.
-    (out / f"{stem}.png").unlink(missing_ok=True)
-    if picture:
-        contact_sheet(
-            [stage_of(setup, rollout)], out / f"{stem}.png", frames=12, labels=[setup.description or setup.name]
-        )
-        written.append(f"{stem}.png")
-    return text, written
+        walk, sample = read_setup("follow"), self.out / "recordings" / "walk.bvh"
+        sample.parent.mkdir(exist_ok=True)
+        write_bvh(run(walk.world(), 300, walk.seed).motions[0], sample)
+        print(f"wrote {sample}, a recording to push, clean or build a bank from")
+        pictures = sorted(self.out.glob("push*.png"), key=lambda path: path.stat().st_mtime)[-1]
+        print(f"open {pictures} to see it, or run `dropsim view` and open http://127.0.0.1:8080")
 
 
-def stage_of(setup: "Setup", rollout: "Rollout") -> "Stage":
-    """Put people, balls, obstacles, the targets of drags and the ground on a stage."""
-    import numpy as np
+@dataclass(frozen=True)
+class Scenarios:
+    """List the ready scenarios, with a sentence each.
 
-    from dropsim.body.skeleton import joint_index
-    from dropsim.render import Stage
-    from dropsim.scene import Drag, Solid
+    Example: dropsim scenarios; then: dropsim run trip, or dropsim view trip
+    """
 
-    objects, fps = list(rollout.objects), rollout.motions[0].fps
-    for drag in setup.scene.elements:
-        if isinstance(drag, Drag):
-            joint = rollout.motions[drag.person].joints[:, joint_index(drag.joint)]
-            begin = round(drag.path[0][0] * fps)
-            origin = joint[min(begin, len(joint) - 1)] if drag.relative else 0.0
-            path = np.array([origin + drag.target(i / fps) for i in range(len(joint))])
-            path[:begin] = np.nan
-            objects.append(Solid.sphere(0.06, path))
-    return Stage(rollout.motions, objects=objects, ground=rollout.ground)
+    def run(self) -> None:
+        """Print a line for each."""
+        from dropsim.scene.scenarios import SCENARIOS
 
-
-def report_of(name: str, description: str, rollout: "Rollout") -> str:
-    """Say in a few lines what happened to everybody, measured against the ground as it was."""
-    first = rollout.motions[0]
-    about = f"{description}\n\n" if description else ""
-    parts = [f"# {name}\n\n{about}{len(first)} frames at {first.fps:g} Hz.\n"]
-    for i, motion in enumerate(rollout.motions):
-        parts.append(_about(motion, rollout.ground, "The person" if len(rollout.motions) == 1 else f"Person {i}"))
-    return "\n".join(parts)
-
-
-def _about(motion: "Motion", ground: "Plane", who: str) -> str:
-    import numpy as np
-
-    from dropsim.files.tables import markdown
-    from dropsim.physics import metrics
-    from dropsim.scene import above_ground
-
-    seen = above_ground(motion, ground)
-    fell = "fell" if metrics.fallen(seen).any() else "did not fall"
-    up = "upright" if metrics.upright(seen)[-1] else "not upright"
-    rows = [
-        ("measure", "value"),
-        ("foot skate [m/s]", f"{metrics.foot_skate(seen):.3f}"),
-        ("penetration [mm]", f"{metrics.penetration_mm(seen):.2f}"),
-        ("largest bone error [%]", f"{metrics.bone_error_percent(motion):.4f}"),
-    ]
-    if motion.wrench_before is not None and motion.wrench_after is not None:
-        means = f"{motion.wrench_before.mean():.3f}, {motion.wrench_after.mean():.3f}"
-        rows.append(("root wrench before, after correction [body weights]", means))
-    if motion.external_forces is not None:
-        largest = np.linalg.norm(motion.external_forces.sum(1), axis=-1).max()
-        rows.append(("largest external force [N]", f"{largest:.0f}"))
-    rows += [(f"energy {name}, mean [m^2]", f"{values.mean():.3g}") for name, values in sorted(motion.energies.items())]
-    text = f"{who} {fell} and is {up} at the end.\n\n{markdown(rows)}\n"
-    events = ", ".join(f"{event.start:g} s {event.name}" for event in motion.events)
-    return f"{text}\nWhat happened: {events}.\n" if events else text
+        width = max(map(len, SCENARIOS))
+        for name, setup in SCENARIOS.items():
+            print(f"{name:{width}}  {setup.description}")

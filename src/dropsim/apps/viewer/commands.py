@@ -6,7 +6,7 @@ that is refused with a ValueError changes nothing.
 
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dropsim.apps.viewer.session import MAX_PARTS, PARTS, Item, Session
-from dropsim.apps.viewer.steering import LONGEST_JUMP, WALKING, BoxGrab, GoTo, Grab, Point, Walk, aimed, first_hit
+from dropsim.apps.viewer.steering import LONGEST_JUMP, WALKING, BoxGrab, Goal, Grab, Point, aimed, first_hit
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, joint_index
 from dropsim.files.names import suggestion
 from dropsim.priors.prior import Prior
@@ -166,8 +166,8 @@ def hold_limb(
 
 
 def hold_box(session: Session, who: object, key: int, held: Point, pointer: Point, largest: float = 400.0) -> None:
-    """Hold a loose box at a point, or move the hand that holds it; `key` is its number in `Shot.solids`."""
-    known, box = session.grabs.get(who), session.shown.solids.get(key)
+    """Hold a loose box at a point, or move the hand that holds it; `key` is its number in `Shot.objects`."""
+    known, box = session.grabs.get(who), session.shown.objects.get(key)
     if session.loose_box(key) is None or box is None:
         raise ValueError("there is no loose box to hold")
     # The view may have moved since the mouse went down, so the point can be a little off.
@@ -258,20 +258,16 @@ def paint_ice(session: Session, place: Point, ice_size: float = 1.0) -> None:
 
 def take_away(session: Session, origin: Point | None = None, way: Point = (0.0, 0.0, -1.0)) -> None:
     """Take away the loose box or the patch that a ray meets first; without a ray, all of them."""
-    keys = set(_objects(session))
+    keys = set(_placed(session))
     if origin is not None:
-        solids = {key: solid for key, solid in session.solids().items() if key // MAX_PARTS in keys}
-        hit = first_hit(solids, origin, way)
+        hit = first_hit({k: solid for k, solid in session.objects().items() if k // MAX_PARTS in keys}, origin, way)
         if hit is None:
             raise ValueError("there is no loose box and no patch to take away here: click on one")
         keys = {hit // MAX_PARTS}
-    gone = [item.element for item in session.items if item.key in keys]
-    _set_elements(session, [e for e in session.scene.elements if all(e is not other for other in gone)])
     for who, grab in session.grabs.items():
         if isinstance(grab, BoxGrab) and grab.key // MAX_PARTS in keys:
             let_go(session, who)
-    session.rebuild([item for item in session.items if item.key not in keys])
-    session.show_objects()
+    _set_elements(session, [item.element for item in session.items if item.key in keys])
 
 
 def click(
@@ -300,7 +296,7 @@ def click(
 def pointed_at(session: Session, origin: Point, way: Point) -> Point | None:
     """Return the place on the floor, or on top of a loose box, that a ray meets; None if it points at the sky."""
     shot = session.shown
-    boxes = {key: solid for key, solid in shot.solids.items() if session.loose_box(key) is not None}
+    boxes = {key: solid for key, solid in shot.objects.items() if session.loose_box(key) is not None}
     key = first_hit(boxes, origin, way)
     if key is not None:
         box = boxes[key]
@@ -313,9 +309,9 @@ def pointed_at(session: Session, origin: Point, way: Point) -> Point | None:
     return _triple(eye + along * (float(normal @ eye) - float(shot.ground.offset)) / down)
 
 
-def _objects(session: Session) -> dict[int, Element[Any]]:
-    """Return loose boxes and patches, by their items' keys."""
-    return {i.key: i.element for i in session.items if isinstance(i.element, Patch) or i.is_loose_box}
+def _placed(session: Session) -> list[int]:
+    """Return the keys of loose boxes and patches."""
+    return [i.key for i in session.items if isinstance(i.element, Patch) or i.is_loose_box]
 
 
 def _nearby(session: Session, *place: float) -> tuple[float, float]:
@@ -327,20 +323,26 @@ def _nearby(session: Session, *place: float) -> tuple[float, float]:
 
 def _put_object(session: Session, element: Element[Any], name: str) -> None:
     """Add an object to the scene, if nobody is in its place now or at the start."""
-    if len(_objects(session)) >= MAX_OBJECTS:
+    if len(_placed(session)) >= MAX_OBJECTS:
         raise ValueError(f"there are {MAX_OBJECTS} boxes and patches already: take some away")
     if float(session.plane.normal[2]) < 1 - 1e-9:
         raise ValueError("boxes and ice are put on level ground: set roll and pitch to 0 first")
     for world in (session.now, session.start):
         element.begin(SceneContext(0, session.fps, world.people, session.simulator.skeleton, session.plane))
-    _set_elements(session, (*session.scene.elements, element))
-    session.rebuild([*session.items, Item(element)])
+    _set_elements(session, (), (element,))
     session.note(name)
+
+
+def _set_elements(session: Session, gone: Collection[Element[Any]], new: Sequence[Element[Any]] = ()) -> None:
+    """Take elements out of the scene and put others in, now and in every run."""
+
+    def stays(element: Element[Any]) -> bool:
+        return all(element is not other for other in gone)
+
+    elements = (*filter(stays, session.scene.elements), *new)
+    session.setup = replace(session.setup, scene=replace(session.scene, elements=elements))
+    session.rebuild([*(item for item in session.items if stays(item.element)), *map(Item, new)])
     session.show_objects()
-
-
-def _set_elements(session: Session, elements: Iterable[Element[Any]]) -> None:
-    session.setup = replace(session.setup, scene=replace(session.scene, elements=tuple(elements)))
 
 
 # --- steering
@@ -350,15 +352,15 @@ def walk(
     session: Session, speed: float = WALKING, degrees: float = 0.0, person: int | None = None, on: bool = True
 ) -> None:
     """Send a person, or everybody, at a velocity, in a direction counterclockwise from +y; or let them go."""
-    _steer(session, Walk(speed, math.remainder(degrees, 360.0)) if on else None, person)
+    _steer(session, Goal(speed, math.remainder(degrees, 360.0)) if on else None, person)
 
 
 def go_to(session: Session, x: float, y: float, speed: float = WALKING, person: int | None = None) -> None:
     """Send a person, or everybody, to a place [m]."""
-    _steer(session, GoTo(*_nearby(session, x, y), speed), person)
+    _steer(session, Goal(speed, place=_nearby(session, x, y)), person)
 
 
-def _steer(session: Session, goal: Walk | GoTo | None, person: int | None = None) -> None:
+def _steer(session: Session, goal: Goal | None, person: int | None = None) -> None:
     """Give a person, or everybody, a goal; None lets them do as they like."""
     people = range(len(session.scene.people)) if person is None else (person,)
     others = {i: other for i, other in session.goals.items() if i not in people}
@@ -389,10 +391,8 @@ def jump(session: Session, person: int = 0) -> None:
 
 def stiffen(session: Session, stiff: bool) -> None:
     """Make everybody's right knee stiff or free."""
-    session.stiff = bool(stiff)
-    scripted = [item for item in session.items if not any(item.element is e for e in session.stiffness)]
-    session.stiffness = tuple(StiffJoint(person=i) for i in range(len(session.scene.people)) if stiff)
-    session.rebuild([*scripted, *map(Item, session.stiffness)])
+    knees = [StiffJoint(person=i) for i in range(len(session.scene.people)) if stiff]
+    _set_elements(session, [e for e in session.scene.elements if isinstance(e, StiffJoint)], knees)
 
 
 def switch(session: Session, energy: str, on: bool) -> None:
@@ -403,8 +403,8 @@ def switch(session: Session, energy: str, on: bool) -> None:
 
 def load(session: Session, setup: Setup) -> None:
     """Restart with another scene, and let it run."""
-    session.tilt, session.stiff, session.goals, session.crouched = (0.0, 0.0), False, {}, frozenset()
-    _open(session, setup, session.prior)
+    session.tilt, session.goals, session.crouched = (0.0, 0.0), {}, frozenset()
+    _open(session, setup, setup.prior or session.chosen)
     pause(session, False)
 
 
@@ -412,17 +412,19 @@ def use(session: Session, prior: str) -> None:
     """Restart with another prior."""
     if prior not in session.priors:
         raise ValueError(f"there is no prior {prior!r}: {suggestion(str(prior), session.priors)}")
-    new, old = session.priors[prior](), session.prior
+    _open(session, session.setup, prior)
+    session.chosen = prior
+
+
+def _open(session: Session, setup: Setup, name: str) -> None:
+    """Restart with a scene and a prior: one of the session's, or the scene's own, or else the present one."""
+    own = None if setup.prior else session.prior
+    world, old = setup.world(session.priors[name]() if name in session.priors else own), session.prior
+    new = world.simulator.prior
     if new.fps != old.fps or not np.allclose(new.skeleton.rest, old.skeleton.rest, atol=1e-4):
-        raise ValueError(f"{prior} has another body or rate than the present prior: start the app with it alone")
-    session.prior_name = prior
-    _open(session, session.setup, new)
-
-
-def _open(session: Session, setup: Setup, prior: Prior) -> None:
-    world = setup.world(prior)
-    session.setup, session.opening = setup, world.opening
-    session.simulator = replace(session.simulator, prior=world.simulator.prior, options=setup.simulator)
+        raise ValueError(f"{name} has another body or rate than the present prior: start the app with it alone")
+    session.setup, session.opening, session.prior_name = setup, world.opening, name
+    session.simulator = replace(session.simulator, prior=new, options=setup.simulator)
     session.restart()
 
 
@@ -440,6 +442,8 @@ def begin(
     count, doing = people or len(scene.people), start or scene.people[0].start
     if (count, doing) != (len(scene.people), scene.people[0].start):
         elements = tuple(e for e in scene.elements if all(person < count for person in e.people()))
+        if session.stiff:
+            elements += tuple(StiffJoint(person=i) for i in range(len(scene.people), count))
         scene = replace(scene, people=people_in_a_row(count, doing), elements=elements)
     session.setup = replace(session.setup, scene=scene, seed=session.setup.seed if seed is None else seed)
     session.ghost = session.ghost if ghost is None else bool(ghost)
@@ -479,14 +483,8 @@ def warm_up(session: Session) -> None:
     other.tick()
 
 
-TABLE = (
-    (pause, step, slow, look_back, cut),
-    (hold_limb, hold_box, let_go),
-    (push, throw, trip, tilt),
-    (put_box, paint_ice, take_away, click),
-    (walk, go_to, free, crouch, jump),
-    (stiffen, switch, load, use, begin),
-)
+DISTURBING = (pause, step, slow, look_back, cut, hold_limb, hold_box, let_go, push, throw, trip, tilt)
+ARRANGING = (put_box, paint_ice, take_away, click, walk, go_to, free, crouch, jump, stiffen, switch, load, use, begin)
 COMMANDS: dict[str, Callable[..., object]] = {"restart": Session.restart}
 """Every command, by name."""
-COMMANDS |= {work.__name__: work for group in TABLE for work in group}
+COMMANDS |= {work.__name__: work for work in (*DISTURBING, *ARRANGING)}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dropsim.apps.viewer.commands import do
 from dropsim.apps.viewer.loop import Commands
 from dropsim.apps.viewer.session import Session
 from dropsim.priors.named import SHIPPED
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 20_000
 """Characters of a scene that is typed."""
-MAX_TYPED_PEOPLE = 9
-"""People of the largest scenario."""
 NAMES = (SOMERSAULT, *SHIPPED)
 """Values of keys for files that name none."""
 
@@ -33,8 +32,15 @@ def typed_scene(text: str) -> Setup:
             if key in table.values and table.values[key] not in NAMES:
                 raise ValueError(f"{table.where(key)}{key} names a file, which a browser may not: {remedy}")
     setup = setup_of(tables, Path(), "edited")
-    if len(setup.scene.people) > MAX_TYPED_PEOPLE:
-        raise ValueError(f"a live world has at most {MAX_TYPED_PEOPLE} people, not {len(setup.scene.people)}")
+    counts = {
+        "people": (len(setup.scene.people), 9),
+        "elements and steps of stairs": (sum(getattr(e, "num_steps", 1) for e in setup.scene.elements), 60),
+        "iterations": (setup.simulator.num_iterations, 20),
+        "samples": (setup.simulator.num_samples or 1, 256),
+    }
+    for name, (count, most) in counts.items():
+        if count > most:
+            raise ValueError(f"a scene that is typed has at most {most} {name}, not {count}: {remedy}")
     return setup
 
 
@@ -46,12 +52,13 @@ def edit_scene(client: "viser.ClientHandle", commands: Commands) -> None:
             text = client.gui.add_text("TOML", scene_text(session.played_setup(), Path()), multiline=True)
             start, leave = client.gui.add_button("Start it"), client.gui.add_button("Leave it")
 
+        def load(session: Session) -> None:
+            """Start it, and close the text only then: whoever mistyped goes on with it."""
+            do(session, "load", typed_scene(str(text.value)))
+            modal.close()
+
         async def started(_: object) -> None:
-            try:
-                commands.do("load", typed_scene(str(text.value)))
-                modal.close()
-            except ValueError as error:
-                client.add_notification("dropsim", str(error)[:500], auto_close_seconds=12.0)
+            commands.put(load)
 
         async def left(_: object) -> None:
             modal.close()

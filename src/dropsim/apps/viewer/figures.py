@@ -1,6 +1,7 @@
 """The browser's scene: bodies, limbs to grab, ground, objects and arrows; it moves so that people stay in view."""
 
 import io
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +9,13 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.apps.viewer.session import Shot
+from dropsim.apps.viewer.steering import first_hit
 from dropsim.body.clothes import Part, dressed
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import rotmat_to_unitquat
-from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton
+from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton, joint_index
 from dropsim.export.hands import lifted_hands
-from dropsim.export.people import BALL_COLOR, object_color
+from dropsim.export.people import object_color
 from dropsim.physics.contact import Plane
 from dropsim.priors.prior import State
 from dropsim.render.raster import DARK_TILE, HORIZON, LIGHT_TILE
@@ -28,20 +30,26 @@ if TYPE_CHECKING:
 BONES = tuple(range(1, NUM_JOINTS))
 """Bones by the joint at the far end."""
 NEAR_ENDS = [PARENTS[bone] for bone in BONES]
+LANDMARKS = [joint_index(name) for name in ("pelvis", "spine3", "left_ankle", "right_ankle")]
 CONTACT_COLOR, EXTERNAL_COLOR = (38, 64, 242), (230, 20, 31)
-OBSTACLE_COLOR, GOAL_COLOR = (90, 90, 96), (42, 127, 184)
-FLOOR_SIZE, TEXELS = 60, 64
-"""Side of the floor [m], and of the picture of one square metre of it [pixels]."""
-SIGHT = (9.0, 26.0)
-"""Distances from the camera at which the floor begins to fade, and is gone [m]."""
+GOAL_COLOR = (42, 127, 184)
+FLOOR_SIZE, TEXELS = 200, 64
+"""Side of the floor [m], which goes to the horizon (viser's fog breaks its outlines of limbs that are held), and of the
+picture of one square metre of it [pixels]."""
 METRES_PER_NEWTON, MIN_FORCE = 1 / 1000, 15.0
 """Length of an arrow [m/N], and the smallest force that is drawn [N]."""
 GRAB_MARGIN = 1.25
 """Thickness of the invisible limbs that can be grabbed, relative to the body."""
 GHOST_APART = 0.02
 """A ghost is shown once one of its joints is this far from the person's [m]."""
-FOLLOW_HALF_LIFE, FARTHEST_BEHIND = 0.3, 5.0
+FOLLOW_HALF_LIFE, FARTHEST_BEHIND = 0.15, 5.0
 """Half-life of the view's lag behind the people [s], and the lag beyond which it jumps to them [m]."""
+ANKLE = 0.1
+"""Height of the lowest joint of somebody who stands, at most [m]."""
+TOGETHER = 12.0
+"""People within this distance of those who are steered, or else of the first, are kept in view [m]."""
+SEE_THROUGH = 0.3
+"""Opacity of what stands between somebody and a camera."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class Look:
     contact_forces: bool = False
     external_forces: bool = True
     follow: bool = True
-    """The view goes along with the first person."""
+    """The view goes along with the people."""
 
 
 def wxyz_of(R: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 4"]:
@@ -87,12 +95,12 @@ def floor_glb() -> bytes:
     from trimesh.visual import TextureVisuals
     from trimesh.visual.material import PBRMaterial
 
-    half, light = TEXELS // 2, (255 * np.array(LIGHT_TILE)).astype(np.uint8)
-    picture = np.broadcast_to(light, (TEXELS, TEXELS, 3)).copy()
-    picture[:half, :half] = picture[half:, half:] = (255 * np.array(DARK_TILE)).astype(np.uint8)
+    half, picture = TEXELS // 2, np.tile(LIGHT_TILE, (TEXELS, TEXELS, 1))
+    picture[:half, :half] = picture[half:, half:] = DARK_TILE
+    texture = Image.fromarray((255 * picture).astype(np.uint8))
     corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * FLOOR_SIZE / 2
-    material = PBRMaterial(baseColorTexture=Image.fromarray(picture), metallicFactor=0.0, roughnessFactor=1.0)
-    visual, level = TextureVisuals(uv=corners, material=material), np.concatenate((corners, np.zeros((4, 1))), 1)
+    material = PBRMaterial(baseColorTexture=texture, metallicFactor=0.0, roughnessFactor=1.0)
+    visual, level = TextureVisuals(uv=corners, material=material), np.column_stack((corners, np.zeros(4)))
     file = io.BytesIO()
     trimesh.Trimesh(level, [[0, 1, 2], [0, 2, 3]], process=False, visual=visual).export(file, file_type="glb")
     return file.getvalue()
@@ -120,7 +128,6 @@ class Figures:
         self._ground = scene.add_glb("/world/ground", floor_glb(), cast_shadow=False, receive_shadow=True)
         sky = (255 * np.array(HORIZON)).astype(np.uint8)
         scene.set_background_image(np.broadcast_to(sky, (2, 2, 3)).copy(), format="png")
-        scene.configure_fog(*SIGHT, color=sky)
         scene.configure_default_lights(enabled=True, cast_shadow=True)
         scene.add_light_hemisphere("/light/sky", sky_color=(255, 255, 255), ground_color=(225, 225, 225), intensity=2.2)
         self._contact, self._external = (
@@ -136,8 +143,8 @@ class Figures:
         )
         self._people, self._ghosts = list[_Figure](), list[_Figure]()
         self.objects: dict[int, Any] = {}
-        """Balls, obstacles and solid objects, by the numbers of the shot."""
-        self._goals: list[viser.MeshHandle] = []
+        """Balls, boxes and other objects, by the numbers of the shot."""
+        self._rings: list[viser.MeshHandle] = []
         self._wide = GRAB_MARGIN * 0.5 * (skeleton.radii[NEAR_ENDS] + skeleton.radii[list(BONES)])
         self.origin = (0.0, 0.0, 0.0)
         """Point of the simulated world that is drawn at the browser's origin [m]."""
@@ -154,17 +161,28 @@ class Figures:
         self._hide(self._people[len(shot.people.x) :])
         self._hide(self._ghosts[0 if shot.ghosts is None else len(shot.ghosts.x) :])
         self.lay_ground(shot.ground)
-        self._mark_goals(shot)
+        self._draw_rings(shot)
         self._place_objects(shot)
         self._draw_forces(shot, look)
 
     def _follow(self, shot: Shot, seconds: float) -> None:
-        x = shot.people.x
-        here = x[:, 0, :2].mean(0) if len(x) < 3 else x[0, 0, :2]
-        goal, old = np.array((*here, _height(shot.ground, here))), np.array(self.origin)
+        x = in_view(shot)
+        middle = (x[:, 0, :2].min(0) + x[:, 0, :2].max(0)) / 2
+        height = height_at(shot.ground, middle)
+        if any(not solid.radius for solid in shot.objects.values()):  # on which people may stand
+            height = max(height, float(x[..., 2].min()) - ANKLE)
+        goal, old = np.array((*middle, height)), np.array(self.origin)
         share = 1 - 0.5 ** (seconds / FOLLOW_HALF_LIFE) if np.linalg.norm(goal - old) < FARTHEST_BEHIND else 1.0
         x, y, z = (old + share * (goal - old)).tolist()
         self.origin, self._world.position = (x, y, z), (-x, -y, -z)
+
+    def clear_view(self, shot: Shot, eyes: Iterable[Sequence[float]]) -> None:
+        """Make what stands between a camera and somebody translucent."""
+        solids = {key: solid for key, solid in shot.objects.items() if not solid.radius}
+        rays = [(eye, np.subtract(joint, eye)) for eye in eyes for joint in shot.people.x[:, LANDMARKS].reshape(-1, 3)]
+        hits = {first_hit(solids, eye, way, farthest=1.0) for eye, way in rays if solids}
+        for key in self.objects.keys() & solids.keys():
+            self.objects[key].opacity = SEE_THROUGH if key in hits else 1.0
 
     # --- people
 
@@ -247,43 +265,37 @@ class Figures:
         x, y, _ = np.round(axes @ np.array(self.origin) + shift)
         self._ground.position = axes.T @ (np.array((x, y, -0.002)) - shift)
 
-    def _mark_goals(self, shot: Shot) -> None:
-        """Draw rings where people are sent."""
+    def _draw_rings(self, shot: Shot) -> None:
+        """Draw rings where people are sent, and around people who are steered among others."""
         import trimesh
 
-        while len(self._goals) < len(shot.goals):
-            ring, name = trimesh.creation.annulus(0.22, 0.28, 0.002), f"/world/goal_{len(self._goals)}"
-            vertices, faces = np.asarray(ring.vertices, np.float32), np.asarray(ring.faces, np.uint32)
-            self._goals.append(
-                self._scene.add_mesh_simple(
-                    name, vertices, faces, color=GOAL_COLOR, flat_shading=True, cast_shadow=False
-                )
-            )
-        for i, mark in enumerate(self._goals):
-            mark.visible = i < len(shot.goals)
+        steered = shot.people.x[list(shot.steered), 0, :2].tolist() if len(shot.people.x) > 1 else ()
+        places = np.array((*shot.goals, *steered)).reshape(-1, 2)
+        while len(self._rings) < len(places):
+            ring, name = trimesh.creation.annulus(0.30, 0.36, 0.002), f"/world/ring_{len(self._rings)}"
+            shape = np.asarray(ring.vertices, np.float32), np.asarray(ring.faces, np.uint32)
+            self._rings.append(self._scene.add_mesh_simple(name, *shape, color=GOAL_COLOR, cast_shadow=False))
+        for i, mark in enumerate(self._rings):
+            mark.visible = i < len(places)
             if mark.visible:
                 mark.wxyz = upright_to(shot.ground.normal)
-                mark.position = (*shot.goals[i], _height(shot.ground, np.array(shot.goals[i])) + 0.01)
+                mark.position = (*places[i], height_at(shot.ground, places[i]) + 0.01)
 
     def _place_objects(self, shot: Shot) -> None:
-        for key in set(self.objects) - set(shot.spheres) - set(shot.solids):
+        for key in set(self.objects) - set(shot.objects):
             self.objects.pop(key).remove()
-        for key, sphere in shot.spheres.items():
+        for key, solid in shot.objects.items():
             if key not in self.objects:
-                color, name = _rgb(BALL_COLOR) if sphere.name == "ball" else OBSTACLE_COLOR, f"/world/sphere_{key}"
-                self.objects[key] = self._scene.add_icosphere(name, sphere.radius, color=color, subdivisions=3)
-            self.objects[key].position = sphere.centre
-        for key, solid in shot.solids.items():
-            if key not in self.objects:
-                # Flat shading needs no normals, and a box has edges. A sheet on the floor would only shade itself.
+                # A flat side that gets its own shadow is full of stripes, and a sheet on the floor casts none.
                 self.objects[key] = self._scene.add_mesh_simple(
-                    f"/world/solid_{key}",
+                    f"/world/object_{key}",
                     solid.vertices.astype(np.float32),
                     solid.faces.astype(np.uint32),
                     color=_rgb(object_color(solid.name)),
-                    flat_shading=True,
+                    flat_shading=not solid.radius,
                     side="double",
                     cast_shadow=solid.name != "patch",
+                    receive_shadow=False,
                 )
                 if solid.name == "crate":
                     self._hands.listen_to_box(self.objects[key], key)
@@ -308,12 +320,21 @@ class Figures:
                 handle.points = (points - about).astype(np.float32)
 
 
+def in_view(shot: Shot) -> Float[np.ndarray, "n 22 3"]:
+    """Return the joints of everybody who is not far from the people who are steered, or else from the first."""
+    x = shot.people.x
+    middle = x[list(shot.steered) or [0], 0].mean(0)
+    near = np.linalg.norm(x[:, 0] - middle, axis=-1) < TOGETHER
+    near[list(shot.steered)] = True
+    return x[near | ~near.any()]
+
+
 def _rgb(color: tuple[float, float, float] | np.ndarray) -> tuple[int, int, int]:
     r, g, b = (round(255 * float(channel)) for channel in color)
     return r, g, b
 
 
-def _height(plane: Plane, place: Float[np.ndarray, "2"]) -> float:
+def height_at(plane: Plane, place: Float[np.ndarray, "2"]) -> float:
     """Height of the ground at a place [m]."""
     return float((float(plane.offset) - plane.normal[:2] @ place) / plane.normal[2])
 

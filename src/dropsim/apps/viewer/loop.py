@@ -21,6 +21,8 @@ AHEAD = 2
 once; slow frames (planning) begin earlier, so that they do not stop the picture."""
 SPARE, COST_KEPT = 0.004, 0.95
 """Time to spare for each frame [s]; the share of the expected cost that stays from frame to frame."""
+PAUSED_PERIOD = 0.25
+"""Time between two pictures while it is paused [s]."""
 MAX_COMMANDS = 1000
 """Length of the queue; further commands are dropped."""
 MAX_BEHIND = 5
@@ -79,8 +81,7 @@ class Viewer(ABC):
     def say(self, message: str) -> None:
         """Show a message to the viewers."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027, some have nothing to release
         """Release everything; nothing is shown afterwards."""
 
 
@@ -98,9 +99,6 @@ class NullViewer(Viewer):
 
     def say(self, message: str) -> None:
         self.said.append(message)
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass(eq=False)
@@ -165,10 +163,11 @@ class Loop:
     def _simulate(self) -> None:
         while not self._stop.is_set():
             if self.session.paused:
-                command = self.commands.take(0.05)
+                # Shown now and then also if nothing was done: browsers come, and panels follow with a delay.
+                command = self.commands.take(PAUSED_PERIOD)
                 if command is not None:
                     self._obey(command)
-                    self._offer(self.session.shown)
+                self._offer(self.session.shown)
                 continue
             early = self._begin_at() - time.perf_counter()
             command = self.commands.take(min(max(early, 0.0), 0.1))

@@ -51,20 +51,21 @@ class Panel:
         from viser import Icon
 
         self._gui, self._browser, self._session, self._icon = browser.server.gui, browser, session, Icon
-        self._used, self._was_paused = 0.0, False
-        """When somebody used a control last [s], and whether it was paused when the status was last told."""
+        self._used = 0.0
+        """When somebody used a control last [s]."""
         self._mirrors: list[tuple[Any, Callable[[Session], object]]] = []
         """Controls, and the value that each shows of the session."""
         self.look = Look()
         self._plotted: list[tuple[float, dict[str, float]]] = []
         gui = self._gui
-        gui.configure_theme(
-            show_logo=False, show_share_button=False, brand_color=(42, 127, 184), control_width="medium"
-        )
+        gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(42, 127, 184))
+        # Next to the picture and not over it: nobody walks behind it.
+        gui.main_panel.dock_right()
         gui.set_panel_label("dropsim")
         self._status = gui.add_markdown("Starting.")
-        # The page reads it, for its title and address.
-        self._mirror(gui.add_text("dropsim scene", "", visible=False), lambda s: _scenario(s) or "")
+        # The page reads it, for its title and address, and to show that it is paused.
+        state = gui.add_text("dropsim scene", "", visible=False)
+        self._mirror(state, lambda s: f"{_scenario(s) or ''}{' paused' if s.paused else ''}")
         with gui.add_folder("Time"):
             self._add_time(session.seconds)
         tabs = gui.add_tab_group()
@@ -265,10 +266,8 @@ class Panel:
         share = 100 * status.late / max(1, status.frames)
         watching = self._browser.watching
         self._status.content = f"**{shot.time:.1f} s** · late frames {share:.1f} % · watching {watching}"
-        if status.paused != self._was_paused:
-            self._was_paused = status.paused
-            self._pause.label = "Play" if status.paused else "Pause"
-            self._pause.icon = self._icon.PLAYER_PLAY if status.paused else self._icon.PLAYER_PAUSE
+        self._pause.label = "Play" if status.paused else "Pause"
+        self._pause.icon = self._icon.PLAYER_PLAY if status.paused else self._icon.PLAYER_PAUSE
         if time.monotonic() - self._used > FOLLOW_AFTER:
             self._follow()
 

@@ -6,9 +6,11 @@ import errno
 import functools
 import gzip
 import importlib.resources
+import importlib.util
 import io
 import json
 import logging
+import math
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +28,8 @@ LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 BUSY = "port {port} is in use: choose another with --port, or --port 0 for any that is free"
 CLOSE_TIMEOUT = 1.0
 """Time for a browser to answer a goodbye [s]; a silent one would otherwise hold up the end of the app by 10 s."""
+MAX_TEXT = 50_000
+"""Characters that a browser may write into a control."""
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32' fill='none' stroke='%232a7fb8' "
     "stroke-width='4' stroke-linecap='round'%3E%3Ccircle cx='20' cy='6' r='3'/%3E"
@@ -36,11 +40,9 @@ ICON = (
 
 def start_server(host: str, port: int) -> "viser.ViserServer":
     """Start viser at exactly this host and port, silently, and without public share links."""
-    try:
-        import viser
-    except ImportError as error:
-        raise ValueError("the browser app needs viser: run `pip install 'dropsim[app]'`") from error
     refuse_busy(host, port)
+    import viser
+
     with contextlib.redirect_stdout(io.StringIO()), _our_page(host in LOCAL_HOSTS):
         server = viser.ViserServer(host=host, port=port, label="dropsim", verbose=False)
     if port not in (0, server.get_port()):
@@ -127,22 +129,44 @@ def is_own_page(headers: Mapping[str, str], *, local: bool) -> bool:
 
 
 def _accept_values_only(connection: Any) -> None:  # noqa: ANN401, viser's server or one of its connections
-    """Let browsers set a control's value and no other property; viser itself would allow any."""
-    from viser._messages import GuiUpdateMessage
+    """Let browsers set a control's value to another of its kind, and nothing else; viser itself would take any.
 
-    def checked(handler: Callable[..., Any]) -> Callable[..., Any]:
+    Files are refused whole: nothing here takes one, and viser would keep them all.
+    """
+    from viser._messages import FileTransferPart, FileTransferStartUpload, GuiUpdateMessage
+
+    def checked(handler: Any) -> Callable[..., Any]:  # noqa: ANN401, a method of viser's
+        controls = handler.__self__._gui_input_handle_from_uuid
+
         async def handle(client_id: Any, message: Any) -> None:  # noqa: ANN401
-            if isinstance(message.updates, dict) and set(message.updates) <= {"value"}:
+            control = controls.get(message.uuid)
+            updates = message.updates if isinstance(message.updates, dict) else {"?": None}
+            if control is not None and set(updates) <= {"value"} and is_alike(updates.get("value"), control.value):
                 await handler(client_id, message)
 
         return handle
 
-    handlers = connection._incoming_handlers[GuiUpdateMessage]
-    handlers[:] = map(checked, handlers)
+    handlers = connection._incoming_handlers
+    handlers[GuiUpdateMessage][:] = map(checked, handlers[GuiUpdateMessage])
+    for kind in (FileTransferStartUpload, FileTransferPart):
+        handlers.pop(kind, None)
+
+
+def is_alike(new: object, old: object) -> bool:
+    """Tell whether a value is of another's kind: a finite number, a text of bounded length, a switch, or such a pair."""
+    if isinstance(old, tuple):
+        return isinstance(new, list | tuple) and len(new) == len(old) and all(map(is_alike, new, old))
+    if isinstance(old, bool) or isinstance(new, bool):
+        return isinstance(old, bool) and isinstance(new, bool)
+    if isinstance(old, int | float):
+        return isinstance(new, int | float) and math.isfinite(new)
+    return isinstance(new, str) and isinstance(old, str) and len(new) <= MAX_TEXT
 
 
 def refuse_busy(host: str, port: int) -> None:
-    """Try the port first: viser itself would silently take the next one, or wait forever for an unknown host."""
+    """Try the port before long work: viser would silently take the next one, or wait forever for an unknown host."""
+    if importlib.util.find_spec("viser") is None:
+        raise ValueError("the browser app needs viser: run `pip install 'dropsim[app]'`")
     if not 0 <= port <= 65535:
         raise ValueError(f"a port is a number from 0 to 65535, not {port}")
     try:

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.apps.viewer.steering import CROUCHING, JUMPING, BoxGrab, GoTo, Grab, Walk, steering_inputs
+from dropsim.apps.viewer.steering import CROUCHING, JUMPING, BoxGrab, Goal, Grab, steering_inputs
 from dropsim.control.planner import Planner
 from dropsim.motion.motion import Event, Motion
 from dropsim.physics.contact import Plane
 from dropsim.physics.step import Report, Simulator, StepInputs, stack_frames
 from dropsim.priors.prior import Prior, State
 from dropsim.priors.recording import ClipPrior
-from dropsim.scene import Box, Element, Follow, Ground, Scene, SceneContext, Solid, StiffJoint, World
+from dropsim.scene import Box, Element, Follow, Ground, Rollout, Scene, SceneContext, Solid, StiffJoint, World
 from dropsim.scene.element import height_of, interpolated
 from dropsim.scene.files import Setup
 from dropsim.scene.loose import is_loose
@@ -35,6 +35,10 @@ TILT_RATE = 15.0
 """[degrees/s]"""
 MOST_EVENTS, MOST_ADDED = 1000, 100
 """Events and perturbations since the start that are remembered."""
+Way = tuple[int, float, float, float, bool]
+"""A person who is told to go at a velocity, or (False) is let go: person, time [s] and velocity [m/s]."""
+CHANGED, AT_ONCE = 0.1, 1000.0
+"""Change of a velocity that is remembered [m/s], and the acceleration of people who are told one [m/s^2]."""
 PARTS = ("contact", "range_of_motion", "kinematic", "correct")
 """Options of the simulator that can be switched off; without the kinematic energy people are ragdolls."""
 LIVE_PLANNER = Planner(num_rollouts=16, horizon=10, every=5)
@@ -54,14 +58,14 @@ class Shot:
     report: Report | None
     """Report of the step that led here; the start has none."""
     ground: Plane
-    spheres: Mapping[int, Solid]
-    """Balls and obstacles, by a number that stays from frame to frame."""
-    solids: Mapping[int, Solid]
-    """Boxes, ramps, stairs and other solid objects, by a number that stays from frame to frame."""
+    objects: Mapping[int, Solid]
+    """Balls, boxes, ramps and everything else that is there, by a number that stays from frame to frame."""
     pulls: tuple[tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]], ...]
     """Points where hands hold something [m], and their forces [N]."""
     goals: tuple[tuple[float, float], ...]
-    """Places that people are sent to [m]."""
+    """Places that people are sent to and have not reached [m]."""
+    steered: tuple[int, ...] = ()
+    """People who are told something."""
 
     @property
     def values(self) -> dict[str, float]:
@@ -73,14 +77,12 @@ class Shot:
 
 
 @dataclass(frozen=True, eq=False)
-class Recording:
+class Recording(Rollout):
     """The last half minute, to be written to files."""
 
-    motions: tuple[Motion, ...]
-    ghost: Motion | None
+    ghost: Motion | None = None
     """Ghost of the first person."""
-    shots: tuple[Shot, ...]
-    setup: Setup
+    setup: Setup = field(default_factory=Setup)
     """The scene from its start."""
 
 
@@ -113,17 +115,17 @@ class Session:
     opening: Simulator | None = field(default=None, init=False)
     """Simulator that follows a recording, if the scene starts with one."""
     prior_name: str = field(default="", init=False)
-    """Name of the prior that was chosen among `priors`, or of the first."""
+    """Name of the present prior: the scene's own, or else the one that was chosen among `priors`."""
+    chosen: str = field(default="", init=False)
+    """Name of the prior of scenes that have none of their own."""
     off: frozenset[str] = field(default=frozenset(), init=False)
     """Parts of the simulator that are switched off, out of PARTS: the paper's ablations."""
-    goals: Mapping[int, Walk | GoTo] = field(default_factory=dict, init=False)
+    goals: Mapping[int, Goal] = field(default_factory=dict, init=False)
     """Goals of people who are steered."""
     crouched: frozenset[int] = field(default=frozenset(), init=False)
     """People who are told to crouch."""
     jumping: Mapping[int, float] = field(default_factory=dict, init=False)
     """People who are told to jump, and the time until which they try [s]."""
-    stiff: bool = field(default=False, init=False)
-    """Makes everybody's right knee stiff."""
     tilt: tuple[float, float] = field(default=(0.0, 0.0), init=False)
     """Target roll about +y and pitch about +x [degrees]."""
     ghost: bool = field(default=False, init=False)
@@ -140,26 +142,24 @@ class Session:
 
     def __post_init__(self) -> None:
         self.setup = replace(self.setup, simulator=self.simulator.options)
-        self.prior_name = next(iter(self.priors), "")
+        self.prior_name = self.chosen = next(iter(self.priors), "")
         self.restart()
 
     def restart(self) -> None:
         """Start again with the same random numbers. Settings, boxes and ice stay; pushes, balls and obstacles go."""
         self.grabs, self.jumping, self.looking, self.cut = {}, {}, None, None
         people = range(len(self.scene.people))
-        self.goals = {i: goal for i, goal in self.goals.items() if i in people and isinstance(goal, Walk)}
+        self.goals = {i: goal for i, goal in self.goals.items() if i in people and goal.place is None}
         self.crouched = self.crouched.intersection(people)
         self.items = tuple(Item(element) for element in self.scene.elements)
         self.events, self.added = tuple[Event, ...](), tuple[Element[Any], ...]()
+        self.ways: tuple[Way, ...] = ()
         self.ground: Ground = self.scene.ground
         self._build()
         self._rng, self._ghosts_rng = (self.world.streams(self.setup.seed) for _ in range(2))
         self.now = self.start = self.world.start(self.setup.seed)
         self._ghosts = self._ghosts_world.start_from(self.start.people) if self.ghost else None
         self._shots = deque[Shot]((self._shot(None, ()),), maxlen=max(2, round(self.seconds * self.fps)))
-        self.stiffness = tuple(StiffJoint(person=i) for i in people if self.stiff)
-        if self.stiffness:
-            self.rebuild([*self.items, *map(Item, self.stiffness)])
         if self.tilt != (0.0, 0.0):
             self.tilt_ground()
 
@@ -174,6 +174,7 @@ class Session:
         heights = dict.fromkeys(self.crouched, CROUCHING) | dict.fromkeys(self.jumping, JUMPING)
         if self.goals or heights:
             steered = [steering_inputs(self.goals, heights, people, self.prior)]
+        self._note_ways()
         pulled = [StepInputs(forces=grab.forces(people.x, people.v)) for grab in hands]
         now, report = self.world.step(self.now, self._rng, also=[*pulled, *steered])
         pelvis = now.people.x[:, 0]
@@ -225,31 +226,60 @@ class Session:
         """The ground."""
         return self.world.ground(self.now, self.time)
 
+    @property
+    def stiff(self) -> bool:
+        """True if somebody's knee is stiff."""
+        return any(isinstance(element, StiffJoint) for element in self.scene.elements)
+
     # --- recording
 
     def recording(self) -> Recording:
         """Return the buffer, or the part that was cut out, as motions whose time starts at zero, and the scene.
 
-        The scene has what was done since the start; hands and steering are left out.
+        The scene has what was done since the start; hands are left out.
         """
         first, last = self.cut or (0, len(self._shots) - 1)
         shots = self.shots[first : last + 1]
+        begin, end = shots[0].time, shots[-1].time
         reports = [shot.report for shot in shots[1:] if shot.report is not None]
         everybody = stack_frames(self.simulator, [shot.people for shot in shots], reports)
         motions = []
         for i in range(len(self.scene.people)):
-            noted = (*self.scene.events_of(i), *self.events)
-            noted = [event for event in noted if shots[0].time <= event.start <= shots[-1].time]
-            events = tuple(replace(event, start=event.start - shots[0].time) for event in noted)
-            motions.append(replace(_person(everybody, i), events=events))
+            events = [event for event in (*self.scene.events_of(i), *self.events) if begin <= event.start <= end]
+            moved = tuple(replace(event, start=event.start - begin) for event in events)
+            motions.append(replace(_person(everybody, i), events=moved))
         ghosts = [shot.ghosts for shot in shots if shot.ghosts is not None]
         ghost = _person(stack_frames(self.simulator, ghosts, ()), 0) if ghosts else None
-        return Recording(tuple(motions), ghost, shots, self.played_setup())
+        ground = Plane.stacked([shot.ground for shot in shots])
+        return Recording(tuple(motions), _over_time(shots), ground, ghost=ghost, setup=self.played_setup())
 
     def played_setup(self) -> Setup:
-        """Return the scene with what was done since the start, to be written to a file."""
-        scene = replace(self.scene, elements=(*self.scene.elements, *self.added))
-        return replace(self.setup, scene=scene, simulator=self.world.simulator.options)
+        """Return the scene with what was done since the start and how long ago that is, to be written to a file."""
+        elements, seconds = (*self.scene.elements, *self.added), round(self.time, 3) or self.setup.seconds
+        people = sorted({way[0] for way in self.ways})
+        others = tuple(e for e in elements if not (isinstance(e, Follow) and e.person in people))
+        led = tuple(Follow(self._rows(i), acceleration=AT_ONCE, person=i) for i in people)
+        scene = replace(self.scene, elements=(*others, *led))
+        return replace(self.setup, scene=scene, simulator=self.world.simulator.options, seconds=seconds)
+
+    def _note_ways(self) -> None:
+        """Remember the velocities that people are told to go at, and those at which they are let go."""
+        x, v, last = self.now.people.x[:, 0, :2], self.now.people.v[:, 0, :2], {way[0]: way for way in self.ways}
+        for i in sorted({*self.goals, *(person for person, way in last.items() if way[-1])}):
+            told = i in self.goals
+            velocity = self.goals[i].velocity(x[i]) if told else v[i]
+            if i not in last or last[i][-1] != told or np.abs(velocity - last[i][2:4]).max() > CHANGED:
+                self.ways = (*self.ways[1 - MOST_EVENTS :], (i, self.time, *velocity.round(2).tolist(), told))
+
+    def _rows(self, person: int) -> tuple[tuple[float, float, float], ...]:
+        """Return times and velocities of somebody who was steered; before that they went as they did."""
+        rows = [(round(time, 3), x, y) for i, time, x, y, _ in self.ways if i == person]
+        if rows[0][0] == 0.0:
+            return tuple(rows)
+        before = [shot for shot in self._shots if shot.time <= rows[0][0]] or [self._shots[0]]
+        way = before[-1].people.x[person, 0, :2] - self.start.people.x[person, 0, :2]
+        x, y = (way / max(before[-1].time, 1 / self.fps)).round(2).tolist()
+        return ((0.0, x, y), *rows)
 
     def note(self, name: str, duration: float = 0.0) -> None:
         """Add an event to the recording."""
@@ -316,27 +346,35 @@ class Session:
 
     def show_objects(self) -> None:
         """Let the newest frame show objects that were put there or taken away, also while time stands still."""
-        self._shots[-1] = replace(self._shots[-1], solids=self.solids())
+        self._shots[-1] = replace(self._shots[-1], objects=self.objects())
 
     def _shot(self, report: Report | None, pulls: tuple[tuple[np.ndarray, np.ndarray], ...]) -> Shot:
-        goals = tuple((goal.x, goal.y) for goal in self.goals.values() if isinstance(goal, GoTo))
+        people, places = self.now.people, self.now.people.x[:, 0, :2]
+        goals = tuple(g.place for i, g in self.goals.items() if g.place is not None and g.velocity(places[i]).any())
         ghosts = None if self._ghosts is None else self._ghosts.people
-        seen = self.plane, self._spheres(), self.solids()
-        return Shot(self.now.frame, self.time, self.now.people, ghosts, report, *seen, pulls, goals)
+        steered = tuple(sorted({*self.goals, *self.crouched, *self.jumping}))
+        seen = self.plane, self.objects()
+        return Shot(self.now.frame, self.time, people, ghosts, report, *seen, pulls, goals, steered)
 
-    def solids(self) -> dict[int, Solid]:
-        """Return the solid objects, by number."""
-        return {key: solid for key, solid in self._objects().items() if not solid.radius}
-
-    def _spheres(self) -> dict[int, Solid]:
-        return {key: solid for key, solid in self._objects().items() if solid.radius and solid.there}
-
-    def _objects(self) -> dict[int, Solid]:
+    def objects(self) -> dict[int, Solid]:
+        """Return everything but people that is there, by number."""
         shown = {}
         for item, memory in zip(self.items, self.now.memories, strict=True):
             for k, solid in enumerate(item.element.solids(memory)):
-                shown[MAX_PARTS * item.key + k] = solid
+                if solid.there:
+                    shown[MAX_PARTS * item.key + k] = solid
         return shown
+
+
+def _over_time(shots: Sequence[Shot]) -> tuple[Solid, ...]:
+    """Return every object on its path."""
+    objects = []
+    for key, solid in {key: solid for shot in shots for key, solid in shot.objects.items()}.items():
+        gone = replace(solid, centre=np.full(3, np.nan))
+        track = [shot.objects.get(key, gone) for shot in shots]
+        centre, rotation = (np.stack([getattr(one, name) for one in track]) for name in ("centre", "rotation"))
+        objects.append(replace(solid, centre=centre, rotation=rotation))
+    return tuple(objects)
 
 
 def _person(everybody: Motion, person: int) -> Motion:

@@ -99,41 +99,27 @@ def _limited(vector: Float[np.ndarray, "3"], longest: float) -> Float[np.ndarray
 
 
 @dataclass(frozen=True)
-class Walk:
-    """A velocity to go at."""
+class Goal:
+    """A velocity to go at, or a place to go to and to stand at."""
 
     speed: float = WALKING
     """[m/s]"""
     direction: float = 0.0
     """Counterclockwise from +y, where people face at the start [degrees]."""
+    place: tuple[float, float] | None = None
+    """Place to go to [m], whatever the direction."""
 
-    def velocity(self, place: Float[np.ndarray, "2"]) -> Float[np.ndarray, "2"]:
-        """World [m/s]."""
-        del place
-        angle = math.radians(self.direction + 90.0)
-        return self.speed * np.array([math.cos(angle), math.sin(angle)])
-
-
-@dataclass(frozen=True)
-class GoTo:
-    """A place to go to and to stand at."""
-
-    x: float
-    """World [m]."""
-    y: float
-    speed: float = WALKING
-    """[m/s]"""
-
-    def velocity(self, place: Float[np.ndarray, "2"]) -> Float[np.ndarray, "2"]:
-        """World [m/s]; slower when nearly there."""
-        way = np.array([self.x, self.y]) - place
+    def velocity(self, here: Float[np.ndarray, "2"]) -> Float[np.ndarray, "2"]:
+        """Return the velocity from a place on, in the world [m/s]; slower when nearly there."""
+        if self.place is None:
+            angle = math.radians(self.direction + 90.0)
+            return self.speed * np.array([math.cos(angle), math.sin(angle)])
+        way = np.array(self.place) - here
         far = float(np.linalg.norm(way))
         return self.speed * min(1.0, max(far, 0.5) / SLOWING) * way / far if far > ARRIVED else np.zeros(2)
 
 
-def steering_inputs(
-    goals: Mapping[int, Walk | GoTo], heights: Mapping[int, float], people: State, prior: Prior
-) -> StepInputs:
+def steering_inputs(goals: Mapping[int, Goal], heights: Mapping[int, float], people: State, prior: Prior) -> StepInputs:
     """Return the intents of steered people; `heights` are those of the pelvis that some people want [m]."""
     num = len(people.x)
     velocity, height, led = np.full((num, 2), np.nan), np.full(num, np.nan), np.zeros(num, dtype=np.bool_)
@@ -174,9 +160,14 @@ def aimed(
     return place, (aim + last * pace - place) / last + np.array([0.0, 0.0, 0.5 * GRAVITY * last])
 
 
-def first_hit(solids: Mapping[int, Solid], origin: Point, way: Point) -> int | None:
-    """Return the key of the solid that a ray meets first (Moeller and Trumbore 1997); None if it meets none."""
-    nearest, key_of_nearest = math.inf, None
+def first_hit(
+    solids: Mapping[int, Solid], origin: Sequence[float], way: Sequence[float] | np.ndarray, farthest: float = math.inf
+) -> int | None:
+    """Return the key of the solid that a ray meets first (Moeller and Trumbore 1997); None if it meets none.
+
+    `farthest` is the end of the ray, in multiples of `way`.
+    """
+    nearest, key_of_nearest = farthest, None
     for key, solid in solids.items():
         a, b, c = (solid.vertices @ solid.rotation.T + solid.centre)[solid.faces.T]
         ab, ac, ao = b - a, c - a, np.array(origin) - a

@@ -32,8 +32,6 @@ SAMPLES = (16, 64, 256)
 MOST_CANDIDATES = 65536
 """Candidates of one step beyond which a size is left out: their frames alone take two hundred megabytes."""
 MOST_RUNS = 2000
-MUJOCO_STEP = 0.002
-"""Time step of MuJoCo's humanoid [s]."""
 STAGES = ("prior", "aim", "iterate", "balance", "settle", "pose", "explain")
 """Parts of a step."""
 FIRST_RUN = """
@@ -181,31 +179,31 @@ def first_run_seconds() -> tuple[float, float, float]:
 
 
 def mujoco_rates(seconds: float) -> dict[str, float] | None:
-    """Return the simulated seconds per processor second of MuJoCo's humanoid, by integrator; it flails at random.
+    """Return the simulated seconds per processor second of Gymnasium's humanoids in MuJoCo; they flail at random.
 
-    None without MuJoCo or Gymnasium, which has the model.
+    Each is measured at the time step and with the integrator of its own file, and it is physics alone. None without
+    MuJoCo or Gymnasium, which has the models.
     """
     if importlib.util.find_spec("mujoco") is None or importlib.util.find_spec("gymnasium") is None:
         return None
     import mujoco  # pyright: ignore[reportMissingImports]
 
-    model_file = importlib.resources.files("gymnasium") / "envs" / "mujoco" / "assets" / "humanoid.xml"
-    if not model_file.is_file():
-        return None
-    rates, rng = dict[str, float](), np.random.default_rng(0)
-    for name in ("RK4", "implicitfast"):
-        model = mujoco.MjModel.from_xml_string(model_file.read_text())
-        model.opt.timestep = MUJOCO_STEP
-        model.opt.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{name.upper()}")
-        data = mujoco.MjData(model)
+    folder, rates, rng = importlib.resources.files("gymnasium"), dict[str, float](), np.random.default_rng(0)
+    for name in ("humanoid", "humanoidstandup"):
+        file = folder / "envs" / "mujoco" / "assets" / f"{name}.xml"
+        if not file.is_file():
+            continue
+        model = mujoco.MjModel.from_xml_string(file.read_text())
+        data, integrator = mujoco.MjData(model), mujoco.mjtIntegrator(model.opt.integrator).name.removeprefix("mjINT_")
 
         def second(model: Any = model, data: Any = data) -> None:  # noqa: ANN401
-            for i in range(round(1 / MUJOCO_STEP)):
+            for i in range(round(1 / model.opt.timestep)):
                 if i % 10 == 0:
                     data.ctrl[:] = rng.uniform(-0.4, 0.4, model.nu)
                 mujoco.mj_step(model, data)
 
-        rates[name] = 1.0 / Timing.of(_times([second], seconds)[0]).processor
+        label = f"{name}.xml, {integrator} at {1000 * model.opt.timestep:g} ms"
+        rates[label] = 1.0 / Timing.of(_times([second], seconds)[0]).processor
     return rates
 
 
