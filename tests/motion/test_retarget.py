@@ -18,7 +18,7 @@ from dropsim.motion import cmu
 from dropsim.motion.bvh import Y_TO_Z_UP, BvhFile, Rig, RigMotion, read_bvh
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import read_motion
-from dropsim.motion.retarget import known_rig_maps, match_rig, match_source, plain, read_rig_map, retarget
+from dropsim.motion.retarget import known_rig_maps, match_rig, match_source, plain, read_rig_map, retarget, spellings
 from dropsim.motion.synthetic import stepping_clip
 
 SKELETON = Skeleton.adult()
@@ -718,29 +718,24 @@ def knee(value: str) -> str:
         (toml(ODD) + 'tail = "Tail"\n', "there is no joint 'tail': use one of pelvis"),
         (toml(ODD) + '[rotations]\ntail = "Tail"\n', "there is no joint 'tail'"),
         (toml({k: v for k, v in ODD.items() if k != "left_knee"}), "says nothing of left_knee$"),
-        ("scale = 2\n" + toml(ODD), "unknown key 'scale'"),
-        ("joints = 3\n", "joints should be a table"),
-        ('joints = ["pelvis"]\n', "joints should be a table"),
-        ("repair = 3\n" + toml(ODD), "repair should be 'cmu'"),
-        ('repair = "all"\n' + toml(ODD), "repair should be 'cmu'"),
-        ('up = "w"\n' + toml(ODD), "up should be x, y or z, not 'w'"),
-        ("unit = -1\n" + toml(ODD), "unit should be a positive number"),
-        ("only_with = 3\n" + toml(ODD), "only_with should be"),
-        (toml(ODD) + "[standing]\nHips = [1, 2]\n", "Hips should be three angles"),
-        (toml(ODD) + "[standing]\nHips = [1, 2, inf]\n", "Hips should be three angles"),
-        (toml(ODD) + "[rotations]\nhead = 3\n", "head should be a joint's name"),
-        *((knee(value), "left_knee should be a joint's name") for value in ("4", "[]", '["a", 4]')),
+        ("scale = 2\n" + toml(ODD), "unknown field `scale`"),
+        ("joints = 3\n", "joints: Expected `object`"),
+        ('joints = ["pelvis"]\n', "joints: Expected `object`"),
+        ("repair = 3\n" + toml(ODD), "repair: "),
+        ('repair = "all"\n' + toml(ODD), "repair: "),
+        ('up = "w"\n' + toml(ODD), "up: "),
+        ("unit = -1\n" + toml(ODD), "unit: "),
+        ("only_with = 3\n" + toml(ODD), "only_with: "),
+        (toml(ODD) + "[standing]\nHips = [1, 2]\n", "standing.Hips: "),
+        (toml(ODD) + "[standing]\nHips = [1, 2, inf]\n", "standing.Hips: "),
+        (toml(ODD) + "[rotations]\nhead = 3\n", "rotations.head: .*a joint's name"),
+        *((knee(value), "joints.left_knee: .*a joint's name") for value in ("4", "[]", '["a", 4]')),
         *(
-            (knee(f"{{ between = {between}, share = {share} }}"), "left_knee should be")
-            for between, share in (
-                ('["a"]', 0.5),
-                ('["a", 1]', 0.5),
-                ('["a", "b"]', '"x"'),
-                ('["a", "b"]', "true"),
-                ('["a", "b"]', "nan"),
-            )
+            (knee(f"{{ between = {between}, share = {share} }}"), "joints.left_knee: ")
+            for between in ('["a"]', '["a", 1]', '["a", "b"]')
+            for share in ('"x"', "true", "nan")
         ),
-        (knee('{ between = ["a", "b"] }'), "left_knee should be"),
+        (knee('{ between = ["a", "b"] }'), "joints.left_knee: "),
     ],
 )
 def test_mistakes_in_a_map_are_a_sentence(tmp_path: Path, text: str | bytes, message: str):
@@ -767,7 +762,7 @@ def test_every_map_of_the_package_names_both_sides_alike():
 
     for rig_map in known_rig_maps():
         for joint, source in rig_map.joints.items():
-            assert rig_map.joints[mirrored(joint)].names == tuple(map(mirrored, source.names)), (rig_map.name, joint)
+            assert spellings(rig_map.joints[mirrored(joint)]) == tuple(map(mirrored, spellings(source))), rig_map.name
 
 
 # --- CMU's conversion
@@ -1036,7 +1031,7 @@ def test_the_command_writes_a_map_that_can_be_used(tmp_path: Path, capsys: pytes
     assert main(["rig", str(tmp_path / "odd.bvh"), "--save", str(tmp_path / "map.toml")]) == 0
     assert "| left_hip | A足 |" in capsys.readouterr().out
     saved = read_rig_map(tmp_path / "map.toml")
-    assert saved.joints["right_wrist"].names == ("B手首",)
+    assert saved.joints["right_wrist"] == "B手首"
     assert main(["rig", str(tmp_path / "odd.bvh"), "--rig", str(tmp_path / "map.toml")]) == 0
     assert "a person of 1." in capsys.readouterr().out
     motion = retarget(read_bvh(tmp_path / "odd.bvh"), SKELETON, rig_map=saved).motion

@@ -146,23 +146,22 @@ class _Lines:
         """Return plain numbers."""
         if len(words) != count:
             raise self.error(f"{len(words)} values instead of the {count} of {what}")
-        text = "".join(words)
-        try:
-            values = np.array([float(word) for word in words])
-        except ValueError:
-            values = np.array(math.nan)
-        if text.isascii() and "_" not in text and (np.abs(values) <= MAX_VALUE).all():
-            return values
-        hint = ", with a decimal point instead of the comma" if "," in text else ""
-        raise self.expected(f"plain numbers as {what}{hint}", [word for word in words if not _is_number(word)][:1])
+        values = _plain_numbers(words)
+        if values is None:
+            wrong = [word for word in words if _plain_numbers([word]) is None][:1]
+            hint = ", with a decimal point instead of the comma" if "," in wrong[0] else ""
+            raise self.expected(f"plain numbers as {what}{hint}", wrong)
+        return values
 
 
-def _is_number(word: str) -> bool:
-    """Tell whether a word is a number of a sane size; 1_000 and other scripts' digits are none in a BVH file."""
+def _plain_numbers(words: list[str]) -> np.ndarray | None:
+    """Return numbers of a sane size, or None; 1_000 and other scripts' digits are none in a BVH file."""
+    text = "".join(words)
     try:
-        return word.isascii() and "_" not in word and abs(float(word)) <= MAX_VALUE
+        values = np.array([float(word) for word in words])
     except ValueError:
-        return False
+        return None
+    return values if text.isascii() and "_" not in text and (np.abs(values) <= MAX_VALUE).all() else None
 
 
 _CHANNELS = tuple(f"{axis}{kind}" for kind in ("position", "rotation") for axis in "xyz")
@@ -245,7 +244,7 @@ def read_bvh(path: str | Path) -> RigMotion:
             raise lines.error(f"{count} frames are too many to hold in memory: cut the recording into pieces")
         words = lines.next("'Frame Time:'")
         match = _FRAME_TIME.fullmatch(" ".join(words))
-        if not (match and _is_number(match[1]) and FRAME_TIMES[0] <= float(match[1]) <= FRAME_TIMES[1]):
+        if not match or _plain_numbers([match[1]]) is None or not FRAME_TIMES[0] <= float(match[1]) <= FRAME_TIMES[1]:
             raise lines.expected("'Frame Time:' and seconds, such as 0.0333333 for 30 Hz", words)
         rows: list[np.ndarray] = []
         for frame in range(count):

@@ -4,26 +4,25 @@ import functools
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.rotations import apply, rotmat_to_rotvec, rotvec_to_rotmat, swing, transpose
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS, Skeleton, joint_index
-from dropsim.files.names import suggestion
+from dropsim.files.atomic import errors_of
 from dropsim.motion import cmu
 from dropsim.motion.bvh import Y_TO_Z_UP, Rig, RigMotion
 from dropsim.motion.motion import Motion
 from dropsim.motion.structure import SURE, find_person, leftness
 
-OPTIONAL = frozenset(
-    ("spine1", "spine2", "spine3", "left_foot", "right_foot", "neck", "left_collar", "right_collar", "head")
-)
+OPTIONAL = frozenset(name for name in JOINTS if re.match("spine|neck|head|.*foot|.*collar", name))
 """Joints that a rig may lack; they then move with their parent."""
 
 MAX_MAP_BYTES = 1_000_000
@@ -36,39 +35,45 @@ AXES = {"x": np.roll(np.eye(3), 1, axis=1), "y": Y_TO_Z_UP, "z": np.eye(3)}
 BVH_UP = "y"
 """Vertical axis of most BVH files, for rigs that tell none."""
 
-
-@dataclass(frozen=True)
-class Source:
-    """Place of one of our joints in a source rig: at a joint, or part of the way between two."""
-
-    names: tuple[str, ...]
-    """Accepted spellings, the first that the rig has; for a point between two joints, exactly those two."""
-    share: float | None = None
-    """Share of the way from the first to the second joint."""
+Number = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
+Names = str | Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+"""Spellings of a joint's name; the first that a rig has counts."""
 
 
-@dataclass(frozen=True)
-class RigMap:
-    """Source joints that drive ours."""
+class Between(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A place between two joints of a rig."""
 
-    name: str
-    joints: Mapping[str, Source]
+    between: tuple[str, str]
+    share: Number
+    """Share of the way from the first to the second."""
+
+
+class RigMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Source joints that drive ours; a map file has these fields but for the name."""
+
+    joints: Mapping[str, Names | Between]
     """Positions in the reference pose."""
-    rotations: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rotations: Mapping[str, Names] = {}
     """Joints of the orientations that do not come from the joint of the position."""
-    repair: str = ""
-    """A known conversion's faults to mend first; only `cmu` is known."""
-    up: str | None = None
+    repair: Literal["", "cmu"] = ""
+    """A known conversion's faults to mend first."""
+    up: Literal["x", "y", "z"] | None = None
     """Vertical axis of all files on this rig; None where they differ."""
-    unit: float | None = None
+    unit: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
     """Metres per unit of all files on this rig; None where they differ."""
-    only_with: tuple[str, ...] = ()
+    only_with: Names = ()
     """Joints that tell this rig from others of similar names; without them the map is not tried."""
-    lengths: Mapping[str, float] = field(default_factory=dict)
+    lengths: Mapping[str, Number] = {}
     """Lengths of bones by which to tell it from rigs of the same names, in the file's unit, to three decimals."""
-    standing: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    standing: Mapping[str, tuple[Number, Number, Number]] = {}
     """Global orientations of the file's joints in a standing pose, as rotation vectors [degrees], where the zero pose
     is none."""
+    name: str = ""
+
+
+def spellings(names: Names | Between) -> tuple[str, ...]:
+    """Return the names of joints in an entry of a map."""
+    return (names,) if isinstance(names, str) else names.between if isinstance(names, Between) else names
 
 
 _PREFIX = re.compile(r"^(def[-_]|org[-_]|bip\d+[-_ ]|[mf]_avg_)")
@@ -87,7 +92,8 @@ def read_rig_map(path: Path) -> RigMap:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not a TOML file: {error}") from None
-    return _parse_rig_map(str(path), table)
+    with errors_of(path):
+        return _parse_rig_map(str(path), table)
 
 
 _KNOWN = (
@@ -103,115 +109,62 @@ def known_rig_maps() -> tuple[RigMap, ...]:
     return tuple(_parse_rig_map(name, tomllib.loads(text)) for name, text in texts.items())
 
 
-def _number(value: Any) -> float:  # noqa: ANN401 - TOML
-    if isinstance(value, bool) or not math.isfinite(value):
-        raise ValueError
-    return float(value)
-
-
-def _positive(value: Any) -> float:  # noqa: ANN401 - TOML
-    if not _number(value) > 0:
-        raise ValueError
-    return float(value)
-
-
-def _names(value: object) -> tuple[str, ...]:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise ValueError
-    return tuple(names)
-
-
-def _source(value: Any) -> Source:  # noqa: ANN401 - TOML
-    if not isinstance(value, Mapping):
-        return Source(_names(value))
-    first, second = _names(value["between"])
-    return Source((first, second), _number(value["share"]))
-
-
-def _angles(value: Any) -> tuple[float, float, float]:  # noqa: ANN401 - TOML
-    x, y, z = map(_number, value)
-    return x, y, z
-
-
-_TABLES: Mapping[str, tuple[Callable[[Any], Any], str]] = {
-    "joints": (_source, "a joint's name, a list of names, or { between = [A, B], share = 0.5 }"),
-    "rotations": (_names, "a joint's name or a list of names"),
-    "lengths": (_number, "a number"),
-    "standing": (_angles, "three angles, a rotation vector in degrees"),
-}
-"""Parsers of the entries of a map's tables, and their forms in words."""
-_VALUES: Mapping[str, tuple[Callable[[Any], Any], str]] = {
-    "repair": ({"cmu": "cmu", "": ""}.__getitem__, "'cmu'"),
-    "up": ({axis: axis for axis in AXES}.__getitem__, "x, y or z"),
-    "unit": (_positive, "a positive number of metres"),
-    "only_with": (_names, "a joint's name or a list of names"),
-}
-
-
-def _parsed(name: str, key: str, value: object, parser: tuple[Callable[[Any], Any], str]) -> Any:  # noqa: ANN401
-    try:
-        return parser[0](value)
-    except (ValueError, TypeError, LookupError):
-        raise ValueError(f"{name}: {key} should be {parser[1]}, not {str(value)[:60]!r}") from None
-
-
-def _parse_rig_map(name: str, table: Mapping[str, Any]) -> RigMap:
-    if unknown := sorted(set(table) - {*_TABLES, *_VALUES}):
-        raise ValueError(f"{name}: unknown key {unknown[0]!r}: a map has {', '.join((*_TABLES, *_VALUES))}")
-    entries: dict[str, Any] = {}
+def _parse_rig_map(name: str, table: dict[str, Any]) -> RigMap:
     for key, value in table.items():
-        if key in _VALUES:
-            entries[key] = _parsed(name, key, value, _VALUES[key])
-        elif isinstance(value, Mapping):
-            entries[key] = {joint: _parsed(name, joint, part, _TABLES[key]) for joint, part in value.items()}
-        else:
-            raise ValueError(f"{name}: {key} should be a table")
-    joints = entries.setdefault("joints", {})
-    for joint in (*joints, *entries.get("rotations", ())):
-        if joint not in JOINTS:
-            raise ValueError(f"{name}: there is no joint {joint!r}: {suggestion(joint, JOINTS)}")
-    if missing := [joint for joint in JOINTS if joint not in joints and joint not in OPTIONAL]:
-        raise ValueError(f"{name}: the map says nothing of {', '.join(missing)}")
-    return RigMap(name, **entries)
+        # Entry by entry, so that a fault is reported with its joint.
+        for entry in [{joint: part} for joint, part in value.items()] if isinstance(value, dict) else [value]:
+            where = ".".join((key, *entry)) if isinstance(entry, dict) else key
+            try:
+                msgspec.convert({"joints": {}, key: entry}, RigMap)
+            except msgspec.ValidationError as error:
+                form = "a joint's name, a list of names, or { between = [A, B], share = 0.5 }"
+                raise ValueError(f"{where}: {error}; our joints have {form}") from None
+    rig_map = msgspec.convert({"joints": {}, "name": name} | table, RigMap)
+    for joint in (*rig_map.joints, *rig_map.rotations):
+        joint_index(joint)
+    if missing := [joint for joint in JOINTS if joint not in rig_map.joints and joint not in OPTIONAL]:
+        raise ValueError(f"the map says nothing of {', '.join(missing)}")
+    return rig_map
 
 
-class _Match:
+class Match:
     """A rig map resolved against a rig's joints; what could not be found is in `missing`."""
 
     def __init__(self, rig: Rig, rig_map: RigMap) -> None:
+        """Look up the rig's joints by their plain names."""
         self.rig_map = rig_map
         index = {plain(name): j for j, name in reversed(list(enumerate(rig.names)))}
 
-        def find(names: tuple[str, ...]) -> int | None:
-            return next((index[plain(n)] for n in names if plain(n) in index), None)
+        def find(names: Names) -> int | None:
+            return next((index[plain(name)] for name in spellings(names) if plain(name) in index), None)
 
         lengths = np.linalg.norm(rig.offsets, axis=-1)
-        marks = [(find((name,)), rig_map.lengths.get(name)) for name in (*rig_map.only_with, *rig_map.lengths)]
-        self.has_marks = all(
-            j is not None and (length is None or abs(lengths[j] - length) < 1e-3) for j, length in marks
+        marks = [find(name) for name in (*spellings(rig_map.only_with), *rig_map.lengths)]
+        self.has_marks = None not in marks and all(
+            abs(lengths[find(name)] - length) < 1e-3 for name, length in rig_map.lengths.items()
         )
+        """Whether the rig has the joints and lengths that tell it from others of similar names."""
         self.positions: list[tuple[int, int, float] | None] = []
+        """Places of our joints: a share of the way from one of the rig's joints to another."""
         self.drivers: list[int | None] = []
+        """Joints of the rig that ours turn with."""
         self.missing: list[str] = []
         for joint in JOINTS:
-            source = rig_map.joints.get(joint, Source(()))
-            ends = [find((name,)) for name in source.names] if source.share is not None else [find(source.names)] * 2
+            source = rig_map.joints.get(joint, ())
+            share = source.share if isinstance(source, Between) else 0.0
+            ends = [find(name) for name in (source.between if isinstance(source, Between) else (source, source))]
             ends = [end for end in ends if end is not None]
-            place = (ends[0], ends[1], source.share or 0.0) if len(ends) == 2 else None
+            place = (ends[0], ends[1], share) if len(ends) == 2 else None
             turned, driver = rig_map.rotations.get(joint), place[0] if place else None
             # A joint that has an orientation but no place of its own stays at rest in the reference pose.
-            if turned and (ends or not source.names):
+            if turned and (ends or not source):
                 driver = find(turned)
             self.positions.append(place)
             self.drivers.append(driver)
             if joint not in OPTIONAL and (place is None or driver is None):
-                self.missing.append(f"{joint} ({' or '.join(source.names if place is None else turned or ())})")
-
-    def name_of(self, rig: Rig, joint: str) -> str:
-        """Return the rig's joint at one of ours."""
-        where = self.positions[joint_index(joint)]
-        return rig.names[where[0]] if where else ""
+                self.missing.append(f"{joint} ({' or '.join(spellings(turned or () if place else source))})")
+        self.joints = {j: rig.names[at[0]] for j, at in zip(JOINTS, self.positions, strict=True) if at}
+        """The rig's joint at each of ours that was matched."""
 
     def points(self, positions: Float[np.ndarray, "t n 3"]) -> Float[np.ndarray, "t 22 3"]:
         """Pick our joints out of the rig's; those that it lacks are NaN."""
@@ -235,7 +188,7 @@ def map_by_structure(source: RigMotion, *, sure: bool = True) -> RigMap | None:
     person = find_person(source.rig, offsets, np.concatenate((still, _some_poses(source))))
     if person is None or (sure and person.sides_from == "nothing"):
         return None
-    return RigMap(BY_STRUCTURE, {joint: Source((source.rig.names[j],)) for joint, j in person.joints.items()})
+    return RigMap({joint: source.rig.names[j] for joint, j in person.joints.items()}, name=BY_STRUCTURE)
 
 
 def _zero_pose(source: RigMotion) -> tuple[Float[np.ndarray, "1 n 3"], Float[np.ndarray, "n 3"]]:
@@ -252,13 +205,13 @@ def _some_poses(source: RigMotion) -> Float[np.ndarray, "t n 3"]:
     return moving.positions(moving.global_rotations())
 
 
-def match_source(source: RigMotion, rig_map: RigMap | None = None) -> _Match:
+def match_source(source: RigMotion, rig_map: RigMap | None = None) -> Match:
     """Find the map that fits a file's rig, by its names or else by its structure, or raise with the fault."""
     try:
         match = match_rig(source.rig, rig_map)
     except ValueError as error:
         shown = None if rig_map else map_by_structure(source)
-        match = _Match(source.rig, shown) if shown else None
+        match = Match(source.rig, shown) if shown else None
         if match is None or match.missing:
             raise error from None
     if objection := _objection(source, match):
@@ -271,12 +224,12 @@ def match_source(source: RigMotion, rig_map: RigMap | None = None) -> _Match:
 REMEDY = "Write a map with `dropsim rig FILE --save map.toml`, correct it, and pass it with --rig"
 
 
-def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
+def match_rig(rig: Rig, rig_map: RigMap | None = None) -> Match:
     """Find the map that fits a rig by its names, or raise with the joints that could not be matched."""
-    matches = [_Match(rig, one) for one in ([rig_map] if rig_map else known_rig_maps())]
+    matches = [Match(rig, one) for one in ([rig_map] if rig_map else known_rig_maps())]
     matches = [match for match in matches if rig_map or match.has_marks]
 
-    def misfit(match: _Match) -> tuple[int, bool, int]:
+    def misfit(match: Match) -> tuple[int, bool, int]:
         is_general = not (match.rig_map.only_with or match.rig_map.lengths)
         return len(match.missing), is_general, match.positions.count(None)
 
@@ -293,40 +246,26 @@ def match_rig(rig: Rig, rig_map: RigMap | None = None) -> _Match:
     return best
 
 
-@dataclass(frozen=True)
-class Guess:
-    """Best match of a file's joints, also where that is not enough."""
-
-    joints: Mapping[str, str]
-    """File's joint for each of ours that was matched."""
-    found_by: str
-    """Name of the map."""
-    problem: str
-    """Reason why the file cannot be read with it; empty if there is none."""
-
-
-def guess_rig(source: RigMotion, rig_map: RigMap | None = None) -> Guess:
-    """Return the best match of a rig, and what is wrong with it."""
+def guess_rig(source: RigMotion, rig_map: RigMap | None = None) -> tuple[Match, str]:
+    """Return the best match of a rig, and why the file cannot be read with it, if so."""
     try:
-        match, problem = match_source(source, rig_map), ""
+        return match_source(source, rig_map), ""
     except ValueError as error:
-        problem = str(error).partition(". ")[0]
         maps = [rig_map] if rig_map else [m for m in (map_by_structure(source, sure=False), *known_rig_maps()) if m]
-        match = min((_Match(source.rig, known) for known in maps), key=lambda match: len(match.missing))
-    joints = {name: match.name_of(source.rig, name) for name in JOINTS if match.positions[joint_index(name)]}
-    return Guess(joints, match.rig_map.name, problem)
+        match = min((Match(source.rig, known) for known in maps), key=lambda match: len(match.missing))
+        return match, str(error).partition(". ")[0]
 
 
 _BONES = (("hip", "knee"), ("knee", "ankle"), ("ankle", "foot"), ("shoulder", "elbow"), ("elbow", "wrist"))
 
 
-def _objection(source: RigMotion, match: _Match) -> str | None:
+def _objection(source: RigMotion, match: Match) -> str | None:
     """Return what no person has: limbs in the wrong order, legs on the spine, or left and right swapped."""
     rig = source.rig
     at = {name: where[0] for name, where in zip(JOINTS, match.positions, strict=True) if where and not where[2]}
 
     def called(joint: str) -> str:
-        return f"{joint} ({match.name_of(rig, joint)})"
+        return f"{joint} ({match.joints.get(joint, '')})"
 
     def hangs(low: str, high: str) -> bool:
         joint = at[low]
@@ -443,7 +382,7 @@ class _Reference:
     """The axis along which the pose stands; None where it does not."""
 
 
-def _rest_pose(rig: Rig, match: _Match, skeleton: Skeleton) -> _Reference | None:
+def _rest_pose(rig: Rig, match: Match, skeleton: Skeleton) -> _Reference | None:
     """Return the pose that the map names or the rig's zero pose, or None where no body can take it."""
     R_source = np.tile(np.eye(3), (len(rig.names), 1, 1))
     standing = {plain(name): rotvec_to_rotmat(np.deg2rad(angles)) for name, angles in match.rig_map.standing.items()}

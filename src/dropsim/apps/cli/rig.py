@@ -11,7 +11,7 @@ from dropsim.apps.cli.arguments import RigMapFile, optional, read_map, refuse_ou
 
 if TYPE_CHECKING:
     from dropsim.motion.bvh import Rig as FileRig
-    from dropsim.motion.retarget import Guess
+    from dropsim.motion.retarget import Match
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,18 @@ class Rig:
         if self.save is not None:
             refuse_output(self.save, self.input)
         source, rig_map = read_rig_motion(self.input, animation=self.animation), read_map(self.rig)
-        guess = guess_rig(source, rig_map)
-        print(_table(guess))
+        match, problem = guess_rig(source, rig_map)
+        print(_table(match))
         if self.save is not None:
             with atomic_path(self.save) as temporary:
-                temporary.write_text(template(guess, source.rig, self.input.name), encoding="utf-8")
+                temporary.write_text(template(match, problem, source.rig, self.input.name), encoding="utf-8")
             print(f"wrote {self.save}: check its lines, then pass it with --rig")
-        if guess.problem and self.save is not None:  # a template was asked for and is there: that is no failure
-            print(f"not usable yet: {guess.problem}")
+        if problem and self.save is not None:  # a template was asked for and is there: that is no failure
+            print(f"not usable yet: {problem}")
             return
-        if guess.problem:
+        if problem:
             remedy = "write a map with --save map.toml, correct it and pass it with --rig"
-            raise ValueError(f"{self.input}: {guess.problem}: {remedy}")
+            raise ValueError(f"{self.input}: {problem}: {remedy}")
         recording = retarget(source, None, rig_map=rig_map)
         body, unit = recording.motion.skeleton, recording.fit.scale if recording.fit else 1.0
         person = f"a person of {body.height:.2f} m and, of usual build, {body.masses.sum():.0f} kg"
@@ -62,30 +62,30 @@ class Rig:
         print("; ".join(part for part in (str(posture), posture.remedy) if part))
 
 
-def _table(guess: "Guess") -> str:
+def _table(match: "Match") -> str:
     from dropsim.body.joints import JOINTS
     from dropsim.files.tables import markdown
 
-    return markdown([("ours", guess.found_by), *((joint, guess.joints.get(joint, "")) for joint in JOINTS)])
+    return markdown([("ours", match.rig_map.name), *((joint, match.joints.get(joint, "")) for joint in JOINTS)])
 
 
-def template(guess: "Guess", rig: "FileRig", name: str) -> str:
+def template(match: "Match", problem: str, rig: "FileRig", name: str) -> str:
     """Return a map as TOML, with the lines that could not be filled in as comments, and the file's joints below."""
     from dropsim.body.joints import JOINTS
     from dropsim.motion.retarget import OPTIONAL
 
     def line(joint: str) -> str:
-        if joint in guess.joints:
-            return f"{joint} = {json.dumps(guess.joints[joint], ensure_ascii=False)}"
+        if joint in match.joints:
+            return f"{joint} = {json.dumps(match.joints[joint], ensure_ascii=False)}"
         need = "may be left out: it then moves with its parent" if joint in OPTIONAL else "needed"
         return f'# {joint} = "" # {need}'
 
     depth: list[int] = []
     for parent in rig.parents:
         depth.append(0 if parent < 0 else depth[parent] + 1)
-    problem = f"# Not usable yet: {guess.problem}\n" if guess.problem else ""
+    problem = f"# Not usable yet: {problem}\n" if problem else ""
     tree = "\n".join(f"# {'  ' * level}{joint}" for level, joint in zip(depth, rig.names, strict=True))
     title = " ".join(name.split())
     lines = "\n".join(map(line, JOINTS))
-    begin = f"# Our joints in {title}, found by {guess.found_by}. Correct what is wrong.\n{problem}"
+    begin = f"# Our joints in {title}, found by {match.rig_map.name}. Correct what is wrong.\n{problem}"
     return f"{begin}\n[joints]\n{lines}\n\n# All joints of the file:\n{tree}\n"
