@@ -16,7 +16,7 @@ from dropsim.export import write
 from dropsim.files.gltf import Glb
 from dropsim.motion.gltf import read_glb
 from dropsim.motion.motion import Motion
-from dropsim.motion.retarget import known_rig_maps, retarget
+from dropsim.motion.retarget import known_rig_maps, retarget, spellings
 from dropsim.motion.synthetic import stepping_clip
 
 STEPS = stepping_clip(1.0)
@@ -45,7 +45,7 @@ def character(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for node in nodes:
         if node["name"] in JOINTS:
             node["translation"] = [100 * v for v in node["translation"]]
-            node["name"] = f"mixamorig:{MIXAMO.joints[node['name']].names[0]}"
+            node["name"] = f"mixamorig:{spellings(MIXAMO.joints[node['name']])[0]}"
     armature = next(node for node in nodes if node["name"] == "person")
     armature |= {"name": "Armature", "scale": [0.01, 0.01, 0.01]}
     # The pelvis' path in centimetres too, and a finger in the skin.

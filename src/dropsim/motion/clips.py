@@ -6,8 +6,9 @@ Bad frames are masked, so that a recording becomes its runs of good frames; `rea
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -287,23 +288,17 @@ def build(
     job.folder.mkdir(parents=True, exist_ok=True)
     done = {file: job.done(file) for file in files}
     todo = [file for file, clips in done.items() if clips is None]
-    for count, (file, clips) in enumerate(zip(todo, _each(job, todo, workers), strict=True), start=1):
-        done[file] = clips
-        if progress:
-            progress(count, len(todo))
+    with ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+        each = pool.map(job, todo) if pool else map(job, todo)
+        for count, (file, clips) in enumerate(zip(todo, each, strict=True), start=1):
+            done[file] = clips
+            if progress:
+                progress(count, len(todo))
     lines = [clip for file in files for clip in done[file] or ()]
     clips = tuple(replace(c, held_out=_is_held_out(c.recording, c.person, job.held_out)) for c in lines)
     _write_changed(out / "index.json", json.dumps([asdict(c) for c in clips], indent=0) + "\n")
     _write_changed(out / "report.md", report(clips))
     return clips
-
-
-def _each(job: _Build, files: Sequence[Path], workers: int) -> Iterator[list[Clip]]:
-    if workers <= 1:
-        yield from map(job, files)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(job, files)
 
 
 def _write_changed(path: Path, text: str) -> None:
@@ -318,36 +313,24 @@ def report(clips: Iterable[Clip]) -> str:
     clips = tuple(clips)
     good, left_out = [c for c in clips if not c.left_out], [c for c in clips if c.left_out]
 
-    def minutes(chosen: Iterable[Clip]) -> float:
-        return sum(c.frames for c in chosen) / FPS / 60
+    def total(chosen: Iterable[Clip]) -> tuple[str, str, str]:
+        chosen = tuple(chosen)
+        minutes, low = sum(c.frames for c in chosen) / FPS / 60, sum(c.low for c in chosen) / FPS
+        return str(len(chosen)), f"{minutes:.1f}", f"{low:.0f}"
 
-    def low(chosen: Iterable[Clip]) -> float:
-        return sum(c.low for c in chosen) / FPS
-
-    people = ", ".join(sorted({c.person for c in good if c.held_out})) or "nobody"
-    rows = [("category", "clips", "minutes", "pelvis low [s]")]
-    for category in sorted({c.category for c in good}):
-        chosen = [c for c in good if c.category == category]
-        rows.append((category, str(len(chosen)), f"{minutes(chosen):.1f}", f"{low(chosen):.0f}"))
+    groups = {"all": good, "held out": [c for c in good if c.held_out]}
+    groups |= {name: [c for c in good if c.category == name] for name in sorted({c.category for c in good})}
     reasons = Counter(c.left_out.partition(":")[0] for c in left_out)
+    groups |= {f"left out: {name}": [c for c in left_out if c.left_out.startswith(name)] for name in reasons}
+    table = [("clips of", "number", "minutes", f"pelvis below {LOW:g} m [s]")]
+    table += [(name, *total(group)) for name, group in groups.items()]
     files = {c.recording: c.read_as for c in clips if c.read_as}
-    lines = [
-        "# Data set\n",
-        f"{len(good)} clips, {minutes(good) / 60:.2f} h at {FPS:g} Hz, {len({c.person for c in good})} people.",
-        f"Held out: {people} ({minutes(c for c in good if c.held_out):.1f} min).",
-        f"Pelvis below {LOW:g} m: {low(good):.0f} s; another {low(left_out):.0f} s were left out.",
-        f"\n{markdown(rows)}\n\n## Left out\n",
-    ]
-    for reason, count in reasons.most_common():
-        lost = minutes(c for c in left_out if c.left_out.startswith(reason))
-        lines.append(f"- {reason}: {count}, {lost:.1f} min of what was read")
-    lines.append("\n## Rigs\n")
-    for read_as, count in Counter(files.values()).most_common():
-        example = f", such as {next(name for name in files if files[name] == read_as)}" if ";" in read_as else ""
-        lines.append(f"- {read_as}: {count} files{example}")
-    lines.append("\n## Files\n")
-    lines += [f"- {c.recording}: {c.left_out}" + (f" ({c.frames / FPS:.1f} s)" if c.frames else "") for c in left_out]
-    return "\n".join(lines) + "\n"
+    rigs = [f"- {read_as}: {count} files" for read_as, count in Counter(files.values()).most_common()]
+    lost = [f"- {c.recording}: {c.left_out}" + (f" ({c.frames / FPS:.1f} s)" if c.frames else "") for c in left_out]
+    people = f"{len({c.person for c in good})} people at {FPS:g} Hz; held out: "
+    people += ", ".join(sorted({c.person for c in good if c.held_out})) or "nobody"
+    parts = ("# Data set\n", people + "\n", markdown(table), "\n## Rigs\n", *rigs, "\n## Files\n", *lost)
+    return "\n".join(parts) + "\n"
 
 
 def index_of(folder: str | Path, *, held_out: bool | None = None) -> list[Clip]:

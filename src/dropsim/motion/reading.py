@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from dropsim.body.skeleton import Skeleton
 from dropsim.files.atomic import errors_of
@@ -32,28 +33,28 @@ def motion_ending(path: str | Path) -> str:
     return ending
 
 
-def read_recording(
-    path: str | Path,
-    skeleton: Skeleton | None,
-    *,
-    up: str | None = None,
-    unit: float | None = None,
-    rig_map: RigMap | None = None,
-    animation: str | None = None,
-) -> Recording:
-    """Read a motion onto a skeleton, or onto one with the rig's proportions for None, and say how it was understood.
+class ReadAs(TypedDict, total=False):
+    """Facts about a file that it leaves open; None means that the file or its rig tells."""
 
-    `up`, `unit` [m] and `rig_map` say what a BVH file leaves open; AMASS's are fixed.
-    """
+    up: str | None
+    """Vertical axis of a BVH file: x, y or z."""
+    unit: float | None
+    """Metres per unit of a BVH or GLB file."""
+    rig_map: RigMap | None
+    animation: str | None
+    """Animation of a GLB file; the one that moves most joints unless given."""
+
+
+def read_recording(path: str | Path, skeleton: Skeleton | None, **given: Unpack[ReadAs]) -> Recording:
+    """Read a motion onto a skeleton, or onto one with the rig's proportions for None, and say how it was understood."""
     if motion_ending(path) == ".npz":
-        options = {"up": up, "unit": unit, "map": rig_map, "animation": animation}
-        if given := [name for name, value in options.items() if value is not None]:
+        if names := [name.removeprefix("rig_") for name, value in given.items() if value is not None]:
             fixed = "an AMASS file is z up and in metres, on SMPL's joints"
-            raise ValueError(f"{path}: {fixed}: leave out {' and '.join(given)}")
+            raise ValueError(f"{path}: {fixed}: leave out {' and '.join(names)}")
         return Recording(read_amass(path, skeleton or Skeleton.adult()), "SMPL", "z", "AMASS's layout")
-    source = read_rig_motion(path, animation=animation)
+    source = read_rig_motion(path, animation=given.get("animation"))
     with errors_of(path):
-        return retarget(source, skeleton, rig_map=rig_map, up=up, unit=unit)
+        return retarget(source, skeleton, rig_map=given.get("rig_map"), up=given.get("up"), unit=given.get("unit"))
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,9 @@ class Person:
     """SMPL model file, for the shape that an AMASS file has as betas."""
 
 
-def read_person(
-    path: str | Path,
-    person: Person = Person(),  # noqa: B008 - frozen
-    *,
-    up: str | None = None,
-    unit: float | None = None,
-    rig_map: RigMap | None = None,
-    animation: str | None = None,
-) -> Recording:
+def read_person(path: str | Path, person: Person | None = None, **given: Unpack[ReadAs]) -> Recording:
     """Read a motion onto its person's body: the rig's proportions, those of betas, or an adult's of a height."""
+    person = person or Person()
     for value, (low, high), name in ((person.height, HEIGHTS, "m"), (person.mass, MASSES, "kg")):
         if value is not None and not low <= value <= high:
             raise ValueError(f"a person of {value:g} {name}: give {low:g} to {high:g} {name}")
@@ -90,12 +84,12 @@ def read_person(
             skeleton = skeleton.with_bones(skeleton.rest * person.height / skeleton.height)
     elif person.smpl is not None:
         raise ValueError(f"{path}: an SMPL model is for AMASS files, which have betas: leave it out")
-    recording = read_recording(path, skeleton, up=up, unit=unit, rig_map=rig_map, animation=animation)
+    recording = read_recording(path, skeleton, **given)
     if recording.fit is not None and person.height is not None:
-        if unit is not None:
+        if given.get("unit") is not None:
             raise ValueError("the height and the unit say the same: give one of them")
         unit = recording.fit.scale * person.height / recording.motion.skeleton.height
-        recording = retarget(recording.fit.source, None, rig_map=rig_map, up=up, unit=unit)
+        recording = read_recording(path, None, **given | {"unit": unit})
     if person.mass is None:
         return recording
     heavier = recording.motion.skeleton.with_mass(person.mass)
@@ -111,13 +105,6 @@ def read_rig_motion(path: str | Path, *, animation: str | None = None) -> RigMot
     return read_glb(path, animation=animation) if motion_ending(path) == ".glb" else read_bvh(path)
 
 
-def read_motion(
-    path: str | Path,
-    skeleton: Skeleton | None,
-    *,
-    up: str | None = None,
-    unit: float | None = None,
-    rig_map: RigMap | None = None,
-) -> Motion:
+def read_motion(path: str | Path, skeleton: Skeleton | None, **given: Unpack[ReadAs]) -> Motion:
     """Read a motion onto a skeleton; read_recording also says how the file was understood."""
-    return read_recording(path, skeleton, up=up, unit=unit, rig_map=rig_map).motion
+    return read_recording(path, skeleton, **given).motion
