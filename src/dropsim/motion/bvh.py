@@ -5,7 +5,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import ClassVar, TextIO
@@ -45,7 +45,12 @@ class Rig:
     parents: tuple[int, ...]
     """Index of each joint's parent, which comes before its children; -1 for the root."""
     offsets: Float[np.ndarray, "n 3"]
-    """Vector from the parent, in the zero pose."""
+    """Vector from the parent, in the parent's frame in the zero pose."""
+    rotations: Float[np.ndarray, "n 3 3"] = field(default_factory=lambda: np.eye(3)[None])
+    """Rotations relative to the parents in the zero pose; none in a BVH file."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rotations", np.broadcast_to(self.rotations, (len(self.names), 3, 3)))
 
 
 class SourceFile(ABC):

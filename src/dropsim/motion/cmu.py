@@ -11,7 +11,7 @@ from importlib import resources
 
 import numpy as np
 
-from dropsim.motion.bvh import Rig, RigMotion
+from dropsim.motion.bvh import RigMotion
 
 HEADER_FPS = 120.0
 """Rate in every original file's header, true or not [Hz]."""
@@ -89,7 +89,7 @@ def _with_lost_bones(source: RigMotion) -> RigMotion:
         bone = offsets[known]
         offsets[j] = 0.5 * bone if before.endswith("Hand") else np.array([0.0, 1.003 * np.linalg.norm(bone), 0.0])
         translations[:, j] = offsets[j]
-    return replace(source, rig=Rig(source.rig.names, source.rig.parents, offsets), translations=translations)
+    return replace(source, rig=replace(source.rig, offsets=offsets), translations=translations)
 
 
 def _without_t_pose(source: RigMotion) -> RigMotion:

@@ -194,8 +194,8 @@ def map_by_structure(source: RigMotion, *, sure: bool = True) -> RigMap | None:
 def _zero_pose(source: RigMotion) -> tuple[Float[np.ndarray, "1 n 3"], Float[np.ndarray, "n 3"]]:
     """Return the joints of a rig in which nothing is turned, and their offsets."""
     offsets = np.concatenate((source.rig.offsets[:1], np.median(source.translations[:, 1:], axis=0)))
-    R_world = np.tile(np.eye(3), (1, len(offsets), 1, 1))
-    return RigMotion(source.rig, 1.0, offsets[None], R_world).positions(R_world), offsets
+    pose = RigMotion(source.rig, 1.0, offsets[None], source.rig.rotations[None])
+    return pose.positions(pose.global_rotations()), offsets
 
 
 def _some_poses(source: RigMotion) -> Float[np.ndarray, "t n 3"]:
@@ -384,11 +384,12 @@ class _Reference:
 
 def _rest_pose(rig: Rig, match: Match, skeleton: Skeleton) -> _Reference | None:
     """Return the pose that the map names or the rig's zero pose, or None where no body can take it."""
-    R_source = np.tile(np.eye(3), (len(rig.names), 1, 1))
+    pose = RigMotion(rig, 1.0, rig.offsets[None], rig.rotations[None])
     standing = {plain(name): rotvec_to_rotmat(np.deg2rad(angles)) for name, angles in match.rig_map.standing.items()}
+    turns = np.tile(np.eye(3), (len(rig.names), 1, 1))
     for j, name in enumerate(rig.names):
-        R_source[j] = standing.get(plain(name), R_source[max(rig.parents[j], 0)])
-    pose = RigMotion(rig, 1.0, rig.offsets[None], R_source[None])
+        turns[j] = standing.get(plain(name), turns[max(rig.parents[j], 0)])
+    R_source = turns @ pose.global_rotations()[0]
     points = match.points(pose.positions(R_source[None]))[0]
     R_ours, bend = _reference_rotations(skeleton, points)
     if bend > MAX_REST_SWING:
