@@ -27,9 +27,18 @@ def test_a_folder_becomes_a_bank_and_says_what_it_could_not_read(folder, tmp_pat
     said = capsys.readouterr().out
     assert "broken: unreadable" in said
     assert "bytes a frame" in said
+    assert "warning: 3 s of recordings are few" in said
     assert not list(tmp_path.glob("*.work"))
     assert main(["bank", "info", str(out)]) == 0
     assert "1 clips" in capsys.readouterr().out
+
+
+def test_a_folder_of_only_broken_files_is_named_with_a_reason(folder, tmp_path, capsys):
+    (folder / "my_walk.bvh").unlink()
+    assert main(["bank", "build", str(folder), "--out", str(tmp_path / "mine.bank"), "--workers", "1"]) == 2
+    said = capsys.readouterr().err
+    assert f"dropsim: {folder} holds no recording that can be used; broken: unreadable" in said
+    assert ".work" not in said
 
 
 def test_a_folder_is_a_prior(folder):

@@ -13,6 +13,7 @@ from dropsim.control.following import Planted, clip_simulator
 from dropsim.motion.amass import read_amass, write_amass
 from dropsim.motion.bvh import BvhFile, read_bvh, write_bvh
 from dropsim.motion.motion import Motion
+from dropsim.motion.reading import read_recording
 from dropsim.motion.synthetic import somersault_clip, stepping_clip
 from dropsim.physics import metrics
 from dropsim.physics.contact import Plane, solids
@@ -213,6 +214,18 @@ def test_a_folder_is_cleaned_file_by_file(tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "in" / "c.bvh").write_text("nothing")
     assert main(["clean", str(tmp_path / "in"), str(tmp_path / "out")]) == 2
     assert "1 of 3 files could not be cleaned: c.bvh" in capsys.readouterr().err
+
+
+def test_a_file_that_fails_in_any_way_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("a", "b"):
+        write_amass(STEPS, tmp_path / "in" / f"{name}.npz")
+
+    def failing(path: Path, *args: object, **options: object) -> object:
+        return 1 / 0 if path.stem == "a" else read_recording(path, *args, **options)
+
+    monkeypatch.setattr("dropsim.motion.reading.read_recording", failing)
+    assert main(["clean", str(tmp_path / "in"), str(tmp_path / "out")]) == 2
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["b.npz"]
 
 
 def test_a_report_has_a_figure(tmp_path: Path):

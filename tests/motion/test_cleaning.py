@@ -46,8 +46,8 @@ def test_a_jump_of_the_whole_body():
     shift[70:73] = (0.1, 0.0, 0.05)
     (found,) = find_glitches(shifted(STEPS, shift))
     assert (found.joint, found.start, found.stop) == (ROOT, 70, 73)
-    assert str(found) == "frames 70 to 72: the pelvis jumps by 11 cm and back"
-    assert str(Glitch(joint_index("head"), 5, 6, 0.5)) == "frame 5: head turns by 29 degrees and back"
+    assert found.described() == "frames 70 to 72: the pelvis jumps by 11 cm and back"
+    assert Glitch(joint_index("head"), 5, 6, 0.5).described() == "frame 5: head turns by 29 degrees and back"
     assert np.linalg.norm(without_glitches(shifted(STEPS, shift), [found]).root - STEPS.root, axis=-1).max() < 0.01
 
 
@@ -63,6 +63,16 @@ def test_stances_of_somebody_who_steps_on_the_spot():
     for s in found:
         assert s.slid < 0.01
         assert abs(s.lifted) < 0.01
+
+
+def test_a_foot_that_is_at_two_heights_for_as_long_at_each_does_not_stand():
+    # The median of its heights is between them, so no frame is near it.
+    high = np.zeros((len(STEPS), 3))
+    high[:, 2] = 0.024 * (np.arange(len(STEPS)) % 2)
+    still = Motion.from_rotations(
+        STEPS.skeleton, STEPS.fps, STEPS.root[:1] + high, np.repeat(STEPS.q[:1], len(STEPS), 0)
+    )
+    assert stances(still) == []
 
 
 @pytest.mark.parametrize("height", [0.03, -0.03])

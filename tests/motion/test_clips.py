@@ -1,5 +1,6 @@
 """The data set: categories, faults, and a build that reports, resumes and never crashes on a file."""
 
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -283,6 +284,19 @@ def test_a_killed_run_goes_on_where_it_was(source: Path, tmp_path: Path):
     assert all(after[name] == at for name, at in before.items() if name.startswith("cat"))
     assert build(source, out, workers=1, progress=counting(calls)) == whole
     assert len(calls) == 4
+
+
+def test_a_full_disk_is_no_fault_of_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_bvh(CLIP, tmp_path / "a_walk.bvh")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dropsim.motion.clips.write_amass", full)
+        with pytest.raises(OSError, match="No space left"):
+            build(tmp_path, tmp_path / "out", workers=1)
+    assert [clip.left_out for clip in build(tmp_path, tmp_path / "out", workers=1)] == [""]
 
 
 def test_a_file_that_is_gone_is_listed_and_the_output_may_lie_inside_the_source(tmp_path: Path):

@@ -17,7 +17,7 @@ from dropsim.export import write
 from dropsim.files.gltf import Glb
 from dropsim.motion.gltf import read_glb
 from dropsim.motion.motion import Motion
-from dropsim.motion.retarget import known_rig_maps, retarget, spellings
+from dropsim.motion.retarget import known_rig_maps, read_rig_map, retarget, spellings
 from dropsim.motion.synthetic import stepping_clip
 
 STEPS = stepping_clip(1.0)
@@ -201,6 +201,21 @@ def test_values_of_odd_types_get_a_sentence(character: Path, tmp_path: Path, rng
             assert recording.fit is not None
             moved = Motion.concatenate([recording.motion, recording.motion])
             recording.fit.write(moved, tmp_path / "back.glb")
+
+
+def test_names_inject_nothing_into_maps_and_terminals(
+    character: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    document, blob = parts(character)
+    finger = next(node for node in document["nodes"] if node["name"].endswith("Index1"))
+    finger["name"] = '\n[rotations]\nhead = "Hips"\n\x1b[31m'
+    pack(tmp_path / "odd.glb", document, blob)
+    assert main(["rig", str(tmp_path / "odd.glb"), "--save", str(tmp_path / "map.toml")]) == 0
+    assert not read_rig_map(tmp_path / "map.toml").rotations
+    document["animations"] = [{"name": "\x1b[31m", "channels": [], "samplers": []}]
+    assert main(["rig", str(pack(tmp_path / "odd.glb", document, blob))]) == 2
+    out = capsys.readouterr()
+    assert "\x1b" not in out.out + out.err + (tmp_path / "map.toml").read_text()
 
 
 def test_khronos_validator_has_no_objection(character: Path, changed: tuple[Path, Motion]):

@@ -824,6 +824,20 @@ def test_cmu_first_frame_is_dropped_only_where_it_is_artificial():
     assert len(cmu.repair(cmu_source(1))) == 1
 
 
+def test_glitches_are_reported_by_the_numbers_of_the_files_frames(tmp_path: Path, capsys: pytest.CaptureFixture):
+    q = CLIP.q.copy()
+    q[20, joint_index("left_elbow")] = rotvec_to_rotmat(np.array([0.0, 0.0, 1.5])) @ q[20, joint_index("left_elbow")]
+    jumping = Motion.from_rotations(SKELETON, CLIP.fps, CLIP.root, q)
+    lines = bvh_text(cmu_rig(), zero=t_pose(), unit=0.056444, motion=jumping).splitlines()
+    # The conversion's artificial first frame is one of the file's, and not of ours.
+    first = next(k for k, line in enumerate(lines) if line.startswith("Frame Time")) + 1
+    lines.insert(first, " ".join("0" for _ in lines[first].split()))
+    text = "\n".join(lines).replace(f"Frames: {len(CLIP)}", f"Frames: {len(CLIP) + 1}")
+    (tmp_path / "take.bvh").write_text(text + "\n")
+    assert main(["clean", str(tmp_path / "take.bvh"), str(tmp_path / "out.bvh")]) == 0
+    assert "- frame 21: left_elbow turns by" in capsys.readouterr().out
+
+
 SLOW = min((info.frames, name) for name, info in cmu.clip_table().items() if info.fps == 60)
 FAST = min((info.frames, name) for name, info in cmu.clip_table().items() if info.fps == 120)
 

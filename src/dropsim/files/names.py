@@ -19,5 +19,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near!r}?" if near is not None else f"use one of {', '.join(known)}"
 
 
+def printable(text: str) -> str:
+    """Return text of a file for a terminal or a comment: a replacement for line ends, escapes and half characters."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
 def _letters(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from dropsim.body.rotations import apply, euler_to_rotmat
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, Skeleton
 from dropsim.files.atomic import atomic_path
+from dropsim.files.names import printable
 from dropsim.motion.motion import Motion
 
 MAX_LINE = 1 << 20
@@ -102,7 +103,8 @@ class RigMotion:
 
 
 def unique_name(name: str, names: Container[str]) -> str:
-    """Return a name that no other joint has: end sites share theirs, and some exporters repeat them."""
+    """Return a printable name that no other joint has: end sites share theirs, and some exporters repeat them."""
+    name = printable(name)
     copies = (f"{name}_duplicate{number}" for number in itertools.count(2))
     return next(copy for copy in itertools.chain((name,), copies) if copy not in names)
 

@@ -243,13 +243,14 @@ class _Build:
         """Write a recording's runs of good frames, and then its lines of the index as a record that this was done."""
         try:
             parts = read_clips(source, held_out=self.held_out, rig_map=self.rig_map)
-            for clip, motion in parts:
-                if motion is not None:
-                    write_amass(motion, self.folder / f"{clip.name}.npz")
-            clips = [clip for clip, _ in parts]
         except (ValueError, OSError) as error:
             person = source.stem.partition("_")[0]
-            clips = [Clip(source.stem, person, "other", 0, False, f"unreadable: {error}", source.stem)]
+            parts = [(Clip(source.stem, person, "other", 0, False, f"unreadable: {error}", source.stem), None)]
+        # Outside: a full disk is no fault of the recording.
+        for clip, motion in parts:
+            if motion is not None:
+                write_amass(motion, self.folder / f"{clip.name}.npz")
+        clips = [clip for clip, _ in parts]
         _write_changed(self._record(source), json.dumps({"edition": EDITION, "clips": [asdict(c) for c in clips]}))
         return clips
 

@@ -163,7 +163,7 @@ def _settled(height: Float[np.ndarray, "t"], start: int, stop: int) -> tuple[int
     """Return a stance without the frames at its ends in which the ball of the foot comes down or goes up."""
     usual = float(np.median(height[start:stop]))
     down = np.flatnonzero(np.abs(height[start:stop] - usual) < LEVEL)
-    return start + int(down[0]), start + int(down[-1]) + 1
+    return (start + int(down[0]), start + int(down[-1]) + 1) if len(down) else (start, start)
 
 
 def _blended(offsets: Float[np.ndarray, "t 3"], held: Bool[np.ndarray, "t"], width: int) -> Float[np.ndarray, "t 3"]:

@@ -32,10 +32,12 @@ class Glitch:
     size: float
     """The smaller of the jumps away and back [rad, or m for the path]."""
 
-    def __str__(self) -> str:
+    def described(self, first: int = 0) -> str:
+        """Say what happens in which frames; `first` is the number of our first frame in the file."""
         turns = f"{JOINTS[self.joint]} turns by {np.rad2deg(self.size):.0f} degrees"
         what = f"the pelvis jumps by {100 * self.size:.0f} cm" if self.joint == ROOT else turns
-        frames = f"frame {self.start}" if self.stop == self.start + 1 else f"frames {self.start} to {self.stop - 1}"
+        start, last = first + self.start, first + self.stop - 1
+        frames = f"frame {start}" if start == last else f"frames {start} to {last}"
         return f"{frames}: {what} and back"
 
 

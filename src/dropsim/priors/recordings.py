@@ -128,7 +128,11 @@ def build_bank(
         data = folder
         if not (folder / "index.json").exists():
             data = work / f"{i}"
-            entries += build(folder, data, rig_map=rig_map, workers=workers, progress=progress)
+            clips = build(folder, data, rig_map=rig_map, workers=workers, progress=progress)
+            if all(clip.left_out for clip in clips):
+                shutil.rmtree(work, ignore_errors=True)
+                raise ValueError(f"{folder} holds no recording that can be used; {clips[0].name}: {clips[0].left_out}")
+            entries += clips
         for clip, motion in load(data, held_out=False):
             assert motion.touching is not None
             parts.append((motion, info_of(clip, motion), motion.touching))

@@ -33,7 +33,7 @@ from dropsim.apps.cli.scenarios import Scenarios
 from dropsim.apps.cli.synthesize import Synthesize
 from dropsim.apps.cli.train import Train
 from dropsim.apps.cli.view import View
-from dropsim.files.names import suggestion
+from dropsim.files.names import printable, suggestion
 
 
 @runtime_checkable
@@ -163,7 +163,7 @@ def _every_command() -> Any:  # noqa: ANN401, a union that is made at run time
 def _sentence(error: Exception) -> str:
     """Say on one line what went wrong."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
-        return f"{error.filename}: {error.strerror}"
+        return printable(f"{error.filename}: {error.strerror}")
     if isinstance(error, MemoryError):
         return "there is not enough memory for this: ask for fewer people, samples or seconds"
-    return " ".join(str(error).split()) or type(error).__name__
+    return printable(" ".join(str(error).split())) or type(error).__name__

@@ -9,6 +9,9 @@ import tyro
 
 from dropsim.apps.cli.arguments import RigMapFile, optional, read_map
 
+FEW_SECONDS = 60.0
+"""Duration of recordings below which a bank is too small to move by [s]."""
+
 
 @dataclass(frozen=True)
 class BankCommand:
@@ -70,5 +73,10 @@ class BankCommand:
         for source, posture in postures(bank).items():
             if posture.remedy:
                 print(f"{source}: {posture}; {posture.remedy}")
+        if len(bank) < FEW_SECONDS * bank.fps:
+            few = (
+                f"{len(bank) / bank.fps:.0f} s of recordings are few: people repeat them and cannot recover from pushes"
+            )
+            print(f"warning: {few}; give minutes of walks, turns and steps")
         size = self.out.stat().st_size
         print(f"wrote {self.out}: {size / 1e6:.1f} MB, {size / len(bank):.0f} bytes a frame")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from dropsim.apps.cli.arguments import RigOptions, optional, refuse_output
+from dropsim.files.names import printable
 
 if TYPE_CHECKING:
     from dropsim.motion.motion import Motion
@@ -61,8 +62,8 @@ class Clean(RigOptions):
         for path in files:
             try:
                 print(self._clean_file(path, self.output / path.relative_to(self.input), brief=True))
-            except (ValueError, OSError) as error:
-                print(f"left out: {error}")
+            except Exception as error:  # whatever is wrong with one file, the others are cleaned
+                print(printable(f"left out: {error or type(error).__name__}"))
                 failed.append(path.name)
         if failed:
             few = ", ".join(failed[:5]) + (" and others" if len(failed) > 5 else "")
@@ -88,11 +89,12 @@ class Clean(RigOptions):
             source.fit.write(cleaned.motion, output, raised=recording.root[0] - motion.root[0])
         else:
             write(cleaned.motion, output)
+        first = source.fit.first if source.fit is not None and self.fps is None else 0
         if self.report is not None:
-            write_report(self.report, path.name, recording, cleaned)
+            write_report(self.report, path.name, recording, cleaned, first)
         if brief:
             return f"{path}: {_found(cleaned)}"
-        lines = [f"read {path}: {source.read_as}", _summary(recording, cleaned)]
+        lines = [f"read {path}: {source.read_as}", _summary(recording, cleaned, first)]
         raised = 0.0 if goes_back else 100 * float(recording.root[0, 2] - motion.root[0, 2])
         if raised:
             lines.append(f"moved the recording by {raised:.1f} cm along z, so that its feet stand at z = 0")
@@ -103,11 +105,11 @@ def _found(cleaned: "Cleaned") -> str:
     return f"{len(cleaned.glitches)} glitches mended, {len(cleaned.stances)} stances held"
 
 
-def _summary(recording: "Motion", cleaned: "Cleaned") -> str:
+def _summary(recording: "Motion", cleaned: "Cleaned", first: int) -> str:
     from dropsim.scene.cleaning import quality_of, table_of
 
     before, after = (quality_of(m, recording, standing=cleaned.standing) for m in (recording, cleaned.motion))
-    glitches = "\n".join(f"- {glitch}" for glitch in cleaned.glitches)
+    glitches = "\n".join(f"- {glitch.described(first)}" for glitch in cleaned.glitches)
     return f"{table_of({'before': before, 'after': after})}\n\n{_found(cleaned)}\n{glitches}".rstrip() + "\n"
 
 
@@ -116,7 +118,7 @@ def length_of(motion: "Motion") -> str:
     return f"{len(motion)} frames at {motion.fps:g} frames per second, {motion.duration:.2f} s"
 
 
-def write_report(path: Path, name: str, recording: "Motion", cleaned: "Cleaned") -> None:
+def write_report(path: Path, name: str, recording: "Motion", cleaned: "Cleaned", first: int) -> None:
     """Write measures and findings as Markdown, and the feet before and after as a figure next to it."""
     import numpy as np
 
@@ -145,4 +147,6 @@ def write_report(path: Path, name: str, recording: "Motion", cleaned: "Cleaned")
         f"{1000 * s.slid:.0f} mm from its place, {1000 * s.lifted:+.0f} mm off the floor"
         for s in cleaned.stances
     )
-    write_text(path, f"# {name}\n\n{_summary(recording, cleaned)}\nStances:\n\n{held}\n\n![feet]({picture.name})\n")
+    write_text(
+        path, f"# {name}\n\n{_summary(recording, cleaned, first)}\nStances:\n\n{held}\n\n![feet]({picture.name})\n"
+    )
