@@ -160,6 +160,35 @@ CHECKPOINTS = {
     "bomb": checkpoint(b"\x80\x02}X\x01\0\0\0aC" + bytes(16) + b"s.", b""),
 }
 BODY = {"v_template": np.zeros((4, 3)), "J_regressor": np.zeros((22, 4))}
+
+
+def bvh(frames: int, joints: int) -> bytes:
+    """A rig of which only one joint turns about one axis."""
+    rig = "JOINT a {\nOFFSET 0 1 0\nCHANNELS 0\n" * joints + "}\n" * joints
+    head = f"HIERARCHY\nROOT r\n{{\nOFFSET 0 0 0\nCHANNELS 1 Xrotation\n{rig}}}\nMOTION\n"
+    return f"{head}Frames: {frames}\nFrame Time: 0.01\n".encode() + b"0\n" * frames
+
+
+def character(nodes: list[Any], seconds: float = 1.0) -> bytes:
+    """A skin of all nodes, of which one turns, with three keys at no even rate."""
+    blob = np.array([0, 0.1, seconds, *(0, 0, 0, 1) * 3], dtype="<f4").tobytes()
+    views = [{"buffer": 0, "byteLength": 12}, {"buffer": 0, "byteOffset": 12, "byteLength": 48}]
+    accessors = [
+        {"bufferView": i, "componentType": 5126, "count": 3, "type": kind} for i, kind in ((0, "SCALAR"), (1, "VEC4"))
+    ]
+    channel = {"sampler": 0, "target": {"node": 0, "path": "rotation"}}
+    animation = {"channels": [channel], "samplers": [{"input": 0, "output": 1}]}
+    document = {"nodes": nodes, "skins": [{"joints": list(range(len(nodes)))}], "animations": [animation]}
+    return glb(document | {"accessors": accessors, "bufferViews": views, "buffers": [{"byteLength": len(blob)}]}, blob)
+
+
+CHARACTERS = {
+    "shared": character([*({"children": [i + 1, i + 1]} for i in range(60)), {}]),
+    "ring": character([{"children": [1]}, {"children": [0]}]),
+    "deep": character([*({"children": [i + 1]} for i in range(19_000)), {}]),
+    "long": character([*({"children": [i + 1]} for i in range(1900)), {}], 3500.0),
+    "names": character([{"name": "a", "children": list(range(1, 1900))}, *[{"name": "a"}] * 1899]),
+}
 FILES: dict[str, tuple[Callable[[Path], object], str, dict[str, bytes]]] = {
     "mesh": (read_mesh, ".glb", MESHES),
     "obj": (
@@ -189,6 +218,8 @@ FILES: dict[str, tuple[Callable[[Path], object], str, dict[str, bytes]]] = {
             "deep": pickle.dumps(BODY, 2)[:-1] + b"]" * 10**5 + b"a" * 99_999 + b".",
         },
     ),
+    "bvh": (lambda path: read_motion(path, None), ".bvh", {"few channels": bvh(10_000, 1900), "deep": bvh(1, 1900)}),
+    "character": (lambda path: read_motion(path, None), ".glb", CHARACTERS),
     "checkpoint": (read_checkpoint, ".pth", CHECKPOINTS),
 }
 CASES = [(kind, [name]) for kind, (_, _, files) in FILES.items() for name in files]

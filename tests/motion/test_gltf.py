@@ -156,10 +156,10 @@ def test_damaged_files_get_a_sentence(character: Path, tmp_path: Path, damage: A
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d["skins"][0]["joints"].append(10_000), "no tree"),
+        (lambda d: d["skins"][0]["joints"].append(10_000), "damaged"),
         (lambda d: d.pop("skins"), "no skinned character"),
         (lambda d: d.pop("animations"), "no animation that moves its character; its animations: none"),
-        (lambda d: d["nodes"][2].update(children=[1]), "no tree"),
+        (lambda d: d["nodes"][2].update(children=[1]), "two parents"),
         (lambda d: d["accessors"][-1].update(count=-3), "lie outside"),
         (lambda d: d["accessors"][-1].update(count="many"), "damaged"),
         (lambda d: d["bufferViews"][-2].update(byteStride=0), "lie outside the file"),

@@ -15,7 +15,8 @@ from jaxtyping import Bool, Float
 
 from dropsim.body.rotations import apply, euler_to_rotmat
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, Skeleton
-from dropsim.files.atomic import atomic_path
+from dropsim.files.atomic import atomic_path, errors_of
+from dropsim.files.limits import Budget
 from dropsim.files.names import printable
 from dropsim.motion.motion import Motion
 
@@ -24,8 +25,6 @@ MAX_LINE = 1 << 20
 MAX_NAME = 1000
 """Longest name of a joint [characters]."""
 MAX_JOINTS = 2000
-MAX_POSES = 20_000_000
-"""Frames times joints; 2 GB of matrices, or an hour of a 46-joint rig at 120 Hz."""
 MAX_VALUE = 1e9
 """Largest number [degrees or file units]; beyond it a number is a mistake, and products of such numbers overflow."""
 FRAME_TIMES = (1e-5, 100.0)
@@ -235,8 +234,8 @@ _FRAME_TIME = re.compile(r"frame ?time ?:? ?(\S+)", re.IGNORECASE)
 def read_bvh(path: str | Path) -> RigMotion:
     """Read a BVH file of any hierarchy, channel order and rate; errors are ValueErrors with the file and the line."""
     path = Path(path)
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path}: not a file")
+    with errors_of(path):
+        budget = Budget(path)
     # -sig drops the byte order mark of Windows editors.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline=None) as file:
         lines = _Lines(path, file)
@@ -247,8 +246,10 @@ def read_bvh(path: str | Path) -> RigMotion:
         count = int(match[1]) if match else 0
         if count == 0:
             raise lines.expected("'Frames:' and their number, one or more", words)
-        if count * len(rig.names) > MAX_POSES:
-            raise lines.error(f"{count} frames are too many to hold in memory: cut the recording into pieces")
+        try:
+            budget.take(count, len(rig.names), 12)
+        except ValueError as error:
+            raise lines.error(str(error)) from None
         words = lines.next("'Frame Time:'")
         match = _FRAME_TIME.fullmatch(" ".join(words))
         if not match or _plain_numbers([match[1]]) is None or not FRAME_TIMES[0] <= float(match[1]) <= FRAME_TIMES[1]:

@@ -16,8 +16,8 @@ from dropsim.motion.bvh import MAX_JOINTS, SAME, Rig, RigMotion, SourceFile, uni
 
 MAX_SECONDS = 3600.0
 """Longest animation that is read [s]."""
-MAX_POSES = 4_000_000
-"""Frames times joints; half an hour of 70 joints at 30 Hz, or half a gigabyte."""
+MAX_POSES = 2_000_000
+"""Frames times joints that any file may have, ten minutes of 100 joints at 30 Hz: few keys can make many frames."""
 USUAL_RATE = 30.0
 """Rate of an animation whose keys have none of their own [Hz]."""
 FASTEST = 240.0
@@ -142,13 +142,13 @@ def read_glb(path: str | Path, *, animation: str | None = None) -> RigMotion:
     with errors_of(path):
         glb = Glb.read(path)
         document = _document(glb)
-        numbers, parents = _character(document)
+        numbers, parents = _character(glb, document.skins)
         joint_of = {number: j for j, number in enumerate(numbers)}
         chosen, channels = _animation(document, joint_of, animation)
         rig, scales = _rig(document.nodes, numbers, parents)
         start, fps, count = _grid(glb, channels)
-        if count * len(numbers) > MAX_POSES:
-            raise ValueError(f"{count} frames are too many to hold in memory: cut the animation into pieces")
+        if count * len(numbers) > MAX_POSES and glb.budget is not None:
+            glb.budget.take(count, len(numbers), 12)
         translations, rotations = np.tile(rig.offsets, (count, 1, 1)), np.tile(rig.rotations, (count, 1, 1, 1))
         times = start + np.arange(count) / fps
         for target, sampler in channels:
@@ -171,27 +171,22 @@ def _document(glb: Glb) -> _Document:
         raise ValueError(f"the file is damaged, export it again: {error}") from None
 
 
-def _character(document: _Document) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _character(glb: Glb, skins: list[_Skin]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the nodes of the skin with most joints and those above them, parents first, and their parents."""
-    parent_of = {child: number for number, node in enumerate(document.nodes) for child in node.children}
-    joints = max((skin.joints for skin in document.skins), key=len, default=[])
+    joints = max((skin.joints for skin in skins), key=len, default=[])
     if not joints:
         raise ValueError("has no skinned character: export it with its armature and mesh")
+    order, parents = glb.tree()
     wanted = set[int]()
     for joint in joints:
-        while joint not in wanted and len(wanted) <= MAX_JOINTS:
+        while joint >= 0 and joint not in wanted:
             wanted.add(joint)
-            joint = parent_of.get(joint, joint)
-    order = list[int]()
-    pending = sorted(wanted - parent_of.keys(), reverse=True)
-    while pending and max(wanted) < len(document.nodes):
-        order.append(pending.pop())
-        below = {child for child in document.nodes[order[-1]].children if parent_of[child] == order[-1]}
-        pending += sorted(below & wanted, reverse=True)
-    if len(wanted) > MAX_JOINTS or len(order) < len(wanted):
-        raise ValueError(f"its joints are no tree of at most {MAX_JOINTS} nodes: export it again")
-    place = {number: j for j, number in enumerate(order)}
-    return tuple(order), tuple(place.get(parent_of.get(number, -1), -1) for number in order)
+            joint = parents[joint]
+    if len(wanted) > MAX_JOINTS:
+        raise ValueError(f"more than {MAX_JOINTS} joints: this is not a person")
+    numbers = [number for number in order if number in wanted]
+    place = {number: j for j, number in enumerate(numbers)} | {-1: -1}
+    return tuple(numbers), tuple(place[parents[number]] for number in numbers)
 
 
 Channel = tuple[_Target, _Sampler]

@@ -21,7 +21,7 @@ MOST = 12
 BENDING = 0.05
 """A joint that bends less than this over all poses [rad] is no knee and no elbow, if another bends."""
 MOST_PAIRS = 40
-"""Pairs of like chains that are looked at, the longest ones; fingers and hair are shorter than limbs."""
+"""Chains on one joint, and pairs of like ones, that are looked at, the longest; fingers and hair are shorter."""
 SURE = 0.3
 """Cosine that tells left from right: of the hips' line with the line to the left of spine and toes."""
 
@@ -102,13 +102,12 @@ class _Tree:
         missing = [] if one_hand_may_hold_something else [0.0, 0.0]
         pairs = []
         for parent, below in enumerate(self.children):
-            for a, b in itertools.combinations(below, 2):
-                chains = self.chain(a), self.chain(b)
+            chains_below = {c: self.chain(c) for c in sorted(below, key=lambda c: -self.reach[c])[:MOST_PAIRS]}
+            for a, b in itertools.combinations([c for c in below if len(chains_below.get(c, ())) >= FEWEST], 2):
+                chains = chains_below[a], chains_below[b]
                 size = (min if one_hand_may_hold_something else max)(self.reach[a], self.reach[b])
-                if min(map(len, chains)) < FEWEST or size <= 0:
-                    continue
                 lengths = [[*self.lengths[chain][1:], *missing] for chain in chains]
-                if all(abs(x - y) < LIKE * size for x, y in zip(*lengths, strict=False)):
+                if size > 0 and all(abs(x - y) < LIKE * size for x, y in zip(*lengths, strict=False)):
                     pairs.append(_Limbs(parent, chains, float(size)))
         return sorted(pairs, key=lambda pair: -pair.length)
 
