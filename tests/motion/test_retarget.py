@@ -1063,3 +1063,107 @@ def test_the_command_says_what_is_missing(tmp_path: Path, capsys: pytest.Capture
     assert '# right_foot = "" # may be left out' in text
     with pytest.raises(ValueError, match="the map says nothing of right_knee"):
         read_rig_map(tmp_path / "map.toml")
+
+
+# --- what is no person, and people with things on them
+
+
+def on_all_fours() -> dict[str, np.ndarray]:
+    """Places of our joints on a dog: a level spine, and front legs in place of arms."""
+    at = dict(zip(JOINTS, SKELETON.rest - SKELETON.rest[0] + np.array([0.0, 0.8, 0.0]), strict=True))
+    for k, joint in enumerate(("spine1", "spine2", "spine3", "neck", "head")):
+        at[joint] = np.array([0.0, 0.8, 0.2 * (k + 1)])
+    for side, x in (("left", 0.15), ("right", -0.15)):
+        for k, part in enumerate(("collar", "shoulder", "elbow", "wrist")):
+            at[f"{side}_{part}"] = np.array([x, 0.9 - 0.25 * k, 0.6])
+    return at
+
+
+def comb() -> list[Node]:
+    nodes = [Node("back0", "", 0, np.zeros(3))]
+    for k in range(1, 8):
+        nodes.append(Node(f"back{k}", f"back{k - 1}", 0, np.array([0.0, 0.2 * k, 0.0])))
+        for side, x in (("a", 0.1), ("b", -0.1)):
+            parent = f"back{k}"
+            for tooth in range(1, 4):
+                nodes.append(Node(f"{side}{k}_{tooth}", parent, 0, np.array([x, 0.2 * k, 0.3 * tooth])))
+                parent = nodes[-1].name
+    return nodes
+
+
+@pytest.mark.parametrize("names", ["known", "unknown"])
+def test_quadrupeds_are_refused_with_the_reason(tmp_path: Path, names: str):
+    at = on_all_fours()
+    nodes = [replace(node, at=at[JOINTS[node.turns]]) for node in rig_of(MIXAMO)]
+    source = read_text(tmp_path, bvh_text(nodes, zero=t_pose()))
+    with pytest.raises(
+        ValueError, match=r"is not a person: .*four legs" if names == "known" else "none of the known rigs"
+    ):
+        retarget(source if names == "known" else anonymous(source), None)
+
+
+@pytest.mark.parametrize(
+    ("joint", "factor", "message"), [("wrist", 4.0, "arms"), ("ankle", 0.1, "legs"), ("elbow", 0.1, "arms")]
+)
+def test_no_human_proportions_are_refused_with_the_reason(tmp_path: Path, joint: str, factor: float, message: str):
+    nodes = rig_of(MIXAMO)
+    at = {node.name: node.at for node in nodes}
+    wrong = [JOINTS[node.turns].endswith(joint) for node in nodes]
+    nodes = [
+        replace(node, at=at[node.parent] + factor * (node.at - at[node.parent])) if is_wrong else node
+        for node, is_wrong in zip(nodes, wrong, strict=True)
+    ]
+    with pytest.raises(ValueError, match=f"is not a person: .*{message}"):
+        on_ours(read_text(tmp_path, bvh_text(nodes, zero=t_pose())))
+
+
+def test_a_comb_is_no_person(tmp_path: Path):
+    source = read_text(tmp_path, bvh_text(comb(), zero=t_pose()))
+    with pytest.raises(ValueError, match=r"none of the known rigs|is not a person"):
+        retarget(source, None)
+
+
+@pytest.mark.parametrize("fingers", [False, True])
+@pytest.mark.parametrize("length", [0.1, 0.3, 0.8])
+def test_a_prop_in_a_hand_changes_no_limb(tmp_path: Path, length: float, fingers: bool):
+    nodes = rig_of(MIXAMO)
+    at = {node.name: node for node in nodes}
+    hands = [("Left", 1.0), ("Right", -1.0)] if fingers else []
+    for side, x in hands:
+        for finger in ("Index", "Middle", "Ring"):
+            parent = at[f"{side}Hand"]
+            for k in range(3):
+                parent = Node(f"{side}{finger}{k}", parent.name, parent.turns, parent.at + np.array([0.04 * x, 0, 0]))
+                nodes.append(parent)
+    hand = at["RightHand"]
+    nodes.append(Node("Prop", "RightHand", hand.turns, hand.at + np.array([0.0, 0.0, length])))
+    source = read_text(tmp_path, bvh_text(nodes, zero=t_pose()))
+    named, by_structure = match_rig(source.rig), match_source(anonymous(source))
+    limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]
+    assert [by_structure.positions[j] for j in limbs_of_ours] == [named.positions[j] for j in limbs_of_ours]
+
+
+def test_a_hat_makes_nobody_taller(tmp_path: Path):
+    nodes = rig_of(MIXAMO)
+    head = next(node for node in nodes if node.name == "Head")
+    hat = [Node("Hat", "Head", head.turns, head.at + np.array([0.0, 0.25, 0.0]))]
+    heights = [
+        retarget(anonymous(read_text(tmp_path, bvh_text([*nodes, *more], zero=t_pose()))), None).motion.skeleton.height
+        for more in ([], hat)
+    ]
+    assert heights[1] == pytest.approx(heights[0], abs=0.01)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_seventeen_joints_without_feet(tmp_path: Path, named: bool):
+    names = {
+        joint: name for joint, name in MIXAMO.items() if not joint.endswith(("foot", "collar")) and joint != "neck"
+    }
+    # The tips of the shins point down.
+    text = bvh_text(rig_of(names), zero=t_pose()).replace("OFFSET 0 0 0.1", "OFFSET 0 -0.1 0")
+    source = read_text(tmp_path, text)
+    motion = retarget(source if named else anonymous(source), SKELETON).motion
+    limbs = [i for i, j in enumerate(BONES) if JOINTS[j].rpartition("_")[2] in ("knee", "ankle", "elbow", "wrist")]
+    np.testing.assert_allclose(
+        directions(motion.joints)[:, limbs], directions(CLIP.joints)[:, limbs], rtol=0, atol=1e-6
+    )

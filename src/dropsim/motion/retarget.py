@@ -279,13 +279,16 @@ def _objection(source: RigMotion, match: Match) -> str | None:
                 return f"{called(low)} does not hang on {called(high)}"
         if f"{side}_hip" in at and "spine3" in at and hangs(f"{side}_hip", "spine3"):
             return f"it stands on its head: {called(f'{side}_hip')} hangs on {called('spine3')}"
+    points = match.points(_zero_pose(source)[0])
+    if objection := _no_build(points[0]):
+        return objection
     # A zero pose that stands tells, whatever people do in the recording: some walk on their hands, or have a foot that
     # flips.
-    points = match.points(_zero_pose(source)[0])
     if not _stands(points[0]):
         points = match.points(_some_poses(source))
     up = points[:, 16:18].mean(1) - points[:, 1:3].mean(1)
-    toes = (points[:, 10:12] - points[:, 7:9]).sum(1)
+    toes = np.nan_to_num(points[:, 10:12] - points[:, 7:9])
+    toes = (toes + 2 * points[:, 4:6] - points[:, 1:3] - points[:, 7:9]).sum(1)
     if not (np.isfinite(up).all() and np.isfinite(toes).all()):
         return None
     legs, arms = (leftness(points[:, j] - points[:, j + 1], up, toes) for j in (1, 16))
@@ -296,15 +299,37 @@ def _objection(source: RigMotion, match: Match) -> str | None:
     return None
 
 
+def _cosine(a: Float[np.ndarray, "3"], b: Float[np.ndarray, "3"]) -> float:
+    return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12))
+
+
 def _stands(points: Float[np.ndarray, "22 3"]) -> bool:
     """Tell whether a pose's legs lead down from the hips and the trunk up, with toes to the front of both."""
     hips, toes = points[1:3].mean(0), (points[10:12] - points[7:9]).sum(0)
     up, down = points[16:18].mean(0) - hips, points[7:9].mean(0) - hips
+    return _cosine(up, down) < -0.8 and abs(_cosine(up, toes)) < 0.8
 
-    def cosine(a: np.ndarray, b: np.ndarray) -> float:
-        return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12))
 
-    return cosine(up, down) < -0.8 and abs(cosine(up, toes)) < 0.8
+BUILD = {
+    "thighs are {:.1f} times as long as the legs' lower bones": ((1, 4), (4, 7), 0.35, 2.8),
+    "upper arms are {:.1f} times as long as the arms' lower bones": ((16, 18), (18, 20), 0.35, 3.5),
+    "arms' upper bones are {:.1f} times as long as the thighs": ((16, 18), (1, 4), 0.25, 2.0),
+    "trunk is {:.1f} times as long as the thighs": ((1, 16), (1, 4), 0.3, 3.0),
+}
+"""Two lengths of a body, by our joints on the left, with the least and the largest ratio of people and cartoons."""
+
+
+def _no_build(points: Float[np.ndarray, "22 3"]) -> str | None:
+    """Return what no person's body has in a zero pose: four legs, or limbs of other proportions."""
+    trunk = points[16:18].mean(0) - points[1:3].mean(0)
+    legs, arms = (points[7:9] - points[1:3]).mean(0), (points[20:22] - points[16:18]).mean(0)
+    if abs(_cosine(trunk, legs)) < 0.5 and _cosine(arms, legs) > 0.7:
+        return "it has four legs: its spine is level, and what would be its arms points down like its legs"
+    for words, (a, b, least, largest) in BUILD.items():
+        over, under = (float(np.linalg.norm(points[one] - points[other])) for one, other in (a, b))
+        if over > 0 and under > 0 and not least < over / under < largest:
+            return f"its {words.format(over / under)}"
+    return None
 
 
 _ANKLES = (joint_index("left_ankle"), joint_index("right_ankle"))

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from dropsim.body.rotations import normalize
 from dropsim.motion.bvh import Rig
 
 LIKE = 0.1
 """Bones of the two sides differ by less than this share of their chain."""
 LEG, ARM = (1.0, 0.35), (1.2, 0.33)
 """Ratios of a leg and an arm: upper over lower bone, and foot or hand over both (Drillis & Contini 1966, Winter)."""
+ARMS = (0.3, 2.0)
+"""Shortest and longest arms of a person, over the legs; two fingers are shorter."""
+NECK = 0.11
+"""Length of a neck up to the head's joint, over the legs with their feet."""
 FEWEST = 3
 """Joints of a leg or an arm."""
 MOST = 12
@@ -98,16 +103,19 @@ class _Tree:
         return line
 
     def pairs(self, *, one_hand_may_hold_something: bool = False) -> list[_Limbs]:
-        """Return all pairs of like chains, the longest first; a prop makes one chain longer than the other."""
-        missing = [] if one_hand_may_hold_something else [0.0, 0.0]
+        """Return all pairs of like chains, the longest first; with something in one hand, alike as far as the hand."""
         pairs = []
         for parent, below in enumerate(self.children):
             chains_below = {c: self.chain(c) for c in sorted(below, key=lambda c: -self.reach[c])[:MOST_PAIRS]}
             for a, b in itertools.combinations([c for c in below if len(chains_below.get(c, ())) >= FEWEST], 2):
                 chains = chains_below[a], chains_below[b]
                 size = (min if one_hand_may_hold_something else max)(self.reach[a], self.reach[b])
-                lengths = [[*self.lengths[chain][1:], *missing] for chain in chains]
-                if size > 0 and all(abs(x - y) < LIKE * size for x, y in zip(*lengths, strict=False)):
+                lengths = [[*self.lengths[chain][1:], 0.0, 0.0] for chain in chains]
+                like = [abs(x - y) < LIKE * size for x, y in zip(*lengths, strict=False)]
+                alike = (like.index(False) if False in like else min(map(len, chains)) - 1) + 1
+                if one_hand_may_hold_something:
+                    chains, size = (chains[0][:alike], chains[1][:alike]), sum(lengths[0][: alike - 1])
+                if size > 0 and alike >= FEWEST and (all(like) or one_hand_may_hold_something):
                     pairs.append(_Limbs(parent, chains, float(size)))
         return sorted(pairs, key=lambda pair: -pair.length)
 
@@ -142,13 +150,15 @@ def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.nda
     them.
     """
     tree = _Tree(rig, offsets, poses)
-    for pairs in (tree.pairs(), tree.pairs(one_hand_may_hold_something=True)):
-        fits = [pair for pair in itertools.permutations(pairs[:MOST_PAIRS], 2) if _is_person(tree, *pair)]
-        if fits:
-            break
-    else:
+    fits = list[tuple[_Limbs, _Limbs]]()
+    for pairs in (tree.pairs(one_hand_may_hold_something=True), tree.pairs()):
+        people = [pair for pair in itertools.permutations(pairs[:MOST_PAIRS], 2) if _is_person(tree, *pair)]
+        fits += [max(people, key=lambda fit: (fit[0].length + fit[1].length, fit[0].length))] if people else []
+    if not fits:
         return None
-    legs, arms = max(fits, key=lambda fit: (fit[0].length + fit[1].length, fit[0].length))
+    # Limbs that are alike to their ends, unless these are fingers and a hand holds something.
+    holding, alike = fits[0], fits[-1]
+    legs, arms = holding if holding[0].length > 2 * alike[0].length else alike
     joints: dict[str, int] = {"pelvis": legs.parent}
     order, sides_from = _sides(tree, legs, arms, poses)
     hip, knee, ankle = tree.limb(legs, LEG)
@@ -161,12 +171,14 @@ def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.nda
         joints |= {f"{side}_shoulder": arm[shoulder], f"{side}_elbow": arm[elbow], f"{side}_wrist": arm[wrist]}
         if shoulder:
             joints[f"{side}_collar"] = arm[0]
-    joints |= _spine(tree, legs.parent, arms) | _head(tree, arms)
+    joints |= _spine(tree, legs.parent, arms) | _head(tree, arms, NECK * legs.length)
     return Found(joints, sides_from)
 
 
 def _is_person(tree: _Tree, legs: _Limbs, arms: _Limbs) -> bool:
     over = tree.above(arms.parent)
+    if not ARMS[0] < arms.length / legs.length < ARMS[1]:
+        return False
     return arms.parent not in tree.above(legs.parent) and not any(chain[0] in over for chain in legs.chains)
 
 
@@ -183,8 +195,8 @@ def _spine(tree: _Tree, pelvis: int, arms: _Limbs) -> dict[str, int]:
     return named
 
 
-def _head(tree: _Tree, arms: _Limbs) -> dict[str, int]:
-    """Return neck and head: on the chain that leaves the chest besides the arms."""
+def _head(tree: _Tree, arms: _Limbs, length: float) -> dict[str, int]:
+    """Return neck and head: on the chain that leaves the chest besides the arms, about a neck's length apart."""
     limbs = {chain[0] for chain in arms.chains}
     others = [c for c in tree.children[arms.parent] if c not in limbs and tree.children[c]]
     called = [c for c in others if re.search("neck|head|首|頭", tree.rig.names[c].lower())]
@@ -192,8 +204,10 @@ def _head(tree: _Tree, arms: _Limbs) -> dict[str, int]:
         return {}
     chain = tree.chain(max(called or others, key=lambda c: tree.reach[c]))
     joints = [j for j in chain if not is_end(tree.rig.names[j])] or chain[:1]
+    along = dict(zip(joints, np.cumsum(tree.lengths[joints]) - tree.lengths[joints[0]], strict=True))
+    nearest = min(joints[1:], key=lambda j: abs(along[j] - length), default=joints[0])
     # Eyes, jaw and hair hang on the head.
-    head = next((j for j in joints[1:] if len(tree.children[j]) > 1), joints[min(2, len(joints) - 1)])
+    head = next((j for j in joints[1:] if len(tree.children[j]) > 1), nearest)
     return {"neck": joints[0], "head": head} if head != joints[0] else {"neck": joints[0]}
 
 
@@ -210,17 +224,20 @@ def _sides(
             continue
         across = poses[:, pair.chains[0][0]] - poses[:, pair.chains[1][0]]
         deeper = poses[:, pair.chains[0][1]] - poses[:, pair.chains[1][1]]
-        ankle = tree.limb(legs, LEG)[2]
-        toes = np.sum([poses[:, leg[-1]] - poses[:, leg[ankle]] for leg in legs.chains], axis=0)
-        leaning = leftness(across + deeper, poses[:, arms.parent] - poses[:, legs.parent], toes)
+        hip, knee, ankle = tree.limb(legs, LEG)
+        toes = [poses[:, leg[-1]] - poses[:, leg[ankle]] for leg in legs.chains]
+        bends = [2 * poses[:, leg[knee]] - poses[:, leg[hip]] - poses[:, leg[ankle]] for leg in legs.chains]
+        front = np.sum(toes + bends, axis=0)
+        leaning = leftness(across + deeper, poses[:, arms.parent] - poses[:, legs.parent], front)
         orders.append((0, 1) if leaning >= 0 else (1, 0))
         sources.append("the pose" if abs(leaning) > SURE else "nothing")
     return (orders[0], orders[1]), max(sources, key=("names", "the pose", "nothing").index)
 
 
-def leftness(across: Float[np.ndarray, "t 3"], up: Float[np.ndarray, "t 3"], toes: Float[np.ndarray, "t 3"]) -> float:
-    """Return the median cosine between a line across the body and the line to its left, up x front."""
-    left = np.cross(up, toes)
-    size = np.linalg.norm(across, axis=-1) * np.linalg.norm(left, axis=-1)
-    cosines = (across * left).sum(-1) / np.maximum(size, 1e-12)
-    return float(np.median(cosines))
+def leftness(across: Float[np.ndarray, "t 3"], up: Float[np.ndarray, "t 3"], front: Float[np.ndarray, "t 3"]) -> float:
+    """Return the mean cosine between a line across the body and the line to its left, up x front.
+
+    The front is where toes point and knees bend; poses count by how much of it they show.
+    """
+    left = np.cross(normalize(up), front)
+    return float((normalize(across) * left).sum() / max(np.linalg.norm(front, axis=-1).sum(), 1e-12))
