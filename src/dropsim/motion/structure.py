@@ -17,8 +17,8 @@ LEG, ARM = (1.0, 0.35), (1.2, 0.33)
 """Ratios of a leg and an arm: upper over lower bone, and foot or hand over both (Drillis & Contini 1966, Winter)."""
 ARMS = (0.3, 2.0)
 """Shortest and longest arms of a person, over the legs; two fingers are shorter."""
-NECK = 0.11
-"""Length of a neck up to the head's joint, over the legs with their feet."""
+NECK = 0.2
+"""Length of a long neck up to the head's joint, over the legs with their feet."""
 FEWEST = 3
 """Joints of a leg or an arm."""
 MOST = 12
@@ -196,7 +196,7 @@ def _spine(tree: _Tree, pelvis: int, arms: _Limbs) -> dict[str, int]:
 
 
 def _head(tree: _Tree, arms: _Limbs, length: float) -> dict[str, int]:
-    """Return neck and head: on the chain that leaves the chest besides the arms, about a neck's length apart."""
+    """Return neck and head: on the chain that leaves the chest besides the arms, at most a length apart."""
     limbs = {chain[0] for chain in arms.chains}
     others = [c for c in tree.children[arms.parent] if c not in limbs and tree.children[c]]
     called = [c for c in others if re.search("neck|head|首|頭", tree.rig.names[c].lower())]
@@ -204,10 +204,9 @@ def _head(tree: _Tree, arms: _Limbs, length: float) -> dict[str, int]:
         return {}
     chain = tree.chain(max(called or others, key=lambda c: tree.reach[c]))
     joints = [j for j in chain if not is_end(tree.rig.names[j])] or chain[:1]
-    along = dict(zip(joints, np.cumsum(tree.lengths[joints]) - tree.lengths[joints[0]], strict=True))
-    nearest = min(joints[1:], key=lambda j: abs(along[j] - length), default=joints[0])
-    # Eyes, jaw and hair hang on the head.
-    head = next((j for j in joints[1:] if len(tree.children[j]) > 1), nearest)
+    # Eyes, jaw and hair hang on the head; a hat is farther away than a neck is long.
+    near = [j for j, far in zip(joints[2:3], np.cumsum(tree.lengths[joints[1:]])[1:2], strict=True) if far < length]
+    head = next((j for j in joints[1:] if len(tree.children[j]) > 1), (near or joints[1:2] or joints)[0])
     return {"neck": joints[0], "head": head} if head != joints[0] else {"neck": joints[0]}
 
 
