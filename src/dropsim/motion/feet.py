@@ -13,6 +13,8 @@ from dropsim.motion.motion import Motion
 HIPS, KNEES = (1, 2), (4, 5)
 SLOW, STILL = 0.4, STATIC_SPEED
 """Speeds that a standing foot never reaches, and that it is below at some time [m/s]."""
+RUNNING = 2.0
+"""Speed of the pelvis above which these grow with it [m/s]: a runner's foot stands for three frames at 30 Hz."""
 LOW = 0.03
 """Height of a standing foot above the floor at most [m]."""
 LEVEL = 0.01
@@ -138,10 +140,11 @@ def stances(motion: Motion) -> list[Stance]:
     """Return when and where the balls of the feet stand, by their speed and height."""
     standing, least = list[Stance](), max(2, round(SHORTEST * motion.fps))
     V, radii = motion.velocity(), motion.skeleton.radii
+    pace = np.maximum(1.0, _gaussian(np.linalg.norm(V[:, 0, :2], axis=-1), STEADY * motion.fps) / RUNNING)
     for side, toe in enumerate(FEET):
         speed, height = np.linalg.norm(V[:, toe], axis=-1), motion.joints[:, toe, 2] - radii[toe]
         low = height < LOW
-        pending = _hysteresis((speed < STILL) & low, (speed < SLOW) & low, least)
+        pending = _hysteresis((speed < STILL * pace) & low, (speed < SLOW * pace) & low, least)
         while pending:
             start, stop = _settled(height, *pending.pop())
             if stop - start < least:
