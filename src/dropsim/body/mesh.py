@@ -1,5 +1,6 @@
 """A skinned human mesh that moves with the 22 joints."""
 
+import functools
 import importlib.resources
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,13 @@ KIND = "body mesh"
 BLOCK_EASE = 0.1
 """Ease with which pelvis and chest follow their joints when a mesh is fitted [m]: narrow hips make no narrow pelvis."""
 _FEET = {joint_index("left_ankle"): joint_index("left_foot"), joint_index("right_ankle"): joint_index("right_foot")}
+
+
+@functools.cache
+def shipped_arrays() -> dict[str, np.ndarray]:
+    """Return the file of the shipped body: the mesh, and how clothes cut it."""
+    with importlib.resources.as_file(importlib.resources.files("dropsim") / "assets" / "body.safetensors") as path:
+        return read_weights(path, KIND)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +49,7 @@ class Body:
     @classmethod
     def shipped(cls) -> "Body":
         """Return the neutral adult that comes with dropsim, on Skeleton.adult()."""
-        with importlib.resources.as_file(importlib.resources.files("dropsim") / "assets" / "body.safetensors") as path:
-            arrays, _ = read_weights(path, KIND)
+        arrays = shipped_arrays()
         vertices, weights = (np.asarray(arrays[name], dtype=np.float64) for name in ("vertices", "weights"))
         faces, joints = (np.asarray(arrays[name], dtype=np.int64) for name in ("faces", "joints"))
         return cls(Skeleton.adult(), vertices, faces, joints, weights)
