@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.body.smpl import read_rest_joints
@@ -325,38 +323,3 @@ def test_paths(tmp_path: Path):
     assert "not a file" in refusal(tmp_path / "folder.pkl")
     with pytest.raises(FileNotFoundError):
         read_rest_joints(tmp_path / "missing.pkl")
-
-
-# --- fuzzing
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("smpl")
-
-
-PICKLES = [
-    pickle.dumps(model() | {"J_regressor": scipy.sparse.csc_matrix(model()["J_regressor"])}, protocol)
-    for protocol in (0, 2, 4, 5)
-]
-
-
-@given(
-    st.sampled_from(PICKLES),
-    st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(max_size=3)), max_size=5),
-    st.integers(0, 1 << 20),
-)
-@settings(max_examples=200)
-def test_damaged_pickles(folder: Path, data: bytes, edits: list[tuple[int, bytes]], cut: int):
-    for at, word in edits:
-        at %= len(data)
-        data = data[:at] + word + data[at + 1 :]
-    for content in (data, data[: cut % len(data)]):
-        path = saved(folder, content)
-        joints, sentence = None, f"{path}: "
-        try:
-            joints = read_rest_joints(path)
-        except ValueError as error:
-            sentence = str(error)
-        assert sentence.startswith(f"{path}: ")
-        assert joints is None or bool(np.isfinite(joints).all())

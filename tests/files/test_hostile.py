@@ -21,6 +21,8 @@ from dropsim.body.skeleton import Skeleton
 from dropsim.body.smpl import read_rest_joints
 from dropsim.files.checkpoints import read_checkpoint
 from dropsim.motion.reading import read_motion
+from dropsim.research.evaluation.fuzz import READERS
+from dropsim.research.evaluation.reliability import fuzz
 from dropsim.scene.mesh_files import read_mesh
 
 SECONDS, MEMORY = 10, 1_000_000_000
@@ -239,3 +241,9 @@ def test_files_that_ask_for_much_are_read_or_refused_soon(kind: str, names: list
         for name, path, result in zip(names, paths, told, strict=True)
         if "\n" in result or not (result == "read" or result.startswith(f"refused: {path}"))
     ]
+
+
+@pytest.mark.parametrize("name", ["bvh", "amass", "glb", "rig map", "smpl", "smpl pickle"])
+def test_mutants_of_recordings_and_bodies_are_read_or_refused(name: str):
+    result = fuzz(name, READERS[name], 100, seed=2)
+    assert result.failures == 0, result.examples

@@ -1,6 +1,5 @@
 """AMASS npz in and out: every layout, round trips with the extras, and every bad file a sentence."""
 
-import io
 import math
 import zipfile
 from collections.abc import Callable
@@ -10,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dropsim.body.rotations import normalize, rotvec_to_rotmat
 from dropsim.body.skeleton import Skeleton
@@ -161,14 +158,11 @@ def test_what_the_fields_tools_look_for(tmp_path: Path):
     motion = stepping_clip()
     write_amass(motion, tmp_path / "out.npz", seed=3)
     with np.load(tmp_path / "out.npz", allow_pickle=False) as file:
-        assert file["poses"].shape == (len(motion), 156)
+        shapes = {name: file[name].shape for name in ("poses", "trans", "betas", "joints")}
+        frames = len(motion)
+        assert shapes == {"poses": (frames, 156), "trans": (frames, 3), "betas": (16,), "joints": (frames, 22, 3)}
         assert not file["poses"][:, 66:].any()
-        assert file["trans"].shape == (len(motion), 3)
-        assert file["betas"].shape == (16,)
-        assert str(file["gender"]) == "neutral"
-        assert float(file["mocap_framerate"]) == 30.0
-        assert file["joints"].shape == (len(motion), 22, 3)
-        assert int(file["seed"]) == 3
+        assert (str(file["gender"]), float(file["mocap_framerate"]), int(file["seed"])) == ("neutral", 30.0, 3)
 
 
 def test_writer_refuses_what_is_not_one_finite_person(tmp_path: Path):
@@ -309,45 +303,6 @@ def test_two_arrays_of_one_name(tmp_path: Path):
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
         archive.writestr("poses.npy", b"")
     assert "two arrays 'poses'" in sentence_of(path)
-
-
-# --- fuzzing
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("amass")
-
-
-def bytes_of(*, compressed: bool) -> bytes:
-    buffer = io.BytesIO()
-    (np.savez_compressed if compressed else np.savez)(buffer, **amass(66))
-    return buffer.getvalue()
-
-
-ARCHIVES = (bytes_of(compressed=False), bytes_of(compressed=True))
-
-
-@given(
-    st.sampled_from(ARCHIVES),
-    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), min_size=1, max_size=5),
-    st.integers(0, 5000),
-)
-@settings(max_examples=200)
-def test_damaged_archives(folder: Path, data: bytes, flips: list[tuple[int, int]], cut: int):
-    damaged = bytearray(data)
-    for at, value in flips:
-        damaged[at % len(data)] = value
-    path = folder / "clip.npz"
-    for content in (damaged, damaged[: cut % len(data)], damaged[cut % len(data) :]):
-        path.write_bytes(content)
-        motion, sentence = None, f"{path}: "
-        try:
-            motion = read_amass(path, SKELETON)
-        except ValueError as error:
-            sentence = str(error)
-        assert sentence.startswith(f"{path}: ")
-        assert motion is None or bool(np.isfinite(motion.joints).all())
 
 
 # --- the person's own body
