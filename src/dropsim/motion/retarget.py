@@ -186,9 +186,9 @@ def map_by_structure(source: RigMotion, *, sure: bool = True) -> RigMap | None:
     """
     still, offsets = _zero_pose(source)
     person = find_person(source.rig, offsets, np.concatenate((still, _some_poses(source))))
-    if person is None or (sure and person.sides_from == "nothing"):
+    if person is None or (sure and person[1] == "nothing"):
         return None
-    return RigMap({joint: source.rig.names[j] for joint, j in person.joints.items()}, name=BY_STRUCTURE)
+    return RigMap({joint: source.rig.names[j] for joint, j in person[0].items()}, name=BY_STRUCTURE)
 
 
 def _zero_pose(source: RigMotion) -> tuple[Float[np.ndarray, "1 n 3"], Float[np.ndarray, "n 3"]]:

@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,15 +42,6 @@ def side_in_name(name: str) -> str:
 def is_end(name: str) -> bool:
     """Tell the tip of a bone, which nothing turns: an End Site, 3ds Max's Nub, Mixamo's HeadTop_End."""
     return name.lower().endswith(("_end", "nub"))
-
-
-@dataclass(frozen=True)
-class Found:
-    """Our joints in a rig, as far as its structure tells."""
-
-    joints: Mapping[str, int]
-    sides_from: str
-    """Source of left and right: names, the pose, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -143,11 +133,13 @@ class _Tree:
         return min(itertools.combinations(joints if len(joints) >= FEWEST else range(len(chain)), 3), key=oddness)
 
 
-def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.ndarray, "t n 3"]) -> Found | None:
-    """Return our joints in a rig, or None where it has no two pairs of like chains; `poses` tell left from right.
+def find_person(
+    rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.ndarray, "t n 3"]
+) -> tuple[dict[str, int], str] | None:
+    """Return our joints in a rig and what tells left from right: names, the pose, or nothing.
 
-    Legs and arms are the longest pairs such that the arms hang on a joint that is neither above the legs nor on one of
-    them.
+    None where the rig has no two pairs of like chains. Legs and arms are the longest pairs such that the arms hang on a
+    joint that is neither above the legs nor on one of them.
     """
     tree = _Tree(rig, offsets, poses)
     fits = list[tuple[_Limbs, _Limbs]]()
@@ -172,7 +164,7 @@ def find_person(rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.nda
         if shoulder:
             joints[f"{side}_collar"] = arm[0]
     joints |= _spine(tree, legs.parent, arms) | _head(tree, arms, NECK * legs.length)
-    return Found(joints, sides_from)
+    return joints, sides_from
 
 
 def _is_person(tree: _Tree, legs: _Limbs, arms: _Limbs) -> bool:
