@@ -6,7 +6,7 @@ Bad frames are masked, so that a recording becomes its runs of good frames; `rea
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -81,7 +81,7 @@ class Clip:
     person: str
     category: str
     frames: int
-    held_out: bool
+    held_out: bool = False
     left_out: str = ""
     """Reason why these frames are not in the data set; empty where they are."""
     recording: str = ""
@@ -179,27 +179,20 @@ def reason_to_skip(name: str) -> str:
     return info.left_out if info else ""
 
 
-def _is_held_out(name: str, person: str, people: Collection[str]) -> bool:
-    return person in people or (name in cmu.clip_table() and cmu.subject(name) in cmu.EVALUATION_SUBJECTS)
-
-
 def read_on_floor(path: str | Path) -> Motion:
     """Read a motion file onto our skeleton, at the data set's rate and on the floor z = 0."""
     motion = read_recording(path, Skeleton.adult()).motion.resampled(FPS)
     return out_of_floor(grounded(on_floor(motion)))
 
 
-def read_clips(
-    path: str | Path, *, held_out: Iterable[str] = (), rig_map: RigMap | None = None
-) -> list[tuple[Clip, Motion | None]]:
+def read_clips(path: str | Path, *, rig_map: RigMap | None = None) -> list[tuple[Clip, Motion | None]]:
     """Read a recording as its runs of good frames on the floor, with labelled contacts; what is left out has no motion.
 
-    People whom priors are judged by are held out, and so are those that are named. `rig_map` is for BVH files.
+    `rig_map` is for BVH files.
     """
     path = Path(path)
-    name, people = path.stem, frozenset(held_out)
-    person, category = _person_and_category(name)
-    clip = Clip(name, person, category, 0, _is_held_out(name, person, people), recording=name)
+    name = path.stem
+    clip = Clip(name, *_person_and_category(name), 0, recording=name)
     if reason := reason_to_skip(name):
         return [(replace(clip, left_out=reason), None)]
     recording = read_recording(path, Skeleton.adult(), rig_map=rig_map if path.suffix.lower() == ".bvh" else None)
@@ -207,8 +200,7 @@ def read_clips(
     motion = Motion.from_rotations(motion.skeleton, FPS, motion.root, mend(motion.q), name=name)
     motion = on_floor(motion, ~_any(_pose_faults(motion)))
     person, category = _person_and_category(name, recording.rig)
-    is_held_out = _is_held_out(name, person, people)
-    clip = replace(clip, person=person, category=category, held_out=is_held_out, read_as=recording.read_as)
+    clip = replace(clip, person=person, category=category, read_as=recording.read_as)
     if SITTING.search(words_of(name).lower()) and np.quantile(motion.root[:, 2], 0.05) > SITTING_HEIGHT:
         return [(replace(clip, frames=len(motion), left_out=UNSEEN), None)]
     faults = find_faults(motion)
@@ -236,16 +228,15 @@ class _Build:
     """Job of turning recordings into clips."""
 
     folder: Path
-    held_out: frozenset[str]
     rig_map: RigMap | None
 
     def __call__(self, source: Path) -> list[Clip]:
         """Write a recording's runs of good frames, and then its lines of the index as a record that this was done."""
         try:
-            parts = read_clips(source, held_out=self.held_out, rig_map=self.rig_map)
+            parts = read_clips(source, rig_map=self.rig_map)
         except (ValueError, OSError) as error:
-            person = source.stem.partition("_")[0]
-            parts = [(Clip(source.stem, person, "other", 0, False, f"unreadable: {error}", source.stem), None)]
+            clip = Clip(source.stem, source.stem.partition("_")[0], "other", 0, recording=source.stem)
+            parts = [(replace(clip, left_out=f"unreadable: {error}"), None)]
         # Outside: a full disk is no fault of the recording.
         for clip, motion in parts:
             if motion is not None:
@@ -277,7 +268,10 @@ def build(
     workers: int = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Clip, ...]:
-    """Turn a folder of BVH or AMASS files into a data set; recordings that are there already are not read again."""
+    """Turn a folder of BVH or AMASS files into a data set; recordings that are there already are not read again.
+
+    People whom priors are judged by are held out, and so are those that are named.
+    """
     source, out = Path(source), Path(out)
     inside = out.resolve()
     files = sorted(p for p in source.rglob("*") if p.suffix.lower() in ENDINGS and inside not in p.resolve().parents)
@@ -285,7 +279,7 @@ def build(
         raise ValueError(f"{source} holds no .bvh or .npz files")
     if clashes := [name for name, count in Counter(f.stem for f in files).items() if count > 1]:
         raise ValueError(f"{source} holds two files named {clashes[0]}: give each clip a name of its own")
-    job = _Build(out / "clips", frozenset(held_out), rig_map)
+    job = _Build(out / "clips", rig_map)
     job.folder.mkdir(parents=True, exist_ok=True)
     done = {file: job.done(file) for file in files}
     todo = [file for file, clips in done.items() if clips is None]
@@ -295,8 +289,9 @@ def build(
             done[file] = clips
             if progress:
                 progress(count, len(todo))
-    lines = [clip for file in files for clip in done[file] or ()]
-    clips = tuple(replace(c, held_out=_is_held_out(c.recording, c.person, job.held_out)) for c in lines)
+    lines, people = [clip for file in files for clip in done[file] or ()], {*held_out}
+    judged = {name for name in cmu.clip_table() if cmu.subject(name) in cmu.EVALUATION_SUBJECTS}
+    clips = tuple(replace(c, held_out=c.person in people or c.recording in judged) for c in lines)
     _write_changed(out / "index.json", json.dumps([asdict(c) for c in clips], indent=0) + "\n")
     _write_changed(out / "report.md", report(clips))
     return clips
