@@ -33,7 +33,7 @@ from dropsim.apps.cli.scenarios import Scenarios
 from dropsim.apps.cli.synthesize import Synthesize
 from dropsim.apps.cli.train import Train
 from dropsim.apps.cli.view import View
-from dropsim.files.names import printable, suggestion
+from dropsim.files.names import suggestion
 
 
 @runtime_checkable
@@ -162,6 +162,8 @@ def _every_command() -> Any:  # noqa: ANN401, a union that is made at run time
 
 def _sentence(error: Exception) -> str:
     """Say on one line what went wrong."""
+    from dropsim.files.names import printable
+
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         return printable(f"{error.filename}: {error.strerror}")
     if isinstance(error, MemoryError):
