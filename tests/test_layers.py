@@ -25,7 +25,7 @@ LAYERS = """
 """
 RANK = {name: rank for rank, line in enumerate(LAYERS.split("\n")) for name in line.split()}
 CORE_TOP = RANK["scene"]
-CORE_LIBRARIES = {"numpy", "numba", "scipy", "jaxtyping", "safetensors", "threadpoolctl", "llvmlite"}
+CORE_LIBRARIES = {"numpy", "numba", "scipy", "jaxtyping", "msgspec", "safetensors", "threadpoolctl", "llvmlite"}
 HEAVY_LIBRARIES = {"av", "gymnasium", "matplotlib", "pxr", "pyarrow", "ray", "torch", "viser"}
 ADAPTERS = {"apps/gym.py": {"gymnasium"}}
 """Modules that are nothing without their library, and that nobody else imports."""
