@@ -71,7 +71,12 @@ class Synthesize(PriorOptions):
         tell_of_compiling()
         counts = list[int]()
         with bar("clips") as advance:
-            totals = synthesize(recipe, self.out, workers, lambda done, of: (counts.append(done), advance(done, of)))
+
+            def watch(done: int, of: int) -> None:
+                counts.append(done)
+                advance(done, of)
+
+            totals = synthesize(recipe, self.out, workers, watch)
         before = "" if counts and counts[-1] > counts[0] else ", all done before"
         print(f"{totals.kept} clips in {self.out / 'clips'}{before}")
         for reason, number in totals.rejected.items():
