@@ -1,11 +1,10 @@
-"""Matrix products whose rows do not notice each other, and buffers that are given out again."""
+"""Matrix products whose rows do not notice each other."""
 
 import pickle
 
 import numpy as np
 import pytest
 
-from dropsim.compute.buffers import Buffers
 from dropsim.compute.products import Linear
 
 
@@ -47,20 +46,3 @@ def test_a_layer_survives_pickling():
     _, _, linear = layer(9, 21)
     x = np.ones((4, 9), dtype=np.float32)
     assert np.array_equal(pickle.loads(pickle.dumps(linear))(x), linear(x))
-
-
-def address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
-
-
-def test_a_buffer_is_used_again_only_when_nobody_holds_it():
-    buffers = Buffers()
-    first = buffers.take(3, 4)
-    where, view = address(first), first.reshape(12)[2:5]
-    assert address(buffers.take(3, 4)) != where
-    del first
-    held = buffers.take(3, 4)
-    assert address(held) != where  # a view of it is still around
-    del view
-    assert address(buffers.take(3, 4)) == where
-    assert pickle.loads(pickle.dumps(buffers)).take(2).shape == (2,)

@@ -10,7 +10,6 @@ from jaxtyping import Float, Float32
 
 from dropsim.body.rotations import exp, heading, log_small, transpose
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, flat
-from dropsim.compute.buffers import Buffers
 from dropsim.compute.random import Streams
 from dropsim.files.weights import errors_of, read_number, read_record, read_weights, require_shapes, write_weights
 from dropsim.motion.motion import Motion
@@ -197,7 +196,6 @@ class CVAEPrior(Prior):
         """Wrap a network for a body; candidates spread from `temperature` for the second one to 1 for the last."""
         self.network, self.skeleton, self.fps, self.name, self.temperature = network, skeleton, fps, name, temperature
         self.takes_intent, self.starts_at_mode = network.shape.intent, network.shape.history
-        self._buffers = Buffers()
 
     @classmethod
     def shipped(cls) -> "CVAEPrior":
@@ -271,7 +269,7 @@ class CVAEPrior(Prior):
         output = network.decode(self._seen(now, H, intent), flat(noise, 2))
         if shape.kinematic:
             rows = ((NUM_JOINTS, 3), (NUM_JOINTS, 3, 3), (shape.memory_size,))
-            then = tuple(self._buffers.take(*output.shape[:2], *row) for row in rows)
+            then = tuple(np.empty((*output.shape[:2], *row)) for row in rows)
             constants = (network.output_scale, network.carry, network.free, network.held)
             compose_kinematic(now, H, output, *constants, (self.skeleton.offsets, self.fps, PACE), then)
         else:
