@@ -86,24 +86,6 @@ def test_twist_of_a_pure_twist_is_itself(axis, angle):
     assert np.abs(twist_about(R, a) - R).max() < TOLERANCE
 
 
-def test_batch_equals_loop(random_rotations, rng):
-    # Leading dimensions are independent: any batch gives what a loop gives. Products may sum in another order, hence
-    # the rounding.
-    R = random_rotations(2, 3)
-    a, b = rng.standard_normal((2, 2, 3, 3))
-    for i in range(2):
-        for j in range(3):
-            np.testing.assert_allclose(swing(a, b)[i, j], swing(a[i, j], b[i, j]), rtol=0, atol=1e-15)
-            np.testing.assert_allclose(twist_about(R, a)[i, j], twist_about(R[i, j], a[i, j]), rtol=0, atol=1e-15)
-            np.testing.assert_allclose(heading(R)[i, j], heading(R[i, j]), rtol=0, atol=1e-15)
-
-
-def test_one_axis_serves_a_batch(random_rotations):
-    # Broadcasting: a shared axis equals the same axis repeated.
-    R, axis = random_rotations(4, 5), np.array([0.0, 1.0, 0.0])
-    assert np.array_equal(twist_about(R, axis), twist_about(R, np.broadcast_to(axis, (4, 5, 3))))
-
-
 def test_heading_turns_the_right_hand_side_to_x(random_rotations):
     # The body's right, -R x, has its horizontal part along +x after the turn, and the turn keeps z.
     R = random_rotations(1000)

@@ -318,28 +318,6 @@ def test_the_report_is_about_the_joints_that_the_state_has(rng):
     assert report.touching.shape == (3, NUM_JOINTS)
 
 
-@pytest.mark.slow
-def test_alone_and_in_a_batch_of_eight_to_the_last_bit():
-    # Everyone draws their own random numbers, and every sum has one order: 200 frames with a push, which would part by
-    # metres otherwise.
-    prior, seeds = CVAEPrior.shipped(), list(range(8))
-    simulator = Simulator(prior, options=SimulatorOptions(num_samples=8))
-
-    def world(frame, state):
-        forces = np.zeros(state.x.shape)
-        forces[..., 9, 0] = 250.0 if 60 <= frame < 75 else 0.0
-        return StepInputs(forces=forces, colliders=ON_FLOOR.colliders)
-
-    together = simulate(simulator, prior.start("walk", seed=seeds), 200, Streams(seeds), world=world)
-    i = 5
-    alone = simulate(simulator, prior.start("walk", seed=i), 200, Streams(i), world=world)
-    assert np.array_equal(together.joints[i], alone.joints)
-    assert np.array_equal(together.q[i], alone.q)
-    assert np.array_equal(together.contact_forces[i], alone.contact_forces)
-    for name, values in alone.energies.items():
-        assert np.array_equal(together.energies[name][i], values), name
-
-
 def test_same_seed_same_motion_and_another_seed_another():
     prior = CVAEPrior.shipped()
     simulator, start = Simulator(prior, options=SimulatorOptions(num_samples=4)), prior.start("walk", seed=0)

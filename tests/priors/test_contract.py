@@ -185,16 +185,6 @@ def test_somebody_in_a_batch_gets_what_they_get_alone_to_the_last_bit(case, num)
 
 
 @every_prior
-def test_memories_in_a_batch_are_those_of_its_members_to_the_last_bit(case):
-    state, change = batch(case.states), np.arange(9.0).reshape(3, 3)
-    proposed = case.prior.propose(state, 1, Streams([1, 2, 3])).pick(0)
-    pushed, recalled = case.prior.apply_impulse(state.memory, change), case.prior.recall(state, proposed.x, proposed.q)
-    for i, one in enumerate(case.states):
-        assert np.array_equal(case.prior.apply_impulse(one.memory, change[i]), pushed[i])
-        assert np.array_equal(case.prior.recall(one, proposed.x[i], proposed.q[i]), recalled[i])
-
-
-@every_prior
 def test_batches_of_any_shape(case):
     state = batch([*case.states, *case.states])
     square = state.map(lambda values: values.reshape(2, 3, *values.shape[1:]))

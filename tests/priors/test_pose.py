@@ -58,15 +58,6 @@ def test_when_all_is_in_range_the_same_poses_come_back(prior):
     assert wide.project(CLIP.q) is CLIP.q
 
 
-def test_batches_are_loops(prior):
-    q = CLIP.q[:6].reshape(2, 3, 22, 3, 3)
-    together = prior.project(q)
-    for i in range(2):
-        for j in range(3):
-            assert np.array_equal(together[i, j], prior.project(q[i, j]))
-            assert np.array_equal(prior.norm(q)[i, j], prior.norm(q[i, j]))
-
-
 def test_the_projection_is_continuous_outside(prior, rng):
     q = CLIP.q[prior.norm(CLIP.q) > 1.001 * prior.limit]
     step = 1e-4

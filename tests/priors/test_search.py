@@ -90,19 +90,6 @@ def test_equal_rows_come_in_order_of_their_numbers():
         check_nearest(found, i, rows, rows[i])
 
 
-def test_the_same_alone_and_in_any_batch():
-    rows, clips = walks(3000)
-    index = SearchIndex.build(rows, clips)
-    queries = queries_near(rows, 64)
-    together = index.nearest(queries, 32)
-    backwards = index.nearest(queries[::-1], 32)
-    for i in range(len(queries)):
-        alone = index.nearest(queries[i : i + 1], 32)
-        for batch, at in ((together, i), (backwards, len(queries) - 1 - i)):
-            np.testing.assert_array_equal(alone.rows[0], batch.rows[at])
-            np.testing.assert_array_equal(alone.distances[0], batch.distances[at])
-
-
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [

@@ -137,16 +137,6 @@ def test_a_body_of_the_same_proportions_is_a_scaled_one():
     np.testing.assert_allclose(state.v, scale * before.v, rtol=0, atol=2e-3)
 
 
-def test_somebody_starts_alone_as_in_a_batch():
-    bank, body = StartBank.shipped(), BODIES["child"]
-    together = bank.draw("dance", [4, 5, 6], body)
-    for i in range(3):
-        alone = bank.draw("dance", 4 + i, body)
-        assert all(
-            np.array_equal(getattr(alone, part), getattr(together, part)[i]) for part in ("x", "v", "q", "memory")
-        )
-
-
 def test_a_prior_starts_with_its_own_body():
     prior = CVAEPrior(CVAEPrior.shipped().network, BODIES["tall"])
     assert prior.skeleton.bone_error(prior.start("walk", 2).x) < 1e-9

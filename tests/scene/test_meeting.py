@@ -82,14 +82,6 @@ def test_forces_in_a_crowd_cancel_and_bystanders_are_left_alone():
     assert np.array_equal(found[8], x[8])
 
 
-def test_a_batch_of_worlds_is_what_each_is_alone_to_the_last_bit():
-    worlds = [two(gap) for gap in (0.25, 0.9, 0.2)]
-    together = apart(np.stack(worlds))
-    for i, world in enumerate(worlds):
-        for many, one in zip(together, apart(world), strict=True):
-            assert np.array_equal(many[i], one)
-
-
 def test_bodies_are_moved_as_a_whole():
     # Joint by joint, a few light limbs would take most of it.
     before = two(0.15)
