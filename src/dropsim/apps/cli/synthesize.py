@@ -69,15 +69,8 @@ class Synthesize(PriorOptions):
         if self.ray is not None:
             workers = partial(on_ray, self.ray, num)
         tell_of_compiling()
-        counts = list[int]()
         with bar("clips") as advance:
-
-            def watch(done: int, of: int) -> None:
-                counts.append(done)
-                advance(done, of)
-
-            totals = synthesize(recipe, self.out, workers, watch)
-        before = "" if counts and counts[-1] > counts[0] else ", all done before"
-        print(f"{totals.kept} clips in {self.out / 'clips'}{before}")
+            totals = synthesize(recipe, self.out, workers, advance)
+        print(f"{totals.kept} clips in {self.out / 'clips'}")
         for reason, number in totals.rejected.items():
             print(f"{number} left out: {reason}")
