@@ -326,7 +326,7 @@ def test_an_empty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 3
     assert "is not a folder" in errors[1]
-    assert "data build" in errors[2]
+    assert "build" in errors[2]
 
 
 # --- people who are kept for something else

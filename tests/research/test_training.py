@@ -597,7 +597,7 @@ def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def refused(data: Path, out: Path) -> str:
     """The sentence with which a run refuses to go on."""
     with pytest.raises(
-        ValueError, match=r"checkpoint\.pt (cannot be resumed|is not a PyTorch checkpoint|is damaged)"
+        ValueError, match=r"checkpoint\.pt:? (cannot be resumed|the file is damaged|is damaged)"
     ) as error:
         run(data, out, resume=True)
     assert "\n" not in str(error.value)
@@ -672,9 +672,7 @@ def test_a_checkpoint_that_wants_to_run_code_is_not_let(data: Path, tmp_path: Pa
         if how == "resume"
         else {"out": tmp_path / "out", "init": tmp_path / "checkpoint.pt"}
     )
-    with pytest.raises(
-        ValueError, match=r"checkpoint\.pt was not loaded: it asks for posix\.mkdir, which could run code"
-    ) as error:
+    with pytest.raises(ValueError, match=r"checkpoint\.pt: the file is damaged") as error:
         run(data, **options)
     assert "\n" not in str(error.value)
     assert not trap.exists()
@@ -691,7 +689,7 @@ def test_the_command_says_what_is_wrong_in_one_line(data: Path, tmp_path: Path, 
         ["train", "prior", "--data", str(data), "--out", str(tmp_path / "out"), "--init", str(tmp_path / "nowhere.pt")],
         ["train", "prior", "--data", str(data), "--out", str(tmp_path / "out"), "--minutes", "0"],
     ]
-    words = ("is not a data set", "is not a PyTorch checkpoint", "nowhere.pt", "must be positive")
+    words = ("is not a data set", "is damaged", "nowhere.pt", "must be positive")
     for command, word in zip(commands, words, strict=True):
         assert main(command) == 2
         line = capsys.readouterr().err

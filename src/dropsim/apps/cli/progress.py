@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 COMPILING = "compiling the simulator's kernels, once, about 30 s"
-KERNELS = 110
+KERNELS = 137
 """Number of kernels that a step compiles, about."""
 PERIOD = 5.0
 """Time between two lines while kernels are compiled [s]."""
