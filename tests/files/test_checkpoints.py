@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dropsim.files.checkpoints import read_checkpoint
-from dropsim.priors.convert import convert_checkpoint
 
 torch = pytest.importorskip("torch")
 
@@ -108,11 +107,3 @@ def test_deep_nesting_is_a_sentence(tmp_path):
     (tmp_path / "some.pt").write_bytes(b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".")
     with pytest.raises(ValueError, match="not a pickle, or cut off"):
         read_checkpoint(tmp_path / "some.pt")
-
-
-@pytest.mark.parametrize("content", [{"model": {}}, {"weights": torch.ones(2)}, [1]])
-def test_only_known_checkpoints_are_converted(tmp_path, content):
-    torch.save(content, tmp_path / "some.pt")
-    with pytest.raises(ValueError, match="not a checkpoint of"):
-        convert_checkpoint(tmp_path / "some.pt", tmp_path / "out.safetensors")
-    assert not (tmp_path / "out.safetensors").exists()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dropsim.motion.synthetic import stepping_clip
-from dropsim.priors.convert import convert_checkpoint
 from dropsim.priors.pose import PosePrior
 
 torch = pytest.importorskip("torch")
@@ -144,15 +143,6 @@ def test_vposers_folder_will_do(tmp_path, version):
     file = vposer_file(tmp_path / "snapshots", version)
     a, b = (PosePrior.from_vposer(p).network.tensors for p in (tmp_path, file))
     assert all(np.array_equal(a[name], b[name]) for name in a)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_converted_checkpoint_is_the_same_model(tmp_path, version):
-    file = vposer_file(tmp_path, version)
-    assert convert_checkpoint(file, tmp_path / "pose.safetensors") == "VPoser"
-    assert np.array_equal(
-        PosePrior.load(tmp_path / "pose.safetensors").project(CLIP.q), PosePrior.from_vposer(file).project(CLIP.q)
-    )
 
 
 class Malicious:
