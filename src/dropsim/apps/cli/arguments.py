@@ -43,9 +43,7 @@ class ModelOptions:
     """SMPL's file (.npz, .pkl) of the body that HuMoR was trained on."""
     pose: Annotated[Path | None, optional("FILE|FOLDER", "the package's")] = None
     """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
-    method: Annotated[
-        Literal["default", "paper"] | None, optional("default|paper", "the scene's own, else default")
-    ] = None
+    method: Annotated[Literal["default", "paper"] | None, optional("default|paper", "the scene's, if any")] = None
     """The method: ours, or `paper`, which is DROP as it was published."""
 
 

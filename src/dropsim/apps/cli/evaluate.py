@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dropsim.apps.cli.arguments import BodyFile, PriorName, optional
+from dropsim.apps.cli.arguments import ModelOptions, PriorName, optional
 
 if TYPE_CHECKING:
     from dropsim.priors.pose import PosePrior
@@ -25,19 +25,13 @@ Samples = Annotated[int | None, optional("K", "the prior's own")]
 Watch = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class _Simulated:
+@dataclass(frozen=True, kw_only=True)
+class _Simulated(ModelOptions):
     """Options of everything that simulates many people."""
 
     prior: PriorName = "field"
     """The motion prior: field, cvae, a .bank or .safetensors file, a folder of recordings, or HuMoR's
     best_model.pth."""
-    body: BodyFile = None
-    """SMPL's file of the body that HuMoR was trained on."""
-    pose: Annotated[Path | None, optional("FILE|FOLDER", "the package's")] = None
-    """The model of natural poses: VPoser's checkpoint or folder, or a .safetensors file."""
-    method: Annotated[Literal["default", "paper"] | None, optional("default|paper", "default")] = None
-    """The method: ours, or `paper`, which is DROP as it was published."""
     seed: int = 0
     """Seed of everything random."""
     quick: bool = False
