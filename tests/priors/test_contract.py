@@ -14,7 +14,7 @@ from dropsim.motion.contacts import label_contacts
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.bank import Bank, ClipInfo
-from dropsim.priors.cvae import VELOCITY_SIZE, CVAEPrior
+from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.intent import Intent
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.passive import PassivePrior
@@ -91,7 +91,7 @@ def case_of(name: str) -> Case:
         "humor": tiny,
         "humor, joints by kinematics": lambda: tiny(joints_from_kinematics=True),
         "passive": lambda: PassivePrior(CLIP.skeleton),
-        "ours, with an intent": lambda: tiny(kinematic=True, intent=True),
+        "ours, with an intent": lambda: tiny(kinematic=True, intent=True, history=True),
         "a user's": Coasting,
         "a user's network": Wrapped,
         "field": lambda: MotionField(bank_of(), CLIP.skeleton),
@@ -206,16 +206,10 @@ def test_batches_of_any_shape(case):
     assert np.array_equal(wide.x.reshape(together.x.shape), together.x)
 
 
-def turned(state: State, R: np.ndarray, shift: np.ndarray) -> State:
+def turned(prior: Prior, state: State, R: np.ndarray, shift: np.ndarray) -> State:
     """The same person elsewhere: turned about z and moved over the ground."""
-    memory = state.memory
-    if memory.shape[-1] >= VELOCITY_SIZE:
-        # HuMoR's drift of trans, behind the velocities, is a vector too; our joints' own angular velocities are not.
-        size = memory.shape[-1] if memory.shape[-1] == VELOCITY_SIZE + 3 else VELOCITY_SIZE
-        vectors = memory[..., :size].reshape(*memory.shape[:-1], -1, 3) @ R.T
-        memory = np.concatenate((vectors.reshape(*memory.shape[:-1], size), memory[..., size:]), axis=-1)
     q = np.concatenate((R @ state.q[..., :1, :, :], state.q[..., 1:, :, :]), axis=-3)
-    return State(state.x @ R.T + shift, state.v @ R.T, q, memory)
+    return State(state.x @ R.T + shift, state.v @ R.T, q, prior.turn_memory(state.memory, R))
 
 
 @pytest.mark.parametrize("case", [*CVAES, "passive", "a user's network", "field"], indirect=True)
@@ -225,8 +219,8 @@ def test_the_world_can_be_moved_and_turned(case, angle):
     shift = np.array([3.0, -2.0, 0.0])
     state = case.states[2]
     here = case.prior.propose(state, 4, Streams(5))
-    there = case.prior.propose(turned(state, R, shift), 4, Streams(5))
-    expected = turned(State(here.x, here.x, here.q, here.memory), R, shift)
+    there = case.prior.propose(turned(case.prior, state, R, shift), 4, Streams(5))
+    expected = turned(case.prior, State(here.x, here.x, here.q, here.memory), R, shift)
     np.testing.assert_allclose(there.x, expected.x, **CLOSE)
     np.testing.assert_allclose(there.q, expected.q, **CLOSE)
     np.testing.assert_allclose(

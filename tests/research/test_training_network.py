@@ -27,6 +27,7 @@ SHAPE = CVAEShape(latent=6, decoder=(48, 32), prior=(32,), groups=8, kinematic=T
 SHAPES = {
     "plain": SHAPE,
     "with an intent": replace(SHAPE, intent=True),
+    "with a history": replace(SHAPE, history=True),
 }
 TOLERANCE = 1e-6
 
@@ -110,6 +111,8 @@ def test_a_step_in_torch_is_a_step_of_the_exported_prior(
     # The state vector, the networks and the composed frame: what training differentiates against what the simulator
     # runs.
     state, network = some_states(rng, random_rotations), random_network(rng, shape)
+    past = rng.normal(size=(len(state.x), shape.memory_size - state.memory.shape[-1]))
+    state = replace(state, memory=np.concatenate((state.memory, past), axis=-1))
     prior = CVAEPrior(exported(network), BODY)
     assert prior.takes_intent == shape.intent
     noise = rng.normal(size=(len(state.x), 1, SHAPE.latent))

@@ -13,6 +13,7 @@ from dropsim.body.skeleton import NUM_JOINTS, Skeleton, flat
 from dropsim.compute.buffers import Buffers
 from dropsim.compute.random import Streams
 from dropsim.files.weights import errors_of, read_number, read_record, read_weights, require_shapes, write_weights
+from dropsim.motion.motion import Motion
 from dropsim.priors.cvae_kernels import compose_kinematic
 from dropsim.priors.intent import Intent
 from dropsim.priors.network import MLP, Shapes, Tensors, mlp_shapes, random_tensors
@@ -26,6 +27,15 @@ POSE_VELOCITY_SIZE = 3 * NUM_BODY
 NUM_CONTACTS = 9
 VELOCITY_SIZE = 3 + 3 + 3 * NUM_JOINTS
 """Width of HuMoR's memory: trans_vel, root_orient_vel, joints_vel."""
+MEMORY_SIZE = VELOCITY_SIZE + POSE_VELOCITY_SIZE
+"""Width of our memory without a history."""
+HISTORY_SIZE = 6 + 6 + POSE_VELOCITY_SIZE
+"""Width of a history: change of the root's velocities since the frame before, their running mean, and the change of the
+body's angular velocities."""
+PACE = 1 / 15
+"""Share of a running mean that a frame replaces."""
+PACE_FRAMES = 60
+"""Frames of a recording that the running mean is worked out from."""
 INTENT_SIZE = 5 + 3
 """Width of an intent: velocity 2, facing 2 and height 1 in the heading frame, and flags of what is known."""
 
@@ -52,19 +62,22 @@ class CVAEShape:
     """HuMoR's Qual variant: joints by forward kinematics of the predicted rotations instead of the predicted joints."""
     intent: bool = False
     """Ours: the input ends with an intent."""
+    history: bool = False
+    """Ours: the memory also holds how velocities changed since the frame before, and the root's running means."""
 
     def __post_init__(self) -> None:
         if not (self.decoder and self.prior):
             raise ValueError("a conditional VAE needs at least one hidden layer in its prior and in its decoder")
-        if self.intent and not self.kinematic:
-            raise ValueError("a conditional VAE takes an intent only if it is kinematic")
+        if (self.intent or self.history) and not self.kinematic:
+            raise ValueError("a conditional VAE takes an intent or a history only if it is kinematic")
         if odd := [width for width in (*self.decoder, *self.prior) if width % self.groups]:
             raise ValueError(f"a hidden layer of {odd[0]} cannot be normalised in {self.groups} groups of equal size")
 
     @property
     def state_size(self) -> int:
         """Width of the network's input."""
-        return STATE_SIZE + (POSE_VELOCITY_SIZE if self.kinematic else 0) + (INTENT_SIZE if self.intent else 0)
+        own = (POSE_VELOCITY_SIZE if self.kinematic else 0) + (HISTORY_SIZE if self.history else 0)
+        return STATE_SIZE + own + (INTENT_SIZE if self.intent else 0)
 
     @property
     def output_size(self) -> int:
@@ -75,7 +88,7 @@ class CVAEShape:
     @property
     def memory_size(self) -> int:
         """Width of the memory: velocities; ours of the body's joints too, HuMoR's a drift of trans from the pelvis."""
-        return VELOCITY_SIZE + (POSE_VELOCITY_SIZE if self.kinematic else 3)
+        return (MEMORY_SIZE if self.kinematic else VELOCITY_SIZE + 3) + (HISTORY_SIZE if self.history else 0)
 
     def constants(self) -> dict[str, np.ndarray]:
         """Return the constants next to the layers without effect: no normalisation, lasting velocities, free joints."""
@@ -137,9 +150,14 @@ class CVAENetwork:
 
 
 def turn_memory(memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "*#b 3 3"]) -> Float[np.ndarray, "*b m"]:
-    """Turn the velocities in a memory by R; the body's own angular velocities are in their parents' frames and stay."""
-    vectors = memory[..., :VELOCITY_SIZE].reshape(*memory.shape[:-1], -1, 3) @ transpose(R)
-    return np.concatenate((vectors.reshape(*vectors.shape[:-2], VELOCITY_SIZE), memory[..., VELOCITY_SIZE:]), axis=-1)
+    """Turn the vectors in a memory by R; the body's own angular velocities are in their parents' frames and stay."""
+    turned = memory.copy()
+    drifts = memory.shape[-1] == VELOCITY_SIZE + 3
+    for first, last in ((0, VELOCITY_SIZE + 3 * drifts), (MEMORY_SIZE, MEMORY_SIZE + 12)):
+        if memory.shape[-1] >= last:
+            vectors = memory[..., first:last].reshape(*memory.shape[:-1], -1, 3) @ transpose(R)
+            turned[..., first:last] = vectors.reshape(*memory.shape[:-1], -1)
+    return turned
 
 
 def difference_memory(
@@ -243,7 +261,7 @@ class CVAEPrior(Prior):
             rows = ((NUM_JOINTS, 3), (NUM_JOINTS, 3, 3), (shape.memory_size,))
             then = tuple(self._buffers.take(*output.shape[:2], *row) for row in rows)
             constants = (network.output_scale, network.carry, network.free, network.held)
-            compose_kinematic(now, H, output, *constants, (self.skeleton.offsets, self.fps), then)
+            compose_kinematic(now, H, output, *constants, (self.skeleton.offsets, self.fps, PACE), then)
         else:
             then = self._regressed(now, H, output * network.output_scale)
         batch = noise.shape[:-1]
@@ -308,11 +326,45 @@ class CVAEPrior(Prior):
     def recall(
         self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]
     ) -> Float[np.ndarray, "*b m"]:
-        """Return velocities by differences from a state."""
-        return self._padded(difference_memory(before.x, before.q, x, q, self.fps))
+        """Return velocities by differences from a state, and their history if the state has one."""
+        memory = self._padded(difference_memory(before.x, before.q, x, q, self.fps))
+        if self.network.shape.history and before.memory.shape[-1] == memory.shape[-1]:
+            memory[..., MEMORY_SIZE:] = _history(before.memory, memory)
+        return memory
+
+    def start_from(self, motion: Motion, frame: int) -> State:
+        """Return the state of a motion at a frame; velocities and their history are those of the frames before."""
+        state = super().start_from(motion, frame)
+        if self.network.shape.history:
+            motion = motion if motion.fps == self.fps else motion.resampled(self.fps)
+            past = slice(max(0, frame - PACE_FRAMES), frame + 1)
+            x, q = motion.joints[..., past, :, :], motion.q[..., past, :, :, :]
+            ahead, behind = slice(1, None), slice(-1)
+            velocities = difference_memory(
+                x[..., behind, :, :], q[..., behind, :, :, :], x[..., ahead, :, :], q[..., ahead, :, :, :], self.fps
+            )
+            memory = self._padded(velocities[..., 0, :])
+            for i in range(1, velocities.shape[-2]):
+                now = self._padded(velocities[..., i, :])
+                now[..., MEMORY_SIZE:] = _history(memory, now)
+                memory = now
+            state = State(state.x, state.v, state.q, memory)
+        return state
 
     def _padded(self, memory: Float[np.ndarray, "*b v"]) -> Float[np.ndarray, "*b m"]:
-        """Return our variant's memory as this network's: HuMoR has a drift instead of the body's velocities."""
-        if self.network.shape.kinematic:
+        """Return velocities as this network's memory: HuMoR has a drift instead of the body's, ours a steady history."""
+        shape, batch = self.network.shape, memory.shape[:-1]
+        if not shape.kinematic:
+            return np.concatenate((memory[..., :VELOCITY_SIZE], np.zeros((*batch, 3))), axis=-1)
+        if not shape.history:
             return memory
-        return np.concatenate((memory[..., :VELOCITY_SIZE], np.zeros((*memory.shape[:-1], 3))), axis=-1)
+        parts = (memory, np.zeros((*batch, 6)), memory[..., :6], np.zeros((*batch, POSE_VELOCITY_SIZE)))
+        return np.concatenate(parts, axis=-1)
+
+
+def _history(before: Float[np.ndarray, "*b m"], now: Float[np.ndarray, "*b m"]) -> Float[np.ndarray, "*b h"]:
+    """Return the history after a frame from the memory before it and the velocities now."""
+    change = now[..., :MEMORY_SIZE] - before[..., :MEMORY_SIZE]
+    pace = before[..., MEMORY_SIZE + 6 : MEMORY_SIZE + 12]
+    pace = pace + PACE * (now[..., :6] - pace)
+    return np.concatenate((change[..., :6], pace, change[..., VELOCITY_SIZE:]), axis=-1)

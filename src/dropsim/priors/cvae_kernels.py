@@ -12,6 +12,8 @@ Array = Any
 """numba knows the types."""
 _FIRST_TURN = 6 + 3 * NUM_JOINTS
 """Place in a memory of the angular velocities of the body's joints."""
+_HISTORY = _FIRST_TURN + 3 * (NUM_JOINTS - 1)
+"""Place in a memory of the history, if there is one."""
 
 
 @kernel
@@ -20,12 +22,13 @@ def compose_kinematic(
 ) -> None:
     """Write K next frames of each person: the network's steps on top of what the velocities carry on.
 
-    `now` and `then` are joints, rotations and memories, `body` is the offsets of the joints and the frame rate. Joints
+    `now` and `then` are joints, rotations and memories, `body` is the offsets of the joints, the frame rate
+    and the share of a running mean that a frame replaces. Joints
     follow by kinematics, velocities by differences. Rotations about axes that the recorded joints do not have, such as
     a knee's own axis, are put back to where the recordings hold them.
     """
     x, q, memory = now
-    offsets, fps = body
+    offsets, fps, pace = body
     carried, step = np.empty(3 + 3 * NUM_JOINTS), np.empty(3 + 3 * NUM_JOINTS)
     turn, world = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3))
     for i in range(len(x)):
@@ -33,7 +36,7 @@ def compose_kinematic(
         for c in range(3):
             carried[c] = R[c, 0] * memory[i, 0] + R[c, 1] * memory[i, 1] + R[c, 2] * memory[i, 2]
             carried[3 + c] = R[c, 0] * memory[i, 3] + R[c, 1] * memory[i, 4] + R[c, 2] * memory[i, 5]
-        carried[6:] = memory[i, _FIRST_TURN:]
+        carried[6:] = memory[i, _FIRST_TURN:_HISTORY]
         for c in range(len(carried)):
             carried[c] *= carry[c] / fps
         for k in range(output.shape[1]):
@@ -61,6 +64,13 @@ def compose_kinematic(
                     next_memory[6 + 3 * j + c] = fps * (next_x[j, c] - x[i, j, c])
                     if j > 0:
                         next_memory[_FIRST_TURN + 3 * (j - 1) + c] = fps * free[j, c] * step[3 + 3 * j + c]
+            if memory.shape[1] > _HISTORY:
+                for c in range(6):
+                    next_memory[_HISTORY + c] = next_memory[c] - memory[i, c]
+                    mean = memory[i, _HISTORY + 6 + c]
+                    next_memory[_HISTORY + 6 + c] = mean + pace * (next_memory[c] - mean)
+                for c in range(_FIRST_TURN, _HISTORY):
+                    next_memory[_HISTORY + 12 + c - _FIRST_TURN] = next_memory[c] - memory[i, c]
 
 
 @kernel

@@ -6,13 +6,14 @@ from torch import Tensor, nn
 
 from dropsim.body.skeleton import NUM_JOINTS
 from dropsim.motion.contacts import CONTACT_JOINTS
-from dropsim.research.training.frames import Transition
+from dropsim.priors.cvae import MEMORY_SIZE
+from dropsim.research.training.frames import Window
 from dropsim.research.training.network import Body, Local, exp, log_small, recentred, root_and_body_velocity
 
-RETURN_HALF_LIFE = 0.2
-"""Half-life of a displacement from the recording [s]."""
-LASTING = 0.3
-"""Share of a difference in velocity from the recording that acts on the next frame."""
+RETURN_RATE = 8.0
+"""Rate of the critically damped way back to the recording [1/s]; half of a displacement is gone after 0.2 s."""
+SPEED_RATE = 4.0
+"""Rate at which a difference of the root's horizontal velocity from the recording fades [1/s]."""
 
 
 def displaced(frame: Local, body: Body, freedom: Float[Tensor, "22 3"], rng: torch.Generator) -> Local:
@@ -40,24 +41,30 @@ def displaced(frame: Local, body: Body, freedom: Float[Tensor, "22 3"], rng: tor
     spin = normal(NUM_JOINTS, 3) * freedom * uniform(1, 1) ** 3
     jolt = normal(NUM_JOINTS, 3) * 0.3 * uniform(1, 1) ** 3
     noise = torch.cat((shove, spin[:, 0], (jolt + shove[:, None]).flatten(1), spin[:, 1:].flatten(1)), dim=-1)
-    return recentred(Local(root + lift, q, joints + lift[:, None], frame.velocity + noise * (uniform(1) < 0.6)), body)
+    noise = nn.functional.pad(noise * (uniform(1) < 0.6), (0, frame.velocity.shape[-1] - MEMORY_SIZE))
+    return recentred(Local(root + lift, q, joints + lift[:, None], frame.velocity + noise), body)
 
 
-def returning_target(recorded: Transition, state: Local, body: Body, fps: float) -> Local:
-    """Return the next recorded frame, moved by what is left after one frame of the state's offset from the present one.
+def way_back(recorded: Window, state: Local, body: Body, fps: float) -> Local:
+    """Return the recorded frames after the first, moved by what is left of the state's offset from the first.
 
-    Offsets fade. A share of a difference in velocity acts on the next frame, so that a shove is not undone at once. If
-    the recording stands on a foot, places are compared at that foot: the way back never asks a standing foot to slide.
+    Offsets and velocities fade like a critically damped spring, so that the way back begins with the state's own
+    velocity. If the recording stands on a foot, places are compared at that foot: the way back never asks a standing
+    foot to slide.
     """
-    fade = 2 ** (-1 / (fps * RETURN_HALF_LIFE))
-    now, then = recorded.now, recorded.then
-    weight = recorded.standing[:, [5, 6]].float() + 0.5 * recorded.standing[:, [3, 4]].float()
+    now, count = recorded.now, recorded.root.shape[1]
+    time = torch.arange(1, count + 1).unsqueeze(-1) / fps
+    fade, coast = (1 + RETURN_RATE * time) * (-RETURN_RATE * time).exp(), time * (-RETURN_RATE * time).exp()
+    weight = recorded.standing[:, 0, [5, 6]].float() + 0.5 * recorded.standing[:, 0, [3, 4]].float()
     feet = [CONTACT_JOINTS[i] for i in (5, 6)]
     gap = (state.joints - now.joints)[:, feet, :2]
     shift = (weight.unsqueeze(-1) * gap).sum(1) / weight.sum(1, keepdim=True).clamp(min=1e-6)
-    shift = nn.functional.pad(shift, (0, 1))
-    change = LASTING / fps * root_and_body_velocity(state.velocity - now.velocity)
-    turn = log_small(state.q @ now.q.transpose(-1, -2))
-    q = exp(fade * turn + change[:, 3:].unflatten(-1, (NUM_JOINTS, 3))) @ then.q
-    root = then.root + shift + fade * (state.root - now.root - shift) + change[:, :3]
-    return Local(root, q, body.forward(q, root), then.velocity)
+    shift = nn.functional.pad(shift, (0, 1)).unsqueeze(1)
+    extra = root_and_body_velocity(state.velocity - now.velocity).unsqueeze(1)
+    turn = log_small(state.q @ now.q.transpose(-1, -2)).unsqueeze(1)
+    turns = fade.unsqueeze(-1) * turn + coast.unsqueeze(-1) * extra[..., 3:].unflatten(-1, (NUM_JOINTS, 3))
+    q = exp(turns) @ recorded.q
+    gone = torch.cat((((1 - (-SPEED_RATE * time).exp()) / SPEED_RATE).expand(-1, 2), coast), dim=-1)
+    offset = (state.root - now.root).unsqueeze(1)
+    root = recorded.root + shift + fade * (offset - shift) + gone * extra[..., :3]
+    return Local(root, q, body.forward(q, root), state.velocity.unsqueeze(1).expand(-1, count, -1))

@@ -45,7 +45,8 @@ class Budget:
     steps: int = 0
     """Exact number of steps, which makes a run reproducible by its seed; 0 takes what fits into the minutes."""
     resume: bool = False
-    """Go on from the checkpoint in the output folder, if there is one, to the end of its own budget."""
+    """Go on from the checkpoint in the output folder, if there is one, to the end of the longer one of its budget and
+    this."""
     init: Path | None = None
     """Checkpoint of another run whose weights to start from."""
 
@@ -144,7 +145,8 @@ def train(
         with resuming(saved):
             trainer = make(type(options)(**state["options"]))
             trainer.resume(state)
-            best, before, budget = float(state["best"]), float(state["seconds"]), Budget(**state["budget"])
+            best, before, begun = float(state["best"]), float(state["seconds"]), Budget(**state["budget"])
+            budget = Budget(max(budget.minutes, begun.minutes), max(budget.steps, begun.steps))
     else:
         trainer = make(options)
         if budget.init:

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dropsim.body.skeleton import MIRROR, NUM_JOINTS, PARENTS, Skeleton
-from dropsim.priors.cvae import VELOCITY_SIZE, CVAEShape
+from dropsim.priors.cvae import HISTORY_SIZE, MEMORY_SIZE, PACE, VELOCITY_SIZE, CVAEShape
 from dropsim.priors.pose import NUM_BODY, NUM_COLUMNS, PoseShape
 
 FLAT = torch.tensor([1.0, 1.0, 0.0])
@@ -66,6 +66,19 @@ def mirrored_rotations(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b 22 3 
     return (flip[:, None] * q * flip)[..., MIRROR, :, :]
 
 
+def _levels() -> list[tuple[list[int], list[int]]]:
+    """Return the joints by their distance from the root, and the places of their parents among those before."""
+    levels, before = [], [0]
+    while level := [j for j in range(NUM_JOINTS) if j and PARENTS[j] in before]:
+        levels.append((level, [before.index(PARENTS[j]) for j in level]))
+        before = level
+    return levels
+
+
+_LEVELS = _levels()
+_ORDER = np.argsort([0, *(j for level, _ in _LEVELS for j in level)]).tolist()
+
+
 @dataclass(frozen=True, eq=False)
 class Body:
     """The numbers of a skeleton as tensors."""
@@ -83,12 +96,14 @@ class Body:
 
     def forward(self, q: Float[Tensor, "*b 22 3 3"], root: Float[Tensor, "*b 3"]) -> Float[Tensor, "*b 22 3"]:
         """Return world joints [m] from local rotations and the pelvis position [m]."""
-        turns, joints = [q[..., 0, :, :]], [root]
-        for j in range(1, NUM_JOINTS):
-            R = turns[PARENTS[j]]
-            turns.append(R @ q[..., j, :, :])
-            joints.append(joints[PARENTS[j]] + R @ self.offsets[j])
-        return torch.stack(joints, dim=-2)
+        turns, joints = q[..., :1, :, :], root.unsqueeze(-2)
+        every_joint = [joints]
+        for level, above in _LEVELS:  # all joints at the same distance from the root at once
+            R = turns[..., above, :, :]
+            turns = R @ q[..., level, :, :]
+            joints = joints[..., above, :] + (R @ self.offsets[level].unsqueeze(-1)).squeeze(-1)
+            every_joint.append(joints)
+        return torch.cat(every_joint, dim=-2)[..., _ORDER, :]
 
 
 # --- The state that the motion prior sees, and the frame that it makes ---
@@ -121,8 +136,11 @@ class Local:
 
 def turn_memory(memory: Float[Tensor, "*b m"], R: Float[Tensor, "*#b 3 3"]) -> Float[Tensor, "*b m"]:
     """Turn the velocities in a memory by R; angular ones of the body's joints are in their parents' frames and stay."""
-    vectors = memory[..., :VELOCITY_SIZE].unflatten(-1, (-1, 3))
-    return torch.cat(((vectors @ R.transpose(-1, -2)).flatten(-2), memory[..., VELOCITY_SIZE:]), dim=-1)
+    sizes = [VELOCITY_SIZE, MEMORY_SIZE - VELOCITY_SIZE, 12, HISTORY_SIZE - 12]
+    parts = memory.split(sizes if memory.shape[-1] > MEMORY_SIZE else sizes[:2], dim=-1)
+    back = R.transpose(-1, -2)
+    turned = [(part.unflatten(-1, (-1, 3)) @ back).flatten(-2) if i % 2 == 0 else part for i, part in enumerate(parts)]
+    return torch.cat(turned, dim=-1)
 
 
 def recentred(frame: Local, body: Body) -> Local:
@@ -148,7 +166,14 @@ def state_vector(frame: Local, pelvis_offset: Float[Tensor, "3"]) -> Float[Tenso
 
 def root_and_body_velocity(memory: Float[Tensor, "*b m"]) -> Float[Tensor, "*b d"]:
     """Return the velocities that deltas change: of the root, its orientation, and angular ones of the body's joints."""
-    return torch.cat((memory[..., :6], memory[..., VELOCITY_SIZE:]), dim=-1)
+    return torch.cat((memory[..., :6], memory[..., VELOCITY_SIZE:MEMORY_SIZE]), dim=-1)
+
+
+def history(before: Float[Tensor, "*b m"], now: Float[Tensor, "*b v"]) -> Float[Tensor, "*b h"]:
+    """Return the history after a frame from the memory before it and the velocities now."""
+    change = root_and_body_velocity(now) - root_and_body_velocity(before)
+    pace = before[..., MEMORY_SIZE + 6 : MEMORY_SIZE + 12]
+    return torch.cat((change[..., :6], pace + PACE * (now[..., :6] - pace), change[..., 6:]), dim=-1)
 
 
 def compose_kinematic(
@@ -172,6 +197,8 @@ def compose_kinematic(
     memory = torch.cat(
         (step[..., :3] * fps, angular[..., 0, :], linear.flatten(-2), angular[..., 1:, :].flatten(-2)), dim=-1
     )
+    if network.shape.history:
+        memory = torch.cat((memory, history(frame.velocity, memory)), dim=-1)
     return Local(root, q, joints, memory)
 
 

@@ -1,8 +1,9 @@
-"""Training of the motion prior, a conditional VAE: particles roll through the recordings and learn to come back.
+"""Training of the motion prior, a conditional VAE: particles roll through the recordings and learn to go on like them.
 
-A particle starts on a recorded frame, often displaced, and goes on from its own predictions. Its target is the
-recording, approached with a half-life from where the particle is, so that the model learns smooth returns from states
-that no recording has. Every optimisation step advances a batch of particles by one frame, at which gradients are cut.
+A particle starts on a recorded frame, often displaced, and goes on from its own predictions. Some roam on samples of the
+prior first, as at run time, for longer and longer stretches as training goes on; then each finds its place in its
+recording again. From where it is, a way back to the recording is the target of the next frames, and gradients pass
+through all of them, so that a small error that adds up, such as a brake, is seen.
 """
 
 import math
@@ -25,17 +26,18 @@ from dropsim.priors import cvae as run_time
 from dropsim.priors.cvae import NUM_CONTACTS, CVAEPrior, CVAEShape
 from dropsim.priors.prior import State
 from dropsim.priors.rollout import roll_out
-from dropsim.research.training.displaced import displaced, returning_target
-from dropsim.research.training.frames import Frames, Transition, normalise, transition
-from dropsim.research.training.loop import Budget, Progress, Trainer, resuming, train
+from dropsim.research.training.displaced import displaced, way_back
+from dropsim.research.training.frames import Frames, Window, normalise, shape_of, window_at
+from dropsim.research.training.loop import Budget, Progress, Trainer, train
 from dropsim.research.training.network import (
+    FLAT,
     MLP,
     Body,
     CVAENetwork,
     Local,
     arrays_of,
     compose_kinematic,
-    fill,
+    heading,
     log_small,
     recentred,
     state_vector,
@@ -48,43 +50,51 @@ class PriorOptions:
     """How the prior is trained; the defaults are the recipe of the shipped weights."""
 
     latent: int = 32
-    width: int = 512
+    width: int = 256
     """Width of the hidden layers."""
-    intent: bool = False
-    """Give the network the recorded people's intents as an input."""
-    batch: int = 256
+    batch: int = 192
+    window: int = 4
+    """Frames that gradients pass through, at the end of the ramp."""
     learning_rate: float = 8e-4
     """Learning rate at the start; it falls to a hundredth along a cosine."""
     target_kl: float = 6.0
     """Divergence of the posterior from the conditional prior that a controller on its weight holds [nats a frame]."""
-    max_age: int = 30
-    """Frames that a particle rolls on from its own predictions, at the end of the ramp."""
-    ramp: float = 0.2
-    """Share of the training over which the rollouts grow to max_age."""
+    shown: float = 0.5
+    """Share of the particles that are shown their target, through the posterior; the others go on by the prior's mode."""
+    max_age: int = 150
+    """Frames after which a particle starts again."""
+    roaming: float = 0.5
+    """Share of the others that roam by samples before a window."""
+    max_roam: int = 12
+    """Longest time that they roam, at the end of the ramp [frames]."""
+    ramp: float = 0.3
+    """Share of the training over which windows and roaming grow."""
     displaced: float = 0.35
     """Share of the particles that start off the recording."""
-    shoved: float = 0.01
-    """Chance per frame that a rolling particle is displaced again."""
+    shoved: float = 0.05
+    """Chance per window that a rolling particle is displaced again."""
     clean: float = 0.3
-    """Share of the batch that starts on a new recorded frame, undisplaced, at every step."""
-    sampled: float = 0.25
-    """Share of the particles that go on from a sample of the conditional prior instead of the posterior."""
+    """Chance per window that a particle that is shown its target starts again."""
+    ended: float = 0.04
+    """Chance per window that another one does."""
+    hidden: float = 0.4
+    """Share of the particles whose intent is hidden."""
+    part_hidden: float = 0.3
+    """Chance that velocity, facing or height of an intent is hidden if the rest is not."""
     temperature: float = 0.8
     """Spread of a sample at run time, stored with the weights: at 1 rollouts jitter and skate more than recordings."""
     ema: float = 0.999
     seed: int = 0
 
 
-ROBUST = 2.0
-"""Size at which a part of the loss turns from square to root [cm^2]."""
+SMOOTH = 0.03
+"""Distance below which the loss is a square [cm]."""
 STILL = 0.009
 """Distance to the target below which a standing foot should not move at all [m]."""
-LOST = 0.5
-"""Distance of the joints from the recording beyond which a particle starts again elsewhere [m]."""
-HIDDEN = 0.4
-"""Share of the intents that are hidden."""
-ENCODER_STEPS = 200
-"""Steps for the encoder alone if the weights to start from have none."""
+NEAR = 18
+"""Frames on either side of a particle's place in its recording among which it finds its place again."""
+LOST = 0.3
+"""Distance from the recording beyond which a particle starts again elsewhere, by joints and velocities [m]."""
 QUALITY_PEOPLE, QUALITY_SECONDS = 96, 6.0
 """Rollouts that a checkpoint is judged by, and their length [s]."""
 _FOOT_CONTACTS = [3, 4, 5, 6]
@@ -121,33 +131,40 @@ def _kl(mean: Tensor, log_variance: Tensor, mean_to: Tensor, log_variance_to: Te
     return 0.5 * (ratio - 1 - log_variance + log_variance_to).sum(-1)
 
 
-def _robust(loss: Float[Tensor, "i"]) -> Float[Tensor, ""]:
-    """Average a loss that grows like a root from some size on, so that lost particles do not drown the others."""
-    return (2 * ROBUST * ((1 + loss / ROBUST).sqrt() - 1)).sum() / max(1, len(loss))
+def _length(squares: Tensor) -> Tensor:
+    """Return the root of squares, rounded off near zero."""
+    return (squares + SMOOTH**2).sqrt() - SMOOTH
 
 
-def _slide(state: Local, predicted: Local, target: Local, standing: Bool[Tensor, "i 9"]) -> Float[Tensor, "i"]:
-    """Return the squared horizontal steps of feet that stand in the recording and whose target hardly moves [cm^2]."""
+def _slide(state: Local, predicted: Local, target: Local, standing: Bool[Tensor, "i 9"]) -> Float[Tensor, ""]:
+    """Return the horizontal steps of feet that stand in the recording and whose target hardly moves [cm]."""
     still = standing[:, _FOOT_CONTACTS] & ((target.joints - state.joints)[:, _FOOT_JOINTS].norm(dim=-1) < STILL)
     step = 100 * (predicted.joints - state.joints)[:, _FOOT_JOINTS, :2]
-    return 2.0 * (step.square().sum(-1) * still).sum(-1)
+    return (_length(step.square().sum(-1)) * still).sum(-1).mean()
+
+
+def _sunk(predicted: Local, target: Local, body: Body) -> Float[Tensor, ""]:
+    """Return how much deeper than the target's the joints' spheres are in the floor [cm]."""
+    sunk, already = ((100 * (body.radii - frame.joints[..., 2] - 0.01)).clamp(min=0) for frame in (predicted, target))
+    return (sunk - already).clamp(min=0).sum(-1).mean()
 
 
 def _losses(
-    state: Local, predicted: Local, logits: Tensor, target: Local, recorded: Transition, body: Body
+    state: Local, predicted: Local, logits: Tensor, target: Local, recorded: Window, k: int, body: Body
 ) -> dict[str, Tensor]:
     """Return the parts of the reconstruction loss; lengths are in centimetres, so that they are of order one."""
-    miss = (100 * (predicted.joints - target.joints)).square().sum(-1)
-    turn_miss = (predicted.q - target.q).square().sum((-1, -2))
-    foot_miss = (miss[:, _FOOT_JOINTS] * recorded.standing[:, _FOOT_CONTACTS]).sum(-1)
-    sunk, already = ((100 * (body.radii - frame.joints[..., 2] - 0.01)).clamp(min=0) for frame in (predicted, target))
+    miss = 100 * (predicted.joints - target.joints)
+    squares = miss.square().sum(-1)
+    turn_miss = (30 * (predicted.q - target.q)).square().sum((-1, -2))
+    standing = recorded.standing[:, k]
     return {
-        "joints": _robust(miss.sum(-1)),
-        "rotations": _robust(300 * turn_miss.sum(-1)),
-        "feet": _robust(3.0 * foot_miss),
-        "slide": _robust(_slide(state, predicted, target, recorded.standing)),
-        "sunk": _robust((sunk - already).clamp(min=0).square().sum(-1)),
-        "contact": nn.functional.binary_cross_entropy_with_logits(logits, recorded.touching.float()),
+        "joints": _length(squares).sum(-1).mean(),
+        "rotations": 0.1 * _length(turn_miss).sum(-1).mean(),
+        "root": 2.0 * miss[:, 0].square().sum(-1).clamp(max=25).mean(),
+        "feet": (_length(squares[:, _FOOT_JOINTS]) * standing[:, _FOOT_CONTACTS]).sum(-1).mean(),
+        "slide": 6.0 * _slide(state, predicted, target, standing),
+        "sunk": _sunk(predicted, target, body),
+        "contact": nn.functional.binary_cross_entropy_with_logits(logits, recorded.touching[:, k].float()),
     }
 
 
@@ -158,152 +175,230 @@ class Particles:
     at: Int[Tensor, "b"]
     age: Int[Tensor, "b"]
     """Frames since it started on a recorded one."""
+    hidden: Bool[Tensor, "b 3"]
+    """Whether velocity, facing and height of its intent are hidden."""
+    shown: Bool[Tensor, "b"]
+    """Whether it is shown its target."""
     state: Local
     """State in the heading frame of its own root."""
 
+    def rows(self) -> dict[str, Tensor]:
+        """Return everything but the states by name."""
+        return {name: getattr(self, name) for name in ("at", "age", "hidden", "shown")}
+
     def put(self, index: Int[Tensor, "i"], part: "Particles") -> "Particles":
         """Return a copy with some particles replaced."""
-        at, age = self.at.index_copy(0, index, part.at), self.age.index_copy(0, index, part.age)
-        return Particles(at, age, self.state.put(index, part.state))
+        new = part.rows()
+        rows = {name: values.index_copy(0, index, new[name]) for name, values in self.rows().items()}
+        return Particles(**rows, state=self.state.put(index, part.state))
+
+    def __getitem__(self, index: Int[Tensor, "i"]) -> "Particles":
+        return Particles(**{name: values[index] for name, values in self.rows().items()}, state=self.state[index])
+
+
+@dataclass(frozen=True, eq=False)
+class Stand:
+    """Where particles' heading frames are, seen from those in which a window begins."""
+
+    R: Float[Tensor, "b 3 3"]
+    origin: Float[Tensor, "b 3"]
+    """Place of the root over the ground [m]."""
+
+    @classmethod
+    def first(cls, count: int, body: Body) -> "Stand":
+        return cls(torch.eye(3).repeat(count, 1, 1), (body.rest[0] * FLAT).repeat(count, 1))
+
+    def after(self, frame: Local, body: Body) -> "Stand":
+        """Return the heading frames of a frame that was predicted in these ones."""
+        step = ((frame.root - body.rest[0]) * FLAT).unsqueeze(-1)
+        origin = self.origin + (self.R @ step).squeeze(-1)
+        return Stand(self.R @ heading(frame.q[:, 0]).transpose(-1, -2), origin)
+
+    def local(self, frames: Local, k: int, body: Body) -> Local:
+        """Bring one of some frames from the window's heading frame to these."""
+        shift = body.rest[0] * FLAT
+        joints = (frames.joints[:, k] - self.origin.unsqueeze(1)) @ self.R + shift
+        q = frames.q[:, k]
+        q = torch.cat((self.R.transpose(-1, -2).unsqueeze(1) @ q[:, :1], q[:, 1:]), dim=1)
+        return Local(joints[:, 0], q, joints, frames.velocity[:, k])
+
+    def intent(self, intent: Float[Tensor, "b 5"]) -> Float[Tensor, "b 5"]:
+        """Bring intents to these frames."""
+        vectors = intent[:, :4].unflatten(-1, (2, 2)) @ self.R[:, :2, :2].detach()
+        return torch.cat((vectors.flatten(1), intent[:, 4:]), dim=-1)
 
 
 class PriorTrainer(Trainer[CVAENetwork]):
     """The motion prior in training."""
 
     warm_up, max_gradient = 500, 20.0
-    encoder_first = 0
-    """Steps in which the encoder alone is trained."""
 
     def __init__(self, frames: Frames, options: PriorOptions) -> None:
         """Start from random weights."""
         torch.manual_seed(options.seed)
         decoder, prior = (options.width,) * 3, (options.width,) * 2
-        shape = CVAEShape(options.latent, decoder, prior, kinematic=True, intent=options.intent)
+        shape = CVAEShape(options.latent, decoder, prior, kinematic=True, intent=True, history=True)
         model = TrainingNetwork(shape, options.width)
         self.frames, self.body, self.cvae, self.posterior = frames, frames.body, model.cvae, model.posterior
+        self.shapes = frames.shapes()
         self.rng = torch.Generator().manual_seed(options.seed)
         self.freedom = normalise(self.cvae, frames, self.rng)
         super().__init__(model, model.cvae, options)
+        room = self._room(frames.starts)
+        self.roomy = int(frames.starts[room.argmax()])
+        """A frame with room for a window after it."""
+        if room.max() < 0:
+            raise ValueError(f"no clip has {options.window + 3} frames: build a data set of longer recordings")
         self.log_beta = math.log(0.3)
-        fresh = self._fresh(torch.arange(options.batch))
-        # Ages are spread from the start, so that particles do not all end together.
-        self.particles = replace(fresh, age=torch.randint(0, options.max_age, (options.batch,), generator=self.rng))
-
-    def start_from(self, path: Path) -> None:
-        """Take over weights, but not what another run measured of its recordings.
-
-        A prior's own file has no encoder: it is trained first, with everything else held.
-        """
-        cvae, last = self.cvae, self.cvae.decoder.last
-        measured = {name: getattr(cvae, name).clone() for name in ("output_scale", "carry", "free", "held")}
-        if path.suffix == ".safetensors":
-            tensors, self.encoder_first = CVAEPrior.load(path).network.tensors, ENCODER_STEPS
-            with resuming(path):
-                fill(cvae, tensors)
-        else:
-            super().start_from(path)
-        with torch.no_grad():
-            rescale = cvae.output_scale / measured["output_scale"]
-            last.weight.mul_(rescale.unsqueeze(-1))
-            last.bias.mul_(rescale)
-            for name, values in measured.items():
-                getattr(cvae, name).copy_(values)
-        self.average.load_state_dict(cvae.state_dict())
+        self.particles = self._fresh(torch.arange(options.batch))
 
     def state(self) -> dict[str, Any]:
         """Add the particles and the weight of the divergence."""
-        particles = {"at": self.particles.at, "age": self.particles.age, "state": vars(self.particles.state)}
-        beta = {"log_beta": self.log_beta, "encoder_first": self.encoder_first}
-        return {**super().state(), "particles": particles, **beta}
+        particles = {**self.particles.rows(), "state": vars(self.particles.state)}
+        return {**super().state(), "particles": particles, "log_beta": self.log_beta}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Check that the particles are on these recordings."""
         super().resume(state)
         particles = state["particles"]
-        self.particles = Particles(particles["at"], particles["age"], Local(**particles["state"]))
-        self.log_beta, self.encoder_first = float(state["log_beta"]), int(state["encoder_first"])
-        if self._at_end(self.particles.at).any():
+        self.particles = Particles(**{**particles, "state": Local(**particles["state"])})
+        self.log_beta = float(state["log_beta"])
+        if int(self.particles.at.max()) >= len(self.frames.last) or self._room(self.particles.at).min() < 0:
             raise ValueError("it belongs to other data")
 
     def _chance(self, count: int, probability: float) -> Bool[Tensor, "count"]:
         return torch.rand(count, generator=self.rng) < probability
 
-    def _clean(self, slots: Int[Tensor, "i"]) -> Bool[Tensor, "i"]:
-        return slots < round(self.options.clean * self.options.batch)
+    def _sample(self, mean: Tensor, log_variance: Tensor) -> Tensor:
+        return mean + (0.5 * log_variance).exp() * torch.randn(mean.shape, generator=self.rng)
 
-    def _at_end(self, at: Int[Tensor, "b"]) -> Bool[Tensor, "b"]:
-        """Tell the last frames of their clips."""
-        return at >= self.frames.last[at]
+    def _room(self, at: Int[Tensor, "*i"]) -> Int[Tensor, "*i"]:
+        """Return how many frames of the clip are left after a window from some frames on."""
+        return self.frames.last[at] - at - self.options.window
+
+    def _ramped(self, frames: int) -> int:
+        """Return a number of frames that grows to `frames` over the ramp."""
+        return max(1, math.ceil(frames * min(1.0, self.progress / self.options.ramp)))
 
     def _fresh(self, slots: Int[Tensor, "i"]) -> Particles:
-        """Start particles for some slots of the batch."""
-        at = self.frames.draw(len(slots), self.rng)
-        fresh = Particles(at, torch.zeros_like(at), transition(self.frames, at).now)
-        return self._displaced(fresh, self._chance(len(slots), self.options.displaced) & ~self._clean(slots))
+        """Start particles on recorded frames, with room for a window, or displaced from them."""
+        options, count = self.options, len(slots)
+        at = self.frames.draw(8 * count, self.rng).view(8, count)
+        good = self._room(at) >= 0
+        at = at.gather(0, good.int().argmax(0, keepdim=True))[0]
+        at = torch.where(self._room(at) >= 0, at, self.roomy)
+        hidden = (torch.rand(count, 3, generator=self.rng) < options.part_hidden) | self._chance(
+            count, options.hidden
+        ).unsqueeze(-1)
+        state = window_at(self.frames, at, 1).now
+        index = self._chance(count, options.displaced).nonzero().squeeze(-1)
+        if len(index):
+            state = state.put(index, displaced(state[index], self.body, self.freedom, self.rng))
+        return Particles(at, torch.zeros_like(at), hidden, self._chance(count, options.shown), state)
 
-    def _displaced(self, particles: Particles, chosen: Bool[Tensor, "b"]) -> Particles:
-        index = chosen.nonzero().squeeze(-1)
-        state = displaced(particles.state[index], self.body, self.freedom, self.rng)
-        return replace(particles, state=particles.state.put(index, state))
+    def _intents(self, particles: Particles, recorded: Window) -> Float[Tensor, "b w 5"]:
+        """Return the recorded intents, but for what is hidden."""
+        return torch.where(particles.hidden[:, [0, 0, 1, 1, 2]].unsqueeze(1), torch.nan, recorded.intent)
+
+    @torch.no_grad()
+    def _roam(self) -> None:
+        """Let some of those that are not shown their targets go on by samples; then all of them find their places."""
+        options, cvae, body, particles = self.options, self.cvae, self.body, self.particles
+        count = int(torch.randint(1, self._ramped(options.max_roam) + 1, (1,), generator=self.rng))
+        able = ~particles.shown & (self._room(particles.at) >= count)
+        index = (able & self._chance(options.batch, options.roaming)).nonzero().squeeze(-1)
+        if len(index):
+            some = particles[index]
+            intents = self._intents(some, window_at(self.frames, some.at, count))
+            state, stand = some.state, Stand.first(len(index), body)
+            for k in range(count):
+                seen = cvae.normalized(state_vector(state, body.rest[0]), stand.intent(intents[:, k]))
+                output = cvae.decode(seen, self._sample(*cvae.latent(seen)))
+                frame = compose_kinematic(state, output, cvae, body, self.frames.fps)
+                stand, state = stand.after(frame, body), recentred(frame, body)
+            moved = replace(some, at=some.at + count, age=some.age + count, state=state)
+            self.particles = particles.put(index, moved)
+        index = (~self.particles.shown & (self.particles.age > 0)).nonzero().squeeze(-1)
+        if len(index):
+            some = self.particles[index]
+            at, gap = self._place(some.state, some.at)
+            self.particles = self.particles.put(index, replace(some, at=at))
+            self._restart(index[~(gap < LOST)])
+
+    def _place(self, state: Local, at: Int[Tensor, "i"]) -> tuple[Int[Tensor, "i"], Float[Tensor, "i"]]:
+        """Return the frames near some in the recordings that are most like states, and how far off these are."""
+        near = at.unsqueeze(1) + torch.arange(-NEAR, NEAR + 1)
+        near = near.clamp(min=(self.frames.first[at] + 2).unsqueeze(1)).minimum((at + self._room(at)).unsqueeze(1))
+        joints = state.joints - self.body.rest[0] * FLAT
+        velocity = state.velocity[:, 6 : 6 + 3 * NUM_JOINTS].unflatten(1, (NUM_JOINTS, 3))
+        off = self.shapes[near].float() - shape_of(joints, velocity).unsqueeze(1)
+        gap, best = off.unflatten(-1, (-1, 3)).norm(dim=-1).mean(-1).min(1)
+        return near.gather(1, best.unsqueeze(1)).squeeze(1), gap
+
+    def _restart(self, index: Int[Tensor, "i"]) -> None:
+        if len(index):
+            self.particles = self.particles.put(index, self._fresh(index))
 
     def step(self) -> dict[str, float]:
-        """Advance every particle by a frame and the weights by one step; return the parts of the loss."""
-        options, particles = self.options, self.particles
-        self.cvae.requires_grad_(self.step_count >= self.encoder_first)
-        free = self._chance(options.batch, options.sampled).nonzero().squeeze(-1)
-        recorded = transition(self.frames, particles.at)
-        frame, parts = self._predict(particles.state, recorded, free)
+        """Advance every particle by a window and the weights by one step; return the parts of the loss."""
+        options = self.options
+        self._roam()
+        particles = self.particles
+        recorded = window_at(self.frames, particles.at, self._ramped(options.window))
+        with torch.no_grad():
+            target = way_back(recorded, particles.state, self.body, self.frames.fps)
+        state, parts = self._follow(particles, recorded, target)
         kl, error = parts.pop("kl"), parts.pop("error_mm")
         loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
         self.descend(loss)
-        if self.step_count > self.encoder_first:
-            excess = min(float(kl.detach()) / options.target_kl - 1, 5.0)
-            self.log_beta = min(max(self.log_beta + 0.01 * excess, -9.0), 4.0)
+        excess = min(float(kl.detach()) / options.target_kl - 1, 5.0)
+        self.log_beta = min(max(self.log_beta + 0.01 * excess, -9.0), 4.0)
         with torch.no_grad():
-            self._advance(recentred(frame, self.body), recorded.then)
+            self._advance(state.map(Tensor.detach), recorded.root.shape[1])
         parts |= {"kl": kl, "loss": loss, "error_mm": error}
         return {name: float(value.detach()) for name, value in parts.items()}
 
-    def _predict(self, state: Local, recorded: Transition, free: Int[Tensor, "i"]) -> tuple[Local, dict[str, Tensor]]:
-        """Predict the next frames, in the heading frames of their states, and return them with the parts of the loss.
+    def _follow(self, particles: Particles, recorded: Window, path: Local) -> tuple[Local, dict[str, Tensor]]:
+        """Predict a window of frames, and return the last state and the parts of the loss."""
+        cvae, body, fps, window = self.cvae, self.body, self.frames.fps, recorded.root.shape[1]
+        state, stand = particles.state, Stand.first(len(particles.at), body)
+        intents, parts = self._intents(particles, recorded), dict[str, Tensor]()
+        shown = particles.shown.unsqueeze(-1)
+        for k in range(window):
+            target = stand.local(path, k, body)
+            seen = cvae.normalized(state_vector(state, body.rest[0]), stand.intent(intents[:, k]))
+            posterior = self.posterior(seen, state, target.map(Tensor.detach), recorded.touching[:, k])
+            mean, log_variance = cvae.latent(seen)
+            prior = (mean, log_variance.clamp(-8, 4))
+            output = cvae.decode(seen, torch.where(shown, self._sample(*posterior), mean))
+            frame = compose_kinematic(state, output, cvae, body, fps)
+            terms = _losses(state, frame, output[:, -NUM_CONTACTS:], target, recorded, k, body)
+            terms["kl"] = (_kl(*posterior, *prior) * shown[:, 0]).sum() / shown.sum().clamp(min=1)
+            terms["error_mm"] = (frame.joints - target.joints).detach().norm(dim=-1).mean() * 1000
+            if k == 0:
+                free = compose_kinematic(state, cvae.decode(seen, self._sample(*prior)), cvae, body, fps)
+                terms["free slide"] = 3.0 * window * _slide(state, free, target, recorded.standing[:, 0])
+            for name, value in terms.items():
+                parts[name] = parts.get(name, 0) + value / window
+            stand, state = stand.after(frame, body), recentred(frame, body)
+        return state, parts
 
-        They are decoded from the posterior; `free` particles go on from a sample of the conditional prior, as at run
-        time.
-        """
-        options, cvae, fps, intent = self.options, self.cvae, self.frames.fps, recorded.intent
-
-        def sample(mean: Tensor, log_variance: Tensor) -> Tensor:
-            return mean + (0.5 * log_variance).exp() * torch.randn(mean.shape, generator=self.rng)
-
-        if options.intent:
-            intent = torch.where(self._chance(len(intent), HIDDEN).unsqueeze(-1), torch.nan, intent)
-        with torch.no_grad():
-            target = returning_target(recorded, state, self.body, fps)
-        seen = cvae.normalized(state_vector(state, self.body.rest[0]), intent)
-        posterior = self.posterior(seen, state, target, recorded.touching)
-        mean, log_variance = cvae.latent(seen)
-        prior = (mean, log_variance.clamp(-8, 4))
-        output = cvae.decode(seen, sample(*posterior))
-        frame = compose_kinematic(state, output, cvae, self.body, fps)
-        parts = _losses(state, frame, output[:, -NUM_CONTACTS:], target, recorded, self.body)
-        parts["kl"] = _kl(*posterior, *prior).mean()
-        parts["error_mm"] = (frame.joints - target.joints).detach().norm(dim=-1).mean() * 1000
-        z = sample(prior[0][free], prior[1][free])
-        sampled = compose_kinematic(state[free], cvae.decode(seen[free], z), cvae, self.body, fps)
-        slide = _slide(state[free], sampled, target[free], recorded.standing[free])
-        parts["free slide"] = len(free) / options.batch * _robust(slide)
-        return frame.put(free, sampled), parts
-
-    def _advance(self, state: Local, recorded: Local) -> None:
-        """Move particles on to their predictions; those that are too old, lost or at the end of a clip start again."""
-        options, old, slots = self.options, self.particles, torch.arange(self.options.batch)
-        moved = replace(old, at=old.at + 1, age=old.age + 1, state=state.map(Tensor.detach))
-        gap = (state.joints - recorded.joints).norm(dim=-1).mean(-1)
-        max_age = max(1, round(options.max_age * min(1.0, self.progress / options.ramp)))
-        spent = (moved.age >= max_age) | self._at_end(moved.at) | (gap > LOST) | self._clean(slots)
-        moved = self._displaced(moved, self._chance(options.batch, options.shoved) & ~spent)
-        index = spent.nonzero().squeeze(-1)
-        self.particles = moved.put(index, self._fresh(index))
+    def _advance(self, state: Local, frames: int) -> None:
+        """Move particles on to their predictions; those that are old or at the end of a clip start again."""
+        options, old = self.options, self.particles
+        moved = replace(old, at=old.at + frames, age=old.age + frames, state=state)
+        strange = ~(state.joints.abs().amax((-1, -2)) < 5)
+        spent = (moved.age >= options.max_age) | (self._room(moved.at) < 0) | strange
+        ends = torch.where(
+            old.shown, self._chance(options.batch, options.clean), self._chance(options.batch, options.ended)
+        )
+        spent = (spent | ends).nonzero().squeeze(-1)
+        index = self._chance(options.batch, options.shoved).nonzero().squeeze(-1)
+        if len(index):
+            shoved = displaced(state[index], self.body, self.freedom, self.rng)
+            moved = replace(moved, state=moved.state.put(index, shoved))
+        self.particles = moved
+        self._restart(spent)
 
 
 def rollout_quality(prior: CVAEPrior, starts: State) -> dict[str, float]:
@@ -312,7 +407,8 @@ def rollout_quality(prior: CVAEPrior, starts: State) -> dict[str, float]:
     human, upright = float(metrics.human(motion).mean()), float(metrics.upright(motion)[..., -1].mean())
     skate = float(np.median(np.nan_to_num(metrics.foot_skate(motion), nan=10.0)))
     speed = float(np.nan_to_num(metrics.root_speed(motion)).mean())
-    return {"human": human, "upright": upright, "skate": skate, "speed": speed, "score": human - skate}
+    late = float(np.nan_to_num(metrics.root_speed(motion)[..., -30:]).mean())
+    return {"human": human, "upright": upright, "skate": skate, "speed": speed, "late": late, "score": human - skate}
 
 
 def train_prior(
@@ -330,7 +426,5 @@ def train_prior(
         prior = CVAEPrior(network, frames.skeleton, fps=frames.fps, temperature=trainer.options.temperature)
         return prior, rollout_quality(prior, held_out_starts(unseen, prior, QUALITY_PEOPLE, seed=1))
 
-    if budget.init:  # a network that can already move rolls far from the start
-        options = replace(options, ramp=0.05)
     path = Path(out) / "prior.safetensors"
     return train(lambda options: PriorTrainer(frames, options), options, judge, path, budget, watch)
