@@ -168,7 +168,7 @@ def test_an_intent_is_where_the_person_is_later():
 def test_a_shape_tells_frames_apart_and_not_where_they_are():
     here, there = (Frames.of([clip_of(motion)]).shapes().float() for motion in (MOTION, moved(MOTION)))
     torch.testing.assert_close(here, there, rtol=0, atol=2e-3)  # of half precision
-    assert (here[2:80] - here[12:90]).norm(dim=-1).min() > 0.05
+    assert (here[2:80] - here[12:90]).norm(dim=-1).mean(-1).min() > 0.03
 
 
 # --- drawing
@@ -220,8 +220,13 @@ def test_data_without_contacts_is_refused():
 # --- the way back
 
 
-def target_of(recorded: Window, state: Local) -> Local:
-    return way_back(recorded, state, BODY, FPS)
+def target_of(recorded: Window, state: Local, *, rolled: bool = False) -> Local:
+    return way_back(recorded, state, torch.full((len(state.root),), rolled), BODY, FPS)
+
+
+def slow(recorded: Window) -> Window:
+    """The same frames of somebody without any velocity."""
+    return replace(recorded, now=replace(recorded.now, velocity=0 * recorded.now.velocity))
 
 
 def bent(frame: Local, joint: int, rotvec: Tensor) -> Local:
@@ -267,9 +272,12 @@ def test_the_way_back_begins_with_the_state_s_velocity_and_ends_with_the_recordi
     velocity[:, elbow : elbow + 3] += spin
     target = target_of(recorded, replace(recorded.now, velocity=velocity))
     gone = (target.root - recorded.root)[0]
-    # A third of the shove is lost within the first frame at the most, and all of it two seconds later.
+    # A third of the shove is lost within the first frame at the most, and nearly all of it two seconds later.
     assert 0.67 * H * shove[0] < gone[0, 0] < H * shove[0]
     assert (gone[-1] - gone[-2]).norm() < 1e-3 * H
+    # What somebody lost or gained who rolled on by themselves is made up for sooner.
+    error = target_of(recorded, replace(recorded.now, velocity=velocity), rolled=True)
+    assert 0 < (error.root - recorded.root)[0, -1, 0] < 0.4 * gone[-1, 0]
     turned = log_small(target.q[0, :, joint_index("left_elbow")] @ recorded.q[0, :, joint_index("left_elbow")].mT)
     torch.testing.assert_close(turned[0], H * math.exp(-RETURN_RATE * H) * spin, rtol=0, atol=1e-5)
     assert turned[-1].norm() < 1e-4
@@ -281,7 +289,7 @@ TOES = [CONTACT_JOINTS[5], CONTACT_JOINTS[6]]
 def test_standing_feet_are_not_asked_to_slide_when_the_person_stands_elsewhere():
     # 10 cm aside of the recording as a whole: nothing tells it apart from a person who was recorded there, so it goes
     # on from there.
-    recorded = window_at(FRAMES, ROOMY, COUNT)
+    recorded = slow(window_at(FRAMES, ROOMY, COUNT))
     aside = torch.tensor([0.08, -0.06, 0.0])
     state = replace(recorded.now, root=recorded.now.root + aside, joints=recorded.now.joints + aside)
     target = target_of(recorded, state)
@@ -305,7 +313,7 @@ def test_a_standing_foot_is_not_asked_to_slide_when_the_root_is_off_it(side: int
     recorded = window_at(frames, at[frames.last[at] > at + 3], 3)
     standing = torch.zeros_like(recorded.standing)
     standing[:, :, 5 + side] = True  # only this foot: on two it is the mean of them that stays
-    recorded = replace(recorded, standing=standing)
+    recorded = slow(replace(recorded, standing=standing))
     state = bent(recorded.now, hip, torch.tensor([0.0, 0.0, 0.11]))
     toe = TOES[side]
     off = (state.joints - recorded.now.joints)[:, toe, :2].norm(dim=-1)
@@ -449,7 +457,7 @@ def test_a_particle_finds_its_place_in_its_recording_again():
     trainer = PriorTrainer(FRAMES, TINY)
     at = torch.tensor([40, 50, 110])
     # The state of a frame a little earlier or later than where it is thought to be.
-    off = torch.tensor([-7, 10, 5])
+    off = torch.tensor([-3, 2, 1])
     places, gap = trainer._place(window_at(FRAMES, at + off, 1).now, at)  # pyright: ignore[reportPrivateUsage]
     assert torch.equal(places, at + off)
     assert gap.max() < 0.01

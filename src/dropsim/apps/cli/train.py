@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Train:
-    """Train the motion prior or the pose model, or let the prior make its start states.
+    """Train the motion prior or the pose model, or choose start states out of recordings.
 
     Example: dropsim train prior --data DATA --out RUN --minutes 120, with data from `dropsim data build`. Needs the
     extra `train`.
@@ -33,15 +33,13 @@ class Train:
     steps: int = 0
     """Exact number of steps, for a run that its seed reproduces; 0 takes what fits into the minutes."""
     init: Annotated[Path | None, optional("FILE", "random weights")] = None
-    """Checkpoint of another run of the same model to start from, or a motion prior's .safetensors file."""
+    """Checkpoint of another run of the same model to start from."""
     resume: bool = False
-    """Go on from the checkpoint in the output folder."""
+    """Go on from the checkpoint in the output folder, for the longer one of its time and --minutes."""
     threads: int = 1
     """Threads that torch may use."""
     seed: int = 0
     """Seed of everything random."""
-    weights: Annotated[Path | None, optional("FILE", "the package's")] = None
-    """Prior that makes the start states."""
 
     def run(self) -> None:
         """Train, and print a line of progress now and then."""
@@ -68,21 +66,17 @@ class Train:
         return train_pose(self.data, self.out, PoseOptions(seed=self.seed), budget, _print_progress)
 
     def _make_starts(self) -> None:
-        """Let the prior make its start states, and print how many of each there are."""
+        """Choose start states, and print how many of each there are."""
         from dropsim.apps.cli.evaluate import shipped_pose_prior
-        from dropsim.apps.cli.progress import bar
         from dropsim.motion.clips import load
-        from dropsim.priors.cvae import CVAEPrior
-        from dropsim.research.training.starts import FITS, StartOptions, make_starts
+        from dropsim.research.training.starts import FITS, make_starts
 
-        prior = CVAEPrior.shipped() if self.weights is None else CVAEPrior.load(self.weights)
-        with bar("categories") as advance:
-            bank = make_starts(prior, load(self.data), StartOptions(seed=self.seed), advance, pose=shipped_pose_prior())
+        bank = make_starts(load(self.data, held_out=False), seed=self.seed, pose=shipped_pose_prior())
         path = self.out / "starts.safetensors"
         bank.save(path)
         for name in FITS:
             count = bank.count(name) if name in bank.categories else 0
-            print(f"{name}: {count} states" if count else f"{name}: none, the prior gave no state that fits")
+            print(f"{name}: {count} states" if count else f"{name}: none, no recording shows it")
         print(f"wrote {path}")
 
 

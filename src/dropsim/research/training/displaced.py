@@ -1,7 +1,7 @@
 """States that no recording has, and what they should do next: displaced frames and their way back."""
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from dropsim.body.skeleton import NUM_JOINTS
@@ -12,8 +12,12 @@ from dropsim.research.training.network import Body, Local, exp, log_small, recen
 
 RETURN_RATE = 8.0
 """Rate of the critically damped way back to the recording [1/s]; half of a displacement is gone after 0.2 s."""
-SPEED_RATE = 4.0
-"""Rate at which a difference of the root's horizontal velocity from the recording fades [1/s]."""
+SHOVE_RATE = 4.0
+"""Rate at which a difference of the root's horizontal velocity from the recording fades after a shove [1/s]."""
+ERROR_RATE = 12.0
+"""The same for a difference that the prior itself made [1/s]."""
+WALKS = 0.5
+"""Speed of the root from which on people are not held back by the foot that they stand on [m/s]."""
 
 
 def displaced(frame: Local, body: Body, freedom: Float[Tensor, "22 3"], rng: torch.Generator) -> Local:
@@ -45,12 +49,12 @@ def displaced(frame: Local, body: Body, freedom: Float[Tensor, "22 3"], rng: tor
     return recentred(Local(root + lift, q, joints + lift[:, None], frame.velocity + noise), body)
 
 
-def way_back(recorded: Window, state: Local, body: Body, fps: float) -> Local:
+def way_back(recorded: Window, state: Local, rolled: Bool[Tensor, "b"], body: Body, fps: float) -> Local:
     """Return the recorded frames after the first, moved by what is left of the state's offset from the first.
 
     Offsets and velocities fade like a critically damped spring, so that the way back begins with the state's own
-    velocity. If the recording stands on a foot, places are compared at that foot: the way back never asks a standing
-    foot to slide.
+    velocity. The speed over the ground comes back sooner for those who `rolled` on from their own predictions. Places
+    of people who hardly move are compared at the foot that they stand on: the way back does not ask it to slide.
     """
     now, count = recorded.now, recorded.root.shape[1]
     time = torch.arange(1, count + 1).unsqueeze(-1) / fps
@@ -59,12 +63,15 @@ def way_back(recorded: Window, state: Local, body: Body, fps: float) -> Local:
     feet = [CONTACT_JOINTS[i] for i in (5, 6)]
     gap = (state.joints - now.joints)[:, feet, :2]
     shift = (weight.unsqueeze(-1) * gap).sum(1) / weight.sum(1, keepdim=True).clamp(min=1e-6)
+    shift = shift * (1 - now.velocity[:, :2].norm(dim=-1, keepdim=True) / WALKS).clamp(min=0)
     shift = nn.functional.pad(shift, (0, 1)).unsqueeze(1)
     extra = root_and_body_velocity(state.velocity - now.velocity).unsqueeze(1)
     turn = log_small(state.q @ now.q.transpose(-1, -2)).unsqueeze(1)
     turns = fade.unsqueeze(-1) * turn + coast.unsqueeze(-1) * extra[..., 3:].unflatten(-1, (NUM_JOINTS, 3))
     q = exp(turns) @ recorded.q
-    gone = torch.cat((((1 - (-SPEED_RATE * time).exp()) / SPEED_RATE).expand(-1, 2), coast), dim=-1)
+    rate = torch.where(rolled, ERROR_RATE, SHOVE_RATE)[:, None, None]
+    gone = ((1 - (-rate * time).exp()) / rate).expand(-1, -1, 2)
+    gone = torch.cat((gone, coast.expand(len(gone), -1, -1)), dim=-1)
     offset = (state.root - now.root).unsqueeze(1)
     root = recorded.root + shift + fade * (offset - shift) + gone * extra[..., :3]
     return Local(root, q, body.forward(q, root), state.velocity.unsqueeze(1).expand(-1, count, -1))

@@ -106,22 +106,13 @@ class Frames:
         """Draw start frames."""
         return self.starts[draw_by(self.edges, count, rng)]
 
-    def shapes(self) -> Float[Tensor, "n 132"]:
-        """Return joints and their velocities in each frame's heading frame, to compare frames by [m, 0.1 m/s]."""
+    def shapes(self) -> Float[Tensor, "n 22 3"]:
+        """Return the joints in each frame's heading frame, with the root above the origin, in half precision [m]."""
         parts = []
-        for at in torch.arange(len(self.root)).split(CHUNK):
-            before = torch.maximum(at - 1, self.first[at])
-            root, q = self.root[torch.stack((before, at))], self.q[torch.stack((before, at))]
-            joints = self.body.forward(q, root)
-            joints, moved = joints[1] - root[1, :, None] * FLAT, joints[1] - joints[0]
-            H = heading(q[1, :, 0]).transpose(-1, -2)
-            parts.append(shape_of(joints @ H, moved @ H * self.fps).half())
+        for root, q in zip(self.root.split(CHUNK), self.q.split(CHUNK), strict=True):
+            joints = self.body.forward(q, root) - (root * FLAT).unsqueeze(1)
+            parts.append((joints @ heading(q[:, 0]).transpose(-1, -2)).half())
         return torch.cat(parts)
-
-
-def shape_of(joints: Float[Tensor, "b 22 3"], velocity: Float[Tensor, "b 22 3"]) -> Float[Tensor, "b 132"]:
-    """Lay joints [m] and a tenth of their velocities [m/s] out in a row, to compare frames by."""
-    return torch.cat((joints.flatten(1), 0.1 * velocity.flatten(1)), dim=1)
 
 
 def _pace(root: Float[Tensor, "t 3"], q: Float[Tensor, "t 22 3 3"], fps: float) -> Float[Tensor, "t 6"]:

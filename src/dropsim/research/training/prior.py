@@ -27,7 +27,7 @@ from dropsim.priors.cvae import NUM_CONTACTS, CVAEPrior, CVAEShape
 from dropsim.priors.prior import State
 from dropsim.priors.rollout import roll_out
 from dropsim.research.training.displaced import displaced, way_back
-from dropsim.research.training.frames import Frames, Window, normalise, shape_of, window_at
+from dropsim.research.training.frames import Frames, Window, normalise, window_at
 from dropsim.research.training.loop import Budget, Progress, Trainer, train
 from dropsim.research.training.network import (
     FLAT,
@@ -61,7 +61,7 @@ class PriorOptions:
     """Divergence of the posterior from the conditional prior that a controller on its weight holds [nats a frame]."""
     shown: float = 0.5
     """Share of the particles that are shown their target, through the posterior; the others go on by the prior's mode."""
-    max_age: int = 150
+    max_age: int = 75
     """Frames after which a particle starts again."""
     roaming: float = 0.5
     """Share of the others that roam by samples before a window."""
@@ -75,7 +75,7 @@ class PriorOptions:
     """Chance per window that a rolling particle is displaced again."""
     clean: float = 0.3
     """Chance per window that a particle that is shown its target starts again."""
-    ended: float = 0.04
+    ended: float = 0.06
     """Chance per window that another one does."""
     hidden: float = 0.4
     """Share of the particles whose intent is hidden."""
@@ -91,10 +91,10 @@ SMOOTH = 0.03
 """Distance below which the loss is a square [cm]."""
 STILL = 0.009
 """Distance to the target below which a standing foot should not move at all [m]."""
-NEAR = 18
+NEAR = 3
 """Frames on either side of a particle's place in its recording among which it finds its place again."""
-LOST = 0.3
-"""Distance from the recording beyond which a particle starts again elsewhere, by joints and velocities [m]."""
+LOST = 0.25
+"""Mean distance of the joints from the recording beyond which a particle starts again elsewhere [m]."""
 QUALITY_PEOPLE, QUALITY_SECONDS = 96, 6.0
 """Rollouts that a checkpoint is judged by, and their length [s]."""
 _FOOT_CONTACTS = [3, 4, 5, 6]
@@ -329,10 +329,8 @@ class PriorTrainer(Trainer[CVAENetwork]):
         """Return the frames near some in the recordings that are most like states, and how far off these are."""
         near = at.unsqueeze(1) + torch.arange(-NEAR, NEAR + 1)
         near = near.clamp(min=(self.frames.first[at] + 2).unsqueeze(1)).minimum((at + self._room(at)).unsqueeze(1))
-        joints = state.joints - self.body.rest[0] * FLAT
-        velocity = state.velocity[:, 6 : 6 + 3 * NUM_JOINTS].unflatten(1, (NUM_JOINTS, 3))
-        off = self.shapes[near].float() - shape_of(joints, velocity).unsqueeze(1)
-        gap, best = off.unflatten(-1, (-1, 3)).norm(dim=-1).mean(-1).min(1)
+        off = self.shapes[near].float() - (state.joints - self.body.rest[0] * FLAT).unsqueeze(1)
+        gap, best = off.norm(dim=-1).mean(-1).min(1)
         return near.gather(1, best.unsqueeze(1)).squeeze(1), gap
 
     def _restart(self, index: Int[Tensor, "i"]) -> None:
@@ -346,7 +344,8 @@ class PriorTrainer(Trainer[CVAENetwork]):
         particles = self.particles
         recorded = window_at(self.frames, particles.at, self._ramped(options.window))
         with torch.no_grad():
-            target = way_back(recorded, particles.state, self.body, self.frames.fps)
+            rolled = ~particles.shown & (particles.age > 0)
+            target = way_back(recorded, particles.state, rolled, self.body, self.frames.fps)
         state, parts = self._follow(particles, recorded, target)
         kl, error = parts.pop("kl"), parts.pop("error_mm")
         loss = torch.stack(list(parts.values())).sum() + math.exp(self.log_beta) * kl
@@ -375,9 +374,10 @@ class PriorTrainer(Trainer[CVAENetwork]):
             terms = _losses(state, frame, output[:, -NUM_CONTACTS:], target, recorded, k, body)
             terms["kl"] = (_kl(*posterior, *prior) * shown[:, 0]).sum() / shown.sum().clamp(min=1)
             terms["error_mm"] = (frame.joints - target.joints).detach().norm(dim=-1).mean() * 1000
-            if k == 0:
-                free = compose_kinematic(state, cvae.decode(seen, self._sample(*prior)), cvae, body, fps)
-                terms["free slide"] = 3.0 * window * _slide(state, free, target, recorded.standing[:, 0])
+            if k == 0:  # the mode of those that are on their recordings, or near them
+                mode = compose_kinematic(state, cvae.decode(seen, mean), cvae, body, fps)
+                miss = (100 * (mode.joints - target.joints)).square().sum(-1)
+                terms["mode"] = window * ((_length(miss).sum(-1) + 10 * miss[:, 0]) * shown[:, 0]).mean()
             for name, value in terms.items():
                 parts[name] = parts.get(name, 0) + value / window
             stand, state = stand.after(frame, body), recentred(frame, body)
