@@ -27,7 +27,7 @@ SHAPE = CVAEShape(latent=6, decoder=(48, 32), prior=(32,), groups=8, kinematic=T
 SHAPES = {
     "plain": SHAPE,
     "with an intent": replace(SHAPE, intent=True),
-    "with a history": replace(SHAPE, history=True),
+    "with an intent and a history": replace(SHAPE, intent=True, history=True),
 }
 TOLERANCE = 1e-6
 
@@ -123,6 +123,8 @@ def test_a_step_in_torch_is_a_step_of_the_exported_prior(
     H = rotations.heading(state.q[:, 0])[:, :2, :2]
     vectors = np.stack((intent.velocity, intent.facing), axis=1) @ H.transpose(0, 2, 1)
     wanted = torch.from_numpy(np.concatenate((vectors.reshape(-1, 4), intent.height[:, None]), axis=1))
+    if shape.history:
+        frame = twin.sent(frame, wanted)
     seen = network.normalized(twin.state_vector(frame, TORCH_BODY.rest[0]), wanted).float()
     mean, log_variance = network.latent(seen)
     z = mean + (0.5 * log_variance).exp() * torch.from_numpy(noise[:, 0]).float()

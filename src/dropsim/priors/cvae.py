@@ -29,13 +29,17 @@ VELOCITY_SIZE = 3 + 3 + 3 * NUM_JOINTS
 """Width of HuMoR's memory: trans_vel, root_orient_vel, joints_vel."""
 MEMORY_SIZE = VELOCITY_SIZE + POSE_VELOCITY_SIZE
 """Width of our memory without a history."""
-HISTORY_SIZE = 6 + 6 + POSE_VELOCITY_SIZE
-"""Width of a history: change of the root's velocities since the frame before, their running mean, and the change of the
-body's angular velocities."""
+ROOT_HISTORY_SIZE = 6 + 6 + 3
+"""Width of the root's history: change of its velocities since the frame before, their running mean, and its way: the
+velocity that was asked for last, or the running mean at the start."""
+HISTORY_SIZE = ROOT_HISTORY_SIZE + POSE_VELOCITY_SIZE
+"""Width of a history: the root's, and the change of the body's angular velocities."""
 PACE = 1 / 15
 """Share of a running mean that a frame replaces."""
 PACE_FRAMES = 60
 """Frames of a recording that the running mean is worked out from."""
+_WAY = slice(MEMORY_SIZE + 12, MEMORY_SIZE + 15)
+"""Place of the way in a memory."""
 INTENT_SIZE = 5 + 3
 """Width of an intent: velocity 2, facing 2 and height 1 in the heading frame, and flags of what is known."""
 
@@ -63,7 +67,8 @@ class CVAEShape:
     intent: bool = False
     """Ours: the input ends with an intent."""
     history: bool = False
-    """Ours: the memory also holds how velocities changed since the frame before, and the root's running means."""
+    """Ours: the memory also holds how velocities changed since the frame before, where the root went lately, and its
+    way."""
 
     def __post_init__(self) -> None:
         if not (self.decoder and self.prior):
@@ -153,7 +158,7 @@ def turn_memory(memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "*#b 3 3
     """Turn the vectors in a memory by R; the body's own angular velocities are in their parents' frames and stay."""
     turned = memory.copy()
     drifts = memory.shape[-1] == VELOCITY_SIZE + 3
-    for first, last in ((0, VELOCITY_SIZE + 3 * drifts), (MEMORY_SIZE, MEMORY_SIZE + 12)):
+    for first, last in ((0, VELOCITY_SIZE + 3 * drifts), (MEMORY_SIZE, MEMORY_SIZE + ROOT_HISTORY_SIZE)):
         if memory.shape[-1] >= last:
             vectors = memory[..., first:last].reshape(*memory.shape[:-1], -1, 3) @ transpose(R)
             turned[..., first:last] = vectors.reshape(*memory.shape[:-1], -1)
@@ -255,6 +260,8 @@ class CVAEPrior(Prior):
             raise ValueError(
                 f"the state's memory is of another prior than {self.name}: make the state with its start or start_from"
             )
+        if shape.history and intent is not None:
+            now = (*now[:2], _sent(now[2], intent.velocity.reshape(-1, 2)))
         H = heading(now[1][:, 0])
         output = network.decode(self._seen(now, H, intent), flat(noise, 2))
         if shape.kinematic:
@@ -348,6 +355,7 @@ class CVAEPrior(Prior):
                 now = self._padded(velocities[..., i, :])
                 now[..., MEMORY_SIZE:] = _history(memory, now)
                 memory = now
+            memory[..., _WAY] = memory[..., MEMORY_SIZE + 6 : MEMORY_SIZE + 9]
             state = State(state.x, state.v, state.q, memory)
         return state
 
@@ -358,8 +366,8 @@ class CVAEPrior(Prior):
             return np.concatenate((memory[..., :VELOCITY_SIZE], np.zeros((*batch, 3))), axis=-1)
         if not shape.history:
             return memory
-        parts = (memory, np.zeros((*batch, 6)), memory[..., :6], np.zeros((*batch, POSE_VELOCITY_SIZE)))
-        return np.concatenate(parts, axis=-1)
+        pace, still = memory[..., :6], np.zeros((*batch, POSE_VELOCITY_SIZE))
+        return np.concatenate((memory, np.zeros((*batch, 6)), pace, pace[..., :3], still), axis=-1)
 
 
 def _history(before: Float[np.ndarray, "*b m"], now: Float[np.ndarray, "*b m"]) -> Float[np.ndarray, "*b h"]:
@@ -367,4 +375,12 @@ def _history(before: Float[np.ndarray, "*b m"], now: Float[np.ndarray, "*b m"]) 
     change = now[..., :MEMORY_SIZE] - before[..., :MEMORY_SIZE]
     pace = before[..., MEMORY_SIZE + 6 : MEMORY_SIZE + 12]
     pace = pace + PACE * (now[..., :6] - pace)
-    return np.concatenate((change[..., :6], pace, change[..., VELOCITY_SIZE:]), axis=-1)
+    return np.concatenate((change[..., :6], pace, before[..., _WAY], change[..., VELOCITY_SIZE:]), axis=-1)
+
+
+def _sent(memory: Float[np.ndarray, "n m"], velocity: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n m"]:
+    """Return memories of people who are on the way that is asked for, if one is."""
+    sent = memory.copy()
+    asked = ~np.isnan(velocity).any(-1)
+    sent[asked, _WAY] = np.pad(velocity[asked], ((0, 0), (0, 1)))
+    return sent

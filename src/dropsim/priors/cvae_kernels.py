@@ -69,8 +69,9 @@ def compose_kinematic(
                     next_memory[_HISTORY + c] = next_memory[c] - memory[i, c]
                     mean = memory[i, _HISTORY + 6 + c]
                     next_memory[_HISTORY + 6 + c] = mean + pace * (next_memory[c] - mean)
+                next_memory[_HISTORY + 12 : _HISTORY + 15] = memory[i, _HISTORY + 12 : _HISTORY + 15]
                 for c in range(_FIRST_TURN, _HISTORY):
-                    next_memory[_HISTORY + 12 + c - _FIRST_TURN] = next_memory[c] - memory[i, c]
+                    next_memory[_HISTORY + 15 + c - _FIRST_TURN] = next_memory[c] - memory[i, c]
 
 
 @kernel

@@ -158,7 +158,7 @@ def window_at(frames: Frames, at: Int[Tensor, "b"], count: int) -> Window:
     before, velocity = torch.cat((moves[:, :, :1], turns[:, :, :1], moves, turns[:, :, 1:]), dim=2).flatten(2).unbind(1)
     change = root_and_body_velocity(velocity) - root_and_body_velocity(before)
     pace = (frames.pace[at].unflatten(-1, (2, 3)) @ back).flatten(1)
-    memory = torch.cat((velocity, change[:, :6], pace, change[:, 6:]), dim=-1)
+    memory = torch.cat((velocity, change[:, :6], pace, pace[:, :3], change[:, 6:]), dim=-1)
     return Window(
         Local(root[:, 2], q[:, 2], joints[:, 2], memory),
         root[:, 3:],

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from dropsim.body.skeleton import MIRROR, NUM_JOINTS, PARENTS, Skeleton
-from dropsim.priors.cvae import HISTORY_SIZE, MEMORY_SIZE, PACE, VELOCITY_SIZE, CVAEShape
+from dropsim.priors.cvae import HISTORY_SIZE, MEMORY_SIZE, PACE, ROOT_HISTORY_SIZE, VELOCITY_SIZE, CVAEShape
 from dropsim.priors.pose import NUM_BODY, NUM_COLUMNS, PoseShape
 
 FLAT = torch.tensor([1.0, 1.0, 0.0])
@@ -136,7 +136,7 @@ class Local:
 
 def turn_memory(memory: Float[Tensor, "*b m"], R: Float[Tensor, "*#b 3 3"]) -> Float[Tensor, "*b m"]:
     """Turn the velocities in a memory by R; angular ones of the body's joints are in their parents' frames and stay."""
-    sizes = [VELOCITY_SIZE, MEMORY_SIZE - VELOCITY_SIZE, 12, HISTORY_SIZE - 12]
+    sizes = [VELOCITY_SIZE, MEMORY_SIZE - VELOCITY_SIZE, ROOT_HISTORY_SIZE, HISTORY_SIZE - ROOT_HISTORY_SIZE]
     parts = memory.split(sizes if memory.shape[-1] > MEMORY_SIZE else sizes[:2], dim=-1)
     back = R.transpose(-1, -2)
     turned = [(part.unflatten(-1, (-1, 3)) @ back).flatten(-2) if i % 2 == 0 else part for i, part in enumerate(parts)]
@@ -172,8 +172,15 @@ def root_and_body_velocity(memory: Float[Tensor, "*b m"]) -> Float[Tensor, "*b d
 def history(before: Float[Tensor, "*b m"], now: Float[Tensor, "*b v"]) -> Float[Tensor, "*b h"]:
     """Return the history after a frame from the memory before it and the velocities now."""
     change = root_and_body_velocity(now) - root_and_body_velocity(before)
-    pace = before[..., MEMORY_SIZE + 6 : MEMORY_SIZE + 12]
-    return torch.cat((change[..., :6], pace + PACE * (now[..., :6] - pace), change[..., 6:]), dim=-1)
+    pace, way = before[..., MEMORY_SIZE + 6 : MEMORY_SIZE + ROOT_HISTORY_SIZE].split((6, 3), dim=-1)
+    return torch.cat((change[..., :6], pace + PACE * (now[..., :6] - pace), way, change[..., 6:]), dim=-1)
+
+
+def sent(frame: Local, intent: Float[Tensor, "b 5"]) -> Local:
+    """Return people who are on the way that is asked for, if one is; the intent is in their heading frame."""
+    before, way, after = frame.velocity.split((MEMORY_SIZE + 12, 3, HISTORY_SIZE - ROOT_HISTORY_SIZE), dim=-1)
+    way = torch.where(intent[:, :1].isnan(), way, nn.functional.pad(intent[:, :2], (0, 1)))
+    return Local(frame.root, frame.q, frame.joints, torch.cat((before, way, after), dim=-1))
 
 
 def compose_kinematic(

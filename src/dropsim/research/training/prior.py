@@ -40,6 +40,7 @@ from dropsim.research.training.network import (
     heading,
     log_small,
     recentred,
+    sent,
     state_vector,
 )
 from dropsim.research.training.starts import held_out_starts
@@ -312,7 +313,9 @@ class PriorTrainer(Trainer[CVAENetwork]):
             intents = self._intents(some, window_at(self.frames, some.at, count))
             state, stand = some.state, Stand.first(len(index), body)
             for k in range(count):
-                seen = cvae.normalized(state_vector(state, body.rest[0]), stand.intent(intents[:, k]))
+                intent = stand.intent(intents[:, k])
+                state = sent(state, intent)
+                seen = cvae.normalized(state_vector(state, body.rest[0]), intent)
                 output = cvae.decode(seen, self._sample(*cvae.latent(seen)))
                 frame = compose_kinematic(state, output, cvae, body, self.frames.fps)
                 stand, state = stand.after(frame, body), recentred(frame, body)
@@ -365,7 +368,9 @@ class PriorTrainer(Trainer[CVAENetwork]):
         shown = particles.shown.unsqueeze(-1)
         for k in range(window):
             target = stand.local(path, k, body)
-            seen = cvae.normalized(state_vector(state, body.rest[0]), stand.intent(intents[:, k]))
+            intent = stand.intent(intents[:, k])
+            state = sent(state, intent)
+            seen = cvae.normalized(state_vector(state, body.rest[0]), intent)
             posterior = self.posterior(seen, state, target.map(Tensor.detach), recorded.touching[:, k])
             mean, log_variance = cvae.latent(seen)
             prior = (mean, log_variance.clamp(-8, 4))
