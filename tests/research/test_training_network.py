@@ -16,7 +16,7 @@ from dropsim.body import rotations, skeleton
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors import cvae, pose
-from dropsim.priors.cvae import CVAEPrior, CVAEShape, difference_memory
+from dropsim.priors.cvae import POSE_VELOCITY_SIZE, CVAEPrior, CVAEShape, difference_memory
 from dropsim.priors.intent import Intent
 from dropsim.priors.prior import State
 from dropsim.research.training import network as twin
@@ -125,6 +125,7 @@ def test_a_step_in_torch_is_a_step_of_the_exported_prior(
     wanted = torch.from_numpy(np.concatenate((vectors.reshape(-1, 4), intent.height[:, None]), axis=1))
     if shape.history:
         frame = twin.sent(frame, wanted)
+        wanted[:, :2] = frame.velocity[:, -POSE_VELOCITY_SIZE - 3 : -POSE_VELOCITY_SIZE - 1]  # people go on their way
     seen = network.normalized(twin.state_vector(frame, TORCH_BODY.rest[0]), wanted).float()
     mean, log_variance = network.latent(seen)
     z = mean + (0.5 * log_variance).exp() * torch.from_numpy(noise[:, 0]).float()

@@ -36,6 +36,8 @@ HISTORY_SIZE = ROOT_HISTORY_SIZE + POSE_VELOCITY_SIZE
 """Width of a history: the root's, and the change of the body's angular velocities."""
 PACE = 1 / 15
 """Share of a running mean that a frame replaces."""
+UNLIKELY = 0.3
+"""Cost of a sample one standard deviation off the mode in every number of the latent [m^2]."""
 PACE_FRAMES = 60
 """Frames of a recording that the running mean is worked out from."""
 _WAY = slice(MEMORY_SIZE + 12, MEMORY_SIZE + 15)
@@ -194,7 +196,7 @@ class CVAEPrior(Prior):
     ) -> None:
         """Wrap a network for a body; candidates spread from `temperature` for the second one to 1 for the last."""
         self.network, self.skeleton, self.fps, self.name, self.temperature = network, skeleton, fps, name, temperature
-        self.takes_intent = network.shape.intent
+        self.takes_intent, self.starts_at_mode = network.shape.intent, network.shape.history
         self._buffers = Buffers()
 
     @classmethod
@@ -260,8 +262,11 @@ class CVAEPrior(Prior):
             raise ValueError(
                 f"the state's memory is of another prior than {self.name}: make the state with its start or start_from"
             )
-        if shape.history and intent is not None:
+        if shape.history:
+            intent = intent or Intent.unknown(len(now[0]))
             now = (*now[:2], _sent(now[2], intent.velocity.reshape(-1, 2)))
+            # People whom nobody sends anywhere go on their way.
+            intent = Intent(now[2][:, _WAY][:, :2], intent.facing.reshape(-1, 2), intent.height.reshape(-1))
         H = heading(now[1][:, 0])
         output = network.decode(self._seen(now, H, intent), flat(noise, 2))
         if shape.kinematic:
@@ -272,7 +277,10 @@ class CVAEPrior(Prior):
         else:
             then = self._regressed(now, H, output * network.output_scale)
         batch = noise.shape[:-1]
-        return Candidates(*(values.reshape(*batch, *values.shape[2:]) for values in then))
+        x, q, memory = (values.reshape(*batch, *values.shape[2:]) for values in then)
+        # Without a cost, physics would choose among the odd ones those that fall with the body.
+        cost = (UNLIKELY if shape.kinematic else 0.0) * (noise**2).mean(-1)
+        return Candidates(x, q, memory, cost)
 
     def _seen(self, now: Arrays, H: Float[np.ndarray, "n 3 3"], intent: Intent | None) -> Float32[np.ndarray, "n s"]:
         """Return the network's input: the state in the heading frame of the root, and an intent, normalised."""

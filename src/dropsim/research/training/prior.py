@@ -162,8 +162,8 @@ def _losses(
         "joints": _length(squares).sum(-1).mean(),
         "rotations": 0.1 * _length(turn_miss).sum(-1).mean(),
         "root": 2.0 * miss[:, 0].square().sum(-1).clamp(max=25).mean(),
-        "feet": (_length(squares[:, _FOOT_JOINTS]) * standing[:, _FOOT_CONTACTS]).sum(-1).mean(),
-        "slide": 6.0 * _slide(state, predicted, target, standing),
+        "feet": 2.0 * (_length(squares[:, _FOOT_JOINTS]) * standing[:, _FOOT_CONTACTS]).sum(-1).mean(),
+        "slide": 18.0 * _slide(state, predicted, target, standing),
         "sunk": _sunk(predicted, target, body),
         "contact": nn.functional.binary_cross_entropy_with_logits(logits, recorded.touching[:, k].float()),
     }
