@@ -385,7 +385,7 @@ class Shifted(Stage):
         return State(state.x + self.shift, state.v, state.q, state.memory)
 
     def change(self, candidates):
-        return Candidates(candidates.x - self.shift, candidates.q, candidates.memory)
+        return candidates.with_joints(candidates.x - self.shift)
 
 
 def test_stages_change_what_the_prior_sees_and_proposes():

@@ -13,6 +13,7 @@ from dropsim.compute.random import Streams
 from dropsim.files.weights import write_weights
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior
+from dropsim.priors.intent import Intent
 from dropsim.priors.prior import State
 from dropsim.priors.rollout import roll_out
 
@@ -109,6 +110,31 @@ def test_an_impulse_moves_the_root_and_all_joints():
     moved = (pushed - state.memory)[:72].reshape(24, 3)
     np.testing.assert_allclose(moved, np.where(np.arange(24)[:, None] == 1, 0.0, change), rtol=0, atol=1e-12)
     assert np.array_equal(pushed[72:], state.memory[72:])
+
+
+def test_a_history_is_that_of_the_frames_before():
+    # From any frame on, rolling along a recording by `recall` gives the memory of a start at its end.
+    prior = tiny(kinematic=True, history=True)
+    state = prior.start_from(CLIP, 20)
+    for frame in range(21, 31):
+        x, q = CLIP.joints[frame], CLIP.q[frame]
+        state = State(x, (x - state.x) * prior.fps, q, prior.recall(state, x, q))
+    there = prior.start_from(CLIP, 30)
+    way = slice(147, 150)
+    known = np.arange(213) < 147
+    np.testing.assert_allclose(state.memory[known], there.memory[known], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(state.memory[150:], there.memory[150:], rtol=0, atol=1e-9)
+    # The way is where people went at the start, and then where they are sent.
+    assert np.array_equal(state.memory[way], prior.start_from(CLIP, 20).memory[way])
+    sent = prior.propose(state, 2, Streams(0), Intent.toward(np.array([0.3, -0.8]))).memory
+    np.testing.assert_allclose(sent[:, way], [[0.3, -0.8, 0.0]] * 2, rtol=0, atol=1e-12)
+
+
+def test_unlikely_samples_cost_more_than_the_mode():
+    prior = tiny(kinematic=True, history=True)
+    cost = prior.propose(prior.start_from(CLIP, 5), 9, Streams(0)).cost
+    assert cost[0] == 0
+    assert (cost[1:] > 0).all()
 
 
 # --- Files ---

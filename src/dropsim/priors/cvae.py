@@ -277,7 +277,7 @@ class CVAEPrior(Prior):
         batch = noise.shape[:-1]
         x, q, memory = (values.reshape(*batch, *values.shape[2:]) for values in then)
         # Without a cost, physics would choose among the odd ones those that fall with the body.
-        cost = (UNLIKELY if shape.kinematic else 0.0) * (noise**2).mean(-1)
+        cost = (UNLIKELY if shape.history else 0.0) * (noise**2).mean(-1)
         return Candidates(x, q, memory, cost)
 
     def _seen(self, now: Arrays, H: Float[np.ndarray, "n 3 3"], intent: Intent | None) -> Float32[np.ndarray, "n s"]:
@@ -322,7 +322,10 @@ class CVAEPrior(Prior):
     def start(self, category: str, seed: Sequence[int] | int = 0) -> State:
         """Return a state of the shipped bank, e.g. "walk", above the origin and facing +y; seeds give a batch."""
         state = shipped_starts().draw(category, seed, self.skeleton)
-        return State(state.x, state.v, state.q, self._padded(state.memory))
+        memory = self._padded(state.memory)
+        if self.network.shape.history:
+            memory[..., _WAY] *= (0.0, 1.0, 0.0)  # their way is straight ahead
+        return State(state.x, state.v, state.q, memory)
 
     def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
         return turn_memory(memory, R)

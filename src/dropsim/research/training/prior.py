@@ -62,7 +62,7 @@ class PriorOptions:
     """Divergence of the posterior from the conditional prior that a controller on its weight holds [nats a frame]."""
     shown: float = 0.5
     """Share of the particles that are shown their target, through the posterior; the others go on by the prior's mode."""
-    max_age: int = 75
+    max_age: int = 600
     """Frames after which a particle starts again."""
     roaming: float = 0.5
     """Share of the others that roam by samples before a window."""
@@ -76,14 +76,14 @@ class PriorOptions:
     """Chance per window that a rolling particle is displaced again."""
     clean: float = 0.3
     """Chance per window that a particle that is shown its target starts again."""
-    ended: float = 0.06
+    ended: float = 0.01
     """Chance per window that another one does."""
     hidden: float = 0.4
     """Share of the particles whose intent is hidden."""
     part_hidden: float = 0.3
     """Chance that velocity, facing or height of an intent is hidden if the rest is not."""
-    temperature: float = 0.8
-    """Spread of a sample at run time, stored with the weights: at 1 rollouts jitter and skate more than recordings."""
+    temperature: float = 0.1
+    """Smallest spread of a sample at run time, stored with the weights: at 1 rollouts jitter more than recordings."""
     ema: float = 0.999
     seed: int = 0
 
@@ -411,9 +411,17 @@ def rollout_quality(prior: CVAEPrior, starts: State) -> dict[str, float]:
     motion = roll_out(prior, starts, round(QUALITY_SECONDS * prior.fps), Streams(list(range(len(starts.x)))))
     human, upright = float(metrics.human(motion).mean()), float(metrics.upright(motion)[..., -1].mean())
     skate = float(np.median(np.nan_to_num(metrics.foot_skate(motion), nan=10.0)))
-    speed = float(np.nan_to_num(metrics.root_speed(motion)).mean())
-    late = float(np.nan_to_num(metrics.root_speed(motion)[..., -30:]).mean())
-    return {"human": human, "upright": upright, "skate": skate, "speed": speed, "late": late, "score": human - skate}
+    speed, second = np.nan_to_num(metrics.root_speed(motion)), round(prior.fps)
+    kept = float(speed[..., -second:].mean() / max(speed[..., :second].mean(), 1e-6))
+    score = human + min(kept, 1.0) - skate
+    return {
+        "human": human,
+        "upright": upright,
+        "skate": skate,
+        "speed": float(speed.mean()),
+        "kept": kept,
+        "score": score,
+    }
 
 
 def train_prior(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from jaxtyping import Bool, Float
 
+from dropsim.body.joints import joint_index
 from dropsim.body.rotations import heading
 from dropsim.motion.clips import Clip
 from dropsim.motion.motion import Motion
@@ -40,6 +41,7 @@ def held_out_starts(clips: Clips, prior: Prior, count: int, seed: int) -> State:
 
 NUM_STARTS = 16
 """States of a category."""
+_ANKLES = [joint_index(f"{side}_ankle") for side in ("left", "right")]
 SINK = 0.03
 """Depth of a sphere in the floor that is allowed at a state [m]."""
 
@@ -58,6 +60,8 @@ class _Recent:
     """Mean speed of the joints [m/s]."""
     flight: Float[np.ndarray, "t"]
     """Largest height of the lowest sphere above the floor [m]."""
+    ankles: Float[np.ndarray, "t"]
+    """Largest height of an ankle [m]."""
     pelvis: Float[np.ndarray, "t"]
     """Height of the pelvis now, as a share of its height when standing."""
     upright: Bool[np.ndarray, "t"]
@@ -90,6 +94,7 @@ class _Recent:
             turn=padded(last_second(metrics.turn_rate(motion)).mean(-1)),
             stir=padded(last_second(stir).mean(-1)),
             flight=padded(last_second(lowest).max(-1)),
+            ankles=padded(last_second(motion.joints[:, _ANKLES, 2].max(-1)).max(-1)),
             pelvis=motion.root[:, 2] / motion.skeleton.standing_height,
             upright=upright,
             upright_later=np.logical_or.accumulate(upright[::-1])[::-1],
@@ -100,7 +105,7 @@ Fit = Callable[[_Recent], Bool[np.ndarray, "t"]]
 FITS: dict[str, Fit] = {
     "stand": lambda r: r.upright & (r.speed < 0.15) & (r.speed_now < 0.15) & (r.stir < 0.3),
     "walk": lambda r: r.upright & (r.speed > 0.6) & (r.speed_now > 0.6) & (r.speed < 2.0) & (abs(r.turn) < 0.6),
-    "run": lambda r: r.upright & (r.speed > 2.2) & (r.speed_now > 2.2),
+    "run": lambda r: r.upright & (r.speed > 2.2) & (r.speed_now > 2.2) & (abs(r.turn) < 0.6) & (r.ankles < 0.7),
     "jump": lambda r: (r.pelvis > 0.75) & (r.flight > 0.06) & (r.speed < 2.2),
     "turn": lambda r: r.upright & (abs(r.turn) > 0.8) & (r.speed < 2.0),
     "crouch": lambda r: (r.pelvis < 0.8) & (r.pelvis > 0.4) & (r.speed < 1.0),
