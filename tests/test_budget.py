@@ -27,16 +27,16 @@ BUDGETS = {
 }
 """Lines at 120 columns."""
 LAST = {
-    "body": 1385,
-    "files compute": 1003,
-    "motion": 3410,
-    "priors": 4021,
-    "physics": 4934,
-    "control": 906,
-    "scene": 3513,
-    "export render": 1973,
-    "apps": 5372,
-    "research": 7391,
+    "body": 1283,
+    "files compute": 1211,
+    "motion": 3362,
+    "priors": 4085,
+    "physics": 4520,
+    "control": 811,
+    "scene": 3505,
+    "export render": 1924,
+    "apps": 5367,
+    "research": 6698,
     "tests": 22150,
 }
 """Lines when the limit was last lowered. A change that makes a folder smaller lowers its number here."""

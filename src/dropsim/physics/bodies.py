@@ -584,13 +584,11 @@ def _push(
 
     Return the larger of the two changes [m/s].
     """
-    a, b, numbers, vectors, change = (
-        contacts.who[c, 0],
-        contacts.who[c, 1],
-        contacts.numbers[c],
-        contacts.vectors[c],
-        0.0,
-    )
+    a = contacts.who[c, 0]
+    b = contacts.who[c, 1]
+    numbers = contacts.numbers[c]
+    vectors = contacts.vectors[c]
+    change = 0.0
     point, n = row(vectors, 0), row(vectors, 1)
     for along_surface in range(2):
         u = _point_velocity(b, point, x, v, w) if b >= 0 else row(vectors, 2)

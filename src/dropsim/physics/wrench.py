@@ -212,10 +212,8 @@ def fit_contacts(
             arm = minus(plus(plus(row(x, j), normal, -start.body.radii[j]), in_sole, length), centre)
             for e in range(len(fit.turns)):
                 # An edge lies along the force that is asked for, where the pyramid reaches as far as the cone.
-                c, d = (
-                    fit.turns[e, 0] * cosine - fit.turns[e, 1] * sine,
-                    fit.turns[e, 0] * sine + fit.turns[e, 1] * cosine,
-                )
+                c = fit.turns[e, 0] * cosine - fit.turns[e, 1] * sine
+                d = fit.turns[e, 0] * sine + fit.turns[e, 1] * cosine
                 edge = plus(times(sticks, plus(times(c, t), s, d)), slide, -float(e % 2))
                 edge = plus(edge, over(normal, friction[j]))
                 write(edges, n, edge)

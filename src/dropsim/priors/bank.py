@@ -193,10 +193,8 @@ class Bank:
 
     def _steady(self, rows: Int[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
         """Tell the frames around which somebody goes straight ahead at one speed for a second."""
-        before, after = (
-            np.maximum(rows - STEADY // 2, self.first[rows]),
-            np.minimum(rows + STEADY // 2, self.last[rows]),
-        )
+        before = np.maximum(rows - STEADY // 2, self.first[rows])
+        after = np.minimum(rows + STEADY // 2, self.last[rows])
         turns = heading(unitquat_to_rotmat(self.quaternions[rows, 0].astype(np.float64)))
         halves = (
             (self.root[b] - self.root[a]).astype(np.float64) / np.maximum(b - a, 1)[:, None]

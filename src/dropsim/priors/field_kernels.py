@@ -155,12 +155,10 @@ def to_quaternion(R: Array, out: Array) -> None:
     trace = R[0, 0] + R[1, 1] + R[2, 2]
     if trace > 0.0:
         s = 2.0 * math.sqrt(trace + 1.0)
-        out[0], out[1], out[2], out[3] = (
-            (R[2, 1] - R[1, 2]) / s,
-            (R[0, 2] - R[2, 0]) / s,
-            (R[1, 0] - R[0, 1]) / s,
-            0.25 * s,
-        )
+        out[0] = (R[2, 1] - R[1, 2]) / s
+        out[1] = (R[0, 2] - R[2, 0]) / s
+        out[2] = (R[1, 0] - R[0, 1]) / s
+        out[3] = 0.25 * s
         return
     i = 0
     if R[1, 1] > R[0, 0]:
@@ -188,11 +186,9 @@ def features(x: Array, v: Array, yaw: float, out: Array) -> None:
         dx, dy = x[j, 0] - x[0, 0], x[j, 1] - x[0, 1]
         out[3 * j], out[3 * j + 1], out[3 * j + 2] = w * (c * dx + s * dy), w * (c * dy - s * dx), w * x[j, 2]
         at, w = 3 * (NUM_JOINTS + j), w * LOOK_AHEAD
-        out[at], out[at + 1], out[at + 2] = (
-            w * (c * v[j, 0] + s * v[j, 1]),
-            w * (c * v[j, 1] - s * v[j, 0]),
-            w * v[j, 2],
-        )
+        out[at] = w * (c * v[j, 0] + s * v[j, 1])
+        out[at + 1] = w * (c * v[j, 1] - s * v[j, 0])
+        out[at + 2] = w * v[j, 2]
     at = 6 * NUM_JOINTS
     out[at], out[at + 1], out[at + 2] = c * v[0, 0] + s * v[0, 1], c * v[0, 1] - s * v[0, 0], v[0, 2]
 
@@ -228,12 +224,10 @@ def features_of_frames(
     balance = np.empty(2)
     root, quaternions = np.empty(3), np.empty((NUM_JOINTS, 4))
     q, world = np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3, 3))
-    now, past, v, one = (
-        np.empty((NUM_JOINTS, 3)),
-        np.empty((NUM_JOINTS, 3)),
-        np.empty((NUM_JOINTS, 3)),
-        np.empty(NUM_FEATURES),
-    )
+    now = np.empty((NUM_JOINTS, 3))
+    past = np.empty((NUM_JOINTS, 3))
+    v = np.empty((NUM_JOINTS, 3))
+    one = np.empty(NUM_FEATURES)
     for i in range(len(rows)):
         if i > 0 and rows[i - 1] == before[i]:
             copy(now, past)
@@ -415,20 +409,16 @@ def follow(people: People, rows: Array, frames: Frames, body: Body, pull: Pull, 
             # How much faster the body is than the recorded one was on its way here.
             before = row - 1 if at > 0 and frames.last[at - 1] == frames.last[at] else row
             way = body.scale / pull.h * (1.0 if row < n else -1.0)
-            px, py = (
-                way * (frames.root[at, 0] - frames.root[before % n, 0]),
-                abs(way) * (frames.root[at, 1] - frames.root[before % n, 1]),
-            )
+            px = way * (frames.root[at, 0] - frames.root[before % n, 0])
+            py = abs(way) * (frames.root[at, 1] - frames.root[before % n, 1])
             ux, uy = v[i, 0, 0] - (c * px - s * py), v[i, 0, 1] - (s * px + c * py)
             seconds = math.sqrt(max(x[i, 0, 2], LOW) / GRAVITY)
             p = next_x[i, k]
             # The pelvis comes back over the feet as a pendulum would that is damped critically, without a jump in its
             # velocity.
             keep, draw = max(1.0 - 2.0 * pull.h / seconds, 0.0), (pull.h / seconds) ** 2
-            p[0, 0], p[0, 1] = (
-                x[i, 0, 0] + dx + keep * pull.h * ux - draw * ox,
-                x[i, 0, 1] + dy + keep * pull.h * uy - draw * oy,
-            )
+            p[0, 0] = x[i, 0, 0] + dx + keep * pull.h * ux - draw * ox
+            p[0, 1] = x[i, 0, 1] + dy + keep * pull.h * uy - draw * oy
             # Over both feet it also turns back.
             if feet == 2:
                 back = 0.5 * draw * math.atan2(sine, cosine)
@@ -436,10 +426,8 @@ def follow(people: People, rows: Array, frames: Frames, body: Body, pull: Pull, 
                 times(turn, d[0], d[0])
             # So does its height, as legs absorb a landing.
             keep, draw = max(1.0 - 2.0 * pull.h / ABSORBS, 0.0), (pull.h / ABSORBS) ** 2
-            uz, oz = (
-                v[i, 0, 2] - abs(way) * (frames.root[at, 2] - frames.root[before % n, 2]),
-                x[i, 0, 2] - body.scale * now_root[2],
-            )
+            uz = v[i, 0, 2] - abs(way) * (frames.root[at, 2] - frames.root[before % n, 2])
+            oz = x[i, 0, 2] - body.scale * now_root[2]
             p[0, 2] = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2]) + keep * pull.h * uz - draw * oz
             if turns:
                 for j in range(NUM_JOINTS):
@@ -462,10 +450,8 @@ def follow(people: People, rows: Array, frames: Frames, body: Body, pull: Pull, 
                     # A foot lands as far from the extrapolated centre of mass as the recorded one does.
                     fx, fy = x[i, ankle, 0] - x[i, 0, 0] - step[0], x[i, ankle, 1] - x[i, 0, 1] - step[1]
                     fx, fy = fx + shares[side] * (seconds * ux - fx), fy + shares[side] * (seconds * uy - fy)
-                    step[0], step[1] = (
-                        p[0, 0] + ankles[side, 0] + fx - p[ankle, 0],
-                        p[0, 1] + ankles[side, 1] + fy - p[ankle, 1],
-                    )
+                    step[0] = p[0, 0] + ankles[side, 0] + fx - p[ankle, 0]
+                    step[1] = p[0, 1] + ankles[side, 1] + fy - p[ankle, 1]
                     size = max(math.sqrt(step[0] ** 2 + step[1] ** 2) / (LEG_SPEED * pull.h), 1.0)
                     step[0], step[1] = step[0] / size, step[1] / size
                 _foothold(x[i], p, _LEGS[side], body, height, stands[side], step, pull, goals[side])

@@ -136,11 +136,9 @@ class MotionField(Prior):
         kernels.features_of_people(*sized, q, self.skeleton.masses, scale * self.skeleton.radii, feats, yaws, falls)
         intent = Intent.unknown(*batch) if intent is None else intent
         place = np.full((n, 2), np.nan) if intent.place is None else intent.place.reshape(-1, 2)
-        velocity, facing, height = (
-            intent.velocity.reshape(-1, 2),
-            intent.facing.reshape(-1, 2),
-            intent.height.reshape(-1),
-        )
+        velocity = intent.velocity.reshape(-1, 2)
+        facing = intent.facing.reshape(-1, 2)
+        height = intent.height.reshape(-1)
         wanted = Wanted(velocity, facing, height, place, AHEAD / self.fps)
         seen = Seen(*sized, yaws, feats, falls, memory, scale, self.fps, self.reaction * self.fps)
         write_queries(seen, wanted, self._recorded, queries)
