@@ -334,54 +334,22 @@ class PoseTrainer(Trainer[PoseNetwork]):
         return PosePrior(run_time.PoseNetwork(network.shape, arrays_of(network)))
 
 
-def impossible(
-    q: Float[np.ndarray, "n 22 3 3"], skeleton: Skeleton, seed: int
-) -> dict[str, Float[np.ndarray, "n 22 3 3"]]:
+def impossible(q: Float[np.ndarray, "n 22 3 3"], seed: int) -> dict[str, Float[np.ndarray, "n 22 3 3"]]:
     """Return recorded poses turned into some that no human can take, by what is wrong; training never sees them."""
     x, y, _ = np.eye(3)
+    wrong = {"all at random": np.array(q)}
     rng = torch.Generator().manual_seed(seed)
-
-    def posed(**joints: np.ndarray) -> np.ndarray:
-        pose = q.copy()
-        for name, rotation in joints.items():
-            pose[:, joint_index(name)] = rotation
-        return pose
-
-    def bent(name: str, axis: np.ndarray, degrees: int) -> np.ndarray:
-        return posed(**{name: rotations.exp(math.radians(degrees) * axis)})
-
-    def turned(name: str, axis: np.ndarray, degrees: int) -> np.ndarray:
-        return posed(**{name: q[:, joint_index(name)] @ rotations.exp(math.radians(degrees) * axis)})
-
-    folded = rotations.exp(math.radians(145) * ELBOW_AXIS)
-    about = 2 * math.pi * torch.rand(len(q), 1, generator=rng, dtype=torch.float64).numpy()
-    anything = random_rotations((len(q), NUM_BODY), rng).double().numpy()
-    return {
-        "knee 40 back": bent("left_knee", -x, 40),
-        "elbow 40 back": bent("left_elbow", ELBOW_AXIS, -40),
-        "head turned 150": bent("neck", y, 150),
-        "trunk bent 70 back": bent("spine2", -x, 70),
-        "thigh twisted 120": turned("left_hip", y, 120),
-        "arm twisted 150": turned("left_shoulder", x, 150),
-        "foot turned 150": bent("left_ankle", y, 150),
-        "wrist in the chest": posed(left_elbow=folded, left_shoulder=_wrist_to_chest(q, skeleton, folded, about)),
-        "all at random": np.concatenate((q[:, :1], anything), 1),
-    }
-
-
-def _wrist_to_chest(
-    q: Float[np.ndarray, "n 22 3 3"],
-    skeleton: Skeleton,
-    elbow_bend: Float[np.ndarray, "3 3"],
-    about: Float[np.ndarray, "n 1"],
-) -> Float[np.ndarray, "n 3 3"]:
-    """Return left shoulders that put the wrist of a bent arm into the chest, turned about that line [rad]."""
-    joints = skeleton.forward(q, np.zeros((len(q), 3)))
-    shoulder, elbow, wrist, collar = (joint_index(f"left_{part}") for part in ("shoulder", "elbow", "wrist", "collar"))
-    R_collar = skeleton.global_rotations(q)[:, collar]
-    chest = rotations.normalize(((joints[:, joint_index("spine3")] - joints[:, shoulder])[:, None] @ R_collar)[:, 0])
-    hand = skeleton.offsets[elbow] + elbow_bend @ skeleton.offsets[wrist]
-    return rotations.exp(about * chest) @ rotations.swing(hand, chest)
+    wrong["all at random"][:, 1:] = random_rotations((len(q), NUM_BODY), rng).double().numpy()
+    for name, joint, turn in (
+        ("knee 40 back", "left_knee", -40 * x),
+        ("elbow 40 back", "left_elbow", -40 * ELBOW_AXIS),
+        ("head turned 150", "neck", 150 * y),
+        ("trunk bent 70 back", "spine2", -70 * x),
+        ("foot turned 150", "left_ankle", 150 * y),
+    ):
+        wrong[name] = np.array(q)
+        wrong[name][:, joint_index(joint)] = rotations.exp(np.radians(turn))
+    return wrong
 
 
 def train_pose(
@@ -398,7 +366,7 @@ def train_pose(
         raise ValueError(
             "nobody who is held out is on their feet: hold out other people with `dropsim data build --held-out`"
         )
-    wrong = impossible(np.concatenate([q[:512] for q in unseen.values()]), poses.skeleton, seed=1)
+    wrong = impossible(np.concatenate([q[:512] for q in unseen.values()]), seed=1)
 
     def judge(trainer: PoseTrainer) -> tuple[PosePrior, dict[str, float]]:
         """Measure shares out of range, the error of rebuilding, and a score."""
