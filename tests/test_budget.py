@@ -36,7 +36,7 @@ LAST = {
     "scene": 3505,
     "export render": 1924,
     "apps": 5367,
-    "research": 6698,
+    "research": 6666,
     "tests": 22150,
 }
 """Lines when the limit was last lowered. A change that makes a folder smaller lowers its number here."""
