@@ -14,7 +14,7 @@ from dropsim.motion.contacts import label_contacts
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.bank import Bank, ClipInfo
-from dropsim.priors.cvae import CVAEPrior
+from dropsim.priors.cvae import MEMORY_SIZE, CVAEPrior
 from dropsim.priors.intent import Intent
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.passive import PassivePrior
@@ -259,7 +259,8 @@ def test_a_start_without_states_of_ones_own_is_the_same(case):
     # The default goes through the frame before; ours takes the kept velocities, which are in single precision.
     own, other = case.prior.start("run", [3, 4]), Prior.start(case.prior, "run", [3, 4])
     assert np.array_equal(own.x, other.x)
-    np.testing.assert_allclose(own.memory, other.memory, rtol=0, atol=1e-3)
+    # But for the way, which is straight ahead.
+    np.testing.assert_allclose(own.memory[:, :MEMORY_SIZE], other.memory[:, :MEMORY_SIZE], rtol=0, atol=1e-3)
 
 
 @every_prior
