@@ -1019,6 +1019,7 @@ def use_mouse(page: Page) -> None:
     ui, loop = page.page, page.loop
     page.do("load", Setup(scene=Scene((Person("stand"),))))
     page.do("pause", True)
+    ui.add_style_tag(content=".mantine-Notification-root { display: none }")  # messages lie over the picture
     [client] = page.viewer.server.get_clients().values()
     client.camera.position, client.camera.look_at = (3.5, 0.5, 1.2), (0.0, 0.0, 1.0)
     page.settle()
