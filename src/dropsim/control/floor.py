@@ -402,7 +402,7 @@ def _reach(p: Array, leg: Array, up: float, pitch: float, wx: float, wy: float) 
 def kept_from_walls(
     velocity: Float[np.ndarray, "*b 2"], state: State, floor: Float[np.ndarray, "*b"], solids: Solids
 ) -> Float[np.ndarray, "*b 2"]:
-    """Return velocities at which people can stop before walls and climb stairs; without a wish (NaN) they stop too."""
+    """Return velocities at which people can stop before walls and climb stairs; those without an intent (NaN) stop too."""
     wanted = np.array(velocity, order="C")
     _keep_from_walls(flat(state.x, 2), flat(state.v, 2), flat(floor, 0), solids, flat(wanted, 1))
     return wanted

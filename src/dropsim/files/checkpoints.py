@@ -2,6 +2,7 @@
 
 import functools
 import io
+import pickle
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,7 +25,10 @@ def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the fil
     import torch
 
     with errors_of(path):
-        return torch.load(path, map_location="cpu", weights_only=True)
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError:
+            raise ValueError("was not loaded: it is damaged, or asks for what could run code") from None
 
 
 def read_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
@@ -77,8 +81,7 @@ def _plain(value: Any, storages: Storages, budget: Budget, done: dict[int, Any])
     if kind in ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor"):
         return done.setdefault(id(value), _tensor(value, storages, budget))
     if kind == "torch._utils._rebuild_parameter":
-        value = value.args[0]
-        return _plain(value, storages, budget, done)
+        return _plain(value.args[0], storages, budget, done)
     if isinstance(value, Stub):
         value = value.items or None
     if isinstance(value, dict):
@@ -116,7 +119,6 @@ def require_tensors(
             raise ValueError(f"{path} has no tensor {name}, so it is not a checkpoint of {kind}")
         if value.shape != shape:
             raise ValueError(f"{path}: {name} has shape {value.shape}, {kind} needs {shape}")
-        is_variance = name.endswith("running_var")
-        if value.dtype.kind != "f" or not np.isfinite(value).all() or (is_variance and value.min() < 0):
+        if value.dtype.kind != "f" or not np.isfinite(value).all() or ("running_var" in name and value.min() < 0):
             raise ValueError(f"{path}: {name} holds values that are not finite, or a negative variance")
     return {name: state[name] for name in shapes}

@@ -49,11 +49,9 @@ def strided(
     data: bytes | bytearray, dtype: str, offset: int, shape: Sequence[int], strides: Sequence[int]
 ) -> np.ndarray:
     """Return a copy of an array inside some bytes; offset and strides [bytes] must not leave them."""
-    if any(type(number) is not int or number < 0 for number in (offset, *shape, *strides)):
-        raise ValueError("its numbers lie outside the file: it is damaged")
-    size = np.dtype(dtype).itemsize
-    end = offset + sum(step * (length - 1) for step, length in zip(strides, shape, strict=True)) + size
-    if 0 not in shape and end > len(data):
+    plain = all(type(number) is int and number >= 0 for number in (offset, *shape, *strides))
+    end = offset + sum(step * (length - 1) for step, length in zip(strides, shape, strict=True)) if plain else 0
+    if not plain or (0 not in shape and end + np.dtype(dtype).itemsize > len(data)):
         raise ValueError("its numbers lie outside the file: it is damaged")
     return np.zeros(shape, dtype) if 0 in shape else np.ndarray(shape, dtype, data, offset, strides).copy()
 

@@ -36,7 +36,7 @@ TILT_RATE = 15.0
 MOST_EVENTS, MOST_ADDED = 1000, 100
 """Events and perturbations since the start that are remembered."""
 Way = tuple[int, float, float, float, bool]
-"""A person who is told to go at a velocity, or (False) is let go: person, time [s] and velocity [m/s]."""
+"""Goals: a person sent on at a velocity, or (False) released: person, time [s] and velocity [m/s]."""
 CHANGED, AT_ONCE = 0.1, 1000.0
 """Change of a velocity that is remembered [m/s], and the acceleration of people who are told one [m/s^2]."""
 PARTS = ("contact", "range_of_motion", "kinematic", "correct")
