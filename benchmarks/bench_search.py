@@ -8,20 +8,20 @@ import numpy as np
 
 from dropsim.physics.step import Simulator
 from dropsim.priors.motion_field import MotionField
-from dropsim.priors.search import Nearest, SearchIndex
+from dropsim.priors.search import SearchIndex
 from dropsim.scene import Follow, Person, Push, Scene, World, run
 
 K = 64
 
 
-def asked(field: MotionField, seeds: int) -> tuple[np.ndarray, np.ndarray]:
+def queries_of(field: MotionField, seeds: int) -> tuple[np.ndarray, np.ndarray]:
     """Return queries and weights of people in the simulator, in random order."""
-    found = []
+    asked = []
     nearest = SearchIndex.nearest
 
-    def listening(self: SearchIndex, queries: np.ndarray, num: int, **options: np.ndarray) -> Nearest:
-        found.append((queries, options["weights"]))
-        return nearest(self, queries, num, **options)
+    def listening(self: SearchIndex, *query: np.ndarray) -> np.ndarray:
+        asked.append(query[:2])
+        return nearest(self, *query)
 
     simulator = Simulator(field)
     with mock.patch.object(SearchIndex, "nearest", listening):
@@ -30,8 +30,8 @@ def asked(field: MotionField, seeds: int) -> tuple[np.ndarray, np.ndarray]:
                 push = (Push.toward("left", newtons=newtons, part="torso", start=1.0, duration=0.1),) if newtons else ()
                 world = World(Scene((Person(start),), (Follow(((0.0, 0.0, speed),)), *push)), simulator)
                 run(world, 90, range(seeds))
-    order = np.random.default_rng(0).permutation(sum(len(queries) for queries, _ in found))
-    queries, weights = (np.concatenate(parts)[order] for parts in zip(*found, strict=True))
+    order = np.random.default_rng(0).permutation(sum(len(queries) for queries, _ in asked))
+    queries, weights = (np.concatenate(parts)[order] for parts in zip(*asked, strict=True))
     return queries, weights
 
 
@@ -49,14 +49,14 @@ def main() -> None:
     parser.add_argument("--exact", type=int, default=200, help="queries that are compared with brute force")
     arguments = parser.parse_args()
     field = MotionField.open(arguments.bank) if arguments.bank else MotionField.shipped()
-    queries, weights = asked(field, arguments.seeds)
-    index = field._index.search
-    rows = index.features
-    print(f"{len(index):,} rows of {rows.shape[1]} features, {len(queries):,} queries, K = {K}")
+    queries, weights = queries_of(field, arguments.seeds)
+    index = field._index[1]
+    rows, everybody = index.features, np.zeros(len(queries), dtype=np.int64)
+    print(f"{len(rows):,} rows of {rows.shape[1]} features, {len(queries):,} queries, K = {K}")
     one = []
     for i in range(min(1000, len(queries))):
         began = time.perf_counter()
-        index.nearest(queries[i : i + 1], K, weights=weights[i : i + 1])
+        index.nearest(queries[i : i + 1], weights[i : i + 1], everybody[:1], K)
         one.append(time.perf_counter() - began)
     print(
         f"one query: median {1e3 * np.median(one):.3f} ms, mean {1e3 * np.mean(one):.3f} ms, 95 % {1e3 * np.quantile(one, 0.95):.3f} ms"
@@ -64,13 +64,13 @@ def main() -> None:
     many = []
     for _ in range(20):
         began = time.process_time()
-        index.nearest(queries[:256], K, weights=weights[:256])
+        index.nearest(queries[:256], weights[:256], everybody[:256], K)
         many.append(time.process_time() - began)
     print(
         f"{len(queries[:256])} queries: median {1e3 * np.median(many):.1f} ms, best {1e3 * min(many):.1f} ms of one core"
     )
     count = min(arguments.exact, len(queries))
-    found = index.nearest(queries[:count], K, weights=weights[:count]).rows
+    found = index.nearest(queries[:count], weights[:count], everybody[:count], K)
     # In single precision two rows that are equally far to seven digits can change places.
     same = [len(set(brute_force(rows, queries[i], weights[i])) & set(found[i])) for i in range(count)]
     print(f"brute force finds the same rows: {np.mean(same) / K:.5f} of them in {count} queries")

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from dropsim.apps.viewer.app import Browser
 from dropsim.apps.viewer.commands import do
-from dropsim.apps.viewer.loop import AHEAD, Commands, Loop, NullViewer, Status
+from dropsim.apps.viewer.loop import Commands, Loop, Status, Viewer
 from dropsim.apps.viewer.session import Session, Shot
 from dropsim.physics.step import Simulator
 from dropsim.priors.named import open_prior
@@ -77,17 +77,19 @@ def by_the_clock(session: Session, seconds: float) -> tuple[int, int]:
     return after.frames - before.frames, after.late - before.late
 
 
-class Stopwatch(NullViewer):
+class Stopwatch(Viewer):
     """Notes when each frame is shown."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.times: dict[int, float] = {}
 
     def show(self, shot: Shot, status: Status) -> None:
         """Take the time."""
         self.times[shot.frame] = time.perf_counter()
-        super().show(shot, status)
+
+    def say(self, message: str) -> None:
+        """Print a message."""
+        print(message)
 
 
 def latencies(session: Session, keys: int) -> tuple[list[float], list[int]]:
@@ -137,12 +139,10 @@ def costs(session: Session, frames: int) -> list[float]:
 
 
 def late_on_a_free_core(cost: list[float], fps: float) -> int:
-    """Count the strokes of the clock without a frame if nothing else ran: a frame begins when the last is done and there is room."""
+    """Count the strokes of the clock without a frame if nothing else ran: a frame begins when the last one has been shown."""
     done, late, shown = 0.0, 0, list[int]()
-    for k, one in enumerate(cost):
-        # There is room once the frame AHEAD of this one has been shown.
-        room = shown[k - AHEAD] / fps if k >= AHEAD else 0.0
-        done = max(done, room) + one
+    for one in cost:
+        done = max(done, shown[-1] / fps if shown else 0.0) + one
         stroke = max(math.ceil(done * fps), shown[-1] + 1 if shown else 0)
         late += stroke - shown[-1] - 1 if shown else 0
         shown.append(stroke)

@@ -1,4 +1,4 @@
-"""An energy of your own in the simulator, as a class of two methods: somebody who walks with a hand up.
+"""An energy and an element of your own: a person walks with one hand up, and in a wind.
 
 Run: python examples/03_your_own_energy.py [FOLDER]
 """
@@ -6,11 +6,26 @@ Run: python examples/03_your_own_energy.py [FOLDER]
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
-from dropsim import Energy, Follow, Frame, Person, Scene, Simulator, Skeleton, Target, World, run
+from dropsim import (
+    Element,
+    Energy,
+    Follow,
+    Frame,
+    Person,
+    Scene,
+    SceneContext,
+    Simulator,
+    Skeleton,
+    StepInputs,
+    Target,
+    World,
+    run,
+)
 from dropsim.body.skeleton import NUM_JOINTS, joint_index
 from dropsim.render import contact_sheet
 
@@ -41,15 +56,39 @@ class HandUp(Energy):
         return Target(arm, active=low)
 
 
+@dataclass(frozen=True)
+class Wind(Element[None]):
+    """A wind toward +x that blows on everybody, in gusts."""
+
+    label: ClassVar[str] = "wind of {speed:g} m/s"
+
+    speed: float = 15.0
+    """Mean speed [m/s]."""
+    start: float = 0.0
+    """[s]"""
+    duration: float = 10.0
+    """[s]"""
+
+    def act(self, memory: None, context: SceneContext) -> tuple[None, StepInputs]:
+        """Return the drag on each joint: half the density of air, times the area of the bone above it, times speed squared."""
+        if not context.during(self.start, self.duration):
+            return memory, StepInputs()
+        gust = self.speed * (1.0 + 0.3 * np.sin(2.0 * context.time))
+        relative = np.array((gust, 0.0, 0.0)) - context.people.v * (1, 1, 0)
+        area = 2.0 * context.skeleton.radii * context.skeleton.lengths
+        drag = 0.6 * area[:, None] * np.linalg.norm(relative, axis=-1, keepdims=True) * relative
+        return memory, StepInputs(forces=drag)
+
+
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
 out.mkdir(parents=True, exist_ok=True)
 simulator = Simulator.shipped()
 motions = []
-for energies in ((), (HandUp(),)):
-    world = World(Scene((Person("walk"),), (Follow(),)), replace(simulator, energies=energies))
+for energies, elements in (((), ()), ((HandUp(),), ()), ((), (Wind(),))):
+    world = World(Scene((Person("walk"),), (Follow(), *elements)), replace(simulator, energies=energies))
     motions.append(run(world, num_frames=60, seeds=8).motions[0])
-heights = [float((motion.joints[30:, HAND] - motion.joints[30:, SHOULDER])[:, 2].mean()) for motion in motions]
-contact_sheet(motions, out / "03_hand_up.png", frames=8, labels=["as the prior has it", "with a hand up"])
+heights = [float((motion.joints[30:, HAND] - motion.joints[30:, SHOULDER])[:, 2].mean()) for motion in motions[:2]]
+contact_sheet(motions, out / "03_hand_up.png", frames=8, labels=["as the prior has it", "with a hand up", "in a wind"])
 print(
     f"wrote {out / '03_hand_up.png'}: the hand is {heights[0]:+.2f} m from its shoulder, and with the energy {heights[1]:+.2f} m"
 )

@@ -4,12 +4,19 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from dropsim.apps.viewer.loop import Status, Viewer
+from dropsim.apps.viewer.session import Session, Shot
+from dropsim.physics.step import Simulator
+from dropsim.scene import Person, Scene
+from dropsim.scene.files import Setup
 
 
 def _validator() -> Path | None:
@@ -85,3 +92,30 @@ def joints_in_blender(path: Path, bones: Sequence[str], frames: Sequence[int], *
         pytest.skip("Blender's Python has no numpy: install Debian's python3-numpy")
     assert "FOUND" in done.stdout, done.stdout + done.stderr
     return np.array(json.loads(done.stdout.partition("FOUND")[2].splitlines()[0]))
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 120.0, what: str = "") -> None:
+    """Wait for something that another thread or program does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain {what}"
+        time.sleep(0.02)
+
+
+def standing(simulator: Simulator, start: str = "stand") -> Session:
+    """Return a live world of somebody who stands, or does something else at the start."""
+    return Session(simulator, Setup(scene=Scene((Person(start),))))
+
+
+class NullViewer(Viewer):
+    """A viewer without a screen that remembers frames and messages."""
+
+    def __init__(self) -> None:
+        self.shots, self.said, self.status = list[Shot](), list[str](), Status()
+
+    def show(self, shot: Shot, status: Status) -> None:
+        self.shots.append(shot)
+        self.status = status
+
+    def say(self, message: str) -> None:
+        self.said.append(message)

@@ -27,17 +27,17 @@ BUDGETS = {
 }
 """Lines at 120 columns."""
 LAST = {
-    "body": 1283,
-    "files compute": 1211,
-    "motion": 3362,
-    "priors": 4085,
-    "physics": 4520,
-    "control": 811,
-    "scene": 3505,
-    "export render": 1924,
-    "apps": 5367,
-    "research": 6666,
-    "tests": 22150,
+    "body": 1267,
+    "files compute": 1127,
+    "motion": 3315,
+    "priors": 3665,
+    "physics": 3801,
+    "control": 805,
+    "scene": 3428,
+    "export render": 1818,
+    "apps": 5141,
+    "research": 6150,
+    "tests": 20409,
 }
 """Lines when the limit was last lowered. A change that makes a folder smaller lowers its number here."""
 SLACK = 40

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dropsim.body.clothes import SHIRTS, outfit
 from dropsim.body.mesh import KIND, Body
 from dropsim.body.rotations import apply, exp, normalize
 from dropsim.body.skeleton import JOINTS, MIRROR, NUM_JOINTS, PARENTS, Skeleton, joint_index
@@ -461,7 +460,10 @@ def clothes(body: Body) -> dict[str, np.ndarray]:
 
     New vertices are shares of the corners of a triangle; pieces are faces of old and new vertices.
     """
-    ankles, waist, neck, hairline, sleeve, head = outfit(body.skeleton, SHIRTS[0])[12:]
+    rest = dict(zip(JOINTS, body.skeleton.rest.tolist(), strict=True))
+    ankles, waist, neck = rest["left_ankle"][1] + 0.05, rest["spine1"][1], rest["neck"][1]
+    _, hairline, head = rest["head"] + np.array([0.0, 0.055, 0.0])
+    sleeve = 0.45 * rest["left_shoulder"][0] + 0.55 * rest["left_elbow"][0]
     x, y, z = body.vertices.T
     collar = y - (neck - 0.028 - 0.35 * np.clip(z - head + 0.03, 0.0, 0.1) + 6 * x * x)
     inside = {
@@ -470,7 +472,7 @@ def clothes(body: Body) -> dict[str, np.ndarray]:
         "shirt": y - waist,
         "trousers": y - ankles,
     }
-    # Rows: how much each vertex is of the old ones, and how far inside each piece, as the films' `_dress` has it.
+    # Rows: how much each vertex is of the old ones, and how far inside each piece.
     rows = np.concatenate((np.eye(len(x)), np.stack(list(inside.values()), 1)), 1)
     faces, pieces = body.faces, dict[str, np.ndarray]()
     for k, name in enumerate(inside):

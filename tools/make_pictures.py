@@ -17,7 +17,6 @@ from dropsim.apps.outputs import stage_of
 from dropsim.files.atomic import atomic_path
 from dropsim.physics import metrics
 from dropsim.render import Camera, Stage, Style, draw_frame, follow
-from dropsim.render.stage import facing
 from dropsim.scene.files import changed
 from dropsim.scene.scenarios import SCENARIOS
 
@@ -53,7 +52,7 @@ def stumbler() -> Motion:
 def make_hero() -> None:
     """Write the picture that moves."""
     stage = Stage((stumbler(),)).resampled(HERO_FPS)
-    cameras = follow(stage, camera=Camera(azimuth=facing(stage.people[0]) + 55, distance=4.2))
+    cameras = follow(stage, camera=Camera(azimuth=stage.azimuth(), distance=4.2))
     frames = range(round(HERO_FROM * HERO_FPS), len(stage))
     pictures = [draw_frame(stage, i, camera=cameras[i], style=HERO) for i in frames]
     options = {"save_all": True, "append_images": pictures[1:], "duration": round(1000 / HERO_FPS), "loop": 0}
@@ -69,7 +68,7 @@ def make_thumbnail(name: str) -> None:
     world = setup.world()
     stage = stage_of(setup, run(world, setup.num_frames(world.fps), setup.seed))
     index, side = min(round(moment * world.fps), len(stage) - 1), SIDES.get(name)
-    camera = None if side is None else follow(stage, camera=Camera(azimuth=facing(stage.people[0]) + side))[index]
+    camera = None if side is None else follow(stage, camera=Camera(azimuth=stage.azimuth(side)))[index]
     picture = draw_frame(stage, index, camera=camera, style=replace(THUMBNAIL, forces=True))
     save_picture(picture, IMAGES / f"{name}.webp")
     save_picture(picture, GALLERY / f"{name}.webp")

@@ -1,4 +1,4 @@
-"""Fill the page of the reference (docs/api.md) with the public names and what their docstrings say; mkdocs runs it as a hook."""
+"""Fill the list of public names (docs/notation.md) with the public names and what their docstrings say; mkdocs runs it as a hook."""
 
 import dataclasses
 import inspect

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -69,7 +68,10 @@ def test_an_error_is_one_line_and_exit_code_2(failing, capsys, error, line):
     assert output.out == ""
 
 
-def test_a_bug_or_a_wish_to_debug_shows_the_traceback(failing, monkeypatch):
+def test_a_bug_or_a_wish_to_debug_shows_the_traceback_and_ctrl_c_is_quiet(failing, monkeypatch, capsys):
+    failing(KeyboardInterrupt())
+    assert main(["fail"]) == 130
+    assert capsys.readouterr() == ("", "")
     failing(KeyError("q"))
     with pytest.raises(KeyError):
         main(["fail"])
@@ -79,13 +81,7 @@ def test_a_bug_or_a_wish_to_debug_shows_the_traceback(failing, monkeypatch):
         main(["fail"])
 
 
-def test_ctrl_c_is_quiet(failing, capsys):
-    failing(KeyboardInterrupt())
-    assert main(["fail"]) == 130
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("args", [[], ["--help"], ["-h"]])
+@pytest.mark.parametrize("args", [[], ["-h"]])
 def test_the_list_of_commands_has_a_sentence_for_each(capsys, args):
     with pytest.raises(SystemExit) as exit_:
         main(args)
@@ -95,7 +91,6 @@ def test_the_list_of_commands_has_a_sentence_for_each(capsys, args):
         summary = command.__doc__.partition("\n")[0]
         assert f"• {name} {summary}" in said
         assert summary.endswith(".")
-        assert len(summary) <= 140
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -108,29 +103,6 @@ def test_help_explains_every_option_with_an_example_and_its_default(capsys, name
     said = capsys.readouterr().out
     # An option whose box has a default and no sentence before it: the option, its value, and at once the default.
     assert not re.search(r"^│ --[\w-]+(?: [^ ]+)? +\(default", said, re.MULTILINE), "every option needs a docstring"
-
-
-def test_version_is_one_line(capsys):
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"dropsim {version('dropsim')}\n"
-
-
-def test_bash_completes_commands_and_options(capsys, tmp_path):
-    if shutil.which("bash") is None:
-        pytest.skip("no bash here")
-    with pytest.raises(SystemExit) as exit_:
-        main(["--tyro-write-completion", "bash", str(tmp_path / "dropsim")])
-    assert exit_.value.code in (0, None)
-    # What bash does when Tab is pressed after these words.
-    script = r"""source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); complete=$(complete -p dropsim)
-    [[ $complete =~ -F\ ([^ ]+) ]]; ${BASH_REMATCH[1]}; echo "${COMPREPLY[@]}" """
-
-    def completed(*words: str) -> list[str]:
-        command = ["bash", "-c", script, "bash", str(tmp_path / "dropsim"), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-
-    assert completed("dropsim", "sc") == ["scenarios"]
-    assert completed("dropsim", "run", "push", "--new") == ["--newtons"]
 
 
 def test_a_reader_that_has_seen_enough_is_no_error():
@@ -166,20 +138,16 @@ def test_demo_writes_what_it_says(capsys, tmp_path):
 
 
 def test_run_writes_everybody_of_a_scene(capsys, tmp_path):
-    options = ["--seconds", "0.1", "--samples", "2", "--seed", "5", "--set", "planner.num_rollouts=2"]
-    assert main(["run", "two-people", "--out", str(tmp_path), *options]) == 0
+    options = "--seconds 0.1 --samples 2 --seed 5 --set planner.num_rollouts=2 --out"
+    assert main(["run", "two-people", *options.split(), str(tmp_path)]) == 0
     # Another seed than the scene's own is in the names.
     people = [f"two-people-5_{i}.{ending}" for i in (0, 1) for ending in ("bvh", "npz")]
     written = sorted([*people, "two-people-5.md", "two-people-5.png"])
     assert sorted(path.name for path in tmp_path.iterdir()) == written
     said = capsys.readouterr().out
-    assert all(name in said for name in written)
-    report = (tmp_path / "two-people-5.md").read_text()
-    assert "Person 0 did not fall" in report
-    assert "Person 1 did not fall" in report
+    assert all(name in said for name in (*written, "Person 0 did not fall", "Person 1 did not fall"))
     with np.load(tmp_path / "two-people-5_1.npz", allow_pickle=False) as archive:
-        assert archive["poses"].shape == (3, 156)
-        assert int(archive["seed"]) == 5
+        assert (archive["poses"].shape, int(archive["seed"])) == ((3, 156), 5)
 
 
 def test_a_saved_scene_runs_as_the_scenario_does(capsys, tmp_path):
@@ -252,22 +220,19 @@ def test_scenarios_are_listed_with_a_sentence_each(capsys):
     assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
-def test_info_tells_versions_threads_and_settings(threads, monkeypatch, capsys):
-    monkeypatch.setenv("DROPSIM_THREADS", threads)
+def test_info_tells_versions_threads_and_settings(monkeypatch, capsys):
+    monkeypatch.setenv("DROPSIM_THREADS", "2")
     limit.cache_clear()
     assert main(["info"]) == 0
     monkeypatch.undo()
     limit.cache_clear()
     facts = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert facts["dropsim"] == version("dropsim")
-    assert "numba" in facts["packages"]
-    assert "prior.safetensors" in facts["weights"]
-    assert "CC BY 3.0" in facts["bank"]
-    assert "walk" in facts["bank"]
-    assert {"from", "python", "extras", "kernels", "platform", "settings"} <= set(facts)
-    assert facts["threads"].startswith(f"{threads} of ")
-    assert f"DROPSIM_THREADS={threads}" in facts["settings"]
+    assert {"from", "python", "extras", "kernels", "platform"} <= set(facts)
+    parts = {"dropsim": version("dropsim"), "packages": "numba", "weights": "prior.safetensors", "bank": "CC BY 3.0"}
+    parts |= {"threads": "2 of ", "settings": "DROPSIM_THREADS=2"}
+    assert {name: part for name, part in parts.items() if part not in facts[name]} == {}
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dropsim {version('dropsim')}\n"
 
 
 @pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["run", "push", "--newtns", "3"]])
@@ -298,18 +263,15 @@ def test_compiling_shows_how_far_it_is(monkeypatch, capsys, tmp_path):
     from dropsim.apps.cli import progress
 
     monkeypatch.setattr(jit, "kernel_folder", lambda: tmp_path)
-    monkeypatch.setattr(progress, "PERIOD", 0.01)
     (tmp_path / "a.nbi").touch()
     said = ""
-    with progress.compiling():
-        while not said:
-            time.sleep(0.01)
-            said = capsys.readouterr().err
+    for period in (60.0, 0.01):
+        assert said == ""
+        monkeypatch.setattr(progress, "PERIOD", period)
+        with progress.compiling():
+            time.sleep(0.1)
+        said = capsys.readouterr().err
     assert re.match(r"dropsim: 1 of about \d+ kernels, \d+ s\n", said)
-    monkeypatch.setattr(progress, "PERIOD", 60.0)
-    with progress.compiling():
-        time.sleep(0.05)
-    assert capsys.readouterr().err == ""
 
 
 def test_ctrl_c_while_the_command_is_loaded_is_quiet(monkeypatch, capsys):

@@ -100,32 +100,17 @@ def test_planted_feet_stay_within_their_slack():
 # --- perturbing
 
 
-def pushed(newtons: float, *, seed: int = 0, seconds: float = 1.0) -> Motion:
-    scene = Scene(elements=(Push.toward("left", newtons, start=0.5, duration=0.3),))
-    return perturb(STEPS, scene, Simulator.shipped(num_samples=4), handover=0.5, seconds=seconds, seed=seed)
-
-
-@pytest.fixture(scope="module")
-def shoved() -> Motion:
-    return pushed(300.0)
-
-
-def test_the_recording_is_followed_until_the_push(shoved: Motion):
+def test_the_recording_is_followed_until_the_push():
+    scene = Scene(elements=(Push.toward("left", 300.0, start=0.5, duration=0.3),))
+    shoved = perturb(STEPS, scene, Simulator.shipped(num_samples=4), handover=0.5, seconds=1.0, seed=0)
     assert len(shoved) == 30
     assert quality_of(shoved.slice(0, 16), STEPS.slice(0, 16))[WORST] < 3.0
     # 300 N for 0.3 s on 70 kg: without ground 0.5 s later it would be 0.5 m to the left (-x); legs resist.
     assert shoved.joints[-1, 9, 0] < STEPS.joints[29, 9, 0] - 0.05
-    assert np.isfinite(shoved.joints).all()
     assert [event.name for event in shoved.events] == ["push torso"]
-
-
-def test_the_push_is_in_the_forces(shoved: Motion):
     # Forces of frame i are those that led to it: from frame 16 on, for nine frames, 300 N each.
-    assert shoved.external_forces is not None
     total = shoved.external_forces.sum(1)[:, 0]
-    np.testing.assert_allclose(total[16:25], -300.0)
-    assert not total[:16].any()
-    assert not total[25:].any()
+    np.testing.assert_allclose(total, [0.0] * 16 + [-300.0] * 9 + [0.0] * 5)
 
 
 # --- the commands
@@ -138,16 +123,19 @@ def clip(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ending", ["npz", "bvh", "csv"])
-def test_clean_writes_what_is_asked_for(clip: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture):
-    out = tmp_path / f"clean.{ending}"
-    assert main(["clean", str(clip), str(out)]) == 0
-    shown = capsys.readouterr().out
-    assert out.exists()
+def test_clean_writes_what_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture):
+    pytest.importorskip("matplotlib")
+    write_amass(spoilt(STEPS), tmp_path / "in.npz")
+    for name in ("clean.csv", "clean.npz"):
+        assert main(["clean", str(tmp_path / "in.npz"), str(tmp_path / name), "--report", str(tmp_path / "r.md")]) == 0
+        assert (tmp_path / name).exists()
+    text, said = (tmp_path / "r.md").read_text(), capsys.readouterr().out
     for measure in ("measure | before | after |", "foot skate", "penetration", "float", "jerk", "root wrench, median"):
-        assert f"| {measure}" in shown
-    if ending == "npz":
-        assert len(read_amass(out, Skeleton.adult())) == 24
+        assert f"| {measure}" in said
+        assert f"| {measure}" in text
+    assert "left foot, 0.00 to" in text
+    assert (tmp_path / "r.png").stat().st_size > 10_000
+    assert len(read_amass(tmp_path / "clean.npz", Skeleton.adult())) == len(STEPS)
 
 
 def values_of(path: Path) -> np.ndarray:
@@ -162,35 +150,24 @@ def test_a_bvh_file_comes_back_on_its_own_rig(tmp_path: Path):
     np.testing.assert_array_equal(values_of(tmp_path / "out.bvh"), values_of(tmp_path / "in.bvh"))
 
 
-def test_a_folder_is_cleaned_file_by_file(tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_a_folder_is_cleaned_file_by_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "in" / "deep").mkdir(parents=True)
     write_bvh(spoilt(STEPS), tmp_path / "in" / "deep" / "a.bvh")
     write_amass(STEPS, tmp_path / "in" / "b.npz")
     assert main(["clean", str(tmp_path / "in"), str(tmp_path / "out")]) == 0
     assert sorted(p.name for p in (tmp_path / "out").rglob("*.*")) == ["a.bvh", "b.npz"]
-    (tmp_path / "in" / "c.bvh").write_text("nothing")
-    assert main(["clean", str(tmp_path / "in"), str(tmp_path / "out")]) == 2
-    assert "1 of 3 files could not be cleaned: c.bvh" in capsys.readouterr().err
-
-
-def test_a_file_that_fails_in_any_way_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for name in ("a", "b"):
-        write_amass(STEPS, tmp_path / "in" / f"{name}.npz")
 
     def failing(path: Path, *args: object, **options: object) -> object:
         return 1 / 0 if path.stem == "a" else read_recording(path, *args, **options)
 
+    # Whatever is wrong with one file, the others are cleaned.
+    (tmp_path / "in" / "c.bvh").write_text("nothing")
     monkeypatch.setattr("dropsim.motion.reading.read_recording", failing)
-    assert main(["clean", str(tmp_path / "in"), str(tmp_path / "out")]) == 2
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["b.npz"]
-
-
-def test_a_report_has_a_figure(tmp_path: Path):
-    pytest.importorskip("matplotlib")
-    write_bvh(spoilt(STEPS), tmp_path / "in.bvh")
-    assert main(["clean", str(tmp_path / "in.bvh"), str(tmp_path / "out.bvh"), "--report", str(tmp_path / "r.md")]) == 0
-    assert "left foot, 0.00 to" in (tmp_path / "r.md").read_text()
-    assert (tmp_path / "r.png").stat().st_size > 10_000
+    assert main(["clean", str(tmp_path / "in"), str(tmp_path / "new")]) == 2
+    assert "2 of 3 files could not be cleaned: c.bvh, a.bvh" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["b.npz"]
 
 
 def test_a_pushed_bvh_file_is_the_same_before_the_push(tmp_path: Path):
@@ -226,10 +203,9 @@ def test_perturb_writes_four_files(clip: Path, tmp_path: Path, capsys: pytest.Ca
     assert len(read_amass(out / "steps_pushed.npz", Skeleton.adult())) == 24
 
 
-@pytest.mark.parametrize("turn", [0.0, 2.0])
-def test_left_is_the_persons_own(tmp_path: Path, turn: float):
+def test_left_is_the_persons_own(tmp_path: Path):
     # A recording turned about z is pushed along with it: the force has the same direction beside the hips.
-    c, s = np.cos(turn), np.sin(turn)
+    c, s = np.cos(2.0), np.sin(2.0)
     R = np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
     q = np.concatenate((R @ STEPS.q[:, :1], STEPS.q[:, 1:]), axis=1)
     turned = Motion.from_rotations(STEPS.skeleton, STEPS.fps, STEPS.root @ R.T, q)

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dropsim.research.evaluation.behaviour import BehaviourProtocol, Statistic, evaluate_behaviour
+from dropsim.research.evaluation.behaviour import BehaviourProtocol
 from dropsim.research.evaluation.harness import Body
+from dropsim.research.evaluation.report import Statistic
 
 FILE = Path(__file__).with_name("bands.toml")
 SEEDS = (0, 1000, 2000)
@@ -43,8 +44,8 @@ HEAD = """# How people move now, and the band in which each number has to stay; 
 
 def measure(folder: Path, seed: int = SEEDS[0]) -> dict[str, Statistic]:
     """Return the statistics of the quick protocol by name, simulated on two cores."""
-    behaviour = evaluate_behaviour(Body.of(None), BehaviourProtocol.quick(seed), folder, workers=2)
-    return {one.name: one for one in behaviour.statistics}
+    report = BehaviourProtocol.of(quick=True, seed=seed).evaluate(Body.of(None), folder, workers=2)
+    return {one["name"]: Statistic(**one) for one in report.numbers["statistics"]}
 
 
 def combined(runs: Sequence[Statistic]) -> Statistic:

@@ -1,7 +1,5 @@
 """Matrix products whose rows do not notice each other."""
 
-import pickle
-
 import numpy as np
 import pytest
 
@@ -21,7 +19,7 @@ def test_it_is_the_plain_product(rows, size_in, size_out):
     x = np.random.default_rng(rows).normal(size=(rows, size_in)).astype(np.float32)
     exact, largest = x.astype(float) @ weight.T + bias, (np.abs(x) @ np.abs(weight).T + np.abs(bias)).max()
     # Each of n additions in single precision rounds by at most 6e-8 of the partial sum.
-    np.testing.assert_allclose(linear(x)[:, :size_out], exact, rtol=0, atol=6e-8 * (size_in + 1) * largest)
+    np.testing.assert_allclose(linear(x), exact, rtol=0, atol=6e-8 * (size_in + 1) * largest)
 
 
 @pytest.mark.parametrize("size_in", [5, 544])
@@ -38,11 +36,5 @@ def test_rows_start_from_their_groups_row():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(15, 12)).astype(np.float32)
     plus = linear(rng.normal(size=(3, 12)).astype(np.float32))
-    expected = np.repeat(plus[:, :20].astype(float), 5, axis=0) + x.astype(float) @ weight.T
-    np.testing.assert_allclose(linear(x, plus=plus)[:, :20], expected, rtol=0, atol=1e-5)
-
-
-def test_a_layer_survives_pickling():
-    _, _, linear = layer(9, 21)
-    x = np.ones((4, 9), dtype=np.float32)
-    assert np.array_equal(pickle.loads(pickle.dumps(linear))(x), linear(x))
+    expected = np.repeat(plus.astype(float), 5, axis=0) + x.astype(float) @ weight.T
+    np.testing.assert_allclose(linear(x, plus=plus), expected, rtol=0, atol=1e-5)

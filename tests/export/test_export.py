@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clients import gltf_issues, joints_in_blender
+from scipy.spatial.transform import Rotation
 
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import exp
@@ -102,18 +103,14 @@ def test_writes_one_file_and_says_nothing(
     path = export(CLIP, ending, seed=3)
     assert path.stat().st_size > 1000
     assert list(tmp_path.iterdir()) == [path]
-    assert capfd.readouterr() == ("", "")
     # The motion is not changed, and gives the same bytes again; endings in capitals and missing folders are fine.
     for was, values in zip(before, (CLIP.root, CLIP.q, CLIP.joints), strict=True):
         np.testing.assert_array_equal(values, was)
     again = tmp_path / "new" / "deep" / f"OUT{ending.upper()}"
     write(CLIP, str(again), body=BODY, seed=3)
     assert again.read_bytes() == path.read_bytes()
-
-
-@EVERY_ENDING
-def test_one_frame(export: Callable[..., Path], ending: str):
-    assert export(CLIP.slice(4, 5), ending).exists()
+    assert export(CLIP.slice(4, 5), ending, "one_frame").exists()
+    assert capfd.readouterr() == ("", "")
 
 
 def refused(export: Callable[..., Path], tmp_path: Path, motions: Any, ending: str, **options: Any) -> str:
@@ -155,41 +152,34 @@ def test_a_failed_write_leaves_what_was_there(
         raise OSError(28, "No space left on device")
 
     (tmp_path / f"out{ending}").write_bytes(b"kept")
+    with pytest.raises(OSError, match="out"):  # a file where a folder would have to be
+        export(CLIP, ending, f"out{ending}/out")
     monkeypatch.setattr(files.os, "replace", full_disk)
     with pytest.raises(OSError, match="No space left"):
         export(CLIP, ending)
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(f"out{ending}", b"kept")]
 
 
-@EVERY_ENDING
-def test_a_folder_that_cannot_be_made(export: Callable[..., Path], tmp_path: Path, ending: str):
-    (tmp_path / "file").write_bytes(b"kept")
-    with pytest.raises(OSError, match="file"):
-        export(CLIP, ending, "file/out")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.parametrize("ending", [".fbx", "", ".gltf"])
-def test_unknown_endings_are_told_the_known_ones(tmp_path: Path, ending: str):
-    with pytest.raises(ValueError, match="use one of") as error:
-        write(CLIP, tmp_path / f"out{ending}", body=BODY)
-    assert all(known in str(error.value) for known in ENDINGS)
+def test_unknown_endings_are_told_the_known_ones(tmp_path: Path):
+    for ending in (".fbx", "", ".gltf"):
+        with pytest.raises(ValueError, match="use one of") as error:
+            write(CLIP, tmp_path / f"out{ending}")
+        assert all(known in str(error.value) for known in ENDINGS)
     assert list(tmp_path.iterdir()) == []
 
 
 @EVERY_ENDING
 def test_what_only_some_formats_hold(export: Callable[..., Path], tmp_path: Path, ending: str):
-    if ending != ".bvh":
+    if ending == ".bvh":
+        assert export(CLIP, ending, up="z", unit=0.01).exists()
+        (tmp_path / "out.bvh").unlink()
+    else:
         assert "leave out up and unit" in refused(export, tmp_path, CLIP, ending, up="z", unit=0.01)
     if ending in SKINNED:
         assert "frames per second" in refused(export, tmp_path, [CLIP.resampled(60.0), CLIP], ending)
         assert export([CLIP, CLIP.slice(0, 5)], ending).exists()
     else:
         assert "holds one person, not 2" in refused(export, tmp_path, [CLIP, CLIP], ending)
-
-
-def test_a_bvh_file_has_axes_and_units_of_its_own(export: Callable[..., Path]):
-    assert export(CLIP, ".bvh", up="z", unit=0.01).exists()
 
 
 @WITH_LIBRARY
@@ -284,13 +274,8 @@ class Glb:
         world = np.tile(np.eye(4), (len(self.gltf.nodes), 1, 1))
 
         def visit(node: int, above: np.ndarray) -> None:
-            x, y, z, w = local[node]["rotation"] or (0.0, 0.0, 0.0, 1.0)
             matrix = np.eye(4)
-            matrix[:3, :3] = (
-                (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
-                (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
-                (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
-            )
+            matrix[:3, :3] = Rotation.from_quat(local[node]["rotation"] or (0.0, 0.0, 0.0, 1.0)).as_matrix()
             matrix[:3, 3] = local[node]["translation"] or (0.0, 0.0, 0.0)
             world[node] = above @ matrix
             for child in self.gltf.nodes[node].children or []:
@@ -322,9 +307,13 @@ def glb(export: Callable[..., Path]) -> Glb:
 
 
 # Quaternions in single precision are good to 1e-7 rad, over nine bones of less than 0.5 m: far below 1e-4 m.
-def test_glb_joints_are_ours_with_y_up(glb: Glb):
-    for frame in range(len(CLIP)):
-        np.testing.assert_allclose(glb.joints(frame), CLIP.joints[frame] @ Y_FROM_Z.T, rtol=0, atol=1e-4)
+def test_glb_joints_are_ours_with_y_up(export: Callable[..., Path]):
+    other = Motion.from_rotations(Skeleton.adult(height=1.9), CLIP.fps, CLIP.root[:5] + 1, CLIP.q[:5])
+    glb = Glb(export([CLIP, other], ".glb"))
+    assert [node.name for node in glb.gltf.nodes if node.mesh is not None] == ["person_1_body", "person_2_body"]
+    for person, motion in enumerate((CLIP, other)):
+        for frame, joints in enumerate(motion.joints):
+            np.testing.assert_allclose(glb.joints(frame, person), joints @ Y_FROM_Z.T, rtol=0, atol=1e-4)
 
 
 def test_glb_skin_follows_linear_blend_skinning(glb: Glb):
@@ -364,16 +353,6 @@ def test_glb_keys_and_extras(glb: Glb):
     assert [event["name"] for event in extras["events"]] == ["push torso", "ball, hit"]
 
 
-def test_glb_of_several_people_on_their_own_bones(export: Callable[..., Path]):
-    tall = Skeleton.adult(height=1.9)
-    other = Motion.from_rotations(tall, CLIP.fps, CLIP.root[:5] + 1, CLIP.q[:5])
-    glb = Glb(export([CLIP, other], ".glb"))
-    assert [node.name for node in glb.gltf.nodes if node.mesh is not None] == ["person_1_body", "person_2_body"]
-    for frame in range(5):
-        np.testing.assert_allclose(glb.joints(frame, 0), CLIP.joints[frame] @ Y_FROM_Z.T, rtol=0, atol=1e-4)
-        np.testing.assert_allclose(glb.joints(frame, 1), other.joints[frame] @ Y_FROM_Z.T, rtol=0, atol=1e-4)
-
-
 def thrown() -> Solid:
     """A ball that is there from the fourth frame to the sixth from the last, and rises."""
     centres = np.array([[1.0, 2.0, 0.1 * i] for i in range(len(CLIP))])
@@ -381,7 +360,7 @@ def thrown() -> Solid:
     return Solid.sphere(0.2, centres)
 
 
-def test_glb_objects_are_at_their_places_while_they_are_there(export: Callable[..., Path]):
+def test_objects_are_at_their_places_while_they_are_there(export: Callable[..., Path]):
     ball = thrown()
     glb = Glb(export(CLIP, ".glb", objects=[ball]))
     [node] = [i for i, node in enumerate(glb.gltf.nodes) if node.name == "ball_1"]
@@ -392,35 +371,25 @@ def test_glb_objects_are_at_their_places_while_they_are_there(export: Callable[.
     for frame in (0, 3, 5, len(CLIP) - 1):
         place = ball.centre[min(max(frame, 3), len(CLIP) - 6)]
         np.testing.assert_allclose(glb.globals(frame)[node, :3, 3], Y_FROM_Z @ place, rtol=0, atol=1e-6)
-
-
-def test_usd_objects_are_seen_while_they_are_there(export: Callable[..., Path]):
+    for never in (np.full_like(ball.centre, np.nan), np.where(np.arange(len(CLIP))[:, None] == 6, np.inf, ball.centre)):
+        with pytest.raises(ValueError, match="not finite"):
+            export(CLIP, ".glb", objects=[replace(ball, centre=never)])
     pytest.importorskip("pxr")
     from pxr import Usd, UsdGeom
 
-    ball = thrown()
     stage = Usd.Stage.Open(str(export(CLIP, ".usdc", objects=[ball])))
     mesh = UsdGeom.Mesh(stage.GetPrimAtPath("/World/ball_1"))
     assert [mesh.ComputeVisibility(frame) != "invisible" for frame in range(len(CLIP))] == ball.there.tolist()
     np.testing.assert_allclose(mesh.ComputeLocalToWorldTransform(4).ExtractTranslation(), ball.centre[4])
 
 
-def test_an_object_without_a_place_is_refused(export: Callable[..., Path]):
-    with pytest.raises(ValueError, match="not finite"):
-        export(CLIP, ".glb", objects=[replace(thrown(), centre=np.full((len(CLIP), 3), np.nan))])
-    gap = thrown().centre.copy()
-    gap[6] = np.inf
-    with pytest.raises(ValueError, match="not finite"):
-        export(CLIP, ".glb", objects=[replace(thrown(), centre=gap)])
-
-
-@pytest.mark.parametrize("case", ["one", "several", "a single frame", "the shipped body"])
+@pytest.mark.parametrize("case", ["several", "a single frame", "the shipped body"])
 def test_khronos_validator_finds_nothing(export: Callable[..., Path], tmp_path: Path, case: str):
     if case == "the shipped body":
         path = tmp_path / "out.glb"
         write(CLIP, path, seed=3)
     else:
-        motions = {"one": CLIP, "several": [CLIP, CLIP.slice(0, 5)], "a single frame": CLIP.slice(0, 1)}[case]
+        motions = [CLIP, CLIP.slice(0, 5)] if case == "several" else CLIP.slice(0, 1)
         path = export(motions, ".glb", seed=3, objects=[thrown()] if case == "several" else ())
     assert gltf_issues(path)["messages"] == []
 
@@ -465,20 +434,16 @@ def test_csv_has_every_quantity_with_its_unit(export: Callable[..., Path]):
     assert set(table["seed"]) == {3}
 
 
-def test_csv_of_little_and_of_events_outside_the_motion(export: Callable[..., Path]):
+def test_csv_of_little_of_events_outside_the_motion_and_of_endless_forces(export: Callable[..., Path], tmp_path: Path):
+    endless = np.zeros((len(CLIP), NUM_JOINTS, 3))
+    endless[2, 3, 1] = np.inf
+    assert "spine1 contact force y [N]" in refused(export, tmp_path, replace(CLIP, contact_forces=endless), ".csv")
     bare = Motion.from_rotations(CLIP.skeleton, CLIP.fps, CLIP.root, CLIP.q)
     assert export(bare, ".csv").read_text().splitlines()[0].count(",") == 1 + 3 * NUM_JOINTS
     motion = replace(CLIP, events=(Event("early", -1.0, 0.5), Event("late", 9.0), Event("long", -1.0, 99.0)))
     rows = list(csv.DictReader(export(motion, ".csv").read_text().splitlines()))
     totals = {name: sum(int(row[f"event {name} [0 or 1]"]) for row in rows) for name in ("early", "late", "long")}
     assert totals == {"early": 0, "late": 0, "long": len(CLIP)}
-
-
-def test_csv_refuses_forces_that_are_not_finite(export: Callable[..., Path], tmp_path: Path):
-    assert CLIP.contact_forces is not None
-    forces = CLIP.contact_forces.copy()
-    forces[2, 3, 1] = np.inf
-    assert "spine1 contact force y [N]" in refused(export, tmp_path, replace(CLIP, contact_forces=forces), ".csv")
 
 
 # --- HTML
@@ -521,7 +486,7 @@ def test_html_plays_every_frame_at_the_motions_rate(export: Callable[..., Path])
 # --- USD
 
 
-@pytest.mark.parametrize("ending", [".usda", ".usdc", ".usd"])
+@pytest.mark.parametrize("ending", [".usda", ".usd"])
 def test_usd_skin_and_joints_are_ours(export: Callable[..., Path], ending: str):
     pytest.importorskip("pxr")
     from pxr import Gf, Usd, UsdGeom, UsdSkel

@@ -1,4 +1,4 @@
-"""Small files that ask for much: each is read or refused in a sentence within 10 s and 1 GB, as docs/security.md says."""
+"""Small files that ask for much: each is read or refused in a sentence within 10 s and 1 GB, as docs/command-line.md says."""
 
 import contextlib
 import io

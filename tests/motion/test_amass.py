@@ -197,7 +197,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     (amass(100), "'poses' has shape (4, 100): expected frames of 66 (body only), 72 (SMPL), 156 (SMPL+H)"),
     (amass(poses=np.zeros((4, 22, 3))), "'poses' has shape (4, 22, 3)"),
     (amass(poses=np.array(1.0)), "'poses' has shape ()"),
-    (amass(poses=np.zeros((0, 156)), trans=np.zeros((0, 3))), "'poses' has zero frames"),
+    (amass(poses=np.zeros((0, 156)), trans=np.zeros((0, 3))), "'poses' has shape (0, 66): expected (any, 66)"),
     (amass(trans=np.zeros((3, 3))), "'trans' has shape (3, 3): expected (4, 3)"),
     (amass(poses=None, root_orient=np.zeros((4, 3)), pose_body=np.zeros((4, 69))), "'pose_body' has shape (4, 69)"),
     (amass(poses=NAN), "'poses' holds nan at [2, 5]"),

@@ -15,7 +15,6 @@ from dropsim.body.skeleton import JOINTS, PARENTS, Skeleton
 from dropsim.motion import bvh
 from dropsim.motion.bvh import Y_TO_Z_UP, RigMotion, read_bvh, write_bvh
 from dropsim.motion.motion import Motion
-from dropsim.motion.reading import read_motion
 from dropsim.motion.synthetic import stepping_clip
 
 VALID = """\
@@ -207,17 +206,6 @@ def test_gimbal_lock_round_trips(tmp_path: Path, random_rotations: Callable[...,
     np.testing.assert_allclose(through_file(motion, tmp_path / "out.bvh").q, q, rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("up", ["y", "z"])
-@pytest.mark.parametrize("unit", [1.0, 0.01])
-def test_our_own_file_returns_onto_our_skeleton(tmp_path: Path, up: str, unit: float):
-    motion = stepping_clip()
-    write_bvh(motion, tmp_path / "out.bvh", up=up, unit=unit)
-    back = read_motion(tmp_path / "out.bvh", motion.skeleton, up=up, unit=unit)
-    assert back.fps == motion.fps
-    np.testing.assert_allclose(back.joints, motion.joints, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(back.q, motion.q, rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize("fps", [1.0, 24.0, 29.97, 30.0, 49.0, 59.94, 60000 / 1001, 120.0, 240.0, 12.5])
 def test_rates_round_trip(tmp_path: Path, fps: float):
     assert math.isclose(through_file(stepping_clip(0.1, fps), tmp_path / "out.bvh").fps, fps, rel_tol=4e-16)
@@ -273,7 +261,6 @@ def test_writer_refuses_what_is_not_one_finite_person(tmp_path: Path):
 
 BAD: dict[str, tuple[str | bytes, int, str]] = {
     "empty": ("", 1, "the file ends where HIERARCHY should come"),
-    "only blank lines": ("\n\n\n", 3, "the file ends where HIERARCHY should come"),
     "binary": (bytes(range(256)) * 50, 1, "not a BVH file"),
     "UTF-16": (VALID.encode("utf-16"), 1, "not saved as plain text"),
     "no MOTION": (VALID[: VALID.index("MOTION")], 15, "the file ends where a joint or MOTION should come"),
@@ -281,46 +268,33 @@ BAD: dict[str, tuple[str | bytes, int, str]] = {
     "one brace too many": (changed("}\nMOTION", "}\n}\nMOTION"), 16, "found '}'"),
     "two roots": (changed("MOTION", "ROOT Other\n{\nMOTION"), 16, "one ROOT"),
     "joint before the root": (changed("ROOT", "JOINT"), 2, "one ROOT"),
-    "root inside": (changed("JOINT", "ROOT"), 6, "one ROOT"),
-    "no name": (changed("JOINT Leg", "JOINT"), 6, "found 'JOINT'"),
     "long name": (changed("JOINT Leg", f"JOINT {'x' * 2000}"), 6, "found 'JOINT xxx"),
     "joint in an end site": (changed("      OFFSET 0 -1 0", "OFFSET 0 -1 0\nJOINT Foot"), 13, "End Site"),
     "no channels": ("HIERARCHY\nROOT a\n{\nOFFSET 0 0 0\nCHANNELS 0\n}\nMOTION\n", 7, "nothing that moves"),
     "no brace": (changed("ROOT Hips\n{\n", "ROOT Hips\n"), 3, "an opening brace, found 'OFFSET 1 2 3'"),
     "no OFFSET": (changed("  OFFSET 1 2 3\n", ""), 4, "expected OFFSET"),
-    "short OFFSET": (changed("OFFSET 1 2 3", "OFFSET 1 2"), 4, "2 values"),
     "word in OFFSET": (changed("OFFSET 1 2 3", "OFFSET 1 two 3"), 4, "found 'two'"),
-    "NaN in OFFSET": (changed("OFFSET 1 2 3", "OFFSET 1 nan 3"), 4, "found 'nan'"),
     "no CHANNELS": (changed("    CHANNELS 3 Zrotation Yrotation Xrotation\n", ""), 9, "expected CHANNELS"),
-    "no channel count": (changed("CHANNELS 3", "CHANNELS"), 9, "expected CHANNELS"),
     "huge channel count": (changed("CHANNELS 3", f"CHANNELS {'9' * 5000}"), 9, "expected CHANNELS"),
     "unknown channel": (changed("Xrotation\n    End", "Wrotation\n    End"), 9, "expected CHANNELS"),
     "channel twice": (changed("Xrotation\n    End", "Yrotation\n    End"), 9, "each once"),
     "no Frames": (changed("Frames: 2\n", ""), 17, "expected 'Frames:'"),
     "Frames is a word": (changed("Frames: 2", "Frames: two"), 17, "found 'Frames: two'"),
-    "Frames is negative": (changed("Frames: 2", "Frames: -2"), 17, "expected 'Frames:'"),
-    "Frames in other digits": (changed("Frames: 2", "Frames: ٢"), 17, "expected 'Frames:'"),
     "Frames has 5000 digits": (changed("Frames: 2", f"Frames: {'9' * 5000}"), 17, "expected 'Frames:'"),
     "zero frames": (changed("Frames: 2", "Frames: 0"), 17, "one or more"),
     "far too many frames": (changed("Frames: 2", "Frames: 9999999999"), 17, "more memory than its size"),
-    "ends before Frames": (VALID[: VALID.index("Frames:")], 16, "the file ends where 'Frames:' should come"),
     "many frames claimed": (changed("Frames: 2", "Frames: 6000"), 20, "frame 3 of 6000"),
     "cut in a frame": (VALID[:-8], 20, "5 values instead of the 9"),
     "a value too many": (VALID[:-1] + " 0\n", 20, "10 values"),
     "no Frame Time": (changed("Frame Time: 0.0333333\n", ""), 18, "expected 'Frame Time:'"),
     "frame time zero": (changed("0.0333333", "0"), 18, "such as 0.0333333 for 30 Hz"),
-    "frame time negative": (changed("0.0333333", "-0.03"), 18, "found 'Frame Time: -0.03'"),
     "frame time tiny": (changed("0.0333333", "1e-320"), 18, "such as 0.0333333 for 30 Hz"),
-    "frame time NaN": (changed("0.0333333", "nan"), 18, "found 'Frame Time: nan'"),
     "NaN in a frame": (changed("20 31", "NaN 31"), 20, "found 'NaN'"),
-    "overflow in a frame": (changed("20 31", "20 1e999"), 20, "found '1e999'"),
     "implausible value": (changed("20 31", "20 1e30"), 20, "found '1e30'"),
-    "Windows' NaN": (changed("20 31", "20 -1.#IND"), 20, "found '-1.#IND'"),
     "underscore": (changed("20 31", "2_0 31"), 20, "found '2_0'"),
     "decimal comma": (changed("20 31", "20,5 31"), 20, "a decimal point instead of the comma, found '20,5'"),
     "error after blank lines": (changed("10 20 31", "\n\n10 20 x"), 22, "found 'x'"),
     "frames left over": (VALID + "1 2 3 4 5 6 7 8 9\n", 21, "goes on after its 2 frames"),
-    "garbage at the end": (VALID + "\n\nthe end\n", 23, "goes on after its 2 frames"),
     "NUL": (changed("20 31", "20\0 31"), 20, r"found '20\x00'"),
 }
 

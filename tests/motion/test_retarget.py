@@ -42,7 +42,7 @@ def _lively(clip: Motion) -> Motion:
     return Motion.from_rotations(SKELETON, clip.fps, clip.root + path, q)
 
 
-CLIP = _lively(stepping_clip(1.2))
+CLIP = _lively(stepping_clip(0.8))
 
 # Our z-up world in a file's axes: rows of the rotation that a writer of such files applies.
 TO_FILE = {
@@ -86,84 +86,16 @@ def rig_of(names: dict[str, str], prefix: str = "") -> list[Node]:
     return nodes
 
 
-def sided(middle: dict[str, str], side: dict[str, str]) -> dict[str, str]:
-    """Names of the middle joints, and of both sides by a template."""
-    both = {
-        f"{s}_{part}": name.format(S=s.title(), s=s[0].upper(), l=s[0], J={"left": "左", "right": "右"}[s])
-        for s in ("left", "right")
-        for part, name in side.items()
-    }
-    return middle | both
+def names_of(rig_map: str, spelling: int = 0) -> dict[str, str]:
+    """Names of a known rig's joints, in the first of its map's spellings, or the last for -1."""
+    (joints,) = (m.joints for m in known_rig_maps() if m.name == rig_map)
+    return {joint: spellings(names)[spelling] for joint, names in joints.items()}
 
 
-def spine(*names: str) -> dict[str, str]:
-    return dict(zip(("pelvis", "spine1", "spine2", "spine3", "neck", "head"), names, strict=True))
-
-
-def limbs(*names: str) -> dict[str, str]:
-    return dict(zip(("hip", "knee", "ankle", "foot", "collar", "shoulder", "elbow", "wrist"), names, strict=True))
-
-
-DROPSIM = {joint: joint for joint in JOINTS}
-LAFAN1 = sided(
-    spine("Hips", "Spine", "Spine1", "Spine2", "Neck", "Head"),
-    limbs("{S}UpLeg", "{S}Leg", "{S}Foot", "{S}Toe", "{S}Shoulder", "{S}Arm", "{S}ForeArm", "{S}Hand"),
-)
-MIXAMO = LAFAN1 | {"left_foot": "LeftToeBase", "right_foot": "RightToeBase"}
-_UNITY_LIMBS = ("UpperLeg", "LowerLeg", "Foot", "Toes", "Shoulder", "UpperArm", "LowerArm", "Hand")
-BANDAI = sided(spine("Hips", "Spine", "", "Chest", "Neck", "Head"), limbs(*(f"{name}_{{s}}" for name in _UNITY_LIMBS)))
-del BANDAI["spine2"]
-UNITY = sided(
-    spine("Hips", "Spine", "Chest", "UpperChest", "Neck", "Head"), limbs(*(f"{{S}}{name}" for name in _UNITY_LIMBS))
-)
-STYLE = sided(
-    spine("Hips", "Chest", "Chest3", "Chest4", "Neck", "Head"),
-    limbs("{S}Hip", "{S}Knee", "{S}Ankle", "{S}Toe", "{S}Collar", "{S}Shoulder", "{S}Elbow", "{S}Wrist"),
-)
-RIGIFY = sided(
-    spine("spine", "spine.001", "spine.002", "spine.003", "spine.004", "spine.006"),
-    limbs("thigh.{s}", "shin.{s}", "foot.{s}", "toe.{s}", "shoulder.{s}", "upper_arm.{s}", "forearm.{s}", "hand.{s}"),
-)
-UNREAL = sided(
-    spine("pelvis", "spine_01", "spine_02", "spine_03", "neck_01", "head"),
-    limbs("thigh_{l}", "calf_{l}", "foot_{l}", "ball_{l}", "clavicle_{l}", "upperarm_{l}", "lowerarm_{l}", "hand_{l}"),
-)
-UNREAL5 = UNREAL | {"spine3": "spine_05"}
-ROKOKO = sided(
-    spine("Hips", "Spine1", "Spine2", "Spine4", "Neck", "Head"),
-    limbs("{S}Thigh", "{S}Shin", "{S}Foot", "{S}Toe", "{S}Shoulder", "{S}Arm", "{S}ForeArm", "{S}Hand"),
-)
-XSENS = sided(
-    spine("Pelvis", "L5", "L3", "T8", "Neck", "Head"),
-    limbs("{S}UpperLeg", "{S}LowerLeg", "{S}Foot", "{S}Toe", "{S}Shoulder", "{S}UpperArm", "{S}ForeArm", "{S}Hand"),
-)
-_DAZ_LIMBS = ("ThighBend", "Shin", "Foot", "Metatarsals", "Collar", "ShldrBend", "ForearmBend", "Hand")
-DAZ = sided(
-    spine("hip", "abdomenLower", "abdomenUpper", "chestUpper", "neckLower", "head"),
-    limbs(*(f"{{l}}{name}" for name in _DAZ_LIMBS)),
-)
-DAZ9 = sided(
-    spine("hip", "spine1", "spine3", "spine4", "neck1", "head"),
-    limbs("{l}_thigh", "{l}_shin", "{l}_foot", "{l}_toes", "{l}_shoulder", "{l}_upperarm", "{l}_forearm", "{l}_hand"),
-)
-_VROID_LIMBS = ("UpperLeg", "LowerLeg", "Foot", "ToeBase", "Shoulder", "UpperArm", "LowerArm", "Hand")
-VROID = sided(
-    spine(*(f"J_Bip_C_{name}" for name in ("Hips", "Spine", "Chest", "UpperChest", "Neck", "Head"))),
-    limbs(*(f"J_Bip_{{s}}_{name}" for name in _VROID_LIMBS)),
-)
-_BIPED_LIMBS = ("Thigh", "Calf", "Foot", "Toe0", "Clavicle", "UpperArm", "Forearm", "Hand")
-BIPED = sided(
-    spine(*(f"Bip01_{name}" for name in ("Pelvis", "Spine", "Spine1", "Spine2", "Neck", "Head"))),
-    limbs(*(f"Bip01_{{s}}_{name}" for name in _BIPED_LIMBS)),
-)
-SMPL = sided(
-    spine("Pelvis", "Spine1", "Spine2", "Spine3", "Neck", "Head"),
-    limbs("{s}_Hip", "{s}_Knee", "{s}_Ankle", "{s}_Foot", "{s}_Collar", "{s}_Shoulder", "{s}_Elbow", "{s}_Wrist"),
-)
-MMD = sided(
-    {"pelvis": "下半身", "spine1": "上半身", "spine3": "上半身2", "neck": "首", "head": "頭"},
-    limbs("{J}足", "{J}ひざ", "{J}足首", "{J}つま先", "{J}肩", "{J}腕", "{J}ひじ", "{J}手首"),
-)
+MIXAMO, UNREAL, UNREAL5, MMD = names_of("mixamo"), names_of("unreal", -1), names_of("unreal"), names_of("mmd")
+UNITY = names_of("humanoid") | {"spine1": "Spine"}
+RIGIFY = names_of("humanoid", -1) | {"spine1": "spine.001"}
+BIPED = {joint: f"Bip01_{name.replace(' ', '_')}" for joint, name in names_of("biped").items()}
 
 
 def halfway(nodes: list[Node], name: str, above: str, below: str) -> list[Node]:
@@ -229,7 +161,7 @@ def rigify() -> list[Node]:
 
 def daz() -> list[Node]:
     """Genesis 8 has twist joints inside its limbs."""
-    nodes = rig_of(DAZ)
+    nodes = rig_of(names_of("daz"))
     for side in "lr":
         nodes = halfway(nodes, f"{side}ThighTwist", f"{side}ThighBend", f"{side}Shin")
         nodes = halfway(nodes, f"{side}ShldrTwist", f"{side}ShldrBend", f"{side}ForearmBend")
@@ -256,7 +188,7 @@ def mmd() -> list[Node]:
 
 def bandai() -> list[Node]:
     """Bandai-Namco's files have a root on the floor, and the hips below it carry the path."""
-    hips, *others = rig_of(BANDAI)
+    hips, *others = rig_of(names_of("bandai"))
     return [Node("joint_Root", "", 0, np.zeros(3)), replace(hips, parent="joint_Root"), *others]
 
 
@@ -416,27 +348,27 @@ def on_ours(source: RigMotion, **options: Any) -> Motion:
 # --- one walk on many rigs
 
 RIGS = {
-    "dropsim": (rig_of(DROPSIM), "dropsim"),
+    "dropsim": (rig_of(names_of("dropsim")), "dropsim"),
     "cmu": (cmu_rig(), "cmu"),
     "mixamo": (rig_of(MIXAMO), "mixamo"),
     "mixamo with its prefix": (rig_of(MIXAMO, "mixamorig:"), "mixamo"),
-    "lafan1": (rig_of(LAFAN1), "lafan1"),
+    "lafan1": (rig_of(names_of("lafan1")), "lafan1"),
     "bandai": (bandai(), "bandai"),
     "unity": (rig_of(UNITY), "humanoid"),
     "rigify": (rig_of(RIGIFY), "humanoid"),
     "accad": (accad_rig(), "accad"),
-    "100style": (rig_of(STYLE), "100style"),
+    "100style": (rig_of(names_of("100style")), "100style"),
     "unreal 4": (mannequin(4), "unreal"),
     "unreal 5": (mannequin(5), "unreal"),
     "rigify's whole deform rig": (rigify(), "humanoid"),
-    "rokoko": (rig_of(ROKOKO), "rokoko"),
-    "xsens": (rig_of(XSENS), "xsens"),
+    "rokoko": (rig_of(names_of("rokoko")), "rokoko"),
+    "xsens": (rig_of(names_of("xsens")), "xsens"),
     "daz genesis 8": (daz(), "daz"),
-    "daz genesis 9": (rig_of(DAZ9), "daz9"),
-    "vroid": (rig_of(VROID), "vroid"),
+    "daz genesis 9": (rig_of(names_of("daz9")), "daz9"),
+    "vroid": (rig_of(names_of("vroid")), "vroid"),
     "3ds max biped": (biped(), "biped"),
-    "smpl": (rig_of(SMPL), "smpl"),
-    "smpl with its prefix": (rig_of(SMPL, "m_avg_"), "smpl"),
+    "smpl": (rig_of(names_of("smpl")), "smpl"),
+    "smpl with its prefix": (rig_of(names_of("smpl"), "m_avg_"), "smpl"),
     "japanese": (mmd(), "mmd"),
 }
 NOT_CARRIED = {"bandai": {"spine3"}, "accad": {"spine2", "spine3"}, "japanese": {"spine1", "spine3"}} | {
@@ -513,7 +445,7 @@ def test_zero_poses_axes_units_and_channel_orders(
 def test_a_zero_pose_that_no_body_can_take_does_not_twist_the_limbs(tmp_path: Path):
     # From LAFAN1's zero pose the least swing of a leg is a half turn about any axis: the thigh could come out twisted
     # by as much. A frame of the motion, where all swings are small, leaves twists of the order of those swings.
-    motion = on_ours(read_text(tmp_path, bvh_text(rig_of(LAFAN1), zero=along_x())))
+    motion = on_ours(read_text(tmp_path, bvh_text(rig_of(names_of("lafan1")), zero=along_x())))
     turned = np.linalg.norm(rotmat_to_rotvec(motion.q.swapaxes(-1, -2) @ CLIP.q), axis=-1).max(0)
     limbs = [
         j for j, name in enumerate(JOINTS) if name.rpartition("_")[2] in ("hip", "knee", "ankle", "shoulder", "elbow")
@@ -589,7 +521,9 @@ def test_the_up_axis_that_is_given_counts(tmp_path: Path):
 
 
 def test_a_zero_pose_that_does_not_stand_tells_nothing(tmp_path: Path):
-    recording = retarget(read_text(tmp_path, bvh_text(rig_of(LAFAN1), zero=along_x(), motion=lying())), SKELETON)
+    recording = retarget(
+        read_text(tmp_path, bvh_text(rig_of(names_of("lafan1")), zero=along_x(), motion=lying())), SKELETON
+    )
     assert (recording.up, recording.up_from) == ("y", "custom, as the zero pose does not stand")
     np.testing.assert_allclose(directions(recording.motion.joints), directions(lying().joints), rtol=0, atol=LEAN)
 
@@ -618,13 +552,9 @@ def test_an_unknown_hierarchy_lists_what_could_not_be_matched(tmp_path: Path):
     with pytest.raises(ValueError, match="none of the known rigs") as error:
         read_motion(tmp_path / "odd.bvh", SKELETON)
     message = str(error.value)
-    assert message.startswith(str(tmp_path / "odd.bvh"))
-    assert "nearest is mixamo" in message
-    assert "left_knee (LeftLeg)" in message
-    assert "right_knee (RightLeg)" in message
-    assert "dropsim rig FILE --save map.toml" in message
+    for part in (str(tmp_path / "odd.bvh"), "mixamo", "left_knee (LeftLeg)", "dropsim rig FILE --save", "Gizmo"):
+        assert part in message
     assert "left_hip" not in message  # which is there
-    assert "Gizmo" in message
     assert "\n" not in message
 
 
@@ -825,14 +755,15 @@ def test_cmu_first_frame_is_dropped_only_where_it_is_artificial():
 
 
 def test_glitches_are_reported_by_the_numbers_of_the_files_frames(tmp_path: Path, capsys: pytest.CaptureFixture):
-    q = CLIP.q.copy()
+    clip = _lively(stepping_clip(1.2))
+    q = clip.q.copy()
     q[20, joint_index("left_elbow")] = rotvec_to_rotmat(np.array([0.0, 0.0, 1.5])) @ q[20, joint_index("left_elbow")]
-    jumping = Motion.from_rotations(SKELETON, CLIP.fps, CLIP.root, q)
+    jumping = Motion.from_rotations(SKELETON, clip.fps, clip.root, q)
     lines = bvh_text(cmu_rig(), zero=t_pose(), unit=0.056444, motion=jumping).splitlines()
     # The conversion's artificial first frame is one of the file's, and not of ours.
     first = next(k for k, line in enumerate(lines) if line.startswith("Frame Time")) + 1
     lines.insert(first, " ".join("0" for _ in lines[first].split()))
-    text = "\n".join(lines).replace(f"Frames: {len(CLIP)}", f"Frames: {len(CLIP) + 1}")
+    text = "\n".join(lines).replace(f"Frames: {len(clip)}", f"Frames: {len(clip) + 1}")
     (tmp_path / "take.bvh").write_text(text + "\n")
     assert main(["clean", str(tmp_path / "take.bvh"), str(tmp_path / "out.bvh")]) == 0
     assert "- frame 21: left_elbow turns by" in capsys.readouterr().out
@@ -859,17 +790,6 @@ def test_cmu_true_rate(clip: tuple[int, str], extra: int, header: float, expecte
     mended = cmu.repair(cmu_source(frames + extra + 1, name=name, fps=header))
     assert (mended.fps, len(mended)) == (expected, frames + extra)
     assert cmu.repair(cmu_source(frames + extra, name=name, fps=header, t_pose_first=False)).fps == expected
-
-
-def test_cmu_table_is_the_one_that_formats_tell_of():
-    table = cmu.clip_table()
-    assert len(table) == 2425
-    assert sum(info.fps == 60 for info in table.values()) == 527
-    assert {info.fps for info in table.values()} == {60.0, 120.0}
-    assert cmu.subject("105_12") == 105
-    # Duplicates point at clips that are there and are no duplicates of the clip itself.
-    for name, info in table.items():
-        assert info.duplicate_of != name
 
 
 # --- there and back
@@ -974,8 +894,17 @@ def test_a_person_is_found_without_names(tmp_path: Path, rig: str, up: str):
     )
 
 
-@pytest.mark.parametrize("props", ["sword", "fingers and hair"])
-def test_swords_fingers_and_hair_are_no_limbs(tmp_path: Path, props: str):
+PROPS = {
+    "a sword": ["sword"],
+    "fingers": ["fingers"],
+    "fingers and hair": ["fingers", "hair"],
+    "fingers and a short stick": ["fingers", "stick"],
+    "a long pole": ["pole"],
+}
+
+
+@pytest.mark.parametrize("props", PROPS)
+def test_things_on_a_person_are_no_limbs(tmp_path: Path, props: str):
     nodes = rig_of(MIXAMO)
     at = {node.name: node for node in nodes}
 
@@ -986,13 +915,17 @@ def test_swords_fingers_and_hair_are_no_limbs(tmp_path: Path, props: str):
             nodes.append(Node(f"{name}{k}", parent, turns, place))
             parent = f"{name}{k}"
 
-    if props == "sword":
-        chain("Sword", "RightHand", (-0.05, 0.0, 0.0), (0.0, 0.8, 0.0))
-    else:
+    if "fingers" in PROPS[props]:
         for side, x in (("Left", 1.0), ("Right", -1.0)):
             for finger in ("Index", "Middle", "Ring"):
                 chain(f"{side}{finger}", f"{side}Hand", *[(0.04 * x, 0.0, 0.0)] * 3)
+    if "hair" in PROPS[props]:
+        for side, x in (("Left", 1.0), ("Right", -1.0)):
             chain(f"Hair{side}", "Head", (0.1 * x, 0.0, -0.1), *[(0.0, -0.15, 0.0)] * 3)
+    in_hand = {"sword": [(-0.05, 0.0, 0.0), (0.0, 0.8, 0.0)], "stick": [(0.0, 0.0, 0.1)], "pole": [(0.0, 0.0, 0.8)]}
+    for name, steps in in_hand.items():
+        if name in PROPS[props]:
+            chain("Prop", "RightHand", *steps)
     source = read_text(tmp_path, bvh_text(nodes, zero=t_pose()))
     named, found = match_rig(source.rig), match_source(anonymous(source))
     limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]
@@ -1121,26 +1054,6 @@ def test_a_comb_is_no_person(tmp_path: Path):
     source = read_text(tmp_path, bvh_text(comb(), zero=t_pose()))
     with pytest.raises(ValueError, match=r"none of the known rigs|is not a person"):
         retarget(source, None)
-
-
-@pytest.mark.parametrize("fingers", [False, True])
-@pytest.mark.parametrize("length", [0.1, 0.3, 0.8])
-def test_a_prop_in_a_hand_changes_no_limb(tmp_path: Path, length: float, fingers: bool):
-    nodes = rig_of(MIXAMO)
-    at = {node.name: node for node in nodes}
-    hands = [("Left", 1.0), ("Right", -1.0)] if fingers else []
-    for side, x in hands:
-        for finger in ("Index", "Middle", "Ring"):
-            parent = at[f"{side}Hand"]
-            for k in range(3):
-                parent = Node(f"{side}{finger}{k}", parent.name, parent.turns, parent.at + np.array([0.04 * x, 0, 0]))
-                nodes.append(parent)
-    hand = at["RightHand"]
-    nodes.append(Node("Prop", "RightHand", hand.turns, hand.at + np.array([0.0, 0.0, length])))
-    source = read_text(tmp_path, bvh_text(nodes, zero=t_pose()))
-    named, by_structure = match_rig(source.rig), match_source(anonymous(source))
-    limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]
-    assert [by_structure.positions[j] for j in limbs_of_ours] == [named.positions[j] for j in limbs_of_ours]
 
 
 def test_a_hat_makes_nobody_taller(tmp_path: Path):

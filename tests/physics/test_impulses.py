@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from loops import simulate
 
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, joint_index
 from dropsim.compute.random import Streams
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.contact import Plane
 from dropsim.physics.options import SimulatorOptions
-from dropsim.physics.step import Simulator, StepInputs, proposed_memory, simulate
+from dropsim.physics.step import Simulator, StepInputs, proposed_memory
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.passive import PassivePrior
 from dropsim.priors.prior import Candidates, State

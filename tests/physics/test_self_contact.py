@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from loops import simulate
 
 from dropsim.body.capsules import CAPSULES, PAIRS, deepest_overlap
 from dropsim.body.joints import NUM_JOINTS, joint_index
@@ -12,7 +13,7 @@ from dropsim.physics import metrics
 from dropsim.physics import settle as settling
 from dropsim.physics.contact import Plane, solids
 from dropsim.physics.options import SimulatorOptions
-from dropsim.physics.step import Simulator, simulate
+from dropsim.physics.step import Simulator
 from dropsim.priors.passive import PassivePrior
 from dropsim.priors.prior import State
 
@@ -34,14 +35,13 @@ def crossed(by):
     gap = x[joint_index("right_ankle")] - x[joint_index("left_ankle")]
     y = x.copy()
     y[legs] += by * gap / np.linalg.norm(gap)
-    settling.restore_person(y, SKELETON.lengths, SKELETON.arrays.mobility, 8, settling.space())
+    settling.restore_person(y, SKELETON.lengths, SKELETON.arrays.mobility, 8)
     return x, y
 
 
-def settled(x, before, colliders=(), mobility=1.0):
-    how = settling.Settling(0.8, H, mobility)
+def settled(x, before, colliders=()):
     around = solids(colliders, ())
-    return settling.settle(x[None], before[None], SKELETON.arrays, around, np.zeros((1, 2)), how)[0][0]
+    return settling.settle(x[None], before[None], SKELETON.arrays, around, np.zeros((1, 2)), 0.8, H)[0][0]
 
 
 def test_pushing_capsules_apart_keeps_both_momenta(rng):
@@ -72,7 +72,7 @@ def test_crossed_shins_come_apart_in_the_air():
 def test_crossed_shins_come_apart_on_the_floor():
     before, x = crossed(0.16)
     floor = (Plane.ground(),)
-    out = settled(x, before, floor, settling.CONTACT_MOBILITY)
+    out = settled(x, before, floor)
     assert depth(out) < settling.DEEP
     assert SKELETON.bone_error(out) < settling.STRETCHED
     assert (SKELETON.radii - out[:, 2]).max() < settling.DEEP

@@ -45,16 +45,19 @@ def ball_mesh(radius: float, rings: int = 40) -> Mesh:
     return Mesh(radius * points.reshape(-1, 3), faces)
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        Shape(BOX, (0.4, 0.2, 0.7), CENTRE, TURN),
-        Shape(CYLINDER, (0.4, 0.5, 0.0), CENTRE, TURN),
-        Shape(MESH, (0.0, 0.0, 0.0), CENTRE, TURN, mesh=box_mesh((0.4, 0.2, 0.7))),
-    ],
-    ids=["box", "cylinder", "mesh"],
-)
-def test_distance_and_normal_lead_to_the_surface(shape, rng):
+def shape_of(kind, half, at=CENTRE, turn=TURN, mesh=None):
+    """A box, a cylinder of the first and the last half size, or a mesh: that of the box unless given."""
+    if kind == "mesh":
+        return Shape(MESH, (0.0, 0.0, 0.0), at, turn, mesh=mesh or box_mesh(half))
+    return Shape(BOX, half, at, turn) if kind == "box" else Shape(CYLINDER, (half[0], half[2], 0.0), at, turn)
+
+
+KINDS = ["box", "cylinder", "mesh"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_distance_and_normal_lead_to_the_surface(kind, rng):
+    shape = shape_of(kind, (0.4, 0.2, 0.7))
     # The point x - d n lies on the surface, so its own distance is 0; d changes by dx . n, as eikonal functions do.
     points = CENTRE + 0.8 * rng.standard_normal((1, 400, 3))
     found = nearest_surface([shape], points)
@@ -69,13 +72,6 @@ def test_distance_and_normal_lead_to_the_surface(shape, rng):
         assert smooth.mean() > 0.97  # but for the few points between two faces
 
 
-def test_a_mesh_of_a_box_is_the_box(rng):
-    half, points = (0.4, 0.2, 0.7), CENTRE + 0.8 * rng.standard_normal((1, 500, 3))
-    as_mesh = nearest_surface([Shape(MESH, (0.0, 0.0, 0.0), CENTRE, TURN, mesh=box_mesh(half))], points)
-    as_box = nearest_surface([Shape(BOX, half, CENTRE, TURN)], points)
-    np.testing.assert_allclose(as_mesh.distance, as_box.distance, atol=1e-12)
-
-
 def test_the_hierarchy_finds_what_brute_force_finds(rng):
     # A ball of 6,400 triangles is a sphere to within the sagitta r (1 - cos(pi / 80)) = 0.8 mm.
     points = rng.standard_normal((1, 300, 3))
@@ -83,26 +79,21 @@ def test_the_hierarchy_finds_what_brute_force_finds(rng):
     np.testing.assert_allclose(found.distance, np.linalg.norm(points, axis=-1) - 1, atol=1.6e-3)
 
 
-def test_several_meshes_share_a_hierarchy(rng):
+def test_meshes_of_boxes_in_one_hierarchy_are_the_boxes(rng):
     points = 2 * rng.standard_normal((1, 300, 3))
     places = np.array([[-1.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, -1.0, 1.0]])
     halves = [(0.3, 0.2, 0.5), (0.5, 0.4, 0.2), (0.2, 0.2, 0.9)]
-    meshes = [
-        Shape(MESH, (0.0, 0.0, 0.0), at, TURN, mesh=box_mesh(half)) for at, half in zip(places, halves, strict=True)
-    ]
-    boxes = [Shape(BOX, half, at, TURN) for at, half in zip(places, halves, strict=True)]
+    meshes, boxes = (
+        [shape_of(kind, half, at) for at, half in zip(places, halves, strict=True)] for kind in ("mesh", "box")
+    )
     np.testing.assert_allclose(
         nearest_surface(meshes, points).distance, nearest_surface(boxes, points).distance, atol=1e-12
     )
 
 
-@pytest.mark.parametrize("kind", ["box", "cylinder", "mesh"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_rays_enter_where_the_distance_is_zero(kind, rng):
-    shape = {
-        "box": Shape(BOX, (0.4, 0.2, 0.7), CENTRE, TURN),
-        "cylinder": Shape(CYLINDER, (0.4, 0.5, 0.0), CENTRE, TURN),
-        "mesh": Shape(MESH, (0.0, 0.0, 0.0), CENTRE, TURN, mesh=ball_mesh(0.5, 12)),
-    }[kind]
+    shape = shape_of(kind, (0.4, 0.2, 0.7), mesh=ball_mesh(0.5, 12))
     here, hits = of_person(solids((shape,), ()), 0), 0
     for _ in range(300):
         start = CENTRE + 3 * rng.standard_normal(3)
@@ -140,17 +131,11 @@ def pushed(before, x, colliders, *, radius=0.05):
     return end[0]
 
 
-@pytest.mark.parametrize("kind", ["box", "cylinder", "mesh"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_nothing_gets_through_a_thin_wall_at_20_metres_per_second(kind, rng):
-    # A frame at 20 m/s is 67 cm; the walls are 2 cm thick.
-    turn = exp(np.array([0.0, 0.0, 0.3])) @ exp(
-        np.array([math.pi / 2, 0.0, 0.0])
-    )  # the thin side, own z, points along -y
-    wall = {
-        "box": Shape(BOX, (2.0, 2.0, 0.01), np.zeros(3), turn),
-        "cylinder": Shape(CYLINDER, (2.0, 0.01, 0.0), np.zeros(3), turn),
-        "mesh": Shape(MESH, (0.0, 0.0, 0.0), np.zeros(3), turn, mesh=box_mesh((2.0, 2.0, 0.01))),
-    }[kind]
+    # A frame at 20 m/s is 67 cm; the walls are 2 cm thick, and their thin side, own z, points along -y.
+    turn = exp(np.array([0.0, 0.0, 0.3])) @ exp(np.array([math.pi / 2, 0.0, 0.0]))
+    wall = shape_of(kind, (2.0, 2.0, 0.01), np.zeros(3), turn)
     for _ in range(200):
         before = turn @ np.array([*rng.uniform(-0.8, 0.8, 2), rng.uniform(0.06, 0.6)])
         x = before + 20 * H * turn @ np.array([*rng.uniform(-0.5, 0.5, 2), -1.0])

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from loops import simulate
 
 from dropsim.body.rotations import exp
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton
@@ -13,17 +14,16 @@ from dropsim.compute.random import Streams
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics import settle as settling
 from dropsim.physics.contact import Plane, Shape, solids
-from dropsim.physics.energies import Pin, RangeOfMotion, Rigidity
+from dropsim.physics.energies import Pin, Rigidity
 from dropsim.physics.energy import Frame
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.shapes import BALL
 from dropsim.physics.solver import System
-from dropsim.physics.step import BUILT_IN, DivergedError, Simulator, Stage, StepInputs, simulate
+from dropsim.physics.step import BUILT_IN, Simulator, Stage, StepInputs
 from dropsim.priors.cvae import CVAEPrior
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.passive import PassivePrior
-from dropsim.priors.pose import PosePrior
-from dropsim.priors.prior import Candidates, Prior, State
+from dropsim.priors.prior import Candidates, State
 from dropsim.priors.recording import ClipPrior
 
 H = 1 / 30
@@ -134,13 +134,6 @@ def test_a_limp_body_comes_to_rest_in_its_range_of_motion():
     assert np.median(simulator.pose.norm(motion.q[:, -1])) < 20
 
 
-def test_a_resting_ragdoll_stays_on_a_slope_with_static_friction():
-    # tan(10 deg) = 0.18 < mu = 0.8: it must not slide; frictionless it would go g sin(10 deg) t^2 / 2 = 3.4 m in 2 s.
-    plane = slope_of(10)
-    motion = simulate(ragdoll(), lying(plane), 121, Streams(0), world=lambda i, s: StepInputs(colliders=(plane,)))
-    assert np.linalg.norm((motion.joints[-1] - motion.joints[60]).mean(0)) < 0.01
-
-
 @pytest.mark.parametrize(("friction", "slides"), [(0.01, True), (0.8, False)])
 def test_one_friction_holds_the_body_and_bounds_its_contact_forces(friction, slides):
     # On 10 degrees, tan 0.18: with next to none a body goes g sin(10 deg) t^2 / 2 = 3.4 m in 2 s, less what is left of
@@ -179,7 +172,7 @@ def test_bones_keep_their_length_in_a_fall_and_nobody_goes_through_the_floor():
 
 def restored(x, iterations):
     y = x.copy()
-    settling.restore_person(y, SKELETON.lengths, SKELETON.arrays.mobility, iterations, settling.space())
+    settling.restore_person(y, SKELETON.lengths, SKELETON.arrays.mobility, iterations)
     return y
 
 
@@ -234,26 +227,25 @@ def test_what_cannot_go_ahead_can_go_back():
     assert forces[8] @ ahead < 0
 
 
-def settled(x, colliders, *, rounds, most=settling.MOST_ROUNDS, before=None):
-    before, how = x if before is None else before, settling.Settling(0.8, H, settling.CONTACT_MOBILITY, rounds, most)
+def settled(x, colliders):
     around, unloaded = solids(colliders, ()), np.zeros((1, 2))
-    out, touching = settling.settle(x[None], before[None], SKELETON.arrays, around, unloaded, how)
+    out, touching, _ = settling.settle(x[None], x[None], SKELETON.arrays, around, unloaded, 0.8, H)
     return out[0], touching[0]
 
 
 def test_settling_goes_on_until_the_bones_are_whole(rng):
-    # In the air, and so far from whole that Newton's method needs more than one round's two steps.
+    # In the air, and so far from whole that Newton's method needs more than the two steps of a round.
     x = SKELETON.forward(np.broadcast_to(np.eye(3), (NUM_JOINTS, 3, 3)), np.array([0.0, 0.0, 5.0]))
     x = x + 0.15 * rng.standard_normal(x.shape)
-    assert SKELETON.bone_error(settled(x, (), rounds=1, most=1)[0]) > settling.STRETCHED
-    assert SKELETON.bone_error(settled(x, (), rounds=1)[0]) < settling.STRETCHED
+    assert SKELETON.bone_error(restored(x, 2)) > settling.STRETCHED
+    assert SKELETON.bone_error(settled(x, ())[0]) < settling.STRETCHED
 
 
 def test_settling_brings_a_body_out_of_all_that_it_is_inside_of(rng):
     # Sunk by 6 cm and with a ball in its side: out again, whole, and what had to be pushed is marked.
     x = standing(-0.06).x
     ball = Shape(BALL, (0.1, 0.0, 0.0), x[9] + np.array([0.12, 0.0, 0.05]), np.eye(3))
-    out, touching = settled(x, (Plane.ground(), ball), rounds=settling.ROUNDS)
+    out, touching = settled(x, (Plane.ground(), ball))
     assert (SKELETON.radii - out[:, 2]).max() < settling.DEEP
     assert (SKELETON.radii + 0.1 - np.linalg.norm(out - ball.centre, axis=-1)).max() < settling.DEEP
     assert SKELETON.bone_error(out) < settling.STRETCHED
@@ -283,20 +275,6 @@ def test_a_push_moves_the_body_its_way_within_two_frames():
     assert np.array_equal(moved.external_forces[11], forces)
 
 
-def test_a_motion_holds_the_states_themselves():
-    prior = CVAEPrior.shipped()
-    simulator, rng = follower(prior), Streams([0, 1])
-    states, inputs = [prior.start("walk", seed=[0, 1])], ON_FLOOR
-    for _ in range(5):
-        states.append(simulator.step(states[-1], inputs, rng)[0])
-    motion = simulate(simulator, states[0], 6, Streams([0, 1]))
-    for name in ("q", "x"):
-        dim = 1
-        kept = np.stack([getattr(s, name) for s in states], dim)
-        assert np.array_equal(motion.q if name == "q" else motion.joints, kept)
-    assert np.array_equal(motion.root, motion.joints[:, :, 0])
-
-
 def test_the_report_is_about_the_joints_that_the_state_has(rng):
     # Bone error, velocity and energies are those of the final joints; forces and root wrench add up to their change of
     # momentum.
@@ -316,14 +294,6 @@ def test_the_report_is_about_the_joints_that_the_state_has(rng):
     weight = 9.81 * SKELETON.masses.sum()
     assert (np.linalg.norm(left, axis=-1) / weight <= report.wrench_after + 1e-9).all()
     assert report.touching.shape == (3, NUM_JOINTS)
-
-
-def test_same_seed_same_motion_and_another_seed_another():
-    prior = CVAEPrior.shipped()
-    simulator, start = Simulator(prior, options=SimulatorOptions(num_samples=4)), prior.start("walk", seed=0)
-    first, again, other = (simulate(simulator, start, 12, Streams(seed)) for seed in (0, 0, 1))
-    assert np.array_equal(first.joints, again.joints)
-    assert not np.array_equal(first.joints, other.joints)
 
 
 @pytest.mark.parametrize("batch", [(), (1,), (6,), (2, 3)], ids=str)
@@ -385,7 +355,7 @@ class Shifted(Stage):
         return State(state.x + self.shift, state.v, state.q, state.memory)
 
     def change(self, candidates):
-        return candidates.with_joints(candidates.x - self.shift)
+        return replace(candidates, x=candidates.x - self.shift)
 
 
 def test_stages_change_what_the_prior_sees_and_proposes():
@@ -423,34 +393,16 @@ def test_people_who_are_held_in_the_air_are_known_to_be_held():
     assert report.wrench_after < 0.1
 
 
-class Broken(Prior):
-    """Diverges at its third frame."""
+def test_what_is_not_finite_is_refused():
+    class Broken(PassivePrior):
+        def propose(self, state, num, rng, intent=None):
+            proposed = super().propose(state, num, rng, intent)
+            return Candidates(proposed.x * np.nan, proposed.q, proposed.memory)
 
-    def __init__(self, inner):
-        self.inner, self.skeleton, self.fps, self.name = inner, inner.skeleton, inner.fps, "broken"
-
-    def propose(self, state, num, rng, intent=None):
-        found = self.inner.propose(state, num, rng, intent)
-        return found if state.memory[..., 0] < 3 else Candidates(found.x * np.nan, found.q, found.memory)
-
-
-def test_a_diverging_prior_is_named_with_its_frame_and_the_motion_so_far_is_kept():
-    inner = ClipPrior(stepping_clip(1.0))
-    with pytest.raises(DivergedError, match="frame 4: the prior diverged") as caught:
-        simulate(Simulator(Broken(inner)), inner.start(), 20, Streams(0))
-    assert len(caught.value.motion) == 4
-
-
-def test_a_force_that_is_not_finite_is_refused():
-    inner, bad = ClipPrior(stepping_clip(1.0)), np.full((NUM_JOINTS, 3), np.nan)
-    with pytest.raises(DivergedError, match="frame 1: an external force is not finite"):
-        simulate(Simulator(inner), inner.start(), 20, Streams(0), world=lambda i, s: StepInputs(forces=bad))
-
-
-def test_no_frames_are_refused():
-    inner = ClipPrior(stepping_clip(1.0))
-    with pytest.raises(ValueError, match="cannot simulate 0 frames: ask for at least 1"):
-        simulate(Simulator(inner), inner.start(), 0, Streams(0))
+    with pytest.raises(ValueError, match="the prior diverged"):
+        Simulator(Broken(SKELETON)).step(standing(), ON_FLOOR, Streams(0))
+    with pytest.raises(ValueError, match="an external force is not finite"):
+        ragdoll().step(standing(), StepInputs(forces=np.full((NUM_JOINTS, 3), np.nan)), Streams(0))
 
 
 # The solver
@@ -459,17 +411,6 @@ def test_no_frames_are_refused():
 def frame_at(state, y):
     one = State(*(v[None] for v in (state.x, state.v, state.q, state.memory)))
     return Frame(SKELETON, H, one.x, y[None], one.q, one.x[:, None], solids((), ()))
-
-
-def test_stiffer_bones_leave_less_to_restore():
-    # One global step from a stretched inertial target: the stiffer the springs, the less of the stretch is left.
-    start = standing(1.0)
-    y, left = 1.1 * start.x, []
-    for weight in (1.0, 10.0, 1000.0):
-        left.append(
-            float(SKELETON.bone_error(System([Rigidity(weight)], SKELETON).iterate(y[None], frame_at(start, y), 1)[0]))
-        )
-    assert left[0] > left[1] > left[2]
 
 
 def test_energies_of_one_name_are_reported_as_their_sum():
@@ -488,16 +429,11 @@ def test_energies_of_one_name_are_reported_as_their_sum():
     ("options", "message"),
     [
         ({"num_samples": 0}, "num_samples has to be between 1 and 4096"),
-        ({"num_iterations": 0}, "num_iterations has to be between 1 and 100"),
-        ({"friction": -1.0}, "friction has to be above 0, not -1"),
-        ({"friction": 0.0}, "friction has to be above 0"),
-        ({"friction": math.nan}, "friction has to be a finite number"),
-        ({"friction_edges": 2}, "friction_edges has to be between 3 and 32"),
-        ({"leaf_damping": 1.5}, "leaf_damping has to be between 0 and 1"),
-        ({"moment_arm": 0.0}, "moment_arm has to be above 0"),
-        ({"contact_weight": -1.0}, "contact_weight cannot be negative, and is -1"),
-        ({"correction_cap": -0.01}, "correction_cap cannot be negative"),
-        ({"drift": math.inf}, "drift has to be a finite number"),
+        ({"friction": 0.0}, "friction has to be between 0.001 and 10, not 0"),
+        ({"friction": math.nan}, "friction has to be between 0.001 and 10, not nan"),
+        ({"moment_arm": 0.0}, "moment_arm has to be between"),
+        ({"contact_weight": -1.0}, "contact_weight has to be between 0"),
+        ({"drift": math.inf}, "drift has to be between 0"),
     ],
 )
 def test_options_that_cannot_be_are_refused_in_a_sentence(options, message):
@@ -506,17 +442,6 @@ def test_options_that_cannot_be_are_refused_in_a_sentence(options, message):
     assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match=message):
         Simulator(PassivePrior(SKELETON)).with_options(**options)
-
-
-def test_options_are_given_by_name():
-    # Positionally, a range of motion would once have been taken for the rigidity.
-    prior = PassivePrior(SKELETON)
-    with pytest.raises(TypeError, match="positional"):
-        Simulator(prior, RangeOfMotion(PosePrior.shipped()))
-    with pytest.raises(TypeError, match="positional"):
-        Simulator(prior, SimulatorOptions())
-    with pytest.raises(TypeError, match="frictoin"):
-        Simulator(prior).with_options(frictoin=0.5)
 
 
 @pytest.mark.parametrize("wrong", [None, SKELETON, "cvae", CVAEPrior])
@@ -533,11 +458,10 @@ def unchecked(prior):
     simulator.__post_init__()
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_an_energy_of_ones_own_has_a_name_of_its_own(name):
+def test_an_energy_of_ones_own_has_a_name_of_its_own():
     pin = Pin("head", np.zeros(3))
-    object.__setattr__(pin, "name", name)
-    with pytest.raises(ValueError, match=f"an energy of your own cannot be called {name!r}: that is a built-in one"):
+    object.__setattr__(pin, "name", BUILT_IN[0])
+    with pytest.raises(ValueError, match="an energy of your own cannot be called"):
         Simulator(PassivePrior(SKELETON), energies=(pin,))
 
 

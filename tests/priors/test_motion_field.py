@@ -129,7 +129,7 @@ def test_of_one_moment_of_a_recording_there_is_one_candidate():
 def test_a_fall_costs_what_it_grows_to_until_the_next_foot_lands():
     # Like an inverted pendulum, by e in its time constant; a leg that is held up for long catches nobody.
     field = MotionField.shipped()
-    standing, growth = np.asarray(field.bank.standing), field._recorded.growth[: len(field.bank)]
+    standing, growth = np.asarray(field.bank.standing), field._index[0].growth[: len(field.bank)]
     some = np.random.default_rng(0).choice(np.flatnonzero(np.arange(len(standing)) + 31 < field.bank.last), 500)
     for i in some:
         landed = np.flatnonzero((standing[i + 1 : i + 31] & ~standing[i : i + 30]).any(-1))

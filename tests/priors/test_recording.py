@@ -8,6 +8,7 @@ from dropsim.compute.random import Streams
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.intent import Intent
 from dropsim.priors.passive import PassivePrior
+from dropsim.priors.prior import Prior
 from dropsim.priors.recording import ClipPrior
 from dropsim.priors.rollout import roll_out
 
@@ -33,7 +34,7 @@ def test_a_clip_hands_over_at_the_frame():
     prior = ClipPrior(CLIP, then=ours, handover=20)
     motion = roll_out(prior, prior.start(), 30, Streams(0), mode=True)
     assert np.array_equal(motion.joints[:21], CLIP.joints[:21])
-    alone = roll_out(ours, ours.start_from(CLIP, 20), 10, Streams(0), mode=True)
+    alone = roll_out(ours, Prior.start_from(ours, CLIP, 20), 10, Streams(0), mode=True)  # of two frames
     assert np.array_equal(motion.joints[20:], alone.joints)
     assert np.abs(motion.joints[21] - CLIP.joints[21]).max() > 1e-4
 

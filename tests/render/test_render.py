@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageSequence
 from scipy.ndimage import maximum_filter
 
 from dropsim.apps.cli import main
@@ -20,9 +20,8 @@ from dropsim.export.people import BALL_COLOR
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.render import Camera, Stage, Style, contact_sheet, draw_frame, follow, video
+from dropsim.render.arrows import RED, arrows_of
 from dropsim.render.camera import View
-from dropsim.render.snapshot import Snapshot
-from dropsim.render.stage import RED
 from dropsim.scene import Solid
 
 BEHIND = Camera(azimuth=-90.0)
@@ -40,6 +39,11 @@ def walk(frames: int = 4, *, speed: float = 1.2) -> Motion:
     q[:, joint_index("left_hip")], q[:, joint_index("right_hip")] = exp(-swing), exp(swing)
     root = np.column_stack((np.zeros(frames), speed * time, np.full(frames, skeleton.standing_height)))
     return Motion.from_rotations(skeleton, 10.0, root, q)
+
+
+def places_of(camera: Camera, points: np.ndarray, size: tuple[int, int] = SIZE) -> np.ndarray:
+    """Column and row of points in front of the camera."""
+    return View.of(camera, *size).projected(points, np.zeros(len(points)))[:, :2]
 
 
 def pixels(picture: Image.Image) -> np.ndarray:
@@ -98,12 +102,12 @@ def test_a_person_is_where_the_projected_joints_are() -> None:
     there, empty = (draw_frame(m, 1, camera=BEHIND, style=style) for m in (motion, moved(motion, 0.0, -60.0)))
     assert there.size == (160, 200)
     changed = difference(there, empty)
-    columns, rows = View.of(BEHIND, *style.size).pixels(motion.joints[1]).astype(int).T
+    columns, rows = places_of(BEHIND, motion.joints[1], style.size).astype(int).T
     # Every joint is inside the body, except that the outline may run through one at the rim.
     assert (changed[rows, columns] > 0.03).sum() >= 21
     # Half a metre above the head and beside the hip there is nobody.
     away = motion.joints[1][[15, 1]] + np.array([(0.0, 0.0, 0.5), (-0.6, 0.0, 0.0)])
-    columns, rows = View.of(BEHIND, *style.size).pixels(away).astype(int).T
+    columns, rows = places_of(BEHIND, away, style.size).astype(int).T
     assert changed[rows, columns].max() < 0.03
 
 
@@ -119,7 +123,7 @@ def test_the_skin_is_where_the_body_has_it() -> None:
     there, empty = (draw_frame(m, 1, camera=camera, style=style) for m in (motion, moved(motion, 30.0, 0.0)))
     rows, columns = np.nonzero(difference(there, empty) > 0.1)
     vertices = Body.shipped().fitted(motion.skeleton).skinned(motion.q[1], motion.joints[1])
-    corners = View.of(camera, *style.size).pixels(vertices)
+    corners = places_of(camera, vertices, style.size)
     assert columns.min() == pytest.approx(corners[:, 0].min(), abs=2)
     assert columns.max() == pytest.approx(corners[:, 0].max(), abs=2)
     assert rows.min() == pytest.approx(corners[:, 1].min(), abs=2)
@@ -137,11 +141,7 @@ def test_the_person_moves_in_a_camera_that_stands_and_stays_in_one_that_follows(
     cameras = follow(motion, camera=from_the_right)
     tracked = [columns_of_person(motion, i, cameras[i]).mean() for i in (10, 20)]
     assert abs(tracked[1] - tracked[0]) < 2
-
-
-def test_the_floor_moves_under_a_camera_that_follows() -> None:
-    motion = walk(31)
-    cameras = follow(motion, camera=BEHIND)
+    # The floor goes by.
     corners = [pixels(shown(motion, i, cameras[i]))[-20:, :20] for i in (10, 12)]
     assert np.abs(corners[0] - corners[1]).max() > 0.05
 
@@ -159,9 +159,8 @@ def test_a_following_camera_is_smooth() -> None:
 def test_a_following_camera_keeps_everybody_in_the_picture_and_goes_up_with_the_ground() -> None:
     stage = Stage((moved(walk(), -2.0, 0.0), moved(walk(2), 2.0, 0.0)), ghost=moved(walk(), 1.0, 0.0))
     for i, camera in enumerate(follow(stage)):
-        columns = View.of(camera, 640, 480).pixels(
-            np.concatenate([m.joints[min(i, len(m) - 1)] for m in stage.people])
-        )[:, 0]
+        joints = np.concatenate([m.joints[min(i, len(m) - 1)] for m in stage.people])
+        columns = places_of(camera, joints, (640, 480))[:, 0]
         assert columns.min() > 0
         assert columns.max() < 640
     raised = replace(Plane.ground(), offset=np.array(0.5))
@@ -191,7 +190,7 @@ def test_one_push_on_neighbouring_joints_is_one_arrow() -> None:
     forces = np.zeros((4, 22, 3))
     torso = [joint_index(name) for name in ("spine1", "spine2", "spine3", "left_collar", "right_collar")]
     forces[:, [*torso, joint_index("left_wrist")]] = [0.0, 50.0, 0.0]
-    arrows = Snapshot.of(Stage((replace(walk(), external_forces=forces),)), 0, forces=True).arrows
+    arrows = arrows_of(replace(walk(), external_forces=forces))
     # One for the torso, 250 N and so 0.25 m long, and one for the hand.
     assert sorted(float(np.linalg.norm(arrow.way)) for arrow in arrows) == pytest.approx([0.05, 0.25])
 
@@ -205,24 +204,20 @@ def test_a_ghost_changes_the_picture_less_than_a_person_and_hides_in_the_one_tha
     assert ghost.mean() < 0.7 * person.mean()
     same = shown(Stage((motion,), ghost=motion), 0, BEHIND)
     assert difference(alone, same).mean() < 1e-3
-
-
-def test_people_have_colours_of_their_own() -> None:
-    stage = Stage((moved(walk(), -0.5, 0.0), moved(walk(), 0.5, 0.0)))
-    picture = pixels(shown(stage, 0, Camera(azimuth=-90.0, elevation=0.0)))
-    chest = stage.people[0].joints[0, 9], stage.people[1].joints[0, 9]
-    columns, rows = View.of(Camera(azimuth=-90.0, elevation=0.0), *SIZE).pixels(np.stack(chest)).astype(int).T
-    assert np.abs(picture[rows[0], columns[0]] - picture[rows[1], columns[1]]).max() > 0.1
+    # People have shirts of their own.
+    chests = np.stack([m.joints[0, 9] for m in (motion, aside)])
+    columns, rows = places_of(BEHIND, chests).astype(int).T
+    assert np.ptp(pixels(two)[rows, columns], axis=0).max() > 0.1
 
 
 def test_who_ends_first_stands_still_without_forces() -> None:
     short = with_force(walk(2), "external_forces", "head", (500.0, 0.0, 0.0))
     stage = Stage((walk(4), short))
     assert len(stage) == 4
-    moments = [Snapshot.of(stage, i, forces=True) for i in (1, 3)]
-    assert np.array_equal(moments[0].people[1].joints, moments[1].people[1].joints)
-    assert len(moments[0].arrows) == 1
-    assert len(moments[1].arrows) == 0
+    before, after = (stage.at(i).people[1] for i in (1, 3))
+    assert np.array_equal(before.joints, after.joints)
+    assert len(arrows_of(before)) == 1
+    assert len(arrows_of(after)) == 0
 
 
 def test_a_sphere_is_a_disc_of_its_size_that_hides_what_is_behind_it() -> None:
@@ -261,30 +256,22 @@ def test_the_squares_stay_with_the_pivot() -> None:
     assert np.abs(colors[0] - colors[1]).max() < 0.03
 
 
-def test_a_sphere_that_is_not_there_yet_is_not_drawn() -> None:
-    absent = ball(math.nan, 0.0, 0.0)
-    pictures = [shown(Stage((walk(),), objects=s), 0, BEHIND) for s in ([absent], [])]
+def test_the_same_gives_the_same_bytes_and_a_sphere_that_is_not_there_yet_is_not_drawn() -> None:
+    pictures = [shown(Stage((walk(),), objects=s), 0, BEHIND) for s in ([ball(math.nan, 0.0, 0.0)], [])]
     assert pictures[0].tobytes() == pictures[1].tobytes()
 
 
-def test_the_same_motion_gives_the_same_bytes() -> None:
-    first, second = (draw_frame(walk(), 2, camera=BEHIND, style=SMALL) for _ in range(2))
-    assert first.tobytes() == second.tobytes()
-
-
 def test_hands_are_bent_out_of_the_ground() -> None:
-    # Somebody in the T-pose whose wrists are 3 cm above a ground that stands 3 cm below them; no joint moves.
-    motion = walk()
+    # A person in the T-pose whose wrists are 3 cm above the ground: the picture is that of bent wrists.
+    motion = walk(1)
     ground = replace(Plane.ground(), offset=np.asarray(motion.joints[0, joint_index("left_wrist"), 2] - 0.03))
-    high, low = (
-        Snapshot.of(Stage((motion,), ghost=motion, ground=g), 0, forces=False) for g in (ground, Plane.ground())
-    )
-    for bent, own in zip((*high.people, high.ghost), (*low.people, low.ghost), strict=True):
-        assert bent is not None
-        assert own is not None
-        changed = np.abs(bent.R_world - own.R_world).max((1, 2)) > 1e-9
-        assert np.flatnonzero(changed).tolist() == [joint_index("left_wrist"), joint_index("right_wrist")]
-        np.testing.assert_array_equal(bent.joints, own.joints)
+    stage = Stage((motion,), ground=ground)
+    bent = stage.lifted(motion)
+    changed = np.abs(bent.q - motion.q)[0].max((1, 2)) > 1e-9
+    assert np.flatnonzero(changed).tolist() == [joint_index("left_wrist"), joint_index("right_wrist")]
+    np.testing.assert_array_equal(bent.joints, motion.joints)
+    pictures = [shown(replace(stage, people=(one,)), 0, BEHIND).tobytes() for one in (motion, bent)]
+    assert pictures[0] == pictures[1]
 
 
 def test_what_is_behind_the_camera_or_around_it_is_not_drawn() -> None:
@@ -297,7 +284,7 @@ def test_a_shadow_is_on_the_ground_below_a_ball() -> None:
     camera = Camera(target=(2.0, 0.0, 0.0), azimuth=-90.0, elevation=80.0, distance=6.0)
     bare, there = (pixels(shown(Stage((walk(),), objects=s), 0, camera)) for s in ([], [ball(2.0, 0.0, 0.6)]))
     darker = (bare - there).min(-1) > 0.05
-    columns, rows = View.of(camera, *SIZE).pixels(np.array([[2.0, 0.0, 0.6], [2.0, 0.0, 0.0]])).T
+    columns, rows = places_of(camera, np.array([[2.0, 0.0, 0.6], [2.0, 0.0, 0.0]])).T
     assert darker.sum() > 30
     # Its shadow reaches further than the ball itself, which covers a disc of 0.2 m / (6 - 0.6) m x 96 / 0.48 = 7.4
     # pixels.
@@ -316,22 +303,18 @@ def test_a_caption_is_written_at_the_top_and_shrinks_to_fit() -> None:
         assert columns.max() < 199
 
 
-def test_a_contact_sheet_has_a_row_for_each_motion(tmp_path: Path) -> None:
-    style = replace(SMALL, size=(58, 70))
-    contact_sheet([walk(), walk(2)], tmp_path / "sheet.png", frames=3, labels=["one", "two"], style=style)
-    with Image.open(tmp_path / "sheet.png") as sheet:
+def test_a_contact_sheet_has_a_row_for_each_motion_and_wraps_into_columns(tmp_path: Path) -> None:
+    style, path = replace(SMALL, size=(58, 70)), tmp_path / "sheet.png"
+    contact_sheet([walk(), walk(2)], path, frames=3, labels=["one", "two"], style=style)
+    with Image.open(path) as sheet:
         width, height = sheet.size
-        assert width == 3 * 60
-        assert height > 2 * 70
+        assert (width, height) == (3 * 60, 2 * (22 + 70))
         cells = [sheet.crop((60 * i, 0, 60 * i + 60, height // 2)) for i in range(3)]
     # Each shows somebody: skin and clothes are darker than the floor and the sky.
     assert all((pixels(cell)[25:, 5:-5].max(-1) < 0.6).sum() > 20 for cell in cells)
     assert [file.name for file in tmp_path.iterdir()] == ["sheet.png"]
-
-
-def test_a_contact_sheet_wraps_into_columns(tmp_path: Path) -> None:
-    contact_sheet([walk()], tmp_path / "sheet.png", frames=5, columns=2, style=SMALL)
-    with Image.open(tmp_path / "sheet.png") as sheet:
+    contact_sheet([walk()], path, frames=5, columns=2, style=SMALL)
+    with Image.open(path) as sheet:
         assert sheet.size == (2 * 98, 22 + 3 * 98 - 2)
 
 
@@ -355,36 +338,18 @@ def test_an_mp4_has_the_frames_and_rate_of_its_motion(tmp_path: Path) -> None:
 
 def test_a_gif_plays_at_the_rate_asked_for_and_everything_goes_along(tmp_path: Path) -> None:
     path = np.column_stack((np.linspace(-1, 1, 4), np.zeros(4), np.full(4, 0.5)))
-    ground = tilted(0.0, 3.0, 6.0, 9.0)
-    stage = Stage((walk(),), ghost=walk(), objects=[Solid.sphere(0.2, path)], ground=ground)
+    objects, ground = [Solid.sphere(0.2, path)], tilted(0.0, 3.0, 6.0, 9.0)
+    stage = Stage((walk(),), ghost=walk(), objects=objects, ground=ground)
     video(stage, tmp_path / "walk.gif", style=Style(size=(48, 48)), fps=30.0)
     with Image.open(tmp_path / "walk.gif") as gif:
-        assert gif.n_frames == 10
-        durations = []
-        for i in range(10):
-            gif.seek(i)
-            durations.append(gif.info["duration"])
+        durations = [frame.info["duration"] for frame in ImageSequence.Iterator(gif)]
     # Ten frames at 30 frames a second last a third of a second, in whole hundredths.
-    assert sum(durations) == 330
-    assert set(durations) == {30, 40}
-
-
-def test_resampling_a_stage_keeps_its_places_at_the_old_times() -> None:
-    path = np.column_stack((np.linspace(-1, 1, 4), np.zeros(4), np.full(4, 0.5)))
-    stage = Stage((walk(),), objects=[Solid.sphere(0.2, path)], ground=tilted(0.0, 3.0, 6.0, 9.0))
+    assert (len(durations), sum(durations), set(durations)) == (10, 330, {30, 40})
     fine = stage.resampled(30.0)
     assert len(fine) == 10
     np.testing.assert_allclose(fine.objects[0].centre[::3], path)
-    for i in range(4):
-        assert np.allclose(fine.plane(3 * i).normal, stage.plane(i).normal)
-    assert np.linalg.norm(fine.ground.normal, axis=1) == pytest.approx(1.0)
-
-
-def test_without_pyav_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(ValueError, match=r"pip install 'dropsim\[video\]'"):
-        video(walk(), tmp_path / "walk.mp4")
-    assert list(tmp_path.iterdir()) == []
+    np.testing.assert_allclose(fine.ground.normal[::3], stage.ground.normal)
+    np.testing.assert_allclose(np.linalg.norm(fine.ground.normal, axis=1), 1.0)
 
 
 @pytest.mark.parametrize("name", ["walk.mp4", "walk.gif"])
@@ -403,30 +368,12 @@ def test_an_error_half_way_leaves_the_old_file_as_it_was(tmp_path: Path, name: s
     assert (tmp_path / name).read_text() == "old"
 
 
-def batch(motion: Motion) -> Motion:
-    return replace(motion, root=motion.root[None], q=motion.q[None], joints=motion.joints[None])
-
-
-def broken(motion: Motion) -> Motion:
-    joints = motion.joints.copy()
-    joints[2, 5] = math.nan
-    return replace(motion, joints=joints)
-
-
-@pytest.mark.parametrize(
-    ("motion", "message"), [(batch(walk()), "batch of shape"), (broken(walk()), "from frame 2 on")]
-)
-def test_what_cannot_be_drawn_is_refused(tmp_path: Path, motion: Motion, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        draw_frame(motion, 0, camera=BEHIND)
-    with pytest.raises(ValueError, match=message):
-        contact_sheet([motion], tmp_path / "sheet.png")
-    with pytest.raises(ValueError, match=message):
-        video(motion, tmp_path / "walk.gif")
-    assert list(tmp_path.iterdir()) == []
-
-
+BATCH, NAN = walk().map(lambda values: values[None]), walk()
+NAN = replace(NAN, joints=np.where(np.arange(4)[:, None, None] == 2, np.nan, NAN.joints))
 REFUSED = [
+    (lambda: draw_frame(BATCH, 0), "batch of shape"),
+    (lambda: contact_sheet([NAN], "sheet.png"), "from frame 2 on"),
+    (lambda: video(NAN, "walk.gif"), "from frame 2 on"),
     (lambda: Stage(()), "at least one motion"),
     (lambda: Stage((walk(),), objects=[Solid.sphere(0.1, np.zeros((3, 3)))]), "4 frames"),
     (lambda: Stage((walk(),), objects=[Solid.sphere(-0.1, np.zeros((4, 3)))]), "positive radius"),
@@ -455,6 +402,12 @@ def test_what_does_not_fit_together_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_pyav_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(ValueError, match=r"pip install 'dropsim\[video\]'"):
+        video(walk(), tmp_path / "walk.mp4")
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """A folder with a walk and a shorter one at another rate, and an empty folder `out`."""
@@ -467,7 +420,6 @@ def files(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "options", "size", "frames"),
     [
-        ("walk.mp4", ["--size", "64x48"], (64, 48), 4),
         ("walk.mp4", ["--size", "64x48", "--fps", "30", "--no-forces", "--caption", "hello"], (64, 48), 10),
         ("walk.gif", ["--size", "50x40"], (50, 40), 4),
         ("walk.png", ["--size", "50x41", "--at", "0.2"], (50, 41), 1),
@@ -489,46 +441,3 @@ def test_the_command_draws_people_and_a_ghost(
         with Image.open(written) as picture:
             assert (getattr(picture, "n_frames", 1), picture.size) == (frames, size)
     assert list(written.parent.iterdir()) == [written]
-
-
-@pytest.mark.parametrize(
-    ("args", "sentence"),
-    [
-        (["IN/walk.npz"], "give at least one motion to read"),
-        (["OUT/walk.mp4"], "give at least one motion to read"),
-        (["IN/walk.npz", "OUT/walk.avi"], "ends in .mp4, .gif or .png, not in '.avi'"),
-        (["IN/walk.npz", "IN/other.bvh"], "the last file is the one to write"),
-        (["IN/nobody.npz", "OUT/walk.mp4"], "nobody.npz: No such file"),
-        (["IN/walk.txt", "OUT/walk.mp4"], "a motion file ends in"),
-        (["IN/nan.npz", "OUT/walk.mp4"], "expected finite numbers"),
-        (["IN/walk.npz", "OUT/walk.mp4", "--ghost", "IN/nobody.bvh"], "nobody.bvh: No such file"),
-        (["IN/walk.npz", "IN/out"], "ends in .mp4, .gif or .png"),
-        (["IN/walk.npz", "IN/folder.mp4"], "is a folder"),
-        (["IN/walk.npz", "IN/walk.npz/walk.mp4"], "walk.npz"),
-        (["IN/walk.npz", "OUT/walk.mp4", "--contact-sheet"], "a contact sheet is a picture"),
-        (["IN/walk.npz", "OUT/walk.png", "--contact-sheet", "--frames", "0"], "at least one frame"),
-        (["IN/walk.npz", "OUT/walk.mp4", "--size", "huge"], "such as 1280x720"),
-        (["IN/walk.npz", "OUT/walk.mp4", "--size", "640"], "such as 1280x720"),
-        (["IN/walk.npz", "OUT/walk.mp4", "--size", "4x4"], "from 16 pixels"),
-        (["IN/walk.npz", "OUT/walk.mp4", "--size", "99999x99999"], "up to 3840 x 2160"),
-        (["IN/walk.npz", "OUT/walk.mp4", "--size", "65x48"], "an even width and height"),
-        (["IN/walk.npz", "OUT/walk.mp4", "--fps", "0"], "0 frames per second"),
-        (["IN/walk.npz", "OUT/walk.mp4", "--fps", "nan"], "nan frames per second"),
-        (["IN/walk.npz", "OUT/walk.mp4", "--at", "1"], "--at is for a single picture"),
-        (["IN/walk.npz", "OUT/walk.png", "--at", "77"], "from 0 to 0.30 s"),
-        (["IN/walk.npz", "OUT/walk.png", "--at", "nan"], "from 0 to 0.30 s"),
-    ],
-)
-def test_the_command_refuses_in_one_line(
-    files: Path, capsys: pytest.CaptureFixture[str], args: list[str], sentence: str
-) -> None:
-    with np.load(files / "walk.npz") as archive:
-        arrays = dict(archive)
-    arrays["trans"][2] = math.nan
-    np.savez(files / "nan.npz", **arrays)
-    (files / "folder.mp4").mkdir()
-    assert main(["render", *(arg.replace("IN/", f"{files}/").replace("OUT/", f"{files}/out/") for arg in args)]) == 2
-    error = capsys.readouterr().err
-    assert sentence in error
-    assert error.count("\n") == 1
-    assert list((files / "out").iterdir()) == []

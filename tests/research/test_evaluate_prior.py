@@ -25,23 +25,16 @@ from dropsim.research.evaluation.harness import Body
 from dropsim.research.evaluation.prior import (
     PriorEvaluation,
     evaluate_prior,
-    measure_activity,
     quality_of,
     refuse_same_people,
-    speed_biases,
 )
 
 SHAPE = CVAEShape(latent=4, decoder=(32,), prior=(32,), groups=4, kinematic=True)
 CLIP = stepping_clip(4.0)
 UP = np.array([0.0, 0.0, 1.0])
-SMALL = PriorEvaluation(rollouts=4, seconds=2.0, num_samples=4, one_step_frames=24)
-KEYS = {
-    "one_step_ratio_mode",
-    "one_step_ratio_best",
-    "human_share",
-    "skate_ratio_alone",
-    "penetration_mm",
-}
+SMALL = PriorEvaluation(rollouts=2, seconds=2.0, num_samples=3, one_step_frames=12)
+KEYS = {"one_step_ratio_mode", "one_step_ratio_best", "human_share", "skate_ratio_alone", "penetration_mm"}
+POSE = PosePrior.shipped()
 
 
 def tiny() -> CVAEPrior:
@@ -92,12 +85,6 @@ def clips() -> list[tuple[Clip, Motion]]:
     return [(Clip(f"0{i}_01", f"0{i}", name, len(m), held_out=True), m) for i, (name, m) in enumerate(motions)]
 
 
-def test_constant_velocity_is_as_good_as_constant_velocity():
-    numbers = evaluate_prior(made(Coasting), clips(), SMALL).numbers
-    assert numbers["one_step_ratio_mode"] == 1.0
-    assert numbers["one_step_ratio_best"] == 1.0
-
-
 def test_the_best_of_several_is_nearest_and_the_mode_first():
     # A person who rises by 3 mm a frame, and candidates 0, 2 and 4 mm above where they stay: errors 3, 1 and 1 mm.
     prior = made(Staying)
@@ -105,16 +92,6 @@ def test_the_best_of_several_is_nearest_and_the_mode_first():
     data = [(clips()[0][0], moving((0.0, 0.0, 0.09)))]
     step = evaluate_prior(prior, data, replace(SMALL, num_samples=3)).numbers["one_step"]
     assert step == pytest.approx({"mode_mm": 3.0, "best_mm": 1.0, "coasting_mm": 0.0}, abs=1e-9)
-
-
-def test_what_cannot_be_measured_is_null_in_json():
-    # Nobody moves: constant velocity is perfect and no ratio to it exists, nor to a skate of nothing.
-    data = [(clips()[3][0], moving((0.0, 0.0, 0.0)))]
-    numbers = evaluate_prior(made(Staying), data, SMALL).numbers
-    assert numbers["one_step_ratio_mode"] is None
-    assert numbers["skate_ratio_alone"] is None
-    assert numbers["rollouts"]["out_of_range_percent"] is None
-    json.dumps(numbers, allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -130,19 +107,15 @@ def test_what_cannot_be_measured_is_null_in_json():
     ],
 )
 def test_motions_are_what_they_are(velocity, spin, expected):
-    quality = quality_of([moving(velocity, spin=spin)], None)
+    quality = quality_of([moving(velocity, spin=spin)], POSE)
     assert {name: quality[name] for name in expected} == expected
 
 
-def test_quality_weighs_every_motion_alike():
-    quality = quality_of([moving((0.0, 0.0, 0.0), 2.0), moving((0.0, 1.0, 0.0), 6.0)], None)
+def test_motions_weigh_alike_and_poses_out_of_range_are_counted():
+    quality = quality_of([moving((0.0, 0.0, 0.0), 2.0), moving((0.0, 1.0, 0.0), 6.0)], POSE)
     assert quality["standing"] == quality["walking"] == 0.5
-
-
-def test_poses_out_of_range_are_counted():
-    pose = PosePrior.shipped()
     for limit, in_range in ((1e-9, 0.0), (1e9, 1.0)):
-        quality = quality_of([moving((0.0, 0.0, 0.0))], replace(pose, limit=limit))
+        quality = quality_of([moving((0.0, 0.0, 0.0))], replace(POSE, limit=limit))
         shares = [quality[name] for name in ("human_share", "human_in_range_share", "out_of_range_percent")]
         assert shares == [1.0, in_range, 100 * (1 - in_range)]
 
@@ -162,12 +135,6 @@ def test_weights_that_diverge_are_a_sentence():
     prior.network.output_scale[:] = math.inf
     with pytest.raises(ValueError, match="diverged"):
         evaluate_prior(prior, clips(), SMALL)
-
-
-@pytest.mark.parametrize("change", [{"rollouts": 1}, {"seconds": 1.0}, {"num_samples": 0}])
-def test_options_that_measure_nothing_are_refused(change):
-    with pytest.raises(ValueError, match="at least"):
-        replace(SMALL, **change)
 
 
 # --- The command. ---
@@ -191,7 +158,6 @@ def command(data: Path, *more: str) -> list[str]:
 
 
 def test_the_command_prints_and_writes(data, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     out, numbers, card = tmp_path / "figures", tmp_path / "quality.json", tmp_path / "card.md"
     card.write_text("# Card\n<!-- table: prior -->\nnot measured yet\n<!-- end -->\nthe rest\n")
     assert main(command(data, "--json", str(numbers), "--out", str(out), "--card", str(card))) == 0
@@ -200,9 +166,7 @@ def test_the_command_prints_and_writes(data, tmp_path, capsys):
     written = json.loads(numbers.read_text())
     assert written.keys() >= KEYS
     assert written["people"] == ["00", "01", "02"]
-    pictures = ["rollouts.png"]
-    assert sorted(p.name for p in out.iterdir() if p.suffix == ".png") == pictures
-    assert all(f"wrote {out / picture}" in printed for picture in pictures)
+    assert f"wrote {out / 'prior.md'}" in printed
     assert "| foot skate, median [m/s] |" in card.read_text()
     assert "not measured yet" not in card.read_text()
     card.write_text("# Card without a block\n")
@@ -227,69 +191,56 @@ def test_a_brake_shows_as_a_speed_bias():
     bias = {b["speeds"]: b for b in evaluate_prior(made(Staying), data, SMALL).numbers["speed_bias"]}
     assert bias["0.8-1.5"]["bias"] == pytest.approx(-1.2 * 30, rel=1e-6)
     assert bias["0.8-1.5"]["frames"] == SMALL.one_step_frames
+    # What cannot be measured is null in JSON.
     assert bias["2.2-3.2"]["bias"] is None
-    coasting = {b["speeds"]: b for b in evaluate_prior(made(Coasting), data, SMALL).numbers["speed_bias"]}
-    assert coasting["0.8-1.5"]["bias"] == pytest.approx(0.0, abs=1e-6)
+    coasting = evaluate_prior(made(Coasting), data, SMALL).numbers
+    assert coasting["one_step_ratio_mode"] == coasting["one_step_ratio_best"] == 1.0
+    bias = {b["speeds"]: b for b in coasting["speed_bias"]}
+    assert bias["0.8-1.5"]["bias"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_the_best_guess_has_no_speed_bias():
     # Speeds are random walks, so nobody can say more of the next frame than that the velocity stays. People who are
     # about to speed up must not be counted among the faster ones for it: sorted by the half second around a frame
-    # instead of the one before it, the best guess has a bias of -0.27 m/s^2 here, nine standard errors.
-    rng, data = np.random.default_rng(0), []
-    for _ in range(200):
-        motion = moving((0.0, 0.0, 0.0), seconds=1.5)
+    # instead of the one before it, the best guess has a bias of -0.27 m/s^2 here, seven standard errors.
+    rng, data, clip = np.random.default_rng(0), [], clips()[0][0]
+    motion = moving((0.0, 0.0, 0.0), seconds=1.5)
+    for _ in range(120):
         speed = 0.7 + np.cumsum(rng.normal(scale=0.05, size=len(motion)))
         root = motion.root + np.cumsum(speed)[:, None] / 30 * np.array([0.0, 1.0, 0.0])
-        data.append((clips()[0][0], Motion.from_rotations(motion.skeleton, 30.0, root, motion.q)))
+        data.append((clip, Motion.from_rotations(motion.skeleton, 30.0, root, motion.q)))
     report = evaluate_prior(made(Coasting), data, replace(SMALL, one_step_frames=10**6, num_samples=1))
     fast = {b["speeds"]: b for b in report.numbers["speed_bias"]}["0.8-1.5"]
-    assert fast["frames"] > 1000
+    assert fast["frames"] > 600
     assert abs(fast["bias"]) < 3 * fast["error"]
-
-
-def test_speed_biases_have_standard_errors():
-    (slow, *_) = speed_biases(np.array([0.3, 0.5, 0.7, 5.0]), np.array([1.0, 2.0, 3.0, 9.0]))
-    assert (slow["frames"], slow["bias"]) == (3, 2.0)
-    assert slow["error"] == pytest.approx(1 / 3**0.5)
 
 
 @pytest.mark.slow
 def test_people_in_the_simulator_are_measured_too():
     simulator = Body(SimulatorOptions(num_samples=2), prior="field").simulator()
-    activity = measure_activity(simulator, clips(), replace(SMALL, simulated=2))
-    for shares in activity.values():
-        assert sum(shares[name] for name in ("standing", "walking", "running")) == pytest.approx(1.0)
     report = evaluate_prior(tiny(), clips(), replace(SMALL, simulated=2), simulator=simulator)
-    assert report.numbers["activity"] == activity
+    for shares in report.numbers["activity"].values():
+        assert sum(shares[name] for name in ("standing", "walking", "running")) == pytest.approx(1.0)
     assert "in the simulator, walking" in report.text()
 
 
-def empty(folder: Path) -> Path:
-    folder.mkdir()
-    (folder / "index.json").write_text("[]")
-    return folder
-
-
 @pytest.mark.parametrize(
-    ("break_it", "sentence"),
+    ("option", "value", "sentence"),
     [
-        (lambda data, tmp: ["--data", str(tmp / "none")], "is not a data set"),
-        (lambda data, tmp: ["--data", str(empty(tmp / "empty"))], "holds no clips"),
-        (lambda data, tmp: ["--prior", str(data / "none.safetensors")], "is not there"),
-        (lambda data, tmp: ["--prior", str(data / "index.json")], "there is no prior"),
-        (lambda data, tmp: ["--rollouts", "0"], "take at least 2"),
-        (lambda data, tmp: ["--seconds", "nan"], "take at least 2"),
+        ("--data", "{tmp}/none", "is not a data set"),
+        ("--data", "{tmp}/empty", "holds no clips"),
+        ("--prior", "{data}/none.safetensors", "is not there"),
+        ("--prior", "{data}/index.json", "there is no prior"),
+        ("--prior", "{tmp}/pose.safetensors", "holds pose, not cvae"),
+        ("--rollouts", "1", "take at least 2"),
+        ("--seconds", "nan", "take at least 2"),
     ],
 )
-def test_a_mistake_is_one_sentence(data, tmp_path, capsys, break_it, sentence):
-    assert main([*command(data), *break_it(data, tmp_path)]) == 2
+def test_a_mistake_is_one_sentence(data, tmp_path, capsys, option, value, sentence):
+    POSE.save(tmp_path / "pose.safetensors")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "index.json").write_text("[]")
+    assert main([*command(data), option, value.format(tmp=tmp_path, data=data)]) == 2
     error = capsys.readouterr().err
     assert sentence in error
     assert "Traceback" not in error
-
-
-def test_weights_of_another_kind_are_named(data, tmp_path, capsys):
-    PosePrior.shipped().save(tmp_path / "pose.safetensors")
-    assert main([*command(data), "--prior", str(tmp_path / "pose.safetensors")]) == 2
-    assert "holds pose, not cvae" in capsys.readouterr().err

@@ -18,7 +18,6 @@ from dropsim.research.evaluation.scenarios import followed, run_scenario, turn_e
 from dropsim.research.evaluation.steering import (
     CROUCH,
     JUMP,
-    STYLES,
     SteeringProtocol,
     paces,
     recorded_paces,
@@ -47,7 +46,7 @@ def straight(speed: float, seconds: float = 6.0) -> Motion:
 def test_speed_is_net_displacement():
     found = paces(straight(1.2))
     np.testing.assert_allclose(found["speed"], 1.2)
-    assert (found["speed"].shape, found["skate"].shape) == ((1, 3), (1, 6))
+    assert (found["speed"].shape, found["style"].shape) == ((1, 3), (1, 6, 3))
     # Once around a circle within the window is no way made.
     turn = 2 * math.pi * np.arange(61) / 60
     assert paces(along(np.stack((np.cos(turn), np.sin(turn)), -1)))["speed"][0, 0] < 1e-9
@@ -57,11 +56,9 @@ def test_a_turn_is_judged_a_second_later():
     wanted = np.zeros((91, 2))
     wanted[:30], wanted[30:] = (0.0, 1.0), (-1.0, 0.0)
     # One turns at once, one not at all, one 30 degrees too far.
-    angles = np.radians([180.0, 90.0, 210.0])
-    for angle, error in zip(angles, (0.0, 90.0, 30.0), strict=True):
-        way = np.concatenate(
-            (np.zeros((30, 2)), np.arange(61)[:, None] / 30 * np.array([math.cos(angle), math.sin(angle)]))
-        )
+    for degrees, error in ((180, 0.0), (90, 90.0), (210, 30.0)):
+        to = np.array([math.cos(math.radians(degrees)), math.sin(math.radians(degrees))])
+        way = np.concatenate((np.zeros((30, 2)), np.arange(61)[:, None] / 30 * to))
         np.testing.assert_allclose(turn_errors(along(way), wanted), [[error]], atol=1e-6)
 
 
@@ -79,19 +76,19 @@ def test_heights_are_those_of_the_app():
     assert (CROUCH, JUMP, JUMPED) == (steering.CROUCHING, steering.JUMPING, session.JUMPED)
 
 
-def test_a_hand_that_lags_and_people_who_are_slow_are_seen():
+def test_a_hand_that_lags_is_seen():
     motion = straight(0.9, 10.0)
     way = ((0.0, 0.0, 1.0), (4.0, 0.0, 1.0001), (8.0, 0.0, 1.0))
     drag = Drag("right_wrist", ((0.0, 0.0, 0.0, 0.0), (10.0, 0.0, 10.0, 0.0)), relative=True)
     found = followed(motion, Scene((Person(),), (Follow(way, acceleration=1e6), drag)))
-    assert found["speed_ratio"][0] == pytest.approx(0.9, rel=1e-3)
+    assert found["turn_error_deg"][0] < 1
     # The target gains 0.1 m/s: on average over seconds 2 to 10, 0.6 m.
     assert found["hand_m"][0] == pytest.approx(0.6, abs=0.01)
 
 
 def test_recordings_of_the_same_speed_are_compared_with():
     slow, fast = straight(1.2, 20.0), straight(2.5, 20.0)
-    windows = [np.stack([paces(motion)[name] for name in STYLES], -1) for motion in (slow, fast)]
+    windows = [paces(motion)["style"] for motion in (slow, fast)]
     recorded = recorded_paces([m.map(lambda values: values[0]) for m in (slow, fast)])
     assert style_ratio("skate", windows[0], recorded, 1.2) == pytest.approx(1.0)
     # A foot that glides at 2.5 m/s skates 2.5 / 1.2 times as much as one at 1.2 m/s.
@@ -104,7 +101,7 @@ BODY = Body(SimulatorOptions(num_samples=2), prior="field")
 
 
 def test_walkers_go_on_and_turn_to_the_side_that_is_asked_for():
-    wants = ((0.0, 0.0, 1.2, math.nan), (2.0, -1.2, 0.0, math.nan))
+    wants = ((0, 0, 1.2), (2, -1.2, 0))
     found = roamed(BODY, (0, 1, 2, 3), start="walk", wants=wants, seconds=4.0)
     assert found["finished"].all()
     assert found["turn_errors"].shape == (4, 1)
@@ -120,17 +117,11 @@ def test_a_scenario_with_several_people_has_a_row_for_each():
 
 def test_the_command_writes_numbers(tmp_path, monkeypatch):
     tiny = {"people": 1, "seconds": 6.0, "seeds": 1, "scenarios": ("projectiles", "tilt")}
-    monkeypatch.setattr(SteeringProtocol, "quick", classmethod(lambda cls, **given: cls(**tiny, **given)))
+    monkeypatch.setattr(SteeringProtocol, "few", tiny)
     command = "evaluate steering --quick --prior field --samples 2 --workers 1 --out"
     assert main([*command.split(), str(tmp_path)]) == 0
     written = json.loads((tmp_path / "steering.json").read_text())
     names = {one["name"] for one in written["statistics"]}
-    assert {
-        "stand: fell undisturbed",
-        "turn of 90 degrees: error",
-        "jump: not done",
-        "stop: response",
-        "tilt: fell",
-    } <= names
-    assert {"projectiles: fell", "projectiles: hits", "walk 1.2 m/s: jerk"} <= names
+    assert {"stand: fell undisturbed", "turn of 90 degrees: error", "jump: not done", "stop: response"} <= names
+    assert {"tilt: fell", "projectiles: fell", "projectiles: hits", "walk 1.2 m/s: jerk"} <= names
     assert "self-overlap" in (tmp_path / "steering.md").read_text()

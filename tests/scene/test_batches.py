@@ -5,6 +5,7 @@ import pytest
 
 from dropsim.control.planner import Planner
 from dropsim.physics.energy import Energy, Target
+from dropsim.physics.shapes import TURN
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.scene import (
     Ball,
@@ -115,8 +116,8 @@ class NearFloor(Energy):
 
     def project(self, x, frame):
         low = x[:, 15:16].copy()
-        planes = np.broadcast_to(frame.solids.planes, (len(x), *frame.solids.planes.shape[1:]))
-        low[..., 2] = np.minimum(low[..., 2], planes[:, :1, 3] + 1.0)
+        shapes = np.broadcast_to(frame.solids.shapes, (len(x), *frame.solids.shapes.shape[1:]))
+        low[..., 2] = np.minimum(low[..., 2], shapes[:, :1, TURN] + 1.0)
         return Target(low)
 
 

@@ -301,8 +301,8 @@ def test_a_plan_is_followed_frame_by_frame_and_made_again_in_time(monkeypatch: p
 
     def watched(self: Simulator, state: State, inputs: StepInputs, rng: Streams) -> tuple[State, Report]:
         (stage,) = inputs.stages
-        assert stage.people.tolist() == [True]
-        followed.append(float(stage.frame.memory[0, 0, 0]))
+        assert stage.plan.people.tolist() == [True]
+        followed.append(float(stage.plan.frames.memory[0, stage.at, 0]))
         return step(self, state, inputs, rng)
 
     monkeypatch.setattr(Simulator, "step", watched)
@@ -402,16 +402,6 @@ def forces_of(push: Push, frame: int = 0, people: State | None = None) -> np.nda
     return push.act(None, context_of(standing((0.0, 0.0)) if people is None else people, frame))[1].forces
 
 
-@pytest.mark.parametrize(
-    ("direction", "joint", "other"), [("left", "left_hip", "right_hip"), ("front", "left_foot", "left_ankle")]
-)
-def test_directions_are_those_of_the_person(direction: str, joint: str, other: str):
-    np.testing.assert_allclose(heading(CLIP.q[0, 0]), np.eye(3), rtol=0, atol=1e-12)
-    way = (CLIP.joints[0, joint_index(joint)] - CLIP.joints[0, joint_index(other)])[:2]
-    force = np.array(Push.toward(direction, 100.0).force)[:2]
-    assert float(force @ way) > 0.9 * 100 * float(norm(way))
-
-
 WAYS = {"front": (0, 1), "left": (-1, 0), "back": (0, -1), "right": (1, 0), "0": (0, 1), "90": (-1, 0), "450": (-1, 0)}
 
 
@@ -442,21 +432,12 @@ def test_the_parts_of_a_body_share_the_force(part: str):
 def test_a_push_gives_the_same_momentum_wherever_it_starts(duration: float):
     # The sum of F h over its frames is F t, t in whole frames and at least one, on frames, between them and a rounding
     # error beside them.
-    starts = [(k + shift) * H for k in (0, 7, 63) for shift in (0.0, 0.3, 0.7, 1e-12)] + [
-        63 * H - 1e-12,
-        0.1 + 0.2,
-        2.1,
-    ]
+    starts = [(k + shift) * H for k in (0, 63) for shift in (0.0, 0.3, 0.7, 1e-12)]
+    starts += [63 * H - 1e-12, 0.1 + 0.2, 2.1]
     for start in starts:
         push = Push("pelvis", (100.0, 0.0, 0.0), start, duration)
         given = sum(float(f.sum() * H) for frame in range(90) if (f := forces_of(push, frame)) is not None)
         assert given == pytest.approx(100.0 * max(1, round(duration * 30)) * H)
-
-
-def test_the_papers_push():
-    # 15 frames at 30 Hz from frame 63 on.
-    push = Push.toward("left", 100.0, start=2.1, duration=0.5)
-    assert [frame for frame in range(120) if forces_of(push, frame) is not None] == list(range(63, 78))
 
 
 def test_a_push_moves_a_body_in_free_fall_by_its_momentum():
@@ -560,11 +541,14 @@ def test_a_ball_inside_somebody_is_refused():
         still_run([Obstacle((0.0, 0.0, 1.0))], 2)
 
 
-@pytest.mark.parametrize("angle", [0.0, 90.0, 200.0])
+@pytest.mark.parametrize(
+    "whence",
+    [{"angle": 0.0}, {"angle": 90.0}, {"angle": 200.0}, {"origin": (9.0, 9.0, 9.0)}, {"origin": (1.0, -1.7, 1.2)}],
+)
 @pytest.mark.parametrize("velocity", [(0.0, 0.0), (0.3, 1.4)])
-def test_a_throw_hits(angle: float, velocity: tuple[float, float]):
+def test_a_throw_hits(whence: dict[str, Any], velocity: tuple[float, float]):
     # At a person who stands, or goes on as it does: the joint is reached after distance / speed.
-    throw = Throw(angle=angle, start=0.0, speed=8.0, distance=4.0)
+    throw = Throw(start=0.0, speed=8.0, distance=4.0, **whence)
     people = standing((1.0, -2.0), velocity=velocity)
     memory, struck = throw.begin(context_of(people)), []
     for frame in range(20):
@@ -726,19 +710,6 @@ def test_roll_and_pitch_tilt_as_they_say():
     assert Ground().normal_at(3.0).tolist() == [0.0, 0.0, 1.0]
 
 
-def test_heights_are_on_the_plane():
-    pivots = np.array([[0.0, 0.0, 0.0], [1.0, 2.0, 0.0]])
-    plane = Ground(((0.0, 5.0, 7.0), (1.0, 5.0, 7.0))).plane(0.5, H, pivots)
-    place = np.array([[[0.3, 0.4], [1.0, 2.0]], [[-1.0, 0.5], [1.0, 2.0]]])
-    height = height_of(plane, place)
-    on_it = np.concatenate((place, height[..., None]), -1)
-    for i in range(2):
-        for j in range(2):
-            assert abs(float(on_it[i, j] @ plane.normal[i] - plane.offset[i])) < 1e-12
-    assert float(height[1, 1]) == pytest.approx(0.0, abs=1e-12)
-    assert not height_of(Plane.ground(), place[0]).any()
-
-
 def test_people_stay_on_a_ground_that_tilts():
     tilt = Ground(((0.1, 0.0, 0.0), (0.6, 0.0, 8.0), (1.1, 0.0, 8.0)))
     rollout = still_run([], 24, ground=tilt)
@@ -801,23 +772,6 @@ def test_a_ground_of_ones_own_pivot():
 
 
 # --- several people
-
-
-def test_two_people_do_not_go_through_each_other():
-    # Pushed at each other from 0.9 m: their spheres come to touch, and hardly deeper.
-    people = standing((0.0, 0.0), (0.9, 0.0))
-    pushes = [
-        Push("torso", (250.0, 0.0, 0.0), 0.0, 0.5, person=0),
-        Push("torso", (-250.0, 0.0, 0.0), 0.0, 0.5, person=1),
-    ]
-    rollout = still_run(pushes, 26, people, get_up=False)
-    a, b = (motion.joints for motion in rollout.motions)
-    gap = norm(a[:, :, None] - b[:, None]) - SKELETON.radii[:, None] - SKELETON.radii
-    assert gap.min() < 0.02  # they met
-    assert gap.min() > -0.03
-    # And were held up by it: alone, the first goes farther.
-    alone = still_run([pushes[0]], 26, standing((0.0, 0.0)), get_up=False).motions[0]
-    assert a[-1, 9, 0] < alone.joints[-1, 9, 0] - 0.02
 
 
 def test_two_people_in_one_place_are_refused():

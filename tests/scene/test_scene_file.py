@@ -11,9 +11,23 @@ import pytest
 from dropsim.motion.amass import write_amass
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.recording import ClipPrior
-from dropsim.scene import Ball, Dodge, Drag, Follow, Ground, Obstacle, Person, Pin, Push, Scene, StiffJoint, Throw, Trip
-from dropsim.scene.files import Setup, SimulatorOptions, changed, read_scene, write_scene
-from dropsim.scene.files.schema import ELEMENTS, MANY, SINGLE, TOP, keys_of, plain_type, short_keys
+from dropsim.scene import (
+    Ball,
+    Dodge,
+    Drag,
+    Follow,
+    Ground,
+    Obstacle,
+    Person,
+    Pin,
+    Push,
+    Scene,
+    StiffJoint,
+    Throw,
+    Trip,
+    files,
+)
+from dropsim.scene.files import MANY, SINGLE, TOP, Setup, SimulatorOptions, changed, keys_of, read_scene, write_scene
 from dropsim.scene.scenarios import SCENARIOS, scenario
 
 EVERYTHING = Setup(
@@ -65,9 +79,8 @@ def test_a_written_scene_explains_itself(tmp_path: Path):
     assert "start = 2.0  # [s]" in text
     assert 'direction = "left"' in text
     assert "newtons = 250.0  # [N]" in text
-    assert "seconds = 6.0  # How long to simulate [s]." in text
+    assert re.search(r"^seconds = 6.0  # .+ \[s\]\.$", text, re.MULTILINE)
     assert "force =" not in text
-    assert "num_iterations = 3  # Local and global steps a frame." in text
 
 
 def test_what_a_file_leaves_out_has_its_default(tmp_path: Path):
@@ -101,18 +114,18 @@ def test_the_schema_is_the_dataclasses():
     for cls in (*MANY.values(), *SINGLE.values()):
         assert set(keys_of(cls)) == {f.name for f in dataclasses.fields(cls) if f.init}
     assert set(TOP) == {"name", "description", "seconds", "seed", "clip", "handover", "prior", "body", "pose", "get_up"}
-    assert set(short_keys(Push)) == {"direction", "newtons"}
-    assert set(short_keys(Follow)) == {"speed", "every", "seconds"}
-    assert len(ELEMENTS) == 18
+    assert set(files.short_keys(Push)) == {"direction", "newtons"}
+    assert set(files.short_keys(Follow)) == {"speed", "every", "seconds"}
+    assert len(files.ELEMENTS) == 18
 
 
 def test_lengths_times_and_forces_have_units():
     # Whoever adds a field [m] gives it the type Metres: a file may then say "7 cm".
-    plain = {"weight", "friction", "leaf_damping", "threshold", "ridge", "scale", "bounce"}
+    plain = {"weight", "friction", "leaf_damping", "threshold", "scale", "bounce"}
     plain |= {"largest_load", "largest_bearing"}
     for cls in (*MANY.values(), *SINGLE.values(), Setup):
         for name, key in keys_of(cls).items():
-            kind, unit = plain_type(key.wanted)
+            kind, unit = files.plain_type(key.wanted)
             assert kind is not float or unit or name in plain or name.endswith("_weight"), f"{cls.__name__}.{name}"
 
 
@@ -235,7 +248,7 @@ BROKEN = {
     "a huge time": (f"seconds = 0x{'f' * 1900}", "seconds is a number [s] of at most 1e+12"),
     "a long header": (f"[{8 * LONG}]", "a scene has no 'aaaa"),
     "a wide header": (f'["a{" " * 800_000}b"]', "a scene has no 'a "),
-    "a dotted header": (f"[{'a.' * 400_000}a]", "a scene has no 'a'"),
+    "a dotted header": (f"[{'a.' * 400_000}a]", "is not TOML: nested too deeply"),
     "a long key": (f"\n[[push]]\n{LONG} = 1", "line 3: push has no field 'aaaa"),
     "a long text": (f"[[push]]\npart = '{LONG}'", "push part has 100000 characters: write at most 2000"),
     "many lines": ("name = '''" + "aaaa\n" * 20_000 + "'''", "write at most 2000"),

@@ -210,7 +210,7 @@ def standing(x=0.0, y=0.0, z=0.0):
 
 def footing_of(state, *elements):
     shapes = [shape for element in elements for shape in element.shapes(0.0, H)]
-    return Footing.found(state, solids((Plane.ground(), *shapes), state.x.shape[:-2]), None, H)
+    return Footing.under(state, solids((Plane.ground(), *shapes), state.x.shape[:-2]), None, H)
 
 
 def test_feet_find_their_own_ground():
@@ -297,7 +297,7 @@ def footing_with_a_swinging_foot(landing, *, seconds=0.2):
     around, known = solids((Plane.ground(), *shapes), ()), footing_of(state)
     x = float(state.x[7, 0])
     ahead = Landings(np.array([seconds, 0.0]), np.array([[x, landing], [0.0, 0.0]]))
-    return Footing.found(state, around, known, H, ahead)
+    return Footing.under(state, around, known, H, ahead)
 
 
 def test_a_foot_lands_on_a_tread_and_not_on_its_edge():

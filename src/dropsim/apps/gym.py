@@ -24,8 +24,8 @@ from dropsim.physics.step import Report, Simulator
 from dropsim.research.synthesis.distribution import distribution
 from dropsim.scene import BODY_PARTS, StepInputs, World, WorldState
 from dropsim.scene.element import height_of, joints_of
-from dropsim.scene.files.setup import MAX_SECONDS
 from dropsim.scene.rollout import seen
+from dropsim.scene.setup import MAX_SECONDS
 
 FARTHEST = 100.0
 """Observations are cut off at this value [m, m/s]."""

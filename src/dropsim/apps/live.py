@@ -254,7 +254,7 @@ class Listener:
         self._commands, self._say = commands, say
         self._left, self._filled = float(COMMANDS_PER_SECOND), time.monotonic()
         self._said = -math.inf
-        self.taken = self.dropped = 0
+        self.accepted = self.dropped = 0
         family, address = at.socket_address()
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
         try:
@@ -302,7 +302,7 @@ class Listener:
                 self._said = now
                 self._say(str(error))
             return
-        self.taken += self._commands.put(command)
+        self.accepted += self._commands.put(command)
 
 
 def messages_of(packet: bytes) -> list[tuple[str, list[object]]]:

@@ -1,23 +1,24 @@
-"""Files of a run: everybody's motion, a report, pictures; and the stage on which a run is drawn."""
+"""Files of a run or of the live app: everybody's motion, a report, pictures; and the stage on which a run is drawn."""
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from dropsim.apps.viewer.session import Recording
 from dropsim.body.skeleton import joint_index
-from dropsim.export.objects import write_objects
+from dropsim.export import write
+from dropsim.export.people import write_objects
 from dropsim.files.tables import markdown
-from dropsim.motion.amass import write_amass
-from dropsim.motion.bvh import write_bvh
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.physics.contact import Plane
-from dropsim.render import Stage, contact_sheet
+from dropsim.render import Stage, Style, contact_sheet, video
 from dropsim.research.evaluation.report import write_text
 from dropsim.scene import Drag, Rollout, Solid, above_ground
-from dropsim.scene.files import Setup
-from dropsim.scene.files.writing import scene_text
+from dropsim.scene.files import Setup, scene_text, write_scene
 
 SCENE_TITLE = "## The scene"
 """Title of the part of a report from which a run can be repeated."""
@@ -38,18 +39,11 @@ def has_scene(report: Path, setup: Setup) -> bool:
 
 def write_rollout(setup: Setup, rollout: Rollout, out: Path, stem: str, *, picture: bool) -> tuple[str, list[str]]:
     """Write everybody's motion, the report and the pictures; return the report and the names of the files."""
-    written = list[str]()
-    for i, motion in enumerate(rollout.motions):
-        name = stem if len(rollout.motions) == 1 else f"{stem}_{i}"
-        write_amass(replace(motion, name=name), out / f"{name}.npz", seed=setup.seed)
-        write_bvh(replace(motion, name=name), out / f"{name}.bvh")
-        written += [f"{name}.npz", f"{name}.bvh"]
     # No picture or objects of another run stay next to this one's files.
     for name in (f"{stem}_objects.npz", f"{stem}.png"):
         (out / name).unlink(missing_ok=True)
-    if rollout.solids:
-        write_objects(rollout.objects, out / f"{stem}_objects.npz", rollout.motions[0].fps)
-        written.append(f"{stem}_objects.npz")
+    paths = [path for kind in ("npz", "bvh") for path in _write_each(rollout, out, stem, kind, setup.seed)]
+    written = [path.name for path in paths]
     text = report_of(stem, setup.description, rollout)
     write_text(out / f"{stem}.md", f"{text}\n{_scene_block(setup)}")
     written.append(f"{stem}.md")
@@ -104,3 +98,46 @@ def _about(motion: Motion, ground: Plane, who: str) -> str:
     text = f"{who} {fell} and is {up} at the end.\n\n{markdown(rows)}\n"
     events = ", ".join(f"{event.start:g} s {event.name}" for event in motion.events)
     return f"{text}\nWhat happened: {events}.\n" if events else text
+
+
+KINDS = ("bvh", "glb", "npz", "mp4", "toml")
+"""File formats that can be saved."""
+
+
+def files_of(recording: Recording, kind: str, **film: Any) -> list[tuple[str, bytes]]:  # noqa: ANN401, as video has them
+    """Return names and contents: one file for everybody, or one per person if the format holds only one.
+
+    `film` are options of `dropsim.render.video`: the camera, and what is told of the progress.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"there are no {kind!r} files to save: use one of {', '.join(KINDS)}")
+    motions, seed, name = recording.motions, recording.setup.seed, recording.setup.name
+    if len(motions[0]) < 2:
+        raise ValueError("there is nothing to save yet: let it run for a moment")
+    with tempfile.TemporaryDirectory(prefix="dropsim-") as folder:
+        path = Path(folder) / f"{name}.{kind}"
+        paths = [path]
+        if kind == "mp4":
+            people = [replace(motion, name=f"person {i}") for i, motion in enumerate(motions, start=1)]
+            stage = Stage(people, recording.ghost, recording.objects, recording.ground)
+            video(stage, path, style=Style(size=(848, 480)), **film)
+        elif kind == "toml":
+            write_scene(recording.setup, path)
+        elif kind == "glb":
+            write(motions, path, ground=recording.ground, seed=seed, objects=recording.objects)
+        else:
+            paths = _write_each(recording, path.parent, name, kind, seed)
+        return [(one.name, one.read_bytes()) for one in paths]
+
+
+def _write_each(rollout: Rollout, folder: Path, stem: str, kind: str, seed: int) -> list[Path]:
+    """Write a file for each person, numbered if there are several, and with npz the objects; return the files."""
+    paths = list[Path]()
+    for i, motion in enumerate(rollout.motions):
+        name = stem if len(rollout.motions) == 1 else f"{stem}_{i}"
+        paths.append(folder / f"{name}.{kind}")
+        write(replace(motion, name=name), paths[-1], seed=seed)
+    if kind == "npz" and rollout.solids:
+        paths.append(folder / f"{stem}_objects.npz")
+        write_objects(rollout.objects, paths[-1], rollout.motions[0].fps)
+    return paths

@@ -89,7 +89,7 @@ def closest(p: Array, q: Array, r: Array, s: Array) -> tuple[float, float]:
 def overlap(x: Array, radii: Array, pair: int) -> tuple[float, float, float, float, float, float]:
     """Return how deep the capsules of a pair are in each other [m], negative if they are apart, and where.
 
-    That is the nearest points of their axes, as shares of the ways, and the unit vector from the second to the first.
+    "Where" is the nearest points of their axes, as shares of the ways, and the unit vector from the second to the first.
     """
     one, other = PAIRS[pair, 0], PAIRS[pair, 1]
     a, b, c, d = CAPSULES[one, 0], CAPSULES[one, 1], CAPSULES[other, 0], CAPSULES[other, 1]

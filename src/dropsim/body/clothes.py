@@ -1,4 +1,4 @@
-"""Clothes: colours, the ends of shirt, trousers, skin and hair on the body, and its pieces between those lines."""
+"""Clothes: the pieces of the body, which are hair, skin, shirt and trousers, and their colours."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from dropsim.body.mesh import Body, shipped_arrays
 from dropsim.body.rotations import normalize
-from dropsim.body.skeleton import JOINTS, NUM_JOINTS, Skeleton
+from dropsim.body.skeleton import NUM_JOINTS
 
 Color = tuple[float, float, float]
 TROUSERS, SKIN, HAIR = (0.33, 0.35, 0.42), (0.92, 0.72, 0.59), (0.27, 0.19, 0.15)
@@ -22,19 +22,6 @@ SHIRTS: tuple[Color, ...] = (
 """Colours, one for each person; after the last they begin again."""
 JOINTS_A_VERTEX = 4
 """Number of joints by which browsers and engines move a vertex."""
-
-
-def outfit(skeleton: Skeleton, shirt: Color, *, plain: bool = False) -> Float[np.ndarray, "18"]:
-    """Return the colours of shirt, trousers, skin and hair, and their ends; a plain outfit has the shirt's colour only.
-
-    The ends are the heights of ankles, waist, neck and hairline in the rest pose, the ends of the sleeves, and the
-    head's middle from front to back [m].
-    """
-    colors = [shirt] * 4 if plain else [shirt, TROUSERS, SKIN, HAIR]
-    rest = dict(zip(JOINTS, skeleton.rest.tolist(), strict=True))
-    heights = rest["left_ankle"][1] + 0.05, rest["spine1"][1], rest["neck"][1], rest["head"][1] + 0.055
-    sleeve = 0.45 * rest["left_shoulder"][0] + 0.55 * rest["left_elbow"][0]
-    return np.concatenate((*colors, heights, (sleeve, rest["head"][2])))
 
 
 @dataclass(frozen=True, eq=False)

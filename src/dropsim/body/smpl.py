@@ -36,23 +36,20 @@ def read_rest_joints(path: str | Path, betas: Float[np.ndarray, "k"] | None = No
             regressor, template, *shapes = _read_pickle(path, names)
         case _:
             raise ValueError(f"{path}: an SMPL model file ends in .npz or .pkl")
-    if template.ndim != 2 or template.shape[1] != 3 or not 0 < len(template) <= MAX_VERTICES:
-        raise ValueError(f"{path}: 'v_template' has shape {template.shape}: expected (vertices, 3)")
+    if template.size > 3 * MAX_VERTICES:
+        raise ValueError(f"{path}: 'v_template' has shape {template.shape}: expected {MAX_VERTICES} vertices at most")
+    template = real_numbers(path, "v_template", template, (None, 3), limit=1e3)
     if regressor.ndim != 2 or len(regressor) < NUM_JOINTS or regressor.shape[1] != len(template):
         expected = f"({NUM_JOINTS} joints or more, {len(template)} vertices)"
         raise ValueError(f"{path}: 'J_regressor' has shape {regressor.shape}: expected {expected}")
     weights = real_numbers(path, "J_regressor", regressor[:NUM_JOINTS], limit=1e3)
-    joints = weights @ real_numbers(path, "v_template", template, limit=1e3)
-    if betas is not None:
-        directions = shapes[0]
-        if directions.ndim != 3 or directions.shape[:2] != template.shape:
-            expected = f"({len(template)}, 3, directions)"
-            raise ValueError(f"{path}: 'shapedirs' has shape {directions.shape}: expected {expected}")
+    joints = weights @ template
+    if betas is not None and len(betas):
         if not (np.isfinite(betas).all() and np.abs(betas).max(initial=0) < 100):
             raise ValueError("betas should be finite and below 100: they count standard deviations")
-        num = min(len(betas), directions.shape[2])
-        directions = real_numbers(path, "shapedirs", directions[..., :num], limit=1e3)
-        joints = joints + np.einsum("jv,vck,k->jc", weights, directions, betas[:num], optimize=True)
+        directions = np.atleast_1d(shapes[0])[..., : len(betas)]
+        directions = real_numbers(path, "shapedirs", directions, (len(template), 3, None), limit=1e3)
+        joints = joints + np.einsum("jv,vck,k->jc", weights, directions, betas[: directions.shape[2]], optimize=True)
     pelvis, left_hip, right_hip, head = joints[[0, 1, 2, 15]]
     if not (0.3 < head[1] - pelvis[1] < 1.5 and 0.02 < left_hip[0] - right_hip[0] < 0.5):
         expected = "metres, y up, the left side along +x and SMPL's joint order"

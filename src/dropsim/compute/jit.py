@@ -87,8 +87,10 @@ kernel = functools.partial(_compiled, fastmath=False)
 """Compiles a function for one core, with every operation in the order written."""
 inlined_kernel = functools.partial(_compiled, fastmath=False, forceinline=True)
 """Compiles a function into its callers: to hand over ten arrays takes longer than a little arithmetic on them."""
+contracted_kernel = functools.partial(_compiled, fastmath={"contract"})
+"""Compiles a function whose products and sums may be fused, in the order written: the same numbers in any batch."""
 fast_kernel = functools.partial(_compiled, fastmath=_REORDERED)
-"""Compiles a function whose sums may be reordered, as in a matrix product, in an order that no batch changes."""
+"""Compiles a function whose sums may be reordered, in an order that no batch changes."""
 inlined_fast_kernel = functools.partial(_compiled, fastmath=_REORDERED, forceinline=True)
 """Compiles a function whose sums may be reordered into its callers."""
 

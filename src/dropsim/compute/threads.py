@@ -1,8 +1,8 @@
 """Number of threads of BLAS.
 
-A step needs no BLAS: its kernels run on one thread. What does (benchmarks, evaluation, data sets, pictures) runs on one
-too, whatever OMP_NUM_THREADS says, or on as many as DROPSIM_THREADS says: threads that wait for each other on busy
-cores can be a thousand times slower.
+A step needs no BLAS: its kernels run on one thread. Benchmarks, evaluation, data sets and pictures need it, on one thread
+too, whatever OMP_NUM_THREADS says, or on as many as DROPSIM_THREADS says: threads that wait for each other on busy cores
+can be a thousand times slower.
 """
 
 import functools

@@ -14,9 +14,10 @@ from jaxtyping import Float
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import kernel
 from dropsim.physics.contact import GRIP_GAP, Solids, is_beyond, of_person, ray
-from dropsim.physics.shapes import BALL, SEEN, Triangles, shape_distance, to_local
+from dropsim.physics.shapes import BALL, CENTRE, PLANE, SEEN, SIZES, TURN, Triangles, shape_distance
 from dropsim.physics.step import Stage
 from dropsim.physics.vectors import dot, minus, over, plus, row, size, write
+from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Candidates, Landings, State
 
 Array = Any
@@ -26,53 +27,55 @@ LEGS = np.array([(1, 4, 7, 10), (2, 5, 8, 11)])
 STEP = 0.4
 """Highest step that people take [m]: what is higher is a wall."""
 DEEP = 20.0
-"""How far down ground is looked for [m]."""
+"""Depth to which people look for ground [m]."""
 FAR = 1e8
-"""What is deeper than this is not there [m]."""
+"""Depth below which shapes are placeholders [m]."""
 SIGHT = np.array([0.08, 0.16, 0.24, 0.32])
 LIFT = np.array([1.0, 0.8, 0.5, 0.2])
 """Times ahead at which a swinging foot sees the ground that it goes over [s], and how much of a rise it makes up for by
 then."""
 FLOOR_HALF_LIFE, FOOT_HALF_LIFE = 0.12, 0.05
-"""In which the floor of the body, and that of a foot, follow an edge in the ground [s]; slopes are followed at once."""
+"""Half-lives with which the floor of the body, and that of a foot, follow an edge in the ground [s]; slopes are
+followed at once."""
 EARLY = 2.0
-"""A foot that has to rise is there sooner than it lands: a share of (1 - t)^2 of the rise is left when a share t of the
-way is over."""
+"""Power by which a foot rises to a higher landing place: (1 - t)^2 of the rise is left after a share t of the way."""
 SOLE = np.array([-0.03, 0.0, 0.13, 0.19])
-"""Where a foot has to be on one level, from the ankle to the tip of the toes; the heel may stick out [m]."""
+"""Points of a foot that have to be on one level, from the ankle to the tip of the toes; the heel may stick out [m]."""
 EVEN = 0.02
-"""What differs less is level [m]."""
+"""Difference in height up to which ground is level [m]."""
 LANDING, CLEARANCE = 0.12, 0.03
-"""Until this long before it lands [s], a foot that goes up a step is higher by this than elsewhere [m]."""
+"""Time before landing until which a foot that goes up a step has extra height [s], and that height [m]."""
 TIP = 0.03
-"""Of the toes, beyond their joint [m]."""
+"""Length of the toes beyond their joint [m]."""
 TRY, NUM_TRIES = 0.02, 12
-"""By how much more or less than the prior proposes feet are put down, to be on one level: in steps of [m], and how
-many."""
+"""Spacing [m] and number of the places before and behind the proposed one at which a foot tries to stand level."""
 RISE, CLIMB = 0.2, 2.0
-"""A higher step is taken only if a lower one is out of reach [m]; a metre more of it counts like so many of a shorter
-or longer step."""
+"""Height from which a tread is taken only if a lower one is out of reach [m], and the metres of a shorter or longer step
+that a metre more of height is worth."""
 UPRIGHT, LOW = 0.65, 0.45
-"""Heights of the pelvis between which feet cease to be put onto the ground one by one [m]: people who lie have no use
-for it."""
+"""Heights of the pelvis between which feet are put onto the ground one by one more and more [m]: not for people who
+lie."""
 REACH = 0.998
-"""Of a leg's length that is used at most."""
+"""Largest share of a leg's length that is used."""
 BRAKE = 1.5
-"""How people slow down before a wall [m/s^2]."""
+"""Deceleration of people before a wall [m/s^2]."""
 NOTICE = 0.6
 """Time from the first touch of something that is not seen until people step over it [s]: with the next step."""
 REACTION = 0.5
-"""Between the decision to stop and its beginning [s]: about a step of somebody who walks."""
+"""Time between the decision to stop and its beginning [s]: about a step of somebody who walks."""
 ROOM = 0.45
-"""From the pelvis to a wall at which people stop [m]."""
+"""Distance of the pelvis from a wall at which people stop [m]."""
 NEAR = 0.05
-"""How far before the face of something the ground is looked up [m]."""
+"""Distance before the face of something at which its ground is looked up [m]."""
 CLIMBING, STRETCH = 0.3, 1.0
-"""How fast people rise on stairs [m/s]: 1.6 steps of 17 cm a second and a little more; and the way ahead that they look
-at for it [m]."""
+"""Speed at which people rise on stairs [m/s], 1.6 steps of 17 cm a second and a little more, and the way ahead that
+they look at for it [m]."""
 CROUCHING, ERECT = 0.8, 0.96
 """Speed at which people lower and raise their bodies to crouch [m/s], and the share of its height in the rest pose at
 which people who stand and walk carry the pelvis."""
+DEEPEST, STRIDE = 0.56, 0.2
+"""Share of its height in the rest pose at which people who crouch carry the pelvis at least, and by how much higher they
+have it for each m/s of speed [s]: the knee of the leg behind would hit the floor."""
 LOOK = (0.5, 1.1)
 """Heights above the floor at which people see walls [m]."""
 
@@ -120,10 +123,10 @@ class Footing(NamedTuple):
         return Footing(*(flat(np.asarray(values), np.ndim(values) - dims) for values in self))
 
     @classmethod
-    def found(
+    def under(
         cls, state: State, solids: Solids, before: "Footing | None", h: float, landings: Landings | None = None
     ) -> "Footing":
-        """Look for the ground with rays; edges are followed over some frames, from the footing before."""
+        """Look for the ground under people with rays; edges are followed over some frames, from the footing before."""
         batch = state.x.shape[:-2]
         if landings is None:
             landings = Landings(np.full((*batch, 2), np.nan), np.full((*batch, 2, 2), np.nan))
@@ -134,14 +137,13 @@ class Footing(NamedTuple):
 
 
 def crouch(
-    depth: Float[np.ndarray, "*b"] | None, height: Float[np.ndarray, "*b"], standing: float, h: float
+    depth: Float[np.ndarray, "*b"] | None, intent: Intent, standing: float, h: float
 ) -> Float[np.ndarray, "*b"] | None:
-    """Return how far people have lowered their bodies a step later [m], for wanted heights of the pelvis or NaN.
-
-    None if nobody has.
-    """
-    before = np.zeros(height.shape) if depth is None else depth
-    goal = np.maximum(ERECT * standing - np.where(np.isnan(height), standing, height), 0.0)
+    """Return how far people have lowered their bodies a step later [m], for what they want; None if nobody has."""
+    before = np.zeros(intent.height.shape) if depth is None else depth
+    least = DEEPEST * standing + STRIDE * np.nan_to_num(np.linalg.norm(intent.velocity, axis=-1))
+    height = np.where(np.isnan(intent.height), standing, np.maximum(intent.height, least))
+    goal = np.maximum(ERECT * standing - height, 0.0)
     after = before + np.clip(goal - before, -CROUCHING * h, CROUCHING * h)
     return after if after.any() or before.any() else None
 
@@ -168,7 +170,7 @@ def _notice(x: Array, radii: Array, mesh: Triangles, share: float, shapes: Array
             for j in range(0 if touched else x.shape[1]):
                 p, reach = row(x[i], j), radii[j] + GRIP_GAP
                 if not touched and not is_beyond(p, reach, shape):
-                    touched = shape_distance(to_local(p, shape), shape, mesh, reach)[0] < reach
+                    touched = shape_distance(p, shape, mesh, reach)[0] < reach
             shape[SEEN] = min(shape[SEEN] + share, 1.0) if touched else 0.0
 
 
@@ -261,7 +263,7 @@ def _foothold(x: float, y: float, ux: float, uy: float, level: float, top: float
     Of two treads the one is taken that is nearer to `level`, the ground of the other foot. If none is near, the foot
     lands where it would, on the highest ground under it.
     """
-    least, best, found = math.inf, 0.0, -math.inf
+    least, best, there = math.inf, 0.0, -math.inf
     for k in range(2 * NUM_TRIES + 1):
         more = TRY * ((k + 1) // 2) * (-1.0 if k % 2 == 1 else 1.0)
         if abs(more) >= least:
@@ -276,25 +278,23 @@ def _foothold(x: float, y: float, ux: float, uy: float, level: float, top: float
             other = _ground(px + SOLE[e] * ux, py + SOLE[e] * uy, top, here)[0] - SOLE[e] * (gx * ux + gy * uy)
             even = even and abs(other - height) < EVEN
         if even:
-            least, best, found = cost, more, height
+            least, best, there = cost, more, height
     for e in range(len(SOLE) if least == math.inf else 0):
-        found = max(found, _ground(x + SOLE[e] * ux, y + SOLE[e] * uy, top, here)[0])
-    return best, found
+        there = max(there, _ground(x + SOLE[e] * ux, y + SOLE[e] * uy, top, here)[0])
+    return best, there
 
 
 @kernel
 def _is_level(here: Solids) -> bool:
-    """Tell whether the ground is the floor z = 0 and nothing else; what a batch is filled up with is far below."""
-    for k in range(len(here.planes)):
-        if here.planes[k, 3] > -FAR and (here.planes[k, 2] != 1.0 or here.planes[k, 3] != 0.0):
-            return False
-    return not _has_solids(here)
+    """Tell whether the ground is the floor z = 0 and nothing else."""
+    planes = here.shapes[here.shapes[:, 0] == PLANE]
+    return not _has_solids(here) and not ((planes[:, SIZES + 2] != 1.0) | (planes[:, TURN] != 0.0)).any()
 
 
 @kernel
 def _has_solids(here: Solids) -> bool:
-    """Tell whether there are shapes that can be ground or walls, so other ones than balls."""
-    return ((here.shapes[:, 0] != BALL) & (here.shapes[:, 6] > -FAR)).any()
+    """Tell whether there are shapes that can be ground or walls; what a batch is filled up with is far below."""
+    return bool(((here.shapes[:, 0] < BALL) & (here.shapes[:, CENTRE + 2] > -FAR)).any())
 
 
 @kernel
@@ -330,7 +330,7 @@ class FootingStage(Stage):
         f, x = self.footing, np.array(candidates.x)
         at_end = f._replace(floor=f.floor + self.h * f.rate, feet=f.feet + self.h * f.lifts)
         _raise(flat(x, 3), at_end.flat(), flat(self.state.x, 2))
-        return candidates.with_joints(x)
+        return replace(candidates, x=x)
 
 
 @kernel
@@ -450,9 +450,8 @@ def _keep_from_walls(x: Array, v: Array, floor: Array, solids: Solids, wanted: A
                 continue
             toward = -(wx * nx + wy * ny) / steep
             nearing = max(-(v[i, 0, 0] * nx + v[i, 0, 1] * ny) / steep, 0.0)
-            gap = (
-                share * sight * toward / speed - ROOM - REACTION * nearing
-            )  # along the normal, when they begin to stop
+            # The gap along the normal, when they begin to stop.
+            gap = share * sight * toward / speed - ROOM - REACTION * nearing
             allowed = math.sqrt(2 * BRAKE * max(gap, 0.0))
             if toward > allowed:
                 wx, wy = wx + (toward - allowed) * nx / steep, wy + (toward - allowed) * ny / steep

@@ -49,7 +49,7 @@ class LeanStage(Stage):
 
     def change(self, candidates: Candidates) -> Candidates:
         turn = exp(-self.lean[..., None] * self.facing)[..., None, :, :]
-        return candidates.turned(self._joints(candidates.x, turn), lambda q: self._rotations(q, turn))
+        return replace(candidates, x=self._joints(candidates.x, turn), q=self._rotations(candidates.q, turn))
 
     def _joints(self, x: np.ndarray, turn: Float[np.ndarray, "*b 3 3"]) -> np.ndarray:
         """Turn the joints above the waist."""

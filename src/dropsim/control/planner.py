@@ -49,11 +49,8 @@ class Planner:
             many = State(chosen.x, v, chosen.q, prior.commit(chosen, chosen.x, chosen.q))
         costs = cost(np.stack([f.x for f in frames], 2))
         best, rows = np.nan_to_num(costs, nan=np.inf).argmin(1), np.arange(n)
-
-        def keep(parts: list[np.ndarray]) -> np.ndarray:
-            return np.stack([part[rows, best] for part in parts[: self.every]], 1)
-
-        return Candidates(keep([f.x for f in frames]), keep([f.q for f in frames]), keep([f.memory for f in frames]))
+        chosen = [(f.x[rows, best], f.q[rows, best], f.memory[rows, best]) for f in frames[: self.every]]
+        return Candidates(*(np.stack(parts, 1) for parts in zip(*chosen, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,22 +98,20 @@ class Plan:
     since: int
     """Frame at which it was made."""
 
-    def stage(self, frame: int) -> "ReplaceStage":
+    def stage(self, frame: int) -> "PlanStage":
         """Return the change of the proposals at a frame."""
-        at, f = slice(frame - self.since, frame - self.since + 1), self.frames
-        return ReplaceStage(Candidates(f.x[..., at, :, :], f.q[..., at, :, :, :], f.memory[..., at, :]), self.people)
+        return PlanStage(self, frame - self.since)
 
 
 @dataclass(frozen=True, eq=False)
-class ReplaceStage(Stage):
-    """Let some people follow given frames."""
+class PlanStage(Stage):
+    """Lead people along a frame of their plan."""
 
-    frame: Candidates
-    """One for each person."""
-    people: Bool[np.ndarray, "*b"]
+    plan: Plan
+    at: int
 
     def change(self, candidates: Candidates) -> Candidates:
-        return candidates.led_by(self.frame.pick(0), self.people)
+        return candidates.led_by(self.plan.frames.pick(self.at), self.plan.people)
 
 
 def make_plan(planner: Planner, prior: Prior, people: State, intent: Intent, frame: int, rng: Streams) -> Plan | None:
@@ -126,11 +121,11 @@ def make_plan(planner: Planner, prior: Prior, people: State, intent: Intent, fra
     if not len(index):
         return None
     cost = IntentCost(intent.pick(index), prior.skeleton, prior.fps)
-    found = planner.plan(prior, people.flat()[index], cost, rng.pick(index.tolist()))
+    best = planner.plan(prior, people.flat()[index], cost, rng.pick(index.tolist()))
 
     def spread(values: np.ndarray) -> np.ndarray:
         whole = np.zeros((wanted.size, *values.shape[1:]))
         whole[index] = values
         return whole.reshape(*batch, *values.shape[1:])
 
-    return Plan(Candidates(spread(found.x), spread(found.q), spread(found.memory)), wanted, frame)
+    return Plan(Candidates(spread(best.x), spread(best.q), spread(best.memory)), wanted, frame)

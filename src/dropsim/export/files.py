@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from dropsim.body.mesh import Body
 from dropsim.export.csv import write_csv
 from dropsim.export.glb import write_glb
 from dropsim.export.html import write_html
-from dropsim.export.people import Exported, single
+from dropsim.export.stage import Stage
 from dropsim.export.usd import write_usd
+from dropsim.files.atomic import errors_of
 from dropsim.motion.amass import write_amass
 from dropsim.motion.bvh import write_bvh
 from dropsim.motion.motion import Motion
@@ -57,15 +60,22 @@ def write(
     other formats' are fixed.
     """
     path, ending = Path(path), export_ending(path)
+    people, lone = (motions,) if isinstance(motions, Motion) else tuple(motions), ending in (".bvh", ".npz", ".csv")
+    with errors_of(path):
+        if ending != ".bvh" and not (up is None and unit is None):
+            raise ValueError("only a BVH file's axes and unit can be chosen: leave out up and unit")
+        stage = Stage(
+            people, objects=() if lone else objects, ground=Plane.ground() if lone or ground is None else ground
+        )
+        if lone and len(people) > 1:
+            raise ValueError(f"a {ending} file holds one person, not {len(people)}: write them one by one")
+        for solid in stage.objects:
+            lasting = solid.at_all_times()
+            if not (solid.there.any() and np.isfinite(lasting.centre).all() and np.isfinite(lasting.rotation).all()):
+                raise ValueError(f"the {solid.name} has places that are not finite, so nothing was written")
     if ending == ".bvh":
-        write_bvh(single(motions, path), path, up="y" if up is None else up, unit=1.0 if unit is None else unit)
-        return
-    if up is not None or unit is not None:
-        raise ValueError(f"{path}: only a BVH file's axes and unit can be chosen: leave out up and unit")
-    if ending == ".npz":
-        write_amass(single(motions, path), path, seed=seed)
-    elif ending == ".csv":
-        write_csv(single(motions, path), path, seed=seed)
+        write_bvh(stage.people[0], path, up="y" if up is None else up, unit=1.0 if unit is None else unit)
+    elif lone:
+        (write_amass if ending == ".npz" else write_csv)(stage.people[0], path, seed=seed)
     else:
-        writer = {".html": write_html, ".glb": write_glb}.get(ending, write_usd)
-        writer(Exported.of(motions, path, ground=ground, objects=objects, body=body, seed=seed), path)
+        {".html": write_html, ".glb": write_glb}.get(ending, write_usd)(stage, path, body=body, seed=seed)

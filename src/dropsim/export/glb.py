@@ -8,8 +8,19 @@ from typing import Any
 import numpy as np
 
 from dropsim.body.clothes import Color
+from dropsim.body.mesh import Body
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, PARENTS
-from dropsim.export.people import R_ZUP_YUP, Exported, Rig, facts, linear_color, object_color, quaternions_xyzw
+from dropsim.export.people import (
+    R_ZUP_YUP,
+    Rig,
+    facts,
+    linear_color,
+    named_objects,
+    named_people,
+    object_color,
+    quaternions_xyzw,
+)
+from dropsim.export.stage import Stage
 from dropsim.files.atomic import atomic_path
 from dropsim.files.gltf import Glb
 from dropsim.motion.motion import Motion
@@ -24,7 +35,7 @@ Curve = tuple[int, str, np.ndarray, str]
 """Node, property, value at every frame, and interpolation."""
 
 
-def write_glb(exported: Exported, path: Path) -> None:
+def write_glb(stage: Stage, path: Path, *, body: Body | None, seed: int | None) -> None:
     """Write people as skinned meshes with 22 joints each, y up and in metres, and objects as meshes, in one animation.
 
     Above each pelvis a node turns our z-up world into glTF's; below it the numbers are ours. Without the animation the
@@ -32,10 +43,10 @@ def write_glb(exported: Exported, path: Path) -> None:
     the bones are written as their rotations have them. `extras` of that node hold the rate, the events and the seed.
     """
     file = _File()
-    for name, motion, rig in exported.named_people():
-        file.add_person(motion, rig, name, exported.seed)
-    for name, solid in exported.named_objects():
-        file.add_object(solid, name, exported.people[0].fps)
+    for name, motion, rig in named_people(stage, body):
+        file.add_person(motion, rig, name, seed)
+    for name, solid in named_objects(stage.objects):
+        file.add_object(solid, name, stage.fps)
     data = file.glb.data()
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)

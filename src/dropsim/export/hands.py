@@ -12,7 +12,7 @@ from dropsim.body.skeleton import PARENTS, Skeleton, joint_index
 from dropsim.physics.contact import Plane
 
 HAND = 0.18
-"""From the wrist to the finger tips [m]."""
+"""Distance from the wrist to the finger tips [m]."""
 THICKNESS = 0.03
 """Gap that the line to the finger tips keeps from the ground, for the palm's thickness [m]."""
 FARTHEST_BACK = 2.0
@@ -25,9 +25,9 @@ DEEPEST = -0.1
 _WRISTS = [joint_index("left_wrist"), joint_index("right_wrist")]
 _FOREARMS = [PARENTS[wrist] for wrist in _WRISTS]
 _FINGERS = normalize(np.array([[1.0, -0.42, 0.08], [-1.0, -0.42, 0.08]]))
-"""Where the relaxed fingers of the skinned body point in the rest pose, left and right."""
+"""Directions of the relaxed fingers of the skinned body in the rest pose, left and right."""
 _BACKS = normalize(np.array([0.0, 1.0, 0.0]) - _FINGERS[:, 1:2] * _FINGERS)
-"""Out of the back of each hand, at a right angle to the fingers."""
+"""Directions out of the back of each hand, at a right angle to the fingers."""
 
 
 def lifted_hands(

@@ -3,39 +3,39 @@
 import contextlib
 import html
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 
 from dropsim.body.clothes import Part
-from dropsim.export.people import Exported, Rig, quaternions_xyzw
-from dropsim.files.atomic import atomic_path
-from dropsim.motion.motion import Motion
+from dropsim.body.mesh import Body
+from dropsim.export.people import named_people, quaternions_xyzw
+from dropsim.export.stage import Stage
+from dropsim.files.atomic import write_text
 
 if TYPE_CHECKING:
     import viser
 
 _POLICY = "default-src 'unsafe-inline' 'unsafe-eval' data: blob:"
-"""What the page may load: what is in it, and nothing else."""
+"""Sources that the page may load: what is in it, and nothing else."""
 
 
-def write_html(exported: Exported, path: Path) -> None:
+def write_html(stage: Stage, path: Path, *, body: Body | None, seed: int | None) -> None:
     """Write people as a page that plays them in a loop at their rate, through viser's recorder.
 
     Joints are where the motion has them. The page forbids itself every request to the outside.
     """
-    people, seed = exported.people, exported.seed
     with _server() as server:
-        page = _record(server, exported)
-    title = people[0].name or "dropsim"
+        page = _record(server, stage, body)
+    title = stage.people[0].name or "dropsim"
     if seed is not None:
         title += f", seed {seed}"
     page = page.replace("<title>Viser</title>", f"<title>{html.escape(title)}</title>", 1)
     page = page.replace("<head>", f'<head>\n    <meta http-equiv="Content-Security-Policy" content="{_POLICY}" />', 1)
-    with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8", newline="\n")
+    write_text(path, page)
 
 
 @contextlib.contextmanager
@@ -66,46 +66,49 @@ def stop_server(server: "viser.ViserServer") -> None:
             thread.join()
 
 
-def _record(server: "viser.ViserServer", exported: Exported) -> str:
+def _record(server: "viser.ViserServer", stage: Stage, body: Body | None) -> str:
     """Set the scene, play every frame into the recorder, and return the page."""
-    people = exported.people
-    _set_scene(server, people)
+    _set_scene(server, stage)
     meshes, poses = list[list[tuple[Any, Any]]](), list[tuple[np.ndarray, np.ndarray]]()
-    for name, motion, rig in exported.named_people():
+    for name, motion, rig in named_people(stage, body):
         parts = [Part.of(piece, rig.vertices, rig.blend) for piece in rig.pieces]
-        meshes.append([(part.joints, _add_part(server, f"/{name}_{k}", part, rig)) for k, part in enumerate(parts)])
+        added = [add_part(server.scene, f"/{name}_{k}", part, rig.bind) for k, part in enumerate(parts)]
+        meshes.append([(part.joints, mesh) for part, mesh in zip(parts, added, strict=True)])
         turns = quaternions_xyzw(motion.skeleton.global_rotations(motion.q))
         poses.append((turns[..., [3, 0, 1, 2]].round(6), motion.joints.round(5)))
     recorder = server.get_scene_serializer()
-    frames = max(map(len, people))
-    for frame in range(frames):
+    for frame in range(len(stage)):
         for person, (wxyz, position) in zip(meshes, poses, strict=True):
             if frame < len(position):
                 for joints, mesh in person:
                     for j, bone in zip(joints, mesh.bones, strict=True):
                         bone.wxyz, bone.position = wxyz[frame, j], position[frame, j]
         # A page of one frame stands still.
-        if frames > 1:
-            recorder.insert_sleep(1 / people[0].fps)
+        if len(stage) > 1:
+            recorder.insert_sleep(1 / stage.fps)
     return recorder.as_html()
 
 
-def _add_part(server: "viser.ViserServer", name: str, part: Part, rig: Rig) -> "viser.MeshSkinnedHandle":
+def add_part(
+    scene: "viser.SceneApi", name: str, part: Part, rest: Float[np.ndarray, "22 3"], *, shadow: bool = True
+) -> "viser.MeshSkinnedHandle":
     """Add a skinned mesh of one colour in the rest pose."""
-    return server.scene.add_mesh_skinned(
+    return scene.add_mesh_skinned(
         name,
         part.vertices,
         part.faces,
         bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (len(part.joints), 1)),
-        bone_positions=rig.bind[part.joints],
+        bone_positions=rest[part.joints],
         skin_weights=part.blend,
         color=part.color,
+        cast_shadow=shadow,
+        receive_shadow=shadow,
     )
 
 
-def _set_scene(server: "viser.ViserServer", people: Sequence[Motion]) -> None:
+def _set_scene(server: "viser.ViserServer", stage: Stage) -> None:
     """Lay the floor and put the camera where it sees the whole path, in front of the first person's left."""
-    paths = np.concatenate([motion.root[:, :2] for motion in people])
+    paths = np.concatenate([motion.root[:, :2] for motion in stage.people])
     low, high = paths.min(0), paths.max(0)
     middle, reach = (low + high) / 2, float(np.linalg.norm(high - low))
     side = float(np.ceil(reach + 8))
@@ -119,10 +122,8 @@ def _set_scene(server: "viser.ViserServer", people: Sequence[Motion]) -> None:
         plane_opacity=1.0,
         shadow_opacity=0.3,
     )
-    right = -people[0].q[0, 0, :2, 0]
-    facing = np.arctan2(right[1], right[0]) + np.pi / 2 + np.radians(55)
-    distance = 3.2 + 0.6 * reach
+    azimuth, distance = np.radians(stage.azimuth()), 3.2 + 0.6 * reach
     camera = server.initial_camera
     camera.fov = np.radians(45)
     camera.look_at = (*middle, 0.9)
-    camera.position = (*(middle + distance * np.array((np.cos(facing), np.sin(facing)))), 0.9 + 0.3 * distance)
+    camera.position = (*(middle + distance * np.array((np.cos(azimuth), np.sin(azimuth)))), 0.9 + 0.3 * distance)

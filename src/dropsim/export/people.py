@@ -1,7 +1,7 @@
 """People and objects as every exporter takes them, and the skinned body of each person."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,9 @@ from jaxtyping import Float, UInt8, UInt32
 from dropsim.body.clothes import SHIRTS, Color, Piece, dressed
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import rotmat_to_unitquat
-from dropsim.export.hands import lifted_hands
 from dropsim.export.stage import Stage
-from dropsim.files.atomic import errors_of
+from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
-from dropsim.physics.contact import Plane
 from dropsim.scene.element import Solid
 
 GREY: Color = (0.70, 0.71, 0.73)
@@ -30,7 +28,7 @@ OBJECT_COLORS: dict[str, Color] = {
 """Colours of objects by their kinds, as sRGB; others are grey."""
 
 R_ZUP_YUP = np.array(((1.0, 0.0, 0.0), (0.0, 0.0, -1.0), (0.0, 1.0, 0.0)))
-"""From a world with y up to ours: (x, y, z) becomes (x, -z, y)."""
+"""Rotation from a world with y up to ours: (x, y, z) becomes (x, -z, y)."""
 
 
 def linear_color(color: Color) -> list[float]:
@@ -38,24 +36,10 @@ def linear_color(color: Color) -> list[float]:
     return [((channel + 0.055) / 1.055) ** 2.4 for channel in color]
 
 
-def single(motions: Motion | Sequence[Motion], path: Path) -> Motion:
-    """Return the one person of a file that can hold only one."""
-    with errors_of(path):
-        people = Stage(as_people(motions)).people
-        if len(people) > 1:
-            raise ValueError(f"a {path.suffix} file holds one person, not {len(people)}: write them one by one")
-    return people[0]
-
-
-def as_people(motions: Motion | Sequence[Motion]) -> tuple[Motion, ...]:
-    """Return one or several motions as several."""
-    return (motions,) if isinstance(motions, Motion) else tuple(motions)
-
-
-def object_names(objects: Sequence[Solid]) -> list[str]:
-    """Return a name for each object in a file: box_1, box_2, ramp_1 and so on."""
+def named_objects(objects: Sequence[Solid]) -> list[tuple[str, Solid]]:
+    """Return each object with its name in a file: box_1, box_2, ramp_1 and so on."""
     kinds = [solid.name for solid in objects]
-    return [f"{kind}_{kinds[: i + 1].count(kind)}" for i, kind in enumerate(kinds)]
+    return [(f"{solid.name}_{kinds[: i + 1].count(solid.name)}", solid) for i, solid in enumerate(objects)]
 
 
 def object_color(name: str) -> Color:
@@ -63,52 +47,11 @@ def object_color(name: str) -> Color:
     return OBJECT_COLORS.get(name, GREY)
 
 
-@dataclass(frozen=True, eq=False)
-class Exported:
-    """The people and objects of a file with skinned bodies."""
-
-    people: list[Motion]
-    """People at one rate, their hands bent out of the ground."""
-    objects: Sequence[Solid] = ()
-    body: Body | None = None
-    """Skinned body of everybody; the shipped one unless given."""
-    seed: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        motions: Motion | Sequence[Motion],
-        path: Path,
-        *,
-        ground: Plane | None = None,
-        objects: Sequence[Solid] = (),
-        body: Body | None = None,
-        seed: int | None = None,
-    ) -> "Exported":
-        """Check everything that goes into a file; hands are bent out of the ground, the level floor unless given."""
-        with errors_of(path):
-            stage = Stage(as_people(motions), objects=objects, ground=Plane.ground() if ground is None else ground)
-            for solid in objects:
-                lasting = solid.at_all_times()
-                if not (
-                    solid.there.any() and np.isfinite(lasting.centre).all() and np.isfinite(lasting.rotation).all()
-                ):
-                    raise ValueError(f"the {solid.name} has places that are not finite, so nothing was written")
-        bent = list[Motion]()
-        for motion in stage.people:
-            below = stage.plane(slice(len(motion)))
-            bent.append(replace(motion, q=lifted_hands(motion.q, motion.joints, motion.skeleton, below)))
-        return cls(bent, objects, body, seed)
-
-    def named_people(self) -> Iterator[tuple[str, Motion, "Rig"]]:
-        """Return each person's name, person or person_1 and so on, motion and skinned body."""
-        for number, motion in enumerate(self.people):
-            name = "person" if len(self.people) == 1 else f"person_{number + 1}"
-            yield name, motion, Rig.of(motion, self.body, number)
-
-    def named_objects(self) -> Iterator[tuple[str, Solid]]:
-        """Return each object's name, and the object."""
-        return zip(object_names(self.objects), self.objects, strict=True)
+def named_people(stage: Stage, body: Body | None) -> Iterator[tuple[str, Motion, "Rig"]]:
+    """Return each person's name, person or person_1 and so on, motion with hands bent out of the ground, and body."""
+    for number, motion in enumerate(stage.people):
+        name = "person" if len(stage.people) == 1 else f"person_{number + 1}"
+        yield name, stage.lifted(motion), Rig.of(motion, body, number)
 
 
 def facts(motion: Motion, seed: int | None) -> dict[str, Any]:
@@ -135,7 +78,7 @@ class Rig:
     bind: Float[np.ndarray, "22 3"]
     """Joints [m]; their axes are those of the world."""
     vertices: Float[np.ndarray, "v 3"]
-    """[m]"""
+    """Vertices of the skin [m]."""
     normals: Float[np.ndarray, "v 3"]
     blend: Float[np.ndarray, "v 22"]
     """Shares of the joints that move each vertex; they sum to one."""
@@ -169,3 +112,15 @@ class Rig:
         weights = np.take_along_axis(self.blend, joints, -1).astype(np.float32)
         weights /= weights.sum(-1, keepdims=True)
         return np.where(weights > 0, joints, 0).astype(np.uint8), weights
+
+
+def write_objects(objects: Sequence[Solid], path: Path, fps: float) -> None:
+    """Write an npz archive: names, fps, and NAME/vertices, faces, centres [m] and rotations to the world's axes."""
+    named = named_objects(objects)
+    arrays = {"names": np.array([name for name, _ in named]), "fps": np.array(fps)}
+    for name, solid in named:
+        arrays |= {f"{name}/vertices": solid.vertices, f"{name}/faces": solid.faces}
+        arrays |= {f"{name}/centres": solid.centre, f"{name}/rotations": solid.rotation}
+    # An open file, because numpy adds its ending to a name that lacks it.
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)

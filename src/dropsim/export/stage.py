@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dropsim.body.rotations import normalize
+from dropsim.export.hands import lifted_hands
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.scene.element import Solid
@@ -55,9 +56,35 @@ class Stage:
         """Frames per second [Hz]."""
         return self.people[0].fps
 
+    def azimuth(self, left: float = 55.0) -> float:
+        """Return the angle of a camera that stands to the left of the first person's front, counterclockwise from +x [degrees]."""
+        right_x, right_y = (-self.people[0].q[0, 0, :2, 0]).tolist()
+        return math.degrees(math.atan2(right_y, right_x)) + 90 + left
+
     def plane(self, index: int | slice) -> Plane:
         """Return the ground at a frame, or at some."""
         return self.ground.map(lambda v: v[index] if v.ndim > 1 else v, lambda s: np.asarray(s[index]) if s.ndim else s)
+
+    def lifted(self, motion: Motion) -> Motion:
+        """Return a person's motion with hands bent out of the ground."""
+        below = self.plane(slice(len(motion)))
+        return replace(motion, q=lifted_hands(motion.q, motion.joints, motion.skeleton, below))
+
+    def at(self, index: int) -> "Stage":
+        """Return the stage at one frame, with the objects that are there; forces end with a person's motion."""
+
+        def pose(motion: Motion) -> Motion:
+            last = min(index, len(motion) - 1)
+            frame = motion.slice(last, last + 1)
+            return frame if last == index else replace(frame, contact_forces=None, external_forces=None)
+
+        return replace(
+            self,
+            people=tuple(map(pose, self.people)),
+            ghost=None if self.ghost is None else pose(self.ghost),
+            objects=[solid.at(slice(index, index + 1)) for solid in self.objects if solid.there[index]],
+            ground=self.plane(index),
+        )
 
     def resampled(self, fps: float) -> "Stage":
         """Return the stage at another rate."""

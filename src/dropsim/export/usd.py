@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from dropsim.body.mesh import Body
 from dropsim.body.skeleton import JOINTS, NUM_JOINTS, PARENTS
-from dropsim.export.people import R_ZUP_YUP, Exported, Rig, facts, linear_color, object_color, quaternions_xyzw
+from dropsim.export.people import (
+    R_ZUP_YUP,
+    Rig,
+    facts,
+    linear_color,
+    named_objects,
+    named_people,
+    object_color,
+    quaternions_xyzw,
+)
+from dropsim.export.stage import Stage
 from dropsim.files.atomic import atomic_path
 from dropsim.motion.motion import Motion
 from dropsim.scene.element import Solid
@@ -22,42 +33,41 @@ if TYPE_CHECKING:
     import pxr.Vt
 
 REACH = 0.5
-"""How far the body may stand out from its joints, for the stage's bounds [m]."""
+"""Distance by which the body may stand out from its joints, for the stage's bounds [m]."""
 
 _PATHS = [JOINTS[0]]
 for _joint, _parent in zip(JOINTS[1:], PARENTS[1:], strict=True):
     _PATHS.append(f"{_PATHS[_parent]}/{_joint}")
 
 
-def write_usd(exported: Exported, path: Path) -> None:
+def write_usd(stage: Stage, path: Path, *, body: Body | None, seed: int | None) -> None:
     """Write people as skinned meshes and objects as meshes, z up and in metres, with a time code for each frame.
 
     A name in .usda makes text, .usdc and .usd make binary. The skin is bound in the T-pose, facing -y. Joints that a
     simulator solved off the bones are written as their rotations have them.
     """
-    people = exported.people
     try:
         from pxr import Tf, Usd, UsdGeom
     except ImportError as error:
         raise ValueError("writing USD needs usd-core: run `pip install 'dropsim[export]'`") from error
     # In memory, so that no registry of open files knows the temporary name.
-    stage = Usd.Stage.CreateInMemory()
-    UsdGeom.SetStageUpAxis(stage, UsdGeom.Tokens.z)
-    UsdGeom.SetStageMetersPerUnit(stage, 1.0)
-    stage.SetTimeCodesPerSecond(people[0].fps)
-    stage.SetFramesPerSecond(people[0].fps)
-    stage.SetStartTimeCode(0)
-    stage.SetEndTimeCode(max(map(len, people)) - 1)
-    stage.SetDefaultPrim(UsdGeom.Xform.Define(stage, "/World").GetPrim())
-    for name, motion, rig in exported.named_people():
-        _add_person(stage, motion, rig, f"/World/{name}", exported.seed)
-    for name, solid in exported.named_objects():
-        _add_object(stage, solid, f"/World/{name}")
+    layer = Usd.Stage.CreateInMemory()
+    UsdGeom.SetStageUpAxis(layer, UsdGeom.Tokens.z)
+    UsdGeom.SetStageMetersPerUnit(layer, 1.0)
+    layer.SetTimeCodesPerSecond(stage.fps)
+    layer.SetFramesPerSecond(stage.fps)
+    layer.SetStartTimeCode(0)
+    layer.SetEndTimeCode(len(stage) - 1)
+    layer.SetDefaultPrim(UsdGeom.Xform.Define(layer, "/World").GetPrim())
+    for name, motion, rig in named_people(stage, body):
+        _add_person(layer, motion, rig, f"/World/{name}", seed)
+    for name, solid in named_objects(stage.objects):
+        _add_object(layer, solid, f"/World/{name}")
     with atomic_path(path) as temporary:
         # USD chooses by the ending, in lower case; a reader of .usd looks inside.
         written = temporary.with_name("stage.usda" if path.suffix.lower() == ".usda" else "stage.usdc")
         try:
-            stage.GetRootLayer().Export(str(written))
+            layer.GetRootLayer().Export(str(written))
         except Tf.ErrorException as error:
             raise OSError(f"{path}: USD could not write it: {error}") from error
         written.rename(temporary)

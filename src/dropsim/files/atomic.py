@@ -36,6 +36,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise type(error)(error.errno, f"cannot be written: {error.strerror}", str(path)) from None
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, with line ends as they are."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="surrogateescape", newline="\n")
+
+
 @contextmanager
 def errors_of(path: str | Path) -> Iterator[None]:
     """Put a file's name before its fault; whatever else goes wrong while a file is read is damage to it."""

@@ -32,8 +32,8 @@ _KINDS |= {
 
 def kept(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return the arrays in a file, which is written first if it is not there or damaged, and where it can be."""
-    with contextlib.suppress(OSError, ValueError):
-        arrays = map_arrays(path)
+    with contextlib.suppress(OSError, ValueError), errors_of(path):
+        arrays = map_safetensors(path)[0]
         os.utime(path)
         return arrays
     arrays = {name: np.asarray(values, order="C") for name, values in make().items()}
@@ -55,14 +55,8 @@ def save_safetensors(arrays: Mapping[str, np.ndarray], path: Path, metadata: dic
         temporary.chmod(0o644)  # safetensors makes its files readable for their owner alone
 
 
-def map_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Map the arrays of a safetensors file into memory; what is written to them is not written to the file."""
-    with errors_of(path):
-        return map_safetensors(path)[0]
-
-
 def map_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Return the arrays of a safetensors file, mapped into memory, and its metadata."""
+    """Return the arrays of a safetensors file, mapped into memory, and its metadata; writing changes no file."""
     size, arrays = path.stat().st_size, dict[str, np.ndarray]()
     with path.open("rb") as file:
         start = 8 + int.from_bytes(file.read(8), "little")

@@ -68,14 +68,26 @@ def require(path: Path, arrays: dict[str, np.ndarray], name: str, *, hint: str =
     return arrays[name]
 
 
-def real_numbers(path: Path, name: str, array: np.ndarray, *, limit: float) -> np.ndarray:
-    """Return an array as float64, or raise where it holds no numbers, or one that is not finite or beyond the limit."""
+def real_numbers(
+    path: Path, name: str, array: np.ndarray, shape: tuple[int | None, ...] | None = None, *, limit: float
+) -> np.ndarray:
+    """Return an array as float64, or raise where it has another shape, holds no numbers, or one beyond the limit.
+
+    Lengths that are None in the shape are those of the file, but not zero.
+    """
+    if shape is not None:
+        lengths = zip(array.shape, shape, strict=False)
+        fits = [have == want or (want is None and have > 0) for have, want in lengths]
+        if array.ndim != len(shape) or not all(fits):
+            expected = ", ".join("any" if length is None else str(length) for length in shape)
+            raise ValueError(f"{path}: {name!r} has shape {array.shape}: expected ({expected})")
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{path}: {name!r} should hold numbers, not {array.dtype}")
     values = np.asarray(array, dtype=np.float64)
     bad = ~(np.abs(values) <= limit)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
-        expected = f"finite numbers up to {limit:g}"
-        raise ValueError(f"{path}: {name!r} holds {values[where]} at {list(where)}: expected {expected}")
+        raise ValueError(
+            f"{path}: {name!r} holds {values[where]} at {list(where)}: expected finite numbers up to {limit:g}"
+        )
     return values

@@ -1,12 +1,12 @@
 """Our own weights as safetensors: arrays and a little JSON, never code; all claims are checked."""
 
 import json
-import math
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
 from dropsim.files.atomic import errors_of
@@ -43,27 +43,22 @@ def read_weights(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], di
 
 
 def read_record(metadata: Mapping[str, Any], name: str, record: type[Record]) -> Record:
-    """Build a dataclass of sizes, switches and factors from metadata; values have the types of the defaults."""
+    """Build a dataclass of sizes, switches and factors from metadata."""
     values = metadata.get(name)
     if not isinstance(values, Mapping):
         raise ValueError(f"it does not say the {name} of its network: train it again")
-    known = {field.name: field.default for field in fields(record)}  # pyright: ignore[reportArgumentType]
+    known = {field.name for field in fields(record)}  # pyright: ignore[reportArgumentType]
     if strange := sorted(str(key) for key in values if key not in known):
         raise ValueError(f"its {name} has an entry {strange[0][:60]!r}, which this version does not know")
-    if lacking := [key for key, default in known.items() if default is MISSING and key not in values]:
-        raise ValueError(f"its {name} lacks {lacking[0]!r}")
-    return record(**{key: _checked(f"{name}.{key}", value, known[key]) for key, value in values.items()})
-
-
-def _checked(name: str, value: Any, default: object) -> Any:  # noqa: ANN401 - the type of the default
-    if isinstance(default, tuple) and isinstance(value, list) and len(value) <= MAX_LAYERS:
-        return tuple(_checked(name, part, 1) for part in value)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    is_size = is_number and isinstance(value, int) and 0 < value <= MAX_SIZE
-    kinds = {bool: isinstance(value, bool), int: is_size, tuple: False}
-    if not kinds.get(type(default), is_number):
-        raise ValueError(f"its {name} is {str(value)[:60]}, which cannot be")
-    return value
+    for key, value in values.items():
+        numbers = value if isinstance(value, list) else [value]
+        is_sane = all(isinstance(number, int | float) and 0 <= number <= MAX_SIZE for number in numbers)
+        if not is_sane or len(numbers) > MAX_LAYERS:
+            raise ValueError(f"invalid {name}.{key}: {str(value)[:60]}")
+    try:
+        return msgspec.convert(values, record)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"invalid {name}: {error}") from None
 
 
 def read_number(

@@ -55,7 +55,7 @@ def read_amass(path: str | Path, skeleton: Skeleton) -> Motion:
     arrays = read_npz(path, lambda name: name in _NEEDED or name.startswith(_ENERGY))
     fps = _frame_rate(path, arrays)
     rotvecs = _body_pose(path, arrays)
-    trans = _frames(path, "trans", require(path, arrays, "trans"), (len(rotvecs), 3), MAX_VALUE)
+    trans = real_numbers(path, "trans", require(path, arrays, "trans"), (len(rotvecs), 3), limit=MAX_VALUE)
     q = rotvec_to_rotmat(rotvecs.reshape(-1, NUM_JOINTS, 3))
     motion = Motion.from_rotations(skeleton, fps, trans + skeleton.rest[0], q, name=path.stem)
     return _with_extras(path, arrays, motion) if _REST in arrays else motion
@@ -81,40 +81,28 @@ def _frame_rate(path: Path, arrays: Arrays) -> float:
 def _body_pose(path: Path, arrays: Arrays) -> Float[np.ndarray, "t 66"]:
     """Return the rotation vectors of the 22 joints, from `poses` or from the newer files' separate arrays."""
     if "poses" not in arrays and "root_orient" in arrays and "pose_body" in arrays:
-        root = _frames(path, "root_orient", arrays["root_orient"], (None, 3), MAX_VALUE)
-        body = _frames(path, "pose_body", arrays["pose_body"], (len(root), 63), MAX_VALUE)
+        root = real_numbers(path, "root_orient", arrays["root_orient"], (None, 3), limit=MAX_VALUE)
+        body = real_numbers(path, "pose_body", arrays["pose_body"], (len(root), 63), limit=MAX_VALUE)
         return np.concatenate((root, body), axis=1)
     poses = require(path, arrays, "poses", hint=" (nor 'root_orient' and 'pose_body')")
     if poses.ndim != 2 or poses.shape[1] not in POSE_WIDTHS:
         known = ", ".join(f"{width} ({layout})" for width, layout in POSE_WIDTHS.items())
         raise ValueError(f"{path}: 'poses' has shape {poses.shape}: expected frames of {known} numbers")
-    return _frames(path, "poses", poses[:, :66], (None, 66), MAX_VALUE)
-
-
-def _frames(path: Path, name: str, array: np.ndarray, shape: tuple[int | None, ...], limit: float) -> np.ndarray:
-    """Return an array of frames as float64 after checking its shape; the first length may be open but not zero."""
-    if array.ndim != len(shape) or any(want not in (None, have) for want, have in zip(shape, array.shape, strict=True)):
-        expected = ", ".join("frames" if length is None else str(length) for length in shape)
-        raise ValueError(f"{path}: {name!r} has shape {array.shape}: expected ({expected})")
-    if len(array) == 0:
-        raise ValueError(f"{path}: {name!r} has zero frames")
-    return real_numbers(path, name, array, limit=limit)
+    return real_numbers(path, "poses", poses[:, :66], (None, 66), limit=MAX_VALUE)
 
 
 def _with_extras(path: Path, arrays: Arrays, motion: Motion) -> Motion:
     """Return the motion with what our own writer added."""
 
     def extra(name: str, frame: tuple[int, ...]) -> np.ndarray:
-        return _frames(path, name, arrays[name], (len(motion), *frame), MAX_EXTRA)
+        return real_numbers(path, name, arrays[name], (len(motion), *frame), limit=MAX_EXTRA)
 
     extras: dict[str, Any] = {name: extra(name, frame) for name, frame in _EXTRAS.items() if name in arrays}
     if "contacts" in extras:
         extras["touching"] = extras.pop("contacts") != 0
     if "root_wrench" in extras:
         extras["wrench_before"], extras["wrench_after"] = np.moveaxis(extras.pop("root_wrench"), -1, 0)
-    rest = real_numbers(path, _REST, arrays[_REST], limit=MAX_VALUE)
-    if rest.shape != (NUM_JOINTS, 3):
-        raise ValueError(f"{path}: {_REST!r} has shape {rest.shape}: expected ({NUM_JOINTS}, 3)")
+    rest = real_numbers(path, _REST, arrays[_REST], (NUM_JOINTS, 3), limit=MAX_VALUE)
     if not np.allclose(rest, motion.skeleton.rest, rtol=0, atol=1e-5):
         # On other bones the joints are those of the rotations.
         extras.pop("joints", None)

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 
 from dropsim.body.rotations import apply, euler_to_rotmat
 from dropsim.body.skeleton import CHILDREN, JOINTS, NUM_JOINTS, Skeleton
-from dropsim.files.atomic import atomic_path, errors_of
+from dropsim.files.atomic import errors_of, write_text
 from dropsim.files.limits import Budget
 from dropsim.files.names import printable
 from dropsim.motion.motion import Motion
@@ -343,8 +343,7 @@ class BvhFile(SourceFile):
         row = " ".join([f"%.{self.decimals}f"] * values.shape[1])
         rows = "".join(row % tuple(frame) + "\n" for frame in values.tolist())
         text = f"{self.header}Frames: {len(values)}\nFrame Time: {self.frame_time}\n{rows}"
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8", errors="surrogateescape", newline="\n")
+        write_text(path, text)
 
 
 def _continued(
@@ -443,5 +442,4 @@ def write_bvh(motion: Motion, path: str | Path, *, up: str = "y", unit: float = 
     lines += ["MOTION", f"Frames: {len(motion)}", f"Frame Time: {np.format_float_positional(1 / motion.fps)}"]
     row = " ".join([f"%.{decimals}f"] * 3 + ["%.6f"] * (3 * NUM_JOINTS))
     lines += [row % tuple(frame) for frame in values.tolist()]
-    with atomic_path(path) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+    write_text(path, "\n".join(lines) + "\n")

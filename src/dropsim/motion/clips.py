@@ -3,6 +3,7 @@
 Bad frames are masked, so that a recording becomes its runs of good frames; `read_clips` reads them.
 """
 
+import functools
 import json
 import re
 from collections import Counter
@@ -16,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from dropsim.body.skeleton import Skeleton
-from dropsim.files.atomic import atomic_path
+from dropsim.files.atomic import write_text
 from dropsim.files.tables import markdown
 from dropsim.motion import cmu
 from dropsim.motion.amass import read_amass, write_amass
@@ -137,16 +138,12 @@ def find_faults(motion: Motion) -> dict[str, Bool[np.ndarray, "t"]]:
         FLOATS: _long_runs(lowest > FLOAT_HEIGHT, MAX_FLOAT_SECONDS * motion.fps),
         SINKS: _long_runs(lowest < -deepest, MAX_SINK_SECONDS * motion.fps),
     }
-    good = ~_any(faults)
+    good = ~np.any(list(faults.values()), axis=0)
     faults[SHORT] = good & ~_long_runs(good, MIN_SECONDS * motion.fps)
     seen = np.zeros(len(motion), dtype=bool)
     for reason, flags in faults.items():
         faults[reason], seen = flags & ~seen, seen | flags
     return faults
-
-
-def _any(faults: dict[str, Bool[np.ndarray, "t"]]) -> Bool[np.ndarray, "t"]:
-    return np.logical_or.reduce(list(faults.values()))
 
 
 def words_of(name: str) -> str:
@@ -173,12 +170,6 @@ def category_of_name(name: str) -> str:
     return _person_and_category(name)[1]
 
 
-def reason_to_skip(name: str) -> str:
-    """Return why a recording is left out without being read, or nothing."""
-    info = cmu.clip_table().get(name)
-    return info.left_out if info else ""
-
-
 def read_on_floor(path: str | Path) -> Motion:
     """Read a motion file onto our skeleton, at the data set's rate and on the floor z = 0."""
     motion = read_recording(path, Skeleton.adult()).motion.resampled(FPS)
@@ -193,12 +184,13 @@ def read_clips(path: str | Path, *, rig_map: RigMap | None = None) -> list[tuple
     path = Path(path)
     name = path.stem
     clip = Clip(name, *_person_and_category(name), 0, recording=name)
-    if reason := reason_to_skip(name):
-        return [(replace(clip, left_out=reason), None)]
+    known = cmu.clip_table().get(name)
+    if known and known.left_out:
+        return [(replace(clip, left_out=known.left_out), None)]
     recording = read_recording(path, Skeleton.adult(), rig_map=rig_map if path.suffix.lower() == ".bvh" else None)
     motion = recording.motion.resampled(FPS)
     motion = Motion.from_rotations(motion.skeleton, FPS, motion.root, mend(motion.q), name=name)
-    motion = on_floor(motion, ~_any(_pose_faults(motion)))
+    motion = on_floor(motion, ~np.any(list(_pose_faults(motion).values()), axis=0))
     person, category = _person_and_category(name, recording.rig)
     clip = replace(clip, person=person, category=category, read_as=recording.read_as)
     if SITTING.search(words_of(name).lower()) and np.quantile(motion.root[:, 2], 0.05) > SITTING_HEIGHT:
@@ -210,7 +202,7 @@ def read_clips(path: str | Path, *, rig_map: RigMap | None = None) -> list[tuple
             low = int((flags & (motion.root[:, 2] < LOW)).sum())
             start = int(flags.argmax())
             parts.append((replace(clip, frames=int(flags.sum()), left_out=reason, start=start, low=low), None))
-    good = runs(~_any(faults))
+    good = runs(~np.any(list(faults.values()), axis=0))
     for start, stop in good:
         part = out_of_floor(grounded(motion.slice(start, stop)))
         part = replace(part, touching=label_contacts(part), name=name if len(good) == 1 else f"{name}@{start}")
@@ -223,40 +215,31 @@ EDITION = 3
 """Version of the way in which recordings are read; clips of another version are built again."""
 
 
-@dataclass(frozen=True)
-class _Build:
-    """Job of turning recordings into clips."""
+def _build_one(source: Path, folder: Path, rig_map: RigMap | None) -> list[Clip]:
+    """Write a recording's runs of good frames, and then its lines of the index as a record that this was done."""
+    try:
+        parts = read_clips(source, rig_map=rig_map)
+    except (ValueError, OSError) as error:
+        clip = Clip(source.stem, source.stem.partition("_")[0], "other", 0, recording=source.stem)
+        parts = [(replace(clip, left_out=f"unreadable: {error}"), None)]
+    # Outside: a full disk is no fault of the recording.
+    for clip, motion in parts:
+        if motion is not None:
+            write_amass(motion, folder / f"{clip.name}.npz")
+    clips = [clip for clip, _ in parts]
+    write_text(folder / f"{source.stem}.json", json.dumps({"edition": EDITION, "clips": [asdict(c) for c in clips]}))
+    return clips
 
-    folder: Path
-    rig_map: RigMap | None
 
-    def __call__(self, source: Path) -> list[Clip]:
-        """Write a recording's runs of good frames, and then its lines of the index as a record that this was done."""
-        try:
-            parts = read_clips(source, rig_map=self.rig_map)
-        except (ValueError, OSError) as error:
-            clip = Clip(source.stem, source.stem.partition("_")[0], "other", 0, recording=source.stem)
-            parts = [(replace(clip, left_out=f"unreadable: {error}"), None)]
-        # Outside: a full disk is no fault of the recording.
-        for clip, motion in parts:
-            if motion is not None:
-                write_amass(motion, self.folder / f"{clip.name}.npz")
-        clips = [clip for clip, _ in parts]
-        _write_changed(self._record(source), json.dumps({"edition": EDITION, "clips": [asdict(c) for c in clips]}))
-        return clips
-
-    def _record(self, source: Path) -> Path:
-        return self.folder / f"{source.stem}.json"
-
-    def done(self, source: Path) -> list[Clip] | None:
-        """Return the lines of the index of a recording that was built before."""
-        try:
-            record = json.loads(self._record(source).read_text(encoding="utf-8"))
-            clips = [Clip(**clip) for clip in record["clips"]]
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
-        complete = all(clip.left_out or (self.folder / f"{clip.name}.npz").exists() for clip in clips)
-        return clips if complete and record["edition"] == EDITION else None
+def _built_before(source: Path, folder: Path) -> list[Clip] | None:
+    """Return the lines of the index of a recording that was built before."""
+    try:
+        record = json.loads((folder / f"{source.stem}.json").read_text(encoding="utf-8"))
+        clips = [Clip(**clip) for clip in record["clips"]]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    complete = all(clip.left_out or (folder / f"{clip.name}.npz").exists() for clip in clips)
+    return clips if complete and record["edition"] == EDITION else None
 
 
 def build(
@@ -279,9 +262,8 @@ def build(
         raise ValueError(f"{source} holds no .bvh or .npz files")
     if clashes := [name for name, count in Counter(f.stem for f in files).items() if count > 1]:
         raise ValueError(f"{source} holds two files named {clashes[0]}: give each clip a name of its own")
-    job = _Build(out / "clips", rig_map)
-    job.folder.mkdir(parents=True, exist_ok=True)
-    done = {file: job.done(file) for file in files}
+    job = functools.partial(_build_one, folder=out / "clips", rig_map=rig_map)
+    done = {file: _built_before(file, out / "clips") for file in files}
     todo = [file for file, clips in done.items() if clips is None]
     with ProcessPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
         each = pool.map(job, todo) if pool else map(job, todo)
@@ -292,16 +274,9 @@ def build(
     lines, people = [clip for file in files for clip in done[file] or ()], {*held_out}
     judged = {name for name in cmu.clip_table() if cmu.subject(name) in cmu.EVALUATION_SUBJECTS}
     clips = tuple(replace(c, held_out=c.person in people or c.recording in judged) for c in lines)
-    _write_changed(out / "index.json", json.dumps([asdict(c) for c in clips], indent=0) + "\n")
-    _write_changed(out / "report.md", report(clips))
+    write_text(out / "index.json", json.dumps([asdict(c) for c in clips], indent=0) + "\n")
+    write_text(out / "report.md", report(clips))
     return clips
-
-
-def _write_changed(path: Path, text: str) -> None:
-    """Write a file, unless it says so already."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
 
 
 def report(clips: Iterable[Clip]) -> str:

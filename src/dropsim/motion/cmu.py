@@ -54,12 +54,6 @@ def clip_table() -> dict[str, ClipInfo]:
     }
 
 
-def is_for_evaluation(clip: str) -> bool:
-    """Tell whether priors are judged by this motion, under this name or under another."""
-    info = clip_table().get(clip)
-    return info is not None and info.for_evaluation
-
-
 def subject(clip: str) -> int:
     """Return the person's number in a clip's name."""
     return int(clip.partition("_")[0])

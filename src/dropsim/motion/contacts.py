@@ -111,7 +111,7 @@ def grounded(motion: Motion) -> Motion:
     """Shift frames vertically so that bodies that something bears touch the floor, and are not in it.
 
     A recorded floor fits the toes of people who stand; other feet, knees and backs are as thick as ours, not as the
-    person's. Whoever is not in free fall touches something: the shift is the height of the lowest sphere (in the floor:
+    person's. People who are not in free fall touch something: the shift is the height of the lowest sphere (in the floor:
     of trunk and legs, as arms and feet can be turned) in frames in which the centre of mass does not fall freely,
     averaged over time.
     """

@@ -135,7 +135,7 @@ def _replace_keys(
 def read_glb(path: str | Path, *, animation: str | None = None) -> RigMotion:
     """Read the character of a GLB file on its own rig: the skin with most joints, and an animation.
 
-    That is the animation of a name, or the one that moves most. The rig's zero pose is the pose of the nodes without an
+    The animation is the named one, or the one that moves most. The rig's zero pose is the pose of the nodes without an
     animation. All nodes above the joints belong to the rig.
     """
     path = Path(path)

@@ -623,10 +623,8 @@ def _own_skeleton(adult: Skeleton, points: Float[np.ndarray, "22 3"], R_ours: Fl
     # Spine joints that the rig lacks lie evenly between those that it has.
     spine = [joint_index(name) for name in ("pelvis", "spine1", "spine2", "spine3", "neck")]
     has = [k for k, j in enumerate(spine) if np.isfinite(points[j]).all()]
-    for k, j in enumerate(spine):
-        if k not in has and has and has[0] < k < has[-1]:
-            low, high = max(h for h in has if h < k), min(h for h in has if h > k)
-            points[j] = points[spine[low]] + (k - low) / (high - low) * (points[spine[high]] - points[spine[low]])
+    for j, k in zip(spine, range(has[-1] + 1), strict=False):
+        points[j] = [np.interp(k, has, points[spine, axis][has]) for axis in range(3)]
     rest = np.zeros((NUM_JOINTS, 3))
     for j in range(1, NUM_JOINTS):
         parent = PARENTS[j]

@@ -1,10 +1,9 @@
 """Loose boxes and balls: rigid bodies that are pushed, kicked and stacked, fall over and come to rest.
 
 Sequential impulses with Coulomb friction (Catto 2005) at short substeps. People's spheres take part as particles that
-keep their velocity but for the impulses; those impulses are then forces on the people.
+keep their velocity but for the impulses; those impulses are then forces on the people. All that takes part is a row as
+in `shapes`, with five more columns: inverse mass, three inverse moments of inertia, and bounce.
 """
-
-# pyright: reportPossiblyUnboundVariable=false
 
 import math
 from typing import Any, NamedTuple
@@ -14,93 +13,71 @@ from jaxtyping import Float, Int
 
 from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.files.units import GRAVITY
-from dropsim.physics.contact import Solids, is_beyond, nearest_within, of_person
+from dropsim.physics.contact import Solids, friction_at, is_beyond, of_person
 from dropsim.physics.shapes import (
+    BALL,
+    BOUND,
     BOX,
     CENTRE,
     FRICTION,
+    SEEN,
     SIZES,
     SPIN,
     TURN,
     VELOCITY,
-    ball_distance,
-    box_distance,
+    Triangles,
     shape_distance,
     to_local,
     turned,
+    velocity_at,
 )
-from dropsim.physics.vectors import (
-    Vector,
-    add,
-    cross,
-    dot,
-    minus,
-    over,
-    part,
-    plus,
-    row,
-    size,
-    times,
-    velocity_of,
-    write,
-)
+from dropsim.physics.vectors import Vector, add, cross, dot, minus, part, plus, row, size, times, write
 
 Array = Any
 """numba knows the types."""
-Axes = tuple[Vector, Vector, Vector]
-Box = tuple[Vector, Axes, Vector]
-"""Centre, own axes and half sizes."""
-State = tuple[Array, Array, Array, Array]
-"""Positions, rotations, velocities and angular velocities of a world's bodies."""
-People = tuple[Array, Array, Array, Array]
-"""Places of a world's spheres, their velocities and the impulses that they got; radii and response of a body."""
-SUBSTEP_WAY, FEWEST_SUBSTEPS, MOST_SUBSTEPS = 0.006, 4, 16
+MOBILITY, EASE, BOUNCE = 25, 26, 29
+"""Columns of a row after those of a shape: inverse mass [1/kg], inverse moments of inertia about the shape's own axes
+[1/(kg m^2)], and the share of the speed that an impact gives back. What gives way to nobody has zeros."""
+POINT, NORMAL, RUBBED, PRESSED, GAP, ROUGHNESS, LEAVE, GIVE = 0, 3, 6, 9, 10, 11, 12, 13
+"""Columns of a contact: point [m], normal toward the body, impulses along the surface and along the normal so far
+[N s], gap, negative inside [m], friction, velocity to leave with [m/s], inverse of the mass that is pushed [1/kg]."""
+MOST_POINTS = 8
+"""Limit of the points at which two touch: the corners of a box, or of one rectangle clipped to another."""
+SUBSTEP_WAY, FEWEST_SUBSTEPS, MOST_SUBSTEPS = 0.006, 8, 16
 """Largest way of a body in a substep [m], and the fewest and most substeps of a frame: 3 m/s and more take all."""
 MOST_ITERATIONS = 200
 """Limit of iterations in a substep: between somebody of 40 kg and the ground, a box of 1 kg takes about a hundred."""
 CONVERGED = 1e-4
 """Change of velocity below which the iterations end [m/s]."""
-SAME_CONTACT = 0.02
-"""Distance below which contacts of two bodies in two substeps are one [m]."""
 SLOP = 0.0005
 """Depth that is left alone, so that contacts do not come and go [m]."""
-RECOVERY = 0.1
-"""Share of a depth that a substep takes back."""
-FASTEST_RECOVERY = 0.5
-"""Largest velocity with which a depth is taken back [m/s]."""
+RECOVERY, FASTEST_RECOVERY = 0.1, 0.5
+"""Share of a depth that a substep takes back, and the largest velocity with which it does so [m/s]."""
 BOUNCING = 0.3
 """Speed below which impacts do not bounce [m/s]."""
 AT_REST, FRAMES_TO_SLEEP = 0.01, 15
 """Speed of a body at rest [m/s], and frames at rest after which it sleeps: what falls is that slow for one at most."""
-TOUCHING = 0.1
-"""Distance from a person's sphere at which a body is looked at more closely [m]."""
-MARGIN = 0.01
-"""Distance at which bodies are looked for, besides what may move within a frame [m]."""
+MARGIN, NEARBY = 0.05, 0.005
+"""Distances at which pairs and contacts are looked for, besides what may move in a frame and in a substep [m]."""
 SHALLOW, HAIR, NUM_ROUNDS = 0.01, 1e-9, 4
 """Depth in people at which bodies make way, a little for rounding [m], and the rounds in which they do so."""
-NEARBY = 0.005
-"""Distance at which contacts are looked for, besides what may move in a substep [m]."""
-MOST_CONTACTS = 64
-"""Limit of a body's contacts, without those with people: a box has up to 8 with each body."""
-STATIC = -1
-"""Index of surfaces that give way to nobody; people's spheres are counted on from -2."""
 
 
-class Bodies(NamedTuple):
-    """Properties of rigid bodies that do not change."""
-
-    kind: np.ndarray
-    """Kind: shapes.BOX or BALL (n)."""
-    half: np.ndarray
-    """Half the edges of a box; the radius of a ball three times (n 3) [m]."""
-    mobility: np.ndarray
-    """Inverse masses (n) [1/kg]."""
-    ease: np.ndarray
-    """Inverse moments of inertia about their own axes (n 3) [1/(kg m^2)]."""
-    friction: np.ndarray
-    """Friction coefficient of each body; a pair uses the smaller one (n)."""
-    bounce: np.ndarray
-    """Share of the speed that an impact gives back (n)."""
+def body_rows(
+    kind: Int[np.ndarray, "n"],
+    half: Float[np.ndarray, "n 3"],
+    mass: Float[np.ndarray, "n"],
+    friction: Float[np.ndarray, "n"],
+    bounce: Float[np.ndarray, "n"],
+) -> Float[np.ndarray, "n 30"]:
+    """Return rows of bodies of some masses [kg]; a ball's half sizes [m] are its radius three times."""
+    square, boxes = half**2, kind == BOX
+    rows = np.zeros((len(kind), BOUNCE + 1))
+    rows[:, 0], rows[:, FRICTION], rows[:, BOUNCE], rows[:, MOBILITY] = kind, friction, bounce, 1 / mass
+    rows[:, SIZES : SIZES + 3], rows[:, BOUND] = half, np.where(boxes, np.linalg.norm(half, axis=-1), half[:, 0])
+    inertia = np.where(boxes[:, None], (square.sum(-1, keepdims=True) - square) / 3, 0.4 * square)
+    rows[:, EASE : EASE + 3] = 1 / (mass[:, None] * inertia)
+    return rows
 
 
 class BodyState(NamedTuple):
@@ -128,7 +105,7 @@ class Crowd(NamedTuple):
     """People as bodies meet them."""
 
     x: np.ndarray
-    """Joints (worlds p 22 3) [m]."""
+    """Joints of all people of a world (worlds s 3) [m]."""
     v: np.ndarray
     """Their velocities [m/s]."""
     radii: np.ndarray
@@ -137,615 +114,360 @@ class Crowd(NamedTuple):
     """Change of joint j's velocity by a unit impulse on joint k (22 22) [1/kg]."""
 
 
-class Contacts(NamedTuple):
-    """Where bodies touch, in a substep."""
-
-    who: np.ndarray
-    """Body, and what it touches (c 2)."""
-    vectors: np.ndarray
-    """Point, normal toward the first body, velocity of a static surface, impulse along the surface so far (c 4 3)."""
-    numbers: np.ndarray
-    """Gap, friction, velocity to leave with, impulse along the normal so far (c 4)."""
-
-
-class Manifold(NamedTuple):
-    """Points at which two boxes touch, and space to find them."""
-
-    points: np.ndarray
-    depths: np.ndarray
-    scratch: np.ndarray
-
-
 @kernel
-def advance(states: BodyState, bodies: Bodies, crowd: Crowd, solids: Solids, h: float, forces: Array) -> bool:
-    """Move the bodies of every world by a frame, in place; write the mean forces on people [N]; return if any is awake.
+def advance(bodies: Array, still: Array, crowd: Crowd, solids: Solids, h: float, forces: Array) -> bool:
+    """Move bodies (worlds n 30) by a frame, in place; write the mean forces on people [N]; return if any is awake.
 
-    Bodies that rest long enough sleep until somebody or something that moves comes near. Bodies that cannot meet within
-    the frame are moved apart from each other, each such island in as many substeps as its own speed takes.
+    `still` is for how many frames each has been at rest. Bodies that rest long enough sleep until somebody or something
+    that moves comes near.
     """
-    count, joints, anything = crowd.x.shape[1], crowd.x.shape[2], False
-    for world in range(len(states.x)):
-        x, R, v, w = states.x[world], states.R[world], states.v[world], states.w[world]
-        here, still = of_person(solids, world * count), states.still[world]
-        at, pace = crowd.x[world].copy().reshape(count * joints, 3), np.zeros((count * joints, 2, 3))
-        pace[:, 0] = crowd.v[world].copy().reshape(count * joints, 3)
-        near = _near_people(x, v, bodies, at, pace, crowd.radii, h)
-        awake = _awake(x, v, still, near, bodies, here, h)
-        if not awake.any():
+    anything = False
+    for world in range(len(bodies)):
+        rows, here = _gather(world, bodies, crowd, solids)
+        first, last, impulses = crowd.x.shape[1], crowd.x.shape[1] + bodies.shape[1], forces[world]
+        pairs, awake, fastest = _near_pairs(rows, first, still[world], h)
+        impulses[:] = 0.0
+        if len(awake) == 0:
             continue
-        anything = True
-        travel = 2 * h * _fastest(np.nonzero(awake)[0], v, w, bodies, near, pace, h)
-        first = _islands(awake, near, x, bodies, travel)
-        people = (at, pace, crowd.radii, crowd.response)
-        for i in range(len(x)):
-            if first[i] == i:
-                _advance_island(np.nonzero(first == i)[0], (x, R, v, w), bodies, near, people, here, h)
-        forces[world] = (pace[:, 1] / h).reshape(forces.shape[1:])
-        for i in np.nonzero(awake)[0]:
-            moves = size(row(v, i)) > AT_REST or size(row(w, i)) * _reach(i, bodies) > AT_REST
-            still[i] = 0 if moves else still[i] + 1
+        anything, substeps = True, math.ceil(h * fastest / SUBSTEP_WAY)
+        substeps = min(max(substeps, FEWEST_SUBSTEPS), MOST_SUBSTEPS)
+        _run_substeps(pairs, awake, rows, impulses, crowd.response, here, h / substeps, substeps)
+        impulses /= h
+        bodies[world] = rows[first:last]
+        for i in awake:
+            moves = max(size(row(rows, i, VELOCITY)), size(row(rows, i, SPIN)) * rows[i, BOUND]) > AT_REST
+            still[world, i - first] = 0 if moves else still[world, i - first] + 1
     return anything
 
 
 @kernel
-def _fastest(members: Array, v: Array, w: Array, bodies: Bodies, near: Array, pace: Array, h: float) -> float:
-    """Return the speed of the fastest of some bodies, and of people near them, by the frame's end [m/s]."""
-    speed, touched = 0.0, False
-    for i in members:
-        speed = max(speed, size(row(v, i)) + _reach(i, bodies) * size(row(w, i)))
-        touched = touched or near[i]
-    for p in range(len(pace) if touched else 0):
-        speed = max(speed, size(row(pace[p], 0)))
-    return speed + GRAVITY * h
+def _gather(world: int, bodies: Array, crowd: Crowd, solids: Solids) -> tuple[Array, Solids]:
+    """Return rows of people's spheres, bodies and what stands around in a world, in this order, and its solids.
+
+    What gives way to nobody comes last, so that it has the last word in every iteration: between somebody heavy and the
+    ground, iterations for a light body take long to agree.
+    """
+    first, joints = crowd.x.shape[1], len(crowd.radii)
+    here, last = of_person(solids, world * (first // joints)), first + bodies.shape[1]
+    rows = np.zeros((last + len(here.shapes), BOUNCE + 1))
+    for p in range(first):
+        rows[p, SIZES] = rows[p, BOUND] = crowd.radii[p % joints]
+        rows[p, TURN] = rows[p, TURN + 4] = rows[p, TURN + 8] = 1.0
+        rows[p, MOBILITY] = crowd.response[p % joints, p % joints]
+    rows[:first, 0], rows[:first, FRICTION] = BALL, math.nan
+    rows[:first, CENTRE:TURN], rows[:first, VELOCITY:SPIN] = crowd.x[world], crowd.v[world]
+    rows[first:last] = bodies[world]
+    rows[last:, : SEEN + 1] = here.shapes
+    return rows, here
 
 
 @kernel
-def _islands(awake: Array, near: Array, x: Array, bodies: Bodies, travel: float) -> Array:
-    """Return the first body of each body's island, -1 for those asleep; all bodies near people are one island."""
-    first, waiting = np.full(len(x), -1), np.empty(len(x), np.int64)
-    for i in range(len(x)):
-        if not awake[i] or first[i] >= 0:
-            continue
-        first[i], waiting[0], num = i, i, 1
-        while num > 0:
-            num -= 1
-            j = waiting[num]
-            for k in range(len(x)):
-                if awake[k] and first[k] < 0 and ((near[j] and near[k]) or _gap(j, k, x, bodies) < MARGIN + travel):
-                    first[k], waiting[num] = i, k
-                    num += 1
-    return first
+def _near_pairs(rows: Array, first: int, still: Array, h: float) -> tuple[Array, Array, float]:
+    """Return pairs of awake bodies and all else that may touch within a frame, the awake bodies, and the largest speed.
 
-
-@inlined_kernel
-def _gap(i: int, k: int, x: Array, bodies: Bodies) -> float:
-    """Return the distance between the spheres around two bodies [m]."""
-    return size(minus(row(x, i), row(x, k))) - _reach(i, bodies) - _reach(k, bodies)
-
-
-@kernel
-def _awake(x: Array, v: Array, still: Array, near: Array, bodies: Bodies, here: Solids, h: float) -> Array:
-    """Return which bodies may move within a frame: those that moved lately or may be reached by people or by these."""
-    moves = here.planes[:, 4:10].any() or here.shapes[:, VELOCITY : SPIN + 3].any()
-    awake = near | (still < FRAMES_TO_SLEEP) | moves
-    changed = True
+    Bodies are awake if they moved lately, or if people or other things that move may reach them.
+    """
+    last, fastest, active = first + len(still), 0.0, np.ones(len(rows), np.bool_)
+    for i in range(first, len(rows)):
+        active[i] = still[i - first] < FRAMES_TO_SLEEP if i < last else rows[i, VELOCITY:FRICTION].any()
+    for i in range(last):
+        fastest = max(fastest, _speed(rows, i) + GRAVITY * h)
+    pairs, num, reach = np.empty((len(still) * len(rows), 2), np.int64), 0, MARGIN + 2 * h * fastest
+    for b in range(len(rows)):
+        for a in range(first, last if b < first else min(b, last)):
+            if not is_beyond(row(rows, a, CENTRE), rows[a, BOUND] + reach, rows[b]):
+                pairs[num, 0], pairs[num, 1] = a, b
+                num += 1
+    pairs, changed = pairs[:num], True
     while changed:
         changed = False
-        for i in range(len(x)):
-            for k in range(len(x)):
-                if awake[i] and not awake[k] and _gap(i, k, x, bodies) < 0.05 + _way_of(i, v, h):
-                    awake[k] = changed = True
-    return awake
+        for a, b in pairs:
+            if active[a] != active[b] and (active[b] or b < last):
+                active[a] = active[b] = changed = True
+    return pairs[active[pairs[:, 0]]], first + np.nonzero(active[first:last])[0], fastest
 
 
 @inlined_kernel
-def _way_of(i: int, v: Array, h: float) -> float:
-    """Return how far a body may get within a frame [m]."""
-    return h * (size(row(v, i)) + GRAVITY * h)
+def _speed(rows: Array, i: int) -> float:
+    """Return the largest speed that a point of something may have [m/s]."""
+    return size(row(rows, i, VELOCITY)) + rows[i, BOUND] * size(row(rows, i, SPIN))
 
 
 @kernel
-def _near_people(x: Array, v: Array, bodies: Bodies, people: Array, pace: Array, radii: Array, h: float) -> Array:
-    """Return which bodies somebody may reach within a frame."""
-    near = np.zeros(len(x), dtype=np.bool_)
-    for i in range(len(x)):
-        reach = _reach(i, bodies) + TOUCHING + _way_of(i, v, h)
-        for p in range(len(people)):
-            within = reach + radii[p % len(radii)] + h * size(row(pace[p], 0))
-            near[i] = near[i] or size(minus(row(people, p), row(x, i))) < within
-    return near
-
-
-@kernel
-def _advance_island(
-    members: Array, state: State, bodies: Bodies, near: Array, people: People, here: Solids, h: float
+def _run_substeps(
+    pairs: Array, awake: Array, rows: Array, impulses: Array, response: Array, here: Solids, dt: float, substeps: int
 ) -> None:
-    """Move some bodies by a frame, and the people near them along; add the impulses that people get to theirs."""
-    (x, R, v, w), (at, pace, radii, response) = state, people
-    way = h * _fastest(members, v, w, bodies, near, pace, h)
-    substeps = min(max(math.ceil(way / SUBSTEP_WAY), FEWEST_SUBSTEPS), MOST_SUBSTEPS)
-    dt, touched, known = h / substeps, near[members].any(), 0
-    most = len(members) * (MOST_CONTACTS + (len(at) if touched else 0))
-    contacts = Contacts(np.empty((most, 2), np.int64), np.empty((most, 4, 3)), np.empty((most, 4)))
-    before = Contacts(np.empty((most, 2), np.int64), np.empty((most, 4, 3)), np.empty((most, 4)))
-    manifold = Manifold(np.empty((16, 3)), np.empty(16), np.empty((2, 16, 3)))
-    held = np.empty(len(x) + 1, np.bool_)
+    """Move bodies that are awake, and people along, by some substeps; add up the impulses that people get [N s]."""
+    held, counts, jolted = np.empty(len(rows), np.bool_), np.zeros(len(pairs), np.int64), True
+    # Each pair has its own places for contacts, so that impulses of the substep before are there to start with.
+    contacts, live = np.zeros((MOST_POINTS * len(pairs), GIVE + 1)), np.empty(MOST_POINTS * len(pairs), np.int64)
     for _ in range(substeps):
-        num = 0
-        # What gives way to nobody comes last in every iteration, so that it has the last word: between somebody heavy
-        # and the ground, iterations for a light body take long to agree.
-        for i in members:
-            v[i, 2] -= GRAVITY * dt
-        for i in members:
-            within = _reach(i, bodies) + TOUCHING
-            for p in range(len(at) if near[i] else 0):
-                if size(minus(row(at, p), row(x, i))) < within + radii[p % len(radii)]:
-                    num = _touch_person(i, p, state, bodies, people, dt, contacts, num)
-        for m in range(len(members)):
-            for k in members[m + 1 :]:
-                num = _touch_each_other(members[m], k, state, bodies, dt, contacts, num, manifold)
-        for i in members:
-            num = _touch_statics(i, state, bodies, here, dt, contacts, num, manifold)
-        for c in range(num):
-            if _start_warm(c, contacts, before, known):
-                impulse = plus(times(contacts.numbers[c, 3], row(contacts.vectors[c], 1)), row(contacts.vectors[c], 3))
-                _give(c, impulse, x, R, v, w, bodies, pace, response, contacts)
+        num, impact = 0, False
+        for i in awake:
+            rows[i, VELOCITY + 2] -= GRAVITY * dt
+        for k in range(len(pairs)):
+            a, b, end = pairs[k, 0], pairs[k, 1], MOST_POINTS * k
+            margin = NEARBY + dt * (_speed(rows, a) + size(row(rows, b, VELOCITY)))
+            if not is_beyond(row(rows, a, CENTRE), rows[a, BOUND] + margin, rows[b]):
+                end = _touch(rows[a], rows[b], here.mesh, margin, contacts, end)
+            count = end - MOST_POINTS * k
+            for c in range(MOST_POINTS * k, end):
+                impact = _set_law(contacts, c, a, b, rows, here.shapes, dt) or impact
+                if count != counts[k] or jolted:
+                    contacts[c, RUBBED : PRESSED + 1] = 0.0
+                live[num] = c
+                num += 1
+            counts[k] = count
+        jolted = impact
+        for c in live[:num]:
+            impulse = plus(row(contacts, c, RUBBED), row(contacts, c, NORMAL), contacts[c, PRESSED])
+            _give(contacts, c, pairs, impulse, rows, impulses, response)
         for _ in range(MOST_ITERATIONS):
             change = 0.0
-            for c in range(num):
-                change = max(change, _push(c, x, R, v, w, bodies, pace, response, contacts))
+            for c in live[:num]:
+                change = max(change, _push(contacts, c, pairs, rows, impulses, response))
             if change < CONVERGED:
                 break
         held[:] = False
-        for c in range(num):
-            for i in contacts.who[c]:
-                held[max(i, STATIC)] = True  # the last one is for what is no body
-        contacts, before, known = before, contacts, num
-        for i in members:
-            add(x, i, times(dt, row(v, i)))
+        for c in live[:num]:
+            if contacts[c, PRESSED] > 0:
+                held[pairs[c // MOST_POINTS, 0]] = held[pairs[c // MOST_POINTS, 1]] = True
+        for p in range(len(impulses)):
+            add(rows, p, times(dt, row(rows, p, VELOCITY)), CENTRE)
+        for i in awake:
+            add(rows, i, times(dt, row(rows, i, VELOCITY)), CENTRE)
             if not held[i]:
-                x[i, 2] += 0.5 * GRAVITY * dt * dt  # what flies is on its parabola, however long a substep is
-            _spin(R[i], row(w, i), dt)
-        for p in range(len(at) if touched else 0):
-            add(at, p, times(dt, row(pace[p], 0)))
+                rows[i, CENTRE + 2] += 0.5 * GRAVITY * dt * dt  # what flies is on its parabola, however long dt is
+            _spin(rows, i, dt)
 
 
 @kernel
-def make_way(states: BodyState, bodies: Bodies, crowd: Crowd, solids: Solids, stuck: Array) -> bool:
-    """Move bodies, in place, out of people who went farther into them than their velocities said.
+def make_way(bodies: Array, still: Array, crowd: Crowd, solids: Solids, stuck: Array) -> bool:
+    """Move bodies (worlds n 30), in place, out of people who went farther into them than their velocities said.
 
     The impulses are there in the next frame; here a body only gets out of the way, and not into the ground or what
     stands around. Write which ones are stuck between people and that (worlds n), and return whether any is.
     """
-    count, joints = crowd.x.shape[1], crowd.x.shape[2]
-    for world in range(len(states.x)):
-        here, at = of_person(solids, world * count), crowd.x[world].copy().reshape(count * joints, 3)
-        x, R = states.x[world], states.R[world]
-        for i in range(len(x)):
+    first, last = crowd.x.shape[1], crowd.x.shape[1] + bodies.shape[1]
+    for world in range(len(bodies)):
+        rows, here = _gather(world, bodies, crowd, solids)
+        contacts = np.empty((MOST_POINTS * len(rows), GIVE + 1))
+        for i in range(first, last):
+            k, body = i - first, rows[i]
             for done in range(NUM_ROUNDS + 1):
-                deepest, way = SHALLOW, (0.0, 0.0, 0.0)
-                for p in range(count * joints):
-                    radius = crowd.radii[p % joints]
-                    if size(minus(row(at, p), row(x, i))) <= _reach(i, bodies) + radius:
-                        d, n = _out_of_body(i, row(at, p), x, R, bodies)
-                        if radius - d > deepest:
-                            deepest, way = radius - d, times(-1.0, n)
-                stuck[world, i] = deepest > SHALLOW + HAIR
-                if not stuck[world, i] or done == NUM_ROUNDS:
+                deepest, way, num = SHALLOW, (0.0, 0.0, 0.0), 0
+                for p in range(first):
+                    if not is_beyond(row(rows, p, CENTRE), rows[p, BOUND], body):
+                        d, n = shape_distance(row(rows, p, CENTRE), body, here.mesh, math.inf)
+                        if rows[p, BOUND] - d > deepest:
+                            deepest, way = rows[p, BOUND] - d, times(-1.0, n)
+                stuck[world, k] = deepest > SHALLOW + HAIR
+                if not stuck[world, k] or done == NUM_ROUNDS:
                     break
-                add(x, i, _free_way(i, x, R, bodies, here, times(deepest - SHALLOW, way)))
-                states.still[world, i] = 0
+                way = times(deepest - SHALLOW, way)
+                for b in range(last, len(rows)):
+                    if not is_beyond(row(rows, i, CENTRE), body[BOUND] + deepest, rows[b]):
+                        num = _touch(body, rows[b], here.mesh, deepest, contacts, num)
+                for c in range(num):
+                    n = row(contacts, c, NORMAL)
+                    way = plus(way, n, max(-dot(way, n) - max(contacts[c, GAP], 0.0), 0.0))
+                add(rows, i, way, CENTRE)
+                still[world, k] = 0
+            bodies[world, k] = body
     return stuck.any()
 
 
 @kernel
-def _free_way(i: int, x: Array, R: Array, bodies: Bodies, here: Solids, way: Vector) -> Vector:
-    """Return the part of a way that takes a body no farther than up to static surfaces; along these it goes on."""
-    at = row(x, i)
-    for plane in here.planes:
-        way = _stopped(i, R, bodies, dot(at, part(plane, 0)) - plane[3], part(plane, 0), way)
-    for shape in here.shapes:
-        reach = _reach(i, bodies) + size(way)
-        if not is_beyond(at, reach, shape):
-            d, n = shape_distance(to_local(at, shape), shape, here.mesh, reach)
-            way = _stopped(i, R, bodies, d, turned(n, shape), way)
-    return way
-
-
-@kernel
-def _stopped(i: int, R: Array, bodies: Bodies, d: float, n: Vector, way: Vector) -> Vector:
-    """Return a way without what leads a body into a surface at a distance d from its centre."""
-    extent = bodies.half[i, 0]
-    if bodies.kind[i] == BOX:
-        extent = _extent(_axes(R, i), row(bodies.half, i), n)
-    return plus(way, n, max(-dot(way, n) - max(d - extent, 0.0), 0.0))
-
-
-@kernel
-def _reach(i: int, bodies: Bodies) -> float:
-    """Return how far a body reaches from its centre [m]."""
-    return size(row(bodies.half, i)) if bodies.kind[i] == BOX else bodies.half[i, 0]
-
-
-@kernel
-def _spin(R: Array, w: Vector, dt: float) -> None:
-    """Turn a rotation by w dt and make it orthonormal again."""
-    axes = (R[0, 0], R[1, 0], R[2, 0]), (R[0, 1], R[1, 1], R[2, 1])
-    a, b = plus(axes[0], cross(w, axes[0]), dt), plus(axes[1], cross(w, axes[1]), dt)
-    a = over(a, size(a))
+def _spin(rows: Array, i: int, dt: float) -> None:
+    """Turn a body by its angular velocity times dt, and make its rotation orthonormal again."""
+    w, a, b = row(rows, i, SPIN), _axis(rows[i], 0), _axis(rows[i], 1)
+    a, b = plus(a, cross(w, a), dt), plus(b, cross(w, b), dt)
+    a = times(1 / size(a), a)
     b = plus(b, a, -dot(a, b))
-    b = over(b, size(b))
+    b = times(1 / size(b), b)
     c = cross(a, b)
     for k in range(3):
-        R[k, 0], R[k, 1], R[k, 2] = a[k], b[k], c[k]
+        write(rows, i, (a[k], b[k], c[k]), TURN + 3 * k)
 
 
 @inlined_kernel
-def _point_velocity(i: int, p: Vector, x: Array, v: Array, w: Array) -> Vector:
-    return velocity_of(row(v, i), row(w, i), minus(p, row(x, i)))
+def _axis(body: Array, k: int) -> Vector:
+    """Return one of a body's own axes in the world."""
+    return body[TURN + k], body[TURN + 3 + k], body[TURN + 6 + k]
 
 
 @kernel
-def _note(
-    pair: tuple[int, int],
-    point: Vector,
-    n: Vector,
-    gap: float,
-    law: tuple[float, float],
-    u: Vector,
-    state: State,
-    dt: float,
-    contacts: Contacts,
-    num: int,
-) -> int:
-    """Note a contact if it is one by the substep's end, and return how many there are.
+def _set_law(contacts: Array, c: int, a: int, b: int, rows: Array, static: Array, dt: float) -> bool:
+    """Set the friction of a new contact, how it gives way, and the velocity to leave it with; return if it is an impact.
 
-    `law` is friction and bounce, u the velocity of a static surface or a person's sphere.
+    A pair uses the smaller friction and the larger bounce. NaN is the friction of surfaces that set none.
     """
-    (a, b), (friction, bounce), (x, _, v, w) = pair, law, state
-    if num == len(contacts.who):
-        return num
-    other = _point_velocity(b, point, x, v, w) if b >= 0 else u
-    nearing = -dot(minus(_point_velocity(a, point, x, v, w), other), n)
-    if gap > max(nearing, 0.0) * dt:
-        return num
-    leave = bounce * nearing if nearing > BOUNCING else 0.0
+    point, n, gap = row(contacts, c, POINT), row(contacts, c, NORMAL), contacts[c, GAP]
+    friction = friction_at(point, rows[b], static)
+    contacts[c, ROUGHNESS] = rows[a, FRICTION] if math.isnan(friction) else min(rows[a, FRICTION], friction)
+    contacts[c, GIVE] = _mobility(rows, a, point, n) + _mobility(rows, b, point, n)
+    nearing, leave = -dot(minus(velocity_at(point, rows, a), velocity_at(point, rows, b)), n), 0.0
+    impact = nearing > max(BOUNCING, gap / dt)
+    if impact:
+        leave = max(rows[a, BOUNCE], rows[b, BOUNCE]) * nearing
     if gap > 0 and leave == 0.0:
         leave = -gap / dt
     elif gap < -SLOP:
         leave = max(leave, min(RECOVERY * (-gap - SLOP) / dt, FASTEST_RECOVERY))
-    vectors, numbers = contacts.vectors[num], contacts.numbers[num]
-    write(vectors, 0, point)
-    write(vectors, 1, n)
-    write(vectors, 2, u)
-    write(vectors, 3, (0.0, 0.0, 0.0))
-    numbers[0], numbers[1], numbers[2], numbers[3] = gap, friction, leave, 0.0
-    contacts.who[num, 0], contacts.who[num, 1] = a, b
-    return num + 1
-
-
-@kernel
-def _touch_statics(
-    i: int, state: State, bodies: Bodies, here: Solids, dt: float, contacts: Contacts, num: int, manifold: Manifold
-) -> int:
-    """Note where a body touches static surfaces: a ball by its centre, a box by its corners, and by boxes' faces."""
-    (x, R, v, w), half, pair, law = state, row(bodies.half, i), (i, STATIC), (bodies.friction[i], bodies.bounce[i])
-    reach, at, axes = _reach(i, bodies), row(x, i), _axes(R, i)
-    margin = dt * (size(row(v, i)) + reach * size(row(w, i))) + NEARBY
-    if bodies.kind[i] != BOX:
-        surface = nearest_within(reach + margin, at, here)
-        n, d, law = surface.normal, surface.distance, (_rougher(law[0], surface.friction), law[1])
-        if d < reach + margin:
-            num = _note(pair, plus(at, n, -half[0]), n, d - half[0], law, surface.velocity, state, dt, contacts, num)
-        return num
-    ground = Solids(here.planes, here.patches, here.shapes[:0], here.mesh)
-    for corner in range(8):
-        p = _corner(at, axes, half, corner)
-        surface = nearest_within(margin, p, ground)
-        if surface.distance < margin:
-            rough = _rougher(law[0], surface.friction), law[1]
-            num = _note(pair, p, surface.normal, surface.distance, rough, surface.velocity, state, dt, contacts, num)
-    for shape in here.shapes:
-        if is_beyond(at, reach + margin, shape):
-            continue
-        rough, velocity = (_rougher(law[0], shape[FRICTION]), law[1]), part(shape, VELOCITY)
-        if shape[0] == BOX:
-            a, b, c = part(shape, TURN), part(shape, TURN + 3), part(shape, TURN + 6)
-            turn = (a[0], b[0], c[0]), (a[1], b[1], c[1]), (a[2], b[2], c[2])
-            count, n = _box_contacts(
-                (at, axes, half), (part(shape, CENTRE), turn, part(shape, SIZES)), margin, manifold
-            )
-            for c in range(count):
-                p, gap = row(manifold.points, c), -manifold.depths[c]
-                num = _note(pair, p, n, gap, rough, velocity, state, dt, contacts, num)
-            continue
-        for corner in range(8):
-            p = _corner(at, axes, half, corner)
-            d, n = shape_distance(to_local(p, shape), shape, here.mesh, margin)
-            if d < margin:
-                num = _note(pair, p, turned(n, shape), d, rough, velocity, state, dt, contacts, num)
-    return num
+    contacts[c, LEAVE] = leave
+    return impact
 
 
 @inlined_kernel
-def _rougher(friction: float, other: float) -> float:
-    """Return the friction of a pair, the smaller one; NaN is that of a surface without its own."""
-    return friction if math.isnan(other) else min(friction, other)
+def _push(contacts: Array, c: int, pairs: Array, rows: Array, impulses: Array, response: Array) -> float:
+    """Bring the velocity at a contact nearer to what it should be, along the normal and, up to friction, the surface.
 
-
-@inlined_kernel
-def _corner(centre: Vector, axes: Axes, half: Vector, corner: int) -> Vector:
-    x = half[0] if corner & 1 else -half[0]
-    y = half[1] if corner & 2 else -half[1]
-    return plus(plus(plus(centre, axes[0], x), axes[1], y), axes[2], half[2] if corner & 4 else -half[2])
-
-
-@kernel
-def _touch_each_other(
-    i: int, k: int, state: State, bodies: Bodies, dt: float, contacts: Contacts, num: int, manifold: Manifold
-) -> int:
-    """Note where two bodies touch."""
-    (x, R, v, _), still = state, (0.0, 0.0, 0.0)
-    margin = dt * size(minus(row(v, i), row(v, k))) + NEARBY
-    if _gap(i, k, x, bodies) > margin:
-        return num
-    law = min(bodies.friction[i], bodies.friction[k]), max(bodies.bounce[i], bodies.bounce[k])
-    if bodies.kind[i] == BOX and bodies.kind[k] == BOX:
-        first = row(x, i), _axes(R, i), row(bodies.half, i)
-        second = row(x, k), _axes(R, k), row(bodies.half, k)
-        count, n = _box_contacts(first, second, margin, manifold)
-        for c in range(count):
-            p, gap = row(manifold.points, c), -manifold.depths[c]
-            num = _note((i, k), p, n, gap, law, still, state, dt, contacts, num)
-        return num
-    ball, other = (i, k) if bodies.kind[k] == BOX else (k, i)
-    d, n = _out_of_body(other, row(x, ball), x, R, bodies)
-    point, gap = plus(row(x, ball), n, -d), d - bodies.half[ball, 0]
-    return _note((ball, other), point, n, gap, law, still, state, dt, contacts, num)
-
-
-@kernel
-def _out_of_body(i: int, p: Vector, x: Array, R: Array, bodies: Bodies) -> tuple[float, Vector]:
-    """Return the distance from a body to a point, and the normal toward it."""
-    away, axes, half = minus(p, row(x, i)), _axes(R, i), row(bodies.half, i)
-    if bodies.kind[i] != BOX:
-        return ball_distance(away, half[0])
-    d, n = box_distance((dot(axes[0], away), dot(axes[1], away), dot(axes[2], away)), half)
-    return d, plus(plus(times(n[0], axes[0]), axes[1], n[1]), axes[2], n[2])
-
-
-@kernel
-def _touch_person(
-    i: int, p: int, state: State, bodies: Bodies, people: People, dt: float, contacts: Contacts, num: int
-) -> int:
-    """Note where a body touches a person's sphere."""
-    (x, R, _, _), (at, pace, radii, _) = state, people
-    d, n = _out_of_body(i, row(at, p), x, R, bodies)
-    gap, law = d - radii[p % len(radii)], (bodies.friction[i], bodies.bounce[i])
-    if gap > TOUCHING:
-        return num
-    # Seen from the body, the normal points away from the person.
-    point, pair = plus(row(at, p), n, -d), (i, -2 - p)
-    return _note(pair, point, times(-1.0, n), gap, law, row(pace[p], 0), state, dt, contacts, num)
-
-
-@inlined_kernel
-def _mobility(i: int, p: Vector, n: Vector, x: Array, R: Array, bodies: Bodies) -> float:
-    """Return how much velocity along n at a point an impulse along n gives a body."""
-    moment = cross(minus(p, row(x, i)), n)
-    total = bodies.mobility[i]
-    for k in range(3):
-        along = dot((R[i, 0, k], R[i, 1, k], R[i, 2, k]), moment)
-        total += bodies.ease[i, k] * along * along
-    return total
-
-
-@inlined_kernel
-def _kick(i: int, p: Vector, impulse: Vector, x: Array, R: Array, v: Array, w: Array, bodies: Bodies) -> None:
-    """Give a body an impulse at a point."""
-    add(v, i, times(bodies.mobility[i], impulse))
-    moment = cross(minus(p, row(x, i)), impulse)
-    for k in range(3):
-        axis = (R[i, 0, k], R[i, 1, k], R[i, 2, k])
-        add(w, i, times(bodies.ease[i, k] * dot(axis, moment), axis))
+    Return the larger of the two changes [m/s].
+    """
+    a, b = pairs[c // MOST_POINTS, 0], pairs[c // MOST_POINTS, 1]
+    point, n, before = row(contacts, c, POINT), row(contacts, c, NORMAL), row(contacts, c, RUBBED)
+    velocity = minus(velocity_at(point, rows, a), velocity_at(point, rows, b))
+    nearing = -dot(velocity, n)
+    pressed = max(contacts[c, PRESSED] + (contacts[c, LEAVE] + nearing) / contacts[c, GIVE], 0.0)
+    press = pressed - contacts[c, PRESSED]
+    slide = plus(velocity, n, nearing)
+    way = times(1 / max(size(slide), 1e-12), slide)
+    give = _mobility(rows, a, point, way) + _mobility(rows, b, point, way)
+    rubbed = plus(before, slide, -1 / give)
+    length, most = size(rubbed), contacts[c, ROUGHNESS] * pressed
+    rubbed = times(most / length if length > most else 1.0, rubbed)
+    rub = minus(rubbed, before)
+    contacts[c, PRESSED] = pressed
+    write(contacts, c, rubbed, RUBBED)
+    _give(contacts, c, pairs, plus(rub, n, press), rows, impulses, response)
+    return max(contacts[c, GIVE] * abs(press), give * size(rub))
 
 
 @inlined_kernel
 def _give(
-    c: int,
-    impulse: Vector,
-    x: Array,
-    R: Array,
-    v: Array,
-    w: Array,
-    bodies: Bodies,
-    pace: Array,
-    response: Array,
-    contacts: Contacts,
+    contacts: Array, c: int, pairs: Array, impulse: Vector, rows: Array, impulses: Array, response: Array
 ) -> None:
-    """Give the body of a contact an impulse, and the other side, a body or somebody's joint, the opposite."""
-    a, b, point, opposite = contacts.who[c, 0], contacts.who[c, 1], row(contacts.vectors[c], 0), times(-1.0, impulse)
-    _kick(a, point, impulse, x, R, v, w, bodies)
-    if b >= 0:
-        _kick(b, point, opposite, x, R, v, w, bodies)
-    elif b < STATIC:
-        joint = (-2 - b) % len(response)
-        first = -2 - b - joint
-        add(pace[-2 - b], 1, opposite)
+    """Give the body of a contact an impulse, and the opposite to what it touches; a person's other joints go along."""
+    a, b, point = pairs[c // MOST_POINTS, 0], pairs[c // MOST_POINTS, 1], row(contacts, c, POINT)
+    opposite = times(-1.0, impulse)
+    _kick(rows, a, point, impulse)
+    if b < len(impulses):
+        add(impulses, b, opposite)
+        joint = b % len(response)
         for j in range(len(response)):
-            add(pace[first + j], 0, times(response[j, joint], opposite))
+            add(rows, b - joint + j, times(response[j, joint], opposite), VELOCITY)
+    elif rows[b, MOBILITY] > 0:
+        _kick(rows, b, point, opposite)
 
 
 @inlined_kernel
-def _push(
-    c: int, x: Array, R: Array, v: Array, w: Array, bodies: Bodies, pace: Array, response: Array, contacts: Contacts
-) -> float:
-    """Bring the velocity at a contact to what it should be: along the normal, then along the surface up to friction.
+def _kick(rows: Array, i: int, p: Vector, impulse: Vector) -> None:
+    """Give a body an impulse at a point."""
+    add(rows, i, times(rows[i, MOBILITY], impulse), VELOCITY)
+    add(rows, i, _turned_by(rows, i, cross(minus(p, row(rows, i, CENTRE)), impulse)), SPIN)
 
-    Return the larger of the two changes [m/s].
-    """
-    a = contacts.who[c, 0]
-    b = contacts.who[c, 1]
-    numbers = contacts.numbers[c]
-    vectors = contacts.vectors[c]
-    change = 0.0
-    point, n = row(vectors, 0), row(vectors, 1)
-    for along_surface in range(2):
-        u = _point_velocity(b, point, x, v, w) if b >= 0 else row(vectors, 2)
-        if b < STATIC:
-            u = row(pace[-2 - b], 0)
-        u = minus(_point_velocity(a, point, x, v, w), u)
-        speed, way = dot(u, n), n
-        if along_surface:
-            u = plus(u, n, -speed)
-            speed = size(u)
-            if speed < 1e-12:
-                return change
-            way = over(u, speed)
-        ease = _mobility(a, point, way, x, R, bodies)
-        if b >= 0:
-            ease += _mobility(b, point, way, x, R, bodies)
-        elif b < STATIC:
-            joint = (-2 - b) % len(response)
-            ease += response[joint, joint]
-        if along_surface:
-            rubbed = row(vectors, 3)
-            total = plus(rubbed, way, -speed / ease)
-            length, most = size(total), numbers[1] * numbers[3]
-            total = times(most / length if length > most else 1.0, total)
-            impulse = minus(total, rubbed)
-            write(vectors, 3, total)
-        else:
-            pressed = max(numbers[3] + (numbers[2] - speed) / ease, 0.0)
-            impulse, numbers[3] = times(pressed - numbers[3], n), pressed
-        change = max(change, ease * size(impulse))
-        _give(c, impulse, x, R, v, w, bodies, pace, response, contacts)
+
+@inlined_kernel
+def _turned_by(rows: Array, i: int, moment: Vector) -> Vector:
+    """Return the change of angular velocity by an angular impulse."""
+    change = (0.0, 0.0, 0.0)
+    for k in range(3):
+        axis = rows[i, TURN + k], rows[i, TURN + 3 + k], rows[i, TURN + 6 + k]
+        change = plus(change, axis, rows[i, EASE + k] * dot(axis, moment))
     return change
 
 
-@kernel
-def _start_warm(c: int, contacts: Contacts, before: Contacts, known: int) -> bool:
-    """Begin with the impulses of the substep before, so that what rests stays at rest; impacts start from nothing."""
-    a, b, numbers = contacts.who[c, 0], contacts.who[c, 1], contacts.numbers[c]
-    if numbers[2] > FASTEST_RECOVERY:
-        return False
-    point, n = row(contacts.vectors[c], 0), row(contacts.vectors[c], 1)
-    nearest, at = SAME_CONTACT, -1
-    for o in range(known):
-        if before.who[o, 0] == a and before.who[o, 1] == b:
-            apart = size(minus(row(before.vectors[o], 0), point))
-            if apart < nearest:
-                nearest, at = apart, o
-    if at < 0:
-        return False
-    rubbed = row(before.vectors[at], 3)
-    numbers[3] = before.numbers[at, 3]
-    before.who[at, 0] = -1  # nobody else's
-    write(contacts.vectors[c], 3, plus(rubbed, n, -dot(rubbed, n)))
-    return True
-
-
 @inlined_kernel
-def _axes(R: Array, i: int) -> Axes:
-    return (
-        (R[i, 0, 0], R[i, 1, 0], R[i, 2, 0]),
-        (R[i, 0, 1], R[i, 1, 1], R[i, 2, 1]),
-        (R[i, 0, 2], R[i, 1, 2], R[i, 2, 2]),
-    )
-
-
-@inlined_kernel
-def _extent(R: Axes, half: Vector, n: Vector) -> float:
-    """Return how far a box reaches from its centre along a direction [m]."""
-    return half[0] * abs(dot(R[0], n)) + half[1] * abs(dot(R[1], n)) + half[2] * abs(dot(R[2], n))
+def _mobility(rows: Array, i: int, p: Vector, n: Vector) -> float:
+    """Return how much velocity along n at a point an impulse along n gives."""
+    if rows[i, EASE] == 0:
+        return rows[i, MOBILITY]
+    moment = cross(minus(p, row(rows, i, CENTRE)), n)
+    return rows[i, MOBILITY] + dot(moment, _turned_by(rows, i, moment))
 
 
 @kernel
-def _box_contacts(first: Box, second: Box, margin: float, manifold: Manifold) -> tuple[int, Vector]:
-    """Write where two boxes come nearer than a margin; return how many points, and the normal toward the first box.
+def _touch(a: Array, b: Array, mesh: Triangles, margin: float, contacts: Array, num: int) -> int:
+    """Write where a body comes nearer than a margin to something, after `num` contacts; return how many there are then.
 
-    Separating axes; then the face that faces the other box is clipped to it, or the two nearest points of two edges are
-    taken.
+    Balls are seen from their centres, two boxes from their faces, and boxes from their corners by anything else.
     """
-    (xa, Ra, ha), (xb, Rb, hb) = first, second
-    away, best, which, normal = plus(xa, xb, -1.0), math.inf, -1, (0.0, 0.0, 0.0)
-    for axis in range(15):
-        n = Ra[axis % 3] if axis < 3 else Rb[axis % 3]
-        if axis >= 6:
-            n = cross(Ra[(axis - 6) // 3], Rb[(axis - 6) % 3])
-            length = size(n)
-            if length < 1e-4:
-                continue
-            n = times(1 / length, n)
-        along = dot(away, n)
-        overlap = _extent(Ra, ha, n) + _extent(Rb, hb, n) - abs(along)
-        if overlap < -margin:
-            return 0, normal
-        # Faces before edges, unless these are clearly nearer: faces give contacts that hold.
-        if overlap < (best if axis < 6 else best - 0.003):
-            best, which, normal = overlap, axis, times(1.0 if along >= 0 else -1.0, n)
-    if which >= 6:
-        edges = (which - 6) // 3, (which - 6) % 3
-        write(manifold.points, 0, _edge_contact(first, second, edges, normal))
-        manifold.depths[0] = best
-        return 1, normal
-    if which < 3:
-        return _face_contacts(first, which, second, times(-1.0, normal), margin, manifold), normal
-    return _face_contacts(second, which - 3, first, normal, margin, manifold), normal
+    if a[0] == BOX and b[0] == BOX:
+        return _touch_boxes(a, b, margin, contacts, num)
+    sign = 1.0
+    if a[0] == BOX and b[0] == BALL:
+        a, b, sign = b, a, -1.0
+    radius = a[SIZES] if a[0] == BALL else 0.0
+    for k in range(8 if a[0] == BOX else 1):
+        p = _corner(a, k) if a[0] == BOX else part(a, CENTRE)
+        d, n = shape_distance(p, b, mesh, margin + radius)
+        if d - radius < margin:
+            write(contacts, num, plus(p, n, -radius), POINT)
+            write(contacts, num, times(sign, n), NORMAL)
+            contacts[num, GAP] = d - radius
+            num += 1
+    return num
+
+
+@inlined_kernel
+def _corner(box: Array, k: int) -> Vector:
+    """Return a corner of a box; the bits of k are its sides."""
+    x, y, z = part(box, SIZES)
+    return plus(part(box, CENTRE), turned((x if k & 1 else -x, y if k & 2 else -y, z if k & 4 else -z), box))
+
+
+@inlined_kernel
+def _extent(box: Array, n: Vector) -> float:
+    """Return how far a box reaches from its centre along a direction [m]."""
+    x, y, z = part(box, SIZES)
+    return x * abs(dot(_axis(box, 0), n)) + y * abs(dot(_axis(box, 1), n)) + z * abs(dot(_axis(box, 2), n))
 
 
 @kernel
-def _edge_contact(first: Box, second: Box, edges: tuple[int, int], n: Vector) -> Vector:
-    """Return the point between the nearest points of an edge of each box."""
-    (xa, Ra, ha), (xb, Rb, hb) = first, second
-    pa, pb = xa, xb
-    for k in range(3):
-        if k != edges[0]:
-            pa = plus(pa, Ra[k], -ha[k] if dot(Ra[k], n) > 0 else ha[k])
-        if k != edges[1]:
-            pb = plus(pb, Rb[k], hb[k] if dot(Rb[k], n) > 0 else -hb[k])
-    ea, eb, away = Ra[edges[0]], Rb[edges[1]], plus(pb, pa, -1.0)
-    cosine, ua, ub = dot(ea, eb), dot(ea, away), dot(eb, away)
-    share = 1 - cosine * cosine
-    s, t = ((ua - cosine * ub) / share, (cosine * ua - ub) / share) if share > 1e-9 else (0.0, 0.0)
-    return times(0.5, plus(plus(pa, ea, s), plus(pb, eb, t), 1.0))
+def _touch_boxes(a: Array, b: Array, margin: float, contacts: Array, num: int) -> int:
+    """Write where two boxes come nearer than a margin, as `_touch` does.
 
-
-@kernel
-def _face_contacts(box: Box, axis: int, other: Box, out: Vector, margin: float, manifold: Manifold) -> int:
-    """Clip the other box's face to a face of a box, out of which `out` points; return how many points are left."""
-    (x, R, half), (xo, Ro, ho) = box, other
-    against, most = 0, -1.0
-    for k in range(3):
-        along = abs(dot(Ro[k], out))
-        if along > most:
-            most, against = along, k
-    side = -1.0 if dot(Ro[against], out) > 0 else 1.0
-    u, v = (against + 1) % 3, (against + 2) % 3
-    face = plus(xo, Ro[against], side * ho[against])
-    polygon, clipped, num = manifold.scratch[0], manifold.scratch[1], 4
+    The face that the other box is least behind is the surface; the other box's face against it is clipped to it. Edges
+    that cross have the normal of one of their faces.
+    """
+    away, least, face = minus(part(a, CENTRE), part(b, CENTRE)), math.inf, 0
+    for k in range(6):
+        n = _axis(a if k < 3 else b, k % 3)
+        overlap = _extent(a, n) + _extent(b, n) - abs(dot(away, n))
+        if overlap < least:
+            least, face = overlap, k
+    if least < -margin:
+        return num
+    box, other, axis = (a, b, face) if face < 3 else (b, a, face - 3)
+    out = _axis(box, axis)
+    side = 1.0 if dot(minus(part(other, CENTRE), part(box, CENTRE)), out) >= 0 else -1.0
+    against = 0
+    for k in range(1, 3):
+        if abs(dot(_axis(other, k), out)) > abs(dot(_axis(other, against), out)):
+            against = k
+    polygon, clipped, count = np.empty((64, 3)), np.empty((64, 3)), 4  # more than rounding could ever lead to
+    behind = dot(_axis(other, against), out) * side < 0
     for k in range(4):
-        su, sv = (-1.0 if k == 0 or k == 3 else 1.0), (-1.0 if k < 2 else 1.0)
-        write(polygon, k, plus(plus(face, Ro[u], su * ho[u]), Ro[v], sv * ho[v]))
+        u, v = k == 1 or k == 2, k >= 2
+        bits = (behind << against) | (u << (against + 1) % 3) | (v << (against + 2) % 3)
+        write(polygon, k, to_local(_corner(other, bits), box))
     for turn in range(4):
-        e = (axis + 1 + turn // 2) % 3
-        way = times(1.0 if turn % 2 == 0 else -1.0, R[e])
-        limit, count = half[e] + dot(way, x), 0
-        for p in range(num):
-            a, b = row(polygon, p), row(polygon, (p + 1) % num)
-            da, db = dot(way, a) - limit, dot(way, b) - limit
-            if da <= 0 and count < 16:
-                write(clipped, count, a)
-                count += 1
-            if (da < 0 < db or db < 0 < da) and count < 16:
-                write(clipped, count, plus(a, plus(b, a, -1.0), da / (da - db)))
-                count += 1
-        polygon, clipped, num = clipped, polygon, count
-    count, top = 0, half[axis] + dot(out, x)
-    for p in range(num):
-        depth = top - dot(out, row(polygon, p))
-        if depth > -margin:
-            write(manifold.points, count, row(polygon, p))
-            manifold.depths[count] = depth
-            count += 1
-    return count
+        e, sign, left = (axis + 1 + turn // 2) % 3, 1.0 - 2.0 * (turn % 2), 0
+        for k in range(count):
+            p, q = row(polygon, k), row(polygon, (k + 1) % count)
+            dp, dq = sign * p[e] - box[SIZES + e], sign * q[e] - box[SIZES + e]
+            if dp <= 0:
+                write(clipped, left, p)
+                left += 1
+            if dp < 0 < dq or dq < 0 < dp:
+                write(clipped, left, plus(p, minus(q, p), dp / (dp - dq)))
+                left += 1
+        polygon, clipped, count = clipped, polygon, left
+    for k in range(min(count, MOST_POINTS)):
+        gap = side * polygon[k, axis] - box[SIZES + axis]
+        if gap < margin:
+            write(contacts, num, plus(part(box, CENTRE), turned(row(polygon, k), box)), POINT)
+            write(contacts, num, times(-side if face < 3 else side, out), NORMAL)
+            contacts[num, GAP] = gap
+            num += 1
+    return num

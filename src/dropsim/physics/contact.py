@@ -1,45 +1,50 @@
 """Planes and shapes that joints' spheres can touch: signed distances, normals, velocities and friction.
 
-Kernels take them as `Solids`: rows of planes (normal, offset, angular velocity, velocity, pivot, friction), of patches
-on the planes (centre, half sizes, cosine and sine of the turn, friction), and of boxes, balls, cylinders and meshes
-(see `shapes`), the same for everyone (a leading dimension of 1) or one set per person. A friction of NaN is the
-simulator's own.
+Kernels take them as `Solids`: rows as in `shapes`, the same for everyone (a leading dimension of 1) or one set per
+person. A friction of NaN is the simulator's own.
 """
 
 import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.joints import NUM_JOINTS
+from dropsim.body.kinematics import copy
 from dropsim.body.skeleton import flat
 from dropsim.compute.jit import inlined_kernel, kernel
-from dropsim.physics import shapes as forms
 from dropsim.physics.shapes import (
+    BALL,
     BOUND,
+    BOX,
     CENTRE,
     FRICTION,
+    MESH,
+    PATCH,
+    PLANE,
     SEEN,
+    SIZES,
+    TURN,
     Mesh,
     Triangles,
     Way,
     joined,
     shape_distance,
     shape_entry,
-    to_local,
-    turned,
     velocity_at,
 )
-from dropsim.physics.vectors import Vector, cross, dot, minus, part, plus, row, size, write
+from dropsim.physics.vectors import Vector, dot, minus, part, plus, row, size, write
 
 Array = Any
 """numba knows the types."""
 GRIP_GAP = 0.003
 """A sphere this near to a surface rests on it [m]."""
+FAR = 1e9
+"""Distance at which nothing is touched [m]."""
 
 
 class Marks(NamedTuple):
@@ -58,16 +63,18 @@ class Marks(NamedTuple):
 class Solids(NamedTuple):
     """Everything that can be touched during a step."""
 
-    planes: np.ndarray
-    patches: np.ndarray
     shapes: np.ndarray
     mesh: Triangles
     """Triangles of all meshes."""
 
     def only(self, people: slice) -> "Solids":
         """Return what some people can touch."""
-        rows = (rows if len(rows) == 1 else rows[people] for rows in self[:3])
-        return Solids(*rows, self.mesh)  # pyright: ignore[reportCallIssue]
+        return self if len(self.shapes) == 1 else Solids(self.shapes[people], self.mesh)
+
+    @property
+    def flat(self) -> bool:
+        """Whether there are only planes and patches of them."""
+        return bool((self.shapes[..., 0] >= PLANE).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +92,7 @@ class Plane:
     pivot: Float[np.ndarray, "*b 3"]
     friction: Float[np.ndarray, "*#b"] = field(default_factory=lambda: np.array(math.nan))
     """Largest tangential force over the normal one, of soles on it; NaN is the simulator's own."""
+    meshes: ClassVar[tuple[Mesh, ...]] = ()
 
     @classmethod
     def ground(cls) -> "Plane":
@@ -105,17 +113,19 @@ class Plane:
         return Plane(**changed, offset=np.asarray(scalars(self.offset)), friction=np.asarray(friction))
 
     @property
-    def rows(self) -> Float[np.ndarray, "*b 1 14"]:
+    def rows(self) -> Float[np.ndarray, "*b 1 25"]:
         """Numbers that kernels take."""
-        turning = (self.angular_velocity, self.velocity, self.pivot)
-        return _as_row((self.normal, self.offset[..., None], *turning, self.friction[..., None]))
+        offset, friction = np.asarray(self.offset)[..., None], self.friction[..., None]
+        moving = (self.velocity, self.angular_velocity)
+        bounds = np.array([FAR, 1.0])
+        return _as_row(np.array([PLANE]), self.normal, self.pivot, offset, np.zeros(8), *moving, friction, bounds)
 
     def distance(self, points: Float[np.ndarray, "*b n 3"]) -> Float[np.ndarray, "*b n"]:
         """Return how far points are above the plane [m]."""
         return (points * self.normal[..., None, :]).sum(-1) - self.offset[..., None]
 
 
-def _as_row(parts: Sequence[np.ndarray]) -> Float[np.ndarray, "*b 1 c"]:
+def _as_row(*parts: np.ndarray) -> Float[np.ndarray, "*b 1 25"]:
     """Put the numbers of a collider after each other; parts without batch dimensions are the same for everyone."""
     shape = np.broadcast_shapes(*(part.shape[:-1] for part in parts))
     return np.concatenate([np.broadcast_to(part, (*shape, part.shape[-1])) for part in parts], -1)[..., None, :]
@@ -137,11 +147,15 @@ class FrictionPatch:
     turn: float
     """Turn of its own axes, counterclockwise seen from above [rad]."""
     friction: float
+    meshes: ClassVar[tuple[Mesh, ...]] = ()
 
     @property
-    def rows(self) -> Float[np.ndarray, "1 7"]:
+    def rows(self) -> Float[np.ndarray, "1 25"]:
         """Numbers that kernels take."""
-        return np.array([[*self.centre, *self.half, math.cos(self.turn), math.sin(self.turn), self.friction]])
+        place = np.array([*self.centre, *self.half, math.cos(self.turn), math.sin(self.turn)])
+        out = np.array(_NOWHERE)
+        out[0, 0], out[0, TURN : TURN + 6], out[0, FRICTION], out[0, SEEN] = PATCH, place, self.friction, 1.0
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,57 +190,47 @@ class Shape:
         """Farthest that it reaches from its centre [m]."""
         if self.mesh is not None:
             return float(np.linalg.norm(self.mesh.vertices, axis=-1).max())
-        return math.hypot(*self.sizes[: {forms.BOX: 3, forms.BALL: 1}.get(self.kind, 2)])
+        return math.hypot(*self.sizes[: {BOX: 3, BALL: 1}.get(self.kind, 2)])
 
     @functools.cached_property
     def rows(self) -> Float[np.ndarray, "*b 1 25"]:
         """Numbers that kernels take."""
         kind, flags = np.array([self.kind, *self.sizes]), np.array([self.friction, self.bound, self.seen])
         turn = self.rotation.reshape(*self.rotation.shape[:-2], 9)
-        return _as_row((kind, self.centre, turn, self.velocity, self.angular_velocity, flags))
+        return _as_row(kind, self.centre, turn, self.velocity, self.angular_velocity, flags)
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Colliders of one kind as kernels take them, such as ones that only some people can touch."""
+    """Colliders as kernels take them, such as ones that only some people can touch."""
 
-    kind: type
-    rows: Float[np.ndarray, "*b k c"]
+    rows: Float[np.ndarray, "*b k 25"]
     meshes: tuple[Mesh, ...] = ()
-    """The first size of a mesh's row is its place here."""
 
 
 Collider = Plane | FrictionPatch | Shape | Rows
-_NOWHERE: dict[type, Float[np.ndarray, "c"]] = {
-    Plane: np.array([0.0, 0.0, 1.0, -1e9, *([0.0] * 9), math.nan]),
-    FrictionPatch: np.array([0.0, 0.0, -1.0, -1.0, 1.0, 0.0, math.nan]),
-    Shape: np.array([0.0, 1e-3, 1e-3, 1e-3, 0.0, 0.0, -1e9, *np.eye(3).ravel(), *([0.0] * 6), math.nan, 1e-2, 0.0]),
-}
-"""Rows that nobody can touch; as many numbers as each kind has."""
+_NOWHERE = Shape(BOX, (1e-3, 1e-3, 1e-3), np.array([0.0, 0.0, -FAR]), np.eye(3), seen=False).rows
+"""A row that nobody can touch."""
 
 
 @functools.lru_cache(maxsize=8)
 def colliders_by_world(parts: tuple[tuple[int, Collider], ...], batch: tuple[int, int]) -> tuple[Rows, ...]:
     """Return colliders that only the people of their world can touch; `batch` is worlds and people.
 
-    Everyone has as many rows as the world with the most colliders of a kind needs: the others' are nowhere.
+    Everyone has as many rows as the world with the most colliders needs: the others' are nowhere.
     """
-    groups: dict[type, dict[int, list[Collider]]] = {}
+    if not parts:
+        return ()
+    meshes = tuple(dict.fromkeys(mesh for _, collider in parts for mesh in collider.meshes))
+    places, worlds = list(range(len(meshes))), dict[int, list[np.ndarray]]()
     for world, collider in parts:
-        groups.setdefault(_kind_of(collider), {}).setdefault(world, []).append(collider)
-    colliders = []
-    for kind, worlds in groups.items():
-        meshes = tuple(dict.fromkeys(mesh for own in worlds.values() for c in own for mesh in _meshes_of(c)))
-        places = list(range(len(meshes)))
-        stacked = {
-            world: _stacked([_rooted(c, meshes, places) for c in own], batch[1:]) for world, own in worlds.items()
-        }
-        nowhere, most = _NOWHERE[kind], max(rows.shape[-2] for rows in stacked.values())
-        rows = np.broadcast_to(nowhere, (*batch, most, len(nowhere))).copy()
-        for world, own in stacked.items():
-            rows[world, :, : own.shape[-2]] = own
-        colliders.append(Rows(kind, rows, meshes))
-    return tuple(colliders)
+        worlds.setdefault(world, []).append(_rooted(collider, meshes, places))
+    stacked = {world: _stacked(rows, batch[1:]) for world, rows in worlds.items()}
+    most = max(rows.shape[-2] for rows in stacked.values())
+    everyone = np.tile(_NOWHERE, (*batch, most, 1))
+    for world, rows in stacked.items():
+        everyone[world, :, : rows.shape[-2]] = rows
+    return (Rows(everyone, meshes),)
 
 
 @functools.lru_cache(maxsize=8)
@@ -234,21 +238,10 @@ def solids(colliders: tuple[Collider, ...], batch: tuple[int, ...]) -> Solids:
     """Stack colliders as kernels take them; colliders with batch dimensions are broadcast to `batch`."""
     if strange := [type(c).__name__ for c in colliders if not isinstance(c, Collider)]:
         raise ValueError(f"people can touch planes and shapes, not a {strange[0]}: build it of Plane and Shape")
-    meshes = tuple(dict.fromkeys(mesh for c in colliders for mesh in _meshes_of(c)))
+    meshes = tuple(dict.fromkeys(mesh for c in colliders for mesh in c.meshes))
     mesh, roots = joined(meshes)
-    arrays = []
-    for kind, nowhere in _NOWHERE.items():
-        rows = [_rooted(c, meshes, roots) for c in colliders if _kind_of(c) is kind]
-        arrays.append(flat(_stacked(rows, batch), 2) if rows else np.empty((1, 0, len(nowhere))))
-    return Solids(*arrays, mesh)  # pyright: ignore[reportCallIssue]
-
-
-def _kind_of(collider: Collider) -> type:
-    return collider.kind if isinstance(collider, Rows) else type(collider)
-
-
-def _meshes_of(collider: Collider) -> tuple[Mesh, ...]:
-    return collider.meshes if isinstance(collider, Shape | Rows) else ()
+    rows = [_NOWHERE[:0], *(_rooted(c, meshes, roots) for c in colliders)]
+    return Solids(flat(_stacked(rows, batch), 2), mesh)
 
 
 def _stacked(rows: Sequence[np.ndarray], batch: tuple[int, ...]) -> np.ndarray:
@@ -260,11 +253,11 @@ def _stacked(rows: Sequence[np.ndarray], batch: tuple[int, ...]) -> np.ndarray:
 
 def _rooted(collider: Collider, meshes: tuple[Mesh, ...], roots: list[int]) -> np.ndarray:
     """Return a collider's rows, those of meshes with their roots instead of their places among the collider's own."""
-    rows, own = collider.rows, _meshes_of(collider)
-    if own:
-        rows, places = np.array(rows), np.array([roots[meshes.index(mesh)] for mesh in own])
-        of_meshes = rows[..., 0] == forms.MESH
-        rows[of_meshes, 1] = places[rows[of_meshes, 1].astype(np.int64)]
+    rows = collider.rows
+    if collider.meshes:
+        rows, places = np.array(rows), np.array([roots[meshes.index(mesh)] for mesh in collider.meshes])
+        of_meshes = rows[..., 0] == MESH
+        rows[of_meshes, SIZES] = places[rows[of_meshes, SIZES].astype(np.int64)]
     return rows
 
 
@@ -303,35 +296,34 @@ def _surfaces(points: Array, solids: Solids, out: Surface) -> None:
 @inlined_kernel
 def of_person(solids: Solids, i: int) -> Solids:
     """Return a person's own rows, or those that are the same for everyone."""
-    return Solids(_own(solids.planes, i), _own(solids.patches, i), _own(solids.shapes, i), solids.mesh)
-
-
-@inlined_kernel
-def _own(rows: Array, i: int) -> Array:
-    return rows[i if len(rows) > 1 else 0]
+    return Solids(solids.shapes[i if len(solids.shapes) > 1 else 0], solids.mesh)
 
 
 @inlined_kernel
 def nearest_within(limit: float, p: Vector, here: Solids) -> Surface:
     """Return the nearest surface, the first of equals; its distance is the limit if nothing is nearer."""
     best = Surface(limit, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), math.nan)
-    for k in range(len(here.planes)):
-        plane = here.planes[k]
-        height = dot(p, part(plane, 0)) - plane[3]
-        if height < best.distance:
-            velocity = plus(cross(part(plane, 4), minus(p, part(plane, 10))), part(plane, 7))
-            best = Surface(height, part(plane, 0), velocity, _patched(p, plane[13], here.patches))
-    return _or_nearer(best, p, here) if len(here.shapes) > 0 else best
+    for k in range(len(here.shapes)):
+        shape = here.shapes[k]
+        if is_beyond(p, max(best.distance, 0.0), shape):
+            continue
+        distance, normal = shape_distance(p, shape, here.mesh, best.distance)
+        if distance < best.distance:
+            velocity = velocity_at(p, here.shapes, k)
+            best = Surface(distance, normal, velocity, friction_at(p, shape, here.shapes))
+    return best
 
 
 @inlined_kernel
-def _patched(p: Vector, friction: float, patches: Array) -> float:
-    """Return the friction of the ground at a place: of patches that overlap, the last one's."""
-    for k in range(len(patches)):
-        patch = patches[k]
-        dx, dy = p[0] - patch[0], p[1] - patch[1]
-        if abs(patch[4] * dx + patch[5] * dy) <= patch[2] and abs(patch[4] * dy - patch[5] * dx) <= patch[3]:
-            friction = patch[6]
+def friction_at(p: Vector, shape: Array, shapes: Array) -> float:
+    """Return the friction of a shape at a place: on the ground, that of the last of the patches there."""
+    friction = shape[FRICTION]
+    for k in range(len(shapes) if shape[0] == PLANE else 0):
+        if shapes[k, 0] == PATCH:
+            (x, y, half_x), (half_y, cosine, sine) = row(shapes, k, TURN), row(shapes, k, TURN + 3)
+            dx, dy = p[0] - x, p[1] - y
+            if abs(cosine * dx + sine * dy) <= half_x and abs(cosine * dy - sine * dx) <= half_y:
+                friction = shapes[k, FRICTION]
     return friction
 
 
@@ -341,10 +333,10 @@ def beyond_planes(limit: float, p: Vector, here: Solids) -> bool:
 
     That is so for most joints. To hand a scene over takes ten times as long, so callers ask this first.
     """
-    for k in range(len(here.planes)):
-        if dot(p, row(here.planes, k)) - here.planes[k, 3] < limit:
+    for k in range(len(here.shapes)):
+        if here.shapes[k, 0] < PLANE or dot(p, row(here.shapes, k, SIZES)) - here.shapes[k, TURN] < limit:
             return False
-    return len(here.shapes) == 0
+    return True
 
 
 @inlined_kernel
@@ -354,47 +346,28 @@ def is_beyond(p: Vector, reach: float, shape: Array) -> bool:
     return x**2 + y**2 + z**2 > (reach + shape[BOUND]) ** 2
 
 
-@kernel
-def _or_nearer(best: Surface, p: Vector, here: Solids) -> Surface:
-    """Return a shape's surface if one is nearer than another surface."""
-    for k in range(len(here.shapes)):
-        shape = here.shapes[k]
-        if is_beyond(p, max(best.distance, 0.0), shape):
-            continue
-        distance, normal = shape_distance(to_local(p, shape), shape, here.mesh, best.distance)
-        if distance < best.distance:
-            best = Surface(distance, turned(normal, shape), velocity_at(p, shape), shape[FRICTION])
-    return best
-
-
 @inlined_kernel
 def nearest_on_the_way(limit: float, before: Vector, p: Vector, here: Solids, h: float) -> Surface:
     """Return the nearest surface within a limit, or that of a shape into which the way from `before` led.
 
-    So nothing gets through a thin wall in one step.
-
-    The tangent plane where the way entered stands for the surface then.
+    So nothing gets through a thin wall in one step. The tangent plane where the way entered stands for the surface
+    then.
     """
-    surface = nearest_within(limit, p, here)
-    return _or_entered(surface, before, p, here, h) if len(here.shapes) > 0 else surface
-
-
-@kernel
-def _or_entered(best: Surface, before: Vector, p: Vector, here: Solids, h: float) -> Surface:
-    """Return the surface of the shape that was entered first, if that is deeper than another surface."""
-    soonest = math.inf
+    best, soonest = nearest_within(limit, p, here), math.inf
     for k in range(len(here.shapes)):
         shape = here.shapes[k]
+        if shape[0] >= PLANE:
+            continue
         # The way relative to the shape, which moves too.
-        start = plus(before, velocity_at(before, shape), h)
+        start = plus(before, velocity_at(before, here.shapes, k), h)
         if is_beyond(p, size(minus(p, start)), shape):
             continue
-        start = to_local(start, shape)
-        way = minus(to_local(p, shape), start)
+        way = minus(p, start)
         share, normal = shape_entry(start, way, shape, here.mesh)
         inside = (1 - share) * dot(way, normal)
         if share < soonest and inside < best.distance:
-            soonest, best = share, Surface(inside, turned(normal, shape), velocity_at(p, shape), shape[FRICTION])
+            velocity = velocity_at(p, here.shapes, k)
+            soonest, best = share, Surface(inside, normal, velocity, shape[FRICTION])
     return best
 
 
@@ -405,11 +378,6 @@ def ray(p: Vector, d: Vector, here: Solids, seen: bool) -> Way:
     `seen` leaves out what people do not see or know. Shapes that the point is inside of do not count, nor do balls.
     """
     best, normal = math.inf, (0.0, 0.0, 1.0)
-    for k in range(len(here.planes)):
-        plane = row(here.planes, k)
-        height, sinking = dot(p, plane) - here.planes[k, 3], -dot(d, plane)
-        if sinking > 0 and 0 <= height <= sinking * min(best, 1.0):
-            best, normal = height / sinking, plane
     for k in range(len(here.shapes)):
         shape = here.shapes[k]
         if seen and shape[SEEN] < 1.0:
@@ -418,10 +386,9 @@ def ray(p: Vector, d: Vector, here: Solids, seen: bool) -> Way:
         away = minus(part(shape, CENTRE), p)
         if is_beyond(plus(p, d, min(max(dot(away, d) / dot(d, d), 0.0), 1.0)), 0.0, shape):
             continue
-        start = to_local(p, shape)
-        share, out = shape_entry(start, minus(to_local(plus(p, d), shape), start), shape, here.mesh)
+        share, out = shape_entry(p, d, shape, here.mesh)
         if share < best:
-            best, normal = share, turned(out, shape)
+            best, normal = share, out
     return best, normal
 
 
@@ -434,19 +401,12 @@ def contact_targets(
     The tangent plane at x stands for the surface: exact for planes, and for spheres at the step of one frame. The
     energy's normal force is in proportion to the depth, so its tangential one is bounded by friction times the depth.
     """
+    sliding, ways = np.empty(NUM_JOINTS, dtype=np.bool_), np.empty((2, NUM_JOINTS))
     for i in range(len(x)):
-        here, now, earlier, out = of_person(solids, i), x[i], before[i], targets[i]
-        for j in range(NUM_JOINTS):
-            p, past = row(now, j), row(earlier, j)
-            active[i, j] = False
-            if not beyond_planes(radii[j], p, here):
-                surface = nearest_on_the_way(radii[j], past, p, here, h)
-                gap = surface.distance - radii[j]
-                if gap < 0:
-                    active[i, j], p = True, plus(p, surface.normal, -gap)
-                    slide, length = slide_of(p, past, h, surface)
-                    p = plus(p, slide, -min(length, -own_friction(surface, friction) * gap) / max(length, 1e-12))
-            write(out, j, p)
+        active[i], ways[:] = False, 0.0
+        copy(x[i], targets[i])
+        marks = Marks(active[i], sliding, ways[0], ways[1])
+        push_out(targets[i], before[i], radii, of_person(solids, i), friction, 0.0, h, marks)
 
 
 @inlined_kernel
@@ -490,7 +450,9 @@ def push_out(
         pressed[j] += depth
         p = plus(p, surface.normal, depth)
         slide, length = slide_of(p, past, h, surface)
-        undone = min(length, max(own_friction(surface, friction) * (pressed[j] + bearing) - rubbed[j], 0.0))
+        grip, undone = pressed[j] + bearing, 0.0
+        if grip > 0.0:  # friction may be infinite
+            undone = min(length, max(own_friction(surface, friction) * grip - rubbed[j], 0.0))
         rubbed[j] += undone
         sliding[j] = undone < length
         write(x, j, plus(p, slide, -undone / max(length, 1e-12)))

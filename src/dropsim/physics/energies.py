@@ -7,12 +7,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from dropsim.body.joints import NUM_JOINTS, PARENTS, joint_index
-from dropsim.body.kinematics import best_rotation, chain, inverse
+from dropsim.body.kinematics import inverse
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import kernel
 from dropsim.physics.contact import contact_targets
 from dropsim.physics.energy import Energy, Frame, Target
-from dropsim.physics.vectors import dot, minus, over, plus, row, size, times, write
 from dropsim.priors.pose import PosePrior
 
 Array = Any
@@ -46,20 +45,13 @@ class Rigidity(Energy):
         return _differences(self._rods)
 
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
-        rods = self._rods
-        p = np.empty((len(x), len(rods), 3))
-        _scaled_rods(x, rods, frame.skeleton.rest, p)
-        return Target(p)
+        (a, b), rest = self._rods.T, frame.skeleton.rest
+        return Target(_scaled(x[:, a] - x[:, b], np.linalg.norm(rest[a] - rest[b], axis=-1)))
 
 
-@kernel
-def _scaled_rods(x: Array, ends: Array, rest: Array, p: Array) -> None:
-    for i in range(len(x)):
-        joints, out = x[i], p[i]
-        for r in range(len(ends)):
-            a, b = ends[r, 0], ends[r, 1]
-            rod, length = minus(row(joints, a), row(joints, b)), size(minus(row(rest, a), row(rest, b)))
-            write(out, r, times(length / max(size(rod), 1e-9), rod))
+def _scaled(rods: Float[np.ndarray, "n m 3"], lengths: Float[np.ndarray, "*l"]) -> Float[np.ndarray, "n m 3"]:
+    """Return rods along the same directions with some lengths [m]."""
+    return rods * (lengths / np.maximum(np.linalg.norm(rods, axis=-1), 1e-9))[..., None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,62 +103,26 @@ class RangeOfMotion(Energy):
         inverse(x, frame.twists, frame.skeleton.offsets, q)
         norm = self.pose.norm(q)
         out = np.flatnonzero(norm > self.pose.limit)
-        if len(out) and not self.gentle:
-            p[out], active[out] = frame.skeleton.forward(self.pose.scaled_back(q[out]), x[out, 0]), True
-        elif len(out):
+        if not len(out):
+            return Target(p, active)
+        natural = frame.skeleton.forward(self.pose.scaled_back(q[out]), x[out, 0])
+        p[out], active[out] = natural, True
+        if self.gentle:
+            # All is turned to lie on the body: a pose has no orientation. Progress since the step's start counts.
+            here = x[out] - x[out].mean(-2, keepdims=True)
+            way, done = _turned_onto(natural, here) - here, here - _turned_onto(frame.x[out], here)
             share = (1 - self.pose.limit / norm[out]) * min(1.0, frame.h / self.return_time)
-            _draw_back(out, self.pose.scaled_back(q[out]), share, x, frame.x, frame.skeleton.offsets, p)
-            active[out] = True
+            progress = (way * done).sum(-1) / np.maximum((way * way).sum(-1), 1e-18)
+            p[out] = _turned_onto(here + np.clip(share[:, None] - progress, 0.0, 1.0)[..., None] * way, here)
         return Target(p, active)
 
 
-@kernel
-def _draw_back(people: Array, q: Array, wanted: Array, x: Array, before: Array, offsets: Array, p: Array) -> None:
-    """Write how far joints of people out of range go back toward natural poses, about their middle.
-
-    Progress since the step's start counts. All is turned to lie on the body: a pose has no orientation either, so there
-    is no moment.
-    """
-    posed, world, target = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3))
-    here, natural, past = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3))
-    for k in range(len(people)):
-        i = people[k]
-        write(posed, 0, row(x[i], 0))
-        chain(q[k], offsets, world, posed)
-        _centre(x[i], here)
-        _turn_onto(here, posed, natural)
-        _turn_onto(here, before[i], past)
-        for j in range(NUM_JOINTS):
-            at = row(here, j)
-            way = minus(row(natural, j), at)
-            progress = dot(way, minus(at, row(past, j))) / max(dot(way, way), 1e-18)
-            write(target, j, plus(at, way, min(max(wanted[k] - progress, 0.0), 1.0)))
-        _turn_onto(here, target, p[i])
-
-
-@kernel
-def _centre(points: Array, out: Array) -> None:
-    """Write points about their middle."""
-    middle = (0.0, 0.0, 0.0)
-    for j in range(len(points)):
-        middle = plus(middle, over(row(points, j), len(points)))
-    for j in range(len(points)):
-        write(out, j, minus(row(points, j), middle))
-
-
-@kernel
-def _turn_onto(centred: Array, points: Array, out: Array) -> None:
-    """Write points about their middle, turned to be nearest to others in least squares: then pulls have no moment."""
-    M, R = np.zeros((3, 3)), np.empty((3, 3))
-    _centre(points, out)
-    for j in range(len(points)):
-        for r in range(3):
-            for c in range(3):
-                M[r, c] += out[j, r] * centred[j, c]
-    best_rotation(M, R)
-    for j in range(len(points)):
-        point = row(out, j)
-        write(out, j, (dot(row(R, 0), point), dot(row(R, 1), point), dot(row(R, 2), point)))
+def _turned_onto(points: Float[np.ndarray, "n 22 3"], body: Float[np.ndarray, "n 22 3"]) -> Float[np.ndarray, "n 22 3"]:
+    """Return points about their middle, turned to be nearest to others in least squares: then pulls have no moment."""
+    points = points - points.mean(-2, keepdims=True)
+    U, _, V = np.linalg.svd(points.swapaxes(-1, -2) @ body)
+    U[..., -1] *= np.sign(np.linalg.det(U @ V))[..., None]
+    return points @ (U @ V)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,8 +223,7 @@ class Spring(Energy):
 
     def project(self, x: Float[np.ndarray, "n 22 3"], frame: Frame) -> Target:
         rod = x[:, joint_index(self.joint_a)] - x[:, joint_index(self.joint_b)]
-        length = np.asarray(self.length).reshape(-1, 1)
-        return Target((rod * (length / np.maximum(np.linalg.norm(rod, axis=-1, keepdims=True), 1e-9)))[:, None])
+        return Target(_scaled(rod[:, None], np.asarray(self.length).reshape(-1, 1)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,17 +77,14 @@ class Energy(ABC):
 
 def check_energy(energy: Energy, skeleton: Skeleton) -> Float[np.ndarray, "m 22"]:
     """Return an energy's matrix, or raise with what is wrong with the energy."""
-    name = getattr(energy, "name", None)
+    name, weight = getattr(energy, "name", None), getattr(energy, "weight", None)
     if not isinstance(name, str) or not name:
         raise ValueError(f"{type(energy).__name__} needs a name: a string that reports show")
-    weight = getattr(energy, "weight", None)
     if not isinstance(weight, int | float) or not 0 <= weight < np.inf:
         raise ValueError(f"the energy {name!r} needs a weight of 0 or more, not {weight!r}")
     A = np.asarray(energy.matrix(skeleton), dtype=np.float64)
     if A.ndim != 2 or A.shape[1] != len(skeleton.masses) or not np.isfinite(A).all():
-        raise ValueError(
-            f"the matrix of the energy {name!r} has to be m x {len(skeleton.masses)} finite numbers, and is {A.shape}"
-        )
+        raise ValueError(f"the matrix of the energy {name!r} has to be m x 22 finite numbers, and is {A.shape}")
     return np.ascontiguousarray(A)
 
 
@@ -95,16 +92,15 @@ def check_target(energy: Energy, target: object, num: int, rows: int) -> Target:
     """Return what a user's energy projected to, or raise with what is wrong with it."""
     if not isinstance(target, Target):
         raise ValueError(f"project of the energy {energy.name!r} has to return a Target, not {type(target).__name__}")
-    shape = np.shape(target.p)
-    if shape[-2:] != (rows, 3) or len(shape) > 3 or (len(shape) == 3 and shape[0] not in (1, num)):
+    active = True if target.active is None else target.active
+    try:
+        for values, shape in ((target.p, (num, rows, 3)), (active, (num, rows))):
+            np.broadcast_to(values, shape)
+    except ValueError:
         raise ValueError(
-            f"p of the energy {energy.name!r} has to be {num} x {rows} x 3, "
-            f"as its matrix has {rows} rows, and is {shape}"
-        )
-    if target.active is not None and np.shape(target.active) not in ((num, rows), (1, rows), (rows,)):
-        raise ValueError(
-            f"active of the energy {energy.name!r} has to be {num} x {rows}, and is {np.shape(target.active)}"
-        )
+            f"p and active of the energy {energy.name!r} have to be {num} x {rows} x 3 and {num} x {rows}, "
+            f"as its matrix has {rows} rows, and p is {np.shape(target.p)}"
+        ) from None
     if not np.isfinite(np.sum(target.p)):
         applied = target.p if target.active is None else np.where(target.active[..., None], target.p, 0.0)
         if not np.isfinite(applied).all():

@@ -27,8 +27,6 @@ TOLERANCE = 0.005
 """How far a sphere may be off the floor and still count as touching it [m]."""
 LOW = 0.05
 """Height up to which a sphere can bear a contact force [m]."""
-RECOVERY = 3.0
-"""Time after a push's end at which people have recovered or not [s] (after PDP)."""
 GET_UP = 8.0
 """Time within which people who fell may get up [s]."""
 LIFTED, LANDED = 0.04, 0.02
@@ -210,22 +208,10 @@ def bone_twist(motion: Motion, joint: str, child: str) -> Float[np.ndarray, "*b 
     """Return the angle by which a bone turns about itself from each frame to the next [degrees]."""
     rotations = motion.skeleton.global_rotations(motion.q)[..., joint_index(joint), :, :]
     turns = rotations[..., :-1, :, :].swapaxes(-1, -2) @ rotations[..., 1:, :, :]
-    twists = twist_about(turns, normalize(motion.skeleton.offsets[joint_index(child)]))
-    cosine = (np.trace(twists, axis1=-2, axis2=-1) - 1) / 2
-    return np.degrees(np.arccos(np.clip(cosine, -1, 1)))
+    return np.degrees(_angle(twist_about(turns, normalize(motion.skeleton.offsets[joint_index(child)]))))
 
 
 # --- pushes
-
-
-def recovered(motion: Motion, end: FrameIndex, *, energy_limit: float | None = None) -> Flags:
-    """Whether somebody is upright three seconds after a push's end, or E_kin is within a limit [m^2] (after PDP, DROP).
-
-    The limit is the 95th percentile of E_kin without a push. A motion that ends sooner is judged at its end.
-    """
-    at = _judged_at(motion, end)
-    up = _at(upright(motion), at)
-    return up if energy_limit is None else up | (_at(motion.energies["kinematic"], at) <= energy_limit)
 
 
 def fell(motion: Motion, since: FrameIndex) -> Flags:
@@ -308,12 +294,16 @@ def first_step(motion: Motion, since: FrameIndex = 0) -> Int[np.ndarray, "*b 3"]
 def spin_while_lying(motion: Motion, since: FrameIndex = 0) -> Numbers:
     """95th percentile of the pelvis' angular speed while lying [rad/s]; NaN for people who never lie (DROP 8.6)."""
     lies = (fallen(motion) & _from(motion, since))[..., 1:]
-    before, after = motion.q[..., :-1, 0, :, :], motion.q[..., 1:, 0, :, :]
-    # The trace of after before^T is the sum of the products of their entries.
-    spin = np.arccos(np.clip(((after * before).sum((-1, -2)) - 1) / 2, -1, 1)) * motion.fps
+    pelvis = motion.q[..., 0, :, :]
+    spin = _angle(pelvis[..., 1:, :, :] @ pelvis[..., :-1, :, :].swapaxes(-1, -2)) * motion.fps
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
         return np.nanquantile(np.where(lies, spin, np.nan), 0.95, axis=-1)
+
+
+def _angle(turns: Float[np.ndarray, "*n 3 3"]) -> Float[np.ndarray, "*n"]:
+    """Return the angles of turns [rad]."""
+    return np.arccos(np.clip((np.trace(turns, axis1=-2, axis2=-1) - 1) / 2, -1, 1))
 
 
 def _norm(vectors: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
@@ -327,11 +317,6 @@ def _per_person(motion: Motion, frame: FrameIndex) -> Int[np.ndarray, "*b 1"]:
 def _from(motion: Motion, since: FrameIndex) -> Bool[np.ndarray, "*b t"]:
     """Mark the frames from one on."""
     return np.arange(len(motion)) >= _per_person(motion, since)
-
-
-def _judged_at(motion: Motion, end: FrameIndex) -> Int[np.ndarray, "*b 1"]:
-    """Return the frame three seconds after one, or the last."""
-    return np.minimum(_per_person(motion, end) + round(RECOVERY * motion.fps), len(motion) - 1)
 
 
 def _at(values: np.ndarray, frame: Int[np.ndarray, "*b 1"]) -> np.ndarray:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from dropsim.body.capsules import CAPSULES, PAIRS, overlap
 from dropsim.body.joints import CHILDREN, NUM_JOINTS, PARENTS
 from dropsim.body.kinematics import copy
-from dropsim.body.skeleton import BodyArrays, flat
+from dropsim.body.skeleton import BodyArrays
 from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.physics.contact import Marks, Solids, deepest, of_person, push_out
 from dropsim.physics.vectors import Vector, add, dot, minus, over, plus, row, size, times, write
@@ -47,69 +47,75 @@ _MEETING = np.array([(*m, *([0] * (3 - len(m)))) for m in _meeting])
 """For each bone, by its far joint: the bones nearer to the root that it shares a joint with."""
 
 
-class Settling(NamedTuple):
-    """How people settle."""
-
-    friction: float
-    """Friction coefficient of surfaces that set none."""
-    h: float
-    """Length of a step [s]."""
-    contact_mobility: float = 1.0
-    """How much a joint in contact gives when bones are brought back to length, relative to a free one."""
-    rounds: int = ROUNDS
-    """Rounds for everybody."""
-    most_rounds: int = MOST_ROUNDS
-    """Rounds for people who are still too deep or stretched after the usual ones."""
-
-
 def settle(
     x: Float[np.ndarray, "n 22 3"],
     before: Float[np.ndarray, "n 22 3"],
     body: BodyArrays,
     solids: Solids,
     load: Float[np.ndarray, "n 2"],
-    how: Settling,
-) -> tuple[Float[np.ndarray, "n 22 3"], Bool[np.ndarray, "n 22"]]:
-    """Push people out of objects and themselves, restore bones' lengths, in turns; return joints and touching ones.
+    friction: float,
+    h: float,
+    people: int = 1,
+) -> tuple[Float[np.ndarray, "n 22 3"], Bool[np.ndarray, "n 22"], Float[np.ndarray, "n 22 3"]]:
+    """Push people out of objects, themselves and each other and restore bones' lengths, in turns.
 
-    Joints in contact give less than their inverse masses say, by a factor, unless they slide. `load` is what the
-    ground's reaction gives each person already, along the normals and along the surfaces, as ways [m].
+    Return joints, touching ones and the forces between people [N]. Joints in contact give less than their inverse
+    masses say, by a factor, unless they slide or the person meets somebody. `load` is what the ground's reaction gives
+    each person already, along the normals and along the surfaces, as ways [m]. `friction` is that of surfaces that set
+    none, and `people` is the number of those who share a world, in rows one after the other.
     """
-    out, touching = np.empty(x.shape), np.empty(x.shape[:-1], dtype=np.bool_)
-    _settle(x, before, body, solids, load, how, out, touching)
-    return out, touching
+    forces, touching = np.zeros(x.shape), np.empty(x.shape[:-1], dtype=np.bool_)
+    out = np.array(x)
+    _settle(out, before, body, solids, load, friction, h, people, (touching, forces))
+    return out, touching, forces
 
 
 @kernel
 def _settle(
-    x: Array, before: Array, body: BodyArrays, solids: Solids, load: Array, how: Settling, out: Array, touching: Array
+    x: Array,
+    before: Array,
+    body: BodyArrays,
+    solids: Solids,
+    load: Array,
+    friction: float,
+    h: float,
+    count: int,
+    out: tuple[Array, Array],
 ) -> None:
-    friction, h, contact_mobility, rounds, most_rounds = how
-    give = np.empty(NUM_JOINTS)
-    work = space()
-    pressed, rubbed, sliding = np.empty(NUM_JOINTS), np.empty(NUM_JOINTS), np.empty(NUM_JOINTS, dtype=np.bool_)
-    close, allowed, bounds = np.empty(len(PAIRS), dtype=np.int64), np.empty(len(PAIRS)), np.empty((len(CAPSULES), 4))
+    touching, forces = out
+    give, bounds = np.empty(NUM_JOINTS), np.empty((len(CAPSULES), 4))
+    pressed, rubbed, sliding = np.empty(x.shape[:2]), np.empty(x.shape[:2]), np.empty(NUM_JOINTS, dtype=np.bool_)
+    close, allowed = np.empty((len(x), len(PAIRS)), dtype=np.int64), np.empty((len(x), len(PAIRS)))
+    num_close, inside = np.empty(len(x), dtype=np.int64), np.zeros(len(x))
+    met, moved = np.zeros(len(x), dtype=np.bool_), np.zeros(len(x), dtype=np.bool_)
     for i in range(len(x)):
-        here = of_person(solids, i)
-        copy(x[i], out[i])
-        touching[i], pressed[:], rubbed[:] = False, 0.0, load[i, 1]
-        num_close, inside = close_pairs(out[i], before[i], body, h, bounds, close, allowed), 0.0
-        for done in range(most_rounds):
-            whole = done >= rounds and inside < DEEP and _stretch(out[i], body.lengths) < STRETCHED
-            if whole and deepest(out[i], body.radii, here) < DEEP:
+        touching[i], pressed[i], rubbed[i] = False, 0.0, load[i, 1]
+    for first in range(0, len(x), count):
+        world = slice(first, first + count)
+        for done in range(MOST_ROUNDS):
+            # A body that is pressed against the floor or somebody is rather inside of itself. A joint in a corner, out
+            # of which a round pushes it to one side, goes to and fro between both while it gives less than its
+            # neighbours.
+            usual, last, settled = done < ROUNDS, 4 * done >= 3 * MOST_ROUNDS, True
+            if not usual and count > 1:
+                separate(x[world], body, done < ROUNDS + WHOLE_ROUNDS, h, forces[world], moved[world])
+            for i in range(first, first + count):
+                here, met[i] = of_person(solids, i), met[i] or moved[i]
+                whole = not usual and not moved[i] and inside[i] < DEEP and _stretch(x[i], body.lengths) < STRETCHED
+                if whole and deepest(x[i], body.radii, here) < DEEP:
+                    continue
+                settled = False
+                if done == 0 or moved[i]:
+                    num_close[i] = close_pairs(x[i], before[i], body, h, bounds, close[i], allowed[i])
+                marks = Marks(touching[i], sliding, pressed[i], rubbed[i])
+                push_out(x[i], before[i], body.radii, here, friction, load[i, 0], h, marks)
+                for j in range(NUM_JOINTS):
+                    stands = touching[i, j] and not sliding[j] and not last and not met[i]
+                    give[j] = body.mobility[j] * (CONTACT_MOBILITY if stands else 1.0)
+                inside[i] = 0.0 if last else keep_apart(x[i], body.capsules, give, close[i], num_close[i], allowed[i])
+                restore_person(x[i], body.lengths, give, 2)
+            if settled:
                 break
-            marks = Marks(touching[i], sliding, pressed, rubbed)
-            push_out(out[i], before[i], body.radii, here, friction, load[i, 0], h, marks)
-            # A body that is pressed against the floor is rather inside of itself than inside of the floor. A joint in a
-            # corner, out of which a round pushes it to one side, goes to and fro between both while it gives less than
-            # its neighbours.
-            last = 4 * done >= 3 * most_rounds
-            for j in range(NUM_JOINTS):
-                give[j] = body.mobility[j] * (
-                    contact_mobility if touching[i, j] and not sliding[j] and not last else 1.0
-                )
-            inside = 0.0 if last else keep_apart(out[i], body.capsules, give, close, num_close, allowed)
-            restore_person(out[i], body.lengths, give, 2, work)
 
 
 @kernel
@@ -212,7 +218,6 @@ def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> N
     would be too large is reached in part.
     """
     y, give = np.empty((NUM_JOINTS, 3)), np.empty(NUM_JOINTS)
-    work = space()
     for i in range(len(x)):
         whole = False
         for j in range(NUM_JOINTS):
@@ -221,7 +226,7 @@ def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> N
             point, ahead = row(holds.points[i], j), row(holds.ahead[i], j)
             way, length = _way_back(row(x[i], j), point, ahead)
             if length > 0.0 and not whole:
-                restore_person(x[i], body.lengths, body.mobility, HOLD_ITERATIONS, work)
+                restore_person(x[i], body.lengths, body.mobility, HOLD_ITERATIONS)
                 whole, (way, length) = True, _way_back(row(x[i], j), point, ahead)
             if length == 0.0:
                 continue
@@ -232,7 +237,7 @@ def hold(x: Array, holds: Holds, body: BodyArrays, h: float, forces: Array) -> N
                     give[k] = body.mobility[k]
                 give[j] = 0.0
                 add(y, j, times(share, way))
-                restore_person(y, body.lengths, give, HOLD_ITERATIONS, work)
+                restore_person(y, body.lengths, give, HOLD_ITERATIONS)
                 force = (0.0, 0.0, 0.0)
                 for n in range(NUM_JOINTS):
                     force = plus(force, over(times(body.masses[n], minus(row(y, n), row(x[i], n))), h * h))
@@ -253,32 +258,16 @@ def _way_back(x: Vector, point: Vector, ahead: Vector) -> tuple[Vector, float]:
     return times(-beyond, ahead), beyond
 
 
-class Bones(NamedTuple):
-    """Space to restore the lengths of a body's bones."""
-
-    direction: np.ndarray
-    """Unit vectors along the bones (22 3)."""
-    S: np.ndarray
-    """System of the bones' tensions (22 22)."""
-    tension: np.ndarray
-    """Tensions (22)."""
-
-
-@inlined_kernel
-def space() -> Bones:
-    """Return space to restore lengths in."""
-    return Bones(np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, NUM_JOINTS)), np.empty(NUM_JOINTS))
-
-
 @kernel
-def restore_person(p: Array, lengths: Array, give: Array, iterations: int, work: Bones) -> None:
+def restore_person(p: Array, lengths: Array, give: Array, iterations: int) -> None:
     """Restore a person's bone lengths in place, by the least displacement (fast projection, Goldenthal et al. 2007).
 
     Bones pull their two ends along themselves, in proportion to the ends' mobilities: with inverse masses, linear and
     angular momentum stay what they were. Newton's method on the 21 lengths; twice is enough for the errors of one step.
     Bones taken from the ends of the limbs inward fill in nothing.
     """
-    direction, S, tension = work
+    direction, tension = np.empty((NUM_JOINTS, 3)), np.empty(NUM_JOINTS)
+    S = np.empty((NUM_JOINTS, NUM_JOINTS))  # system of the bones' tensions
     for _ in range(iterations):
         for c in range(1, NUM_JOINTS):
             parent = _PARENTS[c]
@@ -313,69 +302,31 @@ def restore_person(p: Array, lengths: Array, give: Array, iterations: int, work:
 WHOLE_ROUNDS = 2
 """Rounds of moving whole bodies apart: moved joint by joint alone, people who meet lift each other's limbs and
 wrestle."""
-JOINT_ROUNDS = 4
-"""Rounds of moving joints apart and restoring lengths."""
 SHARE = 0.7
-"""Share of an overlap that one round takes away: spheres overlap several others at once."""
+"""Share of an overlap by which whole bodies are moved: spheres overlap several others at once."""
+TOUCH = 0.002
+"""Depth to which people may be in each other [m]."""
 NEAR = 2.5
 """Hips farther apart than this cannot touch within a frame [m]."""
 
 
-def separate(
-    x: Float[np.ndarray, "*w p 22 3"],
-    before: Float[np.ndarray, "*w p 22 3"],
-    body: BodyArrays,
-    solids: Solids,
-    load: Float[np.ndarray, "n 2"],
-    how: Settling,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Move people of one world out of each other by equal and opposite impulses.
-
-    Return joints, forces [N], people who met somebody, and the joints that touched something else when those people
-    settled again.
-
-    First whole bodies are moved, along the ground, by their deepest overlap; then each pair of spheres by its masses.
-    So one gains the momentum that the other loses; lengths are restored without changing any. Last, nobody is left in
-    the ground.
-    """
-    out, forces, met = np.array(x, order="C"), np.zeros(x.shape), np.zeros(x.shape[:-2], dtype=np.bool_)
-    if x.shape[-3] < 2 or not _separate(flat(out, 3), body, how.h, flat(forces, 3), flat(met, 1)):
-        return x, forces, met, np.zeros(x.shape[:-1], dtype=np.bool_)
-    how = Settling(how.friction, how.h, rounds=2, most_rounds=2 * MOST_ROUNDS // ROUNDS)
-    settled, touching = settle(flat(out, 2), flat(before, 2), body, solids, load, how)
-    out = np.where(met[..., None, None], settled.reshape(x.shape), x)
-    return out, forces, met, touching.reshape(x.shape[:-1]) & met[..., None]
-
-
 @kernel
-def _separate(x: Array, body: BodyArrays, h: float, forces: Array, met: Array) -> bool:
-    """Move everyone apart in place, world by world; write forces and people who met, and return whether anybody did."""
-    num, count = len(x), x.shape[1]
-    step, push, anybody = np.empty((count, NUM_JOINTS, 3)), np.empty((count, NUM_JOINTS, 3)), False
-    work = space()
-    for w in range(num):
-        for done in range(WHOLE_ROUNDS + JOINT_ROUNDS):
-            step[:], push[:], overlap = 0.0, 0.0, False
-            for a in range(count):
-                for b in range(a + 1, count):
-                    if size(minus(row(x[w, a], 0), row(x[w, b], 0))) > NEAR:
-                        continue
-                    if done < WHOLE_ROUNDS:
-                        overlap |= _move_whole(x[w], a, b, body, step, push)
-                    else:
-                        overlap |= _move_joints(x[w], a, b, body, step, push)
-            if not overlap:
-                break
-            anybody = True
-            for a in range(count):
-                if not push[a].any():
-                    continue
-                met[w, a] = True
-                for j in range(NUM_JOINTS):
-                    add(x[w, a], j, row(step[a], j))
-                    add(forces[w, a], j, over(row(push[a], j), h * h))
-                restore_person(x[w, a], body.lengths, body.mobility, 2, work)
-    return anybody
+def separate(x: Array, body: BodyArrays, whole: bool, h: float, forces: Array, moved: Array) -> None:
+    """Move people of one world out of each other in place by equal and opposite impulses; add forces, mark who moved.
+
+    Whole bodies are moved along the ground by their deepest overlap, or each pair of spheres by its masses. One gains
+    the momentum that the other loses; lengths are later restored without changing any.
+    """
+    moved[:] = False
+    for a in range(len(x)):
+        for b in range(a + 1, len(x)):
+            if size(minus(row(x[a], 0), row(x[b], 0))) > NEAR:
+                continue
+            if whole:
+                apart = _move_whole(x[a], x[b], body, h, forces[a], forces[b])
+            else:
+                apart = _move_joints(x[a], x[b], body, h, forces[a], forces[b])
+            moved[a], moved[b] = moved[a] or apart, moved[b] or apart
 
 
 @inlined_kernel
@@ -390,39 +341,39 @@ def _overlap(a: Vector, b: Vector, reach: float) -> tuple[float, Vector]:
 
 
 @kernel
-def _move_whole(x: Array, a: int, b: int, body: BodyArrays, step: Array, push: Array) -> bool:
+def _move_whole(one: Array, other: Array, body: BodyArrays, h: float, force: Array, opposite: Array) -> bool:
     """Move two people apart along the ground by their deepest overlap; the momentum goes to the joints that touch."""
-    one, other, deepest, at, to, out = x[a], x[b], 0.0, 0, 0, (0.0, 0.0, 0.0)
+    deepest, at, to, out = TOUCH, -1, 0, (0.0, 0.0, 0.0)
     for i in range(NUM_JOINTS):
         for j in range(NUM_JOINTS):
             depth, away = _overlap(row(one, i), row(other, j), body.radii[i] + body.radii[j])
             if depth > deepest:
                 deepest, at, to, out = depth, i, j, away
-    if deepest == 0.0:
+    if at < 0:
         return False
     way, mass = times(0.5 * SHARE * deepest, (out[0], out[1], 0.0)), 0.0
     for k in range(NUM_JOINTS):
         mass += body.masses[k]
-        add(step[a], k, way)
-        add(step[b], k, times(-1.0, way))
-    add(push[a], at, times(mass, way))
-    add(push[b], to, times(-mass, way))
+        add(one, k, way)
+        add(other, k, times(-1.0, way))
+    add(force, at, times(mass / (h * h), way))
+    add(opposite, to, times(-mass / (h * h), way))
     return True
 
 
 @kernel
-def _move_joints(x: Array, a: int, b: int, body: BodyArrays, step: Array, push: Array) -> bool:
+def _move_joints(one: Array, other: Array, body: BodyArrays, h: float, force: Array, opposite: Array) -> bool:
     """Move every two overlapping spheres apart, the lighter one farther."""
-    one, other, masses, anything = x[a], x[b], body.masses, False
+    masses, anything = body.masses, False
     for i in range(NUM_JOINTS):
         for j in range(NUM_JOINTS):
             depth, out = _overlap(row(one, i), row(other, j), body.radii[i] + body.radii[j])
-            if depth == 0.0:
+            if depth <= TOUCH:
                 continue
             anything = True
-            way = times(SHARE * depth * masses[i] * masses[j] / (masses[i] + masses[j]), out)
-            add(step[a], i, over(way, masses[i]))
-            add(step[b], j, over(way, -masses[j]))
-            add(push[a], i, way)
-            add(push[b], j, times(-1.0, way))
+            way = times(depth * masses[i] * masses[j] / (masses[i] + masses[j]), out)
+            add(one, i, over(way, masses[i]))
+            add(other, j, over(way, -masses[j]))
+            add(force, i, over(way, h * h))
+            add(opposite, j, over(way, -h * h))
     return anything

@@ -1,9 +1,11 @@
-"""Boxes, balls, cylinders and triangle meshes: exact signed distances, and where rays enter.
+"""Planes, boxes, balls, cylinders and triangle meshes: exact signed distances, and where rays enter.
 
 Kernels take them as rows: kind, three sizes, centre, rotation (from the shape's own axes to the world's, row by row),
 velocity, angular velocity, friction, bounding radius, and whether people see it. Sizes are half the edges of a box,
 the radius of a ball, radius and half the height (along its own z) of a cylinder, and the first node of a mesh. The
-triangles of all meshes are in one bounding hierarchy.
+triangles of all meshes are in one bounding hierarchy. A plane has its normal instead of sizes, a point that it turns
+about as its centre, and its offset along the normal instead of a rotation. A patch of the ground with a friction of its
+own is nowhere, and has its centre, half sizes and the cosine and sine of its turn instead of a rotation.
 """
 
 import functools
@@ -19,7 +21,7 @@ from dropsim.physics.vectors import Vector, cross, dot, minus, over, part, plus,
 
 Array = Any
 """numba knows the types."""
-BOX, CYLINDER, MESH, BALL = 0, 1, 2, 3
+BOX, CYLINDER, MESH, BALL, PLANE, PATCH = range(6)
 SIZES, CENTRE, TURN, VELOCITY, SPIN, FRICTION, BOUND, SEEN = 1, 4, 7, 16, 19, 22, 23, 24
 """Columns of a row."""
 LEAF = 4
@@ -153,33 +155,35 @@ def turned(a: Vector, shape: Array) -> Vector:
 
 
 @inlined_kernel
-def velocity_at(p: Vector, shape: Array) -> Vector:
+def velocity_at(p: Vector, rows: Array, i: int) -> Vector:
     """Return the velocity of a shape at a point."""
-    return velocity_of(part(shape, VELOCITY), part(shape, SPIN), minus(p, part(shape, CENTRE)))
+    return velocity_of(row(rows, i, VELOCITY), row(rows, i, SPIN), minus(p, row(rows, i, CENTRE)))
 
 
 @kernel
 def shape_distance(p: Vector, shape: Array, mesh: Triangles, within: float) -> Way:
-    """Return the signed distance of a point in a shape's own axes, infinite beyond `within`, and the outward normal."""
+    """Return the signed distance of a point from a shape, infinite beyond `within`, and the outward normal there."""
     sizes = part(shape, SIZES)
+    if shape[0] == PLANE:
+        return dot(p, sizes) - shape[TURN], sizes
+    p = to_local(p, shape)
     if shape[0] == BOX:
-        return box_distance(p, sizes)
-    if shape[0] == BALL:
-        return ball_distance(p, sizes[0])
-    if shape[0] == CYLINDER:
-        return _cylinder_distance(p, sizes[0], sizes[1])
-    return _mesh_distance(p, int(sizes[0]), mesh, within)
-
-
-@inlined_kernel
-def ball_distance(p: Vector, radius: float) -> Way:
-    """Return the signed distance from a ball to a point, and the outward normal there: up at the very centre."""
-    length = size(p)
-    return length - radius, over(p, length) if length > 1e-9 else (0.0, 0.0, 1.0)
+        distance, normal = _box_distance(p, sizes)
+    elif shape[0] == BALL:
+        distance, normal = size(p) - sizes[0], over(p, size(p)) if size(p) > 1e-9 else (0.0, 0.0, 1.0)
+    elif shape[0] == CYLINDER:
+        # A cylinder is a box of endless width around its own axis.
+        across = math.sqrt(p[0] * p[0] + p[1] * p[1])
+        ux, uy = (p[0] / across, p[1] / across) if across > 1e-12 else (1.0, 0.0)
+        distance, (out, _, up) = _box_distance((across, 0.0, p[2]), (sizes[0], math.inf, sizes[1]))
+        normal = (out * ux, out * uy, up)
+    else:
+        distance, normal = _mesh_distance(p, int(sizes[0]), mesh, within)
+    return distance, turned(normal, shape)
 
 
 @kernel
-def box_distance(p: Vector, half: Vector) -> Way:
+def _box_distance(p: Vector, half: Vector) -> Way:
     """Return the signed distance from a box of some half sizes to a point, and the outward normal there."""
     qx, qy, qz = abs(p[0]) - half[0], abs(p[1]) - half[1], abs(p[2]) - half[2]
     sx, sy, sz = _sign(p[0]), _sign(p[1]), _sign(p[2])
@@ -195,18 +199,6 @@ def box_distance(p: Vector, half: Vector) -> Way:
 @inlined_kernel
 def _sign(x: float) -> float:
     return 1.0 if x >= 0 else -1.0
-
-
-@kernel
-def _cylinder_distance(p: Vector, radius: float, half: float) -> Way:
-    across = math.sqrt(p[0] * p[0] + p[1] * p[1])
-    ux, uy = (p[0] / across, p[1] / across) if across > 1e-12 else (1.0, 0.0)
-    qr, qz, sz = across - radius, abs(p[2]) - half, _sign(p[2])
-    if qr <= 0 and qz <= 0:
-        return (qz, (0.0, 0.0, sz)) if qz >= qr else (qr, (ux, uy, 0.0))
-    qr, qz = max(qr, 0.0), max(qz, 0.0)
-    length = math.sqrt(qr * qr + qz * qz)
-    return length, over((ux * qr, uy * qr, sz * qz), length)
 
 
 @inlined_kernel
@@ -280,17 +272,24 @@ def _on_triangle(point: Vector, corners: Array) -> tuple[Vector, int]:
 
 @kernel
 def shape_entry(p: Vector, d: Vector, shape: Array, mesh: Triangles) -> Way:
-    """Return where the way from a point along d enters a shape, in its own axes, as a share of d, and the normal.
+    """Return where the way from a point along d enters a shape, as a share of d, and the normal there.
 
     Infinite if it does not enter within d; ways that begin inside do not enter. Nothing enters balls: nobody takes them
     for ground or walls, and they are thick enough not to be passed within a step.
     """
     sizes = part(shape, SIZES)
+    if shape[0] == PLANE:
+        height, sinking = dot(p, sizes) - shape[TURN], -dot(d, sizes)
+        return (height / sinking, sizes) if sinking > 0 and 0 <= height <= sinking else NEVER
+    start = to_local(p, shape)
+    d = minus(to_local(plus(p, d), shape), start)
     if shape[0] == BOX:
-        return _into_box(p, d, sizes)
-    if shape[0] == CYLINDER:
-        return _into_cylinder(p, d, sizes[0], sizes[1])
-    return _into_mesh(p, d, int(sizes[0]), mesh) if shape[0] == MESH else NEVER
+        share, normal = _into_box(start, d, sizes)
+    elif shape[0] == CYLINDER:
+        share, normal = _into_cylinder(start, d, sizes[0], sizes[1])
+    else:
+        share, normal = _into_mesh(start, d, int(sizes[0]), mesh) if shape[0] == MESH else NEVER
+    return share, turned(normal, shape)
 
 
 @inlined_kernel

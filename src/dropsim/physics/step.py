@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from dropsim.body.joints import LEAVES, NUM_JOINTS
+from dropsim.body.joints import JOINTS, LEAVES, NUM_JOINTS
 from dropsim.body.kinematics import damp
 from dropsim.body.skeleton import Skeleton, flat
 from dropsim.compute.jit import compile_once
@@ -16,12 +16,12 @@ from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
 from dropsim.physics import settle as settling
 from dropsim.physics import wrench
-from dropsim.physics.contact import Collider, Plane, Solids, nearest_surface, solids
+from dropsim.physics.contact import Collider, Solids, nearest_surface, solids
 from dropsim.physics.energies import Contact, Kinematic, RangeOfMotion, Rigidity, nearest_candidate
 from dropsim.physics.energy import Energy, Frame
-from dropsim.physics.nnls import check
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.solver import System, squared_distance, system_of
+from dropsim.physics.wrench import Aim
 from dropsim.priors.intent import Intent
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PosePrior
@@ -32,6 +32,7 @@ BUILT_IN = ("rigidity", "contact", "range_of_motion", "kinematic", "momentum", "
 FASTEST_TWIST = 10.0
 """Speed at which bones turn about themselves at most [rad/s]: the 99.9th percentile of shins and feet in the shipped
 bank."""
+_LIMBS = np.array([name.endswith(("knee", "ankle", "foot", "elbow", "wrist")) for name in JOINTS])
 _LEAVES = np.array(LEAVES)
 
 
@@ -117,20 +118,6 @@ class Report:
 
 
 @dataclass(frozen=True, eq=False)
-class Aim:
-    """What a step starts from: the inertial target, and what can bear forces."""
-
-    y: Float[np.ndarray, "n 22 3"]
-    """Where momentum, external forces, gravity and the ground's reaction take the particles [m]."""
-    support: wrench.Support
-    chosen: Int[np.ndarray, "n"]
-    """Candidates at which the iterations start."""
-    ways: Float[np.ndarray, "n 2"]
-    """How far the ground's reaction moves the body within the step, along the contacts' normals and along their
-    surfaces [m]."""
-
-
-@dataclass(frozen=True, eq=False)
 class Simulator:
     """A body for a motion prior: projective dynamics in which the prior is one energy."""
 
@@ -195,37 +182,40 @@ class Simulator:
             return self._step(state, inputs, rng)
 
     def _step(self, state: State, inputs: StepInputs, rng: Streams) -> tuple[State, Report]:
-        batch, now = state.x.shape[:-2], self._now(state, inputs)
+        o, batch, now = self.options, state.x.shape[:-2], self._now(state, inputs)
+        around, drift = solids(tuple(inputs.colliders), batch), flat(state.drift, 1)
         system = system_of((*self._energies, *inputs.energies), self.skeleton)
 
         mode, proposed = self._propose(state, inputs, rng)
-        aim = self._aim(now, proposed)
-        candidates, start = flat(proposed.x, 3), proposed.pick(aim.chosen.reshape(batch))
+        candidates, costs = flat(proposed.x, 3), self._costs(flat(proposed.cost, 1))
+        aim = wrench.aim(now, candidates, costs, o.wrench_weight, around, o.react and o.kinematic)
+        start = proposed.pick(aim.chosen.reshape(batch))
         candidates = self._let_slip(now, aim, candidates, flat(start.x, 2))
         # A body without a prior twists its limbs as before, and not as a prior that has no say would.
-        twist = flat(start.q if self.options.kinematic else state.q, 3)
-        frame = Frame(self.skeleton, self.h, now.start.x, aim.y, twist, candidates, now.solids)
-        x = system.iterate(flat(start.x, 2) if self.options.kinematic else aim.y, frame, self.options.num_iterations)
-        x, before = self._balance(now, aim, x)
-        x, holding = self._hold(now, x)
-        x, touching, pushes = self._settle(now, aim, x, batch if inputs.shared else ())
+        twist = flat(start.q if o.kinematic else state.q, 3)
+        frame = Frame(self.skeleton, self.h, now.x, aim.y, twist, candidates, around)
+        first = flat(start.x, 2) + self._given_way(now, aim) if o.kinematic else aim.y
+        x = system.iterate(first, frame, o.num_iterations)
+        x, before = wrench.balance(now, x, aim.support, drift)
+        holding = self._hold(inputs.holds, x)
+        x, touching, pushes = self._settle(now, around, aim, x, batch[-1] if inputs.shared and batch else 1)
         x, again, given = self._give_way(now, inputs, x, batch)
         touching, pushes = touching | again, pushes + holding + given
-        chosen = nearest_candidate(candidates, x) if self.options.nearest_sample else aim.chosen
+        chosen = nearest_candidate(candidates, x) if o.nearest_sample else aim.chosen
         followed = start if (chosen == aim.chosen).all() else proposed.pick(chosen.reshape(batch))
         followed = Candidate(flat(followed.x, 2), flat(followed.q, 3), flat(followed.memory, 1))
-        q = self._pose(x, followed.q if self.options.kinematic else twist, flat(state.q, 3))
+        q = self._pose(x, followed.q if o.kinematic else twist, flat(state.q, 3))
 
-        external, values = now.start.forces + pushes, self._values(system, frame, x, mode)
-        forces, after, drift = self._explain(now, aim, x, external)
+        external, values = now.forces + pushes, self._values(system, frame, x, mode)
+        forces, after, drift = self._explain(now._replace(forces=external), aim, x, drift)
         report = Report(values, chosen, touching, forces, external, before, after, self.skeleton.bone_error(x))
-        told = pushes + now.start.forces - now.start.loads if self.options.tell_prior else np.zeros(x.shape)
-        memory = proposed_memory(self.prior, followed, x, q, told)
+        noticed = external - now.loads if o.tell_prior else np.zeros(x.shape)
+        memory = proposed_memory(self.prior, followed, x, q, noticed)
 
         def unflat(values: np.ndarray) -> np.ndarray:
             return values.reshape((*batch, *values.shape[1:]))
 
-        return State(x, (x - now.start.x) / self.h, q, memory, drift).map(unflat), report.map(unflat)
+        return State(x, (x - now.x) / self.h, q, memory, drift).map(unflat), report.map(unflat)
 
     def _propose(self, state: State, inputs: StepInputs, rng: Streams) -> tuple[np.ndarray, Candidates]:
         """Let the prior propose, eq. (9), through the stages; return its mode and the candidates."""
@@ -241,46 +231,39 @@ class Simulator:
             raise ValueError("the prior diverged: its candidates are not finite")
         return flat(mode, 2), candidates
 
-    def _aim(self, now: "_Now", proposed: Candidates) -> Aim:
-        """Choose candidates, and return the inertial target y, eq. (1), with the ground's reaction they count on."""
-        num, o = len(now.start.x), self.options
-        near, shares = np.empty((num, NUM_JOINTS), dtype=np.bool_), wrench.no_shares(num, o)
-        support = wrench.Support(
-            near, np.empty(now.start.x.shape), np.empty((num, NUM_JOINTS)), np.empty(now.start.x.shape), shares
-        )
-        aim = Aim(np.empty(now.start.x.shape), support, np.empty(num, dtype=np.int64), np.empty((num, 2)))
-        choice = (flat(proposed.x, 3), self._costs(flat(proposed.cost, 1)), o.wrench_weight)
-        out = (support, aim.chosen, aim.ways, aim.y)
-        check(wrench.aim(now.start, *choice, now.solids, o.react and o.kinematic, *out))
-        return aim
-
-    def _now(self, state: State, inputs: StepInputs) -> "_Now":
-        """Return a step's inputs as kernels take them."""
-        batch, x = state.x.shape[:-2], flat(state.x, 2)
+    def _now(self, state: State, inputs: StepInputs) -> wrench.Start:
+        """Return people and forces as kernels take them."""
+        x = flat(state.x, 2)
         forces, loads = (
             np.zeros(x.shape) if given is None else flat(np.broadcast_to(given, state.x.shape), 2)
             for given in (inputs.forces, inputs.loads)
         )
         if not np.isfinite(forces.sum()):
             raise ValueError("an external force is not finite")
-        spin, fit = np.zeros((len(x), 3)), wrench.fit_of(self.skeleton, self.options)
-        start = wrench.Start(x, flat(state.v, 2), forces, loads, spin, self.skeleton.arrays, fit, self.h)
-        return _Now(start, inputs.holds, solids(tuple(inputs.colliders), batch), flat(state.drift, 1))
+        bound = self.prior.drift if self.options.drift is None else self.options.drift
+        spin, fit = np.zeros((len(x), 3)), wrench.fit_of(self.skeleton, self.options, bound)
+        return wrench.Start(x, flat(state.v, 2), forces, loads, spin, self.skeleton.arrays, fit, self.h)
 
     def _costs(self, costs: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
         """Return the costs of the candidates at which the iterations may start; infinite for the others."""
         if costs.shape[1] == 1:
             return costs
         at_mode, index = self.options.start_at_mode, np.arange(costs.shape[1])
-        free = (
-            (index == (0 if at_mode else 1))
-            if at_mode is not None
-            else index >= (0 if self.prior.starts_at_mode else 1)
-        )
+        free = index >= (0 if self.prior.starts_at_mode else 1) if at_mode is None else index == (0 if at_mode else 1)
         return np.where(free | (costs == -np.inf), costs, np.inf)
 
+    def _given_way(self, now: wrench.Start, aim: Aim) -> Float[np.ndarray, "n 22 3"]:
+        """Return how far forces from outside move limbs within the step; the ground holds what stands on it.
+
+        Three iterations hardly turn a bone: from a candidate that knows nothing of it, 50 N would move a hand by a
+        centimetre.
+        """
+        forces = now.forces - now.loads
+        free = self.options.tell_prior & _LIMBS[:, None] & ~aim.support.near[..., None]
+        return np.where(free, self.h**2 / self.skeleton.masses[:, None] * forces, 0.0)
+
     def _let_slip(
-        self, now: "_Now", aim: Aim, candidates: np.ndarray, start: np.ndarray
+        self, now: wrench.Start, aim: Aim, candidates: np.ndarray, start: np.ndarray
     ) -> Float[np.ndarray, "n k 22 3"]:
         """Return candidates whose feet slip as far as the ground does not hold them.
 
@@ -291,58 +274,40 @@ class Simulator:
         slippery = support.near & (support.friction < o.friction)
         if not (o.slides and slippery.any()):
             return candidates
-        usual = support._replace(
-            friction=np.maximum(support.friction, o.friction), shares=np.zeros_like(support.shares)
-        )
-        forces, _ = wrench.explain(now.start._replace(forces=now.start.loads), start, usual)
+        usual = support._replace(friction=np.maximum(support.friction, o.friction))
+        forces, _ = wrench.explain(now._replace(forces=now.loads), start, usual)
         load = (forces * support.normals).sum(-1, keepdims=True)
         along = forces - load * support.normals
         size = np.maximum(np.linalg.norm(along, axis=-1, keepdims=True), 1e-9)
-        missing = along * np.where(
-            slippery[..., None], np.maximum(1 - support.friction[..., None] * load / size, 0.0), 0.0
-        )
-        out = np.array(candidates)
+        share = np.maximum(1 - support.friction[..., None] * load / size, 0.0)
+        missing, out = np.where(slippery[..., None], share, 0.0) * along, np.array(candidates)
         for foot in ([7, 10], [8, 11]):
-            out[:, :, foot] -= (
-                self.h**2 / self.skeleton.masses[foot].sum() * missing[:, None, foot].sum(-2, keepdims=True)
-            )
+            slip = self.h**2 / self.skeleton.masses[foot].sum() * missing[:, foot].sum(-2)
+            out[:, :, foot] -= slip[:, None, None]
         return out
 
-    def _balance(self, now: "_Now", aim: Aim, solved: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
-        """Correct a solution softly, eq. (14); also return its root wrench before that [body weights]."""
-        bound = self.prior.drift if self.options.drift is None else self.options.drift
-        drift, correction = now.drift if bound else np.zeros_like(now.drift), wrench.correction_of(self.options, bound)
-        return wrench.balance(now.start, solved, aim.support, correction, drift)
-
-    def _hold(self, now: "_Now", x: Float[np.ndarray, "n 22 3"]) -> tuple[np.ndarray, np.ndarray]:
-        """Hold what is held; return joints and the forces that it takes [N]."""
+    def _hold(self, holds: settling.Holds | None, x: Float[np.ndarray, "n 22 3"]) -> Float[np.ndarray, "n 22 3"]:
+        """Hold what is held, in place; return the forces that it takes [N]."""
         forces = np.zeros(x.shape)
-        if now.holds is not None:
-            points, ahead, largest = now.holds
-            holds = settling.Holds(flat(points, 2), flat(ahead, 2), flat(largest, 1))
+        if holds is not None:
+            holds = settling.Holds(flat(holds.points, 2), flat(holds.ahead, 2), flat(holds.largest, 1))
             settling.hold(x, holds, self.skeleton.arrays, self.h, forces)
-        return x, forces
+        return forces
 
     def _settle(
-        self, now: "_Now", aim: Aim, x: Float[np.ndarray, "n 22 3"], shared: tuple[int, ...]
+        self, now: wrench.Start, around: Solids, aim: Aim, x: Float[np.ndarray, "n 22 3"], people: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Bring everyone out of objects and out of each other; return joints, touching joints and mutual forces [N]."""
         o, body = self.options, self.skeleton.arrays
         if not o.settle:
             return x, aim.support.near, np.zeros(x.shape)
-        how = settling.Settling(o.friction, self.h, settling.CONTACT_MOBILITY)
-        if not o.contact:  # thin capsules touch nothing
-            body, how = body._replace(capsules=np.zeros_like(body.capsules)), how._replace(rounds=1, most_rounds=1)
-        around = now.solids if o.contact else _NOTHING
-        out, touching = settling.settle(x, now.start.x, body, around, aim.ways, how)
-        if not shared or shared[-1] < 2 or not o.contact:
-            return out, touching, np.zeros(x.shape)
-        people, before = (values.reshape(*shared, NUM_JOINTS, 3) for values in (out, now.start.x))
-        apart, forces, _, again = settling.separate(people, before, body, around, aim.ways, how)
-        return flat(apart, 2), touching | flat(again, 1), flat(forces, 2)
+        if o.contact:
+            return settling.settle(x, now.x, body, around, aim.ways, o.friction, self.h, people)
+        body = body._replace(capsules=np.zeros_like(body.capsules))  # thin capsules touch nothing
+        return settling.settle(x, now.x, body, solids((), ()), aim.ways, o.friction, self.h)
 
     def _give_way(
-        self, now: "_Now", inputs: StepInputs, x: Float[np.ndarray, "n 22 3"], batch: tuple[int, ...]
+        self, now: wrench.Start, inputs: StepInputs, x: Float[np.ndarray, "n 22 3"], batch: tuple[int, ...]
     ) -> tuple[np.ndarray, ...]:
         """Move people out of objects that cannot make way; return joints, touching joints and forces [N]."""
         everyone, o = x.reshape(*batch, NUM_JOINTS, 3), self.options
@@ -352,8 +317,7 @@ class Simulator:
         if not met.any():
             return x, np.zeros(x.shape[:-1], dtype=np.bool_), np.zeros(x.shape)
         unloaded, around = np.zeros((len(x), 2)), solids((*inputs.colliders, *stuck), batch)
-        how = settling.Settling(o.friction, self.h)
-        out, touching = settling.settle(x, now.start.x, self.skeleton.arrays, around, unloaded, how)
+        out, touching, _ = settling.settle(x, now.x, self.skeleton.arrays, around, unloaded, o.friction, self.h)
         out = np.where(met[:, None, None], out, x)
         return out, touching & met[:, None], self.skeleton.masses[:, None] * (out - x) / self.h**2
 
@@ -376,30 +340,15 @@ class Simulator:
         return values
 
     def _explain(
-        self, now: "_Now", aim: Aim, x: np.ndarray, external: Float[np.ndarray, "n 22 3"]
+        self, start: wrench.Start, aim: Aim, x: np.ndarray, drift: Float[np.ndarray, "n 6"]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return contact forces [N], the root wrench [body weights] and the drift after a step."""
-        start = now.start._replace(forces=external)
         # What hits the ground is stopped by more than what people push themselves off with.
         limits = np.maximum(start.fit.limits, wrench.IMPACT * start.fit.body_weight)
         start = start._replace(fit=start.fit._replace(limits=limits))
         forces, residual = wrench.explain(start, x, aim.support)
         size = np.linalg.norm(residual, axis=-1) / start.fit.body_weight
-        return forces, size, wrench.add_drift(now.drift, residual, start)
-
-
-_NOTHING = solids((), ())
-
-
-@dataclass(frozen=True, eq=False)
-class _Now:
-    """Inputs of a step as kernels take them."""
-
-    start: wrench.Start
-    holds: settling.Holds | None
-    solids: Solids
-    drift: Float[np.ndarray, "n 6"]
-    """Unexplained velocity of the last half second [m/s]."""
+        return forces, size, wrench.add_drift(drift, residual, start)
 
 
 def proposed_memory(
@@ -424,35 +373,6 @@ class DivergedError(ValueError):
     def __init__(self, message: str, motion: Motion | None) -> None:
         super().__init__(message)
         self.motion = motion
-
-
-def simulate(
-    simulator: Simulator,
-    start: State,
-    num_frames: int,
-    rng: Streams,
-    *,
-    world: Callable[[int, State], StepInputs] | None = None,
-    watch: Callable[[int, int], None] | None = None,
-) -> Motion:
-    """Return num_frames frames, the first of which is the start; `world` tells what happens after frame i.
-
-    Scenes have dropsim.scene.run; this is for one person or a batch of people who never meet, on level ground by
-    default.
-    """
-    if num_frames < 1:
-        raise ValueError(f"cannot simulate {num_frames} frames: ask for at least 1")
-    states, reports, level = [start], list[Report](), StepInputs(colliders=(Plane.ground(),))
-    for i in range(num_frames - 1):
-        try:
-            state, report = simulator.step(states[-1], world(i, states[-1]) if world else level, rng)
-        except ValueError as error:
-            raise DivergedError(f"frame {i + 1}: {error}", stack_frames(simulator, states, reports)) from error
-        states.append(state)
-        reports.append(report)
-        if watch:
-            watch(i + 1, num_frames - 1)
-    return stack_frames(simulator, states, reports)
 
 
 def stack_frames(simulator: Simulator, states: Sequence[State], reports: Sequence[Report]) -> Motion:

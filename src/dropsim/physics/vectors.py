@@ -11,9 +11,9 @@ Vector = tuple[float, float, float]
 
 
 @inlined_kernel
-def row(rows: Array, i: int) -> Vector:
-    """Return a row of an array."""
-    return rows[i, 0], rows[i, 1], rows[i, 2]
+def row(rows: Array, i: int, first: int = 0) -> Vector:
+    """Return three numbers of a row of an array, from the first on."""
+    return rows[i, first], rows[i, first + 1], rows[i, first + 2]
 
 
 @inlined_kernel
@@ -23,17 +23,17 @@ def part(values: Array, first: int) -> Vector:
 
 
 @inlined_kernel
-def write(rows: Array, i: int, a: Vector) -> None:
-    """Write a row of an array."""
-    rows[i, 0], rows[i, 1], rows[i, 2] = a
+def write(rows: Array, i: int, a: Vector, first: int = 0) -> None:
+    """Write three numbers of a row of an array, from the first on."""
+    rows[i, first], rows[i, first + 1], rows[i, first + 2] = a
 
 
 @inlined_kernel
-def add(rows: Array, i: int, a: Vector) -> None:
-    """Add to a row of an array."""
-    rows[i, 0] += a[0]
-    rows[i, 1] += a[1]
-    rows[i, 2] += a[2]
+def add(rows: Array, i: int, a: Vector, first: int = 0) -> None:
+    """Add to three numbers of a row of an array, from the first on."""
+    rows[i, first] += a[0]
+    rows[i, first + 1] += a[1]
+    rows[i, first + 2] += a[2]
 
 
 @inlined_kernel

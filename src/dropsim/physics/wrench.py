@@ -5,7 +5,6 @@ After DROP (Jiang et al. 2023), section 6, and ManipNet (Zhang et al. 2021). Sym
 
 import functools
 import math
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +18,9 @@ from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.files.units import GRAVITY
 from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Solids, beyond_planes, nearest_within, of_person, own_friction, slide_of
-from dropsim.physics.nnls import FINE, check, solve
+from dropsim.physics.nnls import solve
 from dropsim.physics.options import SimulatorOptions
+from dropsim.physics.solver import solve_positive
 from dropsim.physics.vectors import Vector, cross, dot, minus, over, part, plus, row, size, times, write
 
 Array = Any
@@ -38,12 +38,14 @@ whose toes end 7.6 cm beyond the ball, which is 9.6 cm wide: the edge of a sole 
 _BEARING = [_SOLE[JOINTS[j].split("_")[1]] if j in _FEET else ((0.0, 0.0),) for j in range(NUM_JOINTS)]
 _NUM_POINTS = np.array([len(points) for points in _BEARING])
 _POINTS = np.array([(*points, *(((0.0, 0.0),) * (3 - len(points)))) for points in _BEARING])
-_MORE_POINTS = int(_NUM_POINTS.sum()) - NUM_JOINTS
+_MOST_EDGES = 4 * int(_NUM_POINTS.sum())
 _UP = np.array([0.0, 0.0, 1.0])
 _BEYOND, _FLESH, _PARENTS = np.array(BEYOND), np.array(FLESH), np.array(PARENTS)
 STICKS, SLIDES = 1.0, 3.0
 """Feet that move slower than the first on average over a frame stand during it, as one that lands within it; from the
 second on they slide [m/s]. The bank's recordings are explained as well with this as without."""
+MARGIN = 0.02
+"""Gap up to which a sphere can bear a contact force [m]: about the noise of recorded feet."""
 HAIR = 1e-9
 """How much farther than needed is searched, so that rounding loses nothing [m]."""
 DRIFT_TIME = 0.5
@@ -56,23 +58,28 @@ LARGEST_WRENCH = 1.5
 
 
 class Fit(NamedTuple):
-    """What every fit of a body's contact forces takes."""
+    """Constants of the fits of a body's contact forces, and of the soft correction."""
 
     body_weight: float
     """[N]"""
     scale: float
     """Makes a moment [N m] comparable with a force [N]: one over the arm [1/m]."""
-    margin: float
-    """Gap up to which a sphere can bear a contact force [m]."""
     friction: float
     """Friction coefficient of surfaces that set none."""
     soles: bool
     """Whether bodies bear forces all over soles, toes, palms and flesh, or only below their joints."""
-    turns: np.ndarray
-    """Cosines and sines of the edges of the pyramid in the friction cone (e 2)."""
-    ridge: float
     limits: np.ndarray
     """Most that feet, and all other joints, bear together [N]."""
+    corrects: bool
+    """Whether motion that contact does not explain is softly corrected."""
+    bound: float
+    """Unexplained velocity that may add up before it is corrected [m/s]; with 0 each step is corrected on its own."""
+    threshold: float
+    """Excess of the root wrench that is left alone [body weights]."""
+    weight: float
+    """Strength of the correction, w_p."""
+    cap: float
+    """Farthest that the correction moves any joint [m]."""
 
 
 class Start(NamedTuple):
@@ -94,33 +101,13 @@ class Start(NamedTuple):
     """Length of the step [s]."""
 
 
-class Correction(NamedTuple):
-    """How the soft correction acts."""
-
-    acts: bool
-    """Whether it acts at all."""
-    bound: float
-    """Unexplained velocity that may add up before it is corrected [m/s]."""
-    threshold: float
-    weight: float
-    cap: float
-    """[m]"""
-
-
 @functools.lru_cache(maxsize=16)
-def fit_of(skeleton: Skeleton, options: SimulatorOptions) -> Fit:
-    """Return the constants of a body's fits."""
+def fit_of(skeleton: Skeleton, options: SimulatorOptions, bound: float = 0.0) -> Fit:
+    """Return the constants of a body's fits and of its correction, with a bound on the drift [m/s]."""
     weight = GRAVITY * float(skeleton.masses.sum())
     limits = weight * np.array([options.largest_load, options.largest_bearing])
-    angles = [e * (2 * math.pi / options.friction_edges) for e in range(options.friction_edges)]
-    turns = np.array([(math.cos(angle), math.sin(angle)) for angle in angles])
-    touch = (options.contact_margin, options.friction, options.soles)
-    return Fit(weight, 1 / options.moment_arm, *touch, turns, options.ridge, limits)
-
-
-def correction_of(options: SimulatorOptions, bound: float) -> Correction:
-    """Return the constants of the correction, with a bound on the drift [m/s]."""
-    return Correction(options.correct, bound, options.threshold, options.correction_weight, options.correction_cap)
+    correction = (options.correct, bound, options.threshold, options.correction_weight, options.correction_cap)
+    return Fit(weight, 1 / options.moment_arm, options.friction, options.soles, limits, *correction)
 
 
 class Support(NamedTuple):
@@ -135,14 +122,19 @@ class Support(NamedTuple):
     sliding: np.ndarray
     """Unit vectors along which they slide over it, so that friction acts against them; shorter for those that hardly
     slide (n 22 3)."""
-    shares: np.ndarray
-    """Forces along the edges of the friction cones in the last fit, from which the next one starts, as those of a step
-    are alike; one row for all if they are not (n m)."""
 
 
-def no_shares(num: int, options: SimulatorOptions) -> Float[np.ndarray, "n m"]:
-    """Return the shares of nobody's contacts yet, with room for all that can touch."""
-    return np.zeros((num, (NUM_JOINTS + _MORE_POINTS) * options.friction_edges))
+class Aim(NamedTuple):
+    """What a step starts from: the inertial target, and what can bear forces."""
+
+    y: np.ndarray
+    """Where momentum, external forces, gravity and the ground's reaction take the particles (n 22 3) [m]."""
+    support: Support
+    chosen: np.ndarray
+    """Candidates at which the iterations start (n)."""
+    ways: np.ndarray
+    """How far the ground's reaction moves the body within the step, along the contacts' normals and along their
+    surfaces (n 2) [m]."""
 
 
 @kernel
@@ -187,65 +179,51 @@ def add_force(force: Vector, arm: Vector, b: Array) -> None:
 @kernel
 def fit_contacts(
     start: Start, i: int, support: Support, centre: Vector, b: Array, forces: Array, residual: Array
-) -> int:
+) -> None:
     """Write the contact forces of person i nearest to giving a rate of momentum b, eq. (11), and the unexplained rest.
 
-    Each contact has the edges cos(k) t1 + sin(k) t2 + n / mu of a pyramid inscribed in its friction cone; moments weigh
-    at an arm. What slides has less of the cone the faster it is, and in the end only forces from none to full friction
-    against the way that it slides.
+    Each contact has the four edges of a pyramid inscribed in its friction cone, one of them along the tangential force
+    that is asked for; moments weigh at an arm. What slides has less of the cone the faster it is, and in the end only
+    forces from none to full friction against the way that it slides.
     """
     x, fit, near, friction = start.x[i], start.fit, support.near[i], support.friction[i]
-    most, given = support.shares.shape[1], support.shares[i % len(support.shares)]
-    A, edges, joint = np.empty((most, 6)), np.empty((most, 3)), np.empty(most, dtype=np.int64)
-    wrenches, scaled, n, asked = np.zeros((most, 6)), np.empty(6), np.int64(0), part(b, 0)
+    A, joint, n = np.empty((_MOST_EDGES, 6)), np.empty(_MOST_EDGES, dtype=np.int64), 0
+    scaled, asked = np.empty(6), part(b, 0)
     for j in range(NUM_JOINTS):
         if not near[j]:
             continue
         normal, slide = row(support.normals[i], j), row(support.sliding[i], j)
         t, length = _along_foot(x, j, normal, fit.soles)
-        s, sticks = cross(normal, t), 1.0 - size(slide)
-        cosine, sine = dot(asked, t), dot(asked, s)
-        tangential = math.sqrt(cosine * cosine + sine * sine)
-        cosine, sine = (cosine / tangential, sine / tangential) if tangential > 1e-9 else (1.0, 0.0)
+        s, sticks, tangential = cross(normal, t), 1.0 - size(slide), plus(asked, normal, -dot(asked, normal))
+        along = over(tangential, size(tangential)) if size(tangential) > 1e-9 else t
+        across = cross(normal, along)
+        ways = (along, across, times(-1.0, along), times(-1.0, across))
         for p in range(_NUM_POINTS[j] if length > 0.0 else 1):
             in_sole = plus(times(_POINTS[j, p, 0], t), s, _POINTS[j, p, 1])
             arm = minus(plus(plus(row(x, j), normal, -start.body.radii[j]), in_sole, length), centre)
-            for e in range(len(fit.turns)):
-                # An edge lies along the force that is asked for, where the pyramid reaches as far as the cone.
-                c = fit.turns[e, 0] * cosine - fit.turns[e, 1] * sine
-                d = fit.turns[e, 0] * sine + fit.turns[e, 1] * cosine
-                edge = plus(times(sticks, plus(times(c, t), s, d)), slide, -float(e % 2))
+            for e in range(4):
+                edge = plus(times(sticks, ways[e]), slide, -float(e % 2))
                 edge = plus(edge, over(normal, friction[j]))
-                write(edges, n, edge)
-                add_force(edge, arm, wrenches[n])
-                _weigh(wrenches[n], fit, A[n])
+                write(A, n, edge)
+                write(A, n, times(fit.scale, cross(arm, edge)), 3)
                 joint[n] = j
                 n += 1
-    _weigh(b, fit, scaled)
-    status = solve(A, scaled, n, fit.ridge, given)
-    forces[:] = 0.0
     for r in range(6):
-        residual[r] = b[r]
-    if status != FINE:
-        return status
-    load = np.zeros(2)
+        scaled[r] = b[r] * (1.0 if r < 3 else fit.scale)
+    shares, load = np.empty(n), np.zeros(2)
+    solve(A, scaled, n, shares)
     for k in range(n):
-        load[_GROUP[joint[k]]] += given[k] / friction[joint[k]]  # every edge has the part 1 / mu along its normal
+        load[_GROUP[joint[k]]] += shares[k] / friction[joint[k]]  # every edge has the part 1 / mu along its normal
+    forces[:] = 0.0
     for k in range(n):
         group = _GROUP[joint[k]]
-        given[k] *= fit.limits[group] / max(load[group], fit.limits[group])
+        given = shares[k] * fit.limits[group] / max(load[group], fit.limits[group])
         for r in range(6):
-            residual[r] -= given[k] * wrenches[k, r]
+            scaled[r] -= given * A[k, r]
         for r in range(3):
-            forces[joint[k], r] += given[k] * edges[k, r]
-    return FINE
-
-
-@inlined_kernel
-def _weigh(wrench: Array, fit: Fit, out: Array) -> None:
-    """Write a wrench with its moment as a force at the arm."""
+            forces[joint[k], r] += given * A[k, r]
     for r in range(6):
-        out[r] = wrench[r] * (1.0 if r < 3 else fit.scale)
+        residual[r] = scaled[r] / (1.0 if r < 3 else fit.scale)
 
 
 @kernel
@@ -268,22 +246,18 @@ def _along_foot(x: Array, j: int, normal: Vector, soles: bool) -> tuple[Vector, 
 
 @kernel
 def turn_of(m: Vector, x: Array, centre: Vector, masses: Array, arm: float, ridge: float) -> Vector:
-    """Solve (arm^2 I + ridge) w = m for w, with I the body's inertia about its centre, by cofactors."""
-    xx = yy = zz = xy = yz = zx = 0.0
+    """Solve (arm^2 I + ridge) w = m for w, with I the body's inertia about its centre."""
+    inertia, w = np.zeros((3, 3)), np.zeros((3, 3))
+    for k in range(3):
+        w[k, 0], inertia[k, k] = m[k], ridge
     for j in range(len(masses)):
-        mass, (rx, ry, rz) = masses[j], minus(row(x, j), centre)
-        xx += mass * (ry * ry + rz * rz)
-        yy += mass * (rx * rx + rz * rz)
-        zz += mass * (rx * rx + ry * ry)
-        xy -= mass * rx * ry
-        yz -= mass * ry * rz
-        zx -= mass * rz * rx
-    s = arm * arm
-    xx, yy, zz, xy, yz, zx = s * xx + ridge, s * yy + ridge, s * zz + ridge, s * xy, s * yz, s * zx
-    a, b, c = yy * zz - yz * yz, yz * zx - xy * zz, xy * yz - yy * zx
-    d, e, f = xx * zz - zx * zx, xy * zx - xx * yz, xx * yy - xy * xy
-    m = over(m, xx * a + xy * b + zx * c)
-    return dot((a, b, c), m), dot((b, d, e), m), dot((c, e, f), m)
+        away, mass = minus(row(x, j), centre), arm * arm * masses[j]
+        for k in range(3):
+            inertia[k, k] += mass * dot(away, away)
+            for c in range(3):
+                inertia[k, c] -= mass * away[k] * away[c]
+    solve_positive(inertia, w)
+    return w[0, 0], w[1, 0], w[2, 0]
 
 
 @kernel
@@ -302,7 +276,7 @@ def near_spheres(start: Start, i: int, after: Array, here: Solids, support: Supp
         bone = minus(p, row(x, _PARENTS[j]))
         if fit.soles:
             reach = max(radii[j] + _FLESH[j], _BEYOND[j] * size(bone))
-        limit = fit.margin + reach + HAIR
+        limit = MARGIN + reach + HAIR
         near[j], frictions[j] = False, fit.friction
         write(normals, j, (0.0, 0.0, 0.0))
         write(sliding, j, (0.0, 0.0, 0.0))
@@ -319,34 +293,39 @@ def near_spheres(start: Start, i: int, after: Array, here: Solids, support: Supp
             slide, way = slide_of(row(after, j), p, h, surface)
             share = min(max((way / h - STICKS) / (SLIDES - STICKS), 0.0), 1.0) / max(way, 1e-12)
             write(sliding, j, times(share, slide))
-        near[j] = surface.distance + deepest < fit.margin
+        near[j] = surface.distance + deepest < MARGIN
 
 
-@kernel
 def aim(
     start: Start,
-    candidates: Array,
-    costs: Array,
+    candidates: Float[np.ndarray, "n k 22 3"],
+    costs: Float[np.ndarray, "n k"],
     weight: float,
     solids: Solids,
     react: bool,
-    support: Support,
-    chosen: Array,
-    ways: Array,
-    y: Array,
-) -> int:
-    """Choose the cheapest candidates, and write where momentum, forces and the ground's reaction lead: y of eq. (1).
+) -> Aim:
+    """Choose the cheapest candidates, and return where momentum, forces and the ground's reaction lead: y of eq. (1).
 
     A candidate's own cost grows by the square of its root wrench [body weights], times a weight. The reaction is what
     contact can give of the chosen candidate's change of momentum; it moves the body as a rigid one. External forces do
     not enter, because the person has not met them yet, but for the loads among them, which the person carries:
-    reaction and loads move the body together. `ways` is how far the reaction moves the body within the step, along the
-    contacts' normals and along their surfaces [m].
+    reaction and loads move the body together.
     """
+    num, shape = len(start.x), start.x.shape
+    near = np.empty((num, NUM_JOINTS), dtype=np.bool_)
+    support = Support(near, np.empty(shape), np.empty((num, NUM_JOINTS)), np.empty(shape))
+    out = Aim(np.empty(shape), support, np.empty(num, dtype=np.int64), np.empty((num, 2)))
+    _aim(start, candidates, costs, weight, solids, react, out)
+    check_finite(out.y)
+    return out
+
+
+@kernel
+def _aim(start: Start, candidates: Array, costs: Array, weight: float, solids: Solids, react: bool, out: Aim) -> None:
     x, v, forces, loads, _, body, fit, h = start
+    y, support, chosen, ways = out
     b, fitted, residual = np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(6)
-    reaction, bearing, status = np.empty(6), np.empty((NUM_JOINTS, 3)), FINE
-    open_costs = np.empty(costs.shape[1])
+    reaction, bearing, open_costs = np.empty(6), np.empty((NUM_JOINTS, 3)), np.empty(costs.shape[1])
     for i in range(len(x)):
         here, (total, centre) = of_person(solids, i), centre_of_mass(x[i], body.masses)
         cheapest, last = math.inf, -1
@@ -359,7 +338,7 @@ def aim(
             first, last, open_costs[k] = last < 0, k, math.inf
             near_spheres(start, i, candidates[i, k], here, support)
             momentum_rate(start, i, candidates[i, k], loads[i], centre, b)
-            status = max(status, fit_contacts(start, i, support, centre, b, fitted, residual))
+            fit_contacts(start, i, support, centre, b, fitted, residual)
             cost = costs[i, k] + weight * min(_size(residual, fit), LARGEST_WRENCH) ** 2
             if first or cost < cheapest:
                 cheapest, chosen[i] = cost, k
@@ -381,7 +360,6 @@ def aim(
             if react:
                 acceleration = plus(acceleration, plus(push, cross(spin, minus(at, centre))))
             write(y[i], j, plus(plus(at, row(v[i], j), h), acceleration, h * h))
-    return status
 
 
 @kernel
@@ -411,18 +389,24 @@ def explain(
 ) -> tuple[Float[np.ndarray, "n 22 3"], Float[np.ndarray, "n 6"]]:
     """Return the contact forces of a step to `after`, and the root wrench that they leave [N, N m]."""
     fitted, residual = np.empty(after.shape), np.empty((len(after), 6))
-    check(_explain(start, after, support, fitted, residual))
+    _explain(start, after, support, fitted, residual)
+    check_finite(residual)
     return fitted, residual
 
 
+def check_finite(values: np.ndarray) -> None:
+    """Raise an error if a fit came to numbers that are not finite."""
+    if not np.isfinite(values.sum()):
+        raise ValueError("a contact fit is not finite: look for NaN in the positions, velocities or forces")
+
+
 @kernel
-def _explain(start: Start, after: Array, support: Support, fitted: Array, residual: Array) -> int:
-    b, status = np.empty(6), FINE
+def _explain(start: Start, after: Array, support: Support, fitted: Array, residual: Array) -> None:
+    b = np.empty(6)
     for i in range(len(after)):
         _, centre = centre_of_mass(start.x[i], start.body.masses)
         momentum_rate(start, i, after[i], start.forces[i], centre, b)
-        status = max(status, fit_contacts(start, i, support, centre, b, fitted[i], residual[i]))
-    return status
+        fit_contacts(start, i, support, centre, b, fitted[i], residual[i])
 
 
 def add_drift(
@@ -434,11 +418,7 @@ def add_drift(
 
 
 def balance(
-    start: Start,
-    solved: Float[np.ndarray, "n 22 3"],
-    support: Support,
-    correction: Correction,
-    drift: Float[np.ndarray, "n 6"],
+    start: Start, solved: Float[np.ndarray, "n 22 3"], support: Support, drift: Float[np.ndarray, "n 6"]
 ) -> tuple[Float[np.ndarray, "n 22 3"], Float[np.ndarray, "n"]]:
     """Return solutions moved so that contact explains more of them, eq. (14), and the root wrench before that.
 
@@ -452,35 +432,35 @@ def balance(
     of moments.
     """
     out, (_, residual) = np.array(solved), explain(start, solved, support)
-    if correction.acts:
-        _correct(start, correction, add_drift(drift, residual, start), out)
+    if start.fit.corrects:
+        _correct(start, add_drift(drift if start.fit.bound else 0.0 * drift, residual, start), out)
     return out, np.linalg.norm(residual, axis=-1) / start.fit.body_weight
 
 
 @kernel
-def _correct(start: Start, correction: Correction, drifts: Array, out: Array) -> None:
+def _correct(start: Start, drifts: Array, out: Array) -> None:
     """Move people, in place, by their drift beyond the bound: residuals that alternate pass, their sum does not."""
-    u, strength, s = GRAVITY * start.h * start.h, correction.weight, start.fit.scale
+    fit, u, strength, s = start.fit, GRAVITY * start.h * start.h, start.fit.weight, start.fit.scale
     ways = np.empty((NUM_JOINTS, 3))
     for i in range(len(out)):
         x, (total, centre) = start.x[i], centre_of_mass(start.x[i], start.body.masses)
-        push, turn = _excess(part(drifts[i], 0), correction, start.h), _excess(part(drifts[i], 3), correction, start.h)
-        if not math.sqrt(dot(push, push) + dot(turn, turn)) > correction.threshold:
+        push, turn = _excess(part(drifts[i], 0), fit.bound, start.h), _excess(part(drifts[i], 3), fit.bound, start.h)
+        if not math.sqrt(dot(push, push) + dot(turn, turn)) > fit.threshold:
             continue
         spin = turn_of(times(strength, turn), x, centre, start.body.masses, s * math.sqrt(strength / total), 1.0)
         farthest, push = 0.0, times(strength / (1 + strength), push)
         for j in range(NUM_JOINTS):
             write(ways, j, times(-u, plus(push, cross(spin, minus(row(x, j), centre)), s)))
             farthest = max(farthest, size(row(ways, j)))
-        share = min(correction.cap / max(farthest, 1e-30), 1.0)
+        share = min(fit.cap / max(farthest, 1e-30), 1.0)
         for j in range(NUM_JOINTS):
             write(out[i], j, plus(row(out[i], j), row(ways, j), share))
 
 
 @inlined_kernel
-def _excess(drift: Vector, correction: Correction, h: float) -> Vector:
-    """Return the part of a drift beyond the bound [body weights]."""
-    return times(max(1.0 - correction.bound / max(size(drift), 1e-30), 0.0) / (GRAVITY * h), drift)
+def _excess(drift: Vector, bound: float, h: float) -> Vector:
+    """Return the part of a drift beyond a bound [body weights]."""
+    return times(max(1.0 - bound / max(size(drift), 1e-30), 0.0) / (GRAVITY * h), drift)
 
 
 def root_wrench_of_motion(
@@ -516,8 +496,7 @@ def unexplained_of_motion(
         raise ValueError(
             f"the root wrench needs at least 3 frames for an acceleration, and the motion has {len(motion)}"
         )
-    # How the load is spread does not show in the sizes.
-    options = replace(options or SimulatorOptions(), ridge=0.0)
+    options = options or SimulatorOptions()
     h, skeleton = 1 / motion.fps, motion.skeleton
     before, x, after = motion.joints[..., :-2, :, :], motion.joints[..., 1:-1, :, :], motion.joints[..., 2:, :, :]
     forces = np.zeros(x.shape) if motion.external_forces is None else motion.external_forces[..., 2:, :, :]
@@ -527,7 +506,7 @@ def unexplained_of_motion(
     num = math.prod(x.shape[:-2])
     normals, friction = np.tile(_UP, (num, NUM_JOINTS, 1)), np.full((num, NUM_JOINTS), options.friction)
     near, still = flat(contacts[..., 1:-1, :], 1), np.zeros((num, NUM_JOINTS, 3))
-    support = Support(near, normals, friction, still, no_shares(1, options))
+    support = Support(near, normals, friction, still)
     pushes, velocities = flat(forces, 2), flat((x - before) / h, 2)
     fit = fit_of(skeleton, options)
     start = Start(flat(x, 2), velocities, pushes, pushes, flat(spin, 1), skeleton.arrays, fit, h)

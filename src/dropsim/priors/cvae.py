@@ -27,7 +27,7 @@ NUM_CONTACTS = 9
 VELOCITY_SIZE = 3 + 3 + 3 * NUM_JOINTS
 """Width of HuMoR's memory: trans_vel, root_orient_vel, joints_vel."""
 MEMORY_SIZE = VELOCITY_SIZE + POSE_VELOCITY_SIZE
-"""Width of our memory without a history."""
+"""Width of the velocities in our memory; a history follows."""
 ROOT_HISTORY_SIZE = 6 + 6 + 3
 """Width of the root's history: change of its velocities since the frame before, their running mean, and its way: the
 velocity that was asked for last, or the running mean at the start."""
@@ -39,6 +39,11 @@ UNLIKELY = 0.3
 """Cost of a sample one standard deviation off the mode in every number of the latent [m^2]."""
 PACE_FRAMES = 60
 """Frames of a recording that the running mean is worked out from."""
+WIDEST_TURN = np.radians(40.0)
+"""Angle between where people go and where they are told to go within the next two thirds of a second [rad]: recorded
+people hardly turn faster, and people who were told to turn by 90 degrees at once fell."""
+GOES = 0.3
+"""Speed from which on people go somewhere [m/s]."""
 _WAY = slice(MEMORY_SIZE + 12, MEMORY_SIZE + 15)
 """Place of the way in a memory."""
 INTENT_SIZE = 5 + 3
@@ -61,29 +66,22 @@ class CVAEShape:
     """Groups of every group normalisation."""
     kinematic: bool = False
     """Ours: joints come from the rotations by forward kinematics and velocities from differences, so that neither can
-    drift apart. The state then also holds the body's angular velocities, and the network's deltas are added to those of
-    constant velocity."""
+    drift apart, and the network's deltas are added to those of constant velocity. The state then also holds the body's
+    angular velocities and a history: how velocities changed since the frame before, where the root went lately, and its
+    way. The input ends with an intent."""
     joints_from_kinematics: bool = False
     """HuMoR's Qual variant: joints by forward kinematics of the predicted rotations instead of the predicted joints."""
-    intent: bool = False
-    """Ours: the input ends with an intent."""
-    history: bool = False
-    """Ours: the memory also holds how velocities changed since the frame before, where the root went lately, and its
-    way."""
 
     def __post_init__(self) -> None:
         if not (self.decoder and self.prior):
             raise ValueError("a conditional VAE needs at least one hidden layer in its prior and in its decoder")
-        if (self.intent or self.history) and not self.kinematic:
-            raise ValueError("a conditional VAE takes an intent or a history only if it is kinematic")
         if odd := [width for width in (*self.decoder, *self.prior) if width % self.groups]:
             raise ValueError(f"a hidden layer of {odd[0]} cannot be normalised in {self.groups} groups of equal size")
 
     @property
     def state_size(self) -> int:
         """Width of the network's input."""
-        own = (POSE_VELOCITY_SIZE if self.kinematic else 0) + (HISTORY_SIZE if self.history else 0)
-        return STATE_SIZE + own + (INTENT_SIZE if self.intent else 0)
+        return STATE_SIZE + (POSE_VELOCITY_SIZE + HISTORY_SIZE + INTENT_SIZE if self.kinematic else 0)
 
     @property
     def output_size(self) -> int:
@@ -94,7 +92,7 @@ class CVAEShape:
     @property
     def memory_size(self) -> int:
         """Width of the memory: velocities; ours of the body's joints too, HuMoR's a drift of trans from the pelvis."""
-        return (MEMORY_SIZE if self.kinematic else VELOCITY_SIZE + 3) + (HISTORY_SIZE if self.history else 0)
+        return MEMORY_SIZE + HISTORY_SIZE if self.kinematic else VELOCITY_SIZE + 3
 
     def constants(self) -> dict[str, np.ndarray]:
         """Return the constants next to the layers without effect: no normalisation, lasting velocities, free joints."""
@@ -103,6 +101,7 @@ class CVAEShape:
         if self.kinematic:
             plain["carry"] = np.ones(6 + POSE_VELOCITY_SIZE)
             plain |= {"free": np.ones((NUM_JOINTS, 3)), "held": np.zeros((NUM_JOINTS, 3))}
+            plain |= {"posture": np.zeros((NUM_JOINTS, 3)), "pull": np.zeros(NUM_JOINTS)}
         return plain
 
     def layer_shapes(self) -> Shapes:
@@ -124,6 +123,11 @@ class CVAENetwork:
     """Ours: 1 where a joint turns about an axis, 0 where the recordings hold it."""
     held: Float[np.ndarray, "22 3"]
     """Ours: rotation about those axes, and 0 about the others [rad]."""
+    posture: Float[np.ndarray, "22 3"]
+    """Ours: the recordings' mean posture, as rotation vectors [rad]."""
+    pull: Float[np.ndarray, "22"]
+    """Ours: share of the turn to the mean posture that a joint makes in a frame before the network adds to it. Without
+    it, small errors add up until the pose is unlike any recording."""
     state_mean: Float[np.ndarray, "s"]
     state_scale: Float[np.ndarray, "s"]
     output_scale: Float[np.ndarray, "o"]
@@ -195,7 +199,7 @@ class CVAEPrior(Prior):
     ) -> None:
         """Wrap a network for a body; candidates spread from `temperature` for the second one to 1 for the last."""
         self.network, self.skeleton, self.fps, self.name, self.temperature = network, skeleton, fps, name, temperature
-        self.takes_intent, self.starts_at_mode = network.shape.intent, network.shape.history
+        self.takes_intent = self.starts_at_mode = network.shape.kinematic
 
     @classmethod
     def shipped(cls) -> "CVAEPrior":
@@ -213,15 +217,12 @@ class CVAEPrior(Prior):
         path = Path(path)
         tensors, metadata = read_weights(path, "cvae")
         with errors_of(path):
-            sizes = metadata.get("shape")
-            if isinstance(sizes, dict) and sizes.get("trunk") == []:  # the second edition wrote it into every file
-                del sizes["trunk"]
             shape = read_record(metadata, "shape", CVAEShape)
             fps = read_number(metadata, "fps", low=1.0, high=1000.0)
             temperature = read_number(metadata, "temperature", 1.0, low=0.0, high=10.0)
             body = pop_skeleton(tensors)
-            if body is None:  # the first edition kept a height alone
-                body = Skeleton.adult(height=read_number(metadata, "height", low=0.3, high=3.0))
+            if body is None:
+                raise ValueError("it has no skeleton: train it again with `dropsim train prior`")
             require_shapes(tensors, shape.tensor_shapes())
             return cls(CVAENetwork(shape, tensors), body, fps=fps, name=path.stem, temperature=temperature)
 
@@ -238,7 +239,7 @@ class CVAEPrior(Prior):
         write_weights(path, "cvae", self.network.tensors | skeleton_tensors(self.skeleton), metadata)
 
     def propose(self, state: State, num: int, rng: Streams, intent: Intent | None = None) -> Candidates:
-        """Propose the mode and num - 1 samples."""
+        """Propose the mode and num - 1 samples; people who are asked to go elsewhere turn there bit by bit."""
         if num < 1:
             raise ValueError(f"the prior cannot give {num} candidates: ask for at least 1")
         noise = np.zeros((*state.x.shape[:-2], num, self.network.shape.latent))
@@ -246,6 +247,8 @@ class CVAEPrior(Prior):
         # finds one near.
         spread = np.linspace(self.temperature, max(1.0, self.temperature), num - 1)
         np.multiply(rng.normal(num - 1, noise.shape[-1]), spread[:, None], out=noise[..., 1:, :])
+        if intent is not None and self.network.shape.kinematic:
+            intent = _reachable(intent, state.memory[..., MEMORY_SIZE + 6 : MEMORY_SIZE + 8])
         return self.decode(state, noise, intent)
 
     def explore(self, state: State, rng: Streams) -> Candidate:
@@ -260,7 +263,7 @@ class CVAEPrior(Prior):
             raise ValueError(
                 f"the state's memory is of another prior than {self.name}: make the state with its start or start_from"
             )
-        if shape.history:
+        if shape.kinematic:
             intent = intent or Intent.unknown(len(now[0]))
             now = (*now[:2], _sent(now[2], intent.velocity.reshape(-1, 2)))
             # People whom nobody sends anywhere go on their way.
@@ -270,14 +273,15 @@ class CVAEPrior(Prior):
         if shape.kinematic:
             rows = ((NUM_JOINTS, 3), (NUM_JOINTS, 3, 3), (shape.memory_size,))
             then = tuple(np.empty((*output.shape[:2], *row)) for row in rows)
-            constants = (network.output_scale, network.carry, network.free, network.held)
+            mean = (exp(network.posture), network.pull)
+            constants = (network.output_scale, network.carry, network.free, network.held, mean)
             compose_kinematic(now, H, output, *constants, (self.skeleton.offsets, self.fps, PACE), then)
         else:
             then = self._regressed(now, H, output * network.output_scale)
         batch = noise.shape[:-1]
         x, q, memory = (values.reshape(*batch, *values.shape[2:]) for values in then)
         # Without a cost, physics would choose among the odd ones those that fall with the body.
-        cost = (UNLIKELY if shape.history else 0.0) * (noise**2).mean(-1)
+        cost = (UNLIKELY if shape.kinematic else 0.0) * (noise**2).mean(-1)
         return Candidates(x, q, memory, cost)
 
     def _seen(self, now: Arrays, H: Float[np.ndarray, "n 3 3"], intent: Intent | None) -> Float32[np.ndarray, "n s"]:
@@ -294,8 +298,7 @@ class CVAEPrior(Prior):
         state = np.concatenate([part.reshape(people, -1) for part in parts], axis=1)
         size = state.shape[1]
         seen = [(state - network.state_mean[:size]) / network.state_scale[:size]]
-        if network.shape.intent:
-            intent = intent or Intent.unknown(people)
+        if intent is not None and network.shape.kinematic:
             aims = np.stack((intent.velocity.reshape(-1, 2), intent.facing.reshape(-1, 2)), axis=1)
             aims = (aims @ transpose(H)[:, :2, :2]).reshape(people, 4)
             wanted = np.concatenate((aims, intent.height.reshape(people, 1)), axis=1)
@@ -323,7 +326,7 @@ class CVAEPrior(Prior):
         """Return a state of the shipped bank, e.g. "walk", above the origin and facing +y; seeds give a batch."""
         state = shipped_starts().draw(category, seed, self.skeleton)
         memory = self._padded(state.memory)
-        if self.network.shape.history:
+        if self.network.shape.kinematic:
             memory[..., _WAY] *= (0.0, 1.0, 0.0)  # their way is straight ahead
         return State(state.x, state.v, state.q, memory)
 
@@ -344,14 +347,14 @@ class CVAEPrior(Prior):
     ) -> Float[np.ndarray, "*b m"]:
         """Return velocities by differences from a state, and their history if the state has one."""
         memory = self._padded(difference_memory(before.x, before.q, x, q, self.fps))
-        if self.network.shape.history and before.memory.shape[-1] == memory.shape[-1]:
+        if self.network.shape.kinematic and before.memory.shape[-1] == memory.shape[-1]:
             memory[..., MEMORY_SIZE:] = _history(before.memory, memory)
         return memory
 
     def start_from(self, motion: Motion, frame: int) -> State:
         """Return the state of a motion at a frame; velocities and their history are those of the frames before."""
         state = super().start_from(motion, frame)
-        if self.network.shape.history:
+        if self.network.shape.kinematic:
             motion = motion if motion.fps == self.fps else motion.resampled(self.fps)
             past = slice(max(0, frame - PACE_FRAMES), frame + 1)
             x, q = motion.joints[..., past, :, :], motion.q[..., past, :, :, :]
@@ -370,11 +373,9 @@ class CVAEPrior(Prior):
 
     def _padded(self, memory: Float[np.ndarray, "*b v"]) -> Float[np.ndarray, "*b m"]:
         """Return velocities as this network's memory: HuMoR has a drift instead of the body's, ours a steady history."""
-        shape, batch = self.network.shape, memory.shape[:-1]
-        if not shape.kinematic:
+        batch = memory.shape[:-1]
+        if not self.network.shape.kinematic:
             return np.concatenate((memory[..., :VELOCITY_SIZE], np.zeros((*batch, 3))), axis=-1)
-        if not shape.history:
-            return memory
         pace, still = memory[..., :6], np.zeros((*batch, POSE_VELOCITY_SIZE))
         return np.concatenate((memory, np.zeros((*batch, 6)), pace, pace[..., :3], still), axis=-1)
 
@@ -385,6 +386,20 @@ def _history(before: Float[np.ndarray, "*b m"], now: Float[np.ndarray, "*b m"]) 
     pace = before[..., MEMORY_SIZE + 6 : MEMORY_SIZE + 12]
     pace = pace + PACE * (now[..., :6] - pace)
     return np.concatenate((change[..., :6], pace, before[..., _WAY], change[..., VELOCITY_SIZE:]), axis=-1)
+
+
+def _reachable(intent: Intent, pace: Float[np.ndarray, "*b 2"]) -> Intent:
+    """Turn velocity and facing so that people who go and are sent on leave their present way by no more than a limit."""
+    velocity, facing = (np.broadcast_to(vectors, pace.shape) for vectors in (intent.velocity, intent.facing))
+    goes = (np.linalg.norm(pace, axis=-1) > GOES) & (np.linalg.norm(velocity, axis=-1) > GOES)
+    across = pace[..., 0] * velocity[..., 1] - pace[..., 1] * velocity[..., 0]
+    angle = np.arctan2(across, (pace * velocity).sum(-1))
+    back = np.where(goes, np.clip(angle, -WIDEST_TURN, WIDEST_TURN) - angle, 0.0)
+    turn = np.zeros((*back.shape, 3))
+    turn[..., 2] = back
+    R = exp(turn)[..., :2, :2]
+    velocity, facing = ((R @ vectors[..., None])[..., 0] for vectors in (velocity, facing))
+    return Intent(velocity, facing, intent.height)
 
 
 def _sent(memory: Float[np.ndarray, "n m"], velocity: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n m"]:

@@ -13,22 +13,32 @@ Array = Any
 _FIRST_TURN = 6 + 3 * NUM_JOINTS
 """Place in a memory of the angular velocities of the body's joints."""
 _HISTORY = _FIRST_TURN + 3 * (NUM_JOINTS - 1)
-"""Place in a memory of the history, if there is one."""
+"""Place in a memory of the history."""
 
 
 @kernel
 def compose_kinematic(
-    now: Array, H: Array, output: Array, scale: Array, carry: Array, free: Array, held: Array, body: Array, then: Array
+    now: Array,
+    H: Array,
+    output: Array,
+    scale: Array,
+    carry: Array,
+    free: Array,
+    held: Array,
+    mean: Array,
+    body: Array,
+    then: Array,
 ) -> None:
-    """Write K next frames of each person: the network's steps on top of what the velocities carry on.
+    """Write K next frames of each person: the network's steps on top of what velocities and the pull carry on.
 
-    `now` and `then` are joints, rotations and memories, `body` is the offsets of the joints, the frame rate
-    and the share of a running mean that a frame replaces. Joints
-    follow by kinematics, velocities by differences. Rotations about axes that the recorded joints do not have, such as
-    a knee's own axis, are put back to where the recordings hold them.
+    `now` and `then` are joints, rotations and memories, `mean` is the mean posture and how much of the way to it each
+    joint goes in a frame, `body` is the offsets of the joints, the frame rate and the share of a running mean that a
+    frame replaces. Joints follow by kinematics, velocities by differences. Rotations about axes that the recorded
+    joints do not have, such as a knee's own axis, are put back to where the recordings hold them.
     """
     x, q, memory = now
     offsets, fps, pace = body
+    posture, pull = mean
     carried, step = np.empty(3 + 3 * NUM_JOINTS), np.empty(3 + 3 * NUM_JOINTS)
     turn, world = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3))
     for i in range(len(x)):
@@ -39,6 +49,12 @@ def compose_kinematic(
         carried[6:] = memory[i, _FIRST_TURN:_HISTORY]
         for c in range(len(carried)):
             carried[c] *= carry[c] / fps
+        for j in range(1, NUM_JOINTS):
+            product(posture[j], q[i, j].T, turn)
+            a, b, c = log_small(turn)
+            carried[3 + 3 * j] += pull[j] * a
+            carried[4 + 3 * j] += pull[j] * b
+            carried[5 + 3 * j] += pull[j] * c
         for k in range(output.shape[1]):
             next_x, next_q, next_memory = then[0][i, k], then[1][i, k], then[2][i, k]
             for c in range(len(step)):
@@ -64,14 +80,13 @@ def compose_kinematic(
                     next_memory[6 + 3 * j + c] = fps * (next_x[j, c] - x[i, j, c])
                     if j > 0:
                         next_memory[_FIRST_TURN + 3 * (j - 1) + c] = fps * free[j, c] * step[3 + 3 * j + c]
-            if memory.shape[1] > _HISTORY:
-                for c in range(6):
-                    next_memory[_HISTORY + c] = next_memory[c] - memory[i, c]
-                    mean = memory[i, _HISTORY + 6 + c]
-                    next_memory[_HISTORY + 6 + c] = mean + pace * (next_memory[c] - mean)
-                next_memory[_HISTORY + 12 : _HISTORY + 15] = memory[i, _HISTORY + 12 : _HISTORY + 15]
-                for c in range(_FIRST_TURN, _HISTORY):
-                    next_memory[_HISTORY + 15 + c - _FIRST_TURN] = next_memory[c] - memory[i, c]
+            for c in range(6):
+                next_memory[_HISTORY + c] = next_memory[c] - memory[i, c]
+                average = memory[i, _HISTORY + 6 + c]
+                next_memory[_HISTORY + 6 + c] = average + pace * (next_memory[c] - average)
+            next_memory[_HISTORY + 12 : _HISTORY + 15] = memory[i, _HISTORY + 12 : _HISTORY + 15]
+            for c in range(_FIRST_TURN, _HISTORY):
+                next_memory[_HISTORY + 15 + c - _FIRST_TURN] = next_memory[c] - memory[i, c]
 
 
 @kernel

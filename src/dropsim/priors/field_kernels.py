@@ -7,22 +7,21 @@ import numpy as np
 
 from dropsim.body.joints import MIRROR, NUM_JOINTS, PARENTS
 from dropsim.body.kinematics import chain, copy, product, product_transposed, swing
+from dropsim.body.skeleton import BodyArrays
 from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.files.units import GRAVITY
 
 Array = Any
 """numba knows the types."""
 _PARENTS, _MIRROR = np.array(PARENTS), np.array(MIRROR)
-_LEGS = np.array([(1, 4, 7, 10), (2, 5, 8, 11)])
+LEGS = np.array([(1, 4, 7, 10), (2, 5, 8, 11)])
 """Hip, knee, ankle and toes, left and right."""
 HEAD = 15
 _ORIGIN = np.zeros(3)
-FEET = _LEGS[:, 2:].ravel()
-"""Left ankle and toes, right ankle and toes."""
 WEIGHTS = np.ones(NUM_JOINTS)
 WEIGHTS[[0, 7, 8, 10, 11]] = 2.0
 WEIGHTS[[18, 19, 20, 21]] = 0.5
-"""Of the joints in the features: what carries the body counts twice, arms half."""
+"""Weights of the joints in the features: what carries the body counts twice, arms half."""
 LOOK_AHEAD = 0.15
 """Seconds for which velocities count like displacements in the features [s]."""
 HELD = 0.03
@@ -61,18 +60,8 @@ class Frames(NamedTuple):
     """Frame from each one on in which a foot stands (n 2); -1 if it is not known or takes long."""
 
 
-class Body(NamedTuple):
-    """The body on which recordings are played."""
-
-    offsets: np.ndarray
-    lengths: np.ndarray
-    radii: np.ndarray
-    scale: float
-    """Size relative to the recordings' body."""
-
-
 class People(NamedTuple):
-    """People who follow recordings."""
+    """People who are asked for their next frames, and what they notice of themselves."""
 
     x: np.ndarray
     """Joints (n 22 3) [m]."""
@@ -80,23 +69,48 @@ class People(NamedTuple):
     """Velocities of the joints (n 22 3) [m/s]."""
     q: np.ndarray
     """Local rotations (n 22 3 3)."""
+    memory: np.ndarray
+    """Memory of the field (n m)."""
     yaws: np.ndarray
     """Headings, about z from +y (n) [rad]."""
+    falls: np.ndarray
+    """How far they are out of balance, in the heading frame and on the recordings' body (n 2) [m]."""
+    shaken: np.ndarray
+    """Number of frames for which they were out of balance (n)."""
     late: np.ndarray
     """True while a person is off balance but within the reaction time (n)."""
     rising: np.ndarray
     """True for people who get up (n)."""
+    behind: np.ndarray
+    """How far they lag behind the velocity asked for (n 2) [m]."""
+
+    @classmethod
+    def of(cls, x: Array, v: Array, q: Array, memory: Array) -> "People":
+        """Return people who have not noticed anything yet."""
+        n = len(x)
+        late, rising = (np.zeros(n, dtype=np.bool_) for _ in range(2))
+        return cls(x, v, q, memory, np.zeros(n), np.zeros((n, 2)), np.zeros(n), late, rising, np.zeros((n, 2)))
 
 
-class Pull(NamedTuple):
-    """How candidates come back to the recording."""
+class Rules(NamedTuple):
+    """Options of a motion field for one body."""
 
     h: float
     """Length of a frame [s]."""
+    scale: float
+    """Size of the body relative to the recordings'."""
     fade: float
     """Share of an offset from the recording that is gone after a frame."""
-    rising: float
+    fade_rising: float
     """The same for people who get up."""
+    going_on: float
+    """Bonus of the recording that is followed [m^2]."""
+    catch: float
+    """Weight of how far the body is out of balance when the recording's next foot lands."""
+    noise: float
+    """Mean of the chance that is added to the cost of all others [m^2]."""
+    reaction: float
+    """Time for which people who are off balance go on as before [frames]."""
 
 
 @inlined_kernel
@@ -194,278 +208,190 @@ def features(x: Array, v: Array, yaw: float, out: Array) -> None:
 
 
 @kernel
-def features_of_people(
-    x: Array, v: Array, q: Array, masses: Array, radii: Array, out: Array, yaws: Array, falling: Array
-) -> None:
-    """Write everyone's features and headings, and how far they are out of balance."""
-    for i in range(len(x)):
-        yaws[i] = yaw_of(q[i, 0])
-        features(x[i], v[i], yaws[i], out[i])
-        overbalance(x[i], v[i], yaws[i], masses, radii, falling[i])
-
-
-@kernel
 def features_of_frames(
-    frames: Frames,
-    rows: Array,
-    before: Array,
-    offsets: Array,
-    masses: Array,
-    radii: Array,
-    fps: float,
-    out: Array,
-    falling: Array,
-    heads: Array,
+    frames: Frames, body: BodyArrays, fps: float, out: Array, falling: Array, heads: Array, yaws: Array
 ) -> None:
-    """Write the features of recorded frames, how far they are out of balance, and their heads' heights.
+    """Write the features of all frames and mirror images, how far they are out of balance, head heights and headings.
 
-    Velocities are differences from the rows before.
+    Velocities are differences from the frame before.
     """
-    balance = np.empty(2)
-    root, quaternions = np.empty(3), np.empty((NUM_JOINTS, 4))
+    root, quaternions, v = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 3))
     q, world = np.empty((NUM_JOINTS, 3, 3)), np.empty((NUM_JOINTS, 3, 3))
-    now = np.empty((NUM_JOINTS, 3))
-    past = np.empty((NUM_JOINTS, 3))
-    v = np.empty((NUM_JOINTS, 3))
-    one = np.empty(NUM_FEATURES)
-    for i in range(len(rows)):
-        if i > 0 and rows[i - 1] == before[i]:
-            copy(now, past)
-        else:
-            load(frames, before[i], root, quaternions)
-            pose(root, quaternions, offsets, 1.0, q, world, past)
-        load(frames, rows[i], root, quaternions)
-        pose(root, quaternions, offsets, 1.0, q, world, now)
+    now, past, balance, one = np.empty((NUM_JOINTS, 3)), np.empty((NUM_JOINTS, 3)), np.empty(2), np.empty(NUM_FEATURES)
+    n = len(frames.root)
+    for row in range(2 * n):
+        load(frames, row, root, quaternions)
+        for j in range(NUM_JOINTS):
+            to_matrix(quaternions[j], q[j])
+        for c in range(3):
+            now[0, c] = root[c]
+        chain(q, body.offsets, world, now)
+        yaws[row], heads[row] = yaw_of(q[0]), now[HEAD, 2]
+        starts = row % n == 0 or frames.last[row % n - 1] != frames.last[row % n]
         for j in range(NUM_JOINTS):
             for c in range(3):
-                v[j, c] = (now[j, c] - past[j, c]) * fps
-        features(now, v, yaw_of(q[0]), one)
+                v[j, c] = 0.0 if starts else (now[j, c] - past[j, c]) * fps
+        features(now, v, yaws[row], one)
+        overbalance(now, v, yaws[row], body.masses, body.radii, balance)
+        falling[row, 0], falling[row, 1] = balance[0], balance[1]
         for k in range(NUM_FEATURES):
-            out[i, k] = one[k]
-        overbalance(now, v, yaw_of(q[0]), masses, radii, balance)
-        falling[i, 0], falling[i, 1], heads[i] = balance[0], balance[1], now[HEAD, 2]
-
-
-@kernel
-def project(features: Array, mean: Array, basis: Array, out: Array) -> None:
-    """Write principal components, with sums in a fixed order, so that nobody's depend on the batch."""
-    for i in range(len(features)):
-        for k in range(basis.shape[1]):
-            total = 0.0
-            for f in range(len(mean)):
-                total += (features[i, f] - mean[f]) * basis[f, k]
-            out[i, k] = total
-
-
-@kernel
-def headings(frames: Frames, out: Array) -> None:
-    """Write which way recorded people face, about z from +y."""
-    R = np.empty((3, 3))
-    for i in range(len(out)):
-        to_matrix(frames.quaternions[i, 0], R)
-        out[i] = yaw_of(R)
-
-
-@kernel
-def headings_of_people(q: Array, out: Array) -> None:
-    """Write which way people face, about z from +y."""
-    for i in range(len(out)):
-        out[i] = yaw_of(q[i, 0])
-
-
-@kernel
-def ankles_of_frames(frames: Frames, body: Body, out: Array) -> None:
-    """Write where recorded people's ankles are, seen from above, on this body [m]."""
-    quaternions, above, root, ankle = np.empty((NUM_JOINTS, 4)), np.empty(4), np.empty(3), np.empty(3)
-    for i in range(len(out)):
-        load(frames, i, root, quaternions)
-        for side in range(2):
-            _ankle(quaternions, _LEGS[side], body, above, ankle)
-            out[i, side, 0], out[i, side, 1] = body.scale * root[0] + ankle[0], body.scale * root[1] + ankle[1]
+            out[row, k] = one[k]
+        copy(now, past)
 
 
 @kernel
 def landings(
-    x: Array,
-    yaws: Array,
-    rows: Array,
-    frames: Frames,
-    scale: float,
-    steps: tuple[Array, Array],
-    pull: Pull,
-    seconds: Array,
-    places: Array,
+    people: People, rows: Array, frames: Frames, body: BodyArrays, rules: Rules, seconds: Array, places: Array
 ) -> None:
-    """Write when and where the feet of people who follow recordings will stand; what is off the recording now fades.
-
-    `steps` are the ankles of all frames, seen from above, and their headings.
-    """
-    ankles, yaws_of_frames = steps
+    """Write when and where the feet of people who follow recordings will stand; what is off the recording now fades."""
+    now_root, now_q, then_root, then_q = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3), np.empty((NUM_JOINTS, 4))
+    R, above, here, there = np.empty((3, 3)), np.empty(4), np.empty(3), np.empty(3)
     n = len(frames.root)
-    for i in range(len(x)):
-        row = rows[i]
+    for i in range(len(rows)):
+        row, x = rows[i], people.x[i]
         if row < 0:
             continue
-        at, mirror = row % n, 1.0 if row < n else -1.0
-        yaw = yaws[i] - mirror * yaws_of_frames[at]
-        c, s = math.cos(yaw), math.sin(yaw)
+        load(frames, row, now_root, now_q)
+        to_matrix(now_q[0], R)
+        yaw = yaw_of(people.q[i, 0]) - yaw_of(R)
         for side in range(2):
-            recorded = side if row < n else 1 - side
-            then = frames.lands[at, recorded]
-            if then < 0:
+            lands = frames.lands[row % n, side if row < n else 1 - side]
+            if lands < 0:
                 continue
-            ankle = _LEGS[side, 2]
-            rx, ry = mirror * scale * frames.root[at, 0], scale * frames.root[at, 1]
-            nx, ny = mirror * ankles[at, recorded, 0] - rx, ankles[at, recorded, 1] - ry
-            tx, ty = mirror * ankles[then, recorded, 0] - rx, ankles[then, recorded, 1] - ry
-            left = (1.0 - pull.fade) ** (then - at)
-            ox, oy = x[i, ankle, 0] - x[i, 0, 0] - (c * nx - s * ny), x[i, ankle, 1] - x[i, 0, 1] - (s * nx + c * ny)
-            seconds[i, side] = pull.h * (then - at)
-            places[i, side, 0] = x[i, 0, 0] + c * tx - s * ty + left * ox
-            places[i, side, 1] = x[i, 0, 1] + s * tx + c * ty + left * oy
+            frames_left, ankle = lands - row % n, LEGS[side, 2]
+            load(frames, row + frames_left, then_root, then_q)
+            _ankle(now_q, LEGS[side], body, above, here)
+            _ankle(then_q, LEGS[side], body, above, there)
+            ox, oy = _about_z(yaw, here[0], here[1])
+            tx, ty = rules.scale * (then_root[0] - now_root[0]), rules.scale * (then_root[1] - now_root[1])
+            tx, ty = _about_z(yaw, tx + there[0], ty + there[1])
+            left = (1.0 - rules.fade) ** frames_left
+            seconds[i, side] = rules.h * frames_left
+            places[i, side, 0] = x[0, 0] + tx + left * (x[ankle, 0] - x[0, 0] - ox)
+            places[i, side, 1] = x[0, 1] + ty + left * (x[ankle, 1] - x[0, 1] - oy)
+
+
+@inlined_kernel
+def _about_z(angle: float, x: float, y: float) -> tuple[float, float]:
+    """Return a horizontal vector turned about z."""
+    c, s = math.cos(angle), math.sin(angle)
+    return c * x - s * y, s * x + c * y
+
+
+@inlined_kernel
+def _turn(angle: float, a: Array) -> None:
+    """Turn a rotation about z, in place."""
+    c, s = math.cos(0.5 * angle), math.sin(0.5 * angle)
+    a[0], a[1], a[2], a[3] = c * a[0] - s * a[1], c * a[1] + s * a[0], c * a[2] + s * a[3], c * a[3] - s * a[2]
+
+
+@inlined_kernel
+def _spring(h: float, seconds: float) -> tuple[float, float]:
+    """Return what is left of a velocity after a frame of critically damped motion, and the share of an offset that is gone."""
+    return max(1.0 - 2.0 * h / seconds, 0.0), (h / seconds) ** 2
 
 
 @kernel
-def poses(frames: Frames, rows: Array, origins: Array, body: Body, x: Array, q: Array) -> None:
-    """Write recorded frames seen from others: those stand above the origin and face +y."""
-    root, quaternions, place = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3)
-    R, world, turn = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4)
-    for i in range(len(rows)):
-        load(frames, origins[i], place, quaternions)
-        to_matrix(quaternions[0], R)
-        yaw = -yaw_of(R)
-        c, s = math.cos(yaw), math.sin(yaw)
-        turn[0], turn[1], turn[2], turn[3] = 0.0, 0.0, math.sin(0.5 * yaw), math.cos(0.5 * yaw)
-        load(frames, rows[i], root, quaternions)
-        times(turn, quaternions[0], quaternions[0])
-        dx, dy = root[0] - place[0], root[1] - place[1]
-        root[0], root[1] = c * dx - s * dy, s * dx + c * dy
-        pose(root, quaternions, body.offsets, body.scale, q[i], world, x[i])
-
-
-@kernel
-def pose(root: Array, quaternions: Array, offsets: Array, scale: float, q: Array, world: Array, x: Array) -> None:
-    """Write local rotations, global ones and joints of a recorded frame on a body that is `scale` times as large."""
-    for j in range(NUM_JOINTS):
-        to_matrix(quaternions[j], q[j])
-    for c in range(3):
-        x[0, c] = scale * root[c]
-    chain(q, offsets, world, x)
-
-
-@kernel
-def follow(people: People, rows: Array, frames: Frames, body: Body, pull: Pull, next_x: Array, next_q: Array) -> None:
+def follow(
+    people: People, rows: Array, frames: Frames, body: BodyArrays, rules: Rules, next_x: Array, next_q: Array
+) -> None:
     """Write K next frames of everyone: recorded changes of their own pose, with the offset to the recording fading.
 
     So does where the pelvis is over the feet on which the recording stands; these keep their place, and the legs reach
-    for it. If `next_q` is empty, only joints are written, in half the time.
+    for it.
     """
-    x, v, q, yaws, late, rising = people
-    turns = len(next_q) > 0
     ankles, goals, steps, shares = np.empty((2, 3)), np.empty((2, 3)), np.empty((2, 3)), np.empty(2)
-    own, d, local = np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 3, 3))
+    own, then_rotations, world = np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 4)), np.empty((NUM_JOINTS, 3, 3))
     now_root, now_q, then_root, then_q = np.empty(3), np.empty((NUM_JOINTS, 4)), np.empty(3), np.empty((NUM_JOINTS, 4))
-    foot = np.empty(3)
-    R, world, turn, stands = np.empty((3, 3)), np.empty((NUM_JOINTS, 3, 3)), np.empty(4), np.empty(2, dtype=np.bool_)
+    R, above, foot, stands = np.empty((3, 3)), np.empty(4), np.empty(3), np.empty(2, dtype=np.bool_)
     n = len(frames.root)
-    for i in range(len(x)):
-        fade = pull.rising if rising[i] else pull.fade
+    for i in range(len(rows)):
+        x, v = people.x[i], people.v[i]
+        fade = rules.fade_rising if people.rising[i] else rules.fade
+        seconds = math.sqrt(max(x[0, 2], LOW) / GRAVITY)
         for j in range(NUM_JOINTS):
-            to_quaternion(q[i, j], own[j])
+            to_quaternion(people.q[i, j], own[j])
         for k in range(rows.shape[1]):
-            row = rows[i, k]
+            row, p, q = rows[i, k], next_x[i, k], next_q[i, k]
+            if k > 0 and row == rows[i, 0]:
+                copy(next_x[i, 0], p)
+                for j in range(NUM_JOINTS):
+                    copy(next_q[i, 0, j], q[j])
+                continue
             load(frames, row, now_root, now_q)
             load(frames, row + 1, then_root, then_q)
             to_matrix(now_q[0], R)
-            yaw = yaws[i] - yaw_of(R)
-            turn[0], turn[1], turn[2], turn[3] = 0.0, 0.0, math.sin(0.5 * yaw), math.cos(0.5 * yaw)
-            times(turn, now_q[0], now_q[0])
-            times(turn, then_q[0], then_q[0])
-            _blend(own, now_q, then_q, fade, d)
-            at = row % n
+            yaw = people.yaws[i] - yaw_of(R)
+            _turn(yaw, now_q[0])
+            _turn(yaw, then_q[0])
+            _blend(own, now_q, then_q, fade, then_rotations)
+            at, mirror = row % n, 1.0 if row < n else -1.0
             feet, ox, oy, sine, cosine = 0, 0.0, 0.0, 0.0, 0.0
             for side in range(2):
-                _ankle(now_q, _LEGS[side], body, turn, steps[side])
-                _ankle(then_q, _LEGS[side], body, turn, ankles[side])
-                other = side if row < n else 1 - side
-                lands = frames.lands[at + 1, other]
+                _ankle(now_q, LEGS[side], body, above, steps[side])
+                _ankle(then_q, LEGS[side], body, above, ankles[side])
+                recorded = side if row < n else 1 - side
+                lands = frames.lands[at + 1, recorded]
                 shares[side] = 1.0 / (lands - at) if lands >= 0 else 0.0
-                stands[side] = frames.standing[at, other] and frames.standing[at + 1, other]
+                stands[side] = frames.standing[at, recorded] and frames.standing[at + 1, recorded]
                 if stands[side]:
                     # How far the pelvis is from where the recording has it over this foot, a moment later, and how it
                     # is turned over it.
-                    ankle, toe = _LEGS[side, 2], _LEGS[side, 3]
-                    o, fx, fy = body.offsets[toe], x[i, toe, 0] - x[i, ankle, 0], x[i, toe, 1] - x[i, ankle, 1]
-                    turned(turn, o[0], o[1], o[2], _ORIGIN, foot)
+                    ankle, toe = LEGS[side, 2], LEGS[side, 3]
+                    o, fx, fy = body.offsets[toe], x[toe, 0] - x[ankle, 0], x[toe, 1] - x[ankle, 1]
+                    turned(above, o[0], o[1], o[2], _ORIGIN, foot)
                     sine, cosine = sine + foot[0] * fy - foot[1] * fx, cosine + foot[0] * fx + foot[1] * fy
                     feet += 1
-                    ox += x[i, 0, 0] - x[i, ankle, 0] + ankles[side, 0]
-                    oy += x[i, 0, 1] - x[i, ankle, 1] + ankles[side, 1]
-            dx, dy = body.scale * (then_root[0] - now_root[0]), body.scale * (then_root[1] - now_root[1])
-            c, s = math.cos(yaw), math.sin(yaw)
-            dx, dy = c * dx - s * dy, s * dx + c * dy
+                    ox += x[0, 0] - x[ankle, 0] + ankles[side, 0]
+                    oy += x[0, 1] - x[ankle, 1] + ankles[side, 1]
+            dx, dy = rules.scale * (then_root[0] - now_root[0]), rules.scale * (then_root[1] - now_root[1])
+            dx, dy = _about_z(yaw, dx, dy)
             if feet > 0:
                 ox, oy = ox / feet + dx, oy / feet + dy
             # How much faster the body is than the recorded one was on its way here.
-            before = row - 1 if at > 0 and frames.last[at - 1] == frames.last[at] else row
-            way = body.scale / pull.h * (1.0 if row < n else -1.0)
-            px = way * (frames.root[at, 0] - frames.root[before % n, 0])
-            py = abs(way) * (frames.root[at, 1] - frames.root[before % n, 1])
-            ux, uy = v[i, 0, 0] - (c * px - s * py), v[i, 0, 1] - (s * px + c * py)
-            seconds = math.sqrt(max(x[i, 0, 2], LOW) / GRAVITY)
-            p = next_x[i, k]
+            before = frames.root[at - 1 if at > 0 and frames.last[at - 1] == frames.last[at] else at]
+            rate = rules.scale / rules.h
+            px, py = _about_z(yaw, rate * (now_root[0] - mirror * before[0]), rate * (now_root[1] - before[1]))
+            ux, uy, uz = v[0, 0] - px, v[0, 1] - py, v[0, 2] - rate * (now_root[2] - before[2])
             # The pelvis comes back over the feet as a pendulum would that is damped critically, without a jump in its
-            # velocity.
-            keep, draw = max(1.0 - 2.0 * pull.h / seconds, 0.0), (pull.h / seconds) ** 2
-            p[0, 0] = x[i, 0, 0] + dx + keep * pull.h * ux - draw * ox
-            p[0, 1] = x[i, 0, 1] + dy + keep * pull.h * uy - draw * oy
+            # velocity; so does its height, as legs absorb a landing.
+            stays, drawn = _spring(rules.h, seconds)
+            p[0, 0] = x[0, 0] + dx + stays * rules.h * ux - drawn * ox
+            p[0, 1] = x[0, 1] + dy + stays * rules.h * uy - drawn * oy
             # Over both feet it also turns back.
             if feet == 2:
-                back = 0.5 * draw * math.atan2(sine, cosine)
-                turn[0], turn[1], turn[2], turn[3] = 0.0, 0.0, math.sin(back), math.cos(back)
-                times(turn, d[0], d[0])
-            # So does its height, as legs absorb a landing.
-            keep, draw = max(1.0 - 2.0 * pull.h / ABSORBS, 0.0), (pull.h / ABSORBS) ** 2
-            uz = v[i, 0, 2] - abs(way) * (frames.root[at, 2] - frames.root[before % n, 2])
-            oz = x[i, 0, 2] - body.scale * now_root[2]
-            p[0, 2] = x[i, 0, 2] + body.scale * (then_root[2] - now_root[2]) + keep * pull.h * uz - draw * oz
-            if turns:
-                for j in range(NUM_JOINTS):
-                    to_matrix(d[j], local[j])
-                chain(local, body.offsets, world, p)
-            else:
-                for j in range(1, NUM_JOINTS):
-                    parent, o = _PARENTS[j], body.offsets[j]
-                    turned(d[parent], o[0], o[1], o[2], p[parent], p[j])
-                    times(d[parent], d[j], d[j])
+                _turn(drawn * math.atan2(sine, cosine), then_rotations[0])
+            stays, drawn = _spring(rules.h, ABSORBS)
+            p[0, 2] = x[0, 2] + rules.scale * (then_root[2] - now_root[2]) + stays * rules.h * uz
+            p[0, 2] -= drawn * (x[0, 2] - rules.scale * now_root[2])
+            for j in range(NUM_JOINTS):
+                to_matrix(then_rotations[j], q[j])
+            chain(q, body.offsets, world, p)
             sink = 0.0
             for side in range(2):
-                height = body.scale * then_root[2] + ankles[side, 2]
-                ankle, step = _LEGS[side, 2], steps[side]
+                height = rules.scale * then_root[2] + ankles[side, 2]
+                ankle, step = LEGS[side, 2], steps[side]
                 if stands[side]:
-                    _point(x[i], world, p, ankle, _LEGS[side, 3], turns)
-                elif late[i] or shares[side] == 0.0:
+                    _point(x, world, p, ankle, LEGS[side, 3])
+                elif people.late[i] or shares[side] == 0.0:
                     step[0], step[1] = 0.0, 0.0
                 else:
                     # A foot lands as far from the extrapolated centre of mass as the recorded one does.
-                    fx, fy = x[i, ankle, 0] - x[i, 0, 0] - step[0], x[i, ankle, 1] - x[i, 0, 1] - step[1]
+                    fx, fy = x[ankle, 0] - x[0, 0] - step[0], x[ankle, 1] - x[0, 1] - step[1]
                     fx, fy = fx + shares[side] * (seconds * ux - fx), fy + shares[side] * (seconds * uy - fy)
                     step[0] = p[0, 0] + ankles[side, 0] + fx - p[ankle, 0]
                     step[1] = p[0, 1] + ankles[side, 1] + fy - p[ankle, 1]
-                    size = max(math.sqrt(step[0] ** 2 + step[1] ** 2) / (LEG_SPEED * pull.h), 1.0)
+                    size = max(math.sqrt(step[0] ** 2 + step[1] ** 2) / (LEG_SPEED * rules.h), 1.0)
                     step[0], step[1] = step[0] / size, step[1] / size
-                _foothold(x[i], p, _LEGS[side], body, height, stands[side], step, pull, goals[side])
+                _foothold(x, p, LEGS[side], body, height, stands[side], step, rules, goals[side])
                 if stands[side]:
-                    sink = max(sink, _too_far(p, _LEGS[side], body, goals[side]))
+                    sink = max(sink, _too_far(p, LEGS[side], body, goals[side]))
                 else:
-                    _come_near(p, _LEGS[side], body, shares[side], goals[side])
+                    _come_near(p, LEGS[side], body, shares[side], goals[side])
             for j in range(NUM_JOINTS):
                 p[j, 2] -= sink
             for side in range(2):
-                _reach(local, world, p, _LEGS[side], body, goals[side], stands[side], turns)
-            if turns:
-                for j in range(NUM_JOINTS):
-                    copy(local[j], next_q[i, k, j])
+                _reach(q, world, p, LEGS[side], body, goals[side], stands[side])
 
 
 @kernel
@@ -492,7 +418,7 @@ def _blend(own: Array, now: Array, then: Array, fade: float, out: Array) -> None
 
 
 @kernel
-def _ankle(quaternions: Array, leg: Array, body: Body, above: Array, out: Array) -> None:
+def _ankle(quaternions: Array, leg: Array, body: BodyArrays, above: Array, out: Array) -> None:
     """Write where the recording has an ankle, seen from the pelvis, on this body [m]; `above` is scratch."""
     for c in range(4):
         above[c] = quaternions[0, c]
@@ -506,7 +432,15 @@ def _ankle(quaternions: Array, leg: Array, body: Body, above: Array, out: Array)
 
 @kernel
 def _foothold(
-    x: Array, p: Array, leg: Array, body: Body, height: float, stands: bool, step: Array, pull: Pull, goal: Array
+    x: Array,
+    p: Array,
+    leg: Array,
+    body: BodyArrays,
+    height: float,
+    stands: bool,
+    step: Array,
+    rules: Rules,
+    goal: Array,
 ) -> None:
     """Write where an ankle goes: to its recorded height above the floor and by a step; one that stands comes down and keeps its place."""
     ankle, toe = leg[2], leg[3]
@@ -516,7 +450,7 @@ def _foothold(
     tx, ty = step[0], step[1]
     if stands:
         gap = max(_gap(x, body.radii, leg), 0.0)
-        height = floor + (1.0 - pull.fade) * min(gap, height - floor)
+        height = floor + (1.0 - rules.fade) * min(gap, height - floor)
         # Feet turn about the heel or about the toes: the one that moves less stays.
         tx, ty = x[ankle, 0] - p[ankle, 0], x[ankle, 1] - p[ankle, 1]
         ux, uy = x[toe, 0] - p[toe, 0], x[toe, 1] - p[toe, 1]
@@ -524,7 +458,7 @@ def _foothold(
             tx, ty = ux, uy
         if gap > HELD:
             tx, ty = 0.0, 0.0
-    most = LEG_SPEED * pull.h
+    most = LEG_SPEED * rules.h
     tz = min(max(height - p[ankle, 2], -most), max(most, floor - p[ankle, 2]))
     goal[0], goal[1], goal[2] = p[ankle, 0] + tx, p[ankle, 1] + ty, p[ankle, 2] + tz
 
@@ -539,7 +473,7 @@ def _given(reach: float, length: float) -> float:
 
 
 @kernel
-def _too_far(p: Array, leg: Array, body: Body, goal: Array) -> float:
+def _too_far(p: Array, leg: Array, body: BodyArrays, goal: Array) -> float:
     """Return how much lower the hip has to be for a foot that stands to keep its place [m]."""
     hip = p[leg[0]]
     gx, gy, gz = goal[0] - hip[0], goal[1] - hip[1], hip[2] - goal[2]
@@ -550,7 +484,7 @@ def _too_far(p: Array, leg: Array, body: Body, goal: Array) -> float:
 
 
 @kernel
-def _come_near(p: Array, leg: Array, body: Body, soon: float, goal: Array) -> None:
+def _come_near(p: Array, leg: Array, body: BodyArrays, soon: float, goal: Array) -> None:
     """Bring the goal of a foot that is too far off for the leg nearer over the ground: it lands nearer, and not late."""
     hip = p[leg[0]]
     gx, gy, gz = goal[0] - hip[0], goal[1] - hip[1], hip[2] - goal[2]
@@ -561,8 +495,8 @@ def _come_near(p: Array, leg: Array, body: Body, soon: float, goal: Array) -> No
 
 
 @kernel
-def _reach(q: Array, world: Array, p: Array, leg: Array, body: Body, goal: Array, stands: bool, turns: bool) -> None:
-    """Let a leg reach for where its ankle goes; rotations are changed too if they are asked for."""
+def _reach(q: Array, world: Array, p: Array, leg: Array, body: BodyArrays, goal: Array, stands: bool) -> None:
+    """Let a leg reach for where its ankle goes: thigh and shank swing to their new directions, the foot keeps its own."""
     hip, knee, ankle, toe = leg[0], leg[1], leg[2], leg[3]
     near, far = body.lengths[knee], body.lengths[ankle]
     gx, gy, gz = goal[0] - p[hip, 0], goal[1] - p[hip, 1], goal[2] - p[hip, 2]
@@ -578,32 +512,30 @@ def _reach(q: Array, world: Array, p: Array, leg: Array, body: Body, goal: Array
         return
     forth = (near * near - far * far + length * length) / (2.0 * length)
     out = math.sqrt(max(near * near - forth * forth, 0.0)) / side
+    nx, ny, nz = forth * gx + out * sx, forth * gy + out * sy, forth * gz + out * sz
     ax, ay, az = p[ankle, 0] - p[knee, 0], p[ankle, 1] - p[knee, 1], p[ankle, 2] - p[knee, 2]
-    fx, fy, fz = p[toe, 0] - p[ankle, 0], p[toe, 1] - p[ankle, 1], p[toe, 2] - p[ankle, 2]
-    p[knee, 0], p[knee, 1], p[knee, 2] = (
-        p[hip, 0] + forth * gx + out * sx,
-        p[hip, 1] + forth * gy + out * sy,
-        p[hip, 2] + forth * gz + out * sz,
-    )
-    p[ankle, 0], p[ankle, 1], p[ankle, 2] = p[hip, 0] + length * gx, p[hip, 1] + length * gy, p[hip, 2] + length * gz
-    p[toe, 0], p[toe, 1], p[toe, 2] = p[ankle, 0] + fx, p[ankle, 1] + fy, p[ankle, 2] + fz
-    if not turns:
-        return
-    # Rotations: thigh and shank swing to their new directions, the foot keeps its own.
-    S, swung = np.empty((3, 3)), np.empty((3, 3))
-    swing(kx, ky, kz, p[knee, 0] - p[hip, 0], p[knee, 1] - p[hip, 1], p[knee, 2] - p[hip, 2], S)
-    product(S, world[hip], swung)
-    copy(swung, world[hip])
-    product_transposed(world[_PARENTS[hip]], world[hip], q[hip])
-    swing(ax, ay, az, p[ankle, 0] - p[knee, 0], p[ankle, 1] - p[knee, 1], p[ankle, 2] - p[knee, 2], S)
-    product(S, world[knee], swung)
-    copy(swung, world[knee])
-    product_transposed(world[hip], world[knee], q[knee])
-    product_transposed(world[knee], world[ankle], q[ankle])
+    _swing(world, hip, (kx, ky, kz), (nx, ny, nz))
+    _swing(world, knee, (ax, ay, az), (length * gx - nx, length * gy - ny, length * gz - nz))
+    for j, above in ((hip, _PARENTS[hip]), (knee, hip), (ankle, knee)):
+        product_transposed(world[above], world[j], q[j])
+    for c in range(3):
+        shift = p[toe, c] - p[ankle, c]
+        p[knee, c] = p[hip, c] + (nx, ny, nz)[c]
+        p[ankle, c] = p[hip, c] + length * (gx, gy, gz)[c]
+        p[toe, c] = p[ankle, c] + shift
 
 
 @kernel
-def _point(x: Array, world: Array, p: Array, ankle: int, toe: int, turns: bool) -> None:
+def _swing(world: Array, joint: int, a: tuple[float, float, float], b: tuple[float, float, float]) -> None:
+    """Turn a joint by the least rotation that takes the direction of a to that of b."""
+    S, swung = np.empty((3, 3)), np.empty((3, 3))
+    swing(a[0], a[1], a[2], b[0], b[1], b[2], S)
+    product(S, world[joint], swung)
+    copy(swung, world[joint])
+
+
+@kernel
+def _point(x: Array, world: Array, p: Array, ankle: int, toe: int) -> None:
     """Let a foot that stands point where it points: what differs from the recording fades when the foot is in the air."""
     ax, ay = x[toe, 0] - x[ankle, 0], x[toe, 1] - x[ankle, 1]
     bx, by = p[toe, 0] - p[ankle, 0], p[toe, 1] - p[ankle, 1]
@@ -612,7 +544,7 @@ def _point(x: Array, world: Array, p: Array, ankle: int, toe: int, turns: bool) 
         return
     c, s = (ax * bx + ay * by) / size, (bx * ay - by * ax) / size
     p[toe, 0], p[toe, 1] = p[ankle, 0] + c * bx - s * by, p[ankle, 1] + s * bx + c * by
-    for k in range(3 if turns else 0):
+    for k in range(3):
         wx, wy = world[ankle, 0, k], world[ankle, 1, k]
         world[ankle, 0, k], world[ankle, 1, k] = c * wx - s * wy, s * wx + c * wy
 
@@ -628,7 +560,7 @@ def overbalance(x: Array, v: Array, yaw: float, masses: Array, radii: Array, out
     points, sizes, centre, speed, num = np.empty((4, 2)), np.empty(4), np.zeros(3), np.zeros(2), 0
     for side in range(2):
         for k in range(2, 4):
-            joint = _LEGS[side, k]
+            joint = LEGS[side, k]
             if x[joint, 2] - radii[joint] < GROUNDED:
                 points[num, 0], points[num, 1], sizes[num] = x[joint, 0], x[joint, 1], radii[joint]
                 num += 1

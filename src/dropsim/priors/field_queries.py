@@ -1,4 +1,4 @@
-"""Kernels of the motion field: what people want as the search takes it, and what speaks against each of the recordings found."""
+"""Kernels of the motion field: what people want as the search takes it, and what speaks against each recording found."""
 
 import math
 from typing import Any, NamedTuple
@@ -6,12 +6,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dropsim.body.joints import NUM_JOINTS
+from dropsim.body.skeleton import BodyArrays
 from dropsim.compute.jit import kernel
 from dropsim.priors.bank import STILL
-from dropsim.priors.field_kernels import HEAD, LOW, project
+from dropsim.priors.field_kernels import HEAD, LEGS, LOW, NUM_FEATURES, People, Rules, features, overbalance, yaw_of
 
 Array = Any
 """numba knows the types."""
+AHEAD = 20
+"""Frames ahead at which recordings tell what they are about to do: where, how turned, and how high the person is
+then."""
 NUM_COMPONENTS = 24
 """Principal components of the features that are searched: 97 % of the variance of everyday motion."""
 SPEED_SCALE, HEIGHT_SCALE, STANDING = 1.5, 4.0, 0.85
@@ -58,32 +62,27 @@ ROW, BEHIND, SHAKEN, RISING, NUM_REMEMBERED = 0, slice(1, 3), 3, 4, 5
 were out of balance, and whether they get up."""
 ANY, GOING, JUMPS, GETTING_UP, NUM_SETS = 0, 1, 2, 3, 4
 """Sets of frames that can be followed: by anybody, to go or stand, to jump, and to get up."""
+ACCELERATION = 3.3
+"""Fastest change of velocity that is asked for [m/s^2]: farther off, an intent would outweigh balance and physics, and
+one in eight runners who zigzag at once would fall."""
 BACK_SPEED = 0.5
 """Fastest that people go back to their place [m/s]."""
-_ANKLES = (7, 8)
 _BEHIND = BEHIND.start
 
 
-class Taste(NamedTuple):
-    """What counts for and against a candidate, next to the squared distance of the features [m^2]."""
-
-    going_on: float
-    """Bonus of the recording that is followed."""
-    catch: float
-    """Weight of how far the body is out of balance when the recording's next foot lands."""
-    noise: float
-    """Mean of the chance that is added to all others."""
-
-
 class Recorded(NamedTuple):
-    """What is known of every frame and mirror image, and of the bank's people."""
+    """What is known of every frame and mirror image."""
 
     rows: np.ndarray
-    """Those that are searched."""
+    """Frames that are searched, and their mirror images counted on."""
     mean: np.ndarray
+    """Mean of the features (f)."""
     basis: np.ndarray
+    """Principal components of the features (f c)."""
     codes: np.ndarray
+    """Components of the features, the intent and the balance, in single precision (r c)."""
     falling: np.ndarray
+    """How far recorded people are out of balance, in the heading frame (r 2) [m]."""
     growth: np.ndarray
     """Factor by which a fall grows until the next foot lands (r)."""
     rise: np.ndarray
@@ -91,131 +90,103 @@ class Recorded(NamedTuple):
     allowed: np.ndarray
     """Frames of each set (4 r)."""
     last: np.ndarray
-    """Last frame of each frame's clip."""
-    radii: np.ndarray
-    """Of the bank's body [m]."""
-    gets_up: bool
-    """Whether somebody gets up from the ground."""
-
-
-class Seen(NamedTuple):
-    """People as the field sees them: as large as the bank's."""
-
-    x: np.ndarray
-    """Joints (n 22 3) [m]."""
-    v: np.ndarray
-    """Velocities of the joints (n 22 3) [m/s]."""
-    yaws: np.ndarray
-    """Headings, about z from +y (n) [rad]."""
-    feats: np.ndarray
-    """Features (n f)."""
-    falls: np.ndarray
-    """How far people are out of balance, in the heading frame (n 2) [m]."""
-    memory: np.ndarray
-    """Memory of the field (n m)."""
-    scale: float
-    """Size of the bank's body relative to theirs."""
-    fps: float
-    """Frame rate [Hz]."""
-    reaction: float
-    """Time for which people who are off balance go on as before [frames]."""
+    """Last frame of each frame's clip (n)."""
+    gets_up: np.ndarray
+    """Whether somebody gets up from the ground (1)."""
 
 
 class Wanted(NamedTuple):
-    """Intents of people, at their own size; NaN where they leave it open."""
+    """Parts of an intent; NaN where people leave it open."""
 
     velocity: np.ndarray
-    """Velocity over the ground (n 2) [m/s]."""
     facing: np.ndarray
-    """Horizontal unit vector (n 2)."""
     height: np.ndarray
-    """Height of the pelvis (n) [m]."""
     place: np.ndarray
-    """Place to stand at (n 2) [m]."""
-    ahead: float
-    """Time within which a place is reached and that velocities are of [s]."""
 
 
 class Queries(NamedTuple):
-    """What people want, and what they are about."""
+    """Queries of the search."""
 
     codes: np.ndarray
-    """Queries: components of the features, and the intent (n c)."""
+    """Components of the features, the intent and the balance (n c)."""
     weights: np.ndarray
-    """Which columns of the queries count: unknown intents do not (n c)."""
+    """Weights of these columns: unknown intents do not count (n c)."""
     which: np.ndarray
-    """Sets of frames among which they search (n)."""
-    late: np.ndarray
-    """True while a person is off balance but within the reaction time (n)."""
-    rising: np.ndarray
-    """True for people who get up (n)."""
-    shaken: np.ndarray
-    """For how many frames they were out of balance (n)."""
-    behind: np.ndarray
-    """How far they lag behind (n 2) [m]."""
+    """Sets of frames among which people search (n)."""
 
     @classmethod
     def empty(cls, n: int) -> "Queries":
-        """Return room for what n people want."""
-        codes, weights = (np.empty((n, NUM_COLUMNS), dtype=np.float32) for _ in range(2))
-        late, rising = (np.empty(n, dtype=np.bool_) for _ in range(2))
-        return cls(codes, weights, np.empty(n, dtype=np.int64), late, rising, np.empty(n), np.empty((n, 2)))
+        """Return room for the queries of n people."""
+        codes, weights = np.empty((n, NUM_COLUMNS), np.float32), np.ones((n, NUM_COLUMNS), np.float32)
+        return cls(codes, weights, np.full(n, GOING))
 
 
 @kernel
-def write_queries(seen: Seen, intents: Wanted, recorded: Recorded, out: Queries) -> None:
-    """Write queries for people who see, remember and want something."""
-    x, v, yaws, feats, falls, memory, scale, fps, reaction = seen
-    velocity, facing, height, place, ahead = intents
-    project(feats, recorded.mean, recorded.basis, out.codes)
-    wanted = np.empty(NUM_INTENT)
-    for i in range(len(x)):
-        _notice(falls[i], memory[i], reaction, recorded.falling, i, out)
-        _lag_behind(v[i, 0, 0] / scale, v[i, 0, 1] / scale, velocity[i], memory[i], 1.0 / fps, out.behind[i])
-        wanted[ROAM] = math.nan
-        vx, vy = velocity[i, 0] + out.behind[i, 0] / CATCH_UP, velocity[i, 1] + out.behind[i, 1] / CATCH_UP
-        if not math.isnan(place[i, 0]) and math.isnan(height[i]) and out.shaken[i] == 0.0:
+def write_queries(
+    people: People, body: BodyArrays, wanted: Wanted, recorded: Recorded, rules: Rules, out: Queries
+) -> None:
+    """Write what people notice of themselves, and queries for what they want.
+
+    The bank's people have their own size: positions and velocities are compared at theirs.
+    """
+    scale, ahead, intent, feats = 1.0 / rules.scale, AHEAD * rules.h, np.empty(NUM_INTENT), np.empty(NUM_FEATURES)
+    radii = scale * body.radii
+    for i in range(len(people.x)):
+        x, v, fall, behind = scale * people.x[i], scale * people.v[i], people.falls[i], people.behind[i]
+        people.yaws[i] = yaw_of(people.q[i, 0])
+        features(x, v, people.yaws[i], feats)
+        overbalance(x, v, people.yaws[i], body.masses, radii, fall)
+        _project(feats, recorded.mean, recorded.basis, out.codes[i])
+        _notice(people, recorded.falling, rules.reaction, i)
+        velocity, place, height = wanted.velocity[i], wanted.place[i], wanted.height[i]
+        _lag_behind(people.v[i, 0], velocity, people.memory[i], rules.h, behind)
+        intent[ROAM] = math.nan
+        ux, uy = people.v[i, 0, 0], people.v[i, 0, 1]
+        dx, dy = velocity[0] + behind[0] / CATCH_UP - ux, velocity[1] + behind[1] / CATCH_UP - uy
+        share = min(ACCELERATION * ahead / max(math.sqrt(dx * dx + dy * dy), 1e-9), 1.0)
+        vx, vy = ux + share * dx, uy + share * dy
+        if not math.isnan(place[0]) and math.isnan(height) and people.shaken[i] == 0.0:
             # People who stand stay for a while, and go back if they have strayed; first of all they keep their balance.
-            wx, wy = place[i, 0] - _middle(x[i], 0) / scale, place[i, 1] - _middle(x[i], 1) / scale
+            left, right = people.x[i, LEGS[0, 2]], people.x[i, LEGS[1, 2]]
+            wx, wy = place[0] - 0.5 * (left[0] + right[0]), place[1] - 0.5 * (left[1] + right[1])
             slower = min(1.0, BACK_SPEED * ahead / max(math.sqrt(wx * wx + wy * wy), 1e-9)) / ahead
-            vx, vy, wanted[ROAM] = slower * wx, slower * wy, 0.0
-        _in_heading_frame(scale * vx, scale * vy, facing[i], scale * height[i], yaws[i], wanted)
+            vx, vy, intent[ROAM] = slower * wx, slower * wy, 0.0
+        _in_heading_frame(scale * vx, scale * vy, wanted.facing[i], scale * height, people.yaws[i], intent)
         for k in range(NUM_INTENT):
-            known = not math.isnan(wanted[k])
-            out.codes[i, NUM_COMPONENTS + k] = wanted[k] * WEIGHTS[k] if known else 0.0
+            known = not math.isnan(intent[k])
+            out.codes[i, NUM_COMPONENTS + k] = intent[k] * WEIGHTS[k] if known else 0.0
             out.weights[i, NUM_COMPONENTS + k] = 1.0 if known else 0.0
-        for k in range(NUM_COMPONENTS):
-            out.weights[i, k] = 1.0
-        for k in range(2):
-            out.codes[i, BALANCE + k], out.weights[i, BALANCE + k] = FALL * falls[i, k], 1.0
-        jumps = wanted[4] > HEIGHT_SCALE * (JUMPING - STANDING)
-        out.rising[i] = recorded.gets_up and not jumps and _rises(x[i], v[i], memory[i, RISING] > 0)
-        pelvis = x[i, 0, 2]
+        out.codes[i, BALANCE], out.codes[i, BALANCE + 1] = FALL * fall[0], FALL * fall[1]
+        jumps = intent[4] > HEIGHT_SCALE * (JUMPING - STANDING)
+        people.rising[i] = recorded.gets_up[0] and not jumps and _rises(x, v, people.memory[i, RISING] > 0)
         if jumps:
             out.which[i] = JUMPS
-        elif out.rising[i]:
+        elif people.rising[i]:
             out.which[i] = GETTING_UP
             out.weights[i, NUM_COMPONENTS:] = 0.0  # any way up will do
-        elif pelvis < LOW or pelvis > JUMPING or x[i, HEAD, 2] < pelvis:
+        elif x[0, 2] < LOW or x[0, 2] > JUMPING or x[HEAD, 2] < x[0, 2]:
             out.which[i] = ANY
-        else:
-            out.which[i] = GOING
 
 
 @kernel
-def _middle(x: Array, c: int) -> float:
-    """Return a coordinate of the place between the feet."""
-    return 0.5 * (x[_ANKLES[0], c] + x[_ANKLES[1], c])
+def _project(features: Array, mean: Array, basis: Array, out: Array) -> None:
+    """Write principal components, with sums in a fixed order, so that nobody's depend on the batch."""
+    for k in range(basis.shape[1]):
+        total = 0.0
+        for f in range(len(mean)):
+            total += (features[f] - mean[f]) * basis[f, k]
+        out[k] = total
 
 
 @kernel
-def _notice(own: Array, memory: Array, reaction: float, recorded: Array, i: int, out: Queries) -> None:
+def _notice(people: People, recorded: Array, reaction: float, i: int) -> None:
     """Write for how long a person has been farther out of balance than the recorded one, and whether it is too early to react."""
-    row = int(memory[ROW])
-    unsteady = row >= 0 and _farther(own, recorded[row]) > UNSTEADY
-    out.shaken[i] = min(max(memory[SHAKEN] + (1.0 if unsteady else -1.0), 0.0), 2.0 * reaction)
+    row = int(people.memory[i, ROW])
+    unsteady = row >= 0 and _farther(people.falls[i], recorded[row]) > UNSTEADY
+    shaken = people.memory[i, SHAKEN] + (1.0 if unsteady else -1.0)
+    people.shaken[i] = min(max(shaken, 0.0), 2.0 * reaction)
     # Before people react, they go on as they did.
-    out.late[i] = unsteady and out.shaken[i] <= reaction
+    people.late[i] = unsteady and people.shaken[i] <= reaction
 
 
 @kernel
@@ -226,16 +197,15 @@ def _farther(own: Array, recorded: Array) -> float:
 
 
 @kernel
-def _lag_behind(vx: float, vy: float, asked: Array, memory: Array, h: float, out: Array) -> None:
+def _lag_behind(velocity: Array, asked: Array, memory: Array, h: float, out: Array) -> None:
     """Write how far a person has lagged behind the velocity asked for, lately [m].
 
     The nearest recording is rarely as fast as what is asked for, and physics costs some of it: asking for a little more
     makes up.
     """
-    out[0], out[1] = 0.0, 0.0
     if math.sqrt(asked[0] ** 2 + asked[1] ** 2) > STILL:
-        x = (1.0 - h / LATELY) * memory[_BEHIND] + h * (asked[0] - vx)
-        y = (1.0 - h / LATELY) * memory[_BEHIND + 1] + h * (asked[1] - vy)
+        x = (1.0 - h / LATELY) * memory[_BEHIND] + h * (asked[0] - velocity[0])
+        y = (1.0 - h / LATELY) * memory[_BEHIND + 1] + h * (asked[1] - velocity[1])
         size = max(math.sqrt(x * x + y * y) / LAG, 1.0)
         out[0], out[1] = x / size, y / size
 
@@ -268,49 +238,42 @@ def _rises(x: Array, v: Array, already: bool) -> bool:
 
 @kernel
 def weigh(
-    seen: Seen,
+    people: People,
     queries: Queries,
-    found: Array,
+    nearest: Array,
     draws: Array,
     recorded: Recorded,
-    taste: Taste,
+    rules: Rules,
     chosen: Array,
     costs: Array,
     remembered: Array,
 ) -> None:
     """Write the frames that candidates follow, the cheapest but for chance first, their costs, and their memories.
 
-    `found` are places among the rows that are searched, nearest first. The recording that is followed is a candidate
-    like the others; of one moment of a recording there is one.
+    `nearest` are places among the rows that are searched. The recording that is followed is a candidate like the
+    others; of one moment of a recording there is one.
     """
-    memory, falls = seen.memory, seen.falls
     n, num = len(recorded.last), chosen.shape[1]
-    for i in range(len(memory)):
-        row = int(memory[i, ROW])
+    for i in range(len(chosen)):
+        row = int(people.memory[i, ROW])
         at = max(row, 0) % n
         goes_on = row >= 0 and at < recorded.last[at] - 1
-        stays = goes_on and (recorded.allowed[queries.which[i], row] or queries.late[i])
         count = 0
-        if stays:
-            chosen[i, 0], costs[i, 0], count = (
-                row,
-                _cost(row, queries, falls[i], i, recorded, taste.catch) - taste.going_on,
-                1,
-            )
-        for k in range(0 if queries.late[i] and goes_on else found.shape[1]):
-            if count == num:
+        if goes_on and (recorded.allowed[queries.which[i], row] or people.late[i]):
+            chosen[i, 0], costs[i, 0] = row, _cost(row, people, queries, i, recorded, rules.catch) - rules.going_on
+            count = 1
+        for k in range(0 if people.late[i] and goes_on else nearest.shape[1]):
+            if count == num or nearest[i, k] < 0:
                 break
-            if found[i, k] < 0:
-                continue
-            other = recorded.rows[found[i, k]]
+            other = recorded.rows[nearest[i, k]]
             new = not (goes_on and abs(other % n - at) < MOMENT)
             for c in range(count):
                 new = new and abs(other % n - chosen[i, c] % n) >= MOMENT
             if new:
-                chosen[i, count], costs[i, count] = other, _cost(other, queries, falls[i], i, recorded, taste.catch)
+                chosen[i, count], costs[i, count] = other, _cost(other, people, queries, i, recorded, rules.catch)
                 count += 1
         if count == 0:  # there is nothing but this moment
-            chosen[i, 0], costs[i, 0], count = row if goes_on else recorded.rows[found[i, 0]], 0.0, 1
+            chosen[i, 0], costs[i, 0], count = row if goes_on else recorded.rows[nearest[i, 0]], 0.0, 1
         best = np.argmin(costs[i, :count])
         chosen[i, 0], chosen[i, best] = chosen[i, best], chosen[i, 0]
         costs[i, 0], costs[i, best] = costs[i, best], costs[i, 0]
@@ -318,20 +281,19 @@ def weigh(
             if k >= count:
                 chosen[i, k], costs[i, k] = chosen[i, 0], math.inf
             elif chosen[i, k] != row:
-                costs[i, k] -= taste.noise * math.log(1.0 - draws[i, k])
+                costs[i, k] -= rules.noise * math.log(1.0 - draws[i, k])
             then = remembered[i, k]
-            then[ROW], then[SHAKEN], then[RISING] = chosen[i, k] + 1, queries.shaken[i], queries.rising[i]
-            then[_BEHIND], then[_BEHIND + 1] = queries.behind[i, 0], queries.behind[i, 1]
+            then[ROW], then[SHAKEN], then[RISING] = chosen[i, k] + 1, people.shaken[i], people.rising[i]
+            then[_BEHIND], then[_BEHIND + 1] = people.behind[i, 0], people.behind[i, 1]
 
 
 @kernel
-def _cost(row: int, queries: Queries, own: Array, i: int, recorded: Recorded, catch: float) -> float:
+def _cost(row: int, people: People, queries: Queries, i: int, recorded: Recorded, catch: float) -> float:
     """Return what speaks against following a frame [m^2]: distance of features and intent, and a fall that its next step does not catch."""
     cost = 0.0
     for k in range(BALANCE):
         cost += queries.weights[i, k] * (recorded.codes[row, k] - queries.codes[i, k]) ** 2
-    if queries.rising[i]:
+    if people.rising[i]:
         cost += HASTE * recorded.rise[row]
-    return (
-        cost + catch * queries.weights[i, BALANCE] * (recorded.growth[row] * _farther(own, recorded.falling[row])) ** 2
-    )
+    fall = recorded.growth[row] * _farther(people.falls[i], recorded.falling[row])
+    return cost + catch * queries.weights[i, BALANCE] * fall**2

@@ -77,7 +77,7 @@ class MLP:
     ) -> Float32[np.ndarray, "b k o"]:
         """Run K second inputs with each x; the part of the first layer that sees x is computed once."""
         b, k = (len(x), 1) if second is None else second.shape[:2]
-        shared, people, size_out = self.first(x), max(1, CACHED_ROWS // k), self.others[-1].size_out
+        shared, people, size_out = self.first(x), max(1, CACHED_ROWS // k), self.others[-1].weight.shape[1]
         codes = np.empty((b * k, self.skip), np.float32) if second is None else second.reshape(b * k, self.skip)
         out = np.empty((b * k, size_out), dtype=np.float32)
         for start in range(0, b, people):
@@ -86,11 +86,11 @@ class MLP:
             if self.skip:
                 hidden = self.second(codes[rows], plus=hidden)
             for layer, (gain, shift) in zip(self.others, self.norms, strict=True):
-                seen = np.empty((len(hidden), layer.size_in), dtype=np.float32)
+                seen = np.empty((len(hidden), len(layer.weight)), dtype=np.float32)
                 norm_relu(hidden, gain, shift, self.groups, seen)
                 seen[:, len(gain) :] = codes[rows]
                 hidden = layer(seen)
-            out[rows] = hidden[:, :size_out]
+            out[rows] = hidden
         return out.reshape(b, k, size_out)
 
 
@@ -119,24 +119,23 @@ class LeakyMLP:
     def __init__(self, tensors: Tensors, name: str, slope: float) -> None:
         """Take the layers out of named tensors; `slope` is that of the leaky ReLUs below zero."""
         layers = [Linear(*layer) for layer in _layers(tensors, name)]
-        self.panels, self.biases = tuple(layer.panels for layer in layers), tuple(layer.bias for layer in layers)
-        self.size_out, self.slope = layers[-1].size_out if layers else 0, np.float32(slope)
+        self.weights, self.biases = tuple(layer.weight for layer in layers), tuple(layer.bias for layer in layers)
+        self.slope = np.float32(slope)
 
     def forward(self, x: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b o"]:
         """Run the layers."""
-        return _run_layers(np.ascontiguousarray(x), self.panels, self.biases, self.slope)[:, : self.size_out]
+        return _run_layers(np.ascontiguousarray(x), self.weights, self.biases, self.slope)
 
 
 @kernel
-def _run_layers(x: Array, panels: Array, biases: Array, slope: float) -> Array:
-    """Return the last layer's columns, filled up to whole panels: one call, since a step asks for a row or two."""
-    for layer in range(len(panels)):
-        out = np.empty((len(x), biases[layer].shape[1]), np.float32)
-        multiply(x, panels[layer], biases[layer], out)
-        if layer + 1 == len(panels):
-            return out
-        x = np.empty((len(x), panels[layer + 1].shape[1]), np.float32)
-        for r in range(len(x)):
-            for c in range(x.shape[1]):
-                x[r, c] = max(out[r, c], slope * out[r, c])
+def _run_layers(x: Array, weights: Array, biases: Array, slope: float) -> Array:
+    """Return the last layer's result: one call, since a step asks for a row or two."""
+    for layer in range(len(weights)):
+        out = np.empty((len(x), weights[layer].shape[1]), np.float32)
+        multiply(x, weights[layer], biases[layer], out)
+        x = out
+        if layer + 1 < len(weights):
+            for r in range(len(x)):
+                for c in range(x.shape[1]):
+                    x[r, c] = max(x[r, c], slope * x[r, c])
     return x

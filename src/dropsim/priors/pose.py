@@ -4,20 +4,16 @@ import importlib.resources
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32
 
 from dropsim.body import kinematics
-from dropsim.body.rotations import rotmat_to_rotvec
+from dropsim.body.rotations import dot, normalize, rotmat_to_rotvec
 from dropsim.body.skeleton import NUM_JOINTS, flat
-from dropsim.compute.jit import kernel
 from dropsim.files.weights import errors_of, read_number, read_record, read_weights, require_shapes, write_weights
 from dropsim.priors.network import LeakyMLP, Shapes, Tensors, linear_shapes, random_tensors
 
-Array = Any
-"""numba knows the types."""
 NUM_BODY = NUM_JOINTS - 1
 NUM_COLUMNS = 6 * NUM_BODY
 """Two columns of every body joint's rotation."""
@@ -87,9 +83,6 @@ class PoseNetwork:
             LeakyMLP(scaled, part, shape.slope) for part in ("encoder", "decoder", "radius")
         )
 
-    def __reduce__(self) -> tuple[type["PoseNetwork"], tuple[PoseShape, Tensors]]:
-        return PoseNetwork, (self.shape, self.tensors)  # the layers' layout depends on the processor
-
     @classmethod
     def random(cls, shape: PoseShape, seed: int = 0) -> "PoseNetwork":
         """Return a network that has not learnt anything yet."""
@@ -102,7 +95,7 @@ class PoseNetwork:
 
     def scaled_code(self, seen: Float32[np.ndarray, "b i"], norm: float) -> Float32[np.ndarray, "b z"]:
         """Return codes of flattened poses, brought to a norm."""
-        return _unit(self._encoder.forward(seen)) * np.float32(norm)
+        return np.float32(norm) * _unit(self._encoder.forward(seen))
 
     def norm(self, seen: Float32[np.ndarray, "b i"]) -> Float32[np.ndarray, "b"]:
         """Return the norm of that mean; ours has a part for it."""
@@ -123,25 +116,10 @@ def _unit(v: np.ndarray) -> np.ndarray:
 
 def columns_to_rotations(columns: Float[np.ndarray, "*b c"]) -> Float[np.ndarray, "*b 21 3 3"]:
     """Orthonormalise the two columns of each joint (Gram-Schmidt); the third is their cross product."""
-    out = np.empty((*columns.shape[:-1], NUM_BODY, 3, 3))
-    _orthonormalise(flat(columns, 1).reshape(-1, 3, 2), out.reshape(-1, 3, 3))
-    return out
-
-
-@kernel
-def _orthonormalise(pairs: Array, out: Array) -> None:
-    for i in range(len(pairs)):
-        ax, ay, az = pairs[i, 0, 0], pairs[i, 1, 0], pairs[i, 2, 0]
-        bx, by, bz = pairs[i, 0, 1], pairs[i, 1, 1], pairs[i, 2, 1]
-        size = max(math.sqrt(ax * ax + ay * ay + az * az), 1e-12)
-        ax, ay, az = ax / size, ay / size, az / size
-        along = ax * bx + ay * by + az * bz
-        bx, by, bz = bx - along * ax, by - along * ay, bz - along * az
-        size = max(math.sqrt(bx * bx + by * by + bz * bz), 1e-12)
-        bx, by, bz = bx / size, by / size, bz / size
-        out[i, 0, 0], out[i, 1, 0], out[i, 2, 0] = ax, ay, az
-        out[i, 0, 1], out[i, 1, 1], out[i, 2, 1] = bx, by, bz
-        out[i, 0, 2], out[i, 1, 2], out[i, 2, 2] = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
+    a, b = np.moveaxis(columns.reshape(*columns.shape[:-1], NUM_BODY, 3, 2), -1, 0)
+    a = normalize(a)
+    b = normalize(b - dot(a, b) * a)
+    return np.stack((a, b, np.cross(a, b)), axis=-1)
 
 
 def flatten_pose(q: Float[np.ndarray, "*b 22 3 3"], shape: PoseShape) -> Float32[np.ndarray, "n i"]:
@@ -211,17 +189,12 @@ class PosePrior:
 
         The root's orientation and poses within the range come back as they are.
         """
-        outside = self.norm(q) > self.limit
-        if not outside.any():
-            return q
-        projected = q.copy()
-        projected[outside] = self.scaled_back(q[outside])
+        outside, projected = self.norm(q) > self.limit, q.copy()
+        if outside.any():
+            projected[outside] = self.scaled_back(q[outside])
         return projected
 
     def scaled_back(self, q: Float[np.ndarray, "n 22 3 3"]) -> Float[np.ndarray, "n 22 3 3"]:
         """Return what the codes of poses out of range say when scaled back to the limit."""
         code = self.network.scaled_code(flatten_pose(q, self.network.shape), self.limit)
-        columns = self.network.decode(code)
-        projected = q.copy()
-        projected[:, 1:] = columns_to_rotations(columns.astype(np.float64))
-        return projected
+        return np.concatenate((q[:, :1], self.decode(code)), axis=1)

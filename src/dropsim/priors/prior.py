@@ -1,6 +1,5 @@
 """The contract of a motion prior: an autoregressive model that proposes K candidates of the next frame."""
 
-import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -80,81 +79,25 @@ class Candidates:
 
     def pick(self, index: int | Int[np.ndarray, "*b"]) -> Candidate:
         """Return a copy of one candidate per person; a single number picks the same one for everybody."""
-        return Candidate(self._taken(self.x, index), self._taken(self.q, index), self._taken(self.memory, index))
+        batch, num = self.x.shape[:-3], self.x.shape[-3]
+        at = np.arange(math.prod(batch)) * num + np.reshape(index, -1)
 
-    def with_joints(self, x: Float[np.ndarray, "*b k 22 3"]) -> "Candidates":
-        """Return the same candidates with their joints somewhere else."""
-        return Candidates(x, self.q, self.memory, self.cost)
+        def chosen(values: np.ndarray) -> np.ndarray:
+            rest = values.shape[len(batch) + 1 :]
+            return values.reshape(math.prod(batch) * num, *rest)[at].reshape(*batch, *rest)
 
-    def turned(self, x: Float[np.ndarray, "*b k 22 3"], turn: Callable[[np.ndarray], np.ndarray]) -> "Candidates":
-        """Return the same candidates with their joints somewhere else, and their rotations changed by a function."""
-        return Candidates(x, turn(self.q), self.memory, self.cost)
+        return Candidate(chosen(self.x), chosen(self.q), chosen(self.memory))
 
     def led_by(self, new: Candidate, people: Bool[np.ndarray, "*b"]) -> "Candidates":
         """Return candidates of which some people's first is replaced by one that they follow whatever it costs."""
-        return Candidates(
-            _put(self.x, new.x, people),
-            _put(self.q, new.q, people),
-            _put(self.memory, new.memory, people),
-            self._led(people),
-        )
 
-    def _led(self, people: Bool[np.ndarray, "*b"]) -> Float[np.ndarray, "*b k"]:
-        return _put(self.cost, np.full(people.shape, -np.inf), people)
+        def put(values: np.ndarray, first: np.ndarray) -> np.ndarray:
+            values = values.copy()
+            values[people, 0] = first[people]
+            return values
 
-    def _taken(self, values: np.ndarray, index: int | Int[np.ndarray, "*b"]) -> np.ndarray:
-        batch, num, rest = self.x.shape[:-3], self.x.shape[-3], values.shape[self.x.ndim - 2 :]
-        people = math.prod(batch)
-        at = np.arange(people) * num + np.reshape(index, -1)
-        return values.reshape(people * num, *rest)[at].reshape(*batch, *rest)
-
-
-def _put(values: np.ndarray, new: np.ndarray, people: Bool[np.ndarray, "*b"]) -> np.ndarray:
-    values = values.copy()
-    values[people, 0] = new[people]
-    return values
-
-
-class LazyCandidates(Candidates):
-    """Candidates whose rotations are worked out when they are asked for: a step needs those of two candidates only."""
-
-    _rotations: Callable[[np.ndarray], np.ndarray]
-
-    def __init__(
-        self,
-        x: Float[np.ndarray, "*b k 22 3"],
-        memory: Float[np.ndarray, "*b k m"],
-        cost: Float[np.ndarray, "*b k"],
-        rotations: Callable[[Int[np.ndarray, "*b s"]], Float[np.ndarray, "*b s 22 3 3"]],
-    ) -> None:
-        """Take joints, memory, costs, and a function that returns the rotations of candidates by their numbers."""
-        vars(self).update(x=x, memory=memory, cost=cost, _rotations=rotations)
-
-    @functools.cached_property
-    def q(self) -> Float[np.ndarray, "*b k 22 3 3"]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Local rotations of all."""
-        return self._rotations(np.broadcast_to(np.arange(self.x.shape[-3]), self.x.shape[:-2]))
-
-    def pick(self, index: int | Int[np.ndarray, "*b"]) -> Candidate:
-        asked = np.broadcast_to(index, self.x.shape[:-3])[..., None]
-        return Candidate(
-            self._taken(self.x, index), self._rotations(asked)[..., 0, :, :, :], self._taken(self.memory, index)
-        )
-
-    def with_joints(self, x: Float[np.ndarray, "*b k 22 3"]) -> Candidates:
-        return LazyCandidates(x, self.memory, self.cost, self._rotations)
-
-    def turned(self, x: Float[np.ndarray, "*b k 22 3"], turn: Callable[[np.ndarray], np.ndarray]) -> Candidates:
-        return LazyCandidates(x, self.memory, self.cost, lambda asked: turn(self._rotations(asked)))
-
-    def led_by(self, new: Candidate, people: Bool[np.ndarray, "*b"]) -> Candidates:
-        def rotations(asked: Int[np.ndarray, "*b s"]) -> Float[np.ndarray, "*b s 22 3 3"]:
-            replaced = (people[..., None] & (asked == 0))[..., None, None, None]
-            return np.where(replaced, new.q[..., None, :, :, :], self._rotations(asked))
-
-        return LazyCandidates(
-            _put(self.x, new.x, people), _put(self.memory, new.memory, people), self._led(people), rotations
-        )
+        x, q, memory = put(self.x, new.x), put(self.q, new.q), put(self.memory, new.memory)
+        return Candidates(x, q, memory, put(self.cost, np.full(people.shape, -np.inf)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """The prior that follows a recording: the paper's mock prior for the back flip."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -8,6 +9,7 @@ from jaxtyping import Float
 from dropsim.compute.random import Streams
 from dropsim.motion.motion import Motion
 from dropsim.priors.intent import Intent
+from dropsim.priors.passive import PassivePrior
 from dropsim.priors.prior import Candidate, Candidates, Prior, State
 
 
@@ -32,16 +34,13 @@ class ClipPrior(Prior):
         if then is not None:
             self.drift, self.starts_at_mode = then.drift, then.starts_at_mode
             self.takes_intent, self.gets_up = then.takes_intent, then.gets_up
+        self._then = PassivePrior(self.skeleton, fps=self.fps) if then is None else then
+        # Memory with which the other prior would go on from each frame; the first two share one.
+        x, q, now = motion.joints, motion.q, np.maximum(np.arange(len(motion)), min(1, len(motion) - 1))
+        past = np.maximum(now - 1, 0)
+        before = State(x[past], np.zeros_like(x), q[past], np.zeros((len(x), 0)))
         count = np.arange(len(motion), dtype=np.float64)[:, None]
-        self._memories = count if then is None else np.concatenate((count, self._memories_of(then)), axis=-1)
-
-    def _memories_of(self, then: Prior) -> Float[np.ndarray, "t m"]:
-        """Return the memory with which the other prior would go on from each frame; the first two share one."""
-        x, q = self.motion.joints, self.motion.q
-        if len(x) < 2:
-            raise ValueError("a recording of one frame has no velocity to hand over with: give at least two frames")
-        inner = then.recall(State(x[:-1], np.zeros_like(x[:-1]), q[:-1], np.zeros((len(x) - 1, 0))), x[1:], q[1:])
-        return np.concatenate((inner[:1], inner))
+        self._memories = np.concatenate((count, self._then.recall(before, x[now], q[now])), axis=-1)
 
     def start(self, category: str = "", seed: Sequence[int] | int = 0) -> State:
         """Return the recording's first frame; a recording has no categories."""
@@ -64,16 +63,16 @@ class ClipPrior(Prior):
         coming = np.minimum(frame + 1, len(self.motion) - 1)
         x, q, memory = self.motion.joints[coming], self.motion.q[coming], self._memories[coming]
         following = Candidates(x[..., None, :, :], q[..., None, :, :, :], memory[..., None, :])
-        free = frame >= self.handover
-        if self.then is None or not free.any():
+        free = (frame >= self.handover) & (self.then is not None)
+        if not free.any():
             return following
         # Only people who were handed over draw random numbers: the others must not notice who else is in the batch.
         everyone, who = state.flat(), np.flatnonzero(free)
-        inner = State(everyone.x[who], everyone.v[who], everyone.q[who], everyone.memory[who, 1:])
-        if intent is not None:
-            intent = intent.pick(who)
-        other = self.then.propose(inner, num, rng.pick(who.tolist()), intent)
+        inner = replace(everyone[who], memory=everyone.memory[who, 1:])
+        intent = None if intent is None else intent.pick(who)
+        other = self._then.propose(inner, num, rng.pick(who.tolist()), intent)
         count = np.broadcast_to(everyone.memory[who, None, :1], (*other.memory.shape[:-1], 1))
+        other = replace(other, memory=np.concatenate((count, other.memory), axis=-1))
 
         def merge(recorded: np.ndarray, proposed: np.ndarray) -> np.ndarray:
             shape = (*frame.shape, *proposed.shape[1:])
@@ -81,32 +80,26 @@ class ClipPrior(Prior):
             merged[who] = proposed
             return merged.reshape(shape)
 
-        memory = np.concatenate((count, other.memory), axis=-1)
-        x, q = merge(following.x, other.x), merge(following.q, other.q)
-        return Candidates(x, q, merge(following.memory, memory), merge(following.cost, other.cost))
+        return Candidates(*(merge(values, getattr(other, name)) for name, values in vars(following).items()))
+
+    def _changed(self, memory: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """Return a memory with the other prior's part changed, and the frame count as it is."""
+        return np.concatenate((memory[..., :1], change(memory[..., 1:])), axis=-1)
 
     def commit(
         self, chosen: Candidate, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]
     ) -> Float[np.ndarray, "*b m"]:
-        """Keep the frame count, and let the other prior take back its own part."""
-        if self.then is None:
-            return chosen.memory
-        inner = self.then.commit(Candidate(chosen.x, chosen.q, chosen.memory[..., 1:]), x, q)
-        return np.concatenate((chosen.memory[..., :1], inner), axis=-1)
+        return self._changed(chosen.memory, lambda inner: self._then.commit(replace(chosen, memory=inner), x, q))
 
     def apply_impulse(
         self, memory: Float[np.ndarray, "*b m"], change: Float[np.ndarray, "*b 3"]
     ) -> Float[np.ndarray, "*b m"]:
-        """Let the other prior notice."""
-        if self.then is None:
-            return memory
-        return np.concatenate((memory[..., :1], self.then.apply_impulse(memory[..., 1:], change)), axis=-1)
+        return self._changed(memory, lambda inner: self._then.apply_impulse(inner, change))
+
+    def turn_memory(self, memory: Float[np.ndarray, "*b m"], R: Float[np.ndarray, "3 3"]) -> Float[np.ndarray, "*b m"]:
+        return self._changed(memory, lambda inner: self._then.turn_memory(inner, R))
 
     def recall(
         self, before: State, x: Float[np.ndarray, "*b 22 3"], q: Float[np.ndarray, "*b 22 3 3"]
     ) -> Float[np.ndarray, "*b m"]:
-        """Keep the frame count, and let the other prior remember its own part."""
-        if self.then is None:
-            return before.memory
-        inner = self.then.recall(State(before.x, before.v, before.q, before.memory[..., 1:]), x, q)
-        return np.concatenate((before.memory[..., :1], inner), axis=-1)
+        return self._changed(before.memory, lambda inner: self._then.recall(replace(before, memory=inner), x, q))

@@ -1,6 +1,5 @@
 """Banks out of folders of recordings: read, tagged, and, for the shipped one, chosen for coverage."""
 
-import heapq
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from dropsim.motion.posture import Posture
 from dropsim.motion.retarget import RigMap
 from dropsim.priors.bank import FAST, LOW, STILL, TAGS, Bank, ClipInfo
 from dropsim.priors.field_queries import NUM_COMPONENTS, NUM_INTENT
-from dropsim.priors.motion_field import FieldIndex, frames_of
+from dropsim.priors.motion_field import frames_of, index_of
 
 SOURCES = {
     "cmu": ("CMU", "free for all uses, not to be resold as such"),
@@ -167,42 +166,37 @@ start and stop."""
 
 def choose(bank: Bank, *, minutes: float) -> Bank:
     """Choose clips for behaviour and coverage: greedily those that fill most empty cells of the features per frame."""
-    index = FieldIndex.of(frames_of(bank), bank)
-    codes = index.codes_of_frames[: len(bank)]
+    codes = index_of(bank, frames_of(bank))[0].codes[: len(bank)]
     cells = np.floor(
         np.concatenate((codes[:, :NUM_COVERED], codes[:, NUM_COMPONENTS : NUM_COMPONENTS + NUM_INTENT - 1]), 1) / CELL
     ).astype(np.int32)
     cells = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
-    ends = np.cumsum([c.frames for c in bank.clips])
-    cells_of = [np.unique(cells[end - clip.frames : end]) for clip, end in zip(bank.clips, ends, strict=True)]
+    cells_of = [np.unique(cells[bank.first == first]) for first in np.unique(bank.first)]
     filled, budget, chosen = np.zeros(cells.max() + 1, dtype=np.int64), minutes * 60 * bank.fps, list[int]()
 
     def worth(i: int) -> float:
         return float((1.0 / (1.0 + filled[cells_of[i]]))[filled[cells_of[i]] < ENOUGH].sum()) / bank.clips[i].frames
 
-    words = [words_of(clip.name.partition("@")[0]) for clip in bank.clips]
-    plain = [i for i, clip in enumerate(bank.clips) if not NEVER & set(clip.tags) and clip.name not in TOO_HARD]
-    whole = [
-        i for i in plain if ALWAYS in bank.clips[i].tags or bank.clips[i].source == "O3DE" or STEP.search(words[i])
-    ]
-    plain = [i for i in plain if i in whole or not Posture.of([bank.motion(i)]).bows]
-    for i in whole:
+    def choose_clip(i: int) -> None:
         chosen.append(i)
         filled[cells_of[i]] += 1
-    first = [i for i in plain if i not in whole and ("crouch" in bank.clips[i].tags or BALANCE.search(words[i]))]
-    others = [i for i in plain if i not in whole and i not in first]
-    for open_clips, share in ((first, FIRST_SHARE * budget), (others, budget)):
-        # Lazy greedy: the worth of a clip only falls, so the best of the last look is looked at again first.
-        queue = [(-worth(i), i) for i in open_clips]
-        heapq.heapify(queue)
-        while queue and sum(bank.clips[i].frames for i in chosen) < share:
-            _, best = heapq.heappop(queue)
-            now = worth(best)
-            if queue and now < -queue[0][0]:
-                heapq.heappush(queue, (-now, best))
-            elif now > 0:
-                chosen.append(best)
-                filled[cells_of[best]] += 1
+
+    words = [words_of(clip.name.partition("@")[0]) for clip in bank.clips]
+    first, others = list[int](), list[int]()
+    for i, clip in enumerate(bank.clips):
+        if NEVER & set(clip.tags) or clip.name in TOO_HARD:
+            continue
+        if ALWAYS in clip.tags or clip.source == "O3DE" or STEP.search(words[i]):
+            choose_clip(i)
+        elif not Posture.of([bank.motion(i)]).bows:
+            (first if "crouch" in clip.tags or BALANCE.search(words[i]) else others).append(i)
+    for clips, share in ((first, FIRST_SHARE * budget), (others, budget)):
+        while clips and sum(bank.clips[i].frames for i in chosen) < share:
+            best = max(clips, key=worth)
+            if worth(best) == 0.0:
+                break
+            clips.remove(best)
+            choose_clip(best)
     return bank.picked(sorted(chosen))
 
 

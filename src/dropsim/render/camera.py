@@ -1,4 +1,4 @@
-"""Where the picture is taken from."""
+"""The camera, and its view of a picture's size."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 Point = tuple[float, float, float]
 NEAREST = 0.1
-"""What is less deep than this is not drawn [m]."""
+"""Least depth of what is drawn [m]."""
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,13 @@ class Camera:
     target: Point = (0.0, 0.0, 0.9)
     """The point in the middle of the picture [m]."""
     azimuth: float = 30.0
-    """Where the camera stands around the target, counterclockwise from +x [degrees]; -90 is behind a person who faces
-    +y."""
+    """Angle of the camera around the target, counterclockwise from +x [degrees]; -90 is behind a person who faces +y."""
     elevation: float = 14.0
-    """How far it stands above the target's level [degrees]."""
+    """Angle of the camera above the target's level [degrees]."""
     distance: float = 5.0
-    """From the target [m]."""
+    """Distance from the target [m]."""
     field_of_view: float = 27.0
-    """Across the picture's shorter side [degrees]."""
+    """Angle across the picture's shorter side [degrees]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,7 @@ class View:
     axes: Float[np.ndarray, "3 3"]
     """Right, up and forward as rows."""
     focal: float
-    """[pixels]"""
+    """Focal length [pixels]."""
     centre: tuple[float, float]
     """Column and row that the camera looks along."""
     width: int
@@ -53,10 +52,6 @@ class View:
         return cls(
             np.array(camera.target) - camera.distance * forward, axes, focal, (width / 2, height / 2), width, height
         )
-
-    def pixels(self, points: Float[np.ndarray, "n 3"]) -> Float[np.ndarray, "n 2"]:
-        """Return the column and row of points in front of the camera."""
-        return self.projected(points, np.zeros(len(points)))[:, :2]
 
     def projected(self, points: Float[np.ndarray, "n 3"], lift: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 3"]:
         """Return column, row and nearness, the inverse depth [1/m], of points; not a number where they are at the eye or behind it.

@@ -7,18 +7,19 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.rotations import plane_basis
+from dropsim.body.skeleton import PARENTS
+from dropsim.export.stage import Stage
 from dropsim.render import raster
 from dropsim.render.camera import Camera
 from dropsim.render.meshes import Mesh
-from dropsim.render.snapshot import Snapshot
 from dropsim.render.stage import floor_axes
 
 SUN_TEXELS, FLOOR_TEXELS = 768, 256
 """Sides of the sun's map and of the map of shadows on the floor."""
 SUN_AZIMUTH, SUN_ELEVATION = 65.0, 52.0
-"""Counterclockwise from the camera, and above the horizon [degrees]: shadows fall to the back and the side."""
+"""Angles of the sun, counterclockwise from the camera and above the horizon [degrees]: shadows fall to the back and the side."""
 SHADOW_REACH = 7.0
-"""What is further than this from the camera's target casts no shadow [m]."""
+"""Distance from the camera's target beyond which nothing casts a shadow [m]."""
 SHARP, SOFT = 1.0, 4.5
 """Blur of the sun's shadow on the floor where something touches it, and far from that [texels]."""
 
@@ -27,23 +28,34 @@ class Shadows(NamedTuple):
     """A map of the shadows on a square of the floor."""
 
     dark: Float[np.ndarray, "n n 2"]
-    """How dark the floor is by row (y) and column (x), from 0 to 1: without the sky's light, and without the sun's."""
+    """Darkness of the floor by row (y) and column (x), from 0 to 1: without the sky's light, and without the sun's."""
     square: Float[np.ndarray, "3"]
     """Corner and side in the floor's coordinates [m]."""
 
 
-def cast(snapshot: Snapshot, mesh: Mesh, camera: Camera, eye: Float[np.ndarray, "3"]) -> tuple[raster.Light, Shadows]:
-    """Let the sun shine over the camera's shoulder onto the triangles that cast shadows."""
+def balls_of(stage: Stage) -> tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n"]]:
+    """Return centres and radii of the balls that cast soft shadows: spheres, joints and the middles of bones."""
+    parents, spheres = np.array(PARENTS[1:]), [solid for solid in stage.objects if solid.radius]
+    points, radii = [s.centre for s in spheres], [np.array([s.radius]) for s in spheres]
+    for pose in stage.people:
+        joints, sizes = pose.joints[0], pose.skeleton.radii
+        points += [joints, (joints[1:] + joints[parents]) / 2]
+        radii += [sizes, (sizes[1:] + sizes[parents]) / 2]
+    return np.concatenate(points), np.concatenate(radii)
+
+
+def cast(stage: Stage, mesh: Mesh, camera: Camera, eye: Float[np.ndarray, "3"]) -> tuple[raster.Light, Shadows]:
+    """Let the sun shine over the camera's shoulder onto the triangles of one frame that cast shadows."""
     a, e = math.radians(camera.azimuth + SUN_AZIMUTH), math.radians(SUN_ELEVATION)
     sun = np.array((math.cos(e) * math.cos(a), math.cos(e) * math.sin(a), math.sin(e)))
-    points, radii = snapshot.balls()
+    points, radii = balls_of(stage)
     near = np.linalg.norm(points - camera.target, axis=1) < SHADOW_REACH
     if near.any():
         points, radii = points[near], radii[near]
     onto, texel = _onto_sun(sun, points, radii)
     places = mesh.surface[:, :3]
     sun_map = _drawn(places @ onto[:, :3].T + onto[:, 3], mesh, SUN_TEXELS)
-    axes, shift = floor_axes(snapshot.floor)
+    axes, shift = floor_axes(stage.ground)
     light = raster.Light(eye, sun, np.append(axes[2], shift[2]), onto, sun_map, texel)
     # Where the sun is low above a steep floor, shadows end somewhere all the same.
     rays = axes @ sun

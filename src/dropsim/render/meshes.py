@@ -7,14 +7,16 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from dropsim.body.clothes import Color
+from dropsim.body.clothes import dressed
 from dropsim.body.mesh import Body
 from dropsim.body.rotations import plane_basis
 from dropsim.body.skeleton import Skeleton
 from dropsim.export.people import object_color
-from dropsim.render.snapshot import Arrow, Figure
+from dropsim.motion.motion import Motion
+from dropsim.render.arrows import Arrow
 from dropsim.scene.element import Solid, revolved_mesh
 
+GHOST = (0.48, 0.58, 0.84)
 SHAFT, BARB = 0.012, 0.035
 """Radii of an arrow [m]."""
 SIDES = 24
@@ -27,20 +29,18 @@ class Mesh(NamedTuple):
     """Triangles with what their corners look like."""
 
     surface: Float[np.ndarray, "n 10"]
-    """Place in the world [m], normal, colour or place in the rest pose [m], and number of the outfit; -1 has a
-    colour."""
+    """Place in the world [m], normal, colour, and number of the smooth piece; -1 has flat faces."""
     lift: Float[np.ndarray, "n"]
     """Distance by which a corner counts as nearer than it is in the depth buffer [m]."""
     faces: Int[np.ndarray, "m 3"]
-    """Counterclockwise from outside."""
+    """Triangles, counterclockwise from outside."""
 
     @classmethod
     def of(
-        cls, places: np.ndarray, normals: np.ndarray, faces: np.ndarray, color: Color | np.ndarray, outfit: float = -1.0
+        cls, places: np.ndarray, normals: np.ndarray, faces: np.ndarray, look: tuple[float, ...] | np.ndarray
     ) -> "Mesh":
-        """Return triangles of a colour, or of an outfit on places in the rest pose."""
-        ones = np.ones((len(places), 1))
-        rows = (places, normals, np.broadcast_to(color, places.shape), outfit * ones)
+        """Return triangles of a colour and smooth piece, for all corners or one for each."""
+        rows = (places, normals, np.broadcast_to(look, (len(places), 4)))
         return cls(np.concatenate(rows, axis=1), np.zeros(len(places)), faces)
 
     @classmethod
@@ -55,8 +55,8 @@ def solid_mesh(solid: Solid) -> Mesh:
     """Return an object at one frame, with flat faces unless it is a sphere."""
     corners, normals = (solid.vertices, solid.vertices) if solid.radius else solid.flat_faces()
     faces = solid.faces if solid.radius else np.arange(len(corners)).reshape(-1, 3)
-    places, normals = corners @ solid.rotation.T + solid.centre, normals @ solid.rotation.T
-    return Mesh.of(places, normals, faces, object_color(solid.name))
+    R, centre = solid.rotation[0], solid.centre[0]
+    return Mesh.of(corners @ R.T + centre, normals @ R.T, faces, (*object_color(solid.name), -1.0))
 
 
 def arrow_mesh(arrow: Arrow) -> Mesh:
@@ -67,22 +67,29 @@ def arrow_mesh(arrow: Arrow) -> Mesh:
     rings, faces = revolved_mesh(radii, heights, SIDES)
     basis, normals = plane_basis(arrow.way / length), rings / np.repeat(radii, SIDES)[:, None]
     normals[:, 2] = np.repeat((0.0, 0.0, 1.0, 1.0), SIDES) * (BARB / (length - neck))
-    mesh = Mesh.of(rings @ basis + arrow.start, normals @ basis, faces, arrow.color)
+    mesh = Mesh.of(rings @ basis + arrow.start, normals @ basis, faces, (*arrow.color, -1.0))
     return mesh._replace(lift=mesh.lift + ARROW_LIFT)
 
 
 @functools.lru_cache(maxsize=16)
-def _fitted(skeleton: Skeleton) -> tuple[Body, Float[np.ndarray, "v 3"]]:
-    body = Body.shipped().fitted(skeleton)
-    return body, body.normals(body.vertices)
+def _dressed(skeleton: Skeleton, number: int | None) -> tuple[Mesh, Float[np.ndarray, "v 22"]]:
+    """Return the shipped body at rest, dressed as person `number` or as a ghost, and its shares of the joints."""
+    body = dressed(Body.shipped().fitted(skeleton), number or 0)
+    corners = np.concatenate([piece.faces + k * len(body.vertices) for k, piece in enumerate(body.pieces)])
+    used, faces = np.unique(corners, return_inverse=True)
+    pieces, vertices = np.divmod(used, len(body.vertices))
+    colors = np.array([GHOST if number is None else piece.color for piece in body.pieces])
+    looks = np.column_stack((colors[pieces], pieces))
+    return Mesh.of(body.vertices[vertices], body.normals[vertices], faces.reshape(-1, 3), looks), body.blend[vertices]
 
 
-def skinned(figure: Figure, outfit: int) -> Mesh:
-    """Return a person's skin, dressed in an outfit."""
-    body, normals = _fitted(figure.skeleton)
-    shift = figure.joints - np.einsum("jab,jb->ja", figure.R_world, figure.skeleton.rest)
-    maps = np.concatenate((figure.R_world, shift[..., None]), axis=-1).reshape(-1, 12)
-    blended = (body.blend @ maps).reshape(-1, 3, 4)
-    places = np.einsum("vij,vj->vi", blended[..., :3], body.vertices) + blended[..., 3]
-    turned = np.einsum("vij,vj->vi", blended[..., :3], normals)
-    return Mesh.of(places, turned, body.faces, body.vertices, float(outfit))
+def skinned(pose: Motion, number: int | None) -> Mesh:
+    """Return a person at one frame, dressed as person `number`, or a ghost if that is None."""
+    skeleton, (rest, blend) = pose.skeleton, _dressed(pose.skeleton, number)
+    R_world = skeleton.global_rotations(pose.q[0])
+    shift = pose.joints[0] - np.einsum("jab,jb->ja", R_world, skeleton.rest)
+    maps = np.concatenate((R_world, shift[..., None]), axis=-1).reshape(-1, 12)
+    blended = (blend @ maps).reshape(-1, 3, 4)
+    places = np.einsum("vij,vj->vi", blended[..., :3], rest.surface[:, :3]) + blended[..., 3]
+    normals = np.einsum("vij,vj->vi", blended[..., :3], rest.surface[:, 3:6])
+    return Mesh.of(places, normals, rest.faces, rest.surface[:, 6:])

@@ -15,7 +15,7 @@ EDGE = -1e-6
 """Slack of a triangle's edge, so that no sample falls between two triangles."""
 
 GROUND_LIGHT, SKY_LIGHT, SUN_LIGHT = (0.40, 0.38, 0.36), (0.62, 0.66, 0.72), (0.80, 0.76, 0.70)
-"""That falls on people and objects: from below, from above, and from the sun."""
+"""Light on people and objects: from below, from above, and from the sun."""
 HORIZON, ZENITH = (0.955, 0.965, 0.975), (0.74, 0.82, 0.90)
 DARK_TILE, LIGHT_TILE = (0.775, 0.825, 0.840), (0.905, 0.930, 0.935)
 FLOOR_SKY, FLOOR_SUN = (0.60, 0.63, 0.68), (0.42, 0.40, 0.37)
@@ -25,10 +25,10 @@ OPEN = tuple(math.sqrt(sky + sun) for sky, sun in zip(FLOOR_SKY, FLOOR_SUN, stri
 
 
 class Light(NamedTuple):
-    """What the kernels need to light a point."""
+    """Light of a picture, as the kernels take it."""
 
     eye: np.ndarray
-    """Of the camera [m]."""
+    """Place of the camera [m]."""
     sun: np.ndarray
     """Unit vector towards it."""
     above: np.ndarray
@@ -38,7 +38,7 @@ class Light(NamedTuple):
     sun_map: np.ndarray
     """Nearness to the sun of what it shines on."""
     texel: float
-    """Of the sun's map [m]."""
+    """Size of a texel of the sun's map [m]."""
 
 
 @fast_kernel
@@ -93,29 +93,6 @@ def _sunlight(x: float, y: float, z: float, onto: Array, sun_map: Array) -> floa
 
 
 @fast_kernel
-def _over(edge: float, at: float, soft: float) -> float:
-    """Step up from 0 to 1 at an edge, smoothly over the width of a pixel."""
-    share = min(max((at - edge) / (2 * soft) + 0.5, 0.0), 1.0)
-    return share * share * (3 - 2 * share)
-
-
-@fast_kernel
-def _dress(at: Array, outfit: Array, soft: float) -> None:
-    """Turn a place in the rest pose into the colour that it has there: of shirt, trousers, skin or hair."""
-    x, y, z = at[0], at[1], at[2]
-    ankles, waist, neck, hairline, sleeve, head = outfit[12], outfit[13], outfit[14], outfit[15], outfit[16], outfit[17]
-    # A round neck, lower in front.
-    collar = _over(neck - 0.028 - 0.35 * min(max(z - head + 0.03, 0.0), 0.10) + 6.0 * x * x, y, soft)
-    trousers, shirt, skin = _over(ankles, y, soft), _over(waist, y, soft), max(_over(sleeve, abs(x), soft), collar)
-    hair = _over(hairline + 0.75 * (z - head), y, soft) * collar * (1.0 - _over(0.2, abs(x), soft))
-    for k in range(3):
-        color = outfit[6 + k] + (outfit[3 + k] - outfit[6 + k]) * trousers
-        color += (outfit[k] - color) * shirt
-        color += (outfit[6 + k] - color) * skin
-        at[k] = color + (outfit[9 + k] - color) * hair
-
-
-@fast_kernel
 def _lit(at: Array, albedo: Array, light: Light, color: Array) -> None:
     """Add the colour of a point to a sum: `at` is its place and normal, `albedo` what it is painted with."""
     eye, sun, above = light.eye, light.sun, light.above
@@ -148,30 +125,30 @@ def shade(
     picture: Array,
     samples: tuple[Array, Array, Array],
     mesh: tuple[Array, Array],
-    outfits: Array,
     light: Light,
     opacity: float,
-    lens: float,
 ) -> None:
     """Light the triangles that own the samples of a picture, four a pixel, and lay them over it.
 
     `samples` are owners and nearness, as `rasterize` writes them, and its points. `mesh` is a row for each corner, with
-    place and normal, colour or place in the rest pose, and the outfit that it wears (-1: none), and the faces. `lens`
-    is the size of a pixel one metre away [m].
+    place, normal, colour and smooth piece (-1: none), and the faces.
     """
     (owner, nearness, points), (surface, faces) = samples, mesh
     at, albedo, color = np.empty(6), np.empty(3), np.empty(3)
     for row in range(0, owner.shape[0], 2):
         for column in range(0, owner.shape[1], 2):
             near, far, count = 0.0, np.inf, 0
+            first, last = np.inf, -1.0
             for i in range(row, row + 2):
                 for j in range(column, column + 2):
                     if owner[i, j] > 0:
                         near, far, count = max(near, nearness[i, j]), min(far, nearness[i, j]), count + 1
+                        piece = surface[faces[owner[i, j] - 1, 0], 9]
+                        first, last = min(first, piece), max(last, piece)
             if count == 0:
                 continue
-            # One sample is enough where no edge runs through a person's skin.
-            smooth = count == 4 and near < SMOOTH * far and surface[faces[owner[row, column] - 1, 0], 9] >= 0
+            # One sample is enough where no edge and no seam runs through a person's skin.
+            smooth = count == 4 and near < SMOOTH * far and 0 <= first == last
             color[:], shaded = 0.0, 0
             for sample in range(1 if smooth else 4):
                 i, j = row + sample // 2, column + sample % 2
@@ -192,9 +169,6 @@ def shade(
                     at[k] = (wa * surface[a, k] + wb * surface[b, k] + wc * surface[c, k]) / total
                 for k in range(3):
                     albedo[k] = (wa * surface[a, 6 + k] + wb * surface[b, 6 + k] + wc * surface[c, 6 + k]) / total
-                outfit = int(surface[a, 9])
-                if outfit >= 0:
-                    _dress(albedo, outfits[outfit], lens / near)
                 _lit(at, albedo, light, color)
                 shaded += 1
             share, pixel = 0.25 * count * opacity, picture[row // 2, column // 2]

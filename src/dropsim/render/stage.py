@@ -1,4 +1,4 @@
-"""Where the camera stands, and how a picture looks."""
+"""The style of a picture, and cameras that follow people."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,12 +12,10 @@ from dropsim.motion.motion import Motion
 from dropsim.physics.contact import Plane
 from dropsim.render.camera import Camera
 
-RED, BLUE = (0.90, 0.08, 0.12), (0.15, 0.25, 0.95)
-
 MIN_SIDE, MAX_PIXELS = 16, 3840 * 2160
-"""Of a picture [pixels]."""
+"""Least side and largest area of a picture [pixels]."""
 MAX_FPS = 240.0
-"""Of a video [Hz]."""
+"""Largest rate of a video [Hz]."""
 
 
 def floor_axes(floor: Plane) -> tuple[Float[np.ndarray, "3 3"], Float[np.ndarray, "3"]]:
@@ -34,7 +32,7 @@ def floor_height(floor: Plane, x: float, y: float) -> float:
 
 @dataclass(frozen=True)
 class Style:
-    """How it looks."""
+    """Size and content of a picture."""
 
     size: tuple[int, int] = (640, 480)
     """Width and height [pixels]; of one cell in a contact sheet."""
@@ -51,14 +49,8 @@ class Style:
             )
 
 
-def facing(motion: Motion) -> float:
-    """Return where the person faces in the first frame, counterclockwise from +x [degrees]."""
-    right_x, right_y = (-motion.q[0, 0, :2, 0]).tolist()
-    return math.degrees(math.atan2(right_y, right_x)) + 90
-
-
 ARMS = 0.5
-"""From the hips to the farthest part of a walking person [m]."""
+"""Distance from the hips to the farthest part of a walking person [m]."""
 
 
 def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: float = 0.25) -> list[Camera]:
@@ -68,7 +60,7 @@ def follow(shown: Stage | Motion, *, camera: Camera | None = None, half_life: fl
     back where people are apart, up to six metres from their middle.
     """
     stage = as_stage(shown)
-    camera = camera or Camera(azimuth=facing(stage.people[0]) + 55)
+    camera = camera or Camera(azimuth=stage.azimuth())
     height = 0.92 * max(motion.skeleton.standing_height for motion in stage.people)
     paths = np.stack([_padded(motion.root[:, :2], len(stage)) for motion in stage.people])
     middle = (paths.min(0) + paths.max(0)) / 2

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
@@ -21,8 +22,14 @@ def in_processes(
 ) -> Iterator[Job]:
     """Do jobs in any order and yield each when it is done; if a worker is killed, others do its job again.
 
-    `say` names a job in messages.
+    A single worker is this process. `say` names a job in messages.
     """
+    if num == 1:
+        for job in jobs:
+            with _named(say(job)):
+                work(job)
+            yield job
+        return
     waiting, killed = deque(range(len(jobs))), Counter[int]()
     while waiting:
         # Spawned, because a fork would inherit threads in whatever state they are in.
@@ -37,10 +44,8 @@ def in_processes(
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     job = jobs[running[future]]
-                    try:
+                    with _named(say(job)):
                         future.result()
-                    except (OSError, ValueError) as error:
-                        raise ValueError(f"{say(job)}: {error}") from None
                     del running[future]
                     yield job
         except BrokenProcessPool:
@@ -54,6 +59,15 @@ def in_processes(
             # After an error or Ctrl-C nobody waits for jobs that are half done: workers end when this closes.
             ours.close()
             pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _named(job: str) -> Iterator[None]:
+    """Put the name of a job before its error."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{job}: {error}") from None
 
 
 def _begin_work(line: Connection) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dropsim.body.skeleton import Skeleton
-from dropsim.physics.contact import Collider, colliders_by_world
+from dropsim.physics.contact import colliders_by_world
 from dropsim.physics.energy import Energy, Frame, Target
 from dropsim.physics.settle import Holds
 from dropsim.physics.step import Stage, StepInputs
@@ -16,36 +16,28 @@ from dropsim.priors.prior import Candidates, State
 from dropsim.scene.element import SceneContext
 
 
-def stack_inputs(parts: Sequence[tuple[int, StepInputs]], context: SceneContext) -> StepInputs:
-    """Put together what happens in some worlds of a batch; parts are worlds and their inputs."""
-    forces, loads = np.zeros(context.people.x.shape), np.zeros(context.people.x.shape)
-    holds = Holds.nothing(*context.batch)
-    intent, energies = Intent.unknown(*context.batch), list[tuple[int, Energy]]()
-    colliders, stages = list[tuple[int, Collider]](), list[tuple[int, Stage]]()
-    for world, part in parts:
-        if part.forces is not None:
-            forces[world] += part.forces
-        if part.loads is not None:
-            loads[world] += part.loads
-        if part.holds is not None:
-            held = ~np.isnan(part.holds.points[..., 0])
-            for whole, own in zip(holds, part.holds, strict=True):
-                whole[world][held] = own[held]
-        if part.intent is not None:
-            for name in ("velocity", "facing", "height"):  # places are the world's to give
-                whole, own = getattr(intent, name), getattr(part.intent, name)
-                whole[world] = np.where(np.isnan(own), whole[world], own)
-        energies += [(world, energy) for energy in part.energies]
-        colliders += [(world, collider) for collider in part.colliders]
-        stages += [(world, stage) for stage in part.stages]
+def stack_inputs(parts: Sequence[StepInputs], context: SceneContext) -> StepInputs:
+    """Put together what happens in each world of a batch."""
+    nothing, nobody = np.zeros(context.people.x.shape[1:]), Intent.unknown(context.batch[-1])
+    colliders = tuple((world, collider) for world, part in enumerate(parts) for collider in part.colliders)
+    energies = [(world, energy) for world, part in enumerate(parts) for energy in part.energies]
+    stages = tuple((world, stage) for world, part in enumerate(parts) for stage in part.stages)
+    forces, loads = (
+        np.stack([nothing if getattr(part, name) is None else getattr(part, name) for part in parts])
+        for name in ("forces", "loads")
+    )
+    intents = [(part.intent or nobody).broadcast(context.batch[-1]) for part in parts]
+    # Places are the world's to give.
+    intent = Intent(*(np.stack([getattr(i, name) for i in intents]) for name in ("velocity", "facing", "height")))
+    holds = [part.holds or Holds.nothing(context.batch[-1]) for part in parts]
     return StepInputs(
         forces=forces,
         loads=loads,
-        colliders=colliders_by_world(tuple(colliders), context.batch),
+        colliders=colliders_by_world(colliders, context.batch),
         energies=[WorldsEnergy(tuple(alike), context.batch[-1]) for alike in _alike(energies, context.skeleton)],
-        stages=[WorldsStage(tuple(stages))] if stages else (),
+        stages=[WorldsStage(stages)] if stages else (),
         intent=intent if intent.known.any() else None,
-        holds=None if np.isnan(holds.points).all() else holds,
+        holds=Holds(*map(np.stack, zip(*holds, strict=True))) if any(part.holds for part in parts) else None,
     )
 
 
@@ -66,8 +58,8 @@ class WorldsStage(Stage):
     def change(self, candidates: Candidates) -> Candidates:
         parts = [np.array(values) for values in (candidates.x, candidates.q, candidates.memory, candidates.cost)]
         for world, stage in self.parts:
-            own = stage.change(Candidates(*(values[world] for values in parts)))
-            for values, new in zip(parts, (own.x, own.q, own.memory, own.cost), strict=True):
+            changed = stage.change(Candidates(*(values[world] for values in parts)))
+            for values, new in zip(parts, (changed.x, changed.q, changed.memory, changed.cost), strict=True):
                 values[world] = new
         return Candidates(*parts)
 
@@ -113,8 +105,8 @@ class WorldsEnergy(Energy):
         p, active = np.zeros((len(x), num, 3)), np.zeros((len(x), num), dtype=np.bool_)
         for world, energy in self.parts:
             mine = slice(world * self.count, (world + 1) * self.count)
-            own = {name: getattr(frame, name)[mine] for name in ("x", "y", "twist", "candidates")}
-            target = energy.project(x[mine], replace(frame, **own, solids=frame.solids.only(mine)))
+            here = {name: getattr(frame, name)[mine] for name in ("x", "y", "twist", "candidates")}
+            target = energy.project(x[mine], replace(frame, **here, solids=frame.solids.only(mine)))
             p[mine] = target.p
             active[mine] = True if target.active is None else target.active
         return Target(p, active)

@@ -61,21 +61,12 @@ def _before_first(prior: ClipPrior) -> State:
     )
 
 
-@dataclass(frozen=True)
-class Strength:
-    """How much of a recording is cleaned."""
-
-    feet: Tolerance
-    glitches: float
-    """A glitch jumps by so many times what the fastest tenth of the clip changes its step by."""
-
-
-STRENGTHS: Mapping[str, Strength] = {
-    "gentle": Strength(Tolerance(slide=0.02, height=0.01), 5.0),
-    "normal": Strength(Tolerance(slide=0.005, height=0.002), 3.0),
-    "strict": Strength(Tolerance(slide=0.0, height=0.0), 2.0),
+STRENGTHS: Mapping[str, tuple[Tolerance, float]] = {
+    "gentle": (Tolerance(slide=0.02, height=0.01), 5.0),
+    "normal": (Tolerance(slide=0.005, height=0.002), 3.0),
+    "strict": (Tolerance(slide=0.0, height=0.0), 2.0),
 }
-"""By name, from what only takes off what everybody sees to what takes off all that is found."""
+"""Tolerances of feet by name, and how many times what the fastest tenth of a clip changes its step by is a glitch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +75,11 @@ class Cleaned:
 
     motion: Motion
     glitches: tuple[Glitch, ...]
-    """Mended ones."""
+    """Glitches that were mended."""
     stances: tuple[Stance, ...]
-    """Those whose foot slid, floated or sank."""
+    """Stances whose foot slid, floated or sank."""
     standing: Bool[np.ndarray, "t 2"]
-    """When the balls of the feet stand."""
+    """True at frames at which the balls of the left and right foot stand."""
 
 
 def clean(motion: Motion, *, strength: str = "normal") -> Cleaned:
@@ -98,9 +89,9 @@ def clean(motion: Motion, *, strength: str = "normal") -> Cleaned:
     """
     if strength not in STRENGTHS:
         raise ValueError(f"there is no strength {strength!r}: give {', '.join(STRENGTHS)}")
-    chosen = STRENGTHS[strength]
-    glitches = find_glitches(motion, unusual=chosen.glitches)
-    mended, wrong = standing(without_glitches(motion, glitches), chosen.feet)
+    tolerance, unusual = STRENGTHS[strength]
+    glitches = find_glitches(motion, unusual=unusual)
+    mended, wrong = standing(without_glitches(motion, glitches), tolerance)
     held = np.zeros((len(motion), 2), dtype=bool)
     for stance in stances(mended):
         held[stance.start : stance.stop, stance.foot] = True

@@ -93,11 +93,11 @@ class Solid:
 
     @property
     def there(self) -> Bool[np.ndarray, "*b"]:
-        """Where, or at which frames, it is there."""
+        """True in the worlds and at the frames where it is there."""
         return np.asarray(np.isfinite(self.centre).all(-1))
 
-    def at(self, frame: int) -> "Solid":
-        """Return a single world's object at a frame."""
+    def at(self, frame: int | slice) -> "Solid":
+        """Return a single world's object at a frame, or at some."""
         return replace(self, centre=self.centre[frame], rotation=self.rotation[frame], velocity=np.zeros(3))
 
     def at_all_times(self) -> "Solid":
@@ -111,33 +111,33 @@ class Solid:
 
 @dataclass(frozen=True, eq=False)
 class SceneContext:
-    """What an element of a scene sees: the world between a frame and the next."""
+    """The world between a frame and the next, as an element of a scene sees it."""
 
     frame: int
     fps: float
-    """[Hz]"""
+    """Frame rate [Hz]."""
     people: State
-    """Of every world `*w` and person: x has the shape *w p 22 3."""
+    """States of every world `*w` and person: x has the shape *w p 22 3."""
     skeleton: Skeleton
     ground: Plane
-    """As it will be at the frame's end."""
+    """Ground as it will be at the frame's end."""
     objects: Sequence[Solid] = ()
     """Everything but people, as it was at the last frame."""
     footing: Footing | None = None
     """The ground under people who are on more than a plane, as it was at the last frame."""
     around: Solids | None = None
-    """What can be touched, if there is more than a plane, as it was at the last frame."""
+    """Solids as they were at the last frame, if there is more than a plane."""
     options: SimulatorOptions = field(default_factory=SimulatorOptions)
-    """With which people are moved."""
+    """Options with which people are moved."""
 
     @property
     def time(self) -> float:
-        """[s]."""
+        """Time at the frame [s]."""
         return self.frame / self.fps
 
     @property
     def h(self) -> float:
-        """[s]."""
+        """Length of a frame [s]."""
         return 1.0 / self.fps
 
     @property
@@ -218,7 +218,7 @@ class Element(ABC, Generic[Memory]):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What happens and when, for exports: `label` with the fields that it names, from its start on."""
+        """Events for exports: `label` with the fields that it names, from its start on."""
         given = vars(self)
         lasting = given.get("duration", given.get("hold", 0.0))
         return (Event(self.label.format_map(given), given["start"], lasting),) if self.label else ()

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
+from dropsim.body.joints import NUM_JOINTS
 from dropsim.body.skeleton import Skeleton, flat
-from dropsim.physics.bodies import Bodies, BodyState, Crowd, advance, make_way
-from dropsim.physics.contact import Collider, Shape, solids
+from dropsim.physics.bodies import BodyState, Crowd, advance, body_rows, make_way
+from dropsim.physics.contact import Collider, Rows, solids
 from dropsim.physics.energies import Rigidity
 from dropsim.physics.options import SimulatorOptions
-from dropsim.physics.shapes import BOX
+from dropsim.physics.shapes import BOUND, CENTRE, FRICTION, SEEN, SPIN, TURN, VELOCITY
 from dropsim.physics.step import StepInputs
 from dropsim.scene.element import Element, SceneContext
 
@@ -22,7 +23,7 @@ NOWHERE = np.array([0.0, 0.0, -1e9])
 
 
 def is_loose(element: Element[Any]) -> bool:
-    """Whether an element is moved by what touches it; its memory is a BodyState then."""
+    """Tell whether an element is moved by what touches it; its memory is a BodyState then."""
     return getattr(element, "loose", False)
 
 
@@ -39,15 +40,12 @@ class LooseObjects:
         return tuple(i for i, element in enumerate(self.elements) if is_loose(element))
 
     @functools.cached_property
-    def bodies(self) -> Bodies:
+    def bodies(self) -> Float[np.ndarray, "n 30"]:
         """Shapes, masses and surfaces, which do not change."""
         elements: list[Any] = [self.elements[i] for i in self.places]
-        kinds, halves, frictions = (np.array(values) for values in zip(*(e.body() for e in elements), strict=True))
-        mass, square = np.array([e.mass for e in elements], dtype=float), halves.astype(float) ** 2
-        boxes = mass[:, None] / 3 * (square.sum(-1, keepdims=True) - square)
-        inertia = np.where(kinds[:, None] == BOX, boxes, 0.4 * mass[:, None] * square)
-        bounce = np.array([e.bounce for e in elements], dtype=float)
-        return Bodies(kinds, halves.astype(float), 1 / mass, 1 / inertia, frictions.astype(float), bounce)
+        kind, half, friction = (np.array(values) for values in zip(*(e.body() for e in elements), strict=True))
+        mass, bounce = (np.array([getattr(e, name) for e in elements], dtype=float) for name in ("mass", "bounce"))
+        return body_rows(kind, half.astype(float), mass, friction.astype(float), bounce)
 
     def move(
         self, memories: Sequence[Any], context: SceneContext, colliders: Sequence[Collider]
@@ -55,11 +53,12 @@ class LooseObjects:
         """Move them by a frame; return the memories of all elements, and the forces on the people."""
         if not self.places:
             return tuple(memories), StepInputs()
-        states, crowd, forces = self._stacked(memories, context), crowd_of(context), np.zeros(context.people.x.shape)
+        rows, still = self._stacked(memories)
+        crowd, forces = crowd_of(context), np.zeros(context.people.x.shape)
         around = solids(tuple(colliders), context.batch)
-        if not advance(states, self.bodies, crowd, around, context.h, flat(forces, 3)):
+        if not advance(rows, still, crowd, around, context.h, forces.reshape(crowd.x.shape)):
             return tuple(memories), StepInputs()
-        return self._put_back(memories, context, states), StepInputs(forces=forces)
+        return self._put_back(memories, rows, still), StepInputs(forces=forces)
 
     def let_through(
         self, memories: Sequence[Any], context: SceneContext
@@ -72,40 +71,37 @@ class LooseObjects:
         """
         if not self.places or context.around is None or not self._anybody_near(memories, context):
             return tuple(memories), ()
-        states = self._stacked(memories, context)
-        stuck = np.zeros(states.still.shape, dtype=np.bool_)
-        any_stuck = make_way(states, self.bodies, crowd_of(context), context.around, stuck)
-        memories = self._put_back(memories, context, states)
-        return memories, self._as_colliders(memories, stuck.reshape((*context.batch[:-1], -1))) if any_stuck else ()
-
-    def _as_colliders(self, memories: Sequence[Any], which: Bool[np.ndarray, "*w n"]) -> tuple[Collider, ...]:
-        """Return some of them as people touch them; in worlds where one is not among these it is nowhere."""
-        colliders = list[Collider]()
-        for k, i in enumerate(self.places):
-            if not which[..., k].any():
-                continue
-            state, half, friction = memories[i], self.bodies.half[k], float(self.bodies.friction[k])
-            at = np.where(which[..., k, None], state.x, NOWHERE)[..., None, :]
-            turning = (state.R[..., None, :, :], state.v[..., None, :], state.w[..., None, :])
-            colliders.append(Shape(int(self.bodies.kind[k]), tuple(half.tolist()), at, *turning, friction))
-        return tuple(colliders)
+        rows, still = self._stacked(memories)
+        stuck = np.zeros(still.shape, dtype=np.bool_)
+        any_stuck = make_way(rows, still, crowd_of(context), context.around, stuck)
+        memories = self._put_back(memories, rows, still)
+        if not any_stuck:
+            return memories, ()
+        shapes = rows[..., : SEEN + 1].copy()
+        shapes[~stuck, CENTRE:TURN], shapes[..., SEEN] = NOWHERE, 1.0
+        return memories, (Rows(shapes.reshape(*context.batch[:-1], 1, *shapes.shape[1:])),)
 
     def _anybody_near(self, memories: Sequence[Any], context: SceneContext) -> bool:
         """Tell whether somebody is within the sphere around one of them."""
-        x, reach = np.array([memories[i].x for i in self.places]), np.linalg.norm(self.bodies.half, axis=-1)
+        x, reach = np.array([memories[i].x for i in self.places]), self.bodies[:, BOUND]
         away = context.people.x - x[..., None, None, :]
         within = reach[(..., *(None,) * (away.ndim - 2))] + context.skeleton.radii
         return bool(((away * away).sum(-1) < within**2).any())
 
-    def _stacked(self, memories: Sequence[Any], context: SceneContext) -> BodyState:
-        """Return their states with one dimension for worlds and one for objects."""
-        states, dim = [memories[i] for i in self.places], len(context.batch) - 1
+    def _stacked(self, memories: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Return their rows (worlds n 30), and for how many frames they have been at rest (worlds n)."""
+        states, dim = [memories[i] for i in self.places], memories[self.places[0]].still.ndim
         parts = (np.stack(part, dim) for part in zip(*states, strict=True))
-        return BodyState(*(part.reshape(-1, *part.shape[dim:]) for part in parts))
+        x, R, v, w, still = (part.reshape(-1, *part.shape[dim:]) for part in parts)
+        rows = np.tile(self.bodies, (len(x), 1, 1))
+        rows[..., CENTRE:FRICTION] = np.concatenate((x, R.reshape(*x.shape[:2], 9), v, w), -1)
+        return rows, still
 
-    def _put_back(self, memories: Sequence[Any], context: SceneContext, states: BodyState) -> tuple[Any, ...]:
+    def _put_back(self, memories: Sequence[Any], rows: np.ndarray, still: np.ndarray) -> tuple[Any, ...]:
         """Return memories with their states replaced."""
-        changed, worlds = list(memories), context.batch[:-1]
+        changed, worlds = list(memories), memories[self.places[0]].still.shape
+        x, R, v, w = np.split(rows, (CENTRE, TURN, VELOCITY, SPIN, FRICTION), -1)[1:5]
+        states = (x, R.reshape(*x.shape, 3), v, w, still)
         parts = [np.moveaxis(part.reshape(*worlds, *part.shape[1:]), len(worlds), 0) for part in states]
         for k, i in enumerate(self.places):
             changed[i] = BodyState(*(part[k, ...] for part in parts))
@@ -115,7 +111,9 @@ class LooseObjects:
 def crowd_of(context: SceneContext) -> Crowd:
     """Return the people as loose objects meet them."""
     response = response_of(context.skeleton, context.options)
-    return Crowd(flat(context.people.x, 3), flat(context.people.v, 3), context.skeleton.radii, response)
+    people, shape = context.people, (-1, context.batch[-1] * NUM_JOINTS, 3)
+    x, v = flat(people.x, 3).reshape(shape), flat(people.v, 3).reshape(shape)
+    return Crowd(x, v, context.skeleton.radii, response)
 
 
 @functools.lru_cache(maxsize=8)

@@ -3,7 +3,7 @@
 import functools
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,7 +39,7 @@ class Ground:
     pivot: tuple[Metres, Metres] | None = None
     """Point of the floor about which it tilts; under the first person when the tilt begins unless given."""
     friction: float | None = None
-    """Of soles on it: rubber 0.8, wet tiles 0.3, ice 0.05; the simulator's own unless given."""
+    """Friction coefficient of soles on it: rubber 0.8, wet tiles 0.3, ice 0.05; the simulator's unless given."""
 
     def __post_init__(self) -> None:
         check_numbers(self)
@@ -65,52 +65,25 @@ class Ground:
         normal, spin = (np.broadcast_to(vector, pivot.shape) for vector in (now, spin))
         return Plane(normal, np.asarray((now * pivot).sum(-1)), spin, np.zeros_like(pivot), pivot, friction)
 
-    def settled(
-        self, pivot: Float[np.ndarray, "*w 3"] | None, here: Float[np.ndarray, "*w 3"], frame: int, fps: float
-    ) -> Float[np.ndarray, "*w 3"] | None:
-        """Return the pivot, settled when the ground begins to tilt; `here` is the place under the first person [m]."""
-        if pivot is not None or frame < self.start * fps - 1:
-            return pivot
-        return here if self.pivot is None else np.broadcast_to(np.array((*self.pivot, 0.0)), here.shape)
+    def pivot_at(
+        self, frame: int, fps: float, before: Float[np.ndarray, "*w 3"], here: Float[np.ndarray, "*w 3"]
+    ) -> Float[np.ndarray, "*w 3"]:
+        """Return the point about which it tilts [m]: its own, or `here`, under the first person, until it begins to."""
+        if self.pivot is not None:
+            return np.broadcast_to(np.array((*self.pivot, 0.0)), here.shape)
+        return here if frame < self.start * fps - 1e-6 else before
 
     @property
     def level(self) -> bool:
-        """Whether it is level at all times."""
+        """True if it is level at all times."""
         return not self.tilts
 
     @property
     def start(self) -> float:
-        """When it begins to tilt [s]; at once if it is not level before the first row either."""
+        """Time at which it begins to tilt [s]; at once if it is not level before the first row either."""
         if not self.tilts:
             return math.inf
         return 0.0 if any(self.tilts[0][1:]) else self.tilts[0][0]
-
-
-@dataclass(frozen=True)
-class Grounds(Ground):
-    """The ground of each world."""
-
-    each: tuple[Ground, ...] = ()
-
-    @property
-    def level(self) -> bool:
-        return all(ground.level for ground in self.each)
-
-    def plane(self, time: float, h: float, pivot: Float[np.ndarray, "w 3"]) -> Plane:
-        planes = [ground.plane(time, h, here) for ground, here in zip(self.each, pivot, strict=True)]
-        return Plane(*(np.stack([getattr(plane, f.name) for plane in planes]) for f in fields(Plane)))
-
-    def settled(
-        self, pivot: Float[np.ndarray, "w 3"] | None, here: Float[np.ndarray, "w 3"], frame: int, fps: float
-    ) -> Float[np.ndarray, "w 3"]:
-        """Keep each pivot from when its ground begins to tilt; before that the place under the person serves."""
-        before = here if pivot is None else pivot
-        rows = []
-        for i, ground in enumerate(self.each):
-            began = pivot is not None and frame - 1 >= ground.start * fps - 1
-            now = ground.settled(before[i] if began else None, here[i], frame, fps)
-            rows.append(here[i] if now is None else now)
-        return np.stack(rows)
 
 
 SHEET = 0.002
@@ -122,13 +95,13 @@ class Patch(Element[Plane]):
     """A rectangle of the ground, seen from above, with a friction of its own, such as ice or a wet floor."""
 
     position: tuple[Metres, Metres] = (0.0, 2.0)
-    """Of its middle."""
+    """Middle."""
     size: tuple[Metres, Metres] = (1.0, 1.0)
-    """Along x and y, before it is turned."""
+    """Sizes along x and y, before it is turned."""
     facing: Degrees = 0.0
-    """Counterclockwise, seen from above."""
+    """Angle, counterclockwise seen from above."""
     friction: float = 0.05
-    """Of soles on it: rubber 0.8, wet tiles 0.3, ice 0.05."""
+    """Friction coefficient of soles on it: rubber 0.8, wet tiles 0.3, ice 0.05."""
 
     def __post_init__(self) -> None:
         check_numbers(self, size="(0, inf)")
@@ -152,7 +125,7 @@ class Patch(Element[Plane]):
 
     @functools.cached_property
     def collider(self) -> FrictionPatch:
-        """As people touch it."""
+        """Its rectangle and friction as people touch it."""
         return FrictionPatch(np.array(self.position), np.array(self.size) / 2, math.radians(self.facing), self.friction)
 
 
@@ -268,6 +241,8 @@ def _bounce(
                 c[k] += max(below, 0.0) * n[k]
 
 
+NEAREST = 1.5
+"""Smallest distance from which a ball is thrown that comes from a point [m]."""
 INSIDE = 0.02
 """Depth to which a ball may be in somebody when it is thrown [m]."""
 
@@ -292,13 +267,13 @@ class Ball(Flying):
     """A ball that is thrown at a time; it pushes people and is pushed by them, falls and bounces."""
 
     position: tuple[Metres, Metres, Metres] = (0.0, 4.0, 1.2)
-    """At its start."""
+    """Centre at the start."""
     velocity: tuple[MetresPerSecond, MetresPerSecond, MetresPerSecond] = (0.0, -8.0, 2.0)
-    """At its start."""
+    """Velocity at the start."""
     radius: Metres = 0.15
     mass: Kilograms = 3.0
     stiffness: NewtonsPerMetre = 8000.0
-    """Force per depth."""
+    """Contact force per depth."""
     start: Seconds = 0.0
 
     def __post_init__(self) -> None:
@@ -329,16 +304,18 @@ class Throw(Flying):
 
     joint: str = "spine3"
     angle: Degrees = 0.0
-    """Where it comes from, counterclockwise from the person's front."""
+    """Direction that it comes from, counterclockwise from the person's front."""
     distance: Metres = 4.0
     speed: MetresPerSecond = 8.0
-    """Horizontal."""
+    """Speed toward the joint, apart from the person's own and from what gravity needs."""
     radius: Metres = 0.15
     mass: Kilograms = 3.0
     stiffness: NewtonsPerMetre = 8000.0
-    """Force per depth."""
+    """Contact force per depth."""
     start: Seconds = 1.0
     person: int = 0
+    origin: tuple[Metres, Metres, Metres] | None = None
+    """Point from which it comes, instead of the angle; a point beyond `distance` only gives the direction."""
 
     def __post_init__(self) -> None:
         joint_index(self.joint)
@@ -351,22 +328,27 @@ class Throw(Flying):
         ahead = ahead_of(context.people.q[..., self.person, :, :, :])
         c, s = math.cos(math.radians(self.angle)), math.sin(math.radians(self.angle))
         x, y = ahead[..., 0], ahead[..., 1]
-        side = np.stack((c * x - s * y, s * x + c * y, 0 * x), -1)
-        last = self.distance / self.speed
-        centre = aim + self.distance * side
+        side, far = np.stack((c * x - s * y, s * x + c * y, 0 * x), -1), self.distance
+        if self.origin is not None:
+            way = self.origin - aim
+            far = np.clip(np.linalg.norm(way, axis=-1, keepdims=True), NEAREST, self.distance)
+            # From the joint itself it comes as if there were no origin.
+            side = normalize(way + 1e-6 * side)
+        last = far / self.speed
+        centre = aim + far * side
         centre[..., 2] = np.maximum(centre[..., 2], context.floor[..., self.person] + self.radius)
-        velocity = (aim + last * pace - centre) / last + np.array([0.0, 0.0, 0.5 * GRAVITY * last])
+        velocity = (aim + last * pace - centre) / last + 0.5 * GRAVITY * last * np.array([0.0, 0.0, 1.0])
         return Flight(_clear_of_people(centre, self.radius, context), velocity, np.zeros_like(centre))
 
 
 @dataclass(frozen=True, eq=False)
 class Caught:
-    """Where a foot is caught, and since when."""
+    """Place and time at which a foot is caught."""
 
     obstacle: Float[np.ndarray, "*w 3"]
     heel: Float[np.ndarray, "*w 3"]
     ahead: Float[np.ndarray, "*w 3"]
-    """Where the foot was going, a unit vector along the ground."""
+    """Direction of the foot's motion, a unit vector along the ground."""
     since: Float[np.ndarray, "*w"]
     """Frame at which it was caught; infinite before that."""
 
@@ -383,16 +365,16 @@ class Trip(Element[Caught]):
     joint: str = "right_ankle"
     """The heel that is caught."""
     obstacle: tuple[Metres, Metres] | None = None
-    """Where it lies; right in front of the foot at its first full swing after the start unless given."""
+    """Place of the obstacle; right in front of the foot at its first full swing after the start unless given."""
     radius: Metres = 0.05
-    """Of the half sphere."""
+    """Radius of the half sphere."""
     hold: Seconds = 1.0
-    """How long the heel is held."""
+    """Time for which the heel is held."""
     largest: Newtons = 250.0
-    """Most that holds the heel. A swinging leg pulls with what the hip's flexors give, about 120 N m at 0.9 m, and the
+    """Largest force that holds the heel. A swinging leg pulls with what the hip's flexors give, about 120 N m at 0.9 m, and the
     impact with as much again: if more were needed, the foot would slip over the obstacle."""
     start: Seconds = 1.0
-    """When an obstacle without a place is put down at the earliest."""
+    """Earliest time at which an obstacle without a place is put down."""
     person: int = 0
 
     def __post_init__(self) -> None:
@@ -453,18 +435,18 @@ class Trip(Element[Caught]):
 
 
 TAKING_UP = 0.5
-"""How long people take to lean against a load [s]."""
+"""Time that people take to lean against a load [s]."""
 HANGING = 0.35
-"""From a wrist down to the middle of the bag that it carries [m]."""
+"""Distance from a wrist down to the middle of the bag that it carries [m]."""
 _HANDS = {"left": ("left_wrist",), "right": ("right_wrist",), "both": ("left_wrist", "right_wrist")}
 
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """What somebody carries."""
+    """Bags that a person carries."""
 
     velocity: Float[np.ndarray, "*w 3"]
-    """Of the person's centre of mass at the last frame [m/s]."""
+    """Velocity of the person's centre of mass at the last frame [m/s]."""
     places: Float[np.ndarray, "*w n 3"]
     """Middles of the bags [m]."""
     acceleration: Float[np.ndarray, "*w 3"]
@@ -478,11 +460,11 @@ class Carry(Element[Load]):
     label: ClassVar[str] = "carry {mass:g} kg"
 
     mass: Kilograms = 5.0
-    """Of all bags together."""
+    """Mass of all bags together."""
     hand: str = "right"
-    """left, right or both."""
+    """Hand that carries: left, right or both."""
     start: Seconds = 0.0
-    """When they are picked up."""
+    """Time at which they are picked up."""
     person: int = 0
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What is done to a person: pushed, dragged, held, led, stiffened."""
+"""Perturbations of a person: push, drag, pin, follow, dodge, stiff joint."""
 
 import math
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Push(Element[None]):
     part: str = "torso"
     """A body part (pelvis, torso, hand, foot) or a joint."""
     force: tuple[Newtons, Newtons, Newtons] = (0.0, 0.0, 0.0)
-    """World; a person from the bank of starts faces +y."""
+    """Force in the world's axes; a person from the bank of starts faces +y."""
     start: Seconds = 2.0
     duration: Seconds = 0.5
     """The paper's pushes last 15 frames."""
@@ -97,9 +97,11 @@ class Drag(Element[np.ndarray]):
     stiffness: NewtonsPerMetre = 300.0
     damping: NewtonSecondsPerMetre = 40.0
     largest: Newtons = 200.0
-    """The most that it draws."""
+    """Largest force of the spring and damper."""
     relative: bool = False
-    """Whether the points are relative to where the joint is when the path begins."""
+    """True if points are relative to the joint's place when the path begins."""
+    goes_along: bool = False
+    """True if the person wants to go where the point will be a second later."""
     person: int = 0
 
     def __post_init__(self) -> None:
@@ -123,7 +125,10 @@ class Drag(Element[np.ndarray]):
         now, soon = self.target(context.time), self.target(context.time + context.h)
         force = self.stiffness * (memory + soon - x) + self.damping * ((soon - now) * context.fps - v)
         force = force * (self.largest / np.maximum(np.linalg.norm(force, axis=-1, keepdims=True), self.largest))
-        return memory, StepInputs(forces=context.force_on(self.person, (joint,), force))
+        velocity, people = np.zeros((*context.batch, 2)), context.only(self.person)
+        velocity[..., self.person, :] = (memory + self.target(context.time + 1.0) - x)[..., :2]
+        intent = Intent.toward(velocity).only(people) if self.goes_along else None
+        return memory, StepInputs(forces=context.force_on(self.person, (joint,), force), intent=intent)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -138,13 +143,13 @@ class Pin(Element[np.ndarray]):
 
     joint: str = "right_wrist"
     target: tuple[Metres, Metres, Metres] | None = None
-    """World; where the joint is at the start unless given."""
+    """Point in the world; the joint's place at the start unless given."""
     start: Seconds = 1.0
     duration: Seconds = 1.0
     weight: float = 100.0
-    """Of the energy."""
+    """Weight of the energy."""
     largest: Newtons = 500.0
-    """Most that it holds: about what a hand grips."""
+    """Largest holding force: about that of a hand's grip."""
     person: int = 0
 
     def __post_init__(self) -> None:
@@ -190,9 +195,9 @@ class Follow(Element[None]):
     velocities: tuple[tuple[Seconds, MetresPerSecond, MetresPerSecond], ...] = ((0.0, 0.0, 1.2),)
     """Rows of time [s] and horizontal velocity [m/s], each held until the next."""
     weight: float = 0.1
-    """Of E_com."""
+    """Weight of E_com."""
     acceleration: MetresPerSecond2 = 3.0
-    """How fast one row's velocity passes into the next: people who run and turn at once fall."""
+    """Rate at which one row's velocity passes into the next: people who run and turn at once fall."""
     person: int = 0
 
     def __post_init__(self) -> None:
@@ -245,7 +250,7 @@ class Dodge(Element[None]):
     reach: Metres = 0.8
     """Balls that will pass nearer than this are dodged."""
     sight: Seconds = 1.2
-    """How far ahead the person sees them come."""
+    """Time ahead at which the person sees them come."""
     person: int = 0
 
     def __post_init__(self) -> None:

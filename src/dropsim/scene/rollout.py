@@ -1,6 +1,6 @@
 """A run of a world through time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,25 +118,29 @@ def seen(world: World, states: Sequence[WorldState], reports: Sequence[Report]) 
     memories, batch = [state.memories for state in states], states[0].people.x.shape[:-3]
     ground = world.grounds(states)
     if not world.scenes:
-        return Rollout(motions, over_time(world.scene.elements, memories, batch), ground)
-    tracks = (over_time(s.elements, [own[i] for own in memories], ()) for i, s in enumerate(world.scenes))
+        frames = [_objects(world.scene.elements, own) for own in memories]
+        return Rollout(motions, over_time(frames, batch), ground)
+    tracks = (over_time([_objects(s.elements, own[i]) for own in memories]) for i, s in enumerate(world.scenes))
     return Rollout(motions, (), ground, tuple(tuple(track.at_all_times() for track in own) for own in tracks))
 
 
-def over_time(
-    elements: Sequence[Element[Any]], memories: Sequence[Sequence[Any]], batch: tuple[int, ...]
-) -> tuple[Solid, ...]:
-    """Stack every object that is there at some frame in time; memories are those of the elements at every frame."""
-    tracks = list[Solid]()
-    for i, element in enumerate(elements):
-        frames = [element.solids(memory[i]) for memory in memories]
-        gone = [replace(one, centre=np.full_like(one.centre, np.nan)) for one in max(frames, key=len)]
-        for here in zip(*((*frame, *gone[len(frame) :]) for frame in frames), strict=True):
-            track = replace(
-                here[0],
-                centre=np.stack([np.broadcast_to(solid.centre, (*batch, 3)) for solid in here], -2),
-                rotation=np.stack([np.broadcast_to(solid.rotation, (*batch, 3, 3)) for solid in here], -3),
-                velocity=np.stack([np.broadcast_to(solid.velocity, (*batch, 3)) for solid in here], -2),
-            )
-            tracks += [track] if track.there.any() else []
+def _objects(elements: Sequence[Element[Any]], memories: Sequence[Any]) -> dict[tuple[int, int], Solid]:
+    """Return the objects of a frame, by the numbers of the element and of its object."""
+    solids = [element.solids(memory) for element, memory in zip(elements, memories, strict=True)]
+    return {(i, k): solid for i, own in enumerate(solids) for k, solid in enumerate(own)}
+
+
+def over_time(frames: Sequence[Mapping[Any, Solid]], batch: tuple[int, ...] = ()) -> tuple[Solid, ...]:
+    """Stack every object that is there at some frame in time; `frames` are the objects of each frame, by number."""
+    tracks, last = list[Solid](), {key: solid for frame in frames for key, solid in frame.items()}
+    for key in sorted(last):
+        gone = replace(last[key], centre=np.full_like(last[key].centre, np.nan))
+        here = [frame.get(key, gone) for frame in frames]
+        track = replace(
+            here[0],
+            centre=np.stack([np.broadcast_to(solid.centre, (*batch, 3)) for solid in here], -2),
+            rotation=np.stack([np.broadcast_to(solid.rotation, (*batch, 3, 3)) for solid in here], -3),
+            velocity=np.stack([np.broadcast_to(solid.velocity, (*batch, 3)) for solid in here], -2),
+        )
+        tracks += [track] if track.there.any() else []
     return tuple(tracks)

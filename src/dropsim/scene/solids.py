@@ -92,9 +92,13 @@ class Part:
         radius, half, _ = self.sizes
         return revolved_mesh(np.array((0.0, radius, radius, 0.0)), np.array((-half, -half, half, half)), SIDES)
 
-    @functools.cached_property
+    def solid(self, name: str, centre: np.ndarray, rotation: np.ndarray, velocity: np.ndarray | None = None) -> Solid:
+        """Return it as it is drawn at a place."""
+        velocity = np.zeros(3) if velocity is None else velocity
+        return Solid(name, *self.drawn, centre, rotation, velocity, self.sizes[0] if self.kind == BALL else 0.0)
+
     def founded(self) -> "Part":
-        """The same with a foundation in the ground, if it stands upright on the object's base."""
+        """Return the part with a foundation in the ground, if it stands upright on the object's base."""
         (a, b, c), (x, y, z) = self.sizes, self.centre
         half = {BOX: c, CYLINDER: b}.get(self.kind, -1.0)
         if half != z or any(self.rotation):
@@ -112,7 +116,7 @@ class SolidObject(Element[Any]):
     friction: float | None = None
     """Friction coefficient of soles on it; the simulator's unless given."""
     unseen: bool = False
-    """Whether people do not see it: they neither step over it nor stop before they have touched it."""
+    """True if people do not see it: they neither step over it nor stop before they have touched it."""
     path: Path5 = ()
     """Rows of time, position and facing along which it moves; linear between them."""
 
@@ -135,7 +139,7 @@ class SolidObject(Element[Any]):
 
     @property
     def loose(self) -> bool:
-        """Whether it is moved by what touches it."""
+        """True if it has a mass and is moved by what touches it."""
         return getattr(self, "mass", None) is not None
 
     def pose(self, time: float) -> tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3 3"]]:
@@ -149,24 +153,30 @@ class SolidObject(Element[Any]):
 
     def shapes(self, time: float, h: float) -> tuple[Shape, ...]:
         """Return it as colliders at a time, with the velocity with which it got there within a step."""
-        return self._still if not self.path else self._shapes(time, h)
+        return self._at(time, h)[0]
+
+    def _at(self, time: float, h: float) -> tuple[tuple[Shape, ...], tuple[Solid, ...]]:
+        return self._placed(time, h) if self.path else self._still
 
     @functools.cached_property
-    def _still(self) -> tuple[Shape, ...]:
-        return self._shapes(0.0, 1.0)
+    def _still(self) -> tuple[tuple[Shape, ...], tuple[Solid, ...]]:
+        return self._placed(0.0, 1.0)
 
-    def _shapes(self, time: float, h: float) -> tuple[Shape, ...]:
+    def _placed(self, time: float, h: float) -> tuple[tuple[Shape, ...], tuple[Solid, ...]]:
+        """Return its parts at a time as colliders and as they are drawn."""
         (place, R), (before, R_before) = self.pose(time), self.pose(time - h)
         turn = R @ R_before.T
         spin = np.array([0.0, 0.0, math.atan2(turn[1, 0], turn[0, 0]) / h])
         friction = math.nan if self.friction is None else self.friction
-        colliders = list[Shape]()
-        for part in self.parts if place[2] > 0 else [part.founded for part in self.parts]:
-            arm = R @ np.array(part.centre)
-            centre, velocity = place + arm, (place - before) / h + np.cross(spin, arm)
-            moving = (centre, R @ exp(np.array(part.rotation)), velocity, spin)
-            colliders.append(Shape(part.kind, part.sizes, *moving, friction, seen=not self.unseen, mesh=part.mesh))
-        return tuple(colliders)
+        colliders, drawn = list[Shape](), list[Solid]()
+        for part in self.parts:
+            R_part = R @ exp(np.array(part.rotation))
+            drawn.append(part.solid(table_name(type(self)), place + R @ np.array(part.centre), R_part))
+            base = part if place[2] > 0 else part.founded()
+            arm = R @ np.array(base.centre)
+            moving = (place + arm, R_part, (place - before) / h + np.cross(spin, arm), spin)
+            colliders.append(Shape(base.kind, base.sizes, *moving, friction, seen=not self.unseen, mesh=base.mesh))
+        return tuple(colliders), tuple(drawn)
 
     def body(self) -> tuple[int, tuple[float, float, float], float]:
         """Return the kind, half the sizes [m] and the friction of a loose object."""
@@ -189,30 +199,13 @@ class SolidObject(Element[Any]):
         if self.loose:
             return memory if isinstance(memory, BodyState) else self.begin(context), StepInputs()
         time = context.time + context.h
-        return time, StepInputs(colliders=self.shapes(time, context.h)) if self.path else self._standing
-
-    @functools.cached_property
-    def _standing(self) -> StepInputs:
-        return StepInputs(colliders=self._still)
+        return time, StepInputs(colliders=self.shapes(time, context.h))
 
     def solids(self, memory: float | BodyState | None) -> tuple[Solid, ...]:
         if isinstance(memory, BodyState):
             name = "crate" if self.parts[0].kind == BOX else table_name(type(self))
-            return (self._drawn(name, self.parts[0], memory.x, memory.R, memory.v),)
-        return self._placed(memory or 0.0) if self.path else self._unmoved
-
-    @functools.cached_property
-    def _unmoved(self) -> tuple[Solid, ...]:
-        return self._placed(0.0)
-
-    def _placed(self, time: float) -> tuple[Solid, ...]:
-        (place, R), name = self.pose(time), table_name(type(self))
-        turned = [(part, place + R @ np.array(part.centre), R @ exp(np.array(part.rotation))) for part in self.parts]
-        return tuple(self._drawn(name, part, centre, rotation, np.zeros(3)) for part, centre, rotation in turned)
-
-    @staticmethod
-    def _drawn(name: str, part: Part, centre: np.ndarray, rotation: np.ndarray, velocity: np.ndarray) -> Solid:
-        return Solid(name, *part.drawn, centre, rotation, velocity, part.sizes[0] if part.kind == BALL else 0.0)
+            return (self.parts[0].solid(name, memory.x, memory.R, memory.v),)
+        return self._at(memory or 0.0, 1.0)[1]
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from dropsim.priors.recording import ClipPrior
 from dropsim.scene.batches import stack_inputs
 from dropsim.scene.element import Element, SceneContext, height_of
 from dropsim.scene.loose import LooseObjects, is_loose
-from dropsim.scene.objects import Ground, Grounds
+from dropsim.scene.objects import Ground
 from dropsim.scene.solids import SolidObject
 
 HIGHEST_START = 1.6
@@ -44,16 +44,16 @@ AWAY = 0.3
 
 @dataclass(frozen=True)
 class Person:
-    """Where somebody starts, and doing what."""
+    """Start of a person: activity, position and speed."""
 
     start: str = "walk"
     """A category of the prior's starts."""
     position: tuple[Metres, Metres] = (0.0, 0.0)
     facing: Degrees = 0.0
-    """Counterclockwise from +y, seen from above."""
+    """Direction, counterclockwise from +y seen from above."""
     speed: MetresPerSecond | None = None
-    """How fast to go in that direction, 0 to stand, while nothing in the scene says otherwise; by default people do as
-    recorded ones do."""
+    """Speed in that direction, 0 to stand, while nothing in the scene says otherwise; by default people do as recorded
+    ones do."""
 
     def __post_init__(self) -> None:
         if not all(map(math.isfinite, (*self.position, self.facing, self.speed or 0.0))):
@@ -71,13 +71,13 @@ def intent_of(people: Sequence[Person]) -> Intent | None:
 
 @dataclass(frozen=True)
 class Scene:
-    """Who and what is in a world, and what happens."""
+    """People, ground and elements of a world."""
 
     people: tuple[Person, ...] = (Person(),)
     elements: tuple[Element[Any], ...] = ()
     ground: Ground = field(default_factory=Ground)
     get_up: bool = True
-    """Whether people who fell get up, whatever their prior knows; without, the prior goes on with them as it can."""
+    """True if people who fell get up, whatever their prior knows; without, the prior goes on with them as it can."""
     planner: Planner = field(default_factory=Planner)
     """Steers people whose prior takes no intent."""
 
@@ -99,7 +99,7 @@ class Scene:
                     )
 
     def events_of(self, person: int) -> tuple[Event, ...]:
-        """What happens to a person, for exports."""
+        """Return the events of a person, for exports."""
         mine = (element for element in self.elements if person in (element.people() or (person,)))
         return tuple(event for element in mine for event in element.events)
 
@@ -114,14 +114,14 @@ class WorldState:
     memories: tuple[Any, ...]
     """Memories of the elements; if worlds have scenes of their own, a tuple of them for each world."""
     pivot: Float[np.ndarray, "*w 3"] | None = None
-    """Of a ground that has begun to tilt [m]."""
+    """Point about which the ground tilts [m]."""
     plan: Plan | None = None
     rising: Float[np.ndarray, "*w p m"] | None = None
-    """What the motion field remembers of people who lie or rise with another prior; NaN for others."""
+    """Memory that the motion field has of people who lie or rise with another prior; NaN for others."""
     footing: Footing | None = None
     """The ground under people who are on more than a plane."""
     around: Solids | None = None
-    """What can be touched, as people know it, if there is more than a plane."""
+    """Solids as people know them, if there is more than a plane."""
     places: Float[np.ndarray, "*w p 2"] | None = None
     """Places of people who stand, between their feet [m]; NaN for others."""
     crouch: Float[np.ndarray, "*w p"] | None = None
@@ -140,13 +140,13 @@ class World:
     """Scenes of the worlds along one leading dimension, if they differ; all have the planner and get_up of `scene`."""
 
     def _follows(self, frame: int) -> bool:
-        """Whether people follow a recording at a frame."""
+        """Tell whether people follow a recording at a frame."""
         prior = self.simulator.prior
         return isinstance(prior, ClipPrior) and (prior.then is None or frame < prior.handover)
 
     @property
     def fps(self) -> float:
-        """[Hz]."""
+        """Frame rate [Hz]."""
         return self.simulator.prior.fps
 
     def start(self, seeds: Sequence[int] | int) -> WorldState:
@@ -168,11 +168,10 @@ class World:
             dim = 0 if isinstance(seeds, int) else 1
             state = State(*(np.stack([getattr(s, name) for s in parts], dim) for name in ("x", "v", "q", "memory")))
         # Tilted ground has people at its own height from the start.
-        ground = self.scene.ground
-        pivot = ground.settled(None, _origin(state), 0, self.fps)
-        if pivot is not None:
-            floor = height_of(ground.plane(0.0, 1 / self.fps, pivot), state.x[..., 0, :2])
-            state = lowered(state, -floor)
+        ground, here = self.scene.ground, _origin(state)
+        if not ground.level:
+            plane = ground.plane(0.0, 1 / self.fps, ground.pivot_at(0, self.fps, here, here))
+            state = lowered(state, -height_of(plane, state.x[..., 0, :2]))
         return self.start_from(self._on_objects(state))
 
     def _on_objects(self, state: State) -> State:
@@ -185,7 +184,7 @@ class World:
         ground = self.scene.ground.plane(0.0, 1 / self.fps, _origin(state))
         # To look down from, and not where feet go next: nobody starts on what is ahead of them.
         above = lowered(replace(state, v=np.zeros_like(state.v)), np.full(batch, -HIGHEST_START))
-        footing = Footing.found(above, solids((_per_person(ground), *shapes), batch), None, 1 / self.fps)
+        footing = Footing.under(above, solids((_per_person(ground), *shapes), batch), None, 1 / self.fps)
         rise = footing.floor - height_of(ground, state.x[..., 0, :2])
         return lowered(state, -np.where(rise > 1e-6, rise, 0.0))
 
@@ -198,7 +197,7 @@ class World:
         if not all(np.isfinite(values).all() for values in (people.x, people.v, people.q)):
             raise ValueError("a start state holds numbers that are not finite")
         _refuse_overlap(people, self.simulator)
-        ground = self._ground.plane(0.0, 1 / self.fps, _origin(people))
+        ground = self._plane(0.0, _origin(people))
         context = SceneContext(0, self.fps, people, self.simulator.skeleton, ground)
         memories = [tuple(e.begin(here) for e in loose.elements) for loose, here in self._parts(context)]
         return WorldState(0, people, self._remembered(memories))
@@ -212,8 +211,7 @@ class World:
 
     def ground(self, now: WorldState, time: float) -> Plane:
         """Return the ground at a time."""
-        pivot = _origin(now.people) if now.pivot is None else now.pivot
-        return self._ground.plane(time, 1 / self.fps, pivot)
+        return self._plane(time, _origin(now.people) if now.pivot is None else now.pivot)
 
     def grounds(self, states: Sequence[WorldState]) -> Plane:
         """Return the ground at every frame, along a dimension before the vector's."""
@@ -221,7 +219,7 @@ class World:
 
     def step(self, now: WorldState, rng: Streams, *, also: Sequence[StepInputs] = ()) -> tuple[WorldState, Report]:
         """Advance everyone and everything by a frame; `also` is what somebody outside does, such as a viewer's mouse."""
-        now = replace(now, pivot=self._ground.settled(now.pivot, _origin(now.people), now.frame, self.fps))
+        now = replace(now, pivot=self._pivot(now))
         ground = self.ground(now, (now.frame + 1) / self.fps)
         follows = self._follows(now.frame)
         simulator = self.opening if self.opening and follows else self.simulator
@@ -241,7 +239,7 @@ class World:
         places = depth = None
         if inputs.intent is not None and scripted:
             places = _places(now, inputs.intent)
-            depth = crouch(now.crouch, inputs.intent.height, simulator.skeleton.standing_height, context.h)
+            depth = crouch(now.crouch, inputs.intent, simulator.skeleton.standing_height, context.h)
             inputs = replace(inputs, intent=_upright(inputs.intent, places, simulator.skeleton))
         plan = self._plan(now, inputs.intent, context, rng) if scripted and not follows else None
         footing = context.footing
@@ -267,7 +265,7 @@ class World:
 
     def _act(self, memories: tuple[Any, ...], context: SceneContext) -> tuple[tuple[Any, ...], StepInputs]:
         """Let the elements act and loose objects move; return the memories, and what all that does to people."""
-        changed, inputs = list[tuple[Any, ...]](), list[tuple[int, StepInputs]]()
+        changed, inputs = list[tuple[Any, ...]](), list[StepInputs]()
         for world, (loose, here) in enumerate(self._parts(context)):
             pairs = list(zip(loose.elements, memories[world] if self.scenes else memories, strict=True))
             here = replace(here, objects=[solid for element, memory in pairs for solid in element.solids(memory)])
@@ -275,10 +273,8 @@ class World:
             colliders = (_per_person(here.ground), *(c for _, done in acted for c in done.colliders))
             moved, pushed = loose.move([memory for memory, _ in acted], here, colliders)
             changed.append(moved)
-            inputs += [(world, done) for done in (*(done for _, done in acted), pushed)]
-        alone = [done for _, done in inputs]
-        done = stack_inputs(inputs, context) if self.scenes else StepInputs.merged(alone)
-        return self._remembered(changed), done
+            inputs.append(StepInputs.merged([*(done for _, done in acted), pushed]))
+        return self._remembered(changed), stack_inputs(inputs, context) if self.scenes else inputs[0]
 
     def _after(self, memories: tuple[Any, ...], context: SceneContext) -> tuple[tuple[Any, ...], tuple[Collider, ...]]:
         """Return the memories once people have moved, and the loose objects that cannot make way for them."""
@@ -307,11 +303,23 @@ class World:
         return tuple(LooseObjects(scene.elements) for scene in self.scenes or (self.scene,))
 
     @functools.cached_property
-    def _ground(self) -> Ground:
-        """Ground of all worlds."""
+    def _grounds(self) -> tuple[Ground, ...]:
+        """Ground of all worlds, or of each if they differ."""
         grounds = tuple(scene.ground for scene in self.scenes or (self.scene,))
-        same = not self.scenes or (len(set(grounds)) == 1 and grounds[0].level)
-        return grounds[0] if same else Grounds(each=grounds)
+        return grounds if len(set(grounds)) > 1 else grounds[:1]
+
+    def _plane(self, time: float, pivot: Float[np.ndarray, "*w 3"]) -> Plane:
+        if len(self._grounds) == 1:
+            return self._grounds[0].plane(time, 1 / self.fps, pivot)
+        return Plane.stacked([g.plane(time, 1 / self.fps, p) for g, p in zip(self._grounds, pivot, strict=True)])
+
+    def _pivot(self, now: WorldState) -> Float[np.ndarray, "*w 3"]:
+        here = _origin(now.people)
+        before = here if now.pivot is None else now.pivot
+        if len(self._grounds) == 1:
+            return self._grounds[0].pivot_at(now.frame, self.fps, before, here)
+        rows = zip(self._grounds, before, here, strict=True)
+        return np.stack([ground.pivot_at(now.frame, self.fps, *places) for ground, *places in rows])
 
     @functools.cached_property
     def _wanted(self) -> StepInputs:
@@ -325,12 +333,12 @@ class World:
 
     def _around(self, context: SceneContext, around: Solids) -> SceneContext:
         """Look for the ground under people's feet, if there is more than a level plane."""
-        if not around.shapes.shape[1] and self._ground.level:
+        if around.flat and all(ground.level for ground in self._grounds):
             return context if context.around is None else replace(context, footing=None, around=None)
         around = noticed(context.people, self.simulator.skeleton, around, context.around, context.h)
         landings = self.simulator.prior.landings(context.people)
         return replace(
-            context, footing=Footing.found(context.people, around, context.footing, context.h, landings), around=around
+            context, footing=Footing.under(context.people, around, context.footing, context.h, landings), around=around
         )
 
     def _plan(self, now: WorldState, intent: Intent | None, context: SceneContext, rng: Streams) -> Plan | None:

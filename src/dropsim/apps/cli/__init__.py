@@ -16,11 +16,9 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from dropsim.apps.cli.bank import BankCommand
+from dropsim.apps.cli.bank import BankCommand, Data
 from dropsim.apps.cli.bench import Bench
-from dropsim.apps.cli.clean import Clean
-from dropsim.apps.cli.convert import Convert
-from dropsim.apps.cli.data import Data
+from dropsim.apps.cli.clean import Clean, Convert
 from dropsim.apps.cli.evaluate import Evaluate
 from dropsim.apps.cli.info import Info
 from dropsim.apps.cli.perturb import Perturb

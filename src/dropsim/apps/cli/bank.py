@@ -1,4 +1,4 @@
-"""`dropsim bank`: recordings to a bank for the motion field."""
+"""`dropsim bank` and `dropsim data`: recordings to a bank for the motion field, or to training data."""
 
 import os
 from dataclasses import dataclass
@@ -77,3 +77,38 @@ class BankCommand:
             print(f"warning: {few}; give minutes of walks, turns and steps")
         size = self.out.stat().st_size
         print(f"wrote {self.out}: {size / 1e6:.1f} MB, {size / len(bank):.0f} bytes a frame")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Turn a folder of BVH or AMASS files into training data at 30 Hz.
+
+    Example: dropsim data build CMU_BVH DATA --held-out 05,12. Floors are aligned, contacts labelled, bad frames masked,
+    and the data split by person. CMU's people 02, 08, 09, 27, 47, 76, 82, 118 and 138 are always held out: priors are
+    judged by them.
+    """
+
+    action: Annotated[tyro.conf.Positional[Literal["build"]], tyro.conf.arg(metavar="build")]
+    """Action; `build` is all there is."""
+    source: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RECORDINGS")]
+    """Folder of .bvh or .npz files."""
+    out: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DATA")]
+    """Folder of the data set."""
+    held_out: str = ""
+    """More people to keep out of training, by the part of the file name before the first underscore, separated by
+    commas."""
+    workers: int = os.cpu_count() or 1
+    """Processes."""
+
+    def run(self) -> None:
+        """Build, and print the report's first part."""
+        from dropsim.apps.cli.progress import bar
+        from dropsim.motion.clips import build, report
+
+        if not self.source.is_dir():
+            raise ValueError(f"{self.source} is not a folder")
+        with bar("clips") as advance:
+            people = filter(None, self.held_out.split(","))
+            clips = build(self.source, self.out, held_out=people, workers=self.workers, progress=advance)
+        print(report(clips).partition("\n## Files")[0])
+        print(f"wrote {self.out / 'report.md'}")

@@ -22,7 +22,7 @@ class Bench(PriorOptions):
     quick: bool = False
     """Measure one person and 256 with 8, 16 and 64 samples, for a moment each."""
     seconds: float = 2.0
-    """How long each size is measured [s]."""
+    """Time for which each size is measured [s]."""
     first_run: bool = True
     """Also time the imports and the compilation of a first run, in a process with an empty kernel cache."""
 

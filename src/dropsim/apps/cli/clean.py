@@ -1,4 +1,4 @@
-"""`dropsim clean`: a recording without sliding feet and glitches."""
+"""`dropsim clean` and `dropsim convert`: a recording without sliding feet and glitches, or in another format."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,10 @@ from dropsim.files.names import printable
 if TYPE_CHECKING:
     from dropsim.motion.motion import Motion
     from dropsim.scene.cleaning import Cleaned
+
+
+MAX_FPS = 1000.0
+"""A slip of the finger beyond it would fill the memory [Hz]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,33 +123,79 @@ def length_of(motion: "Motion") -> str:
 
 
 def write_report(path: Path, name: str, recording: "Motion", cleaned: "Cleaned", first: int) -> None:
-    """Write measures and findings as Markdown, and the feet before and after as a figure next to it."""
+    """Write measures and findings as Markdown, and the feet before and after as a figure and a table next to it."""
     import numpy as np
 
     from dropsim.motion.contacts import FEET, sphere_heights
-    from dropsim.research.evaluation.report import new_figure, save_figure, write_text
+    from dropsim.research.evaluation.report import Panel, draw, write_text
 
-    figure, axes = new_figure(2, 2, sharex=True)
-    time = np.arange(len(recording)) / recording.fps
-    for k, (toe, side) in enumerate(zip(FEET, ("left", "right"), strict=True)):
-        for label, motion, color in (("before", recording, "tab:orange"), ("after", cleaned.motion, "tab:blue")):
-            speed = np.linalg.norm(motion.velocity()[:, toe, :2], axis=-1)
-            axes[0, k].plot(time, 1000 * sphere_heights(motion)[:, toe], color, label=label, linewidth=1)
-            axes[1, k].plot(time, speed, color, label=label, linewidth=1)
-        for axis in axes[:, k]:
-            axis.fill_between(
-                time, 0, 1, where=cleaned.standing[:, k], transform=axis.get_xaxis_transform(), color="0.9", linewidth=0
-            )
-        axes[0, k].set(title=f"{side} foot (grey: stands)", ylabel="above the floor [mm]", ylim=(-40, 120))
-        axes[1, k].set(xlabel="time [s]", ylabel="horizontal speed [m/s]", ylim=(0, 1))
-        axes[0, k].legend()
-    picture = path.with_suffix(".png")
-    save_figure(figure, picture)
+    motions, sides = {"before": recording, "after": cleaned.motion}, ("left", "right")
+    time, panels = np.arange(len(recording)) / recording.fps, list[Panel]()
+    heights = {name: 1000 * sphere_heights(motion) for name, motion in motions.items()}
+    speeds = {name: np.linalg.norm(motion.velocity()[..., :2], axis=-1) for name, motion in motions.items()}
+    high, fast = {"ylim": (-40, 120)}, {"ylim": (0, 1), "xlabel": "time [s]"}
+    for title, values, axes in (("above the floor [mm]", heights, high), ("horizontal speed [m/s]", speeds, fast)):
+        for k, toe in enumerate(FEET):
+            stands = [(s.start / recording.fps, s.stop / recording.fps) for s in cleaned.stances if s.foot == k]
+            curves = {name: (time, value[:, toe]) for name, value in values.items()}
+            panels.append(Panel(f"{sides[k]} foot (red: stands), {title}", curves, axes, stands))
+    picture = draw(panels, path.with_suffix(".png"), columns=2)
     held = "\n".join(
-        f"- {('left', 'right')[s.foot]} foot, {s.start / recording.fps:.2f} to {(s.stop - 1) / recording.fps:.2f} s: "
+        f"- {sides[s.foot]} foot, {s.start / recording.fps:.2f} to {(s.stop - 1) / recording.fps:.2f} s: "
         f"{1000 * s.slid:.0f} mm from its place, {1000 * s.lifted:+.0f} mm off the floor"
         for s in cleaned.stances
     )
     write_text(
         path, f"# {name}\n\n{_summary(recording, cleaned, first)}\nStances:\n\n{held}\n\n![feet]({picture.name})\n"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert(RigOptions):
+    """Convert a motion from BVH or AMASS npz to what another program reads, by the file's ending.
+
+    Examples: dropsim convert out/push.npz push.glb; dropsim convert walk.bvh walk.npz --fps 30. The motion goes onto
+    our 22 joints. .bvh and .npz lead back here; .glb is for Blender, Unity and Unreal, .usd, .usda and .usdc for USD
+    tools, .csv for spreadsheets, .html plays in any browser. docs/exporting.md has their axes, units and common
+    mistakes.
+    """
+
+    input: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
+    """Motion to read, .bvh, .glb or .npz."""
+    output: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
+    """File to write, .bvh, .npz, .glb, .csv, .html, .usd, .usda or .usdc; made whole or not at all."""
+    fps: Annotated[float | None, optional("HZ", "the input's own")] = None
+    """Frames per second to resample to."""
+    out_up: Annotated[Literal["y", "z"] | None, optional("y|z", "y")] = None
+    """Axis of the output BVH that points up."""
+    out_unit: Annotated[float | None, optional("M", "1, as Blender assumes")] = None
+    """Metres per unit of the output BVH."""
+
+    def run(self) -> None:
+        """Read, resample, write."""
+        from dropsim.body.skeleton import Skeleton
+        from dropsim.export import export_ending, write
+        from dropsim.motion.reading import read_recording
+
+        # Before a long file is read.
+        export_ending(self.output)
+        refuse_output(self.output, self.input)
+        if self.fps is not None and not 0 < self.fps <= MAX_FPS:
+            remedy = f"give a positive number up to {MAX_FPS:g}"
+            raise ValueError(f"cannot resample to {self.fps:g} frames per second: {remedy}")
+        recording = read_recording(self.input, Skeleton.adult(), **self.reading())
+        print(f"read {self.input}: {recording.read_as}")
+        motion = recording.motion if self.fps is None else recording.motion.resampled(self.fps)
+        write(motion, self.output, seed=_seed(self.input), up=self.out_up, unit=self.out_unit)
+        print(f"wrote {self.output}: {length_of(motion)}")
+
+
+def _seed(path: Path) -> int | None:
+    """Return the seed that a simulation left in its npz file."""
+    from dropsim.files.npz import read_npz
+
+    if path.suffix.lower() != ".npz":
+        return None
+    seed = read_npz(path, lambda name: name == "seed").get("seed")
+    # Other people's files may hold something else by that name.
+    return int(seed) if seed is not None and seed.ndim == 0 and seed.dtype.kind == "i" else None

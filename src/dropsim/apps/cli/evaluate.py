@@ -3,7 +3,6 @@
 # pyright: reportArgumentType=false
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +15,10 @@ import tyro
 from dropsim.apps.cli.arguments import ModelOptions, PriorName, optional
 
 if TYPE_CHECKING:
-    from dropsim.priors.pose import PosePrior
     from dropsim.research.evaluation.harness import Body
     from dropsim.research.evaluation.report import Report
 
 Recordings = Annotated[Path | None, optional("FOLDER", "none")]
-Samples = Annotated[int | None, optional("K", "the prior's own")]
 Watch = Callable[[int, int], None]
 
 
@@ -34,6 +31,8 @@ class _Simulated(ModelOptions):
     best_model.pth."""
     seed: int = 0
     """Seed of everything random."""
+    samples: Annotated[int | None, optional("K", "the prior's own, or 64")] = None
+    """Candidates of the prior a frame."""
     quick: bool = False
     """A small version within about half a minute."""
     workers: Annotated[int | None, optional("INT", "as many as there are cores")] = None
@@ -56,9 +55,8 @@ class _Simulated(ModelOptions):
         return Body.of(samples, self._prior, method=self.method or "default", pose=str(self.pose or ""))
 
     def _given(self, *names: str) -> dict[str, Any]:
-        """Return the options that were given, by name, and the seed."""
-        values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None} | {"seed": self.seed}
+        """Return these options, the seed, and whether the small version is asked for."""
+        return {name: getattr(self, name) for name in (*names, "seed", "quick")}
 
     def evaluate(self, folder: Path, how: dict[str, Any]) -> "Report":
         """Measure, with chunks in a folder."""
@@ -82,15 +80,12 @@ class Behaviour(_Simulated):
 
     people: Annotated[int | None, optional("INT", "64, and 21 with --quick")] = None
     """People for each impulse and direction of the pushes, with all others in proportion."""
-    samples: Samples = None
-    """Candidates of the prior a frame."""
 
     def evaluate(self, folder: Path, how: dict[str, Any]) -> "Report":
-        from dropsim.research.evaluation.behaviour import BehaviourProtocol, evaluate_behaviour
+        from dropsim.research.evaluation.behaviour import BehaviourProtocol
 
-        small = self.quick and self.people is None
-        sized = BehaviourProtocol.quick(self.seed) if small else BehaviourProtocol.sized(self.people or 64, self.seed)
-        return evaluate_behaviour(self._body(self.samples), sized, folder, **how).report()
+        protocol = BehaviourProtocol.of(**self._given("people"))
+        return protocol.evaluate(self._body(self.samples), folder, **how)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,16 +134,14 @@ class Paper(_Simulated):
     """Pushed motions."""
     seeds: Annotated[int | None, optional("INT", "3, and 1 with --quick")] = None
     """Seeds that each column is judged with."""
-    samples: Annotated[int | None, optional("K", "64, and 8 with --quick")] = None
-    """Candidates of the prior a frame."""
     recordings: Recordings = None
-    """Recordings to compare with: a data set of `dropsim data build`, or BVH and AMASS files."""
+    """Recordings to compare with: a data set of `dropsim data build`."""
 
     def evaluate(self, folder: Path, how: dict[str, Any]) -> "Report":
         from dropsim.research.evaluation.paper import CONTROL, HARD, MILD, PaperOptions, evaluate_paper
 
-        given = self._given("motions", "recordings") | ({} if self.samples is None else {"num_samples": self.samples})
-        make, seeds = PaperOptions.quick if self.quick else PaperOptions, self.seeds or (1 if self.quick else 3)
+        given = self._given("motions", "recordings") | {"num_samples": self.samples, "pose": str(self.pose or "")}
+        seeds = self.seeds or (1 if self.quick else 3)
         others = (() if self.quick else ("field", "cvae", CONTROL)) if self.also is None else self.also
         ranges = ((HARD,) if self.quick else (MILD, HARD)) if self.newtons is None else (self.newtons,)
         methods = (("default",) if self.quick else ("default", "paper")) if self.method is None else (self.method,)
@@ -157,8 +150,8 @@ class Paper(_Simulated):
             for newtons, i in product(ranges, range(seeds)):
                 if prior == CONTROL and method != methods[0]:
                     continue
-                about = {"prior": prior, "method": method, "newtons": newtons, "pose": str(self.pose or "")}
-                options.append(make(**{**given, **about, "seed": self.seed + 1000 * i}))
+                column = {"prior": prior, "method": method, "newtons": newtons, "seed": self.seed + 1000 * i}
+                options.append(PaperOptions.of(**{**given, **column}))
         return evaluate_paper(options, folder, **how)
 
 
@@ -170,17 +163,12 @@ class Response(_Simulated):
     """People in each cell of a start, an impulse and a direction; the other parts are in proportion."""
     only: Annotated[tuple[str, ...] | None, optional("PART ...", "all")] = None
     """Parts to run: push, walk-perturb, getup, trips, balls, recorded."""
-    samples: Samples = None
-    """Candidates of the prior a frame."""
 
     def evaluate(self, folder: Path, how: dict[str, Any]) -> "Report":
-        from dropsim.research.evaluation.response import ResponseProtocol, evaluate_response
+        from dropsim.research.evaluation.response import ResponseProtocol
 
-        given = self._given("people") | ({} if self.only is None else {"parts": self.only})
-        if n := self.people:
-            given |= {"others": 4 * n, "trips": max(4, n // 2), "balls": max(1, n // 4)}
-        protocol = (ResponseProtocol.quick if self.quick else ResponseProtocol)(**given)
-        return evaluate_response(self._body(self.samples), protocol, folder, **how)
+        protocol = ResponseProtocol.of(**self._given("people"), parts=self.only)
+        return protocol.evaluate(self._body(self.samples), folder, **how)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,14 +197,12 @@ class Prior(_Simulated):
         from dropsim.research.evaluation.report import fill_tables
 
         prior = open_prior(self._prior)
-        small = {"rollouts": 32, "simulated": 8, "one_step_frames": 1024} if self.quick else {}
-        options = PriorEvaluation(**{**small, **self._given("rollouts", "simulated", "seconds")})
+        options = PriorEvaluation.of(**self._given("rollouts", "simulated", "seconds"))
         clips = load(self.data, held_out=True if self.people == "held-out" else None)
         if not self.same_people:
             refuse_same_people(prior, clips)
-        simulator = self._body(64).simulator() if options.simulated else None
-        pose = shipped_pose_prior()
-        report = evaluate_prior(prior, clips, options, how["watch"], pose=pose, simulator=simulator, folder=self.out)
+        simulator = self._body(self.samples or 64).simulator() if options.simulated else None
+        report = evaluate_prior(prior, clips, options, how["watch"], simulator=simulator)
         if self.card:
             fill_tables(self.card, {"prior": report.as_json()}, required="prior")
             _say_written([self.card])
@@ -233,15 +219,12 @@ class Steering(_Simulated):
     """Seeds of each scenario."""
     scenarios: Annotated[tuple[str, ...] | None, optional("NAME ...", "all, and five with --quick")] = None
     """Scenarios that are run."""
-    samples: Samples = None
-    """Candidates of the prior a frame."""
 
     def evaluate(self, folder: Path, how: dict[str, Any]) -> "Report":
-        from dropsim.research.evaluation.steering import SteeringProtocol, evaluate_steering
+        from dropsim.research.evaluation.steering import SteeringProtocol
 
-        make = SteeringProtocol.quick if self.quick else SteeringProtocol
-        protocol = make(**self._given("people", "seeds", "scenarios"))
-        return evaluate_steering(self._body(self.samples), protocol, folder, **how)
+        protocol = SteeringProtocol.of(**self._given("people", "seeds", "scenarios"))
+        return protocol.evaluate(self._body(self.samples), folder, **how)
 
 
 @dataclass(frozen=True)
@@ -256,11 +239,10 @@ class Reliability(_Simulated):
     """Damaged files of each kind."""
 
     def evaluate(self, folder: Path, how: dict[str, Any]) -> "Report":
-        from dropsim.research.evaluation.reliability import ReliabilityOptions, evaluate_reliability, report_of
+        from dropsim.research.evaluation.reliability import ReliabilityOptions, evaluate_reliability
 
-        small = {"pushes": 50, "scenes": 16, "mutants": 50} if self.quick else {}
-        options = ReliabilityOptions(**{**small, **self._given("pushes", "scenes", "mutants")})
-        return report_of(evaluate_reliability(self._body(64), options, folder, **how))
+        options = ReliabilityOptions.of(**self._given("pushes", "scenes", "mutants"))
+        return evaluate_reliability(self._body(self.samples or 64), options, folder, **how)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,28 +264,23 @@ class All(_Simulated):
         n = self.people
         if n is not None and n < 1:
             raise ValueError(f"--people has to be 1 or more, and is {n}")
+        m = n or 0
         sizes: dict[type[_Simulated], dict[str, Any]] = {
-            Behaviour: {},
-            Response: {},
-            Steering: {},
-            Prior: {},
-            Paper: {},
-            Reliability: {},
+            Behaviour: {"people": m},
+            Response: {"people": m},
+            Steering: {"people": m, "seeds": max(2, m // 2)},
+            Prior: {"simulated": m, "rollouts": 4 * m},
+            Paper: {"motions": 4 * m},
+            Reliability: {"pushes": 150 * m, "scenes": 45 * m},
         }
-        if n is not None:
-            sizes[Behaviour] = sizes[Response] = {"people": n}
-            sizes[Steering] = {"people": n, "seeds": max(2, n // 2)}
-            sizes[Prior] = {"simulated": n, "rollouts": 4 * n}
-            sizes[Paper] = {"motions": 4 * n}
-            sizes[Reliability] = {"pushes": 150 * n, "scenes": 45 * n}
         if self.recordings is None:
             del sizes[Prior]
-        names = ("prior", "body", "pose", "method", "seed", "quick", "workers")
+        names = ("prior", "body", "pose", "method", "seed", "samples", "quick", "workers")
         common = {name: getattr(self, name) for name in names}
         compared = {Prior: "data", Paper: "recordings"}
         for command, size in sizes.items():
             recordings = {compared[command]: self.recordings} if command in compared else {}
-            command(**common, **size, **recordings, out=self.out / command.__name__.lower()).run()
+            command(**common, **(size if n else {}), **recordings, out=self.out / command.__name__.lower()).run()
         _say_written(write_summary(self.out, docs=self.docs))
 
 
@@ -316,16 +293,7 @@ class Evaluate:
     """
 
     what: tyro.conf.OmitArgPrefixes[
-        tyro.conf.OmitSubcommandPrefixes[
-            Annotated[All, tyro.conf.subcommand("all")]
-            | Annotated[Behaviour, tyro.conf.subcommand("behaviour")]
-            | Annotated[Clean, tyro.conf.subcommand("clean")]
-            | Annotated[Paper, tyro.conf.subcommand("paper")]
-            | Annotated[Prior, tyro.conf.subcommand("prior")]
-            | Annotated[Reliability, tyro.conf.subcommand("reliability")]
-            | Annotated[Response, tyro.conf.subcommand("response")]
-            | Annotated[Steering, tyro.conf.subcommand("steering")]
-        ]
+        tyro.conf.OmitSubcommandPrefixes[All | Behaviour | Clean | Paper | Prior | Reliability | Response | Steering]
     ]
     """What to measure."""
 
@@ -340,14 +308,3 @@ class Evaluate:
 def _say_written(paths: list[Path]) -> None:
     for path in paths:
         print(f"wrote {path}")
-
-
-def shipped_pose_prior() -> "PosePrior | None":
-    """Return the pose model of the package, if it has one."""
-    from dropsim.priors.pose import PosePrior
-
-    try:
-        return PosePrior.shipped()
-    except ValueError as error:
-        print(f"dropsim: poses are not judged: {error}", file=sys.stderr)
-        return None

@@ -51,8 +51,7 @@ class Render:
 
         from dropsim.apps.cli.progress import bar
         from dropsim.render import Stage, Style, contact_sheet, video
-        from dropsim.render.film import CELL
-        from dropsim.render.writers import writer_for
+        from dropsim.render.film import CELL, writer_for
 
         style = CELL if self.contact_sheet else Style()
         style = replace(style, size=size or style.size, forces=self.forces, caption=self.caption)

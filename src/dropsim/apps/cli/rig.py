@@ -34,7 +34,7 @@ class Rig:
 
     def run(self) -> None:
         """Read, match, and say what was found."""
-        from dropsim.files.atomic import atomic_path
+        from dropsim.files.atomic import write_text
         from dropsim.motion.posture import Posture
         from dropsim.motion.reading import read_rig_motion
         from dropsim.motion.retarget import guess_rig, retarget
@@ -45,8 +45,7 @@ class Rig:
         match, problem = guess_rig(source, rig_map)
         print(_table(match))
         if self.save is not None:
-            with atomic_path(self.save) as temporary:
-                temporary.write_text(template(match, problem, source.rig, self.input.name), encoding="utf-8")
+            write_text(self.save, template(match, problem, source.rig, self.input.name))
             print(f"wrote {self.save}: check its lines, then pass it with --rig")
         if problem and self.save is not None:  # a template was asked for and is there: that is no failure
             print(f"not usable yet: {problem}")

@@ -3,7 +3,6 @@
 import importlib.util
 import os
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +44,7 @@ class Synthesize(PriorOptions):
         from dropsim.apps.cli.progress import bar, tell_of_compiling
         from dropsim.priors.named import prior_name
         from dropsim.research.synthesis.clip import Recipe
-        from dropsim.research.synthesis.dataset import here, in_processes, on_ray, synthesize
+        from dropsim.research.synthesis.dataset import synthesize
         from dropsim.research.synthesis.distribution import distribution
 
         if importlib.util.find_spec("pyarrow") is None:
@@ -64,13 +63,10 @@ class Synthesize(PriorOptions):
         if self.workers is not None and not 1 <= self.workers <= 1024:
             raise ValueError(f"--workers {self.workers}: give from 1 to 1024 processes")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        num = min(self.workers or cores, recipe.num_shards)
-        workers = here if num == 1 else partial(in_processes, num)
-        if self.ray is not None:
-            workers = partial(on_ray, self.ray, num)
+        workers = min(self.workers or cores, recipe.num_shards)
         tell_of_compiling()
         with bar("clips") as advance:
-            totals = synthesize(recipe, self.out, workers, advance)
+            totals = synthesize(recipe, self.out, workers=workers, ray=self.ray, watch=advance)
         print(f"{totals.kept} clips in {self.out / 'clips'}")
         for reason, number in totals.rejected.items():
             print(f"{number} left out: {reason}")

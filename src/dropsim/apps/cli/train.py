@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
-
-from dropsim.apps.cli.arguments import optional
 
 if TYPE_CHECKING:
     from dropsim.research.training.loop import Progress
@@ -32,10 +30,8 @@ class Train:
     """Time to spend [min]."""
     steps: int = 0
     """Exact number of steps, for a run that its seed reproduces; 0 takes what fits into the minutes."""
-    init: Annotated[Path | None, optional("FILE", "random weights")] = None
-    """Checkpoint of another run of the same model to start from."""
     resume: bool = False
-    """Go on from the checkpoint in the output folder, for the longer one of its time and --minutes."""
+    """Go on from the checkpoint in the output folder, until --minutes or --steps are spent in all."""
     threads: int = 1
     """Threads that torch may use."""
     seed: int = 0
@@ -60,18 +56,18 @@ class Train:
         from dropsim.research.training.prior import PriorOptions, train_prior
 
         torch.set_num_threads(self.threads)
-        budget = Budget(self.minutes, self.steps, self.resume, self.init)
+        budget = Budget(self.minutes, self.steps, self.resume)
         if self.model == "prior":
             return train_prior(self.data, self.out, PriorOptions(seed=self.seed), budget, _print_progress)
         return train_pose(self.data, self.out, PoseOptions(seed=self.seed), budget, _print_progress)
 
     def _make_starts(self) -> None:
         """Choose start states, and print how many of each there are."""
-        from dropsim.apps.cli.evaluate import shipped_pose_prior
         from dropsim.motion.clips import load
+        from dropsim.priors.pose import PosePrior
         from dropsim.research.training.starts import FITS, make_starts
 
-        bank = make_starts(load(self.data, held_out=False), seed=self.seed, pose=shipped_pose_prior())
+        bank = make_starts(load(self.data, held_out=False), seed=self.seed, pose=PosePrior.shipped())
         path = self.out / "starts.safetensors"
         bank.save(path)
         for name in FITS:

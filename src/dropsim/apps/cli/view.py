@@ -50,19 +50,16 @@ class LiveOptions(RandomOptions, ModelOptions):
         if self.people is not None and not 1 <= self.people <= MAX_PEOPLE:
             raise ValueError(f"--people: a live world has 1 to {MAX_PEOPLE} people, not {self.people}")
         setup = Setup() if self.scene is None else read_setup(self.scene)
-        if self.method is not None:
-            setup = changed(setup, [("simulator.method", self.method)])
-        if self.samples is not None:
-            setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
-        if self.seed is not None:
-            setup = replace(setup, seed=self.seed)
+        options = {"simulator.method": self.method, "simulator.num_samples": self.samples, "seed": self.seed}
+        given = [(path, str(value)) for path, value in options.items() if value is not None]
+        setup = changed(setup, given) if given else setup
         # A shipped prior is the scene's alone; a file is there for other scenes too.
-        own = () if setup.prior in (None, *SHIPPED) else (setup.prior,)
-        choice = openers(priors or own, self.body or setup.body)
+        from_scene = () if setup.prior in (None, *SHIPPED) else (setup.prior,)
+        choice = openers(priors or from_scene, self.body or setup.body)
         session = Session(
             Simulator(next(iter(choice.values()))(), pose=open_pose(self.pose or setup.pose)), priors=choice
         )
-        do(session, "load", replace(setup, prior=None if priors or own else setup.prior))
+        do(session, "load", replace(setup, prior=None if priors or from_scene else setup.prior))
         if self.people is not None or self.start is not None:
             do(session, "begin", people=self.people, start=self.start)
         return session
@@ -74,6 +71,18 @@ class LiveOptions(RandomOptions, ModelOptions):
         if self.seconds is not None and not 0 < self.seconds < float("inf"):
             raise ValueError(f"--seconds has to be above 0, and is {self.seconds:g}")
         tell_of_compiling()
+
+    def compiled_session(self, *priors: str) -> "Session":
+        """Return a session at its start, with all compiled and loaded that commands need, before anybody watches."""
+        from dropsim.apps.cli.progress import compiling
+        from dropsim.apps.viewer.commands import warm_up
+
+        session = self.open_session(*priors)
+        with compiling():
+            session.tick()
+            warm_up(session)
+        session.restart()
+        return session
 
     def serve(self, loop: "Loop") -> None:
         """Run a live world until Ctrl-C, or for the seconds that were asked for."""
@@ -105,22 +114,15 @@ class View(LiveOptions):
     def run(self) -> None:
         """Serve until Ctrl-C."""
         self.prepare()
-        from dropsim.apps.cli.progress import compiling
         from dropsim.apps.live import Address, LinkOptions
         from dropsim.apps.viewer.app import Browser
-        from dropsim.apps.viewer.commands import warm_up
         from dropsim.apps.viewer.loop import Commands, Loop
         from dropsim.apps.viewer.server import refuse_busy
 
         # Before anything is compiled.
         refuse_busy(self.host, self.port)
         link = LinkOptions(Address.read(self.vmc))
-        session = self.open_session(*self.prior)
-        # Compile and load everything before anybody watches.
-        with compiling():
-            session.tick()
-            warm_up(session)
-        session.restart()
+        session = self.compiled_session(*self.prior)
         # The first browser starts it.
         session.paused = True
         commands = Commands()
@@ -159,7 +161,6 @@ class Live(LiveOptions, PriorOptions):
     def run(self) -> None:
         """Stream until Ctrl-C."""
         self.prepare()
-        from dropsim.apps.cli.progress import compiling
         from dropsim.apps.live import LISTEN_PORT, Address, Link, LinkOptions, Listener, osc
         from dropsim.apps.viewer.loop import Loop
 
@@ -168,10 +169,7 @@ class Live(LiveOptions, PriorOptions):
         # Before anything is compiled: a mistyped host is told at once.
         options.to.socket_address()
         listen = None if self.listen is None else Address.read(self.listen, port=LISTEN_PORT)
-        session = self.open_session(*([] if self.prior is None else [self.prior]))
-        with compiling():
-            session.tick()
-        session.restart()
+        session = self.compiled_session(*([] if self.prior is None else [self.prior]))
         with ExitStack() as closing:
             link = Link(session.simulator.skeleton, options)
             closing.callback(link.close)

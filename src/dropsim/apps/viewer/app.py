@@ -5,23 +5,24 @@ import logging
 import math
 import time
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
 from dropsim.apps.live import Link, LinkOptions
-from dropsim.apps.viewer.downloads import files_of
-from dropsim.apps.viewer.figures import Figures, height_at, in_view
+from dropsim.apps.outputs import files_of
+from dropsim.apps.viewer.figures import Figures, in_view
 from dropsim.apps.viewer.hands import Hands, Keys
 from dropsim.apps.viewer.loop import Commands, Status, Viewer
 from dropsim.apps.viewer.panel import Panel
 from dropsim.apps.viewer.server import start_server
-from dropsim.apps.viewer.session import Recording, Session, Shot
+from dropsim.apps.viewer.session import Session, Shot
 from dropsim.body.rotations import normalize
 from dropsim.export.html import stop_server
 from dropsim.render import Camera
+from dropsim.render.stage import floor_height
 
 if TYPE_CHECKING:
     import viser
@@ -107,10 +108,10 @@ class Browser(Viewer):
         if link is not None and not status.paused:
             link.show(shot, status)
         self.panel.remember(shot)
+        self._hands.tell()
         self._frame += 1
         if not status.paused and self._frame % (1 + self.watching // (CLIENTS_AT_FULL_RATE + 1)):
             return
-        self._hands.go_along()
         self._shot = shot
         with self.server.atomic():
             # Whoever looks back sees one frame and not the way to it.
@@ -145,7 +146,8 @@ class Browser(Viewer):
             far = float(np.linalg.norm(eye - look))
             nearest = max(CAMERA_DISTANCE, needed) if known != aspect else max(far, needed) if len(people) > 1 else far
             goal = look + (eye - look) * nearest / max(far, 1e-3)
-            goal[2] = max(goal[2], height_at(shot.ground, (goal + origin)[:2]) - origin[2] + LOWEST_EYE)
+            x, y, z = (goal + origin).tolist()
+            goal[2] += max(0.0, floor_height(shot.ground, x, y) + LOWEST_EYE - z)
             self._framed[client.client_id] = aspect
             if np.linalg.norm(goal - camera.position) > 0.01:
                 camera.position = goal
@@ -185,7 +187,7 @@ class Browser(Viewer):
             return
         self._saving = True
         note = client.add_notification("dropsim", f"Writing the {kind}.", loading=True, with_close_button=False)
-        camera, asked = self.camera(client), Future[Recording]()
+        camera = self.camera(client)
 
         def progress(done: int, total: int) -> None:
             if done % 10 == 0:
@@ -193,8 +195,8 @@ class Browser(Viewer):
 
         def write() -> None:
             try:
-                self.commands.put(lambda session: asked.set_result(session.recording()))
-                for name, content in files_of(asked.result(30.0), kind, camera=camera, progress=progress):
+                recording = self.commands.ask(lambda session: session.recording())
+                for name, content in files_of(recording, kind, camera=camera, progress=progress):
                     client.send_file_download(name, content, save_immediately=True)
                 note.body = "Saved."
             except (ValueError, OSError) as error:

@@ -6,7 +6,7 @@ that is refused with a ValueError changes nothing.
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from dropsim.apps.viewer.session import MAX_PARTS, PARTS, Item, Session
-from dropsim.apps.viewer.steering import LONGEST_JUMP, WALKING, BoxGrab, Goal, Grab, Point, aimed, first_hit
-from dropsim.body.skeleton import NUM_JOINTS, PARENTS, joint_index
+from dropsim.apps.viewer.steering import LONGEST_JUMP, WALKING, BoxGrab, Goal, Grab, Point, first_hit
+from dropsim.body.skeleton import NUM_JOINTS, PARENTS
 from dropsim.files.names import suggestion
 from dropsim.priors.prior import Prior
 from dropsim.priors.recording import ClipPrior
-from dropsim.scene import DIRECTIONS, Ball, Box, Element, Patch, Person, Push, SceneContext, StiffJoint, Trip
+from dropsim.scene import DIRECTIONS, Box, Element, Patch, Person, Push, SceneContext, StiffJoint, Throw, Trip
 from dropsim.scene.files import Setup
 from dropsim.scene.perturbations import ahead_of
 
 MAX_PEOPLE = 6
-MAX_BALLS, BALL_LIFE, BALL_RADIUS = 6, 12.0, 0.15
-"""Balls at once (throwing one more removes the oldest), the time that each stays [s], and its radius [m]."""
+MAX_BALLS, BALL_LIFE = 6, 12.0
+"""Balls at once (throwing one more removes the oldest), and the time that each stays [s]."""
 TRIP_LIFE = 8.0
 """Time for which an obstacle waits for the foot [s]."""
 MAX_OBJECTS, MAX_GRABS = 20, 8
@@ -220,12 +220,11 @@ def throw(
     ball_mass: float = 3.0,
 ) -> None:
     """Throw a ball that will hit a joint if the person keeps their velocity; by default from the front."""
-    reach = BALL_RADIUS + session.simulator.skeleton.radii
-    place, velocity = aimed(session.now.people, person, joint_index(joint), origin, ball_speed, reach)
-    balls = [item for item in session.items if isinstance(item.element, Ball) and item.until is not None]
+    ball = Throw(joint, origin=origin, speed=ball_speed, mass=ball_mass, start=session.time, person=person)
+    balls = [item for item in session.items if isinstance(item.element, Throw) and item.until is not None]
     oldest = balls[: max(0, len(balls) + 1 - MAX_BALLS)]
     session.rebuild([item for item in session.items if item not in oldest])
-    session.perturb(Ball(_triple(place), _triple(velocity), BALL_RADIUS, ball_mass, start=session.time), BALL_LIFE)
+    session.perturb(ball, BALL_LIFE)
     session.note("ball")
 
 
@@ -267,7 +266,7 @@ def take_away(session: Session, origin: Point | None = None, way: Point = (0.0, 
     for who, grab in session.grabs.items():
         if isinstance(grab, BoxGrab) and grab.key // MAX_PARTS in keys:
             let_go(session, who)
-    _set_elements(session, [item.element for item in session.items if item.key in keys])
+    _set_items(session, [item for item in session.items if item.key not in keys])
 
 
 def click(
@@ -329,19 +328,15 @@ def _put_object(session: Session, element: Element[Any], name: str) -> None:
         raise ValueError("boxes and ice are put on level ground: set roll and pitch to 0 first")
     for world in (session.now, session.start):
         element.begin(SceneContext(0, session.fps, world.people, session.simulator.skeleton, session.plane))
-    _set_elements(session, (), (element,))
+    _set_items(session, [*session.items, Item(element)])
     session.note(name)
 
 
-def _set_elements(session: Session, gone: Collection[Element[Any]], new: Sequence[Element[Any]] = ()) -> None:
-    """Take elements out of the scene and put others in, now and in every run."""
-
-    def stays(element: Element[Any]) -> bool:
-        return all(element is not other for other in gone)
-
-    elements = (*filter(stays, session.scene.elements), *new)
+def _set_items(session: Session, items: Sequence[Item]) -> None:
+    """Change the elements of the world; those that stay for good are in the scene of every run."""
+    elements = tuple(item.element for item in items if item.until is None)
     session.setup = replace(session.setup, scene=replace(session.scene, elements=elements))
-    session.rebuild([*(item for item in session.items if stays(item.element)), *map(Item, new)])
+    session.rebuild(items)
     session.show_objects()
 
 
@@ -391,8 +386,8 @@ def jump(session: Session, person: int = 0) -> None:
 
 def stiffen(session: Session, stiff: bool) -> None:
     """Make everybody's right knee stiff or free."""
-    knees = [StiffJoint(person=i) for i in range(len(session.scene.people)) if stiff]
-    _set_elements(session, [e for e in session.scene.elements if isinstance(e, StiffJoint)], knees)
+    knees = [Item(StiffJoint(person=i)) for i in range(len(session.scene.people)) if stiff]
+    _set_items(session, [*(item for item in session.items if not isinstance(item.element, StiffJoint)), *knees])
 
 
 def switch(session: Session, energy: str, on: bool) -> None:
@@ -418,8 +413,9 @@ def use(session: Session, prior: str) -> None:
 
 def _open(session: Session, setup: Setup, name: str) -> None:
     """Restart with a scene and a prior: one of the session's, or the scene's own, or else the present one."""
-    own = None if setup.prior else session.prior
-    world, old = setup.world(session.priors[name]() if name in session.priors else own), session.prior
+    old = session.prior
+    present = None if setup.prior else old
+    world = setup.world(session.priors[name]() if name in session.priors else present)
     new = world.simulator.prior
     if new.fps != old.fps or not np.allclose(new.skeleton.rest, old.skeleton.rest, atol=1e-4):
         raise ValueError(f"{name} has another body or rate than the present prior: start the app with it alone")

@@ -10,17 +10,19 @@ from jaxtyping import Float
 
 from dropsim.apps.viewer.session import Shot
 from dropsim.apps.viewer.steering import first_hit
-from dropsim.body.clothes import Part, dressed
+from dropsim.body.clothes import Part, Piece, dressed
 from dropsim.body.mesh import Body
-from dropsim.body.rotations import rotmat_to_unitquat
+from dropsim.body.rotations import rotmat_to_unitquat, swing
 from dropsim.body.skeleton import NUM_JOINTS, PARENTS, Skeleton, joint_index
 from dropsim.export.hands import lifted_hands
+from dropsim.export.html import add_part
 from dropsim.export.people import object_color
 from dropsim.physics.contact import Plane
 from dropsim.priors.prior import State
+from dropsim.render.arrows import METRES_PER_NEWTON, resultants
+from dropsim.render.meshes import GHOST
 from dropsim.render.raster import DARK_TILE, HORIZON, LIGHT_TILE
-from dropsim.render.snapshot import GHOST, resultants
-from dropsim.render.stage import floor_axes
+from dropsim.render.stage import floor_axes, floor_height
 
 if TYPE_CHECKING:
     import viser
@@ -36,8 +38,8 @@ GOAL_COLOR = (42, 127, 184)
 FLOOR_SIZE, TEXELS = 200, 64
 """Side of the floor [m], which goes to the horizon (viser's fog breaks its outlines of limbs that are held), and of the
 picture of one square metre of it [pixels]."""
-METRES_PER_NEWTON, MIN_FORCE = 1 / 1000, 15.0
-"""Length of an arrow [m/N], and the smallest force that is drawn [N]."""
+MIN_FORCE = 15.0
+"""Smallest force that is drawn [N]."""
 GRAB_MARGIN = 1.25
 """Thickness of the invisible limbs that can be grabbed, relative to the body."""
 GHOST_APART = 0.02
@@ -68,12 +70,8 @@ def wxyz_of(R: Float[np.ndarray, "*b 3 3"]) -> Float[np.ndarray, "*b 4"]:
 
 
 def upright_to(ways: Float[np.ndarray, "*b 3"]) -> Float[np.ndarray, "*b 4"]:
-    """Shortest rotations from +z to the given directions, as quaternions (wxyz)."""
-    x, y, z = np.moveaxis(ways / np.maximum(np.linalg.norm(ways, axis=-1, keepdims=True), 1e-9), -1, 0)
-    # q = (1 + z . w, z x w), or half a turn about x if that vanishes.
-    q = np.stack((1 + z, -y, x, np.zeros_like(z)), axis=-1)
-    length = np.linalg.norm(q, axis=-1, keepdims=True)
-    return np.where(length < 1e-6, (0.0, 1.0, 0.0, 0.0), q / np.maximum(length, 1e-6))
+    """Least rotations from +z to the given directions, as quaternions (wxyz)."""
+    return wxyz_of(swing(np.array([0.0, 0.0, 1.0]), ways))
 
 
 def set_bones(
@@ -116,7 +114,7 @@ class _Figure:
 
 
 class Figures:
-    """Everything in the browser's scene. Owned by the clock's thread."""
+    """Everything in the browser's scene. Owned by the simulation's thread."""
 
     def __init__(self, server: "viser.ViserServer", skeleton: Skeleton, hands: "Hands") -> None:
         self._scene, self.skeleton, self._hands = server.scene, skeleton, hands
@@ -168,7 +166,7 @@ class Figures:
     def _follow(self, shot: Shot, seconds: float) -> None:
         x = in_view(shot)
         middle = (x[:, 0, :2].min(0) + x[:, 0, :2].max(0)) / 2
-        height = height_at(shot.ground, middle)
+        height = floor_height(shot.ground, *middle.tolist())
         if any(not solid.radius for solid in shot.objects.values()):  # on which people may stand
             height = max(height, float(x[..., 2].min()) - ANKLE)
         goal, old = np.array((*middle, height)), np.array(self.origin)
@@ -191,22 +189,12 @@ class Figures:
 
         # A ghost is pale and not translucent: what shows through it twice, such as an arm behind the chest, would be
         # dark.
-        body, pale = self._body, 0.35 * np.array(GHOST) + 0.65 * np.array(LIGHT_TILE)
-        parts = [Part(body.vertices, body.faces, body.blend, np.arange(NUM_JOINTS), _rgb(pale))]
+        body, (r, g, b) = self._body, (0.35 * np.array(GHOST) + 0.65 * np.array(LIGHT_TILE)).tolist()
+        parts = [Part.of(Piece("ghost", (r, g, b), body.faces), body.vertices, body.blend)]
         skin, kind = [], "ghost" if ghost else "person"
         for i, part in enumerate(parts if ghost else dressed(body, number).parts):
-            handle = self._scene.add_mesh_skinned(
-                f"/world/{kind}_{number}_{i}",
-                part.vertices,
-                part.faces,
-                bone_wxyzs=np.tile((1.0, 0.0, 0.0, 0.0), (len(part.joints), 1)),
-                bone_positions=self.skeleton.rest[part.joints],
-                skin_weights=part.blend,
-                color=part.color,
-                cast_shadow=not ghost,
-                receive_shadow=not ghost,
-            )
-            skin.append((handle, part))
+            name = f"/world/{kind}_{number}_{i}"
+            skin.append((add_part(self._scene, name, part, self.skeleton.rest, shadow=not ghost), part))
         if ghost:
             return _Figure(skin, None)
         limb = trimesh.creation.cylinder(1.0, segment=[[0.0, 0.0, -0.05], [0.0, 0.0, 1.05]], sections=10)
@@ -279,7 +267,7 @@ class Figures:
             mark.visible = i < len(places)
             if mark.visible:
                 mark.wxyz = upright_to(shot.ground.normal)
-                mark.position = (*places[i], height_at(shot.ground, places[i]) + 0.01)
+                mark.position = (*places[i], floor_height(shot.ground, *places[i].tolist()) + 0.01)
 
     def _place_objects(self, shot: Shot) -> None:
         for key in set(self.objects) - set(shot.objects):
@@ -291,7 +279,7 @@ class Figures:
                     f"/world/object_{key}",
                     solid.vertices.astype(np.float32),
                     solid.faces.astype(np.uint32),
-                    color=_rgb(object_color(solid.name)),
+                    color=object_color(solid.name),
                     flat_shading=not solid.radius,
                     side="double",
                     cast_shadow=solid.name != "patch",
@@ -327,16 +315,6 @@ def in_view(shot: Shot) -> Float[np.ndarray, "n 22 3"]:
     near = np.linalg.norm(x[:, 0] - middle, axis=-1) < TOGETHER
     near[list(shot.steered)] = True
     return x[near | ~near.any()]
-
-
-def _rgb(color: tuple[float, float, float] | np.ndarray) -> tuple[int, int, int]:
-    r, g, b = (round(255 * float(channel)) for channel in color)
-    return r, g, b
-
-
-def height_at(plane: Plane, place: Float[np.ndarray, "2"]) -> float:
-    """Height of the ground at a place [m]."""
-    return float((float(plane.offset) - plane.normal[:2] @ place) / plane.normal[2])
 
 
 def pushes(

@@ -34,6 +34,8 @@ class Hands:
         self._browser = browser
         self._holds: dict[int, tuple[str, tuple[int, ...], tuple[float, ...], tuple[float, ...]]] = {}
         """Command of each client that holds something, its arguments, and where the mouse began and is."""
+        self._holders = set[int]()
+        """Clients whose hold the simulation knows of."""
         self._hit = (0, 0.0)
         """Client that clicked on a limb last, and when."""
         # Its stubs do not know asynchronous callbacks, which keep the order of events.
@@ -41,10 +43,16 @@ class Hands:
         on_click()(_guarded(lambda event: self._click_floor(event, WALKING)))
         on_click(modifier="shift")(_guarded(lambda event: self._click_floor(event, RUNNING)))
 
-    def go_along(self) -> None:
-        """Keep a resting mouse at its place on the screen while the view moves."""
-        for who in list(self._holds):
-            self._hold(who)
+    def tell(self) -> None:
+        """Send what everybody holds now, from one thread; a resting mouse stays at its place while the view moves."""
+        holds = self._holds.copy()
+        for who, (name, what, *points) in holds.items():
+            held, pointer = (self._browser.in_world(point) for point in points)
+            if self._browser.commands.do(name, who, *what, held, pointer, largest=self._browser.panel.drag.value):
+                self._holders.add(who)
+        for who in self._holders - holds.keys():
+            if self._browser.commands.do("let_go", who):
+                self._holders.discard(who)
 
     def listen_to_limbs(self, limbs: "viser.BatchedMeshHandle", person: int) -> None:
         """Drag a limb to pull it; click it to throw a ball at it."""
@@ -60,19 +68,14 @@ class Hands:
             who = event.client_id
             if event.phase == "end":
                 self._holds.pop(who, None)
-                self._browser.commands.do("let_go", who)
                 return
             held, pointer = (tuple(map(float, point)) for point in (event.start_position, event.end_position))
-            if np.isfinite((held, pointer)).all() and (who in self._holds or len(self._holds) < MAX_GRABS):
+            # Only its start begins a drag: one that was refused then, or has ended, does not come back.
+            starts = event.phase == "start" and len(self._holds) < MAX_GRABS
+            if (starts or who in self._holds) and np.isfinite((held, pointer)).all():
                 self._holds[who] = name, what(event), held, pointer
-                self._hold(who)
 
         handle.on_drag("left")(_guarded(drag))
-
-    def _hold(self, who: int) -> None:
-        name, what, *points = self._holds[who]
-        held, pointer = (self._browser.in_world(point) for point in points)
-        self._browser.commands.do(name, who, *what, held, pointer, largest=self._browser.panel.drag.value)
 
     def _click_limb(self, event: Any, person: int) -> None:  # noqa: ANN401
         self._hit = event.client_id, time.monotonic()

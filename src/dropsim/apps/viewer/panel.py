@@ -1,23 +1,26 @@
-"""The control panel; each control sends a command of the table to the simulation."""
+"""The control panel, where each control sends a command of the table to the simulation, and the scene as text."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dropsim.apps.viewer.commands import BOX, GO, MAX_PEOPLE, MAX_SPEED, MAX_TILT, PAINT, TAKE, can_start
-from dropsim.apps.viewer.downloads import KINDS
-from dropsim.apps.viewer.editing import edit_scene
+from dropsim.apps.outputs import KINDS
+from dropsim.apps.viewer.commands import BOX, GO, MAX_PEOPLE, MAX_SPEED, MAX_TILT, PAINT, TAKE, can_start, do
 from dropsim.apps.viewer.figures import Look
-from dropsim.apps.viewer.loop import Status
+from dropsim.apps.viewer.loop import Commands, Status
 from dropsim.apps.viewer.session import PARTS, Session, Shot
+from dropsim.priors.named import SHIPPED
 from dropsim.priors.prior import Prior
 from dropsim.scene import DIRECTIONS
-from dropsim.scene.files import Setup
+from dropsim.scene.files import FILES, SOMERSAULT, Setup, parse_tables, scene_text, setup_of
 from dropsim.scene.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
+    import viser
+
     from dropsim.apps.viewer.app import Browser
 
 PLOT_SECONDS, PLOT_POINTS = 10.0, 150
@@ -38,10 +41,15 @@ STARTS = ("stand", "walk", "run", "jump", "turn", "crouch", "get up", "dance", "
 """Motions that some prior can start in."""
 FREE = "somebody alone"
 """Name of the scene in which nothing happens by itself."""
+MAX_LENGTH = 20_000
+"""Characters of a scene that is typed."""
 FOLLOW_AFTER = 1.0
 """Time after somebody used a control until the controls show the session's values again [s]."""
 ABLATIONS = dict(zip(PARTS, ("Contact", "Range of motion", "Motion prior", "Correction"), strict=True))
 """Labels of the parts of the simulator that can be switched off."""
+
+Shows = Callable[[Session], object]
+"""Value of the session that a control shows."""
 
 
 class Panel:
@@ -53,7 +61,7 @@ class Panel:
         self._gui, self._browser, self._session, self._icon = browser.server.gui, browser, session, Icon
         self._used = 0.0
         """When somebody used a control last [s]."""
-        self._mirrors: list[tuple[Any, Callable[[Session], object]]] = []
+        self._mirrors: list[tuple[Any, Shows]] = []
         """Controls, and the value that each shows of the session."""
         self.look = Look()
         self._plotted: list[tuple[float, dict[str, float]]] = []
@@ -65,7 +73,7 @@ class Panel:
         self._status = gui.add_markdown("Starting.")
         # The page reads it, for its title and address, and to show that it is paused.
         state = gui.add_text("dropsim scene", "", visible=False)
-        self._mirror(state, lambda s: f"{_scenario(s) or ''}{' paused' if s.paused else ''}")
+        self._mirrors.append((state, lambda s: f"{_scenario(s) or ''}{' paused' if s.paused else ''}"))
         with gui.add_folder("Time"):
             self._add_time(session.seconds)
         tabs = gui.add_tab_group()
@@ -93,22 +101,19 @@ class Panel:
 
         (handle.on_click if hasattr(handle, "on_click") else handle.on_update)(used)
 
-    def _do(self, handle: Any, name: str, **options: Any) -> Any:  # noqa: ANN401
-        """Send a command whenever a client uses a control.
+    def _do(self, handle: Any, name: str, shows: Shows | None = None, **options: Any) -> Any:  # noqa: ANN401
+        """Send a command whenever a client uses a control, which may show a value of the session.
 
         Options that are controls stand for their values, and functions for what they return for the client.
         """
 
         def send(client: Any) -> None:  # noqa: ANN401
-            values = {key: o.value if hasattr(o, "value") else o(client) for key, o in options.items()}
+            values = {key: o(client) if callable(o) else getattr(o, "value", o) for key, o in options.items()}
             self._browser.commands.do(name, **values)
 
         self._listen(handle, send)
-        return handle
-
-    def _mirror(self, handle: Any, shows: Callable[[Session], object]) -> Any:  # noqa: ANN401
-        """Let a control show a value of the session, which may change by itself."""
-        self._mirrors.append((handle, shows))
+        if shows is not None:
+            self._mirrors.append((handle, shows))
         return handle
 
     def _add_time(self, seconds: float) -> None:
@@ -121,39 +126,37 @@ class Panel:
         pace = gui.add_dropdown("Speed", tuple(PACES), initial_value="1", hint="Slow motion.")
         self._do(pace, "slow", pace=lambda _: PACES.get(pace.value, 1.0))
         back = gui.add_slider("Look back [s]", -seconds, 0.0, 0.1, 0.0, hint="Stops, and shows what was.")
-        self._do(self._mirror(back, lambda s: back.value if s.paused else 0.0), "look_back", seconds_ago=back)
+        self._do(back, "look_back", lambda s: back.value if s.paused else 0.0, seconds_ago=back)
         ends = gui.add_multi_slider(
             "Cut [s]", -seconds, 0.0, 0.1, whole, min_range=0.1, hint="Stops. Save writes what is between."
         )
-        self._mirror(ends, lambda s: ends.value if s.paused else whole)
-        self._do(ends, "cut", first_ago=lambda _: float(ends.value[0]), last_ago=lambda _: float(ends.value[1]))
+        first, last = (lambda _, i=i: float(ends.value[i]) for i in range(2))
+        self._do(ends, "cut", lambda s: ends.value if s.paused else whole, first_ago=first, last_ago=last)
 
     def _add_scene(self, session: Session) -> None:
         gui, icon = self._gui, self._icon
         with gui.add_folder("Scenario"):
             hint = "Loads it and starts it. G shows pictures."
             shown = gui.add_dropdown("Show", (FREE, *SCENARIOS), initial_value=FREE, hint=hint)
-            self._do(shown, "load", setup=lambda _: SCENARIOS.get(str(shown.value), Setup()))
-            self._mirror(shown, lambda s: _scenario(s) or FREE)
+            self._do(shown, "load", lambda s: _scenario(s) or FREE, setup=lambda _: SCENARIOS.get(shown.value, Setup()))
             self.about = gui.add_markdown("")
             self._do(gui.add_button("Replay", icon=icon.RELOAD, hint="Again from the start."), "restart")
             edit = gui.add_button("Edit", icon=icon.PENCIL, hint="The scene as text: change it and start it.")
             self._listen(edit, lambda client: edit_scene(client, self._browser.commands))
         with gui.add_folder("Start"):
             self._start = start = gui.add_dropdown("Motion", starts_of(session.simulator.prior))
-            self._mirror(self._do(start, "begin", start=start), lambda s: s.scene.people[0].start)
+            self._do(start, "begin", lambda s: s.scene.people[0].start, start=start)
             # The first is the current one.
             names = tuple(session.priors) or (session.simulator.prior.name,)
             hint = "The bank or model that people move by. Changing it restarts."
             prior = self._prior = gui.add_dropdown("Prior", names, disabled=len(names) < 2, hint=hint)
-            self._mirror(self._do(prior, "use", prior=prior), lambda s: s.prior_name or prior.value)
+            self._do(prior, "use", lambda s: s.prior_name or prior.value, prior=prior)
             people = gui.add_slider("People", 1, max(MAX_PEOPLE, len(session.scene.people)), 1, 1)
-            self._do(people, "begin", people=people)
-            self._mirror(people, lambda s: min(len(s.scene.people), int(people.max)))
+            self._do(people, "begin", lambda s: min(len(s.scene.people), int(people.max)), people=people)
             seed = gui.add_number("Seed", 0, min=0, max=2**31, step=1, hint="Other random numbers.")
-            self._mirror(self._do(seed, "begin", seed=seed), lambda s: s.setup.seed)
+            self._do(seed, "begin", lambda s: s.setup.seed, seed=seed)
             ghost = gui.add_checkbox("Ghost", initial_value=False, hint="The same person, undisturbed.")
-            self._mirror(self._do(ghost, "begin", ghost=ghost), lambda s: s.ghost)
+            self._do(ghost, "begin", lambda s: s.ghost, ghost=ghost)
         with gui.add_folder("Walk"):
             led = gui.add_checkbox("Lead them", initial_value=False, hint="People plan ahead to move at this velocity.")
             speed = gui.add_slider("Speed [m/s]", 0.0, MAX_SPEED, 0.1, 1.2)
@@ -171,20 +174,20 @@ class Panel:
             self._do(ways, "push", direction=ways, newtons=force)
         with gui.add_folder("Ball"):
             speed, mass = gui.add_slider("Speed [m/s]", 3, 15, 0.5, 8), gui.add_slider("Mass [kg]", 0.5, 15, 0.5, 3)
-            self.ball = {"ball_speed": speed, "ball_mass": mass}
+            self.ball: dict[str, Any] = {"ball_speed": speed, "ball_mass": mass}
             hint = "From where you look, at the chest. Or click on the body to aim."
             throw = gui.add_button("Throw", icon=self._icon.BALL_VOLLEYBALL, hint=hint)
             self._do(throw, "throw", origin=self._browser.eye, **self.ball)
         with gui.add_folder("Ground"):
             roll = gui.add_slider("Roll [deg]", -MAX_TILT, MAX_TILT, 1, 0, hint="Positive: down to +x.")
             pitch = gui.add_slider("Pitch [deg]", -MAX_TILT, MAX_TILT, 1, 0, hint="Positive: up along +y.")
-            self._mirror(self._do(roll, "tilt", roll=roll, pitch=pitch), lambda s: s.tilt[0])
-            self._mirror(self._do(pitch, "tilt", roll=roll, pitch=pitch), lambda s: s.tilt[1])
+            for i, handle in enumerate((roll, pitch)):
+                self._do(handle, "tilt", lambda s, i=i: s.tilt[i], roll=roll, pitch=pitch)
         with gui.add_folder("Stumble"):
             foot = gui.add_button_group("Trip the foot", ("Left", "Right"))
             self._do(foot, "trip", foot=foot)
             stiff = gui.add_checkbox("Stiff right knee", initial_value=False)
-            self._mirror(self._do(stiff, "stiffen", stiff=stiff), lambda s: s.stiff)
+            self._do(stiff, "stiffen", lambda s: s.stiff, stiff=stiff)
 
     def _add_world(self) -> None:
         gui = self._gui
@@ -201,8 +204,7 @@ class Panel:
         with gui.add_folder("Energies"):
             for part, label in ABLATIONS.items():
                 box = gui.add_checkbox(label, initial_value=True)
-                self._mirror(box, lambda s, part=part: part not in s.off)
-                self._do(box, "switch", energy=lambda _, part=part: part, on=box)
+                self._do(box, "switch", lambda s, part=part: part not in s.off, energy=part, on=box)
         with gui.add_folder("Look", expand_by_default=False):
             names = {name: name.replace("_", " ").capitalize() for name in vars(self.look)}
             self._look = {name: gui.add_checkbox(label, getattr(self.look, name)) for name, label in names.items()}
@@ -293,3 +295,51 @@ def starts_of(prior: Prior) -> tuple[str, ...]:
 
 def _scenario(session: Session) -> str | None:
     return session.setup.name if session.setup.name in SCENARIOS else None
+
+
+def typed_scene(text: str) -> Setup:
+    """Read a scene that somebody typed in a browser. It names no files: they would be the server's."""
+    remedy = "start `dropsim view` with a scene file instead"
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"a scene that is typed has at most {MAX_LENGTH} characters: {remedy}")
+    tables = parse_tables(text, "the scene")
+    for table in tables:
+        for key in ("file", *FILES) if isinstance(table.values, Mapping) else ():
+            if key in table.values and table.values[key] not in (SOMERSAULT, *SHIPPED):
+                raise ValueError(f"{table.where(key)}{key} names a file, which a browser may not: {remedy}")
+    setup = setup_of(tables, Path(), "edited")
+    counts = {
+        "people": (len(setup.scene.people), 9),
+        "elements and steps of stairs": (sum(getattr(e, "num_steps", 1) for e in setup.scene.elements), 60),
+        "iterations": (setup.simulator.num_iterations, 20),
+        "samples": (setup.simulator.num_samples or 1, 256),
+    }
+    for name, (count, most) in counts.items():
+        if count > most:
+            raise ValueError(f"a scene that is typed has at most {most} {name}, not {count}: {remedy}")
+    return setup
+
+
+def edit_scene(client: "viser.ClientHandle", commands: Commands) -> None:
+    """Show a client the scene, with what was done to it, as text to change."""
+
+    def show(session: Session) -> None:
+        with client.gui.add_modal("The scene, as a file has it") as modal:
+            text = client.gui.add_text("TOML", scene_text(session.played_setup(), Path()), multiline=True)
+            start, leave = client.gui.add_button("Start it"), client.gui.add_button("Leave it")
+
+        def load(session: Session) -> None:
+            """Start it, and close the text only then: whoever mistyped goes on with it."""
+            do(session, "load", typed_scene(str(text.value)))
+            modal.close()
+
+        async def started(_: object) -> None:
+            commands.put(load)
+
+        async def left(_: object) -> None:
+            modal.close()
+
+        start.on_click(started)
+        leave.on_click(left)
+
+    commands.put(show)

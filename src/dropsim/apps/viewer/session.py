@@ -24,6 +24,7 @@ from dropsim.scene import Box, Element, Follow, Ground, Rollout, Scene, SceneCon
 from dropsim.scene.element import height_of, interpolated
 from dropsim.scene.files import Setup
 from dropsim.scene.loose import is_loose
+from dropsim.scene.rollout import over_time
 
 JUMPED = 1.08
 """Height of the pelvis in the air, relative to standing."""
@@ -251,7 +252,8 @@ class Session:
         ghosts = [shot.ghosts for shot in shots if shot.ghosts is not None]
         ghost = _person(stack_frames(self.simulator, ghosts, ()), 0) if ghosts else None
         ground = Plane.stacked([shot.ground for shot in shots])
-        return Recording(tuple(motions), _over_time(shots), ground, ghost=ghost, setup=self.played_setup())
+        objects = over_time([shot.objects for shot in shots])
+        return Recording(tuple(motions), objects, ground, ghost=ghost, setup=self.played_setup())
 
     def played_setup(self) -> Setup:
         """Return the scene with what was done since the start and how long ago that is, to be written to a file."""
@@ -266,10 +268,10 @@ class Session:
         """Remember the velocities that people are told to go at, and those at which they are let go."""
         x, v, last = self.now.people.x[:, 0, :2], self.now.people.v[:, 0, :2], {way[0]: way for way in self.ways}
         for i in sorted({*self.goals, *(person for person, way in last.items() if way[-1])}):
-            told = i in self.goals
-            velocity = self.goals[i].velocity(x[i]) if told else v[i]
-            if i not in last or last[i][-1] != told or np.abs(velocity - last[i][2:4]).max() > CHANGED:
-                self.ways = (*self.ways[1 - MOST_EVENTS :], (i, self.time, *velocity.round(2).tolist(), told))
+            sent = i in self.goals
+            velocity = self.goals[i].velocity(x[i]) if sent else v[i]
+            if i not in last or last[i][-1] != sent or np.abs(velocity - last[i][2:4]).max() > CHANGED:
+                self.ways = (*self.ways[1 - MOST_EVENTS :], (i, self.time, *velocity.round(2).tolist(), sent))
 
     def _rows(self, person: int) -> tuple[tuple[float, float, float], ...]:
         """Return times and velocities of somebody who was steered; before that they went as they did."""
@@ -364,17 +366,6 @@ class Session:
                 if solid.there:
                     shown[MAX_PARTS * item.key + k] = solid
         return shown
-
-
-def _over_time(shots: Sequence[Shot]) -> tuple[Solid, ...]:
-    """Return every object on its path."""
-    objects = []
-    for key, solid in {key: solid for shot in shots for key, solid in shot.objects.items()}.items():
-        gone = replace(solid, centre=np.full(3, np.nan))
-        track = [shot.objects.get(key, gone) for shot in shots]
-        centre, rotation = (np.stack([getattr(one, name) for one in track]) for name in ("centre", "rotation"))
-        objects.append(replace(solid, centre=centre, rotation=rotation))
-    return tuple(objects)
 
 
 def _person(everybody: Motion, person: int) -> Motion:

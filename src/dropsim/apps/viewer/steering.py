@@ -1,4 +1,4 @@
-"""Steering by people at a screen: hands on limbs and boxes, goals, thrown balls, and rays of the mouse."""
+"""Steering by people at a screen: hands on limbs and boxes, goals, and rays of the mouse."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,6 @@ from dropsim.priors.intent import Intent
 from dropsim.priors.prior import Prior, State
 from dropsim.scene import Solid
 from dropsim.scene.loose import BodyState
-from dropsim.scene.perturbations import ahead_of
 
 Point = tuple[float, float, float]
 """World [m]."""
@@ -133,31 +132,6 @@ def steering_inputs(goals: Mapping[int, Goal], heights: Mapping[int, float], peo
         return StepInputs(intent=intent)
     pull = CentreOfMassVelocity(np.nan_to_num(velocity), weight=COM_WEIGHT)
     return StepInputs(intent=intent, energies=(MaskedEnergy(pull, led),))
-
-
-def aimed(
-    people: State, person: int, joint: int, origin: Sequence[float] | None, speed: float, reach: Float[np.ndarray, "22"]
-) -> tuple[Float[np.ndarray, "3"], Float[np.ndarray, "3"]]:
-    """Return a ball's place and velocity with which it hits a joint of somebody who keeps their velocity.
-
-    It comes from the origin, by default from the front. `reach` is the ball's radius plus those of the joints. It
-    starts on the line to the origin, but clear of people and above the floor.
-    """
-    aim, pace = people.x[person, joint], people.v[person, 0] * [1.0, 1.0, 0.0]
-    front = np.array([*(4.0 * ahead_of(people.q[person])), 0.3])
-    way = front if origin is None else np.asarray(origin, dtype=float) - aim
-    far = float(np.linalg.norm(way))
-    way = way / far if far > 1e-6 else np.array([0.0, 1.0, 0.0])
-    for more in range(20):
-        place = aim + (min(max(far, 1.5), 6.0) + 0.5 * more) * way
-        # Balls only know the level floor: one from below it starts on it.
-        place[2] = max(place[2], float(reach.min()))
-        if (np.linalg.norm(people.x - place, axis=-1) - reach).min() > 0.05:
-            break
-    else:
-        raise ValueError("there is no free place to throw a ball from: look from elsewhere")
-    last = float(np.linalg.norm(place - aim)) / speed
-    return place, (aim + last * pace - place) / last + np.array([0.0, 0.0, 0.5 * GRAVITY * last])
 
 
 def first_hit(

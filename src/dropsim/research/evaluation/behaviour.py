@@ -2,89 +2,58 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dropsim.research.evaluation.harness import Arrays, Body, Chunk, Watch, num_diverged, run_chunks
-from dropsim.research.evaluation.report import Report, Statistic, report_statistics, resampled
+from dropsim.research.evaluation.harness import Arrays, Body, Chunk, num_diverged
+from dropsim.research.evaluation.report import Protocol, Statistic, resampled
 from dropsim.research.evaluation.response import ResponseProtocol, response_statistics
-from dropsim.research.evaluation.steering import (
-    FALLS,
-    SteeringProtocol,
-    measure_bank,
-    steering_statistics,
-)
+from dropsim.research.evaluation.steering import FALLS, SteeringProtocol, steering_statistics
 
-IMPULSES = (0.15, 0.7, 1.3, 2.0)
-"""Pushes of standing people [N s/kg]."""
-PUSHED_SECONDS = 6.8
-"""Time from a push that is simulated [s]: 6 s to stop in, and half a second more in which people have to stay."""
-PARTS = ("push", "walk-perturb", "getup", "trips", "balls", "recorded")
-"""Parts of the response protocol."""
+PUSHES = {"starts": ("stand",), "impulses": (0.15, 0.7, 1.3, 2.0), "seconds": 6.8}
+"""Standing people who are pushed [N s/kg], and the time that is simulated [s]: 6 s to stop in, and half a second more
+in which people have to stay."""
 
 
 @dataclass(frozen=True)
-class BehaviourProtocol:
+class BehaviourProtocol(Protocol):
     """Numbers of people: those of the steering and of the response protocol."""
 
+    name: ClassVar = "behaviour"
+    title: ClassVar = "How people move"
     steering: SteeringProtocol
     response: ResponseProtocol
 
     @classmethod
-    def sized(cls, people: int = 64, seed: int = 0) -> "BehaviourProtocol":
-        """Return the protocol with this number of people in each cell of the pushes, and others in proportion."""
-        few = {"people": people, "others": 4 * people, "trips": people, "balls": max(1, people // 4)}
-        return cls._of({"people": 3 * people, "seeds": people}, few, seed)
+    def of(cls, *, quick: bool = False, people: int | None = None, **given: Any) -> "BehaviourProtocol":  # noqa: ANN401
+        """Return the protocol with people in each cell of the pushes and others in proportion; 64, or few if quick."""
+        n = people or 64
+        steering: dict[str, Any] = {"people": 3 * n, "seeds": n}
+        response: dict[str, Any] = {**PUSHES, "people": n, "others": 4 * n, "trips": n, "balls": max(1, n // 4)}
+        if quick and people is None:  # about two minutes of CPU time
+            steering = {"people": 96, "seconds": 24.0, "seeds": 64}
+            response = {**PUSHES, "people": 21, "others": 128, "trips": 64, "balls": 8}
+        steered = SteeringProtocol(**steering, scenarios=tuple(FALLS), **given)
+        return cls(steered, ResponseProtocol(**response, **given))
 
-    @classmethod
-    def quick(cls, seed: int = 0) -> "BehaviourProtocol":
-        """Return a small version within about two minutes of CPU time."""
-        steering = {"people": 96, "seconds": 24.0, "seeds": 64}
-        return cls._of(steering, {"people": 21, "others": 128, "trips": 64, "balls": 8}, seed)
-
-    @classmethod
-    def _of(cls, steering: Mapping[str, Any], response: Mapping[str, Any], seed: int) -> "BehaviourProtocol":
-        pushes = {"starts": ("stand",), "impulses": IMPULSES, "seconds": PUSHED_SECONDS, "parts": PARTS, "seed": seed}
-        steered = SteeringProtocol(**steering, scenarios=tuple(FALLS), seed=seed)
-        return cls(steered, ResponseProtocol(**pushes, **response))
+    @property
+    def caption(self) -> str:
+        people = f"{self.steering.people} people for {self.steering.seconds:g} s at each speed"
+        return f"{people}, {self.response.people} in each cell of the pushes"
 
     def chunks(self, body: Body) -> list[Chunk]:
         """Return all work, the longest first."""
-        return [*self.steering.chunks(body), *self.response.chunks(body), Chunk("bank", measure_bank, body, ())]
+        return [*self.steering.chunks(body), *self.response.chunks(body)]
 
-
-@dataclass(frozen=True)
-class Behaviour:
-    """The statistics of a run."""
-
-    protocol: BehaviourProtocol
-    statistics: tuple[Statistic, ...]
-
-    def report(self) -> Report:
-        """Lay the statistics out."""
-        steering, pushes = self.protocol.steering, self.protocol.response.people
-        people = f"{steering.people} people for {steering.seconds:g} s at each speed"
-        caption = f"{people}, {pushes} in each cell of the pushes"
-        return report_statistics("behaviour", "How people move", self.statistics, self.protocol, caption, {})
-
-
-def evaluate_behaviour(
-    body: Body, protocol: BehaviourProtocol, folder: Path, *, workers: int = 1, watch: Watch = None
-) -> Behaviour:
-    """Run the protocol in chunks that are saved in a folder, and sum them up."""
-    tables = run_chunks(protocol.chunks(body), folder, workers=workers, watch=watch)
-    people = sum(len(table["finished"]) for table in tables.values() if "finished" in table)
-    law = "a simulation that cannot go on is a defect"
-    diverged = float(num_diverged(tables.values()))
-    statistics = (
-        *steering_statistics(tables, protocol.steering.seconds, tables["bank"]["paces"]),
-        *response_statistics(tables),
-        *_postures(tables),
-        Statistic("diverged people", diverged, "people", people, 0.0, "0", law),
-    )
-    return Behaviour(protocol, statistics)
+    def statistics(self, tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
+        """Yield the statistics that both protocols share, postures, and the number of people who diverged."""
+        yield from steering_statistics(tables, self.steering.seconds)
+        yield from response_statistics(tables)
+        yield from _postures(tables)
+        people = sum(len(table["finished"]) for table in tables.values() if "finished" in table)
+        diverged, law = float(num_diverged(tables.values())), "a simulation that cannot go on is a defect"
+        yield Statistic("diverged people", diverged, "people", people, 0.0, "0", law)
 
 
 def _postures(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:

@@ -1,11 +1,9 @@
 """Speed of the simulator: the bare step and its parts, a world around it, and a first run."""
 
 import importlib.resources
-import importlib.util
 import itertools
 import os
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,13 +16,13 @@ import numpy as np
 
 from dropsim.compute.jit import VARIABLE as CACHE_VARIABLE
 from dropsim.compute.threads import single_threaded
+from dropsim.physics import wrench
 from dropsim.physics.contact import Plane
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.solver import system_of
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.named import open_prior
 from dropsim.research.evaluation.harness import Watch
-from dropsim.research.evaluation.report import column_rows
 from dropsim.scene import Person, Scene, World
 
 PEOPLE = (1, 16, 64, 256, 1024)
@@ -44,17 +42,7 @@ loaded, processor = time.perf_counter(), time.process_time()
 run(world, 2, 0)
 print(imported - began, time.perf_counter() - loaded, time.process_time() - processor)
 """
-COLUMNS = {
-    "people": "people|g",
-    "samples": "K|g",
-    "step": "step|.2f",
-    "spread": "spread|.2f",
-    "processor": "processor|.2f",
-    "fps": "frames/s|.0f",
-    "world_fps": "World frames/s|.0f",
-    **{stage: f"{stage}|.2f" for stage in STAGES},
-}
-"""Columns of the table; times are in milliseconds, those of the stages are the processor's."""
+COLUMNS = ("people", "K", "step", "spread", "processor", "frames/s", "World frames/s", *STAGES)
 Times = list[tuple[float, float]]
 """Durations of runs by the clock and by the processor [s]."""
 
@@ -71,10 +59,10 @@ class Timing:
     """Median of the processor's time [s]; it leaves out the time in which other processes have the core."""
 
     @classmethod
-    def of(cls, times: Sequence[tuple[float, float]]) -> "Timing":
-        """Sum up runs, each timed by the clock and by the processor."""
-        low, middle, high = statistics.quantiles((clock for clock, _ in times), n=4)
-        return cls(middle, high - low, statistics.median(processor for _, processor in times))
+    def of(cls, times: Times) -> "Timing":
+        """Sum up runs."""
+        (low, _), (clock, processor), (high, _) = np.quantile(times, (0.25, 0.5, 0.75), axis=0).tolist()
+        return cls(clock, high - low, processor)
 
 
 @dataclass(frozen=True)
@@ -100,13 +88,12 @@ class Row:
         """Frames a second of all people together, in a world."""
         return self.people / self.world.median
 
-    def cells(self) -> dict[str, Any]:
-        """Return the values of the table's columns."""
-        times = {"step": self.step.median, "spread": self.step.spread, "processor": self.step.processor}
-        times |= {name: timing.processor for name, timing in self.stages.items()}
-        rates = {"fps": self.fps, "world_fps": self.world_fps}
-        sizes = {"people": self.people, "samples": self.samples}
-        return {**sizes, **rates, **{name: 1000 * seconds for name, seconds in times.items()}}
+    def cells(self) -> list[str]:
+        """Return the cells of the table's columns; times are in milliseconds, those of the stages the processor's."""
+        times = (self.step.median, self.step.spread, self.step.processor)
+        stages = (self.stages[name].processor for name in STAGES)
+        step, parts = ([f"{1000 * seconds:.2f}" for seconds in some] for some in (times, stages))
+        return [str(self.people), str(self.samples), *step, f"{self.fps:.0f}", f"{self.world_fps:.0f}", *parts]
 
 
 @dataclass(frozen=True)
@@ -116,7 +103,7 @@ class Bench:
     prior: str
     rows: Sequence[Row]
     numbers: Mapping[str, Any]
-    """Numbers of the machine and of a first run by name, as docs/performance.md lists them; None if not measured."""
+    """Numbers of the machine and of a first run by name, as docs/reproducing.md lists them; None if not measured."""
 
     def row(self, people: int, samples: int) -> Row | None:
         """Return the row of one size, if it was measured."""
@@ -136,8 +123,8 @@ class Bench:
         return {**main, **self.numbers, "rows": rows}
 
     def table(self) -> list[list[str]]:
-        """Lay the rows out under a header; times are in milliseconds."""
-        return column_rows(COLUMNS, [row.cells() for row in self.rows])
+        """Lay the rows out under a header."""
+        return [list(COLUMNS), *(row.cells() for row in self.rows)]
 
 
 @single_threaded
@@ -184,16 +171,15 @@ def mujoco_rates(seconds: float) -> dict[str, float] | None:
     Each is measured at the time step and with the integrator of its own file, and it is physics alone. None without
     MuJoCo or Gymnasium, which has the models.
     """
-    if importlib.util.find_spec("mujoco") is None or importlib.util.find_spec("gymnasium") is None:
-        return None
-    import mujoco  # pyright: ignore[reportMissingImports]
+    try:
+        import mujoco  # pyright: ignore[reportMissingImports]
 
-    folder, rates, rng = importlib.resources.files("gymnasium"), dict[str, float](), np.random.default_rng(0)
-    for name in ("humanoid", "humanoidstandup"):
-        file = folder / "envs" / "mujoco" / "assets" / f"{name}.xml"
-        if not file.is_file():
-            continue
-        model = mujoco.MjModel.from_xml_string(file.read_text())
+        folder = importlib.resources.files("gymnasium") / "envs" / "mujoco" / "assets"
+    except ImportError:
+        return None
+    rates, rng = dict[str, float](), np.random.default_rng(0)
+    for name in ("humanoid.xml", "humanoidstandup.xml"):
+        model = mujoco.MjModel.from_xml_string((folder / name).read_text())
         data, integrator = mujoco.MjData(model), mujoco.mjtIntegrator(model.opt.integrator).name.removeprefix("mjINT_")
 
         def second(model: Any = model, data: Any = data) -> None:  # noqa: ANN401
@@ -202,7 +188,7 @@ def mujoco_rates(seconds: float) -> dict[str, float] | None:
                     data.ctrl[:] = rng.uniform(-0.4, 0.4, model.nu)
                 mujoco.mj_step(model, data)
 
-        label = f"{name}.xml, {integrator} at {1000 * model.opt.timestep:g} ms"
+        label = f"{name}, {integrator} at {1000 * model.opt.timestep:g} ms"
         rates[label] = 1.0 / Timing.of(_times([second], seconds)[0]).processor
     return rates
 
@@ -238,9 +224,8 @@ def measure_size(simulator: Simulator, people: int, seconds: float) -> Row:
     world = World(Scene((Person("walk"),)), simulator)
     seeds = 0 if people == 1 else list(range(people))
     now, rng, inputs = world.start(seeds), world.streams(seeds), StepInputs(colliders=(Plane.ground(),))
-    for _ in range(2):
+    for _ in range(3):
         now, _ = world.step(now, rng)
-    now, _ = world.step(now, rng)
     state = now.people
     step, whole = _times([lambda: simulator.step(state, inputs, rng), lambda: world.step(now, rng)], seconds)
     stages = _stages(simulator, lambda: simulator.step(state, inputs, rng), seconds / 2)
@@ -250,15 +235,16 @@ def measure_size(simulator: Simulator, people: int, seconds: float) -> Row:
 def _stages(simulator: Simulator, step: Callable[[], object], seconds: float) -> dict[str, Timing]:
     """Time the parts of a step while it runs."""
     parts: dict[str, tuple[object, str]] = {name: (simulator, f"_{name}") for name in STAGES}
-    parts["prior"] = (simulator, "_propose")
+    parts |= {"prior": (simulator, "_propose"), "aim": (wrench, "aim"), "balance": (wrench, "balance")}
     parts["iterate"] = (system_of(simulator._energies, simulator.skeleton), "iterate")
-    times = {name: Times() for name in STAGES}
+    times, hidden = {name: Times() for name in STAGES}, [dict(vars(owner)) for owner, _ in parts.values()]
     for name, (owner, method) in parts.items():
         # A method of the instance hides that of its class.
         vars(owner)[method] = _clocked(getattr(owner, method), times[name])
     try:
         _times([step], seconds)
     finally:
-        for owner, method in parts.values():
+        for (owner, method), before in zip(parts.values(), hidden, strict=True):
             del vars(owner)[method]
+            vars(owner).update({method: before[method]} if method in before else {})
     return {name: Timing.of(durations[2:]) for name, durations in times.items()}

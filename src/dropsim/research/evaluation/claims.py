@@ -4,76 +4,39 @@ Criteria are chosen so that a prior with random weights fails them; the reason i
 reproduced by people who do not stay on their feet until they are pushed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
-from dropsim.motion.clips import category_of_name, index_of, read_clip, read_on_floor
-from dropsim.motion.motion import Motion
-from dropsim.motion.reading import ENDINGS
+from dropsim.motion.clips import index_of, read_clip
 from dropsim.physics import metrics
-from dropsim.research.evaluation.bench import Row
 from dropsim.research.evaluation.harness import Arrays
 
 KINDS = ("run", "jump")
 CLIPS, FRAMES = 12, 300
 """Number of recordings of each kind, spread over all that there are, and their length at most [frames]."""
-Item = TypeVar("Item")
+Recorded = Mapping[str, Sequence[np.ndarray]]
+"""Root wrenches of recordings by kind, with masses at the joints and with solid bones (2 x frames), force and moment as
+one [body weights]; without the first frame and the last."""
 
 
-@dataclass(frozen=True, eq=False)
-class Recorded:
-    """Root wrench of a recording in every frame but the first and the last, force and moment as one [body weights]."""
-
-    name: str
-    kind: str
-    points: np.ndarray
-    """Wrench with masses at the joints."""
-    cylinders: np.ndarray
-    """Wrench with solid bones."""
-
-    @property
-    def likeness(self) -> float:
-        """Correlation of the two curves; NaN if one does not change."""
-        changes = min(self.points.std(), self.cylinders.std()) > 0
-        return float(np.corrcoef(self.points, self.cylinders)[0, 1]) if changes else float("nan")
-
-
-def measure_recordings(folder: Path) -> list[Recorded]:
-    """Measure runs and jumps of a built data set, or of a folder of BVH or AMASS files named by what they show."""
-    recorded = list[Recorded]()
+def measure_recordings(folder: Path) -> Recorded:
+    """Measure runs and jumps of a built data set."""
+    recorded = dict[str, list[np.ndarray]]()
     for kind in KINDS:
-        for name, motion in recorded_motions(folder, kind):
+        clips = [clip for clip in index_of(folder) if clip.category == kind]
+        count = min(CLIPS, len(clips))
+        for clip in (clips[i * len(clips) // count] for i in range(count)):
+            motion = read_clip(folder, clip)
             start = max(0, (len(motion) - FRAMES) // 2)  # people may wait at the ends
             middle = motion.slice(start, start + FRAMES)
             wrenches = [metrics.root_wrench(middle, cylinders=solid)[1:-1] for solid in (False, True)]
-            recorded.append(Recorded(name, kind, *(np.linalg.norm(wrench, axis=-1) for wrench in wrenches)))
+            recorded.setdefault(kind, []).append(np.linalg.norm(wrenches, axis=-1))
     if not recorded:
-        where = "by the index of the data set or by the names of its files"
-        raise ValueError(f"{folder}: holds no running or jumping, {where}")
+        raise ValueError(f"{folder}: holds no running or jumping by the index of the data set")
     return recorded
-
-
-def recorded_motions(folder: Path, kind: str) -> Iterator[tuple[str, Motion]]:
-    """Yield a few recordings of a kind with their names."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: there is no such folder of recordings")
-    if (folder / "index.json").exists():
-        for clip in spread([clip for clip in index_of(folder) if clip.category == kind]):
-            yield clip.name, read_clip(folder, clip)
-        return
-    files = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in ENDINGS]
-    for path in spread([path for path in files if category_of_name(path.stem) == kind]):
-        yield path.stem, read_on_floor(path)
-
-
-def spread(items: Sequence[Item]) -> list[Item]:
-    """Take a few evenly out of many."""
-    count = min(CLIPS, len(items))
-    return [items[i * len(items) // count] for i in range(count)]
 
 
 PUSHED = (63, 78)
@@ -140,11 +103,6 @@ class Claim:
 def median(people: Arrays, name: str, frames: slice) -> float:
     """Return the median over people of an energy in each frame, and of that the mean over some frames [m^2]."""
     return float(np.median(people[f"energy_{name}"], axis=0)[frames].mean())
-
-
-def peak(people: Arrays, name: str) -> float:
-    """Return the largest median of an energy [m^2]."""
-    return float(np.median(people[f"energy_{name}"], axis=0).max())
 
 
 def ratio(value: float, to: float) -> float:
@@ -227,24 +185,26 @@ def ablation(full: Arrays, ablated: Arrays) -> Claim:
     )
 
 
-def recorded_wrench(recorded: Sequence[Recorded]) -> Claim:
+def recorded_wrench(recorded: Recorded) -> Claim:
     """Judge the root wrench of recordings, and points against cylinders."""
     bound = f"95th percentile at least {NOTICEABLE:g} body weights; points and cylinders correlate by {ALIKE:g}"
     if not recorded:
         return Claim("recorded-wrench", None, bound, None, "give recordings with --recordings", pushed=False)
-    high = {kind: _high(recorded, kind) for kind in KINDS if any(one.kind == kind for one in recorded)}
-    alike, number = float(np.nanmedian([one.likeness for one in recorded])), min(high.values())
-    parts = ", ".join(f"{kind} {value:.2f}" for kind, value in high.items())
+    high = {kind: _high(recorded, kind) for kind in recorded}
+    # A curve that does not change correlates with nothing.
+    changing = [curves for some in recorded.values() for curves in some if curves.std(axis=1).min() > 0]
+    alike = float(np.median([np.corrcoef(curves)[0, 1] for curves in changing]))
+    number, parts = min(high.values()), ", ".join(f"{kind} {value:.2f}" for kind, value in high.items())
     finding = f"95th percentile [body weights] of {parts}; correlation {alike:.3f}"
     return Claim("recorded-wrench", number, bound, number >= NOTICEABLE and alike >= ALIKE, finding, pushed=False)
 
 
-def _high(recorded: Sequence[Recorded], kind: str) -> float:
+def _high(recorded: Recorded, kind: str) -> float:
     """Return the 95th percentile of the root wrench of a kind of recordings [body weights]."""
-    return float(np.quantile(np.concatenate([one.points for one in recorded if one.kind == kind]), 0.95))
+    return float(np.quantile(np.concatenate([points for points, _ in recorded[kind]]), 0.95))
 
 
-def corrected_wrench(runs: Arrays, uncorrected: Arrays, recorded: Sequence[Recorded]) -> Claim:
+def corrected_wrench(runs: Arrays, uncorrected: Arrays, recorded: Recorded) -> Claim:
     """Judge whether the soft correction brings the root wrench of pushed runs into the range of recorded ones.
 
     Both are measured by the same function, which lets joints within 5 cm of the ground bear forces.
@@ -253,7 +213,7 @@ def corrected_wrench(runs: Arrays, uncorrected: Arrays, recorded: Sequence[Recor
     frames = slice(DURING.start, STEPPING.stop)
     after, before = (float(np.quantile(people["wrench"][:, frames], 0.95)) for people in (runs, uncorrected))
     finding = f"{after:.2f} body weights, {before:.2f} without the correction, until 1 s after the push"
-    if not any(one.kind == "run" for one in recorded):
+    if "run" not in recorded:
         return Claim("corrected-wrench", None, bound, None, f"{finding}; give recordings with --recordings")
     high = _high(recorded, "run")
     return Claim("corrected-wrench", after / high, bound, after <= min(high, before), f"{finding}; {high:.2f} recorded")
@@ -290,16 +250,16 @@ def following(tables: Mapping[str, Arrays]) -> Claim:
     return Claim("following", min(shares), bound, min(shares) >= FOLLOWING, "; ".join(parts), pushed=False)
 
 
-def real_time(one: Row) -> Claim:
-    """Judge the speed of one person."""
-    fps, bound = one.world_fps, f"at least {PAPER_FPS:g} frames a second"
-    return Claim("speed", fps, bound, fps >= PAPER_FPS, f"{fps:.0f} frames a second on one thread", pushed=False)
+def real_time(fps: float) -> Claim:
+    """Judge the frame rate of one person in a world."""
+    bound, finding = f"at least {PAPER_FPS:g} frames a second", f"{fps:.0f} frames a second on one thread"
+    return Claim("speed", fps, bound, fps >= PAPER_FPS, finding, pushed=False)
 
 
 def agreement(full: Arrays, calm: Arrays) -> Claim:
     """Judge the paper's first hypothesis: in ordinary motion E_kin and the physics energies agree, and all are small."""
     usual = [median(calm, name, slice(BEFORE.start, None)) for name in ("kinematic", "physics")]
-    peaks = [peak(full, name) for name in ("kinematic", "physics")]
+    peaks = [float(np.median(full[f"energy_{name}"], axis=0).max()) for name in ("kinematic", "physics")]
     number = ratio(max(usual), min(usual))
     small = max(ratio(value, high) for value, high in zip(usual, peaks, strict=True))
     return Claim(
@@ -311,7 +271,7 @@ def agreement(full: Arrays, calm: Arrays) -> Claim:
     )
 
 
-def judge(tables: Mapping[str, Arrays], recorded: Sequence[Recorded], speed: Row) -> list[Claim]:
+def judge(tables: Mapping[str, Arrays], recorded: Recorded, fps: float) -> list[Claim]:
     """Return the verdicts on the eight results, and on the first hypothesis."""
     full = tables["full"]
     claims = [
@@ -322,15 +282,13 @@ def judge(tables: Mapping[str, Arrays], recorded: Sequence[Recorded], speed: Row
         recorded_wrench(recorded),
         corrected_wrench(tables["run"], tables["run-uncorrected"], recorded),
         following(tables),
-        real_time(speed),
+        real_time(fps),
         agreement(full, tables["calm"]),
     ]
-    steady = 1 - float(full["fallen"][:, : PUSHED[0]].any(axis=1).mean())
-    if steady >= STEADY:
-        return claims
-    note = f"{1 - steady:.0%} fall before they are pushed"
-    judged = list[Claim]()
-    for claim in claims:
-        fails = claim.pushed and claim.reproduced
-        judged.append(replace(claim, reproduced=False, finding=f"{note}; {claim.finding}") if fails else claim)
-    return judged
+    fallen = float(full["fallen"][:, : PUSHED[0]].any(axis=1).mean())
+    if 1 - fallen < STEADY:
+        for i, claim in enumerate(claims):
+            if claim.pushed and claim.reproduced:
+                finding = f"{fallen:.0%} fall before they are pushed; {claim.finding}"
+                claims[i] = replace(claim, reproduced=False, finding=finding)
+    return claims

@@ -10,17 +10,14 @@ from jaxtyping import Bool
 from dropsim.body.joints import JOINTS, NUM_JOINTS
 from dropsim.body.rotations import rotvec_to_rotmat
 from dropsim.motion import cmu
-from dropsim.motion.clips import reason_to_skip
-from dropsim.motion.contacts import CONTACT_GAP, FEET, sphere_heights
+from dropsim.motion.contacts import FEET
 from dropsim.motion.feet import stances
 from dropsim.motion.glitches import ROOT, Glitch
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import read_recording
-from dropsim.physics import metrics
-from dropsim.physics.wrench import root_wrench_of_motion
 from dropsim.research.evaluation.harness import Watch
 from dropsim.research.evaluation.report import Report, Table
-from dropsim.scene.cleaning import Cleaned, clean, own_floor
+from dropsim.scene.cleaning import Cleaned, clean, own_floor, quality_of
 
 SHORTEST, LONGEST = 2.0, 10.0
 """Shorter recordings are left out, mostly sprints, in which no foot stands; of longer ones the middle is taken [s]."""
@@ -34,6 +31,14 @@ GLITCH_TURN, GLITCH_SHIFT = (np.deg2rad(25.0), np.deg2rad(60.0)), (0.08, 0.2)
 """Turn of a joint that jumps [rad], and way of a pelvis that does [m]."""
 LEFT, OFF_FLOOR, APART = 0.25, 2.0, 3.0
 """The bars: share of the added foot skate, height and depth of standing feet [mm], mean distance of the joints [cm]."""
+SKATE, DISTANCE = "foot skate [m/s]", "distance from the recording, mean [cm]"
+ABOVE, INSIDE = "height of standing feet above the floor [mm]", "depth of standing feet in the floor [mm]"
+NOT_HIGHER = (
+    "root wrench, median [body weights]",
+    "root wrench, 95th percentile [body weights]",
+    "jerk [m/s^3]",
+)
+"""Measures of `dropsim clean` that have bars; those of the last should not be higher than unspoilt."""
 SPOILS = ("as recorded", "drifting", "wandering", "floating", "glitches")
 """Defects that are put in: none, a root that drifts at a constant velocity or at one that turns and swells every few
 seconds, a person who rises during the first half (a constant lift would be another floor), and joints that jump."""
@@ -77,36 +82,12 @@ def glitchy(motion: Motion, rng: np.random.Generator) -> tuple[Motion, list[Glit
     return Motion.from_rotations(motion.skeleton, motion.fps, root, q, name=motion.name), glitches
 
 
-MEASURES = (
-    "foot skate [m/s]",
-    "slide of standing feet [m/s]",
-    "standing feet above the floor [mm]",
-    "standing feet in the floor [mm]",
-    "distance of the joints [cm]",
-    "root wrench, median [body weights]",
-    "root wrench, 95th percentile [body weights]",
-    "jerk [m/s^3]",
-)
-
-
 def measures_of(motion: Motion, unspoilt: Motion, standing: Bool[np.ndarray, "t 2"]) -> dict[str, float]:
     """Measure a motion next to the unspoilt recording; `standing` says when that recording's feet stand."""
-    heights = 1000 * sphere_heights(motion)[:, FEET][standing]
     both = standing[1:] & standing[:-1]
     slides = np.linalg.norm(np.diff(motion.joints[:, FEET, :2], axis=0), axis=-1)[both] * motion.fps
-    wrench = np.linalg.norm(root_wrench_of_motion(motion, sphere_heights(motion) < CONTACT_GAP), axis=-1)
-    apart = 100 * np.linalg.norm(motion.joints - unspoilt.joints, axis=-1)
-    values = (
-        metrics.foot_skate(motion),
-        slides.mean() if len(slides) else 0.0,
-        np.maximum(heights, 0).mean() if len(heights) else 0.0,
-        np.maximum(-heights, 0).mean() if len(heights) else 0.0,
-        apart.mean(),
-        np.median(wrench),
-        np.quantile(wrench, 0.95),
-        metrics.jerk(motion),
-    )
-    return dict(zip(MEASURES, map(float, values), strict=True))
+    slide = {"slide of standing feet [m/s]": float(slides.mean())} if len(slides) else {}
+    return quality_of(replace(motion, skeleton=unspoilt.skeleton), unspoilt, standing=standing) | slide
 
 
 @dataclass(frozen=True)
@@ -127,11 +108,10 @@ class Row:
 
     def holds(self) -> dict[str, bool]:
         """Return which of the bars this recording is within."""
-        skate, _, above, inside, apart, *others = MEASURES
-        added = max(LEFT * (self.before[skate] - self.unspoilt[skate]), 0.0)
-        bars = {skate: self.unspoilt[skate] + added, above: OFF_FLOOR, inside: OFF_FLOOR, apart: APART}
-        bars |= {name: self.unspoilt[name] for name in others}
-        return {name: self.after[name] <= bar for name, bar in bars.items()}
+        added = max(LEFT * (self.before[SKATE] - self.unspoilt[SKATE]), 0.0)
+        bars = {SKATE: self.unspoilt[SKATE] + added, ABOVE: OFF_FLOOR, INSIDE: OFF_FLOOR, DISTANCE: APART}
+        bars |= {name: self.unspoilt[name] for name in NOT_HIGHER}
+        return {name: self.after[name] <= bar for name, bar in bars.items() if name in self.after}
 
 
 def recordings(folder: Path, people: str, many: int = MANY) -> list[Path]:
@@ -142,9 +122,9 @@ def recordings(folder: Path, people: str, many: int = MANY) -> list[Path]:
     by_person: dict[int, list[Path]] = {}
     for path in sorted(folder.rglob("*.bvh")):
         known = cmu.clip_table().get(path.stem)
-        if known is None or known.glitch or reason_to_skip(path.stem) or known.frames / known.fps < SHORTEST:
+        if known is None or known.glitch or known.left_out or known.frames / known.fps < SHORTEST:
             continue
-        if cmu.is_for_evaluation(path.stem) == (people == "unseen"):
+        if known.for_evaluation == (people == "unseen"):
             by_person.setdefault(cmu.subject(path.stem), []).append(path)
     if not by_person:
         raise ValueError(f"{folder}: holds no BVH files of CMU's {people} people, such as 02_01.bvh")
@@ -183,10 +163,7 @@ def evaluate_recording(path: Path, *, strength: str, spoils: Iterable[str], seed
         rng = np.random.default_rng([seed, *path.stem.encode(), *name.encode()])
         spoilt, glitches = spoil(name, unspoilt, rng)
         cleaned = clean(own_floor(spoilt), strength=strength)
-        before, after = (
-            measures_of(replace(motion, skeleton=unspoilt.skeleton), unspoilt, standing)
-            for motion in (spoilt, cleaned.motion)
-        )
+        before, after = (measures_of(motion, unspoilt, standing) for motion in (spoilt, cleaned.motion))
         rows.append(Row(path.stem, name, at_first, before, after, *_counted(glitches, cleaned)))
     return rows
 
@@ -201,20 +178,17 @@ def _counted(glitches: Sequence[Glitch], cleaned: Cleaned) -> tuple[int, int, in
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
     """Lay out means over the recordings, how many of these are within the bar, and the glitches."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row.spoil, []).append(row)
+    groups = {name: [row for row in rows if row.spoil == name] for name in dict.fromkeys(row.spoil for row in rows)}
     lines = [["measure", *groups]]
-    for measure in MEASURES:
+    for measure in dict.fromkeys(name for row in rows for name in row.unspoilt):
         cells = []
         for some in groups.values():
-            stages = [[getattr(row, at)[measure] for row in some] for at in ("unspoilt", "before", "after")]
+            measured = [row for row in some if measure in row.after]
+            stages = [[getattr(row, at)[measure] for row in measured] for at in ("unspoilt", "before", "after")]
             means = ", ".join(f"{np.mean(values):.3g}" for values in stages)
-            held = [row.holds()[measure] for row in some if measure in row.holds()]
+            held = [row.holds()[measure] for row in measured if measure in row.holds()]
             cells.append(f"{means} ({sum(held)} of {len(held)})" if held else means)
         lines.append([measure, *cells])
-    counts = [
-        [sum(getattr(row, n) for row in some) for n in ("put_in", "mended", "others")] for some in groups.values()
-    ]
+    counts = [np.sum([(row.put_in, row.mended, row.others) for row in some], 0) for some in groups.values()]
     cells = [", ".join(map(str, numbers)) for numbers in counts]
     return [*lines, ["glitches: put in, of them mended, others mended", *cells]]

@@ -5,18 +5,16 @@ A chunk is saved as it finishes, so that an interrupted run goes on where it sto
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from jaxtyping import Bool
 
 from dropsim.compute import jit
 from dropsim.compute.threads import single_threaded
 from dropsim.files.atomic import atomic_path, refuse_read_only
-from dropsim.motion.motion import Motion
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.step import DivergedError, Simulator
 from dropsim.priors.named import open_pose, open_prior
@@ -27,14 +25,11 @@ Arrays = dict[str, np.ndarray]
 Watch = Callable[[int, int], None] | None
 """Hears how many chunks are done, and how many there are to run."""
 Item = TypeVar("Item")
+Result = TypeVar("Result")
+SomeAmounts = TypeVar("SomeAmounts", bound="Amounts")
 PACKAGE = Path(__file__).parents[2]
-DECISIVE = (
-    "assets/**/*",
-    "research/evaluation/*.py",
-    "research/training/starts.py",
-    *(f"{folder}/**/*.py" for folder in ("body", "compute", "control", "motion", "physics", "priors", "scene")),
-)
-"""Files of the package on which the result of a chunk depends."""
+UNRELATED = ("apps", "export", "render")
+"""Folders of the package on which the result of a chunk does not depend."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,7 @@ class Body:
     def of(cls, num_samples: int | None, prior: str = "field", *, method: str = "default", pose: str = "") -> "Body":
         """Return a body with K samples, a prior, a method (as `SimulatorOptions.of_method` takes it) and poses."""
         options = SimulatorOptions.of_method(method, num_samples=num_samples)
-        return cls(options, prior, pose, (_digest(Path(prior)), _digest(Path(pose)) if pose else ""))
+        return cls(options, prior, pose, (digest_of(Path(prior)), digest_of(Path(pose)) if pose else ""))
 
     def changed(self, **options: bool | int | float) -> "Body":
         """Return the same with other options of the simulator."""
@@ -64,7 +59,7 @@ class Body:
         return Simulator(open_prior(self.prior), options=self.options, pose=open_pose(self.pose or None))
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
     """Return a digest of a file, or of the names, sizes and times of a folder's files; nothing for another name."""
     if path.is_file():
         return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -74,10 +69,24 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(repr(files).encode()).hexdigest()
 
 
-def check_seed(seed: int) -> None:
-    """Refuse a seed from which not all seeds of an evaluation can be counted up."""
-    if not 0 <= seed < 2**40:
-        raise ValueError(f"a seed is a whole number from 0 to 2^40, not {seed}")
+class Amounts:
+    """Base of the dataclasses that say how much is simulated or measured."""
+
+    few: ClassVar[Mapping[str, Any]] = {}
+    """Amounts of the quick version."""
+    may_be_0: ClassVar[tuple[str, ...]] = ("seed",)
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            least = 0 if name in self.may_be_0 else 1
+            if isinstance(value, int) and not least <= value < 2**40:
+                raise ValueError(f"{name} has to be a whole number from {least} to 2^40, not {value}")
+
+    @classmethod
+    def of(cls: type[SomeAmounts], *, quick: bool = False, **given: Any) -> SomeAmounts:  # noqa: ANN401
+        """Return the given amounts; those that are None are as usual, or as in the quick version."""
+        amounts = {name: value for name, value in given.items() if value is not None}
+        return cls(**{**(cls.few if quick else {}), **amounts})
 
 
 @dataclass(frozen=True)
@@ -93,10 +102,6 @@ class Chunk:
     """Seeds, or other descriptions of the people."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Other arguments of the function."""
-
-    def run(self) -> Arrays:
-        """Do the work."""
-        return self.measure(self.body, self.people, **self.options)
 
     def path(self, folder: Path) -> Path:
         """Return the file of the result; its name depends on the work, the code and the weights."""
@@ -117,8 +122,10 @@ def chunks_of(
 def fingerprint() -> str:
     """Return a digest of the code, the kernels (with the versions that compile them) and the weights that simulate."""
     digest = hashlib.sha256(jit.kernel_hash().encode())
-    for path in sorted({path for pattern in DECISIVE for path in PACKAGE.glob(pattern) if path.is_file()}):
-        digest.update(path.relative_to(PACKAGE).as_posix().encode() + path.read_bytes())
+    for path in sorted(PACKAGE.rglob("*")):
+        name = path.relative_to(PACKAGE)
+        if path.is_file() and name.parts[0] not in UNRELATED and path.suffix != ".pyc":
+            digest.update(name.as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
 
 
@@ -131,10 +138,8 @@ def run_chunks(chunks: Sequence[Chunk], folder: Path, *, workers: int = 1, watch
         raise ValueError(f"cannot work with {workers} workers: give at least 1")
     make_writable(folder)
     todo = [chunk for chunk in chunks if not chunk.path(folder).exists()]
-    alone = min(workers, len(todo)) < 2
-    work = functools.partial(_run, folder)
-    finished = map(work, todo) if alone else in_processes(min(workers, len(todo)), work, todo, lambda chunk: chunk.name)
-    for done, _ in enumerate(finished, start=1):
+    num, work = max(1, min(workers, len(todo))), functools.partial(_run, folder)
+    for done, _ in enumerate(in_processes(num, work, todo, lambda chunk: chunk.name), start=1):
         if watch:
             watch(done, len(todo))
     tables: dict[str, list[Arrays]] = {}
@@ -165,7 +170,7 @@ def make_writable(folder: Path) -> None:
 
 @single_threaded
 def _run(folder: Path, chunk: Chunk) -> None:
-    arrays = chunk.run()
+    arrays = chunk.measure(chunk.body, chunk.people, **chunk.options)
     with atomic_path(chunk.path(folder)) as temporary:
         np.savez_compressed(temporary, **arrays)  # pyright: ignore[reportArgumentType]
 
@@ -175,28 +180,24 @@ def _read(path: Path) -> Arrays:
         return {name: archive[name] for name in archive.files}
 
 
-def survivors(
-    items: Sequence[Item], simulate: Callable[[Sequence[Item]], Motion]
-) -> tuple[Motion | None, Bool[np.ndarray, "b"]]:
-    """Simulate a batch and return also who finished; if somebody diverges, halves are run again without that person."""
+def in_halves(
+    items: Sequence[Item], simulate: Callable[[Sequence[Item]], Result], failure: type[ValueError] = ValueError
+) -> Iterator[tuple[Sequence[Item], Result | ValueError]]:
+    """Simulate items together, or their halves if that fails, until one that fails is alone; yield results in order."""
     try:
-        return simulate(items), np.ones(len(items), dtype=bool)
-    except DivergedError:
-        if len(items) == 1:
-            return None, np.zeros(1, dtype=bool)
-    middle = len(items) // 2
-    parts = [survivors(half, simulate) for half in (items[:middle], items[middle:])]
-    motions = [motion for motion, _ in parts if motion is not None]
-    return (joined(motions) if motions else None), np.concatenate([finished for _, finished in parts])
+        result = simulate(items)
+    except failure as error:
+        result = error
+    if isinstance(result, ValueError) and len(items) > 1:
+        middle = len(items) // 2
+        for half in (items[:middle], items[middle:]):
+            yield from in_halves(half, simulate, failure)
+    else:
+        yield items, result
 
 
-def joined(motions: Sequence[Motion], axis: int = 0) -> Motion:
-    """Put batches of people of one length into one batch, along one of its dimensions."""
-
-    def join(name: str) -> np.ndarray | None:
-        parts = [getattr(motion, name) for motion in motions]
-        return None if parts[0] is None else np.concatenate(parts, axis)
-
-    names = [f.name for f in fields(Motion) if f.name not in ("skeleton", "fps", "energies", "events", "name")]
-    energies = {name: np.concatenate([m.energies[name] for m in motions], axis) for name in motions[0].energies}
-    return replace(motions[0], **{name: join(name) for name in names}, energies=energies)
+def survivors(items: Sequence[Item], measure: Callable[[Sequence[Item]], Arrays]) -> Arrays:
+    """Measure people who are simulated together, without those who diverge; `finished` has a row for everybody."""
+    parts = list(in_halves(items, measure, DivergedError))
+    finished = [not isinstance(part, ValueError) for some, part in parts for _ in some]
+    return merged([part for _, part in parts if not isinstance(part, ValueError)]) | {"finished": np.array(finished)}

@@ -4,10 +4,10 @@ A column is a prior, a method and a range of pushes; the control has random weig
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -25,11 +25,11 @@ from dropsim.priors.pose import PosePrior
 from dropsim.research.evaluation.bench import measure_size
 from dropsim.research.evaluation.claims import END, FOLLOWS, PUSHED, Claim, judge, measure_recordings, median
 from dropsim.research.evaluation.harness import (
+    Amounts,
     Arrays,
     Body,
     Chunk,
     Watch,
-    check_seed,
     chunks_of,
     make_writable,
     num_diverged,
@@ -74,7 +74,7 @@ def push_toward(degrees: float, newtons: float, part: str = "torso") -> Push:
 
 
 @dataclass(frozen=True)
-class PaperOptions:
+class PaperOptions(Amounts):
     """A column with one seed: what is simulated, numbers of people, and how they are pushed."""
 
     motions: int = 250
@@ -96,7 +96,7 @@ class PaperOptions:
     follow_seconds: float = 16.0
     """Time for which they follow it [s]."""
     recordings: Path | None = None
-    """Folder of recordings that the root wrench is compared with."""
+    """Data set of recordings that the root wrench is compared with."""
     prior: str = "field"
     """Name of the prior, as `open_prior` takes it, or `random` for the control."""
     method: str = "default"
@@ -106,23 +106,22 @@ class PaperOptions:
     newtons: tuple[float, float] = HARD
     """Range of all pushes [N]; walks get the middle of it."""
 
+    few: ClassVar = {
+        "motions": 5,
+        "num_samples": 8,
+        "walks": 2,
+        "runs": 2,
+        "followers": 1,
+        "num_frames": 160,
+        "longer_frames": 160,
+        "follow_seconds": 4.0,
+    }
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         low, high = self.newtons
         if not 0 < low <= high:
             raise ValueError(f"pushes range from a force of at least 1 N to a larger one, not {low:g} to {high:g} N")
-        if min(self.motions, self.walks, self.runs, self.followers) < 1:
-            raise ValueError(f"cannot judge by {self.motions} motions: give at least 1")
-        if not 1 <= self.num_samples <= 4096:
-            raise ValueError(f"the number of samples must be from 1 to 4096, not {self.num_samples}")
-        check_seed(self.seed)
-        if self.num_frames < 160 or self.follow_seconds < 4:
-            raise ValueError("motions need at least 160 frames, and people who follow at least 4 s")
-
-    @classmethod
-    def quick(cls, **others: Any) -> "PaperOptions":  # noqa: ANN401
-        """Return a small version that shows the direction of the claims within seconds."""
-        few = {"motions": 5, "num_samples": 8, "walks": 2, "runs": 2, "followers": 1}
-        return cls(**{**few, "num_frames": 160, "longer_frames": 160, "follow_seconds": 4.0, **others})
 
     @property
     def name(self) -> str:
@@ -191,21 +190,18 @@ def measure_energies(body: Body, trials: Sequence[Trial], *, num_frames: int, ge
     """Simulate pushed people, and return their energies and root wrenches in every frame."""
     simulator = body.simulator()
 
-    def together(some: Sequence[Trial]) -> Motion:
+    def together(some: Sequence[Trial]) -> Arrays:
         scenes = [Scene((Person(trial.start),), (trial.push,), get_up=get_up) for trial in some]
         seeds = [trial.seed for trial in some]
         world, start = batch_scenes(scenes, simulator, seeds)
-        return run(world, num_frames, seeds, start=start).motions[0]
+        motion = run(world, num_frames, seeds, start=start).motions[0]
+        return {f"energy_{name}": values for name, values in all_energies(motion).items()} | {
+            "wrench": np.linalg.norm(metrics.root_wrench(motion), axis=-1),
+            "upright": metrics.upright(motion),
+            "fallen": metrics.fallen(motion),
+        }
 
-    motion, finished = survivors(trials, together)
-    if motion is None:
-        return {"finished": finished}
-    return {f"energy_{name}": values for name, values in all_energies(motion).items()} | {
-        "finished": finished,
-        "wrench": np.linalg.norm(metrics.root_wrench(motion), axis=-1),
-        "upright": metrics.upright(motion),
-        "fallen": metrics.fallen(motion),
-    }
+    return survivors(trials, together)
 
 
 def all_energies(motion: Motion) -> Mapping[str, Float[np.ndarray, "*b t"]]:
@@ -233,105 +229,91 @@ def measure_path(body: Body, seeds: Sequence[int], *, scene: str, seconds: float
     setup = replace(setup, simulator=body.options, pose=body.pose or None)
     world = setup.world(body.simulator().prior)
     frames = round(seconds * world.fps)
-    motion, finished = survivors(seeds, lambda some: run(world, frames, some).motions[0])
-    if motion is None:
-        return {"finished": finished}
     (follow,) = (element for element in setup.scene.elements if isinstance(element, Follow))
     wanted = np.array([follow.velocity_at(i / world.fps) for i in range(frames)])
     drags = [element for element in setup.scene.elements if isinstance(element, Drag)]
-    return {
-        "finished": finished,
-        "wanted": np.tile(wanted, (len(motion.root), 1, 1)),
-        "root": motion.root[..., :2],
-        "fallen": metrics.fallen(motion),
-    } | ({"hand_gap": hand_gap(motion, drags[0])} if drags else {})
+
+    def together(some: Sequence[int]) -> Arrays:
+        motion = run(world, frames, some).motions[0]
+        columns = {"root": motion.root[..., :2], "fallen": metrics.fallen(motion)}
+        led = {"hand_gap": hand_gap(motion, drags[0])} if drags else {}
+        return columns | led | {"wanted": np.tile(wanted, (len(some), 1, 1))}
+
+    return survivors(seeds, together)
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """Claims of one column as judged with one seed."""
-
-    options: PaperOptions
-    claims: Sequence[Claim]
-    tables: Mapping[str, Arrays]
-
-    def form_rows(self) -> list[list[str]]:
-        """Lay out the same pushes under every form of the method: medians of the last second, and shares of people."""
-        rows = []
-        for name, people in self.tables.items():
-            if "energy_kinematic" in people:
-                numbers = (median(people, "kinematic", END), median(people, "physics", END))
-                shares = (people["fallen"].any(axis=1).mean(), people["upright"][:, -1].mean())
-                counts = (str(len(people["finished"])), str(num_diverged([people])))
-                cells = (*(f"{n:.2e}" for n in numbers), *(f"{share:.0%}" for share in shares))
-                rows.append([self.options.name, str(self.options.seed), name, *counts, *cells])
-        return rows
-
-    def figures(self) -> dict[str, Figure]:
-        """Return the energies of every form of the method, and the paths of people who follow."""
-        forms = {"walk": "walks", "full": "pushed", "calm": "unpushed", "mean": "mode alone", "ablated": "ablated"}
-        energies, paths = list[Panel](), list[Panel]()
-        logarithmic = {"xlabel": "frame", "ylabel": "median energy [m^2]", "yscale": "log"}
-        for name, title in forms.items():
-            medians = {energy: np.median(self.tables[name][f"energy_{energy}"], axis=0) for energy in ENERGIES}
-            curves = {energy: (np.arange(len(values)), values) for energy, values in medians.items()}
-            energies.append(Panel(title, curves, logarithmic, (PUSHED,)))
-        for name in FOLLOWS:
-            people = self.tables[name]
-            dot = np.cumsum(people["wanted"][0] / 30.0, axis=0)
-            lines = {"the dot": (dot[:, 0], dot[:, 1])}
-            for i, root in enumerate(people["root"] - people["root"][:, :1]):
-                lines[f"person {i}"] = (root[:, 0], root[:, 1])
-            paths.append(Panel(name, lines, {"xlabel": "x [m]", "ylabel": "y [m]", "aspect": "equal"}))
-        return {"energies": energies, "following": paths}
+def form_rows(options: PaperOptions, tables: Mapping[str, Arrays]) -> Iterator[list[str]]:
+    """Lay out the same pushes under every form of the method: medians of the last second, and shares of people."""
+    for name, people in tables.items():
+        if "energy_kinematic" in people:
+            numbers = (median(people, "kinematic", END), median(people, "physics", END))
+            shares = (people["fallen"].any(axis=1).mean(), people["upright"][:, -1].mean())
+            counts = (str(len(people["finished"])), str(num_diverged([people])))
+            cells = (*(f"{n:.2e}" for n in numbers), *(f"{share:.0%}" for share in shares))
+            yield [options.name, str(options.seed), name, *counts, *cells]
 
 
-def evaluate_case(options: PaperOptions, folder: Path, *, workers: int = 1, watch: Watch = None) -> Case:
-    """Simulate in chunks that are saved in a folder, and judge the claims of one column with one seed."""
-    # Wrong input shows before the long work.
-    recorded = [] if options.recordings is None else measure_recordings(options.recordings)
-    body = options.body(folder)
-    tables = run_chunks(options.chunks(body), folder, workers=workers, watch=watch)
-    if not all("fallen" in people for people in tables.values()):
-        raise ValueError("every simulated person diverged: nothing can be measured with these weights")
-    speed = single_threaded(measure_size)(body.simulator(), 1, SPEED_SECONDS)
-    return Case(options, judge(tables, recorded, speed), tables)
+def figures_of(tables: Mapping[str, Arrays]) -> dict[str, Figure]:
+    """Return the energies of every form of the method, and the paths of people who follow."""
+    forms = {"walk": "walks", "full": "pushed", "calm": "unpushed", "mean": "mode alone", "ablated": "ablated"}
+    energies, paths = list[Panel](), list[Panel]()
+    logarithmic = {"xlabel": "frame", "ylabel": "median energy [m^2]", "yscale": "log"}
+    for name, title in forms.items():
+        medians = {energy: np.median(tables[name][f"energy_{energy}"], axis=0) for energy in ENERGIES}
+        curves = {energy: (np.arange(len(values)), values) for energy, values in medians.items()}
+        energies.append(Panel(title, curves, logarithmic, (PUSHED,)))
+    for name in FOLLOWS:
+        people = tables[name]
+        dot = np.cumsum(people["wanted"][0] / 30.0, axis=0)
+        lines = {"the dot": (dot[:, 0], dot[:, 1])}
+        for i, root in enumerate(people["root"] - people["root"][:, :1]):
+            lines[f"person {i}"] = (root[:, 0], root[:, 1])
+        paths.append(Panel(name, lines, {"xlabel": "x [m]", "ylabel": "y [m]", "aspect": "equal"}))
+    return {"energies": energies, "following": paths}
 
 
 def evaluate_paper(options: Sequence[PaperOptions], folder: Path, *, workers: int = 1, watch: Watch = None) -> Report:
-    """Judge the claims for several columns and seeds, and compare them."""
+    """Judge the claims for several columns and seeds, and compare them; chunks are saved in a folder."""
+    # Wrong input shows before the long work.
     make_writable(folder)
-    cases = [evaluate_case(one, folder, workers=workers, watch=watch) for one in options]
-    columns: dict[str, list[Case]] = {}
-    for case in cases:
-        columns.setdefault(case.options.name, []).append(case)
-    rows = [["claim", "bound", *columns]]
-    for i, claim in enumerate(cases[0].claims):
-        rows.append([claim.id, claim.bound, *(_cell([case.claims[i] for case in some]) for some in columns.values())])
-    findings, claims = [["column", "seed", "claim", "verdict", "finding"]], list[dict[str, Any]]()
-    for case in cases:
-        about = {name: getattr(case.options, name) for name in ("prior", "method", "seed")}
-        for claim in case.claims:
-            findings.append([case.options.name, str(case.options.seed), claim.id, claim.verdict, claim.finding])
-            claims.append(asdict(claim) | about | {"newtons": list(case.options.newtons)})
+    recorded = {} if options[0].recordings is None else measure_recordings(options[0].recordings)
+    columns, figures, diverged = dict[str, list[list[Claim]]](), dict[str, Figure](), 0
+    findings, judged = [["column", "seed", "claim", "verdict", "finding"]], list[dict[str, Any]]()
     energies = ("E_kin at the end [m^2]", "physics at the end [m^2]")
     forms = [["column", "seed", "form", "motions", "diverged", *energies, "fell", "upright at the end"]]
-    figures = dict[str, Figure]()
-    for name, (first, *_) in columns.items():
-        prefix = f"{name}/" if len(columns) > 1 else ""
-        figures |= {f"{prefix}{part}": figure for part, figure in first.figures().items()}
+    num_columns = len({one.name for one in options})
+    for one in options:
+        body = one.body(folder)
+        tables = run_chunks(one.chunks(body), folder, workers=workers, watch=watch)
+        if not all("fallen" in people for people in tables.values()):
+            raise ValueError("every simulated person diverged: nothing can be measured with these weights")
+        speed = single_threaded(measure_size)(body.simulator(), 1, SPEED_SECONDS)
+        claims = judge(tables, recorded, speed.world_fps)
+        if one.name not in columns:
+            prefix = f"{one.name}/" if num_columns > 1 else ""
+            figures |= {f"{prefix}{part}": figure for part, figure in figures_of(tables).items()}
+        columns.setdefault(one.name, []).append(claims)
+        forms += form_rows(one, tables)
+        diverged += num_diverged(tables.values())
+        about = {"prior": one.prior, "method": one.method, "seed": one.seed, "newtons": list(one.newtons)}
+        for claim in claims:
+            findings.append([one.name, str(one.seed), claim.id, claim.verdict, claim.finding])
+            judged.append(asdict(claim) | about)
+    rows = [["claim", "bound", *columns]]
+    for same in zip(*(zip(*seeds, strict=True) for seeds in columns.values()), strict=True):
+        rows.append([same[0][0].id, same[0][0].bound, *map(_cell, same)])
     return Report(
         name="paper",
         title="DROP's results, measured again",
         tables={
             "paper": Table("The paper's results", rows),
-            "findings": Table("Findings", findings, detail=len(cases) > 1),
-            "forms": Table("Every form of the method", forms + [row for case in cases for row in case.form_rows()]),
+            "findings": Table("Findings", findings, detail=len(options) > 1),
+            "forms": Table("Every form of the method", forms),
         },
-        numbers={"claims": claims, "motions": options[0].motions},
+        numbers={"claims": judged, "motions": options[0].motions},
         protocol=options[0],
-        caption=f"{options[0].motions} motions in each column, {len(cases) // len(columns)} seeds",
-        diverged=sum(num_diverged(case.tables.values()) for case in cases),
+        caption=f"{options[0].motions} motions in each column, {len(options) // len(columns)} seeds",
+        diverged=diverged,
         figures=figures,
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from dropsim.body.rotations import heading
 from dropsim.body.skeleton import NUM_JOINTS
@@ -16,10 +16,10 @@ from dropsim.physics.step import Simulator
 from dropsim.priors.bank import Bank
 from dropsim.priors.intent import Intent
 from dropsim.priors.motion_field import MotionField
+from dropsim.priors.named import open_prior
 from dropsim.priors.prior import State
 from dropsim.research.evaluation.harness import Arrays, Body, survivors
-from dropsim.research.evaluation.scenarios import state_of_health
-from dropsim.scene import Element, Person, Rollout, Scene, SceneContext, StepInputs, Throw, Trip, World, WorldState, run
+from dropsim.scene import Element, Person, Scene, SceneContext, StepInputs, Throw, Trip, World, run
 from dropsim.scene.element import joints_of
 from dropsim.scene.perturbations import ahead_of
 from dropsim.scene.rollout import seen
@@ -36,8 +36,8 @@ LEAD_IN = 1.0
 class Acted(Element[np.ndarray]):
     """Forces on the person of each world and what they want, frame by frame."""
 
-    wanted: Float[np.ndarray, "w v 3"] | None = None
-    """Velocity [m/s] and height of the pelvis [m], the last ones from then on; NaN or None if unknown."""
+    wanted: Float[np.ndarray, "w v 3"]
+    """Velocity [m/s] and height of the pelvis [m], the last ones from then on; NaN if unknown."""
     forces: Float[np.ndarray, "w t 22 3"] | None = None
     """Forces on the joints [N]."""
 
@@ -47,24 +47,21 @@ class Acted(Element[np.ndarray]):
         return cls(np.tile((0.0, speed, np.nan), (count, 1, 1)), forces)
 
     def act(self, memory: np.ndarray | None, context: SceneContext) -> tuple[np.ndarray | None, StepInputs]:
-        acts = self.forces is not None and context.frame < self.forces.shape[1]
-        forces = self.forces[:, context.frame, None] if acts and self.forces is not None else None
-        if self.wanted is None:
-            return None, StepInputs(forces=forces)
+        forces = None
+        if self.forces is not None and context.frame < self.forces.shape[1]:
+            forces = self.forces[:, context.frame, None]
         wanted = self.wanted[:, min(context.frame, self.wanted.shape[1] - 1), None]
         # As in the app, people who are over the top of their jump land by themselves.
         aloft = JUMPED * context.skeleton.standing_height
-        over = (context.people.x[..., 0, 2] > aloft) & (context.people.v[..., 0, 2] < 0)
-        jumped = (wanted[..., 2] > aloft) & (over if memory is None else over | memory)
+        falls = (context.people.x[..., 0, 2] > aloft) & (context.people.v[..., 0, 2] < 0)
+        jumped = (wanted[..., 2] > aloft) & (falls if memory is None else falls | memory)
         intent = replace(Intent.toward(wanted[..., :2]), height=np.where(jumped, np.nan, wanted[..., 2]))
         return jumped, StepInputs(forces=forces, intent=intent)
 
 
-def roam(
-    simulator: Simulator, people: State, acted: Acted, rng: Streams, num_frames: int, *, get_up: bool = True
-) -> Motion:
+def roam(simulator: Simulator, people: State, acted: Acted, rng: Streams, num_frames: int) -> Motion:
     """Return how people go on from some states."""
-    world = World(Scene((Person(),), (acted,), get_up=get_up), simulator)
+    world = World(Scene((Person(),), (acted,)), simulator)
     start = world.start_from(people.map(lambda values: values[:, None]))
     return run(world, num_frames, [], start=start, rng=rng.unflatten(len(people.x), 1)).motions[0]
 
@@ -136,17 +133,13 @@ def direction(q: Float[np.ndarray, "*b 22 3 3"], degrees: float | int) -> Float[
 
 def branch_out(
     simulator: Simulator, start: str, lead: tuple[State, Streams], branches: Sequence[Branch], num_frames: int
-) -> tuple[Motion | None, Bool[np.ndarray, "w"]]:
-    """Return the motions of the branches that went through, and which these are; the first frame is the branch."""
+) -> Motion:
+    """Return the motions of the branches; the first frame is the branch."""
     people, rng = lead
+    owners = [branch.person for branch in branches]
     forces = forces_of(branches, people, simulator.skeleton.masses, simulator.prior.fps)
-
-    def together(some: Sequence[int]) -> Motion:
-        owners = [branches[i].person for i in some]
-        acted = Acted.ahead(SPEEDS[start], len(some), forces[some])
-        return roam(simulator, people[owners], acted, rng.branched(owners), num_frames)
-
-    return survivors(range(len(branches)), together)
+    acted = Acted.ahead(SPEEDS[start], len(branches), forces)
+    return roam(simulator, people[owners], acted, rng.branched(owners), num_frames)
 
 
 AFTER = 3
@@ -161,44 +154,53 @@ TWISTED = [
     (f"{side}_{a}", f"{side}_{b}") for a, b in (("knee", "ankle"), ("ankle", "foot")) for side in ("left", "right")
 ]
 """Shins and feet, whose turn about themselves within a frame is measured."""
+BALL_MASS = 8.0
+"""Mass of a ball that is thrown at people [kg]."""
 NEAR = 0.05
 """A hand or a head this near to the floor has reached it [m]."""
 
 
 def push_branches(
-    body: Body, seeds: Sequence[int], *, start: str, branches: Sequence[Branch], num_frames: int
+    body: Body, people: Sequence[tuple[int, Sequence[tuple[Shove, ...]]]], *, start: str, num_frames: int
 ) -> Arrays:
-    """Simulate a few people of one start, each in many branches; rows are the branches that went through, in order."""
+    """Simulate people of one start, given by their seeds and the shoves of each branch.
+
+    Rows are the first branch of everybody, then the second, and so on. If a branch diverges, all of its person do.
+    """
     simulator = body.simulator()
-    lead = lead_in(simulator, start, seeds)
-    motion, finished = branch_out(simulator, start, lead, branches, num_frames)
-    if motion is None:
-        return {"finished": finished}
-    whole = [branch for branch, done in zip(branches, finished, strict=True) if done]
-    return {"finished": finished, **measured(motion, whole)}
+
+    def together(some: Sequence[tuple[int, Sequence[tuple[Shove, ...]]]]) -> Arrays:
+        cases = zip(*(shoves for _, shoves in some), strict=True)
+        branches = [Branch(person, shoves) for case in cases for person, shoves in enumerate(case)]
+        lead = lead_in(simulator, start, [seed for seed, _ in some])
+        return measured(branch_out(simulator, start, lead, branches, num_frames), branches)
+
+    columns = survivors(people, together)
+    return columns | {"finished": np.repeat(columns["finished"], len(people[0][1]))}
 
 
 def measured(motion: Motion, branches: Sequence[Branch]) -> Arrays:
     """Measure each branch, against the unperturbed twin if there is one."""
     twins = {branch.person: row for row, branch in enumerate(branches) if not branch.shoves}
-    step, rise = metrics.first_step(motion), getting_up(motion)
-    start = np.array([min((shove.first for shove in branch.shoves), default=0) for branch in branches])
-    end = np.array([max((shove.first + shove.frames for shove in branch.shoves), default=0) for branch in branches])
+    shoves = [branch.shoves or (Shove(0, 0, frames=0),) for branch in branches]
+    start = np.array([min(shove.first for shove in some) for some in shoves])
+    end = np.array([max(shove.first + shove.frames for shove in some) for some in shoves])
+    step = metrics.first_step(motion)
     stepped = answered(motion, step, np.array([twins.get(branch.person, -1) for branch in branches]))
-    first = [(branch.shoves[0].impulse, branch.shoves[0].degrees) if branch.shoves else (0, 0) for branch in branches]
     return {
-        **state_of_health(motion),
-        "impulse": np.array([impulse for impulse, _ in first], dtype=float),
-        "degrees": np.array([degrees for _, degrees in first], dtype=float),
+        "fell": metrics.fell(motion, 1),
+        "got_up": metrics.got_up(motion, 1),
+        "spin": metrics.spin_while_lying(motion, 1),
+        "impulse": np.array([some[0].impulse for some in shoves], dtype=float),
+        "degrees": np.array([some[0].degrees for some in shoves], dtype=float),
         "lost": np.array([_lost(motion, row, branch, twins.get(branch.person)) for row, branch in enumerate(branches)]),
         "stepped": stepped,
         "lift_off": np.where(stepped, step[:, 0] / motion.fps, np.nan),
-        "steps": metrics.footfalls(motion, 1),
         "ledger": metrics.ledger(motion)[..., ::LEDGER_EVERY, :].astype(np.float32),
         "stop_time": metrics.seconds_to_stop(motion, end),
         "stop_distance": metrics.stop_distance(motion, start, end),
         "twist": np.max([metrics.bone_twist(motion, *bone) for bone in TWISTED], axis=(0, -1)),
-        "rise": rise.astype(np.float32),
+        "rise": getting_up(motion).astype(np.float32),
     }
 
 
@@ -238,39 +240,31 @@ def getting_up(motion: Motion) -> Float[np.ndarray, "b n 22 3"]:
     return np.where((risen.any(-1))[:, None, None, None], joints, np.nan)
 
 
-def rolled(world: World, seeds: Sequence[int], num_frames: int) -> tuple[Rollout, WorldState]:
-    """Run a world and return also the state in which it ends."""
-    rng, states, reports = world.streams(list(seeds)), [world.start(list(seeds))], []
-    for _ in range(num_frames - 1):
-        now, report = world.step(states[-1], rng)
-        states.append(now)
-        reports.append(report)
-    return seen(world, states, reports), states[-1]
-
-
-def measure_recordings(body: Body, clips: Sequence[int], *, seconds: float = 10.0) -> Arrays:
-    """Measure momentum and self-overlap of some clips, spread over the bank, for at most some seconds each."""
+def measure_recordings(body: Body, clips: Sequence[int]) -> Arrays:
+    """Measure the momentum of some clips, spread over the bank, for at most ten seconds each."""
     bank = bank_of(body)
     chosen = np.linspace(0, len(bank.clips) - 1, len(clips)).astype(int).tolist()
-    motions = [bank.motion(i, seconds=seconds) for i in chosen]
-    return {
-        "ledger": np.concatenate([metrics.ledger(motion)[::LEDGER_EVERY] for motion in motions]),
-        "overlap_mm": np.concatenate([metrics.self_overlap_mm(motion) for motion in motions]),
-    }
+    motions = [bank.motion(i, seconds=10.0) for i in chosen]
+    return {"ledger": np.concatenate([metrics.ledger(motion)[::LEDGER_EVERY] for motion in motions])}
 
 
 def bank_of(body: Body) -> Bank:
     """Return the bank of a body's prior, or the shipped one for priors without a bank."""
-    prior = body.simulator().prior
+    prior = open_prior(body.prior)
     return prior.bank if isinstance(prior, MotionField) else MotionField.shipped().bank
 
 
-def trip(body: Body, seeds: Sequence[int], *, seconds: float = 5.0) -> Arrays:
-    """Catch the heels of runners."""
+def trip(body: Body, seeds: Sequence[int]) -> Arrays:
+    """Catch the heels of runners, and watch them for five seconds."""
     elements = (Acted.ahead(SPEEDS["run"], len(seeds)), Trip(start=1.0))
     world = World(Scene((Person("run"),), elements), body.simulator())
-    rollout, end = rolled(world, seeds, round(seconds * world.fps))
-    return tripped(rollout.motions[0], np.asarray(end.memories[1].since))  # pyright: ignore[reportAttributeAccessIssue]
+    rng, states, reports = world.streams(list(seeds)), [world.start(list(seeds))], []
+    for _ in range(round(5 * world.fps) - 1):
+        now, report = world.step(states[-1], rng)
+        states.append(now)
+        reports.append(report)
+    caught = states[-1].memories[1].since  # pyright: ignore[reportAttributeAccessIssue]
+    return tripped(seen(world, states, reports).motions[0], np.asarray(caught))
 
 
 def tripped(motion: Motion, since: Float[np.ndarray, "b"]) -> Arrays:
@@ -295,19 +289,16 @@ def tripped(motion: Motion, since: Float[np.ndarray, "b"]) -> Arrays:
     }
 
 
-def throw_ball(
-    body: Body, seeds: Sequence[int], *, start: str, angle: float, mass: float = 8.0, speed: float = 8.0
-) -> Arrays:
+def throw_ball(body: Body, seeds: Sequence[int], *, start: str, angle: float) -> Arrays:
     """Throw a heavy ball at people."""
-    throw = Throw("spine3", angle, speed=speed, mass=mass, start=1.0)
+    throw = Throw("spine3", angle, speed=8.0, mass=BALL_MASS, start=1.0)
     simulator, ahead = body.simulator(), Acted.ahead(SPEEDS[start], len(seeds))
-
-    def rollout(*elements: Element) -> Rollout:
-        return rolled(World(Scene((Person(start),), elements), simulator), seeds, 75)[0]
-
-    hit, calm = rollout(ahead, throw), rollout(ahead)
+    hit, calm = (
+        run(World(Scene((Person(start),), elements), simulator), 75, list(seeds))
+        for elements in ((ahead, throw), (ahead,))
+    )
     (ball,) = hit.balls
-    return struck(hit.motions[0], calm.motions[0], ball.velocity, mass)
+    return struck(hit.motions[0], calm.motions[0], ball.velocity, BALL_MASS)
 
 
 def struck(motion: Motion, calm: Motion, velocities: Float[np.ndarray, "b t 3"], mass: float) -> Arrays:
@@ -331,7 +322,6 @@ def struck(motion: Motion, calm: Motion, velocities: Float[np.ndarray, "b t 3"],
     lost = (on_person[:, :2] / total - faster[:, :2] * motion.fps) * way
     return {
         "hit": acts.any(-1),
-        "impulse": size / total,
         "mismatch": np.linalg.norm(on_person + on_ball, axis=-1) / size,
         "lost": lost.sum(-1),
         "fell": metrics.fell(motion, 1),

@@ -1,12 +1,10 @@
 """How good a motion prior is, on people that it never saw: one step, and rollouts alone and in the simulator."""
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,10 +16,9 @@ from dropsim.physics import metrics
 from dropsim.physics.step import Simulator
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PosePrior
-from dropsim.priors.prior import Prior, State
+from dropsim.priors.prior import Prior
 from dropsim.priors.rollout import roll_out
-from dropsim.render import contact_sheet
-from dropsim.research.evaluation.harness import check_seed, joined, survivors
+from dropsim.research.evaluation.harness import Amounts, Arrays, Watch, survivors
 from dropsim.research.evaluation.people import Acted, roam
 from dropsim.research.evaluation.report import Report, Table, plain
 from dropsim.research.training.starts import draw_frames, stacked
@@ -47,14 +44,14 @@ QUALITY = {
 """Measures of a set of motions, each motion weighing the same: titles and formats."""
 CHUNK = 64
 """People at a time: more are no faster, and this keeps the memory small."""
-SHEET, SHEET_WORST = 10, 3
-"""Rollouts of the contact sheet, and how many of them are the ugliest."""
 
 
 @dataclass(frozen=True)
-class PriorEvaluation:
+class PriorEvaluation(Amounts):
     """Amounts of all that is measured."""
 
+    few: ClassVar = {"rollouts": 32, "simulated": 8, "one_step_frames": 1024}
+    may_be_0: ClassVar = ("seed", "simulated")
     rollouts: int = 256
     """Sampled rollouts."""
     seconds: float = 10.0
@@ -68,36 +65,32 @@ class PriorEvaluation:
     """People in the simulator; 0 measures the prior alone."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        super().__post_init__()
         if self.rollouts < 2 or not 2 <= self.seconds <= 3600:
             what = f"{self.rollouts} rollouts of {self.seconds:g} s"
             raise ValueError(f"cannot judge by {what}: take at least 2 of at least 2 s")
-        if self.num_samples < 1 or self.one_step_frames < 1:
-            raise ValueError("num_samples and one_step_frames must be at least 1")
 
 
-def quality_of(motions: Sequence[Motion], pose: PosePrior | None) -> dict[str, float]:
+def quality_of(motions: Sequence[Motion], pose: PosePrior) -> dict[str, float]:
     """Measure motions of any length; NaN for measures that no motion gives."""
     rows = [_measure(motion, pose) for motion in motions]
-    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    known = {name: values[~np.isnan(values)] for name, values in columns.items()}
-    means = {name: float(values.mean()) if len(values) else math.nan for name, values in known.items()}
-    means["skate"] = float(np.median(known["skate_mean"]))
-    return {name: means[name] for name in QUALITY}
+    values = {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
+    known = {name: each[~np.isnan(each)] for name, each in values.items()}
+    known["skate"] = np.median(known["skate_mean"], keepdims=True)
+    return {name: float(known[name].mean()) if len(known[name]) else math.nan for name in QUALITY}
 
 
-def _measure(motion: Motion, pose: PosePrior | None) -> dict[str, float]:
+def _measure(motion: Motion, pose: PosePrior) -> dict[str, Any]:
     """Return the measures of one motion; NaN if the motion is too short for one."""
-    second = round(motion.fps)
-    height = motion.root[:, 2]
+    second, height = round(motion.fps), motion.root[:, 2]
     # What may last a second cannot be judged in a shorter motion.
     human = metrics.human(motion) if len(motion) >= second else math.nan
-    outside = None if pose is None else pose.norm(motion.q) > pose.limit
-    values = {
+    outside = pose.norm(motion.q) > pose.limit
+    return {
         "human_share": human,
-        "human_in_range_share": math.nan if outside is None else human * (not metrics.sustained(outside, second).any()),
+        "human_in_range_share": human * (not metrics.sustained(outside, second).any()),
         "upright_share": metrics.upright(motion)[-1],
-        "out_of_range_percent": math.nan if outside is None else 100 * outside.mean(),
+        "out_of_range_percent": 100 * outside.mean(),
         "skate_mean": metrics.foot_skate(motion),
         "penetration_mm": metrics.penetration_mm(motion),
         "float_mm": metrics.float_mm(motion),
@@ -105,7 +98,6 @@ def _measure(motion: Motion, pose: PosePrior | None) -> dict[str, float]:
         **activity(motion),
         "height_drift": height[-second:].mean() - height[:second].mean() if len(motion) >= 2 * second else math.nan,
     }
-    return {name: float(value) for name, value in values.items()}
 
 
 def activity(motion: Motion) -> dict[str, np.ndarray]:
@@ -114,19 +106,6 @@ def activity(motion: Motion) -> dict[str, np.ndarray]:
     stands, runs = speed < metrics.STANDING, speed > metrics.RUNNING
     flags = {"standing": stands, "walking": ~stands & ~runs, "running": runs, "turning": turn > metrics.TURNING}
     return {name: np.asarray(flag.mean(-1)) for name, flag in flags.items()}
-
-
-@np.errstate(invalid="ignore")
-def _sheet(motion: Motion, categories: Sequence[str], path: Path) -> Path:
-    """Draw the ugliest rollouts, by penetration, fastest joint and jerk, and then others."""
-    fastest = np.linalg.norm(np.diff(motion.joints, axis=-3), axis=-1).max((-1, -2)) * motion.fps
-    ugliness = metrics.penetration_mm(motion) / 20 + fastest / metrics.HUMAN_SPEED + metrics.jerk(motion) / 1000
-    drawable = np.abs(motion.joints).max((-1, -2, -3)) < 1e4
-    order = [i for i in np.argsort(-np.nan_to_num(ugliness, nan=np.inf)).tolist() if drawable[i]]
-    chosen = [*order[:SHEET_WORST], *sorted(order[SHEET_WORST:])][:SHEET]
-    labels = [f"rollout {i}, from {categories[i]}" for i in chosen]
-    contact_sheet([person(motion, i) for i in chosen], path, labels=labels)
-    return path
 
 
 def _rows(numbers: Mapping[str, Any], num_samples: int) -> list[list[str]]:
@@ -159,43 +138,40 @@ def evaluate_prior(
     prior: Prior,
     clips: Sequence[tuple[Clip, Motion]],
     options: PriorEvaluation,
-    progress: Callable[[int, int], None] | None = None,
+    watch: Watch = None,
     *,
-    pose: PosePrior | None = None,
     simulator: Simulator | None = None,
-    folder: Path | None = None,
 ) -> Report:
     """Measure a prior on recordings of people that it never saw; the same numbers for the same seed.
 
-    People are also simulated if there is a simulator; a folder gets a contact sheet of rollouts.
+    People are also simulated if there is a simulator.
     """
     clips = [(clip, motion.resampled(prior.fps)) for clip, motion in clips if len(motion) > 4]
     if not clips:
         raise ValueError("there is no recording to measure the prior on: each is shorter than five frames")
-    stages = itertools.count(1)
-
-    def tick() -> None:
-        if progress:
-            progress(next(stages), 3)
-
+    tick = watch or (lambda done, total: None)
     one_step, speed_bias = _one_step(prior, [motion for _, motion in clips], options)
-    tick()
+    tick(1, 3)
     places = draw_frames(clips, options.rollouts, options.seed)
-    starts = stacked([prior.start_from(clips[i][1], frame) for i, frame in places])
     length = round(options.seconds * prior.fps) + 1
-    recordings = tuple(_around(clips[i][1], frame, length) for i, frame in places)
-    rollouts = _roll_out(prior, starts, length, options.seed)
-    tick()
-    finite = _finite(rollouts)
-    if not finite.any():
+    rollouts = list[Motion]()
+    for first in range(0, len(places), CHUNK):
+        starts = stacked([prior.start_from(clips[i][1], frame) for i, frame in places[first : first + CHUNK]])
+        rng = Streams([options.seed + first + i for i in range(len(starts.x))])
+        # Where the simulator starts at the mode, the mode goes on: a motion field draws it again when a clip ends.
+        with np.errstate(invalid="ignore", over="ignore"):
+            motion = roll_out(prior, starts, length, rng, mode=prior.starts_at_mode)
+        rollouts += [motion.map(lambda values, i=i: values[i]) for i in range(len(starts.x))]
+    tick(2, 3)
+    motions = [motion for motion in rollouts if np.isfinite(motion.joints).all()]
+    if not motions:
         raise ValueError(f"every rollout of {prior.name} diverged: these weights cannot be measured")
-    motions = [person(rollouts, i) for i in np.flatnonzero(finite).tolist()]
+    recordings, pose = [_around(clips[i][1], frame, length) for i, frame in places], PosePrior.shipped()
     generated, recorded = quality_of(motions, pose), quality_of(recordings, pose)
     # Rollouts that are not finite are neither human nor upright.
     for name in ("human_share", "human_in_range_share", "upright_share"):
-        generated[name] *= float(finite.mean())
-    categories = [clips[i][0].category for i, _ in places]
-    tick()
+        generated[name] *= len(motions) / len(rollouts)
+    tick(3, 3)
     people, minutes = sorted({clip.person for clip, _ in clips}), sum(len(m) for _, m in clips) / prior.fps / 60
     numbers: Any = plain(
         {
@@ -223,22 +199,7 @@ def evaluate_prior(
         numbers=numbers,
         protocol=options,
         caption=f"Measured by `dropsim evaluate prior` (seed {options.seed}) on {about}: {amount}",
-        files=() if folder is None else (_sheet(rollouts, categories, folder / "rollouts.png"),),
     )
-
-
-def _finite(motion: Motion) -> np.ndarray:
-    return np.asarray(np.isfinite(motion.joints).all((-1, -2, -3)))
-
-
-def person(motion: Motion, index: int) -> Motion:
-    """Pick one person out of a batch."""
-    return motion.map(lambda values: values[index])
-
-
-def _parts(count: int) -> Iterator[tuple[int, int]]:
-    """Yield where each chunk of people begins and ends."""
-    return pairwise([*range(0, count, CHUNK), count])
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -254,11 +215,12 @@ def _one_step(
     order = np.random.default_rng(options.seed).permutation(len(frames))
     chosen = [frames[i] for i in sorted(order[: options.one_step_frames])]
     errors, faster, speeds = [], [], []
-    for first, last in _parts(len(chosen)):
-        part = chosen[first:last]
+    for first in range(0, len(chosen), CHUNK):
+        part = chosen[first : first + CHUNK]
         state = stacked([prior.start_from(motions[i], frame) for i, frame in part])
         target = np.stack([motions[i].joints[frame + 1] for i, frame in part])
-        candidates = prior.propose(state, options.num_samples, Streams([options.seed + i for i in range(first, last)]))
+        rng = Streams([options.seed + first + i for i in range(len(part))])
+        candidates = prior.propose(state, options.num_samples, rng)
         miss = np.linalg.norm(candidates.x - target[:, None], axis=-1).mean(-1)
         coasting = np.linalg.norm(state.x + state.v / prior.fps - target, axis=-1).mean(-1)
         errors.append(np.stack((miss[:, 0], miss.min(-1), coasting), axis=-1))
@@ -308,27 +270,16 @@ def measure_activity(
     places = draw_frames(clips, options.simulated, options.seed)
     length = round(options.seconds * simulator.prior.fps) + 1
 
-    def together(some: Sequence[int]) -> Motion:
+    def together(some: Sequence[int]) -> Arrays:
         states = stacked([simulator.prior.start_from(clips[places[i][0]][1], places[i][1]) for i in some])
         wanted = Acted(np.full((len(some), 1, 3), np.nan))
-        return roam(simulator, states, wanted, Streams([options.seed + i for i in some]), length)
+        return activity(roam(simulator, states, wanted, Streams([options.seed + i for i in some]), length))
 
-    motion, _ = survivors(range(len(places)), together)
+    people = survivors(range(len(places)), together)
+    del people["finished"]
     recorded = [activity(_around(clips[i][1], frame, length)) for i, frame in places]
-    rolled_out = {} if motion is None else {name: float(values.mean()) for name, values in activity(motion).items()}
     means = {name: float(np.mean([one[name] for one in recorded])) for name in recorded[0]}
-    return {"recorded": means, "rolled_out": rolled_out}
-
-
-@np.errstate(invalid="ignore", over="ignore")
-def _roll_out(prior: Prior, starts: State, length: int, seed: int) -> Motion:
-    """Roll out a part of the batch at a time; each person has random numbers of their own."""
-    parts = []
-    for first, last in _parts(len(starts.x)):
-        # Where the simulator starts at the mode, the mode goes on: a motion field draws it again when a clip ends.
-        rng = Streams([seed + i for i in range(first, last)])
-        parts.append(roll_out(prior, starts[first:last], length, rng, mode=prior.starts_at_mode))
-    return joined(parts)
+    return {"recorded": means, "rolled_out": {name: float(values.mean()) for name, values in people.items()}}
 
 
 def _around(motion: Motion, frame: int, length: int) -> Motion:

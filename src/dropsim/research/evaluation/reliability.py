@@ -13,10 +13,11 @@ import signal
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,16 +28,15 @@ from dropsim.files.checkpoints import read_checkpoint
 from dropsim.motion.reading import read_motion
 from dropsim.motion.retarget import read_rig_map
 from dropsim.motion.synthetic import stepping_clip
-from dropsim.priors.bank import Bank
+from dropsim.priors.bank import unpacked
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PoseNetwork, PosePrior, PoseShape
-from dropsim.research.evaluation.harness import Arrays, Body, Chunk, Watch, check_seed, run_chunks
+from dropsim.research.evaluation.harness import Amounts, Arrays, Body, Chunk, Watch, chunks_of, run_chunks
 from dropsim.research.evaluation.random_scenes import faults_of, measure_scenes
 from dropsim.research.evaluation.report import Report, Table
 from dropsim.research.synthesis.distribution import distribution
-from dropsim.scene.files import read_scene
-from dropsim.scene.files.writing import scene_text
+from dropsim.scene.files import read_scene, scene_text
 from dropsim.scene.mesh_files import read_mesh
 from dropsim.scene.scenarios import scenario
 
@@ -47,21 +47,20 @@ WORDS = (
 )
 """Bytes that damage leaves in a file."""
 
-
-CORNERS = "".join(f"v {x} {y} {z}\n" for z in (0, 1) for x, y in ((0, 0), (1, 0), (1, 1), (0, 1)))
-FACES = "f 1 4 3 2\nf 5 6 7 8\nf 1 2 6 5\nf 2 3 7 6\nf 3 4 8 7\nf 4 1 5 8\n"
-BOX = f"# a box\n{CORNERS}{FACES}"
+BOX = """# a box
+v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nv 0 0 1\nv 1 0 1\nv 1 1 1\nv 0 1 1
+f 1 4 3 2\nf 5 6 7 8\nf 1 2 6 5\nf 2 3 7 6\nf 3 4 8 7\nf 4 1 5 8
+"""
 """Mesh of a box as an OBJ file."""
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(NamedTuple):
     """A kind of file."""
 
     ending: str
     read: Callable[[Path], object]
-    whole: Callable[[Path], bytes]
-    """Function that makes an undamaged one in a folder."""
+    write: Callable[[Path], object]
+    """Function that writes an undamaged one."""
 
 
 def mutant(data: bytes, rng: np.random.Generator) -> bytes:
@@ -86,41 +85,28 @@ def mutant(data: bytes, rng: np.random.Generator) -> bytes:
     return data
 
 
-def _exported(name: str) -> Callable[[Path], bytes]:
-    def whole(folder: Path) -> bytes:
-        write(stepping_clip(0.5), folder / name)
-        return (folder / name).read_bytes()
-
-    return whole
+def _motion(path: Path) -> None:
+    write(stepping_clip(0.5), path)
 
 
-def _asset(*path: str) -> Callable[[Path], bytes]:
-    return lambda folder: importlib.resources.files("dropsim").joinpath("assets", *path).read_bytes()
+def _asset(*name: str) -> Callable[[Path], object]:
+    whole = importlib.resources.files("dropsim").joinpath("assets", *name)
+    return lambda path: path.write_bytes(whole.read_bytes())
 
 
-def _bank(folder: Path) -> bytes:
-    path = folder / "small.bank"
-    MotionField.shipped().bank.picked([0]).write(path)
-    return path.read_bytes()
-
-
-def _pose(folder: Path) -> bytes:
-    path = folder / "pose.safetensors"
+def _pose(path: Path) -> None:
     PosePrior(PoseNetwork.random(PoseShape(encoder=(8,), decoder=(8,), radius=(8,)))).save(path)
-    return path.read_bytes()
 
 
-def _cvae(folder: Path) -> bytes:
-    path, shape = folder / "cvae.safetensors", CVAEShape(latent=4, decoder=(8,), prior=(8,), groups=4)
-    CVAEPrior(CVAENetwork.random(shape), Skeleton.adult()).save(path)
-    return path.read_bytes()
+def _cvae(path: Path) -> None:
+    network = CVAENetwork.random(CVAEShape(latent=4, decoder=(8,), prior=(8,), groups=4))
+    CVAEPrior(network, Skeleton.adult()).save(path)
 
 
-def _checkpoint(folder: Path) -> bytes:
+def _checkpoint(path: Path) -> None:
     import torch
 
-    torch.save({"model": {"decoder.net.0.weight": torch.eye(3)}, "epoch": 3}, folder / "whole.pth")
-    return (folder / "whole.pth").read_bytes()
+    torch.save({"model": {"decoder.net.0.weight": torch.eye(3)}, "epoch": 3}, path)
 
 
 def _body() -> dict[str, np.ndarray]:
@@ -129,61 +115,46 @@ def _body() -> dict[str, np.ndarray]:
     return {"v_template": rest, "J_regressor": np.eye(len(rest))}
 
 
-def _smpl(folder: Path) -> bytes:
-    np.savez(folder / "smpl.npz", allow_pickle=False, **_body())
-    return (folder / "smpl.npz").read_bytes()
-
-
 READERS: Mapping[str, Reader] = {
-    "bvh": Reader(".bvh", lambda path: read_motion(path, None), _exported("whole.bvh")),
-    "amass": Reader(".npz", lambda path: read_motion(path, Skeleton.adult()), _exported("whole.npz")),
-    "glb": Reader(".glb", lambda path: read_motion(path, None), _exported("whole.glb")),
-    "scene": Reader(".toml", read_scene, lambda folder: scene_text(scenario("boxes"), folder).encode()),
+    "bvh": Reader(".bvh", lambda path: read_motion(path, None), _motion),
+    "amass": Reader(".npz", lambda path: read_motion(path, Skeleton.adult()), _motion),
+    "glb": Reader(".glb", lambda path: read_motion(path, None), _motion),
+    "scene": Reader(".toml", read_scene, lambda path: path.write_text(scene_text(scenario("boxes"), path.parent))),
     "rig map": Reader(".toml", read_rig_map, _asset("rigs", "mixamo.toml")),
-    "mesh obj": Reader(".obj", read_mesh, lambda folder: BOX.encode()),
-    "mesh glb": Reader(".glb", read_mesh, _exported("whole.glb")),
+    "mesh obj": Reader(".obj", read_mesh, lambda path: path.write_text(BOX)),
+    "mesh glb": Reader(".glb", read_mesh, _motion),
     # Not open(), which would keep every mutant that can be read in the cache folder.
-    "bank": Reader(".bank", Bank._unpacked, _bank),
+    "bank": Reader(".bank", unpacked, lambda path: MotionField.shipped().bank.picked([0]).write(path)),
     "pose weights": Reader(".safetensors", PosePrior.load, _pose),
     "cvae weights": Reader(".safetensors", CVAEPrior.load, _cvae),
-    "smpl": Reader(".npz", read_rest_joints, _smpl),
-    "smpl pickle": Reader(".pkl", read_rest_joints, lambda folder: pickle.dumps(_body(), protocol=2)),
+    "smpl": Reader(".npz", read_rest_joints, lambda path: np.savez(path, allow_pickle=False, **_body())),
+    "smpl pickle": Reader(".pkl", read_rest_joints, lambda path: path.write_bytes(pickle.dumps(_body(), protocol=2))),
     "distribution": Reader(".toml", distribution, _asset("synthesis", "objects.toml")),
     "checkpoint": Reader(".pth", read_checkpoint, _checkpoint),
 }
-"""By what they read."""
+"""Readers by the kind of file."""
 
 
-def usable_readers() -> dict[str, Reader]:
-    """Return the readers whose libraries are installed: PyTorch's checkpoints are read by torch."""
-    usable = dict(READERS)
-    if importlib.util.find_spec("torch") is None:
-        del usable["checkpoint"]
-    return usable
-
-
-SCENE_SECONDS, MOST_PEOPLE = 3.0, 4
-"""Length of a random scene [s], and the largest number of people in one."""
-BATCH = 25
-"""Pushes or scenes of a chunk."""
+SCENES = {"pushes": "shoves", "scenes": "chaos"}
+"""Distributions from which scenes are drawn, by the kind of trial."""
+BATCH = 100
+"""Scenes of a chunk."""
 MUTANT_SECONDS, MUTANT_MEMORY = 10.0, 1_000_000_000
 """Processor time [s] and memory [bytes] within which a damaged file is read or refused."""
 
 
 @dataclass(frozen=True)
-class ReliabilityOptions:
+class ReliabilityOptions(Amounts):
     """Numbers of trials."""
+
+    few: ClassVar = {"pushes": 50, "scenes": 16, "mutants": 50}
+    may_be_0: ClassVar = ("pushes", "scenes", "mutants", "seed")
 
     pushes: int = 10_000
     scenes: int = 3_000
     mutants: int = 5_000
     """Damaged files of each kind."""
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.pushes, self.scenes, self.mutants) < 0:
-            raise ValueError("the numbers of pushes, scenes and mutants are 0 or more")
-        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -199,12 +170,12 @@ class Counted:
     """Some of the failures."""
 
 
-def failures_of(laws: Arrays) -> list[str]:
-    """Name the random scenes that fail, so that `random_scenes.possible_scene` makes each of them again."""
+def failures_of(kind: str, laws: Arrays) -> list[str]:
+    """Name the scenes that fail by the numbers with which `random_scenes.drawn_scenes` draws them again."""
     faults, failures = faults_of(laws), list[str]()
-    for i, (seed, people) in enumerate(zip(laws["seed"], laws["people"], strict=True)):
+    for i, number in enumerate(laws["number"]):
         names = [name for name, flags in faults.items() if flags[i]]
-        failures += [f"scene {seed} of {people}: {', '.join(names)}"] if names else []
+        failures += [f"{SCENES[kind]} {number}: {', '.join(names)}"] if names else []
     return failures
 
 
@@ -230,63 +201,55 @@ def fuzz(name: str, reader: Reader, count: int, seed: int = 0) -> Counted:
     examples, read, longest = list[str](), 0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"damaged{reader.ending}"
-        whole = reader.whole(Path(folder))
-        reader.read(_written(path, whole))  # warm, and the file is right
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        reader.write(path)
+        whole = path.read_bytes()
+        reader.read(path)  # warm, and the file is right
+        memory = _peak_memory()
         for i in range(count):
-            _written(path, mutant(whole, np.random.default_rng((seed, i))))
+            path.write_bytes(mutant(whole, np.random.default_rng((seed, i))))
             began = time.process_time()
             try:
                 with _bounded(MUTANT_SECONDS):
                     reader.read(path)
                 read += 1
-            except ValueError as error:
-                if "\n" in str(error).strip() or str(path) not in str(error):
-                    examples.append(f"{name} {i}: the sentence is {str(error)!r}")
             except Exception as error:
-                examples.append(f"{name} {i}: {type(error).__name__}: {error}")
+                if not isinstance(error, ValueError) or "\n" in str(error).strip() or str(path) not in str(error):
+                    examples.append(f"{name} {i}: {error!r}")
             longest = max(longest, time.process_time() - began)
-            used = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory)
-            if used > MUTANT_MEMORY:
-                examples.append(f"{name} {i}: took {used / 1e9:.1f} GB")
-                memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            before, memory = memory, _peak_memory()
+            if memory - before > MUTANT_MEMORY:
+                examples.append(f"{name} {i}: took {(memory - before) / 1e9:.1f} GB")
     details = {"read": read, "longest [s]": round(longest, 3)}
     return Counted(f"files: {name}", count, len(examples), details, tuple(examples[:5]))
 
 
-def _written(path: Path, data: bytes) -> Path:
-    path.write_bytes(data)
-    return path
+def _peak_memory() -> int:
+    """Return the largest memory of this process so far [bytes]."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def evaluate_reliability(
     body: Body, options: ReliabilityOptions, folder: Path, *, workers: int = 1, watch: Watch = None
-) -> list[Counted]:
-    """Try everything."""
+) -> Report:
+    """Try everything, and report the counts."""
     chunks = list[Chunk]()
-    for name, count in (("pushes", options.pushes), ("scenes", options.scenes)):
-        seeds = [1_000_000 * options.seed + i for i in range(count)]
-        for i in range(0, count, BATCH):
-            people = 0 if name == "pushes" else 1 + i // BATCH % MOST_PEOPLE
-            kind = {"num_people": people, "seconds": SCENE_SECONDS}
-            chunks.append(Chunk(name, measure_scenes, body, tuple(seeds[i : i + BATCH]), kind))
+    for kind, scenes in SCENES.items():
+        numbers = [1_000_000 * options.seed + i for i in range(getattr(options, kind))]
+        chunks += chunks_of(kind, measure_scenes, body, numbers, BATCH, source=scenes)
     counted = list[Counted]()
     for name, laws in run_chunks(chunks, folder, workers=workers, watch=watch).items():
         counts = {fault: int(flags.sum()) for fault, flags in faults_of(laws).items()}
-        counted.append(Counted(name, len(laws["seed"]), sum(counts.values()), counts, tuple(failures_of(laws))))
-    readers = usable_readers() if options.mutants else {}
-    return counted + [fuzz(name, reader, options.mutants, options.seed) for name, reader in readers.items()]
-
-
-def report_of(counted: Sequence[Counted]) -> Report:
-    """Lay the counts out."""
-    rows = [["what", "tried", "failures", "of these and others"]]
+        counted.append(Counted(name, len(laws["number"]), sum(counts.values()), counts, tuple(failures_of(name, laws))))
+    without = () if importlib.util.find_spec("torch") else ("checkpoint",)
+    names = [name for name in READERS if name not in without] if options.mutants else []
+    counted += [fuzz(name, READERS[name], options.mutants, options.seed) for name in names]
+    rows, failures = [["what", "tried", "failures", "of these and others"]], [["failure"]]
     for one in counted:
         details = ", ".join(f"{value:g} {key}" for key, value in one.details.items())
         rows.append([one.name, str(one.tried), str(one.failures), details])
+        failures += [[example] for example in one.examples]
     tables = {"reliability": Table("Random pushes, random scenes and damaged files", rows)}
-    examples = [[example] for one in counted for example in one.examples]
-    if examples:
-        tables["failures"] = Table("Failures", [["failure"], *examples])
+    if len(failures) > 1:
+        tables["failures"] = Table("Failures", failures)
     numbers = {"counted": [asdict(one) for one in counted]}
     return Report("reliability", "Does it hold?", tables, numbers, caption="All failures should be zero")

@@ -1,4 +1,4 @@
-"""The report of every evaluation: tables, numbers and figures as Markdown, JSON and one self-contained page."""
+"""The report of every evaluation as Markdown, JSON and figures, and one self-contained page of all of them."""
 
 import base64
 import datetime
@@ -8,17 +8,18 @@ import math
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dropsim.files.atomic import atomic_path
 from dropsim.files.tables import markdown, shown, write_csv
-from dropsim.research.evaluation.harness import Arrays, num_diverged
+from dropsim.research.evaluation.harness import Amounts, Arrays, Body, Chunk, Watch, num_diverged, run_chunks
 
 FLOOR = 1e-9
 """Smallest value that a logarithmic axis shows."""
@@ -33,7 +34,7 @@ class Panel:
     """Abscissae and values by label."""
     axes: Mapping[str, Any] = field(default_factory=dict)
     """Settings of matplotlib's axes, such as xlabel and yscale."""
-    spans: Sequence[tuple[int, int]] = ()
+    spans: Sequence[tuple[float, float] | tuple[int, int]] = ()
     """Ranges of the abscissa that are shaded."""
 
 
@@ -41,11 +42,17 @@ Figure = Sequence[Panel]
 """Panels next to each other."""
 
 
-def draw(figure: Figure, path: Path) -> Path:
-    """Draw panels as PNG, and write their curves as CSV; return the PNG."""
-    drawn, (row,) = new_figure(1, len(figure))
+def draw(figure: Figure, path: Path, *, columns: int | None = None) -> Path:
+    """Draw panels as PNG, in one row unless given, and write their curves as CSV; return the PNG."""
+    try:
+        from matplotlib.figure import Figure as Canvas
+    except ImportError:
+        raise ValueError("figures need matplotlib: install it with `pip install 'dropsim[evaluate]'`") from None
+    across = columns or len(figure)
+    down = math.ceil(len(figure) / across)
+    drawn = Canvas(figsize=(5.5 * across, 3.4 * down), layout="constrained")
     rows = list[tuple[str, str, float, float]]()
-    for axes, panel in zip(row, figure, strict=True):
+    for axes, panel in zip(drawn.subplots(down, across, squeeze=False).flat, figure, strict=False):
         lowest = FLOOR if panel.axes.get("yscale") == "log" else -math.inf
         for label, (x, y) in panel.curves.items():
             axes.plot(x, np.maximum(y, lowest), label=label, linewidth=1.2)
@@ -54,25 +61,10 @@ def draw(figure: Figure, path: Path) -> Path:
             axes.axvspan(*span, color="red", alpha=0.15)
         axes.set(title=panel.title, **panel.axes)
         axes.legend(fontsize=7)
-    save_figure(drawn, path)
+    with atomic_path(path) as temporary:
+        drawn.savefig(temporary, dpi=110)
     write_csv(path.with_suffix(".csv"), ("panel", "curve", "x", "y"), rows)
     return path
-
-
-def new_figure(rows: int, columns: int, *, sharex: bool = False) -> tuple[Any, Any]:
-    """Return an empty figure and its axes, rows x columns."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError("figures need matplotlib: install it with `pip install 'dropsim[evaluate]'`") from None
-    figure = Figure(figsize=(5.5 * columns, 3.4 * rows), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False, sharex=sharex)
-
-
-def save_figure(figure: Any, path: Path) -> None:  # noqa: ANN401 - not loaded here
-    """Write a PNG; the same figure makes the same file."""
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, dpi=110)
 
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}
@@ -158,29 +150,32 @@ def statistic_rows(statistics: Sequence[Statistic]) -> list[list[str]]:
     return rows
 
 
-def report_statistics(
-    name: str,
-    title: str,
-    statistics: Sequence[Statistic],
-    protocol: object,
-    caption: str,
-    tables: Mapping[str, Arrays],
-) -> "Report":
-    """Return a report of one table of statistics; `tables` of the harness tell how many people diverged."""
-    numbers = {"statistics": [asdict(one) for one in statistics]}
-    rows = {name: Table(title, statistic_rows(statistics))}
-    return Report(name, title, rows, numbers, protocol, caption, num_diverged(tables.values()))
+class Protocol(Amounts):
+    """People to simulate, and their statistics; a dataclass of the numbers of people."""
 
+    name: ClassVar[str]
+    title: ClassVar[str]
 
-def column_rows(columns: Mapping[str, str], items: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Lay items out under the titles of their keys, `title|format`, without columns that are empty in all of them."""
-    laid = list[list[str]]()
-    for key, title in columns.items():
-        name, _, form = title.partition("|")
-        values = [item.get(key) for item in items]
-        cells = [value if isinstance(value, str) else shown(value, form or ".3g") for value in values]
-        laid += [[name, *cells]] if any(cells) else []
-    return [list(row) for row in zip(*laid, strict=True)]
+    @property
+    @abstractmethod
+    def caption(self) -> str:
+        """Numbers of people, in words."""
+
+    @abstractmethod
+    def chunks(self, body: Body) -> list[Chunk]:
+        """Return all work."""
+
+    @abstractmethod
+    def statistics(self, tables: Mapping[str, Arrays]) -> Iterable[Statistic]:
+        """Return the statistics of the tables of all chunks."""
+
+    def evaluate(self, body: Body, folder: Path, *, workers: int = 1, watch: Watch = None) -> "Report":
+        """Run all chunks, saved in a folder, and report the statistics in one table."""
+        tables = run_chunks(self.chunks(body), folder, workers=workers, watch=watch)
+        statistics = list(self.statistics(tables))
+        numbers = {"statistics": [asdict(one) for one in statistics]}
+        rows = {self.name: Table(self.title, statistic_rows(statistics))}
+        return Report(self.name, self.title, rows, numbers, self, self.caption, num_diverged(tables.values()))
 
 
 @dataclass(frozen=True)
@@ -212,8 +207,6 @@ class Report:
     """People whose simulation could not go on; they count in nothing else."""
     figures: Mapping[str, Figure] = field(default_factory=dict)
     """Figures by the names of their files."""
-    files: tuple[Path, ...] = ()
-    """Files that were written before, such as pictures of people."""
 
     def text(self, *, detail: bool = False) -> str:
         """Return the tables in Markdown."""
@@ -226,28 +219,26 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Return the numbers by name, and then how they were made and the tables."""
         made_by = machine()
+        protocol = {} if self.protocol is None else {"protocol": asdict(self.protocol)}
         tables = {
             name: {"title": table.title, "rows": table.rows} for name, table in self.tables.items() if not table.detail
         }
-        about = {"caption": f"{self.caption}; dropsim {made_by['dropsim']}, {made_by['made']}.", "tables": tables}
-        protocol = {} if self.protocol is None else {"protocol": asdict(self.protocol)}
-        return {**self.numbers, "diverged": self.diverged, **protocol, "made_by": made_by, **about}
+        caption = f"{self.caption}; dropsim {made_by['dropsim']}, {made_by['made']}."
+        about = {"made_by": made_by, "caption": caption, "tables": tables}
+        return {**self.numbers, "diverged": self.diverged, **protocol, **about}
 
-    def write(self, folder: Path | None, *copies: Path | None) -> list[Path]:
-        """Write Markdown, JSON, figures and a page into a folder, and the JSON also elsewhere; return the files."""
-        values, paths = self.as_json(), [path for path in copies if path is not None]
+    def write(self, folder: Path | None, copy: Path | None = None) -> list[Path]:
+        """Write Markdown, JSON and figures into a folder, and the JSON also elsewhere; return the files."""
+        values, paths = self.as_json(), [] if copy is None else [copy]
         if folder is not None:
             paths.append(folder / f"{self.name}.json")
         for path in paths:
             write_json(path, values)
         if folder is None:
             return paths
-        text, page = (folder / f"{self.name}.{ending}" for ending in ("md", "html"))
-        pictures = [*(draw(figure, folder / f"{name}.png") for name, figure in self.figures.items()), *self.files]
+        text = folder / f"{self.name}.md"
         write_text(text, self.text(detail=True))
-        facts = values["made_by"] | values.get("protocol", {})
-        write_page(page, self.title, facts, list(self.tables.values()), pictures)
-        return [*paths, text, page, *pictures]
+        return [*paths, text, *(draw(figure, folder / f"{name}.png") for name, figure in self.figures.items())]
 
 
 def write_text(path: Path, text: str) -> None:
@@ -261,40 +252,31 @@ def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(plain(value), indent=2) + "\n")
 
 
-def plain(value: object) -> object:
-    """Replace numbers that JSON does not have by null."""
-    if isinstance(value, Mapping):
-        return {name: plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if isinstance(value, Path):
-        return str(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def plain(value: object) -> Any:  # noqa: ANN401
+    """Return what JSON has of a value, with None for numbers that are not finite."""
+    return json.loads(json.dumps(value, default=str), parse_constant=lambda name: None)
 
 
-def write_page(
-    path: Path, title: str, facts: Mapping[str, object], tables: Sequence[Table], pictures: Sequence[Path] = ()
-) -> None:
+def write_page(path: Path, tables: Iterable[Table], pictures: Iterable[Path]) -> None:
     """Write one HTML file with its tables and pictures inside."""
-    parts = [f"<h1>{_text(title)}</h1>"]
-    for table in tables:
-        parts += [f"<h2>{_text(table.title)}</h2>", _html_table(table.rows)]
+    title = "dropsim, evaluated"
+    parts = [f"<h1>{title}</h1>", *map(_html_table, tables)]
     for picture in pictures:
         data = base64.b64encode(picture.read_bytes()).decode("ascii")
-        parts.append(f'<h2>{_text(picture.stem)}</h2><img alt="" src="data:image/png;base64,{data}">')
-    parts += ["<h2>How it was made</h2>", _html_table([[name, str(value)] for name, value in facts.items()], head="td")]
-    head = f'<meta charset="utf-8"><title>{_text(title)}</title><style>{STYLE}</style>'
+        name = html.escape(picture.relative_to(path.parent).with_suffix("").as_posix())
+        parts.append(f'<h2>{name}</h2><img alt="" src="data:image/png;base64,{data}">')
+    parts.append(_html_table(Table("How it was made", [["what", ""], *map(list, machine().items())])))
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
     write_text(path, f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n')
 
 
-def _text(value: object) -> str:
-    return html.escape(str(value))
-
-
-def _html_table(rows: Rows, head: str = "th") -> str:
-    tags = [head, *["td"] * (len(rows) - 1)]
-    lines = ("".join(f"<{t}>{_text(cell)}</{t}>" for cell in row) for t, row in zip(tags, rows, strict=True))
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+def _html_table(table: Table) -> str:
+    tags = ["th", *["td"] * (len(table.rows) - 1)]
+    rows = (
+        "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
+        for tag, row in zip(tags, table.rows, strict=True)
+    )
+    return f"<h2>{html.escape(table.title)}</h2><table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 # --- Everything on one page, and the tables of the documentation.
@@ -307,16 +289,16 @@ def write_summary(folder: Path, *, docs: Path | None = None) -> list[Path]:
     """
     files = [path for path in sorted(folder.glob("*/*.json")) if path.parent.name == path.stem]
     results = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in files}
-    tables = [Table(table["title"], table["rows"]) for part in results.values() for table in part["tables"].values()]
-    pictures = [path for part in results for path in sorted((folder / part).glob("*.png"))]
+    tables = [Table(**table) for part in results.values() for table in part["tables"].values()]
+    pictures = [path for part in results for path in sorted((folder / part).rglob("*.png"))]
     paths = [folder / "report.html", folder / "results.json"]
-    write_page(paths[0], "dropsim, evaluated", machine(), tables, pictures)
+    write_page(paths[0], tables, pictures)
     write_json(paths[1], results)
     if docs is not None:
         shown_there = {name: {key: part[key] for key in ("caption", "tables")} for name, part in results.items()}
-        write_json(docs.with_name("results.json"), shown_there)
-        fill_tables(docs, shown_there)
         paths += [docs.with_name("results.json"), docs]
+        write_json(paths[2], shown_there)
+        fill_tables(docs, shown_there)
     return paths
 
 

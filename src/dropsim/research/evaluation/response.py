@@ -8,24 +8,23 @@ the same random numbers.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dropsim.compute.random import Streams
-from dropsim.research.evaluation.harness import Arrays, Body, Chunk, Watch, check_seed, chunks_of, run_chunks
+from dropsim.research.evaluation.harness import Arrays, Body, Chunk, chunks_of
 from dropsim.research.evaluation.people import (
     SPEEDS,
-    Branch,
     Shove,
     measure_recordings,
     push_branches,
     throw_ball,
     trip,
 )
-from dropsim.research.evaluation.report import Report, Statistic, report_statistics, resampled, share
+from dropsim.research.evaluation.report import Protocol, Statistic, resampled, share
 
 PARTS = ("push", "walk-perturb", "getup", "trips", "balls", "recorded")
 BATCH = 256
@@ -56,9 +55,11 @@ PUSHED = "push stand"
 
 
 @dataclass(frozen=True)
-class ResponseProtocol:
+class ResponseProtocol(Protocol):
     """Perturbations, and numbers of people."""
 
+    name: ClassVar = "response"
+    title: ClassVar = "Answers to pushes, kicks, throws, trips and balls"
     people: int = 64
     """People in each cell of a start, an impulse and a direction."""
     starts: tuple[str, ...] = tuple(SPEEDS)
@@ -83,61 +84,59 @@ class ResponseProtocol:
     seed: int = 0
     parts: tuple[str, ...] = PARTS
 
+    few: ClassVar = {
+        "people": 8,
+        "impulses": (0.15, 0.7, 2.0),
+        "directions": (0, 90, 180, 270),
+        "seconds": 3.0,
+        "others": 16,
+        "trips": 16,
+        "balls": 4,
+        "recorded": 40,
+    }
+
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        super().__post_init__()
         if unknown := set(self.parts) - set(PARTS):
             raise ValueError(f"the response protocol has no part {min(unknown)!r}: choose among {', '.join(PARTS)}")
-        if min(self.people, self.others, self.trips, self.balls) < 1:
-            raise ValueError("the response protocol needs at least one person")
 
     @classmethod
-    def quick(cls, **given: Any) -> "ResponseProtocol":  # noqa: ANN401
-        """Return a small version within about a minute and a half of CPU time."""
-        pushes = {"impulses": (0.15, 0.7, 2.0), "directions": (0, 90, 180, 270)}
-        few = {"people": 8, "others": 16, "trips": 16, "balls": 4, "recorded": 40}
-        return cls(**{"seconds": 3.0, **pushes, **few, **given})
+    def of(cls, *, quick: bool = False, people: int | None = None, **given: Any) -> "ResponseProtocol":  # noqa: ANN401
+        """Return the protocol with people in each cell of the pushes, and others in proportion."""
+        sizes = {}
+        if people is not None:
+            sizes = {"people": people, "others": 4 * people, "trips": max(4, people // 2), "balls": max(1, people // 4)}
+        return super().of(quick=quick, **{**sizes, **given})
+
+    @property
+    def caption(self) -> str:
+        return f"{self.people} people in each cell, {self.others} in each other part, {self.trips} trips"
 
     def chunks(self, body: Body) -> list[Chunk]:
         """Return all work."""
-        return [chunk for part in PARTS if part in self.parts for chunk in self._part(part, body)]
-
-    def _part(self, part: str, body: Body) -> Iterator[Chunk]:
-        match part:
-            case "push":
-                for start in self.starts:
-                    yield from self._pushes(body, start)
-            case "walk-perturb" | "getup":
-                yield from self._drawn(part, body)
-            case "trips":
-                yield from chunks_of("trips", trip, body, self._seeds(self.trips))
-            case "balls":
-                for start, angle in product(("stand", "walk"), self.ball_angles):
-                    yield from chunks_of("balls", throw_ball, body, self._seeds(self.balls), start=start, angle=angle)
-            case _:
-                yield from chunks_of("recorded", measure_recordings, body, range(self.recorded), self.recorded)
+        pushes = [(Shove(impulse, degrees),) for impulse, degrees in product(self.impulses, self.directions)]
+        cases = [(), *pushes]
+        chunks = list[Chunk]()
+        for start in self.starts:
+            people = [(seed, cases) for seed in self._seeds(self.people)]
+            size, frames = max(1, BATCH // len(cases)), round(self.seconds * 30) + 1
+            chunks += chunks_of(f"push {start}", push_branches, body, people, size, start=start, num_frames=frames)
+        for part, starts, seconds in (
+            ("walk-perturb", ("walk",), 15.0),
+            ("getup", ("stand", "walk"), self.getup_seconds),
+        ):
+            seeds, frames = self._seeds(max(1, self.others // len(starts))), round(seconds * 30) + 1
+            people = [(seed, [self._shoves(part, Streams(10_000_019 + seed))]) for seed in seeds]
+            for start in starts:
+                chunks += chunks_of(part, push_branches, body, people, BATCH // 4, start=start, num_frames=frames)
+        chunks += chunks_of("trips", trip, body, self._seeds(self.trips))
+        for start, angle in product(("stand", "walk"), self.ball_angles):
+            chunks += chunks_of("balls", throw_ball, body, self._seeds(self.balls), start=start, angle=angle)
+        chunks += chunks_of("recorded", measure_recordings, body, range(self.recorded), self.recorded)
+        return [chunk for chunk in chunks if chunk.name.partition(" ")[0] in self.parts]
 
     def _seeds(self, count: int) -> list[int]:
         return [self.seed + i for i in range(count)]
-
-    def _pushes(self, body: Body, start: str) -> Iterator[Chunk]:
-        """Yield people who each get every push, and none."""
-        shoves = [Shove(impulse, degrees) for impulse, degrees in product(self.impulses, self.directions)]
-        cases = [(), *((shove,) for shove in shoves)]
-        seeds, size = self._seeds(self.people), max(1, BATCH // len(cases))
-        for some in (seeds[i : i + size] for i in range(0, self.people, size)):
-            branches = [Branch(person, case) for case in cases for person in range(len(some))]
-            options = {"start": start, "branches": branches, "num_frames": round(self.seconds * 30) + 1}
-            yield Chunk(f"push {start}", push_branches, body, tuple(some), options)
-
-    def _drawn(self, part: str, body: Body) -> Iterator[Chunk]:
-        """Yield people who each get shoves of their own, an equal number of each start."""
-        starts, seconds = (("stand", "walk"), self.getup_seconds) if part == "getup" else (("walk",), 15.0)
-        frames, seeds = round(seconds * 30) + 1, self._seeds(max(1, self.others // len(starts)))
-        for start, first in product(starts, range(0, len(seeds), BATCH // 4)):
-            some = seeds[first : first + BATCH // 4]
-            branches = [Branch(i, self._shoves(part, Streams(10_000_019 + seed))) for i, seed in enumerate(some)]
-            options = {"start": start, "branches": branches, "num_frames": frames}
-            yield Chunk(part, push_branches, body, tuple(some), options)
 
     def _shoves(self, part: str, rng: Streams) -> tuple[Shove, ...]:
         if part == "getup":
@@ -146,17 +145,10 @@ class ResponseProtocol:
         drawn = enumerate(rng.uniform(15, 2).tolist())
         return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in drawn)
 
-
-def evaluate_response(
-    body: Body, protocol: ResponseProtocol, folder: Path, *, workers: int = 1, watch: Watch = None
-) -> Report:
-    """Run the protocol in chunks that are saved in a folder."""
-    tables = run_chunks(protocol.chunks(body), folder, workers=workers, watch=watch)
-    others = f"{protocol.others} in each other part, {protocol.trips} trips"
-    caption = f"{protocol.people} people in each cell, {others}"
-    title = "Answers to pushes, kicks, throws, trips and balls"
-    statistics = [*response_statistics(tables), *_more_statistics(tables)]
-    return report_statistics("response", title, statistics, protocol, caption, tables)
+    def statistics(self, tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
+        """Yield the shared statistics, and those that only this protocol reports."""
+        yield from response_statistics(tables)
+        yield from _more_statistics(tables)
 
 
 def response_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
@@ -204,25 +196,20 @@ def _pushes(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     yield from _lost(tables)
     people = tables[PUSHED]
     for impulse in dict.fromkeys(people["impulse"][people["impulse"] > 0].tolist()):
-        some = people["impulse"] == impulse
-        yield from _answers(impulse, {key: values[some] for key, values in people.items() if key != "finished"})
-
-
-def _answers(impulse: float, people: Arrays) -> Iterator[Statistic]:
-    """Yield the answers to one impulse."""
-    name, stepped, fell = f"push {impulse:g} N s/kg", people["stepped"], people["fell"]
-    (median, late, distance), (few, falls) = STOPS.get(impulse, ("", "", "")), ANSWERS.get(impulse, ("", ""))
-    mild, strong = "recovered by one or two steps within about a second", "beyond one step of young women (Wojcik 1999)"
-    law = mild if impulse < 1.6 else strong
-    yield share(f"{name}: stepped", stepped, few, "steps begin at 0.2 (backward) to 0.4 N s/kg (after Hof)")
-    if impulse > 0.4:
-        changed = "a changed step from 0.3 s on (Hof 2010)"
-        yield resampled(f"{name}: first step", "s", people["lift_off"][stepped], np.median, law=changed)
-    time, way = people["stop_time"][~fell], people["stop_distance"][~fell]
-    yield resampled(f"{name}: stop time, median", "s", time, np.median, median, law)
-    yield resampled(f"{name}: stop time, nine of ten", "s", time, lambda t: np.quantile(t, 0.9), late, "6 s is never")
-    yield resampled(f"{name}: stop distance, median", "m", way, np.median, distance, law)
-    yield share(f"{name}: fell", fell, falls, "one step recovers from 0.87 to 1.6 N s/kg (Wojcik 1999)")
+        some, name = people["impulse"] == impulse, f"push {impulse:g} N s/kg"
+        stepped, fell = people["stepped"][some], people["fell"][some]
+        (median, late, distance), (few, falls) = STOPS.get(impulse, ("", "", "")), ANSWERS.get(impulse, ("", ""))
+        mild = "recovered by one or two steps within about a second"
+        law = mild if impulse < 1.6 else "beyond one step of young women (Wojcik 1999)"
+        yield share(f"{name}: stepped", stepped, few, "steps begin at 0.2 (backward) to 0.4 N s/kg (after Hof)")
+        if impulse > 0.4:
+            lift_off, changed = people["lift_off"][some][stepped], "a changed step from 0.3 s on (Hof 2010)"
+            yield resampled(f"{name}: first step", "s", lift_off, np.median, law=changed)
+        time, way = people["stop_time"][some][~fell], people["stop_distance"][some][~fell]
+        yield resampled(f"{name}: stop time, median", "s", time, np.median, median, law)
+        yield resampled(f"{name}: stop time, nine of ten", "s", time, partial(np.quantile, q=0.9), late, "6 s is never")
+        yield resampled(f"{name}: stop distance, median", "m", way, np.median, distance, law)
+        yield share(f"{name}: fell", fell, falls, "one step recovers from 0.87 to 1.6 N s/kg (Wojcik 1999)")
 
 
 def _falls(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
@@ -246,12 +233,12 @@ def _falls(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
 
 def _ledgers(name: str, ledger: np.ndarray) -> Iterator[Statistic]:
     """Yield the 99th percentile of unexplained impulses of half a second."""
-    pushed = name == "pushed people"
-    law = "momentum changes by forces only" if pushed else "what measuring recordings costs"
-    parts = (("linear", "m/s", "at most 0.1"), ("angular", "rad/s", "below the recordings'"))
-    for i, (part, unit, target) in enumerate(parts):
-        label, values = f"ledger of {name}: {part}", ledger[..., i]
-        yield resampled(label, unit, values, lambda some: np.quantile(some, 0.99), target if pushed else "", law)
+    targets, law = ("at most 0.1", "below the recordings'"), "momentum changes by forces only"
+    if name == "recordings":
+        targets, law = ("", ""), "what measuring recordings costs"
+    for i, (part, unit) in enumerate((("linear", "m/s"), ("angular", "rad/s"))):
+        label, measure = f"ledger of {name}: {part}", partial(np.quantile, q=0.99)
+        yield resampled(label, unit, ledger[..., i], measure, targets[i], law)
 
 
 def _more_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:

@@ -11,7 +11,7 @@ from dropsim.body.skeleton import joint_index
 from dropsim.motion.contacts import sphere_heights
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
-from dropsim.research.evaluation.harness import Arrays, Body, joined, survivors
+from dropsim.research.evaluation.harness import Arrays, Body, survivors
 from dropsim.scene import Drag, Element, Follow, Scene, above_ground, run
 from dropsim.scene.objects import Flying
 from dropsim.scene.scenarios import SCENARIOS
@@ -27,27 +27,18 @@ def run_scenario(body: Body, seeds: Sequence[int], *, scenario: str) -> Arrays:
     setup = replace(SCENARIOS[scenario], simulator=body.options)
     scene = replace(setup.scene, elements=tuple(_at_once(e) for e in setup.scene.elements))
     setup = replace(setup, scene=scene)
-    world = setup.world(body.simulator().prior)
-    above = list[Motion]()  # heights over ground that may tilt: sheared motions, which say nothing about bones
+    world, people = setup.world(body.simulator().prior), len(scene.people)
 
-    def together(some: Sequence[int]) -> Motion:
+    def together(some: Sequence[int]) -> Arrays:
         rollout = run(world, setup.num_frames(world.fps), list(some))
-        level = scene.ground.level
-        above.append(_people(rollout.motions if level else [above_ground(m, rollout.ground) for m in rollout.motions]))
-        return _people(rollout.motions)
+        motions, ground = rollout.motions, None if scene.ground.level else rollout.ground
+        health = [state_of_health(m, m if ground is None else above_ground(m, ground)) for m in motions]
+        rows = {name: np.stack([one[name] for one in health], 1) for name in health[0]}
+        led = followed(motions[0], scene) if people == 1 else {}
+        return {name: values.reshape(-1, *values.shape[2:]) for name, values in rows.items()} | led
 
-    motion, finished = survivors(seeds, together)
-    finished = np.repeat(finished, len(scene.people))
-    if motion is None:
-        return {"finished": finished}
-    led = followed(motion.map(lambda values: values[:, 0]), scene) if len(scene.people) == 1 else {}
-    flattened = (one.map(lambda values: values.reshape(-1, *values.shape[2:])) for one in (motion, joined(above)))
-    return {"finished": finished, **state_of_health(*flattened), **led}
-
-
-def _people(motions: Sequence[Motion]) -> Motion:
-    """Put the people of a batch of worlds along a second dimension."""
-    return joined([motion.map(lambda values: values[:, None]) for motion in motions], axis=1)
+    columns = survivors(seeds, together)
+    return columns | {"finished": np.repeat(columns["finished"], people)}
 
 
 def _at_once(element: Element[Any]) -> Element[Any]:
@@ -64,7 +55,6 @@ def followed(motion: Motion, scene: Scene) -> Arrays:
         if isinstance(element, Follow) and len(element.velocities) > 2:
             wanted = np.array([element.velocity_at(frame / motion.fps) for frame in range(len(motion))])
             columns["turn_error_deg"] = turn_errors(motion, wanted).mean(-1)
-            columns["speed_ratio"] = _straight_speed(motion, wanted)
         if isinstance(element, Drag):
             columns["hand_m"] = hand_gap(motion, element)[:, round(2 * motion.fps) :].mean(-1)
     if any(isinstance(element, Flying) for element in scene.elements):
@@ -98,22 +88,10 @@ def turn_errors(motion: Motion, wanted: Float[np.ndarray, "t 2"]) -> Float[np.nd
     return np.concatenate(errors, -1)
 
 
-def _straight_speed(motion: Motion, wanted: Float[np.ndarray, "t 2"]) -> Float[np.ndarray, "b"]:
-    """Return the net displacement of the two seconds before each turn and before the end, over what was asked for."""
-    turns = [*np.flatnonzero((np.diff(wanted, axis=0) != 0).any(-1)).tolist(), len(motion) - 1]
-    span = round(2 * motion.fps)
-    ways = [motion.root[:, t, :2] - motion.root[:, t - span, :2] for t in turns]
-    speeds = [np.linalg.norm(way, axis=-1) / 2 / np.linalg.norm(wanted[t]) for t, way in zip(turns, ways, strict=True)]
-    return np.mean(speeds, axis=0)
-
-
-def state_of_health(motion: Motion, above: Motion | None = None) -> Arrays:
-    """Measure what every simulated person is judged by; `above` has heights above ground that is not level."""
-    above = motion if above is None else above
+def state_of_health(motion: Motion, above: Motion) -> Arrays:
+    """Measure what every simulated person is judged by; `above` is the motion with heights above the ground."""
     return {
         "fell": metrics.fell(above, 1),
-        "got_up": metrics.got_up(above, 1),
-        "spin": metrics.spin_while_lying(above, 1),
         "deepest_mm": -1000 * sphere_heights(above)[..., 1:, :].min((-1, -2)),
         "bone_error_percent": metrics.bone_error_percent(motion),
         "overlap_mm": metrics.self_overlap_mm(motion)[..., 1::EVERY].astype(np.float32),

@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -15,37 +14,22 @@ from dropsim.motion.motion import Motion
 from dropsim.motion.posture import walking_pitches
 from dropsim.physics import metrics
 from dropsim.priors.bank import CROUCHED
-from dropsim.research.evaluation.harness import (
-    Arrays,
-    Body,
-    Chunk,
-    Watch,
-    check_seed,
-    chunks_of,
-    merged,
-    run_chunks,
-    survivors,
-)
+from dropsim.research.evaluation.harness import Arrays, Body, Chunk, chunks_of, merged, survivors
 from dropsim.research.evaluation.people import JUMPED, Acted, bank_of, roam
-from dropsim.research.evaluation.report import (
-    Report,
-    Statistic,
-    report_statistics,
-    resampled,
-    share,
-)
+from dropsim.research.evaluation.report import Protocol, Statistic, resampled, share
 from dropsim.research.evaluation.scenarios import run_scenario, state_of_health, turn_errors
 from dropsim.scene.scenarios import SCENARIOS
 
 WINDOW = 2.0
 """Speed is net displacement over this time [s]."""
-STYLES = ("style_speed", "skate", "jerk")
+STYLES = ("speed", "skate", "jerk")
+"""Measures of how people move over windows of one second."""
 STYLE = 1.0
 """Foot skate and jerk are compared over windows of this length: recorded runs are hardly longer [s]."""
 SETTLED = 4.0
 """Time from which on people should go as asked [s]."""
-Want = tuple[float, float, float, float]
-"""Time from which on [s] people want a velocity [m/s] and a height of the pelvis [m]; NaN for none in particular."""
+Want = tuple[float | int, ...]
+"""Time from which on [s] people want a velocity [m/s] and perhaps a height of the pelvis [m]."""
 CROUCH, JUMP = 0.55, 1.15
 """Heights that the app asks for [m]."""
 TASKS = {"stand": ("stand", 0.0), "walk": ("walk", 1.2), "run": ("run", 2.5), "fast run": ("run", 3.5)}
@@ -60,22 +44,18 @@ DIAGONAL = 2.5 * math.sqrt(0.5)
 """Component of a run at 45 degrees [m/s]."""
 
 
-def _wants(*rows: tuple[float | int, ...]) -> tuple[Want, ...]:
-    return tuple(tuple(map(float, (*row, math.nan)[:4])) for row in rows)  # pyright: ignore[reportReturnType]
-
-
 MANOEUVRES: Mapping[str, tuple[str, tuple[Want, ...], float]] = {
-    "crouch": ("stand", _wants((0, 0, 0), (1, 0, 0, CROUCH)), 6.0),
-    "crouch-walk": ("stand", _wants((0, 0, 0), (1, 0, 0.6, CROUCH)), 6.0),
-    "crouch and up": ("stand", _wants((0, 0, 0), (1, 0, 0, CROUCH), (3.5, 0, 0)), 6.0),
-    "jump": ("stand", _wants((0, 0, 0), (1, 0, 0, JUMP), (2.5, 0, 0)), 5.0),
-    "jump from a walk": ("walk", _wants((0, 0, 1.2), (1, 0, 1.2, JUMP), (2.5, 0, 1.2)), 5.0),
-    "zigzag": ("run", _wants(*((1.5 * i, DIAGONAL * (-1) ** i, DIAGONAL) for i in range(6))), 9.0),
-    "stop and reverse": ("walk", _wants((0, 0, 1.2), (2, 0, 0), (4, 0, -1.2)), 7.0),
-    "start": ("stand", _wants((0, 0, 0), (1, 0, 1.2)), 4.0),
-    "reversal": ("walk", _wants((0, 0, 1.2), (2, 0, -1.2)), 6.0),
-    "turn at a walk": ("walk", _wants((0, 0, 1.2), (4, -1.2, 0)), 7.0),
-    "turn at a run": ("run", _wants((0, 0, 2.5), (4, -2.5, 0)), 7.0),
+    "crouch": ("stand", ((0, 0, 0), (1, 0, 0, CROUCH)), 6.0),
+    "crouch-walk": ("stand", ((0, 0, 0), (1, 0, 0.6, CROUCH)), 6.0),
+    "crouch and up": ("stand", ((0, 0, 0), (1, 0, 0, CROUCH), (3.5, 0, 0)), 6.0),
+    "jump": ("stand", ((0, 0, 0), (1, 0, 0, JUMP), (2.5, 0, 0)), 5.0),
+    "jump from a walk": ("walk", ((0, 0, 1.2), (1, 0, 1.2, JUMP), (2.5, 0, 1.2)), 5.0),
+    "zigzag": ("run", tuple((1.5 * i, DIAGONAL * (-1) ** i, DIAGONAL) for i in range(6)), 9.0),
+    "stop and reverse": ("walk", ((0, 0, 1.2), (2, 0, 0), (4, 0, -1.2)), 7.0),
+    "start": ("stand", ((0, 0, 0), (1, 0, 1.2)), 4.0),
+    "reversal": ("walk", ((0, 0, 1.2), (2, 0, -1.2)), 6.0),
+    "turn at a walk": ("walk", ((0, 0, 1.2), (4, -1.2, 0)), 7.0),
+    "turn at a run": ("run", ((0, 0, 2.5), (4, -2.5, 0)), 7.0),
 }
 """Starts, what people want, and how long [s]; people face +y at the start, and then where they go."""
 TURNS = ("turn at a walk", "turn at a run")
@@ -107,28 +87,24 @@ def roamed(body: Body, seeds: Sequence[int], *, start: str, wants: Sequence[Want
     fps = simulator.prior.fps
     frames = round(seconds * fps) + 1
     wanted = np.full((frames, 3), np.nan)
-    for time, *want in wants:
-        wanted[round(time * fps) :] = want
+    for time, x, y, *height in wants:
+        wanted[round(time * fps) :] = (x, y, *(height or [np.nan]))
 
-    def together(some: Sequence[int]) -> Motion:
-        people = simulator.prior.start(start, list(some))
-        return roam(simulator, people, Acted(np.tile(wanted, (len(some), 1, 1))), Streams(list(some)), frames)
+    def together(some: Sequence[int]) -> Arrays:
+        acted = Acted(np.tile(wanted, (len(some), 1, 1)))
+        motion = roam(simulator, simulator.prior.start(start, list(some)), acted, Streams(list(some)), frames)
+        return {
+            **state_of_health(motion, motion),
+            **paces(motion),
+            "turn_errors": turn_errors(motion, wanted[:, :2]),
+            "responses": response_times(motion, wanted[:, :2]),
+            "pitches": walking_pitches(motion, every=PITCH_EVERY),
+            "away": _net_speed(motion) * motion.duration,
+            "steps": metrics.footfalls(motion),
+            "not_done": not_done(motion, wanted[:, 2]),
+        }
 
-    motion, finished = survivors(seeds, together)
-    if motion is None:
-        return {"finished": finished}
-    return {
-        "finished": finished,
-        **state_of_health(motion),
-        **paces(motion),
-        "turn_errors": turn_errors(motion, wanted[:, :2]),
-        "responses": response_times(motion, wanted[:, :2]),
-        "pitches": walking_pitches(motion, every=PITCH_EVERY),
-        "away": _net_speed(motion) * motion.duration,
-        "steps": metrics.footfalls(motion),
-        "penetration_mm": metrics.penetration_mm(motion),
-        "not_done": not_done(motion, wanted[:, 2]),
-    }
+    return survivors(seeds, together)
 
 
 def not_done(motion: Motion, height: Float[np.ndarray, "t"]) -> np.ndarray:
@@ -160,10 +136,8 @@ def response_times(motion: Motion, wanted: Float[np.ndarray, "t 2"]) -> Float[np
 
 def paces(motion: Motion) -> Arrays:
     """Return the speed of windows of two seconds, end to end, and speed, foot skate and jerk of those of one second."""
-    style = {"style_speed": _net_speed, "skate": metrics.foot_skate, "jerk": metrics.jerk}
-    return {"speed": _windowed(motion, WINDOW, _net_speed)} | {
-        name: _windowed(motion, STYLE, how) for name, how in style.items()
-    }
+    styles = [_windowed(motion, STYLE, how) for how in (_net_speed, metrics.foot_skate, metrics.jerk)]
+    return {"speed": _windowed(motion, WINDOW, _net_speed), "style": np.stack(styles, -1)}
 
 
 def _windowed(motion: Motion, seconds: float, measure: Callable[[Motion], Any]) -> np.ndarray:
@@ -180,9 +154,8 @@ def recorded_paces(motions: Sequence[Motion]) -> Float[np.ndarray, "n 3"]:
     """Return speed, foot skate and jerk of one-second windows of recordings in which people are upright."""
     rows = [np.zeros((0, 3))]
     for motion in motions:
-        columns = paces(motion)
         up = _windowed(motion, STYLE, lambda part: metrics.upright(part).all(-1)).astype(bool)
-        rows.append(np.stack([columns[name] for name in STYLES], -1)[up])
+        rows.append(paces(motion)["style"][up])
     return np.concatenate(rows)
 
 
@@ -219,9 +192,11 @@ def measure_bank(body: Body, nothing: Sequence[int]) -> Arrays:
 
 
 @dataclass(frozen=True)
-class SteeringProtocol:
+class SteeringProtocol(Protocol):
     """Numbers of people who are asked for something."""
 
+    name: ClassVar = "steering"
+    title: ClassVar = "People whom nobody touches"
     people: int = 64
     """People of each speed."""
     seconds: float = 60.0
@@ -231,41 +206,37 @@ class SteeringProtocol:
     scenarios: tuple[str, ...] = tuple(SCENARIOS)
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
-        if min(self.people, self.seeds) < 1 or not 6 <= self.seconds <= 3600:
-            raise ValueError("steering takes at least one person, one seed and 6 s")
+    few: ClassVar = {
+        "people": 8,
+        "seconds": 12.0,
+        "seeds": 2,
+        "scenarios": ("follow", "follow-run", "lead-by-hand", "projectiles", "projectiles-dodge"),
+    }
 
-    @classmethod
-    def quick(cls, **given: Any) -> "SteeringProtocol":  # noqa: ANN401
-        """Return a small version."""
-        few = ("follow", "follow-run", "lead-by-hand", "projectiles", "projectiles-dodge")
-        return cls(**{"people": 8, "seconds": 12.0, "seeds": 2, "scenarios": few, **given})
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 6 <= self.seconds <= 3600:
+            raise ValueError(f"people go straight on for 6 s to an hour, not for {self.seconds:g} s")
+
+    @property
+    def caption(self) -> str:
+        return f"{self.people} people for {self.seconds:g} s, {self.seeds} seeds of each scenario"
 
     def chunks(self, body: Body) -> list[Chunk]:
-        """Return the people who go straight on, those of the manoeuvres, and the scenarios."""
-        straight = {name: (start, _wants((0, 0, speed)), self.seconds) for name, (start, speed) in TASKS.items()}
+        """Return the people who go straight on, those of the manoeuvres, the scenarios, and the bank."""
+        straight = {name: (start, ((0, 0, speed),), self.seconds) for name, (start, speed) in TASKS.items()}
         people, seeds = ([self.seed + i for i in range(count)] for count in (self.people, self.seeds))
         chunks = list[Chunk]()
         for name, (start, wants, seconds) in {**straight, **MANOEUVRES}.items():
             chunks += chunks_of(name, roamed, body, people, start=start, wants=wants, seconds=seconds)
         for name in self.scenarios:
             chunks += chunks_of(f"scenario {name}", run_scenario, body, seeds, scenario=name)
-        return chunks
+        return [*chunks, Chunk("bank", measure_bank, body, ())]
 
-
-def evaluate_steering(
-    body: Body, protocol: SteeringProtocol, folder: Path, *, workers: int = 1, watch: Watch = None
-) -> Report:
-    """Run the protocol in chunks that are saved in a folder."""
-    chunks = [*protocol.chunks(body), Chunk("bank", measure_bank, body, ())]
-    tables = run_chunks(chunks, folder, workers=workers, watch=watch)
-    statistics = [
-        *steering_statistics(tables, protocol.seconds, tables["bank"]["paces"]),
-        *_health({name: people for name, people in tables.items() if "overlap_mm" in people}),
-    ]
-    caption = f"{protocol.people} people for {protocol.seconds:g} s, {protocol.seeds} seeds of each scenario"
-    return report_statistics("steering", "People whom nobody touches", statistics, protocol, caption, tables)
+    def statistics(self, tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
+        """Yield the shared statistics, and those of the health of everybody."""
+        yield from steering_statistics(tables, self.seconds)
+        yield from _health({name: people for name, people in tables.items() if "overlap_mm" in people})
 
 
 def _health(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
@@ -284,9 +255,7 @@ def _health(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     yield resampled(f"self-overlap, 99th percentile ({worst})", "mm", overlap, lambda some: np.quantile(some, 0.99))
 
 
-def steering_statistics(
-    tables: Mapping[str, Arrays], seconds: float, recorded: Float[np.ndarray, "n 3"]
-) -> Iterator[Statistic]:
+def steering_statistics(tables: Mapping[str, Arrays], seconds: float) -> Iterator[Statistic]:
     """Yield the statistics of people whom nobody touches, of manoeuvres and of scenarios, next to recorded paces."""
     for task, (start, asked) in TASKS.items():
         people = tables[task]
@@ -295,7 +264,7 @@ def steering_statistics(
         name = f"{task} {asked:g} m/s" if asked else task
         target = "at most 1 %" if start == "run" else "0"
         yield share(f"{name}: fell undisturbed", people["fell"], target, f"nobody touches them for {seconds:g} s")
-        yield from _walking(name, asked, people, recorded) if asked else _standing(name, people, seconds)
+        yield from _walking(name, asked, people, tables["bank"]["paces"]) if asked else _standing(name, people, seconds)
     turned = merged([tables[name] for name in TURNS]).get("turn_errors", np.zeros(0))
     yield resampled("turn of 90 degrees: error", "degrees", turned, np.mean, "at most 12", NEW_WAY)
     yield from _manoeuvres(tables)
@@ -318,21 +287,20 @@ def _walking(name: str, asked: float, people: Arrays, recorded: np.ndarray) -> I
     late = speed[:, 4] if speed.shape[1] > 4 else speed[:, -1]
     law = "1: the speed asked for, after 8 s"
     yield resampled(f"{name}: speed kept", "ratio", late / asked, np.mean, law=law)
-    windows = np.stack([people[key] for key in STYLES], -1)
     law = "1: that of the bank's recordings of this speed"
     for style, label in (("skate", "foot skate"), ("jerk", "jerk")):
 
         def ratio(rows: np.ndarray, style: str = style) -> float:
             return style_ratio(style, rows, recorded, asked)
 
-        yield resampled(f"{name}: {label}", "ratio", windows, ratio, law=law)
+        yield resampled(f"{name}: {label}", "ratio", people["style"], ratio, law=law)
 
 
 def _manoeuvres(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     """Yield statistics of people who crouch, jump, start, stop and turn; response times are of people who stay up."""
     for name, (_, wants, _) in MANOEUVRES.items():
         yield share(f"{name}: fell", tables[name].get("fell", ()), "0", "steering alone fells nobody")
-        if any(not math.isnan(height) for *_, height in wants):
+        if any(len(want) > 3 for want in wants):
             yield share(f"{name}: not done", tables[name].get("not_done", ()), "0", "people do as told")
     law = "80 % of the new velocity, or below 0.2 m/s"
     for name, (manoeuvre, target) in RESPONSES.items():

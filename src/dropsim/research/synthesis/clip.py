@@ -1,10 +1,9 @@
 """Recipes, which hold all that the content of a data set depends on, and clips, simulated in batches and judged."""
 
 import functools
-import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,15 +16,14 @@ from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.physics.contact import Plane
 from dropsim.physics.step import BUILT_IN
+from dropsim.research.evaluation.harness import Amounts, digest_of, in_halves
 from dropsim.research.synthesis.distribution import Distribution, Drawn, Gates
-from dropsim.scene import Solid, World, WorldDivergedError, above_ground, batch_scenes, run
+from dropsim.scene import Rollout, Solid, World, WorldDivergedError, above_ground, batch_scenes, run
 from dropsim.scene.files import Setup
-
-MAX_COUNT = 10**10
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Amounts):
     """A distribution, a seed, and how many clips of what length."""
 
     distribution: Distribution
@@ -42,12 +40,7 @@ class Recipe:
     """As `open_prior` takes it; the distribution's own unless given."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.count <= MAX_COUNT:
-            raise ValueError(f"a data set has from 1 to {MAX_COUNT} clips, not {self.count}")
-        if not 0 <= self.seed < 2**62:
-            raise ValueError(f"a seed is a whole number from 0 to 2^62, not {self.seed}")
-        if not 1 <= self.shard_size <= MAX_COUNT:
-            raise ValueError(f"a file has from 1 to {MAX_COUNT} clips, not {self.shard_size}: give another shard size")
+        super().__post_init__()
         self.drawn(0)  # refuses seconds and samples that cannot be
 
     @property
@@ -62,45 +55,39 @@ class Recipe:
     def drawn(self, index: int) -> Drawn:
         """Return a clip's scene with the length and the samples that were asked for."""
         drawn = self.distribution.draw(self.seed, index)
-        return replace(drawn, setup=self._changed(drawn.setup))
-
-    def _changed(self, setup: Setup) -> Setup:
-        if self.seconds is not None:
-            setup = replace(setup, seconds=self.seconds)
+        changes: dict[str, Any] = {} if self.seconds is None else {"seconds": self.seconds}
         if self.samples is not None:
-            setup = replace(setup, simulator=replace(setup.simulator, num_samples=self.samples))
-        return setup if self.prior is None else replace(setup, prior=self.prior, body=None)
+            changes["simulator"] = replace(drawn.setup.simulator, num_samples=self.samples)
+        if self.prior is not None:
+            changes |= {"prior": self.prior, "body": None}
+        return replace(drawn, setup=replace(drawn.setup, **changes))
 
     def identity(self) -> dict[str, Any]:
         """Return what the content depends on, as plain data by the names of the options."""
+        names = ("count", "seed", "seconds", "samples", "shard_size")
         return {
             "dropsim": version("dropsim"),
             "scene": json.loads(json.dumps([[table.name, table.values] for table in self.distribution.tables])),
-            "count": self.count,
-            "seed": self.seed,
-            "seconds": self.seconds,
-            "samples": self.samples,
-            "shard_size": self.shard_size,
-            "prior": None if self.prior is None else _identified(self.prior),
+            **{name: getattr(self, name) for name in names},
+            "prior": None if self.prior is None else _with_digest(self.prior),
         }
 
 
 @functools.cache
-def _identified(prior: str) -> str:
-    """Return a prior's name; a file's with a part of its hash, since another file may come to have the same name."""
-    path = Path(prior)
-    return f"{prior} ({hashlib.sha256(path.read_bytes()).hexdigest()[:12]})" if path.is_file() else prior
+def _with_digest(prior: str) -> str:
+    """Return a prior's name; a file's with a part of its digest, since another file may come to have the same name."""
+    return f"{prior} ({digest_of(Path(prior))[:12]})" if Path(prior).is_file() else prior
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
     """Say how two recipes differ, as the end of a sentence; None if they do not."""
-    for name in dict.fromkeys((*old, *new)):
-        before, now = old.get(name), new.get(name)
-        if before != now:
-            option = name if name == "dropsim" else f"--{name.replace('_', '-')}"
-            other = "another distribution of scenes (--scene)"
-            return f"with {other}" if name == "scene" else f"with {option} {before}, and not with {option} {now}"
-    return None
+    name = next((name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)), None)
+    if name is None:
+        return None
+    if name == "scene":
+        return "with another distribution of scenes (--scene)"
+    option = name if name == "dropsim" else f"--{name.replace('_', '-')}"
+    return f"with {option} {old.get(name)}, and not with {option} {new.get(name)}"
 
 
 BATCH = 64
@@ -156,42 +143,32 @@ def simulated(recipe: Recipe, indices: Sequence[int]) -> list[Clip | Rejected]:
         except ValueError as error:
             outcomes[index] = Rejected(index, "", "refused", str(error))
     for drawn in alike.values():
-        for outcome in _together(drawn):
-            index = outcome.drawn.index if isinstance(outcome, Clip) else outcome.index
-            outcomes[index] = judged(outcome, recipe.distribution.gates) if isinstance(outcome, Clip) else outcome
+        for some, rollout in in_halves(drawn, _rolled_out):
+            for i, one in enumerate(some):
+                outcomes[one.index] = _judged(one, i, rollout, recipe.distribution.gates)
     return [outcomes[index] for index in indices]
 
 
-def judged(clip: Clip, gates: Gates) -> Clip | Rejected:
-    """Return the clip if it passes the gates."""
+def _rolled_out(drawn: Sequence[Drawn]) -> Rollout:
+    """Simulate scenes as one batch."""
+    template, seeds = template_of(drawn[0].setup), [one.seed for one in drawn]
+    scenes = [one.setup.scene for one in drawn]
+    world, start = batch_scenes(scenes, template.simulator, seeds, opening=template.opening)
+    return run(world, drawn[0].setup.num_frames(world.fps), seeds, start=start)
+
+
+def _judged(drawn: Drawn, i: int, rollout: Rollout | ValueError, gates: Gates) -> Clip | Rejected:
+    """Take one clip out of a batch, if it passes the gates."""
+    if isinstance(rollout, ValueError):
+        reason = "diverged" if isinstance(rollout, WorldDivergedError) else "refused"
+        return Rejected(drawn.index, drawn.category, reason, str(rollout))
+    motions = tuple(_motion_of(motion, i, drawn, person) for person, motion in enumerate(rollout.motions))
+    clip = Clip(drawn, motions, _ground_of(rollout.ground, i, len(motions[0])), rollout.by_world[i])
     for name, unit in (("bone_error", "%"), ("penetration", "mm")):
         value = getattr(clip, name)
         if not value <= getattr(gates, name):
-            reason = name.replace("_", " ")
-            return Rejected(clip.drawn.index, clip.drawn.category, reason, f"{value:.3g} {unit}")
+            return Rejected(drawn.index, drawn.category, name.replace("_", " "), f"{value:.3g} {unit}")
     return clip
-
-
-def _together(drawn: Sequence[Drawn]) -> Iterator[Clip | Rejected]:
-    """Simulate scenes as one batch; if one cannot start or go on, the halves apart, until it takes nobody with it."""
-    template = template_of(drawn[0].setup)
-    seeds = [one.seed for one in drawn]
-    try:
-        world, start = batch_scenes(
-            [one.setup.scene for one in drawn], template.simulator, seeds, opening=template.opening
-        )
-        rollout = run(world, drawn[0].setup.num_frames(world.fps), seeds, start=start)
-    except ValueError as error:
-        if len(drawn) > 1:
-            yield from _together(drawn[: len(drawn) // 2])
-            yield from _together(drawn[len(drawn) // 2 :])
-        else:
-            reason = "diverged" if isinstance(error, WorldDivergedError) else "refused"
-            yield Rejected(drawn[0].index, drawn[0].category, reason, str(error))
-        return
-    for i, one in enumerate(drawn):
-        motions = tuple(_motion_of(motion, i, one, person) for person, motion in enumerate(rollout.motions))
-        yield Clip(one, motions, _ground_of(rollout.ground, i, len(motions[0])), rollout.by_world[i])
 
 
 def template_of(setup: Setup) -> World:

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -21,12 +21,12 @@ from typing import Any
 from dropsim.compute.threads import single_threaded
 from dropsim.files.atomic import atomic_path
 from dropsim.research import processes
+from dropsim.research.evaluation.harness import Watch
+from dropsim.research.evaluation.report import write_json
 from dropsim.research.synthesis.clip import BATCH, Clip, Recipe, Rejected, difference, simulated, template_of
 from dropsim.research.synthesis.schema import rows_of, schema_of
 
 MANIFEST, LOCK = "manifest.json", ".lock"
-Workers = Callable[[Recipe, Path, Sequence[int]], Iterator[int]]
-"""Makes shards of a folder in any order, and yields the number of each when it is done."""
 
 
 def clips_path(out: Path, shard: int) -> Path:
@@ -59,7 +59,7 @@ def make_shard(recipe: Recipe, out: Path, shard: int) -> None:
         written = temporary.read_bytes()
     counts = {"shard": shard, "first": indices.start, "clips": len(indices), "kept": num_clips, "bytes": len(written)}
     digest = {"sha256": hashlib.sha256(written).hexdigest(), "rejected": [asdict(r) for r in rejected]}
-    _write_json(manifest_path(out, shard), counts | digest)
+    write_json(manifest_path(out, shard), counts | digest)
 
 
 def is_done(out: Path, shard: int) -> bool:
@@ -84,9 +84,12 @@ class Totals:
 
 
 def synthesize(
-    recipe: Recipe, out: Path | str, workers: Workers, watch: Callable[[int, int], None] | None = None
+    recipe: Recipe, out: Path | str, *, workers: int = 1, ray: str | None = None, watch: Watch = None
 ) -> Totals:
-    """Make all shards that are missing; `watch` gets the number of clips that are done, and that of all."""
+    """Make all shards that are missing, in some processes or on the Ray cluster at an address.
+
+    `watch` gets the number of clips that are done, and that of all.
+    """
     out = Path(out)
     with _alone(out):
         _open_folder(recipe, out)
@@ -95,7 +98,7 @@ def synthesize(
         try:
             if watch:
                 watch(finished, recipe.count)
-            for shard in workers(recipe, out, missing) if missing else ():
+            for shard in _made(recipe, out, missing, workers, ray) if missing else ():
                 finished += len(recipe.clips_of(shard))
                 if watch:
                     watch(finished, recipe.count)
@@ -129,7 +132,7 @@ def _open_folder(recipe: Recipe, out: Path) -> None:
     if manifest is None:
         if out.exists() and any(path.name != LOCK for path in out.iterdir()):
             raise ValueError(f"{out}: holds something other than a data set: give a new folder")
-        _write_json(out / MANIFEST, {"recipe": recipe.identity()})
+        write_json(out / MANIFEST, {"recipe": recipe.identity()})
     elif changed := difference(manifest.get("recipe", {}), recipe.identity()):
         raise ValueError(f"{out}: was begun {changed}: give the same options to go on with it, or another folder")
     for folder in ("clips", "shards"):
@@ -150,13 +153,8 @@ def _close_folder(recipe: Recipe, out: Path) -> Totals:
     reasons = Counter(rejected["reason"] for shard in shards for rejected in shard["rejected"])
     clips, kept = (sum(shard[name] for shard in shards) for name in ("clips", "kept"))
     totals = Totals(clips, kept, dict(sorted(reasons.items())))
-    _write_json(out / MANIFEST, {"recipe": recipe.identity(), "complete": True, **asdict(totals)})
+    write_json(out / MANIFEST, {"recipe": recipe.identity(), "complete": True, **asdict(totals)})
     return totals
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
@@ -171,16 +169,11 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def here(recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:
-    """Make shards in this process, one after the other."""
-    for shard in shards:
-        make_shard(recipe, out, shard)
-        yield shard
-
-
-def in_processes(num: int, recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:
-    """Make shards in several processes of this machine; if one is killed, others make its shard again."""
-    return processes.in_processes(num, functools.partial(make_shard, recipe, out), shards, "shard {}".format)
+def _made(recipe: Recipe, out: Path, shards: Sequence[int], workers: int, ray: str | None) -> Iterator[int]:
+    """Make shards in any order, and yield the number of each when it is done."""
+    if ray is not None:
+        return on_ray(ray, workers, recipe, out, shards)
+    return processes.in_processes(workers, functools.partial(make_shard, recipe, out), shards, "shard {}".format)
 
 
 def on_ray(address: str, num: int, recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:

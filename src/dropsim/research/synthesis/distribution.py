@@ -14,10 +14,8 @@ from typing import Any
 from dropsim.files.names import suggestion
 from dropsim.files.units import Degrees, Millimetres, Percent, Seconds
 from dropsim.priors.starts import StartBank
-from dropsim.scene.files import Setup
-from dropsim.scene.files.reading import Table, object_of, parse_tables, read_text, setup_of
-from dropsim.scene.files.schema import MANY, SINGLE, Key, Value, all_keys, located, plain_type, read_value, shown
-from dropsim.scene.files.writing import scene_text
+from dropsim.scene import files
+from dropsim.scene.files import MANY, SINGLE, Key, Setup, Table, Value, shown
 from dropsim.scene.scenarios import SCENARIOS, scenario
 
 MAX_OPTIONS = 256
@@ -48,23 +46,25 @@ class Draw:
     def value(self, raw: object, wanted: Value, what: str, path: str) -> Value:
         """Return a plain value of a type; `what` begins sentences about it."""
         if isinstance(raw, Mapping):
-            value = self.values[path] = (
-                self._between(raw, wanted, what) if "between" in raw else self._one_of(raw, what)
-            )
-            return value
+            between = "between" in raw
+            known = ("between",) if between else ("one_of", "weights")
+            for name in (name for name in raw if name not in known):
+                hint = suggestion(name, known)
+                raise ValueError(f"{what} is drawn by between, or by one_of with weights, not by {name!r}: {hint}")
+            self.values[path] = self._between(raw["between"], wanted, what) if between else self._one_of(raw, what)
+            return self.values[path]
         if isinstance(raw, list):
             return [self.value(one, _part_of(wanted, i), what, f"{path}.{i}") for i, one in enumerate(raw)]
         return raw
 
-    def _between(self, raw: Mapping[str, Any], wanted: Value, what: str) -> float | int | str:
-        _refuse_others(raw, ("between",), what)
-        ends, (kind, _) = raw["between"], plain_type(wanted)
+    def _between(self, ends: object, wanted: Value, what: str) -> float | int | str:
+        kind, _ = files.plain_type(wanted)
         if not isinstance(ends, list) or len(ends) != 2:
             raise ValueError(f"{what} needs two ends, as in {{ between = [1, 2] }}")
         if kind not in (int, float, str):
             raise ValueError(f"{what} is no single number: use one_of, or draw the numbers inside its brackets")
         # A direction is text, and degrees are one way to write it.
-        low, high = (read_value(float if kind is str else wanted, end, what) for end in ends)
+        low, high = (files.read_value(float if kind is str else wanted, end, what) for end in ends)
         if not low <= high:
             raise ValueError(f"{what} is drawn between {low:g} and {high:g}: put the smaller first")
         if kind is int:
@@ -73,7 +73,6 @@ class Draw:
         return f"{value:.6f}" if kind is str else value
 
     def _one_of(self, raw: Mapping[str, Any], what: str) -> Value:
-        _refuse_others(raw, ("one_of", "weights"), what)
         options = raw.get("one_of")
         if not isinstance(options, list) or not 0 < len(options) <= MAX_OPTIONS:
             raise ValueError(f"{what} needs a list of 1 to {MAX_OPTIONS} options, as in {{ one_of = [1, 2] }}")
@@ -85,7 +84,7 @@ class Draw:
 
 def checked_weights(weights: Sequence[object], what: str) -> list[float]:
     """Refuse weights that nothing can be drawn by."""
-    numbers = [read_value(float, weight, f"{what}: a weight") for weight in weights]
+    numbers = [files.read_value(float, weight, f"{what}: a weight") for weight in weights]
     if min(numbers) < 0 or not sum(numbers) > 0:
         raise ValueError(f"{what} needs weights of 0 or more, not all of them 0")
     return numbers
@@ -99,22 +98,15 @@ def most_options(raw: object) -> int:
     return max(map(most_options, raw), default=1) if isinstance(raw, list) else 1
 
 
-def _refuse_others(raw: Mapping[str, Any], known: Sequence[str], what: str) -> None:
-    for name in raw:
-        if name not in known:
-            hint = suggestion(name, known)
-            raise ValueError(f"{what} is drawn by between, or by one_of with weights, not by {name!r}: {hint}")
-
-
 def _part_of(wanted: Value, i: int) -> Value:
     """Return the type of a list's i-th part; reading refuses lists where none belongs."""
-    options = typing.get_args(kind) if typing.get_origin(kind := plain_type(wanted)[0]) is tuple else ()
+    options = typing.get_args(kind) if typing.get_origin(kind := files.plain_type(wanted)[0]) is tuple else ()
     if not options:
         return wanted
     return options[0] if options[-1] is ... else options[min(i, len(options) - 1)]
 
 
-READY = ("mixed", "pushes", "calm", "objects")
+READY = ("mixed", "pushes", "calm", "objects", "shoves", "chaos")
 """Distributions that come with the package."""
 ANY = "any"
 """Category of the clips of a file without categories."""
@@ -197,14 +189,14 @@ class Distribution:
     @property
     def gates(self) -> Gates:
         """Bounds that clips have to keep."""
-        return next((object_of(Gates, table) for table in self.tables if table.name == "gates"), Gates())
+        return next((files.object_of(Gates, table) for table in self.tables if table.name == "gates"), Gates())
 
     @property
     def weights(self) -> Mapping[str, float]:
         """How often each category is drawn."""
         table = next((table for table in self.tables if table.name == "categories"), Table("categories", {ANY: 1}))
         what = f"{table.where()}categories"
-        if not isinstance(table.values, Mapping) or not 0 < len(table.values) <= MAX_CATEGORIES:
+        if not 0 < len(table.values) <= MAX_CATEGORIES:
             remedy = f"write [categories] and below it 1 to {MAX_CATEGORIES} names and weights, such as push = 2"
             raise ValueError(f"{what} is a table: {remedy}")
         return dict(zip(table.values, checked_weights(list(table.values.values()), what), strict=True))
@@ -214,7 +206,7 @@ class Distribution:
         clip_seed = int.from_bytes(hashlib.sha256(f"{seed} {index}".encode()).digest()[:8]) >> 2
         draw, weights = Draw(random.Random(clip_seed)), self.weights
         category = list(weights)[draw.pick(list(weights.values()))]
-        setup = self._setup(self._drawn(category, draw))
+        setup = files.setup_of(self._drawn(category, draw), Path(self.folder), self.name)
         return Drawn(index, clip_seed, category, replace(setup, seed=clip_seed), draw.values)
 
     def check(self) -> None:
@@ -229,14 +221,12 @@ class Distribution:
         for category in self.weights:
             for number in range(max(2, *(most_options(table.values) for table in self.tables))):
                 tables = self._drawn(category, Draw(number))
-                setup = self._setup(tables)
-                for table, person in zip((t for t in tables if t.name == "person"), setup.scene.people, strict=False):
+                setup = files.setup_of(tables, Path(self.folder), self.name)
+                people = (table for table in tables if table.name == "person")
+                for table, person in zip(people, setup.scene.people, strict=False):
                     if setup.clip is None and person.start not in starts:
                         hint = suggestion(person.start, starts)
                         raise ValueError(f"{table.where('start')}there is no start {person.start!r}: {hint}")
-
-    def _setup(self, tables: list[Table]) -> Setup:
-        return setup_of(tables, Path(self.folder), self.name)
 
     def _drawn(self, category: str, draw: Draw) -> list[Table]:
         """Return one clip's tables with plain values."""
@@ -248,27 +238,18 @@ class Distribution:
                 for _ in range(_count(draw, table)):
                     tables.append(_plain(draw, table, f"{table.name}.{counts[table.name]}"))
                     counts[table.name] += 1
-            elif table.name == "ground":
-                tables.append(_plain(draw, table, "ground"))
-            else:
-                tables.append(_fixed(table))
+                continue
+            shared = [] if table.name == "ground" else [k for k, v in table.values.items() if isinstance(v, Mapping)]
+            if shared:
+                name = f"{table.name} {shared[0]}".strip()
+                raise ValueError(f"{table.where(shared[0])}{name} is the same for all clips: write one value")
+            tables.append(_plain(draw, table, "ground") if table.name == "ground" else table)
         return _with_tilt(tables)
-
-
-def _fixed(table: Table) -> Table:
-    """Refuse to draw what all clips share."""
-    for key, value in table.values.items() if isinstance(table.values, Mapping) else ():
-        if isinstance(value, Mapping):
-            name = f"{table.name} {key}".strip()
-            raise ValueError(f"{table.where(key)}{name} is the same for all clips: write one value")
-    return table
 
 
 def _plain(draw: Draw, table: Table, path: str) -> Table:
     """Return a table with plain values."""
-    if not isinstance(table.values, Mapping):
-        return table  # reading refuses it
-    known = all_keys({**SINGLE, **TABLES}[table.name])
+    known = files.all_keys({**SINGLE, **TABLES}[table.name])
     extra = EXTRA if table.name in TABLES else {}
     values = {}
     for key, raw in table.values.items():
@@ -282,10 +263,8 @@ def _plain(draw: Draw, table: Table, path: str) -> Table:
 
 def _count(draw: Draw, table: Table) -> int:
     """Return how many of a table a clip has."""
-    if not isinstance(table.values, Mapping) or "count" not in table.values:
-        return 1
     what = f"{table.where('count')}{table.name} count"
-    count = read_value(int, Draw(draw.source).value(table.values["count"], int, what, "count"), what)
+    count = files.read_value(int, Draw(draw.source).value(table.values.get("count", 1), int, what, "count"), what)
     if not 0 <= count <= MAX_COPIES:
         raise ValueError(f"{what} is from 0 to {MAX_COPIES}, not {count}")
     return count
@@ -298,37 +277,41 @@ def _with_tilt(tables: list[Table]) -> list[Table]:
         ground = next((table for table in tables if table.name == "ground"), None)
         if ground is None:
             tables.append(ground := Table("ground", {}, tilt.places))
-        if not isinstance(ground.values, dict):
-            continue  # reading refuses it
         if "tilts" in ground.values:
             remedy = "leave out the other tilt, or [ground] tilts"
             raise ValueError(f"{tilt.where()}the ground tilts once in a clip: {remedy}")
-        ground.values["tilts"] = object_of(Tilt, tilt).rows()
+        ground.values["tilts"] = files.object_of(Tilt, tilt).rows()
     return tables
 
 
 def _categories_of(table: Table) -> tuple[str, ...]:
     """Return the categories that a table is for; none means all of them."""
-    raw = table.values.get("category", []) if table.name in TABLES and isinstance(table.values, Mapping) else []
+    raw = table.values.get("category", []) if table.name in TABLES else []
     names = raw if isinstance(raw, list) else [raw]
-    return tuple(read_value(str, name, f"{table.where('category')}{table.name} category") for name in names)
+    return tuple(files.read_value(str, name, f"{table.where('category')}{table.name} category") for name in names)
 
 
 def distribution(source: str | Path) -> Distribution:
     """Return the distribution of a file, or a ready one or a scenario by its name."""
     source, folder = str(source), ""
-    with located(""):
+    with files.located(""):
         if source.lower().endswith(".toml"):
-            text, folder = read_text(Path(source)), str(Path(source).parent.absolute())
+            text, folder = files.read_text(Path(source)), str(Path(source).parent.absolute())
         elif source in READY:
             folder_of_ready = importlib.resources.files("dropsim") / "assets" / "synthesis"
             text = (folder_of_ready / f"{source}.toml").read_text(encoding="utf-8")
         elif source in SCENARIOS:
-            text = scene_text(scenario(source), Path())
+            text = files.scene_text(scenario(source), Path())
         else:
             hint = suggestion(source, (*READY, *SCENARIOS))
             raise ValueError(f"there is no distribution or scenario {source!r}: {hint} A file ends in .toml")
-        tables = parse_tables(text, source, single={**SINGLE, **OWN}, many=TABLES, what="a distribution of scenes")
+        tables = files.parse_tables(
+            text, source, single={**SINGLE, **OWN}, many=TABLES, what="a distribution of scenes"
+        )
+        for table in tables:
+            if not isinstance(table.values, Mapping):
+                remedy = f"write [{table.name}] and its keys below it, each on a line"
+                raise ValueError(f"{table.where()}{table.name} is a table: {remedy}")
         scenes = Distribution(Path(source).stem if folder else source, tuple(tables), folder)
         scenes.check()
         return scenes

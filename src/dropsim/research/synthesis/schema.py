@@ -13,7 +13,7 @@ from dropsim.body.skeleton import JOINTS, PARENTS, Skeleton
 from dropsim.motion.motion import Event, Motion
 from dropsim.physics import metrics
 from dropsim.research.synthesis.clip import Clip
-from dropsim.scene.files.writing import scene_text
+from dropsim.scene.files import scene_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +47,8 @@ ROWS: Mapping[str, tuple[str, str]] = {
     "ground": ("t 4", "1 1 1 m"),
 }
 """Columns of numbers over time, as flat lists: their shapes and units."""
+SAME = {name: name for name in ("root", "joints", "contact_forces", "external_forces")} | {"contacts": "touching"}
+"""Columns that are fields of a motion, and their names there."""
 _BODY = ("rest", "masses", "radii")
 
 
@@ -76,9 +78,7 @@ def rows_of(clips: Sequence[Clip], schema: "pa.Schema") -> "pa.Table":
     """Return a row for each person of each clip."""
     import pyarrow as pa
 
-    rows = [row for clip in clips for row in _rows(clip)]
-    columns = {name: pa.array([row[name] for row in rows], type=schema.field(name).type) for name in schema.names}
-    return pa.table(columns, schema=schema)
+    return pa.Table.from_pylist([row for clip in clips for row in _rows(clip)], schema=schema)
 
 
 def _rows(clip: Clip) -> Iterator[dict[str, Any]]:
@@ -108,12 +108,8 @@ def _rows(clip: Clip) -> Iterator[dict[str, Any]]:
             "fell": bool(metrics.fallen(above).any()),
             "upright_at_end": bool(metrics.upright(above)[-1]),
             "foot_skate": float(metrics.foot_skate(above)) if len(motion) > 1 else 0.0,
-            "root": _flat(motion.root),
-            "joints": _flat(motion.joints),
+            **{column: _flat(getattr(motion, name)) for column, name in SAME.items()},
             "rotations": _flat(rotmat_to_rotvec(motion.q)),
-            "contacts": _flat(motion.touching),
-            "contact_forces": _flat(motion.contact_forces),
-            "external_forces": _flat(motion.external_forces),
             "root_wrench": None if before is None or after is None else _flat(np.stack((before, after), -1)),
             "energies": [{"name": name, "values": _flat(values)} for name, values in sorted(motion.energies.items())],
             "events": [asdict(event) for event in motion.events],
@@ -153,15 +149,12 @@ def _motion_of(row: Mapping[str, "pa.Scalar"], others: Mapping[str, Any], skelet
             values = values.astype(np.bool_ if values.dtype == np.bool_ else np.float64)
             arrays[name] = values.reshape(-1, *(int(size) for size in shape.split()[1:]))
     before, after = np.moveaxis(arrays["root_wrench"], -1, 0) if "root_wrench" in arrays else (None, None)
+    fields: dict[str, Any] = {name: arrays.get(column) for column, name in SAME.items()}
     return Motion(
         skeleton,
         others["fps"],
-        arrays["root"],
-        rotvec_to_rotmat(arrays["rotations"]),
-        arrays["joints"],
-        touching=arrays.get("contacts"),
-        contact_forces=arrays.get("contact_forces"),
-        external_forces=arrays.get("external_forces"),
+        q=rotvec_to_rotmat(arrays["rotations"]),
+        **fields,
         wrench_before=before,
         wrench_after=after,
         energies={energy["name"]: np.array(energy["values"]) for energy in others["energies"]},

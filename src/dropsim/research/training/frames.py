@@ -31,6 +31,8 @@ NUM_MEASURED = 20_000
 """Recorded transitions that means and scales are measured from."""
 HELD = 0.012
 """Spread of a joint's rotation about an axis below which it does not turn about it [rad]."""
+PULL_SECONDS = 2.0
+"""Time constant with which joints are pulled to the recordings' mean posture, if the network does not object [s]."""
 BALANCE = 0.5
 """Power of its minutes by which a category of a source is drawn: 1 is as recorded, 0 all alike."""
 CHUNK = 20_000
@@ -191,6 +193,8 @@ def normalise(cvae: CVAENetwork, frames: Frames, rng: torch.Generator) -> Float[
     spread = turn.std(0)
     cvae.free.copy_((spread > HELD) | (torch.arange(NUM_JOINTS) == 0).unsqueeze(-1))
     cvae.held.copy_(torch.where(cvae.free > 0, 0.0, turn.mean(0)))
+    cvae.posture.copy_(turn.mean(0))
+    cvae.pull[1:] = 1 / (PULL_SECONDS * frames.fps)
     return (spread / 0.2).clamp(0.1, 1.0) * cvae.free
 
 

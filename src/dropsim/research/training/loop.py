@@ -1,4 +1,4 @@
-"""The training run: a budget in minutes or steps, a log, checkpoints to resume from, and the best weights."""
+"""The training run: a budget in minutes or steps, a log, and checkpoints to resume from."""
 
 import copy
 import json
@@ -6,8 +6,7 @@ import math
 import pickle
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -45,10 +44,7 @@ class Budget:
     steps: int = 0
     """Exact number of steps, which makes a run reproducible by its seed; 0 takes what fits into the minutes."""
     resume: bool = False
-    """Go on from the checkpoint in the output folder, if there is one, to the end of the longer one of its budget and
-    this."""
-    init: Path | None = None
-    """Checkpoint of another run whose weights to start from."""
+    """Whether to go on from the checkpoint in the output folder, if there is one; the time before counts."""
 
     def progress(self, step: int, seconds: float) -> float:
         """Return the share of the budget that is spent."""
@@ -56,7 +52,7 @@ class Budget:
 
 
 class Trainer(ABC, Generic[Exported]):
-    """Everything that changes during training, in one place that can be saved and resumed."""
+    """Everything that changes during training."""
 
     warm_up: int
     """Steps over which the learning rate rises."""
@@ -94,35 +90,17 @@ class Trainer(ABC, Generic[Exported]):
                 old.lerp_(new, 1 - keep)
         self.step_count += 1
 
-    def start_from(self, path: Path) -> None:
-        """Take over the weights of another run from its checkpoint."""
-        state: Any = load_checkpoint(path)
-        with resuming(path):
-            self.network.load_state_dict(state["network"])
-        self.average.load_state_dict(self.exported.state_dict())
-
     def state(self) -> dict[str, Any]:
-        """Return everything that a resumed run needs."""
+        """Return what a resumed run needs; it draws other examples than the run would have."""
         parts = {name: getattr(self, name).state_dict() for name in ("network", "average", "optimizer")}
-        return {**parts, "step": self.step_count, "rng": self.rng.get_state(), "options": asdict(self.options)}
+        return {**parts, "step": self.step_count, "options": asdict(self.options)}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned."""
         for name in ("network", "average", "optimizer"):
             getattr(self, name).load_state_dict(state[name])
-        self.step_count = state["step"]
-        self.rng.set_state(state["rng"])
-
-
-@contextmanager
-def resuming(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with a checkpoint into one sentence."""
-    damage = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, EOFError, pickle.UnpicklingError)
-    try:
-        yield
-    except (OSError, *damage) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(f"{path} cannot be resumed ({reason}): start again in another folder") from None
+        self.step_count = int(state["step"])
+        self.rng.manual_seed(self.rng.initial_seed() + self.step_count)
 
 
 def train(
@@ -133,40 +111,26 @@ def train(
     budget: Budget,
     watch: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """Train until the budget is spent, and return the path of the best weights by the "score" that `judge` measures.
+    """Train until the budget is spent, and return the path of the weights.
 
-    `make` builds a trainer from options, and `judge` a model that can be saved. The checkpoint, the log and the last
-    weights are next to `path`.
+    `make` builds a trainer from options; `judge` returns a model that can be saved, and its quality. The checkpoint and
+    the log are next to `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    saved, best, before = path.with_name("checkpoint.pt"), -math.inf, 0.0
+    saved, before = path.with_name("checkpoint.pt"), 0.0
     if budget.resume and saved.exists():
-        state: Any = load_checkpoint(saved)
-        with resuming(saved):
-            trainer = make(type(options)(**state["options"]))
-            trainer.resume(state)
-            best, before, begun = float(state["best"]), float(state["seconds"]), Budget(**state["budget"])
-            budget = Budget(max(budget.minutes, begun.minutes), max(budget.steps, begun.steps))
+        trainer, before = _resumed(saved, make, type(options))
     else:
         trainer = make(options)
-        if budget.init:
-            trainer.start_from(budget.init)
-    began, quality, saved_at = time.monotonic() - before, dict[str, float](), -1
+    began, quality, sums = time.monotonic() - before, dict[str, float](), dict[str, float]()
 
-    def checkpoint() -> None:
-        nonlocal best, quality, saved_at
+    def checkpoint() -> dict[str, float]:
         model, quality = judge(trainer)
-        model.save(path.with_name("last.safetensors"))
-        if quality["score"] > best:
-            best = quality["score"]
-            model.save(path)
-        limits = {"minutes": budget.minutes, "steps": budget.steps}
-        run = {"best": best, "seconds": time.monotonic() - began, "budget": limits}
+        model.save(path)
         with atomic_path(saved) as temporary:
-            torch.save({**trainer.state(), **run}, temporary)
-        saved_at = trainer.step_count
+            torch.save({**trainer.state(), "seconds": time.monotonic() - began}, temporary)
+        return quality
 
-    sums = dict[str, float]()
     with path.with_name("log.jsonl").open("a", encoding="utf-8") as log:
         while True:
             seconds = time.monotonic() - began
@@ -176,7 +140,7 @@ def train(
             for name, value in trainer.step().items():
                 sums[name] = sums.get(name, 0.0) + value / LOG_EVERY
             if trainer.step_count % SAVE_EVERY == 0:
-                checkpoint()
+                quality = checkpoint()
             if trainer.step_count % LOG_EVERY == 0:
                 line = {name: round(value, 4) for name, value in (sums | quality).items()}
                 log.write(json.dumps({"step": trainer.step_count, **line}) + "\n")
@@ -185,6 +149,18 @@ def train(
                     left = seconds * (1 / max(trainer.progress, 1e-6) - 1)
                     watch(Progress(trainer.step_count, left, sums, quality))
                 sums = {}
-    if saved_at != trainer.step_count:
-        checkpoint()
+    checkpoint()
     return path
+
+
+def _resumed(path: Path, make: Callable[[Any], Trainer[Any]], kind: type) -> tuple[Trainer[Any], float]:
+    """Return the trainer of a checkpoint with options of some kind, and the time that it has trained [s]."""
+    state: Any = load_checkpoint(path)
+    damage = (LookupError, TypeError, ValueError, AttributeError, RuntimeError, EOFError, pickle.UnpicklingError)
+    try:
+        trainer = make(kind(**state["options"]))
+        trainer.resume(state)
+        return trainer, float(state["seconds"])
+    except (OSError, *damage) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"{path} cannot be resumed ({reason}): start again in another folder") from None

@@ -137,7 +137,7 @@ class Local:
 def turn_memory(memory: Float[Tensor, "*b m"], R: Float[Tensor, "*#b 3 3"]) -> Float[Tensor, "*b m"]:
     """Turn the velocities in a memory by R; angular ones of the body's joints are in their parents' frames and stay."""
     sizes = [VELOCITY_SIZE, MEMORY_SIZE - VELOCITY_SIZE, ROOT_HISTORY_SIZE, HISTORY_SIZE - ROOT_HISTORY_SIZE]
-    parts = memory.split(sizes if memory.shape[-1] > MEMORY_SIZE else sizes[:2], dim=-1)
+    parts = memory.split(sizes, dim=-1)
     back = R.transpose(-1, -2)
     turned = [(part.unflatten(-1, (-1, 3)) @ back).flatten(-2) if i % 2 == 0 else part for i, part in enumerate(parts)]
     return torch.cat(turned, dim=-1)
@@ -186,7 +186,9 @@ def sent(frame: Local, intent: Float[Tensor, "b 5"]) -> Local:
 def compose_kinematic(
     frame: Local, output: Float[Tensor, "*b o"], network: "CVAENetwork", body: Body, fps: float
 ) -> Local:
-    """Add the network's deltas to what the velocities carry on; joints follow by kinematics, velocities by differences.
+    """Add the network's deltas to what velocities and the pull to the mean posture carry on.
+
+    Joints follow by kinematics, velocities by differences.
 
     Turns about axes that the recorded joints do not have, such as a knee's own axis, are put back to where the
     recordings hold them.
@@ -194,7 +196,8 @@ def compose_kinematic(
     carried = root_and_body_velocity(frame.velocity)
     step = network.carry * carried / fps + output[..., : carried.shape[-1]]
     root = frame.root + step[..., :3]
-    turns = step[..., 3:].unflatten(-1, (NUM_JOINTS, 3))
+    to_mean = network.pull.unsqueeze(-1) * log_small(exp(network.posture) @ frame.q.transpose(-1, -2))
+    turns = step[..., 3:].unflatten(-1, (NUM_JOINTS, 3)) + to_mean
     q = exp(turns) @ frame.q
     hinges = network.hinges
     held = exp(network.free[hinges] * log_small(q[..., hinges, :, :]) + network.held[hinges])
@@ -204,9 +207,7 @@ def compose_kinematic(
     memory = torch.cat(
         (step[..., :3] * fps, angular[..., 0, :], linear.flatten(-2), angular[..., 1:, :].flatten(-2)), dim=-1
     )
-    if network.shape.history:
-        memory = torch.cat((memory, history(frame.velocity, memory)), dim=-1)
-    return Local(root, q, joints, memory)
+    return Local(root, q, joints, torch.cat((memory, history(frame.velocity, memory)), dim=-1))
 
 
 # --- Networks ---
@@ -243,6 +244,10 @@ class CVAENetwork(nn.Module):
     """1 where a joint turns about an axis, 0 where the recordings hold it."""
     held: Tensor
     """Rotation about the axes that are held, 0 about the others [rad]."""
+    posture: Tensor
+    """The recordings' mean posture, as rotation vectors [rad]."""
+    pull: Tensor
+    """Share of the turn to the mean posture that a joint makes in a frame; 0 for the root."""
 
     def __init__(self, shape: CVAEShape) -> None:
         """Build with random weights and no normalisation."""
@@ -260,8 +265,6 @@ class CVAENetwork(nn.Module):
 
     def normalized(self, state: Float[Tensor, "b s"], intent: Float[Tensor, "b 5"]) -> Float[Tensor, "b i"]:
         """Bring a state to zero mean and unit variance; an intent follows, NaN as 0, and flags of what is known."""
-        if not self.shape.intent:
-            return (state - self.state_mean) / self.state_scale
         known, size = ~intent.isnan(), state.shape[-1]
         wanted = torch.where(known, (intent - self.state_mean[size:-3]) / self.state_scale[size:-3], 0.0)
         return torch.cat(

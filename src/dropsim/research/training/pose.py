@@ -359,7 +359,7 @@ def train_pose(
     budget: Budget,
     watch: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """Train on a data set until the budget is spent, and return the path of the best weights."""
+    """Train on a data set until the budget is spent, and return the path of the weights."""
     poses, held_out = (Poses.of(load(Path(data), held_out=held_out)) for held_out in (False, True))
     trained, unseen = poses.upright_samples(QUALITY_POSES), held_out.upright_samples(QUALITY_POSES)
     if not unseen:
@@ -369,7 +369,7 @@ def train_pose(
     wrong = impossible(np.concatenate([q[:512] for q in unseen.values()]), seed=1)
 
     def judge(trainer: PoseTrainer) -> tuple[PosePrior, dict[str, float]]:
-        """Measure shares out of range, the error of rebuilding, and a score."""
+        """Measure shares out of range and the error of rebuilding."""
         prior, skeleton = trainer.prior(), poses.skeleton
 
         def outside(name: str, some: Mapping[str, np.ndarray]) -> dict[str, float]:
@@ -380,9 +380,7 @@ def train_pose(
         rebuilt, origin = np.concatenate((q[:, :1], prior.decode(prior.encode(q))), 1), np.zeros((len(q), 3))
         miss = skeleton.forward(rebuilt, origin) - skeleton.forward(q, origin)
         error = 1000 * float(np.linalg.norm(miss, axis=-1).mean())
-        # Both bars count alike: recorded people are in range, and no kind of impossible pose is.
-        score = -max(0.0, max(refused.values()) - 0.01) - max(0.0, 0.99 - min(caught.values())) - error / 1000
-        overall = {"caught": float(np.mean(list(caught.values()))), "rebuilt_mm": error, "score": score}
+        overall = {"caught": float(np.mean(list(caught.values()))), "rebuilt_mm": error}
         return prior, outside("out_{}", trained) | refused | caught | overall
 
     path = Path(out) / "pose.safetensors"

@@ -2,15 +2,15 @@
 
 A particle starts on a recorded frame, often displaced, and goes on from its own predictions. Some roam on samples of the
 prior first, as at run time, for longer and longer stretches as training goes on; then each finds its place in its
-recording again. From where it is, a way back to the recording is the target of the next frames, and gradients pass
-through all of them, so that a small error that adds up, such as a brake, is seen.
+recording again. At the end of a clip it goes on in another that is like its own state, since most clips are much shorter
+than the time after which slow drifts show. From where it is, a way back to the recording is the target of the next
+frames, and gradients pass through all of them, so that a small error that adds up, such as a brake, is seen.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from dropsim.motion.clips import load
 from dropsim.motion.contacts import CONTACT_JOINTS
 from dropsim.physics import metrics
 from dropsim.priors import cvae as run_time
-from dropsim.priors.cvae import NUM_CONTACTS, CVAEPrior, CVAEShape
+from dropsim.priors.cvae import MEMORY_SIZE, NUM_CONTACTS, CVAEPrior, CVAEShape
 from dropsim.priors.prior import State
 from dropsim.priors.rollout import roll_out
 from dropsim.research.training.displaced import displaced, way_back
@@ -56,19 +56,19 @@ class PriorOptions:
     batch: int = 192
     window: int = 4
     """Frames that gradients pass through, at the end of the ramp."""
-    learning_rate: float = 8e-4
+    learning_rate: float = 1e-3
     """Learning rate at the start; it falls to a hundredth along a cosine."""
     target_kl: float = 6.0
     """Divergence of the posterior from the conditional prior that a controller on its weight holds [nats a frame]."""
     shown: float = 0.5
     """Share of the particles that are shown their target, through the posterior; the others go on by the prior's mode."""
-    max_age: int = 600
+    max_age: int = 1800
     """Frames after which a particle starts again."""
     roaming: float = 0.5
     """Share of the others that roam by samples before a window."""
-    max_roam: int = 12
+    max_roam: int = 8
     """Longest time that they roam, at the end of the ramp [frames]."""
-    ramp: float = 0.3
+    ramp: float = 0.6
     """Share of the training over which windows and roaming grow."""
     displaced: float = 0.35
     """Share of the particles that start off the recording."""
@@ -76,7 +76,7 @@ class PriorOptions:
     """Chance per window that a rolling particle is displaced again."""
     clean: float = 0.3
     """Chance per window that a particle that is shown its target starts again."""
-    ended: float = 0.01
+    ended: float = 0.003
     """Chance per window that another one does."""
     hidden: float = 0.4
     """Share of the particles whose intent is hidden."""
@@ -95,9 +95,19 @@ STILL = 0.009
 NEAR = 3
 """Frames on either side of a particle's place in its recording among which it finds its place again."""
 LOST = 0.25
-"""Mean distance of the joints from the recording beyond which a particle starts again elsewhere [m]."""
+"""Mean distance of the joints from the recording beyond which a particle goes on in another, or starts again [m]."""
+POOL = 8_000
+"""Recorded frames among which a particle at the end of its clip finds one to go on from."""
+POOL_STEPS = 300
+"""Steps after which other frames are drawn for that."""
+POOL_ROOM = 30
+"""Frames that are left of their clips."""
+VELOCITY_WEIGHT = 0.15
+"""Weight of the joints' velocities against their places when states are compared [s]."""
 QUALITY_PEOPLE, QUALITY_SECONDS = 96, 6.0
 """Rollouts that a checkpoint is judged by, and their length [s]."""
+WAY = slice(MEMORY_SIZE + 12, MEMORY_SIZE + 15)
+"""Place of the way in a memory."""
 _FOOT_CONTACTS = [3, 4, 5, 6]
 _FOOT_JOINTS = [CONTACT_JOINTS[i] for i in _FOOT_CONTACTS]
 
@@ -130,6 +140,12 @@ def _kl(mean: Tensor, log_variance: Tensor, mean_to: Tensor, log_variance_to: Te
     """Return the divergence of one diagonal Gaussian from another [nats], summed over the latent."""
     ratio = (log_variance - log_variance_to).exp() + (mean - mean_to).square() * (-log_variance_to).exp()
     return 0.5 * (ratio - 1 - log_variance + log_variance_to).sum(-1)
+
+
+def _likeness(frame: Local) -> Float[Tensor, "b d"]:
+    """Return what states are compared by: places and velocities of the joints."""
+    velocities = frame.velocity[:, 6 : 6 + 3 * NUM_JOINTS]
+    return torch.cat((frame.joints.flatten(1), VELOCITY_WEIGHT * velocities), dim=-1)
 
 
 def _length(squares: Tensor) -> Tensor:
@@ -169,6 +185,9 @@ def _losses(
     }
 
 
+_ROWS = ("at", "age", "hidden", "shown")
+
+
 @dataclass(frozen=True, eq=False)
 class Particles:
     """The batch: each particle's place in the recordings and its own state."""
@@ -183,18 +202,13 @@ class Particles:
     state: Local
     """State in the heading frame of its own root."""
 
-    def rows(self) -> dict[str, Tensor]:
-        """Return everything but the states by name."""
-        return {name: getattr(self, name) for name in ("at", "age", "hidden", "shown")}
-
     def put(self, index: Int[Tensor, "i"], part: "Particles") -> "Particles":
         """Return a copy with some particles replaced."""
-        new = part.rows()
-        rows = {name: values.index_copy(0, index, new[name]) for name, values in self.rows().items()}
+        rows = {name: getattr(self, name).index_copy(0, index, getattr(part, name)) for name in _ROWS}
         return Particles(**rows, state=self.state.put(index, part.state))
 
     def __getitem__(self, index: Int[Tensor, "i"]) -> "Particles":
-        return Particles(**{name: values[index] for name, values in self.rows().items()}, state=self.state[index])
+        return Particles(**{name: getattr(self, name)[index] for name in _ROWS}, state=self.state[index])
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +252,7 @@ class PriorTrainer(Trainer[CVAENetwork]):
         """Start from random weights."""
         torch.manual_seed(options.seed)
         decoder, prior = (options.width,) * 3, (options.width,) * 2
-        shape = CVAEShape(options.latent, decoder, prior, kinematic=True, intent=True, history=True)
+        shape = CVAEShape(options.latent, decoder, prior, kinematic=True)
         model = TrainingNetwork(shape, options.width)
         self.frames, self.body, self.cvae, self.posterior = frames, frames.body, model.cvae, model.posterior
         self.shapes = frames.shapes()
@@ -250,22 +264,9 @@ class PriorTrainer(Trainer[CVAENetwork]):
         """A frame with room for a window after it."""
         if room.max() < 0:
             raise ValueError(f"no clip has {options.window + 3} frames: build a data set of longer recordings")
+        self.pool, self.pool_like, self.pool_way = self._pool()
         self.log_beta = math.log(0.3)
         self.particles = self._fresh(torch.arange(options.batch))
-
-    def state(self) -> dict[str, Any]:
-        """Add the particles and the weight of the divergence."""
-        particles = {**self.particles.rows(), "state": vars(self.particles.state)}
-        return {**super().state(), "particles": particles, "log_beta": self.log_beta}
-
-    def resume(self, state: Mapping[str, Any]) -> None:
-        """Check that the particles are on these recordings."""
-        super().resume(state)
-        particles = state["particles"]
-        self.particles = Particles(**{**particles, "state": Local(**particles["state"])})
-        self.log_beta = float(state["log_beta"])
-        if int(self.particles.at.max()) >= len(self.frames.last) or self._room(self.particles.at).min() < 0:
-            raise ValueError("it belongs to other data")
 
     def _chance(self, count: int, probability: float) -> Bool[Tensor, "count"]:
         return torch.rand(count, generator=self.rng) < probability
@@ -276,6 +277,29 @@ class PriorTrainer(Trainer[CVAENetwork]):
     def _room(self, at: Int[Tensor, "*i"]) -> Int[Tensor, "*i"]:
         """Return how many frames of the clip are left after a window from some frames on."""
         return self.frames.last[at] - at - self.options.window
+
+    @torch.no_grad()
+    def _pool(self) -> tuple[Int[Tensor, "p"], Float[Tensor, "p d"], Float[Tensor, "p 3"]]:
+        """Draw frames that particles may go on from, with what they are compared by, and their ways."""
+        at = self.frames.draw(POOL, self.rng)
+        at = at[self._room(at) >= POOL_ROOM]
+        at = at if len(at) else torch.tensor([self.roomy])
+        now = window_at(self.frames, at, 1).now
+        return at, _likeness(now), now.velocity[:, WAY]
+
+    def _go_on(self, index: Int[Tensor, "i"]) -> None:
+        """Let some particles go on in the recordings that are most like their states; restart them if none is."""
+        if not len(index):
+            return
+        some = self.particles[index]
+        like = _likeness(some.state)
+        best = (self.pool_like.square().sum(1) - 2 * like @ self.pool_like.T).argmin(1)
+        gap = (like - self.pool_like[best])[:, : 3 * NUM_JOINTS].unflatten(-1, (-1, 3)).norm(dim=-1).mean(-1)
+        velocity = some.state.velocity.clone()
+        velocity[:, WAY] = self.pool_way[best]
+        state = replace(some.state, velocity=velocity)
+        self.particles = self.particles.put(index, replace(some, at=self.pool[best], state=state))
+        self._restart(index[~(gap < LOST)])
 
     def _ramped(self, frames: int) -> int:
         """Return a number of frames that grows to `frames` over the ramp."""
@@ -295,7 +319,8 @@ class PriorTrainer(Trainer[CVAENetwork]):
         index = self._chance(count, options.displaced).nonzero().squeeze(-1)
         if len(index):
             state = state.put(index, displaced(state[index], self.body, self.freedom, self.rng))
-        return Particles(at, torch.zeros_like(at), hidden, self._chance(count, options.shown), state)
+        # By place in the batch: those that are shown their target start again much more often than the others.
+        return Particles(at, torch.zeros_like(at), hidden, slots < options.shown * options.batch, state)
 
     def _intents(self, particles: Particles, recorded: Window) -> Float[Tensor, "b w 5"]:
         """Return the recorded intents, but for what is hidden."""
@@ -326,7 +351,7 @@ class PriorTrainer(Trainer[CVAENetwork]):
             some = self.particles[index]
             at, gap = self._place(some.state, some.at)
             self.particles = self.particles.put(index, replace(some, at=at))
-            self._restart(index[~(gap < LOST)])
+            self._go_on(index[~(gap < LOST)])
 
     def _place(self, state: Local, at: Int[Tensor, "i"]) -> tuple[Int[Tensor, "i"], Float[Tensor, "i"]]:
         """Return the frames near some in the recordings that are most like states, and how far off these are."""
@@ -343,6 +368,8 @@ class PriorTrainer(Trainer[CVAENetwork]):
     def step(self) -> dict[str, float]:
         """Advance every particle by a window and the weights by one step; return the parts of the loss."""
         options = self.options
+        if self.step_count % POOL_STEPS == 0:
+            self.pool, self.pool_like, self.pool_way = self._pool()
         self._roam()
         particles = self.particles
         recorded = window_at(self.frames, particles.at, self._ramped(options.window))
@@ -393,35 +420,29 @@ class PriorTrainer(Trainer[CVAENetwork]):
         options, old = self.options, self.particles
         moved = replace(old, at=old.at + frames, age=old.age + frames, state=state)
         strange = ~(state.joints.abs().amax((-1, -2)) < 5)
-        spent = (moved.age >= options.max_age) | (self._room(moved.at) < 0) | strange
+        over = self._room(moved.at) < 0
+        spent = (moved.age >= options.max_age) | (over & old.shown) | strange
         ends = torch.where(
             old.shown, self._chance(options.batch, options.clean), self._chance(options.batch, options.ended)
         )
-        spent = (spent | ends).nonzero().squeeze(-1)
+        spent = spent | ends
         index = self._chance(options.batch, options.shoved).nonzero().squeeze(-1)
         if len(index):
             shoved = displaced(state[index], self.body, self.freedom, self.rng)
             moved = replace(moved, state=moved.state.put(index, shoved))
         self.particles = moved
-        self._restart(spent)
+        self._go_on((over & ~spent).nonzero().squeeze(-1))
+        self._restart(spent.nonzero().squeeze(-1))
 
 
 def rollout_quality(prior: CVAEPrior, starts: State) -> dict[str, float]:
-    """Measure sampled rollouts: people who stay human and upright, foot skate, speed, and a score to choose by."""
+    """Measure sampled rollouts: people who stay human and upright, foot skate, and speed."""
     motion = roll_out(prior, starts, round(QUALITY_SECONDS * prior.fps), Streams(list(range(len(starts.x)))))
     human, upright = float(metrics.human(motion).mean()), float(metrics.upright(motion)[..., -1].mean())
     skate = float(np.median(np.nan_to_num(metrics.foot_skate(motion), nan=10.0)))
     speed, second = np.nan_to_num(metrics.root_speed(motion)), round(prior.fps)
     kept = float(speed[..., -second:].mean() / max(speed[..., :second].mean(), 1e-6))
-    score = human + min(kept, 1.0) - skate
-    return {
-        "human": human,
-        "upright": upright,
-        "skate": skate,
-        "speed": float(speed.mean()),
-        "kept": kept,
-        "score": score,
-    }
+    return {"human": human, "upright": upright, "skate": skate, "speed": float(speed.mean()), "kept": kept}
 
 
 def train_prior(
@@ -431,7 +452,7 @@ def train_prior(
     budget: Budget,
     watch: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """Train on a data set until the budget is spent, and return the path of the best weights."""
+    """Train on a data set until the budget is spent, and return the path of the weights."""
     frames, unseen = Frames.of(load(Path(data), held_out=False)), load(Path(data), held_out=True)
 
     def judge(trainer: PriorTrainer) -> tuple[CVAEPrior, dict[str, float]]:

@@ -20,7 +20,7 @@ from dropsim.scene.element import table_name
 
 MAX_SECONDS = 3600.0
 SOMERSAULT = "somersault"
-"""In place of a recording's file name: a somersault made by our own code."""
+"""Name in place of a recording's file: a somersault made by our own code."""
 STRIDE = 1.0
 """A trip without a place catches the foot within about this time [s]."""
 
@@ -30,18 +30,18 @@ class Setup:
     """All that a run needs: a scene, how long it lasts, and how it is simulated."""
 
     name: str = "scene"
-    """Of the files that a run writes."""
+    """Name of the files that a run writes."""
     description: str = ""
-    """What there is to see, in a sentence."""
+    """Description of the scene in a sentence."""
     seconds: Seconds = 6.0
-    """How long to simulate."""
+    """Length of the simulation."""
     seed: int = 0
-    """Of everything random."""
+    """Seed of all random numbers."""
     clip: str | None = None
     """A recording (.bvh or .npz) to follow from the start, relative to this file; "somersault" is one made by our own
     code."""
     handover: Seconds | None = None
-    """When the motion prior takes over from the recording; by default at its end."""
+    """Time at which the motion prior takes over from the recording; its end unless given."""
     prior: str | None = None
     """The motion prior: field, cvae, or a .bank, .safetensors or .pth file or a folder of recordings, relative to this
     file."""
