@@ -1,5 +1,6 @@
 """Reading triangle meshes out of OBJ and GLB files: geometry alone, checked before memory is taken for it."""
 
+from array import array
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -34,19 +35,22 @@ def _check_count(count: int) -> None:
 
 def _read_obj(path: Path) -> Mesh:
     Budget(path, MAX_BYTES)
-    vertices, faces = list[list[float]](), list[list[int]]()
+    vertices, faces = array("d"), array("q")
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
             kind, *words = line.split() or [""]
             if kind == "v":
-                vertices.append([float(word) for word in words[:3]])
+                if len(words) < 3:
+                    raise ValueError(f"a vertex has {len(words)} coordinates instead of three: it is damaged")
+                vertices.extend(map(float, words[:3]))
             elif kind == "f":
-                _check_count(len(faces) + len(words) - 2)
+                _check_count(len(faces) // 3 + len(words) - 2)
                 given = [int(word.split("/")[0]) for word in words]
-                corners = [index - 1 if index > 0 else len(vertices) + index for index in given]
-                faces += [[corners[0], b, c] for b, c in pairwise(corners[1:])]
-            _check_count(len(vertices) // 3)
-    return _joined([np.array(vertices)], [np.array(faces)] if faces else [])
+                corners = [index - 1 if index > 0 else len(vertices) // 3 + index for index in given]
+                for b, c in pairwise(corners[1:]):
+                    faces.extend((corners[0], b, c))
+            _check_count(len(vertices) // 9)
+    return _joined([np.array(vertices).reshape(-1, 3)], [np.array(faces).reshape(-1, 3)] if faces else [])
 
 
 def _read_glb(glb: Glb) -> Mesh:

@@ -55,7 +55,7 @@ class Browser(Viewer):
     ) -> None:
         """Serve the app at a host and port; `link` is where the live link streams to when a client switches it on."""
         self.commands, self.server = commands, start_server(host, port)
-        self.num_people = len(session.scene.people)
+        self._num_people = len(session.scene.people)
         self._link_options, self._link = link or LinkOptions(), None
         self._hands = Hands(self)
         self._figures = Figures(self.server, session.simulator.prior.skeleton, self._hands)
@@ -102,8 +102,8 @@ class Browser(Viewer):
     def show(self, shot: Shot, status: Status) -> None:
         now = time.perf_counter()
         link = self._link
-        if len(shot.people.x) != self.num_people:
-            self.num_people = len(shot.people.x)
+        if len(shot.people.x) != self._num_people:
+            self._num_people = len(shot.people.x)
             self._framed = dict.fromkeys(self._framed, 0.0)
         if link is not None and not status.paused:
             link.show(shot, status)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dropsim.apps.viewer.commands import MAX_GRABS
+from dropsim.apps.viewer.commands import MAX_GRABS, do
 from dropsim.apps.viewer.figures import BONES
 from dropsim.apps.viewer.steering import RUNNING, WALKING
 from dropsim.body.skeleton import JOINTS
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import viser
 
     from dropsim.apps.viewer.app import Browser
+    from dropsim.apps.viewer.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -88,10 +89,9 @@ class Hands:
         client, when = self._hit
         if client == event.client_id and time.monotonic() - when < SAME_CLICK:
             return
-        origin, person = self._browser.in_world(event.ray_origin), self._browser.keys.person_of(event.client_id)
+        origin, way = self._browser.in_world(event.ray_origin), tuple(map(float, event.ray_direction))
         options = {name: handle.value for name, handle in self._browser.panel.click.items()}
-        way = tuple(map(float, event.ray_direction))
-        self._browser.commands.do("click", origin=origin, way=way, person=person, speed=speed, **options)
+        self._browser.keys.steer(event.client_id, "click", origin=origin, way=way, speed=speed, **options)
 
 
 class Keys:
@@ -117,19 +117,23 @@ class Keys:
 
     def _leave(self, client: "viser.ClientHandle") -> None:
         if any(self._ways.pop(client.client_id, ())[:2]):
-            self._browser.commands.do("walk", 0.0, person=self.person_of(client.client_id))
+            self.steer(client.client_id, "walk", 0.0)
         self._people.pop(client.client_id, None)
 
-    def person_of(self, client_id: int) -> int:
-        """Return the person whom a client steers: the first, if the chosen one is not there."""
+    def steer(self, client_id: int, name: str, *arguments: object, **options: object) -> None:
+        """Queue a command to the person whom a client has chosen; if there is no such person then, to the first."""
         chosen = self._people.get(client_id, 0)
-        return chosen if chosen < self._browser.num_people else 0
+
+        def work(session: "Session") -> None:
+            do(session, name, *arguments, person=chosen if chosen < len(session.scene.people) else 0, **options)
+
+        self._browser.commands.put(work)
 
     def _press(self, client: "viser.ClientHandle | None", words: list[str]) -> None:
         """Do what the page sent: what is held down now, or a key that was pressed."""
         if client is None:
             return
-        do, person = self._browser.commands.do, self.person_of(client.client_id)
+        command = self._browser.commands.do
         match words:
             case ["hold", *keys]:
                 x, y = (float(a in keys) - float(b in keys) for a, b in (("right", "left"), ("up", "down")))
@@ -143,23 +147,23 @@ class Keys:
             case ["person", number]:
                 self._people[client.client_id] = int(number) - 1
             case ["crouch" | "jump" | "free" as name]:
-                do(name, person=person)
+                self.steer(client.client_id, name)
             case ["pause" | "restart" as name]:
-                do(name)
+                command(name)
             case ["begin"] if self._browser.watching == 1:
-                do("restart")
+                command("restart")
             case ["scenario", name] if name in SCENARIOS:
-                do("load", SCENARIOS[name])
+                command("load", SCENARIOS[name])
             case ["follow"]:
                 self._browser.panel.toggle_follow()
 
     def _walk(self, client: "viser.ClientHandle") -> None:
         """Go where the keys point on the client's screen; stand if they point nowhere."""
         x, y, speed = self._ways[client.client_id]
-        far, person = math.hypot(x, y), self.person_of(client.client_id)
+        far = math.hypot(x, y)
         look = np.asarray(client.camera.look_at) - np.asarray(client.camera.position)
         degrees = math.degrees(math.atan2(-look[0], look[1]) + math.atan2(-x, y))
-        self._browser.commands.do("walk", speed * far if far > STICK_RESTS else 0.0, degrees, person)
+        self.steer(client.client_id, "walk", speed * far if far > STICK_RESTS else 0.0, degrees)
 
 
 def _guarded(work: Callable[[Any], None]) -> Any:  # noqa: ANN401, its stubs do not know asynchronous callbacks
