@@ -33,9 +33,9 @@ LAST = {
     "priors": 3665,
     "physics": 3801,
     "control": 805,
-    "scene": 3428,
+    "scene": 3432,
     "export render": 1818,
-    "apps": 5141,
+    "apps": 5145,
     "research": 6150,
     "tests": 20409,
 }

@@ -50,7 +50,7 @@ def _read_obj(path: Path) -> Mesh:
                 for b, c in pairwise(corners[1:]):
                     faces.extend((corners[0], b, c))
             _check_count(len(vertices) // 9)
-    return _joined([np.array(vertices).reshape(-1, 3)], [np.array(faces).reshape(-1, 3)] if faces else [])
+    return _joined([np.array(vertices).reshape(-1, 3)], [np.array(faces, np.int64).reshape(-1, 3)] if faces else [])
 
 
 def _read_glb(glb: Glb) -> Mesh:
