@@ -56,17 +56,19 @@ def settle(
     friction: float,
     h: float,
     people: int = 1,
+    moved: Bool[np.ndarray, "n"] | None = None,
 ) -> tuple[Float[np.ndarray, "n 22 3"], Bool[np.ndarray, "n 22"], Float[np.ndarray, "n 22 3"]]:
     """Push people out of objects, themselves and each other and restore bones' lengths, in turns.
 
     Return joints, touching ones and the forces between people [N]. Joints in contact give less than their inverse
     masses say, by a factor, unless they slide or the person meets somebody. `load` is what the ground's reaction gives
     each person already, along the normals and along the surfaces, as ways [m]. `friction` is that of surfaces that set
-    none, and `people` is the number of those who share a world, in rows one after the other.
+    none, and `people` is the number of those who share a world, in rows one after the other. Worlds in which nobody
+    has moved are left as they are; by default everybody has.
     """
-    forces, touching = np.zeros(x.shape), np.empty(x.shape[:-1], dtype=np.bool_)
-    out = np.array(x)
-    _settle(out, before, body, solids, load, friction, h, people, (touching, forces))
+    forces, touching = np.zeros(x.shape), np.zeros(x.shape[:-1], dtype=np.bool_)
+    out, moved = np.array(x), np.ones(len(x), dtype=np.bool_) if moved is None else moved
+    _settle(out, before, body, solids, load, friction, h, people, (moved, touching, forces))
     return out, touching, forces
 
 
@@ -80,18 +82,20 @@ def _settle(
     friction: float,
     h: float,
     count: int,
-    out: tuple[Array, Array],
+    out: tuple[Array, Array, Array],
 ) -> None:
-    touching, forces = out
+    given, touching, forces = out
     give, bounds = np.empty(NUM_JOINTS), np.empty((len(CAPSULES), 4))
     pressed, rubbed, sliding = np.empty(x.shape[:2]), np.empty(x.shape[:2]), np.empty(NUM_JOINTS, dtype=np.bool_)
     close, allowed = np.empty((len(x), len(PAIRS)), dtype=np.int64), np.empty((len(x), len(PAIRS)))
     num_close, inside = np.empty(len(x), dtype=np.int64), np.zeros(len(x))
     met, moved = np.zeros(len(x), dtype=np.bool_), np.zeros(len(x), dtype=np.bool_)
     for i in range(len(x)):
-        touching[i], pressed[i], rubbed[i] = False, 0.0, load[i, 1]
+        pressed[i], rubbed[i] = 0.0, load[i, 1]
     for first in range(0, len(x), count):
         world = slice(first, first + count)
+        if not given[world].any():
+            continue
         for done in range(MOST_ROUNDS):
             # A body that is pressed against the floor or somebody is rather inside of itself. A joint in a corner, out
             # of which a round pushes it to one side, goes to and fro between both while it gives less than its

@@ -198,7 +198,9 @@ class Simulator:
         x = system.iterate(first, frame, o.num_iterations)
         x, before = wrench.balance(now, x, aim.support, drift)
         holding = self._hold(inputs.holds, x)
-        x, touching, pushes = self._settle(now, around, aim, x, batch[-1] if inputs.shared and batch else 1)
+        known = now._replace(forces=now.forces + holding)
+        people = batch[-1] if inputs.shared and batch else 1
+        x, touching, pushes = self._settle(known, around, aim, x, drift, people)
         x, again, given = self._give_way(now, inputs, x, batch)
         touching, pushes = touching | again, pushes + holding + given
         chosen = nearest_candidate(candidates, x) if o.nearest_sample else aim.chosen
@@ -295,16 +297,25 @@ class Simulator:
         return forces
 
     def _settle(
-        self, now: wrench.Start, around: Solids, aim: Aim, x: Float[np.ndarray, "n 22 3"], people: int
+        self, now: wrench.Start, around: Solids, aim: Aim, x: np.ndarray, drift: np.ndarray, people: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Bring everyone out of objects and out of each other; return joints, touching joints and mutual forces [N]."""
+        """Bring everyone out of objects and out of each other; return joints, touching joints and mutual forces [N].
+
+        Coming out of the floor may take more than contact explains: those people are balanced and settled once more.
+        """
         o, body = self.options, self.skeleton.arrays
         if not o.settle:
             return x, aim.support.near, np.zeros(x.shape)
-        if o.contact:
-            return settling.settle(x, now.x, body, around, aim.ways, o.friction, self.h, people)
-        body = body._replace(capsules=np.zeros_like(body.capsules))  # thin capsules touch nothing
-        return settling.settle(x, now.x, body, solids((), ()), aim.ways, o.friction, self.h)
+        if not o.contact:
+            body = body._replace(capsules=np.zeros_like(body.capsules))  # thin capsules touch nothing
+            return settling.settle(x, now.x, body, solids((), ()), aim.ways, o.friction, self.h)
+        x, touching, pushes = settling.settle(x, now.x, body, around, aim.ways, o.friction, self.h, people)
+        y, _ = wrench.balance(now._replace(forces=now.forces + pushes), x, aim.support, drift)
+        moved = (x != y).any((-1, -2))
+        if not moved.any():
+            return x, touching, pushes
+        x, again, more = settling.settle(y, now.x, body, around, aim.ways, o.friction, self.h, people, moved)
+        return x, touching | again, pushes + more
 
     def _give_way(
         self, now: wrench.Start, inputs: StepInputs, x: Float[np.ndarray, "n 22 3"], batch: tuple[int, ...]
