@@ -311,7 +311,7 @@ def follow(
     for i in range(len(rows)):
         x, v = people.x[i], people.v[i]
         fade = rules.fade_rising if people.rising[i] else rules.fade
-        seconds = math.sqrt(max(x[0, 2], LOW) / GRAVITY)
+        seconds = rules.h / math.sqrt(fade) if people.rising[i] else math.sqrt(max(x[0, 2], LOW) / GRAVITY)
         for j in range(NUM_JOINTS):
             to_quaternion(people.q[i, j], own[j])
         for k in range(rows.shape[1]):

@@ -135,7 +135,7 @@ class Prior(ABC):
     stands still."""
     num_samples: int = 64
     """Candidates that it proposes unless asked for another number."""
-    drift: float = 0.06
+    drift: float = 0.08
     """Unexplained velocity that may add up within half a second as noise of its candidates [m/s]: 0.012 body weights
     all the time."""
     takes_intent: bool = False
