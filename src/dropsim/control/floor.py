@@ -70,9 +70,11 @@ NEAR = 0.05
 CLIMBING, STRETCH = 0.3, 1.0
 """Speed at which people rise on stairs [m/s], 1.6 steps of 17 cm a second and a little more, and the way ahead that
 they look at for it [m]."""
-CROUCHING, ERECT = 0.8, 0.96
-"""Speed at which people lower and raise their bodies to crouch [m/s], and the share of its height in the rest pose at
-which people who stand and walk carry the pelvis."""
+CROUCHING, ERECT = 0.15, 0.96
+"""Time constant in which people lower and raise their bodies to crouch [s]: a squat takes about a second. And the share
+of its height in the rest pose at which people who stand and walk carry the pelvis."""
+UNSEEN = 1e-3
+"""Depth [m] and speed [m/s] of a crouch that has ended."""
 DEEPEST, STRIDE = 0.56, 0.2
 """Share of its height in the rest pose at which people who crouch carry the pelvis at least, and by how much higher they
 have it for each m/s of speed [s]: the knee of the leg behind would hit the floor."""
@@ -137,15 +139,21 @@ class Footing(NamedTuple):
 
 
 def crouch(
-    depth: Float[np.ndarray, "*b"] | None, intent: Intent, standing: float, h: float
-) -> Float[np.ndarray, "*b"] | None:
-    """Return how far people have lowered their bodies a step later [m], for what they want; None if nobody has."""
-    before = np.zeros(intent.height.shape) if depth is None else depth
+    before: Float[np.ndarray, "*b 2"] | None, intent: Intent, standing: float, h: float
+) -> Float[np.ndarray, "*b 2"] | None:
+    """Return how far people have lowered their bodies a step later [m], and how fast [m/s]; None if nobody has.
+
+    They come to the depth that they want as a critically damped spring does, without a jump in their velocity.
+    """
+    before = np.zeros((*intent.height.shape, 2)) if before is None else before
+    depth, rate = before[..., 0], before[..., 1]
     least = DEEPEST * standing + STRIDE * np.nan_to_num(np.linalg.norm(intent.velocity, axis=-1))
     height = np.where(np.isnan(intent.height), standing, np.maximum(intent.height, least))
     goal = np.maximum(ERECT * standing - height, 0.0)
-    after = before + np.clip(goal - before, -CROUCHING * h, CROUCHING * h)
-    return after if after.any() or before.any() else None
+    faster = ((goal - depth) / CROUCHING - 2 * rate) / CROUCHING
+    after = np.stack((depth + h * rate, rate + h * faster), -1)
+    after[(goal == 0.0) & (np.abs(after).max(-1) < UNSEEN)] = 0.0
+    return after if after.any() else None
 
 
 def noticed(state: State, skeleton: Skeleton, around: Solids, before: Solids | None, h: float) -> Solids:

@@ -124,7 +124,7 @@ class WorldState:
     """Solids as people know them, if there is more than a plane."""
     places: Float[np.ndarray, "*w p 2"] | None = None
     """Places of people who stand, between their feet [m]; NaN for others."""
-    crouch: Float[np.ndarray, "*w p"] | None = None
+    crouch: Float[np.ndarray, "*w p 2"] | None = None
     """Depth by which people have lowered their bodies [m]; None if nobody has."""
 
 
@@ -243,9 +243,9 @@ class World:
             inputs = replace(inputs, intent=_upright(inputs.intent, places, simulator.skeleton))
         plan = self._plan(now, inputs.intent, context, rng) if scripted and not follows else None
         footing = context.footing
-        if depth is not None:
-            level, before = Footing.level(*context.batch), np.zeros_like(depth) if now.crouch is None else now.crouch
-            footing = (footing or level).crouched(now.people, before, (depth - before) * self.fps)
+        if now.crouch is not None and scripted:
+            level = footing or Footing.level(*context.batch)
+            footing = level.crouched(now.people, now.crouch[..., 0], now.crouch[..., 1])
         floor = [] if footing is None else [FootingStage(footing, now.people, simulator.skeleton, context.h)]
         up = self._get_up(now, floor, inputs.intent, rng) if scripted and not follows else None
         stages = [*([plan.stage(now.frame)] if plan else []), *([up] if up else []), *floor, *inputs.stages]
