@@ -15,7 +15,7 @@ from dropsim.files.units import GRAVITY
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics import settle as settling
 from dropsim.physics.contact import Plane, Shape, solids
-from dropsim.physics.energies import Pin, Rigidity
+from dropsim.physics.energies import BRACES, Pin, Rigidity
 from dropsim.physics.energy import Frame
 from dropsim.physics.options import SimulatorOptions
 from dropsim.physics.shapes import BALL
@@ -169,6 +169,12 @@ def test_bones_keep_their_length_in_a_fall_and_nobody_goes_through_the_floor():
     )
     assert SKELETON.bone_error(motion.joints).max() < 0.01
     assert (motion.joints[..., 2] - SKELETON.radii).min() > -0.02
+    # Pelvis and chest are bones too: no fall bends them by more than a twelfth.
+    a, b = np.array(BRACES).T
+    rods = np.linalg.norm(motion.joints[..., a, :] - motion.joints[..., b, :], axis=-1)
+    np.testing.assert_allclose(
+        rods, np.broadcast_to(np.linalg.norm(SKELETON.rest[a] - SKELETON.rest[b], axis=-1), rods.shape), rtol=1 / 12
+    )
 
 
 def restored(x, iterations):

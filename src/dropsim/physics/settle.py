@@ -13,6 +13,7 @@ from dropsim.body.kinematics import copy
 from dropsim.body.skeleton import BodyArrays
 from dropsim.compute.jit import inlined_kernel, kernel
 from dropsim.physics.contact import Marks, Solids, deepest, of_person, push_out
+from dropsim.physics.energies import BRACES
 from dropsim.physics.vectors import Vector, add, dot, minus, over, plus, row, size, times, write
 
 Array = Any
@@ -39,7 +40,7 @@ HOLD_ROUNDS = 8
 """Most rounds in which a hold that takes too large a force is loosened; two or three are usual."""
 HOLD_ITERATIONS = 6
 """Newton steps on the bones of a body whose joint is held: an ankle is moved by up to a quarter of a shin."""
-_PARENTS = np.array(PARENTS)
+_PARENTS, _BRACES = np.array(PARENTS), np.array(BRACES)
 _siblings = [[s for s in CHILDREN[PARENTS[c]] if 0 < s < c] if c else [] for c in range(NUM_JOINTS)]
 _meeting = [([PARENTS[c]] if PARENTS[c] > 0 else []) + _siblings[c] for c in range(NUM_JOINTS)]
 _NUM_MEETING = np.array([len(m) for m in _meeting])
@@ -117,6 +118,7 @@ def _settle(
                     stands = touching[i, j] and not sliding[j] and not last and not met[i]
                     give[j] = body.mobility[j] * (CONTACT_MOBILITY if stands else 1.0)
                 inside[i] = 0.0 if last else keep_apart(x[i], body.capsules, give, close[i], num_close[i], allowed[i])
+                _brace(x[i], body.offsets, give)
                 restore_person(x[i], body.lengths, give, 2)
             if settled:
                 break
@@ -170,6 +172,21 @@ def keep_apart(x: Array, radii: Array, give: Array, close: Array, num: int, allo
         add(x, c, times(-wc, way))
         add(x, d, times(-wd, way))
     return worst
+
+
+@kernel
+def _brace(x: Array, offsets: Array, give: Array) -> None:
+    """Bring the braces of a person's pelvis and chest back to their lengths: bones, which no floor bends.
+
+    As with the bones, ends are pulled along the brace in proportion to their mobilities.
+    """
+    for k in range(len(_BRACES)):
+        a, b = _BRACES[k]
+        rod = minus(row(x, a), row(x, b))
+        rest, length = size(minus(row(offsets, a), row(offsets, b))), size(rod)
+        pull = times((length - rest) / (length * (give[a] + give[b])), rod)
+        add(x, a, times(-give[a], pull))
+        add(x, b, times(give[b], pull))
 
 
 @kernel
