@@ -1,10 +1,10 @@
 """Training of the motion prior: recorded frames, displaced states and their way back, and whole runs."""
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from dropsim.body import rotations
 from dropsim.body.skeleton import NUM_JOINTS, joint_index
 from dropsim.motion.amass import write_amass
 from dropsim.motion.clips import Clip, build, load
-from dropsim.motion.contacts import CONTACT_JOINTS, label_contacts
+from dropsim.motion.contacts import label_contacts
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.cvae import VELOCITY_SIZE, CVAENetwork, CVAEPrior, CVAEShape
@@ -24,7 +24,7 @@ from dropsim.research.training import loop, prior
 from dropsim.research.training.displaced import RETURN_RATE, displaced, way_back
 from dropsim.research.training.frames import BALANCE, Frames, Window, window_at
 from dropsim.research.training.loop import Budget, Progress
-from dropsim.research.training.network import Local, exp, heading, log_small, recentred
+from dropsim.research.training.network import Local, exp, heading, log_small
 from dropsim.research.training.prior import PriorOptions, PriorTrainer, Stand, train_prior
 
 FPS = 30.0
@@ -86,25 +86,6 @@ def test_frames_are_the_clips_and_their_mirror_images_end_to_end():
     assert EVERY.tolist() == [*range(2, 89), *range(92, 149)]
 
 
-def test_a_window_is_frames_in_a_row_in_the_heading_of_the_first():
-    recorded = window_at(FRAMES, ROOMY, COUNT)
-    world = single(np.concatenate((MOTION.joints, lively(2.0, 1).joints)))[ROOMY.unsqueeze(1) + torch.arange(COUNT + 1)]
-    joints = torch.cat((recorded.now.joints.unsqueeze(1), recorded.joints), dim=1)
-    # Seen from a frame that turns about the vertical, heights and distances stay.
-    torch.testing.assert_close(joints[..., 2], world[..., 2], rtol=0, atol=1e-5)
-    distances = [(x[:, 1:, 0] - x[:, :1, 0]).norm(dim=-1) for x in (joints, world)]
-    torch.testing.assert_close(*distances, rtol=0, atol=1e-5)
-    # The root stands above its place in the rest pose and faces +y.
-    place = BODY.rest[0, :2].expand(len(ROOMY), 2)
-    torch.testing.assert_close(recorded.now.root[:, :2], place, rtol=0, atol=1e-5)
-    facing = heading(recorded.now.q[:, 0])
-    torch.testing.assert_close(facing, torch.eye(3).expand(len(ROOMY), 3, 3), rtol=0, atol=1e-5)
-    torch.testing.assert_close(BODY.forward(recorded.q, recorded.root), recorded.joints, rtol=0, atol=1e-5)
-    contacts = FRAMES.contacts[ROOMY.unsqueeze(1) + torch.arange(COUNT + 1)]
-    assert torch.equal(recorded.touching, contacts[:, 1:])
-    assert torch.equal(recorded.standing, contacts[:, 1:] & contacts[:, :-1])
-
-
 def test_the_memory_of_a_window_is_what_a_prior_has_at_that_frame():
     shape = CVAEShape(4, (32,), (32,), groups=4, kinematic=True)
     prior_ = CVAEPrior(CVAENetwork.random(shape), SKELETON)
@@ -164,12 +145,6 @@ def test_an_intent_is_where_the_person_is_later():
     torch.testing.assert_close(intent[known, 4], FRAMES.root[at + 20, 2])
 
 
-def test_a_shape_tells_frames_apart_and_not_where_they_are():
-    here, there = (Frames.of([clip_of(motion)]).shapes().float() for motion in (MOTION, moved(MOTION)))
-    torch.testing.assert_close(here, there, rtol=0, atol=2e-3)  # of half precision
-    assert (here[2:80] - here[12:90]).norm(dim=-1).mean(-1).min() > 0.03
-
-
 # --- drawing
 
 
@@ -190,30 +165,16 @@ def test_categories_are_drawn_by_the_power_law(generator: torch.Generator):
         p = shares[name] / sum(shares.values())
         # Four standard deviations of a binomial share.
         assert abs(float(group.double().mean()) - p) < 4 * math.sqrt(p * (1 - p) / count), name
-    # Within a category all starts are alike: over walking's 693 starts the least and the most draws are within 6
-    # deviations.
-    each = torch.bincount(at[groups["walk"]], minlength=720)[frames.starts[:693]].double()
-    assert (each - each.mean()).abs().max() < 6 * each.mean().sqrt()
     assert torch.isin(at, frames.starts).all()
 
 
 # --- what is refused
 
 
-@pytest.mark.parametrize("name", ["root", "q"])
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_data_that_is_not_finite_is_refused(name: str, value: float):
-    spoilt = getattr(MOTION, name).copy()
-    spoilt[7, 0] = value
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        Frames.of([clip_of(MOTION), clip_of(replace(MOTION, **{name: spoilt}))])
-
-
 def test_data_without_contacts_is_refused():
     bare = replace(MOTION, touching=None)
-    for clips in ([clip_of(bare)], [clip_of(MOTION), clip_of(bare)]):
-        with pytest.raises(ValueError, match="no contact labels"):
-            Frames.of(clips)
+    with pytest.raises(ValueError, match="no contact labels"):
+        Frames.of([clip_of(MOTION), clip_of(bare)])
 
 
 # --- the way back
@@ -248,7 +209,7 @@ def test_on_the_recording_the_way_back_is_the_recording():
         torch.testing.assert_close(getattr(target, name), getattr(recorded, name), rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("joint", [0, 4, 12, 18])
+@pytest.mark.parametrize("joint", [0, 18])
 def test_a_bent_joint_comes_back(joint: int):
     recorded = window_at(FRAMES, ROOMY, COUNT)
     rotvec = torch.tensor([0.1, -0.2, 0.15])
@@ -282,9 +243,6 @@ def test_the_way_back_begins_with_the_state_s_velocity_and_ends_with_the_recordi
     assert turned[-1].norm() < 1e-4
 
 
-TOES = [CONTACT_JOINTS[5], CONTACT_JOINTS[6]]
-
-
 def test_standing_feet_are_not_asked_to_slide_when_the_person_stands_elsewhere():
     # 10 cm aside of the recording as a whole: nothing tells it apart from a person who was recorded there, so it goes
     # on from there.
@@ -299,29 +257,6 @@ def test_standing_feet_are_not_asked_to_slide_when_the_person_stands_elsewhere()
     air = replace(recorded, standing=torch.zeros_like(recorded.standing))
     off = (target_of(air, state).root - recorded.root)[:, 0]
     torch.testing.assert_close(off, (left(1) * aside).expand(len(ROOMY), 3), rtol=0, atol=2e-6)
-
-
-@pytest.mark.parametrize(("side", "hip"), [(0, 1), (1, 2)])
-def test_a_standing_foot_is_not_asked_to_slide_when_the_root_is_off_it(side: int, hip: int):
-    # The root 9 cm off to the side of where it was above the standing foot, by a turn of the leg at the hip of a = 0.11
-    # rad. The way back moves the root; the foot only to second order. Fading all offsets alike instead would ask for
-    # (1 - left) 9 cm.
-    steps = stepping_clip(2.0)
-    frames = Frames.of([clip_of(replace(steps, touching=label_contacts(steps)))])
-    at = frames.starts[(frames.contacts[frames.starts] & frames.contacts[frames.starts + 1])[:, 5 + side]]
-    recorded = window_at(frames, at[frames.last[at] > at + 3], 3)
-    standing = torch.zeros_like(recorded.standing)
-    standing[:, :, 5 + side] = True  # only this foot: on two it is the mean of them that stays
-    recorded = slow(replace(recorded, standing=standing))
-    state = bent(recorded.now, hip, torch.tensor([0.0, 0.0, 0.11]))
-    toe = TOES[side]
-    off = (state.joints - recorded.now.joints)[:, toe, :2].norm(dim=-1)
-    assert off.min() > 0.08
-    target = target_of(recorded, state)
-    asked = target.joints[:, 0] - state.joints - (recorded.joints[:, 0] - recorded.now.joints)
-    assert asked[:, toe, :2].norm(dim=-1).max() < 0.0015
-    came_back = (target.root - recorded.root)[:, 0, :2].norm(dim=-1)
-    torch.testing.assert_close(came_back, (1 - left(1)) * off, rtol=0, atol=1e-5)
 
 
 # --- states that no recording has
@@ -345,33 +280,6 @@ def test_displaced_states_are_bodies_above_the_floor(generator: torch.Generator)
     torch.testing.assert_close(heading(moved.q[:, 0]), torch.eye(3).expand(len(at), 3, 3), rtol=0, atol=1e-5)
 
 
-def test_displacements_are_mostly_small_and_now_and_then_large(generator: torch.Generator):
-    at = FRAMES.draw(4000, generator)
-    frame = window_at(FRAMES, at, 1).now
-    moved = displaced(frame, BODY, torch.ones(NUM_JOINTS, 3), generator)
-    gap = (moved.joints - frame.joints).norm(dim=-1).mean(-1)
-    assert 0.01 < float(gap.median()) < 0.1
-    assert 0.1 < float(gap.quantile(0.99)) < 1.0
-    # Six in ten get a shove as well; the others' speed is as it was, turned into the new heading.
-    same = (moved.velocity[:, :3].norm(dim=-1) - frame.velocity[:, :3].norm(dim=-1)).abs() < 1e-4
-    assert float(same.double().mean()) == pytest.approx(0.4, abs=4 * math.sqrt(0.4 * 0.6 / len(at)))
-    # A joint without freedom is not bent.
-    freedom = torch.ones(NUM_JOINTS, 3)
-    freedom[joint_index("left_knee")] = 0.0
-    held = displaced(frame, BODY, freedom, generator)
-    torch.testing.assert_close(held.q[:, 4], frame.q[:, 4], rtol=0, atol=1e-6)
-    assert (held.q[:, 5] - frame.q[:, 5]).abs().max() > 0.1
-
-
-def test_recentring_is_a_turn_and_a_shift():
-    recorded = window_at(FRAMES, ROOMY, 1)
-    then = Local(recorded.root[:, 0], recorded.q[:, 0], recorded.joints[:, 0], recorded.now.velocity)
-    again, following = recentred(then, BODY), window_at(FRAMES, ROOMY + 1, 1).now
-    # The next frame, recentred, is what the next window starts with.
-    for name in ("root", "q", "joints"):
-        torch.testing.assert_close(getattr(again, name), getattr(following, name), rtol=0, atol=1e-5)
-
-
 # --- the trainer
 
 TINY = PriorOptions(width=32, latent=4, batch=16)
@@ -386,9 +294,9 @@ def weights(trainer: PriorTrainer) -> dict[str, Tensor]:
 def test_the_loss_falls():
     def losses(rate: float) -> list[float]:
         # Before the ramp: windows stay one frame long, and the task the same.
-        same = {"batch": 64, "displaced": 0.0, "shoved": 0.0, "roaming": 0.0, "clean": 1.0, "ended": 1.0}
+        same = {"batch": 32, "displaced": 0.0, "shoved": 0.0, "roaming": 0.0, "clean": 1.0, "ended": 1.0}
         trainer = PriorTrainer(FRAMES, replace(TINY, **same, learning_rate=rate))
-        return [trainer.step()["loss"] for _ in range(80)]
+        return [trainer.step()["loss"] for _ in range(40)]
 
     # Both see the same frames and the same noise, one learning and one not.
     learning, idle = losses(0.03), losses(1e-9)
@@ -410,17 +318,12 @@ def test_the_same_seed_gives_the_same_weights():
 
 
 def test_the_average_trails_the_weights():
-    trainer = PriorTrainer(FRAMES, TINY)
-    for _ in range(3):
-        before = weights(trainer)
-        trainer.step()
-        current = weights(trainer)
-        # The average is a mix of what it was and of the new weights, with a share that no weight exceeds.
-        name = "decoder.linears.0.weight"
-        old, mean, new = before[f"ema.{name}"], current[f"ema.{name}"], current[f"cvae.{name}"]
-        share = ((mean - old) * (new - old)).sum() / (new - old).square().sum()
-        assert 0 < float(share) < 1
-        torch.testing.assert_close(mean, old + share * (new - old), rtol=0, atol=1e-6)
+    trainer, name = PriorTrainer(FRAMES, TINY), "decoder.linears.0.weight"
+    old = weights(trainer)[f"ema.{name}"]
+    trainer.step()
+    # Early on it forgets fast: (1 + n) / (10 + n) of it lasts over step n.
+    mean, new = (weights(trainer)[f"{part}.{name}"] for part in ("ema", "cvae"))
+    torch.testing.assert_close(mean, 0.1 * old + 0.9 * new, rtol=0, atol=1e-6)
 
 
 def test_particles_roll_on_and_start_again():
@@ -519,21 +422,22 @@ def run(data: Path, out: Path, *, watch: Callable[[Progress], None] | None = Non
     return train_prior(data, out, TINY, Budget(5.0, steps=10, **budget), watch)
 
 
-def test_a_run_by_the_clock_fits_its_schedule_to_a_machine_that_slows_down(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_by_the_clock_fits_its_schedule_to_a_machine_that_slows_down(tmp_path: Path, monkeypatch):
     # Steps of 3 s, and of 12 s from the sixth on, in a minute: 5 x 3 + 4 x 12 = 63. The learning rate falls with time.
-    clock, rates, step = [0.0], [], PriorTrainer.step
+    clock, rates, network = [0.0], [], torch.nn.Linear(1, 1)
 
-    def slowing(trainer: PriorTrainer) -> dict[str, float]:
-        clock[0] += 3.0 if trainer.step_count < 5 else 12.0
-        parts = step(trainer)
-        rates.append(trainer.progress)
-        return parts
+    class Slowing(loop.Trainer):
+        warm_up, max_gradient = 1, 1.0
+
+        def step(self) -> dict[str, float]:
+            clock[0] += 3.0 if self.step_count < 5 else 12.0
+            rates.append(self.progress)
+            self.descend(network.weight.sum())
+            return {}
 
     monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(PriorTrainer, "step", slowing)
-    train_prior(data, tmp_path, TINY, Budget(1.0))
+    model = SimpleNamespace(save=Path.touch)
+    loop.train(lambda o: Slowing(network, network, o), TINY, lambda _: (model, {}), tmp_path / "weights", Budget(1.0))
     assert rates == pytest.approx([0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.45, 0.65, 0.85])
 
 
@@ -575,11 +479,7 @@ def checkpoint(data: Path) -> dict:
 
 OTHERS: dict[str, Callable[[dict], object]] = {
     "a list": lambda state: [1, 2],
-    "nothing in it": lambda state: {},
-    "an unknown option": lambda state: {**state, "options": {**state["options"], "colour": 1}},
     "other widths": lambda state: {**state, "options": {**state["options"], "width": 48}},
-    "no weights": lambda state: {**state, "network": {}},
-    "no optimizer": lambda state: {**state, "optimizer": []},
     "cut off": lambda state: state,
 }
 
@@ -596,22 +496,3 @@ def test_a_checkpoint_of_something_else_is_a_sentence(
         run(data, tmp_path, resume=True)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
-
-
-class _Malice:
-    """A pickle that makes a file when it is loaded."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return os.mkdir, (str(self.path),)
-
-
-def test_a_checkpoint_that_wants_to_run_code_is_not_let(data: Path, tmp_path: Path):
-    trap = tmp_path / "trap"
-    torch.save({"network": _Malice(trap), "options": {}}, tmp_path / "checkpoint.pt")
-    with pytest.raises(ValueError, match=r"checkpoint\.pt: was not loaded: .* could run code") as error:
-        run(data, tmp_path, resume=True)
-    assert "\n" not in str(error.value)
-    assert not trap.exists()

@@ -1,6 +1,5 @@
 """Training of the pose model: what it is fed with, runs that can be repeated and resumed, and what the command says."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from dropsim.motion.clips import build, load
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.priors.pose import PosePrior
-from dropsim.research.training import loop
-from dropsim.research.training.loop import Budget, Progress
-from dropsim.research.training.pose import PoseOptions, Poses, PoseTrainer, disturbed, impossible, train_pose
+from dropsim.research.training import pose
+from dropsim.research.training.pose import PoseOptions, Poses, PoseTrainer, disturbed
 
 CLIP = stepping_clip(4.0)
 SMALL = PoseOptions(width=32, radius_width=16, batch=32, representatives=32)
@@ -35,23 +33,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_run_writes_its_log_and_a_model(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(loop, "LOG_EVERY", 1)
-    steps = []
-
-    def note(progress: Progress) -> None:
-        steps.append(progress.step)
-
-    path = train_pose(data, tmp_path, SMALL, Budget(5.0, steps=4), note)
-    assert steps == [1, 2, 3, 4]
-    assert [json.loads(line)["step"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == steps
-    assert PosePrior.load(path).network.shape.encoder == (SMALL.width,) * 2
-
-
-@pytest.mark.slow
 def test_training_learns(data: Path):
     trainer = PoseTrainer(Poses.of(load(data, held_out=False)), SMALL)
-    losses = [trainer.step()["rebuilt"] for _ in range(200)]
+    losses = [trainer.step()["rebuilt"] for _ in range(100)]
     assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
 
 
@@ -86,30 +70,11 @@ def test_a_small_source_is_in_range_too(data: Path):
 
 
 @pytest.mark.slow
-def test_the_command_trains(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_trains(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch):
+    monkeypatch.setattr(pose, "PoseOptions", lambda seed: replace(SMALL, seed=seed))
     assert main(["train", "pose", "--data", str(data), "--out", str(tmp_path), "--steps", "2", "--minutes", "5"]) == 0
     assert PosePrior.load(tmp_path / "pose.safetensors").limit == 6.0
     assert "pose.safetensors" in capsys.readouterr().out
-
-
-def one_line_error(capsys: pytest.CaptureFixture[str], *args: object) -> str:
-    assert main(["train", "pose", *map(str, args)]) == 2
-    captured = capsys.readouterr()
-    assert captured.err.count("\n") == 1
-    return captured.err
-
-
-def test_data_that_is_not_finite_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    source, out = tmp_path / "source", tmp_path / "data"
-    source.mkdir()
-    for name in ("anna_1", "bert_1"):
-        write_amass(stepping_clip(2.0), source / f"{name}.npz")
-    build(source, out, held_out=["bert"], workers=1)
-    clip = out / "clips" / "anna_1.npz"
-    arrays = dict(np.load(clip))
-    arrays["poses"][5, 10] = np.nan
-    np.savez(clip, **arrays)
-    assert "anna_1" in one_line_error(capsys, "--data", out, "--out", tmp_path / "out")
 
 
 def test_disturbed_joints_go_back_into_the_recorded_range(data: Path):
@@ -126,12 +91,3 @@ def test_disturbed_joints_go_back_into_the_recorded_range(data: Path):
     tame = (wrong.beyond > 0) & (wrong.beyond != torch.pi / 2)
     assert tame.any()
     torch.testing.assert_close(beyond[tame], wrong.beyond[tame], rtol=0, atol=1e-3)
-
-
-def test_impossible_poses_are_rotations_and_differ():
-    for name, wrong in impossible(CLIP.q, seed=0).items():
-        # One kind is drawn in single precision.
-        np.testing.assert_allclose(
-            wrong @ wrong.swapaxes(-1, -2), np.broadcast_to(np.eye(3), wrong.shape), rtol=0, atol=1e-5
-        )
-        assert np.linalg.norm(wrong - CLIP.q, axis=(-1, -2)).max(-1).min() > 0.5, name

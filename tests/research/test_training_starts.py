@@ -55,8 +55,7 @@ def test_placing_moves_the_world_and_nothing_else():
 def test_frames_are_drawn_in_turn_from_each_category():
     clips = [clip("walk", CLIP), clip("run", CLIP.slice(0, 20)), clip("walk", CLIP.slice(0, 40))]
     places = draw_frames(clips, 40, seed=2)
-    assert places == draw_frames(clips, 40, seed=2)
-    assert places != draw_frames(clips, 40, seed=3)
+    assert places == draw_frames(clips, 40, seed=2) != draw_frames(clips, 40, seed=3)
     assert [clips[i][0].category for i, _ in places] == ["run", "walk"] * 20
     assert {i for i, _ in places} == {0, 1, 2}
     assert all(1 <= frame < len(clips[i][1]) for i, frame in places)
@@ -69,11 +68,8 @@ def test_frames_are_drawn_in_turn_from_each_category():
     ("category", "speed", "fits"),
     [
         ("stand", 0.0, True),
-        ("stand", 0.5, False),
         ("walk", 1.2, True),
         ("walk", 3.0, False),
-        ("run", 3.0, True),
-        ("run", 1.2, False),
     ],
 )
 def test_states_fit_their_name_by_speed(category, speed, fits):
@@ -95,13 +91,6 @@ def test_states_are_of_as_many_clips_as_there_are():
     # One of each, and a second one of four.
     each = [int(np.isclose(drawn, speed).sum()) for speed in speeds]
     assert sorted(each) == [1] * 8 + [2] * 4
-
-
-def test_a_bank_is_the_same_for_the_same_seed():
-    clips = [clip("walk", gliding(speed, seconds=8.0)) for speed in np.linspace(0.8, 1.9, 20)]
-    one, again, other = (make_starts(clips, seed=seed) for seed in (0, 0, 1))
-    assert np.array_equal(one.states["walk"].x, again.states["walk"].x)
-    assert not np.array_equal(one.states["walk"].v, other.states["walk"].v)
 
 
 def test_people_in_the_floor_are_not_chosen():

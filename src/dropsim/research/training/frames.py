@@ -77,21 +77,17 @@ class Frames:
     @classmethod
     def of(cls, clips: Sequence[tuple[Clip, Motion]]) -> "Frames":
         """Lay out clips."""
-        if any(motion.touching is None for _, motion in clips):
-            raise ValueError("some clips have no contact labels: build the data set with `dropsim data build`")
-        if not all(np.isfinite(values).all() for _, motion in clips for values in (motion.root, motion.q)):
-            raise ValueError("the data holds NaN or infinite values: build it again with `dropsim data build`")
         rows, starts, weights, end = [], [], [], 0
         for mirrored in (False, True):
             for (_, recorded), weight in zip(clips, category_weights(clips), strict=True):
                 motion = recorded.mirrored() if mirrored else recorded
-                assert motion.touching is not None
+                if motion.touching is None:
+                    raise ValueError("some clips have no contact labels: build the data set with `dropsim data build`")
                 begin, end = end, end + len(motion)
                 root, q = torch.from_numpy(motion.root).float(), torch.from_numpy(motion.q).float()
+                contacts = torch.from_numpy(motion.touching[:, CONTACT_JOINTS])
                 ends = torch.tensor([[begin, end - 1]]).expand(len(motion), 2)
-                rows.append(
-                    (root, q, torch.from_numpy(motion.touching[:, CONTACT_JOINTS]), _pace(root, q, motion.fps), ends)
-                )
+                rows.append((root, q, contacts, _pace(root, q, motion.fps), ends))
                 starts.append(torch.arange(begin + 2, max(begin + 2, end - 1)))
                 weights.append(torch.full((len(starts[-1]),), weight, dtype=torch.float64))
         weight = torch.cat(weights)
@@ -99,10 +95,8 @@ class Frames:
             raise ValueError("no clip has 4 frames: build a data set of longer recordings")
         root, q, contacts, pace, ends = (torch.cat(parts) for parts in zip(*rows, strict=True))
         skeleton, fps = clips[0][1].skeleton, clips[0][1].fps
-        edges = weight.cumsum(0) / weight.sum()
-        return cls(
-            skeleton, Body.of(skeleton), root, q, contacts, pace, ends[:, 0], ends[:, 1], torch.cat(starts), edges, fps
-        )
+        body, edges = Body.of(skeleton), weight.cumsum(0) / weight.sum()
+        return cls(skeleton, body, root, q, contacts, pace, ends[:, 0], ends[:, 1], torch.cat(starts), edges, fps)
 
     def draw(self, count: int, rng: torch.Generator) -> Int[Tensor, "count"]:
         """Draw start frames."""

@@ -6,9 +6,9 @@ counterpart to 1e-6. Weights have the same names on both sides.
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from dropsim.body.skeleton import MIRROR, NUM_JOINTS, PARENTS, Skeleton
 from dropsim.priors.cvae import HISTORY_SIZE, MEMORY_SIZE, PACE, ROOT_HISTORY_SIZE, VELOCITY_SIZE, CVAEShape
 from dropsim.priors.pose import NUM_BODY, NUM_COLUMNS, PoseShape
 
+Part = TypeVar("Part", bound="Batch")
 FLAT = torch.tensor([1.0, 1.0, 0.0])
 """Factors that leave what is horizontal of a vector."""
 
@@ -109,8 +110,26 @@ class Body:
 # --- The state that the motion prior sees, and the frame that it makes ---
 
 
+class Batch:
+    """Base of dataclasses of tensors, or of other batches, that share their first dimension."""
+
+    def map(self: Part, change: Callable[[Tensor], Tensor]) -> Part:
+        """Change every tensor."""
+        values = (getattr(self, f.name) for f in fields(self))
+        return type(self)(*(v.map(change) if isinstance(v, Batch) else change(v) for v in values))
+
+    def __getitem__(self: Part, index: Int[Tensor, "i"] | slice) -> Part:
+        """Pick members of the batch."""
+        return self.map(lambda values: values[index])
+
+    def put(self: Part, index: Int[Tensor, "i"], part: Part) -> Part:
+        """Return a copy with some members replaced."""
+        pairs = ((getattr(self, f.name), getattr(part, f.name)) for f in fields(self))
+        return type(self)(*(a.put(index, b) if isinstance(a, Batch) else a.index_copy(0, index, b) for a, b in pairs))
+
+
 @dataclass(frozen=True, eq=False)
-class Local:
+class Local(Batch):
     """A batch of frames, each in the heading frame of a root: the body faces +y with its trans above the origin."""
 
     root: Float[Tensor, "*b 3"]
@@ -120,18 +139,6 @@ class Local:
     velocity: Float[Tensor, "*b m"]
     """The prior's memory in this frame: velocities of root, root orientation and joints, angular velocities of the
     body's joints."""
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> "Local":
-        return Local(change(self.root), change(self.q), change(self.joints), change(self.velocity))
-
-    def __getitem__(self, index: Int[Tensor, "i"] | slice) -> "Local":
-        """Pick members of the batch."""
-        return self.map(lambda values: values[index])
-
-    def put(self, index: Int[Tensor, "i"], part: "Local") -> "Local":
-        """Return a copy with some members replaced."""
-        pairs = ((self.root, part.root), (self.q, part.q), (self.joints, part.joints), (self.velocity, part.velocity))
-        return Local(*(whole.index_copy(0, index, new) for whole, new in pairs))
 
 
 def turn_memory(memory: Float[Tensor, "*b m"], R: Float[Tensor, "*#b 3 3"]) -> Float[Tensor, "*b m"]:
@@ -154,14 +161,8 @@ def recentred(frame: Local, body: Body) -> Local:
 def state_vector(frame: Local, pelvis_offset: Float[Tensor, "3"]) -> Float[Tensor, "*b s"]:
     """Lay a local frame out in HuMoR's order, followed by the angular velocities of the body's joints."""
     v, q = frame.velocity, frame.q
-    parts = (
-        frame.root - pelvis_offset,
-        v[..., :3],
-        q[..., 0, :, :].flatten(-2),
-        v[..., 3:6],
-        q[..., 1:, :, :].flatten(-3),
-    )
-    return torch.cat((*parts, frame.joints.flatten(-2), v[..., 6:]), dim=-1)
+    root = (frame.root - pelvis_offset, v[..., :3], q[..., 0, :, :].flatten(-2), v[..., 3:6])
+    return torch.cat((*root, q[..., 1:, :, :].flatten(-3), frame.joints.flatten(-2), v[..., 6:]), dim=-1)
 
 
 def root_and_body_velocity(memory: Float[Tensor, "*b m"]) -> Float[Tensor, "*b d"]:
@@ -188,10 +189,8 @@ def compose_kinematic(
 ) -> Local:
     """Add the network's deltas to what velocities and the pull to the mean posture carry on.
 
-    Joints follow by kinematics, velocities by differences.
-
-    Turns about axes that the recorded joints do not have, such as a knee's own axis, are put back to where the
-    recordings hold them.
+    Joints follow by kinematics, velocities by differences. Turns about axes that the recorded joints do not have, such
+    as a knee's own axis, are put back to where the recordings hold them.
     """
     carried = root_and_body_velocity(frame.velocity)
     step = network.carry * carried / fps + output[..., : carried.shape[-1]]
@@ -267,9 +266,8 @@ class CVAENetwork(nn.Module):
         """Bring a state to zero mean and unit variance; an intent follows, NaN as 0, and flags of what is known."""
         known, size = ~intent.isnan(), state.shape[-1]
         wanted = torch.where(known, (intent - self.state_mean[size:-3]) / self.state_scale[size:-3], 0.0)
-        return torch.cat(
-            ((state - self.state_mean[:size]) / self.state_scale[:size], wanted, known[:, [0, 2, 4]].to(state)), dim=-1
-        )
+        state = (state - self.state_mean[:size]) / self.state_scale[:size]
+        return torch.cat((state, wanted, known[:, [0, 2, 4]].to(state)), dim=-1)
 
     def latent(self, seen: Float[Tensor, "b i"]) -> tuple[Float[Tensor, "b z"], Float[Tensor, "b z"]]:
         """Return mean and log-variance of the latent."""
@@ -338,8 +336,3 @@ def flatten_pose(q: Float[Tensor, "*b 22 3 3"]) -> Float[Tensor, "*b i"]:
 def arrays_of(network: nn.Module) -> dict[str, np.ndarray]:
     """Return copies of a network's weights by name, for the simulator's twin of it."""
     return {name: value.detach().numpy().copy() for name, value in network.state_dict().items()}
-
-
-def fill(network: nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
-    """Set a network's weights by name, as the simulator's twin has them."""
-    network.load_state_dict({name: torch.tensor(values) for name, values in arrays.items()})

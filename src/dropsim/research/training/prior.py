@@ -32,6 +32,7 @@ from dropsim.research.training.loop import Budget, Progress, Trainer, train
 from dropsim.research.training.network import (
     FLAT,
     MLP,
+    Batch,
     Body,
     CVAENetwork,
     Local,
@@ -185,11 +186,8 @@ def _losses(
     }
 
 
-_ROWS = ("at", "age", "hidden", "shown")
-
-
 @dataclass(frozen=True, eq=False)
-class Particles:
+class Particles(Batch):
     """The batch: each particle's place in the recordings and its own state."""
 
     at: Int[Tensor, "b"]
@@ -201,14 +199,6 @@ class Particles:
     """Whether it is shown its target."""
     state: Local
     """State in the heading frame of its own root."""
-
-    def put(self, index: Int[Tensor, "i"], part: "Particles") -> "Particles":
-        """Return a copy with some particles replaced."""
-        rows = {name: getattr(self, name).index_copy(0, index, getattr(part, name)) for name in _ROWS}
-        return Particles(**rows, state=self.state.put(index, part.state))
-
-    def __getitem__(self, index: Int[Tensor, "i"]) -> "Particles":
-        return Particles(**{name: getattr(self, name)[index] for name in _ROWS}, state=self.state[index])
 
 
 @dataclass(frozen=True, eq=False)
