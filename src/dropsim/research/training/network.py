@@ -110,6 +110,7 @@ class Body:
 # --- The state that the motion prior sees, and the frame that it makes ---
 
 
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Base of dataclasses of tensors, or of other batches, that share their first dimension."""
 
