@@ -36,8 +36,8 @@ LAST = {
     "scene": 3432,
     "export render": 1818,
     "apps": 5145,
-    "research": 6097,
-    "tests": 20212,
+    "research": 6042,
+    "tests": 20108,
 }
 """Lines when the limit was last lowered. A change that makes a folder smaller lowers its number here."""
 SLACK = 40

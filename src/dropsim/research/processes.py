@@ -4,25 +4,22 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
-RETRIES = 5
-"""How often a job is done again if its worker or machine went away."""
 Job = TypeVar("Job")
 
 
 def in_processes(
     num: int, work: Callable[[Job], object], jobs: Sequence[Job], say: Callable[[Job], str]
 ) -> Iterator[Job]:
-    """Do jobs in any order and yield each when it is done; if a worker is killed, others do its job again.
+    """Do jobs in any order and yield each when it is done; a single worker is this process.
 
-    A single worker is this process. `say` names a job in messages.
+    `say` names a job in messages.
     """
     if num == 1:
         for job in jobs:
@@ -30,35 +27,23 @@ def in_processes(
                 work(job)
             yield job
         return
-    waiting, killed = deque(range(len(jobs))), Counter[int]()
-    while waiting:
-        # Spawned, because a fork would inherit threads in whatever state they are in.
-        context = multiprocessing.get_context("spawn")
-        theirs, ours = context.Pipe(duplex=False)
-        pool, running = ProcessPoolExecutor(num, context, _begin_work, (theirs,)), dict[Future[object], int]()
-        try:
-            while waiting or running:
-                while waiting and len(running) < num:
-                    i = waiting.popleft()
-                    running[pool.submit(work, jobs[i])] = i
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    job = jobs[running[future]]
-                    with _named(say(job)):
-                        future.result()
-                    del running[future]
-                    yield job
-        except BrokenProcessPool:
-            killed.update(running.values())
-            i, times = killed.most_common(1)[0]
-            if times > RETRIES:
-                why = f"{say(jobs[i])}: its worker was killed {times} times, perhaps because memory ran out"
-                raise ValueError(f"{why}: run the same command again with fewer --workers to go on") from None
-            waiting.extendleft(running.values())
-        finally:
-            # After an error or Ctrl-C nobody waits for jobs that are half done: workers end when this closes.
-            ours.close()
-            pool.shutdown(cancel_futures=True)
+    # Spawned, because a fork would inherit threads in whatever state they are in.
+    context = multiprocessing.get_context("spawn")
+    theirs, ours = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(num, context, _begin_work, (theirs,))
+    try:
+        running = {pool.submit(work, job): job for job in jobs}
+        for future in as_completed(running):
+            with _named(say(running[future])):
+                future.result()
+            yield running[future]
+    except BrokenProcessPool:
+        why = "a worker was killed, perhaps because memory ran out"
+        raise ValueError(f"{why}: run the same command again, with fewer --workers, to go on") from None
+    finally:
+        # After an error or Ctrl-C nobody waits for jobs that are half done: workers end when this closes.
+        ours.close()
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager

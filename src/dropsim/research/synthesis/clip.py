@@ -69,25 +69,15 @@ class Recipe(Amounts):
             "dropsim": version("dropsim"),
             "scene": json.loads(json.dumps([[table.name, table.values] for table in self.distribution.tables])),
             **{name: getattr(self, name) for name in names},
-            "prior": None if self.prior is None else _with_digest(self.prior),
+            # With a part of the file's digest, since another file may come to have the same name.
+            "prior": self.prior and f"{self.prior} {digest_of(Path(self.prior))[:12]}".strip(),
         }
 
 
-@functools.cache
-def _with_digest(prior: str) -> str:
-    """Return a prior's name; a file's with a part of its digest, since another file may come to have the same name."""
-    return f"{prior} ({digest_of(Path(prior))[:12]})" if Path(prior).is_file() else prior
-
-
-def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
-    """Say how two recipes differ, as the end of a sentence; None if they do not."""
-    name = next((name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)), None)
-    if name is None:
-        return None
-    if name == "scene":
-        return "with another distribution of scenes (--scene)"
-    option = name if name == "dropsim" else f"--{name.replace('_', '-')}"
-    return f"with {option} {old.get(name)}, and not with {option} {new.get(name)}"
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Name the options, or dropsim's version, in which two recipes differ."""
+    names = (name for name in {**old, **new} if old.get(name) != new.get(name))
+    return ", ".join(name if name == "dropsim" else f"--{name.replace('_', '-')}" for name in names)
 
 
 BATCH = 64
@@ -174,12 +164,10 @@ def _judged(drawn: Drawn, i: int, rollout: Rollout | ValueError, gates: Gates) -
 def template_of(setup: Setup) -> World:
     """Return a world with the simulators that all clips of a distribution share."""
     shared = {name: getattr(setup, name) for name in ("clip", "handover", "prior", "body", "pose", "simulator")}
-    return _template(Setup(**shared))
+    return _world_of(Setup(**shared))
 
 
-@functools.lru_cache(maxsize=4)
-def _template(setup: Setup) -> World:
-    return setup.world()
+_world_of = functools.lru_cache(maxsize=4)(Setup.world)
 
 
 def _motion_of(motion: Motion, i: int, drawn: Drawn, person: int) -> Motion:

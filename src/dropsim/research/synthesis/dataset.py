@@ -12,7 +12,6 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,7 +25,9 @@ from dropsim.research.evaluation.report import write_json
 from dropsim.research.synthesis.clip import BATCH, Clip, Recipe, Rejected, difference, simulated, template_of
 from dropsim.research.synthesis.schema import rows_of, schema_of
 
-MANIFEST, LOCK = "manifest.json", ".lock"
+MANIFEST = "manifest.json"
+RETRIES = 5
+"""How often a shard is made again on Ray if its worker or machine went away."""
 
 
 def clips_path(out: Path, shard: int) -> Path:
@@ -90,61 +91,40 @@ def synthesize(
 
     `watch` gets the number of clips that are done, and that of all.
     """
-    out = Path(out)
-    with _alone(out):
-        _open_folder(recipe, out)
-        missing = [shard for shard in range(recipe.num_shards) if not is_done(out, shard)]
-        finished = recipe.count - sum(len(recipe.clips_of(shard)) for shard in missing)
-        try:
-            if watch:
-                watch(finished, recipe.count)
-            for shard in _made(recipe, out, missing, workers, ray) if missing else ():
-                finished += len(recipe.clips_of(shard))
-                if watch:
-                    watch(finished, recipe.count)
-        finally:
-            _sweep(out)
-        return _close_folder(recipe, out)
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Refuse a folder that another run is writing to; the system releases the lock however that run ends."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out}: is a file: give a folder")
+    out, tick = Path(out), watch or (lambda done, total: None)
+    _open_folder(recipe, out)
+    missing = [shard for shard in range(recipe.num_shards) if not is_done(out, shard)]
+    finished = recipe.count - sum(len(recipe.clips_of(shard)) for shard in missing)
+    tick(finished, recipe.count)
+    make = functools.partial(make_shard, recipe, out)
     try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(f"{out}: another run is writing to it: wait for that, or give another folder") from None
-        yield
+        if ray is None:
+            shards = processes.in_processes(workers, make, missing, "shard {}".format)
+        else:
+            shards = on_ray(ray, workers, recipe, out, missing)
+        for shard in shards if missing else ():
+            finished += len(recipe.clips_of(shard))
+            tick(finished, recipe.count)
+    finally:
+        # What this run, or one that was killed, left half-written.
+        for path in (*out.glob(".*-*"), *out.glob("*/.*-*")):
+            shutil.rmtree(path, ignore_errors=True)
+    return _close_folder(recipe, out)
 
 
 def _open_folder(recipe: Recipe, out: Path) -> None:
     """Begin a data set in a folder, or resume the one that is there; refuse one of another recipe."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out}: is a file: give a folder")
     manifest = _read_json(out / MANIFEST)
     if manifest is None:
-        if out.exists() and any(path.name != LOCK for path in out.iterdir()):
+        if out.exists() and any(out.iterdir()):
             raise ValueError(f"{out}: holds something other than a data set: give a new folder")
         write_json(out / MANIFEST, {"recipe": recipe.identity()})
     elif changed := difference(manifest.get("recipe", {}), recipe.identity()):
-        raise ValueError(f"{out}: was begun {changed}: give the same options to go on with it, or another folder")
+        raise ValueError(f"{out}: was begun with other {changed}: give the same to go on with it, or another folder")
     for folder in ("clips", "shards"):
         (out / folder).mkdir(parents=True, exist_ok=True)
-    _sweep(out)
-
-
-def _sweep(out: Path) -> None:
-    """Remove what a killed run left half-written."""
-    for folder in (out, out / "clips", out / "shards"):
-        for path in folder.glob(".*-*"):
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _close_folder(recipe: Recipe, out: Path) -> Totals:
@@ -169,13 +149,6 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def _made(recipe: Recipe, out: Path, shards: Sequence[int], workers: int, ray: str | None) -> Iterator[int]:
-    """Make shards in any order, and yield the number of each when it is done."""
-    if ray is not None:
-        return on_ray(ray, workers, recipe, out, shards)
-    return processes.in_processes(workers, functools.partial(make_shard, recipe, out), shards, "shard {}".format)
-
-
 def on_ray(address: str, num: int, recipe: Recipe, out: Path, shards: Sequence[int]) -> Iterator[int]:
     """Make shards on a Ray cluster, with a task for each. All machines have to see the folder.
 
@@ -188,7 +161,7 @@ def on_ray(address: str, num: int, recipe: Recipe, out: Path, shards: Sequence[i
         raise ValueError('Ray is not installed: pip install "dropsim[scale]", or leave --ray out') from None
     _connect(ray, address, num)
     try:
-        task = ray.remote(num_cpus=1, max_retries=processes.RETRIES)(make_shard)
+        task = ray.remote(num_cpus=1, max_retries=RETRIES)(make_shard)
         shared, waiting, running = ray.put(recipe), iter(shards), dict[object, int]()
         while True:
             # The cluster may grow and shrink meanwhile.
@@ -204,9 +177,7 @@ def on_ray(address: str, num: int, recipe: Recipe, out: Path, shards: Sequence[i
                 raise ValueError(f"shard {shard}: {error.cause}") from None
             except RayError as error:
                 last = str(error).splitlines()[0]
-                raise ValueError(
-                    f"shard {shard} failed {processes.RETRIES + 1} times on Ray, the last time with: {last}"
-                ) from None
+                raise ValueError(f"shard {shard} failed {RETRIES + 1} times on Ray, lastly with: {last}") from None
             if not is_done(out, shard):
                 lost = f"shard {shard} was made on another machine and is not in {out} here"
                 raise ValueError(f"{lost}: give a folder that all machines share")
