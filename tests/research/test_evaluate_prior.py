@@ -123,9 +123,7 @@ def test_motions_weigh_alike_and_poses_out_of_range_are_counted():
 def test_the_same_seed_gives_the_same_numbers():
     done = []
     first = evaluate_prior(tiny(), clips(), replace(SMALL, seed=3), lambda *counts: done.append(counts)).numbers
-    again, other = (evaluate_prior(tiny(), clips(), replace(SMALL, seed=s)).numbers for s in (3, 4))
-    assert first == again
-    assert first["rollouts"] != other["rollouts"]
+    assert evaluate_prior(tiny(), clips(), replace(SMALL, seed=3)).numbers == first
     assert first["recordings"]["human_share"] == 1.0
     assert done == [(i + 1, len(done)) for i in range(len(done))]
 
@@ -199,22 +197,6 @@ def test_a_brake_shows_as_a_speed_bias():
     assert bias["0.8-1.5"]["bias"] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_the_best_guess_has_no_speed_bias():
-    # Speeds are random walks, so nobody can say more of the next frame than that the velocity stays. People who are
-    # about to speed up must not be counted among the faster ones for it: sorted by the half second around a frame
-    # instead of the one before it, the best guess has a bias of -0.27 m/s^2 here, seven standard errors.
-    rng, data, clip = np.random.default_rng(0), [], clips()[0][0]
-    motion = moving((0.0, 0.0, 0.0), seconds=1.5)
-    for _ in range(120):
-        speed = 0.7 + np.cumsum(rng.normal(scale=0.05, size=len(motion)))
-        root = motion.root + np.cumsum(speed)[:, None] / 30 * np.array([0.0, 1.0, 0.0])
-        data.append((clip, Motion.from_rotations(motion.skeleton, 30.0, root, motion.q)))
-    report = evaluate_prior(made(Coasting), data, replace(SMALL, one_step_frames=10**6, num_samples=1))
-    fast = {b["speeds"]: b for b in report.numbers["speed_bias"]}["0.8-1.5"]
-    assert fast["frames"] > 600
-    assert abs(fast["bias"]) < 3 * fast["error"]
-
-
 @pytest.mark.slow
 def test_people_in_the_simulator_are_measured_too():
     simulator = Body(SimulatorOptions(num_samples=2), prior="field").simulator()
@@ -227,17 +209,13 @@ def test_people_in_the_simulator_are_measured_too():
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("--data", "{tmp}/none", "is not a data set"),
         ("--data", "{tmp}/empty", "holds no clips"),
-        ("--prior", "{data}/none.safetensors", "is not there"),
         ("--prior", "{data}/index.json", "there is no prior"),
-        ("--prior", "{tmp}/pose.safetensors", "holds pose, not cvae"),
         ("--rollouts", "1", "take at least 2"),
         ("--seconds", "nan", "take at least 2"),
     ],
 )
 def test_a_mistake_is_one_sentence(data, tmp_path, capsys, option, value, sentence):
-    POSE.save(tmp_path / "pose.safetensors")
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "index.json").write_text("[]")
     assert main([*command(data), option, value.format(tmp=tmp_path, data=data)]) == 2

@@ -5,17 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dropsim.research.evaluation import reliability
 from dropsim.research.evaluation.harness import Body
 from dropsim.research.evaluation.random_scenes import BELOW, DEEPEST, Laws, drawn_scenes, measure_scenes
-from dropsim.research.evaluation.reliability import (
-    READERS,
-    Reader,
-    ReliabilityOptions,
-    evaluate_reliability,
-    failures_of,
-    fuzz,
-    mutant,
-)
+from dropsim.research.evaluation.reliability import Reader, ReliabilityProtocol, fuzz
 from dropsim.scene import Push, batch_scenes
 from dropsim.scene.files import read_scene
 
@@ -36,9 +29,9 @@ def test_scenes_have_everything():
 
 
 def test_random_pushes_and_scenes_have_no_failures(tmp_path: Path):
-    report = evaluate_reliability(Body.of(8), ReliabilityOptions(pushes=8, scenes=8, mutants=0), tmp_path)
-    rows = [row[:3] for row in report.tables["reliability"].rows]
-    assert rows == [["what", "tried", "failures"], ["pushes", "8", "0"], ["scenes", "8", "0"]]
+    report = ReliabilityProtocol(pushes=8, scenes=8, mutants=0).evaluate(Body.of(8), tmp_path)
+    rows = [(one["name"], one["people"], one["value"]) for one in report.numbers["statistics"]]
+    assert rows == [("pushes: failures", 8, 0.0), ("scenes: failures", 8, 0.0)]
 
 
 def test_a_scene_has_the_same_laws_alone():
@@ -75,27 +68,28 @@ def test_faults_are_seen(values, fault):
     good = {"depth": [0.0], "lowest": [0.0], "bones": [0.1], "speed": [9.0], "deepest": [0.02], "number": [7]}
     laws = {key: np.array(each) for key, each in (good | values).items()}
     # With its number a scene that fails can be run again alone.
-    assert failures_of("scenes", laws) == ([f"chaos 7: {fault}"] if fault else [])
+    (one,) = ReliabilityProtocol().statistics({"scenes": laws})
+    assert (one.value, one.law) == ((1.0, f"7 {fault}") if fault else (0.0, ""))
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    "name", ["scene", "mesh obj", "bank", "pose weights", "cvae weights", "distribution", "checkpoint"]
+)
 def test_damaged_files_are_read_or_refused(name: str):
-    counted = fuzz(name, READERS[name], 25, seed=1)
-    assert counted.failures == 0, counted.examples
+    # tests/files/test_hostile.py has the other readers.
+    assert not fuzz(Body(), range(25), reader=name)["error"].tolist()
 
 
 @pytest.mark.parametrize("error", [KeyError("no sentence"), ValueError("two\nlines")])
-def test_what_is_neither_read_nor_refused_is_counted(error):
+def test_what_is_neither_read_nor_refused_is_counted(error, monkeypatch):
     def read(path: Path) -> None:
         if path.read_bytes() != b"whole":
             raise error
 
-    counted = fuzz("broken", Reader(".txt", read, lambda path: path.write_bytes(b"whole")), 20)
-    assert counted.failures == 20 - counted.details["read"]
-    assert counted.failures > 10
-
-
-def test_mutants_differ_and_come_back():
-    one, other, again = (mutant(b"0123456789" * 20, np.random.default_rng(i)) for i in (0, 1, 0))
-    assert one != other
-    assert one == again
+    broken = Reader(".txt", read, lambda path: path.write_bytes(b"whole"))
+    monkeypatch.setattr(reliability, "READERS", {"broken": broken})
+    table = fuzz(Body(), range(20), reader="broken")
+    assert table["failed"].sum() > 10
+    (one,) = ReliabilityProtocol().statistics({"files: broken": table})
+    assert one.value == table["failed"].mean()
+    assert repr(error) in one.law

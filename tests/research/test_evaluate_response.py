@@ -12,10 +12,11 @@ from dropsim.body.rotations import rotvec_to_rotmat
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import FACING_Y, stepping_clip
 from dropsim.physics import metrics
-from dropsim.research.evaluation import people
+from dropsim.research.evaluation import measures, people
 from dropsim.research.evaluation.harness import Body
-from dropsim.research.evaluation.people import Branch, Shove, branch_out, forces_of, lead_in
-from dropsim.research.evaluation.response import ResponseProtocol, ways_up
+from dropsim.research.evaluation.measures import ways_up
+from dropsim.research.evaluation.people import Shove, branch_out, forces_of
+from dropsim.research.evaluation.response import ResponseProtocol
 
 G = 9.81
 
@@ -88,7 +89,7 @@ def test_a_step_that_the_twin_takes_too_is_no_answer():
     both = batch(stepping, still, stepping)
     step = metrics.first_step(both)
     for twin, answers in ((1, [True, False, True]), (2, [False] * 3), (-1, [False] * 3)):
-        assert people.answered(both, step, np.array([twin] * 3)).tolist() == answers
+        assert measures.answered(both, step, np.array([twin] * 3)).tolist() == answers
 
 
 # --- velocity lost
@@ -102,7 +103,8 @@ def test_a_push_that_arrives_is_not_lost_and_one_that_is_braked_is():
     calm = replace(calm, q=q)
     time = np.maximum(np.arange(60) - 3, 0)[:, None] / 30
     free, braked = (moved(calm, speed * time * (-1, 0, 0)) for speed in (1.0, 0.4))
-    branches = [Branch(0), Branch(0, (Shove(1.0, 90),)), Branch(0, (Shove(1.0, 90),)), Branch(1, (Shove(1.0, 90),))]
+    shove = (Shove(1.0, 90),)
+    branches = [(0, ()), (0, shove), (0, shove), (1, shove)]
     lost = people.measured(batch(calm, free, braked, free), branches)["lost"]
     np.testing.assert_allclose(lost, [math.nan, 0.0, 0.6, math.nan], atol=1e-9)
 
@@ -112,8 +114,8 @@ def test_a_push_that_arrives_is_not_lost_and_one_that_is_braked_is():
 
 def test_a_twin_goes_on_as_if_nobody_had_branched_and_a_push_acts_at_once():
     simulator = Body.of(2, "field").simulator()
-    branches = [Branch(0), Branch(1), Branch(0), Branch(0, (Shove(1.0, 90),))]
-    motion = branch_out(simulator, "walk", lead_in(simulator, "walk", (0, 1)), branches, 8)
+    branches = [(0, ()), (1, ()), (0, ()), (0, (Shove(1.0, 90),))]
+    motion = branch_out(simulator, "walk", (0, 1), branches, 8)
     np.testing.assert_array_equal(motion.joints[0], motion.joints[2])
     assert np.abs(motion.joints[0] - motion.joints[1]).max() > 1e-3
     np.testing.assert_array_equal(motion.joints[0, 0], motion.joints[3, 0])
@@ -127,9 +129,9 @@ def test_shoves_are_relative_to_where_people_face_and_add_up_to_their_impulse():
     turned.q[:, 0] = rotvec_to_rotmat(np.array([0.0, 0.0, math.pi / 2])) @ start.q[:, 0]
     masses = simulator.skeleton.masses
     for part in ("torso", "body"):
-        branch = [Branch(0, (Shove(0.7, 0, part=part, first=2),))]
+        branch = [(Shove(0.7, 0, part=part, first=2),)]
         ahead, left = (
-            forces_of(branch, state, masses, 30.0).sum((0, 1, 2)) / 30 / masses.sum() for state in (start, turned)
+            forces_of(branch, state.q, masses, 30.0).sum((0, 1, 2)) / 30 / masses.sum() for state in (start, turned)
         )
         assert np.linalg.norm(ahead) == pytest.approx(0.7)
         np.testing.assert_allclose(left, (-ahead[1], ahead[0], 0), atol=1e-9)
@@ -151,7 +153,7 @@ def test_ways_up_are_counted_by_how_far_they_are_apart():
 def test_who_is_caught_and_goes_on_keeps_the_speed():
     calm, time = standing(), np.arange(60)[:, None] / 30
     on, stopped = moved(calm, 2.0 * time * (0, 1, 0)), moved(calm, 2.0 * np.minimum(time, 1.0) * (0, 1, 0))
-    trips = people.tripped(batch(on, stopped, on), np.array([30.0, 30.0, np.inf]))
+    trips = measures.tripped(batch(on, stopped, on), np.array([30.0, 30.0, np.inf]))
     np.testing.assert_allclose(trips["speed_kept"][:2], [1, 0], atol=1e-9)
     assert trips["caught"].tolist() == [True, True, False]
     assert not trips["fell"].any()
@@ -168,7 +170,7 @@ def test_a_ball_gives_what_it_loses():
     velocity = np.zeros((1, 90, 3))
     velocity[0, :31, 1] = 7.0
     velocity[..., 2] = -G * np.arange(90) / 30
-    hits = people.struck(hit, calm.map(lambda values: values[None]), velocity, 8.0)
+    hits = measures.struck(hit, calm.map(lambda values: values[None]), velocity, 8.0)
     assert hits["mismatch"][0] < 1e-9
     assert hits["lost"][0] == pytest.approx(56 / mass - 0.3)
 
@@ -176,31 +178,40 @@ def test_a_ball_gives_what_it_loses():
 # --- the whole
 
 
-PUSHES = {"impulses": (0.7,), "directions": (0, 90), "ball_angles": (90.0,)}
-FEW = {"people": 2, "others": 1, "trips": 1, "balls": 1, "recorded": 2}
-TINY = {**PUSHES, **FEW, "seconds": 0.7, "getup_seconds": 2.0}
+def test_every_table_has_its_statistics(rng):
+    # Two people, unpushed and pushed by 0.7 N s/kg to two sides; the second falls when pushed.
+    impulse, pushed = np.array([0, 0, 0.7, 0.7, 0.7, 0.7]), np.array([False, True] * 3) & (np.arange(6) > 1)
+    people = {"impulse": impulse, "degrees": np.array([0, 0, 0, 0, 90, 90]), "fell": pushed, "stepped": impulse > 0}
+    people |= {"lost": 0.1 * impulse, "lift_off": np.full(6, 0.3), "got_up": pushed, "twist": 90.0 * pushed}
+    people |= {"stop_time": np.arange(6.0), "stop_distance": np.arange(6.0), "spin": np.full(6, 3.0)}
+    people |= {"ledger": rng.random((6, 4, 2)), "rise": np.zeros((6, 11, 22, 3))}
+    trips = {"caught": np.array([True, True, False]), "speed_kept": np.array([0.5, 0.7, 9.0])}
+    trips |= {name: np.array([True, False, True]) for name in ("fell", "forward", "hands_first")}
+    balls = {"hit": np.array([True, False]), "fell": np.array([False, True])}
+    balls |= {"mismatch": np.array([0.0, 1.0]), "lost": np.array([0.1, 9.0])}
+    tables = dict.fromkeys(("push stand", "push walk", "walk-perturb", "getup"), people)
+    tables |= {"trips": trips, "balls": balls, "recorded": {"ledger": np.ones((9, 2))}}
+    tables["push run"] = {"finished": np.zeros(6, bool)}
+    rows = {one.name: one.value for one in ResponseProtocol(impulses=(0.7,)).statistics(tables)}
+    expected = {"pushes: velocity lost, worst cell": 0.07, "push 0.7 N s/kg: stepped": 1.0, "trip: fell": 0.5}
+    expected |= {"push 0.7 N s/kg: first step": 0.3, "push 0.7 N s/kg: stop time, median": 3.0}
+    expected |= {"push 0.7 N s/kg: fell": 0.5, "walk, push 0 N s/kg: fell": 0.0, "walk, push 0.7 N s/kg: fell": 0.5}
+    expected |= {"trip: speed kept": 0.6, "trip, falls forward: hands before head": 1.0, "ball: fell": 0.0}
+    expected |= {"ball: largest mismatch": 0.0, "ball: velocity lost": 0.1, "thrown over: got up": 1.0}
+    expected |= {"thrown over: ways of getting up": 1.0, "falls: shin or foot turns by 45 degrees in a frame": 1.0}
+    expected |= {"ledger of recordings: linear": 1.0, "Walk-Perturb: fell": 1 / 3}
+    assert {name: rows[name] for name in expected} == pytest.approx(expected)
+    assert not any(name.startswith("run") for name in rows)
 
 
-def test_the_command_writes_the_numbers_of_every_part(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(ResponseProtocol, "few", TINY)
-    command = "evaluate response --quick --prior field --samples 2 --workers 1"
-    assert main([*command.split(), "--out", str(tmp_path), "--json", str(tmp_path / "n.json")]) == 0
-    written = json.loads((tmp_path / "n.json").read_text())
-    statistics = {one["name"]: one for one in written["statistics"]}
-    parts = ["pushes", "push 0.7", "walk, push 0.7", "run, push 0", "Walk-", "thrown", "falls", "trip"]
-    parts += ["ball", "ledger"]
-    assert all(any(name.startswith(part) for name in statistics) for part in parts)
-    assert statistics["walk, push 0.7 N s/kg: fell"]["people"] == 4  # two people, two directions
-    assert 0 <= statistics["ball: largest mismatch"]["value"] < 0.01
-    assert {f"response.{ending}" for ending in ("md", "json")} <= {path.name for path in tmp_path.iterdir()}
-    assert "| pushes: velocity lost, worst cell |" in capsys.readouterr().out
-    # Chunks that are there already are not run again.
-    assert main([*command.split(), "--only", "push", "--out", str(tmp_path)]) == 0
+def test_the_command_runs_the_parts_that_are_asked_for(tmp_path, monkeypatch):
+    tiny = {"people": 1, "others": 1, "impulses": (0.7,), "directions": (0, 90), "seconds": 0.7, "recorded": 2}
+    monkeypatch.setattr(ResponseProtocol, "few", tiny)
+    command = "evaluate response --quick --prior field --samples 2 --workers 1 --only push recorded"
+    assert main([*command.split(), "--out", str(tmp_path)]) == 0
     written = json.loads((tmp_path / "response.json").read_text())
-    assert written["protocol"]["parts"] == ["push"]
-    assert written["statistics"][0]["value"] > 0
-
-
-def test_an_unknown_part_is_refused():
-    with pytest.raises(ValueError, match="no part 'dance'"):
-        ResponseProtocol(parts=("dance",))
+    assert written["protocol"]["parts"] == ["push", "recorded"]
+    statistics = {one["name"]: one for one in written["statistics"]}
+    assert statistics["walk, push 0.7 N s/kg: fell"]["people"] == 2  # one person, two directions
+    assert "| pushes: velocity lost, worst cell |" in (tmp_path / "response.md").read_text()
+    assert main([*command.replace("push", "dance").split(), "--out", str(tmp_path)]) == 2

@@ -1,30 +1,27 @@
 """People who are asked for speeds and turns: the measures on hand-made motions, and the command in small."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 
-from dropsim.apps.cli import main
 from dropsim.apps.viewer import session, steering
 from dropsim.body.rotations import exp
 from dropsim.motion.motion import Motion
 from dropsim.motion.synthetic import stepping_clip
 from dropsim.physics.options import SimulatorOptions
 from dropsim.research.evaluation.harness import Body
-from dropsim.research.evaluation.people import JUMPED
-from dropsim.research.evaluation.scenarios import followed, run_scenario, turn_errors
-from dropsim.research.evaluation.steering import (
-    CROUCH,
-    JUMP,
-    SteeringProtocol,
+from dropsim.research.evaluation.measures import (
+    JUMPED,
+    followed,
     paces,
     recorded_paces,
     response_times,
-    roamed,
     style_ratio,
+    turn_errors,
 )
+from dropsim.research.evaluation.people import run_scenario
+from dropsim.research.evaluation.steering import CROUCH, FALLS, JUMP, MANOEUVRES, TASKS, SteeringProtocol
 from dropsim.scene import Drag, Follow, Person, Scene
 
 CLIP = stepping_clip(1.0)
@@ -100,28 +97,26 @@ def test_recordings_of_the_same_speed_are_compared_with():
 BODY = Body(SimulatorOptions(num_samples=2), prior="field")
 
 
-def test_walkers_go_on_and_turn_to_the_side_that_is_asked_for():
-    wants = ((0, 0, 1.2), (2, -1.2, 0))
-    found = roamed(BODY, (0, 1, 2, 3), start="walk", wants=wants, seconds=4.0)
-    assert found["finished"].all()
-    assert found["turn_errors"].shape == (4, 1)
-    # One of sixteen is tripped by the turn.
-    assert np.median(found["turn_errors"]) < 40
-    assert (found["speed"][:, 0] > 0.5).all()
-
-
 def test_a_scenario_with_several_people_has_a_row_for_each():
     found = run_scenario(BODY, (0,), scenario="two-people")
     assert len(found["finished"]) == len(found["fell"]) == 2
 
 
-def test_the_command_writes_numbers(tmp_path, monkeypatch):
-    tiny = {"people": 1, "seconds": 6.0, "seeds": 1, "scenarios": ("projectiles", "tilt")}
-    monkeypatch.setattr(SteeringProtocol, "few", tiny)
-    command = "evaluate steering --quick --prior field --samples 2 --workers 1 --out"
-    assert main([*command.split(), str(tmp_path)]) == 0
-    written = json.loads((tmp_path / "steering.json").read_text())
-    names = {one["name"] for one in written["statistics"]}
-    assert {"stand: fell undisturbed", "turn of 90 degrees: error", "jump: not done", "stop: response"} <= names
-    assert {"tilt: fell", "projectiles: fell", "projectiles: hits", "walk 1.2 m/s: jerk"} <= names
-    assert "self-overlap" in (tmp_path / "steering.md").read_text()
+def test_every_table_has_its_statistics(rng):
+    # A table like any chunk's, in which one of two people falls, for everything that is simulated.
+    people = {"fell": np.array([True, False]), "not_done": np.array([False, False]), "hand_m": np.array([0.1, 0.3])}
+    people |= {"turn_error_deg": np.array([10.0, 20.0]), "turn_errors": np.array([[10.0], [20.0]])}
+    people |= {"responses": np.array([[9.0], [0.5]]), "away": np.array([0.1, 0.4]), "steps": np.array([1, 3])}
+    people |= {"speed": np.full((2, 6), 1.2), "style": np.tile([1.2, 0.1, 50.0], (2, 12, 1))}
+    people |= {name: rng.random((2, 5)) for name in ("deepest_mm", "bone_error_percent", "overlap_mm")}
+    tables = dict.fromkeys([*TASKS, *MANOEUVRES, *(f"scenario {name}" for name in FALLS)], people)
+    tables |= {"bank": {"paces": np.tile([1.2, 0.2, 100.0], (20, 1))}, "crouch": {"finished": np.array([False])}}
+    tables["scenario projectiles"] = people | {"hits": np.array([1.0, 2.0])}
+    rows = {one.name: one.value for one in SteeringProtocol(seconds=60.0).statistics(tables)}
+    expected = {"stand: fell undisturbed": 0.5, "stand: ended more than 0.3 m away": 0.5, "stand: steps": 2.0}
+    expected |= {"walk 1.2 m/s: speed kept": 1.0, "walk 1.2 m/s: foot skate": 0.5, "walk 1.2 m/s: jerk": 0.5}
+    expected |= {"turn of 90 degrees: error": 15.0, "jump: not done": 0.0, "stop: response": 0.5, "tilt: fell": 0.5}
+    expected |= {"follow: turn error": 15.0, "lead-by-hand: hand off": 0.2, "projectiles: hits": 1.5}
+    assert {name: rows[name] for name in expected} == pytest.approx(expected)
+    assert math.isnan(rows["crouch: fell"])  # everybody diverged
+    assert sum(name.startswith(("largest", "self-overlap")) for name in rows) == 3

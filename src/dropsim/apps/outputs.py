@@ -11,12 +11,12 @@ from dropsim.apps.viewer.session import Recording
 from dropsim.body.skeleton import joint_index
 from dropsim.export import write
 from dropsim.export.people import write_objects
+from dropsim.files.atomic import write_text
 from dropsim.files.tables import markdown
 from dropsim.motion.motion import Motion
 from dropsim.physics import metrics
 from dropsim.physics.contact import Plane
 from dropsim.render import Stage, Style, contact_sheet, video
-from dropsim.research.evaluation.report import write_text
 from dropsim.scene import Drag, Rollout, Solid, above_ground
 from dropsim.scene.files import Setup, scene_text, write_scene
 

@@ -38,28 +38,23 @@ class Bench(PriorOptions):
                 raise ValueError(f"{self.json.parent}: there is no such folder: make it first")
             refuse_read_only(self.json)
         tell_of_compiling()
-        from dropsim.files.tables import markdown
         from dropsim.priors.named import prior_name
         from dropsim.research.evaluation import bench as measure
-        from dropsim.research.evaluation.report import write_json
 
         sizes = {"people": (1, 256), "samples": (8, 16, 64)} if self.quick else {}
         seconds = min(self.seconds, 0.5) if self.quick else self.seconds
         how = {"seconds": seconds, "first_run": self.first_run}
         with bar("sizes") as advance:
-            result = measure.bench(prior_name(self.prior or "field", self.body), **sizes, **how, watch=advance)
-        print(markdown(result.table()))
-        numbers, unit = result.numbers, "simulated seconds per processor second"
+            report = measure.bench(prior_name(self.prior or "field", self.body), **sizes, **how, watch=advance)
+        print(report.text())
+        numbers = report.numbers
         if not self.quick:
             print(f"left out: more than {measure.MOST_CANDIDATES} candidates in a step (people times K)")
         print(f"peak memory of the process {numbers['peak_memory'] / 1e6:.0f} MB")
         if self.first_run:
             compiles = f"its first step ever compiles in {numbers['compile_seconds']:.0f} s"
             print(f"a new process imports in {numbers['import_seconds']:.1f} s, and {compiles}")
-        for name, rate in (numbers["mujoco_seconds_per_second"] or {}).items():
-            print(f"MuJoCo, Gymnasium's {name}, physics alone: {rate:.1f} {unit}")
-        if (many := result.row(256, 64)) is not None:
-            print(f"256 people with K = 64: {many.people / many.world.processor / 30.0:.1f} {unit}")
-        if self.json is not None:
-            write_json(self.json, result.as_json())
-            print(f"wrote {self.json}")
+        if rate := numbers["simulated_seconds_256"]:
+            print(f"256 people with K = 64: {rate:.1f} simulated seconds per processor second")
+        for path in report.write(None, self.json):
+            print(f"wrote {path}")

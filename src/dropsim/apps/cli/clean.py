@@ -126,8 +126,9 @@ def write_report(path: Path, name: str, recording: "Motion", cleaned: "Cleaned",
     """Write measures and findings as Markdown, and the feet before and after as a figure and a table next to it."""
     import numpy as np
 
+    from dropsim.files.atomic import write_text
     from dropsim.motion.contacts import FEET, sphere_heights
-    from dropsim.research.evaluation.report import Panel, draw, write_text
+    from dropsim.research.evaluation.report import Panel, draw
 
     motions, sides = {"before": recording, "after": cleaned.motion}, ("left", "right")
     time, panels = np.arange(len(recording)) / recording.fps, list[Panel]()

@@ -161,7 +161,10 @@ class Response(_Simulated):
 
     people: Annotated[int | None, optional("INT", "64, and 16 with --quick")] = None
     """People in each cell of a start, an impulse and a direction; the other parts are in proportion."""
-    only: Annotated[tuple[str, ...] | None, optional("PART ...", "all")] = None
+    only: Annotated[
+        tuple[Literal["push", "walk-perturb", "getup", "trips", "balls", "recorded"], ...] | None,
+        optional("PART ...", "all"),
+    ] = None
     """Parts to run: push, walk-perturb, getup, trips, balls, recorded."""
 
     def evaluate(self, folder: Path, how: dict[str, Any]) -> "Report":
@@ -239,10 +242,10 @@ class Reliability(_Simulated):
     """Damaged files of each kind."""
 
     def evaluate(self, folder: Path, how: dict[str, Any]) -> "Report":
-        from dropsim.research.evaluation.reliability import ReliabilityOptions, evaluate_reliability
+        from dropsim.research.evaluation.reliability import ReliabilityProtocol
 
-        options = ReliabilityOptions.of(**self._given("pushes", "scenes", "mutants"))
-        return evaluate_reliability(self._body(self.samples or 64), options, folder, **how)
+        protocol = ReliabilityProtocol.of(**self._given("pushes", "scenes", "mutants"))
+        return protocol.evaluate(self._body(self.samples or 64), folder, **how)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -114,10 +114,10 @@ class Perturb(SimulationOptions, RigOptions):
     def _write(self, motion: "Motion", shown: "Motion", label: str, files: list[Path]) -> None:
         """Write the motion, the report and the pictures; `shown` is the recording up to the push."""
         from dropsim.apps.outputs import report_of
+        from dropsim.files.atomic import write_text
         from dropsim.motion.amass import write_amass
         from dropsim.physics.contact import Plane
         from dropsim.render import contact_sheet
-        from dropsim.research.evaluation.report import write_text
         from dropsim.scene import Rollout
         from dropsim.scene.cleaning import FEW_FRAMES, quality_of, table_of
 

@@ -43,7 +43,7 @@ class BehaviourProtocol(Protocol):
         return f"{people}, {self.response.people} in each cell of the pushes"
 
     def chunks(self, body: Body) -> list[Chunk]:
-        """Return all work, the longest first."""
+        """Return all work."""
         return [*self.steering.chunks(body), *self.response.chunks(body)]
 
     def statistics(self, tables: Mapping[str, Arrays]) -> Iterator[Statistic]:

@@ -1,6 +1,5 @@
 """Speed of the simulator: the bare step and its parts, a world around it, and a first run."""
 
-import importlib.resources
 import itertools
 import os
 import resource
@@ -23,6 +22,7 @@ from dropsim.physics.solver import system_of
 from dropsim.physics.step import Simulator, StepInputs
 from dropsim.priors.named import open_prior
 from dropsim.research.evaluation.harness import Watch
+from dropsim.research.evaluation.report import Report, Table
 from dropsim.scene import Person, Scene, World
 
 PEOPLE = (1, 16, 64, 256, 1024)
@@ -42,7 +42,8 @@ loaded, processor = time.perf_counter(), time.process_time()
 run(world, 2, 0)
 print(imported - began, time.perf_counter() - loaded, time.process_time() - processor)
 """
-COLUMNS = ("people", "K", "step", "spread", "processor", "frames/s", "World frames/s", *STAGES)
+FIRST_NUMBERS = ("import_seconds", "compile_seconds", "compile_processor_seconds")
+HEADER = ["people", "K", "step", "spread", "processor", "frames/s", "World frames/s", *STAGES]
 Times = list[tuple[float, float]]
 """Durations of runs by the clock and by the processor [s]."""
 
@@ -96,37 +97,6 @@ class Row:
         return [str(self.people), str(self.samples), *step, f"{self.fps:.0f}", f"{self.world_fps:.0f}", *parts]
 
 
-@dataclass(frozen=True)
-class Bench:
-    """A whole run."""
-
-    prior: str
-    rows: Sequence[Row]
-    numbers: Mapping[str, Any]
-    """Numbers of the machine and of a first run by name, as docs/reproducing.md lists them; None if not measured."""
-
-    def row(self, people: int, samples: int) -> Row | None:
-        """Return the row of one size, if it was measured."""
-        return next((r for r in self.rows if (r.people, r.samples) == (people, samples)), None)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the run as plain values, with the main numbers by name."""
-        one, many = self.row(1, 64), self.row(256, 64)
-        main = {
-            "prior": self.prior,
-            "fps_one": one and one.fps,
-            "fps_one_processor": one and 1 / one.step.processor,
-            "world_fps_one": one and one.world_fps,
-            "world_fps_256": many and many.world_fps,
-        }
-        rows = [asdict(row) | {"fps": row.fps, "world_fps": row.world_fps} for row in self.rows]
-        return {**main, **self.numbers, "rows": rows}
-
-    def table(self) -> list[list[str]]:
-        """Lay the rows out under a header."""
-        return [list(COLUMNS), *(row.cells() for row in self.rows)]
-
-
 @single_threaded
 def bench(
     prior: str = "field",
@@ -136,22 +106,36 @@ def bench(
     seconds: float = 2.0,
     first_run: bool = True,
     watch: Watch = None,
-) -> Bench:
+) -> Report:
     """Measure every size for some seconds, with people who walk on a floor by a prior as `open_prior` takes it."""
     sizes = [(p, k) for p in people for k in samples if p * k <= MOST_CANDIDATES]
-    model = open_prior(prior)
-    rows = list[Row]()
-    for i, (p, k) in enumerate(sizes):
+    model, rows = open_prior(prior), list[Row]()
+    for p, k in sizes:
         rows.append(measure_size(Simulator(model, options=SimulatorOptions(num_samples=k)), p, seconds))
         if watch:
-            watch(i + 1, len(sizes))
+            watch(len(rows), len(sizes))
     first = first_run_seconds() if first_run else (None, None, None)
+    peak = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return report_of(rows, {"prior": prior, **dict(zip(FIRST_NUMBERS, first, strict=True)), "peak_memory": peak})
+
+
+def report_of(rows: Sequence[Row], others: Mapping[str, Any]) -> Report:
+    """Return the tables of a run, and its numbers by name; None if not measured."""
+    by_size = {(row.people, row.samples): row for row in rows}
+    one, many = by_size.get((1, 64)), by_size.get((256, 64))
     numbers = {
-        **dict(zip(("import_seconds", "compile_seconds", "compile_processor_seconds"), first, strict=True)),
-        "mujoco_seconds_per_second": mujoco_rates(seconds),
-        "peak_memory": 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "fps_one": one and one.fps,
+        "fps_one_processor": one and 1 / one.step.processor,
+        "world_fps_one": one and one.world_fps,
+        "world_fps_256": many and many.world_fps,
+        "simulated_seconds_256": many and many.people / many.world.processor / 30.0,
+        **others,
+        "rows": [asdict(row) | {"fps": row.fps, "world_fps": row.world_fps} for row in rows],
     }
-    return Bench(prior, rows, numbers)
+    tables = {
+        "speed": Table("Milliseconds of a step and of its stages", [HEADER, *(row.cells() for row in rows)]),
+    }
+    return Report("bench", "Speed", tables, numbers)
 
 
 def first_run_seconds() -> tuple[float, float, float]:
@@ -163,34 +147,6 @@ def first_run_seconds() -> tuple[float, float, float]:
         raise ValueError(f"the first run of a new process failed: {done.stderr.strip().splitlines()[-1]}")
     imports, compilation, processor = map(float, done.stdout.split())
     return imports, compilation, processor
-
-
-def mujoco_rates(seconds: float) -> dict[str, float] | None:
-    """Return the simulated seconds per processor second of Gymnasium's humanoids in MuJoCo; they flail at random.
-
-    Each is measured at the time step and with the integrator of its own file, and it is physics alone. None without
-    MuJoCo or Gymnasium, which has the models.
-    """
-    try:
-        import mujoco  # pyright: ignore[reportMissingImports]
-
-        folder = importlib.resources.files("gymnasium") / "envs" / "mujoco" / "assets"
-    except ImportError:
-        return None
-    rates, rng = dict[str, float](), np.random.default_rng(0)
-    for name in ("humanoid.xml", "humanoidstandup.xml"):
-        model = mujoco.MjModel.from_xml_string((folder / name).read_text())
-        data, integrator = mujoco.MjData(model), mujoco.mjtIntegrator(model.opt.integrator).name.removeprefix("mjINT_")
-
-        def second(model: Any = model, data: Any = data) -> None:  # noqa: ANN401
-            for i in range(round(1 / model.opt.timestep)):
-                if i % 10 == 0:
-                    data.ctrl[:] = rng.uniform(-0.4, 0.4, model.nu)
-                mujoco.mj_step(model, data)
-
-        label = f"{name}, {integrator} at {1000 * model.opt.timestep:g} ms"
-        rates[label] = 1.0 / Timing.of(_times([second], seconds)[0]).processor
-    return rates
 
 
 def _times(works: Sequence[Callable[[], object]], seconds: float) -> list[Times]:

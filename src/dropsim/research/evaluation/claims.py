@@ -5,8 +5,8 @@ reproduced by people who do not stay on their feet until they are pushed.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -79,20 +79,35 @@ ROUGHLY, SMALL = 10.0, 0.1
 PAPER_FPS = 10.0
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One result of the paper and our measurement of it."""
+BOUNDS = {
+    "pushed-walk": f"every energy at the end at most 1 x its 95th percentile before the push; three rise by {RISE:g}",
+    "back-to-level": f"E_kin and physics at most {BACK:g} x the level before the push, and half of the people upright by "
+    "themselves",
+    "manifold": f"E_kin lower by {LESS:g} than to the mode of the same frames, and than with the mode alone, in frames "
+    "100-150",
+    "ablation": f"final E_kin and physics at least {WORSE:g} x without contact and range of motion",
+    "recorded-wrench": f"95th percentile at least {NOTICEABLE:g} body weights; points and cylinders correlate by {ALIKE:g}",
+    "corrected-wrench": "95th percentile at most 1 x the recorded runs', and lower than without the correction",
+    "following": f"{FOLLOWING:.0%} of the people of each scenario never fall, are within {SPEED_ERROR:.0%} of the speed, "
+    "and have a led hand within 0.3 m (0.8 m at a run)",
+    "speed": f"at least {PAPER_FPS:g} frames a second",
+    "agreement": f"unpushed, E_kin and physics within {ROUGHLY:g} x of each other, each at most {SMALL:g} x its peak under "
+    "a push",
+}
+"""What the number of each claim is compared with."""
+UNPUSHED = ("recorded-wrench", "following", "speed")
+"""Claims that are not about pushed people, who have to be on their feet until then."""
 
-    id: str
+
+class Outcome(NamedTuple):
+    """Our measurement of a claim."""
+
     number: float | None
     """Number that is compared with the bound; None if it was not measured."""
-    bound: str
     reproduced: bool | None
     """True if the bound is met; None if it was not measured."""
     finding: str
     """Measurement in a sentence."""
-    pushed: bool = True
-    """True for results about pushed people, who have to be on their feet until then."""
 
     @property
     def verdict(self) -> str:
@@ -110,52 +125,49 @@ def ratio(value: float, to: float) -> float:
     return max(value, TINY) / max(to, TINY)
 
 
-def pushed_walk(walks: Arrays) -> Claim:
+def pushed_walk(walks: Arrays) -> Outcome:
     """Judge pushed walks: energies rise at the push, E_kin stays high while stepping, and all return.
 
     All energies, because E_kin alone returns in people who lie still; medians over walks that stay on their feet.
     """
     up = np.asarray(~walks["fallen"].any(axis=1))
     chosen = {name: values[up if up.any() else slice(None)] for name, values in walks.items() if name != "finished"}
-    rises = {
-        "momentum": ratio(median(chosen, "momentum", DURING), median(chosen, "momentum", BEFORE)),
-        "E_kin after it": ratio(median(chosen, "kinematic", STEPPING), median(chosen, "kinematic", BEFORE)),
-    }
     pose = [float(chosen["energy_range_of_motion"][:, part].max(1).mean()) for part in (BEFORE, DURING, STEPPING)]
-    rises["range of motion"] = ratio(max(pose[1:]), pose[0])
+    rises = {
+        "momentum": _rise(chosen, "momentum", DURING),
+        "E_kin after it": _rise(chosen, "kinematic", STEPPING),
+        "range of motion": ratio(max(pose[1:]), pose[0]),
+    }
     returns = {}
     for name in RETURNING:
         curve = chosen[f"energy_{name}"]
         level = np.maximum(np.quantile(curve[:, BEFORE], 0.95, axis=1), TINY)
         returns[name] = float(np.median(np.maximum(np.median(curve[:, END], axis=1), TINY) / level))
     number, risen = max(returns.values()), ", ".join(f"{name} x {rise:.2g}" for name, rise in rises.items())
-    return Claim(
-        "pushed-walk",
-        number,
-        f"every energy at the end at most 1 x its 95th percentile before the push; three rise by {RISE:g}",
-        bool(up.any()) and number <= 1.0 and min(rises.values()) >= RISE,
-        f"{risen}; highest at the end {max(returns, key=lambda name: returns[name])}; {up.sum()} of {len(up)} stay up",
+    finding = (
+        f"{risen}; highest at the end {max(returns, key=lambda name: returns[name])}; {up.sum()} of {len(up)} stay up"
     )
+    return Outcome(number, bool(up.any()) and number <= 1.0 and min(rises.values()) >= RISE, finding)
 
 
-def back_to_level(longer: Arrays) -> Claim:
+def _rise(people: Arrays, name: str, frames: slice) -> float:
+    """Return an energy over its level before the push."""
+    return ratio(median(people, name, frames), median(people, name, BEFORE))
+
+
+def back_to_level(longer: Arrays) -> Outcome:
     """Judge whether the medians over many pushed motions return to their level before the push.
 
     All energies, and without a script that gets people up: energies of people who lie return too, so that the median
     person has to be upright.
     """
-    ratios = {name: ratio(median(longer, name, END), median(longer, name, BEFORE)) for name in ("kinematic", "physics")}
+    kinematic, physics = (_rise(longer, name, END) for name in ("kinematic", "physics"))
     upright, seconds = float(longer["upright"][:, -1].mean()), longer["upright"].shape[1] / FPS
-    return Claim(
-        "back-to-level",
-        max(ratios.values()),
-        f"E_kin and physics at most {BACK:g} x the level before the push, and half of the people upright by themselves",
-        max(ratios.values()) <= BACK and upright >= 0.5,
-        f"after {seconds:.0f} s E_kin x {ratios['kinematic']:.2g}, physics x {ratios['physics']:.2g}, {upright:.0%} upright",
-    )
+    finding = f"after {seconds:.0f} s E_kin x {kinematic:.2g}, physics x {physics:.2g}, {upright:.0%} upright"
+    return Outcome(max(kinematic, physics), max(kinematic, physics) <= BACK and upright >= 0.5, finding)
 
 
-def manifold(full: Arrays, mean: Arrays) -> Claim:
+def manifold(full: Arrays, mean: Arrays) -> Outcome:
     """Judge the manifold of K samples against the mode of the same frames, and against people who have the mode alone.
 
     Samples that scatter lower the first by chance, but not the second.
@@ -163,40 +175,29 @@ def manifold(full: Arrays, mean: Arrays) -> Claim:
     with_k = median(full, "kinematic", RECOVERY)
     same = 1 - ratio(with_k, median(full, "kinematic_mode", RECOVERY))
     alone = 1 - ratio(with_k, median(mean, "kinematic", RECOVERY))
-    return Claim(
-        "manifold",
-        min(same, alone),
-        f"E_kin lower by {LESS:g} than to the mode of the same frames, and than with the mode alone, in frames 100-150",
-        min(same, alone) >= LESS,
-        f"lower by {same:.0%} than to the mode, and by {alone:.0%} than with the mode alone",
-    )
+    finding = f"lower by {same:.0%} than to the mode, and by {alone:.0%} than with the mode alone"
+    return Outcome(min(same, alone), min(same, alone) >= LESS, finding)
 
 
-def ablation(full: Arrays, ablated: Arrays) -> Claim:
+def ablation(full: Arrays, ablated: Arrays) -> Outcome:
     """Judge the final energies without contact and range of motion."""
-    worse = {name: ratio(median(ablated, name, END), median(full, name, END)) for name in ("kinematic", "physics")}
+    worse = [ratio(median(ablated, name, END), median(full, name, END)) for name in ("kinematic", "physics")]
     upright = [f"{people['upright'][:, -1].mean():.0%}" for people in (ablated, full)]
-    return Claim(
-        "ablation",
-        min(worse.values()),
-        f"final E_kin and physics at least {WORSE:g} x without contact and range of motion",
-        min(worse.values()) >= WORSE,
-        f"E_kin x {worse['kinematic']:.2g}, physics x {worse['physics']:.2g}, upright {' against '.join(upright)}",
-    )
+    finding = f"E_kin x {worse[0]:.2g}, physics x {worse[1]:.2g}, upright {' against '.join(upright)}"
+    return Outcome(min(worse), min(worse) >= WORSE, finding)
 
 
-def recorded_wrench(recorded: Recorded) -> Claim:
+def recorded_wrench(recorded: Recorded) -> Outcome:
     """Judge the root wrench of recordings, and points against cylinders."""
-    bound = f"95th percentile at least {NOTICEABLE:g} body weights; points and cylinders correlate by {ALIKE:g}"
     if not recorded:
-        return Claim("recorded-wrench", None, bound, None, "give recordings with --recordings", pushed=False)
+        return Outcome(None, None, "give recordings with --recordings")
     high = {kind: _high(recorded, kind) for kind in recorded}
     # A curve that does not change correlates with nothing.
     changing = [curves for some in recorded.values() for curves in some if curves.std(axis=1).min() > 0]
     alike = float(np.median([np.corrcoef(curves)[0, 1] for curves in changing]))
     number, parts = min(high.values()), ", ".join(f"{kind} {value:.2f}" for kind, value in high.items())
     finding = f"95th percentile [body weights] of {parts}; correlation {alike:.3f}"
-    return Claim("recorded-wrench", number, bound, number >= NOTICEABLE and alike >= ALIKE, finding, pushed=False)
+    return Outcome(number, number >= NOTICEABLE and alike >= ALIKE, finding)
 
 
 def _high(recorded: Recorded, kind: str) -> float:
@@ -204,19 +205,18 @@ def _high(recorded: Recorded, kind: str) -> float:
     return float(np.quantile(np.concatenate([points for points, _ in recorded[kind]]), 0.95))
 
 
-def corrected_wrench(runs: Arrays, uncorrected: Arrays, recorded: Recorded) -> Claim:
+def corrected_wrench(runs: Arrays, uncorrected: Arrays, recorded: Recorded) -> Outcome:
     """Judge whether the soft correction brings the root wrench of pushed runs into the range of recorded ones.
 
     Both are measured by the same function, which lets joints within 5 cm of the ground bear forces.
     """
-    bound = "95th percentile at most 1 x the recorded runs', and lower than without the correction"
     frames = slice(DURING.start, STEPPING.stop)
     after, before = (float(np.quantile(people["wrench"][:, frames], 0.95)) for people in (runs, uncorrected))
     finding = f"{after:.2f} body weights, {before:.2f} without the correction, until 1 s after the push"
     if "run" not in recorded:
-        return Claim("corrected-wrench", None, bound, None, f"{finding}; give recordings with --recordings")
+        return Outcome(None, None, f"{finding}; give recordings with --recordings")
     high = _high(recorded, "run")
-    return Claim("corrected-wrench", after / high, bound, after <= min(high, before), f"{finding}; {high:.2f} recorded")
+    return Outcome(after / high, after <= min(high, before), f"{finding}; {high:.2f} recorded")
 
 
 def speeds_along(path: Arrays) -> tuple[np.ndarray, float]:
@@ -230,7 +230,7 @@ def speeds_along(path: Arrays) -> tuple[np.ndarray, float]:
     return along[:, settled].mean(1), float(size[settled].mean())
 
 
-def following(tables: Mapping[str, Arrays]) -> Claim:
+def following(tables: Mapping[str, Arrays]) -> Outcome:
     """Judge people who follow a path, by themselves and led by the hand: those who keep up, stay up and keep the hand."""
     shares, parts = list[float](), list[str]()
     for name, reach in FOLLOWS.items():
@@ -243,52 +243,36 @@ def following(tables: Mapping[str, Arrays]) -> Claim:
             hand = f", hand {people['hand_gap'].mean():.2f} m off"
         shares.append(float(follows.mean()))
         parts.append(f"{name} {shares[-1]:.0%} at {speeds.mean():.2f} of {wanted:g} m/s{hand}")
-    bound = (
-        f"{FOLLOWING:.0%} of the people of each scenario never fall, are within {SPEED_ERROR:.0%} of the speed, and "
-    )
-    bound += "have a led hand within 0.3 m (0.8 m at a run)"
-    return Claim("following", min(shares), bound, min(shares) >= FOLLOWING, "; ".join(parts), pushed=False)
+    return Outcome(min(shares), min(shares) >= FOLLOWING, "; ".join(parts))
 
 
-def real_time(fps: float) -> Claim:
-    """Judge the frame rate of one person in a world."""
-    bound, finding = f"at least {PAPER_FPS:g} frames a second", f"{fps:.0f} frames a second on one thread"
-    return Claim("speed", fps, bound, fps >= PAPER_FPS, finding, pushed=False)
-
-
-def agreement(full: Arrays, calm: Arrays) -> Claim:
+def agreement(full: Arrays, calm: Arrays) -> Outcome:
     """Judge the paper's first hypothesis: in ordinary motion E_kin and the physics energies agree, and all are small."""
     usual = [median(calm, name, slice(BEFORE.start, None)) for name in ("kinematic", "physics")]
     peaks = [float(np.median(full[f"energy_{name}"], axis=0).max()) for name in ("kinematic", "physics")]
     number = ratio(max(usual), min(usual))
     small = max(ratio(value, high) for value, high in zip(usual, peaks, strict=True))
-    return Claim(
-        "agreement",
-        number,
-        f"unpushed, E_kin and physics within {ROUGHLY:g} x of each other, each at most {SMALL:g} x its peak under a push",
-        number <= ROUGHLY and small <= SMALL,
-        f"E_kin {usual[0]:.2g}, physics {usual[1]:.2g} m^2, at most {small:.2g} x the peak",
-    )
+    finding = f"E_kin {usual[0]:.2g}, physics {usual[1]:.2g} m^2, at most {small:.2g} x the peak"
+    return Outcome(number, number <= ROUGHLY and small <= SMALL, finding)
 
 
-def judge(tables: Mapping[str, Arrays], recorded: Recorded, fps: float) -> list[Claim]:
-    """Return the verdicts on the eight results, and on the first hypothesis."""
+def judge(tables: Mapping[str, Arrays], recorded: Recorded, fps: float) -> dict[str, Outcome]:
+    """Return the outcomes of the eight results, and of the first hypothesis."""
     full = tables["full"]
-    claims = [
-        pushed_walk(tables["walk"]),
-        back_to_level(tables["longer"]),
-        manifold(full, tables["mean"]),
-        ablation(full, tables["ablated"]),
-        recorded_wrench(recorded),
-        corrected_wrench(tables["run"], tables["run-uncorrected"], recorded),
-        following(tables),
-        real_time(fps),
-        agreement(full, tables["calm"]),
-    ]
+    outcomes = {
+        "pushed-walk": pushed_walk(tables["walk"]),
+        "back-to-level": back_to_level(tables["longer"]),
+        "manifold": manifold(full, tables["mean"]),
+        "ablation": ablation(full, tables["ablated"]),
+        "recorded-wrench": recorded_wrench(recorded),
+        "corrected-wrench": corrected_wrench(tables["run"], tables["run-uncorrected"], recorded),
+        "following": following(tables),
+        "speed": Outcome(fps, fps >= PAPER_FPS, f"{fps:.0f} frames a second on one thread"),
+        "agreement": agreement(full, tables["calm"]),
+    }
     fallen = float(full["fallen"][:, : PUSHED[0]].any(axis=1).mean())
-    if 1 - fallen < STEADY:
-        for i, claim in enumerate(claims):
-            if claim.pushed and claim.reproduced:
-                finding = f"{fallen:.0%} fall before they are pushed; {claim.finding}"
-                claims[i] = replace(claim, reproduced=False, finding=finding)
-    return claims
+    for name, outcome in outcomes.items():
+        if 1 - fallen < STEADY and name not in UNPUSHED and outcome.reproduced:
+            finding = f"{fallen:.0%} fall before they are pushed; {outcome.finding}"
+            outcomes[name] = outcome._replace(reproduced=False, finding=finding)
+    return outcomes

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -29,16 +30,8 @@ GLITCH_EVERY, GLITCH_FRAMES = 2.0, (1, 4)
 """Time from one glitch to the next [s], and how many frames one lasts."""
 GLITCH_TURN, GLITCH_SHIFT = (np.deg2rad(25.0), np.deg2rad(60.0)), (0.08, 0.2)
 """Turn of a joint that jumps [rad], and way of a pelvis that does [m]."""
-LEFT, OFF_FLOOR, APART = 0.25, 2.0, 3.0
-"""The bars: share of the added foot skate, height and depth of standing feet [mm], mean distance of the joints [cm]."""
 SKATE, DISTANCE = "foot skate [m/s]", "distance from the recording, mean [cm]"
-ABOVE, INSIDE = "height of standing feet above the floor [mm]", "depth of standing feet in the floor [mm]"
-NOT_HIGHER = (
-    "root wrench, median [body weights]",
-    "root wrench, 95th percentile [body weights]",
-    "jerk [m/s^3]",
-)
-"""Measures of `dropsim clean` that have bars; those of the last should not be higher than unspoilt."""
+"""Two of the measures of `dropsim clean`."""
 SPOILS = ("as recorded", "drifting", "wandering", "floating", "glitches")
 """Defects that are put in: none, a root that drifts at a constant velocity or at one that turns and swells every few
 seconds, a person who rises during the first half (a constant lift would be another floor), and joints that jump."""
@@ -106,13 +99,6 @@ class Row:
     others: int = 0
     """Glitches that were mended and not put in."""
 
-    def holds(self) -> dict[str, bool]:
-        """Return which of the bars this recording is within."""
-        added = max(LEFT * (self.before[SKATE] - self.unspoilt[SKATE]), 0.0)
-        bars = {SKATE: self.unspoilt[SKATE] + added, ABOVE: OFF_FLOOR, INSIDE: OFF_FLOOR, DISTANCE: APART}
-        bars |= {name: self.unspoilt[name] for name in NOT_HIGHER}
-        return {name: self.after[name] <= bar for name, bar in bars.items() if name in self.after}
-
 
 def recordings(folder: Path, people: str, many: int = MANY) -> list[Path]:
     """Return BVH files of CMU people, one of each person in turn: of people on whom nothing was chosen, or of others.
@@ -129,10 +115,11 @@ def recordings(folder: Path, people: str, many: int = MANY) -> list[Path]:
     if not by_person:
         raise ValueError(f"{folder}: holds no BVH files of CMU's {people} people, such as 02_01.bvh")
     # Neighbours in number are often of one kind, so each person's are taken in an order of chance.
-    for person, files in by_person.items():
-        by_person[person] = [files[k] for k in np.random.default_rng(person).permutation(len(files))]
-    ordered = [by_person[person] for person in sorted(by_person)]
-    turns = [files[k] for k in range(many) for files in ordered if k < len(files)]
+    ordered = [
+        [files[k] for k in np.random.default_rng(person).permutation(len(files))]
+        for person, files in sorted(by_person.items())
+    ]
+    turns = [path for turn in zip_longest(*ordered) for path in turn if path]
     return sorted(turns[:many])
 
 
@@ -143,7 +130,7 @@ def evaluate_cleaning(files: Sequence[Path], *, strength: str = "normal", seed: 
         rows += evaluate_recording(path, strength=strength, spoils=SPOILS, seed=seed)
         if watch:
             watch(done + 1, len(files))
-    tables = {"cleaning": Table("Means over the recordings: unspoilt, before, after (within the bar)", table(rows))}
+    tables = {"cleaning": Table("Means over the recordings: unspoilt, before, after", table(rows))}
     caption = f"{len(files)} recordings: {', '.join(path.stem for path in files)}"
     return Report("cleaning", "Cleaning", tables, {"rows": [asdict(row) for row in rows]}, caption=caption)
 
@@ -177,17 +164,15 @@ def _counted(glitches: Sequence[Glitch], cleaned: Cleaned) -> tuple[int, int, in
 
 
 def table(rows: Sequence[Row]) -> list[list[str]]:
-    """Lay out means over the recordings, how many of these are within the bar, and the glitches."""
+    """Lay out means over the recordings, and the glitches."""
     groups = {name: [row for row in rows if row.spoil == name] for name in dict.fromkeys(row.spoil for row in rows)}
     lines = [["measure", *groups]]
     for measure in dict.fromkeys(name for row in rows for name in row.unspoilt):
         cells = []
         for some in groups.values():
-            measured = [row for row in some if measure in row.after]
-            stages = [[getattr(row, at)[measure] for row in measured] for at in ("unspoilt", "before", "after")]
-            means = ", ".join(f"{np.mean(values):.3g}" for values in stages)
-            held = [row.holds()[measure] for row in measured if measure in row.holds()]
-            cells.append(f"{means} ({sum(held)} of {len(held)})" if held else means)
+            stages = [(row.unspoilt, row.before, row.after) for row in some if measure in row.after]
+            means = np.mean([[stage[measure] for stage in each] for each in stages], axis=0)
+            cells.append(", ".join(f"{mean:.3g}" for mean in means))
         lines.append([measure, *cells])
     counts = [np.sum([(row.put_in, row.mended, row.others) for row in some], 0) for some in groups.values()]
     cells = [", ".join(map(str, numbers)) for numbers in counts]

@@ -5,7 +5,7 @@ A column is a prior, a method and a range of pushes; the control has random weig
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,7 +23,7 @@ from dropsim.priors.cvae import CVAENetwork, CVAEPrior
 from dropsim.priors.named import open_prior
 from dropsim.priors.pose import PosePrior
 from dropsim.research.evaluation.bench import measure_size
-from dropsim.research.evaluation.claims import END, FOLLOWS, PUSHED, Claim, judge, measure_recordings, median
+from dropsim.research.evaluation.claims import BOUNDS, END, FOLLOWS, PUSHED, Outcome, judge, measure_recordings, median
 from dropsim.research.evaluation.harness import (
     Amounts,
     Arrays,
@@ -36,8 +36,8 @@ from dropsim.research.evaluation.harness import (
     run_chunks,
     survivors,
 )
+from dropsim.research.evaluation.measures import hand_gap
 from dropsim.research.evaluation.report import Figure, Panel, Report, Table
-from dropsim.research.evaluation.scenarios import hand_gap
 from dropsim.scene import Drag, Follow, Person, Push, Scene, batch_scenes, run
 from dropsim.scene.scenarios import scenario
 
@@ -253,23 +253,16 @@ def form_rows(options: PaperOptions, tables: Mapping[str, Arrays]) -> Iterator[l
             yield [options.name, str(options.seed), name, *counts, *cells]
 
 
-def figures_of(tables: Mapping[str, Arrays]) -> dict[str, Figure]:
-    """Return the energies of every form of the method, and the paths of people who follow."""
+def energies_of(tables: Mapping[str, Arrays]) -> Figure:
+    """Return the energies of every form of the method."""
     forms = {"walk": "walks", "full": "pushed", "calm": "unpushed", "mean": "mode alone", "ablated": "ablated"}
-    energies, paths = list[Panel](), list[Panel]()
-    logarithmic = {"xlabel": "frame", "ylabel": "median energy [m^2]", "yscale": "log"}
+    axes = {"xlabel": "frame", "ylabel": "median energy [m^2]", "yscale": "log"}
+    panels = list[Panel]()
     for name, title in forms.items():
         medians = {energy: np.median(tables[name][f"energy_{energy}"], axis=0) for energy in ENERGIES}
         curves = {energy: (np.arange(len(values)), values) for energy, values in medians.items()}
-        energies.append(Panel(title, curves, logarithmic, (PUSHED,)))
-    for name in FOLLOWS:
-        people = tables[name]
-        dot = np.cumsum(people["wanted"][0] / 30.0, axis=0)
-        lines = {"the dot": (dot[:, 0], dot[:, 1])}
-        for i, root in enumerate(people["root"] - people["root"][:, :1]):
-            lines[f"person {i}"] = (root[:, 0], root[:, 1])
-        paths.append(Panel(name, lines, {"xlabel": "x [m]", "ylabel": "y [m]", "aspect": "equal"}))
-    return {"energies": energies, "following": paths}
+        panels.append(Panel(title, curves, axes, (PUSHED,)))
+    return panels
 
 
 def evaluate_paper(options: Sequence[PaperOptions], folder: Path, *, workers: int = 1, watch: Watch = None) -> Report:
@@ -277,7 +270,7 @@ def evaluate_paper(options: Sequence[PaperOptions], folder: Path, *, workers: in
     # Wrong input shows before the long work.
     make_writable(folder)
     recorded = {} if options[0].recordings is None else measure_recordings(options[0].recordings)
-    columns, figures, diverged = dict[str, list[list[Claim]]](), dict[str, Figure](), 0
+    columns, figures, diverged = dict[str, list[dict[str, Outcome]]](), dict[str, Figure](), 0
     findings, judged = [["column", "seed", "claim", "verdict", "finding"]], list[dict[str, Any]]()
     energies = ("E_kin at the end [m^2]", "physics at the end [m^2]")
     forms = [["column", "seed", "form", "motions", "diverged", *energies, "fell", "upright at the end"]]
@@ -288,20 +281,19 @@ def evaluate_paper(options: Sequence[PaperOptions], folder: Path, *, workers: in
         if not all("fallen" in people for people in tables.values()):
             raise ValueError("every simulated person diverged: nothing can be measured with these weights")
         speed = single_threaded(measure_size)(body.simulator(), 1, SPEED_SECONDS)
-        claims = judge(tables, recorded, speed.world_fps)
+        outcomes = judge(tables, recorded, speed.world_fps)
         if one.name not in columns:
-            prefix = f"{one.name}/" if num_columns > 1 else ""
-            figures |= {f"{prefix}{part}": figure for part, figure in figures_of(tables).items()}
-        columns.setdefault(one.name, []).append(claims)
+            figures[f"{one.name}/energies" if num_columns > 1 else "energies"] = energies_of(tables)
+        columns.setdefault(one.name, []).append(outcomes)
         forms += form_rows(one, tables)
         diverged += num_diverged(tables.values())
         about = {"prior": one.prior, "method": one.method, "seed": one.seed, "newtons": list(one.newtons)}
-        for claim in claims:
-            findings.append([one.name, str(one.seed), claim.id, claim.verdict, claim.finding])
-            judged.append(asdict(claim) | about)
+        for name, outcome in outcomes.items():
+            findings.append([one.name, str(one.seed), name, outcome.verdict, outcome.finding])
+            judged.append({"id": name, "bound": BOUNDS[name], **outcome._asdict(), **about})
     rows = [["claim", "bound", *columns]]
-    for same in zip(*(zip(*seeds, strict=True) for seeds in columns.values()), strict=True):
-        rows.append([same[0][0].id, same[0][0].bound, *map(_cell, same)])
+    for name, bound in BOUNDS.items():
+        rows.append([name, bound, *(_cell([outcomes[name] for outcomes in seeds]) for seeds in columns.values())])
     return Report(
         name="paper",
         title="DROP's results, measured again",
@@ -318,11 +310,11 @@ def evaluate_paper(options: Sequence[PaperOptions], folder: Path, *, workers: in
     )
 
 
-def _cell(claims: Sequence[Claim]) -> str:
+def _cell(seeds: Sequence[Outcome]) -> str:
     """Return the median of a claim's numbers over the seeds, and the verdict."""
-    numbers = [claim.number for claim in claims if claim.number is not None]
+    numbers = [outcome.number for outcome in seeds if outcome.number is not None]
     if not numbers:
-        return claims[0].verdict
-    passed = sum(bool(claim.reproduced) for claim in claims)
-    verdict = claims[0].verdict if len(claims) == 1 else f"reproduced by {passed} of {len(claims)} seeds"
+        return seeds[0].verdict
+    passed = sum(bool(outcome.reproduced) for outcome in seeds)
+    verdict = seeds[0].verdict if len(seeds) == 1 else f"reproduced by {passed} of {len(seeds)} seeds"
     return f"{np.median(numbers):.3g}, {verdict}"

@@ -44,6 +44,7 @@ QUALITY = {
 """Measures of a set of motions, each motion weighing the same: titles and formats."""
 CHUNK = 64
 """People at a time: more are no faster, and this keeps the memory small."""
+Clips = Sequence[tuple[Clip, Motion]]
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,9 @@ def _rows(numbers: Mapping[str, Any], num_samples: int) -> list[list[str]]:
     """Lay the numbers out, rollouts next to the recordings that they start in."""
     step, rows = numbers["one_step"], [["measure", "prior", "recordings, or what to compare with"]]
 
-    def add(label: str, value: float | None, form: str, compare: float | None = None, of: str = "") -> None:
+    def add(label: str, value: float | None, form: str, compare: float | None, of: str = "") -> None:
         cells = [shown(number, form, otherwise="not measured") for number in (value, compare)]
-        rows.append([label, cells[0], "" if compare is None else f"{cells[1]}{of}"])
+        rows.append([label, cells[0], f"{cells[1]}{of}"])
 
     for label, name in (("mode", "mode_mm"), (f"best of {num_samples}", "best_mm")):
         add(f"one-step joint error, {label} [mm]", step[name], ".2f", step["coasting_mm"], " (constant velocity)")
@@ -135,12 +136,7 @@ def _ratio(value: float, to: float) -> float:
 
 
 def evaluate_prior(
-    prior: Prior,
-    clips: Sequence[tuple[Clip, Motion]],
-    options: PriorEvaluation,
-    watch: Watch = None,
-    *,
-    simulator: Simulator | None = None,
+    prior: Prior, clips: Clips, options: PriorEvaluation, watch: Watch = None, *, simulator: Simulator | None = None
 ) -> Report:
     """Measure a prior on recordings of people that it never saw; the same numbers for the same seed.
 
@@ -171,6 +167,7 @@ def evaluate_prior(
     # Rollouts that are not finite are neither human nor upright.
     for name in ("human_share", "human_in_range_share", "upright_share"):
         generated[name] *= len(motions) / len(rollouts)
+    activities = {} if simulator is None else measure_activity(simulator, clips, options)
     tick(3, 3)
     people, minutes = sorted({clip.person for clip, _ in clips}), sum(len(m) for _, m in clips) / prior.fps / 60
     numbers: Any = plain(
@@ -180,7 +177,7 @@ def evaluate_prior(
             "human_share": generated["human_share"],
             "skate_ratio_alone": _ratio(generated["skate"], recorded["skate"]),
             "penetration_mm": generated["penetration_mm"],
-            "activity": {} if simulator is None else measure_activity(simulator, clips, options),
+            "activity": activities,
             "one_step": one_step,
             "rollouts": generated,
             "recordings": recorded,
@@ -192,14 +189,9 @@ def evaluate_prior(
     )
     about = f"{len(people)} people ({', '.join(people)}), {minutes:.1f} min of recordings"
     amount = f"{options.rollouts} sampled rollouts of {options.seconds:g} s"
-    return Report(
-        name="prior",
-        title="The motion prior",
-        tables={"prior": Table("The motion prior, on people that it never saw", _rows(numbers, options.num_samples))},
-        numbers=numbers,
-        protocol=options,
-        caption=f"Measured by `dropsim evaluate prior` (seed {options.seed}) on {about}: {amount}",
-    )
+    caption = f"Measured by `dropsim evaluate prior` (seed {options.seed}) on {about}: {amount}"
+    table = Table("The motion prior, on people that it never saw", _rows(numbers, options.num_samples))
+    return Report("prior", "The motion prior", {"prior": table}, numbers, options, caption)
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -253,7 +245,7 @@ def speed_biases(speeds: np.ndarray, faster: np.ndarray) -> list[dict[str, Any]]
     return biases
 
 
-def refuse_same_people(prior: Prior, clips: Sequence[tuple[Clip, Motion]]) -> None:
+def refuse_same_people(prior: Prior, clips: Clips) -> None:
     """Refuse to judge a bank by people who are in it."""
     known = {clip.name.partition("_")[0] for clip in prior.bank.clips} if isinstance(prior, MotionField) else set()
     if same := sorted({clip.person for clip, _ in clips} & known):
@@ -262,11 +254,8 @@ def refuse_same_people(prior: Prior, clips: Sequence[tuple[Clip, Motion]]) -> No
         raise ValueError(f"the bank holds people of these recordings ({names}): {remedy}")
 
 
-def measure_activity(
-    simulator: Simulator, clips: Sequence[tuple[Clip, Motion]], options: PriorEvaluation
-) -> dict[str, Any]:
+def measure_activity(simulator: Simulator, clips: Clips, options: PriorEvaluation) -> dict[str, Any]:
     """Return the activities of people in the simulator whom nobody asks for anything, and of their recordings."""
-    clips = [(clip, motion.resampled(simulator.prior.fps)) for clip, motion in clips if len(motion) > 4]
     places = draw_frames(clips, options.simulated, options.seed)
     length = round(options.seconds * simulator.prior.fps) + 1
 

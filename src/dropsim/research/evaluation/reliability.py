@@ -12,10 +12,9 @@ import resource
 import signal
 import struct
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -32,9 +31,9 @@ from dropsim.priors.bank import unpacked
 from dropsim.priors.cvae import CVAENetwork, CVAEPrior, CVAEShape
 from dropsim.priors.motion_field import MotionField
 from dropsim.priors.pose import PoseNetwork, PosePrior, PoseShape
-from dropsim.research.evaluation.harness import Amounts, Arrays, Body, Chunk, Watch, chunks_of, run_chunks
+from dropsim.research.evaluation.harness import Arrays, Body, Chunk, chunks_of
 from dropsim.research.evaluation.random_scenes import faults_of, measure_scenes
-from dropsim.research.evaluation.report import Report, Table
+from dropsim.research.evaluation.report import Protocol, Statistic, share
 from dropsim.research.synthesis.distribution import distribution
 from dropsim.scene.files import read_scene, scene_text
 from dropsim.scene.mesh_files import read_mesh
@@ -65,23 +64,17 @@ class Reader(NamedTuple):
 
 def mutant(data: bytes, rng: np.random.Generator) -> bytes:
     """Damage a file in a few places: bits, words, pieces that are cut out, doubled or moved, or its end cut off."""
-    for _ in range(int(rng.integers(1, 6))):
-        if not data:
-            return data
-        at, size, kind = int(rng.integers(len(data))), int(rng.integers(1, 64)), int(rng.integers(6))
-        if kind == 0:
-            data = data[:at] + bytes([data[at] ^ (1 << int(rng.integers(8)))]) + data[at + 1 :]
-        elif kind == 1:
-            word = WORDS[int(rng.integers(len(WORDS)))]
-            data = data[:at] + word + data[at + len(word) :]
-        elif kind == 2:
-            data = data[:at] + WORDS[int(rng.integers(len(WORDS)))] + data[at:]
-        elif kind == 3:
-            data = data[:at] + data[at + size :]
-        elif kind == 4:
-            data = data[: at + size] + data[at:]
-        elif rng.random() < 0.3:
-            data = data[:at]
+    for _ in range(int(rng.integers(1, 6)) if data else 0):
+        at, size, kind = int(rng.integers(len(data) or 1)), int(rng.integers(1, 64)), int(rng.integers(6))
+        word, whole = WORDS[int(rng.integers(len(WORDS)))], data
+        data = (
+            whole[:at] + bytes(byte ^ (1 << size % 8) for byte in whole[at : at + 1]) + whole[at + 1 :],
+            whole[:at] + word + whole[at + len(word) :],
+            whole[:at] + word + whole[at:],
+            whole[:at] + whole[at + size :],
+            whole[: at + size] + whole[at:],
+            whole[:at] if size < 20 else whole,
+        )[kind]
     return data
 
 
@@ -141,12 +134,16 @@ BATCH = 100
 """Scenes of a chunk."""
 MUTANT_SECONDS, MUTANT_MEMORY = 10.0, 1_000_000_000
 """Processor time [s] and memory [bytes] within which a damaged file is read or refused."""
+NAMED = 5
+"""Failures that are named."""
 
 
 @dataclass(frozen=True)
-class ReliabilityOptions(Amounts):
+class ReliabilityProtocol(Protocol):
     """Numbers of trials."""
 
+    name: ClassVar = "reliability"
+    title: ClassVar = "Random pushes, random scenes and damaged files"
     few: ClassVar = {"pushes": 50, "scenes": 16, "mutants": 50}
     may_be_0: ClassVar = ("pushes", "scenes", "mutants", "seed")
 
@@ -156,27 +153,31 @@ class ReliabilityOptions(Amounts):
     """Damaged files of each kind."""
     seed: int = 0
 
+    @property
+    def caption(self) -> str:
+        return "All failures should be zero"
 
-@dataclass(frozen=True)
-class Counted:
-    """Outcomes of one kind of trial."""
+    def chunks(self, body: Body) -> list[Chunk]:
+        """Return all work; what is drawn again by the same number is the same."""
+        chunks, first = list[Chunk](), 1_000_000 * self.seed
+        for kind, scenes in SCENES.items():
+            numbers = range(first, first + getattr(self, kind))
+            chunks += chunks_of(kind, measure_scenes, body, numbers, BATCH, source=scenes)
+        for name in READERS:
+            if name != "checkpoint" or importlib.util.find_spec("torch"):
+                numbers = range(first, first + self.mutants)
+                chunks += chunks_of(f"files: {name}", fuzz, body, numbers, max(1, self.mutants), reader=name)
+        return chunks
 
-    name: str
-    tried: int
-    failures: int
-    """Outcomes that should not be."""
-    details: Mapping[str, int | float] = field(default_factory=dict)
-    examples: tuple[str, ...] = ()
-    """Some of the failures."""
-
-
-def failures_of(kind: str, laws: Arrays) -> list[str]:
-    """Name the scenes that fail by the numbers with which `random_scenes.drawn_scenes` draws them again."""
-    faults, failures = faults_of(laws), list[str]()
-    for i, number in enumerate(laws["number"]):
-        names = [name for name, flags in faults.items() if flags[i]]
-        failures += [f"{SCENES[kind]} {number}: {', '.join(names)}"] if names else []
-    return failures
+    def statistics(self, tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
+        """Yield the share of failures of each kind of trial, with the numbers of some."""
+        for name, table in tables.items():
+            faults = {"failed": table["failed"]} if "failed" in table else faults_of(table)
+            failures = [
+                f"{table['number'][i]} {fault}" for fault, flags in faults.items() for i in np.flatnonzero(flags)
+            ]
+            failed = np.any(list(faults.values()), axis=0)
+            yield share(f"{name}: failures", failed, "0", ", ".join([*failures[:NAMED], *table.get("error", ())]))
 
 
 @contextmanager
@@ -196,60 +197,33 @@ def _bounded(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def fuzz(name: str, reader: Reader, count: int, seed: int = 0) -> Counted:
-    """Read damaged files of a kind; count those that are neither read nor refused in a line."""
-    examples, read, longest = list[str](), 0, 0.0
+def fuzz(body: Body, numbers: Sequence[int], *, reader: str) -> Arrays:
+    """Read damaged files of a kind; those fail that are neither read nor refused in a line. `error` has some errors."""
+    del body
+    kind, failed, errors = READERS[reader], np.zeros(len(numbers), bool), list[str]()
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"damaged{reader.ending}"
-        reader.write(path)
+        path = Path(folder) / f"damaged{kind.ending}"
+        kind.write(path)
         whole = path.read_bytes()
-        reader.read(path)  # warm, and the file is right
+        kind.read(path)  # warm, and the file is right
         memory = _peak_memory()
-        for i in range(count):
-            path.write_bytes(mutant(whole, np.random.default_rng((seed, i))))
-            began = time.process_time()
+        for i, number in enumerate(numbers):
+            path.write_bytes(mutant(whole, np.random.default_rng(number)))
+            error = None
             try:
                 with _bounded(MUTANT_SECONDS):
-                    reader.read(path)
-                read += 1
-            except Exception as error:
-                if not isinstance(error, ValueError) or "\n" in str(error).strip() or str(path) not in str(error):
-                    examples.append(f"{name} {i}: {error!r}")
-            longest = max(longest, time.process_time() - began)
+                    kind.read(path)
+            except Exception as fault:
+                if not isinstance(fault, ValueError) or "\n" in str(fault).strip() or str(path) not in str(fault):
+                    error = repr(fault)
             before, memory = memory, _peak_memory()
             if memory - before > MUTANT_MEMORY:
-                examples.append(f"{name} {i}: took {(memory - before) / 1e9:.1f} GB")
-    details = {"read": read, "longest [s]": round(longest, 3)}
-    return Counted(f"files: {name}", count, len(examples), details, tuple(examples[:5]))
+                error = f"took {(memory - before) / 1e9:.1f} GB"
+            failed[i] = error is not None
+            errors += [error] if error else []
+    return {"number": np.array(numbers), "failed": failed, "error": np.array(errors[:NAMED], dtype=np.str_)}
 
 
 def _peak_memory() -> int:
     """Return the largest memory of this process so far [bytes]."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def evaluate_reliability(
-    body: Body, options: ReliabilityOptions, folder: Path, *, workers: int = 1, watch: Watch = None
-) -> Report:
-    """Try everything, and report the counts."""
-    chunks = list[Chunk]()
-    for kind, scenes in SCENES.items():
-        numbers = [1_000_000 * options.seed + i for i in range(getattr(options, kind))]
-        chunks += chunks_of(kind, measure_scenes, body, numbers, BATCH, source=scenes)
-    counted = list[Counted]()
-    for name, laws in run_chunks(chunks, folder, workers=workers, watch=watch).items():
-        counts = {fault: int(flags.sum()) for fault, flags in faults_of(laws).items()}
-        counted.append(Counted(name, len(laws["number"]), sum(counts.values()), counts, tuple(failures_of(name, laws))))
-    without = () if importlib.util.find_spec("torch") else ("checkpoint",)
-    names = [name for name in READERS if name not in without] if options.mutants else []
-    counted += [fuzz(name, READERS[name], options.mutants, options.seed) for name in names]
-    rows, failures = [["what", "tried", "failures", "of these and others"]], [["failure"]]
-    for one in counted:
-        details = ", ".join(f"{value:g} {key}" for key, value in one.details.items())
-        rows.append([one.name, str(one.tried), str(one.failures), details])
-        failures += [[example] for example in one.examples]
-    tables = {"reliability": Table("Random pushes, random scenes and damaged files", rows)}
-    if len(failures) > 1:
-        tables["failures"] = Table("Failures", failures)
-    numbers = {"counted": [asdict(one) for one in counted]}
-    return Report("reliability", "Does it hold?", tables, numbers, caption="All failures should be zero")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dropsim.files.atomic import atomic_path
+from dropsim.files.atomic import atomic_path, write_text
 from dropsim.files.tables import markdown, shown, write_csv
 from dropsim.research.evaluation.harness import Amounts, Arrays, Body, Chunk, Watch, num_diverged, run_chunks
 
@@ -69,7 +69,7 @@ def draw(figure: Figure, path: Path, *, columns: int | None = None) -> Path:
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}
 img{max-width:100%;border:1px solid #ddd}table{border-collapse:collapse;font-size:13px}
-td,th{border:1px solid #ccc;padding:.2rem .5rem;text-align:left}"""
+td{border:1px solid #ccc;padding:.2rem .5rem}tr:first-child{font-weight:bold}"""
 RESAMPLES = 100
 """Bootstrap samples for the error of a statistic."""
 NOT_MEASURED = "Not measured yet with this version."
@@ -89,12 +89,9 @@ def machine() -> dict[str, str]:
 
 
 def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or "unknown processor"
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "unknown processor")
+    path = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", path.read_text(encoding="utf-8")) if path.exists() else []
+    return next(iter(names), platform.processor() or "unknown processor")
 
 
 @dataclass(frozen=True)
@@ -219,13 +216,13 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Return the numbers by name, and then how they were made and the tables."""
         made_by = machine()
-        protocol = {} if self.protocol is None else {"protocol": asdict(self.protocol)}
-        tables = {
-            name: {"title": table.title, "rows": table.rows} for name, table in self.tables.items() if not table.detail
+        about = {
+            "diverged": self.diverged,
+            "made_by": made_by,
+            "caption": f"{self.caption}; dropsim {made_by['dropsim']}, {made_by['made']}.",
+            "tables": {name: {"title": t.title, "rows": t.rows} for name, t in self.tables.items() if not t.detail},
         }
-        caption = f"{self.caption}; dropsim {made_by['dropsim']}, {made_by['made']}."
-        about = {"made_by": made_by, "caption": caption, "tables": tables}
-        return {**self.numbers, "diverged": self.diverged, **protocol, **about}
+        return {**self.numbers, **({} if self.protocol is None else {"protocol": asdict(self.protocol)}), **about}
 
     def write(self, folder: Path | None, copy: Path | None = None) -> list[Path]:
         """Write Markdown, JSON and figures into a folder, and the JSON also elsewhere; return the files."""
@@ -234,17 +231,11 @@ class Report:
             paths.append(folder / f"{self.name}.json")
         for path in paths:
             write_json(path, values)
-        if folder is None:
-            return paths
-        text = folder / f"{self.name}.md"
-        write_text(text, self.text(detail=True))
-        return [*paths, text, *(draw(figure, folder / f"{name}.png") for name, figure in self.figures.items())]
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        if folder is not None:
+            paths.append(folder / f"{self.name}.md")
+            write_text(paths[-1], self.text(detail=True))
+            paths += [draw(figure, folder / f"{name}.png") for name, figure in self.figures.items()]
+        return paths
 
 
 def write_json(path: Path, value: object) -> None:
@@ -259,24 +250,18 @@ def plain(value: object) -> Any:  # noqa: ANN401
 
 def write_page(path: Path, tables: Iterable[Table], pictures: Iterable[Path]) -> None:
     """Write one HTML file with its tables and pictures inside."""
-    title = "dropsim, evaluated"
-    parts = [f"<h1>{title}</h1>", *map(_html_table, tables)]
+    title, how = "dropsim, evaluated", Table("How it was made", [["what", ""], *map(list, machine().items())])
+    parts = [f"<h1>{title}</h1>"]
+    for table in (*tables, how):
+        rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in table.rows)
+        cells = "".join(f"<tr>{row}</tr>" for row in rows)
+        parts.append(f"<h2>{html.escape(table.title)}</h2><table>{cells}</table>")
     for picture in pictures:
         data = base64.b64encode(picture.read_bytes()).decode("ascii")
         name = html.escape(picture.relative_to(path.parent).with_suffix("").as_posix())
         parts.append(f'<h2>{name}</h2><img alt="" src="data:image/png;base64,{data}">')
-    parts.append(_html_table(Table("How it was made", [["what", ""], *map(list, machine().items())])))
     head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
     write_text(path, f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>\n')
-
-
-def _html_table(table: Table) -> str:
-    tags = ["th", *["td"] * (len(table.rows) - 1)]
-    rows = (
-        "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
-        for tag, row in zip(tags, table.rows, strict=True)
-    )
-    return f"<h2>{html.escape(table.title)}</h2><table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 # --- Everything on one page, and the tables of the documentation.
@@ -295,22 +280,22 @@ def write_summary(folder: Path, *, docs: Path | None = None) -> list[Path]:
     write_page(paths[0], tables, pictures)
     write_json(paths[1], results)
     if docs is not None:
-        shown_there = {name: {key: part[key] for key in ("caption", "tables")} for name, part in results.items()}
+        results = {name: {key: part[key] for key in ("caption", "tables")} for name, part in results.items()}
         paths += [docs.with_name("results.json"), docs]
-        write_json(paths[2], shown_there)
-        fill_tables(docs, shown_there)
+        write_json(paths[2], results)
+        fill_tables(docs, results)
     return paths
 
 
 def filled(text: str, results: Mapping[str, Any]) -> str:
     """Return a page with the tables of results between its marks."""
-    tables = {
-        name: (part["caption"], table["rows"]) for part in results.values() for name, table in part["tables"].items()
-    }
+    tables = {name: (part["caption"], table) for part in results.values() for name, table in part["tables"].items()}
 
     def table(match: re.Match[str]) -> str:
-        caption, rows = tables.get(match[1], (NOT_MEASURED, ()))
-        body = f"{caption}\n\n{markdown(rows)}" if rows else caption
+        body = NOT_MEASURED
+        if match[1] in tables:
+            caption, table = tables[match[1]]
+            body = f"{caption}\n\n{markdown(table['rows'])}"
         return f"<!-- table: {match[1]} -->\n{body}\n<!-- end -->"
 
     return re.sub(r"<!-- table: (\w+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
@@ -318,9 +303,7 @@ def filled(text: str, results: Mapping[str, Any]) -> str:
 
 def fill_tables(path: Path, results: Mapping[str, Any], required: str = "") -> None:
     """Rewrite the tables of a page; a required one has to have its place there."""
-    text = path.read_text(encoding="utf-8")
-    if required and f"<!-- table: {required} -->" not in text:
-        raise ValueError(
-            f"{path} has no block to fill: put the lines <!-- table: {required} --> and <!-- end --> into it"
-        )
+    text, mark = path.read_text(encoding="utf-8"), f"<!-- table: {required} -->"
+    if required and mark not in text:
+        raise ValueError(f"{path} has no block to fill: put the lines {mark} and <!-- end --> into it")
     write_text(path, filled(text, results))

@@ -16,14 +16,8 @@ import numpy as np
 
 from dropsim.compute.random import Streams
 from dropsim.research.evaluation.harness import Arrays, Body, Chunk, chunks_of
-from dropsim.research.evaluation.people import (
-    SPEEDS,
-    Shove,
-    measure_recordings,
-    push_branches,
-    throw_ball,
-    trip,
-)
+from dropsim.research.evaluation.measures import ways_up
+from dropsim.research.evaluation.people import SPEEDS, Shove, measure_momentum, push_branches, throw_ball, trip
 from dropsim.research.evaluation.report import Protocol, Statistic, resampled, share
 
 PARTS = ("push", "walk-perturb", "getup", "trips", "balls", "recorded")
@@ -33,8 +27,6 @@ LOST_RANGE = (0.3, 1.3)
 """Impulses over which the velocity lost is judged [N s/kg]."""
 THROW = 3.2
 """Impulse that throws people over: 450 N for half a second [N s/kg]."""
-WAYS_APART = 0.25
-"""Ways of getting up differ when joints are this far apart on average [m]."""
 WAY_SHARE = 0.05
 """Share of the people from which on a way of getting up counts."""
 FLIP = 45.0
@@ -95,11 +87,6 @@ class ResponseProtocol(Protocol):
         "recorded": 40,
     }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if unknown := set(self.parts) - set(PARTS):
-            raise ValueError(f"the response protocol has no part {min(unknown)!r}: choose among {', '.join(PARTS)}")
-
     @classmethod
     def of(cls, *, quick: bool = False, people: int | None = None, **given: Any) -> "ResponseProtocol":  # noqa: ANN401
         """Return the protocol with people in each cell of the pushes, and others in proportion."""
@@ -115,86 +102,95 @@ class ResponseProtocol(Protocol):
     def chunks(self, body: Body) -> list[Chunk]:
         """Return all work."""
         pushes = [(Shove(impulse, degrees),) for impulse, degrees in product(self.impulses, self.directions)]
-        cases = [(), *pushes]
-        chunks = list[Chunk]()
+        cases, chunks = [(), *pushes], list[Chunk]()
         for start in self.starts:
             people = [(seed, cases) for seed in self._seeds(self.people)]
             size, frames = max(1, BATCH // len(cases)), round(self.seconds * 30) + 1
             chunks += chunks_of(f"push {start}", push_branches, body, people, size, start=start, num_frames=frames)
-        for part, starts, seconds in (
-            ("walk-perturb", ("walk",), 15.0),
-            ("getup", ("stand", "walk"), self.getup_seconds),
+        for part, draw, starts, seconds in (
+            ("walk-perturb", _kicks, ("walk",), 15.0),
+            ("getup", _throw, ("stand", "walk"), self.getup_seconds),
         ):
             seeds, frames = self._seeds(max(1, self.others // len(starts))), round(seconds * 30) + 1
-            people = [(seed, [self._shoves(part, Streams(10_000_019 + seed))]) for seed in seeds]
+            people = [(seed, [draw(Streams(10_000_019 + seed))]) for seed in seeds]
             for start in starts:
                 chunks += chunks_of(part, push_branches, body, people, BATCH // 4, start=start, num_frames=frames)
         chunks += chunks_of("trips", trip, body, self._seeds(self.trips))
         for start, angle in product(("stand", "walk"), self.ball_angles):
             chunks += chunks_of("balls", throw_ball, body, self._seeds(self.balls), start=start, angle=angle)
-        chunks += chunks_of("recorded", measure_recordings, body, range(self.recorded), self.recorded)
+        chunks += chunks_of("recorded", measure_momentum, body, range(self.recorded), self.recorded)
         return [chunk for chunk in chunks if chunk.name.partition(" ")[0] in self.parts]
 
     def _seeds(self, count: int) -> list[int]:
         return [self.seed + i for i in range(count)]
 
-    def _shoves(self, part: str, rng: Streams) -> tuple[Shove, ...]:
-        if part == "getup":
-            return (Shove(THROW, 360 * float(rng.uniform()), 15),)
-        # Walk-Perturb: up to 0.5 m/s every second for 15 s (BeyondMimic, Diffuse-CLoC).
-        drawn = enumerate(rng.uniform(15, 2).tolist())
-        return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in drawn)
-
     def statistics(self, tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
         """Yield the shared statistics, and those that only this protocol reports."""
         yield from response_statistics(tables)
-        yield from _more_statistics(tables)
+        for start, impulse in product(("walk", "run"), (0.0, *self.impulses)):
+            if "fell" in (people := tables.get(f"push {start}", {})):
+                law = "recovered within two steps (Hof 2010)" if 0 < impulse <= 0.7 else ""
+                target = "at most 3 %" if (start, impulse) == ("walk", 0.7) else ""
+                fell = people["fell"][people["impulse"] == impulse]
+                yield share(f"{start}, push {impulse:g} N s/kg: fell", fell, target, law)
+        if trips := tables.get("trips"):
+            first = trips["hands_first"][trips["forward"] & trips["caught"]]
+            yield share("trip, falls forward: hands before head", first, "at least 80 %")
+        if balls := tables.get("balls"):
+            yield resampled("ball: velocity lost", "m/s", balls["lost"][balls["hit"]], np.mean, "-0.25 to 0.25")
+
+
+def _kicks(rng: Streams) -> tuple[Shove, ...]:
+    """Draw Walk-Perturb: up to 0.5 m/s every second for 15 s (BeyondMimic, Diffuse-CLoC)."""
+    drawn = enumerate(rng.uniform(15, 2).tolist())
+    return tuple(Shove(0.5 * size, 360 * turn, 1, 30 * i, "body") for i, (size, turn) in drawn)
+
+
+def _throw(rng: Streams) -> tuple[Shove, ...]:
+    return (Shove(THROW, 360 * float(rng.uniform()), 15),)
 
 
 def response_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     """Yield the statistics of the parts that were run."""
-    if "fell" in tables.get(PUSHED, ()):
-        yield from _pushes(tables)
-    if "fell" in tables.get("walk-perturb", ()):
+    fallers = {name: people for name, people in tables.items() if "fell" in people}
+    if PUSHED in fallers:
+        yield _lost([people for name, people in fallers.items() if name.startswith("push ")])
+        yield from _pushes(fallers[PUSHED])
+    if "walk-perturb" in fallers:
         law = "published: BeyondMimic 0 %, Diffuse-CLoC 16 % (second-hand)"
-        yield share("Walk-Perturb: fell", tables["walk-perturb"]["fell"], "at most 2 %", law)
-    if "trips" in tables:
-        trips = {key: values[tables["trips"]["caught"]] for key, values in tables["trips"].items()}
-        yield share("trip: fell", trips["fell"], "25 to 60 %", "older adults tripped at a walk: 10 of 61 (Pai)")
-        law = "momentum carries people on over a caught foot"
-        yield resampled("trip: speed kept", "ratio", trips["speed_kept"], np.mean, law=law)
-    if "balls" in tables:
-        balls = {key: values[tables["balls"]["hit"]] for key, values in tables["balls"].items()}
-        yield share("ball: fell", balls["fell"], law="8 kg at 8 m/s, about 0.9 N s/kg")
-        yield resampled("ball: largest mismatch", "ratio", balls["mismatch"], np.max, law="0: action is reaction")
-    if "fell" in tables.get("getup", ()):
-        yield from _falls(tables)
-    ledgers = {"pushed people": tables.get(PUSHED, {}), "recordings": tables.get("recorded", {})}
-    for name, people in ledgers.items():
-        if "ledger" in people:
-            yield from _ledgers(name, people["ledger"])
+        yield share("Walk-Perturb: fell", fallers["walk-perturb"]["fell"], "at most 2 %", law)
+    if trips := fallers.get("trips"):
+        caught, law = trips["caught"], "momentum carries people on over a caught foot"
+        yield share("trip: fell", trips["fell"][caught], "25 to 60 %", "older adults tripped at a walk: 10 of 61 (Pai)")
+        yield resampled("trip: speed kept", "ratio", trips["speed_kept"][caught], np.mean, law=law)
+    if balls := fallers.get("balls"):
+        hit, law = balls["hit"], "0: action is reaction"
+        yield share("ball: fell", balls["fell"][hit], law="8 kg at 8 m/s, about 0.9 N s/kg")
+        yield resampled("ball: largest mismatch", "ratio", balls["mismatch"][hit], np.max, law=law)
+    if "getup" in fallers:
+        yield from _falls(fallers)
+    targets, laws = ("at most 0.1", "below the recordings'"), "momentum changes by forces only"
+    yield from _ledgers("pushed people", tables.get(PUSHED, {}), targets, laws)
+    yield from _ledgers("recordings", tables.get("recorded", {}), ("", ""), "what measuring recordings costs")
 
 
-def _lost(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
-    """Yield the velocity that pushes lose: impulse over mass less the change of velocity, 0.1 s after the push's end."""
+def _lost(pushed: list[Arrays]) -> Statistic:
+    """Return the velocity that pushes lose: impulse over mass less the change of velocity, 0.1 s after the push's end."""
     cells = list[np.ndarray]()
-    for people in (people for name, people in tables.items() if name.startswith("push ") and "lost" in people):
+    for people in pushed:
         keys = np.stack((people["impulse"], people["degrees"]), -1)
         for impulse, degrees in dict.fromkeys(map(tuple, keys.tolist())):
             if LOST_RANGE[0] <= impulse <= LOST_RANGE[1]:
                 cells.append(people["lost"][(keys == (impulse, degrees)).all(-1)])
-    if cells:
-        worst = max(cells, key=lambda lost: abs(float(np.mean(lost))))
-        lost = abs(float(np.mean(worst)))
-        error = float(np.std(worst, ddof=1) / len(worst) ** 0.5) if len(worst) > 1 else math.nan
-        name, law = "pushes: velocity lost, worst cell", "feet brake by 1.5 to 2 m/s^2 without a step"
-        yield Statistic(name, lost, "m/s", len(worst), error, "at most 0.25", law)
+    worst = max(cells, key=lambda lost: abs(float(np.mean(lost))), default=np.full(1, math.nan))
+    error = float(np.std(worst, ddof=1) / len(worst) ** 0.5) if len(worst) > 1 else math.nan
+    law = "feet brake by 1.5 to 2 m/s^2 without a step"
+    lost = abs(float(np.mean(worst)))
+    return Statistic("pushes: velocity lost, worst cell", lost, "m/s", len(worst), error, "at most 0.25", law)
 
 
-def _pushes(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
+def _pushes(people: Arrays) -> Iterator[Statistic]:
     """Yield how standing people answer pushes of 0.1 s from eight sides; stops are of people who do not fall."""
-    yield from _lost(tables)
-    people = tables[PUSHED]
     for impulse in dict.fromkeys(people["impulse"][people["impulse"] > 0].tolist()):
         some, name = people["impulse"] == impulse, f"push {impulse:g} N s/kg"
         stepped, fell = people["stepped"][some], people["fell"][some]
@@ -214,9 +210,10 @@ def _pushes(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
 
 def _falls(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     """Yield how people fall and get up again."""
-    down = {key: values[tables["getup"]["fell"]] for key, values in tables["getup"].items() if key != "finished"}
-    rises, spins = down["rise"][np.isfinite(down["rise"]).all((1, 2, 3))].astype(float), down["spin"]
-    yield share("thrown over: got up", down["got_up"], "at least 95 %", "upright within 8 s")
+    thrown = tables["getup"]
+    got_up, rises, spins = (thrown[column][thrown["fell"]] for column in ("got_up", "rise", "spin"))
+    rises = rises[np.isfinite(rises).all((1, 2, 3))].astype(float)
+    yield share("thrown over: got up", got_up, "at least 95 %", "upright within 8 s")
 
     def ways(some: np.ndarray) -> int:
         return int((np.array(ways_up(some)) >= WAY_SHARE).sum())
@@ -225,45 +222,15 @@ def _falls(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
     yield resampled("thrown over: ways of getting up", "ways", rises, ways, law=law)
     law = "bodies on the floor do not whirl (DROP 8.6)"
     yield resampled("thrown over: largest spin", "rad/s", spins[np.isfinite(spins)], np.max, "at most 8", law)
-    parts = [tables[name] for name in (PUSHED, "walk-perturb", "getup") if "fell" in tables.get(name, ())]
+    parts = [tables[name] for name in (PUSHED, "walk-perturb", "getup") if name in tables]
     flips = np.concatenate([part["twist"][part["fell"]] > FLIP for part in parts])
     name = f"falls: shin or foot turns by {FLIP:g} degrees in a frame"
     yield share(name, flips, "at most 2 %", "no recording does")
 
 
-def _ledgers(name: str, ledger: np.ndarray) -> Iterator[Statistic]:
+def _ledgers(name: str, people: Arrays, targets: tuple[str, str], law: str) -> Iterator[Statistic]:
     """Yield the 99th percentile of unexplained impulses of half a second."""
-    targets, law = ("at most 0.1", "below the recordings'"), "momentum changes by forces only"
-    if name == "recordings":
-        targets, law = ("", ""), "what measuring recordings costs"
     for i, (part, unit) in enumerate((("linear", "m/s"), ("angular", "rad/s"))):
-        label, measure = f"ledger of {name}: {part}", partial(np.quantile, q=0.99)
-        yield resampled(label, unit, ledger[..., i], measure, targets[i], law)
-
-
-def _more_statistics(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
-    """Yield what only the response protocol reports."""
-    for start in SPEEDS:
-        people = tables.get(f"push {start}", {})
-        for impulse in dict.fromkeys(people["impulse"].tolist()) if start != "stand" and "fell" in people else ():
-            law = "recovered within two steps (Hof 2010)" if 0 < impulse <= 0.7 else ""
-            target = "at most 3 %" if (start, impulse) == ("walk", 0.7) else ""
-            fell = people["fell"][people["impulse"] == impulse]
-            yield share(f"{start}, push {impulse:g} N s/kg: fell", fell, target, law)
-    if "trips" in tables:
-        first = tables["trips"]["hands_first"][tables["trips"]["forward"] & tables["trips"]["caught"]]
-        yield share("trip, falls forward: hands before head", first, "at least 80 %")
-    if "balls" in tables:
-        lost = tables["balls"]["lost"][tables["balls"]["hit"]]
-        yield resampled("ball: velocity lost", "m/s", lost, np.mean, "-0.25 to 0.25")
-
-
-def ways_up(rises: np.ndarray) -> list[float]:
-    """Return the shares of people who get up in ways that differ, by clusters of distant joints, the largest first."""
-    if len(rises) < 2:
-        return [1.0] * len(rises)
-    from scipy.cluster.hierarchy import fcluster, linkage
-
-    apart = [np.linalg.norm(rises[i] - rises[i + 1 :], axis=-1).mean((-1, -2)) for i in range(len(rises) - 1)]
-    labels = fcluster(linkage(np.concatenate(apart), "average"), WAYS_APART, "distance")
-    return sorted((np.bincount(labels)[1:] / len(rises)).tolist(), reverse=True)
+        if "ledger" in people:
+            impulses, measure = people["ledger"][..., i], partial(np.quantile, q=0.99)
+            yield resampled(f"ledger of {name}: {part}", unit, impulses, measure, targets[i], law)

@@ -1,49 +1,27 @@
 """People whom nobody touches: do they stay up, keep the speed, turn when asked to, and move like recorded people?"""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float
 
-from dropsim.compute.random import Streams
-from dropsim.motion.motion import Motion
-from dropsim.motion.posture import walking_pitches
-from dropsim.physics import metrics
-from dropsim.priors.bank import CROUCHED
-from dropsim.research.evaluation.harness import Arrays, Body, Chunk, chunks_of, merged, survivors
-from dropsim.research.evaluation.people import JUMPED, Acted, bank_of, roam
+from dropsim.research.evaluation.harness import Arrays, Body, Chunk, chunks_of, merged
+from dropsim.research.evaluation.measures import WINDOW, style_ratio
+from dropsim.research.evaluation.people import Want, measure_bank, roamed, run_scenario
 from dropsim.research.evaluation.report import Protocol, Statistic, resampled, share
-from dropsim.research.evaluation.scenarios import run_scenario, state_of_health, turn_errors
 from dropsim.scene.scenarios import SCENARIOS
 
-WINDOW = 2.0
-"""Speed is net displacement over this time [s]."""
-STYLES = ("speed", "skate", "jerk")
-"""Measures of how people move over windows of one second."""
-STYLE = 1.0
-"""Foot skate and jerk are compared over windows of this length: recorded runs are hardly longer [s]."""
 SETTLED = 4.0
 """Time from which on people should go as asked [s]."""
-Want = tuple[float | int, ...]
-"""Time from which on [s] people want a velocity [m/s] and perhaps a height of the pelvis [m]."""
 CROUCH, JUMP = 0.55, 1.15
 """Heights that the app asks for [m]."""
 TASKS = {"stand": ("stand", 0.0), "walk": ("walk", 1.2), "run": ("run", 2.5), "fast run": ("run", 3.5)}
 """Starts, and the speeds that are asked for [m/s]."""
-PITCH_EVERY = 5
-"""Frames from one measurement of people's posture to the next."""
-NEAR_SPEED = 0.15
-"""Recordings this share off a speed are of that speed; standing ones are slower than 0.1 m/s."""
-LEAST_WINDOWS = 10
-"""Smallest number of windows of recordings that are compared with."""
 DIAGONAL = 2.5 * math.sqrt(0.5)
 """Component of a run at 45 degrees [m/s]."""
-
-
 MANOEUVRES: Mapping[str, tuple[str, tuple[Want, ...], float]] = {
     "crouch": ("stand", ((0, 0, 0), (1, 0, 0, CROUCH)), 6.0),
     "crouch-walk": ("stand", ((0, 0, 0), (1, 0, 0.6, CROUCH)), 6.0),
@@ -76,119 +54,11 @@ FALLS = {
     "lead-by-hand-run": ("at most 10 %", "the hand is led by 80 N at most"),
 }
 """Target and law of the share of people who fall, by scenario."""
+HANDS = {"lead-by-hand": "at most 0.3", "lead-by-hand-run": "at most 0.8"}
+"""Targets of the mean distance of a led hand [m]."""
 AWAY = 0.3
 """Distance from the start at which people who are told to stand may end [m]."""
 NEW_WAY = "0: they go the new way after 1 s"
-
-
-def roamed(body: Body, seeds: Sequence[int], *, start: str, wants: Sequence[Want], seconds: float) -> Arrays:
-    """Simulate people of one start whom nobody touches; each want holds until the next."""
-    simulator = body.simulator()
-    fps = simulator.prior.fps
-    frames = round(seconds * fps) + 1
-    wanted = np.full((frames, 3), np.nan)
-    for time, x, y, *height in wants:
-        wanted[round(time * fps) :] = (x, y, *(height or [np.nan]))
-
-    def together(some: Sequence[int]) -> Arrays:
-        acted = Acted(np.tile(wanted, (len(some), 1, 1)))
-        motion = roam(simulator, simulator.prior.start(start, list(some)), acted, Streams(list(some)), frames)
-        return {
-            **state_of_health(motion, motion),
-            **paces(motion),
-            "turn_errors": turn_errors(motion, wanted[:, :2]),
-            "responses": response_times(motion, wanted[:, :2]),
-            "pitches": walking_pitches(motion, every=PITCH_EVERY),
-            "away": _net_speed(motion) * motion.duration,
-            "steps": metrics.footfalls(motion),
-            "not_done": not_done(motion, wanted[:, 2]),
-        }
-
-    return survivors(seeds, together)
-
-
-def not_done(motion: Motion, height: Float[np.ndarray, "t"]) -> np.ndarray:
-    """Return who did not crouch, as seen in the last second of it, or did not leave the ground to jump."""
-    heights = motion.root[:, ~np.isnan(height), 2]
-    if np.nanmax(height, initial=0.0) > CROUCHED:
-        return heights.max(-1) < JUMPED * motion.skeleton.standing_height
-    if not heights.size:
-        return np.zeros(len(heights), dtype=np.bool_)
-    return heights[:, -round(motion.fps) :].mean(-1) > CROUCHED
-
-
-def response_times(motion: Motion, wanted: Float[np.ndarray, "t 2"]) -> Float[np.ndarray, "b n"]:
-    """Return the times from each change of the wanted velocity until it is reached [s].
-
-    Reached is 80 % of it along the new way, or slower than 0.2 m/s for a stop. The velocity is that of the centre of
-    mass, averaged over the 0.3 s around a frame; the time to the next change stands for never.
-    """
-    centre, span = motion.skeleton.centre_of_mass(motion.joints)[..., :2], round(0.3 * motion.fps)
-    velocity = (centre[..., span:, :] - centre[..., :-span, :]) * motion.fps / span
-    changes = np.flatnonzero((np.diff(wanted, axis=0) != 0).any(-1)) + 1
-    times = [np.zeros((*motion.root.shape[:-2], 0))]
-    for change, end in pairwise([*changes.tolist(), len(motion)]):
-        actual, new = velocity[..., change - span // 2 : end - span // 2, :], wanted[change]
-        there = actual @ new >= 0.8 * new @ new if new.any() else np.linalg.norm(actual, axis=-1) < 0.2
-        times.append(np.where(there.any(-1), there.argmax(-1), end - change)[..., None] / motion.fps)
-    return np.concatenate(times, -1)
-
-
-def paces(motion: Motion) -> Arrays:
-    """Return the speed of windows of two seconds, end to end, and speed, foot skate and jerk of those of one second."""
-    styles = [_windowed(motion, STYLE, how) for how in (_net_speed, metrics.foot_skate, metrics.jerk)]
-    return {"speed": _windowed(motion, WINDOW, _net_speed), "style": np.stack(styles, -1)}
-
-
-def _windowed(motion: Motion, seconds: float, measure: Callable[[Motion], Any]) -> np.ndarray:
-    span = round(seconds * motion.fps)
-    values = [measure(motion.slice(i * span, (i + 1) * span + 1)) for i in range((len(motion) - 1) // span)]
-    return np.stack(values, -1) if values else np.zeros((*motion.root.shape[:-2], 0))
-
-
-def _net_speed(motion: Motion) -> np.ndarray:
-    return np.asarray(np.linalg.norm(motion.root[..., -1, :2] - motion.root[..., 0, :2], axis=-1) / motion.duration)
-
-
-def recorded_paces(motions: Sequence[Motion]) -> Float[np.ndarray, "n 3"]:
-    """Return speed, foot skate and jerk of one-second windows of recordings in which people are upright."""
-    rows = [np.zeros((0, 3))]
-    for motion in motions:
-        up = _windowed(motion, STYLE, lambda part: metrics.upright(part).all(-1)).astype(bool)
-        rows.append(paces(motion)["style"][up])
-    return np.concatenate(rows)
-
-
-def style_ratio(style: str, people: Float[np.ndarray, "*b 3"], recorded: np.ndarray, speed: float) -> float:
-    """Return the median foot skate or jerk of people at a speed over that of recordings; NaN if there are none.
-
-    Recordings are those of that speed, or the ten that are nearest to it.
-    """
-    off, k = np.abs(recorded[:, 0] - speed), STYLES.index(style)
-    recorded = recorded[off <= max(np.sort(off)[:LEAST_WINDOWS].max(initial=0.0), _band(speed))]
-    near = np.abs(people[..., 0] - speed) <= _band(speed)
-    if not (len(recorded) and near.any()):
-        return math.nan
-    return float(np.median(people[..., k][near]) / np.median(recorded[:, k]))
-
-
-def _band(speed: float) -> float:
-    return max(0.1, NEAR_SPEED * speed)
-
-
-def measure_bank(body: Body, nothing: Sequence[int]) -> Arrays:
-    """Measure paces of all recordings of a bank, and how people hold themselves who walk in it."""
-    del nothing
-    bank = bank_of(body)
-    motions = [bank.motion(i) for i in range(len(bank.clips))]
-    pitches = [walking_pitches(motion, every=PITCH_EVERY) for motion in motions]
-    pitches = [values[np.isfinite(values[:, 0])] for values in pitches]
-    return {
-        "paces": recorded_paces(motions),
-        "pitches": np.concatenate(pitches),
-        "clip": np.repeat(np.arange(len(motions)), [len(values) for values in pitches]),
-        "source": np.array([info.source for info in bank.clips]),
-    }
 
 
 @dataclass(frozen=True)
@@ -212,11 +82,6 @@ class SteeringProtocol(Protocol):
         "seeds": 2,
         "scenarios": ("follow", "follow-run", "lead-by-hand", "projectiles", "projectiles-dodge"),
     }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 6 <= self.seconds <= 3600:
-            raise ValueError(f"people go straight on for 6 s to an hour, not for {self.seconds:g} s")
 
     @property
     def caption(self) -> str:
@@ -247,30 +112,47 @@ def _health(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
             yield share(f"{scene}: fell", people["fell"])
             if "hits" in people:
                 yield resampled(f"{scene}: hits", "hits", people["hits"], np.mean)
-    for key, name, unit in (("deepest_mm", "depth in the ground", "mm"), ("bone_error_percent", "error of bones", "%")):
-        worst = max(tables, key=lambda one: tables[one][key].max())
-        yield resampled(f"largest {name} ({worst})", unit, tables[worst][key], np.max)
-    worst = max(tables, key=lambda one: np.quantile(tables[one]["overlap_mm"], 0.99))
-    overlap = tables[worst]["overlap_mm"]
-    yield resampled(f"self-overlap, 99th percentile ({worst})", "mm", overlap, lambda some: np.quantile(some, 0.99))
+    for column, name, unit, q in (
+        ("deepest_mm", "largest depth in the ground", "mm", 1.0),
+        ("bone_error_percent", "largest error of bones", "%", 1.0),
+        ("overlap_mm", "self-overlap, 99th percentile", "mm", 0.99),
+    ):
+        worst = max(tables, key=lambda one: np.quantile(tables[one][column], q))
+        yield resampled(f"{name} ({worst})", unit, tables[worst][column], partial(np.quantile, q=q))
 
 
 def steering_statistics(tables: Mapping[str, Arrays], seconds: float) -> Iterator[Statistic]:
     """Yield the statistics of people whom nobody touches, of manoeuvres and of scenarios, next to recorded paces."""
+    tables = {name: people for name, people in tables.items() if name == "bank" or "fell" in people}
     for task, (start, asked) in TASKS.items():
-        people = tables[task]
-        if "fell" not in people:
-            continue
-        name = f"{task} {asked:g} m/s" if asked else task
-        target = "at most 1 %" if start == "run" else "0"
-        yield share(f"{name}: fell undisturbed", people["fell"], target, f"nobody touches them for {seconds:g} s")
-        yield from _walking(name, asked, people, tables["bank"]["paces"]) if asked else _standing(name, people, seconds)
-    turned = merged([tables[name] for name in TURNS]).get("turn_errors", np.zeros(0))
+        if task in tables:
+            name, people = f"{task} {asked:g} m/s" if asked else task, tables[task]
+            target = "at most 1 %" if start == "run" else "0"
+            yield share(f"{name}: fell undisturbed", people["fell"], target, f"nobody touches them for {seconds:g} s")
+            if asked:
+                yield from _walking(name, asked, people, tables["bank"]["paces"])
+            else:
+                yield from _standing(name, people, seconds)
+    turned = merged([tables[name] for name in TURNS if name in tables]).get("turn_errors", np.zeros(0))
     yield resampled("turn of 90 degrees: error", "degrees", turned, np.mean, "at most 12", NEW_WAY)
-    yield from _manoeuvres(tables)
-    for scene in FALLS:
-        if "fell" in tables.get(f"scenario {scene}", ()):
-            yield from _scene(scene, tables[f"scenario {scene}"])
+    for name, (_, wants, _) in MANOEUVRES.items():
+        people = tables.get(name, {"fell": np.zeros(0), "not_done": np.zeros(0)})
+        yield share(f"{name}: fell", people["fell"], "0", "steering alone fells nobody")
+        if any(len(want) > 3 for want in wants):
+            yield share(f"{name}: not done", people["not_done"], "0", "people do as told")
+    law = "80 % of the new velocity, or below 0.2 m/s"
+    for name, (manoeuvre, target) in RESPONSES.items():
+        if manoeuvre in tables:  # of people who stay up
+            times = tables[manoeuvre]["responses"][~tables[manoeuvre]["fell"], 0]
+            yield resampled(f"{name}: response", "s", times, np.median, f"at most {target:g}", law)
+    for scene, (target, law) in FALLS.items():
+        if people := tables.get(f"scenario {scene}"):
+            yield share(f"{scene}: fell", people["fell"], target, law)
+            if "turn_error_deg" in people and scene not in HANDS:
+                errors = people["turn_error_deg"]
+                yield resampled(f"{scene}: turn error", "degrees", errors, np.mean, "at most 12", NEW_WAY)
+            if scene in HANDS:
+                yield resampled(f"{scene}: hand off", "m", people["hand_m"], np.mean, HANDS[scene], law)
 
 
 def _standing(name: str, people: Arrays, seconds: float) -> Iterator[Statistic]:
@@ -283,8 +165,7 @@ def _standing(name: str, people: Arrays, seconds: float) -> Iterator[Statistic]:
 
 
 def _walking(name: str, asked: float, people: Arrays, recorded: np.ndarray) -> Iterator[Statistic]:
-    speed = people["speed"]
-    late = speed[:, 4] if speed.shape[1] > 4 else speed[:, -1]
+    late = people["speed"][:, min(4, people["speed"].shape[1] - 1)]
     law = "1: the speed asked for, after 8 s"
     yield resampled(f"{name}: speed kept", "ratio", late / asked, np.mean, law=law)
     law = "1: that of the bank's recordings of this speed"
@@ -294,26 +175,3 @@ def _walking(name: str, asked: float, people: Arrays, recorded: np.ndarray) -> I
             return style_ratio(style, rows, recorded, asked)
 
         yield resampled(f"{name}: {label}", "ratio", people["style"], ratio, law=law)
-
-
-def _manoeuvres(tables: Mapping[str, Arrays]) -> Iterator[Statistic]:
-    """Yield statistics of people who crouch, jump, start, stop and turn; response times are of people who stay up."""
-    for name, (_, wants, _) in MANOEUVRES.items():
-        yield share(f"{name}: fell", tables[name].get("fell", ()), "0", "steering alone fells nobody")
-        if any(len(want) > 3 for want in wants):
-            yield share(f"{name}: not done", tables[name].get("not_done", ()), "0", "people do as told")
-    law = "80 % of the new velocity, or below 0.2 m/s"
-    for name, (manoeuvre, target) in RESPONSES.items():
-        people = tables[manoeuvre]
-        if "fell" in people:
-            times = people["responses"][~people["fell"], 0]
-            yield resampled(f"{name}: response", "s", times, np.median, f"at most {target:g}", law)
-
-
-def _scene(scene: str, people: Arrays) -> Iterator[Statistic]:
-    yield share(f"{scene}: fell", people["fell"], *FALLS[scene])
-    if scene.startswith("follow"):
-        yield resampled(f"{scene}: turn error", "degrees", people["turn_error_deg"], np.mean, "at most 12", NEW_WAY)
-    if scene.startswith("lead"):
-        target = "at most 0.3" if scene == "lead-by-hand" else "at most 0.8"
-        yield resampled(f"{scene}: hand off", "m", people["hand_m"], np.mean, target, FALLS[scene][1])
