@@ -54,7 +54,10 @@ class Bench(PriorOptions):
         if self.first_run:
             compiles = f"its first step ever compiles in {numbers['compile_seconds']:.0f} s"
             print(f"a new process imports in {numbers['import_seconds']:.1f} s, and {compiles}")
+        unit = "simulated seconds per processor second"
+        for name, rate in (numbers["mujoco_seconds_per_second"] or {}).items():
+            print(f"MuJoCo, Gymnasium's {name}, physics alone: {rate:.1f} {unit}")
         if rate := numbers["simulated_seconds_256"]:
-            print(f"256 people with K = 64: {rate:.1f} simulated seconds per processor second")
+            print(f"256 people with K = 64: {rate:.1f} {unit}")
         for path in report.write(None, self.json):
             print(f"wrote {path}")

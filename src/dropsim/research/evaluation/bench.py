@@ -1,5 +1,6 @@
 """Speed of the simulator: the bare step and its parts, a world around it, and a first run."""
 
+import importlib.resources
 import itertools
 import os
 import resource
@@ -115,8 +116,13 @@ def bench(
         if watch:
             watch(len(rows), len(sizes))
     first = first_run_seconds() if first_run else (None, None, None)
-    peak = 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return report_of(rows, {"prior": prior, **dict(zip(FIRST_NUMBERS, first, strict=True)), "peak_memory": peak})
+    others = {
+        "prior": prior,
+        **dict(zip(FIRST_NUMBERS, first, strict=True)),
+        "mujoco_seconds_per_second": mujoco_rates(seconds),
+        "peak_memory": 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+    return report_of(rows, others)
 
 
 def report_of(rows: Sequence[Row], others: Mapping[str, Any]) -> Report:
@@ -147,6 +153,34 @@ def first_run_seconds() -> tuple[float, float, float]:
         raise ValueError(f"the first run of a new process failed: {done.stderr.strip().splitlines()[-1]}")
     imports, compilation, processor = map(float, done.stdout.split())
     return imports, compilation, processor
+
+
+def mujoco_rates(seconds: float) -> dict[str, float] | None:
+    """Return the simulated seconds per processor second of Gymnasium's humanoids in MuJoCo; they flail at random.
+
+    Each is measured at the time step and with the integrator of its own file, and it is physics alone. None without
+    MuJoCo or Gymnasium, which has the models.
+    """
+    try:
+        import mujoco  # pyright: ignore[reportMissingImports]
+
+        folder = importlib.resources.files("gymnasium") / "envs" / "mujoco" / "assets"
+    except ImportError:
+        return None
+    rates, rng = dict[str, float](), np.random.default_rng(0)
+    for name in ("humanoid.xml", "humanoidstandup.xml"):
+        model = mujoco.MjModel.from_xml_string((folder / name).read_text())
+        data, integrator = mujoco.MjData(model), mujoco.mjtIntegrator(model.opt.integrator).name.removeprefix("mjINT_")
+
+        def second(model: Any = model, data: Any = data) -> None:  # noqa: ANN401
+            for i in range(round(1 / model.opt.timestep)):
+                if i % 10 == 0:
+                    data.ctrl[:] = rng.uniform(-0.4, 0.4, model.nu)
+                mujoco.mj_step(model, data)
+
+        label = f"{name}, {integrator} at {1000 * model.opt.timestep:g} ms"
+        rates[label] = 1.0 / Timing.of(_times([second], seconds)[0]).processor
+    return rates
 
 
 def _times(works: Sequence[Callable[[], object]], seconds: float) -> list[Times]:
