@@ -22,12 +22,6 @@ def read_mesh(path: Path) -> Mesh:
         return _read_obj(path) if path.suffix.lower() == ".obj" else _read_glb(Glb.read(path, max_bytes=MAX_BYTES))
 
 
-def _joined(vertices: list[Any], faces: list[Any]) -> Mesh:
-    if not faces:
-        raise ValueError("holds no triangles")
-    return Mesh(np.concatenate(vertices), np.concatenate(faces))
-
-
 def _check_count(count: int) -> None:
     if count > MAX_TRIANGLES:
         raise ValueError(f"has more than {MAX_TRIANGLES} triangles: simplify the mesh first")
@@ -35,22 +29,24 @@ def _check_count(count: int) -> None:
 
 def _read_obj(path: Path) -> Mesh:
     Budget(path, MAX_BYTES)
-    vertices, faces = array("d"), array("q")
+    vertices, faces = list[str](), array("q")
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            kind, *words = line.split() or [""]
-            if kind == "v":
-                if len(words) < 3:
-                    raise ValueError(f"a vertex has {len(words)} coordinates instead of three: it is damaged")
-                vertices.extend(map(float, words[:3]))
-            elif kind == "f":
+            start = line.lstrip()[:2].rstrip()
+            if start == "v":
+                vertices.append(line)
+            elif start == "f":
+                words = line.split()[1:]
                 _check_count(len(faces) // 3 + len(words) - 2)
                 given = [int(word.split("/")[0]) for word in words]
-                corners = [index - 1 if index > 0 else len(vertices) // 3 + index for index in given]
+                corners = [index - 1 if index > 0 else len(vertices) + index for index in given]
                 for b, c in pairwise(corners[1:]):
                     faces.extend((corners[0], b, c))
-            _check_count(len(vertices) // 9)
-    return _joined([np.array(vertices).reshape(-1, 3)], [np.array(faces, np.int64).reshape(-1, 3)] if faces else [])
+            if len(vertices) > 3 * MAX_TRIANGLES:
+                _check_count(len(vertices) // 3)
+    if not (vertices and faces):
+        raise ValueError("holds no triangles")
+    return Mesh(np.loadtxt(vertices, usecols=(1, 2, 3), ndmin=2), np.array(faces, np.int64).reshape(-1, 3))
 
 
 def _read_glb(glb: Glb) -> Mesh:
@@ -71,7 +67,9 @@ def _read_glb(glb: Glb) -> Mesh:
             faces.append(triangles + count)
             count, total = count + len(points), total + len(triangles)
             _check_count(total)
-    return _joined(vertices, faces)
+    if not faces:
+        raise ValueError("holds no triangles")
+    return Mesh(np.concatenate(vertices), np.concatenate(faces))
 
 
 def _placed(glb: Glb) -> list[tuple[dict[str, Any], np.ndarray]]:
