@@ -10,7 +10,7 @@ from dropsim.body.joints import NUM_JOINTS
 from dropsim.files.atomic import errors_of
 from dropsim.files.limits import Budget
 from dropsim.files.npz import read_npz, real_numbers, require
-from dropsim.files.pickles import Stub, read_pickles
+from dropsim.files.pickles import Stub, read_pickle
 
 MAX_BYTES = 1 << 30
 """Largest pickle that is read; SMPL-X's is half as large."""
@@ -65,7 +65,7 @@ def _read_pickle(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
     with errors_of(path):
         Budget(path, MAX_BYTES)
         try:
-            (model,) = read_pickles(path.read_bytes()).values
+            model = read_pickle(path.read_bytes())
         except ValueError as error:
             raise ValueError(f"{error}; {CONVERT}") from None
     model = model.items if isinstance(model, Stub) else model

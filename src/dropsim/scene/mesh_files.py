@@ -74,20 +74,21 @@ def _read_glb(glb: Glb) -> Mesh:
 
 def _placed(glb: Glb) -> list[tuple[dict[str, Any], np.ndarray]]:
     """Return the meshes of a glTF scene with their transforms."""
-    order, parents = glb.tree()
-    transforms, placed = dict[int, np.ndarray](), list[tuple[dict[str, Any], np.ndarray]]()
+    (order, parents), nodes = glb.tree(), glb.list("nodes")
+    # All at once, since a file may have thousands of nodes.
+    turns, scales, shifts = (
+        np.array([node.get(name, default) for node in nodes], dtype=float).reshape(len(nodes), len(default))
+        for name, default in (("rotation", (0, 0, 0, 1)), ("scale", (1, 1, 1)), ("translation", (0, 0, 0)))
+    )
+    transforms = np.tile(np.eye(4), (len(nodes), 1, 1))
+    transforms[:, :3, :3], transforms[:, :3, 3] = unitquat_to_rotmat(turns) * scales[:, None], shifts
+    placed = list[tuple[dict[str, Any], np.ndarray]]()
     for number in order:
-        node = glb.list("nodes")[number]
-        transforms[number] = transforms.get(parents[number], np.eye(4)) @ _transform(node)
+        node = nodes[number]
+        if "matrix" in node:
+            transforms[number] = np.array(node["matrix"], dtype=float).reshape(4, 4).T
+        if parents[number] >= 0:
+            transforms[number] = transforms[parents[number]] @ transforms[number]
         if "mesh" in node:
             placed.append((glb.item("meshes", node["mesh"]), transforms[number]))
     return placed
-
-
-def _transform(node: dict[str, Any]) -> np.ndarray:
-    if "matrix" in node:
-        return np.array(node["matrix"], dtype=float).reshape(4, 4).T
-    R = unitquat_to_rotmat(np.array(node.get("rotation", (0.0, 0.0, 0.0, 1.0)), dtype=float))
-    T = np.eye(4)
-    T[:3, :3], T[:3, 3] = R * np.array(node.get("scale", (1.0, 1.0, 1.0))), node.get("translation", (0.0, 0.0, 0.0))
-    return T
