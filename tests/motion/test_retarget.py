@@ -18,7 +18,7 @@ from dropsim.motion import cmu
 from dropsim.motion.bvh import Y_TO_Z_UP, BvhFile, Rig, RigMotion, read_bvh
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import read_motion
-from dropsim.motion.retarget import known_rig_maps, match_rig, match_source, plain, read_rig_map, retarget, spellings
+from dropsim.motion.retarget import known_rig_maps, match_source, plain, read_rig_map, retarget, spellings
 from dropsim.motion.synthetic import stepping_clip
 
 SKELETON = Skeleton.adult()
@@ -410,7 +410,7 @@ def test_every_known_rig_by_its_names(tmp_path: Path, rig: str):
     nodes, expected = RIGS[rig]
     zero = accad_zero() if rig == "accad" else t_pose()
     source = read_text(tmp_path, bvh_text(nodes, zero=zero, unit=0.01, stretch=True))
-    assert match_rig(source.rig).rig_map.name == expected
+    assert match_source(source).rig_map.name == expected
     motion = on_ours(source)
     assert (motion.fps, len(motion), motion.name) == (30.0, len(CLIP), "take")
     assert_same_person(motion, but=NOT_CARRIED.get(rig, set()))
@@ -884,7 +884,7 @@ def test_a_person_is_found_without_names(tmp_path: Path, rig: str, up: str):
     # CMU's lost bones and ACCAD's spine leave no bones to tell.
     nodes, _ = RIGS[rig]
     source = read_text(tmp_path, bvh_text(nodes, zero=standing(t_pose(), up), up=up, unit=0.01))
-    named, found = match_rig(source.rig), match_source(anonymous(source))
+    named, found = match_source(source), match_source(anonymous(source))
     limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]
     assert [found.positions[j] for j in limbs_of_ours] == [named.positions[j] for j in limbs_of_ours]
     assert found.rig_map.name == "by structure"
@@ -927,7 +927,7 @@ def test_things_on_a_person_are_no_limbs(tmp_path: Path, props: str):
         if name in PROPS[props]:
             chain("Prop", "RightHand", *steps)
     source = read_text(tmp_path, bvh_text(nodes, zero=t_pose()))
-    named, found = match_rig(source.rig), match_source(anonymous(source))
+    named, found = match_source(source), match_source(anonymous(source))
     limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]
     assert [found.positions[j] for j in limbs_of_ours] == [named.positions[j] for j in limbs_of_ours]
 
