@@ -98,13 +98,7 @@ inlined_fast_kernel = functools.partial(_compiled, fastmath=_REORDERED, forceinl
 def compiled() -> bool:
     """Whether the kernels of a step have been compiled before, by this or another process."""
     folder = kernel_folder()
-    if folder not in _compiled_folders and folder is not None and (folder / "compiled").exists():
-        _compiled_folders.add(folder)
-    return folder in _compiled_folders
-
-
-_compiled_folders: set[Path | None] = set()
-"""Folders found to be complete: every step asks."""
+    return folder is not None and (folder / "compiled").exists()
 
 
 @contextmanager

@@ -165,17 +165,6 @@ def _person_and_category(name: str, rig: str = "") -> tuple[str, str]:
     return person, category_of(info.description) if info and category == "other" else category
 
 
-def category_of_name(name: str) -> str:
-    """Return the motion category that a recording's name tells, through CMU's table if it is in there."""
-    return _person_and_category(name)[1]
-
-
-def read_on_floor(path: str | Path) -> Motion:
-    """Read a motion file onto our skeleton, at the data set's rate and on the floor z = 0."""
-    motion = read_recording(path, Skeleton.adult()).motion.resampled(FPS)
-    return out_of_floor(grounded(on_floor(motion)))
-
-
 def read_clips(path: str | Path, *, rig_map: RigMap | None = None) -> list[tuple[Clip, Motion | None]]:
     """Read a recording as its runs of good frames on the floor, with labelled contacts; what is left out has no motion.
 
@@ -196,12 +185,13 @@ def read_clips(path: str | Path, *, rig_map: RigMap | None = None) -> list[tuple
     if SITTING.search(words_of(name).lower()) and np.quantile(motion.root[:, 2], 0.05) > SITTING_HEIGHT:
         return [(replace(clip, frames=len(motion), left_out=UNSEEN), None)]
     faults = find_faults(motion)
+
+    def left_out(frames: Bool[np.ndarray, "t"], reason: str) -> Clip:
+        low = int((frames & (motion.root[:, 2] < LOW)).sum())
+        return replace(clip, frames=int(frames.sum()), left_out=reason, start=int(frames.argmax()), low=low)
+
     parts: list[tuple[Clip, Motion | None]] = []
-    for reason, flags in faults.items():
-        if flags.any():
-            low = int((flags & (motion.root[:, 2] < LOW)).sum())
-            start = int(flags.argmax())
-            parts.append((replace(clip, frames=int(flags.sum()), left_out=reason, start=start, low=low), None))
+    parts += [(left_out(flags, reason), None) for reason, flags in faults.items() if flags.any()]
     good = runs(~np.any(list(faults.values()), axis=0))
     for start, stop in good:
         part = out_of_floor(grounded(motion.slice(start, stop)))
