@@ -18,11 +18,11 @@ from dropsim.files.limits import read_json
 
 MAX_HEADER = 1 << 20
 """Longest header that is parsed [bytes]."""
-MAX_KEPT = 12
+MAX_FILES = 12
 """Number of files that a folder keeps, the last used ones."""
 
 
-def kept(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def cached(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return the arrays in a file, which is written first if it is not there or damaged, and where it can be."""
     with contextlib.suppress(OSError, ValueError), errors_of(path):
         arrays = map_safetensors(path)[0]
@@ -32,7 +32,7 @@ def kept(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, 
     with contextlib.suppress(OSError):
         save_safetensors(arrays, path)
         files = sorted(path.parent.glob(f"*{path.suffix}"), key=lambda file: file.stat().st_mtime, reverse=True)
-        for old in files[MAX_KEPT:]:
+        for old in files[MAX_FILES:]:
             old.unlink(missing_ok=True)
     return arrays
 
