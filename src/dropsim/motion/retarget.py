@@ -342,7 +342,7 @@ def _lean(
     """Return the turn of the loins that puts the upper body as far before the hips as some points have it."""
     between = skeleton.rest[_CHEST] - skeleton.rest[_LOINS[0]]
     upper = np.nanmean(points[[_CHEST, 16, 17]], axis=0)
-    ahead = (upper - points[1:3].mean(0)) @ level[:, 2] * skeleton.leg_length / _leg_length(points[None])
+    ahead = (upper - points[1:3].mean(0)) @ level[:, 2] * skeleton.leg_length / _leg_length(points)
     return swing(between, between + np.array([0.0, 0.0, ahead]))
 
 
@@ -552,7 +552,7 @@ def retarget(
     R_source = source.global_rotations()
     positions = source.positions(R_source)
     points = match.points(positions)
-    legs = _leg_length(points)
+    legs = _leg_length(points[0])
     rest = _rest_pose(source.rig, match, usual)
     known, rest_up = match.rig_map.up, rest.up if rest else None
     gltf_up = source.file.up if source.file else None
@@ -585,7 +585,7 @@ SHORTEST_BONE = 0.01
 
 def _own_skeleton(adult: Skeleton, points: Float[np.ndarray, "22 3"], R_ours: Float[np.ndarray, "22 3 3"]) -> Skeleton:
     """Return a skeleton with the bones of a reference pose [m], an adult's where the rig has none."""
-    ratio = _leg_length(points[None]) / adult.leg_length
+    ratio = _leg_length(points) / adult.leg_length
     points = points.copy()
     # Spine joints that the rig lacks lie evenly between those that it has.
     spine = [joint_index(name) for name in ("pelvis", "spine1", "spine2", "spine3", "neck")]
@@ -603,10 +603,9 @@ def _own_skeleton(adult: Skeleton, points: Float[np.ndarray, "22 3"], R_ours: Fl
     return adult.with_bones(rest - rest[0] + ratio * adult.rest[0])
 
 
-def _leg_length(points: Float[np.ndarray, "t 22 3"]) -> float:
-    """Hip to ankle along the bones, in the file's unit, as the first frame has it."""
-    first = points[0]
-    length = sum(float(np.linalg.norm(first[a] - first[b])) for a, b in ((1, 4), (4, 7), (2, 5), (5, 8))) / 2
+def _leg_length(points: Float[np.ndarray, "22 3"]) -> float:
+    """Hip to ankle along the bones, in the file's unit."""
+    length = sum(float(np.linalg.norm(points[a] - points[b])) for a, b in ((1, 4), (4, 7), (2, 5), (5, 8))) / 2
     if not length > 0:
         raise ValueError("the legs have no length: this hierarchy cannot be retargeted")
     return length
