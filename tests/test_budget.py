@@ -27,9 +27,9 @@ BUDGETS = {
 }
 """Lines at 120 columns."""
 LAST = {
-    "body": 1267,
-    "files compute": 1127,
-    "motion": 3315,
+    "body": 1257,
+    "files compute": 1072,
+    "motion": 3266,
     "priors": 3665,
     "physics": 3801,
     "control": 805,
@@ -37,7 +37,7 @@ LAST = {
     "export render": 1818,
     "apps": 5145,
     "research": 6150,
-    "tests": 20409,
+    "tests": 20355,
 }
 """Lines when the limit was last lowered. A change that makes a folder smaller lowers its number here."""
 SLACK = 40
