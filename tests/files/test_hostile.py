@@ -156,7 +156,6 @@ CHECKPOINTS = {
     "odd storage": weights(tensor(ints(4), ints(1), kind=b"QUInt8Storage")),
     "doubled lists": checkpoint(b"\x80\x02" + DOUBLED + b"0h<."),
     "many small ones": checkpoint(b"\x80\x02(" + b"}" * 10_000_000 + b"l."),
-    "plain pickle of many": b"\x80\x02(" + b"}" * 10_000_000 + b"l.",
     "deep": checkpoint(b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b"."),
     "bomb": checkpoint(b"\x80\x02}X\x01\0\0\0aC" + bytes(16) + b"s.", b""),
 }
@@ -244,5 +243,5 @@ def test_files_that_ask_for_much_are_read_or_refused_soon(kind: str, names: list
 
 @pytest.mark.parametrize("name", ["bvh", "amass", "glb", "rig map", "smpl", "smpl pickle"])
 def test_mutants_of_recordings_and_bodies_are_read_or_refused(name: str):
-    result = fuzz(name, READERS[name], 100, seed=2)
+    result = fuzz(name, READERS[name], 40, seed=2)
     assert result.failures == 0, result.examples

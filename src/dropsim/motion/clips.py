@@ -274,17 +274,14 @@ def report(clips: Iterable[Clip]) -> str:
     clips = tuple(clips)
     good, left_out = [c for c in clips if not c.left_out], [c for c in clips if c.left_out]
 
-    def total(chosen: Iterable[Clip]) -> tuple[str, str, str]:
-        chosen = tuple(chosen)
-        minutes, low = sum(c.frames for c in chosen) / FPS / 60, sum(c.low for c in chosen) / FPS
-        return str(len(chosen)), f"{minutes:.1f}", f"{low:.0f}"
-
     groups = {"all": good, "held out": [c for c in good if c.held_out]}
     groups |= {name: [c for c in good if c.category == name] for name in sorted({c.category for c in good})}
-    reasons = Counter(c.left_out.partition(":")[0] for c in left_out)
-    groups |= {f"left out: {name}": [c for c in left_out if c.left_out.startswith(name)] for name in reasons}
+    for reason in Counter(c.left_out.partition(":")[0] for c in left_out):
+        groups[f"left out: {reason}"] = [c for c in left_out if c.left_out.startswith(reason)]
     table = [("clips of", "number", "minutes", f"pelvis below {LOW:g} m [s]")]
-    table += [(name, *total(group)) for name, group in groups.items()]
+    for name, clips_of in groups.items():
+        minutes, low = sum(c.frames for c in clips_of) / FPS / 60, sum(c.low for c in clips_of) / FPS
+        table.append((name, str(len(clips_of)), f"{minutes:.1f}", f"{low:.0f}"))
     files = {c.recording: c.read_as for c in clips if c.read_as}
     rigs = [f"- {read_as}: {count} files" for read_as, count in Counter(files.values()).most_common()]
     lost = [f"- {c.recording}: {c.left_out}" + (f" ({c.frames / FPS:.1f} s)" if c.frames else "") for c in left_out]

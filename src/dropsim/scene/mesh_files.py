@@ -22,35 +22,28 @@ def read_mesh(path: Path) -> Mesh:
         return _read_obj(path) if path.suffix.lower() == ".obj" else _read_glb(Glb.read(path, max_bytes=MAX_BYTES))
 
 
-def _check_count(count: int) -> None:
-    if count > MAX_TRIANGLES:
-        raise ValueError(f"has more than {MAX_TRIANGLES} triangles: simplify the mesh first")
-
-
 def _read_obj(path: Path) -> Mesh:
     Budget(path, MAX_BYTES)
     vertices, faces = list[str](), array("q")
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            start = line.lstrip()[:2].rstrip()
-            if start == "v":
+            kind = line.lstrip()[:2].rstrip()
+            words = line.split() if kind == "f" else []
+            if max(len(vertices), len(faces) + 3 * len(words) - 9) > 3 * MAX_TRIANGLES:
+                raise ValueError(f"has more than {MAX_TRIANGLES} triangles: simplify the mesh first")
+            if kind == "v":
                 vertices.append(line)
-            elif start == "f":
-                words = line.split()[1:]
-                _check_count(len(faces) // 3 + len(words) - 2)
-                given = [int(word.split("/")[0]) for word in words]
+            elif kind == "f":
+                given = [int(word.split("/")[0]) for word in words[1:]]
                 corners = [index - 1 if index > 0 else len(vertices) + index for index in given]
                 for b, c in pairwise(corners[1:]):
                     faces.extend((corners[0], b, c))
-            if len(vertices) > 3 * MAX_TRIANGLES:
-                _check_count(len(vertices) // 3)
-    if not (vertices and faces):
-        raise ValueError("holds no triangles")
-    return Mesh(np.loadtxt(vertices, usecols=(1, 2, 3), ndmin=2), np.array(faces, np.int64).reshape(-1, 3))
+    points = np.loadtxt(vertices, usecols=(1, 2, 3), ndmin=2) if vertices else np.empty((0, 3))
+    return Mesh(points, np.array(faces, np.int64).reshape(-1, 3))
 
 
 def _read_glb(glb: Glb) -> Mesh:
-    vertices, faces, count, total = list[np.ndarray](), list[np.ndarray](), 0, 0
+    vertices, faces, count = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0
     for mesh, T in _placed(glb):
         for primitive in mesh["primitives"]:
             if primitive.get("mode", 4) != 4:
@@ -65,10 +58,7 @@ def _read_glb(glb: Glb) -> Mesh:
             x, y, z = (points @ T[:3, :3].T + T[:3, 3]).T
             vertices.append(np.stack((x, -z, y), -1))
             faces.append(triangles + count)
-            count, total = count + len(points), total + len(triangles)
-            _check_count(total)
-    if not faces:
-        raise ValueError("holds no triangles")
+            count += len(points)
     return Mesh(np.concatenate(vertices), np.concatenate(faces))
 
 
