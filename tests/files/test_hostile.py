@@ -243,5 +243,5 @@ def test_files_that_ask_for_much_are_read_or_refused_soon(kind: str, names: list
 
 @pytest.mark.parametrize("name", ["bvh", "amass", "glb", "rig map", "smpl", "smpl pickle"])
 def test_mutants_of_recordings_and_bodies_are_read_or_refused(name: str):
-    result = fuzz(name, READERS[name], 40, seed=2)
+    result = fuzz(name, READERS[name], 100, seed=2)
     assert result.failures == 0, result.examples
