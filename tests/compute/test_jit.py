@@ -73,17 +73,17 @@ def test_a_change_in_a_called_kernel_of_another_file_is_seen(package):
 
 
 @pytest.mark.slow
-def test_of_many_processes_that_start_at_once_one_compiles(package):
+def test_of_two_processes_that_start_at_once_one_compiles(package):
     (package / "go").unlink()
-    processes = [begin(package, i) for i in range(4)]
-    while not all((package / f"ready{i}").exists() for i in range(4)):
+    processes = [begin(package, i) for i in range(2)]
+    while not all((package / f"ready{i}").exists() for i in range(2)):
         assert all(process.poll() is None for process in processes)
         time.sleep(0.02)
     (package / "go").touch()
     found = [ran(process) for process in processes]
-    assert [part[0] for part in found] == ["False"] * 4
-    assert [part[1] for part in found] == ["20.0"] * 4
-    assert sorted(int(part[3]) for part in found) == [0, 0, 0, 1]
+    assert [part[0] for part in found] == ["False"] * 2
+    assert [part[1] for part in found] == ["20.0"] * 2
+    assert sorted(int(part[3]) for part in found) == [0, 1]
 
 
 @pytest.mark.slow
@@ -148,7 +148,10 @@ def test_old_folders_are_deleted_and_the_last_used_are_kept(own_cache):
     for age in range(6):
         os.utime(own_cache / f"old{age}", (time.time() - 2 * 86400 - age,) * 2)
     jit.kernel_folder.__wrapped__()
-    assert {path.name for path in own_cache.iterdir()} == {folder.name, *(f"old{age}" for age in range(jit.KEPT - 1))}
+    assert {path.name for path in own_cache.iterdir()} == {
+        folder.name,
+        *(f"old{age}" for age in range(jit.NUM_FOLDERS - 1)),
+    }
 
 
 def test_where_nothing_can_be_kept_kernels_work_all_the_same(tmp_path, monkeypatch):

@@ -30,10 +30,11 @@ def test_tensors_become_arrays(tmp_path):
 
 def test_torch_is_not_needed(tmp_path, monkeypatch):
     torch.save({"a": torch.arange(6.0).reshape(2, 3).T}, tmp_path / "some.pt")
-    torch.save({"a": torch.arange(6.0).reshape(2, 3).T}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    torch.save({"a": torch.ones(2)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     monkeypatch.setitem(sys.modules, "torch", None)
-    for name in ("some.pt", "old.pt"):
-        assert np.array_equal(read_checkpoint(tmp_path / name)["a"], [[0, 3], [1, 4], [2, 5]])
+    assert np.array_equal(read_checkpoint(tmp_path / "some.pt")["a"], [[0, 3], [1, 4], [2, 5]])
+    with pytest.raises(ValueError, match=r"PyTorch 1\.6 or later"):
+        read_checkpoint(tmp_path / "old.pt")
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
@@ -81,9 +82,8 @@ class Asks:
 
 
 @pytest.mark.parametrize(("function", "args"), [(eval, ("1 + 1",)), (getattr, ("text", "upper")), (exec, ("pass",))])
-@pytest.mark.parametrize("old", [False, True], ids=["zip", "plain pickle"])
-def test_what_would_run_code_is_refused_by_name(tmp_path, function, args, old):
-    torch.save({"weights": Asks(function, *args)}, tmp_path / "some.pt", _use_new_zipfile_serialization=not old)
+def test_what_would_run_code_is_refused_by_name(tmp_path, function, args):
+    torch.save({"weights": Asks(function, *args)}, tmp_path / "some.pt")
     with pytest.raises(ValueError, match=rf"asks for '__builtin__.{function.__name__}', which could run code") as error:
         read_checkpoint(tmp_path / "some.pt")
     assert "\n" not in str(error.value)
@@ -100,10 +100,3 @@ def test_extras_of_training_tools_are_read_past(tmp_path):
             {"weights": torch.ones(2), "hyper_parameters": kind(rate=0.1, name="V02_05")}, tmp_path / "some.ckpt"
         )
     assert np.array_equal(read_checkpoint(tmp_path / "some.ckpt")["weights"], [1, 1])
-
-
-def test_deep_nesting_is_a_sentence(tmp_path):
-    # A list in a list in a list: Python's own pickler would not write it, but the opcodes are simple.
-    (tmp_path / "some.pt").write_bytes(b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".")
-    with pytest.raises(ValueError, match="not a pickle, or cut off"):
-        read_checkpoint(tmp_path / "some.pt")

@@ -7,7 +7,7 @@ import pytest
 import safetensors
 
 from dropsim.files.atomic import atomic_path, refuse_read_only
-from dropsim.files.kept import kept
+from dropsim.files.cache import cached
 from dropsim.files.weights import write_weights
 
 
@@ -87,5 +87,5 @@ def test_weights_and_caches_on_a_full_disk(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left") as error:
         write_weights(tmp_path / "my.bank", "bank", {"a": np.zeros(3)}, {})
     assert error.value.filename == str(tmp_path / "my.bank")
-    assert kept(tmp_path / "cache.safetensors", lambda: {"a": np.ones(3)})["a"].tolist() == [1, 1, 1]
+    assert cached(tmp_path / "cache.safetensors", lambda: {"a": np.ones(3)})["a"].tolist() == [1, 1, 1]
     assert list(tmp_path.iterdir()) == []

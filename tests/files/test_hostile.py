@@ -157,7 +157,6 @@ CHECKPOINTS = {
     "odd storage": weights(tensor(ints(4), ints(1), kind=b"QUInt8Storage")),
     "doubled lists": checkpoint(b"\x80\x02" + DOUBLED + b"0h<."),
     "many small ones": checkpoint(b"\x80\x02(" + b"}" * 10_000_000 + b"l."),
-    "plain pickle of many": b"\x80\x02(" + b"}" * 10_000_000 + b"l.",
     "deep": checkpoint(b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b"."),
     "bomb": checkpoint(b"\x80\x02}X\x01\0\0\0aC" + bytes(16) + b"s.", b""),
 }

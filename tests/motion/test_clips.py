@@ -1,6 +1,8 @@
 """The data set: categories, faults, and a build that reports, resumes and never crashes on a file."""
 
 import errno
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +27,11 @@ from dropsim.motion.clips import (
     Clip,
     build,
     category_of,
-    category_of_name,
     find_faults,
     load,
     read_clips,
     report,
+    words_of,
 )
 from dropsim.motion.contacts import label_contacts, sphere_heights
 from dropsim.motion.defects import intact, mend
@@ -76,6 +78,11 @@ DESCRIPTIONS = {
 def test_categories_from_descriptions(category: str):
     for description in DESCRIPTIONS[category].split("; "):
         assert category_of(description) == category, description
+
+
+def test_categories_from_names():
+    for name, category in {"Male1_A8_CrouchToLie": "get up", "Male2_B10_WalkTurnLeft45": "turn"}.items():
+        assert category_of(words_of(name)) == category
 
 
 def test_every_category_occurs_in_the_table():
@@ -168,10 +175,10 @@ TWIN = next(
 """A clip of somebody else that shows the same as one of a person whom priors are judged by."""
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """Three people: good files of both kinds and sizes, and one of everything that is left out."""
-    folder = tmp_path / "source"
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with recordings of three people, good ones and one of everything that is left out, and the data set."""
+    folder = tmp_path_factory.mktemp("built") / "source"
     (folder / "deeper").mkdir(parents=True)
     write_bvh(lifted(CLIP, np.full((len(CLIP),), 0.3)), folder / "ann_walk.bvh")
     write_amass(stepping_clip(3.0, fps=60.0), folder / "deeper" / "ann_run.npz")
@@ -188,11 +195,21 @@ def source(tmp_path: Path) -> Path:
     for name in (DUPLICATE, PLAYGROUND, CHAIR, FLIP, TWIN):
         (folder / f"{name}.bvh").write_text("not read at all")
     (folder / "readme.txt").write_text("neither is this")
-    return folder
+    CALLS.clear()
+    build(folder, folder.parent / "out", held_out=["bob"], workers=1, progress=counting(CALLS))
+    return folder.parent
+
+
+CALLS = list[tuple[int, int]]()
+"""Progress of that build."""
 
 
 KEPT = {"ann_walk": 60, "ann_run": 90, "bob_jump": 45, "dan_table@0": 60, "dan_table@90": 90}
 """Frames at 30 Hz: 3 s at 60 Hz are 179 steps of 1/60 s, so 89 of 1/30 s."""
+
+
+def index(folder: Path) -> tuple[Clip, ...]:
+    return tuple(Clip(**row) for row in json.loads((folder / "out" / "index.json").read_text()))
 
 
 def snapshot(folder: Path) -> dict[str, int]:
@@ -203,11 +220,10 @@ def counting(calls: list[tuple[int, int]]) -> Callable[[int, int], None]:
     return lambda count, total: calls.append((count, total))
 
 
-def test_build_keeps_what_is_good_and_says_why_the_rest_is_not(source: Path, tmp_path: Path):
-    out, calls = tmp_path / "out", list[tuple[int, int]]()
-    clips = build(source, out, held_out=["bob"], workers=1, progress=counting(calls))
+def test_build_keeps_what_is_good_and_says_why_the_rest_is_not(built: Path):
+    source, out, clips = built / "source", built / "out", index(built)
     assert {c.recording for c in clips} == {p.stem for p in source.rglob("*") if p.suffix.lower() in (".bvh", ".npz")}
-    assert calls == [(i, 15) for i in range(1, 16)]
+    assert [(i, 15) for i in range(1, 16)] == CALLS
     kept = {c.name: c for c in clips if not c.left_out}
     assert {name: c.frames for name, c in kept.items()} == KEPT
     assert kept["dan_table@90"].start == 90
@@ -233,9 +249,9 @@ def test_build_keeps_what_is_good_and_says_why_the_rest_is_not(source: Path, tmp
     assert sorted(p.stem for p in (out / "clips").glob("*.npz")) == sorted(KEPT)
 
 
-def test_the_report_counts_what_there_is(source: Path, tmp_path: Path):
-    out, calls = tmp_path / "out", list[tuple[int, int]]()
-    first = build(source, out, held_out=["bob"], workers=1)
+def test_the_report_counts_what_there_is(built: Path, tmp_path: Path):
+    folder, calls = shutil.copytree(built, tmp_path / "copy"), list[tuple[int, int]]()
+    source, out, first = folder / "source", folder / "out", index(built)
     text = (out / "report.md").read_text()
     assert "3 people at 30 Hz; held out: bob" in text
     # Frames at 30 Hz: an hour and a half of walks, a minute held out, half a minute and 2 s low left out.
@@ -262,9 +278,9 @@ def test_the_report_counts_what_there_is(source: Path, tmp_path: Path):
     assert {c.person for c, _ in load(out, held_out=True)} == {"ann"}
 
 
-def test_a_killed_run_goes_on_where_it_was(source: Path, tmp_path: Path):
-    out, calls = tmp_path / "out", list[tuple[int, int]]()
-    whole = build(source, out, workers=1)
+def test_a_killed_run_goes_on_where_it_was(built: Path, tmp_path: Path):
+    folder, calls = shutil.copytree(built, tmp_path / "copy"), list[tuple[int, int]]()
+    source, out, whole = folder / "source", folder / "out", index(built)
     # Killed before a recording's last clip, with half of another record written, and before the index.
     (out / "clips" / "ann_walk.json").unlink()
     (out / "clips" / "ann_run.json").write_text('{"edition": 3')
@@ -272,11 +288,11 @@ def test_a_killed_run_goes_on_where_it_was(source: Path, tmp_path: Path):
     (out / "clips" / "dan_table@0.npz").unlink()
     (out / "index.json").unlink()
     before = snapshot(out / "clips")
-    assert build(source, out, workers=1, progress=counting(calls)) == whole
+    assert build(source, out, held_out=["bob"], workers=1, progress=counting(calls)) == whole
     assert len(calls) == 4
     after = snapshot(out / "clips")
     assert all(after[name] == at for name, at in before.items() if name.startswith("cat"))
-    assert build(source, out, workers=1, progress=counting(calls)) == whole
+    assert build(source, out, held_out=["bob"], workers=1, progress=counting(calls)) == whole
     assert len(calls) == 4
 
 
@@ -347,20 +363,6 @@ def test_no_motion_of_theirs_is_in_training_under_another_name():
     assert not table["05_01"].for_evaluation
 
 
-@pytest.mark.parametrize(
-    ("name", "category"),
-    [
-        ("Male1_A8_CrouchToLie", "get up"),
-        ("Male2_B10_WalkTurnLeft45", "turn"),
-        ("Male1_C03_Run", "run"),
-        ("77_16", "get up"),
-        ("Angry_FW", "other"),  # by its rig it is a walk
-    ],
-)
-def test_categories_from_names(name: str, category: str):
-    assert category_of_name(name) == category
-
-
 # --- people on the ground
 
 
@@ -381,11 +383,10 @@ def test_people_who_lie_are_kept_and_lie_on_the_floor(tmp_path: Path):
 # --- loading
 
 
-def test_loaded_clips_stand_on_the_floor_at_one_rate_with_their_contacts(source: Path, tmp_path: Path):
-    build(source, tmp_path / "out", held_out=["bob"], workers=1)
-    names = {side: {c.name for c, _ in load(tmp_path / "out", held_out=side)} for side in (None, True, False)}
+def test_loaded_clips_stand_on_the_floor_at_one_rate_with_their_contacts(built: Path):
+    names = {side: {c.name for c, _ in load(built / "out", held_out=side)} for side in (None, True, False)}
     assert names == {None: set(KEPT), True: {"bob_jump"}, False: set(KEPT) - {"bob_jump"}}
-    for clip, motion in load(tmp_path / "out"):
+    for clip, motion in load(built / "out"):
         assert (motion.fps, len(motion)) == (FPS, clip.frames)
         # The stepping clip's soles are on z = 0, and the files carry 1e-6.
         assert abs(float(sphere_heights(motion).min())) < 1e-5
@@ -394,15 +395,16 @@ def test_loaded_clips_stand_on_the_floor_at_one_rate_with_their_contacts(source:
         assert motion.touching[:, [10, 11]].any(-1).all()
 
 
-def test_what_load_refuses(source: Path, tmp_path: Path):
+def test_what_load_refuses(tmp_path: Path):
     with pytest.raises(ValueError, match=r"is not a data set .*`dropsim data build SRC"):
         load(tmp_path)
-    build(source, tmp_path / "out", workers=1)
+    write_bvh(CLIP, tmp_path / "ann_walk.bvh")
+    build(tmp_path, tmp_path / "out", workers=1)
     with pytest.raises(ValueError, match="holds no clips of held-out people"):
         load(tmp_path / "out", held_out=True)
-    index = tmp_path / "out" / "index.json"
+    listing = tmp_path / "out" / "index.json"
     for text in ("[]", '[{"name": "a"}]', "{", "7", '[{"name": "a", "new": 1}]'):
-        index.write_text(text)
+        listing.write_text(text)
         with pytest.raises(ValueError, match=r"holds no clips$|index\.json is damaged") as error:
             load(tmp_path / "out")
         assert "\n" not in str(error.value)

@@ -18,7 +18,7 @@ from dropsim.motion import cmu
 from dropsim.motion.bvh import Y_TO_Z_UP, BvhFile, Rig, RigMotion, read_bvh
 from dropsim.motion.motion import Motion
 from dropsim.motion.reading import read_motion
-from dropsim.motion.retarget import known_rig_maps, match_rig, match_source, plain, read_rig_map, retarget, spellings
+from dropsim.motion.retarget import OPTIONAL, known_rig_maps, match_source, plain, read_rig_map, retarget, spellings
 from dropsim.motion.synthetic import stepping_clip
 
 SKELETON = Skeleton.adult()
@@ -376,7 +376,6 @@ NOT_CARRIED = {"bandai": {"spine3"}, "accad": {"spine2", "spine3"}, "japanese": 
 }
 """Bones whose direction a rig does not have: CMU's lost ones and its head, which leans forward when the face is level,
 and the spines of Bandai and ACCAD, which have one joint less."""
-EVERY_RIG = pytest.mark.parametrize("rig", RIGS)
 
 
 LEAN = 0.05
@@ -405,12 +404,12 @@ def assert_same_person(motion: Motion, *, but: set[str] = frozenset(), within: f
         assert (((x[f"{side}_foot"] - x[f"{side}_ankle"]) * front).sum(-1) > 0.05).all()
 
 
-@EVERY_RIG
+@pytest.mark.parametrize("rig", RIGS)
 def test_every_known_rig_by_its_names(tmp_path: Path, rig: str):
     nodes, expected = RIGS[rig]
     zero = accad_zero() if rig == "accad" else t_pose()
     source = read_text(tmp_path, bvh_text(nodes, zero=zero, unit=0.01, stretch=True))
-    assert match_rig(source.rig).rig_map.name == expected
+    assert match_source(source).rig_map.name == expected
     motion = on_ours(source)
     assert (motion.fps, len(motion), motion.name) == (30.0, len(CLIP), "take")
     assert_same_person(motion, but=NOT_CARRIED.get(rig, set()))
@@ -485,7 +484,7 @@ def lying() -> Motion:
     )
 
 
-@pytest.mark.parametrize("rig", ["dropsim", "cmu", "mixamo", "bandai", "unity", "accad", "100style"])
+@pytest.mark.parametrize("rig", ["cmu", "bandai", "accad"])
 def test_people_who_lie_are_not_stood_up(tmp_path: Path, rig: str):
     # A body stretched along a horizontal axis for the whole clip: only the rig can tell which way is up.
     zero = accad_zero() if rig == "accad" else t_pose()
@@ -531,8 +530,8 @@ def test_a_zero_pose_that_does_not_stand_tells_nothing(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        *(({"up": up}, "x, y or z, not") for up in ("w", "")),
-        *(({"unit": unit}, "positive number of metres") for unit in (0.0, -1.0, math.nan, math.inf)),
+        ({"up": "w"}, "x, y or z, not"),
+        *(({"unit": unit}, "positive number of metres") for unit in (0.0, math.nan)),
     ],
 )
 def test_options_that_cannot_work(tmp_path: Path, options: dict, message: str):
@@ -568,28 +567,15 @@ def test_legs_without_length(tmp_path: Path):
         on_ours(source)
 
 
-OPTIONAL_PARTS = (
-    "spine1",
-    "spine2",
-    "spine3",
-    "neck",
-    "head",
-    "left_collar",
-    "right_collar",
-    "left_foot",
-    "right_foot",
-)
-
-
 def test_a_rig_may_lack_what_is_optional(tmp_path: Path):
-    names = {joint: name for joint, name in UNITY.items() if joint not in OPTIONAL_PARTS}
+    names = {joint: name for joint, name in UNITY.items() if joint not in OPTIONAL}
     motion = on_ours(read_text(tmp_path, bvh_text(rig_of(names), zero=t_pose())))
     limbs = [i for i, j in enumerate(BONES) if JOINTS[j].rpartition("_")[2] in ("knee", "ankle", "elbow", "wrist")]
     np.testing.assert_allclose(
         directions(motion.joints)[:, limbs], directions(CLIP.joints)[:, limbs], rtol=0, atol=1e-6
     )
     eye = np.tile(np.eye(3), (len(CLIP), 1, 1))
-    for joint in OPTIONAL_PARTS:  # they move with their parents
+    for joint in OPTIONAL:  # they move with their parents
         np.testing.assert_allclose(motion.q[:, joint_index(joint)], eye, rtol=0, atol=1e-12)
 
 
@@ -641,7 +627,6 @@ def knee(value: str) -> str:
     ("text", "message"),
     [
         ("[joints\n", "not a TOML file"),
-        (b"\xff\xfe\x00", "not a TOML file"),
         ("a = " + 100_000 * "[", "not a TOML file"),
         ("", "says nothing of pelvis, left_hip"),
         ("# " + 1_000_000 * "x", "has more than 1 MB"),
@@ -650,22 +635,13 @@ def knee(value: str) -> str:
         (toml({k: v for k, v in ODD.items() if k != "left_knee"}), "says nothing of left_knee$"),
         ("scale = 2\n" + toml(ODD), "unknown field `scale`"),
         ("joints = 3\n", "joints: Expected `object`"),
-        ('joints = ["pelvis"]\n', "joints: Expected `object`"),
-        ("repair = 3\n" + toml(ODD), "repair: "),
         ('repair = "all"\n' + toml(ODD), "repair: "),
         ('up = "w"\n' + toml(ODD), "up: "),
         ("unit = -1\n" + toml(ODD), "unit: "),
-        ("only_with = 3\n" + toml(ODD), "only_with: "),
-        (toml(ODD) + "[standing]\nHips = [1, 2]\n", "standing.Hips: "),
         (toml(ODD) + "[standing]\nHips = [1, 2, inf]\n", "standing.Hips: "),
         (toml(ODD) + "[rotations]\nhead = 3\n", "rotations.head: .*a joint's name"),
         *((knee(value), "joints.left_knee: .*a joint's name") for value in ("4", "[]", '["a", 4]')),
-        *(
-            (knee(f"{{ between = {between}, share = {share} }}"), "joints.left_knee: ")
-            for between in ('["a"]', '["a", 1]', '["a", "b"]')
-            for share in ('"x"', "true", "nan")
-        ),
-        (knee('{ between = ["a", "b"] }'), "joints.left_knee: "),
+        *((knee(f'{{ between = ["a", "b"]{share} }}'), "joints.left_knee: ") for share in ("", ", share = nan")),
     ],
 )
 def test_mistakes_in_a_map_are_a_sentence(tmp_path: Path, text: str | bytes, message: str):
@@ -754,19 +730,15 @@ def test_cmu_first_frame_is_dropped_only_where_it_is_artificial():
     assert len(cmu.repair(cmu_source(1))) == 1
 
 
-def test_glitches_are_reported_by_the_numbers_of_the_files_frames(tmp_path: Path, capsys: pytest.CaptureFixture):
-    clip = _lively(stepping_clip(1.2))
-    q = clip.q.copy()
-    q[20, joint_index("left_elbow")] = rotvec_to_rotmat(np.array([0.0, 0.0, 1.5])) @ q[20, joint_index("left_elbow")]
-    jumping = Motion.from_rotations(SKELETON, clip.fps, clip.root, q)
-    lines = bvh_text(cmu_rig(), zero=t_pose(), unit=0.056444, motion=jumping).splitlines()
+def test_frames_are_counted_from_the_files_first(tmp_path: Path):
     # The conversion's artificial first frame is one of the file's, and not of ours.
+    lines = bvh_text(cmu_rig(), zero=t_pose(), unit=0.056444).splitlines()
     first = next(k for k, line in enumerate(lines) if line.startswith("Frame Time")) + 1
     lines.insert(first, " ".join("0" for _ in lines[first].split()))
-    text = "\n".join(lines).replace(f"Frames: {len(clip)}", f"Frames: {len(clip) + 1}")
-    (tmp_path / "take.bvh").write_text(text + "\n")
-    assert main(["clean", str(tmp_path / "take.bvh"), str(tmp_path / "out.bvh")]) == 0
-    assert "- frame 21: left_elbow turns by" in capsys.readouterr().out
+    text = "\n".join(lines).replace(f"Frames: {len(CLIP)}", f"Frames: {len(CLIP) + 1}")
+    recording = retarget(read_text(tmp_path, text + "\n"), None)
+    assert recording.fit is not None
+    assert (recording.fit.first, len(recording.motion)) == (1, len(CLIP))
 
 
 SLOW = min((info.frames, name) for name, info in cmu.clip_table().items() if info.fps == 60)
@@ -795,7 +767,7 @@ def test_cmu_true_rate(clip: tuple[int, str], extra: int, header: float, expecte
 # --- there and back
 
 
-@EVERY_RIG
+@pytest.mark.parametrize("rig", ["cmu", "bandai", "unreal 5", "japanese"])
 def test_there_and_back(tmp_path: Path, rig: str, rng: np.random.Generator):
     nodes, _ = RIGS[rig]
     zero = accad_zero() if rig == "accad" else t_pose()
@@ -878,13 +850,21 @@ def anonymous(source: RigMotion) -> RigMotion:
 
 
 @pytest.mark.parametrize(
-    ("rig", "up"), [*((rig, "y") for rig in sorted(set(RIGS) - {"cmu", "accad"})), ("unreal 5", "z")]
+    ("rig", "up"),
+    [
+        ("rigify's whole deform rig", "y"),
+        ("daz genesis 8", "y"),
+        ("3ds max biped", "y"),
+        ("japanese", "y"),
+        ("bandai", "y"),
+        ("unreal 5", "z"),
+    ],
 )
 def test_a_person_is_found_without_names(tmp_path: Path, rig: str, up: str):
     # CMU's lost bones and ACCAD's spine leave no bones to tell.
     nodes, _ = RIGS[rig]
     source = read_text(tmp_path, bvh_text(nodes, zero=standing(t_pose(), up), up=up, unit=0.01))
-    named, found = match_rig(source.rig), match_source(anonymous(source))
+    named, found = match_source(source), match_source(anonymous(source))
     limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]
     assert [found.positions[j] for j in limbs_of_ours] == [named.positions[j] for j in limbs_of_ours]
     assert found.rig_map.name == "by structure"
@@ -927,7 +907,7 @@ def test_things_on_a_person_are_no_limbs(tmp_path: Path, props: str):
         if name in PROPS[props]:
             chain("Prop", "RightHand", *steps)
     source = read_text(tmp_path, bvh_text(nodes, zero=t_pose()))
-    named, found = match_rig(source.rig), match_source(anonymous(source))
+    named, found = match_source(source), match_source(anonymous(source))
     limbs_of_ours = [j for j, name in enumerate(JOINTS) if "_" in name]
     assert [found.positions[j] for j in limbs_of_ours] == [named.positions[j] for j in limbs_of_ours]
 
@@ -1012,18 +992,6 @@ def on_all_fours() -> dict[str, np.ndarray]:
     return at
 
 
-def comb() -> list[Node]:
-    nodes = [Node("back0", "", 0, np.zeros(3))]
-    for k in range(1, 8):
-        nodes.append(Node(f"back{k}", f"back{k - 1}", 0, np.array([0.0, 0.2 * k, 0.0])))
-        for side, x in (("a", 0.1), ("b", -0.1)):
-            parent = f"back{k}"
-            for tooth in range(1, 4):
-                nodes.append(Node(f"{side}{k}_{tooth}", parent, 0, np.array([x, 0.2 * k, 0.3 * tooth])))
-                parent = nodes[-1].name
-    return nodes
-
-
 @pytest.mark.parametrize("names", ["known", "unknown"])
 def test_quadrupeds_are_refused_with_the_reason(tmp_path: Path, names: str):
     at = on_all_fours()
@@ -1050,12 +1018,6 @@ def test_no_human_proportions_are_refused_with_the_reason(tmp_path: Path, joint:
         on_ours(read_text(tmp_path, bvh_text(nodes, zero=t_pose())))
 
 
-def test_a_comb_is_no_person(tmp_path: Path):
-    source = read_text(tmp_path, bvh_text(comb(), zero=t_pose()))
-    with pytest.raises(ValueError, match=r"none of the known rigs|is not a person"):
-        retarget(source, None)
-
-
 def test_a_hat_makes_nobody_taller(tmp_path: Path):
     nodes = rig_of(MIXAMO)
     head = next(node for node in nodes if node.name == "Head")
@@ -1067,15 +1029,14 @@ def test_a_hat_makes_nobody_taller(tmp_path: Path):
     assert heights[1] == pytest.approx(heights[0], abs=0.01)
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_seventeen_joints_without_feet(tmp_path: Path, named: bool):
+def test_seventeen_joints_without_feet_and_names(tmp_path: Path):
     names = {
         joint: name for joint, name in MIXAMO.items() if not joint.endswith(("foot", "collar")) and joint != "neck"
     }
     # The tips of the shins point down.
     text = bvh_text(rig_of(names), zero=t_pose()).replace("OFFSET 0 0 0.1", "OFFSET 0 -0.1 0")
     source = read_text(tmp_path, text)
-    motion = retarget(source if named else anonymous(source), SKELETON).motion
+    motion = retarget(anonymous(source), SKELETON).motion
     limbs = [i for i, j in enumerate(BONES) if JOINTS[j].rpartition("_")[2] in ("knee", "ankle", "elbow", "wrist")]
     np.testing.assert_allclose(
         directions(motion.joints)[:, limbs], directions(CLIP.joints)[:, limbs], rtol=0, atol=1e-6

@@ -204,7 +204,7 @@ BROKEN = {
     "zero scale": (spoilt({"state_scale": np.zeros(SIZE, np.float32)}), "state_scale has to be above zero"),
     "half a skeleton": (spoilt({"skeleton.masses": None}), "its skeleton is damaged"),
     "a skeleton of one point": (spoilt(SKELETON | {"skeleton.rest": np.zeros((22, 3))}), "has no length"),
-    "a skeleton without mass": (spoilt(SKELETON | {"skeleton.masses": np.zeros(22)}), "masses and radii above zero"),
+    "a skeleton without mass": (spoilt(SKELETON | {"skeleton.masses": np.zeros(22)}), "invalid masses"),
 }  # fmt: skip
 
 

@@ -162,7 +162,7 @@ class Malicious:
         (lambda w, folder: w | {"extra": Malicious(folder / "ran")}, r"asks for 'posix\.system', which could run code"),
         (lambda w, _: w | {"bodyprior_enc_bn1.running_var": -torch.ones(63)}, "negative variance"),
         (lambda w, _: {"state_dict": w}, r"has no tensor vp_model\.encoder_net"),
-        (lambda *_: [1, 2, 3], "holds no weights by name"),
+        (lambda *_: [1, 2, 3], "has no tensor"),
     ],
     ids=["shape", "missing", "infinite", "code", "variance", "version", "list"],
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import functools
 import importlib.resources
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -34,17 +34,8 @@ class Body:
     """Rest pose [m]; y up, facing +z, left = +x."""
     faces: Int[np.ndarray, "f 3"]
     """Triangles, counterclockwise from outside."""
-    joints: Int[np.ndarray, "v 4"]
-    """The joints that move each vertex."""
-    weights: Float[np.ndarray, "v 4"]
-    """Share of each of them; they sum to 1."""
-    blend: Float[np.ndarray, "v 22"] = field(init=False, repr=False)
-    """Shares of all joints: with it, skinning is one matrix product."""
-
-    def __post_init__(self) -> None:
-        blend = np.zeros((len(self.weights), NUM_JOINTS))
-        np.add.at(blend, (np.arange(len(blend))[:, None], self.joints), self.weights)
-        object.__setattr__(self, "blend", blend)
+    blend: Float[np.ndarray, "v 22"]
+    """Shares of the joints that move each vertex; they sum to 1."""
 
     @classmethod
     def shipped(cls) -> "Body":
@@ -52,7 +43,9 @@ class Body:
         arrays = shipped_arrays()
         vertices, weights = (np.asarray(arrays[name], dtype=np.float64) for name in ("vertices", "weights"))
         faces, joints = (np.asarray(arrays[name], dtype=np.int64) for name in ("faces", "joints"))
-        return cls(Skeleton.adult(), vertices, faces, joints, weights)
+        blend = np.zeros((len(vertices), NUM_JOINTS))
+        np.add.at(blend, (np.arange(len(blend))[:, None], joints), weights)
+        return cls(Skeleton.adult(), vertices, faces, blend)
 
     def fitted(self, skeleton: Skeleton) -> "Body":
         """Return the same mesh on a skeleton of other proportions, whose rest pose is a T-pose too.

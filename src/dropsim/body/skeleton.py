@@ -113,12 +113,10 @@ class Skeleton:
     def __post_init__(self) -> None:
         for name in ("rest", "masses", "radii"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float64))
-        if not (np.isfinite(self.rest).all() and np.isfinite(self.masses).all() and np.isfinite(self.radii).all()):
-            raise ValueError("a skeleton needs finite joints, masses and radii")
-        if not (self.masses.min() > 0 and self.radii.min() > 0):
-            raise ValueError("a skeleton needs masses and radii above zero")
-        if max(np.abs(self.rest).max(), self.radii.max()) > 1e3 or self.masses.min() < 1e-6 or self.masses.max() > 1e6:
-            raise ValueError("a skeleton needs joints within a kilometre, and masses from a milligram to 1000 tonnes")
+        for name, low, high in (("rest", -1e3, 1e3), ("masses", 1e-6, 1e6), ("radii", 1e-9, 1e3)):
+            values = getattr(self, name)
+            if not ((low <= values) & (values <= high)).all():
+                raise ValueError(f"invalid {name} of a skeleton: expected {low:g} to {high:g} [m or kg] for each joint")
         offsets = self.rest - self.rest[np.maximum(PARENTS, 0)]
         lengths = np.linalg.norm(offsets, axis=-1)
         if not lengths[1:].min() > 0:

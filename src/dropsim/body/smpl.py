@@ -10,7 +10,7 @@ from dropsim.body.joints import NUM_JOINTS
 from dropsim.files.atomic import errors_of
 from dropsim.files.limits import Budget
 from dropsim.files.npz import read_npz, real_numbers, require
-from dropsim.files.pickles import Stub, read_pickles
+from dropsim.files.pickles import Stub, read_pickle
 
 MAX_BYTES = 1 << 30
 """Largest pickle that is read; SMPL-X's is half as large."""
@@ -65,7 +65,7 @@ def _read_pickle(path: Path, names: tuple[str, ...]) -> list[np.ndarray]:
     with errors_of(path):
         Budget(path, MAX_BYTES)
         try:
-            (model,) = read_pickles(path.read_bytes()).values
+            model = read_pickle(path.read_bytes())
         except ValueError as error:
             raise ValueError(f"{error}; {CONVERT}") from None
     model = model.items if isinstance(model, Stub) else model
@@ -94,7 +94,7 @@ def _array(value: Any) -> np.ndarray:  # noqa: ANN401 - whatever a pickle may ho
     if kind.endswith(".numeric._frombuffer"):
         return _from_bytes(*args)
     if kind.endswith(_SPARSE):
-        return _from_sparse(state, by_column=".csc_" in kind)
+        return _from_sparse(state, kind)
     # A chumpy array that is not computed from others keeps its values in x.
     inner = state["x"]
     if inner.kind.startswith("chumpy."):
@@ -115,18 +115,17 @@ def _from_bytes(content: Any, dtype: Stub, shape: tuple[int, ...], order: Any) -
     return np.frombuffer(content, dtype=f"{'>' if big_endian else '<'}{dtype.args[0]}").reshape(shape, order=order)
 
 
-def _from_sparse(state: dict[str, Any], *, by_column: bool) -> np.ndarray:
-    """Return a compressed sparse matrix as a dense array."""
+def _from_sparse(state: dict[str, Any], kind: str) -> np.ndarray:
+    """Return a compressed sparse matrix as a dense array; all its indices are checked."""
+    from scipy import sparse
+
     rows, columns = (int(length) for length in state["_shape" if "_shape" in state else "shape"])
     if not (0 < rows <= 1000 and 0 < columns <= MAX_VERTICES):
         raise ValueError("not a joint regressor")
     numbers, indices, starts = (_array(state[name]) for name in ("data", "indices", "indptr"))
-    counts, num_lines = np.diff(starts), columns if by_column else rows
-    if not (len(counts) == num_lines and starts[0] == 0 and starts[-1] == len(indices) == len(numbers)):
-        raise ValueError("not a compressed matrix")
-    if counts.min() < 0 or counts.max() > len(indices) or indices.min() < 0:
+    if starts.min() < 0:  # differences of these could wrap around
         raise ValueError("indices out of range")
-    lines, dense = np.repeat(np.arange(num_lines), counts), np.zeros((rows, columns))
-    # Checked indexing: numpy raises for an index that is too large.
-    np.add.at(dense, (indices, lines) if by_column else (lines, indices), numbers)
-    return dense
+    form = sparse.csc_matrix if ".csc_" in kind else sparse.csr_matrix
+    matrix = form((numbers, indices, starts), shape=(rows, columns))
+    matrix.check_format(full_check=True)
+    return matrix.toarray()

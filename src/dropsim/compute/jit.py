@@ -20,10 +20,10 @@ from typing import Any
 
 VARIABLE = "DROPSIM_CACHE"
 """Environment variable: folder for machine code and search indices, instead of the user's cache folder."""
-KEPT = 3
-"""Folders of machine code that are kept, the last used ones: of this version, and of others in other environments."""
+NUM_FOLDERS = 3
+"""Number of folders of machine code that stay, the last used ones: this version's, and those of other environments."""
 _IN_USE = 24 * 3600.0
-"""Folders used within this time are kept too: a process may still run that writes into one [s]."""
+"""Time in which a folder was used that stays too [s]: a process may still run that writes into it."""
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -58,7 +58,7 @@ def kernel_folder() -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
-        for old in sorted(base.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+        for old in sorted(base.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[NUM_FOLDERS:]:
             if time.time() - old.stat().st_mtime > _IN_USE:
                 shutil.rmtree(old, ignore_errors=True)
     except OSError:
@@ -98,13 +98,7 @@ inlined_fast_kernel = functools.partial(_compiled, fastmath=_REORDERED, forceinl
 def compiled() -> bool:
     """Whether the kernels of a step have been compiled before, by this or another process."""
     folder = kernel_folder()
-    if folder not in _compiled_folders and folder is not None and (folder / "compiled").exists():
-        _compiled_folders.add(folder)
-    return folder in _compiled_folders
-
-
-_compiled_folders: set[Path | None] = set()
-"""Folders found to be complete: every step asks."""
+    return folder is not None and (folder / "compiled").exists()
 
 
 @contextmanager

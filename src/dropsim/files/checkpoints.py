@@ -1,7 +1,6 @@
 """Other people's PyTorch checkpoints, read without PyTorch and without running anything that they ask for."""
 
 import functools
-import io
 import pickle
 import zipfile
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ import numpy as np
 
 from dropsim.files.atomic import errors_of
 from dropsim.files.limits import Budget, strided
-from dropsim.files.pickles import Stub, read_pickles
+from dropsim.files.pickles import Stub, read_pickle
 
 _KINDS = {"Float": "<f4", "Double": "<f8", "Half": "<f2", "Long": "<i8", "Int": "<i4", "Short": "<i2"}
 _KINDS |= {"Char": "i1", "Byte": "u1", "Bool": "?", "BFloat16": "<u2"}
@@ -21,7 +20,7 @@ Storages = Callable[[str], bytes]
 
 
 def load_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the file holds
-    """Return what a checkpoint of our own training holds, tensors as torch's."""
+    """Return the content of a checkpoint of our own training, tensors as torch's."""
     import torch
 
     with errors_of(path):
@@ -39,38 +38,19 @@ def read_checkpoint(path: str | Path) -> Any:  # noqa: ANN401 - whatever the fil
     path = Path(path)
     if not path.exists():
         raise ValueError(f"{path} is not there: give the checkpoint file")
-    with errors_of(path):
-        budget, data = Budget(path), path.read_bytes()
-        content, storages = _read_archive(data, budget) if data.startswith(b"PK") else _read_stream(data)
-        return _plain(content, storages, budget, {})
+    with errors_of(path), path.open("rb") as file:
+        budget = Budget(path)
+        if file.read(2) != b"PK":
+            raise ValueError("was not written by PyTorch 1.6 or later, or is damaged: load it there and save it again")
+        archive = zipfile.ZipFile(file)
 
+        def read(name: str) -> bytes:
+            budget.take(archive.getinfo(name).file_size, itemsize=1)
+            return archive.read(name)
 
-def _read_archive(data: bytes, budget: Budget) -> tuple[Any, Storages]:
-    """Return content and storages of an archive, as PyTorch writes since version 1.6."""
-    archive = zipfile.ZipFile(io.BytesIO(data))
-
-    def read(name: str) -> bytes:
-        budget.take(archive.getinfo(name).file_size, itemsize=1)
-        return archive.read(name)
-
-    folder = next(name for name in archive.namelist() if name.endswith("data.pkl")).removesuffix("data.pkl")
-    return read_pickles(read(f"{folder}data.pkl")).values[0], functools.cache(lambda key: read(f"{folder}data/{key}"))
-
-
-def _read_stream(data: bytes) -> tuple[Any, Storages]:
-    """Return content and storages of five pickles with numbers behind them, as older versions wrote."""
-    pickles = read_pickles(data, 5)
-    kinds = {key: kind for _, kind, key, *_ in pickles.ids}
-    storages, at = dict[str, bytes](), pickles.end
-    for key in pickles.values[4]:
-        start, count = at + 8, int.from_bytes(data[at : at + 8], "little")
-        at = start + count * np.dtype(_dtype(kinds[key])).itemsize
-        storages[key] = data[start:at]
-    return pickles.values[3], storages.__getitem__
-
-
-def _dtype(storage: type[Stub]) -> str:
-    return _KINDS[storage.kind.removeprefix("torch.").removesuffix("Storage")]
+        folder = next(name for name in archive.namelist() if name.endswith("data.pkl")).removesuffix("data.pkl")
+        storages = functools.cache(lambda key: read(f"{folder}data/{key}"))
+        return _plain(read_pickle(read(f"{folder}data.pkl")), storages, budget, {})
 
 
 def _plain(value: Any, storages: Storages, budget: Budget, done: dict[int, Any]) -> Any:  # noqa: ANN401
@@ -96,13 +76,12 @@ def _plain(value: Any, storages: Storages, budget: Budget, done: dict[int, Any])
 
 
 def _tensor(stub: Stub, storages: Storages, budget: Budget) -> np.ndarray:
-    """Return a tensor as an array."""
     (_, storage, key, *_), offset, shape, strides = stub.args[:4]
-    dtype = _dtype(storage)
+    name = storage.kind.removeprefix("torch.").removesuffix("Storage")
     budget.take(*shape)
-    size = np.dtype(dtype).itemsize
-    values = strided(storages(key), dtype, offset * size, shape, [size * stride for stride in strides])
-    if storage.kind == "torch.BFloat16Storage":
+    size = np.dtype(_KINDS[name]).itemsize
+    values = strided(storages(key), _KINDS[name], offset * size, shape, [size * stride for stride in strides])
+    if name == "BFloat16":
         return (values.astype("<u4") << 16).view("<f4")
     return values.astype(np.float32) if values.dtype.kind == "f" else values
 
@@ -111,8 +90,7 @@ def require_tensors(
     path: Path, state: object, shapes: Mapping[str, tuple[int, ...]], kind: str
 ) -> dict[str, np.ndarray]:
     """Return the named arrays of a checkpoint, or raise with the first that is missing or does not fit."""
-    if not isinstance(state, Mapping):
-        raise ValueError(f"{path} holds no weights by name, so it is not a checkpoint of {kind}")
+    state = state if isinstance(state, Mapping) else {}
     for name, shape in shapes.items():
         value = state.get(name)
         if not isinstance(value, np.ndarray):

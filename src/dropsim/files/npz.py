@@ -1,6 +1,5 @@
 """Reading arrays out of npz archives that may come from anywhere: no pickles, nothing larger than said."""
 
-import math
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -15,38 +14,37 @@ from dropsim.files.limits import Budget
 
 def read_npz(path: str | Path, wanted: Callable[[str], bool]) -> dict[str, np.ndarray]:
     """Load the arrays whose names are wanted; their sizes are known from the headers before anything is unpacked."""
-    path = Path(path)
-    with errors_of(path):
-        budget = Budget(path)
-    arrays: dict[str, np.ndarray] = {}
+    arrays = dict[str, np.ndarray]()
     # numpy warns of headers that Python 2 wrote; they are fine.
-    with path.open("rb") as file, warnings.catch_warnings(action="ignore"):
-        with _any_error_means(f"{path}: not an npz archive, or cut off"):
-            archive = zipfile.ZipFile(file)
-        for info in archive.infolist():
-            name = info.filename.removesuffix(".npy")
-            if not info.filename.endswith(".npy") or not wanted(name):
-                continue
-            if name in arrays:
-                raise ValueError(f"{path}: holds two arrays {name!r}")
-            damage = f"{path}: the array {name!r} is damaged: copy or download the file again"
-            with _any_error_means(damage), archive.open(info) as member:
-                # Later versions have headers of up to 4 GB, for structured arrays of thousands of fields.
-                if np.lib.format.read_magic(member) != (1, 0):
-                    raise ValueError
-                shape, _, dtype = np.lib.format.read_array_header_1_0(member)
-            if dtype.hasobject:
-                raise ValueError(
-                    f"{path}: {name!r} holds pickled objects, which could run code and are not read: if you trust the "
-                    f"file, load it with allow_pickle=True, and save {name!r} as a plain array with numpy.savez"
-                )
-            if not 0 <= math.prod(shape) * dtype.itemsize <= info.file_size:
-                raise ValueError(damage)
-            with errors_of(path):
-                budget.take(*shape, itemsize=max(dtype.itemsize, 8))
-            with _any_error_means(damage), archive.open(info) as member:
-                arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
+    with errors_of(path), warnings.catch_warnings(action="ignore"):
+        budget = Budget(Path(path))
+        with _any_error_means("not an npz archive, or cut off"):
+            archive = zipfile.ZipFile(path)
+        with archive:
+            for info in archive.infolist():
+                name = info.filename.removesuffix(".npy")
+                if info.filename.endswith(".npy") and wanted(name):
+                    if name in arrays:
+                        raise ValueError(f"holds two arrays {name!r}")
+                    arrays[name] = _read_array(archive, info, name, budget)
     return arrays
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, budget: Budget) -> np.ndarray:
+    damage = f"the array {name!r} is damaged: copy or download the file again"
+    with _any_error_means(damage), archive.open(info) as member:
+        # Later versions have headers of up to 4 GB, for structured arrays of thousands of fields.
+        if np.lib.format.read_magic(member) != (1, 0):
+            raise ValueError
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+    if dtype.hasobject:
+        raise ValueError(
+            f"{name!r} holds pickled objects, which could run code and are not read: if you trust the "
+            f"file, load it with allow_pickle=True, and save {name!r} as a plain array with numpy.savez"
+        )
+    budget.take(*shape, itemsize=max(dtype.itemsize, 8))
+    with _any_error_means(damage), archive.open(info) as member:
+        return np.lib.format.read_array(member, allow_pickle=False)
 
 
 @contextmanager

@@ -4,10 +4,10 @@ import io
 import pickle
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-MAX_READS = 500_000
-"""Most reads of a pickle's opcodes and their arguments: each takes memory, whatever the size of the file."""
+MAX_READS = 100_000
+"""Most reads of a pickle's opcodes and their arguments: each takes time and memory, whatever the size of the file."""
 NEEDED = re.compile(
     r"numpy\.(ndarray|dtype)|numpy\._?core\.(multiarray\.(_reconstruct|scalar)|numeric\._frombuffer)"
     r"|scipy\.sparse\.(_?cs[cr]\.)?cs[cr]_(matrix|array)|chumpy\..*|collections\.OrderedDict|_codecs\.encode"
@@ -18,7 +18,7 @@ NEEDED = re.compile(
 
 
 class _UnneededError(ValueError):
-    """A name that is not needed."""
+    """A pickle asks for a name that is not needed."""
 
 
 class Items(dict[Any, Any]):
@@ -76,10 +76,9 @@ class _Unpickler(pickle._Unpickler):
     pop_mark: Callable[[], list[Any]]
     read: Callable[[int], bytes]
 
-    def __init__(self, file: _Opcodes, ids: list[Any]) -> None:
+    def __init__(self, file: _Opcodes) -> None:
         super().__init__(file, encoding="latin-1")
         self.stubs: dict[str, type[Stub]] = {}
-        self.ids = ids
 
     def find_class(self, module: str, name: str) -> type[Stub]:
         dotted = f"{module}.{name}"
@@ -90,7 +89,6 @@ class _Unpickler(pickle._Unpickler):
         return self.stubs[dotted]
 
     def persistent_load(self, pid: Any) -> Any:  # noqa: ANN401 - whatever the file holds
-        self.ids.append(pid)
         return pid
 
     def _load_dict(self) -> None:
@@ -110,22 +108,10 @@ class _Unpickler(pickle._Unpickler):
         del dispatch[opcode[0]]
 
 
-class Pickles(NamedTuple):
-    """Pickles that follow each other in a file."""
-
-    values: list[Any]
-    """Contents, objects as stubs."""
-    ids: list[Any]
-    """Names of what lies outside the pickles, such as PyTorch's storages; they stand in the contents too."""
-    end: int
-    """Place behind the last one [bytes]."""
-
-
-def read_pickles(data: bytes, count: int = 1) -> Pickles:
-    """Read pickles, or raise with what a damaged or harmful one is."""
-    file, ids = _Opcodes(data), list[Any]()
+def read_pickle(data: bytes) -> Any:  # noqa: ANN401 - whatever the file holds
+    """Return the content of a pickle with objects as stubs, or raise with what a damaged or harmful one is."""
     try:
-        return Pickles([_Unpickler(file, ids).load() for _ in range(count)], ids, file.tell())
+        return _Unpickler(_Opcodes(data)).load()
     except _UnneededError as error:
         raise ValueError(str(error)) from None
     except Exception:  # a damaged pickle fails in many ways

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from dropsim.files.atomic import errors_of
-from dropsim.files.kept import map_safetensors, save_safetensors
+from dropsim.files.cache import map_safetensors, save_safetensors
 from dropsim.files.limits import Budget, read_json
 
 MAX_LAYERS = 64

@@ -28,8 +28,6 @@ MAX_EXTRA = 1e12
 """Largest force or energy [N or 1]."""
 
 MAX_BETAS = 400
-_SMPLH_WIDTH = 156
-_NUM_BETAS = 16
 _EXTRAS: Mapping[str, tuple[int, ...]] = {
     "joints": (NUM_JOINTS, 3),
     "contacts": (NUM_JOINTS,),
@@ -140,12 +138,12 @@ def write_amass(motion: Motion, path: str | Path, *, seed: int | None = None) ->
     frames = {name: values for name, values in frames.items() if values is not None}
     if not all(np.isfinite(values).all() for values in (motion.root, motion.q, *frames.values())):
         raise ValueError(f"{path}: the motion holds values that are not finite, so it was not written")
-    poses = np.zeros((len(motion), _SMPLH_WIDTH))
+    poses = np.zeros((len(motion), 156))
     poses[:, :66] = rotmat_to_rotvec(motion.q).reshape(len(motion), 66)
     arrays = {
         "poses": poses,
         "trans": motion.root - motion.skeleton.rest[0],
-        "betas": np.zeros(_NUM_BETAS),
+        "betas": np.zeros(16),
         "gender": np.array("neutral"),
         "mocap_framerate": np.array(float(motion.fps)),
         _REST: motion.skeleton.rest,

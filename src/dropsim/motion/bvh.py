@@ -116,7 +116,7 @@ class _Lines:
         self.header: list[str] = []
         """Lines of the hierarchy as they are written."""
         self.is_header = True
-        self._lines = self._split(file)
+        self.words = self._split(file)
 
     def _split(self, file: TextIO) -> Iterator[list[str]]:
         for line in iter(lambda: file.readline(MAX_LINE), ""):
@@ -138,12 +138,8 @@ class _Lines:
         start = " ".join(word[:60] for word in words[:20])[:60]
         return self.error(f"expected {what}, found {start.encode('utf-8', 'replace').decode()!r}")
 
-    def more(self) -> bool:
-        """Tell whether something is left, which is then gone."""
-        return next(self._lines, None) is not None
-
     def next(self, what: str) -> list[str]:
-        words = next(self._lines, None)
+        words = next(self.words, None)
         if words is None:
             raise self.error(f"the file ends where {what} should come: it is empty or cut off, so export it again")
         return words
@@ -193,7 +189,7 @@ def _read_hierarchy(lines: _Lines) -> tuple[Rig, tuple[tuple[str, ...], ...]]:
             continue
         if not (is_end or (keyword in ("ROOT", "JOINT") and 0 < len(name) <= MAX_NAME)):
             raise lines.expected("a joint with a name, an End Site, a brace or MOTION", words)
-        if (keyword == "ROOT") != (not names) or (names and not open_joints) or ends.intersection(open_joints):
+        if (keyword == "ROOT") != (not names) or (names and not open_joints) or ends.intersection(open_joints[-1:]):
             raise lines.error(f"{keyword} in the wrong place: one ROOT holds all joints, and an End Site holds none")
         if len(names) >= MAX_JOINTS:
             raise lines.error(f"more than {MAX_JOINTS} joints: this is not a person")
@@ -258,7 +254,7 @@ def read_bvh(path: str | Path) -> RigMotion:
         for frame in range(count):
             words = lines.next(f"frame {frame + 1} of {count}")
             rows.append(lines.numbers(words, num_channels, "the hierarchy's channels"))
-        if lines.more():
+        if next(lines.words, None) is not None:
             raise lines.error(f"the file goes on after its {count} frames: their number or a line is wrong")
     digits = [word.partition(".")[2] for word in words]
     decimals = min(12, max([6, *(len(part) for part in digits if part.isdecimal())]))
@@ -383,22 +379,18 @@ def _tip(skeleton: Skeleton, joint: int) -> Float[np.ndarray, "3"]:
     return 0.74 * skeleton.offsets[joint] if tip is None else skeleton.lengths[joint] * np.array(tip)
 
 
-def _hierarchy_lines(joint: int, indent: str, offsets: Sequence[str], tips: Sequence[str]) -> Iterator[str]:
-    """Yield a joint's part of the hierarchy, children inside it."""
+def _add_joint(joint: int, indent: str, offsets: Sequence[str], tips: Sequence[str], lines: list[str]) -> list[int]:
+    """Write a joint and those below it as lines of the hierarchy, and return them in the order of the file."""
     kind, channels = ("JOINT", "CHANNELS 3") if joint else ("ROOT", "CHANNELS 6 Xposition Yposition Zposition")
-    yield f"{indent}{kind} {JOINTS[joint]}\n{indent}{{\n{indent}\t{offsets[joint]}"
-    yield f"{indent}\t{channels} Zrotation Xrotation Yrotation"
+    lines.append(f"{indent}{kind} {JOINTS[joint]}\n{indent}{{\n{indent}\t{offsets[joint]}")
+    lines.append(f"{indent}\t{channels} Zrotation Xrotation Yrotation")
+    order = [joint]
     for child in CHILDREN[joint]:
-        yield from _hierarchy_lines(child, indent + "\t", offsets, tips)
+        order += _add_joint(child, indent + "\t", offsets, tips, lines)
     if not CHILDREN[joint]:
-        yield f"{indent}\tEnd Site\n{indent}\t{{\n{indent}\t\t{tips[joint]}\n{indent}\t}}"
-    yield f"{indent}}}"
-
-
-def _depth_first(joint: int) -> Iterator[int]:
-    yield joint
-    for child in CHILDREN[joint]:
-        yield from _depth_first(child)
+        lines.append(f"{indent}\tEnd Site\n{indent}\t{{\n{indent}\t\t{tips[joint]}\n{indent}\t}}")
+    lines.append(f"{indent}}}")
+    return order
 
 
 Y_TO_Z_UP = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
@@ -435,9 +427,10 @@ def write_bvh(motion: Motion, path: str | Path, *, up: str = "y", unit: float = 
         ["OFFSET " + " ".join(f"{value:.{decimals}f}" for value in row) for row in np.asarray(rows) @ R_file.T / unit]
         for rows in (motion.skeleton.offsets, tips)
     )
-    lines = ["HIERARCHY", *_hierarchy_lines(0, "", offsets, tips)]
+    lines = ["HIERARCHY"]
+    order = _add_joint(0, "", offsets, tips, lines)
     # Angles go on past a half turn, so that an editor's curves have no jumps.
-    angles = _euler_degrees("ZXY", q[:, list(_depth_first(0))]).reshape(len(motion), -1)
+    angles = _euler_degrees("ZXY", q[:, order]).reshape(len(motion), -1)
     values = np.concatenate((motion.root @ R_world.T / unit, np.unwrap(angles, period=360.0, axis=0)), axis=1)
     lines += ["MOTION", f"Frames: {len(motion)}", f"Frame Time: {np.format_float_positional(1 / motion.fps)}"]
     row = " ".join([f"%.{decimals}f"] * 3 + ["%.6f"] * (3 * NUM_JOINTS))

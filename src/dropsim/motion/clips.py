@@ -165,17 +165,6 @@ def _person_and_category(name: str, rig: str = "") -> tuple[str, str]:
     return person, category_of(info.description) if info and category == "other" else category
 
 
-def category_of_name(name: str) -> str:
-    """Return the motion category that a recording's name tells, through CMU's table if it is in there."""
-    return _person_and_category(name)[1]
-
-
-def read_on_floor(path: str | Path) -> Motion:
-    """Read a motion file onto our skeleton, at the data set's rate and on the floor z = 0."""
-    motion = read_recording(path, Skeleton.adult()).motion.resampled(FPS)
-    return out_of_floor(grounded(on_floor(motion)))
-
-
 def read_clips(path: str | Path, *, rig_map: RigMap | None = None) -> list[tuple[Clip, Motion | None]]:
     """Read a recording as its runs of good frames on the floor, with labelled contacts; what is left out has no motion.
 
@@ -196,12 +185,13 @@ def read_clips(path: str | Path, *, rig_map: RigMap | None = None) -> list[tuple
     if SITTING.search(words_of(name).lower()) and np.quantile(motion.root[:, 2], 0.05) > SITTING_HEIGHT:
         return [(replace(clip, frames=len(motion), left_out=UNSEEN), None)]
     faults = find_faults(motion)
+
+    def left_out(frames: Bool[np.ndarray, "t"], reason: str) -> Clip:
+        low = int((frames & (motion.root[:, 2] < LOW)).sum())
+        return replace(clip, frames=int(frames.sum()), left_out=reason, start=int(frames.argmax()), low=low)
+
     parts: list[tuple[Clip, Motion | None]] = []
-    for reason, flags in faults.items():
-        if flags.any():
-            low = int((flags & (motion.root[:, 2] < LOW)).sum())
-            start = int(flags.argmax())
-            parts.append((replace(clip, frames=int(flags.sum()), left_out=reason, start=start, low=low), None))
+    parts += [(left_out(flags, reason), None) for reason, flags in faults.items() if flags.any()]
     good = runs(~np.any(list(faults.values()), axis=0))
     for start, stop in good:
         part = out_of_floor(grounded(motion.slice(start, stop)))
@@ -284,17 +274,14 @@ def report(clips: Iterable[Clip]) -> str:
     clips = tuple(clips)
     good, left_out = [c for c in clips if not c.left_out], [c for c in clips if c.left_out]
 
-    def total(chosen: Iterable[Clip]) -> tuple[str, str, str]:
-        chosen = tuple(chosen)
-        minutes, low = sum(c.frames for c in chosen) / FPS / 60, sum(c.low for c in chosen) / FPS
-        return str(len(chosen)), f"{minutes:.1f}", f"{low:.0f}"
-
     groups = {"all": good, "held out": [c for c in good if c.held_out]}
     groups |= {name: [c for c in good if c.category == name] for name in sorted({c.category for c in good})}
-    reasons = Counter(c.left_out.partition(":")[0] for c in left_out)
-    groups |= {f"left out: {name}": [c for c in left_out if c.left_out.startswith(name)] for name in reasons}
+    for reason in Counter(c.left_out.partition(":")[0] for c in left_out):
+        groups[f"left out: {reason}"] = [c for c in left_out if c.left_out.startswith(reason)]
     table = [("clips of", "number", "minutes", f"pelvis below {LOW:g} m [s]")]
-    table += [(name, *total(group)) for name, group in groups.items()]
+    for name, clips_of in groups.items():
+        minutes, low = sum(c.frames for c in clips_of) / FPS / 60, sum(c.low for c in clips_of) / FPS
+        table.append((name, str(len(clips_of)), f"{minutes:.1f}", f"{low:.0f}"))
     files = {c.recording: c.read_as for c in clips if c.read_as}
     rigs = [f"- {read_as}: {count} files" for read_as, count in Counter(files.values()).most_common()]
     lost = [f"- {c.recording}: {c.left_out}" + (f" ({c.frames / FPS:.1f} s)" if c.frames else "") for c in left_out]

@@ -1,9 +1,11 @@
 """Feet that stand: when they do, how far off they are, and legs that hold them in place."""
 
+import functools
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.ndimage import gaussian_filter1d, maximum_filter1d
 
 from dropsim.body.rotations import apply, dot, normalize, rotmat_to_rotvec, rotvec_to_rotmat, swing
 from dropsim.body.skeleton import Skeleton
@@ -41,10 +43,7 @@ REACH = 3.0
 """Number of widths at which an average ends."""
 
 
-def _gaussian(values: np.ndarray, width: float) -> np.ndarray:
-    from scipy.ndimage import gaussian_filter1d
-
-    return gaussian_filter1d(values, width, axis=0, mode="nearest", truncate=REACH)
+_gaussian = functools.partial(gaussian_filter1d, axis=0, mode="nearest", truncate=REACH)
 
 
 def _hysteresis(core: Bool[np.ndarray, "t"], wide: Bool[np.ndarray, "t"], least: int) -> list[tuple[int, int]]:
@@ -322,8 +321,6 @@ def _drop(
     hips: Float[np.ndarray, "t 2 3"], ankles: Float[np.ndarray, "t 2 3"], longest: Float[np.ndarray, "t 2"], fps: float
 ) -> Float[np.ndarray, "t"]:
     """Return how far the pelvis has to go down, smoothly, so that the legs reach their ankles, NaN for none [m]."""
-    from scipy.ndimage import maximum_filter1d
-
     reach = hips - ankles
     across = np.linalg.norm(reach[..., :2], axis=-1)
     upright = np.sqrt(np.maximum(longest**2 - across**2, 0))

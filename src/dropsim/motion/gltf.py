@@ -141,7 +141,10 @@ def read_glb(path: str | Path, *, animation: str | None = None) -> RigMotion:
     path = Path(path)
     with errors_of(path):
         glb = Glb.read(path)
-        document = _document(glb)
+        try:
+            document = msgspec.convert(glb.json, _Document)
+        except (msgspec.ValidationError, OverflowError) as error:
+            raise ValueError(f"the file is damaged, export it again: {error}") from None
         numbers, parents = _character(glb, document.skins)
         joint_of = {number: j for j, number in enumerate(numbers)}
         chosen, channels = _animation(document, joint_of, animation)
@@ -162,13 +165,6 @@ def read_glb(path: str | Path, *, animation: str | None = None) -> RigMotion:
                 raise ValueError("a joint changes its scale, which no person does: remove the scale keys")
         file = GlbFile(path, chosen, numbers, scales, start)
         return RigMotion(rig, fps, translations, rotations, path.stem, file=file)
-
-
-def _document(glb: Glb) -> _Document:
-    try:
-        return msgspec.convert(glb.json, _Document)
-    except (msgspec.ValidationError, OverflowError) as error:
-        raise ValueError(f"the file is damaged, export it again: {error}") from None
 
 
 def _character(glb: Glb, skins: list[_Skin]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -131,19 +131,10 @@ class Motion:
     def mirrored(self) -> "Motion":
         """Swap left and right by reflection in the plane x = 0."""
         flip = np.array([-1.0, 1.0, 1.0])
-
-        def swap(v: np.ndarray | None) -> np.ndarray | None:
-            return None if v is None else (v * flip)[..., MIRROR, :]
-
-        return replace(
-            self,
-            root=self.root * flip,
-            q=mirrored_rotations(self.q),
-            joints=(self.joints * flip)[..., MIRROR, :],
-            touching=None if self.touching is None else self.touching[..., MIRROR],
-            contact_forces=swap(self.contact_forces),
-            external_forces=swap(self.external_forces),
-        )
+        vectors = {name: getattr(self, name) for name in ("joints", "contact_forces", "external_forces")}
+        vectors = {name: (v * flip)[..., MIRROR, :] for name, v in vectors.items() if v is not None}
+        touching = None if self.touching is None else self.touching[..., MIRROR]
+        return replace(self, root=self.root * flip, q=mirrored_rotations(self.q), touching=touching, **vectors)
 
     def resampled(self, fps: float) -> "Motion":
         """Return it at another rate: rotations by slerp, contacts by the nearest frame, all else linearly."""

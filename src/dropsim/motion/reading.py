@@ -98,11 +98,14 @@ def read_person(path: str | Path, person: Person | None = None, **given: Unpack[
 
 def read_rig_motion(path: str | Path, *, animation: str | None = None) -> RigMotion:
     """Read a file's motion on its own rig; of a GLB file the animation of a name, or the one that moves most."""
-    if animation is not None and motion_ending(path) != ".glb":
+    ending = motion_ending(path)
+    if ending == ".glb":
+        return read_glb(path, animation=animation)
+    if animation is not None:
         raise ValueError(f"{path}: only a GLB file has animations to choose from")
-    if motion_ending(path) == ".npz":
+    if ending == ".npz":
         raise ValueError(f"{path}: an AMASS file has SMPL's joints, and no rig of its own")
-    return read_glb(path, animation=animation) if motion_ending(path) == ".glb" else read_bvh(path)
+    return read_bvh(path)
 
 
 def read_motion(path: str | Path, skeleton: Skeleton | None, **given: Unpack[ReadAs]) -> Motion:

@@ -138,10 +138,9 @@ class Match:
         def find(names: Names) -> int | None:
             return next((index[plain(name)] for name in spellings(names) if plain(name) in index), None)
 
-        lengths = np.linalg.norm(rig.offsets, axis=-1)
-        marks = [find(name) for name in (*spellings(rig_map.only_with), *rig_map.lengths)]
-        self.has_marks = None not in marks and all(
-            abs(lengths[find(name)] - length) < 1e-3 for name, length in rig_map.lengths.items()
+        marks = {name: find(name) for name in (*spellings(rig_map.only_with), *rig_map.lengths)}
+        self.has_marks = None not in marks.values() and all(
+            abs(np.linalg.norm(rig.offsets[marks[name]]) - length) < 1e-3 for name, length in rig_map.lengths.items()
         )
         """Whether the rig has the joints and lengths that tell it from others of similar names."""
         self.positions: list[tuple[int, int, float] | None] = []
@@ -177,56 +176,20 @@ class Match:
 
 
 BY_STRUCTURE = "by structure"
-
-
-def map_by_structure(source: RigMotion, *, sure: bool = True) -> RigMap | None:
-    """Return a map of the joints that a rig's structure shows.
-
-    None where it shows no person or, to be sure, not which side is which.
-    """
-    still, offsets = _zero_pose(source)
-    person = find_person(source.rig, offsets, np.concatenate((still, _some_poses(source))))
-    if person is None or (sure and person[1] == "nothing"):
-        return None
-    return RigMap({joint: source.rig.names[j] for joint, j in person[0].items()}, name=BY_STRUCTURE)
-
-
-def _zero_pose(source: RigMotion) -> tuple[Float[np.ndarray, "1 n 3"], Float[np.ndarray, "n 3"]]:
-    """Return the joints of a rig in which nothing is turned, and their offsets."""
-    offsets = np.concatenate((source.rig.offsets[:1], np.median(source.translations[:, 1:], axis=0)))
-    pose = RigMotion(source.rig, 1.0, offsets[None], source.rig.rotations[None])
-    return pose.positions(pose.global_rotations()), offsets
-
-
-def _some_poses(source: RigMotion) -> Float[np.ndarray, "t n 3"]:
-    """Return the joints in 50 frames of a motion at most."""
-    some = np.unique(np.linspace(0, len(source) - 1, 50).astype(int))
-    moving = replace(source, translations=source.translations[some], rotations=source.rotations[some])
-    return moving.positions(moving.global_rotations())
-
-
-def match_source(source: RigMotion, rig_map: RigMap | None = None) -> Match:
-    """Find the map that fits a file's rig, by its names or else by its structure, or raise with the fault."""
-    try:
-        match = match_rig(source.rig, rig_map)
-    except ValueError as error:
-        shown = None if rig_map else map_by_structure(source)
-        match = Match(source.rig, shown) if shown else None
-        if match is None or match.missing:
-            raise error from None
-    if objection := _objection(source, match):
-        name = match.rig_map.name
-        which = "what the rig's structure shows" if name == BY_STRUCTURE else f"the map {name}"
-        raise ValueError(f"{which} is not a person: {objection}. {REMEDY}")
-    return match
-
-
 REMEDY = "Write a map with `dropsim rig FILE --save map.toml`, correct it, and pass it with --rig"
 
 
-def match_rig(rig: Rig, rig_map: RigMap | None = None) -> Match:
-    """Find the map that fits a rig by its names, or raise with the joints that could not be matched."""
-    matches = [Match(rig, one) for one in ([rig_map] if rig_map else known_rig_maps())]
+def match_source(source: RigMotion, rig_map: RigMap | None = None) -> Match:
+    """Return the match of a file's rig, or raise with its fault."""
+    match, fault = guess_rig(source, rig_map)
+    if fault:
+        raise ValueError(f"{fault}. The file has {', '.join(source.rig.names[:40])}. {REMEDY}")
+    return match
+
+
+def guess_rig(source: RigMotion, rig_map: RigMap | None = None) -> tuple[Match, str]:
+    """Return the best match of a rig, by its names or else by its structure, and its fault, empty if it is usable."""
+    matches = [Match(source.rig, one) for one in ([rig_map] if rig_map else known_rig_maps())]
     matches = [match for match in matches if rig_map or match.has_marks]
 
     def misfit(match: Match) -> tuple[int, bool, int]:
@@ -234,80 +197,97 @@ def match_rig(rig: Rig, rig_map: RigMap | None = None) -> Match:
         return len(match.missing), is_general, match.positions.count(None)
 
     best = min(matches, key=misfit)
-    if best.missing:
-        known, name = ", ".join(match.rig_map.name for match in matches), best.rig_map.name
-        fits = f"none of the known rigs ({known}) fits this hierarchy; nearest is {name}"
-        fits = f"the map {name} does not fit this hierarchy" if rig_map else fits
-        few = ", ".join(best.missing[:4]) + (f" and {len(best.missing) - 4} others" if len(best.missing) > 4 else "")
-        raise ValueError(
-            f"{fits}, without a match for {few}. The file has {', '.join(rig.names[:40])}. "
-            f"{'Change the map' if rig_map else REMEDY}"
-        )
-    return best
+    if not best.missing:
+        return best, _objection(source, best)
+    known, name = ", ".join(match.rig_map.name for match in matches), best.rig_map.name
+    few = ", ".join(best.missing[:4]) + (f" and {len(best.missing) - 4} others" if len(best.missing) > 4 else "")
+    fits = f"none of the known rigs ({known}) fits this hierarchy; nearest is {name}"
+    fault = f"{f'the map {name} does not fit this hierarchy' if rig_map else fits}, without a match for {few}"
+    person = None if rig_map else find_person(source.rig, _zero_offsets(source), _poses(source))
+    if person is None:
+        return best, fault
+    joints, sides_from = person
+    shown = Match(source.rig, RigMap({ours: source.rig.names[j] for ours, j in joints.items()}, name=BY_STRUCTURE))
+    if sides_from != "nothing" and not shown.missing:
+        return shown, _objection(source, shown)
+    return min(shown, best, key=lambda match: len(match.missing)), fault
 
 
-def guess_rig(source: RigMotion, rig_map: RigMap | None = None) -> tuple[Match, str]:
-    """Return the best match of a rig, and why the file cannot be read with it, if so."""
-    try:
-        return match_source(source, rig_map), ""
-    except ValueError as error:
-        maps = [rig_map] if rig_map else [m for m in (map_by_structure(source, sure=False), *known_rig_maps()) if m]
-        match = min((Match(source.rig, known) for known in maps), key=lambda match: len(match.missing))
-        return match, str(error).partition(". ")[0]
+def _zero_offsets(source: RigMotion) -> Float[np.ndarray, "n 3"]:
+    """Return the joints' usual translations from their parents; some files have a bone's length in its channels."""
+    return np.concatenate((source.rig.offsets[:1], np.median(source.translations[:, 1:], axis=0)))
+
+
+def _poses(source: RigMotion) -> Float[np.ndarray, "t n 3"]:
+    """Return the joints in the zero pose and in 50 frames of the motion at most."""
+    some = np.unique(np.linspace(0, len(source) - 1, 50).astype(int))
+    translations = np.concatenate((_zero_offsets(source)[None], source.translations[some]))
+    rotations = np.concatenate((source.rig.rotations[None], source.rotations[some]))
+    poses = replace(source, translations=translations, rotations=rotations)
+    return poses.positions(poses.global_rotations())
 
 
 _BONES = (("hip", "knee"), ("knee", "ankle"), ("ankle", "foot"), ("shoulder", "elbow"), ("elbow", "wrist"))
 
 
-def _objection(source: RigMotion, match: Match) -> str | None:
-    """Return what no person has: limbs in the wrong order, legs on the spine, or left and right swapped."""
-    rig = source.rig
-    at = {name: where[0] for name, where in zip(JOINTS, match.positions, strict=True) if where and not where[2]}
+def _objection(source: RigMotion, match: Match) -> str:
+    """Return what no person has, such as limbs in the wrong order, or left and right swapped; empty for a person."""
+    fault = _wrong_order(source.rig, match) or _wrong_shape(match.points(_poses(source)))
+    for joint in ("left_hip", "left_shoulder"):
+        fault = fault.replace(f"{joint} ", f"{joint} ({match.joints.get(joint)}) ")
+    name = match.rig_map.name
+    which = "what the rig's structure shows" if name == BY_STRUCTURE else f"the map {name}"
+    return fault and f"{which} is not a person: {fault}"
 
-    def called(joint: str) -> str:
-        return f"{joint} ({match.joints.get(joint, '')})"
+
+def _wrong_order(rig: Rig, match: Match) -> str:
+    """Return the first limb whose joints hang on each other in another order than a person's."""
+    at = {name: where[0] for name, where in zip(JOINTS, match.positions, strict=True) if where and not where[2]}
 
     def hangs(low: str, high: str) -> bool:
         joint = at[low]
-        while joint >= 0 and joint != at[high]:
+        while joint not in (-1, at[high]):
             joint = rig.parents[joint]
         return joint >= 0
 
     for side in ("left", "right"):
         for high, low in ((f"{side}_{a}", f"{side}_{b}") for a, b in _BONES):
             if high in at and low in at and not hangs(low, high):
-                return f"{called(low)} does not hang on {called(high)}"
+                return f"{low} ({match.joints[low]}) does not hang on {high} ({match.joints[high]})"
         if f"{side}_hip" in at and "spine3" in at and hangs(f"{side}_hip", "spine3"):
-            return f"it stands on its head: {called(f'{side}_hip')} hangs on {called('spine3')}"
-    points = match.points(_zero_pose(source)[0])
-    if objection := _no_build(points[0]):
-        return objection
+            return f"it stands on its head: {side}_hip hangs on spine3 ({match.joints['spine3']})"
+    return ""
+
+
+def _wrong_shape(points: Float[np.ndarray, "t 22 3"]) -> str:
+    """Return what no person's body has: four legs, limbs of other proportions, or left and right swapped."""
+    zero = points[0]
+    hips, shoulders, ankles = zero[1:3].mean(0), zero[16:18].mean(0), zero[7:9].mean(0)
+    trunk, legs, arms = shoulders - hips, ankles - hips, zero[20:22].mean(0) - shoulders
+    if abs(_cosine(trunk, legs)) < 0.5 and _cosine(arms, legs) > 0.7:
+        return "it has four legs: its spine is level, and what would be its arms points down like its legs"
+    for words, (a, b, least, largest) in BUILD.items():
+        over, under = (float(np.linalg.norm(zero[one] - zero[other])) for one, other in (a, b))
+        if over > 0 and under > 0 and not least < over / under < largest:
+            return f"its {words.format(over / under)}"
     # A zero pose that stands tells, whatever people do in the recording: some walk on their hands, or have a foot that
     # flips.
-    if not _stands(points[0]):
-        points = match.points(_some_poses(source))
+    stands = _cosine(trunk, legs) < -0.8 and abs(_cosine(trunk, (zero[10:12] - zero[7:9]).sum(0))) < 0.8
+    points = points[:1] if stands else points[1:]
     up = points[:, 16:18].mean(1) - points[:, 1:3].mean(1)
     toes = np.nan_to_num(points[:, 10:12] - points[:, 7:9])
     toes = (toes + 2 * points[:, 4:6] - points[:, 1:3] - points[:, 7:9]).sum(1)
-    if not (np.isfinite(up).all() and np.isfinite(toes).all()):
-        return None
-    legs, arms = (leftness(points[:, j] - points[:, j + 1], up, toes) for j in (1, 16))
-    if legs < -SURE:
-        return f"left and right are swapped: {called('left_hip')} is on the right of the spine and the toes"
-    if arms < -SURE:
-        return f"the arms are swapped: {called('left_shoulder')} is on the side of right_hip"
-    return None
+    if np.isfinite(up).all() and np.isfinite(toes).all():
+        legs, arms = (leftness(points[:, j] - points[:, j + 1], up, toes) for j in (1, 16))
+        if legs < -SURE:
+            return "left and right are swapped: left_hip is on the right of the spine and the toes"
+        if arms < -SURE:
+            return "the arms are swapped: left_shoulder is on the side of right_hip"
+    return ""
 
 
 def _cosine(a: Float[np.ndarray, "3"], b: Float[np.ndarray, "3"]) -> float:
     return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12))
-
-
-def _stands(points: Float[np.ndarray, "22 3"]) -> bool:
-    """Tell whether a pose's legs lead down from the hips and the trunk up, with toes to the front of both."""
-    hips, toes = points[1:3].mean(0), (points[10:12] - points[7:9]).sum(0)
-    up, down = points[16:18].mean(0) - hips, points[7:9].mean(0) - hips
-    return _cosine(up, down) < -0.8 and abs(_cosine(up, toes)) < 0.8
 
 
 BUILD = {
@@ -317,19 +297,6 @@ BUILD = {
     "trunk is {:.1f} times as long as the thighs": ((1, 16), (1, 4), 0.3, 3.0),
 }
 """Two lengths of a body, by our joints on the left, with the least and the largest ratio of people and cartoons."""
-
-
-def _no_build(points: Float[np.ndarray, "22 3"]) -> str | None:
-    """Return what no person's body has in a zero pose: four legs, or limbs of other proportions."""
-    trunk = points[16:18].mean(0) - points[1:3].mean(0)
-    legs, arms = (points[7:9] - points[1:3]).mean(0), (points[20:22] - points[16:18]).mean(0)
-    if abs(_cosine(trunk, legs)) < 0.5 and _cosine(arms, legs) > 0.7:
-        return "it has four legs: its spine is level, and what would be its arms points down like its legs"
-    for words, (a, b, least, largest) in BUILD.items():
-        over, under = (float(np.linalg.norm(points[one] - points[other])) for one, other in (a, b))
-        if over > 0 and under > 0 and not least < over / under < largest:
-            return f"its {words.format(over / under)}"
-    return None
 
 
 _ANKLES = (joint_index("left_ankle"), joint_index("right_ankle"))
@@ -375,7 +342,7 @@ def _lean(
     """Return the turn of the loins that puts the upper body as far before the hips as some points have it."""
     between = skeleton.rest[_CHEST] - skeleton.rest[_LOINS[0]]
     upper = np.nanmean(points[[_CHEST, 16, 17]], axis=0)
-    ahead = (upper - points[1:3].mean(0)) @ level[:, 2] * skeleton.leg_length / _leg_length(points[None])
+    ahead = (upper - points[1:3].mean(0)) @ level[:, 2] * skeleton.leg_length / _leg_length(points)
     return swing(between, between + np.array([0.0, 0.0, ahead]))
 
 
@@ -585,7 +552,7 @@ def retarget(
     R_source = source.global_rotations()
     positions = source.positions(R_source)
     points = match.points(positions)
-    legs = _leg_length(points)
+    legs = _leg_length(points[0])
     rest = _rest_pose(source.rig, match, usual)
     known, rest_up = match.rig_map.up, rest.up if rest else None
     gltf_up = source.file.up if source.file else None
@@ -618,7 +585,7 @@ SHORTEST_BONE = 0.01
 
 def _own_skeleton(adult: Skeleton, points: Float[np.ndarray, "22 3"], R_ours: Float[np.ndarray, "22 3 3"]) -> Skeleton:
     """Return a skeleton with the bones of a reference pose [m], an adult's where the rig has none."""
-    ratio = _leg_length(points[None]) / adult.leg_length
+    ratio = _leg_length(points) / adult.leg_length
     points = points.copy()
     # Spine joints that the rig lacks lie evenly between those that it has.
     spine = [joint_index(name) for name in ("pelvis", "spine1", "spine2", "spine3", "neck")]
@@ -636,10 +603,9 @@ def _own_skeleton(adult: Skeleton, points: Float[np.ndarray, "22 3"], R_ours: Fl
     return adult.with_bones(rest - rest[0] + ratio * adult.rest[0])
 
 
-def _leg_length(points: Float[np.ndarray, "t 22 3"]) -> float:
-    """Hip to ankle along the bones, in the file's unit, as the first frame has it."""
-    first = points[0]
-    length = sum(float(np.linalg.norm(first[a] - first[b])) for a, b in ((1, 4), (4, 7), (2, 5), (5, 8))) / 2
+def _leg_length(points: Float[np.ndarray, "22 3"]) -> float:
+    """Hip to ankle along the bones, in the file's unit."""
+    length = sum(float(np.linalg.norm(points[a] - points[b])) for a, b in ((1, 4), (4, 7), (2, 5), (5, 8))) / 2
     if not length > 0:
         raise ValueError("the legs have no length: this hierarchy cannot be retargeted")
     return length

@@ -2,12 +2,13 @@
 
 import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
-from dropsim.body.rotations import normalize
+from dropsim.body.rotations import dot, normalize
 from dropsim.motion.bvh import Rig
 
 LIKE = 0.1
@@ -54,7 +55,17 @@ class _Limbs:
     """Length of one, in the file's unit."""
 
 
+def _walk(joint: int, following: Sequence[int]) -> list[int]:
+    """Return a joint and those that follow it, up to the end at -1."""
+    line = [joint]
+    while following[line[-1]] >= 0:
+        line.append(following[line[-1]])
+    return line
+
+
 class _Tree:
+    """A rig's joints with the longest chain below each."""
+
     def __init__(self, rig: Rig, offsets: Float[np.ndarray, "n 3"], poses: Float[np.ndarray, "t n 3"]) -> None:
         self.rig, self.lengths = rig, np.linalg.norm(offsets, axis=-1)
         self.children: list[list[int]] = [[] for _ in rig.names]
@@ -63,40 +74,37 @@ class _Tree:
                 self.children[parent].append(j)
         self.reach = np.zeros(len(rig.names))
         """Along the bones to the farthest joint below."""
+        self.next = [-1] * len(rig.names)
+        """Child on the way to that joint; -1 at the end."""
         for j in reversed(range(len(rig.names))):
-            self.reach[j] = max((self.lengths[c] + self.reach[c] for c in self.children[j]), default=0.0)
+            if below := self.children[j]:
+                self.next[j] = max(below, key=lambda c: self.lengths[c] + self.reach[c])
+                self.reach[j] = self.lengths[self.next[j]] + self.reach[self.next[j]]
         self.bends = [self._bends(j, poses) for j in range(len(rig.names))]
 
     def _bends(self, joint: int, poses: Float[np.ndarray, "t n 3"]) -> bool:
         """Tell whether the angle between the bones that meet in a joint changes from pose to pose."""
-        parent, below = self.rig.parents[joint], self.children[joint]
-        if parent < 0 or not below:
+        parent, child = self.rig.parents[joint], self.next[joint]
+        if min(parent, child) < 0:
             return True
-        child = max(below, key=lambda c: self.lengths[c] + self.reach[c])
         come, go = poses[:, joint] - poses[:, parent], poses[:, child] - poses[:, joint]
-        size = np.linalg.norm(come, axis=-1) * np.linalg.norm(go, axis=-1)
-        angles = np.arccos(np.clip((come * go).sum(-1) / np.maximum(size, 1e-12), -1, 1))
+        angles = np.arccos(np.clip(dot(normalize(come), normalize(go)), -1, 1))
         return bool(np.ptp(angles) > BENDING)
 
     def chain(self, joint: int) -> list[int]:
         """Return the joints from one to the farthest below."""
-        line = [joint]
-        while below := self.children[line[-1]]:
-            line.append(max(below, key=lambda c: self.lengths[c] + self.reach[c]))
-        return line
+        return _walk(joint, self.next)
 
     def above(self, joint: int) -> list[int]:
         """Return a joint and those above it."""
-        line = [joint]
-        while self.rig.parents[line[-1]] >= 0:
-            line.append(self.rig.parents[line[-1]])
-        return line
+        return _walk(joint, self.rig.parents)
 
     def pairs(self, *, one_hand_may_hold_something: bool = False) -> list[_Limbs]:
         """Return all pairs of like chains, the longest first; with something in one hand, alike as far as the hand."""
         pairs = []
         for parent, below in enumerate(self.children):
-            chains_below = {c: self.chain(c) for c in sorted(below, key=lambda c: -self.reach[c])[:MOST_PAIRS]}
+            longest = sorted(below, key=lambda c: -self.reach[c])[:MOST_PAIRS] if len(below) > 1 else []
+            chains_below = {c: self.chain(c) for c in longest}
             for a, b in itertools.combinations([c for c in below if len(chains_below.get(c, ())) >= FEWEST], 2):
                 chains = chains_below[a], chains_below[b]
                 size = (min if one_hand_may_hold_something else max)(self.reach[a], self.reach[b])

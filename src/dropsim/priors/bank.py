@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Float32, Int
 from dropsim.body.rotations import heading, rotmat_to_rotvec, unitquat_to_rotmat
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, joint_index
 from dropsim.compute.jit import cache_folder
-from dropsim.files.kept import kept
+from dropsim.files.cache import cached
 from dropsim.files.names import suggestion
 from dropsim.files.weights import errors_of, read_number, read_weights, write_weights
 from dropsim.motion.motion import Motion
@@ -302,7 +302,7 @@ class Bank:
             raise ValueError(f"{path} is not there: give a .bank file, which `dropsim bank build` makes")
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
-        arrays = kept(cache_folder() / "banks" / f"{digest}-{UNPACKED}.safetensors", lambda: unpacked(path))
+        arrays = cached(cache_folder() / "banks" / f"{digest}-{UNPACKED}.safetensors", lambda: unpacked(path))
         skeleton, clips = Skeleton(*(arrays[name] for name in _BODY)), _read_table(arrays["clips"].tobytes())
         root, quaternions, standing = (arrays[name] for name in ("root", "quaternions", "standing"))
         return cls(skeleton, float(arrays["fps"]), clips, root, quaternions, standing, digest)

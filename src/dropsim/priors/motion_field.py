@@ -18,7 +18,7 @@ from dropsim.body.rotations import apply, heading, unitquat_to_rotmat
 from dropsim.body.skeleton import NUM_JOINTS, Skeleton, flat
 from dropsim.compute.jit import cache_folder, kernel_hash
 from dropsim.compute.random import Streams
-from dropsim.files.kept import kept
+from dropsim.files.cache import cached
 from dropsim.priors import field_kernels as kernels
 from dropsim.priors.bank import EVERYDAY, TAGS, Bank
 from dropsim.priors.field_queries import (
@@ -117,7 +117,7 @@ class MotionField(Prior):
 
         # It is the index of this code and no other's.
         path = cache_folder() / "banks" / f"{self.bank.digest}-{kernel_hash()}.safetensors"
-        arrays = kept(path, make) if self.bank.digest else make()
+        arrays = cached(path, make) if self.bank.digest else make()
         recorded, search = ({name: arrays[name] for name in part._fields} for part in parts)
         return Recorded(**recorded), SearchIndex(**search)
 

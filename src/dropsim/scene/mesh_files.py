@@ -22,39 +22,28 @@ def read_mesh(path: Path) -> Mesh:
         return _read_obj(path) if path.suffix.lower() == ".obj" else _read_glb(Glb.read(path, max_bytes=MAX_BYTES))
 
 
-def _joined(vertices: list[Any], faces: list[Any]) -> Mesh:
-    if not faces:
-        raise ValueError("holds no triangles")
-    return Mesh(np.concatenate(vertices), np.concatenate(faces))
-
-
-def _check_count(count: int) -> None:
-    if count > MAX_TRIANGLES:
-        raise ValueError(f"has more than {MAX_TRIANGLES} triangles: simplify the mesh first")
-
-
 def _read_obj(path: Path) -> Mesh:
     Budget(path, MAX_BYTES)
-    vertices, faces = array("d"), array("q")
+    vertices, faces = list[str](), array("q")
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            kind, *words = line.split() or [""]
+            kind = line.lstrip()[:2].rstrip()
+            words = line.split() if kind == "f" else []
+            if max(len(vertices), len(faces) + 3 * len(words) - 9) > 3 * MAX_TRIANGLES:
+                raise ValueError(f"has more than {MAX_TRIANGLES} triangles: simplify the mesh first")
             if kind == "v":
-                if len(words) < 3:
-                    raise ValueError(f"a vertex has {len(words)} coordinates instead of three: it is damaged")
-                vertices.extend(map(float, words[:3]))
+                vertices.append(line)
             elif kind == "f":
-                _check_count(len(faces) // 3 + len(words) - 2)
-                given = [int(word.split("/")[0]) for word in words]
-                corners = [index - 1 if index > 0 else len(vertices) // 3 + index for index in given]
+                given = [int(word.split("/")[0]) for word in words[1:]]
+                corners = [index - 1 if index > 0 else len(vertices) + index for index in given]
                 for b, c in pairwise(corners[1:]):
                     faces.extend((corners[0], b, c))
-            _check_count(len(vertices) // 9)
-    return _joined([np.array(vertices).reshape(-1, 3)], [np.array(faces, np.int64).reshape(-1, 3)] if faces else [])
+    points = np.loadtxt(vertices, usecols=(1, 2, 3), ndmin=2) if vertices else np.empty((0, 3))
+    return Mesh(points, np.array(faces, np.int64).reshape(-1, 3))
 
 
 def _read_glb(glb: Glb) -> Mesh:
-    vertices, faces, count, total = list[np.ndarray](), list[np.ndarray](), 0, 0
+    vertices, faces, count = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0
     for mesh, T in _placed(glb):
         for primitive in mesh["primitives"]:
             if primitive.get("mode", 4) != 4:
@@ -69,27 +58,27 @@ def _read_glb(glb: Glb) -> Mesh:
             x, y, z = (points @ T[:3, :3].T + T[:3, 3]).T
             vertices.append(np.stack((x, -z, y), -1))
             faces.append(triangles + count)
-            count, total = count + len(points), total + len(triangles)
-            _check_count(total)
-    return _joined(vertices, faces)
+            count += len(points)
+    return Mesh(np.concatenate(vertices), np.concatenate(faces))
 
 
 def _placed(glb: Glb) -> list[tuple[dict[str, Any], np.ndarray]]:
     """Return the meshes of a glTF scene with their transforms."""
-    order, parents = glb.tree()
-    transforms, placed = dict[int, np.ndarray](), list[tuple[dict[str, Any], np.ndarray]]()
+    (order, parents), nodes = glb.tree(), glb.list("nodes")
+    # All at once, since a file may have thousands of nodes.
+    turns, scales, shifts = (
+        np.array([node.get(name, default) for node in nodes], dtype=float).reshape(len(nodes), len(default))
+        for name, default in (("rotation", (0, 0, 0, 1)), ("scale", (1, 1, 1)), ("translation", (0, 0, 0)))
+    )
+    transforms = np.tile(np.eye(4), (len(nodes), 1, 1))
+    transforms[:, :3, :3], transforms[:, :3, 3] = unitquat_to_rotmat(turns) * scales[:, None], shifts
+    placed = list[tuple[dict[str, Any], np.ndarray]]()
     for number in order:
-        node = glb.list("nodes")[number]
-        transforms[number] = transforms.get(parents[number], np.eye(4)) @ _transform(node)
+        node = nodes[number]
+        if "matrix" in node:
+            transforms[number] = np.array(node["matrix"], dtype=float).reshape(4, 4).T
+        if parents[number] >= 0:
+            transforms[number] = transforms[parents[number]] @ transforms[number]
         if "mesh" in node:
             placed.append((glb.item("meshes", node["mesh"]), transforms[number]))
     return placed
-
-
-def _transform(node: dict[str, Any]) -> np.ndarray:
-    if "matrix" in node:
-        return np.array(node["matrix"], dtype=float).reshape(4, 4).T
-    R = unitquat_to_rotmat(np.array(node.get("rotation", (0.0, 0.0, 0.0, 1.0)), dtype=float))
-    T = np.eye(4)
-    T[:3, :3], T[:3, 3] = R * np.array(node.get("scale", (1.0, 1.0, 1.0))), node.get("translation", (0.0, 0.0, 0.0))
-    return T

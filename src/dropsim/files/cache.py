@@ -5,7 +5,6 @@ Mapped arrays are there at once, and processes share their memory. The files are
 
 import contextlib
 import errno
-import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,18 +18,11 @@ from dropsim.files.limits import read_json
 
 MAX_HEADER = 1 << 20
 """Longest header that is parsed [bytes]."""
-MAX_KEPT = 12
+MAX_FILES = 12
 """Number of files that a folder keeps, the last used ones."""
-_KINDS = {f"{kind.upper()}{8 * size}": np.dtype(f"{kind}{size}") for kind in "ui" for size in (1, 2, 4, 8)}
-_KINDS |= {
-    "BOOL": np.dtype(bool),
-    "F16": np.dtype(np.float16),
-    "F32": np.dtype(np.float32),
-    "F64": np.dtype(np.float64),
-}
 
 
-def kept(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def cached(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return the arrays in a file, which is written first if it is not there or damaged, and where it can be."""
     with contextlib.suppress(OSError, ValueError), errors_of(path):
         arrays = map_safetensors(path)[0]
@@ -40,7 +32,7 @@ def kept(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, 
     with contextlib.suppress(OSError):
         save_safetensors(arrays, path)
         files = sorted(path.parent.glob(f"*{path.suffix}"), key=lambda file: file.stat().st_mtime, reverse=True)
-        for old in files[MAX_KEPT:]:
+        for old in files[MAX_FILES:]:
             old.unlink(missing_ok=True)
     return arrays
 
@@ -57,20 +49,17 @@ def save_safetensors(arrays: Mapping[str, np.ndarray], path: Path, metadata: dic
 
 def map_safetensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Return the arrays of a safetensors file, mapped into memory, and its metadata; writing changes no file."""
-    size, arrays = path.stat().st_size, dict[str, np.ndarray]()
+    arrays = dict[str, np.ndarray]()
     with path.open("rb") as file:
-        start = 8 + int.from_bytes(file.read(8), "little")
-        if start > min(MAX_HEADER, size):
+        size = int.from_bytes(file.read(8), "little")
+        if size > min(MAX_HEADER, path.stat().st_size):
             raise ValueError("not a safetensors file, or cut off")
-        header = read_json(file.read(start - 8))
-        metadata = header.pop("__metadata__", {})
+        header = read_json(file.read(size))
         # Copy on write, so that kernels see the arrays as they see all others.
-        data = np.memmap(file, dtype=np.uint8, mode="c")
+        data = np.asarray(np.memmap(file, dtype=np.uint8, mode="c"))[8 + size :]
+    metadata = header.pop("__metadata__", {})
     for name, entry in header.items():
-        kind, shape = _KINDS[entry["dtype"]], tuple(map(int, entry["shape"]))
-        first, last = (start + int(offset) for offset in entry["data_offsets"])
-        is_inside = min(shape, default=0) >= 0 and start <= first <= last <= size and first % kind.itemsize == 0
-        if not is_inside or math.prod(shape) * kind.itemsize != last - first:
-            raise ValueError(f"{name[:60]} lies outside the file, or has another size than it says")
-        arrays[name] = np.ndarray(shape, kind, buffer=data, offset=first)
+        kind, (first, last) = entry["dtype"], entry["data_offsets"]
+        dtype = "?" if kind == "BOOL" else f"{kind[0].lower()}{int(kind[1:]) // 8}"
+        arrays[name] = data[first:last].view(dtype).reshape(entry["shape"])
     return arrays, metadata
