@@ -14,9 +14,10 @@ from dropsim.body.skeleton import flat, joint_index
 from dropsim.compute.jit import kernel
 from dropsim.control.leaning import lean_against, leaning
 from dropsim.files.units import GRAVITY, Degrees, Kilograms, Metres, MetresPerSecond, Newtons, NewtonsPerMetre, Seconds
-from dropsim.physics.contact import FrictionPatch, Plane, Shape
+from dropsim.physics.contact import Plane, Rows, Shape, friction_patch
 from dropsim.physics.shapes import BALL
 from dropsim.physics.step import StepInputs
+from dropsim.physics.vectors import add, dot, minus, over, plus, row, size, times, write
 from dropsim.scene.element import Element, SceneContext, Solid, check_numbers, check_rows, height_of, interpolated
 from dropsim.scene.perturbations import ahead_of, held_at
 from dropsim.scene.solids import box_mesh
@@ -124,9 +125,11 @@ class Patch(Element[Plane]):
         return (Solid("patch", corners, np.array([(0, 1, 2), (0, 2, 3)]), centre, R),)
 
     @functools.cached_property
-    def collider(self) -> FrictionPatch:
+    def collider(self) -> Rows:
         """Its rectangle and friction as people touch it."""
-        return FrictionPatch(np.array(self.position), np.array(self.size) / 2, math.radians(self.facing), self.friction)
+        return friction_patch(
+            np.array(self.position), np.array(self.size) / 2, math.radians(self.facing), self.friction
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,36 +212,26 @@ def _bounce(
     They are f = k d along the line of centres, and the opposite on the ball.
     """
     (x, v, radii), (radius, mass, stiffness, h) = crowd, law
-    away, push = np.empty(3), np.empty(3)
     for w in range(len(x)):
-        c, u, n = centre[w], velocity[w], planes[w]
+        c, u, n = row(centre, w), row(velocity, w), row(planes, w)
         for i in range(NUM_SUBSTEPS):
-            push[:] = 0.0
+            push = (0.0, 0.0, 0.0)
             for p in range(x.shape[1]):
                 for j in range(x.shape[2]):
-                    for k in range(3):
-                        away[k] = x[w, p, j, k] + i * h * v[w, p, j, k] - c[k]
-                    square, reach = away[0] * away[0] + away[1] * away[1] + away[2] * away[2], radii[j] + radius
-                    if square >= reach * reach:
-                        continue
-                    distance = math.sqrt(square)
-                    force = stiffness * (reach - distance) / max(distance, 1e-6)
-                    for k in range(3):
-                        push[k] += force * away[k]
-                        forces[w, p, j, k] += force * away[k] / NUM_SUBSTEPS
-            u[0], u[1], u[2] = (
-                u[0] - h * push[0] / mass,
-                u[1] - h * push[1] / mass,
-                u[2] - h * (GRAVITY + push[2] / mass),
-            )
-            for k in range(3):
-                c[k] += h * u[k]
-            below = radius - (c[0] * n[0] + c[1] * n[1] + c[2] * n[2] - n[3])
-            sinking = u[0] * n[0] + u[1] * n[1] + u[2] * n[2]
-            for k in range(3):
-                if below > 0 and sinking < 0:
-                    u[k] -= (1 + BOUNCE) * sinking * n[k]
-                c[k] += max(below, 0.0) * n[k]
+                    away, reach = minus(plus(row(x[w, p], j), row(v[w, p], j), i * h), c), radii[j] + radius
+                    distance = size(away)
+                    if distance < reach:
+                        force = times(stiffness * (reach - distance) / max(distance, 1e-6), away)
+                        push = plus(push, force)
+                        add(forces[w, p], j, over(force, NUM_SUBSTEPS))
+            u = (u[0] - h * push[0] / mass, u[1] - h * push[1] / mass, u[2] - h * (GRAVITY + push[2] / mass))
+            c = plus(c, u, h)
+            below, sinking = radius - (dot(c, n) - planes[w, 3]), dot(u, n)
+            if below > 0 and sinking < 0:
+                u = minus(u, times((1 + BOUNCE) * sinking, n))
+            c = plus(c, n, max(below, 0.0))
+        write(centre, w, c)
+        write(velocity, w, u)
 
 
 NEAREST = 1.5
