@@ -22,17 +22,6 @@ def read_mesh(path: Path) -> Mesh:
         return _read_obj(path) if path.suffix.lower() == ".obj" else _read_glb(Glb.read(path, max_bytes=MAX_BYTES))
 
 
-def _joined(vertices: list[Any], faces: list[Any]) -> Mesh:
-    if not faces:
-        raise ValueError("holds no triangles")
-    return Mesh(np.concatenate(vertices), np.concatenate(faces))
-
-
-def _check_count(count: int) -> None:
-    if count > MAX_TRIANGLES:
-        raise ValueError(f"has more than {MAX_TRIANGLES} triangles: simplify the mesh first")
-
-
 def _read_obj(path: Path) -> Mesh:
     Budget(path, MAX_BYTES)
     vertices, faces = array("d"), array("q")
@@ -44,17 +33,17 @@ def _read_obj(path: Path) -> Mesh:
                     raise ValueError(f"a vertex has {len(words)} coordinates instead of three: it is damaged")
                 vertices.extend(map(float, words[:3]))
             elif kind == "f":
-                _check_count(len(faces) // 3 + len(words) - 2)
                 given = [int(word.split("/")[0]) for word in words]
                 corners = [index - 1 if index > 0 else len(vertices) // 3 + index for index in given]
                 for b, c in pairwise(corners[1:]):
                     faces.extend((corners[0], b, c))
-            _check_count(len(vertices) // 9)
-    return _joined([np.array(vertices).reshape(-1, 3)], [np.array(faces, np.int64).reshape(-1, 3)] if faces else [])
+            if max(len(vertices) // 3, len(faces)) > 3 * MAX_TRIANGLES:
+                raise ValueError(f"has more than {MAX_TRIANGLES} triangles: simplify the mesh first")
+    return Mesh(np.array(vertices).reshape(-1, 3), np.array(faces, np.int64).reshape(-1, 3))
 
 
 def _read_glb(glb: Glb) -> Mesh:
-    vertices, faces, count, total = list[np.ndarray](), list[np.ndarray](), 0, 0
+    vertices, faces, count = [np.empty((0, 3))], [np.empty((0, 3), np.int64)], 0
     for mesh, T in _placed(glb):
         for primitive in mesh["primitives"]:
             if primitive.get("mode", 4) != 4:
@@ -69,9 +58,8 @@ def _read_glb(glb: Glb) -> Mesh:
             x, y, z = (points @ T[:3, :3].T + T[:3, 3]).T
             vertices.append(np.stack((x, -z, y), -1))
             faces.append(triangles + count)
-            count, total = count + len(points), total + len(triangles)
-            _check_count(total)
-    return _joined(vertices, faces)
+            count += len(points)
+    return Mesh(np.concatenate(vertices), np.concatenate(faces))
 
 
 def _placed(glb: Glb) -> list[tuple[dict[str, Any], np.ndarray]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from dropsim.body.rotations import exp, normalize, plane_basis
 from dropsim.body.skeleton import flat, joint_index
@@ -386,42 +386,37 @@ class Trip(Element[Caught]):
     def act(self, memory: Caught | None, context: SceneContext) -> tuple[Caught, StepInputs]:
         """Catch the heel when it is about to touch."""
         memory = memory or self.begin(context)
-        joint = joint_index(self.joint)
+        obstacle, joint = memory.obstacle, joint_index(self.joint)
         x, v = context.people.x[..., self.person, joint, :], context.people.v[..., self.person, joint, :]
         floor, reach = context.floor[..., self.person], self.radius + float(context.skeleton.radii[joint])
         speed = np.linalg.norm(v * _ALONG, axis=-1)
         ahead = v * _ALONG / np.maximum(speed, 1e-6)[..., None]
         if self.obstacle is None and context.frame >= round(self.start * context.fps):
-            swinging = (speed > 1.0) & (x[..., 2] - floor < PASSES_OVER) & np.isnan(memory.obstacle).any(-1)
+            swinging = (speed > 1.0) & (x[..., 2] - floor < PASSES_OVER) & np.isnan(obstacle).any(-1)
             place = x * _ALONG + (reach + context.h * speed)[..., None] * ahead
             place[..., 2] = floor
-            memory = replace(memory, obstacle=np.where(swinging[..., None], place, memory.obstacle))
+            obstacle = np.where(swinging[..., None], place, obstacle)
         if context.footing is None:
             # It lies on the ground also while that tilts: nobody gets between them.
-            height = height_of(context.ground, memory.obstacle[..., None, :2])
-            memory = replace(memory, obstacle=np.concatenate((memory.obstacle[..., :2], height), -1))
-        away = np.linalg.norm((x + context.h * v - memory.obstacle) * _ALONG, axis=-1)
+            height = height_of(context.ground, obstacle[..., None, :2])
+            obstacle = np.concatenate((obstacle[..., :2], height), -1)
+        away = np.linalg.norm((x + context.h * v - obstacle) * _ALONG, axis=-1)
         # A heel above the obstacle touches too: what matters is that it comes to it along the ground.
         touching = (away < reach) & (x[..., 2] - floor < PASSES_OVER) & (speed > 0.2) & np.isinf(memory.since)
-        memory = replace(
-            memory,
-            # It comes to rest about half a frame later.
-            heel=np.where(touching[..., None], x + 0.5 * context.h * v, memory.heel),
-            ahead=np.where(touching[..., None], ahead, memory.ahead),
-            since=np.where(touching, float(context.frame), memory.since),
-        )
-        held = self._held(memory, context.frame, context.fps)
+        # It comes to rest about half a frame later.
+        heel = np.where(touching[..., None], x + 0.5 * context.h * v, memory.heel)
+        ahead = np.where(touching[..., None], ahead, memory.ahead)
+        memory = Caught(obstacle, heel, ahead, np.where(touching, float(context.frame), memory.since))
+        frames = context.frame - memory.since
+        held = np.asarray((frames >= 0) & (frames < round(self.hold * context.fps)))
         # Far away while it is not put down yet.
-        centre = np.nan_to_num(memory.obstacle, nan=-100.0)[..., None, :]
+        centre = np.nan_to_num(obstacle, nan=-100.0)[..., None, :]
         centre = np.broadcast_to(centre, (*context.batch, 3))
         inputs = StepInputs(colliders=(Shape(BALL, (float(self.radius), 0.0, 0.0), centre, np.eye(3)),))
         if not held.any():
             return memory, inputs
         holds = held_at(context, self.person, self.joint, memory.heel, self.largest, ahead=memory.ahead, held=held)
         return memory, replace(inputs, holds=holds)
-
-    def _held(self, memory: Caught, frame: int, fps: float) -> Bool[np.ndarray, "*w"]:
-        return np.asarray((frame >= memory.since) & (frame < memory.since + round(self.hold * fps)))
 
     def solids(self, memory: Caught | None) -> tuple[Solid, ...]:
         return () if memory is None else (Solid.sphere(self.radius, memory.obstacle, name="obstacle"),)
