@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dropsim.scene import Ball, Drag, Follow, Pin, Scene, Throw, run
+from dropsim.scene import Pin, Scene, run
 from dropsim.scene.files import Setup, SimulatorOptions, changed, read_scene
 from dropsim.scene.scenarios import SCENARIOS, scenario
 
@@ -48,22 +48,6 @@ def test_nobody_starts_inside_another(name: str):
     # A world refuses to start so.
     world = scenario(name).world()
     assert np.isfinite(world.start(list(range(20))).people.x).all()
-
-
-def test_three_balls_are_in_the_air_at_once():
-    for name in ("projectiles", "projectiles-dodge"):
-        throws = [e for e in scenario(name).scene.elements if isinstance(e, Throw | Ball)]
-        flights = [(t.start, t.start + t.distance / t.speed) for t in throws if isinstance(t, Throw)]
-        assert max(sum(a <= time < b for a, b in flights) for time, _ in flights) == 3
-
-
-def test_the_hand_is_led_along_the_way_that_is_followed():
-    follow, drag = scenario("lead-by-hand").scene.elements
-    assert isinstance(follow, Follow)
-    assert isinstance(drag, Drag)
-    for time in (1.0, 5.0, 9.0, 13.0):
-        velocity = drag.target(time + 0.5) - drag.target(time - 0.5)
-        assert velocity.tolist() == pytest.approx([*follow.velocity_at(time), 0.0])
 
 
 @pytest.mark.parametrize(
