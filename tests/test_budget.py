@@ -37,7 +37,7 @@ LAST = {
     "export render": 1818,
     "apps": 5145,
     "research": 6150,
-    "tests": 20105,
+    "tests": 20093,
 }
 """Lines when the limit was last lowered. A change that makes a folder smaller lowers its number here."""
 SLACK = 40
