@@ -614,7 +614,7 @@ def test_a_trip_stops_the_heel_and_not_the_body():
     # The obstacle's force is bounded, so within 0.2 s the body loses at most that force times the time, over the mass.
     trip = Trip(start=0.1, hold=0.4, largest=2000.0)
     world = World(Scene((Person("run", speed=2.5),), (trip,)), Simulator.shipped(num_samples=8))
-    now, rng = world.start(2), world.streams(2)
+    now, rng = world.start(3), world.streams(3)
     beyond, forces = [], []
     for _ in range(45):
         now, report = world.step(now, rng)
